@@ -1,0 +1,48 @@
+# Flags that every target of this project gets, and the helpers that apply the stricter ones.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 99)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+# Exactness depends on this one: a fused multiply-add rounds once where TensorFlow Lite rounds twice.
+add_compile_options(-ffp-contract=off)
+if(ATOLL_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined -fno-sanitize=vptr)
+endif()
+if(ATOLL_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# All of our own code.
+function(atoll_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wshadow -Wconversion -Wno-sign-conversion>)
+  if(ATOLL_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+endfunction()
+
+# A library of ours: static, position independent, no exceptions, no RTTI.
+#   atoll_library(name SOURCES a.cc b.cc LIBS other)
+function(atoll_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  atoll_warnings(${name})
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+  target_link_libraries(${name} PUBLIC ${ARG_LIBS})
+endfunction()
+
+# The only place where instruction-set flags are named: each kernel file gets those of its ISA.
+function(atoll_isa_source target source)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+    target_sources(${target} PRIVATE ${source})
+  endif()
+endfunction()

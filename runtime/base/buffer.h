@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Buffer: one block of host memory whose size came from input, aligned for vector loads.
+// Allocation can fail and says so. Not thread-safe; move-only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <utility>
+
+#include "runtime/base/status.h"
+
+namespace atoll {
+
+class Buffer {
+ public:
+  static constexpr size_t kAlignment = 64;  // one cache line, one zmm register
+
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Buffer() { std::free(data_); }
+
+  // `size_bytes` zeroed bytes aligned to kAlignment, or kResourceExhausted. 0 is allowed.
+  static Result<Buffer> Allocate(size_t size_bytes);
+
+  uint8_t* data() { return data_; }
+  const uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+  std::span<uint8_t> bytes() { return {data_, size_}; }
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+
+ private:
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace atoll

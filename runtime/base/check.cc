@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace atoll {
+
+void CheckFailed(const char* condition, const char* file, int line) {
+  std::fprintf(stderr, "atoll: internal error at %s:%d: %s\n", file, line, condition);
+  std::abort();
+}
+
+}  // namespace atoll

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/base/status.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace atoll {
+namespace {
+
+std::string FormatV(const char* format, va_list args) {
+  va_list measure;
+  va_copy(measure, args);
+  const int length = std::vsnprintf(nullptr, 0, format, measure);
+  va_end(measure);
+  if (length <= 0) return {};
+  std::string text(static_cast<size_t>(length), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, format, args);
+  return text;
+}
+
+}  // namespace
+
+const char* StatusCodeName(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk: return "ok";
+    case StatusCode::kInvalidArgument: return "invalid argument";
+    case StatusCode::kCorruptModel: return "corrupt model";
+    case StatusCode::kUnsupported: return "unsupported";
+    case StatusCode::kNotFound: return "not found";
+    case StatusCode::kPermissionDenied: return "permission denied";
+    case StatusCode::kDeviceBusy: return "device busy";
+    case StatusCode::kDeviceLost: return "device lost";
+    case StatusCode::kTimeout: return "timeout";
+    case StatusCode::kResourceExhausted: return "resource exhausted";
+    case StatusCode::kCancelled: return "cancelled";
+    case StatusCode::kInternal: return "internal error";
+  }
+  return "unknown";
+}
+
+const std::string& Status::message() const {
+  static const std::string* const kNoMessage = new std::string;
+  return error_ ? error_->message : *kNoMessage;
+}
+
+Status Status::WithContext(const std::string& context) && {
+  if (error_) error_->message = context + ": " + error_->message;
+  return std::move(*this);
+}
+
+std::string Format(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  std::string text = FormatV(format, args);
+  va_end(args);
+  return text;
+}
+
+#define ATOLL_DEFINE_ERROR(name, code)               \
+  Status name(const char* format, ...) {             \
+    va_list args;                                    \
+    va_start(args, format);                          \
+    Status status(code, FormatV(format, args));      \
+    va_end(args);                                    \
+    return status;                                   \
+  }
+ATOLL_DEFINE_ERROR(InvalidArgument, StatusCode::kInvalidArgument)
+ATOLL_DEFINE_ERROR(CorruptModel, StatusCode::kCorruptModel)
+ATOLL_DEFINE_ERROR(Unsupported, StatusCode::kUnsupported)
+ATOLL_DEFINE_ERROR(NotFound, StatusCode::kNotFound)
+ATOLL_DEFINE_ERROR(DeviceLost, StatusCode::kDeviceLost)
+ATOLL_DEFINE_ERROR(Timeout, StatusCode::kTimeout)
+ATOLL_DEFINE_ERROR(ResourceExhausted, StatusCode::kResourceExhausted)
+ATOLL_DEFINE_ERROR(InternalError, StatusCode::kInternal)
+#undef ATOLL_DEFINE_ERROR
+
+}  // namespace atoll

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quantized 2-D convolution, NHWC, for byte activations and byte weights: CONV_2D, and
+// FULLY_CONNECTED as the 1x1 case. One class prepares (packs weights for the best kernel of this
+// CPU) and runs; ReferenceConv2D below is the plainest form and the oracle of all others.
+//
+//   acc[o] = sum over taps inside the image of (x - input_zero_point) * (w[o] - weight_zero_point)
+//   y[o]   = Requantize(acc[o], channels[o])                       docs/quantization.md §3
+//
+// Taps outside the image contribute nothing. Sums are exact modulo 2^32.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/buffer.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/thread_pool.h"
+
+namespace atoll {
+
+// All sizes in elements and at least 1, except pads (>= 0; output_h and output_w may be 0).
+// Cells read for output row y, tap t: y * stride_h - pad_top + t * dilation_h.
+struct ConvShape {
+  int32_t batch = 1;
+  int32_t input_h = 1, input_w = 1, input_c = 1;
+  int32_t output_h = 1, output_w = 1, output_c = 1;
+  int32_t kernel_h = 1, kernel_w = 1;
+  int32_t stride_h = 1, stride_w = 1;
+  int32_t dilation_h = 1, dilation_w = 1;
+  int32_t pad_top = 0, pad_left = 0;
+  int32_t groups = 1;  // divides input_c and output_c
+
+  int64_t InputBytes() const { return int64_t{batch} * input_h * input_w * input_c; }
+  int64_t OutputBytes() const { return int64_t{batch} * output_h * output_w * output_c; }
+  bool operator==(const ConvShape&) const = default;
+};
+
+// What the output stage needs besides the per-channel numbers.
+struct OutputStage {
+  RequantizeMode mode = RequantizeMode::kFixedPoint;
+  int32_t zero_point = 0;
+  ClampRange clamp{-128, 127};
+  std::vector<OutputChannel> channels;  // [output_c]
+};
+
+struct Conv2DParams {
+  ConvShape shape;
+  ByteType input_type = ByteType::kInt8;
+  ByteType weight_type = ByteType::kInt8;
+  int32_t input_zero_point = 0;   // within the input type's range
+  int32_t weight_zero_point = 0;  // within the weight type's range
+  // [output_c, kernel_h, kernel_w, input_c / groups]; borrowed during Prepare only.
+  const uint8_t* weights = nullptr;
+  OutputStage output;
+};
+
+// A convolution made ready for one CPU. Immutable after Prepare, so one object may run on several
+// threads at once, each with its own scratch.
+class Conv2D {
+ public:
+  // Packs the weights; `params.weights` is not needed afterwards. `features` limits the choice of
+  // kernel. kResourceExhausted if the packed weights do not fit memory.
+  static Result<Conv2D> Prepare(const Conv2DParams& params, CpuFeatures features);
+
+  // Bytes of scratch that Run needs with a pool of `threads` threads. Any alignment serves.
+  size_t ScratchBytes(int threads) const;
+
+  // `input` is shape.InputBytes() long, `output` shape.OutputBytes(); they must not overlap.
+  // Reads no byte outside `input`, writes exactly the output. `pool` may be nullptr.
+  void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
+
+  // The kernel in use, as listed in gemm/kernels.inc, e.g. "GemmAvx2".
+  const char* kernel_name() const;
+
+ private:
+  Conv2DParams params_;  // weights == nullptr
+  Buffer packed_;
+};
+
+// The oracle: seven loops, no tricks. Same contract as Run.
+void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* output);
+
+}  // namespace atoll
