@@ -5,7 +5,7 @@
 
 #include "runtime/base/bytes.h"
 
-namespace atoll {
+namespace atollrt {
 
 Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   Buffer buffer;
@@ -23,4 +23,4 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   return buffer;
 }
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -12,7 +12,7 @@
 
 #include "runtime/base/status.h"
 
-namespace atoll {
+namespace atollrt {
 
 class Buffer {
  public:
@@ -42,4 +42,4 @@ class Buffer {
   size_t size_ = 0;
 };
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace atoll {
+namespace atollrt {
 
 // Reads 1, 2, 4 or 8 bytes at `bytes`, which may be unaligned.
 template <typename T>
@@ -42,4 +42,4 @@ constexpr T DivideRoundingUp(T a, T b) {
   return (a + b - 1) / b;
 }
 
-}  // namespace atoll
+}  // namespace atollrt

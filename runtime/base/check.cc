@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace atoll {
+namespace atollrt {
 
 void CheckFailed(const char* condition, const char* file, int line) {
   std::fprintf(stderr, "atoll: internal error at %s:%d: %s\n", file, line, condition);
   std::abort();
 }
 
-}  // namespace atoll
+}  // namespace atollrt

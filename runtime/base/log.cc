@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <mutex>
 
-namespace atoll {
+namespace atollrt {
 namespace {
 
 struct Sink {
@@ -40,4 +40,4 @@ void Log(LogSeverity severity, const char* format, ...) {
   if (sink.callback != nullptr) sink.callback(severity, line, sink.user_data);
 }
 
-}  // namespace atoll
+}  // namespace atollrt

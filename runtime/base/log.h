@@ -4,7 +4,7 @@
 // program may install. Without one, nothing is ever printed. Thread-safe.
 #pragma once
 
-namespace atoll {
+namespace atollrt {
 
 enum class LogSeverity { kInfo = 0, kWarning = 1, kError = 2 };
 
@@ -18,4 +18,4 @@ void SetLogCallback(LogCallback callback, void* user_data);
 
 [[gnu::format(printf, 2, 3)]] void Log(LogSeverity severity, const char* format, ...);
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-namespace atoll {
+namespace atollrt {
 namespace {
 
 std::string FormatV(const char* format, va_list args) {
@@ -74,4 +74,4 @@ ATOLL_DEFINE_ERROR(ResourceExhausted, StatusCode::kResourceExhausted)
 ATOLL_DEFINE_ERROR(InternalError, StatusCode::kInternal)
 #undef ATOLL_DEFINE_ERROR
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -15,7 +15,7 @@
 
 #include "runtime/base/check.h"
 
-namespace atoll {
+namespace atollrt {
 
 enum class StatusCode {
   kOk = 0,
@@ -119,7 +119,7 @@ class [[nodiscard]] Result {
 
 #define ATOLL_RETURN_IF_ERROR(expression)                        \
   do {                                                           \
-    if (::atoll::Status atoll_status_ = (expression); !atoll_status_.ok()) return atoll_status_; \
+    if (::atollrt::Status atoll_status_ = (expression); !atoll_status_.ok()) return atoll_status_; \
   } while (false)
 
 #define ATOLL_CONCAT_INNER(a, b) a##b
@@ -143,4 +143,4 @@ class [[nodiscard]] Result {
 [[gnu::format(printf, 1, 2)]] Status ResourceExhausted(const char* format, ...);
 [[gnu::format(printf, 1, 2)]] Status InternalError(const char* format, ...);
 
-}  // namespace atoll
+}  // namespace atollrt

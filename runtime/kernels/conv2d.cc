@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-namespace atoll {
+namespace atollrt {
 
 void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* output) {
   const ConvShape& s = params.shape;
@@ -67,4 +67,4 @@ void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t*, ThreadPool*) c
 
 const char* Conv2D::kernel_name() const { return "ReferenceConv2D"; }
 
-}  // namespace atoll
+}  // namespace atollrt

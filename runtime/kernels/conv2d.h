@@ -19,7 +19,7 @@
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/thread_pool.h"
 
-namespace atoll {
+namespace atollrt {
 
 // All sizes in elements and at least 1, except pads (>= 0; output_h and output_w may be 0).
 // Cells read for output row y, tap t: y * stride_h - pad_top + t * dilation_h.
@@ -83,4 +83,4 @@ class Conv2D {
 // The oracle: seven loops, no tricks. Same contract as Run.
 void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* output);
 
-}  // namespace atoll
+}  // namespace atollrt

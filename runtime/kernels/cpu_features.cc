@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace atoll {
+namespace atollrt {
 namespace {
 
 struct NamedLevel {
@@ -57,4 +57,4 @@ const char* CpuFeaturesName(CpuFeatures features) {
   return "baseline";
 }
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -8,7 +8,7 @@
 
 #include "runtime/base/status.h"
 
-namespace atoll {
+namespace atollrt {
 
 // A set of the bits below.
 using CpuFeatures = uint32_t;
@@ -28,4 +28,4 @@ Result<CpuFeatures> DetectCpuFeatures();
 // "avx512vnni", "avx2" or "baseline": the best of `features`.
 const char* CpuFeaturesName(CpuFeatures features);
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-namespace atoll {
+namespace atollrt {
 
 void ReferenceDepthwiseConv2D(const DepthwiseConv2DParams& params, const uint8_t* input,
                               uint8_t* output) {
@@ -64,4 +64,4 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t*, Threa
 
 const char* DepthwiseConv2D::kernel_name() const { return "ReferenceDepthwiseConv2D"; }
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -8,7 +8,7 @@
 
 #include "runtime/kernels/conv2d.h"
 
-namespace atoll {
+namespace atollrt {
 
 struct DepthwiseConv2DParams {
   // groups is ignored; output_c = input_c * depth multiplier.
@@ -38,4 +38,4 @@ class DepthwiseConv2D {
 void ReferenceDepthwiseConv2D(const DepthwiseConv2DParams& params, const uint8_t* input,
                               uint8_t* output);
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace atoll {
+namespace atollrt {
 
 Multiplier QuantizeMultiplier(double real) {
   if (real == 0 || !std::isfinite(real)) return {};
@@ -35,4 +35,4 @@ int32_t Requantize(int32_t accumulator, RequantizeMode mode, const OutputChannel
   return static_cast<int32_t>(value);
 }
 
-}  // namespace atoll
+}  // namespace atollrt

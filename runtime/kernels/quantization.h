@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace atoll {
+namespace atollrt {
 
 // How the byte of an activation or weight is read.
 enum class ByteType : uint8_t { kInt8 = 0, kUInt8 = 1 };
@@ -81,4 +81,4 @@ struct OutputChannel {
 int32_t Requantize(int32_t accumulator, RequantizeMode mode, const OutputChannel& channel,
                    int32_t zero_point, ClampRange clamp);
 
-}  // namespace atoll
+}  // namespace atollrt

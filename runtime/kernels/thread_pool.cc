@@ -3,7 +3,7 @@
 
 #include "runtime/base/check.h"
 
-namespace atoll {
+namespace atollrt {
 
 ThreadPool::ThreadPool(int threads) {
   ATOLL_CHECK(threads >= 1);
@@ -66,4 +66,4 @@ void ThreadPool::WorkerLoop(int worker) {
   }
 }
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace atoll {
+namespace atollrt {
 
 class ThreadPool {
  public:
@@ -64,4 +64,4 @@ void ParallelFor(ThreadPool* pool, int tasks, const Body& body) {
   }
 }
 
-}  // namespace atoll
+}  // namespace atollrt

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace atoll {
+namespace atollrt {
 namespace {
 
 TEST(QuantizeMultiplier, SplitsIntoMantissaAndExponent) {
@@ -70,4 +70,4 @@ TEST(Requantize, DoubleModeRoundsHalvesAwayFromZeroAndClamps) {
 }
 
 }  // namespace
-}  // namespace atoll
+}  // namespace atollrt
