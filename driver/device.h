@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device: the seam upward. Something that holds executables and runs them: an accelerator on USB,
+// whether real or emulated. It knows bytes and programs, not tensors or operators.
+//
+//              Open                 Load, Submit, Wait
+//   Closed ───────────> Ready <────────────────────────┐
+//                        │ │                            │
+//                        │ └── transport failure ──> Lost ── Reset ──┘
+//                        └──── Close ──> Closed
+//
+// A device fault (the program is malformed) fails the request, resets the device and leaves it
+// Ready: executables are uploaded again when they are next used. In Lost every call but Reset and
+// Close gives kDeviceLost.
+//
+// Thread safety: all calls may come from any thread. The waiter drives the wire: a submitted
+// request makes progress while some thread is in Wait, for it or for a later one; there is no
+// hidden thread. Requests run in the order of Submit. Each completes exactly once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "driver/executable.h"
+#include "driver/usb_transport.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+// What the device says of itself (docs/protocol.md, "Identification registers").
+struct DeviceInfo {
+  std::string name;       // for people: "emu" or "usb:0"
+  uint32_t isa_version = 0;
+  uint32_t array_rows = 0;
+  uint32_t array_columns = 0;
+  uint64_t clock_hz = 0;
+  uint64_t memory_bytes = 0;          // on-chip memory for parameters and activations
+  uint64_t program_memory_bytes = 0;  // on-chip memory for instructions
+  uint64_t link_bytes_per_second = 0;  // of the device's link, as modelled or as measured
+};
+
+enum class DeviceState { kClosed, kReady, kLost };
+const char* DeviceStateName(DeviceState state);
+
+// Executables and requests by number; 0 is never given out.
+using ExecutableId = uint32_t;
+using RequestId = uint32_t;
+
+// What one request cost. Cycles are the device's own count (modelled, when it is emulated).
+struct RequestReport {
+  uint64_t device_cycles = 0;
+  uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request
+  uint64_t bytes_from_device = 0;  // outputs and events
+  uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters
+};
+
+// One run of an executable. Buffers belong to the caller and must stay valid until Wait returns.
+struct Request {
+  ExecutableId executable = 0;
+  std::vector<std::span<const uint8_t>> inputs;  // sizes as Executable::inputs
+  std::vector<std::span<uint8_t>> outputs;       // sizes as Executable::outputs
+  std::chrono::milliseconds timeout{10'000};     // from Submit to completion
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  virtual DeviceState state() const = 0;
+
+  // Checks that `executable` can run here (ISA version, sizes against the device's memories) and
+  // registers it; it is uploaded when first used and stays on the device while there is room.
+  // The device shares ownership. kUnsupported for another ISA version, kResourceExhausted if it
+  // can never fit.
+  virtual Result<ExecutableId> Load(std::shared_ptr<const Executable> executable) = 0;
+  // Forgets an executable with no request in progress.
+  virtual Status Unload(ExecutableId id) = 0;
+
+  // Queues a request. kInvalidArgument if ids or sizes do not fit, kDeviceLost in Lost.
+  virtual Result<RequestId> Submit(Request request) = 0;
+  // Blocks until the request has completed and forgets it. kTimeout past its deadline,
+  // kCancelled after Cancel, kCorruptModel if the device faulted. `report` may be nullptr.
+  virtual Status Wait(RequestId id, RequestReport* report) = 0;
+  // Makes the request complete with kCancelled, unless it has completed already.
+  virtual Status Cancel(RequestId id) = 0;
+
+  // Brings a lost or confused device back to Ready; executables stay registered.
+  virtual Status Reset() = 0;
+};
+
+}  // namespace atollrt

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Executable: a compiled partition as delegate/ produces it and the driver consumes it: programs,
+// parameters, layouts of inputs and outputs, estimated cycles. docs/executable.md describes the
+// stored form. Plain data; immutable once shared.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "driver/instruction.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1 };
+
+struct Layer {
+  std::string name;
+  LayerType type = LayerType::kInt8;
+  std::vector<int32_t> shape;  // row-major; its product is `bytes`
+  uint64_t bytes = 0;
+  bool operator==(const Layer&) const = default;
+};
+
+struct Executable {
+  uint32_t isa_version = kIsaVersion;
+  std::string name;
+  // Run once after upload: takes resident_parameters from the parameter stream. Empty if there
+  // are none.
+  std::vector<Instruction> caching_program;
+  // Run for every request: takes the inputs in order and streamed_parameters, gives the outputs
+  // in order. Ends with END.
+  std::vector<Instruction> inference_program;
+  std::vector<uint8_t> resident_parameters;  // size of the parameter segment
+  std::vector<uint8_t> streamed_parameters;  // sent again with every request
+  uint64_t activation_bytes = 0;             // size of the activation segment
+  std::vector<Layer> inputs;
+  std::vector<Layer> outputs;
+  uint64_t estimated_cycles = 0;  // of one inference, for the array named below
+  uint32_t array_rows = 0;
+  uint32_t array_columns = 0;
+  bool operator==(const Executable&) const = default;
+};
+
+// The stored form. Write∘Read is the identity.
+std::vector<uint8_t> WriteExecutable(const Executable& executable);
+
+// Takes hostile bytes: verifies the container, decodes every instruction, checks that layer sizes
+// match shapes and that the programs end with END and move exactly the announced bytes.
+// kCorruptModel with the name and the numbers; kUnsupported for another ISA version.
+Result<Executable> ReadExecutable(std::span<const uint8_t> bytes);
+
+}  // namespace atollrt

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Atoll-1 instructions as plain structs, and their 128-byte encoding (docs/isa.md). Everything
+// here is made from the list instructions.inc. Pure functions, thread-safe; Decode takes hostile
+// bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+inline constexpr uint32_t kIsaVersion = 1;
+inline constexpr size_t kInstructionBytes = 128;
+inline constexpr size_t kChannelRecordBytes = 16;  // docs/isa.md, "Channel records"
+
+// Bit 31 of an on-chip address: set for the parameter segment.
+inline constexpr uint32_t kParameterSegment = 0x80000000u;
+
+// Bits of the `flags` operands.
+inline constexpr uint32_t kFlagInputUnsigned = 1u << 0;
+inline constexpr uint32_t kFlagWeightsUnsigned = 1u << 1;
+inline constexpr uint32_t kFlagDouble = 1u << 2;
+inline constexpr uint32_t kFlagSubtract = 1u << 3;
+inline constexpr uint32_t kFlagAverage = 1u << 4;
+
+enum class Unit : uint8_t { kSequencer, kDma, kArray, kVector };
+
+// struct EndInstruction {}; struct Conv2DInstruction { uint32_t input_address; ... }; and so on.
+#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) struct Struct##Instruction {
+#define ATOLL_OPERAND(Struct, type, name, meaning) type name = 0;
+#define ATOLL_INSTRUCTION_END(Struct)                              \
+    bool operator==(const Struct##Instruction&) const = default;   \
+  };
+#include "driver/instructions.inc"
+#undef ATOLL_INSTRUCTION
+#undef ATOLL_OPERAND
+#undef ATOLL_INSTRUCTION_END
+
+// Any one instruction; the alternatives have the order of the list.
+using Instruction = std::variant<
+#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) Struct##Instruction,
+#define ATOLL_OPERAND(Struct, type, name, meaning)
+#define ATOLL_INSTRUCTION_END(Struct)
+#include "driver/instructions.inc"
+#undef ATOLL_INSTRUCTION
+#undef ATOLL_OPERAND
+#undef ATOLL_INSTRUCTION_END
+    std::monostate>;  // closes the list; never encoded
+
+using EncodedInstruction = std::array<uint8_t, kInstructionBytes>;
+
+// `instruction` must not hold std::monostate.
+EncodedInstruction Encode(const Instruction& instruction);
+
+// The inverse of Encode. kCorruptModel for an unknown opcode or a nonzero unused word, with its
+// number; operand values are not judged here (the device does that).
+Result<Instruction> Decode(std::span<const uint8_t, kInstructionBytes> bytes);
+
+// One line for people: "CONV_2D input_address=0x00000000 weight_address=P+0x00001000 ...".
+// Operands that are zero are left out, except addresses.
+std::string Disassemble(const Instruction& instruction);
+
+const char* Mnemonic(const Instruction& instruction);
+Unit UnitOf(const Instruction& instruction);
+
+// Operands of one instruction in order, for documentation and generic walks.
+struct OperandInfo {
+  const char* type;
+  const char* name;
+  const char* meaning;
+};
+struct InstructionInfo {
+  const char* mnemonic;
+  uint32_t opcode;
+  Unit unit;
+  const char* meaning;
+  std::vector<OperandInfo> operands;
+};
+const std::vector<InstructionInfo>& InstructionTable();
+
+}  // namespace atollrt

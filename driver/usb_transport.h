@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// UsbTransport: the seam downward. One opened USB device, as its endpoints: control, bulk OUT,
+// bulk IN, interrupt IN. Behind it are the emulated device, libusb, scripts and faults; the driver
+// cannot tell which (docs/protocol.md).
+//
+// Calls block until they are done or their deadline passes; an implementation may keep as many
+// transfers in flight below as it likes. Any thread may call; calls on different endpoints may
+// overlap, calls on one endpoint may not. Cancel makes all pending and later calls return
+// kCancelled until Reset.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+
+// The setup packet of a control request, less its length (USB 2.0, 9.3).
+struct ControlSetup {
+  uint8_t request_type = 0;  // bmRequestType; bit 7 set: device to host
+  uint8_t request = 0;       // bRequest
+  uint16_t value = 0;        // wValue
+  uint16_t index = 0;        // wIndex
+};
+
+class UsbTransport {
+ public:
+  virtual ~UsbTransport() = default;
+
+  // Sends or fills all of `data` (by the direction bit) or fails; a device that refuses the
+  // request (stall) gives kInvalidArgument.
+  virtual Status Control(const ControlSetup& setup, std::span<uint8_t> data,
+                         Deadline deadline) = 0;
+
+  // Sends all of `data`, or fails; after a failure an unknown part may have been taken.
+  virtual Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline deadline) = 0;
+
+  // Receives up to data.size() bytes: what the device sends until the buffer is full or a short
+  // packet ends the transfer. Returns the number of bytes, which may be 0.
+  virtual Result<size_t> BulkIn(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) = 0;
+  virtual Result<size_t> InterruptIn(uint8_t endpoint, std::span<uint8_t> data,
+                                     Deadline deadline) = 0;
+
+  // Ends all calls in progress with kCancelled. Safe from any thread, at any time.
+  virtual void Cancel() = 0;
+
+  // USB port reset: the device returns to its power-on state. kDeviceLost if it is gone.
+  virtual Status Reset(Deadline deadline) = 0;
+};
+
+}  // namespace atollrt
