@@ -32,13 +32,13 @@ namespace atollrt {
 
 // What the device says of itself (docs/protocol.md, "Identification registers").
 struct DeviceInfo {
-  std::string name;       // for people: "emu" or "usb:0"
+  std::string name;  // for people: "emu" or "usb:0"
   uint32_t isa_version = 0;
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
   uint64_t clock_hz = 0;
-  uint64_t memory_bytes = 0;          // on-chip memory for parameters and activations
-  uint64_t program_memory_bytes = 0;  // on-chip memory for instructions
+  uint64_t memory_bytes = 0;           // on-chip memory for parameters and activations
+  uint64_t program_memory_bytes = 0;   // on-chip memory for instructions
   uint64_t link_bytes_per_second = 0;  // of the device's link, as modelled or as measured
 };
 

@@ -35,9 +35,10 @@ enum class Unit : uint8_t { kSequencer, kDma, kArray, kVector };
 // struct EndInstruction {}; struct Conv2DInstruction { uint32_t input_address; ... }; and so on.
 #define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) struct Struct##Instruction {
 #define ATOLL_OPERAND(Struct, type, name, meaning) type name = 0;
-#define ATOLL_INSTRUCTION_END(Struct)                              \
-    bool operator==(const Struct##Instruction&) const = default;   \
-  };
+#define ATOLL_INSTRUCTION_END(Struct)                          \
+  bool operator==(const Struct##Instruction&) const = default; \
+  }                                                            \
+  ;
 #include "driver/instructions.inc"
 #undef ATOLL_INSTRUCTION
 #undef ATOLL_OPERAND

@@ -35,8 +35,7 @@ class UsbTransport {
 
   // Sends or fills all of `data` (by the direction bit) or fails; a device that refuses the
   // request (stall) gives kInvalidArgument.
-  virtual Status Control(const ControlSetup& setup, std::span<uint8_t> data,
-                         Deadline deadline) = 0;
+  virtual Status Control(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) = 0;
 
   // Sends all of `data`, or fails; after a failure an unknown part may have been taken.
   virtual Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline deadline) = 0;

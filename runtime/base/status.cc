@@ -22,18 +22,30 @@ std::string FormatV(const char* format, va_list args) {
 
 const char* StatusCodeName(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return "ok";
-    case StatusCode::kInvalidArgument: return "invalid argument";
-    case StatusCode::kCorruptModel: return "corrupt model";
-    case StatusCode::kUnsupported: return "unsupported";
-    case StatusCode::kNotFound: return "not found";
-    case StatusCode::kPermissionDenied: return "permission denied";
-    case StatusCode::kDeviceBusy: return "device busy";
-    case StatusCode::kDeviceLost: return "device lost";
-    case StatusCode::kTimeout: return "timeout";
-    case StatusCode::kResourceExhausted: return "resource exhausted";
-    case StatusCode::kCancelled: return "cancelled";
-    case StatusCode::kInternal: return "internal error";
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInvalidArgument:
+      return "invalid argument";
+    case StatusCode::kCorruptModel:
+      return "corrupt model";
+    case StatusCode::kUnsupported:
+      return "unsupported";
+    case StatusCode::kNotFound:
+      return "not found";
+    case StatusCode::kPermissionDenied:
+      return "permission denied";
+    case StatusCode::kDeviceBusy:
+      return "device busy";
+    case StatusCode::kDeviceLost:
+      return "device lost";
+    case StatusCode::kTimeout:
+      return "timeout";
+    case StatusCode::kResourceExhausted:
+      return "resource exhausted";
+    case StatusCode::kCancelled:
+      return "cancelled";
+    case StatusCode::kInternal:
+      return "internal error";
   }
   return "unknown";
 }
@@ -56,13 +68,13 @@ std::string Format(const char* format, ...) {
   return text;
 }
 
-#define ATOLL_DEFINE_ERROR(name, code)               \
-  Status name(const char* format, ...) {             \
-    va_list args;                                    \
-    va_start(args, format);                          \
-    Status status(code, FormatV(format, args));      \
-    va_end(args);                                    \
-    return status;                                   \
+#define ATOLL_DEFINE_ERROR(name, code)          \
+  Status name(const char* format, ...) {        \
+    va_list args;                               \
+    va_start(args, format);                     \
+    Status status(code, FormatV(format, args)); \
+    va_end(args);                               \
+    return status;                              \
   }
 ATOLL_DEFINE_ERROR(InvalidArgument, StatusCode::kInvalidArgument)
 ATOLL_DEFINE_ERROR(CorruptModel, StatusCode::kCorruptModel)

@@ -117,17 +117,17 @@ class [[nodiscard]] Result {
   Storage storage_;
 };
 
-#define ATOLL_RETURN_IF_ERROR(expression)                        \
-  do {                                                           \
+#define ATOLL_RETURN_IF_ERROR(expression)                                                          \
+  do {                                                                                             \
     if (::atollrt::Status atoll_status_ = (expression); !atoll_status_.ok()) return atoll_status_; \
   } while (false)
 
 #define ATOLL_CONCAT_INNER(a, b) a##b
 #define ATOLL_CONCAT(a, b) ATOLL_CONCAT_INNER(a, b)
-#define ATOLL_ASSIGN_OR_RETURN(declaration, expression)                             \
-  auto ATOLL_CONCAT(atoll_result_, __LINE__) = (expression);                        \
-  if (!ATOLL_CONCAT(atoll_result_, __LINE__).ok())                                  \
-    return ATOLL_CONCAT(atoll_result_, __LINE__).status();                          \
+#define ATOLL_ASSIGN_OR_RETURN(declaration, expression)      \
+  auto ATOLL_CONCAT(atoll_result_, __LINE__) = (expression); \
+  if (!ATOLL_CONCAT(atoll_result_, __LINE__).ok())           \
+    return ATOLL_CONCAT(atoll_result_, __LINE__).status();   \
   declaration = *std::move(ATOLL_CONCAT(atoll_result_, __LINE__))
 
 // printf into a std::string, for messages.

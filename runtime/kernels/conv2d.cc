@@ -26,8 +26,7 @@ void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* 
                   input + ((n * int64_t{s.input_h} + in_y) * s.input_w + in_x) * s.input_c +
                   first_channel;
               const uint8_t* weight =
-                  params.weights +
-                  ((int64_t{o} * s.kernel_h + ky) * s.kernel_w + kx) * group_in;
+                  params.weights + ((int64_t{o} * s.kernel_h + ky) * s.kernel_w + kx) * group_in;
               for (int32_t c = 0; c < group_in; ++c) {
                 accumulator += static_cast<uint32_t>(
                     (ByteValue(cell[c], params.input_type) - params.input_zero_point) *
@@ -37,8 +36,7 @@ void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* 
           }
           *output++ = static_cast<uint8_t>(
               Requantize(static_cast<int32_t>(accumulator), params.output.mode,
-                         params.output.channels[o], params.output.zero_point,
-                         params.output.clamp));
+                         params.output.channels[o], params.output.zero_point, params.output.clamp));
         }
       }
     }
@@ -48,8 +46,8 @@ void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* 
 Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures) {
   const ConvShape& s = params.shape;
   Conv2D conv;
-  const size_t bytes = static_cast<size_t>(int64_t{s.output_c} * s.kernel_h * s.kernel_w *
-                                           (s.input_c / s.groups));
+  const size_t bytes =
+      static_cast<size_t>(int64_t{s.output_c} * s.kernel_h * s.kernel_w * (s.input_c / s.groups));
   ATOLL_ASSIGN_OR_RETURN(conv.packed_, Buffer::Allocate(bytes));
   std::memcpy(conv.packed_.data(), params.weights, bytes);
   conv.params_ = params;
