@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Atoll's delegate: runs what it can of a model on an accelerator. Conventions as in
+ * atoll/runtime.h. A delegate may be shared by interpreters on any threads and must outlive them.
+ */
+#ifndef ATOLL_DELEGATE_H_
+#define ATOLL_DELEGATE_H_
+
+#include "atoll/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct AtollDelegateOptions {
+  size_t struct_size;
+  /* "auto": the first real device, else the emulator. "emu", "emu:PROFILE": the emulator.
+   * "usb", "usb:N", "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
+  const char* device;
+  /* Host threads that the emulator computes with; 0: a sensible default. */
+  int32_t num_threads;
+} AtollDelegateOptions;
+#define ATOLL_DELEGATE_OPTIONS_INIT \
+  { sizeof(AtollDelegateOptions), NULL, 0 }
+
+/* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
+ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
+                                             AtollDelegate** delegate);
+ATOLL_EXPORT void AtollDelegateDelete(AtollDelegate* delegate);
+
+typedef struct AtollDeviceInfo {
+  const char* name;        /* "emu", "usb:0": what --device would take */
+  const char* description; /* "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3" */
+  int32_t available;       /* nonzero: can be opened now */
+  int32_t is_default;      /* nonzero: what "auto" takes */
+} AtollDeviceInfo;
+
+/* The device that a delegate runs on. Strings live as long as the delegate. */
+ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate,
+                                                    AtollDeviceInfo* info);
+
+/* Looks at what is there now. Strings stay valid until the next call on the same thread. */
+ATOLL_EXPORT AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* ATOLL_DELEGATE_H_ */
