@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fashion-MNIST from its four gzipped IDX files, as Debian's dataset-fashion-mnist installs them."""
+"""Reads Fashion-MNIST from the four gzipped IDX files of Debian's dataset-fashion-mnist."""
 
 import gzip
 import os
@@ -16,7 +16,7 @@ def load(directory, split):
 
 
 def _read_idx(path, rank):
-    """An IDX file is a magic number (0, 0, type 8 = uint8, rank), big-endian sizes, and the data."""
+    """An IDX file: the bytes 0, 0, 8 (for uint8) and rank, the sizes in big-endian, the data."""
     with gzip.open(path) as file:
         data = file.read()
     if data[:4] != bytes([0, 0, 8, rank]):
