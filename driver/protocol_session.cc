@@ -60,7 +60,7 @@ Result<DeviceInfo> ProtocolSession::Identify(Deadline deadline) {
     return Unsupported("the device gives ID %08X, an Atoll-1 gives %08X", id, kDeviceId);
   }
   DeviceInfo info;
-  ATOLL_ASSIGN_OR_RETURN(info.isa_version, Read32(Register::kIsaVersion, deadline));
+  ATOLL_ASSIGN_OR_RETURN(info.isa_version, Read32(Register::kIsa, deadline));
   if (info.isa_version != kIsaVersion) {
     return Unsupported(
         "the device has ISA version %u, this library needs version %u; update the device or use "
