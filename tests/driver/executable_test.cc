@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 
+#include "runtime/base/bytes.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 
@@ -91,6 +92,32 @@ TEST(Executable, ComesBackAsItWasWritten) {
     ASSERT_TRUE(read.ok()) << read.status().message();
     ASSERT_EQ(*read, executable);
   }
+}
+
+// docs/executable.md §3.
+TEST(Executable, TheExampleOfTheDocumentIsWhatIsWritten) {
+  Executable executable;
+  executable.name = "minimal";
+  executable.inference_program = {InputInstruction{0, 4}, OutputInstruction{0, 4},
+                                  EndInstruction{}};
+  executable.activation_bytes = 4;
+  executable.inputs = {Layer{.name = "x", .shape = {1, 4}, .bytes = 4}};
+  executable.outputs = {Layer{.name = "y", .shape = {1, 4}, .bytes = 4}};
+  executable.estimated_cycles = 386;
+  executable.array_rows = executable.array_columns = 64;
+  const std::vector<uint8_t> bytes = WriteExecutable(executable);
+  ASSERT_EQ(bytes.size(), 628u);
+  const auto word = [&](size_t offset) { return LoadLittleEndian<uint32_t>(&bytes[offset]); };
+  EXPECT_EQ(word(0x000), 0x24u);
+  EXPECT_EQ(std::memcmp(&bytes[4], "ATX1", 4), 0);
+  EXPECT_EQ(word(0x028), 1u);
+  EXPECT_EQ(word(0x034), 0xB0u);
+  EXPECT_EQ(word(0x050), 4u);
+  EXPECT_EQ(word(0x058), 386u);
+  EXPECT_EQ(word(0x0E4), 384u);
+  EXPECT_EQ(word(0x0E8), 1u);
+  EXPECT_EQ(word(0x168), 2u);
+  EXPECT_EQ(word(0x26C), 7u);
 }
 
 TEST(Executable, IsReadAtAnyAlignment) {
