@@ -106,7 +106,7 @@ TEST(Executable, TheExampleOfTheDocumentIsWhatIsWritten) {
   executable.estimated_cycles = 386;
   executable.array_rows = executable.array_columns = 64;
   const std::vector<uint8_t> bytes = WriteExecutable(executable);
-  ASSERT_EQ(bytes.size(), 628u);
+  ASSERT_EQ(bytes.size(), 632u);
   const auto word = [&](size_t offset) { return LoadLittleEndian<uint32_t>(&bytes[offset]); };
   EXPECT_EQ(word(0x000), 0x24u);
   EXPECT_EQ(std::memcmp(&bytes[4], "ATX1", 4), 0);
