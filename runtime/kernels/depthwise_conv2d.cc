@@ -23,8 +23,7 @@ void ReferenceDepthwiseConv2D(const DepthwiseConv2DParams& params, const uint8_t
                   int64_t{x} * s.stride_w - s.pad_left + int64_t{kx} * s.dilation_w;
               if (in_x < 0 || in_x >= s.input_w) continue;
               const uint8_t cell =
-                  input[((n * int64_t{s.input_h} + in_y) * s.input_w + in_x) * s.input_c +
-                        channel];
+                  input[((n * int64_t{s.input_h} + in_y) * s.input_w + in_x) * s.input_c + channel];
               const uint8_t weight =
                   params.weights[(int64_t{ky} * s.kernel_w + kx) * s.output_c + o];
               accumulator += static_cast<uint32_t>(
@@ -34,16 +33,14 @@ void ReferenceDepthwiseConv2D(const DepthwiseConv2DParams& params, const uint8_t
           }
           *output++ = static_cast<uint8_t>(
               Requantize(static_cast<int32_t>(accumulator), params.output.mode,
-                         params.output.channels[o], params.output.zero_point,
-                         params.output.clamp));
+                         params.output.channels[o], params.output.zero_point, params.output.clamp));
         }
       }
     }
   }
 }
 
-Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& params,
-                                                 CpuFeatures) {
+Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& params, CpuFeatures) {
   const ConvShape& s = params.shape;
   DepthwiseConv2D conv;
   const size_t bytes = static_cast<size_t>(int64_t{s.kernel_h} * s.kernel_w * s.output_c);

@@ -24,8 +24,7 @@ struct DepthwiseConv2DParams {
 // See Conv2D; the same promises hold.
 class DepthwiseConv2D {
  public:
-  static Result<DepthwiseConv2D> Prepare(const DepthwiseConv2DParams& params,
-                                         CpuFeatures features);
+  static Result<DepthwiseConv2D> Prepare(const DepthwiseConv2DParams& params, CpuFeatures features);
   size_t ScratchBytes(int threads) const;
   void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
   const char* kernel_name() const;

@@ -27,7 +27,8 @@ class ThreadPool {
   // and returns when all calls have returned. Allocates nothing.
   template <typename Body>
   void ParallelFor(int tasks, const Body& body) {
-    Run(tasks,
+    Run(
+        tasks,
         [](const void* context, int task, int worker) {
           (*static_cast<const Body*>(context))(task, worker);
         },
