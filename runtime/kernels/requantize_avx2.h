@@ -32,23 +32,29 @@ inline __m256i Load256(const void* from) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 
+inline Scale256 FixedPointScale(__m256i multiplier, __m256i shift) {
+  Scale256 s = {};
+  s.multiplier = multiplier;
+  s.multiplier_odd = _mm256_srli_epi64(multiplier, 32);
+  s.shift = shift;
+  const __m256i half =
+      _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_sub_epi32(shift, _mm256_set1_epi32(1)));
+  const __m256i low = _mm256_set1_epi64x(int64_t{1} << 31);
+  s.rounding_even = _mm256_or_si256(_mm256_slli_epi64(half, 32), low);
+  s.rounding_odd = _mm256_or_si256(_mm256_blend_epi32(_mm256_setzero_si256(), half, 0xAA), low);
+  return s;
+}
+
 template <RequantizeMode kMode>
 inline Scale256 LoadScale(const OutputColumns& columns, int32_t column) {
-  Scale256 s = {};
   if constexpr (kMode == RequantizeMode::kDouble) {
+    Scale256 s = {};
     s.scale_low = _mm256_loadu_pd(columns.scale + column);
     s.scale_high = _mm256_loadu_pd(columns.scale + column + 4);
+    return s;
   } else {
-    s.multiplier = Load256(columns.multiplier + column);
-    s.multiplier_odd = _mm256_srli_epi64(s.multiplier, 32);
-    s.shift = Load256(columns.shift + column);
-    const __m256i half =
-        _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_sub_epi32(s.shift, _mm256_set1_epi32(1)));
-    const __m256i low = _mm256_set1_epi64x(int64_t{1} << 31);
-    s.rounding_even = _mm256_or_si256(_mm256_slli_epi64(half, 32), low);
-    s.rounding_odd = _mm256_or_si256(_mm256_blend_epi32(_mm256_setzero_si256(), half, 0xAA), low);
+    return FixedPointScale(Load256(columns.multiplier + column), Load256(columns.shift + column));
   }
-  return s;
 }
 
 // 8 accumulators to 8 rescaled values, before the zero point and the clamp.
@@ -91,13 +97,13 @@ struct Bytes256 {
   __m256i zero_point, low, high, flip;
 };
 
-inline Bytes256 LoadBytes(const OutputColumns& columns) {
+inline Bytes256 LoadBytes(int32_t zero_point, ClampRange clamp) {
   // One signed saturation serves both output types: uint8 is int8 moved by 128.
-  const int32_t offset = columns.clamp.max > 127 ? 128 : 0;
+  const int32_t offset = clamp.max > 127 ? 128 : 0;
   Bytes256 b;
-  b.zero_point = _mm256_set1_epi16(static_cast<int16_t>(columns.zero_point - offset));
-  b.low = _mm256_set1_epi8(static_cast<int8_t>(columns.clamp.min - offset));
-  b.high = _mm256_set1_epi8(static_cast<int8_t>(columns.clamp.max - offset));
+  b.zero_point = _mm256_set1_epi16(static_cast<int16_t>(zero_point - offset));
+  b.low = _mm256_set1_epi8(static_cast<int8_t>(clamp.min - offset));
+  b.high = _mm256_set1_epi8(static_cast<int8_t>(clamp.max - offset));
   b.flip = _mm256_set1_epi8(static_cast<int8_t>(offset));
   return b;
 }

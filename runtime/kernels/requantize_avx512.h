@@ -20,23 +20,30 @@ struct Scale512 {
   __m512d scale_low, scale_high;
 };
 
+inline Scale512 FixedPointScale(__m512i multiplier, __m512i shift) {
+  Scale512 s = {};
+  s.multiplier = multiplier;
+  s.multiplier_odd = _mm512_srli_epi64(multiplier, 32);
+  s.shift = shift;
+  const __m512i half =
+      _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_sub_epi32(shift, _mm512_set1_epi32(1)));
+  const __m512i low = _mm512_set1_epi64(int64_t{1} << 31);
+  s.rounding_even = _mm512_or_si512(_mm512_slli_epi64(half, 32), low);
+  s.rounding_odd = _mm512_or_si512(_mm512_maskz_mov_epi32(0xAAAA, half), low);
+  return s;
+}
+
 template <RequantizeMode kMode>
 inline Scale512 LoadScale(const OutputColumns& columns, int32_t column) {
-  Scale512 s = {};
   if constexpr (kMode == RequantizeMode::kDouble) {
+    Scale512 s = {};
     s.scale_low = _mm512_load_pd(columns.scale + column);
     s.scale_high = _mm512_load_pd(columns.scale + column + 8);
+    return s;
   } else {
-    s.multiplier = _mm512_load_si512(columns.multiplier + column);
-    s.multiplier_odd = _mm512_srli_epi64(s.multiplier, 32);
-    s.shift = _mm512_load_si512(columns.shift + column);
-    const __m512i half =
-        _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_sub_epi32(s.shift, _mm512_set1_epi32(1)));
-    const __m512i low = _mm512_set1_epi64(int64_t{1} << 31);
-    s.rounding_even = _mm512_or_si512(_mm512_slli_epi64(half, 32), low);
-    s.rounding_odd = _mm512_or_si512(_mm512_maskz_mov_epi32(0xAAAA, half), low);
+    return FixedPointScale(_mm512_load_si512(columns.multiplier + column),
+                           _mm512_load_si512(columns.shift + column));
   }
-  return s;
 }
 
 // 16 accumulators to 16 rescaled values, before the zero point and the clamp.
@@ -79,13 +86,13 @@ struct Bytes512 {
   __m512i zero_point, low, high, flip;
 };
 
-inline Bytes512 LoadBytes(const OutputColumns& columns) {
+inline Bytes512 LoadBytes(int32_t zero_point, ClampRange clamp) {
   // One signed saturation serves both output types: uint8 is int8 moved by 128.
-  const int32_t offset = columns.clamp.max > 127 ? 128 : 0;
+  const int32_t offset = clamp.max > 127 ? 128 : 0;
   Bytes512 b;
-  b.zero_point = _mm512_set1_epi16(static_cast<int16_t>(columns.zero_point - offset));
-  b.low = _mm512_set1_epi8(static_cast<int8_t>(columns.clamp.min - offset));
-  b.high = _mm512_set1_epi8(static_cast<int8_t>(columns.clamp.max - offset));
+  b.zero_point = _mm512_set1_epi16(static_cast<int16_t>(zero_point - offset));
+  b.low = _mm512_set1_epi8(static_cast<int8_t>(clamp.min - offset));
+  b.high = _mm512_set1_epi8(static_cast<int8_t>(clamp.max - offset));
   b.flip = _mm512_set1_epi8(static_cast<int8_t>(offset));
   return b;
 }

@@ -80,7 +80,7 @@ void RunVector(const VectorArgs& vector) {
   const DepthwiseArgs& args = *vector.all;
   const OutputColumns& columns = *args.columns;
   const Scale256 scale = LoadScale<kMode>(columns, vector.channel);
-  const Bytes256 to_bytes = LoadBytes(columns);
+  const Bytes256 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m256i bias = Load256(columns.bias + vector.channel);
   const bool vectorizable = columns.vectorizable[vector.channel / OutputColumns::kBlock] != 0;
   for (int32_t first = 0; first < args.pixels; first += kPixels) {

@@ -103,7 +103,7 @@ void RunBlock(const BlockArgs& block) {
   const DepthwiseArgs& args = *block.all;
   const OutputColumns& columns = *args.columns;
   const Scale512 scale = LoadScale<kMode>(columns, block.channel);
-  const Bytes512 to_bytes = LoadBytes(columns);
+  const Bytes512 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m512i bias = _mm512_load_si512(columns.bias + block.channel);
   const bool vectorizable = columns.vectorizable[block.channel / OutputColumns::kBlock] != 0;
   const __mmask16 mask =

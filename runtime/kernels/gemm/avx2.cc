@@ -149,7 +149,7 @@ void StoreRows(const StoreArgs& args, const int32_t* sums) {
   for (int v = 0; v < kVectors; ++v) {
     scale[v] = LoadScale<kMode>(*args.columns, args.column + 8 * v);
   }
-  const Bytes256 to_bytes = LoadBytes(*args.columns);
+  const Bytes256 to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
   for (int32_t r = 0; r < args.rows; r += kRowsAtOnce) {
     __m256i value[4];
     alignas(32) uint8_t bytes[32];

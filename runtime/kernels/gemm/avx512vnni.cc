@@ -180,7 +180,7 @@ template <RequantizeMode kMode>
 void StoreWide(const StoreArgs& args, const int32_t* sums) {
   const Scale512 left = LoadScale<kMode>(*args.columns, args.column);
   const Scale512 right = LoadScale<kMode>(*args.columns, args.column + 16);
-  const Bytes512 to_bytes = LoadBytes(*args.columns);
+  const Bytes512 to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
   const __mmask32 mask = static_cast<__mmask32>(LowBytes(args.width));
   for (int32_t r = 0; r < args.rows; r += 2) {
     const int32_t next = r + 1 < args.rows ? r + 1 : r;
@@ -208,7 +208,7 @@ void StoreWide(const StoreArgs& args, const int32_t* sums) {
 template <RequantizeMode kMode>
 void StoreNarrow(const StoreArgs& args, const int32_t* sums) {
   const Scale512 scale = LoadScale<kMode>(*args.columns, args.column);
-  const Bytes512 to_bytes = LoadBytes(*args.columns);
+  const Bytes512 to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
   const __mmask16 mask = static_cast<__mmask16>(LowBytes(args.width));
   for (int32_t r = 0; r < args.rows; r += 4) {
     int32_t row[4];
