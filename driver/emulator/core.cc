@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "driver/emulator/timing.h"
+#include "driver/timing.h"
 #include "driver/emulator/vector_unit.h"
 #include "runtime/base/bytes.h"
 
@@ -284,8 +284,8 @@ const Core::Slot* Core::Fetch() {
     }
     slot->checked_for = segments;
     slot->records_checked = 0;
-    slot->cycles =
-        IssueCycles(options_.profile) + ExecutionCycles(slot->instruction, options_.profile);
+    const ArraySize array{options_.profile.array_rows, options_.profile.array_columns};
+    slot->cycles = IssueCycles(array) + ExecutionCycles(slot->instruction, array);
   }
   if (const Fault fault = CheckRecords(*slot); fault.code != FaultCode::kNone) {
     RaiseFault(fault);

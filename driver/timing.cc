@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/emulator/timing.h"
+#include "driver/timing.h"
 
 #include <algorithm>
 
@@ -55,10 +55,10 @@ struct ExecutionTime {
 
 }  // namespace
 
-uint64_t ExecutionCycles(const Instruction& instruction, const DeviceProfile& profile) {
-  return std::visit(ExecutionTime{profile.array_rows, profile.array_columns}, instruction);
+uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array) {
+  return std::visit(ExecutionTime{array.rows, array.columns}, instruction);
 }
 
-uint64_t IssueCycles(const DeviceProfile& profile) { return kSequencerCycles + profile.array_rows; }
+uint64_t IssueCycles(ArraySize array) { return kSequencerCycles + array.rows; }
 
 }  // namespace atollrt
