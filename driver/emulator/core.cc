@@ -108,7 +108,7 @@ Status Core::ReadRegister(const DecodedRegisterRequest& request, std::span<uint8
     case Register::kId:
       value = kDeviceId;
       break;
-    case Register::kIsaVersion:
+    case Register::kIsa:
       value = kIsaVersion;
       break;
     case Register::kArrayRows:
