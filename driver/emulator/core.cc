@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "driver/timing.h"
-#include "driver/emulator/vector_unit.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -62,6 +61,7 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       program_(std::move(program)),
       slots_(program_.size() / kInstructionBytes),
       direct_array_(&memory_, options.features, &pool_),
+      vector_unit_(&memory_, options.features),
       parser_(program_.size()) {
   Reset();
 }
@@ -73,11 +73,11 @@ void Core::Reset() {
   std::memset(program_.data(), kUndefinedByte, program_.size());
   for (std::unique_ptr<Slot>& slot : slots_) slot.reset();
   parser_.Reset();
-  for (ByteQueue* queue : {&inputs_, &parameters_, &outputs_, &events_}) queue->Clear();
+  for (ByteQueue* queue : {&inputs_, &parameters_, &outputs_, &events_, &fault_words_})
+    queue->Clear();
   status_ = CoreStatus::kIdle;
   fault_ = {};
   fault_instruction_ = 0;
-  fault_word_pending_ = false;
   cycles_ = 0;
   instructions_ = 0;
 }
@@ -220,22 +220,12 @@ void Core::RaiseFault(Fault fault) {
   status_ = CoreStatus::kFaulted;
   fault_ = fault;
   fault_instruction_ = running ? next_ : 0;
-  fault_word_pending_ = true;
+  const uint8_t word[4] = {static_cast<uint8_t>(fault.code)};
+  fault_words_.Append(word);
   events_.Append(EncodeEvent({.kind = EventKind::kFaulted,
                               .fault = fault.code,
                               .request_id = running ? start_.request_id : 0,
                               .detail = fault_instruction_}));
-}
-
-size_t Core::ReadEvents(std::span<uint8_t> data) {
-  return events_.Take(data.first(data.size() - data.size() % kEventBytes));
-}
-
-size_t Core::ReadFault(std::span<uint8_t> data) {
-  if (!fault_word_pending_ || data.size() < 4) return 0;
-  StoreLittleEndian<uint32_t>(data.data(), static_cast<uint32_t>(fault_.code));
-  fault_word_pending_ = false;
-  return 4;
 }
 
 bool Core::Step() {
@@ -324,7 +314,7 @@ Core::Progress Core::Run(const Slot& slot) {
                              std::is_same_v<T, DepthwiseConv2DInstruction>) {
           direct_array_.Run(slot.instruction, segments);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {
-          Execute(i, segments, memory_);
+          vector_unit_.Run(i, segments);
         }
         return Progress::kDone;
       },

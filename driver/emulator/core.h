@@ -28,6 +28,7 @@
 #include "driver/emulator/direct_array.h"
 #include "driver/emulator/memory.h"
 #include "driver/emulator/record_parser.h"
+#include "driver/emulator/vector_unit.h"
 #include "driver/instruction.h"
 #include "driver/protocol.h"
 #include "driver/usb_transport.h"
@@ -70,12 +71,10 @@ class Core {
   // full.
   size_t AcceptBulkOut(std::span<const uint8_t> bytes);
 
-  // Take what endpoint 81, 82 or 83 has to send, up to the size of `data`; return how many bytes.
-  // Events are not cut: at 82 and 83 a smaller buffer gets nothing.
-  size_t ReadOutput(std::span<uint8_t> data) { return outputs_.Take(data); }
-  size_t ReadEvents(std::span<uint8_t> data);
-  size_t ReadFault(std::span<uint8_t> data);
-  size_t output_bytes() const { return outputs_.size(); }
+  // What endpoint 81, 82 or 83 has to send; whoever takes bytes makes room for more.
+  ByteQueue& outputs() { return outputs_; }
+  ByteQueue& events() { return events_; }
+  ByteQueue& fault_words() { return fault_words_; }
 
   // Executes the next instruction, or as much of it as the streams allow. False if there was
   // nothing to do: no program runs, or it waits for the host.
@@ -122,9 +121,10 @@ class Core {
   Buffer program_;
   std::vector<std::unique_ptr<Slot>> slots_;  // one per instruction of program memory, or nullptr
   DirectArray direct_array_;
+  VectorUnit vector_unit_;
 
   RecordParser parser_;
-  ByteQueue inputs_, parameters_, outputs_, events_;
+  ByteQueue inputs_, parameters_, outputs_, events_, fault_words_;
 
   CoreStatus status_ = CoreStatus::kIdle;
   // The running program.
@@ -135,7 +135,6 @@ class Core {
   // The fault, if status_ says so.
   Fault fault_;
   uint32_t fault_instruction_ = 0;
-  bool fault_word_pending_ = false;  // on endpoint 83
   // Since reset.
   uint64_t cycles_ = 0;
   uint64_t instructions_ = 0;

@@ -10,6 +10,8 @@ Status NoSuchEndpoint(uint8_t endpoint) {
   return InvalidArgument("the device has no endpoint %02X of this kind", endpoint);
 }
 
+Status Cancelled() { return Status(StatusCode::kCancelled, "the transfer was cancelled"); }
+
 }  // namespace
 
 class EmulatedTransport::Call {
@@ -45,16 +47,15 @@ void EmulatedTransport::RunCore(const Call& call, const Enough& enough) {
   }
 }
 
-template <typename Read, typename Enough>
-Result<size_t> EmulatedTransport::WaitFor(Deadline deadline, const Read& read,
-                                          const Enough& enough) {
+Result<size_t> EmulatedTransport::Receive(ByteQueue& queue, std::span<uint8_t> data,
+                                          Deadline deadline) {
   Call call(*this, deadline);
   for (;;) {
-    RunCore(call, enough);
-    if (call.interrupted()) return Status(StatusCode::kCancelled, "transfer cancelled");
-    if (const size_t count = read(); count > 0) {
+    RunCore(call, [&] { return queue.size() >= data.size(); });
+    if (call.interrupted()) return Cancelled();
+    if (queue.size() > 0 || data.empty()) {
       activity_.notify_all();  // there is room in the queue again
-      return count;
+      return queue.Take(data);
     }
     if (call.late()) return Timeout("the device has sent nothing");
     call.Wait();
@@ -64,9 +65,9 @@ Result<size_t> EmulatedTransport::WaitFor(Deadline deadline, const Read& read,
 Status EmulatedTransport::Control(const ControlSetup& setup, std::span<uint8_t> data,
                                   Deadline deadline) {
   Call call(*this, deadline);
-  if (call.interrupted()) return Status(StatusCode::kCancelled, "control request cancelled");
   const bool reads = (setup.request_type & 0x80) != 0;
   if (reads) RunCore(call, [] { return false; });
+  if (call.interrupted()) return Cancelled();
   const Status status = core_->Control(setup, data);
   activity_.notify_all();
   return status;
@@ -77,7 +78,7 @@ Status EmulatedTransport::BulkOut(uint8_t endpoint, std::span<const uint8_t> dat
   if (endpoint != kRecordEndpoint) return NoSuchEndpoint(endpoint);
   Call call(*this, deadline);
   for (;;) {
-    if (call.interrupted()) return Status(StatusCode::kCancelled, "transfer cancelled");
+    if (call.interrupted()) return Cancelled();
     const size_t accepted = core_->AcceptBulkOut(data);
     data = data.subspan(accepted);
     if (accepted > 0) activity_.notify_all();
@@ -90,29 +91,15 @@ Status EmulatedTransport::BulkOut(uint8_t endpoint, std::span<const uint8_t> dat
 
 Result<size_t> EmulatedTransport::BulkIn(uint8_t endpoint, std::span<uint8_t> data,
                                          Deadline deadline) {
-  if (endpoint == kOutputEndpoint) {
-    if (data.empty()) return size_t{0};
-    return WaitFor(
-        deadline, [&] { return core_->ReadOutput(data); },
-        [&] { return core_->output_bytes() >= data.size(); });
-  }
-  if (endpoint == kEventEndpoint) {
-    if (data.size() < kEventBytes) {
-      return InvalidArgument("an event has %zu bytes, the buffer %zu", kEventBytes, data.size());
-    }
-    return WaitFor(
-        deadline, [&] { return core_->ReadEvents(data); },
-        [&] { return core_->status() != CoreStatus::kRunning; });
-  }
+  if (endpoint == kOutputEndpoint) return Receive(core_->outputs(), data, deadline);
+  if (endpoint == kEventEndpoint) return Receive(core_->events(), data, deadline);
   return NoSuchEndpoint(endpoint);
 }
 
 Result<size_t> EmulatedTransport::InterruptIn(uint8_t endpoint, std::span<uint8_t> data,
                                               Deadline deadline) {
-  if (endpoint != kFaultEndpoint) return NoSuchEndpoint(endpoint);
-  if (data.size() < 4) return InvalidArgument("the fault word has 4 bytes, not %zu", data.size());
-  return WaitFor(
-      deadline, [&] { return core_->ReadFault(data); }, [] { return false; });
+  if (endpoint == kFaultEndpoint) return Receive(core_->fault_words(), data, deadline);
+  return NoSuchEndpoint(endpoint);
 }
 
 void EmulatedTransport::Cancel() {

@@ -47,9 +47,9 @@ class EmulatedTransport final : public UsbTransport {
   // Runs the device until `enough()`, or it has nothing to do, or `call` must end.
   template <typename Enough>
   void RunCore(const Call& call, const Enough& enough);
-  // Runs the device and waits until read() gives more than 0 bytes.
-  template <typename Read, typename Enough>
-  Result<size_t> WaitFor(Deadline deadline, const Read& read, const Enough& enough);
+  // Runs the device until `queue`, one of the core's, has enough to fill `data`, and takes what it
+  // has; waits if that is nothing.
+  Result<size_t> Receive(ByteQueue& queue, std::span<uint8_t> data, Deadline deadline);
 
   std::mutex mutex_;
   std::condition_variable activity_;        // bytes moved, Cancel or Reset

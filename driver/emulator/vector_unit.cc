@@ -17,44 +17,26 @@ ByteType TypeOf(uint32_t flags) {
 // Checked operands fit.
 int32_t Size(uint32_t operand) { return static_cast<int32_t>(operand); }
 
-// One input of ADD on the common scale.
-uint32_t ScaledOperand(uint8_t byte, ByteType type, int32_t zero_point, uint32_t left_shift,
-                       Multiplier multiplier) {
-  const uint32_t shifted = static_cast<uint32_t>(ByteValue(byte, type) - zero_point) << left_shift;
-  return static_cast<uint32_t>(
-      MultiplyByQuantizedMultiplier(static_cast<int32_t>(shifted), multiplier));
-}
-
-// The output may be an input.
-void AddBytes(const AddInstruction& i, const uint8_t* input1, const uint8_t* input2,
-              uint8_t* output) {
-  const ByteType type = TypeOf(i.flags);
-  const bool subtract = (i.flags & kFlagSubtract) != 0;
-  const Multiplier multiplier1{i.input1_multiplier, i.input1_exponent};
-  const Multiplier multiplier2{i.input2_multiplier, i.input2_exponent};
-  const Multiplier output_multiplier{i.output_multiplier, i.output_exponent};
-  for (uint32_t k = 0; k < i.count; ++k) {
-    const uint32_t a =
-        ScaledOperand(input1[k], type, i.input1_zero_point, i.left_shift, multiplier1);
-    const uint32_t b =
-        ScaledOperand(input2[k], type, i.input2_zero_point, i.left_shift, multiplier2);
-    const int32_t sum = static_cast<int32_t>(subtract ? a - b : a + b);
-    const uint32_t scaled =
-        static_cast<uint32_t>(MultiplyByQuantizedMultiplier(sum, output_multiplier));
-    const int32_t value = static_cast<int32_t>(scaled + static_cast<uint32_t>(i.output_zero_point));
-    output[k] = static_cast<uint8_t>(Clamp(value, i.clamp_min, i.clamp_max));
-  }
-}
-
 }  // namespace
 
-void Execute(const AddInstruction& i, const Segments& segments, OnChipMemory& memory) {
-  AddBytes(i, memory.ReadAt(segments.Resolve(i.input1_address), i.count),
-           memory.ReadAt(segments.Resolve(i.input2_address), i.count),
-           memory.WriteAt(segments.Resolve(i.output_address), i.count));
+void VectorUnit::Run(const AddInstruction& i, const Segments& segments) {
+  AddParams params;
+  params.type = TypeOf(i.flags);
+  params.kind = (i.flags & kFlagSubtract) != 0 ? AddKind::kSubtract : AddKind::kAdd;
+  params.left_shift = static_cast<int32_t>(i.left_shift);
+  params.input1_zero_point = i.input1_zero_point;
+  params.input2_zero_point = i.input2_zero_point;
+  params.output_zero_point = i.output_zero_point;
+  params.input1 = {i.input1_multiplier, i.input1_exponent};
+  params.input2 = {i.input2_multiplier, i.input2_exponent};
+  params.output = {i.output_multiplier, i.output_exponent};
+  params.clamp = {i.clamp_min, i.clamp_max};
+  add_(params, memory_.ReadAt(segments.Resolve(i.input1_address), i.count),
+       memory_.ReadAt(segments.Resolve(i.input2_address), i.count),
+       memory_.WriteAt(segments.Resolve(i.output_address), i.count), i.count);
 }
 
-void Execute(const Pool2DInstruction& i, const Segments& segments, OnChipMemory& memory) {
+void VectorUnit::Run(const Pool2DInstruction& i, const Segments& segments) {
   const Pool2DParams params{
       .batch = Size(i.batch),
       .input_h = Size(i.input_h),
@@ -73,11 +55,11 @@ void Execute(const Pool2DInstruction& i, const Segments& segments, OnChipMemory&
       .clamp = {i.clamp_min, i.clamp_max}};
   const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.channels;
   const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.channels;
-  Pool2D(params, memory.ReadAt(segments.Resolve(i.input_address), input_bytes),
-         memory.WriteAt(segments.Resolve(i.output_address), output_bytes));
+  Pool2D(params, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
+         memory_.WriteAt(segments.Resolve(i.output_address), output_bytes));
 }
 
-void Execute(const MeanInstruction& i, const Segments& segments, OnChipMemory& memory) {
+void VectorUnit::Run(const MeanInstruction& i, const Segments& segments) {
   const MeanParams params{.batch = Size(i.batch),
                           .positions = Size(i.positions),
                           .channels = Size(i.channels),
@@ -88,25 +70,25 @@ void Execute(const MeanInstruction& i, const Segments& segments, OnChipMemory& m
                           .clamp = {i.clamp_min, i.clamp_max}};
   const uint64_t input_bytes = uint64_t{i.batch} * i.positions * i.channels;
   const uint64_t output_bytes = uint64_t{i.batch} * i.channels;
-  Mean(params, memory.ReadAt(segments.Resolve(i.input_address), input_bytes),
-       memory.WriteAt(segments.Resolve(i.output_address), output_bytes));
+  Mean(params, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
+       memory_.WriteAt(segments.Resolve(i.output_address), output_bytes));
 }
 
-void Execute(const TableInstruction& i, const Segments& segments, OnChipMemory& memory) {
-  const uint8_t* table = memory.ReadAt(segments.Resolve(i.table_address), 256);
-  const uint8_t* input = memory.ReadAt(segments.Resolve(i.input_address), i.count);
-  uint8_t* output = memory.WriteAt(segments.Resolve(i.output_address), i.count);
+void VectorUnit::Run(const TableInstruction& i, const Segments& segments) {
+  const uint8_t* table = memory_.ReadAt(segments.Resolve(i.table_address), 256);
+  const uint8_t* input = memory_.ReadAt(segments.Resolve(i.input_address), i.count);
+  uint8_t* output = memory_.WriteAt(segments.Resolve(i.output_address), i.count);
   for (uint32_t k = 0; k < i.count; ++k) output[k] = table[input[k]];
 }
 
-void Execute(const CopyInstruction& i, const Segments& segments, OnChipMemory& memory) {
+void VectorUnit::Run(const CopyInstruction& i, const Segments& segments) {
   const uint64_t from = segments.Resolve(i.input_address);
   const uint64_t to = segments.Resolve(i.output_address);
   const uint64_t span = uint64_t{i.count0 - 1} * i.output_stride0 +
                         uint64_t{i.count1 - 1} * i.output_stride1 +
                         uint64_t{i.count2 - 1} * i.output_stride2 + i.bytes;
-  const uint8_t* input = memory.ReadAt(from, i.bytes);
-  uint8_t* output = memory.WriteAt(to, span);
+  const uint8_t* input = memory_.ReadAt(from, i.bytes);
+  uint8_t* output = memory_.WriteAt(to, span);
   for (uint64_t i0 = 0; i0 < i.count0; ++i0) {
     for (uint64_t i1 = 0; i1 < i.count1; ++i1) {
       for (uint64_t i2 = 0; i2 < i.count2; ++i2) {
@@ -118,8 +100,8 @@ void Execute(const CopyInstruction& i, const Segments& segments, OnChipMemory& m
   }
 }
 
-void Execute(const FillInstruction& i, const Segments& segments, OnChipMemory& memory) {
-  std::memset(memory.WriteAt(segments.Resolve(i.output_address), i.bytes),
+void VectorUnit::Run(const FillInstruction& i, const Segments& segments) {
+  std::memset(memory_.WriteAt(segments.Resolve(i.output_address), i.bytes),
               static_cast<int>(i.value), i.bytes);
 }
 

@@ -74,7 +74,15 @@ Status FaultyTransport::BulkOut(uint8_t endpoint, std::span<const uint8_t> data,
   return status;
 }
 
+// What is left of a read that was cut short, or else what the inner transport receives.
 Result<size_t> FaultyTransport::Read(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) {
+  std::vector<uint8_t>& rest = rest_[endpoint & 0x0F];
+  if (!rest.empty()) {
+    const size_t count = std::min(rest.size(), data.size());
+    std::copy_n(rest.begin(), count, data.begin());
+    rest.erase(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(count));
+    return count;
+  }
   Result<size_t> received = inner_->BulkIn(endpoint, data, InnerDeadline(deadline));
   if (received.code() == StatusCode::kTimeout) clock_->AdvanceTo(deadline);
   return received;
@@ -87,12 +95,15 @@ Result<size_t> FaultyTransport::BulkIn(uint8_t endpoint, std::span<uint8_t> data
   switch (rng_.Int(0, 4)) {
     case 0:  // comes late
       return Late(deadline);
-    case 1:  // cut short
-      if (data.size() > 1) {
-        const int64_t most = static_cast<int64_t>(data.size()) - 1;
-        data = data.first(static_cast<size_t>(rng_.Int(1, most)));
-      }
-      return Read(endpoint, data, deadline);
+    case 1: {  // cut short; the rest comes with the next read
+      Result<size_t> received = Read(endpoint, data, deadline);
+      if (!received.ok() || *received < 2) return received;
+      const auto part = static_cast<size_t>(rng_.Int(1, static_cast<int64_t>(*received) - 1));
+      std::vector<uint8_t>& rest = rest_[endpoint & 0x0F];
+      rest.insert(rest.begin(), data.begin() + static_cast<ptrdiff_t>(part),
+                  data.begin() + static_cast<ptrdiff_t>(*received));
+      return part;
+    }
     case 2: {  // received by no one
       std::vector<uint8_t> lost(data.size());
       const Result<size_t> received = Read(endpoint, lost, deadline);
@@ -115,6 +126,7 @@ Result<size_t> FaultyTransport::InterruptIn(uint8_t endpoint, std::span<uint8_t>
 Status FaultyTransport::Reset(Deadline deadline) {
   if (unplugged_ && rng_.OneIn(4)) return DeviceLost("still unplugged");
   unplugged_ = false;
+  for (std::vector<uint8_t>& rest : rest_) rest.clear();
   return inner_->Reset(InnerDeadline(deadline));
 }
 

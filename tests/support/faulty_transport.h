@@ -9,7 +9,9 @@
 // moves to the deadline. Calls must come from one thread at a time; Cancel may come from any.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <vector>
 
 #include "driver/usb_transport.h"
 #include "tests/support/fake_clock.h"
@@ -44,6 +46,7 @@ class FaultyTransport : public UsbTransport {
   int one_in_;
   FakeClock* clock_;
   bool unplugged_ = false;
+  std::array<std::vector<uint8_t>, 16> rest_;  // of reads that were cut short, by endpoint
   int faults_ = 0;
 };
 
