@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/graph/graph.h"
+
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+
+const char* DataTypeName(DataType type) {
+  switch (type) {
+    case DataType::kFloat32: return "float32";
+    case DataType::kInt32: return "int32";
+    case DataType::kUInt8: return "uint8";
+    case DataType::kInt64: return "int64";
+    case DataType::kString: return "string";
+    case DataType::kBool: return "bool";
+    case DataType::kInt16: return "int16";
+    case DataType::kInt8: return "int8";
+    case DataType::kUInt32: return "uint32";
+  }
+  return "unknown";
+}
+
+size_t DataTypeSize(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+    case DataType::kInt32:
+    case DataType::kUInt32: return 4;
+    case DataType::kInt64: return 8;
+    case DataType::kInt16: return 2;
+    case DataType::kUInt8:
+    case DataType::kBool:
+    case DataType::kInt8: return 1;
+    case DataType::kString: return 0;
+  }
+  return 0;
+}
+
+int64_t ElementCount(const Shape& shape) {
+  int64_t count = 1;
+  for (const int32_t dim : shape) count *= dim;
+  return count;
+}
+
+std::string ShapeString(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+std::string OpTypeName(OpType type) {
+  switch (type) {
+#define ATOLL_OP(name, number) \
+  case OpType::k##name: return #name;
+#include "runtime/graph/op_types.inc"
+#undef ATOLL_OP
+  }
+  return Format("operator %d", static_cast<int>(type));
+}
+
+std::string Describe(const Graph& graph, int32_t tensor) {
+  return Format("tensor %d '%s'", tensor, graph.tensors[static_cast<size_t>(tensor)].name.c_str());
+}
+
+std::string Describe(const Graph& graph, const Node& node) {
+  return Format("node %d (%s)", static_cast<int>(&node - graph.nodes.data()),
+                node.op_name().c_str());
+}
+
+int64_t MultiplyAccumulates(const Graph& graph, const Node& node) {
+  const Tensor* weights = graph.Input(node, 1);
+  if (weights == nullptr || node.outputs.empty()) return 0;
+  const int64_t outputs = graph.Output(node).element_count();
+  const Shape& w = weights->shape;
+  switch (node.type) {
+    case OpType::kCONV_2D: return w.size() == 4 ? outputs * w[1] * w[2] * w[3] : 0;
+    case OpType::kDEPTHWISE_CONV_2D: return w.size() == 4 ? outputs * w[1] * w[2] : 0;
+    case OpType::kFULLY_CONNECTED: return w.size() == 2 ? outputs * w[1] : 0;
+    default: return 0;
+  }
+}
+
+std::vector<int64_t> ConstantIntegers(const Tensor& tensor) {
+  const size_t size = DataTypeSize(tensor.type);
+  std::vector<int64_t> values(static_cast<size_t>(tensor.element_count()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint8_t* bytes = tensor.data.data() + i * size;
+    values[i] = size == 8 ? LoadLittleEndian<int64_t>(bytes) : LoadLittleEndian<int32_t>(bytes);
+  }
+  return values;
+}
+
+}  // namespace atollrt

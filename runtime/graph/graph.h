@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The intermediate representation: one graph of nodes and tensors as plain structs, with the
+// numbering of the model file. The loader makes it and guarantees, for everything after it:
+//   - every index is in range (-1 only where an operator's input is absent);
+//   - nodes stand in an order in which every tensor is written before it is read, once;
+//   - every shape is concrete and every tensor's byte size fits (kMaxTensorBytes);
+//   - quantization has as many zero points as scales, all scales finite and >= 0, and a
+//     dimension that exists;
+//   - constants have at least the bytes that their shapes need.
+// Immutable after loading, so it may be shared by threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+// Numbers are those of the model file and of AtollType.
+enum class DataType : int8_t {
+  kFloat32 = 0,
+  kInt32 = 2,
+  kUInt8 = 3,
+  kInt64 = 4,
+  kString = 5,
+  kBool = 6,
+  kInt16 = 7,
+  kInt8 = 9,
+  kUInt32 = 15,
+};
+const char* DataTypeName(DataType type);  // "int8"
+// Bytes of one element; 0 for types without a fixed size.
+size_t DataTypeSize(DataType type);
+inline bool IsByteType(DataType type) {
+  return type == DataType::kInt8 || type == DataType::kUInt8;
+}
+
+using Shape = std::vector<int32_t>;
+int64_t ElementCount(const Shape& shape);  // 1 for a scalar
+std::string ShapeString(const Shape& shape);  // "[1, 224, 224, 3]"
+inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 31;
+
+// real value = scale * (stored value - zero point).
+struct Quantization {
+  std::vector<float> scales;         // none: not quantized; one: per tensor; else per channel
+  std::vector<int64_t> zero_points;  // as many as scales
+  int32_t dimension = 0;             // of the shape, along which per-channel scales run
+};
+
+struct Tensor {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Shape shape;
+  Quantization quantization;
+  std::span<const uint8_t> data;  // constants: in the model file; empty otherwise
+  bool is_variable = false;
+
+  bool is_constant() const { return !data.empty(); }
+  int64_t element_count() const { return ElementCount(shape); }
+  int64_t byte_size() const {
+    return element_count() * static_cast<int64_t>(DataTypeSize(type));
+  }
+  // The pair most operators use: it exists only with exactly one scale, otherwise (0, 0).
+  float scale() const { return quantization.scales.size() == 1 ? quantization.scales[0] : 0.0f; }
+  int32_t zero_point() const {
+    return quantization.scales.size() == 1 ? static_cast<int32_t>(quantization.zero_points[0])
+                                           : 0;
+  }
+};
+
+enum class OpType : int32_t {
+#define ATOLL_OP(name, number) k##name = number,
+#include "runtime/graph/op_types.inc"
+#undef ATOLL_OP
+};
+// "CONV_2D"; "operator 147" for numbers that have no name here.
+std::string OpTypeName(OpType type);
+
+enum class Padding : int8_t { kSame, kValid };
+enum class Activation : int8_t { kNone, kRelu, kReluN1To1, kRelu6, kTanh, kSignBit };
+
+struct Conv2DOptions {  // CONV_2D, DEPTHWISE_CONV_2D
+  Padding padding = Padding::kSame;
+  int32_t stride_h = 1, stride_w = 1;
+  int32_t dilation_h = 1, dilation_w = 1;
+  Activation activation = Activation::kNone;
+};
+struct Pool2DOptions {
+  Padding padding = Padding::kSame;
+  int32_t stride_h = 1, stride_w = 1;
+  int32_t filter_h = 1, filter_w = 1;
+  Activation activation = Activation::kNone;
+};
+struct FullyConnectedOptions {
+  Activation activation = Activation::kNone;
+  bool keep_num_dims = false;
+};
+struct SoftmaxOptions {
+  float beta = 1.0f;
+};
+struct ConcatenationOptions {
+  int32_t axis = 0;  // as stored: negative ones count from the end
+  Activation activation = Activation::kNone;
+};
+struct AddOptions {  // ADD, SUB
+  Activation activation = Activation::kNone;
+};
+struct ReshapeOptions {
+  Shape new_shape;
+};
+struct ReducerOptions {
+  bool keep_dims = false;
+};
+struct SqueezeOptions {
+  std::vector<int32_t> dims;
+};
+using OpOptions =
+    std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
+                 SoftmaxOptions, ConcatenationOptions, AddOptions, ReshapeOptions,
+                 ReducerOptions, SqueezeOptions>;
+
+struct Node {
+  OpType type = OpType::kCUSTOM;
+  std::string custom_name;  // of OpType::kCUSTOM
+  int32_t version = 1;
+  std::vector<int32_t> inputs;   // tensor indices; -1: absent
+  std::vector<int32_t> outputs;  // tensor indices
+  OpOptions options;
+  std::span<const uint8_t> custom_options;
+
+  // "CONV_2D", or the custom operator's name.
+  std::string op_name() const { return type == OpType::kCUSTOM ? custom_name : OpTypeName(type); }
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Tensor> tensors;
+  std::vector<Node> nodes;
+  std::vector<int32_t> inputs;   // tensor indices
+  std::vector<int32_t> outputs;  // tensor indices
+
+  // The tensor at a node's input position, or nullptr if it is absent.
+  const Tensor* Input(const Node& node, size_t position) const {
+    if (position >= node.inputs.size() || node.inputs[position] < 0) return nullptr;
+    return &tensors[static_cast<size_t>(node.inputs[position])];
+  }
+  const Tensor& Output(const Node& node, size_t position = 0) const {
+    return tensors[static_cast<size_t>(node.outputs[position])];
+  }
+};
+
+// "tensor 17 'conv1/w'", for messages.
+std::string Describe(const Graph& graph, int32_t tensor);
+// "node 4 (CONV_2D)".
+std::string Describe(const Graph& graph, const Node& node);
+
+// Multiply-accumulates of a convolution, depthwise convolution or fully-connected layer; 0 for
+// everything else.
+int64_t MultiplyAccumulates(const Graph& graph, const Node& node);
+
+// The int32 or int64 values of a constant tensor, which must be one of these types.
+std::vector<int64_t> ConstantIntegers(const Tensor& tensor);
+
+}  // namespace atollrt

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/graph/tflite_loader.h"
+
+#include <cmath>
+
+#include "runtime/base/bytes.h"
+#include "runtime/graph/shape_inference.h"
+#include "tflite_generated.h"
+
+namespace atollrt {
+namespace {
+
+constexpr uint32_t kSchemaVersion = 3;
+constexpr int kMaxVerifierDepth = 64;
+constexpr int kMaxVerifierTables = 1'000'000;
+
+std::string String(const flatbuffers::String* text) {
+  return text == nullptr ? std::string() : text->str();
+}
+
+template <typename T>
+std::vector<T> Vector(const flatbuffers::Vector<T>* values) {
+  if (values == nullptr) return {};
+  return {values->begin(), values->end()};
+}
+
+// One pass over the file's tables, with the graph that comes out of it.
+class Loader {
+ public:
+  explicit Loader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  Result<Graph> Load() {
+    ATOLL_RETURN_IF_ERROR(VerifyContainer());
+    ATOLL_RETURN_IF_ERROR(ReadTensors());
+    ATOLL_RETURN_IF_ERROR(ReadNodes());
+    ATOLL_RETURN_IF_ERROR(ReadGraphEnds());
+    ATOLL_RETURN_IF_ERROR(CheckOrder());
+    ATOLL_RETURN_IF_ERROR(CheckStoredShapes());
+    ATOLL_RETURN_IF_ERROR(InferShapes(&graph_));
+    for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+      ATOLL_RETURN_IF_ERROR(CheckQuantization(static_cast<int32_t>(i)));
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  Status VerifyContainer();
+  Status ReadTensors();
+  Status ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index);
+  Result<std::span<const uint8_t>> BufferBytes(uint32_t buffer, int32_t tensor) const;
+  Status ReadNodes();
+  Result<Node> ReadNode(const tflite::Operator& op, int32_t index);
+  Status ReadOptions(const tflite::Operator& op, Node* node) const;
+  Status CheckIndices(const std::vector<int32_t>& indices, const char* role, bool may_be_absent,
+                      int32_t node) const;
+  Status ReadGraphEnds();
+  Status CheckOrder() const;
+  Status CheckStoredShapes() const;
+  Status CheckQuantization(int32_t index) const;
+
+  const std::span<const uint8_t> bytes_;
+  const tflite::Model* model_ = nullptr;
+  const tflite::SubGraph* subgraph_ = nullptr;
+  Graph graph_;
+};
+
+Status Loader::VerifyContainer() {
+  if (bytes_.size() < 8 || !tflite::ModelBufferHasIdentifier(bytes_.data())) {
+    return CorruptModel("not a .tflite file: %zu bytes without the identifier TFL3 at offset 4",
+                        bytes_.size());
+  }
+  flatbuffers::Verifier verifier(bytes_.data(), bytes_.size(), kMaxVerifierDepth,
+                                 kMaxVerifierTables);
+  if (!tflite::VerifyModelBuffer(verifier)) {
+    return CorruptModel("the file is truncated or damaged: its %zu bytes are no valid flatbuffer",
+                        bytes_.size());
+  }
+  model_ = tflite::GetModel(bytes_.data());
+  if (model_->version() != kSchemaVersion) {
+    return CorruptModel("schema version is %u, must be %u", model_->version(), kSchemaVersion);
+  }
+  if (model_->subgraphs() == nullptr || model_->subgraphs()->size() == 0) {
+    return CorruptModel("the model has no subgraph");
+  }
+  if (model_->buffers() == nullptr || model_->operator_codes() == nullptr) {
+    return CorruptModel("the model has no table of %s",
+                        model_->buffers() == nullptr ? "buffers" : "operator codes");
+  }
+  subgraph_ = model_->subgraphs()->Get(0);
+  if (subgraph_ == nullptr || subgraph_->tensors() == nullptr) {
+    return CorruptModel("subgraph 0 has no tensors");
+  }
+  graph_.name = String(subgraph_->name());
+  return Status();
+}
+
+Result<std::span<const uint8_t>> Loader::BufferBytes(uint32_t buffer, int32_t tensor) const {
+  if (buffer >= model_->buffers()->size()) {
+    return CorruptModel("tensor %d '%s': buffer index %u, but there are %u buffers", tensor,
+                        graph_.tensors[tensor].name.c_str(), buffer, model_->buffers()->size());
+  }
+  const tflite::Buffer* stored = model_->buffers()->Get(buffer);
+  if (stored == nullptr) return std::span<const uint8_t>();
+  if (stored->data() != nullptr && stored->data()->size() > 0) {
+    return std::span<const uint8_t>(stored->data()->data(), stored->data()->size());
+  }
+  // Files over 2 GiB keep buffers behind the flatbuffer. Offsets 0 and 1 mean "none".
+  if (stored->offset() > 1) {
+    uint64_t end = 0;
+    if (!CheckedAdd(stored->offset(), stored->size(), &end) || end > bytes_.size()) {
+      return CorruptModel("tensor %d '%s': buffer %u ends at byte %llu of %zu", tensor,
+                          graph_.tensors[tensor].name.c_str(), buffer,
+                          static_cast<unsigned long long>(end), bytes_.size());
+    }
+    return bytes_.subspan(stored->offset(), stored->size());
+  }
+  return std::span<const uint8_t>();
+}
+
+Status Loader::ReadTensors() {
+  const uint32_t count = subgraph_->tensors()->size();
+  graph_.tensors.resize(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const tflite::Tensor* stored = subgraph_->tensors()->Get(i);
+    Tensor& tensor = graph_.tensors[i];
+    const int32_t index = static_cast<int32_t>(i);
+    if (stored == nullptr) return CorruptModel("tensor %d is missing", index);
+    tensor.name = String(stored->name());
+    tensor.type = static_cast<DataType>(stored->type());
+    tensor.shape = Vector(stored->shape());
+    tensor.is_variable = stored->is_variable();
+    if (stored->sparsity() != nullptr) {
+      return Unsupported("tensor %d '%s' is stored in sparse form, which Atoll does not read",
+                         index, tensor.name.c_str());
+    }
+    ATOLL_RETURN_IF_ERROR(ReadQuantization(stored->quantization(), index));
+    ATOLL_ASSIGN_OR_RETURN(tensor.data, BufferBytes(stored->buffer(), index));
+  }
+  return Status();
+}
+
+Status Loader::ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index) {
+  if (stored == nullptr || stored->scale() == nullptr || stored->scale()->size() == 0) {
+    return Status();
+  }
+  Tensor& tensor = graph_.tensors[index];
+  tensor.quantization.scales = Vector(stored->scale());
+  tensor.quantization.zero_points = Vector(stored->zero_point());
+  tensor.quantization.dimension = stored->quantized_dimension();
+  if (tensor.quantization.zero_points.size() != tensor.quantization.scales.size()) {
+    return CorruptModel("tensor %d '%s': %zu scales but %zu zero points", index,
+                        tensor.name.c_str(), tensor.quantization.scales.size(),
+                        tensor.quantization.zero_points.size());
+  }
+  return Status();
+}
+
+Status Loader::CheckIndices(const std::vector<int32_t>& indices, const char* role,
+                            bool may_be_absent, int32_t node) const {
+  for (const int32_t index : indices) {
+    if (index == -1 && may_be_absent) continue;
+    if (index < 0 || static_cast<size_t>(index) >= graph_.tensors.size()) {
+      return CorruptModel("node %d: %s tensor index %d, but there are %zu tensors", node, role,
+                          index, graph_.tensors.size());
+    }
+  }
+  return Status();
+}
+
+Status Loader::ReadNodes() {
+  if (subgraph_->operators() == nullptr) return Status();
+  const uint32_t count = subgraph_->operators()->size();
+  graph_.nodes.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const tflite::Operator* op = subgraph_->operators()->Get(i);
+    if (op == nullptr) return CorruptModel("node %u is missing", i);
+    ATOLL_ASSIGN_OR_RETURN(Node node, ReadNode(*op, static_cast<int32_t>(i)));
+    graph_.nodes.push_back(std::move(node));
+  }
+  return Status();
+}
+
+Result<Node> Loader::ReadNode(const tflite::Operator& op, int32_t index) {
+  if (op.opcode_index() >= model_->operator_codes()->size()) {
+    return CorruptModel("node %d: operator code %u, but there are %u", index, op.opcode_index(),
+                        model_->operator_codes()->size());
+  }
+  const tflite::OperatorCode* code = model_->operator_codes()->Get(op.opcode_index());
+  if (code == nullptr) return CorruptModel("operator code %u is missing", op.opcode_index());
+  Node node;
+  // Old files have only the 8-bit field, new ones put 127 there when the number does not fit.
+  node.type = static_cast<OpType>(
+      std::max(code->builtin_code(), static_cast<int32_t>(code->deprecated_builtin_code())));
+  node.version = code->version();
+  node.custom_name = String(code->custom_code());
+  if (node.type == OpType::kCUSTOM && node.custom_name.empty()) {
+    return CorruptModel("node %d is a custom operator without a name", index);
+  }
+  node.inputs = Vector(op.inputs());
+  node.outputs = Vector(op.outputs());
+  ATOLL_RETURN_IF_ERROR(CheckIndices(node.inputs, "input", /*may_be_absent=*/true, index));
+  ATOLL_RETURN_IF_ERROR(CheckIndices(node.outputs, "output", /*may_be_absent=*/false, index));
+  if (op.custom_options() != nullptr) {
+    node.custom_options = {op.custom_options()->data(), op.custom_options()->size()};
+  }
+  Status status = ReadOptions(op, &node);
+  if (!status.ok()) {
+    return std::move(status).WithContext(
+        Format("node %d (%s)", index, node.op_name().c_str()));
+  }
+  return node;
+}
+
+Result<Activation> ReadActivation(tflite::Activation stored) {
+  if (stored < tflite::Activation::MIN || stored > tflite::Activation::MAX) {
+    return CorruptModel("fused activation %d does not exist", static_cast<int>(stored));
+  }
+  return static_cast<Activation>(stored);
+}
+
+Result<Padding> ReadPadding(tflite::Padding stored) {
+  if (stored < tflite::Padding::MIN || stored > tflite::Padding::MAX) {
+    return CorruptModel("padding %d does not exist", static_cast<int>(stored));
+  }
+  return static_cast<Padding>(stored);
+}
+
+// For CONV_2D and DEPTHWISE_CONV_2D, whose tables have the same fields of interest.
+template <typename Stored>
+Result<Conv2DOptions> ReadConv2DOptions(const Stored& stored) {
+  Conv2DOptions options;
+  ATOLL_ASSIGN_OR_RETURN(options.padding, ReadPadding(stored.padding()));
+  ATOLL_ASSIGN_OR_RETURN(options.activation, ReadActivation(stored.fused_activation_function()));
+  options.stride_h = stored.stride_h();
+  options.stride_w = stored.stride_w();
+  options.dilation_h = stored.dilation_h_factor();
+  options.dilation_w = stored.dilation_w_factor();
+  return options;
+}
+
+Status Loader::ReadOptions(const tflite::Operator& op, Node* node) const {
+  switch (node->type) {
+    case OpType::kCONV_2D: {
+      const auto* stored = op.builtin_options_as_Conv2DOptions();
+      if (stored == nullptr) return CorruptModel("has no Conv2DOptions");
+      ATOLL_ASSIGN_OR_RETURN(node->options, ReadConv2DOptions(*stored));
+      return Status();
+    }
+    case OpType::kDEPTHWISE_CONV_2D: {
+      const auto* stored = op.builtin_options_as_DepthwiseConv2DOptions();
+      if (stored == nullptr) return CorruptModel("has no DepthwiseConv2DOptions");
+      ATOLL_ASSIGN_OR_RETURN(node->options, ReadConv2DOptions(*stored));
+      return Status();
+    }
+    case OpType::kAVERAGE_POOL_2D:
+    case OpType::kMAX_POOL_2D: {
+      const auto* stored = op.builtin_options_as_Pool2DOptions();
+      if (stored == nullptr) return CorruptModel("has no Pool2DOptions");
+      Pool2DOptions options;
+      ATOLL_ASSIGN_OR_RETURN(options.padding, ReadPadding(stored->padding()));
+      ATOLL_ASSIGN_OR_RETURN(options.activation,
+                             ReadActivation(stored->fused_activation_function()));
+      options.stride_h = stored->stride_h();
+      options.stride_w = stored->stride_w();
+      options.filter_h = stored->filter_height();
+      options.filter_w = stored->filter_width();
+      node->options = options;
+      return Status();
+    }
+    case OpType::kFULLY_CONNECTED: {
+      FullyConnectedOptions options;
+      if (const auto* stored = op.builtin_options_as_FullyConnectedOptions()) {
+        ATOLL_ASSIGN_OR_RETURN(options.activation,
+                               ReadActivation(stored->fused_activation_function()));
+        if (stored->weights_format() != tflite::WeightsFormat::Default) {
+          return Unsupported("weights format %d; only the default one is read",
+                             static_cast<int>(stored->weights_format()));
+        }
+        options.keep_num_dims = stored->keep_num_dims();
+      }
+      node->options = options;
+      return Status();
+    }
+    case OpType::kSOFTMAX: {
+      SoftmaxOptions options;
+      if (const auto* stored = op.builtin_options_as_SoftmaxOptions()) {
+        options.beta = stored->beta();
+      }
+      if (!std::isfinite(options.beta)) return CorruptModel("beta is not finite");
+      node->options = options;
+      return Status();
+    }
+    case OpType::kCONCATENATION: {
+      ConcatenationOptions options;
+      if (const auto* stored = op.builtin_options_as_ConcatenationOptions()) {
+        options.axis = stored->axis();
+        ATOLL_ASSIGN_OR_RETURN(options.activation,
+                               ReadActivation(stored->fused_activation_function()));
+      }
+      node->options = options;
+      return Status();
+    }
+    case OpType::kADD: {
+      AddOptions options;
+      if (const auto* stored = op.builtin_options_as_AddOptions()) {
+        ATOLL_ASSIGN_OR_RETURN(options.activation,
+                               ReadActivation(stored->fused_activation_function()));
+      }
+      node->options = options;
+      return Status();
+    }
+    case OpType::kSUB: {
+      AddOptions options;
+      if (const auto* stored = op.builtin_options_as_SubOptions()) {
+        ATOLL_ASSIGN_OR_RETURN(options.activation,
+                               ReadActivation(stored->fused_activation_function()));
+      }
+      node->options = options;
+      return Status();
+    }
+    case OpType::kRESHAPE: {
+      ReshapeOptions options;
+      if (const auto* stored = op.builtin_options_as_ReshapeOptions()) {
+        options.new_shape = Vector(stored->new_shape());
+      }
+      node->options = options;
+      return Status();
+    }
+    case OpType::kMEAN: {
+      ReducerOptions options;
+      if (const auto* stored = op.builtin_options_as_ReducerOptions()) {
+        options.keep_dims = stored->keep_dims();
+      }
+      node->options = options;
+      return Status();
+    }
+    case OpType::kSQUEEZE: {
+      SqueezeOptions options;
+      if (const auto* stored = op.builtin_options_as_SqueezeOptions()) {
+        options.dims = Vector(stored->squeeze_dims());
+      }
+      node->options = options;
+      return Status();
+    }
+    default: return Status();
+  }
+}
+
+Status Loader::ReadGraphEnds() {
+  graph_.inputs = Vector(subgraph_->inputs());
+  graph_.outputs = Vector(subgraph_->outputs());
+  for (const std::vector<int32_t>* ends : {&graph_.inputs, &graph_.outputs}) {
+    const char* role = ends == &graph_.inputs ? "input" : "output";
+    for (const int32_t index : *ends) {
+      if (index < 0 || static_cast<size_t>(index) >= graph_.tensors.size()) {
+        return CorruptModel("graph %s: tensor index %d, but there are %zu tensors", role, index,
+                            graph_.tensors.size());
+      }
+    }
+  }
+  return Status();
+}
+
+// Every tensor is written once, before it is read.
+Status Loader::CheckOrder() const {
+  std::vector<bool> written(graph_.tensors.size());
+  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+    written[i] = graph_.tensors[i].is_constant() || graph_.tensors[i].is_variable;
+  }
+  for (const int32_t input : graph_.inputs) written[input] = true;
+  for (const Node& node : graph_.nodes) {
+    for (const int32_t input : node.inputs) {
+      if (input >= 0 && !written[input]) {
+        return CorruptModel("%s reads %s before anything has written it",
+                            Describe(graph_, node).c_str(), Describe(graph_, input).c_str());
+      }
+    }
+    for (const int32_t output : node.outputs) {
+      if (written[output]) {
+        return CorruptModel("%s writes %s, which is %s", Describe(graph_, node).c_str(),
+                            Describe(graph_, output).c_str(),
+                            graph_.tensors[output].is_constant() ? "a constant"
+                                                                 : "written already");
+      }
+      written[output] = true;
+    }
+  }
+  for (const int32_t output : graph_.outputs) {
+    if (!written[output]) {
+      return CorruptModel("graph output %s is never written", Describe(graph_, output).c_str());
+    }
+  }
+  return Status();
+}
+
+// Shapes that inference starts from: those of inputs and constants.
+Status Loader::CheckStoredShapes() const {
+  std::vector<bool> is_input(graph_.tensors.size());
+  for (const int32_t input : graph_.inputs) is_input[input] = true;
+  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+    const Tensor& tensor = graph_.tensors[i];
+    const int32_t index = static_cast<int32_t>(i);
+    if (std::string(DataTypeName(tensor.type)) == "unknown") {
+      return Unsupported("%s has type %d, which Atoll does not know",
+                         Describe(graph_, index).c_str(), static_cast<int>(tensor.type));
+    }
+    if (!is_input[i] && !tensor.is_constant() && !tensor.is_variable) continue;
+    uint64_t bytes = DataTypeSize(tensor.type);
+    for (const int32_t dim : tensor.shape) {
+      if (dim < 0) {
+        return Unsupported("%s has the dynamic shape %s; convert the model with fixed sizes",
+                           Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str());
+      }
+      if (!CheckedMultiply(bytes, static_cast<uint64_t>(dim), &bytes) ||
+          bytes > static_cast<uint64_t>(kMaxTensorBytes)) {
+        return CorruptModel("%s: shape %s of %s is larger than %lld bytes",
+                            Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str(),
+                            DataTypeName(tensor.type), static_cast<long long>(kMaxTensorBytes));
+      }
+    }
+    if (tensor.is_constant() && tensor.data.size() < bytes) {
+      return CorruptModel("%s: shape %s of %s needs %llu bytes, its buffer has %zu",
+                          Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str(),
+                          DataTypeName(tensor.type), static_cast<unsigned long long>(bytes),
+                          tensor.data.size());
+    }
+  }
+  return Status();
+}
+
+Status Loader::CheckQuantization(int32_t index) const {
+  const Tensor& tensor = graph_.tensors[index];
+  const Quantization& q = tensor.quantization;
+  for (size_t i = 0; i < q.scales.size(); ++i) {
+    // Constants may have scale 0 (a channel of zeros); nothing divides by it.
+    if (!std::isfinite(q.scales[i]) || q.scales[i] < 0 ||
+        (q.scales[i] == 0 && !tensor.is_constant())) {
+      return CorruptModel("%s: scale[%zu] is %g", Describe(graph_, index).c_str(), i,
+                          static_cast<double>(q.scales[i]));
+    }
+    const int64_t lo = tensor.type == DataType::kUInt8 ? 0 : -128;
+    const int64_t hi = tensor.type == DataType::kUInt8 ? 255 : 127;
+    if (IsByteType(tensor.type) && (q.zero_points[i] < lo || q.zero_points[i] > hi)) {
+      return CorruptModel("%s: zero_point[%zu] is %lld, outside the range of %s",
+                          Describe(graph_, index).c_str(), i,
+                          static_cast<long long>(q.zero_points[i]), DataTypeName(tensor.type));
+    }
+  }
+  // Biases take their scale from input and weights, so what is stored with them may be anything
+  // (published models have quantized_dimension 3 on vectors).
+  if (tensor.type == DataType::kInt32 && tensor.is_constant()) return Status();
+  if (q.scales.size() > 1) {
+    const bool exists =
+        q.dimension >= 0 && static_cast<size_t>(q.dimension) < tensor.shape.size();
+    if (!exists) {
+      return CorruptModel("%s: quantized dimension %d, but the shape is %s",
+                          Describe(graph_, index).c_str(), q.dimension,
+                          ShapeString(tensor.shape).c_str());
+    }
+    if (tensor.shape[q.dimension] != static_cast<int64_t>(q.scales.size())) {
+      return CorruptModel("%s: %zu scales for dimension %d of shape %s",
+                          Describe(graph_, index).c_str(), q.scales.size(), q.dimension,
+                          ShapeString(tensor.shape).c_str());
+    }
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<Graph> LoadTflite(std::span<const uint8_t> bytes) { return Loader(bytes).Load(); }
+
+}  // namespace atollrt

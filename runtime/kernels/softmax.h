@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SOFTMAX of bytes in fixed point, as TensorFlow Lite's reference kernel computes it
+// (docs/quantization.md §5). The output always means scale 1/256 and zero point at the minimum of
+// its type.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/kernels/quantization.h"
+
+namespace atollrt {
+
+struct SoftmaxParams {
+  int64_t rows = 0;
+  int32_t depth = 0;  // elements normalised together
+  ByteType type = ByteType::kInt8;
+  Multiplier multiplier;   // of beta * input scale * 2^26; its exponent is at least 0
+  int32_t min_difference = 0;  // smaller x - max count as exp(-inf)
+};
+
+// Fills in the multiplier and the bound. beta * input_scale must be finite and > 0.
+SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, float beta,
+                                float input_scale);
+
+// input and output are [rows, depth]; they may be the same.
+void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output);
+
+}  // namespace atollrt

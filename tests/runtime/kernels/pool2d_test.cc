@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/pool2d.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace atollrt {
+namespace {
+
+// The formulas of the header, cell by cell, in 64-bit integers.
+std::vector<uint8_t> ExpectedPool(const Pool2DParams& p, const std::vector<uint8_t>& input) {
+  std::vector<uint8_t> output;
+  for (int n = 0; n < p.batch; ++n) {
+    for (int y = 0; y < p.output_h; ++y) {
+      for (int x = 0; x < p.output_w; ++x) {
+        for (int c = 0; c < p.channels; ++c) {
+          int64_t sum = 0, count = 0, best = -1000;
+          for (int ky = 0; ky < p.kernel_h; ++ky) {
+            for (int kx = 0; kx < p.kernel_w; ++kx) {
+              const int iy = y * p.stride_h - p.pad_top + ky;
+              const int ix = x * p.stride_w - p.pad_left + kx;
+              if (iy < 0 || iy >= p.input_h || ix < 0 || ix >= p.input_w) continue;
+              const int value = ByteValue(
+                  input[((n * p.input_h + iy) * p.input_w + ix) * p.channels + c], p.type);
+              sum += value;
+              best = std::max<int64_t>(best, value);
+              ++count;
+            }
+          }
+          int64_t value = best;
+          if (p.kind == PoolKind::kAverage) {
+            value = p.type == ByteType::kUInt8 || sum > 0 ? (sum + count / 2) / count
+                                                          : (sum - count / 2) / count;
+          }
+          output.push_back(
+              static_cast<uint8_t>(Clamp(static_cast<int32_t>(value), p.clamp.min, p.clamp.max)));
+        }
+      }
+    }
+  }
+  return output;
+}
+
+std::vector<uint8_t> Pooled(const Pool2DParams& p, const std::vector<uint8_t>& input) {
+  std::vector<uint8_t> output(size_t(p.batch) * p.output_h * p.output_w * p.channels);
+  Pool2D(p, input.data(), output.data());
+  return output;
+}
+
+TEST(Pool2D, RoundsTiesByTypeAndSign) {
+  Pool2DParams p{.input_w = 2, .kernel_w = 2, .kind = PoolKind::kAverage};
+  EXPECT_EQ(Pooled(p, {1, 2}), std::vector<uint8_t>{2});
+  EXPECT_EQ(Pooled(p, {0xFF, 0xFE}), std::vector<uint8_t>{0xFE});  // (-1 - 2 - 1) / 2 = -2
+  p.type = ByteType::kUInt8;
+  p.clamp = {0, 255};
+  EXPECT_EQ(Pooled(p, {0xFF, 0xFE}), std::vector<uint8_t>{0xFF});
+}
+
+TEST(Pool2D, IsExactForTheLargestWindow) {
+  Pool2DParams p{.input_h = 2048, .input_w = 4096, .kernel_h = INT32_MAX, .kernel_w = INT32_MAX};
+  p.kind = PoolKind::kAverage;
+  p.type = ByteType::kUInt8;
+  p.clamp = {0, 255};
+  std::vector<uint8_t> image(size_t{2048} * 4096, 255);
+  EXPECT_EQ(Pooled(p, image), std::vector<uint8_t>{255});
+  std::fill_n(image.begin(), image.size() / 2, uint8_t{254});  // 254.5 rounds up ...
+  EXPECT_EQ(Pooled(p, image), std::vector<uint8_t>{255});
+  image.back() = 254;  // ... and just below it rounds down
+  EXPECT_EQ(Pooled(p, image), std::vector<uint8_t>{254});
+}
+
+TEST(Pool2D, EqualsTheFormulaOnRandomShapes) {
+  std::mt19937 rng(20240611);
+  const auto pick = [&](int lo, int hi) { return std::uniform_int_distribution<int>(lo, hi)(rng); };
+  for (int round = 0; round < 300; ++round) {
+    Pool2DParams p;
+    p.batch = pick(1, 2);
+    p.kernel_h = pick(1, 5);
+    p.kernel_w = pick(1, 5);
+    p.stride_h = pick(1, 3);
+    p.stride_w = pick(1, 3);
+    p.pad_top = pick(0, p.kernel_h - 1);
+    p.pad_left = pick(0, p.kernel_w - 1);
+    p.output_h = pick(1, 4);
+    p.output_w = pick(1, 4);
+    p.input_h = std::max(1, (p.output_h - 1) * p.stride_h - p.pad_top + pick(1, p.kernel_h));
+    p.input_w = std::max(1, (p.output_w - 1) * p.stride_w - p.pad_left + pick(1, p.kernel_w));
+    p.channels = round % 10 == 0 ? pick(250, 520) : pick(1, 20);
+    p.type = pick(0, 1) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
+    p.kind = pick(0, 1) != 0 ? PoolKind::kAverage : PoolKind::kMax;
+    p.clamp = {ByteMin(p.type) + pick(0, 20), ByteMax(p.type) - pick(0, 20)};
+    std::vector<uint8_t> input(size_t(p.batch) * p.input_h * p.input_w * p.channels);
+    for (uint8_t& byte : input) byte = static_cast<uint8_t>(pick(0, 255));
+    ASSERT_EQ(Pooled(p, input), ExpectedPool(p, input)) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace atollrt
