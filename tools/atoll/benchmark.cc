@@ -98,7 +98,8 @@ std::string ReportText(const Session& session, const BenchmarkOptions& options,
   if (session.on_device()) {
     const AtollInvokeInfo device = session.invoke_info();
     text += fmt::format(
-        "modelled {:.3f} ms of device time per inference: {} cycles, {} to the device, {} from it\n",
+        "modelled {:.3f} ms of device time per inference: {} cycles, {} to the device, {} from "
+        "it\n",
         device.device_seconds * 1e3, Thousands(device.device_cycles),
         ByteSizeText(device.bytes_to_device), ByteSizeText(device.bytes_from_device));
   }
@@ -121,8 +122,8 @@ void RunBenchmark(const BenchmarkOptions& options) {
 
 void AddBenchmarkCommand(CLI::App* app) {
   auto options = std::make_shared<BenchmarkOptions>();
-  CLI::App* command =
-      app->add_subcommand("benchmark", "Time to load a model and to run it, measured on this host.");
+  CLI::App* command = app->add_subcommand(
+      "benchmark", "Time to load a model and to run it, measured on this host.");
   AddSessionOptions(command, &options->session);
   command->add_option("--runs", options->runs, "measured inferences")
       ->check(CLI::Range(1, 10'000'000))

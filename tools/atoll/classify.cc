@@ -53,14 +53,8 @@ std::vector<size_t> TopK(const std::vector<float>& scores, size_t k) {
 
 void RunClassify(const ClassifyOptions& options) {
   Session session(options.session);
-  if (session.inputs().size() != 1) {
-    throw CommandError(ExitCode::kBadModel,
-                       fmt::format("the model has {} inputs, but a picture fills one; use "
-                                   "'atoll run'",
-                                   session.inputs().size()));
-  }
-  const PictureInput input(session.inputs()[0], options.scaling);
-  const ClassScores class_scores(session.outputs());
+  const PictureInput input(session, options.scaling);
+  const ClassScores class_scores(session);
   const std::vector<std::string> labels = ReadLabels(options.labels, class_scores.class_count());
   std::vector<std::vector<uint8_t>> pictures;
   for (const std::string& path : options.images) pictures.push_back(ReadPicture(path, input));

@@ -71,13 +71,13 @@ Json ReportJson(const Session& session, const Plan& plan) {
   }
   report["nodes"] = Json::array();
   for (const AtollNodeInfo& node : plan.nodes) {
-    report["nodes"].push_back({{"op", node.op},
-                               {"partition", node.partition},
-                               {"reason", node.reason},
-                               {"macs", node.macs},
-                               {"inputs", std::vector(node.inputs, node.inputs + node.input_count)},
-                               {"outputs",
-                                std::vector(node.outputs, node.outputs + node.output_count)}});
+    report["nodes"].push_back(
+        {{"op", node.op},
+         {"partition", node.partition},
+         {"reason", node.reason},
+         {"macs", node.macs},
+         {"inputs", std::vector(node.inputs, node.inputs + node.input_count)},
+         {"outputs", std::vector(node.outputs, node.outputs + node.output_count)}});
   }
   report["tensors"] = Json::array();
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
@@ -129,7 +129,8 @@ std::string ReportText(const Session& session, const Plan& plan) {
   fmt::format_to(out, "plan     {}\n", session.PartitionSummary());
   for (size_t i = 0; i < plan.partitions.size(); ++i) text += PartitionText(i, plan.partitions[i]);
   if (session.on_device()) {
-    fmt::format_to(out, "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
+    fmt::format_to(out,
+                   "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
                    plan.modelled_seconds * 1e3);
   }
 

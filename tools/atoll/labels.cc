@@ -86,10 +86,11 @@ std::vector<std::string> ReadLabels(const std::string& path, size_t class_count)
   if (path.empty()) return {};
   std::vector<std::string> labels = ParseLabels(ReadTextFile(path));
   if (labels.size() < class_count) {
-    throw CommandError(ExitCode::kUsage,
-                       fmt::format("the label file '{}' has {} labels, but the model has {} classes; "
-                                   "use the label file that belongs to this model",
-                                   path, labels.size(), class_count));
+    throw CommandError(
+        ExitCode::kUsage,
+        fmt::format("the label file '{}' has {} labels, but the model has {} classes; "
+                    "use the label file that belongs to this model",
+                    path, labels.size(), class_count));
   }
   if (labels.size() > class_count) {
     fmt::print(stderr,

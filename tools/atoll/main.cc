@@ -51,9 +51,10 @@ void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
 
 int Main(int argc, char** argv) {
   AtollSetLogCallback(LogToStderr, nullptr);
-  CLI::App app("Runs quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, real or "
-               "emulated.",
-               "atoll");
+  CLI::App app(
+      "Runs quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, real or "
+      "emulated.",
+      "atoll");
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("atoll {}", AtollVersion()));
   app.footer(kFooter);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/report.h"
@@ -35,7 +36,8 @@ std::vector<float> FloatPixels(const PixelScaling& scaling) {
   const double mean = scaling.mean.value_or(given ? 0 : 127.5);
   const double std = scaling.std.value_or(given ? 1 : 127.5);
   std::vector<float> stored(256);
-  for (int p = 0; p < 256; ++p) stored[static_cast<size_t>(p)] = static_cast<float>((p - mean) / std);
+  for (int p = 0; p < 256; ++p)
+    stored[static_cast<size_t>(p)] = static_cast<float>((p - mean) / std);
   return stored;
 }
 
@@ -55,27 +57,37 @@ void AddPixelScalingOptions(CLI::App* app, PixelScaling* scaling) {
           "NONZERO"));
 }
 
-PictureInput::PictureInput(AtollTensor* tensor, const PixelScaling& scaling) : tensor_(tensor) {
+PictureInput::PictureInput(const Session& session, const PixelScaling& scaling) {
+  const std::vector<AtollTensor*> inputs = session.inputs();
+  if (inputs.size() != 1) {
+    throw CommandError(ExitCode::kBadModel,
+                       fmt::format("the model has {} inputs, but a picture fills one; use "
+                                   "'atoll run'",
+                                   inputs.size()));
+  }
+  AtollTensor* tensor = tensor_ = inputs[0];
   const int32_t rank = AtollTensorNumDims(tensor);
   height_ = AtollTensorDim(tensor, 1);
   width_ = AtollTensorDim(tensor, 2);
   channels_ = rank == 3 ? 1 : AtollTensorDim(tensor, 3);
   if ((rank != 3 && rank != 4) || AtollTensorDim(tensor, 0) != 1 || height_ < 1 || width_ < 1 ||
       (channels_ != 1 && channels_ != 3)) {
-    throw CommandError(ExitCode::kBadModel,
-                       fmt::format("the model's input '{}' of shape {} takes no picture, which needs "
-                                   "[1,h,w,3] or [1,h,w,1]; use 'atoll run'",
-                                   AtollTensorName(tensor), ShapeText(tensor)));
+    throw CommandError(
+        ExitCode::kBadModel,
+        fmt::format("the model's input '{}' of shape {} takes no picture, which needs "
+                    "[1,h,w,3] or [1,h,w,1]; use 'atoll run'",
+                    AtollTensorName(tensor), ShapeText(tensor)));
   }
   const AtollType type = AtollTensorType(tensor);
   if (type == ATOLL_FLOAT32) {
     stored_floats_ = FloatPixels(scaling);
   } else if (type == ATOLL_UINT8 || type == ATOLL_INT8) {
     if ((scaling.mean || scaling.std) && AtollTensorQuantization(tensor).scale == 0) {
-      throw CommandError(ExitCode::kUsage,
-                         fmt::format("the model's input '{}' has no scale, so --mean and --std mean "
-                                     "nothing to it; leave them out",
-                                     AtollTensorName(tensor)));
+      throw CommandError(
+          ExitCode::kUsage,
+          fmt::format("the model's input '{}' has no scale, so --mean and --std mean "
+                      "nothing to it; leave them out",
+                      AtollTensorName(tensor)));
     }
     stored_bytes_ = QuantizedPixels(tensor, scaling);
   } else {
@@ -97,7 +109,8 @@ void PictureInput::Write(std::span<const uint8_t> pixels) const {
   }
 }
 
-ClassScores::ClassScores(const std::vector<const AtollTensor*>& outputs) {
+ClassScores::ClassScores(const Session& session) {
+  const std::vector<const AtollTensor*> outputs = session.outputs();
   if (outputs.size() != 1) {
     throw CommandError(ExitCode::kBadModel,
                        fmt::format("the model has {} outputs, but a classifier has one; use "
@@ -112,11 +125,11 @@ ClassScores::ClassScores(const std::vector<const AtollTensor*>& outputs) {
   class_count_ = static_cast<size_t>(rank > 0 ? AtollTensorDim(tensor_, rank - 1) : 0);
   const bool has_scores = type == ATOLL_FLOAT32 || type == ATOLL_UINT8 || type == ATOLL_INT8;
   if (!has_scores || class_count_ < 2 || elements != static_cast<int64_t>(class_count_)) {
-    throw CommandError(ExitCode::kBadModel,
-                       fmt::format("the model's output '{}', {} {}, is not a list of class scores, "
-                                   "[1,n] of uint8, int8 or float32; use 'atoll run'",
-                                   AtollTensorName(tensor_), AtollTypeName(type),
-                                   ShapeText(tensor_)));
+    throw CommandError(
+        ExitCode::kBadModel,
+        fmt::format("the model's output '{}', {} {}, is not a list of class scores, "
+                    "[1,n] of uint8, int8 or float32; use 'atoll run'",
+                    AtollTensorName(tensor_), AtollTypeName(type), ShapeText(tensor_)));
   }
 }
 
@@ -126,6 +139,10 @@ std::vector<float> ClassScores::Read() const {
   const AtollType type = AtollTensorType(tensor_);
   if (type == ATOLL_FLOAT32) {
     std::memcpy(scores.data(), data, class_count_ * sizeof(float));
+    // Not a number is less than any: scores can then be sorted.
+    for (float& score : scores) {
+      if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
+    }
     return scores;
   }
   AtollQuantization quantization = AtollTensorQuantization(tensor_);
@@ -138,9 +155,10 @@ std::vector<float> ClassScores::Read() const {
   return scores;
 }
 
-size_t ClassScores::Best() const {
+ClassScores::Best ClassScores::FindBest() const {
   const std::vector<float> scores = Read();
-  return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+  const auto best = std::max_element(scores.begin(), scores.end());
+  return {static_cast<size_t>(best - scores.begin()), *best};
 }
 
 }  // namespace atollcmd

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "atoll/runtime.h"
+#include "tools/atoll/session.h"
 
 namespace CLI {
 class App;
@@ -34,8 +35,8 @@ void AddPixelScalingOptions(CLI::App* app, PixelScaling* scaling);
 
 class PictureInput {
  public:
-  // Throws CommandError when the tensor takes no picture.
-  PictureInput(AtollTensor* tensor, const PixelScaling& scaling);
+  // Throws CommandError when the model has not exactly one input or that takes no picture.
+  PictureInput(const Session& session, const PixelScaling& scaling);
 
   int width() const { return width_; }
   int height() const { return height_; }
@@ -45,7 +46,7 @@ class PictureInput {
   void Write(std::span<const uint8_t> pixels) const;
 
  private:
-  AtollTensor* tensor_;
+  AtollTensor* tensor_ = nullptr;
   int width_ = 0;
   int height_ = 0;
   int channels_ = 0;
@@ -58,15 +59,19 @@ class PictureInput {
 class ClassScores {
  public:
   // Throws CommandError when the outputs are not one tensor of scores, [1,...,n] with n >= 2.
-  explicit ClassScores(const std::vector<const AtollTensor*>& outputs);
+  explicit ClassScores(const Session& session);
 
   size_t class_count() const { return class_count_; }
   std::vector<float> Read() const;
-  // The first class of the highest score.
-  size_t Best() const;
+
+  struct Best {
+    size_t index;
+    float score;
+  };
+  Best FindBest() const;  // the first one of the highest score
 
  private:
-  const AtollTensor* tensor_;
+  const AtollTensor* tensor_ = nullptr;
   size_t class_count_ = 0;
 };
 

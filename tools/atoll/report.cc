@@ -51,9 +51,9 @@ void PrintReport(const Json& report) {
 
 void PrintText(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot write to stdout: {}; check where it leads",
-                                   std::strerror(errno)));
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("cannot write to stdout: {}; check where it leads", std::strerror(errno)));
   }
 }
 
@@ -98,6 +98,8 @@ std::string ByteSizeText(int64_t bytes) {
   return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-double ShortestDouble(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
+double ShortestDouble(float value) {
+  return std::strtod(fmt::format("{}", value).c_str(), nullptr);
+}
 
 }  // namespace atollcmd

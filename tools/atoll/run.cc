@@ -94,8 +94,9 @@ void AddRunCommand(CLI::App* app) {
   CLI::App* command = app->add_subcommand(
       "run", "Run a model once on given or made-up inputs and print checksums of its outputs.");
   AddSessionOptions(command, &options->session);
-  command->add_option("--input", options->inputs,
-                      "K=FILE: take input K (from 0) from a file of exactly its bytes; repeatable")
+  command
+      ->add_option("--input", options->inputs,
+                   "K=FILE: take input K (from 0) from a file of exactly its bytes; repeatable")
       ->allow_extra_args(false);
   command->add_option("--seed", options->seed, "fills the inputs that are not given")
       ->capture_default_str();

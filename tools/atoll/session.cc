@@ -92,9 +92,8 @@ std::vector<const AtollTensor*> Session::outputs() const {
 std::vector<AtollNodeInfo> Session::nodes() const {
   std::vector<AtollNodeInfo> nodes(AtollInterpreterGetNodeCount(interpreter()));
   for (size_t i = 0; i < nodes.size(); ++i) {
-    ThrowIfError(
-        AtollInterpreterGetNodeInfo(interpreter(), static_cast<int32_t>(i), &nodes[i]),
-        Activity::kRunning, "cannot describe an operator");
+    ThrowIfError(AtollInterpreterGetNodeInfo(interpreter(), static_cast<int32_t>(i), &nodes[i]),
+                 Activity::kRunning, "cannot describe an operator");
   }
   return nodes;
 }
