@@ -17,7 +17,10 @@ constexpr int kOutputBits = 8;            // of the scale 1/256
 
 SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, float beta,
                                 float input_scale) {
-  SoftmaxParams params{.rows = rows, .depth = depth, .type = type};
+  SoftmaxParams params;
+  params.rows = rows;
+  params.depth = depth;
+  params.type = type;
   const double real = std::min(static_cast<double>(beta) * static_cast<double>(input_scale) *
                                    (1 << (31 - kScaledDifferenceBits)),
                                2147483647.0);

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C interface of runtime.h over the C++ classes; nothing else happens here.
+#include "runtime/c_api.h"
+
+#include <cstring>
+
+#include "runtime/base/log.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/self_test.h"
+
+using atollrt::Status;
+using atollrt::StatusCode;
+
+namespace {
+
+std::string& LastError() {
+  thread_local std::string message;
+  return message;
+}
+
+}  // namespace
+
+namespace atollrt {
+
+AtollStatus ToC(const Status& status) {
+  LastError() = status.message();
+  switch (status.code()) {
+    case StatusCode::kOk: return ATOLL_OK;
+    case StatusCode::kInvalidArgument: return ATOLL_INVALID_ARGUMENT;
+    case StatusCode::kCorruptModel: return ATOLL_CORRUPT_MODEL;
+    case StatusCode::kUnsupported: return ATOLL_UNSUPPORTED;
+    case StatusCode::kNotFound: return ATOLL_NOT_FOUND;
+    case StatusCode::kPermissionDenied: return ATOLL_PERMISSION_DENIED;
+    case StatusCode::kDeviceBusy: return ATOLL_DEVICE_BUSY;
+    case StatusCode::kDeviceLost: return ATOLL_DEVICE_LOST;
+    case StatusCode::kTimeout: return ATOLL_TIMEOUT;
+    case StatusCode::kResourceExhausted: return ATOLL_RESOURCE_EXHAUSTED;
+    case StatusCode::kCancelled: return ATOLL_CANCELLED;
+    case StatusCode::kInternal: return ATOLL_INTERNAL;
+  }
+  return ATOLL_INTERNAL;
+}
+
+}  // namespace atollrt
+
+namespace {
+
+using atollrt::InvalidArgument;
+using atollrt::ToC;
+
+AtollStatus NullArgument(const char* name) {
+  return ToC(InvalidArgument("argument '%s' is NULL", name));
+}
+
+}  // namespace
+
+struct AtollModel {
+  std::shared_ptr<const atollrt::Model> model;
+};
+
+// A tensor as callers see it: an interpreter and an index.
+struct AtollTensor {
+  atollrt::Interpreter* interpreter = nullptr;
+  int32_t index = 0;
+
+  const atollrt::Tensor& tensor() const { return interpreter->graph().tensors[index]; }
+};
+
+struct AtollInterpreter {
+  std::unique_ptr<atollrt::Interpreter> interpreter;
+  std::vector<AtollTensor> tensors;     // all of the graph, by index
+  std::vector<std::string> node_names;  // owns what AtollNodeInfo::op points at
+};
+
+extern "C" {
+
+const char* AtollVersion(void) { return ATOLL_VERSION_STRING; }
+
+const char* AtollStatusName(AtollStatus status) {
+  return status < 0 || status > ATOLL_INTERNAL
+             ? "unknown status"
+             : atollrt::StatusCodeName(static_cast<StatusCode>(status));
+}
+
+const char* AtollLastError(void) { return LastError().c_str(); }
+
+AtollStatus AtollCpuName(const char** name) {
+  if (name == nullptr) return NullArgument("name");
+  const auto features = atollrt::DetectCpuFeatures();
+  if (!features.ok()) return ToC(features.status());
+  *name = atollrt::CpuFeaturesName(*features);
+  return ToC(Status());
+}
+
+void AtollSetLogCallback(AtollLogCallback callback, void* user_data) {
+  // The enumerations have the same values; the cast only changes the parameter's name.
+  atollrt::SetLogCallback(reinterpret_cast<atollrt::LogCallback>(callback), user_data);
+}
+
+AtollStatus AtollModelCreateFromFile(const char* path, AtollModel** model) {
+  if (path == nullptr) return NullArgument("path");
+  if (model == nullptr) return NullArgument("model");
+  auto loaded = atollrt::Model::FromFile(path);
+  if (!loaded.ok()) return ToC(loaded.status());
+  *model = new AtollModel{*std::move(loaded)};
+  return ToC(Status());
+}
+
+AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size, AtollModel** model) {
+  if (data == nullptr) return NullArgument("data");
+  if (model == nullptr) return NullArgument("model");
+  auto loaded = atollrt::Model::FromBuffer({static_cast<const uint8_t*>(data), size});
+  if (!loaded.ok()) return ToC(loaded.status());
+  *model = new AtollModel{*std::move(loaded)};
+  return ToC(Status());
+}
+
+void AtollModelDelete(AtollModel* model) { delete model; }
+
+AtollStatus AtollInterpreterCreate(const AtollModel* model,
+                                   const AtollInterpreterOptions* options,
+                                   AtollInterpreter** interpreter) {
+  if (model == nullptr) return NullArgument("model");
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  atollrt::InterpreterOptions cpp_options;
+  if (options != nullptr) {
+    if (options->struct_size != sizeof(AtollInterpreterOptions)) {
+      return ToC(InvalidArgument("AtollInterpreterOptions.struct_size is %zu, must be %zu; use "
+                                 "ATOLL_INTERPRETER_OPTIONS_INIT",
+                                 options->struct_size, sizeof(AtollInterpreterOptions)));
+    }
+    cpp_options.threads = options->num_threads;
+    if (options->delegate != nullptr) cpp_options.delegate = options->delegate->delegate.get();
+  }
+  auto created = atollrt::Interpreter::Create(model->model, cpp_options);
+  if (!created.ok()) return ToC(created.status());
+  auto* result = new AtollInterpreter;
+  result->interpreter = *std::move(created);
+  const atollrt::Graph& graph = result->interpreter->graph();
+  for (size_t i = 0; i < graph.tensors.size(); ++i) {
+    result->tensors.push_back({result->interpreter.get(), static_cast<int32_t>(i)});
+  }
+  for (const atollrt::Node& node : graph.nodes) result->node_names.push_back(node.op_name());
+  *interpreter = result;
+  return ToC(Status());
+}
+
+void AtollInterpreterDelete(AtollInterpreter* interpreter) { delete interpreter; }
+
+AtollStatus AtollInterpreterInvoke(AtollInterpreter* interpreter) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  return ToC(interpreter->interpreter->Invoke());
+}
+
+AtollStatus AtollInterpreterInvokeAsync(AtollInterpreter* interpreter) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  return ToC(interpreter->interpreter->InvokeAsync());
+}
+
+AtollStatus AtollInterpreterWait(AtollInterpreter* interpreter) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  return ToC(interpreter->interpreter->Wait());
+}
+
+AtollStatus AtollInterpreterCancel(AtollInterpreter* interpreter) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  interpreter->interpreter->Cancel();
+  return ToC(Status());
+}
+
+const char* AtollTypeName(AtollType type) {
+  return atollrt::DataTypeName(static_cast<atollrt::DataType>(type));
+}
+
+int32_t AtollInterpreterGetInputTensorCount(const AtollInterpreter* interpreter) {
+  return static_cast<int32_t>(interpreter->interpreter->graph().inputs.size());
+}
+
+int32_t AtollInterpreterGetOutputTensorCount(const AtollInterpreter* interpreter) {
+  return static_cast<int32_t>(interpreter->interpreter->graph().outputs.size());
+}
+
+AtollTensor* AtollInterpreterGetInputTensor(AtollInterpreter* interpreter, int32_t index) {
+  const auto& inputs = interpreter->interpreter->graph().inputs;
+  if (index < 0 || static_cast<size_t>(index) >= inputs.size()) return nullptr;
+  return &interpreter->tensors[inputs[index]];
+}
+
+const AtollTensor* AtollInterpreterGetOutputTensor(const AtollInterpreter* interpreter,
+                                                   int32_t index) {
+  const auto& outputs = interpreter->interpreter->graph().outputs;
+  if (index < 0 || static_cast<size_t>(index) >= outputs.size()) return nullptr;
+  return &interpreter->tensors[outputs[index]];
+}
+
+const char* AtollTensorName(const AtollTensor* tensor) { return tensor->tensor().name.c_str(); }
+
+AtollType AtollTensorType(const AtollTensor* tensor) {
+  return static_cast<AtollType>(tensor->tensor().type);
+}
+
+int32_t AtollTensorNumDims(const AtollTensor* tensor) {
+  return static_cast<int32_t>(tensor->tensor().shape.size());
+}
+
+int32_t AtollTensorDim(const AtollTensor* tensor, int32_t dim) {
+  const atollrt::Shape& shape = tensor->tensor().shape;
+  if (dim < 0 || static_cast<size_t>(dim) >= shape.size()) return -1;
+  return shape[dim];
+}
+
+size_t AtollTensorByteSize(const AtollTensor* tensor) {
+  return static_cast<size_t>(tensor->tensor().byte_size());
+}
+
+void* AtollTensorData(AtollTensor* tensor) {
+  return tensor->interpreter->TensorBytes(tensor->index).data();
+}
+
+const void* AtollTensorConstData(const AtollTensor* tensor) {
+  return tensor->interpreter->ConstTensorBytes(tensor->index).data();
+}
+
+AtollQuantization AtollTensorQuantization(const AtollTensor* tensor) {
+  return {tensor->tensor().scale(), tensor->tensor().zero_point()};
+}
+
+int32_t AtollTensorIsConstant(const AtollTensor* tensor) {
+  return tensor->tensor().is_constant() ? 1 : 0;
+}
+
+AtollStatus AtollTensorCopyFromBuffer(AtollTensor* tensor, const void* data, size_t size) {
+  if (tensor == nullptr) return NullArgument("tensor");
+  if (data == nullptr) return NullArgument("data");
+  const std::span<uint8_t> bytes = tensor->interpreter->TensorBytes(tensor->index);
+  if (bytes.size() != size) {
+    return ToC(InvalidArgument("tensor '%s' has %zu bytes, not %zu",
+                               tensor->tensor().name.c_str(), bytes.size(), size));
+  }
+  if (size > 0) std::memcpy(bytes.data(), data, size);
+  return ToC(Status());
+}
+
+AtollStatus AtollTensorCopyToBuffer(const AtollTensor* tensor, void* data, size_t size) {
+  if (tensor == nullptr) return NullArgument("tensor");
+  if (data == nullptr) return NullArgument("data");
+  const std::span<const uint8_t> bytes = tensor->interpreter->ConstTensorBytes(tensor->index);
+  if (bytes.size() != size) {
+    return ToC(InvalidArgument("tensor '%s' has %zu bytes, not %zu",
+                               tensor->tensor().name.c_str(), bytes.size(), size));
+  }
+  if (size > 0) std::memcpy(data, bytes.data(), size);
+  return ToC(Status());
+}
+
+int32_t AtollInterpreterGetNodeCount(const AtollInterpreter* interpreter) {
+  return static_cast<int32_t>(interpreter->interpreter->graph().nodes.size());
+}
+
+AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter, int32_t index,
+                                        AtollNodeInfo* info) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  if (info == nullptr) return NullArgument("info");
+  const atollrt::Graph& graph = interpreter->interpreter->graph();
+  if (index < 0 || static_cast<size_t>(index) >= graph.nodes.size()) {
+    return ToC(InvalidArgument("node %d; there are %zu", index, graph.nodes.size()));
+  }
+  const atollrt::Node& node = graph.nodes[index];
+  const atollrt::NodePlacement& placement = interpreter->interpreter->placements()[index];
+  *info = {.op = interpreter->node_names[index].c_str(),
+           .reason = placement.reason.c_str(),
+           .partition = placement.partition,
+           .macs = atollrt::MultiplyAccumulates(graph, node),
+           .inputs = node.inputs.data(),
+           .input_count = static_cast<int32_t>(node.inputs.size()),
+           .outputs = node.outputs.data(),
+           .output_count = static_cast<int32_t>(node.outputs.size())};
+  return ToC(Status());
+}
+
+int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter) {
+  return static_cast<int32_t>(interpreter->interpreter->partitions().size());
+}
+
+AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter, int32_t index,
+                                             AtollPartitionInfo* info) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  if (info == nullptr) return NullArgument("info");
+  const auto& partitions = interpreter->interpreter->partitions();
+  if (index < 0 || static_cast<size_t>(index) >= partitions.size()) {
+    return ToC(InvalidArgument("partition %d; there are %zu", index, partitions.size()));
+  }
+  const atollrt::PartitionReport& report = partitions[index].report;
+  *info = {.node_count = static_cast<int32_t>(partitions[index].nodes.size()),
+           .instruction_count = report.instruction_count,
+           .resident_parameter_bytes = report.resident_parameter_bytes,
+           .streamed_parameter_bytes = report.streamed_parameter_bytes,
+           .activation_bytes = report.activation_bytes,
+           .input_bytes = report.input_bytes,
+           .output_bytes = report.output_bytes,
+           .estimated_cycles = report.estimated_cycles,
+           .estimated_seconds = report.estimated_seconds,
+           .note = report.note.c_str()};
+  return ToC(Status());
+}
+
+int32_t AtollInterpreterGetTensorCount(const AtollInterpreter* interpreter) {
+  return static_cast<int32_t>(interpreter->tensors.size());
+}
+
+const AtollTensor* AtollInterpreterGetTensor(const AtollInterpreter* interpreter,
+                                             int32_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= interpreter->tensors.size()) return nullptr;
+  return &interpreter->tensors[index];
+}
+
+AtollStatus AtollInterpreterGetMemoryInfo(const AtollInterpreter* interpreter,
+                                          AtollMemoryInfo* info) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  if (info == nullptr) return NullArgument("info");
+  int64_t constants = 0;
+  for (const atollrt::Tensor& tensor : interpreter->interpreter->graph().tensors) {
+    constants += static_cast<int64_t>(tensor.data.size());
+  }
+  *info = {.arena_bytes = interpreter->interpreter->arena_bytes(), .constant_bytes = constants};
+  return ToC(Status());
+}
+
+AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
+                                          AtollInvokeInfo* info) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  if (info == nullptr) return NullArgument("info");
+  const atollrt::DeviceUsage& usage = interpreter->interpreter->last_usage();
+  *info = {.device_cycles = static_cast<int64_t>(usage.cycles),
+           .bytes_to_device = static_cast<int64_t>(usage.bytes_to_device),
+           .bytes_from_device = static_cast<int64_t>(usage.bytes_from_device),
+           .device_seconds = usage.seconds};
+  return ToC(Status());
+}
+
+void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap tap,
+                                  void* user_data) {
+  if (tap == nullptr) {
+    interpreter->interpreter->SetTap(nullptr);
+    return;
+  }
+  interpreter->interpreter->SetTap([interpreter, tap, user_data](int32_t tensor) {
+    tap(tensor, &interpreter->tensors[tensor], user_data);
+  });
+}
+
+void AtollInterpreterSetTraceCallback(AtollInterpreter* interpreter, AtollTraceCallback callback,
+                                      void* user_data) {
+  if (callback == nullptr) {
+    interpreter->interpreter->SetTrace(nullptr);
+    return;
+  }
+  interpreter->interpreter->SetTrace([callback, user_data](const atollrt::TraceEvent& event) {
+    const AtollTraceEvent c_event = {.name = event.name.c_str(),
+                                     .partition = event.partition,
+                                     .first_node = event.first_node,
+                                     .start_ns = event.start_ns,
+                                     .duration_ns = event.duration_ns,
+                                     .device_cycles = static_cast<int64_t>(event.usage.cycles)};
+    callback(&c_event, user_data);
+  });
+}
+
+AtollStatus AtollSelfTest(void) { return ToC(atollrt::RunSelfTest()); }
+
+}  // extern "C"

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Interpreter: prepares a model once, invokes it many times. Preparation asks the delegate which
+// partitions it takes, binds every other node to a CPU kernel, orders both into steps and plans
+// one arena for all intermediate tensors; Invoke then walks the steps and allocates nothing.
+//
+// Thread safety: one caller at a time, except Cancel, which any thread may call.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/buffer.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/model.h"
+#include "runtime/kernels/thread_pool.h"
+#include "runtime/node_executor.h"
+
+namespace atollrt {
+
+struct InterpreterOptions {
+  int threads = 0;               // 0: as many as cores, at most 4
+  Delegate* delegate = nullptr;  // outlives the interpreter
+};
+
+// Where a node runs. `partition` is -1 on the CPU.
+struct NodePlacement {
+  int32_t partition = -1;
+  std::string reason;  // why the delegate did not take it; empty without a delegate
+};
+
+struct TraceEvent {
+  std::string name;        // operator, or "partition 0"
+  int32_t partition = -1;
+  int32_t first_node = 0;
+  int64_t start_ns = 0;    // steady clock
+  int64_t duration_ns = 0;
+  DeviceUsage usage;
+};
+
+class Interpreter {
+ public:
+  static Result<std::unique_ptr<Interpreter>> Create(std::shared_ptr<const Model> model,
+                                                     const InterpreterOptions& options);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+
+  Status Invoke();
+  // Runs Invoke on a thread of this interpreter's; exactly one Wait follows.
+  Status InvokeAsync();
+  Status Wait();
+  // Makes the Invoke in progress end with kCancelled if it still can.
+  void Cancel();
+
+  const Graph& graph() const { return model_->graph(); }
+  // The bytes of a tensor: constants in the model, inputs, outputs and intermediates in the arena
+  // (which reuses the memory of intermediates); empty for tensors inside partitions.
+  std::span<uint8_t> TensorBytes(int32_t tensor);
+  std::span<const uint8_t> ConstTensorBytes(int32_t tensor) const;
+
+  const std::vector<NodePlacement>& placements() const { return placements_; }
+  const std::vector<Partition>& partitions() const { return partitions_; }
+  int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
+  const DeviceUsage& last_usage() const { return last_usage_; }
+
+  // Called on the invoking thread for each tensor that a step has written.
+  using Tap = std::function<void(int32_t tensor)>;
+  void SetTap(Tap tap) { tap_ = std::move(tap); }
+  // Called on the invoking thread after each step.
+  using Trace = std::function<void(const TraceEvent& event)>;
+  void SetTrace(Trace trace) { trace_ = std::move(trace); }
+
+ private:
+  // One executor with its operands bound to memory.
+  struct Step {
+    std::unique_ptr<NodeExecutor> owned;  // CPU nodes; partitions own theirs
+    NodeExecutor* executor = nullptr;
+    int32_t node = 0;        // the (first) node
+    int32_t partition = -1;
+    std::vector<int32_t> input_tensors;
+    std::vector<int32_t> output_tensors;
+    std::vector<const uint8_t*> inputs;
+    std::vector<uint8_t*> outputs;
+    size_t scratch_offset = 0;
+  };
+
+  Interpreter(std::shared_ptr<const Model> model, int threads);
+  Status Plan(Delegate* delegate);
+  Status PrepareSteps();
+  Status OrderSteps();
+  Status AllocateArena();
+  void BindOperands();
+  Status RunStep(Step* step);
+  void AsyncLoop();
+
+  const std::shared_ptr<const Model> model_;
+  ThreadPool pool_;
+  std::vector<Partition> partitions_;
+  std::vector<NodePlacement> placements_;
+  std::vector<Step> steps_;
+  Buffer arena_;
+  std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
+  DeviceUsage last_usage_;
+  Tap tap_;
+  Trace trace_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> invoking_{false};
+
+  // The asynchronous invocation; its thread starts with the first one.
+  enum class AsyncState { kIdle, kRequested, kRunning, kDone };
+  std::mutex async_mutex_;
+  std::condition_variable async_changed_;
+  AsyncState async_state_ = AsyncState::kIdle;
+  bool async_stop_ = false;
+  Status async_status_;
+  std::thread async_thread_;
+};
+
+}  // namespace atollrt

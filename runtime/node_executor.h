@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NodeExecutor and Delegate: the seam between the interpreter and whatever runs nodes. One CPU
+// operator is an executor, and so is a whole partition on a device; this file is all that
+// runtime/ knows of acceleration.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/kernels/thread_pool.h"
+
+namespace atollrt {
+
+// What a device did for one Invoke of one executor.
+struct DeviceUsage {
+  uint64_t cycles = 0;
+  uint64_t bytes_to_device = 0;
+  uint64_t bytes_from_device = 0;
+  double seconds = 0;  // modelled or reported time on the device, its link included
+};
+
+// The operands of one Invoke, in the order in which the step names its tensors. Inputs that are
+// absent are nullptr. Sizes are those of the tensors in the graph.
+struct NodeIo {
+  std::span<const uint8_t* const> inputs;
+  std::span<uint8_t* const> outputs;
+  uint8_t* scratch = nullptr;  // ScratchBytes() bytes, aligned to Buffer::kAlignment
+  ThreadPool* pool = nullptr;  // never nullptr during Invoke
+  DeviceUsage* usage = nullptr;  // never nullptr during Invoke; zeroed before
+};
+
+class NodeExecutor {
+ public:
+  virtual ~NodeExecutor() = default;
+
+  // Memory that Invoke needs besides its operands, with a pool of `threads`.
+  virtual size_t ScratchBytes(int threads) const {
+    (void)threads;
+    return 0;
+  }
+  // Runs once. Allocates nothing; fails only because of a device or of indices read from data.
+  virtual Status Invoke(const NodeIo& io) = 0;
+  // Makes an Invoke in progress on another thread end early, if it can.
+  virtual void Cancel() {}
+};
+
+// What is known of a partition once it is compiled; numbers are per inference.
+struct PartitionReport {
+  int32_t instruction_count = 0;
+  int64_t resident_parameter_bytes = 0;
+  int64_t streamed_parameter_bytes = 0;
+  int64_t activation_bytes = 0;
+  int64_t input_bytes = 0;
+  int64_t output_bytes = 0;
+  int64_t estimated_cycles = 0;  // modelled
+  double estimated_seconds = 0;  // modelled: cycles, link, host overhead
+  std::string note;              // what a user should know; empty if nothing
+};
+
+// A connected, acyclic set of nodes that one executor replaces.
+struct Partition {
+  std::vector<int32_t> nodes;    // ascending
+  std::vector<int32_t> inputs;   // tensors that come from outside, constants not among them
+  std::vector<int32_t> outputs;  // tensors that are read outside
+  std::unique_ptr<NodeExecutor> executor;
+  PartitionReport report;
+};
+
+struct DelegatePlan {
+  std::vector<Partition> partitions;
+  // For each node of the graph: why it is in no partition; empty for nodes that are in one.
+  std::vector<std::string> refusals;
+};
+
+class Delegate {
+ public:
+  virtual ~Delegate() = default;
+  // Decides what to take of `graph`, which outlives the plan, and makes it ready to run. May be
+  // called from several threads.
+  virtual Result<DelegatePlan> Plan(const Graph& graph) = 0;
+};
+
+}  // namespace atollrt

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a node of the graph to the parameters of a kernel: the checks of types and quantization,
+// and the setup arithmetic (multipliers, clamps, windows) of docs/quantization.md §2-6. The CPU
+// operators and the compiler both use these, so the device gets the same numbers as the CPU.
+//
+// All functions expect a graph that the loader made. Errors do not name the node; callers add it.
+// Pure functions, thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/kernels/add/add.h"
+#include "runtime/kernels/conv2d.h"
+#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/lookup_table.h"
+#include "runtime/kernels/mean.h"
+#include "runtime/kernels/pool2d.h"
+#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/softmax.h"
+
+namespace atollrt {
+
+// The range that a fused activation leaves of `tensor`'s byte type. kUnsupported for TANH and
+// SIGN_BIT, which TensorFlow Lite does not fuse into quantized operators either.
+Result<ClampRange> FusedClamp(const Tensor& output, Activation activation);
+
+// `weights` of the results point at the model's bytes. Only byte types (int8, or uint8
+// throughout) are accepted: kUnsupported otherwise.
+Result<Conv2DParams> MakeConv2DParams(const Graph& graph, const Node& node);
+// FULLY_CONNECTED as a 1x1 convolution of [rows, 1, 1, depth].
+Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& node);
+Result<DepthwiseConv2DParams> MakeDepthwiseConv2DParams(const Graph& graph, const Node& node);
+Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node);
+// ADD and SUB; shapes are the caller's business.
+Result<AddParams> MakeAddParams(const Graph& graph, const Node& node);
+Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);
+
+// MEAN over the axes in `reduced` (ascending). The layout is that of an input with the reduced
+// axes next to each other: [batch, positions, channels]; `contiguous` tells whether the tensor
+// has it already.
+struct MeanPlan {
+  MeanParams params;
+  std::vector<int32_t> reduced;
+  bool contiguous = true;
+};
+Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node);
+
+// QUANTIZE between byte types, RELU, RELU6, RELU_N1_TO_1, LOGISTIC, TANH.
+Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node);
+
+// The table that brings input `position` of a CONCATENATION to the output's quantization, and
+// whether it changes anything (docs/quantization.md §7).
+struct ConcatenationPart {
+  bool rescale = false;
+  LookupTable table;
+};
+Result<ConcatenationPart> MakeConcatenationPart(const Graph& graph, const Node& node,
+                                                size_t position);
+
+}  // namespace atollrt
