@@ -11,7 +11,7 @@
 
 #include "atoll/camera/image.h"
 #include "examples/camera/bitmap_readers.h"
-#include "examples/camera/read_file.h"
+#include "examples/camera/file_io.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it, and jerror.h needs jpeglib.h.
 #include <jerror.h>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Whole files, and errno as a Status. Thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,5 +18,8 @@ Status FileError(const std::string& path, const char* verb, int errno_value);
 // Replaces `bytes`, reusing its memory, with the whole file. Errors name the path; files above
 // 1 GiB are refused with kResourceExhausted.
 Status ReadFile(const std::string& path, std::vector<uint8_t>* bytes);
+
+// Creates or replaces the file. Errors name the path.
+Status WriteFile(const std::string& path, std::span<const uint8_t> bytes);
 
 }  // namespace atollrt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "examples/camera/read_file.h"
+#include "examples/camera/file_io.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -24,7 +24,6 @@ Status FileError(const std::string& path, const char* verb, int errno_value) {
       break;
     case ENODEV:
     case ENXIO:
-    case EIO:
       code = StatusCode::kDeviceLost;
       break;
     case ENOMEM:
@@ -61,6 +60,17 @@ Status ReadFile(const std::string& path, std::vector<uint8_t>* bytes) {
   }
   std::fclose(file);
   bytes->resize(size);
+  return status;
+}
+
+Status WriteFile(const std::string& path, std::span<const uint8_t> bytes) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return FileError(path, "create", errno);
+  Status status;
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
+    status = FileError(path, "write", errno);
+  }
+  if (std::fclose(file) != 0 && status.ok()) status = FileError(path, "write", errno);
   return status;
 }
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The frame sources behind OpenFrameSource, one function each; what they deliver is described
+// there.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "atoll/camera/frame_source.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+Result<std::unique_ptr<FrameSource>> OpenTestPattern(const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenFashion(const std::string& directory,
+                                                 const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenJpegDirectory(const std::string& directory,
+                                                       const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenMjpegFile(const std::string& path,
+                                                   const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
+                                              const FrameSourceOptions& options);
+
+// Sets format, width and height from frame->bytes, and clears what only some sources set.
+void DescribeJpegFrame(Frame* frame);
+
+}  // namespace atollrt
