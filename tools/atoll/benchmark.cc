@@ -57,21 +57,21 @@ Json ReportJson(const Session& session, const BenchmarkOptions& options,
   Json report = NewReport("benchmark", session);
   const Session::LoadTimes& load = session.load_times();
   report["threads"] = options.session.threads;
-  report["load_ms"] = {{"total", load.model_ms + load.device_ms + load.prepare_ms},
-                       {"model", load.model_ms},
-                       {"open_device", load.device_ms},
-                       {"prepare", load.prepare_ms}};
-  report["first_inference_ms"] = measured.first_ms;
+  report["load_ms"] = {{"total", RoundedMs(load.model_ms + load.device_ms + load.prepare_ms)},
+                       {"model", RoundedMs(load.model_ms)},
+                       {"open_device", RoundedMs(load.device_ms)},
+                       {"prepare", RoundedMs(load.prepare_ms)}};
+  report["first_inference_ms"] = RoundedMs(measured.first_ms);
   report["warmup"] = options.warmup;
   report["runs"] = options.runs;
-  report["latency_ms"] = {{"min", measured.invoke_ms.front()},
-                          {"median", Percentile(measured.invoke_ms, 50)},
-                          {"mean", measured.mean_ms},
-                          {"p90", Percentile(measured.invoke_ms, 90)},
-                          {"p99", Percentile(measured.invoke_ms, 99)}};
+  report["latency_ms"] = {{"min", RoundedMs(measured.invoke_ms.front())},
+                          {"median", RoundedMs(Percentile(measured.invoke_ms, 50))},
+                          {"mean", RoundedMs(measured.mean_ms)},
+                          {"p90", RoundedMs(Percentile(measured.invoke_ms, 90))},
+                          {"p99", RoundedMs(Percentile(measured.invoke_ms, 99))}};
   report["peak_rss_bytes"] = measured.peak_rss_bytes;
   const AtollInvokeInfo device = session.invoke_info();
-  report["modelled_device"] = {{"ms", device.device_seconds * 1e3},
+  report["modelled_device"] = {{"ms", RoundedMs(device.device_seconds * 1e3)},
                                {"cycles", device.device_cycles},
                                {"bytes_to_device", device.bytes_to_device},
                                {"bytes_from_device", device.bytes_from_device}};

@@ -252,12 +252,12 @@ Json ReportJson(const Run& run) {
   json["latency_ms"] = Json::object();
   for (const Run::Stage& stage : run.stages()) {
     if (stage.latency->count == 0) continue;
-    json["latency_ms"][stage.name] = {{"p50", stage.latency->p50},
-                                      {"p90", stage.latency->p90},
-                                      {"p99", stage.latency->p99},
-                                      {"max", stage.latency->max}};
+    json["latency_ms"][stage.name] = {{"p50", RoundedMs(stage.latency->p50)},
+                                      {"p90", RoundedMs(stage.latency->p90)},
+                                      {"p99", RoundedMs(stage.latency->p99)},
+                                      {"max", RoundedMs(stage.latency->max)}};
   }
-  json["modelled_device_ms"] = run.session.invoke_info().device_seconds * 1e3;
+  json["modelled_device_ms"] = RoundedMs(run.session.invoke_info().device_seconds * 1e3);
   json["first_failure"] = report.first_failure.ok() ? Json() : Json(report.first_failure.message());
   json["end"] = report.end.ok() ? Json() : Json(report.end.message());
   return json;

@@ -78,8 +78,9 @@ void RunClassify(const ClassifyOptions& options) {
       if (!labels.empty()) entry["label"] = label;
       top.push_back(std::move(entry));
     }
-    images.push_back(
-        {{"image", options.images[i]}, {"latency_ms", latency_ms}, {"top", std::move(top)}});
+    images.push_back({{"image", options.images[i]},
+                      {"latency_ms", RoundedMs(latency_ms)},
+                      {"top", std::move(top)}});
   }
   if (options.json) {
     Json report = NewReport("classify", session);

@@ -39,13 +39,14 @@ ExitCode ExitCodeOf(AtollStatus status, Activity activity) {
 
 namespace {
 
-const char* NextStep(ExitCode code, Activity activity) {
+const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
   switch (code) {
     case ExitCode::kNoDevice:
     case ExitCode::kUsage:
       return "'atoll devices' lists what is there";
     case ExitCode::kBadModel:
-      return "use an int8 or uint8 .tflite model with static shapes";
+      return status == ATOLL_CORRUPT_MODEL ? "get an undamaged copy of the file"
+                                           : "Atoll runs int8 and uint8 models with static shapes";
     case ExitCode::kDeviceLost:
       return "plug the device in again or use --device emu";
     default:
@@ -59,8 +60,9 @@ void ThrowIfError(AtollStatus status, Activity activity, const std::string& cont
   if (status == ATOLL_OK) return;
   std::string message = AtollLastError();
   if (message.empty()) message = AtollStatusName(status);
+  if (!context.empty()) message = fmt::format("{}: {}", context, message);
   const ExitCode code = ExitCodeOf(status, activity);
-  throw CommandError(code, fmt::format("{}: {}; {}", context, message, NextStep(code, activity)));
+  throw CommandError(code, fmt::format("{}; {}", message, NextStep(status, code, activity)));
 }
 
 }  // namespace atollcmd

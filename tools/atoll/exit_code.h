@@ -40,8 +40,8 @@ class CommandError : public std::runtime_error {
   ExitCode code_;
 };
 
-// Throws unless `status` is ATOLL_OK: `context`, then the library's own sentence, then the next
-// step that fits the exit code.
+// Throws unless `status` is ATOLL_OK: `context` (which may be empty), then the library's own words,
+// then the next step.
 void ThrowIfError(AtollStatus status, Activity activity, const std::string& context);
 
 }  // namespace atollcmd

@@ -44,8 +44,9 @@ std::vector<float> FloatPixels(const PixelScaling& scaling) {
 }  // namespace
 
 void AddPixelScalingOptions(CLI::App* app, PixelScaling* scaling) {
-  app->add_option("--mean", scaling->mean,
-                  "a pixel p stands for (p - mean) / std; see 'Pixels' below");
+  app->add_option(
+      "--mean", scaling->mean,
+      "a pixel p stands for (p - mean) / std instead of the default for the model's input");
   app->add_option("--std", scaling->std, "see --mean")
       ->check(CLI::Validator(
           [](std::string& text) {

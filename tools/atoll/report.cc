@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -88,7 +89,7 @@ Json TensorJson(const AtollTensor* tensor) {
 std::string Thousands(int64_t number) {
   std::string digits = fmt::format("{}", number);
   const size_t first = number < 0 ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3;) digits.insert(i -= 3, ",");
+  for (size_t i = digits.size(); i > first + 3;) digits.insert(i -= 3, 1, ',');
   return digits;
 }
 
@@ -101,5 +102,7 @@ std::string ByteSizeText(int64_t bytes) {
 double ShortestDouble(float value) {
   return std::strtod(fmt::format("{}", value).c_str(), nullptr);
 }
+
+double RoundedMs(double ms) { return std::round(ms * 1e6) / 1e6; }
 
 }  // namespace atollcmd

@@ -41,5 +41,7 @@ std::string ByteSizeText(int64_t bytes);  // "3.49 MB" (10^6), "512 bytes"
 
 // A float as its own shortest decimal form: as double it would print 0.007812500186264515.
 double ShortestDouble(float value);
+// Milliseconds for JSON, rounded to whole nanoseconds.
+double RoundedMs(double ms);
 
 }  // namespace atollcmd

@@ -26,8 +26,9 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
 Session::Session(const SessionOptions& options) : options_(options) {
   Stopwatch stopwatch;
   AtollModel* model = nullptr;
+  // The library's sentence begins with the path.
   ThrowIfError(AtollModelCreateFromFile(options.model.c_str(), &model), Activity::kLoadingModel,
-               fmt::format("cannot load the model '{}'", options.model));
+               "");
   model_.reset(model);
   load_times_.model_ms = stopwatch.LapMs();
 
@@ -109,12 +110,13 @@ std::vector<AtollPartitionInfo> Session::partitions() const {
 }
 
 std::string Session::PartitionSummary() const {
-  size_t on_device = 0;
+  size_t delegated = 0;
   const std::vector<AtollNodeInfo> all = nodes();
-  for (const AtollNodeInfo& node : all) on_device += node.partition >= 0;
+  if (!on_device()) return fmt::format("all {} operators on the CPU", all.size());
+  for (const AtollNodeInfo& node : all) delegated += node.partition >= 0;
   const size_t count = partitions().size();
   return fmt::format("{} partition{} with {} of {} operators on the device, {} on the CPU", count,
-                     count == 1 ? "" : "s", on_device, all.size(), all.size() - on_device);
+                     count == 1 ? "" : "s", delegated, all.size(), all.size() - delegated);
 }
 
 AtollInvokeInfo Session::invoke_info() const {
