@@ -9,6 +9,13 @@ if ! command -v clang-format-14 >/dev/null; then
   exit 0
 fi
 folders=(runtime driver delegate examples tools tests bench models)
-find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -print0 |
-  xargs -0 clang-format-14 --dry-run -Werror
-echo "All sources are formatted."
+mapfile -d '' sources < <(find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -print0)
+bad=()
+for source in "${sources[@]}"; do
+  clang-format-14 --dry-run -Werror "$source" 2>/dev/null || bad+=("$source")
+done
+if [ ${#bad[@]} -gt 0 ]; then
+  echo "Not formatted; run: clang-format-14 -i ${bad[*]}"
+  exit 1
+fi
+echo "All ${#sources[@]} sources are formatted."

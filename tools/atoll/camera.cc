@@ -8,6 +8,7 @@
 #include <atomic>
 #include <charconv>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 
 #include "tools/atoll/exit_code.h"
@@ -117,6 +118,17 @@ std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options) {
                                    source.status().message()));
   }
   return std::make_unique<CroppedSource>(*std::move(source), crop);
+}
+
+void CreateSaveDirectory(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("cannot create the directory '{}': {}; choose another --save",
+                                   path, error.message()));
+  }
 }
 
 // ---- Inference on one frame --------------------------------------------------------------------
@@ -320,6 +332,7 @@ void RunCamera(const CameraOptions& options) {
   const std::unique_ptr<atollrt::FrameSource> source = OpenSource(options);
   Session session(options.session);
   const Classifier classifier(&session, options);
+  CreateSaveDirectory(options.save_dir);
   session.AnnounceDevice();
   StopOnSignals();
 
@@ -377,6 +390,7 @@ void AddCameraCommand(CLI::App* app) {
   command
       ->add_option("--frames", options->frames,
                    "stop after so many captured frames; 0: at the end of the source or Ctrl-C")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command
       ->add_option("--policy", options->policy,
