@@ -3,21 +3,22 @@
 // Device: the seam upward. Something that holds executables and runs them: an accelerator on USB,
 // whether real or emulated. It knows bytes and programs, not tensors or operators.
 //
-//              Open                 Load, Submit, Wait
-//   Closed ───────────> Ready <────────────────────────┐
-//                        │ │                            │
-//                        │ └── transport failure ──> Lost ── Reset ──┘
-//                        └──── Close ──> Closed
+//        Open              Load, Submit, Wait
+//   ───────────> Ready <────────────────────────┐
+//                 │ │                            │
+//                 │ └── transport failure ──> Lost ── Reset ──┘
+//                 └── destruction
 //
-// A device fault (the program is malformed) fails the request, resets the device and leaves it
-// Ready: executables are uploaded again when they are next used. In Lost every call but Reset and
-// Close gives kDeviceLost.
+// A device fault (the program is malformed) or a deadline that passes fails the request, resets
+// the device and leaves it Ready: executables are uploaded again when they are next used. In Lost,
+// Load and Submit give kDeviceLost, and so do the requests that were in progress.
 //
 // Thread safety: all calls may come from any thread. The waiter drives the wire: a submitted
 // request makes progress while some thread is in Wait, for it or for a later one; there is no
-// hidden thread. Requests run in the order of Submit. Each completes exactly once.
+// hidden thread. Requests run in the order of Submit, one at a time. Each completes exactly once.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -30,7 +31,7 @@
 
 namespace atollrt {
 
-// What the device says of itself (docs/protocol.md, "Identification registers").
+// What the device says of itself (docs/protocol.md §2).
 struct DeviceInfo {
   std::string name;  // for people: "emu" or "usb:0"
   uint32_t isa_version = 0;
@@ -42,8 +43,8 @@ struct DeviceInfo {
   uint64_t link_bytes_per_second = 0;  // of the device's link, as modelled or as measured
 };
 
-enum class DeviceState { kClosed, kReady, kLost };
-const char* DeviceStateName(DeviceState state);
+enum class DeviceState { kReady, kLost };
+const char* DeviceStateName(DeviceState state);  // "Ready", "Lost"
 
 // Executables and requests by number; 0 is never given out.
 using ExecutableId = uint32_t;
@@ -51,8 +52,8 @@ using RequestId = uint32_t;
 
 // What one request cost. Cycles are the device's own count (modelled, when it is emulated).
 struct RequestReport {
-  uint64_t device_cycles = 0;
-  uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request
+  uint64_t device_cycles = 0;      // of the inference program
+  uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request, upload included
   uint64_t bytes_from_device = 0;  // outputs and events
   uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters
 };
@@ -77,18 +78,22 @@ class Device {
   // The device shares ownership. kUnsupported for another ISA version, kResourceExhausted if it
   // can never fit.
   virtual Result<ExecutableId> Load(std::shared_ptr<const Executable> executable) = 0;
-  // Forgets an executable with no request in progress.
+  // Forgets an executable. kDeviceBusy while requests for it are in progress.
   virtual Status Unload(ExecutableId id) = 0;
 
   // Queues a request. kInvalidArgument if ids or sizes do not fit, kDeviceLost in Lost.
   virtual Result<RequestId> Submit(Request request) = 0;
-  // Blocks until the request has completed and forgets it. kTimeout past its deadline,
-  // kCancelled after Cancel, kCorruptModel if the device faulted. `report` may be nullptr.
+  // Blocks until the request has completed and forgets it; one Wait for each Submit. kTimeout past
+  // its deadline (resetting the device may take up to seconds longer), kCancelled after Cancel,
+  // kCorruptModel if the device faulted, kDeviceLost if it is gone. After an error the contents of
+  // the outputs are unspecified. `report` may be nullptr and is filled after errors, too.
   virtual Status Wait(RequestId id, RequestReport* report) = 0;
-  // Makes the request complete with kCancelled, unless it has completed already.
+  // Makes the request complete with kCancelled, unless it has completed already. One that is
+  // running stays on the device, and in Wait, until its program has ended.
   virtual Status Cancel(RequestId id) = 0;
 
-  // Brings a lost or confused device back to Ready; executables stay registered.
+  // Brings a lost or confused device back to Ready; executables stay registered. All requests in
+  // progress complete with kDeviceLost. kDeviceLost, and Lost, if the device does not come back.
   virtual Status Reset() = 0;
 };
 

@@ -45,12 +45,18 @@ struct Executable {
   bool operator==(const Executable&) const = default;
 };
 
-// The stored form. Write∘Read is the identity.
+// Whether an executable means something (docs/executable.md, "What must hold"): layer sizes match
+// shapes, each program ends with its only END and moves exactly the announced bytes, operands
+// begin inside their segments. Operand values are left to the device. kCorruptModel with the name
+// and the numbers; kUnsupported for another ISA version.
+Status ValidateExecutable(const Executable& executable);
+
+// The stored form; ReadExecutable gives an equal executable back. `executable` must be valid and
+// its parts together smaller than 2 GiB.
 std::vector<uint8_t> WriteExecutable(const Executable& executable);
 
-// Takes hostile bytes: verifies the container, decodes every instruction, checks that layer sizes
-// match shapes and that the programs end with END and move exactly the announced bytes.
-// kCorruptModel with the name and the numbers; kUnsupported for another ISA version.
+// Takes hostile bytes, at any alignment: verifies the container, decodes every instruction and
+// validates what comes out. Errors as ValidateExecutable.
 Result<Executable> ReadExecutable(std::span<const uint8_t> bytes);
 
 }  // namespace atollrt

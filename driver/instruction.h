@@ -18,6 +18,7 @@ namespace atollrt {
 
 inline constexpr uint32_t kIsaVersion = 1;
 inline constexpr size_t kInstructionBytes = 128;
+inline constexpr size_t kInstructionWords = kInstructionBytes / 4;
 inline constexpr size_t kChannelRecordBytes = 16;  // docs/isa.md, "Channel records"
 
 // Bit 31 of an on-chip address: set for the parameter segment.
@@ -33,6 +34,8 @@ inline constexpr uint32_t kFlagAverage = 1u << 4;
 enum class Unit : uint8_t { kSequencer, kDma, kArray, kVector };
 
 // struct EndInstruction {}; struct Conv2DInstruction { uint32_t input_address; ... }; and so on.
+// All members have 32 bits and the order of the encoding, so that a struct is words 1, 2, ... of
+// its instruction.
 #define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) struct Struct##Instruction {
 #define ATOLL_OPERAND(Struct, type, name, meaning) type name = 0;
 #define ATOLL_INSTRUCTION_END(Struct)                          \
@@ -40,19 +43,11 @@ enum class Unit : uint8_t { kSequencer, kDma, kArray, kVector };
   }                                                            \
   ;
 #include "driver/instructions.inc"
-#undef ATOLL_INSTRUCTION
-#undef ATOLL_OPERAND
-#undef ATOLL_INSTRUCTION_END
 
 // Any one instruction; the alternatives have the order of the list.
 using Instruction = std::variant<
 #define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) Struct##Instruction,
-#define ATOLL_OPERAND(Struct, type, name, meaning)
-#define ATOLL_INSTRUCTION_END(Struct)
 #include "driver/instructions.inc"
-#undef ATOLL_INSTRUCTION
-#undef ATOLL_OPERAND
-#undef ATOLL_INSTRUCTION_END
     std::monostate>;  // closes the list; never encoded
 
 using EncodedInstruction = std::array<uint8_t, kInstructionBytes>;
@@ -60,12 +55,17 @@ using EncodedInstruction = std::array<uint8_t, kInstructionBytes>;
 // `instruction` must not hold std::monostate.
 EncodedInstruction Encode(const Instruction& instruction);
 
+// The first word of `bytes` that no instruction has: 0 for an unknown opcode, the index of an
+// unused word that is not zero, or kInstructionWords if `bytes` encode an instruction.
+size_t FindMalformedWord(std::span<const uint8_t, kInstructionBytes> bytes);
+
 // The inverse of Encode. kCorruptModel for an unknown opcode or a nonzero unused word, with its
 // number; operand values are not judged here (the device does that).
 Result<Instruction> Decode(std::span<const uint8_t, kInstructionBytes> bytes);
 
 // One line for people: "CONV_2D input_address=0x00000000 weight_address=P+0x00001000 ...".
-// Operands that are zero are left out, except addresses.
+// Addresses are in hexadecimal, "P+" marks the parameter segment. Other operands are left out
+// when they are zero.
 std::string Disassemble(const Instruction& instruction);
 
 const char* Mnemonic(const Instruction& instruction);

@@ -115,6 +115,9 @@ Result<Event> DecodeEvent(std::span<const uint8_t> bytes) {
       bytes[0] != static_cast<uint8_t>(EventKind::kFaulted)) {
     return InvalidArgument("event of unknown kind %d", bytes[0]);
   }
+  if (bytes[2] != 0 || bytes[3] != 0) {
+    return InvalidArgument("event with nonzero reserved bytes %02X %02X", bytes[2], bytes[3]);
+  }
   return Event{.kind = static_cast<EventKind>(bytes[0]),
                .fault = static_cast<FaultCode>(bytes[1]),
                .request_id = LoadLittleEndian<uint32_t>(&bytes[4]),

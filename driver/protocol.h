@@ -25,7 +25,7 @@ inline constexpr uint8_t kFaultEndpoint = 0x83;
 // §2. The enumerator's value is the register's address.
 enum class Register : uint32_t {
   kId = 0x0000,
-  kIsaVersion = 0x0004,
+  kIsa = 0x0004,
   kArrayRows = 0x0008,
   kArrayColumns = 0x000C,
   kClockKhz = 0x0010,

@@ -41,7 +41,9 @@ class UsbTransport {
   virtual Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline deadline) = 0;
 
   // Receives up to data.size() bytes: what the device sends until the buffer is full or a short
-  // packet ends the transfer. Returns the number of bytes, which may be 0.
+  // packet ends the transfer. Returns the number of bytes, which may be 0. Bytes of a packet that
+  // do not fit are kept for the next call on that endpoint, until Reset. kTimeout means that
+  // nothing was received; a deadline that has passed already takes what is there.
   virtual Result<size_t> BulkIn(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) = 0;
   virtual Result<size_t> InterruptIn(uint8_t endpoint, std::span<uint8_t> data,
                                      Deadline deadline) = 0;

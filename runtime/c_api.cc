@@ -26,18 +26,30 @@ namespace atollrt {
 AtollStatus ToC(const Status& status) {
   LastError() = status.message();
   switch (status.code()) {
-    case StatusCode::kOk: return ATOLL_OK;
-    case StatusCode::kInvalidArgument: return ATOLL_INVALID_ARGUMENT;
-    case StatusCode::kCorruptModel: return ATOLL_CORRUPT_MODEL;
-    case StatusCode::kUnsupported: return ATOLL_UNSUPPORTED;
-    case StatusCode::kNotFound: return ATOLL_NOT_FOUND;
-    case StatusCode::kPermissionDenied: return ATOLL_PERMISSION_DENIED;
-    case StatusCode::kDeviceBusy: return ATOLL_DEVICE_BUSY;
-    case StatusCode::kDeviceLost: return ATOLL_DEVICE_LOST;
-    case StatusCode::kTimeout: return ATOLL_TIMEOUT;
-    case StatusCode::kResourceExhausted: return ATOLL_RESOURCE_EXHAUSTED;
-    case StatusCode::kCancelled: return ATOLL_CANCELLED;
-    case StatusCode::kInternal: return ATOLL_INTERNAL;
+    case StatusCode::kOk:
+      return ATOLL_OK;
+    case StatusCode::kInvalidArgument:
+      return ATOLL_INVALID_ARGUMENT;
+    case StatusCode::kCorruptModel:
+      return ATOLL_CORRUPT_MODEL;
+    case StatusCode::kUnsupported:
+      return ATOLL_UNSUPPORTED;
+    case StatusCode::kNotFound:
+      return ATOLL_NOT_FOUND;
+    case StatusCode::kPermissionDenied:
+      return ATOLL_PERMISSION_DENIED;
+    case StatusCode::kDeviceBusy:
+      return ATOLL_DEVICE_BUSY;
+    case StatusCode::kDeviceLost:
+      return ATOLL_DEVICE_LOST;
+    case StatusCode::kTimeout:
+      return ATOLL_TIMEOUT;
+    case StatusCode::kResourceExhausted:
+      return ATOLL_RESOURCE_EXHAUSTED;
+    case StatusCode::kCancelled:
+      return ATOLL_CANCELLED;
+    case StatusCode::kInternal:
+      return ATOLL_INTERNAL;
   }
   return ATOLL_INTERNAL;
 }
@@ -118,17 +130,17 @@ AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size, AtollModel
 
 void AtollModelDelete(AtollModel* model) { delete model; }
 
-AtollStatus AtollInterpreterCreate(const AtollModel* model,
-                                   const AtollInterpreterOptions* options,
+AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpreterOptions* options,
                                    AtollInterpreter** interpreter) {
   if (model == nullptr) return NullArgument("model");
   if (interpreter == nullptr) return NullArgument("interpreter");
   atollrt::InterpreterOptions cpp_options;
   if (options != nullptr) {
     if (options->struct_size != sizeof(AtollInterpreterOptions)) {
-      return ToC(InvalidArgument("AtollInterpreterOptions.struct_size is %zu, must be %zu; use "
-                                 "ATOLL_INTERPRETER_OPTIONS_INIT",
-                                 options->struct_size, sizeof(AtollInterpreterOptions)));
+      return ToC(
+          InvalidArgument("AtollInterpreterOptions.struct_size is %zu, must be %zu; use "
+                          "ATOLL_INTERPRETER_OPTIONS_INIT",
+                          options->struct_size, sizeof(AtollInterpreterOptions)));
     }
     cpp_options.threads = options->num_threads;
     if (options->delegate != nullptr) cpp_options.delegate = options->delegate->delegate.get();
@@ -235,8 +247,8 @@ AtollStatus AtollTensorCopyFromBuffer(AtollTensor* tensor, const void* data, siz
   if (data == nullptr) return NullArgument("data");
   const std::span<uint8_t> bytes = tensor->interpreter->TensorBytes(tensor->index);
   if (bytes.size() != size) {
-    return ToC(InvalidArgument("tensor '%s' has %zu bytes, not %zu",
-                               tensor->tensor().name.c_str(), bytes.size(), size));
+    return ToC(InvalidArgument("tensor '%s' has %zu bytes, not %zu", tensor->tensor().name.c_str(),
+                               bytes.size(), size));
   }
   if (size > 0) std::memcpy(bytes.data(), data, size);
   return ToC(Status());
@@ -247,8 +259,8 @@ AtollStatus AtollTensorCopyToBuffer(const AtollTensor* tensor, void* data, size_
   if (data == nullptr) return NullArgument("data");
   const std::span<const uint8_t> bytes = tensor->interpreter->ConstTensorBytes(tensor->index);
   if (bytes.size() != size) {
-    return ToC(InvalidArgument("tensor '%s' has %zu bytes, not %zu",
-                               tensor->tensor().name.c_str(), bytes.size(), size));
+    return ToC(InvalidArgument("tensor '%s' has %zu bytes, not %zu", tensor->tensor().name.c_str(),
+                               bytes.size(), size));
   }
   if (size > 0) std::memcpy(data, bytes.data(), size);
   return ToC(Status());
@@ -309,8 +321,7 @@ int32_t AtollInterpreterGetTensorCount(const AtollInterpreter* interpreter) {
   return static_cast<int32_t>(interpreter->tensors.size());
 }
 
-const AtollTensor* AtollInterpreterGetTensor(const AtollInterpreter* interpreter,
-                                             int32_t index) {
+const AtollTensor* AtollInterpreterGetTensor(const AtollInterpreter* interpreter, int32_t index) {
   if (index < 0 || static_cast<size_t>(index) >= interpreter->tensors.size()) return nullptr;
   return &interpreter->tensors[index];
 }

@@ -276,8 +276,8 @@ Status Interpreter::Wait() {
 void Interpreter::AsyncLoop() {
   std::unique_lock lock(async_mutex_);
   for (;;) {
-    async_changed_.wait(
-        lock, [this] { return async_stop_ || async_state_ == AsyncState::kRequested; });
+    async_changed_.wait(lock,
+                        [this] { return async_stop_ || async_state_ == AsyncState::kRequested; });
     if (async_state_ != AsyncState::kRequested) return;
     async_state_ = AsyncState::kRunning;
     lock.unlock();

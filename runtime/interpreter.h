@@ -37,10 +37,10 @@ struct NodePlacement {
 };
 
 struct TraceEvent {
-  std::string name;        // operator, or "partition 0"
+  std::string name;  // operator, or "partition 0"
   int32_t partition = -1;
   int32_t first_node = 0;
-  int64_t start_ns = 0;    // steady clock
+  int64_t start_ns = 0;  // steady clock
   int64_t duration_ns = 0;
   DeviceUsage usage;
 };
@@ -83,7 +83,7 @@ class Interpreter {
   struct Step {
     std::unique_ptr<NodeExecutor> owned;  // CPU nodes; partitions own theirs
     NodeExecutor* executor = nullptr;
-    int32_t node = 0;        // the (first) node
+    int32_t node = 0;  // the (first) node
     int32_t partition = -1;
     std::vector<int32_t> input_tensors;
     std::vector<int32_t> output_tensors;

@@ -41,11 +41,10 @@ MemoryPlan PlanMemory(const std::vector<MemoryBlock>& blocks, int64_t alignment)
     }
     plan.offsets[index] = offset;
     plan.total = std::max(plan.total, offset + Rounded(block.size, alignment));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
-                                   [&](size_t a, size_t b) {
-                                     return plan.offsets[a] < plan.offsets[b];
-                                   }),
-                  index);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), index,
+                         [&](size_t a, size_t b) { return plan.offsets[a] < plan.offsets[b]; }),
+        index);
   }
   return plan;
 }

@@ -11,7 +11,7 @@
 namespace atollrt {
 
 struct MemoryBlock {
-  int64_t size = 0;      // bytes; 0 is allowed
+  int64_t size = 0;       // bytes; 0 is allowed
   int32_t first_use = 0;  // first step, inclusive
   int32_t last_use = 0;   // last step, inclusive
 };

@@ -22,7 +22,7 @@ struct DeviceUsage {
   uint64_t cycles = 0;
   uint64_t bytes_to_device = 0;
   uint64_t bytes_from_device = 0;
-  double seconds = 0;  // modelled or reported time on the device, its link included
+  double seconds = 0;  // modelled: device cycles and transfer over the link
 };
 
 // The operands of one Invoke, in the order in which the step names its tensors. Inputs that are
@@ -30,8 +30,8 @@ struct DeviceUsage {
 struct NodeIo {
   std::span<const uint8_t* const> inputs;
   std::span<uint8_t* const> outputs;
-  uint8_t* scratch = nullptr;  // ScratchBytes() bytes, aligned to Buffer::kAlignment
-  ThreadPool* pool = nullptr;  // never nullptr during Invoke
+  uint8_t* scratch = nullptr;    // ScratchBytes() bytes, aligned to Buffer::kAlignment
+  ThreadPool* pool = nullptr;    // never nullptr during Invoke
   DeviceUsage* usage = nullptr;  // never nullptr during Invoke; zeroed before
 };
 
@@ -59,7 +59,7 @@ struct PartitionReport {
   int64_t input_bytes = 0;
   int64_t output_bytes = 0;
   int64_t estimated_cycles = 0;  // modelled
-  double estimated_seconds = 0;  // modelled: cycles, link, host overhead
+  double estimated_seconds = 0;  // modelled: device cycles and transfer over the link
   std::string note;              // what a user should know; empty if nothing
 };
 

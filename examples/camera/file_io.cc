@@ -67,7 +67,7 @@ Status WriteFile(const std::string& path, std::span<const uint8_t> bytes) {
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) return FileError(path, "create", errno);
   Status status;
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
+  if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
     status = FileError(path, "write", errno);
   }
   if (std::fclose(file) != 0 && status.ok()) status = FileError(path, "write", errno);

@@ -94,12 +94,14 @@ struct Capture {
   void Run() {
     Frame frame;
     std::optional<Pacer> pacer;
-    if (!source->live() && options.fps > 0) pacer.emplace(options.fps, clock->NowNs());
     while (!Stopping() && (options.max_frames == 0 || rate.count() < options.max_frames)) {
       const Result<bool> got = source->Next(&frame);
       if (!got.ok()) end = got.status();
       if (!got.ok() || !*got) break;
-      if (pacer && !WaitUntil(pacer->NextDeadlineNs(clock->NowNs()))) break;
+      // The first frame, which may take long to prepare, sets the rhythm.
+      const bool paced = !source->live() && options.fps > 0;
+      if (paced && !pacer) pacer.emplace(options.fps, clock->NowNs());
+      if (paced && !WaitUntil(pacer->NextDeadlineNs(clock->NowNs()))) break;
       if (!source->live()) frame.capture_time_ns = clock->NowNs();
       rate.Add(frame.capture_time_ns);
       dropped += static_cast<uint64_t>(queue->Push(&frame));

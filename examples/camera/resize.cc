@@ -3,6 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace atollrt {
 namespace {
@@ -25,6 +30,37 @@ Status CheckSide(const char* name, int size) {
   if (size >= 1 && size <= 65535) return Status();
   return InvalidArgument("resize: %s is %d, not in 1..65535", name, size);
 }
+
+#if defined(__SSE2__)
+// The weighted sum of 2 * `pairs` RGB pixels, as three 32-bit lanes and one of rubbish; reads two
+// bytes past the last pixel. The instruction at hand multiplies 16-bit numbers and adds neighbours,
+// so a weight comes in two parts, high * 2^kLowBits + low, and an entry of `weights` is the two
+// high parts of a pair of pixels and their two low parts.
+constexpr int kLowBits = kWeightBits / 2;
+
+__m128i SumRgbPairs(const uint8_t* src, const int16_t* weights, int pairs) {
+  __m128i high = _mm_setzero_si128();
+  __m128i low = _mm_setzero_si128();
+  for (int i = 0; i < pairs; ++i, src += 6, weights += 4) {
+    const __m128i pixels = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(src));
+    // R R' G G' B B' and rubbish, as 16-bit numbers.
+    const __m128i both = _mm_unpacklo_epi8(_mm_unpacklo_epi8(pixels, _mm_srli_epi64(pixels, 24)),
+                                           _mm_setzero_si128());
+    const __m128i weight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights));
+    high = _mm_add_epi32(high, _mm_madd_epi16(both, _mm_shuffle_epi32(weight, 0x00)));
+    low = _mm_add_epi32(low, _mm_madd_epi16(both, _mm_shuffle_epi32(weight, 0x55)));
+  }
+  return _mm_add_epi32(_mm_slli_epi32(high, kLowBits), low);
+}
+
+// Rounds the lanes to bytes and writes four: the rubbish is for the next pixel to overwrite.
+void StoreRgb(__m128i sums, uint8_t* dst) {
+  sums = _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(kHalf)), kWeightBits);
+  sums = _mm_packs_epi32(sums, sums);
+  const int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(sums, sums));
+  std::memcpy(dst, &bytes, sizeof(bytes));
+}
+#endif
 
 }  // namespace
 
@@ -77,15 +113,47 @@ Result<Resizer> Resizer::Create(const ResizeGeometry& geometry) {
   }
   resizer.horizontal_ = MakeAxis(crop.width, geometry.dst_width);
   resizer.vertical_ = MakeAxis(crop.height, geometry.dst_height);
+  resizer.MakePairs();
   const size_t row = static_cast<size_t>(geometry.dst_width * geometry.channels);
   resizer.rows_.resize(row * static_cast<size_t>(crop.height));
   resizer.sums_.resize(row);
   return resizer;
 }
 
+// Regroups the weights for SumRgbPairs, for all output pixels up to the first whose sum would read
+// beyond the row. The last one does, so StoreRgb's fourth byte always has a successor.
+void Resizer::MakePairs() {
+#if defined(__SSE2__)
+  if (geometry_.channels != 3) return;
+  for (const Taps& taps : horizontal_.taps) {
+    const int pairs = (taps.count + 1) / 2;
+    if (taps.first + 2 * pairs >= geometry_.crop.width) break;
+    pair_taps_.push_back({taps.first, pairs, static_cast<int>(pair_weights_.size())});
+    for (int i = 0; i < pairs; ++i) {
+      const int32_t* weights = &horizontal_.weights[static_cast<size_t>(taps.offset + 2 * i)];
+      const int32_t first = weights[0];
+      const int32_t second = 2 * i + 1 < taps.count ? weights[1] : 0;
+      for (const int32_t part : {first >> kLowBits, second >> kLowBits,
+                                 first & ((1 << kLowBits) - 1), second & ((1 << kLowBits) - 1)}) {
+        pair_weights_.push_back(static_cast<int16_t>(part));
+      }
+    }
+  }
+#endif
+}
+
 template <int kChannels>
 void Resizer::RunHorizontal(const uint8_t* src_row, uint8_t* dst_row) const {
-  for (const Taps& taps : horizontal_.taps) {
+#if defined(__SSE2__)
+  for (const Taps& taps : pair_taps_) {
+    StoreRgb(SumRgbPairs(src_row + static_cast<ptrdiff_t>(taps.first) * 3,
+                         pair_weights_.data() + taps.offset, taps.count),
+             dst_row);
+    dst_row += 3;
+  }
+#endif
+  for (size_t i = pair_taps_.size(); i < horizontal_.taps.size(); ++i) {
+    const Taps& taps = horizontal_.taps[i];
     const int32_t* weights = horizontal_.weights.data() + taps.offset;
     const uint8_t* src = src_row + static_cast<ptrdiff_t>(taps.first) * kChannels;
     int32_t sums[kChannels];

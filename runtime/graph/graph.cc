@@ -7,15 +7,24 @@ namespace atollrt {
 
 const char* DataTypeName(DataType type) {
   switch (type) {
-    case DataType::kFloat32: return "float32";
-    case DataType::kInt32: return "int32";
-    case DataType::kUInt8: return "uint8";
-    case DataType::kInt64: return "int64";
-    case DataType::kString: return "string";
-    case DataType::kBool: return "bool";
-    case DataType::kInt16: return "int16";
-    case DataType::kInt8: return "int8";
-    case DataType::kUInt32: return "uint32";
+    case DataType::kFloat32:
+      return "float32";
+    case DataType::kInt32:
+      return "int32";
+    case DataType::kUInt8:
+      return "uint8";
+    case DataType::kInt64:
+      return "int64";
+    case DataType::kString:
+      return "string";
+    case DataType::kBool:
+      return "bool";
+    case DataType::kInt16:
+      return "int16";
+    case DataType::kInt8:
+      return "int8";
+    case DataType::kUInt32:
+      return "uint32";
   }
   return "unknown";
 }
@@ -24,13 +33,18 @@ size_t DataTypeSize(DataType type) {
   switch (type) {
     case DataType::kFloat32:
     case DataType::kInt32:
-    case DataType::kUInt32: return 4;
-    case DataType::kInt64: return 8;
-    case DataType::kInt16: return 2;
+    case DataType::kUInt32:
+      return 4;
+    case DataType::kInt64:
+      return 8;
+    case DataType::kInt16:
+      return 2;
     case DataType::kUInt8:
     case DataType::kBool:
-    case DataType::kInt8: return 1;
-    case DataType::kString: return 0;
+    case DataType::kInt8:
+      return 1;
+    case DataType::kString:
+      return 0;
   }
   return 0;
 }
@@ -53,7 +67,8 @@ std::string ShapeString(const Shape& shape) {
 std::string OpTypeName(OpType type) {
   switch (type) {
 #define ATOLL_OP(name, number) \
-  case OpType::k##name: return #name;
+  case OpType::k##name:        \
+    return #name;
 #include "runtime/graph/op_types.inc"
 #undef ATOLL_OP
   }
@@ -75,10 +90,14 @@ int64_t MultiplyAccumulates(const Graph& graph, const Node& node) {
   const int64_t outputs = graph.Output(node).element_count();
   const Shape& w = weights->shape;
   switch (node.type) {
-    case OpType::kCONV_2D: return w.size() == 4 ? outputs * w[1] * w[2] * w[3] : 0;
-    case OpType::kDEPTHWISE_CONV_2D: return w.size() == 4 ? outputs * w[1] * w[2] : 0;
-    case OpType::kFULLY_CONNECTED: return w.size() == 2 ? outputs * w[1] : 0;
-    default: return 0;
+    case OpType::kCONV_2D:
+      return w.size() == 4 ? outputs * w[1] * w[2] * w[3] : 0;
+    case OpType::kDEPTHWISE_CONV_2D:
+      return w.size() == 4 ? outputs * w[1] * w[2] : 0;
+    case OpType::kFULLY_CONNECTED:
+      return w.size() == 2 ? outputs * w[1] : 0;
+    default:
+      return 0;
   }
 }
 

@@ -41,7 +41,7 @@ inline bool IsByteType(DataType type) {
 }
 
 using Shape = std::vector<int32_t>;
-int64_t ElementCount(const Shape& shape);  // 1 for a scalar
+int64_t ElementCount(const Shape& shape);     // 1 for a scalar
 std::string ShapeString(const Shape& shape);  // "[1, 224, 224, 3]"
 inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 31;
 
@@ -62,14 +62,11 @@ struct Tensor {
 
   bool is_constant() const { return !data.empty(); }
   int64_t element_count() const { return ElementCount(shape); }
-  int64_t byte_size() const {
-    return element_count() * static_cast<int64_t>(DataTypeSize(type));
-  }
+  int64_t byte_size() const { return element_count() * static_cast<int64_t>(DataTypeSize(type)); }
   // The pair most operators use: it exists only with exactly one scale, otherwise (0, 0).
   float scale() const { return quantization.scales.size() == 1 ? quantization.scales[0] : 0.0f; }
   int32_t zero_point() const {
-    return quantization.scales.size() == 1 ? static_cast<int32_t>(quantization.zero_points[0])
-                                           : 0;
+    return quantization.scales.size() == 1 ? static_cast<int32_t>(quantization.zero_points[0]) : 0;
   }
 };
 
@@ -119,10 +116,9 @@ struct ReducerOptions {
 struct SqueezeOptions {
   std::vector<int32_t> dims;
 };
-using OpOptions =
-    std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
-                 SoftmaxOptions, ConcatenationOptions, AddOptions, ReshapeOptions,
-                 ReducerOptions, SqueezeOptions>;
+using OpOptions = std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
+                               SoftmaxOptions, ConcatenationOptions, AddOptions, ReshapeOptions,
+                               ReducerOptions, SqueezeOptions>;
 
 struct Node {
   OpType type = OpType::kCUSTOM;

@@ -35,8 +35,7 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {
     const int error = errno;
-    const StatusCode code =
-        error == EACCES ? StatusCode::kPermissionDenied : StatusCode::kNotFound;
+    const StatusCode code = error == EACCES ? StatusCode::kPermissionDenied : StatusCode::kNotFound;
     return Status(code, Format("cannot open model '%s': %s", path.c_str(), std::strerror(error)));
   }
   struct stat info = {};
@@ -46,8 +45,7 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path) {
   if (info.st_size == 0) return CorruptModel("model '%s' is empty", path.c_str());
   std::shared_ptr<Model> model(new Model);
   model->mapping_size_ = static_cast<size_t>(info.st_size);
-  model->mapping_ =
-      mmap(nullptr, model->mapping_size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  model->mapping_ = mmap(nullptr, model->mapping_size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (model->mapping_ == MAP_FAILED) {
     model->mapping_ = nullptr;
     return ResourceExhausted("cannot map model '%s' (%zu bytes): %s", path.c_str(),

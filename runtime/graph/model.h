@@ -33,8 +33,8 @@ class Model {
   Model() = default;
   Graph graph_;
   std::span<const uint8_t> bytes_;
-  Buffer copy_;               // FromBuffer
-  void* mapping_ = nullptr;   // FromFile
+  Buffer copy_;              // FromBuffer
+  void* mapping_ = nullptr;  // FromFile
   size_t mapping_size_ = 0;
 };
 

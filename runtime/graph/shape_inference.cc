@@ -81,8 +81,7 @@ Status CheckRank(const Graph& graph, int32_t tensor, size_t rank) {
 }
 
 // A constant vector of integers at an input: axes, sizes, paddings.
-Result<std::vector<int64_t>> ConstantInput(const Graph& graph, const Node& node,
-                                           size_t position) {
+Result<std::vector<int64_t>> ConstantInput(const Graph& graph, const Node& node, size_t position) {
   const int32_t index = node.inputs[position];
   const Tensor& tensor = graph.tensors[index];
   if (tensor.type != DataType::kInt32 && tensor.type != DataType::kInt64) {
@@ -90,9 +89,10 @@ Result<std::vector<int64_t>> ConstantInput(const Graph& graph, const Node& node,
                         DataTypeName(tensor.type));
   }
   if (!tensor.is_constant() && tensor.element_count() > 0) {
-    return Unsupported("%s is computed at run time, which makes shapes dynamic; it must be a "
-                       "constant",
-                       Describe(graph, index).c_str());
+    return Unsupported(
+        "%s is computed at run time, which makes shapes dynamic; it must be a "
+        "constant",
+        Describe(graph, index).c_str());
   }
   if (tensor.element_count() == 0) return std::vector<int64_t>();
   return ConstantIntegers(tensor);
@@ -102,8 +102,8 @@ Status InferWindow(const WindowSize& h, const WindowSize& w, Padding padding, Sh
   const WindowResult rows = ResolveWindow(h, padding);
   const WindowResult columns = ResolveWindow(w, padding);
   if (rows.output < 1 || columns.output < 1) {
-    return CorruptModel("a window of %dx%d does not fit into an image of %dx%d", h.filter,
-                        w.filter, h.input, w.input);
+    return CorruptModel("a window of %dx%d does not fit into an image of %dx%d", h.filter, w.filter,
+                        h.input, w.input);
   }
   (*output)[1] = rows.output;
   (*output)[2] = columns.output;
@@ -145,8 +145,8 @@ Status InferConv2D(const Graph& graph, const Node& node, Shape* output) {
   }
   *output = {input[0], 0, 0, output_channels};
   return InferWindow({input[1], weights[1], options.stride_h, options.dilation_h},
-                     {input[2], weights[2], options.stride_w, options.dilation_w},
-                     options.padding, output);
+                     {input[2], weights[2], options.stride_w, options.dilation_w}, options.padding,
+                     output);
 }
 
 Status InferPool2D(const Graph& graph, const Node& node, Shape* output) {
@@ -215,8 +215,7 @@ Status InferReshape(const Graph& graph, const Node& node, Shape* output) {
       inferred = static_cast<int>(i);
     } else if (target[i] < 0 || target[i] > INT32_MAX ||
                __builtin_mul_overflow(known, target[i], &known)) {
-      return CorruptModel("size %zu of the target is %lld", i,
-                          static_cast<long long>(target[i]));
+      return CorruptModel("size %zu of the target is %lld", i, static_cast<long long>(target[i]));
     }
   }
   const int64_t elements = input.element_count();
@@ -245,8 +244,7 @@ Status InferSqueeze(const Graph& graph, const Node& node, Shape* output) {
   for (const int32_t dim : dims) {
     const int32_t axis = NormalizeAxis(dim, input.size());
     if (axis < 0 || input[axis] != 1) {
-      return CorruptModel("cannot drop dimension %d of shape %s", dim,
-                          ShapeString(input).c_str());
+      return CorruptModel("cannot drop dimension %d of shape %s", dim, ShapeString(input).c_str());
     }
     drop[axis] = true;
   }
@@ -287,8 +285,7 @@ Status InferConcatenation(const Graph& graph, const Node& node, Shape* output) {
   const int32_t stored = std::get<ConcatenationOptions>(node.options).axis;
   const int32_t axis = NormalizeAxis(stored, output->size());
   if (axis < 0) {
-    return CorruptModel("axis %d does not exist in shape %s", stored,
-                        ShapeString(*output).c_str());
+    return CorruptModel("axis %d does not exist in shape %s", stored, ShapeString(*output).c_str());
   }
   int64_t total = (*output)[axis];
   for (size_t i = 1; i < node.inputs.size(); ++i) {
@@ -351,17 +348,35 @@ Result<bool> InferNode(const Graph& graph, const Node& node, Shape* output) {
   Status status;
   switch (node.type) {
     case OpType::kCONV_2D:
-    case OpType::kDEPTHWISE_CONV_2D: status = InferConv2D(graph, node, output); break;
+    case OpType::kDEPTHWISE_CONV_2D:
+      status = InferConv2D(graph, node, output);
+      break;
     case OpType::kAVERAGE_POOL_2D:
-    case OpType::kMAX_POOL_2D: status = InferPool2D(graph, node, output); break;
-    case OpType::kFULLY_CONNECTED: status = InferFullyConnected(graph, node, output); break;
-    case OpType::kRESHAPE: status = InferReshape(graph, node, output); break;
-    case OpType::kSQUEEZE: status = InferSqueeze(graph, node, output); break;
-    case OpType::kMEAN: status = InferMean(graph, node, output); break;
-    case OpType::kCONCATENATION: status = InferConcatenation(graph, node, output); break;
-    case OpType::kPAD: status = InferPad(graph, node, output); break;
+    case OpType::kMAX_POOL_2D:
+      status = InferPool2D(graph, node, output);
+      break;
+    case OpType::kFULLY_CONNECTED:
+      status = InferFullyConnected(graph, node, output);
+      break;
+    case OpType::kRESHAPE:
+      status = InferReshape(graph, node, output);
+      break;
+    case OpType::kSQUEEZE:
+      status = InferSqueeze(graph, node, output);
+      break;
+    case OpType::kMEAN:
+      status = InferMean(graph, node, output);
+      break;
+    case OpType::kCONCATENATION:
+      status = InferConcatenation(graph, node, output);
+      break;
+    case OpType::kPAD:
+      status = InferPad(graph, node, output);
+      break;
     case OpType::kADD:
-    case OpType::kSUB: status = InferBroadcast(graph, node, output); break;
+    case OpType::kSUB:
+      status = InferBroadcast(graph, node, output);
+      break;
     case OpType::kSOFTMAX:
     case OpType::kLOGISTIC:
     case OpType::kTANH:
@@ -373,7 +388,8 @@ Result<bool> InferNode(const Graph& graph, const Node& node, Shape* output) {
       status = CheckCounts(node, 1, 1);
       if (status.ok()) *output = graph.Input(node, 0)->shape;
       break;
-    default: return false;
+    default:
+      return false;
   }
   if (!status.ok()) return status;
   return true;

@@ -205,8 +205,7 @@ Result<Node> Loader::ReadNode(const tflite::Operator& op, int32_t index) {
   }
   Status status = ReadOptions(op, &node);
   if (!status.ok()) {
-    return std::move(status).WithContext(
-        Format("node %d (%s)", index, node.op_name().c_str()));
+    return std::move(status).WithContext(Format("node %d (%s)", index, node.op_name().c_str()));
   }
   return node;
 }
@@ -342,7 +341,8 @@ Status Loader::ReadOptions(const tflite::Operator& op, Node* node) const {
       node->options = options;
       return Status();
     }
-    default: return Status();
+    default:
+      return Status();
   }
 }
 
@@ -377,10 +377,10 @@ Status Loader::CheckOrder() const {
     }
     for (const int32_t output : node.outputs) {
       if (written[output]) {
-        return CorruptModel("%s writes %s, which is %s", Describe(graph_, node).c_str(),
-                            Describe(graph_, output).c_str(),
-                            graph_.tensors[output].is_constant() ? "a constant"
-                                                                 : "written already");
+        return CorruptModel(
+            "%s writes %s, which is %s", Describe(graph_, node).c_str(),
+            Describe(graph_, output).c_str(),
+            graph_.tensors[output].is_constant() ? "a constant" : "written already");
       }
       written[output] = true;
     }
@@ -450,8 +450,7 @@ Status Loader::CheckQuantization(int32_t index) const {
   // (published models have quantized_dimension 3 on vectors).
   if (tensor.type == DataType::kInt32 && tensor.is_constant()) return Status();
   if (q.scales.size() > 1) {
-    const bool exists =
-        q.dimension >= 0 && static_cast<size_t>(q.dimension) < tensor.shape.size();
+    const bool exists = q.dimension >= 0 && static_cast<size_t>(q.dimension) < tensor.shape.size();
     if (!exists) {
       return CorruptModel("%s: quantized dimension %d, but the shape is %s",
                           Describe(graph_, index).c_str(), q.dimension,

@@ -15,28 +15,14 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/gemm/gemm.h"
+#include "runtime/kernels/gemm/patches.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
-
-// All sizes in elements and at least 1, except pads (>= 0; output_h and output_w may be 0).
-// Cells read for output row y, tap t: y * stride_h - pad_top + t * dilation_h.
-struct ConvShape {
-  int32_t batch = 1;
-  int32_t input_h = 1, input_w = 1, input_c = 1;
-  int32_t output_h = 1, output_w = 1, output_c = 1;
-  int32_t kernel_h = 1, kernel_w = 1;
-  int32_t stride_h = 1, stride_w = 1;
-  int32_t dilation_h = 1, dilation_w = 1;
-  int32_t pad_top = 0, pad_left = 0;
-  int32_t groups = 1;  // divides input_c and output_c
-
-  int64_t InputBytes() const { return int64_t{batch} * input_h * input_w * input_c; }
-  int64_t OutputBytes() const { return int64_t{batch} * output_h * output_w * output_c; }
-  bool operator==(const ConvShape&) const = default;
-};
 
 // What the output stage needs besides the per-channel numbers.
 struct OutputStage {
@@ -76,8 +62,26 @@ class Conv2D {
   const char* kernel_name() const;
 
  private:
-  Conv2DParams params_;  // weights == nullptr
-  Buffer packed_;
+  // What one task computes: some output pixels, counted through the batch, of some of the columns
+  // of each group.
+  struct Part {
+    const uint8_t* input;
+    uint8_t* output;
+    uint8_t* scratch;
+    int64_t first_pixel, end_pixel;
+    int32_t first_column, end_column;
+  };
+  void RunPart(const Part& part, int32_t group) const;
+  int32_t BlockRows() const;  // output pixels whose patches are in scratch at a time
+  size_t WorkerScratchBytes() const;
+
+  Conv2DParams params_;  // without weights and channels
+  const GemmKernel* kernel_ = nullptr;
+  Patches patches_;
+  Buffer packed_;                       // what the following point into
+  size_t rhs_bytes_ = 0;                // of one group
+  std::vector<OutputColumns> columns_;  // [groups]
+  int32_t row_factor_ = 0;              // minus the zero point of the packed weights
 };
 
 // The oracle: seven loops, no tricks. Same contract as Run.

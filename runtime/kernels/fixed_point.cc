@@ -23,8 +23,8 @@ int32_t ExpOnInterval(int32_t a) {
   const int32_t x2 = Mul(x, x);
   const int32_t x3 = Mul(x2, x);
   const int32_t x4 = Mul(x2, x2);
-  const int32_t tail = RoundingDivideByPowerOfTwo(
-      Mul(RoundingDivideByPowerOfTwo(x4, 2) + x3, kThird) + x2, 1);
+  const int32_t tail =
+      RoundingDivideByPowerOfTwo(Mul(RoundingDivideByPowerOfTwo(x4, 2) + x3, kThird) + x2, 1);
   return kExpMinusEighth + Mul(kExpMinusEighth, x + tail);
 }
 
@@ -65,8 +65,8 @@ int32_t FixedPointExp(int32_t a) {
 
 Reciprocal FixedPointReciprocal(int32_t x, int32_t integer_bits) {
   const int zeros = __builtin_clz(static_cast<uint32_t>(x));
-  const int32_t fraction = static_cast<int32_t>((static_cast<uint32_t>(x) << zeros) -
-                                                (uint32_t{1} << 31));
+  const int32_t fraction =
+      static_cast<int32_t>((static_cast<uint32_t>(x) << zeros) - (uint32_t{1} << 31));
   return {OneOverOnePlus(fraction), integer_bits - zeros};
 }
 

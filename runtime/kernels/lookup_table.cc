@@ -13,8 +13,7 @@ LookupTable MakeFloatTable(const ByteFormat& input, const ByteFormat& output, Fu
   for (int byte = 0; byte < 256; ++byte) {
     const int32_t value = ByteValue(static_cast<uint8_t>(byte), input.type);
     const float x = input.scale * static_cast<float>(value - input.zero_point);
-    const float y = std::round(function(x) * inverse_scale) +
-                    static_cast<float>(output.zero_point);
+    const float y = std::round(function(x) * inverse_scale) + static_cast<float>(output.zero_point);
     // Clamped as floats: y may be far outside int32.
     const float lo = static_cast<float>(ByteMin(output.type));
     const float hi = static_cast<float>(ByteMax(output.type));
@@ -30,8 +29,8 @@ LookupTable MakeRequantizeTable(const ByteFormat& input, const ByteFormat& outpu
   LookupTable table;
   for (int byte = 0; byte < 256; ++byte) {
     const int32_t value = ByteValue(static_cast<uint8_t>(byte), input.type);
-    const uint32_t scaled = static_cast<uint32_t>(
-        MultiplyByQuantizedMultiplier(value - input.zero_point, multiplier));
+    const uint32_t scaled =
+        static_cast<uint32_t>(MultiplyByQuantizedMultiplier(value - input.zero_point, multiplier));
     const int32_t y = static_cast<int32_t>(scaled + static_cast<uint32_t>(output.zero_point));
     table[byte] = static_cast<uint8_t>(Clamp(y, clamp.min, clamp.max));
   }

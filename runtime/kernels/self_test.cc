@@ -33,9 +33,8 @@ OutputStage MakeOutputStage(int32_t channels, RequantizeMode mode, ByteType type
                     .channels = {}};
   for (int32_t c = 0; c < channels; ++c) {
     const double scale = 0.0007 + 0.00001 * c;
-    stage.channels.push_back({.bias = c * 37 - 500,
-                              .multiplier = QuantizeMultiplier(scale),
-                              .scale = scale});
+    stage.channels.push_back(
+        {.bias = c * 37 - 500, .multiplier = QuantizeMultiplier(scale), .scale = scale});
   }
   return stage;
 }
@@ -64,21 +63,36 @@ Status RunSelfTest() {
   for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {
     for (const RequantizeMode mode : {RequantizeMode::kFixedPoint, RequantizeMode::kDouble}) {
       for (const int32_t channels : {1, 3, 16, 37}) {
-        const ConvShape shape{.input_h = 9, .input_w = 7, .input_c = channels, .output_h = 5,
-                              .output_w = 4, .output_c = 37, .kernel_h = 3, .kernel_w = 3,
-                              .stride_h = 2, .stride_w = 2, .pad_top = 1, .pad_left = 1};
+        const ConvShape shape{.input_h = 9,
+                              .input_w = 7,
+                              .input_c = channels,
+                              .output_h = 5,
+                              .output_w = 4,
+                              .output_c = 37,
+                              .kernel_h = 3,
+                              .kernel_w = 3,
+                              .stride_h = 2,
+                              .stride_w = 2,
+                              .pad_top = 1,
+                              .pad_left = 1};
         const int32_t weight_zero_point = type == ByteType::kInt8 ? 0 : 119;
         const std::vector<uint8_t> weights = Bytes(&source, int64_t{37} * 9 * channels);
-        Conv2DParams conv{.shape = shape, .input_type = type, .weight_type = type,
-                          .input_zero_point = 5, .weight_zero_point = weight_zero_point,
+        Conv2DParams conv{.shape = shape,
+                          .input_type = type,
+                          .weight_type = type,
+                          .input_zero_point = 5,
+                          .weight_zero_point = weight_zero_point,
                           .weights = weights.data(),
                           .output = MakeOutputStage(37, mode, type)};
         ATOLL_RETURN_IF_ERROR(
             CompareWithReference<Conv2D>(conv, ReferenceConv2D, features, &source));
-        DepthwiseConv2DParams depthwise{
-            .shape = shape, .input_type = type, .weight_type = type, .input_zero_point = 5,
-            .weight_zero_point = weight_zero_point, .weights = weights.data(),
-            .output = MakeOutputStage(channels, mode, type)};
+        DepthwiseConv2DParams depthwise{.shape = shape,
+                                        .input_type = type,
+                                        .weight_type = type,
+                                        .input_zero_point = 5,
+                                        .weight_zero_point = weight_zero_point,
+                                        .weights = weights.data(),
+                                        .output = MakeOutputStage(channels, mode, type)};
         depthwise.shape.output_c = channels;
         ATOLL_RETURN_IF_ERROR(CompareWithReference<DepthwiseConv2D>(
             depthwise, ReferenceDepthwiseConv2D, features, &source));

@@ -25,8 +25,8 @@ SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, floa
                                    (1 << (31 - kScaledDifferenceBits)),
                                2147483647.0);
   params.multiplier = QuantizeMultiplier(real);
-  const double reach = std::ldexp(31.0 * (1 << (31 - kScaledDifferenceBits)),
-                                  -params.multiplier.exponent);
+  const double reach =
+      std::ldexp(31.0 * (1 << (31 - kScaledDifferenceBits)), -params.multiplier.exponent);
   params.min_difference = -static_cast<int32_t>(std::floor(std::min(reach, 1e9)));
   return params;
 }
@@ -63,11 +63,11 @@ void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output)
       const int32_t difference = ByteValue(input[i], params.type) - max;
       int32_t value = lo;
       if (difference >= params.min_difference) {
-        value = Clamp(RoundingDivideByPowerOfTwo(
-                          SaturatingRoundingDoublingHighMul(exp_of(difference), scale.value),
-                          shift) +
-                          lo,
-                      lo, hi);
+        value =
+            Clamp(RoundingDivideByPowerOfTwo(
+                      SaturatingRoundingDoublingHighMul(exp_of(difference), scale.value), shift) +
+                      lo,
+                  lo, hi);
       }
       output[i] = static_cast<uint8_t>(value);
     }

@@ -15,7 +15,7 @@ struct SoftmaxParams {
   int64_t rows = 0;
   int32_t depth = 0;  // elements normalised together
   ByteType type = ByteType::kInt8;
-  Multiplier multiplier;   // of beta * input scale * 2^26; its exponent is at least 0
+  Multiplier multiplier;       // of beta * input scale * 2^26; its exponent is at least 0
   int32_t min_difference = 0;  // smaller x - max count as exp(-inf)
 };
 

@@ -4,9 +4,39 @@
 #include "runtime/base/check.h"
 
 namespace atollrt {
+namespace {
+
+// About 50 us of looking, on current CPUs.
+constexpr int kSpins = 2000;
+
+// work_ = run number (16 bits) | tasks (24) | taken (24). The run number makes a compare-and-swap
+// fail that began in an earlier Run; should it wrap around meanwhile, the swap takes a task of the
+// current Run, which is as good.
+constexpr int kTaskBits = 24;
+constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
+
+int Taken(uint64_t work) { return static_cast<int>(work & kTaskMask); }
+int Tasks(uint64_t work) { return static_cast<int>((work >> kTaskBits) & kTaskMask); }
+
+uint64_t NextRun(uint64_t work, int tasks) {
+  const uint64_t number = (work >> (2 * kTaskBits)) + 1;
+  return (number << (2 * kTaskBits)) | (static_cast<uint64_t>(tasks) << kTaskBits);
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // "yield" returns at once on most cores
+#endif
+}
+
+}  // namespace
 
 ThreadPool::ThreadPool(int threads) {
   ATOLL_CHECK(threads >= 1);
+  // With more threads than CPUs, one that spins only keeps another from its work.
+  if (threads <= static_cast<int>(std::thread::hardware_concurrency())) spins_ = kSpins;
   workers_.reserve(static_cast<size_t>(threads - 1));
   for (int worker = 1; worker < threads; ++worker) {
     workers_.emplace_back([this, worker] { WorkerLoop(worker); });
@@ -22,48 +52,62 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+bool ThreadPool::HasWork() const {
+  const uint64_t work = work_.load();
+  return Taken(work) < Tasks(work);
+}
+
 void ThreadPool::Run(int tasks, TaskFunction function, const void* context) {
   if (tasks <= 0) return;
-  {
-    const std::lock_guard lock(mutex_);
-    ATOLL_CHECK(busy_ == 0);
-    function_ = function;
-    context_ = context;
-    tasks_ = tasks;
-    __atomic_store_n(&next_task_, 0, __ATOMIC_RELAXED);
-    busy_ = static_cast<int>(workers_.size());
-    ++generation_;
+  ATOLL_CHECK(static_cast<uint64_t>(tasks) <= kTaskMask);
+  function_ = function;
+  context_ = context;
+  finished_.store(0, std::memory_order_relaxed);
+  work_.store(NextRun(work_.load(std::memory_order_relaxed), tasks));
+  // Sequential consistency orders this store and load against a sleeper's increment and look at
+  // work_: either it is seen here, or it sees the work. The lock waits for it to be asleep.
+  if (sleepers_.load() > 0) {
+    { const std::lock_guard lock(mutex_); }
+    start_.notify_all();
   }
-  start_.notify_all();
   TakeTasks(0);
+
+  const auto finished = [&] { return finished_.load() == tasks; };
+  for (int spin = 0; spin < spins_ && !finished(); ++spin) Pause();
+  if (finished()) return;
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
+  caller_sleeps_ = true;  // as with sleepers_
+  done_.wait(lock, finished);
+  caller_sleeps_ = false;
 }
 
 void ThreadPool::TakeTasks(int worker) {
-  for (;;) {
-    const int task = __atomic_fetch_add(&next_task_, 1, __ATOMIC_RELAXED);
-    if (task >= tasks_) return;
-    function_(context_, task, worker);
+  uint64_t work = work_.load();
+  while (Taken(work) < Tasks(work)) {
+    if (!work_.compare_exchange_weak(work, work + 1)) continue;
+    function_(context_, Taken(work), worker);
+    const int tasks = Tasks(work);
+    if (finished_.fetch_add(1) + 1 == tasks && caller_sleeps_.load()) {
+      { const std::lock_guard lock(mutex_); }
+      done_.notify_one();
+    }
+    work = work_.load();
   }
 }
 
 void ThreadPool::WorkerLoop(int worker) {
-  uint64_t seen = 0;
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      start_.wait(lock, [&] { return stop_ || generation_ != seen; });
-      if (stop_) return;
-      seen = generation_;
-    }
+  while (!stop_) {
     TakeTasks(worker);
-    {
-      const std::lock_guard lock(mutex_);
-      if (--busy_ > 0) continue;
-    }
-    done_.notify_one();
+    for (int spin = 0; spin < spins_ && !HasWork() && !stop_; ++spin) Pause();
+    if (!HasWork()) Sleep();
   }
+}
+
+void ThreadPool::Sleep() {
+  std::unique_lock lock(mutex_);
+  ++sleepers_;
+  start_.wait(lock, [this] { return stop_ || HasWork(); });
+  --sleepers_;
 }
 
 }  // namespace atollrt

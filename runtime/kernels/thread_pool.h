@@ -3,8 +3,14 @@
 // A fixed set of threads and one operation on it: ParallelFor. The calling thread is worker 0 and
 // always takes part, so a pool of 1 has no threads of its own. A pool belongs to one caller at a
 // time: calls of ParallelFor from several threads are not allowed, nor are nested ones.
+//
+// Layers of small models last tens of microseconds, waking a thread about as long. So a worker that
+// runs out of tasks watches for the next ones for a moment (kSpins) before it goes to sleep: within
+// an inference all workers stay awake, between inferences they cost nothing. And the caller waits
+// for tasks, not for threads: if it is done before a sleeper wakes, it goes on without it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -24,7 +30,7 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(task, worker) once for each task in [0, tasks), on any worker in [0, threads()),
-  // and returns when all calls have returned. Allocates nothing.
+  // and returns when all calls have returned. tasks < 2^24. Allocates nothing.
   template <typename Body>
   void ParallelFor(int tasks, const Body& body) {
     Run(
@@ -40,18 +46,26 @@ class ThreadPool {
   void Run(int tasks, TaskFunction function, const void* context);
   void WorkerLoop(int worker);
   void TakeTasks(int worker);
+  void Sleep();
+  bool HasWork() const;
 
+  int spins_ = 0;  // looks before a sleep
+
+  // The current Run: its number, its tasks, and how many of these are taken, in one word (see
+  // thread_pool.cc). Taking a task is one compare-and-swap, which fails if the Run is over.
+  std::atomic<uint64_t> work_{0};
+  std::atomic<int> finished_{0};  // tasks of the current Run
+  // Written before work_ shows a new Run, read only by those who hold a task of it.
+  TaskFunction function_ = nullptr;
+  const void* context_ = nullptr;
+
+  // For sleeping only.
   std::mutex mutex_;
   std::condition_variable start_;
   std::condition_variable done_;
-  uint64_t generation_ = 0;  // bumped for each Run
-  int busy_ = 0;             // workers that have not finished the current Run
-  bool stop_ = false;
-  // The current Run; written under mutex_ before the workers see the new generation.
-  TaskFunction function_ = nullptr;
-  const void* context_ = nullptr;
-  int tasks_ = 0;
-  int next_task_ = 0;  // taken by __atomic fetch-add
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };
 

@@ -56,8 +56,7 @@ template <typename Kernel, typename Params>
 Executor RunFilter(Result<Params> params, CpuFeatures features) {
   if (!params.ok()) return params.status();
   ATOLL_ASSIGN_OR_RETURN(Kernel kernel, Kernel::Prepare(*params, features));
-  return std::unique_ptr<NodeExecutor>(
-      std::make_unique<FilterExecutor<Kernel>>(std::move(kernel)));
+  return std::unique_ptr<NodeExecutor>(std::make_unique<FilterExecutor<Kernel>>(std::move(kernel)));
 }
 
 Executor PrepareConv2D(const Graph& graph, const Node& node, CpuFeatures features) {
@@ -85,9 +84,8 @@ Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures) {
 Executor PrepareTable(const Graph& graph, const Node& node, CpuFeatures) {
   ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph, node));
   const int64_t count = graph.Output(node).element_count();
-  return Run([table, count](const NodeIo& io) {
-    ApplyTable(table, io.inputs[0], io.outputs[0], count);
-  });
+  return Run(
+      [table, count](const NodeIo& io) { ApplyTable(table, io.inputs[0], io.outputs[0], count); });
 }
 
 // A tensor repeated into a larger shape, as the source byte of every output byte: sizes and
@@ -283,9 +281,10 @@ Executor PrepareQuantize(const Graph& graph, const Node& node, CpuFeatures featu
   const Tensor& output = graph.Output(node);
   if (input.type != DataType::kFloat32) return PrepareTable(graph, node, features);
   if (!IsByteType(output.type) || !(output.scale() > 0)) {
-    return Unsupported("output has type %s and scale %g, must be int8 or uint8 with a positive "
-                       "scale",
-                       DataTypeName(output.type), static_cast<double>(output.scale()));
+    return Unsupported(
+        "output has type %s and scale %g, must be int8 or uint8 with a positive "
+        "scale",
+        DataTypeName(output.type), static_cast<double>(output.scale()));
   }
   const float scale = output.scale();
   const float zero_point = static_cast<float>(output.zero_point());
@@ -354,8 +353,8 @@ Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const N
                        node.type == OpType::kCUSTOM ? "custom " : "");
   }
   if (node.version > op->max_version) {
-    return Unsupported("%s: version %d; the newest known one is %d",
-                       Describe(graph, node).c_str(), node.version, op->max_version);
+    return Unsupported("%s: version %d; the newest known one is %d", Describe(graph, node).c_str(),
+                       node.version, op->max_version);
   }
   Executor executor = op->prepare(graph, node, features);
   if (!executor.ok()) {

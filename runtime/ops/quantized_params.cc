@@ -39,10 +39,11 @@ Status CheckSameType(const Tensor& a, const Tensor& b) {
 
 Status CheckSameQuantization(const Tensor& a, const Tensor& b) {
   if (a.scale() == b.scale() && a.zero_point() == b.zero_point()) return Status();
-  return CorruptModel("'%s' (scale %g, zero point %d) and '%s' (scale %g, zero point %d) must be "
-                      "quantized alike",
-                      a.name.c_str(), static_cast<double>(a.scale()), a.zero_point(),
-                      b.name.c_str(), static_cast<double>(b.scale()), b.zero_point());
+  return CorruptModel(
+      "'%s' (scale %g, zero point %d) and '%s' (scale %g, zero point %d) must be "
+      "quantized alike",
+      a.name.c_str(), static_cast<double>(a.scale()), a.zero_point(), b.name.c_str(),
+      static_cast<double>(b.scale()), b.zero_point());
 }
 
 // Weights must be constants of the input's signedness, with one scale or one per channel of
@@ -57,14 +58,14 @@ Status CheckWeights(const Tensor& input, const Tensor& weights, int32_t channel_
   if (q.scales.empty()) return CorruptModel("weights '%s' have no scale", weights.name.c_str());
   if (q.scales.size() > 1) {
     if (weights.type == DataType::kUInt8) {
-      return CorruptModel("uint8 weights '%s' have %zu scales, must have 1",
-                          weights.name.c_str(), q.scales.size());
+      return CorruptModel("uint8 weights '%s' have %zu scales, must have 1", weights.name.c_str(),
+                          q.scales.size());
     }
     if (q.dimension != channel_dimension || static_cast<int32_t>(q.scales.size()) != channels) {
-      return CorruptModel("weights '%s' have %zu scales along dimension %d, must have 1 or %d "
-                          "along dimension %d",
-                          weights.name.c_str(), q.scales.size(), q.dimension, channels,
-                          channel_dimension);
+      return CorruptModel(
+          "weights '%s' have %zu scales along dimension %d, must have 1 or %d "
+          "along dimension %d",
+          weights.name.c_str(), q.scales.size(), q.dimension, channels, channel_dimension);
     }
   }
   for (size_t i = 0; weights.type == DataType::kInt8 && i < q.zero_points.size(); ++i) {
@@ -94,17 +95,18 @@ Status CheckBiasScale(const Tensor& input, const Tensor& weights, const Tensor* 
   const double product = static_cast<double>(input.scale()) * weights.scale();
   const double difference = std::abs(product - static_cast<double>(bias->scale()));
   if (difference / output.scale() <= 0.02) return Status();
-  return CorruptModel("bias '%s' has scale %g, must be the product %g of the scales of input and "
-                      "weights",
-                      bias->name.c_str(), static_cast<double>(bias->scale()), product);
+  return CorruptModel(
+      "bias '%s' has scale %g, must be the product %g of the scales of input and "
+      "weights",
+      bias->name.c_str(), static_cast<double>(bias->scale()), product);
 }
 
 enum class MultiplierForm { kDouble, kFloatProduct };  // docs/quantization.md §2
 
 // Bias and multiplier (or scale) of every output channel.
 std::vector<OutputChannel> MakeChannels(const Tensor& input, const Tensor& weights,
-                                        const Tensor* bias, const Tensor& output,
-                                        int32_t channels, MultiplierForm form) {
+                                        const Tensor* bias, const Tensor& output, int32_t channels,
+                                        MultiplierForm form) {
   std::vector<OutputChannel> result(static_cast<size_t>(channels));
   const std::vector<float>& scales = weights.quantization.scales;
   for (int32_t c = 0; c < channels; ++c) {
@@ -126,8 +128,7 @@ std::vector<OutputChannel> MakeChannels(const Tensor& input, const Tensor& weigh
 
 // The parts that convolution and depthwise convolution have in common.
 template <typename Params>
-Result<Params> MakeFilterParams(const Graph& graph, const Node& node,
-                                int32_t channel_dimension) {
+Result<Params> MakeFilterParams(const Graph& graph, const Node& node, int32_t channel_dimension) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& weights = *graph.Input(node, 1);
   const Tensor* bias = graph.Input(node, 2);
@@ -186,8 +187,11 @@ Result<ClampRange> FusedClamp(const Tensor& output, Activation activation) {
   const ByteType type = ToByteType(output.type);
   ClampRange clamp{ByteMin(type), ByteMax(type)};
   switch (activation) {
-    case Activation::kNone: return clamp;
-    case Activation::kRelu: clamp.min = std::max(clamp.min, QuantizeBound(output, 0)); break;
+    case Activation::kNone:
+      return clamp;
+    case Activation::kRelu:
+      clamp.min = std::max(clamp.min, QuantizeBound(output, 0));
+      break;
     case Activation::kRelu6:
       clamp.min = std::max(clamp.min, QuantizeBound(output, 0));
       clamp.max = std::min(clamp.max, QuantizeBound(output, 6));
@@ -252,10 +256,10 @@ Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
   ATOLL_RETURN_IF_ERROR(CheckSameQuantization(input, output));
   const Pool2DOptions& options = std::get<Pool2DOptions>(node.options);
-  const WindowResult rows = ResolveWindow(
-      {input.shape[1], options.filter_h, options.stride_h, 1}, options.padding);
-  const WindowResult columns = ResolveWindow(
-      {input.shape[2], options.filter_w, options.stride_w, 1}, options.padding);
+  const WindowResult rows =
+      ResolveWindow({input.shape[1], options.filter_h, options.stride_h, 1}, options.padding);
+  const WindowResult columns =
+      ResolveWindow({input.shape[2], options.filter_w, options.stride_w, 1}, options.padding);
   Pool2DParams params{
       .batch = input.shape[0],
       .input_h = input.shape[1],
@@ -286,8 +290,7 @@ Result<AddParams> MakeAddParams(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckSameType(a, output));
   constexpr int kLeftShift = 20;
   const double twice_max = 2.0 * std::max(a.scale(), b.scale());
-  const double output_real =
-      twice_max / ((1 << kLeftShift) * static_cast<double>(output.scale()));
+  const double output_real = twice_max / ((1 << kLeftShift) * static_cast<double>(output.scale()));
   if (!(output_real < 1)) {
     return CorruptModel("output scale %g is too small for inputs of scale %g and %g",
                         static_cast<double>(output.scale()), static_cast<double>(a.scale()),
@@ -349,8 +352,8 @@ Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {
   // batch | positions | channels around the first run of reduced axes; a second run means that
   // the input has to be rearranged as [1, positions, everything else].
   const size_t count = plan.reduced.size();
-  plan.contiguous = count == 0 || plan.reduced.back() - plan.reduced.front() ==
-                                      static_cast<int32_t>(count) - 1;
+  plan.contiguous =
+      count == 0 || plan.reduced.back() - plan.reduced.front() == static_cast<int32_t>(count) - 1;
   MeanParams& params = plan.params;
   int64_t positions = 1;
   for (const int32_t axis : plan.reduced) positions *= input.shape[axis];
@@ -366,8 +369,8 @@ Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {
   params.clamp = {ByteMin(params.type), ByteMax(params.type)};
 
   // The division by the number of positions goes into the multiplier; both steps truncate.
-  const Multiplier scale = QuantizeMultiplier(static_cast<double>(input.scale()) /
-                                              static_cast<double>(output.scale()));
+  const Multiplier scale =
+      QuantizeMultiplier(static_cast<double>(input.scale()) / static_cast<double>(output.scale()));
   const int32_t floor_log2 = 63 - __builtin_clzll(static_cast<uint64_t>(positions));
   const int32_t shift = std::max(0, std::min({floor_log2, 32, 31 + scale.exponent}));
   params.multiplier.value =
@@ -402,16 +405,20 @@ Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {
   };
   const bool is_unsigned = to.type == ByteType::kUInt8;
   switch (node.type) {
-    case OpType::kRELU: return relu_table(Activation::kRelu);
-    case OpType::kRELU6: return relu_table(Activation::kRelu6);
-    case OpType::kRELU_N1_TO_1: return relu_table(Activation::kReluN1To1);
+    case OpType::kRELU:
+      return relu_table(Activation::kRelu);
+    case OpType::kRELU6:
+      return relu_table(Activation::kRelu6);
+    case OpType::kRELU_N1_TO_1:
+      return relu_table(Activation::kReluN1To1);
     case OpType::kLOGISTIC:
       ATOLL_RETURN_IF_ERROR(check_output(1.0f / 256, ByteMin(to.type)));
       return MakeLogisticTable(from, to);
     case OpType::kTANH:
       ATOLL_RETURN_IF_ERROR(check_output(1.0f / 128, is_unsigned ? 128 : 0));
       return MakeTanhTable(from, to);
-    default: return InternalError("%s is no function of one byte", node.op_name().c_str());
+    default:
+      return InternalError("%s is no function of one byte", node.op_name().c_str());
   }
 }
 

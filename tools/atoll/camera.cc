@@ -18,6 +18,7 @@
 #include "tools/atoll/session.h"
 #include "tools/atoll/stopwatch.h"
 #include "tools/atoll/subcommands.h"
+#include "tools/atoll/validators.h"
 
 namespace atollcmd {
 namespace {
@@ -390,7 +391,7 @@ void AddCameraCommand(CLI::App* app) {
   command
       ->add_option("--frames", options->frames,
                    "stop after so many captured frames; 0: at the end of the source or Ctrl-C")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber())
       ->capture_default_str();
   command
       ->add_option("--policy", options->policy,

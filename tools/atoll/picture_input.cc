@@ -11,6 +11,7 @@
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/report.h"
+#include "tools/atoll/validators.h"
 
 namespace atollcmd {
 namespace {
@@ -47,15 +48,7 @@ void AddPixelScalingOptions(CLI::App* app, PixelScaling* scaling) {
   app->add_option(
       "--mean", scaling->mean,
       "a pixel p stands for (p - mean) / std instead of the default for the model's input");
-  app->add_option("--std", scaling->std, "see --mean")
-      ->check(CLI::Validator(
-          [](std::string& text) {
-            double value = 0;
-            return CLI::detail::lexical_cast(text, value) && std::isfinite(value) && value != 0
-                       ? std::string()
-                       : "must be a number other than 0";
-          },
-          "NONZERO"));
+  app->add_option("--std", scaling->std, "see --mean")->check(NonzeroNumber());
 }
 
 PictureInput::PictureInput(const Session& session, const PixelScaling& scaling) {

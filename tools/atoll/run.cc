@@ -10,6 +10,7 @@
 #include "tools/atoll/session.h"
 #include "tools/atoll/sha256.h"
 #include "tools/atoll/subcommands.h"
+#include "tools/atoll/validators.h"
 
 namespace atollcmd {
 namespace {
@@ -99,7 +100,7 @@ void AddRunCommand(CLI::App* app) {
                    "K=FILE: take input K (from 0) from a file of exactly its bytes; repeatable")
       ->allow_extra_args(false);
   command->add_option("--seed", options->seed, "fills the inputs that are not given")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber())
       ->capture_default_str();
   command->add_option("--output-dir", options->output_dir,
                       "write output k to out_k.raw there, all or none");

@@ -190,7 +190,7 @@ typedef struct AtollPartitionInfo {
   int64_t input_bytes;              /* over the link, per inference */
   int64_t output_bytes;
   int64_t estimated_cycles; /* modelled */
-  double estimated_seconds; /* modelled: cycles, link and host overhead */
+  double estimated_seconds; /* modelled: device cycles and transfer over the link */
   const char* note;         /* e.g. which parameters are streamed and why; "" if nothing */
 } AtollPartitionInfo;
 ATOLL_EXPORT int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter);
@@ -219,7 +219,7 @@ typedef struct AtollInvokeInfo {
   int64_t device_cycles;
   int64_t bytes_to_device;
   int64_t bytes_from_device;
-  double device_seconds; /* modelled: cycles, link and host overhead */
+  double device_seconds; /* modelled: device cycles and transfer over the link */
 } AtollInvokeInfo;
 ATOLL_EXPORT AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
                                                        AtollInvokeInfo* info);

@@ -271,7 +271,7 @@ TEST_F(PipelineTest, PacesByAbsoluteDeadlines) {
   EXPECT_NEAR(report.captured_fps, 30, 0.03);
   EXPECT_NEAR(report.processed_fps, 30, 0.03);
   for (size_t i = 1; i < times.size(); ++i) {
-    const double due_ms = 1000.0 + static_cast<double>(i) * 1000.0 / 30;
+    const double due_ms = 1007.0 + static_cast<double>(i) * 1000.0 / 30;
     EXPECT_NEAR(static_cast<double>(times[i]) / kMs, due_ms, 0.001) << i;
   }
 }

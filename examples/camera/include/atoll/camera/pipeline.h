@@ -8,7 +8,7 @@
 //                 every:  waits for room
 //
 // One frame is captured while another is processed. Frames circulate between the two threads by
-// swapping, so nothing is allocated once their buffers have grown to size.
+// swapping, so their buffers are not allocated again once they have grown to size.
 #pragma once
 
 #include <atomic>
@@ -51,8 +51,8 @@ struct PipelineOptions {
   int input_channels = 3;
 
   // The rate at which a source that is not live delivers, by deadlines at multiples of 1 / fps
-  // after the start; deadlines missed by more than a period are skipped, not caught up. 0 means as
-  // fast as the source can.
+  // after the first frame; deadlines missed by more than a period are skipped, not caught up. 0
+  // means as fast as the source can.
   double fps = 30;
   QueuePolicy policy = QueuePolicy::kNewest;
   int queue_size = 1;       // 1 or 2

@@ -61,6 +61,7 @@ class Resizer {
   };
   Resizer() = default;
   static Axis MakeAxis(int src_size, int dst_size);
+  void MakePairs();
   template <int kChannels>
   void RunHorizontal(const uint8_t* src_row, uint8_t* dst_row) const;
   void RunVertical(const Taps& taps, uint8_t* dst_row);
@@ -68,6 +69,10 @@ class Resizer {
   ResizeGeometry geometry_;
   Axis horizontal_;
   Axis vertical_;
+  // The leading output pixels of horizontal_, with taps two by two, where SSE2 can do them so:
+  // `count` is of pairs, `offset` into pair_weights_. Empty elsewhere.
+  std::vector<Taps> pair_taps_;
+  std::vector<int16_t> pair_weights_;
   std::vector<uint8_t> rows_;  // the crop after the horizontal pass
   std::vector<int32_t> sums_;  // one output row
 };

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Depthwise convolutions of real models on every kernel of depthwise_conv/kernels.inc, one thread:
+// MAC/s, and percent of the fastest that the kernel's dot product instruction runs in this process
+// (peak_loop.h). Besides the products, each output costs a requantization: small kernels cannot
+// come near the peak.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/peak_loop.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/depthwise_conv2d.h"
+
+namespace atollrt {
+namespace {
+
+struct Layer {
+  const char* name;
+  int32_t side;  // of the input, square
+  int32_t channels, kernel, stride;
+};
+
+constexpr Layer kLayers[] = {
+    {"3x3s1_112x32", 112, 32, 3, 1},  // MobileNet v1 and v2
+    {"3x3s2_112x64", 112, 64, 3, 2},  // v1
+    {"3x3s1_56x128", 56, 128, 3, 1},  // v1
+    {"3x3s1_14x512", 14, 512, 3, 1},  // v1
+    {"3x3s2_112x96", 112, 96, 3, 2},  // v2
+    {"3x3s1_56x144", 56, 144, 3, 1},  // v2
+    {"3x3s1_28x192", 28, 192, 3, 1},  // v2
+    {"3x3s1_14x576", 14, 576, 3, 1},  // v2
+    {"3x3s1_7x960", 7, 960, 3, 1},    // v2
+    {"5x5s1_14x672", 14, 672, 5, 1},  // MobileNet v3, EfficientNet
+};
+
+DepthwiseConv2DParams Params(const Layer& layer, ByteType type,
+                             const std::vector<uint8_t>& weights) {
+  DepthwiseConv2DParams p;
+  const int32_t output = (layer.side + layer.stride - 1) / layer.stride;
+  const int32_t padding = (output - 1) * layer.stride + layer.kernel - layer.side;
+  p.shape = {.input_h = layer.side,
+             .input_w = layer.side,
+             .input_c = layer.channels,
+             .output_h = output,
+             .output_w = output,
+             .output_c = layer.channels,
+             .kernel_h = layer.kernel,
+             .kernel_w = layer.kernel,
+             .stride_h = layer.stride,
+             .stride_w = layer.stride,
+             .pad_top = padding / 2,
+             .pad_left = padding / 2};
+  p.input_type = p.weight_type = type;
+  p.weight_zero_point = type == ByteType::kUInt8 ? 121 : 0;
+  p.input_zero_point = type == ByteType::kUInt8 ? 0 : -128;
+  p.weights = weights.data();
+  p.output.clamp = {ByteMin(type), ByteMax(type)};
+  p.output.channels.assign(static_cast<size_t>(layer.channels),
+                           {.bias = 100, .multiplier = {1500000000, -7}, .scale = 0.001});
+  return p;
+}
+
+void MeasureDepthwise(benchmark::State& state, const Layer& layer, ByteType type,
+                      CpuFeatures features) {
+  const int64_t weight_bytes = int64_t{layer.channels} * layer.kernel * layer.kernel;
+  std::vector<uint8_t> weights(static_cast<size_t>(weight_bytes));
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<uint8_t>(i * 37);
+  const DepthwiseConv2DParams params = Params(layer, type, weights);
+  Result<DepthwiseConv2D> conv = DepthwiseConv2D::Prepare(params, features);
+  if (!conv.ok()) {
+    state.SkipWithError(conv.status().message().c_str());
+    return;
+  }
+  std::vector<uint8_t> input(static_cast<size_t>(params.shape.InputBytes()), 3);
+  std::vector<uint8_t> output(static_cast<size_t>(params.shape.OutputBytes()));
+  std::vector<uint8_t> scratch(conv->ScratchBytes(1));
+  for (auto _ : state) {
+    conv->Run(input.data(), output.data(), scratch.data(), nullptr);
+    benchmark::ClobberMemory();
+  }
+  const double macs =
+      static_cast<double>(weight_bytes) * params.shape.output_h * params.shape.output_w;
+  ReportMacs(state, macs, features);
+}
+
+void RegisterAll() {
+  const Result<CpuFeatures> available = DetectCpuFeatures();
+  if (!available.ok()) return;
+#define ATOLL_DEPTHWISE_KERNEL(kernel, features)                                                  \
+  if (Supports(*available, features)) {                                                           \
+    for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {                             \
+      for (const Layer& layer : kLayers) {                                                        \
+        const std::string name =                                                                  \
+            std::string(#kernel) + (type == ByteType::kInt8 ? "/int8/" : "/uint8/") + layer.name; \
+        benchmark::RegisterBenchmark(name.c_str(), MeasureDepthwise, layer, type,                 \
+                                     CpuFeatures{features})                                       \
+            ->Unit(benchmark::kMicrosecond);                                                      \
+      }                                                                                           \
+    }                                                                                             \
+  }
+#include "runtime/kernels/depthwise_conv/kernels.inc"
+#undef ATOLL_DEPTHWISE_KERNEL
+}
+
+}  // namespace
+}  // namespace atollrt
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  atollrt::RegisterAll();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

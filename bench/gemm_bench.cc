@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions of real models on every kernel of gemm/kernels.inc, one thread: MAC/s, and percent
+// of the fastest that the kernel's dot product instruction runs in this process (peak_loop.h).
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/peak_loop.h"
+#include "runtime/kernels/conv2d.h"
+#include "runtime/kernels/cpu_features.h"
+
+namespace atollrt {
+namespace {
+
+struct Layer {
+  const char* name;
+  int32_t side;  // of the input, square
+  int32_t input_c, output_c, kernel, stride;
+};
+
+constexpr Layer kLayers[] = {
+    {"first_3x3s2_224x3_32", 224, 3, 32, 3, 2},  // MobileNet v1 and v2
+    {"v1_1x1_112x32_64", 112, 32, 64, 1, 1},    {"v1_1x1_28x256_256", 28, 256, 256, 1, 1},
+    {"v1_1x1_14x512_512", 14, 512, 512, 1, 1},  {"v1_1x1_7x1024_1024", 7, 1024, 1024, 1, 1},
+    {"v2_1x1_112x32_16", 112, 32, 16, 1, 1},    {"v2_1x1_112x16_96", 112, 16, 96, 1, 1},
+    {"v2_1x1_56x96_24", 56, 96, 24, 1, 1},      {"v2_1x1_56x24_144", 56, 24, 144, 1, 1},
+    {"v2_1x1_28x144_32", 28, 144, 32, 1, 1},    {"v2_1x1_14x64_384", 14, 64, 384, 1, 1},
+    {"v2_1x1_14x576_96", 14, 576, 96, 1, 1},    {"v2_1x1_7x960_320", 7, 960, 320, 1, 1},
+    {"v2_1x1_7x320_1280", 7, 320, 1280, 1, 1},  {"dense_3x3_28x128_128", 28, 128, 128, 3, 1},
+    {"dense_3x3_56x64_64", 56, 64, 64, 3, 1},   {"fc_1x1280_1001", 1, 1280, 1001, 1, 1},
+};
+
+Conv2DParams Params(const Layer& layer, ByteType type, const std::vector<uint8_t>& weights) {
+  Conv2DParams p;
+  const int32_t output = (layer.side + layer.stride - 1) / layer.stride;
+  const int32_t padding = (output - 1) * layer.stride + layer.kernel - layer.side;
+  p.shape = {.input_h = layer.side,
+             .input_w = layer.side,
+             .input_c = layer.input_c,
+             .output_h = output,
+             .output_w = output,
+             .output_c = layer.output_c,
+             .kernel_h = layer.kernel,
+             .kernel_w = layer.kernel,
+             .stride_h = layer.stride,
+             .stride_w = layer.stride,
+             .pad_top = padding > 0 ? padding / 2 : 0,
+             .pad_left = padding > 0 ? padding / 2 : 0};
+  p.input_type = p.weight_type = type;
+  p.weight_zero_point = type == ByteType::kUInt8 ? 121 : 0;
+  p.input_zero_point = type == ByteType::kUInt8 ? 128 : -1;
+  p.weights = weights.data();
+  p.output.clamp = {ByteMin(type), ByteMax(type)};
+  p.output.channels.assign(static_cast<size_t>(layer.output_c),
+                           {.bias = 100, .multiplier = {1500000000, -9}, .scale = 0.001});
+  return p;
+}
+
+void MeasureConv(benchmark::State& state, const Layer& layer, ByteType type, CpuFeatures features) {
+  const int64_t weight_bytes =
+      int64_t{layer.output_c} * layer.kernel * layer.kernel * layer.input_c;
+  std::vector<uint8_t> weights(static_cast<size_t>(weight_bytes));
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<uint8_t>(i * 37);
+  const Conv2DParams params = Params(layer, type, weights);
+  Result<Conv2D> conv = Conv2D::Prepare(params, features);
+  if (!conv.ok()) {
+    state.SkipWithError(conv.status().message().c_str());
+    return;
+  }
+  std::vector<uint8_t> input(static_cast<size_t>(params.shape.InputBytes()), 3);
+  std::vector<uint8_t> output(static_cast<size_t>(params.shape.OutputBytes()));
+  std::vector<uint8_t> scratch(conv->ScratchBytes(1));
+  for (auto _ : state) {
+    conv->Run(input.data(), output.data(), scratch.data(), nullptr);
+    benchmark::ClobberMemory();
+  }
+  const double macs =
+      static_cast<double>(weight_bytes) * params.shape.output_h * params.shape.output_w;
+  ReportMacs(state, macs, features);
+}
+
+void RegisterAll() {
+  const Result<CpuFeatures> available = DetectCpuFeatures();
+  if (!available.ok()) return;
+#define ATOLL_GEMM_KERNEL(kernel, features)                                                       \
+  if (Supports(*available, features)) {                                                           \
+    for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {                             \
+      for (const Layer& layer : kLayers) {                                                        \
+        const std::string name =                                                                  \
+            std::string(#kernel) + (type == ByteType::kInt8 ? "/int8/" : "/uint8/") + layer.name; \
+        benchmark::RegisterBenchmark(name.c_str(), MeasureConv, layer, type,                      \
+                                     CpuFeatures{features})                                       \
+            ->Unit(benchmark::kMicrosecond);                                                      \
+      }                                                                                           \
+    }                                                                                             \
+  }
+#include "runtime/kernels/gemm/kernels.inc"
+#undef ATOLL_GEMM_KERNEL
+}
+
+}  // namespace
+}  // namespace atollrt
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  atollrt::RegisterAll();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C interface of delegate.h over DeviceDelegate and the driver; nothing else happens here.
+#include "runtime/c_api.h"
+
+#include <string>
+#include <vector>
+
+#include "atoll/delegate.h"
+#include "delegate/delegate.h"
+#include "driver/open_device.h"
+
+using atollrt::InvalidArgument;
+using atollrt::Status;
+using atollrt::ToC;
+
+namespace {
+
+struct DeviceDelegateHandle final : AtollDelegate {
+  std::string name;
+  std::string description;
+};
+
+// Keeps the strings that AtollListDevices hands out.
+struct DeviceList {
+  std::vector<atollrt::DeviceListing> listings;
+  std::vector<AtollDeviceInfo> infos;
+};
+
+}  // namespace
+
+extern "C" {
+
+AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelegate** delegate) {
+  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  atollrt::OpenOptions open;
+  if (options != nullptr) {
+    if (options->struct_size != sizeof(AtollDelegateOptions)) {
+      return ToC(
+          InvalidArgument("AtollDelegateOptions.struct_size is %zu, must be %zu; use "
+                          "ATOLL_DELEGATE_OPTIONS_INIT",
+                          options->struct_size, sizeof(AtollDelegateOptions)));
+    }
+    if (options->device != nullptr) open.device = options->device;
+    open.threads = options->num_threads;
+  }
+  auto device = atollrt::OpenDevice(open);
+  if (!device.ok()) return ToC(device.status());
+  auto* handle = new DeviceDelegateHandle;
+  handle->name = (*device)->info().name;
+  handle->description = atollrt::DescribeDevice((*device)->info());
+  handle->delegate = std::make_unique<atollrt::DeviceDelegate>(*std::move(device));
+  *delegate = handle;
+  return ToC(Status());
+}
+
+void AtollDelegateDelete(AtollDelegate* delegate) { delete delegate; }
+
+AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDeviceInfo* info) {
+  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  if (info == nullptr) return ToC(InvalidArgument("argument 'info' is NULL"));
+  const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
+  *info = {.name = handle->name.c_str(),
+           .description = handle->description.c_str(),
+           .available = 1,
+           .is_default = 0};
+  return ToC(Status());
+}
+
+AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
+  if (devices == nullptr) return ToC(InvalidArgument("argument 'devices' is NULL"));
+  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  thread_local DeviceList list;
+  list.listings = atollrt::ListDevices();
+  list.infos.clear();
+  for (const atollrt::DeviceListing& listing : list.listings) {
+    list.infos.push_back({.name = listing.name.c_str(),
+                          .description = listing.description.c_str(),
+                          .available = listing.available ? 1 : 0,
+                          .is_default = listing.is_default ? 1 : 0});
+  }
+  *devices = list.infos.data();
+  *count = static_cast<int32_t>(list.infos.size());
+  return ToC(Status());
+}
+
+}  // extern "C"

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delegate/partitioner.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/graph/shape_inference.h"
+
+namespace atollrt {
+namespace {
+
+bool IsFilter(OpType type) {
+  return type == OpType::kCONV_2D || type == OpType::kDEPTHWISE_CONV_2D ||
+         type == OpType::kFULLY_CONNECTED;
+}
+
+bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
+
+// How many leading inputs of a node are activations; the others are parameters.
+size_t ActivationCount(const Node& node) {
+  if (node.type == OpType::kCONCATENATION) return node.inputs.size();
+  return IsAdd(node.type) ? 2 : 1;
+}
+
+// ---- Predicates of constraints.inc ------------------------------------------------------------
+
+struct Candidate {
+  const Graph& graph;
+  const Node& node;
+  const PartitionLimits& limits;
+
+  const Tensor& input(size_t position) const { return *graph.Input(node, position); }
+  const Tensor& output() const { return graph.Output(node); }
+};
+
+bool HasInstruction(const Candidate& c) {
+  switch (c.node.type) {
+    case OpType::kADD:
+    case OpType::kAVERAGE_POOL_2D:
+    case OpType::kCONCATENATION:
+    case OpType::kCONV_2D:
+    case OpType::kDEPTHWISE_CONV_2D:
+    case OpType::kFULLY_CONNECTED:
+    case OpType::kLOGISTIC:
+    case OpType::kMAX_POOL_2D:
+    case OpType::kMEAN:
+    case OpType::kPAD:
+    case OpType::kQUANTIZE:
+    case OpType::kRELU:
+    case OpType::kRELU6:
+    case OpType::kRELU_N1_TO_1:
+    case OpType::kRESHAPE:
+    case OpType::kSQUEEZE:
+    case OpType::kSUB:
+    case OpType::kTANH:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool HasByteActivations(const Candidate& c) {
+  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
+    if (!IsByteType(c.input(i).type)) return false;
+  }
+  return IsByteType(c.output().type);
+}
+
+bool HasElements(const Candidate& c) {
+  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
+    if (c.input(i).element_count() < 1) return false;
+  }
+  return c.output().element_count() >= 1;
+}
+
+bool HasConstantParameters(const Candidate& c) {
+  if (!IsFilter(c.node.type)) return true;
+  const Tensor* bias = c.graph.Input(c.node, 2);
+  return c.input(1).is_constant() && (bias == nullptr || bias->is_constant());
+}
+
+bool HasVariableActivations(const Candidate& c) {
+  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
+    if (c.input(i).is_constant()) return false;
+  }
+  return true;
+}
+
+bool AddsEqualShapes(const Candidate& c) {
+  return !IsAdd(c.node.type) || c.input(0).shape == c.input(1).shape;
+}
+
+bool ReducesNeighbouringAxes(const Candidate& c) {
+  if (c.node.type != OpType::kMEAN) return true;
+  std::vector<int32_t> axes;
+  for (const int64_t axis : ConstantIntegers(c.input(1))) {
+    axes.push_back(NormalizeAxis(axis, c.input(0).shape.size()));
+  }
+  std::sort(axes.begin(), axes.end());
+  for (size_t i = 1; i < axes.size(); ++i) {
+    if (axes[i] - axes[i - 1] > 1) return false;
+  }
+  return true;
+}
+
+bool PadsFewDimensions(const Candidate& c) {
+  return c.node.type != OpType::kPAD || c.input(0).shape.size() <= 4;
+}
+
+bool ConcatenatesAlikeQuantized(const Candidate& c) {
+  if (c.node.type != OpType::kCONCATENATION) return true;
+  if (std::get<ConcatenationOptions>(c.node.options).activation != Activation::kNone) {
+    return false;
+  }
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    if (c.input(i).scale() != c.output().scale() ||
+        c.input(i).zero_point() != c.output().zero_point()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool HasShortSums(const Candidate& c) {
+  constexpr int64_t kMaxSum = 65536;
+  if (c.node.type == OpType::kFULLY_CONNECTED) return c.input(1).shape[1] <= kMaxSum;
+  if (c.node.type != OpType::kCONV_2D) return true;
+  const Shape& w = c.input(1).shape;
+  return int64_t{w[1]} * w[2] * w[3] <= kMaxSum;
+}
+
+bool FitsOnChip(const Candidate& c) {
+  constexpr int64_t kChannelRecordBytes = 16;
+  int64_t bytes = c.output().byte_size();
+  for (size_t i = 0; i < ActivationCount(c.node); ++i) bytes += c.input(i).byte_size();
+  if (IsFilter(c.node.type)) {
+    bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
+  }
+  // Room for alignment and tables.
+  constexpr int64_t kSlack = 4096;
+  return bytes + kSlack <= c.limits.memory_bytes;
+}
+
+struct Constraint {
+  bool (*holds)(const Candidate& candidate);
+  const char* sentence;
+};
+
+constexpr Constraint kConstraints[] = {
+#define ATOLL_CONSTRAINT(predicate, sentence) {predicate, sentence},
+#include "delegate/constraints.inc"
+#undef ATOLL_CONSTRAINT
+};
+
+// ---- Growing sets -----------------------------------------------------------------------------
+
+// Disjoint sets of nodes, and the graph that they contract to.
+class SetGraph {
+ public:
+  SetGraph(const Graph& graph, const std::vector<bool>& supported)
+      : supported_(supported),
+        parent_(graph.nodes.size()),
+        members_(graph.nodes.size()),
+        successors_(graph.nodes.size()),
+        seen_(graph.nodes.size(), 0) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+    std::vector<int32_t> writer(graph.tensors.size(), -1);
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const int32_t node = static_cast<int32_t>(i);
+      members_[i] = {node};
+      for (const int32_t tensor : graph.nodes[i].inputs) {
+        if (tensor >= 0 && writer[tensor] >= 0) {
+          successors_[writer[tensor]].push_back(node);
+          edges_.push_back({writer[tensor], node});
+        }
+      }
+      for (const int32_t tensor : graph.nodes[i].outputs) writer[tensor] = node;
+    }
+  }
+
+  // Joins neighbouring supported sets as long as that is possible.
+  void Grow() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const auto& [from, to] : edges_) {
+        if (!supported_[from] || !supported_[to]) continue;
+        const int32_t a = Find(from);
+        const int32_t b = Find(to);
+        if (a != b && !JoiningMakesCycle(a, b)) {
+          Join(a, b);
+          changed = true;
+        }
+      }
+    }
+  }
+
+  std::vector<std::vector<int32_t>> Sets() {
+    std::vector<std::vector<int32_t>> sets;
+    for (size_t i = 0; i < parent_.size(); ++i) {
+      const int32_t node = static_cast<int32_t>(i);
+      if (!supported_[i] || Find(node) != node) continue;
+      std::sort(members_[i].begin(), members_[i].end());
+      sets.push_back(members_[i]);
+    }
+    std::sort(sets.begin(), sets.end());
+    return sets;
+  }
+
+ private:
+  int32_t Find(int32_t node) {
+    while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
+    return node;
+  }
+
+  void Join(int32_t a, int32_t b) {
+    if (members_[a].size() < members_[b].size()) std::swap(a, b);
+    parent_[b] = a;
+    members_[a].insert(members_[a].end(), members_[b].begin(), members_[b].end());
+    members_[b].clear();
+  }
+
+  // Is there a path from one of the two sets through a third to one of them? Both are convex by
+  // themselves, so any such path runs from `a` to `b` or back. Nodes come in execution order,
+  // which bounds the search: a set beyond the last member of both leads nowhere.
+  bool JoiningMakesCycle(int32_t a, int32_t b) {
+    const int32_t last = std::max(*std::max_element(members_[a].begin(), members_[a].end()),
+                                  *std::max_element(members_[b].begin(), members_[b].end()));
+    ++round_;
+    std::vector<int32_t> pending;
+    const auto visit_successors = [&](int32_t set, bool is_start) {
+      for (const int32_t node : members_[set]) {
+        for (const int32_t next : successors_[node]) {
+          const int32_t target = Find(next);
+          if (target == a || target == b) {
+            if (!is_start) return true;
+            continue;
+          }
+          const int32_t first = *std::min_element(members_[target].begin(), members_[target].end());
+          if (first > last || seen_[target] == round_) continue;
+          seen_[target] = round_;
+          pending.push_back(target);
+        }
+      }
+      return false;
+    };
+    visit_successors(a, true);
+    visit_successors(b, true);
+    while (!pending.empty()) {
+      const int32_t set = pending.back();
+      pending.pop_back();
+      if (visit_successors(set, false)) return true;
+    }
+    return false;
+  }
+
+  const std::vector<bool>& supported_;
+  std::vector<int32_t> parent_;
+  std::vector<std::vector<int32_t>> members_;  // of each root
+  std::vector<std::vector<int32_t>> successors_;
+  std::vector<std::pair<int32_t, int32_t>> edges_;
+  std::vector<int32_t> seen_;
+  int32_t round_ = 0;
+};
+
+// Something in the set computes; sets that only move bytes cost two trips over the link.
+bool IsWorthwhile(const Graph& graph, const std::vector<int32_t>& set) {
+  return std::any_of(set.begin(), set.end(), [&](int32_t index) {
+    const OpType type = graph.nodes[index].type;
+    return IsFilter(type) || IsAdd(type) || type == OpType::kAVERAGE_POOL_2D ||
+           type == OpType::kMAX_POOL_2D || type == OpType::kMEAN;
+  });
+}
+
+}  // namespace
+
+NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
+                        const std::vector<std::string>& refused) {
+  NodeSets result;
+  result.reasons = refused;
+  result.reasons.resize(graph.nodes.size());
+  std::vector<bool> supported(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Candidate candidate{graph, graph.nodes[i], limits};
+    for (const Constraint& constraint : kConstraints) {
+      if (!result.reasons[i].empty()) break;
+      if (!constraint.holds(candidate)) result.reasons[i] = constraint.sentence;
+    }
+    supported[i] = result.reasons[i].empty();
+  }
+  SetGraph sets(graph, supported);
+  sets.Grow();
+  for (std::vector<int32_t>& set : sets.Sets()) {
+    if (IsWorthwhile(graph, set)) {
+      result.sets.push_back(std::move(set));
+      continue;
+    }
+    for (const int32_t node : set) {
+      result.reasons[node] =
+          "its partition must compute something: moving the data would cost more than it saves";
+    }
+  }
+  return result;
+}
+
+SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
+  enum Place : uint8_t { kOutside, kInside, kInput, kOutput };
+  std::vector<Place> place(graph.tensors.size(), kOutside);
+  SetBoundary boundary;
+  for (const int32_t node : set) {
+    for (const int32_t tensor : graph.nodes[node].outputs) place[tensor] = kInside;
+  }
+  for (const int32_t node : set) {
+    for (const int32_t tensor : graph.nodes[node].inputs) {
+      if (tensor < 0 || place[tensor] != kOutside || graph.tensors[tensor].is_constant()) continue;
+      place[tensor] = kInput;
+      boundary.inputs.push_back(tensor);
+    }
+  }
+  const auto read_outside = [&](int32_t tensor) {
+    if (place[tensor] == kInside) place[tensor] = kOutput;
+  };
+  std::vector<bool> in_set(graph.nodes.size());
+  for (const int32_t node : set) in_set[node] = true;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (in_set[i]) continue;
+    for (const int32_t tensor : graph.nodes[i].inputs) {
+      if (tensor >= 0) read_outside(tensor);
+    }
+  }
+  for (const int32_t tensor : graph.outputs) read_outside(tensor);
+  for (const int32_t node : set) {
+    for (const int32_t tensor : graph.nodes[node].outputs) {
+      if (place[tensor] == kOutput) boundary.outputs.push_back(tensor);
+    }
+  }
+  return boundary;
+}
+
+}  // namespace atollrt

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Partitioner: Graph -> sets of nodes for the device, and a reason for every node that is in none.
+// Sets are connected (through tensors), convex (no path leaves one and comes back, so the
+// graph of partitions and CPU nodes has no cycle) and maximal (no two neighbouring sets could be
+// one). Pure function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/graph/graph.h"
+
+namespace atollrt {
+
+struct PartitionLimits {
+  int64_t memory_bytes = 0;  // on-chip memory of the device
+};
+
+struct NodeSets {
+  std::vector<std::vector<int32_t>> sets;  // ascending node indices
+  std::vector<std::string> reasons;        // per node; empty if it is in a set
+};
+
+// `refused` holds, per node, a reason for which the caller wants it on the CPU (or "").
+NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
+                        const std::vector<std::string>& refused);
+
+// Tensors that a set reads from outside (constants not among them) and those of its outputs that
+// are read outside or are outputs of the graph; both in the order of first use.
+struct SetBoundary {
+  std::vector<int32_t> inputs;
+  std::vector<int32_t> outputs;
+};
+SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set);
+
+}  // namespace atollrt

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules of docs/isa.md §4: what makes an instruction fault. Checked before it writes anything,
+// so that everything behind the checks may trust operands and addresses. Pure functions,
+// thread-safe; they take hostile values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "driver/emulator/memory.h"
+#include "driver/instruction.h"
+#include "driver/protocol.h"
+
+namespace atollrt {
+
+struct Fault {
+  FaultCode code = FaultCode::kNone;
+  uint32_t detail = 0;
+  bool operator==(const Fault&) const = default;
+};
+
+// BAD_OPERAND, BAD_ADDRESS, OVERLAP, or kNone if `instruction` may run on a memory of
+// `memory_bytes`.
+Fault CheckInstruction(const Instruction& instruction, const Segments& segments,
+                       uint64_t memory_bytes);
+
+// BAD_OPERAND with the number of the first channel record that is out of range, or kNone.
+// `records` are whole channel records, read as `flags` say.
+Fault CheckChannelRecords(std::span<const uint8_t> records, uint32_t flags);
+
+}  // namespace atollrt

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/emulator/core.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "driver/timing.h"
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+// What undefined memory holds. As program memory it is an unknown opcode.
+constexpr uint8_t kUndefinedByte = 0xA5;
+// Addresses have 32 bits.
+constexpr uint64_t kMemoryMax = uint64_t{1} << 31;
+
+// The channel records that an instruction reads, if it does.
+struct RecordsOperand {
+  uint32_t address;
+  uint32_t channels;
+  uint32_t flags;
+};
+std::optional<RecordsOperand> RecordsOf(const Instruction& instruction) {
+  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
+    return RecordsOperand{conv->channel_address, conv->output_c, conv->flags};
+  }
+  if (const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction)) {
+    return RecordsOperand{depthwise->channel_address, depthwise->output_c, depthwise->flags};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Core>> Core::Create(const CoreOptions& options) {
+  const DeviceProfile& profile = options.profile;
+  if (profile.array_rows < 1 || profile.array_columns < 1 || profile.memory_bytes < 1 ||
+      profile.memory_bytes > kMemoryMax || profile.program_memory_bytes < kInstructionBytes ||
+      profile.program_memory_bytes > kMemoryMax) {
+    return InvalidArgument(
+        "device profile '%s': %ux%u cells, %llu bytes of memory, %llu of program memory",
+        profile.name, profile.array_rows, profile.array_columns,
+        static_cast<unsigned long long>(profile.memory_bytes),
+        static_cast<unsigned long long>(profile.program_memory_bytes));
+  }
+  if (options.threads < 1) return InvalidArgument("%d threads", options.threads);
+  if (options.face == ArrayFace::kStepped) {
+    return Unsupported("the stepped array is not built in");
+  }
+  ATOLL_ASSIGN_OR_RETURN(OnChipMemory memory, OnChipMemory::Allocate(profile.memory_bytes));
+  ATOLL_ASSIGN_OR_RETURN(Buffer program, Buffer::Allocate(profile.program_memory_bytes));
+  return std::unique_ptr<Core>(new Core(options, std::move(memory), std::move(program)));
+}
+
+Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
+    : options_(options),
+      pool_(options.threads),
+      memory_(std::move(memory)),
+      program_(std::move(program)),
+      slots_(program_.size() / kInstructionBytes),
+      direct_array_(&memory_, options.features, &pool_),
+      vector_unit_(&memory_, options.features),
+      parser_(program_.size()) {
+  Reset();
+}
+
+Core::~Core() = default;
+
+void Core::Reset() {
+  std::memset(memory_.WriteAt(0, memory_.size()), kUndefinedByte, memory_.size());
+  std::memset(program_.data(), kUndefinedByte, program_.size());
+  for (std::unique_ptr<Slot>& slot : slots_) slot.reset();
+  parser_.Reset();
+  for (ByteQueue* queue : {&inputs_, &parameters_, &outputs_, &events_, &fault_words_})
+    queue->Clear();
+  status_ = CoreStatus::kIdle;
+  fault_ = {};
+  fault_instruction_ = 0;
+  cycles_ = 0;
+  instructions_ = 0;
+}
+
+Status Core::Control(const ControlSetup& setup, std::span<uint8_t> data) {
+  ATOLL_ASSIGN_OR_RETURN(const DecodedRegisterRequest request, DecodeRegisterRequest(setup));
+  const size_t width = request.width == RegisterWidth::k32 ? 4 : 8;
+  if (data.size() != width) {
+    return InvalidArgument("register %04X: %zu bytes for a request of %zu", request.address,
+                           data.size(), width);
+  }
+  if (request.access == RegisterAccess::kRead) return ReadRegister(request, data);
+  if (request.address != static_cast<uint32_t>(Register::kControl) ||
+      request.width != RegisterWidth::k32) {
+    return InvalidArgument("register %04X cannot be written", request.address);
+  }
+  const uint32_t value = LoadLittleEndian<uint32_t>(data.data());
+  if (value != kControlReset) return InvalidArgument("CONTROL has no value %u", value);
+  Reset();
+  return Status();
+}
+
+Status Core::ReadRegister(const DecodedRegisterRequest& request, std::span<uint8_t> data) const {
+  const DeviceProfile& profile = options_.profile;
+  uint64_t value = 0;
+  RegisterWidth width = RegisterWidth::k32;
+  switch (static_cast<Register>(request.address)) {
+    case Register::kId:
+      value = kDeviceId;
+      break;
+    case Register::kIsa:
+      value = kIsaVersion;
+      break;
+    case Register::kArrayRows:
+      value = profile.array_rows;
+      break;
+    case Register::kArrayColumns:
+      value = profile.array_columns;
+      break;
+    case Register::kClockKhz:
+      value = profile.clock_hz / 1000;
+      break;
+    case Register::kMemoryBytes:
+      value = profile.memory_bytes;
+      break;
+    case Register::kProgramBytes:
+      value = profile.program_memory_bytes;
+      break;
+    case Register::kLinkKbps:
+      value = profile.link_bytes_per_second / 1000;
+      break;
+    case Register::kStatus:
+      value = static_cast<uint32_t>(status_);
+      break;
+    case Register::kFaultCode:
+      value = static_cast<uint32_t>(fault_.code);
+      break;
+    case Register::kFaultInstruction:
+      value = fault_instruction_;
+      break;
+    case Register::kFaultDetail:
+      value = fault_.detail;
+      break;
+    case Register::kCycles:
+      value = cycles_;
+      width = RegisterWidth::k64;
+      break;
+    case Register::kInstructions:
+      value = instructions_;
+      width = RegisterWidth::k64;
+      break;
+    default:
+      return InvalidArgument("register %04X cannot be read", request.address);
+  }
+  if (request.width != width) {
+    return InvalidArgument("register %04X has another width", request.address);
+  }
+  std::memcpy(data.data(), &value, data.size());
+  return Status();
+}
+
+size_t Core::AcceptBulkOut(std::span<const uint8_t> bytes) {
+  // A faulted device ignores what it is sent.
+  if (status_ == CoreStatus::kFaulted) return bytes.size();
+  // A byte of a record queues at most itself.
+  const size_t room = kQueueLimit - inputs_.size() - parameters_.size();
+  const size_t accepted = std::min(room, bytes.size());
+  std::span<const uint8_t> rest = bytes.first(accepted);
+  for (;;) {
+    const RecordParser::Piece piece = parser_.Next(rest);
+    switch (piece.event) {
+      case RecordParser::Event::kNeedBytes:
+        return accepted;
+      case RecordParser::Event::kProgramBytes:
+        WriteProgram(piece.program_offset, piece.payload);
+        break;
+      case RecordParser::Event::kInput:
+        inputs_.Append(piece.payload);
+        break;
+      case RecordParser::Event::kParameters:
+        parameters_.Append(piece.payload);
+        break;
+      case RecordParser::Event::kStart:
+        Start(piece.start);
+        break;
+      case RecordParser::Event::kBadRecord:
+        RaiseFault({FaultCode::kBadStream, piece.tag});
+        break;
+    }
+    if (status_ == CoreStatus::kFaulted) return bytes.size();
+  }
+}
+
+void Core::WriteProgram(uint32_t offset, std::span<const uint8_t> bytes) {
+  std::copy(bytes.begin(), bytes.end(), program_.data() + offset);
+  const size_t end = offset + bytes.size();
+  for (size_t i = offset / kInstructionBytes; i * kInstructionBytes < end; ++i) slots_[i].reset();
+}
+
+void Core::Start(const StartMessage& start) {
+  if (status_ == CoreStatus::kRunning) {
+    RaiseFault({FaultCode::kBadStream, static_cast<uint32_t>(RecordTag::kStart)});
+    return;
+  }
+  status_ = CoreStatus::kRunning;
+  start_ = start;
+  next_ = 0;
+  transferred_ = 0;
+  program_cycles_ = 0;
+  const uint64_t first = start.program_offset / kInstructionBytes;
+  if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
+      first + start.instruction_count > slots_.size()) {
+    RaiseFault({FaultCode::kBadProgram, 0});
+  }
+}
+
+void Core::RaiseFault(Fault fault) {
+  // Without a running program, request and instruction read 0.
+  const bool running = status_ == CoreStatus::kRunning;
+  status_ = CoreStatus::kFaulted;
+  fault_ = fault;
+  fault_instruction_ = running ? next_ : 0;
+  const uint8_t word[4] = {static_cast<uint8_t>(fault.code)};
+  fault_words_.Append(word);
+  events_.Append(EncodeEvent({.kind = EventKind::kFaulted,
+                              .fault = fault.code,
+                              .request_id = running ? start_.request_id : 0,
+                              .detail = fault_instruction_}));
+}
+
+bool Core::Step() {
+  if (status_ != CoreStatus::kRunning) return false;
+  const Slot* slot = Fetch();
+  if (slot == nullptr) return true;
+  switch (Run(*slot)) {
+    case Progress::kNone:
+      return false;
+    case Progress::kSome:
+      return true;
+    case Progress::kDone:
+      break;
+  }
+  cycles_ += slot->cycles;
+  program_cycles_ += slot->cycles;
+  ++instructions_;
+  ++next_;
+  transferred_ = 0;
+  return true;
+}
+
+const Core::Slot* Core::Fetch() {
+  if (next_ >= start_.instruction_count) {
+    RaiseFault({FaultCode::kBadProgram, 0});
+    return nullptr;
+  }
+  const size_t index = start_.program_offset / kInstructionBytes + next_;
+  std::unique_ptr<Slot>& slot = slots_[index];
+  if (slot == nullptr) {
+    const std::span<const uint8_t, kInstructionBytes> bytes(
+        program_.data() + index * kInstructionBytes, kInstructionBytes);
+    if (const size_t word = FindMalformedWord(bytes); word < kInstructionWords) {
+      RaiseFault({FaultCode::kBadOpcode, static_cast<uint32_t>(word)});
+      return nullptr;
+    }
+    slot = std::make_unique<Slot>();
+    slot->instruction = *Decode(bytes);
+  }
+  const Segments segments{start_.parameter_base, start_.activation_base};
+  if (slot->checked_for != segments) {
+    const Fault fault = CheckInstruction(slot->instruction, segments, memory_.size());
+    if (fault.code != FaultCode::kNone) {
+      RaiseFault(fault);
+      return nullptr;
+    }
+    slot->checked_for = segments;
+    slot->records_checked = 0;
+    const ArraySize array{options_.profile.array_rows, options_.profile.array_columns};
+    slot->cycles = IssueCycles(array) + ExecutionCycles(slot->instruction, array);
+  }
+  if (const Fault fault = CheckRecords(*slot); fault.code != FaultCode::kNone) {
+    RaiseFault(fault);
+    return nullptr;
+  }
+  return slot.get();
+}
+
+Fault Core::CheckRecords(Slot& slot) {
+  const std::optional<RecordsOperand> records = RecordsOf(slot.instruction);
+  if (!records) return {};
+  const uint64_t address = slot.checked_for->Resolve(records->address);
+  const uint64_t bytes = uint64_t{records->channels} * kChannelRecordBytes;
+  if (slot.records_checked != 0 && !memory_.ChangedSince(slot.records_checked, address, bytes)) {
+    return {};
+  }
+  const Fault fault = CheckChannelRecords({memory_.ReadAt(address, bytes), bytes}, records->flags);
+  slot.records_checked = fault.code == FaultCode::kNone ? memory_.now() : 0;
+  return fault;
+}
+
+Core::Progress Core::Run(const Slot& slot) {
+  const Segments& segments = *slot.checked_for;
+  return std::visit(
+      [&](const auto& i) {
+        using T = std::decay_t<decltype(i)>;
+        if constexpr (std::is_same_v<T, EndInstruction>) {
+          return Complete(slot);
+        } else if constexpr (std::is_same_v<T, InputInstruction>) {
+          return Receive(inputs_, i.output_address, i.bytes);
+        } else if constexpr (std::is_same_v<T, ParametersInstruction>) {
+          return Receive(parameters_, i.output_address, i.bytes);
+        } else if constexpr (std::is_same_v<T, OutputInstruction>) {
+          return Send(i.input_address, i.bytes);
+        } else if constexpr (std::is_same_v<T, Conv2DInstruction> ||
+                             std::is_same_v<T, DepthwiseConv2DInstruction>) {
+          direct_array_.Run(slot.instruction, segments);
+        } else if constexpr (!std::is_same_v<T, std::monostate>) {
+          vector_unit_.Run(i, segments);
+        }
+        return Progress::kDone;
+      },
+      slot.instruction);
+}
+
+Core::Progress Core::Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes) {
+  const Segments segments{start_.parameter_base, start_.activation_base};
+  const size_t count = std::min<size_t>(bytes - transferred_, stream.size());
+  if (count == 0) return Progress::kNone;
+  const uint64_t address = segments.Resolve(output_address) + transferred_;
+  stream.Take({memory_.WriteAt(address, count), count});
+  transferred_ += static_cast<uint32_t>(count);
+  return transferred_ == bytes ? Progress::kDone : Progress::kSome;
+}
+
+Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
+  const Segments segments{start_.parameter_base, start_.activation_base};
+  const size_t count = std::min<size_t>(bytes - transferred_, kQueueLimit - outputs_.size());
+  if (count == 0) return Progress::kNone;
+  const uint64_t address = segments.Resolve(input_address) + transferred_;
+  outputs_.Append({memory_.ReadAt(address, count), count});
+  transferred_ += static_cast<uint32_t>(count);
+  return transferred_ == bytes ? Progress::kDone : Progress::kSome;
+}
+
+Core::Progress Core::Complete(const Slot& slot) {
+  if (events_.size() >= kEventLimit * kEventBytes) return Progress::kNone;
+  events_.Append(EncodeEvent({.kind = EventKind::kCompleted,
+                              .request_id = start_.request_id,
+                              .detail = program_cycles_ + slot.cycles}));
+  status_ = CoreStatus::kIdle;
+  return Progress::kDone;
+}
+
+}  // namespace atollrt

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Core: the emulated Atoll-1 itself, as docs/isa.md and docs/protocol.md describe it. It is
+// passive: the host side of the cable puts bytes in and takes bytes out, and Step lets the device
+// run its next instruction. It keeps no time but its own cycle count.
+//
+//                 start                    END
+//       Idle ──────────────> Running ──────────────> Idle
+//         │                     │
+//         └──── bad record ─────┴── fault ──> Faulted ── Reset ──> Idle
+//
+// Everything that comes from the host is hostile: a bad record or program faults the device, and
+// memory use is bounded by the profile and kQueueLimit. In a steady state nothing is allocated;
+// decoded and checked instructions are kept until their program memory is written again.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "driver/device_profile.h"
+#include "driver/emulator/byte_queue.h"
+#include "driver/emulator/check.h"
+#include "driver/emulator/direct_array.h"
+#include "driver/emulator/memory.h"
+#include "driver/emulator/record_parser.h"
+#include "driver/emulator/vector_unit.h"
+#include "driver/instruction.h"
+#include "driver/protocol.h"
+#include "driver/usb_transport.h"
+#include "runtime/base/buffer.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/thread_pool.h"
+
+namespace atollrt {
+
+// How the array computes: whole instructions with fast kernels, or cell by cell, cycle by cycle.
+// The bytes and the reported cycles are the same.
+enum class ArrayFace { kDirect, kStepped };
+
+struct CoreOptions {
+  DeviceProfile profile;
+  ArrayFace face = ArrayFace::kDirect;
+  int threads = 1;  // that compute, the caller's included
+  CpuFeatures features = kBaseline;
+};
+
+class Core {
+ public:
+  // Most bytes of the two incoming streams together, and of the output stream, that the device
+  // queues; then it leaves transfers, or the program, waiting (docs/protocol.md §3).
+  static constexpr size_t kQueueLimit = size_t{64} << 20;
+  // Most events it queues.
+  static constexpr size_t kEventLimit = 1024;
+
+  // kInvalidArgument for an impossible profile, kResourceExhausted for lack of host memory.
+  static Result<std::unique_ptr<Core>> Create(const CoreOptions& options);
+  ~Core();
+
+  const DeviceProfile& profile() const { return options_.profile; }
+
+  // A control request; kInvalidArgument is a stall. `data` is filled or read as the request says.
+  Status Control(const ControlSetup& setup, std::span<uint8_t> data);
+
+  // Takes bytes of bulk OUT; returns how many, which are fewer than all only when the queues are
+  // full.
+  size_t AcceptBulkOut(std::span<const uint8_t> bytes);
+
+  // What endpoint 81, 82 or 83 has to send; whoever takes bytes makes room for more.
+  ByteQueue& outputs() { return outputs_; }
+  ByteQueue& events() { return events_; }
+  ByteQueue& fault_words() { return fault_words_; }
+
+  // Executes the next instruction, or as much of it as the streams allow. False if there was
+  // nothing to do: no program runs, or it waits for the host.
+  bool Step();
+
+  CoreStatus status() const { return status_; }
+
+  // Power-on state. Memories are filled with a pattern, so that nobody relies on them.
+  void Reset();
+
+  // For tests.
+  const DirectArray& direct_array() const { return direct_array_; }
+
+ private:
+  // An instruction of program memory in the form in which it runs.
+  struct Slot {
+    Instruction instruction;
+    // What it was last checked for, if it was.
+    std::optional<Segments> checked_for;
+    uint64_t records_checked = 0;  // time of the memory, 0 never
+    uint64_t cycles = 0;           // issue and execution; valid once checked
+  };
+  enum class Progress { kDone, kSome, kNone };
+
+  Core(const CoreOptions& options, OnChipMemory memory, Buffer program);
+
+  Status ReadRegister(const DecodedRegisterRequest& request, std::span<uint8_t> data) const;
+  void WriteProgram(uint32_t offset, std::span<const uint8_t> bytes);
+  void Start(const StartMessage& start);
+  void RaiseFault(Fault fault);
+
+  // The next instruction, checked; nullptr after a fault.
+  const Slot* Fetch();
+  Fault CheckRecords(Slot& slot);
+  Progress Run(const Slot& slot);
+  // Moves bytes for the instruction in progress, from a stream or to the output stream.
+  Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
+  Progress Send(uint32_t input_address, uint32_t bytes);
+  Progress Complete(const Slot& slot);
+
+  const CoreOptions options_;
+  ThreadPool pool_;
+  OnChipMemory memory_;
+  Buffer program_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // one per instruction of program memory, or nullptr
+  DirectArray direct_array_;
+  VectorUnit vector_unit_;
+
+  RecordParser parser_;
+  ByteQueue inputs_, parameters_, outputs_, events_, fault_words_;
+
+  CoreStatus status_ = CoreStatus::kIdle;
+  // The running program.
+  StartMessage start_;
+  uint32_t next_ = 0;         // index of its next instruction
+  uint32_t transferred_ = 0;  // bytes that this one has moved
+  uint64_t program_cycles_ = 0;
+  // The fault, if status_ says so.
+  Fault fault_;
+  uint32_t fault_instruction_ = 0;
+  // Since reset.
+  uint64_t cycles_ = 0;
+  uint64_t instructions_ = 0;
+};
+
+}  // namespace atollrt

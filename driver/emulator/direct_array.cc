@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/emulator/direct_array.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+// Packed weights may take this many times the on-chip memory: room for several instructions that
+// share their weights, as tiles of one layer do, but a bound on what a program can make us hold.
+constexpr uint64_t kPackedPerMemory = 8;
+
+// A range of on-chip memory.
+struct Range {
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+};
+
+ByteType TypeOf(uint32_t flags, uint32_t unsigned_flag) {
+  return (flags & unsigned_flag) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
+}
+
+// Checked operands fit.
+int32_t Size(uint32_t operand) { return static_cast<int32_t>(operand); }
+
+OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t flags,
+                            int32_t zero_point, ClampRange clamp) {
+  OutputStage stage{
+      .mode = (flags & kFlagDouble) != 0 ? RequantizeMode::kDouble : RequantizeMode::kFixedPoint,
+      .zero_point = zero_point,
+      .clamp = clamp,
+      .channels = std::vector<OutputChannel>(channels)};
+  for (OutputChannel& channel : stage.channels) {
+    channel.bias = LoadLittleEndian<int32_t>(records);
+    if (stage.mode == RequantizeMode::kDouble) {
+      channel.scale = LoadLittleEndian<double>(records + 8);
+    } else {
+      channel.multiplier = {LoadLittleEndian<int32_t>(records + 4),
+                            LoadLittleEndian<int32_t>(records + 8)};
+    }
+    records += kChannelRecordBytes;
+  }
+  return stage;
+}
+
+// Everything that CONV_2D and DEPTHWISE_CONV_2D, and the params of their kernels, have in common.
+template <typename Params, typename T>
+Params MakeParams(const T& i, int32_t groups, const uint8_t* weights, const uint8_t* records) {
+  return Params{.shape = {.batch = Size(i.batch),
+                          .input_h = Size(i.input_h),
+                          .input_w = Size(i.input_w),
+                          .input_c = Size(i.input_c),
+                          .output_h = Size(i.output_h),
+                          .output_w = Size(i.output_w),
+                          .output_c = Size(i.output_c),
+                          .kernel_h = Size(i.kernel_h),
+                          .kernel_w = Size(i.kernel_w),
+                          .stride_h = Size(i.stride_h),
+                          .stride_w = Size(i.stride_w),
+                          .dilation_h = Size(i.dilation_h),
+                          .dilation_w = Size(i.dilation_w),
+                          .pad_top = Size(i.pad_top),
+                          .pad_left = Size(i.pad_left),
+                          .groups = groups},
+                .input_type = TypeOf(i.flags, kFlagInputUnsigned),
+                .weight_type = TypeOf(i.flags, kFlagWeightsUnsigned),
+                .input_zero_point = i.input_zero_point,
+                .weight_zero_point = i.weight_zero_point,
+                .weights = weights,
+                .output = MakeOutputStage(records, i.output_c, i.flags, i.output_zero_point,
+                                          {i.clamp_min, i.clamp_max})};
+}
+
+// How each of the two instructions maps to its kernel.
+struct Conv2DMapping {
+  using Kernel = Conv2D;
+  using Params = Conv2DParams;
+  static constexpr auto kReference = ReferenceConv2D;
+  static uint64_t WeightBytes(const Conv2DInstruction& i) {
+    return uint64_t{i.output_c} * i.kernel_h * i.kernel_w * (i.input_c / i.groups);
+  }
+  static int32_t Groups(const Conv2DInstruction& i) { return Size(i.groups); }
+};
+struct DepthwiseMapping {
+  using Kernel = DepthwiseConv2D;
+  using Params = DepthwiseConv2DParams;
+  static constexpr auto kReference = ReferenceDepthwiseConv2D;
+  static uint64_t WeightBytes(const DepthwiseConv2DInstruction& i) {
+    return uint64_t{i.kernel_h} * i.kernel_w * i.output_c;
+  }
+  static int32_t Groups(const DepthwiseConv2DInstruction&) { return 1; }
+};
+
+// Calls visitor(operands, mapping).
+template <typename Visitor>
+auto VisitConvolution(const Instruction& instruction, const Visitor& visitor) {
+  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
+    return visitor(*conv, Conv2DMapping());
+  }
+  const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction);
+  ATOLL_CHECK(depthwise != nullptr);
+  return visitor(*depthwise, DepthwiseMapping());
+}
+
+}  // namespace
+
+struct DirectArray::Prepared {
+  std::variant<std::monostate, Conv2D, DepthwiseConv2D> kernel;
+  uint64_t time = 0;  // of the memory, when it was read
+  Range weights, records;
+  uint64_t packed_bytes = 0;  // roughly
+};
+
+size_t DirectArray::KeyHash::operator()(const Key& key) const {
+  uint64_t hash = (uint64_t{key.segments.parameter_base} << 32) | key.segments.activation_base;
+  std::visit(
+      [&](const auto& operands) {
+        uint32_t words[(sizeof(operands) + 3) / 4] = {};
+        std::memcpy(words, &operands, sizeof(operands));
+        for (const uint32_t word : words) hash = (hash ^ word) * 0x9E3779B97F4A7C15u + (hash >> 29);
+      },
+      key.instruction);
+  return static_cast<size_t>(hash);
+}
+
+DirectArray::DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool)
+    : memory_(memory), features_(features), pool_(pool) {}
+
+DirectArray::~DirectArray() = default;
+
+bool DirectArray::Holds(const Prepared& prepared) const {
+  const Range& w = prepared.weights;
+  const Range& r = prepared.records;
+  return !memory_->ChangedSince(prepared.time, w.address, w.size_bytes) &&
+         !memory_->ChangedSince(prepared.time, r.address, r.size_bytes);
+}
+
+// Forgets what memory no longer agrees with and, if that is not enough, everything: then there are
+// more weights in turn than a cache can help with.
+void DirectArray::MakeRoom(uint64_t bytes) {
+  const uint64_t limit = kPackedPerMemory * memory_->size();
+  if (prepared_bytes_ + bytes <= limit) return;
+  for (auto it = prepared_.begin(); it != prepared_.end();) {
+    if (Holds(*it->second)) {
+      ++it;
+    } else {
+      prepared_bytes_ -= it->second->packed_bytes;
+      it = prepared_.erase(it);
+    }
+  }
+  if (prepared_bytes_ + bytes <= limit) return;
+  prepared_.clear();
+  prepared_bytes_ = 0;
+}
+
+// Packed weights that agree with memory, or nullptr if the host has no memory for them.
+DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
+  if (const auto found = prepared_.find(key); found != prepared_.end()) {
+    if (Holds(*found->second)) return found->second.get();
+    prepared_bytes_ -= found->second->packed_bytes;
+    prepared_.erase(found);
+  }
+  ++packings_;
+  auto prepared = std::make_unique<Prepared>();
+  prepared->time = memory_->now();
+  const bool packed = VisitConvolution(key.instruction, [&](const auto& i, auto mapping) {
+    using Mapping = decltype(mapping);
+    prepared->weights = {key.segments.Resolve(i.weight_address), Mapping::WeightBytes(i)};
+    prepared->records = {key.segments.Resolve(i.channel_address),
+                         uint64_t{i.output_c} * kChannelRecordBytes};
+    prepared->packed_bytes = prepared->weights.size_bytes + 4 * prepared->records.size_bytes;
+    MakeRoom(prepared->packed_bytes);
+    auto kernel = Mapping::Kernel::Prepare(
+        MakeParams<typename Mapping::Params>(
+            i, Mapping::Groups(i),
+            memory_->ReadAt(prepared->weights.address, prepared->weights.size_bytes),
+            memory_->ReadAt(prepared->records.address, prepared->records.size_bytes)),
+        features_);
+    if (!kernel.ok()) return false;
+    prepared->kernel = *std::move(kernel);
+    return true;
+  });
+  if (!packed) return nullptr;
+  prepared_bytes_ += prepared->packed_bytes;
+  return prepared_.emplace(key, std::move(prepared)).first->second.get();
+}
+
+void DirectArray::Run(const Instruction& instruction, const Segments& segments) {
+  Prepared* prepared = Prepare({instruction, segments});
+  VisitConvolution(instruction, [&](const auto& i, auto mapping) {
+    using Mapping = decltype(mapping);
+    const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.input_c;
+    const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.output_c;
+    const uint8_t* input = memory_->ReadAt(segments.Resolve(i.input_address), input_bytes);
+    uint8_t* output = memory_->WriteAt(segments.Resolve(i.output_address), output_bytes);
+    if (prepared != nullptr) {
+      const auto& kernel = std::get<typename Mapping::Kernel>(prepared->kernel);
+      const size_t needed = kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1);
+      if (needed > scratch_.size()) {
+        scratch_ = Buffer();
+        if (auto grown = Buffer::Allocate(needed); grown.ok()) scratch_ = *std::move(grown);
+      }
+      if (needed <= scratch_.size()) {
+        kernel.Run(input, output, scratch_.data(), pool_);
+        return;
+      }
+    }
+    // The host is short of memory: the plain loops need next to none.
+    Mapping::kReference(
+        MakeParams<typename Mapping::Params>(
+            i, Mapping::Groups(i),
+            memory_->ReadAt(segments.Resolve(i.weight_address), Mapping::WeightBytes(i)),
+            memory_->ReadAt(segments.Resolve(i.channel_address),
+                            uint64_t{i.output_c} * kChannelRecordBytes)),
+        input, output);
+  });
+}
+
+}  // namespace atollrt

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DirectArray: the array's direct face. It runs a whole CONV_2D or DEPTHWISE_CONV_2D through the
+// fast kernels of runtime/kernels. Weights are packed the first time that an instruction runs and
+// again only when the memory under them has changed, so steady inferences pack and allocate
+// nothing. Not thread-safe, but spreads the work over the pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <variant>
+
+#include "driver/emulator/memory.h"
+#include "driver/instruction.h"
+#include "runtime/base/buffer.h"
+#include "runtime/kernels/conv2d.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/thread_pool.h"
+
+namespace atollrt {
+
+class DirectArray {
+ public:
+  // All are borrowed for the life of the array; `pool` may be nullptr.
+  DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool);
+  ~DirectArray();
+
+  // `instruction` is a CONV_2D or DEPTHWISE_CONV_2D that has passed CheckInstruction, and its
+  // channel records CheckChannelRecords.
+  void Run(const Instruction& instruction, const Segments& segments);
+
+  // How often weights have been packed.
+  uint64_t packings() const { return packings_; }
+
+ private:
+  // One instruction as it runs, wherever in program memory it is.
+  struct Key {
+    Instruction instruction;
+    Segments segments;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
+  struct Prepared;
+
+  Prepared* Prepare(const Key& key);
+  void MakeRoom(uint64_t bytes);
+  bool Holds(const Prepared& prepared) const;
+
+  OnChipMemory* memory_;
+  CpuFeatures features_;
+  ThreadPool* pool_;
+  std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared_;
+  uint64_t prepared_bytes_ = 0;
+  uint64_t packings_ = 0;
+  Buffer scratch_;  // grows to the largest ever needed
+};
+
+}  // namespace atollrt

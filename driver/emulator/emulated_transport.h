@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EmulatedTransport: a USB cable whose far end is a Core. The emulated device has no thread of its
+// own. It computes inside the host's calls: while the host reads (a bulk or interrupt IN endpoint
+// or a register), and while it writes if the device's queues are full. Between instructions it
+// looks at the caller's deadline and at Cancel; a call may therefore be late by the host's time
+// for one instruction.
+//
+// A read that finds nothing waits until its deadline, like a real device that has nothing to send:
+// another thread may send what is missing. Thread-safe as UsbTransport demands; calls take turns.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "driver/emulator/core.h"
+#include "driver/usb_transport.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+class EmulatedTransport final : public UsbTransport {
+ public:
+  // Errors as Core::Create.
+  static Result<std::unique_ptr<EmulatedTransport>> Create(const CoreOptions& options);
+
+  Status Control(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) override;
+  Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline deadline) override;
+  Result<size_t> BulkIn(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) override;
+  Result<size_t> InterruptIn(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) override;
+  void Cancel() override;
+  Status Reset(Deadline deadline) override;
+
+  // The device; for tests, while no call is in progress.
+  Core& core() { return *core_; }
+
+ private:
+  explicit EmulatedTransport(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+
+  // One call's way through the mutex, the deadline and Cancel.
+  class Call;
+
+  // Runs the device until `enough()`, or it has nothing to do, or `call` must end.
+  template <typename Enough>
+  void RunCore(const Call& call, const Enough& enough);
+  // Runs the device until `queue`, one of the core's, has enough to fill `data`, and takes what it
+  // has; waits if that is nothing.
+  Result<size_t> Receive(ByteQueue& queue, std::span<uint8_t> data, Deadline deadline);
+
+  std::mutex mutex_;
+  std::condition_variable activity_;        // bytes moved, Cancel or Reset
+  std::unique_ptr<Core> core_;              // guarded by mutex_
+  bool cancelled_ = false;                  // guarded by mutex_
+  std::atomic<uint64_t> interruptions_{0};  // Cancels and Resets so far; read between instructions
+};
+
+}  // namespace atollrt

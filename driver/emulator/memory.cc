@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/emulator/memory.h"
+
+#include <algorithm>
+
+namespace atollrt {
+
+Result<OnChipMemory> OnChipMemory::Allocate(uint64_t size_bytes) {
+  OnChipMemory memory;
+  ATOLL_ASSIGN_OR_RETURN(memory.bytes_, Buffer::Allocate(size_bytes));
+  memory.page_changed_.resize(size_bytes / kPageBytes + 1);
+  return memory;
+}
+
+uint8_t* OnChipMemory::WriteAt(uint64_t address, uint64_t size_bytes) {
+  ATOLL_CHECK(Contains(address, size_bytes));
+  ++now_;
+  if (size_bytes > 0) {
+    const auto pages = page_changed_.begin();
+    std::fill(pages + address / kPageBytes, pages + (address + size_bytes - 1) / kPageBytes + 1,
+              now_);
+  }
+  return bytes_.data() + address;
+}
+
+bool OnChipMemory::ChangedSince(uint64_t time, uint64_t address, uint64_t size_bytes) const {
+  ATOLL_CHECK(Contains(address, size_bytes));
+  if (size_bytes == 0) return false;
+  const auto pages = page_changed_.begin();
+  return std::any_of(pages + address / kPageBytes,
+                     pages + (address + size_bytes - 1) / kPageBytes + 1,
+                     [time](uint64_t changed) { return changed > time; });
+}
+
+}  // namespace atollrt

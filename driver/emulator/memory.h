@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OnChipMemory: the bytes that a program computes on, and when they last changed. Time is counted
+// in writes and kept per page, so that whoever derives something from the bytes (packed weights)
+// can tell later whether it still holds. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "driver/instruction.h"
+#include "runtime/base/buffer.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+// Where the two segments of a running program begin (docs/isa.md §2).
+struct Segments {
+  uint32_t parameter_base = 0;
+  uint32_t activation_base = 0;
+  bool operator==(const Segments&) const = default;
+
+  // The memory address of an on-chip address; it may lie beyond the memory.
+  uint64_t Resolve(uint32_t address) const {
+    const uint32_t base = (address & kParameterSegment) != 0 ? parameter_base : activation_base;
+    return uint64_t{base} + (address & ~kParameterSegment);
+  }
+};
+
+class OnChipMemory {
+ public:
+  static constexpr uint64_t kPageBytes = 4096;
+
+  // kResourceExhausted if the host has not that much.
+  static Result<OnChipMemory> Allocate(uint64_t size_bytes);
+
+  uint64_t size() const { return bytes_.size(); }
+  bool Contains(uint64_t address, uint64_t size_bytes) const {
+    return address <= size() && size_bytes <= size() - address;
+  }
+
+  // The bytes [address, address + size_bytes), which the memory must contain. WriteAt counts as a
+  // change of all of them, so call it anew for every write.
+  const uint8_t* ReadAt(uint64_t address, uint64_t size_bytes) const {
+    ATOLL_CHECK(Contains(address, size_bytes));
+    return bytes_.data() + address;
+  }
+  uint8_t* WriteAt(uint64_t address, uint64_t size_bytes);
+
+  // All bytes; a change made through them must be announced by WriteAt.
+  std::span<uint8_t> bytes() { return bytes_.bytes(); }
+
+  // The present time, for ChangedSince.
+  uint64_t now() const { return now_; }
+  // False only if none of the bytes changed after `time`; true also if a neighbour on the same
+  // page did.
+  bool ChangedSince(uint64_t time, uint64_t address, uint64_t size_bytes) const;
+
+ private:
+  Buffer bytes_;
+  std::vector<uint64_t> page_changed_;  // time of the last write
+  uint64_t now_ = 0;
+};
+
+}  // namespace atollrt

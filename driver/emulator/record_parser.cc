@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/emulator/record_parser.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "driver/instruction.h"
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+
+RecordParser::Piece RecordParser::Next(std::span<const uint8_t>& bytes) {
+  for (;;) {
+    switch (state_) {
+      case State::kHeader:
+        if (!Collect(kRecordHeaderBytes, bytes)) return {};
+        if (const Piece piece = BeginRecord(); piece.event != Event::kNeedBytes) return piece;
+        break;
+      case State::kProgramPrefix:
+        if (!Collect(kInstructionsPrefixBytes, bytes)) return {};
+        if (const Piece piece = BeginProgram(); piece.event != Event::kNeedBytes) return piece;
+        break;
+      case State::kStart: {
+        if (!Collect(kStartBytes, bytes)) return {};
+        state_ = State::kHeader;
+        const Result<StartMessage> start = DecodeStart(collected_);
+        if (!start.ok()) return {.event = Event::kBadRecord, .tag = header_.tag};
+        return {.event = Event::kStart, .tag = header_.tag, .start = *start};
+      }
+      case State::kPayload:
+        if (remaining_ > 0) return Payload(bytes);
+        state_ = State::kHeader;
+        break;
+    }
+  }
+}
+
+bool RecordParser::Collect(size_t size, std::span<const uint8_t>& bytes) {
+  const size_t count = std::min(size - collected_bytes_, bytes.size());
+  std::copy_n(bytes.begin(), count, collected_.begin() + collected_bytes_);
+  bytes = bytes.subspan(count);
+  collected_bytes_ += count;
+  if (collected_bytes_ < size) return false;
+  collected_bytes_ = 0;
+  return true;
+}
+
+RecordParser::Piece RecordParser::BeginRecord() {
+  const Result<RecordHeader> header =
+      DecodeRecordHeader(std::span(collected_).first<kRecordHeaderBytes>());
+  if (!header.ok()) return {.event = Event::kBadRecord, .tag = collected_[4]};
+  header_ = *header;
+  remaining_ = header_.payload_bytes;
+  bool fits = false;
+  switch (static_cast<RecordTag>(header_.tag)) {
+    case RecordTag::kInstructions:
+      state_ = State::kProgramPrefix;
+      fits = remaining_ >= kInstructionsPrefixBytes &&
+             (remaining_ - kInstructionsPrefixBytes) % kInstructionBytes == 0;
+      break;
+    case RecordTag::kInput:
+    case RecordTag::kParameters:
+      state_ = State::kPayload;
+      fits = true;
+      break;
+    case RecordTag::kStart:
+      state_ = State::kStart;
+      fits = remaining_ == kStartBytes;
+      break;
+  }
+  return {.event = fits ? Event::kNeedBytes : Event::kBadRecord, .tag = header_.tag};
+}
+
+RecordParser::Piece RecordParser::BeginProgram() {
+  state_ = State::kPayload;
+  remaining_ -= static_cast<uint32_t>(kInstructionsPrefixBytes);
+  program_offset_ = LoadLittleEndian<uint32_t>(&collected_[0]);
+  const bool fits = LoadLittleEndian<uint32_t>(&collected_[4]) == 0 &&
+                    program_offset_ % kInstructionBytes == 0 &&
+                    uint64_t{program_offset_} + remaining_ <= program_bytes_;
+  return {.event = fits ? Event::kNeedBytes : Event::kBadRecord, .tag = header_.tag};
+}
+
+RecordParser::Piece RecordParser::Payload(std::span<const uint8_t>& bytes) {
+  if (bytes.empty()) return {};
+  Piece piece{.tag = header_.tag,
+              .payload = bytes.first(std::min<size_t>(bytes.size(), remaining_)),
+              .program_offset = program_offset_};
+  const uint32_t count = static_cast<uint32_t>(piece.payload.size());
+  bytes = bytes.subspan(count);
+  remaining_ -= count;
+  switch (static_cast<RecordTag>(header_.tag)) {
+    case RecordTag::kInstructions:
+      piece.event = Event::kProgramBytes;
+      program_offset_ += count;
+      break;
+    case RecordTag::kInput:
+      piece.event = Event::kInput;
+      break;
+    default:
+      piece.event = Event::kParameters;
+      break;
+  }
+  return piece;
+}
+
+}  // namespace atollrt

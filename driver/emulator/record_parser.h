@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RecordParser: cuts the byte stream of bulk OUT into what the core acts on (docs/protocol.md §3).
+// Transfers may end anywhere; payloads are handed on as they come, without being collected. Takes
+// hostile bytes. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "driver/protocol.h"
+
+namespace atollrt {
+
+class RecordParser {
+ public:
+  enum class Event {
+    kNeedBytes,     // all bytes are used up
+    kProgramBytes,  // `payload` belongs at `program_offset`
+    kInput,         // `payload` continues the input stream
+    kParameters,    // `payload` continues the parameter stream
+    kStart,         // `start` is complete
+    kBadRecord,     // the device does not expect `tag` so; feed nothing more until Reset
+  };
+  struct Piece {
+    Event event = Event::kNeedBytes;
+    uint8_t tag = 0;
+    std::span<const uint8_t> payload = {};  // inside the bytes given to Next
+    uint32_t program_offset = 0;
+    StartMessage start = {};
+  };
+
+  explicit RecordParser(uint64_t program_bytes) : program_bytes_(program_bytes) {}
+
+  // Takes a prefix off `bytes` and says what it is.
+  Piece Next(std::span<const uint8_t>& bytes);
+
+  // Forgets a record begun.
+  void Reset() { *this = RecordParser(program_bytes_); }
+
+ private:
+  // Collects the first `size` bytes of a header or short payload; true when there are so many.
+  bool Collect(size_t size, std::span<const uint8_t>& bytes);
+  Piece BeginRecord();
+  Piece BeginProgram();
+  Piece Payload(std::span<const uint8_t>& bytes);
+
+  uint64_t program_bytes_;
+  enum class State { kHeader, kProgramPrefix, kStart, kPayload } state_ = State::kHeader;
+  RecordHeader header_;
+  uint32_t remaining_ = 0;       // bytes of the payload still to come, in kPayload
+  uint32_t program_offset_ = 0;  // of the next program byte
+  std::array<uint8_t, kStartBytes> collected_{};
+  size_t collected_bytes_ = 0;
+};
+
+}  // namespace atollrt

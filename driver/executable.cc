@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/executable.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "executable_generated.h"  // made from executable.fbs by flatc, in the build tree
+#include "runtime/base/buffer.h"
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+// Everything that is measured in bytes stays below this: on-chip addresses have 31 offset bits.
+constexpr uint64_t kSizeLimit = uint64_t{1} << 31;
+constexpr size_t kMaxLayers = 1024;  // inputs and outputs together
+constexpr size_t kMaxRank = 8;
+constexpr size_t kContainerAlignment = 8;  // of the widest scalar in executable.fbs
+
+// A name from outside as it may appear in a message: short, printable.
+std::string Quoted(std::string_view name) {
+  constexpr size_t kMaxShown = 64;
+  std::string text = "'";
+  for (const char c : name.substr(0, kMaxShown)) text += c >= 0x20 && c < 0x7F ? c : '?';
+  if (name.size() > kMaxShown) text += "...";
+  return text + "'";
+}
+
+// Bytes that a program takes from and gives to the host.
+struct Movement {
+  uint64_t input = 0;
+  uint64_t output = 0;
+  uint64_t parameters = 0;
+};
+
+Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64_t* total_bytes) {
+  *total_bytes = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = layers[i];
+    const std::string name = Quoted(layer.name);
+    if (layer.type != LayerType::kInt8 && layer.type != LayerType::kUInt8) {
+      return CorruptModel("%s %zu %s has unknown type %d", kind, i, name.c_str(),
+                          static_cast<int>(layer.type));
+    }
+    if (layer.shape.size() > kMaxRank) {
+      return CorruptModel("%s %zu %s has rank %zu, at most %zu is allowed", kind, i, name.c_str(),
+                          layer.shape.size(), kMaxRank);
+    }
+    uint64_t elements = 1;
+    for (size_t axis = 0; axis < layer.shape.size(); ++axis) {
+      const int32_t extent = layer.shape[axis];
+      if (extent < 1) {
+        return CorruptModel("%s %zu %s: dimension %zu is %d, must be at least 1", kind, i,
+                            name.c_str(), axis, extent);
+      }
+      // Both factors are below 2^31 at this point, so the product fits.
+      elements *= static_cast<uint64_t>(extent);
+      if (elements >= kSizeLimit) {
+        return CorruptModel("%s %zu %s is larger than 2 GiB", kind, i, name.c_str());
+      }
+    }
+    if (elements != layer.bytes) {
+      return CorruptModel("%s %zu %s: the shape has %llu bytes, the layer says %llu", kind, i,
+                          name.c_str(), static_cast<unsigned long long>(elements),
+                          static_cast<unsigned long long>(layer.bytes));
+    }
+    *total_bytes += layer.bytes;
+  }
+  return {};
+}
+
+// Checks that each address operand begins inside its segment, `extent` bytes of it for those that
+// move a stream (0: only the first byte is known here).
+Status ValidateAddresses(const Executable& executable, const Instruction& instruction,
+                         uint64_t extent) {
+  const InstructionInfo& info = InstructionTable()[instruction.index()];
+  const EncodedInstruction encoded = Encode(instruction);
+  for (size_t i = 0; i < info.operands.size(); ++i) {
+    if (!std::string_view(info.operands[i].name).ends_with("_address")) continue;
+    const auto address = LoadLittleEndian<uint32_t>(&encoded[4 * (i + 1)]);
+    const bool in_parameters = (address & kParameterSegment) != 0;
+    const uint64_t segment_bytes =
+        in_parameters ? executable.resident_parameters.size() : executable.activation_bytes;
+    const uint64_t offset = address & ~kParameterSegment;
+    const uint64_t end = offset + std::max<uint64_t>(extent, 1);
+    if (end > segment_bytes) {
+      return CorruptModel("%s %s reaches byte %llu of the %s segment, which has %llu",
+                          info.mnemonic, info.operands[i].name,
+                          static_cast<unsigned long long>(end),
+                          in_parameters ? "parameter" : "activation",
+                          static_cast<unsigned long long>(segment_bytes));
+    }
+  }
+  return {};
+}
+
+Status ValidateInstruction(const Executable& executable, const Instruction& instruction,
+                           Movement* moved) {
+  uint64_t extent = 0;
+  if (const auto* input = std::get_if<InputInstruction>(&instruction)) {
+    moved->input += extent = input->bytes;
+  } else if (const auto* output = std::get_if<OutputInstruction>(&instruction)) {
+    moved->output += extent = output->bytes;
+  } else if (const auto* parameters = std::get_if<ParametersInstruction>(&instruction)) {
+    moved->parameters += extent = parameters->bytes;
+  }
+  return ValidateAddresses(executable, instruction, extent);
+}
+
+Status ValidateProgram(const Executable& executable, const std::vector<Instruction>& program,
+                       const Movement& announced) {
+  if (program.empty()) return CorruptModel("the program is empty; it must end with END");
+  Movement moved;
+  for (size_t i = 0; i < program.size(); ++i) {
+    if (std::holds_alternative<std::monostate>(program[i])) {
+      return CorruptModel("instruction %zu is none", i);
+    }
+    const bool is_end = std::holds_alternative<EndInstruction>(program[i]);
+    const bool is_last = i + 1 == program.size();
+    if (is_end != is_last) {
+      return is_end ? CorruptModel("instruction %zu is END, but %zu more follow", i,
+                                   program.size() - i - 1)
+                    : CorruptModel("the last instruction, %zu, is %s; it must be END", i,
+                                   Mnemonic(program[i]));
+    }
+    ATOLL_RETURN_IF_ERROR(ValidateInstruction(executable, program[i], &moved)
+                              .WithContext(Format("instruction %zu", i)));
+  }
+  const auto check = [](const char* verb, const char* what, uint64_t actual, uint64_t expected) {
+    if (actual == expected) return Status();
+    return CorruptModel("the program %s %llu bytes of %s, the executable announces %llu", verb,
+                        static_cast<unsigned long long>(actual), what,
+                        static_cast<unsigned long long>(expected));
+  };
+  ATOLL_RETURN_IF_ERROR(check("takes", "input", moved.input, announced.input));
+  ATOLL_RETURN_IF_ERROR(check("takes", "parameters", moved.parameters, announced.parameters));
+  return check("gives", "output", moved.output, announced.output);
+}
+
+Status ValidateContents(const Executable& executable) {
+  if (executable.isa_version != kIsaVersion) {
+    return Unsupported("made for ISA version %u, this library knows version %u; compile it again",
+                       executable.isa_version, kIsaVersion);
+  }
+  if (executable.activation_bytes >= kSizeLimit ||
+      executable.resident_parameters.size() >= kSizeLimit ||
+      executable.streamed_parameters.size() >= kSizeLimit) {
+    return CorruptModel(
+        "segment sizes must be below 2 GiB: activations %llu, resident parameters %zu, streamed "
+        "parameters %zu bytes",
+        static_cast<unsigned long long>(executable.activation_bytes),
+        executable.resident_parameters.size(), executable.streamed_parameters.size());
+  }
+  if (executable.inputs.size() + executable.outputs.size() > kMaxLayers) {
+    return CorruptModel("%zu inputs and %zu outputs, at most %zu together are allowed",
+                        executable.inputs.size(), executable.outputs.size(), kMaxLayers);
+  }
+  Movement inference{.parameters = executable.streamed_parameters.size()};
+  ATOLL_RETURN_IF_ERROR(ValidateLayers("input", executable.inputs, &inference.input));
+  ATOLL_RETURN_IF_ERROR(ValidateLayers("output", executable.outputs, &inference.output));
+  ATOLL_RETURN_IF_ERROR(ValidateProgram(executable, executable.inference_program, inference)
+                            .WithContext("inference program"));
+  if (executable.resident_parameters.empty() && executable.caching_program.empty()) return {};
+  return ValidateProgram(executable, executable.caching_program,
+                         {.parameters = executable.resident_parameters.size()})
+      .WithContext("caching program");
+}
+
+// Reading the container. The verifier has run, but optional fields may be absent.
+
+std::string ReadString(const flatbuffers::String* text) {
+  return text != nullptr ? text->str() : std::string();
+}
+
+std::vector<uint8_t> ReadBytes(const flatbuffers::Vector<uint8_t>* bytes) {
+  if (bytes == nullptr) return {};
+  return {bytes->begin(), bytes->end()};
+}
+
+std::vector<Layer> ReadLayers(
+    const flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>* stored) {
+  std::vector<Layer> layers;
+  if (stored == nullptr) return layers;
+  for (const schema::Layer* layer : *stored) {
+    layers.push_back({.name = ReadString(layer->name()),
+                      .type = static_cast<LayerType>(layer->type()),
+                      .shape = {},
+                      .bytes = layer->bytes()});
+    if (layer->shape() != nullptr) {
+      layers.back().shape.assign(layer->shape()->begin(), layer->shape()->end());
+    }
+  }
+  return layers;
+}
+
+Result<std::vector<Instruction>> ReadProgram(const char* kind,
+                                             const flatbuffers::Vector<uint8_t>* stored) {
+  std::vector<Instruction> program;
+  const size_t size_bytes = stored != nullptr ? stored->size() : 0;
+  if (size_bytes % kInstructionBytes != 0) {
+    return CorruptModel("%s program has %zu bytes, not a multiple of %zu", kind, size_bytes,
+                        kInstructionBytes);
+  }
+  program.reserve(size_bytes / kInstructionBytes);
+  for (size_t offset = 0; offset < size_bytes; offset += kInstructionBytes) {
+    const std::span<const uint8_t, kInstructionBytes> encoded(stored->data() + offset,
+                                                              kInstructionBytes);
+    Result<Instruction> instruction = Decode(encoded);
+    if (!instruction.ok()) {
+      return Status(instruction.status())
+          .WithContext(Format("%s program, instruction %zu", kind, offset / kInstructionBytes));
+    }
+    program.push_back(*std::move(instruction));
+  }
+  return program;
+}
+
+Result<Executable> ReadContents(const schema::Executable& stored) {
+  Executable executable;
+  executable.isa_version = stored.isa_version();
+  executable.name = ReadString(stored.name());
+  // Before the programs: those of another version need not decode.
+  if (executable.isa_version != kIsaVersion) return executable;
+  ATOLL_ASSIGN_OR_RETURN(executable.caching_program,
+                         ReadProgram("caching", stored.caching_program()));
+  ATOLL_ASSIGN_OR_RETURN(executable.inference_program,
+                         ReadProgram("inference", stored.inference_program()));
+  executable.resident_parameters = ReadBytes(stored.resident_parameters());
+  executable.streamed_parameters = ReadBytes(stored.streamed_parameters());
+  executable.activation_bytes = stored.activation_bytes();
+  executable.inputs = ReadLayers(stored.inputs());
+  executable.outputs = ReadLayers(stored.outputs());
+  executable.estimated_cycles = stored.estimated_cycles();
+  executable.array_rows = stored.array_rows();
+  executable.array_columns = stored.array_columns();
+  return executable;
+}
+
+// Writing.
+
+using Builder = flatbuffers::FlatBufferBuilder;
+
+flatbuffers::Offset<flatbuffers::Vector<uint8_t>> StoreProgram(
+    Builder& builder, const std::vector<Instruction>& program) {
+  std::vector<uint8_t> bytes;
+  bytes.reserve(program.size() * kInstructionBytes);
+  for (const Instruction& instruction : program) {
+    const EncodedInstruction encoded = Encode(instruction);
+    bytes.insert(bytes.end(), encoded.begin(), encoded.end());
+  }
+  return builder.CreateVector(bytes);
+}
+
+flatbuffers::Offset<flatbuffers::Vector<uint8_t>> StoreParameters(
+    Builder& builder, const std::vector<uint8_t>& parameters) {
+  builder.ForceVectorAlignment(parameters.size(), 1, Buffer::kAlignment);
+  return builder.CreateVector(parameters);
+}
+
+flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>> StoreLayers(
+    Builder& builder, const std::vector<Layer>& layers) {
+  std::vector<flatbuffers::Offset<schema::Layer>> offsets;
+  for (const Layer& layer : layers) {
+    const auto name = builder.CreateString(layer.name);
+    const auto shape = builder.CreateVector(layer.shape);
+    offsets.push_back(schema::CreateLayer(
+        builder, name, static_cast<schema::ElementType>(layer.type), shape, layer.bytes));
+  }
+  return builder.CreateVector(offsets);
+}
+
+}  // namespace
+
+Status ValidateExecutable(const Executable& executable) {
+  return ValidateContents(executable).WithContext("executable " + Quoted(executable.name));
+}
+
+std::vector<uint8_t> WriteExecutable(const Executable& executable) {
+  Builder builder;
+  const auto name = builder.CreateString(executable.name);
+  const auto caching_program = StoreProgram(builder, executable.caching_program);
+  const auto inference_program = StoreProgram(builder, executable.inference_program);
+  const auto resident = StoreParameters(builder, executable.resident_parameters);
+  const auto streamed = StoreParameters(builder, executable.streamed_parameters);
+  const auto inputs = StoreLayers(builder, executable.inputs);
+  const auto outputs = StoreLayers(builder, executable.outputs);
+  builder.Finish(schema::CreateExecutable(
+                     builder, executable.isa_version, name, caching_program, inference_program,
+                     resident, streamed, executable.activation_bytes, inputs, outputs,
+                     executable.estimated_cycles, executable.array_rows, executable.array_columns),
+                 schema::ExecutableIdentifier());
+  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+Result<Executable> ReadExecutable(std::span<const uint8_t> bytes) {
+  if (bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
+    return CorruptModel("executable of %zu bytes: at most 2 GiB is allowed", bytes.size());
+  }
+  // Scalars are read in place. Inside a model file an executable may begin at any address.
+  Buffer aligned;
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % kContainerAlignment != 0) {
+    ATOLL_ASSIGN_OR_RETURN(aligned, Buffer::Allocate(bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), aligned.data());
+    bytes = aligned.bytes();
+  }
+  constexpr flatbuffers::uoffset_t kMaxDepth = 4;  // Executable, Layer, and room
+  flatbuffers::Verifier verifier(bytes.data(), bytes.size(), kMaxDepth, kMaxLayers + 1);
+  if (!schema::VerifyExecutableBuffer(verifier)) {
+    return CorruptModel(
+        "not an Atoll executable, or a damaged one: %zu bytes fail the container's check",
+        bytes.size());
+  }
+  const schema::Executable& stored = *schema::GetExecutable(bytes.data());
+  Result<Executable> executable = ReadContents(stored);
+  if (!executable.ok()) {
+    return Status(executable.status())
+        .WithContext("executable " + Quoted(ReadString(stored.name())));
+  }
+  ATOLL_RETURN_IF_ERROR(ValidateExecutable(*executable));
+  return executable;
+}
+
+}  // namespace atollrt

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/instruction.h"
+
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+// An empty struct has a size of 1.
+template <typename T>
+constexpr size_t kOperandBytes = std::is_empty_v<T> ? 0 : sizeof(T);
+
+#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning)             \
+  static_assert(std::is_trivially_copyable_v<Struct##Instruction> &&           \
+                kOperandBytes<Struct##Instruction> % 4 == 0 &&                 \
+                kOperandBytes<Struct##Instruction> <= kInstructionBytes - 4 && \
+                (opcode) <= 0xFFFF);
+#define ATOLL_OPERAND(Struct, type, name, meaning) \
+  static_assert(sizeof(Struct##Instruction::name) == 4);
+#include "driver/instructions.inc"
+
+const InstructionInfo* FindInstruction(uint32_t opcode) {
+  for (const InstructionInfo& info : InstructionTable()) {
+    if (info.opcode == opcode) return &info;
+  }
+  return nullptr;
+}
+
+const InstructionInfo& InfoOf(const Instruction& instruction) {
+  ATOLL_CHECK(instruction.index() < InstructionTable().size());
+  return InstructionTable()[instruction.index()];
+}
+
+uint32_t Word(std::span<const uint8_t, kInstructionBytes> bytes, size_t index) {
+  return LoadLittleEndian<uint32_t>(&bytes[4 * index]);
+}
+
+}  // namespace
+
+const std::vector<InstructionInfo>& InstructionTable() {
+  static const std::vector<InstructionInfo> table = {
+#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) \
+  {#MNEMONIC, opcode, Unit::unit, meaning, {
+#define ATOLL_OPERAND(Struct, type, name, meaning) {#type, #name, meaning},
+#define ATOLL_INSTRUCTION_END(Struct) \
+  }                                   \
+  }                                   \
+  ,
+#include "driver/instructions.inc"
+  };
+  return table;
+}
+
+EncodedInstruction Encode(const Instruction& instruction) {
+  EncodedInstruction bytes{};
+  StoreLittleEndian<uint32_t>(bytes.data(), InfoOf(instruction).opcode);
+  std::visit(
+      [&](const auto& operands) {
+        using T = std::decay_t<decltype(operands)>;
+        std::memcpy(bytes.data() + 4, &operands, kOperandBytes<T>);
+      },
+      instruction);
+  return bytes;
+}
+
+size_t FindMalformedWord(std::span<const uint8_t, kInstructionBytes> bytes) {
+  const InstructionInfo* info = FindInstruction(Word(bytes, 0));
+  if (info == nullptr) return 0;
+  for (size_t i = 1 + info->operands.size(); i < kInstructionWords; ++i) {
+    if (Word(bytes, i) != 0) return i;
+  }
+  return kInstructionWords;
+}
+
+Result<Instruction> Decode(std::span<const uint8_t, kInstructionBytes> bytes) {
+  const size_t malformed = FindMalformedWord(bytes);
+  if (malformed == 0) return CorruptModel("unknown opcode 0x%08X", Word(bytes, 0));
+  if (malformed < kInstructionWords) {
+    return CorruptModel("%s: unused word %zu is 0x%08X, must be 0",
+                        FindInstruction(Word(bytes, 0))->mnemonic, malformed,
+                        Word(bytes, malformed));
+  }
+  Instruction instruction;
+  switch (Word(bytes, 0)) {
+#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning)         \
+  case opcode: {                                                           \
+    auto& operands = instruction.emplace<Struct##Instruction>();           \
+    std::memcpy(&operands, &bytes[4], kOperandBytes<Struct##Instruction>); \
+    break;                                                                 \
+  }
+#include "driver/instructions.inc"
+  }
+  return instruction;
+}
+
+std::string Disassemble(const Instruction& instruction) {
+  const InstructionInfo& info = InfoOf(instruction);
+  const EncodedInstruction bytes = Encode(instruction);
+  std::string line = info.mnemonic;
+  for (size_t i = 0; i < info.operands.size(); ++i) {
+    const OperandInfo& operand = info.operands[i];
+    const uint32_t word = Word(bytes, i + 1);
+    if (std::string_view(operand.name).ends_with("_address")) {
+      line += Format(" %s=%s0x%08X", operand.name, (word & kParameterSegment) != 0 ? "P+" : "",
+                     word & ~kParameterSegment);
+    } else if (word != 0) {
+      const bool is_signed = std::string_view(operand.type) == "int32_t";
+      const int64_t value = is_signed ? int64_t{static_cast<int32_t>(word)} : int64_t{word};
+      line += Format(" %s=%lld", operand.name, static_cast<long long>(value));
+    }
+  }
+  return line;
+}
+
+const char* Mnemonic(const Instruction& instruction) { return InfoOf(instruction).mnemonic; }
+
+Unit UnitOf(const Instruction& instruction) { return InfoOf(instruction).unit; }
+
+}  // namespace atollrt

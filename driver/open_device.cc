@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/open_device.h"
+
+#include <algorithm>
+#include <string_view>
+#include <thread>
+
+#include "driver/device_profile.h"
+#include "driver/emulator/emulated_transport.h"
+#include "driver/protocol.h"
+#include "driver/usb_device.h"
+
+namespace atollrt {
+namespace {
+
+constexpr std::string_view kEmulator = "emu";
+constexpr std::string_view kEmulatorPrefix = "emu:";
+constexpr int kDefaultThreadsMax = 4;
+
+// Matches "usb:12" and the like for a given prefix "usb:".
+bool IsNumbered(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix) || text.size() == prefix.size()) return false;
+  text.remove_prefix(prefix.size());
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string EmulatorDescription(const DeviceProfile& profile) {
+  return std::string("emulated Atoll-1, ") + profile.summary;
+}
+
+Result<std::unique_ptr<Device>> OpenEmulator(std::string_view profile_name, int threads) {
+  CoreOptions core;
+  ATOLL_ASSIGN_OR_RETURN(core.profile, FindDeviceProfile(profile_name));
+  ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
+  const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  core.threads = threads > 0 ? threads : std::min(cpus, kDefaultThreadsMax);
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport, EmulatedTransport::Create(core));
+  UsbDevice::Options options;
+  options.name = profile_name.empty() ? std::string(kEmulator)
+                                      : std::string(kEmulatorPrefix) + core.profile.name;
+  return UsbDevice::Open(std::move(transport), std::move(options));
+}
+
+// Where a transport over libusb will look.
+Result<std::unique_ptr<Device>> OpenUsb(const std::string& device) {
+  return NotFound(
+      "no Atoll-1 device on USB for '%s' (ids %04x:%04x); plug one in, or use --device emu for the "
+      "emulated one",
+      device.c_str(), kAtollVendorId, kAtollProductId);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
+  const std::string& device = options.device;
+  if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
+  if (device == "auto" || device == kEmulator) return OpenEmulator("", options.threads);
+  if (device.starts_with(kEmulatorPrefix) && device.size() > kEmulatorPrefix.size()) {
+    return OpenEmulator(std::string_view(device).substr(kEmulatorPrefix.size()), options.threads);
+  }
+  if (device == "usb" || IsNumbered(device, "usb:")) return OpenUsb(device);
+  if (IsNumbered(device, "pci:")) {
+    return NotFound(
+        "no Atoll-1 device on PCIe for '%s'; use --device emu:pcie for an emulated one with the "
+        "timing of such a link",
+        device.c_str());
+  }
+  return InvalidArgument(
+      "'%s' is no device; write auto, usb, usb:N, pci:N, emu or emu:PROFILE (N counts from 0)",
+      device.c_str());
+}
+
+std::vector<DeviceListing> ListDevices() {
+  std::vector<DeviceListing> devices = {
+      {.name = "usb", .description = "no Atoll-1 device on USB found"}};
+  for (const DeviceProfile& profile : DeviceProfiles()) {
+    const bool is_default = &profile == DeviceProfiles().data();
+    devices.push_back(
+        {.name = is_default ? std::string(kEmulator) : std::string(kEmulatorPrefix) + profile.name,
+         .description = EmulatorDescription(profile),
+         .available = true,
+         .is_default = is_default});
+  }
+  return devices;
+}
+
+std::string DescribeDevice(const DeviceInfo& info) {
+  const std::string_view name = info.name;
+  if (name == kEmulator || name.starts_with(kEmulatorPrefix)) {
+    const auto profile = FindDeviceProfile(name == kEmulator ? std::string_view()
+                                                             : name.substr(kEmulatorPrefix.size()));
+    if (profile.ok()) return EmulatorDescription(*profile);
+  }
+  return Format("Atoll-1, %ux%u at %llu MHz, %llu KiB, link %llu MB/s", info.array_rows,
+                info.array_columns, static_cast<unsigned long long>(info.clock_hz / 1'000'000),
+                static_cast<unsigned long long>(info.memory_bytes / 1024),
+                static_cast<unsigned long long>(info.link_bytes_per_second / 1'000'000));
+}
+
+}  // namespace atollrt

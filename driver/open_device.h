@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OpenDevice: from a device string to a Device. Nothing else knows which transports there are, or
+// that one of them ends in an emulator. Thread-safe.
+//
+//   auto            the first real device, else the emulator
+//   usb, usb:N      the first, or the N-th from 0, Atoll-1 on USB
+//   pci:N           the N-th Atoll-1 on PCIe
+//   emu             the emulated device, profile usb3
+//   emu:<profile>   with another profile (device_profile.h)
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/device.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+struct OpenOptions {
+  std::string device = "auto";  // as above
+  int threads = 0;              // that an emulated device computes with; 0: one per CPU, at most 4
+};
+
+// kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
+// with what to write instead; otherwise the errors of UsbDevice::Open.
+Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
+
+// One device string that could be opened, or why not.
+struct DeviceListing {
+  std::string name;         // for OpenOptions::device
+  std::string description;  // one line
+  bool available = false;   // opening it now would find a device
+  bool is_default = false;  // `auto` takes this one
+};
+
+// What is there now: real devices first, then each profile of the emulator.
+std::vector<DeviceListing> ListDevices();
+
+// One line for people: "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3".
+std::string DescribeDevice(const DeviceInfo& info);
+
+}  // namespace atollrt

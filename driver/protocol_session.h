@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ProtocolSession: a conversation with one Atoll-1, as docs/protocol.md §5 says a host holds it.
+// It knows registers, records and events, but neither executables nor requests; usb_device.h puts
+// those on top.
+//
+// Calls block until they are done or `deadline` passes, then kTimeout. Other errors are the
+// transport's; a device that breaks the protocol gives kDeviceLost. After any error the
+// conversation is broken off in an unknown place: ResetCore, or a reset of the transport and
+// ResetCore, begins it again. One caller at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "driver/device.h"
+#include "driver/protocol.h"
+#include "driver/usb_transport.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+// The clock against which deadlines are set; tests bring their own.
+using NowFunction = std::function<Deadline()>;
+
+class ProtocolSession {
+ public:
+  // `transport` must outlive the session.
+  ProtocolSession(UsbTransport* transport, NowFunction now);
+
+  // Reads the registers that never change. kUnsupported if it is no Atoll-1 or has another ISA
+  // version. The name is left empty.
+  Result<DeviceInfo> Identify(Deadline deadline);
+
+  // Stops the program, clears the fault and empties both directions. Memories become undefined.
+  Status ResetCore(Deadline deadline);
+
+  // Stores encoded instructions at `program_offset` of program memory.
+  Status StoreInstructions(uint32_t program_offset, std::span<const uint8_t> encoded,
+                           Deadline deadline);
+
+  // One run of a program: what it takes and gives. Large inputs and parameters are sent from
+  // where they are, outputs are received in place.
+  struct Job {
+    StartMessage start;
+    std::span<const std::span<const uint8_t>> inputs;
+    std::span<const uint8_t> parameters;
+    std::span<const std::span<uint8_t>> outputs;
+  };
+  // The event that ended the program: completed, with all outputs received, or faulted.
+  Result<Event> Run(const Job& job, Deadline deadline);
+
+  struct Fault {
+    FaultCode code = FaultCode::kNone;
+    uint32_t instruction = 0;
+    uint32_t detail = 0;
+  };
+  Result<Fault> ReadFault(Deadline deadline);
+
+  // Everything on bulk OUT and bulk IN so far.
+  uint64_t bytes_sent() const { return bytes_sent_; }
+  uint64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  Result<uint32_t> Read32(Register address, Deadline deadline);
+  void AddSmall(std::span<const uint8_t> bytes);
+  Status Add(std::span<const uint8_t> bytes, Deadline deadline);
+  Status AddRecord(RecordTag tag, std::span<const uint8_t> payload, Deadline deadline);
+  Status Flush(Deadline deadline);
+  Status DrainEndpoint(uint8_t endpoint);
+  enum class Received { kAll, kFaulted };
+  Result<Received> Receive(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline);
+
+  UsbTransport* transport_;
+  NowFunction now_;
+  std::vector<uint8_t> pending_;  // small parts of records, to be sent as one transfer
+  uint64_t bytes_sent_ = 0;
+  uint64_t bytes_received_ = 0;
+};
+
+}  // namespace atollrt

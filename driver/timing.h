@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The device's time, docs/isa.md §5: cycles as pure functions of an instruction's operands and of
+// the array's size. The emulator counts with them, the compiler estimates with them. The time that
+// a host spends on emulation never enters. Thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "driver/instruction.h"
+
+namespace atollrt {
+
+struct ArraySize {
+  uint32_t rows = 0;     // R
+  uint32_t columns = 0;  // C
+};
+
+// Cycles that `instruction`, whose operands must be within the ranges of docs/isa.md §4, executes.
+uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array);
+
+// Cycles of the sequencer for any instruction, beside its execution.
+uint64_t IssueCycles(ArraySize array);
+
+}  // namespace atollrt

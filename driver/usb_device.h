@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// UsbDevice: an Atoll-1 behind a UsbTransport as a Device (device.h has the contract). It cannot
+// tell what the far end of the transport is.
+//
+// The waiter drives the wire: a thread in Wait that finds nobody else talking to the device takes
+// the wire, runs the oldest request from upload to completion event, and gives the wire back, until
+// its own request has completed. The mutex guards the lists and is never held during a transfer.
+//
+// Any run that does not end with a completion event leaves the device in doubt, so the core is
+// reset (if that fails: the USB port) and everything counts as no longer resident.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "driver/device.h"
+#include "driver/protocol_session.h"
+#include "driver/residency.h"
+
+namespace atollrt {
+
+class UsbDevice : public Device {
+ public:
+  struct Options {
+    std::string name = "usb";      // DeviceInfo::name
+    NowFunction now = Clock::now;  // for deadlines; tests bring their own
+  };
+
+  // Identifies and resets the device. kUnsupported if it is no Atoll-1 of this ISA version, or the
+  // transport's error.
+  static Result<std::unique_ptr<Device>> Open(std::unique_ptr<UsbTransport> transport,
+                                              Options options);
+
+  // No call may be in progress. Requests that nobody waited for are forgotten.
+  ~UsbDevice() override;
+
+  const DeviceInfo& info() const override { return info_; }
+  DeviceState state() const override;
+  Result<ExecutableId> Load(std::shared_ptr<const Executable> executable) override;
+  Status Unload(ExecutableId id) override;
+  Result<RequestId> Submit(Request request) override;
+  Status Wait(RequestId id, RequestReport* report) override;
+  Status Cancel(RequestId id) override;
+  Status Reset() override;
+
+ private:
+  struct Loaded;
+  struct Slot;
+  struct Run;
+  struct Outcome;
+  using Lock = std::unique_lock<std::mutex>;
+
+  UsbDevice(std::unique_ptr<UsbTransport> transport, Options options, DeviceInfo info);
+
+  // With the mutex held:
+  Status RequireReady(const char* call) const;
+  Loaded* FindLoaded(ExecutableId id);
+  Slot* FindSlot(RequestId id);
+  Slot* TakeFreeSlot();
+  void Complete(Slot* slot, Status status);
+  void Lose(const Status& reason);
+  Run Prepare(Slot* slot);
+  void RunOldest(Lock& lock);
+
+  // With the wire held and the mutex not:
+  Outcome Execute(const Run& run);
+  Status Upload(const Run& run);
+  Result<uint64_t> RunProgram(const Run& run, const ProtocolSession::Job& job,
+                              const std::vector<Instruction>& program);
+  Status DescribeFault(const Run& run, const std::vector<Instruction>& program);
+  bool Recover(const Status& reason);
+  Status Reopen();
+
+  const std::string name_;
+  const NowFunction now_;
+  const DeviceInfo info_;
+  const std::unique_ptr<UsbTransport> transport_;
+  ProtocolSession session_;  // belongs to the holder of the wire
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // a request completed or the wire became free
+  DeviceState state_ = DeviceState::kReady;
+  bool wire_held_ = false;
+  bool resetting_ = false;  // Reset has the wire or is the next to get it
+  Residency residency_;
+  std::vector<std::unique_ptr<Loaded>> loaded_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // recycled, never freed before the device
+  std::vector<Slot*> queue_;                  // oldest first
+  ExecutableId last_executable_ = 0;
+  RequestId last_request_ = 0;
+};
+
+}  // namespace atollrt

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/output_columns.h"
+
+#include <cstring>
+
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+size_t PaddedCount(int32_t count) {
+  return AlignUp(static_cast<size_t>(count), OutputColumns::kPadding);
+}
+
+}  // namespace
+
+size_t OutputColumns::Bytes(int32_t count) {
+  const size_t padded = PaddedCount(count);
+  return padded * (3 * sizeof(int32_t) + sizeof(double)) + AlignUp(padded / kBlock, 64);
+}
+
+OutputColumns OutputColumns::In(uint8_t* memory, int32_t count, RequantizeMode mode,
+                                int32_t zero_point, ClampRange clamp) {
+  const size_t padded = PaddedCount(count);
+  OutputColumns columns;
+  columns.mode = mode;
+  columns.zero_point = zero_point;
+  columns.clamp = clamp;
+  columns.count = count;
+  // kPadding values of either size fill whole cache lines, so every array starts aligned.
+  columns.scale = reinterpret_cast<double*>(memory);
+  columns.bias = reinterpret_cast<int32_t*>(columns.scale + padded);
+  columns.multiplier = columns.bias + padded;
+  columns.shift = columns.multiplier + padded;
+  columns.vectorizable = reinterpret_cast<uint8_t*>(columns.shift + padded);
+  for (size_t column = 0; column < padded; ++column) columns.shift[column] = 1;
+  std::memset(columns.vectorizable, 1, padded / kBlock);
+  return columns;
+}
+
+void OutputColumns::Set(int32_t column, const OutputChannel& channel, int32_t folded_bias,
+                        int64_t magnitude) {
+  bias[column] = folded_bias;
+  if (mode == RequantizeMode::kDouble) {
+    scale[column] = channel.scale;
+    return;
+  }
+  const bool zero = channel.multiplier.value == 0;
+  multiplier[column] = channel.multiplier.value;
+  shift[column] = zero ? 1 : -channel.multiplier.exponent;
+  const bool ordinary = channel.multiplier.value >= 0 && shift[column] >= 1 &&
+                        shift[column] <= 31 && magnitude < (int64_t{1} << 30);
+  if (!ordinary) vectorizable[column / kBlock] = 0;
+}
+
+void RequantizePlain(const OutputColumns& columns, const RequantizeArgs& args) {
+  for (int32_t c = 0; c < args.count; ++c) {
+    const int32_t column = args.first + c;
+    const OutputChannel channel = {
+        .bias = 0,  // already in the accumulator
+        .multiplier = {columns.multiplier[column], -columns.shift[column]},
+        .scale = columns.scale[column],
+    };
+    for (int32_t r = 0; r < args.rows; ++r) {
+      args.output[r * args.output_stride + c] = static_cast<uint8_t>(
+          Requantize(args.accumulators[r * args.accumulator_stride + c], columns.mode, channel,
+                     columns.zero_point, columns.clamp));
+    }
+  }
+}
+
+}  // namespace atollrt

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/open_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/device_profile.h"
+#include "tests/support/rng.h"
+#include "tests/support/test_executables.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(OpenDevice, UnknownStringsGetTheListOfForms) {
+  for (const char* name : {"", "gpu", "usb:", "usb:x", "usb:1x", "pci", "pci:", "emu:", "EMU"}) {
+    const auto device = OpenDevice({.device = name});
+    EXPECT_EQ(device.code(), StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(device.status().message(),
+                HasSubstr("auto, usb, usb:N, pci:N, emu or emu:PROFILE"));
+  }
+  EXPECT_EQ(OpenDevice({.device = "emu", .threads = -1}).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(OpenDevice, AbsentDevicesSayWhatToDoNext) {
+  for (const char* name : {"usb", "usb:0", "usb:17", "pci:0"}) {
+    const auto device = OpenDevice({.device = name});
+    EXPECT_EQ(device.code(), StatusCode::kNotFound) << name;
+    EXPECT_THAT(device.status().message(), HasSubstr("use --device emu")) << name;
+    EXPECT_THAT(device.status().message(), HasSubstr(name));
+  }
+  const auto device = OpenDevice({.device = "emu:usb9"});
+  EXPECT_EQ(device.code(), StatusCode::kNotFound);
+  EXPECT_THAT(device.status().message(), HasSubstr("usb3, usb2"));
+}
+
+TEST(OpenDevice, EveryListedDeviceThatIsAvailableOpensAndRuns) {
+  int defaults = 0;
+  for (const DeviceListing& listing : ListDevices()) {
+    defaults += listing.is_default;
+    const auto device = OpenDevice({.device = listing.name, .threads = 1});
+    EXPECT_EQ(device.ok(), listing.available) << listing.name;
+    if (!device.ok()) continue;
+    EXPECT_EQ((*device)->info().name, listing.name);
+    EXPECT_EQ(DescribeDevice((*device)->info()), listing.description);
+
+    const auto id = (*device)->Load(std::make_shared<Executable>(MakeTableExecutable({})));
+    ASSERT_TRUE(id.ok());
+    const std::vector<uint8_t> input = {0, 1, 2, 255};
+    std::vector<uint8_t> output(4);
+    Request request{.executable = *id, .inputs = {input}, .outputs = {output}};
+    const Status status = (*device)->Wait(*(*device)->Submit(request), nullptr);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(output, (std::vector<uint8_t>{0x10, 0x11, 0x12, 0x0F}));
+  }
+  EXPECT_EQ(defaults, 1);
+}
+
+TEST(OpenDevice, AutoTakesTheListedDefault) {
+  const auto device = OpenDevice({});
+  ASSERT_TRUE(device.ok());
+  for (const DeviceListing& listing : ListDevices()) {
+    EXPECT_EQ(listing.is_default, listing.name == (*device)->info().name);
+  }
+}
+
+TEST(OpenDevice, ProfilesReportTheirOwnNumbers) {
+  for (const DeviceProfile& profile : DeviceProfiles()) {
+    const auto device = OpenDevice({.device = std::string("emu:") + profile.name, .threads = 1});
+    ASSERT_TRUE(device.ok());
+    const DeviceInfo& info = (*device)->info();
+    EXPECT_EQ(info.array_rows, profile.array_rows);
+    EXPECT_EQ(info.array_columns, profile.array_columns);
+    EXPECT_EQ(info.clock_hz, profile.clock_hz);
+    EXPECT_EQ(info.memory_bytes, profile.memory_bytes);
+    EXPECT_EQ(info.program_memory_bytes, profile.program_memory_bytes);
+    EXPECT_EQ(info.link_bytes_per_second, profile.link_bytes_per_second);
+  }
+}
+
+TEST(DescribeDevice, RealDevicesAreDescribedByTheirNumbers) {
+  DeviceInfo info;
+  info.name = "usb:0";
+  info.array_rows = 16;
+  info.array_columns = 32;
+  info.clock_hz = 250'000'000;
+  info.memory_bytes = 2 << 20;
+  info.link_bytes_per_second = 40'000'000;
+  EXPECT_EQ(DescribeDevice(info), "Atoll-1, 16x32 at 250 MHz, 2048 KiB, link 40 MB/s");
+}
+
+}  // namespace
+}  // namespace atollrt

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: check_isa_symbols.sh library.a ...
+#
+# Fails if an object compiled for one instruction set (avx2.cc, avx512vnni.cc, neon*.cc) defines a
+# weak symbol: the linker might keep that copy of a shared inline function and give it to all
+# callers, which then crash on CPUs without the instruction set.
+set -eu
+status=0
+for library in "$@"; do
+  # "library.a:avx2.cc.o:0000000000000000 T name"
+  symbols=$(nm --print-file-name --defined-only "$library" |
+    grep -E '(avx2|avx512vnni|neon[a-z_]*)\.cc\.o:' || true)
+  weak=$(echo "$symbols" | grep -E ':[0-9a-f]+ [WwuVv] ' | c++filt || true)
+  if [ -n "$weak" ]; then
+    echo "$library: weak symbols in objects of one instruction set:"
+    echo "$weak"
+    status=1
+  fi
+  echo "$library: $(echo "$symbols" | grep -c . || true) symbols of ISA objects checked"
+done
+exit $status

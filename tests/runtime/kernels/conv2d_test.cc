@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/conv2d.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/kernels/random_conv.h"
+#include "tests/support/guarded_buffer.h"
+#include "tests/support/rng.h"
+
+namespace atollrt {
+namespace {
+
+std::string Describe(const Conv2DParams& p) {
+  const ConvShape& s = p.shape;
+  return Format(
+      "input %dx%dx%dx%d output %dx%dx%d kernel %dx%d stride %dx%d dilation %dx%d pad %d,%d groups "
+      "%d types %d,%d zero points %d,%d mode %d clamp %d..%d output zero point %d",
+      s.batch, s.input_h, s.input_w, s.input_c, s.output_h, s.output_w, s.output_c, s.kernel_h,
+      s.kernel_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.pad_top, s.pad_left,
+      s.groups, int(p.input_type), int(p.weight_type), p.input_zero_point, p.weight_zero_point,
+      int(p.output.mode), p.output.clamp.min, p.output.clamp.max, p.output.zero_point);
+}
+
+Conv2DParams RandomParams(Rng* rng) {
+  Conv2DParams p;
+  p.shape = RandomGeometry(rng, 9);
+  ConvShape& s = p.shape;
+  s.groups = rng->Pick<int32_t>({1, 1, 1, 1, 1, 2, 3});
+  s.input_c = s.groups * rng->Pick<int32_t>({1, 3, 4, 8, 16, 32, 64, rng->Int32(1, 70)});
+  s.output_c = s.groups * rng->Pick<int32_t>({1, 8, 16, 17, 24, 32, 33, rng->Int32(1, 70)});
+  p.input_type = RandomType(rng);
+  p.weight_type = RandomType(rng);
+  p.input_zero_point = RandomZeroPoint(rng, p.input_type);
+  p.weight_zero_point = RandomZeroPoint(rng, p.weight_type);
+  const double depth = s.kernel_h * s.kernel_w * (s.input_c / s.groups);
+  p.output = RandomOutputStage(rng, s.output_c, depth * 128 * 64);
+  return p;
+}
+
+int64_t WeightBytes(const ConvShape& s) {
+  return int64_t{s.output_c} * s.kernel_h * s.kernel_w * (s.input_c / s.groups);
+}
+
+// Runs `p` with operands hard against unmapped pages and compares with the reference.
+void ExpectEqualsReference(Rng* rng, Conv2DParams p, CpuFeatures features, ThreadPool* pool) {
+  const auto side = [&] { return rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}); };
+  const auto gap = [&] { return static_cast<size_t>(rng->Int(0, 63)); };
+  GuardedBuffer weights(static_cast<size_t>(WeightBytes(p.shape)), side());
+  GuardedBuffer input(static_cast<size_t>(p.shape.InputBytes()), side());
+  GuardedBuffer output(static_cast<size_t>(p.shape.OutputBytes()), side(), gap());
+  RandomBytes(rng, weights.bytes());
+  RandomBytes(rng, input.bytes());
+  p.weights = weights.data();
+
+  std::vector<uint8_t> expected(output.size());
+  ReferenceConv2D(p, input.data(), expected.data());
+
+  Result<Conv2D> prepared = Conv2D::Prepare(p, features);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  const Conv2D conv = *std::move(prepared);
+  std::memset(weights.data(), 0x55, weights.size());  // not needed any more
+  GuardedBuffer scratch(conv.ScratchBytes(pool == nullptr ? 1 : pool->threads()), side(), gap());
+  conv.Run(input.data(), output.data(), scratch.data(), pool);
+
+  const std::vector<uint8_t> actual(output.data(), output.data() + output.size());
+  EXPECT_EQ(actual, expected) << conv.kernel_name() << ": " << Describe(p);
+  EXPECT_TRUE(output.Intact()) << conv.kernel_name() << ": " << Describe(p);
+  EXPECT_TRUE(scratch.Intact()) << conv.kernel_name() << ": " << Describe(p);
+}
+
+TEST(Conv2D, EqualsTheReferenceForRandomLayersOnEveryCpuLevel) {
+  Rng rng(TestSeed(1));
+  ThreadPool two(2), three(3);
+  for (int i = 0; i < 600 && !testing::Test::HasFailure(); ++i) {
+    const Conv2DParams params = RandomParams(&rng);
+    for (const CpuFeatures features : CpuLevels()) {
+      ThreadPool* pool = rng.Pick<ThreadPool*>({nullptr, nullptr, &two, &three});
+      ExpectEqualsReference(&rng, params, features, pool);
+    }
+  }
+}
+
+// Fully connected layers: one pixel, few or many columns, any depth.
+TEST(Conv2D, EqualsTheReferenceForFewPixels) {
+  Rng rng(TestSeed(2));
+  ThreadPool two(2), three(3);
+  for (int i = 0; i < 200 && !testing::Test::HasFailure(); ++i) {
+    Conv2DParams p = RandomParams(&rng);
+    p.shape = {};
+    p.shape.batch = rng.Int32(1, 30);
+    p.shape.input_c = rng.Int32(1, 600);
+    p.shape.output_c = rng.Int32(1, 200);
+    p.output = RandomOutputStage(&rng, p.shape.output_c, p.shape.input_c * 128.0 * 64);
+    for (const CpuFeatures features : CpuLevels()) {
+      ThreadPool* pool = rng.Pick<ThreadPool*>({nullptr, &two, &three});
+      ExpectEqualsReference(&rng, p, features, pool);
+    }
+  }
+}
+
+// 2^17 products of -255 * -255 exceed 2^32: sums must wrap, and the output stage must not assume
+// small accumulators.
+TEST(Conv2D, WrapsSumsBeyond32Bits) {
+  for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {
+    for (const int32_t depth : {1 << 14, 1 << 15, (1 << 17) + 3}) {
+      Rng rng(7);
+      Conv2DParams p;
+      p.shape.input_c = depth;
+      p.shape.output_c = 20;
+      p.input_type = p.weight_type = type;
+      p.input_zero_point = p.weight_zero_point = ByteMax(type);
+      p.output = RandomOutputStage(&rng, p.shape.output_c, 1e9);
+      const uint8_t least = static_cast<uint8_t>(ByteMin(type));
+      std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(p.shape)), least);
+      std::vector<uint8_t> input(static_cast<size_t>(p.shape.InputBytes()), least);
+      std::vector<uint8_t> expected(20), actual(20);
+      p.weights = weights.data();
+      ReferenceConv2D(p, input.data(), expected.data());
+      for (const CpuFeatures features : CpuLevels()) {
+        Result<Conv2D> conv = Conv2D::Prepare(p, features);
+        ASSERT_TRUE(conv.ok());
+        std::vector<uint8_t> scratch(conv->ScratchBytes(1));
+        conv->Run(input.data(), actual.data(), scratch.data(), nullptr);
+        EXPECT_EQ(actual, expected) << conv->kernel_name() << " depth " << depth;
+      }
+    }
+  }
+}
+
+TEST(Conv2D, UsesTheKernelOfTheGivenFeatures) {
+  Conv2DParams p;
+  const uint8_t weight = 1;
+  p.weights = &weight;
+  p.output.channels.resize(1);
+  std::vector<std::string> used;
+  for (const CpuFeatures features : CpuLevels()) {
+    Result<Conv2D> conv = Conv2D::Prepare(p, features);
+    ASSERT_TRUE(conv.ok());
+    used.push_back(conv->kernel_name());
+  }
+  std::vector<std::string> listed;
+  const Result<CpuFeatures> available = DetectCpuFeatures();
+  ASSERT_TRUE(available.ok());
+#define ATOLL_GEMM_KERNEL(name, features) \
+  if (Supports(*available, features)) listed.push_back(#name);
+#include "runtime/kernels/gemm/kernels.inc"
+#undef ATOLL_GEMM_KERNEL
+  EXPECT_THAT(used, testing::UnorderedElementsAreArray(listed));
+}
+
+}  // namespace
+}  // namespace atollrt

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace atollrt {
+namespace {
+
+TEST(ThreadPool, CallsEachTaskOnce) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (const int tasks : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> calls(static_cast<size_t>(tasks));
+      pool.ParallelFor(tasks, [&](int task, int worker) {
+        ++calls[static_cast<size_t>(task)];
+        EXPECT_GE(worker, 0);
+        EXPECT_LT(worker, threads);
+      });
+      for (const std::atomic<int>& count : calls) EXPECT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, NeverRunsTwoTasksOnOneWorkerAtATime) {
+  ThreadPool pool(3);
+  std::vector<std::atomic<int>> running(3);
+  pool.ParallelFor(3000, [&](int, int worker) {
+    EXPECT_EQ(running[static_cast<size_t>(worker)]++, 0);
+    --running[static_cast<size_t>(worker)];
+  });
+}
+
+// Many short runs in a row: workers are looking, falling asleep or waking in all combinations.
+TEST(ThreadPool, SurvivesRunsInQuickSuccession) {
+  for (const int threads : {2, 4}) {
+    ThreadPool pool(threads);
+    int64_t sum = 0;
+    for (int run = 0; run < 20000; ++run) {
+      int64_t part[4] = {};
+      const int tasks = 1 + run % 4;
+      pool.ParallelFor(tasks, [&](int task, int) { part[task] = run + task; });
+      for (int task = 0; task < tasks; ++task) sum += part[task] - run - task + 1;
+    }
+    EXPECT_EQ(sum, 20000 / 4 * (1 + 2 + 3 + 4));
+  }
+}
+
+TEST(ThreadPool, MakesResultsOfWorkersVisibleToTheCaller) {
+  ThreadPool pool(2);
+  for (int run = 0; run < 200; ++run) {
+    std::vector<int> results(64, -1);  // plain memory
+    pool.ParallelFor(64, [&](int task, int) { results[static_cast<size_t>(task)] = task; });
+    for (int task = 0; task < 64; ++task) ASSERT_EQ(results[static_cast<size_t>(task)], task);
+    if (run % 50 == 0) std::this_thread::yield();
+  }
+}
+
+TEST(ParallelFor, RunsInOrderWithoutAPool) {
+  std::vector<int> order;
+  ParallelFor(nullptr, 4, [&](int task, int worker) {
+    EXPECT_EQ(worker, 0);
+    order.push_back(task);
+  });
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace atollrt
