@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "atoll/delegate.h"
 #include "atoll/runtime.h"
 #include "tests/support/rng.h"
 #include "tools/atoll/sha256.h"
-#include "atoll/delegate.h"
 
 namespace atollrt {
 namespace {
