@@ -19,12 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "atoll/delegate.h"
 #include "atoll/runtime.h"
 #include "tests/support/rng.h"
 #include "tools/atoll/sha256.h"
-#ifdef ATOLL_HAVE_DELEGATE
-#include "atoll/delegate.h"
-#endif
 
 namespace atollrt {
 namespace {
@@ -94,11 +92,9 @@ struct ModelDeleter {
 struct InterpreterDeleter {
   void operator()(AtollInterpreter* interpreter) const { AtollInterpreterDelete(interpreter); }
 };
-#ifdef ATOLL_HAVE_DELEGATE
 struct DelegateDeleter {
   void operator()(AtollDelegate* delegate) const { AtollDelegateDelete(delegate); }
 };
-#endif
 
 // A model ready to run, or why there is none.
 struct Prepared {
@@ -289,7 +285,6 @@ void RunCase(const Json& one, const Bytes& file, AtollDelegate* delegate, Summar
 Summary RunDirectory(const std::filesystem::path& directory, Where where) {
   Summary summary;
   AtollDelegate* delegate = nullptr;
-#ifdef ATOLL_HAVE_DELEGATE
   std::unique_ptr<AtollDelegate, DelegateDeleter> owner;
   if (where == Where::kEmulator) {
     AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
@@ -299,7 +294,6 @@ Summary RunDirectory(const std::filesystem::path& directory, Where where) {
     owner.reset(delegate);
     if (delegate == nullptr) return summary;
   }
-#endif
   std::ifstream stream(directory / "manifest.json");
   const Json manifest = Json::parse(stream);
   for (const Json& one : manifest["cases"]) {
@@ -361,7 +355,6 @@ TEST_F(Shared, CasesGiveTensorFlowLitesBytesOnTheCpu) {
   EXPECT_GT(RunDirectory(kShared, Where::kCpu).passed, 600);
 }
 
-#ifdef ATOLL_HAVE_DELEGATE
 TEST_F(Committed, CasesGiveTensorFlowLitesBytesOnTheEmulator) {
   const Summary summary = RunDirectory(kCommitted, Where::kEmulator);
   EXPECT_GT(summary.on_device, 150);
@@ -371,7 +364,6 @@ TEST_F(Committed, CasesGiveTensorFlowLitesBytesOnTheEmulator) {
 TEST_F(Shared, CasesGiveTensorFlowLitesBytesOnTheEmulator) {
   EXPECT_GT(RunDirectory(kShared, Where::kEmulator).on_device, 400);
 }
-#endif
 
 }  // namespace
 }  // namespace atollrt

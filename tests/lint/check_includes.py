@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Dependencies point one way: each folder includes only what the tables below allow.
+
+A row applies to the files below its folder; the longest matching folder counts.
+"""
+import fnmatch
+import pathlib
+import re
+import sys
+
+# Folder -> what of ours it may include, as prefixes of the path between the quotes.
+OURS = {
+    "runtime": ["runtime/", "atoll/runtime.h"],
+    "runtime/include": ["atoll/runtime.h"],
+    "runtime/base": ["runtime/base/"],
+    "runtime/kernels": ["runtime/kernels/", "runtime/base/"],
+    "runtime/graph": ["runtime/graph/", "runtime/base/"],
+    "driver": ["driver/", "runtime/base/"],
+    "driver/emulator": ["driver/", "runtime/base/", "runtime/kernels/"],
+    "delegate": ["delegate/", "driver/", "runtime/", "atoll/runtime.h", "atoll/delegate.h"],
+    "delegate/include": ["atoll/runtime.h", "atoll/delegate.h"],
+    "examples": ["examples/", "atoll/"],
+    "examples/camera": ["examples/camera/", "atoll/camera", "runtime/base/"],
+    "tools": ["tools/", "atoll/"],
+    "tests": [""],
+    "bench": [""],
+}
+# Within a folder that may be included, parts that only the named files may include.
+PRIVATE = {
+    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "tests/*", "bench/*"],
+}
+# Library -> (pattern of its headers, files that may include it).
+LIBRARIES = {
+    "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
+                    ["runtime/graph/tflite_loader.cc", "driver/executable.cc",
+                     "delegate/model_writer.cc", "driver/dwn1.cc", "models/*", "tests/*"]),
+    "libusb": (r"libusb.*", ["driver/libusb_transport.cc", "tests/usb/*"]),
+    "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),
+    "libjpeg, libpng": (r"jpeglib\.h|jerror\.h|turbojpeg\.h|png\.h",
+                        ["examples/camera/*.cc", "tests/examples/camera/*"]),
+    "zlib": (r"zlib\.h", ["examples/camera/*.cc", "tests/*"]),
+    "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*|httplib\.h",
+                                  ["tools/*", "examples/*", "tests/*", "bench/*"]),
+    "GoogleTest, benchmark": (r"(gtest|gmock|benchmark)/.*", ["tests/*", "bench/*"]),
+}
+
+
+def allowed(path, patterns):
+    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+
+
+def problems(root):
+    for folder in sorted({name.split("/")[0] for name in OURS}):
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in (".h", ".cc", ".c", ".inc"):
+                continue
+            path = file.relative_to(root).as_posix()
+            row = max((name for name in OURS if path.startswith(name + "/")), key=len)
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+                if not match:
+                    continue
+                header, where = match[2], f"{path}:{number}"
+                for library, (pattern, files) in LIBRARIES.items():
+                    if re.fullmatch(pattern, header) and not allowed(path, files):
+                        yield f"{where}: {header}: {library} is allowed only in {', '.join(files)}"
+                if match[1] == "<" or re.fullmatch(LIBRARIES["flatbuffers"][0], header):
+                    continue
+                if not header.startswith(tuple(OURS[row])):
+                    yield f"{where}: {header}: {row}/ may include only {', '.join(OURS[row])}"
+                for prefix, files in PRIVATE.items():
+                    if header.startswith(prefix) and not allowed(path, files):
+                        yield f"{where}: {header}: allowed only in {', '.join(files)}"
+
+
+found = list(problems(pathlib.Path(sys.argv[1])))
+print("\n".join(found) or "Includes follow the tables.")
+sys.exit(bool(found))

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the `atoll` command share: running it, judging its failures, making models.
+
+Environment, set by CMakeLists.txt: ATOLL_COMMAND, ATOLL_FLATC, ATOLL_SOURCE_DIR, ATOLL_SHARED_DIR,
+ATOLL_REQUIRE_SHARED. Only Python's standard library is needed.
+"""
+import collections
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COMMAND = os.environ["ATOLL_COMMAND"]
+FLATC = os.environ["ATOLL_FLATC"]
+SOURCE = pathlib.Path(os.environ["ATOLL_SOURCE_DIR"])
+SHARED = pathlib.Path(os.environ["ATOLL_SHARED_DIR"])
+FASHION_MODEL = SOURCE / "models/fashion/fashion_int8.tflite"
+FASHION_LABELS = SOURCE / "models/fashion/labels.txt"
+FASHION_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+
+Result = collections.namedtuple("Result", "code stdout stderr")
+
+
+def need(path):
+    """Ends the whole suite as skipped, or as failed where reference data must be there."""
+    if path.exists():
+        return
+    if path.is_relative_to(SHARED) and os.environ.get("ATOLL_REQUIRE_SHARED") == "1":
+        sys.exit(f"{path} is absent, but ATOLL_REQUIRE_SHARED is on")
+    print(f"ATOLL-SKIPPED: {path} is absent")
+    sys.exit(0)
+
+
+def run(*arguments, timeout=300):
+    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, timeout=timeout,
+                          check=False)
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class CommandTest(unittest.TestCase):
+    longMessage = True
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+
+    def succeed(self, *arguments, **options):
+        result = run(*arguments, **options)
+        self.assertEqual(result.code, 0, f"{arguments}: {result.stderr}")
+        return result
+
+    def json(self, *arguments, **options):
+        """Runs with --json; returns the report, which must be all of stdout, in one line."""
+        result = self.succeed(*arguments, "--json", **options)
+        self.assertEqual(result.stdout.count("\n"), 1)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["schema"], 1)
+        self.assertEqual(report["command"], arguments[0])
+        return report
+
+    def assert_sentence(self, arguments, result):
+        """Nothing on stdout and exactly one sentence on stderr."""
+        self.assertEqual(result.stdout, "", arguments)
+        self.assertRegex(result.stderr, r"\Aatoll: [^\n]{8,}[^.\n]\.\n\Z", arguments)
+
+    def fail_with(self, code, arguments, *mentions):
+        """Runs a command that must fail with this exit code and mention these words."""
+        result = run(*arguments)
+        self.assertEqual(result.code, code, f"{arguments}: {result.stderr}")
+        self.assert_sentence(arguments, result)
+        for mention in mentions:
+            self.assertIn(str(mention), result.stderr)
+
+    def file(self, name, content):
+        path = self.directory / name
+        path.write_bytes(content)
+        return path
+
+    def model(self, tensors, operator, **more):
+        """Writes a model of one operator from tensor 0 to tensor 1; fields as in tflite.fbs."""
+        source = self.file("model.json", json.dumps({
+            "version": 3,
+            "operator_codes": [operator],
+            "subgraphs": [{"tensors": tensors, "inputs": [0], "outputs": [1],
+                           "operators": [{"opcode_index": 0, "inputs": [0], "outputs": [1],
+                                          **more}]}],
+            "buffers": [{}],
+        }).encode())
+        subprocess.run([FLATC, "--binary", "-o", self.directory,
+                        SOURCE / "models/schema/tflite.fbs", source], check=True)
+        return self.directory / "model.tflite"
+
+
+def tensor(name, shape, dtype=9, **more):
+    """A tensor for CommandTest.model; dtype 9 is int8."""
+    return {"name": name, "shape": shape, "type": dtype, "buffer": 0,
+            "quantization": {"scale": [0.5], "zero_point": [0]}, **more}

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a user gives the command: one sentence, the documented exit code, no partial output."""
+import random
+import subprocess
+import unittest
+
+from atoll_command import (COMMAND, FASHION_LABELS, FASHION_MODEL, SOURCE, CommandTest, need, run,
+                           tensor)
+
+FAILURE, USAGE, NO_DEVICE, BAD_MODEL = 1, 2, 3, 4
+
+CPU = ("--device", "cpu")
+RELU = {"builtin_code": 19, "deprecated_builtin_code": 19, "version": 2}
+
+
+class BadModels(CommandTest):
+    def refuse(self, model, *mentions, code=BAD_MODEL):
+        for device in ("cpu", "emu"):
+            output = self.directory / "output"
+            self.fail_with(code, ("run", model, "--device", device, "--output-dir", output),
+                           *mentions)
+            self.assertFalse(output.exists())
+        for arguments in (("inspect", model), ("benchmark", model), ("camera", model),
+                          ("classify", model, SOURCE / "README.md")):
+            self.fail_with(code, arguments, *mentions)
+
+    def test_absent(self):
+        self.refuse(self.directory / "none.tflite", "none.tflite", code=FAILURE)
+
+    def test_directory(self):
+        self.refuse(self.directory, self.directory, code=FAILURE)
+
+    def test_empty(self):
+        self.refuse(self.file("empty.tflite", b""), "empty.tflite")
+
+    def test_not_tflite(self):
+        self.refuse(FASHION_LABELS, "labels.txt", "not a .tflite file")
+
+    def test_dynamic_shape(self):
+        image = tensor("image", [1, -1, -1, 3])
+        self.refuse(self.model([image, tensor("result", [1, -1, -1, 3])], RELU), "image", "-1")
+
+    def test_unknown_custom_operator(self):
+        custom = {"builtin_code": 32, "deprecated_builtin_code": 32, "custom_code": "Frobnicate"}
+        self.refuse(self.model([tensor("x", [1, 8]), tensor("y", [1, 8])], custom), "Frobnicate")
+
+    def test_unknown_operator(self):
+        unknown = {"builtin_code": 9999, "deprecated_builtin_code": 127}
+        self.refuse(self.model([tensor("x", [1, 8]), tensor("y", [1, 8])], unknown), "9999")
+
+    def test_unsupported_type(self):
+        complex64 = 8
+        self.refuse(self.model([tensor("wave", [1, 8], complex64), tensor("y", [1, 8], complex64)],
+                               RELU), "wave")
+
+    def test_truncated(self):
+        whole = FASHION_MODEL.read_bytes()
+        chance = random.Random(1)
+        sizes = [1, 4, 7, 8, 100, len(whole) - 1] + [chance.randrange(len(whole)) for _ in range(14)]
+        for size in sizes:
+            arguments = ("run", self.file("cut.tflite", whole[:size]), *CPU)
+            self.fail_with(BAD_MODEL, arguments, "cut.tflite")
+
+    def test_flipped_bits(self):
+        """One wrong bit makes the model invalid or another valid one, never a crash."""
+        whole = FASHION_MODEL.read_bytes()
+        chance = random.Random(2)
+        # Where the structure is: at the front and at the end; weights fill what is between.
+        places = ([chance.randrange(64) for _ in range(20)] +
+                  [chance.randrange(len(whole)) for _ in range(30)] +
+                  [chance.randrange(len(whole) - 8000, len(whole)) for _ in range(50)])
+        for place in places:
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << chance.randrange(8)
+            arguments = ("run", self.file("flipped.tflite", bytes(flipped)), *CPU)
+            result = run(*arguments)
+            self.assertIn(result.code, (0, BAD_MODEL), f"bit in byte {place}: {result.stderr}")
+            if result.code:
+                self.assert_sentence(arguments, result)
+
+
+class BadInputs(CommandTest):
+    def refuse(self, code, arguments, *mentions):
+        output = self.directory / "output"
+        self.fail_with(code, ("run", FASHION_MODEL, *CPU, "--output-dir", output, *arguments),
+                       *mentions)
+        self.assertFalse(output.exists())
+
+    def test_size(self):
+        for size in (0, 783, 785, 100_000):
+            path = self.file("image.raw", bytes(size))
+            self.refuse(USAGE, ("--input", f"0={path}"), "image.raw", "784")
+
+    def test_absent_file(self):
+        self.refuse(FAILURE, ("--input", "0=none.raw"), "none.raw")
+
+    def test_directory(self):
+        self.refuse(FAILURE, ("--input", f"0={self.directory}"), self.directory)
+
+    def test_index(self):
+        path = self.file("image.raw", bytes(784))
+        self.refuse(USAGE, ("--input", f"1={path}"), "input 1", "has 1")
+        for bad in (str(path), f"={path}", f"x={path}", f"-1={path}", "0=", f"0x={path}"):
+            self.refuse(USAGE, (f"--input={bad}",), "K=FILE")
+
+    def test_given_twice(self):
+        path = self.file("image.raw", bytes(784))
+        self.refuse(USAGE, ("--input", f"0={path}", "--input", f"0={path}"), "twice")
+
+    def test_output_directory_is_a_file(self):
+        path = self.file("taken", b"")
+        self.fail_with(FAILURE, ("run", FASHION_MODEL, *CPU, "--output-dir", path), "taken")
+
+    def test_output_name_is_a_directory(self):
+        (self.directory / "out_0.raw").mkdir()
+        self.fail_with(FAILURE, ("run", FASHION_MODEL, *CPU, "--output-dir", self.directory),
+                       "out_0.raw")
+        self.assertEqual([path.name for path in self.directory.iterdir()], ["out_0.raw"])
+
+    def test_full_disk(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([COMMAND, "run", FASHION_MODEL, *CPU], stdout=full,
+                                  stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, FAILURE)
+        self.assertRegex(done.stderr.decode(), r"\Aatoll: cannot write to stdout[^\n]*\.\n\Z")
+
+
+class BadPictures(CommandTest):
+    PPM = b"P6 2 2 255\n" + bytes(range(12))
+
+    def classify(self, *arguments):
+        return ("classify", FASHION_MODEL, *CPU, *arguments)
+
+    def test_not_a_picture(self):
+        self.fail_with(FAILURE, self.classify(FASHION_LABELS), "labels.txt")
+
+    def test_absent(self):
+        self.fail_with(FAILURE, self.classify("none.jpg"), "none.jpg")
+
+    def test_truncated(self):
+        self.fail_with(FAILURE, self.classify(self.file("cut.ppm", self.PPM[:-1])), "cut.ppm")
+
+    def test_second_is_bad(self):
+        """Then nothing is printed about the first either."""
+        good = self.file("good.ppm", self.PPM)
+        self.fail_with(FAILURE, self.classify(good, FASHION_LABELS), "labels.txt")
+
+    def test_labels_too_few(self):
+        labels = self.file("three.txt", b"a\nb\nc\n")
+        self.fail_with(USAGE, self.classify(self.file("p.ppm", self.PPM), "--labels", labels),
+                       "three.txt", "3 labels", "10 classes")
+
+    def test_labels_too_many(self):
+        labels = self.file("many.txt", b"".join(b"label%d\n" % i for i in range(12)))
+        result = self.succeed(*self.classify(self.file("p.ppm", self.PPM), "--labels", labels))
+        self.assertRegex(result.stderr, r"\Aatoll: warning: [^\n]*12[^\n]*10[^\n]*\n\Z")
+
+    def test_labels_absent(self):
+        self.fail_with(FAILURE, self.classify(self.file("p.ppm", self.PPM), "--labels", "none.txt"),
+                       "none.txt")
+
+    def test_not_a_classifier(self):
+        model = self.model([tensor("x", [1, 8]), tensor("y", [1, 8])], RELU)
+        self.fail_with(BAD_MODEL, ("classify", model, self.file("p.ppm", self.PPM), *CPU), "[1,8]")
+
+
+class BadDevices(CommandTest):
+    def test_absent(self):
+        for device in ("usb:99", "pci:0", "emu:nonesuch"):
+            for command in (("run",), ("inspect",), ("benchmark",), ("camera",)):
+                self.fail_with(NO_DEVICE, (*command, FASHION_MODEL, "--device", device), device)
+
+    def test_no_such_kind(self):
+        for device in ("", "gpu", "usb:", "usb:x", "emu:"):
+            result = run("run", FASHION_MODEL, "--device", device)
+            self.assertIn(result.code, (USAGE, NO_DEVICE), device)
+            self.assert_sentence(device, result)
+
+    def test_absent_camera(self):
+        self.fail_with(NO_DEVICE, ("camera", FASHION_MODEL, "--source", "/dev/video99"),
+                       "/dev/video99")
+
+
+class BadCommandLines(CommandTest):
+    def test_usage(self):
+        for arguments in ((), ("frobnicate",), ("run",), ("run", FASHION_MODEL, "--nonsense"),
+                          ("run", FASHION_MODEL, "--threads", "many"),
+                          ("run", FASHION_MODEL, "--seed", "-1"),
+                          ("run", FASHION_MODEL, "--seed", "18446744073709551616"),
+                          ("camera", FASHION_MODEL, "--frames", "-1"),
+                          ("benchmark", FASHION_MODEL, "--runs", "0"),
+                          ("classify", FASHION_MODEL),
+                          ("classify", FASHION_MODEL, "p.ppm", "--std", "0"),
+                          ("camera", FASHION_MODEL, "--policy", "some"),
+                          ("camera", FASHION_MODEL, "--crop", "5x"),
+                          ("camera", FASHION_MODEL, "--no-draw", "--save", "d")):
+            self.fail_with(USAGE, arguments)
+
+    def test_camera_source(self):
+        self.fail_with(FAILURE, ("camera", FASHION_MODEL, "--source", "nowhere"), "nowhere")
+
+
+if __name__ == "__main__":
+    need(FASHION_MODEL)
+    unittest.main()

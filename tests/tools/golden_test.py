@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole models through `atoll run` give the bytes that TensorFlow Lite itself gave, and pictures
+through `atoll classify` the classes that they show."""
+import base64
+import json
+import pathlib
+import struct
+import unittest
+
+from atoll_command import SHARED, CommandTest, need
+
+GOLDEN = SHARED / "golden"
+MODELS = SHARED / "models"
+IMAGES = SHARED / "images"
+
+NAMES = ("mobilenet_v1_0.25_128_quant", "mobilenet_v1_0.5_160_quant", "mobilenet_v1_0.75_192_quant",
+         "mobilenet_v2_1.0_224_quant", "tf2_mobilenet_v2_1.0_224_ptq", "mlperf_tiny_resnet8_int8",
+         "mlperf_tiny_vww_96_int8", "mlperf_tiny_kws_int8", "mlperf_tiny_ad01_int8",
+         "mobilenet_v1_0.25_128_quant_mlir", "hello_world_int8", "micro_speech_quantized",
+         "libredgetpu_bright_16x16", "libredgetpu_dense_256", "libredgetpu_gabor_64x64_7k_4o_2s")
+
+
+def float32(value):
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+class Golden(CommandTest):
+    def assert_outputs(self, wanted, got, context):
+        self.assertEqual(len(wanted), len(got), context)
+        for want, have in zip(wanted, got):
+            for field in ("index", "name", "dtype", "shape", "zero_point", "sha256"):
+                self.assertEqual(want[field], have[field], f"{context}: {field}")
+            self.assertEqual(float32(want["scale"]), float32(have["scale"]), context)
+
+    def check_model(self, name, device):
+        """Outputs and every intermediate tensor that exists outside of the device, both seeds."""
+        model = MODELS / f"{name}.tflite"
+        golden = json.loads((GOLDEN / "models" / f"{name}.json").read_text())
+        plan = self.json("inspect", model, "--device", device)
+        written = {index for node in plan["nodes"] for index in node["outputs"]}
+        for seed, wanted in golden["seeds"].items():
+            report = self.json("run", model, "--device", device, "--seed", seed, "--checksums")
+            context = f"{name} on {device}, seed {seed}"
+            self.assert_outputs(wanted["outputs"], report["outputs"], context)
+            tapped = {tensor["index"]: tensor["sha256"] for tensor in report["tensors"]}
+            for index, sha256 in tapped.items():
+                self.assertEqual(wanted["tensors"][str(index)], sha256, f"{context}: {index}")
+            if device == "cpu":
+                # Apart from the inputs, which no operator writes, all of them.
+                self.assertEqual(set(tapped), written & set(map(int, wanted["tensors"])), context)
+                self.assertEqual(written & set(map(int, wanted["tensors"])), written, context)
+
+    def test_models_on_the_cpu(self):
+        for name in NAMES:
+            with self.subTest(name):
+                self.check_model(name, "cpu")
+
+    def test_models_on_the_emulator(self):
+        for name in NAMES:
+            with self.subTest(name):
+                self.check_model(name, "emu")
+
+    def test_pictures_as_raw_inputs(self):
+        for path in sorted((GOLDEN / "images").glob("*.json")):
+            model = path.stem.split("__")[0]
+            if model not in NAMES:
+                continue
+            golden = json.loads(path.read_text())
+            for device in ("cpu", "emu"):
+                with self.subTest(path.stem, device=device):
+                    report = self.json("run", MODELS / f"{model}.tflite", "--device", device,
+                                       "--input", f"0={path.with_suffix('.raw')}")
+                    self.assert_outputs(golden["outputs"], report["outputs"], path.stem)
+
+
+class Classify(CommandTest):
+    LABELS = MODELS / "imagenet_labels.txt"
+
+    def top(self, model, image, *arguments):
+        report = self.json("classify", MODELS / model, IMAGES / image, *arguments)
+        return [entry for entry in report["images"][0]["top"]]
+
+    def test_pictures(self):
+        cats = {"Egyptian cat", "tabby, tabby cat", "tiger cat"}
+        expected = {"parrot.jpg": {"macaw"}, "cat.bmp": cats, "grace_hopper.bmp":
+                    {"military uniform"}}
+        for device in ("cpu", "emu"):
+            for image, names in expected.items():
+                with self.subTest(image, device=device):
+                    top = self.top("mobilenet_v2_1.0_224_quant.tflite", image, "--device", device,
+                                   "--labels", self.LABELS)
+                    self.assertIn(top[0]["label"], names)
+                    self.assertEqual(len(top), 5)
+                    self.assertGreater(top[0]["score"], 0.5)
+
+    def test_emulator_equals_cpu(self):
+        for image in ("owl.jpg", "cat_720p.jpg", "squat.bmp"):
+            scores = [self.top("tf2_mobilenet_v2_1.0_224_ptq.tflite", image, "--device", device,
+                               "--top-k", "1001") for device in ("cpu", "emu")]
+            self.assertEqual(scores[0], scores[1])
+
+    def test_int8_input_without_resizing(self):
+        """The picture has the model's size, so the scores are TensorFlow Lite's, exactly."""
+        for image in ("person.bmp", "no_person.bmp"):
+            stem = pathlib.Path(image).stem
+            golden = json.loads(
+                (GOLDEN / "images" / f"mlperf_tiny_vww_96_int8__{stem}.json").read_text())
+            top = self.top("mlperf_tiny_vww_96_int8.tflite", image, "--device", "cpu")
+            stored = struct.unpack("2b", base64.b64decode(golden["outputs"][0]["base64"]))
+            scores = {entry["index"]: entry["score"] for entry in top}
+            self.assertEqual([scores[0], scores[1]], [(q + 128) / 256 for q in stored])
+
+    def test_several_pictures_one_report(self):
+        report = self.json("classify", MODELS / "mobilenet_v1_0.25_128_quant.tflite",
+                           IMAGES / "parrot.jpg", IMAGES / "owl.jpg", "--top-k", "1")
+        self.assertEqual([len(image["top"]) for image in report["images"]], [1, 1])
+
+    def test_mean_and_std_quantize(self):
+        """Scale 1/128 and zero point 128: (p - 128) / 128 is stored as p again."""
+        arguments = ("mobilenet_v1_0.25_128_quant.tflite", "parrot.jpg", "--device", "cpu")
+        self.assertEqual(self.top(*arguments),
+                         self.top(*arguments, "--mean", "128", "--std", "128"))
+        self.assertNotEqual(self.top(*arguments),
+                            self.top(*arguments, "--mean", "0", "--std", "255"))
+
+
+if __name__ == "__main__":
+    need(GOLDEN / "models")
+    need(MODELS)
+    unittest.main()

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/atoll/exit_code.h"
+
+#include <fmt/format.h>
+
+namespace atollcmd {
+
+ExitCode ExitCodeOf(AtollStatus status, Activity activity) {
+  if (status == ATOLL_OK) return ExitCode::kOk;
+  if (status == ATOLL_DEVICE_LOST) return ExitCode::kDeviceLost;
+  switch (activity) {
+    case Activity::kOpeningDevice:
+      if (status == ATOLL_INVALID_ARGUMENT) return ExitCode::kUsage;  // not a device name at all
+      if (status == ATOLL_NOT_FOUND || status == ATOLL_PERMISSION_DENIED ||
+          status == ATOLL_DEVICE_BUSY || status == ATOLL_UNSUPPORTED) {
+        return ExitCode::kNoDevice;
+      }
+      break;
+    case Activity::kLoadingModel:
+      // A model whose shapes ask for more memory than there is, is as useless as a corrupt one.
+      if (status == ATOLL_CORRUPT_MODEL || status == ATOLL_UNSUPPORTED ||
+          status == ATOLL_INVALID_ARGUMENT || status == ATOLL_RESOURCE_EXHAUSTED) {
+        return ExitCode::kBadModel;
+      }
+      return ExitCode::kFailure;  // the file itself: not found, not permitted
+    case Activity::kPreparing:
+      if (status == ATOLL_CORRUPT_MODEL || status == ATOLL_UNSUPPORTED ||
+          status == ATOLL_INVALID_ARGUMENT || status == ATOLL_RESOURCE_EXHAUSTED) {
+        return ExitCode::kBadModel;
+      }
+      break;
+    case Activity::kRunning:
+      // For example an index, read from data, beyond the tensor that it points into.
+      if (status == ATOLL_CORRUPT_MODEL || status == ATOLL_UNSUPPORTED) return ExitCode::kBadModel;
+      break;
+  }
+  return status == ATOLL_TIMEOUT ? ExitCode::kDeviceLost : ExitCode::kFailure;
+}
+
+namespace {
+
+const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
+  switch (code) {
+    case ExitCode::kNoDevice:
+    case ExitCode::kUsage:
+      return "'atoll devices' lists what is there";
+    case ExitCode::kBadModel:
+      return status == ATOLL_CORRUPT_MODEL ? "get an undamaged copy of the file"
+                                           : "Atoll runs int8 and uint8 models with static shapes";
+    case ExitCode::kDeviceLost:
+      return "plug the device in again or use --device emu";
+    default:
+      return activity == Activity::kLoadingModel ? "check the path" : "try --device cpu";
+  }
+}
+
+}  // namespace
+
+void ThrowIfError(AtollStatus status, Activity activity, const std::string& context) {
+  if (status == ATOLL_OK) return;
+  std::string message = AtollLastError();
+  if (message.empty()) message = AtollStatusName(status);
+  if (!context.empty()) message = fmt::format("{}: {}", context, message);
+  const ExitCode code = ExitCodeOf(status, activity);
+  throw CommandError(code, fmt::format("{}; {}", message, NextStep(status, code, activity)));
+}
+
+}  // namespace atollcmd

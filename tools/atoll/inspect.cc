@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <span>
+
+#include "tools/atoll/exit_code.h"
+#include "tools/atoll/report.h"
+#include "tools/atoll/session.h"
+#include "tools/atoll/subcommands.h"
+
+namespace atollcmd {
+namespace {
+
+struct InspectOptions {
+  SessionOptions session;
+  bool json = false;
+};
+
+struct Plan {
+  std::vector<AtollNodeInfo> nodes;
+  std::vector<AtollPartitionInfo> partitions;
+  std::vector<const AtollTensor*> tensors;  // by index in the file
+  AtollMemoryInfo memory = {};
+  double modelled_seconds = 0;
+};
+
+Plan ReadPlan(const Session& session) {
+  Plan plan;
+  plan.nodes = session.nodes();
+  plan.partitions = session.partitions();
+  for (const AtollPartitionInfo& partition : plan.partitions) {
+    plan.modelled_seconds += partition.estimated_seconds;
+  }
+  const AtollInterpreter* interpreter = session.interpreter();
+  for (int32_t i = 0; i < AtollInterpreterGetTensorCount(interpreter); ++i) {
+    plan.tensors.push_back(AtollInterpreterGetTensor(interpreter, i));
+  }
+  ThrowIfError(AtollInterpreterGetMemoryInfo(interpreter, &plan.memory), Activity::kRunning,
+               "cannot describe the memory");
+  return plan;
+}
+
+Json ReportJson(const Session& session, const Plan& plan) {
+  Json report = NewReport("inspect", session);
+  report["macs"] = session.macs();
+  report["arena_bytes"] = plan.memory.arena_bytes;
+  report["constant_bytes"] = plan.memory.constant_bytes;
+  report["modelled_device_seconds"] = plan.modelled_seconds;
+  report["inputs"] = Json::array();
+  for (const AtollTensor* tensor : session.inputs()) report["inputs"].push_back(TensorJson(tensor));
+  report["outputs"] = Json::array();
+  for (const AtollTensor* tensor : session.outputs()) {
+    report["outputs"].push_back(TensorJson(tensor));
+  }
+  report["partitions"] = Json::array();
+  for (const AtollPartitionInfo& partition : plan.partitions) {
+    report["partitions"].push_back(
+        {{"node_count", partition.node_count},
+         {"instruction_count", partition.instruction_count},
+         {"resident_parameter_bytes", partition.resident_parameter_bytes},
+         {"streamed_parameter_bytes", partition.streamed_parameter_bytes},
+         {"activation_bytes", partition.activation_bytes},
+         {"input_bytes", partition.input_bytes},
+         {"output_bytes", partition.output_bytes},
+         {"modelled_cycles", partition.estimated_cycles},
+         {"modelled_seconds", partition.estimated_seconds},
+         {"note", partition.note}});
+  }
+  report["nodes"] = Json::array();
+  for (const AtollNodeInfo& node : plan.nodes) {
+    report["nodes"].push_back(
+        {{"op", node.op},
+         {"partition", node.partition},
+         {"reason", node.reason},
+         {"macs", node.macs},
+         {"inputs", std::vector(node.inputs, node.inputs + node.input_count)},
+         {"outputs", std::vector(node.outputs, node.outputs + node.output_count)}});
+  }
+  report["tensors"] = Json::array();
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    Json tensor = {{"index", i}};
+    tensor.update(TensorJson(plan.tensors[i]));
+    tensor["constant"] = AtollTensorIsConstant(plan.tensors[i]) != 0;
+    report["tensors"].push_back(std::move(tensor));
+  }
+  return report;
+}
+
+std::string TensorText(const AtollTensor* tensor) {
+  const std::string quantization = QuantizationText(tensor);
+  return fmt::format("{} {}{}{} '{}'", AtollTypeName(AtollTensorType(tensor)), ShapeText(tensor),
+                     quantization.empty() ? "" : " ", quantization,
+                     Printable(AtollTensorName(tensor)));
+}
+
+std::string PartitionText(size_t index, const AtollPartitionInfo& partition) {
+  std::string text = fmt::format(
+      "  partition {}: {} operators, {} instructions\n"
+      "    on chip     {} of parameters resident, {} of activations\n"
+      "    every run   {} in, {} out, {} of parameters streamed\n"
+      "    modelled    {:.3f} ms, {} cycles\n",
+      index, partition.node_count, partition.instruction_count,
+      ByteSizeText(partition.resident_parameter_bytes), ByteSizeText(partition.activation_bytes),
+      ByteSizeText(partition.input_bytes), ByteSizeText(partition.output_bytes),
+      ByteSizeText(partition.streamed_parameter_bytes), partition.estimated_seconds * 1e3,
+      Thousands(partition.estimated_cycles));
+  if (partition.note[0] != '\0') text += fmt::format("    note        {}\n", partition.note);
+  return text;
+}
+
+std::string ReportText(const Session& session, const Plan& plan) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "model    {}, {} operators, {:.3f} million multiply-accumulates\n",
+                 session.options().model, plan.nodes.size(),
+                 static_cast<double>(session.macs()) / 1e6);
+  fmt::format_to(out, "device   {}: {}\n", session.device_name(), session.device_description());
+  fmt::format_to(out, "memory   {} of intermediate tensors, {} of constants in the file\n",
+                 ByteSizeText(plan.memory.arena_bytes), ByteSizeText(plan.memory.constant_bytes));
+  for (const AtollTensor* tensor : session.inputs()) {
+    fmt::format_to(out, "input    {}\n", TensorText(tensor));
+  }
+  for (const AtollTensor* tensor : session.outputs()) {
+    fmt::format_to(out, "output   {}\n", TensorText(tensor));
+  }
+  fmt::format_to(out, "plan     {}\n", session.PartitionSummary());
+  for (size_t i = 0; i < plan.partitions.size(); ++i) text += PartitionText(i, plan.partitions[i]);
+  if (session.on_device()) {
+    fmt::format_to(out,
+                   "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
+                   plan.modelled_seconds * 1e3);
+  }
+
+  fmt::format_to(out, "\noperators\n");
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    const AtollNodeInfo& node = plan.nodes[i];
+    const std::string place =
+        node.partition >= 0 ? fmt::format("partition {}", node.partition) : "cpu";
+    fmt::format_to(out, "  {:>4} {:<26} {:<13} {:>10.3f} MMAC  {} -> {}{}{}\n", i,
+                   Printable(node.op), place, static_cast<double>(node.macs) / 1e6,
+                   fmt::join(std::span(node.inputs, node.input_count), ","),
+                   fmt::join(std::span(node.outputs, node.output_count), ","),
+                   node.reason[0] == '\0' ? "" : "  because ", node.reason);
+  }
+  fmt::format_to(out, "\ntensors\n");
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    fmt::format_to(out, "  {:>4} {}{}\n", i, TensorText(plan.tensors[i]),
+                   AtollTensorIsConstant(plan.tensors[i]) ? " constant" : "");
+  }
+  return text;
+}
+
+void RunInspect(const InspectOptions& options) {
+  const Session session(options.session);
+  const Plan plan = ReadPlan(session);
+  session.AnnounceDevice();
+  if (options.json) {
+    PrintReport(ReportJson(session, plan));
+  } else {
+    PrintText(ReportText(session, plan));
+  }
+}
+
+}  // namespace
+
+void AddInspectCommand(CLI::App* app) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = app->add_subcommand(
+      "inspect", "What is in a model, what of it would run on the device, and why the rest not.");
+  AddSessionOptions(command, &options->session);
+  command->add_flag("--json", options->json, "one line of JSON on stdout");
+  command->footer(
+      "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
+      "tensors; bytes on chip and over the link; and the device time that the device's timing\n"
+      "model gives, which is an estimate and is called 'modelled' everywhere.\n"
+      "\n"
+      "Examples:\n"
+      "  atoll inspect model.tflite\n"
+      "  atoll inspect model.tflite --device emu:usb2 --json");
+  command->callback([options] { RunInspect(*options); });
+}
+
+}  // namespace atollcmd

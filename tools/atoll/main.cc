@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The `atoll` command. Results go to stdout, everything else to stderr; a failure is one sentence
+// there and an exit code (exit_code.h).
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "atoll/runtime.h"
+#include "tools/atoll/exit_code.h"
+#include "tools/atoll/report.h"
+#include "tools/atoll/subcommands.h"
+
+namespace atollcmd {
+namespace {
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  atoll devices\n"
+    "  atoll inspect model.tflite\n"
+    "  atoll classify model.tflite photo.jpg --labels labels.txt\n"
+    "  atoll benchmark model.tflite --device emu\n"
+    "'atoll SUBCOMMAND --help' explains each with examples.\n"
+    "\n"
+    "Results go to stdout, with --json as one line of JSON; notes and errors go to stderr.\n"
+    "\n"
+    "Exit codes:\n"
+    "  0  ok\n"
+    "  1  failure: a file that cannot be read or written, a bad picture, anything not below\n"
+    "  2  usage: the command line, or an --input or label file that does not fit the model\n"
+    "  3  no such device, or it cannot be opened\n"
+    "  4  the model is invalid, unsupported, or of a kind that the subcommand cannot use\n"
+    "  5  the device went away or no longer answers\n"
+    "  6  verification found a mismatch";
+
+int Fail(ExitCode code, std::string sentence) {
+  while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {
+    sentence.pop_back();
+  }
+  fmt::print(stderr, "atoll: {}.\n", Printable(sentence));
+  return static_cast<int>(code);
+}
+
+void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
+  if (severity >= ATOLL_LOG_WARNING) fmt::print(stderr, "atoll: note: {}\n", Printable(message));
+}
+
+int Main(int argc, char** argv) {
+  AtollSetLogCallback(LogToStderr, nullptr);
+  CLI::App app(
+      "Runs quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, real or "
+      "emulated.",
+      "atoll");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", fmt::format("atoll {}", AtollVersion()));
+  app.footer(kFooter);
+  AddDevicesCommand(&app);
+  AddInspectCommand(&app);
+  AddRunCommand(&app);
+  AddClassifyCommand(&app);
+  AddCameraCommand(&app);
+  AddBenchmarkCommand(&app);
+  try {
+    app.parse(argc, argv);  // also runs the subcommand
+    return static_cast<int>(ExitCode::kOk);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::string scope = "atoll";
+    for (const CLI::App* subcommand : app.get_subcommands()) scope += " " + subcommand->get_name();
+    return Fail(ExitCode::kUsage, fmt::format("{}; see '{} --help'", error.what(), scope));
+  } catch (const CommandError& error) {
+    return Fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return Fail(ExitCode::kFailure, "out of memory; close other programs or use a smaller model");
+  } catch (const std::exception& error) {
+    return Fail(ExitCode::kFailure, fmt::format("unexpected failure: {}", error.what()));
+  }
+}
+
+}  // namespace
+}  // namespace atollcmd
+
+int main(int argc, char** argv) { return atollcmd::Main(argc, argv); }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/atoll/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "tools/atoll/exit_code.h"
+
+namespace atollcmd {
+namespace {
+
+std::vector<int32_t> ShapeOf(const AtollTensor* tensor) {
+  std::vector<int32_t> shape;
+  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
+    shape.push_back(AtollTensorDim(tensor, i));
+  }
+  return shape;
+}
+
+}  // namespace
+
+Json NewReport(std::string_view command) {
+  return {{"schema", 1}, {"command", command}, {"atoll", AtollVersion()}};
+}
+
+Json NewReport(std::string_view command, const Session& session) {
+  Json report = NewReport(command);
+  report["model"] = session.options().model;
+  report["device"] = {{"requested", session.options().device},
+                      {"name", session.device_name()},
+                      {"description", session.device_description()}};
+  const std::vector<AtollNodeInfo> nodes = session.nodes();
+  int64_t on_device = 0;
+  for (const AtollNodeInfo& node : nodes) on_device += node.partition >= 0;
+  report["partition_count"] = session.partitions().size();
+  report["nodes_on_device"] = on_device;
+  report["nodes_on_cpu"] = static_cast<int64_t>(nodes.size()) - on_device;
+  return report;
+}
+
+void PrintReport(const Json& report) {
+  // Names in model files need not be UTF-8; the report must be.
+  PrintText(report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void PrintText(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("cannot write to stdout: {}; check where it leads", std::strerror(errno)));
+  }
+}
+
+std::string Printable(std::string_view text) {
+  std::string printable(text);
+  for (char& c : printable) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return printable;
+}
+
+std::string ShapeText(const AtollTensor* tensor) {
+  return fmt::format("[{}]", fmt::join(ShapeOf(tensor), ","));
+}
+
+std::string QuantizationText(const AtollTensor* tensor) {
+  const AtollQuantization quantization = AtollTensorQuantization(tensor);
+  if (quantization.scale == 0) return "";
+  return fmt::format("scale {} zero_point {}", quantization.scale, quantization.zero_point);
+}
+
+Json TensorJson(const AtollTensor* tensor) {
+  const AtollQuantization quantization = AtollTensorQuantization(tensor);
+  return {{"name", AtollTensorName(tensor)},
+          {"dtype", AtollTypeName(AtollTensorType(tensor))},
+          {"shape", ShapeOf(tensor)},
+          {"scale", ShortestDouble(quantization.scale)},
+          {"zero_point", quantization.zero_point},
+          {"bytes", AtollTensorByteSize(tensor)}};
+}
+
+std::string Thousands(int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  const size_t first = number < 0 ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3;) digits.insert(i -= 3, 1, ',');
+  return digits;
+}
+
+std::string ByteSizeText(int64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} bytes", Thousands(bytes));
+  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+double ShortestDouble(float value) {
+  return std::strtod(fmt::format("{}", value).c_str(), nullptr);
+}
+
+double RoundedMs(double ms) { return std::round(ms * 1e6) / 1e6; }
+
+}  // namespace atollcmd

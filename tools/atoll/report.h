@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How results leave the command: tables of text or one JSON object on stdout, nothing else there.
+// Every JSON report is one line and starts with "schema": 1 and "command"; a field may be added
+// under the same schema number, but none removed or given another meaning.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "atoll/runtime.h"
+#include "tools/atoll/session.h"
+
+namespace atollcmd {
+
+using Json = nlohmann::ordered_json;
+
+// {"schema": 1, "command": `command`, "atoll": version}
+Json NewReport(std::string_view command);
+// The same with what a Session stands for: model, device, partitions in short.
+Json NewReport(std::string_view command, const Session& session);
+
+// Write everything to stdout and flush; throw CommandError if that fails (disk full, closed pipe).
+void PrintReport(const Json& report);
+void PrintText(const std::string& text);
+
+// Text from a file (a tensor's name, a label) made fit for one line of a terminal: control
+// characters become '?'.
+std::string Printable(std::string_view text);
+
+std::string ShapeText(const AtollTensor* tensor);  // "[1,224,224,3]"
+// "scale 0.0078125 zero_point 128", or "" if the tensor is not quantized per tensor.
+std::string QuantizationText(const AtollTensor* tensor);
+// name, dtype, shape, scale and zero_point, bytes.
+Json TensorJson(const AtollTensor* tensor);
+
+std::string Thousands(int64_t number);    // "1,234,567"
+std::string ByteSizeText(int64_t bytes);  // "3.49 MB" (10^6), "512 bytes"
+
+// A float as its own shortest decimal form: as double it would print 0.007812500186264515.
+double ShortestDouble(float value);
+// Milliseconds for JSON, rounded to whole nanoseconds.
+double RoundedMs(double ms);
+
+}  // namespace atollcmd

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/atoll/session.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/atoll/exit_code.h"
+#include "tools/atoll/stopwatch.h"
+
+namespace atollcmd {
+
+void AddSessionOptions(CLI::App* app, SessionOptions* options) {
+  app->add_option("MODEL", options->model, "a .tflite file")->required();
+  app->add_option("--device", options->device,
+                  "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu; auto takes the first real "
+                  "device, else the emulator")
+      ->capture_default_str();
+  app->add_option("--threads", options->threads,
+                  "host threads for operators on the CPU and for the emulator; 0: as the machine "
+                  "suggests")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+Session::Session(const SessionOptions& options) : options_(options) {
+  Stopwatch stopwatch;
+  AtollModel* model = nullptr;
+  // The library's sentence begins with the path.
+  ThrowIfError(AtollModelCreateFromFile(options.model.c_str(), &model), Activity::kLoadingModel,
+               "");
+  model_.reset(model);
+  load_times_.model_ms = stopwatch.LapMs();
+
+  AtollInterpreterOptions interpreter_options = ATOLL_INTERPRETER_OPTIONS_INIT;
+  interpreter_options.num_threads = options.threads;
+  if (options.device == "cpu") {
+    const char* cpu = "";
+    ThrowIfError(AtollCpuName(&cpu), Activity::kOpeningDevice, "cannot use the CPU");
+    device_description_ = fmt::format("this computer's CPU, {} kernels", cpu);
+  } else {
+    AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
+    delegate_options.device = options.device.c_str();
+    delegate_options.num_threads = options.threads;
+    AtollDelegate* delegate = nullptr;
+    const std::string context = fmt::format("cannot open the device '{}'", options.device);
+    ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,
+                 context);
+    delegate_.reset(delegate);
+    AtollDeviceInfo info = {};
+    ThrowIfError(AtollDelegateGetDeviceInfo(delegate, &info), Activity::kOpeningDevice, context);
+    device_name_ = info.name;
+    device_description_ = info.description;
+    interpreter_options.delegate = delegate;
+  }
+  load_times_.device_ms = stopwatch.LapMs();
+
+  AtollInterpreter* interpreter = nullptr;
+  ThrowIfError(AtollInterpreterCreate(model, &interpreter_options, &interpreter),
+               Activity::kPreparing,
+               fmt::format("cannot prepare the model '{}' on {}", options.model, device_name_));
+  interpreter_.reset(interpreter);
+  load_times_.prepare_ms = stopwatch.LapMs();
+}
+
+void Session::AnnounceDevice() const {
+  if (options_.device == "auto") {
+    fmt::print(stderr, "atoll: --device auto took {} ({})\n", device_name_, device_description_);
+  }
+}
+
+void Session::Invoke() {
+  ThrowIfError(AtollInterpreterInvoke(interpreter()), Activity::kRunning,
+               fmt::format("the model '{}' failed on {}", options_.model, device_name_));
+}
+
+std::vector<AtollTensor*> Session::inputs() const {
+  std::vector<AtollTensor*> tensors;
+  for (int32_t i = 0; i < AtollInterpreterGetInputTensorCount(interpreter()); ++i) {
+    tensors.push_back(AtollInterpreterGetInputTensor(interpreter(), i));
+  }
+  return tensors;
+}
+
+std::vector<const AtollTensor*> Session::outputs() const {
+  std::vector<const AtollTensor*> tensors;
+  for (int32_t i = 0; i < AtollInterpreterGetOutputTensorCount(interpreter()); ++i) {
+    tensors.push_back(AtollInterpreterGetOutputTensor(interpreter(), i));
+  }
+  return tensors;
+}
+
+std::vector<AtollNodeInfo> Session::nodes() const {
+  std::vector<AtollNodeInfo> nodes(AtollInterpreterGetNodeCount(interpreter()));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    ThrowIfError(AtollInterpreterGetNodeInfo(interpreter(), static_cast<int32_t>(i), &nodes[i]),
+                 Activity::kRunning, "cannot describe an operator");
+  }
+  return nodes;
+}
+
+std::vector<AtollPartitionInfo> Session::partitions() const {
+  std::vector<AtollPartitionInfo> partitions(AtollInterpreterGetPartitionCount(interpreter()));
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    ThrowIfError(
+        AtollInterpreterGetPartitionInfo(interpreter(), static_cast<int32_t>(i), &partitions[i]),
+        Activity::kRunning, "cannot describe a partition");
+  }
+  return partitions;
+}
+
+std::string Session::PartitionSummary() const {
+  size_t delegated = 0;
+  const std::vector<AtollNodeInfo> all = nodes();
+  if (!on_device()) return fmt::format("all {} operators on the CPU", all.size());
+  for (const AtollNodeInfo& node : all) delegated += node.partition >= 0;
+  const size_t count = partitions().size();
+  return fmt::format("{} partition{} with {} of {} operators on the device, {} on the CPU", count,
+                     count == 1 ? "" : "s", delegated, all.size(), all.size() - delegated);
+}
+
+AtollInvokeInfo Session::invoke_info() const {
+  AtollInvokeInfo info = {};
+  ThrowIfError(AtollInterpreterGetInvokeInfo(interpreter(), &info), Activity::kRunning,
+               "cannot describe the invocation");
+  return info;
+}
+
+int64_t Session::macs() const {
+  int64_t macs = 0;
+  for (const AtollNodeInfo& node : nodes()) macs += node.macs;
+  return macs;
+}
+
+}  // namespace atollcmd

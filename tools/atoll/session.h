@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model made ready on a device: what every subcommand that looks into or runs a model starts
+// with. RAII over the C interface; failures throw CommandError. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atoll/delegate.h"
+#include "atoll/runtime.h"
+
+namespace CLI {
+class App;
+}
+
+namespace atollcmd {
+
+struct SessionOptions {
+  std::string model;  // path
+  std::string device = "auto";
+  int threads = 0;  // 0: the library's choice
+};
+
+// Adds MODEL, --device and --threads to a subcommand.
+void AddSessionOptions(CLI::App* app, SessionOptions* options);
+
+class Session {
+ public:
+  // Loads the model, opens the device and prepares the interpreter, in this order.
+  explicit Session(const SessionOptions& options);
+
+  AtollInterpreter* interpreter() const { return interpreter_.get(); }
+  const SessionOptions& options() const { return options_; }
+
+  // What --device would take, "emu" or "cpu", and a description for people.
+  const std::string& device_name() const { return device_name_; }
+  const std::string& device_description() const { return device_description_; }
+  bool on_device() const { return delegate_ != nullptr; }
+
+  // With --device auto, says on stderr which device was taken. Called once everything else on the
+  // command line proved right, so that an error stays the only line on stderr.
+  void AnnounceDevice() const;
+
+  void Invoke();
+
+  std::vector<AtollTensor*> inputs() const;
+  std::vector<const AtollTensor*> outputs() const;
+  std::vector<AtollNodeInfo> nodes() const;
+  std::vector<AtollPartitionInfo> partitions() const;
+  // "1 partition with 64 of 66 operators on the device, 2 on the CPU"
+  std::string PartitionSummary() const;
+  AtollInvokeInfo invoke_info() const;
+  int64_t macs() const;
+
+  struct LoadTimes {
+    double model_ms = 0;    // map and check the file
+    double device_ms = 0;   // open the device
+    double prepare_ms = 0;  // plan, compile, upload, allocate
+  };
+  const LoadTimes& load_times() const { return load_times_; }
+
+ private:
+  template <auto kDelete>
+  struct Deleter {
+    template <typename T>
+    void operator()(T* object) const {
+      kDelete(object);
+    }
+  };
+
+  SessionOptions options_;
+  std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> model_;
+  std::unique_ptr<AtollDelegate, Deleter<AtollDelegateDelete>> delegate_;
+  std::unique_ptr<AtollInterpreter, Deleter<AtollInterpreterDelete>> interpreter_;
+  std::string device_name_ = "cpu";
+  std::string device_description_;
+  LoadTimes load_times_;
+};
+
+}  // namespace atollcmd

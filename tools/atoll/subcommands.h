@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The subcommands, one per file. Each function adds one to `app` together with its options, its
+// help and its callback, which throws CommandError when it fails.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace atollcmd {
+
+void AddDevicesCommand(CLI::App* app);
+void AddInspectCommand(CLI::App* app);
+void AddRunCommand(CLI::App* app);
+void AddClassifyCommand(CLI::App* app);
+void AddCameraCommand(CLI::App* app);
+void AddBenchmarkCommand(CLI::App* app);
+
+}  // namespace atollcmd

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the Debian packages that building, testing and the demonstration need, if any is missing.
+# The one place where they are listed. Does nothing, quickly, when all are there.
+set -euo pipefail
+
+packages=(
+  cmake ninja-build g++ pkg-config python3
+  libusb-1.0-0-dev libflatbuffers-dev flatbuffers-compiler libeigen3-dev
+  libjpeg62-turbo-dev libpng-dev zlib1g-dev
+  libcli11-dev nlohmann-json3-dev libfmt-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+  dataset-fashion-mnist
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "These Debian packages are missing and there is no sudo; install them as root:" \
+         "apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+         apt-get install --yes --no-install-recommends "${missing[@]}")
+echo "Installing missing Debian packages: ${missing[*]}"
+[ ${#as_root[@]} -eq 0 ] || echo "(with sudo, which may ask for your password)"
+if ! "${install[@]}"; then
+  # Package lists that are absent or out of date.
+  echo "That failed; updating the package lists and trying once more."
+  "${as_root[@]}" apt-get update
+  "${install[@]}"
+fi
