@@ -91,6 +91,7 @@ class Compilation {
 
  private:
   Status CollectParameters();
+  Status CollectParameters(size_t step);
   void ResolveAliases();
   bool PlanActivations();
   bool ChooseResidency();
@@ -181,42 +182,47 @@ Status Compilation::CollectParameters() {
   streamed_.assign(set_.size(), false);
   resident_offset_.assign(set_.size(), 0);
   for (size_t step = 0; step < set_.size(); ++step) {
-    const Node& node = NodeAt(step);
-    const auto pack = [&](const auto& params) {
-      parameters_[step] =
-          PackFilter(params.weights, graph_.Input(node, 1)->byte_size(), params.output);
-    };
-    switch (node.type) {
-      case OpType::kCONV_2D: {
-        ATOLL_ASSIGN_OR_RETURN(const auto params, MakeConv2DParams(graph_, node));
-        pack(params);
-        break;
-      }
-      case OpType::kFULLY_CONNECTED: {
-        ATOLL_ASSIGN_OR_RETURN(const auto params, MakeFullyConnectedParams(graph_, node));
-        pack(params);
-        break;
-      }
-      case OpType::kDEPTHWISE_CONV_2D: {
-        ATOLL_ASSIGN_OR_RETURN(const auto params, MakeDepthwiseConv2DParams(graph_, node));
-        pack(params);
-        break;
-      }
-      case OpType::kQUANTIZE:
-      case OpType::kRELU:
-      case OpType::kRELU6:
-      case OpType::kRELU_N1_TO_1:
-      case OpType::kLOGISTIC:
-      case OpType::kTANH: {
-        ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph_, node));
-        parameters_[step].bytes.assign(table.begin(), table.end());
-        break;
-      }
-      default:
-        break;
-    }
+    Status status = CollectParameters(step);
+    if (!status.ok()) return std::move(status).WithContext(Describe(graph_, NodeAt(step)));
   }
   return Status();
+}
+
+Status Compilation::CollectParameters(size_t step) {
+  const Node& node = NodeAt(step);
+  const auto pack = [&](const auto& params) {
+    parameters_[step] =
+        PackFilter(params.weights, graph_.Input(node, 1)->byte_size(), params.output);
+  };
+  switch (node.type) {
+    case OpType::kCONV_2D: {
+      ATOLL_ASSIGN_OR_RETURN(const auto params, MakeConv2DParams(graph_, node));
+      pack(params);
+      return Status();
+    }
+    case OpType::kFULLY_CONNECTED: {
+      ATOLL_ASSIGN_OR_RETURN(const auto params, MakeFullyConnectedParams(graph_, node));
+      pack(params);
+      return Status();
+    }
+    case OpType::kDEPTHWISE_CONV_2D: {
+      ATOLL_ASSIGN_OR_RETURN(const auto params, MakeDepthwiseConv2DParams(graph_, node));
+      pack(params);
+      return Status();
+    }
+    case OpType::kQUANTIZE:
+    case OpType::kRELU:
+    case OpType::kRELU6:
+    case OpType::kRELU_N1_TO_1:
+    case OpType::kLOGISTIC:
+    case OpType::kTANH: {
+      ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph_, node));
+      parameters_[step].bytes.assign(table.begin(), table.end());
+      return Status();
+    }
+    default:
+      return Status();
+  }
 }
 
 // RESHAPE and SQUEEZE cost nothing: their output is their input under another name.
@@ -261,9 +267,10 @@ bool Compilation::PlanActivations() {
   }
   for (const int32_t tensor : outputs_) touch(tensor, last);
   plan_ = PlanMemory(blocks_, kAlignment);
-  // The driver hands out parameter memory in pages of 4 KiB.
+  // The driver hands out memory in whole pages of 4 KiB.
   constexpr int64_t kPage = 4096;
-  return plan_.total + kPage + resident <= static_cast<int64_t>(device_.memory_bytes);
+  const int64_t memory = static_cast<int64_t>(device_.memory_bytes) / kPage * kPage;
+  return plan_.total + kPage + resident <= memory;
 }
 
 // Keeps everything resident if it fits, else streams the largest parameters first, which leaves

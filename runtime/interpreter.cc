@@ -226,7 +226,10 @@ Status Interpreter::RunStep(Step* step) {
 }
 
 Status Interpreter::Invoke() {
-  invoking_ = true;
+  {
+    const std::lock_guard lock(async_mutex_);
+    invoking_ = true;
+  }
   last_usage_ = {};
   Status status;
   for (Step& step : steps_) {
@@ -237,6 +240,9 @@ Status Interpreter::Invoke() {
     status = RunStep(&step);
     if (!status.ok()) break;
   }
+  // Under the mutex, so that a Cancel comes before both or finds nothing to cancel; it must not
+  // reach the next invocation.
+  const std::lock_guard lock(async_mutex_);
   invoking_ = false;
   cancelled_ = false;
   return status;
@@ -244,10 +250,7 @@ Status Interpreter::Invoke() {
 
 void Interpreter::Cancel() {
   const std::lock_guard lock(async_mutex_);
-  if (!invoking_ && async_state_ != AsyncState::kRequested &&
-      async_state_ != AsyncState::kRunning) {
-    return;
-  }
+  if (!invoking_ && async_state_ != AsyncState::kRequested) return;
   cancelled_ = true;
   for (Partition& partition : partitions_) partition.executor->Cancel();
 }
@@ -280,6 +283,7 @@ void Interpreter::AsyncLoop() {
                         [this] { return async_stop_ || async_state_ == AsyncState::kRequested; });
     if (async_state_ != AsyncState::kRequested) return;
     async_state_ = AsyncState::kRunning;
+    invoking_ = true;
     lock.unlock();
     Status status = Invoke();
     lock.lock();

@@ -112,7 +112,7 @@ class Interpreter {
   Tap tap_;
   Trace trace_;
   std::atomic<bool> cancelled_{false};
-  std::atomic<bool> invoking_{false};
+  bool invoking_ = false;  // guarded by async_mutex_
 
   // The asynchronous invocation; its thread starts with the first one.
   enum class AsyncState { kIdle, kRequested, kRunning, kDone };

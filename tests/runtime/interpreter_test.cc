@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/interpreter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <new>
+#include <thread>
+
+#include "tests/support/model_builder.h"
+
+// Counts every allocation of this program, on any thread.
+static std::atomic<int64_t> allocations{0};
+
+static void* CountedAllocation(size_t size) {
+  ++allocations;
+  void* memory = std::malloc(size == 0 ? 1 : size);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+void* operator new(size_t size) { return CountedAllocation(size); }
+void* operator new[](size_t size) { return CountedAllocation(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace atollrt {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Bytes = std::vector<uint8_t>;
+
+std::unique_ptr<Interpreter> Create(std::shared_ptr<const Model> model, int threads = 1) {
+  auto interpreter = Interpreter::Create(std::move(model), {.threads = threads});
+  EXPECT_TRUE(interpreter.ok()) << interpreter.status().message();
+  return interpreter.ok() ? *std::move(interpreter) : nullptr;
+}
+
+void FillInputs(Interpreter* interpreter, uint64_t seed) {
+  Rng rng(seed);
+  for (const int32_t input : interpreter->graph().inputs) {
+    rng.Fill(interpreter->TensorBytes(input));
+  }
+}
+
+Bytes Copy(const Interpreter& interpreter, int32_t tensor) {
+  const std::span<const uint8_t> bytes = interpreter.ConstTensorBytes(tensor);
+  return {bytes.begin(), bytes.end()};
+}
+
+Bytes OutputOf(Interpreter* interpreter) {
+  return Copy(*interpreter, interpreter->graph().outputs[0]);
+}
+
+// One of each kind of operator. All its activations are returned in `inner`.
+ModelBuilder Classifier(std::vector<int32_t>* inner = nullptr) {
+  ModelBuilder m;
+  std::vector<int32_t> written;
+  const auto keep = [&](int32_t tensor) {
+    written.push_back(tensor);
+    return tensor;
+  };
+  const int32_t x = keep(m.Conv2D(m.Input({1, 12, 12, 3}), {.channels = 8, .kernel = 3}));
+  const int32_t y = keep(m.DepthwiseConv2D(x, {.kernel = 3}));
+  const int32_t sum = keep(m.Add(keep(m.Conv2D(y, {.channels = 8})), x));
+  const int32_t padded = keep(m.Pad(sum, {0, 0, 1, 1, 1, 1, 0, 0}));
+  const int32_t pooled = keep(m.MaxPool(padded, {}));
+  const int32_t wide = keep(m.Concatenation({pooled, keep(m.Relu(pooled))}, 3));
+  const int32_t mean = keep(m.Mean(keep(m.Logistic(wide)), {1, 2}));
+  const int32_t flat = keep(m.Reshape(mean, {1, 16}));
+  m.Output(keep(m.Softmax(keep(m.FullyConnected(flat, 10)))));
+  if (inner != nullptr) *inner = written;
+  return m;
+}
+
+class InterpreterTest : public testing::Test {
+ protected:
+  std::unique_ptr<Interpreter> interpreter_ = Create(Classifier().Load());
+};
+
+// ---- Invoke -------------------------------------------------------------------------------------
+
+TEST_F(InterpreterTest, InvokeAllocatesNothing) {
+  for (const int threads : {1, 2}) {
+    const std::unique_ptr<Interpreter> interpreter = Create(Classifier().Load(), threads);
+    FillInputs(interpreter.get(), 1);
+    const int64_t before = allocations;
+    const bool ok = interpreter->Invoke().ok();
+    const int64_t after = allocations;
+    EXPECT_TRUE(ok);
+    EXPECT_EQ(after - before, 0) << threads << " threads";
+  }
+}
+
+TEST_F(InterpreterTest, SecondRunGivesTheSameBytesFromTheSameInputs) {
+  FillInputs(interpreter_.get(), 1);
+  ASSERT_TRUE(interpreter_->Invoke().ok());
+  const Bytes first = OutputOf(interpreter_.get());
+  ASSERT_TRUE(interpreter_->Invoke().ok());
+  EXPECT_EQ(OutputOf(interpreter_.get()), first);
+}
+
+TEST_F(InterpreterTest, InputsSurviveInvoke) {
+  FillInputs(interpreter_.get(), 1);
+  const int32_t input = interpreter_->graph().inputs[0];
+  const Bytes before = Copy(*interpreter_, input);
+  ASSERT_TRUE(interpreter_->Invoke().ok());
+  EXPECT_EQ(Copy(*interpreter_, input), before);
+}
+
+TEST_F(InterpreterTest, AnotherInputGivesAnotherOutput) {
+  FillInputs(interpreter_.get(), 1);
+  ASSERT_TRUE(interpreter_->Invoke().ok());
+  const Bytes first = OutputOf(interpreter_.get());
+  FillInputs(interpreter_.get(), 2);
+  ASSERT_TRUE(interpreter_->Invoke().ok());
+  EXPECT_NE(OutputOf(interpreter_.get()), first);
+}
+
+TEST_F(InterpreterTest, ThreadsDoNotChangeBytes) {
+  FillInputs(interpreter_.get(), 1);
+  ASSERT_TRUE(interpreter_->Invoke().ok());
+  for (const int threads : {2, 3, 7}) {
+    const std::unique_ptr<Interpreter> other = Create(Classifier().Load(), threads);
+    FillInputs(other.get(), 1);
+    ASSERT_TRUE(other->Invoke().ok());
+    EXPECT_EQ(OutputOf(other.get()), OutputOf(interpreter_.get())) << threads << " threads";
+  }
+}
+
+TEST(Interpreter, ReusesTheMemoryOfTensorsThatAreGone) {
+  ModelBuilder m;
+  int32_t x = m.Input({1, 1024});
+  for (int i = 0; i < 10; ++i) x = m.Relu(x);
+  m.Output(x);
+  EXPECT_EQ(Create(m.Load())->arena_bytes(), 3 * 1024) << "the input and two that take turns";
+}
+
+TEST(Interpreter, RunsAGraphWithoutNodes) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4});
+  m.Output(x);
+  const std::unique_ptr<Interpreter> interpreter = Create(m.Load());
+  FillInputs(interpreter.get(), 1);
+  const Bytes bytes = Copy(*interpreter, x);
+  EXPECT_TRUE(interpreter->Invoke().ok());
+  EXPECT_EQ(OutputOf(interpreter.get()), bytes);
+}
+
+TEST(Interpreter, GivesOutConstants) {
+  ModelBuilder m;
+  m.Output(m.Constant(DataType::kInt8, {3}, {1, 2, 3}));
+  const std::unique_ptr<Interpreter> interpreter = Create(m.Load());
+  EXPECT_TRUE(interpreter->Invoke().ok());
+  EXPECT_THAT(OutputOf(interpreter.get()), ElementsAre(1, 2, 3));
+}
+
+TEST(Interpreter, RunsOnEmptyTensors) {
+  ModelBuilder m;
+  m.Output(m.Relu(m.Input({0, 4})));
+  const std::unique_ptr<Interpreter> interpreter = Create(m.Load());
+  EXPECT_TRUE(interpreter->Invoke().ok());
+  EXPECT_TRUE(OutputOf(interpreter.get()).empty());
+}
+
+TEST(Interpreter, KeepsItsModelAlive) {
+  std::unique_ptr<Interpreter> interpreter;
+  {
+    const std::shared_ptr<const Model> model = Classifier().Load();
+    interpreter = Create(model);
+  }
+  EXPECT_TRUE(interpreter->Invoke().ok());
+}
+
+TEST(Interpreter, RefusesNumbersOfThreadsThatMakeNoSense) {
+  for (const int threads : {-1, 257}) {
+    const auto interpreter = Interpreter::Create(Classifier().Load(), {.threads = threads});
+    EXPECT_EQ(interpreter.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(interpreter.status().message(), HasSubstr("must be 0 (default) to 256"));
+  }
+}
+
+// ---- Taps and traces ----------------------------------------------------------------------------
+
+// What a tap sees must be what the same tensor holds when it is an output of the graph, and thus
+// keeps its memory to the end.
+TEST(Tap, SeesEachTensorAsItWasWritten) {
+  std::vector<int32_t> inner;
+  ModelBuilder m = Classifier(&inner);
+  const std::unique_ptr<Interpreter> interpreter = Create(m.Load());
+  m.graph().outputs = inner;
+  const std::unique_ptr<Interpreter> open = Create(m.Load());
+  for (Interpreter* each : {interpreter.get(), open.get()}) FillInputs(each, 1);
+
+  std::vector<int32_t> order;
+  std::map<int32_t, Bytes> seen;
+  interpreter->SetTap([&](int32_t tensor) {
+    order.push_back(tensor);
+    seen[tensor] = Copy(*interpreter, tensor);
+  });
+  ASSERT_TRUE(interpreter->Invoke().ok());
+  ASSERT_TRUE(open->Invoke().ok());
+  EXPECT_EQ(order.size(), inner.size());
+  for (const int32_t tensor : inner) {
+    EXPECT_EQ(seen[tensor], Copy(*open, tensor)) << "tensor " << tensor;
+  }
+}
+
+TEST(Tap, IsSilentOnceRemoved) {
+  const std::unique_ptr<Interpreter> interpreter = Create(Classifier().Load());
+  int calls = 0;
+  interpreter->SetTap([&](int32_t) { ++calls; });
+  interpreter->SetTap(nullptr);
+  ASSERT_TRUE(interpreter->Invoke().ok());
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(Trace, HasOneEventForEachNodeInOrder) {
+  const std::unique_ptr<Interpreter> interpreter = Create(Classifier().Load());
+  std::vector<std::string> names;
+  int64_t end_ns = 0;
+  interpreter->SetTrace([&](const TraceEvent& event) {
+    names.push_back(event.name);
+    EXPECT_EQ(event.partition, -1);
+    EXPECT_GE(event.start_ns, end_ns);
+    EXPECT_GE(event.duration_ns, 0);
+    end_ns = event.start_ns + event.duration_ns;
+  });
+  ASSERT_TRUE(interpreter->Invoke().ok());
+  std::vector<std::string> want;
+  for (const Node& node : interpreter->graph().nodes) want.push_back(node.op_name());
+  EXPECT_EQ(names, want);
+}
+
+// ---- Asynchronous invocations -------------------------------------------------------------------
+
+TEST_F(InterpreterTest, AsyncGivesTheBytesOfInvoke) {
+  FillInputs(interpreter_.get(), 1);
+  ASSERT_TRUE(interpreter_->Invoke().ok());
+  const Bytes want = OutputOf(interpreter_.get());
+  for (int i = 0; i < 3; ++i) {
+    std::span<uint8_t> output = interpreter_->TensorBytes(interpreter_->graph().outputs[0]);
+    std::fill(output.begin(), output.end(), uint8_t{0});
+    ASSERT_TRUE(interpreter_->InvokeAsync().ok());
+    ASSERT_TRUE(interpreter_->Wait().ok());
+    EXPECT_EQ(OutputOf(interpreter_.get()), want);
+  }
+}
+
+TEST_F(InterpreterTest, WaitNeedsAnInvocation) {
+  EXPECT_EQ(interpreter_->Wait().code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(interpreter_->InvokeAsync().ok());
+  ASSERT_TRUE(interpreter_->Wait().ok());
+  EXPECT_EQ(interpreter_->Wait().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(InterpreterTest, OneAsyncInvocationAtATime) {
+  ASSERT_TRUE(interpreter_->InvokeAsync().ok());
+  EXPECT_EQ(interpreter_->InvokeAsync().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(interpreter_->Wait().ok());
+}
+
+TEST_F(InterpreterTest, DestructionWaitsForAnInvocation) {
+  ASSERT_TRUE(interpreter_->InvokeAsync().ok());
+  interpreter_.reset();
+}
+
+// A tap that holds the invocation at its first tensor until the test lets it go on.
+class Held : public InterpreterTest {
+ protected:
+  void SetUp() override {
+    interpreter_->SetTap([this](int32_t) {
+      if (++taps_ > 1) return;
+      reached_.set_value();
+      released_.get_future().wait();
+    });
+  }
+  int taps_ = 0;
+  std::promise<void> reached_;
+  std::promise<void> released_;
+};
+
+TEST_F(Held, CancelEndsAnAsyncInvocation) {
+  ASSERT_TRUE(interpreter_->InvokeAsync().ok());
+  reached_.get_future().wait();
+  interpreter_->Cancel();
+  released_.set_value();
+  const Status status = interpreter_->Wait();
+  EXPECT_EQ(status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(status.message(), "the invocation was cancelled");
+  EXPECT_EQ(taps_, 1);
+}
+
+TEST_F(Held, CancelEndsAnInvocationOfAnotherThread) {
+  auto status = std::async(std::launch::async, [this] { return interpreter_->Invoke().code(); });
+  reached_.get_future().wait();
+  interpreter_->Cancel();
+  released_.set_value();
+  EXPECT_EQ(status.get(), StatusCode::kCancelled);
+}
+
+TEST_F(Held, InvocationsAfterACancelledOneRun) {
+  ASSERT_TRUE(interpreter_->InvokeAsync().ok());
+  reached_.get_future().wait();
+  interpreter_->Cancel();
+  released_.set_value();
+  ASSERT_FALSE(interpreter_->Wait().ok());
+  EXPECT_TRUE(interpreter_->Invoke().ok());
+}
+
+TEST_F(InterpreterTest, CancelWithoutAnInvocationDoesNothing) {
+  interpreter_->Cancel();
+  EXPECT_TRUE(interpreter_->Invoke().ok());
+}
+
+// Whenever Cancel comes, it means the invocation in progress or none, never the next one.
+TEST(Cancel, NeverReachesTheNextInvocation) {
+  ModelBuilder m;
+  m.Output(m.Relu(m.Input({1, 4})));
+  const std::unique_ptr<Interpreter> interpreter = Create(m.Load());
+  enum Turn { kIdle, kCancel, kStop };
+  std::atomic<Turn> turn{kIdle};
+  std::thread canceller([&] {
+    for (Turn now = turn; now != kStop; now = turn) {
+      if (now != kCancel) {
+        std::this_thread::yield();
+        continue;
+      }
+      interpreter->Cancel();
+      turn = kIdle;
+    }
+  });
+  for (int i = 0; i < 300; ++i) {
+    turn = kCancel;
+    ASSERT_TRUE(interpreter->InvokeAsync().ok());
+    (void)interpreter->Wait().ok();
+    while (turn != kIdle) std::this_thread::yield();
+    const Status next = interpreter->Invoke();
+    if (!next.ok()) {
+      ADD_FAILURE() << "round " << i << ": " << next.message();
+      break;
+    }
+  }
+  turn = kStop;
+  canceller.join();
+}
+
+}  // namespace
+}  // namespace atollrt
