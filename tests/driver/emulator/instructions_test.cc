@@ -261,6 +261,34 @@ TEST(Instructions, TakeStridesAndDilationsOfAnySize) {
   }
 }
 
+// The direct face against the stepped one: bytes and, through the event, cycles.
+TEST(Instructions, GiveTheSameBytesAndCyclesOnBothFaces) {
+  Rng rng(TestSeed(18));
+  DeviceProfile profile = SmallProfile();
+  profile.array_rows = 8;
+  profile.array_columns = 4;
+  const auto direct = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
+  const auto stepped = MakeCore({.profile = profile, .face = ArrayFace::kStepped});
+  for (int round = 0; round < 60; ++round) {
+    Conv2DInstruction i;
+    RandomGeometry(rng, i);
+    i.groups = static_cast<uint32_t>(rng.Int(1, 2));
+    i.input_c = i.groups * static_cast<uint32_t>(rng.Int(1, 9));
+    i.output_c = i.groups * static_cast<uint32_t>(rng.Int(1, 9));
+    const Bytes input = RandomBytes(rng, i.batch * i.input_h * i.input_w * i.input_c);
+    const Bytes weights =
+        RandomBytes(rng, i.output_c * i.kernel_h * i.kernel_w * (i.input_c / i.groups));
+    const Bytes records = RandomRecords(rng, i.output_c, i.flags);
+    ASSERT_EQ(RunConvolution(*direct, i, input, weights, records),
+              RunConvolution(*stepped, i, input, weights, records))
+        << "round " << round << ": " << Disassemble(i);
+    ASSERT_EQ(ReadRegister(*direct, Register::kCycles, RegisterWidth::k64),
+              ReadRegister(*stepped, Register::kCycles, RegisterWidth::k64))
+        << "round " << round << ": " << Disassemble(i);
+  }
+  EXPECT_EQ(stepped->direct_array().packings(), 0u);
+}
+
 TEST(Instructions, GiveTheSameBytesWithThreads) {
   Rng rng(TestSeed(14));
   Conv2DInstruction i{.batch = 1,
