@@ -81,8 +81,9 @@ class Device {
   // Forgets an executable. kDeviceBusy while requests for it are in progress.
   virtual Status Unload(ExecutableId id) = 0;
 
-  // Queues a request. kInvalidArgument if ids or sizes do not fit, kDeviceLost in Lost.
-  virtual Result<RequestId> Submit(Request request) = 0;
+  // Queues a request; the description is copied, the buffers are not. kInvalidArgument if ids or
+  // sizes do not fit, kDeviceLost in Lost.
+  virtual Result<RequestId> Submit(const Request& request) = 0;
   // Blocks until the request has completed and forgets it; one Wait for each Submit. kTimeout past
   // its deadline (resetting the device may take up to seconds longer), kCancelled after Cancel,
   // kCorruptModel if the device faulted, kDeviceLost if it is gone. After an error the contents of

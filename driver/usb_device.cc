@@ -180,7 +180,7 @@ UsbDevice::Slot* UsbDevice::TakeFreeSlot() {
   return slots_.back().get();
 }
 
-Result<RequestId> UsbDevice::Submit(Request request) {
+Result<RequestId> UsbDevice::Submit(const Request& request) {
   const std::lock_guard lock(mutex_);
   ATOLL_RETURN_IF_ERROR(RequireReady("Submit"));
   Loaded* loaded = FindLoaded(request.executable);
@@ -198,7 +198,7 @@ Result<RequestId> UsbDevice::Submit(Request request) {
   slot->phase = Slot::Phase::kQueued;
   slot->id = last_request_;
   slot->deadline = now_() + std::min(request.timeout, kLongestTimeout);
-  slot->request = std::move(request);
+  slot->request = request;  // into memory that the slot has from earlier requests
   slot->loaded = loaded;
   slot->cancelled = false;
   slot->report = {};

@@ -43,7 +43,7 @@ class UsbDevice : public Device {
   DeviceState state() const override;
   Result<ExecutableId> Load(std::shared_ptr<const Executable> executable) override;
   Status Unload(ExecutableId id) override;
-  Result<RequestId> Submit(Request request) override;
+  Result<RequestId> Submit(const Request& request) override;
   Status Wait(RequestId id, RequestReport* report) override;
   Status Cancel(RequestId id) override;
   Status Reset() override;

@@ -32,35 +32,41 @@ class DepthwiseConv2D {
   const char* kernel_name() const;
 
  private:
-  // Some blocks of 16 channels of one output row: what is computed at a time.
+  // Some blocks of 16 channels of some neighbouring output rows: what is computed at a time.
   struct Unit {
     const uint8_t* input;
     uint8_t* output;
     uint8_t* scratch;
-    int64_t line;  // output row, counted through the batch
+    int64_t image;  // in the batch
+    int32_t first_line;
+    int32_t lines;
     int32_t slice;
   };
   Status Pack(const DepthwiseConv2DParams& params);
-  void PackBlock(const DepthwiseConv2DParams& params, int32_t block, OutputColumns* columns);
+  int32_t PackColumns(const DepthwiseConv2DParams& params, int32_t block);
+  void PackWeights(const DepthwiseConv2DParams& params, int32_t block, int32_t zero_point);
   void RunUnit(const Unit& unit) const;
   void InterleaveRows(const Unit& unit, int32_t row_group, uint8_t* cells) const;
-  DepthwiseTap RowTap(const Unit& unit, int32_t ky, int32_t tap) const;
-  size_t CellsBytes() const;        // of one unit
-  size_t ExpandedRowBytes() const;  // 0 for depth multiplier 1
+  DepthwiseTap RowTap(const Unit& unit, int32_t row, int32_t tap) const;
+  size_t WeightBytes(int32_t blocks) const;  // of one line of a unit
+  size_t CellsBytes() const;                 // of one unit
+  size_t ExpandedRowBytes() const;           // 0 for depth multiplier 1
   size_t WorkerScratchBytes() const;
 
   DepthwiseConv2DParams params_;  // without weights and channels
   const DepthwiseKernel* kernel_ = nullptr;
   int32_t depth_multiplier_ = 1;
-  int32_t row_groups_ = 0;    // ceil(kernel_h / taps_per_cell)
+  int32_t row_groups_ = 0;  // ceil(kernel_h / taps_per_cell)
+  // Taps that kernel_h leaves unused in the last row group hold the next rows of the input, so the
+  // same cells serve this many output rows, each with its weights moved down.
+  int32_t unit_lines_ = 1;
   int32_t cell_columns_ = 0;  // columns of cells under one output row, padding included
   int32_t slice_blocks_ = 0;  // blocks of channels of a unit
   int32_t slices_ = 0;
-  // [row_groups_ * kernel_w]: see DepthwiseArgs.
-  std::vector<int64_t> offsets_;
-  std::vector<uint32_t> ones_;
-  std::vector<int32_t> terms_;  // [blocks]
-  Buffer packed_;               // weights, columns, a padding pixel
+  std::vector<int64_t> offsets_;  // [row_groups_ * kernel_w]: see DepthwiseArgs
+  std::vector<uint32_t> ones_;    // [unit_lines_][row_groups_ * kernel_w]
+  std::vector<int32_t> terms_;    // [blocks]
+  Buffer packed_;                 // weights, columns, a padding pixel
   const uint8_t* pad_pixel_ = nullptr;
   OutputColumns columns_;
 };

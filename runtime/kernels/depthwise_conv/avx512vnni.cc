@@ -22,10 +22,11 @@ __m128i Load16(const uint8_t* from, __mmask16 mask) { return _mm_maskz_loadu_epi
 
 // The four taps' 16 bytes to 16 channels' four bytes.
 __m512i InterleaveCell(const __m128i tap[kTaps], __m512i flip) {
+  // Masked broadcasts rather than insertions: they leave the shuffle unit alone.
   __m512i cell = _mm512_castsi128_si512(tap[0]);
-  cell = _mm512_inserti32x4(cell, tap[1], 1);
-  cell = _mm512_inserti32x4(cell, tap[2], 2);
-  cell = _mm512_inserti32x4(cell, tap[3], 3);
+  cell = _mm512_mask_broadcast_i32x4(cell, 0x00F0, tap[1]);
+  cell = _mm512_mask_broadcast_i32x4(cell, 0x0F00, tap[2]);
+  cell = _mm512_mask_broadcast_i32x4(cell, 0xF000, tap[3]);
   cell = _mm512_xor_si512(cell, flip);
   // First whole dwords, so that each lane has its four channels of every tap, then the bytes.
   const __m512i dwords = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
