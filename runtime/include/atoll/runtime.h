@@ -139,8 +139,8 @@ ATOLL_EXPORT int32_t AtollInterpreterGetOutputTensorCount(const AtollInterpreter
 /* NULL if the index is out of range. Tensors belong to the interpreter. */
 ATOLL_EXPORT AtollTensor* AtollInterpreterGetInputTensor(AtollInterpreter* interpreter,
                                                          int32_t index);
-ATOLL_EXPORT const AtollTensor* AtollInterpreterGetOutputTensor(
-    const AtollInterpreter* interpreter, int32_t index);
+ATOLL_EXPORT const AtollTensor* AtollInterpreterGetOutputTensor(const AtollInterpreter* interpreter,
+                                                                int32_t index);
 
 ATOLL_EXPORT const char* AtollTensorName(const AtollTensor* tensor);
 ATOLL_EXPORT AtollType AtollTensorType(const AtollTensor* tensor);
@@ -167,10 +167,10 @@ ATOLL_EXPORT AtollStatus AtollTensorCopyToBuffer(const AtollTensor* tensor, void
 /* ---- What runs where ------------------------------------------------------------------------ */
 
 typedef struct AtollNodeInfo {
-  const char* op;      /* "CONV_2D", or the name of a custom operator */
-  const char* reason;  /* why it is not on the device; "" if it is, or if there is none */
-  int32_t partition;   /* index of its device partition, or -1: on the CPU */
-  int64_t macs;        /* multiply-accumulates, 0 for operators that have none */
+  const char* op;        /* "CONV_2D", or the name of a custom operator */
+  const char* reason;    /* why it is not on the device; "" if it is, or if there is none */
+  int32_t partition;     /* index of its device partition, or -1: on the CPU */
+  int64_t macs;          /* multiply-accumulates, 0 for operators that have none */
   const int32_t* inputs; /* tensor indices in the file, -1: absent */
   int32_t input_count;
   const int32_t* outputs;
@@ -195,8 +195,7 @@ typedef struct AtollPartitionInfo {
 } AtollPartitionInfo;
 ATOLL_EXPORT int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter);
 ATOLL_EXPORT AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter,
-                                                          int32_t index,
-                                                          AtollPartitionInfo* info);
+                                                          int32_t index, AtollPartitionInfo* info);
 
 /* Any tensor of the model by its index in the file; name, type, shape and quantization only
  * (data may be NULL or reused by other tensors). NULL if out of range. */
@@ -234,10 +233,10 @@ ATOLL_EXPORT void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, At
                                                void* user_data);
 
 typedef struct AtollTraceEvent {
-  const char* name;      /* operator, or "partition 0" */
-  int32_t partition;     /* -1: on the CPU */
-  int32_t first_node;    /* index of the (first) node */
-  int64_t start_ns;      /* monotonic clock */
+  const char* name;   /* operator, or "partition 0" */
+  int32_t partition;  /* -1: on the CPU */
+  int32_t first_node; /* index of the (first) node */
+  int64_t start_ns;   /* monotonic clock */
   int64_t duration_ns;
   int64_t device_cycles; /* modelled on the emulator; 0 on the CPU */
 } AtollTraceEvent;
