@@ -10,12 +10,10 @@ if ! command -v clang-format-14 >/dev/null; then
 fi
 folders=(runtime driver delegate examples tools tests bench models)
 mapfile -d '' sources < <(find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -print0)
-bad=()
-for source in "${sources[@]}"; do
-  clang-format-14 --dry-run -Werror "$source" 2>/dev/null || bad+=("$source")
-done
-if [ ${#bad[@]} -gt 0 ]; then
-  echo "Not formatted; run: clang-format-14 -i ${bad[*]}"
+# One line per violation, "path:line:column: ...".
+bad=$(clang-format-14 --dry-run "${sources[@]}" 2>&1 | sed -nE 's/^([^:]+):[0-9]+:.*/\1/p' | sort -u)
+if [ -n "$bad" ]; then
+  echo "Not formatted; run: clang-format-14 -i" $bad
   exit 1
 fi
 echo "All ${#sources[@]} sources are formatted."
