@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/graph/shape_inference.h"
+#include "runtime/ops/cpu_ops.h"
 
 namespace atollrt {
 namespace {
@@ -59,11 +60,24 @@ bool HasInstruction(const Candidate& c) {
   }
 }
 
+bool HasKnownVersion(const Candidate& c) {
+  return c.node.version <= NewestKnownVersion(c.node.type);
+}
+
 bool HasByteActivations(const Candidate& c) {
   for (size_t i = 0; i < ActivationCount(c.node); ++i) {
     if (!IsByteType(c.input(i).type)) return false;
   }
   return IsByteType(c.output().type);
+}
+
+// Only QUANTIZE goes from one byte type to the other. The CPU refuses the rest with more words.
+bool KeepsType(const Candidate& c) {
+  if (c.node.type == OpType::kQUANTIZE) return true;
+  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
+    if (c.input(i).type != c.output().type) return false;
+  }
+  return true;
 }
 
 bool HasElements(const Candidate& c) {

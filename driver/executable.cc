@@ -15,7 +15,8 @@ namespace {
 constexpr uint64_t kSizeLimit = uint64_t{1} << 31;
 constexpr size_t kMaxLayers = 1024;  // inputs and outputs together
 constexpr size_t kMaxRank = 8;
-constexpr size_t kContainerAlignment = 8;  // of the widest scalar in executable.fbs
+constexpr size_t kContainerAlignment = 8;   // of the widest scalar in executable.fbs
+constexpr size_t kParameterAlignment = 32;  // force_align in executable.fbs
 
 // A name from outside as it may appear in a message: short, printable.
 std::string Quoted(std::string_view name) {
@@ -253,7 +254,7 @@ flatbuffers::Offset<flatbuffers::Vector<uint8_t>> StoreProgram(
 
 flatbuffers::Offset<flatbuffers::Vector<uint8_t>> StoreParameters(
     Builder& builder, const std::vector<uint8_t>& parameters) {
-  builder.ForceVectorAlignment(parameters.size(), 1, Buffer::kAlignment);
+  builder.ForceVectorAlignment(parameters.size(), 1, kParameterAlignment);
   return builder.CreateVector(parameters);
 }
 

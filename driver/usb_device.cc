@@ -423,7 +423,8 @@ Status UsbDevice::Reset() {
   Lock lock(mutex_);
   if (resetting_) {  // join the one that is under way
     changed_.wait(lock, [this] { return !resetting_; });
-    return RequireReady("Reset");
+    if (state_ == DeviceState::kReady) return {};
+    return DeviceLost("device %s did not come back after a reset", name_.c_str());
   }
   resetting_ = true;
   transport_->Cancel();  // whoever holds the wire gives it back

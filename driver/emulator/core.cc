@@ -46,9 +46,6 @@ Result<std::unique_ptr<Core>> Core::Create(const CoreOptions& options) {
         static_cast<unsigned long long>(profile.program_memory_bytes));
   }
   if (options.threads < 1) return InvalidArgument("%d threads", options.threads);
-  if (options.face == ArrayFace::kStepped) {
-    return Unsupported("the stepped array is not built in");
-  }
   ATOLL_ASSIGN_OR_RETURN(OnChipMemory memory, OnChipMemory::Allocate(profile.memory_bytes));
   ATOLL_ASSIGN_OR_RETURN(Buffer program, Buffer::Allocate(profile.program_memory_bytes));
   return std::unique_ptr<Core>(new Core(options, std::move(memory), std::move(program)));
@@ -63,6 +60,10 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       direct_array_(&memory_, options.features, &pool_),
       vector_unit_(&memory_, options.features),
       parser_(program_.size()) {
+  if (options.face == ArrayFace::kStepped) {
+    stepped_array_ =
+        std::make_unique<SteppedArray>(options.profile.array_rows, options.profile.array_columns);
+  }
   Reset();
 }
 
@@ -232,7 +233,8 @@ bool Core::Step() {
   if (status_ != CoreStatus::kRunning) return false;
   const Slot* slot = Fetch();
   if (slot == nullptr) return true;
-  switch (Run(*slot)) {
+  uint64_t cycles = slot->cycles;
+  switch (Run(*slot, cycles)) {
     case Progress::kNone:
       return false;
     case Progress::kSome:
@@ -240,8 +242,8 @@ bool Core::Step() {
     case Progress::kDone:
       break;
   }
-  cycles_ += slot->cycles;
-  program_cycles_ += slot->cycles;
+  cycles_ += cycles;
+  program_cycles_ += cycles;
   ++instructions_;
   ++next_;
   transferred_ = 0;
@@ -297,21 +299,35 @@ Fault Core::CheckRecords(Slot& slot) {
   return fault;
 }
 
-Core::Progress Core::Run(const Slot& slot) {
+void Core::RunConv2D(const Slot& slot, const Conv2DInstruction& conv, uint64_t& cycles) {
+  const Segments& segments = *slot.checked_for;
+  if (stepped_array_ == nullptr) {
+    direct_array_.Run(slot.instruction, segments);
+    return;
+  }
+  memory_.WriteAt(segments.Resolve(conv.output_address),
+                  uint64_t{conv.batch} * conv.output_h * conv.output_w * conv.output_c);
+  cycles = IssueCycles({stepped_array_->rows(), stepped_array_->columns()}) +
+           stepped_array_->Conv2D(conv, segments.parameter_base, segments.activation_base,
+                                  memory_.bytes());
+}
+
+Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
   const Segments& segments = *slot.checked_for;
   return std::visit(
       [&](const auto& i) {
         using T = std::decay_t<decltype(i)>;
         if constexpr (std::is_same_v<T, EndInstruction>) {
-          return Complete(slot);
+          return Complete(cycles);
         } else if constexpr (std::is_same_v<T, InputInstruction>) {
           return Receive(inputs_, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, ParametersInstruction>) {
           return Receive(parameters_, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, OutputInstruction>) {
           return Send(i.input_address, i.bytes);
-        } else if constexpr (std::is_same_v<T, Conv2DInstruction> ||
-                             std::is_same_v<T, DepthwiseConv2DInstruction>) {
+        } else if constexpr (std::is_same_v<T, Conv2DInstruction>) {
+          RunConv2D(slot, i, cycles);
+        } else if constexpr (std::is_same_v<T, DepthwiseConv2DInstruction>) {
           direct_array_.Run(slot.instruction, segments);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {
           vector_unit_.Run(i, segments);
@@ -341,11 +357,11 @@ Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
   return transferred_ == bytes ? Progress::kDone : Progress::kSome;
 }
 
-Core::Progress Core::Complete(const Slot& slot) {
+Core::Progress Core::Complete(uint64_t cycles) {
   if (events_.size() >= kEventLimit * kEventBytes) return Progress::kNone;
   events_.Append(EncodeEvent({.kind = EventKind::kCompleted,
                               .request_id = start_.request_id,
-                              .detail = program_cycles_ + slot.cycles}));
+                              .detail = program_cycles_ + cycles}));
   status_ = CoreStatus::kIdle;
   return Progress::kDone;
 }

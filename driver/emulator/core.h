@@ -28,6 +28,7 @@
 #include "driver/emulator/direct_array.h"
 #include "driver/emulator/memory.h"
 #include "driver/emulator/record_parser.h"
+#include "driver/emulator/stepped_array.h"
 #include "driver/emulator/vector_unit.h"
 #include "driver/instruction.h"
 #include "driver/protocol.h"
@@ -40,7 +41,8 @@
 namespace atollrt {
 
 // How the array computes: whole instructions with fast kernels, or cell by cell, cycle by cycle.
-// The bytes and the reported cycles are the same.
+// The bytes and the reported cycles are the same; the stepped face, which is for small shapes and
+// for CONV_2D only, counts them one by one.
 enum class ArrayFace { kDirect, kStepped };
 
 struct CoreOptions {
@@ -109,11 +111,13 @@ class Core {
   // The next instruction, checked; nullptr after a fault.
   const Slot* Fetch();
   Fault CheckRecords(Slot& slot);
-  Progress Run(const Slot& slot);
+  // `cycles` come in as the closed forms give them.
+  Progress Run(const Slot& slot, uint64_t& cycles);
+  void RunConv2D(const Slot& slot, const Conv2DInstruction& conv, uint64_t& cycles);
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
   Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
   Progress Send(uint32_t input_address, uint32_t bytes);
-  Progress Complete(const Slot& slot);
+  Progress Complete(uint64_t cycles);
 
   const CoreOptions options_;
   ThreadPool pool_;
@@ -121,6 +125,7 @@ class Core {
   Buffer program_;
   std::vector<std::unique_ptr<Slot>> slots_;  // one per instruction of program memory, or nullptr
   DirectArray direct_array_;
+  std::unique_ptr<SteppedArray> stepped_array_;  // if that is the face
   VectorUnit vector_unit_;
 
   RecordParser parser_;

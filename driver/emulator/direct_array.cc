@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/direct_array.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -9,9 +10,16 @@
 namespace atollrt {
 namespace {
 
-// Packed weights may take this many times the on-chip memory: room for several instructions that
-// share their weights, as tiles of one layer do, but a bound on what a program can make us hold.
+// Host memory that a program can make us use is bounded; what goes beyond runs as plain loops,
+// which need next to none. Sane programs stay far below.
+//
+// Packed weights may take this many times the on-chip memory, which leaves room for several
+// instructions that share their weights, as tiles of one layer do.
 constexpr uint64_t kPackedPerMemory = 8;
+constexpr uint64_t kPackedMin = 16 << 20;  // of a small memory
+constexpr size_t kScratchMax = 64 << 20;
+// Rows or columns from the first to the last that an image's windows touch.
+constexpr uint64_t kExtentMax = 1 << 24;
 
 // A range of on-chip memory.
 struct Range {
@@ -48,7 +56,7 @@ OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t 
 
 // Everything that CONV_2D and DEPTHWISE_CONV_2D, and the params of their kernels, have in common.
 template <typename Params, typename T>
-Params MakeParams(const T& i, int32_t groups, const uint8_t* weights, const uint8_t* records) {
+Params MakeParams(const T& i, uint32_t groups, const uint8_t* weights, const uint8_t* records) {
   return Params{.shape = {.batch = Size(i.batch),
                           .input_h = Size(i.input_h),
                           .input_w = Size(i.input_w),
@@ -64,7 +72,7 @@ Params MakeParams(const T& i, int32_t groups, const uint8_t* weights, const uint
                           .dilation_w = Size(i.dilation_w),
                           .pad_top = Size(i.pad_top),
                           .pad_left = Size(i.pad_left),
-                          .groups = groups},
+                          .groups = Size(groups)},
                 .input_type = TypeOf(i.flags, kFlagInputUnsigned),
                 .weight_type = TypeOf(i.flags, kFlagWeightsUnsigned),
                 .input_zero_point = i.input_zero_point,
@@ -82,7 +90,7 @@ struct Conv2DMapping {
   static uint64_t WeightBytes(const Conv2DInstruction& i) {
     return uint64_t{i.output_c} * i.kernel_h * i.kernel_w * (i.input_c / i.groups);
   }
-  static int32_t Groups(const Conv2DInstruction& i) { return Size(i.groups); }
+  static uint32_t Groups(const Conv2DInstruction& i) { return i.groups; }
 };
 struct DepthwiseMapping {
   using Kernel = DepthwiseConv2D;
@@ -91,8 +99,21 @@ struct DepthwiseMapping {
   static uint64_t WeightBytes(const DepthwiseConv2DInstruction& i) {
     return uint64_t{i.kernel_h} * i.kernel_w * i.output_c;
   }
-  static int32_t Groups(const DepthwiseConv2DInstruction&) { return 1; }
+  static uint32_t Groups(const DepthwiseConv2DInstruction&) { return 1; }
 };
+
+uint64_t Extent(uint64_t output, uint64_t stride, uint64_t kernel, uint64_t dilation) {
+  return (output - 1) * stride + (kernel - 1) * dilation;
+}
+
+// What packed weights take, roughly but not less: channels are padded to whole vectors, weights of
+// one channel to whole words, and each may take two bytes.
+template <typename Mapping, typename T>
+uint64_t PackedBytes(const T& i) {
+  const uint64_t groups = Mapping::Groups(i);
+  const uint64_t channel_weights = Mapping::WeightBytes(i) / i.output_c;
+  return groups * AlignUp(i.output_c / groups, 32) * (2 * AlignUp(channel_weights, 4) + 32);
+}
 
 // Calls visitor(operands, mapping).
 template <typename Visitor>
@@ -111,7 +132,7 @@ struct DirectArray::Prepared {
   std::variant<std::monostate, Conv2D, DepthwiseConv2D> kernel;
   uint64_t time = 0;  // of the memory, when it was read
   Range weights, records;
-  uint64_t packed_bytes = 0;  // roughly
+  uint64_t packed_bytes = 0;
 };
 
 size_t DirectArray::KeyHash::operator()(const Key& key) const {
@@ -127,7 +148,10 @@ size_t DirectArray::KeyHash::operator()(const Key& key) const {
 }
 
 DirectArray::DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool)
-    : memory_(memory), features_(features), pool_(pool) {}
+    : memory_(memory),
+      features_(features),
+      pool_(pool),
+      packed_limit_(std::max(kPackedPerMemory * memory->size(), kPackedMin)) {}
 
 DirectArray::~DirectArray() = default;
 
@@ -141,8 +165,7 @@ bool DirectArray::Holds(const Prepared& prepared) const {
 // Forgets what memory no longer agrees with and, if that is not enough, everything: then there are
 // more weights in turn than a cache can help with.
 void DirectArray::MakeRoom(uint64_t bytes) {
-  const uint64_t limit = kPackedPerMemory * memory_->size();
-  if (prepared_bytes_ + bytes <= limit) return;
+  if (prepared_bytes_ + bytes <= packed_limit_) return;
   for (auto it = prepared_.begin(); it != prepared_.end();) {
     if (Holds(*it->second)) {
       ++it;
@@ -151,28 +174,34 @@ void DirectArray::MakeRoom(uint64_t bytes) {
       it = prepared_.erase(it);
     }
   }
-  if (prepared_bytes_ + bytes <= limit) return;
+  if (prepared_bytes_ + bytes <= packed_limit_) return;
   prepared_.clear();
   prepared_bytes_ = 0;
 }
 
-// Packed weights that agree with memory, or nullptr if the host has no memory for them.
+// Packed weights that agree with memory, or nullptr if the instruction should run as plain loops.
 DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
   if (const auto found = prepared_.find(key); found != prepared_.end()) {
     if (Holds(*found->second)) return found->second.get();
     prepared_bytes_ -= found->second->packed_bytes;
     prepared_.erase(found);
   }
+  const uint64_t packed_bytes = VisitConvolution(key.instruction, [](const auto& i, auto mapping) {
+    const bool compact = Extent(i.output_h, i.stride_h, i.kernel_h, i.dilation_h) <= kExtentMax &&
+                         Extent(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) <= kExtentMax;
+    return compact ? PackedBytes<decltype(mapping)>(i) : UINT64_MAX;
+  });
+  if (packed_bytes > packed_limit_) return nullptr;
+  MakeRoom(packed_bytes);
   ++packings_;
   auto prepared = std::make_unique<Prepared>();
+  prepared->packed_bytes = packed_bytes;
   prepared->time = memory_->now();
   const bool packed = VisitConvolution(key.instruction, [&](const auto& i, auto mapping) {
     using Mapping = decltype(mapping);
     prepared->weights = {key.segments.Resolve(i.weight_address), Mapping::WeightBytes(i)};
     prepared->records = {key.segments.Resolve(i.channel_address),
                          uint64_t{i.output_c} * kChannelRecordBytes};
-    prepared->packed_bytes = prepared->weights.size_bytes + 4 * prepared->records.size_bytes;
-    MakeRoom(prepared->packed_bytes);
     auto kernel = Mapping::Kernel::Prepare(
         MakeParams<typename Mapping::Params>(
             i, Mapping::Groups(i),
@@ -199,7 +228,7 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
     if (prepared != nullptr) {
       const auto& kernel = std::get<typename Mapping::Kernel>(prepared->kernel);
       const size_t needed = kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1);
-      if (needed > scratch_.size()) {
+      if (needed > scratch_.size() && needed <= kScratchMax) {
         scratch_ = Buffer();
         if (auto grown = Buffer::Allocate(needed); grown.ok()) scratch_ = *std::move(grown);
       }
@@ -208,7 +237,6 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
         return;
       }
     }
-    // The host is short of memory: the plain loops need next to none.
     Mapping::kReference(
         MakeParams<typename Mapping::Params>(
             i, Mapping::Groups(i),

@@ -53,6 +53,7 @@ class DirectArray {
   OnChipMemory* memory_;
   CpuFeatures features_;
   ThreadPool* pool_;
+  const uint64_t packed_limit_;
   std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared_;
   uint64_t prepared_bytes_ = 0;
   uint64_t packings_ = 0;

@@ -43,7 +43,8 @@ inline bool IsByteType(DataType type) {
 using Shape = std::vector<int32_t>;
 int64_t ElementCount(const Shape& shape);     // 1 for a scalar
 std::string ShapeString(const Shape& shape);  // "[1, 224, 224, 3]"
-inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 31;
+// So that every count of elements fits into an int32.
+inline constexpr int64_t kMaxTensorBytes = INT32_MAX;
 
 // real value = scale * (stored value - zero point).
 struct Quantization {

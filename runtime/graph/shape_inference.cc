@@ -398,13 +398,32 @@ Result<bool> InferNode(const Graph& graph, const Node& node, Shape* output) {
 }  // namespace
 
 Status InferShapes(Graph* graph) {
+  // Per tensor: the node without a rule on whose stored shapes its own depends. Files may store
+  // no shapes at all, so what follows such a node may look wrong without being wrong.
+  std::vector<const Node*> unknown(graph->tensors.size(), nullptr);
   for (const Node& node : graph->nodes) {
+    const Node* origin = nullptr;
+    for (const int32_t index : node.inputs) {
+      if (index >= 0 && unknown[index] != nullptr) origin = unknown[index];
+    }
     Shape output;
     Result<bool> inferred = InferNode(*graph, node, &output);
+    if (!inferred.ok() && origin != nullptr) {
+      return Unsupported(
+          "%s: Atoll has no %soperator of this name, and the shapes stored for it do "
+          "not fit %s",
+          Describe(*graph, *origin).c_str(), origin->type == OpType::kCUSTOM ? "custom " : "",
+          Describe(*graph, node).c_str());
+    }
     if (!inferred.ok()) {
       return Status(inferred.status()).WithContext(Describe(*graph, node));
     }
-    if (*inferred) graph->tensors[node.outputs[0]].shape = std::move(output);
+    if (*inferred) {
+      graph->tensors[node.outputs[0]].shape = std::move(output);
+    } else {
+      origin = &node;
+    }
+    for (const int32_t index : node.outputs) unknown[index] = origin;
     // Checked node by node, so that the products of later nodes cannot overflow.
     for (const int32_t index : node.outputs) {
       const Tensor& tensor = graph->tensors[index];

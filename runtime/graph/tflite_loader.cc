@@ -393,10 +393,12 @@ Status Loader::CheckOrder() const {
   return Status();
 }
 
-// Shapes that inference starts from: those of inputs and constants.
+// Shapes that no inference replaces: those of inputs, constants and tensors that no node uses.
 Status Loader::CheckStoredShapes() const {
-  std::vector<bool> is_input(graph_.tensors.size());
-  for (const int32_t input : graph_.inputs) is_input[input] = true;
+  std::vector<bool> is_written(graph_.tensors.size());
+  for (const Node& node : graph_.nodes) {
+    for (const int32_t output : node.outputs) is_written[output] = true;
+  }
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     const Tensor& tensor = graph_.tensors[i];
     const int32_t index = static_cast<int32_t>(i);
@@ -404,7 +406,7 @@ Status Loader::CheckStoredShapes() const {
       return Unsupported("%s has type %d, which Atoll does not know",
                          Describe(graph_, index).c_str(), static_cast<int>(tensor.type));
     }
-    if (!is_input[i] && !tensor.is_constant() && !tensor.is_variable) continue;
+    if (is_written[i]) continue;
     uint64_t bytes = DataTypeSize(tensor.type);
     for (const int32_t dim : tensor.shape) {
       if (dim < 0) {

@@ -342,6 +342,13 @@ constexpr CpuOp kCpuOps[] = {
 
 }  // namespace
 
+int32_t NewestKnownVersion(OpType type) {
+  for (const CpuOp& op : kCpuOps) {
+    if (op.type == type) return op.max_version;
+  }
+  return 0;
+}
+
 Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const Node& node,
                                                      CpuFeatures features) {
   const CpuOp* op = nullptr;

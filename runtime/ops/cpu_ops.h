@@ -12,6 +12,9 @@
 
 namespace atollrt {
 
+// The newest version of an operator that Atoll knows; 0 for operators that it does not have.
+int32_t NewestKnownVersion(OpType type);
+
 // Checks the node against what the CPU can do and binds it to its kernel. `graph` must outlive
 // the executor (constants are used in place). Inputs and outputs of the executor are those of the
 // node, in order. kUnsupported for unknown operators, versions or types; kCorruptModel for

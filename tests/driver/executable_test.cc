@@ -139,7 +139,7 @@ TEST(Executable, ParametersAreAlignedInTheStoredForm) {
   const std::vector<uint8_t> run(256, 0xEE);
   const auto found = std::search(bytes.begin(), bytes.end(), run.begin(), run.end());
   ASSERT_NE(found, bytes.end());
-  EXPECT_EQ((found - bytes.begin()) % 64, 0);
+  EXPECT_EQ((found - bytes.begin()) % 32, 0);
 }
 
 TEST(Executable, EveryPrefixIsRefusedOrWhole) {

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules of docs/isa.md §4, one breach after the other.
+#include "driver/emulator/check.h"
+
+#include <limits>
+
+#include "tests/driver/emulator/emulated_program.h"
+
+namespace atollrt {
+namespace {
+
+constexpr uint64_t kMemory = 1 << 16;
+
+// The index of the operand's word, by its name.
+uint32_t WordOf(const Instruction& instruction, const std::string& operand) {
+  const InstructionInfo& info = InstructionTable()[instruction.index()];
+  for (size_t i = 0; i < info.operands.size(); ++i) {
+    if (operand == info.operands[i].name) return static_cast<uint32_t>(i + 1);
+  }
+  ADD_FAILURE() << info.mnemonic << " has no operand " << operand;
+  return 0;
+}
+
+// The instruction with one operand changed.
+Instruction With(const Instruction& instruction, const std::string& operand, uint32_t value) {
+  EncodedInstruction bytes = Encode(instruction);
+  StoreLittleEndian<uint32_t>(&bytes[4 * WordOf(instruction, operand)], value);
+  return *Decode(bytes);
+}
+
+Conv2DInstruction GoodConv() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .output_address = 3000,
+          .batch = 1,
+          .input_h = 4,
+          .input_w = 5,
+          .input_c = 6,
+          .output_h = 4,
+          .output_w = 5,
+          .output_c = 4,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .stride_h = 1,
+          .stride_w = 1,
+          .dilation_h = 1,
+          .dilation_w = 1,
+          .pad_top = 1,
+          .pad_left = 1,
+          .groups = 2,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+DepthwiseConv2DInstruction GoodDepthwise() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .output_address = 3000,
+          .batch = 1,
+          .input_h = 4,
+          .input_w = 5,
+          .input_c = 6,
+          .output_h = 4,
+          .output_w = 5,
+          .output_c = 12,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .stride_h = 1,
+          .stride_w = 1,
+          .dilation_h = 1,
+          .dilation_w = 1,
+          .pad_top = 1,
+          .pad_left = 1,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+AddInstruction GoodAdd() {
+  return {.input1_address = 0,
+          .input2_address = 100,
+          .output_address = 200,
+          .count = 100,
+          .left_shift = 20,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+Pool2DInstruction GoodPool() {
+  return {.input_address = 0,
+          .output_address = 1000,
+          .batch = 1,
+          .input_h = 4,
+          .input_w = 4,
+          .channels = 3,
+          .output_h = 2,
+          .output_w = 2,
+          .kernel_h = 2,
+          .kernel_w = 2,
+          .stride_h = 2,
+          .stride_w = 2,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+MeanInstruction GoodMean() {
+  return {.input_address = 0,
+          .output_address = 1000,
+          .batch = 1,
+          .positions = 16,
+          .channels = 3,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+TableInstruction GoodTable() {
+  return {.input_address = 0, .output_address = 100, .count = 100, .table_address = 200};
+}
+CopyInstruction GoodCopy() {
+  return {.input_address = 0,
+          .output_address = 1000,
+          .bytes = 4,
+          .count0 = 2,
+          .count1 = 3,
+          .count2 = 4,
+          .input_stride0 = 100,
+          .input_stride1 = 20,
+          .input_stride2 = 4,
+          .output_stride0 = 48,
+          .output_stride1 = 16,
+          .output_stride2 = 4};
+}
+FillInstruction GoodFill() { return {.output_address = 0, .bytes = 10, .value = 255}; }
+
+std::vector<Instruction> GoodInstructions() {
+  return {EndInstruction{},
+          InputInstruction{.bytes = 4},
+          OutputInstruction{.bytes = 4},
+          ParametersInstruction{.bytes = 4},
+          GoodConv(),
+          GoodDepthwise(),
+          GoodAdd(),
+          GoodPool(),
+          GoodMean(),
+          GoodTable(),
+          GoodCopy(),
+          GoodFill()};
+}
+
+Fault Check(const Instruction& instruction) { return CheckInstruction(instruction, {}, kMemory); }
+
+struct Breach {
+  Instruction good;
+  const char* operand;  // set to `value`
+  uint32_t value;
+  FaultCode code = FaultCode::kBadOperand;
+  const char* reported = nullptr;  // if it is not `operand`
+};
+
+void ExpectBreaches(const std::vector<Breach>& breaches) {
+  for (const Breach& breach : breaches) {
+    const char* reported = breach.reported != nullptr ? breach.reported : breach.operand;
+    EXPECT_EQ(Check(With(breach.good, breach.operand, breach.value)),
+              (Fault{breach.code, WordOf(breach.good, reported)}))
+        << Mnemonic(breach.good) << " " << breach.operand << "=" << breach.value;
+  }
+}
+
+TEST(Check, LetsGoodInstructionsPass) {
+  const auto good = GoodInstructions();
+  ASSERT_EQ(good.size(), InstructionTable().size());
+  for (const Instruction& instruction : good) {
+    EXPECT_EQ(Check(instruction), Fault{}) << Disassemble(instruction);
+  }
+}
+
+TEST(Check, RefusesSizesOfZeroAndBeyond31Bits) {
+  for (const Instruction& good : GoodInstructions()) {
+    const InstructionInfo& info = InstructionTable()[good.index()];
+    for (const OperandInfo& operand : info.operands) {
+      const std::string name = operand.name;
+      const bool is_size = name == "batch" || name == "bytes" || name == "positions" ||
+                           name == "channels" || name == "groups" || name.starts_with("count") ||
+                           name.starts_with("kernel_") || name.starts_with("stride_") ||
+                           name.starts_with("dilation_") || name.ends_with("put_h") ||
+                           name.ends_with("put_w") || name.ends_with("put_c");
+      if (!is_size) continue;
+      const Fault expected{FaultCode::kBadOperand, WordOf(good, name)};
+      EXPECT_EQ(Check(With(good, name, 0)), expected) << info.mnemonic << " " << name;
+      EXPECT_EQ(Check(With(good, name, 0x80000000)), expected) << info.mnemonic << " " << name;
+    }
+  }
+}
+
+TEST(Check, RefusesValuesOutsideTheirRange) {
+  const auto minus = [](uint32_t n) { return 0u - n; };
+  std::vector<Breach> breaches = {
+      {GoodAdd(), "flags", kFlagDouble},
+      {GoodAdd(), "left_shift", 23},
+      {GoodPool(), "flags", kFlagSubtract},
+      {GoodMean(), "flags", kFlagAverage},
+      {GoodFill(), "value", 256},
+      {GoodConv(), "flags", 8},
+      {GoodConv(), "flags", 0x80000000},
+      {GoodDepthwise(), "flags", kFlagAverage},
+      {GoodConv(), "groups", 4},  // does not divide input_c
+      {GoodConv(), "output_c", 5, FaultCode::kBadOperand, "groups"},
+      {GoodDepthwise(), "input_c", 5},
+      {GoodDepthwise(), "output_c", 13, FaultCode::kBadOperand, "input_c"},
+      {GoodConv(), "kernel_h", 7282, FaultCode::kBadOperand, "kernel_h"},  // 7282 * 3 * 3 > 65536
+      {GoodConv(), "kernel_w", 0x7FFFFFFF, FaultCode::kBadOperand, "kernel_h"},
+      {GoodDepthwise(), "kernel_h", 21846},
+      {GoodPool(), "kernel_h", 32769},
+      {GoodConv(), "stride_h", 0x7FFFFFFF, FaultCode::kBadOperand, "output_h"},
+      {GoodConv(), "dilation_w", 0x7FFFFFFF, FaultCode::kBadOperand, "output_w"},
+      {GoodPool(), "pad_top", 2, FaultCode::kBadOperand, "kernel_h"},  // nothing in window 0
+      {GoodPool(), "pad_left", 2, FaultCode::kBadOperand, "kernel_w"},
+      {GoodPool(), "stride_h", 4, FaultCode::kBadOperand, "kernel_h"},  // nor in window 1
+      {GoodPool(), "output_w", 3, FaultCode::kBadOperand, "kernel_w"},
+      {GoodCopy(), "count0", 0x7FFFFFFF / 48 + 1, FaultCode::kBadOperand, "bytes"},
+  };
+  for (const Instruction& good :
+       {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodPool())}) {
+    breaches.push_back({good, "pad_top", 65536});
+    breaches.push_back({good, "pad_left", 0xFFFFFFFF});
+  }
+  for (const Instruction& good : GoodInstructions()) {
+    const InstructionInfo& info = InstructionTable()[good.index()];
+    for (const OperandInfo& operand : info.operands) {
+      const std::string name = operand.name;
+      if (name.ends_with("zero_point")) {
+        breaches.push_back({good, operand.name, 128});
+        breaches.push_back({good, operand.name, minus(129)});
+      } else if (name == "clamp_min") {
+        breaches.push_back({good, operand.name, minus(129)});
+        breaches.push_back(
+            {With(good, "clamp_max", 5), operand.name, 6, FaultCode::kBadOperand, "clamp_max"});
+      } else if (name == "clamp_max") {
+        breaches.push_back({good, operand.name, 128});
+      } else if (name.ends_with("multiplier")) {
+        breaches.push_back({good, operand.name, minus(1)});
+      } else if (name.ends_with("exponent")) {
+        breaches.push_back({good, operand.name, 128});
+        breaches.push_back({good, operand.name, minus(32)});
+      }
+    }
+  }
+  ExpectBreaches(breaches);
+}
+
+TEST(Check, TakesTheRangeOfBytesFromTheFlags) {
+  for (Instruction good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
+                           Instruction(GoodAdd()), Instruction(GoodMean())}) {
+    good = With(With(good, "flags", kFlagInputUnsigned), "clamp_min", 0);
+    EXPECT_EQ(Check(With(good, "clamp_max", 255)), Fault{});
+    EXPECT_EQ(Check(With(good, "output_zero_point", 255)), Fault{});
+    EXPECT_EQ(Check(With(good, "output_zero_point", 0xFFFFFFFF)),
+              (Fault{FaultCode::kBadOperand, WordOf(good, "output_zero_point")}));
+  }
+  const Instruction conv = With(GoodConv(), "flags", kFlagWeightsUnsigned);
+  EXPECT_EQ(Check(With(conv, "weight_zero_point", 255)), Fault{});
+  ExpectBreaches({{conv, "input_zero_point", 255}});
+}
+
+// Every address, moved so that its access ends one byte behind the memory, and just inside it.
+TEST(Check, RefusesAccessesBeyondTheMemory) {
+  const std::vector<std::pair<const char*, uint32_t>> conv_sizes = {{"input_address", 120},
+                                                                    {"weight_address", 108},
+                                                                    {"channel_address", 64},
+                                                                    {"output_address", 80}};
+  const std::vector<std::pair<const char*, uint32_t>> depthwise_sizes = {{"input_address", 120},
+                                                                         {"weight_address", 108},
+                                                                         {"channel_address", 192},
+                                                                         {"output_address", 240}};
+  struct Case {
+    Instruction good;
+    std::vector<std::pair<const char*, uint32_t>> sizes;
+  };
+  const Case cases[] = {
+      {InputInstruction{.bytes = 4}, {{"output_address", 4}}},
+      {OutputInstruction{.bytes = 4}, {{"input_address", 4}}},
+      {ParametersInstruction{.bytes = 4}, {{"output_address", 4}}},
+      {GoodConv(), conv_sizes},
+      {GoodDepthwise(), depthwise_sizes},
+      {GoodAdd(), {{"input1_address", 100}, {"input2_address", 100}, {"output_address", 100}}},
+      {GoodPool(), {{"input_address", 48}, {"output_address", 12}}},
+      {GoodMean(), {{"input_address", 48}, {"output_address", 3}}},
+      {GoodTable(), {{"input_address", 100}, {"output_address", 100}, {"table_address", 256}}},
+      {GoodCopy(), {{"input_address", 156}, {"output_address", 96}}},
+      {GoodFill(), {{"output_address", 10}}},
+  };
+  for (const Case& test : cases) {
+    for (const auto& [operand, size] : test.sizes) {
+      const uint32_t last = static_cast<uint32_t>(kMemory) - size;
+      EXPECT_EQ(Check(With(test.good, operand, last)), Fault{})
+          << Mnemonic(test.good) << " " << operand;
+      const Fault expected{FaultCode::kBadAddress, WordOf(test.good, operand)};
+      EXPECT_EQ(Check(With(test.good, operand, last + 1)), expected);
+      EXPECT_EQ(Check(With(test.good, operand, 0x7FFFFFFF)), expected);
+      // In a parameter segment that begins where the memory ends.
+      const Segments beyond{.parameter_base = static_cast<uint32_t>(kMemory)};
+      EXPECT_EQ(CheckInstruction(With(test.good, operand, kParameterSegment), beyond, kMemory),
+                expected);
+      const Segments high{.parameter_base = 0xFFFFFFFF};
+      EXPECT_EQ(CheckInstruction(With(test.good, operand, 0xFFFFFFFF), high, kMemory), expected);
+    }
+  }
+}
+
+TEST(Check, CountsSizesInFullWidth) {
+  // Products of 2^32 and 2^64 and more would pass if they wrapped.
+  ExpectBreaches({
+      {GoodConv(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
+      {GoodMean(), "positions", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodCopy(), "input_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodCopy(), "output_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "output_address"},
+  });
+  Pool2DInstruction pool = GoodPool();
+  pool.batch = pool.input_h = pool.input_w = pool.channels = 0x40000000;  // 2^120 bytes
+  EXPECT_EQ(Check(pool), (Fault{FaultCode::kBadAddress, WordOf(pool, "input_address")}));
+}
+
+TEST(Check, RefusesOutputsThatOverlapInputs) {
+  ExpectBreaches({
+      {GoodConv(), "output_address", 119, FaultCode::kOverlap, "input_address"},
+      {GoodConv(), "output_address", 921, FaultCode::kOverlap, "weight_address"},
+      {GoodConv(), "output_address", 1921, FaultCode::kOverlap, "channel_address"},
+      {GoodConv(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
+      {GoodDepthwise(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodAdd(), "output_address", 1, FaultCode::kOverlap, "input1_address"},
+      {GoodAdd(), "output_address", 199, FaultCode::kOverlap, "input2_address"},
+      {GoodPool(), "output_address", 47, FaultCode::kOverlap, "input_address"},
+      {GoodMean(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodTable(), "output_address", 1, FaultCode::kOverlap, "input_address"},
+      {GoodTable(), "output_address", 200, FaultCode::kOverlap, "table_address"},
+      {GoodCopy(), "output_address", 155, FaultCode::kOverlap, "input_address"},
+  });
+  // Between the runs of the source is still inside its span.
+  EXPECT_EQ(Check(With(With(GoodCopy(), "output_stride0", 0), "output_address", 80)),
+            (Fault{FaultCode::kOverlap, 1}));
+}
+
+TEST(Check, LetsOutputsTouchInputs) {
+  EXPECT_EQ(Check(With(GoodConv(), "output_address", 120)), Fault{});
+  EXPECT_EQ(Check(With(GoodConv(), "output_address", 920)), Fault{});
+  EXPECT_EQ(Check(With(GoodCopy(), "output_address", 156)), Fault{});
+}
+
+TEST(Check, LetsAddAndTableWriteOntoTheirInputs) {
+  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 0)), Fault{});
+  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 100)), Fault{});
+  EXPECT_EQ(Check(With(GoodTable(), "output_address", 0)), Fault{});
+  TableInstruction onto_table = GoodTable();
+  onto_table.count = 256;
+  onto_table.input_address = 1000;
+  onto_table.output_address = onto_table.table_address;
+  EXPECT_EQ(Check(onto_table), (Fault{FaultCode::kOverlap, WordOf(onto_table, "table_address")}));
+}
+
+TEST(Check, SeesOverlapsAcrossSegments) {
+  const Segments same{.parameter_base = 500, .activation_base = 500};
+  EXPECT_EQ(CheckInstruction(With(GoodMean(), "output_address", kParameterSegment), same, kMemory),
+            (Fault{FaultCode::kOverlap, WordOf(GoodMean(), "input_address")}));
+}
+
+TEST(Check, ReportsOperandsBeforeAddressesBeforeOverlaps) {
+  const Instruction overlapping = With(GoodMean(), "output_address", 0);
+  const Instruction beyond = With(overlapping, "input_address", 0x7FFFFFFF);
+  EXPECT_EQ(Check(beyond).code, FaultCode::kBadAddress);
+  EXPECT_EQ(Check(With(beyond, "clamp_max", 300)).code, FaultCode::kBadOperand);
+}
+
+TEST(CheckChannelRecords, NamesTheFirstBadChannel) {
+  Bytes records(5 * kChannelRecordBytes);
+  const auto check = [&](uint32_t flags, size_t offset, auto value) {
+    Bytes bad = records;
+    StoreLittleEndian(&bad[3 * kChannelRecordBytes + offset], value);
+    return CheckChannelRecords(bad, flags);
+  };
+  const Fault ok{}, bad{FaultCode::kBadOperand, 3};
+  EXPECT_EQ(CheckChannelRecords(records, 0), ok);
+  EXPECT_EQ(check(0, 0, INT32_MIN), ok);  // any bias
+  EXPECT_EQ(check(0, 4, INT32_MAX), ok);
+  EXPECT_EQ(check(0, 4, int32_t{-1}), bad);
+  EXPECT_EQ(check(0, 8, int32_t{127}), ok);
+  EXPECT_EQ(check(0, 8, int32_t{128}), bad);
+  EXPECT_EQ(check(0, 8, int32_t{-31}), ok);
+  EXPECT_EQ(check(0, 8, int32_t{-32}), bad);
+  EXPECT_EQ(check(0, 12, uint32_t{1}), bad);
+  EXPECT_EQ(check(kFlagDouble, 4, int32_t{1}), bad);
+  EXPECT_EQ(check(kFlagDouble, 8, std::numeric_limits<double>::max()), ok);
+  EXPECT_EQ(check(kFlagDouble, 8, std::numeric_limits<double>::infinity()), bad);
+  EXPECT_EQ(check(kFlagDouble, 8, std::numeric_limits<double>::quiet_NaN()), bad);
+}
+
+}  // namespace
+}  // namespace atollrt

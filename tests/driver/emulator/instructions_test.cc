@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Each instruction, as a program through the core, against the formulas of docs/isa.md §3 written
+// out here once more.
+#include <cmath>
+
+#include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/rng.h"
+
+namespace atollrt {
+namespace {
+
+constexpr Segments kSegments{.parameter_base = 0x8000, .activation_base = 0};
+
+// docs/isa.md, "Arithmetic".
+int64_t Srdhm(int64_t a, int64_t b) {
+  const int64_t minimum = -(int64_t{1} << 31);
+  if (a == minimum && b == minimum) return -(minimum + 1);
+  return (a * b + (int64_t{1} << 30)) >> 31;
+}
+int64_t Rdpot(int64_t x, int n) {
+  const int64_t mask = (int64_t{1} << n) - 1;
+  return (x >> n) + ((x & mask) > (mask >> 1) + (x < 0 ? 1 : 0) ? 1 : 0);
+}
+int64_t Wrap(int64_t x) { return static_cast<int32_t>(static_cast<uint32_t>(x)); }
+int64_t Mbqm(int64_t x, int32_t q, int32_t e) {
+  if (e <= 0) return Rdpot(Srdhm(x, q), -e);
+  return Srdhm(Wrap(static_cast<int64_t>(static_cast<uint64_t>(x) << (e % 32))), q);
+}
+uint8_t Clamped(int64_t y, int32_t min, int32_t max) {
+  return static_cast<uint8_t>(std::min<int64_t>(std::max<int64_t>(y, min), max));
+}
+int64_t Value(uint8_t byte, bool is_unsigned) {
+  return is_unsigned ? byte : static_cast<int8_t>(byte);
+}
+
+Bytes RandomBytes(Rng& rng, size_t count) {
+  Bytes bytes(count);
+  rng.Fill(bytes);
+  return bytes;
+}
+
+uint8_t Activated(int64_t acc, const uint8_t* record, uint32_t flags, int32_t zero_point,
+                  int32_t min, int32_t max) {
+  const int64_t sum = Wrap(acc + LoadLittleEndian<int32_t>(record));
+  if ((flags & kFlagDouble) == 0) {
+    const int64_t scaled =
+        Mbqm(sum, LoadLittleEndian<int32_t>(record + 4), LoadLittleEndian<int32_t>(record + 8));
+    return Clamped(Wrap(scaled + zero_point), min, max);
+  }
+  const double scaled =
+      std::round(static_cast<double>(sum) * LoadLittleEndian<double>(record + 8)) + zero_point;
+  return static_cast<uint8_t>(
+      static_cast<int>(std::min<double>(std::max<double>(scaled, min), max)));
+}
+
+// Convolutions by definition; depthwise ones are described by `weight_index` and `channel_of`.
+template <typename T, typename WeightIndex>
+Bytes ExpectedConvolution(const T& i, uint32_t groups, uint32_t group_channels,
+                          const WeightIndex& weight_index, const Bytes& input, const Bytes& weights,
+                          const Bytes& records) {
+  const bool input_unsigned = (i.flags & kFlagInputUnsigned) != 0;
+  const bool weights_unsigned = (i.flags & kFlagWeightsUnsigned) != 0;
+  Bytes output;
+  for (uint32_t n = 0; n < i.batch; ++n) {
+    for (uint32_t y = 0; y < i.output_h; ++y) {
+      for (uint32_t x = 0; x < i.output_w; ++x) {
+        for (uint32_t c = 0; c < i.output_c; ++c) {
+          const uint32_t first = c / (i.output_c / groups) * group_channels;
+          int64_t acc = 0;
+          for (uint32_t ky = 0; ky < i.kernel_h; ++ky) {
+            for (uint32_t kx = 0; kx < i.kernel_w; ++kx) {
+              const int64_t iy = int64_t{y} * i.stride_h - i.pad_top + ky * i.dilation_h;
+              const int64_t ix = int64_t{x} * i.stride_w - i.pad_left + kx * i.dilation_w;
+              if (iy < 0 || iy >= i.input_h || ix < 0 || ix >= i.input_w) continue;
+              for (uint32_t k = 0; k < group_channels; ++k) {
+                const uint8_t in =
+                    input[((n * i.input_h + iy) * i.input_w + ix) * i.input_c + first + k];
+                acc += (Value(in, input_unsigned) - i.input_zero_point) *
+                       (Value(weights[weight_index(c, ky, kx, k)], weights_unsigned) -
+                        i.weight_zero_point);
+              }
+            }
+          }
+          output.push_back(Activated(acc, &records[c * kChannelRecordBytes], i.flags,
+                                     i.output_zero_point, i.clamp_min, i.clamp_max));
+        }
+      }
+    }
+  }
+  return output;
+}
+
+Bytes RandomRecords(Rng& rng, uint32_t channels, uint32_t flags) {
+  Bytes records(channels * kChannelRecordBytes);
+  for (uint32_t c = 0; c < channels; ++c) {
+    uint8_t* record = &records[c * kChannelRecordBytes];
+    StoreLittleEndian<int32_t>(record, rng.Int32(-20000, 20000));
+    if ((flags & kFlagDouble) != 0) {
+      StoreLittleEndian<double>(record + 8, rng.Real() * 0.01);
+    } else {
+      StoreLittleEndian<int32_t>(record + 4, rng.OneIn(10) ? 0 : rng.Int32(1 << 30, INT32_MAX));
+      StoreLittleEndian<int32_t>(record + 8,
+                                 rng.OneIn(10) ? rng.Int32(-31, 127) : rng.Int32(-9, -5));
+    }
+  }
+  return records;
+}
+
+template <typename T>
+void RandomGeometry(Rng& rng, T& i) {
+  i.batch = static_cast<uint32_t>(rng.Int(1, 2));
+  for (uint32_t* size : {&i.input_h, &i.input_w, &i.output_h, &i.output_w}) {
+    *size = static_cast<uint32_t>(rng.Int(1, 6));
+  }
+  for (uint32_t* size :
+       {&i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w, &i.dilation_h, &i.dilation_w}) {
+    *size = static_cast<uint32_t>(rng.Int(1, 3));
+  }
+  i.pad_top = static_cast<uint32_t>(rng.Int(0, 3));
+  i.pad_left = static_cast<uint32_t>(rng.Int(0, 3));
+  for (const uint32_t flag : {kFlagInputUnsigned, kFlagWeightsUnsigned, kFlagDouble}) {
+    if (rng.OneIn(2)) i.flags |= flag;
+  }
+  const int32_t low = (i.flags & kFlagInputUnsigned) != 0 ? 0 : -128;
+  const int32_t weight_low = (i.flags & kFlagWeightsUnsigned) != 0 ? 0 : -128;
+  i.input_zero_point = rng.Int32(low, low + 255);
+  i.weight_zero_point = rng.Int32(weight_low, weight_low + 255);
+  i.output_zero_point = rng.Int32(low, low + 255);
+  i.clamp_min = rng.Int32(low, low + 30);
+  i.clamp_max = rng.Int32(low + 200, low + 255);
+}
+
+// Input at 0, output at 0x4000, weights and records behind each other in the parameter segment.
+template <typename T>
+Bytes RunConvolution(Core& core, T i, const Bytes& input, const Bytes& weights,
+                     const Bytes& records, const Segments& segments = kSegments) {
+  const uint32_t weight_bytes = static_cast<uint32_t>(weights.size());
+  i.input_address = 0;
+  i.output_address = 0x4000;
+  i.weight_address = kParameterSegment;
+  i.channel_address = kParameterSegment | weight_bytes;
+  const uint32_t output_bytes = i.batch * i.output_h * i.output_w * i.output_c;
+  Bytes parameters = weights;
+  Append(parameters, records);
+  const RunResult result =
+      RunProgram(core,
+                 {InputInstruction{.bytes = static_cast<uint32_t>(input.size())},
+                  ParametersInstruction{.output_address = kParameterSegment,
+                                        .bytes = static_cast<uint32_t>(parameters.size())},
+                  i, OutputInstruction{.input_address = 0x4000, .bytes = output_bytes}},
+                 {.inputs = input, .parameters = parameters, .segments = segments});
+  EXPECT_EQ(result.event.kind, EventKind::kCompleted) << FaultCodeName(result.event.fault);
+  return result.outputs;
+}
+
+TEST(Instructions, Conv2DIsTheSumOfProducts) {
+  Rng rng(TestSeed(11));
+  const auto core = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  for (int round = 0; round < 300; ++round) {
+    Conv2DInstruction i;
+    RandomGeometry(rng, i);
+    i.groups = static_cast<uint32_t>(rng.Int(1, 3));
+    const uint32_t group_channels = static_cast<uint32_t>(rng.Int(1, rng.OneIn(5) ? 70 : 9));
+    i.input_c = i.groups * group_channels;
+    i.output_c = i.groups * static_cast<uint32_t>(rng.Int(1, 20));
+    const Bytes input = RandomBytes(rng, i.batch * i.input_h * i.input_w * i.input_c);
+    const Bytes weights = RandomBytes(rng, i.output_c * i.kernel_h * i.kernel_w * group_channels);
+    const Bytes records = RandomRecords(rng, i.output_c, i.flags);
+    const Bytes expected = ExpectedConvolution(
+        i, i.groups, group_channels,
+        [&](uint32_t c, uint32_t ky, uint32_t kx, uint32_t k) {
+          return ((c * i.kernel_h + ky) * i.kernel_w + kx) * group_channels + k;
+        },
+        input, weights, records);
+    ASSERT_EQ(RunConvolution(*core, i, input, weights, records), expected)
+        << "round " << round << ": " << Disassemble(i);
+  }
+}
+
+TEST(Instructions, DepthwiseConv2DFiltersEachChannelByItself) {
+  Rng rng(TestSeed(12));
+  const auto core = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  for (int round = 0; round < 300; ++round) {
+    DepthwiseConv2DInstruction i;
+    RandomGeometry(rng, i);
+    i.input_c = static_cast<uint32_t>(rng.Int(1, rng.OneIn(5) ? 70 : 9));
+    i.output_c = i.input_c * static_cast<uint32_t>(rng.Int(1, 3));
+    const Bytes input = RandomBytes(rng, i.batch * i.input_h * i.input_w * i.input_c);
+    const Bytes weights = RandomBytes(rng, i.output_c * i.kernel_h * i.kernel_w);
+    const Bytes records = RandomRecords(rng, i.output_c, i.flags);
+    const Bytes expected = ExpectedConvolution(
+        i, i.input_c, 1,
+        [&](uint32_t c, uint32_t ky, uint32_t kx, uint32_t) {
+          return (ky * i.kernel_w + kx) * i.output_c + c;
+        },
+        input, weights, records);
+    ASSERT_EQ(RunConvolution(*core, i, input, weights, records), expected)
+        << "round " << round << ": " << Disassemble(i);
+  }
+}
+
+TEST(Instructions, GiveTheSameBytesOnEveryArray) {
+  Rng rng(TestSeed(13));
+  Conv2DInstruction i{.batch = 1,
+                      .input_h = 5,
+                      .input_w = 6,
+                      .input_c = 40,
+                      .output_h = 5,
+                      .output_w = 6,
+                      .output_c = 70,
+                      .kernel_h = 3,
+                      .kernel_w = 3,
+                      .stride_h = 1,
+                      .stride_w = 1,
+                      .dilation_h = 1,
+                      .dilation_w = 1,
+                      .pad_top = 1,
+                      .pad_left = 1,
+                      .groups = 1,
+                      .clamp_min = -128,
+                      .clamp_max = 127};
+  const Bytes input = RandomBytes(rng, 5 * 6 * 40);
+  const Bytes weights = RandomBytes(rng, 70 * 9 * 40);
+  const Bytes records = RandomRecords(rng, 70, 0);
+  Bytes first;
+  for (const char* name : {"usb3", "32x32", "128x128", "1mib"}) {
+    const auto core = MakeCore({.profile = *FindDeviceProfile(name)});
+    const Bytes output = RunConvolution(*core, i, input, weights, records);
+    if (first.empty()) first = output;
+    EXPECT_EQ(output, first) << name;
+  }
+}
+
+TEST(Instructions, TakeStridesAndDilationsOfAnySize) {
+  Rng rng(TestSeed(17));
+  const auto core = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  for (const uint32_t far : {1000u, 1u << 20, 1u << 30, 0x7FFFFFFEu}) {
+    DepthwiseConv2DInstruction i{.batch = 1,
+                                 .input_h = 2,
+                                 .input_w = 2,
+                                 .input_c = 3,
+                                 .output_h = 2,
+                                 .output_w = 2,
+                                 .output_c = 3,
+                                 .kernel_h = 1,
+                                 .kernel_w = 1,
+                                 .stride_h = far,
+                                 .stride_w = far,
+                                 .dilation_h = 1,
+                                 .dilation_w = 1,
+                                 .clamp_min = -128,
+                                 .clamp_max = 127};
+    const Bytes input = RandomBytes(rng, 12);
+    const Bytes weights = RandomBytes(rng, 3);
+    const Bytes records = RandomRecords(rng, 3, 0);
+    const auto weight = [](uint32_t c, uint32_t, uint32_t, uint32_t) { return c; };
+    EXPECT_EQ(RunConvolution(*core, i, input, weights, records),
+              ExpectedConvolution(i, 3, 1, weight, input, weights, records))
+        << far;
+  }
+}
+
+// The direct face against the stepped one: bytes and, through the event, cycles.
+TEST(Instructions, GiveTheSameBytesAndCyclesOnBothFaces) {
+  Rng rng(TestSeed(18));
+  DeviceProfile profile = SmallProfile();
+  profile.array_rows = 8;
+  profile.array_columns = 4;
+  const auto direct = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
+  const auto stepped = MakeCore({.profile = profile, .face = ArrayFace::kStepped});
+  for (int round = 0; round < 60; ++round) {
+    Conv2DInstruction i;
+    RandomGeometry(rng, i);
+    i.groups = static_cast<uint32_t>(rng.Int(1, 2));
+    i.input_c = i.groups * static_cast<uint32_t>(rng.Int(1, 9));
+    i.output_c = i.groups * static_cast<uint32_t>(rng.Int(1, 9));
+    const Bytes input = RandomBytes(rng, i.batch * i.input_h * i.input_w * i.input_c);
+    const Bytes weights =
+        RandomBytes(rng, i.output_c * i.kernel_h * i.kernel_w * (i.input_c / i.groups));
+    const Bytes records = RandomRecords(rng, i.output_c, i.flags);
+    ASSERT_EQ(RunConvolution(*direct, i, input, weights, records),
+              RunConvolution(*stepped, i, input, weights, records))
+        << "round " << round << ": " << Disassemble(i);
+    ASSERT_EQ(ReadRegister(*direct, Register::kCycles, RegisterWidth::k64),
+              ReadRegister(*stepped, Register::kCycles, RegisterWidth::k64))
+        << "round " << round << ": " << Disassemble(i);
+  }
+  EXPECT_EQ(stepped->direct_array().packings(), 0u);
+}
+
+TEST(Instructions, GiveTheSameBytesWithThreads) {
+  Rng rng(TestSeed(14));
+  Conv2DInstruction i{.batch = 1,
+                      .input_h = 12,
+                      .input_w = 12,
+                      .input_c = 32,
+                      .output_h = 12,
+                      .output_w = 12,
+                      .output_c = 40,
+                      .kernel_h = 3,
+                      .kernel_w = 3,
+                      .stride_h = 1,
+                      .stride_w = 1,
+                      .dilation_h = 1,
+                      .dilation_w = 1,
+                      .pad_top = 1,
+                      .pad_left = 1,
+                      .groups = 1,
+                      .clamp_min = -128,
+                      .clamp_max = 127};
+  const Bytes input = RandomBytes(rng, 12 * 12 * 32);
+  const Bytes weights = RandomBytes(rng, 40 * 9 * 32);
+  const Bytes records = RandomRecords(rng, 40, 0);
+  const auto one = MakeCore();
+  const auto three =
+      MakeCore({.profile = SmallProfile(), .threads = 3, .features = *DetectCpuFeatures()});
+  EXPECT_EQ(RunConvolution(*one, i, input, weights, records),
+            RunConvolution(*three, i, input, weights, records));
+}
+
+TEST(Instructions, AddRescalesBothInputs) {
+  Rng rng(TestSeed(15));
+  const auto core = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  for (int round = 0; round < 200; ++round) {
+    const bool sane = round % 2 == 0;  // as TensorFlow Lite would have it
+    AddInstruction i;
+    i.count = static_cast<uint32_t>(rng.Int(1, 200));
+    i.input1_address = 0;
+    i.input2_address = i.count;
+    // In place onto either input, or elsewhere.
+    i.output_address = static_cast<uint32_t>(rng.Int(0, 2)) * i.count;
+    if (rng.OneIn(2)) i.flags |= kFlagInputUnsigned;
+    if (rng.OneIn(2)) i.flags |= kFlagSubtract;
+    const bool is_unsigned = (i.flags & kFlagInputUnsigned) != 0;
+    const int32_t low = is_unsigned ? 0 : -128;
+    i.left_shift = sane ? 20 : static_cast<uint32_t>(rng.Int(0, 22));
+    for (int32_t* zero_point : {&i.input1_zero_point, &i.input2_zero_point, &i.output_zero_point}) {
+      *zero_point = rng.Int32(low, low + 255);
+    }
+    for (int32_t* multiplier : {&i.input1_multiplier, &i.input2_multiplier, &i.output_multiplier}) {
+      *multiplier = sane ? rng.Int32(1 << 30, INT32_MAX) : rng.Int32(0, INT32_MAX);
+    }
+    i.input1_exponent = sane ? rng.Int32(-3, -1) : rng.Int32(-31, 127);
+    i.input2_exponent = sane ? rng.Int32(-3, -1) : rng.Int32(-31, 127);
+    i.output_exponent = sane ? rng.Int32(-19, -17) : rng.Int32(-31, 127);
+    i.clamp_min = rng.Int32(low, low + 30);
+    i.clamp_max = rng.Int32(low + 200, low + 255);
+    const Bytes input = RandomBytes(rng, 2 * i.count);
+    Bytes expected;
+    for (uint32_t k = 0; k < i.count; ++k) {
+      const auto scaled = [&](uint8_t byte, int32_t zero_point, int32_t q, int32_t e) {
+        return Mbqm((Value(byte, is_unsigned) - zero_point) * (int64_t{1} << i.left_shift), q, e);
+      };
+      const int64_t a =
+          scaled(input[k], i.input1_zero_point, i.input1_multiplier, i.input1_exponent);
+      const int64_t b =
+          scaled(input[i.count + k], i.input2_zero_point, i.input2_multiplier, i.input2_exponent);
+      const int64_t sum = Wrap((i.flags & kFlagSubtract) != 0 ? a - b : a + b);
+      expected.push_back(
+          Clamped(Wrap(Mbqm(sum, i.output_multiplier, i.output_exponent) + i.output_zero_point),
+                  i.clamp_min, i.clamp_max));
+    }
+    const RunResult result =
+        RunProgram(*core,
+                   {InputInstruction{.bytes = 2 * i.count}, i,
+                    OutputInstruction{.input_address = i.output_address, .bytes = i.count}},
+                   {.inputs = input});
+    ASSERT_EQ(result.outputs, expected) << "round " << round << ": " << Disassemble(i);
+  }
+}
+
+TEST(Instructions, Pool2DCutsWindowsAtTheBorder) {
+  const auto core = MakeCore();
+  Pool2DInstruction i{.output_address = 100,
+                      .batch = 1,
+                      .input_h = 2,
+                      .input_w = 2,
+                      .channels = 2,
+                      .output_h = 2,
+                      .output_w = 1,
+                      .kernel_h = 2,
+                      .kernel_w = 2,
+                      .stride_h = 1,
+                      .stride_w = 1,
+                      .pad_top = 1,
+                      .clamp_min = -128,
+                      .clamp_max = 50};
+  const Bytes input = {1, 0xFF, 2, 0xFE, 60, 0, 7, 0xF0};  // signed: 1 -1 | 2 -2 / 60 0 | 7 -16
+  const auto run = [&] {
+    return RunProgram(*core,
+                      {InputInstruction{.bytes = 8}, i,
+                       OutputInstruction{.input_address = 100, .bytes = 4}},
+                      {.inputs = input})
+        .outputs;
+  };
+  EXPECT_EQ(run(), (Bytes{2, 0xFF, 50, 0}));
+  i.flags = kFlagAverage;  // (1+2)/2 = 1.5, (-1-2)/2 = -1.5; 70/4 = 17.5, -19/4 = -4.75
+  EXPECT_EQ(run(), (Bytes{2, 0xFE, 18, 0xFB}));
+  i.flags = kFlagAverage | kFlagInputUnsigned;
+  i.clamp_min = 0;
+  i.clamp_max = 255;  // (255+254)/2 = 254.5; (255+254+0+240)/4 = 187.25
+  EXPECT_EQ(run(), (Bytes{2, 255, 18, 187}));
+}
+
+TEST(Instructions, MeanRescalesTheSum) {
+  const auto core = MakeCore();
+  // q = 2^30 and e = -1: a quarter.
+  const MeanInstruction i{.output_address = 50,
+                          .batch = 2,
+                          .positions = 2,
+                          .channels = 2,
+                          .input_zero_point = 1,
+                          .multiplier = 1 << 30,
+                          .exponent = -1,
+                          .output_zero_point = -10,
+                          .clamp_min = -128,
+                          .clamp_max = 127};
+  // Sums less 2: 4 + 8 - 2 = 10, -2; 198, -258 (as int8: 100 + 100, -128 - 128).
+  const RunResult result = RunProgram(
+      *core, {InputInstruction{.bytes = 8}, i, OutputInstruction{.input_address = 50, .bytes = 4}},
+      {.inputs = {4, 0, 8, 0, 100, 0x80, 100, 0x80}});
+  // 2.5 -> SRDHM(10, 2^30) = 5, RDPOT(5, 1) = 3; -2: -1 -> -1; 99 -> 50; -129 -> -65.
+  EXPECT_EQ(result.outputs, (Bytes{0xF9, 0xF5, 40, 0xB5}));
+}
+
+TEST(Instructions, TableReadsInputsAsUnsigned) {
+  const auto core = MakeCore();
+  Bytes table(256);
+  for (size_t k = 0; k < table.size(); ++k) table[k] = static_cast<uint8_t>(255 - k);
+  const RunResult result =
+      RunProgram(*core,
+                 {ParametersInstruction{.output_address = kParameterSegment, .bytes = 256},
+                  InputInstruction{.bytes = 3},
+                  TableInstruction{.count = 3, .table_address = kParameterSegment},  // in place
+                  OutputInstruction{.bytes = 3}},
+                 {.inputs = {0, 0x80, 0xFF}, .parameters = table, .segments = kSegments});
+  EXPECT_EQ(result.outputs, (Bytes{0xFF, 0x7F, 0}));
+}
+
+TEST(Instructions, CopyWalksStridesInThreeLoops) {
+  Rng rng(TestSeed(16));
+  const auto core = MakeCore();
+  for (int round = 0; round < 100; ++round) {
+    const auto pick = [&](int64_t low, int64_t high) {
+      return static_cast<uint32_t>(rng.Int(low, high));
+    };
+    // Strides may be 0 and runs may overlap one another.
+    const CopyInstruction i{.input_address = 0,
+                            .output_address = 4000,
+                            .bytes = pick(1, 9),
+                            .count0 = pick(1, 3),
+                            .count1 = pick(1, 4),
+                            .count2 = pick(1, 5),
+                            .input_stride0 = pick(0, 200),
+                            .input_stride1 = pick(0, 50),
+                            .input_stride2 = pick(0, 12),
+                            .output_stride0 = pick(0, 200),
+                            .output_stride1 = pick(0, 50),
+                            .output_stride2 = pick(0, 12)};
+    const Bytes input = RandomBytes(rng, 1000);
+    Bytes expected(1000, 0xEE);
+    for (uint32_t i0 = 0; i0 < i.count0; ++i0) {
+      for (uint32_t i1 = 0; i1 < i.count1; ++i1) {
+        for (uint32_t i2 = 0; i2 < i.count2; ++i2) {
+          for (uint32_t k = 0; k < i.bytes; ++k) {
+            expected[i0 * i.output_stride0 + i1 * i.output_stride1 + i2 * i.output_stride2 + k] =
+                input[i0 * i.input_stride0 + i1 * i.input_stride1 + i2 * i.input_stride2 + k];
+          }
+        }
+      }
+    }
+    const RunResult result =
+        RunProgram(*core,
+                   {InputInstruction{.bytes = 1000},
+                    FillInstruction{.output_address = 4000, .bytes = 1000, .value = 0xEE}, i,
+                    OutputInstruction{.input_address = 4000, .bytes = 1000}},
+                   {.inputs = input});
+    ASSERT_EQ(result.outputs, expected) << "round " << round << ": " << Disassemble(i);
+  }
+}
+
+TEST(Instructions, FillSetsExactlyItsBytes) {
+  const auto core = MakeCore();
+  const RunResult result =
+      RunProgram(*core, {FillInstruction{.output_address = 0, .bytes = 5, .value = 1},
+                         FillInstruction{.output_address = 1, .bytes = 3, .value = 255},
+                         OutputInstruction{.bytes = 5}});
+  EXPECT_EQ(result.outputs, (Bytes{1, 255, 255, 255, 1}));
+}
+
+TEST(Instructions, StreamsKeepTheirOrders) {
+  const auto core = MakeCore();
+  const RunResult result = RunProgram(
+      *core,
+      {ParametersInstruction{.output_address = 10, .bytes = 2}, InputInstruction{.bytes = 2},
+       InputInstruction{.output_address = 2, .bytes = 1},
+       ParametersInstruction{.output_address = 12, .bytes = 1},
+       OutputInstruction{.input_address = 10, .bytes = 3}, OutputInstruction{.bytes = 3}},
+      {.inputs = {1, 2, 3}, .parameters = {4, 5, 6}});
+  EXPECT_EQ(result.outputs, (Bytes{4, 5, 6, 1, 2, 3}));
+}
+
+TEST(Instructions, WorkAtTheVeryEndOfMemory) {
+  const auto core = MakeCore();
+  const uint32_t end = 64 << 10;
+  const RunResult result =
+      RunProgram(*core,
+                 {InputInstruction{.output_address = end - 4, .bytes = 4},
+                  OutputInstruction{.input_address = end - 4, .bytes = 4},
+                  FillInstruction{.output_address = end - 1, .bytes = 1, .value = 9},
+                  OutputInstruction{.input_address = end - 1, .bytes = 1}},
+                 {.inputs = {1, 2, 3, 4}});
+  EXPECT_EQ(result.outputs, (Bytes{1, 2, 3, 4, 9}));
+}
+
+}  // namespace
+}  // namespace atollrt

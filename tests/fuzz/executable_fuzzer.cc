@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes as an executable, and as each structure of docs/protocol.md. What is accepted must
+// survive being written and read again. The corpus began with executables of
+// tests/support/test_executables.h and the example of docs/executable.md.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "driver/executable.h"
+#include "driver/protocol.h"
+#include "runtime/base/check.h"
+
+using namespace atollrt;
+
+namespace {
+
+void ReadAsExecutable(std::span<const uint8_t> bytes) {
+  const Result<Executable> executable = ReadExecutable(bytes);
+  if (!executable.ok()) return;
+  ATOLL_CHECK(ValidateExecutable(*executable).ok());
+  const Result<Executable> again = ReadExecutable(WriteExecutable(*executable));
+  ATOLL_CHECK(again.ok() && *again == *executable);
+  for (const Instruction& instruction : executable->inference_program) {
+    ATOLL_CHECK(!Disassemble(instruction).empty());
+  }
+}
+
+void ReadAsProtocol(std::span<const uint8_t> bytes) {
+  if (bytes.size() >= kInstructionBytes) {
+    const auto instruction = Decode(bytes.first<kInstructionBytes>());
+    if (instruction.ok()) {
+      const EncodedInstruction encoded = Encode(*instruction);
+      ATOLL_CHECK(std::equal(encoded.begin(), encoded.end(), bytes.begin()));
+    }
+  }
+  if (bytes.size() >= kRecordHeaderBytes) {
+    const auto header = DecodeRecordHeader(bytes.first<kRecordHeaderBytes>());
+    if (header.ok()) {
+      const auto encoded = EncodeRecordHeader(*header);
+      ATOLL_CHECK(std::equal(encoded.begin(), encoded.end(), bytes.begin()));
+    }
+    ControlSetup setup;
+    setup.request_type = bytes[0];
+    setup.request = bytes[1];
+    setup.value = static_cast<uint16_t>(bytes[2] | bytes[3] << 8);
+    setup.index = static_cast<uint16_t>(bytes[4] | bytes[5] << 8);
+    const auto decoded = DecodeRegisterRequest(setup);
+    if (decoded.ok()) {
+      const ControlSetup made = RegisterRequest(decoded->address, decoded->width, decoded->access);
+      ATOLL_CHECK(made.request_type == setup.request_type && made.request == setup.request &&
+                  made.value == setup.value && made.index == setup.index);
+    }
+  }
+  const auto start = DecodeStart(bytes);
+  if (start.ok()) {
+    const auto encoded = EncodeStart(*start);
+    ATOLL_CHECK(std::equal(encoded.begin(), encoded.end(), bytes.begin(), bytes.end()));
+  }
+  const auto event = DecodeEvent(bytes);
+  if (event.ok()) {
+    ATOLL_CHECK(FaultCodeName(event->fault) != nullptr);
+    const auto encoded = EncodeEvent(*event);
+    ATOLL_CHECK(std::equal(encoded.begin(), encoded.end(), bytes.begin(), bytes.end()));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ReadAsExecutable({data, size});
+  ReadAsProtocol({data, size});
+  return 0;
+}

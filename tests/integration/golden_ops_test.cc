@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operator conformance cases (tests/golden/ops/README.md) through the public C interface, on
+// the CPU and on the emulated device: outputs must be TensorFlow Lite's, byte for byte, and models
+// that make no sense must be refused with a sentence. ctest runs this program once per instruction
+// set (ATOLL_CPU).
+//
+// Committed.* runs the cases of this repository, all of which Atoll must run. Shared.* runs the
+// full set in ATOLL_SHARED_DIR and lists operators that Atoll does not have.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "atoll/delegate.h"
+#include "atoll/runtime.h"
+#include "tests/support/rng.h"
+#include "tools/atoll/sha256.h"
+
+namespace atollrt {
+namespace {
+
+using Json = nlohmann::json;
+using Bytes = std::vector<uint8_t>;
+
+const std::filesystem::path kCommitted = ATOLL_SOURCE_DIR "/tests/golden/ops";
+const std::filesystem::path kShared = ATOLL_SHARED_DIR "/golden/ops";
+
+enum class Where { kCpu, kEmulator };
+
+// ---- Data of the cases --------------------------------------------------------------------------
+
+Bytes ReadBytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+Bytes DecodeBase64(const std::string& text) {
+  const auto digit = [](char c) -> int {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+  };
+  Bytes bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const int value = digit(c);
+    if (value < 0) break;  // padding
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes.push_back(static_cast<uint8_t>(bits >> count));
+    }
+  }
+  return bytes;
+}
+
+// The README's rule for inputs.
+void FillInput(uint64_t seed, AtollType type, uint8_t* bytes, size_t size) {
+  Rng rng(seed);
+  if (type == ATOLL_FLOAT32) {
+    for (size_t i = 0; i < size / 4; ++i) {
+      const double unit = static_cast<double>(rng.Next() >> 40) / 16777216.0;
+      const float value = static_cast<float>(unit * 2.0 - 1.0);
+      std::memcpy(bytes + 4 * i, &value, 4);
+    }
+    return;
+  }
+  for (size_t i = 0; i < size; i += 8) {
+    const uint64_t number = rng.Next();
+    std::memcpy(bytes + i, &number, std::min<size_t>(8, size - i));
+  }
+  for (size_t i = 0; type == ATOLL_BOOL && i < size; ++i) bytes[i] &= 1;
+}
+
+// ---- One case -----------------------------------------------------------------------------------
+
+struct ModelDeleter {
+  void operator()(AtollModel* model) const { AtollModelDelete(model); }
+};
+struct InterpreterDeleter {
+  void operator()(AtollInterpreter* interpreter) const { AtollInterpreterDelete(interpreter); }
+};
+struct DelegateDeleter {
+  void operator()(AtollDelegate* delegate) const { AtollDelegateDelete(delegate); }
+};
+
+// A model ready to run, or why there is none.
+struct Prepared {
+  AtollStatus status = ATOLL_OK;
+  std::string message;
+  std::unique_ptr<AtollModel, ModelDeleter> model;
+  std::unique_ptr<AtollInterpreter, InterpreterDeleter> interpreter;
+
+  // For calls that may fail: remembers the first failure.
+  bool Succeeds(AtollStatus result) {
+    if (result != ATOLL_OK) {
+      status = result;
+      message = AtollLastError();
+    }
+    return result == ATOLL_OK;
+  }
+};
+
+Prepared Prepare(const Bytes& file, AtollDelegate* delegate) {
+  Prepared prepared;
+  AtollModel* model = nullptr;
+  // An exact-size block of its own, also for the empty file.
+  const auto block = std::make_unique<uint8_t[]>(file.size());
+  std::copy(file.begin(), file.end(), block.get());
+  if (!prepared.Succeeds(AtollModelCreateFromBuffer(block.get(), file.size(), &model))) {
+    return prepared;
+  }
+  prepared.model.reset(model);
+  AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+  options.num_threads = 2;
+  options.delegate = delegate;
+  AtollInterpreter* interpreter = nullptr;
+  if (prepared.Succeeds(AtollInterpreterCreate(model, &options, &interpreter))) {
+    prepared.interpreter.reset(interpreter);
+  }
+  return prepared;
+}
+
+AtollStatus InvokeWithSeed(AtollInterpreter* interpreter, uint64_t seed) {
+  for (int32_t i = 0; i < AtollInterpreterGetInputTensorCount(interpreter); ++i) {
+    AtollTensor* input = AtollInterpreterGetInputTensor(interpreter, i);
+    FillInput(seed, AtollTensorType(input), static_cast<uint8_t*>(AtollTensorData(input)),
+              AtollTensorByteSize(input));
+  }
+  return AtollInterpreterInvoke(interpreter);
+}
+
+bool RunsOnDevice(const AtollInterpreter* interpreter) {
+  return AtollInterpreterGetPartitionCount(interpreter) > 0;
+}
+
+std::vector<int32_t> ShapeOf(const AtollTensor* tensor) {
+  std::vector<int32_t> shape;
+  for (int32_t d = 0; d < AtollTensorNumDims(tensor); ++d) {
+    shape.push_back(AtollTensorDim(tensor, d));
+  }
+  return shape;
+}
+
+// The first byte that differs, where the manifest holds the bytes.
+std::string FirstDifference(const Json& want, const uint8_t* got) {
+  if (!want.contains("base64")) return "the manifest has only the digest";
+  const Bytes bytes = DecodeBase64(want["base64"]);
+  size_t differing = 0;
+  std::string first;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (got[i] == bytes[i]) continue;
+    if (differing++ == 0) {
+      first = "byte " + std::to_string(i) + " is " + std::to_string(got[i]) + ", must be " +
+              std::to_string(bytes[i]);
+    }
+  }
+  return first + "; " + std::to_string(differing) + " of " + std::to_string(bytes.size()) +
+         " differ";
+}
+
+void ExpectWithinTolerance(const Json& want, const uint8_t* got, size_t size) {
+  const Bytes bytes = DecodeBase64(want["base64"]);
+  ASSERT_EQ(bytes.size(), size);
+  const auto element = [](const uint8_t* base, size_t i) {
+    float value = 0;
+    std::memcpy(&value, base + 4 * i, 4);
+    return value;
+  };
+  float largest = 0;
+  for (size_t i = 0; i < size / 4; ++i) {
+    largest = std::max(largest, std::abs(element(bytes.data(), i)));
+  }
+  for (size_t i = 0; i < size / 4; ++i) {
+    EXPECT_NEAR(element(got, i), element(bytes.data(), i), 1e-5f * largest) << "element " << i;
+  }
+}
+
+void ExpectOutput(const Json& want, bool exact, const AtollTensor* tensor) {
+  EXPECT_EQ(AtollTypeName(AtollTensorType(tensor)), want["dtype"].get<std::string>());
+  EXPECT_EQ(ShapeOf(tensor), want["shape"].get<std::vector<int32_t>>());
+  if (want.contains("scale")) {
+    const AtollQuantization quantization = AtollTensorQuantization(tensor);
+    EXPECT_FLOAT_EQ(quantization.scale, want["scale"].get<float>());
+    EXPECT_EQ(quantization.zero_point, want["zero_point"].get<int32_t>());
+  }
+  const size_t size = want["bytes"];
+  if (want.contains("defined_elements")) {
+    ASSERT_GE(AtollTensorByteSize(tensor), size);
+  } else {
+    ASSERT_EQ(AtollTensorByteSize(tensor), size);
+  }
+  const auto* got = static_cast<const uint8_t*>(AtollTensorConstData(tensor));
+  if (!exact) {
+    ExpectWithinTolerance(want, got, size);
+  } else if (atollcmd::Sha256Hex(got, size) != want["sha256"]) {
+    ADD_FAILURE() << "output " << want["index"] << ": " << FirstDifference(want, got);
+  }
+}
+
+// ---- All cases of a directory -------------------------------------------------------------------
+
+struct Summary {
+  int passed = 0;
+  int refused = 0;                         // and had to be
+  int on_device = 0;                       // of those that passed
+  std::map<std::string, int> unsupported;  // per operator
+
+  int unsupported_total() const {
+    int total = 0;
+    for (const auto& [op, count] : unsupported) total += count;
+    return total;
+  }
+};
+
+// Only these refusals are no failures in the full set: no such operator, or one of another type
+// than Atoll computes with. Says what is missing.
+std::string MissingFeature(const Json& one, const Prepared& prepared) {
+  if (prepared.status != ATOLL_UNSUPPORTED) return "";
+  if (prepared.message.find("Atoll has no") != std::string::npos) {
+    // "node 2 (GATHER): ..."
+    const size_t begin = prepared.message.find('(') + 1;
+    return prepared.message.substr(begin, prepared.message.find(')') - begin);
+  }
+  const std::string op = one["op"];
+  for (const char* type : {"float32", "int16", "int32", "int64", "bool"}) {
+    if (prepared.message.find(std::string("type ") + type) != std::string::npos ||
+        prepared.message.find(std::string("from ") + type) != std::string::npos) {
+      return op + " of " + type;
+    }
+  }
+  return "";
+}
+
+void RunErrorCase(const Json& one, const Bytes& file, AtollDelegate* delegate, Summary* summary) {
+  Prepared prepared = Prepare(file, delegate);
+  if (prepared.interpreter != nullptr) {
+    for (const uint64_t seed : one["seeds"]) {
+      prepared.Succeeds(InvokeWithSeed(prepared.interpreter.get(), seed));
+    }
+  }
+  EXPECT_NE(prepared.status, ATOLL_OK) << one["params"];
+  EXPECT_NE(prepared.message, "");
+  if (prepared.status != ATOLL_OK) ++summary->refused;
+}
+
+void RunCase(const Json& one, const Bytes& file, AtollDelegate* delegate, Summary* summary) {
+  const Prepared prepared = Prepare(file, delegate);
+  if (prepared.status != ATOLL_OK) {
+    const std::string missing = MissingFeature(one, prepared);
+    if (!missing.empty()) {
+      ++summary->unsupported[missing];
+    } else {
+      ADD_FAILURE() << "refused: " << prepared.message;
+    }
+    return;
+  }
+  AtollInterpreter* interpreter = prepared.interpreter.get();
+  const bool exact = one["compare"] == "exact";
+  for (const Json& run : one["runs"]) {
+    SCOPED_TRACE("seed " + run["seed"].dump());
+    ASSERT_EQ(InvokeWithSeed(interpreter, run["seed"]), ATOLL_OK) << AtollLastError();
+    ASSERT_EQ(AtollInterpreterGetOutputTensorCount(interpreter),
+              static_cast<int32_t>(run["outputs"].size()));
+    for (const Json& output : run["outputs"]) {
+      ExpectOutput(output, exact, AtollInterpreterGetOutputTensor(interpreter, output["index"]));
+    }
+  }
+  ++summary->passed;
+  if (RunsOnDevice(interpreter)) ++summary->on_device;
+}
+
+Summary RunDirectory(const std::filesystem::path& directory, Where where) {
+  Summary summary;
+  AtollDelegate* delegate = nullptr;
+  std::unique_ptr<AtollDelegate, DelegateDeleter> owner;
+  if (where == Where::kEmulator) {
+    AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
+    options.device = "emu";
+    options.num_threads = 2;
+    EXPECT_EQ(AtollDelegateCreate(&options, &delegate), ATOLL_OK) << AtollLastError();
+    owner.reset(delegate);
+    if (delegate == nullptr) return summary;
+  }
+  std::ifstream stream(directory / "manifest.json");
+  const Json manifest = Json::parse(stream);
+  for (const Json& one : manifest["cases"]) {
+    SCOPED_TRACE(one["name"]);
+    const Bytes file = ReadBytes(directory / one["file"].get<std::string>());
+    if (one["expect"] == "error") {
+      RunErrorCase(one, file, delegate, &summary);
+    } else {
+      RunCase(one, file, delegate, &summary);
+    }
+  }
+  std::printf("%d passed, %d refused as they must be, %d unsupported\n", summary.passed,
+              summary.refused, summary.unsupported_total());
+  if (where == Where::kEmulator) {
+    std::printf("%d of those that passed have at least one node on the device\n",
+                summary.on_device);
+  }
+  for (const auto& [what, count] : summary.unsupported) {
+    std::printf("  unsupported: %4d %s\n", count, what.c_str());
+  }
+  return summary;
+}
+
+// ---- Tests --------------------------------------------------------------------------------------
+
+// An ATOLL_CPU that this machine does not have is no failure.
+class GoldenOps : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* name = nullptr;
+    if (AtollCpuName(&name) != ATOLL_OK) {
+      std::printf("ATOLL-SKIPPED: %s\n", AtollLastError());
+      GTEST_SKIP();
+    }
+    std::printf("kernels: %s\n", name);
+  }
+};
+
+using Committed = GoldenOps;
+
+TEST_F(Committed, CasesGiveTensorFlowLitesBytesOnTheCpu) {
+  const Summary summary = RunDirectory(kCommitted, Where::kCpu);
+  EXPECT_GT(summary.passed, 300);
+  EXPECT_EQ(summary.unsupported_total(), 0);
+}
+
+class Shared : public GoldenOps {
+ protected:
+  void SetUp() override {
+    GoldenOps::SetUp();
+    if (std::filesystem::exists(kShared / "manifest.json")) return;
+    if (ATOLL_REQUIRE_SHARED) FAIL() << kShared << " has no manifest.json";
+    std::printf("ATOLL-SKIPPED: no conformance cases in %s\n", kShared.c_str());
+    GTEST_SKIP();
+  }
+};
+
+TEST_F(Shared, CasesGiveTensorFlowLitesBytesOnTheCpu) {
+  EXPECT_GT(RunDirectory(kShared, Where::kCpu).passed, 600);
+}
+
+TEST_F(Committed, CasesGiveTensorFlowLitesBytesOnTheEmulator) {
+  const Summary summary = RunDirectory(kCommitted, Where::kEmulator);
+  EXPECT_GT(summary.on_device, 150);
+  EXPECT_EQ(summary.unsupported_total(), 0);
+}
+
+TEST_F(Shared, CasesGiveTensorFlowLitesBytesOnTheEmulator) {
+  EXPECT_GT(RunDirectory(kShared, Where::kEmulator).on_device, 400);
+}
+
+}  // namespace
+}  // namespace atollrt

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loader takes hostile bytes: whatever they are, it gives a graph that keeps the promises of
+// graph.h or a sentence that names what is wrong.
+#include "runtime/graph/tflite_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+
+#include "runtime/interpreter.h"
+#include "tests/support/model_builder.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes = std::vector<uint8_t>;
+
+Bytes ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+const std::filesystem::path kFashion = ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite";
+const std::filesystem::path kGolden = ATOLL_SOURCE_DIR "/tests/golden/ops";
+
+// A model and the heap block of exactly its size that it lies in, so that the sanitizers see
+// every byte read beyond it.
+struct Loaded {
+  std::unique_ptr<uint8_t[]> block;
+  Result<Graph> graph;
+};
+
+Loaded LoadExact(std::span<const uint8_t> bytes) {
+  std::unique_ptr<uint8_t[]> block(new uint8_t[bytes.size()]);
+  std::copy(bytes.begin(), bytes.end(), block.get());
+  Result<Graph> graph = LoadTflite({block.get(), bytes.size()});
+  return {std::move(block), std::move(graph)};
+}
+
+// What graph.h promises of every loaded graph.
+void ExpectPromisesKept(const Graph& graph) {
+  const auto exists = [&](int32_t tensor) {
+    return tensor >= 0 && static_cast<size_t>(tensor) < graph.tensors.size();
+  };
+  for (const Tensor& tensor : graph.tensors) {
+    for (const int32_t dim : tensor.shape) ASSERT_GE(dim, 0) << tensor.name;
+    // In floating point, which cannot overflow.
+    double size = static_cast<double>(DataTypeSize(tensor.type));
+    for (const int32_t dim : tensor.shape) size *= dim;
+    ASSERT_LE(size, static_cast<double>(kMaxTensorBytes)) << tensor.name;
+    if (tensor.is_constant()) {
+      ASSERT_GE(tensor.data.size(), static_cast<size_t>(tensor.byte_size())) << tensor.name;
+    }
+    const Quantization& q = tensor.quantization;
+    ASSERT_EQ(q.scales.size(), q.zero_points.size()) << tensor.name;
+    for (const float scale : q.scales) ASSERT_TRUE(std::isfinite(scale) && scale >= 0);
+  }
+  for (const Node& node : graph.nodes) {
+    for (const int32_t input : node.inputs) ASSERT_TRUE(input == -1 || exists(input));
+    for (const int32_t output : node.outputs) ASSERT_TRUE(exists(output));
+  }
+  for (const int32_t input : graph.inputs) ASSERT_TRUE(exists(input));
+  for (const int32_t output : graph.outputs) ASSERT_TRUE(exists(output));
+}
+
+// Small enough to allocate and run thousands of times.
+bool IsSmall(const Graph& graph) {
+  int64_t work = 0;
+  for (const Tensor& tensor : graph.tensors) work += tensor.byte_size();
+  for (const Node& node : graph.nodes) work += MultiplyAccumulates(graph, node);
+  return work < 2'000'000;
+}
+
+// Whatever loads must also prepare, or say why not, and run.
+void ExpectHarmless(const Bytes& bytes) {
+  const Loaded loaded = LoadExact(bytes);
+  if (!loaded.graph.ok()) {
+    ASSERT_FALSE(loaded.graph.status().message().empty());
+    return;
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectPromisesKept(*loaded.graph));
+  if (!IsSmall(*loaded.graph)) return;
+  auto model = Model::FromBuffer(bytes);
+  ASSERT_TRUE(model.ok());
+  auto interpreter = Interpreter::Create(*std::move(model), {.threads = 1});
+  if (!interpreter.ok()) {
+    ASSERT_FALSE(interpreter.status().message().empty());
+    return;
+  }
+  for (const int32_t input : (*interpreter)->graph().inputs) {
+    const std::span<uint8_t> data = (*interpreter)->TensorBytes(input);
+    std::fill(data.begin(), data.end(), uint8_t{7});
+  }
+  EXPECT_TRUE((*interpreter)->Invoke().ok());
+}
+
+void ExpectHarmlessWithAnyByteChanged(const Bytes& good) {
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (const int flip : {0xFF, 0x01, 0x80}) {
+      SCOPED_TRACE("byte " + std::to_string(i) + " ^ " + std::to_string(flip));
+      Bytes bad = good;
+      bad[i] = static_cast<uint8_t>(bad[i] ^ flip);
+      ASSERT_NO_FATAL_FAILURE(ExpectHarmless(bad));
+    }
+  }
+}
+
+// The message with which a model is refused; the test fails if it is not.
+std::string Refusal(const Bytes& bytes) {
+  const Loaded loaded = LoadExact(bytes);
+  EXPECT_FALSE(loaded.graph.ok());
+  return loaded.graph.status().message();
+}
+
+StatusCode RefusalCode(const Bytes& bytes) { return LoadExact(bytes).graph.status().code(); }
+
+// ---- Hostile bytes ------------------------------------------------------------------------------
+
+TEST(TfliteLoader, RefusesEveryPrefixOfAModel) {
+  const Bytes good = ReadFile(kFashion);
+  ASSERT_TRUE(LoadExact(good).graph.ok());
+  for (size_t size = 0; size < good.size();) {
+    const Loaded loaded = LoadExact(std::span(good).first(size));
+    ASSERT_FALSE(loaded.graph.ok()) << size;
+    ASSERT_EQ(loaded.graph.status().code(), StatusCode::kCorruptModel) << size;
+    ASSERT_FALSE(loaded.graph.status().message().empty()) << size;
+    size += size < 4096 || size + 100 >= good.size()
+                ? 1
+                : std::min<size_t>(61, good.size() - size - 100);
+  }
+}
+
+TEST(TfliteLoader, SurvivesAnyChangedByteOfAClassifier) {
+  ModelBuilder m;
+  const int32_t pooled =
+      m.MaxPool(m.Conv2D(m.Input({1, 6, 6, 2}), {.channels = 3, .kernel = 3}), {});
+  m.Output(m.Softmax(m.FullyConnected(m.Relu(pooled), 4)));
+  ExpectHarmlessWithAnyByteChanged(m.Build());
+}
+
+TEST(TfliteLoader, SurvivesAnyChangedByteOfABranchedModel) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4, 4, 2});
+  const int32_t sum = m.Add(x, m.DepthwiseConv2D(x, {.kernel = 3}));
+  const int32_t wide = m.Concatenation({sum, x}, 3);
+  const int32_t flat = m.Reshape(m.Pad(wide, {0, 0, 1, 0, 0, 1, 0, 0}), {1, 100});
+  m.Output(flat);
+  m.Output(m.Mean(wide, {1, 2}));
+  ExpectHarmlessWithAnyByteChanged(m.Build());
+}
+
+TEST(TfliteLoader, SurvivesAnyChangedByteOfAFileOfTensorFlowLite) {
+  for (const char* name : {"quantize", "dequantize", "concatenation", "squeeze"}) {
+    const std::filesystem::directory_iterator first(kGolden / name);
+    ASSERT_NO_FATAL_FAILURE(ExpectHarmlessWithAnyByteChanged(ReadFile(first->path())));
+  }
+}
+
+TEST(TfliteLoader, ReadsBackWhatWasWritten) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 9, 7, 3});
+  m.Output(m.AveragePool(m.Conv2D(x, {.channels = 5, .kernel = 3, .stride = 2}), {}));
+  const Bytes file = m.Build();
+  const Loaded loaded = LoadExact(file);
+  ASSERT_TRUE(loaded.graph.ok()) << loaded.graph.status().message();
+  const Graph& got = *loaded.graph;
+  const Graph& want = m.graph();
+  ASSERT_EQ(got.tensors.size(), want.tensors.size());
+  for (size_t i = 0; i < want.tensors.size(); ++i) {
+    EXPECT_EQ(got.tensors[i].name, want.tensors[i].name);
+    EXPECT_EQ(got.tensors[i].shape, want.tensors[i].shape);
+    EXPECT_EQ(got.tensors[i].type, want.tensors[i].type);
+    EXPECT_EQ(got.tensors[i].quantization.scales, want.tensors[i].quantization.scales);
+    EXPECT_TRUE(std::equal(got.tensors[i].data.begin(), got.tensors[i].data.end(),
+                           want.tensors[i].data.begin(), want.tensors[i].data.end()));
+  }
+  ASSERT_EQ(got.nodes.size(), 2u);
+  EXPECT_EQ(got.nodes[0].inputs, want.nodes[0].inputs);
+  EXPECT_EQ(std::get<Conv2DOptions>(got.nodes[0].options).stride_w, 2);
+  EXPECT_EQ(std::get<Pool2DOptions>(got.nodes[1].options).filter_h, 2);
+  EXPECT_EQ(got.inputs, want.inputs);
+  EXPECT_EQ(got.outputs, want.outputs);
+}
+
+// ---- Messages name the thing and the numbers ----------------------------------------------------
+
+// One convolution on one input; tensors: 0 input, 1 weights, 2 bias, 3 output.
+class Refused : public testing::Test {
+ protected:
+  Refused() { m_.Output(m_.Conv2D(m_.Input({1, 4, 4, 2}), {.channels = 3, .kernel = 3})); }
+
+  std::string Message() { return Refusal(m_.Build()); }
+  StatusCode Code() { return RefusalCode(m_.Build()); }
+  Node& node() { return m_.graph().nodes[0]; }
+
+  ModelBuilder m_;
+};
+
+TEST_F(Refused, NoTfliteFileSaysSo) {
+  const std::string text = "GIF89a, or whatever else it may be";
+  EXPECT_THAT(Refusal({text.begin(), text.end()}), HasSubstr("not a .tflite file: 34 bytes"));
+}
+
+TEST_F(Refused, AnotherSchemaVersionIsNamed) {
+  EXPECT_EQ(Refusal(WriteTflite(m_.graph(), 2)), "schema version is 2, must be 3");
+}
+
+TEST_F(Refused, DynamicShapeNamesTheTensor) {
+  m_.tensor(0).shape = {-1, 4, 4, 2};
+  EXPECT_EQ(Code(), StatusCode::kUnsupported);
+  EXPECT_THAT(Message(), HasSubstr("tensor 0 't0' has the dynamic shape [-1, 4, 4, 2]"));
+}
+
+TEST_F(Refused, UnknownTypeIsNumbered) {
+  m_.tensor(0).type = static_cast<DataType>(77);
+  EXPECT_EQ(Code(), StatusCode::kUnsupported);
+  EXPECT_THAT(Message(), HasSubstr("tensor 0 't0' has type 77"));
+}
+
+TEST_F(Refused, ReadBeforeWriteNamesNodeAndTensor) {
+  node().inputs[0] = m_.Activation({1, 4, 4, 2});
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) reads tensor 4 't4' before anything has written it");
+}
+
+TEST_F(Refused, SecondWriteNamesNodeAndTensor) {
+  m_.graph().nodes.push_back(node());
+  EXPECT_EQ(Message(), "node 1 (CONV_2D) writes tensor 3 't3', which is written already");
+}
+
+TEST_F(Refused, WriteToAConstantNamesNodeAndTensor) {
+  node().outputs[0] = 1;
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) writes tensor 1 't1', which is a constant");
+}
+
+TEST_F(Refused, UnwrittenOutputIsNamed) {
+  m_.Output(m_.Activation({1}));
+  EXPECT_EQ(Message(), "graph output tensor 4 't4' is never written");
+}
+
+TEST_F(Refused, TensorIndexOutOfRangeNamesTheNode) {
+  node().inputs[1] = 99;
+  EXPECT_EQ(Message(), "node 0: input tensor index 99, but there are 4 tensors");
+  node().inputs[1] = -2;
+  EXPECT_EQ(Message(), "node 0: input tensor index -2, but there are 4 tensors");
+}
+
+TEST_F(Refused, AbsentOutputIsAnError) {
+  node().outputs[0] = -1;
+  EXPECT_EQ(Message(), "node 0: output tensor index -1, but there are 4 tensors");
+}
+
+TEST_F(Refused, ShortConstantGivesBothSizes) {
+  m_.tensor(1).data = m_.tensor(1).data.first(50);
+  EXPECT_EQ(Message(),
+            "tensor 1 't1': shape [3, 3, 3, 2] of int8 needs 54 bytes, its buffer has 50");
+}
+
+TEST_F(Refused, HugeShapeIsNoOverflow) {
+  m_.tensor(0).shape = {65536, 65536, 65536, 65536};
+  EXPECT_THAT(Message(), HasSubstr("tensor 0 't0': shape [65536, 65536, 65536, 65536] of int8"));
+}
+
+TEST_F(Refused, HugeShapeOfAnUnusedTensorIsNoOverflow) {
+  m_.Activation({65536, 65536, 65536, 65536});
+  EXPECT_THAT(Message(), HasSubstr("tensor 4 't4': shape [65536, 65536, 65536, 65536] of int8"));
+}
+
+TEST_F(Refused, NonFiniteScaleIsNamed) {
+  m_.tensor(0).quantization.scales = {std::numeric_limits<float>::infinity()};
+  EXPECT_EQ(Message(), "tensor 0 't0': scale[0] is inf");
+}
+
+TEST_F(Refused, ZeroScaleOfAnActivationIsNamed) {
+  m_.tensor(3).quantization.scales = {0};
+  EXPECT_EQ(Message(), "tensor 3 't3': scale[0] is 0");
+}
+
+TEST_F(Refused, ZeroPointOutsideItsTypeIsNamed) {
+  m_.tensor(0).quantization.zero_points = {128};
+  EXPECT_EQ(Message(), "tensor 0 't0': zero_point[0] is 128, outside the range of int8");
+}
+
+TEST_F(Refused, ScalesAlongAMissingDimensionAreAnError) {
+  m_.tensor(1).quantization.dimension = 4;
+  EXPECT_EQ(Message(), "tensor 1 't1': quantized dimension 4, but the shape is [3, 3, 3, 2]");
+}
+
+TEST_F(Refused, WrongNumberOfScalesGivesBothNumbers) {
+  m_.tensor(1).quantization.dimension = 3;
+  EXPECT_EQ(Message(), "tensor 1 't1': 3 scales for dimension 3 of shape [3, 3, 3, 2]");
+}
+
+TEST_F(Refused, ZeroPointsMustMatchScalesInNumber) {
+  m_.tensor(1).quantization.zero_points = {0, 0};
+  EXPECT_EQ(Message(), "tensor 1 't1': 3 scales but 2 zero points");
+}
+
+TEST_F(Refused, ZeroStrideNamesTheNode) {
+  std::get<Conv2DOptions>(node().options).stride_w = 0;
+  EXPECT_EQ(Message(), "node 0 (CONV_2D): stride_w is 0, must be 1 to 65535");
+}
+
+TEST_F(Refused, MissingOptionsNameTheNode) {
+  node().options = {};
+  EXPECT_EQ(Message(), "node 0 (CONV_2D): has no Conv2DOptions");
+}
+
+TEST_F(Refused, OutputTooLargeNamesNodeAndTensor) {
+  const int32_t list = m_.Integers({4, 2}, {0, 0, 0, 1 << 20, 0, 1 << 20, 0, 0});
+  m_.Output(m_.Node(OpType::kPAD, {3, list}, {}));
+  EXPECT_EQ(Code(), StatusCode::kUnsupported);
+  EXPECT_THAT(Message(), HasSubstr("node 1 (PAD) writes tensor 5 't5' of shape"));
+}
+
+// ---- What only the CPU can judge ----------------------------------------------------------------
+
+std::string PrepareRefusal(const ModelBuilder& m) {
+  auto interpreter = Interpreter::Create(m.Load(), {.threads = 1});
+  EXPECT_FALSE(interpreter.ok());
+  EXPECT_EQ(interpreter.status().code(), StatusCode::kUnsupported);
+  return interpreter.status().message();
+}
+
+TEST(Prepare, UnknownCustomOperatorIsNamed) {
+  ModelBuilder m;
+  m.Output(m.Custom("FlyToTheMoon", m.Input({1, 4})));
+  EXPECT_EQ(PrepareRefusal(m), "node 0 (FlyToTheMoon): Atoll has no custom operator of this name");
+}
+
+TEST(Prepare, UnknownOperatorIsNamed) {
+  ModelBuilder m;
+  m.Output(m.Node(OpType::kLSTM, {m.Input({1, 4})}, {1, 4}));
+  EXPECT_EQ(PrepareRefusal(m), "node 0 (LSTM): Atoll has no operator of this name");
+}
+
+TEST(Prepare, OperatorWithoutANameIsNumbered) {
+  ModelBuilder m;
+  m.Output(m.Node(static_cast<OpType>(207), {m.Input({1, 4})}, {1, 4}));
+  EXPECT_THAT(PrepareRefusal(m), HasSubstr("node 0 (operator 207)"));
+}
+
+TEST(Prepare, UnknownVersionIsNamed) {
+  ModelBuilder m;
+  m.Output(m.Relu(m.Input({1, 4})));
+  m.graph().nodes[0].version = 1000;
+  EXPECT_EQ(PrepareRefusal(m), "node 0 (RELU): version 1000; the newest known one is 3");
+}
+
+TEST(Prepare, OtherTypesAreNamed) {
+  ModelBuilder m;
+  m.Output(m.Relu(m.Input({1, 4})));
+  m.tensor(0).type = DataType::kInt16;
+  EXPECT_THAT(PrepareRefusal(m), HasSubstr("input 't0' has type int16, must be int8 or uint8"));
+}
+
+TEST(Prepare, ShapesBehindAnUnknownOperatorAreNotBlamed) {
+  ModelBuilder m;
+  const int32_t x = m.Node(OpType::kSPLIT, {m.Input({1, 4, 4, 2})}, {});
+  m.Output(m.Node(OpType::kMAX_POOL_2D, {x}, {}, Pool2DOptions{}));
+  EXPECT_EQ(RefusalCode(m.Build()), StatusCode::kUnsupported);
+  EXPECT_THAT(Refusal(m.Build()), HasSubstr("node 0 (SPLIT): Atoll has no operator of this name"));
+}
+
+}  // namespace
+}  // namespace atollrt
