@@ -11,8 +11,8 @@ Usage: ./test.sh [--ci | --full]
   (nothing)  build as users run it and run the whole test suite, apart from tests labelled slow
   --ci       that, and the unit, property and fault tests under AddressSanitizer and
              UndefinedBehaviorSanitizer
-  --full     everything: slow tests too, the whole suite under the sanitizers,
-             and a build with clang, if there is one
+  --full     everything: slow tests too, the whole suite under the sanitizers, and a build
+             with clang, if there is one
 The environment variable ATOLL_REQUIRE_SHARED=ON makes absent reference data a failure.
 TEXT
 }
