@@ -189,7 +189,7 @@ TEST(Constraints, ConcatenationsThatRescaleStayOnTheCpu) {
 TEST(Constraints, LongSumsStayOnTheCpu) {
   ModelBuilder m;
   EXPECT_EQ(Reason(m, m.FullyConnected(m.Input({1, 65537}), 1)),
-            "a filter must have at most 65536 elements per output channel");
+            "a filter or window must have at most 65536 elements per output");
 }
 
 TEST(Constraints, NodesLargerThanTheMemoryStayOnTheCpu) {
