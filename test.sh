@@ -10,9 +10,9 @@ usage() {
 Usage: ./test.sh [--ci | --full]
   (nothing)  build as users run it and run the whole test suite, apart from tests labelled slow
   --ci       that, and the unit, property and fault tests under AddressSanitizer and
-             UndefinedBehaviorSanitizer, with fewer random cases
-  --full     everything: slow tests, the whole suite under the sanitizers with all random cases,
-             and a build with clang, if there is one
+             UndefinedBehaviorSanitizer
+  --full     everything: slow tests too, the whole suite under the sanitizers, and a build
+             with clang, if there is one
 The environment variable ATOLL_REQUIRE_SHARED=ON makes absent reference data a failure.
 TEXT
 }
@@ -29,12 +29,14 @@ esac
 logs=()
 failed=()
 
-# suite PRESET [ctest option...]: configures, builds and tests one preset.
+# suite PRESET [ctest option...]: configures, builds and tests one preset. Warnings are errors in
+# all builds but the one that users run.
 suite() {
-  local preset=$1 log="build/$1.ctest.log"
+  local preset=$1 log="build/$1.ctest.log" werror=ON
+  [ "$preset" != release ] || werror=OFF
   shift
   echo "== $preset: build"
-  cmake --preset "$preset" --log-level=WARNING \
+  cmake --preset "$preset" --log-level=WARNING -DATOLL_WERROR="$werror" \
         -DATOLL_REQUIRE_SHARED="${ATOLL_REQUIRE_SHARED:-OFF}"
   cmake --build --preset "$preset"
   echo "== $preset: test"
@@ -49,7 +51,7 @@ case $mode in
   release) suite release -LE slow ;;
   ci)
     suite release -LE slow
-    ATOLL_TEST_EFFORT=low suite asan -L '^(unit|property|fault)$' -LE slow
+    suite asan -L '^(unit|property|fault)$' -LE slow
     ;;
   full)
     suite release

@@ -60,6 +60,19 @@ class Golden(CommandTest):
             with self.subTest(name):
                 self.check_model(name, "emu")
 
+    def test_models_on_other_profiles(self):
+        """Array size, memory (1 MiB streams parameters), link and threads change no byte."""
+        for name in ("mobilenet_v2_1.0_224_quant", "mlperf_tiny_resnet8_int8"):
+            for profile in ("emu:32x32", "emu:128x128", "emu:1mib", "emu:usb2"):
+                with self.subTest(name, device=profile):
+                    self.check_model(name, profile)
+            golden = json.loads((GOLDEN / "models" / f"{name}.json").read_text())
+            for threads in ("1", "3"):
+                report = self.json("run", MODELS / f"{name}.tflite", "--device", "emu",
+                                   "--threads", threads)
+                self.assert_outputs(golden["seeds"]["1"]["outputs"], report["outputs"],
+                                    f"{name}, {threads} threads")
+
     def test_pictures_as_raw_inputs(self):
         for path in sorted((GOLDEN / "images").glob("*.json")):
             model = path.stem.split("__")[0]
