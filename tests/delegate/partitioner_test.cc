@@ -176,7 +176,7 @@ TEST(Constraints, ReducedAxesMustBeNeighbours) {
 TEST(Constraints, PadsOfHighRankStayOnTheCpu) {
   ModelBuilder m;
   EXPECT_EQ(Reason(m, m.Pad(m.Input({1, 2, 2, 2, 2}), {0, 0, 0, 0, 1, 1, 0, 0, 0, 0})),
-            "at most 3 dimensions may be padded, in a rank of at most 4");
+            "the tensor must have at most 4 dimensions");
 }
 
 TEST(Constraints, ConcatenationsThatRescaleStayOnTheCpu) {
