@@ -527,8 +527,7 @@ Status Compilation::EmitPad(const Node& node) {
 
 void Compilation::EmitConcatenation(const Node& node) {
   const Tensor& output = graph_.Output(node);
-  const int32_t axis =
-      NormalizeAxis(std::get<ConcatenationOptions>(node.options).axis, output.shape.size());
+  const int32_t axis = NormalizeAxis(std::get<AxisOptions>(node.options).axis, output.shape.size());
   int64_t outer = 1;
   for (int32_t i = 0; i < axis; ++i) outer *= output.shape[i];
   const int64_t output_run = output.byte_size() / outer;

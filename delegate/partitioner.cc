@@ -123,7 +123,7 @@ bool PadsFewDimensions(const Candidate& c) {
 
 bool ConcatenatesAlikeQuantized(const Candidate& c) {
   if (c.node.type != OpType::kCONCATENATION) return true;
-  if (std::get<ConcatenationOptions>(c.node.options).activation != Activation::kNone) {
+  if (std::get<AxisOptions>(c.node.options).activation != Activation::kNone) {
     return false;
   }
   for (size_t i = 0; i < c.node.inputs.size(); ++i) {
@@ -137,10 +137,14 @@ bool ConcatenatesAlikeQuantized(const Candidate& c) {
 
 bool HasShortSums(const Candidate& c) {
   constexpr int64_t kMaxSum = 65536;
-  if (c.node.type == OpType::kFULLY_CONNECTED) return c.input(1).shape[1] <= kMaxSum;
-  if (c.node.type != OpType::kCONV_2D) return true;
+  if (const auto* pool = std::get_if<Pool2DOptions>(&c.node.options)) {
+    return int64_t{pool->filter_h} * pool->filter_w <= kMaxSum;
+  }
+  if (!IsFilter(c.node.type)) return true;
   const Shape& w = c.input(1).shape;
-  return int64_t{w[1]} * w[2] * w[3] <= kMaxSum;
+  if (c.node.type == OpType::kFULLY_CONNECTED) return w[1] <= kMaxSum;
+  const int64_t taps = int64_t{w[1]} * w[2];
+  return (c.node.type == OpType::kCONV_2D ? taps * w[3] : taps) <= kMaxSum;
 }
 
 bool FitsOnChip(const Candidate& c) {

@@ -82,7 +82,7 @@ std::string OpTypeName(OpType type);
 enum class Padding : int8_t { kSame, kValid };
 enum class Activation : int8_t { kNone, kRelu, kReluN1To1, kRelu6, kTanh, kSignBit };
 
-struct Conv2DOptions {  // CONV_2D, DEPTHWISE_CONV_2D
+struct Conv2DOptions {  // CONV_2D, DEPTHWISE_CONV_2D; TRANSPOSE_CONV without dilation
   Padding padding = Padding::kSame;
   int32_t stride_h = 1, stride_w = 1;
   int32_t dilation_h = 1, dilation_w = 1;
@@ -101,32 +101,78 @@ struct FullyConnectedOptions {
 struct SoftmaxOptions {
   float beta = 1.0f;
 };
-struct ConcatenationOptions {
-  int32_t axis = 0;  // as stored: negative ones count from the end
-  Activation activation = Activation::kNone;
+struct AxisOptions {                          // CONCATENATION, GATHER, PACK, UNPACK
+  int32_t axis = 0;                           // as stored: negative ones count from the end
+  int32_t count = 0;                          // PACK, UNPACK: tensors; GATHER: batch dimensions
+  Activation activation = Activation::kNone;  // CONCATENATION
 };
-struct AddOptions {  // ADD, SUB
+struct ElementwiseOptions {  // ADD, SUB, MUL, DIV, L2_NORMALIZATION
   Activation activation = Activation::kNone;
+  bool pot_scale_int16 = true;  // ADD, SUB
 };
 struct ReshapeOptions {
   Shape new_shape;
 };
-struct ReducerOptions {
+struct ReducerOptions {  // MEAN, SUM, REDUCE_MAX, REDUCE_MIN
   bool keep_dims = false;
 };
 struct SqueezeOptions {
   std::vector<int32_t> dims;
 };
-using OpOptions = std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
-                               SoftmaxOptions, ConcatenationOptions, AddOptions, ReshapeOptions,
-                               ReducerOptions, SqueezeOptions>;
+struct ResizeOptions {  // RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR
+  bool align_corners = false;
+  bool half_pixel_centers = false;
+};
+struct BlockOptions {  // SPACE_TO_DEPTH, DEPTH_TO_SPACE
+  int32_t block_size = 0;
+};
+struct StridedSliceOptions {  // bit k of a mask concerns axis k
+  int32_t begin_mask = 0, end_mask = 0, ellipsis_mask = 0, new_axis_mask = 0;
+  int32_t shrink_axis_mask = 0;
+  bool offset = false;  // ends are relative to begins
+};
+struct SplitOptions {  // SPLIT, SPLIT_V
+  int32_t num_splits = 0;
+};
+struct LeakyReluOptions {
+  float alpha = 0;
+};
+enum class MirrorPadMode : int8_t { kReflect, kSymmetric };
+struct MirrorPadOptions {
+  MirrorPadMode mode = MirrorPadMode::kReflect;
+};
+struct BatchMatMulOptions {
+  bool transpose_lhs = false, transpose_rhs = false;
+};
+struct LstmOptions {                          // UNIDIRECTIONAL_SEQUENCE_LSTM
+  Activation activation = Activation::kTanh;  // of the cell
+  float cell_clip = 0, projection_clip = 0;   // 0: none
+  bool time_major = false;
+};
+struct SvdfOptions {
+  int32_t rank = 0;
+  Activation activation = Activation::kNone;
+};
+struct CallOnceOptions {
+  int32_t subgraph = 0;
+};
+struct VarHandleOptions {  // handles of equal names are the same variable
+  std::string container, shared_name;
+};
+using OpOptions =
+    std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
+                 SoftmaxOptions, AxisOptions, ElementwiseOptions, ReshapeOptions, ReducerOptions,
+                 SqueezeOptions, ResizeOptions, BlockOptions, StridedSliceOptions, SplitOptions,
+                 LeakyReluOptions, MirrorPadOptions, BatchMatMulOptions, LstmOptions, SvdfOptions,
+                 CallOnceOptions, VarHandleOptions>;
 
 struct Node {
   OpType type = OpType::kCUSTOM;
   std::string custom_name;  // of OpType::kCUSTOM
   int32_t version = 1;
-  std::vector<int32_t> inputs;   // tensor indices; -1: absent
-  std::vector<int32_t> outputs;  // tensor indices
+  std::vector<int32_t> inputs;         // tensor indices; -1: absent
+  std::vector<int32_t> outputs;        // tensor indices
+  std::vector<int32_t> intermediates;  // tensors that only hold quantization (LSTM); -1: absent
   OpOptions options;
   std::span<const uint8_t> custom_options;
 

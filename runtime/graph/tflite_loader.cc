@@ -5,6 +5,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/graph/shape_inference.h"
+#include "runtime/graph/tflite_options.h"
 #include "tflite_generated.h"
 
 namespace atollrt {
@@ -50,7 +51,6 @@ class Loader {
   Result<std::span<const uint8_t>> BufferBytes(uint32_t buffer, int32_t tensor) const;
   Status ReadNodes();
   Result<Node> ReadNode(const tflite::Operator& op, int32_t index);
-  Status ReadOptions(const tflite::Operator& op, Node* node) const;
   Status CheckIndices(const std::vector<int32_t>& indices, const char* role, bool may_be_absent,
                       int32_t node) const;
   Status ReadGraphEnds();
@@ -199,151 +199,18 @@ Result<Node> Loader::ReadNode(const tflite::Operator& op, int32_t index) {
   node.inputs = Vector(op.inputs());
   node.outputs = Vector(op.outputs());
   ATOLL_RETURN_IF_ERROR(CheckIndices(node.inputs, "input", /*may_be_absent=*/true, index));
+  node.intermediates = Vector(op.intermediates());
+  ATOLL_RETURN_IF_ERROR(
+      CheckIndices(node.intermediates, "intermediate", /*may_be_absent=*/true, index));
   ATOLL_RETURN_IF_ERROR(CheckIndices(node.outputs, "output", /*may_be_absent=*/false, index));
   if (op.custom_options() != nullptr) {
     node.custom_options = {op.custom_options()->data(), op.custom_options()->size()};
   }
-  Status status = ReadOptions(op, &node);
+  Status status = ReadTfliteOptions(op, &node);
   if (!status.ok()) {
     return std::move(status).WithContext(Format("node %d (%s)", index, node.op_name().c_str()));
   }
   return node;
-}
-
-Result<Activation> ReadActivation(tflite::Activation stored) {
-  if (stored < tflite::Activation::MIN || stored > tflite::Activation::MAX) {
-    return CorruptModel("fused activation %d does not exist", static_cast<int>(stored));
-  }
-  return static_cast<Activation>(stored);
-}
-
-Result<Padding> ReadPadding(tflite::Padding stored) {
-  if (stored < tflite::Padding::MIN || stored > tflite::Padding::MAX) {
-    return CorruptModel("padding %d does not exist", static_cast<int>(stored));
-  }
-  return static_cast<Padding>(stored);
-}
-
-// For CONV_2D and DEPTHWISE_CONV_2D, whose tables have the same fields of interest.
-template <typename Stored>
-Result<Conv2DOptions> ReadConv2DOptions(const Stored& stored) {
-  Conv2DOptions options;
-  ATOLL_ASSIGN_OR_RETURN(options.padding, ReadPadding(stored.padding()));
-  ATOLL_ASSIGN_OR_RETURN(options.activation, ReadActivation(stored.fused_activation_function()));
-  options.stride_h = stored.stride_h();
-  options.stride_w = stored.stride_w();
-  options.dilation_h = stored.dilation_h_factor();
-  options.dilation_w = stored.dilation_w_factor();
-  return options;
-}
-
-Status Loader::ReadOptions(const tflite::Operator& op, Node* node) const {
-  switch (node->type) {
-    case OpType::kCONV_2D: {
-      const auto* stored = op.builtin_options_as_Conv2DOptions();
-      if (stored == nullptr) return CorruptModel("has no Conv2DOptions");
-      ATOLL_ASSIGN_OR_RETURN(node->options, ReadConv2DOptions(*stored));
-      return Status();
-    }
-    case OpType::kDEPTHWISE_CONV_2D: {
-      const auto* stored = op.builtin_options_as_DepthwiseConv2DOptions();
-      if (stored == nullptr) return CorruptModel("has no DepthwiseConv2DOptions");
-      ATOLL_ASSIGN_OR_RETURN(node->options, ReadConv2DOptions(*stored));
-      return Status();
-    }
-    case OpType::kAVERAGE_POOL_2D:
-    case OpType::kMAX_POOL_2D: {
-      const auto* stored = op.builtin_options_as_Pool2DOptions();
-      if (stored == nullptr) return CorruptModel("has no Pool2DOptions");
-      Pool2DOptions options;
-      ATOLL_ASSIGN_OR_RETURN(options.padding, ReadPadding(stored->padding()));
-      ATOLL_ASSIGN_OR_RETURN(options.activation,
-                             ReadActivation(stored->fused_activation_function()));
-      options.stride_h = stored->stride_h();
-      options.stride_w = stored->stride_w();
-      options.filter_h = stored->filter_height();
-      options.filter_w = stored->filter_width();
-      node->options = options;
-      return Status();
-    }
-    case OpType::kFULLY_CONNECTED: {
-      FullyConnectedOptions options;
-      if (const auto* stored = op.builtin_options_as_FullyConnectedOptions()) {
-        ATOLL_ASSIGN_OR_RETURN(options.activation,
-                               ReadActivation(stored->fused_activation_function()));
-        if (stored->weights_format() != tflite::WeightsFormat::Default) {
-          return Unsupported("weights format %d; only the default one is read",
-                             static_cast<int>(stored->weights_format()));
-        }
-        options.keep_num_dims = stored->keep_num_dims();
-      }
-      node->options = options;
-      return Status();
-    }
-    case OpType::kSOFTMAX: {
-      SoftmaxOptions options;
-      if (const auto* stored = op.builtin_options_as_SoftmaxOptions()) {
-        options.beta = stored->beta();
-      }
-      if (!std::isfinite(options.beta)) return CorruptModel("beta is not finite");
-      node->options = options;
-      return Status();
-    }
-    case OpType::kCONCATENATION: {
-      ConcatenationOptions options;
-      if (const auto* stored = op.builtin_options_as_ConcatenationOptions()) {
-        options.axis = stored->axis();
-        ATOLL_ASSIGN_OR_RETURN(options.activation,
-                               ReadActivation(stored->fused_activation_function()));
-      }
-      node->options = options;
-      return Status();
-    }
-    case OpType::kADD: {
-      AddOptions options;
-      if (const auto* stored = op.builtin_options_as_AddOptions()) {
-        ATOLL_ASSIGN_OR_RETURN(options.activation,
-                               ReadActivation(stored->fused_activation_function()));
-      }
-      node->options = options;
-      return Status();
-    }
-    case OpType::kSUB: {
-      AddOptions options;
-      if (const auto* stored = op.builtin_options_as_SubOptions()) {
-        ATOLL_ASSIGN_OR_RETURN(options.activation,
-                               ReadActivation(stored->fused_activation_function()));
-      }
-      node->options = options;
-      return Status();
-    }
-    case OpType::kRESHAPE: {
-      ReshapeOptions options;
-      if (const auto* stored = op.builtin_options_as_ReshapeOptions()) {
-        options.new_shape = Vector(stored->new_shape());
-      }
-      node->options = options;
-      return Status();
-    }
-    case OpType::kMEAN: {
-      ReducerOptions options;
-      if (const auto* stored = op.builtin_options_as_ReducerOptions()) {
-        options.keep_dims = stored->keep_dims();
-      }
-      node->options = options;
-      return Status();
-    }
-    case OpType::kSQUEEZE: {
-      SqueezeOptions options;
-      if (const auto* stored = op.builtin_options_as_SqueezeOptions()) {
-        options.dims = Vector(stored->squeeze_dims());
-      }
-      node->options = options;
-      return Status();
-    }
-    default:
-      return Status();
-  }
 }
 
 Status Loader::ReadGraphEnds() {

@@ -307,7 +307,7 @@ Result<AddParams> MakeAddParams(const Graph& graph, const Node& node) {
   params.input2 = QuantizeMultiplier(static_cast<double>(b.scale()) / twice_max);
   params.output = QuantizeMultiplier(output_real);
   ATOLL_ASSIGN_OR_RETURN(params.clamp,
-                         FusedClamp(output, std::get<AddOptions>(node.options).activation));
+                         FusedClamp(output, std::get<ElementwiseOptions>(node.options).activation));
   return params;
 }
 

@@ -176,7 +176,7 @@ TEST(Constraints, ReducedAxesMustBeNeighbours) {
 TEST(Constraints, PadsOfHighRankStayOnTheCpu) {
   ModelBuilder m;
   EXPECT_EQ(Reason(m, m.Pad(m.Input({1, 2, 2, 2, 2}), {0, 0, 0, 0, 1, 1, 0, 0, 0, 0})),
-            "at most 3 dimensions may be padded, in a rank of at most 4");
+            "the tensor must have at most 4 dimensions");
 }
 
 TEST(Constraints, ConcatenationsThatRescaleStayOnTheCpu) {
@@ -189,7 +189,7 @@ TEST(Constraints, ConcatenationsThatRescaleStayOnTheCpu) {
 TEST(Constraints, LongSumsStayOnTheCpu) {
   ModelBuilder m;
   EXPECT_EQ(Reason(m, m.FullyConnected(m.Input({1, 65537}), 1)),
-            "a filter must have at most 65536 elements per output channel");
+            "a filter or window must have at most 65536 elements per output");
 }
 
 TEST(Constraints, NodesLargerThanTheMemoryStayOnTheCpu) {

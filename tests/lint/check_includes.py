@@ -33,7 +33,7 @@ PRIVATE = {
 # Library -> (pattern of its headers, files that may include it).
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
-                    ["runtime/graph/tflite_loader.cc", "driver/executable.cc",
+                    ["runtime/graph/tflite_loader.cc", "runtime/graph/tflite_options.cc", "driver/executable.cc",
                      "delegate/model_writer.cc", "driver/dwn1.cc", "models/*", "tests/*"]),
     "libusb": (r"libusb.*", ["driver/libusb_transport.cc", "tests/usb/*"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),

@@ -54,11 +54,11 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
   if (const auto* o = std::get_if<SoftmaxOptions>(&node.options)) {
     return {Type::SoftmaxOptions, tflite::CreateSoftmaxOptions(*fbb, o->beta).Union()};
   }
-  if (const auto* o = std::get_if<ConcatenationOptions>(&node.options)) {
+  if (const auto* o = std::get_if<AxisOptions>(&node.options)) {
     return {Type::ConcatenationOptions,
             tflite::CreateConcatenationOptions(*fbb, o->axis, Stored(o->activation)).Union()};
   }
-  if (const auto* o = std::get_if<AddOptions>(&node.options)) {
+  if (const auto* o = std::get_if<ElementwiseOptions>(&node.options)) {
     if (node.type == OpType::kSUB) {
       return {Type::SubOptions, tflite::CreateSubOptions(*fbb, Stored(o->activation)).Union()};
     }
@@ -252,7 +252,7 @@ int32_t ModelBuilder::FullyConnected(int32_t input, int32_t units) {
 int32_t ModelBuilder::Add(int32_t a, int32_t b) {
   Shape shape;
   BroadcastShapes(tensor(a).shape, tensor(b).shape, &shape);
-  return Node(OpType::kADD, {a, b}, std::move(shape), AddOptions{});
+  return Node(OpType::kADD, {a, b}, std::move(shape), ElementwiseOptions{});
 }
 
 int32_t ModelBuilder::Pool(OpType type, int32_t input, const Window& window) {
@@ -293,7 +293,7 @@ int32_t ModelBuilder::Concatenation(const std::vector<int32_t>& inputs, int32_t 
   const size_t dimension = static_cast<size_t>(axis);
   shape[dimension] = 0;
   for (const int32_t input : inputs) shape[dimension] += tensor(input).shape[dimension];
-  return Node(OpType::kCONCATENATION, inputs, std::move(shape), ConcatenationOptions{.axis = axis});
+  return Node(OpType::kCONCATENATION, inputs, std::move(shape), AxisOptions{.axis = axis});
 }
 
 int32_t ModelBuilder::Reshape(int32_t input, Shape shape) {

@@ -310,7 +310,7 @@ TEST_F(Refused, ZeroStrideNamesTheNode) {
 
 TEST_F(Refused, MissingOptionsNameTheNode) {
   node().options = {};
-  EXPECT_EQ(Message(), "node 0 (CONV_2D): has no Conv2DOptions");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D): its options are missing or of another operator");
 }
 
 TEST_F(Refused, OutputTooLargeNamesNodeAndTensor) {
@@ -363,10 +363,10 @@ TEST(Prepare, OtherTypesAreNamed) {
 
 TEST(Prepare, ShapesBehindAnUnknownOperatorAreNotBlamed) {
   ModelBuilder m;
-  const int32_t x = m.Node(OpType::kSPLIT, {m.Input({1, 4, 4, 2})}, {});
+  const int32_t x = m.Node(OpType::kWHERE, {m.Input({1, 4, 4, 2})}, {});
   m.Output(m.Node(OpType::kMAX_POOL_2D, {x}, {}, Pool2DOptions{}));
   EXPECT_EQ(RefusalCode(m.Build()), StatusCode::kUnsupported);
-  EXPECT_THAT(Refusal(m.Build()), HasSubstr("node 0 (SPLIT): Atoll has no operator of this name"));
+  EXPECT_THAT(Refusal(m.Build()), HasSubstr("node 0 (WHERE): Atoll has no operator of this name"));
 }
 
 }  // namespace

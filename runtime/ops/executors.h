@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of runtime/ops that bind nodes to kernels share: executors from functions, and
+// the declarations that cpu_ops.inc lists. Not for use outside this folder.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "runtime/base/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/node_executor.h"
+
+namespace atollrt {
+
+using Executor = Result<std::unique_ptr<NodeExecutor>>;
+
+// Checks types and quantization of a node (its shapes are right already: InferShapes), computes
+// everything that Invoke will need and binds it. Errors do not name the node; the caller adds it.
+using PrepareNode = Executor (*)(const Graph& graph, const Node& node, CpuFeatures features);
+
+#define ATOLL_CPU_OP(name, max_version, Prepare) \
+  Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
+#define ATOLL_CUSTOM_OP(name, Prepare) \
+  Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
+#include "runtime/ops/cpu_ops.inc"
+#undef ATOLL_CPU_OP
+#undef ATOLL_CUSTOM_OP
+
+// An executor from a function; most operators need no more.
+template <typename Function>
+class FunctionExecutor final : public NodeExecutor {
+ public:
+  FunctionExecutor(size_t scratch_bytes, Function function)
+      : scratch_bytes_(scratch_bytes), function_(std::move(function)) {}
+  size_t ScratchBytes(int) const override { return scratch_bytes_; }
+  Status Invoke(const NodeIo& io) override {
+    function_(io);
+    return Status();
+  }
+
+ private:
+  const size_t scratch_bytes_;
+  const Function function_;
+};
+
+template <typename Function>
+Executor Run(Function function, size_t scratch_bytes = 0) {
+  return std::unique_ptr<NodeExecutor>(
+      std::make_unique<FunctionExecutor<Function>>(scratch_bytes, std::move(function)));
+}
+
+}  // namespace atollrt
