@@ -405,7 +405,8 @@ void AddCameraCommand(CLI::App* app) {
                    "the part of each frame that the model sees: WxH+X+Y | square (the largest "
                    "in the middle) | none (all of it) | source (as the source says)")
       ->capture_default_str();
-  command->add_option("--save", options->save_dir, "write the annotated frames there as JPEG, at full size");
+  command->add_option("--save", options->save_dir,
+                      "write the annotated frames there as JPEG, at full size");
   CLI::Option* no_draw =
       command->add_flag("--no-draw", options->no_draw,
                         "do not draw results into the frames; lets the JPEG decoder shrink them "
