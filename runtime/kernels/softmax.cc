@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kScaledDifferenceBits = 5;  // differences are F5
 constexpr int kSumBits = 12;              // sums of exponentials are F12
-constexpr int kOutputBits = 8;            // of the scale 1/256
 
 }  // namespace
 
@@ -31,7 +30,12 @@ SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, floa
   return params;
 }
 
-void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output) {
+namespace {
+
+// `bits` of the output's scale 2^-bits; its values are from `lo` to `lo` + 2^bits - 1.
+template <typename Output>
+void SoftmaxRows(const SoftmaxParams& params, int32_t bits, int32_t lo, const uint8_t* input,
+                 Output* output) {
   // Differences of bytes are in [-255, 0], so each exponential is computed at most once per call.
   int32_t exponential[256];
   bool known[256] = {};
@@ -44,10 +48,9 @@ void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output)
     }
     return exponential[slot];
   };
-  const int32_t lo = ByteMin(params.type);
-  const int32_t hi = ByteMax(params.type);
+  const int32_t hi = lo + (1 << bits) - 1;
   for (int64_t row = 0; row < params.rows; ++row) {
-    int32_t max = lo;
+    int32_t max = ByteMin(params.type);
     for (int32_t i = 0; i < params.depth; ++i) {
       max = std::max(max, ByteValue(input[i], params.type));
     }
@@ -58,7 +61,7 @@ void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output)
       sum += static_cast<uint32_t>(RoundingDivideByPowerOfTwo(exp_of(difference), kSumBits));
     }
     const Reciprocal scale = FixedPointReciprocal(static_cast<int32_t>(sum), kSumBits);
-    const int32_t shift = std::clamp(scale.bits + 31 - kOutputBits, 0, 31);
+    const int32_t shift = std::clamp(scale.bits + 31 - bits, 0, 31);
     for (int32_t i = 0; i < params.depth; ++i) {
       const int32_t difference = ByteValue(input[i], params.type) - max;
       int32_t value = lo;
@@ -69,10 +72,20 @@ void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output)
                       lo,
                   lo, hi);
       }
-      output[i] = static_cast<uint8_t>(value);
+      output[i] = static_cast<Output>(value);
     }
     input += params.depth;
     output += params.depth;
+  }
+}
+
+}  // namespace
+
+void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output) {
+  if (params.output == SoftmaxOutput::kInt16) {
+    SoftmaxRows(params, 16, INT16_MIN, input, reinterpret_cast<int16_t*>(output));
+  } else {
+    SoftmaxRows(params, 8, ByteMin(params.type), input, output);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SOFTMAX of bytes in fixed point, as TensorFlow Lite's reference kernel computes it
-// (docs/quantization.md §5). The output always means scale 1/256 and zero point at the minimum of
-// its type.
+// (docs/quantization.md §5). The output always means scale 1/256 (int16: 1/65536) and zero point at
+// the minimum of its type.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,13 @@
 
 namespace atollrt {
 
+enum class SoftmaxOutput : uint8_t { kSameType, kInt16 };
+
 struct SoftmaxParams {
   int64_t rows = 0;
   int32_t depth = 0;  // elements normalised together
   ByteType type = ByteType::kInt8;
+  SoftmaxOutput output = SoftmaxOutput::kSameType;
   Multiplier multiplier;       // of beta * input scale * 2^26; its exponent is at least 0
   int32_t min_difference = 0;  // smaller x - max count as exp(-inf)
 };
@@ -23,7 +26,7 @@ struct SoftmaxParams {
 SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, float beta,
                                 float input_scale);
 
-// input and output are [rows, depth]; they may be the same.
+// input and output are [rows, depth]; they may be the same unless the output is int16.
 void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output);
 
 }  // namespace atollrt

@@ -315,13 +315,19 @@ Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
+  const bool is_wide = output.type == DataType::kInt16;
+  if (!is_wide) {
+    ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+    ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
+  }
   const ByteType type = ToByteType(input.type);
-  if (output.zero_point() != ByteMin(type) || std::abs(output.scale() * 256.0f - 1.0f) > 1e-3f) {
-    return CorruptModel("output '%s' has scale %g and zero point %d, must have 1/256 and %d",
+  const int32_t codes = is_wide ? 65536 : 256;
+  const int32_t zero_point = is_wide ? INT16_MIN : ByteMin(type);
+  if (output.zero_point() != zero_point ||
+      std::abs(output.scale() * static_cast<float>(codes) - 1.0f) > 1e-3f) {
+    return CorruptModel("output '%s' has scale %g and zero point %d, must have 1/%d and %d",
                         output.name.c_str(), static_cast<double>(output.scale()),
-                        output.zero_point(), ByteMin(type));
+                        output.zero_point(), codes, zero_point);
   }
   const float beta = std::get<SoftmaxOptions>(node.options).beta;
   if (!(beta > 0)) return CorruptModel("beta is %g, must be positive", static_cast<double>(beta));
@@ -329,7 +335,10 @@ Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
     return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
   }
   const int32_t depth = input.shape.back();
-  return MakeSoftmaxParams(input.element_count() / depth, depth, type, beta, input.scale());
+  SoftmaxParams params =
+      MakeSoftmaxParams(input.element_count() / depth, depth, type, beta, input.scale());
+  if (is_wide) params.output = SoftmaxOutput::kInt16;
+  return params;
 }
 
 Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {

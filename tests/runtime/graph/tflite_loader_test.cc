@@ -41,7 +41,8 @@ struct Loaded {
 Loaded LoadExact(std::span<const uint8_t> bytes) {
   std::unique_ptr<uint8_t[]> block(new uint8_t[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), block.get());
-  Result<Graph> graph = LoadTflite({block.get(), bytes.size()});
+  Result<LoadedModel> model = LoadTflite({block.get(), bytes.size()});
+  Result<Graph> graph = model.ok() ? Result<Graph>(model->graphs[0]) : model.status();
   return {std::move(block), std::move(graph)};
 }
 
