@@ -18,13 +18,13 @@ import shutil
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests/golden/ops"
 PARTS_OF_THE_FILE = {"FILE", "GRAPH", "QUANTIZATION", "POOL"}
-FLOAT_OPERATORS = {"QUANTIZE", "DEQUANTIZE"}
+FLOAT_OPERATORS = {"QUANTIZE", "DEQUANTIZE", "TFLite_Detection_PostProcess"}
 CASES_WITHOUT_VARIANT = 3  # of an operator whose cases do not say what they vary
 
 
 def implemented_operators():
     text = (ROOT / "runtime/ops/cpu_ops.inc").read_text()
-    return set(re.findall(r"^ATOLL_CPU_OP\((\w+)", text, re.MULTILINE))
+    return set(re.findall(r'^ATOLL_(?:CPU|CUSTOM)_OP\("?(\w+)', text, re.MULTILINE))
 
 
 def runs_here(case, operators):

@@ -246,8 +246,10 @@ TEST(VariableTensors, OfInt8StartAtTheirZeroPoint) {
 
 TEST(VariableTensors, AreNoConstants) {
   ModelBuilder m;
-  m.Output(m.Add(m.Input({1, 2}), m.Constant(DataType::kInt8, {1, 2}, {1, 2})));
-  m.tensor(1).is_variable = true;
+  const int32_t x = m.Input({1, 2});
+  const int32_t constant = m.Constant(DataType::kInt8, {1, 2}, {1, 2});
+  m.tensor(constant).is_variable = true;
+  m.Output(m.Add(x, constant));
   EXPECT_THAT(Refusal(m.Build()), HasSubstr("tensor 1 't1' is a variable with constant data"));
 }
 
