@@ -47,7 +47,8 @@ class NodeExecutor {
     (void)threads;
     return 0;
   }
-  // Runs once. Allocates nothing; fails only because of a device or of indices read from data.
+  // Runs once. Allocates nothing; fails only because of a device or of what its data says (an
+  // index out of range, a box that ends before it begins).
   virtual Status Invoke(const NodeIo& io) = 0;
   // Makes an Invoke in progress on another thread end early, if it can.
   virtual void Cancel() {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // UNIDIRECTIONAL_SEQUENCE_LSTM with int8 activations and weights and an int16 cell, without
-// peephole, projection, layer normalization and coupled gates (docs/quantization.md §8). Per step
+// peephole, projection, layer normalization and coupled gates (docs/quantization.md, "Recurrent layers"). Per step
 // and gate,
 //
 //   a = sat16(MBQM(W x + input_bias))
