@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TFLite_Detection_PostProcess: anchors, encodings and class scores of a single-shot detector ->
-// the boxes that survive non-maximum suppression (docs/quantization.md, "Detections"). Sorting is stable:
-// among equal scores the lower anchor wins, then the earlier class. Pure functions, thread-safe,
-// allocate nothing.
+// the boxes that survive non-maximum suppression (docs/quantization.md, "Detections"). Sorting is
+// stable: among equal scores the lower anchor wins, then the earlier class. Pure functions,
+// thread-safe, allocate nothing.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of recurrent layers in 16 bits: "Fk" is an int16 whose real value is
-// raw / 2^(15-k), k integer bits (docs/quantization.md, "Recurrent layers"). Pure functions, thread-safe.
+// raw / 2^(15-k), k integer bits (docs/quantization.md, "Recurrent layers"). Pure functions,
+// thread-safe.
 #pragma once
 
 #include <cstdint>

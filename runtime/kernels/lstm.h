@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // UNIDIRECTIONAL_SEQUENCE_LSTM with int8 activations and weights and an int16 cell, without
-// peephole, projection, layer normalization and coupled gates (docs/quantization.md, "Recurrent layers"). Per step
-// and gate,
+// peephole, projection, layer normalization and coupled gates (docs/quantization.md, "Recurrent
+// layers"). Per step and gate,
 //
 //   a = sat16(MBQM(W x + input_bias))
 //   a = sat16(MBQM(R h + recurrent_bias) + a)             scale 2^-12

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PosenetDecoderOp: maps of keypoint scores and offsets -> poses (docs/quantization.md, "Poses"), after
-// "PersonLab" (Papandreou et al., 2018). From the best keypoint that is left, a pose grows along
-// the edges of the skeleton; keypoints near one of the same kind in a better pose do not count.
-// Everything is float32. Pure functions, thread-safe, allocate nothing.
+// PosenetDecoderOp: maps of keypoint scores and offsets -> poses (docs/quantization.md, "Poses"),
+// after "PersonLab" (Papandreou et al., 2018). From the best keypoint that is left, a pose grows
+// along the edges of the skeleton; keypoints near one of the same kind in a better pose do not
+// count. Everything is float32. Pure functions, thread-safe, allocate nothing.
 #pragma once
 
 #include <cstddef>

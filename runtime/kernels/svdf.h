@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SVDF: a layer whose weights are factored into features (over the inputs of one step) and time
-// (over the last `memory` results), int8 with an int16 state (docs/quantization.md, "Recurrent layers"):
+// (over the last `memory` results), int8 with an int16 state (docs/quantization.md, "Recurrent
+// layers"):
 //
 //   shift each filter's state by one; newest = sat16(MBQM(sum of features * (x - zero point)))
 //   y = clamp(MBQM(sum over the rank's filters of state * time + bias) + output_zero_point)
