@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <new>
@@ -102,6 +103,22 @@ TEST_F(InterpreterTest, InvokeAllocatesNothing) {
     const int64_t after = allocations;
     EXPECT_TRUE(ok);
     EXPECT_EQ(after - before, 0) << threads << " threads";
+  }
+}
+
+TEST_F(InterpreterTest, InvokeOfDetectionsAllocatesNothing) {
+  const std::filesystem::path cases =
+      ATOLL_SOURCE_DIR "/tests/golden/ops/tflite_detection_postprocess";
+  for (const auto& file : std::filesystem::directory_iterator(cases)) {
+    auto model = Model::FromFile(file.path());
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const std::unique_ptr<Interpreter> interpreter = Create(*std::move(model));
+    FillInputs(interpreter.get(), 1);
+    const int64_t before = allocations;
+    const bool ok = interpreter->Invoke().ok();
+    const int64_t after = allocations;
+    EXPECT_TRUE(ok);
+    EXPECT_EQ(after - before, 0) << file.path();
   }
 }
 
