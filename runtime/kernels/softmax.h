@@ -11,13 +11,10 @@
 
 namespace atollrt {
 
-enum class SoftmaxOutput : uint8_t { kSameType, kInt16 };
-
 struct SoftmaxParams {
   int64_t rows = 0;
   int32_t depth = 0;  // elements normalised together
   ByteType type = ByteType::kInt8;
-  SoftmaxOutput output = SoftmaxOutput::kSameType;
   Multiplier multiplier;       // of beta * input scale * 2^26; its exponent is at least 0
   int32_t min_difference = 0;  // smaller x - max count as exp(-inf)
 };
@@ -26,7 +23,9 @@ struct SoftmaxParams {
 SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, float beta,
                                 float input_scale);
 
-// input and output are [rows, depth]; they may be the same unless the output is int16.
+// input and output are [rows, depth]; they may be the same.
 void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output);
+// The same with int16 results; they must not overlap.
+void SoftmaxToInt16(const SoftmaxParams& params, const uint8_t* input, int16_t* output);
 
 }  // namespace atollrt
