@@ -78,6 +78,14 @@ Status InferBroadcast(const Graph& graph, const Node& node, std::vector<Shape>* 
   return Status();
 }
 
+Status InferPrelu(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+  ATOLL_RETURN_IF_ERROR(InferBroadcast(graph, node, outputs));
+  const Shape& input = graph.Input(node, 0)->shape;
+  if (outputs->back() == input) return Status();
+  return CorruptModel("slopes of shape %s enlarge an input of shape %s",
+                      ShapeString(graph.Input(node, 1)->shape).c_str(), ShapeString(input).c_str());
+}
+
 Status InferUnary(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {1, 1}));
   outputs->push_back(graph.Input(node, 0)->shape);

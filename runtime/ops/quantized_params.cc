@@ -6,45 +6,10 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/graph/shape_inference.h"
+#include "runtime/ops/tensor_checks.h"
 
 namespace atollrt {
 namespace {
-
-ByteType ToByteType(DataType type) {
-  return type == DataType::kUInt8 ? ByteType::kUInt8 : ByteType::kInt8;
-}
-
-ByteFormat FormatOf(const Tensor& tensor) {
-  return {ToByteType(tensor.type), tensor.scale(), tensor.zero_point()};
-}
-
-// A byte tensor with exactly one, positive scale.
-Status CheckQuantizedByte(const char* role, const Tensor& tensor) {
-  if (!IsByteType(tensor.type)) {
-    return Unsupported("%s '%s' has type %s, must be int8 or uint8", role, tensor.name.c_str(),
-                       DataTypeName(tensor.type));
-  }
-  if (tensor.quantization.scales.size() != 1 || !(tensor.scale() > 0)) {
-    return CorruptModel("%s '%s' has %zu scales, must have one that is positive", role,
-                        tensor.name.c_str(), tensor.quantization.scales.size());
-  }
-  return Status();
-}
-
-Status CheckSameType(const Tensor& a, const Tensor& b) {
-  if (a.type == b.type) return Status();
-  return CorruptModel("'%s' is %s but '%s' is %s; they must be the same", a.name.c_str(),
-                      DataTypeName(a.type), b.name.c_str(), DataTypeName(b.type));
-}
-
-Status CheckSameQuantization(const Tensor& a, const Tensor& b) {
-  if (a.scale() == b.scale() && a.zero_point() == b.zero_point()) return Status();
-  return CorruptModel(
-      "'%s' (scale %g, zero point %d) and '%s' (scale %g, zero point %d) must be "
-      "quantized alike",
-      a.name.c_str(), static_cast<double>(a.scale()), a.zero_point(), b.name.c_str(),
-      static_cast<double>(b.scale()), b.zero_point());
-}
 
 // Weights must be constants of the input's signedness, with one scale or one per channel of
 // `channel_dimension`; signed ones without zero points.
@@ -181,11 +146,29 @@ int32_t QuantizeBound(const Tensor& tensor, float value) {
   return tensor.zero_point() + static_cast<int32_t>(std::clamp(steps, -1e6f, 1e6f));
 }
 
+LookupTable MakeLeakyReluNodeTable(const ByteFormat& from, const ByteFormat& to, float alpha) {
+  const float negative = from.scale * alpha / to.scale;
+  return MakeLeakyReluTable(
+      from, to,
+      {.positive = QuantizeMultiplier(static_cast<double>(from.scale / to.scale)),
+       .negative = QuantizeMultiplier(static_cast<double>(std::abs(negative))),
+       .sign = negative < 0 ? -1 : 1});
+}
+
+Result<LookupTable> MakeHardSwishNodeTable(const ByteFormat& from, const ByteFormat& to) {
+  if (!((1.0f / 128.0f) * from.scale / to.scale < 1)) {
+    return CorruptModel("output scale %g is below 1/128 of input scale %g",
+                        static_cast<double>(to.scale), static_cast<double>(from.scale));
+  }
+  return MakeHardSwishTable(from, to);
+}
+
 }  // namespace
 
 Result<ClampRange> FusedClamp(const Tensor& output, Activation activation) {
   const ByteType type = ToByteType(output.type);
   ClampRange clamp{ByteMin(type), ByteMax(type)};
+  if (output.type == DataType::kInt16) clamp = {INT16_MIN, INT16_MAX};
   switch (activation) {
     case Activation::kNone:
       return clamp;
@@ -417,6 +400,12 @@ Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {
     case OpType::kTANH:
       ATOLL_RETURN_IF_ERROR(check_output(1.0f / 128, is_unsigned ? 128 : 0));
       return MakeTanhTable(from, to);
+    case OpType::kEXP:
+      return MakeExpTable(from, to);
+    case OpType::kHARD_SWISH:
+      return MakeHardSwishNodeTable(from, to);
+    case OpType::kLEAKY_RELU:
+      return MakeLeakyReluNodeTable(from, to, std::get<LeakyReluOptions>(node.options).alpha);
     default:
       return InternalError("%s is no function of one byte", node.op_name().c_str());
   }

@@ -24,8 +24,8 @@
 
 namespace atollrt {
 
-// The range that a fused activation leaves of `tensor`'s byte type. kUnsupported for TANH and
-// SIGN_BIT, which TensorFlow Lite does not fuse into quantized operators either.
+// The range that a fused activation leaves of `output`'s type, int8, uint8 or int16. kUnsupported
+// for TANH and SIGN_BIT, which TensorFlow Lite does not fuse into quantized operators either.
 Result<ClampRange> FusedClamp(const Tensor& output, Activation activation);
 
 // `weights` of the results point at the model's bytes. Only byte types (int8, or uint8
@@ -49,7 +49,8 @@ struct MeanPlan {
 };
 Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node);
 
-// QUANTIZE between byte types, RELU, RELU6, RELU_N1_TO_1, LOGISTIC, TANH.
+// QUANTIZE between byte types, RELU, RELU6, RELU_N1_TO_1, LOGISTIC, TANH, EXP, HARD_SWISH,
+// LEAKY_RELU.
 Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node);
 
 // The table that brings input `position` of a CONCATENATION to the output's quantization, and
