@@ -210,11 +210,14 @@ Status Compilation::CollectParameters(size_t step) {
       pack(params);
       return Status();
     }
+    case OpType::kEXP:
+    case OpType::kHARD_SWISH:
+    case OpType::kLEAKY_RELU:
+    case OpType::kLOGISTIC:
     case OpType::kQUANTIZE:
     case OpType::kRELU:
     case OpType::kRELU6:
     case OpType::kRELU_N1_TO_1:
-    case OpType::kLOGISTIC:
     case OpType::kTANH: {
       ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph_, node));
       parameters_[step].bytes.assign(table.begin(), table.end());
@@ -370,11 +373,14 @@ Status Compilation::EmitNode(size_t step) {
       return EmitPool2D(node);
     case OpType::kMEAN:
       return EmitMean(node);
+    case OpType::kEXP:
+    case OpType::kHARD_SWISH:
+    case OpType::kLEAKY_RELU:
+    case OpType::kLOGISTIC:
     case OpType::kQUANTIZE:
     case OpType::kRELU:
     case OpType::kRELU6:
     case OpType::kRELU_N1_TO_1:
-    case OpType::kLOGISTIC:
     case OpType::kTANH:
       return EmitTable(step);
     case OpType::kPAD:

@@ -41,7 +41,10 @@ bool HasInstruction(const Candidate& c) {
     case OpType::kCONCATENATION:
     case OpType::kCONV_2D:
     case OpType::kDEPTHWISE_CONV_2D:
+    case OpType::kEXP:
     case OpType::kFULLY_CONNECTED:
+    case OpType::kHARD_SWISH:
+    case OpType::kLEAKY_RELU:
     case OpType::kLOGISTIC:
     case OpType::kMAX_POOL_2D:
     case OpType::kMEAN:

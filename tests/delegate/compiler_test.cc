@@ -213,6 +213,18 @@ TEST(Compiler, GivesAReshapeOfAnInputTheInputsBytes) {
             std::get<OutputInstruction>(program[2]).input_address);
 }
 
+TEST(Compiler, MakesFunctionsOfOneByteTables) {
+  ModelBuilder m;
+  const Shape shape = {1, 2, 2, 2};
+  int32_t x = m.Conv2D(m.Input(shape), {.channels = 2});
+  x = m.Node(OpType::kHARD_SWISH, {x}, shape);
+  x = m.Node(OpType::kLEAKY_RELU, {x}, shape, LeakyReluOptions{.alpha = 0.25f});
+  m.Output(m.Node(OpType::kEXP, {x}, shape));
+  Compiled compiled = Compile(m);
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "CONV_2D", "TABLE", "TABLE", "TABLE", "OUTPUT", "END"));
+}
+
 TEST(Compiler, PadsByFillAndCopy) {
   ModelBuilder m;
   const int32_t x = m.Pad(m.Input({1, 2, 2, 2}), {0, 0, 1, 0, 0, 1, 0, 0});

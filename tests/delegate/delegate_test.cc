@@ -55,6 +55,20 @@ std::vector<Bytes> RunOn(Interpreter* interpreter, uint64_t seed) {
   return outputs;
 }
 
+int32_t FunctionOfOneByte(ModelBuilder& m, int64_t which, int32_t x) {
+  const Shape shape = m.tensor(x).shape;
+  switch (which) {
+    case 0:
+      return m.Node(OpType::kEXP, {x}, shape);
+    case 1:
+      return m.Node(OpType::kHARD_SWISH, {x}, shape);
+    case 2:
+      return m.Node(OpType::kLEAKY_RELU, {x}, shape, LeakyReluOptions{.alpha = -0.3f});
+    default:
+      return m.Relu(x);
+  }
+}
+
 // Runs of device operators between islands that only the CPU runs (SOFTMAX), on tensors of
 // [1, 8, 8, 12]. Some inner tensors are outputs.
 ModelBuilder RandomModel(Rng& rng) {
@@ -76,7 +90,7 @@ ModelBuilder RandomModel(Rng& rng) {
         tensors.push_back(m.Logistic(x));
         break;
       case 2:
-        tensors.push_back(m.Relu(x));
+        tensors.push_back(FunctionOfOneByte(m, rng.Int(0, 3), x));
         break;
       case 3:
         tensors.push_back(m.AveragePool(m.Conv2D(x, {.channels = 12}),

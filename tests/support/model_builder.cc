@@ -64,6 +64,9 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
     }
     return {Type::AddOptions, tflite::CreateAddOptions(*fbb, Stored(o->activation)).Union()};
   }
+  if (const auto* o = std::get_if<LeakyReluOptions>(&node.options)) {
+    return {Type::LeakyReluOptions, tflite::CreateLeakyReluOptions(*fbb, o->alpha).Union()};
+  }
   if (const auto* o = std::get_if<ReshapeOptions>(&node.options)) {
     return {Type::ReshapeOptions,
             tflite::CreateReshapeOptions(*fbb, fbb->CreateVector(o->new_shape)).Union()};
