@@ -31,8 +31,7 @@ using PrepareNode = Executor (*)(const Graph& graph, const Node& node, CpuFeatur
 // Functions of one byte, through MakeNodeTable: what operators of other types, too, turn to.
 Executor PrepareTable(const Graph& graph, const Node& node, CpuFeatures features);
 
-// An executor from a function of NodeIo, which returns nothing or, if it can fail because of its
-// data, a Status; most operators need no more.
+// An executor from a function, which returns nothing or a Status; most operators need no more.
 template <typename Function>
 class FunctionExecutor final : public NodeExecutor {
  public:
@@ -40,7 +39,7 @@ class FunctionExecutor final : public NodeExecutor {
       : scratch_bytes_(scratch_bytes), function_(std::move(function)) {}
   size_t ScratchBytes(int) const override { return scratch_bytes_; }
   Status Invoke(const NodeIo& io) override {
-    if constexpr (std::is_void_v<std::invoke_result_t<const Function&, const NodeIo&>>) {
+    if constexpr (std::is_void_v<decltype(function_(io))>) {
       function_(io);
       return Status();
     } else {

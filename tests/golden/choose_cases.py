@@ -18,8 +18,12 @@ import shutil
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests/golden/ops"
 PARTS_OF_THE_FILE = {"FILE", "GRAPH", "QUANTIZATION", "POOL"}
-FLOAT_OPERATORS = {"QUANTIZE", "DEQUANTIZE"}
-CASES_WITHOUT_VARIANT = 3  # of an operator whose cases do not say what they vary
+ANY_TYPE = {"ADD", "DEQUANTIZE", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL",
+            "LOGISTIC", "NOT_EQUAL", "QUANTIZE"}
+# Their variants concern the broadcasting that all operators of two tensors share.
+FEW_VARIANTS = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MAXIMUM", "MINIMUM",
+                "NOT_EQUAL", "SQUARED_DIFFERENCE"}
+CASES_WITHOUT_VARIANT = 1  # of an operator whose cases do not say what they vary
 
 
 def implemented_operators():
@@ -33,7 +37,7 @@ def runs_here(case, operators):
     if not set(case["ops"]) <= operators:
         return False
     types = {t["dtype"] for t in case["inputs"] + case["runs"][0]["outputs"]}
-    return types <= {"int8", "uint8"} or bool(FLOAT_OPERATORS & set(case["ops"]))
+    return types <= {"int8", "uint8"} or bool(ANY_TYPE & set(case["ops"]))
 
 
 def choose(cases, operators):
@@ -44,7 +48,7 @@ def choose(cases, operators):
         if case["expect"] == "error":
             yield case
             continue
-        variant = case["params"].get("variant")
+        variant = None if case["op"] in FEW_VARIANTS else case["params"].get("variant")
         key = (case["op"], variant, case["inputs"][0]["dtype"])
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= (1 if variant else CASES_WITHOUT_VARIANT):
