@@ -317,7 +317,10 @@ Status Loader::CheckQuantization(int32_t index) const {
   }
   // Biases take their scale from input and weights, so what is stored with them may be anything
   // (published models have quantized_dimension 3 on vectors).
-  if (tensor.type == DataType::kInt32 && tensor.is_constant()) return Status();
+  if ((tensor.type == DataType::kInt32 || tensor.type == DataType::kInt64) &&
+      tensor.is_constant()) {
+    return Status();
+  }
   if (q.scales.size() > 1) {
     const bool exists = q.dimension >= 0 && static_cast<size_t>(q.dimension) < tensor.shape.size();
     if (!exists) {

@@ -11,7 +11,51 @@ namespace {
 
 constexpr int kScaledDifferenceBits = 5;  // differences are F5
 constexpr int kSumBits = 12;              // sums of exponentials are F12
-constexpr int kOutputBits = 8;            // of the scale 1/256
+
+template <typename Out>
+void SoftmaxRows(const SoftmaxParams& params, const uint8_t* input, Out* output, ClampRange range) {
+  constexpr int kOutputBits = 8 * sizeof(Out);  // of the scale, 1/256 or 1/65536
+  // Differences of bytes are in [-255, 0], so each exponential is computed at most once per call.
+  int32_t exponential[256];
+  bool known[256] = {};
+  const auto exp_of = [&](int32_t difference) {
+    const int slot = -difference;
+    if (!known[slot]) {
+      exponential[slot] =
+          FixedPointExp(MultiplyByQuantizedMultiplier(difference, params.multiplier));
+      known[slot] = true;
+    }
+    return exponential[slot];
+  };
+  for (int64_t row = 0; row < params.rows; ++row) {
+    int32_t max = ByteMin(params.type);
+    for (int32_t i = 0; i < params.depth; ++i) {
+      max = std::max(max, ByteValue(input[i], params.type));
+    }
+    uint32_t sum = 0;
+    for (int32_t i = 0; i < params.depth; ++i) {
+      const int32_t difference = ByteValue(input[i], params.type) - max;
+      if (difference < params.min_difference) continue;
+      sum += static_cast<uint32_t>(RoundingDivideByPowerOfTwo(exp_of(difference), kSumBits));
+    }
+    const Reciprocal scale = FixedPointReciprocal(static_cast<int32_t>(sum), kSumBits);
+    const int32_t shift = std::clamp(scale.bits + 31 - kOutputBits, 0, 31);
+    for (int32_t i = 0; i < params.depth; ++i) {
+      const int32_t difference = ByteValue(input[i], params.type) - max;
+      int32_t value = range.min;
+      if (difference >= params.min_difference) {
+        value =
+            Clamp(RoundingDivideByPowerOfTwo(
+                      SaturatingRoundingDoublingHighMul(exp_of(difference), scale.value), shift) +
+                      range.min,
+                  range.min, range.max);
+      }
+      output[i] = static_cast<Out>(value);
+    }
+    input += params.depth;
+    output += params.depth;
+  }
+}
 
 }  // namespace
 
@@ -32,48 +76,11 @@ SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, floa
 }
 
 void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output) {
-  // Differences of bytes are in [-255, 0], so each exponential is computed at most once per call.
-  int32_t exponential[256];
-  bool known[256] = {};
-  const auto exp_of = [&](int32_t difference) {
-    const int slot = -difference;
-    if (!known[slot]) {
-      exponential[slot] =
-          FixedPointExp(MultiplyByQuantizedMultiplier(difference, params.multiplier));
-      known[slot] = true;
-    }
-    return exponential[slot];
-  };
-  const int32_t lo = ByteMin(params.type);
-  const int32_t hi = ByteMax(params.type);
-  for (int64_t row = 0; row < params.rows; ++row) {
-    int32_t max = lo;
-    for (int32_t i = 0; i < params.depth; ++i) {
-      max = std::max(max, ByteValue(input[i], params.type));
-    }
-    uint32_t sum = 0;
-    for (int32_t i = 0; i < params.depth; ++i) {
-      const int32_t difference = ByteValue(input[i], params.type) - max;
-      if (difference < params.min_difference) continue;
-      sum += static_cast<uint32_t>(RoundingDivideByPowerOfTwo(exp_of(difference), kSumBits));
-    }
-    const Reciprocal scale = FixedPointReciprocal(static_cast<int32_t>(sum), kSumBits);
-    const int32_t shift = std::clamp(scale.bits + 31 - kOutputBits, 0, 31);
-    for (int32_t i = 0; i < params.depth; ++i) {
-      const int32_t difference = ByteValue(input[i], params.type) - max;
-      int32_t value = lo;
-      if (difference >= params.min_difference) {
-        value =
-            Clamp(RoundingDivideByPowerOfTwo(
-                      SaturatingRoundingDoublingHighMul(exp_of(difference), scale.value), shift) +
-                      lo,
-                  lo, hi);
-      }
-      output[i] = static_cast<uint8_t>(value);
-    }
-    input += params.depth;
-    output += params.depth;
-  }
+  SoftmaxRows(params, input, output, {ByteMin(params.type), ByteMax(params.type)});
+}
+
+void SoftmaxToInt16(const SoftmaxParams& params, const uint8_t* input, int16_t* output) {
+  SoftmaxRows(params, input, output, {-32768, 32767});
 }
 
 }  // namespace atollrt

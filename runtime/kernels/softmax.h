@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SOFTMAX of bytes in fixed point, as TensorFlow Lite's reference kernel computes it
-// (docs/quantization.md §5). The output always means scale 1/256 and zero point at the minimum of
-// its type.
+// (docs/quantization.md §5). The output always means scale 1/256 (int16: 1/65536) and zero point at
+// the minimum of its type.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,7 @@ SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, floa
 
 // input and output are [rows, depth]; they may be the same.
 void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output);
+// The same with int16 results; they must not overlap.
+void SoftmaxToInt16(const SoftmaxParams& params, const uint8_t* input, int16_t* output);
 
 }  // namespace atollrt

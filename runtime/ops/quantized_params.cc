@@ -6,51 +6,11 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/graph/shape_inference.h"
+#include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/tensor_checks.h"
 
 namespace atollrt {
 namespace {
-
-// Weights must be constants of the input's signedness, with one scale or one per channel of
-// `channel_dimension`; signed ones without zero points.
-Status CheckWeights(const Tensor& input, const Tensor& weights, int32_t channel_dimension) {
-  if (!weights.is_constant()) {
-    return Unsupported("weights '%s' are not constant", weights.name.c_str());
-  }
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, weights));
-  const Quantization& q = weights.quantization;
-  const int32_t channels = weights.shape[channel_dimension];
-  if (q.scales.empty()) return CorruptModel("weights '%s' have no scale", weights.name.c_str());
-  if (q.scales.size() > 1) {
-    if (weights.type == DataType::kUInt8) {
-      return CorruptModel("uint8 weights '%s' have %zu scales, must have 1", weights.name.c_str(),
-                          q.scales.size());
-    }
-    if (q.dimension != channel_dimension || static_cast<int32_t>(q.scales.size()) != channels) {
-      return CorruptModel(
-          "weights '%s' have %zu scales along dimension %d, must have 1 or %d "
-          "along dimension %d",
-          weights.name.c_str(), q.scales.size(), q.dimension, channels, channel_dimension);
-    }
-  }
-  for (size_t i = 0; weights.type == DataType::kInt8 && i < q.zero_points.size(); ++i) {
-    if (q.zero_points[i] != 0) {
-      return CorruptModel("int8 weights '%s' have zero_point[%zu] = %lld, must be 0",
-                          weights.name.c_str(), i, static_cast<long long>(q.zero_points[i]));
-    }
-  }
-  return Status();
-}
-
-Status CheckBias(const Tensor* bias) {
-  if (bias == nullptr) return Status();
-  if (bias->type != DataType::kInt32) {
-    return CorruptModel("bias '%s' has type %s, must be int32", bias->name.c_str(),
-                        DataTypeName(bias->type));
-  }
-  if (!bias->is_constant()) return Unsupported("bias '%s' is not constant", bias->name.c_str());
-  return Status();
-}
 
 // TensorFlow Lite's check for uint8 layers: the bias must have been quantized with the product of
 // the scales.
@@ -91,52 +51,31 @@ std::vector<OutputChannel> MakeChannels(const Tensor& input, const Tensor& weigh
   return result;
 }
 
-// The parts that convolution and depthwise convolution have in common.
+// The parts that convolution, depthwise convolution and fully-connected layers have in common.
 template <typename Params>
-Result<Params> MakeFilterParams(const Graph& graph, const Node& node, int32_t channel_dimension) {
-  const Tensor& input = *graph.Input(node, 0);
-  const Tensor& weights = *graph.Input(node, 1);
-  const Tensor* bias = graph.Input(node, 2);
-  const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
-  ATOLL_RETURN_IF_ERROR(CheckWeights(input, weights, channel_dimension));
-  ATOLL_RETURN_IF_ERROR(CheckBias(bias));
-  const bool is_unsigned = input.type == DataType::kUInt8;
-  if (is_unsigned) ATOLL_RETURN_IF_ERROR(CheckBiasScale(input, weights, bias, output));
-
-  const Conv2DOptions& options = std::get<Conv2DOptions>(node.options);
-  const WindowResult rows = ResolveWindow(
-      {input.shape[1], weights.shape[1], options.stride_h, options.dilation_h}, options.padding);
-  const WindowResult columns = ResolveWindow(
-      {input.shape[2], weights.shape[2], options.stride_w, options.dilation_w}, options.padding);
+Result<Params> MakeFilterParams(const Graph& graph, const Node& node, MultiplierForm uint8_form) {
+  const FilterTensors t = FilterTensorsOf(graph, node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", t.input));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(t.input, t.output));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", t.output));
+  ATOLL_RETURN_IF_ERROR(CheckWeights(t, t.input.type));
+  ATOLL_RETURN_IF_ERROR(CheckBias(t, {DataType::kInt32}));
+  const MultiplierForm form =
+      t.input.type == DataType::kUInt8 ? uint8_form : MultiplierForm::kDouble;
+  if (form == MultiplierForm::kFloatProduct) {
+    ATOLL_RETURN_IF_ERROR(CheckBiasScale(t.input, t.weights, t.bias, t.output));
+  }
   Params params;
-  params.shape = {.batch = input.shape[0],
-                  .input_h = input.shape[1],
-                  .input_w = input.shape[2],
-                  .input_c = input.shape[3],
-                  .output_h = rows.output,
-                  .output_w = columns.output,
-                  .output_c = weights.shape[channel_dimension],
-                  .kernel_h = weights.shape[1],
-                  .kernel_w = weights.shape[2],
-                  .stride_h = options.stride_h,
-                  .stride_w = options.stride_w,
-                  .dilation_h = options.dilation_h,
-                  .dilation_w = options.dilation_w,
-                  .pad_top = rows.pad_before,
-                  .pad_left = columns.pad_before};
-  params.input_type = ToByteType(input.type);
-  params.weight_type = ToByteType(weights.type);
-  params.input_zero_point = input.zero_point();
-  params.weight_zero_point = weights.zero_point();
-  params.weights = weights.data.data();
-  params.output.zero_point = output.zero_point();
-  ATOLL_ASSIGN_OR_RETURN(params.output.clamp, FusedClamp(output, options.activation));
+  params.shape = FilterShape(graph, node);
+  params.input_type = ToByteType(t.input.type);
+  params.weight_type = ToByteType(t.weights.type);
+  params.input_zero_point = t.input.zero_point();
+  params.weight_zero_point = t.weights.zero_point();
+  params.weights = t.weights.data.data();
+  params.output.zero_point = t.output.zero_point();
+  ATOLL_ASSIGN_OR_RETURN(params.output.clamp, FusedClamp(t.output, FusedActivation(node)));
   params.output.channels =
-      MakeChannels(input, weights, bias, output, params.shape.output_c,
-                   is_unsigned ? MultiplierForm::kFloatProduct : MultiplierForm::kDouble);
+      MakeChannels(t.input, t.weights, t.bias, t.output, params.shape.output_c, form);
   return params;
 }
 
@@ -192,43 +131,17 @@ Result<ClampRange> FusedClamp(const Tensor& output, Activation activation) {
 }
 
 Result<Conv2DParams> MakeConv2DParams(const Graph& graph, const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(Conv2DParams params, MakeFilterParams<Conv2DParams>(graph, node, 0));
-  params.shape.groups = params.shape.input_c / graph.Input(node, 1)->shape[3];
-  return params;
+  return MakeFilterParams<Conv2DParams>(graph, node, MultiplierForm::kFloatProduct);
 }
 
 Result<DepthwiseConv2DParams> MakeDepthwiseConv2DParams(const Graph& graph, const Node& node) {
-  return MakeFilterParams<DepthwiseConv2DParams>(graph, node, 3);
+  return MakeFilterParams<DepthwiseConv2DParams>(graph, node, MultiplierForm::kFloatProduct);
 }
 
 Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& node) {
-  const Tensor& input = *graph.Input(node, 0);
-  const Tensor& weights = *graph.Input(node, 1);
-  const Tensor* bias = graph.Input(node, 2);
-  const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
-  ATOLL_RETURN_IF_ERROR(CheckWeights(input, weights, 0));
-  ATOLL_RETURN_IF_ERROR(CheckBias(bias));
-  const int32_t units = weights.shape[0];
-  const int32_t depth = weights.shape[1];
-  Conv2DParams params;
-  params.shape.batch = static_cast<int32_t>(input.element_count() / depth);
-  params.shape.input_c = depth;
-  params.shape.output_c = units;
-  params.input_type = ToByteType(input.type);
-  params.weight_type = ToByteType(weights.type);
-  params.input_zero_point = input.zero_point();
-  params.weight_zero_point = weights.zero_point();
-  params.weights = weights.data.data();
+  ATOLL_ASSIGN_OR_RETURN(Conv2DParams params,
+                         MakeFilterParams<Conv2DParams>(graph, node, MultiplierForm::kDouble));
   params.output.mode = RequantizeMode::kDouble;
-  params.output.zero_point = output.zero_point();
-  ATOLL_ASSIGN_OR_RETURN(
-      params.output.clamp,
-      FusedClamp(output, std::get<FullyConnectedOptions>(node.options).activation));
-  params.output.channels =
-      MakeChannels(input, weights, bias, output, units, MultiplierForm::kDouble);
   return params;
 }
 
@@ -238,27 +151,9 @@ Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
   ATOLL_RETURN_IF_ERROR(CheckSameQuantization(input, output));
-  const Pool2DOptions& options = std::get<Pool2DOptions>(node.options);
-  const WindowResult rows =
-      ResolveWindow({input.shape[1], options.filter_h, options.stride_h, 1}, options.padding);
-  const WindowResult columns =
-      ResolveWindow({input.shape[2], options.filter_w, options.stride_w, 1}, options.padding);
-  Pool2DParams params{
-      .batch = input.shape[0],
-      .input_h = input.shape[1],
-      .input_w = input.shape[2],
-      .channels = input.shape[3],
-      .output_h = rows.output,
-      .output_w = columns.output,
-      .kernel_h = options.filter_h,
-      .kernel_w = options.filter_w,
-      .stride_h = options.stride_h,
-      .stride_w = options.stride_w,
-      .pad_top = rows.pad_before,
-      .pad_left = columns.pad_before,
-      .type = ToByteType(input.type),
-      .kind = node.type == OpType::kMAX_POOL_2D ? PoolKind::kMax : PoolKind::kAverage};
-  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedClamp(output, options.activation));
+  Pool2DParams params = PoolShape(graph, node);
+  params.type = ToByteType(input.type);
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedClamp(output, FusedActivation(node)));
   return params;
 }
 
@@ -298,13 +193,15 @@ Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
   const ByteType type = ToByteType(input.type);
-  if (output.zero_point() != ByteMin(type) || std::abs(output.scale() * 256.0f - 1.0f) > 1e-3f) {
-    return CorruptModel("output '%s' has scale %g and zero point %d, must have 1/256 and %d",
+  const bool is_wide = input.type == DataType::kInt8 && output.type == DataType::kInt16;
+  if (!is_wide) ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  const float steps = is_wide ? 65536.0f : 256.0f;
+  const int32_t zero_point = is_wide ? INT16_MIN : ByteMin(type);
+  if (output.zero_point() != zero_point || !(std::abs(output.scale() * steps - 1.0f) <= 1e-3f)) {
+    return CorruptModel("output '%s' has scale %g and zero point %d, must have 1/%g and %d",
                         output.name.c_str(), static_cast<double>(output.scale()),
-                        output.zero_point(), ByteMin(type));
+                        output.zero_point(), static_cast<double>(steps), zero_point);
   }
   const float beta = std::get<SoftmaxOptions>(node.options).beta;
   if (!(beta > 0)) return CorruptModel("beta is %g, must be positive", static_cast<double>(beta));

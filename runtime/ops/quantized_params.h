@@ -29,7 +29,7 @@ namespace atollrt {
 Result<ClampRange> FusedClamp(const Tensor& output, Activation activation);
 
 // `weights` of the results point at the model's bytes. Only byte types (int8, or uint8
-// throughout) are accepted: kUnsupported otherwise.
+// throughout) are accepted: kUnsupported otherwise. CONV_2D and TRANSPOSE_CONV (filter_tensors.h):
 Result<Conv2DParams> MakeConv2DParams(const Graph& graph, const Node& node);
 // FULLY_CONNECTED as a 1x1 convolution of [rows, 1, 1, depth].
 Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& node);
@@ -37,6 +37,7 @@ Result<DepthwiseConv2DParams> MakeDepthwiseConv2DParams(const Graph& graph, cons
 Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node);
 // ADD and SUB; shapes are the caller's business.
 Result<AddParams> MakeAddParams(const Graph& graph, const Node& node);
+// int8 or uint8; int8 also to int16.
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);
 
 // MEAN over the axes in `reduced` (ascending). The layout is that of an input with the reduced

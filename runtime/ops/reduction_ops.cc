@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/kernels/softmax_float.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"
+#include "runtime/ops/tensor_checks.h"
 
 namespace atollrt {
 namespace {
@@ -22,10 +24,30 @@ void GatherReduced(const Shape& shape, const std::vector<int32_t>& order, size_t
   }
 }
 
+Executor PrepareFloatSoftmax(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, graph.Output(node)));
+  if (input.shape.empty() || input.shape.back() < 1) {
+    return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
+  }
+  const int32_t depth = input.shape.back();
+  const int64_t rows = input.element_count() / depth;
+  const float beta = std::get<SoftmaxOptions>(node.options).beta;
+  return Run(
+      [=](const NodeIo& io) { SoftmaxFloat(rows, depth, beta, io.inputs[0], io.outputs[0]); });
+}
+
 }  // namespace
 
 Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures) {
+  const Tensor& input = *graph.Input(node, 0);
+  if (input.type == DataType::kFloat32) return PrepareFloatSoftmax(graph, node);
   ATOLL_ASSIGN_OR_RETURN(const SoftmaxParams params, MakeSoftmaxParams(graph, node));
+  if (graph.Output(node).type == DataType::kInt16) {
+    return Run([params](const NodeIo& io) {
+      SoftmaxToInt16(params, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]));
+    });
+  }
   return Run([params](const NodeIo& io) { Softmax(params, io.inputs[0], io.outputs[0]); });
 }
 

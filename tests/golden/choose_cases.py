@@ -18,11 +18,12 @@ import shutil
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests/golden/ops"
 PARTS_OF_THE_FILE = {"FILE", "GRAPH", "QUANTIZATION", "POOL"}
-ANY_TYPE = {"ADD", "DEQUANTIZE", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL",
-            "LOGISTIC", "NOT_EQUAL", "QUANTIZE"}
-# Their variants concern the broadcasting that all operators of two tensors share.
+ANY_TYPE = {"ADD", "CONV_2D", "DEQUANTIZE", "EQUAL", "FULLY_CONNECTED", "GREATER", "GREATER_EQUAL",
+            "LESS", "LESS_EQUAL", "LOGISTIC", "NOT_EQUAL", "QUANTIZE", "RESIZE_BILINEAR", "SOFTMAX"}
+# Their variants concern what operators share (broadcasting) or others cover as well.
 FEW_VARIANTS = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MAXIMUM", "MINIMUM",
-                "NOT_EQUAL", "SQUARED_DIFFERENCE"}
+                "NOT_EQUAL", "RESIZE_NEAREST_NEIGHBOR", "SQUARED_DIFFERENCE"}
+FEW_FLOAT_VARIANTS = {"CONV_2D"}
 CASES_WITHOUT_VARIANT = 1  # of an operator whose cases do not say what they vary
 
 
@@ -48,8 +49,10 @@ def choose(cases, operators):
         if case["expect"] == "error":
             yield case
             continue
-        variant = None if case["op"] in FEW_VARIANTS else case["params"].get("variant")
-        key = (case["op"], variant, case["inputs"][0]["dtype"])
+        dtype = case["inputs"][0]["dtype"]
+        few = FEW_FLOAT_VARIANTS if dtype == "float32" else FEW_VARIANTS
+        variant = None if case["op"] in few else case["params"].get("variant")
+        key = (case["op"], variant, dtype)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= (1 if variant else CASES_WITHOUT_VARIANT):
             yield case
