@@ -197,6 +197,8 @@ class SetGraph {
       }
       for (const int32_t tensor : graph.nodes[i].outputs) writer[tensor] = node;
     }
+    // No edges to grow along, but paths that must not lead out of a set and back.
+    for (const auto& [earlier, later] : StateOrder(graph)) successors_[earlier].push_back(later);
   }
 
   // Joins neighbouring supported sets as long as that is possible.

@@ -181,6 +181,12 @@ AtollStatus AtollInterpreterCancel(AtollInterpreter* interpreter) {
   return ToC(Status());
 }
 
+AtollStatus AtollInterpreterResetVariableTensors(AtollInterpreter* interpreter) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  interpreter->interpreter->ResetVariables();
+  return ToC(Status());
+}
+
 const char* AtollTypeName(AtollType type) {
   return atollrt::DataTypeName(static_cast<atollrt::DataType>(type));
 }

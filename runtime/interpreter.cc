@@ -28,8 +28,8 @@ int64_t NowNs() {
 
 }  // namespace
 
-Interpreter::Interpreter(std::shared_ptr<const Model> model, int threads)
-    : model_(std::move(model)), pool_(threads) {}
+Interpreter::Interpreter(std::shared_ptr<const Model> model, const Graph& graph, int threads)
+    : model_(std::move(model)), graph_(graph), pool_(threads) {}
 
 Interpreter::~Interpreter() {
   {
@@ -45,12 +45,24 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
   if (options.threads < 0 || options.threads > 256) {
     return InvalidArgument("%d threads; must be 0 (default) to 256", options.threads);
   }
+  const Graph& graph = model->graph();
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Interpreter> interpreter,
+                         CreateFor(std::move(model), graph, options, /*parent=*/nullptr));
+  interpreter->ResetVariables();
+  return interpreter;
+}
+
+Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<const Model> model,
+                                                            const Graph& graph,
+                                                            const InterpreterOptions& options,
+                                                            Interpreter* parent) {
   std::unique_ptr<Interpreter> interpreter(
-      new Interpreter(std::move(model), ThreadCount(options.threads)));
+      new Interpreter(std::move(model), graph, ThreadCount(options.threads)));
   ATOLL_RETURN_IF_ERROR(interpreter->Plan(options.delegate));
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->OrderSteps());
-  ATOLL_RETURN_IF_ERROR(interpreter->AllocateArena());
+  ATOLL_RETURN_IF_ERROR(interpreter->AllocateArena(parent));
+  ATOLL_RETURN_IF_ERROR(interpreter->CreateCallees());
   interpreter->BindOperands();
   return interpreter;
 }
@@ -99,7 +111,7 @@ Status Interpreter::PrepareSteps() {
 }
 
 // Stable topological order: a partition can only run when everything outside that it reads has
-// been written.
+// been written, and what touches the same state keeps its order.
 Status Interpreter::OrderSteps() {
   const Graph& g = graph();
   std::vector<bool> ready(g.tensors.size());
@@ -107,6 +119,19 @@ Status Interpreter::OrderSteps() {
     ready[i] = g.tensors[i].is_constant() || g.tensors[i].is_variable;
   }
   for (const int32_t input : g.inputs) ready[input] = true;
+  std::vector<int32_t> step_of(g.nodes.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    step_of[step.node] = static_cast<int32_t>(i);
+    if (step.partition < 0) continue;
+    for (const int32_t node : partitions_[step.partition].nodes) {
+      step_of[node] = static_cast<int32_t>(i);
+    }
+  }
+  std::vector<std::vector<int32_t>> earlier(steps_.size());
+  for (const auto& [first, second] : StateOrder(g)) {
+    if (step_of[first] != step_of[second]) earlier[step_of[second]].push_back(step_of[first]);
+  }
   std::vector<Step> ordered;
   std::vector<bool> done(steps_.size());
   while (ordered.size() < steps_.size()) {
@@ -115,7 +140,9 @@ Status Interpreter::OrderSteps() {
       if (done[i]) continue;
       const std::vector<int32_t>& inputs = steps_[i].input_tensors;
       if (!std::all_of(inputs.begin(), inputs.end(),
-                       [&](int32_t tensor) { return tensor < 0 || ready[tensor]; })) {
+                       [&](int32_t tensor) { return tensor < 0 || ready[tensor]; }) ||
+          !std::all_of(earlier[i].begin(), earlier[i].end(),
+                       [&](int32_t step) { return done[step]; })) {
         continue;
       }
       done[i] = true;
@@ -128,11 +155,13 @@ Status Interpreter::OrderSteps() {
   return Status();
 }
 
-Status Interpreter::AllocateArena() {
+Status Interpreter::AllocateArena(Interpreter* parent) {
   const Graph& g = graph();
   const int32_t last_step = static_cast<int32_t>(steps_.size());
-  // A block per tensor, then one of scratch per step. Unused tensors keep size 0.
-  std::vector<MemoryBlock> blocks(g.tensors.size() + steps_.size());
+  const size_t variables = parent == nullptr ? model_->variables().size() : 0;
+  // A block per tensor, one of scratch per step, one per variable. Unused tensors keep size 0.
+  const size_t first_variable = g.tensors.size() + steps_.size();
+  std::vector<MemoryBlock> blocks(first_variable + variables);
   const auto touch = [&](int32_t tensor, int32_t step) {
     if (tensor < 0 || g.tensors[tensor].is_constant()) return;
     MemoryBlock& block = blocks[tensor];
@@ -146,6 +175,16 @@ Status Interpreter::AllocateArena() {
     // Callers may fill inputs once and invoke many times, so nothing else may use their memory.
     touch(tensor, 0);
     touch(tensor, last_step);
+  }
+  // The same holds for what the next invocation finds again.
+  for (size_t i = 0; i < g.tensors.size(); ++i) {
+    if (!g.tensors[i].is_variable) continue;
+    touch(static_cast<int32_t>(i), 0);
+    touch(static_cast<int32_t>(i), last_step);
+  }
+  for (size_t i = 0; i < variables; ++i) {
+    blocks[first_variable + i] = {
+        .size = model_->variables()[i].byte_size(), .first_use = 0, .last_use = last_step};
   }
   for (int32_t i = 0; i < last_step; ++i) {
     for (const int32_t tensor : steps_[i].output_tensors) touch(tensor, i);
@@ -170,17 +209,58 @@ Status Interpreter::AllocateArena() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     steps_[i].scratch_offset = static_cast<size_t>(plan.offsets[g.tensors.size() + i]);
   }
+  if (parent != nullptr) {
+    variables_ = parent->variables_;
+  } else {
+    for (size_t i = 0; i < variables; ++i) {
+      variables_.push_back(arena_.data() + plan.offsets[first_variable + i]);
+    }
+  }
+  return Status();
+}
+
+// The loader refuses CALL_ONCE within a graph that CALL_ONCE names, so this ends.
+Status Interpreter::CreateCallees() {
+  for (Step& step : steps_) {
+    const auto* call = std::get_if<CallOnceOptions>(&graph().nodes[step.node].options);
+    if (step.partition >= 0 || call == nullptr) continue;
+    ATOLL_ASSIGN_OR_RETURN(
+        step.callee, CreateFor(model_, model_->graphs()[call->subgraph], {.threads = 1}, this));
+  }
   return Status();
 }
 
 void Interpreter::BindOperands() {
   for (Step& step : steps_) {
+    const auto* variable = std::get_if<VariableOptions>(&graph().nodes[step.node].options);
+    for (const int32_t tensor : step.input_tensors) {
+      const bool is_state = tensor >= 0 && graph().tensors[tensor].is_variable;
+      step.state.push_back(is_state ? TensorBytes(tensor).data() : nullptr);
+    }
+    if (step.partition < 0 && variable != nullptr) {
+      step.state[0] = variables_[variable->variable];
+    }
     for (const int32_t tensor : step.input_tensors) {
       step.inputs.push_back(tensor < 0 ? nullptr : ConstTensorBytes(tensor).data());
     }
     for (const int32_t tensor : step.output_tensors) {
       step.outputs.push_back(TensorBytes(tensor).data());
     }
+  }
+}
+
+void Interpreter::ResetVariables() {
+  for (size_t i = 0; i < graph().tensors.size(); ++i) {
+    const Tensor& tensor = graph().tensors[i];
+    if (!tensor.is_variable) continue;
+    const std::span<uint8_t> bytes = TensorBytes(static_cast<int32_t>(i));
+    const int32_t fill = tensor.type == DataType::kInt8 ? tensor.zero_point() : 0;
+    std::fill(bytes.begin(), bytes.end(), static_cast<uint8_t>(fill));
+  }
+  for (Step& step : steps_) {
+    if (step.callee == nullptr) continue;
+    step.callee->ResetVariables();
+    step.called = false;
   }
 }
 
@@ -201,10 +281,15 @@ Status Interpreter::RunStep(Step* step) {
   DeviceUsage usage;
   const NodeIo io{.inputs = step->inputs,
                   .outputs = step->outputs,
+                  .state = step->state,
                   .scratch = arena_.data() + step->scratch_offset,
                   .pool = &pool_,
                   .usage = &usage};
   const int64_t start = trace_ ? NowNs() : 0;
+  if (step->callee != nullptr && !step->called) {
+    ATOLL_RETURN_IF_ERROR(step->callee->RunSteps());
+    step->called = true;
+  }
   ATOLL_RETURN_IF_ERROR(step->executor->Invoke(io));
   last_usage_.cycles += usage.cycles;
   last_usage_.bytes_to_device += usage.bytes_to_device;
@@ -225,21 +310,23 @@ Status Interpreter::RunStep(Step* step) {
   return Status();
 }
 
+Status Interpreter::RunSteps() {
+  for (Step& step : steps_) {
+    if (cancelled_.load(std::memory_order_relaxed)) {
+      return Status(StatusCode::kCancelled, "the invocation was cancelled");
+    }
+    ATOLL_RETURN_IF_ERROR(RunStep(&step));
+  }
+  return Status();
+}
+
 Status Interpreter::Invoke() {
   {
     const std::lock_guard lock(async_mutex_);
     invoking_ = true;
   }
   last_usage_ = {};
-  Status status;
-  for (Step& step : steps_) {
-    if (cancelled_.load(std::memory_order_relaxed)) {
-      status = Status(StatusCode::kCancelled, "the invocation was cancelled");
-      break;
-    }
-    status = RunStep(&step);
-    if (!status.ok()) break;
-  }
+  Status status = RunSteps();
   // Under the mutex, so that a Cancel comes before both or finds nothing to cancel; it must not
   // reach the next invocation.
   const std::lock_guard lock(async_mutex_);

@@ -4,6 +4,10 @@
 // partitions it takes, binds every other node to a CPU kernel, orders both into steps and plans
 // one arena for all intermediate tensors; Invoke then walks the steps and allocates nothing.
 //
+// What outlasts an invocation (variable tensors, the model's variables) lies in the arena, too,
+// where nothing else uses its memory. A graph that CALL_ONCE names is an interpreter of its own
+// that shares the variables.
+//
 // Thread safety: one caller at a time, except Cancel, which any thread may call.
 #pragma once
 
@@ -54,13 +58,16 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
 
   Status Invoke();
+  // As after Create: variable tensors hold their zero point (int8) or 0, no variable is assigned,
+  // and CALL_ONCE will run again.
+  void ResetVariables();
   // Runs Invoke on a thread of this interpreter's; exactly one Wait follows.
   Status InvokeAsync();
   Status Wait();
   // Makes the Invoke in progress end with kCancelled if it still can.
   void Cancel();
 
-  const Graph& graph() const { return model_->graph(); }
+  const Graph& graph() const { return graph_; }
   // The bytes of a tensor: constants in the model, inputs, outputs and intermediates in the arena
   // (which reuses the memory of intermediates); empty for tensors inside partitions.
   std::span<uint8_t> TensorBytes(int32_t tensor);
@@ -89,25 +96,37 @@ class Interpreter {
     std::vector<int32_t> output_tensors;
     std::vector<const uint8_t*> inputs;
     std::vector<uint8_t*> outputs;
+    std::vector<uint8_t*> state;
     size_t scratch_offset = 0;
+    std::unique_ptr<Interpreter> callee;  // CALL_ONCE
+    bool called = false;
   };
 
-  Interpreter(std::shared_ptr<const Model> model, int threads);
+  Interpreter(std::shared_ptr<const Model> model, const Graph& graph, int threads);
+  // `parent` is nullptr for the first graph of a model.
+  static Result<std::unique_ptr<Interpreter>> CreateFor(std::shared_ptr<const Model> model,
+                                                        const Graph& graph,
+                                                        const InterpreterOptions& options,
+                                                        Interpreter* parent);
   Status Plan(Delegate* delegate);
   Status PrepareSteps();
   Status OrderSteps();
-  Status AllocateArena();
+  Status AllocateArena(Interpreter* parent);
+  Status CreateCallees();
   void BindOperands();
   Status RunStep(Step* step);
+  Status RunSteps();
   void AsyncLoop();
 
   const std::shared_ptr<const Model> model_;
+  const Graph& graph_;  // of model_
   ThreadPool pool_;
   std::vector<Partition> partitions_;
   std::vector<NodePlacement> placements_;
   std::vector<Step> steps_;
   Buffer arena_;
   std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
+  std::vector<uint8_t*> variables_;     // of the model, in the arena of its first graph
   DeviceUsage last_usage_;
   Tap tap_;
   Trace trace_;

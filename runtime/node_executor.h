@@ -30,6 +30,9 @@ struct DeviceUsage {
 struct NodeIo {
   std::span<const uint8_t* const> inputs;
   std::span<uint8_t* const> outputs;
+  // One per input, for CPU operators: where it lives if it outlasts the invocation (variable
+  // tensors, and for the handle that READ_ and ASSIGN_VARIABLE take the variable), else nullptr.
+  std::span<uint8_t* const> state;
   uint8_t* scratch = nullptr;    // ScratchBytes() bytes, aligned to Buffer::kAlignment
   ThreadPool* pool = nullptr;    // never nullptr during Invoke
   DeviceUsage* usage = nullptr;  // never nullptr during Invoke; zeroed before
@@ -44,7 +47,8 @@ class NodeExecutor {
     (void)threads;
     return 0;
   }
-  // Runs once. Allocates nothing; fails only because of a device or of indices read from data.
+  // Runs once. Allocates nothing; fails only because of a device or of what its data says (an
+  // index out of range, a box that ends before it begins).
   virtual Status Invoke(const NodeIo& io) = 0;
   // Makes an Invoke in progress on another thread end early, if it can.
   virtual void Cancel() {}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/graph/graph.h"
 
+#include <map>
+
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -23,6 +25,8 @@ const char* DataTypeName(DataType type) {
       return "int16";
     case DataType::kInt8:
       return "int8";
+    case DataType::kResource:
+      return "resource";
     case DataType::kUInt32:
       return "uint32";
   }
@@ -33,6 +37,7 @@ size_t DataTypeSize(DataType type) {
   switch (type) {
     case DataType::kFloat32:
     case DataType::kInt32:
+    case DataType::kResource:
     case DataType::kUInt32:
       return 4;
     case DataType::kInt64:
@@ -82,6 +87,35 @@ std::string Describe(const Graph& graph, int32_t tensor) {
 std::string Describe(const Graph& graph, const Node& node) {
   return Format("node %d (%s)", static_cast<int>(&node - graph.nodes.data()),
                 node.op_name().c_str());
+}
+
+std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph) {
+  std::vector<std::pair<int32_t, int32_t>> order;
+  std::map<int32_t, int32_t> last_by_tensor;
+  std::map<int32_t, int32_t> last_by_variable;
+  int32_t last_call = -1;  // CALL_ONCE may touch every variable
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const int32_t index = static_cast<int32_t>(i);
+    const auto follow = [&](std::map<int32_t, int32_t>* last, int32_t key, int32_t otherwise) {
+      const auto [entry, is_first] = last->insert({key, otherwise});
+      if (entry->second >= 0 && entry->second != index) order.push_back({entry->second, index});
+      entry->second = index;
+    };
+    for (const int32_t tensor : node.inputs) {
+      if (tensor >= 0 && graph.tensors[tensor].is_variable) follow(&last_by_tensor, tensor, -1);
+    }
+    if (const auto* options = std::get_if<VariableOptions>(&node.options)) {
+      follow(&last_by_variable, options->variable, last_call);
+    }
+    if (node.type == OpType::kCALL_ONCE) {
+      if (last_call >= 0) order.push_back({last_call, index});
+      for (const auto& [variable, last] : last_by_variable) order.push_back({last, index});
+      last_by_variable.clear();
+      last_call = index;
+    }
+  }
+  return order;
 }
 
 int64_t MultiplyAccumulates(const Graph& graph, const Node& node) {

@@ -7,13 +7,16 @@
 //   - every shape is concrete and every tensor's byte size fits (kMaxTensorBytes);
 //   - quantization has as many zero points as scales, all scales finite and >= 0, and a
 //     dimension that exists;
-//   - constants have at least the bytes that their shapes need.
+//   - constants have at least the bytes that their shapes need, and no variable tensor is one;
+//   - a variable has one type and shape in all graphs of the model and is assigned before it is
+//     read; a graph that CALL_ONCE names calls no other.
 // Immutable after loading, so it may be shared by threads.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -31,6 +34,7 @@ enum class DataType : int8_t {
   kBool = 6,
   kInt16 = 7,
   kInt8 = 9,
+  kResource = 13,  // the number of a variable as an int32
   kUInt32 = 15,
 };
 const char* DataTypeName(DataType type);  // "int8"
@@ -158,13 +162,33 @@ struct CallOnceOptions {
 };
 struct VarHandleOptions {  // handles of equal names are the same variable
   std::string container, shared_name;
+  int32_t variable = -1;  // of the model, by number
+};
+struct VariableOptions {  // READ_VARIABLE, ASSIGN_VARIABLE
+  int32_t variable = -1;  // the one whose handle is input 0
+};
+struct DetectionOptions {  // TFLite_Detection_PostProcess
+  int32_t max_detections = 0;
+  int32_t max_classes_per_detection = 0;
+  int32_t detections_per_class = 100;  // regular NMS only
+  int32_t num_classes = 0;             // without the background
+  bool use_regular_nms = false;
+  float score_threshold = 0, iou_threshold = 0;
+  float y_scale = 1, x_scale = 1, h_scale = 1, w_scale = 1;
+};
+struct PosenetOptions {  // PosenetDecoderOp
+  int32_t max_detections = 0;
+  int32_t stride = 0;  // pixels per cell of the maps
+  float score_threshold = 0;
+  float nms_radius = 0;  // pixels
 };
 using OpOptions =
     std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
                  SoftmaxOptions, AxisOptions, ElementwiseOptions, ReshapeOptions, ReducerOptions,
                  SqueezeOptions, ResizeOptions, BlockOptions, StridedSliceOptions, SplitOptions,
                  LeakyReluOptions, MirrorPadOptions, BatchMatMulOptions, LstmOptions, SvdfOptions,
-                 CallOnceOptions, VarHandleOptions>;
+                 CallOnceOptions, VarHandleOptions, VariableOptions, DetectionOptions,
+                 PosenetOptions>;
 
 struct Node {
   OpType type = OpType::kCUSTOM;
@@ -178,6 +202,18 @@ struct Node {
 
   // "CONV_2D", or the custom operator's name.
   std::string op_name() const { return type == OpType::kCUSTOM ? custom_name : OpTypeName(type); }
+};
+
+// A place for a tensor that outlives an invocation; all graphs of a model share it. READ_VARIABLE
+// and ASSIGN_VARIABLE name it by its index in the model.
+struct Variable {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Shape shape;
+
+  int64_t byte_size() const {
+    return ElementCount(shape) * static_cast<int64_t>(DataTypeSize(type));
+  }
 };
 
 struct Graph {
@@ -201,6 +237,10 @@ struct Graph {
 std::string Describe(const Graph& graph, int32_t tensor);
 // "node 4 (CONV_2D)".
 std::string Describe(const Graph& graph, const Node& node);
+
+// Pairs (earlier, later) of nodes that must keep their order although no tensor leads from one to
+// the other: they touch the same variable or the same variable tensor.
+std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph);
 
 // Multiply-accumulates of a convolution, depthwise convolution or fully-connected layer; 0 for
 // everything else.

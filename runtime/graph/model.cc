@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/graph/tflite_loader.h"
-
 namespace atollrt {
 namespace {
 
@@ -52,11 +50,11 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path) {
                              model->mapping_size_, std::strerror(errno));
   }
   model->bytes_ = {static_cast<const uint8_t*>(model->mapping_), model->mapping_size_};
-  Result<Graph> graph = LoadTflite(model->bytes_);
-  if (!graph.ok()) {
-    return Status(graph.status()).WithContext(Format("model '%s'", path.c_str()));
+  Result<LoadedModel> loaded = LoadTflite(model->bytes_);
+  if (!loaded.ok()) {
+    return Status(loaded.status()).WithContext(Format("model '%s'", path.c_str()));
   }
-  model->graph_ = *std::move(graph);
+  model->contents_ = *std::move(loaded);
   return std::shared_ptr<const Model>(std::move(model));
 }
 
@@ -66,7 +64,7 @@ Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> 
   ATOLL_ASSIGN_OR_RETURN(model->copy_, Buffer::Allocate(bytes.size()));
   std::memcpy(model->copy_.data(), bytes.data(), bytes.size());
   model->bytes_ = model->copy_.bytes();
-  ATOLL_ASSIGN_OR_RETURN(model->graph_, LoadTflite(model->bytes_));
+  ATOLL_ASSIGN_OR_RETURN(model->contents_, LoadTflite(model->bytes_));
   return std::shared_ptr<const Model>(std::move(model));
 }
 

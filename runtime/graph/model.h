@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Model: the bytes of a .tflite file and the graph that points into them. Immutable and shared:
+// Model: the bytes of a .tflite file and the graphs that point into them. Immutable and shared:
 // interpreters keep the model that they came from alive.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/graph/tflite_loader.h"
 
 namespace atollrt {
 
@@ -26,12 +28,15 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  const Graph& graph() const { return graph_; }
+  // The graph to run; graphs() has it as the first, and those that CALL_ONCE names.
+  const Graph& graph() const { return contents_.graphs[0]; }
+  const std::vector<Graph>& graphs() const { return contents_.graphs; }
+  const std::vector<Variable>& variables() const { return contents_.variables; }
   std::span<const uint8_t> bytes() const { return bytes_; }
 
  private:
   Model() = default;
-  Graph graph_;
+  LoadedModel contents_;
   std::span<const uint8_t> bytes_;
   Buffer copy_;              // FromBuffer
   void* mapping_ = nullptr;  // FromFile

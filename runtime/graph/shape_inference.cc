@@ -106,16 +106,15 @@ Result<int32_t> CheckAxis(int64_t axis, const Shape& shape) {
 
 namespace {
 
-ShapeRule RuleFor(OpType type) {
-  switch (type) {
+ShapeRule RuleFor(const Node& node) {
 #define ATOLL_SHAPE_RULE(name, Rule) \
-  case OpType::k##name:              \
-    return Rule;
+  if (node.type == OpType::k##name) return Rule;
+#define ATOLL_CUSTOM_SHAPE_RULE(name, Rule) \
+  if (node.type == OpType::kCUSTOM && node.custom_name == (name)) return Rule;
 #include "runtime/graph/shape_rules.inc"
+#undef ATOLL_CUSTOM_SHAPE_RULE
 #undef ATOLL_SHAPE_RULE
-    default:
-      return nullptr;
-  }
+  return nullptr;
 }
 
 }  // namespace
@@ -129,7 +128,7 @@ Status InferShapes(Graph* graph) {
     for (const int32_t index : node.inputs) {
       if (index >= 0 && unknown[index] != nullptr) origin = unknown[index];
     }
-    if (const ShapeRule rule = RuleFor(node.type); rule != nullptr) {
+    if (const ShapeRule rule = RuleFor(node); rule != nullptr) {
       std::vector<Shape> outputs;
       Status status = rule(*graph, node, &outputs);
       if (!status.ok() && origin != nullptr) {

@@ -19,7 +19,9 @@ using ShapeRule = Status (*)(const Graph& graph, const Node& node, std::vector<S
 
 #define ATOLL_SHAPE_RULE(name, Rule) \
   Status Rule(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
+#define ATOLL_CUSTOM_SHAPE_RULE(name, Rule) ATOLL_SHAPE_RULE(name, Rule)
 #include "runtime/graph/shape_rules.inc"
+#undef ATOLL_CUSTOM_SHAPE_RULE
 #undef ATOLL_SHAPE_RULE
 
 // ---- What rules share -------------------------------------------------------------------------

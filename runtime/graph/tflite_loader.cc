@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "runtime/base/bytes.h"
+#include "runtime/graph/custom_options.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/graph/tflite_options.h"
+#include "runtime/graph/variables.h"
 #include "tflite_generated.h"
 
 namespace atollrt {
@@ -25,13 +27,40 @@ std::vector<T> Vector(const flatbuffers::Vector<T>* values) {
   return {values->begin(), values->end()};
 }
 
-// One pass over the file's tables, with the graph that comes out of it.
-class Loader {
+// The tables that all subgraphs share; kCorruptModel unless they are there.
+Result<const tflite::Model*> VerifyContainer(std::span<const uint8_t> bytes) {
+  if (bytes.size() < 8 || !tflite::ModelBufferHasIdentifier(bytes.data())) {
+    return CorruptModel("not a .tflite file: %zu bytes without the identifier TFL3 at offset 4",
+                        bytes.size());
+  }
+  flatbuffers::Verifier verifier(bytes.data(), bytes.size(), kMaxVerifierDepth, kMaxVerifierTables);
+  if (!tflite::VerifyModelBuffer(verifier)) {
+    return CorruptModel("the file is truncated or damaged: its %zu bytes are no valid flatbuffer",
+                        bytes.size());
+  }
+  const tflite::Model* model = tflite::GetModel(bytes.data());
+  if (model->version() != kSchemaVersion) {
+    return CorruptModel("schema version is %u, must be %u", model->version(), kSchemaVersion);
+  }
+  if (model->subgraphs() == nullptr || model->subgraphs()->size() == 0) {
+    return CorruptModel("the model has no subgraph");
+  }
+  if (model->buffers() == nullptr || model->operator_codes() == nullptr) {
+    return CorruptModel("the model has no table of %s",
+                        model->buffers() == nullptr ? "buffers" : "operator codes");
+  }
+  return model;
+}
+
+// One pass over a subgraph's tables, with the graph that comes out of it.
+class GraphLoader {
  public:
-  explicit Loader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  GraphLoader(std::span<const uint8_t> bytes, const tflite::Model* model,
+              const tflite::SubGraph* subgraph)
+      : bytes_(bytes), model_(model), subgraph_(subgraph) {}
 
   Result<Graph> Load() {
-    ATOLL_RETURN_IF_ERROR(VerifyContainer());
+    graph_.name = String(subgraph_->name());
     ATOLL_RETURN_IF_ERROR(ReadTensors());
     ATOLL_RETURN_IF_ERROR(ReadNodes());
     ATOLL_RETURN_IF_ERROR(ReadGraphEnds());
@@ -45,7 +74,6 @@ class Loader {
   }
 
  private:
-  Status VerifyContainer();
   Status ReadTensors();
   Status ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index);
   Result<std::span<const uint8_t>> BufferBytes(uint32_t buffer, int32_t tensor) const;
@@ -59,42 +87,12 @@ class Loader {
   Status CheckQuantization(int32_t index) const;
 
   const std::span<const uint8_t> bytes_;
-  const tflite::Model* model_ = nullptr;
-  const tflite::SubGraph* subgraph_ = nullptr;
+  const tflite::Model* const model_;
+  const tflite::SubGraph* const subgraph_;
   Graph graph_;
 };
 
-Status Loader::VerifyContainer() {
-  if (bytes_.size() < 8 || !tflite::ModelBufferHasIdentifier(bytes_.data())) {
-    return CorruptModel("not a .tflite file: %zu bytes without the identifier TFL3 at offset 4",
-                        bytes_.size());
-  }
-  flatbuffers::Verifier verifier(bytes_.data(), bytes_.size(), kMaxVerifierDepth,
-                                 kMaxVerifierTables);
-  if (!tflite::VerifyModelBuffer(verifier)) {
-    return CorruptModel("the file is truncated or damaged: its %zu bytes are no valid flatbuffer",
-                        bytes_.size());
-  }
-  model_ = tflite::GetModel(bytes_.data());
-  if (model_->version() != kSchemaVersion) {
-    return CorruptModel("schema version is %u, must be %u", model_->version(), kSchemaVersion);
-  }
-  if (model_->subgraphs() == nullptr || model_->subgraphs()->size() == 0) {
-    return CorruptModel("the model has no subgraph");
-  }
-  if (model_->buffers() == nullptr || model_->operator_codes() == nullptr) {
-    return CorruptModel("the model has no table of %s",
-                        model_->buffers() == nullptr ? "buffers" : "operator codes");
-  }
-  subgraph_ = model_->subgraphs()->Get(0);
-  if (subgraph_ == nullptr || subgraph_->tensors() == nullptr) {
-    return CorruptModel("subgraph 0 has no tensors");
-  }
-  graph_.name = String(subgraph_->name());
-  return Status();
-}
-
-Result<std::span<const uint8_t>> Loader::BufferBytes(uint32_t buffer, int32_t tensor) const {
+Result<std::span<const uint8_t>> GraphLoader::BufferBytes(uint32_t buffer, int32_t tensor) const {
   if (buffer >= model_->buffers()->size()) {
     return CorruptModel("tensor %d '%s': buffer index %u, but there are %u buffers", tensor,
                         graph_.tensors[tensor].name.c_str(), buffer, model_->buffers()->size());
@@ -117,7 +115,7 @@ Result<std::span<const uint8_t>> Loader::BufferBytes(uint32_t buffer, int32_t te
   return std::span<const uint8_t>();
 }
 
-Status Loader::ReadTensors() {
+Status GraphLoader::ReadTensors() {
   const uint32_t count = subgraph_->tensors()->size();
   graph_.tensors.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -135,11 +133,16 @@ Status Loader::ReadTensors() {
     }
     ATOLL_RETURN_IF_ERROR(ReadQuantization(stored->quantization(), index));
     ATOLL_ASSIGN_OR_RETURN(tensor.data, BufferBytes(stored->buffer(), index));
+    // Its first value is the model's business, not the file's, and operators write to it.
+    if (tensor.is_variable && tensor.is_constant()) {
+      return CorruptModel("tensor %d '%s' is a variable with constant data", index,
+                          tensor.name.c_str());
+    }
   }
   return Status();
 }
 
-Status Loader::ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index) {
+Status GraphLoader::ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index) {
   if (stored == nullptr || stored->scale() == nullptr || stored->scale()->size() == 0) {
     return Status();
   }
@@ -155,8 +158,8 @@ Status Loader::ReadQuantization(const tflite::QuantizationParameters* stored, in
   return Status();
 }
 
-Status Loader::CheckIndices(const std::vector<int32_t>& indices, const char* role,
-                            bool may_be_absent, int32_t node) const {
+Status GraphLoader::CheckIndices(const std::vector<int32_t>& indices, const char* role,
+                                 bool may_be_absent, int32_t node) const {
   for (const int32_t index : indices) {
     if (index == -1 && may_be_absent) continue;
     if (index < 0 || static_cast<size_t>(index) >= graph_.tensors.size()) {
@@ -167,7 +170,7 @@ Status Loader::CheckIndices(const std::vector<int32_t>& indices, const char* rol
   return Status();
 }
 
-Status Loader::ReadNodes() {
+Status GraphLoader::ReadNodes() {
   if (subgraph_->operators() == nullptr) return Status();
   const uint32_t count = subgraph_->operators()->size();
   graph_.nodes.reserve(count);
@@ -180,7 +183,7 @@ Status Loader::ReadNodes() {
   return Status();
 }
 
-Result<Node> Loader::ReadNode(const tflite::Operator& op, int32_t index) {
+Result<Node> GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
   if (op.opcode_index() >= model_->operator_codes()->size()) {
     return CorruptModel("node %d: operator code %u, but there are %u", index, op.opcode_index(),
                         model_->operator_codes()->size());
@@ -206,14 +209,15 @@ Result<Node> Loader::ReadNode(const tflite::Operator& op, int32_t index) {
   if (op.custom_options() != nullptr) {
     node.custom_options = {op.custom_options()->data(), op.custom_options()->size()};
   }
-  Status status = ReadTfliteOptions(op, &node);
+  Status status =
+      node.type == OpType::kCUSTOM ? ReadCustomOptions(&node) : ReadTfliteOptions(op, &node);
   if (!status.ok()) {
     return std::move(status).WithContext(Format("node %d (%s)", index, node.op_name().c_str()));
   }
   return node;
 }
 
-Status Loader::ReadGraphEnds() {
+Status GraphLoader::ReadGraphEnds() {
   graph_.inputs = Vector(subgraph_->inputs());
   graph_.outputs = Vector(subgraph_->outputs());
   for (const std::vector<int32_t>* ends : {&graph_.inputs, &graph_.outputs}) {
@@ -229,7 +233,7 @@ Status Loader::ReadGraphEnds() {
 }
 
 // Every tensor is written once, before it is read.
-Status Loader::CheckOrder() const {
+Status GraphLoader::CheckOrder() const {
   std::vector<bool> written(graph_.tensors.size());
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     written[i] = graph_.tensors[i].is_constant() || graph_.tensors[i].is_variable;
@@ -261,7 +265,7 @@ Status Loader::CheckOrder() const {
 }
 
 // Shapes that no inference replaces: those of inputs, constants and tensors that no node uses.
-Status Loader::CheckStoredShapes() const {
+Status GraphLoader::CheckStoredShapes() const {
   std::vector<bool> is_written(graph_.tensors.size());
   for (const Node& node : graph_.nodes) {
     for (const int32_t output : node.outputs) is_written[output] = true;
@@ -297,7 +301,7 @@ Status Loader::CheckStoredShapes() const {
   return Status();
 }
 
-Status Loader::CheckQuantization(int32_t index) const {
+Status GraphLoader::CheckQuantization(int32_t index) const {
   const Tensor& tensor = graph_.tensors[index];
   const Quantization& q = tensor.quantization;
   for (size_t i = 0; i < q.scales.size(); ++i) {
@@ -339,6 +343,23 @@ Status Loader::CheckQuantization(int32_t index) const {
 
 }  // namespace
 
-Result<Graph> LoadTflite(std::span<const uint8_t> bytes) { return Loader(bytes).Load(); }
+Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes) {
+  ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
+  LoadedModel loaded;
+  for (uint32_t i = 0; i < model->subgraphs()->size(); ++i) {
+    const tflite::SubGraph* subgraph = model->subgraphs()->Get(i);
+    if (subgraph == nullptr || subgraph->tensors() == nullptr) {
+      return CorruptModel("subgraph %u has no tensors", i);
+    }
+    Result<Graph> graph = GraphLoader(bytes, model, subgraph).Load();
+    if (!graph.ok()) {
+      // Most models have only one, which needs no name.
+      return i == 0 ? graph.status() : Status(graph.status()).WithContext(Format("subgraph %u", i));
+    }
+    loaded.graphs.push_back(*std::move(graph));
+  }
+  ATOLL_ASSIGN_OR_RETURN(loaded.variables, ResolveVariables(&loaded.graphs));
+  return loaded;
+}
 
 }  // namespace atollrt

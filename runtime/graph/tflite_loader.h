@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of a .tflite file -> Graph. The bytes are hostile: everything that graph.h promises is
+// The bytes of a .tflite file -> graphs. The bytes are hostile: everything that graph.h promises is
 // checked here, and a failure names the tensor or node and the numbers. Pure function.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 
 namespace atollrt {
 
-// Reads the first subgraph. The graph points into `bytes`, which must outlive it. kCorruptModel
+struct LoadedModel {
+  std::vector<Graph> graphs;  // one per subgraph; the first is the model, CALL_ONCE names others
+  std::vector<Variable> variables;
+};
+
+// Reads all subgraphs. The graphs point into `bytes`, which must outlive them. kCorruptModel
 // for bytes that are no valid model, kUnsupported for valid ones with something that Atoll does
 // not know (types, dynamic shapes, operators with unknown shapes).
-Result<Graph> LoadTflite(std::span<const uint8_t> bytes);
+Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes);
 
 }  // namespace atollrt

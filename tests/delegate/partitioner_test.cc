@@ -110,6 +110,29 @@ TEST(Partitioner, GivesNothingForAGraphWithoutNodes) {
   EXPECT_THAT(sets.reasons, IsEmpty());
 }
 
+// Without the order of the variable, all three layers would be one set, which would have to run
+// both before the assignment and after the second reading.
+TEST(Partitioner, KeepsTheOrderOfVariables) {
+  ModelBuilder m;
+  const auto handle = [&] {
+    const int32_t tensor = m.Node(OpType::kVAR_HANDLE, {}, {}, VarHandleOptions{});
+    m.tensor(tensor).type = DataType::kResource;
+    return tensor;
+  };
+  const auto assign = [&](int32_t value) {
+    const int32_t variable = handle();
+    Node node;
+    node.type = OpType::kASSIGN_VARIABLE;
+    node.inputs = {variable, value};
+    m.graph().nodes.push_back(node);
+  };
+  const int32_t x = m.FullyConnected(m.Input({1, 4}), 4);                   // 0
+  assign(x);                                                                // 1, 2
+  const int32_t read = m.Node(OpType::kREAD_VARIABLE, {handle()}, {1, 4});  // 3, 4
+  m.Output(m.Add(m.FullyConnected(x, 4), read));                            // 5, 6
+  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 5), ElementsAre(6)));
+}
+
 // ---- Each rule of constraints.inc ---------------------------------------------------------------
 
 // The reason for which the last node is refused.

@@ -19,7 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests/golden/ops"
 PARTS_OF_THE_FILE = {"FILE", "GRAPH", "QUANTIZATION", "POOL"}
 ANY_TYPE = {"ADD", "CONV_2D", "DEQUANTIZE", "EQUAL", "FULLY_CONNECTED", "GREATER", "GREATER_EQUAL",
-            "LESS", "LESS_EQUAL", "LOGISTIC", "NOT_EQUAL", "QUANTIZE", "RESIZE_BILINEAR", "SOFTMAX"}
+            "LESS", "LESS_EQUAL", "LOGISTIC", "NOT_EQUAL", "QUANTIZE", "RESIZE_BILINEAR", "SOFTMAX",
+            "TFLite_Detection_PostProcess"}
 # Their variants concern what operators share (broadcasting) or others cover as well.
 FEW_VARIANTS = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MAXIMUM", "MINIMUM",
                 "NOT_EQUAL", "RESIZE_NEAREST_NEIGHBOR", "SQUARED_DIFFERENCE"}
@@ -29,7 +30,7 @@ CASES_WITHOUT_VARIANT = 1  # of an operator whose cases do not say what they var
 
 def implemented_operators():
     text = (ROOT / "runtime/ops/cpu_ops.inc").read_text()
-    return set(re.findall(r"^ATOLL_CPU_OP\((\w+)", text, re.MULTILINE))
+    return set(re.findall(r'^ATOLL_(?:CPU|CUSTOM)_OP\("?(\w+)', text, re.MULTILINE))
 
 
 def runs_here(case, operators):

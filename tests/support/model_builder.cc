@@ -74,6 +74,25 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
   if (const auto* o = std::get_if<ReducerOptions>(&node.options)) {
     return {Type::ReducerOptions, tflite::CreateReducerOptions(*fbb, o->keep_dims).Union()};
   }
+  if (const auto* o = std::get_if<LstmOptions>(&node.options)) {
+    return {Type::UnidirectionalSequenceLSTMOptions,
+            tflite::CreateUnidirectionalSequenceLSTMOptions(
+                *fbb, Stored(o->activation), o->cell_clip, o->projection_clip, o->time_major)
+                .Union()};
+  }
+  if (const auto* o = std::get_if<SvdfOptions>(&node.options)) {
+    return {Type::SVDFOptions,
+            tflite::CreateSVDFOptions(*fbb, o->rank, Stored(o->activation)).Union()};
+  }
+  if (const auto* o = std::get_if<CallOnceOptions>(&node.options)) {
+    return {Type::CallOnceOptions, tflite::CreateCallOnceOptions(*fbb, o->subgraph).Union()};
+  }
+  if (const auto* o = std::get_if<VarHandleOptions>(&node.options)) {
+    const auto container = fbb->CreateString(o->container);
+    const auto shared_name = fbb->CreateString(o->shared_name);
+    return {Type::VarHandleOptions,
+            tflite::CreateVarHandleOptions(*fbb, container, shared_name).Union()};
+  }
   if (const auto* o = std::get_if<SqueezeOptions>(&node.options)) {
     return {Type::SqueezeOptions,
             tflite::CreateSqueezeOptions(*fbb, fbb->CreateVector(o->dims)).Union()};
@@ -107,47 +126,65 @@ Offset<tflite::Operator> WriteNode(FlatBufferBuilder* fbb, const Node& node, uin
   const StoredOptions options = WriteOptions(fbb, node);
   const auto inputs = fbb->CreateVector(node.inputs);
   const auto outputs = fbb->CreateVector(node.outputs);
-  return tflite::CreateOperator(*fbb, code, inputs, outputs, options.type, options.table);
+  Offset<flatbuffers::Vector<uint8_t>> custom_options;
+  if (!node.custom_options.empty()) {
+    custom_options = fbb->CreateVector(node.custom_options.data(), node.custom_options.size());
+  }
+  const auto intermediates = fbb->CreateVector(node.intermediates);
+  return tflite::CreateOperator(*fbb, code, inputs, outputs, options.type, options.table,
+                                custom_options, {}, 0, intermediates);
+}
+
+// Appends to `buffers` and `codes` what the graph needs of its own.
+Offset<tflite::SubGraph> WriteSubgraph(FlatBufferBuilder* fbb, const Graph& graph,
+                                       std::vector<Offset<tflite::Buffer>>* buffers,
+                                       std::vector<Offset<tflite::OperatorCode>>* codes) {
+  std::vector<Offset<tflite::Tensor>> tensors;
+  for (const Tensor& tensor : graph.tensors) {
+    uint32_t buffer = 0;
+    if (tensor.is_constant()) {
+      buffer = static_cast<uint32_t>(buffers->size());
+      fbb->ForceVectorAlignment(tensor.data.size(), 1, 16);
+      const auto data = fbb->CreateVector(tensor.data.data(), tensor.data.size());
+      buffers->push_back(tflite::CreateBuffer(*fbb, data));
+    }
+    tensors.push_back(WriteTensor(fbb, tensor, buffer));
+  }
+  std::vector<Offset<tflite::Operator>> nodes;
+  for (const Node& node : graph.nodes) {
+    nodes.push_back(WriteNode(fbb, node, static_cast<uint32_t>(codes->size())));
+    codes->push_back(WriteCode(fbb, node));
+  }
+  const auto stored_tensors = fbb->CreateVector(tensors);
+  const auto inputs = fbb->CreateVector(graph.inputs);
+  const auto outputs = fbb->CreateVector(graph.outputs);
+  const auto stored_nodes = fbb->CreateVector(nodes);
+  const auto name = fbb->CreateString(graph.name);
+  return tflite::CreateSubGraph(*fbb, stored_tensors, inputs, outputs, stored_nodes, name);
 }
 
 }  // namespace
 
 std::vector<uint8_t> WriteTflite(const Graph& graph, uint32_t schema_version) {
+  return WriteTflite(std::vector{&graph}, schema_version);
+}
+
+std::vector<uint8_t> WriteTflite(const std::vector<const Graph*>& graphs, uint32_t schema_version) {
   FlatBufferBuilder fbb;
   // Buffer 0 is the empty one by convention.
   std::vector<Offset<tflite::Buffer>> buffers{tflite::CreateBuffer(fbb)};
-  std::vector<Offset<tflite::Tensor>> tensors;
-  for (const Tensor& tensor : graph.tensors) {
-    uint32_t buffer = 0;
-    if (tensor.is_constant()) {
-      buffer = static_cast<uint32_t>(buffers.size());
-      fbb.ForceVectorAlignment(tensor.data.size(), 1, 16);
-      const auto data = fbb.CreateVector(tensor.data.data(), tensor.data.size());
-      buffers.push_back(tflite::CreateBuffer(fbb, data));
-    }
-    tensors.push_back(WriteTensor(&fbb, tensor, buffer));
-  }
   std::vector<Offset<tflite::OperatorCode>> codes;
-  std::vector<Offset<tflite::Operator>> nodes;
-  for (const Node& node : graph.nodes) {
-    nodes.push_back(WriteNode(&fbb, node, static_cast<uint32_t>(codes.size())));
-    codes.push_back(WriteCode(&fbb, node));
+  std::vector<Offset<tflite::SubGraph>> subgraphs;
+  for (const Graph* graph : graphs) {
+    subgraphs.push_back(WriteSubgraph(&fbb, *graph, &buffers, &codes));
   }
-  const auto stored_tensors = fbb.CreateVector(tensors);
-  const auto inputs = fbb.CreateVector(graph.inputs);
-  const auto outputs = fbb.CreateVector(graph.outputs);
-  const auto stored_nodes = fbb.CreateVector(nodes);
-  const auto name = fbb.CreateString(graph.name);
-  const auto subgraph =
-      tflite::CreateSubGraph(fbb, stored_tensors, inputs, outputs, stored_nodes, name);
-  const auto subgraphs = fbb.CreateVector(std::vector{subgraph});
+  const auto stored_subgraphs = fbb.CreateVector(subgraphs);
   const auto stored_codes = fbb.CreateVector(codes);
   const auto stored_buffers = fbb.CreateVector(buffers);
-  tflite::FinishModelBuffer(
-      fbb, tflite::CreateModel(fbb, schema_version, stored_codes, subgraphs, 0, stored_buffers));
+  tflite::FinishModelBuffer(fbb, tflite::CreateModel(fbb, schema_version, stored_codes,
+                                                     stored_subgraphs, 0, stored_buffers));
   return {fbb.GetBufferPointer(), fbb.GetBufferPointer() + fbb.GetSize()};
 }
-
 int32_t ModelBuilder::Activation(Shape shape) {
   const int32_t index = static_cast<int32_t>(graph_.tensors.size());
   Tensor tensor;

@@ -26,6 +26,9 @@ namespace atollrt {
 
 // The inverse of LoadTflite: `graph` as the bytes of a .tflite file.
 std::vector<uint8_t> WriteTflite(const Graph& graph, uint32_t schema_version = 3);
+// The same for several subgraphs.
+std::vector<uint8_t> WriteTflite(const std::vector<const Graph*>& graphs,
+                                 uint32_t schema_version = 3);
 
 class ModelBuilder {
  public:

@@ -5,6 +5,7 @@ import base64
 import json
 import pathlib
 import struct
+import tempfile
 import unittest
 
 from atoll_command import SHARED, CommandTest, need
@@ -17,20 +18,39 @@ NAMES = ("mobilenet_v1_0.25_128_quant", "mobilenet_v1_0.5_160_quant", "mobilenet
          "mobilenet_v2_1.0_224_quant", "tf2_mobilenet_v2_1.0_224_ptq", "mlperf_tiny_resnet8_int8",
          "mlperf_tiny_vww_96_int8", "mlperf_tiny_kws_int8", "mlperf_tiny_ad01_int8",
          "mobilenet_v1_0.25_128_quant_mlir", "hello_world_int8", "micro_speech_quantized",
-         "libredgetpu_bright_16x16", "libredgetpu_dense_256", "libredgetpu_gabor_64x64_7k_4o_2s")
+         "libredgetpu_bright_16x16", "libredgetpu_dense_256", "libredgetpu_gabor_64x64_7k_4o_2s",
+         "keras_lstm_mnist_ptq", "ssd_mobilenet_v1",
+         "posenet_mobilenet_v1_075_353_481_quant_decoder",
+         "posenet_mobilenet_v1_075_353_481_16_quant_decoder")
+
+# Of the largest value of a float32 output; exp and its like differ between C libraries.
+TOLERANCE = 1e-5
 
 
 def float32(value):
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
+def floats(data):
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
 class Golden(CommandTest):
-    def assert_outputs(self, wanted, got, context):
+    def assert_outputs(self, wanted, got, context, directory=None):
+        """float32 outputs are read from `directory` and compared within the tolerance."""
         self.assertEqual(len(wanted), len(got), context)
         for want, have in zip(wanted, got):
-            for field in ("index", "name", "dtype", "shape", "zero_point", "sha256"):
+            for field in ("index", "name", "dtype", "shape", "zero_point"):
                 self.assertEqual(want[field], have[field], f"{context}: {field}")
             self.assertEqual(float32(want["scale"]), float32(have["scale"]), context)
+            if want["dtype"] != "float32":
+                self.assertEqual(want["sha256"], have["sha256"], context)
+                continue
+            values = floats(base64.b64decode(want["base64"]))
+            limit = TOLERANCE * max(map(abs, values))
+            raw = pathlib.Path(directory, f"out_{have['index']}.raw").read_bytes()
+            for i, (value, other) in enumerate(zip(values, floats(raw), strict=True)):
+                self.assertLessEqual(abs(value - other), limit, f"{context}: element {i}")
 
     def check_model(self, name, device):
         """Outputs and every intermediate tensor that exists outside of the device, both seeds."""
@@ -39,12 +59,16 @@ class Golden(CommandTest):
         plan = self.json("inspect", model, "--device", device)
         written = {index for node in plan["nodes"] for index in node["outputs"]}
         for seed, wanted in golden["seeds"].items():
-            report = self.json("run", model, "--device", device, "--seed", seed, "--checksums")
             context = f"{name} on {device}, seed {seed}"
-            self.assert_outputs(wanted["outputs"], report["outputs"], context)
-            tapped = {tensor["index"]: tensor["sha256"] for tensor in report["tensors"]}
-            for index, sha256 in tapped.items():
-                self.assertEqual(wanted["tensors"][str(index)], sha256, f"{context}: {index}")
+            with tempfile.TemporaryDirectory() as directory:
+                report = self.json("run", model, "--device", device, "--seed", seed, "--checksums",
+                                   "--output-dir", directory)
+                self.assert_outputs(wanted["outputs"], report["outputs"], context, directory)
+            tapped = {tensor["index"]: tensor for tensor in report["tensors"]}
+            for index, tensor in tapped.items():
+                if tensor["dtype"] != "float32":
+                    self.assertEqual(wanted["tensors"][str(index)], tensor["sha256"],
+                                     f"{context}: {index}")
             if device == "cpu":
                 # Apart from the inputs, which no operator writes, all of them.
                 self.assertEqual(set(tapped), written & set(map(int, wanted["tensors"])), context)
@@ -80,10 +104,12 @@ class Golden(CommandTest):
                 continue
             golden = json.loads(path.read_text())
             for device in ("cpu", "emu"):
-                with self.subTest(path.stem, device=device):
+                with self.subTest(path.stem, device=device), \
+                        tempfile.TemporaryDirectory() as directory:
                     report = self.json("run", MODELS / f"{model}.tflite", "--device", device,
-                                       "--input", f"0={path.with_suffix('.raw')}")
-                    self.assert_outputs(golden["outputs"], report["outputs"], path.stem)
+                                       "--input", f"0={path.with_suffix('.raw')}",
+                                       "--output-dir", directory)
+                    self.assert_outputs(golden["outputs"], report["outputs"], path.stem, directory)
 
 
 class Classify(CommandTest):

@@ -117,6 +117,10 @@ ATOLL_EXPORT AtollStatus AtollInterpreterWait(AtollInterpreter* interpreter);
 /* Makes the invocation in progress end early with ATOLL_CANCELLED if it still can. Any thread. */
 ATOLL_EXPORT AtollStatus AtollInterpreterCancel(AtollInterpreter* interpreter);
 
+/* Forgets what earlier invocations left for later ones: variable tensors of recurrent operators,
+ * and variables that the model assigns. The next invocation is like the first. */
+ATOLL_EXPORT AtollStatus AtollInterpreterResetVariableTensors(AtollInterpreter* interpreter);
+
 /* ---- Tensors -------------------------------------------------------------------------------- */
 
 typedef struct AtollTensor AtollTensor;
@@ -130,6 +134,7 @@ typedef enum AtollType {
   ATOLL_BOOL = 6,
   ATOLL_INT16 = 7,
   ATOLL_INT8 = 9,
+  ATOLL_RESOURCE = 13, /* the number of a variable, an int32 */
   ATOLL_UINT32 = 15
 } AtollType;
 ATOLL_EXPORT const char* AtollTypeName(AtollType type); /* "int8" */

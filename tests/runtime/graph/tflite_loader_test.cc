@@ -41,7 +41,8 @@ struct Loaded {
 Loaded LoadExact(std::span<const uint8_t> bytes) {
   std::unique_ptr<uint8_t[]> block(new uint8_t[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), block.get());
-  Result<Graph> graph = LoadTflite({block.get(), bytes.size()});
+  Result<LoadedModel> model = LoadTflite({block.get(), bytes.size()});
+  Result<Graph> graph = model.ok() ? Result<Graph>(model->graphs[0]) : model.status();
   return {std::move(block), std::move(graph)};
 }
 
@@ -99,7 +100,9 @@ void ExpectHarmless(const Bytes& bytes) {
     const std::span<uint8_t> data = (*interpreter)->TensorBytes(input);
     std::fill(data.begin(), data.end(), uint8_t{7});
   }
-  EXPECT_TRUE((*interpreter)->Invoke().ok());
+  // Data may be at fault, too: a box that ends before it begins.
+  const Status status = (*interpreter)->Invoke();
+  EXPECT_TRUE(status.ok() || status.code() == StatusCode::kInvalidArgument) << status.message();
 }
 
 void ExpectHarmlessWithAnyByteChanged(const Bytes& good) {
@@ -157,8 +160,32 @@ TEST(TfliteLoader, SurvivesAnyChangedByteOfABranchedModel) {
   ExpectHarmlessWithAnyByteChanged(m.Build());
 }
 
+TEST(TfliteLoader, SurvivesAnyChangedByteOfAModelWithVariables) {
+  const auto handle = [](ModelBuilder* m) {
+    const int32_t tensor = m->Node(OpType::kVAR_HANDLE, {}, {}, VarHandleOptions{"", "v"});
+    m->tensor(tensor).type = DataType::kResource;
+    return tensor;
+  };
+  ModelBuilder init;
+  const int32_t start = init.Constant(DataType::kInt8, {1, 2}, {10, 20});
+  Node node;
+  node.type = OpType::kASSIGN_VARIABLE;
+  node.inputs = {handle(&init), start};
+  init.graph().nodes.push_back(node);
+  ModelBuilder m;
+  node.type = OpType::kCALL_ONCE;
+  node.inputs = {};
+  node.options = CallOnceOptions{1};
+  m.graph().nodes.push_back(node);
+  const int32_t state = m.Activation({1, 2});
+  m.tensor(state).is_variable = true;
+  m.Output(m.Add(m.Node(OpType::kREAD_VARIABLE, {handle(&m)}, {1, 2}), state));
+  ExpectHarmlessWithAnyByteChanged(WriteTflite({&m.graph(), &init.graph()}));
+}
+
 TEST(TfliteLoader, SurvivesAnyChangedByteOfAFileOfTensorFlowLite) {
-  for (const char* name : {"quantize", "dequantize", "concatenation", "squeeze"}) {
+  for (const char* name :
+       {"quantize", "dequantize", "concatenation", "squeeze", "tflite_detection_postprocess"}) {
     const std::filesystem::directory_iterator first(kGolden / name);
     ASSERT_NO_FATAL_FAILURE(ExpectHarmlessWithAnyByteChanged(ReadFile(first->path())));
   }

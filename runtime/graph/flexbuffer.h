@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FlexBuffers, the schemaless format in which converters store the options of custom operators:
+// just enough of it to read the numbers of a map. The bytes are hostile; every offset is checked
+// against the buffer before it is followed. Part of the loader. Pure function.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+struct FlexbufferEntry {
+  std::string key;
+  // Both forms of the number: integers and booleans are exact in `integer`, floats in `real`.
+  // A float becomes the nearest integer towards zero, saturated (0 if it is not a number).
+  int64_t integer = 0;
+  double real = 0;
+};
+
+// The entries of the map at the root, in stored order; those that are no numbers are left out.
+// kCorruptModel if the root is no map or an offset leaves the buffer.
+Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> bytes);
+
+}  // namespace atollrt

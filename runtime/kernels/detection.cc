@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/detection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "runtime/kernels/scratch.h"
+
+namespace atollrt {
+namespace {
+
+struct Box {
+  float ymin, xmin, ymax, xmax;
+};
+
+struct Detection {
+  float score;
+  int32_t anchor;
+  int32_t label;
+};
+
+struct Arrays {
+  Box* boxes;           // [anchors]
+  float* column;        // [anchors]: the scores that a suppression looks at
+  int32_t* candidates;  // [anchors]
+  uint8_t* dropped;     // [anchors], of candidates
+  int32_t* selected;    // [max_detections]
+  int32_t* labels;      // kFast: [num_classes], sorted for one anchor at a time
+  Detection* merged;    // kRegular: [max_detections] each
+  Detection* previous;
+};
+
+Arrays Take(const DetectionParams& p, Scratch* scratch) {
+  return {scratch->Take<Box>(p.anchors),
+          scratch->Take<float>(p.anchors),
+          scratch->Take<int32_t>(p.anchors),
+          scratch->Take<uint8_t>(p.anchors),
+          scratch->Take<int32_t>(p.max_detections),
+          scratch->Take<int32_t>(p.num_classes),
+          scratch->Take<Detection>(p.max_detections),
+          scratch->Take<Detection>(p.max_detections)};
+}
+
+// In double, rounded to float32 four times.
+Box Decode(const DetectionParams& p, const float* encoding, const float* anchor) {
+  const auto centre = [](double offset, float scale, double size, double origin) {
+    return static_cast<float>(offset / static_cast<double>(scale) * size + origin);
+  };
+  const auto half = [](double logarithm, float scale, double size) {
+    return static_cast<float>(0.5 * std::exp(logarithm / static_cast<double>(scale)) * size);
+  };
+  const double ah = static_cast<double>(anchor[2]);
+  const double aw = static_cast<double>(anchor[3]);
+  const float y =
+      centre(static_cast<double>(encoding[0]), p.y_scale, ah, static_cast<double>(anchor[0]));
+  const float x =
+      centre(static_cast<double>(encoding[1]), p.x_scale, aw, static_cast<double>(anchor[1]));
+  const float h = half(static_cast<double>(encoding[2]), p.h_scale, ah);
+  const float w = half(static_cast<double>(encoding[3]), p.w_scale, aw);
+  return {y - h, x - w, y + h, x + w};
+}
+
+float IntersectionOverUnion(const Box& a, const Box& b) {
+  const float area_a = (a.ymax - a.ymin) * (a.xmax - a.xmin);
+  const float area_b = (b.ymax - b.ymin) * (b.xmax - b.xmin);
+  if (area_a <= 0 || area_b <= 0) return 0;
+  const float h = std::max(std::min(a.ymax, b.ymax) - std::max(a.ymin, b.ymin), 0.0f);
+  const float w = std::max(std::min(a.xmax, b.xmax) - std::max(a.xmin, b.xmin), 0.0f);
+  const float intersection = h * w;
+  return intersection / (area_a + area_b - intersection);
+}
+
+// Non-maximum suppression over arrays.column; returns how many of arrays.selected it has set.
+int32_t Suppress(const DetectionParams& p, const Arrays& arrays, int32_t limit) {
+  const float* scores = arrays.column;
+  int32_t* const candidates = arrays.candidates;
+  int32_t count = 0;
+  for (int32_t i = 0; i < p.anchors; ++i) {
+    if (scores[i] >= p.score_threshold) candidates[count++] = i;
+  }
+  // The index as a second key makes this a stable sort that needs no memory. There are no NaNs.
+  std::sort(candidates, candidates + count, [scores](int32_t a, int32_t b) {
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+  });
+  std::fill(arrays.dropped, arrays.dropped + count, uint8_t{0});
+  int32_t selected = 0;
+  for (int32_t i = 0; i < count && selected < limit; ++i) {
+    if (arrays.dropped[i] != 0) continue;
+    arrays.selected[selected++] = candidates[i];
+    const Box& best = arrays.boxes[candidates[i]];
+    for (int32_t k = i + 1; k < count; ++k) {
+      if (arrays.dropped[k] == 0 &&
+          IntersectionOverUnion(best, arrays.boxes[candidates[k]]) > p.iou_threshold) {
+        arrays.dropped[k] = 1;
+      }
+    }
+  }
+  return selected;
+}
+
+void Write(const DetectionOutputs& outputs, int32_t entry, const Box& box, int32_t label,
+           float score) {
+  float* corners = outputs.boxes + 4 * int64_t{entry};
+  corners[0] = box.ymin;
+  corners[1] = box.xmin;
+  corners[2] = box.ymax;
+  corners[3] = box.xmax;
+  outputs.classes[entry] = static_cast<float>(label);
+  outputs.scores[entry] = score;
+}
+
+// `scores` begins with the first class that is not the background.
+int32_t Fast(const DetectionParams& p, const Arrays& arrays, const float* scores,
+             const DetectionOutputs& outputs) {
+  const int32_t classes = std::min(p.max_classes_per_detection, p.num_classes);
+  // Of one class the first maximum; of several what std::partial_sort makes of ties, as
+  // TensorFlow Lite does.
+  const auto best_labels = [&](int32_t anchor) {
+    const float* row = scores + int64_t{anchor} * p.score_columns;
+    if (classes == 1) {
+      arrays.labels[0] = static_cast<int32_t>(std::max_element(row, row + p.num_classes) - row);
+      return;
+    }
+    std::iota(arrays.labels, arrays.labels + p.num_classes, 0);
+    std::partial_sort(arrays.labels, arrays.labels + classes, arrays.labels + p.num_classes,
+                      [row](int32_t a, int32_t b) { return row[a] > row[b]; });
+  };
+  for (int32_t i = 0; i < p.anchors; ++i) {
+    best_labels(i);
+    arrays.column[i] = scores[int64_t{i} * p.score_columns + arrays.labels[0]];
+  }
+  const int32_t count = Suppress(p, arrays, p.max_detections);
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t anchor = arrays.selected[i];
+    best_labels(anchor);
+    for (int32_t c = 0; c < classes; ++c) {
+      Write(outputs, i * p.max_classes_per_detection + c, arrays.boxes[anchor], arrays.labels[c],
+            scores[int64_t{anchor} * p.score_columns + arrays.labels[c]]);
+    }
+  }
+  return count;
+}
+
+int32_t Regular(const DetectionParams& p, Arrays arrays, const float* scores,
+                const DetectionOutputs& outputs) {
+  const int32_t limit = std::min(p.detections_per_class, p.max_detections);
+  int32_t count = 0;  // of arrays.merged
+  for (int32_t label = 0; label < p.num_classes; ++label) {
+    for (int32_t i = 0; i < p.anchors; ++i) {
+      arrays.column[i] = scores[int64_t{i} * p.score_columns + label];
+    }
+    const int32_t found = Suppress(p, arrays, limit);
+    // Both lists are sorted, and earlier classes come first among equals.
+    std::swap(arrays.merged, arrays.previous);
+    int32_t old = 0;
+    int32_t fresh = 0;
+    int32_t merged = 0;
+    while (merged < p.max_detections && (old < count || fresh < found)) {
+      const bool take_old =
+          fresh == found ||
+          (old < count && arrays.previous[old].score >= arrays.column[arrays.selected[fresh]]);
+      if (take_old) {
+        arrays.merged[merged++] = arrays.previous[old++];
+      } else {
+        const int32_t anchor = arrays.selected[fresh++];
+        arrays.merged[merged++] = {arrays.column[anchor], anchor, label};
+      }
+    }
+    count = merged;
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    const Detection& d = arrays.merged[i];
+    Write(outputs, i, arrays.boxes[d.anchor], d.label, d.score);
+  }
+  return count;
+}
+
+}  // namespace
+
+size_t DetectionScratchBytes(const DetectionParams& params) {
+  Scratch scratch(nullptr);
+  Take(params, &scratch);
+  return scratch.size();
+}
+
+bool DetectionPostProcess(const DetectionParams& p, const float* encodings, const float* scores,
+                          const float* anchor_boxes, const DetectionOutputs& outputs,
+                          uint8_t* scratch) {
+  Scratch block(scratch);
+  const Arrays arrays = Take(p, &block);
+  for (int32_t i = 0; i < p.anchors; ++i) {
+    const Box box =
+        Decode(p, encodings + int64_t{i} * p.encoding_width, anchor_boxes + 4 * int64_t{i});
+    if (box.ymin > box.ymax || box.xmin > box.xmax) return false;
+    arrays.boxes[i] = box;
+  }
+  const int64_t entries = int64_t{p.max_detections} * p.max_classes_per_detection;
+  std::fill(outputs.boxes, outputs.boxes + 4 * entries, 0.0f);
+  std::fill(outputs.classes, outputs.classes + entries, 0.0f);
+  std::fill(outputs.scores, outputs.scores + entries, 0.0f);
+  const float* foreground = scores + (p.score_columns - p.num_classes);
+  *outputs.count = static_cast<float>(p.mode == SuppressionMode::kRegular
+                                          ? Regular(p, arrays, foreground, outputs)
+                                          : Fast(p, arrays, foreground, outputs));
+  return true;
+}
+
+}  // namespace atollrt

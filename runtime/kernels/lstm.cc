@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/lstm.h"
+
+#include <cstring>
+
+#include "runtime/kernels/fixed_point16.h"
+#include "runtime/kernels/scratch.h"
+
+namespace atollrt {
+namespace {
+
+// The gates of one step, [units] each.
+struct Gates {
+  int16_t* input;
+  int16_t* forget;
+  int16_t* cell;
+  int16_t* output;
+};
+
+Gates TakeGates(const LstmParams& p, Scratch* scratch) {
+  return {scratch->Take<int16_t>(p.units), scratch->Take<int16_t>(p.units),
+          scratch->Take<int16_t>(p.units), scratch->Take<int16_t>(p.units)};
+}
+
+// sum of a * b, plus `bias`, modulo 2^32.
+int32_t DotProduct(const int8_t* a, const int8_t* b, int32_t count, int32_t bias) {
+  uint32_t sum = static_cast<uint32_t>(bias);
+  for (int32_t i = 0; i < count; ++i) sum += static_cast<uint32_t>(a[i] * b[i]);
+  return static_cast<int32_t>(sum);
+}
+
+void Preactivation(const LstmParams& p, const LstmGate& gate, const int8_t* x, const int8_t* hidden,
+                   int16_t* a) {
+  for (int32_t u = 0; u < p.units; ++u) {
+    const int32_t from_input = SaturateToInt16(MultiplyByQuantizedMultiplier(
+        DotProduct(gate.input_weights + int64_t{u} * p.inputs, x, p.inputs, gate.input_bias[u]),
+        gate.input_multiplier));
+    const int32_t from_hidden =
+        MultiplyByQuantizedMultiplier(DotProduct(gate.recurrent_weights + int64_t{u} * p.units,
+                                                 hidden, p.units, gate.recurrent_bias[u]),
+                                      gate.recurrent_multiplier);
+    // In 64 bits, where the sum cannot wrap.
+    const int64_t sum = int64_t{from_hidden} + from_input;
+    a[u] = static_cast<int16_t>(sum < INT16_MIN ? INT16_MIN : (sum > INT16_MAX ? INT16_MAX : sum));
+  }
+}
+
+void Step(const LstmParams& p, const Gates& gates, const int8_t* x, int8_t* hidden, int16_t* cell) {
+  Preactivation(p, p.input, x, hidden, gates.input);
+  Preactivation(p, p.forget, x, hidden, gates.forget);
+  Preactivation(p, p.cell, x, hidden, gates.cell);
+  Preactivation(p, p.output, x, hidden, gates.output);
+  for (int32_t u = 0; u < p.units; ++u) {
+    const int32_t i = FixedPointLogistic16(gates.input[u]);
+    const int32_t f = FixedPointLogistic16(gates.forget[u]);
+    const int32_t g = FixedPointTanh16(gates.cell[u], 3);
+    const int32_t o = FixedPointLogistic16(gates.output[u]);
+    const int32_t kept = RoundingDivideByPowerOfTwo(f * cell[u], 15);
+    const int32_t added = RoundingDivideByPowerOfTwo(i * g, 15 + p.cell_integer_bits);
+    int32_t c = SaturateToInt16(kept + added);
+    if (p.cell_clip > 0) c = Clamp(c, -p.cell_clip, p.cell_clip);
+    cell[u] = static_cast<int16_t>(c);
+    const int32_t t = FixedPointTanh16(cell[u], p.cell_integer_bits);
+    const int64_t h =
+        int64_t{MultiplyByQuantizedMultiplier(o * t, p.hidden_multiplier)} + p.hidden_zero_point;
+    hidden[u] = static_cast<int8_t>(h < INT8_MIN ? INT8_MIN : (h > INT8_MAX ? INT8_MAX : h));
+  }
+}
+
+}  // namespace
+
+size_t LstmScratchBytes(const LstmParams& params) {
+  Scratch scratch(nullptr);
+  TakeGates(params, &scratch);
+  return scratch.size();
+}
+
+void Lstm(const LstmParams& p, const int8_t* x, int8_t* hidden, int16_t* cell, int8_t* y,
+          uint8_t* scratch) {
+  Scratch arrays(scratch);
+  const Gates gates = TakeGates(p, &arrays);
+  for (int32_t b = 0; b < p.batch; ++b) {
+    int8_t* const h = hidden + int64_t{b} * p.units;
+    int16_t* const c = cell + int64_t{b} * p.units;
+    for (int32_t s = 0; s < p.steps; ++s) {
+      const int64_t row =
+          p.layout == LstmLayout::kTimeMajor ? int64_t{s} * p.batch + b : int64_t{b} * p.steps + s;
+      Step(p, gates, x + row * p.inputs, h, c);
+      std::memcpy(y + row * p.units, h, static_cast<size_t>(p.units));
+    }
+  }
+}
+
+}  // namespace atollrt

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operators that decode detections and poses: TFLite_Detection_PostProcess, PosenetDecoderOp.
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/kernels/detection.h"
+#include "runtime/kernels/posenet_decoder.h"
+#include "runtime/kernels/scratch.h"
+#include "runtime/ops/executors.h"
+
+namespace atollrt {
+namespace {
+
+// Brings a uint8 or float32 tensor to float32.
+class FloatReader {
+ public:
+  enum class Rounding { kFloat, kDouble };  // of (q - zero point) * scale
+
+  // `factor` multiplies all numbers; for uint8 it goes into the scale.
+  static Result<FloatReader> Make(const Tensor& tensor, Rounding rounding, float factor = 1) {
+    FloatReader reader;
+    reader.count_ = tensor.element_count();
+    reader.factor_ = factor;
+    if (tensor.type == DataType::kFloat32) return reader;
+    if (tensor.type != DataType::kUInt8) {
+      return Unsupported("input '%s' has type %s, must be uint8 or float32", tensor.name.c_str(),
+                         DataTypeName(tensor.type));
+    }
+    if (!(tensor.scale() > 0)) {
+      return CorruptModel("input '%s' has %zu scales, must have 1, positive", tensor.name.c_str(),
+                          tensor.quantization.scales.size());
+    }
+    const float scale = tensor.scale() * factor;
+    reader.table_.resize(256);
+    for (int32_t q = 0; q < 256; ++q) {
+      const int32_t steps = q - tensor.zero_point();
+      reader.table_[q] =
+          rounding == Rounding::kFloat
+              ? static_cast<float>(steps) * scale
+              : static_cast<float>(static_cast<double>(steps) * static_cast<double>(scale));
+    }
+    return reader;
+  }
+
+  int64_t count() const { return count_; }
+
+  void Read(const uint8_t* bytes, float* out) const {
+    for (int64_t i = 0; i < count_; ++i) {
+      out[i] = table_.empty() ? LoadLittleEndian<float>(bytes + 4 * i) * factor_ : table_[bytes[i]];
+    }
+  }
+
+ private:
+  int64_t count_ = 0;
+  float factor_ = 1;
+  std::vector<float> table_;  // per uint8; empty: the tensor is float32
+};
+
+// The three inputs that both operators have, as float32.
+struct FloatInputs {
+  float* data[3];
+  uint8_t* rest;  // scratch of the kernel
+};
+FloatInputs TakeInputs(const std::vector<FloatReader>& readers, size_t rest, Scratch* scratch) {
+  FloatInputs inputs;
+  for (size_t i = 0; i < 3; ++i) inputs.data[i] = scratch->Take<float>(readers[i].count());
+  inputs.rest = scratch->Take<uint8_t>(static_cast<int64_t>(rest));
+  return inputs;
+}
+
+Status CheckFloatOutputs(const Graph& graph, const Node& node) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const Tensor& output = graph.Output(node, i);
+    if (output.type != DataType::kFloat32) {
+      return Unsupported("output %zu has type %s, must be float32", i, DataTypeName(output.type));
+    }
+  }
+  return Status();
+}
+
+float* AsFloat(uint8_t* bytes) { return reinterpret_cast<float*>(bytes); }
+
+class DetectionExecutor final : public NodeExecutor {
+ public:
+  DetectionExecutor(const DetectionParams& params, std::vector<FloatReader> readers)
+      : params_(params),
+        readers_(std::move(readers)),
+        kernel_bytes_(DetectionScratchBytes(params)) {}
+
+  size_t ScratchBytes(int) const override {
+    Scratch scratch(nullptr);
+    TakeInputs(readers_, kernel_bytes_, &scratch);
+    return scratch.size();
+  }
+
+  Status Invoke(const NodeIo& io) override {
+    Scratch scratch(io.scratch);
+    const FloatInputs inputs = TakeInputs(readers_, kernel_bytes_, &scratch);
+    for (size_t i = 0; i < readers_.size(); ++i) readers_[i].Read(io.inputs[i], inputs.data[i]);
+    const DetectionOutputs outputs{.boxes = AsFloat(io.outputs[0]),
+                                   .classes = AsFloat(io.outputs[1]),
+                                   .scores = AsFloat(io.outputs[2]),
+                                   .count = AsFloat(io.outputs[3])};
+    if (!DetectionPostProcess(params_, inputs.data[0], inputs.data[1], inputs.data[2], outputs,
+                              inputs.rest)) {
+      return InvalidArgument(
+          "TFLite_Detection_PostProcess: a decoded box ends before it begins; anchors must have "
+          "positive sizes");
+    }
+    return Status();
+  }
+
+ private:
+  const DetectionParams params_;
+  const std::vector<FloatReader> readers_;
+  const size_t kernel_bytes_;
+};
+
+}  // namespace
+
+Executor PrepareDetectionPostProcess(const Graph& graph, const Node& node, CpuFeatures) {
+  ATOLL_RETURN_IF_ERROR(CheckFloatOutputs(graph, node));
+  const DetectionOptions& options = std::get<DetectionOptions>(node.options);
+  const Tensor& encodings = *graph.Input(node, 0);
+  const Tensor& scores = *graph.Input(node, 1);
+  const Tensor& anchors = *graph.Input(node, 2);
+  if (anchors.type != encodings.type) {
+    return Unsupported("anchors have type %s, encodings %s", DataTypeName(anchors.type),
+                       DataTypeName(encodings.type));
+  }
+  const DetectionParams params{
+      .anchors = encodings.shape[1],
+      .encoding_width = encodings.shape[2],
+      .score_columns = scores.shape[2],
+      .num_classes = options.num_classes,
+      .max_detections = options.max_detections,
+      .max_classes_per_detection = options.max_classes_per_detection,
+      .detections_per_class = options.detections_per_class,
+      .mode = options.use_regular_nms ? SuppressionMode::kRegular : SuppressionMode::kFast,
+      .score_threshold = options.score_threshold,
+      .iou_threshold = options.iou_threshold,
+      .y_scale = options.y_scale,
+      .x_scale = options.x_scale,
+      .h_scale = options.h_scale,
+      .w_scale = options.w_scale};
+  using Rounding = FloatReader::Rounding;
+  std::vector<FloatReader> readers;
+  for (const auto& [tensor, rounding] :
+       {std::pair(&encodings, Rounding::kFloat), std::pair(&scores, Rounding::kDouble),
+        std::pair(&anchors, Rounding::kFloat)}) {
+    ATOLL_ASSIGN_OR_RETURN(FloatReader reader, FloatReader::Make(*tensor, rounding));
+    readers.push_back(std::move(reader));
+  }
+  return std::unique_ptr<NodeExecutor>(
+      std::make_unique<DetectionExecutor>(params, std::move(readers)));
+}
+
+Executor PreparePosenetDecoder(const Graph& graph, const Node& node, CpuFeatures) {
+  ATOLL_RETURN_IF_ERROR(CheckFloatOutputs(graph, node));
+  const PosenetOptions& options = std::get<PosenetOptions>(node.options);
+  const Shape& map = graph.Input(node, 0)->shape;
+  const PosenetParams params{.h = map[1],
+                             .w = map[2],
+                             .max_detections = options.max_detections,
+                             .stride = options.stride,
+                             .score_threshold = options.score_threshold,
+                             .nms_radius = options.nms_radius};
+  const float cells_per_pixel = 1.0f / static_cast<float>(options.stride);
+  std::vector<FloatReader> readers;
+  for (size_t i = 0; i < 3; ++i) {
+    ATOLL_ASSIGN_OR_RETURN(FloatReader reader,
+                           FloatReader::Make(*graph.Input(node, i), FloatReader::Rounding::kFloat,
+                                             i == 0 ? 1.0f : cells_per_pixel));
+    readers.push_back(std::move(reader));
+  }
+  const size_t kernel_bytes = PosenetScratchBytes(params);
+  Scratch measure(nullptr);
+  TakeInputs(readers, kernel_bytes, &measure);
+  const auto decode = [params, readers = std::move(readers), kernel_bytes](const NodeIo& io) {
+    Scratch scratch(io.scratch);
+    const FloatInputs inputs = TakeInputs(readers, kernel_bytes, &scratch);
+    for (size_t i = 0; i < readers.size(); ++i) readers[i].Read(io.inputs[i], inputs.data[i]);
+    DecodePoses(
+        params,
+        {.heat = inputs.data[0], .short_offsets = inputs.data[1], .mid_offsets = inputs.data[2]},
+        {.keypoints = AsFloat(io.outputs[0]),
+         .keypoint_scores = AsFloat(io.outputs[1]),
+         .pose_scores = AsFloat(io.outputs[2]),
+         .count = AsFloat(io.outputs[3])},
+        inputs.rest);
+  };
+  return Run(decode, measure.size());
+}
+
+}  // namespace atollrt

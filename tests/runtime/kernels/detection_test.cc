@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/detection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/base/buffer.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::ElementsAre;
+using Floats = std::vector<float>;
+
+struct Detections {
+  bool ok = false;
+  Floats boxes, classes, scores;
+  float count = -1;
+};
+
+// Unit boxes at the anchors' centres; `scores` is [centres, columns].
+Detections Detect(DetectionParams params, const Floats& centres, const Floats& scores) {
+  params.anchors = static_cast<int32_t>(centres.size());
+  params.score_columns = static_cast<int32_t>(scores.size() / centres.size());
+  Floats anchors;
+  for (const float centre : centres) anchors.insert(anchors.end(), {centre, centre, 1, 1});
+  const Floats encodings(4 * centres.size());
+  const size_t entries =
+      static_cast<size_t>(params.max_detections * params.max_classes_per_detection);
+  Detections result{
+      .boxes = Floats(4 * entries, 7), .classes = Floats(entries, 7), .scores = Floats(entries, 7)};
+  auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
+  result.ok = DetectionPostProcess(params, encodings.data(), scores.data(), anchors.data(),
+                                   {.boxes = result.boxes.data(),
+                                    .classes = result.classes.data(),
+                                    .scores = result.scores.data(),
+                                    .count = &result.count},
+                                   scratch->data());
+  return result;
+}
+
+DetectionParams Params(SuppressionMode mode, int32_t classes, int32_t detections) {
+  return {.num_classes = classes,
+          .max_detections = detections,
+          .mode = mode,
+          .score_threshold = 0.25f,
+          .iou_threshold = 0.5f};
+}
+
+constexpr auto kFast = SuppressionMode::kFast;
+constexpr auto kRegular = SuppressionMode::kRegular;
+
+TEST(Detection, LowerAnchorWinsAmongEqualScores) {
+  // The second and third boxes overlap by far more than half; so do the first and the last.
+  for (const SuppressionMode mode : {kFast, kRegular}) {
+    const Detections d = Detect(Params(mode, 1, 4), {0, 5, 5.1f, 0.1f}, {0.5f, 0.5f, 0.5f, 0.5f});
+    EXPECT_EQ(d.count, 2);
+    EXPECT_THAT(d.boxes, ElementsAre(-0.5f, -0.5f, 0.5f, 0.5f, 4.5f, 4.5f, 5.5f, 5.5f,  //
+                                     0, 0, 0, 0, 0, 0, 0, 0));
+  }
+}
+
+TEST(Detection, EntriesBeyondTheCountAreZero) {
+  for (const SuppressionMode mode : {kFast, kRegular}) {
+    const Detections d = Detect(Params(mode, 2, 3), {0, 5}, {0, 0.75f, 0.125f, 0.125f});
+    EXPECT_EQ(d.count, 1);
+    EXPECT_THAT(d.classes, ElementsAre(1, 0, 0));
+    EXPECT_THAT(d.scores, ElementsAre(0.75f, 0, 0));
+  }
+}
+
+TEST(Detection, FirstClassWinsAmongEqualScores) {
+  EXPECT_THAT(Detect(Params(kFast, 3, 1), {0}, {0.25f, 0.75f, 0.75f}).classes, ElementsAre(1));
+}
+
+TEST(Detection, EarlierClassesComeFirstWhenMerged) {
+  const Detections d = Detect(Params(kRegular, 2, 3), {0, 5},
+                              {0.5f, 0.75f,  //
+                               0.75f, 0.5f});
+  EXPECT_EQ(d.count, 3);
+  EXPECT_THAT(d.scores, ElementsAre(0.75f, 0.75f, 0.5f));
+  EXPECT_THAT(d.classes, ElementsAre(0, 1, 0));
+}
+
+TEST(Detection, DetectionsPerClassLimitEachSuppression) {
+  DetectionParams params = Params(kRegular, 1, 3);
+  params.detections_per_class = 2;
+  EXPECT_EQ(Detect(params, {0, 5, 10}, {0.5f, 0.5f, 0.5f}).count, 2);
+}
+
+TEST(Detection, BackgroundColumnDoesNotCount) {
+  for (const SuppressionMode mode : {kFast, kRegular}) {
+    const Detections d = Detect(Params(mode, 1, 2), {0, 5}, {1, 0, 0, 0.5f});
+    EXPECT_EQ(d.count, 1);
+    EXPECT_THAT(d.classes, ElementsAre(0, 0));
+    EXPECT_THAT(d.boxes, ElementsAre(4.5f, 4.5f, 5.5f, 5.5f, 0, 0, 0, 0));
+  }
+}
+
+TEST(Detection, SeveralClassesPerAnchorAreWrittenInOrder) {
+  DetectionParams params = Params(kFast, 3, 2);
+  params.max_classes_per_detection = 2;
+  const Detections d = Detect(params, {0, 5}, {0.25f, 0.5f, 0.75f, 1, 0, 0.5f});
+  EXPECT_EQ(d.count, 2);
+  EXPECT_THAT(d.classes, ElementsAre(0, 2, 2, 1));
+  EXPECT_THAT(d.scores, ElementsAre(1, 0.5f, 0.75f, 0.5f));
+}
+
+TEST(Detection, OverlapAtTheThresholdIsKept) {
+  DetectionParams params = Params(kFast, 1, 2);
+  params.iou_threshold = 1;
+  EXPECT_EQ(Detect(params, {0, 0}, {0.5f, 0.5f}).count, 2) << "1 is not above 1";
+}
+
+TEST(Detection, RefusesBoxesThatEndBeforeTheyBegin) {
+  DetectionParams params = Params(kFast, 1, 1);
+  const Floats zeros(4);
+  const Floats anchor{0, 0, -1, 1};
+  const float score = 1;
+  float box[4], label = 0, out_score = 0, count = 0;
+  auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
+  EXPECT_FALSE(DetectionPostProcess(
+      params, zeros.data(), &score, anchor.data(),
+      {.boxes = box, .classes = &label, .scores = &out_score, .count = &count}, scratch->data()));
+}
+
+}  // namespace
+}  // namespace atollrt
