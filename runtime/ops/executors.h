@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/base/status.h"
@@ -28,7 +29,7 @@ using PrepareNode = Executor (*)(const Graph& graph, const Node& node, CpuFeatur
 #undef ATOLL_CPU_OP
 #undef ATOLL_CUSTOM_OP
 
-// An executor from a function; most operators need no more.
+// An executor from a function, which returns nothing or a Status; most operators need no more.
 template <typename Function>
 class FunctionExecutor final : public NodeExecutor {
  public:
@@ -36,8 +37,12 @@ class FunctionExecutor final : public NodeExecutor {
       : scratch_bytes_(scratch_bytes), function_(std::move(function)) {}
   size_t ScratchBytes(int) const override { return scratch_bytes_; }
   Status Invoke(const NodeIo& io) override {
-    function_(io);
-    return Status();
+    if constexpr (std::is_void_v<decltype(function_(io))>) {
+      function_(io);
+      return Status();
+    } else {
+      return function_(io);
+    }
   }
 
  private:
