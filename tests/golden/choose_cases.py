@@ -18,8 +18,8 @@ import shutil
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests/golden/ops"
 PARTS_OF_THE_FILE = {"FILE", "GRAPH", "QUANTIZATION", "POOL"}
-FLOAT_OPERATORS = {"QUANTIZE", "DEQUANTIZE"}
-CASES_WITHOUT_VARIANT = 3  # of an operator whose cases do not say what they vary
+ANY_TYPE = {"ARG_MAX", "ARG_MIN", "CAST", "DEQUANTIZE", "GATHER", "QUANTIZE"}
+CASES_WITHOUT_VARIANT = 1  # of an operator whose cases do not say what they vary
 
 
 def implemented_operators():
@@ -33,7 +33,7 @@ def runs_here(case, operators):
     if not set(case["ops"]) <= operators:
         return False
     types = {t["dtype"] for t in case["inputs"] + case["runs"][0]["outputs"]}
-    return types <= {"int8", "uint8"} or bool(FLOAT_OPERATORS & set(case["ops"]))
+    return types <= {"int8", "uint8"} or bool(ANY_TYPE & set(case["ops"]))
 
 
 def choose(cases, operators):
