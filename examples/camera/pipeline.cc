@@ -28,6 +28,10 @@ void SteadyClock::SleepUntilNs(int64_t deadline_ns) {
 
 namespace {
 
+// A label is legible in a picture of this size.
+constexpr int kDrawnWidth = 320;
+constexpr int kDrawnHeight = 240;
+
 // The rate of a sequence of capture times.
 class RateMeter {
  public:
@@ -238,7 +242,7 @@ class Processor {
 
   DecodeOptions ChooseDecoding(const Frame& frame) const {
     DecodeOptions decoding = {.channels = options_.input_channels};
-    if (!options_.shrink_while_decoding || drawing_) return decoding;
+    if (!options_.shrink_while_decoding) return decoding;
     // The crop has to keep at least the size of the model's input.
     const auto needed = [](int input, int frame_size, int crop_size) {
       const int64_t size =
@@ -247,6 +251,10 @@ class Processor {
     };
     decoding.min_width = needed(options_.input_width, frame.width, frame.crop.width);
     decoding.min_height = needed(options_.input_height, frame.height, frame.crop.height);
+    if (drawing_) {
+      decoding.min_width = std::max(decoding.min_width, kDrawnWidth);
+      decoding.min_height = std::max(decoding.min_height, kDrawnHeight);
+    }
     return decoding;
   }
 

@@ -13,6 +13,7 @@
 
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
+#include "tests/support/absent.h"
 
 namespace {
 
@@ -65,7 +66,7 @@ TEST(FashionModel, IsAccurateAndTheSameOnTheEmulator) {
   const std::vector<uint8_t> images = ReadIdx("t10k-images-idx3-ubyte.gz", 16, kImages * kPixels);
   const std::vector<uint8_t> labels = ReadIdx("t10k-labels-idx1-ubyte.gz", 8, kImages);
   if (images.empty() || labels.empty()) {
-    std::printf("ATOLL-SKIPPED: the Debian package dataset-fashion-mnist is absent\n");
+    atollrt::ReportAbsent("the Debian package dataset-fashion-mnist");
     GTEST_SKIP();
   }
   AtollModel* model = nullptr;

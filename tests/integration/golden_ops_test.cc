@@ -21,6 +21,7 @@
 
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
+#include "tests/support/absent.h"
 #include "tests/support/rng.h"
 #include "tools/atoll/sha256.h"
 
@@ -325,7 +326,7 @@ class GoldenOps : public testing::Test {
   void SetUp() override {
     const char* name = nullptr;
     if (AtollCpuName(&name) != ATOLL_OK) {
-      std::printf("ATOLL-SKIPPED: %s\n", AtollLastError());
+      ReportAbsent(AtollLastError());
       GTEST_SKIP();
     }
     std::printf("kernels: %s\n", name);
@@ -346,7 +347,7 @@ class Shared : public GoldenOps {
     GoldenOps::SetUp();
     if (std::filesystem::exists(kShared / "manifest.json")) return;
     if (ATOLL_REQUIRE_SHARED) FAIL() << kShared << " has no manifest.json";
-    std::printf("ATOLL-SKIPPED: no conformance cases in %s\n", kShared.c_str());
+    ReportAbsent("conformance cases in " + kShared.string());
     GTEST_SKIP();
   }
 };

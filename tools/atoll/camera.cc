@@ -323,7 +323,7 @@ atollrt::PipelineOptions MakePipelineOptions(const CameraOptions& options,
       options.policy == "every" ? atollrt::QueuePolicy::kEvery : atollrt::QueuePolicy::kNewest;
   pipeline.max_frames = options.frames;
   pipeline.draw = !options.no_draw;
-  pipeline.shrink_while_decoding = options.no_draw;
+  pipeline.shrink_while_decoding = options.save_dir.empty();
   pipeline.annotated_dir = options.save_dir;
   pipeline.stop = &g_stop;
   return pipeline;
@@ -405,11 +405,12 @@ void AddCameraCommand(CLI::App* app) {
                    "the part of each frame that the model sees: WxH+X+Y | square (the largest "
                    "in the middle) | none (all of it) | source (as the source says)")
       ->capture_default_str();
-  command->add_option("--save", options->save_dir, "write the annotated frames there as JPEG");
+  command->add_option("--save", options->save_dir,
+                      "write the annotated frames there as JPEG, at full size");
   CLI::Option* no_draw =
       command->add_flag("--no-draw", options->no_draw,
-                        "do not draw results into the frames; lets the JPEG decoder shrink them by "
-                        "up to 8 while decoding");
+                        "do not draw results into the frames; lets the JPEG decoder shrink them "
+                        "below 320x240 while decoding");
   no_draw->excludes("--save");
   AddPixelScalingOptions(command, &options->scaling);
   command->add_flag("--json", options->json,

@@ -50,7 +50,8 @@ std::vector<uint8_t> MakeJpeg(int width, int height) {
 // frames have been pushed by then.
 class FakeSource : public FrameSource {
  public:
-  explicit FakeSource(uint64_t count) : count_(count), jpeg_(MakeJpeg(32, 24)) {}
+  explicit FakeSource(uint64_t count, int width = 32, int height = 24)
+      : count_(count), width_(width), height_(height), jpeg_(MakeJpeg(width, height)) {}
 
   Result<bool> Next(Frame* frame) override {
     if (before_next) before_next(next_);
@@ -62,8 +63,8 @@ class FakeSource : public FrameSource {
       return false;
     }
     frame->format = FrameFormat::kJpeg;
-    frame->width = 32;
-    frame->height = 24;
+    frame->width = width_;
+    frame->height = height_;
     frame->bytes = jpeg_;
     if (bad(next_)) frame->bytes.resize(frame->bytes.size() / 2);
     frame->capture_time_ns = is_live ? live_time_ns(next_) : 0;
@@ -90,6 +91,8 @@ class FakeSource : public FrameSource {
 
  private:
   const uint64_t count_;
+  const int width_;
+  const int height_;
   const std::vector<uint8_t> jpeg_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -357,6 +360,20 @@ TEST_F(PipelineTest, ShrinksWhileDecodingAsFarAsTheCropAllows) {
   cropped.crop = {8, 4, 15, 15};
   Run(&cropped);
   EXPECT_EQ(width, 32);
+}
+
+TEST_F(PipelineTest, KeepsPicturesLegibleWhenItDrawsIntoThem) {
+  options_.policy = QueuePolicy::kEvery;
+  options_.shrink_while_decoding = true;
+  options_.draw = true;
+  int width = 0;
+  callbacks_.on_result = [&](const ProcessedFrame& processed) {
+    results_.push_back(processed.frame.sequence);
+    width = processed.picture.width;
+  };
+  FakeSource source(1, 1280, 960);
+  Run(&source);
+  EXPECT_EQ(width, 320);
 }
 
 TEST_F(PipelineTest, FeedsGrayModels) {

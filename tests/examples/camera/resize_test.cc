@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/absent.h"
+
 namespace atollrt {
 namespace {
 
@@ -247,7 +249,7 @@ TEST(Resize, ReproducesTheGoldenModelInputs) {
   if (ATOLL_REQUIRE_SHARED) {
     EXPECT_EQ(compared, static_cast<int>(std::size(cases))) << "golden images in " << shared;
   } else if (compared == 0) {
-    std::printf("ATOLL-SKIPPED: no golden images in %s\n", shared.c_str());
+    ReportAbsent("golden images in " + shared);
   }
 }
 

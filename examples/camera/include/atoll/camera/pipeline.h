@@ -59,7 +59,8 @@ struct PipelineOptions {
   uint64_t max_frames = 0;  // stop after capturing so many; 0 means no limit
 
   // Lets the JPEG decoder shrink as long as no enlarging follows. Faster, but the model's input
-  // differs slightly from that of the full picture. Ignored when drawing.
+  // differs slightly from that of the full picture. Pictures that are drawn into keep at least
+  // 320 x 240 pixels, if they have them, so that labels stay readable.
   bool shrink_while_decoding = false;
 
   bool draw = false;          // labels and boxes into the picture that on_result gets
