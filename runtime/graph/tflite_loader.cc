@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/graph/tflite_loader.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/base/bytes.h"
@@ -82,6 +83,7 @@ class GraphLoader {
   Status CheckIndices(const std::vector<int32_t>& indices, const char* role, bool may_be_absent,
                       int32_t node) const;
   Status ReadGraphEnds();
+  bool IsEmptyConstant(int32_t tensor) const;
   Status CheckOrder() const;
   Status CheckStoredShapes() const;
   Status CheckQuantization(int32_t index) const;
@@ -232,6 +234,14 @@ Status GraphLoader::ReadGraphEnds() {
   return Status();
 }
 
+bool GraphLoader::IsEmptyConstant(int32_t tensor) const {
+  const Shape& shape = graph_.tensors[tensor].shape;
+  if (std::count(shape.begin(), shape.end(), 0) == 0) return false;
+  return std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [tensor](const Node& node) {
+    return std::count(node.outputs.begin(), node.outputs.end(), tensor) > 0;
+  });
+}
+
 // Every tensor is written once, before it is read.
 Status GraphLoader::CheckOrder() const {
   std::vector<bool> written(graph_.tensors.size());
@@ -241,7 +251,8 @@ Status GraphLoader::CheckOrder() const {
   for (const int32_t input : graph_.inputs) written[input] = true;
   for (const Node& node : graph_.nodes) {
     for (const int32_t input : node.inputs) {
-      if (input >= 0 && !written[input]) {
+      // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
+      if (input >= 0 && !written[input] && !IsEmptyConstant(input)) {
         return CorruptModel("%s reads %s before anything has written it",
                             Describe(graph_, node).c_str(), Describe(graph_, input).c_str());
       }

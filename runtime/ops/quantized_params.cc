@@ -212,6 +212,24 @@ Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
   return MakeSoftmaxParams(input.element_count() / depth, depth, type, beta, input.scale());
 }
 
+Result<Multiplier> MakeSumMultiplier(OpType type, const Tensor& input, const Tensor& output,
+                                     int64_t count) {
+  if (!(input.scale() > 0) || !(output.scale() > 0)) {
+    return CorruptModel("input has scale %g, output %g; must be one each, and positive",
+                        static_cast<double>(input.scale()), static_cast<double>(output.scale()));
+  }
+  Multiplier multiplier =
+      QuantizeMultiplier(static_cast<double>(input.scale()) / static_cast<double>(output.scale()));
+  if (type == OpType::kSUM) return multiplier;
+  // The division by the number of elements goes into the multiplier; both steps truncate.
+  const int32_t floor_log2 = 63 - __builtin_clzll(static_cast<uint64_t>(count));
+  const int32_t shift = std::max(0, std::min({floor_log2, 32, 31 + multiplier.exponent}));
+  multiplier.value =
+      static_cast<int32_t>((static_cast<int64_t>(multiplier.value) << shift) / count);
+  multiplier.exponent -= shift;
+  return multiplier;
+}
+
 Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
@@ -223,8 +241,10 @@ Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {
   }
   const Tensor& axes = *graph.Input(node, 1);
   MeanPlan plan;
-  for (const int64_t axis : ConstantIntegers(axes)) {
-    plan.reduced.push_back(NormalizeAxis(axis, input.shape.size()));
+  if (axes.element_count() > 0) {
+    for (const int64_t axis : ConstantIntegers(axes)) {
+      plan.reduced.push_back(NormalizeAxis(axis, input.shape.size()));
+    }
   }
   std::sort(plan.reduced.begin(), plan.reduced.end());
   plan.reduced.erase(std::unique(plan.reduced.begin(), plan.reduced.end()), plan.reduced.end());
@@ -248,14 +268,7 @@ Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {
   params.output_zero_point = output.zero_point();
   params.clamp = {ByteMin(params.type), ByteMax(params.type)};
 
-  // The division by the number of positions goes into the multiplier; both steps truncate.
-  const Multiplier scale =
-      QuantizeMultiplier(static_cast<double>(input.scale()) / static_cast<double>(output.scale()));
-  const int32_t floor_log2 = 63 - __builtin_clzll(static_cast<uint64_t>(positions));
-  const int32_t shift = std::max(0, std::min({floor_log2, 32, 31 + scale.exponent}));
-  params.multiplier.value =
-      static_cast<int32_t>((static_cast<int64_t>(scale.value) << shift) / positions);
-  params.multiplier.exponent = scale.exponent - shift;
+  ATOLL_ASSIGN_OR_RETURN(params.multiplier, MakeSumMultiplier(node.type, input, output, positions));
   return plan;
 }
 

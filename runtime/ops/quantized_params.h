@@ -40,9 +40,14 @@ Result<AddParams> MakeAddParams(const Graph& graph, const Node& node);
 // int8 or uint8; int8 also to int16.
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);
 
-// MEAN over the axes in `reduced` (ascending). The layout is that of an input with the reduced
-// axes next to each other: [batch, positions, channels]; `contiguous` tells whether the tensor
-// has it already.
+// The multiplier from a sum of `count` codes to the output's, with the division folded in for MEAN
+// (docs/quantization.md §7). Both tensors must have one positive scale.
+Result<Multiplier> MakeSumMultiplier(OpType type, const Tensor& input, const Tensor& output,
+                                     int64_t count);
+
+// MEAN and SUM over the axes in `reduced` (ascending). The layout is that of an input with the
+// reduced axes next to each other: [batch, positions, channels]; `contiguous` tells whether the
+// tensor has it already.
 struct MeanPlan {
   MeanParams params;
   std::vector<int32_t> reduced;

@@ -236,6 +236,19 @@ TEST(Compiler, PadsByFillAndCopy) {
       << "the zero point, -3";
 }
 
+TEST(Compiler, SplitsByOneCopyPerPart) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 2, 2, 4});
+  const int32_t a =
+      m.Node(OpType::kSPLIT, {m.Integers({}, {3}), x}, {1, 2, 2, 2}, SplitOptions{.num_splits = 2});
+  const int32_t b = m.Activation({1, 2, 2, 2});
+  m.graph().nodes.back().outputs.push_back(b);
+  m.Output(m.Add(a, b));
+  Compiled compiled = Compile(m);
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "COPY", "COPY", "ADD", "OUTPUT", "END"));
+}
+
 TEST(Compiler, NamesTheNodeThatMakesNoSense) {
   ModelBuilder m;
   const int32_t y = m.Conv2D(m.Input({1, 2, 2, 2}), {.channels = 2});

@@ -18,8 +18,8 @@ import shutil
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests/golden/ops"
 PARTS_OF_THE_FILE = {"FILE", "GRAPH", "QUANTIZATION", "POOL"}
-ANY_TYPE = {"ADD", "CONV_2D", "DEQUANTIZE", "EQUAL", "FULLY_CONNECTED", "GREATER", "GREATER_EQUAL",
-            "LESS", "LESS_EQUAL", "LOGISTIC", "NOT_EQUAL", "QUANTIZE", "RESIZE_BILINEAR", "SOFTMAX",
+ANY_TYPE = {"ADD", "ARG_MAX", "ARG_MIN", "CAST", "CONV_2D", "DEQUANTIZE", "EQUAL",
+            "FULLY_CONNECTED", "GATHER", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOGISTIC", "NOT_EQUAL", "QUANTIZE", "RESIZE_BILINEAR", "SOFTMAX",
             "TFLite_Detection_PostProcess"}
 # Their variants concern what operators share (broadcasting) or others cover as well.
 FEW_VARIANTS = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MAXIMUM", "MINIMUM",
