@@ -17,7 +17,8 @@ NAMES = ("mobilenet_v1_0.25_128_quant", "mobilenet_v1_0.5_160_quant", "mobilenet
          "mobilenet_v2_1.0_224_quant", "tf2_mobilenet_v2_1.0_224_ptq", "mlperf_tiny_resnet8_int8",
          "mlperf_tiny_vww_96_int8", "mlperf_tiny_kws_int8", "mlperf_tiny_ad01_int8",
          "mobilenet_v1_0.25_128_quant_mlir", "hello_world_int8", "micro_speech_quantized",
-         "libredgetpu_bright_16x16", "libredgetpu_dense_256", "libredgetpu_gabor_64x64_7k_4o_2s")
+         "libredgetpu_bright_16x16", "libredgetpu_dense_256", "libredgetpu_gabor_64x64_7k_4o_2s",
+         "libredgetpu_looming_64x64_3x3")
 
 
 def float32(value):
