@@ -19,10 +19,15 @@ std::string String(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
 }
 
+// Element by element: the verifier aligns the vector's length, not its 64-bit elements.
 template <typename T>
 std::vector<T> Vector(const flatbuffers::Vector<T>* values) {
   if (values == nullptr) return {};
-  return {values->begin(), values->end()};
+  std::vector<T> copy(values->size());
+  for (size_t i = 0; i < copy.size(); ++i) {
+    copy[i] = LoadLittleEndian<T>(values->Data() + i * sizeof(T));
+  }
+  return copy;
 }
 
 // One pass over the file's tables, with the graph that comes out of it.
