@@ -33,6 +33,9 @@ constexpr std::array kSeedModels = {
     "tests/golden/ops/chain/chain_003_int8.tflite",
     "tests/golden/ops/chain/chain_020_int8.tflite",
     "models/fashion/fashion_int8.tflite",
+    "tests/golden/ops/chain/chain_000_int8.tflite",
+    "tests/golden/ops/chain/chain_008_uint8.tflite",
+    "tests/golden/ops/chain/chain_029_int8.tflite",
 };
 
 Bytes ReadSeedModel(const char* path) {
