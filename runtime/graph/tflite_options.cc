@@ -34,7 +34,9 @@ Status Read(tflite::MirrorPadMode stored, MirrorPadMode* out) {
 
 // One overload per stored table. Fields keep the names of graph.h.
 
-Status Read(const tflite::Conv2DOptions& stored, Conv2DOptions* out) {
+// Convolution and depthwise convolution name their fields alike.
+template <typename Stored>
+Status ReadFilter(const Stored& stored, Conv2DOptions* out) {
   out->stride_h = stored.stride_h();
   out->stride_w = stored.stride_w();
   out->dilation_h = stored.dilation_h_factor();
@@ -43,13 +45,12 @@ Status Read(const tflite::Conv2DOptions& stored, Conv2DOptions* out) {
   return Read(stored.fused_activation_function(), &out->activation);
 }
 
+Status Read(const tflite::Conv2DOptions& stored, Conv2DOptions* out) {
+  return ReadFilter(stored, out);
+}
+
 Status Read(const tflite::DepthwiseConv2DOptions& stored, Conv2DOptions* out) {
-  out->stride_h = stored.stride_h();
-  out->stride_w = stored.stride_w();
-  out->dilation_h = stored.dilation_h_factor();
-  out->dilation_w = stored.dilation_w_factor();
-  ATOLL_RETURN_IF_ERROR(Read(stored.padding(), &out->padding));
-  return Read(stored.fused_activation_function(), &out->activation);
+  return ReadFilter(stored, out);
 }
 
 Status Read(const tflite::TransposeConvOptions& stored, Conv2DOptions* out) {
