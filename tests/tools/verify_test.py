@@ -159,6 +159,17 @@ class Verify(CommandTest):
                             f"golden:{self.directory / 'golden'}").stdout
         self.assertIn("1 float32 tensor equal within 1e-05", text)
 
+    def test_comparing_nothing_is_no_success(self):
+        """A float output with another hash, and nothing else."""
+        model = self.model([tensor("x", [1, 8]), {"name": "y", "shape": [1, 8], "buffer": 0}],
+                           {"builtin_code": 6, "deprecated_builtin_code": 6, "version": 2})
+
+        def tamper(golden, indices):
+            golden["seeds"]["1"]["outputs"] = [{"sha256": FLIPPED}]
+            golden["seeds"]["1"]["tensors"] = {str(indices["y"]): FLIPPED}
+        self.fail_with(1, ("verify", model, "--device", "cpu", "--against",
+                           self.golden(model, tamper, ["1"])), "could be compared")
+
     def test_failures(self):
         missing = self.directory / "nothing"
         self.fail_with(1, ("verify", FASHION_MODEL, "--against", f"golden:{missing}"), missing)

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -248,7 +249,10 @@ class Reference {
     return golden_ ? kGoldenPrefix + std::filesystem::absolute(golden_->directory()).string()
                    : session_->device_name();
   }
-  Json Description() const {
+  std::string description() const {
+    return golden_ ? name() : fmt::format("{} ({})", name(), session_->device_description());
+  }
+  Json DescriptionJson() const {
     if (golden_) return {{"golden", golden_->path()}};
     return {{"requested", session_->options().device},
             {"name", session_->device_name()},
@@ -347,9 +351,12 @@ void SaveReproducer(const std::string& directory, const Session& session,
       Quoted(std::filesystem::absolute(session.options().model).lexically_normal().string());
   const std::string threads =
       session.options().threads == 0 ? "" : fmt::format(" --threads {}", session.options().threads);
+  const char* cpu = std::getenv("ATOLL_CPU");  // which kernels ran is part of the story
+  const std::string atoll =
+      cpu == nullptr ? "atoll" : fmt::format("ATOLL_CPU={} atoll", Quoted(cpu));
   std::string text =
       fmt::format("atoll {}\ndevice: {} ({})\nagainst: {}\n", AtollVersion(), session.device_name(),
-                  session.device_description(), reference.name());
+                  session.device_description(), reference.description());
   for (const SeedResult& result : results) {
     if (result.differing_tensor_count == 0) continue;
     text += "\n" + ResultText(result);
@@ -367,11 +374,11 @@ void SaveReproducer(const std::string& directory, const Session& session,
     }
     text += fmt::format(
         "To see it again:\n"
-        "  atoll verify {0} --device {1} --against {2} --seed {3}{4}\n"
+        "  {6} verify {0} --device {1} --against {2} --seed {3}{4}\n"
         "To run the device alone on the same inputs, in this directory:\n"
-        "  atoll run {0} --device {1}{4} --checksums{5}\n",
+        "  {6} run {0} --device {1}{4} --checksums{5}\n",
         model, Quoted(session.device_name()), Quoted(reference.argument()), result.seed, threads,
-        inputs);
+        inputs, atoll);
   }
   files.Add("findings.txt", text.data(), text.size());
   files.Commit();
@@ -399,6 +406,13 @@ void RunVerify(const VerifyOptions& options) {
     TensorBytes got = RunAndRecord(&session, seed);
     std::map<int32_t, Wanted> want = reference.Tensors(session, seed);
     results.push_back(CompareTensors(session, seed, &got, &want));
+    if (results.back().tensor_count == 0) {
+      throw CommandError(
+          ExitCode::kFailure,
+          fmt::format("no tensor of '{}' on {} could be compared with {}; compare "
+                      "with --against cpu",
+                      options.session.model, session.device_name(), reference.name()));
+    }
     if (results.back().differing_tensor_count == 0) continue;
     for (const AtollTensor* tensor : session.inputs()) {
       results.back().inputs.push_back(BytesOf(tensor));
@@ -423,7 +437,7 @@ void RunVerify(const VerifyOptions& options) {
 
   if (options.json) {
     Json report = NewReport("verify", session);
-    report["against"] = reference.Description();
+    report["against"] = reference.DescriptionJson();
     report["equal"] = different == results.end();
     report["seeds"] = Json::array();
     for (const SeedResult& result : results) report["seeds"].push_back(ResultJson(result));
