@@ -7,6 +7,7 @@
 //   - every shape is concrete and every tensor's byte size fits (kMaxTensorBytes);
 //   - quantization has as many zero points as scales, all scales finite and >= 0, and a
 //     dimension that exists;
+//   - no input of the graph is a constant;
 //   - constants have at least the bytes that their shapes need.
 // Immutable after loading, so it may be shared by threads.
 #pragma once

@@ -239,7 +239,14 @@ Status Loader::CheckOrder() const {
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     written[i] = graph_.tensors[i].is_constant() || graph_.tensors[i].is_variable;
   }
-  for (const int32_t input : graph_.inputs) written[input] = true;
+  for (const int32_t input : graph_.inputs) {
+    // Callers write their inputs; constants lie in the file.
+    if (graph_.tensors[input].is_constant()) {
+      return CorruptModel("%s is an input of the model and a constant",
+                          Describe(graph_, input).c_str());
+    }
+    written[input] = true;
+  }
   for (const Node& node : graph_.nodes) {
     for (const int32_t input : node.inputs) {
       if (input >= 0 && !written[input]) {

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
+#include "runtime/base/check.h"
 #include "runtime/graph/model.h"
 #include "runtime/interpreter.h"
 #include "tests/fuzz/small_model.h"
@@ -18,7 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto interpreter = Interpreter::Create(*model, {.threads = 1});
   if (!interpreter.ok()) return 0;
   for (const int32_t input : (*model)->graph().inputs) {
-    FillWithPattern((*interpreter)->TensorBytes(input));
+    const std::span<uint8_t> bytes = (*interpreter)->TensorBytes(input);
+    // Callers write them all.
+    ATOLL_CHECK(static_cast<int64_t>(bytes.size()) == (*model)->graph().tensors[input].byte_size());
+    FillWithPattern(bytes);
   }
   // An operator may still find bad values in its data.
   (void)(*interpreter)->Invoke();
