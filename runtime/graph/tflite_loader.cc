@@ -22,10 +22,15 @@ std::string String(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
 }
 
+// Element by element: the verifier aligns the vector's length, not its 64-bit elements.
 template <typename T>
 std::vector<T> Vector(const flatbuffers::Vector<T>* values) {
   if (values == nullptr) return {};
-  return {values->begin(), values->end()};
+  std::vector<T> copy(values->size());
+  for (size_t i = 0; i < copy.size(); ++i) {
+    copy[i] = LoadLittleEndian<T>(values->Data() + i * sizeof(T));
+  }
+  return copy;
 }
 
 // The tables that all subgraphs share; kCorruptModel unless they are there.
@@ -248,7 +253,14 @@ Status GraphLoader::CheckOrder() const {
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     written[i] = graph_.tensors[i].is_constant() || graph_.tensors[i].is_variable;
   }
-  for (const int32_t input : graph_.inputs) written[input] = true;
+  for (const int32_t input : graph_.inputs) {
+    // Callers write their inputs; constants lie in the file.
+    if (graph_.tensors[input].is_constant()) {
+      return CorruptModel("%s is an input of the model and a constant",
+                          Describe(graph_, input).c_str());
+    }
+    written[input] = true;
+  }
   for (const Node& node : graph_.nodes) {
     for (const int32_t input : node.inputs) {
       // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
