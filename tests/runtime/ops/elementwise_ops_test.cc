@@ -61,7 +61,7 @@ class OneNode {
     std::vector<const uint8_t*> inputs;
     for (const auto& bytes : inputs_) inputs.push_back(bytes.data());
     uint8_t* output = reinterpret_cast<uint8_t*>(result.data());
-    status_ = (*executor)->Invoke({.inputs = inputs, .outputs = {&output, 1}});
+    status_ = (*executor)->Invoke({.inputs = inputs, .outputs = {&output, 1}, .state = {}});
     return result;
   }
 
