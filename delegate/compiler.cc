@@ -13,6 +13,7 @@
 namespace atollrt {
 namespace {
 
+constexpr size_t kCopyLoops = 3;    // of a COPY instruction
 constexpr int64_t kAlignment = 64;  // of tensors and parameters on chip: one DMA beat
 
 // Parameters of one node, as bytes in the order in which the device keeps them.
@@ -105,7 +106,7 @@ class Compilation {
   Status EmitPool2D(const Node& node);
   Status EmitMean(const Node& node);
   Status EmitTable(size_t step);
-  Status EmitPad(const Node& node);
+  Status EmitMoves(const Node& node);
   void EmitConcatenation(const Node& node);
   void FillBoundary();
   void EstimateCycles();
@@ -210,11 +211,14 @@ Status Compilation::CollectParameters(size_t step) {
       pack(params);
       return Status();
     }
+    case OpType::kEXP:
+    case OpType::kHARD_SWISH:
+    case OpType::kLEAKY_RELU:
+    case OpType::kLOGISTIC:
     case OpType::kQUANTIZE:
     case OpType::kRELU:
     case OpType::kRELU6:
     case OpType::kRELU_N1_TO_1:
-    case OpType::kLOGISTIC:
     case OpType::kTANH: {
       ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph_, node));
       parameters_[step].bytes.assign(table.begin(), table.end());
@@ -225,13 +229,14 @@ Status Compilation::CollectParameters(size_t step) {
   }
 }
 
-// RESHAPE and SQUEEZE cost nothing: their output is their input under another name.
+// EXPAND_DIMS, RESHAPE and SQUEEZE cost nothing: their output is their input under another name.
 void Compilation::ResolveAliases() {
   alias_.resize(graph_.tensors.size());
   for (size_t i = 0; i < alias_.size(); ++i) alias_[i] = static_cast<int32_t>(i);
   for (const int32_t index : set_) {
     const Node& node = graph_.nodes[index];
-    if (node.type == OpType::kRESHAPE || node.type == OpType::kSQUEEZE) {
+    if (node.type == OpType::kEXPAND_DIMS || node.type == OpType::kRESHAPE ||
+        node.type == OpType::kSQUEEZE) {
       alias_[node.outputs[0]] = node.inputs[0];
     }
   }
@@ -370,22 +375,25 @@ Status Compilation::EmitNode(size_t step) {
       return EmitPool2D(node);
     case OpType::kMEAN:
       return EmitMean(node);
+    case OpType::kEXP:
+    case OpType::kHARD_SWISH:
+    case OpType::kLEAKY_RELU:
+    case OpType::kLOGISTIC:
     case OpType::kQUANTIZE:
     case OpType::kRELU:
     case OpType::kRELU6:
     case OpType::kRELU_N1_TO_1:
-    case OpType::kLOGISTIC:
     case OpType::kTANH:
       return EmitTable(step);
-    case OpType::kPAD:
-      return EmitPad(node);
     case OpType::kCONCATENATION:
       EmitConcatenation(node);
       return Status();
+    case OpType::kEXPAND_DIMS:
     case OpType::kRESHAPE:
     case OpType::kSQUEEZE:
       return Status();
     default:
+      if (IsMove(node.type)) return EmitMoves(node);
       return InternalError("no instruction for %s", node.op_name().c_str());
   }
 }
@@ -490,38 +498,32 @@ Status Compilation::EmitTable(size_t step) {
   return Status();
 }
 
-Status Compilation::EmitPad(const Node& node) {
-  const Tensor& input = *graph_.Input(node, 0);
-  const Tensor& output = graph_.Output(node);
-  const std::vector<int64_t> paddings = ConstantIntegers(*graph_.Input(node, 1));
-  // As rank 4, with sizes of 1 in front.
-  int64_t in[4] = {1, 1, 1, 1};
-  int64_t out[4] = {1, 1, 1, 1};
-  int64_t before[4] = {0, 0, 0, 0};
-  const size_t rank = input.shape.size();
-  for (size_t i = 0; i < rank; ++i) {
-    in[4 - rank + i] = input.shape[i];
-    out[4 - rank + i] = output.shape[i];
-    before[4 - rank + i] = paddings[2 * i];
-  }
-  const int64_t first =
-      ((before[0] * out[1] + before[1]) * out[2] + before[2]) * out[3] + before[3];
+Status Compilation::EmitMoves(const Node& node) {
+  ATOLL_ASSIGN_OR_RETURN(const MovePlan plan, MakeMovePlan(graph_, node));
   const auto word = [](int64_t value) { return static_cast<uint32_t>(value); };
-  Emit(FillInstruction{.output_address = Address(node.outputs[0]),
-                       .bytes = word(output.byte_size()),
-                       .value = word(output.zero_point() & 0xFF)});
-  Emit(CopyInstruction{.input_address = Address(node.inputs[0]),
-                       .output_address = Address(node.outputs[0]) + word(first),
-                       .bytes = word(in[3]),
-                       .count0 = word(in[0]),
-                       .count1 = word(in[1]),
-                       .count2 = word(in[2]),
-                       .input_stride0 = word(in[1] * in[2] * in[3]),
-                       .input_stride1 = word(in[2] * in[3]),
-                       .input_stride2 = word(in[3]),
-                       .output_stride0 = word(out[1] * out[2] * out[3]),
-                       .output_stride1 = word(out[2] * out[3]),
-                       .output_stride2 = word(out[3])});
+  if (plan.fill.count > 0) {
+    Emit(FillInstruction{.output_address = Address(node.outputs[0]),
+                         .bytes = word(plan.fill.count),
+                         .value = plan.fill.element[0]});
+  }
+  for (const auto& [from, to, copy] : plan.copies) {
+    // As three loops, with counts of 1 in front.
+    StridedCopy::Loop loops[kCopyLoops];
+    std::copy_backward(copy.loops.begin(), copy.loops.end(), std::end(loops));
+    Emit(CopyInstruction{
+        .input_address = Address(node.inputs[from.position]) + word(copy.in_offset),
+        .output_address = Address(node.outputs[to.position]) + word(copy.out_offset),
+        .bytes = word(copy.run_bytes),
+        .count0 = word(loops[0].count),
+        .count1 = word(loops[1].count),
+        .count2 = word(loops[2].count),
+        .input_stride0 = word(loops[0].in_stride),
+        .input_stride1 = word(loops[1].in_stride),
+        .input_stride2 = word(loops[2].in_stride),
+        .output_stride0 = word(loops[0].out_stride),
+        .output_stride1 = word(loops[1].out_stride),
+        .output_stride2 = word(loops[2].out_stride)});
+  }
   return Status();
 }
 
@@ -574,6 +576,40 @@ Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& s
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,
                                CompileFailure* failure) {
   return Compilation(graph, set, inputs, outputs, device).Run(failure);
+}
+
+bool IsMove(OpType type) {
+  switch (type) {
+    case OpType::kBATCH_TO_SPACE_ND:
+    case OpType::kDEPTH_TO_SPACE:
+    case OpType::kMIRROR_PAD:
+    case OpType::kPACK:
+    case OpType::kPAD:
+    case OpType::kPADV2:
+    case OpType::kSLICE:
+    case OpType::kSPACE_TO_BATCH_ND:
+    case OpType::kSPACE_TO_DEPTH:
+    case OpType::kSPLIT:
+    case OpType::kSPLIT_V:
+    case OpType::kSTRIDED_SLICE:
+    case OpType::kTILE:
+    case OpType::kTRANSPOSE:
+    case OpType::kUNPACK:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsCopyProgram(const MovePlan& plan) {
+  if (plan.fill.count > 0 && plan.fill.element.size() != 1) return false;
+  return std::all_of(plan.copies.begin(), plan.copies.end(), [](const MovePlan::Copy& step) {
+    return step.from.kind == MoveOperand::Kind::kInput &&
+           step.to.kind == MoveOperand::Kind::kOutput && step.copy.run_bytes > 0 &&
+           step.copy.loops.size() <= kCopyLoops &&
+           std::all_of(step.copy.loops.begin(), step.copy.loops.end(),
+                       [](const StridedCopy::Loop& loop) { return loop.in_stride >= 0; });
+  });
 }
 
 double EstimateSeconds(const DeviceInfo& device, uint64_t cycles, uint64_t link_bytes) {

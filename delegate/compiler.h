@@ -13,6 +13,7 @@
 #include "driver/executable.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/ops/move_plan.h"
 
 namespace atollrt {
 
@@ -34,6 +35,12 @@ Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& s
                                const std::vector<int32_t>& inputs,
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,
                                CompileFailure* failure);
+
+// Operators that become COPY instructions, with a FILL in front where they pad.
+bool IsMove(OpType type);
+// A plan that these instructions can follow: bytes go from inputs to outputs, forwards, in copies
+// of at most three loops.
+bool IsCopyProgram(const MovePlan& plan);
 
 // The modelled time of one inference: device cycles and transfer over the link.
 double EstimateSeconds(const DeviceInfo& device, uint64_t cycles, uint64_t link_bytes);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "delegate/compiler.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/ops/move_plan.h"
 
 namespace atollrt {
 namespace {
@@ -17,10 +19,16 @@ bool IsFilter(OpType type) {
 
 bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
 
-// How many leading inputs of a node are activations; the others are parameters.
-size_t ActivationCount(const Node& node) {
-  if (node.type == OpType::kCONCATENATION) return node.inputs.size();
-  return IsAdd(node.type) ? 2 : 1;
+// Which inputs of a node are activations, `count` from `first`; the others are parameters.
+struct ActivationRange {
+  size_t first = 0, count = 1;
+};
+ActivationRange ActivationsOf(const Node& node) {
+  if (node.type == OpType::kCONCATENATION || node.type == OpType::kPACK) {
+    return {0, node.inputs.size()};
+  }
+  if (node.type == OpType::kSPLIT) return {1, 1};
+  return {0, IsAdd(node.type) ? size_t{2} : size_t{1}};
 }
 
 // ---- Predicates of constraints.inc ------------------------------------------------------------
@@ -32,6 +40,18 @@ struct Candidate {
 
   const Tensor& input(size_t position) const { return *graph.Input(node, position); }
   const Tensor& output() const { return graph.Output(node); }
+
+  std::vector<const Tensor*> activations() const {
+    const ActivationRange range = ActivationsOf(node);
+    std::vector<const Tensor*> tensors;
+    for (size_t i = 0; i < range.count; ++i) tensors.push_back(&input(range.first + i));
+    return tensors;
+  }
+  std::vector<const Tensor*> outputs() const {
+    std::vector<const Tensor*> tensors;
+    for (size_t i = 0; i < node.outputs.size(); ++i) tensors.push_back(&graph.Output(node, i));
+    return tensors;
+  }
 };
 
 bool HasInstruction(const Candidate& c) {
@@ -41,11 +61,14 @@ bool HasInstruction(const Candidate& c) {
     case OpType::kCONCATENATION:
     case OpType::kCONV_2D:
     case OpType::kDEPTHWISE_CONV_2D:
+    case OpType::kEXP:
+    case OpType::kEXPAND_DIMS:
     case OpType::kFULLY_CONNECTED:
+    case OpType::kHARD_SWISH:
+    case OpType::kLEAKY_RELU:
     case OpType::kLOGISTIC:
     case OpType::kMAX_POOL_2D:
     case OpType::kMEAN:
-    case OpType::kPAD:
     case OpType::kQUANTIZE:
     case OpType::kRELU:
     case OpType::kRELU6:
@@ -56,7 +79,7 @@ bool HasInstruction(const Candidate& c) {
     case OpType::kTANH:
       return true;
     default:
-      return false;
+      return IsMove(c.node.type);
   }
 }
 
@@ -65,8 +88,8 @@ bool HasKnownVersion(const Candidate& c) {
 }
 
 bool HasByteActivations(const Candidate& c) {
-  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
-    if (!IsByteType(c.input(i).type)) return false;
+  for (const Tensor* tensor : c.activations()) {
+    if (!IsByteType(tensor->type)) return false;
   }
   return IsByteType(c.output().type);
 }
@@ -74,17 +97,20 @@ bool HasByteActivations(const Candidate& c) {
 // Only QUANTIZE goes from one byte type to the other. The CPU refuses the rest with more words.
 bool KeepsType(const Candidate& c) {
   if (c.node.type == OpType::kQUANTIZE) return true;
-  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
-    if (c.input(i).type != c.output().type) return false;
+  for (const Tensor* tensor : c.activations()) {
+    if (tensor->type != c.output().type) return false;
   }
   return true;
 }
 
 bool HasElements(const Candidate& c) {
-  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
-    if (c.input(i).element_count() < 1) return false;
+  for (const Tensor* tensor : c.activations()) {
+    if (tensor->element_count() < 1) return false;
   }
-  return c.output().element_count() >= 1;
+  for (const Tensor* tensor : c.outputs()) {
+    if (tensor->element_count() < 1) return false;
+  }
+  return true;
 }
 
 bool HasConstantParameters(const Candidate& c) {
@@ -94,8 +120,8 @@ bool HasConstantParameters(const Candidate& c) {
 }
 
 bool HasVariableActivations(const Candidate& c) {
-  for (size_t i = 0; i < ActivationCount(c.node); ++i) {
-    if (c.input(i).is_constant()) return false;
+  for (const Tensor* tensor : c.activations()) {
+    if (tensor->is_constant()) return false;
   }
   return true;
 }
@@ -117,8 +143,11 @@ bool ReducesNeighbouringAxes(const Candidate& c) {
   return true;
 }
 
-bool PadsFewDimensions(const Candidate& c) {
-  return c.node.type != OpType::kPAD || c.input(0).shape.size() <= 4;
+// A plan that cannot be made is the CPU's to refuse, with more words.
+bool MovesByShortCopies(const Candidate& c) {
+  if (!IsMove(c.node.type)) return true;
+  const Result<MovePlan> plan = MakeMovePlan(c.graph, c.node);
+  return plan.ok() && IsCopyProgram(*plan);
 }
 
 bool ConcatenatesAlikeQuantized(const Candidate& c) {
@@ -149,8 +178,9 @@ bool HasShortSums(const Candidate& c) {
 
 bool FitsOnChip(const Candidate& c) {
   constexpr int64_t kChannelRecordBytes = 16;
-  int64_t bytes = c.output().byte_size();
-  for (size_t i = 0; i < ActivationCount(c.node); ++i) bytes += c.input(i).byte_size();
+  int64_t bytes = 0;
+  for (const Tensor* tensor : c.outputs()) bytes += tensor->byte_size();
+  for (const Tensor* tensor : c.activations()) bytes += tensor->byte_size();
   if (IsFilter(c.node.type)) {
     bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
   }

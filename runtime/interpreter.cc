@@ -116,7 +116,8 @@ Status Interpreter::OrderSteps() {
   const Graph& g = graph();
   std::vector<bool> ready(g.tensors.size());
   for (size_t i = 0; i < ready.size(); ++i) {
-    ready[i] = g.tensors[i].is_constant() || g.tensors[i].is_variable;
+    const Tensor& tensor = g.tensors[i];
+    ready[i] = tensor.is_constant() || tensor.is_variable || tensor.element_count() == 0;
   }
   for (const int32_t input : g.inputs) ready[input] = true;
   std::vector<int32_t> step_of(g.nodes.size());

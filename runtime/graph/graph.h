@@ -7,6 +7,7 @@
 //   - every shape is concrete and every tensor's byte size fits (kMaxTensorBytes);
 //   - quantization has as many zero points as scales, all scales finite and >= 0, and a
 //     dimension that exists;
+//   - no input of the graph is a constant;
 //   - constants have at least the bytes that their shapes need, and no variable tensor is one;
 //   - a variable has one type and shape in all graphs of the model and is assigned before it is
 //     read; a graph that CALL_ONCE names calls no other.

@@ -39,6 +39,34 @@ Status InferFullyConnected(const Graph& graph, const Node& node, std::vector<Sha
   return Status();
 }
 
+Status InferBatchMatMul(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+  ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
+  const Shape& lhs = graph.Input(node, 0)->shape;
+  const Shape& rhs = graph.Input(node, 1)->shape;
+  constexpr size_t kMaxRank = 5;
+  for (const Shape& shape : {lhs, rhs}) {
+    if (shape.size() < 2 || shape.size() > kMaxRank || ElementCount(shape) < 1) {
+      return CorruptModel("operand has shape %s, must have 2 to %zu dimensions, none of them 0",
+                          ShapeString(shape).c_str(), kMaxRank);
+    }
+  }
+  const BatchMatMulOptions& options = std::get<BatchMatMulOptions>(node.options);
+  const size_t m = lhs.size() - (options.transpose_lhs ? 1 : 2);
+  const size_t k = lhs.size() - (options.transpose_lhs ? 2 : 1);
+  const size_t rhs_k = rhs.size() - (options.transpose_rhs ? 1 : 2);
+  const size_t n = rhs.size() - (options.transpose_rhs ? 2 : 1);
+  Shape output;
+  if (lhs[k] != rhs[rhs_k] || !BroadcastShapes(Shape(lhs.begin(), lhs.end() - 2),
+                                               Shape(rhs.begin(), rhs.end() - 2), &output)) {
+    return CorruptModel("matrices of shape %s and %s cannot be multiplied",
+                        ShapeString(lhs).c_str(), ShapeString(rhs).c_str());
+  }
+  output.push_back(lhs[m]);
+  output.push_back(rhs[n]);
+  outputs->push_back(std::move(output));
+  return Status();
+}
+
 Status InferReduction(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
   Shape output;
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
@@ -76,6 +104,14 @@ Status InferBroadcast(const Graph& graph, const Node& node, std::vector<Shape>* 
   }
   outputs->push_back(std::move(output));
   return Status();
+}
+
+Status InferPrelu(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+  ATOLL_RETURN_IF_ERROR(InferBroadcast(graph, node, outputs));
+  const Shape& input = graph.Input(node, 0)->shape;
+  if (outputs->back() == input) return Status();
+  return CorruptModel("slopes of shape %s enlarge an input of shape %s",
+                      ShapeString(graph.Input(node, 1)->shape).c_str(), ShapeString(input).c_str());
 }
 
 Status InferUnary(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {

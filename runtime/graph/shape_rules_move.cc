@@ -107,7 +107,8 @@ Status InferConcatenation(const Graph& graph, const Node& node, std::vector<Shap
 
 Status InferPad(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
   Shape output;
-  ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
+  const size_t inputs = node.type == OpType::kPADV2 ? 3 : 2;
+  ATOLL_RETURN_IF_ERROR(CheckCounts(node, {inputs, inputs}));
   ATOLL_ASSIGN_OR_RETURN(const std::vector<int64_t> paddings, ConstantInput(graph, node, 1));
   const Shape& input = graph.Input(node, 0)->shape;
   const Shape& stored = graph.Input(node, 1)->shape;

@@ -65,6 +65,57 @@ Status InferConv2D(const Graph& graph, const Node& node, std::vector<Shape>* out
   return Status();
 }
 
+Status InferTransposeConv(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+  ATOLL_RETURN_IF_ERROR(CheckCounts(node, {3, 4}));
+  ATOLL_RETURN_IF_ERROR(CheckRank(graph, node.inputs[1], 4));
+  ATOLL_RETURN_IF_ERROR(CheckRank(graph, node.inputs[2], 4));
+  const Conv2DOptions& options = std::get<Conv2DOptions>(node.options);
+  ATOLL_RETURN_IF_ERROR(CheckWindowParameter("stride_h", options.stride_h));
+  ATOLL_RETURN_IF_ERROR(CheckWindowParameter("stride_w", options.stride_w));
+  const Shape& weights = graph.Input(node, 1)->shape;
+  const Shape& input = graph.Input(node, 2)->shape;
+  ATOLL_RETURN_IF_ERROR(CheckWindowParameter("filter height", weights[1]));
+  ATOLL_RETURN_IF_ERROR(CheckWindowParameter("filter width", weights[2]));
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ConstantInput(graph, node, 0));
+  Shape output;
+  for (const int64_t size : sizes) {
+    if (size < 1 || size > INT32_MAX) {
+      return CorruptModel("the output shape has a size of %lld", static_cast<long long>(size));
+    }
+    output.push_back(static_cast<int32_t>(size));
+  }
+  if (output.size() != 4 || output[0] != input[0] || output[3] != weights[0] ||
+      input[3] != weights[3]) {
+    return CorruptModel("output shape %s does not fit an input of %s and weights of %s",
+                        ShapeString(output).c_str(), ShapeString(input).c_str(),
+                        ShapeString(weights).c_str());
+  }
+  const Tensor* bias = graph.Input(node, 3);
+  if (bias != nullptr && bias->element_count() != output[3]) {
+    return CorruptModel("bias has %lld elements for %d output channels",
+                        static_cast<long long>(bias->element_count()), output[3]);
+  }
+  outputs->push_back(std::move(output));
+  return Status();
+}
+
+Status InferResize(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+  ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
+  ATOLL_RETURN_IF_ERROR(CheckRank(graph, node.inputs[0], 4));
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<int64_t> size, ConstantInput(graph, node, 1));
+  if (size.size() != 2) return CorruptModel("the size has %zu numbers, must have 2", size.size());
+  Shape output = graph.Input(node, 0)->shape;
+  for (size_t i = 0; i < 2; ++i) {
+    if (size[i] < 1 || size[i] > INT32_MAX) {
+      return CorruptModel("the size is %lld x %lld", static_cast<long long>(size[0]),
+                          static_cast<long long>(size[1]));
+    }
+    output[i + 1] = static_cast<int32_t>(size[i]);
+  }
+  outputs->push_back(std::move(output));
+  return Status();
+}
+
 Status InferPool2D(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
   Shape output;
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {1, 1}));

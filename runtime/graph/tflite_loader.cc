@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/graph/tflite_loader.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/base/bytes.h"
@@ -21,10 +22,15 @@ std::string String(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
 }
 
+// Element by element: the verifier aligns the vector's length, not its 64-bit elements.
 template <typename T>
 std::vector<T> Vector(const flatbuffers::Vector<T>* values) {
   if (values == nullptr) return {};
-  return {values->begin(), values->end()};
+  std::vector<T> copy(values->size());
+  for (size_t i = 0; i < copy.size(); ++i) {
+    copy[i] = LoadLittleEndian<T>(values->Data() + i * sizeof(T));
+  }
+  return copy;
 }
 
 // The tables that all subgraphs share; kCorruptModel unless they are there.
@@ -82,6 +88,7 @@ class GraphLoader {
   Status CheckIndices(const std::vector<int32_t>& indices, const char* role, bool may_be_absent,
                       int32_t node) const;
   Status ReadGraphEnds();
+  bool IsEmptyConstant(int32_t tensor) const;
   Status CheckOrder() const;
   Status CheckStoredShapes() const;
   Status CheckQuantization(int32_t index) const;
@@ -232,16 +239,32 @@ Status GraphLoader::ReadGraphEnds() {
   return Status();
 }
 
+bool GraphLoader::IsEmptyConstant(int32_t tensor) const {
+  const Shape& shape = graph_.tensors[tensor].shape;
+  if (std::count(shape.begin(), shape.end(), 0) == 0) return false;
+  return std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [tensor](const Node& node) {
+    return std::count(node.outputs.begin(), node.outputs.end(), tensor) > 0;
+  });
+}
+
 // Every tensor is written once, before it is read.
 Status GraphLoader::CheckOrder() const {
   std::vector<bool> written(graph_.tensors.size());
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     written[i] = graph_.tensors[i].is_constant() || graph_.tensors[i].is_variable;
   }
-  for (const int32_t input : graph_.inputs) written[input] = true;
+  for (const int32_t input : graph_.inputs) {
+    // Callers write their inputs; constants lie in the file.
+    if (graph_.tensors[input].is_constant()) {
+      return CorruptModel("%s is an input of the model and a constant",
+                          Describe(graph_, input).c_str());
+    }
+    written[input] = true;
+  }
   for (const Node& node : graph_.nodes) {
     for (const int32_t input : node.inputs) {
-      if (input >= 0 && !written[input]) {
+      // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
+      if (input >= 0 && !written[input] && !IsEmptyConstant(input)) {
         return CorruptModel("%s reads %s before anything has written it",
                             Describe(graph_, node).c_str(), Describe(graph_, input).c_str());
       }
@@ -321,7 +344,10 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
   }
   // Biases take their scale from input and weights, so what is stored with them may be anything
   // (published models have quantized_dimension 3 on vectors).
-  if (tensor.type == DataType::kInt32 && tensor.is_constant()) return Status();
+  if ((tensor.type == DataType::kInt32 || tensor.type == DataType::kInt64) &&
+      tensor.is_constant()) {
+    return Status();
+  }
   if (q.scales.size() > 1) {
     const bool exists = q.dimension >= 0 && static_cast<size_t>(q.dimension) < tensor.shape.size();
     if (!exists) {

@@ -24,4 +24,7 @@ struct ConvShape {
   bool operator==(const ConvShape&) const = default;
 };
 
+// What an output channel reads: all channels of its group, or one (groups does not count).
+enum class FilterKind : uint8_t { kConv, kDepthwise };
+
 }  // namespace atollrt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/kernels/fixed_point.h"
 
-#include "runtime/kernels/quantization.h"
+#include <algorithm>
 
 namespace atollrt {
 namespace {
@@ -13,6 +13,17 @@ int32_t SaturatingLeftShift(int32_t x, int bits) {
   if (shifted > INT32_MAX) return INT32_MAX;
   if (shifted < INT32_MIN) return INT32_MIN;
   return static_cast<int32_t>(shifted);
+}
+
+int32_t SaturatingAdd(int32_t a, int32_t b) {
+  const int64_t sum = static_cast<int64_t>(a) + b;
+  return static_cast<int32_t>(std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX));
+}
+
+// (a + b) / 2 to nearest, halves away from zero.
+int32_t HalfSum(int32_t a, int32_t b) {
+  const int64_t sum = static_cast<int64_t>(a) + b;
+  return static_cast<int32_t>((sum + (sum >= 0 ? 1 : -1)) / 2);
 }
 
 // exp on [-1/4, 0), F0 to F0: a polynomial around -1/8.
@@ -68,6 +79,61 @@ Reciprocal FixedPointReciprocal(int32_t x, int32_t integer_bits) {
   const int32_t fraction =
       static_cast<int32_t>((static_cast<uint32_t>(x) << zeros) - (uint32_t{1} << 31));
   return {OneOverOnePlus(fraction), integer_bits - zeros};
+}
+
+int32_t FixedPointLog(int32_t x) {
+  // log(x) = z log(2) + log(r / sqrt(1/2)), with x = 2^z * r and r within a factor of 2^(1/4) of
+  // sqrt(1/2): the power of two, or the square root of one, that leaves the smaller r.
+  constexpr int kInputBits = 12;
+  constexpr int kAccumulatorBits = 6;  // one more than the result's
+  constexpr int32_t kSqrtHalf = 1518500250;
+  constexpr int32_t kSqrtSqrtHalf = 1805811301;
+  constexpr int32_t kLog2 = 1488522236;
+  const auto shift = [](int32_t value, int bits) {
+    return bits >= 0 ? SaturatingLeftShift(value, bits) : RoundingDivideByPowerOfTwo(value, -bits);
+  };
+  constexpr int kUnit = 31 - kAccumulatorBits;
+  constexpr int32_t kQuarter = 1 << (kUnit - 2);
+
+  const int zeros_a = __builtin_clz(static_cast<uint32_t>(x));
+  const int32_t r_a = SaturatingLeftShift(Mul(shift(x, zeros_a - 1), kSqrtHalf), 1);
+  const int32_t z_a = SaturatingAdd(shift(kInputBits - zeros_a, kUnit), kQuarter);
+  const int zeros_b = __builtin_clz(static_cast<uint32_t>(Mul(x, kSqrtHalf))) - 1;
+  const int32_t r_b = shift(x, zeros_b);
+  const int32_t z_b = SaturatingAdd(shift(kInputBits - zeros_b, kUnit), -kQuarter);
+  const int32_t r = std::min(r_a, r_b);
+  const int32_t z = std::max(z_a, z_b);
+
+  // A rational function of q = 2 (r - 2^(-1/4)).
+  const int32_t p = HalfSum(r, kSqrtSqrtHalf);
+  const int32_t q = static_cast<int32_t>(2 * static_cast<uint32_t>(r - kSqrtSqrtHalf));
+  const int32_t q2 = Mul(q, q);
+  const int32_t numerator = Mul(q, r) + Mul(Mul(q, q2), 117049297);
+  const int32_t denominator = Mul(p, 1057819769 + q + Mul(127690142, q2)) + Mul(638450708, q);
+  const int32_t tail =
+      Mul(RoundingDivideByPowerOfTwo(numerator, kAccumulatorBits), OneOverOnePlus(denominator));
+  return SaturatingLeftShift(Mul(z, kLog2) + tail, 1);
+}
+
+Multiplier InverseSquareRoot(int32_t x) {
+  if (x <= 1) return {INT32_MAX, 0};
+  int32_t exponent = 11;  // of the result, downwards
+  for (; x >= 1 << 29; x /= 4) ++exponent;
+  const int pairs = (__builtin_clz(static_cast<uint32_t>(x)) - 1) / 2 - 1;
+  exponent -= pairs;
+  x <<= 2 * pairs;
+  // Newton's iteration y = y (3 - x y^2) / 2, all in F3.
+  constexpr int32_t kThreeHalves = (1 << 28) + (1 << 27);
+  constexpr int32_t kSqrtHalf = 1518500250;
+  const int32_t half = RoundingDivideByPowerOfTwo(x >> 1, 1);
+  int32_t y = 1 << 28;
+  for (int i = 0; i < 5; ++i) {
+    const int32_t cube = SaturatingLeftShift(Mul(Mul(y, y), y), 6);
+    y = SaturatingLeftShift(Mul(kThreeHalves, y) - Mul(half, cube), 3);
+  }
+  y = Mul(y, kSqrtHalf);
+  if (exponent < 0) return {SaturatingLeftShift(y, -exponent), 0};
+  return {y, -exponent};
 }
 
 }  // namespace atollrt

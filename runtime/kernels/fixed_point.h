@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "runtime/kernels/quantization.h"
+
 namespace atollrt {
 
 // exp(a) for a <= 0 in F5, result in F0.
@@ -17,5 +19,11 @@ struct Reciprocal {
   int32_t bits = 0;   // k - leading zeros of x
 };
 Reciprocal FixedPointReciprocal(int32_t x, int32_t integer_bits);
+
+// log(x) of x >= 1 in F12, result in F5.
+int32_t FixedPointLog(int32_t x_f12);
+
+// 1 / sqrt(x) of an integer x >= 1 as a multiplier with an exponent of at most 0; 1 for x below.
+Multiplier InverseSquareRoot(int32_t x);
 
 }  // namespace atollrt

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MAX_POOL_2D and AVERAGE_POOL_2D on bytes, NHWC. The window is cut at the border of the image;
+// MAX_POOL_2D and AVERAGE_POOL_2D, NHWC. The window is cut at the border of the image;
 // n counts the cells inside, S is the sum of their raw values (zero points included).
 //
 //   maximum              y = clamp(max)
 //   average, kUInt8      y = clamp((S + n/2) / n)                           / truncates
-//   average, kInt8       y = clamp(S > 0 ? (S + n/2) / n : (S - n/2) / n)
+//   average, kInt8       y = clamp(S > 0 ? (S + n/2) / n : (S - n/2) / n); int16 alike
+//   average, float32     y = clamp(S / n)
 //
-// S is exact while n <= 2^23. Pure function, thread-safe, allocates nothing.
+// S is exact while n <= 2^23 (bytes) or 2^15 (int16). Pure function, thread-safe, allocates
+// nothing.
 #pragma once
 
 #include <cstdint>
 
+#include "runtime/kernels/float_range.h"
 #include "runtime/kernels/quantization.h"
 
 namespace atollrt {
@@ -27,13 +30,17 @@ struct Pool2DParams {
   int32_t kernel_h = 1, kernel_w = 1;
   int32_t stride_h = 1, stride_w = 1;
   int32_t pad_top = 0, pad_left = 0;
-  ByteType type = ByteType::kInt8;
+  ByteType type = ByteType::kInt8;  // of Pool2D
   PoolKind kind = PoolKind::kMax;
-  ClampRange clamp{-128, 127};  // within the type's range
+  ClampRange clamp{-128, 127};  // within the type's range; of Pool2D and Pool2DInt16
 };
 
 // `input` is [batch, input_h, input_w, channels], `output` [batch, output_h, output_w, channels];
 // they must not overlap.
 void Pool2D(const Pool2DParams& params, const uint8_t* input, uint8_t* output);
+
+// The same for wider elements. `input` may be unaligned.
+void Pool2DInt16(const Pool2DParams& params, const uint8_t* input, int16_t* output);
+void Pool2DFloat(const Pool2DParams& params, FloatRange clamp, const uint8_t* input, float* output);
 
 }  // namespace atollrt

@@ -56,6 +56,16 @@ inline int32_t MultiplyByQuantizedMultiplier(int32_t x, Multiplier m) {
   return RoundingDivideByPowerOfTwo(SaturatingRoundingDoublingHighMul(shifted, m.value), right);
 }
 
+// x * multiplier for 64-bit accumulators (int16 activations): the multiplier is cut to 16 bits and
+// there is one rounding, halves up. multiplier.exponent < 15; |x| >= 2^48 wraps.
+inline int32_t MultiplyByQuantizedMultiplier64(int64_t x, Multiplier m) {
+  const int32_t reduced = m.value < 0x7fff0000 ? (m.value + (1 << 15)) >> 16 : 0x7fff;
+  const int32_t shift = 15 - m.exponent;
+  const uint64_t product = static_cast<uint64_t>(x) * static_cast<uint64_t>(reduced);
+  return static_cast<int32_t>(static_cast<int64_t>(product + (uint64_t{1} << (shift - 1))) >>
+                              shift);
+}
+
 inline int32_t Clamp(int32_t x, int32_t lo, int32_t hi) { return x < lo ? lo : (x > hi ? hi : x); }
 
 // The range of values that an output may take after a fused activation.

@@ -1,79 +1,257 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators that treat every element alike, with broadcasting where they take two.
-#include <vector>
+// Arithmetic of two tensors with broadcasting: bytes by their quantization, other types plainly.
+#include <cmath>
+#include <cstring>
 
+#include "runtime/ops/broadcast_executor.h"
+#include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"
+#include "runtime/ops/tensor_checks.h"
 
 namespace atollrt {
 namespace {
 
-// A tensor repeated into a larger shape, as the source byte of every output byte: sizes and
-// source strides from the innermost dimension outwards.
-struct BroadcastView {
-  std::vector<int32_t> sizes;
-  std::vector<int64_t> strides;
-  bool is_identity = true;
-};
-
-BroadcastView MakeBroadcastView(const Shape& source, const Shape& target) {
-  BroadcastView view;
-  int64_t stride = 1;
-  for (size_t i = 0; i < target.size(); ++i) {
-    const int32_t size = target[target.size() - 1 - i];
-    const int32_t own = i < source.size() ? source[source.size() - 1 - i] : 1;
-    view.sizes.push_back(size);
-    view.strides.push_back(own == 1 ? 0 : stride);
-    view.is_identity = view.is_identity && own == size;
-    stride *= own;
+// Integer arithmetic that wraps instead of overflowing.
+template <typename T, typename Function>
+T Wrapping(T a, T b, Function function) {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(function(static_cast<Unsigned>(a), static_cast<Unsigned>(b)));
+  } else {
+    return function(a, b);
   }
-  return view;
 }
 
-// Writes the broadcast tensor out, `dimension` counting from the outermost (sizes.size() - 1).
-uint8_t* Expand(const BroadcastView& view, int dimension, const uint8_t* source, uint8_t* out) {
-  if (dimension < 0) {
-    *out = *source;
-    return out + 1;
+struct Plus {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return Wrapping(a, b, [](auto x, auto y) { return x + y; });
   }
-  for (int32_t i = 0; i < view.sizes[dimension]; ++i) {
-    out = Expand(view, dimension - 1, source, out);
-    source += view.strides[dimension];
+};
+struct Minus {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return Wrapping(a, b, [](auto x, auto y) { return x - y; });
   }
-  return out;
+};
+struct Times {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return Wrapping(a, b, [](auto x, auto y) { return x * y; });
+  }
+};
+struct SquareOfDifference {
+  template <typename T>
+  T operator()(T a, T b) const {
+    const T difference = Minus()(a, b);
+    return Times()(difference, difference);
+  }
+};
+// Truncating for integers; the divisor is not 0.
+struct Quotient {
+  float operator()(float a, float b) const { return a / b; }
+  int32_t operator()(int32_t a, int32_t b) const {
+    return static_cast<int32_t>(int64_t{a} / int64_t{b});
+  }
+};
+struct FloorOfQuotient {
+  template <typename T>
+  T operator()(T a, T b) const {
+    const double quotient = std::floor(static_cast<double>(a) / static_cast<double>(b));
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<int64_t>(quotient));
+    } else {
+      return static_cast<T>(quotient);
+    }
+  }
+};
+
+// function(a, b), clamped by the fused activation.
+template <typename T, typename Function>
+Executor RunClamped(const Graph& graph, const Node& node, Function function) {
+  ATOLL_ASSIGN_OR_RETURN(const ValueClamp<T> clamp,
+                         FusedValueClamp<T>(std::get<ElementwiseOptions>(node.options).activation));
+  return RunPairs<T, T>(graph, node, [clamp, function](T a, T b) { return clamp(function(a, b)); });
+}
+
+template <typename Function>
+Executor RunClampedByType(const Graph& graph, const Node& node, Function function) {
+  switch (graph.Output(node).type) {
+    case DataType::kFloat32:
+      return RunClamped<float>(graph, node, function);
+    case DataType::kInt32:
+      return RunClamped<int32_t>(graph, node, function);
+    case DataType::kInt64:
+      return RunClamped<int64_t>(graph, node, function);
+    default:
+      return UnsupportedType(graph.Output(node));
+  }
+}
+
+Executor RunPairKernel(const Graph& graph, const Node& node, PairKernel kernel) {
+  ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
+  return Run([params, kernel, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
+    kernel(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+  });
+}
+
+// Runs `inner` after a look at every divisor.
+template <typename T>
+Executor CheckDivisors(const Graph& graph, const Node& node, Executor inner) {
+  if (!inner.ok()) return inner;
+  const Tensor& divisor = *graph.Input(node, 1);
+  // Shared, since executors are made of copyable functions.
+  const std::shared_ptr<NodeExecutor> divide = std::move(*inner);
+  return Run([divide, count = divisor.element_count(),
+              zero = static_cast<T>(divisor.zero_point())](const NodeIo& io) -> Status {
+    for (int64_t i = 0; i < count; ++i) {
+      if (LoadLittleEndian<T>(io.inputs[1] + i * static_cast<int64_t>(sizeof(T))) == zero) {
+        return InvalidArgument("element %lld of the divisor is zero", static_cast<long long>(i));
+      }
+    }
+    return divide->Invoke(io);
+  });
+}
+
+// ADD and SUB of bytes with a kernel for equal shapes. The operand that stands still in a run is
+// repeated into a small buffer.
+void BroadcastAdd(const AddParams& params, AddFn add, const Broadcast& broadcast, const uint8_t* x1,
+                  const uint8_t* x2, uint8_t* y) {
+  constexpr int64_t kChunk = 256;
+  const BroadcastLoop& inner = broadcast.inner;
+  ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t offset) {
+    const uint8_t* a = x1 + offset1;
+    const uint8_t* b = x2 + offset2;
+    if (inner.stride1 == inner.stride2) {
+      add(params, a, b, y + offset, inner.count);
+      return;
+    }
+    uint8_t repeated[kChunk];
+    std::memset(repeated, inner.stride1 == 0 ? *a : *b,
+                static_cast<size_t>(std::min(kChunk, inner.count)));
+    for (int64_t i = 0; i < inner.count; i += kChunk) {
+      add(params, inner.stride1 == 0 ? repeated : a + i, inner.stride2 == 0 ? repeated : b + i,
+          y + offset + i, std::min(kChunk, inner.count - i));
+    }
+  });
+}
+
+Executor PrepareByteAdd(const Graph& graph, const Node& node, CpuFeatures features) {
+  ATOLL_ASSIGN_OR_RETURN(const AddParams params, MakeAddParams(graph, node));
+  return Run(
+      [params, add = ChooseAdd(features), broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
+        BroadcastAdd(params, add, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+      });
+}
+
+Executor PrepareAdd16(const Graph& graph, const Node& node) {
+  ATOLL_ASSIGN_OR_RETURN(const Add16Params params, MakeAdd16Params(graph, node));
+  return Run([params, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
+    Add16(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+  });
+}
+
+// MAXIMUM and MINIMUM compare raw values, whatever they mean.
+template <typename Function>
+Executor RunSelection(const Graph& graph, const Node& node, Function function) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  switch (graph.Output(node).type) {
+    case DataType::kFloat32:
+      return RunPairs<float, float>(graph, node, function);
+    case DataType::kUInt8:
+      return RunPairs<uint8_t, uint8_t>(graph, node, function);
+    case DataType::kInt8:
+      return RunPairs<int8_t, int8_t>(graph, node, function);
+    case DataType::kInt16:
+      return RunPairs<int16_t, int16_t>(graph, node, function);
+    case DataType::kInt32:
+      return RunPairs<int32_t, int32_t>(graph, node, function);
+    case DataType::kInt64:
+      return RunPairs<int64_t, int64_t>(graph, node, function);
+    default:
+      return UnsupportedType(graph.Output(node));
+  }
 }
 
 }  // namespace
 
-Executor PrepareTable(const Graph& graph, const Node& node, CpuFeatures) {
-  ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph, node));
-  const int64_t count = graph.Output(node).element_count();
-  return Run(
-      [table, count](const NodeIo& io) { ApplyTable(table, io.inputs[0], io.outputs[0], count); });
+Executor PrepareAdd(const Graph& graph, const Node& node, CpuFeatures features) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  const DataType type = graph.Output(node).type;
+  if (IsByteType(type)) return PrepareByteAdd(graph, node, features);
+  if (type == DataType::kInt16) return PrepareAdd16(graph, node);
+  return node.type == OpType::kSUB ? RunClampedByType(graph, node, Minus())
+                                   : RunClampedByType(graph, node, Plus());
 }
 
-Executor PrepareAdd(const Graph& graph, const Node& node, CpuFeatures features) {
-  ATOLL_ASSIGN_OR_RETURN(const AddParams params, MakeAddParams(graph, node));
-  const Tensor& output = graph.Output(node);
-  const int64_t count = output.element_count();
-  const BroadcastView a = MakeBroadcastView(graph.Input(node, 0)->shape, output.shape);
-  const BroadcastView b = MakeBroadcastView(graph.Input(node, 1)->shape, output.shape);
-  const AddFn add = ChooseAdd(features);
-  if (a.is_identity && b.is_identity) {
-    return Run([params, count, add](const NodeIo& io) {
-      add(params, io.inputs[0], io.inputs[1], io.outputs[0], count);
-    });
+Executor PrepareMul(const Graph& graph, const Node& node, CpuFeatures) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  if (IsByteType(graph.Output(node).type)) return RunPairKernel(graph, node, Multiply);
+  return RunClampedByType(graph, node, Times());
+}
+
+Executor PrepareDiv(const Graph& graph, const Node& node, CpuFeatures) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  switch (graph.Output(node).type) {
+    case DataType::kUInt8:
+      return CheckDivisors<uint8_t>(graph, node, RunPairKernel(graph, node, Divide));
+    case DataType::kInt8:
+      return CheckDivisors<int8_t>(graph, node, RunPairKernel(graph, node, Divide));
+    case DataType::kInt32:
+      return CheckDivisors<int32_t>(graph, node, RunClamped<int32_t>(graph, node, Quotient()));
+    case DataType::kFloat32:
+      return RunClamped<float>(graph, node, Quotient());
+    default:
+      return UnsupportedType(graph.Output(node));
   }
-  // Both operands are written out in full; broadcasts are small in real models.
-  const auto broadcast_add = [params, count, add, a, b](const NodeIo& io) {
-    const int outermost = static_cast<int>(a.sizes.size()) - 1;
-    uint8_t* wide_a = io.scratch;
-    uint8_t* wide_b = Expand(a, outermost, io.inputs[0], wide_a);
-    Expand(b, outermost, io.inputs[1], wide_b);
-    add(params, wide_a, wide_b, io.outputs[0], count);
-  };
-  return Run(broadcast_add, static_cast<size_t>(2 * count));
+}
+
+Executor PrepareFloorDiv(const Graph& graph, const Node& node, CpuFeatures) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  switch (graph.Output(node).type) {
+    case DataType::kInt32:
+      return CheckDivisors<int32_t>(graph, node,
+                                    RunPairs<int32_t, int32_t>(graph, node, FloorOfQuotient()));
+    case DataType::kFloat32:
+      return CheckDivisors<float>(graph, node,
+                                  RunPairs<float, float>(graph, node, FloorOfQuotient()));
+    default:
+      return UnsupportedType(graph.Output(node));
+  }
+}
+
+Executor PrepareMaximum(const Graph& graph, const Node& node, CpuFeatures) {
+  return RunSelection(graph, node, [](auto a, auto b) { return a > b ? a : b; });
+}
+
+Executor PrepareMinimum(const Graph& graph, const Node& node, CpuFeatures) {
+  return RunSelection(graph, node, [](auto a, auto b) { return a < b ? a : b; });
+}
+
+Executor PrepareSquaredDifference(const Graph& graph, const Node& node, CpuFeatures) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  switch (graph.Output(node).type) {
+    case DataType::kUInt8:
+    case DataType::kInt8:
+      return RunPairKernel(graph, node, SquaredDifference);
+    case DataType::kInt32:
+      return RunPairs<int32_t, int32_t>(graph, node, SquareOfDifference());
+    case DataType::kFloat32:
+      return RunPairs<float, float>(graph, node, SquareOfDifference());
+    default:
+      return UnsupportedType(graph.Output(node));
+  }
+}
+
+Executor PreparePrelu(const Graph& graph, const Node& node, CpuFeatures) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  const Tensor& output = graph.Output(node);
+  if (IsByteType(output.type)) return RunPairKernel(graph, node, Prelu);
+  if (output.type != DataType::kFloat32) return UnsupportedType(output);
+  return RunPairs<float, float>(graph, node,
+                                [](float x, float slope) { return x >= 0 ? x : x * slope; });
 }
 
 }  // namespace atollrt

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/base/status.h"
@@ -27,8 +28,10 @@ using PrepareNode = Executor (*)(const Graph& graph, const Node& node, CpuFeatur
 #include "runtime/ops/cpu_ops.inc"
 #undef ATOLL_CPU_OP
 #undef ATOLL_CUSTOM_OP
+// Functions of one byte, through MakeNodeTable: what operators of other types, too, turn to.
+Executor PrepareTable(const Graph& graph, const Node& node, CpuFeatures features);
 
-// An executor from a function; most operators need no more.
+// An executor from a function, which returns nothing or a Status; most operators need no more.
 template <typename Function>
 class FunctionExecutor final : public NodeExecutor {
  public:
@@ -36,8 +39,12 @@ class FunctionExecutor final : public NodeExecutor {
       : scratch_bytes_(scratch_bytes), function_(std::move(function)) {}
   size_t ScratchBytes(int) const override { return scratch_bytes_; }
   Status Invoke(const NodeIo& io) override {
-    function_(io);
-    return Status();
+    if constexpr (std::is_void_v<decltype(function_(io))>) {
+      function_(io);
+      return Status();
+    } else {
+      return function_(io);
+    }
   }
 
  private:

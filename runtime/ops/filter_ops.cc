@@ -1,50 +1,136 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions, fully-connected layers and pooling on the CPU.
+// Convolutions, fully-connected layers and pooling on the CPU. The type of the activations decides
+// which kernel serves: bytes, int16, float32.
 
+#include "runtime/kernels/conv2d_float.h"
+#include "runtime/kernels/conv2d_int16.h"
+#include "runtime/kernels/transpose_conv.h"
 #include "runtime/ops/executors.h"
+#include "runtime/ops/filter_tensors.h"
+#include "runtime/ops/int16_params.h"
 #include "runtime/ops/quantized_params.h"
+#include "runtime/ops/tensor_checks.h"
 
 namespace atollrt {
 namespace {
 
-// Conv2D or DepthwiseConv2D.
+// A convolution kernel of any kind; its activations are input `position`.
 template <typename Kernel>
 class FilterExecutor final : public NodeExecutor {
  public:
-  explicit FilterExecutor(Kernel kernel) : kernel_(std::move(kernel)) {}
+  FilterExecutor(Kernel kernel, size_t position)
+      : kernel_(std::move(kernel)), position_(position) {}
   size_t ScratchBytes(int threads) const override { return kernel_.ScratchBytes(threads); }
   Status Invoke(const NodeIo& io) override {
-    kernel_.Run(io.inputs[0], io.outputs[0], io.scratch, io.pool);
+    kernel_.Run(io.inputs[position_], io.outputs[0], io.scratch, io.pool);
     return Status();
   }
 
  private:
   const Kernel kernel_;
+  const size_t position_;
 };
 
 template <typename Kernel, typename Params>
 Executor RunFilter(Result<Params> params, CpuFeatures features) {
   if (!params.ok()) return params.status();
   ATOLL_ASSIGN_OR_RETURN(Kernel kernel, Kernel::Prepare(*params, features));
-  return std::unique_ptr<NodeExecutor>(std::make_unique<FilterExecutor<Kernel>>(std::move(kernel)));
+  return std::unique_ptr<NodeExecutor>(
+      std::make_unique<FilterExecutor<Kernel>>(std::move(kernel), 0));
+}
+
+template <typename Kernel, typename Params>
+Executor RunTransposed(Result<Params> params, const TransposeConvFormat& format,
+                       CpuFeatures features) {
+  if (!params.ok()) return params.status();
+  using Transposed = TransposeConv<Kernel, Params>;
+  ATOLL_ASSIGN_OR_RETURN(Transposed kernel, Transposed::Prepare(*params, format, features));
+  return std::unique_ptr<NodeExecutor>(
+      std::make_unique<FilterExecutor<Transposed>>(std::move(kernel), 2));
+}
+
+Result<Conv2DFloatParams> MakeConv2DFloatParams(const Graph& graph, const Node& node) {
+  const FilterTensors t = FilterTensorsOf(graph, node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(t.input, t.output));
+  ATOLL_RETURN_IF_ERROR(CheckWeights(t, DataType::kFloat32));
+  ATOLL_RETURN_IF_ERROR(CheckBias(t, {DataType::kFloat32}));
+  Conv2DFloatParams params;
+  params.shape = FilterShape(graph, node);
+  params.kind = FilterKindOf(node);
+  params.weights = t.weights.data.data();
+  params.bias = t.bias == nullptr ? nullptr : t.bias->data.data();
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedFloatRange(FusedActivation(node)));
+  return params;
+}
+
+// The executor of a filter node whose kernel for bytes is `Kernel`.
+template <typename Kernel, typename MakeParams>
+Executor PrepareFilter(const Graph& graph, const Node& node, CpuFeatures features,
+                       MakeParams make_byte_params) {
+  switch (graph.Input(node, 0)->type) {
+    case DataType::kFloat32:
+      return RunFilter<Conv2DFloat>(MakeConv2DFloatParams(graph, node), features);
+    case DataType::kInt16:
+      return RunFilter<Conv2DInt16>(MakeConv2DInt16Params(graph, node), features);
+    default:
+      return RunFilter<Kernel>(make_byte_params(graph, node), features);
+  }
+}
+
+Executor PrepareFloatPool(const Graph& graph, const Node& node) {
+  ATOLL_RETURN_IF_ERROR(CheckSameType(*graph.Input(node, 0), graph.Output(node)));
+  ATOLL_ASSIGN_OR_RETURN(const FloatRange clamp, FusedFloatRange(FusedActivation(node)));
+  return Run([params = PoolShape(graph, node), clamp](const NodeIo& io) {
+    Pool2DFloat(params, clamp, io.inputs[0], reinterpret_cast<float*>(io.outputs[0]));
+  });
+}
+
+Executor PrepareInt16Pool(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("input", input));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckSameQuantization(input, output));
+  Pool2DParams params = PoolShape(graph, node);
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedClamp(output, FusedActivation(node)));
+  return Run([params](const NodeIo& io) {
+    Pool2DInt16(params, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]));
+  });
 }
 
 }  // namespace
 
 Executor PrepareConv2D(const Graph& graph, const Node& node, CpuFeatures features) {
-  return RunFilter<Conv2D>(MakeConv2DParams(graph, node), features);
+  return PrepareFilter<Conv2D>(graph, node, features, MakeConv2DParams);
 }
 
 Executor PrepareFullyConnected(const Graph& graph, const Node& node, CpuFeatures features) {
-  return RunFilter<Conv2D>(MakeFullyConnectedParams(graph, node), features);
+  return PrepareFilter<Conv2D>(graph, node, features, MakeFullyConnectedParams);
 }
 
 Executor PrepareDepthwiseConv2D(const Graph& graph, const Node& node, CpuFeatures features) {
-  return RunFilter<DepthwiseConv2D>(MakeDepthwiseConv2DParams(graph, node), features);
+  return PrepareFilter<DepthwiseConv2D>(graph, node, features, MakeDepthwiseConv2DParams);
+}
+
+Executor PrepareTransposeConv(const Graph& graph, const Node& node, CpuFeatures features) {
+  const Tensor& input = *graph.Input(node, 2);
+  switch (input.type) {
+    case DataType::kFloat32:
+      return RunTransposed<Conv2DFloat>(MakeConv2DFloatParams(graph, node), {4, 4, 0}, features);
+    case DataType::kInt16:
+      return RunTransposed<Conv2DInt16>(MakeConv2DInt16Params(graph, node), {2, 1, 0}, features);
+    default: {
+      const uint8_t zero = static_cast<uint8_t>(graph.Input(node, 1)->zero_point());
+      return RunTransposed<Conv2D>(MakeConv2DParams(graph, node), {1, 1, zero}, features);
+    }
+  }
 }
 
 Executor PreparePool2D(const Graph& graph, const Node& node, CpuFeatures) {
+  const DataType type = graph.Input(node, 0)->type;
+  if (type == DataType::kFloat32) return PrepareFloatPool(graph, node);
+  if (type == DataType::kInt16) return PrepareInt16Pool(graph, node);
   ATOLL_ASSIGN_OR_RETURN(const Pool2DParams params, MakePool2DParams(graph, node));
   return Run([params](const NodeIo& io) { Pool2D(params, io.inputs[0], io.outputs[0]); });
 }

@@ -2,46 +2,57 @@
 //
 // Operators that move data without changing values.
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "runtime/graph/shape_inference.h"
 #include "runtime/kernels/lookup_table.h"
 #include "runtime/ops/executors.h"
+#include "runtime/ops/move_plan.h"
 #include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
 namespace {
 
-// Copies the rows of `shape` into a padded tensor; `bytes` is one element.
-void CopyInner(const Shape& shape, const Shape& padded, const std::vector<int64_t>& before,
-               size_t depth, size_t bytes, const uint8_t** in, uint8_t* out) {
-  int64_t out_stride = static_cast<int64_t>(bytes);
-  for (size_t i = depth + 1; i < padded.size(); ++i) out_stride *= padded[i];
-  out += before[depth] * out_stride;
-  if (depth + 1 == shape.size()) {
-    const size_t run = static_cast<size_t>(shape[depth]) * bytes;
-    std::memcpy(out, *in, run);
-    *in += run;
-    return;
+// A plan with the memory of one invocation.
+void RunMovePlan(const MovePlan& plan, const NodeIo& io) {
+  const auto writable = [&io](MoveOperand operand) {
+    return operand.kind == MoveOperand::Kind::kScratch ? io.scratch : io.outputs[operand.position];
+  };
+  const MovePlan::Fill& fill = plan.fill;
+  if (fill.count > 0) {
+    FillElements(fill.element.data(), fill.element.size(), fill.count, writable(fill.target));
   }
-  for (int32_t i = 0; i < shape[depth]; ++i) {
-    CopyInner(shape, padded, before, depth + 1, bytes, in, out + i * out_stride);
+  for (const MovePlan::Copy& step : plan.copies) {
+    const bool from_input = step.from.kind == MoveOperand::Kind::kInput;
+    RunStridedCopy(step.copy, from_input ? io.inputs[step.from.position] : writable(step.from),
+                   writable(step.to));
   }
 }
 
 }  // namespace
 
-// RESHAPE, SQUEEZE: the same bytes under another shape.
 Executor PrepareMove(const Graph& graph, const Node& node, CpuFeatures) {
-  const Tensor& input = *graph.Input(node, 0);
-  const Tensor& output = graph.Output(node);
-  if (input.type != output.type || DataTypeSize(input.type) == 0) {
-    return CorruptModel("input has type %s, output %s", DataTypeName(input.type),
-                        DataTypeName(output.type));
+  ATOLL_ASSIGN_OR_RETURN(MovePlan plan, MakeMovePlan(graph, node));
+  const size_t scratch_bytes = plan.scratch_bytes;
+  return Run([plan = std::move(plan)](const NodeIo& io) { RunMovePlan(plan, io); }, scratch_bytes);
+}
+
+// SHAPE: known since the model was loaded.
+Executor PrepareShape(const Graph& graph, const Node& node, CpuFeatures) {
+  const Shape& shape = graph.Input(node, 0)->shape;
+  const DataType type = graph.Output(node).type;
+  if (type != DataType::kInt32 && type != DataType::kInt64) {
+    return CorruptModel("output has type %s, must be int32 or int64", DataTypeName(type));
   }
-  const size_t bytes = static_cast<size_t>(output.byte_size());
-  return Run([bytes](const NodeIo& io) {
-    if (bytes > 0) std::memcpy(io.outputs[0], io.inputs[0], bytes);
+  const size_t size = DataTypeSize(type);
+  std::vector<uint8_t> bytes(shape.size() * size);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const int64_t value = shape[i];
+    std::memcpy(&bytes[i * size], &value, size);  // the low bytes
+  }
+  return Run([bytes = std::move(bytes)](const NodeIo& io) {
+    if (!bytes.empty()) std::memcpy(io.outputs[0], bytes.data(), bytes.size());
   });
 }
 
@@ -85,30 +96,6 @@ Executor PrepareConcatenation(const Graph& graph, const Node& node, CpuFeatures)
     }
   };
   return Run(concatenate);
-}
-
-Executor PreparePad(const Graph& graph, const Node& node, CpuFeatures) {
-  const Tensor& input = *graph.Input(node, 0);
-  const Tensor& output = graph.Output(node);
-  const size_t element = DataTypeSize(input.type);
-  if (input.type != output.type || element == 0) {
-    return CorruptModel("input has type %s, output %s", DataTypeName(input.type),
-                        DataTypeName(output.type));
-  }
-  if (input.shape.empty()) return CorruptModel("the input is a scalar");
-  const std::vector<int64_t> paddings = ConstantIntegers(*graph.Input(node, 1));
-  std::vector<int64_t> before(input.shape.size());
-  for (size_t i = 0; i < before.size(); ++i) before[i] = paddings[2 * i];
-  // Byte tensors are padded with their zero point, all others with 0.
-  const int fill = IsByteType(output.type) ? output.zero_point() & 0xFF : 0;
-  const auto pad = [shape = input.shape, padded = output.shape, before, element, fill,
-                    bytes = static_cast<size_t>(output.byte_size()),
-                    empty = input.element_count() == 0](const NodeIo& io) {
-    if (bytes > 0) std::memset(io.outputs[0], fill, bytes);
-    const uint8_t* in = io.inputs[0];
-    if (!empty) CopyInner(shape, padded, before, 0, element, &in, io.outputs[0]);
-  };
-  return Run(pad);
 }
 
 }  // namespace atollrt

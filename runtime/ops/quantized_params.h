@@ -24,12 +24,12 @@
 
 namespace atollrt {
 
-// The range that a fused activation leaves of `tensor`'s byte type. kUnsupported for TANH and
-// SIGN_BIT, which TensorFlow Lite does not fuse into quantized operators either.
+// The range that a fused activation leaves of `output`'s type, int8, uint8 or int16. kUnsupported
+// for TANH and SIGN_BIT, which TensorFlow Lite does not fuse into quantized operators either.
 Result<ClampRange> FusedClamp(const Tensor& output, Activation activation);
 
 // `weights` of the results point at the model's bytes. Only byte types (int8, or uint8
-// throughout) are accepted: kUnsupported otherwise.
+// throughout) are accepted: kUnsupported otherwise. CONV_2D and TRANSPOSE_CONV (filter_tensors.h):
 Result<Conv2DParams> MakeConv2DParams(const Graph& graph, const Node& node);
 // FULLY_CONNECTED as a 1x1 convolution of [rows, 1, 1, depth].
 Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& node);
@@ -37,11 +37,17 @@ Result<DepthwiseConv2DParams> MakeDepthwiseConv2DParams(const Graph& graph, cons
 Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node);
 // ADD and SUB; shapes are the caller's business.
 Result<AddParams> MakeAddParams(const Graph& graph, const Node& node);
+// int8 or uint8; int8 also to int16.
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);
 
-// MEAN over the axes in `reduced` (ascending). The layout is that of an input with the reduced
-// axes next to each other: [batch, positions, channels]; `contiguous` tells whether the tensor
-// has it already.
+// The multiplier from a sum of `count` codes to the output's, with the division folded in for MEAN
+// (docs/quantization.md §7). Both tensors must have one positive scale.
+Result<Multiplier> MakeSumMultiplier(OpType type, const Tensor& input, const Tensor& output,
+                                     int64_t count);
+
+// MEAN and SUM over the axes in `reduced` (ascending). The layout is that of an input with the
+// reduced axes next to each other: [batch, positions, channels]; `contiguous` tells whether the
+// tensor has it already.
 struct MeanPlan {
   MeanParams params;
   std::vector<int32_t> reduced;
@@ -49,7 +55,8 @@ struct MeanPlan {
 };
 Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node);
 
-// QUANTIZE between byte types, RELU, RELU6, RELU_N1_TO_1, LOGISTIC, TANH.
+// QUANTIZE between byte types, RELU, RELU6, RELU_N1_TO_1, LOGISTIC, TANH, EXP, HARD_SWISH,
+// LEAKY_RELU.
 Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node);
 
 // The table that brings input `position` of a CONCATENATION to the output's quantization, and

@@ -213,6 +213,18 @@ TEST(Compiler, GivesAReshapeOfAnInputTheInputsBytes) {
             std::get<OutputInstruction>(program[2]).input_address);
 }
 
+TEST(Compiler, MakesFunctionsOfOneByteTables) {
+  ModelBuilder m;
+  const Shape shape = {1, 2, 2, 2};
+  int32_t x = m.Conv2D(m.Input(shape), {.channels = 2});
+  x = m.Node(OpType::kHARD_SWISH, {x}, shape);
+  x = m.Node(OpType::kLEAKY_RELU, {x}, shape, LeakyReluOptions{.alpha = 0.25f});
+  m.Output(m.Node(OpType::kEXP, {x}, shape));
+  Compiled compiled = Compile(m);
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "CONV_2D", "TABLE", "TABLE", "TABLE", "OUTPUT", "END"));
+}
+
 TEST(Compiler, PadsByFillAndCopy) {
   ModelBuilder m;
   const int32_t x = m.Pad(m.Input({1, 2, 2, 2}), {0, 0, 1, 0, 0, 1, 0, 0});
@@ -222,6 +234,19 @@ TEST(Compiler, PadsByFillAndCopy) {
               ElementsAre("INPUT", "FILL", "COPY", "CONV_2D", "OUTPUT", "END"));
   EXPECT_EQ(std::get<FillInstruction>(compiled.executable().inference_program[1]).value, 0xFDu)
       << "the zero point, -3";
+}
+
+TEST(Compiler, SplitsByOneCopyPerPart) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 2, 2, 4});
+  const int32_t a =
+      m.Node(OpType::kSPLIT, {m.Integers({}, {3}), x}, {1, 2, 2, 2}, SplitOptions{.num_splits = 2});
+  const int32_t b = m.Activation({1, 2, 2, 2});
+  m.graph().nodes.back().outputs.push_back(b);
+  m.Output(m.Add(a, b));
+  Compiled compiled = Compile(m);
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "COPY", "COPY", "ADD", "OUTPUT", "END"));
 }
 
 TEST(Compiler, NamesTheNodeThatMakesNoSense) {

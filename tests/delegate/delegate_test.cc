@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "delegate/compiler.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/usb_device.h"
@@ -55,6 +56,20 @@ std::vector<Bytes> RunOn(Interpreter* interpreter, uint64_t seed) {
   return outputs;
 }
 
+int32_t FunctionOfOneByte(ModelBuilder& m, int64_t which, int32_t x) {
+  const Shape shape = m.tensor(x).shape;
+  switch (which) {
+    case 0:
+      return m.Node(OpType::kEXP, {x}, shape);
+    case 1:
+      return m.Node(OpType::kHARD_SWISH, {x}, shape);
+    case 2:
+      return m.Node(OpType::kLEAKY_RELU, {x}, shape, LeakyReluOptions{.alpha = -0.3f});
+    default:
+      return m.Relu(x);
+  }
+}
+
 // Runs of device operators between islands that only the CPU runs (SOFTMAX), on tensors of
 // [1, 8, 8, 12]. Some inner tensors are outputs.
 ModelBuilder RandomModel(Rng& rng) {
@@ -76,7 +91,7 @@ ModelBuilder RandomModel(Rng& rng) {
         tensors.push_back(m.Logistic(x));
         break;
       case 2:
-        tensors.push_back(m.Relu(x));
+        tensors.push_back(FunctionOfOneByte(m, rng.Int(0, 3), x));
         break;
       case 3:
         tensors.push_back(m.AveragePool(m.Conv2D(x, {.channels = 12}),
@@ -146,6 +161,102 @@ TEST(DeviceDelegate, GivesTheCpusBytesOnRandomModels) {
   EXPECT_GT(on_device, 200);
   EXPECT_GT(streamed, 10);
   EXPECT_GT(refused_for_space, 0);
+}
+
+// One operator that moves [1, 8, 8, 12], between convolutions so that it is worth the device's
+// while; the result is [1, 8, 8, 12] again.
+int32_t RandomMove(ModelBuilder& m, Rng& rng, int32_t x) {
+  const auto conv = [&m](int32_t tensor) { return m.Conv2D(tensor, {.channels = 12}); };
+  const auto flat_to_image = [&m](int32_t tensor) { return m.Reshape(tensor, {1, 8, 8, 12}); };
+  const auto two_parts = [&m](int32_t first, const Shape& shape) {
+    const int32_t second = m.Activation(shape);
+    m.graph().nodes.back().outputs.push_back(second);
+    return m.Add(second, first);
+  };
+  switch (rng.Int(0, 9)) {
+    case 0:
+      return conv(m.Node(OpType::kTRANSPOSE, {x, m.Integers({4}, {0, 2, 1, 3})}, {1, 8, 8, 12}));
+    case 1:
+      return conv(flat_to_image(
+          m.Node(OpType::kTRANSPOSE, {x, m.Integers({4}, {3, 0, 2, 1})}, {12, 1, 8, 8})));
+    case 2: {
+      const int32_t part =
+          m.Node(OpType::kSLICE, {x, m.Integers({4}, {0, 1, 0, 4}), m.Integers({4}, {1, 4, 8, 6})},
+                 {1, 4, 8, 6});
+      return conv(m.Node(OpType::kTILE, {part, m.Integers({4}, {1, 2, 1, 2})}, {1, 8, 8, 12}));
+    }
+    case 3: {
+      const int32_t even = m.Node(
+          OpType::kSTRIDED_SLICE,
+          {x, m.Integers({3}, {0, 0, 1}), m.Integers({3}, {1, 8, 8}), m.Integers({3}, {1, 1, 2})},
+          {1, 8, 4, 12}, StridedSliceOptions{});
+      return conv(m.Concatenation({even, even}, 2));
+    }
+    case 4: {
+      const int32_t deep =
+          m.Node(OpType::kSPACE_TO_DEPTH, {x}, {1, 4, 4, 48}, BlockOptions{.block_size = 2});
+      const int32_t y = m.Conv2D(deep, {.channels = 48});
+      return m.Node(OpType::kDEPTH_TO_SPACE, {y}, {1, 8, 8, 12}, BlockOptions{.block_size = 2});
+    }
+    case 5: {
+      const int32_t half = m.Node(OpType::kSPLIT, {m.Integers({}, {3}), x}, {1, 8, 8, 6},
+                                  SplitOptions{.num_splits = 2});
+      return conv(two_parts(half, {1, 8, 8, 6}));
+    }
+    case 6: {
+      const int32_t half =
+          m.Node(OpType::kSPLIT_V, {x, m.Integers({2}, {4, -1}), m.Integers({}, {-3})},
+                 {1, 4, 8, 12}, SplitOptions{.num_splits = 2});
+      const int32_t sum = two_parts(half, {1, 4, 8, 12});
+      return conv(m.Concatenation({sum, sum}, 1));
+    }
+    case 7: {
+      const int32_t pair =
+          m.Node(OpType::kPACK, {x, conv(x)}, {1, 8, 2, 8, 12}, AxisOptions{.axis = 2, .count = 2});
+      const int32_t first =
+          m.Node(OpType::kUNPACK, {pair}, {1, 8, 8, 12}, AxisOptions{.axis = 2, .count = 2});
+      return two_parts(first, {1, 8, 8, 12});
+    }
+    case 8: {
+      const int32_t value = m.Constant(DataType::kInt8, {}, {7});
+      m.tensor(value).quantization = m.tensor(x).quantization;
+      const int32_t paddings = m.Integers({4, 2}, {0, 0, 1, 1, 1, 1, 0, 0});
+      const int32_t wide = m.Node(OpType::kPADV2, {x, paddings, value}, {1, 10, 10, 12});
+      return m.Conv2D(wide, {.channels = 12, .kernel = 3, .padding = Padding::kValid});
+    }
+    default:
+      return conv(
+          flat_to_image(m.Node(OpType::kEXPAND_DIMS, {x, m.Integers({}, {1})}, {1, 1, 8, 8, 12})));
+  }
+}
+
+TEST(DeviceDelegate, MovesBytesAsTheCpuDoes) {
+  Rng seeds(TestSeed(17));
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  int moves = 0;
+  int moves_on_device = 0;
+  for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) {
+    const uint64_t seed = seeds.Next();
+    SCOPED_TRACE("model of seed " + std::to_string(seed));
+    Rng rng(seed);
+    ModelBuilder m(seed);
+    int32_t x = m.Conv2D(m.Input({1, 8, 8, 12}), {.channels = 12});
+    for (int k = 0; k < 4; ++k) x = RandomMove(m, rng, x);
+    m.Output(x);
+    const std::shared_ptr<const Model> model = m.Load();
+    ASSERT_NE(model, nullptr);
+    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), seed);
+    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    ASSERT_NE(interpreter, nullptr);
+    EXPECT_EQ(RunOn(interpreter.get(), seed), want);
+    for (size_t node = 0; node < model->graph().nodes.size(); ++node) {
+      if (!IsMove(model->graph().nodes[node].type)) continue;
+      ++moves;
+      moves_on_device += interpreter->placements()[node].reason.empty() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(moves, 200);
+  EXPECT_EQ(moves_on_device, moves);
 }
 
 TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {

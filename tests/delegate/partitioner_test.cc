@@ -196,10 +196,40 @@ TEST(Constraints, ReducedAxesMustBeNeighbours) {
             "reduced axes must be next to each other");
 }
 
-TEST(Constraints, PadsOfHighRankStayOnTheCpu) {
+TEST(Constraints, MovesOfManyLoopsStayOnTheCpu) {
+  const std::string reason = "data must move forwards, in copies of at most 3 nested loops";
+  ModelBuilder pad;
+  EXPECT_EQ(Reason(pad, pad.Pad(pad.Input({2, 2, 2, 2, 2}), {0, 1, 0, 1, 1, 1, 0, 1, 0, 1})),
+            reason);
+  ModelBuilder backwards;
+  EXPECT_EQ(Reason(backwards,
+                   backwards.Node(OpType::kSTRIDED_SLICE,
+                                  {backwards.Input({4}), backwards.Integers({1}, {3}),
+                                   backwards.Integers({1}, {0}), backwards.Integers({1}, {-1})},
+                                  {}, StridedSliceOptions{})),
+            reason);
+  ModelBuilder mirror;
+  EXPECT_EQ(Reason(mirror, mirror.Node(OpType::kMIRROR_PAD,
+                                       {mirror.Input({4}), mirror.Integers({1, 2}, {1, 1})}, {},
+                                       MirrorPadOptions{})),
+            reason);
+}
+
+TEST(Constraints, EachPartOfASplitMustHaveElements) {
   ModelBuilder m;
-  EXPECT_EQ(Reason(m, m.Pad(m.Input({1, 2, 2, 2, 2}), {0, 0, 0, 0, 1, 1, 0, 0, 0, 0})),
-            "the tensor must have at most 4 dimensions");
+  const int32_t y =
+      m.Node(OpType::kSPLIT_V, {m.Input({1, 4}), m.Integers({2}, {4, 0}), m.Integers({}, {1})}, {},
+             SplitOptions{.num_splits = 2});
+  m.graph().nodes.back().outputs.push_back(m.Activation({}));
+  EXPECT_EQ(Reason(m, y), "inputs and outputs must have at least one element");
+}
+
+TEST(Constraints, PartsOfAPackMustBeVariable) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4});
+  const int32_t constant = m.Constant(DataType::kInt8, {1, 4}, {1, 2, 3, 4});
+  EXPECT_EQ(Reason(m, m.Node(OpType::kPACK, {x, constant}, {}, AxisOptions{.count = 2})),
+            "activations must not be constants of the model");
 }
 
 TEST(Constraints, ConcatenationsThatRescaleStayOnTheCpu) {

@@ -18,8 +18,14 @@ import shutil
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests/golden/ops"
 PARTS_OF_THE_FILE = {"FILE", "GRAPH", "QUANTIZATION", "POOL"}
-FLOAT_OPERATORS = {"QUANTIZE", "DEQUANTIZE", "TFLite_Detection_PostProcess"}
-CASES_WITHOUT_VARIANT = 3  # of an operator whose cases do not say what they vary
+ANY_TYPE = {"ADD", "ARG_MAX", "ARG_MIN", "CAST", "CONV_2D", "DEQUANTIZE", "EQUAL",
+            "FULLY_CONNECTED", "GATHER", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOGISTIC", "NOT_EQUAL", "QUANTIZE", "RESIZE_BILINEAR", "SOFTMAX",
+            "TFLite_Detection_PostProcess"}
+# Their variants concern what operators share (broadcasting) or others cover as well.
+FEW_VARIANTS = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "MAXIMUM", "MINIMUM",
+                "NOT_EQUAL", "RESIZE_NEAREST_NEIGHBOR", "SQUARED_DIFFERENCE"}
+FEW_FLOAT_VARIANTS = {"CONV_2D"}
+CASES_WITHOUT_VARIANT = 1  # of an operator whose cases do not say what they vary
 
 
 def implemented_operators():
@@ -33,7 +39,7 @@ def runs_here(case, operators):
     if not set(case["ops"]) <= operators:
         return False
     types = {t["dtype"] for t in case["inputs"] + case["runs"][0]["outputs"]}
-    return types <= {"int8", "uint8"} or bool(FLOAT_OPERATORS & set(case["ops"]))
+    return types <= {"int8", "uint8"} or bool(ANY_TYPE & set(case["ops"]))
 
 
 def choose(cases, operators):
@@ -44,8 +50,10 @@ def choose(cases, operators):
         if case["expect"] == "error":
             yield case
             continue
-        variant = case["params"].get("variant")
-        key = (case["op"], variant, case["inputs"][0]["dtype"])
+        dtype = case["inputs"][0]["dtype"]
+        few = FEW_FLOAT_VARIANTS if dtype == "float32" else FEW_VARIANTS
+        variant = None if case["op"] in few else case["params"].get("variant")
+        key = (case["op"], variant, dtype)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= (1 if variant else CASES_WITHOUT_VARIANT):
             yield case

@@ -55,6 +55,15 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
     return {Type::SoftmaxOptions, tflite::CreateSoftmaxOptions(*fbb, o->beta).Union()};
   }
   if (const auto* o = std::get_if<AxisOptions>(&node.options)) {
+    if (node.type == OpType::kGATHER) {
+      return {Type::GatherOptions, tflite::CreateGatherOptions(*fbb, o->axis, o->count).Union()};
+    }
+    if (node.type == OpType::kPACK) {
+      return {Type::PackOptions, tflite::CreatePackOptions(*fbb, o->count, o->axis).Union()};
+    }
+    if (node.type == OpType::kUNPACK) {
+      return {Type::UnpackOptions, tflite::CreateUnpackOptions(*fbb, o->count, o->axis).Union()};
+    }
     return {Type::ConcatenationOptions,
             tflite::CreateConcatenationOptions(*fbb, o->axis, Stored(o->activation)).Union()};
   }
@@ -63,6 +72,9 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
       return {Type::SubOptions, tflite::CreateSubOptions(*fbb, Stored(o->activation)).Union()};
     }
     return {Type::AddOptions, tflite::CreateAddOptions(*fbb, Stored(o->activation)).Union()};
+  }
+  if (const auto* o = std::get_if<LeakyReluOptions>(&node.options)) {
+    return {Type::LeakyReluOptions, tflite::CreateLeakyReluOptions(*fbb, o->alpha).Union()};
   }
   if (const auto* o = std::get_if<ReshapeOptions>(&node.options)) {
     return {Type::ReshapeOptions,
@@ -93,6 +105,31 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
   if (const auto* o = std::get_if<SqueezeOptions>(&node.options)) {
     return {Type::SqueezeOptions,
             tflite::CreateSqueezeOptions(*fbb, fbb->CreateVector(o->dims)).Union()};
+  }
+  if (const auto* o = std::get_if<BlockOptions>(&node.options)) {
+    if (node.type == OpType::kDEPTH_TO_SPACE) {
+      return {Type::DepthToSpaceOptions,
+              tflite::CreateDepthToSpaceOptions(*fbb, o->block_size).Union()};
+    }
+    return {Type::SpaceToDepthOptions,
+            tflite::CreateSpaceToDepthOptions(*fbb, o->block_size).Union()};
+  }
+  if (const auto* o = std::get_if<StridedSliceOptions>(&node.options)) {
+    return {Type::StridedSliceOptions,
+            tflite::CreateStridedSliceOptions(*fbb, o->begin_mask, o->end_mask, o->ellipsis_mask,
+                                              o->new_axis_mask, o->shrink_axis_mask, o->offset)
+                .Union()};
+  }
+  if (const auto* o = std::get_if<SplitOptions>(&node.options)) {
+    if (node.type == OpType::kSPLIT_V) {
+      return {Type::SplitVOptions, tflite::CreateSplitVOptions(*fbb, o->num_splits).Union()};
+    }
+    return {Type::SplitOptions, tflite::CreateSplitOptions(*fbb, o->num_splits).Union()};
+  }
+  if (const auto* o = std::get_if<MirrorPadOptions>(&node.options)) {
+    return {
+        Type::MirrorPadOptions,
+        tflite::CreateMirrorPadOptions(*fbb, static_cast<tflite::MirrorPadMode>(o->mode)).Union()};
   }
   return {};
 }

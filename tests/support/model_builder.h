@@ -73,6 +73,7 @@ class ModelBuilder {
                OpOptions options = {});
 
   Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
   Tensor& tensor(int32_t index) { return graph_.tensors[static_cast<size_t>(index)]; }
   std::vector<uint8_t> Build() const { return WriteTflite(graph_); }
   // The loaded model; the test fails if it does not load.

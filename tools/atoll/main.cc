@@ -61,6 +61,7 @@ int Main(int argc, char** argv) {
   AddDevicesCommand(&app);
   AddInspectCommand(&app);
   AddRunCommand(&app);
+  AddVerifyCommand(&app);
   AddClassifyCommand(&app);
   AddCameraCommand(&app);
   AddBenchmarkCommand(&app);

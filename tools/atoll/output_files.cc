@@ -11,26 +11,23 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "tools/atoll/exit_code.h"
 
 namespace atollcmd {
 namespace {
 
-[[noreturn]] void Fail(const char* verb, const std::string& path, int error) {
-  throw CommandError(ExitCode::kFailure,
-                     fmt::format("cannot {} '{}': {}; choose another --output-dir", verb, path,
-                                 std::strerror(error)));
-}
-
-void WriteAll(int fd, const char* data, size_t size, const std::string& path) {
+// False, with errno, if not everything could be written.
+bool WriteAll(int fd, const char* data, size_t size) {
   while (size > 0) {
     const ssize_t written = write(fd, data, size);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) Fail("write", path, errno);
+    if (written < 0) return false;
     data += written;
     size -= static_cast<size_t>(written);
   }
+  return true;
 }
 
 // What open(2) would have given a new file; mkstemp makes files that only their owner can read.
@@ -42,7 +39,8 @@ mode_t NewFileMode() {
 
 }  // namespace
 
-OutputFiles::OutputFiles(const std::string& directory) : directory_(directory) {
+OutputFiles::OutputFiles(const std::string& directory, std::string option)
+    : directory_(directory), option_(std::move(option)) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) Fail("create the directory", directory, error.value());
@@ -52,17 +50,21 @@ OutputFiles::~OutputFiles() {
   for (const File& file : files_) unlink(file.temporary_path.c_str());
 }
 
+void OutputFiles::Fail(const char* verb, const std::string& path, int error) const {
+  throw CommandError(ExitCode::kFailure, fmt::format("cannot {} '{}': {}; choose another {}", verb,
+                                                     path, std::strerror(error), option_));
+}
+
 void OutputFiles::Add(const std::string& name, const void* data, size_t size) {
   const std::string path = (std::filesystem::path(directory_) / name).string();
   std::string temporary_path = path + ".XXXXXX";
   const int fd = mkstemp(temporary_path.data());
   if (fd < 0) Fail("create", path, errno);
   files_.push_back({temporary_path, path});
-  try {
-    WriteAll(fd, static_cast<const char*>(data), size, path);
-  } catch (...) {
+  if (!WriteAll(fd, static_cast<const char*>(data), size)) {
+    const int error = errno;
     close(fd);
-    throw;
+    Fail("write", path, error);
   }
   const int mode_error = fchmod(fd, NewFileMode()) != 0 ? errno : 0;
   if (close(fd) != 0) Fail("write", path, errno);

@@ -12,8 +12,8 @@ namespace atollcmd {
 // Failures throw CommandError.
 class OutputFiles {
  public:
-  // Creates `directory` and its parents where they are missing.
-  explicit OutputFiles(const std::string& directory);
+  // Creates `directory` and its parents where they are missing. `option` named it ("--save").
+  OutputFiles(const std::string& directory, std::string option);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
@@ -26,7 +26,10 @@ class OutputFiles {
     std::string temporary_path;
     std::string path;
   };
+  [[noreturn]] void Fail(const char* verb, const std::string& path, int error) const;
+
   std::string directory_;
+  std::string option_;
   std::vector<File> files_;
 };
 

@@ -65,7 +65,7 @@ void RunRun(const RunOptions& options) {
     outputs.push_back(Checksum(outputs.size(), tensor, AtollTensorConstData(tensor)));
   }
   if (!options.output_dir.empty()) {
-    OutputFiles files(options.output_dir);
+    OutputFiles files(options.output_dir, "--output-dir");
     size_t k = 0;
     for (const AtollTensor* tensor : session.outputs()) {
       files.Add(fmt::format("out_{}.raw", k++), AtollTensorConstData(tensor),

@@ -13,6 +13,7 @@ namespace atollcmd {
 void AddDevicesCommand(CLI::App* app);
 void AddInspectCommand(CLI::App* app);
 void AddRunCommand(CLI::App* app);
+void AddVerifyCommand(CLI::App* app);
 void AddClassifyCommand(CLI::App* app);
 void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);

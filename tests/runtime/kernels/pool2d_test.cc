@@ -97,5 +97,33 @@ TEST(Pool2D, EqualsTheFormulaOnRandomShapes) {
   }
 }
 
+TEST(Pool2D, AveragesInt16LikeInt8) {
+  Pool2DParams p{.input_w = 2, .kernel_w = 2, .kind = PoolKind::kAverage};
+  p.clamp = {INT16_MIN, 20000};
+  const auto average = [&](int16_t a, int16_t b) {
+    const int16_t input[] = {a, b};
+    int16_t output = 0;
+    Pool2DInt16(p, reinterpret_cast<const uint8_t*>(input), &output);
+    return output;
+  };
+  EXPECT_EQ(average(-1, -2), -2);
+  EXPECT_EQ(average(1, 2), 2);
+  EXPECT_EQ(average(INT16_MIN, INT16_MIN), INT16_MIN);
+  EXPECT_EQ(average(INT16_MAX, INT16_MAX), 20000);
+}
+
+TEST(Pool2D, PoolsFloats) {
+  Pool2DParams p{.input_w = 2, .kernel_w = 2, .kind = PoolKind::kAverage};
+  const float input[] = {-1.5f, -4};
+  float output = 0;
+  Pool2DFloat(p, {}, reinterpret_cast<const uint8_t*>(input), &output);
+  EXPECT_EQ(output, -2.75f);
+  p.kind = PoolKind::kMax;
+  Pool2DFloat(p, {}, reinterpret_cast<const uint8_t*>(input), &output);
+  EXPECT_EQ(output, -1.5f);
+  Pool2DFloat(p, {0, 6}, reinterpret_cast<const uint8_t*>(input), &output);
+  EXPECT_EQ(output, 0);
+}
+
 }  // namespace
 }  // namespace atollrt

@@ -60,6 +60,15 @@ TEST(MultiplyByQuantizedMultiplier, TakesHugeShiftsModulo32) {
             SaturatingRoundingDoublingHighMul(3 << (102 & 31), 1 << 30));
 }
 
+TEST(MultiplyByQuantizedMultiplier64, RoundsOnceAndHalvesUp) {
+  const Multiplier half{1 << 30, 0};
+  EXPECT_EQ(MultiplyByQuantizedMultiplier64(5, half), 3);
+  EXPECT_EQ(MultiplyByQuantizedMultiplier64(-5, half), -2);
+  EXPECT_EQ(MultiplyByQuantizedMultiplier64(int64_t{1} << 40, {1 << 30, -20}), 1 << 19);
+  // The 16-bit multiplier does not round up to 2^15.
+  EXPECT_EQ(MultiplyByQuantizedMultiplier64(1 << 15, {INT32_MAX, 0}), 32767);
+}
+
 TEST(Requantize, DoubleModeRoundsHalvesAwayFromZeroAndClamps) {
   const OutputChannel half{.bias = 1, .multiplier = {}, .scale = 0.5};
   EXPECT_EQ(Requantize(4, RequantizeMode::kDouble, half, 0, {-128, 127}), 3);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reductions of any axes: every element of the input is folded into one element of the output, in
+// the order in which it is stored (which decides the rounding of float sums). A reduction is
+// planned once: neighbouring axes that are treated alike become one loop, so that the innermost
+// loop either folds a row into one element or adds a row to a row. Pure functions, thread-safe;
+// nothing but MakeReducePlan allocates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+
+struct ReducePlan {
+  struct Loop {
+    int64_t count = 1;
+    int64_t out_stride = 0;  // elements; 0: the axis is reduced
+  };
+  std::vector<Loop> loops;  // over the input, outermost first
+  int64_t outputs = 1;      // elements
+  int64_t reduced = 1;      // input elements per output element
+};
+
+// Axis i of an input of `sizes` (all at least 1) is reduced if reduce[i].
+ReducePlan MakeReducePlan(const std::vector<int32_t>& sizes, const std::vector<bool>& reduce);
+
+// accumulators[o] = fold(accumulators[o], x) for all elements x of `loops`; returns the end of the
+// input. `input` may be unaligned.
+template <typename In, typename Accumulator, typename Fold>
+const uint8_t* ReduceLoops(const ReducePlan::Loop* loops, size_t count, const uint8_t* input,
+                           Accumulator* accumulators, Fold fold) {
+  if (count == 0) {
+    *accumulators = fold(*accumulators, LoadLittleEndian<In>(input));
+    return input + sizeof(In);
+  }
+  const ReducePlan::Loop loop = loops[0];
+  if (count > 1) {
+    for (int64_t i = 0; i < loop.count; ++i) {
+      input =
+          ReduceLoops<In>(loops + 1, count - 1, input, accumulators + i * loop.out_stride, fold);
+    }
+    return input;
+  }
+  constexpr int64_t kSize = sizeof(In);
+  if (loop.out_stride == 0) {
+    Accumulator sum = *accumulators;
+    for (int64_t i = 0; i < loop.count; ++i) {
+      sum = fold(sum, LoadLittleEndian<In>(input + i * kSize));
+    }
+    *accumulators = sum;
+  } else {
+    for (int64_t i = 0; i < loop.count; ++i) {
+      accumulators[i] = fold(accumulators[i], LoadLittleEndian<In>(input + i * kSize));
+    }
+  }
+  return input + loop.count * kSize;
+}
+
+// Sets all accumulators to `initial` and folds the whole input into them.
+template <typename In, typename Accumulator, typename Fold>
+void Reduce(const ReducePlan& plan, const uint8_t* input, Accumulator initial,
+            Accumulator* accumulators, Fold fold) {
+  for (int64_t i = 0; i < plan.outputs; ++i) accumulators[i] = initial;
+  ReduceLoops<In>(plan.loops.data(), plan.loops.size(), input, accumulators, fold);
+}
+
+// An input seen as [outer, size, inner].
+struct AxisShape {
+  int64_t outer = 1, size = 1, inner = 1;
+};
+
+// For every [outer, inner]: the index along the axis of the first element than which none is
+// better.
+template <typename In, typename Out, typename Better>
+void ArgReduce(const AxisShape& shape, const uint8_t* input, Out* output, Better better) {
+  const int64_t step = shape.inner * static_cast<int64_t>(sizeof(In));
+  for (int64_t outer = 0; outer < shape.outer; ++outer, input += shape.size * step) {
+    for (int64_t inner = 0; inner < shape.inner; ++inner) {
+      const uint8_t* element = input + inner * static_cast<int64_t>(sizeof(In));
+      In best = LoadLittleEndian<In>(element);
+      int64_t index = 0;
+      for (int64_t i = 1; i < shape.size; ++i) {
+        element += step;
+        const In value = LoadLittleEndian<In>(element);
+        if (better(value, best)) {
+          best = value;
+          index = i;
+        }
+      }
+      *output++ = static_cast<Out>(index);
+    }
+  }
+}
+
+}  // namespace atollrt

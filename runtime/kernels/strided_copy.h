@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Copies between two tensors whose elements are visited with constant strides. Slices, splits,
+// transpositions, repetitions, reversals and blocks are all of this form: nested loops, each of
+// which steps through both tensors. A copy is planned once: loops that continue each other are
+// merged and contiguous runs found, so that what is left runs at the speed of memory. Pure
+// functions, thread-safe; RunStridedCopy allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace atollrt {
+
+struct StridedCopy {
+  // `count` steps of so many bytes. Input strides may be 0 (repeat) or negative (reverse), output
+  // strides must keep all elements apart.
+  struct Loop {
+    int64_t count = 1;
+    int64_t in_stride = 0, out_stride = 0;
+  };
+  int64_t in_offset = 0, out_offset = 0;  // bytes, of the first element
+  int64_t run_bytes = 0;                  // contiguous in both tensors; 0: nothing to copy
+  std::vector<Loop> loops;                // around the runs, outermost first
+};
+
+// The same copy in its cheapest form. Everything in `elements` is in units of elements of
+// `element_bytes` bytes, with loops in any order; its run_bytes is not read.
+StridedCopy MakeStridedCopy(const StridedCopy& elements, size_t element_bytes);
+
+// Reads and writes exactly the elements of the plan. The elements read and those written must not
+// overlap, but may lie in one tensor. Operands may be nullptr if there is nothing to copy.
+void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out);
+
+// Sets `count` elements at `out` to the one at `element`.
+void FillElements(const uint8_t* element, size_t element_bytes, int64_t count, uint8_t* out);
+
+}  // namespace atollrt

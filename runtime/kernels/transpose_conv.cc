@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/transpose_conv.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/buffer.h"
+#include "runtime/base/bytes.h"
+#include "runtime/kernels/conv2d.h"
+#include "runtime/kernels/conv2d_float.h"
+#include "runtime/kernels/conv2d_int16.h"
+
+namespace atollrt {
+
+// With oy = first + j * stride and first + pad = base * stride + remainder, the tap
+// ky = remainder + t * stride meets the input at iy = base + j - t. Turning the taps around,
+// t = taps - 1 - u, that is j - (taps - 1 - base) + u: a convolution with taps - 1 - base cells of
+// padding. Taps of zeros are added where that would be negative, or where there is no tap.
+std::vector<TransposePhase> SplitTransposeConv(const TransposeAxis& axis) {
+  std::vector<TransposePhase> phases;
+  for (int32_t first = 0; first < std::min(axis.stride, axis.output); ++first) {
+    const int32_t base = (first + axis.pad) / axis.stride;
+    const int32_t remainder = (first + axis.pad) % axis.stride;
+    TransposePhase phase{.first = first, .first_tap = remainder};
+    phase.count = (axis.output - first - 1) / axis.stride + 1;
+    if (remainder < axis.filter) phase.taps = (axis.filter - remainder - 1) / axis.stride + 1;
+    phase.taps = std::max(phase.taps, base + 1);
+    phase.pad = phase.taps - 1 - base;
+    phases.push_back(phase);
+  }
+  return phases;
+}
+
+namespace {
+
+ConvShape PhaseShape(const ConvShape& whole, const TransposePhase& row,
+                     const TransposePhase& column) {
+  ConvShape shape = whole;
+  shape.output_h = row.count;
+  shape.output_w = column.count;
+  shape.kernel_h = row.taps;
+  shape.kernel_w = column.taps;
+  shape.stride_h = shape.stride_w = 1;
+  shape.pad_top = row.pad;
+  shape.pad_left = column.pad;
+  return shape;
+}
+
+// The phase's part of the weights, turned around.
+Result<Buffer> PhaseWeights(const ConvShape& s, const TransposePhase& row,
+                            const TransposePhase& column, const TransposeConvFormat& format,
+                            const uint8_t* weights) {
+  const size_t cell_bytes = static_cast<size_t>(s.input_c) * format.weight_bytes;
+  const size_t cells = static_cast<size_t>(s.output_c) * static_cast<size_t>(row.taps) *
+                       static_cast<size_t>(column.taps);
+  ATOLL_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(cells * cell_bytes));
+  uint8_t* target = buffer.data();
+  for (int64_t o = 0; o < s.output_c; ++o) {
+    for (int32_t u = row.taps; u-- > 0;) {
+      const int64_t ky = row.first_tap + int64_t{u} * s.stride_h;
+      for (int32_t v = column.taps; v-- > 0; target += cell_bytes) {
+        const int64_t kx = column.first_tap + int64_t{v} * s.stride_w;
+        if (ky >= s.kernel_h || kx >= s.kernel_w) {
+          std::memset(target, format.zero_weight, cell_bytes);
+          continue;
+        }
+        const size_t cell = static_cast<size_t>((o * s.kernel_h + ky) * s.kernel_w + kx);
+        std::memcpy(target, weights + cell * cell_bytes, cell_bytes);
+      }
+    }
+  }
+  return buffer;
+}
+
+}  // namespace
+
+template <typename Conv, typename Params>
+Result<TransposeConv<Conv, Params>> TransposeConv<Conv, Params>::Prepare(
+    const Params& params, const TransposeConvFormat& format, CpuFeatures features) {
+  TransposeConv result;
+  const ConvShape& s = params.shape;
+  result.shape_ = s;
+  result.pixel_bytes_ = static_cast<size_t>(s.output_c) * format.activation_bytes;
+  const uint64_t phase_count = uint64_t{static_cast<uint32_t>(std::min(s.stride_h, s.output_h))} *
+                               static_cast<uint32_t>(std::min(s.stride_w, s.output_w));
+  if (phase_count > kMaxPhases) {
+    return Unsupported("strides of %d and %d; their product must be at most %zu", s.stride_h,
+                       s.stride_w, kMaxPhases);
+  }
+  const auto rows = SplitTransposeConv({s.output_h, s.kernel_h, s.stride_h, s.pad_top});
+  const auto columns = SplitTransposeConv({s.output_w, s.kernel_w, s.stride_w, s.pad_left});
+  result.phases_.reserve(rows.size() * columns.size());
+  for (const TransposePhase& row : rows) {
+    for (const TransposePhase& column : columns) {
+      ATOLL_ASSIGN_OR_RETURN(const Buffer weights,
+                             PhaseWeights(s, row, column, format, params.weights));
+      Params phase = params;
+      phase.shape = PhaseShape(s, row, column);
+      phase.weights = weights.data();
+      ATOLL_ASSIGN_OR_RETURN(Conv conv, Conv::Prepare(phase, features));
+      result.phases_.push_back({row, column, std::move(conv)});
+    }
+  }
+  return result;
+}
+
+template <typename Conv, typename Params>
+size_t TransposeConv<Conv, Params>::PhaseBytes(const Phase& phase) const {
+  const size_t pixels = static_cast<size_t>(shape_.batch) * static_cast<size_t>(phase.row.count) *
+                        static_cast<size_t>(phase.column.count);
+  return AlignUp(pixels * pixel_bytes_, Buffer::kAlignment);
+}
+
+template <typename Conv, typename Params>
+size_t TransposeConv<Conv, Params>::ScratchBytes(int threads) const {
+  size_t bytes = 0;
+  for (const Phase& phase : phases_) {
+    bytes = std::max(bytes, PhaseBytes(phase) + phase.conv.ScratchBytes(threads));
+  }
+  return bytes;
+}
+
+template <typename Conv, typename Params>
+void TransposeConv<Conv, Params>::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch,
+                                      ThreadPool* pool) const {
+  if (phases_.size() == 1 && shape_.stride_h == 1 && shape_.stride_w == 1) {
+    phases_[0].conv.Run(input, output, scratch, pool);
+    return;
+  }
+  for (const Phase& phase : phases_) {
+    phase.conv.Run(input, scratch, scratch + PhaseBytes(phase), pool);
+    Interleave(phase, scratch, output, pool);
+  }
+}
+
+template <typename Conv, typename Params>
+void TransposeConv<Conv, Params>::Interleave(const Phase& phase, const uint8_t* source,
+                                             uint8_t* output, ThreadPool* pool) const {
+  const size_t step = pixel_bytes_ * static_cast<size_t>(shape_.stride_w);
+  const int64_t lines = int64_t{shape_.batch} * phase.row.count;
+  const int threads = pool == nullptr ? 1 : pool->threads();
+  ParallelFor(pool, threads, [&](int task, int) {
+    for (int64_t line = lines * task / threads; line < lines * (task + 1) / threads; ++line) {
+      const int64_t y = phase.row.first + line % phase.row.count * shape_.stride_h;
+      const int64_t row = line / phase.row.count * shape_.output_h + y;
+      const uint8_t* from = source + static_cast<size_t>(line * phase.column.count) * pixel_bytes_;
+      uint8_t* to =
+          output + static_cast<size_t>(row * shape_.output_w + phase.column.first) * pixel_bytes_;
+      for (int32_t x = 0; x < phase.column.count; ++x, from += pixel_bytes_, to += step) {
+        std::memcpy(to, from, pixel_bytes_);
+      }
+    }
+  });
+}
+
+template class TransposeConv<Conv2D, Conv2DParams>;
+template class TransposeConv<Conv2DFloat, Conv2DFloatParams>;
+template class TransposeConv<Conv2DInt16, Conv2DInt16Params>;
+
+}  // namespace atollrt

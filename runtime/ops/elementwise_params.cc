@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/elementwise_params.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/ops/quantized_params.h"
+#include "runtime/ops/tensor_checks.h"
+
+namespace atollrt {
+namespace {
+
+Multiplier ToMultiplier(float real) { return QuantizeMultiplier(static_cast<double>(real)); }
+
+bool IsComparison(OpType type) {
+  return type == OpType::kEQUAL || type == OpType::kNOT_EQUAL || type == OpType::kLESS ||
+         type == OpType::kLESS_EQUAL || type == OpType::kGREATER || type == OpType::kGREATER_EQUAL;
+}
+
+// Multipliers of MUL, DIV, SQUARED_DIFFERENCE and PRELU. The scales are float32, and products and
+// quotients of them are rounded to float32 except where they are widened here.
+void SetMultipliers(OpType type, float s1, float s2, float so, PairParams* params) {
+  switch (type) {
+    case OpType::kMUL:
+      params->output = ToMultiplier(s1 * s2 / so);
+      break;
+    case OpType::kDIV:
+      params->output = ToMultiplier(s1 / (s2 * so));
+      break;
+    case OpType::kPRELU:
+      params->input1 = ToMultiplier(s1 / so);
+      params->output = ToMultiplier(s1 * s2 / so);
+      break;
+    case OpType::kSQUARED_DIFFERENCE: {
+      const double twice_max = 2.0 * static_cast<double>(std::max(s1, s2));
+      params->input1 = QuantizeMultiplier(static_cast<double>(s1) / twice_max);
+      params->input2 = QuantizeMultiplier(static_cast<double>(s2) / twice_max);
+      constexpr float kFraction = 1 << 14;
+      params->output =
+          QuantizeMultiplier(twice_max * twice_max / static_cast<double>(kFraction * so));
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+// The exponent of a power of two within TensorFlow Lite's tolerance of its logarithm.
+bool IsPowerOfTwo(float scale, int32_t* exponent) {
+  const float log2 = std::log(scale) * (1.0f / std::log(2.0f));
+  const float rounded = std::round(log2);
+  *exponent = static_cast<int32_t>(rounded);
+  return std::abs(log2 - rounded) < 1e-3f;
+}
+
+Status CheckQuantized16(const char* role, const Tensor& tensor) {
+  if (tensor.quantization.scales.size() != 1 || !(tensor.scale() > 0) || tensor.zero_point() != 0) {
+    return CorruptModel(
+        "%s '%s' has %zu scales and zero point %d, must have one positive scale and "
+        "zero point 0",
+        role, tensor.name.c_str(), tensor.quantization.scales.size(), tensor.zero_point());
+  }
+  return Status();
+}
+
+Status CheckRows(const Tensor& input) {
+  if (!input.shape.empty() && input.shape.back() >= 1) return Status();
+  return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
+}
+
+Status CheckOutputFormat(const Tensor& output, float scale, int32_t zero_point) {
+  if (output.scale() == scale && output.zero_point() == zero_point) return Status();
+  return CorruptModel("output '%s' has scale %g and zero point %d, must have %g and %d",
+                      output.name.c_str(), static_cast<double>(output.scale()), output.zero_point(),
+                      static_cast<double>(scale), zero_point);
+}
+
+}  // namespace
+
+Result<PairParams> MakePairParams(const Graph& graph, const Node& node) {
+  const Tensor& a = *graph.Input(node, 0);
+  const Tensor& b = *graph.Input(node, 1);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 0", a));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 1", b));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(a, b));
+  PairParams params;
+  params.type = ToByteType(a.type);
+  params.input1_zero_point = a.zero_point();
+  params.input2_zero_point = b.zero_point();
+  if (IsComparison(node.type)) {
+    params.input1 = ToMultiplier(a.scale());
+    params.input2 = ToMultiplier(b.scale());
+    return params;
+  }
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(a, output));
+  if (node.type == OpType::kSQUARED_DIFFERENCE && a.type == DataType::kUInt8) {
+    return Unsupported("type uint8; TensorFlow Lite computes it for int8, int32 and float32");
+  }
+  params.output_zero_point = output.zero_point();
+  SetMultipliers(node.type, a.scale(), b.scale(), output.scale(), &params);
+  if (node.type == OpType::kSQUARED_DIFFERENCE && params.output.exponent > 0) {
+    return CorruptModel("output scale %g is too small for inputs of scale %g and %g",
+                        static_cast<double>(output.scale()), static_cast<double>(a.scale()),
+                        static_cast<double>(b.scale()));
+  }
+  const auto* options = std::get_if<ElementwiseOptions>(&node.options);
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedClamp(output, options != nullptr ? options->activation
+                                                                             : Activation::kNone));
+  return params;
+}
+
+Result<Add16Params> MakeAdd16Params(const Graph& graph, const Node& node) {
+  const Tensor& a = *graph.Input(node, 0);
+  const Tensor& b = *graph.Input(node, 1);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantized16("input 0", a));
+  ATOLL_RETURN_IF_ERROR(CheckQuantized16("input 1", b));
+  ATOLL_RETURN_IF_ERROR(CheckQuantized16("output", output));
+  const ElementwiseOptions& options = std::get<ElementwiseOptions>(node.options);
+  Add16Params params;
+  params.sign = node.type == OpType::kSUB ? -1 : 1;
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedClamp(output, options.activation));
+  int32_t log1 = 0, log2 = 0, log_out = 0;
+  if (options.pot_scale_int16 && IsPowerOfTwo(a.scale(), &log1) && IsPowerOfTwo(b.scale(), &log2) &&
+      IsPowerOfTwo(output.scale(), &log_out)) {
+    params.form = Add16Form::kPowersOfTwo;
+    params.shift1 = log_out - log1;
+    params.shift2 = log_out - log2;
+    if (std::min(params.shift1, params.shift2) != 0 ||
+        std::max(params.shift1, params.shift2) > 31) {
+      return CorruptModel(
+          "input scales 2^%d and 2^%d for output scale 2^%d: one must be the output's, the other "
+          "at most that",
+          log1, log2, log_out);
+    }
+    return params;
+  }
+  constexpr int kLeftShift = 15;
+  const double twice_max = 2.0 * static_cast<double>(std::max(a.scale(), b.scale()));
+  const double output_real = twice_max / ((1 << kLeftShift) * static_cast<double>(output.scale()));
+  if (!(output_real < 1)) {
+    return CorruptModel("output scale %g is too small for inputs of scale %g and %g",
+                        static_cast<double>(output.scale()), static_cast<double>(a.scale()),
+                        static_cast<double>(b.scale()));
+  }
+  params.input1 = QuantizeMultiplier(static_cast<double>(a.scale()) / twice_max);
+  params.input2 = QuantizeMultiplier(static_cast<double>(b.scale()) / twice_max);
+  params.output = QuantizeMultiplier(output_real);
+  return params;
+}
+
+Result<LogSoftmaxParams> MakeLogSoftmaxParams(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckRows(input));
+  const ByteType type = ToByteType(input.type);
+  ATOLL_RETURN_IF_ERROR(CheckOutputFormat(output, 1.0f / 16, ByteMax(type)));
+  constexpr float kMinScale = 1.0f / (1 << 26);
+  if (input.scale() < kMinScale) {
+    return CorruptModel("input '%s' has scale %g, must be at least 2^-26", input.name.c_str(),
+                        static_cast<double>(input.scale()));
+  }
+  const int32_t depth = input.shape.back();
+  return MakeLogSoftmaxParams(input.element_count() / depth, depth, type, input.scale());
+}
+
+Result<L2NormalizationParams> MakeL2NormalizationParams(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckRows(input));
+  ATOLL_RETURN_IF_ERROR(
+      CheckOutputFormat(output, 1.0f / 128, output.type == DataType::kUInt8 ? 128 : 0));
+  if (std::get<ElementwiseOptions>(node.options).activation != Activation::kNone) {
+    return Unsupported("a fused activation");
+  }
+  L2NormalizationParams params;
+  params.depth = input.shape.back();
+  params.rows = input.element_count() / params.depth;
+  params.type = ToByteType(input.type);
+  params.input_zero_point = input.zero_point();
+  return params;
+}
+
+Result<LookupTable> MakeRsqrtNodeTable(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  if (input.type != DataType::kInt8) {
+    return Unsupported("type uint8; TensorFlow Lite computes it for int8 and float32");
+  }
+  return MakeRsqrtTable(FormatOf(input), FormatOf(output));
+}
+
+}  // namespace atollrt

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/move_plan.h"
+
+#include <utility>
+
+#include "runtime/graph/shape_inference.h"
+#include "runtime/graph/slice.h"
+
+namespace atollrt {
+namespace {
+
+using Kind = MoveOperand::Kind;
+using Loop = StridedCopy::Loop;
+
+constexpr MoveOperand kOnlyInput{Kind::kInput, 0};
+constexpr MoveOperand kOnlyOutput{Kind::kOutput, 0};
+constexpr MoveOperand kScratch{Kind::kScratch, 0};
+
+// Elements between neighbours along each axis of a row-major tensor.
+std::vector<int64_t> Strides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  return strides;
+}
+
+// Where a box of a tensor begins and how to walk it, in elements.
+struct View {
+  int64_t offset = 0;
+  std::vector<int64_t> strides;
+};
+
+// Collects the copies of one node.
+class Planner {
+ public:
+  Planner(const Graph& graph, const Node& node, size_t element_bytes)
+      : graph_(graph), node_(node), element_bytes_(element_bytes) {}
+
+  Status Plan();
+  MovePlan Take() && { return std::move(plan_); }
+
+ private:
+  const Shape& InputShape(size_t position = 0) const {
+    return graph_.Input(node_, position)->shape;
+  }
+  const Shape& OutputShape() const { return graph_.Output(node_).shape; }
+  // A constant operand; shape inference has checked it.
+  std::vector<int64_t> Constants(size_t position) const {
+    const Tensor& tensor = *graph_.Input(node_, position);
+    return tensor.element_count() == 0 ? std::vector<int64_t>() : ConstantIntegers(tensor);
+  }
+
+  // Copies a box of `sizes` from one view to another.
+  void Copy(MoveOperand from, const View& in, MoveOperand to, const View& out, const Shape& sizes);
+  void CopyAll(int64_t count) {
+    Copy(kOnlyInput, {0, {1}}, kOnlyOutput, {0, {1}}, {static_cast<int32_t>(count)});
+  }
+
+  void PlanSlice(const ResolvedSlice& slice);
+  void PlanSplit(size_t input, int32_t axis);
+  void PlanPack();
+  void PlanUnpack();
+  void PlanTranspose();
+  void PlanTile();
+  Status PlanPad();
+  void PlanMirrorPad();
+  void PlanSpaceToBatch();
+  void PlanBatchToSpace();
+  void PlanDepthToSpace();
+  void PlanSpaceToDepth();
+  void Fill(MoveOperand target, int64_t count, const Tensor& like);
+
+  const Graph& graph_;
+  const Node& node_;
+  const size_t element_bytes_;
+  MovePlan plan_;
+};
+
+void Planner::Copy(MoveOperand from, const View& in, MoveOperand to, const View& out,
+                   const Shape& sizes) {
+  StridedCopy elements;
+  elements.in_offset = in.offset;
+  elements.out_offset = out.offset;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    elements.loops.push_back({sizes[i], in.strides[i], out.strides[i]});
+  }
+  plan_.copies.push_back({from, to, MakeStridedCopy(elements, element_bytes_)});
+}
+
+void Planner::PlanSlice(const ResolvedSlice& slice) {
+  // Dropped axes have one element and new ones too, so the output is walked like the input.
+  View in{0, Strides(InputShape())};
+  Shape sizes;
+  for (size_t i = 0; i < slice.axes.size(); ++i) {
+    const SliceAxis& axis = slice.axes[i];
+    in.offset += axis.begin * in.strides[i];
+    in.strides[i] *= axis.stride;
+    sizes.push_back(axis.count);
+  }
+  Copy(kOnlyInput, in, kOnlyOutput, {0, Strides(sizes)}, sizes);
+}
+
+// Consecutive parts of the input along `axis`, as long as the outputs are.
+void Planner::PlanSplit(size_t input, int32_t axis) {
+  View in{0, Strides(InputShape(input))};
+  for (size_t i = 0; i < node_.outputs.size(); ++i) {
+    const Shape& part = graph_.Output(node_, i).shape;
+    Copy({Kind::kInput, input}, in, {Kind::kOutput, i}, {0, Strides(part)}, part);
+    in.offset += part[axis] * in.strides[axis];
+  }
+}
+
+void Planner::PlanPack() {
+  const Shape& input = InputShape();
+  const int32_t axis =
+      NormalizeAxis(std::get<AxisOptions>(node_.options).axis, OutputShape().size());
+  View out{0, Strides(OutputShape())};
+  const int64_t step = out.strides[axis];
+  out.strides.erase(out.strides.begin() + axis);
+  for (size_t i = 0; i < node_.inputs.size(); ++i) {
+    Copy({Kind::kInput, i}, {0, Strides(input)}, kOnlyOutput, out, input);
+    out.offset += step;
+  }
+}
+
+void Planner::PlanUnpack() {
+  const int32_t axis =
+      NormalizeAxis(std::get<AxisOptions>(node_.options).axis, InputShape().size());
+  View in{0, Strides(InputShape())};
+  const int64_t step = in.strides[axis];
+  in.strides.erase(in.strides.begin() + axis);
+  for (size_t i = 0; i < node_.outputs.size(); ++i) {
+    const Shape& part = graph_.Output(node_, i).shape;
+    Copy(kOnlyInput, in, {Kind::kOutput, i}, {0, Strides(part)}, part);
+    in.offset += step;
+  }
+}
+
+void Planner::PlanTranspose() {
+  const std::vector<int64_t> strides = Strides(InputShape());
+  View in;
+  for (const int64_t axis : Constants(1)) {
+    in.strides.push_back(strides[NormalizeAxis(axis, strides.size())]);
+  }
+  Copy(kOnlyInput, in, kOnlyOutput, {0, Strides(OutputShape())}, OutputShape());
+}
+
+// Each axis is two loops: over its copies, which all read from the same place, and along it.
+void Planner::PlanTile() {
+  const Shape& shape = InputShape();
+  const std::vector<int64_t> multiples = Constants(1);
+  const std::vector<int64_t> in_strides = Strides(shape);
+  const std::vector<int64_t> out_strides = Strides(OutputShape());
+  View in, out;
+  Shape sizes;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    sizes.insert(sizes.end(), {static_cast<int32_t>(multiples[i]), shape[i]});
+    in.strides.insert(in.strides.end(), {0, in_strides[i]});
+    out.strides.insert(out.strides.end(), {shape[i] * out_strides[i], out_strides[i]});
+  }
+  Copy(kOnlyInput, in, kOnlyOutput, out, sizes);
+}
+
+// Quantized tensors are padded with their zero point, all others with 0.
+void Planner::Fill(MoveOperand target, int64_t count, const Tensor& like) {
+  plan_.fill = {target, count, std::vector<uint8_t>(element_bytes_)};
+  if (!IsByteType(like.type) && like.type != DataType::kInt16) return;
+  const uint32_t value = static_cast<uint32_t>(like.zero_point());
+  for (size_t i = 0; i < element_bytes_; ++i) {
+    plan_.fill.element[i] = static_cast<uint8_t>(value >> (8 * i));
+  }
+}
+
+Status Planner::PlanPad() {
+  const Tensor& output = graph_.Output(node_);
+  Fill(kOnlyOutput, output.element_count(), output);
+  if (node_.type == OpType::kPADV2) {
+    const Tensor& value = *graph_.Input(node_, 2);
+    const std::string name = Describe(graph_, node_.inputs[2]);
+    if (value.type != output.type || value.element_count() != 1) {
+      return CorruptModel("%s is %s of shape %s, must be one %s", name.c_str(),
+                          DataTypeName(value.type), ShapeString(value.shape).c_str(),
+                          DataTypeName(output.type));
+    }
+    if (!value.is_constant()) return Unsupported("%s is not a constant", name.c_str());
+    if (value.scale() != output.scale() || value.zero_point() != output.zero_point()) {
+      return CorruptModel("%s has scale %g and zero point %d, the output %g and %d", name.c_str(),
+                          static_cast<double>(value.scale()), value.zero_point(),
+                          static_cast<double>(output.scale()), output.zero_point());
+    }
+    plan_.fill.element.assign(value.data.begin(),
+                              value.data.begin() + static_cast<std::ptrdiff_t>(element_bytes_));
+  }
+  const std::vector<int64_t> paddings = Constants(1);
+  View out{0, Strides(output.shape)};
+  for (size_t i = 0; i < out.strides.size(); ++i) out.offset += paddings[2 * i] * out.strides[i];
+  Copy(kOnlyInput, {0, Strides(InputShape())}, kOnlyOutput, out, InputShape());
+  return Status();
+}
+
+// The input goes to its place; then the borders of one axis after the other, backwards from what
+// is in the output already.
+void Planner::PlanMirrorPad() {
+  const std::vector<int64_t> paddings = Constants(1);
+  const std::vector<int64_t> strides = Strides(OutputShape());
+  Shape box = InputShape();
+  View out{0, strides};
+  for (size_t i = 0; i < strides.size(); ++i) out.offset += paddings[2 * i] * strides[i];
+  Copy(kOnlyInput, {0, Strides(box)}, kOnlyOutput, out, box);
+  const int64_t skip =
+      std::get<MirrorPadOptions>(node_.options).mode == MirrorPadMode::kReflect ? 1 : 0;
+  for (size_t axis = 0; axis < box.size(); ++axis) {
+    const int32_t size = box[axis];
+    const int64_t stride = strides[axis];
+    const auto mirror = [&](int64_t length, int64_t from, int64_t to) {
+      View source = out;
+      source.offset += from * stride;
+      source.strides[axis] = -stride;
+      View border = out;
+      border.offset += to * stride;
+      box[axis] = static_cast<int32_t>(length);
+      Copy(kOnlyOutput, source, kOnlyOutput, border, box);
+    };
+    const int64_t before = paddings[2 * axis];
+    mirror(before, before - 1 + skip, -before);
+    mirror(paddings[2 * axis + 1], size - 1 - skip, size);
+    out.offset -= before * stride;
+    box[axis] = OutputShape()[axis];
+  }
+}
+
+// The padded image is cut into blocks; the place in the block goes to the batch dimension.
+void Planner::PlanSpaceToBatch() {
+  const std::vector<int64_t> blocks = Constants(1);
+  const std::vector<int64_t> paddings = Constants(2);
+  const size_t dims = blocks.size();
+  Shape padded = InputShape();
+  bool has_padding = false;
+  for (size_t i = 0; i < dims; ++i) {
+    padded[i + 1] = static_cast<int32_t>(OutputShape()[i + 1] * blocks[i]);
+    has_padding = has_padding || padded[i + 1] != InputShape()[i + 1];
+  }
+  const std::vector<int64_t> strides = Strides(padded);
+  MoveOperand source = kOnlyInput;
+  if (has_padding) {
+    source = kScratch;
+    plan_.scratch_bytes = static_cast<size_t>(ElementCount(padded)) * element_bytes_;
+    Fill(kScratch, ElementCount(padded), graph_.Output(node_));
+    View out{0, strides};
+    for (size_t i = 0; i < dims; ++i) out.offset += paddings[2 * i] * strides[i + 1];
+    Copy(kOnlyInput, {0, Strides(InputShape())}, kScratch, out, InputShape());
+  }
+  // Output order: places in the block, images, then blocks and the rest.
+  View in;
+  Shape sizes;
+  for (size_t i = 0; i < dims; ++i) {
+    sizes.push_back(static_cast<int32_t>(blocks[i]));
+    in.strides.push_back(strides[i + 1]);
+  }
+  sizes.push_back(padded[0]);
+  in.strides.push_back(strides[0]);
+  for (size_t i = 0; i < dims; ++i) {
+    sizes.push_back(OutputShape()[i + 1]);
+    in.strides.push_back(strides[i + 1] * blocks[i]);
+  }
+  sizes.push_back(padded.back());
+  in.strides.push_back(1);
+  Copy(source, in, kOnlyOutput, {0, Strides(sizes)}, sizes);
+}
+
+// The inverse; what is cropped is assembled in scratch memory first.
+void Planner::PlanBatchToSpace() {
+  const std::vector<int64_t> blocks = Constants(1);
+  const std::vector<int64_t> crops = Constants(2);
+  const size_t dims = blocks.size();
+  Shape whole = OutputShape();
+  bool has_crops = false;
+  for (size_t i = 0; i < dims; ++i) {
+    whole[i + 1] = static_cast<int32_t>(InputShape()[i + 1] * blocks[i]);
+    has_crops = has_crops || whole[i + 1] != OutputShape()[i + 1];
+  }
+  const std::vector<int64_t> strides = Strides(whole);
+  View out;
+  Shape sizes;
+  for (size_t i = 0; i < dims; ++i) {
+    sizes.push_back(static_cast<int32_t>(blocks[i]));
+    out.strides.push_back(strides[i + 1]);
+  }
+  sizes.push_back(whole[0]);
+  out.strides.push_back(strides[0]);
+  for (size_t i = 0; i < dims; ++i) {
+    sizes.push_back(InputShape()[i + 1]);
+    out.strides.push_back(strides[i + 1] * blocks[i]);
+  }
+  sizes.push_back(whole.back());
+  out.strides.push_back(1);
+  Copy(kOnlyInput, {0, Strides(sizes)}, has_crops ? kScratch : kOnlyOutput, out, sizes);
+  if (!has_crops) return;
+  plan_.scratch_bytes = static_cast<size_t>(ElementCount(whole)) * element_bytes_;
+  View kept{0, strides};
+  for (size_t i = 0; i < dims; ++i) kept.offset += crops[2 * i] * strides[i + 1];
+  Copy(kScratch, kept, kOnlyOutput, {0, Strides(OutputShape())}, OutputShape());
+}
+
+// [n, h, block, w, block, c] and [n, h, w, block, block, c] are each other's transposition.
+void Planner::PlanDepthToSpace() {
+  const int32_t block = std::get<BlockOptions>(node_.options).block_size;
+  const Shape& in = InputShape();
+  const int32_t channels = OutputShape()[3];
+  const Shape sizes{in[0], in[1], block, in[2], block, channels};
+  const std::vector<int64_t> s = Strides({in[0], in[1], in[2], block, block, channels});
+  Copy(kOnlyInput, {0, {s[0], s[1], s[3], s[2], s[4], s[5]}}, kOnlyOutput, {0, Strides(sizes)},
+       sizes);
+}
+
+void Planner::PlanSpaceToDepth() {
+  const int32_t block = std::get<BlockOptions>(node_.options).block_size;
+  const Shape& out = OutputShape();
+  const int32_t channels = InputShape()[3];
+  const Shape sizes{out[0], out[1], out[2], block, block, channels};
+  const std::vector<int64_t> s = Strides({out[0], out[1], block, out[2], block, channels});
+  Copy(kOnlyInput, {0, {s[0], s[1], s[3], s[2], s[4], s[5]}}, kOnlyOutput, {0, Strides(sizes)},
+       sizes);
+}
+
+Status Planner::Plan() {
+  switch (node_.type) {
+    case OpType::kEXPAND_DIMS:
+    case OpType::kRESHAPE:
+    case OpType::kSQUEEZE:
+      CopyAll(graph_.Output(node_).element_count());
+      return Status();
+    case OpType::kSLICE:
+    case OpType::kSTRIDED_SLICE: {
+      ATOLL_ASSIGN_OR_RETURN(const ResolvedSlice slice, ResolveSlice(graph_, node_));
+      PlanSlice(slice);
+      return Status();
+    }
+    case OpType::kSPLIT:
+      PlanSplit(1, NormalizeAxis(Constants(0)[0], InputShape(1).size()));
+      return Status();
+    case OpType::kSPLIT_V:
+      PlanSplit(0, NormalizeAxis(Constants(2)[0], InputShape(0).size()));
+      return Status();
+    case OpType::kPACK:
+      PlanPack();
+      return Status();
+    case OpType::kUNPACK:
+      PlanUnpack();
+      return Status();
+    case OpType::kTRANSPOSE:
+      PlanTranspose();
+      return Status();
+    case OpType::kTILE:
+      PlanTile();
+      return Status();
+    case OpType::kPAD:
+    case OpType::kPADV2:
+      return PlanPad();
+    case OpType::kMIRROR_PAD:
+      PlanMirrorPad();
+      return Status();
+    case OpType::kSPACE_TO_BATCH_ND:
+      PlanSpaceToBatch();
+      return Status();
+    case OpType::kBATCH_TO_SPACE_ND:
+      PlanBatchToSpace();
+      return Status();
+    case OpType::kDEPTH_TO_SPACE:
+      PlanDepthToSpace();
+      return Status();
+    case OpType::kSPACE_TO_DEPTH:
+      PlanSpaceToDepth();
+      return Status();
+    default:
+      return InternalError("%s does not only move elements", node_.op_name().c_str());
+  }
+}
+
+}  // namespace
+
+Result<MovePlan> MakeMovePlan(const Graph& graph, const Node& node) {
+  const size_t data = node.type == OpType::kSPLIT ? 1 : 0;
+  const Tensor& input = *graph.Input(node, data);
+  const size_t element_bytes = DataTypeSize(input.type);
+  if (element_bytes == 0) return Unsupported("type %s", DataTypeName(input.type));
+  std::vector<const Tensor*> others;
+  for (size_t i = 0; i < node.outputs.size(); ++i) others.push_back(&graph.Output(node, i));
+  for (size_t i = 1; node.type == OpType::kPACK && i < node.inputs.size(); ++i) {
+    others.push_back(graph.Input(node, i));
+  }
+  for (const Tensor* other : others) {
+    if (other->type != input.type) {
+      return CorruptModel("'%s' is %s but '%s' is %s; they must be the same", input.name.c_str(),
+                          DataTypeName(input.type), other->name.c_str(), DataTypeName(other->type));
+    }
+  }
+  Planner planner(graph, node, element_bytes);
+  ATOLL_RETURN_IF_ERROR(planner.Plan());
+  return std::move(planner).Take();
+}
+
+}  // namespace atollrt

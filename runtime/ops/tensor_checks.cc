@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/tensor_checks.h"
+
+namespace atollrt {
+
+ByteType ToByteType(DataType type) {
+  return type == DataType::kUInt8 ? ByteType::kUInt8 : ByteType::kInt8;
+}
+
+ByteFormat FormatOf(const Tensor& tensor) {
+  return {ToByteType(tensor.type), tensor.scale(), tensor.zero_point()};
+}
+
+Status CheckQuantizedByte(const char* role, const Tensor& tensor) {
+  if (!IsByteType(tensor.type)) {
+    return Unsupported("%s '%s' has type %s, must be int8 or uint8", role, tensor.name.c_str(),
+                       DataTypeName(tensor.type));
+  }
+  if (tensor.quantization.scales.size() != 1 || !(tensor.scale() > 0)) {
+    return CorruptModel("%s '%s' has %zu scales, must have one that is positive", role,
+                        tensor.name.c_str(), tensor.quantization.scales.size());
+  }
+  return Status();
+}
+
+Status CheckSameType(const Tensor& a, const Tensor& b) {
+  if (a.type == b.type) return Status();
+  return CorruptModel("'%s' is %s but '%s' is %s; they must be the same", a.name.c_str(),
+                      DataTypeName(a.type), b.name.c_str(), DataTypeName(b.type));
+}
+
+Status CheckSameQuantization(const Tensor& a, const Tensor& b) {
+  if (a.scale() == b.scale() && a.zero_point() == b.zero_point()) return Status();
+  return CorruptModel(
+      "'%s' (scale %g, zero point %d) and '%s' (scale %g, zero point %d) must be "
+      "quantized alike",
+      a.name.c_str(), static_cast<double>(a.scale()), a.zero_point(), b.name.c_str(),
+      static_cast<double>(b.scale()), b.zero_point());
+}
+
+}  // namespace atollrt

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checks of tensors that the operators share. Errors name the tensor and the numbers, not the
+// node; the caller adds it. Pure functions, thread-safe.
+#pragma once
+
+#include "runtime/base/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/kernels/lookup_table.h"
+#include "runtime/kernels/quantization.h"
+
+namespace atollrt {
+
+// `type` is a byte type.
+ByteType ToByteType(DataType type);
+ByteFormat FormatOf(const Tensor& tensor);
+
+// A byte tensor with exactly one, positive scale.
+Status CheckQuantizedByte(const char* role, const Tensor& tensor);
+Status CheckSameType(const Tensor& a, const Tensor& b);
+// Equal scales and zero points.
+Status CheckSameQuantization(const Tensor& a, const Tensor& b);
+
+}  // namespace atollrt

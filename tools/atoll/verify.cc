@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "tools/atoll/exit_code.h"
+#include "tools/atoll/golden.h"
+#include "tools/atoll/model_inputs.h"
+#include "tools/atoll/output_files.h"
+#include "tools/atoll/report.h"
+#include "tools/atoll/session.h"
+#include "tools/atoll/sha256.h"
+#include "tools/atoll/subcommands.h"
+#include "tools/atoll/validators.h"
+
+namespace atollcmd {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using TensorBytes = std::map<int32_t, Bytes>;  // by tensor index in the file
+
+constexpr char kGoldenPrefix[] = "golden:";
+constexpr double kFloatTolerance = 1e-5;  // of the largest wanted magnitude
+
+struct VerifyOptions {
+  SessionOptions session;
+  std::string against = "cpu";
+  std::vector<uint64_t> seeds;
+  std::string save;
+  bool json = false;
+};
+
+// What one tensor should be: bytes, or only their SHA-256.
+struct Wanted {
+  std::string sha256;  // empty: known as bytes
+  Bytes bytes;
+};
+
+struct Comparison {
+  bool equal = true;
+  bool within_tolerance = false;  // float32, equal but not in every bit
+  bool judged = true;             // false: float32, known as a hash only, another hash
+  size_t element_count = 0;
+  size_t differing_count = 0;  // 0 if only hashes are known
+  size_t first = 0;            // flat index of the first differing element
+};
+
+struct SeedResult {
+  uint64_t seed = 0;
+  size_t tensor_count = 0;
+  size_t byte_count = 0;
+  size_t within_tolerance_count = 0;
+  size_t unjudged_count = 0;
+  size_t differing_tensor_count = 0;
+  Json first_difference;  // null: everything is equal
+  std::vector<Bytes> inputs;
+  Bytes got, want;  // of the first differing tensor; want is empty if only its hash is known
+};
+
+float FloatAt(const Bytes& bytes, size_t element) {
+  float value = 0;
+  std::memcpy(&value, bytes.data() + element * sizeof(value), sizeof(value));
+  return value;
+}
+
+size_t ElementCount(const AtollTensor* tensor) {
+  size_t count = 1;
+  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
+    count *= static_cast<size_t>(AtollTensorDim(tensor, i));
+  }
+  return count;
+}
+
+Comparison Compare(const AtollTensor* tensor, const Bytes& got, const Wanted& want) {
+  Comparison result;
+  result.element_count = ElementCount(tensor);
+  const bool is_float = AtollTensorType(tensor) == ATOLL_FLOAT32;
+  if (want.bytes.empty() && !want.sha256.empty()) {
+    result.equal = Sha256Hex(got.data(), got.size()) == want.sha256;
+    result.judged = result.equal || !is_float;
+    return result;
+  }
+  if (got == want.bytes || result.element_count == 0) return result;
+  double tolerance = 0;
+  if (is_float) {
+    for (size_t i = 0; i < result.element_count; ++i) {
+      const double magnitude = std::fabs(FloatAt(want.bytes, i));
+      if (std::isfinite(magnitude)) tolerance = std::max(tolerance, magnitude);
+    }
+    tolerance *= kFloatTolerance;
+  }
+  const size_t size = got.size() / result.element_count;
+  for (size_t i = 0; i < result.element_count; ++i) {
+    if (std::memcmp(&got[i * size], &want.bytes[i * size], size) == 0) continue;
+    if (is_float) {
+      const double error = std::fabs(double{FloatAt(got, i)} - double{FloatAt(want.bytes, i)});
+      if (error <= tolerance) continue;  // not for NaN
+    }
+    if (result.differing_count++ == 0) result.first = i;
+  }
+  result.equal = result.differing_count == 0;
+  result.within_tolerance = result.equal;
+  return result;
+}
+
+template <typename T>
+T Load(const Bytes& bytes, size_t element) {
+  T value = {};
+  std::memcpy(&value, bytes.data() + element * sizeof(T), sizeof(T));
+  return value;
+}
+
+// One stored element: a number, or text for floats that JSON has no number for.
+Json Element(AtollType type, const Bytes& bytes, size_t element) {
+  switch (type) {
+    case ATOLL_FLOAT32: {
+      const float value = FloatAt(bytes, element);
+      if (!std::isfinite(value)) return fmt::format("{}", value);
+      return ShortestDouble(value);
+    }
+    case ATOLL_INT32:
+      return Load<int32_t>(bytes, element);
+    case ATOLL_UINT32:
+      return Load<uint32_t>(bytes, element);
+    case ATOLL_INT64:
+      return Load<int64_t>(bytes, element);
+    case ATOLL_INT16:
+      return Load<int16_t>(bytes, element);
+    case ATOLL_INT8:
+      return Load<int8_t>(bytes, element);
+    default:
+      return Load<uint8_t>(bytes, element);
+  }
+}
+
+std::vector<int32_t> Coordinates(const AtollTensor* tensor, size_t element) {
+  std::vector<int32_t> coordinates(static_cast<size_t>(AtollTensorNumDims(tensor)));
+  for (size_t i = coordinates.size(); i-- > 0;) {
+    const auto dim = static_cast<size_t>(AtollTensorDim(tensor, static_cast<int32_t>(i)));
+    coordinates[i] = static_cast<int32_t>(element % dim);
+    element /= dim;
+  }
+  return coordinates;
+}
+
+Bytes BytesOf(const AtollTensor* tensor) {
+  const auto* data = static_cast<const uint8_t*>(AtollTensorConstData(tensor));
+  return {data, data + AtollTensorByteSize(tensor)};
+}
+
+void RecordTensor(int32_t index, const AtollTensor* tensor, void* user_data) {
+  (*static_cast<TensorBytes*>(user_data))[index] = BytesOf(tensor);
+}
+
+// Runs the model on the inputs of `seed`; every tensor that exists outside of the device.
+TensorBytes RunAndRecord(Session* session, uint64_t seed) {
+  FillInputs(*session, seed, {});
+  TensorBytes tensors;
+  AtollInterpreterSetTensorTap(session->interpreter(), RecordTensor, &tensors);
+  session->Invoke();
+  AtollInterpreterSetTensorTap(session->interpreter(), nullptr, nullptr);
+  return tensors;
+}
+
+Json DescribeDifference(const Session& session, size_t node_index, const AtollNodeInfo& node,
+                        int32_t index, const Bytes& got, const Wanted& want,
+                        const Comparison& comparison) {
+  const AtollTensor* tensor = AtollInterpreterGetTensor(session.interpreter(), index);
+  Json json = {
+      {"node", node_index}, {"op", node.op}, {"partition", node.partition}, {"index", index}};
+  json.update(TensorJson(tensor));
+  json["element_count"] = comparison.element_count;
+  if (comparison.differing_count > 0) {
+    const AtollType type = AtollTensorType(tensor);
+    json["differing_count"] = comparison.differing_count;
+    json["element"] = Coordinates(tensor, comparison.first);
+    json["got"] = Element(type, got, comparison.first);
+    json["want"] = Element(type, want.bytes, comparison.first);
+  } else {
+    for (const char* unknown : {"differing_count", "element", "got", "want"}) json[unknown] = {};
+  }
+  json["got_sha256"] = Sha256Hex(got.data(), got.size());
+  json["want_sha256"] =
+      !want.sha256.empty() ? want.sha256 : Sha256Hex(want.bytes.data(), want.bytes.size());
+  return json;
+}
+
+// Compares what both have, in the order in which the model's operators write.
+SeedResult CompareTensors(const Session& session, uint64_t seed, TensorBytes* got,
+                          std::map<int32_t, Wanted>* want) {
+  SeedResult result;
+  result.seed = seed;
+  size_t node_index = 0;
+  for (const AtollNodeInfo& node : session.nodes()) {
+    for (int32_t i = 0; i < node.output_count; ++i) {
+      const int32_t index = node.outputs[i];
+      const auto have = got->find(index);
+      const auto wanted = want->find(index);
+      if (have == got->end() || wanted == want->end()) continue;
+      const AtollTensor* tensor = AtollInterpreterGetTensor(session.interpreter(), index);
+      const Comparison comparison = Compare(tensor, have->second, wanted->second);
+      if (!comparison.judged) {
+        ++result.unjudged_count;
+        continue;
+      }
+      ++result.tensor_count;
+      result.byte_count += have->second.size();
+      result.within_tolerance_count += comparison.within_tolerance;
+      if (comparison.equal) continue;
+      if (result.differing_tensor_count++ > 0) continue;
+      result.first_difference = DescribeDifference(session, node_index, node, index, have->second,
+                                                   wanted->second, comparison);
+      result.got = std::move(have->second);
+      result.want = std::move(wanted->second.bytes);
+    }
+    ++node_index;
+  }
+  return result;
+}
+
+// The other side of the comparison: a device, or a file with what was once right.
+class Reference {
+ public:
+  explicit Reference(const VerifyOptions& options) {
+    if (options.against.starts_with(kGoldenPrefix)) {
+      golden_ = std::make_unique<Golden>(options.against.substr(std::strlen(kGoldenPrefix)),
+                                         options.session.model);
+    } else {
+      SessionOptions session = options.session;
+      session.device = options.against;
+      session_ = std::make_unique<Session>(session);
+    }
+  }
+
+  std::vector<uint64_t> default_seeds() const {
+    return golden_ ? golden_->seeds() : std::vector<uint64_t>{1};
+  }
+  std::string name() const { return golden_ ? golden_->path() : session_->device_name(); }
+  // What to write after --against to get this one again, anywhere.
+  std::string argument() const {
+    return golden_ ? kGoldenPrefix + std::filesystem::absolute(golden_->directory()).string()
+                   : session_->device_name();
+  }
+  std::string description() const {
+    return golden_ ? name() : fmt::format("{} ({})", name(), session_->device_description());
+  }
+  Json DescriptionJson() const {
+    if (golden_) return {{"golden", golden_->path()}};
+    return {{"requested", session_->options().device},
+            {"name", session_->device_name()},
+            {"description", session_->device_description()}};
+  }
+
+  // What the tensors should be after the inputs of `seed`. `session` has run on them.
+  std::map<int32_t, Wanted> Tensors(const Session& session, uint64_t seed) {
+    std::map<int32_t, Wanted> wanted;
+    if (golden_) {
+      const Golden::Inference& inference = golden_->ForSeed(seed, session);
+      for (const auto& [index, sha256] : inference.tensors) wanted[index].sha256 = sha256;
+      for (const Golden::Output& output : inference.outputs) {
+        wanted[output.tensor] = {output.sha256, output.bytes};
+      }
+    } else {
+      for (auto& [index, bytes] : RunAndRecord(session_.get(), seed)) {
+        wanted[index].bytes = std::move(bytes);
+      }
+    }
+    return wanted;
+  }
+
+ private:
+  std::unique_ptr<Golden> golden_;  // or
+  std::unique_ptr<Session> session_;
+};
+
+std::string CountOf(size_t count, const char* noun) {
+  return fmt::format("{} {}{}", Thousands(static_cast<int64_t>(count)), noun,
+                     count == 1 ? "" : "s");
+}
+
+std::string ResultText(const SeedResult& result) {
+  std::string text = fmt::format("seed {}: ", result.seed);
+  if (result.differing_tensor_count == 0) {
+    text += fmt::format("equal, {} of {}", CountOf(result.tensor_count, "tensor"),
+                        CountOf(result.byte_count, "byte"));
+  } else {
+    text += fmt::format("DIFFERENT, {} of {} compared", result.differing_tensor_count,
+                        CountOf(result.tensor_count, "tensor"));
+  }
+  if (result.within_tolerance_count > 0) {
+    text += fmt::format("; {} equal within {} of the largest value",
+                        CountOf(result.within_tolerance_count, "float32 tensor"), kFloatTolerance);
+  }
+  if (result.unjudged_count > 0) {
+    text += fmt::format("; {} not judged: only the hash is known, and it differs",
+                        CountOf(result.unjudged_count, "float32 tensor"));
+  }
+  text += "\n";
+  if (result.differing_tensor_count == 0) return text;
+
+  const Json& d = result.first_difference;
+  const int32_t partition = d["partition"].get<int32_t>();
+  text += fmt::format(
+      "  first differing tensor: {} '{}' {} {}\n"
+      "  written by: node {} {}, {}\n",
+      d["index"].get<int32_t>(), Printable(d["name"].get<std::string>()),
+      d["dtype"].get<std::string>(), d["shape"].dump(), d["node"].get<size_t>(),
+      Printable(d["op"].get<std::string>()),
+      partition < 0 ? "on the CPU" : fmt::format("in partition {} on the device", partition));
+  if (d["element"].is_null()) {
+    text += fmt::format("  got sha256:  {}\n  want sha256: {}\n",
+                        d["got_sha256"].get<std::string>(), d["want_sha256"].get<std::string>());
+  } else {
+    text += fmt::format("  first differing element: {} is {}, should be {}\n", d["element"].dump(),
+                        d["got"].dump(), d["want"].dump());
+    text += fmt::format("  differing elements: {} of {}\n", d["differing_count"].get<size_t>(),
+                        d["element_count"].get<size_t>());
+  }
+  return text;
+}
+
+// For a POSIX shell.
+std::string Quoted(const std::string& word) {
+  constexpr char kPlain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+// Inputs and the first differing tensor as raw bytes, and how to see it again.
+void SaveReproducer(const std::string& directory, const Session& session,
+                    const Reference& reference, const std::vector<SeedResult>& results) {
+  OutputFiles files(directory, "--save");
+  const std::string model =
+      Quoted(std::filesystem::absolute(session.options().model).lexically_normal().string());
+  const std::string threads =
+      session.options().threads == 0 ? "" : fmt::format(" --threads {}", session.options().threads);
+  const char* cpu = std::getenv("ATOLL_CPU");  // which kernels ran is part of the story
+  const std::string atoll =
+      cpu == nullptr ? "atoll" : fmt::format("ATOLL_CPU={} atoll", Quoted(cpu));
+  std::string text =
+      fmt::format("atoll {}\ndevice: {} ({})\nagainst: {}\n", AtollVersion(), session.device_name(),
+                  session.device_description(), reference.description());
+  for (const SeedResult& result : results) {
+    if (result.differing_tensor_count == 0) continue;
+    text += "\n" + ResultText(result);
+    std::string inputs;
+    for (size_t i = 0; i < result.inputs.size(); ++i) {
+      const std::string name = fmt::format("seed_{}_in_{}.raw", result.seed, i);
+      files.Add(name, result.inputs[i].data(), result.inputs[i].size());
+      inputs += fmt::format(" --input {}={}", i, name);
+    }
+    const auto index = result.first_difference["index"].get<int32_t>();
+    const std::string stem = fmt::format("seed_{}_tensor_{}", result.seed, index);
+    files.Add(stem + "_got.raw", result.got.data(), result.got.size());
+    if (!result.want.empty()) {
+      files.Add(stem + "_want.raw", result.want.data(), result.want.size());
+    }
+    text += fmt::format(
+        "To see it again:\n"
+        "  {6} verify {0} --device {1} --against {2} --seed {3}{4}\n"
+        "To run the device alone on the same inputs, in this directory:\n"
+        "  {6} run {0} --device {1}{4} --checksums{5}\n",
+        model, Quoted(session.device_name()), Quoted(reference.argument()), result.seed, threads,
+        inputs, atoll);
+  }
+  files.Add("findings.txt", text.data(), text.size());
+  files.Commit();
+}
+
+Json ResultJson(const SeedResult& result) {
+  return {{"seed", result.seed},
+          {"equal", result.differing_tensor_count == 0},
+          {"tensor_count", result.tensor_count},
+          {"byte_count", result.byte_count},
+          {"differing_tensor_count", result.differing_tensor_count},
+          {"within_tolerance_count", result.within_tolerance_count},
+          {"unjudged_count", result.unjudged_count},
+          {"first_difference", result.first_difference}};
+}
+
+void RunVerify(const VerifyOptions& options) {
+  Session session(options.session);
+  Reference reference(options);
+  const std::vector<uint64_t> seeds =
+      options.seeds.empty() ? reference.default_seeds() : options.seeds;
+
+  std::vector<SeedResult> results;
+  for (const uint64_t seed : seeds) {
+    TensorBytes got = RunAndRecord(&session, seed);
+    std::map<int32_t, Wanted> want = reference.Tensors(session, seed);
+    results.push_back(CompareTensors(session, seed, &got, &want));
+    if (results.back().tensor_count == 0) {
+      throw CommandError(
+          ExitCode::kFailure,
+          fmt::format("no tensor of '{}' on {} could be compared with {}; compare "
+                      "with --against cpu",
+                      options.session.model, session.device_name(), reference.name()));
+    }
+    if (results.back().differing_tensor_count == 0) continue;
+    for (const AtollTensor* tensor : session.inputs()) {
+      results.back().inputs.push_back(BytesOf(tensor));
+    }
+  }
+  session.AnnounceDevice();
+
+  const auto different = std::find_if(results.begin(), results.end(), [](const SeedResult& result) {
+    return result.differing_tensor_count > 0;
+  });
+  std::string directory, save_error;
+  if (different != results.end()) {
+    directory = options.save.empty()
+                    ? "atoll-verify-" + std::filesystem::path(options.session.model).stem().string()
+                    : options.save;
+    try {
+      SaveReproducer(directory, session, reference, results);
+    } catch (const CommandError& error) {
+      save_error = error.what();  // the mismatch is the greater news
+    }
+  }
+
+  if (options.json) {
+    Json report = NewReport("verify", session);
+    report["against"] = reference.DescriptionJson();
+    report["equal"] = different == results.end();
+    report["seeds"] = Json::array();
+    for (const SeedResult& result : results) report["seeds"].push_back(ResultJson(result));
+    report["saved"] = directory.empty() || !save_error.empty() ? Json() : Json(directory);
+    PrintReport(report);
+  } else {
+    std::string text;
+    for (const SeedResult& result : results) text += ResultText(result);
+    PrintText(text);
+  }
+  if (different == results.end()) return;
+  const Json& first = different->first_difference;
+  throw CommandError(
+      ExitCode::kVerifyMismatch,
+      fmt::format("'{}' on {} differs from {} at tensor {} '{}' with seed {}; {}",
+                  options.session.model, session.device_name(), reference.name(),
+                  first["index"].get<int32_t>(), first["name"].get<std::string>(), different->seed,
+                  save_error.empty() ? fmt::format("see '{}/findings.txt'", directory)
+                                     : fmt::format("no reproducer: {}", save_error)));
+}
+
+}  // namespace
+
+void AddVerifyCommand(CLI::App* app) {
+  auto options = std::make_shared<VerifyOptions>();
+  CLI::App* command = app->add_subcommand(
+      "verify", "Compare every tensor of a model on two devices, or with results on file.");
+  AddSessionOptions(command, &options->session);
+  command
+      ->add_option("--against", options->against,
+                   "what is right: a device as for --device, or golden:DIR for the hashes in "
+                   "DIR/<model's name>.json")
+      ->capture_default_str();
+  command
+      ->add_option("--seed", options->seeds,
+                   "inputs as of 'atoll run'; repeatable; default 1, with golden:DIR all on file")
+      ->allow_extra_args(false)
+      ->check(WholeNumber());
+  command->add_option("--save", options->save,
+                      "directory for a reproducer, written only if something differs; default "
+                      "atoll-verify-<model's name>");
+  command->add_flag("--json", options->json, "one line of JSON on stdout");
+  command->footer(
+      "Compared are all tensors that exist on both sides, in the order in which operators write\n"
+      "them; those inside a partition exist only on the device. Quantized and integer tensors "
+      "must\n"
+      "be equal in every byte; float32 counts as equal within 1e-5 of the largest wanted value.\n"
+      "One line per seed; at a mismatch also the first differing tensor, what wrote it, the first\n"
+      "differing element and a reproducer, and exit code 6.\n"
+      "\n"
+      "Examples:\n"
+      "  atoll verify model.tflite\n"
+      "  atoll verify model.tflite --device usb --against emu --seed 1 --seed 2\n"
+      "  atoll verify model.tflite --device emu --against golden:expected --save mismatch");
+  command->callback([options] { RunVerify(*options); });
+}
+
+}  // namespace atollcmd
