@@ -19,7 +19,8 @@ NAMES = ("mobilenet_v1_0.25_128_quant", "mobilenet_v1_0.5_160_quant", "mobilenet
          "mlperf_tiny_vww_96_int8", "mlperf_tiny_kws_int8", "mlperf_tiny_ad01_int8",
          "mobilenet_v1_0.25_128_quant_mlir", "hello_world_int8", "micro_speech_quantized",
          "libredgetpu_bright_16x16", "libredgetpu_dense_256", "libredgetpu_gabor_64x64_7k_4o_2s",
-         "libredgetpu_looming_64x64_3x3", "keras_lstm_mnist_ptq", "ssd_mobilenet_v1",
+         "libredgetpu_looming_64x64_3x3", "keras_lstm_mnist_ptq", "keyword_scrambled",
+         "okay_nabu", "ssd_mobilenet_v1",
          "posenet_mobilenet_v1_075_353_481_quant_decoder",
          "posenet_mobilenet_v1_075_353_481_16_quant_decoder")
 
