@@ -2,83 +2,22 @@
 #include "delegate/compiler.h"
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 
+#include "delegate/lowering.h"
+#include "delegate/row_bands.h"
 #include "driver/timing.h"
 #include "runtime/base/bytes.h"
-#include "runtime/graph/shape_inference.h"
 #include "runtime/memory_planner.h"
-#include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
 namespace {
 
-constexpr size_t kCopyLoops = 3;    // of a COPY instruction
-constexpr int64_t kAlignment = 64;  // of tensors and parameters on chip: one DMA beat
-
-// Parameters of one node, as bytes in the order in which the device keeps them.
-struct NodeParameters {
-  std::vector<uint8_t> bytes;
-  uint32_t channel_offset = 0;  // of the channel records behind the weights
-};
-
-void AppendAligned(std::vector<uint8_t>* out, std::span<const uint8_t> bytes) {
-  out->resize(AlignUp(out->size(), kAlignment));
-  out->insert(out->end(), bytes.begin(), bytes.end());
-}
-
-NodeParameters PackFilter(const uint8_t* weights, int64_t weight_bytes, const OutputStage& output) {
-  NodeParameters parameters;
-  AppendAligned(&parameters.bytes, {weights, static_cast<size_t>(weight_bytes)});
-  std::vector<uint8_t> records(output.channels.size() * kChannelRecordBytes);
-  for (size_t c = 0; c < output.channels.size(); ++c) {
-    uint8_t* record = records.data() + c * kChannelRecordBytes;
-    const OutputChannel& channel = output.channels[c];
-    StoreLittleEndian<int32_t>(record, channel.bias);
-    if (output.mode == RequantizeMode::kDouble) {
-      StoreLittleEndian<double>(record + 8, channel.scale);
-    } else {
-      StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
-      StoreLittleEndian<int32_t>(record + 8, channel.multiplier.exponent);
-    }
-  }
-  parameters.channel_offset = static_cast<uint32_t>(AlignUp(parameters.bytes.size(), kAlignment));
-  AppendAligned(&parameters.bytes, records);
-  return parameters;
-}
-
-uint32_t UnsignedFlag(ByteType type, uint32_t flag) { return type == ByteType::kUInt8 ? flag : 0; }
-
-// The operands that CONV_2D and DEPTHWISE_CONV_2D share. Addresses are filled in later.
-template <typename Instruction, typename Params>
-Instruction MakeFilterInstruction(const Params& params) {
-  const ConvShape& s = params.shape;
-  Instruction i;
-  i.batch = s.batch;
-  i.input_h = s.input_h;
-  i.input_w = s.input_w;
-  i.input_c = s.input_c;
-  i.output_h = s.output_h;
-  i.output_w = s.output_w;
-  i.output_c = s.output_c;
-  i.kernel_h = s.kernel_h;
-  i.kernel_w = s.kernel_w;
-  i.stride_h = s.stride_h;
-  i.stride_w = s.stride_w;
-  i.dilation_h = s.dilation_h;
-  i.dilation_w = s.dilation_w;
-  i.pad_top = s.pad_top;
-  i.pad_left = s.pad_left;
-  i.flags = UnsignedFlag(params.input_type, kFlagInputUnsigned) |
-            UnsignedFlag(params.weight_type, kFlagWeightsUnsigned) |
-            (params.output.mode == RequantizeMode::kDouble ? kFlagDouble : 0);
-  i.input_zero_point = params.input_zero_point;
-  i.weight_zero_point = params.weight_zero_point;
-  i.output_zero_point = params.output.zero_point;
-  i.clamp_min = params.output.clamp.min;
-  i.clamp_max = params.output.clamp.max;
-  return i;
-}
+// The driver hands out memory in whole pages of 4 KiB.
+constexpr int64_t kPage = 4096;
+// How many steps at most are computed in bands together, and in how many bands.
+constexpr size_t kBandedStepsMax = 16;
+constexpr int32_t kBandsMax = 64;
 
 // A set on its way to an executable.
 class Compilation {
@@ -86,40 +25,71 @@ class Compilation {
   Compilation(const Graph& graph, const std::vector<int32_t>& set,
               const std::vector<int32_t>& inputs, const std::vector<int32_t>& outputs,
               const DeviceInfo& device)
-      : graph_(graph), set_(set), inputs_(inputs), outputs_(outputs), device_(device) {}
+      : graph_(graph),
+        set_(set),
+        inputs_(inputs),
+        outputs_(outputs),
+        device_(device),
+        array_{device.array_rows, device.array_columns} {}
 
   Result<CompiledSet> Run(CompileFailure* failure);
 
  private:
-  Status CollectParameters();
-  Status CollectParameters(size_t step);
+  // What the memory plan is made for: which parameters are streamed, which steps run in bands.
+  struct Layout {
+    std::vector<bool> streamed;   // per step
+    std::vector<RowBands> bands;  // in the order of steps, disjoint
+  };
+
+  Status LowerNodes();
   void ResolveAliases();
-  bool PlanActivations();
-  bool ChooseResidency();
-  int32_t NodeAtPeak() const;
+  void FindReaders();
+
+  bool ChooseLayout();
+  bool AddBands();
+  bool AddStreaming();
+  std::optional<RowBands> FindBands(size_t peak, int64_t budget) const;
+  double LayoutSeconds() const;
+  std::string LayoutNote() const;
+
+  std::vector<MemoryBlock> MakeBlocks() const;
+  void Confine(const RowBands& bands, std::vector<MemoryBlock>* blocks) const;
+  int64_t ResidentBytes() const;
+  int64_t MemoryBytes() const {
+    return static_cast<int64_t>(device_.memory_bytes) / kPage * kPage - kPage;
+  }
+  bool PlanFits();
+  size_t StepAtPeak(const std::vector<MemoryBlock>& blocks) const;
+
   void LayOutParameters();
-  Status EmitProgram();
-  Status EmitNode(size_t step);
-  Status EmitConv2D(size_t step, const Conv2DParams& params);
-  Status EmitDepthwiseConv2D(size_t step);
-  Status EmitAdd(const Node& node);
-  Status EmitPool2D(const Node& node);
-  Status EmitMean(const Node& node);
-  Status EmitTable(size_t step);
-  Status EmitMoves(const Node& node);
-  void EmitConcatenation(const Node& node);
+  void EmitProgram();
+  void EmitParameters(size_t step);
+  void EmitStep(size_t step, const RowBands* bands, int32_t band);
+  size_t LongestStep() const;
   void FillBoundary();
-  void EstimateCycles();
 
   const Node& NodeAt(size_t step) const { return graph_.nodes[set_[step]]; }
+  int64_t ParameterBytes(size_t step) const {
+    return static_cast<int64_t>(lowered_[step]->parameters().size());
+  }
+  // Blocks of the memory plan: tensors, then streamed parameters, then scratch of steps.
+  size_t ParameterBlock(size_t step) const { return graph_.tensors.size() + step; }
+  size_t ScratchBlock(size_t step) const { return graph_.tensors.size() + set_.size() + step; }
+  const RowBands* BandsOf(size_t step) const {
+    for (const RowBands& bands : layout_.bands) {
+      if (bands.Contains(step)) return &bands;
+    }
+    return nullptr;
+  }
   // Activation-segment address of a tensor.
   uint32_t Address(int32_t tensor) const {
     return static_cast<uint32_t>(plan_.offsets[static_cast<size_t>(Root(tensor))]);
   }
+  TensorPlace PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const;
   // Where a step's parameters lie when it runs.
   uint32_t ParameterAddress(size_t step) const {
-    return streamed_[step] ? static_cast<uint32_t>(plan_.offsets[graph_.tensors.size() + step])
-                           : kParameterSegment | resident_offset_[step];
+    return layout_.streamed[step] ? static_cast<uint32_t>(plan_.offsets[ParameterBlock(step)])
+                                  : kParameterSegment | resident_offset_[step];
   }
   int32_t Root(int32_t tensor) const {
     while (alias_[tensor] != tensor) tensor = alias_[tensor];
@@ -134,21 +104,24 @@ class Compilation {
   const std::vector<int32_t>& inputs_;
   const std::vector<int32_t>& outputs_;
   const DeviceInfo& device_;
+  const ArraySize array_;
 
-  std::vector<NodeParameters> parameters_;  // per step
-  std::vector<bool> streamed_;              // per step
-  std::vector<uint32_t> resident_offset_;   // per step, in the parameter segment
-  std::vector<int32_t> alias_;              // per tensor: the tensor whose bytes it shares
-  std::vector<MemoryBlock> blocks_;         // per tensor, then per step (streamed parameters)
+  std::vector<std::unique_ptr<const NodeLowering>> lowered_;  // per step
+  std::vector<int32_t> alias_;   // per tensor: the tensor whose bytes it shares
+  std::vector<int32_t> writer_;  // per tensor: the step that writes it, or -1
+  std::vector<BandStep> steps_;
+  Layout layout_;
   MemoryPlan plan_;
+  std::vector<uint32_t> resident_offset_;  // per step, in the parameter segment
   Executable executable_;
 };
 
 Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
-  ATOLL_RETURN_IF_ERROR(CollectParameters());
+  ATOLL_RETURN_IF_ERROR(LowerNodes());
   ResolveAliases();
-  if (!ChooseResidency()) {
-    failure->node = NodeAtPeak();
+  FindReaders();
+  if (!ChooseLayout()) {
+    failure->node = set_[StepAtPeak(MakeBlocks())];
     return ResourceExhausted(
         "%s and its neighbours need %lld bytes of on-chip memory at once; "
         "the device has %llu",
@@ -160,97 +133,239 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
   executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
   executable_.array_rows = device_.array_rows;
   executable_.array_columns = device_.array_columns;
-  ATOLL_RETURN_IF_ERROR(EmitProgram());
-  FillBoundary();
-  EstimateCycles();
-
-  CompiledSet result;
-  const int64_t streamed = std::count(streamed_.begin(), streamed_.end(), true);
-  if (streamed > 0) {
-    result.note = Format(
-        "parameters of %lld of %zu nodes (%zu bytes) do not fit into %llu bytes on chip beside "
-        "%lld bytes of activations and are streamed for every inference",
-        static_cast<long long>(streamed), set_.size(), executable_.streamed_parameters.size(),
-        static_cast<unsigned long long>(device_.memory_bytes), static_cast<long long>(plan_.total));
+  EmitProgram();
+  const size_t instructions =
+      executable_.caching_program.size() + executable_.inference_program.size();
+  if (instructions * kInstructionBytes > device_.program_memory_bytes) {
+    failure->node = set_[LongestStep()];
+    return ResourceExhausted(
+        "its partition takes %zu instructions, most of them for %s; the device has room for %llu",
+        instructions, Describe(graph_, graph_.nodes[failure->node]).c_str(),
+        static_cast<unsigned long long>(device_.program_memory_bytes / kInstructionBytes));
   }
-  result.executable = std::move(executable_);
-  return result;
+  FillBoundary();
+  for (const Instruction& instruction : executable_.inference_program) {
+    executable_.estimated_cycles += IssueCycles(array_) + ExecutionCycles(instruction, array_);
+  }
+  std::string note = LayoutNote();
+  return CompiledSet{.executable = std::move(executable_), .note = std::move(note)};
 }
 
-// Weights, channel records and tables of every node.
-Status Compilation::CollectParameters() {
-  parameters_.resize(set_.size());
-  streamed_.assign(set_.size(), false);
-  resident_offset_.assign(set_.size(), 0);
+Status Compilation::LowerNodes() {
   for (size_t step = 0; step < set_.size(); ++step) {
-    Status status = CollectParameters(step);
-    if (!status.ok()) return std::move(status).WithContext(Describe(graph_, NodeAt(step)));
+    ATOLL_ASSIGN_OR_RETURN(auto lowering, LowerNode(graph_, NodeAt(step)));
+    lowered_.push_back(std::move(lowering));
   }
+  layout_.streamed.assign(set_.size(), false);
+  resident_offset_.assign(set_.size(), 0);
   return Status();
 }
 
-Status Compilation::CollectParameters(size_t step) {
-  const Node& node = NodeAt(step);
-  const auto pack = [&](const auto& params) {
-    parameters_[step] =
-        PackFilter(params.weights, graph_.Input(node, 1)->byte_size(), params.output);
-  };
-  switch (node.type) {
-    case OpType::kCONV_2D: {
-      ATOLL_ASSIGN_OR_RETURN(const auto params, MakeConv2DParams(graph_, node));
-      pack(params);
-      return Status();
-    }
-    case OpType::kFULLY_CONNECTED: {
-      ATOLL_ASSIGN_OR_RETURN(const auto params, MakeFullyConnectedParams(graph_, node));
-      pack(params);
-      return Status();
-    }
-    case OpType::kDEPTHWISE_CONV_2D: {
-      ATOLL_ASSIGN_OR_RETURN(const auto params, MakeDepthwiseConv2DParams(graph_, node));
-      pack(params);
-      return Status();
-    }
-    case OpType::kEXP:
-    case OpType::kHARD_SWISH:
-    case OpType::kLEAKY_RELU:
-    case OpType::kLOGISTIC:
-    case OpType::kQUANTIZE:
-    case OpType::kRELU:
-    case OpType::kRELU6:
-    case OpType::kRELU_N1_TO_1:
-    case OpType::kTANH: {
-      ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph_, node));
-      parameters_[step].bytes.assign(table.begin(), table.end());
-      return Status();
-    }
-    default:
-      return Status();
-  }
-}
-
-// EXPAND_DIMS, RESHAPE and SQUEEZE cost nothing: their output is their input under another name.
 void Compilation::ResolveAliases() {
   alias_.resize(graph_.tensors.size());
   for (size_t i = 0; i < alias_.size(); ++i) alias_[i] = static_cast<int32_t>(i);
   for (const int32_t index : set_) {
     const Node& node = graph_.nodes[index];
-    if (node.type == OpType::kEXPAND_DIMS || node.type == OpType::kRESHAPE ||
-        node.type == OpType::kSQUEEZE) {
+    if (FindDeviceOp(node.type)->effort == DeviceEffort::kRenames) {
       alias_[node.outputs[0]] = node.inputs[0];
     }
   }
 }
 
+void Compilation::FindReaders() {
+  writer_.assign(graph_.tensors.size(), -1);
+  for (size_t step = 0; step < set_.size(); ++step) {
+    const Node& node = NodeAt(step);
+    const Tensor& output = graph_.Output(node);
+    steps_.push_back({.node = &node,
+                      .lowering = lowered_[step].get(),
+                      .output_rows = RowCount(output),
+                      .row_bytes = RowBytes(output)});
+    for (const int32_t tensor : node.outputs) {
+      if (Root(tensor) == tensor) writer_[tensor] = static_cast<int32_t>(step);
+    }
+  }
+  const auto read = [&](int32_t tensor, size_t step) {
+    if (tensor < 0) return;
+    const int32_t writer = writer_[Root(tensor)];
+    if (writer < 0) return;
+    steps_[writer].last_reader = std::max(steps_[writer].last_reader, static_cast<int32_t>(step));
+  };
+  for (size_t step = 0; step < set_.size(); ++step) {
+    for (const int32_t tensor : NodeAt(step).inputs) read(tensor, step);
+  }
+  for (const int32_t tensor : outputs_) read(tensor, set_.size());
+}
+
+// ---- Layout -------------------------------------------------------------------------------------
+
+// Whole tensors and resident parameters if they fit; else bands or streaming, whichever the model
+// of the device says is faster; else both.
+bool Compilation::ChooseLayout() {
+  if (PlanFits()) return true;
+  const Layout plain = layout_;
+  const bool bands_fit = AddBands();
+  const Layout banded = layout_;
+  const double banded_seconds = LayoutSeconds();
+  layout_ = plain;
+  if (AddStreaming() && (!bands_fit || LayoutSeconds() <= banded_seconds)) return true;
+  if (bands_fit) {
+    layout_ = banded;
+    return PlanFits();
+  }
+  // Bands around what is left on chip when everything is streamed, and then stream less.
+  layout_ = plain;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    layout_.streamed[step] = ParameterBytes(step) > 0;
+  }
+  if (!AddBands()) return false;
+  layout_.streamed = plain.streamed;
+  return AddStreaming();
+}
+
+// Time that the layout costs beyond a plain one.
+double Compilation::LayoutSeconds() const {
+  uint64_t cycles = 0, plain_cycles = 0;
+  for (const RowBands& bands : layout_.bands) {
+    cycles += bands.Cycles(steps_, array_);
+    plain_cycles += RowBands(steps_, bands.first(), bands.last(), 1).Cycles(steps_, array_);
+  }
+  uint64_t bytes = 0;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (layout_.streamed[step]) bytes += static_cast<uint64_t>(ParameterBytes(step));
+  }
+  return EstimateSeconds(device_, cycles - std::min(cycles, plain_cycles), bytes);
+}
+
+// Streams the largest parameters first, which leaves the fewest bytes to stream per byte of memory
+// gained, then takes back what turns out to have been too much.
+bool Compilation::AddStreaming() {
+  std::vector<size_t> by_size(set_.size());
+  for (size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return ParameterBytes(a) > ParameterBytes(b); });
+  bool fits = PlanFits();
+  size_t streamed = 0;
+  while (!fits && streamed < by_size.size() && ParameterBytes(by_size[streamed]) > 0) {
+    layout_.streamed[by_size[streamed++]] = true;
+    fits = PlanFits();
+  }
+  if (!fits) return false;
+  for (size_t i = 0; i + 1 < streamed; ++i) {
+    layout_.streamed[by_size[i]] = false;
+    if (!PlanFits()) layout_.streamed[by_size[i]] = true;
+  }
+  return PlanFits();
+}
+
+// Computes steps around the peak in bands until everything fits.
+bool Compilation::AddBands() {
+  // What fits by the sum of its blocks may not fit as a plan: gaps between blocks remain.
+  int64_t budget = MemoryBytes() - ResidentBytes();
+  for (;;) {
+    if (PlanFits()) return true;
+    const std::vector<MemoryBlock> blocks = MakeBlocks();
+    const size_t peak = StepAtPeak(blocks);
+    const auto around_peak =
+        std::find_if(layout_.bands.begin(), layout_.bands.end(),
+                     [&](const RowBands& bands) { return bands.Contains(peak); });
+    if (around_peak != layout_.bands.end() ||
+        MemoryLowerBound(blocks, kOnChipAlignment) <= budget) {
+      budget -= budget / 16;
+      if (budget < kPage) return false;
+      if (around_peak != layout_.bands.end()) layout_.bands.erase(around_peak);
+    }
+    std::optional<RowBands> bands = FindBands(peak, budget);
+    if (!bands) return false;
+    layout_.bands.insert(
+        std::find_if(layout_.bands.begin(), layout_.bands.end(),
+                     [&](const RowBands& other) { return other.first() > bands->first(); }),
+        *std::move(bands));
+  }
+}
+
+// The cheapest bands around a step with which no more than `budget` bytes are alive at once during
+// the steps concerned.
+std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) const {
+  const auto may_join = [&](size_t step) {
+    return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr;
+  };
+  if (!may_join(peak)) return std::nullopt;
+  const std::vector<MemoryBlock> whole = MakeBlocks();
+  std::optional<RowBands> best;
+  uint64_t best_cycles = 0;
+  for (size_t first = peak;; --first) {
+    for (size_t last = std::max(peak, first + 1);
+         last < set_.size() && last - first < kBandedStepsMax && may_join(last); ++last) {
+      const uint64_t plain_cycles = RowBands(steps_, first, last, 1).Cycles(steps_, array_);
+      for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
+        RowBands bands(steps_, first, last, count);
+        std::vector<MemoryBlock> blocks = whole;
+        Confine(bands, &blocks);
+        int64_t most = 0;
+        for (size_t step = first; step <= last; ++step) {
+          int64_t alive = 0;
+          for (const MemoryBlock& block : blocks) {
+            const int32_t at = static_cast<int32_t>(step);
+            if (block.first_use <= at && at <= block.last_use) alive += block.size;
+          }
+          most = std::max(most, alive);
+        }
+        if (most > budget) continue;
+        const uint64_t cycles = bands.Cycles(steps_, array_) - plain_cycles;
+        if (!best || cycles < best_cycles) {
+          best = std::move(bands);
+          best_cycles = cycles;
+        }
+        break;  // more bands only cost more
+      }
+    }
+    if (first == 0 || peak - first + 1 >= kBandedStepsMax || !may_join(first - 1)) break;
+  }
+  return best;
+}
+
+std::string Compilation::LayoutNote() const {
+  std::string note;
+  const auto add = [&](std::string sentence) {
+    if (!note.empty()) note += "; ";
+    note += std::move(sentence);
+  };
+  for (const RowBands& bands : layout_.bands) {
+    int64_t whole = 0;
+    for (size_t step = bands.first(); step <= bands.last(); ++step) {
+      if (bands.IsInternal(step)) whole += steps_[step].output_rows * steps_[step].row_bytes;
+    }
+    add(Format(
+        "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
+        "between them do not fit on chip",
+        set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+  }
+  const int64_t streamed = std::count(layout_.streamed.begin(), layout_.streamed.end(), true);
+  if (streamed > 0) {
+    add(Format(
+        "parameters of %lld of %zu nodes (%zu bytes) do not fit into %llu bytes on chip "
+        "beside %lld bytes of activations and are streamed for every inference",
+        static_cast<long long>(streamed), set_.size(), executable_.streamed_parameters.size(),
+        static_cast<unsigned long long>(device_.memory_bytes),
+        static_cast<long long>(plan_.total)));
+  }
+  return note;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
 // Lifetimes: inputs arrive before step 0, outputs leave after the last step, streamed parameters
-// live during their step. True if the plan fits beside the resident parameters.
-bool Compilation::PlanActivations() {
+// and scratch live during their step.
+std::vector<MemoryBlock> Compilation::MakeBlocks() const {
   const int32_t last = static_cast<int32_t>(set_.size());
-  blocks_.assign(graph_.tensors.size() + set_.size(), MemoryBlock());
+  std::vector<MemoryBlock> blocks(graph_.tensors.size() + 2 * set_.size());
+  // An empty life, so that no step counts what has not been touched.
+  for (MemoryBlock& block : blocks) block = {.size = 0, .first_use = 0, .last_use = -2};
   const auto touch = [&](int32_t tensor, int32_t step) {
     if (tensor < 0 || graph_.tensors[tensor].is_constant()) return;
     const int32_t root = Root(tensor);
-    MemoryBlock& block = blocks_[root];
+    MemoryBlock& block = blocks[root];
     if (block.size == 0) {
       block.size = graph_.tensors[root].byte_size();
       block.first_use = step;
@@ -258,51 +373,73 @@ bool Compilation::PlanActivations() {
     block.last_use = std::max(block.last_use, step);
   };
   for (const int32_t tensor : inputs_) touch(tensor, -1);
-  int64_t resident = 0;
   for (size_t step = 0; step < set_.size(); ++step) {
     const int32_t at = static_cast<int32_t>(step);
     for (const int32_t tensor : NodeAt(step).outputs) touch(tensor, at);
     for (const int32_t tensor : NodeAt(step).inputs) touch(tensor, at);
-    const int64_t bytes = static_cast<int64_t>(parameters_[step].bytes.size());
-    if (streamed_[step]) {
-      blocks_[graph_.tensors.size() + step] = {.size = bytes, .first_use = at, .last_use = at};
-    } else {
-      resident += static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kAlignment));
+    if (layout_.streamed[step]) {
+      blocks[ParameterBlock(step)] = {ParameterBytes(step), at, at};
     }
+    blocks[ScratchBlock(step)] = {lowered_[step]->scratch_bytes(), at, at};
   }
   for (const int32_t tensor : outputs_) touch(tensor, last);
-  plan_ = PlanMemory(blocks_, kAlignment);
-  // The driver hands out memory in whole pages of 4 KiB.
-  constexpr int64_t kPage = 4096;
-  const int64_t memory = static_cast<int64_t>(device_.memory_bytes) / kPage * kPage;
-  return plan_.total + kPage + resident <= memory;
+  for (const RowBands& bands : layout_.bands) Confine(bands, &blocks);
+  return blocks;
 }
 
-// Keeps everything resident if it fits, else streams the largest parameters first, which leaves
-// the fewest bytes to stream per byte of memory gained.
-bool Compilation::ChooseResidency() {
-  if (PlanActivations()) return true;
-  std::vector<size_t> by_size(set_.size());
-  for (size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
-  std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) {
-    return parameters_[a].bytes.size() > parameters_[b].bytes.size();
-  });
-  for (const size_t step : by_size) {
-    if (parameters_[step].bytes.empty()) break;
-    streamed_[step] = true;
-    if (PlanActivations()) return true;
+// Shrinks what stays inside to one band; everything else that the steps touch is there from the
+// first of them to the last, because they all run in turn for every band.
+void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* blocks) const {
+  const int32_t first = static_cast<int32_t>(bands.first());
+  const int32_t last = static_cast<int32_t>(bands.last());
+  const auto extend = [&](MemoryBlock& block) {
+    if (block.size == 0) return;
+    block.first_use = std::min(block.first_use, first);
+    block.last_use = std::max(block.last_use, last);
+  };
+  for (size_t step = bands.first(); step <= bands.last(); ++step) {
+    const Node& node = NodeAt(step);
+    MemoryBlock& output = (*blocks)[Root(node.outputs[0])];
+    if (bands.IsInternal(step)) {
+      output.size = bands.BandRows(step) * steps_[step].row_bytes;
+    } else {
+      extend(output);
+    }
+    for (const int32_t tensor : node.inputs) {
+      if (tensor < 0) continue;
+      const int32_t root = Root(tensor);
+      const int32_t writer = writer_[root];
+      const bool inside = writer >= first && writer <= last;
+      if (!inside) extend((*blocks)[root]);
+    }
+    extend((*blocks)[ParameterBlock(step)]);
   }
-  return false;
 }
 
-// The step at which the most activation bytes are alive.
-int32_t Compilation::NodeAtPeak() const {
+int64_t Compilation::ResidentBytes() const {
+  int64_t bytes = 0;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (!layout_.streamed[step]) {
+      bytes += static_cast<int64_t>(AlignUp(static_cast<uint64_t>(ParameterBytes(step)),
+                                            static_cast<uint64_t>(kOnChipAlignment)));
+    }
+  }
+  return bytes;
+}
+
+bool Compilation::PlanFits() {
+  plan_ = PlanMemory(MakeBlocks(), kOnChipAlignment);
+  return plan_.total + ResidentBytes() <= MemoryBytes();
+}
+
+// The step at which the most bytes are alive.
+size_t Compilation::StepAtPeak(const std::vector<MemoryBlock>& blocks) const {
   size_t peak = 0;
   int64_t peak_bytes = -1;
   for (size_t step = 0; step < set_.size(); ++step) {
     const int32_t at = static_cast<int32_t>(step);
     int64_t alive = 0;
-    for (const MemoryBlock& block : blocks_) {
+    for (const MemoryBlock& block : blocks) {
       if (block.first_use <= at && at <= block.last_use) alive += block.size;
     }
     if (alive > peak_bytes) {
@@ -310,244 +447,107 @@ int32_t Compilation::NodeAtPeak() const {
       peak = step;
     }
   }
-  return set_[peak];
+  return peak;
 }
 
+// ---- Program ------------------------------------------------------------------------------------
+
 void Compilation::LayOutParameters() {
+  const auto append = [](std::span<const uint8_t> bytes, std::vector<uint8_t>* out) {
+    out->insert(out->end(), bytes.begin(), bytes.end());
+  };
+  std::vector<uint8_t>& resident = executable_.resident_parameters;
   for (size_t step = 0; step < set_.size(); ++step) {
-    const std::vector<uint8_t>& bytes = parameters_[step].bytes;
+    const std::vector<uint8_t>& bytes = lowered_[step]->parameters();
     if (bytes.empty()) continue;
-    if (streamed_[step]) {
-      executable_.streamed_parameters.insert(executable_.streamed_parameters.end(), bytes.begin(),
-                                             bytes.end());
+    if (layout_.streamed[step]) {
+      append(bytes, &executable_.streamed_parameters);
       continue;
     }
-    AppendAligned(&executable_.resident_parameters, bytes);
-    resident_offset_[step] =
-        static_cast<uint32_t>(executable_.resident_parameters.size() - bytes.size());
+    resident.resize(AlignUp(resident.size(), static_cast<uint64_t>(kOnChipAlignment)));
+    resident_offset_[step] = static_cast<uint32_t>(resident.size());
+    append(bytes, &resident);
   }
-  if (executable_.resident_parameters.empty()) return;
+  if (resident.empty()) return;
   executable_.caching_program = {
       ParametersInstruction{.output_address = kParameterSegment,
-                            .bytes = static_cast<uint32_t>(executable_.resident_parameters.size())},
+                            .bytes = static_cast<uint32_t>(resident.size())},
       EndInstruction{}};
 }
 
-Status Compilation::EmitProgram() {
+void Compilation::EmitProgram() {
   for (const int32_t tensor : inputs_) {
     Emit(InputInstruction{.output_address = Address(tensor),
                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
   }
   for (size_t step = 0; step < set_.size(); ++step) {
-    if (streamed_[step]) {
-      Emit(ParametersInstruction{.output_address = ParameterAddress(step),
-                                 .bytes = static_cast<uint32_t>(parameters_[step].bytes.size())});
+    const RowBands* bands = BandsOf(step);
+    if (bands == nullptr) {
+      EmitParameters(step);
+      EmitStep(step, nullptr, 0);
+      continue;
     }
-    Status status = EmitNode(step);
-    if (!status.ok()) return std::move(status).WithContext(Describe(graph_, NodeAt(step)));
+    for (size_t member = bands->first(); member <= bands->last(); ++member) EmitParameters(member);
+    for (int32_t band = 0; band < bands->bands(); ++band) {
+      for (size_t member = bands->first(); member <= bands->last(); ++member) {
+        EmitStep(member, bands, band);
+      }
+    }
+    step = bands->last();
   }
   for (const int32_t tensor : outputs_) {
     Emit(OutputInstruction{.input_address = Address(tensor),
                            .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
   }
   Emit(EndInstruction{});
-  return Status();
 }
 
-Status Compilation::EmitNode(size_t step) {
+void Compilation::EmitParameters(size_t step) {
+  if (!layout_.streamed[step]) return;
+  Emit(ParametersInstruction{.output_address = ParameterAddress(step),
+                             .bytes = static_cast<uint32_t>(ParameterBytes(step))});
+}
+
+TensorPlace Compilation::PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const {
+  const RowRange all = AllRows(graph_.tensors[tensor]);
+  if (bands == nullptr) return {Address(tensor), all};
+  const int32_t writer = writer_[tensor];
+  const bool internal = writer >= 0 && bands->Contains(static_cast<size_t>(writer)) &&
+                        bands->IsInternal(static_cast<size_t>(writer));
+  return {Address(tensor), internal ? bands->Rows(band, static_cast<size_t>(writer)) : all};
+}
+
+void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
   const Node& node = NodeAt(step);
-  switch (node.type) {
-    case OpType::kCONV_2D: {
-      ATOLL_ASSIGN_OR_RETURN(const Conv2DParams params, MakeConv2DParams(graph_, node));
-      return EmitConv2D(step, params);
-    }
-    case OpType::kFULLY_CONNECTED: {
-      ATOLL_ASSIGN_OR_RETURN(const Conv2DParams params, MakeFullyConnectedParams(graph_, node));
-      return EmitConv2D(step, params);
-    }
-    case OpType::kDEPTHWISE_CONV_2D:
-      return EmitDepthwiseConv2D(step);
-    case OpType::kADD:
-    case OpType::kSUB:
-      return EmitAdd(node);
-    case OpType::kAVERAGE_POOL_2D:
-    case OpType::kMAX_POOL_2D:
-      return EmitPool2D(node);
-    case OpType::kMEAN:
-      return EmitMean(node);
-    case OpType::kEXP:
-    case OpType::kHARD_SWISH:
-    case OpType::kLEAKY_RELU:
-    case OpType::kLOGISTIC:
-    case OpType::kQUANTIZE:
-    case OpType::kRELU:
-    case OpType::kRELU6:
-    case OpType::kRELU_N1_TO_1:
-    case OpType::kTANH:
-      return EmitTable(step);
-    case OpType::kCONCATENATION:
-      EmitConcatenation(node);
-      return Status();
-    case OpType::kEXPAND_DIMS:
-    case OpType::kRESHAPE:
-    case OpType::kSQUEEZE:
-      return Status();
-    default:
-      if (IsMove(node.type)) return EmitMoves(node);
-      return InternalError("no instruction for %s", node.op_name().c_str());
-  }
-}
-
-Status Compilation::EmitConv2D(size_t step, const Conv2DParams& params) {
-  Conv2DInstruction i = MakeFilterInstruction<Conv2DInstruction>(params);
-  i.groups = static_cast<uint32_t>(params.shape.groups);
-  i.input_address = Address(NodeAt(step).inputs[0]);
-  i.weight_address = ParameterAddress(step);
-  i.channel_address = ParameterAddress(step) + parameters_[step].channel_offset;
-  i.output_address = Address(NodeAt(step).outputs[0]);
-  Emit(i);
-  return Status();
-}
-
-Status Compilation::EmitDepthwiseConv2D(size_t step) {
-  ATOLL_ASSIGN_OR_RETURN(const DepthwiseConv2DParams params,
-                         MakeDepthwiseConv2DParams(graph_, NodeAt(step)));
-  DepthwiseConv2DInstruction i = MakeFilterInstruction<DepthwiseConv2DInstruction>(params);
-  i.input_address = Address(NodeAt(step).inputs[0]);
-  i.weight_address = ParameterAddress(step);
-  i.channel_address = ParameterAddress(step) + parameters_[step].channel_offset;
-  i.output_address = Address(NodeAt(step).outputs[0]);
-  Emit(i);
-  return Status();
-}
-
-Status Compilation::EmitAdd(const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const AddParams params, MakeAddParams(graph_, node));
-  Emit(AddInstruction{.input1_address = Address(node.inputs[0]),
-                      .input2_address = Address(node.inputs[1]),
-                      .output_address = Address(node.outputs[0]),
-                      .count = static_cast<uint32_t>(graph_.Output(node).element_count()),
-                      .flags = UnsignedFlag(params.type, kFlagInputUnsigned) |
-                               (params.kind == AddKind::kSubtract ? kFlagSubtract : 0),
-                      .left_shift = static_cast<uint32_t>(params.left_shift),
-                      .input1_zero_point = params.input1_zero_point,
-                      .input2_zero_point = params.input2_zero_point,
-                      .output_zero_point = params.output_zero_point,
-                      .input1_multiplier = params.input1.value,
-                      .input1_exponent = params.input1.exponent,
-                      .input2_multiplier = params.input2.value,
-                      .input2_exponent = params.input2.exponent,
-                      .output_multiplier = params.output.value,
-                      .output_exponent = params.output.exponent,
-                      .clamp_min = params.clamp.min,
-                      .clamp_max = params.clamp.max});
-  return Status();
-}
-
-Status Compilation::EmitPool2D(const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const Pool2DParams params, MakePool2DParams(graph_, node));
-  Pool2DInstruction i;
-  i.input_address = Address(node.inputs[0]);
-  i.output_address = Address(node.outputs[0]);
-  i.batch = params.batch;
-  i.input_h = params.input_h;
-  i.input_w = params.input_w;
-  i.channels = params.channels;
-  i.output_h = params.output_h;
-  i.output_w = params.output_w;
-  i.kernel_h = params.kernel_h;
-  i.kernel_w = params.kernel_w;
-  i.stride_h = params.stride_h;
-  i.stride_w = params.stride_w;
-  i.pad_top = params.pad_top;
-  i.pad_left = params.pad_left;
-  i.flags = UnsignedFlag(params.type, kFlagInputUnsigned) |
-            (params.kind == PoolKind::kAverage ? kFlagAverage : 0);
-  i.clamp_min = params.clamp.min;
-  i.clamp_max = params.clamp.max;
-  Emit(i);
-  return Status();
-}
-
-Status Compilation::EmitMean(const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const MeanPlan plan, MakeMeanPlan(graph_, node));
-  const MeanParams& params = plan.params;
-  MeanInstruction i;
-  i.input_address = Address(node.inputs[0]);
-  i.output_address = Address(node.outputs[0]);
-  i.batch = params.batch;
-  i.positions = params.positions;
-  i.channels = params.channels;
-  i.flags = UnsignedFlag(params.type, kFlagInputUnsigned);
-  i.input_zero_point = params.input_zero_point;
-  i.multiplier = params.multiplier.value;
-  i.exponent = params.multiplier.exponent;
-  i.output_zero_point = params.output_zero_point;
-  i.clamp_min = params.clamp.min;
-  i.clamp_max = params.clamp.max;
-  Emit(i);
-  return Status();
-}
-
-Status Compilation::EmitTable(size_t step) {
-  const Node& node = NodeAt(step);
-  Emit(TableInstruction{.input_address = Address(node.inputs[0]),
-                        .output_address = Address(node.outputs[0]),
-                        .count = static_cast<uint32_t>(graph_.Output(node).element_count()),
-                        .table_address = ParameterAddress(step)});
-  return Status();
-}
-
-Status Compilation::EmitMoves(const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const MovePlan plan, MakeMovePlan(graph_, node));
-  const auto word = [](int64_t value) { return static_cast<uint32_t>(value); };
-  if (plan.fill.count > 0) {
-    Emit(FillInstruction{.output_address = Address(node.outputs[0]),
-                         .bytes = word(plan.fill.count),
-                         .value = plan.fill.element[0]});
-  }
-  for (const auto& [from, to, copy] : plan.copies) {
-    // As three loops, with counts of 1 in front.
-    StridedCopy::Loop loops[kCopyLoops];
-    std::copy_backward(copy.loops.begin(), copy.loops.end(), std::end(loops));
-    Emit(CopyInstruction{
-        .input_address = Address(node.inputs[from.position]) + word(copy.in_offset),
-        .output_address = Address(node.outputs[to.position]) + word(copy.out_offset),
-        .bytes = word(copy.run_bytes),
-        .count0 = word(loops[0].count),
-        .count1 = word(loops[1].count),
-        .count2 = word(loops[2].count),
-        .input_stride0 = word(loops[0].in_stride),
-        .input_stride1 = word(loops[1].in_stride),
-        .input_stride2 = word(loops[2].in_stride),
-        .output_stride0 = word(loops[0].out_stride),
-        .output_stride1 = word(loops[1].out_stride),
-        .output_stride2 = word(loops[2].out_stride)});
-  }
-  return Status();
-}
-
-void Compilation::EmitConcatenation(const Node& node) {
-  const Tensor& output = graph_.Output(node);
-  const int32_t axis = NormalizeAxis(std::get<AxisOptions>(node.options).axis, output.shape.size());
-  int64_t outer = 1;
-  for (int32_t i = 0; i < axis; ++i) outer *= output.shape[i];
-  const int64_t output_run = output.byte_size() / outer;
-  int64_t offset = 0;
+  const RowRange rows = bands != nullptr ? bands->Rows(band, step) : AllRows(graph_.Output(node));
+  if (bands != nullptr && rows.count() <= 0) return;
+  OperandPlaces place;
   for (const int32_t tensor : node.inputs) {
-    const int64_t run = graph_.tensors[tensor].byte_size() / outer;
-    CopyInstruction i;
-    i.input_address = Address(tensor);
-    i.output_address = Address(node.outputs[0]) + static_cast<uint32_t>(offset);
-    i.bytes = static_cast<uint32_t>(run);
-    i.count0 = 1;
-    i.count1 = 1;
-    i.count2 = static_cast<uint32_t>(outer);
-    i.input_stride2 = static_cast<uint32_t>(run);
-    i.output_stride2 = static_cast<uint32_t>(output_run);
-    Emit(i);
-    offset += run;
+    const bool is_activation = tensor >= 0 && !graph_.tensors[tensor].is_constant();
+    place.inputs.push_back(is_activation ? PlaceOf(tensor, bands, band) : TensorPlace());
   }
+  for (const int32_t tensor : node.outputs) place.outputs.push_back(PlaceOf(tensor, bands, band));
+  place.parameters = ParameterAddress(step);
+  place.scratch = static_cast<uint32_t>(plan_.offsets[ScratchBlock(step)]);
+  lowered_[step]->Emit(place, rows, &executable_.inference_program);
+}
+
+// The step that takes the most instructions.
+size_t Compilation::LongestStep() const {
+  size_t longest = 0;
+  size_t most = 0;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    OperandPlaces place;
+    place.inputs.resize(NodeAt(step).inputs.size());
+    place.outputs.resize(NodeAt(step).outputs.size());
+    std::vector<Instruction> program;
+    lowered_[step]->Emit(place, AllRows(graph_.Output(NodeAt(step))), &program);
+    if (program.size() > most) {
+      most = program.size();
+      longest = step;
+    }
+  }
+  return longest;
 }
 
 void Compilation::FillBoundary() {
@@ -562,13 +562,6 @@ void Compilation::FillBoundary() {
   for (const int32_t tensor : outputs_) executable_.outputs.push_back(layer(tensor));
 }
 
-void Compilation::EstimateCycles() {
-  const ArraySize array{device_.array_rows, device_.array_columns};
-  for (const Instruction& instruction : executable_.inference_program) {
-    executable_.estimated_cycles += IssueCycles(array) + ExecutionCycles(instruction, array);
-  }
-}
-
 }  // namespace
 
 Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& set,
@@ -576,40 +569,6 @@ Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& s
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,
                                CompileFailure* failure) {
   return Compilation(graph, set, inputs, outputs, device).Run(failure);
-}
-
-bool IsMove(OpType type) {
-  switch (type) {
-    case OpType::kBATCH_TO_SPACE_ND:
-    case OpType::kDEPTH_TO_SPACE:
-    case OpType::kMIRROR_PAD:
-    case OpType::kPACK:
-    case OpType::kPAD:
-    case OpType::kPADV2:
-    case OpType::kSLICE:
-    case OpType::kSPACE_TO_BATCH_ND:
-    case OpType::kSPACE_TO_DEPTH:
-    case OpType::kSPLIT:
-    case OpType::kSPLIT_V:
-    case OpType::kSTRIDED_SLICE:
-    case OpType::kTILE:
-    case OpType::kTRANSPOSE:
-    case OpType::kUNPACK:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool IsCopyProgram(const MovePlan& plan) {
-  if (plan.fill.count > 0 && plan.fill.element.size() != 1) return false;
-  return std::all_of(plan.copies.begin(), plan.copies.end(), [](const MovePlan::Copy& step) {
-    return step.from.kind == MoveOperand::Kind::kInput &&
-           step.to.kind == MoveOperand::Kind::kOutput && step.copy.run_bytes > 0 &&
-           step.copy.loops.size() <= kCopyLoops &&
-           std::all_of(step.copy.loops.begin(), step.copy.loops.end(),
-                       [](const StridedCopy::Loop& loop) { return loop.in_stride >= 0; });
-  });
 }
 
 double EstimateSeconds(const DeviceInfo& device, uint64_t cycles, uint64_t link_bytes) {

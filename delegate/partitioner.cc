@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "delegate/compiler.h"
+#include "delegate/lowering.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/ops/cpu_ops.h"
-#include "runtime/ops/move_plan.h"
 
 namespace atollrt {
 namespace {
@@ -54,34 +53,7 @@ struct Candidate {
   }
 };
 
-bool HasInstruction(const Candidate& c) {
-  switch (c.node.type) {
-    case OpType::kADD:
-    case OpType::kAVERAGE_POOL_2D:
-    case OpType::kCONCATENATION:
-    case OpType::kCONV_2D:
-    case OpType::kDEPTHWISE_CONV_2D:
-    case OpType::kEXP:
-    case OpType::kEXPAND_DIMS:
-    case OpType::kFULLY_CONNECTED:
-    case OpType::kHARD_SWISH:
-    case OpType::kLEAKY_RELU:
-    case OpType::kLOGISTIC:
-    case OpType::kMAX_POOL_2D:
-    case OpType::kMEAN:
-    case OpType::kQUANTIZE:
-    case OpType::kRELU:
-    case OpType::kRELU6:
-    case OpType::kRELU_N1_TO_1:
-    case OpType::kRESHAPE:
-    case OpType::kSQUEEZE:
-    case OpType::kSUB:
-    case OpType::kTANH:
-      return true;
-    default:
-      return IsMove(c.node.type);
-  }
-}
+bool HasInstruction(const Candidate& c) { return FindDeviceOp(c.node.type) != nullptr; }
 
 bool HasKnownVersion(const Candidate& c) {
   return c.node.version <= NewestKnownVersion(c.node.type);
@@ -145,7 +117,7 @@ bool ReducesNeighbouringAxes(const Candidate& c) {
 
 // A plan that cannot be made is the CPU's to refuse, with more words.
 bool MovesByShortCopies(const Candidate& c) {
-  if (!IsMove(c.node.type)) return true;
+  if (FindDeviceOp(c.node.type)->lower != LowerMove) return true;
   const Result<MovePlan> plan = MakeMovePlan(c.graph, c.node);
   return plan.ok() && IsCopyProgram(*plan);
 }
@@ -179,8 +151,12 @@ bool HasShortSums(const Candidate& c) {
 bool FitsOnChip(const Candidate& c) {
   constexpr int64_t kChannelRecordBytes = 16;
   int64_t bytes = 0;
-  for (const Tensor* tensor : c.outputs()) bytes += tensor->byte_size();
-  for (const Tensor* tensor : c.activations()) bytes += tensor->byte_size();
+  // Images may be computed in bands of rows, which only the compiler can judge.
+  std::vector<const Tensor*> tensors = c.activations();
+  for (const Tensor* tensor : c.outputs()) tensors.push_back(tensor);
+  if (!std::all_of(tensors.begin(), tensors.end(), [](auto* tensor) { return IsImage(*tensor); })) {
+    for (const Tensor* tensor : tensors) bytes += tensor->byte_size();
+  }
   if (IsFilter(c.node.type)) {
     bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
   }
@@ -312,12 +288,10 @@ class SetGraph {
   int32_t round_ = 0;
 };
 
-// Something in the set computes; sets that only move bytes cost two trips over the link.
-bool IsWorthwhile(const Graph& graph, const std::vector<int32_t>& set) {
+// Something in the set computes; one that only moves bytes costs two trips over the link.
+bool Computes(const Graph& graph, const std::vector<int32_t>& set) {
   return std::any_of(set.begin(), set.end(), [&](int32_t index) {
-    const OpType type = graph.nodes[index].type;
-    return IsFilter(type) || IsAdd(type) || type == OpType::kAVERAGE_POOL_2D ||
-           type == OpType::kMAX_POOL_2D || type == OpType::kMEAN;
+    return FindDeviceOp(graph.nodes[index].type)->effort == DeviceEffort::kComputes;
   });
 }
 
@@ -340,7 +314,7 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   SetGraph sets(graph, supported);
   sets.Grow();
   for (std::vector<int32_t>& set : sets.Sets()) {
-    if (IsWorthwhile(graph, set)) {
+    if (Computes(graph, set)) {
       result.sets.push_back(std::move(set));
       continue;
     }

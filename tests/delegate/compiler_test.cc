@@ -311,13 +311,13 @@ TEST(Compiler, NamesTheNodeAtThePeakWhenActivationsDoNotFit) {
   ModelBuilder m;
   const int32_t small = m.Conv2D(m.Input({1, 16, 16, 4}), {.channels = 4});
   const int32_t large = m.Conv2D(small, {.channels = 64});
-  m.Output(m.Conv2D(m.Conv2D(large, {.channels = 64}), {.channels = 4}));
-  Compiled compiled = Compile(m, 32 * 1024);
+  m.Output(m.Mean(m.Conv2D(large, {.channels = 64}), {1, 2}));
+  Compiled compiled = Compile(m, 16 * 1024);
   EXPECT_EQ(compiled.result.status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(compiled.failure.node, 2);
   EXPECT_THAT(compiled.result.status().message(),
               AllOf(HasSubstr("node 2 (CONV_2D) and its neighbours need"),
-                    HasSubstr("the device has 32768")));
+                    HasSubstr("the device has 16384")));
 }
 
 TEST(Compiler, ReusesMemoryOfActivationsThatAreGone) {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "delegate/compiler.h"
+#include "delegate/lowering.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/usb_device.h"
@@ -250,7 +250,7 @@ TEST(DeviceDelegate, MovesBytesAsTheCpuDoes) {
     ASSERT_NE(interpreter, nullptr);
     EXPECT_EQ(RunOn(interpreter.get(), seed), want);
     for (size_t node = 0; node < model->graph().nodes.size(); ++node) {
-      if (!IsMove(model->graph().nodes[node].type)) continue;
+      if (FindDeviceOp(model->graph().nodes[node].type)->lower != LowerMove) continue;
       ++moves;
       moves_on_device += interpreter->placements()[node].reason.empty() ? 1 : 0;
     }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delegate/lowering.h"
+
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+constexpr DeviceOp kDeviceOps[] = {
+#define ATOLL_DEVICE_OP(NAME, effort, Lower) {OpType::k##NAME, DeviceEffort::effort, Lower},
+#include "delegate/device_ops.inc"
+#undef ATOLL_DEVICE_OP
+};
+
+uint32_t RowAddress(const TensorPlace& place, const Tensor& tensor, int32_t row) {
+  return place.address + static_cast<uint32_t>((row - place.rows.begin) * RowBytes(tensor));
+}
+
+}  // namespace
+
+bool IsImage(const Tensor& tensor) { return tensor.shape.size() == 4 && tensor.shape[0] == 1; }
+
+int32_t RowCount(const Tensor& tensor) { return IsImage(tensor) ? tensor.shape[1] : 1; }
+
+int64_t RowBytes(const Tensor& tensor) {
+  const int32_t rows = RowCount(tensor);
+  return rows == 0 ? 0 : tensor.byte_size() / rows;
+}
+
+RowRange NodeLowering::InputRows(size_t, RowRange output) const { return output; }
+
+uint32_t NodeLowering::AddParameters(std::span<const uint8_t> bytes) {
+  parameters_.resize(AlignUp(parameters_.size(), kOnChipAlignment));
+  const size_t offset = parameters_.size();
+  parameters_.insert(parameters_.end(), bytes.begin(), bytes.end());
+  return static_cast<uint32_t>(offset);
+}
+
+uint32_t NodeLowering::InputAddress(const OperandPlaces& place, size_t position,
+                                    int32_t row) const {
+  return RowAddress(place.inputs[position], input(position), row);
+}
+
+uint32_t NodeLowering::OutputAddress(const OperandPlaces& place, size_t position,
+                                     int32_t row) const {
+  return RowAddress(place.outputs[position], output(position), row);
+}
+
+const DeviceOp* FindDeviceOp(OpType type) {
+  for (const DeviceOp& op : kDeviceOps) {
+    if (op.type == type) return &op;
+  }
+  return nullptr;
+}
+
+Lowering LowerNode(const Graph& graph, const Node& node) {
+  const DeviceOp* op = FindDeviceOp(node.type);
+  if (op == nullptr) return InternalError("%s: no instruction", Describe(graph, node).c_str());
+  Lowering lowering = op->lower(graph, node);
+  if (!lowering.ok()) return Status(lowering.status()).WithContext(Describe(graph, node));
+  return lowering;
+}
+
+}  // namespace atollrt

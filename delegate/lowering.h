@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lowering: one node of the graph -> the parameters that it needs on the device and the
+// instructions that compute it (docs/isa.md), for any band of its output's rows. Knows nothing of
+// other nodes or of where things lie; the compiler decides that. Which operators there are is the
+// list device_ops.inc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "driver/instruction.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/kernels/quantization.h"
+#include "runtime/ops/move_plan.h"
+
+namespace atollrt {
+
+// ---- Rows ---------------------------------------------------------------------------------------
+
+// Rows [begin, end) of a tensor. Those of an image [1, h, w, c] are its h rows; every other tensor
+// counts as one row.
+struct RowRange {
+  int32_t begin = 0, end = 0;
+  int32_t count() const { return end - begin; }
+  bool operator==(const RowRange&) const = default;
+};
+bool IsImage(const Tensor& tensor);  // [1, h, w, c]
+int32_t RowCount(const Tensor& tensor);
+int64_t RowBytes(const Tensor& tensor);
+inline RowRange AllRows(const Tensor& tensor) { return {0, RowCount(tensor)}; }
+
+// ---- Places -------------------------------------------------------------------------------------
+
+// Where some rows of a tensor lie on chip, contiguously.
+struct TensorPlace {
+  uint32_t address = 0;  // of row rows.begin
+  RowRange rows;
+};
+
+// Where everything that a node touches lies. Inputs and outputs by position; places of absent and
+// of constant inputs are not read.
+struct OperandPlaces {
+  std::vector<TensorPlace> inputs;
+  std::vector<TensorPlace> outputs;
+  uint32_t parameters = 0;  // of NodeLowering::parameters(), in either segment
+  uint32_t scratch = 0;     // of NodeLowering::scratch_bytes() bytes
+};
+
+// ---- Nodes --------------------------------------------------------------------------------------
+
+// Immutable. Borrows the graph.
+class NodeLowering {
+ public:
+  NodeLowering(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
+  virtual ~NodeLowering() = default;
+
+  // Weights, channel records, tables and constant operands in the order in which the device keeps
+  // them. Offsets in it are multiples of kOnChipAlignment where that matters for speed.
+  const std::vector<uint8_t>& parameters() const { return parameters_; }
+
+  // On-chip memory that the instructions need for themselves, whatever the band.
+  virtual int64_t scratch_bytes() const { return 0; }
+
+  // Whether Emit can compute any band of rows by itself. Then all activations are images.
+  virtual bool divides_into_rows() const { return false; }
+  // The rows of input `position` from which rows `output` are made. Only if divides_into_rows();
+  // the default is that rows correspond one to one.
+  virtual RowRange InputRows(size_t position, RowRange output) const;
+
+  // Appends the instructions that make rows `rows` of all outputs: AllRows if it does not divide.
+  // The places hold at least the rows that are needed.
+  virtual void Emit(const OperandPlaces& place, RowRange rows,
+                    std::vector<Instruction>* program) const = 0;
+
+ protected:
+  // Appends to parameters(), aligned, and returns the offset.
+  uint32_t AddParameters(std::span<const uint8_t> bytes);
+
+  const Tensor& input(size_t position) const { return *graph_.Input(node_, position); }
+  const Tensor& output(size_t position = 0) const { return graph_.Output(node_, position); }
+  // On-chip address of row `row` of an input or output.
+  uint32_t InputAddress(const OperandPlaces& place, size_t position, int32_t row = 0) const;
+  uint32_t OutputAddress(const OperandPlaces& place, size_t position, int32_t row = 0) const;
+  // Elements, which are bytes, of a band of the output.
+  uint32_t CountOf(RowRange rows) const {
+    return static_cast<uint32_t>(rows.count() * RowBytes(output()));
+  }
+
+  const Graph& graph_;
+  const Node& node_;
+
+ private:
+  std::vector<uint8_t> parameters_;
+};
+
+// Of tensors and parameters on chip: one DMA beat.
+inline constexpr int64_t kOnChipAlignment = 64;
+
+using Lowering = Result<std::unique_ptr<const NodeLowering>>;
+
+enum class DeviceEffort : uint8_t { kComputes, kMoves, kRenames };
+
+struct DeviceOp {
+  OpType type;
+  DeviceEffort effort;
+  Lowering (*lower)(const Graph& graph, const Node& node);
+};
+
+// nullptr for operators that the device has no instructions for.
+const DeviceOp* FindDeviceOp(OpType type);
+
+// For a node that fulfils constraints.inc. Errors are contradictions in the model and name the
+// node.
+Lowering LowerNode(const Graph& graph, const Node& node);
+
+// `flag` for uint8, else 0.
+inline uint32_t UnsignedFlag(ByteType type, uint32_t flag) {
+  return type == ByteType::kUInt8 ? flag : 0;
+}
+
+// A plan that COPY instructions can follow, with a FILL in front: bytes go from inputs to outputs,
+// forwards, in copies of few loops.
+bool IsCopyProgram(const MovePlan& plan);
+
+// The functions of device_ops.inc. Errors do not name the node.
+#define ATOLL_DEVICE_OP(NAME, effort, Lower) Lowering Lower(const Graph& graph, const Node& node);
+#include "delegate/device_ops.inc"
+#undef ATOLL_DEVICE_OP
+
+}  // namespace atollrt
