@@ -6,7 +6,6 @@
 
 #include "delegate/lowering.h"
 #include "delegate/row_bands.h"
-#include "driver/timing.h"
 #include "runtime/base/bytes.h"
 #include "runtime/memory_planner.h"
 
@@ -25,12 +24,7 @@ class Compilation {
   Compilation(const Graph& graph, const std::vector<int32_t>& set,
               const std::vector<int32_t>& inputs, const std::vector<int32_t>& outputs,
               const DeviceInfo& device)
-      : graph_(graph),
-        set_(set),
-        inputs_(inputs),
-        outputs_(outputs),
-        device_(device),
-        array_{device.array_rows, device.array_columns} {}
+      : graph_(graph), set_(set), inputs_(inputs), outputs_(outputs), device_(device) {}
 
   Result<CompiledSet> Run(CompileFailure* failure);
 
@@ -39,6 +33,13 @@ class Compilation {
   struct Layout {
     std::vector<bool> streamed;   // per step
     std::vector<RowBands> bands;  // in the order of steps, disjoint
+    // Streamed parameters are on their way while the step before theirs runs.
+    bool prefetch = false;
+  };
+  // Steps that run together: one, or those of some bands.
+  struct Group {
+    size_t first, last;
+    const RowBands* bands;  // nullptr for one step as a whole
   };
 
   Status LowerNodes();
@@ -49,7 +50,7 @@ class Compilation {
   bool AddBands();
   bool AddStreaming();
   std::optional<RowBands> FindBands(size_t peak, int64_t budget) const;
-  double LayoutSeconds() const;
+  void Consider(std::optional<Layout>* best, uint64_t* best_cycles);
   std::string LayoutNote() const;
 
   std::vector<MemoryBlock> MakeBlocks() const;
@@ -61,9 +62,11 @@ class Compilation {
   bool PlanFits();
   size_t StepAtPeak(const std::vector<MemoryBlock>& blocks) const;
 
+  std::vector<Group> Groups() const;
+  Executable Assemble();
   void LayOutParameters();
   void EmitProgram();
-  void EmitParameters(size_t step);
+  void EmitParameters(const Group& group);
   void EmitStep(size_t step, const RowBands* bands, int32_t band);
   size_t LongestStep() const;
   void FillBoundary();
@@ -104,7 +107,6 @@ class Compilation {
   const std::vector<int32_t>& inputs_;
   const std::vector<int32_t>& outputs_;
   const DeviceInfo& device_;
-  const ArraySize array_;
 
   std::vector<std::unique_ptr<const NodeLowering>> lowered_;  // per step
   std::vector<int32_t> alias_;   // per tensor: the tensor whose bytes it shares
@@ -128,12 +130,7 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
         Describe(graph_, graph_.nodes[failure->node]).c_str(), static_cast<long long>(plan_.total),
         static_cast<unsigned long long>(device_.memory_bytes));
   }
-  LayOutParameters();
-  executable_.name = graph_.name.empty() ? "partition" : graph_.name;
-  executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
-  executable_.array_rows = device_.array_rows;
-  executable_.array_columns = device_.array_columns;
-  EmitProgram();
+  executable_ = Assemble();
   const size_t instructions =
       executable_.caching_program.size() + executable_.inference_program.size();
   if (instructions * kInstructionBytes > device_.program_memory_bytes) {
@@ -142,10 +139,6 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
         "its partition takes %zu instructions, most of them for %s; the device has room for %llu",
         instructions, Describe(graph_, graph_.nodes[failure->node]).c_str(),
         static_cast<unsigned long long>(device_.program_memory_bytes / kInstructionBytes));
-  }
-  FillBoundary();
-  for (const Instruction& instruction : executable_.inference_program) {
-    executable_.estimated_cycles += IssueCycles(array_) + ExecutionCycles(instruction, array_);
   }
   std::string note = LayoutNote();
   return CompiledSet{.executable = std::move(executable_), .note = std::move(note)};
@@ -199,42 +192,49 @@ void Compilation::FindReaders() {
 
 // ---- Layout -------------------------------------------------------------------------------------
 
-// Whole tensors and resident parameters if they fit; else bands or streaming, whichever the model
-// of the device says is faster; else both.
+// Of the layouts that fit the one whose program takes the device the least time: whole tensors and
+// resident parameters, bands, streaming, or both of these; streaming with or without prefetch.
 bool Compilation::ChooseLayout() {
   if (PlanFits()) return true;
   const Layout plain = layout_;
+  std::optional<Layout> best;
+  uint64_t best_cycles = 0;
   const bool bands_fit = AddBands();
-  const Layout banded = layout_;
-  const double banded_seconds = LayoutSeconds();
-  layout_ = plain;
-  if (AddStreaming() && (!bands_fit || LayoutSeconds() <= banded_seconds)) return true;
-  if (bands_fit) {
-    layout_ = banded;
-    return PlanFits();
+  if (bands_fit) Consider(&best, &best_cycles);
+  const auto stream = [&](Layout layout) {
+    for (const bool prefetch : {true, false}) {
+      layout_ = layout;
+      layout_.prefetch = prefetch;
+      if (AddStreaming()) Consider(&best, &best_cycles);
+    }
+  };
+  stream(plain);
+  if (!bands_fit) {
+    // Bands around what is left on chip when everything is streamed, and then stream less.
+    layout_ = plain;
+    for (size_t step = 0; step < set_.size(); ++step) {
+      layout_.streamed[step] = ParameterBytes(step) > 0;
+    }
+    if (AddBands()) {
+      layout_.streamed = plain.streamed;
+      stream(layout_);
+    }
   }
-  // Bands around what is left on chip when everything is streamed, and then stream less.
-  layout_ = plain;
-  for (size_t step = 0; step < set_.size(); ++step) {
-    layout_.streamed[step] = ParameterBytes(step) > 0;
+  if (!best) {
+    layout_ = plain;
+    PlanFits();
+    return false;
   }
-  if (!AddBands()) return false;
-  layout_.streamed = plain.streamed;
-  return AddStreaming();
+  layout_ = *std::move(best);
+  return PlanFits();
 }
 
-// Time that the layout costs beyond a plain one.
-double Compilation::LayoutSeconds() const {
-  uint64_t cycles = 0, plain_cycles = 0;
-  for (const RowBands& bands : layout_.bands) {
-    cycles += bands.Cycles(steps_, array_);
-    plain_cycles += RowBands(steps_, bands.first(), bands.last(), 1).Cycles(steps_, array_);
-  }
-  uint64_t bytes = 0;
-  for (size_t step = 0; step < set_.size(); ++step) {
-    if (layout_.streamed[step]) bytes += static_cast<uint64_t>(ParameterBytes(step));
-  }
-  return EstimateSeconds(device_, cycles - std::min(cycles, plain_cycles), bytes);
+// Takes the present layout, which fits, if its program is faster than the best one so far.
+void Compilation::Consider(std::optional<Layout>* best, uint64_t* best_cycles) {
+  const uint64_t cycles = Assemble().estimated_cycles;
+  if (*best && *best_cycles <= cycles) return;
+  *best = layout_;
+  *best_cycles = cycles;
 }
 
 // Streams the largest parameters first, which leaves the fewest bytes to stream per byte of memory
@@ -291,13 +291,14 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
     return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr;
   };
   if (!may_join(peak)) return std::nullopt;
+  const ArraySize array{device_.array_rows, device_.array_columns};
   const std::vector<MemoryBlock> whole = MakeBlocks();
   std::optional<RowBands> best;
   uint64_t best_cycles = 0;
   for (size_t first = peak;; --first) {
     for (size_t last = std::max(peak, first + 1);
          last < set_.size() && last - first < kBandedStepsMax && may_join(last); ++last) {
-      const uint64_t plain_cycles = RowBands(steps_, first, last, 1).Cycles(steps_, array_);
+      const uint64_t plain_cycles = RowBands(steps_, first, last, 1).Cycles(steps_, array);
       for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
         RowBands bands(steps_, first, last, count);
         std::vector<MemoryBlock> blocks = whole;
@@ -312,7 +313,7 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
           most = std::max(most, alive);
         }
         if (most > budget) continue;
-        const uint64_t cycles = bands.Cycles(steps_, array_) - plain_cycles;
+        const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
         if (!best || cycles < best_cycles) {
           best = std::move(bands);
           best_cycles = cycles;
@@ -384,6 +385,15 @@ std::vector<MemoryBlock> Compilation::MakeBlocks() const {
   }
   for (const int32_t tensor : outputs_) touch(tensor, last);
   for (const RowBands& bands : layout_.bands) Confine(bands, &blocks);
+  if (layout_.prefetch) {
+    int32_t before = -1;
+    for (const Group& group : Groups()) {
+      for (size_t step = group.first; step <= group.last; ++step) {
+        if (layout_.streamed[step]) blocks[ParameterBlock(step)].first_use = before;
+      }
+      before = static_cast<int32_t>(group.first);
+    }
+  }
   return blocks;
 }
 
@@ -475,25 +485,51 @@ void Compilation::LayOutParameters() {
       EndInstruction{}};
 }
 
+std::vector<Compilation::Group> Compilation::Groups() const {
+  std::vector<Group> groups;
+  for (size_t step = 0; step < set_.size();) {
+    const RowBands* bands = BandsOf(step);
+    groups.push_back({step, bands != nullptr ? bands->last() : step, bands});
+    step = groups.back().last + 1;
+  }
+  return groups;
+}
+
+// The executable of the present layout and plan.
+Executable Compilation::Assemble() {
+  executable_ = Executable();
+  LayOutParameters();
+  executable_.name = graph_.name.empty() ? "partition" : graph_.name;
+  executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
+  executable_.array_rows = device_.array_rows;
+  executable_.array_columns = device_.array_columns;
+  EmitProgram();
+  FillBoundary();
+  executable_.estimated_cycles =
+      SummarizeProgram(executable_.inference_program, ScheduleOptionsOf(device_)).total;
+  return std::move(executable_);
+}
+
 void Compilation::EmitProgram() {
   for (const int32_t tensor : inputs_) {
     Emit(InputInstruction{.output_address = Address(tensor),
                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
   }
-  for (size_t step = 0; step < set_.size(); ++step) {
-    const RowBands* bands = BandsOf(step);
-    if (bands == nullptr) {
-      EmitParameters(step);
-      EmitStep(step, nullptr, 0);
-      continue;
+  const std::vector<Group> groups = Groups();
+  if (layout_.prefetch && !groups.empty()) EmitParameters(groups[0]);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Group& group = groups[i];
+    if (!layout_.prefetch) {
+      EmitParameters(group);
+    } else if (i + 1 < groups.size()) {
+      EmitParameters(groups[i + 1]);
     }
-    for (size_t member = bands->first(); member <= bands->last(); ++member) EmitParameters(member);
-    for (int32_t band = 0; band < bands->bands(); ++band) {
-      for (size_t member = bands->first(); member <= bands->last(); ++member) {
-        EmitStep(member, bands, band);
+    const int32_t bands = group.bands != nullptr ? group.bands->bands() : 1;
+    for (int32_t band = 0; band < bands; ++band) {
+      for (size_t step = group.first; step <= group.last; ++step) {
+        EmitStep(step, group.bands, band);
       }
     }
-    step = bands->last();
   }
   for (const int32_t tensor : outputs_) {
     Emit(OutputInstruction{.input_address = Address(tensor),
@@ -502,10 +538,12 @@ void Compilation::EmitProgram() {
   Emit(EndInstruction{});
 }
 
-void Compilation::EmitParameters(size_t step) {
-  if (!layout_.streamed[step]) return;
-  Emit(ParametersInstruction{.output_address = ParameterAddress(step),
-                             .bytes = static_cast<uint32_t>(ParameterBytes(step))});
+void Compilation::EmitParameters(const Group& group) {
+  for (size_t step = group.first; step <= group.last; ++step) {
+    if (!layout_.streamed[step]) continue;
+    Emit(ParametersInstruction{.output_address = ParameterAddress(step),
+                               .bytes = static_cast<uint32_t>(ParameterBytes(step))});
+  }
 }
 
 TensorPlace Compilation::PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const {
@@ -571,9 +609,10 @@ Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& s
   return Compilation(graph, set, inputs, outputs, device).Run(failure);
 }
 
-double EstimateSeconds(const DeviceInfo& device, uint64_t cycles, uint64_t link_bytes) {
-  return static_cast<double>(cycles) / static_cast<double>(device.clock_hz) +
-         static_cast<double>(link_bytes) / static_cast<double>(device.link_bytes_per_second);
+ScheduleOptions ScheduleOptionsOf(const DeviceInfo& device) {
+  return {.array = {device.array_rows, device.array_columns},
+          .clock_hz = device.clock_hz,
+          .link_bytes_per_second = device.link_bytes_per_second};
 }
 
 }  // namespace atollrt

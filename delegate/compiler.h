@@ -12,6 +12,7 @@
 
 #include "driver/device.h"
 #include "driver/executable.h"
+#include "driver/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 
@@ -38,7 +39,7 @@ Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& s
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,
                                CompileFailure* failure);
 
-// The modelled time of one inference: device cycles and transfer over the link.
-double EstimateSeconds(const DeviceInfo& device, uint64_t cycles, uint64_t link_bytes);
+// What the device's timing model is made of.
+ScheduleOptions ScheduleOptionsOf(const DeviceInfo& device);
 
 }  // namespace atollrt

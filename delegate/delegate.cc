@@ -10,6 +10,10 @@
 namespace atollrt {
 namespace {
 
+double CyclesToSeconds(uint64_t cycles, const DeviceInfo& device) {
+  return static_cast<double>(cycles) / static_cast<double>(device.clock_hz);
+}
+
 // One partition on the device.
 class PartitionExecutor final : public NodeExecutor {
  public:
@@ -41,11 +45,11 @@ class PartitionExecutor final : public NodeExecutor {
     const Status status = device_->Wait(id, &report);
     running_ = 0;
     ATOLL_RETURN_IF_ERROR(status);
-    const uint64_t bytes = report.bytes_to_device + report.bytes_from_device;
     *io.usage = {.cycles = report.device_cycles,
                  .bytes_to_device = report.bytes_to_device,
                  .bytes_from_device = report.bytes_from_device,
-                 .seconds = EstimateSeconds(device_->info(), report.device_cycles, bytes)};
+                 .seconds = device_->info().host_seconds +
+                            CyclesToSeconds(report.device_cycles, device_->info())};
     return Status();
   }
 
@@ -77,10 +81,16 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
     report.output_bytes += static_cast<int64_t>(layer.bytes);
   }
   report.estimated_cycles = static_cast<int64_t>(executable.estimated_cycles);
-  report.estimated_seconds =
-      EstimateSeconds(device, executable.estimated_cycles,
-                      static_cast<uint64_t>(report.input_bytes + report.output_bytes +
-                                            report.streamed_parameter_bytes));
+  const ScheduleSummary times =
+      SummarizeProgram(executable.inference_program, ScheduleOptionsOf(device));
+  report.latency = {.total = device.host_seconds + CyclesToSeconds(times.total, device),
+                    .host = device.host_seconds,
+                    .link_out = CyclesToSeconds(times.link_out, device),
+                    .parameters = CyclesToSeconds(times.parameters, device),
+                    .array = CyclesToSeconds(times.array, device),
+                    .vector = CyclesToSeconds(times.vector, device),
+                    .dma = CyclesToSeconds(times.dma, device),
+                    .link_in = CyclesToSeconds(times.link_in, device)};
   report.note = std::move(note);
   return report;
 }

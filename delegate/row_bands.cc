@@ -65,7 +65,7 @@ uint64_t RowBands::Cycles(const std::vector<BandStep>& steps, ArraySize array) c
       program.clear();
       steps[step].lowering->Emit(place, rows, &program);
       for (const Instruction& instruction : program) {
-        cycles += IssueCycles(array) + ExecutionCycles(instruction, array);
+        cycles += kIssueCycles + ExecutionCycles(instruction, array);
       }
     }
   }

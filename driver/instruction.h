@@ -31,7 +31,9 @@ inline constexpr uint32_t kFlagDouble = 1u << 2;
 inline constexpr uint32_t kFlagSubtract = 1u << 3;
 inline constexpr uint32_t kFlagAverage = 1u << 4;
 
-enum class Unit : uint8_t { kSequencer, kDma, kArray, kVector };
+// What executes an instruction. Units work side by side (docs/isa.md §5).
+enum class Unit : uint8_t { kSequencer, kInfeed, kOutfeed, kDma, kArray, kVector };
+inline constexpr size_t kUnitCount = 6;
 
 // struct EndInstruction {}; struct Conv2DInstruction { uint32_t input_address; ... }; and so on.
 // All members have 32 bits and the order of the encoding, so that a struct is words 1, 2, ... of

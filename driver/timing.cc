@@ -9,7 +9,6 @@ namespace atollrt {
 namespace {
 
 constexpr uint64_t kDmaBytesPerCycle = 64;
-constexpr uint64_t kSequencerCycles = 64;
 
 uint64_t DmaCycles(uint64_t bytes) { return DivideRoundingUp(bytes, kDmaBytesPerCycle); }
 
@@ -58,7 +57,5 @@ struct ExecutionTime {
 uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array) {
   return std::visit(ExecutionTime{array.rows, array.columns}, instruction);
 }
-
-uint64_t IssueCycles(ArraySize array) { return kSequencerCycles + array.rows; }
 
 }  // namespace atollrt

@@ -19,7 +19,8 @@ struct ArraySize {
 // Cycles that `instruction`, whose operands must be within the ranges of docs/isa.md §4, executes.
 uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array);
 
-// Cycles of the sequencer for any instruction, beside its execution.
-uint64_t IssueCycles(ArraySize array);
+// Cycles of the sequencer between two instructions, and how many it keeps in flight at most.
+inline constexpr uint64_t kIssueCycles = 64;
+inline constexpr size_t kInstructionsInFlight = 16;
 
 }  // namespace atollrt

@@ -310,6 +310,7 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
     return ToC(InvalidArgument("partition %d; there are %zu", index, partitions.size()));
   }
   const atollrt::PartitionReport& report = partitions[index].report;
+  const atollrt::ModelledLatency& latency = report.latency;
   *info = {.node_count = static_cast<int32_t>(partitions[index].nodes.size()),
            .instruction_count = report.instruction_count,
            .resident_parameter_bytes = report.resident_parameter_bytes,
@@ -318,7 +319,14 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
            .input_bytes = report.input_bytes,
            .output_bytes = report.output_bytes,
            .estimated_cycles = report.estimated_cycles,
-           .estimated_seconds = report.estimated_seconds,
+           .latency = {.total = latency.total,
+                       .host = latency.host,
+                       .link_out = latency.link_out,
+                       .parameters = latency.parameters,
+                       .array = latency.array,
+                       .vector = latency.vector,
+                       .dma = latency.dma,
+                       .link_in = latency.link_in},
            .note = report.note.c_str()};
   return ToC(Status());
 }

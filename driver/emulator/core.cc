@@ -32,6 +32,12 @@ std::optional<RecordsOperand> RecordsOf(const Instruction& instruction) {
   return std::nullopt;
 }
 
+ScheduleOptions MakeScheduleOptions(const DeviceProfile& profile) {
+  return {.array = {profile.array_rows, profile.array_columns},
+          .clock_hz = profile.clock_hz,
+          .link_bytes_per_second = profile.link_bytes_per_second};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Core>> Core::Create(const CoreOptions& options) {
@@ -59,7 +65,8 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       slots_(program_.size() / kInstructionBytes),
       direct_array_(&memory_, options.features, &pool_),
       vector_unit_(&memory_, options.features),
-      parser_(program_.size()) {
+      parser_(program_.size()),
+      schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == ArrayFace::kStepped) {
     stepped_array_ =
         std::make_unique<SteppedArray>(options.profile.array_rows, options.profile.array_columns);
@@ -207,7 +214,7 @@ void Core::Start(const StartMessage& start) {
   start_ = start;
   next_ = 0;
   transferred_ = 0;
-  program_cycles_ = 0;
+  schedule_ = Schedule(MakeScheduleOptions(options_.profile));
   const uint64_t first = start.program_offset / kInstructionBytes;
   if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
       first + start.instruction_count > slots_.size()) {
@@ -233,7 +240,7 @@ bool Core::Step() {
   if (status_ != CoreStatus::kRunning) return false;
   const Slot* slot = Fetch();
   if (slot == nullptr) return true;
-  uint64_t cycles = slot->cycles;
+  uint64_t cycles = slot->execution_cycles;
   switch (Run(*slot, cycles)) {
     case Progress::kNone:
       return false;
@@ -242,8 +249,8 @@ bool Core::Step() {
     case Progress::kDone:
       break;
   }
-  cycles_ += cycles;
-  program_cycles_ += cycles;
+  // END has been added already: its event holds the sum.
+  if (status_ == CoreStatus::kRunning) schedule_.Add(slot->instruction, cycles);
   ++instructions_;
   ++next_;
   transferred_ = 0;
@@ -277,7 +284,7 @@ const Core::Slot* Core::Fetch() {
     slot->checked_for = segments;
     slot->records_checked = 0;
     const ArraySize array{options_.profile.array_rows, options_.profile.array_columns};
-    slot->cycles = IssueCycles(array) + ExecutionCycles(slot->instruction, array);
+    slot->execution_cycles = ExecutionCycles(slot->instruction, array);
   }
   if (const Fault fault = CheckRecords(*slot); fault.code != FaultCode::kNone) {
     RaiseFault(fault);
@@ -307,8 +314,7 @@ void Core::RunConv2D(const Slot& slot, const Conv2DInstruction& conv, uint64_t& 
   }
   memory_.WriteAt(segments.Resolve(conv.output_address),
                   uint64_t{conv.batch} * conv.output_h * conv.output_w * conv.output_c);
-  cycles = IssueCycles({stepped_array_->rows(), stepped_array_->columns()}) +
-           stepped_array_->Conv2D(conv, segments.parameter_base, segments.activation_base,
+  cycles = stepped_array_->Conv2D(conv, segments.parameter_base, segments.activation_base,
                                   memory_.bytes());
 }
 
@@ -318,7 +324,7 @@ Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
       [&](const auto& i) {
         using T = std::decay_t<decltype(i)>;
         if constexpr (std::is_same_v<T, EndInstruction>) {
-          return Complete(cycles);
+          return Complete();
         } else if constexpr (std::is_same_v<T, InputInstruction>) {
           return Receive(inputs_, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, ParametersInstruction>) {
@@ -357,11 +363,13 @@ Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
   return transferred_ == bytes ? Progress::kDone : Progress::kSome;
 }
 
-Core::Progress Core::Complete(uint64_t cycles) {
+Core::Progress Core::Complete() {
   if (events_.size() >= kEventLimit * kEventBytes) return Progress::kNone;
-  events_.Append(EncodeEvent({.kind = EventKind::kCompleted,
-                              .request_id = start_.request_id,
-                              .detail = program_cycles_ + cycles}));
+  schedule_.Add(EndInstruction{});
+  const uint64_t cycles = schedule_.summary().total;
+  cycles_ += cycles;
+  events_.Append(EncodeEvent(
+      {.kind = EventKind::kCompleted, .request_id = start_.request_id, .detail = cycles}));
   status_ = CoreStatus::kIdle;
   return Progress::kDone;
 }

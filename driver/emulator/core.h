@@ -32,6 +32,7 @@
 #include "driver/emulator/vector_unit.h"
 #include "driver/instruction.h"
 #include "driver/protocol.h"
+#include "driver/schedule.h"
 #include "driver/usb_transport.h"
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
@@ -96,8 +97,8 @@ class Core {
     Instruction instruction;
     // What it was last checked for, if it was.
     std::optional<Segments> checked_for;
-    uint64_t records_checked = 0;  // time of the memory, 0 never
-    uint64_t cycles = 0;           // issue and execution; valid once checked
+    uint64_t records_checked = 0;   // time of the memory, 0 never
+    uint64_t execution_cycles = 0;  // valid once checked
   };
   enum class Progress { kDone, kSome, kNone };
 
@@ -117,7 +118,7 @@ class Core {
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
   Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
   Progress Send(uint32_t input_address, uint32_t bytes);
-  Progress Complete(uint64_t cycles);
+  Progress Complete();
 
   const CoreOptions options_;
   ThreadPool pool_;
@@ -136,7 +137,7 @@ class Core {
   StartMessage start_;
   uint32_t next_ = 0;         // index of its next instruction
   uint32_t transferred_ = 0;  // bytes that this one has moved
-  uint64_t program_cycles_ = 0;
+  Schedule schedule_;         // of the running program
   // The fault, if status_ says so.
   Fault fault_;
   uint32_t fault_instruction_ = 0;

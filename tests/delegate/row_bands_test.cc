@@ -116,7 +116,7 @@ TEST(RowBands, CostTheHaloAndTheIssue) {
   const uint64_t whole = RowBands(*steps, 0, 1, 1).Cycles(*steps, array);
   const uint64_t banded = RowBands(*steps, 0, 1, 2).Cycles(*steps, array);
   // One more row on either side of the seam, 4 pixels of 9 taps each, and two more instructions.
-  EXPECT_EQ(banded - whole, 2u * 4 * 9 + 2 * IssueCycles(array));
+  EXPECT_EQ(banded - whole, 2u * 4 * 9 + 2 * kIssueCycles);
 }
 
 }  // namespace

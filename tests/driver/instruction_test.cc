@@ -94,6 +94,10 @@ const char* UnitName(Unit unit) {
   switch (unit) {
     case Unit::kSequencer:
       return "sequencer";
+    case Unit::kInfeed:
+      return "infeed";
+    case Unit::kOutfeed:
+      return "outfeed";
     case Unit::kDma:
       return "DMA";
     case Unit::kArray:

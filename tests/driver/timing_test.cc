@@ -85,10 +85,5 @@ TEST(Timing, OfTransfersIs64BytesACycle) {
   EXPECT_EQ(ExecutionCycles(EndInstruction{}, k64), 0u);
 }
 
-TEST(Timing, OfIssueIsFetchAndTheFirstTile) {
-  EXPECT_EQ(IssueCycles(k64), 128u);
-  EXPECT_EQ(IssueCycles(k128x16), 192u);
-}
-
 }  // namespace
 }  // namespace atollrt

@@ -32,7 +32,7 @@ Plan ReadPlan(const Session& session) {
   plan.nodes = session.nodes();
   plan.partitions = session.partitions();
   for (const AtollPartitionInfo& partition : plan.partitions) {
-    plan.modelled_seconds += partition.estimated_seconds;
+    plan.modelled_seconds += partition.latency.total;
   }
   const AtollInterpreter* interpreter = session.interpreter();
   for (int32_t i = 0; i < AtollInterpreterGetTensorCount(interpreter); ++i) {
@@ -66,7 +66,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
          {"input_bytes", partition.input_bytes},
          {"output_bytes", partition.output_bytes},
          {"modelled_cycles", partition.estimated_cycles},
-         {"modelled_seconds", partition.estimated_seconds},
+         {"modelled_seconds", partition.latency.total},
          {"note", partition.note}});
   }
   report["nodes"] = Json::array();
@@ -105,7 +105,7 @@ std::string PartitionText(size_t index, const AtollPartitionInfo& partition) {
       index, partition.node_count, partition.instruction_count,
       ByteSizeText(partition.resident_parameter_bytes), ByteSizeText(partition.activation_bytes),
       ByteSizeText(partition.input_bytes), ByteSizeText(partition.output_bytes),
-      ByteSizeText(partition.streamed_parameter_bytes), partition.estimated_seconds * 1e3,
+      ByteSizeText(partition.streamed_parameter_bytes), partition.latency.total * 1e3,
       Thousands(partition.estimated_cycles));
   if (partition.note[0] != '\0') text += fmt::format("    note        {}\n", partition.note);
   return text;

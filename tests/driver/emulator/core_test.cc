@@ -191,11 +191,13 @@ TEST(Core, TakesStreamsSentBeforeTheStart) {
 TEST(Core, CountsCyclesAndInstructions) {
   const auto core = MakeCore({.profile = *FindDeviceProfile("")});
   LoadDense(*core, 1);
-  const uint64_t caching = 2 * 128 + DivideRoundingUp(kDenseParameters, 64u);
+  // The link brings 455 bytes in 500 cycles.
+  const uint64_t caching = DivideRoundingUp(kDenseParameters * 500u, 455u);
   EXPECT_EQ(ReadRegister(*core, Register::kCycles, RegisterWidth::k64), caching);
   InferDense(*core, 1);
-  // INPUT and OUTPUT 1 each; one tile, M = 1: max(1, 64) + 126.
-  const uint64_t inference = 4 * 128 + 1 + (64 + 126) + 1;
+  // CONV_2D is issued as the second instruction: first weights, one tile with M = 1, max(1, 64) +
+  // 126. OUTPUT takes 1, 64 bytes on the link 71.
+  const uint64_t inference = 2 * 64 + 64 + (64 + 126) + 1 + 71;
   EXPECT_EQ(ReadRegister(*core, Register::kCycles, RegisterWidth::k64), caching + inference);
   EXPECT_EQ(ReadRegister(*core, Register::kInstructions, RegisterWidth::k64), 6u);
   ASSERT_TRUE(ResetByRegister(*core).ok());
