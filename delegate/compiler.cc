@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "delegate/lowering.h"
 #include "delegate/row_bands.h"
@@ -33,8 +34,16 @@ class Compilation {
   struct Layout {
     std::vector<bool> streamed;   // per step
     std::vector<RowBands> bands;  // in the order of steps, disjoint
+    // Per step: in how many parts by output channels it is computed, whose streamed parameters take
+    // turns in two buffers.
+    std::vector<int32_t> parts;
     // Streamed parameters are on their way while the step before theirs runs.
     bool prefetch = false;
+  };
+  // Output channels [begin, end).
+  struct ChannelRange {
+    int32_t begin, end;
+    int32_t count() const { return end - begin; }
   };
   // Steps that run together: one, or those of some bands.
   struct Group {
@@ -49,9 +58,11 @@ class Compilation {
   bool ChooseLayout();
   bool AddBands();
   bool AddStreaming();
+  bool AddParts();
   std::optional<RowBands> FindBands(size_t peak, int64_t budget) const;
   void Consider(std::optional<Layout>* best, uint64_t* best_cycles);
   std::string LayoutNote() const;
+  std::string DescribePeak(size_t peak) const;
 
   std::vector<MemoryBlock> MakeBlocks() const;
   void Confine(const RowBands& bands, std::vector<MemoryBlock>* blocks) const;
@@ -67,11 +78,23 @@ class Compilation {
   void LayOutParameters();
   void EmitProgram();
   void EmitParameters(const Group& group);
+  void EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes);
+  uint32_t PartAddress(size_t step, int32_t part) const;
+  void EmitPartParameters(size_t step, int32_t part);
+  void EmitParts(size_t step, OperandPlaces place);
   void EmitStep(size_t step, const RowBands* bands, int32_t band);
   size_t LongestStep() const;
   void FillBoundary();
 
   const Node& NodeAt(size_t step) const { return graph_.nodes[set_[step]]; }
+  // Channels of one of the parts of a step; the first is the largest.
+  ChannelRange Part(size_t step, int32_t part) const {
+    const int64_t channels = lowered_[step]->divisible_channels();
+    const int64_t most = DivideRoundingUp<int64_t>(channels, layout_.parts[step]);
+    return {static_cast<int32_t>(std::min(channels, most * part)),
+            static_cast<int32_t>(std::min(channels, most * (part + 1)))};
+  }
+  int64_t PartBytes(size_t step) const;
   int64_t ParameterBytes(size_t step) const {
     return static_cast<int64_t>(lowered_[step]->parameters().size());
   }
@@ -123,12 +146,9 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
   ResolveAliases();
   FindReaders();
   if (!ChooseLayout()) {
-    failure->node = set_[StepAtPeak(MakeBlocks())];
-    return ResourceExhausted(
-        "%s and its neighbours need %lld bytes of on-chip memory at once; "
-        "the device has %llu",
-        Describe(graph_, graph_.nodes[failure->node]).c_str(), static_cast<long long>(plan_.total),
-        static_cast<unsigned long long>(device_.memory_bytes));
+    const size_t peak = StepAtPeak(MakeBlocks());
+    failure->node = set_[peak];
+    return ResourceExhausted("%s", DescribePeak(peak).c_str());
   }
   executable_ = Assemble();
   const size_t instructions =
@@ -150,6 +170,7 @@ Status Compilation::LowerNodes() {
     lowered_.push_back(std::move(lowering));
   }
   layout_.streamed.assign(set_.size(), false);
+  layout_.parts.assign(set_.size(), 1);
   resident_offset_.assign(set_.size(), 0);
   return Status();
 }
@@ -250,12 +271,37 @@ bool Compilation::AddStreaming() {
     layout_.streamed[by_size[streamed++]] = true;
     fits = PlanFits();
   }
-  if (!fits) return false;
+  if (!fits && !AddParts()) return false;
   for (size_t i = 0; i + 1 < streamed; ++i) {
-    layout_.streamed[by_size[i]] = false;
-    if (!PlanFits()) layout_.streamed[by_size[i]] = true;
+    const size_t step = by_size[i];
+    const int32_t parts = std::exchange(layout_.parts[step], 1);
+    layout_.streamed[step] = false;
+    if (PlanFits()) continue;
+    layout_.streamed[step] = true;
+    layout_.parts[step] = parts;
   }
   return PlanFits();
+}
+
+// Divides the largest streamed parameters at the peak until everything fits.
+bool Compilation::AddParts() {
+  while (!PlanFits()) {
+    const std::vector<MemoryBlock> blocks = MakeBlocks();
+    const int32_t peak = static_cast<int32_t>(StepAtPeak(blocks));
+    std::optional<size_t> largest;
+    for (size_t step = 0; step < set_.size(); ++step) {
+      const MemoryBlock& block = blocks[ParameterBlock(step)];
+      const bool alive = block.first_use <= peak && peak <= block.last_use && block.size > 0;
+      if (!alive || BandsOf(step) != nullptr ||
+          layout_.parts[step] * 2 > lowered_[step]->divisible_channels()) {
+        continue;
+      }
+      if (!largest || block.size > blocks[ParameterBlock(*largest)].size) largest = step;
+    }
+    if (!largest) return false;
+    layout_.parts[*largest] *= 2;
+  }
+  return true;
 }
 
 // Computes steps around the peak in bands until everything fits.
@@ -288,7 +334,8 @@ bool Compilation::AddBands() {
 // the steps concerned.
 std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) const {
   const auto may_join = [&](size_t step) {
-    return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr;
+    return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr &&
+           layout_.parts[step] == 1;
   };
   if (!may_join(peak)) return std::nullopt;
   const ArraySize array{device_.array_rows, device_.array_columns};
@@ -342,6 +389,13 @@ std::string Compilation::LayoutNote() const {
         "between them do not fit on chip",
         set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
   }
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (layout_.parts[step] == 1) continue;
+    add(
+        Format("node %d is computed in %d parts of its output channels, because its %lld bytes of "
+               "parameters do not fit on chip at once",
+               set_[step], layout_.parts[step], static_cast<long long>(ParameterBytes(step))));
+  }
   const int64_t streamed = std::count(layout_.streamed.begin(), layout_.streamed.end(), true);
   if (streamed > 0) {
     add(Format(
@@ -352,6 +406,44 @@ std::string Compilation::LayoutNote() const {
         static_cast<long long>(plan_.total)));
   }
   return note;
+}
+
+// What is alive at the step that needs the most memory, and what would make it fit.
+std::string Compilation::DescribePeak(size_t peak) const {
+  const std::vector<MemoryBlock> blocks = MakeBlocks();
+  const int32_t at = static_cast<int32_t>(peak);
+  struct Part {
+    int64_t bytes;
+    std::string what;
+  };
+  std::vector<Part> parts;
+  int64_t alive = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].size == 0 || blocks[i].first_use > at || blocks[i].last_use < at) continue;
+    alive += blocks[i].size;
+    if (i < graph_.tensors.size()) {
+      const Tensor& tensor = graph_.tensors[i];
+      parts.push_back({blocks[i].size, Describe(graph_, static_cast<int32_t>(i)) + " " +
+                                           ShapeString(tensor.shape)});
+    }
+  }
+  // At the least, parameters are there one after the other.
+  alive += ParameterBytes(peak);
+  if (ParameterBytes(peak) > 0) parts.push_back({ParameterBytes(peak), "its parameters"});
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+  std::string list;
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i) {
+    list += Format("%s%lld of %s", i == 0 ? "" : ", ", static_cast<long long>(parts[i].bytes),
+                   parts[i].what.c_str());
+  }
+  return Format(
+      "%s and its neighbours need %lld bytes of on-chip memory at once (%s%s); the device has "
+      "%llu. "
+      "A smaller input, or a device with that much memory, would put it there",
+      Describe(graph_, NodeAt(peak)).c_str(), static_cast<long long>(alive), list.c_str(),
+      parts.size() > kShown ? ", ..." : "", static_cast<unsigned long long>(device_.memory_bytes));
 }
 
 // ---- Memory -------------------------------------------------------------------------------------
@@ -378,10 +470,15 @@ std::vector<MemoryBlock> Compilation::MakeBlocks() const {
     const int32_t at = static_cast<int32_t>(step);
     for (const int32_t tensor : NodeAt(step).outputs) touch(tensor, at);
     for (const int32_t tensor : NodeAt(step).inputs) touch(tensor, at);
-    if (layout_.streamed[step]) {
+    int64_t scratch = lowered_[step]->scratch_bytes();
+    if (layout_.parts[step] > 1) {
+      const ChannelRange part = Part(step, 0);
+      blocks[ParameterBlock(step)] = {2 * PartBytes(step), at, at};
+      scratch = lowered_[step]->PartScratchBytes(part.begin, part.end);
+    } else if (layout_.streamed[step]) {
       blocks[ParameterBlock(step)] = {ParameterBytes(step), at, at};
     }
-    blocks[ScratchBlock(step)] = {lowered_[step]->scratch_bytes(), at, at};
+    blocks[ScratchBlock(step)] = {scratch, at, at};
   }
   for (const int32_t tensor : outputs_) touch(tensor, last);
   for (const RowBands& bands : layout_.bands) Confine(bands, &blocks);
@@ -426,6 +523,13 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
   }
 }
 
+// Of the buffer for one part.
+int64_t Compilation::PartBytes(size_t step) const {
+  const ChannelRange part = Part(step, 0);
+  const int64_t bytes = lowered_[step]->PartParameterBytes(part.begin, part.end);
+  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kOnChipAlignment));
+}
+
 int64_t Compilation::ResidentBytes() const {
   int64_t bytes = 0;
   for (size_t step = 0; step < set_.size(); ++step) {
@@ -463,20 +567,13 @@ size_t Compilation::StepAtPeak(const std::vector<MemoryBlock>& blocks) const {
 // ---- Program ------------------------------------------------------------------------------------
 
 void Compilation::LayOutParameters() {
-  const auto append = [](std::span<const uint8_t> bytes, std::vector<uint8_t>* out) {
-    out->insert(out->end(), bytes.begin(), bytes.end());
-  };
   std::vector<uint8_t>& resident = executable_.resident_parameters;
   for (size_t step = 0; step < set_.size(); ++step) {
     const std::vector<uint8_t>& bytes = lowered_[step]->parameters();
-    if (bytes.empty()) continue;
-    if (layout_.streamed[step]) {
-      append(bytes, &executable_.streamed_parameters);
-      continue;
-    }
+    if (bytes.empty() || layout_.streamed[step]) continue;
     resident.resize(AlignUp(resident.size(), static_cast<uint64_t>(kOnChipAlignment)));
     resident_offset_[step] = static_cast<uint32_t>(resident.size());
-    append(bytes, &resident);
+    resident.insert(resident.end(), bytes.begin(), bytes.end());
   }
   if (resident.empty()) return;
   executable_.caching_program = {
@@ -519,17 +616,20 @@ void Compilation::EmitProgram() {
   if (layout_.prefetch && !groups.empty()) EmitParameters(groups[0]);
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& group = groups[i];
-    if (!layout_.prefetch) {
-      EmitParameters(group);
-    } else if (i + 1 < groups.size()) {
-      EmitParameters(groups[i + 1]);
-    }
+    const auto prefetch_next = [&] {
+      if (layout_.prefetch && i + 1 < groups.size()) EmitParameters(groups[i + 1]);
+    };
+    if (!layout_.prefetch) EmitParameters(group);
+    // A step in parts keeps the link busy by itself.
+    const bool in_parts = layout_.parts[group.first] > 1;
+    if (!in_parts) prefetch_next();
     const int32_t bands = group.bands != nullptr ? group.bands->bands() : 1;
     for (int32_t band = 0; band < bands; ++band) {
       for (size_t step = group.first; step <= group.last; ++step) {
         EmitStep(step, group.bands, band);
       }
     }
+    if (in_parts) prefetch_next();
   }
   for (const int32_t tensor : outputs_) {
     Emit(OutputInstruction{.input_address = Address(tensor),
@@ -541,8 +641,40 @@ void Compilation::EmitProgram() {
 void Compilation::EmitParameters(const Group& group) {
   for (size_t step = group.first; step <= group.last; ++step) {
     if (!layout_.streamed[step]) continue;
-    Emit(ParametersInstruction{.output_address = ParameterAddress(step),
-                               .bytes = static_cast<uint32_t>(ParameterBytes(step))});
+    if (layout_.parts[step] > 1) {
+      EmitPartParameters(step, 0);
+    } else {
+      EmitParameters(ParameterAddress(step), lowered_[step]->parameters());
+    }
+  }
+}
+
+void Compilation::EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes) {
+  Emit(ParametersInstruction{.output_address = address,
+                             .bytes = static_cast<uint32_t>(bytes.size())});
+  std::vector<uint8_t>& stream = executable_.streamed_parameters;
+  stream.insert(stream.end(), bytes.begin(), bytes.end());
+}
+
+uint32_t Compilation::PartAddress(size_t step, int32_t part) const {
+  return ParameterAddress(step) + (part % 2 == 0 ? 0 : static_cast<uint32_t>(PartBytes(step)));
+}
+
+void Compilation::EmitPartParameters(size_t step, int32_t part) {
+  const ChannelRange channels = Part(step, part);
+  EmitParameters(PartAddress(step, part),
+                 lowered_[step]->PartParameters(channels.begin, channels.end));
+}
+
+// Parameters of the next part are on their way while one is computed.
+void Compilation::EmitParts(size_t step, OperandPlaces place) {
+  for (int32_t part = 0; part < layout_.parts[step]; ++part) {
+    const ChannelRange channels = Part(step, part);
+    if (channels.count() == 0) break;
+    const bool more = part + 1 < layout_.parts[step] && Part(step, part + 1).count() > 0;
+    if (more) EmitPartParameters(step, part + 1);
+    place.parameters = PartAddress(step, part);
+    lowered_[step]->EmitPart(place, channels.begin, channels.end, &executable_.inference_program);
   }
 }
 
@@ -567,6 +699,10 @@ void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
   for (const int32_t tensor : node.outputs) place.outputs.push_back(PlaceOf(tensor, bands, band));
   place.parameters = ParameterAddress(step);
   place.scratch = static_cast<uint32_t>(plan_.offsets[ScratchBlock(step)]);
+  if (layout_.parts[step] > 1) {
+    EmitParts(step, std::move(place));
+    return;
+  }
   lowered_[step]->Emit(place, rows, &executable_.inference_program);
 }
 

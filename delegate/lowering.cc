@@ -29,10 +29,24 @@ int64_t RowBytes(const Tensor& tensor) {
 
 RowRange NodeLowering::InputRows(size_t, RowRange output) const { return output; }
 
-uint32_t NodeLowering::AddParameters(std::span<const uint8_t> bytes) {
-  parameters_.resize(AlignUp(parameters_.size(), kOnChipAlignment));
-  const size_t offset = parameters_.size();
-  parameters_.insert(parameters_.end(), bytes.begin(), bytes.end());
+std::vector<uint8_t> NodeLowering::PartParameters(int32_t, int32_t) const { return parameters_; }
+
+int64_t NodeLowering::PartParameterBytes(int32_t, int32_t) const {
+  return static_cast<int64_t>(parameters_.size());
+}
+
+int64_t NodeLowering::PartScratchBytes(int32_t, int32_t) const { return scratch_bytes(); }
+
+void NodeLowering::EmitPart(const OperandPlaces& place, int32_t, int32_t,
+                            std::vector<Instruction>* program) const {
+  Emit(place, AllRows(output()), program);
+}
+
+uint32_t NodeLowering::AppendAligned(std::span<const uint8_t> bytes,
+                                     std::vector<uint8_t>* parameters) {
+  parameters->resize(AlignUp(parameters->size(), kOnChipAlignment));
+  const size_t offset = parameters->size();
+  parameters->insert(parameters->end(), bytes.begin(), bytes.end());
   return static_cast<uint32_t>(offset);
 }
 

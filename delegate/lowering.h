@@ -71,6 +71,17 @@ class NodeLowering {
   // the default is that rows correspond one to one.
   virtual RowRange InputRows(size_t position, RowRange output) const;
 
+  // How many output channels there are by which parameters and work can be divided: 1 if they
+  // cannot be. What follows is for channels [begin, end) of them.
+  virtual int32_t divisible_channels() const { return 1; }
+  virtual std::vector<uint8_t> PartParameters(int32_t begin, int32_t end) const;
+  virtual int64_t PartParameterBytes(int32_t begin, int32_t end) const;
+  virtual int64_t PartScratchBytes(int32_t begin, int32_t end) const;
+  // Appends the instructions that make these channels of all rows; the places are of whole tensors,
+  // place.parameters of PartParameters and place.scratch of PartScratchBytes.
+  virtual void EmitPart(const OperandPlaces& place, int32_t begin, int32_t end,
+                        std::vector<Instruction>* program) const;
+
   // Appends the instructions that make rows `rows` of all outputs: AllRows if it does not divide.
   // The places hold at least the rows that are needed.
   virtual void Emit(const OperandPlaces& place, RowRange rows,
@@ -78,7 +89,10 @@ class NodeLowering {
 
  protected:
   // Appends to parameters(), aligned, and returns the offset.
-  uint32_t AddParameters(std::span<const uint8_t> bytes);
+  uint32_t AddParameters(std::span<const uint8_t> bytes) {
+    return AppendAligned(bytes, &parameters_);
+  }
+  static uint32_t AppendAligned(std::span<const uint8_t> bytes, std::vector<uint8_t>* parameters);
 
   const Tensor& input(size_t position) const { return *graph_.Input(node_, position); }
   const Tensor& output(size_t position = 0) const { return graph_.Output(node_, position); }

@@ -28,18 +28,18 @@ struct RowWindow {
   }
 };
 
-std::vector<uint8_t> ChannelRecords(const OutputStage& stage) {
-  std::vector<uint8_t> records(stage.channels.size() * kChannelRecordBytes);
-  for (size_t c = 0; c < stage.channels.size(); ++c) {
-    uint8_t* record = records.data() + c * kChannelRecordBytes;
-    const OutputChannel& channel = stage.channels[c];
+std::vector<uint8_t> ChannelRecords(std::span<const OutputChannel> channels, RequantizeMode mode) {
+  std::vector<uint8_t> records(channels.size() * kChannelRecordBytes);
+  uint8_t* record = records.data();
+  for (const OutputChannel& channel : channels) {
     StoreLittleEndian<int32_t>(record, channel.bias);
-    if (stage.mode == RequantizeMode::kDouble) {
+    if (mode == RequantizeMode::kDouble) {
       StoreLittleEndian<double>(record + 8, channel.scale);
     } else {
       StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
       StoreLittleEndian<int32_t>(record + 8, channel.multiplier.exponent);
     }
+    record += kChannelRecordBytes;
   }
   return records;
 }
@@ -58,9 +58,61 @@ class WindowLowering final : public NodeLowering {
                 static_cast<int32_t>(instruction.stride_h), dilation,
                 static_cast<int32_t>(instruction.pad_top)} {}
 
-  void AddFilter(const uint8_t* weights, const OutputStage& stage) {
-    weight_offset_ = AddParameters({weights, static_cast<size_t>(input(1).byte_size())});
-    channel_offset_ = AddParameters(ChannelRecords(stage));
+  void AddFilter(const uint8_t* weights, OutputStage stage) {
+    weights_ = {weights, static_cast<size_t>(input(1).byte_size())};
+    stage_ = std::move(stage);
+    AddParameters(weights_);
+    channel_offset_ = AddParameters(ChannelRecords(stage_.channels, stage_.mode));
+  }
+
+  // Weights of CONV_2D lie channel by channel; groups would have to be divided as a whole.
+  int32_t divisible_channels() const override {
+    if constexpr (requires { instruction_.groups; }) {
+      if (instruction_.groups == 1) return static_cast<int32_t>(instruction_.output_c);
+    }
+    return 1;
+  }
+  std::vector<uint8_t> PartParameters(int32_t begin, int32_t end) const override {
+    const size_t channel_bytes = static_cast<size_t>(this->channel_bytes());
+    const size_t first = static_cast<size_t>(begin);
+    const size_t count = static_cast<size_t>(end - begin);
+    std::vector<uint8_t> part;
+    AppendAligned(weights_.subspan(first * channel_bytes, count * channel_bytes), &part);
+    AppendAligned(ChannelRecords(std::span(stage_.channels).subspan(first, count), stage_.mode),
+                  &part);
+    return part;
+  }
+  int64_t PartParameterBytes(int32_t begin, int32_t end) const override {
+    return part_channel_offset(end - begin) +
+           (end - begin) * static_cast<int64_t>(kChannelRecordBytes);
+  }
+  // The part as a tensor of its own, unless there is only one position.
+  int64_t PartScratchBytes(int32_t begin, int32_t end) const override {
+    return positions() == 1 ? 0 : positions() * (end - begin);
+  }
+  void EmitPart(const OperandPlaces& place, int32_t begin, int32_t end,
+                std::vector<atollrt::Instruction>* program) const override {
+    if constexpr (requires { instruction_.groups; }) {
+      Instruction i = instruction_;
+      const uint32_t count = static_cast<uint32_t>(end - begin);
+      i.input_address = InputAddress(place, 0);
+      i.weight_address = place.parameters;
+      i.channel_address =
+          place.parameters + static_cast<uint32_t>(part_channel_offset(end - begin));
+      const uint32_t output = OutputAddress(place, 0) + static_cast<uint32_t>(begin);
+      i.output_address = positions() == 1 ? output : place.scratch;
+      i.output_c = count;
+      program->push_back(i);
+      if (positions() == 1) return;
+      program->push_back(CopyInstruction{.input_address = place.scratch,
+                                         .output_address = output,
+                                         .bytes = count,
+                                         .count0 = 1,
+                                         .count1 = 1,
+                                         .count2 = static_cast<uint32_t>(positions()),
+                                         .input_stride2 = count,
+                                         .output_stride2 = instruction_.output_c});
+    }
   }
 
   // A matrix product may have images around it, but its rows are another thing.
@@ -82,16 +134,28 @@ class WindowLowering final : public NodeLowering {
     i.input_address = InputAddress(place, 0, from.begin);
     i.output_address = OutputAddress(place, 0, rows.begin);
     if constexpr (requires { i.weight_address; }) {
-      i.weight_address = place.parameters + weight_offset_;
+      i.weight_address = place.parameters;
       i.channel_address = place.parameters + channel_offset_;
     }
     program->push_back(i);
   }
 
  private:
+  int64_t channel_bytes() const {  // of the weights
+    return static_cast<int64_t>(weights_.size() / stage_.channels.size());
+  }
+  int64_t part_channel_offset(int32_t channels) const {
+    return static_cast<int64_t>(
+        AlignUp(static_cast<uint64_t>(channel_bytes() * channels), kOnChipAlignment));
+  }
+  int64_t positions() const {
+    return int64_t{instruction_.batch} * instruction_.output_h * instruction_.output_w;
+  }
+
   const Instruction instruction_;
   const RowWindow window_;
-  uint32_t weight_offset_ = 0;
+  std::span<const uint8_t> weights_;  // the model's
+  OutputStage stage_;
   uint32_t channel_offset_ = 0;
 };
 

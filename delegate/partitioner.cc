@@ -157,7 +157,8 @@ bool FitsOnChip(const Candidate& c) {
   if (!std::all_of(tensors.begin(), tensors.end(), [](auto* tensor) { return IsImage(*tensor); })) {
     for (const Tensor* tensor : tensors) bytes += tensor->byte_size();
   }
-  if (IsFilter(c.node.type)) {
+  // The same goes for parts of the weights of CONV_2D and FULLY_CONNECTED.
+  if (c.node.type == OpType::kDEPTHWISE_CONV_2D) {
     bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
   }
   // Room for alignment and tables.

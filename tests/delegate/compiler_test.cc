@@ -297,6 +297,35 @@ TEST(Compiler, StreamsTheLargestParametersWhenTheyDoNotFit) {
                     HasSubstr("98304 bytes on chip"), HasSubstr("streamed for every inference")));
 }
 
+// One layer of 512 KiB in a memory of 128: parts of its channels take turns in two buffers.
+TEST(Compiler, DividesParametersThatDoNotFitAtOnce) {
+  ModelBuilder m;
+  m.Output(m.FullyConnected(m.Input({1, 1024}), 512));
+  Compiled compiled = Compile(m, 128 * 1024);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  const Executable& executable = compiled.executable();
+  EXPECT_THAT(executable.resident_parameters, IsEmpty());
+  EXPECT_EQ(executable.streamed_parameters.size(), 512u * (1024 + kChannelRecordBytes));
+  const std::vector<std::string> names = Mnemonics(executable.inference_program);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "CONV_2D"), 16);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "PARAMETERS"), 16);
+  EXPECT_EQ(names[2], "PARAMETERS") << "the second part is on its way while the first is computed";
+  EXPECT_EQ(names[3], "CONV_2D");
+  EXPECT_THAT(compiled.result->note, HasSubstr("node 0 is computed in 16 parts"));
+  ExpectSoundAccesses(executable);
+}
+
+// Several positions: each part is a tensor of its own first.
+TEST(Compiler, CopiesPartsOfImagesIntoPlace) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 3, 3, 64}), {.channels = 100, .kernel = 3}));
+  Compiled compiled = Compile(m, 40 * 1024);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              AllOf(testing::Contains("CONV_2D").Times(4), testing::Contains("COPY").Times(4)));
+  ExpectSoundAccesses(compiled.executable());
+}
+
 TEST(Compiler, StaysWithinTheMemory) {
   for (const uint64_t memory : {96'000u, 120'000u, 163'840u, 200'000u}) {
     Compiled compiled = Compile(DenseLayers(), memory);

@@ -259,6 +259,22 @@ TEST(DeviceDelegate, MovesBytesAsTheCpuDoes) {
   EXPECT_EQ(moves_on_device, moves);
 }
 
+TEST(DeviceDelegate, GivesTheCpusBytesInPartsOfChannels) {
+  ModelBuilder m;
+  int32_t x = m.Conv2D(m.Input({1, 5, 5, 64}), {.channels = 100, .kernel = 3, .stride = 2});
+  x = m.Conv2D(x, {.channels = 200, .kernel = 3});
+  m.Output(m.FullyConnected(m.Reshape(x, {1, 1800}), 333));
+  const std::shared_ptr<const Model> model = m.Load();
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(64 << 10);
+  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  ASSERT_EQ(interpreter->partitions().size(), 1u);
+  EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 4u);
+  EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("parts of its output channels"));
+  for (const uint64_t seed : {1u, 2u}) {
+    EXPECT_EQ(RunOn(interpreter.get(), seed), RunOn(Create(model, nullptr).get(), seed));
+  }
+}
+
 TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
   ModelBuilder m;

@@ -249,7 +249,7 @@ TEST(Constraints, NodesLargerThanTheMemoryStayOnTheCpu) {
   ModelBuilder m;
   EXPECT_EQ(
       Reason(m, m.FullyConnected(m.Input({8, 16384}), 2), {.memory_bytes = 64 * 1024}),
-      "its parameters, and its input and output unless they are images, must fit into on-chip "
+      "its input and output, unless they are images, and depthwise weights must fit into on-chip "
       "memory");
 }
 
