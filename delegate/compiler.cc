@@ -422,9 +422,20 @@ std::string Compilation::DescribePeak(size_t peak) const {
     if (blocks[i].size == 0 || blocks[i].first_use > at || blocks[i].last_use < at) continue;
     alive += blocks[i].size;
     if (i < graph_.tensors.size()) {
-      const Tensor& tensor = graph_.tensors[i];
-      parts.push_back({blocks[i].size, Describe(graph_, static_cast<int32_t>(i)) + " " +
-                                           ShapeString(tensor.shape)});
+      // Names of tensors are long; most are those of the node.
+      const std::string shape = ShapeString(graph_.tensors[i].shape);
+      const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
+        return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
+          return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
+        });
+      };
+      if (is_one_of(NodeAt(peak).outputs)) {
+        parts.push_back({blocks[i].size, "its output " + shape});
+      } else if (is_one_of(NodeAt(peak).inputs)) {
+        parts.push_back({blocks[i].size, "its input " + shape});
+      } else {
+        parts.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
+      }
     }
   }
   // At the least, parameters are there one after the other.
@@ -435,7 +446,7 @@ std::string Compilation::DescribePeak(size_t peak) const {
   std::string list;
   constexpr size_t kShown = 4;
   for (size_t i = 0; i < std::min(parts.size(), kShown); ++i) {
-    list += Format("%s%lld of %s", i == 0 ? "" : ", ", static_cast<long long>(parts[i].bytes),
+    list += Format("%s%lld for %s", i == 0 ? "" : ", ", static_cast<long long>(parts[i].bytes),
                    parts[i].what.c_str());
   }
   return Format(
