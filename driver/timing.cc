@@ -54,6 +54,13 @@ struct ExecutionTime {
 
 }  // namespace
 
+uint64_t ScaleSimCycles(uint64_t positions, uint64_t products, uint64_t channels, ArraySize array) {
+  const uint64_t rows = array.rows;
+  const uint64_t columns = array.columns;
+  const uint64_t folds = DivideRoundingUp(products, rows) * DivideRoundingUp(channels, columns);
+  return folds * (positions + 2 * rows + columns - 2) - 1;
+}
+
 uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array) {
   return std::visit(ExecutionTime{array.rows, array.columns}, instruction);
 }

@@ -24,6 +24,15 @@ Conv2DInstruction Conv() {
           .groups = 1};
 }
 
+// Layers of MobileNet v1 as SCALE-Sim v3 reports them for a 64x64 weight-stationary array (its
+// topology file has no padding, so the images are smaller than usual).
+TEST(Timing, CountsAsScaleSimDoes) {
+  EXPECT_EQ(ScaleSimCycles(112 * 112, 27, 32, k64), 12'733u);
+  EXPECT_EQ(ScaleSimCycles(110 * 110, 3 * 3 * 32, 1, k64), 61'449u);
+  EXPECT_EQ(ScaleSimCycles(14 * 14, 512, 512, k64), 24'703u);
+  EXPECT_EQ(ScaleSimCycles(7 * 7, 512, 1024, k64), 30'591u);
+}
+
 TEST(Timing, OfConv2DIsTilesTimesRowsPlusSkew) {
   // K = 144: 3 tiles high, N = 100: 2 wide, M = 120.
   EXPECT_EQ(ExecutionCycles(Conv(), k64), 6u * 120 + 64 + 64 - 2);
