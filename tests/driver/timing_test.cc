@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace atollrt {
 namespace {
 
@@ -24,13 +26,39 @@ Conv2DInstruction Conv() {
           .groups = 1};
 }
 
-// Layers of MobileNet v1 as SCALE-Sim v3 reports them for a 64x64 weight-stationary array (its
-// topology file has no padding, so the images are smaller than usual).
+// MobileNet v1 on a 64x64 weight-stationary array as SCALE-Sim v3 reports it: the sum, and single
+// layers. Its topology file knows no padding, counts a depthwise layer as a convolution to one
+// channel and has a stride of 2 in the last one.
 TEST(Timing, CountsAsScaleSimDoes) {
-  EXPECT_EQ(ScaleSimCycles(112 * 112, 27, 32, k64), 12'733u);
-  EXPECT_EQ(ScaleSimCycles(110 * 110, 3 * 3 * 32, 1, k64), 61'449u);
-  EXPECT_EQ(ScaleSimCycles(14 * 14, 512, 512, k64), 24'703u);
-  EXPECT_EQ(ScaleSimCycles(7 * 7, 512, 1024, k64), 30'591u);
+  struct Layer {
+    uint64_t input, kernel, channels, filters, stride;
+    uint64_t cycles() const {
+      const uint64_t output = (input - kernel + stride + stride - 1) / stride;
+      return ScaleSimCycles(output * output, kernel * kernel * channels, filters, k64);
+    }
+  };
+  std::vector<Layer> layers = {{224, 3, 3, 32, 2}};
+  const auto block = [&](uint64_t input, uint64_t channels, uint64_t filters, uint64_t stride) {
+    layers.push_back({input, 3, channels, 1, stride});
+    layers.push_back({(input + stride - 1) / stride, 1, channels, filters, 1});
+  };
+  block(112, 32, 64, 1);
+  block(112, 64, 128, 2);
+  block(56, 128, 128, 1);
+  block(56, 128, 256, 2);
+  block(28, 256, 256, 1);
+  block(28, 256, 512, 2);
+  for (int i = 0; i < 5; ++i) block(14, 512, 512, 1);
+  block(14, 512, 1024, 2);
+  layers.push_back({7, 3, 1024, 1, 2});
+  layers.push_back({7, 1, 1024, 1024, 1});
+  uint64_t total = 0;
+  for (const Layer& layer : layers) total += layer.cycles();
+  EXPECT_EQ(total, 672'421u);
+  EXPECT_EQ(layers[0].cycles(), 12'733u);
+  EXPECT_EQ(layers[1].cycles(), 61'449u);
+  EXPECT_EQ(layers[14].cycles(), 24'703u);
+  EXPECT_EQ(layers[24].cycles(), 30'591u);
 }
 
 TEST(Timing, OfConv2DIsTilesTimesRowsPlusSkew) {
