@@ -68,7 +68,7 @@ ModelBuilder Delay() {
 }
 
 Bytes WriteDelay(const ModelBuilder& main, const ModelBuilder& init = Initialization()) {
-  return WriteTflite(
+  return WriteGraphs(
       {&const_cast<ModelBuilder&>(main).graph(), &const_cast<ModelBuilder&>(init).graph()});
 }
 

@@ -24,11 +24,8 @@
 
 namespace atollrt {
 
-// The inverse of LoadTflite: `graph` as the bytes of a .tflite file.
-std::vector<uint8_t> WriteTflite(const Graph& graph, uint32_t schema_version = 3);
-// The same for several subgraphs.
-std::vector<uint8_t> WriteTflite(const std::vector<const Graph*>& graphs,
-                                 uint32_t schema_version = 3);
+// WriteTflite of several subgraphs; the test fails if they cannot be written.
+std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs);
 
 class ModelBuilder {
  public:
@@ -75,7 +72,7 @@ class ModelBuilder {
   Graph& graph() { return graph_; }
   const Graph& graph() const { return graph_; }
   Tensor& tensor(int32_t index) { return graph_.tensors[static_cast<size_t>(index)]; }
-  std::vector<uint8_t> Build() const { return WriteTflite(graph_); }
+  std::vector<uint8_t> Build() const;
   // The loaded model; the test fails if it does not load.
   std::shared_ptr<const Model> Load() const;
 

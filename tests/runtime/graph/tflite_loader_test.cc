@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 
+#include "runtime/base/bytes.h"
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
 
@@ -180,7 +181,7 @@ TEST(TfliteLoader, SurvivesAnyChangedByteOfAModelWithVariables) {
   const int32_t state = m.Activation({1, 2});
   m.tensor(state).is_variable = true;
   m.Output(m.Add(m.Node(OpType::kREAD_VARIABLE, {handle(&m)}, {1, 2}), state));
-  ExpectHarmlessWithAnyByteChanged(WriteTflite({&m.graph(), &init.graph()}));
+  ExpectHarmlessWithAnyByteChanged(WriteGraphs({&m.graph(), &init.graph()}));
 }
 
 TEST(TfliteLoader, SurvivesAnyChangedByteOfAFileOfTensorFlowLite) {
@@ -237,7 +238,15 @@ TEST_F(Refused, NoTfliteFileSaysSo) {
 }
 
 TEST_F(Refused, AnotherSchemaVersionIsNamed) {
-  EXPECT_EQ(Refusal(WriteTflite(m_.graph(), 2)), "schema version is 2, must be 3");
+  Bytes file = m_.Build();
+  // Field 0 of the root table, which is found through its vtable.
+  const uint32_t root = LoadLittleEndian<uint32_t>(file.data());
+  const int32_t vtable = LoadLittleEndian<int32_t>(&file[root]);
+  const size_t field = root - static_cast<size_t>(vtable) + 4;
+  uint8_t& version = file[root + LoadLittleEndian<uint16_t>(&file[field])];
+  ASSERT_EQ(version, 3);
+  version = 2;
+  EXPECT_EQ(Refusal(file), "schema version is 2, must be 3");
 }
 
 TEST_F(Refused, DynamicShapeNamesTheTensor) {
