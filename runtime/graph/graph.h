@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The intermediate representation: one graph of nodes and tensors as plain structs, with the
-// numbering of the model file. The loader makes it and guarantees, for everything after it:
+// The intermediate representation: one graph of nodes and tensors as plain structs. Tensors have
+// the numbers of the model file; so have nodes, but for those that constant folding has removed
+// (constant_folding.h). The loader makes it and guarantees, for everything after it:
 //   - every index is in range (-1 only where an operator's input is absent);
 //   - nodes stand in an order in which every tensor is written before it is read, once;
 //   - every shape is concrete and every tensor's byte size fits (kMaxTensorBytes);
@@ -63,7 +64,7 @@ struct Tensor {
   DataType type = DataType::kFloat32;
   Shape shape;
   Quantization quantization;
-  std::span<const uint8_t> data;  // constants: in the model file; empty otherwise
+  std::span<const uint8_t> data;  // constants: in the model (file or folded); empty otherwise
   bool is_variable = false;
 
   bool is_constant() const { return !data.empty(); }

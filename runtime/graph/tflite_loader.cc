@@ -65,14 +65,14 @@ class GraphLoader {
               const tflite::SubGraph* subgraph)
       : bytes_(bytes), model_(model), subgraph_(subgraph) {}
 
-  Result<Graph> Load() {
+  Result<Graph> Load(const ConstantFolding* folding) {
     graph_.name = String(subgraph_->name());
     ATOLL_RETURN_IF_ERROR(ReadTensors());
     ATOLL_RETURN_IF_ERROR(ReadNodes());
     ATOLL_RETURN_IF_ERROR(ReadGraphEnds());
     ATOLL_RETURN_IF_ERROR(CheckOrder());
     ATOLL_RETURN_IF_ERROR(CheckStoredShapes());
-    ATOLL_RETURN_IF_ERROR(InferShapes(&graph_));
+    ATOLL_RETURN_IF_ERROR(InferShapes(&graph_, folding));
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
       ATOLL_RETURN_IF_ERROR(CheckQuantization(static_cast<int32_t>(i)));
     }
@@ -88,7 +88,6 @@ class GraphLoader {
   Status CheckIndices(const std::vector<int32_t>& indices, const char* role, bool may_be_absent,
                       int32_t node) const;
   Status ReadGraphEnds();
-  bool IsEmptyConstant(int32_t tensor) const;
   Status CheckOrder() const;
   Status CheckStoredShapes() const;
   Status CheckQuantization(int32_t index) const;
@@ -97,6 +96,7 @@ class GraphLoader {
   const tflite::Model* const model_;
   const tflite::SubGraph* const subgraph_;
   Graph graph_;
+  std::vector<bool> is_output_;  // per tensor: of a node
 };
 
 Result<std::span<const uint8_t>> GraphLoader::BufferBytes(uint32_t buffer, int32_t tensor) const {
@@ -178,6 +178,7 @@ Status GraphLoader::CheckIndices(const std::vector<int32_t>& indices, const char
 }
 
 Status GraphLoader::ReadNodes() {
+  is_output_.resize(graph_.tensors.size());
   if (subgraph_->operators() == nullptr) return Status();
   const uint32_t count = subgraph_->operators()->size();
   graph_.nodes.reserve(count);
@@ -185,6 +186,7 @@ Status GraphLoader::ReadNodes() {
     const tflite::Operator* op = subgraph_->operators()->Get(i);
     if (op == nullptr) return CorruptModel("node %u is missing", i);
     ATOLL_ASSIGN_OR_RETURN(Node node, ReadNode(*op, static_cast<int32_t>(i)));
+    for (const int32_t output : node.outputs) is_output_[output] = true;
     graph_.nodes.push_back(std::move(node));
   }
   return Status();
@@ -239,19 +241,14 @@ Status GraphLoader::ReadGraphEnds() {
   return Status();
 }
 
-bool GraphLoader::IsEmptyConstant(int32_t tensor) const {
-  const Shape& shape = graph_.tensors[tensor].shape;
-  if (std::count(shape.begin(), shape.end(), 0) == 0) return false;
-  return std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [tensor](const Node& node) {
-    return std::count(node.outputs.begin(), node.outputs.end(), tensor) > 0;
-  });
-}
-
 // Every tensor is written once, before it is read.
 Status GraphLoader::CheckOrder() const {
   std::vector<bool> written(graph_.tensors.size());
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
-    written[i] = graph_.tensors[i].is_constant() || graph_.tensors[i].is_variable;
+    const Tensor& tensor = graph_.tensors[i];
+    // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
+    const bool is_empty = std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0;
+    written[i] = tensor.is_constant() || tensor.is_variable || (is_empty && !is_output_[i]);
   }
   for (const int32_t input : graph_.inputs) {
     // Callers write their inputs; constants lie in the file.
@@ -263,8 +260,7 @@ Status GraphLoader::CheckOrder() const {
   }
   for (const Node& node : graph_.nodes) {
     for (const int32_t input : node.inputs) {
-      // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
-      if (input >= 0 && !written[input] && !IsEmptyConstant(input)) {
+      if (input >= 0 && !written[input]) {
         return CorruptModel("%s reads %s before anything has written it",
                             Describe(graph_, node).c_str(), Describe(graph_, input).c_str());
       }
@@ -289,10 +285,6 @@ Status GraphLoader::CheckOrder() const {
 
 // Shapes that no inference replaces: those of inputs, constants and tensors that no node uses.
 Status GraphLoader::CheckStoredShapes() const {
-  std::vector<bool> is_written(graph_.tensors.size());
-  for (const Node& node : graph_.nodes) {
-    for (const int32_t output : node.outputs) is_written[output] = true;
-  }
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     const Tensor& tensor = graph_.tensors[i];
     const int32_t index = static_cast<int32_t>(i);
@@ -300,24 +292,21 @@ Status GraphLoader::CheckStoredShapes() const {
       return Unsupported("%s has type %d, which Atoll does not know",
                          Describe(graph_, index).c_str(), static_cast<int>(tensor.type));
     }
-    if (is_written[i]) continue;
-    uint64_t bytes = DataTypeSize(tensor.type);
-    for (const int32_t dim : tensor.shape) {
-      if (dim < 0) {
-        return Unsupported("%s has the dynamic shape %s; convert the model with fixed sizes",
-                           Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str());
-      }
-      if (!CheckedMultiply(bytes, static_cast<uint64_t>(dim), &bytes) ||
-          bytes > static_cast<uint64_t>(kMaxTensorBytes)) {
-        return CorruptModel("%s: shape %s of %s is larger than %lld bytes",
-                            Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str(),
-                            DataTypeName(tensor.type), static_cast<long long>(kMaxTensorBytes));
-      }
+    if (is_output_[i]) continue;
+    if (std::any_of(tensor.shape.begin(), tensor.shape.end(),
+                    [](int32_t dim) { return dim < 0; })) {
+      return Unsupported("%s has the dynamic shape %s; convert the model with fixed sizes",
+                         Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str());
     }
-    if (tensor.is_constant() && tensor.data.size() < bytes) {
-      return CorruptModel("%s: shape %s of %s needs %llu bytes, its buffer has %zu",
+    if (!HasAllowedSize(tensor)) {
+      return CorruptModel("%s: shape %s of %s is larger than %lld bytes",
                           Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str(),
-                          DataTypeName(tensor.type), static_cast<unsigned long long>(bytes),
+                          DataTypeName(tensor.type), static_cast<long long>(kMaxTensorBytes));
+    }
+    if (tensor.is_constant() && static_cast<int64_t>(tensor.data.size()) < tensor.byte_size()) {
+      return CorruptModel("%s: shape %s of %s needs %lld bytes, its buffer has %zu",
+                          Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str(),
+                          DataTypeName(tensor.type), static_cast<long long>(tensor.byte_size()),
                           tensor.data.size());
     }
   }
@@ -366,15 +355,17 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
 
 }  // namespace
 
-Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes) {
+Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::Evaluate evaluate) {
   ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
   LoadedModel loaded;
+  const ConstantFolding folding{evaluate, &loaded.folded};
   for (uint32_t i = 0; i < model->subgraphs()->size(); ++i) {
     const tflite::SubGraph* subgraph = model->subgraphs()->Get(i);
     if (subgraph == nullptr || subgraph->tensors() == nullptr) {
       return CorruptModel("subgraph %u has no tensors", i);
     }
-    Result<Graph> graph = GraphLoader(bytes, model, subgraph).Load();
+    Result<Graph> graph =
+        GraphLoader(bytes, model, subgraph).Load(evaluate == nullptr ? nullptr : &folding);
     if (!graph.ok()) {
       // Most models have only one, which needs no name.
       return i == 0 ? graph.status() : Status(graph.status()).WithContext(Format("subgraph %u", i));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu_ops.h"
 
+#include <vector>
+
 #include "runtime/ops/executors.h"
 
 namespace atollrt {
@@ -49,6 +51,28 @@ Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const N
     return Status(executor.status()).WithContext(Describe(graph, node));
   }
   return executor;
+}
+
+Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outputs) {
+  ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<NodeExecutor> executor,
+                         PrepareCpuNode(graph, node, CpuFeatures{}));
+  ThreadPool pool(1);
+  DeviceUsage usage;
+  ATOLL_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(executor->ScratchBytes(pool.threads())));
+  std::vector<const uint8_t*> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Tensor* input = graph.Input(node, i);
+    inputs.push_back(input == nullptr ? nullptr : input->data.data());
+  }
+  std::vector<uint8_t*> results;
+  for (Buffer& output : outputs) results.push_back(output.data());
+  const std::vector<uint8_t*> state(inputs.size());
+  return executor->Invoke({.inputs = inputs,
+                           .outputs = results,
+                           .state = state,
+                           .scratch = scratch.data(),
+                           .pool = &pool,
+                           .usage = &usage});
 }
 
 }  // namespace atollrt

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
+#include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/cpu_features.h"
@@ -21,5 +23,9 @@ int32_t NewestKnownVersion(OpType type);
 // contradictions; the message names the node.
 Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const Node& node,
                                                      CpuFeatures features);
+
+// Runs a node whose inputs are constants, or a SHAPE, into `outputs`, one buffer each of the
+// tensor's size. Errors as for PrepareCpuNode, and those of NodeExecutor::Invoke.
+Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outputs);
 
 }  // namespace atollrt

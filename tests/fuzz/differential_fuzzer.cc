@@ -18,8 +18,8 @@
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
 #include "runtime/base/check.h"
-#include "runtime/graph/model.h"
 #include "runtime/interpreter.h"
+#include "runtime/model.h"
 #include "tests/fuzz/small_model.h"
 
 using namespace atollrt;

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "runtime/graph/graph.h"
-#include "runtime/graph/model.h"
+#include "runtime/model.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {

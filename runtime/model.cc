@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/graph/model.h"
+#include "runtime/model.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <cstring>
+
+#include "runtime/ops/cpu_ops.h"
 
 namespace atollrt {
 namespace {
@@ -50,7 +52,7 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path) {
                              model->mapping_size_, std::strerror(errno));
   }
   model->bytes_ = {static_cast<const uint8_t*>(model->mapping_), model->mapping_size_};
-  Result<LoadedModel> loaded = LoadTflite(model->bytes_);
+  Result<LoadedModel> loaded = LoadTflite(model->bytes_, EvaluateNode);
   if (!loaded.ok()) {
     return Status(loaded.status()).WithContext(Format("model '%s'", path.c_str()));
   }
@@ -64,7 +66,7 @@ Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> 
   ATOLL_ASSIGN_OR_RETURN(model->copy_, Buffer::Allocate(bytes.size()));
   std::memcpy(model->copy_.data(), bytes.data(), bytes.size());
   model->bytes_ = model->copy_.bytes();
-  ATOLL_ASSIGN_OR_RETURN(model->contents_, LoadTflite(model->bytes_));
+  ATOLL_ASSIGN_OR_RETURN(model->contents_, LoadTflite(model->bytes_, EvaluateNode));
   return std::shared_ptr<const Model>(std::move(model));
 }
 
