@@ -19,6 +19,7 @@ namespace {
 struct DeviceDelegateHandle final : AtollDelegate {
   std::string name;
   std::string description;
+  atollrt::DeviceDelegate* device_delegate = nullptr;  // `delegate`, as what it is
 };
 
 // Keeps the strings that AtollListDevices hands out.
@@ -49,7 +50,9 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   auto* handle = new DeviceDelegateHandle;
   handle->name = (*device)->info().name;
   handle->description = atollrt::DescribeDevice((*device)->info());
-  handle->delegate = std::make_unique<atollrt::DeviceDelegate>(*std::move(device));
+  auto device_delegate = std::make_unique<atollrt::DeviceDelegate>(*std::move(device));
+  handle->device_delegate = device_delegate.get();
+  handle->delegate = std::move(device_delegate);
   *delegate = handle;
   return ToC(Status());
 }
@@ -64,6 +67,18 @@ AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDevic
            .description = handle->description.c_str(),
            .available = 1,
            .is_default = 0};
+  return ToC(Status());
+}
+
+AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate, const AtollModel* model,
+                                      AtollBytesCallback callback, void* user_data) {
+  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
+  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
+  const auto bytes = handle->device_delegate->Compile(model->model->graphs());
+  if (!bytes.ok()) return ToC(bytes.status());
+  callback(bytes->data(), bytes->size(), user_data);
   return ToC(Status());
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "delegate/compiled_model.h"
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
 #include "runtime/base/log.h"
@@ -131,24 +132,79 @@ Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const De
   }
 }
 
-}  // namespace
+// The partitions that came with the model.
+Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph,
+                                                              std::vector<std::string>* refusals) {
+  std::vector<CompiledPartition> partitions(graph.compiled.size());
+  refusals->resize(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int32_t compiled = graph.nodes[i].compiled;
+    if (compiled >= 0) {
+      partitions[compiled].nodes.push_back(static_cast<int32_t>(i));
+    } else {
+      (*refusals)[i] = "the compiled model leaves it to the CPU";
+    }
+  }
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    CompiledPartition& partition = partitions[i];
+    partition.boundary = FindBoundary(graph, partition.nodes);
+    ATOLL_ASSIGN_OR_RETURN(partition.compiled.executable,
+                           ReadCompiledPartition(graph, i, partition.boundary));
+  }
+  return partitions;
+}
 
-Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
-  DelegatePlan plan;
-  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
-                         CompileGraph(graph, device_->info(), &plan.refusals));
-  for (CompiledPartition& part : partitions) {
+// Hands the executables to the device.
+Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> compiled,
+                                              Device* device) {
+  std::vector<Partition> partitions;
+  for (CompiledPartition& part : compiled) {
     auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device_->Load(executable));
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
     Partition partition;
     partition.nodes = std::move(part.nodes);
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
-    partition.report = MakeReport(*executable, device_->info(), std::move(part.compiled.note));
-    partition.executor = std::make_unique<PartitionExecutor>(device_.get(), id, *executable);
-    plan.partitions.push_back(std::move(partition));
+    partition.report = MakeReport(*executable, device->info(), std::move(part.compiled.note));
+    partition.executor = std::make_unique<PartitionExecutor>(device, id, *executable);
+    partitions.push_back(std::move(partition));
   }
+  return partitions;
+}
+
+}  // namespace
+
+Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
+  DelegatePlan plan;
+  if (!graph.compiled.empty()) {
+    ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
+                           ReadCompiledPartitions(graph, &plan.refusals));
+    Result<std::vector<Partition>> loaded = LoadPartitions(std::move(partitions), device_.get());
+    if (loaded.ok()) {
+      plan.partitions = *std::move(loaded);
+      return plan;
+    }
+    // Made for a device with more memory.
+    if (loaded.status().code() != StatusCode::kResourceExhausted) return loaded.status();
+  }
+  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
+                         CompileGraph(graph, device_->info(), &plan.refusals));
+  ATOLL_ASSIGN_OR_RETURN(plan.partitions, LoadPartitions(std::move(partitions), device_.get()));
   return plan;
+}
+
+Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
+  std::vector<std::string> refusals;
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<CompiledPartition> compiled,
+                         CompileGraph(graphs[0], device_->info(), &refusals));
+  if (compiled.empty()) {
+    return Unsupported("no operator of the model can run on the device: nothing to compile");
+  }
+  std::vector<PartitionExecutable> partitions;
+  for (const CompiledPartition& part : compiled) {
+    partitions.push_back({part.nodes, part.boundary, &part.compiled.executable});
+  }
+  return WriteCompiledModel(graphs, partitions);
 }
 
 }  // namespace atollrt

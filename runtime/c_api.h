@@ -16,6 +16,11 @@ AtollStatus ToC(const Status& status);
 
 }  // namespace atollrt
 
+// The handle behind AtollModel.
+struct AtollModel {
+  std::shared_ptr<const atollrt::Model> model;
+};
+
 // The handle behind AtollDelegate; delegate/c_api.cc derives its own from it.
 struct AtollDelegate {
   virtual ~AtollDelegate() = default;

@@ -224,6 +224,7 @@ struct Node {
   std::vector<int32_t> intermediates;  // tensors that only hold quantization (LSTM); -1: absent
   OpOptions options;
   std::span<const uint8_t> custom_options;
+  int32_t compiled = -1;  // the partition of Graph::compiled that it belongs to
 
   // "CONV_2D", or the custom operator's name.
   std::string op_name() const { return type == OpType::kCUSTOM ? custom_name : OpTypeName(type); }
@@ -247,6 +248,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<int32_t> inputs;   // tensor indices
   std::vector<int32_t> outputs;  // tensor indices
+  // Executables of partitions that came with the model (compiled_op.h), as stored.
+  std::vector<std::span<const uint8_t>> compiled;
 
   // The tensor at a node's input position, or nullptr if it is absent.
   const Tensor* Input(const Node& node, size_t position) const {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/base/bytes.h"
+#include "runtime/graph/compiled_op.h"
 #include "runtime/graph/custom_options.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/graph/tflite_options.h"
@@ -65,11 +66,10 @@ class GraphLoader {
               const tflite::SubGraph* subgraph)
       : bytes_(bytes), model_(model), subgraph_(subgraph) {}
 
-  Result<Graph> Load(const ConstantFolding* folding) {
-    graph_.name = String(subgraph_->name());
-    ATOLL_RETURN_IF_ERROR(ReadTensors());
-    ATOLL_RETURN_IF_ERROR(ReadNodes());
-    ATOLL_RETURN_IF_ERROR(ReadGraphEnds());
+  // Only the first graph of a model has compiled partitions.
+  Result<Graph> Load(const ConstantFolding* folding, bool is_first) {
+    ATOLL_RETURN_IF_ERROR(Read());
+    if (is_first) ATOLL_RETURN_IF_ERROR(InlineCompiledPartitions());
     ATOLL_RETURN_IF_ERROR(CheckOrder());
     ATOLL_RETURN_IF_ERROR(CheckStoredShapes());
     ATOLL_RETURN_IF_ERROR(InferShapes(&graph_, folding));
@@ -79,7 +79,18 @@ class GraphLoader {
     return std::move(graph_);
   }
 
+  // The subgraphs that compiled partitions of this one were made from.
+  const std::vector<bool>& inlined() const { return inlined_; }
+
  private:
+  Status Read() {
+    graph_.name = String(subgraph_->name());
+    ATOLL_RETURN_IF_ERROR(ReadTensors());
+    ATOLL_RETURN_IF_ERROR(ReadNodes());
+    return ReadGraphEnds();
+  }
+  Status InlineCompiledPartitions();
+  Status Inline(const Node& stand_in, std::vector<Node>* nodes);
   Status ReadTensors();
   Status ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index);
   Result<std::span<const uint8_t>> BufferBytes(uint32_t buffer, int32_t tensor) const;
@@ -97,7 +108,12 @@ class GraphLoader {
   const tflite::SubGraph* const subgraph_;
   Graph graph_;
   std::vector<bool> is_output_;  // per tensor: of a node
+  std::vector<bool> inlined_;    // per subgraph
 };
+
+bool IsCompiledPartition(const Node& node) {
+  return node.type == OpType::kCUSTOM && node.custom_name == kCompiledOpName;
+}
 
 Result<std::span<const uint8_t>> GraphLoader::BufferBytes(uint32_t buffer, int32_t tensor) const {
   if (buffer >= model_->buffers()->size()) {
@@ -224,6 +240,82 @@ Result<Node> GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
     return std::move(status).WithContext(Format("node %d (%s)", index, node.op_name().c_str()));
   }
   return node;
+}
+
+// Puts the nodes of its subgraph in the place of every node that stands for a compiled partition.
+Status GraphLoader::InlineCompiledPartitions() {
+  inlined_.resize(model_->subgraphs()->size());
+  if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), IsCompiledPartition)) return Status();
+  std::vector<Node> nodes;
+  for (const Node& node : graph_.nodes) {
+    if (!IsCompiledPartition(node)) {
+      nodes.push_back(node);
+      continue;
+    }
+    Status status = Inline(node, &nodes);
+    if (!status.ok()) return std::move(status).WithContext(Describe(graph_, node));
+  }
+  graph_.nodes = std::move(nodes);
+  is_output_.assign(graph_.tensors.size(), false);
+  for (const Node& node : graph_.nodes) {
+    for (const int32_t output : node.outputs) is_output_[output] = true;
+  }
+  return Status();
+}
+
+Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
+  ATOLL_ASSIGN_OR_RETURN(const CompiledOp op, DecodeCompiledOp(stand_in.custom_options));
+  const tflite::SubGraph* subgraph = nullptr;
+  if (op.subgraph > 0 && static_cast<size_t>(op.subgraph) < inlined_.size()) {
+    subgraph = model_->subgraphs()->Get(static_cast<uint32_t>(op.subgraph));
+  }
+  if (subgraph == nullptr || subgraph == subgraph_ || subgraph->tensors() == nullptr) {
+    return CorruptModel("its subgraph is %d, but there are %zu", op.subgraph, inlined_.size());
+  }
+  if (inlined_[op.subgraph]) {
+    return CorruptModel("its subgraph %d is another partition's, too", op.subgraph);
+  }
+  inlined_[op.subgraph] = true;
+  GraphLoader loader(bytes_, model_, subgraph);
+  ATOLL_RETURN_IF_ERROR(loader.Read());
+  const Graph& inner = loader.graph_;
+  if (inner.inputs.size() != stand_in.inputs.size() ||
+      inner.outputs.size() != stand_in.outputs.size()) {
+    return CorruptModel("it has %zu inputs and %zu outputs, its subgraph %d has %zu and %zu",
+                        stand_in.inputs.size(), stand_in.outputs.size(), op.subgraph,
+                        inner.inputs.size(), inner.outputs.size());
+  }
+  // Tensors at the ends are this graph's; the others move over.
+  std::vector<int32_t> moved(inner.tensors.size(), -1);
+  for (const bool is_input : {true, false}) {
+    const std::vector<int32_t>& inside = is_input ? inner.inputs : inner.outputs;
+    const std::vector<int32_t>& outside = is_input ? stand_in.inputs : stand_in.outputs;
+    for (size_t i = 0; i < inside.size(); ++i) {
+      if (outside[i] < 0 || moved[inside[i]] >= 0) {
+        return CorruptModel("%s %zu of it is absent, or twice in its subgraph %d",
+                            is_input ? "input" : "output", i, op.subgraph);
+      }
+      moved[inside[i]] = outside[i];
+    }
+  }
+  for (size_t i = 0; i < moved.size(); ++i) {
+    if (moved[i] >= 0) continue;
+    moved[i] = static_cast<int32_t>(graph_.tensors.size());
+    graph_.tensors.push_back(inner.tensors[i]);
+  }
+  const int32_t partition = static_cast<int32_t>(graph_.compiled.size());
+  graph_.compiled.push_back(op.executable);
+  for (Node node : inner.nodes) {
+    if (IsCompiledPartition(node)) {
+      return CorruptModel("its subgraph %d has compiled partitions of its own", op.subgraph);
+    }
+    for (std::vector<int32_t>* indices : {&node.inputs, &node.outputs, &node.intermediates}) {
+      for (int32_t& index : *indices) index = index < 0 ? index : moved[index];
+    }
+    node.compiled = partition;
+    nodes->push_back(std::move(node));
+  }
+  return Status();
 }
 
 Status GraphLoader::ReadGraphEnds() {
@@ -359,17 +451,24 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
   ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
   LoadedModel loaded;
   const ConstantFolding folding{evaluate, &loaded.folded};
+  std::vector<bool> inlined(model->subgraphs()->size());
   for (uint32_t i = 0; i < model->subgraphs()->size(); ++i) {
+    // Keeps its number, but is a part of the first graph.
+    if (inlined[i]) {
+      loaded.graphs.emplace_back();
+      continue;
+    }
     const tflite::SubGraph* subgraph = model->subgraphs()->Get(i);
     if (subgraph == nullptr || subgraph->tensors() == nullptr) {
       return CorruptModel("subgraph %u has no tensors", i);
     }
-    Result<Graph> graph =
-        GraphLoader(bytes, model, subgraph).Load(evaluate == nullptr ? nullptr : &folding);
+    GraphLoader loader(bytes, model, subgraph);
+    Result<Graph> graph = loader.Load(evaluate == nullptr ? nullptr : &folding, i == 0);
     if (!graph.ok()) {
       // Most models have only one, which needs no name.
       return i == 0 ? graph.status() : Status(graph.status()).WithContext(Format("subgraph %u", i));
     }
+    if (i == 0) inlined = loader.inlined();
     loaded.graphs.push_back(*std::move(graph));
   }
   ATOLL_ASSIGN_OR_RETURN(loaded.variables, ResolveVariables(&loaded.graphs));

@@ -5,7 +5,7 @@ import unittest
 
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
-SUBCOMMANDS = ("devices", "inspect", "run", "verify", "classify", "camera", "benchmark")
+SUBCOMMANDS = ("devices", "inspect", "compile", "run", "verify", "classify", "camera", "benchmark")
 
 
 class Help(CommandTest):
@@ -51,6 +51,24 @@ class Inspect(CommandTest):
         report = self.json("inspect", FASHION_MODEL, "--device", "cpu")
         self.assertEqual(report["partitions"], [])
         self.assertEqual(report["modelled_device_seconds"], 0)
+
+
+class Compile(CommandTest):
+    def test_compiled_model_gives_the_same_bytes(self):
+        compiled = self.directory / "compiled.tflite"
+        report = self.json("compile", FASHION_MODEL, "--device", "emu", "-o", compiled)
+        self.assertEqual(report["bytes"], compiled.stat().st_size)
+        self.assertGreater(report["nodes_on_device"], 0)
+        want = self.json("run", FASHION_MODEL, "--device", "cpu")["outputs"]
+        for device in ("cpu", "emu", "emu:1mib"):
+            got = self.json("run", compiled, "--device", device)["outputs"]
+            self.assertEqual([output["sha256"] for output in got],
+                             [output["sha256"] for output in want], device)
+        reasons = {node["reason"] for node in self.json("inspect", compiled)["nodes"]}
+        self.assertLessEqual(reasons, {"", "the compiled model leaves it to the CPU"})
+
+    def test_cpu_is_no_device(self):
+        self.fail_with(2, ("compile", FASHION_MODEL, "--device", "cpu", "-o", "x.tflite"))
 
 
 class Run(CommandTest):

@@ -60,6 +60,7 @@ int Main(int argc, char** argv) {
   app.footer(kFooter);
   AddDevicesCommand(&app);
   AddInspectCommand(&app);
+  AddCompileCommand(&app);
   AddRunCommand(&app);
   AddVerifyCommand(&app);
   AddClassifyCommand(&app);

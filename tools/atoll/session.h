@@ -33,6 +33,8 @@ class Session {
   explicit Session(const SessionOptions& options);
 
   AtollInterpreter* interpreter() const { return interpreter_.get(); }
+  const AtollModel* model() const { return model_.get(); }
+  const AtollDelegate* delegate() const { return delegate_.get(); }  // nullptr on the CPU
   const SessionOptions& options() const { return options_; }
 
   // What --device would take, "emu" or "cpu", and a description for people.

@@ -42,6 +42,17 @@ ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegat
 /* Looks at what is there now. Strings stay valid until the next call on the same thread. */
 ATOLL_EXPORT AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count);
 
+/* Receives the bytes that a function makes. They are valid during the call. */
+typedef void (*AtollBytesCallback)(const void* data, size_t size, void* user_data);
+
+/* The model with its partitions compiled for the delegate's device, as the bytes of a .tflite file:
+ * `callback` is called once with all of them. The file loads without a compile step on such a
+ * device and runs on any other, and on the CPU, as the original does. ATOLL_UNSUPPORTED if nothing
+ * of the model can run on the device. */
+ATOLL_EXPORT AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate,
+                                                   const AtollModel* model,
+                                                   AtollBytesCallback callback, void* user_data);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
