@@ -74,10 +74,9 @@ int32_t FixedPointExp(int32_t a) {
   return result;
 }
 
-Reciprocal FixedPointReciprocal(int32_t x, int32_t integer_bits) {
-  const int zeros = __builtin_clz(static_cast<uint32_t>(x));
-  const int32_t fraction =
-      static_cast<int32_t>((static_cast<uint32_t>(x) << zeros) - (uint32_t{1} << 31));
+Reciprocal FixedPointReciprocal(uint32_t x, int32_t integer_bits) {
+  const int zeros = __builtin_clz(x);
+  const int32_t fraction = static_cast<int32_t>((x << zeros) - (uint32_t{1} << 31));
   return {OneOverOnePlus(fraction), integer_bits - zeros};
 }
 

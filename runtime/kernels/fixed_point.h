@@ -13,12 +13,12 @@ namespace atollrt {
 // exp(a) for a <= 0 in F5, result in F0.
 int32_t FixedPointExp(int32_t a_f5);
 
-// 1 / x of x > 0 in Fk: the result is value / 2^31 * 2^-bits.
+// 1 / x of x > 0 in Fk, which may use the sign bit, too: the result is value / 2^31 * 2^-bits.
 struct Reciprocal {
   int32_t value = 0;  // F0
   int32_t bits = 0;   // k - leading zeros of x
 };
-Reciprocal FixedPointReciprocal(int32_t x, int32_t integer_bits);
+Reciprocal FixedPointReciprocal(uint32_t x, int32_t integer_bits);
 
 // log(x) of x >= 1 in F12, result in F5.
 int32_t FixedPointLog(int32_t x_f12);

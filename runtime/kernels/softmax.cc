@@ -38,7 +38,8 @@ void SoftmaxRows(const SoftmaxParams& params, const uint8_t* input, Out* output,
       if (difference < params.min_difference) continue;
       sum += static_cast<uint32_t>(RoundingDivideByPowerOfTwo(exp_of(difference), kSumBits));
     }
-    const Reciprocal scale = FixedPointReciprocal(static_cast<int32_t>(sum), kSumBits);
+    // A sum may wrap (rows of 8192 elements and more), even to 0, which has no reciprocal.
+    const Reciprocal scale = FixedPointReciprocal(std::max(sum, 1u), kSumBits);
     const int32_t shift = std::clamp(scale.bits + 31 - kOutputBits, 0, 31);
     for (int32_t i = 0; i < params.depth; ++i) {
       const int32_t difference = ByteValue(input[i], params.type) - max;
