@@ -23,30 +23,37 @@ Loops From(Loops loops, Axes axes) {
   return loops;
 }
 
+// sums[i] += input[i * step] for i < count.
+template <typename Byte>
+inline void AddRow(const Byte* input, int64_t count, int64_t step, uint32_t* sums) {
+  if (step == 1) {
+    for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<uint32_t>(input[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<uint32_t>(input[i * step]);
+  }
+}
+
 // sums[i] += the elements from input + i * step on that the reduced ones of `loops` walk over, for
 // i < count. `loops` begins with a reduced one or is empty.
 template <typename Byte>
 void AddElements(Loops loops, const Byte* input, int64_t count, int64_t step, uint32_t* sums) {
-  if (loops.empty()) {
-    if (step == 1) {
-      for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<uint32_t>(input[i]);
-    } else {
-      for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<uint32_t>(input[i * step]);
-    }
-    return;
-  }
+  if (loops.empty()) return AddRow(input, count, step, sums);
   const ReduceLoop loop = loops[0];
   const Loops inner = From(loops.subspan(1), Axes::kReduced);
-  if (inner.empty() && loop.in_stride == 1) {
+  if (!inner.empty()) {
+    for (int64_t k = 0; k < loop.count; ++k) {
+      AddElements(inner, input + k * loop.in_stride, count, step, sums);
+    }
+  } else if (loop.in_stride != 1) {
+    for (int64_t k = 0; k < loop.count; ++k) {
+      AddRow(input + k * loop.in_stride, count, step, sums);
+    }
+  } else {
     for (int64_t i = 0; i < count; ++i) {
       uint32_t sum = 0;
       for (int64_t k = 0; k < loop.count; ++k) sum += static_cast<uint32_t>(input[i * step + k]);
       sums[i] += sum;
     }
-    return;
-  }
-  for (int64_t k = 0; k < loop.count; ++k) {
-    AddElements(inner, input + k * loop.in_stride, count, step, sums);
   }
 }
 

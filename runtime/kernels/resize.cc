@@ -2,7 +2,6 @@
 #include "runtime/kernels/resize.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "runtime/base/bytes.h"
@@ -74,13 +73,15 @@ class FloatTaps {
     const float position = mode_ == ResizeMode::kHalfPixelCenters
                                ? (static_cast<float>(index) + 0.5f) * step_ - 0.5f
                                : static_cast<float>(index) * step_;
-    const int32_t low = Cell(std::floor(position));
-    return {low, Cell(std::ceil(position)), position - static_cast<float>(low)};
+    const int64_t whole = static_cast<int64_t>(position);  // truncated
+    const int32_t low = Cell(whole - (position < static_cast<float>(whole) ? 1 : 0));
+    const int32_t high = Cell(whole + (position > static_cast<float>(whole) ? 1 : 0));
+    return {low, high, position - static_cast<float>(low)};
   }
 
  private:
-  int32_t Cell(float rounded) const {
-    return static_cast<int32_t>(std::clamp<int64_t>(static_cast<int64_t>(rounded), 0, last_));
+  int32_t Cell(int64_t index) const {
+    return static_cast<int32_t>(std::clamp<int64_t>(index, 0, last_));
   }
 
   int32_t last_;
@@ -218,15 +219,15 @@ bool MixesWholeRows(const ResizeParams& p) { return p.input_w / 2 <= p.output_w;
 
 template <typename Blend>
 struct BilinearScratch {
-  typename Blend::TapType* columns;  // [output_w]
-  typename Blend::Mixed* mixed;      // [threads, row_mixed]
-  int64_t row_mixed;
+  typename Blend::TapType* columns = nullptr;  // [output_w]
+  typename Blend::Mixed* mixed = nullptr;      // [threads, row_mixed] if whole rows are mixed
+  int64_t row_mixed = 0;
 
-  // `columns` is nullptr if the block is.
   BilinearScratch(const ResizeParams& p, int threads, Scratch* scratch)
-      : columns(scratch->Take<typename Blend::TapType>(p.output_w)),
-        row_mixed(int64_t{p.input_w} * p.channels * Blend::kMixedPerElement) {
+      : columns(scratch->Take<typename Blend::TapType>(p.output_w)) {
+    if (!MixesWholeRows(p)) return;
     constexpr int64_t kAlignment = 64 / sizeof(typename Blend::Mixed);
+    row_mixed = int64_t{p.input_w} * p.channels * Blend::kMixedPerElement;
     row_mixed = (row_mixed + kAlignment - 1) / kAlignment * kAlignment;
     mixed = scratch->Take<typename Blend::Mixed>(threads * row_mixed);
   }
@@ -243,7 +244,7 @@ void Resize(const ResizeParams& p, const ResizeBand& band, const uint8_t* input,
   const int64_t cell_bytes = channels * static_cast<int64_t>(sizeof(T));
   const int64_t lines = int64_t{p.batch} * band.output.count;
   const int threads = pool == nullptr ? 1 : pool->threads();
-  Scratch layout(MixesWholeRows(p) ? scratch_block : nullptr);
+  Scratch layout(scratch_block);
   const BilinearScratch<Blend> scratch(p, threads, &layout);
   for (int32_t x = 0; scratch.columns != nullptr && x < p.output_w; ++x) {
     scratch.columns[x] = columns.At(x);
@@ -256,7 +257,7 @@ void Resize(const ResizeParams& p, const ResizeBand& band, const uint8_t* input,
       const uint8_t* low = input + (before + row.low) * p.input_w * cell_bytes;
       const uint8_t* high = input + (before + row.high) * p.input_w * cell_bytes;
       T* out = reinterpret_cast<T*>(output) + line * p.output_w * channels;
-      if (scratch.columns != nullptr) {
+      if (scratch.mixed != nullptr) {
         auto* mixed = scratch.mixed + worker * scratch.row_mixed;
         Blend::Vertical(row, low, high, row_count, mixed);
         for (int32_t x = 0; x < p.output_w; ++x, out += channels) {
@@ -265,7 +266,7 @@ void Resize(const ResizeParams& p, const ResizeBand& band, const uint8_t* input,
         continue;
       }
       for (int32_t x = 0; x < p.output_w; ++x, out += channels) {
-        const auto column = columns.At(x);
+        const auto column = scratch.columns != nullptr ? scratch.columns[x] : columns.At(x);
         for (int64_t c = 0; c < channels; ++c) {
           const int64_t near = column.low * cell_bytes + c * static_cast<int64_t>(sizeof(T));
           const int64_t far = column.high * cell_bytes + c * static_cast<int64_t>(sizeof(T));
@@ -309,7 +310,6 @@ ResizeRows NearestInputRows(const ResizeParams& params, ResizeRows output) {
 }
 
 size_t BilinearScratchBytes(const ResizeParams& params, ResizeType type, int threads) {
-  if (!MixesWholeRows(params)) return 0;
   return VisitBlend(type, [&](auto blend) {
     Scratch count(nullptr);
     BilinearScratch<decltype(blend)>(params, threads, &count);

@@ -47,13 +47,13 @@ inline ResizeBand WholeImages(const ResizeParams& params) {
 ResizeRows BilinearInputRows(const ResizeParams& params, ResizeType type, ResizeRows output);
 ResizeRows NearestInputRows(const ResizeParams& params, ResizeRows output);
 
-// Bytes of scratch that ResizeBilinear takes with a pool of `threads` threads; may be 0.
+// Bytes of scratch that ResizeBilinear takes with a pool of `threads` threads.
 size_t BilinearScratchBytes(const ResizeParams& params, ResizeType type, int threads);
 
 // `input` is [batch, band.input.count, input_w, channels] and may be unaligned; `output` is [batch,
 // band.output.count, output_w, channels], aligned to its element and not overlapping. The band's
 // input has the rows that its output is made from. `scratch` is aligned to 64 bytes; without it
-// (nullptr) enlarging takes longer. `pool` may be nullptr.
+// (nullptr) it takes longer. `pool` may be nullptr.
 void ResizeBilinear(const ResizeParams& params, ResizeType type, const ResizeBand& band,
                     const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool);
 

@@ -11,8 +11,8 @@ namespace {
 
 // ---- Reductions ---------------------------------------------------------------------------------
 
-// Up to 2^13 elements at address 0; the outputs are behind them.
-constexpr uint32_t kOutputAddress = 0x4000;
+// Behind the input, which is at address 0.
+constexpr uint32_t kOutputAddress = 0x8000;
 
 template <typename T>
 T RandomReduction(Rng& rng) {
