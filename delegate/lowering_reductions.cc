@@ -54,12 +54,6 @@ class ReductionLowering final : public NodeLowering {
   const std::vector<bool> reduced_axes_;
 };
 
-template <typename Instruction>
-Lowering MakeReduction(const Graph& graph, const Node& node, const Instruction& instruction) {
-  return std::unique_ptr<const NodeLowering>(
-      std::make_unique<ReductionLowering<Instruction>>(graph, node, instruction));
-}
-
 // SOFTMAX and L2_NORMALIZATION. `instruction` has everything but addresses and rows.
 template <typename Instruction>
 class NormalizationLowering final : public NodeLowering {
@@ -82,10 +76,18 @@ class NormalizationLowering final : public NodeLowering {
   const Instruction instruction_;
 };
 
-template <typename Instruction>
-Lowering MakeNormalization(const Graph& graph, const Node& node, const Instruction& instruction) {
+template <template <typename> class Kind, typename Instruction>
+Lowering Lower(const Graph& graph, const Node& node, const Instruction& instruction) {
   return std::unique_ptr<const NodeLowering>(
-      std::make_unique<NormalizationLowering<Instruction>>(graph, node, instruction));
+      std::make_unique<Kind<Instruction>>(graph, node, instruction));
+}
+
+template <typename Instruction>
+Lowering LowerExtreme(const Graph& graph, const Node& node) {
+  ATOLL_RETURN_IF_ERROR(CheckExtremes(graph, node));
+  Instruction i;
+  i.flags = UnsignedFlag(ToByteType(graph.Input(node, 0)->type), kFlagInputUnsigned);
+  return Lower<ReductionLowering>(graph, node, i);
 }
 
 }  // namespace
@@ -102,21 +104,15 @@ Lowering LowerL2Normalization(const Graph& graph, const Node& node) {
   i.depth = static_cast<uint32_t>(params.depth);
   i.flags = UnsignedFlag(params.type, kFlagInputUnsigned);
   i.input_zero_point = params.input_zero_point;
-  return MakeNormalization(graph, node, i);
+  return Lower<NormalizationLowering>(graph, node, i);
 }
 
 Lowering LowerReduceMax(const Graph& graph, const Node& node) {
-  ATOLL_RETURN_IF_ERROR(CheckExtremes(graph, node));
-  ReduceMaxInstruction i;
-  i.flags = UnsignedFlag(ToByteType(graph.Input(node, 0)->type), kFlagInputUnsigned);
-  return MakeReduction(graph, node, i);
+  return LowerExtreme<ReduceMaxInstruction>(graph, node);
 }
 
 Lowering LowerReduceMin(const Graph& graph, const Node& node) {
-  ATOLL_RETURN_IF_ERROR(CheckExtremes(graph, node));
-  ReduceMinInstruction i;
-  i.flags = UnsignedFlag(ToByteType(graph.Input(node, 0)->type), kFlagInputUnsigned);
-  return MakeReduction(graph, node, i);
+  return LowerExtreme<ReduceMinInstruction>(graph, node);
 }
 
 Lowering LowerReduceSum(const Graph& graph, const Node& node) {
@@ -129,7 +125,7 @@ Lowering LowerReduceSum(const Graph& graph, const Node& node) {
   i.output_zero_point = params.output_zero_point;
   i.clamp_min = params.clamp.min;
   i.clamp_max = params.clamp.max;
-  return MakeReduction(graph, node, i);
+  return Lower<ReductionLowering>(graph, node, i);
 }
 
 Lowering LowerSoftmax(const Graph& graph, const Node& node) {
@@ -140,7 +136,7 @@ Lowering LowerSoftmax(const Graph& graph, const Node& node) {
   i.multiplier = params.multiplier.value;
   i.exponent = params.multiplier.exponent;
   i.min_difference = params.min_difference;
-  return MakeNormalization(graph, node, i);
+  return Lower<NormalizationLowering>(graph, node, i);
 }
 
 }  // namespace atollrt
