@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/reduce.h"
 #include "runtime/ops/move_plan.h"
 
 namespace atollrt {
@@ -139,6 +140,9 @@ inline uint32_t UnsignedFlag(ByteType type, uint32_t flag) {
 // A plan that COPY instructions can follow, with a FILL in front: bytes go from inputs to outputs,
 // forwards, in copies of few loops.
 bool IsCopyProgram(const MovePlan& plan);
+
+// A reduction that one instruction can make.
+bool IsReduction(const ReducePlan& plan);
 
 // The functions of device_ops.inc. Errors do not name the node.
 #define ATOLL_DEVICE_OP(NAME, effort, Lower) Lowering Lower(const Graph& graph, const Node& node);

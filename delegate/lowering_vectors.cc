@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the vector unit computes element by element or by reduction.
+// What the vector unit computes element by element.
 #include "delegate/lowering.h"
 #include "runtime/ops/quantized_params.h"
 
@@ -41,33 +41,6 @@ class AddLowering final : public NodeLowering {
   const AddParams params_;
 };
 
-class MeanLowering final : public NodeLowering {
- public:
-  MeanLowering(const Graph& graph, const Node& node, const MeanParams& params)
-      : NodeLowering(graph, node), params_(params) {}
-
-  void Emit(const OperandPlaces& place, RowRange,
-            std::vector<Instruction>* program) const override {
-    MeanInstruction i;
-    i.input_address = InputAddress(place, 0);
-    i.output_address = OutputAddress(place, 0);
-    i.batch = params_.batch;
-    i.positions = params_.positions;
-    i.channels = params_.channels;
-    i.flags = UnsignedFlag(params_.type, kFlagInputUnsigned);
-    i.input_zero_point = params_.input_zero_point;
-    i.multiplier = params_.multiplier.value;
-    i.exponent = params_.multiplier.exponent;
-    i.output_zero_point = params_.output_zero_point;
-    i.clamp_min = params_.clamp.min;
-    i.clamp_max = params_.clamp.max;
-    program->push_back(i);
-  }
-
- private:
-  const MeanParams params_;
-};
-
 class TableLowering final : public NodeLowering {
  public:
   TableLowering(const Graph& graph, const Node& node, const LookupTable& table)
@@ -91,12 +64,6 @@ class TableLowering final : public NodeLowering {
 Lowering LowerAdd(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const AddParams params, MakeAddParams(graph, node));
   return std::unique_ptr<const NodeLowering>(std::make_unique<AddLowering>(graph, node, params));
-}
-
-Lowering LowerMean(const Graph& graph, const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const MeanPlan plan, MakeMeanPlan(graph, node));
-  return std::unique_ptr<const NodeLowering>(
-      std::make_unique<MeanLowering>(graph, node, plan.params));
 }
 
 Lowering LowerTable(const Graph& graph, const Node& node) {

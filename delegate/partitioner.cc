@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "delegate/lowering.h"
-#include "runtime/graph/shape_inference.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
 namespace {
@@ -17,6 +17,11 @@ bool IsFilter(OpType type) {
 }
 
 bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
+
+bool IsReducer(OpType type) {
+  return type == OpType::kMEAN || type == OpType::kSUM || type == OpType::kREDUCE_MAX ||
+         type == OpType::kREDUCE_MIN;
+}
 
 // Which inputs of a node are activations, `count` from `first`; the others are parameters.
 struct ActivationRange {
@@ -102,17 +107,9 @@ bool AddsEqualShapes(const Candidate& c) {
   return !IsAdd(c.node.type) || c.input(0).shape == c.input(1).shape;
 }
 
-bool ReducesNeighbouringAxes(const Candidate& c) {
-  if (c.node.type != OpType::kMEAN) return true;
-  std::vector<int32_t> axes;
-  for (const int64_t axis : ConstantIntegers(c.input(1))) {
-    axes.push_back(NormalizeAxis(axis, c.input(0).shape.size()));
-  }
-  std::sort(axes.begin(), axes.end());
-  for (size_t i = 1; i < axes.size(); ++i) {
-    if (axes[i] - axes[i - 1] > 1) return false;
-  }
-  return true;
+bool ReducesInFewLoops(const Candidate& c) {
+  if (!IsReducer(c.node.type)) return true;
+  return IsReduction(MakeReducePlan(c.input(0).shape, ReducedAxes(c.graph, c.node)));
 }
 
 // A plan that cannot be made is the CPU's to refuse, with more words.
@@ -336,7 +333,10 @@ SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
   }
   for (const int32_t node : set) {
     for (const int32_t tensor : graph.nodes[node].inputs) {
-      if (tensor < 0 || place[tensor] != kOutside || graph.tensors[tensor].is_constant()) continue;
+      if (tensor < 0 || place[tensor] != kOutside) continue;
+      // A list without elements (of no axes) is a constant without bytes.
+      const Tensor& from = graph.tensors[tensor];
+      if (from.is_constant() || from.element_count() == 0) continue;
       place[tensor] = kInput;
       boundary.inputs.push_back(tensor);
     }

@@ -27,8 +27,8 @@ struct NodeSets {
 NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
                         const std::vector<std::string>& refused);
 
-// Tensors that a set reads from outside (constants not among them) and those of its outputs that
-// are read outside or are outputs of the graph; both in the order of first use.
+// Tensors that a set reads from outside (constants and what is empty not among them) and those of
+// its outputs that are read outside or are outputs of the graph; both in the order of first use.
 struct SetBoundary {
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;

@@ -2,6 +2,7 @@
 #include "driver/timing.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/base/bytes.h"
 
@@ -9,6 +10,11 @@ namespace atollrt {
 namespace {
 
 constexpr uint64_t kDmaBytesPerCycle = 64;
+// SOFTMAX and L2_NORMALIZATION.
+constexpr uint64_t kByteValues = 256;
+constexpr uint64_t kExpProducts = 13;
+constexpr uint64_t kReciprocalSteps = 8;
+constexpr uint64_t kInverseRootSteps = 22;
 
 uint64_t DmaCycles(uint64_t bytes) { return DivideRoundingUp(bytes, kDmaBytesPerCycle); }
 
@@ -23,6 +29,24 @@ struct ExecutionTime {
   uint64_t columns;
 
   uint64_t VectorSteps(uint64_t elements) const { return DivideRoundingUp(elements, columns); }
+  // To bring `values` of neighbouring lanes together, two at a time.
+  static uint64_t FoldSteps(uint64_t values) {
+    return static_cast<uint64_t>(std::bit_width(values - 1));
+  }
+
+  // REDUCE_SUM, REDUCE_MAX, REDUCE_MIN: lanes are outputs, or inputs of one output.
+  template <typename T>
+  uint64_t Reduction(const T& i) const {
+    const uint64_t rows_added = uint64_t{i.kept0} * i.reduced0 * i.kept1 * i.reduced1;
+    if (i.reduced2 == 1) return rows_added * VectorSteps(i.kept2);
+    const uint64_t outputs = uint64_t{i.kept0} * i.kept1 * i.kept2;
+    return rows_added * i.kept2 * VectorSteps(i.reduced2) +
+           outputs * FoldSteps(std::min<uint64_t>(i.reduced2, columns));
+  }
+  template <typename T>
+  uint64_t Resizing(const T& i) const {
+    return uint64_t{i.batch} * i.output_rows * i.output_w * VectorSteps(i.channels);
+  }
 
   uint64_t operator()(const EndInstruction&) const { return 0; }
   uint64_t operator()(const InputInstruction& i) const { return DmaCycles(i.bytes); }
@@ -45,10 +69,19 @@ struct ExecutionTime {
     return Positions(i) * VectorSteps(i.channels) * i.kernel_h * i.kernel_w;
   }
   uint64_t operator()(const AddInstruction& i) const { return 2 * VectorSteps(i.count); }
-  uint64_t operator()(const MeanInstruction& i) const {
-    return uint64_t{i.batch} * i.positions * VectorSteps(i.channels);
-  }
+  uint64_t operator()(const ReduceSumInstruction& i) const { return Reduction(i); }
   uint64_t operator()(const TableInstruction& i) const { return VectorSteps(i.count); }
+  uint64_t operator()(const ReduceMaxInstruction& i) const { return Reduction(i); }
+  uint64_t operator()(const ReduceMinInstruction& i) const { return Reduction(i); }
+  uint64_t operator()(const SoftmaxInstruction& i) const {
+    return kExpProducts * VectorSteps(kByteValues) +
+           i.rows * (3 * VectorSteps(i.depth) + 2 * FoldSteps(columns) + kReciprocalSteps);
+  }
+  uint64_t operator()(const L2NormalizationInstruction& i) const {
+    return i.rows * (2 * VectorSteps(i.depth) + FoldSteps(columns) + kInverseRootSteps);
+  }
+  uint64_t operator()(const ResizeBilinearInstruction& i) const { return 4 * Resizing(i); }
+  uint64_t operator()(const ResizeNearestNeighborInstruction& i) const { return Resizing(i); }
   uint64_t operator()(std::monostate) const { return 0; }
 };
 

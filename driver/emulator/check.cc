@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/check.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/resize.h"
 
 namespace atollrt {
 namespace {
@@ -18,6 +20,7 @@ constexpr int32_t kExponentMin = -31;
 constexpr int32_t kExponentMax = 127;
 constexpr uint32_t kLeftShiftMax = 22;
 constexpr uint64_t kTableBytes = 256;
+constexpr int64_t kByteDifferenceMax = 255;
 
 uint64_t SaturatingSum(uint64_t a, uint64_t b) {
   uint64_t sum = 0;
@@ -223,16 +226,23 @@ void CheckOperands(const Pool2DInstruction& i, Checker& check) {
   check.Output(i.output_address, SaturatingProduct({i.batch, i.output_h, i.output_w, i.channels}));
 }
 
-void CheckOperands(const MeanInstruction& i, Checker& check) {
-  const ByteType type = InputType(i.flags);
-  check.Sizes({&i.batch, &i.positions, &i.channels});
+// What REDUCE_SUM, REDUCE_MAX and REDUCE_MIN have in common.
+template <typename T>
+void CheckReduction(const T& i, Checker& check) {
+  check.Sizes({&i.kept0, &i.reduced0, &i.kept1, &i.reduced1, &i.kept2, &i.reduced2});
   check.Flags(i.flags, kFlagInputUnsigned);
+  check.Input(i.input_address,
+              SaturatingProduct({i.kept0, i.reduced0, i.kept1, i.reduced1, i.kept2, i.reduced2}));
+  check.Output(i.output_address, SaturatingProduct({i.kept0, i.kept1, i.kept2}));
+}
+
+void CheckOperands(const ReduceSumInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
   check.ZeroPoint(i.input_zero_point, type);
   check.Multiplier(i.multiplier, i.exponent);
   check.ZeroPoint(i.output_zero_point, type);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
-  check.Input(i.input_address, SaturatingProduct({i.batch, i.positions, i.channels}));
-  check.Output(i.output_address, SaturatingProduct({i.batch, i.channels}));
+  CheckReduction(i, check);
 }
 
 void CheckOperands(const TableInstruction& i, Checker& check) {
@@ -260,6 +270,72 @@ void CheckOperands(const FillInstruction& i, Checker& check) {
   check.Sizes({&i.bytes});
   check.Operand(i.value, i.value <= 255);
   check.Output(i.output_address, i.bytes);
+}
+
+void CheckOperands(const ReduceMaxInstruction& i, Checker& check) { CheckReduction(i, check); }
+
+void CheckOperands(const ReduceMinInstruction& i, Checker& check) { CheckReduction(i, check); }
+
+void CheckOperands(const SoftmaxInstruction& i, Checker& check) {
+  check.Sizes({&i.rows, &i.depth});
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.Multiplier(i.multiplier, i.exponent);
+  check.Operand(i.min_difference, i.min_difference <= 0);
+  if (check.fault().code != FaultCode::kNone) return;
+  // No difference that counts may leave 32 bits when it is shifted.
+  const int64_t greatest = -std::max<int64_t>(i.min_difference, -kByteDifferenceMax);
+  const int32_t shift = std::max(i.exponent, 0);
+  check.Operand(i.min_difference,
+                greatest == 0 || (shift <= 31 && greatest << shift <= int64_t{1} << 31));
+  const uint64_t bytes = uint64_t{i.rows} * i.depth;
+  check.Input(i.input_address, bytes);
+  check.Output(i.output_address, bytes);
+}
+
+void CheckOperands(const L2NormalizationInstruction& i, Checker& check) {
+  check.Sizes({&i.rows, &i.depth});
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input_zero_point, InputType(i.flags));
+  const uint64_t bytes = uint64_t{i.rows} * i.depth;
+  check.Input(i.input_address, bytes);
+  check.Output(i.output_address, bytes);
+}
+
+// What RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR have in common. input_rows(params, rows): what
+// output rows are made from.
+template <typename T, typename InputRows>
+void CheckResize(const T& i, Checker& check, InputRows input_rows) {
+  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.channels, &i.output_h, &i.output_w,
+               &i.input_rows, &i.output_rows});
+  check.Operand(i.mode, i.mode <= static_cast<uint32_t>(ResizeMode::kHalfPixelCenters));
+  check.Operand(i.input_first, uint64_t{i.input_first} + i.input_rows <= i.input_h);
+  check.Operand(i.output_first, uint64_t{i.output_first} + i.output_rows <= i.output_h);
+  if (check.fault().code != FaultCode::kNone) return;
+  const ResizeParams params{.input_h = static_cast<int32_t>(i.input_h),
+                            .output_h = static_cast<int32_t>(i.output_h),
+                            .mode = static_cast<ResizeMode>(i.mode)};
+  const ResizeRows needed = input_rows(
+      params, {static_cast<int32_t>(i.output_first), static_cast<int32_t>(i.output_rows)});
+  const uint32_t first = static_cast<uint32_t>(needed.first);
+  const uint32_t end = first + static_cast<uint32_t>(needed.count);
+  check.Operand(i.input_first, first >= i.input_first);
+  check.Operand(i.input_rows, end <= i.input_first + i.input_rows);
+  check.Input(i.input_address, SaturatingProduct({i.batch, i.input_rows, i.input_w, i.channels}));
+  check.Output(i.output_address,
+               SaturatingProduct({i.batch, i.output_rows, i.output_w, i.channels}));
+}
+
+void CheckOperands(const ResizeBilinearInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  const ResizeType type =
+      InputType(i.flags) == ByteType::kUInt8 ? ResizeType::kUInt8 : ResizeType::kInt8;
+  CheckResize(i, check, [type](const ResizeParams& params, ResizeRows rows) {
+    return BilinearInputRows(params, type, rows);
+  });
+}
+
+void CheckOperands(const ResizeNearestNeighborInstruction& i, Checker& check) {
+  CheckResize(i, check, NearestInputRows);
 }
 
 void CheckOperands(std::monostate, Checker&) { ATOLL_CHECK(false); }

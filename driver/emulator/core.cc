@@ -64,7 +64,7 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       program_(std::move(program)),
       slots_(program_.size() / kInstructionBytes),
       direct_array_(&memory_, options.features, &pool_),
-      vector_unit_(&memory_, options.features),
+      vector_unit_(&memory_, options.features, &pool_),
       parser_(program_.size()),
       schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == ArrayFace::kStepped) {

@@ -17,7 +17,6 @@ namespace {
 // instructions that share their weights, as tiles of one layer do.
 constexpr uint64_t kPackedPerMemory = 8;
 constexpr uint64_t kPackedMin = 16 << 20;  // of a small memory
-constexpr size_t kScratchMax = 64 << 20;
 // Rows or columns from the first to the last that an image's windows touch.
 constexpr uint64_t kExtentMax = 1 << 24;
 
@@ -228,11 +227,7 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
     if (prepared != nullptr) {
       const auto& kernel = std::get<typename Mapping::Kernel>(prepared->kernel);
       const size_t needed = kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1);
-      if (needed > scratch_.size() && needed <= kScratchMax) {
-        scratch_ = Buffer();
-        if (auto grown = Buffer::Allocate(needed); grown.ok()) scratch_ = *std::move(grown);
-      }
-      if (needed <= scratch_.size()) {
+      if (scratch_.Reserve(needed)) {
         kernel.Run(input, output, scratch_.data(), pool_);
         return;
       }

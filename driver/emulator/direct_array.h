@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <variant>
 
+#include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
 #include "driver/instruction.h"
-#include "runtime/base/buffer.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/depthwise_conv2d.h"
@@ -57,7 +57,7 @@ class DirectArray {
   std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared_;
   uint64_t prepared_bytes_ = 0;
   uint64_t packings_ = 0;
-  Buffer scratch_;  // grows to the largest ever needed
+  HostScratch scratch_;
 };
 
 }  // namespace atollrt

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/vector_unit.h"
 
+#include <array>
 #include <cstring>
+#include <span>
 
-#include "runtime/kernels/mean.h"
+#include "runtime/kernels/byte_sum.h"
+#include "runtime/kernels/normalization.h"
 #include "runtime/kernels/pool2d.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/resize.h"
+#include "runtime/kernels/softmax.h"
 
 namespace atollrt {
 namespace {
@@ -16,6 +21,33 @@ ByteType TypeOf(uint32_t flags) {
 
 // Checked operands fit.
 int32_t Size(uint32_t operand) { return static_cast<int32_t>(operand); }
+
+// The axes of a reduction, without those of size 1.
+class ReductionLoops {
+ public:
+  template <typename T>
+  explicit ReductionLoops(const T& i) {
+    const uint32_t sizes[] = {i.kept0, i.reduced0, i.kept1, i.reduced1, i.kept2, i.reduced2};
+    first_ = kAxes;
+    for (size_t axis = kAxes; axis-- > 0;) {
+      const bool is_kept = axis % 2 == 0;
+      if (sizes[axis] == 1) continue;
+      loops_[--first_] = {sizes[axis], inputs_, is_kept ? outputs_ : 0};
+      inputs_ *= sizes[axis];
+      if (is_kept) outputs_ *= sizes[axis];
+    }
+  }
+
+  std::span<const ReduceLoop> loops() const { return std::span(loops_).subspan(first_); }
+  int64_t inputs() const { return inputs_; }
+  int64_t outputs() const { return outputs_; }
+
+ private:
+  static constexpr size_t kAxes = 6;
+  std::array<ReduceLoop, kAxes> loops_;
+  size_t first_;
+  int64_t inputs_ = 1, outputs_ = 1;
+};
 
 }  // namespace
 
@@ -59,19 +91,15 @@ void VectorUnit::Run(const Pool2DInstruction& i, const Segments& segments) {
          memory_.WriteAt(segments.Resolve(i.output_address), output_bytes));
 }
 
-void VectorUnit::Run(const MeanInstruction& i, const Segments& segments) {
-  const MeanParams params{.batch = Size(i.batch),
-                          .positions = Size(i.positions),
-                          .channels = Size(i.channels),
-                          .type = TypeOf(i.flags),
-                          .input_zero_point = i.input_zero_point,
-                          .multiplier = {i.multiplier, i.exponent},
-                          .output_zero_point = i.output_zero_point,
-                          .clamp = {i.clamp_min, i.clamp_max}};
-  const uint64_t input_bytes = uint64_t{i.batch} * i.positions * i.channels;
-  const uint64_t output_bytes = uint64_t{i.batch} * i.channels;
-  Mean(params, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
-       memory_.WriteAt(segments.Resolve(i.output_address), output_bytes));
+void VectorUnit::Run(const ReduceSumInstruction& i, const Segments& segments) {
+  const ByteSumParams params{.type = TypeOf(i.flags),
+                             .input_zero_point = i.input_zero_point,
+                             .multiplier = {i.multiplier, i.exponent},
+                             .output_zero_point = i.output_zero_point,
+                             .clamp = {i.clamp_min, i.clamp_max}};
+  const ReductionLoops nest(i);
+  ByteSum(params, nest.loops(), memory_.ReadAt(segments.Resolve(i.input_address), nest.inputs()),
+          memory_.WriteAt(segments.Resolve(i.output_address), nest.outputs()));
 }
 
 void VectorUnit::Run(const TableInstruction& i, const Segments& segments) {
@@ -103,6 +131,85 @@ void VectorUnit::Run(const CopyInstruction& i, const Segments& segments) {
 void VectorUnit::Run(const FillInstruction& i, const Segments& segments) {
   std::memset(memory_.WriteAt(segments.Resolve(i.output_address), i.bytes),
               static_cast<int>(i.value), i.bytes);
+}
+
+template <typename T>
+void VectorUnit::RunExtreme(Extreme which, const T& i, const Segments& segments) {
+  const ReductionLoops nest(i);
+  const uint8_t* input = memory_.ReadAt(segments.Resolve(i.input_address), nest.inputs());
+  uint8_t* output = memory_.WriteAt(segments.Resolve(i.output_address), nest.outputs());
+  if (TypeOf(i.flags) == ByteType::kUInt8) {
+    ReduceExtreme(which, nest.loops(), nest.outputs(), input, output);
+  } else {
+    ReduceExtreme(which, nest.loops(), nest.outputs(), input, reinterpret_cast<int8_t*>(output));
+  }
+}
+
+void VectorUnit::Run(const ReduceMaxInstruction& i, const Segments& segments) {
+  RunExtreme(Extreme::kMax, i, segments);
+}
+
+void VectorUnit::Run(const ReduceMinInstruction& i, const Segments& segments) {
+  RunExtreme(Extreme::kMin, i, segments);
+}
+
+void VectorUnit::Run(const SoftmaxInstruction& i, const Segments& segments) {
+  const SoftmaxParams params{.rows = Size(i.rows),
+                             .depth = Size(i.depth),
+                             .type = TypeOf(i.flags),
+                             .multiplier = {i.multiplier, i.exponent},
+                             .min_difference = i.min_difference};
+  const uint64_t bytes = uint64_t{i.rows} * i.depth;
+  Softmax(params, memory_.ReadAt(segments.Resolve(i.input_address), bytes),
+          memory_.WriteAt(segments.Resolve(i.output_address), bytes));
+}
+
+void VectorUnit::Run(const L2NormalizationInstruction& i, const Segments& segments) {
+  const L2NormalizationParams params{.rows = Size(i.rows),
+                                     .depth = Size(i.depth),
+                                     .type = TypeOf(i.flags),
+                                     .input_zero_point = i.input_zero_point};
+  const uint64_t bytes = uint64_t{i.rows} * i.depth;
+  L2Normalization(params, memory_.ReadAt(segments.Resolve(i.input_address), bytes),
+                  memory_.WriteAt(segments.Resolve(i.output_address), bytes));
+}
+
+template <typename T, typename Function>
+void VectorUnit::RunResize(const T& i, const Segments& segments, const Function& resize) {
+  const ResizeParams params{.batch = Size(i.batch),
+                            .input_h = Size(i.input_h),
+                            .input_w = Size(i.input_w),
+                            .channels = Size(i.channels),
+                            .output_h = Size(i.output_h),
+                            .output_w = Size(i.output_w),
+                            .mode = static_cast<ResizeMode>(i.mode)};
+  const ResizeBand band{{Size(i.input_first), Size(i.input_rows)},
+                        {Size(i.output_first), Size(i.output_rows)}};
+  const uint64_t input_bytes = uint64_t{i.batch} * i.input_rows * i.input_w * i.channels;
+  const uint64_t output_bytes = uint64_t{i.batch} * i.output_rows * i.output_w * i.channels;
+  resize(params, band, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
+         memory_.WriteAt(segments.Resolve(i.output_address), output_bytes));
+}
+
+void VectorUnit::Run(const ResizeBilinearInstruction& i, const Segments& segments) {
+  const bool is_unsigned = TypeOf(i.flags) == ByteType::kUInt8;
+  const ResizeType type = is_unsigned ? ResizeType::kUInt8 : ResizeType::kInt8;
+  RunResize(i, segments,
+            [&](const ResizeParams& params, const ResizeBand& band, const uint8_t* input,
+                uint8_t* output) {
+              const int threads = pool_ != nullptr ? pool_->threads() : 1;
+              const bool has_scratch =
+                  scratch_.Reserve(BilinearScratchBytes(params, type, threads));
+              ResizeBilinear(params, type, band, input, output,
+                             has_scratch ? scratch_.data() : nullptr, pool_);
+            });
+}
+
+void VectorUnit::Run(const ResizeNearestNeighborInstruction& i, const Segments& segments) {
+  RunResize(
+      i, segments,
+      [&](const ResizeParams& params, const ResizeBand& band, const uint8_t* input,
+          uint8_t* output) { ResizeNearest(params, params.channels, band, input, output, pool_); });
 }
 
 }  // namespace atollrt

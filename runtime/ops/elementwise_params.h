@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From a node to the parameters of its element-wise or normalising kernel: the checks and the
-// setup arithmetic of docs/quantization.md §5 and §8 that the device does not need. Otherwise as
-// quantized_params.h.
+// setup arithmetic of docs/quantization.md §5 and §8. Otherwise as quantized_params.h.
 #pragma once
 
 #include <limits>

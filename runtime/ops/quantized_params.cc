@@ -230,46 +230,60 @@ Result<Multiplier> MakeSumMultiplier(OpType type, const Tensor& input, const Ten
   return multiplier;
 }
 
-Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {
+std::vector<bool> ReducedAxes(const Graph& graph, const Node& node) {
+  const Tensor& axes = *graph.Input(node, 1);
+  std::vector<bool> reduce(graph.Input(node, 0)->shape.size());
+  if (axes.element_count() == 0) return reduce;
+  for (const int64_t axis : ConstantIntegers(axes)) {
+    reduce[NormalizeAxis(axis, reduce.size())] = true;
+  }
+  return reduce;
+}
+
+Result<ByteSumParams> MakeByteSumParams(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  if (input.element_count() < 1) {
-    return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
-  }
-  const Tensor& axes = *graph.Input(node, 1);
-  MeanPlan plan;
-  if (axes.element_count() > 0) {
-    for (const int64_t axis : ConstantIntegers(axes)) {
-      plan.reduced.push_back(NormalizeAxis(axis, input.shape.size()));
-    }
-  }
-  std::sort(plan.reduced.begin(), plan.reduced.end());
-  plan.reduced.erase(std::unique(plan.reduced.begin(), plan.reduced.end()), plan.reduced.end());
-
-  // batch | positions | channels around the first run of reduced axes; a second run means that
-  // the input has to be rearranged as [1, positions, everything else].
-  const size_t count = plan.reduced.size();
-  plan.contiguous =
-      count == 0 || plan.reduced.back() - plan.reduced.front() == static_cast<int32_t>(count) - 1;
-  MeanParams& params = plan.params;
-  int64_t positions = 1;
-  for (const int32_t axis : plan.reduced) positions *= input.shape[axis];
-  const int32_t first = count == 0 ? 0 : plan.reduced.front();
-  int64_t batch = 1;
-  for (int32_t i = 0; plan.contiguous && i < first; ++i) batch *= input.shape[i];
-  params.batch = static_cast<int32_t>(batch);
-  params.positions = static_cast<int32_t>(positions);
-  params.channels = static_cast<int32_t>(input.element_count() / positions / batch);
+  ATOLL_RETURN_IF_ERROR(CheckElements(input));
+  ByteSumParams params;
   params.type = ToByteType(input.type);
   params.input_zero_point = input.zero_point();
   params.output_zero_point = output.zero_point();
   params.clamp = {ByteMin(params.type), ByteMax(params.type)};
+  ATOLL_ASSIGN_OR_RETURN(
+      params.multiplier,
+      MakeSumMultiplier(node.type, input, output, input.element_count() / output.element_count()));
+  return params;
+}
 
-  ATOLL_ASSIGN_OR_RETURN(params.multiplier, MakeSumMultiplier(node.type, input, output, positions));
-  return plan;
+Status CheckExtremes(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckElements(input));
+  return CheckSameQuantization(input, output);
+}
+
+Result<ResizeParams> MakeResizeParams(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckSameQuantization(input, output));
+  const ResizeOptions& options = std::get<ResizeOptions>(node.options);
+  ResizeParams params{.batch = input.shape[0],
+                      .input_h = input.shape[1],
+                      .input_w = input.shape[2],
+                      .channels = input.shape[3],
+                      .output_h = output.shape[1],
+                      .output_w = output.shape[2]};
+  if (options.align_corners && options.half_pixel_centers) {
+    return CorruptModel("align_corners and half_pixel_centers are both set");
+  }
+  if (options.align_corners) params.mode = ResizeMode::kAlignCorners;
+  if (options.half_pixel_centers) params.mode = ResizeMode::kHalfPixelCenters;
+  return params;
 }
 
 Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {

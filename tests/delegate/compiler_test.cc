@@ -107,10 +107,31 @@ struct AccessLister {
         {Access::kRead, i.input_address, Product({i.batch, i.input_h, i.input_w, i.channels})},
         {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.channels})}};
   }
-  Accesses operator()(const MeanInstruction& i) const {
-    return {{Access::kRead, i.input_address, Product({i.batch, i.positions, i.channels})},
-            {Access::kWrite, i.output_address, Product({i.batch, i.channels})}};
+  template <typename T>
+  static Accesses OfReduction(const T& i) {
+    return {{Access::kRead, i.input_address,
+             Product({i.kept0, i.reduced0, i.kept1, i.reduced1, i.kept2, i.reduced2})},
+            {Access::kWrite, i.output_address, Product({i.kept0, i.kept1, i.kept2})}};
   }
+  Accesses operator()(const ReduceSumInstruction& i) const { return OfReduction(i); }
+  Accesses operator()(const ReduceMaxInstruction& i) const { return OfReduction(i); }
+  Accesses operator()(const ReduceMinInstruction& i) const { return OfReduction(i); }
+  template <typename T>
+  static Accesses OfRows(const T& i) {
+    return {{Access::kRead, i.input_address, Product({i.rows, i.depth})},
+            {Access::kWrite, i.output_address, Product({i.rows, i.depth})}};
+  }
+  Accesses operator()(const SoftmaxInstruction& i) const { return OfRows(i); }
+  Accesses operator()(const L2NormalizationInstruction& i) const { return OfRows(i); }
+  template <typename T>
+  static Accesses OfResize(const T& i) {
+    return {
+        {Access::kRead, i.input_address, Product({i.batch, i.input_rows, i.input_w, i.channels})},
+        {Access::kWrite, i.output_address,
+         Product({i.batch, i.output_rows, i.output_w, i.channels})}};
+  }
+  Accesses operator()(const ResizeBilinearInstruction& i) const { return OfResize(i); }
+  Accesses operator()(const ResizeNearestNeighborInstruction& i) const { return OfResize(i); }
   Accesses operator()(const TableInstruction& i) const {
     return {{Access::kRead, i.input_address, i.count},
             {Access::kRead, i.table_address, 256},
@@ -247,6 +268,45 @@ TEST(Compiler, SplitsByOneCopyPerPart) {
   Compiled compiled = Compile(m);
   EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
               ElementsAre("INPUT", "COPY", "COPY", "ADD", "OUTPUT", "END"));
+}
+
+TEST(Compiler, GivesEachBandOfAResizeItsPlaceInTheImage) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 20, 20, 16});
+  const int32_t size = m.Integers({2}, {60, 60});
+  const int32_t y = m.Node(OpType::kRESIZE_BILINEAR, {x, size}, {1, 60, 60, 16},
+                           ResizeOptions{.align_corners = false, .half_pixel_centers = true});
+  m.Output(m.MaxPool(y, {.size = 3, .stride = 3}));
+  Compiled compiled = Compile(m, 32 * 1024);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  ExpectSoundAccesses(compiled.executable());
+  uint32_t next_row = 0;
+  for (const Instruction& instruction : compiled.executable().inference_program) {
+    const auto* resize = std::get_if<ResizeBilinearInstruction>(&instruction);
+    if (resize == nullptr) continue;
+    EXPECT_EQ(resize->input_h, 20u);
+    EXPECT_EQ(resize->output_h, 60u);
+    EXPECT_LT(resize->output_rows, 60u);
+    EXPECT_EQ(resize->output_first, next_row);
+    next_row += resize->output_rows;
+  }
+  EXPECT_EQ(next_row, 60u);
+}
+
+// Lanes are what lies next to each other: channels here, elements of one channel there.
+TEST(Compiler, PutsTheInnermostAxesOfAReductionLast) {
+  const auto reduction = [](const std::vector<int32_t>& axes) {
+    ModelBuilder m;
+    m.Output(m.Mean(m.Input({2, 7, 6, 10}), axes));
+    Compiled compiled = Compile(m);
+    ReduceSumInstruction i =
+        std::get<ReduceSumInstruction>(compiled.executable().inference_program[1]);
+    return std::vector<uint32_t>{i.kept0, i.reduced0, i.kept1, i.reduced1, i.kept2, i.reduced2};
+  };
+  EXPECT_THAT(reduction({1, 2}), ElementsAre(1, 1, 2, 42, 10, 1));
+  EXPECT_THAT(reduction({3}), ElementsAre(1, 1, 1, 1, 84, 10));
+  EXPECT_THAT(reduction({0, 2}), ElementsAre(1, 2, 7, 6, 10, 1));
+  EXPECT_THAT(reduction({0, 1, 2, 3}), ElementsAre(1, 1, 1, 1, 1, 840));
 }
 
 TEST(Compiler, NamesTheNodeThatMakesNoSense) {

@@ -70,7 +70,22 @@ int32_t FunctionOfOneByte(ModelBuilder& m, int64_t which, int32_t x) {
   }
 }
 
-// Runs of device operators between islands that only the CPU runs (SOFTMAX), on tensors of
+// By either operator; the values keep their quantization.
+int32_t Resized(ModelBuilder& m, Rng& rng, int32_t x, int32_t height, int32_t width) {
+  const OpType type =
+      rng.Pick<OpType>({OpType::kRESIZE_BILINEAR, OpType::kRESIZE_NEAREST_NEIGHBOR});
+  ResizeOptions options;
+  options.align_corners = rng.OneIn(3);
+  options.half_pixel_centers = !options.align_corners && rng.OneIn(2);
+  Shape shape = m.tensor(x).shape;
+  shape[1] = height;
+  shape[2] = width;
+  const int32_t y = m.Node(type, {x, m.Integers({2}, {height, width})}, shape, options);
+  m.tensor(y).quantization = m.tensor(x).quantization;
+  return y;
+}
+
+// Runs of device operators between islands that only the CPU runs (LOG_SOFTMAX), on tensors of
 // [1, 8, 8, 12]. Some inner tensors are outputs.
 ModelBuilder RandomModel(Rng& rng) {
   ModelBuilder m(rng.Next());
@@ -83,9 +98,9 @@ ModelBuilder RandomModel(Rng& rng) {
   const int64_t nodes = rng.Int(1, 16);
   for (int64_t i = 0; i < nodes; ++i) {
     const int32_t x = pick();
-    switch (rng.Int(0, 11)) {
+    switch (rng.Int(0, 14)) {
       case 0:
-        tensors.push_back(m.Softmax(x));
+        tensors.push_back(m.LogSoftmax(x));
         break;
       case 1:
         tensors.push_back(m.Logistic(x));
@@ -118,6 +133,19 @@ ModelBuilder RandomModel(Rng& rng) {
       case 9:
         tensors.push_back(m.Add(x, pick()));
         break;
+      case 10:
+        tensors.push_back(rng.OneIn(2) ? m.Softmax(x) : m.L2Normalization(x));
+        break;
+      case 11: {
+        const int32_t larger = Resized(m, rng, x, rng.Int32(1, 20), rng.Int32(1, 20));
+        tensors.push_back(Resized(m, rng, larger, 8, 8));
+        break;
+      }
+      case 12: {
+        const std::vector<int32_t> axes = rng.OneIn(2) ? std::vector{2} : std::vector{1, 2};
+        tensors.push_back(Resized(m, rng, m.Mean(x, axes), 8, 8));
+        break;
+      }
       default:
         tensors.push_back(rng.OneIn(2) ? m.DepthwiseConv2D(x, {.kernel = 3})
                                        : m.Conv2D(x, {.channels = 12, .kernel = 3}));
@@ -271,6 +299,67 @@ TEST(DeviceDelegate, GivesTheCpusBytesInPartsOfChannels) {
   EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 4u);
   EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("parts of its output channels"));
   for (const uint64_t seed : {1u, 2u}) {
+    EXPECT_EQ(RunOn(interpreter.get(), seed), RunOn(Create(model, nullptr).get(), seed));
+  }
+}
+
+// Every reduction of every set of axes of five.
+TEST(DeviceDelegate, ReducesAnyAxesOnTheDevice) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const Shape shape = {2, 3, 2, 5, 4};
+  for (const OpType type :
+       {OpType::kMEAN, OpType::kSUM, OpType::kREDUCE_MAX, OpType::kREDUCE_MIN}) {
+    for (uint32_t set = 0; set < 32; ++set) {
+      std::vector<int32_t> axes;
+      for (int32_t axis = 0; axis < 5; ++axis) {
+        if ((set >> axis & 1) != 0) axes.push_back(axis);
+      }
+      SCOPED_TRACE(OpTypeName(type) + " of axes " + std::to_string(set));
+      ModelBuilder m;
+      const int32_t list = m.Integers({static_cast<int32_t>(axes.size())}, axes);
+      m.Output(m.Node(type, {m.Input(shape), list}, {}, ReducerOptions{.keep_dims = set % 3 == 0}));
+      const std::shared_ptr<const Model> model = m.Load();
+      const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+      ASSERT_NE(interpreter, nullptr);
+      EXPECT_EQ(interpreter->partitions().size(), 1u);
+      EXPECT_EQ(RunOn(interpreter.get(), set), RunOn(Create(model, nullptr).get(), set));
+    }
+  }
+}
+
+// Images of 58 KiB on a device with 24: what passes between the operators is never whole.
+TEST(DeviceDelegate, ResizesAndNormalisesInBandsOfRows) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(24 << 10);
+  Rng rng(TestSeed(19));
+  for (int i = 0; i < 40 && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE("model " + std::to_string(i));
+    ModelBuilder m;
+    int32_t x = Resized(m, rng, m.Input({1, 20, 20, 16}), 60, 60);
+    if (rng.OneIn(2)) x = m.Softmax(x);
+    if (rng.OneIn(2)) x = m.L2Normalization(x);
+    if (rng.OneIn(2)) {
+      x = m.Mean(x, {rng.Int32(2, 3)});
+    } else {
+      const OpType type = rng.Pick<OpType>({OpType::kREDUCE_MAX, OpType::kREDUCE_MIN});
+      const Quantization quantization = m.tensor(x).quantization;
+      x = m.Node(type, {x, m.Integers({1}, {3})}, {1, 60, 60, 1},
+                 ReducerOptions{.keep_dims = true});
+      m.tensor(x).quantization = quantization;
+    }
+    m.Output(Resized(m, rng, x, 17, 9));
+    if (i % 2 == 1) {
+      for (Tensor& tensor : m.graph().tensors) {
+        if (tensor.type != DataType::kInt8) continue;
+        tensor.type = DataType::kUInt8;
+        tensor.quantization.zero_points[0] += 128;
+      }
+    }
+    const std::shared_ptr<const Model> model = m.Load();
+    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    ASSERT_NE(interpreter, nullptr);
+    ASSERT_EQ(interpreter->partitions().size(), 1u);
+    EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("bands of rows"));
+    const auto seed = static_cast<uint64_t>(i);
     EXPECT_EQ(RunOn(interpreter.get(), seed), RunOn(Create(model, nullptr).get(), seed));
   }
 }

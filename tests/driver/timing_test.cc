@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace atollrt {
@@ -106,9 +107,52 @@ TEST(Timing, OfTheVectorUnitIsLanesAndTaps) {
                             k64),
             16u * 4);
   EXPECT_EQ(ExecutionCycles(AddInstruction{.count = 65}, k64), 4u);
-  EXPECT_EQ(ExecutionCycles(MeanInstruction{.batch = 2, .positions = 49, .channels = 100}, k64),
-            2u * 49 * 2);
   EXPECT_EQ(ExecutionCycles(TableInstruction{.count = 128}, k64), 2u);
+}
+
+// A mean of 2 images over 49 positions, and over the 100 channels of 98 positions.
+TEST(Timing, OfReductionsIsRowsInLanes) {
+  const auto cycles = [](auto i) {
+    i.kept0 = 2;
+    i.reduced0 = i.kept1 = 1;
+    i.reduced1 = 49;
+    i.kept2 = 100;
+    i.reduced2 = 1;
+    const uint64_t of_positions = ExecutionCycles(i, k64);
+    i.reduced1 = 1;
+    i.kept2 = 49;
+    i.reduced2 = 100;
+    return std::pair(of_positions, ExecutionCycles(i, k64));
+  };
+  const std::pair<uint64_t, uint64_t> expected(2 * 49 * 2, 98 * 2 + 98 * 6);
+  EXPECT_EQ(cycles(ReduceSumInstruction()), expected);
+  EXPECT_EQ(cycles(ReduceMaxInstruction()), expected);
+  EXPECT_EQ(cycles(ReduceMinInstruction()), expected);
+  // Fewer lanes than there are hold the 5 elements of an output.
+  const ReduceMaxInstruction narrow{
+      .kept0 = 1, .reduced0 = 1, .kept1 = 1, .reduced1 = 1, .kept2 = 7, .reduced2 = 5};
+  EXPECT_EQ(ExecutionCycles(narrow, k64), 7u * (1 + 3));
+}
+
+TEST(Timing, OfNormalisedRowsIsPassesAndTheirFolding) {
+  EXPECT_EQ(ExecutionCycles(SoftmaxInstruction{.rows = 3, .depth = 100}, k64),
+            13u * 4 + 3 * (3 * 2 + 2 * 6 + 8));
+  EXPECT_EQ(ExecutionCycles(L2NormalizationInstruction{.rows = 3, .depth = 100}, k32),
+            3u * (2 * 4 + 5 + 22));
+}
+
+// The size of the whole images does not matter.
+TEST(Timing, OfResizingIsThatOfTheRowsComputed) {
+  const auto cycles = [](auto i) {
+    i.batch = 2;
+    i.input_h = i.output_h = 1000;
+    i.output_rows = 5;
+    i.output_w = 7;
+    i.channels = 65;
+    return ExecutionCycles(i, k64);
+  };
+  EXPECT_EQ(cycles(ResizeBilinearInstruction()), 4u * 2 * 5 * 7 * 2);
+  EXPECT_EQ(cycles(ResizeNearestNeighborInstruction()), 2u * 5 * 7 * 2);
 }
 
 TEST(Timing, OfTransfersIs64BytesACycle) {

@@ -174,9 +174,22 @@ int32_t ModelBuilder::Relu(int32_t input) {
   return Node(OpType::kRELU, {input}, tensor(input).shape);
 }
 
+int32_t ModelBuilder::L2Normalization(int32_t input) {
+  const int32_t output =
+      Node(OpType::kL2_NORMALIZATION, {input}, tensor(input).shape, ElementwiseOptions{});
+  tensor(output).quantization = {.scales = {1.0f / 128}, .zero_points = {0}};
+  return output;
+}
+
 int32_t ModelBuilder::Logistic(int32_t input) {
   const int32_t output = Node(OpType::kLOGISTIC, {input}, tensor(input).shape);
   tensor(output).quantization = {.scales = {1.0f / 256}, .zero_points = {-128}};
+  return output;
+}
+
+int32_t ModelBuilder::LogSoftmax(int32_t input) {
+  const int32_t output = Node(OpType::kLOG_SOFTMAX, {input}, tensor(input).shape);
+  tensor(output).quantization = {.scales = {1.0f / 16}, .zero_points = {127}};
   return output;
 }
 

@@ -62,7 +62,9 @@ class ModelBuilder {
   int32_t Concatenation(const std::vector<int32_t>& inputs, int32_t axis);
   int32_t Reshape(int32_t input, Shape shape);
   int32_t Relu(int32_t input);
+  int32_t L2Normalization(int32_t input);
   int32_t Logistic(int32_t input);
+  int32_t LogSoftmax(int32_t input);
   int32_t Softmax(int32_t input);
   int32_t Custom(const std::string& name, int32_t input);
   // Any other operator; the output has the shape given.

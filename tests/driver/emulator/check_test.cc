@@ -101,14 +101,54 @@ Pool2DInstruction GoodPool() {
           .clamp_min = -128,
           .clamp_max = 127};
 }
-MeanInstruction GoodMean() {
+template <typename T>
+T GoodReduction() {
+  T i;
+  i.input_address = 0;
+  i.output_address = 1000;
+  i.kept0 = 1;
+  i.reduced0 = 2;
+  i.kept1 = 3;
+  i.reduced1 = 1;
+  i.kept2 = 5;
+  i.reduced2 = 4;
+  return i;
+}
+ReduceSumInstruction GoodSum() {
+  ReduceSumInstruction i = GoodReduction<ReduceSumInstruction>();
+  i.clamp_min = -128;
+  i.clamp_max = 127;
+  return i;
+}
+SoftmaxInstruction GoodSoftmax() {
   return {.input_address = 0,
-          .output_address = 1000,
-          .batch = 1,
-          .positions = 16,
-          .channels = 3,
-          .clamp_min = -128,
-          .clamp_max = 127};
+          .output_address = 100,
+          .rows = 4,
+          .depth = 25,
+          .multiplier = 1 << 30,
+          .exponent = 23,
+          .min_difference = -248};
+}
+L2NormalizationInstruction GoodL2() {
+  return {.input_address = 0, .output_address = 100, .rows = 4, .depth = 25};
+}
+// Rows 2 to 3 of 8 from rows 1 to 2 of 4: each is enlarged to two.
+template <typename T>
+T GoodResize() {
+  T i;
+  i.input_address = 0;
+  i.output_address = 1000;
+  i.batch = 2;
+  i.input_h = 4;
+  i.input_w = 5;
+  i.channels = 3;
+  i.output_h = 8;
+  i.output_w = 7;
+  i.input_first = 1;
+  i.input_rows = 2;
+  i.output_first = 2;
+  i.output_rows = 2;
+  return i;
 }
 TableInstruction GoodTable() {
   return {.input_address = 0, .output_address = 100, .count = 100, .table_address = 200};
@@ -138,10 +178,16 @@ std::vector<Instruction> GoodInstructions() {
           GoodDepthwise(),
           GoodAdd(),
           GoodPool(),
-          GoodMean(),
+          GoodSum(),
           GoodTable(),
           GoodCopy(),
-          GoodFill()};
+          GoodFill(),
+          GoodReduction<ReduceMaxInstruction>(),
+          GoodReduction<ReduceMinInstruction>(),
+          GoodSoftmax(),
+          GoodL2(),
+          GoodResize<ResizeBilinearInstruction>(),
+          GoodResize<ResizeNearestNeighborInstruction>()};
 }
 
 Fault Check(const Instruction& instruction) { return CheckInstruction(instruction, {}, kMemory); }
@@ -176,11 +222,12 @@ TEST(Check, RefusesSizesOfZeroAndBeyond31Bits) {
     const InstructionInfo& info = InstructionTable()[good.index()];
     for (const OperandInfo& operand : info.operands) {
       const std::string name = operand.name;
-      const bool is_size = name == "batch" || name == "bytes" || name == "positions" ||
-                           name == "channels" || name == "groups" || name.starts_with("count") ||
-                           name.starts_with("kernel_") || name.starts_with("stride_") ||
-                           name.starts_with("dilation_") || name.ends_with("put_h") ||
-                           name.ends_with("put_w") || name.ends_with("put_c");
+      const bool is_size =
+          name == "batch" || name == "bytes" || name == "depth" || name == "channels" ||
+          name == "groups" || name.ends_with("rows") || name.starts_with("count") ||
+          name.starts_with("kept") || name.starts_with("reduced") || name.starts_with("kernel_") ||
+          name.starts_with("stride_") || name.starts_with("dilation_") || name.ends_with("put_h") ||
+          name.ends_with("put_w") || name.ends_with("put_c");
       if (!is_size) continue;
       const Fault expected{FaultCode::kBadOperand, WordOf(good, name)};
       EXPECT_EQ(Check(With(good, name, 0)), expected) << info.mnemonic << " " << name;
@@ -195,7 +242,11 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
       {GoodAdd(), "flags", kFlagDouble},
       {GoodAdd(), "left_shift", 23},
       {GoodPool(), "flags", kFlagSubtract},
-      {GoodMean(), "flags", kFlagAverage},
+      {GoodSum(), "flags", kFlagAverage},
+      {GoodReduction<ReduceMaxInstruction>(), "flags", kFlagDouble},
+      {GoodSoftmax(), "flags", kFlagDouble},
+      {GoodL2(), "flags", kFlagSubtract},
+      {GoodResize<ResizeBilinearInstruction>(), "flags", kFlagAverage},
       {GoodFill(), "value", 256},
       {GoodConv(), "flags", 8},
       {GoodConv(), "flags", 0x80000000},
@@ -215,7 +266,23 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
       {GoodPool(), "stride_h", 4, FaultCode::kBadOperand, "kernel_h"},  // nor in window 1
       {GoodPool(), "output_w", 3, FaultCode::kBadOperand, "kernel_w"},
       {GoodCopy(), "count0", 0x7FFFFFFF / 48 + 1, FaultCode::kBadOperand, "bytes"},
+      {GoodSoftmax(), "min_difference", 1},
+      {GoodSoftmax(), "exponent", 24, FaultCode::kBadOperand, "min_difference"},  // 248 * 2^24
+      {GoodSoftmax(), "exponent", 127, FaultCode::kBadOperand, "min_difference"},
   };
+  for (const Instruction& good : {Instruction(GoodResize<ResizeBilinearInstruction>()),
+                                  Instruction(GoodResize<ResizeNearestNeighborInstruction>())}) {
+    breaches.push_back({good, "mode", 3});
+    breaches.push_back({good, "input_first", 3});  // of 4 rows
+    breaches.push_back({good, "input_first", 0xFFFFFFFF});
+    breaches.push_back({good, "output_first", 7});
+    breaches.push_back({good, "output_first", 0xFFFFFFFF});
+    breaches.push_back({good, "input_first", 2});  // row 1 is needed
+    breaches.push_back({good, "output_first", 0, FaultCode::kBadOperand, "input_first"});
+    breaches.push_back({good, "output_rows", 5, FaultCode::kBadOperand, "input_rows"});
+  }
+  // Rows 2 and 3 lie at 1 and 1.5, which is between two rows or in one.
+  breaches.push_back({GoodResize<ResizeBilinearInstruction>(), "input_rows", 1});
   for (const Instruction& good :
        {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodPool())}) {
     breaches.push_back({good, "pad_top", 65536});
@@ -247,7 +314,7 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
 
 TEST(Check, TakesTheRangeOfBytesFromTheFlags) {
   for (Instruction good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
-                           Instruction(GoodAdd()), Instruction(GoodMean())}) {
+                           Instruction(GoodAdd()), Instruction(GoodSum())}) {
     good = With(With(good, "flags", kFlagInputUnsigned), "clamp_min", 0);
     EXPECT_EQ(Check(With(good, "clamp_max", 255)), Fault{});
     EXPECT_EQ(Check(With(good, "output_zero_point", 255)), Fault{});
@@ -281,10 +348,17 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
       {GoodDepthwise(), depthwise_sizes},
       {GoodAdd(), {{"input1_address", 100}, {"input2_address", 100}, {"output_address", 100}}},
       {GoodPool(), {{"input_address", 48}, {"output_address", 12}}},
-      {GoodMean(), {{"input_address", 48}, {"output_address", 3}}},
+      {GoodSum(), {{"input_address", 120}, {"output_address", 15}}},
       {GoodTable(), {{"input_address", 100}, {"output_address", 100}, {"table_address", 256}}},
       {GoodCopy(), {{"input_address", 156}, {"output_address", 96}}},
       {GoodFill(), {{"output_address", 10}}},
+      {GoodReduction<ReduceMaxInstruction>(), {{"input_address", 120}, {"output_address", 15}}},
+      {GoodReduction<ReduceMinInstruction>(), {{"input_address", 120}, {"output_address", 15}}},
+      {GoodSoftmax(), {{"input_address", 100}, {"output_address", 100}}},
+      {GoodL2(), {{"input_address", 100}, {"output_address", 100}}},
+      {GoodResize<ResizeBilinearInstruction>(), {{"input_address", 60}, {"output_address", 84}}},
+      {GoodResize<ResizeNearestNeighborInstruction>(),
+       {{"input_address", 60}, {"output_address", 84}}},
   };
   for (const Case& test : cases) {
     for (const auto& [operand, size] : test.sizes) {
@@ -304,11 +378,24 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
   }
 }
 
+// Only elements that count must fit when they are shifted.
+TEST(Check, BoundsTheDifferencesOfSoftmax) {
+  EXPECT_EQ(Check(With(GoodSoftmax(), "min_difference", 0u - 0x80000000u)), Fault{});  // 255 * 2^23
+  const Instruction wide = With(GoodSoftmax(), "min_difference", 0u - 128);
+  EXPECT_EQ(Check(With(wide, "exponent", 24)), Fault{});
+  EXPECT_EQ(Check(With(wide, "exponent", 25)).code, FaultCode::kBadOperand);
+  EXPECT_EQ(Check(With(With(wide, "min_difference", 0), "exponent", 127)), Fault{});
+}
+
 TEST(Check, CountsSizesInFullWidth) {
   // Products of 2^32 and 2^64 and more would pass if they wrapped.
   ExpectBreaches({
       {GoodConv(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
-      {GoodMean(), "positions", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodSum(), "reduced1", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodSoftmax(), "depth", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodL2(), "rows", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodResize<ResizeBilinearInstruction>(), "channels", 0x7FFFFFFF, FaultCode::kBadAddress,
+       "input_address"},
       {GoodCopy(), "input_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "output_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "output_address"},
   });
@@ -327,7 +414,11 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
       {GoodAdd(), "output_address", 1, FaultCode::kOverlap, "input1_address"},
       {GoodAdd(), "output_address", 199, FaultCode::kOverlap, "input2_address"},
       {GoodPool(), "output_address", 47, FaultCode::kOverlap, "input_address"},
-      {GoodMean(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodSum(), "output_address", 119, FaultCode::kOverlap, "input_address"},
+      {GoodSoftmax(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodL2(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodResize<ResizeBilinearInstruction>(), "output_address", 59, FaultCode::kOverlap,
+       "input_address"},
       {GoodTable(), "output_address", 1, FaultCode::kOverlap, "input_address"},
       {GoodTable(), "output_address", 200, FaultCode::kOverlap, "table_address"},
       {GoodCopy(), "output_address", 155, FaultCode::kOverlap, "input_address"},
@@ -356,12 +447,12 @@ TEST(Check, LetsAddAndTableWriteOntoTheirInputs) {
 
 TEST(Check, SeesOverlapsAcrossSegments) {
   const Segments same{.parameter_base = 500, .activation_base = 500};
-  EXPECT_EQ(CheckInstruction(With(GoodMean(), "output_address", kParameterSegment), same, kMemory),
-            (Fault{FaultCode::kOverlap, WordOf(GoodMean(), "input_address")}));
+  EXPECT_EQ(CheckInstruction(With(GoodSum(), "output_address", kParameterSegment), same, kMemory),
+            (Fault{FaultCode::kOverlap, WordOf(GoodSum(), "input_address")}));
 }
 
 TEST(Check, ReportsOperandsBeforeAddressesBeforeOverlaps) {
-  const Instruction overlapping = With(GoodMean(), "output_address", 0);
+  const Instruction overlapping = With(GoodSum(), "output_address", 0);
   const Instruction beyond = With(overlapping, "input_address", 0x7FFFFFFF);
   EXPECT_EQ(Check(beyond).code, FaultCode::kBadAddress);
   EXPECT_EQ(Check(With(beyond, "clamp_max", 300)).code, FaultCode::kBadOperand);

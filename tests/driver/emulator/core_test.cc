@@ -512,7 +512,7 @@ TEST(Core, SurvivesRandomPrograms) {
   options.profile.memory_bytes = 4096;  // keeps instructions that pass short
   const auto core = MakeCore(options);
   uint64_t completed = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 10000; ++round) {
     ASSERT_TRUE(ResetByRegister(*core).ok());
     std::vector<Instruction> program;
     for (int i = 0; i < 8; ++i) {
@@ -529,6 +529,9 @@ TEST(Core, SurvivesRandomPrograms) {
         if (name == "clamp_min") value = 0;
         if (name == "clamp_max") value = 127;
         if (name.starts_with("pad_")) value = rng.Int(0, 1);
+        if (name == "min_difference") value = rng.Int(-300, 0);
+        if (name == "mode") value = rng.Int(0, 2);
+        if (name.ends_with("_first")) value = rng.OneIn(8) ? 1 : 0;
         if (rng.OneIn(200)) value = static_cast<int64_t>(rng.Next());
         StoreLittleEndian<uint32_t>(&bytes[4 * word], static_cast<uint32_t>(value));
       }

@@ -5,40 +5,13 @@
 #include <cmath>
 
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/driver/emulator/isa_arithmetic.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
 namespace {
 
 constexpr Segments kSegments{.parameter_base = 0x8000, .activation_base = 0};
-
-// docs/isa.md, "Arithmetic".
-int64_t Srdhm(int64_t a, int64_t b) {
-  const int64_t minimum = -(int64_t{1} << 31);
-  if (a == minimum && b == minimum) return -(minimum + 1);
-  return (a * b + (int64_t{1} << 30)) >> 31;
-}
-int64_t Rdpot(int64_t x, int n) {
-  const int64_t mask = (int64_t{1} << n) - 1;
-  return (x >> n) + ((x & mask) > (mask >> 1) + (x < 0 ? 1 : 0) ? 1 : 0);
-}
-int64_t Wrap(int64_t x) { return static_cast<int32_t>(static_cast<uint32_t>(x)); }
-int64_t Mbqm(int64_t x, int32_t q, int32_t e) {
-  if (e <= 0) return Rdpot(Srdhm(x, q), -e);
-  return Srdhm(Wrap(static_cast<int64_t>(static_cast<uint64_t>(x) << (e % 32))), q);
-}
-uint8_t Clamped(int64_t y, int32_t min, int32_t max) {
-  return static_cast<uint8_t>(std::min<int64_t>(std::max<int64_t>(y, min), max));
-}
-int64_t Value(uint8_t byte, bool is_unsigned) {
-  return is_unsigned ? byte : static_cast<int8_t>(byte);
-}
-
-Bytes RandomBytes(Rng& rng, size_t count) {
-  Bytes bytes(count);
-  rng.Fill(bytes);
-  return bytes;
-}
 
 uint8_t Activated(int64_t acc, const uint8_t* record, uint32_t flags, int32_t zero_point,
                   int32_t min, int32_t max) {
@@ -401,27 +374,6 @@ TEST(Instructions, Pool2DCutsWindowsAtTheBorder) {
   i.clamp_min = 0;
   i.clamp_max = 255;  // (255+254)/2 = 254.5; (255+254+0+240)/4 = 187.25
   EXPECT_EQ(run(), (Bytes{2, 255, 18, 187}));
-}
-
-TEST(Instructions, MeanRescalesTheSum) {
-  const auto core = MakeCore();
-  // q = 2^30 and e = -1: a quarter.
-  const MeanInstruction i{.output_address = 50,
-                          .batch = 2,
-                          .positions = 2,
-                          .channels = 2,
-                          .input_zero_point = 1,
-                          .multiplier = 1 << 30,
-                          .exponent = -1,
-                          .output_zero_point = -10,
-                          .clamp_min = -128,
-                          .clamp_max = 127};
-  // Sums less 2: 4 + 8 - 2 = 10, -2; 198, -258 (as int8: 100 + 100, -128 - 128).
-  const RunResult result = RunProgram(
-      *core, {InputInstruction{.bytes = 8}, i, OutputInstruction{.input_address = 50, .bytes = 4}},
-      {.inputs = {4, 0, 8, 0, 100, 0x80, 100, 0x80}});
-  // 2.5 -> SRDHM(10, 2^30) = 5, RDPOT(5, 1) = 3; -2: -1 -> -1; 99 -> 50; -129 -> -65.
-  EXPECT_EQ(result.outputs, (Bytes{0xF9, 0xF5, 40, 0xB5}));
 }
 
 TEST(Instructions, TableReadsInputsAsUnsigned) {
