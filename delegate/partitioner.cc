@@ -7,13 +7,14 @@
 #include "delegate/lowering.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/ops/filter_tensors.h"
 
 namespace atollrt {
 namespace {
 
 bool IsFilter(OpType type) {
   return type == OpType::kCONV_2D || type == OpType::kDEPTHWISE_CONV_2D ||
-         type == OpType::kFULLY_CONNECTED;
+         type == OpType::kFULLY_CONNECTED || type == OpType::kTRANSPOSE_CONV;
 }
 
 bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
@@ -27,6 +28,7 @@ ActivationRange ActivationsOf(const Node& node) {
     return {0, node.inputs.size()};
   }
   if (node.type == OpType::kSPLIT) return {1, 1};
+  if (node.type == OpType::kTRANSPOSE_CONV) return {2, 1};
   return {0, IsAdd(node.type) ? size_t{2} : size_t{1}};
 }
 
@@ -87,8 +89,8 @@ bool HasElements(const Candidate& c) {
 
 bool HasConstantParameters(const Candidate& c) {
   if (!IsFilter(c.node.type)) return true;
-  const Tensor* bias = c.graph.Input(c.node, 2);
-  return c.input(1).is_constant() && (bias == nullptr || bias->is_constant());
+  const FilterTensors t = FilterTensorsOf(c.graph, c.node);
+  return t.weights.is_constant() && (t.bias == nullptr || t.bias->is_constant());
 }
 
 bool HasVariableActivations(const Candidate& c) {
@@ -145,7 +147,7 @@ bool HasShortSums(const Candidate& c) {
   const Shape& w = c.input(1).shape;
   if (c.node.type == OpType::kFULLY_CONNECTED) return w[1] <= kMaxSum;
   const int64_t taps = int64_t{w[1]} * w[2];
-  return (c.node.type == OpType::kCONV_2D ? taps * w[3] : taps) <= kMaxSum;
+  return (c.node.type == OpType::kDEPTHWISE_CONV_2D ? taps : taps * w[3]) <= kMaxSum;
 }
 
 bool FitsOnChip(const Candidate& c) {

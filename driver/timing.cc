@@ -42,6 +42,13 @@ struct ExecutionTime {
   uint64_t operator()(const DepthwiseConv2DInstruction& i) const {
     return Positions(i) * VectorSteps(i.output_c) * i.kernel_h * i.kernel_w;
   }
+  uint64_t operator()(const TransposeConv2DInstruction& i) const {
+    const uint64_t inputs = uint64_t{i.batch} * i.input_h * i.input_w;
+    const uint64_t channel_tiles = DivideRoundingUp<uint64_t>(i.output_c, columns);
+    const uint64_t products =
+        uint64_t{i.kernel_h} * i.kernel_w * DivideRoundingUp<uint64_t>(i.input_c, rows);
+    return channel_tiles * (products * std::max(inputs, rows) + Positions(i)) + rows + columns - 2;
+  }
   uint64_t operator()(const Pool2DInstruction& i) const {
     return Positions(i) * VectorSteps(i.channels) * i.kernel_h * i.kernel_w;
   }

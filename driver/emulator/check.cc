@@ -120,27 +120,33 @@ ByteType InputType(uint32_t flags) {
   return (flags & kFlagInputUnsigned) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
 }
 
-// What CONV_2D and DEPTHWISE_CONV_2D have in common. `group_channels` is the number of channels
-// that one output is summed over, `weight_bytes` the size of the weights.
+// What all filters have in common: arithmetic and tensors.
 template <typename T>
-void CheckConvolution(const T& i, uint64_t group_channels, uint64_t weight_bytes, Checker& check) {
+void CheckFilter(const T& i, uint64_t weight_bytes, Checker& check) {
   const ByteType type = InputType(i.flags);
-  check.Operand(i.pad_top, i.pad_top <= kPadMax);
-  check.Operand(i.pad_left, i.pad_left <= kPadMax);
   check.Flags(i.flags, kFlagInputUnsigned | kFlagWeightsUnsigned | kFlagDouble);
   check.ZeroPoint(i.input_zero_point, type);
   check.ZeroPoint(i.weight_zero_point,
                   (i.flags & kFlagWeightsUnsigned) != 0 ? ByteType::kUInt8 : ByteType::kInt8);
   check.ZeroPoint(i.output_zero_point, type);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
-  check.Operand(i.kernel_h,
-                SaturatingProduct({i.kernel_h, i.kernel_w, group_channels}) <= kTapsMax);
-  check.Window(i.output_h, i.stride_h, i.kernel_h, i.dilation_h);
-  check.Window(i.output_w, i.stride_w, i.kernel_w, i.dilation_w);
   check.Input(i.input_address, SaturatingProduct({i.batch, i.input_h, i.input_w, i.input_c}));
   check.Input(i.weight_address, weight_bytes);
   check.Input(i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes);
   check.Output(i.output_address, SaturatingProduct({i.batch, i.output_h, i.output_w, i.output_c}));
+}
+
+// What CONV_2D and DEPTHWISE_CONV_2D have in common. `group_channels` is the number of channels
+// that one output is summed over, `weight_bytes` the size of the weights.
+template <typename T>
+void CheckConvolution(const T& i, uint64_t group_channels, uint64_t weight_bytes, Checker& check) {
+  check.Operand(i.pad_top, i.pad_top <= kPadMax);
+  check.Operand(i.pad_left, i.pad_left <= kPadMax);
+  check.Operand(i.kernel_h,
+                SaturatingProduct({i.kernel_h, i.kernel_w, group_channels}) <= kTapsMax);
+  check.Window(i.output_h, i.stride_h, i.kernel_h, i.dilation_h);
+  check.Window(i.output_w, i.stride_w, i.kernel_w, i.dilation_w);
+  CheckFilter(i, weight_bytes, check);
 }
 
 // One overload per instruction. Divisions come after the check that their divisor is not 0.
@@ -178,6 +184,16 @@ void CheckOperands(const DepthwiseConv2DInstruction& i, Checker& check) {
   if (check.fault().code != FaultCode::kNone) return;
   check.Operand(i.input_c, i.output_c % i.input_c == 0);
   CheckConvolution(i, 1, SaturatingProduct({i.kernel_h, i.kernel_w, i.output_c}), check);
+}
+
+void CheckOperands(const TransposeConv2DInstruction& i, Checker& check) {
+  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
+               &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w});
+  if (check.fault().code != FaultCode::kNone) return;
+  check.Operand(i.pad_top, i.pad_top <= kPadMax);
+  check.Operand(i.pad_left, i.pad_left <= kPadMax);
+  check.Operand(i.kernel_h, SaturatingProduct({i.kernel_h, i.kernel_w, i.input_c}) <= kTapsMax);
+  CheckFilter(i, SaturatingProduct({i.output_c, i.kernel_h, i.kernel_w, i.input_c}), check);
 }
 
 void CheckOperands(const AddInstruction& i, Checker& check) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DirectArray: the array's direct face. It runs a whole CONV_2D or DEPTHWISE_CONV_2D through the
-// fast kernels of runtime/kernels. Weights are packed the first time that an instruction runs and
-// again only when the memory under them has changed, so steady inferences pack and allocate
-// nothing. Not thread-safe, but spreads the work over the pool.
+// DirectArray: the array's direct face. It runs a whole CONV_2D, DEPTHWISE_CONV_2D or
+// TRANSPOSE_CONV_2D through the fast kernels of runtime/kernels. Weights are packed the first time
+// that an instruction runs and again only when the memory under them has changed, so steady
+// inferences pack and allocate nothing. Not thread-safe, but spreads the work over the pool.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/depthwise_conv2d.h"
 #include "runtime/kernels/thread_pool.h"
+#include "runtime/kernels/transpose_conv.h"
 
 namespace atollrt {
 
@@ -27,8 +28,8 @@ class DirectArray {
   DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool);
   ~DirectArray();
 
-  // `instruction` is a CONV_2D or DEPTHWISE_CONV_2D that has passed CheckInstruction, and its
-  // channel records CheckChannelRecords.
+  // `instruction` is one of the three and has passed CheckInstruction, and its channel records
+  // CheckChannelRecords.
   void Run(const Instruction& instruction, const Segments& segments);
 
   // How often weights have been packed.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/thread_pool.h"
@@ -32,7 +33,7 @@ struct TransposePhase {
 };
 
 struct TransposeAxis {
-  int32_t output = 1, filter = 1, stride = 1, pad = 0;  // 0 <= pad < filter
+  int32_t output = 1, filter = 1, stride = 1, pad = 0;  // pad >= 0
 };
 // Those that have at least one output index: min(stride, output) of them.
 std::vector<TransposePhase> SplitTransposeConv(const TransposeAxis& axis);
@@ -78,5 +79,8 @@ class TransposeConv {
   size_t pixel_bytes_ = 0;  // of the output
   std::vector<Phase> phases_;
 };
+
+// The oracle: the formula, no tricks, any strides. Same contract as TransposeConv<Conv2D>::Run.
+void ReferenceTransposeConv(const Conv2DParams& params, const uint8_t* input, uint8_t* output);
 
 }  // namespace atollrt

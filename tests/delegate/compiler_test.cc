@@ -97,6 +97,13 @@ struct AccessLister {
         {Access::kRead, i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes},
         {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.output_c})}};
   }
+  Accesses operator()(const TransposeConv2DInstruction& i) const {
+    return {
+        {Access::kRead, i.input_address, Product({i.batch, i.input_h, i.input_w, i.input_c})},
+        {Access::kRead, i.weight_address, Product({i.output_c, i.kernel_h, i.kernel_w, i.input_c})},
+        {Access::kRead, i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes},
+        {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.output_c})}};
+  }
   Accesses operator()(const AddInstruction& i) const {
     return {{Access::kRead, i.input1_address, i.count},
             {Access::kRead, i.input2_address, i.count},
@@ -339,7 +346,7 @@ ModelBuilder RandomModel(Rng& rng) {
     const auto pick = [&] {
       return tensors[static_cast<size_t>(rng.Int(0, static_cast<int64_t>(tensors.size()) - 1))];
     };
-    switch (rng.Int(0, 7)) {
+    switch (rng.Int(0, 8)) {
       case 0:
         tensors.push_back(m.Add(pick(), pick()));
         break;
@@ -365,6 +372,11 @@ ModelBuilder RandomModel(Rng& rng) {
         tensors.push_back(m.Conv2D(m.Pad(pick(), {0, 0, 1, 1, 0, 2, 0, 0}),
                                    {.channels = 4, .kernel = 3, .padding = Padding::kValid}));
         break;
+      case 6: {
+        const int32_t small = m.Conv2D(pick(), {.channels = 4, .kernel = 3, .stride = 2});
+        tensors.push_back(m.TransposeConv(small, {.channels = 4, .kernel = 3, .stride = 2}, 4, 4));
+        break;
+      }
       default:
         tensors.push_back(m.Conv2D(pick(), {.channels = 4, .kernel = 3}));
         break;

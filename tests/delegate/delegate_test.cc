@@ -83,7 +83,7 @@ ModelBuilder RandomModel(Rng& rng) {
   const int64_t nodes = rng.Int(1, 16);
   for (int64_t i = 0; i < nodes; ++i) {
     const int32_t x = pick();
-    switch (rng.Int(0, 11)) {
+    switch (rng.Int(0, 12)) {
       case 0:
         tensors.push_back(m.Softmax(x));
         break;
@@ -118,6 +118,11 @@ ModelBuilder RandomModel(Rng& rng) {
       case 9:
         tensors.push_back(m.Add(x, pick()));
         break;
+      case 10: {
+        const int32_t small = m.Conv2D(x, {.channels = 16, .kernel = 3, .stride = 2});
+        tensors.push_back(m.TransposeConv(small, {.channels = 12, .kernel = 4, .stride = 2}, 8, 8));
+        break;
+      }
       default:
         tensors.push_back(rng.OneIn(2) ? m.DepthwiseConv2D(x, {.kernel = 3})
                                        : m.Conv2D(x, {.channels = 12, .kernel = 3}));
@@ -257,6 +262,27 @@ TEST(DeviceDelegate, MovesBytesAsTheCpuDoes) {
   }
   EXPECT_GT(moves, 200);
   EXPECT_EQ(moves_on_device, moves);
+}
+
+// An encoder and decoder whose middle is never on chip as a whole.
+TEST(DeviceDelegate, ComputesTransposedConvolutionsInBands) {
+  ModelBuilder m;
+  int32_t x = m.Conv2D(m.Input({1, 64, 24, 3}), {.channels = 32, .kernel = 3, .stride = 2});
+  x = m.Conv2D(x, {.channels = 64, .kernel = 3, .stride = 2});
+  x = m.TransposeConv(x, {.channels = 32, .kernel = 4, .stride = 2}, 32, 12);
+  x = m.TransposeConv(m.Relu(x), {.channels = 16, .kernel = 3, .stride = 2}, 64, 24);
+  m.Output(m.Conv2D(x, {.channels = 2}));
+  const std::shared_ptr<const Model> model = m.Load();
+  ASSERT_NE(model, nullptr);
+  const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(88 << 10);
+  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  ASSERT_EQ(interpreter->partitions().size(), 1u);
+  EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 6u);
+  EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("bands of rows"));
+  EXPECT_EQ(RunOn(interpreter.get(), 1), want);
+  EXPECT_EQ(static_cast<int64_t>(interpreter->last_usage().cycles),
+            interpreter->partitions()[0].report.estimated_cycles);
 }
 
 TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {

@@ -51,6 +51,21 @@ TEST(Timing, OfGroupsIsThatOfEachInTurn) {
   EXPECT_EQ(ExecutionCycles(grouped, k64), 4u * 120 + 126);
 }
 
+TEST(Timing, OfTransposeConv2DIsATileForEachTapAndADrain) {
+  // M = 30, 60 outputs, one tile of input channels, two of output channels.
+  const TransposeConv2DInstruction transposed{.batch = 1,
+                                              .input_h = 5,
+                                              .input_w = 6,
+                                              .input_c = 16,
+                                              .output_h = 10,
+                                              .output_w = 6,
+                                              .output_c = 100,
+                                              .kernel_h = 3,
+                                              .kernel_w = 2};
+  EXPECT_EQ(ExecutionCycles(transposed, k64), 2u * 6 * 64 + 2 * 60 + 126);
+  EXPECT_EQ(ExecutionCycles(transposed, {8, 128}), 6u * 2 * 30 + 60 + 134);
+}
+
 TEST(Timing, OfTheVectorUnitIsLanesAndTaps) {
   EXPECT_EQ(ExecutionCycles(DepthwiseConv2DInstruction{.batch = 2,
                                                        .output_h = 5,

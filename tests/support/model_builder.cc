@@ -34,6 +34,12 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
                                                    o->dilation_w, o->dilation_h)
                   .Union()};
     }
+    if (node.type == OpType::kTRANSPOSE_CONV) {
+      return {Type::TransposeConvOptions,
+              tflite::CreateTransposeConvOptions(*fbb, Stored(o->padding), o->stride_w, o->stride_h,
+                                                 Stored(o->activation))
+                  .Union()};
+    }
     return {Type::Conv2DOptions,
             tflite::CreateConv2DOptions(*fbb, Stored(o->padding), o->stride_w, o->stride_h,
                                         Stored(o->activation), o->dilation_w, o->dilation_h)
@@ -310,6 +316,18 @@ int32_t ModelBuilder::DepthwiseConv2D(int32_t input, const Filter& filter) {
   const int32_t bias = Bias(shape[3]);
   return Node(OpType::kDEPTHWISE_CONV_2D, {input, weights, bias},
               WindowShape(shape, filter.kernel, filter.stride, filter.padding, shape[3]),
+              Conv2DOptions{
+                  .padding = filter.padding, .stride_h = filter.stride, .stride_w = filter.stride});
+}
+
+int32_t ModelBuilder::TransposeConv(int32_t input, const Filter& filter, int32_t height,
+                                    int32_t width) {
+  const Shape shape = tensor(input).shape;
+  const Shape output = {shape[0], height, width, filter.channels};
+  const int32_t sizes = Integers({4}, output);
+  const int32_t weights = Weights({filter.channels, filter.kernel, filter.kernel, shape[3]}, 0);
+  const int32_t bias = Bias(filter.channels);
+  return Node(OpType::kTRANSPOSE_CONV, {sizes, weights, input, bias}, output,
               Conv2DOptions{
                   .padding = filter.padding, .stride_h = filter.stride, .stride_w = filter.stride});
 }

@@ -56,6 +56,8 @@ class ModelBuilder {
   // Operators.
   int32_t Conv2D(int32_t input, const Filter& filter);
   int32_t DepthwiseConv2D(int32_t input, const Filter& filter);
+  // To an image of height x width, whatever its input reaches.
+  int32_t TransposeConv(int32_t input, const Filter& filter, int32_t height, int32_t width);
   int32_t FullyConnected(int32_t input, int32_t units);
   int32_t Add(int32_t a, int32_t b);
   int32_t MaxPool(int32_t input, const Window& window);

@@ -76,6 +76,25 @@ DepthwiseConv2DInstruction GoodDepthwise() {
           .clamp_min = -128,
           .clamp_max = 127};
 }
+TransposeConv2DInstruction GoodTranspose() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .output_address = 3000,
+          .batch = 1,
+          .input_h = 4,
+          .input_w = 5,
+          .input_c = 6,
+          .output_h = 8,
+          .output_w = 10,
+          .output_c = 4,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .stride_h = 2,
+          .stride_w = 2,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
 AddInstruction GoodAdd() {
   return {.input1_address = 0,
           .input2_address = 100,
@@ -136,6 +155,7 @@ std::vector<Instruction> GoodInstructions() {
           ParametersInstruction{.bytes = 4},
           GoodConv(),
           GoodDepthwise(),
+          GoodTranspose(),
           GoodAdd(),
           GoodPool(),
           GoodMean(),
@@ -210,14 +230,16 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
       {GoodPool(), "kernel_h", 32769},
       {GoodConv(), "stride_h", 0x7FFFFFFF, FaultCode::kBadOperand, "output_h"},
       {GoodConv(), "dilation_w", 0x7FFFFFFF, FaultCode::kBadOperand, "output_w"},
+      {GoodTranspose(), "flags", kFlagSubtract},
+      {GoodTranspose(), "kernel_h", 3641},                             // 3641 * 3 * 6 > 65536
       {GoodPool(), "pad_top", 2, FaultCode::kBadOperand, "kernel_h"},  // nothing in window 0
       {GoodPool(), "pad_left", 2, FaultCode::kBadOperand, "kernel_w"},
       {GoodPool(), "stride_h", 4, FaultCode::kBadOperand, "kernel_h"},  // nor in window 1
       {GoodPool(), "output_w", 3, FaultCode::kBadOperand, "kernel_w"},
       {GoodCopy(), "count0", 0x7FFFFFFF / 48 + 1, FaultCode::kBadOperand, "bytes"},
   };
-  for (const Instruction& good :
-       {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodPool())}) {
+  for (const Instruction& good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
+                                  Instruction(GoodTranspose()), Instruction(GoodPool())}) {
     breaches.push_back({good, "pad_top", 65536});
     breaches.push_back({good, "pad_left", 0xFFFFFFFF});
   }
@@ -246,8 +268,9 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
 }
 
 TEST(Check, TakesTheRangeOfBytesFromTheFlags) {
-  for (Instruction good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
-                           Instruction(GoodAdd()), Instruction(GoodMean())}) {
+  for (Instruction good :
+       {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodTranspose()),
+        Instruction(GoodAdd()), Instruction(GoodMean())}) {
     good = With(With(good, "flags", kFlagInputUnsigned), "clamp_min", 0);
     EXPECT_EQ(Check(With(good, "clamp_max", 255)), Fault{});
     EXPECT_EQ(Check(With(good, "output_zero_point", 255)), Fault{});
@@ -279,6 +302,11 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
       {ParametersInstruction{.bytes = 4}, {{"output_address", 4}}},
       {GoodConv(), conv_sizes},
       {GoodDepthwise(), depthwise_sizes},
+      {GoodTranspose(),
+       {{"input_address", 120},
+        {"weight_address", 216},
+        {"channel_address", 64},
+        {"output_address", 320}}},
       {GoodAdd(), {{"input1_address", 100}, {"input2_address", 100}, {"output_address", 100}}},
       {GoodPool(), {{"input_address", 48}, {"output_address", 12}}},
       {GoodMean(), {{"input_address", 48}, {"output_address", 3}}},
@@ -308,6 +336,7 @@ TEST(Check, CountsSizesInFullWidth) {
   // Products of 2^32 and 2^64 and more would pass if they wrapped.
   ExpectBreaches({
       {GoodConv(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
+      {GoodTranspose(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
       {GoodMean(), "positions", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "input_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "output_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "output_address"},
@@ -324,6 +353,9 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
       {GoodConv(), "output_address", 1921, FaultCode::kOverlap, "channel_address"},
       {GoodConv(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
       {GoodDepthwise(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodTranspose(), "output_address", 119, FaultCode::kOverlap, "input_address"},
+      {GoodTranspose(), "output_address", 1215, FaultCode::kOverlap, "weight_address"},
+      {GoodTranspose(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
       {GoodAdd(), "output_address", 1, FaultCode::kOverlap, "input1_address"},
       {GoodAdd(), "output_address", 199, FaultCode::kOverlap, "input2_address"},
       {GoodPool(), "output_address", 47, FaultCode::kOverlap, "input_address"},
