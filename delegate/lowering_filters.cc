@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "delegate/lowering.h"
-#include "runtime/base/bytes.h"
 #include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
@@ -52,22 +51,6 @@ struct TransposedRowWindow {
   }
 };
 
-std::vector<uint8_t> ChannelRecords(const OutputStage& stage) {
-  std::vector<uint8_t> records(stage.channels.size() * kChannelRecordBytes);
-  for (size_t c = 0; c < stage.channels.size(); ++c) {
-    uint8_t* record = records.data() + c * kChannelRecordBytes;
-    const OutputChannel& channel = stage.channels[c];
-    StoreLittleEndian<int32_t>(record, channel.bias);
-    if (stage.mode == RequantizeMode::kDouble) {
-      StoreLittleEndian<double>(record + 8, channel.scale);
-    } else {
-      StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
-      StoreLittleEndian<int32_t>(record + 8, channel.multiplier.exponent);
-    }
-  }
-  return records;
-}
-
 // An instruction that slides windows over images, for all rows; its bands are cut out of it.
 template <typename Instruction, typename Window>
 class WindowLowering final : public NodeLowering {
@@ -79,7 +62,7 @@ class WindowLowering final : public NodeLowering {
 
   void AddFilter(const uint8_t* weights, const OutputStage& stage) {
     weight_offset_ = AddParameters({weights, static_cast<size_t>(input(1).byte_size())});
-    channel_offset_ = AddParameters(ChannelRecords(stage));
+    channel_offset_ = AddParameters(ChannelRecords(stage.mode, stage.channels));
   }
 
   // A matrix product may have images around it, but its rows are another thing.

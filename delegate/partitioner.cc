@@ -17,6 +17,8 @@ bool IsFilter(OpType type) {
          type == OpType::kFULLY_CONNECTED || type == OpType::kTRANSPOSE_CONV;
 }
 
+bool HasState(OpType type) { return type == OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM; }
+
 bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
 
 // Which inputs of a node are activations, `count` from `first`; the others are parameters.
@@ -38,6 +40,7 @@ struct Candidate {
   const Graph& graph;
   const Node& node;
   const PartitionLimits& limits;
+  const std::vector<int32_t>& readers;  // how often each tensor is an input of a node
 
   const Tensor& input(size_t position) const { return *graph.Input(node, position); }
   const Tensor& output() const { return graph.Output(node); }
@@ -88,6 +91,14 @@ bool HasElements(const Candidate& c) {
 }
 
 bool HasConstantParameters(const Candidate& c) {
+  if (HasState(c.node.type)) {
+    // Everything but the input and the state.
+    for (size_t i = 1; i < c.node.inputs.size(); ++i) {
+      const Tensor* tensor = c.graph.Input(c.node, i);
+      if (tensor != nullptr && !tensor->is_variable && !tensor->is_constant()) return false;
+    }
+    return true;
+  }
   if (!IsFilter(c.node.type)) return true;
   const FilterTensors t = FilterTensorsOf(c.graph, c.node);
   return t.weights.is_constant() && (t.bias == nullptr || t.bias->is_constant());
@@ -96,6 +107,16 @@ bool HasConstantParameters(const Candidate& c) {
 bool HasVariableActivations(const Candidate& c) {
   for (const Tensor* tensor : c.activations()) {
     if (tensor->is_constant()) return false;
+  }
+  return true;
+}
+
+// The device changes the state where it lies. Whoever else reads it there, perhaps under another
+// name, would have to do so in time.
+bool OwnsItsState(const Candidate& c) {
+  if (!HasState(c.node.type)) return true;
+  for (const int32_t state : c.node.inputs) {
+    if (state >= 0 && c.graph.tensors[state].is_variable && c.readers[state] != 1) return false;
   }
   return true;
 }
@@ -143,9 +164,10 @@ bool HasShortSums(const Candidate& c) {
   if (const auto* pool = std::get_if<Pool2DOptions>(&c.node.options)) {
     return int64_t{pool->filter_h} * pool->filter_w <= kMaxSum;
   }
-  if (!IsFilter(c.node.type)) return true;
+  if (!IsFilter(c.node.type) && !HasState(c.node.type)) return true;
   const Shape& w = c.input(1).shape;
   if (c.node.type == OpType::kFULLY_CONNECTED) return w[1] <= kMaxSum;
+  if (HasState(c.node.type)) return w[0] <= kMaxSum && w[1] <= kMaxSum;
   const int64_t taps = int64_t{w[1]} * w[2];
   return (c.node.type == OpType::kDEPTHWISE_CONV_2D ? taps : taps * w[3]) <= kMaxSum;
 }
@@ -161,6 +183,12 @@ bool FitsOnChip(const Candidate& c) {
   }
   if (IsFilter(c.node.type)) {
     bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
+  } else if (HasState(c.node.type)) {
+    for (size_t i = 1; i < c.node.inputs.size(); ++i) {
+      const Tensor* tensor = c.graph.Input(c.node, i);
+      if (tensor != nullptr) bytes += tensor->byte_size();
+    }
+    bytes += 8 * c.output().shape.back() * kChannelRecordBytes;
   }
   // Room for alignment and tables.
   constexpr int64_t kSlack = 4096;
@@ -304,9 +332,15 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   NodeSets result;
   result.reasons = refused;
   result.reasons.resize(graph.nodes.size());
+  std::vector<int32_t> readers(graph.tensors.size());
+  for (const Node& node : graph.nodes) {
+    for (const int32_t tensor : node.inputs) {
+      if (tensor >= 0) ++readers[tensor];
+    }
+  }
   std::vector<bool> supported(graph.nodes.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Candidate candidate{graph, graph.nodes[i], limits};
+    const Candidate candidate{graph, graph.nodes[i], limits, readers};
     for (const Constraint& constraint : kConstraints) {
       if (!result.reasons[i].empty()) break;
       if (!constraint.holds(candidate)) result.reasons[i] = constraint.sentence;
@@ -340,6 +374,8 @@ SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
       if (tensor < 0 || place[tensor] != kOutside || graph.tensors[tensor].is_constant()) continue;
       place[tensor] = kInput;
       boundary.inputs.push_back(tensor);
+      const bool is_state = HasState(graph.nodes[node].type) && graph.tensors[tensor].is_variable;
+      if (is_state) boundary.state.push_back(tensor);
     }
   }
   const auto read_outside = [&](int32_t tensor) {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/lstm.h"
 #include "runtime/kernels/quantization.h"
 
 namespace atollrt {
@@ -18,6 +19,7 @@ constexpr int32_t kExponentMin = -31;
 constexpr int32_t kExponentMax = 127;
 constexpr uint32_t kLeftShiftMax = 22;
 constexpr uint64_t kTableBytes = 256;
+constexpr uint32_t kCellIntegerBitsMax = 6;
 
 uint64_t SaturatingSum(uint64_t a, uint64_t b) {
   uint64_t sum = 0;
@@ -76,16 +78,25 @@ class Checker {
     inputs_[input_count_++] = {&address, segments_.Resolve(address), size_bytes, in_place};
     Access(inputs_[input_count_ - 1]);
   }
-  // After all inputs.
+  // An input that is written, too, and must not overlap any other. After the others.
+  void State(const uint32_t& address, uint64_t size_bytes) {
+    if (states_ == 0) first_state_ = input_count_;
+    ++states_;
+    Input(address, size_bytes);
+  }
+  // After all inputs and states.
   void Output(const uint32_t& address, uint64_t size_bytes) {
     const Range output{&address, segments_.Resolve(address), size_bytes};
     Access(output);
     for (size_t i = 0; i < input_count_; ++i) {
       const Range& input = inputs_[i];
-      const bool apart = output.begin >= SaturatingSum(input.begin, input.size_bytes) ||
-                         input.begin >= SaturatingSum(output.begin, output.size_bytes);
       const bool in_place = input.in_place == InPlace::kAllowed && input.begin == output.begin;
-      Report(apart || in_place, FaultCode::kOverlap, input.operand);
+      Report(AreApart(input, output) || in_place, FaultCode::kOverlap, input.operand);
+    }
+    for (size_t state = first_state_; state < first_state_ + states_; ++state) {
+      for (size_t i = 0; i < state; ++i) {
+        Report(AreApart(inputs_[i], inputs_[state]), FaultCode::kOverlap, inputs_[i].operand);
+      }
     }
   }
 
@@ -96,6 +107,11 @@ class Checker {
     uint64_t size_bytes = 0;
     InPlace in_place = InPlace::kForbidden;
   };
+
+  static bool AreApart(const Range& a, const Range& b) {
+    return a.begin >= SaturatingSum(b.begin, b.size_bytes) ||
+           b.begin >= SaturatingSum(a.begin, a.size_bytes);
+  }
 
   void Access(const Range& range) {
     Report(SaturatingSum(range.begin, range.size_bytes) <= memory_bytes_, FaultCode::kBadAddress,
@@ -112,8 +128,10 @@ class Checker {
   const Segments& segments_;
   uint64_t memory_bytes_;
   Fault fault_;
-  std::array<Range, 3> inputs_{};
+  std::array<Range, 5> inputs_{};
   size_t input_count_ = 0;
+  size_t first_state_ = 0;  // of inputs_
+  size_t states_ = 0;
 };
 
 ByteType InputType(uint32_t flags) {
@@ -194,6 +212,24 @@ void CheckOperands(const TransposeConv2DInstruction& i, Checker& check) {
   check.Operand(i.pad_left, i.pad_left <= kPadMax);
   check.Operand(i.kernel_h, SaturatingProduct({i.kernel_h, i.kernel_w, i.input_c}) <= kTapsMax);
   CheckFilter(i, SaturatingProduct({i.output_c, i.kernel_h, i.kernel_w, i.input_c}), check);
+}
+
+void CheckOperands(const LstmInstruction& i, Checker& check) {
+  check.Sizes({&i.batch, &i.steps, &i.inputs, &i.units});
+  check.Operand(i.inputs, i.inputs <= kTapsMax);
+  check.Operand(i.units, i.units <= kTapsMax);
+  check.Operand(i.time_major, i.time_major <= 1);
+  check.Operand(i.cell_integer_bits, i.cell_integer_bits <= kCellIntegerBitsMax);
+  check.Operand(i.cell_clip, i.cell_clip <= INT16_MAX);
+  check.Multiplier(i.hidden_multiplier, i.hidden_exponent);
+  check.ZeroPoint(i.hidden_zero_point, ByteType::kInt8);
+  check.Input(i.input_address, SaturatingProduct({i.batch, i.steps, i.inputs}));
+  check.Input(i.weight_address,
+              SaturatingProduct({kLstmGates, i.units, uint64_t{i.inputs} + i.units}));
+  check.Input(i.channel_address, SaturatingProduct({2, kLstmGates, i.units, kChannelRecordBytes}));
+  check.State(i.hidden_address, SaturatingProduct({i.batch, i.units}));
+  check.State(i.cell_address, SaturatingProduct({2, i.batch, i.units}));
+  check.Output(i.output_address, SaturatingProduct({i.batch, i.steps, i.units}));
 }
 
 void CheckOperands(const AddInstruction& i, Checker& check) {

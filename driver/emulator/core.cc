@@ -16,6 +16,9 @@ constexpr uint8_t kUndefinedByte = 0xA5;
 // Addresses have 32 bits.
 constexpr uint64_t kMemoryMax = uint64_t{1} << 31;
 
+// Of an LSTM: for each gate, those of its two products.
+constexpr uint32_t kLstmRecordsPerUnit = 2 * kLstmGates;
+
 // The channel records that an instruction reads, if it does.
 struct RecordsOperand {
   uint32_t address;
@@ -25,8 +28,10 @@ struct RecordsOperand {
 std::optional<RecordsOperand> RecordsOf(const Instruction& instruction) {
   return std::visit(
       [](const auto& i) -> std::optional<RecordsOperand> {
-        if constexpr (requires { i.channel_address; }) {
+        if constexpr (requires { i.output_c; }) {
           return RecordsOperand{i.channel_address, i.output_c, i.flags};
+        } else if constexpr (requires { i.channel_address; }) {
+          return RecordsOperand{i.channel_address, kLstmRecordsPerUnit * i.units, 0};
         } else {
           return std::nullopt;
         }
@@ -331,6 +336,8 @@ Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
         } else if constexpr (std::is_same_v<T, Conv2DInstruction> ||
                              std::is_same_v<T, TransposeConv2DInstruction>) {
           RunOnArray(slot, i, cycles);
+        } else if constexpr (std::is_same_v<T, LstmInstruction>) {
+          direct_array_.RunLstm(i, segments);
         } else if constexpr (std::is_same_v<T, DepthwiseConv2DInstruction>) {
           direct_array_.Run(slot.instruction, segments);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {

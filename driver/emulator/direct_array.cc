@@ -34,6 +34,18 @@ ByteType TypeOf(uint32_t flags, uint32_t unsigned_flag) {
 // Checked operands fit.
 int32_t Size(uint32_t operand) { return static_cast<int32_t>(operand); }
 
+OutputChannel ReadChannelRecord(const uint8_t* record, RequantizeMode mode) {
+  OutputChannel channel;
+  channel.bias = LoadLittleEndian<int32_t>(record);
+  if (mode == RequantizeMode::kDouble) {
+    channel.scale = LoadLittleEndian<double>(record + 8);
+  } else {
+    channel.multiplier = {LoadLittleEndian<int32_t>(record + 4),
+                          LoadLittleEndian<int32_t>(record + 8)};
+  }
+  return channel;
+}
+
 OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t flags,
                             int32_t zero_point, ClampRange clamp) {
   OutputStage stage{
@@ -42,13 +54,7 @@ OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t 
       .clamp = clamp,
       .channels = std::vector<OutputChannel>(channels)};
   for (OutputChannel& channel : stage.channels) {
-    channel.bias = LoadLittleEndian<int32_t>(records);
-    if (stage.mode == RequantizeMode::kDouble) {
-      channel.scale = LoadLittleEndian<double>(records + 8);
-    } else {
-      channel.multiplier = {LoadLittleEndian<int32_t>(records + 4),
-                            LoadLittleEndian<int32_t>(records + 8)};
-    }
+    channel = ReadChannelRecord(records, stage.mode);
     records += kChannelRecordBytes;
   }
   return stage;
@@ -281,12 +287,7 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
     uint8_t* output = memory_->WriteAt(segments.Resolve(i.output_address), output_bytes);
     if (prepared != nullptr) {
       const auto& kernel = std::get<typename Mapping::Kernel>(prepared->kernel);
-      const size_t needed = kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1);
-      if (needed > scratch_.size() && needed <= kScratchMax) {
-        scratch_ = Buffer();
-        if (auto grown = Buffer::Allocate(needed); grown.ok()) scratch_ = *std::move(grown);
-      }
-      if (needed <= scratch_.size()) {
+      if (GrowScratch(kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1))) {
         kernel.Run(input, output, scratch_.data(), pool_);
         return;
       }
@@ -299,6 +300,57 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
                             uint64_t{i.output_c} * kChannelRecordBytes)),
         input, output);
   });
+}
+
+bool DirectArray::GrowScratch(size_t needed) {
+  if (needed > scratch_.size() && needed <= kScratchMax) {
+    scratch_ = Buffer();
+    if (auto grown = Buffer::Allocate(needed); grown.ok()) scratch_ = *std::move(grown);
+  }
+  return needed <= scratch_.size();
+}
+
+void DirectArray::RunLstm(const LstmInstruction& i, const Segments& segments) {
+  LstmParams& p = lstm_;
+  p.batch = Size(i.batch);
+  p.steps = Size(i.steps);
+  p.inputs = Size(i.inputs);
+  p.units = Size(i.units);
+  p.layout = i.time_major != 0 ? LstmLayout::kTimeMajor : LstmLayout::kBatchMajor;
+  p.cell_integer_bits = Size(i.cell_integer_bits);
+  p.cell_clip = Size(i.cell_clip);
+  p.hidden_multiplier = {i.hidden_multiplier, i.hidden_exponent};
+  p.hidden_zero_point = i.hidden_zero_point;
+
+  const uint64_t units = i.units;
+  const uint64_t weight_bytes = kLstmGates * units * (i.inputs + units);
+  const auto* weights = reinterpret_cast<const int8_t*>(
+      memory_->ReadAt(segments.Resolve(i.weight_address), weight_bytes));
+  const uint8_t* record = memory_->ReadAt(segments.Resolve(i.channel_address),
+                                          2 * kLstmGates * units * kChannelRecordBytes);
+  const auto take = [&](uint64_t columns, LstmProduct* product) {
+    for (const int8_t*& gate : product->weights) {
+      gate = weights;
+      weights += units * columns;
+    }
+    product->channels.resize(kLstmGates * units);
+    for (OutputChannel& channel : product->channels) {
+      channel = ReadChannelRecord(record, RequantizeMode::kFixedPoint);
+      record += kChannelRecordBytes;
+    }
+  };
+  take(i.inputs, &p.input);
+  take(units, &p.recurrent);
+
+  // A few bytes for each row of the weights, which are on chip.
+  ATOLL_CHECK(GrowScratch(LstmScratchBytes(p)));
+  const uint64_t rows = uint64_t{i.batch} * i.steps;
+  const uint8_t* input = memory_->ReadAt(segments.Resolve(i.input_address), rows * i.inputs);
+  uint8_t* hidden = memory_->WriteAt(segments.Resolve(i.hidden_address), i.batch * units);
+  uint8_t* cell = memory_->WriteAt(segments.Resolve(i.cell_address), 2 * i.batch * units);
+  uint8_t* output = memory_->WriteAt(segments.Resolve(i.output_address), rows * units);
+  Lstm(p, reinterpret_cast<const int8_t*>(input), reinterpret_cast<int8_t*>(hidden), cell,
+       reinterpret_cast<int8_t*>(output), scratch_.data());
 }
 
 }  // namespace atollrt

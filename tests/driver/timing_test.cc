@@ -66,6 +66,14 @@ TEST(Timing, OfTransposeConv2DIsATileForEachTapAndADrain) {
   EXPECT_EQ(ExecutionCycles(transposed, {8, 128}), 6u * 2 * 30 + 60 + 134);
 }
 
+TEST(Timing, OfLstmIsTwoProductsAndTheNewStateInEachStep) {
+  // 80 gates: two tiles wide; 28 inputs and 20 units: one tile high each.
+  const LstmInstruction lstm{.batch = 1, .steps = 28, .inputs = 28, .units = 20};
+  EXPECT_EQ(ExecutionCycles(lstm, k64), 28u * (2 * 2 * 64 + 126 + 8));
+  const LstmInstruction large{.batch = 40, .steps = 3, .inputs = 100, .units = 70};
+  EXPECT_EQ(ExecutionCycles(large, k32), 3u * ((4 + 3) * 9 * 40 + 62 + 8 * 40 * 3));
+}
+
 TEST(Timing, OfTheVectorUnitIsLanesAndTaps) {
   EXPECT_EQ(ExecutionCycles(DepthwiseConv2DInstruction{.batch = 2,
                                                        .output_h = 5,

@@ -95,6 +95,18 @@ TransposeConv2DInstruction GoodTranspose() {
           .clamp_min = -128,
           .clamp_max = 127};
 }
+LstmInstruction GoodLstm() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .hidden_address = 4000,
+          .cell_address = 5000,
+          .output_address = 6000,
+          .batch = 2,
+          .steps = 3,
+          .inputs = 5,
+          .units = 4};
+}
 AddInstruction GoodAdd() {
   return {.input1_address = 0,
           .input2_address = 100,
@@ -156,6 +168,7 @@ std::vector<Instruction> GoodInstructions() {
           GoodConv(),
           GoodDepthwise(),
           GoodTranspose(),
+          GoodLstm(),
           GoodAdd(),
           GoodPool(),
           GoodMean(),
@@ -197,7 +210,8 @@ TEST(Check, RefusesSizesOfZeroAndBeyond31Bits) {
     for (const OperandInfo& operand : info.operands) {
       const std::string name = operand.name;
       const bool is_size = name == "batch" || name == "bytes" || name == "positions" ||
-                           name == "channels" || name == "groups" || name.starts_with("count") ||
+                           name == "channels" || name == "groups" || name == "steps" ||
+                           name == "inputs" || name == "units" || name.starts_with("count") ||
                            name.starts_with("kernel_") || name.starts_with("stride_") ||
                            name.starts_with("dilation_") || name.ends_with("put_h") ||
                            name.ends_with("put_w") || name.ends_with("put_c");
@@ -231,6 +245,11 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
       {GoodConv(), "stride_h", 0x7FFFFFFF, FaultCode::kBadOperand, "output_h"},
       {GoodConv(), "dilation_w", 0x7FFFFFFF, FaultCode::kBadOperand, "output_w"},
       {GoodTranspose(), "flags", kFlagSubtract},
+      {GoodLstm(), "inputs", 65537},
+      {GoodLstm(), "units", 65537},
+      {GoodLstm(), "time_major", 2},
+      {GoodLstm(), "cell_integer_bits", 7},
+      {GoodLstm(), "cell_clip", 32768},
       {GoodTranspose(), "kernel_h", 3641},                             // 3641 * 3 * 6 > 65536
       {GoodPool(), "pad_top", 2, FaultCode::kBadOperand, "kernel_h"},  // nothing in window 0
       {GoodPool(), "pad_left", 2, FaultCode::kBadOperand, "kernel_w"},
@@ -307,6 +326,13 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
         {"weight_address", 216},
         {"channel_address", 64},
         {"output_address", 320}}},
+      {GoodLstm(),
+       {{"input_address", 30},
+        {"weight_address", 144},
+        {"channel_address", 512},
+        {"hidden_address", 8},
+        {"cell_address", 16},
+        {"output_address", 24}}},
       {GoodAdd(), {{"input1_address", 100}, {"input2_address", 100}, {"output_address", 100}}},
       {GoodPool(), {{"input_address", 48}, {"output_address", 12}}},
       {GoodMean(), {{"input_address", 48}, {"output_address", 3}}},
@@ -337,6 +363,8 @@ TEST(Check, CountsSizesInFullWidth) {
   ExpectBreaches({
       {GoodConv(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
       {GoodTranspose(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
+      {GoodLstm(), "steps", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodLstm(), "units", 65536, FaultCode::kBadAddress, "weight_address"},
       {GoodMean(), "positions", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "input_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "output_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "output_address"},
@@ -356,6 +384,15 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
       {GoodTranspose(), "output_address", 119, FaultCode::kOverlap, "input_address"},
       {GoodTranspose(), "output_address", 1215, FaultCode::kOverlap, "weight_address"},
       {GoodTranspose(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "output_address", 29, FaultCode::kOverlap, "input_address"},
+      {GoodLstm(), "output_address", 1143, FaultCode::kOverlap, "weight_address"},
+      {GoodLstm(), "output_address", 2511, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "output_address", 4007, FaultCode::kOverlap, "hidden_address"},
+      {GoodLstm(), "output_address", 5015, FaultCode::kOverlap, "cell_address"},
+      {GoodLstm(), "hidden_address", 29, FaultCode::kOverlap, "input_address"},
+      {GoodLstm(), "hidden_address", 2511, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "cell_address", 1143, FaultCode::kOverlap, "weight_address"},
+      {GoodLstm(), "cell_address", 4007, FaultCode::kOverlap, "hidden_address"},
       {GoodAdd(), "output_address", 1, FaultCode::kOverlap, "input1_address"},
       {GoodAdd(), "output_address", 199, FaultCode::kOverlap, "input2_address"},
       {GoodPool(), "output_address", 47, FaultCode::kOverlap, "input_address"},
