@@ -47,6 +47,8 @@ uint32_t NodeLowering::OutputAddress(const OperandPlaces& place, size_t position
 }
 
 std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputChannel> channels) {
+  // Of larger exponents only the remainder modulo 32 matters.
+  constexpr int32_t kExponentMax = 127;
   std::vector<uint8_t> records(channels.size() * kChannelRecordBytes);
   uint8_t* record = records.data();
   for (const OutputChannel& channel : channels) {
@@ -55,7 +57,9 @@ std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputC
       StoreLittleEndian<double>(record + 8, channel.scale);
     } else {
       StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
-      StoreLittleEndian<int32_t>(record + 8, channel.multiplier.exponent);
+      const int32_t exponent = channel.multiplier.exponent;
+      StoreLittleEndian<int32_t>(record + 8,
+                                 exponent > kExponentMax ? 96 + exponent % 32 : exponent);
     }
     record += kChannelRecordBytes;
   }

@@ -60,23 +60,33 @@ OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t 
   return stage;
 }
 
+template <typename T>
+ConvShape MakeShape(const T& i, uint32_t groups) {
+  ConvShape shape{.batch = Size(i.batch),
+                  .input_h = Size(i.input_h),
+                  .input_w = Size(i.input_w),
+                  .input_c = Size(i.input_c),
+                  .output_h = Size(i.output_h),
+                  .output_w = Size(i.output_w),
+                  .output_c = Size(i.output_c),
+                  .kernel_h = Size(i.kernel_h),
+                  .kernel_w = Size(i.kernel_w),
+                  .stride_h = Size(i.stride_h),
+                  .stride_w = Size(i.stride_w),
+                  .pad_top = Size(i.pad_top),
+                  .pad_left = Size(i.pad_left),
+                  .groups = Size(groups)};
+  if constexpr (requires { i.dilation_h; }) {
+    shape.dilation_h = Size(i.dilation_h);
+    shape.dilation_w = Size(i.dilation_w);
+  }
+  return shape;
+}
+
 // Everything that the instructions, and the params of their kernels, have in common.
 template <typename Params, typename T>
 Params MakeParams(const T& i, uint32_t groups, const uint8_t* weights, const uint8_t* records) {
-  Params params{.shape = {.batch = Size(i.batch),
-                          .input_h = Size(i.input_h),
-                          .input_w = Size(i.input_w),
-                          .input_c = Size(i.input_c),
-                          .output_h = Size(i.output_h),
-                          .output_w = Size(i.output_w),
-                          .output_c = Size(i.output_c),
-                          .kernel_h = Size(i.kernel_h),
-                          .kernel_w = Size(i.kernel_w),
-                          .stride_h = Size(i.stride_h),
-                          .stride_w = Size(i.stride_w),
-                          .pad_top = Size(i.pad_top),
-                          .pad_left = Size(i.pad_left),
-                          .groups = Size(groups)},
+  return Params{.shape = MakeShape(i, groups),
                 .input_type = TypeOf(i.flags, kFlagInputUnsigned),
                 .weight_type = TypeOf(i.flags, kFlagWeightsUnsigned),
                 .input_zero_point = i.input_zero_point,
@@ -84,11 +94,6 @@ Params MakeParams(const T& i, uint32_t groups, const uint8_t* weights, const uin
                 .weights = weights,
                 .output = MakeOutputStage(records, i.output_c, i.flags, i.output_zero_point,
                                           {i.clamp_min, i.clamp_max})};
-  if constexpr (requires { i.dilation_h; }) {
-    params.shape.dilation_h = Size(i.dilation_h);
-    params.shape.dilation_w = Size(i.dilation_w);
-  }
-  return params;
 }
 
 // What packed weights take, roughly but not less: channels are padded to whole vectors, weights of
@@ -147,18 +152,14 @@ struct TransposeMapping {
     return uint64_t{i.output_c} * i.kernel_h * i.kernel_w * i.input_c;
   }
   static uint32_t Groups(const TransposeConv2DInstruction&) { return 1; }
-  // Of all phases, whose taps are those of the filter and some zeros.
+  // Of all phases.
   static uint64_t PackedBytes(const TransposeConv2DInstruction& i) {
-    const uint64_t phases =
-        uint64_t{std::min(i.stride_h, i.output_h)} * std::min(i.stride_w, i.output_w);
-    // Pads beyond filter and stride would give all phases more taps of zeros.
-    const bool compact = i.pad_top <= uint64_t{i.kernel_h} + i.stride_h &&
-                         i.pad_left <= uint64_t{i.kernel_w} + i.stride_w;
-    if (phases > Kernel::kMaxPhases || !compact) return UINT64_MAX;
+    const ConvShape shape = MakeShape(i, 1);
+    if (!SplitsWell(shape)) return UINT64_MAX;
     const auto rows =
-        SplitTransposeConv({Size(i.output_h), Size(i.kernel_h), Size(i.stride_h), Size(i.pad_top)});
-    const auto columns = SplitTransposeConv(
-        {Size(i.output_w), Size(i.kernel_w), Size(i.stride_w), Size(i.pad_left)});
+        SplitTransposeConv({shape.output_h, shape.kernel_h, shape.stride_h, shape.pad_top});
+    const auto columns =
+        SplitTransposeConv({shape.output_w, shape.kernel_w, shape.stride_w, shape.pad_left});
     uint64_t bytes = 0;
     for (const TransposePhase& row : rows) {
       for (const TransposePhase& column : columns) {

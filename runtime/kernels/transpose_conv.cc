@@ -33,6 +33,11 @@ std::vector<TransposePhase> SplitTransposeConv(const TransposeAxis& axis) {
 
 namespace {
 
+uint64_t PhaseCount(const ConvShape& s) {
+  return uint64_t{static_cast<uint32_t>(std::min(s.stride_h, s.output_h))} *
+         static_cast<uint32_t>(std::min(s.stride_w, s.output_w));
+}
+
 ConvShape PhaseShape(const ConvShape& whole, const TransposePhase& row,
                      const TransposePhase& column) {
   ConvShape shape = whole;
@@ -74,6 +79,19 @@ Result<Buffer> PhaseWeights(const ConvShape& s, const TransposePhase& row,
 
 }  // namespace
 
+bool SplitsWell(const ConvShape& s) {
+  if (PhaseCount(s) > kMaxTransposePhases) return false;
+  constexpr int64_t kMostTapsPerTap = 16;
+  const auto taps = [](const TransposeAxis& axis) {
+    int64_t sum = 0;
+    for (const TransposePhase& phase : SplitTransposeConv(axis)) sum += phase.taps;
+    return sum;
+  };
+  return taps({s.output_h, s.kernel_h, s.stride_h, s.pad_top}) *
+             taps({s.output_w, s.kernel_w, s.stride_w, s.pad_left}) <=
+         kMostTapsPerTap * s.kernel_h * s.kernel_w;
+}
+
 template <typename Conv, typename Params>
 Result<TransposeConv<Conv, Params>> TransposeConv<Conv, Params>::Prepare(
     const Params& params, const TransposeConvFormat& format, CpuFeatures features) {
@@ -81,11 +99,9 @@ Result<TransposeConv<Conv, Params>> TransposeConv<Conv, Params>::Prepare(
   const ConvShape& s = params.shape;
   result.shape_ = s;
   result.pixel_bytes_ = static_cast<size_t>(s.output_c) * format.activation_bytes;
-  const uint64_t phase_count = uint64_t{static_cast<uint32_t>(std::min(s.stride_h, s.output_h))} *
-                               static_cast<uint32_t>(std::min(s.stride_w, s.output_w));
-  if (phase_count > kMaxPhases) {
+  if (PhaseCount(s) > kMaxTransposePhases) {
     return Unsupported("strides of %d and %d; their product must be at most %zu", s.stride_h,
-                       s.stride_w, kMaxPhases);
+                       s.stride_w, kMaxTransposePhases);
   }
   const auto rows = SplitTransposeConv({s.output_h, s.kernel_h, s.stride_h, s.pad_top});
   const auto columns = SplitTransposeConv({s.output_w, s.kernel_w, s.stride_w, s.pad_left});

@@ -285,6 +285,36 @@ TEST(DeviceDelegate, ComputesTransposedConvolutionsInBands) {
             interpreter->partitions()[0].report.estimated_cycles);
 }
 
+// Which the kernels of both sides compute in another way.
+TEST(DeviceDelegate, TakesStridesFarBeyondTheFilter) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  for (const int32_t stride : {7, 8, 31, 33, 60}) {
+    ModelBuilder m(static_cast<uint64_t>(stride));
+    m.Output(m.TransposeConv(m.Input({1, 3, 2, 5}), {.channels = 4, .kernel = 2, .stride = stride},
+                             3 * stride, 2 * stride));
+    const std::shared_ptr<const Model> model = m.Load();
+    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
+    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    EXPECT_EQ(interpreter->partitions().size(), 1u);
+    EXPECT_EQ(RunOn(interpreter.get(), 1), want) << "stride " << stride;
+  }
+}
+
+// Multipliers beyond 2^127, of which only the exponent's remainder counts.
+TEST(DeviceDelegate, TakesScalesFromOneEndOfFloat32ToTheOther) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4, 4, 2});
+  const int32_t y = m.Conv2D(x, {.channels = 3});
+  m.tensor(x).quantization.scales = {1e30f};
+  m.tensor(y).quantization.scales = {1e-30f};
+  m.Output(y);
+  const std::shared_ptr<const Model> model = m.Load();
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  EXPECT_EQ(interpreter->partitions().size(), 1u);
+  EXPECT_EQ(RunOn(interpreter.get(), 1), RunOn(Create(model, nullptr).get(), 1));
+}
+
 TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
   ModelBuilder m;
