@@ -128,7 +128,7 @@ Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
     return Status();
   };
   ATOLL_RETURN_IF_ERROR(check(executable->inputs, boundary.inputs, "input"));
-  ATOLL_RETURN_IF_ERROR(check(executable->outputs, boundary.outputs, "output"));
+  ATOLL_RETURN_IF_ERROR(check(executable->outputs, boundary.OutputsAndState(), "output"));
   return executable;
 }
 

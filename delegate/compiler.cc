@@ -19,6 +19,12 @@ constexpr int64_t kPage = 4096;
 constexpr size_t kBandedStepsMax = 16;
 constexpr int32_t kBandsMax = 64;
 
+// Of a tensor that goes in or out; the partitioner lets no other types pass.
+LayerType LayerTypeOf(DataType type) {
+  if (type == DataType::kInt16) return LayerType::kInt16;
+  return type == DataType::kUInt8 ? LayerType::kUInt8 : LayerType::kInt8;
+}
+
 // A set on its way to an executable.
 class Compilation {
  public:
@@ -739,7 +745,7 @@ void Compilation::FillBoundary() {
   const auto layer = [&](int32_t index) {
     const Tensor& tensor = graph_.tensors[index];
     return Layer{.name = tensor.name,
-                 .type = tensor.type == DataType::kUInt8 ? LayerType::kUInt8 : LayerType::kInt8,
+                 .type = LayerTypeOf(tensor.type),
                  .shape = tensor.shape,
                  .bytes = static_cast<uint64_t>(tensor.byte_size())};
   };

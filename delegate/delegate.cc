@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delegate/delegate.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "delegate/compiled_model.h"
@@ -15,16 +16,24 @@ double CyclesToSeconds(uint64_t cycles, const DeviceInfo& device) {
   return static_cast<double>(cycles) / static_cast<double>(device.clock_hz);
 }
 
-// One partition on the device.
+// One partition on the device. Its state lives with the host: it goes to the device with every
+// request and comes back changed. Until the request has succeeded the new state is in scratch, so
+// that a device that fails leaves the old one as it was.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId executable, const Executable& layout)
+  PartitionExecutor(Device* device, ExecutableId executable, const Executable& layout,
+                    const SetBoundary& boundary)
       : device_(device), executable_(executable) {
     request_.executable = executable;
     request_.inputs.resize(layout.inputs.size());
     request_.outputs.resize(layout.outputs.size());
     for (const Layer& layer : layout.inputs) input_bytes_.push_back(layer.bytes);
     for (const Layer& layer : layout.outputs) output_bytes_.push_back(layer.bytes);
+    for (const int32_t tensor : boundary.state) {
+      const auto input = std::find(boundary.inputs.begin(), boundary.inputs.end(), tensor);
+      state_inputs_.push_back(static_cast<size_t>(input - boundary.inputs.begin()));
+      state_bytes_ += input_bytes_[state_inputs_.back()];
+    }
   }
 
   ~PartitionExecutor() override {
@@ -33,12 +42,17 @@ class PartitionExecutor final : public NodeExecutor {
     }
   }
 
+  size_t ScratchBytes(int) const override { return state_bytes_; }
+
   Status Invoke(const NodeIo& io) override {
     for (size_t i = 0; i < input_bytes_.size(); ++i) {
       request_.inputs[i] = {io.inputs[i], input_bytes_[i]};
     }
+    uint8_t* new_state = io.scratch;
     for (size_t i = 0; i < output_bytes_.size(); ++i) {
-      request_.outputs[i] = {io.outputs[i], output_bytes_[i]};
+      const bool is_state = i >= io.outputs.size();
+      request_.outputs[i] = {is_state ? new_state : io.outputs[i], output_bytes_[i]};
+      if (is_state) new_state += output_bytes_[i];
     }
     ATOLL_ASSIGN_OR_RETURN(const RequestId id, device_->Submit(request_));
     running_ = id;
@@ -46,6 +60,10 @@ class PartitionExecutor final : public NodeExecutor {
     const Status status = device_->Wait(id, &report);
     running_ = 0;
     ATOLL_RETURN_IF_ERROR(status);
+    for (size_t i = 0; i < state_inputs_.size(); ++i) {
+      const std::span<const uint8_t> changed = request_.outputs[io.outputs.size() + i];
+      std::copy(changed.begin(), changed.end(), io.state[state_inputs_[i]]);
+    }
     *io.usage = {.cycles = report.device_cycles,
                  .bytes_to_device = report.bytes_to_device,
                  .bytes_from_device = report.bytes_from_device,
@@ -64,7 +82,9 @@ class PartitionExecutor final : public NodeExecutor {
   const ExecutableId executable_;
   Request request_;  // reused, so that Invoke allocates nothing
   std::vector<size_t> input_bytes_;
-  std::vector<size_t> output_bytes_;
+  std::vector<size_t> output_bytes_;  // state included
+  std::vector<size_t> state_inputs_;  // which of the inputs
+  size_t state_bytes_ = 0;
   std::atomic<RequestId> running_{0};
 };
 
@@ -116,7 +136,7 @@ Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const De
       SetBoundary boundary = FindBoundary(graph, set);
       CompileFailure failure;
       Result<CompiledSet> compiled =
-          CompileSet(graph, set, boundary.inputs, boundary.outputs, device, &failure);
+          CompileSet(graph, set, boundary.inputs, boundary.OutputsAndState(), device, &failure);
       if (!compiled.ok()) {
         if (failure.node < 0) return compiled.status();
         refused[failure.node] = compiled.status().message();
@@ -162,11 +182,12 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
     auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
     Partition partition;
+    partition.executor =
+        std::make_unique<PartitionExecutor>(device, id, *executable, part.boundary);
     partition.nodes = std::move(part.nodes);
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
     partition.report = MakeReport(*executable, device->info(), std::move(part.compiled.note));
-    partition.executor = std::make_unique<PartitionExecutor>(device, id, *executable);
     partitions.push_back(std::move(partition));
   }
   return partitions;

@@ -60,6 +60,26 @@ uint32_t NodeLowering::OutputAddress(const OperandPlaces& place, size_t position
   return RowAddress(place.outputs[position], output(position), row);
 }
 
+std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputChannel> channels) {
+  // Of larger exponents only the remainder modulo 32 matters.
+  constexpr int32_t kExponentMax = 127;
+  std::vector<uint8_t> records(channels.size() * kChannelRecordBytes);
+  uint8_t* record = records.data();
+  for (const OutputChannel& channel : channels) {
+    StoreLittleEndian<int32_t>(record, channel.bias);
+    if (mode == RequantizeMode::kDouble) {
+      StoreLittleEndian<double>(record + 8, channel.scale);
+    } else {
+      StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
+      const int32_t exponent = channel.multiplier.exponent;
+      StoreLittleEndian<int32_t>(record + 8,
+                                 exponent > kExponentMax ? 96 + exponent % 32 : exponent);
+    }
+    record += kChannelRecordBytes;
+  }
+  return records;
+}
+
 const DeviceOp* FindDeviceOp(OpType type) {
   for (const DeviceOp& op : kDeviceOps) {
     if (op.type == type) return &op;

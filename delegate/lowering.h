@@ -132,6 +132,9 @@ const DeviceOp* FindDeviceOp(OpType type);
 // node.
 Lowering LowerNode(const Graph& graph, const Node& node);
 
+// The channel records of docs/isa.md, one for each of `channels`.
+std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputChannel> channels);
+
 // `flag` for uint8, else 0.
 inline uint32_t UnsignedFlag(ByteType type, uint32_t flag) {
   return type == ByteType::kUInt8 ? flag : 0;

@@ -6,6 +6,7 @@
 
 #include "delegate/lowering.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
@@ -13,8 +14,10 @@ namespace {
 
 bool IsFilter(OpType type) {
   return type == OpType::kCONV_2D || type == OpType::kDEPTHWISE_CONV_2D ||
-         type == OpType::kFULLY_CONNECTED;
+         type == OpType::kFULLY_CONNECTED || type == OpType::kTRANSPOSE_CONV;
 }
+
+bool HasState(OpType type) { return type == OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM; }
 
 bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
 
@@ -32,6 +35,7 @@ ActivationRange ActivationsOf(const Node& node) {
     return {0, node.inputs.size()};
   }
   if (node.type == OpType::kSPLIT) return {1, 1};
+  if (node.type == OpType::kTRANSPOSE_CONV) return {2, 1};
   return {0, IsAdd(node.type) ? size_t{2} : size_t{1}};
 }
 
@@ -41,6 +45,7 @@ struct Candidate {
   const Graph& graph;
   const Node& node;
   const PartitionLimits& limits;
+  const std::vector<int32_t>& readers;  // how often each tensor is an input of a node
 
   const Tensor& input(size_t position) const { return *graph.Input(node, position); }
   const Tensor& output() const { return graph.Output(node); }
@@ -91,14 +96,32 @@ bool HasElements(const Candidate& c) {
 }
 
 bool HasConstantParameters(const Candidate& c) {
+  if (HasState(c.node.type)) {
+    // Everything but the input and the state.
+    for (size_t i = 1; i < c.node.inputs.size(); ++i) {
+      const Tensor* tensor = c.graph.Input(c.node, i);
+      if (tensor != nullptr && !tensor->is_variable && !tensor->is_constant()) return false;
+    }
+    return true;
+  }
   if (!IsFilter(c.node.type)) return true;
-  const Tensor* bias = c.graph.Input(c.node, 2);
-  return c.input(1).is_constant() && (bias == nullptr || bias->is_constant());
+  const FilterTensors t = FilterTensorsOf(c.graph, c.node);
+  return t.weights.is_constant() && (t.bias == nullptr || t.bias->is_constant());
 }
 
 bool HasVariableActivations(const Candidate& c) {
   for (const Tensor* tensor : c.activations()) {
     if (tensor->is_constant()) return false;
+  }
+  return true;
+}
+
+// The device changes the state where it lies. Whoever else reads it there, perhaps under another
+// name, would have to do so in time.
+bool OwnsItsState(const Candidate& c) {
+  if (!HasState(c.node.type)) return true;
+  for (const int32_t state : c.node.inputs) {
+    if (state >= 0 && c.graph.tensors[state].is_variable && c.readers[state] != 1) return false;
   }
   return true;
 }
@@ -138,11 +161,12 @@ bool HasShortSums(const Candidate& c) {
   if (const auto* pool = std::get_if<Pool2DOptions>(&c.node.options)) {
     return int64_t{pool->filter_h} * pool->filter_w <= kMaxSum;
   }
-  if (!IsFilter(c.node.type)) return true;
+  if (!IsFilter(c.node.type) && !HasState(c.node.type)) return true;
   const Shape& w = c.input(1).shape;
   if (c.node.type == OpType::kFULLY_CONNECTED) return w[1] <= kMaxSum;
+  if (HasState(c.node.type)) return w[0] <= kMaxSum && w[1] <= kMaxSum;
   const int64_t taps = int64_t{w[1]} * w[2];
-  return (c.node.type == OpType::kCONV_2D ? taps * w[3] : taps) <= kMaxSum;
+  return (c.node.type == OpType::kDEPTHWISE_CONV_2D ? taps : taps * w[3]) <= kMaxSum;
 }
 
 bool FitsOnChip(const Candidate& c) {
@@ -157,6 +181,12 @@ bool FitsOnChip(const Candidate& c) {
   // The same goes for parts of the weights of CONV_2D and FULLY_CONNECTED.
   if (c.node.type == OpType::kDEPTHWISE_CONV_2D) {
     bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
+  } else if (HasState(c.node.type)) {
+    for (size_t i = 1; i < c.node.inputs.size(); ++i) {
+      const Tensor* tensor = c.graph.Input(c.node, i);
+      if (tensor != nullptr) bytes += tensor->byte_size();
+    }
+    bytes += 8 * c.output().shape.back() * kChannelRecordBytes;
   }
   // Room for alignment and tables.
   constexpr int64_t kSlack = 4096;
@@ -300,9 +330,15 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   NodeSets result;
   result.reasons = refused;
   result.reasons.resize(graph.nodes.size());
+  std::vector<int32_t> readers(graph.tensors.size());
+  for (const Node& node : graph.nodes) {
+    for (const int32_t tensor : node.inputs) {
+      if (tensor >= 0) ++readers[tensor];
+    }
+  }
   std::vector<bool> supported(graph.nodes.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Candidate candidate{graph, graph.nodes[i], limits};
+    const Candidate candidate{graph, graph.nodes[i], limits, readers};
     for (const Constraint& constraint : kConstraints) {
       if (!result.reasons[i].empty()) break;
       if (!constraint.holds(candidate)) result.reasons[i] = constraint.sentence;
@@ -324,6 +360,12 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   return result;
 }
 
+std::vector<int32_t> SetBoundary::OutputsAndState() const {
+  std::vector<int32_t> tensors = outputs;
+  tensors.insert(tensors.end(), state.begin(), state.end());
+  return tensors;
+}
+
 SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
   enum Place : uint8_t { kOutside, kInside, kInput, kOutput };
   std::vector<Place> place(graph.tensors.size(), kOutside);
@@ -339,6 +381,8 @@ SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
       if (from.is_constant() || from.element_count() == 0) continue;
       place[tensor] = kInput;
       boundary.inputs.push_back(tensor);
+      const bool is_state = HasState(graph.nodes[node].type) && graph.tensors[tensor].is_variable;
+      if (is_state) boundary.state.push_back(tensor);
     }
   }
   const auto read_outside = [&](int32_t tensor) {

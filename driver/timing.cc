@@ -15,6 +15,8 @@ constexpr uint64_t kByteValues = 256;
 constexpr uint64_t kExpProducts = 13;
 constexpr uint64_t kReciprocalSteps = 8;
 constexpr uint64_t kInverseRootSteps = 22;
+// Of the vector unit for what follows the gates of a step.
+constexpr uint64_t kLstmCyclesPerUnit = 8;
 
 uint64_t DmaCycles(uint64_t bytes) { return DivideRoundingUp(bytes, kDmaBytesPerCycle); }
 
@@ -64,6 +66,20 @@ struct ExecutionTime {
   }
   uint64_t operator()(const DepthwiseConv2DInstruction& i) const {
     return Positions(i) * VectorSteps(i.output_c) * i.kernel_h * i.kernel_w;
+  }
+  uint64_t operator()(const TransposeConv2DInstruction& i) const {
+    const uint64_t inputs = uint64_t{i.batch} * i.input_h * i.input_w;
+    const uint64_t channel_tiles = DivideRoundingUp<uint64_t>(i.output_c, columns);
+    const uint64_t products =
+        uint64_t{i.kernel_h} * i.kernel_w * DivideRoundingUp<uint64_t>(i.input_c, rows);
+    return channel_tiles * (products * std::max(inputs, rows) + Positions(i)) + rows + columns - 2;
+  }
+  uint64_t operator()(const LstmInstruction& i) const {
+    const uint64_t tiles =
+        (DivideRoundingUp<uint64_t>(i.inputs, rows) + DivideRoundingUp<uint64_t>(i.units, rows)) *
+        DivideRoundingUp<uint64_t>(4 * uint64_t{i.units}, columns);
+    const uint64_t products = tiles * std::max<uint64_t>(i.batch, rows) + rows + columns - 2;
+    return i.steps * (products + kLstmCyclesPerUnit * i.batch * VectorSteps(i.units));
   }
   uint64_t operator()(const Pool2DInstruction& i) const {
     return Positions(i) * VectorSteps(i.channels) * i.kernel_h * i.kernel_w;

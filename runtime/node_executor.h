@@ -30,8 +30,8 @@ struct DeviceUsage {
 struct NodeIo {
   std::span<const uint8_t* const> inputs;
   std::span<uint8_t* const> outputs;
-  // One per input, for CPU operators: where it lives if it outlasts the invocation (variable
-  // tensors, and for the handle that READ_ and ASSIGN_VARIABLE take the variable), else nullptr.
+  // One per input: where it lives if it outlasts the invocation (variable tensors, and for the
+  // handle that READ_ and ASSIGN_VARIABLE take the variable), else nullptr.
   std::span<uint8_t* const> state;
   uint8_t* scratch = nullptr;    // ScratchBytes() bytes, aligned to Buffer::kAlignment
   ThreadPool* pool = nullptr;    // never nullptr during Invoke

@@ -37,165 +37,6 @@ int16_t Operand(uint8_t byte, bool is_unsigned, int32_t zero_point) {
   return static_cast<int16_t>(value - zero_point);
 }
 
-// ---- The instruction as a loop nest over weight tiles ----
-
-// One weight tile: R products by C output channels.
-struct Tile {
-  uint32_t group = 0;
-  uint32_t n_tile = 0;
-  uint32_t k_tile = 0;
-};
-
-// A tile on its way through the array. In cycle `age` of its slot, cell (0, 0) multiplies position
-// `age` of the output; cell (row, column) is row + column cycles behind. Negative while the weights
-// come in.
-struct Slot {
-  Tile tile;
-  int64_t age = 0;
-};
-
-// Indices first ... end - 1, empty if end <= first.
-struct Range {
-  int64_t first;
-  int64_t end;
-};
-
-// The edges are skewed: row or column i is i cycles behind. Of `count` of them, those which are now
-// in the first `length` cycles of what index 0 began `age` cycles ago.
-Range InFirstCycles(int64_t age, int64_t length, int64_t count) {
-  return {std::max<int64_t>(age - (length - 1), 0), std::min(age + 1, count)};
-}
-
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// The instruction's sizes and addresses, and the order of its tiles. 64 bits everywhere.
-struct LoopNest {
-  LoopNest(const Conv2DInstruction& op, uint32_t parameter_base, uint32_t activation_base,
-           const SteppedArray& array)
-      : instruction(op),
-        rows(array.rows()),
-        columns(array.columns()),
-        group_c(op.input_c / op.groups),
-        m(int64_t{op.batch} * op.output_h * op.output_w),
-        k(int64_t{op.kernel_h} * op.kernel_w * group_c),
-        n(op.output_c / op.groups),
-        k_tiles(CeilDivide(k, rows)),
-        n_tiles(CeilDivide(n, columns)),
-        slot_cycles(std::max(m, rows)) {
-    const auto resolve = [&](uint32_t address) {
-      const bool parameters = (address & kParameterSegment) != 0;
-      return size_t{parameters ? parameter_base : activation_base} + (address & ~kParameterSegment);
-    };
-    input = resolve(op.input_address);
-    weights = resolve(op.weight_address);
-    channels = resolve(op.channel_address);
-    output = resolve(op.output_address);
-  }
-
-  bool IsPast(const Tile& tile) const { return tile.group == instruction.groups; }
-  Tile After(Tile tile) const {
-    if (++tile.k_tile < k_tiles) return tile;
-    tile.k_tile = 0;
-    if (++tile.n_tile < n_tiles) return tile;
-    tile.n_tile = 0;
-    ++tile.group;
-    return tile;
-  }
-
-  const Conv2DInstruction& instruction;
-  int64_t rows, columns;
-  int64_t group_c;  // input channels of a group
-  int64_t m, k, n;  // of each group's matrix product
-  int64_t k_tiles, n_tiles;
-  int64_t slot_cycles;  // from one tile to the next: its positions pass, the next weights arrive
-  size_t input, weights, channels, output;  // offsets in memory
-};
-
-// ---- Top edge: weights ----
-
-// Drives the tops of the columns in which weights of `slot` enter in this cycle. The weight of the
-// last row comes first.
-void DriveWeights(const LoopNest& nest, const Slot& slot, std::span<const uint8_t> memory,
-                  int16_t* tops) {
-  const Range entering = InFirstCycles(slot.age + nest.rows, nest.rows, nest.columns);
-  for (int64_t column = entering.first; column < entering.end; ++column) {
-    const int64_t row = nest.rows - 1 - (slot.age + nest.rows - column);
-    const int64_t k = slot.tile.k_tile * nest.rows + row;
-    const int64_t n = slot.tile.n_tile * nest.columns + column;
-    tops[column] = 0;
-    if (k >= nest.k || n >= nest.n) continue;
-    const int64_t channel = slot.tile.group * nest.n + n;
-    tops[column] = Operand(memory[nest.weights + static_cast<size_t>(channel * nest.k + k)],
-                           (nest.instruction.flags & kFlagWeightsUnsigned) != 0,
-                           nest.instruction.weight_zero_point);
-  }
-}
-
-// ---- Left edge: activations ----
-
-// Feeds one row: of each output position the input element that product index k_tile * R + row
-// needs. Generates the addresses of the implicit im2col by counting.
-class ActivationFeeder {
- public:
-  void StartTile(const LoopNest& nest, const Tile& tile, int64_t row) {
-    const Conv2DInstruction& op = nest.instruction;
-    const int64_t k = tile.k_tile * nest.rows + row;
-    in_product_ = k < nest.k;
-    if (!in_product_) return;
-    const int64_t tap = k / nest.group_c;
-    tap_y_ = tap / op.kernel_w * op.dilation_h - op.pad_top;
-    tap_x_ = tap % op.kernel_w * op.dilation_w - op.pad_left;
-    channel_ = tile.group * nest.group_c + k % nest.group_c;
-    image_ = y_ = 0;
-    StartLine(nest);
-  }
-
-  // The operand of the next position; positions outside the image and rows beyond K feed zeros.
-  int16_t Next(const LoopNest& nest, std::span<const uint8_t> memory) {
-    if (!in_product_) return 0;
-    const Conv2DInstruction& op = nest.instruction;
-    int16_t activation = 0;
-    if (line_inside_ && input_x_ >= 0 && input_x_ < int64_t{op.input_w}) {
-      activation = Operand(memory[static_cast<size_t>(line_ + input_x_ * op.input_c)],
-                           (op.flags & kFlagInputUnsigned) != 0, op.input_zero_point);
-    }
-    input_x_ += op.stride_w;
-    if (++x_ == op.output_w) {
-      if (++y_ == op.output_h) {
-        y_ = 0;
-        ++image_;
-      }
-      StartLine(nest);
-    }
-    return activation;
-  }
-
- private:
-  void StartLine(const LoopNest& nest) {
-    const Conv2DInstruction& op = nest.instruction;
-    const int64_t input_y = int64_t{y_} * op.stride_h + tap_y_;
-    line_inside_ = input_y >= 0 && input_y < int64_t{op.input_h};
-    if (line_inside_) {
-      line_ = static_cast<int64_t>(nest.input) + channel_ +
-              (int64_t{image_} * op.input_h + input_y) * op.input_w * op.input_c;
-    }
-    x_ = 0;
-    input_x_ = tap_x_;
-  }
-
-  // Of the tile: the filter tap and channel of this row.
-  int64_t tap_y_ = 0, tap_x_ = 0;
-  int64_t channel_ = 0;
-  // Of the output position.
-  int64_t line_ = 0;  // offset in memory of this channel at the input row's start
-  int64_t input_x_ = 0;
-  uint32_t image_ = 0, y_ = 0, x_ = 0;
-  bool in_product_ = false;
-  bool line_inside_ = false;
-};
-
-// ---- Bottom edge: accumulators and activation units ----
-
 // What an activation unit needs to know of its column's output channel.
 struct ChannelRecord {
   uint32_t bias = 0;
@@ -213,7 +54,8 @@ ChannelRecord ReadChannelRecord(std::span<const uint8_t> bytes) {
           std::bit_cast<double>(uint64_t{word(12)} << 32 | word(8))};
 }
 
-uint8_t Activate(const Conv2DInstruction& op, const ChannelRecord& channel, uint32_t accumulator) {
+template <typename T>
+uint8_t Activate(const T& op, const ChannelRecord& channel, uint32_t accumulator) {
   const int32_t sum = static_cast<int32_t>(accumulator + channel.bias);
   if ((op.flags & kFlagDouble) != 0) {
     const double y = std::round(static_cast<double>(sum) * channel.scale) + op.output_zero_point;
@@ -225,46 +67,334 @@ uint8_t Activate(const Conv2DInstruction& op, const ChannelRecord& channel, uint
   return static_cast<uint8_t>(std::min(std::max(y, op.clamp_min), op.clamp_max));
 }
 
-// The accumulators and activation units of all columns. The sums of a first k tile replace what is
-// there, later ones are added; with the last one they leave as output bytes.
-class Collector {
+// ---- Slots ----
+
+// Indices first ... end - 1, empty if end <= first.
+struct Range {
+  int64_t first;
+  int64_t end;
+};
+
+// The edges are skewed: row or column i is i cycles behind. Of `count` of them, those which are now
+// in the first `length` cycles of what index 0 began `age` cycles ago.
+Range InFirstCycles(int64_t age, int64_t length, int64_t count) {
+  return {std::max<int64_t>(age - (length - 1), 0), std::min(age + 1, count)};
+}
+
+int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A tile on its way through the array. In cycle `age` of its slot, cell (0, 0) multiplies position
+// `age`; cell (row, column) is row + column cycles behind. Negative while the weights come in.
+template <typename Tile>
+struct Slot {
+  Tile tile;
+  int64_t age = 0;
+};
+
+// Offsets in memory of the tensors of an instruction.
+struct Places {
+  template <typename T>
+  Places(const T& op, uint32_t parameter_base, uint32_t activation_base) {
+    const auto resolve = [&](uint32_t address) {
+      const bool parameters = (address & kParameterSegment) != 0;
+      return size_t{parameters ? parameter_base : activation_base} + (address & ~kParameterSegment);
+    };
+    input = resolve(op.input_address);
+    weights = resolve(op.weight_address);
+    channels = resolve(op.channel_address);
+    output = resolve(op.output_address);
+  }
+
+  size_t input, weights, channels, output;
+};
+
+// A job is an instruction as a sequence of slots, with what enters the array at its edges and what
+// becomes of the sums:
+//
+//   Tile                        names a slot; Tile() is the first
+//   After(tile), IsPast(tile)   the sequence
+//   HasWeights(tile), Positions(tile), SlotCycles(tile)
+//   Weight(tile, row, column, memory)
+//   Feeder                      the activations of one row: StartTile, then Next per position
+//   Take(tile, age, sums, memory)
+//                               the sums that leave the columns; `age` is that of cell (0, 0)
+//
+// Sizes are kept in 64 bits everywhere.
+
+// ---- CONV_2D ----
+
+class Conv2DJob {
  public:
-  explicit Collector(const LoopNest& nest)
-      : used_columns_(std::min(nest.columns, nest.n)),
-        accumulators_(static_cast<size_t>((nest.m + used_columns_ - 1) * used_columns_)),
+  // R products by C output channels.
+  struct Tile {
+    uint32_t group = 0;
+    uint32_t n_tile = 0;
+    uint32_t k_tile = 0;
+  };
+
+  Conv2DJob(const Conv2DInstruction& op, const Places& places, const SteppedArray& array)
+      : op_(op),
+        at_(places),
+        rows_(array.rows()),
+        columns_(array.columns()),
+        group_c_(op.input_c / op.groups),
+        m_(int64_t{op.batch} * op.output_h * op.output_w),
+        k_(int64_t{op.kernel_h} * op.kernel_w * group_c_),
+        n_(op.output_c / op.groups),
+        k_tiles_(CeilDivide(k_, rows_)),
+        n_tiles_(CeilDivide(n_, columns_)),
+        used_columns_(std::min(columns_, n_)),
+        accumulators_(static_cast<size_t>((m_ + used_columns_ - 1) * used_columns_)),
         channels_(static_cast<size_t>(used_columns_)) {}
 
-  // Takes the sums of `slot` that leave the array in this cycle, one for each column.
-  void Take(const LoopNest& nest, const Slot& slot, const uint32_t* bottoms,
-            std::span<uint8_t> memory) {
-    const int64_t age = slot.age - (nest.rows - 1);
-    const int64_t first_n = slot.tile.n_tile * nest.columns;
-    const Range leaving = InFirstCycles(age, nest.m, std::min(nest.columns, nest.n - first_n));
+  bool IsPast(const Tile& tile) const { return tile.group == op_.groups; }
+  Tile After(Tile tile) const {
+    if (++tile.k_tile < k_tiles_) return tile;
+    tile.k_tile = 0;
+    if (++tile.n_tile < n_tiles_) return tile;
+    tile.n_tile = 0;
+    ++tile.group;
+    return tile;
+  }
+  bool HasWeights(const Tile&) const { return true; }
+  int64_t Positions(const Tile&) const { return m_; }
+  // From one tile to the next: its positions pass, the next weights arrive.
+  int64_t SlotCycles(const Tile&) const { return std::max(m_, rows_); }
+
+  int16_t Weight(const Tile& tile, int64_t row, int64_t column,
+                 std::span<const uint8_t> memory) const {
+    const int64_t k = tile.k_tile * rows_ + row;
+    const int64_t n = tile.n_tile * columns_ + column;
+    if (k >= k_ || n >= n_) return 0;
+    const int64_t channel = tile.group * n_ + n;
+    return Operand(memory[at_.weights + static_cast<size_t>(channel * k_ + k)],
+                   (op_.flags & kFlagWeightsUnsigned) != 0, op_.weight_zero_point);
+  }
+
+  // Feeds one row: of each output position the input element that product index k_tile * R + row
+  // needs. Generates the addresses of the implicit im2col by counting.
+  class Feeder {
+   public:
+    void StartTile(const Conv2DJob& job, const Tile& tile, int64_t row) {
+      const Conv2DInstruction& op = job.op_;
+      const int64_t k = tile.k_tile * job.rows_ + row;
+      in_product_ = k < job.k_;
+      if (!in_product_) return;
+      const int64_t tap = k / job.group_c_;
+      tap_y_ = tap / op.kernel_w * op.dilation_h - op.pad_top;
+      tap_x_ = tap % op.kernel_w * op.dilation_w - op.pad_left;
+      channel_ = tile.group * job.group_c_ + k % job.group_c_;
+      image_ = y_ = 0;
+      StartLine(job);
+    }
+
+    // The operand of the next position; positions outside the image and rows beyond K feed zeros.
+    int16_t Next(const Conv2DJob& job, std::span<const uint8_t> memory) {
+      if (!in_product_) return 0;
+      const Conv2DInstruction& op = job.op_;
+      int16_t activation = 0;
+      if (line_inside_ && input_x_ >= 0 && input_x_ < int64_t{op.input_w}) {
+        activation = Operand(memory[static_cast<size_t>(line_ + input_x_ * op.input_c)],
+                             (op.flags & kFlagInputUnsigned) != 0, op.input_zero_point);
+      }
+      input_x_ += op.stride_w;
+      if (++x_ == op.output_w) {
+        if (++y_ == op.output_h) {
+          y_ = 0;
+          ++image_;
+        }
+        StartLine(job);
+      }
+      return activation;
+    }
+
+   private:
+    void StartLine(const Conv2DJob& job) {
+      const Conv2DInstruction& op = job.op_;
+      const int64_t input_y = int64_t{y_} * op.stride_h + tap_y_;
+      line_inside_ = input_y >= 0 && input_y < int64_t{op.input_h};
+      if (line_inside_) {
+        line_ = static_cast<int64_t>(job.at_.input) + channel_ +
+                (int64_t{image_} * op.input_h + input_y) * op.input_w * op.input_c;
+      }
+      x_ = 0;
+      input_x_ = tap_x_;
+    }
+
+    // Of the tile: the filter tap and channel of this row.
+    int64_t tap_y_ = 0, tap_x_ = 0;
+    int64_t channel_ = 0;
+    // Of the output position.
+    int64_t line_ = 0;  // offset in memory of this channel at the input row's start
+    int64_t input_x_ = 0;
+    uint32_t image_ = 0, y_ = 0, x_ = 0;
+    bool in_product_ = false;
+    bool line_inside_ = false;
+  };
+
+  // The sums of a first k tile replace what is in the accumulators, later ones are added; with the
+  // last one they leave as output bytes.
+  void Take(const Tile& tile, int64_t age, const uint32_t* sums, std::span<uint8_t> memory) {
+    const int64_t first_n = tile.n_tile * columns_;
+    const Range leaving = InFirstCycles(age, m_, std::min(columns_, n_ - first_n));
     if (leaving.first >= leaving.end) return;
     uint32_t* line = accumulators_.data() + age * used_columns_;
-    if (slot.tile.k_tile == 0) {
-      std::copy(bottoms + leaving.first, bottoms + leaving.end, line + leaving.first);
+    if (tile.k_tile == 0) {
+      std::copy(sums + leaving.first, sums + leaving.end, line + leaving.first);
     } else {
-      for (int64_t c = leaving.first; c < leaving.end; ++c) line[c] += bottoms[c];
+      for (int64_t c = leaving.first; c < leaving.end; ++c) line[c] += sums[c];
     }
-    if (slot.tile.k_tile + 1 < nest.k_tiles) return;
+    if (tile.k_tile + 1 < k_tiles_) return;
     for (int64_t c = leaving.first; c < leaving.end; ++c) {
-      const size_t channel = static_cast<size_t>(slot.tile.group * nest.n + first_n + c);
+      const size_t channel = static_cast<size_t>(tile.group * n_ + first_n + c);
       const int64_t position = age - c;
       ChannelRecord& record = channels_[static_cast<size_t>(c)];
       if (position == 0) {
-        record = ReadChannelRecord(memory.subspan(nest.channels + channel * kChannelRecordBytes));
+        record = ReadChannelRecord(memory.subspan(at_.channels + channel * kChannelRecordBytes));
       }
-      const size_t element = static_cast<size_t>(position) * nest.instruction.output_c + channel;
-      memory[nest.output + element] = Activate(nest.instruction, record, line[c]);
+      const size_t element = static_cast<size_t>(position) * op_.output_c + channel;
+      memory[at_.output + element] = Activate(op_, record, line[c]);
     }
   }
 
  private:
+  const Conv2DInstruction& op_;
+  Places at_;
+  int64_t rows_, columns_;
+  int64_t group_c_;    // input channels of a group
+  int64_t m_, k_, n_;  // of each group's matrix product
+  int64_t k_tiles_, n_tiles_;
   int64_t used_columns_;
   // Modulo 2^32. Skewed as the sums are, so that each cycle uses one line: that of position p in
   // column c is at [p + c][c].
   std::vector<uint32_t> accumulators_;
+  std::vector<ChannelRecord> channels_;  // of each column
+};
+
+// ---- TRANSPOSE_CONV_2D ----
+
+class TransposeConv2DJob {
+ public:
+  // R input channels by C output channels of one tap of the filter. Tap number kernel_h * kernel_w
+  // is the drain, in which nothing enters and the accumulators leave.
+  struct Tile {
+    uint32_t n_tile = 0;
+    uint32_t tap = 0;
+    uint32_t k_tile = 0;
+  };
+
+  TransposeConv2DJob(const TransposeConv2DInstruction& op, const Places& places,
+                     const SteppedArray& array)
+      : op_(op),
+        at_(places),
+        rows_(array.rows()),
+        columns_(array.columns()),
+        m_(int64_t{op.batch} * op.input_h * op.input_w),
+        outputs_(int64_t{op.batch} * op.output_h * op.output_w),
+        taps_(op.kernel_h * op.kernel_w),
+        k_tiles_(CeilDivide(op.input_c, rows_)),
+        n_tiles_(CeilDivide(op.output_c, columns_)),
+        used_columns_(std::min<int64_t>(columns_, op.output_c)),
+        accumulators_(static_cast<size_t>(outputs_ * used_columns_)),
+        channels_(static_cast<size_t>(used_columns_)) {}
+
+  bool IsPast(const Tile& tile) const { return tile.n_tile == n_tiles_; }
+  Tile After(Tile tile) const {
+    if (HasWeights(tile) && ++tile.k_tile < k_tiles_) return tile;
+    tile.k_tile = 0;
+    if (++tile.tap <= taps_) return tile;
+    tile.tap = 0;
+    ++tile.n_tile;
+    return tile;
+  }
+  bool HasWeights(const Tile& tile) const { return tile.tap < taps_; }
+  int64_t Positions(const Tile& tile) const { return HasWeights(tile) ? m_ : 0; }
+  int64_t SlotCycles(const Tile& tile) const {
+    return HasWeights(tile) ? std::max(m_, rows_) : outputs_;
+  }
+
+  int16_t Weight(const Tile& tile, int64_t row, int64_t column,
+                 std::span<const uint8_t> memory) const {
+    const int64_t k = tile.k_tile * rows_ + row;
+    const int64_t n = tile.n_tile * columns_ + column;
+    if (k >= op_.input_c || n >= op_.output_c) return 0;
+    const int64_t index = (n * taps_ + tile.tap) * op_.input_c + k;
+    return Operand(memory[at_.weights + static_cast<size_t>(index)],
+                   (op_.flags & kFlagWeightsUnsigned) != 0, op_.weight_zero_point);
+  }
+
+  // Feeds one row: input channel k_tile * R + row of all input positions in turn.
+  class Feeder {
+   public:
+    void StartTile(const TransposeConv2DJob& job, const Tile& tile, int64_t row) {
+      const int64_t k = tile.k_tile * job.rows_ + row;
+      in_product_ = k < job.op_.input_c;
+      next_ = job.at_.input + static_cast<size_t>(k);
+    }
+    int16_t Next(const TransposeConv2DJob& job, std::span<const uint8_t> memory) {
+      if (!in_product_) return 0;
+      const TransposeConv2DInstruction& op = job.op_;
+      const uint8_t byte = memory[next_];
+      next_ += op.input_c;
+      return Operand(byte, (op.flags & kFlagInputUnsigned) != 0, op.input_zero_point);
+    }
+
+   private:
+    size_t next_ = 0;
+    bool in_product_ = false;
+  };
+
+  // A sum is added to the accumulator of the output position to which its tap moves its input
+  // position, if there is one. The drain empties the accumulators.
+  void Take(const Tile& tile, int64_t age, const uint32_t* sums, std::span<uint8_t> memory) {
+    const int64_t first_n = tile.n_tile * columns_;
+    const int64_t columns = std::min(columns_, op_.output_c - first_n);
+    if (!HasWeights(tile)) {
+      Drain(InFirstCycles(age, outputs_, columns), age, first_n, memory);
+      return;
+    }
+    const Range leaving = InFirstCycles(age, m_, columns);
+    for (int64_t c = leaving.first; c < leaving.end; ++c) {
+      const int64_t output = OutputPosition(tile.tap, age - c);
+      if (output >= 0) accumulators_[static_cast<size_t>(output * used_columns_ + c)] += sums[c];
+    }
+  }
+
+ private:
+  // -1: outside.
+  int64_t OutputPosition(int64_t tap, int64_t input_position) const {
+    const int64_t line = input_position / op_.input_w;
+    const int64_t y = line % op_.input_h * op_.stride_h - op_.pad_top + tap / op_.kernel_w;
+    const int64_t x =
+        input_position % op_.input_w * op_.stride_w - op_.pad_left + tap % op_.kernel_w;
+    if (y < 0 || y >= op_.output_h || x < 0 || x >= op_.output_w) return -1;
+    return (line / op_.input_h * op_.output_h + y) * op_.output_w + x;
+  }
+
+  void Drain(Range leaving, int64_t age, int64_t first_n, std::span<uint8_t> memory) {
+    for (int64_t c = leaving.first; c < leaving.end; ++c) {
+      const size_t channel = static_cast<size_t>(first_n + c);
+      const int64_t position = age - c;
+      ChannelRecord& record = channels_[static_cast<size_t>(c)];
+      if (position == 0) {
+        record = ReadChannelRecord(memory.subspan(at_.channels + channel * kChannelRecordBytes));
+      }
+      uint32_t& accumulator = accumulators_[static_cast<size_t>(position * used_columns_ + c)];
+      const size_t element = static_cast<size_t>(position) * op_.output_c + channel;
+      memory[at_.output + element] = Activate(op_, record, accumulator);
+      accumulator = 0;
+    }
+  }
+
+  const TransposeConv2DInstruction& op_;
+  Places at_;
+  int64_t rows_, columns_;
+  int64_t m_;        // input positions
+  int64_t outputs_;  // output positions
+  uint32_t taps_;
+  int64_t k_tiles_, n_tiles_;
+  int64_t used_columns_;
+  std::vector<uint32_t> accumulators_;   // [outputs_, used_columns_], modulo 2^32
   std::vector<ChannelRecord> channels_;  // of each column
 };
 
@@ -290,45 +420,71 @@ SteppedArray::SteppedArray(uint32_t rows, uint32_t columns) : rows_(rows), colum
   partial_sums_.resize(columns_ + cells);
 }
 
-uint64_t SteppedArray::Conv2D(const Conv2DInstruction& instruction, uint32_t parameter_base,
-                              uint32_t activation_base, std::span<uint8_t> memory) {
-  const LoopNest nest(instruction, parameter_base, activation_base, *this);
-  std::vector<ActivationFeeder> feeders(rows_);
-  Collector collector(nest);
-  // Oldest first. The first R cycles, in which the first tile's weights enter, belong to the issue.
-  std::vector<Slot> slots = {{Tile{}, -nest.rows}};
-  Tile next = nest.After(Tile{});
-  int64_t cycle = -nest.rows;
-  while (!slots.empty()) {
+uint64_t SteppedArray::Run(const Conv2DInstruction& instruction, uint32_t parameter_base,
+                           uint32_t activation_base, std::span<uint8_t> memory) {
+  const Places places(instruction, parameter_base, activation_base);
+  return RunJob(Conv2DJob(instruction, places, *this), memory);
+}
+
+uint64_t SteppedArray::Run(const TransposeConv2DInstruction& instruction, uint32_t parameter_base,
+                           uint32_t activation_base, std::span<uint8_t> memory) {
+  const Places places(instruction, parameter_base, activation_base);
+  return RunJob(TransposeConv2DJob(instruction, places, *this), memory);
+}
+
+template <typename Job>
+uint64_t SteppedArray::RunJob(Job job, std::span<uint8_t> memory) {
+  using Tile = typename Job::Tile;
+  const int64_t rows = rows_;
+  std::vector<typename Job::Feeder> feeders(rows_);
+  std::vector<Slot<Tile>> slots;  // oldest first
+  Tile next{};
+  int64_t next_start = 0;  // of that tile's slot
+  // The first R cycles, in which the first tile's weights enter, belong to the issue.
+  for (int64_t cycle = -rows;; ++cycle) {
+    // A slot's weights come in during the R cycles before it.
+    if (!job.IsPast(next) && cycle == next_start - rows) {
+      slots.push_back({next, -rows});
+      next_start += job.SlotCycles(next);
+      next = job.After(next);
+    }
+    if (slots.empty()) return static_cast<uint64_t>(cycle);
     MoveActivations();
-    for (const Slot& slot : slots) {
-      DriveWeights(nest, slot, memory, shadow_weights_.data());
-      MoveWeights(slot.age);
-      const Range fed = InFirstCycles(slot.age, nest.m, nest.rows);
+    for (const Slot<Tile>& slot : slots) {
+      if (job.HasWeights(slot.tile)) {
+        DriveWeights(job, slot, memory);
+        MoveWeights(slot.age);
+      }
+      const Range fed = InFirstCycles(slot.age, job.Positions(slot.tile), rows);
       for (int64_t row = fed.first; row < fed.end; ++row) {
-        ActivationFeeder& feeder = feeders[static_cast<size_t>(row)];
-        if (row == slot.age) feeder.StartTile(nest, slot.tile, row);
-        *Activations(static_cast<size_t>(row)) = feeder.Next(nest, memory);
+        auto& feeder = feeders[static_cast<size_t>(row)];
+        if (row == slot.age) feeder.StartTile(job, slot.tile, row);
+        *Activations(static_cast<size_t>(row)) = feeder.Next(job, memory);
       }
     }
     Multiply();
-    const uint32_t* bottoms = partial_sums_.data() + size_t{rows_} * columns_;
-    for (const Slot& slot : slots) collector.Take(nest, slot, bottoms, memory);
+    const uint32_t* sums = partial_sums_.data() + size_t{rows_} * columns_;
+    for (const Slot<Tile>& slot : slots) job.Take(slot.tile, slot.age - (rows - 1), sums, memory);
     if (observer_ && cycle >= 0) observer_(static_cast<uint64_t>(cycle));
 
-    ++cycle;
-    for (Slot& slot : slots) ++slot.age;
-    // The next slot's weights come in during the last R cycles of this one.
-    if (slots.back().age == nest.slot_cycles - nest.rows && !nest.IsPast(next)) {
-      slots.push_back({next, -nest.rows});
-      next = nest.After(next);
-    }
+    for (Slot<Tile>& slot : slots) ++slot.age;
     // A slot is over when its last cycle has passed the last cell.
-    if (slots.front().age == nest.slot_cycles + nest.rows + nest.columns - 2) {
+    if (slots.front().age == job.SlotCycles(slots.front().tile) + rows + columns_ - 2) {
       slots.erase(slots.begin());
     }
   }
-  return static_cast<uint64_t>(cycle);
+}
+
+// Drives the tops of the columns in which weights of `slot` enter in this cycle. The weight of the
+// last row comes first.
+template <typename Job, typename Slot>
+void SteppedArray::DriveWeights(const Job& job, const Slot& slot, std::span<const uint8_t> memory) {
+  const int64_t rows = rows_;
+  const Range entering = InFirstCycles(slot.age + rows, rows, columns_);
+  for (int64_t column = entering.first; column < entering.end; ++column) {
+    const int64_t row = rows - 1 - (slot.age + rows - column);
+    shadow_weights_[static_cast<size_t>(column)] = job.Weight(slot.tile, row, column, memory);
+  }
 }
 
 // Weights of a slot enter cell (row, column) R cycles before its first activation. For R - row

@@ -130,6 +130,10 @@ int64_t MultiplyAccumulates(const Graph& graph, const Node& node) {
       return w.size() == 4 ? outputs * w[1] * w[2] : 0;
     case OpType::kFULLY_CONNECTED:
       return w.size() == 2 ? outputs * w[1] : 0;
+    case OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM:
+      return w.size() == 2 ? outputs * 4 * (int64_t{w[0]} + w[1]) : 0;
+    case OpType::kTRANSPOSE_CONV:
+      return graph.Input(node, 2)->element_count() * w[0] * w[1] * w[2];
     default:
       return 0;
   }

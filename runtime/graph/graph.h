@@ -270,8 +270,8 @@ std::string Describe(const Graph& graph, const Node& node);
 // the other: they touch the same variable or the same variable tensor.
 std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph);
 
-// Multiply-accumulates of a convolution, depthwise convolution or fully-connected layer; 0 for
-// everything else.
+// Multiply-accumulates of a convolution, depthwise or transposed convolution, fully-connected or
+// LSTM layer; 0 for everything else.
 int64_t MultiplyAccumulates(const Graph& graph, const Node& node);
 
 // The int32 or int64 values of a constant tensor, which must be one of these types.

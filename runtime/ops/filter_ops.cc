@@ -121,8 +121,14 @@ Executor PrepareTransposeConv(const Graph& graph, const Node& node, CpuFeatures 
     case DataType::kInt16:
       return RunTransposed<Conv2DInt16>(MakeConv2DInt16Params(graph, node), {2, 1, 0}, features);
     default: {
+      Result<Conv2DParams> params = MakeConv2DParams(graph, node);
+      if (params.ok() && !SplitsWell(params->shape)) {
+        return Run([params = *std::move(params)](const NodeIo& io) {
+          ReferenceTransposeConv(params, io.inputs[2], io.outputs[0]);
+        });
+      }
       const uint8_t zero = static_cast<uint8_t>(graph.Input(node, 1)->zero_point());
-      return RunTransposed<Conv2D>(MakeConv2DParams(graph, node), {1, 1, zero}, features);
+      return RunTransposed<Conv2D>(std::move(params), {1, 1, zero}, features);
     }
   }
 }

@@ -46,9 +46,11 @@ Compiled Compile(const ModelBuilder& m, uint64_t memory_bytes = 8 << 20) {
   std::vector<int32_t> set(model->graph().nodes.size());
   std::iota(set.begin(), set.end(), 0);
   SetBoundary boundary = FindBoundary(model->graph(), set);
+  std::vector<int32_t> outputs = boundary.outputs;
+  outputs.insert(outputs.end(), boundary.state.begin(), boundary.state.end());
   CompileFailure failure;
-  Result<CompiledSet> result = CompileSet(model->graph(), set, boundary.inputs, boundary.outputs,
-                                          DeviceWith(memory_bytes), &failure);
+  Result<CompiledSet> result =
+      CompileSet(model->graph(), set, boundary.inputs, outputs, DeviceWith(memory_bytes), &failure);
   return {std::move(model), std::move(boundary), failure, std::move(result)};
 }
 
@@ -96,6 +98,23 @@ struct AccessLister {
         {Access::kRead, i.weight_address, Product({i.kernel_h, i.kernel_w, i.output_c})},
         {Access::kRead, i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes},
         {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.output_c})}};
+  }
+  Accesses operator()(const TransposeConv2DInstruction& i) const {
+    return {
+        {Access::kRead, i.input_address, Product({i.batch, i.input_h, i.input_w, i.input_c})},
+        {Access::kRead, i.weight_address, Product({i.output_c, i.kernel_h, i.kernel_w, i.input_c})},
+        {Access::kRead, i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes},
+        {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.output_c})}};
+  }
+  Accesses operator()(const LstmInstruction& i) const {
+    return {{Access::kRead, i.input_address, Product({i.batch, i.steps, i.inputs})},
+            {Access::kRead, i.weight_address, Product({4, i.units, i.inputs + i.units})},
+            {Access::kRead, i.channel_address, uint64_t{8} * i.units * kChannelRecordBytes},
+            {Access::kRead, i.hidden_address, Product({i.batch, i.units})},
+            {Access::kRead, i.cell_address, Product({2, i.batch, i.units})},
+            {Access::kWrite, i.hidden_address, Product({i.batch, i.units})},
+            {Access::kWrite, i.cell_address, Product({2, i.batch, i.units})},
+            {Access::kWrite, i.output_address, Product({i.batch, i.steps, i.units})}};
   }
   Accesses operator()(const AddInstruction& i) const {
     return {{Access::kRead, i.input1_address, i.count},
@@ -309,6 +328,32 @@ TEST(Compiler, PutsTheInnermostAxesOfAReductionLast) {
   EXPECT_THAT(reduction({0, 1, 2, 3}), ElementsAre(1, 1, 1, 1, 1, 840));
 }
 
+TEST(Compiler, MovesTheStateOfARecurrentLayerInAndOut) {
+  ModelBuilder m;
+  const int32_t y = m.Lstm(m.Relu(m.Input({2, 3, 4})), {.units = 5});
+  m.Output(m.Relu(y));
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  const Executable& executable = compiled.executable();
+  const std::vector<Instruction>& program = executable.inference_program;
+  ASSERT_THAT(Mnemonics(program), ElementsAre("INPUT", "INPUT", "INPUT", "TABLE", "LSTM", "TABLE",
+                                              "OUTPUT", "OUTPUT", "OUTPUT", "END"));
+  // In place: it arrives where the instruction changes it and where it leaves from.
+  const LstmInstruction& lstm = std::get<LstmInstruction>(program[4]);
+  EXPECT_EQ(std::get<InputInstruction>(program[1]).output_address, lstm.hidden_address);
+  EXPECT_EQ(std::get<InputInstruction>(program[2]).output_address, lstm.cell_address);
+  EXPECT_EQ(std::get<OutputInstruction>(program[7]).input_address, lstm.hidden_address);
+  EXPECT_EQ(std::get<OutputInstruction>(program[8]).input_address, lstm.cell_address);
+  ASSERT_EQ(executable.inputs.size(), 3u);
+  ASSERT_EQ(executable.outputs.size(), 3u);
+  for (const Layer& cell : {executable.inputs[2], executable.outputs[2]}) {
+    EXPECT_EQ(cell.type, LayerType::kInt16);
+    EXPECT_EQ(cell.bytes, 20u);
+  }
+  EXPECT_TRUE(ValidateExecutable(executable).ok());
+  ExpectSoundAccesses(executable);
+}
+
 TEST(Compiler, NamesTheNodeThatMakesNoSense) {
   ModelBuilder m;
   const int32_t y = m.Conv2D(m.Input({1, 2, 2, 2}), {.channels = 2});
@@ -428,7 +473,7 @@ ModelBuilder RandomModel(Rng& rng) {
     const auto pick = [&] {
       return tensors[static_cast<size_t>(rng.Int(0, static_cast<int64_t>(tensors.size()) - 1))];
     };
-    switch (rng.Int(0, 7)) {
+    switch (rng.Int(0, 8)) {
       case 0:
         tensors.push_back(m.Add(pick(), pick()));
         break;
@@ -454,6 +499,11 @@ ModelBuilder RandomModel(Rng& rng) {
         tensors.push_back(m.Conv2D(m.Pad(pick(), {0, 0, 1, 1, 0, 2, 0, 0}),
                                    {.channels = 4, .kernel = 3, .padding = Padding::kValid}));
         break;
+      case 6: {
+        const int32_t small = m.Conv2D(pick(), {.channels = 4, .kernel = 3, .stride = 2});
+        tensors.push_back(m.TransposeConv(small, {.channels = 4, .kernel = 3, .stride = 2}, 4, 4));
+        break;
+      }
       default:
         tensors.push_back(m.Conv2D(pick(), {.channels = 4, .kernel = 3}));
         break;

@@ -98,7 +98,7 @@ ModelBuilder RandomModel(Rng& rng) {
   const int64_t nodes = rng.Int(1, 16);
   for (int64_t i = 0; i < nodes; ++i) {
     const int32_t x = pick();
-    switch (rng.Int(0, 14)) {
+    switch (rng.Int(0, 15)) {
       case 0:
         tensors.push_back(m.LogSoftmax(x));
         break;
@@ -144,6 +144,11 @@ ModelBuilder RandomModel(Rng& rng) {
       case 12: {
         const std::vector<int32_t> axes = rng.OneIn(2) ? std::vector{2} : std::vector{1, 2};
         tensors.push_back(Resized(m, rng, m.Mean(x, axes), 8, 8));
+        break;
+      }
+      case 13: {
+        const int32_t small = m.Conv2D(x, {.channels = 16, .kernel = 3, .stride = 2});
+        tensors.push_back(m.TransposeConv(small, {.channels = 12, .kernel = 4, .stride = 2}, 8, 8));
         break;
       }
       default:
@@ -362,6 +367,57 @@ TEST(DeviceDelegate, ResizesAndNormalisesInBandsOfRows) {
     const auto seed = static_cast<uint64_t>(i);
     EXPECT_EQ(RunOn(interpreter.get(), seed), RunOn(Create(model, nullptr).get(), seed));
   }
+}
+
+// An encoder and decoder whose middle is never on chip as a whole.
+TEST(DeviceDelegate, ComputesTransposedConvolutionsInBands) {
+  ModelBuilder m;
+  int32_t x = m.Conv2D(m.Input({1, 64, 24, 3}), {.channels = 32, .kernel = 3, .stride = 2});
+  x = m.Conv2D(x, {.channels = 64, .kernel = 3, .stride = 2});
+  x = m.TransposeConv(x, {.channels = 32, .kernel = 4, .stride = 2}, 32, 12);
+  x = m.TransposeConv(m.Relu(x), {.channels = 16, .kernel = 3, .stride = 2}, 64, 24);
+  m.Output(m.Conv2D(x, {.channels = 2}));
+  const std::shared_ptr<const Model> model = m.Load();
+  ASSERT_NE(model, nullptr);
+  const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(88 << 10);
+  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  ASSERT_EQ(interpreter->partitions().size(), 1u);
+  EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 6u);
+  EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("bands of rows"));
+  EXPECT_EQ(RunOn(interpreter.get(), 1), want);
+  EXPECT_EQ(static_cast<int64_t>(interpreter->last_usage().cycles),
+            interpreter->partitions()[0].report.estimated_cycles);
+}
+
+// Which the kernels of both sides compute in another way.
+TEST(DeviceDelegate, TakesStridesFarBeyondTheFilter) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  for (const int32_t stride : {7, 8, 31, 33, 60}) {
+    ModelBuilder m(static_cast<uint64_t>(stride));
+    m.Output(m.TransposeConv(m.Input({1, 3, 2, 5}), {.channels = 4, .kernel = 2, .stride = stride},
+                             3 * stride, 2 * stride));
+    const std::shared_ptr<const Model> model = m.Load();
+    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
+    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    EXPECT_EQ(interpreter->partitions().size(), 1u);
+    EXPECT_EQ(RunOn(interpreter.get(), 1), want) << "stride " << stride;
+  }
+}
+
+// Multipliers beyond 2^127, of which only the exponent's remainder counts.
+TEST(DeviceDelegate, TakesScalesFromOneEndOfFloat32ToTheOther) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4, 4, 2});
+  const int32_t y = m.Conv2D(x, {.channels = 3});
+  m.tensor(x).quantization.scales = {1e30f};
+  m.tensor(y).quantization.scales = {1e-30f};
+  m.Output(y);
+  const std::shared_ptr<const Model> model = m.Load();
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  EXPECT_EQ(interpreter->partitions().size(), 1u);
+  EXPECT_EQ(RunOn(interpreter.get(), 1), RunOn(Create(model, nullptr).get(), 1));
 }
 
 TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {

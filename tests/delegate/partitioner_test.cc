@@ -184,6 +184,29 @@ TEST(Constraints, ConstantOperandsStayOnTheCpu) {
   EXPECT_EQ(Reason(m, m.Add(x, constant)), "activations must not be constants of the model");
 }
 
+TEST(Constraints, StateMustBelongToOneOperator) {
+  const std::string reason = "its state must belong to no other operator";
+  ModelBuilder shared;
+  shared.Output(shared.Lstm(shared.Input({1, 3, 4}), {.units = 2}));
+  const int32_t second = shared.Lstm(shared.Input({1, 3, 4}), {.units = 2});
+  std::vector<Node>& nodes = shared.graph().nodes;
+  nodes[1].inputs[18] = nodes[0].inputs[18];
+  EXPECT_EQ(Reason(shared, second), reason);
+  ModelBuilder watched;
+  const int32_t x = watched.Input({1, 3, 4});
+  const int32_t y = watched.Lstm(x, {.units = 2});
+  watched.Output(watched.Relu(watched.graph().nodes[0].inputs[18]));
+  watched.Output(y);
+  EXPECT_EQ(Partition(watched.Load()->graph()).reasons[0], reason);
+}
+
+TEST(Constraints, WeightsOfRecurrentLayersMustBeConstant) {
+  ModelBuilder m;
+  const int32_t y = m.Lstm(m.Input({1, 3, 4}), {.units = 2});
+  m.graph().nodes[0].inputs[5] = m.Input({2, 2});
+  EXPECT_EQ(Reason(m, y), "weights and bias must be constants of the model");
+}
+
 TEST(Constraints, BroadcastsStayOnTheCpu) {
   ModelBuilder m;
   EXPECT_EQ(Reason(m, m.Add(m.Input({1, 4, 4, 2}), m.Input({1, 1, 1, 2}))),
@@ -301,6 +324,22 @@ TEST(Boundary, LeavesOutResultsThatNobodyReads) {
   m.Conv2D(y, {.channels = 4});
   m.Output(y);
   EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).outputs, ElementsAre(y));
+}
+
+TEST(Boundary, NamesTheStateOfRecurrentLayers) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 3, 4});
+  const int32_t first = m.Lstm(x, {.units = 2});
+  const int32_t y = m.Lstm(first, {.units = 5});
+  m.Output(y);
+  const std::shared_ptr<const Model> model = m.Load();
+  const Graph& graph = model->graph();
+  const std::vector<int32_t>& a = graph.nodes[0].inputs;
+  const std::vector<int32_t>& b = graph.nodes[1].inputs;
+  const SetBoundary boundary = FindBoundary(graph, {0, 1});
+  EXPECT_THAT(boundary.inputs, ElementsAre(x, a[18], a[19], b[18], b[19]));
+  EXPECT_THAT(boundary.outputs, ElementsAre(y));
+  EXPECT_THAT(boundary.state, ElementsAre(a[18], a[19], b[18], b[19]));
 }
 
 // ---- Properties of random graphs ----------------------------------------------------------------

@@ -89,6 +89,29 @@ TEST(Timing, OfGroupsIsThatOfEachInTurn) {
   EXPECT_EQ(ExecutionCycles(grouped, k64), 4u * 120 + 126);
 }
 
+TEST(Timing, OfTransposeConv2DIsATileForEachTapAndADrain) {
+  // M = 30, 60 outputs, one tile of input channels, two of output channels.
+  const TransposeConv2DInstruction transposed{.batch = 1,
+                                              .input_h = 5,
+                                              .input_w = 6,
+                                              .input_c = 16,
+                                              .output_h = 10,
+                                              .output_w = 6,
+                                              .output_c = 100,
+                                              .kernel_h = 3,
+                                              .kernel_w = 2};
+  EXPECT_EQ(ExecutionCycles(transposed, k64), 2u * 6 * 64 + 2 * 60 + 126);
+  EXPECT_EQ(ExecutionCycles(transposed, {8, 128}), 6u * 2 * 30 + 60 + 134);
+}
+
+TEST(Timing, OfLstmIsTwoProductsAndTheNewStateInEachStep) {
+  // 80 gates: two tiles wide; 28 inputs and 20 units: one tile high each.
+  const LstmInstruction lstm{.batch = 1, .steps = 28, .inputs = 28, .units = 20};
+  EXPECT_EQ(ExecutionCycles(lstm, k64), 28u * (2 * 2 * 64 + 126 + 8));
+  const LstmInstruction large{.batch = 40, .steps = 3, .inputs = 100, .units = 70};
+  EXPECT_EQ(ExecutionCycles(large, k32), 3u * ((4 + 3) * 9 * 40 + 62 + 8 * 40 * 3));
+}
+
 TEST(Timing, OfTheVectorUnitIsLanesAndTaps) {
   EXPECT_EQ(ExecutionCycles(DepthwiseConv2DInstruction{.batch = 2,
                                                        .output_h = 5,

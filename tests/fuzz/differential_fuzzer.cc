@@ -36,6 +36,7 @@ constexpr std::array kSeedModels = {
     "tests/golden/ops/chain/chain_000_int8.tflite",
     "tests/golden/ops/chain/chain_008_uint8.tflite",
     "tests/golden/ops/chain/chain_029_int8.tflite",
+    "tests/golden/ops/chain/chain_012_int8.tflite",
 };
 
 Bytes ReadSeedModel(const char* path) {

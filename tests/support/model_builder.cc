@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "runtime/graph/shape_inference.h"
@@ -110,6 +111,18 @@ int32_t ModelBuilder::DepthwiseConv2D(int32_t input, const Filter& filter) {
                   .padding = filter.padding, .stride_h = filter.stride, .stride_w = filter.stride});
 }
 
+int32_t ModelBuilder::TransposeConv(int32_t input, const Filter& filter, int32_t height,
+                                    int32_t width) {
+  const Shape shape = tensor(input).shape;
+  const Shape output = {shape[0], height, width, filter.channels};
+  const int32_t sizes = Integers({4}, output);
+  const int32_t weights = Weights({filter.channels, filter.kernel, filter.kernel, shape[3]}, 0);
+  const int32_t bias = Bias(filter.channels);
+  return Node(OpType::kTRANSPOSE_CONV, {sizes, weights, input, bias}, output,
+              Conv2DOptions{
+                  .padding = filter.padding, .stride_h = filter.stride, .stride_w = filter.stride});
+}
+
 int32_t ModelBuilder::FullyConnected(int32_t input, int32_t units) {
   const Shape shape = tensor(input).shape;
   const int32_t depth = static_cast<int32_t>(ElementCount(shape) / shape[0]);
@@ -117,6 +130,49 @@ int32_t ModelBuilder::FullyConnected(int32_t input, int32_t units) {
   const int32_t bias = Bias(units);
   return Node(OpType::kFULLY_CONNECTED, {input, weights, bias}, {shape[0], units},
               FullyConnectedOptions{});
+}
+
+int32_t ModelBuilder::Lstm(int32_t input, const Recurrent& layer) {
+  const Shape shape = tensor(input).shape;
+  const int32_t units = layer.units;
+  std::vector<int32_t> inputs(20, -1);
+  inputs[0] = input;
+  const auto weights = [&](Shape size) {
+    const int64_t count = ElementCount(size);
+    const int32_t index = Constant(DataType::kInt8, std::move(size), RandomBytes(count));
+    const float scale = 0.002f + 0.006f * static_cast<float>(rng_.Real());
+    tensor(index).quantization = {.scales = {scale}, .zero_points = {0}};
+    return index;
+  };
+  for (size_t gate = 0; gate < 4; ++gate) {
+    inputs[1 + gate] = weights({units, shape[2]});
+    inputs[5 + gate] = weights({units, units});
+    inputs[12 + gate] = Bias(units);
+  }
+  const Quantization hidden = {.scales = {1.0f / 128}, .zero_points = {-3}};
+  const auto state = [&](DataType type, Quantization quantization) {
+    const int32_t index = Activation({shape[layer.time_major ? 1 : 0], units});
+    tensor(index).type = type;
+    tensor(index).quantization = std::move(quantization);
+    tensor(index).is_variable = true;
+    return index;
+  };
+  inputs[18] = state(DataType::kInt8, hidden);
+  inputs[19] = state(DataType::kInt16, {.scales = {std::ldexp(1.0f, layer.cell_integer_bits - 15)},
+                                        .zero_points = {0}});
+  std::vector<int32_t> intermediates;
+  for (int i = 0; i < 5; ++i) {
+    intermediates.push_back(Activation({0}));
+    tensor(intermediates.back()).quantization = hidden;
+  }
+  const int32_t output =
+      Node(OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM, std::move(inputs), {shape[0], shape[1], units},
+           LstmOptions{.activation = Activation::kTanh,
+                       .cell_clip = layer.cell_clip,
+                       .time_major = layer.time_major});
+  graph_.nodes.back().intermediates = std::move(intermediates);
+  tensor(output).quantization = hidden;
+  return output;
 }
 
 int32_t ModelBuilder::Add(int32_t a, int32_t b) {

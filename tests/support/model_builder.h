@@ -41,6 +41,13 @@ class ModelBuilder {
     Padding padding = Padding::kValid;
   };
 
+  struct Recurrent {
+    int32_t units = 1;
+    bool time_major = false;
+    float cell_clip = 0;            // 0: none
+    int32_t cell_integer_bits = 4;  // scale 2^(this - 15)
+  };
+
   explicit ModelBuilder(uint64_t seed = 1) : rng_(seed) {}
 
   // Tensors. Activations are int8 with scale 1/16 and zero point -3, unless changed afterwards.
@@ -53,7 +60,11 @@ class ModelBuilder {
   // Operators.
   int32_t Conv2D(int32_t input, const Filter& filter);
   int32_t DepthwiseConv2D(int32_t input, const Filter& filter);
+  // To an image of height x width, whatever its input reaches.
+  int32_t TransposeConv(int32_t input, const Filter& filter, int32_t height, int32_t width);
   int32_t FullyConnected(int32_t input, int32_t units);
+  // Of [batch, steps, inputs] or, time-major, [steps, batch, inputs]; with a state of its own.
+  int32_t Lstm(int32_t input, const Recurrent& layer);
   int32_t Add(int32_t a, int32_t b);
   int32_t MaxPool(int32_t input, const Window& window);
   int32_t AveragePool(int32_t input, const Window& window);

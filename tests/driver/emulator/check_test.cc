@@ -76,6 +76,37 @@ DepthwiseConv2DInstruction GoodDepthwise() {
           .clamp_min = -128,
           .clamp_max = 127};
 }
+TransposeConv2DInstruction GoodTranspose() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .output_address = 3000,
+          .batch = 1,
+          .input_h = 4,
+          .input_w = 5,
+          .input_c = 6,
+          .output_h = 8,
+          .output_w = 10,
+          .output_c = 4,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .stride_h = 2,
+          .stride_w = 2,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+LstmInstruction GoodLstm() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .hidden_address = 4000,
+          .cell_address = 5000,
+          .output_address = 6000,
+          .batch = 2,
+          .steps = 3,
+          .inputs = 5,
+          .units = 4};
+}
 AddInstruction GoodAdd() {
   return {.input1_address = 0,
           .input2_address = 100,
@@ -176,6 +207,8 @@ std::vector<Instruction> GoodInstructions() {
           ParametersInstruction{.bytes = 4},
           GoodConv(),
           GoodDepthwise(),
+          GoodTranspose(),
+          GoodLstm(),
           GoodAdd(),
           GoodPool(),
           GoodSum(),
@@ -224,8 +257,9 @@ TEST(Check, RefusesSizesOfZeroAndBeyond31Bits) {
       const std::string name = operand.name;
       const bool is_size =
           name == "batch" || name == "bytes" || name == "depth" || name == "channels" ||
-          name == "groups" || name.ends_with("rows") || name.starts_with("count") ||
-          name.starts_with("kept") || name.starts_with("reduced") || name.starts_with("kernel_") ||
+          name == "groups" || name == "steps" || name == "inputs" || name == "units" ||
+          name.ends_with("rows") || name.starts_with("count") || name.starts_with("kept") ||
+          name.starts_with("reduced") || name.starts_with("kernel_") ||
           name.starts_with("stride_") || name.starts_with("dilation_") || name.ends_with("put_h") ||
           name.ends_with("put_w") || name.ends_with("put_c");
       if (!is_size) continue;
@@ -261,6 +295,13 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
       {GoodPool(), "kernel_h", 32769},
       {GoodConv(), "stride_h", 0x7FFFFFFF, FaultCode::kBadOperand, "output_h"},
       {GoodConv(), "dilation_w", 0x7FFFFFFF, FaultCode::kBadOperand, "output_w"},
+      {GoodTranspose(), "flags", kFlagSubtract},
+      {GoodLstm(), "inputs", 65537},
+      {GoodLstm(), "units", 65537},
+      {GoodLstm(), "time_major", 2},
+      {GoodLstm(), "cell_integer_bits", 7},
+      {GoodLstm(), "cell_clip", 32768},
+      {GoodTranspose(), "kernel_h", 3641},                             // 3641 * 3 * 6 > 65536
       {GoodPool(), "pad_top", 2, FaultCode::kBadOperand, "kernel_h"},  // nothing in window 0
       {GoodPool(), "pad_left", 2, FaultCode::kBadOperand, "kernel_w"},
       {GoodPool(), "stride_h", 4, FaultCode::kBadOperand, "kernel_h"},  // nor in window 1
@@ -283,8 +324,8 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
   }
   // Rows 2 and 3 lie at 1 and 1.5, which is between two rows or in one.
   breaches.push_back({GoodResize<ResizeBilinearInstruction>(), "input_rows", 1});
-  for (const Instruction& good :
-       {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodPool())}) {
+  for (const Instruction& good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
+                                  Instruction(GoodTranspose()), Instruction(GoodPool())}) {
     breaches.push_back({good, "pad_top", 65536});
     breaches.push_back({good, "pad_left", 0xFFFFFFFF});
   }
@@ -313,8 +354,9 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
 }
 
 TEST(Check, TakesTheRangeOfBytesFromTheFlags) {
-  for (Instruction good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
-                           Instruction(GoodAdd()), Instruction(GoodSum())}) {
+  for (Instruction good :
+       {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodTranspose()),
+        Instruction(GoodAdd()), Instruction(GoodSum())}) {
     good = With(With(good, "flags", kFlagInputUnsigned), "clamp_min", 0);
     EXPECT_EQ(Check(With(good, "clamp_max", 255)), Fault{});
     EXPECT_EQ(Check(With(good, "output_zero_point", 255)), Fault{});
@@ -346,6 +388,18 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
       {ParametersInstruction{.bytes = 4}, {{"output_address", 4}}},
       {GoodConv(), conv_sizes},
       {GoodDepthwise(), depthwise_sizes},
+      {GoodTranspose(),
+       {{"input_address", 120},
+        {"weight_address", 216},
+        {"channel_address", 64},
+        {"output_address", 320}}},
+      {GoodLstm(),
+       {{"input_address", 30},
+        {"weight_address", 144},
+        {"channel_address", 512},
+        {"hidden_address", 8},
+        {"cell_address", 16},
+        {"output_address", 24}}},
       {GoodAdd(), {{"input1_address", 100}, {"input2_address", 100}, {"output_address", 100}}},
       {GoodPool(), {{"input_address", 48}, {"output_address", 12}}},
       {GoodSum(), {{"input_address", 120}, {"output_address", 15}}},
@@ -396,6 +450,9 @@ TEST(Check, CountsSizesInFullWidth) {
       {GoodL2(), "rows", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodResize<ResizeBilinearInstruction>(), "channels", 0x7FFFFFFF, FaultCode::kBadAddress,
        "input_address"},
+      {GoodTranspose(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
+      {GoodLstm(), "steps", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodLstm(), "units", 65536, FaultCode::kBadAddress, "weight_address"},
       {GoodCopy(), "input_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "output_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "output_address"},
   });
@@ -411,6 +468,18 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
       {GoodConv(), "output_address", 1921, FaultCode::kOverlap, "channel_address"},
       {GoodConv(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
       {GoodDepthwise(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodTranspose(), "output_address", 119, FaultCode::kOverlap, "input_address"},
+      {GoodTranspose(), "output_address", 1215, FaultCode::kOverlap, "weight_address"},
+      {GoodTranspose(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "output_address", 29, FaultCode::kOverlap, "input_address"},
+      {GoodLstm(), "output_address", 1143, FaultCode::kOverlap, "weight_address"},
+      {GoodLstm(), "output_address", 2511, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "output_address", 4007, FaultCode::kOverlap, "hidden_address"},
+      {GoodLstm(), "output_address", 5015, FaultCode::kOverlap, "cell_address"},
+      {GoodLstm(), "hidden_address", 29, FaultCode::kOverlap, "input_address"},
+      {GoodLstm(), "hidden_address", 2511, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "cell_address", 1143, FaultCode::kOverlap, "weight_address"},
+      {GoodLstm(), "cell_address", 4007, FaultCode::kOverlap, "hidden_address"},
       {GoodAdd(), "output_address", 1, FaultCode::kOverlap, "input1_address"},
       {GoodAdd(), "output_address", 199, FaultCode::kOverlap, "input2_address"},
       {GoodPool(), "output_address", 47, FaultCode::kOverlap, "input_address"},

@@ -299,6 +299,33 @@ TEST(Core, AllocatesNothingInSteadyInference) {
   EXPECT_EQ(outputs, Bytes(kDense, 32));
 }
 
+TEST(Core, AllocatesNothingForARecurrentLayerInSteadyInference) {
+  const auto core = MakeCore();
+  const LstmInstruction lstm{.input_address = 0,
+                             .weight_address = 0x1000,
+                             .channel_address = 0x2000,
+                             .hidden_address = 0x3000,
+                             .cell_address = 0x3100,
+                             .output_address = 0x3200,
+                             .batch = 1,
+                             .steps = 3,
+                             .inputs = 5,
+                             .units = 7};
+  Send(*core, ProgramRecord({FillInstruction{.bytes = 0x4000}, lstm, EndInstruction{}}));
+  const Bytes start = StartRecord({.instruction_count = 3});
+  Bytes event(kEventBytes);
+  uint64_t before = 0;
+  for (int round = 0; round < 20; ++round) {
+    if (round == 5) before = allocations;
+    core->AcceptBulkOut(start);
+    while (core->Step()) {
+    }
+    core->events().Take(event);
+    EXPECT_EQ(DecodeEvent(event)->kind, EventKind::kCompleted);
+  }
+  EXPECT_EQ(allocations - before, 0u);
+}
+
 struct ProgramFault {
   const char* name;
   std::vector<Instruction> program;

@@ -86,9 +86,12 @@ void RandomGeometry(Rng& rng, T& i) {
   for (uint32_t* size : {&i.input_h, &i.input_w, &i.output_h, &i.output_w}) {
     *size = static_cast<uint32_t>(rng.Int(1, 6));
   }
-  for (uint32_t* size :
-       {&i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w, &i.dilation_h, &i.dilation_w}) {
+  for (uint32_t* size : {&i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w}) {
     *size = static_cast<uint32_t>(rng.Int(1, 3));
+  }
+  if constexpr (requires { i.dilation_h; }) {
+    i.dilation_h = static_cast<uint32_t>(rng.Int(1, 3));
+    i.dilation_w = static_cast<uint32_t>(rng.Int(1, 3));
   }
   i.pad_top = static_cast<uint32_t>(rng.Int(0, 3));
   i.pad_left = static_cast<uint32_t>(rng.Int(0, 3));
@@ -171,6 +174,105 @@ TEST(Instructions, DepthwiseConv2DFiltersEachChannelByItself) {
     ASSERT_EQ(RunConvolution(*core, i, input, weights, records), expected)
         << "round " << round << ": " << Disassemble(i);
   }
+}
+
+TransposeConv2DInstruction RandomTransposeConv2D(Rng& rng) {
+  TransposeConv2DInstruction i;
+  RandomGeometry(rng, i);
+  if (rng.OneIn(20)) i.pad_left = static_cast<uint32_t>(rng.Int(0, 65535));
+  i.input_c = static_cast<uint32_t>(rng.Int(1, rng.OneIn(5) ? 70 : 9));
+  i.output_c = static_cast<uint32_t>(rng.Int(1, 20));
+  return i;
+}
+
+Bytes ExpectedTransposeConv2D(const TransposeConv2DInstruction& i, const Bytes& input,
+                              const Bytes& weights, const Bytes& records) {
+  const bool input_unsigned = (i.flags & kFlagInputUnsigned) != 0;
+  const bool weights_unsigned = (i.flags & kFlagWeightsUnsigned) != 0;
+  std::vector<int64_t> sums(i.batch * i.output_h * i.output_w * i.output_c);
+  for (uint32_t n = 0; n < i.batch; ++n) {
+    for (uint32_t iy = 0; iy < i.input_h; ++iy) {
+      for (uint32_t ix = 0; ix < i.input_w; ++ix) {
+        for (uint32_t ky = 0; ky < i.kernel_h; ++ky) {
+          for (uint32_t kx = 0; kx < i.kernel_w; ++kx) {
+            const int64_t y = int64_t{iy} * i.stride_h - i.pad_top + ky;
+            const int64_t x = int64_t{ix} * i.stride_w - i.pad_left + kx;
+            if (y < 0 || y >= i.output_h || x < 0 || x >= i.output_w) continue;
+            for (uint32_t c = 0; c < i.output_c; ++c) {
+              for (uint32_t k = 0; k < i.input_c; ++k) {
+                const uint8_t in = input[((n * i.input_h + iy) * i.input_w + ix) * i.input_c + k];
+                const uint8_t weight =
+                    weights[((c * i.kernel_h + ky) * i.kernel_w + kx) * i.input_c + k];
+                sums[((n * i.output_h + y) * i.output_w + x) * i.output_c + c] +=
+                    (Value(in, input_unsigned) - i.input_zero_point) *
+                    (Value(weight, weights_unsigned) - i.weight_zero_point);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  Bytes output;
+  for (size_t at = 0; at < sums.size(); ++at) {
+    output.push_back(Activated(sums[at], &records[at % i.output_c * kChannelRecordBytes], i.flags,
+                               i.output_zero_point, i.clamp_min, i.clamp_max));
+  }
+  return output;
+}
+
+TEST(Instructions, TransposeConv2DScattersProducts) {
+  Rng rng(TestSeed(19));
+  const auto direct = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  DeviceProfile profile = SmallProfile();
+  profile.array_rows = 8;
+  profile.array_columns = 4;
+  const auto small = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
+  const auto stepped = MakeCore({.profile = profile, .face = ArrayFace::kStepped});
+  for (int round = 0; round < 300; ++round) {
+    const TransposeConv2DInstruction i = RandomTransposeConv2D(rng);
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + Disassemble(i));
+    const Bytes input = RandomBytes(rng, i.batch * i.input_h * i.input_w * i.input_c);
+    const Bytes weights = RandomBytes(rng, i.output_c * i.kernel_h * i.kernel_w * i.input_c);
+    const Bytes records = RandomRecords(rng, i.output_c, i.flags);
+    const Bytes expected = ExpectedTransposeConv2D(i, input, weights, records);
+    ASSERT_EQ(RunConvolution(*direct, i, input, weights, records), expected);
+    if (round % 4 != 0) continue;
+    ASSERT_EQ(RunConvolution(*small, i, input, weights, records), expected);
+    ASSERT_EQ(RunConvolution(*stepped, i, input, weights, records), expected);
+    ASSERT_EQ(ReadRegister(*small, Register::kCycles, RegisterWidth::k64),
+              ReadRegister(*stepped, Register::kCycles, RegisterWidth::k64));
+  }
+  EXPECT_EQ(stepped->direct_array().packings(), 0u);
+}
+
+// More phases than the fast kernel takes, and strides beyond any image.
+TEST(Instructions, TransposeConv2DTakesStridesOfAnySize) {
+  Rng rng(TestSeed(20));
+  const auto core = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  for (const uint32_t stride : {40u, 1u << 20, 0x7FFFFFFEu}) {
+    const TransposeConv2DInstruction i{.batch = 1,
+                                       .input_h = 2,
+                                       .input_w = 2,
+                                       .input_c = 3,
+                                       .output_h = 42,
+                                       .output_w = 42,
+                                       .output_c = 2,
+                                       .kernel_h = 2,
+                                       .kernel_w = 1,
+                                       .stride_h = stride,
+                                       .stride_w = stride,
+                                       .pad_top = 1,
+                                       .clamp_min = -128,
+                                       .clamp_max = 127};
+    const Bytes input = RandomBytes(rng, 12);
+    const Bytes weights = RandomBytes(rng, 12);
+    const Bytes records = RandomRecords(rng, 2, 0);
+    EXPECT_EQ(RunConvolution(*core, i, input, weights, records),
+              ExpectedTransposeConv2D(i, input, weights, records))
+        << stride;
+  }
+  EXPECT_EQ(core->direct_array().packings(), 0u);
 }
 
 TEST(Instructions, GiveTheSameBytesOnEveryArray) {
