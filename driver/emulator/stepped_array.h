@@ -49,7 +49,7 @@ class SteppedArray {
   void set_observer(Observer observer) { observer_ = std::move(observer); }
 
  private:
-  // Steps through the slots of an instruction (stepped_array.cc).
+  // Steps through the slots of an instruction (stepped_jobs.h).
   template <typename Job>
   uint64_t RunJob(Job job, std::span<uint8_t> memory);
   template <typename Job, typename Slot>
