@@ -263,7 +263,7 @@ TEST(L2Normalization, IsTheFixedPointFormula) {
     const bool is_unsigned = (i.flags & kFlagInputUnsigned) != 0;
     const int32_t low = is_unsigned ? 0 : -128;
     i.input_zero_point = rng.Int32(low, low + 255);
-    if (rng.OneIn(30)) {  // a sum of squares that saturates
+    if (rng.OneIn(30)) {  // a sum of squares that wraps
       i.rows = 1;
       i.depth = 0x9000;
       i.input_zero_point = low;
@@ -283,7 +283,7 @@ TEST(L2Normalization, IsTheFixedPointFormula) {
         return Value(input[row * i.depth + k], is_unsigned) - i.input_zero_point;
       };
       for (size_t k = 0; k < i.depth; ++k) sum += d(k) * d(k);
-      const Root root = InverseRoot(std::min<int64_t>(sum, INT32_MAX));
+      const Root root = InverseRoot(static_cast<int32_t>(static_cast<uint32_t>(sum)));
       for (size_t k = 0; k < i.depth; ++k) {
         expected.push_back(is_unsigned
                                ? Clamped(Rdpot(Srdhm(128 * d(k), root.q), -root.e) + 128, 0, 255)
