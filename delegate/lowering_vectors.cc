@@ -2,6 +2,7 @@
 //
 // What the vector unit computes element by element or by reduction.
 #include "delegate/lowering.h"
+#include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
@@ -9,7 +10,7 @@ namespace {
 
 class AddLowering final : public NodeLowering {
  public:
-  AddLowering(const Graph& graph, const Node& node, const AddParams& params)
+  AddLowering(const Graph& graph, const Node& node, const PairParams& params)
       : NodeLowering(graph, node), params_(params) {}
 
   bool divides_into_rows() const override { return IsImage(output()); }
@@ -22,7 +23,7 @@ class AddLowering final : public NodeLowering {
                        .output_address = OutputAddress(place, 0, rows.begin),
                        .count = CountOf(rows),
                        .flags = UnsignedFlag(params_.type, kFlagInputUnsigned) |
-                                (params_.kind == AddKind::kSubtract ? kFlagSubtract : 0),
+                                (params_.op == PairOp::kSubtract ? kFlagSubtract : 0),
                        .left_shift = static_cast<uint32_t>(params_.left_shift),
                        .input1_zero_point = params_.input1_zero_point,
                        .input2_zero_point = params_.input2_zero_point,
@@ -38,7 +39,7 @@ class AddLowering final : public NodeLowering {
   }
 
  private:
-  const AddParams params_;
+  const PairParams params_;
 };
 
 class MeanLowering final : public NodeLowering {
@@ -89,7 +90,7 @@ class TableLowering final : public NodeLowering {
 }  // namespace
 
 Lowering LowerAdd(const Graph& graph, const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const AddParams params, MakeAddParams(graph, node));
+  ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
   return std::unique_ptr<const NodeLowering>(std::make_unique<AddLowering>(graph, node, params));
 }
 

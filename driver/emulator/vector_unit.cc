@@ -20,9 +20,9 @@ int32_t Size(uint32_t operand) { return static_cast<int32_t>(operand); }
 }  // namespace
 
 void VectorUnit::Run(const AddInstruction& i, const Segments& segments) {
-  AddParams params;
+  PairParams params;
   params.type = TypeOf(i.flags);
-  params.kind = (i.flags & kFlagSubtract) != 0 ? AddKind::kSubtract : AddKind::kAdd;
+  params.op = (i.flags & kFlagSubtract) != 0 ? PairOp::kSubtract : PairOp::kAdd;
   params.left_shift = static_cast<int32_t>(i.left_shift);
   params.input1_zero_point = i.input1_zero_point;
   params.input2_zero_point = i.input2_zero_point;
@@ -31,9 +31,9 @@ void VectorUnit::Run(const AddInstruction& i, const Segments& segments) {
   params.input2 = {i.input2_multiplier, i.input2_exponent};
   params.output = {i.output_multiplier, i.output_exponent};
   params.clamp = {i.clamp_min, i.clamp_max};
-  add_(params, memory_.ReadAt(segments.Resolve(i.input1_address), i.count),
-       memory_.ReadAt(segments.Resolve(i.input2_address), i.count),
-       memory_.WriteAt(segments.Resolve(i.output_address), i.count), i.count);
+  combine_pairs_(params, memory_.ReadAt(segments.Resolve(i.input1_address), i.count),
+                 memory_.ReadAt(segments.Resolve(i.input2_address), i.count),
+                 memory_.WriteAt(segments.Resolve(i.output_address), i.count), i.count);
 }
 
 void VectorUnit::Run(const Pool2DInstruction& i, const Segments& segments) {

@@ -6,8 +6,8 @@
 
 #include "driver/emulator/memory.h"
 #include "driver/instruction.h"
-#include "runtime/kernels/add/add.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/pairs/pairs.h"
 
 namespace atollrt {
 
@@ -15,7 +15,7 @@ class VectorUnit {
  public:
   // `memory` is borrowed for the life of the unit.
   VectorUnit(OnChipMemory* memory, CpuFeatures features)
-      : memory_(*memory), add_(ChooseAdd(features)) {}
+      : memory_(*memory), combine_pairs_(ChoosePairs(features)) {}
 
   // Each instruction must have passed CheckInstruction for these segments.
   void Run(const AddInstruction& instruction, const Segments& segments);
@@ -27,7 +27,7 @@ class VectorUnit {
 
  private:
   OnChipMemory& memory_;
-  AddFn add_;
+  PairFn combine_pairs_;
 };
 
 }  // namespace atollrt
