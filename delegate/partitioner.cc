@@ -288,7 +288,7 @@ class SetGraph {
   int32_t round_ = 0;
 };
 
-// Something in the set computes; one that only moves bytes costs two trips over the link.
+// Something in the set computes.
 bool Computes(const Graph& graph, const std::vector<int32_t>& set) {
   return std::any_of(set.begin(), set.end(), [&](int32_t index) {
     return FindDeviceOp(graph.nodes[index].type)->effort == DeviceEffort::kComputes;
@@ -313,16 +313,19 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   }
   SetGraph sets(graph, supported);
   sets.Grow();
-  for (std::vector<int32_t>& set : sets.Sets()) {
-    if (Computes(graph, set)) {
-      result.sets.push_back(std::move(set));
-      continue;
-    }
+  // A set that only moves bytes costs two trips over the link, which is no gain beside others.
+  result.sets = sets.Sets();
+  const auto computes = [&](const std::vector<int32_t>& set) { return Computes(graph, set); };
+  if (std::none_of(result.sets.begin(), result.sets.end(), computes)) return result;
+  for (const std::vector<int32_t>& set : result.sets) {
+    if (computes(set)) continue;
     for (const int32_t node : set) {
       result.reasons[node] =
-          "its partition must compute something: moving the data would cost more than it saves";
+          "its partition must compute something, as others of the model do: moving the data would "
+          "cost more than it saves";
     }
   }
+  std::erase_if(result.sets, [&](const auto& set) { return !computes(set); });
   return result;
 }
 

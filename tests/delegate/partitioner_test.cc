@@ -76,14 +76,25 @@ TEST(Partitioner, JoinsBranchesOnEitherSideOfAnIsland) {
   EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 2, 3)));
 }
 
-TEST(Partitioner, RefusesSetsThatOnlyMoveData) {
+TEST(Partitioner, TakesSetsThatOnlyMoveDataWhereNoneComputes) {
   ModelBuilder m;
   const int32_t x = m.Reshape(m.Input({1, 4, 4, 2}), {1, 2, 8, 2});
-  m.Output(m.Pad(m.Concatenation({x, x}, 3), {0, 0, 1, 1, 1, 1, 0, 0}));
+  const int32_t island = m.Custom("Island", m.Concatenation({x, x}, 3));
+  m.Output(m.Relu(m.Pad(island, {0, 0, 1, 1, 1, 1, 0, 0})));
+  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 1), ElementsAre(3, 4)));
+}
+
+TEST(Partitioner, LeavesSetsThatOnlyMoveDataToTheCpuBesideThoseThatCompute) {
+  ModelBuilder m;
+  const int32_t x = m.Pad(m.Input({1, 4, 4, 2}), {0, 0, 1, 1, 1, 1, 0, 0});
+  m.Output(m.Conv2D(m.Custom("Island", m.Relu(x)), {.channels = 2}));
   const NodeSets sets = Partition(m.Load()->graph());
-  EXPECT_THAT(sets.sets, IsEmpty());
-  EXPECT_THAT(sets.reasons, Each("its partition must compute something: moving the data would "
-                                 "cost more than it saves"));
+  EXPECT_THAT(sets.sets, ElementsAre(ElementsAre(3)));
+  const std::string reason =
+      "its partition must compute something, as others of the model do: moving the data would "
+      "cost more than it saves";
+  EXPECT_THAT(sets.reasons,
+              ElementsAre(reason, reason, "the operator must have a device instruction", ""));
 }
 
 TEST(Partitioner, TakesMovesThatStandBesideArithmetic) {
