@@ -177,10 +177,8 @@ void Compilation::FindReaders() {
   for (size_t step = 0; step < set_.size(); ++step) {
     const Node& node = NodeAt(step);
     const Tensor& output = graph_.Output(node);
-    steps_.push_back({.node = &node,
-                      .lowering = lowered_[step].get(),
-                      .output_rows = RowCount(output),
-                      .row_bytes = RowBytes(output)});
+    steps_.push_back(
+        {.node = &node, .lowering = lowered_[step].get(), .output_rows = RowCount(output)});
     for (const int32_t tensor : node.outputs) {
       if (Root(tensor) == tensor) writer_[tensor] = static_cast<int32_t>(step);
     }
@@ -334,7 +332,8 @@ std::string Compilation::LayoutNote() const {
   for (const RowBands& bands : layout_.bands) {
     int64_t whole = 0;
     for (size_t step = bands.first(); step <= bands.last(); ++step) {
-      if (bands.IsInternal(step)) whole += steps_[step].output_rows * steps_[step].row_bytes;
+      if (!bands.IsInternal(step)) continue;
+      for (const int32_t tensor : NodeAt(step).outputs) whole += graph_.tensors[tensor].byte_size();
     }
     add(Format(
         "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
@@ -380,7 +379,7 @@ std::vector<MemoryBlock> Compilation::MakeBlocks() const {
     if (layout_.streamed[step]) {
       blocks[ParameterBlock(step)] = {ParameterBytes(step), at, at};
     }
-    blocks[ScratchBlock(step)] = {lowered_[step]->scratch_bytes(), at, at};
+    blocks[ScratchBlock(step)] = {lowered_[step]->scratch_bytes(steps_[step].output_rows), at, at};
   }
   for (const int32_t tensor : outputs_) touch(tensor, last);
   for (const RowBands& bands : layout_.bands) Confine(bands, &blocks);
@@ -399,12 +398,16 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
   };
   for (size_t step = bands.first(); step <= bands.last(); ++step) {
     const Node& node = NodeAt(step);
-    MemoryBlock& output = (*blocks)[Root(node.outputs[0])];
-    if (bands.IsInternal(step)) {
-      output.size = bands.BandRows(step) * steps_[step].row_bytes;
-    } else {
-      extend(output);
+    const int32_t rows = bands.BandRows(step);
+    for (const int32_t tensor : node.outputs) {
+      MemoryBlock& output = (*blocks)[Root(tensor)];
+      if (bands.IsInternal(step)) {
+        output.size = rows * RowBytes(graph_.tensors[tensor]);
+      } else {
+        extend(output);
+      }
     }
+    (*blocks)[ScratchBlock(step)].size = lowered_[step]->scratch_bytes(rows);
     for (const int32_t tensor : node.inputs) {
       if (tensor < 0) continue;
       const int32_t root = Root(tensor);

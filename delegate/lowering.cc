@@ -27,6 +27,8 @@ int64_t RowBytes(const Tensor& tensor) {
   return rows == 0 ? 0 : tensor.byte_size() / rows;
 }
 
+int64_t NodeLowering::scratch_bytes(int32_t) const { return 0; }
+
 RowRange NodeLowering::InputRows(size_t, RowRange output) const { return output; }
 
 uint32_t NodeLowering::AddParameters(std::span<const uint8_t> bytes) {
@@ -36,8 +38,17 @@ uint32_t NodeLowering::AddParameters(std::span<const uint8_t> bytes) {
   return static_cast<uint32_t>(offset);
 }
 
+void NodeLowering::AddConstantInput(size_t position, std::span<const uint8_t> bytes) {
+  constant_inputs_.emplace_back(position, AddParameters(bytes));
+}
+
 uint32_t NodeLowering::InputAddress(const OperandPlaces& place, size_t position,
                                     int32_t row) const {
+  for (const auto& [constant, offset] : constant_inputs_) {
+    if (constant != position) continue;
+    const TensorPlace all{place.parameters + offset, AllRows(input(position))};
+    return RowAddress(all, input(position), row);
+  }
   return RowAddress(place.inputs[position], input(position), row);
 }
 

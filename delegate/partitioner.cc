@@ -16,9 +16,14 @@ bool IsFilter(OpType type) {
          type == OpType::kFULLY_CONNECTED;
 }
 
-bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
+// Operators whose lowering is `lower`.
+bool IsLoweredBy(OpType type, decltype(DeviceOp::lower) lower) {
+  const DeviceOp* op = FindDeviceOp(type);
+  return op != nullptr && op->lower == lower;
+}
 
 // Which inputs of a node are activations, `count` from `first`; the others are parameters.
+// Activations may be constants, which makes parameters of them.
 struct ActivationRange {
   size_t first = 0, count = 1;
 };
@@ -27,7 +32,7 @@ ActivationRange ActivationsOf(const Node& node) {
     return {0, node.inputs.size()};
   }
   if (node.type == OpType::kSPLIT) return {1, 1};
-  return {0, IsAdd(node.type) ? size_t{2} : size_t{1}};
+  return {0, IsLoweredBy(node.type, LowerPair) ? size_t{2} : size_t{1}};
 }
 
 // ---- Predicates of constraints.inc ------------------------------------------------------------
@@ -91,15 +96,16 @@ bool HasConstantParameters(const Candidate& c) {
   return c.input(1).is_constant() && (bias == nullptr || bias->is_constant());
 }
 
-bool HasVariableActivations(const Candidate& c) {
+bool HasVariableActivation(const Candidate& c) {
   for (const Tensor* tensor : c.activations()) {
-    if (tensor->is_constant()) return false;
+    if (!tensor->is_constant()) return true;
   }
-  return true;
+  return false;
 }
 
-bool AddsEqualShapes(const Candidate& c) {
-  return !IsAdd(c.node.type) || c.input(0).shape == c.input(1).shape;
+bool BroadcastsInFewLoops(const Candidate& c) {
+  if (!IsLoweredBy(c.node.type, LowerPair)) return true;
+  return FitsPairLoops(MakeBroadcast(c.input(0).shape, c.input(1).shape));
 }
 
 bool ReducesNeighbouringAxes(const Candidate& c) {
@@ -116,24 +122,20 @@ bool ReducesNeighbouringAxes(const Candidate& c) {
 }
 
 // A plan that cannot be made is the CPU's to refuse, with more words.
-bool MovesByShortCopies(const Candidate& c) {
-  if (FindDeviceOp(c.node.type)->lower != LowerMove) return true;
+bool MovesByFewCopies(const Candidate& c) {
+  if (!IsLoweredBy(c.node.type, LowerMove)) return true;
   const Result<MovePlan> plan = MakeMovePlan(c.graph, c.node);
   return plan.ok() && IsCopyProgram(*plan);
 }
 
-bool ConcatenatesAlikeQuantized(const Candidate& c) {
-  if (c.node.type != OpType::kCONCATENATION) return true;
-  if (std::get<AxisOptions>(c.node.options).activation != Activation::kNone) {
-    return false;
-  }
-  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
-    if (c.input(i).scale() != c.output().scale() ||
-        c.input(i).zero_point() != c.output().zero_point()) {
-      return false;
-    }
-  }
-  return true;
+bool ConcatenatesWithoutActivation(const Candidate& c) {
+  return c.node.type != OpType::kCONCATENATION ||
+         std::get<AxisOptions>(c.node.options).activation == Activation::kNone;
+}
+
+// An element below the zero point has no root, which the CPU reports.
+bool HasRoots(const Candidate& c) {
+  return c.node.type != OpType::kRSQRT || c.input(0).zero_point() <= INT8_MIN;
 }
 
 bool HasShortSums(const Candidate& c) {
@@ -152,10 +154,11 @@ bool FitsOnChip(const Candidate& c) {
   constexpr int64_t kChannelRecordBytes = 16;
   int64_t bytes = 0;
   // Images may be computed in bands of rows, which only the compiler can judge.
-  std::vector<const Tensor*> tensors = c.activations();
-  for (const Tensor* tensor : c.outputs()) tensors.push_back(tensor);
-  if (!std::all_of(tensors.begin(), tensors.end(), [](auto* tensor) { return IsImage(*tensor); })) {
-    for (const Tensor* tensor : tensors) bytes += tensor->byte_size();
+  for (const Tensor* tensor : c.activations()) {
+    if (tensor->is_constant() || !IsImage(*tensor)) bytes += tensor->byte_size();
+  }
+  for (const Tensor* tensor : c.outputs()) {
+    if (!IsImage(*tensor)) bytes += tensor->byte_size();
   }
   if (IsFilter(c.node.type)) {
     bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;

@@ -180,10 +180,34 @@ void CheckOperands(const DepthwiseConv2DInstruction& i, Checker& check) {
   CheckConvolution(i, 1, SaturatingProduct({i.kernel_h, i.kernel_w, i.output_c}), check);
 }
 
+// What instructions of two tensors have in common; flags and constants come before it.
+template <PairInstruction T>
+void CheckPair(const T& i, Checker& check) {
+  check.Sizes({&i.count0, &i.count1, &i.count2, &i.count3});
+  if (check.fault().code != FaultCode::kNone) return;
+  check.Operand(i.input1_stride3, i.input1_stride3 <= 1);
+  check.Operand(i.input2_stride3, i.input2_stride3 <= 1);
+  // Where each input ends, and whether it has the output's layout.
+  const std::array<PairLoop, kPairLoops> loops = LoopsOf(i);
+  uint64_t count = 1, end1 = 1, end2 = 1;
+  bool is_output1 = true, is_output2 = true;
+  for (size_t k = loops.size(); k-- > 0;) {
+    const uint64_t steps = loops[k].count - uint64_t{1};
+    end1 = SaturatingSum(end1, steps * loops[k].input1_stride);
+    end2 = SaturatingSum(end2, steps * loops[k].input2_stride);
+    is_output1 = is_output1 && (steps == 0 || loops[k].input1_stride == count);
+    is_output2 = is_output2 && (steps == 0 || loops[k].input2_stride == count);
+    count = SaturatingProduct({count, loops[k].count});
+  }
+  check.Input(i.input1_address, end1, is_output1 ? InPlace::kAllowed : InPlace::kForbidden);
+  check.Input(i.input2_address, end2, is_output2 ? InPlace::kAllowed : InPlace::kForbidden);
+  check.Output(i.output_address, count);
+}
+
 void CheckOperands(const AddInstruction& i, Checker& check) {
   const ByteType type = InputType(i.flags);
-  check.Sizes({&i.count});
-  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract);
+  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract | kFlagSquare);
+  check.Operand(i.flags, (i.flags & kFlagSquare) == 0 || (i.flags & kFlagSubtract) != 0);
   check.Operand(i.left_shift, i.left_shift <= kLeftShiftMax);
   check.ZeroPoint(i.input1_zero_point, type);
   check.ZeroPoint(i.input2_zero_point, type);
@@ -192,9 +216,40 @@ void CheckOperands(const AddInstruction& i, Checker& check) {
   check.Multiplier(i.input2_multiplier, i.input2_exponent);
   check.Multiplier(i.output_multiplier, i.output_exponent);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
-  check.Input(i.input1_address, i.count, InPlace::kAllowed);
-  check.Input(i.input2_address, i.count, InPlace::kAllowed);
-  check.Output(i.output_address, i.count);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MultiplyInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input1_zero_point, type);
+  check.ZeroPoint(i.input2_zero_point, type);
+  check.ZeroPoint(i.output_zero_point, type);
+  check.Multiplier(i.output_multiplier, i.output_exponent);
+  check.ClampRange(i.clamp_min, i.clamp_max, type);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MaximumInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MinimumInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const PreluInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input1_zero_point, type);
+  check.ZeroPoint(i.input2_zero_point, type);
+  check.ZeroPoint(i.output_zero_point, type);
+  check.Multiplier(i.positive_multiplier, i.positive_exponent);
+  check.Multiplier(i.negative_multiplier, i.negative_exponent);
+  check.ClampRange(i.clamp_min, i.clamp_max, type);
+  CheckPair(i, check);
 }
 
 // Every window must hold a cell of the image: the first may not end before it, nor the last begin
@@ -243,17 +298,18 @@ void CheckOperands(const TableInstruction& i, Checker& check) {
 }
 
 void CheckOperands(const CopyInstruction& i, Checker& check) {
-  check.Sizes({&i.bytes, &i.count0, &i.count1, &i.count2});
+  check.Sizes({&i.bytes, &i.count0, &i.count1, &i.count2, &i.count3, &i.count4});
   if (check.fault().code != FaultCode::kNone) return;
-  check.Operand(i.bytes, SaturatingProduct({i.bytes, i.count0, i.count1, i.count2}) <= kSizeMax);
-  const auto span = [&](uint64_t stride0, uint64_t stride1, uint64_t stride2) {
-    const uint64_t last =
-        SaturatingSum(SaturatingSum((i.count0 - 1) * stride0, (i.count1 - 1) * stride1),
-                      (i.count2 - 1) * stride2);
-    return SaturatingSum(last, i.bytes);
-  };
-  check.Input(i.input_address, span(i.input_stride0, i.input_stride1, i.input_stride2));
-  check.Output(i.output_address, span(i.output_stride0, i.output_stride1, i.output_stride2));
+  uint64_t total = i.bytes, input_end = i.bytes, output_end = i.bytes;
+  for (const CopyLoop& loop : LoopsOf(i)) {
+    const uint64_t steps = loop.count - uint64_t{1};
+    total = SaturatingProduct({total, loop.count});
+    input_end = SaturatingSum(input_end, steps * loop.input_stride);
+    output_end = SaturatingSum(output_end, steps * loop.output_stride);
+  }
+  check.Operand(i.bytes, total <= kSizeMax);
+  check.Input(i.input_address, input_end);
+  check.Output(i.output_address, output_end);
 }
 
 void CheckOperands(const FillInstruction& i, Checker& check) {

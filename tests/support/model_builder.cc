@@ -71,6 +71,9 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
     if (node.type == OpType::kSUB) {
       return {Type::SubOptions, tflite::CreateSubOptions(*fbb, Stored(o->activation)).Union()};
     }
+    if (node.type == OpType::kMUL) {
+      return {Type::MulOptions, tflite::CreateMulOptions(*fbb, Stored(o->activation)).Union()};
+    }
     return {Type::AddOptions, tflite::CreateAddOptions(*fbb, Stored(o->activation)).Union()};
   }
   if (const auto* o = std::get_if<LeakyReluOptions>(&node.options)) {
@@ -241,6 +244,13 @@ int32_t ModelBuilder::Constant(DataType type, Shape shape, std::vector<uint8_t> 
   constants_.push_back(std::move(bytes));
   tensor(index).type = type;
   tensor(index).quantization = {};
+  tensor(index).data = constants_.back();
+  return index;
+}
+
+int32_t ModelBuilder::Constant(Shape shape) {
+  const int32_t index = Activation(shape);
+  constants_.push_back(RandomBytes(ElementCount(shape)));
   tensor(index).data = constants_.back();
   return index;
 }
