@@ -38,7 +38,7 @@ std::vector<uint8_t> ChannelRecords(const OutputStage& stage) {
       StoreLittleEndian<double>(record + 8, channel.scale);
     } else {
       StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
-      StoreLittleEndian<int32_t>(record + 8, channel.multiplier.exponent);
+      StoreLittleEndian<int32_t>(record + 8, InstructionExponent(channel.multiplier.exponent));
     }
   }
   return records;

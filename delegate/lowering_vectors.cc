@@ -23,7 +23,7 @@ class MeanLowering final : public NodeLowering {
     i.flags = UnsignedFlag(params_.type, kFlagInputUnsigned);
     i.input_zero_point = params_.input_zero_point;
     i.multiplier = params_.multiplier.value;
-    i.exponent = params_.multiplier.exponent;
+    i.exponent = InstructionExponent(params_.multiplier.exponent);
     i.output_zero_point = params_.output_zero_point;
     i.clamp_min = params_.clamp.min;
     i.clamp_max = params_.clamp.max;

@@ -430,6 +430,44 @@ TEST(DeviceDelegate, ComputesInBandsOfRowsWhatTheCpuComputes) {
   EXPECT_GT(banded, 100);
 }
 
+// Scales may be anything that a float can be; instructions hold exponents of at most 127.
+TEST(DeviceDelegate, ComputesWithMultipliersOfAnySize) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const auto expect_cpus_bytes = [&](ModelBuilder& m, int32_t x, int32_t y) {
+    m.tensor(x).quantization.scales = {2e19f};
+    m.tensor(y).quantization.scales = {1e-30f};
+    m.Output(y);
+    const std::shared_ptr<const Model> model = m.Load();
+    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
+    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    EXPECT_EQ(interpreter->partitions().size(), 1u);
+    EXPECT_EQ(RunOn(interpreter.get(), 1), want);
+  };
+  {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    expect_cpus_bytes(m, x, m.Conv2D(x, {.channels = 4, .kernel = 3}));
+  }
+  {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    expect_cpus_bytes(m, x, m.DepthwiseConv2D(x, {.kernel = 3}));
+  }
+  {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    expect_cpus_bytes(m, x, m.Mean(x, {1, 2}));
+  }
+  for (const OpType type : {OpType::kMUL, OpType::kPRELU}) {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    const int32_t slopes = m.Constant({3});
+    expect_cpus_bytes(m, x,
+                      m.Node(type, {x, slopes}, {1, 4, 4, 3},
+                             type == OpType::kMUL ? OpOptions(ElementwiseOptions{}) : OpOptions()));
+  }
+}
+
 TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
   ModelBuilder m;
