@@ -111,9 +111,11 @@ class WindowLowering final : public NodeLowering {
                                          .bytes = count,
                                          .count0 = 1,
                                          .count1 = 1,
-                                         .count2 = static_cast<uint32_t>(positions()),
-                                         .input_stride2 = count,
-                                         .output_stride2 = instruction_.output_c});
+                                         .count2 = 1,
+                                         .count3 = 1,
+                                         .count4 = static_cast<uint32_t>(positions()),
+                                         .input_stride4 = count,
+                                         .output_stride4 = instruction_.output_c});
     }
   }
 

@@ -19,7 +19,7 @@ class LstmLowering final : public NodeLowering {
     instruction_.cell_integer_bits = params.cell_integer_bits;
     instruction_.cell_clip = params.cell_clip;
     instruction_.hidden_multiplier = params.hidden_multiplier.value;
-    instruction_.hidden_exponent = params.hidden_multiplier.exponent;
+    instruction_.hidden_exponent = InstructionExponent(params.hidden_multiplier.exponent);
     instruction_.hidden_zero_point = params.hidden_zero_point;
     // Both products in one block each.
     std::vector<uint8_t> weights, records;

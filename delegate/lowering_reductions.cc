@@ -121,7 +121,7 @@ Lowering LowerReduceSum(const Graph& graph, const Node& node) {
   i.flags = UnsignedFlag(params.type, kFlagInputUnsigned);
   i.input_zero_point = params.input_zero_point;
   i.multiplier = params.multiplier.value;
-  i.exponent = params.multiplier.exponent;
+  i.exponent = InstructionExponent(params.multiplier.exponent);
   i.output_zero_point = params.output_zero_point;
   i.clamp_min = params.clamp.min;
   i.clamp_max = params.clamp.max;
@@ -134,7 +134,7 @@ Lowering LowerSoftmax(const Graph& graph, const Node& node) {
   i.depth = static_cast<uint32_t>(params.depth);
   i.flags = UnsignedFlag(params.type, kFlagInputUnsigned);
   i.multiplier = params.multiplier.value;
-  i.exponent = params.multiplier.exponent;
+  i.exponent = InstructionExponent(params.multiplier.exponent);
   i.min_difference = params.min_difference;
   return Lower<NormalizationLowering>(graph, node, i);
 }

@@ -19,7 +19,11 @@ bool IsFilter(OpType type) {
 
 bool HasState(OpType type) { return type == OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM; }
 
-bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
+// Operators whose lowering is `lower`.
+bool IsLoweredBy(OpType type, decltype(DeviceOp::lower) lower) {
+  const DeviceOp* op = FindDeviceOp(type);
+  return op != nullptr && op->lower == lower;
+}
 
 bool IsReducer(OpType type) {
   return type == OpType::kMEAN || type == OpType::kSUM || type == OpType::kREDUCE_MAX ||
@@ -27,6 +31,7 @@ bool IsReducer(OpType type) {
 }
 
 // Which inputs of a node are activations, `count` from `first`; the others are parameters.
+// Activations may be constants, which makes parameters of them.
 struct ActivationRange {
   size_t first = 0, count = 1;
 };
@@ -36,7 +41,7 @@ ActivationRange ActivationsOf(const Node& node) {
   }
   if (node.type == OpType::kSPLIT) return {1, 1};
   if (node.type == OpType::kTRANSPOSE_CONV) return {2, 1};
-  return {0, IsAdd(node.type) ? size_t{2} : size_t{1}};
+  return {0, IsLoweredBy(node.type, LowerPair) ? size_t{2} : size_t{1}};
 }
 
 // ---- Predicates of constraints.inc ------------------------------------------------------------
@@ -109,11 +114,11 @@ bool HasConstantParameters(const Candidate& c) {
   return t.weights.is_constant() && (t.bias == nullptr || t.bias->is_constant());
 }
 
-bool HasVariableActivations(const Candidate& c) {
+bool HasVariableActivation(const Candidate& c) {
   for (const Tensor* tensor : c.activations()) {
-    if (tensor->is_constant()) return false;
+    if (!tensor->is_constant()) return true;
   }
-  return true;
+  return false;
 }
 
 // The device changes the state where it lies. Whoever else reads it there, perhaps under another
@@ -126,8 +131,9 @@ bool OwnsItsState(const Candidate& c) {
   return true;
 }
 
-bool AddsEqualShapes(const Candidate& c) {
-  return !IsAdd(c.node.type) || c.input(0).shape == c.input(1).shape;
+bool BroadcastsInFewLoops(const Candidate& c) {
+  if (!IsLoweredBy(c.node.type, LowerPair)) return true;
+  return FitsPairLoops(MakeBroadcast(c.input(0).shape, c.input(1).shape));
 }
 
 bool ReducesInFewLoops(const Candidate& c) {
@@ -136,24 +142,20 @@ bool ReducesInFewLoops(const Candidate& c) {
 }
 
 // A plan that cannot be made is the CPU's to refuse, with more words.
-bool MovesByShortCopies(const Candidate& c) {
-  if (FindDeviceOp(c.node.type)->lower != LowerMove) return true;
+bool MovesByFewCopies(const Candidate& c) {
+  if (!IsLoweredBy(c.node.type, LowerMove)) return true;
   const Result<MovePlan> plan = MakeMovePlan(c.graph, c.node);
   return plan.ok() && IsCopyProgram(*plan);
 }
 
-bool ConcatenatesAlikeQuantized(const Candidate& c) {
-  if (c.node.type != OpType::kCONCATENATION) return true;
-  if (std::get<AxisOptions>(c.node.options).activation != Activation::kNone) {
-    return false;
-  }
-  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
-    if (c.input(i).scale() != c.output().scale() ||
-        c.input(i).zero_point() != c.output().zero_point()) {
-      return false;
-    }
-  }
-  return true;
+bool ConcatenatesWithoutActivation(const Candidate& c) {
+  return c.node.type != OpType::kCONCATENATION ||
+         std::get<AxisOptions>(c.node.options).activation == Activation::kNone;
+}
+
+// An element below the zero point has no root, which the CPU reports.
+bool HasRoots(const Candidate& c) {
+  return c.node.type != OpType::kRSQRT || c.input(0).zero_point() <= INT8_MIN;
 }
 
 bool HasShortSums(const Candidate& c) {
@@ -173,10 +175,11 @@ bool FitsOnChip(const Candidate& c) {
   constexpr int64_t kChannelRecordBytes = 16;
   int64_t bytes = 0;
   // Images may be computed in bands of rows, which only the compiler can judge.
-  std::vector<const Tensor*> tensors = c.activations();
-  for (const Tensor* tensor : c.outputs()) tensors.push_back(tensor);
-  if (!std::all_of(tensors.begin(), tensors.end(), [](auto* tensor) { return IsImage(*tensor); })) {
-    for (const Tensor* tensor : tensors) bytes += tensor->byte_size();
+  for (const Tensor* tensor : c.activations()) {
+    if (tensor->is_constant() || !IsImage(*tensor)) bytes += tensor->byte_size();
+  }
+  for (const Tensor* tensor : c.outputs()) {
+    if (!IsImage(*tensor)) bytes += tensor->byte_size();
   }
   // The same goes for parts of the weights of CONV_2D and FULLY_CONNECTED.
   if (c.node.type == OpType::kDEPTHWISE_CONV_2D) {
@@ -316,7 +319,7 @@ class SetGraph {
   int32_t round_ = 0;
 };
 
-// Something in the set computes; one that only moves bytes costs two trips over the link.
+// Something in the set computes.
 bool Computes(const Graph& graph, const std::vector<int32_t>& set) {
   return std::any_of(set.begin(), set.end(), [&](int32_t index) {
     return FindDeviceOp(graph.nodes[index].type)->effort == DeviceEffort::kComputes;
@@ -347,16 +350,19 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   }
   SetGraph sets(graph, supported);
   sets.Grow();
-  for (std::vector<int32_t>& set : sets.Sets()) {
-    if (Computes(graph, set)) {
-      result.sets.push_back(std::move(set));
-      continue;
-    }
+  // A set that only moves bytes costs two trips over the link, which is no gain beside others.
+  result.sets = sets.Sets();
+  const auto computes = [&](const std::vector<int32_t>& set) { return Computes(graph, set); };
+  if (std::none_of(result.sets.begin(), result.sets.end(), computes)) return result;
+  for (const std::vector<int32_t>& set : result.sets) {
+    if (computes(set)) continue;
     for (const int32_t node : set) {
       result.reasons[node] =
-          "its partition must compute something: moving the data would cost more than it saves";
+          "its partition must compute something, as others of the model do: moving the data would "
+          "cost more than it saves";
     }
   }
+  std::erase_if(result.sets, [&](const auto& set) { return !computes(set); });
   return result;
 }
 

@@ -3,7 +3,7 @@
 // Partitioner: Graph -> sets of nodes for the device, and a reason for every node that is in none.
 // Sets are connected (through tensors), convex (no path leaves one and comes back, so the
 // graph of partitions and CPU nodes has no cycle) and maximal (no two neighbouring sets could be
-// one). Pure function.
+// one). Sets that only move bytes are given up if another computes. Pure function.
 #pragma once
 
 #include <cstdint>

@@ -80,10 +80,30 @@ void List(const LstmInstruction& i, Lister& list) {
   list.Write(i.output_address, SaturatingProduct({i.batch, i.steps, i.units}));
 }
 
-void List(const AddInstruction& i, Lister& list) {
-  list.ReadInPlace(i.input1_address, i.count);
-  list.ReadInPlace(i.input2_address, i.count);
-  list.Write(i.output_address, i.count);
+// Instructions of two tensors. An input that has the output's layout may be written onto.
+template <PairInstruction T>
+void List(const T& i, Lister& list) {
+  const std::array<PairLoop, kPairLoops> loops = LoopsOf(i);
+  uint64_t count = 1, end1 = 1, end2 = 1;
+  bool is_output1 = true, is_output2 = true;
+  for (size_t k = loops.size(); k-- > 0;) {
+    const uint64_t steps = loops[k].count - uint64_t{1};
+    end1 = SaturatingSum(end1, SaturatingProduct({steps, loops[k].input1_stride}));
+    end2 = SaturatingSum(end2, SaturatingProduct({steps, loops[k].input2_stride}));
+    is_output1 = is_output1 && (steps == 0 || loops[k].input1_stride == count);
+    is_output2 = is_output2 && (steps == 0 || loops[k].input2_stride == count);
+    count = SaturatingProduct({count, loops[k].count});
+  }
+  const auto read = [&](const uint32_t& address, uint64_t bytes, bool is_output) {
+    if (is_output) {
+      list.ReadInPlace(address, bytes);
+    } else {
+      list.Read(address, bytes);
+    }
+  };
+  read(i.input1_address, end1, is_output1);
+  read(i.input2_address, end2, is_output2);
+  list.Write(i.output_address, count);
 }
 
 void List(const Pool2DInstruction& i, Lister& list) {
@@ -108,14 +128,14 @@ void List(const TableInstruction& i, Lister& list) {
 }
 
 void List(const CopyInstruction& i, Lister& list) {
-  const auto span = [&](uint64_t stride0, uint64_t stride1, uint64_t stride2) {
-    return SaturatingSum(
-        SaturatingSum(SaturatingProduct({i.count0 - uint64_t{1}, stride0}),
-                      SaturatingProduct({i.count1 - uint64_t{1}, stride1})),
-        SaturatingSum(SaturatingProduct({i.count2 - uint64_t{1}, stride2}), i.bytes));
-  };
-  list.Read(i.input_address, span(i.input_stride0, i.input_stride1, i.input_stride2));
-  list.Write(i.output_address, span(i.output_stride0, i.output_stride1, i.output_stride2));
+  uint64_t input_end = i.bytes, output_end = i.bytes;
+  for (const CopyLoop& loop : LoopsOf(i)) {
+    const uint64_t steps = loop.count - uint64_t{1};
+    input_end = SaturatingSum(input_end, SaturatingProduct({steps, loop.input_stride}));
+    output_end = SaturatingSum(output_end, SaturatingProduct({steps, loop.output_stride}));
+  }
+  list.Read(i.input_address, input_end);
+  list.Write(i.output_address, output_end);
 }
 
 void List(const FillInstruction& i, Lister& list) { list.Write(i.output_address, i.bytes); }

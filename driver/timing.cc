@@ -56,7 +56,9 @@ struct ExecutionTime {
   uint64_t operator()(const ParametersInstruction& i) const { return DmaCycles(i.bytes); }
   uint64_t operator()(const FillInstruction& i) const { return DmaCycles(i.bytes); }
   uint64_t operator()(const CopyInstruction& i) const {
-    return uint64_t{i.count0} * i.count1 * i.count2 * DmaCycles(i.bytes);
+    uint64_t runs = 1;
+    for (const CopyLoop& loop : LoopsOf(i)) runs *= loop.count;
+    return runs * DmaCycles(i.bytes);
   }
   uint64_t operator()(const Conv2DInstruction& i) const {
     const uint64_t summed = uint64_t{i.kernel_h} * i.kernel_w * (i.input_c / i.groups);
@@ -84,7 +86,10 @@ struct ExecutionTime {
   uint64_t operator()(const Pool2DInstruction& i) const {
     return Positions(i) * VectorSteps(i.channels) * i.kernel_h * i.kernel_w;
   }
-  uint64_t operator()(const AddInstruction& i) const { return 2 * VectorSteps(i.count); }
+  template <PairInstruction T>
+  uint64_t operator()(const T& i) const {
+    return uint64_t{i.count0} * i.count1 * i.count2 * 2 * VectorSteps(i.count3);
+  }
   uint64_t operator()(const ReduceSumInstruction& i) const { return Reduction(i); }
   uint64_t operator()(const TableInstruction& i) const { return VectorSteps(i.count); }
   uint64_t operator()(const ReduceMaxInstruction& i) const { return Reduction(i); }

@@ -175,10 +175,18 @@ void CheckOperands(const LstmInstruction& i, Checker& check) {
   check.ZeroPoint(i.hidden_zero_point, ByteType::kInt8);
 }
 
+// What instructions of two tensors have in common; flags and constants come before it.
+template <PairInstruction T>
+void CheckPair(const T& i, Checker& check) {
+  check.Sizes({&i.count0, &i.count1, &i.count2, &i.count3});
+  check.Operand(i.input1_stride3, i.input1_stride3 <= 1);
+  check.Operand(i.input2_stride3, i.input2_stride3 <= 1);
+}
+
 void CheckOperands(const AddInstruction& i, Checker& check) {
   const ByteType type = InputType(i.flags);
-  check.Sizes({&i.count});
-  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract);
+  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract | kFlagSquare);
+  check.Operand(i.flags, (i.flags & kFlagSquare) == 0 || (i.flags & kFlagSubtract) != 0);
   check.Operand(i.left_shift, i.left_shift <= kLeftShiftMax);
   check.ZeroPoint(i.input1_zero_point, type);
   check.ZeroPoint(i.input2_zero_point, type);
@@ -187,6 +195,40 @@ void CheckOperands(const AddInstruction& i, Checker& check) {
   check.Multiplier(i.input2_multiplier, i.input2_exponent);
   check.Multiplier(i.output_multiplier, i.output_exponent);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MultiplyInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input1_zero_point, type);
+  check.ZeroPoint(i.input2_zero_point, type);
+  check.ZeroPoint(i.output_zero_point, type);
+  check.Multiplier(i.output_multiplier, i.output_exponent);
+  check.ClampRange(i.clamp_min, i.clamp_max, type);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MaximumInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MinimumInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const PreluInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input1_zero_point, type);
+  check.ZeroPoint(i.input2_zero_point, type);
+  check.ZeroPoint(i.output_zero_point, type);
+  check.Multiplier(i.positive_multiplier, i.positive_exponent);
+  check.Multiplier(i.negative_multiplier, i.negative_exponent);
+  check.ClampRange(i.clamp_min, i.clamp_max, type);
+  CheckPair(i, check);
 }
 
 // Every window must hold a cell of the image: the first may not end before it, nor the last begin
@@ -232,15 +274,11 @@ void CheckOperands(const ReduceSumInstruction& i, Checker& check) {
 void CheckOperands(const TableInstruction& i, Checker& check) { check.Sizes({&i.count}); }
 
 void CheckOperands(const CopyInstruction& i, Checker& check) {
-  check.Sizes({&i.bytes, &i.count0, &i.count1, &i.count2});
+  check.Sizes({&i.bytes, &i.count0, &i.count1, &i.count2, &i.count3, &i.count4});
   if (check.fault().code != FaultCode::kNone) return;
-  check.Operand(i.bytes, SaturatingProduct({i.bytes, i.count0, i.count1, i.count2}) <= kSizeMax);
-  const auto span = [&](uint64_t stride0, uint64_t stride1, uint64_t stride2) {
-    const uint64_t last =
-        SaturatingSum(SaturatingSum((i.count0 - 1) * stride0, (i.count1 - 1) * stride1),
-                      (i.count2 - 1) * stride2);
-    return SaturatingSum(last, i.bytes);
-  };
+  uint64_t total = i.bytes;
+  for (const CopyLoop& loop : LoopsOf(i)) total = SaturatingProduct({total, loop.count});
+  check.Operand(i.bytes, total <= kSizeMax);
 }
 
 void CheckOperands(const FillInstruction& i, Checker& check) {

@@ -7,9 +7,11 @@
 #include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
 #include "driver/instruction.h"
-#include "runtime/kernels/add/add.h"
+#include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/pairs/pairs.h"
 #include "runtime/kernels/reduce.h"
+#include "runtime/kernels/strided_copy.h"
 #include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
@@ -17,8 +19,7 @@ namespace atollrt {
 class VectorUnit {
  public:
   // `memory` and `pool` are borrowed for the life of the unit; `pool` may be nullptr.
-  VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool)
-      : memory_(*memory), pool_(pool), add_(ChooseAdd(features)) {}
+  VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool);
 
   // Each instruction must have passed CheckInstruction for these segments.
   void Run(const AddInstruction& instruction, const Segments& segments);
@@ -27,6 +28,10 @@ class VectorUnit {
   void Run(const TableInstruction& instruction, const Segments& segments);
   void Run(const CopyInstruction& instruction, const Segments& segments);
   void Run(const FillInstruction& instruction, const Segments& segments);
+  void Run(const MultiplyInstruction& instruction, const Segments& segments);
+  void Run(const MaximumInstruction& instruction, const Segments& segments);
+  void Run(const MinimumInstruction& instruction, const Segments& segments);
+  void Run(const PreluInstruction& instruction, const Segments& segments);
   void Run(const ReduceMaxInstruction& instruction, const Segments& segments);
   void Run(const ReduceMinInstruction& instruction, const Segments& segments);
   void Run(const SoftmaxInstruction& instruction, const Segments& segments);
@@ -41,10 +46,16 @@ class VectorUnit {
   template <typename T, typename Function>
   void RunResize(const T& instruction, const Segments& segments, const Function& resize);
 
+  template <PairInstruction T>
+  void RunPair(const T& instruction, const PairParams& params, const Segments& segments);
+
   OnChipMemory& memory_;
   ThreadPool* const pool_;
-  AddFn add_;
+  PairFn combine_pairs_;
   HostScratch scratch_;
+  // The loops of the instruction that runs; kept so that a run allocates nothing.
+  Broadcast broadcast_;
+  StridedCopy copy_;
 };
 
 }  // namespace atollrt

@@ -94,7 +94,7 @@ Executor PrepareRsqrt(const Graph& graph, const Node& node, CpuFeatures) {
     ATOLL_RETURN_IF_ERROR(CheckSameType(input, graph.Output(node)));
     return PrepareFloatFunction(graph, node);
   }
-  ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeRsqrtNodeTable(graph, node));
+  ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph, node));
   const auto rsqrt = [table, count = input.element_count(),
                       zero_point = input.zero_point()](const NodeIo& io) -> Status {
     for (int64_t i = 0; i < count; ++i) {

@@ -157,38 +157,6 @@ Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node) {
   return params;
 }
 
-Result<AddParams> MakeAddParams(const Graph& graph, const Node& node) {
-  const Tensor& a = *graph.Input(node, 0);
-  const Tensor& b = *graph.Input(node, 1);
-  const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 0", a));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 1", b));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(a, b));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(a, output));
-  constexpr int kLeftShift = 20;
-  const double twice_max = 2.0 * std::max(a.scale(), b.scale());
-  const double output_real = twice_max / ((1 << kLeftShift) * static_cast<double>(output.scale()));
-  if (!(output_real < 1)) {
-    return CorruptModel("output scale %g is too small for inputs of scale %g and %g",
-                        static_cast<double>(output.scale()), static_cast<double>(a.scale()),
-                        static_cast<double>(b.scale()));
-  }
-  AddParams params;
-  params.type = ToByteType(a.type);
-  params.kind = node.type == OpType::kSUB ? AddKind::kSubtract : AddKind::kAdd;
-  params.left_shift = kLeftShift;
-  params.input1_zero_point = a.zero_point();
-  params.input2_zero_point = b.zero_point();
-  params.output_zero_point = output.zero_point();
-  params.input1 = QuantizeMultiplier(static_cast<double>(a.scale()) / twice_max);
-  params.input2 = QuantizeMultiplier(static_cast<double>(b.scale()) / twice_max);
-  params.output = QuantizeMultiplier(output_real);
-  ATOLL_ASSIGN_OR_RETURN(params.clamp,
-                         FusedClamp(output, std::get<ElementwiseOptions>(node.options).activation));
-  return params;
-}
-
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
@@ -330,6 +298,11 @@ Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {
       return MakeHardSwishNodeTable(from, to);
     case OpType::kLEAKY_RELU:
       return MakeLeakyReluNodeTable(from, to, std::get<LeakyReluOptions>(node.options).alpha);
+    case OpType::kRSQRT:
+      if (is_unsigned) {
+        return Unsupported("type uint8; TensorFlow Lite computes it for int8 and float32");
+      }
+      return MakeRsqrtTable(from, to);
     default:
       return InternalError("%s is no function of one byte", node.op_name().c_str());
   }

@@ -13,7 +13,6 @@
 
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/add/add.h"
 #include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/depthwise_conv2d.h"
@@ -36,8 +35,6 @@ Result<Conv2DParams> MakeConv2DParams(const Graph& graph, const Node& node);
 Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& node);
 Result<DepthwiseConv2DParams> MakeDepthwiseConv2DParams(const Graph& graph, const Node& node);
 Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node);
-// ADD and SUB; shapes are the caller's business.
-Result<AddParams> MakeAddParams(const Graph& graph, const Node& node);
 // int8 or uint8; int8 also to int16.
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);
 
@@ -57,7 +54,7 @@ Status CheckExtremes(const Graph& graph, const Node& node);
 Result<ResizeParams> MakeResizeParams(const Graph& graph, const Node& node);
 
 // QUANTIZE between byte types, RELU, RELU6, RELU_N1_TO_1, LOGISTIC, TANH, EXP, HARD_SWISH,
-// LEAKY_RELU.
+// LEAKY_RELU, RSQRT (int8 only; elements below the zero point are the caller's to refuse).
 Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node);
 
 // The table that brings input `position` of a CONCATENATION to the output's quantization, and

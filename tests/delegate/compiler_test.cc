@@ -116,10 +116,27 @@ struct AccessLister {
             {Access::kWrite, i.cell_address, Product({2, i.batch, i.units})},
             {Access::kWrite, i.output_address, Product({i.batch, i.steps, i.units})}};
   }
-  Accesses operator()(const AddInstruction& i) const {
-    return {{Access::kRead, i.input1_address, i.count},
-            {Access::kRead, i.input2_address, i.count},
-            {Access::kWrite, i.output_address, i.count}};
+  template <PairInstruction T>
+  Accesses operator()(const T& i) const {
+    Accesses accesses;
+    uint32_t element = 0;
+    for (uint32_t a = 0; a < i.count0; ++a) {
+      for (uint32_t b = 0; b < i.count1; ++b) {
+        for (uint32_t c = 0; c < i.count2; ++c) {
+          const uint32_t offset1 =
+              a * i.input1_stride0 + b * i.input1_stride1 + c * i.input1_stride2;
+          const uint32_t offset2 =
+              a * i.input2_stride0 + b * i.input2_stride1 + c * i.input2_stride2;
+          accesses.push_back(
+              {Access::kRead, i.input1_address + offset1, (i.count3 - 1) * i.input1_stride3 + 1});
+          accesses.push_back(
+              {Access::kRead, i.input2_address + offset2, (i.count3 - 1) * i.input2_stride3 + 1});
+          accesses.push_back({Access::kWrite, i.output_address + element, i.count3});
+          element += i.count3;
+        }
+      }
+    }
+    return accesses;
   }
   Accesses operator()(const Pool2DInstruction& i) const {
     return {
@@ -161,14 +178,17 @@ struct AccessLister {
     for (uint32_t a = 0; a < i.count0; ++a) {
       for (uint32_t b = 0; b < i.count1; ++b) {
         for (uint32_t c = 0; c < i.count2; ++c) {
-          accesses.push_back(
-              {Access::kRead,
-               i.input_address + a * i.input_stride0 + b * i.input_stride1 + c * i.input_stride2,
-               i.bytes});
-          accesses.push_back({Access::kWrite,
-                              i.output_address + a * i.output_stride0 + b * i.output_stride1 +
-                                  c * i.output_stride2,
-                              i.bytes});
+          for (uint32_t d = 0; d < i.count3; ++d) {
+            for (uint32_t e = 0; e < i.count4; ++e) {
+              const uint32_t in = a * i.input_stride0 + b * i.input_stride1 + c * i.input_stride2 +
+                                  d * i.input_stride3 + e * i.input_stride4;
+              const uint32_t out = a * i.output_stride0 + b * i.output_stride1 +
+                                   c * i.output_stride2 + d * i.output_stride3 +
+                                   e * i.output_stride4;
+              accesses.push_back({Access::kRead, i.input_address + in, i.bytes});
+              accesses.push_back({Access::kWrite, i.output_address + out, i.bytes});
+            }
+          }
         }
       }
     }
@@ -354,6 +374,105 @@ TEST(Compiler, MovesTheStateOfARecurrentLayerInAndOut) {
   ExpectSoundAccesses(executable);
 }
 
+TEST(Compiler, MakesParametersOfConstantOperands) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 6, 5, 4});
+  const int32_t channels = m.Constant({4});
+  m.Output(m.Node(OpType::kMAXIMUM, {channels, x}, {1, 6, 5, 4}));
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "MAXIMUM", "OUTPUT", "END"));
+  const std::span<const uint8_t> bytes = m.tensor(channels).data;
+  EXPECT_EQ(compiled.executable().resident_parameters,
+            std::vector<uint8_t>(bytes.begin(), bytes.end()));
+  // 30 positions of 4 channels, the constant at a standstill from one to the next.
+  const auto& i = std::get<MaximumInstruction>(compiled.executable().inference_program[1]);
+  EXPECT_EQ(i.input1_address, kParameterSegment);
+  EXPECT_EQ((std::vector{i.count0, i.count1, i.count2, i.count3}),
+            (std::vector<uint32_t>{1, 1, 30, 4}));
+  EXPECT_EQ((std::vector{i.input1_stride2, i.input1_stride3}), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ((std::vector{i.input2_stride2, i.input2_stride3}), (std::vector<uint32_t>{4, 1}));
+}
+
+TEST(Compiler, TakesTensorsOfOneShapeAsOneRun) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 6, 5, 4});
+  m.Output(m.Add(x, x));
+  Compiled compiled = Compile(m);
+  const auto& i = std::get<AddInstruction>(compiled.executable().inference_program[1]);
+  EXPECT_EQ((std::vector{i.count0, i.count1, i.count2, i.count3}),
+            (std::vector<uint32_t>{1, 1, 1, 120}));
+  EXPECT_EQ(i.input1_address, i.input2_address);
+}
+
+// uint8 parts: like the result, of another scale, and a constant of another scale.
+TEST(Compiler, RescalesPartsOnTheirWay) {
+  ModelBuilder m;
+  const std::vector<int32_t> parts = {m.Input({1, 2, 3, 4}), m.Input({1, 2, 3, 4}),
+                                      m.Constant({1, 2, 3, 1})};
+  m.Output(m.Concatenation(parts, 3));
+  for (Tensor& tensor : m.graph().tensors) {
+    tensor.type = DataType::kUInt8;
+    tensor.quantization.zero_points = {125};
+  }
+  for (const size_t part : {1, 2}) {
+    m.tensor(parts[part]).quantization = {.scales = {0.125f}, .zero_points = {3}};
+  }
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  const Executable& executable = compiled.executable();
+  EXPECT_THAT(Mnemonics(executable.inference_program),
+              ElementsAre("INPUT", "INPUT", "COPY", "TABLE", "COPY", "COPY", "OUTPUT", "END"));
+  ExpectSoundAccesses(executable);
+  // A table, and the constant at the result's scale: 125 + 2 * (x - 3).
+  ASSERT_EQ(executable.resident_parameters.size(), 256u + 6);
+  for (size_t i = 0; i < 6; ++i) {
+    const int value = 125 + 2 * (m.tensor(parts[2]).data[i] - 3);
+    EXPECT_EQ(executable.resident_parameters[256 + i], std::min(value, 255));
+  }
+}
+
+TEST(Compiler, RescalesPartsStraightToTheirPlaceWhereItIsInOnePiece) {
+  ModelBuilder m;
+  const int32_t a = m.Input({1, 2, 3, 4});
+  m.Output(m.Concatenation({m.Input({1, 1, 3, 4}), a}, 1));
+  for (Tensor& tensor : m.graph().tensors) {
+    tensor.type = DataType::kUInt8;
+    tensor.quantization.zero_points = {125};
+  }
+  m.tensor(a).quantization.scales = {0.5f};
+  EXPECT_THAT(Mnemonics(Compile(m).executable().inference_program),
+              ElementsAre("INPUT", "INPUT", "COPY", "TABLE", "OUTPUT", "END"));
+}
+
+TEST(Compiler, UnrollsTheShortestLoopsBeyondFive) {
+  ModelBuilder m;
+  m.Output(m.Node(OpType::kTRANSPOSE,
+                  {m.Input({2, 3, 4, 5, 6, 7}), m.Integers({6}, {5, 3, 1, 4, 0, 2})},
+                  {7, 5, 3, 6, 2, 4}));
+  Compiled compiled = Compile(m);
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "COPY", "COPY", "OUTPUT", "END"));
+  ExpectSoundAccesses(compiled.executable());
+}
+
+TEST(Compiler, UsesScratchMemoryOnlyWhileItMoves) {
+  ModelBuilder m;
+  int32_t x = m.Input({1, 7, 7, 4});
+  for (int i = 0; i < 3; ++i) {
+    x = m.Node(OpType::kSPACE_TO_BATCH_ND,
+               {x, m.Integers({2}, {2, 2}), m.Integers({2, 2}, {0, 1, 1, 0})}, {4, 4, 4, 4});
+    x = m.Node(OpType::kBATCH_TO_SPACE_ND,
+               {x, m.Integers({2}, {2, 2}), m.Integers({2, 2}, {1, 0, 0, 1})}, {1, 7, 7, 4});
+  }
+  m.Output(x);
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  ExpectSoundAccesses(compiled.executable());
+  EXPECT_LE(compiled.executable().activation_bytes, 4u * 256);
+}
+
 TEST(Compiler, NamesTheNodeThatMakesNoSense) {
   ModelBuilder m;
   const int32_t y = m.Conv2D(m.Input({1, 2, 2, 2}), {.channels = 2});
@@ -474,9 +593,15 @@ ModelBuilder RandomModel(Rng& rng) {
       return tensors[static_cast<size_t>(rng.Int(0, static_cast<int64_t>(tensors.size()) - 1))];
     };
     switch (rng.Int(0, 8)) {
-      case 0:
-        tensors.push_back(m.Add(pick(), pick()));
+      case 0: {
+        const int32_t y =
+            rng.OneIn(2) ? pick() : m.Constant(rng.Pick<Shape>({{4}, {4, 1}, {1, 4, 4, 4}}));
+        const OpType type = rng.Pick({OpType::kADD, OpType::kMUL, OpType::kMAXIMUM});
+        const OpOptions options =
+            type == OpType::kMAXIMUM ? OpOptions() : OpOptions(ElementwiseOptions{});
+        tensors.push_back(m.Node(type, {pick(), y}, {1, 4, 4, 4}, options));
         break;
+      }
       case 1:
         tensors.push_back(m.DepthwiseConv2D(pick(), {.kernel = 3}));
         break;

@@ -11,6 +11,7 @@
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/usb_device.h"
+#include "runtime/graph/shape_inference.h"
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
@@ -418,6 +419,214 @@ TEST(DeviceDelegate, TakesScalesFromOneEndOfFloat32ToTheOther) {
   const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
   EXPECT_EQ(interpreter->partitions().size(), 1u);
   EXPECT_EQ(RunOn(interpreter.get(), 1), RunOn(Create(model, nullptr).get(), 1));
+}
+
+// ---- Two tensors, parts and bands of rows -------------------------------------------------------
+
+// Any operator of two tensors.
+int32_t RandomPair(ModelBuilder& m, Rng& rng, int32_t a, int32_t b, bool is_unsigned) {
+  Shape shape;
+  EXPECT_TRUE(BroadcastShapes(m.tensor(a).shape, m.tensor(b).shape, &shape));
+  const OpType type = rng.Pick({OpType::kADD, OpType::kSUB, OpType::kMUL, OpType::kMAXIMUM,
+                                OpType::kMINIMUM, OpType::kPRELU, OpType::kSQUARED_DIFFERENCE});
+  // TensorFlow Lite has no uint8 form; slopes must not enlarge the input.
+  if (type == OpType::kSQUARED_DIFFERENCE && is_unsigned) return m.Add(a, b);
+  if (type == OpType::kPRELU && m.tensor(a).shape != shape) return m.Add(a, b);
+  const bool has_options = type == OpType::kADD || type == OpType::kSUB || type == OpType::kMUL;
+  ElementwiseOptions options;
+  if (rng.OneIn(3)) options.activation = Activation::kRelu6;
+  return m.Node(type, {a, b}, shape, has_options ? OpOptions(options) : OpOptions());
+}
+
+int32_t Slice(ModelBuilder& m, int32_t x, const std::vector<int32_t>& begin, const Shape& size) {
+  return m.Node(OpType::kSLICE, {x, m.Integers({4}, begin), m.Integers({4}, size)}, size);
+}
+
+// An operand for an image that is as large as `x`, or repeats along some axes: a constant, or made
+// from `x` on the device.
+int32_t RandomOperand(ModelBuilder& m, Rng& rng, int32_t x) {
+  const Shape shape = m.tensor(x).shape;
+  const int32_t h = shape[1], w = shape[2], c = shape[3];
+  switch (rng.Int(0, 9)) {
+    case 0:
+      return m.Constant({c});
+    case 1:
+      return m.Constant({});
+    case 2:
+      return m.Constant(rng.OneIn(2) ? Shape{h, 1, 1} : Shape{1, h, 1, 1});
+    case 3:
+      return m.Constant(rng.OneIn(2) ? Shape{h, w, c} : Shape{1, h, w, c});
+    case 4:
+      return m.Constant({w, 1});
+    case 5:  // one row
+      return Slice(m, x, {0, h / 2, 0, 0}, {1, 1, w, c});
+    case 6:  // one column
+      return Slice(m, x, {0, 0, w - 1, 0}, {1, h, 1, c});
+    case 7:
+      return m.Relu(Slice(m, x, {0, 1, 1, 0}, {1, 1, 1, c}));
+    case 8:
+      return m.Relu(x);
+    default:
+      return x;
+  }
+}
+
+// Something of the shape of `x`, an image of even sides and channels, that works row by row.
+int32_t RandomRowWork(ModelBuilder& m, Rng& rng, int32_t x, bool is_unsigned) {
+  const Shape shape = m.tensor(x).shape;
+  const int32_t h = shape[1], w = shape[2], c = shape[3];
+  const auto second_output = [&m](const Shape& part) {
+    const int32_t tensor = m.Activation(part);
+    m.graph().nodes.back().outputs.push_back(tensor);
+    return tensor;
+  };
+  switch (rng.Int(0, 9)) {
+    case 0:
+    case 1:
+    case 2: {
+      const int32_t other = RandomOperand(m, rng, x);
+      return rng.OneIn(2) ? RandomPair(m, rng, x, other, is_unsigned)
+                          : RandomPair(m, rng, other, x, is_unsigned);
+    }
+    case 3:
+      return m.MaxPool(m.Pad(x, {0, 0, 2, 0, 1, 1, 0, 0}), {.size = 3, .stride = 1});
+    case 4: {
+      const Shape half{1, h, w, c / 2};
+      const int32_t first =
+          m.Node(OpType::kSPLIT, {m.Integers({}, {3}), x}, half, SplitOptions{.num_splits = 2});
+      const int32_t second = second_output(half);
+      return m.Concatenation({second, m.Relu(first)}, 3);
+    }
+    case 5: {
+      const int32_t deep = m.Node(OpType::kSPACE_TO_DEPTH, {x}, {1, h / 2, w / 2, 4 * c},
+                                  BlockOptions{.block_size = 2});
+      return m.Node(OpType::kDEPTH_TO_SPACE, {m.Relu(deep)}, shape, BlockOptions{.block_size = 2});
+    }
+    case 6: {  // every second row, then both halves below each other
+      const int32_t rows =
+          m.Node(OpType::kSTRIDED_SLICE,
+                 {x, m.Integers({2}, {0, 1}), m.Integers({2}, {1, h}), m.Integers({2}, {1, 2})},
+                 {1, h / 2, w, c}, StridedSliceOptions{});
+      return m.Concatenation({rows, m.Relu(rows)}, 1);
+    }
+    case 7: {  // wider by a constant part, and back
+      const int32_t wide = m.Concatenation({m.Constant({1, h, w, 2}), x}, 3);
+      return Slice(m, wide, {0, 0, 0, 1}, shape);
+    }
+    case 8: {
+      const int32_t narrow = Slice(m, x, {0, 0, 1, 0}, {1, h, w / 2, c});
+      return m.Node(OpType::kTILE, {narrow, m.Integers({4}, {1, 1, 2, 1})}, shape);
+    }
+    default:
+      return m.Relu(x);
+  }
+}
+
+// Every second activation gets a quantization of its own where operators allow that: between
+// uint8 tensors, concatenations rescale.
+void MakeUnsigned(ModelBuilder& m, Rng& rng) {
+  for (Tensor& tensor : m.graph().tensors) {
+    if (tensor.type != DataType::kInt8) continue;
+    tensor.type = DataType::kUInt8;
+    tensor.quantization.zero_points = {125};
+  }
+  for (const Node& node : m.graph().nodes) {
+    if (node.type != OpType::kRELU || rng.OneIn(2)) continue;
+    Tensor& tensor = m.tensor(node.outputs[0]);
+    // Only if all readers are free to take any scale.
+    bool is_free = true;
+    for (const Node& reader : m.graph().nodes) {
+      const bool reads =
+          std::count(reader.inputs.begin(), reader.inputs.end(), node.outputs[0]) > 0;
+      is_free = is_free && (!reads || reader.type == OpType::kCONCATENATION ||
+                            reader.type == OpType::kADD || reader.type == OpType::kRELU);
+    }
+    if (is_free) tensor.quantization = {.scales = {1.0f / 11}, .zero_points = {100}};
+  }
+}
+
+// Wide images between small ones: on a chip with room for a few rows of them only, bands must give
+// the bytes of the CPU, as the whole images do on a roomy one.
+TEST(DeviceDelegate, ComputesInBandsOfRowsWhatTheCpuComputes) {
+  Rng seeds(TestSeed(23));
+  const std::unique_ptr<DeviceDelegate> roomy = DelegateWith(8 << 20);
+  const std::unique_ptr<DeviceDelegate> tight = DelegateWith(28 << 10);
+  const std::unique_ptr<DeviceDelegate> middling = DelegateWith(44 << 10);
+  int nodes = 0, on_roomy = 0, banded = 0;
+  for (int i = 0; i < 200 && !testing::Test::HasFailure(); ++i) {
+    const uint64_t seed = seeds.Next();
+    SCOPED_TRACE("model of seed " + std::to_string(seed));
+    Rng rng(seed);
+    ModelBuilder m(seed);
+    const bool is_unsigned = rng.OneIn(2);
+    const int32_t small = m.Input({1, 32, 16, 4});
+    int32_t x = is_unsigned ? m.Concatenation({small, small, m.Relu(small), small, small, small}, 3)
+                            : m.Conv2D(small, {.channels = 24, .kernel = 3});
+    for (int64_t k = rng.Int(1, 4); k > 0; --k) x = RandomRowWork(m, rng, x, is_unsigned);
+    x = is_unsigned ? Slice(m, x, {0, 0, 0, 3}, {1, 32, 16, 4}) : m.Conv2D(x, {.channels = 4});
+    m.Output(x);
+    if (is_unsigned) MakeUnsigned(m, rng);
+    const std::shared_ptr<const Model> model = m.Load();
+    ASSERT_NE(model, nullptr);
+    const std::unique_ptr<Interpreter> cpu = Create(model, nullptr);
+    ASSERT_NE(cpu, nullptr);
+    const std::vector<Bytes> want = RunOn(cpu.get(), seed);
+    for (DeviceDelegate* delegate : {roomy.get(), middling.get(), tight.get()}) {
+      const std::unique_ptr<Interpreter> interpreter = Create(model, delegate);
+      ASSERT_NE(interpreter, nullptr);
+      EXPECT_EQ(RunOn(interpreter.get(), seed), want);
+      for (const NodePlacement& placement : interpreter->placements()) {
+        if (delegate == roomy.get()) {
+          ++nodes;
+          on_roomy += placement.partition >= 0 ? 1 : 0;
+          EXPECT_EQ(placement.reason, "");
+        }
+      }
+      for (const Partition& partition : interpreter->partitions()) {
+        banded += partition.report.note.find("bands of rows") != std::string::npos ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_EQ(on_roomy, nodes);
+  EXPECT_GT(banded, 100);
+}
+
+// Scales may be anything that a float can be; instructions hold exponents of at most 127.
+TEST(DeviceDelegate, ComputesWithMultipliersOfAnySize) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const auto expect_cpus_bytes = [&](ModelBuilder& m, int32_t x, int32_t y) {
+    m.tensor(x).quantization.scales = {2e19f};
+    m.tensor(y).quantization.scales = {1e-30f};
+    m.Output(y);
+    const std::shared_ptr<const Model> model = m.Load();
+    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
+    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    EXPECT_EQ(interpreter->partitions().size(), 1u);
+    EXPECT_EQ(RunOn(interpreter.get(), 1), want);
+  };
+  {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    expect_cpus_bytes(m, x, m.Conv2D(x, {.channels = 4, .kernel = 3}));
+  }
+  {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    expect_cpus_bytes(m, x, m.DepthwiseConv2D(x, {.kernel = 3}));
+  }
+  {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    expect_cpus_bytes(m, x, m.Mean(x, {1, 2}));
+  }
+  for (const OpType type : {OpType::kMUL, OpType::kPRELU}) {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4, 4, 3});
+    const int32_t slopes = m.Constant({3});
+    expect_cpus_bytes(m, x,
+                      m.Node(type, {x, slopes}, {1, 4, 4, 3},
+                             type == OpType::kMUL ? OpOptions(ElementwiseOptions{}) : OpOptions()));
+  }
 }
 
 TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {

@@ -129,7 +129,6 @@ TEST(Timing, OfTheVectorUnitIsLanesAndTaps) {
                                               .kernel_w = 2},
                             k64),
             16u * 4);
-  EXPECT_EQ(ExecutionCycles(AddInstruction{.count = 65}, k64), 4u);
   EXPECT_EQ(ExecutionCycles(TableInstruction{.count = 128}, k64), 2u);
 }
 
@@ -178,14 +177,27 @@ TEST(Timing, OfResizingIsThatOfTheRowsComputed) {
   EXPECT_EQ(cycles(ResizeNearestNeighborInstruction()), 2u * 5 * 7 * 2);
 }
 
+template <typename T>
+uint64_t PairCycles() {
+  return ExecutionCycles(T{.count0 = 2, .count1 = 3, .count2 = 5, .count3 = 65}, k64);
+}
+
+TEST(Timing, OfTwoTensorsIsTwoReadsPerRun) {
+  EXPECT_EQ(PairCycles<AddInstruction>(), 30u * 2 * 2);
+  EXPECT_EQ(PairCycles<MultiplyInstruction>(), 120u);
+  EXPECT_EQ(PairCycles<MaximumInstruction>(), 120u);
+  EXPECT_EQ(PairCycles<MinimumInstruction>(), 120u);
+  EXPECT_EQ(PairCycles<PreluInstruction>(), 120u);
+}
+
 TEST(Timing, OfTransfersIs64BytesACycle) {
   EXPECT_EQ(ExecutionCycles(InputInstruction{.bytes = 1}, k64), 1u);
   EXPECT_EQ(ExecutionCycles(OutputInstruction{.bytes = 64}, k64), 1u);
   EXPECT_EQ(ExecutionCycles(ParametersInstruction{.bytes = 65}, k64), 2u);
   EXPECT_EQ(ExecutionCycles(FillInstruction{.bytes = 129}, k32), 3u);
-  EXPECT_EQ(
-      ExecutionCycles(CopyInstruction{.bytes = 65, .count0 = 2, .count1 = 3, .count2 = 5}, k64),
-      60u);
+  const CopyInstruction copy{
+      .bytes = 65, .count0 = 2, .count1 = 3, .count2 = 5, .count3 = 7, .count4 = 11};
+  EXPECT_EQ(ExecutionCycles(copy, k64), 2310u * 2);
   EXPECT_EQ(ExecutionCycles(EndInstruction{}, k64), 0u);
 }
 

@@ -42,6 +42,13 @@ int32_t ModelBuilder::Constant(DataType type, Shape shape, std::vector<uint8_t> 
   return index;
 }
 
+int32_t ModelBuilder::Constant(Shape shape) {
+  const int32_t index = Activation(shape);
+  constants_.push_back(RandomBytes(ElementCount(shape)));
+  tensor(index).data = constants_.back();
+  return index;
+}
+
 int32_t ModelBuilder::Integers(Shape shape, const std::vector<int32_t>& values) {
   std::vector<uint8_t> bytes(values.size() * 4);
   if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());

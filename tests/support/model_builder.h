@@ -54,6 +54,7 @@ class ModelBuilder {
   int32_t Activation(Shape shape);
   int32_t Input(Shape shape);
   int32_t Constant(DataType type, Shape shape, std::vector<uint8_t> bytes);
+  int32_t Constant(Shape shape);  // random, of the type and quantization of activations
   int32_t Integers(Shape shape, const std::vector<int32_t>& values);
   void Output(int32_t tensor) { graph_.outputs.push_back(tensor); }
 

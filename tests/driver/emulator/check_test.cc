@@ -107,14 +107,44 @@ LstmInstruction GoodLstm() {
           .inputs = 5,
           .units = 4};
 }
-AddInstruction GoodAdd() {
+// A hundred elements, as three loops; input 1 has the output's layout, input 2 repeats.
+template <PairInstruction T>
+T GoodPair() {
   return {.input1_address = 0,
           .input2_address = 100,
           .output_address = 200,
-          .count = 100,
-          .left_shift = 20,
-          .clamp_min = -128,
-          .clamp_max = 127};
+          .count0 = 2,
+          .count1 = 1,
+          .count2 = 5,
+          .count3 = 10,
+          .input1_stride0 = 50,
+          .input1_stride2 = 10,
+          .input1_stride3 = 1,
+          .input2_stride0 = 40,
+          .input2_stride3 = 1};
+}
+AddInstruction GoodAdd() {
+  AddInstruction add = GoodPair<AddInstruction>();
+  add.left_shift = 20;
+  add.clamp_min = -128;
+  add.clamp_max = 127;
+  return add;
+}
+MultiplyInstruction GoodMultiply() {
+  MultiplyInstruction multiply = GoodPair<MultiplyInstruction>();
+  multiply.clamp_min = -128;
+  multiply.clamp_max = 127;
+  return multiply;
+}
+PreluInstruction GoodPrelu() {
+  PreluInstruction prelu = GoodPair<PreluInstruction>();
+  prelu.clamp_min = -128;
+  prelu.clamp_max = 127;
+  return prelu;
+}
+std::vector<Instruction> GoodPairs() {
+  return {GoodAdd(), GoodMultiply(), GoodPair<MaximumInstruction>(), GoodPair<MinimumInstruction>(),
+          GoodPrelu()};
 }
 Pool2DInstruction GoodPool() {
   return {.input_address = 0,
@@ -191,12 +221,16 @@ CopyInstruction GoodCopy() {
           .count0 = 2,
           .count1 = 3,
           .count2 = 4,
+          .count3 = 1,
+          .count4 = 2,
           .input_stride0 = 100,
           .input_stride1 = 20,
           .input_stride2 = 4,
-          .output_stride0 = 48,
-          .output_stride1 = 16,
-          .output_stride2 = 4};
+          .input_stride4 = 10,
+          .output_stride0 = 96,
+          .output_stride1 = 32,
+          .output_stride2 = 8,
+          .output_stride4 = 4};
 }
 FillInstruction GoodFill() { return {.output_address = 0, .bytes = 10, .value = 255}; }
 
@@ -220,7 +254,11 @@ std::vector<Instruction> GoodInstructions() {
           GoodSoftmax(),
           GoodL2(),
           GoodResize<ResizeBilinearInstruction>(),
-          GoodResize<ResizeNearestNeighborInstruction>()};
+          GoodResize<ResizeNearestNeighborInstruction>(),
+          GoodMultiply(),
+          GoodPair<MaximumInstruction>(),
+          GoodPair<MinimumInstruction>(),
+          GoodPrelu()};
 }
 
 Fault Check(const Instruction& instruction) { return CheckInstruction(instruction, {}, kMemory); }
@@ -274,6 +312,7 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
   const auto minus = [](uint32_t n) { return 0u - n; };
   std::vector<Breach> breaches = {
       {GoodAdd(), "flags", kFlagDouble},
+      {GoodAdd(), "flags", kFlagSquare},  // without SUBTRACT
       {GoodAdd(), "left_shift", 23},
       {GoodPool(), "flags", kFlagSubtract},
       {GoodSum(), "flags", kFlagAverage},
@@ -306,11 +345,17 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
       {GoodPool(), "pad_left", 2, FaultCode::kBadOperand, "kernel_w"},
       {GoodPool(), "stride_h", 4, FaultCode::kBadOperand, "kernel_h"},  // nor in window 1
       {GoodPool(), "output_w", 3, FaultCode::kBadOperand, "kernel_w"},
-      {GoodCopy(), "count0", 0x7FFFFFFF / 48 + 1, FaultCode::kBadOperand, "bytes"},
+      {GoodCopy(), "count0", 0x7FFFFFFF / 96 + 1, FaultCode::kBadOperand, "bytes"},
+      {GoodCopy(), "count4", 0x7FFFFFFF / 96 + 1, FaultCode::kBadOperand, "bytes"},
       {GoodSoftmax(), "min_difference", 1},
       {GoodSoftmax(), "exponent", 24, FaultCode::kBadOperand, "min_difference"},  // 248 * 2^24
       {GoodSoftmax(), "exponent", 127, FaultCode::kBadOperand, "min_difference"},
   };
+  for (const Instruction& good : GoodPairs()) {
+    breaches.push_back({good, "flags", kFlagWeightsUnsigned});
+    breaches.push_back({good, "input1_stride3", 2});
+    breaches.push_back({good, "input2_stride3", 0xFFFFFFFF});
+  }
   for (const Instruction& good : {Instruction(GoodResize<ResizeBilinearInstruction>()),
                                   Instruction(GoodResize<ResizeNearestNeighborInstruction>())}) {
     breaches.push_back({good, "mode", 3});
@@ -356,7 +401,8 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
 TEST(Check, TakesTheRangeOfBytesFromTheFlags) {
   for (Instruction good :
        {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodTranspose()),
-        Instruction(GoodAdd()), Instruction(GoodSum())}) {
+        Instruction(GoodAdd()), Instruction(GoodSum()), Instruction(GoodMultiply()),
+        Instruction(GoodPrelu())}) {
     good = With(With(good, "flags", kFlagInputUnsigned), "clamp_min", 0);
     EXPECT_EQ(Check(With(good, "clamp_max", 255)), Fault{});
     EXPECT_EQ(Check(With(good, "output_zero_point", 255)), Fault{});
@@ -382,7 +428,7 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
     Instruction good;
     std::vector<std::pair<const char*, uint32_t>> sizes;
   };
-  const Case cases[] = {
+  std::vector<Case> cases = {
       {InputInstruction{.bytes = 4}, {{"output_address", 4}}},
       {OutputInstruction{.bytes = 4}, {{"input_address", 4}}},
       {ParametersInstruction{.bytes = 4}, {{"output_address", 4}}},
@@ -400,11 +446,10 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
         {"hidden_address", 8},
         {"cell_address", 16},
         {"output_address", 24}}},
-      {GoodAdd(), {{"input1_address", 100}, {"input2_address", 100}, {"output_address", 100}}},
       {GoodPool(), {{"input_address", 48}, {"output_address", 12}}},
       {GoodSum(), {{"input_address", 120}, {"output_address", 15}}},
       {GoodTable(), {{"input_address", 100}, {"output_address", 100}, {"table_address", 256}}},
-      {GoodCopy(), {{"input_address", 156}, {"output_address", 96}}},
+      {GoodCopy(), {{"input_address", 166}, {"output_address", 192}}},
       {GoodFill(), {{"output_address", 10}}},
       {GoodReduction<ReduceMaxInstruction>(), {{"input_address", 120}, {"output_address", 15}}},
       {GoodReduction<ReduceMinInstruction>(), {{"input_address", 120}, {"output_address", 15}}},
@@ -414,6 +459,10 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
       {GoodResize<ResizeNearestNeighborInstruction>(),
        {{"input_address", 60}, {"output_address", 84}}},
   };
+  for (const Instruction& good : GoodPairs()) {
+    cases.push_back(
+        {good, {{"input1_address", 100}, {"input2_address", 50}, {"output_address", 100}}});
+  }
   for (const Case& test : cases) {
     for (const auto& [operand, size] : test.sizes) {
       const uint32_t last = static_cast<uint32_t>(kMemory) - size;
@@ -455,7 +504,16 @@ TEST(Check, CountsSizesInFullWidth) {
       {GoodLstm(), "units", 65536, FaultCode::kBadAddress, "weight_address"},
       {GoodCopy(), "input_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "output_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "output_address"},
+      {GoodCopy(), "input_stride4", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodAdd(), "input1_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input1_address"},
+      {GoodPrelu(), "input2_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "input2_address"},
   });
+  MaximumInstruction pair = GoodPair<MaximumInstruction>();
+  pair.count0 = pair.count1 = pair.count2 = pair.count3 = 0x40000000;  // 2^120 bytes
+  EXPECT_EQ(Check(pair).code, FaultCode::kBadAddress);
+  pair.input1_stride0 = pair.input1_stride2 = pair.input1_stride3 = 0;
+  pair.input2_stride0 = pair.input2_stride3 = 0;  // of one element each
+  EXPECT_EQ(Check(pair), (Fault{FaultCode::kBadAddress, WordOf(pair, "output_address")}));
   Pool2DInstruction pool = GoodPool();
   pool.batch = pool.input_h = pool.input_w = pool.channels = 0x40000000;  // 2^120 bytes
   EXPECT_EQ(Check(pool), (Fault{FaultCode::kBadAddress, WordOf(pool, "input_address")}));
@@ -481,7 +539,8 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
       {GoodLstm(), "cell_address", 1143, FaultCode::kOverlap, "weight_address"},
       {GoodLstm(), "cell_address", 4007, FaultCode::kOverlap, "hidden_address"},
       {GoodAdd(), "output_address", 1, FaultCode::kOverlap, "input1_address"},
-      {GoodAdd(), "output_address", 199, FaultCode::kOverlap, "input2_address"},
+      {GoodAdd(), "output_address", 149, FaultCode::kOverlap, "input2_address"},
+      {GoodPrelu(), "output_address", 100, FaultCode::kOverlap, "input2_address"},  // it repeats
       {GoodPool(), "output_address", 47, FaultCode::kOverlap, "input_address"},
       {GoodSum(), "output_address", 119, FaultCode::kOverlap, "input_address"},
       {GoodSoftmax(), "output_address", 0, FaultCode::kOverlap, "input_address"},
@@ -490,7 +549,7 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
        "input_address"},
       {GoodTable(), "output_address", 1, FaultCode::kOverlap, "input_address"},
       {GoodTable(), "output_address", 200, FaultCode::kOverlap, "table_address"},
-      {GoodCopy(), "output_address", 155, FaultCode::kOverlap, "input_address"},
+      {GoodCopy(), "output_address", 165, FaultCode::kOverlap, "input_address"},
   });
   // Between the runs of the source is still inside its span.
   EXPECT_EQ(Check(With(With(GoodCopy(), "output_stride0", 0), "output_address", 80)),
@@ -500,12 +559,27 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
 TEST(Check, LetsOutputsTouchInputs) {
   EXPECT_EQ(Check(With(GoodConv(), "output_address", 120)), Fault{});
   EXPECT_EQ(Check(With(GoodConv(), "output_address", 920)), Fault{});
-  EXPECT_EQ(Check(With(GoodCopy(), "output_address", 156)), Fault{});
+  EXPECT_EQ(Check(With(GoodCopy(), "output_address", 166)), Fault{});
+  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 150)), Fault{});
 }
 
-TEST(Check, LetsAddAndTableWriteOntoTheirInputs) {
-  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 0)), Fault{});
-  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 100)), Fault{});
+TEST(Check, LetsTwoTensorsWriteOntoInputsOfTheOutputsLayout) {
+  for (const Instruction& good : GoodPairs()) {
+    EXPECT_EQ(Check(With(good, "output_address", 0)), Fault{});
+    // Both inputs the same tensor.
+    Instruction twice = With(With(good, "input2_address", 0), "input2_stride0", 50);
+    twice = With(twice, "input2_stride2", 10);
+    EXPECT_EQ(Check(With(twice, "output_address", 0)), Fault{});
+    // The stride of a loop of one step does not count; any other that differs does.
+    EXPECT_EQ(Check(With(With(good, "output_address", 0), "input1_stride1", 7)), Fault{});
+    for (const char* stride : {"input1_stride0", "input1_stride2"}) {
+      EXPECT_EQ(Check(With(With(good, "output_address", 0), stride, 9)),
+                (Fault{FaultCode::kOverlap, WordOf(good, "input1_address")}));
+    }
+  }
+}
+
+TEST(Check, LetsTableWriteOntoItsInput) {
   EXPECT_EQ(Check(With(GoodTable(), "output_address", 0)), Fault{});
   TableInstruction onto_table = GoodTable();
   onto_table.count = 256;

@@ -372,7 +372,8 @@ TEST(Core, ReportsFaultsOfPrograms) {
        {FaultCode::kBadAddress, 1},
        0},
       {"overlap",
-       {CopyInstruction{.bytes = 1, .count0 = 1, .count1 = 1, .count2 = 1}},
+       {CopyInstruction{
+           .bytes = 1, .count0 = 1, .count1 = 1, .count2 = 1, .count3 = 1, .count4 = 1}},
        {.instruction_count = 1},
        {FaultCode::kOverlap, 1},
        0},
@@ -552,7 +553,10 @@ TEST(Core, SurvivesRandomPrograms) {
         const std::string name = info.operands[word - 1].name;
         int64_t value = rng.Int(1, 3);
         if (name.ends_with("_address")) value = rng.Int(0, 4095);
-        if (name == "flags") value = rng.Int(0, 3);
+        if (name == "flags") value = rng.Int(0, rng.OneIn(3) ? 3 : 1);
+        if (name.starts_with("input1_stride") || name.starts_with("input2_stride")) {
+          value = rng.Int(0, 1);
+        }
         if (name == "clamp_min") value = 0;
         if (name == "clamp_max") value = 127;
         if (name.starts_with("pad_")) value = rng.Int(0, 1);

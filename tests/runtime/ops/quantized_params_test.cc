@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "runtime/ops/elementwise_params.h"
 #include "tests/support/model_builder.h"
 
 namespace atollrt {
@@ -143,7 +144,7 @@ TEST_F(FilterParams, MixedTypesAreRefused) {
 
 // ---- Sums ---------------------------------------------------------------------------------------
 
-TEST(AddParams, InputsAreScaledAgainstTwiceTheLargerScale) {
+TEST(PairParams, InputsAreScaledAgainstTwiceTheLargerScale) {
   ModelBuilder m;
   const int32_t a = m.Input({1, 4});
   const int32_t b = m.Input({1, 4});
@@ -153,7 +154,7 @@ TEST(AddParams, InputsAreScaledAgainstTwiceTheLargerScale) {
   m.tensor(y).quantization.scales = {0.25f};
   m.Output(y);
   const auto model = m.Load();
-  const auto params = MakeAddParams(model->graph(), model->graph().nodes[0]);
+  const auto params = MakePairParams(model->graph(), model->graph().nodes[0]);
   ASSERT_TRUE(params.ok());
   const auto real = [](const Multiplier& multiplier) {
     return std::ldexp(multiplier.value, multiplier.exponent - 31);
@@ -163,13 +164,13 @@ TEST(AddParams, InputsAreScaledAgainstTwiceTheLargerScale) {
   EXPECT_EQ(std::ldexp(real(params->output), params->left_shift), 4.0);
 }
 
-TEST(AddParams, AnOutputScaleTooSmallIsRefused) {
+TEST(PairParams, AnOutputScaleTooSmallIsRefused) {
   ModelBuilder m;
   const int32_t y = m.Add(m.Input({1, 4}), m.Input({1, 4}));
   m.tensor(y).quantization.scales = {1e-9f};
   m.Output(y);
   const auto model = m.Load();
-  EXPECT_THAT(MakeAddParams(model->graph(), model->graph().nodes[0]).status().message(),
+  EXPECT_THAT(MakePairParams(model->graph(), model->graph().nodes[0]).status().message(),
               HasSubstr("output scale 1e-09 is too small"));
 }
 
