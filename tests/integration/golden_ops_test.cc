@@ -231,7 +231,7 @@ struct Summary {
 std::string MissingFeature(const Json& one, const Prepared& prepared) {
   if (prepared.status != ATOLL_UNSUPPORTED) return "";
   if (prepared.message.find("Atoll has no") != std::string::npos) {
-    // "node 2 (GATHER): ..."
+    // "node 2 (GATHER) 'out': ..."
     const size_t begin = prepared.message.find('(') + 1;
     return prepared.message.substr(begin, prepared.message.find(')') - begin);
   }

@@ -27,6 +27,12 @@ tflite::Padding Stored(Padding padding) { return static_cast<tflite::Padding>(pa
 StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
   using Type = tflite::BuiltinOptions;
   if (const auto* o = std::get_if<Conv2DOptions>(&node.options)) {
+    if (node.type == OpType::kTRANSPOSE_CONV) {
+      return {Type::TransposeConvOptions,
+              tflite::CreateTransposeConvOptions(*fbb, Stored(o->padding), o->stride_w, o->stride_h,
+                                                 Stored(o->activation))
+                  .Union()};
+    }
     if (node.type == OpType::kDEPTHWISE_CONV_2D) {
       return {Type::DepthwiseConv2DOptions,
               tflite::CreateDepthwiseConv2DOptions(*fbb, Stored(o->padding), o->stride_w,
@@ -70,6 +76,16 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
   if (const auto* o = std::get_if<ElementwiseOptions>(&node.options)) {
     if (node.type == OpType::kSUB) {
       return {Type::SubOptions, tflite::CreateSubOptions(*fbb, Stored(o->activation)).Union()};
+    }
+    if (node.type == OpType::kMUL) {
+      return {Type::MulOptions, tflite::CreateMulOptions(*fbb, Stored(o->activation)).Union()};
+    }
+    if (node.type == OpType::kDIV) {
+      return {Type::DivOptions, tflite::CreateDivOptions(*fbb, Stored(o->activation)).Union()};
+    }
+    if (node.type == OpType::kL2_NORMALIZATION) {
+      return {Type::L2NormOptions,
+              tflite::CreateL2NormOptions(*fbb, Stored(o->activation)).Union()};
     }
     return {Type::AddOptions, tflite::CreateAddOptions(*fbb, Stored(o->activation)).Union()};
   }
@@ -125,6 +141,20 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
       return {Type::SplitVOptions, tflite::CreateSplitVOptions(*fbb, o->num_splits).Union()};
     }
     return {Type::SplitOptions, tflite::CreateSplitOptions(*fbb, o->num_splits).Union()};
+  }
+  if (const auto* o = std::get_if<ResizeOptions>(&node.options)) {
+    if (node.type == OpType::kRESIZE_BILINEAR) {
+      return {Type::ResizeBilinearOptions,
+              tflite::CreateResizeBilinearOptions(*fbb, o->align_corners, o->half_pixel_centers)
+                  .Union()};
+    }
+    return {Type::ResizeNearestNeighborOptions, tflite::CreateResizeNearestNeighborOptions(
+                                                    *fbb, o->align_corners, o->half_pixel_centers)
+                                                    .Union()};
+  }
+  if (const auto* o = std::get_if<BatchMatMulOptions>(&node.options)) {
+    return {Type::BatchMatMulOptions,
+            tflite::CreateBatchMatMulOptions(*fbb, o->transpose_lhs, o->transpose_rhs).Union()};
   }
   if (const auto* o = std::get_if<MirrorPadOptions>(&node.options)) {
     return {
