@@ -52,7 +52,7 @@ struct Indices {
 Result<Indices> MakeIndices(const Graph& graph, const Node& node, std::vector<int32_t> sizes) {
   const Tensor& data = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
-  if (data.type != output.type || DataTypeSize(data.type) == 0) {
+  if (data.type != output.type) {
     return Unsupported("input has type %s, output %s", DataTypeName(data.type),
                        DataTypeName(output.type));
   }

@@ -31,19 +31,16 @@ Result<ResizeParams> MakeResizeParams(const Graph& graph, const Node& node) {
   return params;
 }
 
-Result<ResizeType> BilinearType(const Tensor& tensor) {
-  switch (tensor.type) {
+ResizeType BilinearType(DataType type) {
+  switch (type) {
     case DataType::kInt8:
       return ResizeType::kInt8;
     case DataType::kUInt8:
       return ResizeType::kUInt8;
     case DataType::kInt16:
       return ResizeType::kInt16;
-    case DataType::kFloat32:
-      return ResizeType::kFloat32;
     default:
-      return Unsupported("input '%s' has type %s, must be int8, uint8, int16 or float32",
-                         tensor.name.c_str(), DataTypeName(tensor.type));
+      return ResizeType::kFloat32;
   }
 }
 
@@ -63,7 +60,7 @@ class BilinearExecutor final : public NodeExecutor {
 }  // namespace
 
 Executor PrepareResizeBilinear(const Graph& graph, const Node& node, CpuFeatures) {
-  ATOLL_ASSIGN_OR_RETURN(const ResizeType type, BilinearType(*graph.Input(node, 0)));
+  const ResizeType type = BilinearType(graph.Input(node, 0)->type);
   ATOLL_ASSIGN_OR_RETURN(const ResizeParams params, MakeResizeParams(graph, node));
   ATOLL_ASSIGN_OR_RETURN(BilinearResize resize, BilinearResize::Prepare(params, type));
   return std::unique_ptr<NodeExecutor>(std::make_unique<BilinearExecutor>(std::move(resize)));
@@ -71,11 +68,8 @@ Executor PrepareResizeBilinear(const Graph& graph, const Node& node, CpuFeatures
 
 Executor PrepareResizeNearest(const Graph& graph, const Node& node, CpuFeatures) {
   ATOLL_ASSIGN_OR_RETURN(const ResizeParams params, MakeResizeParams(graph, node));
-  const size_t element_bytes = DataTypeSize(graph.Input(node, 0)->type);
-  if (element_bytes == 0) {
-    return Unsupported("input has type %s", DataTypeName(graph.Input(node, 0)->type));
-  }
-  const int64_t cell_bytes = params.channels * static_cast<int64_t>(element_bytes);
+  const int64_t cell_bytes =
+      params.channels * static_cast<int64_t>(DataTypeSize(graph.Input(node, 0)->type));
   ATOLL_ASSIGN_OR_RETURN(NearestResize resize, NearestResize::Prepare(params, cell_bytes));
   return Run([resize = std::move(resize)](const NodeIo& io) {
     resize.Run(io.inputs[0], io.outputs[0], io.pool);

@@ -336,7 +336,7 @@ TEST(Prepare, OtherTypesAreNamed) {
   ModelBuilder m;
   m.Output(m.Relu(m.Input({1, 4})));
   m.tensor(0).type = DataType::kInt16;
-  EXPECT_THAT(PrepareRefusal(m), HasSubstr("input 't0' has type int16, must be int8 or uint8"));
+  EXPECT_THAT(PrepareRefusal(m), HasSubstr("'t0' has type int16, must be float32, uint8 or int8"));
 }
 
 TEST(Prepare, ShapesBehindAnUnknownOperatorAreNotBlamed) {
