@@ -108,7 +108,7 @@ void Conv2DFloat::ConvolveBlock(const uint8_t* input, int64_t pixel, int32_t row
           const int32_t channel = group * group_out + column;
           float* out = output + int64_t{row + r} * s.output_c + channel;
           for (int32_t c = 0; c < columns; ++c) {
-            out[c] = ClampFloat(sums[r][c] + bias_[channel + c], params_.clamp);
+            out[c] = params_.clamp(sums[r][c] + bias_[channel + c]);
           }
         }
       }
@@ -120,7 +120,7 @@ void Conv2DFloat::ConvolveDepthwise(const uint8_t* input, int64_t pixel, float* 
   const ConvShape& s = params_.shape;
   AccumulateDepthwise<float>(s, input, weights(), pixel, output);
   for (int32_t c = 0; c < s.output_c; ++c) {
-    output[c] = ClampFloat(output[c] + bias_[c], params_.clamp);
+    output[c] = params_.clamp(output[c] + bias_[c]);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/runtime/kernels/filter_sums.h"
 #include "tests/runtime/kernels/random_conv.h"
 
@@ -36,9 +38,24 @@ TEST(Conv2DFloat, FollowsItsFormula) {
     conv->Run(BytesOf(input), BytesOf(output), BytesOf(scratch), &pool);
     for (size_t j = 0; j < sums.size(); ++j) {
       const double b = p.bias == nullptr ? 0 : static_cast<double>(bias[j % s.output_c]);
-      const float expected = ClampFloat(static_cast<float>(sums[j] + b), p.clamp);
+      const float expected = p.clamp(static_cast<float>(sums[j] + b));
       ASSERT_NEAR(output[j], expected, 1e-6 * static_cast<double>(depth + 1)) << "case " << i;
     }
+  }
+}
+
+TEST(Conv2DFloat, HasFiniteResultsWithoutAnActivationToo) {
+  Conv2DFloatParams p;
+  const float large = std::numeric_limits<float>::max();
+  p.weights = reinterpret_cast<const uint8_t*>(&large);
+  const auto conv = Conv2DFloat::Prepare(p, kBaseline);
+  ASSERT_TRUE(conv.ok());
+  std::vector<uint64_t> scratch(conv->ScratchBytes(1) / 8 + 1);
+  for (const float x : {-2.0f, 2.0f}) {
+    float y = 0;
+    conv->Run(reinterpret_cast<const uint8_t*>(&x), reinterpret_cast<uint8_t*>(&y),
+              reinterpret_cast<uint8_t*>(scratch.data()), nullptr);
+    EXPECT_EQ(y, x < 0 ? -large : large) << "as TensorFlow Lite clamps";
   }
 }
 
