@@ -1207,6 +1207,12 @@ void ReplaceNumbers(Bytes file, Delegate* delegate) {
   }
 }
 
+bool RunsOnDevice(const Bytes& file) {
+  const auto interpreter =
+      Interpreter::Create(*Model::FromBuffer(file), {.threads = 1, .delegate = EmulatedDevice()});
+  return interpreter.ok() && !(*interpreter)->partitions().empty();
+}
+
 // Two models of each operator.
 TEST(ExtremeNumbers, AreRefusedOrHarmless) {
   int models = 0;
@@ -1220,10 +1226,10 @@ TEST(ExtremeNumbers, AreRefusedOrHarmless) {
     std::sort(files.begin(), files.end());
     files.resize(std::min<size_t>(files.size(), 2));
     for (const std::filesystem::path& file : files) {
-      for (Delegate* delegate : {static_cast<Delegate*>(nullptr), EmulatedDevice()}) {
-        SCOPED_TRACE(file.filename().string() + (delegate == nullptr ? "" : " on the device"));
-        ReplaceNumbers(ReadFile(file), delegate);
-      }
+      SCOPED_TRACE(file.filename().string());
+      const Bytes bytes = ReadFile(file);
+      ReplaceNumbers(bytes, nullptr);
+      if (RunsOnDevice(bytes)) ReplaceNumbers(bytes, EmulatedDevice());
       ++models;
     }
   }
