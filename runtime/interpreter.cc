@@ -261,7 +261,12 @@ Status Interpreter::RunStep(Step* step) {
     ATOLL_RETURN_IF_ERROR(step->callee->RunSteps());
     step->called = true;
   }
-  ATOLL_RETURN_IF_ERROR(step->executor->Invoke(io));
+  Status status = step->executor->Invoke(io);
+  if (!status.ok()) {
+    // A partition's executor knows better what failed.
+    if (step->partition >= 0) return status;
+    return std::move(status).WithContext(Describe(graph(), graph().nodes[step->node]));
+  }
   last_usage_.cycles += usage.cycles;
   last_usage_.bytes_to_device += usage.bytes_to_device;
   last_usage_.bytes_from_device += usage.bytes_from_device;

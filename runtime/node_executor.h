@@ -48,7 +48,7 @@ class NodeExecutor {
     return 0;
   }
   // Runs once. Allocates nothing; fails only because of a device or of what its data says (an
-  // index out of range, a box that ends before it begins).
+  // index out of range, a box that ends before it begins). Errors do not name the node.
   virtual Status Invoke(const NodeIo& io) = 0;
   // Makes an Invoke in progress on another thread end early, if it can.
   virtual void Cancel() {}

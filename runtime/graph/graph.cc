@@ -85,8 +85,9 @@ std::string Describe(const Graph& graph, int32_t tensor) {
 }
 
 std::string Describe(const Graph& graph, const Node& node) {
-  return Format("node %d (%s)", static_cast<int>(&node - graph.nodes.data()),
-                node.op_name().c_str());
+  const std::string text =
+      Format("node %d (%s)", static_cast<int>(&node - graph.nodes.data()), node.op_name().c_str());
+  return node.outputs.empty() ? text : text + Format(" '%s'", graph.Output(node).name.c_str());
 }
 
 std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph) {

@@ -263,7 +263,8 @@ struct Graph {
 
 // "tensor 17 'conv1/w'", for messages.
 std::string Describe(const Graph& graph, int32_t tensor);
-// "node 4 (CONV_2D)".
+// "node 4 (CONV_2D) 'conv1/out'", by the name of its first output, if it has one: that is what
+// users know nodes by.
 std::string Describe(const Graph& graph, const Node& node);
 
 // Pairs (earlier, later) of nodes that must keep their order although no tensor leads from one to

@@ -78,16 +78,6 @@ Executor PrepareActivation(const Graph& graph, const Node& node, CpuFeatures fea
   return PrepareFloatFunction(graph, node);
 }
 
-Executor PrepareSqrt(const Graph& graph, const Node& node, CpuFeatures) {
-  const Tensor& input = *graph.Input(node, 0);
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, graph.Output(node)));
-  if (input.type != DataType::kFloat32) {
-    return Unsupported("input '%s' has type %s, must be float32", input.name.c_str(),
-                       DataTypeName(input.type));
-  }
-  return PrepareFloatFunction(graph, node);
-}
-
 Executor PrepareRsqrt(const Graph& graph, const Node& node, CpuFeatures) {
   const Tensor& input = *graph.Input(node, 0);
   if (input.type == DataType::kFloat32) {

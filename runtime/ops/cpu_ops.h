@@ -11,8 +11,19 @@
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/node_executor.h"
+#include "runtime/ops/type_set.h"
 
 namespace atollrt {
+
+struct CpuOp {
+  OpType type = OpType::kCUSTOM;
+  const char* custom_name = "";  // of OpType::kCUSTOM
+  int32_t max_version = 0;       // the newest known one
+  TypeSet types = kNone;         // that its data may have
+};
+
+// All operators that the CPU has, by name; the custom ones are the last.
+std::span<const CpuOp> CpuOps();
 
 // The newest version of an operator that Atoll knows; 0 for operators that it does not have.
 int32_t NewestKnownVersion(OpType type);

@@ -107,8 +107,7 @@ class DetectionExecutor final : public NodeExecutor {
     if (!DetectionPostProcess(params_, inputs.data[0], inputs.data[1], inputs.data[2], outputs,
                               inputs.rest)) {
       return InvalidArgument(
-          "TFLite_Detection_PostProcess: a decoded box ends before it begins; anchors must have "
-          "positive sizes");
+          "a decoded box ends before it begins; anchors must have positive sizes");
     }
     return Status();
   }

@@ -4,12 +4,11 @@
 // setup arithmetic of docs/quantization.md §4, §5 and §8. Otherwise as quantized_params.h.
 #pragma once
 
-#include <limits>
-
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/kernels/normalization.h"
+#include "runtime/kernels/value_clamp.h"
 
 namespace atollrt {
 
@@ -23,20 +22,7 @@ Result<Add16Params> MakeAdd16Params(const Graph& graph, const Node& node);
 Result<LogSoftmaxParams> MakeLogSoftmaxParams(const Graph& graph, const Node& node);
 Result<L2NormalizationParams> MakeL2NormalizationParams(const Graph& graph, const Node& node);
 
-// A fused activation of a type that is not quantized: a clamp of values. TensorFlow Lite clamps
-// to the type's finite range where there is no activation, so infinities become its limits.
-template <typename T>
-struct ValueClamp {
-  T min = std::numeric_limits<T>::lowest();
-  T max = std::numeric_limits<T>::max();
-  // Not-a-number stays what it is.
-  T operator()(T x) const {
-    const T bounded = x < min ? min : x;
-    return max < bounded ? max : bounded;
-  }
-};
-
-// kUnsupported for TANH and SIGN_BIT.
+// A fused activation of a type that is not quantized. kUnsupported for TANH and SIGN_BIT.
 template <typename T>
 Result<ValueClamp<T>> FusedValueClamp(Activation activation) {
   ValueClamp<T> clamp;

@@ -328,7 +328,8 @@ Result<ConcatenationPart> MakeConcatenationPart(const Graph& graph, const Node& 
   for (int byte = 0; byte < 256; ++byte) {
     const float real = static_cast<float>(byte) * scale + bias;
     const float rounded = std::round(real) + static_cast<float>(output.zero_point());
-    part.table[byte] = static_cast<uint8_t>(std::clamp(rounded, 0.0f, 255.0f));
+    // 0 if it is no number, which a denormal scale can lead to.
+    part.table[byte] = static_cast<uint8_t>(rounded > 0 ? std::min(rounded, 255.0f) : 0.0f);
   }
   return part;
 }

@@ -481,7 +481,7 @@ TEST(Compiler, NamesTheNodeThatMakesNoSense) {
   Compiled compiled = Compile(m);
   EXPECT_EQ(compiled.result.status().code(), StatusCode::kCorruptModel);
   EXPECT_THAT(compiled.result.status().message(),
-              HasSubstr("node 0 (CONV_2D): output 't3' has 0 scales"));
+              HasSubstr("node 0 (CONV_2D) 't3': output 't3' has 0 scales"));
   EXPECT_EQ(compiled.failure.node, -1);
 }
 
@@ -569,7 +569,7 @@ TEST(Compiler, NamesTheNodeAtThePeakWhenActivationsDoNotFit) {
   EXPECT_EQ(compiled.result.status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(compiled.failure.node, 2);
   EXPECT_THAT(compiled.result.status().message(),
-              AllOf(HasSubstr("node 2 (CONV_2D) and its neighbours need"),
+              AllOf(HasSubstr("node 2 (CONV_2D) 't9' and its neighbours need"),
                     HasSubstr("the device has 16384")));
 }
 

@@ -668,7 +668,7 @@ TEST(DeviceDelegate, RefusesAFaultyModelAsTheCpuDoes) {
     const auto interpreter = Interpreter::Create(m.Load(), {.threads = 1, .delegate = each});
     EXPECT_EQ(interpreter.status().code(), StatusCode::kCorruptModel);
     EXPECT_THAT(interpreter.status().message(),
-                HasSubstr("node 0 (CONV_2D): output 't3' has 0 scales"));
+                HasSubstr("node 0 (CONV_2D) 't3': output 't3' has 0 scales"));
   }
 }
 

@@ -162,6 +162,9 @@ void RecordTensor(int32_t index, const AtollTensor* tensor, void* user_data) {
 
 // Runs the model on the inputs of `seed`; every tensor that exists outside of the device.
 TensorBytes RunAndRecord(Session* session, uint64_t seed) {
+  // Seeds are independent: what the last one left behind does not count.
+  ThrowIfError(AtollInterpreterResetVariableTensors(session->interpreter()), Activity::kRunning,
+               "cannot reset the variables of the model");
   FillInputs(*session, seed, {});
   TensorBytes tensors;
   AtollInterpreterSetTensorTap(session->interpreter(), RecordTensor, &tensors);
