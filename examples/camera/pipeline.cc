@@ -7,11 +7,11 @@
 #include <optional>
 #include <thread>
 
-#include "atoll/camera/overlay.h"
-#include "atoll/camera/resize.h"
-#include "examples/camera/file_io.h"
+#include "atoll/picture/overlay.h"
+#include "atoll/picture/resize.h"
 #include "examples/camera/frame_queue.h"
 #include "examples/camera/latency_recorder.h"
+#include "examples/picture/file_io.h"
 
 namespace atollrt {
 

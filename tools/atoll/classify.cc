@@ -6,7 +6,7 @@
 #include <memory>
 #include <numeric>
 
-#include "atoll/camera.h"
+#include "atoll/picture.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"
 #include "tools/atoll/picture_input.h"

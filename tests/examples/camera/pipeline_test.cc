@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/camera/resize.h"
+#include "atoll/picture/resize.h"
 #include "examples/camera/latency_recorder.h"
 
 namespace atollrt {

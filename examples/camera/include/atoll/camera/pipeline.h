@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "atoll/camera/frame_source.h"
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {

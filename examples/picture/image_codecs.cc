@@ -9,9 +9,9 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "atoll/camera/image.h"
-#include "examples/camera/bitmap_readers.h"
-#include "examples/camera/file_io.h"
+#include "atoll/picture/image.h"
+#include "examples/picture/bitmap_readers.h"
+#include "examples/picture/file_io.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it, and jerror.h needs jpeglib.h.
 #include <jerror.h>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 
 namespace atollrt {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it.
 #include <jpeglib.h>
