@@ -3,7 +3,7 @@
 // The picture library: from a picture file to pixels of the wanted size, and back to an annotated
 // file. It knows nothing of cameras and models.
 //
-//   image.h    pictures: decode JPEG, PNG, BMP, PPM; encode JPEG
+//   image.h    pictures: decode JPEG, PNG, BMP, PPM; encode JPEG, class maps
 //   resize.h   bilinear resizing to a model's input
 //   overlay.h  labels and boxes
 #pragma once

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Pictures in memory and how they get in and out of files: JPEG, PNG, BMP and PPM/PGM are read,
-// JPEG is written. Input bytes are hostile: whatever they are, the answer is a picture or a Status
-// that says what is wrong. All functions are thread-safe as long as no two threads share an Image.
+// JPEG and, for maps of classes, PNG and PGM are written. Input bytes are hostile: whatever they
+// are, the answer is a picture or a Status that says what is wrong. All functions are thread-safe
+// as long as no two threads share an Image.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,13 @@ struct Image {
   size_t size_bytes() const { return row_bytes() * static_cast<size_t>(height); }
   // Sets the shape and the size of `pixels`, whose memory is reused; the contents are unspecified.
   void Reshape(int new_width, int new_height, int new_channels);
+};
+
+struct Color {
+  uint8_t r = 0;
+  uint8_t g = 0;
+  uint8_t b = 0;
+  bool operator==(const Color&) const = default;
 };
 
 // A rectangle of pixels; x and y are its top left corner.
@@ -68,5 +76,13 @@ Result<std::vector<uint8_t>> EncodeJpeg(const Image& image, int quality);
 
 // The same into `jpeg`, reusing its memory.
 Status EncodeJpegInto(const Image& image, int quality, std::vector<uint8_t>* jpeg);
+
+// Encodes an image of one channel as a PNG whose pixels are these bytes and stand for the colours
+// of `palette`: readers of palettes get the bytes back, viewers show the colours. kInvalidArgument
+// for other images, for a palette of more than 256 colours and for a pixel that it does not have.
+Result<std::vector<uint8_t>> EncodeIndexedPng(const Image& indices, std::span<const Color> palette);
+
+// Encodes an image of one channel as binary PGM.
+Result<std::vector<uint8_t>> EncodePgm(const Image& gray);
 
 }  // namespace atollrt

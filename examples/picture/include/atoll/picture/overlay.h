@@ -4,19 +4,11 @@
 // a gray picture a colour is drawn as its luma. Thread-safe for different images.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 
 #include "atoll/picture/image.h"
 
 namespace atollrt {
-
-struct Color {
-  uint8_t r = 0;
-  uint8_t g = 0;
-  uint8_t b = 0;
-  bool operator==(const Color&) const = default;
-};
 
 // A point of a picture, in pixels from its top left corner; may lie outside.
 struct Point {
