@@ -277,8 +277,7 @@ void ConvertChannels(int channels, Image* image) {
   if (channels == 1) {
     for (size_t i = 0; i < pixels; ++i) {
       const uint8_t* rgb = bytes.data() + 3 * i;
-      bytes[i] =
-          static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
+      bytes[i] = Luma({rgb[0], rgb[1], rgb[2]});
     }
     bytes.resize(pixels);
   } else {

@@ -152,10 +152,6 @@ Range Clip(int64_t start, int64_t length, int limit) {
   return {clamp(start), clamp(start + length)};
 }
 
-uint8_t Luma(Color color) {
-  return static_cast<uint8_t>((19595 * color.r + 38470 * color.g + 7471 * color.b + 32768) >> 16);
-}
-
 void Fill(int64_t x, int64_t y, int64_t width, int64_t height, Color color, Image* image) {
   if (width <= 0 || height <= 0) return;
   const Range columns = Clip(x, width, image->width);

@@ -24,6 +24,8 @@ OURS = {
     "examples/picture": ["examples/picture/", "atoll/picture", "runtime/base/"],
     "examples/camera": ["examples/camera/", "examples/picture/", "atoll/camera", "atoll/picture",
                         "runtime/base/"],
+    "examples/vision": ["examples/vision/", "atoll/vision", "atoll/picture", "atoll/runtime.h",
+                        "runtime/base/"],
     "tools": ["tools/", "atoll/"],
     "tests": [""],
     "bench": [""],

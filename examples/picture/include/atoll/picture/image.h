@@ -36,6 +36,11 @@ struct Color {
   bool operator==(const Color&) const = default;
 };
 
+// Its gray value, ITU-R BT.601 luma.
+inline uint8_t Luma(Color color) {
+  return static_cast<uint8_t>((19595 * color.r + 38470 * color.g + 7471 * color.b + 32768) >> 16);
+}
+
 // A rectangle of pixels; x and y are its top left corner.
 struct Rect {
   int x = 0;
@@ -59,7 +64,7 @@ struct DecodeOptions {
 // are corrupt or end too early; kUnsupported for valid files of a kind not read here (CMYK JPEG,
 // compressed BMP, ...); kResourceExhausted above max_pixels.
 //
-// Colour becomes gray as ITU-R BT.601 luma, (19595 R + 38470 G + 7471 B + 32768) >> 16; of a colour
+// Colour becomes gray as its Luma; of a colour
 // JPEG it is the Y component, the same thing before rounding. Gray becomes RGB by repetition. Alpha
 // is dropped, not composited. 16-bit samples are scaled to 8 bits with rounding. Colour profiles,
 // gamma and the EXIF orientation are ignored.
