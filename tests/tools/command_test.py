@@ -5,7 +5,8 @@ import unittest
 
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
-SUBCOMMANDS = ("devices", "inspect", "run", "verify", "classify", "camera", "benchmark")
+SUBCOMMANDS = ("devices", "inspect", "run", "verify", "classify", "detect", "segment", "pose",
+               "camera", "benchmark")
 
 
 class Help(CommandTest):
