@@ -31,9 +31,9 @@ bool IsFinite(const Pose& pose) {
 
 Result<PoseReader> PoseReader::CreatePosenet(AtollInterpreter* interpreter,
                                              const AtollNodeInfo& node) {
-  const std::vector<const AtollTensor*> outputs = OutputsOf(interpreter, node);
-  if (outputs.size() != 4) {
-    return Unsupported("the model has %s, but the four outputs of its %s must be among them",
+  const std::vector<const AtollTensor*> outputs = OutputsOf(interpreter, node, 4);
+  if (outputs.empty()) {
+    return Unsupported("the model has %s, but the first four outputs of its %s must be among them",
                        DescribeOutputs(interpreter).c_str(), kOperator);
   }
   const int64_t entries = CountElements(ShapeOf(outputs[2]));

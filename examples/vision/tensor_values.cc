@@ -63,9 +63,10 @@ std::optional<AtollNodeInfo> FindOperator(const AtollInterpreter* interpreter, c
 }
 
 std::vector<const AtollTensor*> OutputsOf(const AtollInterpreter* interpreter,
-                                          const AtollNodeInfo& node) {
+                                          const AtollNodeInfo& node, int32_t count) {
   std::vector<const AtollTensor*> tensors;
-  for (int32_t k = 0; k < node.output_count; ++k) {
+  if (node.output_count < count) return {};
+  for (int32_t k = 0; k < count; ++k) {
     const AtollTensor* tensor = AtollInterpreterGetTensor(interpreter, node.outputs[k]);
     bool is_output = false;
     for (int32_t i = 0; i < AtollInterpreterGetOutputTensorCount(interpreter); ++i) {

@@ -53,9 +53,9 @@ class RealValues {
 // The last node of this operator, if the model has one.
 std::optional<AtollNodeInfo> FindOperator(const AtollInterpreter* interpreter, const char* op);
 
-// The tensors that the last node of operator `op` writes, in the operator's own order; empty if
-// there is no such node, or if not all of them are outputs of the model.
+// The first `count` tensors that `node` writes, in the operator's own order; empty if it has fewer,
+// or if one of them is no output of the model.
 std::vector<const AtollTensor*> OutputsOf(const AtollInterpreter* interpreter,
-                                          const AtollNodeInfo& node);
+                                          const AtollNodeInfo& node, int32_t count);
 
 }  // namespace atollrt

@@ -98,6 +98,25 @@ class Benchmark(CommandTest):
         self.assertIn("measured on the host", text)
 
 
+class Classify(CommandTest):
+    PPM = b"P6 300 200 255\n" + bytes(range(256)) * 703 + bytes(32)
+
+    def test_annotated_picture(self):
+        """In colour and at full size, although the model takes small gray pictures."""
+        picture = self.file("picture.ppm", self.PPM)
+        output = self.directory / "new/named.jpg"
+        arguments = ("classify", FASHION_MODEL, picture, "--device", "cpu", "--labels",
+                     FASHION_LABELS, "--top-k", "1")
+        report = self.json(*arguments, "--output", output)
+        self.assertEqual(report["warnings"], [])
+        image, = report["images"]
+        self.assertEqual((image["output"], image["width"], image["height"]),
+                         (str(output), 300, 200))
+        again, = self.json(*arguments[:2], output, *arguments[3:])["images"]
+        self.assertEqual((again["width"], again["height"]), (300, 200))
+        self.assertNotIn("output", again)
+
+
 class Camera(CommandTest):
     def assert_accounted(self, report):
         self.assertEqual(report["captured"],

@@ -248,6 +248,10 @@ TEST(LintLabels, SaysBothNumbers) {
   EXPECT_THAT(LintNames(12, 1, {10, 10}), HasSubstr("--label-offset is 1"));
 }
 
+TEST(LintLabels, KnowsTheTwoListsOfCoco) {
+  EXPECT_THAT(LintNames(80, 0, {90, 91}), AllOf(HasSubstr("COCO"), HasSubstr("90")));
+}
+
 TEST(LintLabels, GuessesTheBackground) {
   EXPECT_THAT(LintNames(9, 0, {10, 10}), HasSubstr("add --label-offset -1"));
   EXPECT_THAT(LintNames(11, 0, {10, 10}),

@@ -303,6 +303,10 @@ std::optional<Finding> LintLabels(const std::string& path, const std::vector<std
         "; if its first label, '{}', is a background that the model does not "
         "have, add --label-offset 1",
         names[0]);
+  } else if (names.size() == 80 && classes.least == 90) {
+    message +=
+        "; COCO's 80 names fit models without the gaps in its numbers, this one needs the "
+        "list of 90";
   } else {
     message += "; use the label file that belongs to this model";
   }

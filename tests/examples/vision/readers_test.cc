@@ -194,7 +194,7 @@ TEST_F(DetectionReaderTest, RefusesModelsThatKeepAnOutputToThemselves) {
   m.graph().outputs.pop_back();
   const PreparedModel model(m);
   EXPECT_THAT(DetectionReader::Create(model.get()).status().message(),
-              AllOf(HasSubstr("3 outputs"), HasSubstr("four outputs")));
+              AllOf(HasSubstr("3 outputs"), HasSubstr("first four outputs")));
   const PreparedModel other(ModelWithOutput({1, 8, 8, 3}, DataType::kFloat32, {1, 5}));
   EXPECT_EQ(DetectionReader::Create(other.get()).code(), StatusCode::kUnsupported);
 }

@@ -3,7 +3,8 @@
 // People as keypoints. Two kinds of models are read:
 //   PoseNet   ends in the custom operator PosenetDecoderOp, whose float32 outputs are keypoints
 //             [1,n,17,2] (y, x in pixels of the input), their scores [1,n,17], scores of the poses
-//             [1,n] and [1], how many of the n entries are poses
+//             [1,n] and [1], how many of the n entries are poses; masks, if it has them, are not
+//             read
 //   MoveNet   for one person: one output [1,1,17,3] (y, x as fractions of the input, score) of
 //             float32, uint8 or int8
 #pragma once
