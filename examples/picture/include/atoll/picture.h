@@ -5,7 +5,7 @@
 //
 //   image.h    pictures: decode JPEG, PNG, BMP, PPM; encode JPEG, class maps
 //   resize.h   bilinear resizing to a model's input
-//   overlay.h  labels and boxes
+//   overlay.h  text, labels, lines and boxes
 #pragma once
 
 #include "atoll/picture/image.h"
