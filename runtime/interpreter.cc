@@ -14,6 +14,8 @@ namespace atollrt {
 namespace {
 
 constexpr int kMaxDefaultThreads = 4;
+// What stands for the operators that Google's compiler took for a Coral.
+constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
 
 int ThreadCount(int requested) {
   if (requested > 0) return requested;
@@ -101,6 +103,12 @@ Status Interpreter::PrepareSteps() {
       step.output_tensors = partition.outputs;
     } else {
       const Node& node = graph().nodes[i];
+      if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
+        return Unsupported(
+            "%s: the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is "
+            "attached; only the model that it was compiled from can run here",
+            Describe(graph(), node).c_str());
+      }
       ATOLL_ASSIGN_OR_RETURN(step.owned, PrepareCpuNode(graph(), node, features));
       step.executor = step.owned.get();
       step.input_tensors = node.inputs;

@@ -710,10 +710,10 @@ const BadModel kBadModels[] = {
        Finish(m, Blame(m, m.MaxPool(m.Input({1, 4, 4, 2}), {})));
        Last(m).options = {};
      }},
-    {"OptionsOfAnotherOperator", "MAX_POOL_2D", kCorrupt, "options are missing",
+    {"NoOptions", "MAX_POOL_2D", kCorrupt, "options are missing",
      [](ModelBuilder& m) {
        Finish(m, Blame(m, m.MaxPool(m.Input({1, 4, 4, 2}), {})));
-       Last(m).options = SoftmaxOptions{};
+       Last(m).options = std::monostate();
      }},
     {"UnknownVersion", "RELU", kUnknown, "version 99",
      [](ModelBuilder& m) {

@@ -5,7 +5,8 @@ import unittest
 
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
-SUBCOMMANDS = ("devices", "inspect", "compile", "run", "verify", "classify", "camera", "benchmark")
+SUBCOMMANDS = ("devices", "inspect", "compile", "run", "verify", "classify", "detect", "segment", "pose",
+               "camera", "benchmark")
 
 
 class Help(CommandTest):
@@ -113,6 +114,25 @@ class Benchmark(CommandTest):
         text = self.succeed("benchmark", FASHION_MODEL, "--device", "emu", "--runs", "1").stdout
         self.assertIn("modelled", text)
         self.assertIn("measured on the host", text)
+
+
+class Classify(CommandTest):
+    PPM = b"P6 300 200 255\n" + bytes(range(256)) * 703 + bytes(32)
+
+    def test_annotated_picture(self):
+        """In colour and at full size, although the model takes small gray pictures."""
+        picture = self.file("picture.ppm", self.PPM)
+        output = self.directory / "new/named.jpg"
+        arguments = ("classify", FASHION_MODEL, picture, "--device", "cpu", "--labels",
+                     FASHION_LABELS, "--top-k", "1")
+        report = self.json(*arguments, "--output", output)
+        self.assertEqual(report["warnings"], [])
+        image, = report["images"]
+        self.assertEqual((image["output"], image["width"], image["height"]),
+                         (str(output), 300, 200))
+        again, = self.json(*arguments[:2], output, *arguments[3:])["images"]
+        self.assertEqual((again["width"], again["height"]), (300, 200))
+        self.assertNotIn("output", again)
 
 
 class Camera(CommandTest):

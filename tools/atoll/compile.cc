@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 
 #include "tools/atoll/exit_code.h"
@@ -37,9 +36,8 @@ void RunCompile(const CompileOptions& options) {
                Activity::kPreparing, fmt::format("cannot compile '{}'", options.session.model));
   const double compile_ms = stopwatch.LapMs();
 
-  const std::filesystem::path path(options.output);
-  OutputFiles files(path.has_parent_path() ? path.parent_path().string() : ".", "--output");
-  files.Add(path.filename().string(), bytes.data(), bytes.size());
+  OutputFiles files;
+  files.Add("--output", options.output, bytes.data(), bytes.size());
   files.Commit();
 
   if (options.json) {

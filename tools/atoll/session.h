@@ -11,6 +11,7 @@
 
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
+#include "tools/atoll/lint.h"
 
 namespace CLI {
 class App;
@@ -42,9 +43,16 @@ class Session {
   const std::string& device_description() const { return device_description_; }
   bool on_device() const { return delegate_ != nullptr; }
 
+  // Looks for what is commonly wrong with models that are used so; adds to warnings().
+  void Lint(const ModelUse& use);
+  void AddWarnings(const std::vector<Finding>& warnings);
+  const std::vector<Finding>& warnings() const { return warnings_; }
+
   // With --device auto, says on stderr which device was taken. Called once everything else on the
   // command line proved right, so that an error stays the only line on stderr.
   void AnnounceDevice() const;
+  // That, and the warnings.
+  void Announce() const;
 
   void Invoke();
 
@@ -80,6 +88,7 @@ class Session {
   std::string device_name_ = "cpu";
   std::string device_description_;
   LoadTimes load_times_;
+  std::vector<Finding> warnings_;
 };
 
 }  // namespace atollcmd

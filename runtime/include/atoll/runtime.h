@@ -81,6 +81,9 @@ ATOLL_EXPORT AtollStatus AtollModelCreateFromFile(const char* path, AtollModel**
 ATOLL_EXPORT AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size,
                                                     AtollModel** model);
 ATOLL_EXPORT void AtollModelDelete(AtollModel* model);
+/* Nonzero if the model has a node of this operator: "CONV_2D", or the name of a custom one. Tells
+ * before an interpreter is created what kind of model it is. 0 for NULL. */
+ATOLL_EXPORT int32_t AtollModelHasOperator(const AtollModel* model, const char* op);
 
 /* ---- Delegate ------------------------------------------------------------------------------- */
 

@@ -19,6 +19,7 @@
 namespace atollrt {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
 
@@ -321,6 +322,13 @@ TEST(Prepare, UnknownCustomOperatorIsNamed) {
   m.Output(m.Custom("FlyToTheMoon", m.Input({1, 4})));
   EXPECT_EQ(PrepareRefusal(m),
             "node 0 (FlyToTheMoon) 't1': Atoll has no custom operator of this name");
+}
+
+TEST(Prepare, ModelsCompiledForACoralAreRecognized) {
+  ModelBuilder m;
+  m.Output(m.Custom("edgetpu-custom-op", m.Relu(m.Input({1, 4}))));
+  EXPECT_THAT(PrepareRefusal(m), AllOf(HasSubstr("node 1 (edgetpu-custom-op)"),
+                                       HasSubstr("compiled for a Coral Edge TPU")));
 }
 
 TEST(Prepare, UnknownOperatorIsNamed) {

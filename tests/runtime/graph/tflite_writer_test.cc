@@ -135,7 +135,8 @@ TEST(TfliteWriter, RefusesOptionsOfAnotherOperator) {
   m.Output(m.Node(OpType::kCONV_2D, {m.Input({1, 4, 4, 1})}, {1, 4, 4, 1}, SoftmaxOptions{}));
   const auto file = WriteTflite(m.graph());
   EXPECT_EQ(file.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(file.status().message(), "node 0 (CONV_2D): its options are those of another operator");
+  EXPECT_EQ(file.status().message(),
+            "node 0 (CONV_2D) 't1': its options are those of another operator");
 }
 
 TEST(TfliteWriter, RefusesWhatNoFileCanHold) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "examples/camera/file_io.h"
+#include "examples/picture/file_io.h"
 
 #include <algorithm>
 #include <cerrno>

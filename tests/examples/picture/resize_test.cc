@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "atoll/camera/resize.h"
+#include "atoll/picture/resize.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

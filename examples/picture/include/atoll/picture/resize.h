@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {

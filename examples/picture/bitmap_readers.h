@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Pictures in memory and how they get in and out of files: JPEG, PNG, BMP and PPM/PGM are read,
-// JPEG is written. Input bytes are hostile: whatever they are, the answer is a picture or a Status
-// that says what is wrong. All functions are thread-safe as long as no two threads share an Image.
+// JPEG and, for maps of classes, PNG and PGM are written. Input bytes are hostile: whatever they
+// are, the answer is a picture or a Status that says what is wrong. All functions are thread-safe
+// as long as no two threads share an Image.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,18 @@ struct Image {
   void Reshape(int new_width, int new_height, int new_channels);
 };
 
+struct Color {
+  uint8_t r = 0;
+  uint8_t g = 0;
+  uint8_t b = 0;
+  bool operator==(const Color&) const = default;
+};
+
+// Its gray value, ITU-R BT.601 luma.
+inline uint8_t Luma(Color color) {
+  return static_cast<uint8_t>((19595 * color.r + 38470 * color.g + 7471 * color.b + 32768) >> 16);
+}
+
 // A rectangle of pixels; x and y are its top left corner.
 struct Rect {
   int x = 0;
@@ -51,7 +64,7 @@ struct DecodeOptions {
 // are corrupt or end too early; kUnsupported for valid files of a kind not read here (CMYK JPEG,
 // compressed BMP, ...); kResourceExhausted above max_pixels.
 //
-// Colour becomes gray as ITU-R BT.601 luma, (19595 R + 38470 G + 7471 B + 32768) >> 16; of a colour
+// Colour becomes gray as its Luma; of a colour
 // JPEG it is the Y component, the same thing before rounding. Gray becomes RGB by repetition. Alpha
 // is dropped, not composited. 16-bit samples are scaled to 8 bits with rounding. Colour profiles,
 // gamma and the EXIF orientation are ignored.
@@ -68,5 +81,13 @@ Result<std::vector<uint8_t>> EncodeJpeg(const Image& image, int quality);
 
 // The same into `jpeg`, reusing its memory.
 Status EncodeJpegInto(const Image& image, int quality, std::vector<uint8_t>* jpeg);
+
+// Encodes an image of one channel as a PNG whose pixels are these bytes and stand for the colours
+// of `palette`: readers of palettes get the bytes back, viewers show the colours. kInvalidArgument
+// for other images, for a palette of more than 256 colours and for a pixel that it does not have.
+Result<std::vector<uint8_t>> EncodeIndexedPng(const Image& indices, std::span<const Color> palette);
+
+// Encodes an image of one channel as binary PGM.
+Result<std::vector<uint8_t>> EncodePgm(const Image& gray);
 
 }  // namespace atollrt

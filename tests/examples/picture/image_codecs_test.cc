@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it.
 #include <jpeglib.h>
@@ -334,6 +334,40 @@ TEST(JpegDecoder, CallsMissingScanDataAnError) {
   jpeg.resize(jpeg.size() * 3 / 4);
   jpeg.insert(jpeg.end(), {0xff, 0xd9});
   EXPECT_THAT(ErrorOf(jpeg), StartsWith("JPEG: Corrupt JPEG data: premature end of data segment"));
+}
+
+TEST(ClassMapEncoders, KeepEveryPixel) {
+  Image map = Gradient(7, 5, 1);
+  for (uint8_t& pixel : map.pixels) pixel %= 3;
+  const std::vector<Color> palette = {{0, 0, 0}, {128, 0, 0}, {1, 2, 3}};
+  const Result<Bytes> png = EncodeIndexedPng(map, palette);
+  ASSERT_TRUE(png.ok()) << png.status().message();
+  const Result<Image> shown = DecodeImage(*png);
+  ASSERT_TRUE(shown.ok()) << shown.status().message();
+  ASSERT_EQ(shown->pixels.size(), 3 * map.pixels.size());
+  for (size_t i = 0; i < map.pixels.size(); ++i) {
+    const uint8_t* pixel = shown->pixels.data() + 3 * i;
+    EXPECT_EQ((Color{pixel[0], pixel[1], pixel[2]}), palette[map.pixels[i]]);
+  }
+  const Result<Image> gray = DecodeImage(*EncodePgm(map), {.channels = 1});
+  ASSERT_TRUE(gray.ok()) << gray.status().message();
+  EXPECT_EQ(gray->width, 7);
+  EXPECT_EQ(gray->pixels, map.pixels);
+}
+
+TEST(ClassMapEncoders, RefuseBadArguments) {
+  const std::vector<Color> palette(2);
+  Image map = Gradient(4, 4, 1);
+  std::fill(map.pixels.begin(), map.pixels.end(), uint8_t{1});
+  EXPECT_TRUE(EncodeIndexedPng(map, palette).ok());
+  EXPECT_EQ(EncodeIndexedPng(map, {}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(EncodeIndexedPng(map, std::vector<Color>(257)).code(), StatusCode::kInvalidArgument);
+  map.pixels[5] = 2;
+  EXPECT_EQ(EncodeIndexedPng(map, palette).code(), StatusCode::kInvalidArgument);
+  for (const Image& bad : {Image(), Gradient(4, 4, 3)}) {
+    EXPECT_EQ(EncodeIndexedPng(bad, palette).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(EncodePgm(bad).code(), StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(JpegEncoder, RefusesBadArguments) {

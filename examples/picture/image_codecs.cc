@@ -9,9 +9,9 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "atoll/camera/image.h"
-#include "examples/camera/bitmap_readers.h"
-#include "examples/camera/file_io.h"
+#include "atoll/picture/image.h"
+#include "examples/picture/bitmap_readers.h"
+#include "examples/picture/file_io.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it, and jerror.h needs jpeglib.h.
 #include <jerror.h>
@@ -231,6 +231,43 @@ Status DecodePng(std::span<const uint8_t> bytes, int64_t max_pixels, Image* imag
   return Status();
 }
 
+// What libpng writes, and what must outlive a longjmp.
+struct PngWriter {
+  std::vector<uint8_t> bytes;
+  char message[160] = "";
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::vector<png_bytep> rows;
+  std::vector<png_color> palette;
+
+  ~PngWriter() { png_destroy_write_struct(&png, &info); }
+};
+
+[[noreturn]] void PngWriteFail(png_structp png, png_const_charp text) {
+  auto* writer = static_cast<PngWriter*>(png_get_error_ptr(png));
+  std::snprintf(writer->message, sizeof(writer->message), "%s", text);
+  png_longjmp(png, 1);
+}
+
+void PngAppend(png_structp png, png_bytep data, size_t size) {
+  std::vector<uint8_t>& bytes = static_cast<PngWriter*>(png_get_io_ptr(png))->bytes;
+  bytes.insert(bytes.end(), data, data + size);
+}
+
+bool WriteIndexedPng(PngWriter* writer, int width, int height) {
+  png_structp png = writer->png;
+  if (setjmp(png_jmpbuf(png))) return false;
+  png_set_write_fn(png, writer, PngAppend, nullptr);
+  png_set_IHDR(png, writer->info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
+               8, PNG_COLOR_TYPE_PALETTE, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
+  png_set_PLTE(png, writer->info, writer->palette.data(), static_cast<int>(writer->palette.size()));
+  png_write_info(png, writer->info);
+  png_write_image(png, writer->rows.data());
+  png_write_end(png, nullptr);
+  return true;
+}
+
 // --- All formats ---------------------------------------------------------------------------------
 
 void ConvertChannels(int channels, Image* image) {
@@ -240,8 +277,7 @@ void ConvertChannels(int channels, Image* image) {
   if (channels == 1) {
     for (size_t i = 0; i < pixels; ++i) {
       const uint8_t* rgb = bytes.data() + 3 * i;
-      bytes[i] =
-          static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
+      bytes[i] = Luma({rgb[0], rgb[1], rgb[2]});
     }
     bytes.resize(pixels);
   } else {
@@ -249,6 +285,16 @@ void ConvertChannels(int channels, Image* image) {
     for (size_t i = pixels; i-- > 0;) std::memset(bytes.data() + 3 * i, bytes[i], 3);
   }
   image->channels = channels;
+}
+
+Status CheckGray(const char* format, const Image& image) {
+  if (image.channels == 1 && image.width >= 1 && image.height >= 1 &&
+      image.pixels.size() == image.size_bytes()) {
+    return Status();
+  }
+  return InvalidArgument(
+      "cannot encode an image of %d x %d x %d with %zu bytes as %s, only gray ones", image.width,
+      image.height, image.channels, image.pixels.size(), format);
 }
 
 bool StartsWith(std::span<const uint8_t> bytes, std::initializer_list<uint8_t> prefix) {
@@ -348,6 +394,40 @@ Status EncodeJpegInto(const Image& image, int quality, std::vector<uint8_t>* jpe
   jpeg_finish_compress(&jpeg);
   jpeg_destroy_compress(&jpeg);
   return Status();
+}
+
+Result<std::vector<uint8_t>> EncodeIndexedPng(const Image& indices,
+                                              std::span<const Color> palette) {
+  ATOLL_RETURN_IF_ERROR(CheckGray("PNG", indices));
+  if (palette.empty() || palette.size() > 256) {
+    return InvalidArgument("a PNG palette of %zu colours; it has 1 to 256", palette.size());
+  }
+  const uint8_t largest = *std::max_element(indices.pixels.begin(), indices.pixels.end());
+  if (largest >= palette.size()) {
+    return InvalidArgument("a pixel of colour %d in a palette of %zu colours", largest,
+                           palette.size());
+  }
+  PngWriter writer;
+  for (const Color& color : palette) writer.palette.push_back({color.r, color.g, color.b});
+  for (size_t y = 0; y < static_cast<size_t>(indices.height); ++y) {
+    writer.rows.push_back(const_cast<uint8_t*>(indices.pixels.data() + indices.row_bytes() * y));
+  }
+  writer.png =
+      png_create_write_struct(PNG_LIBPNG_VER_STRING, &writer, PngWriteFail, PngIgnoreWarning);
+  if (writer.png != nullptr) writer.info = png_create_info_struct(writer.png);
+  if (writer.info == nullptr) return ResourceExhausted("PNG: out of memory");
+  if (!WriteIndexedPng(&writer, indices.width, indices.height)) {
+    return InternalError("PNG encoder: %s", writer.message);
+  }
+  return std::move(writer.bytes);
+}
+
+Result<std::vector<uint8_t>> EncodePgm(const Image& gray) {
+  ATOLL_RETURN_IF_ERROR(CheckGray("PGM", gray));
+  const std::string header = Format("P5\n%d %d\n255\n", gray.width, gray.height);
+  std::vector<uint8_t> bytes(header.begin(), header.end());
+  bytes.insert(bytes.end(), gray.pixels.begin(), gray.pixels.end());
+  return bytes;
 }
 
 Result<std::vector<uint8_t>> EncodeJpeg(const Image& image, int quality) {

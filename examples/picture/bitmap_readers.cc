@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "examples/camera/bitmap_readers.h"
+#include "examples/picture/bitmap_readers.h"
 
 #include <algorithm>
 #include <cstring>
