@@ -28,7 +28,7 @@ int List() {
 }
 
 int Write(const char* name, const char* path, uint64_t seed) {
-  const auto model = BuildZooModel(name, seed);
+  const auto model = BuildZooModel(name, {.seed = seed});
   if (!model.ok()) return Fail(model.status());
   const auto bytes = WriteTflite(model->graph);
   if (!bytes.ok()) return Fail(bytes.status());

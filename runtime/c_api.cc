@@ -67,10 +67,6 @@ AtollStatus NullArgument(const char* name) {
 
 }  // namespace
 
-struct AtollModel {
-  std::shared_ptr<const atollrt::Model> model;
-};
-
 // A tensor as callers see it: an interpreter and an index.
 struct AtollTensor {
   atollrt::Interpreter* interpreter = nullptr;

@@ -33,13 +33,33 @@ int32_t VersionOf(OpType type) {
   }
 }
 
-double Density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); }
-double Distribution(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
+// Places per channel below which its deviation is not worth measuring on its own.
+constexpr int64_t kMinPlaces = 32;
+// There, other pictures differ by more than the samples do.
+constexpr double kUnseen = 2;
+// No channel is amplified by more than this over the others.
+constexpr double kMaxAmplification = 4;
+
+Quantization OfProbabilities() { return {.scales = {1.0f / 256}, .zero_points = {-128}}; }
+
+Conv2DOptions OptionsOf(const Window& window) {
+  return {.padding = window.padding,
+          .stride_h = window.stride,
+          .stride_w = window.stride,
+          .dilation_h = window.dilation,
+          .dilation_w = window.dilation};
+}
+
+Quantization Over(double low, double high) {
+  const double scale = (high - low) / 255;
+  return {.scales = {static_cast<float>(scale)}, .zero_points = {-128 - std::lround(low / scale)}};
+}
 
 }  // namespace
 
-NetworkBuilder::NetworkBuilder(std::string name, uint64_t seed) : state_(seed) {
+NetworkBuilder::NetworkBuilder(std::string name, const ZooOptions& options) : state_(options.seed) {
   model_.graph.name = std::move(name);
+  if (options.weights == ZooOptions::Weights::kRandom) samples_ = std::make_unique<SampleRun>();
 }
 
 // splitmix64 (Steele, Lea, Flood 2014).
@@ -76,7 +96,6 @@ int32_t NetworkBuilder::AddTensor(std::string name, DataType type, Shape shape) 
   tensor.name = std::move(name);
   tensor.type = type;
   tensor.shape = std::move(shape);
-  moments_.emplace_back(tensor.shape.empty() ? 1 : static_cast<size_t>(tensor.shape.back()));
   model_.graph.tensors.push_back(std::move(tensor));
   return static_cast<int32_t>(model_.graph.tensors.size()) - 1;
 }
@@ -120,19 +139,19 @@ int32_t NetworkBuilder::QuantizedVector(const std::string& name,
 int32_t NetworkBuilder::Input(int32_t h, int32_t w) {
   const int32_t tensor = AddTensor("input", DataType::kInt8, {1, h, w, 3});
   at(tensor).quantization = {.scales = {1.0f / 127.5f}, .zero_points = {-1}};
-  moments_.back().assign(3, {.mean = 0, .variance = 1.0 / 3});  // every brightness equally often
   model_.graph.inputs.push_back(tensor);
+  if (has_samples()) status_ = samples_->SetPictures(at(tensor), tensor);
   return tensor;
 }
 
 // ---- Layers
 // ---------------------------------------------------------------------------------------
 
-int32_t NetworkBuilder::AddMover(OpType type, std::vector<int32_t> inputs, Shape shape,
-                                 OpOptions options, Channels channels) {
-  const int32_t output = AddTensor(LayerName("out"), DataType::kInt8, std::move(shape));
-  at(output).quantization = at(inputs[0]).quantization;
-  moments_.back() = std::move(channels);
+int32_t NetworkBuilder::AddNode(OpType type, std::vector<int32_t> inputs, Shape shape,
+                                OpOptions options, DataType output_type,
+                                Quantization quantization) {
+  const int32_t output = AddTensor(LayerName("out"), output_type, std::move(shape));
+  at(output).quantization = std::move(quantization);
   Node node;
   node.type = type;
   node.version = VersionOf(type);
@@ -143,13 +162,24 @@ int32_t NetworkBuilder::AddMover(OpType type, std::vector<int32_t> inputs, Shape
   return output;
 }
 
+void NetworkBuilder::RunSamples() {
+  if (has_samples()) status_ = samples_->Run(model_.graph, model_.graph.nodes.back());
+}
+
+int32_t NetworkBuilder::AddMover(OpType type, std::vector<int32_t> inputs, Shape shape,
+                                 OpOptions options) {
+  Quantization same = at(inputs[0]).quantization;
+  const int32_t output = AddNode(type, std::move(inputs), std::move(shape), std::move(options),
+                                 DataType::kInt8, std::move(same));
+  RunSamples();
+  return output;
+}
+
 int32_t NetworkBuilder::AddLayer(OpType type, std::vector<int32_t> inputs, Shape shape,
-                                 OpOptions options, Range range, Channels channels) {
-  const int32_t output =
-      AddMover(type, std::move(inputs), std::move(shape), std::move(options), std::move(channels));
-  const double scale = (range.high - range.low) / 255;
-  at(output).quantization = {.scales = {static_cast<float>(scale)},
-                             .zero_points = {-128 - std::lround(range.low / scale)}};
+                                 OpOptions options, Range range) {
+  const int32_t output = AddNode(type, std::move(inputs), std::move(shape), std::move(options),
+                                 DataType::kInt8, Over(range.low, range.high));
+  RunSamples();
   return output;
 }
 
@@ -167,181 +197,203 @@ Shape NetworkBuilder::WindowShape(int32_t input, const Window& window, int32_t c
   return {1, std::max(h, 1), std::max(w, 1), channels};
 }
 
-std::pair<int32_t, int32_t> NetworkBuilder::AddFilter(int32_t input, Shape shape,
-                                                      const Filter& filter, double gain,
-                                                      Channels* channels) {
-  const Channels in = moments(input);
+void NetworkBuilder::SetFilter(int32_t input, int32_t weights, int32_t bias,
+                               const std::vector<double>& scales,
+                               const std::vector<double>& biases) {
   const double input_scale = static_cast<double>(at(input).scale());
-  const size_t outputs = static_cast<size_t>(filter.outputs);
-  const size_t taps = static_cast<size_t>(filter.taps);
-  std::vector<uint8_t> bytes = RandomWeights(outputs * taps);
-  Quantization quantization;
-  quantization.dimension = filter.depthwise ? 3 : 0;
-  std::vector<uint8_t> biases(4 * outputs);
-  channels->resize(outputs);
-  for (size_t o = 0; o < outputs; ++o) {
-    double mean = 0, variance = 0;
-    for (size_t k = 0; k < taps; ++k) {
-      const size_t index = filter.depthwise ? k * outputs + o : o * taps + k;
-      const Moments& m = in[filter.depthwise ? o : k % in.size()];
-      const double q = static_cast<int8_t>(bytes[index]);
-      mean += q * m.mean;
-      variance += q * q * m.variance;
-    }
-    mean *= filter.share;
-    variance *= filter.share;
-    const double scale = gain / std::sqrt(std::max(variance, 1e-9));
-    const double offset = gain * kMaxOffset * Real();
-    const double bias = std::clamp((offset - scale * mean) / (input_scale * scale), -1e9, 1e9);
-    const int32_t stored = static_cast<int32_t>(std::lround(bias));
-    std::memcpy(&biases[4 * o], &stored, 4);
-    quantization.scales.push_back(static_cast<float>(scale));
-    quantization.zero_points.push_back(0);
-    (*channels)[o] = {.mean = offset, .variance = gain * gain};
+  // Ours, in model_.constants.
+  uint8_t* stored = const_cast<uint8_t*>(at(bias).data.data());
+  for (size_t o = 0; o < scales.size(); ++o) {
+    at(weights).quantization.scales[o] = static_cast<float>(scales[o]);
+    at(bias).quantization.scales[o] = static_cast<float>(scales[o] * input_scale);
+    const double steps = std::clamp(biases[o] / (scales[o] * input_scale), -1e9, 1e9);
+    const int32_t value = static_cast<int32_t>(std::lround(steps));
+    std::memcpy(stored + 4 * o, &value, 4);
   }
-  const int32_t weights =
-      AddConstant(LayerName("weights"), DataType::kInt8, std::move(shape), std::move(bytes));
-  at(weights).quantization = quantization;
-  const int32_t bias =
-      AddConstant(LayerName("bias"), DataType::kInt32, {filter.outputs}, std::move(biases));
-  for (float& scale : quantization.scales) scale *= static_cast<float>(input_scale);
-  quantization.dimension = 0;
-  at(bias).quantization = std::move(quantization);
-  return {weights, bias};
 }
 
-NetworkBuilder::Range NetworkBuilder::Activate(Activation activation, double deviation,
-                                               Channels* channels) {
-  const double reach = kDeviations * deviation;
-  if (activation == Activation::kNone) return {-reach, reach};
-  for (Moments& m : *channels) {
-    // Mean and second moment of max(0, x) for a normal x.
-    const double sigma = std::sqrt(m.variance);
-    const double positive = Distribution(m.mean / sigma);
-    const double density = sigma * Density(m.mean / sigma);
-    const double mean = m.mean * positive + density;
-    const double square = (m.mean * m.mean + m.variance) * positive + m.mean * density;
-    m = {.mean = mean, .variance = std::max(square - mean * mean, 1e-6)};
+// Runs the filter over a wide range first, to see what comes out of its random weights, and then
+// scales and shifts each channel to what it should be.
+void NetworkBuilder::Calibrate(const Filter& filter, int32_t input, int32_t weights, int32_t bias) {
+  constexpr double kWide = 16;  // deviations
+  const size_t outputs = static_cast<size_t>(filter.outputs);
+  const size_t taps = static_cast<size_t>(filter.taps);
+  const bool is_depthwise = filter.type == OpType::kDEPTHWISE_CONV_2D;
+  const std::vector<Moments> in = samples_->MomentsOf(model_.graph, input);
+  const int8_t* q = reinterpret_cast<const int8_t*>(at(weights).data.data());
+  std::vector<double> scales(outputs), biases(outputs);
+  for (size_t o = 0; o < outputs; ++o) {
+    // As if the taps were independent.
+    double mean = 0, variance = 0;
+    for (size_t k = 0; k < taps; ++k) {
+      const double weight = q[is_depthwise ? k * outputs + o : o * taps + k];
+      const Moments& m = in[is_depthwise ? o : k % in.size()];
+      mean += weight * m.mean;
+      variance += weight * weight * m.variance;
+    }
+    scales[o] = 1 / std::sqrt(std::max(variance, 1e-6));
+    biases[o] = -mean * scales[o];
   }
-  return {0, activation == Activation::kRelu6 ? std::min(reach, 6.0) : reach};
+  SetFilter(input, weights, bias, scales, biases);
+  const int32_t output = model_.graph.nodes.back().outputs[0];
+  at(output).quantization = Over(-kWide, kWide);
+  RunSamples();
+  if (!status_.ok()) return;
+  const std::vector<Moments> seen = samples_->MomentsOf(model_.graph, output);
+  double pooled = 0;
+  for (const Moments& m : seen) pooled += m.variance / static_cast<double>(outputs);
+  pooled = std::sqrt(std::max(pooled, 1e-6));
+  const bool is_measurable = SampleRun::PlacesOf(at(output)) >= kMinPlaces;
+  for (size_t o = 0; o < outputs; ++o) {
+    const double deviation = is_measurable
+                                 ? std::max(std::sqrt(seen[o].variance), pooled / kMaxAmplification)
+                                 : kUnseen * pooled;
+    const double factor = filter.gain / deviation;
+    biases[o] = (biases[o] - seen[o].mean) * factor + filter.gain * kMaxOffset * Real();
+    scales[o] *= factor;
+  }
+  SetFilter(input, weights, bias, scales, biases);
+}
+
+int32_t NetworkBuilder::AddFilter(int32_t input, Shape shape, const Filter& filter,
+                                  OpOptions options) {
+  const size_t count = static_cast<size_t>(filter.outputs) * static_cast<size_t>(filter.taps);
+  const size_t outputs = static_cast<size_t>(filter.outputs);
+  const int32_t weights =
+      AddConstant(LayerName("weights"), DataType::kInt8, filter.weights,
+                  samples_ != nullptr ? RandomWeights(count) : std::vector<uint8_t>(count));
+  const int32_t bias = AddConstant(LayerName("bias"), DataType::kInt32, {filter.outputs},
+                                   std::vector<uint8_t>(4 * outputs));
+  const bool is_depthwise = filter.type == OpType::kDEPTHWISE_CONV_2D;
+  at(weights).quantization = {.scales = std::vector<float>(outputs, 1.0f),
+                              .zero_points = std::vector<int64_t>(outputs, 0),
+                              .dimension = is_depthwise ? 3 : 0};
+  at(bias).quantization = at(weights).quantization;
+  at(bias).quantization.dimension = 0;
+  std::vector<int32_t> operands = {input, weights, bias};
+  if (filter.type == OpType::kTRANSPOSE_CONV) {
+    operands = {Integers(LayerName("shape"), shape), weights, input, bias};
+  }
+  const double reach = kDeviations * filter.gain;
+  const double low = filter.activation == Activation::kNone ? -reach : 0;
+  const double high = filter.activation == Activation::kRelu6 ? std::min(reach, 6.0) : reach;
+  const int32_t output = AddNode(filter.type, std::move(operands), std::move(shape), {},
+                                 DataType::kInt8, Over(low, high));
+  const auto set_activation = [&options](Activation activation) {
+    std::visit(
+        [activation](auto& o) {
+          if constexpr (requires { o.activation; }) o.activation = activation;
+        },
+        options);
+  };
+  Node& node = model_.graph.nodes.back();
+  if (has_samples()) {
+    set_activation(Activation::kNone);
+    node.options = options;
+    Calibrate(filter, input, weights, bias);
+  }
+  set_activation(filter.activation);
+  node.options = std::move(options);
+  at(output).quantization = Over(low, high);
+  RunSamples();
+  return output;
 }
 
 int32_t NetworkBuilder::Conv(int32_t input, int32_t outputs, const Window& window) {
-  Channels result;
   const int32_t inputs = channels(input);
-  const auto [weights, bias] =
-      AddFilter(input, {outputs, window.h, window.w, inputs},
-                {.outputs = outputs, .taps = window.h * window.w * inputs}, window.gain, &result);
-  const Range range = Activate(window.activation, window.gain, &result);
-  return AddLayer(OpType::kCONV_2D, {input, weights, bias}, WindowShape(input, window, outputs),
-                  Conv2DOptions{.padding = window.padding,
-                                .stride_h = window.stride,
-                                .stride_w = window.stride,
-                                .dilation_h = window.dilation,
-                                .dilation_w = window.dilation,
-                                .activation = window.activation},
-                  range, std::move(result));
+  return AddFilter(input, WindowShape(input, window, outputs),
+                   {.type = OpType::kCONV_2D,
+                    .weights = {outputs, window.h, window.w, inputs},
+                    .outputs = outputs,
+                    .taps = window.h * window.w * inputs,
+                    .gain = window.gain,
+                    .activation = window.activation},
+                   OptionsOf(window));
 }
 
 int32_t NetworkBuilder::Depthwise(int32_t input, const Window& window) {
-  Channels result;
   const int32_t count = channels(input);
-  const auto [weights, bias] = AddFilter(
-      input, {1, window.h, window.w, count},
-      {.outputs = count, .taps = window.h * window.w, .depthwise = true}, window.gain, &result);
-  const Range range = Activate(window.activation, window.gain, &result);
-  return AddLayer(OpType::kDEPTHWISE_CONV_2D, {input, weights, bias},
-                  WindowShape(input, window, count),
-                  Conv2DOptions{.padding = window.padding,
-                                .stride_h = window.stride,
-                                .stride_w = window.stride,
-                                .dilation_h = window.dilation,
-                                .dilation_w = window.dilation,
-                                .activation = window.activation},
-                  range, std::move(result));
+  return AddFilter(input, WindowShape(input, window, count),
+                   {.type = OpType::kDEPTHWISE_CONV_2D,
+                    .weights = {1, window.h, window.w, count},
+                    .outputs = count,
+                    .taps = window.h * window.w,
+                    .gain = window.gain,
+                    .activation = window.activation},
+                   OptionsOf(window));
 }
 
 int32_t NetworkBuilder::UpConv(int32_t input, int32_t outputs, Activation activation) {
   constexpr int32_t kStride = 2, kSize = 3;
-  Channels result;
   const int32_t inputs = channels(input);
-  // A quarter of the taps meets any one output, on average.
-  const auto [weights, bias] = AddFilter(
-      input, {outputs, kSize, kSize, inputs},
-      {.outputs = outputs, .taps = kSize * kSize * inputs, .share = 1.0 / (kStride * kStride)}, 1,
-      &result);
-  const Range range = Activate(activation, 1, &result);
-  const Shape out = {1, kStride * shape(input)[1], kStride * shape(input)[2], outputs};
-  const int32_t size = Integers(LayerName("shape"), out);
-  return AddLayer(OpType::kTRANSPOSE_CONV, {size, weights, input, bias}, out,
-                  Conv2DOptions{.stride_h = kStride, .stride_w = kStride, .activation = activation},
-                  range, std::move(result));
+  return AddFilter(input, {1, kStride * shape(input)[1], kStride * shape(input)[2], outputs},
+                   {.type = OpType::kTRANSPOSE_CONV,
+                    .weights = {outputs, kSize, kSize, inputs},
+                    .outputs = outputs,
+                    .taps = kSize * kSize * inputs,
+                    .activation = activation},
+                   Conv2DOptions{.stride_h = kStride, .stride_w = kStride});
 }
 
 int32_t NetworkBuilder::FullyConnected(int32_t input, int32_t units, Activation activation,
                                        double gain) {
-  Channels result;
   const int32_t depth = static_cast<int32_t>(at(input).element_count());
-  const auto [weights, bias] =
-      AddFilter(input, {units, depth}, {.outputs = units, .taps = depth}, gain, &result);
-  const Range range = Activate(activation, gain, &result);
-  return AddLayer(OpType::kFULLY_CONNECTED, {input, weights, bias}, {1, units},
-                  FullyConnectedOptions{.activation = activation}, range, std::move(result));
+  return AddFilter(input, {1, units},
+                   {.type = OpType::kFULLY_CONNECTED,
+                    .weights = {units, depth},
+                    .outputs = units,
+                    .taps = depth,
+                    .gain = gain,
+                    .activation = activation},
+                   FullyConnectedOptions{});
 }
 
 int32_t NetworkBuilder::NormalizeRelu(int32_t input) {
-  Channels scaled = moments(input), result;
+  std::vector<Moments> moments(static_cast<size_t>(channels(input)));
+  if (has_samples()) moments = samples_->MomentsOf(model_.graph, input);
+  double pooled = 1e-6;
+  for (const Moments& m : moments) {
+    pooled += std::sqrt(m.variance) / static_cast<double>(moments.size());
+  }
   std::vector<double> factors, offsets;
   double reach = 0;
-  for (Moments& m : scaled) {
-    factors.push_back(1 / std::sqrt(m.variance));
-    m = {.mean = m.mean * factors.back(), .variance = 1};
-    const double offset = kMaxOffset * Real();
-    offsets.push_back(offset - m.mean);
-    reach = std::max(reach, std::abs(m.mean) + kDeviations);
-    result.push_back({.mean = offset, .variance = 1});
+  for (const Moments& m : moments) {
+    const double deviation = std::max(std::sqrt(m.variance), pooled / kMaxAmplification);
+    factors.push_back(1 / deviation);
+    const double mean = m.mean / deviation;
+    offsets.push_back(kMaxOffset * Real() - mean);
+    reach = std::max(reach, std::abs(mean) + kDeviations);
   }
   const Shape out = shape(input);
   const int32_t factor = QuantizedVector(LayerName("factor"), factors);
-  const int32_t product = AddLayer(OpType::kMUL, {input, factor}, out, ElementwiseOptions{},
-                                   {-reach, reach}, std::move(scaled));
+  const int32_t product =
+      AddLayer(OpType::kMUL, {input, factor}, out, ElementwiseOptions{}, {-reach, reach});
   const int32_t offset = QuantizedVector(LayerName("offset"), offsets);
-  const Range range = Activate(Activation::kRelu, 1, &result);
   return AddLayer(OpType::kADD, {product, offset}, out,
-                  ElementwiseOptions{.activation = Activation::kRelu}, range, std::move(result));
+                  ElementwiseOptions{.activation = Activation::kRelu}, {0, kDeviations});
 }
 
 int32_t NetworkBuilder::Add(int32_t a, int32_t b, Activation activation) {
-  Channels sum = moments(a);
-  double reach = 0;
-  for (size_t c = 0; c < sum.size(); ++c) {
-    const Moments& other = moments(b)[c];
-    sum[c].mean += other.mean;
-    sum[c].variance += other.variance;
-    reach = std::max(reach, std::abs(sum[c].mean) + kDeviations * std::sqrt(sum[c].variance));
-  }
-  const Range range = Activate(activation, reach / kDeviations, &sum);
+  const double reach = has_samples() ? samples_->LargestSum(model_.graph, a, b) + 1e-3 : 1;
+  const double low = activation == Activation::kNone ? -reach : 0;
   return AddLayer(OpType::kADD, {a, b}, shape(a), ElementwiseOptions{.activation = activation},
-                  range, std::move(sum));
+                  {low, reach});
 }
 
 int32_t NetworkBuilder::Concat(std::vector<int32_t> inputs) {
+  const double scale = static_cast<double>(at(inputs[0]).scale());
+  const double low = scale * (-128 - at(inputs[0]).zero_point());
   Shape out = shape(inputs[0]);
   out.back() = 0;
-  Channels result;
   for (int32_t& input : inputs) {
     if (at(input).scale() != at(inputs[0]).scale() ||
         at(input).zero_point() != at(inputs[0]).zero_point()) {
-      const Channels same = moments(input);
-      input = AddMover(OpType::kQUANTIZE, {input}, shape(input), {}, same);
-      at(input).quantization = at(inputs[0]).quantization;
+      input = AddLayer(OpType::kQUANTIZE, {input}, shape(input), {}, {low, low + 255 * scale});
+      at(input).quantization = at(inputs[0]).quantization;  // to the last bit
     }
     out.back() += channels(input);
-    result.insert(result.end(), moments(input).begin(), moments(input).end());
   }
-  const int32_t axis = static_cast<int32_t>(out.size()) - 1;
-  return AddMover(OpType::kCONCATENATION, std::move(inputs), std::move(out),
-                  AxisOptions{.axis = axis}, std::move(result));
+  return ConcatAlong(std::move(inputs), static_cast<int32_t>(out.size()) - 1);
 }
 
 int32_t NetworkBuilder::ConcatAlong(std::vector<int32_t> inputs, int32_t axis) {
@@ -349,39 +401,25 @@ int32_t NetworkBuilder::ConcatAlong(std::vector<int32_t> inputs, int32_t axis) {
   Shape out = shape(inputs[0]);
   out[dimension] = 0;
   for (const int32_t input : inputs) out[dimension] += shape(input)[dimension];
-  Channels same = moments(inputs[0]);
   return AddMover(OpType::kCONCATENATION, std::move(inputs), std::move(out),
-                  AxisOptions{.axis = axis}, std::move(same));
+                  AxisOptions{.axis = axis});
 }
 
-int32_t NetworkBuilder::Pool(OpType type, int32_t input, const Window& window, Channels channels) {
-  const Shape out = WindowShape(input, window, shape(input)[3]);
-  return AddMover(type, {input}, out,
+int32_t NetworkBuilder::Pool(OpType type, int32_t input, const Window& window) {
+  return AddMover(type, {input}, WindowShape(input, window, shape(input)[3]),
                   Pool2DOptions{.padding = window.padding,
                                 .stride_h = window.stride,
                                 .stride_w = window.stride,
                                 .filter_h = window.h,
-                                .filter_w = window.w},
-                  std::move(channels));
+                                .filter_w = window.w});
 }
 
 int32_t NetworkBuilder::MaxPool(int32_t input, const Window& window) {
-  // Neighbours are alike: n x n of them count as n independent normal values, of which the largest
-  // has these moments for n = 2 and 3.
-  const Moments largest =
-      window.w <= 2 ? Moments{.mean = 0.564, .variance = 0.682} : Moments{0.846, 0.559};
-  Channels result = moments(input);
-  for (Moments& m : result) {
-    m = {.mean = m.mean + largest.mean * std::sqrt(m.variance),
-         .variance = m.variance * largest.variance};
-  }
-  return Pool(OpType::kMAX_POOL_2D, input, window, std::move(result));
+  return Pool(OpType::kMAX_POOL_2D, input, window);
 }
 
 int32_t NetworkBuilder::AveragePool(int32_t input, const Window& window) {
-  Channels result = moments(input);  // n x n values count as n, as above
-  for (Moments& m : result) m.variance /= std::sqrt(window.h * window.w);
-  return Pool(OpType::kAVERAGE_POOL_2D, input, window, std::move(result));
+  return Pool(OpType::kAVERAGE_POOL_2D, input, window);
 }
 
 int32_t NetworkBuilder::GlobalAveragePool(int32_t input) {
@@ -390,44 +428,34 @@ int32_t NetworkBuilder::GlobalAveragePool(int32_t input) {
 }
 
 int32_t NetworkBuilder::Reshape(int32_t input, Shape out) {
-  Channels same = moments(input);
   const int32_t size = Integers(LayerName("shape"), out);
-  return AddMover(OpType::kRESHAPE, {input, size}, out, ReshapeOptions{.new_shape = out},
-                  std::move(same));
+  return AddMover(OpType::kRESHAPE, {input, size}, out, ReshapeOptions{.new_shape = out});
 }
 
 int32_t NetworkBuilder::ResizeBilinear(int32_t input, int32_t h, int32_t w) {
-  Channels same = moments(input);
   const int32_t size = Integers(LayerName("size"), {h, w});
   return AddMover(OpType::kRESIZE_BILINEAR, {input, size}, {1, h, w, channels(input)},
-                  ResizeOptions{.align_corners = true}, std::move(same));
+                  ResizeOptions{.align_corners = true});
 }
 
 int32_t NetworkBuilder::Logistic(int32_t input) {
-  const int32_t output = AddMover(OpType::kLOGISTIC, {input}, shape(input), {}, moments(input));
-  at(output).quantization = {.scales = {1.0f / 256}, .zero_points = {-128}};
-  return output;
+  return AddNode(OpType::kLOGISTIC, {input}, shape(input), {}, DataType::kInt8, OfProbabilities());
 }
 
 int32_t NetworkBuilder::Softmax(int32_t input) {
-  const int32_t output =
-      AddMover(OpType::kSOFTMAX, {input}, shape(input), SoftmaxOptions{}, moments(input));
-  at(output).quantization = {.scales = {1.0f / 256}, .zero_points = {-128}};
-  return output;
+  return AddNode(OpType::kSOFTMAX, {input}, shape(input), SoftmaxOptions{}, DataType::kInt8,
+                 OfProbabilities());
 }
 
 int32_t NetworkBuilder::Dequantize(int32_t input) {
-  const int32_t output = AddMover(OpType::kDEQUANTIZE, {input}, shape(input), {}, moments(input));
-  at(output).type = DataType::kFloat32;
-  at(output).quantization = {};
-  return output;
+  return AddNode(OpType::kDEQUANTIZE, {input}, shape(input), {}, DataType::kFloat32, {});
 }
 
 int32_t NetworkBuilder::ToUInt8(int32_t input) {
-  const int32_t output = AddMover(OpType::kQUANTIZE, {input}, shape(input), {}, moments(input));
-  at(output).type = DataType::kUInt8;
-  at(output).quantization.zero_points[0] += 128;
-  return output;
+  Quantization shifted = at(input).quantization;
+  shifted.zero_points[0] += 128;
+  return AddNode(OpType::kQUANTIZE, {input}, shape(input), {}, DataType::kUInt8,
+                 std::move(shifted));
 }
 
 int32_t NetworkBuilder::ArgMax(int32_t input) {
@@ -435,10 +463,7 @@ int32_t NetworkBuilder::ArgMax(int32_t input) {
   const int32_t axis = Integers(LayerName("axis"), {static_cast<int32_t>(out.size()) - 1});
   at(axis).shape = {};
   out.pop_back();
-  const int32_t output = AddMover(OpType::kARG_MAX, {input, axis}, std::move(out), {}, {{}});
-  at(output).type = DataType::kInt64;
-  at(output).quantization = {};
-  return output;
+  return AddNode(OpType::kARG_MAX, {input, axis}, std::move(out), {}, DataType::kInt64, {});
 }
 
 std::vector<int32_t> NetworkBuilder::Custom(const std::string& name, OpOptions options,

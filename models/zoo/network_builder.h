@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NetworkBuilder: int8 networks layer by layer. Each method adds one layer and returns its output
-// tensor. Weights are uniform in -127 ... 127 from a seed; scales and biases are derived so that
-// every layer's values keep a spread, without running the network:
-//
-// The builder tracks the mean and variance of every channel, as if its values were independent and
-// normal. With random weights q of zero mean, channel o of a convolution has
-//     variance(o) = s(o)^2 * sum over k of q(o,k)^2 * variance(k),
-// whatever the correlation of its inputs, on average over weights. So s(o), the scale of the
-// channel's weights, is chosen for a variance of 1, and the bias cancels the mean up to a small
-// random offset: what batch normalization does in training. Ranges of activations are six standard
-// deviations, which leaves some forty steps for one.
+// tensor. Weights are uniform in -127 ... 127 from a seed; scales and biases are what makes the
+// values of a few sample pictures, which are carried along (sample_run.h), keep a spread in every
+// layer: each channel of a convolution gets a standard deviation of 1 and a mean at most half of
+// that from zero, which is what batch normalization does in training. Most ranges reach six
+// standard deviations, which leaves some forty steps for one. The kernels being exact, a seed gives
+// the same bytes on every machine.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "models/zoo/sample_run.h"
 #include "models/zoo/zoo.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
@@ -36,7 +33,7 @@ struct Window {
 
 class NetworkBuilder {
  public:
-  NetworkBuilder(std::string name, uint64_t seed);
+  NetworkBuilder(std::string name, const ZooOptions& options);
 
   // A picture: [1, h, w, 3], from -1 to 1.
   int32_t Input(int32_t h, int32_t w);
@@ -79,18 +76,12 @@ class NetworkBuilder {
   Result<ZooModel> Finish() &&;
 
  private:
-  // Of one channel of a tensor.
-  struct Moments {
-    double mean = 0, variance = 1;
-  };
-  using Channels = std::vector<Moments>;
   struct Range {
     double low = 0, high = 0;
   };
 
   const Tensor& at(int32_t index) const { return model_.graph.tensors[static_cast<size_t>(index)]; }
   Tensor& at(int32_t index) { return model_.graph.tensors[static_cast<size_t>(index)]; }
-  const Channels& moments(int32_t tensor) const { return moments_[static_cast<size_t>(tensor)]; }
 
   uint64_t Next();
   double Real();  // uniform in [-1, 1)
@@ -102,34 +93,40 @@ class NetworkBuilder {
   int32_t Integers(const std::string& name, const std::vector<int32_t>& values);
   // A vector of int8 with one scale, nearest to `values`.
   int32_t QuantizedVector(const std::string& name, const std::vector<double>& values);
-  // Adds the output and the node; the output is int8 over `range`.
+  // Adds the node and its output, int8 over `range`.
   int32_t AddLayer(OpType type, std::vector<int32_t> inputs, Shape shape, OpOptions options,
-                   Range range, Channels channels);
+                   Range range);
   // The same with the quantization of input 0.
-  int32_t AddMover(OpType type, std::vector<int32_t> inputs, Shape shape, OpOptions options,
-                   Channels channels);
-  int32_t Pool(OpType type, int32_t input, const Window& window, Channels channels);
+  int32_t AddMover(OpType type, std::vector<int32_t> inputs, Shape shape, OpOptions options);
+  // Adds the node and its output, without values for the samples.
+  int32_t AddNode(OpType type, std::vector<int32_t> inputs, Shape shape, OpOptions options,
+                  DataType output_type, Quantization quantization);
+  // Gives the output of the last node its values.
+  void RunSamples();
+  int32_t Pool(OpType type, int32_t input, const Window& window);
   Shape WindowShape(int32_t input, const Window& window, int32_t channels);
 
-  // Weights lie output by output, those of a depthwise convolution tap by tap. Tap k of a filter
-  // belongs to channel k modulo the channels of the input.
+  // A layer with weights. They lie output by output, those of a depthwise convolution tap by tap;
+  // tap k of a filter belongs to channel k modulo the channels of the input.
   struct Filter {
+    OpType type = OpType::kCONV_2D;
+    Shape weights;
     int32_t outputs = 0;
     int32_t taps = 0;  // per output
-    bool depthwise = false;
-    double share = 1;  // of the taps, that one output meets
+    double gain = 1;   // the standard deviation wanted
+    Activation activation = Activation::kNone;
   };
-  // Adds weights and bias for `input`; `channels` becomes what comes out before the activation.
-  std::pair<int32_t, int32_t> AddFilter(int32_t input, Shape shape, const Filter& filter,
-                                        double gain, Channels* channels);
-  // Applies the activation to `channels` and gives the range of what comes out; `deviation` is
-  // the standard deviation that the range is made for.
-  static Range Activate(Activation activation, double deviation, Channels* channels);
+  int32_t AddFilter(int32_t input, Shape shape, const Filter& filter, OpOptions options);
+  // Scales and biases for the last node, a filter.
+  void Calibrate(const Filter& filter, int32_t input, int32_t weights, int32_t bias);
+  void SetFilter(int32_t input, int32_t weights, int32_t bias, const std::vector<double>& scales,
+                 const std::vector<double>& biases);
+  bool has_samples() const { return samples_ != nullptr && status_.ok(); }
   std::string LayerName(const char* kind);
 
   ZooModel model_;
-  std::vector<Channels> moments_;  // by tensor
-  uint64_t state_;
+  uint64_t state_;                      // of the generator
+  std::unique_ptr<SampleRun> samples_;  // none if weights are zero
   Status status_;
 };
 

@@ -32,7 +32,7 @@ inline Window WithRelu6(Window window) {
 }
 
 // Scores that differ enough for a softmax over a thousand of them to have a first.
-inline constexpr double kLogitGain = 4;
+inline constexpr double kLogitGain = 6;
 // [1, 1, 1, c] -> softmax over classes, by a 1x1 convolution or a fully-connected layer.
 void ConvolutionalClassifier(NetworkBuilder* b, int32_t input, int32_t classes);
 void DenseClassifier(NetworkBuilder* b, int32_t input, int32_t classes);

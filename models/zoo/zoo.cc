@@ -107,7 +107,7 @@ std::vector<std::string> ZooNetworks() {
   return names;
 }
 
-Result<ZooModel> BuildZooModel(std::string_view name, uint64_t seed) {
+Result<ZooModel> BuildZooModel(std::string_view name, const ZooOptions& options) {
   constexpr double kMaxWidth = 4;
   constexpr int32_t kMinSize = 16, kMaxSize = 4096;
   const std::string text(name);
@@ -128,7 +128,7 @@ Result<ZooModel> BuildZooModel(std::string_view name, uint64_t seed) {
                                kMaxSize);
       }
     }
-    NetworkBuilder builder(text, seed);
+    NetworkBuilder builder(text, options);
     family.build(&builder, p);
     return std::move(builder).Finish();
   }

@@ -33,8 +33,14 @@ std::vector<std::string> ZooFamilies();
 // The networks whose latency on a Coral has been published, and other usual ones.
 std::vector<std::string> ZooNetworks();
 
-// The network of that name; the same seed gives the same bytes. kNotFound, listing the families,
-// if there is none; kInvalidArgument if a parameter is out of range or the picture too small.
-Result<ZooModel> BuildZooModel(std::string_view name, uint64_t seed = 1);
+struct ZooOptions {
+  uint64_t seed = 1;  // the same seed gives the same bytes
+  // kZero: weights and biases are zero, which is faster for those who only look at shapes.
+  enum class Weights { kRandom, kZero } weights = Weights::kRandom;
+};
+
+// The network of that name. kNotFound, listing the families, if there is none; kInvalidArgument if
+// a parameter is out of range or the picture too small.
+Result<ZooModel> BuildZooModel(std::string_view name, const ZooOptions& options = {});
 
 }  // namespace atollrt

@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "tools/atoll/coral.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
@@ -16,6 +18,7 @@ namespace {
 
 struct InspectOptions {
   SessionOptions session;
+  std::string coral;  // a host, or empty
   bool json = false;
 };
 
@@ -25,6 +28,7 @@ struct Plan {
   std::vector<const AtollTensor*> tensors;  // by index in the file
   AtollMemoryInfo memory = {};
   double modelled_seconds = 0;
+  std::optional<CoralReport> coral;
 };
 
 Plan ReadPlan(const Session& session) {
@@ -49,6 +53,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
   report["arena_bytes"] = plan.memory.arena_bytes;
   report["constant_bytes"] = plan.memory.constant_bytes;
   report["modelled_device_seconds"] = plan.modelled_seconds;
+  if (plan.coral) report["coral"] = plan.coral->ToJson();
   report["inputs"] = Json::array();
   for (const AtollTensor* tensor : session.inputs()) report["inputs"].push_back(TensorJson(tensor));
   report["outputs"] = Json::array();
@@ -133,6 +138,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
                    "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
                    plan.modelled_seconds * 1e3);
   }
+  if (plan.coral) text += plan.coral->ToText();
 
   fmt::format_to(out, "\noperators\n");
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -155,7 +161,8 @@ std::string ReportText(const Session& session, const Plan& plan) {
 
 void RunInspect(const InspectOptions& options) {
   const Session session(options.session);
-  const Plan plan = ReadPlan(session);
+  Plan plan = ReadPlan(session);
+  if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
   session.AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(session, plan));
@@ -171,6 +178,9 @@ void AddInspectCommand(CLI::App* app) {
   CLI::App* command = app->add_subcommand(
       "inspect", "What is in a model, what of it would run on the device, and why the rest not.");
   AddSessionOptions(command, &options->session);
+  command->add_option("--coral", options->coral,
+                      "also what a real Coral would take (modelled) on usb3, usb2, usb3-pi4 or "
+                      "pcie");
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
       "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
@@ -179,7 +189,8 @@ void AddInspectCommand(CLI::App* app) {
       "\n"
       "Examples:\n"
       "  atoll inspect model.tflite\n"
-      "  atoll inspect model.tflite --device emu:usb2 --json");
+      "  atoll inspect model.tflite --device emu:usb2 --json\n"
+      "  atoll inspect model.tflite --coral usb3");
   command->callback([options] { RunInspect(*options); });
 }
 

@@ -32,6 +32,7 @@ class Session {
   // Loads the model, opens the device and prepares the interpreter, in this order.
   explicit Session(const SessionOptions& options);
 
+  const AtollModel* model() const { return model_.get(); }
   AtollInterpreter* interpreter() const { return interpreter_.get(); }
   const SessionOptions& options() const { return options_; }
 
