@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
+#include <iterator>
 #include <string_view>
 #include <tuple>
 
@@ -287,11 +287,41 @@ double CoralPredictor::Predict(const PublishedLatency& row,
   return seconds;
 }
 
+RowUse UseOf(const PublishedLatency& row, const CoralPredictor& predictor) {
+  constexpr std::string_view kExcluded[] = {"densenet121_224", "inception_resnet_v2_299"};
+  if (row.networks.empty()) return RowUse::kUnknown;
+  for (const std::string& network : row.networks) {
+    if (predictor.program(network).host_nodes > 0) return RowUse::kPartly;
+    if (std::count(std::begin(kExcluded), std::end(kExcluded), network) > 0) {
+      return RowUse::kExcluded;
+    }
+  }
+  if (row.kind != PublishedLatency::Kind::kSingle) return RowUse::kSwitch;
+  return row.is_for_fitting ? RowUse::kFit : RowUse::kTest;
+}
+
+void MeanErrors::Add(const std::string& network, double relative_error) {
+  by_network_[network].push_back(std::abs(relative_error));
+  ++rows_;
+}
+
+double MeanErrors::Mean() const {
+  double sum = 0;
+  for (const auto& [network, errors] : by_network_) sum += Mean(network);
+  return sum / static_cast<double>(by_network_.size());
+}
+
+double MeanErrors::Mean(const std::string& network) const {
+  const std::vector<double>& errors = by_network_.at(network);
+  double sum = 0;
+  for (const double error : errors) sum += error;
+  return sum / static_cast<double>(errors.size());
+}
+
 CoralCalibration FitCoral(const std::vector<PublishedLatency>& rows,
                           const CoralPredictor& predictor, const FitOptions& options) {
-  const auto is_used = [&options](const PublishedLatency& row) {
-    return row.is_for_fitting && row.kind == PublishedLatency::Kind::kSingle &&
-           row.networks.size() == 1 && row.networks[0] != options.without;
+  const auto is_used = [&options, &predictor](const PublishedLatency& row) {
+    return UseOf(row, predictor) == RowUse::kFit && row.networks[0] != options.without;
   };
   const auto group = [](const PublishedLatency& row) {
     return std::tuple(row.networks[0], row.link, row.clock_hz);

@@ -54,6 +54,31 @@ class CoralPredictor {
   std::map<std::string, CoralProgram> programs_;
 };
 
+// What a row is good for.
+enum class RowUse {
+  kFit,
+  kTest,      // one inference of a network that is never fitted
+  kSwitch,    // first inferences and pairs of networks
+  kPartly,    // includes operators on the host, which the prediction does not
+  kExcluded,  // in the zoo, but not held to: docs/fidelity.md says why
+  kUnknown,   // no certain list of layers
+};
+RowUse UseOf(const PublishedLatency& row, const CoralPredictor& predictor);
+
+// The mean over networks of the mean magnitude of their rows' relative errors.
+class MeanErrors {
+ public:
+  void Add(const std::string& network, double relative_error);
+  int rows() const { return rows_; }
+  size_t networks() const { return by_network_.size(); }
+  double Mean() const;  // of at least one row
+  double Mean(const std::string& network) const;
+
+ private:
+  std::map<std::string, std::vector<double>> by_network_;
+  int rows_ = 0;
+};
+
 struct FitOptions {
   enum class What {
     kAll,

@@ -23,69 +23,24 @@ namespace {
 
 using Kind = PublishedLatency::Kind;
 
-// Networks of the zoo whose published latency the prediction is not held to; the page explains.
-const std::set<std::string>& Excluded() {
-  static const auto* excluded =
-      new std::set<std::string>{"densenet121_224", "inception_resnet_v2_299"};
-  return *excluded;
-}
-
-// Mean over networks of the mean over their rows.
-class Errors {
- public:
-  void Add(const std::string& network, double relative_error) {
-    std::vector<double>& errors = by_network_[network];
-    errors.push_back(std::abs(relative_error));
-    ++rows_;
-  }
-  bool empty() const { return by_network_.empty(); }
-  int rows() const { return rows_; }
-  size_t networks() const { return by_network_.size(); }
-  double Mean() const {
-    double sum = 0;
-    for (const auto& [network, errors] : by_network_) sum += MeanOf(errors);
-    return sum / static_cast<double>(by_network_.size());
-  }
-  double Mean(const std::string& network) const { return MeanOf(by_network_.at(network)); }
-
- private:
-  static double MeanOf(const std::vector<double>& errors) {
-    double sum = 0;
-    for (const double error : errors) sum += error;
-    return sum / static_cast<double>(errors.size());
-  }
-
-  std::map<std::string, std::vector<double>> by_network_;
-  int rows_ = 0;
-};
-
-// What becomes of a row.
-enum class Use { kFit, kTest, kSwitch, kPartly, kExcluded, kUnknown };
-
 class Page {
  public:
   Page(std::vector<PublishedLatency> rows, CoralPredictor predictor)
       : rows_(std::move(rows)), predictor_(std::move(predictor)) {}
 
   std::map<std::string, std::string> Blocks() const {
-    return {{"summary", Summary()},           {"parameters", Parameters()},
-            {"leave-one-out", LeaveOneOut()}, {"fit", Rows(Use::kFit)},
-            {"test", Rows(Use::kTest)},       {"switches", Rows(Use::kSwitch)},
-            {"partly", Rows(Use::kPartly)},   {"excluded", Rows(Use::kExcluded)},
+    return {{"summary", Summary()},
+            {"parameters", Parameters()},
+            {"leave-one-out", LeaveOneOut()},
+            {"fit", Rows(RowUse::kFit)},
+            {"test", Rows(RowUse::kTest)},
+            {"switches", Rows(RowUse::kSwitch)},
+            {"partly", Rows(RowUse::kPartly)},
+            {"excluded", Rows(RowUse::kExcluded)},
             {"unknown", UnknownRows()}};
   }
 
  private:
-  Use UseOf(const PublishedLatency& row) const {
-    if (row.networks.empty()) return Use::kUnknown;
-    for (const std::string& network : row.networks) {
-      if (predictor_.program(network).host_nodes > 0) return Use::kPartly;
-      if (Excluded().count(network) > 0) return Use::kExcluded;
-    }
-    if (row.kind != Kind::kSingle) return Use::kSwitch;
-    return row.is_for_fitting ? Use::kFit : Use::kTest;
-  }
-
   double RelativeError(const PublishedLatency& row, const CoralCalibration& calibration) const {
     return predictor_.Predict(row, calibration) / row.seconds - 1;
   }
@@ -110,10 +65,10 @@ class Page {
     return "";
   }
 
-  Errors ErrorsOf(Use use, const std::set<Kind>& kinds) const {
-    Errors errors;
+  MeanErrors ErrorsOf(RowUse use, const std::set<Kind>& kinds) const {
+    MeanErrors errors;
     for (const PublishedLatency& row : rows_) {
-      if (UseOf(row) == use && kinds.count(row.kind) > 0) {
+      if (UseOf(row, predictor_) == use && kinds.count(row.kind) > 0) {
         errors.Add(Name(row), RelativeError(row, calibration_));
       }
     }
@@ -123,15 +78,15 @@ class Page {
   std::string Summary() const {
     const struct {
       const char* what;
-      Errors errors;
+      MeanErrors errors;
     } kLines[] = {
-        {"rows used for fitting", ErrorsOf(Use::kFit, {Kind::kSingle})},
-        {"**other networks**, wholly on the device", ErrorsOf(Use::kTest, {Kind::kSingle})},
+        {"rows used for fitting", ErrorsOf(RowUse::kFit, {Kind::kSingle})},
+        {"**other networks**, wholly on the device", ErrorsOf(RowUse::kTest, {Kind::kSingle})},
         {"**model switches**: two models, compiled together",
-         ErrorsOf(Use::kSwitch, {Kind::kCoCompiled})},
+         ErrorsOf(RowUse::kSwitch, {Kind::kCoCompiled})},
         {"**model switches**: two models, alternating",
-         ErrorsOf(Use::kSwitch, {Kind::kAlternating})},
-        {"first inferences", ErrorsOf(Use::kSwitch, {Kind::kFirst})},
+         ErrorsOf(RowUse::kSwitch, {Kind::kAlternating})},
+        {"first inferences", ErrorsOf(RowUse::kSwitch, {Kind::kFirst})},
     };
     std::string text = "| | networks | rows | mean absolute error |\n|---|---|---|---|\n";
     for (const auto& line : kLines) {
@@ -159,10 +114,10 @@ class Page {
   std::string LeaveOneOut() const {
     std::set<std::string> networks;
     for (const PublishedLatency& row : rows_) {
-      if (UseOf(row) == Use::kFit) networks.insert(row.networks[0]);
+      if (UseOf(row, predictor_) == RowUse::kFit) networks.insert(row.networks[0]);
     }
-    const Errors fitted = ErrorsOf(Use::kFit, {Kind::kSingle});
-    Errors without_rates, without_all;
+    const MeanErrors fitted = ErrorsOf(RowUse::kFit, {Kind::kSingle});
+    MeanErrors without_rates, without_all;
     std::string text =
         "| network | in the fit | left out of the chip's rates | left out of everything |\n"
         "|---|---|---|---|\n";
@@ -178,31 +133,33 @@ class Page {
   }
 
   // The errors of a network predicted by a fit that never saw it.
-  void AddLeftOut(const std::string& network, FitOptions::What what, Errors* errors) const {
+  void AddLeftOut(const std::string& network, FitOptions::What what, MeanErrors* errors) const {
     const CoralCalibration calibration =
         FitCoral(rows_, predictor_, {.what = what, .without = network});
     for (const PublishedLatency& row : rows_) {
-      if (UseOf(row) == Use::kFit && row.networks[0] == network) {
+      if (UseOf(row, predictor_) == RowUse::kFit && row.networks[0] == network) {
         errors->Add(network, RelativeError(row, calibration));
       }
     }
   }
 
-  std::string Rows(Use use) const {
-    std::string text =
-        "| network | published for | preset | published ms | modelled ms | error |\n"
-        "|---|---|---|---|---|---|\n";
+  std::string Rows(RowUse use) const {
+    const bool is_partly = use == RowUse::kPartly;
+    std::string text = "| network | published for | preset | published ms |";
+    text += is_partly ? " modelled device ms |\n|---|---|---|---|---|\n"
+                      : " modelled ms | error |\n|---|---|---|---|---|---|\n";
     // By network, then as in the file.
     std::map<std::string, std::vector<const PublishedLatency*>> by_network;
     for (const PublishedLatency& row : rows_) {
-      if (UseOf(row) == use) by_network[Name(row)].push_back(&row);
+      if (UseOf(row, predictor_) == use) by_network[Name(row)].push_back(&row);
     }
     for (const auto& [name, rows] : by_network) {
       for (const PublishedLatency* row : rows) {
         const double modelled = predictor_.Predict(*row, calibration_);
-        text += Format("| %s%s | %s | %s | %.2f | %.2f | %+.0f %% |\n", name.c_str(),
-                       KindText(*row), row->host.c_str(), row->link.c_str(), row->seconds * 1e3,
-                       modelled * 1e3, 100 * (modelled / row->seconds - 1));
+        text += Format("| %s%s | %s | %s | %.2f | %.2f |", name.c_str(), KindText(*row),
+                       row->host.c_str(), row->link.c_str(), row->seconds * 1e3, modelled * 1e3);
+        if (!is_partly) text += Format(" %+.0f %% |", 100 * (modelled / row->seconds - 1));
+        text += "\n";
       }
     }
     return text;
@@ -211,7 +168,7 @@ class Page {
   std::string UnknownRows() const {
     std::string text = "| model | input | host | published ms |\n|---|---|---|---|\n";
     for (const PublishedLatency& row : rows_) {
-      if (UseOf(row) != Use::kUnknown) continue;
+      if (UseOf(row, predictor_) != RowUse::kUnknown) continue;
       text += Format("| %s | %s | %s | %.4g |\n", row.model.c_str(), row.input.c_str(),
                      row.host.c_str(), row.seconds * 1e3);
     }
