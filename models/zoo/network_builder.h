@@ -5,8 +5,8 @@
 // values of a few sample pictures, which are carried along (sample_run.h), keep a spread in every
 // layer: each channel of a convolution gets a standard deviation of 1 and a mean at most half of
 // that from zero, which is what batch normalization does in training. Most ranges reach six
-// standard deviations, which leaves some forty steps for one. The kernels being exact, a seed gives
-// the same bytes on every machine.
+// standard deviations, which leaves some forty steps for one. The kernels being exact, the bytes do
+// not depend on the instruction set or on the number of threads.
 #pragma once
 
 #include <cstdint>
