@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the C interfaces of runtime/ and delegate/ share: status conversion and the layout of the
-// delegate handle. Not installed.
+// What the C interfaces of runtime/ and delegate/ share: status conversion and the layouts of the
+// model and delegate handles. Not installed.
 #pragma once
 
 #include <memory>

@@ -69,6 +69,24 @@ static void CheckArguments(const char* path) {
   AtollModelDelete(model);
 }
 
+static void CheckCoral(const char* path) {
+  AtollModel* model = NULL;
+  AtollCoralEstimate fast;
+  AtollCoralEstimate slow;
+
+  REQUIRE(AtollModelCreateFromFile(path, &model) == ATOLL_OK);
+  EXPECT(AtollEstimateCoral(NULL, "usb3", &fast) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollEstimateCoral(model, "usb3", NULL) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollEstimateCoral(model, "usb9", &fast) == ATOLL_NOT_FOUND);
+  EXPECT(strstr(AtollLastError(), "usb9") != NULL);
+  REQUIRE(AtollEstimateCoral(model, NULL, &fast) == ATOLL_OK);
+  REQUIRE(AtollEstimateCoral(model, "usb2", &slow) == ATOLL_OK);
+  EXPECT(fast.seconds > 0 && fast.seconds < slow.seconds);
+  EXPECT(fast.dense_seconds == slow.dense_seconds);
+  EXPECT(fast.device_node_count > 0 && fast.input_bytes == 28 * 28);
+  AtollModelDelete(model);
+}
+
 static void CheckNames(void) {
   const char* cpu = NULL;
   EXPECT(strlen(AtollVersion()) > 0);
@@ -214,6 +232,7 @@ int main(int argc, char** argv) {
   }
   CheckArguments(argv[1]);
   CheckNames();
+  CheckCoral(argv[1]);
 
   has_device = strcmp(argv[2], "cpu") != 0;
   if (has_device) {

@@ -16,7 +16,7 @@ OURS = {
     "runtime/base": ["runtime/base/"],
     "runtime/kernels": ["runtime/kernels/", "runtime/base/"],
     "runtime/graph": ["runtime/graph/", "runtime/base/"],
-    "models/zoo": ["models/zoo/", "runtime/graph/", "runtime/base/"],
+    "models/zoo": ["models/zoo/", "runtime/"],
     "driver": ["driver/", "runtime/base/"],
     "driver/emulator": ["driver/", "runtime/base/", "runtime/kernels/"],
     "delegate": ["delegate/", "driver/", "runtime/", "atoll/runtime.h", "atoll/delegate.h"],

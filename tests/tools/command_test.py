@@ -53,6 +53,21 @@ class Inspect(CommandTest):
         self.assertEqual(report["partitions"], [])
         self.assertEqual(report["modelled_device_seconds"], 0)
 
+    def test_coral(self):
+        report = self.json("inspect", FASHION_MODEL, "--device", "cpu", "--coral", "usb2")
+        coral = report["coral"]
+        self.assertEqual(coral["host"], "usb2")
+        self.assertAlmostEqual(coral["modelled_ms"], sum(coral["breakdown_ms"].values()), places=4)
+        self.assertEqual(coral["nodes_on_device"] + coral["nodes_on_host"], len(report["nodes"]))
+        self.assertEqual(coral["input_bytes"], 784)
+        self.assertNotIn("coral", self.json("inspect", FASHION_MODEL, "--device", "cpu"))
+        text = self.succeed("inspect", FASHION_MODEL, "--device", "cpu", "--coral", "pcie").stdout
+        self.assertRegex(text, r"a real Coral on pcie \(modelled, not measured.*\): [0-9.]+ ms")
+
+    def test_no_such_coral(self):
+        self.fail_with(2, ("inspect", FASHION_MODEL, "--device", "cpu", "--coral", "usb9"),
+                       "usb9", "usb3, usb2, pcie, usb3-pi4")
+
 
 class Compile(CommandTest):
     def test_compiled_model_gives_the_same_bytes(self):

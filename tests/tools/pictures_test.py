@@ -366,7 +366,9 @@ class Warnings(Pictures):
         self.assertIn("input_normalization", self.codes("inspect", model, *CPU))
 
     def test_nothing_on_the_device(self):
-        model = MODELS / "split_concat.tflite"
+        dequantize = {"builtin_code": 6, "deprecated_builtin_code": 6, "version": 2}
+        model = self.model([tensor("x", [1, 4]), tensor("y", [1, 4], 0, quantization={})],
+                           dequantize)
         for command in (("run",), ("inspect",), ("benchmark", "--runs", "1"), ("verify",)):
             self.assertEqual(self.codes(command[0], model, *command[1:], "--device", "emu"),
                              ["nothing_on_device"])

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "atoll/vision.h"
+#include "tools/atoll/coral.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"
 #include "tools/atoll/report.h"
@@ -20,6 +21,7 @@ namespace {
 struct InspectOptions {
   SessionOptions session;
   LabelOptions labels;
+  std::string coral;  // a host, or empty
   bool json = false;
 };
 
@@ -30,6 +32,7 @@ struct Plan {
   AtollMemoryInfo memory = {};
   double modelled_seconds = 0;
   atollrt::Task task = atollrt::Task::kNone;  // what the model says about pictures, if it takes any
+  std::optional<CoralReport> coral;
 };
 
 Plan ReadPlan(const Session& session) {
@@ -81,6 +84,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
   report["arena_bytes"] = plan.memory.arena_bytes;
   report["constant_bytes"] = plan.memory.constant_bytes;
   report["modelled_device_seconds"] = plan.modelled_seconds;
+  if (plan.coral) report["coral"] = plan.coral->ToJson();
   report["inputs"] = Json::array();
   for (const AtollTensor* tensor : session.inputs()) report["inputs"].push_back(TensorJson(tensor));
   report["outputs"] = Json::array();
@@ -172,6 +176,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
                    "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
                    plan.modelled_seconds * 1e3);
   }
+  if (plan.coral) text += plan.coral->ToText();
 
   fmt::format_to(out, "\noperators\n");
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -194,11 +199,12 @@ std::string ReportText(const Session& session, const Plan& plan) {
 
 void RunInspect(const InspectOptions& options) {
   Session session(options.session);
-  const Plan plan = ReadPlan(session);
+  Plan plan = ReadPlan(session);
   session.Lint({.task = plan.task, .takes_picture = SeemsToTakePictures(session.interpreter())});
   if (const std::optional<LabelRule> rule = RuleFor(session, plan.task)) {
     session.AddWarnings(Labels(options.labels, *rule, /*lenient=*/true).warnings());
   }
+  if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
   session.AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(session, plan));
@@ -215,6 +221,9 @@ void AddInspectCommand(CLI::App* app) {
       "inspect", "What is in a model, what of it would run on the device, and why the rest not.");
   AddSessionOptions(command, &options->session);
   AddLabelOptions(command, &options->labels);
+  command->add_option("--coral", options->coral,
+                      "also what a real Coral would take (modelled) on usb3, usb2, usb3-pi4 or "
+                      "pcie");
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
       "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
@@ -224,7 +233,8 @@ void AddInspectCommand(CLI::App* app) {
       "\n"
       "Examples:\n"
       "  atoll inspect model.tflite\n"
-      "  atoll inspect model.tflite --device emu:usb2 --json");
+      "  atoll inspect model.tflite --device emu:usb2 --json\n"
+      "  atoll inspect model.tflite --coral usb3");
   command->callback([options] { RunInspect(*options); });
 }
 

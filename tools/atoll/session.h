@@ -33,8 +33,8 @@ class Session {
   // Loads the model, opens the device and prepares the interpreter, in this order.
   explicit Session(const SessionOptions& options);
 
-  AtollInterpreter* interpreter() const { return interpreter_.get(); }
   const AtollModel* model() const { return model_.get(); }
+  AtollInterpreter* interpreter() const { return interpreter_.get(); }
   const AtollDelegate* delegate() const { return delegate_.get(); }  // nullptr on the CPU
   const SessionOptions& options() const { return options_; }
 
