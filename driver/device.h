@@ -33,7 +33,8 @@ namespace atollrt {
 
 // What the device says of itself (docs/protocol.md §2).
 struct DeviceInfo {
-  std::string name;  // for people: "emu" or "usb:0"
+  std::string name;         // for people: "emu" or "usb:0"
+  std::string description;  // if whoever opened it knows more than its registers say; else empty
   uint32_t isa_version = 0;
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeviceProfile: what an emulated Atoll-1 is made of and what it is plugged into. The numbers
-// behind `emu:<profile>`; a real device reports its own through registers. Plain data.
+// behind `emu:<profile>`; a real device reports its own through registers. A profile is a JSON file
+// (docs/isa.md §1, "Device profiles"): those of driver/profiles/ are built in, others come from
+// the user. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "runtime/base/status.h"
@@ -13,8 +16,8 @@
 namespace atollrt {
 
 struct DeviceProfile {
-  const char* name;
-  const char* summary;  // for `atoll devices`: "64x64 at 500 MHz, 8 MiB, USB 3"
+  std::string name;     // what follows "emu:"
+  std::string summary;  // for `atoll devices`: "64x64 at 500 MHz, 8 MiB, USB 3"
   uint32_t array_rows = 64;
   uint32_t array_columns = 64;
   uint64_t clock_hz = 500'000'000;
@@ -27,7 +30,23 @@ struct DeviceProfile {
 // All built-in profiles; the first is the default, "usb3".
 std::span<const DeviceProfile> DeviceProfiles();
 
-// The profile of that name ("" means the default), or kNotFound listing the names.
+// A number of a profile file: its key and what it may be.
+struct ProfileKey {
+  const char* name;
+  const char* meaning;
+  double min, max;
+  double step;  // what it must be a multiple of: registers hold no finer values; 0: of nothing
+};
+std::span<const ProfileKey> ProfileKeys();
+
+// The profile that a file's text describes, which is hostile: one object of ProfileKeys() and
+// "summary", each at most once; what is absent is as above, and the summary made from the numbers.
+// kInvalidArgument names the key and what it may be, or where the text is no JSON.
+Result<DeviceProfile> ParseDeviceProfile(std::string name, std::string_view text);
+
+// The built-in profile of that name ("" means the default), or the one in the file of that name if
+// it ends in ".json". kNotFound listing the names if there is no such profile or file, or the
+// errors of ParseDeviceProfile.
 Result<DeviceProfile> FindDeviceProfile(std::string_view name);
 
 }  // namespace atollrt

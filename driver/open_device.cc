@@ -25,7 +25,7 @@ bool IsNumbered(std::string_view text, std::string_view prefix) {
 }
 
 std::string EmulatorDescription(const DeviceProfile& profile) {
-  return std::string("emulated Atoll-1, ") + profile.summary;
+  return "emulated Atoll-1, " + profile.summary;
 }
 
 Result<std::unique_ptr<Device>> OpenEmulator(std::string_view profile_name, int threads) {
@@ -38,6 +38,7 @@ Result<std::unique_ptr<Device>> OpenEmulator(std::string_view profile_name, int 
   UsbDevice::Options options;
   options.name = profile_name.empty() ? std::string(kEmulator)
                                       : std::string(kEmulatorPrefix) + core.profile.name;
+  options.description = EmulatorDescription(core.profile);
   options.host_seconds = core.profile.host_seconds;
   return UsbDevice::Open(std::move(transport), std::move(options));
 }
@@ -67,7 +68,9 @@ Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
         device.c_str());
   }
   return InvalidArgument(
-      "'%s' is no device; write auto, usb, usb:N, pci:N, emu or emu:PROFILE (N counts from 0)",
+      "'%s' is no device; write auto, usb, usb:N, pci:N, emu or emu:PROFILE (N counts from 0; a "
+      "PROFILE is a "
+      "name of 'atoll devices' or the path of a .json file)",
       device.c_str());
 }
 
@@ -86,12 +89,7 @@ std::vector<DeviceListing> ListDevices() {
 }
 
 std::string DescribeDevice(const DeviceInfo& info) {
-  const std::string_view name = info.name;
-  if (name == kEmulator || name.starts_with(kEmulatorPrefix)) {
-    const auto profile = FindDeviceProfile(name == kEmulator ? std::string_view()
-                                                             : name.substr(kEmulatorPrefix.size()));
-    if (profile.ok()) return EmulatorDescription(*profile);
-  }
+  if (!info.description.empty()) return info.description;
   return Format("Atoll-1, %ux%u at %llu MHz, %llu KiB, link %llu MB/s", info.array_rows,
                 info.array_columns, static_cast<unsigned long long>(info.clock_hz / 1'000'000),
                 static_cast<unsigned long long>(info.memory_bytes / 1024),

@@ -7,7 +7,7 @@
 //   usb, usb:N      the first, or the N-th from 0, Atoll-1 on USB
 //   pci:N           the N-th Atoll-1 on PCIe
 //   emu             the emulated device, profile usb3
-//   emu:<profile>   with another profile (device_profile.h)
+//   emu:<profile>   with another profile: a built-in one or a .json file (device_profile.h)
 #pragma once
 
 #include <memory>

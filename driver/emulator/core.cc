@@ -54,7 +54,7 @@ Result<std::unique_ptr<Core>> Core::Create(const CoreOptions& options) {
       profile.program_memory_bytes > kMemoryMax) {
     return InvalidArgument(
         "device profile '%s': %ux%u cells, %llu bytes of memory, %llu of program memory",
-        profile.name, profile.array_rows, profile.array_columns,
+        profile.name.c_str(), profile.array_rows, profile.array_columns,
         static_cast<unsigned long long>(profile.memory_bytes),
         static_cast<unsigned long long>(profile.program_memory_bytes));
   }

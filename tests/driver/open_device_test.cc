@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+
 #include "driver/device_profile.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
@@ -67,7 +70,7 @@ TEST(OpenDevice, AutoTakesTheListedDefault) {
 
 TEST(OpenDevice, ProfilesReportTheirOwnNumbers) {
   for (const DeviceProfile& profile : DeviceProfiles()) {
-    const auto device = OpenDevice({.device = std::string("emu:") + profile.name, .threads = 1});
+    const auto device = OpenDevice({.device = "emu:" + profile.name, .threads = 1});
     ASSERT_TRUE(device.ok());
     const DeviceInfo& info = (*device)->info();
     EXPECT_EQ(info.array_rows, profile.array_rows);
@@ -77,6 +80,17 @@ TEST(OpenDevice, ProfilesReportTheirOwnNumbers) {
     EXPECT_EQ(info.program_memory_bytes, profile.program_memory_bytes);
     EXPECT_EQ(info.link_bytes_per_second, profile.link_bytes_per_second);
   }
+}
+
+TEST(OpenDevice, AProfileOfOnesOwnOpensUnderItsPath) {
+  const std::string path = ::testing::TempDir() + "/own_profile.json";
+  std::ofstream(path) << "{\"array_rows\": 16, \"summary\": \"mine\"}";
+  const auto device = OpenDevice({.device = "emu:" + path, .threads = 1});
+  std::remove(path.c_str());
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  EXPECT_EQ((*device)->info().name, "emu:" + path);
+  EXPECT_EQ((*device)->info().array_rows, 16u);
+  EXPECT_EQ(DescribeDevice((*device)->info()), "emulated Atoll-1, mine");
 }
 
 TEST(DescribeDevice, RealDevicesAreDescribedByTheirNumbers) {

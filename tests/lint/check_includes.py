@@ -47,7 +47,8 @@ LIBRARIES = {
                         ["examples/picture/image_codecs.cc", "tests/examples/picture/*"]),
     "zlib": (r"zlib\.h", ["examples/camera/*.cc", "tests/*"]),
     "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*|httplib\.h",
-                                  ["tools/*", "examples/*", "tests/*", "bench/*"]),
+                                  ["driver/device_profile.cc", "tools/*", "examples/*", "tests/*",
+                                   "bench/*"]),
     "GoogleTest, benchmark": (r"(gtest|gmock|benchmark)/.*", ["tests/*", "bench/*"]),
 }
 
