@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C interface of delegate.h over DeviceDelegate, the driver and the Coral's timing; nothing
-// else happens here.
+// The C interface of delegate.h over DeviceDelegate, the driver, its assembler and the Coral's
+// timing; nothing else happens here.
 #include "runtime/c_api.h"
 
 #include <string>
@@ -10,9 +10,12 @@
 #include "atoll/delegate.h"
 #include "delegate/coral_timing.h"
 #include "delegate/delegate.h"
+#include "driver/assembly.h"
+#include "driver/executable.h"
 #include "driver/open_device.h"
 
 using atollrt::InvalidArgument;
+using atollrt::Result;
 using atollrt::Status;
 using atollrt::ToC;
 
@@ -29,6 +32,57 @@ struct DeviceList {
   std::vector<atollrt::DeviceListing> listings;
   std::vector<AtollDeviceInfo> infos;
 };
+
+}  // namespace
+
+// The handle behind AtollExecutables.
+struct AtollExecutables {
+  std::vector<atollrt::DescribedExecutable> list;
+};
+
+namespace {
+
+// The one at `index`, or the sentence that there is none.
+Result<const atollrt::DescribedExecutable*> FindExecutable(const AtollExecutables* executables,
+                                                           int32_t index) {
+  if (executables == nullptr) return InvalidArgument("argument 'executables' is NULL");
+  if (index < 0 || static_cast<size_t>(index) >= executables->list.size()) {
+    return InvalidArgument("executable %d of %zu", index, executables->list.size());
+  }
+  return &executables->list[static_cast<size_t>(index)];
+}
+
+struct FoundInstruction {
+  const atollrt::DescribedExecutable* from;
+  atollrt::ProgramKind program;
+  size_t position;
+
+  const atollrt::Instruction& operator*() const {
+    const atollrt::Executable& executable = from->executable;
+    return program == atollrt::ProgramKind::kCaching ? executable.caching_program[position]
+                                                     : executable.inference_program[position];
+  }
+};
+Result<FoundInstruction> FindInstruction(const AtollExecutables* executables, int32_t index,
+                                         AtollProgram program, int32_t position) {
+  ATOLL_ASSIGN_OR_RETURN(const auto* from, FindExecutable(executables, index));
+  const bool caching = program == ATOLL_CACHING_PROGRAM;
+  if (!caching && program != ATOLL_INFERENCE_PROGRAM) return InvalidArgument("program %d", program);
+  const size_t count =
+      (caching ? from->executable.caching_program : from->executable.inference_program).size();
+  if (position < 0 || static_cast<size_t>(position) >= count) {
+    return InvalidArgument("instruction %d of %zu", position, count);
+  }
+  return FoundInstruction{
+      from, caching ? atollrt::ProgramKind::kCaching : atollrt::ProgramKind::kInference,
+      static_cast<size_t>(position)};
+}
+
+int64_t TotalBytes(const std::vector<atollrt::Layer>& layers) {
+  int64_t bytes = 0;
+  for (const atollrt::Layer& layer : layers) bytes += static_cast<int64_t>(layer.bytes);
+  return bytes;
+}
 
 }  // namespace
 
@@ -98,6 +152,106 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
   }
   *devices = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());
+  return ToC(Status());
+}
+
+AtollStatus AtollExecutablesCreate(const void* data, size_t size, AtollExecutables** executables) {
+  if (data == nullptr) return ToC(InvalidArgument("argument 'data' is NULL"));
+  if (executables == nullptr) return ToC(InvalidArgument("argument 'executables' is NULL"));
+  auto list = atollrt::ReadExecutables({static_cast<const uint8_t*>(data), size});
+  if (!list.ok()) return ToC(list.status());
+  *executables = new AtollExecutables{*std::move(list)};
+  return ToC(Status());
+}
+
+AtollStatus AtollExecutablesCreateForDevice(const AtollDelegate* delegate, const AtollModel* model,
+                                            AtollExecutables** executables) {
+  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
+  if (executables == nullptr) return ToC(InvalidArgument("argument 'executables' is NULL"));
+  const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
+  auto list = handle->device_delegate->CompileExecutables(model->model->graph());
+  if (!list.ok()) return ToC(list.status());
+  *executables = new AtollExecutables{*std::move(list)};
+  return ToC(Status());
+}
+
+void AtollExecutablesDelete(AtollExecutables* executables) { delete executables; }
+
+int32_t AtollExecutablesGetCount(const AtollExecutables* executables) {
+  return executables == nullptr ? 0 : static_cast<int32_t>(executables->list.size());
+}
+
+AtollStatus AtollExecutablesGetInfo(const AtollExecutables* executables, int32_t index,
+                                    AtollExecutableInfo* info) {
+  if (info == nullptr) return ToC(InvalidArgument("argument 'info' is NULL"));
+  const auto found = FindExecutable(executables, index);
+  if (!found.ok()) return ToC(found.status());
+  const atollrt::Executable& e = (*found)->executable;
+  *info = {.name = e.name.c_str(),
+           .isa_version = static_cast<int32_t>(e.isa_version),
+           .array_rows = static_cast<int32_t>(e.array_rows),
+           .array_columns = static_cast<int32_t>(e.array_columns),
+           .caching_instruction_count = static_cast<int32_t>(e.caching_program.size()),
+           .inference_instruction_count = static_cast<int32_t>(e.inference_program.size()),
+           .resident_parameter_bytes = static_cast<int64_t>(e.resident_parameters.size()),
+           .streamed_parameter_bytes = static_cast<int64_t>(e.streamed_parameters.size()),
+           .activation_bytes = static_cast<int64_t>(e.activation_bytes),
+           .input_bytes = TotalBytes(e.inputs),
+           .output_bytes = TotalBytes(e.outputs),
+           .estimated_cycles = static_cast<int64_t>(e.estimated_cycles)};
+  return ToC(Status());
+}
+
+AtollStatus AtollExecutablesGetInstruction(const AtollExecutables* executables, int32_t index,
+                                           AtollProgram program, int32_t position,
+                                           AtollInstructionInfo* info) {
+  if (info == nullptr) return ToC(InvalidArgument("argument 'info' is NULL"));
+  const auto found = FindInstruction(executables, index, program, position);
+  if (!found.ok()) return ToC(found.status());
+  const atollrt::DescribedExecutable& from = *found->from;
+  const int32_t node = atollrt::NodeOf(from.executable, found->program, found->position);
+  thread_local std::string text;
+  text = atollrt::Disassemble(**found);
+  const bool named = node >= 0 && static_cast<size_t>(node) < from.node_names.size();
+  *info = {.mnemonic = atollrt::Mnemonic(**found),
+           .unit = atollrt::UnitName(atollrt::UnitOf(**found)),
+           .cycles = static_cast<int64_t>(atollrt::InstructionCycles(from.executable, **found)),
+           .node = node,
+           .node_name = named ? from.node_names[static_cast<size_t>(node)].c_str() : "",
+           .text = text.c_str()};
+  return ToC(Status());
+}
+
+AtollStatus AtollExecutablesDisassemble(const AtollExecutables* executables, int32_t index,
+                                        AtollAssemblyParameters parameters,
+                                        AtollBytesCallback callback, void* user_data) {
+  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  if (parameters != ATOLL_OMIT_PARAMETERS && parameters != ATOLL_WRITE_PARAMETERS) {
+    return ToC(InvalidArgument("argument 'parameters' is %d", parameters));
+  }
+  const auto found = FindExecutable(executables, index);
+  if (!found.ok()) return ToC(found.status());
+  const std::string text = atollrt::DisassembleExecutable(
+      (*found)->executable,
+      {.node_names = (*found)->node_names, .parameters = parameters == ATOLL_WRITE_PARAMETERS});
+  callback(text.data(), text.size(), user_data);
+  return ToC(Status());
+}
+
+AtollStatus AtollAssemble(const char* text, size_t size, AtollBytesCallback callback,
+                          void* user_data) {
+  if (text == nullptr) return ToC(InvalidArgument("argument 'text' is NULL"));
+  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  const auto executables = atollrt::AssembleExecutables({text, size});
+  if (!executables.ok()) return ToC(executables.status());
+  if (executables->size() != 1) {
+    return ToC(atollrt::CorruptModel(
+        "the text holds %zu executables, and a file holds one; keep one .executable",
+        executables->size()));
+  }
+  const std::vector<uint8_t> bytes = atollrt::WriteExecutable((*executables)[0]);
+  callback(bytes.data(), bytes.size(), user_data);
   return ToC(Status());
 }
 

@@ -83,6 +83,10 @@ class Compilation {
   Executable Assemble();
   void LayOutParameters();
   void EmitProgram();
+  // The instructions since the last call come from this step, or from none (-1).
+  void Attribute(int32_t step) {
+    executable_.inference_nodes.resize(executable_.inference_program.size(), step);
+  }
   void EmitParameters(const Group& group);
   void EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes);
   uint32_t PartAddress(size_t step, int32_t part) const;
@@ -632,6 +636,7 @@ void Compilation::EmitProgram() {
     Emit(InputInstruction{.output_address = Address(tensor),
                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
   }
+  Attribute(-1);
   const std::vector<Group> groups = Groups();
   if (layout_.prefetch && !groups.empty()) EmitParameters(groups[0]);
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -647,6 +652,7 @@ void Compilation::EmitProgram() {
     for (int32_t band = 0; band < bands; ++band) {
       for (size_t step = group.first; step <= group.last; ++step) {
         EmitStep(step, group.bands, band);
+        Attribute(static_cast<int32_t>(step));
       }
     }
     if (in_parts) prefetch_next();
@@ -656,6 +662,7 @@ void Compilation::EmitProgram() {
                            .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
   }
   Emit(EndInstruction{});
+  Attribute(-1);
 }
 
 void Compilation::EmitParameters(const Group& group) {
@@ -666,6 +673,7 @@ void Compilation::EmitParameters(const Group& group) {
     } else {
       EmitParameters(ParameterAddress(step), lowered_[step]->parameters());
     }
+    Attribute(static_cast<int32_t>(step));
   }
 }
 

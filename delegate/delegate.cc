@@ -8,6 +8,7 @@
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
 #include "runtime/base/log.h"
+#include "runtime/model.h"
 
 namespace atollrt {
 namespace {
@@ -193,7 +194,33 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
   return partitions;
 }
 
+std::vector<DescribedExecutable> DescribeAll(const Graph& graph,
+                                             std::vector<CompiledPartition> partitions) {
+  std::vector<DescribedExecutable> described;
+  for (CompiledPartition& partition : partitions) {
+    DescribedExecutable& to = described.emplace_back();
+    to.executable = std::move(partition.compiled.executable);
+    for (const int32_t node : partition.nodes) {
+      to.node_names.push_back(Describe(graph, graph.nodes[node]));
+    }
+  }
+  return described;
+}
+
 }  // namespace
+
+Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t> bytes) {
+  if (LooksLikeExecutable(bytes)) {
+    std::vector<DescribedExecutable> one(1);
+    ATOLL_ASSIGN_OR_RETURN(one[0].executable, ReadExecutable(bytes));
+    return one;
+  }
+  ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::FromBuffer(bytes));
+  std::vector<std::string> refusals;
+  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
+                         ReadCompiledPartitions(model->graph(), &refusals));
+  return DescribeAll(model->graph(), std::move(partitions));
+}
 
 Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
   DelegatePlan plan;
@@ -226,6 +253,14 @@ Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> grap
     partitions.push_back({part.nodes, part.boundary, &part.compiled.executable});
   }
   return WriteCompiledModel(graphs, partitions);
+}
+
+Result<std::vector<DescribedExecutable>> DeviceDelegate::CompileExecutables(
+    const Graph& graph) const {
+  std::vector<std::string> refusals;
+  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled,
+                         CompileGraph(graph, device_->info(), &refusals));
+  return DescribeAll(graph, std::move(compiled));
 }
 
 }  // namespace atollrt

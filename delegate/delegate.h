@@ -8,12 +8,25 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "driver/device.h"
+#include "driver/executable.h"
 #include "runtime/node_executor.h"
 
 namespace atollrt {
+
+// An executable and, for people, what the nodes are called that it was made from: by their place in
+// the partition, "node 4 (CONV_2D) 'conv1/out'".
+struct DescribedExecutable {
+  Executable executable;
+  std::vector<std::string> node_names;  // empty if that is not known
+};
+
+// What a file holds: a bare executable, or the partitions of a compiled model in their order, none
+// of an ordinary one. Takes hostile bytes; errors as ReadExecutable and the loader of models.
+Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t> bytes);
 
 class DeviceDelegate final : public Delegate {
  public:
@@ -25,6 +38,8 @@ class DeviceDelegate final : public Delegate {
   // The graphs of a model, the first of them compiled for the device, as a .tflite file
   // (compiled_model.h). kUnsupported if nothing of it can run there.
   Result<std::vector<uint8_t>> Compile(std::span<const Graph> graphs) const;
+  // The executables of a graph, compiled for the device, whatever came compiled with the model.
+  Result<std::vector<DescribedExecutable>> CompileExecutables(const Graph& graph) const;
   Device& device() { return *device_; }
 
  private:

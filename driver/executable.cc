@@ -77,7 +77,7 @@ Status ValidateAddresses(const Executable& executable, const Instruction& instru
   const InstructionInfo& info = InstructionTable()[instruction.index()];
   const EncodedInstruction encoded = Encode(instruction);
   for (size_t i = 0; i < info.operands.size(); ++i) {
-    if (!std::string_view(info.operands[i].name).ends_with("_address")) continue;
+    if (!IsAddress(info.operands[i])) continue;
     const auto address = LoadLittleEndian<uint32_t>(&encoded[4 * (i + 1)]);
     const bool in_parameters = (address & kParameterSegment) != 0;
     const uint64_t segment_bytes =
@@ -155,6 +155,17 @@ Status ValidateContents(const Executable& executable) {
   if (executable.inputs.size() + executable.outputs.size() > kMaxLayers) {
     return CorruptModel("%zu inputs and %zu outputs, at most %zu together are allowed",
                         executable.inputs.size(), executable.outputs.size(), kMaxLayers);
+  }
+  if (!executable.inference_nodes.empty() &&
+      executable.inference_nodes.size() != executable.inference_program.size()) {
+    return CorruptModel("%zu inference nodes for %zu instructions; there must be as many, or none",
+                        executable.inference_nodes.size(), executable.inference_program.size());
+  }
+  for (size_t i = 0; i < executable.inference_nodes.size(); ++i) {
+    if (executable.inference_nodes[i] < -1) {
+      return CorruptModel("inference node %zu is %d, must be -1 (none) or more", i,
+                          executable.inference_nodes[i]);
+    }
   }
   Movement inference{.parameters = executable.streamed_parameters.size()};
   ATOLL_RETURN_IF_ERROR(ValidateLayers("input", executable.inputs, &inference.input));
@@ -234,6 +245,10 @@ Result<Executable> ReadContents(const schema::Executable& stored) {
   executable.estimated_cycles = stored.estimated_cycles();
   executable.array_rows = stored.array_rows();
   executable.array_columns = stored.array_columns();
+  if (stored.inference_nodes() != nullptr) {
+    executable.inference_nodes.assign(stored.inference_nodes()->begin(),
+                                      stored.inference_nodes()->end());
+  }
   return executable;
 }
 
@@ -285,12 +300,21 @@ std::vector<uint8_t> WriteExecutable(const Executable& executable) {
   const auto streamed = StoreParameters(builder, executable.streamed_parameters);
   const auto inputs = StoreLayers(builder, executable.inputs);
   const auto outputs = StoreLayers(builder, executable.outputs);
-  builder.Finish(schema::CreateExecutable(
-                     builder, executable.isa_version, name, caching_program, inference_program,
-                     resident, streamed, executable.activation_bytes, inputs, outputs,
-                     executable.estimated_cycles, executable.array_rows, executable.array_columns),
-                 schema::ExecutableIdentifier());
+  // An empty list is an absent one.
+  flatbuffers::Offset<flatbuffers::Vector<int32_t>> nodes;
+  if (!executable.inference_nodes.empty()) nodes = builder.CreateVector(executable.inference_nodes);
+  builder.Finish(
+      schema::CreateExecutable(builder, executable.isa_version, name, caching_program,
+                               inference_program, resident, streamed, executable.activation_bytes,
+                               inputs, outputs, executable.estimated_cycles, executable.array_rows,
+                               executable.array_columns, nodes),
+      schema::ExecutableIdentifier());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+bool LooksLikeExecutable(std::span<const uint8_t> bytes) {
+  constexpr size_t kIdentifierEnd = 8;  // behind the offset of the root table
+  return bytes.size() >= kIdentifierEnd && schema::ExecutableBufferHasIdentifier(bytes.data());
 }
 
 Result<Executable> ReadExecutable(std::span<const uint8_t> bytes) {

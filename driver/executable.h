@@ -43,6 +43,9 @@ struct Executable {
   uint64_t estimated_cycles = 0;  // of one inference, for the array named below
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
+  // For people: which node of the partition, counted from 0, each instruction of the inference
+  // program comes from, or -1 (none); empty if that is not known.
+  std::vector<int32_t> inference_nodes;
   bool operator==(const Executable&) const = default;
 };
 
@@ -55,6 +58,10 @@ Status ValidateExecutable(const Executable& executable);
 // The stored form; ReadExecutable gives an equal executable back. `executable` must be valid and
 // its parts together smaller than 2 GiB.
 std::vector<uint8_t> WriteExecutable(const Executable& executable);
+
+// Whether the bytes begin as the stored form does: that they are meant as an executable, and not as
+// a model.
+bool LooksLikeExecutable(std::span<const uint8_t> bytes);
 
 // Takes hostile bytes, at any alignment: verifies the container, decodes every instruction and
 // validates what comes out. Errors as ValidateExecutable.

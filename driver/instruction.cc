@@ -23,6 +23,11 @@ constexpr size_t kOperandBytes = std::is_empty_v<T> ? 0 : sizeof(T);
   static_assert(sizeof(Struct##Instruction::name) == 4);
 #include "driver/instructions.inc"
 
+constexpr FlagInfo kFlags[] = {
+#define ATOLL_FLAG(Name, NAME, bit, meaning) {#NAME, kFlag##Name, meaning},
+#include "driver/instructions.inc"
+};
+
 const InstructionInfo* FindInstruction(uint32_t opcode) {
   for (const InstructionInfo& info : InstructionTable()) {
     if (info.opcode == opcode) return &info;
@@ -39,7 +44,54 @@ uint32_t Word(std::span<const uint8_t, kInstructionBytes> bytes, size_t index) {
   return LoadLittleEndian<uint32_t>(&bytes[4 * index]);
 }
 
+// "INPUT_UNSIGNED|DOUBLE"; bits without a name as one number.
+std::string FlagsText(uint32_t flags) {
+  std::string text;
+  const auto add = [&](const std::string& flag) { text += (text.empty() ? "" : "|") + flag; };
+  for (const FlagInfo& flag : kFlags) {
+    if ((flags & flag.bit) != 0) add(flag.name);
+    flags &= ~flag.bit;
+  }
+  if (flags != 0) add(Format("0x%X", flags));
+  return text;
+}
+
+std::string OperandText(const OperandInfo& operand, uint32_t word) {
+  if (IsAddress(operand)) {
+    return Format("%s+0x%X", (word & kParameterSegment) != 0 ? "par" : "act",
+                  word & ~kParameterSegment);
+  }
+  if (std::string_view(operand.name) == "flags") return FlagsText(word);
+  return IsSigned(operand) ? Format("%d", static_cast<int32_t>(word)) : Format("%u", word);
+}
+
 }  // namespace
+
+bool IsAddress(const OperandInfo& operand) {
+  return std::string_view(operand.name).ends_with("_address");
+}
+
+bool IsSigned(const OperandInfo& operand) { return std::string_view(operand.type) == "int32_t"; }
+
+std::span<const FlagInfo> FlagTable() { return kFlags; }
+
+const char* UnitName(Unit unit) {
+  switch (unit) {
+    case Unit::kSequencer:
+      return "sequencer";
+    case Unit::kInfeed:
+      return "infeed";
+    case Unit::kOutfeed:
+      return "outfeed";
+    case Unit::kDma:
+      return "DMA";
+    case Unit::kArray:
+      return "array";
+    case Unit::kVector:
+      return "vector";
+  }
+  return "";
+}
 
 const std::vector<InstructionInfo>& InstructionTable() {
   static const std::vector<InstructionInfo> table = {
@@ -101,17 +153,13 @@ std::string Disassemble(const Instruction& instruction) {
   const InstructionInfo& info = InfoOf(instruction);
   const EncodedInstruction bytes = Encode(instruction);
   std::string line = info.mnemonic;
+  const char* separator = " ";
   for (size_t i = 0; i < info.operands.size(); ++i) {
     const OperandInfo& operand = info.operands[i];
     const uint32_t word = Word(bytes, i + 1);
-    if (std::string_view(operand.name).ends_with("_address")) {
-      line += Format(" %s=%s0x%08X", operand.name, (word & kParameterSegment) != 0 ? "P+" : "",
-                     word & ~kParameterSegment);
-    } else if (word != 0) {
-      const bool is_signed = std::string_view(operand.type) == "int32_t";
-      const int64_t value = is_signed ? int64_t{static_cast<int32_t>(word)} : int64_t{word};
-      line += Format(" %s=%lld", operand.name, static_cast<long long>(value));
-    }
+    if (word == 0 && !IsAddress(operand)) continue;
+    line += Format("%s%s=%s", separator, operand.name, OperandText(operand, word).c_str());
+    separator = ", ";
   }
   return line;
 }

@@ -24,17 +24,14 @@ inline constexpr size_t kChannelRecordBytes = 16;  // docs/isa.md, "Channel reco
 // Bit 31 of an on-chip address: set for the parameter segment.
 inline constexpr uint32_t kParameterSegment = 0x80000000u;
 
-// Bits of the `flags` operands.
-inline constexpr uint32_t kFlagInputUnsigned = 1u << 0;
-inline constexpr uint32_t kFlagWeightsUnsigned = 1u << 1;
-inline constexpr uint32_t kFlagDouble = 1u << 2;
-inline constexpr uint32_t kFlagSubtract = 1u << 3;
-inline constexpr uint32_t kFlagAverage = 1u << 4;
-inline constexpr uint32_t kFlagSquare = 1u << 5;
+// Bits of the `flags` operands: kFlagInputUnsigned and so on.
+#define ATOLL_FLAG(Name, NAME, bit, meaning) inline constexpr uint32_t kFlag##Name = 1u << (bit);
+#include "driver/instructions.inc"
 
 // What executes an instruction. Units work side by side (docs/isa.md §5).
 enum class Unit : uint8_t { kSequencer, kInfeed, kOutfeed, kDma, kArray, kVector };
 inline constexpr size_t kUnitCount = 6;
+const char* UnitName(Unit unit);  // as docs/isa.md calls it: "array"
 
 // struct EndInstruction {}; struct Conv2DInstruction { uint32_t input_address; ... }; and so on.
 // All members have 32 bits and the order of the encoding, so that a struct is words 1, 2, ... of
@@ -98,9 +95,8 @@ size_t FindMalformedWord(std::span<const uint8_t, kInstructionBytes> bytes);
 // number; operand values are not judged here (the device does that).
 Result<Instruction> Decode(std::span<const uint8_t, kInstructionBytes> bytes);
 
-// One line for people: "CONV_2D input_address=0x00000000 weight_address=P+0x00001000 ...".
-// Addresses are in hexadecimal, "P+" marks the parameter segment. Other operands are left out
-// when they are zero.
+// One line of assembly (assembly.h): "FILL output_address=par+0x5, bytes=7, value=9". Addresses are
+// always there, other operands unless they are zero.
 std::string Disassemble(const Instruction& instruction);
 
 const char* Mnemonic(const Instruction& instruction);
@@ -112,6 +108,11 @@ struct OperandInfo {
   const char* name;
   const char* meaning;
 };
+// An on-chip address: its name ends in "_address".
+bool IsAddress(const OperandInfo& operand);
+// Whether the word is in two's complement.
+bool IsSigned(const OperandInfo& operand);
+
 struct InstructionInfo {
   const char* mnemonic;
   uint32_t opcode;
@@ -120,5 +121,12 @@ struct InstructionInfo {
   std::vector<OperandInfo> operands;
 };
 const std::vector<InstructionInfo>& InstructionTable();
+
+struct FlagInfo {
+  const char* name;
+  uint32_t bit;  // its value, not its number
+  const char* meaning;
+};
+std::span<const FlagInfo> FlagTable();  // ascending
 
 }  // namespace atollrt

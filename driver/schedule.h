@@ -47,8 +47,8 @@ class Schedule {
     uint64_t issued = 0, start = 0, end = 0;
   };
 
-  // The next instruction in program order. Its operands must be within the ranges of docs/isa.md
-  // §4.
+  // The next instruction in program order. If its operands are outside the ranges of docs/isa.md
+  // §4, the times from here on mean nothing.
   Slot Add(const Instruction& instruction) {
     return Add(instruction, ExecutionCycles(instruction, options_.array));
   }

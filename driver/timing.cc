@@ -61,6 +61,7 @@ struct ExecutionTime {
     return runs * DmaCycles(i.bytes);
   }
   uint64_t operator()(const Conv2DInstruction& i) const {
+    if (i.groups == 0) return 0;  // faults
     const uint64_t summed = uint64_t{i.kernel_h} * i.kernel_w * (i.input_c / i.groups);
     const uint64_t tiles = i.groups * DivideRoundingUp(summed, rows) *
                            DivideRoundingUp<uint64_t>(i.output_c / i.groups, columns);

@@ -16,7 +16,8 @@ struct ArraySize {
   uint32_t columns = 0;  // C
 };
 
-// Cycles that `instruction`, whose operands must be within the ranges of docs/isa.md §4, executes.
+// Cycles that `instruction` executes. If an operand is outside the ranges of docs/isa.md §4, so
+// that the instruction faults, the number means nothing. Both sizes of the array are at least 1.
 uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array);
 
 // A matrix product as SCALE-Sim's weight-stationary model counts it (arXiv 1811.02883 and its

@@ -195,6 +195,13 @@ std::vector<Rule> Rules() {
       {"version", [](auto& e) { e.isa_version = 2; },
        "executable 'table': made for ISA version 2, this library knows version 1",
        StatusCode::kUnsupported},
+      {"nodes", [](auto& e) { e.inference_nodes = {0}; },
+       "1 inference nodes for 4 instructions; there must be as many, or none"},
+      {"node",
+       [](auto& e) {
+         e.inference_nodes = {-1, 0, -2, -1};
+       },
+       "inference node 2 is -2"},
       {"shape",
        [](auto& e) {
          e.inputs[0].shape = {1, 5};

@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <bit>
 #include <random>
-#include <sstream>
 
 #include "runtime/base/bytes.h"
 
@@ -71,72 +70,15 @@ TEST(Instruction, RefusesEveryNonzeroUnusedWord) {
   }
 }
 
-TEST(Instruction, DisassemblesToOneLine) {
-  EXPECT_EQ(Disassemble(EndInstruction{}), "END");
-  EXPECT_EQ(Disassemble(TableInstruction{.input_address = 0x10,
-                                         .output_address = 0,
-                                         .count = 12,
-                                         .table_address = kParameterSegment | 0x1000}),
-            "TABLE input_address=0x00000010 output_address=0x00000000 count=12 "
-            "table_address=P+0x00001000");
-  EXPECT_EQ(Disassemble(ReduceSumInstruction{.kept0 = 1,
-                                             .reduced0 = 49,
-                                             .kept2 = 8,
-                                             .input_zero_point = -3,
-                                             .exponent = -5,
-                                             .clamp_min = -128,
-                                             .clamp_max = 127}),
-            "REDUCE_SUM input_address=0x00000000 output_address=0x00000000 kept0=1 reduced0=49 "
-            "kept2=8 input_zero_point=-3 exponent=-5 clamp_min=-128 clamp_max=127");
-}
-
-const char* UnitName(Unit unit) {
-  switch (unit) {
-    case Unit::kSequencer:
-      return "sequencer";
-    case Unit::kInfeed:
-      return "infeed";
-    case Unit::kOutfeed:
-      return "outfeed";
-    case Unit::kDma:
-      return "DMA";
-    case Unit::kArray:
-      return "array";
-    case Unit::kVector:
-      return "vector";
+TEST(Instruction, FlagsAreDistinctBits) {
+  uint32_t seen = 0;
+  for (const FlagInfo& flag : FlagTable()) {
+    EXPECT_TRUE(std::has_single_bit(flag.bit)) << flag.name;
+    EXPECT_GT(flag.bit, seen) << flag.name;
+    seen |= flag.bit;
   }
-  return "";
-}
-
-// docs/isa.md must begin each instruction with exactly this, and have them in this order.
-TEST(Instruction, IsDocumentedWithOpcodeUnitAndOperandsInOrder) {
-  std::ifstream file(ATOLL_SOURCE_DIR "/docs/isa.md");
-  std::stringstream stream;
-  stream << file.rdbuf();
-  const std::string page = stream.str();
-  ASSERT_FALSE(page.empty());
-  size_t position = 0;
-  for (const InstructionInfo& info : InstructionTable()) {
-    std::string expected =
-        Format("\n**%s** (0x%02X, %s): ", info.mnemonic, info.opcode, UnitName(info.unit));
-    for (size_t i = 0; i < info.operands.size(); ++i) {
-      expected += Format("%s`%s`", i == 0 ? "" : ", ", info.operands[i].name);
-    }
-    expected += info.operands.empty() ? "no operands." : ".";
-    const size_t found = page.find(expected, position);
-    ASSERT_NE(found, std::string::npos)
-        << "docs/isa.md lacks, or has in another order:" << expected;
-    position = found + expected.size();
-  }
-}
-
-TEST(Instruction, DocumentNamesNoOtherInstruction) {
-  std::ifstream file(ATOLL_SOURCE_DIR "/docs/isa.md");
-  size_t entries = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("**", 0) == 0 && line.find("** (0x") != std::string::npos) ++entries;
-  }
-  EXPECT_EQ(entries, InstructionTable().size());
+  EXPECT_EQ(seen, kFlagInputUnsigned | kFlagWeightsUnsigned | kFlagDouble | kFlagSubtract |
+                      kFlagAverage | kFlagSquare);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/bytes.h"
+
 namespace atollrt {
 namespace {
 
@@ -67,6 +69,20 @@ TEST(Timing, OfConv2DIsTilesTimesRowsPlusSkew) {
   EXPECT_EQ(ExecutionCycles(Conv(), k64), 6u * 120 + 64 + 64 - 2);
   EXPECT_EQ(ExecutionCycles(Conv(), k32), 5u * 4 * 120 + 62);
   EXPECT_EQ(ExecutionCycles(Conv(), k128x16), 2u * 7 * 128 + 142);  // loading hides no longer
+}
+
+TEST(Timing, SurvivesOperandsThatFault) {
+  Conv2DInstruction no_groups = Conv();
+  no_groups.groups = 0;
+  EXPECT_EQ(ExecutionCycles(no_groups, k64), 0u);
+  for (const InstructionInfo& info : InstructionTable()) {
+    for (const uint32_t word : {0u, 1u, 0x7FFFFFFFu, 0xFFFFFFFFu}) {
+      EncodedInstruction bytes{};
+      StoreLittleEndian(bytes.data(), info.opcode);
+      for (size_t i = 1; i <= info.operands.size(); ++i) StoreLittleEndian(&bytes[4 * i], word);
+      (void)ExecutionCycles(*Decode(bytes), k64);
+    }
+  }
 }
 
 TEST(Timing, OfFullyConnectedIsTheLoadingOfTiles) {

@@ -41,7 +41,10 @@ void RunDevices(const DevicesOptions& options) {
     report["devices"] = std::move(devices);
     PrintReport(report);
   } else {
-    text += fmt::format("  {:<12} {}\n* --device auto takes this one\n", "cpu", cpu_description);
+    text += fmt::format(
+        "  {:<12} {}\n* --device auto takes this one; emu:FILE.json takes a profile of "
+        "your own\n",
+        "cpu", cpu_description);
     PrintText(text);
   }
 }
@@ -53,6 +56,8 @@ void AddDevicesCommand(CLI::App* app) {
   CLI::App* command = app->add_subcommand("devices", "What --device can take on this computer.");
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
+      "docs/isa.md, section 1, says what the profiles of emulated devices consist of.\n"
+      "\n"
       "Examples:\n"
       "  atoll devices\n"
       "  atoll devices --json");

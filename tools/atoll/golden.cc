@@ -4,30 +4,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/read_file.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/sha256.h"
 
 namespace atollcmd {
 namespace {
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (!stream.is_open() || !(bytes << stream.rdbuf())) {
-    throw CommandError(ExitCode::kFailure, fmt::format("cannot read '{}': {}; check the path", path,
-                                                       std::strerror(errno)));
-  }
-  return bytes.str();
-}
 
 // A decimal number that is all of `text`.
 template <typename T>

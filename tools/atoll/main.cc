@@ -62,6 +62,8 @@ int Main(int argc, char** argv) {
   AddDevicesCommand(&app);
   AddInspectCommand(&app);
   AddCompileCommand(&app);
+  AddDisasmCommand(&app);
+  AddAsmCommand(&app);
   AddRunCommand(&app);
   AddVerifyCommand(&app);
   AddClassifyCommand(&app);

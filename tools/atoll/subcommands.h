@@ -13,6 +13,8 @@ namespace atollcmd {
 void AddDevicesCommand(CLI::App* app);
 void AddInspectCommand(CLI::App* app);
 void AddCompileCommand(CLI::App* app);
+void AddDisasmCommand(CLI::App* app);
+void AddAsmCommand(CLI::App* app);
 void AddRunCommand(CLI::App* app);
 void AddVerifyCommand(CLI::App* app);
 void AddClassifyCommand(CLI::App* app);

@@ -14,8 +14,9 @@ extern "C" {
 
 typedef struct AtollDelegateOptions {
   size_t struct_size;
-  /* "auto": the first real device, else the emulator. "emu", "emu:PROFILE": the emulator.
-   * "usb", "usb:N", "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
+  /* "auto": the first real device, else the emulator. "emu", "emu:PROFILE": the emulator; a profile
+   * is one of AtollListDevices or the path of a .json file (docs/isa.md, section 1). "usb",
+   * "usb:N", "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
   const char* device;
   /* Host threads that the emulator computes with; 0: a sensible default. */
   int32_t num_threads;
@@ -52,6 +53,72 @@ typedef void (*AtollBytesCallback)(const void* data, size_t size, void* user_dat
 ATOLL_EXPORT AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate,
                                                    const AtollModel* model,
                                                    AtollBytesCallback callback, void* user_data);
+
+/* ---- Executables and their assembly (docs/executable.md, docs/assembly.md) ----------------------
+ */
+
+/* Compiled partitions to look into. Immutable; may be shared by threads. */
+typedef struct AtollExecutables AtollExecutables;
+
+/* What the bytes of a file hold: an executable, or those of a compiled model; a model that is not
+ * compiled has none. The bytes are copied. */
+ATOLL_EXPORT AtollStatus AtollExecutablesCreate(const void* data, size_t size,
+                                                AtollExecutables** executables);
+/* Compiles the model for the delegate's device; none if nothing of it can run there. */
+ATOLL_EXPORT AtollStatus AtollExecutablesCreateForDevice(const AtollDelegate* delegate,
+                                                         const AtollModel* model,
+                                                         AtollExecutables** executables);
+ATOLL_EXPORT void AtollExecutablesDelete(AtollExecutables* executables);
+ATOLL_EXPORT int32_t AtollExecutablesGetCount(const AtollExecutables* executables);
+
+typedef struct AtollExecutableInfo {
+  const char* name;
+  int32_t isa_version;
+  int32_t array_rows, array_columns; /* that it was compiled for */
+  int32_t caching_instruction_count; /* once after upload */
+  int32_t inference_instruction_count;
+  int64_t resident_parameter_bytes;
+  int64_t streamed_parameter_bytes;
+  int64_t activation_bytes;
+  int64_t input_bytes;
+  int64_t output_bytes;
+  int64_t estimated_cycles; /* of an inference; modelled */
+} AtollExecutableInfo;
+ATOLL_EXPORT AtollStatus AtollExecutablesGetInfo(const AtollExecutables* executables, int32_t index,
+                                                 AtollExecutableInfo* info);
+
+typedef enum AtollProgram { ATOLL_CACHING_PROGRAM = 0, ATOLL_INFERENCE_PROGRAM = 1 } AtollProgram;
+
+typedef struct AtollInstructionInfo {
+  const char* mnemonic;
+  const char* unit;      /* "array" */
+  int64_t cycles;        /* that it executes; modelled */
+  int32_t node;          /* that it comes from, in the partition, or -1 */
+  const char* node_name; /* "node 4 (CONV_2D) 'conv1/out'", or "" if that is not known */
+  const char* text;      /* a line of assembly, without operands that are 0 */
+} AtollInstructionInfo;
+/* `text` stays valid until the next call on the same thread. */
+ATOLL_EXPORT AtollStatus AtollExecutablesGetInstruction(const AtollExecutables* executables,
+                                                        int32_t index, AtollProgram program,
+                                                        int32_t position,
+                                                        AtollInstructionInfo* info);
+typedef enum AtollAssemblyParameters {
+  ATOLL_OMIT_PARAMETERS = 0, /* how many there are; the text can be read, but not assembled again */
+  ATOLL_WRITE_PARAMETERS = 1
+} AtollAssemblyParameters;
+/* A whole executable as text; `callback` is called once. */
+ATOLL_EXPORT AtollStatus AtollExecutablesDisassemble(const AtollExecutables* executables,
+                                                     int32_t index,
+                                                     AtollAssemblyParameters parameters,
+                                                     AtollBytesCallback callback, void* user_data);
+
+/* The text of one executable as the bytes of an executable file: `callback` is called once. A
+ * mistake is ATOLL_CORRUPT_MODEL with line, column and what could be written instead. */
+ATOLL_EXPORT AtollStatus AtollAssemble(const char* text, size_t size, AtollBytesCallback callback,
+                                       void* user_data);
+
+/* ---- A real Coral -------------------------------------------------------------------------------
+ */
 
 /* What a real Coral Edge TPU would take for a model: a prediction from the shapes of its layers,
  * fitted to published latencies (docs/fidelity.md says how well). Not a measurement, and not the
