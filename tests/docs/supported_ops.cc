@@ -3,14 +3,12 @@
 // docs/supported_ops.md from what the code does: the list of the CPU's operators
 // (runtime/ops/cpu_ops.inc), the constraints of the device (delegate/constraints.inc) and the
 // partitioner's own verdict. Without an argument it fails if the page is stale; --write writes it.
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "delegate/partitioner.h"
 #include "runtime/ops/cpu_ops.h"
+#include "tests/docs/generated_page.h"
 
 namespace atollrt {
 namespace {
@@ -121,31 +119,10 @@ std::string Page() {
   return page;
 }
 
-int Run(const std::string& program, bool write) {
-  const std::string path = std::string(ATOLL_SOURCE_DIR "/") + kPage;
-  const std::string page = Page();
-  if (write) {
-    std::ofstream file(path, std::ios::binary);
-    file << page;
-    if (file.flush()) return 0;
-    std::fprintf(stderr, "cannot write %s\n", path.c_str());
-    return 1;
-  }
-  std::ifstream file(path, std::ios::binary);
-  const std::string stored{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (stored == page) return 0;
-  std::fprintf(stderr, "%s is stale; write it anew with: %s --write\n", kPage, program.c_str());
-  return 1;
-}
-
 }  // namespace
 }  // namespace atollrt
 
 int main(int argc, char** argv) {
-  const bool write = argc == 2 && std::string(argv[1]) == "--write";
-  if (argc > 1 && !write) {
-    std::fprintf(stderr, "usage: %s [--write]\n", argv[0]);
-    return 2;
-  }
-  return atollrt::Run(argv[0], write);
+  return atollrt::RunGeneratedPage(argc, argv, atollrt::kPage,
+                                   [](const std::string&) { return atollrt::Page(); });
 }

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <random>
 
+#include "driver/open_device.h"
 #include "runtime/base/bytes.h"
 #include "tests/support/test_executables.h"
 
@@ -167,6 +171,26 @@ TEST(Assembly, GivesBackExecutables) {
   const auto read = AssembleExecutables(all);
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(*read, executables);
+}
+
+// The example of docs/assembly.md is complete.
+TEST(Assembly, ExampleOfThePageAssemblesAndRuns) {
+  std::ifstream file(ATOLL_SOURCE_DIR "/docs/assembly.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const size_t begin = page.find("```\n") + 4;
+  const auto read = AssembleExecutables(page.substr(begin, page.find("```", begin) - begin));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->size(), 1u);
+  const auto device = OpenDevice({.device = "emu", .threads = 1});
+  ASSERT_TRUE(device.ok());
+  const auto id = (*device)->Load(std::make_shared<Executable>((*read)[0]));
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  const std::vector<uint8_t> input = {0xFF, 2, 0xFD, 4};
+  std::vector<uint8_t> output(4);
+  Request request{.executable = *id, .inputs = {input}, .outputs = {output}};
+  const Status status = (*device)->Wait(*(*device)->Submit(request), nullptr);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(output, (std::vector<uint8_t>{1, 2, 0, 5}));
 }
 
 TEST(Assembly, SaysWhatIsResidentAndWhatEachInstructionTakes) {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any bytes as an executable, and as each structure of docs/protocol.md. What is accepted must
-// survive being written and read again. The corpus began with executables of
+// survive being written and read again, as bytes and as text. The corpus began with executables of
 // tests/support/test_executables.h and the example of docs/executable.md.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "driver/assembly.h"
 #include "driver/executable.h"
 #include "driver/protocol.h"
+#include "driver/schedule.h"
 #include "runtime/base/check.h"
 
 using namespace atollrt;
@@ -22,9 +24,12 @@ void ReadAsExecutable(std::span<const uint8_t> bytes) {
   ATOLL_CHECK(ValidateExecutable(*executable).ok());
   const Result<Executable> again = ReadExecutable(WriteExecutable(*executable));
   ATOLL_CHECK(again.ok() && *again == *executable);
-  for (const Instruction& instruction : executable->inference_program) {
-    ATOLL_CHECK(!Disassemble(instruction).empty());
-  }
+  const auto assembled =
+      AssembleExecutables(DisassembleExecutable(*executable, {.parameters = true}));
+  ATOLL_CHECK(assembled.ok() && (*assembled)[0] == *executable);
+  // Whoever loads a model asks for its modelled time.
+  (void)SummarizeProgram(executable->inference_program,
+                         {.array = {4, 4}, .clock_hz = 1'000'000, .link_bytes_per_second = 1000});
 }
 
 void ReadAsProtocol(std::span<const uint8_t> bytes) {

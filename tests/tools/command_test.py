@@ -5,8 +5,8 @@ import unittest
 
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
-SUBCOMMANDS = ("devices", "inspect", "compile", "run", "verify", "classify", "detect", "segment", "pose",
-               "camera", "benchmark")
+SUBCOMMANDS = ("devices", "inspect", "compile", "disasm", "asm", "run", "verify", "classify", "detect",
+               "segment", "pose", "camera", "benchmark")
 
 
 class Help(CommandTest):
@@ -31,6 +31,21 @@ class Devices(CommandTest):
 
     def test_text(self):
         self.assertRegex(self.succeed("devices").stdout, r"(?m)^\* \S+ +\S")
+
+
+    def test_profile_of_ones_own(self):
+        profile = self.file("mine.json", b'{"array_rows": 16, "array_columns": 8}')
+        device = self.json("inspect", FASHION_MODEL, "--device", f"emu:{profile}")["device"]
+        self.assertEqual(device["name"], f"emu:{profile}")
+        self.assertIn("16x8 at 500 MHz", device["description"])
+        want = self.json("run", FASHION_MODEL, "--device", "cpu")["outputs"]
+        self.assertEqual(self.json("run", FASHION_MODEL, "--device", f"emu:{profile}")["outputs"],
+                         want)
+        broken = self.file("broken.json", b'{"array_rows": 0}')
+        self.fail_with(2, ("inspect", FASHION_MODEL, "--device", f"emu:{broken}"), broken,
+                       "array_rows is 0, must be a whole number from 1 to 1024")
+        self.fail_with(3, ("inspect", FASHION_MODEL, "--device", "emu:/no/such.json"),
+                       "/no/such.json")
 
 
 class Inspect(CommandTest):
@@ -85,6 +100,62 @@ class Compile(CommandTest):
 
     def test_cpu_is_no_device(self):
         self.fail_with(2, ("compile", FASHION_MODEL, "--device", "cpu", "-o", "x.tflite"))
+
+
+class Assembly(CommandTest):
+    def test_text_of_a_model(self):
+        text = self.succeed("disasm", FASHION_MODEL, "--device", "emu:32x32").stdout
+        for part in ("compiled for emu:32x32 (", '\n.executable "', "\n.isa 1\n", "\n.array 32 32 ",
+                     "\n.activations ", " bytes of parameters are resident", "\n.caching ",
+                     "\n.inference ", "cycles, node 0 (CONV_2D) 'stem'\n  CONV_2D ", "\n  END\n"):
+            self.assertIn(part, text)
+        report = self.json("disasm", FASHION_MODEL, "--device", "emu:32x32")
+        self.assertEqual(report["device"]["name"], "emu:32x32")
+        executable, = report["executables"]
+        self.assertEqual(executable["array_rows"], 32)
+        for instruction in executable["caching_program"] + executable["inference_program"]:
+            self.assertIn("\n  " + instruction["text"] + "\n", text)
+        partition, = self.json("inspect", FASHION_MODEL, "--device", "emu:32x32")["partitions"]
+        self.assertEqual(len(executable["inference_program"]), partition["instruction_count"])
+        for field in ("resident_parameter_bytes", "activation_bytes", "modelled_cycles"):
+            self.assertEqual(executable[field], partition[field])
+
+    def test_round_trip(self):
+        compiled = self.directory / "compiled.tflite"
+        self.succeed("compile", FASHION_MODEL, "--device", "emu", "-o", compiled)
+        first, again = self.directory / "first.s", self.directory / "again.s"
+        executable, twice = self.directory / "first.atx", self.directory / "again.atx"
+        self.succeed("disasm", compiled, "--parameters", "-o", first)
+        self.assertIn("node 0 (CONV_2D) 'stem'", first.read_text())
+        report = self.json("asm", first, "-o", executable)
+        self.assertEqual(report["bytes"], executable.stat().st_size)
+        self.assertIn(executable.read_bytes(), compiled.read_bytes())
+        self.succeed("disasm", executable, "--parameters", "-o", again)
+        self.succeed("asm", again, "-o", twice)
+        self.assertEqual(executable.read_bytes(), twice.read_bytes())
+        self.assertNotIn("device", self.json("disasm", executable))
+
+    def test_mistakes(self):
+        output = self.directory / "x.atx"
+        text = self.file("bad.s", b'.executable "x"\n.inference\n  NOP\n')
+        self.fail_with(4, ("asm", text, "-o", output), text, "line 3, column 3: 'NOP'")
+        text.write_bytes(b'.executable "x"\n.isa 2\n')
+        self.fail_with(4, ("asm", text, "-o", output), "ISA version 2", "knows version 1")
+        text.write_bytes(b"")
+        self.fail_with(4, ("asm", text, "-o", output), "begins with .executable")
+        text.write_text(self.succeed("disasm", FASHION_MODEL, "--device", "emu").stdout)
+        self.fail_with(4, ("asm", text, "-o", output), "--parameters")
+        self.assertFalse(output.exists())
+        self.fail_with(1, ("asm", self.directory / "absent.s", "-o", output), "absent.s")
+        self.fail_with(1, ("disasm", self.directory / "absent.tflite"), "absent.tflite")
+        self.fail_with(4, ("disasm", text))
+        self.fail_with(4, ("disasm", self.file("bad.atx", b"\x10\0\0\0ATX1")),
+                       "not an Atoll executable")
+        self.fail_with(4, ("disasm", self.file("old.atx", b"\x10\0\0\0ATX1" + bytes(40))),
+                       "made for ISA version 0, this library knows version 1; compile it again")
+        self.fail_with(2, ("disasm", FASHION_MODEL, "--device", "cpu"), "--device cpu")
+        self.fail_with(2, ("disasm", FASHION_MODEL, "--device", "emu", "--partition", "1"),
+                       "--partition 1")
 
 
 class Run(CommandTest):

@@ -66,7 +66,8 @@ Listing Read(const DisasmOptions& options) {
     if (options.device.empty()) {
       AtollExecutables* executables = nullptr;
       ThrowIfError(AtollExecutablesCreate(bytes.data(), bytes.size(), &executables),
-                   Activity::kLoadingModel, fmt::format("'{}'", options.file));
+                   Activity::kLoadingModel, fmt::format("'{}'", options.file),
+                   IsExecutable(bytes) ? "docs/executable.md describes such files" : "");
       listing.executables.reset(executables);
     }
   }
