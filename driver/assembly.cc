@@ -99,10 +99,10 @@ std::string ProgramSection(const Executable& executable, ProgramKind kind,
   const bool with_nodes = !caching && !executable.inference_nodes.empty();
   std::string text =
       Format("\n.%s  ; %zu instructions\n", caching ? "caching" : "inference", program.size());
-  int32_t node = -1;
   for (size_t i = 0; i < program.size(); ++i) {
-    if (with_nodes && executable.inference_nodes[i] != node) {
-      node = executable.inference_nodes[i];
+    const int32_t node = with_nodes ? executable.inference_nodes[i] : -1;
+    // The first one even if it is none: it says that the others are known.
+    if (with_nodes && (i == 0 || node != executable.inference_nodes[i - 1])) {
       text += node < 0 ? std::string(".node none\n") : Format(".node %d\n", node);
     }
     text += "  ; " + DescribeInstruction(executable, kind, i, program[i], node_names) + "\n";

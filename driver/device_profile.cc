@@ -192,7 +192,7 @@ struct EmbeddedProfile {
   const char* text;
 };
 constexpr EmbeddedProfile kEmbedded[] = {
-#include "device_profiles.inc"  // made from driver/profiles/*.json, in the build tree
+#include "driver/device_profiles.inc"  // made from driver/profiles/*.json, in the build tree
 };
 
 const std::vector<DeviceProfile>& BuiltIn() {

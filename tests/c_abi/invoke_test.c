@@ -87,6 +87,66 @@ static void CheckCoral(const char* path) {
   AtollModelDelete(model);
 }
 
+/* Appends to a string of 64 KiB. */
+static void Append(const void* data, size_t size, void* user_data) {
+  char* text = user_data;
+  const size_t length = strlen(text);
+  REQUIRE(length + size < 65536);
+  memcpy(text + length, data, size);
+  text[length + size] = '\0';
+}
+
+static size_t assembled_bytes = 0;
+static void CountBytes(const void* data, size_t size, void* user_data) {
+  EXPECT(data != NULL && user_data == NULL);
+  assembled_bytes = size;
+}
+
+static void CheckExecutables(const AtollDelegate* delegate, const AtollModel* model) {
+  static char text[65536];
+  static const char kProgram[] =
+      ".executable \"echo\"\n.activations 1\n.input \"x\" int8 [1]\n.output \"y\" int8 [1]\n"
+      ".inference\nINPUT bytes=1\nOUTPUT bytes=1\nEND\n";
+  AtollExecutables* executables = NULL;
+  AtollExecutableInfo info;
+  AtollInstructionInfo instruction;
+  int32_t last;
+
+  EXPECT(AtollExecutablesCreate(NULL, 0, &executables) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollExecutablesCreate("none", 4, &executables) == ATOLL_CORRUPT_MODEL);
+  EXPECT(AtollExecutablesCreateForDevice(NULL, model, &executables) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollExecutablesCreateForDevice(delegate, NULL, &executables) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(executables == NULL && AtollExecutablesGetCount(NULL) == 0);
+  AtollExecutablesDelete(NULL);
+  REQUIRE(AtollExecutablesCreateForDevice(delegate, model, &executables) == ATOLL_OK);
+  REQUIRE(AtollExecutablesGetCount(executables) == 1);
+  EXPECT(AtollExecutablesGetInfo(executables, 1, &info) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollExecutablesGetInfo(executables, 0, NULL) == ATOLL_INVALID_ARGUMENT);
+  REQUIRE(AtollExecutablesGetInfo(executables, 0, &info) == ATOLL_OK);
+  EXPECT(info.isa_version == 1 && info.array_rows > 0 && info.estimated_cycles > 0);
+  EXPECT(info.input_bytes == 28 * 28 && info.output_bytes == 10);
+  last = info.inference_instruction_count - 1;
+  EXPECT(AtollExecutablesGetInstruction(executables, 0, ATOLL_INFERENCE_PROGRAM, last + 1,
+                                        &instruction) == ATOLL_INVALID_ARGUMENT);
+  REQUIRE(AtollExecutablesGetInstruction(executables, 0, ATOLL_INFERENCE_PROGRAM, last,
+                                         &instruction) == ATOLL_OK);
+  EXPECT(strcmp(instruction.text, "END") == 0 && strcmp(instruction.unit, "sequencer") == 0);
+  EXPECT(instruction.node == -1 && instruction.node_name[0] == '\0');
+  REQUIRE(AtollExecutablesGetInstruction(executables, 0, ATOLL_INFERENCE_PROGRAM, 1,
+                                         &instruction) == ATOLL_OK);
+  EXPECT(instruction.node == 0 && instruction.cycles > 0);
+  EXPECT(AtollExecutablesDisassemble(executables, 0, ATOLL_OMIT_PARAMETERS, NULL, NULL) ==
+         ATOLL_INVALID_ARGUMENT);
+  REQUIRE(AtollExecutablesDisassemble(executables, 0, ATOLL_OMIT_PARAMETERS, Append, text) ==
+          ATOLL_OK);
+  EXPECT(strstr(text, "\n  END\n") != NULL);
+  /* Parameters are not in the text. */
+  EXPECT(AtollAssemble(text, strlen(text), CountBytes, NULL) == ATOLL_CORRUPT_MODEL);
+  EXPECT(AtollAssemble(kProgram, strlen(kProgram), CountBytes, NULL) == ATOLL_OK);
+  EXPECT(assembled_bytes > 3 * 128);
+  AtollExecutablesDelete(executables);
+}
+
 static void CheckNames(void) {
   const char* cpu = NULL;
   EXPECT(strlen(AtollVersion()) > 0);
@@ -245,6 +305,7 @@ int main(int argc, char** argv) {
   options.num_threads = 1;
   REQUIRE(AtollModelCreateFromFile(argv[1], &model) == ATOLL_OK);
   REQUIRE(AtollInterpreterCreate(model, &options, &interpreter) == ATOLL_OK);
+  if (has_device) CheckExecutables(delegate, model);
   AtollModelDelete(model); /* the interpreter keeps what it needs */
   CheckTensors(interpreter);
   CheckReports(interpreter, has_device);

@@ -221,6 +221,46 @@ TEST(CompiledModel, RefusesAnotherVersionOfTheInstructionSet) {
               AllOf(HasSubstr("version 2"), HasSubstr("compile the original model again")));
 }
 
+// Values of operands are the device's to judge; whoever computes times with them must survive them.
+TEST(CompiledModel, FaultsOnTheDeviceAtOperandsThatMeanNothing) {
+  const Conv conv;
+  Executable executable = *ReadExecutable(conv.executable);
+  for (Instruction& instruction : executable.inference_program) {
+    if (auto* filter = std::get_if<Conv2DInstruction>(&instruction)) filter->groups = 0;
+  }
+  const auto model = Reload(WithOptions(
+      EncodeCompiledOp({.subgraph = 1, .executable = WriteExecutable(executable)}), conv.graph()));
+  const auto delegate = DelegateWith(8 << 20);
+  const auto interpreter = Create(model, delegate.get());
+  ASSERT_NE(interpreter, nullptr);
+  const Status status = interpreter->Invoke();
+  EXPECT_EQ(status.code(), StatusCode::kCorruptModel);
+  EXPECT_THAT(status.message(), HasSubstr("device fault BAD_OPERAND in instruction 1 (CONV_2D "));
+}
+
+TEST(CompiledModel, TellsWhichNodesItsInstructionsComeFrom) {
+  const Conv conv;
+  EXPECT_TRUE(ReadExecutables(conv.model->bytes())->empty());
+  const auto executables = ReadExecutables(
+      WithOptions(EncodeCompiledOp({.subgraph = 1, .executable = conv.executable}), conv.graph()));
+  ASSERT_TRUE(executables.ok()) << executables.status().message();
+  ASSERT_EQ(executables->size(), 1u);
+  const DescribedExecutable& one = (*executables)[0];
+  ASSERT_EQ(one.executable.inference_nodes.size(), one.executable.inference_program.size());
+  for (size_t i = 0; i < one.executable.inference_program.size(); ++i) {
+    const bool is_conv =
+        std::holds_alternative<Conv2DInstruction>(one.executable.inference_program[i]);
+    EXPECT_EQ(one.executable.inference_nodes[i], is_conv ? 0 : -1) << i;
+  }
+  ASSERT_EQ(one.node_names.size(), 1u);
+  EXPECT_THAT(one.node_names[0], HasSubstr("(CONV_2D)"));
+  // A bare executable knows the place of a node, and no name.
+  const auto bare = ReadExecutables(conv.executable);
+  ASSERT_TRUE(bare.ok());
+  EXPECT_EQ((*bare)[0].executable, one.executable);
+  EXPECT_TRUE((*bare)[0].node_names.empty());
+}
+
 TEST(CompiledModel, RefusesAnExecutableOfOtherNodes) {
   const Conv conv;
   ModelBuilder other;

@@ -155,6 +155,7 @@ TEST(Assembly, GivesBackExecutables) {
   executables[1].outputs[0].shape = {};
   executables[1].estimated_cycles = UINT64_MAX;
   executables[1].array_rows = 0;
+  executables[1].inference_nodes = {-1, -1, -1, -1};
   executables[2].inference_nodes = {-1, 2147483647, 0, 0, -1};
   executables[2].inputs[0].type = LayerType::kInt16;
   executables[2].inputs[0].shape = {50};
