@@ -56,8 +56,9 @@ std::string Printable(std::string_view text) {
 
 std::string LayerLine(const char* directive, const Layer& layer) {
   std::string shape;
-  for (const int32_t extent : layer.shape)
+  for (const int32_t extent : layer.shape) {
     shape += Format("%s%d", shape.empty() ? "" : ", ", extent);
+  }
   return Format(".%s %s %s [%s]  ; %llu bytes\n", directive, Quote(layer.name).c_str(),
                 kTypeNames[static_cast<size_t>(layer.type)].name, shape.c_str(),
                 static_cast<unsigned long long>(layer.bytes));
