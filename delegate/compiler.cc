@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "delegate/lowering.h"
+#include "delegate/on_chip_map.h"
 #include "delegate/row_bands.h"
 #include "runtime/base/bytes.h"
 #include "runtime/memory_planner.h"
@@ -78,13 +79,14 @@ class Compilation {
   void LayOutParameters();
   void EmitProgram();
   void EmitParameters(const Group& group);
-  void EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes);
+  void EmitParameters(size_t step, uint32_t address, const std::vector<uint8_t>& bytes);
   uint32_t PartAddress(size_t step, int32_t part) const;
   void EmitPartParameters(size_t step, int32_t part);
   void EmitParts(size_t step, OperandPlaces place);
   void EmitStep(size_t step, const RowBands* bands, int32_t band);
   size_t LongestStep() const;
   void FillBoundary();
+  std::vector<OnChipBlock> MapMemory() const;
 
   const Node& NodeAt(size_t step) const { return graph_.nodes[set_[step]]; }
   // Channels of one of the parts of a step; the first is the largest.
@@ -121,8 +123,13 @@ class Compilation {
     while (alias_[tensor] != tensor) tensor = alias_[tensor];
     return tensor;
   }
-  void Emit(Instruction instruction) {
+  void Emit(Instruction instruction, const InstructionOrigin& origin) {
     executable_.inference_program.push_back(std::move(instruction));
+    SetOrigin(origin);
+  }
+  // Of all instructions that have none yet.
+  void SetOrigin(const InstructionOrigin& origin) {
+    origins_.resize(executable_.inference_program.size(), origin);
   }
 
   const Graph& graph_;
@@ -139,6 +146,7 @@ class Compilation {
   MemoryPlan plan_;
   std::vector<uint32_t> resident_offset_;  // per step, in the parameter segment
   Executable executable_;
+  std::vector<InstructionOrigin> origins_;  // of executable_.inference_program
 };
 
 Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
@@ -161,7 +169,9 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
         static_cast<unsigned long long>(device_.program_memory_bytes / kInstructionBytes));
   }
   std::string note = LayoutNote();
-  return CompiledSet{.executable = std::move(executable_), .note = std::move(note)};
+  std::vector<OnChipBlock> memory = MapMemory();
+  return CompiledSet{
+      .executable = std::move(executable_), .note = std::move(note), .memory = std::move(memory)};
 }
 
 Status Compilation::LowerNodes() {
@@ -606,12 +616,17 @@ std::vector<Compilation::Group> Compilation::Groups() const {
 // The executable of the present layout and plan.
 Executable Compilation::Assemble() {
   executable_ = Executable();
+  origins_.clear();
   LayOutParameters();
   executable_.name = graph_.name.empty() ? "partition" : graph_.name;
   executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
   executable_.array_rows = device_.array_rows;
   executable_.array_columns = device_.array_columns;
   EmitProgram();
+  for (const InstructionOrigin& origin : origins_) {
+    const bool is_step = origin.step >= 0 && origin.step < static_cast<int32_t>(set_.size());
+    executable_.inference_nodes.push_back(is_step ? set_[origin.step] : -1);
+  }
   FillBoundary();
   executable_.estimated_cycles =
       SummarizeProgram(executable_.inference_program, ScheduleOptionsOf(device_)).total;
@@ -621,7 +636,8 @@ Executable Compilation::Assemble() {
 void Compilation::EmitProgram() {
   for (const int32_t tensor : inputs_) {
     Emit(InputInstruction{.output_address = Address(tensor),
-                          .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
+                          .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())},
+         {.step = -1});
   }
   const std::vector<Group> groups = Groups();
   if (layout_.prefetch && !groups.empty()) EmitParameters(groups[0]);
@@ -642,11 +658,13 @@ void Compilation::EmitProgram() {
     }
     if (in_parts) prefetch_next();
   }
+  const InstructionOrigin behind_steps{.step = static_cast<int32_t>(set_.size())};
   for (const int32_t tensor : outputs_) {
     Emit(OutputInstruction{.input_address = Address(tensor),
-                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
+                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())},
+         behind_steps);
   }
-  Emit(EndInstruction{});
+  Emit(EndInstruction{}, behind_steps);
 }
 
 void Compilation::EmitParameters(const Group& group) {
@@ -655,14 +673,15 @@ void Compilation::EmitParameters(const Group& group) {
     if (layout_.parts[step] > 1) {
       EmitPartParameters(step, 0);
     } else {
-      EmitParameters(ParameterAddress(step), lowered_[step]->parameters());
+      EmitParameters(step, ParameterAddress(step), lowered_[step]->parameters());
     }
   }
 }
 
-void Compilation::EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes) {
+void Compilation::EmitParameters(size_t step, uint32_t address, const std::vector<uint8_t>& bytes) {
   Emit(ParametersInstruction{.output_address = address,
-                             .bytes = static_cast<uint32_t>(bytes.size())});
+                             .bytes = static_cast<uint32_t>(bytes.size())},
+       {.step = static_cast<int32_t>(step), .fetches_parameters = true});
   std::vector<uint8_t>& stream = executable_.streamed_parameters;
   stream.insert(stream.end(), bytes.begin(), bytes.end());
 }
@@ -673,7 +692,7 @@ uint32_t Compilation::PartAddress(size_t step, int32_t part) const {
 
 void Compilation::EmitPartParameters(size_t step, int32_t part) {
   const ChannelRange channels = Part(step, part);
-  EmitParameters(PartAddress(step, part),
+  EmitParameters(step, PartAddress(step, part),
                  lowered_[step]->PartParameters(channels.begin, channels.end));
 }
 
@@ -686,6 +705,7 @@ void Compilation::EmitParts(size_t step, OperandPlaces place) {
     if (more) EmitPartParameters(step, part + 1);
     place.parameters = PartAddress(step, part);
     lowered_[step]->EmitPart(place, channels.begin, channels.end, &executable_.inference_program);
+    SetOrigin({.step = static_cast<int32_t>(step)});
   }
 }
 
@@ -715,6 +735,7 @@ void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
     return;
   }
   lowered_[step]->Emit(place, rows, &executable_.inference_program);
+  SetOrigin({.step = static_cast<int32_t>(step), .band = band});
 }
 
 // The step that takes the most instructions.
@@ -745,6 +766,65 @@ void Compilation::FillBoundary() {
   };
   for (const int32_t tensor : inputs_) executable_.inputs.push_back(layer(tensor));
   for (const int32_t tensor : outputs_) executable_.outputs.push_back(layer(tensor));
+}
+
+// ---- Report -------------------------------------------------------------------------------------
+
+std::vector<OnChipBlock> Compilation::MapMemory() const {
+  using Kind = OnChipBlock::Kind;
+  std::vector<OnChipBlock> map;
+  const auto add = [&](OnChipBlock block, const InstructionRange& life) {
+    block.first_instruction = life.first;
+    block.last_instruction = life.last;
+    map.push_back(block);
+  };
+  const std::vector<MemoryBlock> blocks = MakeBlocks();
+  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+    if (blocks[i].size == 0) continue;
+    const int32_t writer = writer_[i];
+    const RowBands* bands = writer >= 0 ? BandsOf(static_cast<size_t>(writer)) : nullptr;
+    const bool refilled = bands != nullptr && bands->IsInternal(static_cast<size_t>(writer));
+    const OnChipBlock block{.kind = Kind::kTensor,
+                            .tensor = static_cast<int32_t>(i),
+                            .node = writer >= 0 ? set_[writer] : -1,
+                            .offset = plan_.offsets[i],
+                            .bytes = blocks[i].size};
+    for (const InstructionRange& life :
+         InstructionsOf(blocks[i], refilled ? bands->bands() : 1, origins_)) {
+      add(block, life);
+    }
+  }
+  const InstructionRange whole_program{0, static_cast<int32_t>(origins_.size()) - 1};
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (const int64_t bytes = ParameterBytes(step); bytes > 0 && !layout_.streamed[step]) {
+      add({.kind = Kind::kResidentParameters,
+           .node = set_[step],
+           .offset = resident_offset_[step],
+           .bytes = bytes},
+          whole_program);
+    }
+    const size_t parameters = ParameterBlock(step);
+    if (const auto life =
+            InstructionsOfParameters(blocks[parameters], static_cast<int32_t>(step), origins_)) {
+      add({.kind = Kind::kStreamedParameters,
+           .node = set_[step],
+           .offset = plan_.offsets[parameters],
+           .bytes = blocks[parameters].size},
+          *life);
+    }
+    const size_t scratch = ScratchBlock(step);
+    if (blocks[scratch].size == 0) continue;
+    const RowBands* bands = BandsOf(step);
+    for (const InstructionRange& life :
+         InstructionsOf(blocks[scratch], bands != nullptr ? bands->bands() : 1, origins_)) {
+      add({.kind = Kind::kScratch,
+           .node = set_[step],
+           .offset = plan_.offsets[scratch],
+           .bytes = blocks[scratch].size},
+          life);
+    }
+  }
+  return map;
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ class PartitionExecutor final : public NodeExecutor {
 };
 
 PartitionReport MakeReport(const Executable& executable, const DeviceInfo& device,
-                           std::string note) {
+                           CompiledSet compiled) {
   PartitionReport report;
   report.instruction_count = static_cast<int32_t>(executable.inference_program.size());
   report.resident_parameter_bytes = static_cast<int64_t>(executable.resident_parameters.size());
@@ -91,7 +91,8 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
                     .vector = CyclesToSeconds(times.vector, device),
                     .dma = CyclesToSeconds(times.dma, device),
                     .link_in = CyclesToSeconds(times.link_in, device)};
-  report.note = std::move(note);
+  report.memory = std::move(compiled.memory);
+  report.note = std::move(compiled.note);
   return report;
 }
 
@@ -144,7 +145,7 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
     partition.nodes = std::move(part.nodes);
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
-    partition.report = MakeReport(*executable, device_->info(), std::move(part.compiled.note));
+    partition.report = MakeReport(*executable, device_->info(), std::move(part.compiled));
     partition.executor = std::make_unique<PartitionExecutor>(device_.get(), id, *executable);
     plan.partitions.push_back(std::move(partition));
   }

@@ -138,6 +138,21 @@ Status ValidateProgram(const Executable& executable, const std::vector<Instructi
   return check("gives", "output", moved.output, announced.output);
 }
 
+Status ValidateNodes(const Executable& executable) {
+  const std::vector<int32_t>& nodes = executable.inference_nodes;
+  if (nodes.empty()) return {};
+  if (nodes.size() != executable.inference_program.size()) {
+    return CorruptModel("%zu instructions, but %zu nodes that they belong to",
+                        executable.inference_program.size(), nodes.size());
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] < -1) {
+      return CorruptModel("instruction %zu belongs to node %d; must be at least -1", i, nodes[i]);
+    }
+  }
+  return {};
+}
+
 Status ValidateContents(const Executable& executable) {
   if (executable.isa_version != kIsaVersion) {
     return Unsupported("made for ISA version %u, this library knows version %u; compile it again",
@@ -161,6 +176,7 @@ Status ValidateContents(const Executable& executable) {
   ATOLL_RETURN_IF_ERROR(ValidateLayers("output", executable.outputs, &inference.output));
   ATOLL_RETURN_IF_ERROR(ValidateProgram(executable, executable.inference_program, inference)
                             .WithContext("inference program"));
+  ATOLL_RETURN_IF_ERROR(ValidateNodes(executable).WithContext("inference program"));
   if (executable.resident_parameters.empty() && executable.caching_program.empty()) return {};
   return ValidateProgram(executable, executable.caching_program,
                          {.parameters = executable.resident_parameters.size()})
@@ -234,6 +250,9 @@ Result<Executable> ReadContents(const schema::Executable& stored) {
   executable.estimated_cycles = stored.estimated_cycles();
   executable.array_rows = stored.array_rows();
   executable.array_columns = stored.array_columns();
+  if (const auto* nodes = stored.inference_nodes()) {
+    executable.inference_nodes.assign(nodes->begin(), nodes->end());
+  }
   return executable;
 }
 
@@ -285,11 +304,14 @@ std::vector<uint8_t> WriteExecutable(const Executable& executable) {
   const auto streamed = StoreParameters(builder, executable.streamed_parameters);
   const auto inputs = StoreLayers(builder, executable.inputs);
   const auto outputs = StoreLayers(builder, executable.outputs);
-  builder.Finish(schema::CreateExecutable(
-                     builder, executable.isa_version, name, caching_program, inference_program,
-                     resident, streamed, executable.activation_bytes, inputs, outputs,
-                     executable.estimated_cycles, executable.array_rows, executable.array_columns),
-                 schema::ExecutableIdentifier());
+  flatbuffers::Offset<flatbuffers::Vector<int32_t>> nodes;
+  if (!executable.inference_nodes.empty()) nodes = builder.CreateVector(executable.inference_nodes);
+  builder.Finish(
+      schema::CreateExecutable(builder, executable.isa_version, name, caching_program,
+                               inference_program, resident, streamed, executable.activation_bytes,
+                               inputs, outputs, executable.estimated_cycles, executable.array_rows,
+                               executable.array_columns, nodes),
+      schema::ExecutableIdentifier());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 

@@ -42,6 +42,9 @@ struct Executable {
   uint64_t estimated_cycles = 0;  // of one inference, for the array named below
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
+  // For each instruction of the inference program the node of the graph that it computes or whose
+  // parameters it fetches, -1 for what belongs to no node; for reports and traces. Empty: unknown.
+  std::vector<int32_t> inference_nodes;
   bool operator==(const Executable&) const = default;
 };
 

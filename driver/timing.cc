@@ -58,4 +58,16 @@ uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array) {
   return std::visit(ExecutionTime{array.rows, array.columns}, instruction);
 }
 
+uint64_t MultiplyAccumulates(const Instruction& instruction) {
+  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
+    if (conv->groups == 0) return 0;
+    return Positions(*conv) * conv->output_c * conv->kernel_h * conv->kernel_w *
+           (conv->input_c / conv->groups);
+  }
+  if (const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction)) {
+    return Positions(*depthwise) * depthwise->output_c * depthwise->kernel_h * depthwise->kernel_w;
+  }
+  return 0;
+}
+
 }  // namespace atollrt

@@ -19,6 +19,11 @@ struct ArraySize {
 // Cycles that `instruction`, whose operands must be within the ranges of docs/isa.md §4, executes.
 uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array);
 
+// Products that `instruction` sums up, those with padding included: of CONV_2D and
+// DEPTHWISE_CONV_2D, 0 for all others. The array makes at most R * C in a cycle.
+// Operands may have any value; the product wraps around.
+uint64_t MultiplyAccumulates(const Instruction& instruction);
+
 // Cycles of the sequencer between two instructions, and how many it keeps in flight at most.
 inline constexpr uint64_t kIssueCycles = 64;
 inline constexpr size_t kInstructionsInFlight = 16;

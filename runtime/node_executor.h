@@ -67,6 +67,19 @@ struct ModelledLatency {
   double link_in = 0;     // outputs on their way to the host
 };
 
+// Bytes of a device's on-chip memory that are reserved for something during some instructions of a
+// partition's program.
+struct OnChipBlock {
+  enum class Kind : uint8_t { kTensor, kResidentParameters, kStreamedParameters, kScratch };
+  Kind kind = Kind::kTensor;
+  int32_t tensor = -1;  // kTensor
+  int32_t node = -1;    // that writes the tensor (-1: an input) or owns the parameters or scratch
+  int64_t offset = 0;   // in the parameter segment for kResidentParameters, else in the other one
+  int64_t bytes = 0;
+  int32_t first_instruction = 0;
+  int32_t last_instruction = 0;
+};
+
 // What is known of a partition once it is compiled; numbers are per inference.
 struct PartitionReport {
   int32_t instruction_count = 0;
@@ -77,6 +90,7 @@ struct PartitionReport {
   int64_t output_bytes = 0;
   int64_t estimated_cycles = 0;  // modelled, from the start message to the last output byte
   ModelledLatency latency;
+  std::vector<OnChipBlock> memory;
   std::string note;  // what a user should know; empty if nothing
 };
 
