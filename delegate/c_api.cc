@@ -19,6 +19,7 @@ namespace {
 struct DeviceDelegateHandle final : AtollDelegate {
   std::string name;
   std::string description;
+  atollrt::DeviceInfo info;
 };
 
 // Keeps the strings that AtollListDevices hands out.
@@ -49,6 +50,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   auto* handle = new DeviceDelegateHandle;
   handle->name = (*device)->info().name;
   handle->description = atollrt::DescribeDevice((*device)->info());
+  handle->info = (*device)->info();
   handle->delegate = std::make_unique<atollrt::DeviceDelegate>(*std::move(device));
   *delegate = handle;
   return ToC(Status());
@@ -63,7 +65,12 @@ AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDevic
   *info = {.name = handle->name.c_str(),
            .description = handle->description.c_str(),
            .available = 1,
-           .is_default = 0};
+           .is_default = 0,
+           .array_rows = static_cast<int32_t>(handle->info.array_rows),
+           .array_columns = static_cast<int32_t>(handle->info.array_columns),
+           .clock_hz = static_cast<int64_t>(handle->info.clock_hz),
+           .memory_bytes = static_cast<int64_t>(handle->info.memory_bytes),
+           .link_bytes_per_second = static_cast<int64_t>(handle->info.link_bytes_per_second)};
   return ToC(Status());
 }
 
@@ -74,10 +81,12 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
   list.listings = atollrt::ListDevices();
   list.infos.clear();
   for (const atollrt::DeviceListing& listing : list.listings) {
-    list.infos.push_back({.name = listing.name.c_str(),
-                          .description = listing.description.c_str(),
-                          .available = listing.available ? 1 : 0,
-                          .is_default = listing.is_default ? 1 : 0});
+    AtollDeviceInfo info = {};
+    info.name = listing.name.c_str();
+    info.description = listing.description.c_str();
+    info.available = listing.available ? 1 : 0;
+    info.is_default = listing.is_default ? 1 : 0;
+    list.infos.push_back(info);
   }
   *devices = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());

@@ -5,7 +5,9 @@
 
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
+#include "delegate/program_trace.h"
 #include "runtime/base/log.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -14,20 +16,27 @@ double CyclesToSeconds(uint64_t cycles, const DeviceInfo& device) {
   return static_cast<double>(cycles) / static_cast<double>(device.clock_hz);
 }
 
+void TraceHost(const Trace& trace, TraceKind kind, const char* name, int64_t start_ns,
+               int64_t end_ns) {
+  trace({.kind = kind,
+         .name = name,
+         .host = {.start_ns = start_ns, .duration_ns = end_ns - start_ns}});
+}
+
 // One partition on the device.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId executable, const Executable& layout)
-      : device_(device), executable_(executable) {
-    request_.executable = executable;
-    request_.inputs.resize(layout.inputs.size());
-    request_.outputs.resize(layout.outputs.size());
-    for (const Layer& layer : layout.inputs) input_bytes_.push_back(layer.bytes);
-    for (const Layer& layer : layout.outputs) output_bytes_.push_back(layer.bytes);
+  PartitionExecutor(Device* device, ExecutableId id, std::shared_ptr<const Executable> executable)
+      : device_(device), id_(id), executable_(std::move(executable)) {
+    request_.executable = id;
+    request_.inputs.resize(executable_->inputs.size());
+    request_.outputs.resize(executable_->outputs.size());
+    for (const Layer& layer : executable_->inputs) input_bytes_.push_back(layer.bytes);
+    for (const Layer& layer : executable_->outputs) output_bytes_.push_back(layer.bytes);
   }
 
   ~PartitionExecutor() override {
-    if (const Status status = device_->Unload(executable_); !status.ok()) {
+    if (const Status status = device_->Unload(id_); !status.ok()) {
       Log(LogSeverity::kWarning, "unload: %s", status.message().c_str());
     }
   }
@@ -39,17 +48,25 @@ class PartitionExecutor final : public NodeExecutor {
     for (size_t i = 0; i < output_bytes_.size(); ++i) {
       request_.outputs[i] = {io.outputs[i], output_bytes_[i]};
     }
+    const int64_t submit_ns = io.trace != nullptr ? MonotonicNs() : 0;
     ATOLL_ASSIGN_OR_RETURN(const RequestId id, device_->Submit(request_));
+    const int64_t wait_ns = io.trace != nullptr ? MonotonicNs() : 0;
     running_ = id;
     RequestReport report;
     const Status status = device_->Wait(id, &report);
     running_ = 0;
+    const int64_t done_ns = io.trace != nullptr ? MonotonicNs() : 0;
     ATOLL_RETURN_IF_ERROR(status);
     *io.usage = {.cycles = report.device_cycles,
                  .bytes_to_device = report.bytes_to_device,
                  .bytes_from_device = report.bytes_from_device,
                  .seconds = device_->info().host_seconds +
                             CyclesToSeconds(report.device_cycles, device_->info())};
+    if (io.trace != nullptr) {
+      TraceHost(*io.trace, TraceKind::kSubmit, "submit", submit_ns, wait_ns);
+      TraceHost(*io.trace, TraceKind::kWait, "wait", wait_ns, done_ns);
+      TraceProgram(*executable_, device_->info(), *io.trace);
+    }
     return Status();
   }
 
@@ -60,7 +77,8 @@ class PartitionExecutor final : public NodeExecutor {
 
  private:
   Device* const device_;
-  const ExecutableId executable_;
+  const ExecutableId id_;
+  const std::shared_ptr<const Executable> executable_;
   Request request_;  // reused, so that Invoke allocates nothing
   std::vector<size_t> input_bytes_;
   std::vector<size_t> output_bytes_;
@@ -146,7 +164,7 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
     partition.report = MakeReport(*executable, device_->info(), std::move(part.compiled));
-    partition.executor = std::make_unique<PartitionExecutor>(device_.get(), id, *executable);
+    partition.executor = std::make_unique<PartitionExecutor>(device_.get(), id, executable);
     plan.partitions.push_back(std::move(partition));
   }
   return plan;

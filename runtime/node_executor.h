@@ -14,6 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/thread_pool.h"
+#include "runtime/trace.h"
 
 namespace atollrt {
 
@@ -36,6 +37,9 @@ struct NodeIo {
   uint8_t* scratch = nullptr;    // ScratchBytes() bytes, aligned to Buffer::kAlignment
   ThreadPool* pool = nullptr;    // never nullptr during Invoke
   DeviceUsage* usage = nullptr;  // never nullptr during Invoke; zeroed before
+  // Where the executor of a partition reports what it does; nullptr: nobody listens. Events need no
+  // partition.
+  const Trace* trace = nullptr;
 };
 
 class NodeExecutor {

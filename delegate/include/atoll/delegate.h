@@ -33,6 +33,12 @@ typedef struct AtollDeviceInfo {
   const char* description; /* "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3" */
   int32_t available;       /* nonzero: can be opened now */
   int32_t is_default;      /* nonzero: what "auto" takes */
+  /* What it is made of; zeros in AtollListDevices, which opens nothing. */
+  int32_t array_rows; /* of its array: at most rows * columns multiply-accumulates a cycle */
+  int32_t array_columns;
+  int64_t clock_hz;
+  int64_t memory_bytes; /* on chip, for parameters and activations */
+  int64_t link_bytes_per_second;
 } AtollDeviceInfo;
 
 /* The device that a delegate runs on. Strings live as long as the delegate. */
