@@ -8,7 +8,9 @@
 
 #include "atoll/delegate.h"
 #include "delegate/delegate.h"
+#include "driver/activity.h"
 #include "driver/open_device.h"
+#include "runtime/base/monotonic.h"
 
 using atollrt::InvalidArgument;
 using atollrt::Status;
@@ -27,6 +29,30 @@ struct DeviceList {
   std::vector<atollrt::DeviceListing> listings;
   std::vector<AtollDeviceInfo> infos;
 };
+
+// Keeps what AtollListActivity hands out.
+struct ActivityList {
+  std::vector<atollrt::Activity> activities;
+  std::vector<AtollActivity> infos;
+};
+
+// Counters of other processes may hold anything.
+int64_t Saturated(uint64_t value) {
+  return value > INT64_MAX ? INT64_MAX : static_cast<int64_t>(value);
+}
+int32_t Saturated(uint32_t value) {
+  return value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(value);
+}
+
+AtollActivityCounts CountsOf(const atollrt::ActivityCounts& counts) {
+  return {.requests = Saturated(counts.requests),
+          .failures = Saturated(counts.failures),
+          .device_cycles = Saturated(counts.device_cycles),
+          .macs = Saturated(counts.macs),
+          .bytes_to_device = Saturated(counts.bytes_to_device),
+          .bytes_from_device = Saturated(counts.bytes_from_device),
+          .busy_seconds = counts.busy_seconds};
+}
 
 }  // namespace
 
@@ -89,6 +115,40 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
     list.infos.push_back(info);
   }
   *devices = list.infos.data();
+  *count = static_cast<int32_t>(list.infos.size());
+  return ToC(Status());
+}
+
+AtollStatus AtollListActivity(const AtollActivity** activities, int32_t* count) {
+  if (activities == nullptr) return ToC(InvalidArgument("argument 'activities' is NULL"));
+  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  const std::string directory = atollrt::ActivityDirectory();
+  if (directory.empty()) {
+    return ToC(atollrt::NotFound(
+        "nothing is published: the environment variable ATOLL_ACTIVITY says 'off'"));
+  }
+  thread_local ActivityList list;
+  list.activities = atollrt::ListActivity(directory, atollrt::MonotonicNs());
+  list.infos.clear();
+  for (const atollrt::Activity& activity : list.activities) {
+    list.infos.push_back({.pid = Saturated(activity.pid),
+                          .command = activity.command.c_str(),
+                          .device = activity.device.c_str(),
+                          .array_rows = Saturated(activity.array_rows),
+                          .array_columns = Saturated(activity.array_columns),
+                          .clock_hz = Saturated(activity.clock_hz),
+                          .memory_bytes = Saturated(activity.memory_bytes),
+                          .memory_used_bytes = Saturated(activity.memory_used_bytes),
+                          .open_seconds = activity.open_seconds,
+                          .running_seconds = activity.running_seconds,
+                          .total = CountsOf(activity.total),
+                          .recent = CountsOf(activity.recent),
+                          .recent_seconds = activity.recent_seconds,
+                          .step_min_seconds = activity.step_min_seconds,
+                          .step_mean_seconds = activity.step_mean_seconds,
+                          .step_max_seconds = activity.step_max_seconds});
+  }
+  *activities = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());
   return ToC(Status());
 }

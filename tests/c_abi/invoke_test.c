@@ -216,6 +216,7 @@ static void CheckReports(AtollInterpreter* interpreter, int has_device) {
 
 static void CheckDevices(const AtollDelegate* delegate) {
   const AtollDeviceInfo* devices = NULL;
+  const AtollActivity* activities = NULL;
   AtollDeviceInfo info;
   int32_t count = 0;
   int32_t defaults = 0;
@@ -231,6 +232,9 @@ static void CheckDevices(const AtollDelegate* delegate) {
   EXPECT(strlen(info.description) > 0);
   EXPECT(info.array_rows == 64 && info.array_columns == 64 && info.clock_hz == 500000000);
   EXPECT(info.memory_bytes == 8 << 20 && info.link_bytes_per_second > 0);
+  EXPECT(AtollListActivity(&activities, &count) == ATOLL_OK); /* as the test's environment says */
+  for (i = 0; i < count; ++i) EXPECT(strlen(activities[i].device) > 0);
+  EXPECT(AtollListActivity(NULL, &count) == ATOLL_INVALID_ARGUMENT);
 }
 
 int main(int argc, char** argv) {

@@ -17,5 +17,6 @@ void AddVerifyCommand(CLI::App* app);
 void AddClassifyCommand(CLI::App* app);
 void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);
+void AddTopCommand(CLI::App* app);
 
 }  // namespace atollcmd
