@@ -5,7 +5,7 @@ import unittest
 
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
-SUBCOMMANDS = ("devices", "inspect", "run", "verify", "classify", "camera", "benchmark", "top")
+SUBCOMMANDS = ("devices", "inspect", "run", "verify", "classify", "camera", "benchmark", "profile", "top")
 
 
 class Help(CommandTest):

@@ -65,6 +65,7 @@ int Main(int argc, char** argv) {
   AddClassifyCommand(&app);
   AddCameraCommand(&app);
   AddBenchmarkCommand(&app);
+  AddProfileCommand(&app);
   AddTopCommand(&app);
   try {
     app.parse(argc, argv);  // also runs the subcommand

@@ -39,6 +39,8 @@ class Session {
   const std::string& device_name() const { return device_name_; }
   const std::string& device_description() const { return device_description_; }
   bool on_device() const { return delegate_ != nullptr; }
+  // What the device is made of; zeros with --device cpu.
+  AtollDeviceInfo device_info() const;
 
   // With --device auto, says on stderr which device was taken. Called once everything else on the
   // command line proved right, so that an error stays the only line on stderr.

@@ -17,6 +17,7 @@ void AddVerifyCommand(CLI::App* app);
 void AddClassifyCommand(CLI::App* app);
 void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);
+void AddProfileCommand(CLI::App* app);
 void AddTopCommand(CLI::App* app);
 
 }  // namespace atollcmd
