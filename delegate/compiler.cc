@@ -20,6 +20,12 @@ constexpr int64_t kPage = 4096;
 constexpr size_t kBandedStepsMax = 16;
 constexpr int32_t kBandsMax = 64;
 
+// Of a tensor that goes in or out; the partitioner lets no other types pass.
+LayerType LayerTypeOf(DataType type) {
+  if (type == DataType::kInt16) return LayerType::kInt16;
+  return type == DataType::kUInt8 ? LayerType::kUInt8 : LayerType::kInt8;
+}
+
 // A set on its way to an executable.
 class Compilation {
  public:
@@ -201,10 +207,8 @@ void Compilation::FindReaders() {
   for (size_t step = 0; step < set_.size(); ++step) {
     const Node& node = NodeAt(step);
     const Tensor& output = graph_.Output(node);
-    steps_.push_back({.node = &node,
-                      .lowering = lowered_[step].get(),
-                      .output_rows = RowCount(output),
-                      .row_bytes = RowBytes(output)});
+    steps_.push_back(
+        {.node = &node, .lowering = lowered_[step].get(), .output_rows = RowCount(output)});
     for (const int32_t tensor : node.outputs) {
       if (Root(tensor) == tensor) writer_[tensor] = static_cast<int32_t>(step);
     }
@@ -392,7 +396,8 @@ std::string Compilation::LayoutNote() const {
   for (const RowBands& bands : layout_.bands) {
     int64_t whole = 0;
     for (size_t step = bands.first(); step <= bands.last(); ++step) {
-      if (bands.IsInternal(step)) whole += steps_[step].output_rows * steps_[step].row_bytes;
+      if (!bands.IsInternal(step)) continue;
+      for (const int32_t tensor : NodeAt(step).outputs) whole += graph_.tensors[tensor].byte_size();
     }
     add(Format(
         "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
@@ -491,7 +496,7 @@ std::vector<MemoryBlock> Compilation::MakeBlocks() const {
     const int32_t at = static_cast<int32_t>(step);
     for (const int32_t tensor : NodeAt(step).outputs) touch(tensor, at);
     for (const int32_t tensor : NodeAt(step).inputs) touch(tensor, at);
-    int64_t scratch = lowered_[step]->scratch_bytes();
+    int64_t scratch = lowered_[step]->scratch_bytes(steps_[step].output_rows);
     if (layout_.parts[step] > 1) {
       const ChannelRange part = Part(step, 0);
       blocks[ParameterBlock(step)] = {2 * PartBytes(step), at, at};
@@ -527,12 +532,16 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
   };
   for (size_t step = bands.first(); step <= bands.last(); ++step) {
     const Node& node = NodeAt(step);
-    MemoryBlock& output = (*blocks)[Root(node.outputs[0])];
-    if (bands.IsInternal(step)) {
-      output.size = bands.BandRows(step) * steps_[step].row_bytes;
-    } else {
-      extend(output);
+    const int32_t rows = bands.BandRows(step);
+    for (const int32_t tensor : node.outputs) {
+      MemoryBlock& output = (*blocks)[Root(tensor)];
+      if (bands.IsInternal(step)) {
+        output.size = rows * RowBytes(graph_.tensors[tensor]);
+      } else {
+        extend(output);
+      }
     }
+    (*blocks)[ScratchBlock(step)].size = lowered_[step]->scratch_bytes(rows);
     for (const int32_t tensor : node.inputs) {
       if (tensor < 0) continue;
       const int32_t root = Root(tensor);
@@ -625,7 +634,7 @@ Executable Compilation::Assemble() {
   EmitProgram();
   for (const InstructionOrigin& origin : origins_) {
     const bool is_step = origin.step >= 0 && origin.step < static_cast<int32_t>(set_.size());
-    executable_.inference_nodes.push_back(is_step ? set_[origin.step] : -1);
+    executable_.inference_nodes.push_back(is_step ? origin.step : -1);
   }
   FillBoundary();
   executable_.estimated_cycles =
@@ -760,7 +769,7 @@ void Compilation::FillBoundary() {
   const auto layer = [&](int32_t index) {
     const Tensor& tensor = graph_.tensors[index];
     return Layer{.name = tensor.name,
-                 .type = tensor.type == DataType::kUInt8 ? LayerType::kUInt8 : LayerType::kInt8,
+                 .type = LayerTypeOf(tensor.type),
                  .shape = tensor.shape,
                  .bytes = static_cast<uint64_t>(tensor.byte_size())};
   };

@@ -32,11 +32,11 @@ struct CompileFailure {
   int32_t node = -1;
 };
 
-// `set`, `inputs` and `outputs` are as the partitioner makes them; the executable moves inputs and
-// outputs in this order. kResourceExhausted if the activations do not fit on chip even in bands
-// and with all parameters streamed, or the program does not fit into program memory: `failure`
-// then names the node at the peak, or the one with the most instructions. Other errors name the
-// node and what is wrong with it.
+// `set`, `inputs` and `outputs` are as the partitioner makes them, with the state behind the
+// outputs; the executable moves inputs and outputs in this order. kResourceExhausted if the
+// activations do not fit on chip even in bands and with all parameters streamed, or the program
+// does not fit into program memory: `failure` then names the node at the peak, or the one with the
+// most instructions. Other errors name the node and what is wrong with it.
 Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& set,
                                const std::vector<int32_t>& inputs,
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delegate/delegate.h"
 
+#include <algorithm>
 #include <atomic>
 
+#include "delegate/compiled_model.h"
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
 #include "delegate/program_trace.h"
@@ -23,16 +25,24 @@ void TraceHost(const Trace& trace, TraceKind kind, const char* name, int64_t sta
          .host = {.start_ns = start_ns, .duration_ns = end_ns - start_ns}});
 }
 
-// One partition on the device.
+// One partition on the device. Its state lives with the host: it goes to the device with every
+// request and comes back changed. Until the request has succeeded the new state is in scratch, so
+// that a device that fails leaves the old one as it was.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId id, std::shared_ptr<const Executable> executable)
-      : device_(device), id_(id), executable_(std::move(executable)) {
+  PartitionExecutor(Device* device, ExecutableId id, std::shared_ptr<const Executable> executable,
+                    std::vector<int32_t> nodes, const SetBoundary& boundary)
+      : device_(device), id_(id), executable_(std::move(executable)), nodes_(std::move(nodes)) {
     request_.executable = id;
     request_.inputs.resize(executable_->inputs.size());
     request_.outputs.resize(executable_->outputs.size());
     for (const Layer& layer : executable_->inputs) input_bytes_.push_back(layer.bytes);
     for (const Layer& layer : executable_->outputs) output_bytes_.push_back(layer.bytes);
+    for (const int32_t tensor : boundary.state) {
+      const auto input = std::find(boundary.inputs.begin(), boundary.inputs.end(), tensor);
+      state_inputs_.push_back(static_cast<size_t>(input - boundary.inputs.begin()));
+      state_bytes_ += input_bytes_[state_inputs_.back()];
+    }
   }
 
   ~PartitionExecutor() override {
@@ -41,12 +51,17 @@ class PartitionExecutor final : public NodeExecutor {
     }
   }
 
+  size_t ScratchBytes(int) const override { return state_bytes_; }
+
   Status Invoke(const NodeIo& io) override {
     for (size_t i = 0; i < input_bytes_.size(); ++i) {
       request_.inputs[i] = {io.inputs[i], input_bytes_[i]};
     }
+    uint8_t* new_state = io.scratch;
     for (size_t i = 0; i < output_bytes_.size(); ++i) {
-      request_.outputs[i] = {io.outputs[i], output_bytes_[i]};
+      const bool is_state = i >= io.outputs.size();
+      request_.outputs[i] = {is_state ? new_state : io.outputs[i], output_bytes_[i]};
+      if (is_state) new_state += output_bytes_[i];
     }
     const int64_t submit_ns = io.trace != nullptr ? MonotonicNs() : 0;
     ATOLL_ASSIGN_OR_RETURN(const RequestId id, device_->Submit(request_));
@@ -57,6 +72,10 @@ class PartitionExecutor final : public NodeExecutor {
     running_ = 0;
     const int64_t done_ns = io.trace != nullptr ? MonotonicNs() : 0;
     ATOLL_RETURN_IF_ERROR(status);
+    for (size_t i = 0; i < state_inputs_.size(); ++i) {
+      const std::span<const uint8_t> changed = request_.outputs[io.outputs.size() + i];
+      std::copy(changed.begin(), changed.end(), io.state[state_inputs_[i]]);
+    }
     *io.usage = {.cycles = report.device_cycles,
                  .bytes_to_device = report.bytes_to_device,
                  .bytes_from_device = report.bytes_from_device,
@@ -65,7 +84,7 @@ class PartitionExecutor final : public NodeExecutor {
     if (io.trace != nullptr) {
       TraceHost(*io.trace, TraceKind::kSubmit, "submit", submit_ns, wait_ns);
       TraceHost(*io.trace, TraceKind::kWait, "wait", wait_ns, done_ns);
-      TraceProgram(*executable_, device_->info(), *io.trace);
+      TraceProgram(*executable_, nodes_, device_->info(), *io.trace);
     }
     return Status();
   }
@@ -79,9 +98,12 @@ class PartitionExecutor final : public NodeExecutor {
   Device* const device_;
   const ExecutableId id_;
   const std::shared_ptr<const Executable> executable_;
-  Request request_;  // reused, so that Invoke allocates nothing
+  const std::vector<int32_t> nodes_;  // of the graph
+  Request request_;                   // reused, so that Invoke allocates nothing
   std::vector<size_t> input_bytes_;
-  std::vector<size_t> output_bytes_;
+  std::vector<size_t> output_bytes_;  // state included
+  std::vector<size_t> state_inputs_;  // which of the inputs
+  size_t state_bytes_ = 0;
   std::atomic<RequestId> running_{0};
 };
 
@@ -134,7 +156,7 @@ Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const De
       SetBoundary boundary = FindBoundary(graph, set);
       CompileFailure failure;
       Result<CompiledSet> compiled =
-          CompileSet(graph, set, boundary.inputs, boundary.outputs, device, &failure);
+          CompileSet(graph, set, boundary.inputs, boundary.OutputsAndState(), device, &failure);
       if (!compiled.ok()) {
         if (failure.node < 0) return compiled.status();
         refused[failure.node] = compiled.status().message();
@@ -150,24 +172,80 @@ Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const De
   }
 }
 
+// The partitions that came with the model.
+Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph,
+                                                              std::vector<std::string>* refusals) {
+  std::vector<CompiledPartition> partitions(graph.compiled.size());
+  refusals->resize(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int32_t compiled = graph.nodes[i].compiled;
+    if (compiled >= 0) {
+      partitions[compiled].nodes.push_back(static_cast<int32_t>(i));
+    } else {
+      (*refusals)[i] = "the compiled model leaves it to the CPU";
+    }
+  }
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    CompiledPartition& partition = partitions[i];
+    partition.boundary = FindBoundary(graph, partition.nodes);
+    ATOLL_ASSIGN_OR_RETURN(partition.compiled.executable,
+                           ReadCompiledPartition(graph, i, partition.boundary));
+  }
+  return partitions;
+}
+
+// Hands the executables to the device.
+Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> compiled,
+                                              Device* device) {
+  std::vector<Partition> partitions;
+  for (CompiledPartition& part : compiled) {
+    auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
+    Partition partition;
+    partition.executor =
+        std::make_unique<PartitionExecutor>(device, id, executable, part.nodes, part.boundary);
+    partition.nodes = std::move(part.nodes);
+    partition.inputs = std::move(part.boundary.inputs);
+    partition.outputs = std::move(part.boundary.outputs);
+    partition.report = MakeReport(*executable, device->info(), std::move(part.compiled));
+    partitions.push_back(std::move(partition));
+  }
+  return partitions;
+}
+
 }  // namespace
 
 Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
   DelegatePlan plan;
+  if (!graph.compiled.empty()) {
+    ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
+                           ReadCompiledPartitions(graph, &plan.refusals));
+    Result<std::vector<Partition>> loaded = LoadPartitions(std::move(partitions), device_.get());
+    if (loaded.ok()) {
+      plan.partitions = *std::move(loaded);
+      return plan;
+    }
+    // Made for a device with more memory.
+    if (loaded.status().code() != StatusCode::kResourceExhausted) return loaded.status();
+  }
   ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
                          CompileGraph(graph, device_->info(), &plan.refusals));
-  for (CompiledPartition& part : partitions) {
-    auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device_->Load(executable));
-    Partition partition;
-    partition.nodes = std::move(part.nodes);
-    partition.inputs = std::move(part.boundary.inputs);
-    partition.outputs = std::move(part.boundary.outputs);
-    partition.report = MakeReport(*executable, device_->info(), std::move(part.compiled));
-    partition.executor = std::make_unique<PartitionExecutor>(device_.get(), id, executable);
-    plan.partitions.push_back(std::move(partition));
-  }
+  ATOLL_ASSIGN_OR_RETURN(plan.partitions, LoadPartitions(std::move(partitions), device_.get()));
   return plan;
+}
+
+Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
+  std::vector<std::string> refusals;
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<CompiledPartition> compiled,
+                         CompileGraph(graphs[0], device_->info(), &refusals));
+  if (compiled.empty()) {
+    return Unsupported("no operator of the model can run on the device: nothing to compile");
+  }
+  std::vector<PartitionExecutable> partitions;
+  for (const CompiledPartition& part : compiled) {
+    partitions.push_back({part.nodes, part.boundary, &part.compiled.executable});
+  }
+  return WriteCompiledModel(graphs, partitions);
 }
 
 }  // namespace atollrt

@@ -28,7 +28,8 @@ TraceUnit TraceUnitOf(Unit unit) {
 
 }  // namespace
 
-void TraceProgram(const Executable& executable, const DeviceInfo& device, const Trace& trace) {
+void TraceProgram(const Executable& executable, std::span<const int32_t> nodes,
+                  const DeviceInfo& device, const Trace& trace) {
   Schedule schedule(ScheduleOptionsOf(device));
   for (size_t i = 0; i < executable.inference_program.size(); ++i) {
     const Instruction& instruction = executable.inference_program[i];
@@ -41,7 +42,10 @@ void TraceProgram(const Executable& executable, const DeviceInfo& device, const 
                                 .start_cycle = slot.start,
                                 .end_cycle = slot.end,
                                 .macs = MultiplyAccumulates(instruction)}};
-    if (!executable.inference_nodes.empty()) event.node = executable.inference_nodes[i];
+    if (!executable.inference_nodes.empty()) {
+      const int32_t node = executable.inference_nodes[i];
+      if (node >= 0) event.node = nodes[static_cast<size_t>(node)];
+    }
     for (const MemoryAccess& access : AccessesOf(instruction)) event.device.bytes += access.bytes;
     trace(event);
     if (slot.unit != Unit::kInfeed && slot.unit != Unit::kOutfeed) continue;

@@ -15,13 +15,14 @@
 
 namespace atollrt {
 
-enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1 };
+enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1, kInt16 = 2 };
+inline uint64_t LayerTypeBytes(LayerType type) { return type == LayerType::kInt16 ? 2 : 1; }
 
 struct Layer {
   std::string name;
   LayerType type = LayerType::kInt8;
-  std::vector<int32_t> shape;  // row-major; its product is `bytes`
-  uint64_t bytes = 0;
+  std::vector<int32_t> shape;  // row-major
+  uint64_t bytes = 0;          // of all elements
   bool operator==(const Layer&) const = default;
 };
 
@@ -42,8 +43,9 @@ struct Executable {
   uint64_t estimated_cycles = 0;  // of one inference, for the array named below
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
-  // For each instruction of the inference program the node of the graph that it computes or whose
-  // parameters it fetches, -1 for what belongs to no node; for reports and traces. Empty: unknown.
+  // For each instruction of the inference program the node that it computes or whose parameters it
+  // fetches, as its position among the nodes of the partition; -1 for what belongs to none. For
+  // reports and traces. Empty: unknown.
   std::vector<int32_t> inference_nodes;
   bool operator==(const Executable&) const = default;
 };

@@ -18,6 +18,7 @@ struct MemoryAccess {
     kRead,
     kReadInPlace,  // the output may begin at the same address
     kWrite,
+    kReadWrite,  // state
   };
   Kind kind = Kind::kRead;
   uint8_t word = 0;      // of the address operand in the encoding
@@ -25,7 +26,7 @@ struct MemoryAccess {
   uint64_t bytes = 0;    // saturated at 2^64 - 1
 };
 
-// Reads first, writes last.
+// Reads first, then what is read and written, then writes.
 class MemoryAccesses {
  public:
   static constexpr size_t kMax = 8;

@@ -15,13 +15,15 @@ bool Overlap(const MemoryAccess& a, const MemoryAccess& b) {
   return a_begin < b_begin + b.bytes && b_begin < a_begin + a.bytes;
 }
 
+bool Writes(const MemoryAccess& access) {
+  return access.kind == MemoryAccess::Kind::kWrite || access.kind == MemoryAccess::Kind::kReadWrite;
+}
+
 // Whether one of the two writes what the other touches.
 bool Conflict(const MemoryAccesses& a, const MemoryAccesses& b) {
   for (const MemoryAccess& x : a) {
     for (const MemoryAccess& y : b) {
-      const bool writes =
-          x.kind == MemoryAccess::Kind::kWrite || y.kind == MemoryAccess::Kind::kWrite;
-      if (writes && Overlap(x, y)) return true;
+      if ((Writes(x) || Writes(y)) && Overlap(x, y)) return true;
     }
   }
   return false;

@@ -19,8 +19,14 @@ struct ArraySize {
 // Cycles that `instruction`, whose operands must be within the ranges of docs/isa.md §4, executes.
 uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array);
 
-// Products that `instruction` sums up, those with padding included: of CONV_2D and
-// DEPTHWISE_CONV_2D, 0 for all others. The array makes at most R * C in a cycle.
+// A matrix product as SCALE-Sim's weight-stationary model counts it (arXiv 1811.02883 and its
+// successors): tiles follow each other without double-buffered weights, R cycles to load each, and
+// the count begins at 0. `positions`, `products` and `channels` are M, K and N of docs/isa.md §5,
+// at least 1. For comparison with that simulator only.
+uint64_t ScaleSimCycles(uint64_t positions, uint64_t products, uint64_t channels, ArraySize array);
+
+// Products that filters sum up, those with padding included: of CONV_2D, DEPTHWISE_CONV_2D,
+// TRANSPOSE_CONV_2D and LSTM, 0 for all others. The array makes at most R * C in a cycle.
 // Operands may have any value; the product wraps around.
 uint64_t MultiplyAccumulates(const Instruction& instruction);
 

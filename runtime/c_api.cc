@@ -67,10 +67,6 @@ AtollStatus NullArgument(const char* name) {
 
 }  // namespace
 
-struct AtollModel {
-  std::shared_ptr<const atollrt::Model> model;
-};
-
 // A tensor as callers see it: an interpreter and an index.
 struct AtollTensor {
   atollrt::Interpreter* interpreter = nullptr;
@@ -130,6 +126,16 @@ AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size, AtollModel
 }
 
 void AtollModelDelete(AtollModel* model) { delete model; }
+
+int32_t AtollModelHasOperator(const AtollModel* model, const char* op) {
+  if (model == nullptr || op == nullptr) return 0;
+  for (const atollrt::Graph& graph : model->model->graphs()) {
+    for (const atollrt::Node& node : graph.nodes) {
+      if (node.op_name() == op) return 1;
+    }
+  }
+  return 0;
+}
 
 AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpreterOptions* options,
                                    AtollInterpreter** interpreter) {

@@ -31,8 +31,8 @@ struct DeviceUsage {
 struct NodeIo {
   std::span<const uint8_t* const> inputs;
   std::span<uint8_t* const> outputs;
-  // One per input, for CPU operators: where it lives if it outlasts the invocation (variable
-  // tensors, and for the handle that READ_ and ASSIGN_VARIABLE take the variable), else nullptr.
+  // One per input: where it lives if it outlasts the invocation (variable tensors, and for the
+  // handle that READ_ and ASSIGN_VARIABLE take the variable), else nullptr.
   std::span<uint8_t* const> state;
   uint8_t* scratch = nullptr;    // ScratchBytes() bytes, aligned to Buffer::kAlignment
   ThreadPool* pool = nullptr;    // never nullptr during Invoke
@@ -52,7 +52,7 @@ class NodeExecutor {
     return 0;
   }
   // Runs once. Allocates nothing; fails only because of a device or of what its data says (an
-  // index out of range, a box that ends before it begins).
+  // index out of range, a box that ends before it begins). Errors do not name the node.
   virtual Status Invoke(const NodeIo& io) = 0;
   // Makes an Invoke in progress on another thread end early, if it can.
   virtual void Cancel() {}
@@ -94,8 +94,8 @@ struct PartitionReport {
   int64_t output_bytes = 0;
   int64_t estimated_cycles = 0;  // modelled, from the start message to the last output byte
   ModelledLatency latency;
-  std::vector<OnChipBlock> memory;
-  std::string note;  // what a user should know; empty if nothing
+  std::vector<OnChipBlock> memory;  // empty if the partition came compiled with the model
+  std::string note;                 // what a user should know; empty if nothing
 };
 
 // A connected, acyclic set of nodes that one executor replaces.

@@ -16,6 +16,9 @@ constexpr uint8_t kUndefinedByte = 0xA5;
 // Addresses have 32 bits.
 constexpr uint64_t kMemoryMax = uint64_t{1} << 31;
 
+// Of an LSTM: for each gate, those of its two products.
+constexpr uint32_t kLstmRecordsPerUnit = 2 * kLstmGates;
+
 // The channel records that an instruction reads, if it does.
 struct RecordsOperand {
   uint32_t address;
@@ -23,13 +26,17 @@ struct RecordsOperand {
   uint32_t flags;
 };
 std::optional<RecordsOperand> RecordsOf(const Instruction& instruction) {
-  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
-    return RecordsOperand{conv->channel_address, conv->output_c, conv->flags};
-  }
-  if (const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction)) {
-    return RecordsOperand{depthwise->channel_address, depthwise->output_c, depthwise->flags};
-  }
-  return std::nullopt;
+  return std::visit(
+      [](const auto& i) -> std::optional<RecordsOperand> {
+        if constexpr (requires { i.output_c; }) {
+          return RecordsOperand{i.channel_address, i.output_c, i.flags};
+        } else if constexpr (requires { i.channel_address; }) {
+          return RecordsOperand{i.channel_address, kLstmRecordsPerUnit * i.units, 0};
+        } else {
+          return std::nullopt;
+        }
+      },
+      instruction);
 }
 
 ScheduleOptions MakeScheduleOptions(const DeviceProfile& profile) {
@@ -64,7 +71,7 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       program_(std::move(program)),
       slots_(program_.size() / kInstructionBytes),
       direct_array_(&memory_, options.features, &pool_),
-      vector_unit_(&memory_, options.features),
+      vector_unit_(&memory_, options.features, &pool_),
       parser_(program_.size()),
       schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == ArrayFace::kStepped) {
@@ -306,16 +313,17 @@ Fault Core::CheckRecords(Slot& slot) {
   return fault;
 }
 
-void Core::RunConv2D(const Slot& slot, const Conv2DInstruction& conv, uint64_t& cycles) {
+template <typename T>
+void Core::RunOnArray(const Slot& slot, const T& filter, uint64_t& cycles) {
   const Segments& segments = *slot.checked_for;
   if (stepped_array_ == nullptr) {
     direct_array_.Run(slot.instruction, segments);
     return;
   }
-  memory_.WriteAt(segments.Resolve(conv.output_address),
-                  uint64_t{conv.batch} * conv.output_h * conv.output_w * conv.output_c);
-  cycles = stepped_array_->Conv2D(conv, segments.parameter_base, segments.activation_base,
-                                  memory_.bytes());
+  memory_.WriteAt(segments.Resolve(filter.output_address),
+                  uint64_t{filter.batch} * filter.output_h * filter.output_w * filter.output_c);
+  cycles = stepped_array_->Run(filter, segments.parameter_base, segments.activation_base,
+                               memory_.bytes());
 }
 
 Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
@@ -331,8 +339,11 @@ Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
           return Receive(parameters_, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, OutputInstruction>) {
           return Send(i.input_address, i.bytes);
-        } else if constexpr (std::is_same_v<T, Conv2DInstruction>) {
-          RunConv2D(slot, i, cycles);
+        } else if constexpr (std::is_same_v<T, Conv2DInstruction> ||
+                             std::is_same_v<T, TransposeConv2DInstruction>) {
+          RunOnArray(slot, i, cycles);
+        } else if constexpr (std::is_same_v<T, LstmInstruction>) {
+          direct_array_.RunLstm(i, segments);
         } else if constexpr (std::is_same_v<T, DepthwiseConv2DInstruction>) {
           direct_array_.Run(slot.instruction, segments);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {

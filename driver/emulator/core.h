@@ -43,7 +43,7 @@ namespace atollrt {
 
 // How the array computes: whole instructions with fast kernels, or cell by cell, cycle by cycle.
 // The bytes and the reported cycles are the same; the stepped face, which is for small shapes and
-// for CONV_2D only, counts them one by one.
+// for CONV_2D and TRANSPOSE_CONV_2D only, counts them one by one.
 enum class ArrayFace { kDirect, kStepped };
 
 struct CoreOptions {
@@ -114,7 +114,9 @@ class Core {
   Fault CheckRecords(Slot& slot);
   // `cycles` come in as the closed forms give them.
   Progress Run(const Slot& slot, uint64_t& cycles);
-  void RunConv2D(const Slot& slot, const Conv2DInstruction& conv, uint64_t& cycles);
+  // CONV_2D or TRANSPOSE_CONV_2D.
+  template <typename T>
+  void RunOnArray(const Slot& slot, const T& filter, uint64_t& cycles);
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
   Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
   Progress Send(uint32_t input_address, uint32_t bytes);

@@ -22,8 +22,7 @@ class Steps {
       lowered_.push_back(*std::move(lowering));
       steps_.push_back({.node = &node,
                         .lowering = lowered_.back().get(),
-                        .output_rows = RowCount(graph.Output(node)),
-                        .row_bytes = RowBytes(graph.Output(node))});
+                        .output_rows = RowCount(graph.Output(node))});
     }
     for (size_t step = 0; step < steps_.size(); ++step) {
       const int32_t output = steps_[step].node->outputs[0];

@@ -24,7 +24,9 @@ CopyInstruction Copy(uint32_t input, uint32_t output, uint32_t bytes) {
           .bytes = bytes,
           .count0 = 1,
           .count1 = 1,
-          .count2 = 1};
+          .count2 = 1,
+          .count3 = 1,
+          .count4 = 1};
 }
 // One tile: 64 + 126 cycles beside the first weights.
 Conv2DInstruction Dense(uint32_t input, uint32_t output) {

@@ -18,8 +18,8 @@
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
 #include "runtime/base/check.h"
-#include "runtime/graph/model.h"
 #include "runtime/interpreter.h"
+#include "runtime/model.h"
 #include "tests/fuzz/small_model.h"
 
 using namespace atollrt;
@@ -36,6 +36,7 @@ constexpr std::array kSeedModels = {
     "tests/golden/ops/chain/chain_000_int8.tflite",
     "tests/golden/ops/chain/chain_008_uint8.tflite",
     "tests/golden/ops/chain/chain_029_int8.tflite",
+    "tests/golden/ops/chain/chain_012_int8.tflite",
 };
 
 Bytes ReadSeedModel(const char* path) {

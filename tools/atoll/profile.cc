@@ -149,7 +149,7 @@ std::unique_ptr<OutputFiles> WriteFile(const std::string& path, const char* opti
 void RunProfile(const ProfileOptions& options) {
   Session session(options.session);
   FillInputs(session, /*seed=*/1, {});
-  session.AnnounceDevice();
+  session.Announce();
   const Profile profile = TakeProfile(&session, options.runs);
 
   std::vector<std::unique_ptr<OutputFiles>> files;

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 // {"schema": 1, "command": `command`, "atoll": version}
 Json NewReport(std::string_view command);
-// The same with what a Session stands for: model, device, partitions in short.
+// The same with what a Session stands for: model, device, partitions in short, warnings.
 Json NewReport(std::string_view command, const Session& session);
 
 // In one line; what is no UTF-8 is replaced.

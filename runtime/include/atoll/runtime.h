@@ -81,6 +81,9 @@ ATOLL_EXPORT AtollStatus AtollModelCreateFromFile(const char* path, AtollModel**
 ATOLL_EXPORT AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size,
                                                     AtollModel** model);
 ATOLL_EXPORT void AtollModelDelete(AtollModel* model);
+/* Nonzero if the model has a node of this operator: "CONV_2D", or the name of a custom one. Tells
+ * before an interpreter is created what kind of model it is. 0 for NULL. */
+ATOLL_EXPORT int32_t AtollModelHasOperator(const AtollModel* model, const char* op);
 
 /* ---- Delegate ------------------------------------------------------------------------------- */
 
@@ -232,7 +235,8 @@ typedef struct AtollMemoryBlock {
   int32_t first_instruction;
   int32_t last_instruction;
 } AtollMemoryBlock;
-/* All blocks of a partition's plan. The array lives as long as the interpreter. */
+/* All blocks of a partition's plan; none if it came compiled with the model, which does not keep
+ * the plan. The array lives as long as the interpreter. */
 ATOLL_EXPORT AtollStatus AtollInterpreterGetPartitionMemory(const AtollInterpreter* interpreter,
                                                             int32_t index,
                                                             const AtollMemoryBlock** blocks,
