@@ -53,10 +53,14 @@ class ReductionLoops {
 // matter.
 bool KeepsRunsApart(const StridedCopy& copy) {
   std::array<const StridedCopy::Loop*, kCopyLoops> by_stride{};
-  const size_t count = copy.loops.size();
-  for (size_t k = 0; k < count; ++k) by_stride[k] = &copy.loops[k];
-  std::sort(by_stride.begin(), by_stride.begin() + count,
-            [](const auto* a, const auto* b) { return a->out_stride < b->out_stride; });
+  size_t count = 0;
+  for (const StridedCopy::Loop& loop : copy.loops) {
+    size_t place = count++;
+    for (; place > 0 && by_stride[place - 1]->out_stride > loop.out_stride; --place) {
+      by_stride[place] = by_stride[place - 1];
+    }
+    by_stride[place] = &loop;
+  }
   int64_t extent = copy.run_bytes;
   for (size_t k = 0; k < count; ++k) {
     if (by_stride[k]->out_stride < extent) return false;

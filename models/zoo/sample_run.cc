@@ -52,7 +52,8 @@ Status SampleRun::SetPictures(const Tensor& tensor, int32_t index) {
     const double slope = 90 * std::sin(0.015 * (x + y) + 2 * channel);
     const double values[kSamples] = {noise, waves + edges, slope, 0.25 * noise - 60 + edges};
     for (size_t sample = 0; sample < kSamples; ++sample) {
-      pictures[sample].data()[i] = static_cast<uint8_t>(static_cast<int8_t>(values[sample]));
+      const double value = std::clamp(values[sample], -128.0, 127.0);
+      pictures[sample].data()[i] = static_cast<uint8_t>(static_cast<int8_t>(value));
     }
   }
   return Status();

@@ -2,6 +2,7 @@
 #include "runtime/ops/cpu_ops.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -12,13 +13,17 @@
 namespace atollrt {
 namespace {
 
-constexpr CpuOp kCpuOps[] = {
-#define ATOLL_CPU_OP(name, max_version, types, Prepare) {OpType::k##name, "", max_version, types},
-#define ATOLL_CUSTOM_OP(name, types, Prepare) {OpType::kCUSTOM, name, 1, types},
+constexpr auto MakeCpuOps() {
+  using namespace types;
+  return std::to_array<CpuOp>({
+#define ATOLL_CPU_OP(name, max_version, data, Prepare) {OpType::k##name, "", max_version, data},
+#define ATOLL_CUSTOM_OP(name, data, Prepare) {OpType::kCUSTOM, name, 1, data},
 #include "runtime/ops/cpu_ops.inc"
 #undef ATOLL_CPU_OP
 #undef ATOLL_CUSTOM_OP
-};
+  });
+}
+constexpr auto kCpuOps = MakeCpuOps();
 
 constexpr PrepareNode kPrepare[] = {
 #define ATOLL_CPU_OP(name, max_version, types, Prepare) Prepare,
@@ -92,7 +97,7 @@ Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const N
   }
   Status status = CheckDataType(graph, node, op->types);
   if (!status.ok()) return std::move(status).WithContext(Describe(graph, node));
-  Executor executor = kPrepare[op - kCpuOps](graph, node, features);
+  Executor executor = kPrepare[op - kCpuOps.data()](graph, node, features);
   if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph, node));
   return executor;
 }

@@ -19,7 +19,7 @@ struct CpuOp {
   OpType type = OpType::kCUSTOM;
   const char* custom_name = "";  // of OpType::kCUSTOM
   int32_t max_version = 0;       // the newest known one
-  TypeSet types = kNone;         // that its data may have
+  TypeSet types = types::kNone;  // that its data may have
 };
 
 // All operators that the CPU has, by name; the custom ones are the last.

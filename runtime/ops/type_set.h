@@ -30,6 +30,9 @@ class TypeSet {
   uint32_t bits_ = 0;
 };
 
+// Apart, because enumerations use the same names.
+namespace types {
+
 inline constexpr TypeSet kBytes{DataType::kInt8, DataType::kUInt8};
 inline constexpr TypeSet kInt8{DataType::kInt8};
 inline constexpr TypeSet kUInt8{DataType::kUInt8};
@@ -43,5 +46,7 @@ inline constexpr TypeSet kNumbers = kBytes | kInt16 | kInt32 | kInt64 | kFloat32
 inline constexpr TypeSet kPlain = kNumbers | kBool | TypeSet{DataType::kUInt32};
 inline constexpr TypeSet kAll = kPlain | TypeSet{DataType::kString, DataType::kResource};
 inline constexpr TypeSet kNone{};
+
+}  // namespace types
 
 }  // namespace atollrt
