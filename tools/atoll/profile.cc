@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 
@@ -136,30 +135,19 @@ std::string ReportText(const Session& session, const ProfileOptions& options,
   return text;
 }
 
-// A file that is there once it is committed.
-std::unique_ptr<OutputFiles> WriteFile(const std::string& path, const char* option,
-                                       const std::string& content) {
-  const std::filesystem::path file(path);
-  const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
-  auto files = std::make_unique<OutputFiles>(directory, option);
-  files->Add(file.filename().string(), content.data(), content.size());
-  return files;
-}
-
 void RunProfile(const ProfileOptions& options) {
   Session session(options.session);
   FillInputs(session, /*seed=*/1, {});
   session.Announce();
   const Profile profile = TakeProfile(&session, options.runs);
 
-  std::vector<std::unique_ptr<OutputFiles>> files;
-  if (!options.trace.empty()) {
-    files.push_back(WriteFile(options.trace, "--trace", JsonText(TraceJson(profile)) + "\n"));
-  }
-  if (!options.report.empty()) {
-    files.push_back(WriteFile(options.report, "--report", ProfilePage(session, profile)));
-  }
-  for (const auto& file : files) file->Commit();
+  OutputFiles files;
+  const auto write = [&](const char* option, const std::string& path, const std::string& content) {
+    files.Add(option, path, content.data(), content.size());
+  };
+  if (!options.trace.empty()) write("--trace", options.trace, JsonText(TraceJson(profile)) + "\n");
+  if (!options.report.empty()) write("--report", options.report, ProfilePage(session, profile));
+  files.Commit();
   if (options.json) {
     PrintReport(ProfileJson(session, profile));
   } else {
