@@ -729,7 +729,7 @@ Executable Compilation::Assemble() {
   EmitProgram();
   for (const InstructionOrigin& origin : origins_) {
     const bool is_step = origin.step >= 0 && origin.step < static_cast<int32_t>(set_.size());
-    executable_.inference_nodes.push_back(is_step ? origin.step : -1);
+    executable_.inference_nodes.push_back(is_step && !origin.moves_rows ? origin.step : -1);
   }
   FillBoundary();
   executable_.estimated_cycles =
@@ -879,7 +879,7 @@ void Compilation::EmitInputRows(const RowBands& bands, int32_t band) {
             place.address + static_cast<uint32_t>(here - place.rows.begin) * row_bytes,
         .bytes = static_cast<uint32_t>(place.rows.end - here) * row_bytes});
   }
-  SetOrigin({.step = static_cast<int32_t>(bands.first()), .band = band});
+  SetOrigin({.step = static_cast<int32_t>(bands.first()), .band = band, .moves_rows = true});
 }
 
 void Compilation::EmitSentRows(const RowBands& bands, int32_t band, size_t step) {
@@ -891,7 +891,7 @@ void Compilation::EmitSentRows(const RowBands& bands, int32_t band, size_t step)
   const int64_t offset = (sent.begin - place.rows.begin) * row_bytes;
   Emit(OutputInstruction{.input_address = place.address + static_cast<uint32_t>(offset),
                          .bytes = static_cast<uint32_t>(sent.count() * row_bytes)},
-       {.step = static_cast<int32_t>(step), .band = band});
+       {.step = static_cast<int32_t>(step), .band = band, .moves_rows = true});
 }
 
 // The step that takes the most instructions.

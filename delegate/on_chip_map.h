@@ -17,6 +17,7 @@ struct InstructionOrigin {
   int32_t step = -1;  // -1: takes inputs, before all steps; behind the last one: gives outputs
   int32_t band = 0;   // of a step that runs in bands of rows
   bool fetches_parameters = false;  // PARAMETERS: runs before its step does
+  bool moves_rows = false;          // of an input or output, for the band: computes no node
 };
 
 // Instructions [first, last].

@@ -31,7 +31,7 @@ namespace {
 TEST(InvokeAllocation, NothingBeforeAndAfterATrace) {
   ModelBuilder m;
   const int32_t x = m.Conv2D(m.Input({1, 16, 16, 8}), {.channels = 32, .kernel = 3});
-  m.Output(m.Conv2D(m.Softmax(x), {.channels = 12}));
+  m.Output(m.Conv2D(m.LogSoftmax(x), {.channels = 12}));
   auto device = OpenDevice({.device = "emu", .threads = 1});
   ASSERT_TRUE(device.ok());
   DeviceDelegate delegate(*std::move(device));

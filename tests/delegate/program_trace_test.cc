@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 ModelBuilder TwoPartitions() {
   ModelBuilder m;
   const int32_t x = m.Conv2D(m.Input({1, 16, 16, 8}), {.channels = 32, .kernel = 3});
-  const int32_t y = m.Softmax(m.DepthwiseConv2D(x, {.kernel = 3}));
+  const int32_t y = m.LogSoftmax(m.DepthwiseConv2D(x, {.kernel = 3}));
   m.Output(m.Mean(m.Conv2D(y, {.channels = 12}), {1, 2}));
   return m;
 }
@@ -74,7 +74,7 @@ TEST_P(ProgramTraceTest, TheHostSubmitsWaitsAndComputesInTurn) {
     EXPECT_GE(event.host.start_ns, end_ns);
     end_ns = event.host.start_ns + event.host.duration_ns;
   }
-  EXPECT_THAT(host, ElementsAre("submit", "wait", "SOFTMAX", "submit", "wait"));
+  EXPECT_THAT(host, ElementsAre("submit", "wait", "LOG_SOFTMAX", "submit", "wait"));
 }
 
 TEST_P(ProgramTraceTest, UnitsAndLinkAddUpToTheModelledLatency) {
