@@ -10,9 +10,11 @@
 #include "atoll/delegate.h"
 #include "delegate/coral_timing.h"
 #include "delegate/delegate.h"
+#include "driver/activity.h"
 #include "driver/assembly.h"
 #include "driver/executable.h"
 #include "driver/open_device.h"
+#include "runtime/base/monotonic.h"
 
 using atollrt::InvalidArgument;
 using atollrt::Result;
@@ -24,6 +26,7 @@ namespace {
 struct DeviceDelegateHandle final : AtollDelegate {
   std::string name;
   std::string description;
+  atollrt::DeviceInfo info;
   atollrt::DeviceDelegate* device_delegate = nullptr;  // `delegate`, as what it is
 };
 
@@ -32,6 +35,30 @@ struct DeviceList {
   std::vector<atollrt::DeviceListing> listings;
   std::vector<AtollDeviceInfo> infos;
 };
+
+// Keeps what AtollListActivity hands out.
+struct ActivityList {
+  std::vector<atollrt::Activity> activities;
+  std::vector<AtollActivity> infos;
+};
+
+// Counters of other processes may hold anything.
+int64_t Saturated(uint64_t value) {
+  return value > INT64_MAX ? INT64_MAX : static_cast<int64_t>(value);
+}
+int32_t Saturated(uint32_t value) {
+  return value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(value);
+}
+
+AtollActivityCounts CountsOf(const atollrt::ActivityCounts& counts) {
+  return {.requests = Saturated(counts.requests),
+          .failures = Saturated(counts.failures),
+          .device_cycles = Saturated(counts.device_cycles),
+          .macs = Saturated(counts.macs),
+          .bytes_to_device = Saturated(counts.bytes_to_device),
+          .bytes_from_device = Saturated(counts.bytes_from_device),
+          .busy_seconds = counts.busy_seconds};
+}
 
 }  // namespace
 
@@ -106,6 +133,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   auto* handle = new DeviceDelegateHandle;
   handle->name = (*device)->info().name;
   handle->description = atollrt::DescribeDevice((*device)->info());
+  handle->info = (*device)->info();
   auto device_delegate = std::make_unique<atollrt::DeviceDelegate>(*std::move(device));
   handle->device_delegate = device_delegate.get();
   handle->delegate = std::move(device_delegate);
@@ -122,7 +150,12 @@ AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDevic
   *info = {.name = handle->name.c_str(),
            .description = handle->description.c_str(),
            .available = 1,
-           .is_default = 0};
+           .is_default = 0,
+           .array_rows = static_cast<int32_t>(handle->info.array_rows),
+           .array_columns = static_cast<int32_t>(handle->info.array_columns),
+           .clock_hz = static_cast<int64_t>(handle->info.clock_hz),
+           .memory_bytes = static_cast<int64_t>(handle->info.memory_bytes),
+           .link_bytes_per_second = static_cast<int64_t>(handle->info.link_bytes_per_second)};
   return ToC(Status());
 }
 
@@ -145,10 +178,12 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
   list.listings = atollrt::ListDevices();
   list.infos.clear();
   for (const atollrt::DeviceListing& listing : list.listings) {
-    list.infos.push_back({.name = listing.name.c_str(),
-                          .description = listing.description.c_str(),
-                          .available = listing.available ? 1 : 0,
-                          .is_default = listing.is_default ? 1 : 0});
+    AtollDeviceInfo info = {};
+    info.name = listing.name.c_str();
+    info.description = listing.description.c_str();
+    info.available = listing.available ? 1 : 0;
+    info.is_default = listing.is_default ? 1 : 0;
+    list.infos.push_back(info);
   }
   *devices = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());
@@ -252,6 +287,40 @@ AtollStatus AtollAssemble(const char* text, size_t size, AtollBytesCallback call
   }
   const std::vector<uint8_t> bytes = atollrt::WriteExecutable((*executables)[0]);
   callback(bytes.data(), bytes.size(), user_data);
+  return ToC(Status());
+}
+
+AtollStatus AtollListActivity(const AtollActivity** activities, int32_t* count) {
+  if (activities == nullptr) return ToC(InvalidArgument("argument 'activities' is NULL"));
+  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  const std::string directory = atollrt::ActivityDirectory();
+  if (directory.empty()) {
+    return ToC(atollrt::NotFound(
+        "nothing is published: the environment variable ATOLL_ACTIVITY says 'off'"));
+  }
+  thread_local ActivityList list;
+  list.activities = atollrt::ListActivity(directory, atollrt::MonotonicNs());
+  list.infos.clear();
+  for (const atollrt::Activity& activity : list.activities) {
+    list.infos.push_back({.pid = Saturated(activity.pid),
+                          .command = activity.command.c_str(),
+                          .device = activity.device.c_str(),
+                          .array_rows = Saturated(activity.array_rows),
+                          .array_columns = Saturated(activity.array_columns),
+                          .clock_hz = Saturated(activity.clock_hz),
+                          .memory_bytes = Saturated(activity.memory_bytes),
+                          .memory_used_bytes = Saturated(activity.memory_used_bytes),
+                          .open_seconds = activity.open_seconds,
+                          .running_seconds = activity.running_seconds,
+                          .total = CountsOf(activity.total),
+                          .recent = CountsOf(activity.recent),
+                          .recent_seconds = activity.recent_seconds,
+                          .step_min_seconds = activity.step_min_seconds,
+                          .step_mean_seconds = activity.step_mean_seconds,
+                          .step_max_seconds = activity.step_max_seconds});
+  }
+  *activities = list.infos.data();
+  *count = static_cast<int32_t>(list.infos.size());
   return ToC(Status());
 }
 

@@ -129,6 +129,14 @@ Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
   };
   ATOLL_RETURN_IF_ERROR(check(executable->inputs, boundary.inputs, "input"));
   ATOLL_RETURN_IF_ERROR(check(executable->outputs, boundary.OutputsAndState(), "output"));
+  const auto node_count = std::count_if(
+      graph.nodes.begin(), graph.nodes.end(),
+      [&](const Node& node) { return node.compiled == static_cast<int32_t>(partition); });
+  for (size_t i = 0; i < executable->inference_nodes.size(); ++i) {
+    if (executable->inference_nodes[i] < node_count) continue;
+    return CorruptModel("%s: instruction %zu belongs to node %d of %zu", name.c_str(), i,
+                        executable->inference_nodes[i], static_cast<size_t>(node_count));
+  }
   return executable;
 }
 

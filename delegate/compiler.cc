@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "delegate/lowering.h"
+#include "delegate/on_chip_map.h"
 #include "delegate/row_bands.h"
 #include "runtime/base/bytes.h"
 #include "runtime/memory_planner.h"
@@ -16,7 +17,7 @@ namespace {
 // The driver hands out memory in whole pages of 4 KiB.
 constexpr int64_t kPage = 4096;
 // How many steps at most are computed in bands together, and in how many bands.
-constexpr size_t kBandedStepsMax = 16;
+constexpr size_t kBandedStepsMax = 32;
 constexpr int32_t kBandsMax = 64;
 
 // Of a tensor that goes in or out; the partitioner lets no other types pass.
@@ -60,12 +61,15 @@ class Compilation {
   Status LowerNodes();
   void ResolveAliases();
   void FindReaders();
+  void FindMovingRows();
 
   bool ChooseLayout();
   bool AddBands();
   bool AddStreaming();
   bool AddParts();
   std::optional<RowBands> FindBands(size_t peak, int64_t budget) const;
+  bool FitsBands(const RowBands& bands, const std::vector<MemoryBlock>& whole,
+                 int64_t budget) const;
   void Consider(std::optional<Layout>* best, uint64_t* best_cycles);
   std::string LayoutNote() const;
   std::string DescribePeak(size_t peak) const;
@@ -83,18 +87,17 @@ class Compilation {
   Executable Assemble();
   void LayOutParameters();
   void EmitProgram();
-  // The instructions since the last call come from this step, or from none (-1).
-  void Attribute(int32_t step) {
-    executable_.inference_nodes.resize(executable_.inference_program.size(), step);
-  }
   void EmitParameters(const Group& group);
-  void EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes);
+  void EmitParameters(size_t step, uint32_t address, const std::vector<uint8_t>& bytes);
   uint32_t PartAddress(size_t step, int32_t part) const;
   void EmitPartParameters(size_t step, int32_t part);
   void EmitParts(size_t step, OperandPlaces place);
   void EmitStep(size_t step, const RowBands* bands, int32_t band);
+  void EmitInputRows(const RowBands& bands, int32_t band);
+  void EmitSentRows(const RowBands& bands, int32_t band, size_t step);
   size_t LongestStep() const;
   void FillBoundary();
+  std::vector<OnChipBlock> MapMemory() const;
 
   const Node& NodeAt(size_t step) const { return graph_.nodes[set_[step]]; }
   // Channels of one of the parts of a step; the first is the largest.
@@ -117,11 +120,22 @@ class Compilation {
     }
     return nullptr;
   }
+  // Whether rows of an input or output of the set come or go while its bands run.
+  bool MovesInRows(int32_t tensor) const {
+    for (const RowBands& bands : layout_.bands) {
+      if (bands.arriving() == tensor) return true;
+      const int32_t writer = writer_[Root(tensor)];
+      if (writer >= 0 && bands.Sends(static_cast<size_t>(writer))) return true;
+    }
+    return false;
+  }
   // Activation-segment address of a tensor.
   uint32_t Address(int32_t tensor) const {
     return static_cast<uint32_t>(plan_.offsets[static_cast<size_t>(Root(tensor))]);
   }
   TensorPlace PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const;
+  TensorPlace InputPlace(const RowBands& bands, int32_t band) const;
+  int64_t InputBufferBytes(const RowBands& bands) const;
   // Where a step's parameters lie when it runs.
   uint32_t ParameterAddress(size_t step) const {
     return layout_.streamed[step] ? static_cast<uint32_t>(plan_.offsets[ParameterBlock(step)])
@@ -131,8 +145,13 @@ class Compilation {
     while (alias_[tensor] != tensor) tensor = alias_[tensor];
     return tensor;
   }
-  void Emit(Instruction instruction) {
+  void Emit(Instruction instruction, const InstructionOrigin& origin) {
     executable_.inference_program.push_back(std::move(instruction));
+    SetOrigin(origin);
+  }
+  // Of all instructions that have none yet.
+  void SetOrigin(const InstructionOrigin& origin) {
+    origins_.resize(executable_.inference_program.size(), origin);
   }
 
   const Graph& graph_;
@@ -145,16 +164,19 @@ class Compilation {
   std::vector<int32_t> alias_;   // per tensor: the tensor whose bytes it shares
   std::vector<int32_t> writer_;  // per tensor: the step that writes it, or -1
   std::vector<BandStep> steps_;
+  ArrivingInput arriving_;
   Layout layout_;
   MemoryPlan plan_;
   std::vector<uint32_t> resident_offset_;  // per step, in the parameter segment
   Executable executable_;
+  std::vector<InstructionOrigin> origins_;  // of executable_.inference_program
 };
 
 Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
   ATOLL_RETURN_IF_ERROR(LowerNodes());
   ResolveAliases();
   FindReaders();
+  FindMovingRows();
   if (!ChooseLayout()) {
     const size_t peak = StepAtPeak(MakeBlocks());
     failure->node = set_[peak];
@@ -171,7 +193,9 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
         static_cast<unsigned long long>(device_.program_memory_bytes / kInstructionBytes));
   }
   std::string note = LayoutNote();
-  return CompiledSet{.executable = std::move(executable_), .note = std::move(note)};
+  std::vector<OnChipBlock> memory = MapMemory();
+  return CompiledSet{
+      .executable = std::move(executable_), .note = std::move(note), .memory = std::move(memory)};
 }
 
 Status Compilation::LowerNodes() {
@@ -216,7 +240,45 @@ void Compilation::FindReaders() {
   for (size_t step = 0; step < set_.size(); ++step) {
     for (const int32_t tensor : NodeAt(step).inputs) read(tensor, step);
   }
-  for (const int32_t tensor : outputs_) read(tensor, set_.size());
+}
+
+// Finds the input whose rows may arrive while others are computed, the last one, because what comes
+// before it has then arrived; and the output whose rows may leave so, the first one.
+void Compilation::FindMovingRows() {
+  const auto is_only = [&](int32_t tensor, const std::vector<int32_t>& tensors) {
+    return std::count_if(tensors.begin(), tensors.end(),
+                         [&](int32_t other) { return Root(other) == Root(tensor); }) == 1;
+  };
+  for (const int32_t tensor : outputs_) {
+    const int32_t writer = writer_[Root(tensor)];
+    if (writer < 0) continue;
+    BandStep& step = steps_[writer];
+    if (tensor == outputs_[0] && is_only(tensor, outputs_) && step.node->outputs.size() == 1) {
+      step.may_send_rows = true;
+    } else {
+      step.last_reader = static_cast<int32_t>(set_.size());
+    }
+  }
+  if (inputs_.empty()) return;
+  const int32_t input = inputs_.back();
+  if (!IsImage(graph_.tensors[input]) || !is_only(input, inputs_)) return;
+  ArrivingInput arriving{.tensor = input, .rows = RowCount(graph_.tensors[input])};
+  for (size_t step = set_.size(); step-- > 0;) {
+    const std::vector<int32_t>& read = NodeAt(step).inputs;
+    if (std::count(read.begin(), read.end(), input) == 0) continue;
+    arriving.first_reader = static_cast<int32_t>(step);
+    arriving.last_reader = std::max(arriving.last_reader, arriving.first_reader);
+  }
+  const auto shares_its_bytes = [&](int32_t tensor) {
+    return tensor != input && tensor >= 0 && Root(tensor) == input;
+  };
+  for (size_t step = 0; step < set_.size(); ++step) {
+    const std::vector<int32_t>& made = NodeAt(step).outputs;
+    if (std::any_of(made.begin(), made.end(), shares_its_bytes)) return;
+  }
+  const bool is_output = std::any_of(outputs_.begin(), outputs_.end(),
+                                     [&](int32_t tensor) { return Root(tensor) == input; });
+  if (!is_output && arriving.last_reader >= 0) arriving_ = arriving;
 }
 
 // ---- Layout -------------------------------------------------------------------------------------
@@ -353,21 +415,11 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
   for (size_t first = peak;; --first) {
     for (size_t last = std::max(peak, first + 1);
          last < set_.size() && last - first < kBandedStepsMax && may_join(last); ++last) {
-      const uint64_t plain_cycles = RowBands(steps_, first, last, 1).Cycles(steps_, array);
+      const uint64_t plain_cycles =
+          RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
       for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
-        RowBands bands(steps_, first, last, count);
-        std::vector<MemoryBlock> blocks = whole;
-        Confine(bands, &blocks);
-        int64_t most = 0;
-        for (size_t step = first; step <= last; ++step) {
-          int64_t alive = 0;
-          for (const MemoryBlock& block : blocks) {
-            const int32_t at = static_cast<int32_t>(step);
-            if (block.first_use <= at && at <= block.last_use) alive += block.size;
-          }
-          most = std::max(most, alive);
-        }
-        if (most > budget) continue;
+        RowBands bands(steps_, arriving_, first, last, count);
+        if (!FitsBands(bands, whole, budget)) continue;
         const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
         if (!best || cycles < best_cycles) {
           best = std::move(bands);
@@ -378,7 +430,35 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
     }
     if (first == 0 || peak - first + 1 >= kBandedStepsMax || !may_join(first - 1)) break;
   }
+  if (!best) return best;
+  // Half as many are too few; fewer than these may do.
+  for (int32_t too_few = best->bands() / 2; best->bands() - too_few > 1;) {
+    const int32_t count = (best->bands() + too_few) / 2;
+    RowBands bands(steps_, arriving_, best->first(), best->last(), count);
+    if (FitsBands(bands, whole, budget)) {
+      best = std::move(bands);
+    } else {
+      too_few = count;
+    }
+  }
   return best;
+}
+
+// Whether no more than `budget` bytes are alive at once during the steps of the bands, if `whole`
+// is all there is without them.
+bool Compilation::FitsBands(const RowBands& bands, const std::vector<MemoryBlock>& whole,
+                            int64_t budget) const {
+  std::vector<MemoryBlock> blocks = whole;
+  Confine(bands, &blocks);
+  for (size_t step = bands.first(); step <= bands.last(); ++step) {
+    const int32_t at = static_cast<int32_t>(step);
+    int64_t alive = 0;
+    for (const MemoryBlock& block : blocks) {
+      if (block.first_use <= at && at <= block.last_use) alive += block.size;
+    }
+    if (alive > budget) return false;
+  }
+  return true;
 }
 
 std::string Compilation::LayoutNote() const {
@@ -397,6 +477,16 @@ std::string Compilation::LayoutNote() const {
         "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
         "between them do not fit on chip",
         set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+    const bool sends = std::any_of(outputs_.begin(), outputs_.end(), [&](int32_t tensor) {
+      const int32_t writer = writer_[Root(tensor)];
+      return writer >= 0 && bands.Sends(static_cast<size_t>(writer));
+    });
+    if (bands.arriving() >= 0 || sends) {
+      note += Format(" (%s%s%s while others are computed)",
+                     bands.arriving() >= 0 ? "rows of the input arrive" : "",
+                     bands.arriving() >= 0 && sends ? " and " : "",
+                     sends ? "rows of the output leave" : "");
+    }
   }
   for (size_t step = 0; step < set_.size(); ++step) {
     if (layout_.parts[step] == 1) continue;
@@ -514,8 +604,9 @@ std::vector<MemoryBlock> Compilation::MakeBlocks() const {
   return blocks;
 }
 
-// Shrinks what stays inside to one band; everything else that the steps touch is there from the
-// first of them to the last, because they all run in turn for every band.
+// Shrinks what stays inside to one band, and an input that arrives in rows to two; everything else
+// that the steps touch is there from the first of them to the last, because they all run in turn
+// for every band.
 void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* blocks) const {
   const int32_t first = static_cast<int32_t>(bands.first());
   const int32_t last = static_cast<int32_t>(bands.last());
@@ -531,6 +622,7 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
       MemoryBlock& output = (*blocks)[Root(tensor)];
       if (bands.IsInternal(step)) {
         output.size = rows * RowBytes(graph_.tensors[tensor]);
+        output.last_use = std::max(static_cast<int32_t>(step), steps_[step].last_reader);
       } else {
         extend(output);
       }
@@ -545,6 +637,15 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
     }
     extend((*blocks)[ParameterBlock(step)]);
   }
+  if (bands.arriving() >= 0) {
+    (*blocks)[bands.arriving()] = {2 * InputBufferBytes(bands), first, last};
+  }
+}
+
+// Of each of the two buffers of the input that arrives.
+int64_t Compilation::InputBufferBytes(const RowBands& bands) const {
+  const int64_t bytes = bands.InputBandRows() * RowBytes(graph_.tensors[bands.arriving()]);
+  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kOnChipAlignment));
 }
 
 // Of the buffer for one part.
@@ -619,12 +720,17 @@ std::vector<Compilation::Group> Compilation::Groups() const {
 // The executable of the present layout and plan.
 Executable Compilation::Assemble() {
   executable_ = Executable();
+  origins_.clear();
   LayOutParameters();
   executable_.name = graph_.name.empty() ? "partition" : graph_.name;
   executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
   executable_.array_rows = device_.array_rows;
   executable_.array_columns = device_.array_columns;
   EmitProgram();
+  for (const InstructionOrigin& origin : origins_) {
+    const bool is_step = origin.step >= 0 && origin.step < static_cast<int32_t>(set_.size());
+    executable_.inference_nodes.push_back(is_step && !origin.moves_rows ? origin.step : -1);
+  }
   FillBoundary();
   executable_.estimated_cycles =
       SummarizeProgram(executable_.inference_program, ScheduleOptionsOf(device_)).total;
@@ -633,10 +739,11 @@ Executable Compilation::Assemble() {
 
 void Compilation::EmitProgram() {
   for (const int32_t tensor : inputs_) {
+    if (MovesInRows(tensor)) continue;
     Emit(InputInstruction{.output_address = Address(tensor),
-                          .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
+                          .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())},
+         {.step = -1});
   }
-  Attribute(-1);
   const std::vector<Group> groups = Groups();
   if (layout_.prefetch && !groups.empty()) EmitParameters(groups[0]);
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -650,19 +757,22 @@ void Compilation::EmitProgram() {
     if (!in_parts) prefetch_next();
     const int32_t bands = group.bands != nullptr ? group.bands->bands() : 1;
     for (int32_t band = 0; band < bands; ++band) {
+      if (group.bands != nullptr) EmitInputRows(*group.bands, band);
       for (size_t step = group.first; step <= group.last; ++step) {
         EmitStep(step, group.bands, band);
-        Attribute(static_cast<int32_t>(step));
+        if (group.bands != nullptr) EmitSentRows(*group.bands, band, step);
       }
     }
     if (in_parts) prefetch_next();
   }
+  const InstructionOrigin behind_steps{.step = static_cast<int32_t>(set_.size())};
   for (const int32_t tensor : outputs_) {
+    if (MovesInRows(tensor)) continue;
     Emit(OutputInstruction{.input_address = Address(tensor),
-                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
+                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())},
+         behind_steps);
   }
-  Emit(EndInstruction{});
-  Attribute(-1);
+  Emit(EndInstruction{}, behind_steps);
 }
 
 void Compilation::EmitParameters(const Group& group) {
@@ -671,15 +781,15 @@ void Compilation::EmitParameters(const Group& group) {
     if (layout_.parts[step] > 1) {
       EmitPartParameters(step, 0);
     } else {
-      EmitParameters(ParameterAddress(step), lowered_[step]->parameters());
+      EmitParameters(step, ParameterAddress(step), lowered_[step]->parameters());
     }
-    Attribute(static_cast<int32_t>(step));
   }
 }
 
-void Compilation::EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes) {
+void Compilation::EmitParameters(size_t step, uint32_t address, const std::vector<uint8_t>& bytes) {
   Emit(ParametersInstruction{.output_address = address,
-                             .bytes = static_cast<uint32_t>(bytes.size())});
+                             .bytes = static_cast<uint32_t>(bytes.size())},
+       {.step = static_cast<int32_t>(step), .fetches_parameters = true});
   std::vector<uint8_t>& stream = executable_.streamed_parameters;
   stream.insert(stream.end(), bytes.begin(), bytes.end());
 }
@@ -690,7 +800,7 @@ uint32_t Compilation::PartAddress(size_t step, int32_t part) const {
 
 void Compilation::EmitPartParameters(size_t step, int32_t part) {
   const ChannelRange channels = Part(step, part);
-  EmitParameters(PartAddress(step, part),
+  EmitParameters(step, PartAddress(step, part),
                  lowered_[step]->PartParameters(channels.begin, channels.end));
 }
 
@@ -703,12 +813,14 @@ void Compilation::EmitParts(size_t step, OperandPlaces place) {
     if (more) EmitPartParameters(step, part + 1);
     place.parameters = PartAddress(step, part);
     lowered_[step]->EmitPart(place, channels.begin, channels.end, &executable_.inference_program);
+    SetOrigin({.step = static_cast<int32_t>(step)});
   }
 }
 
 TensorPlace Compilation::PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const {
   const RowRange all = AllRows(graph_.tensors[tensor]);
   if (bands == nullptr) return {Address(tensor), all};
+  if (tensor == bands->arriving()) return InputPlace(*bands, band);
   const int32_t writer = writer_[tensor];
   const bool internal = writer >= 0 && bands->Contains(static_cast<size_t>(writer)) &&
                         bands->IsInternal(static_cast<size_t>(writer));
@@ -732,6 +844,54 @@ void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
     return;
   }
   lowered_[step]->Emit(place, rows, &executable_.inference_program);
+  SetOrigin({.step = static_cast<int32_t>(step), .band = band});
+}
+
+// Where the rows lie that a band has of the input that arrives: in the two buffers in turn.
+TensorPlace Compilation::InputPlace(const RowBands& bands, int32_t band) const {
+  const int64_t offset = band % 2 == 0 ? 0 : InputBufferBytes(bands);
+  return {Address(bands.arriving()) + static_cast<uint32_t>(offset), bands.InputRows(band)};
+}
+
+// Those rows that are here already move over from the other buffer; the others arrive.
+void Compilation::EmitInputRows(const RowBands& bands, int32_t band) {
+  if (bands.arriving() < 0) return;
+  const uint32_t row_bytes = static_cast<uint32_t>(RowBytes(graph_.tensors[bands.arriving()]));
+  const TensorPlace place = InputPlace(bands, band);
+  int32_t here = place.rows.begin;
+  if (band > 0) {
+    const TensorPlace before = InputPlace(bands, band - 1);
+    here = before.rows.end;
+    const int32_t kept = here - place.rows.begin;
+    if (kept > 0) {
+      const int32_t skipped = place.rows.begin - before.rows.begin;
+      CopyInstruction copy{
+          .input_address = before.address + static_cast<uint32_t>(skipped) * row_bytes,
+          .output_address = place.address,
+          .bytes = static_cast<uint32_t>(kept) * row_bytes};
+      copy.count0 = copy.count1 = copy.count2 = copy.count3 = copy.count4 = 1;
+      executable_.inference_program.push_back(copy);
+    }
+  }
+  if (place.rows.end > here) {
+    executable_.inference_program.push_back(InputInstruction{
+        .output_address =
+            place.address + static_cast<uint32_t>(here - place.rows.begin) * row_bytes,
+        .bytes = static_cast<uint32_t>(place.rows.end - here) * row_bytes});
+  }
+  SetOrigin({.step = static_cast<int32_t>(bands.first()), .band = band, .moves_rows = true});
+}
+
+void Compilation::EmitSentRows(const RowBands& bands, int32_t band, size_t step) {
+  if (!bands.Sends(step) || bands.SentRows(band).count() <= 0) return;
+  const int32_t tensor = NodeAt(step).outputs[0];
+  const int64_t row_bytes = RowBytes(graph_.tensors[tensor]);
+  const TensorPlace place = PlaceOf(tensor, &bands, band);
+  const RowRange sent = bands.SentRows(band);
+  const int64_t offset = (sent.begin - place.rows.begin) * row_bytes;
+  Emit(OutputInstruction{.input_address = place.address + static_cast<uint32_t>(offset),
+                         .bytes = static_cast<uint32_t>(sent.count() * row_bytes)},
+       {.step = static_cast<int32_t>(step), .band = band, .moves_rows = true});
 }
 
 // The step that takes the most instructions.
@@ -762,6 +922,65 @@ void Compilation::FillBoundary() {
   };
   for (const int32_t tensor : inputs_) executable_.inputs.push_back(layer(tensor));
   for (const int32_t tensor : outputs_) executable_.outputs.push_back(layer(tensor));
+}
+
+// ---- Report -------------------------------------------------------------------------------------
+
+std::vector<OnChipBlock> Compilation::MapMemory() const {
+  using Kind = OnChipBlock::Kind;
+  std::vector<OnChipBlock> map;
+  const auto add = [&](OnChipBlock block, const InstructionRange& life) {
+    block.first_instruction = life.first;
+    block.last_instruction = life.last;
+    map.push_back(block);
+  };
+  const std::vector<MemoryBlock> blocks = MakeBlocks();
+  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+    if (blocks[i].size == 0) continue;
+    const int32_t writer = writer_[i];
+    const RowBands* bands = writer >= 0 ? BandsOf(static_cast<size_t>(writer)) : nullptr;
+    const bool refilled = bands != nullptr && bands->IsInternal(static_cast<size_t>(writer));
+    const OnChipBlock block{.kind = Kind::kTensor,
+                            .tensor = static_cast<int32_t>(i),
+                            .node = writer >= 0 ? set_[writer] : -1,
+                            .offset = plan_.offsets[i],
+                            .bytes = blocks[i].size};
+    for (const InstructionRange& life :
+         InstructionsOf(blocks[i], refilled ? bands->bands() : 1, origins_)) {
+      add(block, life);
+    }
+  }
+  const InstructionRange whole_program{0, static_cast<int32_t>(origins_.size()) - 1};
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (const int64_t bytes = ParameterBytes(step); bytes > 0 && !layout_.streamed[step]) {
+      add({.kind = Kind::kResidentParameters,
+           .node = set_[step],
+           .offset = resident_offset_[step],
+           .bytes = bytes},
+          whole_program);
+    }
+    const size_t parameters = ParameterBlock(step);
+    if (const auto life =
+            InstructionsOfParameters(blocks[parameters], static_cast<int32_t>(step), origins_)) {
+      add({.kind = Kind::kStreamedParameters,
+           .node = set_[step],
+           .offset = plan_.offsets[parameters],
+           .bytes = blocks[parameters].size},
+          *life);
+    }
+    const size_t scratch = ScratchBlock(step);
+    if (blocks[scratch].size == 0) continue;
+    const RowBands* bands = BandsOf(step);
+    for (const InstructionRange& life :
+         InstructionsOf(blocks[scratch], bands != nullptr ? bands->bands() : 1, origins_)) {
+      add({.kind = Kind::kScratch,
+           .node = set_[step],
+           .offset = plan_.offsets[scratch],
+           .bytes = blocks[scratch].size},
+          life);
+    }
+  }
+  return map;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "driver/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/node_executor.h"
 
 namespace atollrt {
 
@@ -22,6 +23,8 @@ struct CompiledSet {
   Executable executable;
   // What runs in bands and which parameters are streamed, and why; empty if nothing.
   std::string note;
+  // What lies where on chip, and when.
+  std::vector<OnChipBlock> memory;
 };
 
 struct CompileFailure {

@@ -7,7 +7,9 @@
 #include "delegate/compiled_model.h"
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
+#include "delegate/program_trace.h"
 #include "runtime/base/log.h"
+#include "runtime/base/monotonic.h"
 #include "runtime/model.h"
 
 namespace atollrt {
@@ -17,19 +19,26 @@ double CyclesToSeconds(uint64_t cycles, const DeviceInfo& device) {
   return static_cast<double>(cycles) / static_cast<double>(device.clock_hz);
 }
 
+void TraceHost(const Trace& trace, TraceKind kind, const char* name, int64_t start_ns,
+               int64_t end_ns) {
+  trace({.kind = kind,
+         .name = name,
+         .host = {.start_ns = start_ns, .duration_ns = end_ns - start_ns}});
+}
+
 // One partition on the device. Its state lives with the host: it goes to the device with every
 // request and comes back changed. Until the request has succeeded the new state is in scratch, so
 // that a device that fails leaves the old one as it was.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId executable, const Executable& layout,
-                    const SetBoundary& boundary)
-      : device_(device), executable_(executable) {
-    request_.executable = executable;
-    request_.inputs.resize(layout.inputs.size());
-    request_.outputs.resize(layout.outputs.size());
-    for (const Layer& layer : layout.inputs) input_bytes_.push_back(layer.bytes);
-    for (const Layer& layer : layout.outputs) output_bytes_.push_back(layer.bytes);
+  PartitionExecutor(Device* device, ExecutableId id, std::shared_ptr<const Executable> executable,
+                    std::vector<int32_t> nodes, const SetBoundary& boundary)
+      : device_(device), id_(id), executable_(std::move(executable)), nodes_(std::move(nodes)) {
+    request_.executable = id;
+    request_.inputs.resize(executable_->inputs.size());
+    request_.outputs.resize(executable_->outputs.size());
+    for (const Layer& layer : executable_->inputs) input_bytes_.push_back(layer.bytes);
+    for (const Layer& layer : executable_->outputs) output_bytes_.push_back(layer.bytes);
     for (const int32_t tensor : boundary.state) {
       const auto input = std::find(boundary.inputs.begin(), boundary.inputs.end(), tensor);
       state_inputs_.push_back(static_cast<size_t>(input - boundary.inputs.begin()));
@@ -38,7 +47,7 @@ class PartitionExecutor final : public NodeExecutor {
   }
 
   ~PartitionExecutor() override {
-    if (const Status status = device_->Unload(executable_); !status.ok()) {
+    if (const Status status = device_->Unload(id_); !status.ok()) {
       Log(LogSeverity::kWarning, "unload: %s", status.message().c_str());
     }
   }
@@ -55,11 +64,14 @@ class PartitionExecutor final : public NodeExecutor {
       request_.outputs[i] = {is_state ? new_state : io.outputs[i], output_bytes_[i]};
       if (is_state) new_state += output_bytes_[i];
     }
+    const int64_t submit_ns = io.trace != nullptr ? MonotonicNs() : 0;
     ATOLL_ASSIGN_OR_RETURN(const RequestId id, device_->Submit(request_));
+    const int64_t wait_ns = io.trace != nullptr ? MonotonicNs() : 0;
     running_ = id;
     RequestReport report;
     const Status status = device_->Wait(id, &report);
     running_ = 0;
+    const int64_t done_ns = io.trace != nullptr ? MonotonicNs() : 0;
     ATOLL_RETURN_IF_ERROR(status);
     for (size_t i = 0; i < state_inputs_.size(); ++i) {
       const std::span<const uint8_t> changed = request_.outputs[io.outputs.size() + i];
@@ -70,6 +82,11 @@ class PartitionExecutor final : public NodeExecutor {
                  .bytes_from_device = report.bytes_from_device,
                  .seconds = device_->info().host_seconds +
                             CyclesToSeconds(report.device_cycles, device_->info())};
+    if (io.trace != nullptr) {
+      TraceHost(*io.trace, TraceKind::kSubmit, "submit", submit_ns, wait_ns);
+      TraceHost(*io.trace, TraceKind::kWait, "wait", wait_ns, done_ns);
+      TraceProgram(*executable_, nodes_, device_->info(), *io.trace);
+    }
     return Status();
   }
 
@@ -80,8 +97,10 @@ class PartitionExecutor final : public NodeExecutor {
 
  private:
   Device* const device_;
-  const ExecutableId executable_;
-  Request request_;  // reused, so that Invoke allocates nothing
+  const ExecutableId id_;
+  const std::shared_ptr<const Executable> executable_;
+  const std::vector<int32_t> nodes_;  // of the graph
+  Request request_;                   // reused, so that Invoke allocates nothing
   std::vector<size_t> input_bytes_;
   std::vector<size_t> output_bytes_;  // state included
   std::vector<size_t> state_inputs_;  // which of the inputs
@@ -90,7 +109,7 @@ class PartitionExecutor final : public NodeExecutor {
 };
 
 PartitionReport MakeReport(const Executable& executable, const DeviceInfo& device,
-                           std::string note) {
+                           CompiledSet compiled) {
   PartitionReport report;
   report.instruction_count = static_cast<int32_t>(executable.inference_program.size());
   report.resident_parameter_bytes = static_cast<int64_t>(executable.resident_parameters.size());
@@ -113,7 +132,8 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
                     .vector = CyclesToSeconds(times.vector, device),
                     .dma = CyclesToSeconds(times.dma, device),
                     .link_in = CyclesToSeconds(times.link_in, device)};
-  report.note = std::move(note);
+  report.memory = std::move(compiled.memory);
+  report.note = std::move(compiled.note);
   return report;
 }
 
@@ -184,11 +204,11 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
     Partition partition;
     partition.executor =
-        std::make_unique<PartitionExecutor>(device, id, *executable, part.boundary);
+        std::make_unique<PartitionExecutor>(device, id, executable, part.nodes, part.boundary);
     partition.nodes = std::move(part.nodes);
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
-    partition.report = MakeReport(*executable, device->info(), std::move(part.compiled.note));
+    partition.report = MakeReport(*executable, device->info(), std::move(part.compiled));
     partitions.push_back(std::move(partition));
   }
   return partitions;

@@ -15,33 +15,82 @@ RowRange Hull(RowRange a, RowRange b) {
 
 }  // namespace
 
-RowBands::RowBands(const std::vector<BandStep>& steps, size_t first, size_t last, int32_t bands)
+RowBands::RowBands(const std::vector<BandStep>& steps, const ArrivingInput& arriving, size_t first,
+                   size_t last, int32_t bands)
     : first_(first), last_(last) {
-  const size_t count = last - first + 1;
   for (size_t step = first; step <= last; ++step) {
     internal_.push_back(steps[step].last_reader <= static_cast<int32_t>(last));
+    if (internal_.back() && steps[step].may_send_rows) sender_ = step;
   }
-  // What others read is divided evenly; what only members read follows from what they compute.
+  DivideRows(steps, bands);
+  if (arriving.tensor >= 0 && static_cast<int32_t>(first) <= arriving.first_reader &&
+      arriving.last_reader <= static_cast<int32_t>(last)) {
+    DivideInput(steps, arriving);
+  }
+}
+
+// What others read and what leaves is divided evenly; what only members read follows from what they
+// compute.
+void RowBands::DivideRows(const std::vector<BandStep>& steps, int32_t bands) {
+  const size_t count = last_ - first_ + 1;
   rows_.assign(static_cast<size_t>(bands), std::vector<RowRange>(count));
   for (int32_t band = 0; band < bands; ++band) {
     std::vector<RowRange>& rows = rows_[static_cast<size_t>(band)];
     for (size_t i = count; i-- > 0;) {
-      const BandStep& step = steps[first + i];
-      if (!internal_[i]) {
+      const BandStep& step = steps[first_ + i];
+      const bool sends = Sends(first_ + i);
+      if (!internal_[i] || sends) {
         const int64_t height = step.output_rows;
-        rows[i] = Hull(rows[i], {static_cast<int32_t>(height * band / bands),
-                                 static_cast<int32_t>(height * (band + 1) / bands)});
+        const RowRange share{static_cast<int32_t>(height * band / bands),
+                             static_cast<int32_t>(height * (band + 1) / bands)};
+        rows[i] = Hull(rows[i], share);
+        if (sends) sent_rows_.push_back(share);
       }
       if (rows[i].count() <= 0) continue;
       for (size_t position = 0; position < step.node->inputs.size(); ++position) {
         for (size_t j = 0; j < i; ++j) {
-          const std::vector<int32_t>& made = steps[first + j].node->outputs;
+          const std::vector<int32_t>& made = steps[first_ + j].node->outputs;
           if (std::count(made.begin(), made.end(), step.node->inputs[position]) == 0) continue;
           rows[j] = Hull(rows[j], step.lowering->InputRows(position, rows[i]));
         }
       }
     }
   }
+}
+
+// Rows stay until no later band reads them. Every row arrives, read or not.
+void RowBands::DivideInput(const std::vector<BandStep>& steps, const ArrivingInput& arriving) {
+  std::vector<RowRange> read(rows_.size());
+  for (size_t band = 0; band < rows_.size(); ++band) {
+    for (size_t step = first_; step <= last_; ++step) {
+      const RowRange rows = rows_[band][step - first_];
+      if (rows.count() <= 0) continue;
+      const std::vector<int32_t>& inputs = steps[step].node->inputs;
+      for (size_t position = 0; position < inputs.size(); ++position) {
+        if (inputs[position] != arriving.tensor) continue;
+        read[band] = Hull(read[band], steps[step].lowering->InputRows(position, rows));
+      }
+    }
+  }
+  input_rows_.resize(rows_.size());
+  int32_t begin = arriving.rows;
+  for (size_t band = rows_.size(); band-- > 0;) {
+    if (read[band].count() > 0) begin = std::min(begin, read[band].begin);
+    input_rows_[band].begin = begin;
+  }
+  int32_t end = 0;
+  for (size_t band = 0; band < rows_.size(); ++band) {
+    input_rows_[band].begin = std::min(input_rows_[band].begin, end);
+    end = band + 1 == rows_.size() ? arriving.rows : std::max(end, read[band].end);
+    input_rows_[band].end = end;
+  }
+  if (2 * InputBandRows() < arriving.rows) arriving_ = arriving.tensor;
+}
+
+int32_t RowBands::InputBandRows() const {
+  int32_t most = 0;
+  for (const RowRange rows : input_rows_) most = std::max(most, rows.count());
+  return most;
 }
 
 int32_t RowBands::BandRows(size_t step) const {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Row bands: consecutive steps of a program computed together for some rows of the image after
-// others, so that what passes between them is never on chip as a whole. Rows that neighbouring
-// bands both need are computed twice. Pure functions.
+// others, so that what passes between them is never on chip as a whole, nor what only they take
+// from the host or give to it. Rows that neighbouring bands both need are computed twice; those of
+// the input are kept. Pure functions.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "delegate/lowering.h"
@@ -18,15 +20,26 @@ struct BandStep {
   const Node* node = nullptr;
   const NodeLowering* lowering = nullptr;
   int32_t output_rows = 0;  // of each output
-  // The last step that reads an output; beyond all steps if one leaves the set.
+  // The last step that reads an output; beyond all steps if one leaves the set as a whole.
   int32_t last_reader = 0;
+  // Its output leaves the set, and may do so in rows, in their order.
+  bool may_send_rows = false;
+};
+
+// The input of a set of which rows may arrive while others are computed; none if there is not.
+struct ArrivingInput {
+  int32_t tensor = -1;
+  int32_t rows = 0;
+  // The steps that read it.
+  int32_t first_reader = 0, last_reader = -1;
 };
 
 class RowBands {
  public:
   // Steps [first, last] of `steps`, first < last, each of which divides into rows, in `bands`
   // bands, at least 1.
-  RowBands(const std::vector<BandStep>& steps, size_t first, size_t last, int32_t bands);
+  RowBands(const std::vector<BandStep>& steps, const ArrivingInput& arriving, size_t first,
+           size_t last, int32_t bands);
 
   size_t first() const { return first_; }
   size_t last() const { return last_; }
@@ -37,17 +50,35 @@ class RowBands {
   RowRange Rows(int32_t band, size_t step) const {
     return rows_[static_cast<size_t>(band)][step - first_];
   }
-  // Whether nothing outside reads the step's outputs; they then need room for one band only.
+  // Whether no step outside reads the step's outputs, which do not leave as a whole either; they
+  // then need room for one band only.
   bool IsInternal(size_t step) const { return internal_[step - first_]; }
+  // Whether the step's output, which is internal, leaves the set band by band: SentRows of each.
+  bool Sends(size_t step) const { return sender_ == step; }
+  RowRange SentRows(int32_t band) const { return sent_rows_[static_cast<size_t>(band)]; }
+
+  // The input whose rows arrive band by band, or -1: that one takes room for two bands.
+  int32_t arriving() const { return arriving_; }
+  // Its rows that a band has at hand. Those before the end of the band before are there already.
+  RowRange InputRows(int32_t band) const { return input_rows_[static_cast<size_t>(band)]; }
+  // Rows of the largest band of it.
+  int32_t InputBandRows() const;
   // Rows of the largest band of a step's outputs.
   int32_t BandRows(size_t step) const;
 
-  // Modelled time of all bands, issue included.
+  // Modelled time of all steps in all bands, issue included.
   uint64_t Cycles(const std::vector<BandStep>& steps, ArraySize array) const;
 
  private:
+  void DivideRows(const std::vector<BandStep>& steps, int32_t bands);
+  void DivideInput(const std::vector<BandStep>& steps, const ArrivingInput& arriving);
+
   size_t first_;
   size_t last_;
+  std::optional<size_t> sender_;
+  std::vector<RowRange> sent_rows_;  // per band, if there is a sender
+  int32_t arriving_ = -1;
+  std::vector<RowRange> input_rows_;         // per band, if an input arrives
   std::vector<bool> internal_;               // per step
   std::vector<std::vector<RowRange>> rows_;  // per band and step
 };

@@ -138,6 +138,21 @@ Status ValidateProgram(const Executable& executable, const std::vector<Instructi
   return check("gives", "output", moved.output, announced.output);
 }
 
+Status ValidateNodes(const Executable& executable) {
+  const std::vector<int32_t>& nodes = executable.inference_nodes;
+  if (nodes.empty()) return {};
+  if (nodes.size() != executable.inference_program.size()) {
+    return CorruptModel("%zu instructions, but %zu nodes that they belong to",
+                        executable.inference_program.size(), nodes.size());
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] < -1) {
+      return CorruptModel("instruction %zu belongs to node %d; must be at least -1", i, nodes[i]);
+    }
+  }
+  return {};
+}
+
 Status ValidateContents(const Executable& executable) {
   if (executable.isa_version != kIsaVersion) {
     return Unsupported("made for ISA version %u, this library knows version %u; compile it again",
@@ -156,22 +171,12 @@ Status ValidateContents(const Executable& executable) {
     return CorruptModel("%zu inputs and %zu outputs, at most %zu together are allowed",
                         executable.inputs.size(), executable.outputs.size(), kMaxLayers);
   }
-  if (!executable.inference_nodes.empty() &&
-      executable.inference_nodes.size() != executable.inference_program.size()) {
-    return CorruptModel("%zu inference nodes for %zu instructions; there must be as many, or none",
-                        executable.inference_nodes.size(), executable.inference_program.size());
-  }
-  for (size_t i = 0; i < executable.inference_nodes.size(); ++i) {
-    if (executable.inference_nodes[i] < -1) {
-      return CorruptModel("inference node %zu is %d, must be -1 (none) or more", i,
-                          executable.inference_nodes[i]);
-    }
-  }
   Movement inference{.parameters = executable.streamed_parameters.size()};
   ATOLL_RETURN_IF_ERROR(ValidateLayers("input", executable.inputs, &inference.input));
   ATOLL_RETURN_IF_ERROR(ValidateLayers("output", executable.outputs, &inference.output));
   ATOLL_RETURN_IF_ERROR(ValidateProgram(executable, executable.inference_program, inference)
                             .WithContext("inference program"));
+  ATOLL_RETURN_IF_ERROR(ValidateNodes(executable).WithContext("inference program"));
   if (executable.resident_parameters.empty() && executable.caching_program.empty()) return {};
   return ValidateProgram(executable, executable.caching_program,
                          {.parameters = executable.resident_parameters.size()})
@@ -245,9 +250,8 @@ Result<Executable> ReadContents(const schema::Executable& stored) {
   executable.estimated_cycles = stored.estimated_cycles();
   executable.array_rows = stored.array_rows();
   executable.array_columns = stored.array_columns();
-  if (stored.inference_nodes() != nullptr) {
-    executable.inference_nodes.assign(stored.inference_nodes()->begin(),
-                                      stored.inference_nodes()->end());
+  if (const auto* nodes = stored.inference_nodes()) {
+    executable.inference_nodes.assign(nodes->begin(), nodes->end());
   }
   return executable;
 }
@@ -300,7 +304,6 @@ std::vector<uint8_t> WriteExecutable(const Executable& executable) {
   const auto streamed = StoreParameters(builder, executable.streamed_parameters);
   const auto inputs = StoreLayers(builder, executable.inputs);
   const auto outputs = StoreLayers(builder, executable.outputs);
-  // An empty list is an absent one.
   flatbuffers::Offset<flatbuffers::Vector<int32_t>> nodes;
   if (!executable.inference_nodes.empty()) nodes = builder.CreateVector(executable.inference_nodes);
   builder.Finish(

@@ -43,8 +43,9 @@ struct Executable {
   uint64_t estimated_cycles = 0;  // of one inference, for the array named below
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
-  // For people: which node of the partition, counted from 0, each instruction of the inference
-  // program comes from, or -1 (none); empty if that is not known.
+  // For each instruction of the inference program the node that it computes or whose parameters it
+  // fetches, as its position among the nodes of the partition; -1 for what belongs to none. For
+  // reports and traces. Empty: unknown.
   std::vector<int32_t> inference_nodes;
   bool operator==(const Executable&) const = default;
 };

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <thread>
 
+#include "driver/activity.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/protocol.h"
@@ -39,6 +40,7 @@ Result<std::unique_ptr<Device>> OpenEmulator(std::string_view profile_name, int 
   options.name = profile_name.empty() ? std::string(kEmulator)
                                       : std::string(kEmulatorPrefix) + core.profile.name;
   options.description = EmulatorDescription(core.profile);
+  options.activity_directory = ActivityDirectory();
   options.host_seconds = core.profile.host_seconds;
   return UsbDevice::Open(std::move(transport), std::move(options));
 }

@@ -61,6 +61,16 @@ Placement Residency::Place(ExecutableId id, const Footprint& footprint,
   return placement;
 }
 
+uint64_t Residency::used_bytes() const {
+  uint64_t activations = 0;
+  uint64_t segments = 0;
+  for (const Resident& resident : residents_) {
+    activations = std::max(activations, resident.footprint.activation_bytes);
+    segments += SegmentBytes(resident.footprint);
+  }
+  return activations + segments;
+}
+
 void Residency::Remove(ExecutableId id) {
   std::erase_if(residents_, [id](const Resident& resident) { return resident.id == id; });
 }

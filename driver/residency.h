@@ -52,6 +52,9 @@ class Residency {
   // and appends to `evicted` those that had to go.
   Placement Place(ExecutableId id, const Footprint& footprint, std::vector<ExecutableId>* evicted);
 
+  // Of on-chip memory: the activation region and all parameter segments.
+  uint64_t used_bytes() const;
+
   // Takes one executable, or all of them, off the device; absent ones are ignored.
   void Remove(ExecutableId id);
   void Clear() { residents_.clear(); }

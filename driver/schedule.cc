@@ -57,13 +57,13 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
       break;
     case Unit::kInfeed: {
       const uint64_t bytes = accesses.begin()->bytes;
-      const uint64_t before = LinkCycles(bytes_in_);
+      slot.link_start = LinkCycles(bytes_in_);
       bytes_in_ += bytes;
-      const uint64_t arrival = LinkCycles(bytes_in_);
+      slot.link_end = LinkCycles(bytes_in_);
       // Bytes are stored as they arrive; the last ones cannot be earlier than they are there.
-      busy = std::max(busy, arrival > slot.start ? arrival - slot.start : 0);
+      busy = std::max(busy, slot.link_end > slot.start ? slot.link_end - slot.start : 0);
       const bool is_parameters = std::holds_alternative<ParametersInstruction>(instruction);
-      (is_parameters ? summary_.parameters : summary_.link_out) += arrival - before;
+      (is_parameters ? summary_.parameters : summary_.link_out) += slot.link_end - slot.link_start;
       break;
     }
     case Unit::kOutfeed:
@@ -82,9 +82,10 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
   slot.end = slot.start + busy;
   if (total != nullptr) *total += busy;
   if (slot.unit == Unit::kOutfeed) {
-    const uint64_t link = LinkCycles(accesses.begin()->bytes);
-    link_in_free_ = std::max(link_in_free_, slot.end) + link;
-    summary_.link_in += link;
+    slot.link_start = std::max(link_in_free_, slot.end);
+    slot.link_end = slot.link_start + LinkCycles(accesses.begin()->bytes);
+    link_in_free_ = slot.link_end;
+    summary_.link_in += slot.link_end - slot.link_start;
   }
   unit_free = slot.end;
   issued_ = slot.issued;

@@ -41,10 +41,13 @@ class Schedule {
  public:
   explicit Schedule(const ScheduleOptions& options) : options_(options) {}
 
-  // When one instruction was issued, when its unit began with it and when it was done.
+  // When one instruction was issued, when its unit began with it and when it was done; and when the
+  // bytes that INPUT and PARAMETERS take, or OUTPUT gives, were on their way over the link (both 0
+  // for all others).
   struct Slot {
     Unit unit = Unit::kSequencer;
     uint64_t issued = 0, start = 0, end = 0;
+    uint64_t link_start = 0, link_end = 0;
   };
 
   // The next instruction in program order. If its operands are outside the ranges of docs/isa.md

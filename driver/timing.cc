@@ -120,4 +120,24 @@ uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array) {
   return std::visit(ExecutionTime{array.rows, array.columns}, instruction);
 }
 
+uint64_t MultiplyAccumulates(const Instruction& instruction) {
+  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
+    if (conv->groups == 0) return 0;
+    return Positions(*conv) * conv->output_c * conv->kernel_h * conv->kernel_w *
+           (conv->input_c / conv->groups);
+  }
+  if (const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction)) {
+    return Positions(*depthwise) * depthwise->output_c * depthwise->kernel_h * depthwise->kernel_w;
+  }
+  if (const auto* transpose = std::get_if<TransposeConv2DInstruction>(&instruction)) {
+    return uint64_t{transpose->batch} * transpose->input_h * transpose->input_w *
+           transpose->input_c * transpose->output_c * transpose->kernel_h * transpose->kernel_w;
+  }
+  if (const auto* lstm = std::get_if<LstmInstruction>(&instruction)) {
+    return uint64_t{lstm->batch} * lstm->steps * 4 * lstm->units *
+           (uint64_t{lstm->inputs} + lstm->units);
+  }
+  return 0;
+}
+
 }  // namespace atollrt

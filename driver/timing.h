@@ -26,6 +26,11 @@ uint64_t ExecutionCycles(const Instruction& instruction, ArraySize array);
 // at least 1. For comparison with that simulator only.
 uint64_t ScaleSimCycles(uint64_t positions, uint64_t products, uint64_t channels, ArraySize array);
 
+// Products that filters sum up, those with padding included: of CONV_2D, DEPTHWISE_CONV_2D,
+// TRANSPOSE_CONV_2D and LSTM, 0 for all others. The array makes at most R * C in a cycle.
+// Operands may have any value; the product wraps around.
+uint64_t MultiplyAccumulates(const Instruction& instruction);
+
 // Cycles of the sequencer between two instructions, and how many it keeps in flight at most.
 inline constexpr uint64_t kIssueCycles = 64;
 inline constexpr size_t kInstructionsInFlight = 16;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/timing.h"
 #include "runtime/base/log.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -50,7 +52,8 @@ struct UsbDevice::Loaded {
   std::shared_ptr<const Executable> executable;
   std::vector<uint8_t> programs;  // encoded: caching, then inference
   Footprint footprint;
-  int requests = 0;  // submitted and not completed
+  uint64_t macs = 0;  // of one inference
+  int requests = 0;   // submitted and not completed
 };
 
 struct UsbDevice::Slot {
@@ -97,6 +100,7 @@ UsbDevice::UsbDevice(std::unique_ptr<UsbTransport> transport, Options options, D
       now_(std::move(options.now)),
       info_(std::move(info)),
       transport_(std::move(transport)),
+      activity_(ActivityPublisher::Create(options.activity_directory, info_)),
       session_(transport_.get(), now_),
       residency_(info_.memory_bytes, info_.program_memory_bytes) {}
 
@@ -128,6 +132,9 @@ Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const Executable> executabl
   loaded->footprint = {.program_bytes = loaded->programs.size(),
                        .parameter_bytes = executable->resident_parameters.size(),
                        .activation_bytes = executable->activation_bytes};
+  for (const Instruction& instruction : executable->inference_program) {
+    loaded->macs += MultiplyAccumulates(instruction);
+  }
   loaded->executable = std::move(executable);
 
   const std::lock_guard lock(mutex_);
@@ -296,17 +303,31 @@ void UsbDevice::RunOldest(Lock& lock) {
   slot->phase = Slot::Phase::kRunning;
   wire_held_ = true;
   const Run run = Prepare(slot);
+  const int64_t start_ns = activity_ != nullptr ? MonotonicNs() : 0;
+  if (activity_ != nullptr) activity_->Begin(start_ns);
   lock.unlock();
   Outcome outcome = Execute(run);
   lock.lock();
   wire_held_ = false;
   if (!outcome.status.ok()) residency_.Clear();  // the core was reset
+  if (activity_ != nullptr) PublishEnd(*slot, !outcome.status.ok(), start_ns);
   if (outcome.lost) Lose(outcome.status);
   if (slot->cancelled) {
     outcome.status =
         Status(StatusCode::kCancelled, Format("request %u was cancelled while it ran", slot->id));
   }
   Complete(slot, std::move(outcome.status));
+}
+
+void UsbDevice::PublishEnd(const Slot& slot, bool failed, int64_t start_ns) {
+  activity_->End({.start_ns = start_ns,
+                  .end_ns = MonotonicNs(),
+                  .failed = failed,
+                  .device_cycles = slot.report.device_cycles,
+                  .macs = failed ? 0 : slot.loaded->macs,
+                  .bytes_to_device = slot.report.bytes_to_device,
+                  .bytes_from_device = slot.report.bytes_from_device,
+                  .memory_used_bytes = residency_.used_bytes()});
 }
 
 // Talking to the device.

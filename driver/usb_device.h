@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/activity.h"
 #include "driver/device.h"
 #include "driver/protocol_session.h"
 #include "driver/residency.h"
@@ -27,10 +28,11 @@ namespace atollrt {
 class UsbDevice : public Device {
  public:
   struct Options {
-    std::string name = "usb";      // DeviceInfo::name
-    std::string description = {};  // DeviceInfo::description
-    double host_seconds = 0.3e-3;  // DeviceInfo::host_seconds
-    NowFunction now = Clock::now;  // for deadlines; tests bring their own
+    std::string name = "usb";          // DeviceInfo::name
+    std::string description = {};      // DeviceInfo::description
+    double host_seconds = 0.3e-3;      // DeviceInfo::host_seconds
+    NowFunction now = Clock::now;      // for deadlines; tests bring their own
+    std::string activity_directory{};  // where to publish what the device does (activity.h), or ""
   };
 
   // Identifies and resets the device. kUnsupported if it is no Atoll-1 of this ISA version, or the
@@ -68,6 +70,7 @@ class UsbDevice : public Device {
   void Lose(const Status& reason);
   Run Prepare(Slot* slot);
   void RunOldest(Lock& lock);
+  void PublishEnd(const Slot& slot, bool failed, int64_t start_ns);
 
   // With the wire held and the mutex not:
   Outcome Execute(const Run& run);
@@ -82,7 +85,8 @@ class UsbDevice : public Device {
   const NowFunction now_;
   const DeviceInfo info_;
   const std::unique_ptr<UsbTransport> transport_;
-  ProtocolSession session_;  // belongs to the holder of the wire
+  const std::unique_ptr<ActivityPublisher> activity_;  // nullptr: nothing is published
+  ProtocolSession session_;                            // belongs to the holder of the wire
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // a request completed or the wire became free

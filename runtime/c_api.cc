@@ -77,8 +77,9 @@ struct AtollTensor {
 
 struct AtollInterpreter {
   std::unique_ptr<atollrt::Interpreter> interpreter;
-  std::vector<AtollTensor> tensors;     // all of the graph, by index
-  std::vector<std::string> node_names;  // owns what AtollNodeInfo::op points at
+  std::vector<AtollTensor> tensors;                   // all of the graph, by index
+  std::vector<std::string> node_names;                // owns what AtollNodeInfo::op points at
+  std::vector<std::vector<AtollMemoryBlock>> memory;  // of each partition
 };
 
 extern "C" {
@@ -160,6 +161,18 @@ AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpret
     result->tensors.push_back({result->interpreter.get(), static_cast<int32_t>(i)});
   }
   for (const atollrt::Node& node : graph.nodes) result->node_names.push_back(node.op_name());
+  for (const atollrt::Partition& partition : result->interpreter->partitions()) {
+    std::vector<AtollMemoryBlock>& blocks = result->memory.emplace_back();
+    for (const atollrt::OnChipBlock& block : partition.report.memory) {
+      blocks.push_back({.kind = static_cast<AtollMemoryKind>(block.kind),
+                        .tensor = block.tensor,
+                        .node = block.node,
+                        .offset = block.offset,
+                        .bytes = block.bytes,
+                        .first_instruction = block.first_instruction,
+                        .last_instruction = block.last_instruction});
+    }
+  }
   *interpreter = result;
   return ToC(Status());
 }
@@ -337,6 +350,20 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
   return ToC(Status());
 }
 
+AtollStatus AtollInterpreterGetPartitionMemory(const AtollInterpreter* interpreter, int32_t index,
+                                               const AtollMemoryBlock** blocks, int32_t* count) {
+  if (interpreter == nullptr) return NullArgument("interpreter");
+  if (blocks == nullptr) return NullArgument("blocks");
+  if (count == nullptr) return NullArgument("count");
+  const auto& partitions = interpreter->memory;
+  if (index < 0 || static_cast<size_t>(index) >= partitions.size()) {
+    return ToC(InvalidArgument("partition %d; there are %zu", index, partitions.size()));
+  }
+  *blocks = partitions[index].data();
+  *count = static_cast<int32_t>(partitions[index].size());
+  return ToC(Status());
+}
+
 int32_t AtollInterpreterGetTensorCount(const AtollInterpreter* interpreter) {
   return static_cast<int32_t>(interpreter->tensors.size());
 }
@@ -381,19 +408,33 @@ void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap 
   });
 }
 
-void AtollInterpreterSetTraceCallback(AtollInterpreter* interpreter, AtollTraceCallback callback,
-                                      void* user_data) {
+const char* AtollDeviceUnitName(AtollDeviceUnit unit) {
+  return atollrt::TraceUnitName(static_cast<atollrt::TraceUnit>(unit));
+}
+
+void AtollInterpreterSetTrace(AtollInterpreter* interpreter, AtollTraceCallback callback,
+                              void* user_data) {
   if (callback == nullptr) {
     interpreter->interpreter->SetTrace(nullptr);
     return;
   }
   interpreter->interpreter->SetTrace([callback, user_data](const atollrt::TraceEvent& event) {
-    const AtollTraceEvent c_event = {.name = event.name.c_str(),
-                                     .partition = event.partition,
-                                     .first_node = event.first_node,
-                                     .start_ns = event.start_ns,
-                                     .duration_ns = event.duration_ns,
-                                     .device_cycles = static_cast<int64_t>(event.usage.cycles)};
+    const atollrt::DeviceTime& device = event.device;
+    const AtollTraceEvent c_event = {
+        .kind = static_cast<AtollTraceKind>(event.kind),
+        .name = event.name,
+        .partition = event.partition,
+        .node = event.node,
+        .host = {.thread = event.host.thread,
+                 .start_ns = event.host.start_ns,
+                 .duration_ns = event.host.duration_ns},
+        .device = {.unit = static_cast<AtollDeviceUnit>(device.unit),
+                   .instruction = device.instruction,
+                   .issue_cycle = static_cast<int64_t>(device.issue_cycle),
+                   .start_cycle = static_cast<int64_t>(device.start_cycle),
+                   .end_cycle = static_cast<int64_t>(device.end_cycle),
+                   .bytes = static_cast<int64_t>(device.bytes),
+                   .macs = static_cast<int64_t>(device.macs)}};
     callback(&c_event, user_data);
   });
 }

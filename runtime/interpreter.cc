@@ -2,9 +2,9 @@
 #include "runtime/interpreter.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/memory_planner.h"
 #include "runtime/ops/cpu_ops.h"
@@ -21,12 +21,6 @@ int ThreadCount(int requested) {
   if (requested > 0) return requested;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::clamp(cores, 1, kMaxDefaultThreads);
-}
-
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 }  // namespace
@@ -256,15 +250,46 @@ std::span<const uint8_t> Interpreter::ConstTensorBytes(int32_t tensor) const {
   return {arena_.data() + arena_offsets_[tensor], static_cast<size_t>(t.byte_size())};
 }
 
+void Interpreter::SetTrace(Trace trace) {
+  trace_ = std::move(trace);
+  trace_ ? pool_.StartRecording() : pool_.StopRecording();
+}
+
+// A node on the CPU that has just ended, and what other threads did for it.
+void Interpreter::TraceNode(int32_t node, int64_t start_ns) {
+  const std::string name = graph().nodes[node].op_name();
+  TraceEvent event{.kind = TraceKind::kNode,
+                   .name = name.c_str(),
+                   .node = node,
+                   .host = {.start_ns = start_ns, .duration_ns = MonotonicNs() - start_ns}};
+  trace_(event);
+  event.kind = TraceKind::kWorker;
+  for (const ThreadPool::Span& span : pool_.TakeSpans()) {
+    if (span.worker == 0) continue;
+    event.host = {.thread = span.worker,
+                  .start_ns = span.start_ns,
+                  .duration_ns = span.end_ns - span.start_ns};
+    trace_(event);
+  }
+}
+
 Status Interpreter::RunStep(Step* step) {
   DeviceUsage usage;
+  Trace partition_trace;
+  if (trace_ && step->partition >= 0) {
+    partition_trace = [this, step](TraceEvent event) {
+      event.partition = step->partition;
+      trace_(event);
+    };
+  }
   const NodeIo io{.inputs = step->inputs,
                   .outputs = step->outputs,
                   .state = step->state,
                   .scratch = arena_.data() + step->scratch_offset,
                   .pool = &pool_,
-                  .usage = &usage};
-  const int64_t start = trace_ ? NowNs() : 0;
+                  .usage = &usage,
+                  .trace = partition_trace ? &partition_trace : nullptr};
+  const int64_t start_ns = trace_ ? MonotonicNs() : 0;
   if (step->callee != nullptr && !step->called) {
     ATOLL_RETURN_IF_ERROR(step->callee->RunSteps());
     step->called = true;
@@ -279,15 +304,7 @@ Status Interpreter::RunStep(Step* step) {
   last_usage_.bytes_to_device += usage.bytes_to_device;
   last_usage_.bytes_from_device += usage.bytes_from_device;
   last_usage_.seconds += usage.seconds;
-  if (trace_) {
-    trace_({.name = step->partition >= 0 ? "partition " + std::to_string(step->partition)
-                                         : graph().nodes[step->node].op_name(),
-            .partition = step->partition,
-            .first_node = step->node,
-            .start_ns = start,
-            .duration_ns = NowNs() - start,
-            .usage = usage});
-  }
+  if (trace_ && step->partition < 0) TraceNode(step->node, start_ns);
   if (tap_) {
     for (const int32_t tensor : step->output_tensors) tap_(tensor);
   }

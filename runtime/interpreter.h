@@ -40,15 +40,6 @@ struct NodePlacement {
   std::string reason;  // why the delegate did not take it; empty without a delegate
 };
 
-struct TraceEvent {
-  std::string name;  // operator, or "partition 0"
-  int32_t partition = -1;
-  int32_t first_node = 0;
-  int64_t start_ns = 0;  // steady clock
-  int64_t duration_ns = 0;
-  DeviceUsage usage;
-};
-
 class Interpreter {
  public:
   static Result<std::unique_ptr<Interpreter>> Create(std::shared_ptr<const Model> model,
@@ -81,9 +72,9 @@ class Interpreter {
   // Called on the invoking thread for each tensor that a step has written.
   using Tap = std::function<void(int32_t tensor)>;
   void SetTap(Tap tap) { tap_ = std::move(tap); }
-  // Called on the invoking thread after each step.
-  using Trace = std::function<void(const TraceEvent& event)>;
-  void SetTrace(Trace trace) { trace_ = std::move(trace); }
+  // Called for everything that takes time, at the end of the step that it belongs to; between
+  // invocations, nullptr ends it.
+  void SetTrace(Trace trace);
 
  private:
   // One executor with its operands bound to memory.
@@ -115,6 +106,7 @@ class Interpreter {
   Status CreateCallees();
   void BindOperands();
   Status RunStep(Step* step);
+  void TraceNode(int32_t node, int64_t start_ns);
   Status RunSteps();
   void AsyncLoop();
 

@@ -14,6 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/thread_pool.h"
+#include "runtime/trace.h"
 
 namespace atollrt {
 
@@ -36,6 +37,9 @@ struct NodeIo {
   uint8_t* scratch = nullptr;    // ScratchBytes() bytes, aligned to Buffer::kAlignment
   ThreadPool* pool = nullptr;    // never nullptr during Invoke
   DeviceUsage* usage = nullptr;  // never nullptr during Invoke; zeroed before
+  // Where the executor of a partition reports what it does; nullptr: nobody listens. Events need no
+  // partition.
+  const Trace* trace = nullptr;
 };
 
 class NodeExecutor {
@@ -67,6 +71,19 @@ struct ModelledLatency {
   double link_in = 0;     // outputs on their way to the host
 };
 
+// Bytes of a device's on-chip memory that are reserved for something during some instructions of a
+// partition's program.
+struct OnChipBlock {
+  enum class Kind : uint8_t { kTensor, kResidentParameters, kStreamedParameters, kScratch };
+  Kind kind = Kind::kTensor;
+  int32_t tensor = -1;  // kTensor
+  int32_t node = -1;    // that writes the tensor (-1: an input) or owns the parameters or scratch
+  int64_t offset = 0;   // in the parameter segment for kResidentParameters, else in the other one
+  int64_t bytes = 0;
+  int32_t first_instruction = 0;
+  int32_t last_instruction = 0;
+};
+
 // What is known of a partition once it is compiled; numbers are per inference.
 struct PartitionReport {
   int32_t instruction_count = 0;
@@ -77,7 +94,8 @@ struct PartitionReport {
   int64_t output_bytes = 0;
   int64_t estimated_cycles = 0;  // modelled, from the start message to the last output byte
   ModelledLatency latency;
-  std::string note;  // what a user should know; empty if nothing
+  std::vector<OnChipBlock> memory;  // empty if the partition came compiled with the model
+  std::string note;                 // what a user should know; empty if nothing
 };
 
 // A connected, acyclic set of nodes that one executor replaces.

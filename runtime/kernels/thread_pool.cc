@@ -2,6 +2,7 @@
 #include "runtime/kernels/thread_pool.h"
 
 #include "runtime/base/check.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -37,6 +38,7 @@ ThreadPool::ThreadPool(int threads) {
   ATOLL_CHECK(threads >= 1);
   // With more threads than CPUs, one that spins only keeps another from its work.
   if (threads <= static_cast<int>(std::thread::hardware_concurrency())) spins_ = kSpins;
+  notes_.resize(static_cast<size_t>(threads));
   workers_.reserve(static_cast<size_t>(threads - 1));
   for (int worker = 1; worker < threads; ++worker) {
     workers_.emplace_back([this, worker] { WorkerLoop(worker); });
@@ -85,7 +87,11 @@ void ThreadPool::TakeTasks(int worker) {
   uint64_t work = work_.load();
   while (Taken(work) < Tasks(work)) {
     if (!work_.compare_exchange_weak(work, work + 1)) continue;
-    function_(context_, Taken(work), worker);
+    if (recording_) {
+      RunAndNote(Taken(work), worker, work >> (2 * kTaskBits));
+    } else {
+      function_(context_, Taken(work), worker);
+    }
     const int tasks = Tasks(work);
     if (finished_.fetch_add(1) + 1 == tasks && caller_sleeps_.load()) {
       { const std::lock_guard lock(mutex_); }
@@ -93,6 +99,33 @@ void ThreadPool::TakeTasks(int worker) {
     }
     work = work_.load();
   }
+}
+
+void ThreadPool::RunAndNote(int task, int worker, uint64_t run) {
+  Notes& notes = notes_[static_cast<size_t>(worker)];
+  const int64_t start_ns = MonotonicNs();
+  function_(context_, task, worker);
+  const int64_t end_ns = MonotonicNs();
+  if (notes.spans.empty() || notes.run != run) {
+    notes.spans.push_back({.worker = worker, .start_ns = start_ns, .end_ns = end_ns});
+    notes.run = run;
+  } else {
+    notes.spans.back().end_ns = end_ns;
+  }
+}
+
+void ThreadPool::StopRecording() {
+  recording_ = false;
+  TakeSpans();
+}
+
+std::vector<ThreadPool::Span> ThreadPool::TakeSpans() {
+  std::vector<Span> spans;
+  for (Notes& notes : notes_) {
+    spans.insert(spans.end(), notes.spans.begin(), notes.spans.end());
+    notes.spans.clear();
+  }
+  return spans;
 }
 
 void ThreadPool::WorkerLoop(int worker) {

@@ -8,6 +8,9 @@
 // runs out of tasks watches for the next ones for a moment (kSpins) before it goes to sleep: within
 // an inference all workers stay awake, between inferences they cost nothing. And the caller waits
 // for tasks, not for threads: if it is done before a sleeper wakes, it goes on without it.
+//
+// While a recording is on, each worker notes when it was busy with which Run. Without one that
+// costs a look at a flag for each Run.
 #pragma once
 
 #include <atomic>
@@ -21,6 +24,14 @@ namespace atollrt {
 
 class ThreadPool {
  public:
+  // One worker's share of one ParallelFor, from the beginning of its first task to the end of its
+  // last; on the clock of MonotonicNs.
+  struct Span {
+    int worker = 0;
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+  };
+
   // `threads` >= 1.
   explicit ThreadPool(int threads);
   ~ThreadPool();
@@ -41,11 +52,18 @@ class ThreadPool {
         &body);
   }
 
+  // Between calls of ParallelFor only. Recording allocates memory for what it notes.
+  void StartRecording() { recording_ = true; }
+  void StopRecording();
+  // What has been noted since the last call, worker by worker.
+  std::vector<Span> TakeSpans();
+
  private:
   using TaskFunction = void (*)(const void* context, int task, int worker);
   void Run(int tasks, TaskFunction function, const void* context);
   void WorkerLoop(int worker);
   void TakeTasks(int worker);
+  void RunAndNote(int task, int worker, uint64_t run);
   void Sleep();
   bool HasWork() const;
 
@@ -58,6 +76,14 @@ class ThreadPool {
   // Written before work_ shows a new Run, read only by those who hold a task of it.
   TaskFunction function_ = nullptr;
   const void* context_ = nullptr;
+  bool recording_ = false;
+
+  // Written by its worker before it reports a task as finished, read by the caller between Runs.
+  struct alignas(64) Notes {
+    std::vector<Span> spans;
+    uint64_t run = 0;  // of the last one
+  };
+  std::vector<Notes> notes_;
 
   // For sleeping only.
   std::mutex mutex_;

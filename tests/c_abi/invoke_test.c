@@ -195,9 +195,28 @@ static void CountTensors(int32_t tensor_index, const AtollTensor* tensor, void* 
   ++*(int*)user_data;
 }
 
-static void CountSteps(const AtollTraceEvent* event, void* user_data) {
-  EXPECT(event->name != NULL && event->duration_ns >= 0);
-  ++*(int*)user_data;
+typedef struct Traced {
+  int host_events;
+  int device_events;
+  int64_t device_cycles;
+} Traced;
+
+static void TraceBoth(const AtollTraceEvent* event, void* user_data) {
+  Traced* traced = (Traced*)user_data;
+  EXPECT(event->name != NULL);
+  if (event->kind == ATOLL_TRACE_DEVICE) {
+    EXPECT(event->host.start_ns == 0 && event->host.duration_ns == 0);
+    EXPECT(event->device.start_cycle <= event->device.end_cycle);
+    EXPECT(strcmp(AtollDeviceUnitName(event->device.unit), "unknown") != 0);
+    if (traced->device_cycles < event->device.end_cycle) {
+      traced->device_cycles = event->device.end_cycle;
+    }
+    ++traced->device_events;
+  } else {
+    EXPECT(event->host.start_ns > 0 && event->host.duration_ns >= 0);
+    EXPECT(event->device.end_cycle == 0);
+    ++traced->host_events;
+  }
 }
 
 static void CheckInvoke(AtollInterpreter* interpreter, int has_device) {
@@ -208,7 +227,7 @@ static void CheckInvoke(AtollInterpreter* interpreter, int has_device) {
   signed char second[10];
   AtollInvokeInfo info;
   int tensors = 0;
-  int steps = 0;
+  Traced traced = {0, 0, 0};
   int i;
 
   for (i = 0; i < 28 * 28; ++i) picture[i] = (signed char)(i * 37 % 256 - 128);
@@ -219,17 +238,19 @@ static void CheckInvoke(AtollInterpreter* interpreter, int has_device) {
   EXPECT(memcmp(AtollTensorData(input), picture, sizeof(picture)) == 0);
 
   AtollInterpreterSetTensorTap(interpreter, CountTensors, &tensors);
-  AtollInterpreterSetTraceCallback(interpreter, CountSteps, &steps);
+  AtollInterpreterSetTrace(interpreter, TraceBoth, &traced);
   EXPECT(AtollInterpreterInvokeAsync(interpreter) == ATOLL_OK);
   EXPECT(AtollInterpreterWait(interpreter) == ATOLL_OK);
   EXPECT(AtollInterpreterWait(interpreter) == ATOLL_INVALID_ARGUMENT);
   AtollInterpreterSetTensorTap(interpreter, NULL, NULL);
-  AtollInterpreterSetTraceCallback(interpreter, NULL, NULL);
+  AtollInterpreterSetTrace(interpreter, NULL, NULL);
   EXPECT(AtollTensorCopyToBuffer(output, second, sizeof(second)) == ATOLL_OK);
   EXPECT(memcmp(first, second, sizeof(first)) == 0);
-  EXPECT(tensors > 0 && steps > 0);
+  EXPECT(tensors > 0 && traced.host_events > 0);
+  EXPECT((traced.device_events > 0) == has_device);
 
   EXPECT(AtollInterpreterGetInvokeInfo(interpreter, &info) == ATOLL_OK);
+  EXPECT(info.device_cycles == traced.device_cycles);
   EXPECT((info.device_cycles > 0) == has_device);
   EXPECT((info.bytes_to_device >= 28 * 28) == has_device);
   EXPECT(AtollInterpreterGetInvokeInfo(interpreter, NULL) == ATOLL_INVALID_ARGUMENT);
@@ -239,6 +260,8 @@ static void CheckReports(AtollInterpreter* interpreter, int has_device) {
   AtollNodeInfo node;
   AtollPartitionInfo partition;
   AtollMemoryInfo memory;
+  const AtollMemoryBlock* blocks = NULL;
+  int32_t count = 0;
   int64_t macs = 0;
   int32_t i;
 
@@ -256,7 +279,16 @@ static void CheckReports(AtollInterpreter* interpreter, int has_device) {
     EXPECT(AtollInterpreterGetPartitionInfo(interpreter, 0, &partition) == ATOLL_OK);
     EXPECT(partition.node_count > 0 && partition.estimated_cycles > 0);
     EXPECT(partition.note != NULL);
+    EXPECT(AtollInterpreterGetPartitionMemory(interpreter, 0, &blocks, &count) == ATOLL_OK);
+    EXPECT(count > 0);
+    for (i = 0; i < count; ++i) {
+      EXPECT(blocks[i].offset >= 0 && blocks[i].bytes > 0);
+      EXPECT(blocks[i].first_instruction <= blocks[i].last_instruction);
+      EXPECT(blocks[i].last_instruction < partition.instruction_count);
+    }
   }
+  EXPECT(AtollInterpreterGetPartitionMemory(interpreter, -1, &blocks, &count) ==
+         ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollInterpreterGetPartitionInfo(interpreter, 1000, &partition) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollInterpreterGetMemoryInfo(interpreter, &memory) == ATOLL_OK);
   EXPECT(memory.arena_bytes > 0 && memory.constant_bytes > 0);
@@ -264,6 +296,7 @@ static void CheckReports(AtollInterpreter* interpreter, int has_device) {
 
 static void CheckDevices(const AtollDelegate* delegate) {
   const AtollDeviceInfo* devices = NULL;
+  const AtollActivity* activities = NULL;
   AtollDeviceInfo info;
   int32_t count = 0;
   int32_t defaults = 0;
@@ -277,6 +310,11 @@ static void CheckDevices(const AtollDelegate* delegate) {
   EXPECT(AtollDelegateGetDeviceInfo(delegate, &info) == ATOLL_OK);
   EXPECT(strcmp(info.name, "emu") == 0);
   EXPECT(strlen(info.description) > 0);
+  EXPECT(info.array_rows == 64 && info.array_columns == 64 && info.clock_hz == 500000000);
+  EXPECT(info.memory_bytes == 8 << 20 && info.link_bytes_per_second > 0);
+  EXPECT(AtollListActivity(&activities, &count) == ATOLL_OK); /* as the test's environment says */
+  for (i = 0; i < count; ++i) EXPECT(strlen(activities[i].device) > 0);
+  EXPECT(AtollListActivity(NULL, &count) == ATOLL_INVALID_ARGUMENT);
 }
 
 int main(int argc, char** argv) {

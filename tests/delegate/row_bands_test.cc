@@ -55,7 +55,7 @@ TEST(RowBands, GiveInnerStepsTheRowsUnderTheWindows) {
   const int32_t x = m.Conv2D(m.Input({1, 16, 4, 1}), {.channels = 2});
   m.Output(m.Conv2D(x, {.channels = 2, .kernel = 3}));
   const Steps steps(m);
-  const RowBands bands(*steps, 0, 1, 4);
+  const RowBands bands(*steps, {}, 0, 1, 4);
   EXPECT_THAT(RowsOf(bands, 1),
               ElementsAre(RowRange{0, 4}, RowRange{4, 8}, RowRange{8, 12}, RowRange{12, 16}));
   EXPECT_THAT(RowsOf(bands, 0),
@@ -71,7 +71,8 @@ TEST(RowBands, FollowStrides) {
   const int32_t x = m.Conv2D(m.Input({1, 16, 4, 1}), {.channels = 2});
   m.Output(m.MaxPool(x, {.size = 2, .stride = 2}));
   const Steps steps(m);
-  EXPECT_THAT(RowsOf(RowBands(*steps, 0, 1, 2), 0), ElementsAre(RowRange{0, 8}, RowRange{8, 16}));
+  EXPECT_THAT(RowsOf(RowBands(*steps, {}, 0, 1, 2), 0),
+              ElementsAre(RowRange{0, 8}, RowRange{8, 16}));
 }
 
 // Both branches read what the first step makes; the wider window decides.
@@ -81,7 +82,8 @@ TEST(RowBands, CoverEveryReader) {
   const int32_t y = m.Conv2D(x, {.channels = 2, .kernel = 5});
   m.Output(m.Add(x, y));
   const Steps steps(m);
-  EXPECT_THAT(RowsOf(RowBands(*steps, 0, 2, 2), 0), ElementsAre(RowRange{0, 8}, RowRange{4, 12}));
+  EXPECT_THAT(RowsOf(RowBands(*steps, {}, 0, 2, 2), 0),
+              ElementsAre(RowRange{0, 8}, RowRange{4, 12}));
 }
 
 // A tensor that leaves is computed once as a whole, however little of it the members read.
@@ -91,7 +93,7 @@ TEST(RowBands, CoverWhatOthersRead) {
   m.Output(x);
   m.Output(m.MaxPool(x, {.size = 1, .stride = 4}));
   const Steps steps(m);
-  const RowBands bands(*steps, 0, 1, 3);
+  const RowBands bands(*steps, {}, 0, 1, 3);
   EXPECT_FALSE(bands.IsInternal(0));
   EXPECT_THAT(RowsOf(bands, 0), ElementsAre(RowRange{0, 4}, RowRange{4, 8}, RowRange{8, 12}));
 }
@@ -100,10 +102,84 @@ TEST(RowBands, MayBeMoreThanThereAreRows) {
   ModelBuilder m;
   m.Output(m.Relu(m.Conv2D(m.Input({1, 2, 4, 1}), {.channels = 2})));
   const Steps steps(m);
-  const RowBands bands(*steps, 0, 1, 4);
+  const RowBands bands(*steps, {}, 0, 1, 4);
   int32_t rows = 0;
   for (int32_t band = 0; band < 4; ++band) rows += bands.Rows(band, 1).count();
   EXPECT_EQ(rows, 2);
+}
+
+// ---- Rows that come and go ----------------------------------------------------------------------
+
+std::vector<RowRange> InputRowsOf(const RowBands& bands) {
+  std::vector<RowRange> rows;
+  for (int32_t band = 0; band < bands.bands(); ++band) rows.push_back(bands.InputRows(band));
+  return rows;
+}
+
+TEST(RowBands, KeepTheInputsRowsUntilNoBandReadsThem) {
+  ModelBuilder m;
+  const int32_t input = m.Input({1, 32, 4, 1});
+  const int32_t x = m.Conv2D(input, {.channels = 2, .kernel = 3});
+  m.Output(m.Conv2D(x, {.channels = 2, .kernel = 3}));
+  const Steps steps(m);
+  const ArrivingInput arriving{.tensor = input, .rows = 32, .first_reader = 0, .last_reader = 0};
+  const RowBands bands(*steps, arriving, 0, 1, 4);
+  EXPECT_EQ(bands.arriving(), input);
+  EXPECT_THAT(InputRowsOf(bands),
+              ElementsAre(RowRange{0, 10}, RowRange{6, 18}, RowRange{14, 26}, RowRange{22, 32}));
+  EXPECT_EQ(bands.InputBandRows(), 12);
+}
+
+// Rows 0, 4, 8 ... are read, but all of them arrive.
+TEST(RowBands, TakeRowsThatNobodyReads) {
+  ModelBuilder m;
+  const int32_t input = m.Input({1, 32, 4, 1});
+  const int32_t x = m.MaxPool(input, {.size = 1, .stride = 4});
+  m.Output(m.Relu(x));
+  const Steps steps(m);
+  const ArrivingInput arriving{.tensor = input, .rows = 32, .first_reader = 0, .last_reader = 0};
+  EXPECT_THAT(InputRowsOf(RowBands(*steps, arriving, 0, 1, 4)),
+              ElementsAre(RowRange{0, 5}, RowRange{5, 13}, RowRange{13, 21}, RowRange{21, 32}));
+}
+
+TEST(RowBands, HaveTheWholeInputIfTheirsIsNotMuchLess) {
+  ModelBuilder m;
+  const int32_t input = m.Input({1, 32, 4, 1});
+  m.Output(m.Relu(m.Conv2D(input, {.channels = 2, .kernel = 3})));
+  const Steps steps(m);
+  const ArrivingInput arriving{.tensor = input, .rows = 32, .first_reader = 0, .last_reader = 0};
+  EXPECT_EQ(RowBands(*steps, arriving, 0, 1, 2).arriving(), -1);
+  EXPECT_EQ(RowBands(*steps, arriving, 0, 1, 3).arriving(), input);
+}
+
+TEST(RowBands, HaveTheWholeInputIfStepsElsewhereReadIt) {
+  ModelBuilder m;
+  const int32_t input = m.Input({1, 32, 4, 1});
+  const int32_t x = m.Relu(m.Relu(input));
+  m.Output(m.Add(x, input));
+  const Steps steps(m);
+  const ArrivingInput arriving{.tensor = input, .rows = 32, .first_reader = 0, .last_reader = 2};
+  EXPECT_EQ(RowBands(*steps, arriving, 0, 1, 4).arriving(), -1);
+  EXPECT_EQ(RowBands(*steps, arriving, 0, 2, 4).arriving(), input);
+}
+
+// The second step reads more rows than those that leave.
+TEST(RowBands, SendEveryRowOnce) {
+  ModelBuilder m;
+  const int32_t x = m.Relu(m.Input({1, 16, 4, 1}));
+  m.Output(x);
+  m.Output(m.Mean(m.Conv2D(x, {.channels = 2, .kernel = 3}), {1, 2}));
+  const Steps steps(m);
+  std::vector<BandStep> sending = *steps;
+  sending[0].last_reader = 1;
+  sending[0].may_send_rows = true;
+  const RowBands bands(sending, {}, 0, 1, 2);
+  EXPECT_TRUE(bands.IsInternal(0));
+  EXPECT_TRUE(bands.Sends(0));
+  EXPECT_FALSE(bands.Sends(1));
+  EXPECT_THAT(RowsOf(bands, 0), ElementsAre(RowRange{0, 9}, RowRange{7, 16}));
+  EXPECT_EQ(bands.SentRows(0), (RowRange{0, 8}));
+  EXPECT_EQ(bands.SentRows(1), (RowRange{8, 16}));
 }
 
 TEST(RowBands, CostTheHaloAndTheIssue) {
@@ -112,8 +188,8 @@ TEST(RowBands, CostTheHaloAndTheIssue) {
   m.Output(m.DepthwiseConv2D(x, {.kernel = 3}));
   const Steps steps(m);
   const ArraySize array{64, 64};
-  const uint64_t whole = RowBands(*steps, 0, 1, 1).Cycles(*steps, array);
-  const uint64_t banded = RowBands(*steps, 0, 1, 2).Cycles(*steps, array);
+  const uint64_t whole = RowBands(*steps, {}, 0, 1, 1).Cycles(*steps, array);
+  const uint64_t banded = RowBands(*steps, {}, 0, 1, 2).Cycles(*steps, array);
   // One more row on either side of the seam, 4 pixels of 9 taps each, and two more instructions.
   EXPECT_EQ(banded - whole, 2u * 4 * 9 + 2 * kIssueCycles);
 }

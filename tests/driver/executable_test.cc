@@ -81,6 +81,12 @@ Executable RandomExecutable(Rng& rng) {
   if (const auto size = static_cast<uint32_t>(executable.resident_parameters.size())) {
     executable.caching_program = {ParametersInstruction{kParameterSegment, size}, EndInstruction{}};
   }
+  if (rng.Int(0, 3) > 0) {
+    executable.inference_nodes.resize(program.size());
+    for (int32_t& node : executable.inference_nodes) {
+      node = rng.Pick({-1, 0, rng.Int32(0, INT32_MAX)});
+    }
+  }
   return executable;
 }
 
@@ -195,13 +201,6 @@ std::vector<Rule> Rules() {
       {"version", [](auto& e) { e.isa_version = 2; },
        "executable 'table': made for ISA version 2, this library knows version 1",
        StatusCode::kUnsupported},
-      {"nodes", [](auto& e) { e.inference_nodes = {0}; },
-       "1 inference nodes for 4 instructions; there must be as many, or none"},
-      {"node",
-       [](auto& e) {
-         e.inference_nodes = {-1, 0, -2, -1};
-       },
-       "inference node 2 is -2"},
       {"shape",
        [](auto& e) {
          e.inputs[0].shape = {1, 5};
@@ -263,6 +262,16 @@ std::vector<Rule> Rules() {
        },
        "instruction 1: TABLE table_address reaches byte 257 of the parameter segment, which has "
        "256"},
+      {"number of nodes",
+       [](auto& e) {
+         e.inference_nodes = {-1, 0, 0, -1, -1};
+       },
+       "inference program: 4 instructions, but 5 nodes that they belong to"},
+      {"node",
+       [](auto& e) {
+         e.inference_nodes = {-1, 0, -2, -1};
+       },
+       "inference program: instruction 2 belongs to node -2; must be at least -1"},
   };
 }
 

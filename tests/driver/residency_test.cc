@@ -20,8 +20,9 @@ TEST(Residency, SegmentsFillMemoryFromTheTopAndProgramsFromTheBottom) {
   Residency residency(10 * kUnit + 5, 1024);
   std::vector<ExecutableId> evicted;
   EXPECT_EQ(residency.Place(1, {256, kUnit + 1, 100}, &evicted), (Placement{0, 8 * kUnit}));
-  EXPECT_EQ(residency.Place(2, {128, kUnit, 100}, &evicted), (Placement{256, 7 * kUnit}));
+  EXPECT_EQ(residency.Place(2, {128, kUnit, 101}, &evicted), (Placement{256, 7 * kUnit}));
   EXPECT_THAT(evicted, IsEmpty());
+  EXPECT_EQ(residency.used_bytes(), 3 * kUnit + 101);
   residency.Remove(1);
   EXPECT_EQ(residency.Place(3, {128, kUnit, 100}, &evicted), (Placement{0, 9 * kUnit}));
   ASSERT_NE(residency.Use(2), nullptr);

@@ -141,6 +141,24 @@ TEST(Schedule, EndsWhenTheLastOutputByteIsThere) {
   EXPECT_EQ(schedule.summary().link_in, 1100u);
 }
 
+TEST(Schedule, SaysWhenBytesAreOnTheLink) {
+  Schedule schedule(kSlowLink);
+  const auto input = schedule.Add(InputInstruction{.output_address = 0, .bytes = 1000});
+  EXPECT_EQ(input.link_start, 0u) << "the host sends from the start message on";
+  EXPECT_EQ(input.link_end, 1000u);
+  const auto parameters = schedule.Add(ParametersInstruction{.output_address = 5000, .bytes = 10});
+  EXPECT_EQ(parameters.link_start, 1000u);
+  EXPECT_EQ(parameters.link_end, 1010u);
+  const auto table = schedule.Add(Table(0, 2000, 1000));
+  EXPECT_EQ(table.link_end - table.link_start, 0u);
+  const auto first = schedule.Add(OutputInstruction{.input_address = 2000, .bytes = 640});
+  EXPECT_EQ(first.link_start, first.end);
+  EXPECT_EQ(first.link_end, first.end + 640);
+  const auto second = schedule.Add(OutputInstruction{.input_address = 0, .bytes = 64});
+  EXPECT_LT(second.end, first.link_end);
+  EXPECT_EQ(second.link_start, first.link_end) << "one output after the other";
+}
+
 TEST(Schedule, OfAProgramIsItsInstructions) {
   const std::vector<Instruction> program = {
       InputInstruction{.output_address = 0, .bytes = 64}, Dense(0, 64),

@@ -217,5 +217,31 @@ TEST(Timing, OfTransfersIs64BytesACycle) {
   EXPECT_EQ(ExecutionCycles(EndInstruction{}, k64), 0u);
 }
 
+TEST(Timing, MultiplyAccumulatesAreThoseOfFilters) {
+  EXPECT_EQ(MultiplyAccumulates(Conv()), 120u * 100 * 144);
+  Conv2DInstruction grouped = Conv();
+  grouped.groups = 4;
+  EXPECT_EQ(MultiplyAccumulates(grouped), 120u * 100 * 36);
+  grouped.groups = 0;
+  EXPECT_EQ(MultiplyAccumulates(grouped), 0u) << "refused by the device, but counted before";
+  EXPECT_EQ(
+      MultiplyAccumulates(DepthwiseConv2DInstruction{
+          .batch = 2, .output_h = 5, .output_w = 7, .output_c = 65, .kernel_h = 3, .kernel_w = 3}),
+      70u * 65 * 9);
+  EXPECT_EQ(MultiplyAccumulates(TransposeConv2DInstruction{.batch = 2,
+                                                           .input_h = 3,
+                                                           .input_w = 4,
+                                                           .input_c = 5,
+                                                           .output_h = 9,
+                                                           .output_w = 9,
+                                                           .output_c = 6,
+                                                           .kernel_h = 3,
+                                                           .kernel_w = 2}),
+            24u * 5 * 6 * 6);
+  EXPECT_EQ(MultiplyAccumulates(LstmInstruction{.batch = 2, .steps = 7, .inputs = 5, .units = 3}),
+            14u * 12 * 8);
+  EXPECT_EQ(MultiplyAccumulates(TableInstruction{.count = 65}), 0u);
+}
+
 }  // namespace
 }  // namespace atollrt

@@ -79,5 +79,16 @@ TEST(LargeImages, ResidualBlocksOf513x513) {
   ExpectRunsInBands(m);
 }
 
+// Neither the picture that comes in nor the one that goes out fits on chip.
+TEST(LargeImages, SuperResolutionTo4K) {
+  ModelBuilder m;
+  const int32_t input = m.Input({1, 1080, 1920, 3});
+  const int32_t x = m.Conv2D(input, {.channels = 8, .kernel = 3});
+  const int32_t y = m.Add(x, m.Conv2D(x, {.channels = 8, .kernel = 3}));
+  const int32_t pixels = m.Conv2D(y, {.channels = 12, .kernel = 3});
+  m.Output(m.Node(OpType::kDEPTH_TO_SPACE, {pixels}, {1, 2160, 3840, 3}, BlockOptions{2}));
+  ExpectRunsInBands(m);
+}
+
 }  // namespace
 }  // namespace atollrt

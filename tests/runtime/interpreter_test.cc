@@ -250,16 +250,49 @@ TEST(Trace, HasOneEventForEachNodeInOrder) {
   std::vector<std::string> names;
   int64_t end_ns = 0;
   interpreter->SetTrace([&](const TraceEvent& event) {
+    if (event.kind == TraceKind::kWorker) return;
+    EXPECT_EQ(event.kind, TraceKind::kNode);
+    EXPECT_EQ(event.node, static_cast<int32_t>(names.size()));
     names.push_back(event.name);
     EXPECT_EQ(event.partition, -1);
-    EXPECT_GE(event.start_ns, end_ns);
-    EXPECT_GE(event.duration_ns, 0);
-    end_ns = event.start_ns + event.duration_ns;
+    EXPECT_EQ(event.host.thread, 0);
+    EXPECT_GE(event.host.start_ns, end_ns);
+    EXPECT_GE(event.host.duration_ns, 0);
+    end_ns = event.host.start_ns + event.host.duration_ns;
   });
   ASSERT_TRUE(interpreter->Invoke().ok());
   std::vector<std::string> want;
   for (const Node& node : interpreter->graph().nodes) want.push_back(node.op_name());
   EXPECT_EQ(names, want);
+  interpreter->SetTrace(nullptr);
+  ASSERT_TRUE(interpreter->Invoke().ok());
+  EXPECT_EQ(names, want) << "silent once removed";
+}
+
+TEST(Trace, SaysWhatOtherThreadsDidForANode) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 64, 64, 32}), {.channels = 64, .kernel = 3}));
+  auto interpreter = Interpreter::Create(m.Load(), {.threads = 3});
+  ASSERT_TRUE(interpreter.ok());
+  TraceEvent node;
+  std::vector<TraceEvent> workers;
+  (*interpreter)->SetTrace([&](const TraceEvent& event) {
+    event.kind == TraceKind::kNode ? node = event : workers.emplace_back(event);
+  });
+  // Another thread gets to work if the scheduler lets it; sooner or later it does.
+  for (int run = 0; run < 1000 && workers.empty(); ++run) {
+    ASSERT_TRUE((*interpreter)->Invoke().ok());
+  }
+  ASSERT_FALSE(workers.empty());
+  for (const TraceEvent& worker : workers) {
+    EXPECT_EQ(worker.kind, TraceKind::kWorker);
+    EXPECT_EQ(worker.node, 0);
+    EXPECT_GE(worker.host.thread, 1);
+    EXPECT_LE(worker.host.thread, 2);
+    EXPECT_GE(worker.host.start_ns, node.host.start_ns);
+    EXPECT_LE(worker.host.start_ns + worker.host.duration_ns,
+              node.host.start_ns + node.host.duration_ns);
+  }
 }
 
 // ---- Asynchronous invocations -------------------------------------------------------------------

@@ -51,6 +51,9 @@ inline Executable MakeTableExecutable(const TableExecutableOptions& options) {
   executable.outputs[0].name = "y";
   executable.array_rows = 64;
   executable.array_columns = 64;
+  // The table is node 0.
+  executable.inference_nodes =
+      resident ? std::vector<int32_t>{-1, 0, -1, -1} : std::vector<int32_t>{-1, 0, 0, -1, -1};
   return executable;
 }
 

@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <charconv>
-#include <csignal>
 #include <filesystem>
 #include <memory>
 
@@ -16,6 +14,7 @@
 #include "tools/atoll/picture_run.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
+#include "tools/atoll/stop_on_signal.h"
 #include "tools/atoll/stopwatch.h"
 #include "tools/atoll/subcommands.h"
 #include "tools/atoll/validators.h"
@@ -176,17 +175,6 @@ class Classifier {
 
 // ---- While it runs -----------------------------------------------------------------------------
 
-std::atomic<bool> g_stop = false;
-
-// The first Ctrl-C ends the run with its report, the second one the program.
-void StopOnSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { g_stop = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
 // A line per second on stderr, in place if that is a terminal; and what only this side can count.
 class Progress {
  public:
@@ -328,7 +316,7 @@ atollrt::PipelineOptions MakePipelineOptions(const CameraOptions& options,
   pipeline.draw = !options.no_draw;
   pipeline.shrink_while_decoding = options.save_dir.empty();
   pipeline.annotated_dir = options.save_dir;
-  pipeline.stop = &g_stop;
+  pipeline.stop = &StopOnSignals();
   return pipeline;
 }
 
@@ -338,7 +326,6 @@ void RunCamera(const CameraOptions& options) {
   const Classifier classifier(&session, options);
   CreateSaveDirectory(options.save_dir);
   session.Announce();
-  StopOnSignals();
 
   Progress progress(options.frames);
   atollrt::PipelineCallbacks callbacks;

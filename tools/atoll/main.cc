@@ -72,6 +72,8 @@ int Main(int argc, char** argv) {
   AddPoseCommand(&app);
   AddCameraCommand(&app);
   AddBenchmarkCommand(&app);
+  AddProfileCommand(&app);
+  AddTopCommand(&app);
   try {
     app.parse(argc, argv);  // also runs the subcommand
     return static_cast<int>(ExitCode::kOk);

@@ -49,9 +49,13 @@ Json NewReport(std::string_view command, const Session& session) {
   return report;
 }
 
+std::string JsonText(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 void PrintReport(const Json& report) {
   // Names in model files need not be UTF-8; the report must be.
-  PrintText(report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  PrintText(JsonText(report) + "\n");
 }
 
 void PrintText(const std::string& text) {

@@ -22,6 +22,9 @@ Json NewReport(std::string_view command);
 // The same with what a Session stands for: model, device, partitions in short, warnings.
 Json NewReport(std::string_view command, const Session& session);
 
+// In one line; what is no UTF-8 is replaced.
+std::string JsonText(const Json& json);
+
 // Write everything to stdout and flush; throw CommandError if that fails (disk full, closed pipe).
 void PrintReport(const Json& report);
 void PrintText(const std::string& text);

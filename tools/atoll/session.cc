@@ -88,6 +88,15 @@ Session::Session(const SessionOptions& options) : options_(options) {
   load_times_.prepare_ms = stopwatch.LapMs();
 }
 
+AtollDeviceInfo Session::device_info() const {
+  AtollDeviceInfo info = {};
+  if (on_device()) {
+    ThrowIfError(AtollDelegateGetDeviceInfo(delegate_.get(), &info), Activity::kOpeningDevice,
+                 "cannot describe the device");
+  }
+  return info;
+}
+
 void Session::AnnounceDevice() const {
   if (options_.device == "auto") {
     fmt::print(stderr, "atoll: --device auto took {} ({})\n", device_name_, device_description_);

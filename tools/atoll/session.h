@@ -42,6 +42,8 @@ class Session {
   const std::string& device_name() const { return device_name_; }
   const std::string& device_description() const { return device_description_; }
   bool on_device() const { return delegate_ != nullptr; }
+  // What the device is made of; zeros with --device cpu.
+  AtollDeviceInfo device_info() const;
 
   // Looks for what is commonly wrong with models that are used so; adds to warnings().
   void Lint(const ModelUse& use);

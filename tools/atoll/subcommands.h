@@ -23,5 +23,7 @@ void AddSegmentCommand(CLI::App* app);
 void AddPoseCommand(CLI::App* app);
 void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);
+void AddProfileCommand(CLI::App* app);
+void AddTopCommand(CLI::App* app);
 
 }  // namespace atollcmd

@@ -7,7 +7,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace atollcmd {
 
@@ -41,6 +43,17 @@ inline CLI::Validator NonzeroNumber() {
                                        : "'" + text + "' is not a number other than 0";
           },
           "NONZERO"};
+}
+
+// A file to be written: not a directory, not nothing.
+inline CLI::Validator FileName() {
+  return {[](std::string& text) {
+            std::error_code error;  // whatever it is, writing will tell
+            const bool good = std::filesystem::path(text).has_filename() &&
+                              !std::filesystem::is_directory(text, error);
+            return good ? std::string() : "'" + text + "' is not the name of a file";
+          },
+          "FILE"};
 }
 
 }  // namespace atollcmd

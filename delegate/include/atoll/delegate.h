@@ -34,6 +34,12 @@ typedef struct AtollDeviceInfo {
   const char* description; /* "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3" */
   int32_t available;       /* nonzero: can be opened now */
   int32_t is_default;      /* nonzero: what "auto" takes */
+  /* What it is made of; zeros in AtollListDevices, which opens nothing. */
+  int32_t array_rows; /* of its array: at most rows * columns multiply-accumulates a cycle */
+  int32_t array_columns;
+  int64_t clock_hz;
+  int64_t memory_bytes; /* on chip, for parameters and activations */
+  int64_t link_bytes_per_second;
 } AtollDeviceInfo;
 
 /* The device that a delegate runs on. Strings live as long as the delegate. */
@@ -147,6 +153,43 @@ typedef struct AtollCoralEstimate {
  * ATOLL_UNSUPPORTED if no operator would run on a Coral. */
 ATOLL_EXPORT AtollStatus AtollEstimateCoral(const AtollModel* model, const char* host,
                                             AtollCoralEstimate* estimate);
+
+/* Sums over some time. */
+typedef struct AtollActivityCounts {
+  int64_t requests; /* completed, failed ones included */
+  int64_t failures;
+  int64_t device_cycles; /* modelled when the device is the emulator */
+  int64_t macs;          /* multiply-accumulates */
+  int64_t bytes_to_device;
+  int64_t bytes_from_device;
+  double busy_seconds; /* measured: a request had the device */
+} AtollActivityCounts;
+
+/* What one device of one process of this user does. */
+typedef struct AtollActivity {
+  int32_t pid;
+  const char* command; /* its command line, cut off after some words */
+  const char* device;  /* "emu" */
+  int32_t array_rows;
+  int32_t array_columns;
+  int64_t clock_hz;
+  int64_t memory_bytes;
+  int64_t memory_used_bytes;
+  double open_seconds;        /* for so long */
+  double running_seconds;     /* the request in progress, for so long; 0: there is none */
+  AtollActivityCounts total;  /* since the device was opened */
+  AtollActivityCounts recent; /* in the last recent_seconds, about one second */
+  double recent_seconds;
+  /* Measured, of requests that ended in that time; 0 if none did. */
+  double step_min_seconds;
+  double step_mean_seconds;
+  double step_max_seconds;
+} AtollActivity;
+
+/* Looks at what other processes, and this one, publish (docs/activity.md). ATOLL_NOT_FOUND if the
+ * environment turns publishing off. The array stays valid until the next call on the same
+ * thread. */
+ATOLL_EXPORT AtollStatus AtollListActivity(const AtollActivity** activities, int32_t* count);
 
 #ifdef __cplusplus
 } /* extern "C" */

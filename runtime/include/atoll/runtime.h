@@ -218,6 +218,30 @@ ATOLL_EXPORT int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* i
 ATOLL_EXPORT AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter,
                                                           int32_t index, AtollPartitionInfo* info);
 
+typedef enum AtollMemoryKind {
+  ATOLL_MEMORY_TENSOR = 0,
+  ATOLL_MEMORY_RESIDENT_PARAMETERS = 1,
+  ATOLL_MEMORY_STREAMED_PARAMETERS = 2,
+  ATOLL_MEMORY_SCRATCH = 3
+} AtollMemoryKind;
+
+/* Bytes of on-chip memory that a partition reserves during some instructions of its program. */
+typedef struct AtollMemoryBlock {
+  AtollMemoryKind kind;
+  int32_t tensor; /* index in the file; -1 unless it is one */
+  int32_t node;   /* that writes the tensor (-1: an input) or owns the parameters or scratch */
+  int64_t offset; /* resident parameters count from 0 by themselves, everything else together */
+  int64_t bytes;
+  int32_t first_instruction;
+  int32_t last_instruction;
+} AtollMemoryBlock;
+/* All blocks of a partition's plan; none if it came compiled with the model, which does not keep
+ * the plan. The array lives as long as the interpreter. */
+ATOLL_EXPORT AtollStatus AtollInterpreterGetPartitionMemory(const AtollInterpreter* interpreter,
+                                                            int32_t index,
+                                                            const AtollMemoryBlock** blocks,
+                                                            int32_t* count);
+
 /* Any tensor of the model by its index in the file; name, type, shape and quantization only
  * (data may be NULL or reused by other tensors). NULL if out of range. */
 ATOLL_EXPORT int32_t AtollInterpreterGetTensorCount(const AtollInterpreter* interpreter);
@@ -253,18 +277,60 @@ typedef void (*AtollTensorTap)(int32_t tensor_index, const AtollTensor* tensor, 
 ATOLL_EXPORT void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap tap,
                                                void* user_data);
 
-typedef struct AtollTraceEvent {
-  const char* name;   /* operator, or "partition 0" */
-  int32_t partition;  /* -1: on the CPU */
-  int32_t first_node; /* index of the (first) node */
-  int64_t start_ns;   /* monotonic clock */
+typedef enum AtollTraceKind {
+  ATOLL_TRACE_NODE = 0,   /* host: a node on the CPU, on the invoking thread */
+  ATOLL_TRACE_WORKER = 1, /* host: what another thread did for that node */
+  ATOLL_TRACE_SUBMIT = 2, /* host: a partition's request is handed to the device */
+  ATOLL_TRACE_WAIT = 3,   /* host: until it has completed; an emulated device computes in here */
+  ATOLL_TRACE_DEVICE = 4  /* device: one part of it is busy with one instruction */
+} AtollTraceKind;
+
+/* What of a device is busy: a direction of its link, or a unit (docs/isa.md, section 5). */
+typedef enum AtollDeviceUnit {
+  ATOLL_UNIT_LINK_OUT = 0, /* bytes to the device */
+  ATOLL_UNIT_INFEED = 1,
+  ATOLL_UNIT_DMA = 2,
+  ATOLL_UNIT_ARRAY = 3,
+  ATOLL_UNIT_VECTOR = 4,
+  ATOLL_UNIT_OUTFEED = 5,
+  ATOLL_UNIT_LINK_IN = 6,  /* bytes from the device */
+  ATOLL_UNIT_SEQUENCER = 7 /* END */
+} AtollDeviceUnit;
+ATOLL_EXPORT const char* AtollDeviceUnitName(AtollDeviceUnit unit); /* "link out" */
+
+/* Measured on this computer. */
+typedef struct AtollHostTime {
+  int32_t thread;   /* 0: the invoking one; 1, 2, ...: others of the interpreter's */
+  int64_t start_ns; /* monotonic clock */
   int64_t duration_ns;
-  int64_t device_cycles; /* modelled on the emulator; 0 on the CPU */
+} AtollHostTime;
+
+/* Modelled: what the device's timing model says, in cycles of the device since the start of the
+ * partition's request. Has nothing to do with the host's clock. */
+typedef struct AtollDeviceTime {
+  AtollDeviceUnit unit;
+  int32_t instruction; /* index in the partition's program */
+  int64_t issue_cycle;
+  int64_t start_cycle;
+  int64_t end_cycle;
+  int64_t bytes; /* over the link, or of on-chip memory read and written */
+  int64_t macs;  /* multiply-accumulates */
+} AtollDeviceTime;
+
+typedef struct AtollTraceEvent {
+  AtollTraceKind kind;
+  const char* name;       /* operator, mnemonic, "submit", "wait"; valid during the call */
+  int32_t partition;      /* -1: on the CPU */
+  int32_t node;           /* -1: belongs to no node */
+  AtollHostTime host;     /* zeros in ATOLL_TRACE_DEVICE */
+  AtollDeviceTime device; /* zeros in all others */
 } AtollTraceEvent;
-/* Called at the end of each step of Invoke, on its thread. */
+/* Called during Invoke, on its thread, at the end of each step, for everything that took time in
+ * it. The device's events are those of every instruction of the partition's program in order; one
+ * that moves bytes over the link has a second event for that. NULL ends the trace. */
 typedef void (*AtollTraceCallback)(const AtollTraceEvent* event, void* user_data);
-ATOLL_EXPORT void AtollInterpreterSetTraceCallback(AtollInterpreter* interpreter,
-                                                   AtollTraceCallback callback, void* user_data);
+ATOLL_EXPORT void AtollInterpreterSetTrace(AtollInterpreter* interpreter,
+                                           AtollTraceCallback callback, void* user_data);
 
 /* Runs a few seconds' worth of built-in checks: every kernel of this CPU against the reference
  * arithmetic. ATOLL_INTERNAL, with a sentence, if one differs. */

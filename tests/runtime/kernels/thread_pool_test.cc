@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 #include <vector>
+
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -67,6 +70,39 @@ TEST(ParallelFor, RunsInOrderWithoutAPool) {
     order.push_back(task);
   });
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
+}
+
+TEST(ThreadPool, RecordsOneSpanForEachWorkerAndRun) {
+  ThreadPool pool(2);
+  const auto run = [&] { pool.ParallelFor(8, [](int, int) { std::this_thread::yield(); }); };
+  run();
+  EXPECT_TRUE(pool.TakeSpans().empty()) << "nothing is noted unless asked for";
+  pool.StartRecording();
+  const int64_t start_ns = MonotonicNs();
+  run();
+  const int64_t between_ns = MonotonicNs();
+  run();
+  const int64_t end_ns = MonotonicNs();
+  const std::vector<ThreadPool::Span> spans = pool.TakeSpans();
+  std::array<int, 2> first = {};
+  std::array<int, 2> second = {};
+  for (const ThreadPool::Span& span : spans) {
+    EXPECT_LE(start_ns, span.start_ns);
+    EXPECT_LE(span.start_ns, span.end_ns);
+    EXPECT_LE(span.end_ns, end_ns);
+    EXPECT_TRUE(span.end_ns <= between_ns || span.start_ns >= between_ns);
+    ++(span.end_ns <= between_ns ? first : second)[static_cast<size_t>(span.worker)];
+  }
+  for (const std::array<int, 2>& counts : {first, second}) {
+    EXPECT_LE(counts[0], 1);
+    EXPECT_LE(counts[1], 1);
+    EXPECT_GE(counts[0] + counts[1], 1) << "whoever took the tasks";
+  }
+  EXPECT_TRUE(pool.TakeSpans().empty());
+  run();
+  pool.StopRecording();
+  run();
+  EXPECT_TRUE(pool.TakeSpans().empty());
 }
 
 }  // namespace
