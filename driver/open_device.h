@@ -9,7 +9,7 @@
 //   emu             the emulated device, profile usb3
 //   emu:<profile>   with another profile (device_profile.h)
 //   ...+stepped     either, computing register by register in each cycle (docs/isa.md §5): the same
-//                   bytes and the same modelled cycles, hundreds to thousands of times slower
+//                   bytes and the same modelled cycles, 30 to 200 times slower
 #pragma once
 
 #include <memory>

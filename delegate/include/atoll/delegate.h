@@ -15,7 +15,7 @@ extern "C" {
 typedef struct AtollDelegateOptions {
   size_t struct_size;
   /* "auto": the first real device, else the emulator. "emu", "emu:PROFILE": the emulator,
-   * with "+stepped" behind it cycle by cycle, which is far slower.
+   * with "+stepped" behind it cycle by cycle, which takes far longer.
    * "usb", "usb:N", "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
   const char* device;
   /* Host threads that the emulator computes with; 0: a sensible default. */
