@@ -35,6 +35,11 @@ int64_t GreatestByte(const T& i) {
   return LeastByte(i) + 255;
 }
 
+// How values of two lanes become one.
+int64_t WrappedSum(int64_t a, int64_t b) { return isa::Wrap(a + b); }
+int64_t Greater(int64_t a, int64_t b) { return std::max(a, b); }
+int64_t Lesser(int64_t a, int64_t b) { return std::min(a, b); }
+
 // One instruction as it runs. What happens outside of Cycle() is the work of the address unit
 // before the lanes, or of the output stage behind them.
 class Execution {
@@ -48,8 +53,8 @@ class Execution {
     const uint64_t multiplier = i.output_c / i.input_c;
     ForEachWindow(
         i, i.input_c, i.output_c, {i.dilation_h, i.dilation_w}, [](Lane& lane) { lane.value = 0; },
-        [&](Lane& lane, const Cell& cell, uint64_t tap, uint64_t channel) {
-          const uint8_t byte = memory_[input + cell.first_channel + channel / multiplier];
+        [&](Lane& lane, uint64_t cell, uint64_t tap, uint64_t channel) {
+          const uint8_t byte = memory_[input + cell + channel / multiplier];
           const uint8_t weight = memory_[weights + tap * i.output_c + channel];
           const bool weights_unsigned = (i.flags & kFlagWeightsUnsigned) != 0;
           lane.value = isa::Wrap(lane.value +
@@ -69,9 +74,8 @@ class Execution {
     ForEachWindow(
         i, i.channels, i.channels, {1, 1},
         [&](Lane& lane) { lane.value = averages ? 0 : LeastByte(i); },
-        [&](Lane& lane, const Cell& cell, uint64_t, uint64_t channel) {
-          const int64_t x =
-              isa::Value(memory_[input + cell.first_channel + channel], IsUnsigned(i));
+        [&](Lane& lane, uint64_t cell, uint64_t, uint64_t channel) {
+          const int64_t x = isa::Value(memory_[input + cell + channel], IsUnsigned(i));
           lane.value = averages ? lane.value + x : std::max(lane.value, x);
         },
         [&](const Lane& lane, uint64_t, int64_t cells) {
@@ -144,25 +148,22 @@ class Execution {
     Reduce(
         i, 0,
         [&](int64_t sum, uint8_t byte) {
-          return isa::Wrap(sum + isa::Value(byte, IsUnsigned(i)) - i.input_zero_point);
+          return WrappedSum(sum, isa::Value(byte, IsUnsigned(i)) - i.input_zero_point);
         },
-        [](int64_t a, int64_t b) { return isa::Wrap(a + b); },
-        [&](int64_t sum) { return Requantized(i, sum, i.multiplier, i.exponent); });
+        WrappedSum, [&](int64_t sum) { return Requantized(i, sum, i.multiplier, i.exponent); });
   }
 
   void operator()(const ReduceMaxInstruction& i) {
-    const auto greater = [](int64_t a, int64_t b) { return std::max(a, b); };
     Reduce(
         i, LeastByte(i),
-        [&](int64_t m, uint8_t byte) { return greater(m, isa::Value(byte, IsUnsigned(i))); },
-        greater, [](int64_t m) { return static_cast<uint8_t>(m); });
+        [&](int64_t m, uint8_t byte) { return Greater(m, isa::Value(byte, IsUnsigned(i))); },
+        Greater, [](int64_t m) { return static_cast<uint8_t>(m); });
   }
 
   void operator()(const ReduceMinInstruction& i) {
-    const auto lesser = [](int64_t a, int64_t b) { return std::min(a, b); };
     Reduce(
         i, GreatestByte(i),
-        [&](int64_t m, uint8_t byte) { return lesser(m, isa::Value(byte, IsUnsigned(i))); }, lesser,
+        [&](int64_t m, uint8_t byte) { return Lesser(m, isa::Value(byte, IsUnsigned(i))); }, Lesser,
         [](int64_t m) { return static_cast<uint8_t>(m); });
   }
 
@@ -187,12 +188,8 @@ class Execution {
       };
 
       lanes_.Clear([&](Lane& lane) { lane.value = least; });
-      lanes_.ForTiles(i.depth, [&](uint64_t first, uint64_t count) {
-        lanes_.Cycle(count, [&](Lane& lane, uint64_t k) {
-          lane.value = std::max(lane.value, element(first + k));
-        });
-      });
-      lanes_.Fold(lanes_.count(), [](int64_t a, int64_t b) { return std::max(a, b); });
+      Pass(i.depth, [&](Lane& lane, uint64_t k) { lane.value = Greater(lane.value, element(k)); });
+      lanes_.Fold(lanes_.count(), Greater);
       const int64_t greatest = lanes_[0].value;
 
       const auto counts = [&](uint64_t k) { return element(k) - greatest >= i.min_difference; };
@@ -200,13 +197,10 @@ class Execution {
         return exponentials[static_cast<size_t>(greatest - element(k))];
       };
       lanes_.Clear([](Lane& lane) { lane.value = 0; });
-      lanes_.ForTiles(i.depth, [&](uint64_t first, uint64_t count) {
-        lanes_.Cycle(count, [&](Lane& lane, uint64_t k) {
-          if (!counts(first + k)) return;
-          lane.value = isa::Wrap(lane.value + isa::Rdpot(exponential(first + k), 12));
-        });
+      Pass(i.depth, [&](Lane& lane, uint64_t k) {
+        if (counts(k)) lane.value = WrappedSum(lane.value, isa::Rdpot(exponential(k), 12));
       });
-      lanes_.Fold(lanes_.count(), [](int64_t a, int64_t b) { return isa::Wrap(a + b); });
+      lanes_.Fold(lanes_.count(), WrappedSum);
 
       stepped::Reciprocal reciprocal(static_cast<uint32_t>(lanes_[0].value));
       lanes_.ComputeInLaneZero(reciprocal);
@@ -232,13 +226,10 @@ class Execution {
         return isa::Value(memory_[input + k], IsUnsigned(i)) - i.input_zero_point;
       };
       lanes_.Clear([](Lane& lane) { lane.value = 0; });
-      lanes_.ForTiles(i.depth, [&](uint64_t first, uint64_t count) {
-        lanes_.Cycle(count, [&](Lane& lane, uint64_t k) {
-          const int64_t d = difference(first + k);
-          lane.value = isa::Wrap(lane.value + d * d);
-        });
+      Pass(i.depth, [&](Lane& lane, uint64_t k) {
+        lane.value = WrappedSum(lane.value, difference(k) * difference(k));
       });
-      lanes_.Fold(lanes_.count(), [](int64_t a, int64_t b) { return isa::Wrap(a + b); });
+      lanes_.Fold(lanes_.count(), WrappedSum);
 
       stepped::InverseRoot root(lanes_[0].value);
       lanes_.ComputeInLaneZero(root);
@@ -311,6 +302,14 @@ class Execution {
   }
 
  private:
+  // One operation on each of `elements` neighbours: operation(lane, element).
+  template <typename Operation>
+  void Pass(uint64_t elements, const Operation& operation) {
+    lanes_.ForTiles(elements, [&](uint64_t first, uint64_t count) {
+      lanes_.Cycle(count, [&](Lane& lane, uint64_t k) { operation(lane, first + k); });
+    });
+  }
+
   // The output stage: the bytes of the first `count` lanes.
   template <typename ByteOf>
   void Output(size_t address, uint64_t count, const ByteOf& byte_of) {
@@ -327,17 +326,14 @@ class Execution {
 
   size_t At(uint32_t address) const { return segments_.Resolve(address); }
 
-  // A cell of an image: where its first channel is, from the tensor's first byte.
-  struct Cell {
-    size_t first_channel;
-  };
   struct Dilation {
     uint32_t h, w;
   };
 
   // Windows over images, one output channel in each lane, one tap in each cycle; taps outside of
   // the image are cycles without an operation.
-  //   clear(lane), add(lane, cell, tap, channel), output(lane, channel, cells inside the image)
+  //   clear(lane); add(lane, cell, tap, channel), `cell` being where its first channel lies from
+  //   the tensor's first byte; output(lane, channel, cells inside the image)
   template <typename T, typename ClearLane, typename Add, typename OutputByte>
   void ForEachWindow(const T& i, uint64_t input_channels, uint64_t channels, Dilation dilation,
                      const ClearLane& clear, const Add& add, const OutputByte& output_byte) {
@@ -347,15 +343,11 @@ class Execution {
         lanes_.Clear(clear);
         int64_t cells = 0;
         for (uint64_t tap = 0; tap < uint64_t{i.kernel_h} * i.kernel_w; ++tap) {
-          const int64_t iy =
-              static_cast<int64_t>(y * i.stride_h + tap / i.kernel_w * dilation.h) - i.pad_top;
-          const int64_t ix =
-              static_cast<int64_t>(x * i.stride_w + tap % i.kernel_w * dilation.w) - i.pad_left;
-          const bool inside =
-              iy >= 0 && iy < int64_t{i.input_h} && ix >= 0 && ix < int64_t{i.input_w};
-          const Cell cell{((batch * i.input_h + static_cast<uint64_t>(iy)) * i.input_w +
-                           static_cast<uint64_t>(ix)) *
-                          input_channels};
+          // What is negative wraps, to beyond the image as well.
+          const uint64_t iy = y * i.stride_h + tap / i.kernel_w * dilation.h - i.pad_top;
+          const uint64_t ix = x * i.stride_w + tap % i.kernel_w * dilation.w - i.pad_left;
+          const bool inside = iy < i.input_h && ix < i.input_w;
+          const uint64_t cell = ((batch * i.input_h + iy) * i.input_w + ix) * input_channels;
           if (inside) ++cells;
           lanes_.Cycle(count, [&](Lane& lane, uint64_t k) {
             if (inside) add(lane, cell, tap, first + k);
