@@ -368,10 +368,10 @@ Core::Progress Core::Run(const Slot& slot) {
 size_t Core::TransferSize(uint32_t bytes, size_t available) {
   const size_t missing = bytes - transferred_;
   if (stepped_ == nullptr) return std::min(missing, available);
-  const size_t block = std::min(missing, SteppedMachine::kBlockBytes);
-  if (block > available) return 0;
-  ++stepped_cycles_;
-  return block;
+  constexpr size_t kBlock = SteppedMachine::kBlockBytes;
+  const size_t of_block = std::min(missing, kBlock - transferred_ % kBlock);
+  if (available >= of_block) ++stepped_cycles_;
+  return std::min(of_block, available);
 }
 
 Core::Progress Core::Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes) {

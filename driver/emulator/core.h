@@ -117,8 +117,8 @@ class Core {
   template <typename T>
   void RunDirect(const Slot& slot, const T& operands);
   void RunStepped(const Slot& slot);
-  // How many of `bytes` the instruction in progress moves at once, of which `available` could be:
-  // stepped, a block or, for now, nothing.
+  // How many of its `bytes` the instruction in progress moves now, of which `available` could be.
+  // Stepped, they are of one block, whose cycle passes when it is complete.
   size_t TransferSize(uint32_t bytes, size_t available);
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
   Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
