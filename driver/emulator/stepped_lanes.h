@@ -55,7 +55,8 @@ class Lanes {
   // A function (stepped_functions.h) that lane 0 computes while the others wait.
   template <typename Function>
   void ComputeInLaneZero(Function& function) {
-    for (bool is_last = false; !is_last;) {
+    bool is_last = false;
+    while (!is_last) {
       Cycle(1, [&](Lane&, size_t) { is_last = function.Step(); });
     }
   }

@@ -451,7 +451,8 @@ class Execution {
     std::vector<stepped::Exponential> functions(lanes_.count());
     lanes_.ForTiles(kByteValues, [&](uint64_t first, uint64_t count) {
       for (uint64_t k = 0; k < count; ++k) functions[k].Start(-static_cast<int64_t>(first + k));
-      for (bool is_last = false; !is_last;) {
+      bool is_last = false;
+      while (!is_last) {
         lanes_.Cycle(count, [&](Lane&, uint64_t k) {
           is_last = functions[k].Step(i.multiplier, i.exponent);
         });
