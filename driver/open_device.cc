@@ -2,6 +2,8 @@
 #include "driver/open_device.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -16,6 +18,9 @@ namespace {
 
 constexpr std::string_view kEmulator = "emu";
 constexpr std::string_view kEmulatorPrefix = "emu:";
+constexpr std::string_view kSteppedSuffix = "+stepped";
+// For a request to the stepped emulator, which may take minutes.
+constexpr std::chrono::hours kSteppedTimeout{24};
 constexpr int kDefaultThreadsMax = 4;
 
 // Matches "usb:12" and the like for a given prefix "usb:".
@@ -25,22 +30,47 @@ bool IsNumbered(std::string_view text, std::string_view prefix) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::string EmulatorDescription(const DeviceProfile& profile) {
-  return "emulated Atoll-1, " + profile.summary;
+// What a device string says of an emulator.
+struct EmulatorName {
+  std::string_view profile;  // "": the default
+  Face face = Face::kDirect;
+};
+
+// Nothing if it is no emulator's.
+std::optional<EmulatorName> ParseEmulatorName(std::string_view device) {
+  EmulatorName name;
+  if (device.ends_with(kSteppedSuffix)) {
+    name.face = Face::kStepped;
+    device.remove_suffix(kSteppedSuffix.size());
+  }
+  if (device == kEmulator) return name;
+  if (!device.starts_with(kEmulatorPrefix) || device.size() == kEmulatorPrefix.size()) return {};
+  name.profile = device.substr(kEmulatorPrefix.size());
+  return name;
 }
 
-Result<std::unique_ptr<Device>> OpenEmulator(std::string_view profile_name, int threads) {
+std::string EmulatorDescription(const DeviceProfile& profile, Face face) {
+  return "emulated Atoll-1, " + profile.summary +
+         (face == Face::kStepped ? ", cycle by cycle: 30 to 200 times slower" : "");
+}
+
+Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, int threads) {
   CoreOptions core;
-  ATOLL_ASSIGN_OR_RETURN(core.profile, FindDeviceProfile(profile_name));
+  ATOLL_ASSIGN_OR_RETURN(core.profile, FindDeviceProfile(name.profile));
+  core.face = name.face;
   ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
   const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   core.threads = threads > 0 ? threads : std::min(cpus, kDefaultThreadsMax);
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport, EmulatedTransport::Create(core));
   UsbDevice::Options options;
-  options.name = profile_name.empty() ? std::string(kEmulator)
+  options.name = name.profile.empty() ? std::string(kEmulator)
                                       : std::string(kEmulatorPrefix) + core.profile.name;
-  options.description = EmulatorDescription(core.profile);
+  options.description = EmulatorDescription(core.profile, name.face);
   options.activity_directory = ActivityDirectory();
+  if (name.face == Face::kStepped) {
+    options.name += kSteppedSuffix;
+    options.request_timeout_min = kSteppedTimeout;
+  }
   options.host_seconds = core.profile.host_seconds;
   return UsbDevice::Open(std::move(transport), std::move(options));
 }
@@ -58,9 +88,9 @@ Result<std::unique_ptr<Device>> OpenUsb(const std::string& device) {
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   const std::string& device = options.device;
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
-  if (device == "auto" || device == kEmulator) return OpenEmulator("", options.threads);
-  if (device.starts_with(kEmulatorPrefix) && device.size() > kEmulatorPrefix.size()) {
-    return OpenEmulator(std::string_view(device).substr(kEmulatorPrefix.size()), options.threads);
+  if (device == "auto") return OpenEmulator({}, options.threads);
+  if (const auto emulator = ParseEmulatorName(device)) {
+    return OpenEmulator(*emulator, options.threads);
   }
   if (device == "usb" || IsNumbered(device, "usb:")) return OpenUsb(device);
   if (IsNumbered(device, "pci:")) {
@@ -70,9 +100,9 @@ Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
         device.c_str());
   }
   return InvalidArgument(
-      "'%s' is no device; write auto, usb, usb:N, pci:N, emu or emu:PROFILE (N counts from 0; a "
-      "PROFILE is a "
-      "name of 'atoll devices' or the path of a .json file)",
+      "'%s' is no device; write auto, usb, usb:N, pci:N, emu or emu:PROFILE, the last two with or "
+      "without +stepped (N counts from 0; a PROFILE is a name of 'atoll devices' or the path of a "
+      ".json file)",
       device.c_str());
 }
 
@@ -83,10 +113,13 @@ std::vector<DeviceListing> ListDevices() {
     const bool is_default = &profile == DeviceProfiles().data();
     devices.push_back(
         {.name = is_default ? std::string(kEmulator) : std::string(kEmulatorPrefix) + profile.name,
-         .description = EmulatorDescription(profile),
+         .description = EmulatorDescription(profile, Face::kDirect),
          .available = true,
          .is_default = is_default});
   }
+  devices.push_back({.name = std::string(kEmulator) += kSteppedSuffix,
+                     .description = EmulatorDescription(DeviceProfiles().front(), Face::kStepped),
+                     .available = true});
   return devices;
 }
 

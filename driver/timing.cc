@@ -15,8 +15,10 @@ constexpr uint64_t kByteValues = 256;
 constexpr uint64_t kExpProducts = 13;
 constexpr uint64_t kReciprocalSteps = 8;
 constexpr uint64_t kInverseRootSteps = 22;
-// Of the vector unit for what follows the gates of a step.
+// Of the vector unit for what follows the gates of a step: in each lane, and until the last result
+// of a function is there, twice.
 constexpr uint64_t kLstmCyclesPerUnit = 8;
+constexpr uint64_t kLstmFunctionDelay = 18;
 
 uint64_t DmaCycles(uint64_t bytes) { return DivideRoundingUp(bytes, kDmaBytesPerCycle); }
 
@@ -82,7 +84,8 @@ struct ExecutionTime {
         (DivideRoundingUp<uint64_t>(i.inputs, rows) + DivideRoundingUp<uint64_t>(i.units, rows)) *
         DivideRoundingUp<uint64_t>(4 * uint64_t{i.units}, columns);
     const uint64_t products = tiles * std::max<uint64_t>(i.batch, rows) + rows + columns - 2;
-    return i.steps * (products + kLstmCyclesPerUnit * i.batch * VectorSteps(i.units));
+    return i.steps * (products + kLstmCyclesPerUnit * i.batch * VectorSteps(i.units) +
+                      2 * kLstmFunctionDelay);
   }
   uint64_t operator()(const Pool2DInstruction& i) const {
     return Positions(i) * VectorSteps(i.channels) * i.kernel_h * i.kernel_w;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The device's time, docs/isa.md §5: cycles as pure functions of an instruction's operands and of
-// the array's size. The emulator counts with them, the compiler estimates with them. The time that
-// a host spends on emulation never enters. Thread-safe.
+// the array's size. The emulator's direct face counts with them (the stepped one counts them one by
+// one), the compiler estimates with them. The time that a host spends on emulation never enters.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>

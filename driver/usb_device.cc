@@ -98,6 +98,7 @@ Result<std::unique_ptr<Device>> UsbDevice::Open(std::unique_ptr<UsbTransport> tr
 UsbDevice::UsbDevice(std::unique_ptr<UsbTransport> transport, Options options, DeviceInfo info)
     : name_(std::move(options.name)),
       now_(std::move(options.now)),
+      request_timeout_min_(options.request_timeout_min),
       info_(std::move(info)),
       transport_(std::move(transport)),
       activity_(ActivityPublisher::Create(options.activity_directory, info_)),
@@ -206,8 +207,10 @@ Result<RequestId> UsbDevice::Submit(const Request& request) {
   Slot* slot = TakeFreeSlot();
   slot->phase = Slot::Phase::kQueued;
   slot->id = last_request_;
-  slot->deadline = now_() + std::min(request.timeout, kLongestTimeout);
   slot->request = request;  // into memory that the slot has from earlier requests
+  slot->request.timeout =
+      std::min(std::max(request.timeout, request_timeout_min_), kLongestTimeout);
+  slot->deadline = now_() + slot->request.timeout;
   slot->loaded = loaded;
   slot->cancelled = false;
   slot->report = {};

@@ -11,6 +11,7 @@
 // reset (if that fails: the USB port) and everything counts as no longer resident.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,9 @@ class UsbDevice : public Device {
     double host_seconds = 0.3e-3;      // DeviceInfo::host_seconds
     NowFunction now = Clock::now;      // for deadlines; tests bring their own
     std::string activity_directory{};  // where to publish what the device does (activity.h), or ""
+    // What a request gets at least, whatever it asks for: more than nothing for a device that is
+    // slower than any hardware.
+    std::chrono::milliseconds request_timeout_min{0};
   };
 
   // Identifies and resets the device. kUnsupported if it is no Atoll-1 of this ISA version, or the
@@ -83,6 +87,7 @@ class UsbDevice : public Device {
 
   const std::string name_;
   const NowFunction now_;
+  const std::chrono::milliseconds request_timeout_min_;
   const DeviceInfo info_;
   const std::unique_ptr<UsbTransport> transport_;
   const std::unique_ptr<ActivityPublisher> activity_;  // nullptr: nothing is published

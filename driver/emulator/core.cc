@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "driver/memory_access.h"
 #include "driver/timing.h"
 #include "runtime/base/bytes.h"
 
@@ -74,9 +75,9 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       vector_unit_(&memory_, options.features, &pool_),
       parser_(program_.size()),
       schedule_(MakeScheduleOptions(options.profile)) {
-  if (options.face == ArrayFace::kStepped) {
-    stepped_array_ =
-        std::make_unique<SteppedArray>(options.profile.array_rows, options.profile.array_columns);
+  if (options.face == Face::kStepped) {
+    stepped_ =
+        std::make_unique<SteppedMachine>(options.profile.array_rows, options.profile.array_columns);
   }
   Reset();
 }
@@ -221,6 +222,7 @@ void Core::Start(const StartMessage& start) {
   start_ = start;
   next_ = 0;
   transferred_ = 0;
+  stepped_cycles_ = 0;
   schedule_ = Schedule(MakeScheduleOptions(options_.profile));
   const uint64_t first = start.program_offset / kInstructionBytes;
   if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
@@ -247,8 +249,7 @@ bool Core::Step() {
   if (status_ != CoreStatus::kRunning) return false;
   const Slot* slot = Fetch();
   if (slot == nullptr) return true;
-  uint64_t cycles = slot->execution_cycles;
-  switch (Run(*slot, cycles)) {
+  switch (Run(*slot)) {
     case Progress::kNone:
       return false;
     case Progress::kSome:
@@ -257,10 +258,14 @@ bool Core::Step() {
       break;
   }
   // END has been added already: its event holds the sum.
-  if (status_ == CoreStatus::kRunning) schedule_.Add(slot->instruction, cycles);
+  if (status_ == CoreStatus::kRunning) {
+    schedule_.Add(slot->instruction,
+                  stepped_ != nullptr ? stepped_cycles_ : slot->execution_cycles);
+  }
   ++instructions_;
   ++next_;
   transferred_ = 0;
+  stepped_cycles_ = 0;
   return true;
 }
 
@@ -314,20 +319,29 @@ Fault Core::CheckRecords(Slot& slot) {
 }
 
 template <typename T>
-void Core::RunOnArray(const Slot& slot, const T& filter, uint64_t& cycles) {
+void Core::RunDirect(const Slot& slot, const T& operands) {
   const Segments& segments = *slot.checked_for;
-  if (stepped_array_ == nullptr) {
+  if constexpr (std::is_same_v<T, LstmInstruction>) {
+    direct_array_.RunLstm(operands, segments);
+  } else if constexpr (requires { operands.weight_address; }) {
     direct_array_.Run(slot.instruction, segments);
-    return;
+  } else {
+    vector_unit_.Run(operands, segments);
   }
-  memory_.WriteAt(segments.Resolve(filter.output_address),
-                  uint64_t{filter.batch} * filter.output_h * filter.output_w * filter.output_c);
-  cycles = stepped_array_->Run(filter, segments.parameter_base, segments.activation_base,
-                               memory_.bytes());
 }
 
-Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
+void Core::RunStepped(const Slot& slot) {
   const Segments& segments = *slot.checked_for;
+  for (const MemoryAccess& access : AccessesOf(slot.instruction)) {
+    if (access.kind == MemoryAccess::Kind::kWrite ||
+        access.kind == MemoryAccess::Kind::kReadWrite) {
+      memory_.WriteAt(segments.Resolve(access.address), access.bytes);
+    }
+  }
+  stepped_cycles_ = stepped_->Run(slot.instruction, segments, memory_.bytes());
+}
+
+Core::Progress Core::Run(const Slot& slot) {
   return std::visit(
       [&](const auto& i) {
         using T = std::decay_t<decltype(i)>;
@@ -339,24 +353,30 @@ Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
           return Receive(parameters_, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, OutputInstruction>) {
           return Send(i.input_address, i.bytes);
-        } else if constexpr (std::is_same_v<T, Conv2DInstruction> ||
-                             std::is_same_v<T, TransposeConv2DInstruction>) {
-          RunOnArray(slot, i, cycles);
-        } else if constexpr (std::is_same_v<T, LstmInstruction>) {
-          direct_array_.RunLstm(i, segments);
-        } else if constexpr (std::is_same_v<T, DepthwiseConv2DInstruction>) {
-          direct_array_.Run(slot.instruction, segments);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {
-          vector_unit_.Run(i, segments);
+          if (stepped_ != nullptr) {
+            RunStepped(slot);
+          } else {
+            RunDirect(slot, i);
+          }
         }
         return Progress::kDone;
       },
       slot.instruction);
 }
 
+size_t Core::TransferSize(uint32_t bytes, size_t available) {
+  const size_t missing = bytes - transferred_;
+  if (stepped_ == nullptr) return std::min(missing, available);
+  constexpr size_t kBlock = SteppedMachine::kBlockBytes;
+  const size_t of_block = std::min(missing, kBlock - transferred_ % kBlock);
+  if (available >= of_block) ++stepped_cycles_;
+  return std::min(of_block, available);
+}
+
 Core::Progress Core::Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes) {
   const Segments segments{start_.parameter_base, start_.activation_base};
-  const size_t count = std::min<size_t>(bytes - transferred_, stream.size());
+  const size_t count = TransferSize(bytes, stream.size());
   if (count == 0) return Progress::kNone;
   const uint64_t address = segments.Resolve(output_address) + transferred_;
   stream.Take({memory_.WriteAt(address, count), count});
@@ -366,7 +386,7 @@ Core::Progress Core::Receive(ByteQueue& stream, uint32_t output_address, uint32_
 
 Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
   const Segments segments{start_.parameter_base, start_.activation_base};
-  const size_t count = std::min<size_t>(bytes - transferred_, kQueueLimit - outputs_.size());
+  const size_t count = TransferSize(bytes, kQueueLimit - outputs_.size());
   if (count == 0) return Progress::kNone;
   const uint64_t address = segments.Resolve(input_address) + transferred_;
   outputs_.Append({memory_.ReadAt(address, count), count});

@@ -28,7 +28,7 @@
 #include "driver/emulator/direct_array.h"
 #include "driver/emulator/memory.h"
 #include "driver/emulator/record_parser.h"
-#include "driver/emulator/stepped_array.h"
+#include "driver/emulator/stepped_machine.h"
 #include "driver/emulator/vector_unit.h"
 #include "driver/instruction.h"
 #include "driver/protocol.h"
@@ -41,14 +41,14 @@
 
 namespace atollrt {
 
-// How the array computes: whole instructions with fast kernels, or cell by cell, cycle by cycle.
-// The bytes and the reported cycles are the same; the stepped face, which is for small shapes and
-// for CONV_2D and TRANSPOSE_CONV_2D only, counts them one by one.
-enum class ArrayFace { kDirect, kStepped };
+// How the units compute: whole instructions with fast kernels, or each register in each cycle. The
+// bytes and the reported cycles are the same; the stepped face, which is for small shapes, counts
+// the cycles one by one.
+enum class Face { kDirect, kStepped };
 
 struct CoreOptions {
   DeviceProfile profile;
-  ArrayFace face = ArrayFace::kDirect;
+  Face face = Face::kDirect;
   int threads = 1;  // that compute, the caller's included
   CpuFeatures features = kBaseline;
 };
@@ -112,11 +112,14 @@ class Core {
   // The next instruction, checked; nullptr after a fault.
   const Slot* Fetch();
   Fault CheckRecords(Slot& slot);
-  // `cycles` come in as the closed forms give them.
-  Progress Run(const Slot& slot, uint64_t& cycles);
-  // CONV_2D or TRANSPOSE_CONV_2D.
+  Progress Run(const Slot& slot);
+  // An instruction of array, vector unit or DMA.
   template <typename T>
-  void RunOnArray(const Slot& slot, const T& filter, uint64_t& cycles);
+  void RunDirect(const Slot& slot, const T& operands);
+  void RunStepped(const Slot& slot);
+  // How many of its `bytes` the instruction in progress moves now, of which `available` could be.
+  // Stepped, they are of one block, whose cycle passes when it is complete.
+  size_t TransferSize(uint32_t bytes, size_t available);
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
   Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
   Progress Send(uint32_t input_address, uint32_t bytes);
@@ -128,8 +131,8 @@ class Core {
   Buffer program_;
   std::vector<std::unique_ptr<Slot>> slots_;  // one per instruction of program memory, or nullptr
   DirectArray direct_array_;
-  std::unique_ptr<SteppedArray> stepped_array_;  // if that is the face
   VectorUnit vector_unit_;
+  std::unique_ptr<SteppedMachine> stepped_;  // instead of these two, if that is the face
 
   RecordParser parser_;
   ByteQueue inputs_, parameters_, outputs_, events_, fault_words_;
@@ -137,9 +140,10 @@ class Core {
   CoreStatus status_ = CoreStatus::kIdle;
   // The running program.
   StartMessage start_;
-  uint32_t next_ = 0;         // index of its next instruction
-  uint32_t transferred_ = 0;  // bytes that this one has moved
-  Schedule schedule_;         // of the running program
+  uint32_t next_ = 0;            // index of its next instruction
+  uint32_t transferred_ = 0;     // bytes that this one has moved
+  uint64_t stepped_cycles_ = 0;  // that this one has taken on the stepped face
+  Schedule schedule_;            // of the running program
   // The fault, if status_ says so.
   Fault fault_;
   uint32_t fault_instruction_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver/emulator/stepped_jobs.h"
+#include "driver/emulator/stepped_lstm.h"
 #include "runtime/base/check.h"
 
 namespace atollrt {
@@ -34,16 +35,21 @@ SteppedArray::SteppedArray(uint32_t rows, uint32_t columns) : rows_(rows), colum
   partial_sums_.resize(columns_ + cells);
 }
 
-uint64_t SteppedArray::Run(const Conv2DInstruction& instruction, uint32_t parameter_base,
-                           uint32_t activation_base, std::span<uint8_t> memory) {
-  const stepped::Places places(instruction, parameter_base, activation_base);
+uint64_t SteppedArray::Run(const Conv2DInstruction& instruction, const Segments& segments,
+                           std::span<uint8_t> memory) {
+  const stepped::Places places(instruction, segments);
   return RunJob(stepped::Conv2DJob(instruction, places, rows_, columns_), memory);
 }
 
-uint64_t SteppedArray::Run(const TransposeConv2DInstruction& instruction, uint32_t parameter_base,
-                           uint32_t activation_base, std::span<uint8_t> memory) {
-  const stepped::Places places(instruction, parameter_base, activation_base);
+uint64_t SteppedArray::Run(const TransposeConv2DInstruction& instruction, const Segments& segments,
+                           std::span<uint8_t> memory) {
+  const stepped::Places places(instruction, segments);
   return RunJob(stepped::TransposeConv2DJob(instruction, places, rows_, columns_), memory);
+}
+
+uint64_t SteppedArray::Run(const LstmInstruction& instruction, const Segments& segments,
+                           std::span<uint8_t> memory) {
+  return RunJob(stepped::LstmJob(instruction, segments, rows_, columns_), memory);
 }
 
 template <typename Job>
@@ -83,9 +89,9 @@ uint64_t SteppedArray::RunJob(Job job, std::span<uint8_t> memory) {
 
     for (Slot<Tile>& slot : slots) ++slot.age;
     // A slot is over when its last cycle has passed the last cell.
-    if (slots.front().age == job.SlotCycles(slots.front().tile) + rows + columns_ - 2) {
-      slots.erase(slots.begin());
-    }
+    const Tile& oldest = slots.front().tile;
+    const int64_t skew = job.IsSkewed(oldest) ? rows + columns_ - 2 : 0;
+    if (slots.front().age == job.SlotCycles(oldest) + skew) slots.erase(slots.begin());
   }
 }
 

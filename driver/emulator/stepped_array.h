@@ -2,9 +2,9 @@
 //
 // The stepped face of the emulator's matrix unit: the array of docs/isa.md §5, "How the array
 // computes", with every register of every cell updated in every cycle. It is the oracle for the
-// bytes and the cycles of CONV_2D and TRANSPOSE_CONV_2D, on small shapes, so it is written from
-// that page alone and shares no arithmetic with the kernels. It knows no closed form: cycles are
-// counted as they pass.
+// bytes and the cycles of CONV_2D, TRANSPOSE_CONV_2D and LSTM, on small shapes, so it is written
+// from that page alone and shares no arithmetic with the kernels. It knows no closed form: cycles
+// are counted as they pass.
 //
 // A SteppedArray belongs to one thread at a time. Its registers keep what the previous
 // instruction left in them, as a machine's would; no result depends on it.
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/emulator/memory.h"
 #include "driver/instruction.h"
 
 namespace atollrt {
@@ -25,14 +26,16 @@ class SteppedArray {
   // rows x columns cells, both at least 1: R and C of docs/isa.md.
   SteppedArray(uint32_t rows, uint32_t columns);
 
-  // Runs one instruction on `memory`, the on-chip memory, in which the two segments begin at the
-  // given offsets, and returns the cycles that it took, issue not included. Precondition: the
-  // instruction passes the checks of docs/isa.md §4 with these bases and this memory. Writes the
-  // output tensor and nothing else.
-  uint64_t Run(const Conv2DInstruction& instruction, uint32_t parameter_base,
-               uint32_t activation_base, std::span<uint8_t> memory);
-  uint64_t Run(const TransposeConv2DInstruction& instruction, uint32_t parameter_base,
-               uint32_t activation_base, std::span<uint8_t> memory);
+  // Runs one instruction on `memory`, the on-chip memory, and returns the cycles that it took,
+  // issue not included. Precondition: the instruction passes the checks of docs/isa.md §4 with
+  // these segments and this memory. Writes the output tensor, an LSTM its state, too, and nothing
+  // else.
+  uint64_t Run(const Conv2DInstruction& instruction, const Segments& segments,
+               std::span<uint8_t> memory);
+  uint64_t Run(const TransposeConv2DInstruction& instruction, const Segments& segments,
+               std::span<uint8_t> memory);
+  uint64_t Run(const LstmInstruction& instruction, const Segments& segments,
+               std::span<uint8_t> memory);
 
   uint32_t rows() const { return rows_; }
   uint32_t columns() const { return columns_; }

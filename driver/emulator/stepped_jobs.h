@@ -7,81 +7,31 @@
 //   Tile                        names a slot; Tile() is the first
 //   After(tile), IsPast(tile)   the sequence
 //   HasWeights(tile), Positions(tile), SlotCycles(tile)
+//   IsSkewed(tile)              whether its last cycle must pass the last cell
 //   Weight(tile, row, column, memory)
 //   Feeder                      the activations of one row: StartTile, then Next per position
 //   Take(tile, age, sums, memory)
 //                               the sums that leave the columns; `age` is that of cell (0, 0)
 //
-// Part of stepped_array.cc, and like it written from the page alone: the arithmetic here is its
-// own on purpose. Sizes are kept in 64 bits everywhere.
+// LSTM is in stepped_lstm.h. Part of stepped_array.cc, and like it written from the page alone.
+// Sizes are kept in 64 bits everywhere.
 #pragma once
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "driver/emulator/isa_arithmetic.h"
+#include "driver/emulator/memory.h"
 #include "driver/instruction.h"
 
 namespace atollrt::stepped {
 
-// ---- Arithmetic of docs/isa.md §3 ----
-
-inline int32_t WrapToInt32(int64_t x) { return static_cast<int32_t>(static_cast<uint32_t>(x)); }
-
-inline int32_t Srdhm(int32_t a, int32_t b) {
-  if (a == INT32_MIN && b == INT32_MIN) return INT32_MAX;
-  return static_cast<int32_t>((int64_t{a} * b + (int64_t{1} << 30)) >> 31);
-}
-
-inline int32_t Rdpot(int32_t x, int32_t n) {
-  const int64_t mask = (int64_t{1} << n) - 1;
-  const int64_t threshold = (mask >> 1) + (x < 0);
-  return static_cast<int32_t>((int64_t{x} >> n) + ((x & mask) > threshold));
-}
-
-inline int32_t Mbqm(int32_t x, int32_t multiplier, int32_t exponent) {
-  if (exponent <= 0) return Rdpot(Srdhm(x, multiplier), -exponent);
-  return Srdhm(WrapToInt32(int64_t{x} << (exponent % 32)), multiplier);
-}
-
 // A byte as a 9-bit operand of the array: its value less the zero point.
 inline int16_t Operand(uint8_t byte, bool is_unsigned, int32_t zero_point) {
-  const int32_t value = is_unsigned || byte < 128 ? byte : byte - 256;
-  return static_cast<int16_t>(value - zero_point);
-}
-
-// What an activation unit needs to know of its column's output channel.
-struct ChannelRecord {
-  uint32_t bias = 0;
-  int32_t multiplier = 0;
-  int32_t exponent = 0;
-  double scale = 0;
-};
-
-inline ChannelRecord ReadChannelRecord(std::span<const uint8_t> bytes) {
-  const auto word = [&](size_t at) {
-    return uint32_t{bytes[at]} | uint32_t{bytes[at + 1]} << 8 | uint32_t{bytes[at + 2]} << 16 |
-           uint32_t{bytes[at + 3]} << 24;
-  };
-  return {word(0), static_cast<int32_t>(word(4)), static_cast<int32_t>(word(8)),
-          std::bit_cast<double>(uint64_t{word(12)} << 32 | word(8))};
-}
-
-template <typename T>
-uint8_t Activate(const T& op, const ChannelRecord& channel, uint32_t accumulator) {
-  const int32_t sum = static_cast<int32_t>(accumulator + channel.bias);
-  if ((op.flags & kFlagDouble) != 0) {
-    const double y = std::round(static_cast<double>(sum) * channel.scale) + op.output_zero_point;
-    const double clamped = std::min<double>(std::max<double>(op.clamp_min, y), op.clamp_max);
-    return static_cast<uint8_t>(static_cast<int32_t>(clamped));
-  }
-  const int32_t y =
-      WrapToInt32(int64_t{Mbqm(sum, channel.multiplier, channel.exponent)} + op.output_zero_point);
-  return static_cast<uint8_t>(std::min(std::max(y, op.clamp_min), op.clamp_max));
+  return static_cast<int16_t>(isa::Value(byte, is_unsigned) - zero_point);
 }
 
 // ---- Slots ----
@@ -111,16 +61,11 @@ struct Slot {
 // Offsets in memory of the tensors of an instruction.
 struct Places {
   template <typename T>
-  Places(const T& op, uint32_t parameter_base, uint32_t activation_base) {
-    const auto resolve = [&](uint32_t address) {
-      const bool parameters = (address & kParameterSegment) != 0;
-      return size_t{parameters ? parameter_base : activation_base} + (address & ~kParameterSegment);
-    };
-    input = resolve(op.input_address);
-    weights = resolve(op.weight_address);
-    channels = resolve(op.channel_address);
-    output = resolve(op.output_address);
-  }
+  Places(const T& op, const Segments& segments)
+      : input(segments.Resolve(op.input_address)),
+        weights(segments.Resolve(op.weight_address)),
+        channels(segments.Resolve(op.channel_address)),
+        output(segments.Resolve(op.output_address)) {}
 
   size_t input, weights, channels, output;
 };
@@ -161,6 +106,7 @@ class Conv2DJob {
     return tile;
   }
   bool HasWeights(const Tile&) const { return true; }
+  bool IsSkewed(const Tile&) const { return true; }
   int64_t Positions(const Tile&) const { return m_; }
   // From one tile to the next: its positions pass, the next weights arrive.
   int64_t SlotCycles(const Tile&) const { return std::max(m_, rows_); }
@@ -252,12 +198,13 @@ class Conv2DJob {
     for (int64_t c = leaving.first; c < leaving.end; ++c) {
       const size_t channel = static_cast<size_t>(tile.group * n_ + first_n + c);
       const int64_t position = age - c;
-      ChannelRecord& record = channels_[static_cast<size_t>(c)];
+      isa::ChannelRecord& record = channels_[static_cast<size_t>(c)];
       if (position == 0) {
-        record = ReadChannelRecord(memory.subspan(at_.channels + channel * kChannelRecordBytes));
+        record =
+            isa::ReadChannelRecord(memory.subspan(at_.channels + channel * kChannelRecordBytes));
       }
       const size_t element = static_cast<size_t>(position) * op_.output_c + channel;
-      memory[at_.output + element] = Activate(op_, record, line[c]);
+      memory[at_.output + element] = isa::Activate(op_, record, line[c]);
     }
   }
 
@@ -272,7 +219,7 @@ class Conv2DJob {
   // Modulo 2^32. Skewed as the sums are, so that each cycle uses one line: that of position p in
   // column c is at [p + c][c].
   std::vector<uint32_t> accumulators_;
-  std::vector<ChannelRecord> channels_;  // of each column
+  std::vector<isa::ChannelRecord> channels_;  // of each column
 };
 
 // ---- TRANSPOSE_CONV_2D ----
@@ -312,6 +259,7 @@ class TransposeConv2DJob {
     return tile;
   }
   bool HasWeights(const Tile& tile) const { return tile.tap < taps_; }
+  bool IsSkewed(const Tile&) const { return true; }
   int64_t Positions(const Tile& tile) const { return HasWeights(tile) ? m_ : 0; }
   int64_t SlotCycles(const Tile& tile) const {
     return HasWeights(tile) ? std::max(m_, rows_) : outputs_;
@@ -379,13 +327,14 @@ class TransposeConv2DJob {
     for (int64_t c = leaving.first; c < leaving.end; ++c) {
       const size_t channel = static_cast<size_t>(first_n + c);
       const int64_t position = age - c;
-      ChannelRecord& record = channels_[static_cast<size_t>(c)];
+      isa::ChannelRecord& record = channels_[static_cast<size_t>(c)];
       if (position == 0) {
-        record = ReadChannelRecord(memory.subspan(at_.channels + channel * kChannelRecordBytes));
+        record =
+            isa::ReadChannelRecord(memory.subspan(at_.channels + channel * kChannelRecordBytes));
       }
       uint32_t& accumulator = accumulators_[static_cast<size_t>(position * used_columns_ + c)];
       const size_t element = static_cast<size_t>(position) * op_.output_c + channel;
-      memory[at_.output + element] = Activate(op_, record, accumulator);
+      memory[at_.output + element] = isa::Activate(op_, record, accumulator);
       accumulator = 0;
     }
   }
@@ -398,8 +347,8 @@ class TransposeConv2DJob {
   uint32_t taps_;
   int64_t k_tiles_, n_tiles_;
   int64_t used_columns_;
-  std::vector<uint32_t> accumulators_;   // [outputs_, used_columns_], modulo 2^32
-  std::vector<ChannelRecord> channels_;  // of each column
+  std::vector<uint32_t> accumulators_;        // [outputs_, used_columns_], modulo 2^32
+  std::vector<isa::ChannelRecord> channels_;  // of each column
 };
 
 }  // namespace atollrt::stepped

@@ -17,7 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(OpenDevice, UnknownStringsGetTheListOfForms) {
-  for (const char* name : {"", "gpu", "usb:", "usb:x", "usb:1x", "pci", "pci:", "emu:", "EMU"}) {
+  for (const char* name : {"", "gpu", "usb:", "usb:x", "usb:1x", "pci", "pci:", "emu:", "EMU",
+                           "emu+", "emu:+stepped", "emu+stepped+stepped", "usb+stepped"}) {
     const auto device = OpenDevice({.device = name});
     EXPECT_EQ(device.code(), StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(device.status().message(),
@@ -58,6 +59,18 @@ TEST(OpenDevice, EveryListedDeviceThatIsAvailableOpensAndRuns) {
     EXPECT_EQ(output, (std::vector<uint8_t>{0x10, 0x11, 0x12, 0x0F}));
   }
   EXPECT_EQ(defaults, 1);
+}
+
+TEST(OpenDevice, EveryEmulatorHasASteppedFace) {
+  for (const DeviceProfile& profile : DeviceProfiles()) {
+    const std::string name = std::string("emu:") + profile.name + "+stepped";
+    const auto device = OpenDevice({.device = name, .threads = 1});
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    EXPECT_EQ((*device)->info().name, name);
+    EXPECT_THAT(DescribeDevice((*device)->info()), HasSubstr(profile.summary));
+    EXPECT_THAT(DescribeDevice((*device)->info()), HasSubstr("cycle by cycle"));
+  }
+  EXPECT_EQ(OpenDevice({.device = "emu:usb9+stepped"}).code(), StatusCode::kNotFound);
 }
 
 TEST(OpenDevice, AutoTakesTheListedDefault) {

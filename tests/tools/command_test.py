@@ -91,7 +91,7 @@ class Compile(CommandTest):
         self.assertEqual(report["bytes"], compiled.stat().st_size)
         self.assertGreater(report["nodes_on_device"], 0)
         want = self.json("run", FASHION_MODEL, "--device", "cpu")["outputs"]
-        for device in ("cpu", "emu", "emu:1mib"):
+        for device in ("cpu", "emu", "emu:1mib", "emu+stepped"):
             got = self.json("run", compiled, "--device", device)["outputs"]
             self.assertEqual([output["sha256"] for output in got],
                              [output["sha256"] for output in want], device)

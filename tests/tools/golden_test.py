@@ -100,6 +100,13 @@ class OnTheEmulator(GoldenTest):
                     self.check_model(name, profile)
 
 
+    def test_models_cycle_by_cycle(self):
+        """The stepped face of the emulator, which shares no arithmetic with anything."""
+        for name in ("keras_lstm_mnist_ptq", "mlperf_tiny_kws_int8", "mobilenet_v2_1.0_224_quant"):
+            with self.subTest(name):
+                self.check_model(name, "emu+stepped")
+
+
 class Pictures(GoldenTest):
     def test_as_raw_inputs(self):
         for path in sorted((GOLDEN / "images").glob("*.json")):

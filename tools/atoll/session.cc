@@ -34,9 +34,11 @@ std::string AdviseCoral(const std::string& path) {
 
 void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("MODEL", options->model, "a .tflite file")->required();
-  app->add_option("--device", options->device,
-                  "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu; auto takes the first real "
-                  "device, else the emulator; PROFILE is a name of 'atoll devices' or a .json file")
+  app->add_option(
+         "--device", options->device,
+         "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu; auto takes the first real device, "
+         "else the emulator; PROFILE is a name of 'atoll devices' or a .json file; emu+stepped and "
+         "emu:PROFILE+stepped go cycle by cycle")
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "

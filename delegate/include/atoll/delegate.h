@@ -15,8 +15,9 @@ extern "C" {
 typedef struct AtollDelegateOptions {
   size_t struct_size;
   /* "auto": the first real device, else the emulator. "emu", "emu:PROFILE": the emulator; a profile
-   * is one of AtollListDevices or the path of a .json file (docs/isa.md, section 1). "usb",
-   * "usb:N", "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
+   * is one of AtollListDevices or the path of a .json file (docs/isa.md, section 1); with
+   * "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N", "pci:N": a real
+   * device. NULL means "auto". ("cpu" is no delegate at all.) */
   const char* device;
   /* Host threads that the emulator computes with; 0: a sensible default. */
   int32_t num_threads;

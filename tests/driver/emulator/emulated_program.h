@@ -13,6 +13,7 @@
 #include "driver/emulator/core.h"
 #include "driver/protocol.h"
 #include "runtime/base/bytes.h"
+#include "tests/support/rng.h"
 
 namespace atollrt {
 
@@ -110,6 +111,27 @@ inline RunResult RunProgram(Core& core, std::vector<Instruction> program,
   if (event.size() == kEventBytes) result.event = *DecodeEvent(event);
   EXPECT_EQ(result.event.request_id, 7u);
   return result;
+}
+
+inline Bytes RandomBytes(Rng& rng, size_t count) {
+  Bytes bytes(count);
+  rng.Fill(bytes);
+  return bytes;
+}
+
+// What an instruction makes of the bytes at address 0, if it writes `output_bytes` at
+// `output_address`.
+inline Bytes RunOne(Core& core, const Instruction& instruction, const Bytes& input,
+                    uint32_t output_address, uint64_t output_bytes) {
+  const RunResult result =
+      RunProgram(core,
+                 {InputInstruction{.bytes = static_cast<uint32_t>(input.size())}, instruction,
+                  OutputInstruction{.input_address = output_address,
+                                    .bytes = static_cast<uint32_t>(output_bytes)}},
+                 {.inputs = input});
+  EXPECT_EQ(result.event.kind, EventKind::kCompleted)
+      << FaultCodeName(result.event.fault) << ": " << Disassemble(instruction);
+  return result.outputs;
 }
 
 // The fault that a faulted core reports.

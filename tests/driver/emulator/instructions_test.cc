@@ -5,28 +5,20 @@
 #include <algorithm>
 #include <cmath>
 
+#include "driver/emulator/isa_arithmetic.h"
 #include "tests/driver/emulator/emulated_program.h"
-#include "tests/driver/emulator/isa_arithmetic.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
+
+using isa::Clamped;
+using isa::Mbqm;
+using isa::Value;
+using isa::Wrap;
+
 namespace {
 
 constexpr Segments kSegments{.parameter_base = 0x8000, .activation_base = 0};
-
-uint8_t Activated(int64_t acc, const uint8_t* record, uint32_t flags, int32_t zero_point,
-                  int32_t min, int32_t max) {
-  const int64_t sum = Wrap(acc + LoadLittleEndian<int32_t>(record));
-  if ((flags & kFlagDouble) == 0) {
-    const int64_t scaled =
-        Mbqm(sum, LoadLittleEndian<int32_t>(record + 4), LoadLittleEndian<int32_t>(record + 8));
-    return Clamped(Wrap(scaled + zero_point), min, max);
-  }
-  const double scaled =
-      std::round(static_cast<double>(sum) * LoadLittleEndian<double>(record + 8)) + zero_point;
-  return static_cast<uint8_t>(
-      static_cast<int>(std::min<double>(std::max<double>(scaled, min), max)));
-}
 
 // Convolutions by definition; depthwise ones are described by `weight_index` and `channel_of`.
 template <typename T, typename WeightIndex>
@@ -56,8 +48,8 @@ Bytes ExpectedConvolution(const T& i, uint32_t groups, uint32_t group_channels,
               }
             }
           }
-          output.push_back(Activated(acc, &records[c * kChannelRecordBytes], i.flags,
-                                     i.output_zero_point, i.clamp_min, i.clamp_max));
+          output.push_back(isa::Activate(
+              i, isa::ReadChannelRecord(std::span(records).subspan(c * kChannelRecordBytes)), acc));
         }
       }
     }
@@ -216,8 +208,10 @@ Bytes ExpectedTransposeConv2D(const TransposeConv2DInstruction& i, const Bytes& 
   }
   Bytes output;
   for (size_t at = 0; at < sums.size(); ++at) {
-    output.push_back(Activated(sums[at], &records[at % i.output_c * kChannelRecordBytes], i.flags,
-                               i.output_zero_point, i.clamp_min, i.clamp_max));
+    output.push_back(isa::Activate(
+        i,
+        isa::ReadChannelRecord(std::span(records).subspan(at % i.output_c * kChannelRecordBytes)),
+        sums[at]));
   }
   return output;
 }
@@ -229,7 +223,7 @@ TEST(Instructions, TransposeConv2DScattersProducts) {
   profile.array_rows = 8;
   profile.array_columns = 4;
   const auto small = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
-  const auto stepped = MakeCore({.profile = profile, .face = ArrayFace::kStepped});
+  const auto stepped = MakeCore({.profile = profile, .face = Face::kStepped});
   for (int round = 0; round < 300; ++round) {
     const TransposeConv2DInstruction i = RandomTransposeConv2D(rng);
     SCOPED_TRACE("round " + std::to_string(round) + ": " + Disassemble(i));
@@ -344,7 +338,7 @@ TEST(Instructions, GiveTheSameBytesAndCyclesOnBothFaces) {
   profile.array_rows = 8;
   profile.array_columns = 4;
   const auto direct = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
-  const auto stepped = MakeCore({.profile = profile, .face = ArrayFace::kStepped});
+  const auto stepped = MakeCore({.profile = profile, .face = Face::kStepped});
   for (int round = 0; round < 60; ++round) {
     Conv2DInstruction i;
     RandomGeometry(rng, i);

@@ -3,33 +3,22 @@
 // LSTM as docs/isa.md §3 has it, written out here once more, against the emulated device.
 #include <array>
 
+#include "driver/emulator/isa_arithmetic.h"
 #include "tests/driver/emulator/emulated_program.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
+
+using isa::Between;
+using isa::Mbqm;
+using isa::Product16;
+using isa::Rdpot;
+using isa::Sat16;
+using isa::Wrap;
+
 namespace {
 
-// ---- The page: numbers of any width, wrapped or saturated only where it says so ----
-
-int64_t Wrap(int64_t x) { return static_cast<int32_t>(static_cast<uint64_t>(x)); }
-int64_t Between(int64_t x, int64_t low, int64_t high) { return std::min(std::max(x, low), high); }
-int64_t Sat16(int64_t x) { return Between(x, -32768, 32767); }
-
-int64_t Srdhm(int64_t a, int64_t b) {
-  const int64_t least = -(int64_t{1} << 31);
-  return a == least && b == least ? -least - 1 : (a * b + (int64_t{1} << 30)) >> 31;
-}
-int64_t Rdpot(int64_t x, int64_t n) {
-  const int64_t ones = (int64_t{1} << n) - 1;
-  return (x >> n) + ((x & ones) > (ones >> 1) + (x < 0 ? 1 : 0) ? 1 : 0);
-}
-int64_t Mbqm(int64_t x, int64_t q, int64_t e) {
-  return e > 0 ? Srdhm(Wrap(x * (int64_t{1} << (e % 32))), q) : Rdpot(Srdhm(x, q), -e);
-}
-
-int64_t M(int64_t a, int64_t b) {
-  return a == -32768 && b == -32768 ? 32767 : (a * b + (1 << 14)) >> 15;
-}
+// ---- The functions of the page ----
 
 int64_t Exp(int64_t a, int64_t k) {
   if (a == 0) return 32767;
@@ -37,20 +26,20 @@ int64_t Exp(int64_t a, int64_t k) {
   const int64_t quarter = int64_t{1} << (13 - k);
   const int64_t m = (a & (quarter - 1)) - quarter;
   const int64_t x = m * (int64_t{1} << k) + 4096;
-  const int64_t x2 = M(x, x);
-  const int64_t z = Rdpot(M(Rdpot(M(x2, x2), 2) + M(x2, x), 10923) + x2, 1);
-  int64_t r = Sat16(28918 + M(28918, x + z));
+  const int64_t x2 = Product16(x, x);
+  const int64_t z = Rdpot(Product16(Rdpot(Product16(x2, x2), 2) + Product16(x2, x), 10923) + x2, 1);
+  int64_t r = Sat16(28918 + Product16(28918, x + z));
   const int64_t factors[] = {25520, 19875, 12055, 4435, 600, 11, 0};
   for (int64_t j = -2; j <= 4; ++j) {
-    if (j < k && ((m - a) >> (15 - k + j)) % 2 == 1) r = M(r, factors[j + 2]);
+    if (j < k && ((m - a) >> (15 - k + j)) % 2 == 1) r = Product16(r, factors[j + 2]);
   }
   return r;
 }
 
 int64_t Inv(int64_t e) {
   const int64_t v = (e + 32768) >> 1;
-  int64_t x = 23130 + M(v, -15420);
-  for (int i = 0; i < 3; ++i) x = x + Sat16(4 * M(x, 8192 - M(v, x)));
+  int64_t x = 23130 + Product16(v, -15420);
+  for (int i = 0; i < 3; ++i) x = x + Sat16(4 * Product16(x, 8192 - Product16(v, x)));
   return x;
 }
 
@@ -206,7 +195,7 @@ Outcome RunLayer(Core& core, Layer layer) {
 TEST(LstmInstruction, ComputesWhatThePageSays) {
   Rng rng(TestSeed(41));
   const auto direct = MakeCore();
-  const auto stepped = MakeCore({.profile = SmallProfile(), .face = ArrayFace::kStepped});
+  const auto stepped = MakeCore({.profile = SmallProfile(), .face = Face::kStepped});
   for (int round = 0; round < 300; ++round) {
     const Layer layer = RandomLayer(rng);
     SCOPED_TRACE("round " + std::to_string(round) + ": " + Disassemble(layer.op));

@@ -4,9 +4,19 @@
 // formulas of docs/isa.md §3 written out here once more.
 #include <array>
 
-#include "tests/driver/emulator/isa_arithmetic.h"
+#include "driver/emulator/isa_arithmetic.h"
+#include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/rng.h"
 
 namespace atollrt {
+
+using isa::Clamped;
+using isa::Mbqm;
+using isa::Rdpot;
+using isa::Srdhm;
+using isa::Value;
+using isa::Wrap;
+
 namespace {
 
 // ---- Reductions ---------------------------------------------------------------------------------

@@ -4,9 +4,14 @@
 // docs/isa.md §3 written out here once more.
 #include <cmath>
 
-#include "tests/driver/emulator/isa_arithmetic.h"
+#include "driver/emulator/isa_arithmetic.h"
+#include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/rng.h"
 
 namespace atollrt {
+
+using isa::Value;
+
 namespace {
 
 constexpr uint32_t kOutputAddress = 0x8000;

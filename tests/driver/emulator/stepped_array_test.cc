@@ -15,6 +15,7 @@
 #include <iterator>
 #include <string>
 
+#include "driver/emulator/isa_arithmetic.h"
 #include "runtime/kernels/conv2d.h"
 #include "tests/support/rng.h"
 
@@ -26,16 +27,15 @@ namespace {
 template <typename Op>
 struct LayerOf {
   Op op;
-  uint32_t parameter_base = 0;
-  uint32_t activation_base = 0;
+  Segments segments;
   std::vector<uint8_t> memory;
 
-  size_t At(uint32_t address) const {
-    const bool parameters = (address & kParameterSegment) != 0;
-    return size_t{parameters ? parameter_base : activation_base} + (address & ~kParameterSegment);
-  }
+  size_t At(uint32_t address) const { return segments.Resolve(address); }
   size_t RecordAt(uint32_t channel) const {
     return At(op.channel_address) + channel * kChannelRecordBytes;
+  }
+  isa::ChannelRecord Record(uint32_t channel) const {
+    return isa::ReadChannelRecord(std::span(memory).subspan(RecordAt(channel)));
   }
   bool Has(uint32_t flag) const { return (op.flags & flag) != 0; }
 };
@@ -60,9 +60,6 @@ size_t OutputBytes(const Op& op) {
 void StoreWord(uint8_t* to, uint32_t word) {
   for (int i = 0; i < 4; ++i) to[i] = static_cast<uint8_t>(word >> (8 * i));
 }
-uint32_t LoadWord(const uint8_t* from) {
-  return from[0] | uint32_t{from[1]} << 8 | uint32_t{from[2]} << 16 | uint32_t{from[3]} << 24;
-}
 
 template <typename Op>
 void SetFixedPoint(LayerOf<Op>* layer, uint32_t channel, int32_t bias, int32_t multiplier,
@@ -84,10 +81,6 @@ void SetDouble(LayerOf<Op>* layer, uint32_t channel, int32_t bias, double scale)
   StoreWord(record + 12, static_cast<uint32_t>(bits >> 32));
 }
 
-double LoadScale(const uint8_t* record) {
-  return std::bit_cast<double>(uint64_t{LoadWord(record + 12)} << 32 | LoadWord(record + 8));
-}
-
 // Gives the tensors consecutive addresses, a memory that they fill, and every channel a multiplier
 // of exactly 1. Order: weights, channel records, input, output.
 template <typename Op>
@@ -98,7 +91,7 @@ void PlaceTensors(LayerOf<Op>* layer) {
   op.channel_address = kParameterSegment + static_cast<uint32_t>(WeightBytes(op));
   op.input_address = 0;
   op.output_address = static_cast<uint32_t>(InputBytes(op));
-  layer->activation_base = static_cast<uint32_t>(parameter_bytes);
+  layer->segments.activation_base = static_cast<uint32_t>(parameter_bytes);
   layer->memory.assign(parameter_bytes + InputBytes(op) + OutputBytes(op), 0);
   for (uint32_t c = 0; c < op.output_c; ++c) SetFixedPoint(layer, c, 0, 1 << 30, 1);
 }
@@ -121,45 +114,10 @@ Layer MatrixProduct(uint32_t positions, uint32_t products, uint32_t channels) {
 
 // ---- docs/isa.md once more, as plainly as it can be said ----
 
-int64_t Wrap(int64_t x) { return static_cast<int32_t>(static_cast<uint64_t>(x)); }
-
-int64_t PageSrdhm(int64_t a, int64_t b) {
-  if (a == INT32_MIN && b == INT32_MIN) return INT32_MAX;
-  return (a * b + (int64_t{1} << 30)) >> 31;
-}
-
-int64_t PageRdpot(int64_t x, int64_t n) {
-  const int64_t ones = (int64_t{1} << n) - 1;
-  return (x >> n) + ((x & ones) > (ones >> 1) + (x < 0 ? 1 : 0) ? 1 : 0);
-}
-
-int64_t PageMbqm(int64_t x, int64_t q, int64_t e) {
-  if (e > 0) return PageSrdhm(Wrap(x << (e % 32)), q);
-  return PageRdpot(PageSrdhm(x, q), -e);
-}
-
-template <typename Op>
-uint8_t PageActivate(const LayerOf<Op>& layer, int64_t accumulator, const uint8_t* record) {
-  const Op& op = layer.op;
-  const int64_t sum = Wrap(accumulator + LoadWord(record));
-  double y = 0;
-  if (layer.Has(kFlagDouble)) {
-    y = std::round(static_cast<double>(sum) * LoadScale(record)) + op.output_zero_point;
-  } else {
-    const int64_t scaled = PageMbqm(sum, static_cast<int32_t>(LoadWord(record + 4)),
-                                    static_cast<int32_t>(LoadWord(record + 8)));
-    y = static_cast<double>(Wrap(scaled + op.output_zero_point));
-  }
-  if (y > op.clamp_max) y = op.clamp_max;
-  if (y < op.clamp_min) y = op.clamp_min;
-  return static_cast<uint8_t>(static_cast<int32_t>(y));
-}
-
 template <typename Op>
 int64_t PageElement(const LayerOf<Op>& layer, int64_t at, uint32_t unsigned_flag,
                     int32_t zero_point) {
-  const uint8_t byte = layer.memory[static_cast<size_t>(at)];
-  return (layer.Has(unsigned_flag) ? int64_t{byte} : static_cast<int8_t>(byte)) - zero_point;
+  return isa::Value(layer.memory[static_cast<size_t>(at)], layer.Has(unsigned_flag)) - zero_point;
 }
 
 int64_t PageAccumulator(const Layer& layer, int64_t n, int64_t y, int64_t x, int64_t c) {
@@ -182,7 +140,7 @@ int64_t PageAccumulator(const Layer& layer, int64_t n, int64_t y, int64_t x, int
       }
     }
   }
-  return Wrap(sum);
+  return isa::Wrap(sum);
 }
 
 // The memory after the instruction, which computes accumulator(n, y, x, c).
@@ -195,8 +153,7 @@ std::vector<uint8_t> PageOutput(const LayerOf<Op>& layer, const Accumulator& acc
     for (uint32_t y = 0; y < op.output_h; ++y) {
       for (uint32_t x = 0; x < op.output_w; ++x) {
         for (uint32_t c = 0; c < op.output_c; ++c) {
-          memory[to++] =
-              PageActivate(layer, accumulator(n, y, x, c), &layer.memory[layer.RecordAt(c)]);
+          memory[to++] = isa::Activate(op, layer.Record(c), accumulator(n, y, x, c));
         }
       }
     }
@@ -241,7 +198,7 @@ std::vector<uint8_t> PageRun(const TransposedLayer& layer) {
   }
   return PageOutput(layer, [&](int64_t n, int64_t y, int64_t x, int64_t c) {
     const int64_t position = (n * op.output_h + y) * op.output_w + x;
-    return Wrap(sums[static_cast<size_t>(position * op.output_c + c)]);
+    return isa::Wrap(sums[static_cast<size_t>(position * op.output_c + c)]);
   });
 }
 
@@ -293,14 +250,14 @@ Conv2DParams KernelParams(const Layer& layer) {
   params.output.zero_point = op.output_zero_point;
   params.output.clamp = {op.clamp_min, op.clamp_max};
   for (uint32_t c = 0; c < op.output_c; ++c) {
-    const uint8_t* record = &layer.memory[layer.RecordAt(c)];
+    const isa::ChannelRecord record = layer.Record(c);
     OutputChannel channel;
-    channel.bias = static_cast<int32_t>(LoadWord(record));
+    channel.bias = static_cast<int32_t>(record.bias);
     if (is_double) {
-      channel.scale = LoadScale(record);
+      channel.scale = record.scale;
     } else {
-      channel.multiplier = {static_cast<int32_t>(LoadWord(record + 4)),
-                            static_cast<int32_t>(LoadWord(record + 8))};
+      channel.multiplier = {static_cast<int32_t>(record.multiplier),
+                            static_cast<int32_t>(record.exponent)};
     }
     params.output.channels.push_back(channel);
   }
@@ -409,13 +366,14 @@ LayerOf<Op> RandomLayer(Rng& rng) {
   Op& op = layer.op;
   RandomShape(rng, &op);
   RandomArithmetic(rng, &op);
-  layer.parameter_base = static_cast<uint32_t>(rng.Int(0, 20));
-  layer.activation_base = static_cast<uint32_t>(rng.Int(0, 20));
+  layer.segments.parameter_base = static_cast<uint32_t>(rng.Int(0, 20));
+  layer.segments.activation_base = static_cast<uint32_t>(rng.Int(0, 20));
   size_t end = 20;
   const auto place = [&](uint32_t* address, size_t bytes) {
     end += static_cast<size_t>(rng.Int(0, 9));
     const bool parameters = rng.OneIn(2);
-    const uint32_t base = parameters ? layer.parameter_base : layer.activation_base;
+    const uint32_t base =
+        parameters ? layer.segments.parameter_base : layer.segments.activation_base;
     *address = static_cast<uint32_t>(end - base) | (parameters ? kParameterSegment : 0);
     end += bytes;
   };
@@ -442,7 +400,7 @@ template <typename Op>
 void ExpectRun(const LayerOf<Op>& layer, const std::vector<uint8_t>& expected,
                SteppedArray* array) {
   std::vector<uint8_t> memory = layer.memory;
-  const uint64_t cycles = array->Run(layer.op, layer.parameter_base, layer.activation_base, memory);
+  const uint64_t cycles = array->Run(layer.op, layer.segments, memory);
   EXPECT_TRUE(memory == expected) << Describe(layer, *array);
   EXPECT_EQ(cycles, PageCycles(layer.op, array->rows(), array->columns()))
       << Describe(layer, *array);
@@ -523,8 +481,7 @@ TEST(SteppedArray, TakesTheCyclesOfTheClosedFormAroundTheSizeOfATile) {
     for (uint32_t k = 1; k <= 9; ++k) {
       for (uint32_t n = 1; n <= 7; ++n) {
         Layer layer = MatrixProduct(m, k, n);
-        EXPECT_EQ(array.Run(layer.op, layer.parameter_base, layer.activation_base, layer.memory),
-                  PageCycles(layer.op, 4, 3))
+        EXPECT_EQ(array.Run(layer.op, layer.segments, layer.memory), PageCycles(layer.op, 4, 3))
             << m << " positions, " << k << " products, " << n << " channels";
       }
     }
@@ -541,7 +498,7 @@ TEST(SteppedArray, WrapsTheLargestSums) {
     layer.op.clamp_max = 255;
     layer.op.output_zero_point = 128;
     std::fill_n(layer.memory.begin(), 65536, weight);
-    std::fill_n(layer.memory.begin() + layer.activation_base, 65536, uint8_t{255});
+    std::fill_n(layer.memory.begin() + layer.segments.activation_base, 65536, uint8_t{255});
     SetFixedPoint(&layer, 0, 0, 1 << 30, -24);
     // 65536 * 65025 - 2^32 = -33488896 is -0.998 * 2^25.
     std::vector<uint8_t> expected = layer.memory;
@@ -576,12 +533,10 @@ class SteppedArrayExample : public testing::Test {
     const auto byte = [](int value) { return static_cast<uint8_t>(value); };
     std::transform(std::begin(channels), std::end(channels), layer_.memory.begin(), byte);
     std::transform(std::begin(positions), std::end(positions),
-                   layer_.memory.begin() + layer_.activation_base, byte);
+                   layer_.memory.begin() + layer_.segments.activation_base, byte);
   }
 
-  uint64_t Run() {
-    return array_.Run(layer_.op, layer_.parameter_base, layer_.activation_base, layer_.memory);
-  }
+  uint64_t Run() { return array_.Run(layer_.op, layer_.segments, layer_.memory); }
 
   Layer layer_;
   SteppedArray array_{2, 2};

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/emulator/stepped_machine.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+
+#include "runtime/base/check.h"
+
+namespace atollrt {
+namespace {
+
+// move(first, count) once in each cycle; returns how many there were.
+template <typename Move>
+uint64_t ForBlocks(size_t bytes, const Move& move) {
+  uint64_t cycles = 0;
+  for (size_t first = 0; first < bytes; first += SteppedMachine::kBlockBytes) {
+    move(first, std::min(bytes - first, SteppedMachine::kBlockBytes));
+    ++cycles;
+  }
+  return cycles;
+}
+
+// The runs of the loops from number `loop` on, one after the other.
+uint64_t CopyRuns(const CopyInstruction& i, size_t loop, size_t from, size_t to,
+                  std::span<uint8_t> memory) {
+  if (loop == kCopyLoops) {
+    return ForBlocks(i.bytes, [&](size_t first, size_t count) {
+      std::copy_n(&memory[from + first], count, &memory[to + first]);
+    });
+  }
+  uint64_t cycles = 0;
+  const auto [count, input_stride, output_stride] = LoopsOf(i)[loop];
+  for (size_t k = 0; k < count; ++k) {
+    cycles += CopyRuns(i, loop + 1, from + k * input_stride, to + k * output_stride, memory);
+  }
+  return cycles;
+}
+
+}  // namespace
+
+uint64_t SteppedMachine::Run(const Instruction& instruction, const Segments& segments,
+                             std::span<uint8_t> memory) {
+  if (UnitOf(instruction) == Unit::kVector) return vector_unit_.Run(instruction, segments, memory);
+  return std::visit(
+      [&](const auto& i) -> uint64_t {
+        using T = std::decay_t<decltype(i)>;
+        if constexpr (requires { array_.Run(i, segments, memory); }) {
+          return array_.Run(i, segments, memory);
+        } else if constexpr (std::is_same_v<T, CopyInstruction>) {
+          return CopyRuns(i, 0, segments.Resolve(i.input_address),
+                          segments.Resolve(i.output_address), memory);
+        } else if constexpr (std::is_same_v<T, FillInstruction>) {
+          const size_t to = segments.Resolve(i.output_address);
+          return ForBlocks(i.bytes, [&](size_t first, size_t count) {
+            std::fill_n(&memory[to + first], count, static_cast<uint8_t>(i.value));
+          });
+        }
+        ATOLL_CHECK(false);
+        return 0;
+      },
+      instruction);
+}
+
+}  // namespace atollrt

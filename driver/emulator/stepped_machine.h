@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SteppedMachine: the emulator's stepped face. Array, vector unit and DMA of docs/isa.md §5, cycle
+// by cycle: slow, for small shapes, and the oracle of the direct face (DirectArray, VectorUnit) and
+// of the closed forms in driver/timing.h. It shares no arithmetic with them.
+//
+// Belongs to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "driver/emulator/memory.h"
+#include "driver/emulator/stepped_array.h"
+#include "driver/emulator/stepped_vector_unit.h"
+#include "driver/instruction.h"
+
+namespace atollrt {
+
+class SteppedMachine {
+ public:
+  // What infeed, outfeed and DMA move in a cycle.
+  static constexpr size_t kBlockBytes = 64;
+
+  // R and C of docs/isa.md, both at least 1.
+  SteppedMachine(uint32_t rows, uint32_t columns) : array_(rows, columns), vector_unit_(columns) {}
+
+  // Runs an instruction of array, vector unit or DMA on `memory`, the on-chip memory, and returns
+  // the cycles that it took, issue not included. Precondition: the instruction and its channel
+  // records have passed CheckInstruction and CheckChannelRecords for these segments and this
+  // memory. Writes what AccessesOf (driver/memory_access.h) says and nothing else.
+  uint64_t Run(const Instruction& instruction, const Segments& segments, std::span<uint8_t> memory);
+
+ private:
+  SteppedArray array_;
+  SteppedVectorUnit vector_unit_;
+};
+
+}  // namespace atollrt
