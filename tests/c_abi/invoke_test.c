@@ -291,3 +291,4 @@ int main(int argc, char** argv) {
   AtollDelegateDelete(delegate);
   return failures == 0 ? 0 : 1;
 }
+  CheckInputShapes(argv[1]);

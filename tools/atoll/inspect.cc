@@ -14,6 +14,7 @@
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
+#include "tools/atoll/what_if.h"
 
 namespace atollcmd {
 namespace {
@@ -22,6 +23,7 @@ struct InspectOptions {
   SessionOptions session;
   LabelOptions labels;
   std::string coral;  // a host, or empty
+  WhatIfOptions what_if;
   bool json = false;
 };
 
@@ -33,6 +35,7 @@ struct Plan {
   double modelled_seconds = 0;
   atollrt::Task task = atollrt::Task::kNone;  // what the model says about pictures, if it takes any
   std::optional<CoralReport> coral;
+  std::optional<WhatIfTable> what_if;
 };
 
 Plan ReadPlan(const Session& session) {
@@ -125,6 +128,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
   return report;
 }
 
+  if (plan.what_if) report["what_if"] = plan.what_if->ToJson();
 std::string TensorText(const AtollTensor* tensor) {
   const std::string quantization = QuantizationText(tensor);
   return fmt::format("{} {}{}{} '{}'", AtollTypeName(AtollTensorType(tensor)), ShapeText(tensor),
@@ -197,6 +201,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
   return text;
 }
 
+  if (plan.what_if) text += plan.what_if->ToText();
 void RunInspect(const InspectOptions& options) {
   Session session(options.session);
   Plan plan = ReadPlan(session);
@@ -208,6 +213,7 @@ void RunInspect(const InspectOptions& options) {
   session.AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(session, plan));
+  if (options.what_if.any()) plan.what_if.emplace(session, options.what_if);
   } else {
     PrintText(ReportText(session, plan));
   }
@@ -227,6 +233,7 @@ void AddInspectCommand(CLI::App* app) {
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
       "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
+  AddWhatIfOptions(command, &options->what_if);
       "tensors; bytes on chip and over the link; and the device time that the device's timing\n"
       "model gives, which is an estimate and is called 'modelled' everywhere. Warnings say what\n"
       "is commonly wrong with such models and label files, and how to repair it.\n"
@@ -234,7 +241,14 @@ void AddInspectCommand(CLI::App* app) {
       "Examples:\n"
       "  atoll inspect model.tflite\n"
       "  atoll inspect model.tflite --device emu:usb2 --json\n"
-      "  atoll inspect model.tflite --coral usb3");
+      "--profile and --what-if add a table: a row for each device with each set of shapes, what "
+      "is\n"
+      "modelled for it, or why it cannot be. The first row is the model as it is now.\n"
+      "\n"
+      "  atoll inspect model.tflite --coral usb3\n"
+      "  atoll inspect model.tflite --input-shape 1x320x320x3\n"
+      "  atoll inspect model.tflite --profile all\n"
+      "  atoll inspect model.tflite --profile emu:usb2 --what-if 320x320 --what-if image=160x160");
   command->callback([options] { RunInspect(*options); });
 }
 
