@@ -373,7 +373,10 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
                        .vector = latency.vector,
                        .dma = latency.dma,
                        .link_in = latency.link_in},
-           .note = report.note.c_str()};
+           .note = report.note.c_str(),
+           .program_bytes = report.program_bytes,
+           .upload_bytes = report.upload_bytes,
+           .upload_seconds = report.upload_seconds};
   return ToC(Status());
 }
 

@@ -6,7 +6,7 @@ import unittest
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
 SUBCOMMANDS = ("devices", "inspect", "compile", "run", "verify", "classify", "detect", "segment", "pose",
-               "camera", "benchmark", "profile", "top")
+               "camera", "benchmark", "profile", "residency", "top")
 
 
 class Help(CommandTest):

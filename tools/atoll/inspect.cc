@@ -106,6 +106,9 @@ Json ReportJson(const Session& session, const Plan& plan) {
          {"output_bytes", partition.output_bytes},
          {"modelled_cycles", partition.estimated_cycles},
          {"modelled_seconds", partition.latency.total},
+         {"program_bytes", partition.program_bytes},
+         {"upload_bytes", partition.upload_bytes},
+         {"modelled_upload_seconds", partition.upload_seconds},
          {"note", partition.note}});
   }
   report["nodes"] = Json::array();
@@ -125,10 +128,10 @@ Json ReportJson(const Session& session, const Plan& plan) {
     tensor["constant"] = AtollTensorIsConstant(plan.tensors[i]) != 0;
     report["tensors"].push_back(std::move(tensor));
   }
+  if (plan.what_if) report["what_if"] = plan.what_if->ToJson();
   return report;
 }
 
-  if (plan.what_if) report["what_if"] = plan.what_if->ToJson();
 std::string TensorText(const AtollTensor* tensor) {
   const std::string quantization = QuantizationText(tensor);
   return fmt::format("{} {}{}{} '{}'", AtollTypeName(AtollTensorType(tensor)), ShapeText(tensor),
@@ -198,10 +201,10 @@ std::string ReportText(const Session& session, const Plan& plan) {
     fmt::format_to(out, "  {:>4} {}{}\n", i, TensorText(plan.tensors[i]),
                    AtollTensorIsConstant(plan.tensors[i]) ? " constant" : "");
   }
+  if (plan.what_if) text += plan.what_if->ToText();
   return text;
 }
 
-  if (plan.what_if) text += plan.what_if->ToText();
 void RunInspect(const InspectOptions& options) {
   Session session(options.session);
   Plan plan = ReadPlan(session);
@@ -210,10 +213,10 @@ void RunInspect(const InspectOptions& options) {
     session.AddWarnings(Labels(options.labels, *rule, /*lenient=*/true).warnings());
   }
   if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
+  if (options.what_if.any()) plan.what_if.emplace(session, options.what_if);
   session.AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(session, plan));
-  if (options.what_if.any()) plan.what_if.emplace(session, options.what_if);
   } else {
     PrintText(ReportText(session, plan));
   }
@@ -230,21 +233,21 @@ void AddInspectCommand(CLI::App* app) {
   command->add_option("--coral", options->coral,
                       "also what a real Coral would take (modelled) on usb3, usb2, usb3-pi4 or "
                       "pcie");
+  AddWhatIfOptions(command, &options->what_if);
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
       "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
-  AddWhatIfOptions(command, &options->what_if);
       "tensors; bytes on chip and over the link; and the device time that the device's timing\n"
       "model gives, which is an estimate and is called 'modelled' everywhere. Warnings say what\n"
       "is commonly wrong with such models and label files, and how to repair it.\n"
       "\n"
-      "Examples:\n"
-      "  atoll inspect model.tflite\n"
-      "  atoll inspect model.tflite --device emu:usb2 --json\n"
       "--profile and --what-if add a table: a row for each device with each set of shapes, what "
       "is\n"
       "modelled for it, or why it cannot be. The first row is the model as it is now.\n"
       "\n"
+      "Examples:\n"
+      "  atoll inspect model.tflite\n"
+      "  atoll inspect model.tflite --device emu:usb2 --json\n"
       "  atoll inspect model.tflite --coral usb3\n"
       "  atoll inspect model.tflite --input-shape 1x320x320x3\n"
       "  atoll inspect model.tflite --profile all\n"

@@ -243,6 +243,11 @@ typedef struct AtollPartitionInfo {
   int64_t estimated_cycles; /* modelled, from the start message to the last output byte */
   AtollModelledLatency latency;
   const char* note; /* e.g. which parameters are streamed and why; "" if nothing */
+  /* What comes on top for the first inference, and for one after the partition had to make room for
+   * another (atoll/delegate.h, AtollPlanResidency). */
+  int64_t program_bytes; /* of program memory */
+  int64_t upload_bytes;  /* over the link: programs and resident parameters */
+  double upload_seconds; /* modelled */
 } AtollPartitionInfo;
 ATOLL_EXPORT int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter);
 ATOLL_EXPORT AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter,
