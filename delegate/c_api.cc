@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C interface of delegate.h over DeviceDelegate, the driver, its assembler and the Coral's
-// timing; nothing else happens here.
+// The C interface of delegate.h over DeviceDelegate, the driver, its assembler, the Coral's timing
+// and residency; nothing else happens here.
 #include "runtime/c_api.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "atoll/delegate.h"
 #include "delegate/coral_timing.h"
 #include "delegate/delegate.h"
+#include "delegate/residency_plan.h"
 #include "driver/activity.h"
 #include "driver/assembly.h"
 #include "driver/executable.h"
@@ -36,6 +38,14 @@ struct DeviceList {
   std::vector<AtollDeviceInfo> infos;
 };
 
+// Keeps what AtollPlanResidency hands out.
+struct ResidencyResult {
+  std::vector<AtollResidencyModel> models;
+  std::vector<AtollResidencyTurn> turns;
+  std::vector<std::vector<int32_t>> evicted;  // of each turn
+  AtollResidencyPlan plan;
+};
+
 // Keeps what AtollListActivity hands out.
 struct ActivityList {
   std::vector<atollrt::Activity> activities;
@@ -48,6 +58,20 @@ int64_t Saturated(uint64_t value) {
 }
 int32_t Saturated(uint32_t value) {
   return value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(value);
+}
+
+AtollResidencyModel Summarize(const atollrt::ResidencyModel& model) {
+  AtollResidencyModel sum = {};
+  for (const atollrt::ResidencyPart& part : model) {
+    sum.program_bytes += Saturated(part.footprint.program_bytes);
+    sum.parameter_bytes += Saturated(part.footprint.parameter_bytes);
+    sum.activation_bytes =
+        std::max(sum.activation_bytes, Saturated(part.footprint.activation_bytes));
+    sum.upload_bytes += Saturated(part.upload.bytes);
+    sum.upload_seconds += part.upload.seconds;
+    sum.inference_seconds += part.inference_seconds;
+  }
+  return sum;
 }
 
 AtollActivityCounts CountsOf(const atollrt::ActivityCounts& counts) {
@@ -168,6 +192,61 @@ AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate, const Atoll
   const auto bytes = handle->device_delegate->Compile(model->model->graphs());
   if (!bytes.ok()) return ToC(bytes.status());
   callback(bytes->data(), bytes->size(), user_data);
+  return ToC(Status());
+}
+
+AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
+                               const AtollInterpreter* const* interpreters, int32_t count,
+                               const AtollResidencyPlan** plan) {
+  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  if (interpreters == nullptr) return ToC(InvalidArgument("argument 'interpreters' is NULL"));
+  if (plan == nullptr) return ToC(InvalidArgument("argument 'plan' is NULL"));
+  std::vector<atollrt::ResidencyModel> models;
+  for (int32_t i = 0; i < count; ++i) {
+    if (interpreters[i] == nullptr) return ToC(InvalidArgument("interpreter %d is NULL", i));
+    models.push_back(atollrt::ResidencyModelOf(*interpreters[i]->interpreter));
+  }
+  const atollrt::DeviceInfo& device = static_cast<const DeviceDelegateHandle*>(delegate)->info;
+  const auto planned = atollrt::PlanResidency(
+      models,
+      {.memory_bytes = device.memory_bytes, .program_memory_bytes = device.program_memory_bytes});
+  if (!planned.ok()) return ToC(planned.status());
+
+  thread_local ResidencyResult result;
+  result = {};
+  for (size_t i = 0; i < models.size(); ++i) {
+    result.models.push_back(Summarize(models[i]));
+    result.models[i].in_subset = planned->in_subset[i] ? 1 : 0;
+  }
+  for (size_t r = 0; r < planned->rounds.size(); ++r) {
+    for (const atollrt::ResidencyTurn& turn : planned->rounds[r]) {
+      result.evicted.emplace_back(turn.evicted.begin(), turn.evicted.end());
+      // Its elements stay where they are when the list of lists grows.
+      const std::vector<int32_t>& evicted = result.evicted.back();
+      result.turns.push_back(
+          {.round = static_cast<int32_t>(r),
+           .model = static_cast<int32_t>(turn.model),
+           .upload_bytes = Saturated(turn.upload.bytes),
+           .upload_seconds = turn.upload.seconds,
+           .seconds = turn.upload.seconds + result.models[turn.model].inference_seconds,
+           .evicted = evicted.data(),
+           .evicted_count = static_cast<int32_t>(evicted.size())});
+    }
+  }
+  result.plan = {.memory_bytes = Saturated(device.memory_bytes),
+                 .program_memory_bytes = Saturated(device.program_memory_bytes),
+                 .models = result.models.data(),
+                 .model_count = static_cast<int32_t>(result.models.size()),
+                 .all_fit = planned->all_fit ? 1 : 0,
+                 .needed_memory_bytes = Saturated(planned->needed.memory_bytes),
+                 .needed_program_memory_bytes = Saturated(planned->needed.program_memory_bytes),
+                 .turns = result.turns.data(),
+                 .turn_count = static_cast<int32_t>(result.turns.size()),
+                 .round_count = static_cast<int32_t>(planned->rounds.size()),
+                 .repeating_round = static_cast<int32_t>(planned->repeating_round),
+                 .round_seconds = planned->round_seconds,
+                 .resident_round_seconds = planned->resident_round_seconds};
+  *plan = &result.plan;
   return ToC(Status());
 }
 

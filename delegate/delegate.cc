@@ -8,6 +8,7 @@
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
 #include "delegate/program_trace.h"
+#include "delegate/residency_plan.h"
 #include "runtime/base/log.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/model.h"
@@ -132,6 +133,10 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
                     .vector = CyclesToSeconds(times.vector, device),
                     .dma = CyclesToSeconds(times.dma, device),
                     .link_in = CyclesToSeconds(times.link_in, device)};
+  const Upload upload = UploadOf(executable, device);
+  report.program_bytes = static_cast<int64_t>(FootprintOf(executable).program_bytes);
+  report.upload_bytes = static_cast<int64_t>(upload.bytes);
+  report.upload_seconds = upload.seconds;
   report.memory = std::move(compiled.memory);
   report.note = std::move(compiled.note);
   return report;

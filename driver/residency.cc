@@ -19,6 +19,14 @@ bool Overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) {
 
 }  // namespace
 
+Footprint FootprintOf(const Executable& executable) {
+  const size_t instructions =
+      executable.caching_program.size() + executable.inference_program.size();
+  return {.program_bytes = instructions * kInstructionBytes,
+          .parameter_bytes = executable.resident_parameters.size(),
+          .activation_bytes = executable.activation_bytes};
+}
+
 Residency::Residency(uint64_t memory_bytes, uint64_t program_memory_bytes)
     : memory_bytes_(memory_bytes / kResidencyUnitBytes * kResidencyUnitBytes),
       program_memory_bytes_(program_memory_bytes) {}

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "driver/device.h"
+#include "driver/executable.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {
@@ -30,6 +31,8 @@ struct Footprint {
   uint64_t parameter_bytes = 0;
   uint64_t activation_bytes = 0;
 };
+
+Footprint FootprintOf(const Executable& executable);
 
 struct Placement {
   uint32_t program_offset = 0;  // in program memory, a multiple of 128

@@ -130,9 +130,7 @@ Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const Executable> executabl
       loaded->programs.insert(loaded->programs.end(), encoded.begin(), encoded.end());
     }
   }
-  loaded->footprint = {.program_bytes = loaded->programs.size(),
-                       .parameter_bytes = executable->resident_parameters.size(),
-                       .activation_bytes = executable->activation_bytes};
+  loaded->footprint = FootprintOf(*executable);
   for (const Instruction& instruction : executable->inference_program) {
     loaded->macs += MultiplyAccumulates(instruction);
   }

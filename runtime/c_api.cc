@@ -65,22 +65,33 @@ AtollStatus NullArgument(const char* name) {
   return ToC(InvalidArgument("argument '%s' is NULL", name));
 }
 
+atollrt::Result<std::vector<atollrt::InputShape>> InputShapesOf(const AtollModelOptions* options) {
+  std::vector<atollrt::InputShape> shapes;
+  if (options == nullptr) return shapes;
+  if (options->struct_size != sizeof(AtollModelOptions)) {
+    return InvalidArgument(
+        "AtollModelOptions.struct_size is %zu, must be %zu; use ATOLL_MODEL_OPTIONS_INIT",
+        options->struct_size, sizeof(AtollModelOptions));
+  }
+  const int32_t count = options->input_shape_count;
+  if (count < 0 || (count > 0 && options->input_shapes == nullptr)) {
+    return InvalidArgument("AtollModelOptions has %d input shapes at %p", count,
+                           static_cast<const void*>(options->input_shapes));
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    const AtollInputShape& shape = options->input_shapes[i];
+    if (shape.num_dims < 0 || (shape.num_dims > 0 && shape.dims == nullptr)) {
+      return InvalidArgument("input shape %d of AtollModelOptions has %d sizes at %p", i,
+                             shape.num_dims, static_cast<const void*>(shape.dims));
+    }
+    shapes.push_back({.name = shape.name == nullptr ? "" : shape.name,
+                      .index = shape.index,
+                      .shape = {shape.dims, shape.dims + shape.num_dims}});
+  }
+  return shapes;
+}
+
 }  // namespace
-
-// A tensor as callers see it: an interpreter and an index.
-struct AtollTensor {
-  atollrt::Interpreter* interpreter = nullptr;
-  int32_t index = 0;
-
-  const atollrt::Tensor& tensor() const { return interpreter->graph().tensors[index]; }
-};
-
-struct AtollInterpreter {
-  std::unique_ptr<atollrt::Interpreter> interpreter;
-  std::vector<AtollTensor> tensors;                   // all of the graph, by index
-  std::vector<std::string> node_names;                // owns what AtollNodeInfo::op points at
-  std::vector<std::vector<AtollMemoryBlock>> memory;  // of each partition
-};
 
 extern "C" {
 
@@ -108,18 +119,34 @@ void AtollSetLogCallback(AtollLogCallback callback, void* user_data) {
 }
 
 AtollStatus AtollModelCreateFromFile(const char* path, AtollModel** model) {
+  return AtollModelCreateFromFileWithOptions(path, nullptr, model);
+}
+
+AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size, AtollModel** model) {
+  return AtollModelCreateFromBufferWithOptions(data, size, nullptr, model);
+}
+
+AtollStatus AtollModelCreateFromFileWithOptions(const char* path, const AtollModelOptions* options,
+                                                AtollModel** model) {
   if (path == nullptr) return NullArgument("path");
   if (model == nullptr) return NullArgument("model");
-  auto loaded = atollrt::Model::FromFile(path);
+  const auto input_shapes = InputShapesOf(options);
+  if (!input_shapes.ok()) return ToC(input_shapes.status());
+  auto loaded = atollrt::Model::FromFile(path, *input_shapes);
   if (!loaded.ok()) return ToC(loaded.status());
   *model = new AtollModel{*std::move(loaded)};
   return ToC(Status());
 }
 
-AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size, AtollModel** model) {
+AtollStatus AtollModelCreateFromBufferWithOptions(const void* data, size_t size,
+                                                  const AtollModelOptions* options,
+                                                  AtollModel** model) {
   if (data == nullptr) return NullArgument("data");
   if (model == nullptr) return NullArgument("model");
-  auto loaded = atollrt::Model::FromBuffer({static_cast<const uint8_t*>(data), size});
+  const auto input_shapes = InputShapesOf(options);
+  if (!input_shapes.ok()) return ToC(input_shapes.status());
+  auto loaded =
+      atollrt::Model::FromBuffer({static_cast<const uint8_t*>(data), size}, *input_shapes);
   if (!loaded.ok()) return ToC(loaded.status());
   *model = new AtollModel{*std::move(loaded)};
   return ToC(Status());
@@ -346,7 +373,10 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
                        .vector = latency.vector,
                        .dma = latency.dma,
                        .link_in = latency.link_in},
-           .note = report.note.c_str()};
+           .note = report.note.c_str(),
+           .program_bytes = report.program_bytes,
+           .upload_bytes = report.upload_bytes,
+           .upload_seconds = report.upload_seconds};
   return ToC(Status());
 }
 

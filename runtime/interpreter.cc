@@ -250,6 +250,14 @@ std::span<const uint8_t> Interpreter::ConstTensorBytes(int32_t tensor) const {
   return {arena_.data() + arena_offsets_[tensor], static_cast<size_t>(t.byte_size())};
 }
 
+std::vector<int32_t> Interpreter::PartitionOrder() const {
+  std::vector<int32_t> order;
+  for (const Step& step : steps_) {
+    if (step.partition >= 0) order.push_back(step.partition);
+  }
+  return order;
+}
+
 void Interpreter::SetTrace(Trace trace) {
   trace_ = std::move(trace);
   trace_ ? pool_.StartRecording() : pool_.StopRecording();

@@ -66,6 +66,8 @@ class Interpreter {
 
   const std::vector<NodePlacement>& placements() const { return placements_; }
   const std::vector<Partition>& partitions() const { return partitions_; }
+  // Their indices in the order in which Invoke runs them.
+  std::vector<int32_t> PartitionOrder() const;
   int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
   const DeviceUsage& last_usage() const { return last_usage_; }
 

@@ -31,7 +31,8 @@ class FileDescriptor {
 
 }  // namespace
 
-Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path) {
+Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path,
+                                                     std::span<const InputShape> input_shapes) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {
     const int error = errno;
@@ -52,7 +53,7 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path) {
                              model->mapping_size_, std::strerror(errno));
   }
   model->bytes_ = {static_cast<const uint8_t*>(model->mapping_), model->mapping_size_};
-  Result<LoadedModel> loaded = LoadTflite(model->bytes_, EvaluateNode);
+  Result<LoadedModel> loaded = LoadTflite(model->bytes_, EvaluateNode, input_shapes);
   if (!loaded.ok()) {
     return Status(loaded.status()).WithContext(Format("model '%s'", path.c_str()));
   }
@@ -60,13 +61,14 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path) {
   return std::shared_ptr<const Model>(std::move(model));
 }
 
-Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> bytes) {
+Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> bytes,
+                                                       std::span<const InputShape> input_shapes) {
   if (bytes.empty()) return CorruptModel("the model is empty (0 bytes)");
   std::shared_ptr<Model> model(new Model);
   ATOLL_ASSIGN_OR_RETURN(model->copy_, Buffer::Allocate(bytes.size()));
   std::memcpy(model->copy_.data(), bytes.data(), bytes.size());
   model->bytes_ = model->copy_.bytes();
-  ATOLL_ASSIGN_OR_RETURN(model->contents_, LoadTflite(model->bytes_, EvaluateNode));
+  ATOLL_ASSIGN_OR_RETURN(model->contents_, LoadTflite(model->bytes_, EvaluateNode, input_shapes));
   return std::shared_ptr<const Model>(std::move(model));
 }
 

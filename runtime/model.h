@@ -19,10 +19,13 @@ namespace atollrt {
 class Model {
  public:
   // Maps the file read-only; weights are used where they lie and never copied by this class. The
-  // file must not be truncated while the model lives.
-  static Result<std::shared_ptr<const Model>> FromFile(const std::string& path);
+  // file must not be truncated while the model lives. Inputs get `input_shapes` instead of those in
+  // the file (tflite_loader.h).
+  static Result<std::shared_ptr<const Model>> FromFile(
+      const std::string& path, std::span<const InputShape> input_shapes = {});
   // Copies the bytes.
-  static Result<std::shared_ptr<const Model>> FromBuffer(std::span<const uint8_t> bytes);
+  static Result<std::shared_ptr<const Model>> FromBuffer(
+      std::span<const uint8_t> bytes, std::span<const InputShape> input_shapes = {});
 
   ~Model();
   Model(const Model&) = delete;

@@ -94,6 +94,10 @@ struct PartitionReport {
   int64_t output_bytes = 0;
   int64_t estimated_cycles = 0;  // modelled, from the start message to the last output byte
   ModelledLatency latency;
+  // What it takes to bring it to a device where it is not, or no longer, resident.
+  int64_t program_bytes = 0;
+  int64_t upload_bytes = 0;         // over the link, all records
+  double upload_seconds = 0;        // modelled
   std::vector<OnChipBlock> memory;  // empty if the partition came compiled with the model
   std::string note;                 // what a user should know; empty if nothing
 };

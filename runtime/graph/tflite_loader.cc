@@ -21,6 +21,8 @@ constexpr int kMaxVerifierDepth = 64;
 constexpr int kMaxVerifierTables = 1'000'000;
 // Of all names and lists together. Tables may share them, so a small file could ask for terabytes.
 constexpr size_t kMaxCopiedBytes = size_t{256} << 20;
+// That a message lists.
+constexpr size_t kMaxListedInputs = 16;
 
 std::string String(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
@@ -84,13 +86,19 @@ class GraphLoader {
               const tflite::SubGraph* subgraph, size_t* copied_bytes)
       : bytes_(bytes), model_(model), subgraph_(subgraph), copied_bytes_(*copied_bytes) {}
 
-  // Only the first graph of a model has compiled partitions.
-  Result<Graph> Load(const ConstantFolding* folding, bool is_first) {
+  // Only the first graph of a model has compiled partitions, and inputs that callers know.
+  Result<Graph> Load(const ConstantFolding* folding, bool is_first,
+                     std::span<const InputShape> input_shapes) {
     ATOLL_RETURN_IF_ERROR(Read());
     if (is_first) ATOLL_RETURN_IF_ERROR(InlineCompiledPartitions());
     ATOLL_RETURN_IF_ERROR(CheckOrder());
+    if (is_first) ATOLL_RETURN_IF_ERROR(SetInputShapes(input_shapes));
     ATOLL_RETURN_IF_ERROR(CheckStoredShapes());
-    ATOLL_RETURN_IF_ERROR(InferShapes(&graph_, folding));
+    Status status = InferShapes(&graph_, folding);
+    if (!status.ok()) {
+      // The file is not to blame for what does not fit another shape.
+      return changed_inputs_.empty() ? status : std::move(status).WithContext(changed_inputs_);
+    }
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
       ATOLL_RETURN_IF_ERROR(CheckQuantization(static_cast<int32_t>(i)));
     }
@@ -128,6 +136,10 @@ class GraphLoader {
                       bool may_be_absent) const;
   Status ReadGraphEnds();
   Status CheckOrder() const;
+  Status SetInputShapes(std::span<const InputShape> input_shapes);
+  Status SetInputShape(const InputShape& wanted, int32_t input);
+  Result<int32_t> FindInput(const InputShape& wanted) const;
+  std::string ListInputs() const;
   Status CheckStoredShapes() const;
   Status CheckQuantization(int32_t index) const;
 
@@ -138,6 +150,7 @@ class GraphLoader {
   Graph graph_;
   std::vector<bool> is_output_;  // per tensor: of a node
   std::vector<bool> inlined_;    // per subgraph
+  std::string changed_inputs_;   // "with input 'x' of shape [1, 320, 320, 3]", or empty
 };
 
 bool IsCompiledPartition(const Node& node) {
@@ -434,6 +447,104 @@ Status GraphLoader::CheckOrder() const {
   return Status();
 }
 
+// "0 'image' [1, 224, 224, 3], 1 'size' [2]"
+std::string GraphLoader::ListInputs() const {
+  std::string list;
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+    if (i == kMaxListedInputs) {
+      return list + Format(" and %zu more", graph_.inputs.size() - kMaxListedInputs);
+    }
+    const Tensor& input = graph_.tensors[graph_.inputs[i]];
+    list += Format("%s%zu '%s' %s", i == 0 ? "" : ", ", i, input.name.c_str(),
+                   ShapeString(input.shape).c_str());
+  }
+  return list.empty() ? "none" : list;
+}
+
+// As a tensor.
+Result<int32_t> GraphLoader::FindInput(const InputShape& wanted) const {
+  const std::vector<int32_t>& inputs = graph_.inputs;
+  if (wanted.name.empty()) {
+    const size_t index = wanted.index == -1 && inputs.size() == 1
+                             ? 0
+                             : static_cast<size_t>(static_cast<int64_t>(wanted.index));
+    if (index < inputs.size()) return inputs[index];
+    if (wanted.index == -1) {
+      return InvalidArgument("it is not said which input shall have the shape %s; there are: %s",
+                             ShapeString(wanted.shape).c_str(), ListInputs().c_str());
+    }
+    return InvalidArgument("there is no input %d; there are: %s", wanted.index,
+                           ListInputs().c_str());
+  }
+  int32_t found = -1;
+  for (const int32_t input : inputs) {
+    if (graph_.tensors[input].name != wanted.name || input == found) continue;
+    if (found >= 0) {
+      return InvalidArgument("several inputs are called '%s', say which one by its number: %s",
+                             wanted.name.c_str(), ListInputs().c_str());
+    }
+    found = input;
+  }
+  if (found >= 0) return found;
+  return InvalidArgument("no input is called '%s'; there are: %s", wanted.name.c_str(),
+                         ListInputs().c_str());
+}
+
+Status GraphLoader::SetInputShapes(std::span<const InputShape> input_shapes) {
+  std::vector<bool> is_set(graph_.tensors.size());
+  for (const InputShape& wanted : input_shapes) {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t input, FindInput(wanted));
+    if (is_set[input]) {
+      return InvalidArgument("a shape for input '%s' is given twice",
+                             graph_.tensors[input].name.c_str());
+    }
+    is_set[input] = true;
+    ATOLL_RETURN_IF_ERROR(SetInputShape(wanted, input));
+  }
+  return Status();
+}
+
+Status GraphLoader::SetInputShape(const InputShape& wanted, int32_t input) {
+  Tensor& tensor = graph_.tensors[input];
+  const size_t rank = tensor.shape.size();
+  Shape shape = wanted.shape;
+  if (shape.size() == 2 && (rank == 3 || rank == 4)) {
+    shape = tensor.shape;
+    std::copy(wanted.shape.begin(), wanted.shape.end(), shape.begin() + 1);
+  }
+  const auto refuse = [&](const std::string& reason) {
+    return InvalidArgument("input '%s' %s cannot have the shape %s: %s", tensor.name.c_str(),
+                           ShapeString(tensor.shape).c_str(), ShapeString(wanted.shape).c_str(),
+                           reason.c_str());
+  };
+  if (shape.size() != rank) {
+    return refuse(Format("it must have %zu sizes%s", rank,
+                         rank == 3 || rank == 4 ? ", or be a height and a width" : ""));
+  }
+  if (std::any_of(wanted.shape.begin(), wanted.shape.end(), [](int32_t dim) { return dim < 1; })) {
+    return refuse("sizes must be at least 1");
+  }
+  if (shape == tensor.shape) return Status();
+  if (!graph_.compiled.empty()) {
+    return Unsupported(
+        "the model was compiled for input '%s' of shape %s and cannot have another; load the "
+        "original model with the shape %s, or compile that anew",
+        tensor.name.c_str(), ShapeString(tensor.shape).c_str(), ShapeString(wanted.shape).c_str());
+  }
+  Tensor changed{.name = {}, .type = tensor.type, .shape = shape, .quantization = {}, .data = {}};
+  // Sizes that stay dynamic are refused with those of the other tensors.
+  const bool is_fixed =
+      std::none_of(shape.begin(), shape.end(), [](int32_t dim) { return dim < 0; });
+  if (is_fixed && !HasAllowedSize(changed)) {
+    return refuse(Format("of %s, that is more than %lld bytes", DataTypeName(tensor.type),
+                         static_cast<long long>(kMaxTensorBytes)));
+  }
+  tensor.shape = std::move(shape);
+  changed_inputs_ += Format("%s input '%s' of shape %s", changed_inputs_.empty() ? "with" : " and",
+                            tensor.name.c_str(), ShapeString(tensor.shape).c_str());
+  return Status();
+}
+
 // Shapes that no inference replaces: those of inputs, constants and tensors that no node uses.
 Status GraphLoader::CheckStoredShapes() const {
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
@@ -446,8 +557,13 @@ Status GraphLoader::CheckStoredShapes() const {
     if (is_output_[i]) continue;
     if (std::any_of(tensor.shape.begin(), tensor.shape.end(),
                     [](int32_t dim) { return dim < 0; })) {
-      return Unsupported("%s has the dynamic shape %s; convert the model with fixed sizes",
-                         DescribeUse(index).c_str(), ShapeString(tensor.shape).c_str());
+      const bool is_input =
+          std::find(graph_.inputs.begin(), graph_.inputs.end(), index) != graph_.inputs.end();
+      return Unsupported("%s has the dynamic shape %s; %s", DescribeUse(index).c_str(),
+                         ShapeString(tensor.shape).c_str(),
+                         is_input ? "give this input a shape when loading the model, or convert it "
+                                    "with fixed sizes"
+                                  : "convert the model with fixed sizes");
     }
     if (!HasAllowedSize(tensor)) {
       return CorruptModel("%s: shape %s of %s is larger than %lld bytes",
@@ -504,7 +620,8 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
 
 }  // namespace
 
-Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::Evaluate evaluate) {
+Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::Evaluate evaluate,
+                               std::span<const InputShape> input_shapes) {
   ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
   LoadedModel loaded;
   size_t copied_bytes = 0;
@@ -521,7 +638,8 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
       return CorruptModel("subgraph %u has no tensors", i);
     }
     GraphLoader loader(bytes, model, subgraph, &copied_bytes);
-    Result<Graph> graph = loader.Load(evaluate == nullptr ? nullptr : &folding, i == 0);
+    Result<Graph> graph =
+        loader.Load(evaluate == nullptr ? nullptr : &folding, i == 0, input_shapes);
     if (!graph.ok()) {
       // Most models have only one, which needs no name.
       return i == 0 ? graph.status() : Status(graph.status()).WithContext(Format("subgraph %u", i));

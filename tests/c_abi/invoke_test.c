@@ -69,6 +69,95 @@ static void CheckArguments(const char* path) {
   AtollModelDelete(model);
 }
 
+static void CheckInputShapes(const char* path) {
+  const int32_t wide[] = {40, 44};
+  const int32_t colour[] = {1, 28, 28, 3};
+  const int32_t flat[] = {784};
+  AtollInputShape shape = {NULL, -1, wide, 2};
+  AtollModelOptions options = ATOLL_MODEL_OPTIONS_INIT;
+  AtollModel* model = NULL;
+  AtollInterpreter* interpreter = NULL;
+
+  /* As in the file. */
+  REQUIRE(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_OK);
+  AtollModelDelete(model);
+  options.input_shapes = &shape;
+  options.input_shape_count = 1;
+  REQUIRE(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_OK);
+  REQUIRE(AtollInterpreterCreate(model, NULL, &interpreter) == ATOLL_OK);
+  EXPECT(AtollTensorByteSize(AtollInterpreterGetInputTensor(interpreter, 0)) == 40 * 44);
+  EXPECT(AtollTensorByteSize(AtollInterpreterGetOutputTensor(interpreter, 0)) == 10);
+  AtollInterpreterDelete(interpreter);
+  AtollModelDelete(model);
+  model = NULL;
+
+  /* The filters have one channel. */
+  shape.dims = colour;
+  shape.num_dims = 4;
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_CORRUPT_MODEL);
+  EXPECT(strstr(AtollLastError(), "[1, 28, 28, 3]") != NULL);
+  shape.name = "nonesuch";
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(strstr(AtollLastError(), "nonesuch") != NULL);
+  shape.name = NULL;
+  shape.index = 1;
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_INVALID_ARGUMENT);
+  shape.index = 0;
+  shape.dims = flat;
+  shape.num_dims = 1;
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_INVALID_ARGUMENT);
+  shape.dims = NULL;
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_INVALID_ARGUMENT);
+  shape.num_dims = -1;
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_INVALID_ARGUMENT);
+  options.input_shapes = NULL;
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_INVALID_ARGUMENT);
+  options.input_shape_count = -1;
+  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_INVALID_ARGUMENT);
+  options.struct_size = 3;
+  EXPECT(AtollModelCreateFromBufferWithOptions("TFL3", 4, &options, &model) ==
+         ATOLL_INVALID_ARGUMENT);
+  EXPECT(strstr(AtollLastError(), "ATOLL_MODEL_OPTIONS_INIT") != NULL);
+  EXPECT(AtollModelCreateFromBufferWithOptions("TFL3", 4, NULL, &model) == ATOLL_CORRUPT_MODEL);
+  EXPECT(model == NULL);
+}
+
+/* The same model several times on one device. */
+static void CheckResidency(const AtollDelegate* delegate, const AtollInterpreter* interpreter) {
+  const AtollInterpreter* interpreters[13];
+  const AtollResidencyPlan* plan = NULL;
+  AtollPartitionInfo partition;
+  int32_t i;
+
+  for (i = 0; i < 13; ++i) interpreters[i] = interpreter;
+  EXPECT(AtollPlanResidency(NULL, interpreters, 1, &plan) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollPlanResidency(delegate, NULL, 1, &plan) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollPlanResidency(delegate, interpreters, 1, NULL) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollPlanResidency(delegate, interpreters, 0, &plan) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollPlanResidency(delegate, interpreters, -1, &plan) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollPlanResidency(delegate, interpreters, 13, &plan) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(strstr(AtollLastError(), "1 to 12") != NULL);
+  EXPECT(plan == NULL);
+  REQUIRE(AtollPlanResidency(delegate, interpreters, 2, &plan) == ATOLL_OK);
+  EXPECT(plan->model_count == 2 && plan->turn_count == 2 * plan->round_count);
+  EXPECT(plan->memory_bytes == 8 << 20 && plan->program_memory_bytes == 1 << 20);
+  EXPECT(plan->all_fit != 0 && plan->repeating_round == 1);
+  EXPECT(plan->needed_memory_bytes > 0 && plan->needed_memory_bytes <= plan->memory_bytes);
+  EXPECT(plan->round_seconds == plan->resident_round_seconds);
+  EXPECT(AtollInterpreterGetPartitionInfo(interpreter, 0, &partition) == ATOLL_OK);
+  EXPECT(partition.upload_bytes > partition.program_bytes + partition.resident_parameter_bytes);
+  EXPECT(partition.upload_seconds > 0);
+  for (i = 0; i < 2; ++i) {
+    EXPECT(plan->models[i].upload_bytes >= partition.upload_bytes);
+    EXPECT(plan->models[i].parameter_bytes >= partition.resident_parameter_bytes);
+    EXPECT(plan->models[i].in_subset != 0);
+    EXPECT(plan->turns[i].round == 0 && plan->turns[i].model == i);
+    EXPECT(plan->turns[i].upload_bytes == plan->models[i].upload_bytes);
+    EXPECT(plan->turns[i].evicted_count == 0);
+    EXPECT(plan->turns[2 + i].upload_bytes == 0);
+  }
+}
+
 static void CheckCoral(const char* path) {
   AtollModel* model = NULL;
   AtollCoralEstimate fast;
@@ -330,6 +419,7 @@ int main(int argc, char** argv) {
   }
   CheckArguments(argv[1]);
   CheckNames();
+  CheckInputShapes(argv[1]);
   CheckCoral(argv[1]);
 
   has_device = strcmp(argv[2], "cpu") != 0;
@@ -347,6 +437,7 @@ int main(int argc, char** argv) {
   AtollModelDelete(model); /* the interpreter keeps what it needs */
   CheckTensors(interpreter);
   CheckReports(interpreter, has_device);
+  if (has_device) CheckResidency(delegate, interpreter);
   CheckInvoke(interpreter, has_device);
   AtollInterpreterDelete(interpreter);
   AtollDelegateDelete(delegate);

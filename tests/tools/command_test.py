@@ -6,7 +6,7 @@ import unittest
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
 SUBCOMMANDS = ("devices", "inspect", "compile", "disasm", "asm", "run", "verify", "classify", "detect",
-               "segment", "pose", "camera", "benchmark", "profile", "top")
+               "segment", "pose", "camera", "benchmark", "profile", "residency", "top")
 
 
 class Help(CommandTest):

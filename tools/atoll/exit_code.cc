@@ -17,9 +17,10 @@ ExitCode ExitCodeOf(AtollStatus status, Activity activity) {
       }
       break;
     case Activity::kLoadingModel:
+      if (status == ATOLL_INVALID_ARGUMENT) return ExitCode::kUsage;  // no such input, or shape
       // A model whose shapes ask for more memory than there is, is as useless as a corrupt one.
       if (status == ATOLL_CORRUPT_MODEL || status == ATOLL_UNSUPPORTED ||
-          status == ATOLL_INVALID_ARGUMENT || status == ATOLL_RESOURCE_EXHAUSTED) {
+          status == ATOLL_RESOURCE_EXHAUSTED) {
         return ExitCode::kBadModel;
       }
       return ExitCode::kFailure;  // the file itself: not found, not permitted
@@ -45,8 +46,11 @@ const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
     case ExitCode::kUsage:
       return "'atoll devices' lists what is there";
     case ExitCode::kBadModel:
-      return status == ATOLL_CORRUPT_MODEL ? "get an undamaged copy of the file"
-                                           : "Atoll runs int8 and uint8 models with static shapes";
+      if (status == ATOLL_CORRUPT_MODEL) return "get an undamaged copy of the file";
+      return activity == Activity::kLoadingModel
+                 ? "Atoll runs int8 and uint8 models with static shapes, which --input-shape can "
+                   "give to inputs"
+                 : "Atoll runs int8 and uint8 models with static shapes";
     case ExitCode::kDeviceLost:
       return "plug the device in again or use --device emu";
     default:

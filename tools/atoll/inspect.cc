@@ -14,6 +14,7 @@
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
+#include "tools/atoll/what_if.h"
 
 namespace atollcmd {
 namespace {
@@ -22,6 +23,7 @@ struct InspectOptions {
   SessionOptions session;
   LabelOptions labels;
   std::string coral;  // a host, or empty
+  WhatIfOptions what_if;
   bool json = false;
 };
 
@@ -33,6 +35,7 @@ struct Plan {
   double modelled_seconds = 0;
   atollrt::Task task = atollrt::Task::kNone;  // what the model says about pictures, if it takes any
   std::optional<CoralReport> coral;
+  std::optional<WhatIfTable> what_if;
 };
 
 Plan ReadPlan(const Session& session) {
@@ -103,6 +106,9 @@ Json ReportJson(const Session& session, const Plan& plan) {
          {"output_bytes", partition.output_bytes},
          {"modelled_cycles", partition.estimated_cycles},
          {"modelled_seconds", partition.latency.total},
+         {"program_bytes", partition.program_bytes},
+         {"upload_bytes", partition.upload_bytes},
+         {"modelled_upload_seconds", partition.upload_seconds},
          {"note", partition.note}});
   }
   report["nodes"] = Json::array();
@@ -122,6 +128,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
     tensor["constant"] = AtollTensorIsConstant(plan.tensors[i]) != 0;
     report["tensors"].push_back(std::move(tensor));
   }
+  if (plan.what_if) report["what_if"] = plan.what_if->ToJson();
   return report;
 }
 
@@ -194,6 +201,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
     fmt::format_to(out, "  {:>4} {}{}\n", i, TensorText(plan.tensors[i]),
                    AtollTensorIsConstant(plan.tensors[i]) ? " constant" : "");
   }
+  if (plan.what_if) text += plan.what_if->ToText();
   return text;
 }
 
@@ -205,6 +213,7 @@ void RunInspect(const InspectOptions& options) {
     session.AddWarnings(Labels(options.labels, *rule, /*lenient=*/true).warnings());
   }
   if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
+  if (options.what_if.any()) plan.what_if.emplace(session, options.what_if);
   session.AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(session, plan));
@@ -224,6 +233,7 @@ void AddInspectCommand(CLI::App* app) {
   command->add_option("--coral", options->coral,
                       "also what a real Coral would take (modelled) on usb3, usb2, usb3-pi4 or "
                       "pcie");
+  AddWhatIfOptions(command, &options->what_if);
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
       "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
@@ -231,10 +241,17 @@ void AddInspectCommand(CLI::App* app) {
       "model gives, which is an estimate and is called 'modelled' everywhere. Warnings say what\n"
       "is commonly wrong with such models and label files, and how to repair it.\n"
       "\n"
+      "--profile and --what-if add a table: a row for each device with each set of shapes, what "
+      "is\n"
+      "modelled for it, or why it cannot be. The first row is the model as it is now.\n"
+      "\n"
       "Examples:\n"
       "  atoll inspect model.tflite\n"
       "  atoll inspect model.tflite --device emu:usb2 --json\n"
-      "  atoll inspect model.tflite --coral usb3");
+      "  atoll inspect model.tflite --coral usb3\n"
+      "  atoll inspect model.tflite --input-shape 1x320x320x3\n"
+      "  atoll inspect model.tflite --profile all\n"
+      "  atoll inspect model.tflite --profile emu:usb2 --what-if 320x320 --what-if image=160x160");
   command->callback([options] { RunInspect(*options); });
 }
 

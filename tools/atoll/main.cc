@@ -73,6 +73,7 @@ int Main(int argc, char** argv) {
   AddCameraCommand(&app);
   AddBenchmarkCommand(&app);
   AddProfileCommand(&app);
+  AddResidencyCommand(&app);
   AddTopCommand(&app);
   try {
     app.parse(argc, argv);  // also runs the subcommand

@@ -33,6 +33,7 @@ Json NewReport(std::string_view command) {
 Json NewReport(std::string_view command, const Session& session) {
   Json report = NewReport(command);
   report["model"] = session.options().model;
+  report["input_shapes"] = session.options().input_shapes;
   report["device"] = {{"requested", session.options().device},
                       {"name", session.device_name()},
                       {"description", session.device_description()}};

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/input_shape.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/stopwatch.h"
 
@@ -30,10 +31,45 @@ std::string AdviseCoral(const std::string& path) {
   return fmt::format("look for '{}', as it is usually called", name);
 }
 
+AtollModel* LoadModel(const SessionOptions& options) {
+  std::vector<InputShape> shapes;
+  for (const std::string& text : options.input_shapes) shapes.push_back(*ParseInputShape(text));
+  std::vector<AtollInputShape> c_shapes;
+  for (const InputShape& shape : shapes) {
+    c_shapes.push_back({.name = shape.name.empty() ? nullptr : shape.name.c_str(),
+                        .index = shape.index,
+                        .dims = shape.sizes.data(),
+                        .num_dims = static_cast<int32_t>(shape.sizes.size())});
+  }
+  AtollModelOptions model_options = ATOLL_MODEL_OPTIONS_INIT;
+  model_options.input_shapes = c_shapes.data();
+  model_options.input_shape_count = static_cast<int32_t>(c_shapes.size());
+  AtollModel* model = nullptr;
+  const AtollStatus status =
+      AtollModelCreateFromFileWithOptions(options.model.c_str(), &model_options, &model);
+  // A file that was fine without --input-shape is not damaged.
+  const bool is_shape = status == ATOLL_INVALID_ARGUMENT || status == ATOLL_CORRUPT_MODEL ||
+                        status == ATOLL_UNSUPPORTED;
+  // The library's sentence begins with the path.
+  ThrowIfError(status, Activity::kLoadingModel, "",
+               is_shape && !shapes.empty() ? "choose another shape, or keep that of the file" : "");
+  return model;
+}
+
 }  // namespace
 
 void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("MODEL", options->model, "a .tflite file")->required();
+  AddDeviceOptions(app, options);
+  app->add_option("--input-shape", options->input_shapes,
+                  "[NAME=]1x320x320x3: the shape of an input, instead of the one in the file; "
+                  "[NAME=]320x320: its height and width alone; NAME may be its number, from 0; "
+                  "repeatable")
+      ->allow_extra_args(false)
+      ->check(InputShapeText());
+}
+
+void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
   app->add_option(
          "--device", options->device,
          "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu; auto takes the first real device, "
@@ -49,10 +85,7 @@ void AddSessionOptions(CLI::App* app, SessionOptions* options) {
 
 Session::Session(const SessionOptions& options) : options_(options) {
   Stopwatch stopwatch;
-  AtollModel* model = nullptr;
-  // The library's sentence begins with the path.
-  ThrowIfError(AtollModelCreateFromFile(options.model.c_str(), &model), Activity::kLoadingModel,
-               "");
+  AtollModel* model = LoadModel(options);
   model_.reset(model);
   load_times_.model_ms = stopwatch.LapMs();
 

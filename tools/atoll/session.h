@@ -22,11 +22,14 @@ namespace atollcmd {
 struct SessionOptions {
   std::string model;  // path
   std::string device = "auto";
-  int threads = 0;  // 0: the library's choice
+  int threads = 0;                        // 0: the library's choice
+  std::vector<std::string> input_shapes;  // as ParseInputShape takes them
 };
 
-// Adds MODEL, --device and --threads to a subcommand.
+// Adds MODEL, --device, --threads and --input-shape to a subcommand.
 void AddSessionOptions(CLI::App* app, SessionOptions* options);
+// --device and --threads alone.
+void AddDeviceOptions(CLI::App* app, SessionOptions* options);
 
 class Session {
  public:

@@ -24,6 +24,7 @@ void AddPoseCommand(CLI::App* app);
 void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);
 void AddProfileCommand(CLI::App* app);
+void AddResidencyCommand(CLI::App* app);
 void AddTopCommand(CLI::App* app);
 
 }  // namespace atollcmd

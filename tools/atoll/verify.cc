@@ -357,6 +357,10 @@ void SaveReproducer(const std::string& directory, const Session& session,
       Quoted(std::filesystem::absolute(session.options().model).lexically_normal().string());
   const std::string threads =
       session.options().threads == 0 ? "" : fmt::format(" --threads {}", session.options().threads);
+  std::string shapes;
+  for (const std::string& shape : session.options().input_shapes) {
+    shapes += " --input-shape " + Quoted(shape);
+  }
   const char* cpu = std::getenv("ATOLL_CPU");  // which kernels ran is part of the story
   const std::string atoll =
       cpu == nullptr ? "atoll" : fmt::format("ATOLL_CPU={} atoll", Quoted(cpu));
@@ -380,11 +384,11 @@ void SaveReproducer(const std::string& directory, const Session& session,
     }
     text += fmt::format(
         "To see it again:\n"
-        "  {6} verify {0} --device {1} --against {2} --seed {3}{4}\n"
+        "  {6} verify {0}{7} --device {1} --against {2} --seed {3}{4}\n"
         "To run the device alone on the same inputs, in this directory:\n"
-        "  {6} run {0} --device {1}{4} --checksums{5}\n",
+        "  {6} run {0}{7} --device {1}{4} --checksums{5}\n",
         model, Quoted(session.device_name()), Quoted(reference.argument()), result.seed, threads,
-        inputs, atoll);
+        inputs, atoll, shapes);
   }
   add("findings.txt", text.data(), text.size());
   files.Commit();

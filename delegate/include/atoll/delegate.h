@@ -155,6 +155,57 @@ typedef struct AtollCoralEstimate {
 ATOLL_EXPORT AtollStatus AtollEstimateCoral(const AtollModel* model, const char* host,
                                             AtollCoralEstimate* estimate);
 
+/* Several models that take turns on one device: which of them stay on it, and what it costs to
+ * bring one back that had to make room. The device's own policy (docs/architecture.md) decides who
+ * goes; seconds are modelled, those of operators on the CPU not among them. */
+typedef struct AtollResidencyModel {
+  int64_t program_bytes;    /* of program memory */
+  int64_t parameter_bytes;  /* resident ones, of on-chip memory */
+  int64_t activation_bytes; /* of on-chip memory that all models share */
+  int64_t upload_bytes;     /* over the link, when nothing of it is on the device */
+  double upload_seconds;
+  double inference_seconds; /* when all of it is on the device */
+  int32_t in_subset;        /* nonzero: one of those that would stay if there were no others */
+} AtollResidencyModel;
+
+/* One inference of one model. */
+typedef struct AtollResidencyTurn {
+  int32_t round; /* from 0 */
+  int32_t model;
+  int64_t upload_bytes;
+  double upload_seconds;
+  double seconds;         /* with the upload */
+  const int32_t* evicted; /* models, ascending, of which something had to go; may be itself */
+  int32_t evicted_count;
+} AtollResidencyTurn;
+
+typedef struct AtollResidencyPlan {
+  int64_t memory_bytes; /* on chip, for parameters and activations */
+  int64_t program_memory_bytes;
+  const AtollResidencyModel* models; /* in the order given */
+  int32_t model_count;
+  int32_t all_fit; /* nonzero: once they are on the device, all models stay */
+  /* With so much of either (and enough of the other) all would stay, as they are compiled now; 0:
+   * not with 4 GiB. */
+  int64_t needed_memory_bytes;
+  int64_t needed_program_memory_bytes;
+  /* Rounds of one inference of each model in the order given. The first begins with an empty
+   * device; those from `repeating_round` on are what then goes on for ever. */
+  const AtollResidencyTurn* turns;
+  int32_t turn_count;
+  int32_t round_count;
+  int32_t repeating_round;
+  double round_seconds;          /* of one that goes on for ever, on average */
+  double resident_round_seconds; /* if all models were on the device */
+} AtollResidencyPlan;
+
+/* What happens on the delegate's device when `interpreters`, at most 12 and made on a device like
+ * it, take turns. ATOLL_RESOURCE_EXHAUSTED if one was made for a device with more memory. The plan
+ * stays valid until the next call on the same thread. */
+ATOLL_EXPORT AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
+                                            const AtollInterpreter* const* interpreters,
+                                            int32_t count, const AtollResidencyPlan** plan);
+
 /* Sums over some time. */
 typedef struct AtollActivityCounts {
   int64_t requests; /* completed, failed ones included */

@@ -80,6 +80,36 @@ ATOLL_EXPORT AtollStatus AtollModelCreateFromFile(const char* path, AtollModel**
 /* Copies the bytes. */
 ATOLL_EXPORT AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size,
                                                     AtollModel** model);
+
+/* The shape that an input shall have instead of the one in the file. */
+typedef struct AtollInputShape {
+  const char* name; /* of the input; NULL: `index` says which one */
+  int32_t index;    /* among the inputs, from 0; -1: the only one */
+  /* As many sizes as the file has, each at least 1. Two for an input of three or four, [n, h, w] or
+   * [n, h, w, c], are its height and width; the others stay. */
+  const int32_t* dims;
+  int32_t num_dims;
+} AtollInputShape;
+
+typedef struct AtollModelOptions {
+  size_t struct_size;
+  const AtollInputShape* input_shapes; /* read during the call; inputs not among them keep theirs */
+  int32_t input_shape_count;
+} AtollModelOptions;
+#define ATOLL_MODEL_OPTIONS_INIT \
+  { sizeof(AtollModelOptions), NULL, 0 }
+
+/* The same with other shapes of inputs than the file has, also for inputs that have dynamic ones
+ * there; all other shapes follow. `options` may be NULL. ATOLL_INVALID_ARGUMENT if there is no such
+ * input or it cannot have that shape; ATOLL_UNSUPPORTED if the model was compiled for other shapes;
+ * this or ATOLL_CORRUPT_MODEL, with the first operator that they do not fit, if there is one. */
+ATOLL_EXPORT AtollStatus AtollModelCreateFromFileWithOptions(const char* path,
+                                                             const AtollModelOptions* options,
+                                                             AtollModel** model);
+ATOLL_EXPORT AtollStatus AtollModelCreateFromBufferWithOptions(const void* data, size_t size,
+                                                               const AtollModelOptions* options,
+                                                               AtollModel** model);
+
 ATOLL_EXPORT void AtollModelDelete(AtollModel* model);
 /* Nonzero if the model has a node of this operator: "CONV_2D", or the name of a custom one. Tells
  * before an interpreter is created what kind of model it is. 0 for NULL. */
@@ -213,6 +243,11 @@ typedef struct AtollPartitionInfo {
   int64_t estimated_cycles; /* modelled, from the start message to the last output byte */
   AtollModelledLatency latency;
   const char* note; /* e.g. which parameters are streamed and why; "" if nothing */
+  /* What comes on top for the first inference, and for one after the partition had to make room for
+   * another (atoll/delegate.h, AtollPlanResidency). */
+  int64_t program_bytes; /* of program memory */
+  int64_t upload_bytes;  /* over the link: programs and resident parameters */
+  double upload_seconds; /* modelled */
 } AtollPartitionInfo;
 ATOLL_EXPORT int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter);
 ATOLL_EXPORT AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter,
