@@ -92,11 +92,12 @@ struct CompiledPartition {
 };
 
 // Partitions and compiles until every set fits: a set that is too large for the chip loses the
-// node at its peak to the CPU, which splits it, and all sets are formed anew.
+// node at its peak to the CPU, which splits it, and all sets are formed anew. `refused` holds what
+// must not be in any set, as for PartitionGraph.
 Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const DeviceInfo& device,
+                                                    std::vector<std::string> refused,
                                                     std::vector<std::string>* refusals) {
   const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(device.memory_bytes)};
-  std::vector<std::string> refused(graph.nodes.size());
   for (;;) {
     NodeSets sets = PartitionGraph(graph, limits, refused);
     std::vector<CompiledPartition> partitions;
@@ -124,9 +125,14 @@ Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const De
 }  // namespace
 
 Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
+  std::vector<std::string> refused(graph.nodes.size());
+  for (size_t i = 0; refuse_ != nullptr && i < refused.size(); ++i) {
+    refused[i] = refuse_(graph, static_cast<int32_t>(i));
+  }
   DelegatePlan plan;
-  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
-                         CompileGraph(graph, device_->info(), &plan.refusals));
+  ATOLL_ASSIGN_OR_RETURN(
+      std::vector<CompiledPartition> partitions,
+      CompileGraph(graph, device_->info(), std::move(refused), &plan.refusals));
   for (CompiledPartition& part : partitions) {
     auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device_->Load(executable));

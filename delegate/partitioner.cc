@@ -335,7 +335,12 @@ SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
   }
   for (const int32_t node : set) {
     for (const int32_t tensor : graph.nodes[node].inputs) {
-      if (tensor < 0 || place[tensor] != kOutside || graph.tensors[tensor].is_constant()) continue;
+      // Lists without elements (no axes, the shape of a scalar) have no bytes to tell that they are
+      // constants.
+      if (tensor < 0 || place[tensor] != kOutside || graph.tensors[tensor].is_constant() ||
+          graph.tensors[tensor].element_count() == 0) {
+        continue;
+      }
       place[tensor] = kInput;
       boundary.inputs.push_back(tensor);
     }

@@ -34,6 +34,12 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
                                                    o->dilation_w, o->dilation_h)
                   .Union()};
     }
+    if (node.type == OpType::kTRANSPOSE_CONV) {
+      return {Type::TransposeConvOptions,
+              tflite::CreateTransposeConvOptions(*fbb, Stored(o->padding), o->stride_w, o->stride_h,
+                                                 Stored(o->activation))
+                  .Union()};
+    }
     return {Type::Conv2DOptions,
             tflite::CreateConv2DOptions(*fbb, Stored(o->padding), o->stride_w, o->stride_h,
                                         Stored(o->activation), o->dilation_w, o->dilation_h)
@@ -68,10 +74,33 @@ StoredOptions WriteOptions(FlatBufferBuilder* fbb, const Node& node) {
             tflite::CreateConcatenationOptions(*fbb, o->axis, Stored(o->activation)).Union()};
   }
   if (const auto* o = std::get_if<ElementwiseOptions>(&node.options)) {
-    if (node.type == OpType::kSUB) {
-      return {Type::SubOptions, tflite::CreateSubOptions(*fbb, Stored(o->activation)).Union()};
+    const tflite::Activation activation = Stored(o->activation);
+    switch (node.type) {
+      case OpType::kSUB:
+        return {Type::SubOptions, tflite::CreateSubOptions(*fbb, activation).Union()};
+      case OpType::kMUL:
+        return {Type::MulOptions, tflite::CreateMulOptions(*fbb, activation).Union()};
+      case OpType::kDIV:
+        return {Type::DivOptions, tflite::CreateDivOptions(*fbb, activation).Union()};
+      case OpType::kL2_NORMALIZATION:
+        return {Type::L2NormOptions, tflite::CreateL2NormOptions(*fbb, activation).Union()};
+      default:
+        return {Type::AddOptions, tflite::CreateAddOptions(*fbb, activation).Union()};
     }
-    return {Type::AddOptions, tflite::CreateAddOptions(*fbb, Stored(o->activation)).Union()};
+  }
+  if (const auto* o = std::get_if<ResizeOptions>(&node.options)) {
+    if (node.type == OpType::kRESIZE_BILINEAR) {
+      return {Type::ResizeBilinearOptions,
+              tflite::CreateResizeBilinearOptions(*fbb, o->align_corners, o->half_pixel_centers)
+                  .Union()};
+    }
+    return {Type::ResizeNearestNeighborOptions, tflite::CreateResizeNearestNeighborOptions(
+                                                    *fbb, o->align_corners, o->half_pixel_centers)
+                                                    .Union()};
+  }
+  if (const auto* o = std::get_if<BatchMatMulOptions>(&node.options)) {
+    return {Type::BatchMatMulOptions,
+            tflite::CreateBatchMatMulOptions(*fbb, o->transpose_lhs, o->transpose_rhs).Union()};
   }
   if (const auto* o = std::get_if<LeakyReluOptions>(&node.options)) {
     return {Type::LeakyReluOptions, tflite::CreateLeakyReluOptions(*fbb, o->alpha).Union()};

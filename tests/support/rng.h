@@ -24,6 +24,20 @@ inline uint64_t TestSeed(uint64_t otherwise) {
   return seed;
 }
 
+// How many random cases a test looks at: `count`, times ATOLL_TEST_SCALE if that is set, and a
+// tenth of it where code is slow, without optimization or under the sanitizers.
+inline int TestCount(int count) {
+  const char* text = std::getenv("ATOLL_TEST_SCALE");
+  const double scale = text != nullptr ? std::strtod(text, nullptr) : 1;
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(ATOLL_SANITIZE)
+  constexpr double kSpeed = 0.1;
+#else
+  constexpr double kSpeed = 1;
+#endif
+  const double cases = count * scale * kSpeed;
+  return cases < 1 ? 1 : static_cast<int>(cases);
+}
+
 class Rng {
  public:
   explicit Rng(uint64_t seed) : state_(seed) {}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random models of all operators of bytes: whoever computes a node, and however it is divided, the
+// bytes are the same. The CPU with one thread decides what is right; other thread counts, each
+// instruction set and many devices are compared with it, in every tensor that exists on both sides
+// and over several invocations. Devices differ in their arrays, in memory from all that a model
+// needs down to a few KiB, so that bands of rows, streamed parameters and splits occur, and in
+// nodes that they are not given, which makes any other partitioning.
+//
+// Graph number i comes from seed + i, so ATOLL_TEST_SEED=<seed of a failure> begins with it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "delegate/delegate.h"
+#include "delegate/lowering.h"
+#include "driver/device_profile.h"
+#include "driver/emulator/emulated_transport.h"
+#include "driver/usb_device.h"
+#include "runtime/interpreter.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/ops/cpu_ops.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/rng.h"
+#include "tests/support/work.h"
+
+namespace atollrt {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr int kGraphs = 2000;
+
+// ---- Where a model runs -------------------------------------------------------------------------
+
+struct DeviceShape {
+  uint32_t rows = 64, columns = 64;
+  uint64_t memory_bytes = 8 << 20;
+  uint64_t program_bytes = 1 << 20;
+  ArrayFace face = ArrayFace::kDirect;
+  int threads = 1;
+};
+
+std::unique_ptr<Device> OpenDevice(const DeviceShape& shape) {
+  CoreOptions core;
+  core.profile = DeviceProfiles()[0];
+  core.profile.array_rows = shape.rows;
+  core.profile.array_columns = shape.columns;
+  core.profile.memory_bytes = shape.memory_bytes;
+  core.profile.program_memory_bytes = shape.program_bytes;
+  core.face = shape.face;
+  core.threads = shape.threads;
+  core.features = *DetectCpuFeatures();
+  auto transport = EmulatedTransport::Create(core);
+  EXPECT_TRUE(transport.ok()) << transport.status().message();
+  auto device = UsbDevice::Open(*std::move(transport), {.name = "emu"});
+  EXPECT_TRUE(device.ok()) << device.status().message();
+  return *std::move(device);
+}
+
+std::string Describe(const DeviceShape& shape) {
+  return Format("device of %ux%u, %llu bytes, %llu of program, %s", shape.rows, shape.columns,
+                static_cast<unsigned long long>(shape.memory_bytes),
+                static_cast<unsigned long long>(shape.program_bytes),
+                shape.face == ArrayFace::kStepped ? "stepped" : "direct");
+}
+
+// Caps the instruction set of everything that is prepared while it lives.
+class CappedCpu {
+ public:
+  explicit CappedCpu(const char* level) {
+    if (const char* before = std::getenv("ATOLL_CPU"); before != nullptr) before_ = before;
+    setenv("ATOLL_CPU", level, 1);
+  }
+  ~CappedCpu() {
+    if (before_) {
+      setenv("ATOLL_CPU", before_->c_str(), 1);
+    } else {
+      unsetenv("ATOLL_CPU");
+    }
+  }
+  bool exists() const { return DetectCpuFeatures().ok(); }
+
+ private:
+  std::optional<std::string> before_;
+};
+
+// ---- What a run shows ---------------------------------------------------------------------------
+
+// Everything that was written, invocation by invocation.
+using Tensors = std::map<int32_t, Bytes>;
+using Recording = std::vector<Tensors>;
+
+Bytes BytesOf(const Interpreter& interpreter, int32_t tensor) {
+  const std::span<const uint8_t> bytes = interpreter.ConstTensorBytes(tensor);
+  return {bytes.begin(), bytes.end()};
+}
+
+// Mostly random bytes; sometimes the same extreme everywhere, or only a few values.
+void FillInput(Rng* rng, std::span<uint8_t> bytes) {
+  rng->Fill(bytes);
+  if (!rng->OneIn(6)) return;
+  const uint8_t mask = rng->Pick<uint8_t>({0x00, 0x81, 0x03});
+  const uint8_t base = rng->Pick<uint8_t>({0x00, 0x7f, 0x80, 0xff});
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>((byte & mask) ^ base);
+}
+
+Status Record(Interpreter* interpreter, uint64_t seed, int invocations, Recording* recording) {
+  Rng rng(seed);
+  const Graph& graph = interpreter->graph();
+  for (int i = 0; i < invocations; ++i) {
+    Tensors& tensors = recording->emplace_back();
+    for (const int32_t input : graph.inputs) FillInput(&rng, interpreter->TensorBytes(input));
+    for (const int32_t input : graph.inputs) tensors[input] = BytesOf(*interpreter, input);
+    interpreter->SetTap([&](int32_t tensor) { tensors[tensor] = BytesOf(*interpreter, tensor); });
+    ATOLL_RETURN_IF_ERROR(interpreter->Invoke());
+    // Inputs and outputs must still be there at the end.
+    for (const int32_t tensor : graph.inputs) {
+      if (BytesOf(*interpreter, tensor) != tensors[tensor]) return InternalError("input changed");
+    }
+    for (const int32_t tensor : graph.outputs) tensors[tensor] = BytesOf(*interpreter, tensor);
+  }
+  return Status();
+}
+
+// ---- One model everywhere -----------------------------------------------------------------------
+
+// What happened over the whole test.
+struct Statistics {
+  int models = 0;
+  int64_t runs = 0;
+  int64_t tensors = 0;  // compared
+  std::map<OpType, int> nodes, nodes_on_device;
+  int partitions = 0, models_with_partitions = 0, models_with_several_partitions = 0;
+  int banded = 0, streamed = 0, refused_for_memory = 0, refused_for_program = 0;
+};
+
+class RandomGraphs : public testing::Test {
+ protected:
+  RandomGraphs() {
+    for (const DeviceShape& shape :
+         {DeviceShape{}, DeviceShape{.rows = 32, .columns = 32, .threads = 2},
+          DeviceShape{.rows = 128, .columns = 128}, DeviceShape{.memory_bytes = 1 << 20}}) {
+      large_devices_.push_back({Describe(shape), MakeDelegate(shape)});
+    }
+  }
+
+  void Check(uint64_t seed);
+
+  Statistics statistics_;
+
+ private:
+  struct NamedDelegate {
+    std::string name;
+    std::unique_ptr<DeviceDelegate> delegate;
+  };
+
+  std::unique_ptr<DeviceDelegate> MakeDelegate(const DeviceShape& shape) {
+    return std::make_unique<DeviceDelegate>(
+        OpenDevice(shape), [this](const Graph&, int32_t node) -> std::string {
+          return refused_.count(node) != 0 ? "the test wants it on the CPU" : "";
+        });
+  }
+
+  DeviceShape SmallDevice(Rng* rng) const;
+  void CompareWith(const std::string& name, const InterpreterOptions& options);
+  void CompareRecordings(const Recording& got, const Interpreter& interpreter);
+  void LookAtPartitions(const Interpreter& interpreter);
+  std::string Listing(const Interpreter& interpreter) const;
+
+  std::vector<NamedDelegate> large_devices_;
+  std::set<int32_t> refused_;  // nodes that no device gets
+
+  // The model that is looked at.
+  uint64_t seed_ = 0;
+  Bytes file_;
+  std::shared_ptr<const Model> model_;
+  int invocations_ = 0;
+  Recording want_;
+  int64_t wish_ = 0;  // most on-chip memory that a partition uses if there is plenty
+};
+
+bool HasState(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.type == OpType::kASSIGN_VARIABLE || node.type == OpType::kSVDF ||
+           node.type == OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM;
+  });
+}
+
+DeviceShape RandomGraphs::SmallDevice(Rng* rng) const {
+  DeviceShape shape;
+  shape.rows = rng->Pick<uint32_t>({1, 3, 8, 16, 64});
+  shape.columns = rng->Pick<uint32_t>({1, 5, 8, 16, 64});
+  // Less than what the model would like, if that is more than a few KiB.
+  constexpr int64_t kLeast = 9 << 10;
+  shape.memory_bytes = static_cast<uint64_t>(std::max(kLeast, wish_ * rng->Int(25, 105) / 100));
+  shape.program_bytes = rng->Pick<uint64_t>({1 << 20, 1 << 20, 16 << 10, 2 << 10});
+  shape.threads = rng->Int32(1, 3);
+  // Cell by cell takes time; it knows convolutions only.
+  double work = 0;
+  for (const Node& node : model_->graph().nodes) work += WorkOf(model_->graph(), node);
+  constexpr double kSteppedWorkMax = 100'000;
+  if (work < kSteppedWorkMax && rng->OneIn(3)) shape.face = ArrayFace::kStepped;
+  return shape;
+}
+
+void RandomGraphs::Check(uint64_t seed) {
+  SCOPED_TRACE("ATOLL_TEST_SEED=" + std::to_string(seed) + " begins with this graph");
+  Rng rng(seed);
+  Choices choices(rng.Next());
+  RandomGraphOptions options;
+  options.likes = [](OpType type) { return FindDeviceOp(type) != nullptr; };
+  seed_ = seed;
+  file_ = RandomModel(&choices, options);
+  auto model = Model::FromBuffer(file_);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  model_ = *std::move(model);
+  refused_.clear();
+  ++statistics_.models;
+  for (const Node& node : model_->graph().nodes) ++statistics_.nodes[node.type];
+
+  invocations_ = HasState(model_->graph()) ? 3 : 2;
+  want_.clear();
+  const auto interpreter = Interpreter::Create(model_, {.threads = 1});
+  ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
+  const Status status = Record(interpreter->get(), seed_, invocations_, &want_);
+  ASSERT_TRUE(status.ok()) << status.message() << Listing(**interpreter);
+
+  for (const int threads : {2, 3}) {
+    CompareWith(Format("CPU with %d threads", threads), {.threads = threads});
+  }
+  for (const char* level : {"baseline", "avx2", "avx512vnni"}) {
+    const CappedCpu cpu(level);
+    if (cpu.exists()) CompareWith(Format("CPU with ATOLL_CPU=%s", level), {.threads = 1});
+  }
+  wish_ = 0;
+  for (const NamedDelegate& device : large_devices_) {
+    CompareWith(device.name, {.threads = 2, .delegate = device.delegate.get()});
+  }
+  for (int i = 0; i < 2; ++i) {
+    const DeviceShape shape = SmallDevice(&rng);
+    const std::unique_ptr<DeviceDelegate> small = MakeDelegate(shape);
+    CompareWith(Describe(shape), {.threads = 1, .delegate = small.get()});
+    // Again, and on a large device, with some nodes on the CPU.
+    const int64_t nodes = static_cast<int64_t>(model_->graph().nodes.size());
+    for (int64_t count = rng.Int(1, (nodes + 2) / 3); count > 0; --count) {
+      refused_.insert(static_cast<int32_t>(rng.Int(0, nodes - 1)));
+    }
+    CompareWith(Describe(shape) + " without some nodes", {.threads = 1, .delegate = small.get()});
+    const NamedDelegate& large = large_devices_[static_cast<size_t>(rng.Int(0, 3))];
+    CompareWith(large.name + " without some nodes",
+                {.threads = 1, .delegate = large.delegate.get()});
+    refused_.clear();
+  }
+}
+
+void RandomGraphs::CompareWith(const std::string& name, const InterpreterOptions& options) {
+  if (HasFailure()) return;  // the first one says most
+  SCOPED_TRACE(name);
+  const auto interpreter = Interpreter::Create(model_, options);
+  ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
+  Recording got;
+  const Status status = Record(interpreter->get(), seed_, invocations_, &got);
+  ASSERT_TRUE(status.ok()) << status.message() << Listing(**interpreter);
+  CompareRecordings(got, **interpreter);
+  LookAtPartitions(**interpreter);
+  ++statistics_.runs;
+}
+
+void RandomGraphs::CompareRecordings(const Recording& got, const Interpreter& interpreter) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    for (const auto& [tensor, bytes] : got[i]) {
+      const auto want = want_[i].find(tensor);
+      ASSERT_NE(want, want_[i].end()) << atollrt::Describe(model_->graph(), tensor);
+      ++statistics_.tensors;
+      if (bytes == want->second) continue;
+      const auto differ =
+          std::mismatch(bytes.begin(), bytes.end(), want->second.begin(), want->second.end());
+      FAIL() << atollrt::Describe(model_->graph(), tensor) << " differs in invocation " << i
+             << " from byte " << differ.first - bytes.begin() << " on" << Listing(interpreter);
+    }
+  }
+}
+
+void RandomGraphs::LookAtPartitions(const Interpreter& interpreter) {
+  const size_t partitions = interpreter.partitions().size();
+  statistics_.models_with_partitions += partitions > 0 ? 1 : 0;
+  statistics_.models_with_several_partitions += partitions > 1 ? 1 : 0;
+  for (const Partition& partition : interpreter.partitions()) {
+    const PartitionReport& report = partition.report;
+    wish_ = std::max(wish_, report.activation_bytes + report.resident_parameter_bytes +
+                                report.streamed_parameter_bytes);
+    ++statistics_.partitions;
+    statistics_.banded += report.note.find("bands of rows") != std::string::npos;
+    statistics_.streamed += report.streamed_parameter_bytes > 0;
+    for (const int32_t node : partition.nodes) {
+      ++statistics_.nodes_on_device[model_->graph().nodes[node].type];
+    }
+  }
+  for (const NodePlacement& placement : interpreter.placements()) {
+    const std::string& reason = placement.reason;
+    statistics_.refused_for_memory += reason.find("on-chip memory at once") != std::string::npos;
+    statistics_.refused_for_program += reason.find("instructions, most of") != std::string::npos;
+  }
+}
+
+// The model for people, and where its file is.
+std::string RandomGraphs::Listing(const Interpreter& interpreter) const {
+  const Graph& graph = model_->graph();
+  const auto operand = [&](int32_t index) {
+    if (index < 0) return std::string("-");
+    const Tensor& tensor = graph.tensors[index];
+    return Format("%d%s %s%s*%g%+d", index, tensor.is_constant() ? "c" : "",
+                  DataTypeName(tensor.type), ShapeString(tensor.shape).c_str(),
+                  static_cast<double>(tensor.scale()), -tensor.zero_point());
+  };
+  std::string text = "\n";
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    text +=
+        Format("%zu %s [partition %d] %s:", i, node.op_name().c_str(),
+               interpreter.placements()[i].partition, interpreter.placements()[i].reason.c_str());
+    for (const int32_t input : node.inputs) text += " " + operand(input);
+    text += " ->";
+    for (const int32_t output : node.outputs) text += " " + operand(output);
+    text += "\n";
+  }
+  for (const Partition& partition : interpreter.partitions()) text += partition.report.note + "\n";
+  const std::string path = testing::TempDir() + "random_graph_" + std::to_string(seed_) + ".tflite";
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(file_.data()),
+             static_cast<std::streamsize>(file_.size()));
+  return text + path;
+}
+
+// ---- Tests --------------------------------------------------------------------------------------
+
+TEST_F(RandomGraphs, GiveTheSameBytesWhereverTheyRun) {
+  const uint64_t seed = TestSeed(1);
+  const int graphs = TestCount(kGraphs);
+  for (int i = 0; i < graphs && !HasFailure(); ++i) Check(seed + static_cast<uint64_t>(i));
+  if (HasFailure()) return;
+
+  const Statistics& s = statistics_;
+  std::printf(
+      "%d models, %lld runs, %lld tensors; %d partitions, %d times several; %d with bands, %d with "
+      "streaming, %d nodes refused for memory, %d for program memory\n",
+      s.models, static_cast<long long>(s.runs), static_cast<long long>(s.tensors), s.partitions,
+      s.models_with_several_partitions, s.banded, s.streamed, s.refused_for_memory,
+      s.refused_for_program);
+  for (const auto& [type, count] : s.nodes) {
+    const auto on_device = s.nodes_on_device.find(type);
+    std::printf("  %s: %d nodes, %d runs of them on a device\n", OpTypeName(type).c_str(), count,
+                on_device != s.nodes_on_device.end() ? on_device->second : 0);
+  }
+  if (graphs < kGraphs) return;  // too few for what follows
+
+  // The graphs must exercise what this test is about, also what becomes an operator in the future.
+  EXPECT_GT(s.models_with_several_partitions, s.models);
+  EXPECT_GT(s.banded, s.models / 20);
+  EXPECT_GT(s.streamed, s.models / 10);
+  EXPECT_GT(s.refused_for_memory, s.models / 20);
+  EXPECT_GT(s.refused_for_program, s.models / 50);
+#define ATOLL_CPU_OP(NAME, max_version, Prepare)                                      \
+  EXPECT_GT(s.nodes.count(OpType::k##NAME), 0u) << #NAME " has no recipe";            \
+  if (FindDeviceOp(OpType::k##NAME) != nullptr) {                                     \
+    EXPECT_GT(s.nodes_on_device.count(OpType::k##NAME), 0u) << #NAME " on no device"; \
+  }
+#define ATOLL_CUSTOM_OP(name, Prepare)
+#include "runtime/ops/cpu_ops.inc"
+#undef ATOLL_CPU_OP
+#undef ATOLL_CUSTOM_OP
+}
+
+}  // namespace
+}  // namespace atollrt
