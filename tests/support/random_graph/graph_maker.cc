@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -95,10 +96,17 @@ void GraphMaker::AddNodes() {
              (likes && options_.likes(recipe.type) ? kLiked : 1);
     ends.push_back(total);
   }
+  // A quarter of many graphs is one operator, so that each has graphs full of it.
+  const Recipe* favourite = nullptr;
+  if (choose().OneIn(2)) favourite = &kRecipes[choose().Int(0, std::size(kRecipes) - 1)];
   const int32_t nodes = choose().Int(1, options_.max_nodes);
   // What cannot be made or is too large counts, too, so that this ends.
   for (int32_t i = 0; i < 2 * nodes && static_cast<int32_t>(graph().nodes.size()) < nodes; ++i) {
     if (choose().exhausted()) break;
+    if (favourite != nullptr && choose().OneIn(4)) {
+      Follow(*favourite);
+      continue;
+    }
     const int32_t choice = choose().Int(0, total - 1);
     Follow(kRecipes[std::upper_bound(ends.begin(), ends.end(), choice) - ends.begin()]);
   }

@@ -65,7 +65,7 @@ bool MakeAssignVariable(GraphMaker& g, OpType) {
 }
 
 bool MakeReadVariable(GraphMaker& g, OpType type) {
-  if (g.variables().empty()) MakeAssignVariable(g, type);
+  if (g.variables().empty() || g.choose().OneIn(3)) MakeAssignVariable(g, type);
   Read(&g.builder(), g.choose().Pick(g.variables()));
   return true;
 }
