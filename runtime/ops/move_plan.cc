@@ -212,6 +212,7 @@ void Planner::PlanMirrorPad() {
     const int32_t size = box[axis];
     const int64_t stride = strides[axis];
     const auto mirror = [&](int64_t length, int64_t from, int64_t to) {
+      if (length == 0) return;
       View source = out;
       source.offset += from * stride;
       source.strides[axis] = -stride;

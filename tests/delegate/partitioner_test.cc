@@ -301,6 +301,14 @@ TEST(Boundary, LeavesOutResultsThatNobodyReads) {
   EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).outputs, ElementsAre(y));
 }
 
+// A list without elements has no bytes in the file, but it is no activation either.
+TEST(Boundary, LeavesOutAnEmptyListOfAxes) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 2, 2, 2});
+  m.Output(m.Mean(m.Relu(x), {}));
+  EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).inputs, ElementsAre(x));
+}
+
 // ---- Properties of random graphs ----------------------------------------------------------------
 
 // Convolutions, sums, moves and islands, each reading tensors picked among all before it, mostly

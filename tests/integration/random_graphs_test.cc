@@ -15,21 +15,20 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "delegate/delegate.h"
 #include "delegate/lowering.h"
-#include "driver/device_profile.h"
-#include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
 #include "runtime/interpreter.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/ops/cpu_ops.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/recording.h"
 #include "tests/support/rng.h"
 #include "tests/support/work.h"
 
@@ -41,38 +40,6 @@ using Bytes = std::vector<uint8_t>;
 constexpr int kGraphs = 2000;
 
 // ---- Where a model runs -------------------------------------------------------------------------
-
-struct DeviceShape {
-  uint32_t rows = 64, columns = 64;
-  uint64_t memory_bytes = 8 << 20;
-  uint64_t program_bytes = 1 << 20;
-  ArrayFace face = ArrayFace::kDirect;
-  int threads = 1;
-};
-
-std::unique_ptr<Device> OpenDevice(const DeviceShape& shape) {
-  CoreOptions core;
-  core.profile = DeviceProfiles()[0];
-  core.profile.array_rows = shape.rows;
-  core.profile.array_columns = shape.columns;
-  core.profile.memory_bytes = shape.memory_bytes;
-  core.profile.program_memory_bytes = shape.program_bytes;
-  core.face = shape.face;
-  core.threads = shape.threads;
-  core.features = *DetectCpuFeatures();
-  auto transport = EmulatedTransport::Create(core);
-  EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = UsbDevice::Open(*std::move(transport), {.name = "emu"});
-  EXPECT_TRUE(device.ok()) << device.status().message();
-  return *std::move(device);
-}
-
-std::string Describe(const DeviceShape& shape) {
-  return Format("device of %ux%u, %llu bytes, %llu of program, %s", shape.rows, shape.columns,
-                static_cast<unsigned long long>(shape.memory_bytes),
-                static_cast<unsigned long long>(shape.program_bytes),
-                shape.face == ArrayFace::kStepped ? "stepped" : "direct");
-}
 
 // Caps the instruction set of everything that is prepared while it lives.
 class CappedCpu {
@@ -94,17 +61,6 @@ class CappedCpu {
   std::optional<std::string> before_;
 };
 
-// ---- What a run shows ---------------------------------------------------------------------------
-
-// Everything that was written, invocation by invocation.
-using Tensors = std::map<int32_t, Bytes>;
-using Recording = std::vector<Tensors>;
-
-Bytes BytesOf(const Interpreter& interpreter, int32_t tensor) {
-  const std::span<const uint8_t> bytes = interpreter.ConstTensorBytes(tensor);
-  return {bytes.begin(), bytes.end()};
-}
-
 // Mostly random bytes; sometimes the same extreme everywhere, or only a few values.
 void FillInput(Rng* rng, std::span<uint8_t> bytes) {
   rng->Fill(bytes);
@@ -112,24 +68,6 @@ void FillInput(Rng* rng, std::span<uint8_t> bytes) {
   const uint8_t mask = rng->Pick<uint8_t>({0x00, 0x81, 0x03});
   const uint8_t base = rng->Pick<uint8_t>({0x00, 0x7f, 0x80, 0xff});
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>((byte & mask) ^ base);
-}
-
-Status Record(Interpreter* interpreter, uint64_t seed, int invocations, Recording* recording) {
-  Rng rng(seed);
-  const Graph& graph = interpreter->graph();
-  for (int i = 0; i < invocations; ++i) {
-    Tensors& tensors = recording->emplace_back();
-    for (const int32_t input : graph.inputs) FillInput(&rng, interpreter->TensorBytes(input));
-    for (const int32_t input : graph.inputs) tensors[input] = BytesOf(*interpreter, input);
-    interpreter->SetTap([&](int32_t tensor) { tensors[tensor] = BytesOf(*interpreter, tensor); });
-    ATOLL_RETURN_IF_ERROR(interpreter->Invoke());
-    // Inputs and outputs must still be there at the end.
-    for (const int32_t tensor : graph.inputs) {
-      if (BytesOf(*interpreter, tensor) != tensors[tensor]) return InternalError("input changed");
-    }
-    for (const int32_t tensor : graph.outputs) tensors[tensor] = BytesOf(*interpreter, tensor);
-  }
-  return Status();
 }
 
 // ---- One model everywhere -----------------------------------------------------------------------
@@ -140,17 +78,17 @@ struct Statistics {
   int64_t runs = 0;
   int64_t tensors = 0;  // compared
   std::map<OpType, int> nodes, nodes_on_device;
-  int partitions = 0, models_with_partitions = 0, models_with_several_partitions = 0;
+  int partitions = 0, with_several_partitions = 0;
   int banded = 0, streamed = 0, refused_for_memory = 0, refused_for_program = 0;
 };
 
 class RandomGraphs : public testing::Test {
  protected:
   RandomGraphs() {
-    for (const DeviceShape& shape :
-         {DeviceShape{}, DeviceShape{.rows = 32, .columns = 32, .threads = 2},
-          DeviceShape{.rows = 128, .columns = 128}, DeviceShape{.memory_bytes = 1 << 20}}) {
-      large_devices_.push_back({Describe(shape), MakeDelegate(shape)});
+    for (const EmulatedDevice& shape :
+         {EmulatedDevice{}, EmulatedDevice{.rows = 32, .columns = 32, .threads = 2},
+          EmulatedDevice{.rows = 128, .columns = 128}, EmulatedDevice{.memory_bytes = 1 << 20}}) {
+      large_devices_.push_back({shape.Describe(), MakeDelegate(shape)});
     }
   }
 
@@ -164,16 +102,16 @@ class RandomGraphs : public testing::Test {
     std::unique_ptr<DeviceDelegate> delegate;
   };
 
-  std::unique_ptr<DeviceDelegate> MakeDelegate(const DeviceShape& shape) {
+  std::unique_ptr<DeviceDelegate> MakeDelegate(const EmulatedDevice& shape) {
     return std::make_unique<DeviceDelegate>(
-        OpenDevice(shape), [this](const Graph&, int32_t node) -> std::string {
+        shape.Open(), [this](const Graph&, int32_t node) -> std::string {
           return refused_.count(node) != 0 ? "the test wants it on the CPU" : "";
         });
   }
 
-  DeviceShape SmallDevice(Rng* rng) const;
+  EmulatedDevice SmallDevice(Rng* rng) const;
+  Result<Recording> RecordAll(Interpreter* interpreter) const;
   void CompareWith(const std::string& name, const InterpreterOptions& options);
-  void CompareRecordings(const Recording& got, const Interpreter& interpreter);
   void LookAtPartitions(const Interpreter& interpreter);
   std::string Listing(const Interpreter& interpreter) const;
 
@@ -184,7 +122,6 @@ class RandomGraphs : public testing::Test {
   uint64_t seed_ = 0;
   Bytes file_;
   std::shared_ptr<const Model> model_;
-  int invocations_ = 0;
   Recording want_;
   int64_t wish_ = 0;  // most on-chip memory that a partition uses if there is plenty
 };
@@ -196,8 +133,8 @@ bool HasState(const Graph& graph) {
   });
 }
 
-DeviceShape RandomGraphs::SmallDevice(Rng* rng) const {
-  DeviceShape shape;
+EmulatedDevice RandomGraphs::SmallDevice(Rng* rng) const {
+  EmulatedDevice shape;
   shape.rows = rng->Pick<uint32_t>({1, 3, 8, 16, 64});
   shape.columns = rng->Pick<uint32_t>({1, 5, 8, 16, 64});
   // Less than what the model would like, if that is more than a few KiB.
@@ -228,12 +165,11 @@ void RandomGraphs::Check(uint64_t seed) {
   ++statistics_.models;
   for (const Node& node : model_->graph().nodes) ++statistics_.nodes[node.type];
 
-  invocations_ = HasState(model_->graph()) ? 3 : 2;
-  want_.clear();
   const auto interpreter = Interpreter::Create(model_, {.threads = 1});
   ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
-  const Status status = Record(interpreter->get(), seed_, invocations_, &want_);
-  ASSERT_TRUE(status.ok()) << status.message() << Listing(**interpreter);
+  Result<Recording> want = RecordAll(interpreter->get());
+  ASSERT_TRUE(want.ok()) << want.status().message() << Listing(**interpreter);
+  want_ = *std::move(want);
 
   for (const int threads : {2, 3}) {
     CompareWith(Format("CPU with %d threads", threads), {.threads = threads});
@@ -247,15 +183,15 @@ void RandomGraphs::Check(uint64_t seed) {
     CompareWith(device.name, {.threads = 2, .delegate = device.delegate.get()});
   }
   for (int i = 0; i < 2; ++i) {
-    const DeviceShape shape = SmallDevice(&rng);
+    const EmulatedDevice shape = SmallDevice(&rng);
     const std::unique_ptr<DeviceDelegate> small = MakeDelegate(shape);
-    CompareWith(Describe(shape), {.threads = 1, .delegate = small.get()});
+    CompareWith(shape.Describe(), {.threads = 1, .delegate = small.get()});
     // Again, and on a large device, with some nodes on the CPU.
     const int64_t nodes = static_cast<int64_t>(model_->graph().nodes.size());
     for (int64_t count = rng.Int(1, (nodes + 2) / 3); count > 0; --count) {
       refused_.insert(static_cast<int32_t>(rng.Int(0, nodes - 1)));
     }
-    CompareWith(Describe(shape) + " without some nodes", {.threads = 1, .delegate = small.get()});
+    CompareWith(shape.Describe() + " without some nodes", {.threads = 1, .delegate = small.get()});
     const NamedDelegate& large = large_devices_[static_cast<size_t>(rng.Int(0, 3))];
     CompareWith(large.name + " without some nodes",
                 {.threads = 1, .delegate = large.delegate.get()});
@@ -263,38 +199,28 @@ void RandomGraphs::Check(uint64_t seed) {
   }
 }
 
+Result<Recording> RandomGraphs::RecordAll(Interpreter* interpreter) const {
+  Rng rng(seed_);
+  return Record(interpreter, HasState(model_->graph()) ? 3 : 2,
+                [&](std::span<uint8_t> bytes) { FillInput(&rng, bytes); });
+}
+
 void RandomGraphs::CompareWith(const std::string& name, const InterpreterOptions& options) {
   if (HasFailure()) return;  // the first one says most
   SCOPED_TRACE(name);
   const auto interpreter = Interpreter::Create(model_, options);
   ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
-  Recording got;
-  const Status status = Record(interpreter->get(), seed_, invocations_, &got);
-  ASSERT_TRUE(status.ok()) << status.message() << Listing(**interpreter);
-  CompareRecordings(got, **interpreter);
-  LookAtPartitions(**interpreter);
+  const Result<Recording> got = RecordAll(interpreter->get());
+  ASSERT_TRUE(got.ok()) << got.status().message() << Listing(**interpreter);
+  const std::string difference = FirstDifference(model_->graph(), *got, want_);
+  ASSERT_EQ(difference, "") << Listing(**interpreter);
+  if (options.delegate != nullptr) LookAtPartitions(**interpreter);
   ++statistics_.runs;
-}
-
-void RandomGraphs::CompareRecordings(const Recording& got, const Interpreter& interpreter) {
-  for (size_t i = 0; i < got.size(); ++i) {
-    for (const auto& [tensor, bytes] : got[i]) {
-      const auto want = want_[i].find(tensor);
-      ASSERT_NE(want, want_[i].end()) << atollrt::Describe(model_->graph(), tensor);
-      ++statistics_.tensors;
-      if (bytes == want->second) continue;
-      const auto differ =
-          std::mismatch(bytes.begin(), bytes.end(), want->second.begin(), want->second.end());
-      FAIL() << atollrt::Describe(model_->graph(), tensor) << " differs in invocation " << i
-             << " from byte " << differ.first - bytes.begin() << " on" << Listing(interpreter);
-    }
-  }
+  for (const auto& tensors : *got) statistics_.tensors += static_cast<int64_t>(tensors.size());
 }
 
 void RandomGraphs::LookAtPartitions(const Interpreter& interpreter) {
-  const size_t partitions = interpreter.partitions().size();
-  statistics_.models_with_partitions += partitions > 0 ? 1 : 0;
-  statistics_.models_with_several_partitions += partitions > 1 ? 1 : 0;
+  statistics_.with_several_partitions += interpreter.partitions().size() > 1;
   for (const Partition& partition : interpreter.partitions()) {
     const PartitionReport& report = partition.report;
     wish_ = std::max(wish_, report.activation_bytes + report.resident_parameter_bytes +
@@ -308,6 +234,7 @@ void RandomGraphs::LookAtPartitions(const Interpreter& interpreter) {
   }
   for (const NodePlacement& placement : interpreter.placements()) {
     const std::string& reason = placement.reason;
+    EXPECT_EQ(reason.empty(), placement.partition >= 0) << reason;
     statistics_.refused_for_memory += reason.find("on-chip memory at once") != std::string::npos;
     statistics_.refused_for_program += reason.find("instructions, most of") != std::string::npos;
   }
@@ -355,8 +282,7 @@ TEST_F(RandomGraphs, GiveTheSameBytesWhereverTheyRun) {
       "%d models, %lld runs, %lld tensors; %d partitions, %d times several; %d with bands, %d with "
       "streaming, %d nodes refused for memory, %d for program memory\n",
       s.models, static_cast<long long>(s.runs), static_cast<long long>(s.tensors), s.partitions,
-      s.models_with_several_partitions, s.banded, s.streamed, s.refused_for_memory,
-      s.refused_for_program);
+      s.with_several_partitions, s.banded, s.streamed, s.refused_for_memory, s.refused_for_program);
   for (const auto& [type, count] : s.nodes) {
     const auto on_device = s.nodes_on_device.find(type);
     std::printf("  %s: %d nodes, %d runs of them on a device\n", OpTypeName(type).c_str(), count,
@@ -365,7 +291,7 @@ TEST_F(RandomGraphs, GiveTheSameBytesWhereverTheyRun) {
   if (graphs < kGraphs) return;  // too few for what follows
 
   // The graphs must exercise what this test is about, also what becomes an operator in the future.
-  EXPECT_GT(s.models_with_several_partitions, s.models);
+  EXPECT_GT(s.with_several_partitions, s.models);
   EXPECT_GT(s.banded, s.models / 20);
   EXPECT_GT(s.streamed, s.models / 10);
   EXPECT_GT(s.refused_for_memory, s.models / 20);

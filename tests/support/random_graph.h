@@ -23,10 +23,11 @@
 namespace atollrt {
 
 struct RandomGraphOptions {
-  int32_t max_nodes = 20;             // give or take those that an operator brings with it
-  int64_t max_elements = 1 << 17;     // of a tensor
-  int64_t max_work = 12'000'000;      // of all nodes (tests/support/work.h)
-  std::function<bool(OpType)> likes;  // operators that most graphs are made of; may be empty
+  int32_t max_nodes = 20;          // give or take those that an operator brings with it
+  int64_t max_elements = 1 << 17;  // of a tensor
+  int64_t max_work = 12'000'000;   // of all nodes (tests/support/work.h)
+  // Operators that most graphs are made of.
+  std::function<bool(OpType)> likes = nullptr;
 };
 
 // The bytes of a .tflite file with at least one output.
