@@ -102,7 +102,7 @@ bool MakeTransposeConv(GraphMaker& g, OpType type) {
   const int32_t rows = output_size(shape[1], h);
   const int32_t columns = output_size(shape[2], w);
   // The product of the sizes may be far too large for memory.
-  if (double{1} * rows * columns * channels > (1 << 20)) return false;
+  if (int64_t{rows} * columns * channels > (1 << 20)) return false;
   const int32_t size = g.builder().Integers({4}, {shape[0], rows, columns, channels});
   const int32_t weights = g.Weights(g.type(x), {channels, h.kernel, w.kernel, shape[3]}, 0);
   std::vector<int32_t> inputs{size, weights, x};
