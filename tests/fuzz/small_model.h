@@ -13,10 +13,10 @@
 
 namespace atollrt {
 
-// Less than 20 million of WorkOf and 64 MB of tensors.
+// Less than 20 million of WorkOf and 16 MB of tensors.
 inline bool IsSmall(const Graph& graph) {
   constexpr double kMaxWork = 20'000'000;
-  constexpr int64_t kMaxBytes = int64_t{64} << 20;
+  constexpr int64_t kMaxBytes = int64_t{16} << 20;
   double work = 0;
   for (const Node& node : graph.nodes) work += WorkOf(graph, node);
   int64_t bytes = 0;

@@ -167,9 +167,11 @@ Offset<tflite::Tensor> WriteTensor(FlatBufferBuilder* fbb, const Tensor& tensor,
   Offset<tflite::QuantizationParameters> quantization;
   const Quantization& q = tensor.quantization;
   if (!q.scales.empty() || !q.zero_points.empty()) {
+    // One after the other: compilers evaluate the arguments of a call in different orders.
+    const auto scales = fbb->CreateVector(q.scales);
+    const auto zero_points = fbb->CreateVector(q.zero_points);
     quantization =
-        tflite::CreateQuantizationParameters(*fbb, 0, 0, fbb->CreateVector(q.scales),
-                                             fbb->CreateVector(q.zero_points), 0, 0, q.dimension);
+        tflite::CreateQuantizationParameters(*fbb, 0, 0, scales, zero_points, {}, 0, q.dimension);
   }
   const auto shape = fbb->CreateVector(tensor.shape);
   const auto name = fbb->CreateString(tensor.name);

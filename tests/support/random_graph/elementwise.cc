@@ -186,7 +186,8 @@ bool MakeCast(GraphMaker& g, OpType type) {
 }
 
 bool MakeShape(GraphMaker& g, OpType type) {
-  g.Node(type, {g.Any()}, g.Plain(g.choose().Pick({DataType::kInt32, DataType::kInt64})));
+  const int32_t x = g.Any();
+  g.Node(type, {x}, g.Plain(g.choose().Pick({DataType::kInt32, DataType::kInt64})));
   return true;
 }
 

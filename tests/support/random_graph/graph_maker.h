@@ -149,7 +149,7 @@ class GraphMaker {
   std::vector<int32_t> pool_;  // tensors that operators may read
   DataType type_ = DataType::kInt8;
   bool large_images_ = false;
-  bool on_images_ = false;  // most operators are those of networks on images
+  bool on_images_ = false;      // most operators are those of networks on images
   int32_t chain_percent_ = 50;  // how often an operator reads what the last one wrote
   double work_ = 0;
 };
