@@ -130,9 +130,8 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
     refused[i] = refuse_(graph, static_cast<int32_t>(i));
   }
   DelegatePlan plan;
-  ATOLL_ASSIGN_OR_RETURN(
-      std::vector<CompiledPartition> partitions,
-      CompileGraph(graph, device_->info(), std::move(refused), &plan.refusals));
+  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
+                         CompileGraph(graph, device_->info(), std::move(refused), &plan.refusals));
   for (CompiledPartition& part : partitions) {
     auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device_->Load(executable));
