@@ -37,7 +37,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-constexpr int kGraphs = 2000;
+constexpr int kGraphs = 1500;
 
 // ---- Where a model runs -------------------------------------------------------------------------
 
