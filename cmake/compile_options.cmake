@@ -12,9 +12,9 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # Exactness depends on this one: a fused multiply-add rounds once where TensorFlow Lite rounds twice.
 add_compile_options(-ffp-contract=off)
 if(ATOLL_SANITIZE)
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
-                      -fno-omit-frame-pointer)
-  add_link_options(-fsanitize=address,undefined -fno-sanitize=vptr)
+  set(sanitizers -fsanitize=address,undefined,float-cast-overflow -fno-sanitize=vptr)
+  add_compile_options(${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(${sanitizers})
 endif()
 if(ATOLL_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)

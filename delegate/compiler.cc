@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "delegate/lowering.h"
 #include "delegate/row_bands.h"
-#include "driver/timing.h"
 #include "runtime/base/bytes.h"
 #include "runtime/memory_planner.h"
 
@@ -19,18 +19,19 @@ constexpr int64_t kPage = 4096;
 constexpr size_t kBandedStepsMax = 16;
 constexpr int32_t kBandsMax = 64;
 
+// Of a tensor that goes in or out; the partitioner lets no other types pass.
+LayerType LayerTypeOf(DataType type) {
+  if (type == DataType::kInt16) return LayerType::kInt16;
+  return type == DataType::kUInt8 ? LayerType::kUInt8 : LayerType::kInt8;
+}
+
 // A set on its way to an executable.
 class Compilation {
  public:
   Compilation(const Graph& graph, const std::vector<int32_t>& set,
               const std::vector<int32_t>& inputs, const std::vector<int32_t>& outputs,
               const DeviceInfo& device)
-      : graph_(graph),
-        set_(set),
-        inputs_(inputs),
-        outputs_(outputs),
-        device_(device),
-        array_{device.array_rows, device.array_columns} {}
+      : graph_(graph), set_(set), inputs_(inputs), outputs_(outputs), device_(device) {}
 
   Result<CompiledSet> Run(CompileFailure* failure);
 
@@ -39,6 +40,21 @@ class Compilation {
   struct Layout {
     std::vector<bool> streamed;   // per step
     std::vector<RowBands> bands;  // in the order of steps, disjoint
+    // Per step: in how many parts by output channels it is computed, whose streamed parameters take
+    // turns in two buffers.
+    std::vector<int32_t> parts;
+    // Streamed parameters are on their way while the step before theirs runs.
+    bool prefetch = false;
+  };
+  // Output channels [begin, end).
+  struct ChannelRange {
+    int32_t begin, end;
+    int32_t count() const { return end - begin; }
+  };
+  // Steps that run together: one, or those of some bands.
+  struct Group {
+    size_t first, last;
+    const RowBands* bands;  // nullptr for one step as a whole
   };
 
   Status LowerNodes();
@@ -48,9 +64,11 @@ class Compilation {
   bool ChooseLayout();
   bool AddBands();
   bool AddStreaming();
+  bool AddParts();
   std::optional<RowBands> FindBands(size_t peak, int64_t budget) const;
-  double LayoutSeconds() const;
+  void Consider(std::optional<Layout>* best, uint64_t* best_cycles);
   std::string LayoutNote() const;
+  std::string DescribePeak(size_t peak) const;
 
   std::vector<MemoryBlock> MakeBlocks() const;
   void Confine(const RowBands& bands, std::vector<MemoryBlock>* blocks) const;
@@ -61,14 +79,28 @@ class Compilation {
   bool PlanFits();
   size_t StepAtPeak(const std::vector<MemoryBlock>& blocks) const;
 
+  std::vector<Group> Groups() const;
+  Executable Assemble();
   void LayOutParameters();
   void EmitProgram();
-  void EmitParameters(size_t step);
+  void EmitParameters(const Group& group);
+  void EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes);
+  uint32_t PartAddress(size_t step, int32_t part) const;
+  void EmitPartParameters(size_t step, int32_t part);
+  void EmitParts(size_t step, OperandPlaces place);
   void EmitStep(size_t step, const RowBands* bands, int32_t band);
   size_t LongestStep() const;
   void FillBoundary();
 
   const Node& NodeAt(size_t step) const { return graph_.nodes[set_[step]]; }
+  // Channels of one of the parts of a step; the first is the largest.
+  ChannelRange Part(size_t step, int32_t part) const {
+    const int64_t channels = lowered_[step]->divisible_channels();
+    const int64_t most = DivideRoundingUp<int64_t>(channels, layout_.parts[step]);
+    return {static_cast<int32_t>(std::min(channels, most * part)),
+            static_cast<int32_t>(std::min(channels, most * (part + 1)))};
+  }
+  int64_t PartBytes(size_t step) const;
   int64_t ParameterBytes(size_t step) const {
     return static_cast<int64_t>(lowered_[step]->parameters().size());
   }
@@ -104,7 +136,6 @@ class Compilation {
   const std::vector<int32_t>& inputs_;
   const std::vector<int32_t>& outputs_;
   const DeviceInfo& device_;
-  const ArraySize array_;
 
   std::vector<std::unique_ptr<const NodeLowering>> lowered_;  // per step
   std::vector<int32_t> alias_;   // per tensor: the tensor whose bytes it shares
@@ -121,19 +152,11 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
   ResolveAliases();
   FindReaders();
   if (!ChooseLayout()) {
-    failure->node = set_[StepAtPeak(MakeBlocks())];
-    return ResourceExhausted(
-        "%s and its neighbours need %lld bytes of on-chip memory at once; "
-        "the device has %llu",
-        Describe(graph_, graph_.nodes[failure->node]).c_str(), static_cast<long long>(plan_.total),
-        static_cast<unsigned long long>(device_.memory_bytes));
+    const size_t peak = StepAtPeak(MakeBlocks());
+    failure->node = set_[peak];
+    return ResourceExhausted("%s", DescribePeak(peak).c_str());
   }
-  LayOutParameters();
-  executable_.name = graph_.name.empty() ? "partition" : graph_.name;
-  executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
-  executable_.array_rows = device_.array_rows;
-  executable_.array_columns = device_.array_columns;
-  EmitProgram();
+  executable_ = Assemble();
   const size_t instructions =
       executable_.caching_program.size() + executable_.inference_program.size();
   if (instructions * kInstructionBytes > device_.program_memory_bytes) {
@@ -142,10 +165,6 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
         "its partition takes %zu instructions, most of them for %s; the device has room for %llu",
         instructions, Describe(graph_, graph_.nodes[failure->node]).c_str(),
         static_cast<unsigned long long>(device_.program_memory_bytes / kInstructionBytes));
-  }
-  FillBoundary();
-  for (const Instruction& instruction : executable_.inference_program) {
-    executable_.estimated_cycles += IssueCycles(array_) + ExecutionCycles(instruction, array_);
   }
   std::string note = LayoutNote();
   return CompiledSet{.executable = std::move(executable_), .note = std::move(note)};
@@ -157,6 +176,7 @@ Status Compilation::LowerNodes() {
     lowered_.push_back(std::move(lowering));
   }
   layout_.streamed.assign(set_.size(), false);
+  layout_.parts.assign(set_.size(), 1);
   resident_offset_.assign(set_.size(), 0);
   return Status();
 }
@@ -177,10 +197,8 @@ void Compilation::FindReaders() {
   for (size_t step = 0; step < set_.size(); ++step) {
     const Node& node = NodeAt(step);
     const Tensor& output = graph_.Output(node);
-    steps_.push_back({.node = &node,
-                      .lowering = lowered_[step].get(),
-                      .output_rows = RowCount(output),
-                      .row_bytes = RowBytes(output)});
+    steps_.push_back(
+        {.node = &node, .lowering = lowered_[step].get(), .output_rows = RowCount(output)});
     for (const int32_t tensor : node.outputs) {
       if (Root(tensor) == tensor) writer_[tensor] = static_cast<int32_t>(step);
     }
@@ -199,42 +217,49 @@ void Compilation::FindReaders() {
 
 // ---- Layout -------------------------------------------------------------------------------------
 
-// Whole tensors and resident parameters if they fit; else bands or streaming, whichever the model
-// of the device says is faster; else both.
+// Of the layouts that fit the one whose program takes the device the least time: whole tensors and
+// resident parameters, bands, streaming, or both of these; streaming with or without prefetch.
 bool Compilation::ChooseLayout() {
   if (PlanFits()) return true;
   const Layout plain = layout_;
+  std::optional<Layout> best;
+  uint64_t best_cycles = 0;
   const bool bands_fit = AddBands();
-  const Layout banded = layout_;
-  const double banded_seconds = LayoutSeconds();
-  layout_ = plain;
-  if (AddStreaming() && (!bands_fit || LayoutSeconds() <= banded_seconds)) return true;
-  if (bands_fit) {
-    layout_ = banded;
-    return PlanFits();
+  if (bands_fit) Consider(&best, &best_cycles);
+  const auto stream = [&](Layout layout) {
+    for (const bool prefetch : {true, false}) {
+      layout_ = layout;
+      layout_.prefetch = prefetch;
+      if (AddStreaming()) Consider(&best, &best_cycles);
+    }
+  };
+  stream(plain);
+  if (!bands_fit) {
+    // Bands around what is left on chip when everything is streamed, and then stream less.
+    layout_ = plain;
+    for (size_t step = 0; step < set_.size(); ++step) {
+      layout_.streamed[step] = ParameterBytes(step) > 0;
+    }
+    if (AddBands()) {
+      layout_.streamed = plain.streamed;
+      stream(layout_);
+    }
   }
-  // Bands around what is left on chip when everything is streamed, and then stream less.
-  layout_ = plain;
-  for (size_t step = 0; step < set_.size(); ++step) {
-    layout_.streamed[step] = ParameterBytes(step) > 0;
+  if (!best) {
+    layout_ = plain;
+    PlanFits();
+    return false;
   }
-  if (!AddBands()) return false;
-  layout_.streamed = plain.streamed;
-  return AddStreaming();
+  layout_ = *std::move(best);
+  return PlanFits();
 }
 
-// Time that the layout costs beyond a plain one.
-double Compilation::LayoutSeconds() const {
-  uint64_t cycles = 0, plain_cycles = 0;
-  for (const RowBands& bands : layout_.bands) {
-    cycles += bands.Cycles(steps_, array_);
-    plain_cycles += RowBands(steps_, bands.first(), bands.last(), 1).Cycles(steps_, array_);
-  }
-  uint64_t bytes = 0;
-  for (size_t step = 0; step < set_.size(); ++step) {
-    if (layout_.streamed[step]) bytes += static_cast<uint64_t>(ParameterBytes(step));
-  }
-  return EstimateSeconds(device_, cycles - std::min(cycles, plain_cycles), bytes);
+// Takes the present layout, which fits, if its program is faster than the best one so far.
+void Compilation::Consider(std::optional<Layout>* best, uint64_t* best_cycles) {
+  const uint64_t cycles = Assemble().estimated_cycles;
+  if (*best && *best_cycles <= cycles) return;
+  *best = layout_;
+  *best_cycles = cycles;
 }
 
 // Streams the largest parameters first, which leaves the fewest bytes to stream per byte of memory
@@ -250,12 +275,37 @@ bool Compilation::AddStreaming() {
     layout_.streamed[by_size[streamed++]] = true;
     fits = PlanFits();
   }
-  if (!fits) return false;
+  if (!fits && !AddParts()) return false;
   for (size_t i = 0; i + 1 < streamed; ++i) {
-    layout_.streamed[by_size[i]] = false;
-    if (!PlanFits()) layout_.streamed[by_size[i]] = true;
+    const size_t step = by_size[i];
+    const int32_t parts = std::exchange(layout_.parts[step], 1);
+    layout_.streamed[step] = false;
+    if (PlanFits()) continue;
+    layout_.streamed[step] = true;
+    layout_.parts[step] = parts;
   }
   return PlanFits();
+}
+
+// Divides the largest streamed parameters at the peak until everything fits.
+bool Compilation::AddParts() {
+  while (!PlanFits()) {
+    const std::vector<MemoryBlock> blocks = MakeBlocks();
+    const int32_t peak = static_cast<int32_t>(StepAtPeak(blocks));
+    std::optional<size_t> largest;
+    for (size_t step = 0; step < set_.size(); ++step) {
+      const MemoryBlock& block = blocks[ParameterBlock(step)];
+      const bool alive = block.first_use <= peak && peak <= block.last_use && block.size > 0;
+      if (!alive || BandsOf(step) != nullptr ||
+          layout_.parts[step] * 2 > lowered_[step]->divisible_channels()) {
+        continue;
+      }
+      if (!largest || block.size > blocks[ParameterBlock(*largest)].size) largest = step;
+    }
+    if (!largest) return false;
+    layout_.parts[*largest] *= 2;
+  }
+  return true;
 }
 
 // Computes steps around the peak in bands until everything fits.
@@ -288,16 +338,18 @@ bool Compilation::AddBands() {
 // the steps concerned.
 std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) const {
   const auto may_join = [&](size_t step) {
-    return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr;
+    return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr &&
+           layout_.parts[step] == 1;
   };
   if (!may_join(peak)) return std::nullopt;
+  const ArraySize array{device_.array_rows, device_.array_columns};
   const std::vector<MemoryBlock> whole = MakeBlocks();
   std::optional<RowBands> best;
   uint64_t best_cycles = 0;
   for (size_t first = peak;; --first) {
     for (size_t last = std::max(peak, first + 1);
          last < set_.size() && last - first < kBandedStepsMax && may_join(last); ++last) {
-      const uint64_t plain_cycles = RowBands(steps_, first, last, 1).Cycles(steps_, array_);
+      const uint64_t plain_cycles = RowBands(steps_, first, last, 1).Cycles(steps_, array);
       for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
         RowBands bands(steps_, first, last, count);
         std::vector<MemoryBlock> blocks = whole;
@@ -312,7 +364,7 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
           most = std::max(most, alive);
         }
         if (most > budget) continue;
-        const uint64_t cycles = bands.Cycles(steps_, array_) - plain_cycles;
+        const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
         if (!best || cycles < best_cycles) {
           best = std::move(bands);
           best_cycles = cycles;
@@ -334,12 +386,20 @@ std::string Compilation::LayoutNote() const {
   for (const RowBands& bands : layout_.bands) {
     int64_t whole = 0;
     for (size_t step = bands.first(); step <= bands.last(); ++step) {
-      if (bands.IsInternal(step)) whole += steps_[step].output_rows * steps_[step].row_bytes;
+      if (!bands.IsInternal(step)) continue;
+      for (const int32_t tensor : NodeAt(step).outputs) whole += graph_.tensors[tensor].byte_size();
     }
     add(Format(
         "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
         "between them do not fit on chip",
         set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+  }
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (layout_.parts[step] == 1) continue;
+    add(
+        Format("node %d is computed in %d parts of its output channels, because its %lld bytes of "
+               "parameters do not fit on chip at once",
+               set_[step], layout_.parts[step], static_cast<long long>(ParameterBytes(step))));
   }
   const int64_t streamed = std::count(layout_.streamed.begin(), layout_.streamed.end(), true);
   if (streamed > 0) {
@@ -351,6 +411,55 @@ std::string Compilation::LayoutNote() const {
         static_cast<long long>(plan_.total)));
   }
   return note;
+}
+
+// What is alive at the step that needs the most memory, and what would make it fit.
+std::string Compilation::DescribePeak(size_t peak) const {
+  const std::vector<MemoryBlock> blocks = MakeBlocks();
+  const int32_t at = static_cast<int32_t>(peak);
+  struct Part {
+    int64_t bytes;
+    std::string what;
+  };
+  std::vector<Part> parts;
+  int64_t alive = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].size == 0 || blocks[i].first_use > at || blocks[i].last_use < at) continue;
+    alive += blocks[i].size;
+    if (i < graph_.tensors.size()) {
+      // Names of tensors are long; most are those of the node.
+      const std::string shape = ShapeString(graph_.tensors[i].shape);
+      const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
+        return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
+          return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
+        });
+      };
+      if (is_one_of(NodeAt(peak).outputs)) {
+        parts.push_back({blocks[i].size, "its output " + shape});
+      } else if (is_one_of(NodeAt(peak).inputs)) {
+        parts.push_back({blocks[i].size, "its input " + shape});
+      } else {
+        parts.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
+      }
+    }
+  }
+  // At the least, parameters are there one after the other.
+  alive += ParameterBytes(peak);
+  if (ParameterBytes(peak) > 0) parts.push_back({ParameterBytes(peak), "its parameters"});
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+  std::string list;
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i) {
+    list += Format("%s%lld for %s", i == 0 ? "" : ", ", static_cast<long long>(parts[i].bytes),
+                   parts[i].what.c_str());
+  }
+  return Format(
+      "%s and its neighbours need %lld bytes of on-chip memory at once (%s%s); the device has "
+      "%llu. "
+      "A smaller input, or a device with that much memory, would put it there",
+      Describe(graph_, NodeAt(peak)).c_str(), static_cast<long long>(alive), list.c_str(),
+      parts.size() > kShown ? ", ..." : "", static_cast<unsigned long long>(device_.memory_bytes));
 }
 
 // ---- Memory -------------------------------------------------------------------------------------
@@ -377,13 +486,27 @@ std::vector<MemoryBlock> Compilation::MakeBlocks() const {
     const int32_t at = static_cast<int32_t>(step);
     for (const int32_t tensor : NodeAt(step).outputs) touch(tensor, at);
     for (const int32_t tensor : NodeAt(step).inputs) touch(tensor, at);
-    if (layout_.streamed[step]) {
+    int64_t scratch = lowered_[step]->scratch_bytes(steps_[step].output_rows);
+    if (layout_.parts[step] > 1) {
+      const ChannelRange part = Part(step, 0);
+      blocks[ParameterBlock(step)] = {2 * PartBytes(step), at, at};
+      scratch = lowered_[step]->PartScratchBytes(part.begin, part.end);
+    } else if (layout_.streamed[step]) {
       blocks[ParameterBlock(step)] = {ParameterBytes(step), at, at};
     }
-    blocks[ScratchBlock(step)] = {lowered_[step]->scratch_bytes(), at, at};
+    blocks[ScratchBlock(step)] = {scratch, at, at};
   }
   for (const int32_t tensor : outputs_) touch(tensor, last);
   for (const RowBands& bands : layout_.bands) Confine(bands, &blocks);
+  if (layout_.prefetch) {
+    int32_t before = -1;
+    for (const Group& group : Groups()) {
+      for (size_t step = group.first; step <= group.last; ++step) {
+        if (layout_.streamed[step]) blocks[ParameterBlock(step)].first_use = before;
+      }
+      before = static_cast<int32_t>(group.first);
+    }
+  }
   return blocks;
 }
 
@@ -399,12 +522,16 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
   };
   for (size_t step = bands.first(); step <= bands.last(); ++step) {
     const Node& node = NodeAt(step);
-    MemoryBlock& output = (*blocks)[Root(node.outputs[0])];
-    if (bands.IsInternal(step)) {
-      output.size = bands.BandRows(step) * steps_[step].row_bytes;
-    } else {
-      extend(output);
+    const int32_t rows = bands.BandRows(step);
+    for (const int32_t tensor : node.outputs) {
+      MemoryBlock& output = (*blocks)[Root(tensor)];
+      if (bands.IsInternal(step)) {
+        output.size = rows * RowBytes(graph_.tensors[tensor]);
+      } else {
+        extend(output);
+      }
     }
+    (*blocks)[ScratchBlock(step)].size = lowered_[step]->scratch_bytes(rows);
     for (const int32_t tensor : node.inputs) {
       if (tensor < 0) continue;
       const int32_t root = Root(tensor);
@@ -414,6 +541,13 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
     }
     extend((*blocks)[ParameterBlock(step)]);
   }
+}
+
+// Of the buffer for one part.
+int64_t Compilation::PartBytes(size_t step) const {
+  const ChannelRange part = Part(step, 0);
+  const int64_t bytes = lowered_[step]->PartParameterBytes(part.begin, part.end);
+  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kOnChipAlignment));
 }
 
 int64_t Compilation::ResidentBytes() const {
@@ -453,20 +587,13 @@ size_t Compilation::StepAtPeak(const std::vector<MemoryBlock>& blocks) const {
 // ---- Program ------------------------------------------------------------------------------------
 
 void Compilation::LayOutParameters() {
-  const auto append = [](std::span<const uint8_t> bytes, std::vector<uint8_t>* out) {
-    out->insert(out->end(), bytes.begin(), bytes.end());
-  };
   std::vector<uint8_t>& resident = executable_.resident_parameters;
   for (size_t step = 0; step < set_.size(); ++step) {
     const std::vector<uint8_t>& bytes = lowered_[step]->parameters();
-    if (bytes.empty()) continue;
-    if (layout_.streamed[step]) {
-      append(bytes, &executable_.streamed_parameters);
-      continue;
-    }
+    if (bytes.empty() || layout_.streamed[step]) continue;
     resident.resize(AlignUp(resident.size(), static_cast<uint64_t>(kOnChipAlignment)));
     resident_offset_[step] = static_cast<uint32_t>(resident.size());
-    append(bytes, &resident);
+    resident.insert(resident.end(), bytes.begin(), bytes.end());
   }
   if (resident.empty()) return;
   executable_.caching_program = {
@@ -475,25 +602,54 @@ void Compilation::LayOutParameters() {
       EndInstruction{}};
 }
 
+std::vector<Compilation::Group> Compilation::Groups() const {
+  std::vector<Group> groups;
+  for (size_t step = 0; step < set_.size();) {
+    const RowBands* bands = BandsOf(step);
+    groups.push_back({step, bands != nullptr ? bands->last() : step, bands});
+    step = groups.back().last + 1;
+  }
+  return groups;
+}
+
+// The executable of the present layout and plan.
+Executable Compilation::Assemble() {
+  executable_ = Executable();
+  LayOutParameters();
+  executable_.name = graph_.name.empty() ? "partition" : graph_.name;
+  executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
+  executable_.array_rows = device_.array_rows;
+  executable_.array_columns = device_.array_columns;
+  EmitProgram();
+  FillBoundary();
+  executable_.estimated_cycles =
+      SummarizeProgram(executable_.inference_program, ScheduleOptionsOf(device_)).total;
+  return std::move(executable_);
+}
+
 void Compilation::EmitProgram() {
   for (const int32_t tensor : inputs_) {
     Emit(InputInstruction{.output_address = Address(tensor),
                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())});
   }
-  for (size_t step = 0; step < set_.size(); ++step) {
-    const RowBands* bands = BandsOf(step);
-    if (bands == nullptr) {
-      EmitParameters(step);
-      EmitStep(step, nullptr, 0);
-      continue;
-    }
-    for (size_t member = bands->first(); member <= bands->last(); ++member) EmitParameters(member);
-    for (int32_t band = 0; band < bands->bands(); ++band) {
-      for (size_t member = bands->first(); member <= bands->last(); ++member) {
-        EmitStep(member, bands, band);
+  const std::vector<Group> groups = Groups();
+  if (layout_.prefetch && !groups.empty()) EmitParameters(groups[0]);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Group& group = groups[i];
+    const auto prefetch_next = [&] {
+      if (layout_.prefetch && i + 1 < groups.size()) EmitParameters(groups[i + 1]);
+    };
+    if (!layout_.prefetch) EmitParameters(group);
+    // A step in parts keeps the link busy by itself.
+    const bool in_parts = layout_.parts[group.first] > 1;
+    if (!in_parts) prefetch_next();
+    const int32_t bands = group.bands != nullptr ? group.bands->bands() : 1;
+    for (int32_t band = 0; band < bands; ++band) {
+      for (size_t step = group.first; step <= group.last; ++step) {
+        EmitStep(step, group.bands, band);
       }
     }
-    step = bands->last();
+    if (in_parts) prefetch_next();
   }
   for (const int32_t tensor : outputs_) {
     Emit(OutputInstruction{.input_address = Address(tensor),
@@ -502,10 +658,44 @@ void Compilation::EmitProgram() {
   Emit(EndInstruction{});
 }
 
-void Compilation::EmitParameters(size_t step) {
-  if (!layout_.streamed[step]) return;
-  Emit(ParametersInstruction{.output_address = ParameterAddress(step),
-                             .bytes = static_cast<uint32_t>(ParameterBytes(step))});
+void Compilation::EmitParameters(const Group& group) {
+  for (size_t step = group.first; step <= group.last; ++step) {
+    if (!layout_.streamed[step]) continue;
+    if (layout_.parts[step] > 1) {
+      EmitPartParameters(step, 0);
+    } else {
+      EmitParameters(ParameterAddress(step), lowered_[step]->parameters());
+    }
+  }
+}
+
+void Compilation::EmitParameters(uint32_t address, const std::vector<uint8_t>& bytes) {
+  Emit(ParametersInstruction{.output_address = address,
+                             .bytes = static_cast<uint32_t>(bytes.size())});
+  std::vector<uint8_t>& stream = executable_.streamed_parameters;
+  stream.insert(stream.end(), bytes.begin(), bytes.end());
+}
+
+uint32_t Compilation::PartAddress(size_t step, int32_t part) const {
+  return ParameterAddress(step) + (part % 2 == 0 ? 0 : static_cast<uint32_t>(PartBytes(step)));
+}
+
+void Compilation::EmitPartParameters(size_t step, int32_t part) {
+  const ChannelRange channels = Part(step, part);
+  EmitParameters(PartAddress(step, part),
+                 lowered_[step]->PartParameters(channels.begin, channels.end));
+}
+
+// Parameters of the next part are on their way while one is computed.
+void Compilation::EmitParts(size_t step, OperandPlaces place) {
+  for (int32_t part = 0; part < layout_.parts[step]; ++part) {
+    const ChannelRange channels = Part(step, part);
+    if (channels.count() == 0) break;
+    const bool more = part + 1 < layout_.parts[step] && Part(step, part + 1).count() > 0;
+    if (more) EmitPartParameters(step, part + 1);
+    place.parameters = PartAddress(step, part);
+    lowered_[step]->EmitPart(place, channels.begin, channels.end, &executable_.inference_program);
+  }
 }
 
 TensorPlace Compilation::PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const {
@@ -529,6 +719,10 @@ void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
   for (const int32_t tensor : node.outputs) place.outputs.push_back(PlaceOf(tensor, bands, band));
   place.parameters = ParameterAddress(step);
   place.scratch = static_cast<uint32_t>(plan_.offsets[ScratchBlock(step)]);
+  if (layout_.parts[step] > 1) {
+    EmitParts(step, std::move(place));
+    return;
+  }
   lowered_[step]->Emit(place, rows, &executable_.inference_program);
 }
 
@@ -554,7 +748,7 @@ void Compilation::FillBoundary() {
   const auto layer = [&](int32_t index) {
     const Tensor& tensor = graph_.tensors[index];
     return Layer{.name = tensor.name,
-                 .type = tensor.type == DataType::kUInt8 ? LayerType::kUInt8 : LayerType::kInt8,
+                 .type = LayerTypeOf(tensor.type),
                  .shape = tensor.shape,
                  .bytes = static_cast<uint64_t>(tensor.byte_size())};
   };
@@ -571,9 +765,10 @@ Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& s
   return Compilation(graph, set, inputs, outputs, device).Run(failure);
 }
 
-double EstimateSeconds(const DeviceInfo& device, uint64_t cycles, uint64_t link_bytes) {
-  return static_cast<double>(cycles) / static_cast<double>(device.clock_hz) +
-         static_cast<double>(link_bytes) / static_cast<double>(device.link_bytes_per_second);
+ScheduleOptions ScheduleOptionsOf(const DeviceInfo& device) {
+  return {.array = {device.array_rows, device.array_columns},
+          .clock_hz = device.clock_hz,
+          .link_bytes_per_second = device.link_bytes_per_second};
 }
 
 }  // namespace atollrt

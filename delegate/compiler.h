@@ -12,6 +12,7 @@
 
 #include "driver/device.h"
 #include "driver/executable.h"
+#include "driver/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 
@@ -28,17 +29,17 @@ struct CompileFailure {
   int32_t node = -1;
 };
 
-// `set`, `inputs` and `outputs` are as the partitioner makes them; the executable moves inputs and
-// outputs in this order. kResourceExhausted if the activations do not fit on chip even in bands
-// and with all parameters streamed, or the program does not fit into program memory: `failure`
-// then names the node at the peak, or the one with the most instructions. Other errors name the
-// node and what is wrong with it.
+// `set`, `inputs` and `outputs` are as the partitioner makes them, with the state behind the
+// outputs; the executable moves inputs and outputs in this order. kResourceExhausted if the
+// activations do not fit on chip even in bands and with all parameters streamed, or the program
+// does not fit into program memory: `failure` then names the node at the peak, or the one with the
+// most instructions. Other errors name the node and what is wrong with it.
 Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& set,
                                const std::vector<int32_t>& inputs,
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,
                                CompileFailure* failure);
 
-// The modelled time of one inference: device cycles and transfer over the link.
-double EstimateSeconds(const DeviceInfo& device, uint64_t cycles, uint64_t link_bytes);
+// What the device's timing model is made of.
+ScheduleOptions ScheduleOptionsOf(const DeviceInfo& device);
 
 }  // namespace atollrt

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delegate/delegate.h"
 
+#include <algorithm>
 #include <atomic>
 
+#include "delegate/compiled_model.h"
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
 #include "runtime/base/log.h"
@@ -10,16 +12,28 @@
 namespace atollrt {
 namespace {
 
-// One partition on the device.
+double CyclesToSeconds(uint64_t cycles, const DeviceInfo& device) {
+  return static_cast<double>(cycles) / static_cast<double>(device.clock_hz);
+}
+
+// One partition on the device. Its state lives with the host: it goes to the device with every
+// request and comes back changed. Until the request has succeeded the new state is in scratch, so
+// that a device that fails leaves the old one as it was.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId executable, const Executable& layout)
+  PartitionExecutor(Device* device, ExecutableId executable, const Executable& layout,
+                    const SetBoundary& boundary)
       : device_(device), executable_(executable) {
     request_.executable = executable;
     request_.inputs.resize(layout.inputs.size());
     request_.outputs.resize(layout.outputs.size());
     for (const Layer& layer : layout.inputs) input_bytes_.push_back(layer.bytes);
     for (const Layer& layer : layout.outputs) output_bytes_.push_back(layer.bytes);
+    for (const int32_t tensor : boundary.state) {
+      const auto input = std::find(boundary.inputs.begin(), boundary.inputs.end(), tensor);
+      state_inputs_.push_back(static_cast<size_t>(input - boundary.inputs.begin()));
+      state_bytes_ += input_bytes_[state_inputs_.back()];
+    }
   }
 
   ~PartitionExecutor() override {
@@ -28,12 +42,17 @@ class PartitionExecutor final : public NodeExecutor {
     }
   }
 
+  size_t ScratchBytes(int) const override { return state_bytes_; }
+
   Status Invoke(const NodeIo& io) override {
     for (size_t i = 0; i < input_bytes_.size(); ++i) {
       request_.inputs[i] = {io.inputs[i], input_bytes_[i]};
     }
+    uint8_t* new_state = io.scratch;
     for (size_t i = 0; i < output_bytes_.size(); ++i) {
-      request_.outputs[i] = {io.outputs[i], output_bytes_[i]};
+      const bool is_state = i >= io.outputs.size();
+      request_.outputs[i] = {is_state ? new_state : io.outputs[i], output_bytes_[i]};
+      if (is_state) new_state += output_bytes_[i];
     }
     ATOLL_ASSIGN_OR_RETURN(const RequestId id, device_->Submit(request_));
     running_ = id;
@@ -41,11 +60,15 @@ class PartitionExecutor final : public NodeExecutor {
     const Status status = device_->Wait(id, &report);
     running_ = 0;
     ATOLL_RETURN_IF_ERROR(status);
-    const uint64_t bytes = report.bytes_to_device + report.bytes_from_device;
+    for (size_t i = 0; i < state_inputs_.size(); ++i) {
+      const std::span<const uint8_t> changed = request_.outputs[io.outputs.size() + i];
+      std::copy(changed.begin(), changed.end(), io.state[state_inputs_[i]]);
+    }
     *io.usage = {.cycles = report.device_cycles,
                  .bytes_to_device = report.bytes_to_device,
                  .bytes_from_device = report.bytes_from_device,
-                 .seconds = EstimateSeconds(device_->info(), report.device_cycles, bytes)};
+                 .seconds = device_->info().host_seconds +
+                            CyclesToSeconds(report.device_cycles, device_->info())};
     return Status();
   }
 
@@ -59,7 +82,9 @@ class PartitionExecutor final : public NodeExecutor {
   const ExecutableId executable_;
   Request request_;  // reused, so that Invoke allocates nothing
   std::vector<size_t> input_bytes_;
-  std::vector<size_t> output_bytes_;
+  std::vector<size_t> output_bytes_;  // state included
+  std::vector<size_t> state_inputs_;  // which of the inputs
+  size_t state_bytes_ = 0;
   std::atomic<RequestId> running_{0};
 };
 
@@ -77,10 +102,16 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
     report.output_bytes += static_cast<int64_t>(layer.bytes);
   }
   report.estimated_cycles = static_cast<int64_t>(executable.estimated_cycles);
-  report.estimated_seconds =
-      EstimateSeconds(device, executable.estimated_cycles,
-                      static_cast<uint64_t>(report.input_bytes + report.output_bytes +
-                                            report.streamed_parameter_bytes));
+  const ScheduleSummary times =
+      SummarizeProgram(executable.inference_program, ScheduleOptionsOf(device));
+  report.latency = {.total = device.host_seconds + CyclesToSeconds(times.total, device),
+                    .host = device.host_seconds,
+                    .link_out = CyclesToSeconds(times.link_out, device),
+                    .parameters = CyclesToSeconds(times.parameters, device),
+                    .array = CyclesToSeconds(times.array, device),
+                    .vector = CyclesToSeconds(times.vector, device),
+                    .dma = CyclesToSeconds(times.dma, device),
+                    .link_in = CyclesToSeconds(times.link_in, device)};
   report.note = std::move(note);
   return report;
 }
@@ -92,12 +123,11 @@ struct CompiledPartition {
 };
 
 // Partitions and compiles until every set fits: a set that is too large for the chip loses the
-// node at its peak to the CPU, which splits it, and all sets are formed anew. `refused` holds what
-// must not be in any set, as for PartitionGraph.
+// node at its peak to the CPU, which splits it, and all sets are formed anew.
 Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const DeviceInfo& device,
-                                                    std::vector<std::string> refused,
                                                     std::vector<std::string>* refusals) {
   const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(device.memory_bytes)};
+  std::vector<std::string> refused(graph.nodes.size());
   for (;;) {
     NodeSets sets = PartitionGraph(graph, limits, refused);
     std::vector<CompiledPartition> partitions;
@@ -106,7 +136,7 @@ Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const De
       SetBoundary boundary = FindBoundary(graph, set);
       CompileFailure failure;
       Result<CompiledSet> compiled =
-          CompileSet(graph, set, boundary.inputs, boundary.outputs, device, &failure);
+          CompileSet(graph, set, boundary.inputs, boundary.OutputsAndState(), device, &failure);
       if (!compiled.ok()) {
         if (failure.node < 0) return compiled.status();
         refused[failure.node] = compiled.status().message();
@@ -122,28 +152,80 @@ Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const De
   }
 }
 
-}  // namespace
-
-Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
-  std::vector<std::string> refused(graph.nodes.size());
-  for (size_t i = 0; refuse_ != nullptr && i < refused.size(); ++i) {
-    refused[i] = refuse_(graph, static_cast<int32_t>(i));
+// The partitions that came with the model.
+Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph,
+                                                              std::vector<std::string>* refusals) {
+  std::vector<CompiledPartition> partitions(graph.compiled.size());
+  refusals->resize(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int32_t compiled = graph.nodes[i].compiled;
+    if (compiled >= 0) {
+      partitions[compiled].nodes.push_back(static_cast<int32_t>(i));
+    } else {
+      (*refusals)[i] = "the compiled model leaves it to the CPU";
+    }
   }
-  DelegatePlan plan;
-  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
-                         CompileGraph(graph, device_->info(), std::move(refused), &plan.refusals));
-  for (CompiledPartition& part : partitions) {
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    CompiledPartition& partition = partitions[i];
+    partition.boundary = FindBoundary(graph, partition.nodes);
+    ATOLL_ASSIGN_OR_RETURN(partition.compiled.executable,
+                           ReadCompiledPartition(graph, i, partition.boundary));
+  }
+  return partitions;
+}
+
+// Hands the executables to the device.
+Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> compiled,
+                                              Device* device) {
+  std::vector<Partition> partitions;
+  for (CompiledPartition& part : compiled) {
     auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device_->Load(executable));
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
     Partition partition;
+    partition.executor =
+        std::make_unique<PartitionExecutor>(device, id, *executable, part.boundary);
     partition.nodes = std::move(part.nodes);
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
-    partition.report = MakeReport(*executable, device_->info(), std::move(part.compiled.note));
-    partition.executor = std::make_unique<PartitionExecutor>(device_.get(), id, *executable);
-    plan.partitions.push_back(std::move(partition));
+    partition.report = MakeReport(*executable, device->info(), std::move(part.compiled.note));
+    partitions.push_back(std::move(partition));
   }
+  return partitions;
+}
+
+}  // namespace
+
+Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
+  DelegatePlan plan;
+  if (!graph.compiled.empty()) {
+    ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
+                           ReadCompiledPartitions(graph, &plan.refusals));
+    Result<std::vector<Partition>> loaded = LoadPartitions(std::move(partitions), device_.get());
+    if (loaded.ok()) {
+      plan.partitions = *std::move(loaded);
+      return plan;
+    }
+    // Made for a device with more memory.
+    if (loaded.status().code() != StatusCode::kResourceExhausted) return loaded.status();
+  }
+  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
+                         CompileGraph(graph, device_->info(), &plan.refusals));
+  ATOLL_ASSIGN_OR_RETURN(plan.partitions, LoadPartitions(std::move(partitions), device_.get()));
   return plan;
+}
+
+Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
+  std::vector<std::string> refusals;
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<CompiledPartition> compiled,
+                         CompileGraph(graphs[0], device_->info(), &refusals));
+  if (compiled.empty()) {
+    return Unsupported("no operator of the model can run on the device: nothing to compile");
+  }
+  std::vector<PartitionExecutable> partitions;
+  for (const CompiledPartition& part : compiled) {
+    partitions.push_back({part.nodes, part.boundary, &part.compiled.executable});
+  }
+  return WriteCompiledModel(graphs, partitions);
 }
 
 }  // namespace atollrt

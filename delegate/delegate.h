@@ -6,10 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
-#include <utility>
+#include <span>
+#include <vector>
 
 #include "driver/device.h"
 #include "runtime/node_executor.h"
@@ -18,20 +17,18 @@ namespace atollrt {
 
 class DeviceDelegate final : public Delegate {
  public:
-  // Why the caller wants a node on the CPU, or "" if the device may have it.
-  using Refuse = std::function<std::string(const Graph& graph, int32_t node)>;
+  explicit DeviceDelegate(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
-  // `refuse` is asked about every node of every graph that is planned, on any thread; empty if the
-  // device may have them all.
-  explicit DeviceDelegate(std::unique_ptr<Device> device, Refuse refuse = {})
-      : device_(std::move(device)), refuse_(std::move(refuse)) {}
-
+  // Partitions that came compiled with the model are taken as they are if the device has room for
+  // them; otherwise the graph is partitioned and compiled.
   Result<DelegatePlan> Plan(const Graph& graph) override;
+  // The graphs of a model, the first of them compiled for the device, as a .tflite file
+  // (compiled_model.h). kUnsupported if nothing of it can run there.
+  Result<std::vector<uint8_t>> Compile(std::span<const Graph> graphs) const;
   Device& device() { return *device_; }
 
  private:
   const std::unique_ptr<Device> device_;
-  const Refuse refuse_;
 };
 
 }  // namespace atollrt

@@ -27,23 +27,66 @@ int64_t RowBytes(const Tensor& tensor) {
   return rows == 0 ? 0 : tensor.byte_size() / rows;
 }
 
+int64_t NodeLowering::scratch_bytes(int32_t) const { return 0; }
+
 RowRange NodeLowering::InputRows(size_t, RowRange output) const { return output; }
 
-uint32_t NodeLowering::AddParameters(std::span<const uint8_t> bytes) {
-  parameters_.resize(AlignUp(parameters_.size(), kOnChipAlignment));
-  const size_t offset = parameters_.size();
-  parameters_.insert(parameters_.end(), bytes.begin(), bytes.end());
+std::vector<uint8_t> NodeLowering::PartParameters(int32_t, int32_t) const { return parameters_; }
+
+int64_t NodeLowering::PartParameterBytes(int32_t, int32_t) const {
+  return static_cast<int64_t>(parameters_.size());
+}
+
+int64_t NodeLowering::PartScratchBytes(int32_t, int32_t) const {
+  return scratch_bytes(RowCount(output()));
+}
+
+void NodeLowering::EmitPart(const OperandPlaces& place, int32_t, int32_t,
+                            std::vector<Instruction>* program) const {
+  Emit(place, AllRows(output()), program);
+}
+
+uint32_t NodeLowering::AppendAligned(std::span<const uint8_t> bytes,
+                                     std::vector<uint8_t>* parameters) {
+  parameters->resize(AlignUp(parameters->size(), kOnChipAlignment));
+  const size_t offset = parameters->size();
+  parameters->insert(parameters->end(), bytes.begin(), bytes.end());
   return static_cast<uint32_t>(offset);
+}
+
+void NodeLowering::AddConstantInput(size_t position, std::span<const uint8_t> bytes) {
+  constant_inputs_.emplace_back(position, AddParameters(bytes));
 }
 
 uint32_t NodeLowering::InputAddress(const OperandPlaces& place, size_t position,
                                     int32_t row) const {
+  for (const auto& [constant, offset] : constant_inputs_) {
+    if (constant != position) continue;
+    const TensorPlace all{place.parameters + offset, AllRows(input(position))};
+    return RowAddress(all, input(position), row);
+  }
   return RowAddress(place.inputs[position], input(position), row);
 }
 
 uint32_t NodeLowering::OutputAddress(const OperandPlaces& place, size_t position,
                                      int32_t row) const {
   return RowAddress(place.outputs[position], output(position), row);
+}
+
+std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputChannel> channels) {
+  std::vector<uint8_t> records(channels.size() * kChannelRecordBytes);
+  uint8_t* record = records.data();
+  for (const OutputChannel& channel : channels) {
+    StoreLittleEndian<int32_t>(record, channel.bias);
+    if (mode == RequantizeMode::kDouble) {
+      StoreLittleEndian<double>(record + 8, channel.scale);
+    } else {
+      StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
+      StoreLittleEndian<int32_t>(record + 8, InstructionExponent(channel.multiplier.exponent));
+    }
+    record += kChannelRecordBytes;
+  }
+  return records;
 }
 
 const DeviceOp* FindDeviceOp(OpType type) {

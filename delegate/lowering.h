@@ -9,12 +9,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "driver/instruction.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/reduce.h"
 #include "runtime/ops/move_plan.h"
 
 namespace atollrt {
@@ -47,7 +50,7 @@ struct OperandPlaces {
   std::vector<TensorPlace> inputs;
   std::vector<TensorPlace> outputs;
   uint32_t parameters = 0;  // of NodeLowering::parameters(), in either segment
-  uint32_t scratch = 0;     // of NodeLowering::scratch_bytes() bytes
+  uint32_t scratch = 0;     // of NodeLowering::scratch_bytes(rows) bytes
 };
 
 // ---- Nodes --------------------------------------------------------------------------------------
@@ -62,14 +65,26 @@ class NodeLowering {
   // them. Offsets in it are multiples of kOnChipAlignment where that matters for speed.
   const std::vector<uint8_t>& parameters() const { return parameters_; }
 
-  // On-chip memory that the instructions need for themselves, whatever the band.
-  virtual int64_t scratch_bytes() const { return 0; }
+  // On-chip memory that the instructions of a band of at most `rows` rows need for themselves.
+  virtual int64_t scratch_bytes(int32_t rows) const;
 
-  // Whether Emit can compute any band of rows by itself. Then all activations are images.
+  // Whether Emit can compute any band of rows by itself. Then all outputs are images of equally
+  // many rows. Inputs may be of other heights, and no images at all: those count as one row.
   virtual bool divides_into_rows() const { return false; }
-  // The rows of input `position` from which rows `output` are made. Only if divides_into_rows();
-  // the default is that rows correspond one to one.
+  // The rows of input `position` from which rows `output` are made; none if it is a constant. Only
+  // if divides_into_rows(); the default is that rows correspond one to one.
   virtual RowRange InputRows(size_t position, RowRange output) const;
+
+  // How many output channels there are by which parameters and work can be divided: 1 if they
+  // cannot be. What follows is for channels [begin, end) of them.
+  virtual int32_t divisible_channels() const { return 1; }
+  virtual std::vector<uint8_t> PartParameters(int32_t begin, int32_t end) const;
+  virtual int64_t PartParameterBytes(int32_t begin, int32_t end) const;
+  virtual int64_t PartScratchBytes(int32_t begin, int32_t end) const;
+  // Appends the instructions that make these channels of all rows; the places are of whole tensors,
+  // place.parameters of PartParameters and place.scratch of PartScratchBytes.
+  virtual void EmitPart(const OperandPlaces& place, int32_t begin, int32_t end,
+                        std::vector<Instruction>* program) const;
 
   // Appends the instructions that make rows `rows` of all outputs: AllRows if it does not divide.
   // The places hold at least the rows that are needed.
@@ -78,11 +93,17 @@ class NodeLowering {
 
  protected:
   // Appends to parameters(), aligned, and returns the offset.
-  uint32_t AddParameters(std::span<const uint8_t> bytes);
+  uint32_t AddParameters(std::span<const uint8_t> bytes) {
+    return AppendAligned(bytes, &parameters_);
+  }
+  static uint32_t AppendAligned(std::span<const uint8_t> bytes, std::vector<uint8_t>* parameters);
+  // Makes parameters of a constant input. `bytes` take the place of its own.
+  void AddConstantInput(size_t position, std::span<const uint8_t> bytes);
 
   const Tensor& input(size_t position) const { return *graph_.Input(node_, position); }
   const Tensor& output(size_t position = 0) const { return graph_.Output(node_, position); }
-  // On-chip address of row `row` of an input or output.
+  // On-chip address of row `row` of an input, which AddConstantInput has got if it is a constant,
+  // or of an output.
   uint32_t InputAddress(const OperandPlaces& place, size_t position, int32_t row = 0) const;
   uint32_t OutputAddress(const OperandPlaces& place, size_t position, int32_t row = 0) const;
   // Elements, which are bytes, of a band of the output.
@@ -95,6 +116,7 @@ class NodeLowering {
 
  private:
   std::vector<uint8_t> parameters_;
+  std::vector<std::pair<size_t, uint32_t>> constant_inputs_;  // position and offset
 };
 
 // Of tensors and parameters on chip: one DMA beat.
@@ -117,14 +139,29 @@ const DeviceOp* FindDeviceOp(OpType type);
 // node.
 Lowering LowerNode(const Graph& graph, const Node& node);
 
+// The channel records of docs/isa.md, one for each of `channels`.
+std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputChannel> channels);
+
 // `flag` for uint8, else 0.
 inline uint32_t UnsignedFlag(ByteType type, uint32_t flag) {
   return type == ByteType::kUInt8 ? flag : 0;
 }
 
-// A plan that COPY instructions can follow, with a FILL in front: bytes go from inputs to outputs,
-// forwards, in copies of few loops.
+// Whether the loops around an instruction of two tensors (driver/instruction.h) suffice for it.
+bool FitsPairLoops(const Broadcast& broadcast);
+
+// A plan that COPY instructions can follow, with a FILL in front: nothing is read from an output,
+// and each copy takes at most kCopiesMax instructions.
 bool IsCopyProgram(const MovePlan& plan);
+inline constexpr int64_t kCopiesMax = 64;
+
+// A multiplier's exponent as instructions have it, 127 at most. Above 31 it counts modulo 32.
+inline int32_t InstructionExponent(int32_t exponent) {
+  return exponent > 31 ? exponent % 32 : exponent;
+}
+
+// A reduction that one instruction can make.
+bool IsReduction(const ReducePlan& plan);
 
 // The functions of device_ops.inc. Errors do not name the node.
 #define ATOLL_DEVICE_OP(NAME, effort, Lower) Lowering Lower(const Graph& graph, const Node& node);

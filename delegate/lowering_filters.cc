@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "delegate/lowering.h"
-#include "runtime/base/bytes.h"
 #include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
@@ -28,70 +27,140 @@ struct RowWindow {
   }
 };
 
-std::vector<uint8_t> ChannelRecords(const OutputStage& stage) {
-  std::vector<uint8_t> records(stage.channels.size() * kChannelRecordBytes);
-  for (size_t c = 0; c < stage.channels.size(); ++c) {
-    uint8_t* record = records.data() + c * kChannelRecordBytes;
-    const OutputChannel& channel = stage.channels[c];
-    StoreLittleEndian<int32_t>(record, channel.bias);
-    if (stage.mode == RequantizeMode::kDouble) {
-      StoreLittleEndian<double>(record + 8, channel.scale);
-    } else {
-      StoreLittleEndian<int32_t>(record + 4, channel.multiplier.value);
-      StoreLittleEndian<int32_t>(record + 8, channel.multiplier.exponent);
-    }
+// The vertical part of a transposed convolution: input row i reaches the output rows from
+// i * stride - pad on, `kernel` of them.
+struct TransposedRowWindow {
+  int32_t input_rows, kernel, stride, pad;
+
+  // Input rows that reach some output rows. Never none, because the instruction takes at least
+  // one, and the first not so far below the output that its pad would be negative.
+  RowRange InputRows(RowRange output) const {
+    const int64_t before = int64_t{output.begin} + pad - kernel;  // the last that is out of reach
+    const int64_t first = before < 0 ? 0 : before / stride + 1;
+    const int64_t last = (int64_t{output.end} - 1 + pad) / stride;
+    const int64_t begin =
+        std::min({first, (int64_t{output.begin} + pad) / stride, int64_t{input_rows} - 1});
+    const int64_t end = std::clamp<int64_t>(last + 1, begin + 1, input_rows);
+    return {static_cast<int32_t>(begin), static_cast<int32_t>(end)};
   }
-  return records;
-}
+  // Rows to cut off above. All that the filter has are enough if there is but one input row.
+  int32_t PadAbove(RowRange output) const {
+    const RowRange from = InputRows(output);
+    const int64_t cut = int64_t{output.begin} + pad - int64_t{from.begin} * stride;
+    return static_cast<int32_t>(from.count() == 1 ? std::min<int64_t>(cut, kernel) : cut);
+  }
+};
 
 // An instruction that slides windows over images, for all rows; its bands are cut out of it.
-template <typename Instruction>
+template <typename Instruction, typename Window>
 class WindowLowering final : public NodeLowering {
  public:
-  // `dilation` is vertical. `instruction` has everything but addresses.
+  // `instruction` has everything but addresses; its image is input `image`.
   WindowLowering(const Graph& graph, const Node& node, const Instruction& instruction,
-                 int32_t dilation)
-      : NodeLowering(graph, node),
-        instruction_(instruction),
-        window_{static_cast<int32_t>(instruction.input_h),
-                static_cast<int32_t>(instruction.kernel_h),
-                static_cast<int32_t>(instruction.stride_h), dilation,
-                static_cast<int32_t>(instruction.pad_top)} {}
+                 const Window& window, size_t image)
+      : NodeLowering(graph, node), instruction_(instruction), window_(window), image_(image) {}
 
-  void AddFilter(const uint8_t* weights, const OutputStage& stage) {
-    weight_offset_ = AddParameters({weights, static_cast<size_t>(input(1).byte_size())});
-    channel_offset_ = AddParameters(ChannelRecords(stage));
+  void AddFilter(const uint8_t* weights, OutputStage stage) {
+    weights_ = {weights, static_cast<size_t>(input(1).byte_size())};
+    stage_ = std::move(stage);
+    AddParameters(weights_);
+    channel_offset_ = AddParameters(ChannelRecords(stage_.mode, stage_.channels));
+  }
+
+  // Weights of CONV_2D lie channel by channel; groups would have to be divided as a whole.
+  int32_t divisible_channels() const override {
+    if constexpr (requires { instruction_.groups; }) {
+      if (instruction_.groups == 1) return static_cast<int32_t>(instruction_.output_c);
+    }
+    return 1;
+  }
+  std::vector<uint8_t> PartParameters(int32_t begin, int32_t end) const override {
+    const size_t channel_bytes = static_cast<size_t>(this->channel_bytes());
+    const size_t first = static_cast<size_t>(begin);
+    const size_t count = static_cast<size_t>(end - begin);
+    std::vector<uint8_t> part;
+    AppendAligned(weights_.subspan(first * channel_bytes, count * channel_bytes), &part);
+    AppendAligned(ChannelRecords(stage_.mode, std::span(stage_.channels).subspan(first, count)),
+                  &part);
+    return part;
+  }
+  int64_t PartParameterBytes(int32_t begin, int32_t end) const override {
+    return part_channel_offset(end - begin) +
+           (end - begin) * static_cast<int64_t>(kChannelRecordBytes);
+  }
+  // The part as a tensor of its own, unless there is only one position.
+  int64_t PartScratchBytes(int32_t begin, int32_t end) const override {
+    return positions() == 1 ? 0 : positions() * (end - begin);
+  }
+  void EmitPart(const OperandPlaces& place, int32_t begin, int32_t end,
+                std::vector<atollrt::Instruction>* program) const override {
+    if constexpr (requires { instruction_.groups; }) {
+      Instruction i = instruction_;
+      const uint32_t count = static_cast<uint32_t>(end - begin);
+      i.input_address = InputAddress(place, 0);
+      i.weight_address = place.parameters;
+      i.channel_address =
+          place.parameters + static_cast<uint32_t>(part_channel_offset(end - begin));
+      const uint32_t output = OutputAddress(place, 0) + static_cast<uint32_t>(begin);
+      i.output_address = positions() == 1 ? output : place.scratch;
+      i.output_c = count;
+      program->push_back(i);
+      if (positions() == 1) return;
+      program->push_back(CopyInstruction{.input_address = place.scratch,
+                                         .output_address = output,
+                                         .bytes = count,
+                                         .count0 = 1,
+                                         .count1 = 1,
+                                         .count2 = 1,
+                                         .count3 = 1,
+                                         .count4 = static_cast<uint32_t>(positions()),
+                                         .input_stride4 = count,
+                                         .output_stride4 = instruction_.output_c});
+    }
   }
 
   // A matrix product may have images around it, but its rows are another thing.
   bool divides_into_rows() const override {
-    return node_.type != OpType::kFULLY_CONNECTED && IsImage(input(0)) && IsImage(output());
+    return node_.type != OpType::kFULLY_CONNECTED && IsImage(input(image_)) && IsImage(output());
   }
   RowRange InputRows(size_t, RowRange rows) const override { return window_.InputRows(rows); }
 
   void Emit(const OperandPlaces& place, RowRange rows,
             std::vector<atollrt::Instruction>* program) const override {
     Instruction i = instruction_;
-    RowRange from = AllRows(input(0));
+    RowRange from = AllRows(input(image_));
     if (divides_into_rows()) {
       from = window_.InputRows(rows);
       i.input_h = static_cast<uint32_t>(from.count());
       i.output_h = static_cast<uint32_t>(rows.count());
       i.pad_top = static_cast<uint32_t>(window_.PadAbove(rows));
     }
-    i.input_address = InputAddress(place, 0, from.begin);
+    i.input_address = InputAddress(place, image_, from.begin);
     i.output_address = OutputAddress(place, 0, rows.begin);
     if constexpr (requires { i.weight_address; }) {
-      i.weight_address = place.parameters + weight_offset_;
+      i.weight_address = place.parameters;
       i.channel_address = place.parameters + channel_offset_;
     }
     program->push_back(i);
   }
 
  private:
+  int64_t channel_bytes() const {  // of the weights
+    return static_cast<int64_t>(weights_.size() / stage_.channels.size());
+  }
+  int64_t part_channel_offset(int32_t channels) const {
+    return static_cast<int64_t>(
+        AlignUp(static_cast<uint64_t>(channel_bytes() * channels), kOnChipAlignment));
+  }
+  int64_t positions() const {
+    return int64_t{instruction_.batch} * instruction_.output_h * instruction_.output_w;
+  }
+
   const Instruction instruction_;
-  const RowWindow window_;
-  uint32_t weight_offset_ = 0;
+  const Window window_;
+  const size_t image_;
+  std::span<const uint8_t> weights_;  // the model's
+  OutputStage stage_;
   uint32_t channel_offset_ = 0;
 };
 
@@ -112,14 +181,16 @@ void SetWindow(const Window& window, Instruction* i) {
 }
 
 template <typename Instruction, typename Params>
-Lowering LowerFilter(const Graph& graph, const Node& node, const Params& params) {
+Instruction MakeFilter(const Params& params) {
   Instruction i;
   const ConvShape& shape = params.shape;
   SetWindow(shape, &i);
   i.input_c = shape.input_c;
   i.output_c = shape.output_c;
-  i.dilation_h = shape.dilation_h;
-  i.dilation_w = shape.dilation_w;
+  if constexpr (requires { i.dilation_h; }) {
+    i.dilation_h = shape.dilation_h;
+    i.dilation_w = shape.dilation_w;
+  }
   if constexpr (requires { i.groups; }) i.groups = shape.groups;
   i.flags = UnsignedFlag(params.input_type, kFlagInputUnsigned) |
             UnsignedFlag(params.weight_type, kFlagWeightsUnsigned) |
@@ -129,7 +200,16 @@ Lowering LowerFilter(const Graph& graph, const Node& node, const Params& params)
   i.output_zero_point = params.output.zero_point;
   i.clamp_min = params.output.clamp.min;
   i.clamp_max = params.output.clamp.max;
-  auto lowering = std::make_unique<WindowLowering<Instruction>>(graph, node, i, shape.dilation_h);
+  return i;
+}
+
+template <typename Instruction, typename Params>
+Lowering LowerFilter(const Graph& graph, const Node& node, const Params& params) {
+  const ConvShape& shape = params.shape;
+  const RowWindow window{shape.input_h, shape.kernel_h, shape.stride_h, shape.dilation_h,
+                         shape.pad_top};
+  auto lowering = std::make_unique<WindowLowering<Instruction, RowWindow>>(
+      graph, node, MakeFilter<Instruction>(params), window, 0);
   lowering->AddFilter(params.weights, params.output);
   return std::unique_ptr<const NodeLowering>(std::move(lowering));
 }
@@ -152,6 +232,16 @@ Lowering LowerDepthwiseConv2D(const Graph& graph, const Node& node) {
   return LowerFilter<DepthwiseConv2DInstruction>(graph, node, params);
 }
 
+Lowering LowerTransposeConv(const Graph& graph, const Node& node) {
+  ATOLL_ASSIGN_OR_RETURN(const Conv2DParams params, MakeConv2DParams(graph, node));
+  const ConvShape& shape = params.shape;
+  const TransposedRowWindow window{shape.input_h, shape.kernel_h, shape.stride_h, shape.pad_top};
+  auto lowering = std::make_unique<WindowLowering<TransposeConv2DInstruction, TransposedRowWindow>>(
+      graph, node, MakeFilter<TransposeConv2DInstruction>(params), window, 2);
+  lowering->AddFilter(params.weights, params.output);
+  return std::unique_ptr<const NodeLowering>(std::move(lowering));
+}
+
 Lowering LowerPool2D(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const Pool2DParams params, MakePool2DParams(graph, node));
   Pool2DInstruction i;
@@ -161,8 +251,9 @@ Lowering LowerPool2D(const Graph& graph, const Node& node) {
             (params.kind == PoolKind::kAverage ? kFlagAverage : 0);
   i.clamp_min = params.clamp.min;
   i.clamp_max = params.clamp.max;
+  const RowWindow window{params.input_h, params.kernel_h, params.stride_h, 1, params.pad_top};
   return std::unique_ptr<const NodeLowering>(
-      std::make_unique<WindowLowering<Pool2DInstruction>>(graph, node, i, 1));
+      std::make_unique<WindowLowering<Pool2DInstruction, RowWindow>>(graph, node, i, window, 0));
 }
 
 }  // namespace atollrt

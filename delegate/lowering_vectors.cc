@@ -1,72 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the vector unit computes element by element or by reduction.
+// What the vector unit computes from one tensor.
 #include "delegate/lowering.h"
 #include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
 namespace {
-
-class AddLowering final : public NodeLowering {
- public:
-  AddLowering(const Graph& graph, const Node& node, const AddParams& params)
-      : NodeLowering(graph, node), params_(params) {}
-
-  bool divides_into_rows() const override { return IsImage(output()); }
-
-  void Emit(const OperandPlaces& place, RowRange rows,
-            std::vector<Instruction>* program) const override {
-    program->push_back(
-        AddInstruction{.input1_address = InputAddress(place, 0, rows.begin),
-                       .input2_address = InputAddress(place, 1, rows.begin),
-                       .output_address = OutputAddress(place, 0, rows.begin),
-                       .count = CountOf(rows),
-                       .flags = UnsignedFlag(params_.type, kFlagInputUnsigned) |
-                                (params_.kind == AddKind::kSubtract ? kFlagSubtract : 0),
-                       .left_shift = static_cast<uint32_t>(params_.left_shift),
-                       .input1_zero_point = params_.input1_zero_point,
-                       .input2_zero_point = params_.input2_zero_point,
-                       .output_zero_point = params_.output_zero_point,
-                       .input1_multiplier = params_.input1.value,
-                       .input1_exponent = params_.input1.exponent,
-                       .input2_multiplier = params_.input2.value,
-                       .input2_exponent = params_.input2.exponent,
-                       .output_multiplier = params_.output.value,
-                       .output_exponent = params_.output.exponent,
-                       .clamp_min = params_.clamp.min,
-                       .clamp_max = params_.clamp.max});
-  }
-
- private:
-  const AddParams params_;
-};
-
-class MeanLowering final : public NodeLowering {
- public:
-  MeanLowering(const Graph& graph, const Node& node, const MeanParams& params)
-      : NodeLowering(graph, node), params_(params) {}
-
-  void Emit(const OperandPlaces& place, RowRange,
-            std::vector<Instruction>* program) const override {
-    MeanInstruction i;
-    i.input_address = InputAddress(place, 0);
-    i.output_address = OutputAddress(place, 0);
-    i.batch = params_.batch;
-    i.positions = params_.positions;
-    i.channels = params_.channels;
-    i.flags = UnsignedFlag(params_.type, kFlagInputUnsigned);
-    i.input_zero_point = params_.input_zero_point;
-    i.multiplier = params_.multiplier.value;
-    i.exponent = params_.multiplier.exponent;
-    i.output_zero_point = params_.output_zero_point;
-    i.clamp_min = params_.clamp.min;
-    i.clamp_max = params_.clamp.max;
-    program->push_back(i);
-  }
-
- private:
-  const MeanParams params_;
-};
 
 class TableLowering final : public NodeLowering {
  public:
@@ -87,17 +26,6 @@ class TableLowering final : public NodeLowering {
 };
 
 }  // namespace
-
-Lowering LowerAdd(const Graph& graph, const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const AddParams params, MakeAddParams(graph, node));
-  return std::unique_ptr<const NodeLowering>(std::make_unique<AddLowering>(graph, node, params));
-}
-
-Lowering LowerMean(const Graph& graph, const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(const MeanPlan plan, MakeMeanPlan(graph, node));
-  return std::unique_ptr<const NodeLowering>(
-      std::make_unique<MeanLowering>(graph, node, plan.params));
-}
 
 Lowering LowerTable(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph, node));

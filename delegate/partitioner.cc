@@ -5,20 +5,33 @@
 #include <numeric>
 
 #include "delegate/lowering.h"
-#include "runtime/graph/shape_inference.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/ops/filter_tensors.h"
+#include "runtime/ops/quantized_params.h"
 
 namespace atollrt {
 namespace {
 
 bool IsFilter(OpType type) {
   return type == OpType::kCONV_2D || type == OpType::kDEPTHWISE_CONV_2D ||
-         type == OpType::kFULLY_CONNECTED;
+         type == OpType::kFULLY_CONNECTED || type == OpType::kTRANSPOSE_CONV;
 }
 
-bool IsAdd(OpType type) { return type == OpType::kADD || type == OpType::kSUB; }
+bool HasState(OpType type) { return type == OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM; }
+
+// Operators whose lowering is `lower`.
+bool IsLoweredBy(OpType type, decltype(DeviceOp::lower) lower) {
+  const DeviceOp* op = FindDeviceOp(type);
+  return op != nullptr && op->lower == lower;
+}
+
+bool IsReducer(OpType type) {
+  return type == OpType::kMEAN || type == OpType::kSUM || type == OpType::kREDUCE_MAX ||
+         type == OpType::kREDUCE_MIN;
+}
 
 // Which inputs of a node are activations, `count` from `first`; the others are parameters.
+// Activations may be constants, which makes parameters of them.
 struct ActivationRange {
   size_t first = 0, count = 1;
 };
@@ -27,7 +40,8 @@ ActivationRange ActivationsOf(const Node& node) {
     return {0, node.inputs.size()};
   }
   if (node.type == OpType::kSPLIT) return {1, 1};
-  return {0, IsAdd(node.type) ? size_t{2} : size_t{1}};
+  if (node.type == OpType::kTRANSPOSE_CONV) return {2, 1};
+  return {0, IsLoweredBy(node.type, LowerPair) ? size_t{2} : size_t{1}};
 }
 
 // ---- Predicates of constraints.inc ------------------------------------------------------------
@@ -36,6 +50,7 @@ struct Candidate {
   const Graph& graph;
   const Node& node;
   const PartitionLimits& limits;
+  const std::vector<int32_t>& readers;  // how often each tensor is an input of a node
 
   const Tensor& input(size_t position) const { return *graph.Input(node, position); }
   const Tensor& output() const { return graph.Output(node); }
@@ -86,54 +101,61 @@ bool HasElements(const Candidate& c) {
 }
 
 bool HasConstantParameters(const Candidate& c) {
+  if (HasState(c.node.type)) {
+    // Everything but the input and the state.
+    for (size_t i = 1; i < c.node.inputs.size(); ++i) {
+      const Tensor* tensor = c.graph.Input(c.node, i);
+      if (tensor != nullptr && !tensor->is_variable && !tensor->is_constant()) return false;
+    }
+    return true;
+  }
   if (!IsFilter(c.node.type)) return true;
-  const Tensor* bias = c.graph.Input(c.node, 2);
-  return c.input(1).is_constant() && (bias == nullptr || bias->is_constant());
+  const FilterTensors t = FilterTensorsOf(c.graph, c.node);
+  return t.weights.is_constant() && (t.bias == nullptr || t.bias->is_constant());
 }
 
-bool HasVariableActivations(const Candidate& c) {
+bool HasVariableActivation(const Candidate& c) {
   for (const Tensor* tensor : c.activations()) {
-    if (tensor->is_constant()) return false;
+    if (!tensor->is_constant()) return true;
+  }
+  return false;
+}
+
+// The device changes the state where it lies. Whoever else reads it there, perhaps under another
+// name, would have to do so in time.
+bool OwnsItsState(const Candidate& c) {
+  if (!HasState(c.node.type)) return true;
+  for (const int32_t state : c.node.inputs) {
+    if (state >= 0 && c.graph.tensors[state].is_variable && c.readers[state] != 1) return false;
   }
   return true;
 }
 
-bool AddsEqualShapes(const Candidate& c) {
-  return !IsAdd(c.node.type) || c.input(0).shape == c.input(1).shape;
+bool BroadcastsInFewLoops(const Candidate& c) {
+  if (!IsLoweredBy(c.node.type, LowerPair)) return true;
+  return FitsPairLoops(MakeBroadcast(c.input(0).shape, c.input(1).shape));
 }
 
-bool ReducesNeighbouringAxes(const Candidate& c) {
-  if (c.node.type != OpType::kMEAN) return true;
-  std::vector<int32_t> axes;
-  for (const int64_t axis : ConstantIntegers(c.input(1))) {
-    axes.push_back(NormalizeAxis(axis, c.input(0).shape.size()));
-  }
-  std::sort(axes.begin(), axes.end());
-  for (size_t i = 1; i < axes.size(); ++i) {
-    if (axes[i] - axes[i - 1] > 1) return false;
-  }
-  return true;
+bool ReducesInFewLoops(const Candidate& c) {
+  if (!IsReducer(c.node.type)) return true;
+  return IsReduction(MakeReducePlan(c.input(0).shape, ReducedAxes(c.graph, c.node)));
 }
 
 // A plan that cannot be made is the CPU's to refuse, with more words.
-bool MovesByShortCopies(const Candidate& c) {
-  if (FindDeviceOp(c.node.type)->lower != LowerMove) return true;
+bool MovesByFewCopies(const Candidate& c) {
+  if (!IsLoweredBy(c.node.type, LowerMove)) return true;
   const Result<MovePlan> plan = MakeMovePlan(c.graph, c.node);
   return plan.ok() && IsCopyProgram(*plan);
 }
 
-bool ConcatenatesAlikeQuantized(const Candidate& c) {
-  if (c.node.type != OpType::kCONCATENATION) return true;
-  if (std::get<AxisOptions>(c.node.options).activation != Activation::kNone) {
-    return false;
-  }
-  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
-    if (c.input(i).scale() != c.output().scale() ||
-        c.input(i).zero_point() != c.output().zero_point()) {
-      return false;
-    }
-  }
-  return true;
+bool ConcatenatesWithoutActivation(const Candidate& c) {
+  return c.node.type != OpType::kCONCATENATION ||
+         std::get<AxisOptions>(c.node.options).activation == Activation::kNone;
+}
+
+// An element below the zero point has no root, which the CPU reports.
+bool HasRoots(const Candidate& c) {
+  return c.node.type != OpType::kRSQRT || c.input(0).zero_point() <= INT8_MIN;
 }
 
 bool HasShortSums(const Candidate& c) {
@@ -141,24 +163,33 @@ bool HasShortSums(const Candidate& c) {
   if (const auto* pool = std::get_if<Pool2DOptions>(&c.node.options)) {
     return int64_t{pool->filter_h} * pool->filter_w <= kMaxSum;
   }
-  if (!IsFilter(c.node.type)) return true;
+  if (!IsFilter(c.node.type) && !HasState(c.node.type)) return true;
   const Shape& w = c.input(1).shape;
   if (c.node.type == OpType::kFULLY_CONNECTED) return w[1] <= kMaxSum;
+  if (HasState(c.node.type)) return w[0] <= kMaxSum && w[1] <= kMaxSum;
   const int64_t taps = int64_t{w[1]} * w[2];
-  return (c.node.type == OpType::kCONV_2D ? taps * w[3] : taps) <= kMaxSum;
+  return (c.node.type == OpType::kDEPTHWISE_CONV_2D ? taps : taps * w[3]) <= kMaxSum;
 }
 
 bool FitsOnChip(const Candidate& c) {
   constexpr int64_t kChannelRecordBytes = 16;
   int64_t bytes = 0;
   // Images may be computed in bands of rows, which only the compiler can judge.
-  std::vector<const Tensor*> tensors = c.activations();
-  for (const Tensor* tensor : c.outputs()) tensors.push_back(tensor);
-  if (!std::all_of(tensors.begin(), tensors.end(), [](auto* tensor) { return IsImage(*tensor); })) {
-    for (const Tensor* tensor : tensors) bytes += tensor->byte_size();
+  for (const Tensor* tensor : c.activations()) {
+    if (tensor->is_constant() || !IsImage(*tensor)) bytes += tensor->byte_size();
   }
-  if (IsFilter(c.node.type)) {
+  for (const Tensor* tensor : c.outputs()) {
+    if (!IsImage(*tensor)) bytes += tensor->byte_size();
+  }
+  // The same goes for parts of the weights of CONV_2D and FULLY_CONNECTED.
+  if (c.node.type == OpType::kDEPTHWISE_CONV_2D) {
     bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
+  } else if (HasState(c.node.type)) {
+    for (size_t i = 1; i < c.node.inputs.size(); ++i) {
+      const Tensor* tensor = c.graph.Input(c.node, i);
+      if (tensor != nullptr) bytes += tensor->byte_size();
+    }
+    bytes += 8 * c.output().shape.back() * kChannelRecordBytes;
   }
   // Room for alignment and tables.
   constexpr int64_t kSlack = 4096;
@@ -288,7 +319,7 @@ class SetGraph {
   int32_t round_ = 0;
 };
 
-// Something in the set computes; one that only moves bytes costs two trips over the link.
+// Something in the set computes.
 bool Computes(const Graph& graph, const std::vector<int32_t>& set) {
   return std::any_of(set.begin(), set.end(), [&](int32_t index) {
     return FindDeviceOp(graph.nodes[index].type)->effort == DeviceEffort::kComputes;
@@ -302,9 +333,15 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   NodeSets result;
   result.reasons = refused;
   result.reasons.resize(graph.nodes.size());
+  std::vector<int32_t> readers(graph.tensors.size());
+  for (const Node& node : graph.nodes) {
+    for (const int32_t tensor : node.inputs) {
+      if (tensor >= 0) ++readers[tensor];
+    }
+  }
   std::vector<bool> supported(graph.nodes.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Candidate candidate{graph, graph.nodes[i], limits};
+    const Candidate candidate{graph, graph.nodes[i], limits, readers};
     for (const Constraint& constraint : kConstraints) {
       if (!result.reasons[i].empty()) break;
       if (!constraint.holds(candidate)) result.reasons[i] = constraint.sentence;
@@ -313,17 +350,26 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   }
   SetGraph sets(graph, supported);
   sets.Grow();
-  for (std::vector<int32_t>& set : sets.Sets()) {
-    if (Computes(graph, set)) {
-      result.sets.push_back(std::move(set));
-      continue;
-    }
+  // A set that only moves bytes costs two trips over the link, which is no gain beside others.
+  result.sets = sets.Sets();
+  const auto computes = [&](const std::vector<int32_t>& set) { return Computes(graph, set); };
+  if (std::none_of(result.sets.begin(), result.sets.end(), computes)) return result;
+  for (const std::vector<int32_t>& set : result.sets) {
+    if (computes(set)) continue;
     for (const int32_t node : set) {
       result.reasons[node] =
-          "its partition must compute something: moving the data would cost more than it saves";
+          "its partition must compute something, as others of the model do: moving the data would "
+          "cost more than it saves";
     }
   }
+  std::erase_if(result.sets, [&](const auto& set) { return !computes(set); });
   return result;
+}
+
+std::vector<int32_t> SetBoundary::OutputsAndState() const {
+  std::vector<int32_t> tensors = outputs;
+  tensors.insert(tensors.end(), state.begin(), state.end());
+  return tensors;
 }
 
 SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
@@ -335,14 +381,14 @@ SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
   }
   for (const int32_t node : set) {
     for (const int32_t tensor : graph.nodes[node].inputs) {
-      // Lists without elements (no axes, the shape of a scalar) have no bytes to tell that they are
-      // constants.
-      if (tensor < 0 || place[tensor] != kOutside || graph.tensors[tensor].is_constant() ||
-          graph.tensors[tensor].element_count() == 0) {
-        continue;
-      }
+      if (tensor < 0 || place[tensor] != kOutside) continue;
+      // A list without elements (of no axes) is a constant without bytes.
+      const Tensor& from = graph.tensors[tensor];
+      if (from.is_constant() || from.element_count() == 0) continue;
       place[tensor] = kInput;
       boundary.inputs.push_back(tensor);
+      const bool is_state = HasState(graph.nodes[node].type) && graph.tensors[tensor].is_variable;
+      if (is_state) boundary.state.push_back(tensor);
     }
   }
   const auto read_outside = [&](int32_t tensor) {

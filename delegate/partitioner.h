@@ -3,7 +3,7 @@
 // Partitioner: Graph -> sets of nodes for the device, and a reason for every node that is in none.
 // Sets are connected (through tensors), convex (no path leaves one and comes back, so the
 // graph of partitions and CPU nodes has no cycle) and maximal (no two neighbouring sets could be
-// one). Pure function.
+// one). Sets that only move bytes are given up if another computes. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,16 @@ struct NodeSets {
 NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
                         const std::vector<std::string>& refused);
 
-// Tensors that a set reads from outside (constants not among them) and those of its outputs that
-// are read outside or are outputs of the graph; both in the order of first use.
+// Tensors that a set reads from outside (constants and what is empty not among them), those of its
+// outputs that are read outside or are outputs of the graph, and its state: those inputs that it
+// also changes, which are variable tensors of the graph. Each in the order of first use.
 struct SetBoundary {
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;
+  std::vector<int32_t> state;
+
+  // What an executable of the set gives back.
+  std::vector<int32_t> OutputsAndState() const;
 };
 SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set);
 

@@ -35,7 +35,8 @@ RowBands::RowBands(const std::vector<BandStep>& steps, size_t first, size_t last
       if (rows[i].count() <= 0) continue;
       for (size_t position = 0; position < step.node->inputs.size(); ++position) {
         for (size_t j = 0; j < i; ++j) {
-          if (steps[first + j].node->outputs[0] != step.node->inputs[position]) continue;
+          const std::vector<int32_t>& made = steps[first + j].node->outputs;
+          if (std::count(made.begin(), made.end(), step.node->inputs[position]) == 0) continue;
           rows[j] = Hull(rows[j], step.lowering->InputRows(position, rows[i]));
         }
       }
@@ -65,7 +66,7 @@ uint64_t RowBands::Cycles(const std::vector<BandStep>& steps, ArraySize array) c
       program.clear();
       steps[step].lowering->Emit(place, rows, &program);
       for (const Instruction& instruction : program) {
-        cycles += IssueCycles(array) + ExecutionCycles(instruction, array);
+        cycles += kIssueCycles + ExecutionCycles(instruction, array);
       }
     }
   }

@@ -17,9 +17,8 @@ namespace atollrt {
 struct BandStep {
   const Node* node = nullptr;
   const NodeLowering* lowering = nullptr;
-  int32_t output_rows = 0;  // of output 0
-  int64_t row_bytes = 0;    // of one of them
-  // The last step that reads the output; beyond all steps if it leaves the set.
+  int32_t output_rows = 0;  // of each output
+  // The last step that reads an output; beyond all steps if one leaves the set.
   int32_t last_reader = 0;
 };
 
@@ -34,13 +33,13 @@ class RowBands {
   int32_t bands() const { return static_cast<int32_t>(rows_.size()); }
   bool Contains(size_t step) const { return first_ <= step && step <= last_; }
 
-  // The rows of a step's output that a band computes; may be none.
+  // The rows of a step's outputs that a band computes; may be none.
   RowRange Rows(int32_t band, size_t step) const {
     return rows_[static_cast<size_t>(band)][step - first_];
   }
-  // Whether nothing outside reads the step's output; it then needs room for one band only.
+  // Whether nothing outside reads the step's outputs; they then need room for one band only.
   bool IsInternal(size_t step) const { return internal_[step - first_]; }
-  // Rows of the largest band of a step's output.
+  // Rows of the largest band of a step's outputs.
   int32_t BandRows(size_t step) const;
 
   // Modelled time of all bands, issue included.

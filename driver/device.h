@@ -41,6 +41,7 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;           // on-chip memory for parameters and activations
   uint64_t program_memory_bytes = 0;   // on-chip memory for instructions
   uint64_t link_bytes_per_second = 0;  // of the device's link, as modelled or as measured
+  double host_seconds = 0;  // modelled: what the host spends on a request beside the transfers
 };
 
 enum class DeviceState { kReady, kLost };

@@ -21,6 +21,7 @@ struct DeviceProfile {
   uint64_t memory_bytes = 8u << 20;
   uint64_t program_memory_bytes = 1u << 20;
   uint64_t link_bytes_per_second = 455'000'000;
+  double host_seconds = 0.30e-3;  // what a host with this link spends on a request
 };
 
 // All built-in profiles; the first is the default, "usb3".

@@ -39,7 +39,7 @@ Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64
   for (size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
     const std::string name = Quoted(layer.name);
-    if (layer.type != LayerType::kInt8 && layer.type != LayerType::kUInt8) {
+    if (layer.type > LayerType::kInt16) {
       return CorruptModel("%s %zu %s has unknown type %d", kind, i, name.c_str(),
                           static_cast<int>(layer.type));
     }
@@ -47,7 +47,7 @@ Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64
       return CorruptModel("%s %zu %s has rank %zu, at most %zu is allowed", kind, i, name.c_str(),
                           layer.shape.size(), kMaxRank);
     }
-    uint64_t elements = 1;
+    uint64_t bytes = LayerTypeBytes(layer.type);
     for (size_t axis = 0; axis < layer.shape.size(); ++axis) {
       const int32_t extent = layer.shape[axis];
       if (extent < 1) {
@@ -55,14 +55,14 @@ Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64
                             name.c_str(), axis, extent);
       }
       // Both factors are below 2^31 at this point, so the product fits.
-      elements *= static_cast<uint64_t>(extent);
-      if (elements >= kSizeLimit) {
+      bytes *= static_cast<uint64_t>(extent);
+      if (bytes >= kSizeLimit) {
         return CorruptModel("%s %zu %s is larger than 2 GiB", kind, i, name.c_str());
       }
     }
-    if (elements != layer.bytes) {
+    if (bytes != layer.bytes) {
       return CorruptModel("%s %zu %s: the shape has %llu bytes, the layer says %llu", kind, i,
-                          name.c_str(), static_cast<unsigned long long>(elements),
+                          name.c_str(), static_cast<unsigned long long>(bytes),
                           static_cast<unsigned long long>(layer.bytes));
     }
     *total_bytes += layer.bytes;

@@ -15,13 +15,14 @@
 
 namespace atollrt {
 
-enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1 };
+enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1, kInt16 = 2 };
+inline uint64_t LayerTypeBytes(LayerType type) { return type == LayerType::kInt16 ? 2 : 1; }
 
 struct Layer {
   std::string name;
   LayerType type = LayerType::kInt8;
-  std::vector<int32_t> shape;  // row-major; its product is `bytes`
-  uint64_t bytes = 0;
+  std::vector<int32_t> shape;  // row-major
+  uint64_t bytes = 0;          // of all elements
   bool operator==(const Layer&) const = default;
 };
 

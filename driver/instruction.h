@@ -30,8 +30,11 @@ inline constexpr uint32_t kFlagWeightsUnsigned = 1u << 1;
 inline constexpr uint32_t kFlagDouble = 1u << 2;
 inline constexpr uint32_t kFlagSubtract = 1u << 3;
 inline constexpr uint32_t kFlagAverage = 1u << 4;
+inline constexpr uint32_t kFlagSquare = 1u << 5;
 
-enum class Unit : uint8_t { kSequencer, kDma, kArray, kVector };
+// What executes an instruction. Units work side by side (docs/isa.md §5).
+enum class Unit : uint8_t { kSequencer, kInfeed, kOutfeed, kDma, kArray, kVector };
+inline constexpr size_t kUnitCount = 6;
 
 // struct EndInstruction {}; struct Conv2DInstruction { uint32_t input_address; ... }; and so on.
 // All members have 32 bits and the order of the encoding, so that a struct is words 1, 2, ... of
@@ -49,6 +52,38 @@ using Instruction = std::variant<
 #define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) Struct##Instruction,
 #include "driver/instructions.inc"
     std::monostate>;  // closes the list; never encoded
+
+// Instructions of two tensors, of which each repeats along loops of its choice: ADD and those like
+// it.
+template <typename T>
+concept PairInstruction = requires(const T& i) {
+  i.input2_stride3;
+};
+
+// Loops of such instructions and of COPY, outermost first, with bytes between the steps of each
+// operand.
+inline constexpr size_t kPairLoops = 4;
+inline constexpr size_t kCopyLoops = 5;
+struct PairLoop {
+  uint32_t count = 1, input1_stride = 0, input2_stride = 0;
+};
+template <PairInstruction T>
+std::array<PairLoop, kPairLoops> LoopsOf(const T& i) {
+  return {{{i.count0, i.input1_stride0, i.input2_stride0},
+           {i.count1, i.input1_stride1, i.input2_stride1},
+           {i.count2, i.input1_stride2, i.input2_stride2},
+           {i.count3, i.input1_stride3, i.input2_stride3}}};
+}
+struct CopyLoop {
+  uint32_t count = 1, input_stride = 0, output_stride = 0;
+};
+inline std::array<CopyLoop, kCopyLoops> LoopsOf(const CopyInstruction& i) {
+  return {{{i.count0, i.input_stride0, i.output_stride0},
+           {i.count1, i.input_stride1, i.output_stride1},
+           {i.count2, i.input_stride2, i.output_stride2},
+           {i.count3, i.input_stride3, i.output_stride3},
+           {i.count4, i.input_stride4, i.output_stride4}}};
+}
 
 using EncodedInstruction = std::array<uint8_t, kInstructionBytes>;
 

@@ -38,6 +38,7 @@ Result<std::unique_ptr<Device>> OpenEmulator(std::string_view profile_name, int 
   UsbDevice::Options options;
   options.name = profile_name.empty() ? std::string(kEmulator)
                                       : std::string(kEmulatorPrefix) + core.profile.name;
+  options.host_seconds = core.profile.host_seconds;
   return UsbDevice::Open(std::move(transport), std::move(options));
 }
 

@@ -86,6 +86,7 @@ Result<std::unique_ptr<Device>> UsbDevice::Open(std::unique_ptr<UsbTransport> tr
   if (!info.ok()) return Status(info.status()).WithContext("device " + options.name);
   ATOLL_RETURN_IF_ERROR(session.ResetCore(deadline).WithContext("device " + options.name));
   info->name = options.name;
+  info->host_seconds = options.host_seconds;
   return std::unique_ptr<Device>(
       new UsbDevice(std::move(transport), std::move(options), *std::move(info)));
 }

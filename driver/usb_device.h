@@ -28,6 +28,7 @@ class UsbDevice : public Device {
  public:
   struct Options {
     std::string name = "usb";      // DeviceInfo::name
+    double host_seconds = 0.3e-3;  // DeviceInfo::host_seconds
     NowFunction now = Clock::now;  // for deadlines; tests bring their own
   };
 

@@ -67,10 +67,6 @@ AtollStatus NullArgument(const char* name) {
 
 }  // namespace
 
-struct AtollModel {
-  std::shared_ptr<const atollrt::Model> model;
-};
-
 // A tensor as callers see it: an interpreter and an index.
 struct AtollTensor {
   atollrt::Interpreter* interpreter = nullptr;
@@ -129,6 +125,16 @@ AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size, AtollModel
 }
 
 void AtollModelDelete(AtollModel* model) { delete model; }
+
+int32_t AtollModelHasOperator(const AtollModel* model, const char* op) {
+  if (model == nullptr || op == nullptr) return 0;
+  for (const atollrt::Graph& graph : model->model->graphs()) {
+    for (const atollrt::Node& node : graph.nodes) {
+      if (node.op_name() == op) return 1;
+    }
+  }
+  return 0;
+}
 
 AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpreterOptions* options,
                                    AtollInterpreter** interpreter) {
@@ -310,6 +316,7 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
     return ToC(InvalidArgument("partition %d; there are %zu", index, partitions.size()));
   }
   const atollrt::PartitionReport& report = partitions[index].report;
+  const atollrt::ModelledLatency& latency = report.latency;
   *info = {.node_count = static_cast<int32_t>(partitions[index].nodes.size()),
            .instruction_count = report.instruction_count,
            .resident_parameter_bytes = report.resident_parameter_bytes,
@@ -318,7 +325,14 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
            .input_bytes = report.input_bytes,
            .output_bytes = report.output_bytes,
            .estimated_cycles = report.estimated_cycles,
-           .estimated_seconds = report.estimated_seconds,
+           .latency = {.total = latency.total,
+                       .host = latency.host,
+                       .link_out = latency.link_out,
+                       .parameters = latency.parameters,
+                       .array = latency.array,
+                       .vector = latency.vector,
+                       .dma = latency.dma,
+                       .link_in = latency.link_in},
            .note = report.note.c_str()};
   return ToC(Status());
 }

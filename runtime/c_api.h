@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the C interfaces of runtime/ and delegate/ share: status conversion and the layout of the
-// delegate handle. Not installed.
+// What the C interfaces of runtime/ and delegate/ share: status conversion and the layouts of the
+// model and delegate handles. Not installed.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,11 @@ namespace atollrt {
 AtollStatus ToC(const Status& status);
 
 }  // namespace atollrt
+
+// The handle behind AtollModel.
+struct AtollModel {
+  std::shared_ptr<const atollrt::Model> model;
+};
 
 // The handle behind AtollDelegate; delegate/c_api.cc derives its own from it.
 struct AtollDelegate {

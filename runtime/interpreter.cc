@@ -8,11 +8,14 @@
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/memory_planner.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/step_order.h"
 
 namespace atollrt {
 namespace {
 
 constexpr int kMaxDefaultThreads = 4;
+// What stands for the operators that Google's compiler took for a Coral.
+constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
 
 int ThreadCount(int requested) {
   if (requested > 0) return requested;
@@ -100,6 +103,12 @@ Status Interpreter::PrepareSteps() {
       step.output_tensors = partition.outputs;
     } else {
       const Node& node = graph().nodes[i];
+      if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
+        return Unsupported(
+            "%s: the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is "
+            "attached; only the model that it was compiled from can run here",
+            Describe(graph(), node).c_str());
+      }
       ATOLL_ASSIGN_OR_RETURN(step.owned, PrepareCpuNode(graph(), node, features));
       step.executor = step.owned.get();
       step.input_tensors = node.inputs;
@@ -110,48 +119,17 @@ Status Interpreter::PrepareSteps() {
   return Status();
 }
 
-// Stable topological order: a partition can only run when everything outside that it reads has
-// been written, and what touches the same state keeps its order.
 Status Interpreter::OrderSteps() {
-  const Graph& g = graph();
-  std::vector<bool> ready(g.tensors.size());
-  for (size_t i = 0; i < ready.size(); ++i) {
-    const Tensor& tensor = g.tensors[i];
-    ready[i] = tensor.is_constant() || tensor.is_variable || tensor.element_count() == 0;
+  std::vector<StepNodes> nodes;
+  for (const Step& step : steps_) {
+    nodes.push_back({.nodes = step.partition < 0 ? std::vector<int32_t>{step.node}
+                                                 : partitions_[step.partition].nodes,
+                     .inputs = step.input_tensors,
+                     .outputs = step.output_tensors});
   }
-  for (const int32_t input : g.inputs) ready[input] = true;
-  std::vector<int32_t> step_of(g.nodes.size());
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
-    step_of[step.node] = static_cast<int32_t>(i);
-    if (step.partition < 0) continue;
-    for (const int32_t node : partitions_[step.partition].nodes) {
-      step_of[node] = static_cast<int32_t>(i);
-    }
-  }
-  std::vector<std::vector<int32_t>> earlier(steps_.size());
-  for (const auto& [first, second] : StateOrder(g)) {
-    if (step_of[first] != step_of[second]) earlier[step_of[second]].push_back(step_of[first]);
-  }
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<size_t> order, atollrt::OrderSteps(graph(), nodes));
   std::vector<Step> ordered;
-  std::vector<bool> done(steps_.size());
-  while (ordered.size() < steps_.size()) {
-    const size_t before = ordered.size();
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      if (done[i]) continue;
-      const std::vector<int32_t>& inputs = steps_[i].input_tensors;
-      if (!std::all_of(inputs.begin(), inputs.end(),
-                       [&](int32_t tensor) { return tensor < 0 || ready[tensor]; }) ||
-          !std::all_of(earlier[i].begin(), earlier[i].end(),
-                       [&](int32_t step) { return done[step]; })) {
-        continue;
-      }
-      done[i] = true;
-      for (const int32_t tensor : steps_[i].output_tensors) ready[tensor] = true;
-      ordered.push_back(std::move(steps_[i]));
-    }
-    if (ordered.size() == before) return InternalError("the partitions form a cycle");
-  }
+  for (const size_t step : order) ordered.push_back(std::move(steps_[step]));
   steps_ = std::move(ordered);
   return Status();
 }
@@ -291,7 +269,12 @@ Status Interpreter::RunStep(Step* step) {
     ATOLL_RETURN_IF_ERROR(step->callee->RunSteps());
     step->called = true;
   }
-  ATOLL_RETURN_IF_ERROR(step->executor->Invoke(io));
+  Status status = step->executor->Invoke(io);
+  if (!status.ok()) {
+    // A partition's executor knows better what failed.
+    if (step->partition >= 0) return status;
+    return std::move(status).WithContext(Describe(graph(), graph().nodes[step->node]));
+  }
   last_usage_.cycles += usage.cycles;
   last_usage_.bytes_to_device += usage.bytes_to_device;
   last_usage_.bytes_from_device += usage.bytes_from_device;

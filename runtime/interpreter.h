@@ -23,8 +23,8 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
-#include "runtime/graph/model.h"
 #include "runtime/kernels/thread_pool.h"
+#include "runtime/model.h"
 #include "runtime/node_executor.h"
 
 namespace atollrt {

@@ -30,8 +30,8 @@ struct DeviceUsage {
 struct NodeIo {
   std::span<const uint8_t* const> inputs;
   std::span<uint8_t* const> outputs;
-  // One per input, for CPU operators: where it lives if it outlasts the invocation (variable
-  // tensors, and for the handle that READ_ and ASSIGN_VARIABLE take the variable), else nullptr.
+  // One per input: where it lives if it outlasts the invocation (variable tensors, and for the
+  // handle that READ_ and ASSIGN_VARIABLE take the variable), else nullptr.
   std::span<uint8_t* const> state;
   uint8_t* scratch = nullptr;    // ScratchBytes() bytes, aligned to Buffer::kAlignment
   ThreadPool* pool = nullptr;    // never nullptr during Invoke
@@ -48,10 +48,23 @@ class NodeExecutor {
     return 0;
   }
   // Runs once. Allocates nothing; fails only because of a device or of what its data says (an
-  // index out of range, a box that ends before it begins).
+  // index out of range, a box that ends before it begins). Errors do not name the node.
   virtual Status Invoke(const NodeIo& io) = 0;
   // Makes an Invoke in progress on another thread end early, if it can.
   virtual void Cancel() {}
+};
+
+// Where the modelled time of one inference on a device goes, in seconds. Link and units work side
+// by side, so the parts may add up to more than the total.
+struct ModelledLatency {
+  double total = 0;
+  double host = 0;        // submitting and collecting the request
+  double link_out = 0;    // inputs on their way to the device
+  double parameters = 0;  // streamed parameters on their way to the device
+  double array = 0;       // the array is busy
+  double vector = 0;      // the vector unit is busy
+  double dma = 0;         // bytes are moved on chip
+  double link_in = 0;     // outputs on their way to the host
 };
 
 // What is known of a partition once it is compiled; numbers are per inference.
@@ -62,9 +75,9 @@ struct PartitionReport {
   int64_t activation_bytes = 0;
   int64_t input_bytes = 0;
   int64_t output_bytes = 0;
-  int64_t estimated_cycles = 0;  // modelled
-  double estimated_seconds = 0;  // modelled: device cycles and transfer over the link
-  std::string note;              // what a user should know; empty if nothing
+  int64_t estimated_cycles = 0;  // modelled, from the start message to the last output byte
+  ModelledLatency latency;
+  std::string note;  // what a user should know; empty if nothing
 };
 
 // A connected, acyclic set of nodes that one executor replaces.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/check.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
+#include "driver/memory_access.h"
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/resize.h"
 
 namespace atollrt {
 namespace {
@@ -17,23 +19,8 @@ constexpr uint64_t kTapsMax = 65536;
 constexpr int32_t kExponentMin = -31;
 constexpr int32_t kExponentMax = 127;
 constexpr uint32_t kLeftShiftMax = 22;
-constexpr uint64_t kTableBytes = 256;
-
-uint64_t SaturatingSum(uint64_t a, uint64_t b) {
-  uint64_t sum = 0;
-  return CheckedAdd(a, b, &sum) ? sum : UINT64_MAX;
-}
-
-uint64_t SaturatingProduct(std::initializer_list<uint64_t> factors) {
-  uint64_t product = 1;
-  for (const uint64_t factor : factors) {
-    if (!CheckedMultiply(product, factor, &product)) return UINT64_MAX;
-  }
-  return product;
-}
-
-// Whether the output may be written exactly onto an input of its size.
-enum class InPlace { kForbidden, kAllowed };
+constexpr int64_t kByteDifferenceMax = 255;
+constexpr uint32_t kCellIntegerBitsMax = 6;
 
 // Collects the first violation. Operands are named by reference: their position in the struct is
 // their position in the encoding.
@@ -72,94 +59,82 @@ class Checker {
             SaturatingSum((output - uint64_t{1}) * stride, (kernel - 1) * dilation) <= kSizeMax);
   }
 
-  void Input(const uint32_t& address, uint64_t size_bytes, InPlace in_place = InPlace::kForbidden) {
-    inputs_[input_count_++] = {&address, segments_.Resolve(address), size_bytes, in_place};
-    Access(inputs_[input_count_ - 1]);
-  }
-  // After all inputs.
-  void Output(const uint32_t& address, uint64_t size_bytes) {
-    const Range output{&address, segments_.Resolve(address), size_bytes};
-    Access(output);
-    for (size_t i = 0; i < input_count_; ++i) {
-      const Range& input = inputs_[i];
-      const bool apart = output.begin >= SaturatingSum(input.begin, input.size_bytes) ||
-                         input.begin >= SaturatingSum(output.begin, output.size_bytes);
-      const bool in_place = input.in_place == InPlace::kAllowed && input.begin == output.begin;
-      Report(apart || in_place, FaultCode::kOverlap, input.operand);
+  // That everything lies in memory and that nothing is written onto something else.
+  void Accesses(const MemoryAccesses& accesses) {
+    for (const MemoryAccess& access : accesses) {
+      Report(End(access) <= memory_bytes_, FaultCode::kBadAddress, access.word);
+    }
+    using Kind = MemoryAccess::Kind;
+    for (const Kind kind : {Kind::kWrite, Kind::kReadWrite}) {
+      for (const MemoryAccess& written : accesses) {
+        if (written.kind != kind) continue;
+        for (const MemoryAccess* other = accesses.begin(); other != &written; ++other) {
+          const bool in_place =
+              other->kind == Kind::kReadInPlace && Begin(*other) == Begin(written);
+          const bool apart = Begin(*other) >= End(written) || Begin(written) >= End(*other);
+          Report(apart || in_place, FaultCode::kOverlap, other->word);
+        }
+      }
     }
   }
 
  private:
-  struct Range {
-    const uint32_t* operand = nullptr;
-    uint64_t begin = 0;
-    uint64_t size_bytes = 0;
-    InPlace in_place = InPlace::kForbidden;
-  };
-
-  void Access(const Range& range) {
-    Report(SaturatingSum(range.begin, range.size_bytes) <= memory_bytes_, FaultCode::kBadAddress,
-           range.operand);
+  uint64_t Begin(const MemoryAccess& access) const { return segments_.Resolve(access.address); }
+  uint64_t End(const MemoryAccess& access) const {
+    return SaturatingSum(Begin(access), access.bytes);
   }
 
   void Report(bool ok, FaultCode code, const void* operand) {
-    if (ok || fault_.code != FaultCode::kNone) return;
     const auto offset = static_cast<const uint8_t*>(operand) - first_operand_;
-    fault_ = {.code = code, .detail = static_cast<uint32_t>(offset / 4 + 1)};
+    Report(ok, code, static_cast<uint8_t>(offset / 4 + 1));
+  }
+  void Report(bool ok, FaultCode code, uint8_t word) {
+    if (!ok && fault_.code == FaultCode::kNone) fault_ = {.code = code, .detail = word};
   }
 
   const uint8_t* first_operand_;
   const Segments& segments_;
   uint64_t memory_bytes_;
   Fault fault_;
-  std::array<Range, 3> inputs_{};
-  size_t input_count_ = 0;
 };
 
 ByteType InputType(uint32_t flags) {
   return (flags & kFlagInputUnsigned) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
 }
 
-// What CONV_2D and DEPTHWISE_CONV_2D have in common. `group_channels` is the number of channels
-// that one output is summed over, `weight_bytes` the size of the weights.
+// What all filters have in common: arithmetic and tensors.
 template <typename T>
-void CheckConvolution(const T& i, uint64_t group_channels, uint64_t weight_bytes, Checker& check) {
+void CheckFilter(const T& i, Checker& check) {
   const ByteType type = InputType(i.flags);
-  check.Operand(i.pad_top, i.pad_top <= kPadMax);
-  check.Operand(i.pad_left, i.pad_left <= kPadMax);
   check.Flags(i.flags, kFlagInputUnsigned | kFlagWeightsUnsigned | kFlagDouble);
   check.ZeroPoint(i.input_zero_point, type);
   check.ZeroPoint(i.weight_zero_point,
                   (i.flags & kFlagWeightsUnsigned) != 0 ? ByteType::kUInt8 : ByteType::kInt8);
   check.ZeroPoint(i.output_zero_point, type);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
+}
+
+// What CONV_2D and DEPTHWISE_CONV_2D have in common. `group_channels` is the number of channels
+// that one output is summed over.
+template <typename T>
+void CheckConvolution(const T& i, uint64_t group_channels, Checker& check) {
+  check.Operand(i.pad_top, i.pad_top <= kPadMax);
+  check.Operand(i.pad_left, i.pad_left <= kPadMax);
   check.Operand(i.kernel_h,
                 SaturatingProduct({i.kernel_h, i.kernel_w, group_channels}) <= kTapsMax);
   check.Window(i.output_h, i.stride_h, i.kernel_h, i.dilation_h);
   check.Window(i.output_w, i.stride_w, i.kernel_w, i.dilation_w);
-  check.Input(i.input_address, SaturatingProduct({i.batch, i.input_h, i.input_w, i.input_c}));
-  check.Input(i.weight_address, weight_bytes);
-  check.Input(i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes);
-  check.Output(i.output_address, SaturatingProduct({i.batch, i.output_h, i.output_w, i.output_c}));
+  CheckFilter(i, check);
 }
 
 // One overload per instruction. Divisions come after the check that their divisor is not 0.
 void CheckOperands(const EndInstruction&, Checker&) {}
 
-void CheckOperands(const InputInstruction& i, Checker& check) {
-  check.Sizes({&i.bytes});
-  check.Output(i.output_address, i.bytes);
-}
+void CheckOperands(const InputInstruction& i, Checker& check) { check.Sizes({&i.bytes}); }
 
-void CheckOperands(const OutputInstruction& i, Checker& check) {
-  check.Sizes({&i.bytes});
-  check.Input(i.input_address, i.bytes);
-}
+void CheckOperands(const OutputInstruction& i, Checker& check) { check.Sizes({&i.bytes}); }
 
-void CheckOperands(const ParametersInstruction& i, Checker& check) {
-  check.Sizes({&i.bytes});
-  check.Output(i.output_address, i.bytes);
-}
+void CheckOperands(const ParametersInstruction& i, Checker& check) { check.Sizes({&i.bytes}); }
 
 void CheckOperands(const Conv2DInstruction& i, Checker& check) {
   check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
@@ -168,8 +143,7 @@ void CheckOperands(const Conv2DInstruction& i, Checker& check) {
   if (check.fault().code != FaultCode::kNone) return;
   check.Operand(i.groups, i.input_c % i.groups == 0 && i.output_c % i.groups == 0);
   const uint64_t group_channels = i.input_c / i.groups;
-  CheckConvolution(i, group_channels,
-                   SaturatingProduct({i.output_c, i.kernel_h, i.kernel_w, group_channels}), check);
+  CheckConvolution(i, group_channels, check);
 }
 
 void CheckOperands(const DepthwiseConv2DInstruction& i, Checker& check) {
@@ -177,13 +151,42 @@ void CheckOperands(const DepthwiseConv2DInstruction& i, Checker& check) {
                &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w, &i.dilation_h, &i.dilation_w});
   if (check.fault().code != FaultCode::kNone) return;
   check.Operand(i.input_c, i.output_c % i.input_c == 0);
-  CheckConvolution(i, 1, SaturatingProduct({i.kernel_h, i.kernel_w, i.output_c}), check);
+  CheckConvolution(i, 1, check);
+}
+
+void CheckOperands(const TransposeConv2DInstruction& i, Checker& check) {
+  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
+               &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w});
+  if (check.fault().code != FaultCode::kNone) return;
+  check.Operand(i.pad_top, i.pad_top <= kPadMax);
+  check.Operand(i.pad_left, i.pad_left <= kPadMax);
+  check.Operand(i.kernel_h, SaturatingProduct({i.kernel_h, i.kernel_w, i.input_c}) <= kTapsMax);
+  CheckFilter(i, check);
+}
+
+void CheckOperands(const LstmInstruction& i, Checker& check) {
+  check.Sizes({&i.batch, &i.steps, &i.inputs, &i.units});
+  check.Operand(i.inputs, i.inputs <= kTapsMax);
+  check.Operand(i.units, i.units <= kTapsMax);
+  check.Operand(i.time_major, i.time_major <= 1);
+  check.Operand(i.cell_integer_bits, i.cell_integer_bits <= kCellIntegerBitsMax);
+  check.Operand(i.cell_clip, i.cell_clip <= INT16_MAX);
+  check.Multiplier(i.hidden_multiplier, i.hidden_exponent);
+  check.ZeroPoint(i.hidden_zero_point, ByteType::kInt8);
+}
+
+// What instructions of two tensors have in common; flags and constants come before it.
+template <PairInstruction T>
+void CheckPair(const T& i, Checker& check) {
+  check.Sizes({&i.count0, &i.count1, &i.count2, &i.count3});
+  check.Operand(i.input1_stride3, i.input1_stride3 <= 1);
+  check.Operand(i.input2_stride3, i.input2_stride3 <= 1);
 }
 
 void CheckOperands(const AddInstruction& i, Checker& check) {
   const ByteType type = InputType(i.flags);
-  check.Sizes({&i.count});
-  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract);
+  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract | kFlagSquare);
+  check.Operand(i.flags, (i.flags & kFlagSquare) == 0 || (i.flags & kFlagSubtract) != 0);
   check.Operand(i.left_shift, i.left_shift <= kLeftShiftMax);
   check.ZeroPoint(i.input1_zero_point, type);
   check.ZeroPoint(i.input2_zero_point, type);
@@ -192,9 +195,40 @@ void CheckOperands(const AddInstruction& i, Checker& check) {
   check.Multiplier(i.input2_multiplier, i.input2_exponent);
   check.Multiplier(i.output_multiplier, i.output_exponent);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
-  check.Input(i.input1_address, i.count, InPlace::kAllowed);
-  check.Input(i.input2_address, i.count, InPlace::kAllowed);
-  check.Output(i.output_address, i.count);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MultiplyInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input1_zero_point, type);
+  check.ZeroPoint(i.input2_zero_point, type);
+  check.ZeroPoint(i.output_zero_point, type);
+  check.Multiplier(i.output_multiplier, i.output_exponent);
+  check.ClampRange(i.clamp_min, i.clamp_max, type);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MaximumInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const MinimumInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  CheckPair(i, check);
+}
+
+void CheckOperands(const PreluInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input1_zero_point, type);
+  check.ZeroPoint(i.input2_zero_point, type);
+  check.ZeroPoint(i.output_zero_point, type);
+  check.Multiplier(i.positive_multiplier, i.positive_exponent);
+  check.Multiplier(i.negative_multiplier, i.negative_exponent);
+  check.ClampRange(i.clamp_min, i.clamp_max, type);
+  CheckPair(i, check);
 }
 
 // Every window must hold a cell of the image: the first may not end before it, nor the last begin
@@ -219,47 +253,94 @@ void CheckOperands(const Pool2DInstruction& i, Checker& check) {
                 WindowsMeetImage(i.input_h, i.output_h, i.kernel_h, i.stride_h, i.pad_top));
   check.Operand(i.kernel_w,
                 WindowsMeetImage(i.input_w, i.output_w, i.kernel_w, i.stride_w, i.pad_left));
-  check.Input(i.input_address, SaturatingProduct({i.batch, i.input_h, i.input_w, i.channels}));
-  check.Output(i.output_address, SaturatingProduct({i.batch, i.output_h, i.output_w, i.channels}));
 }
 
-void CheckOperands(const MeanInstruction& i, Checker& check) {
-  const ByteType type = InputType(i.flags);
-  check.Sizes({&i.batch, &i.positions, &i.channels});
+// What REDUCE_SUM, REDUCE_MAX and REDUCE_MIN have in common.
+template <typename T>
+void CheckReduction(const T& i, Checker& check) {
+  check.Sizes({&i.kept0, &i.reduced0, &i.kept1, &i.reduced1, &i.kept2, &i.reduced2});
   check.Flags(i.flags, kFlagInputUnsigned);
+}
+
+void CheckOperands(const ReduceSumInstruction& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
   check.ZeroPoint(i.input_zero_point, type);
   check.Multiplier(i.multiplier, i.exponent);
   check.ZeroPoint(i.output_zero_point, type);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
-  check.Input(i.input_address, SaturatingProduct({i.batch, i.positions, i.channels}));
-  check.Output(i.output_address, SaturatingProduct({i.batch, i.channels}));
+  CheckReduction(i, check);
 }
 
-void CheckOperands(const TableInstruction& i, Checker& check) {
-  check.Sizes({&i.count});
-  check.Input(i.table_address, kTableBytes);
-  check.Input(i.input_address, i.count, InPlace::kAllowed);
-  check.Output(i.output_address, i.count);
-}
+void CheckOperands(const TableInstruction& i, Checker& check) { check.Sizes({&i.count}); }
 
 void CheckOperands(const CopyInstruction& i, Checker& check) {
-  check.Sizes({&i.bytes, &i.count0, &i.count1, &i.count2});
+  check.Sizes({&i.bytes, &i.count0, &i.count1, &i.count2, &i.count3, &i.count4});
   if (check.fault().code != FaultCode::kNone) return;
-  check.Operand(i.bytes, SaturatingProduct({i.bytes, i.count0, i.count1, i.count2}) <= kSizeMax);
-  const auto span = [&](uint64_t stride0, uint64_t stride1, uint64_t stride2) {
-    const uint64_t last =
-        SaturatingSum(SaturatingSum((i.count0 - 1) * stride0, (i.count1 - 1) * stride1),
-                      (i.count2 - 1) * stride2);
-    return SaturatingSum(last, i.bytes);
-  };
-  check.Input(i.input_address, span(i.input_stride0, i.input_stride1, i.input_stride2));
-  check.Output(i.output_address, span(i.output_stride0, i.output_stride1, i.output_stride2));
+  uint64_t total = i.bytes;
+  for (const CopyLoop& loop : LoopsOf(i)) total = SaturatingProduct({total, loop.count});
+  check.Operand(i.bytes, total <= kSizeMax);
 }
 
 void CheckOperands(const FillInstruction& i, Checker& check) {
   check.Sizes({&i.bytes});
   check.Operand(i.value, i.value <= 255);
-  check.Output(i.output_address, i.bytes);
+}
+
+void CheckOperands(const ReduceMaxInstruction& i, Checker& check) { CheckReduction(i, check); }
+
+void CheckOperands(const ReduceMinInstruction& i, Checker& check) { CheckReduction(i, check); }
+
+void CheckOperands(const SoftmaxInstruction& i, Checker& check) {
+  check.Sizes({&i.rows, &i.depth});
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.Multiplier(i.multiplier, i.exponent);
+  check.Operand(i.min_difference, i.min_difference <= 0);
+  if (check.fault().code != FaultCode::kNone) return;
+  // No difference that counts may leave 32 bits when it is shifted.
+  const int64_t greatest = -std::max<int64_t>(i.min_difference, -kByteDifferenceMax);
+  const int32_t shift = std::max(i.exponent, 0);
+  check.Operand(i.min_difference,
+                greatest == 0 || (shift <= 31 && greatest << shift <= int64_t{1} << 31));
+}
+
+void CheckOperands(const L2NormalizationInstruction& i, Checker& check) {
+  check.Sizes({&i.rows, &i.depth});
+  check.Flags(i.flags, kFlagInputUnsigned);
+  check.ZeroPoint(i.input_zero_point, InputType(i.flags));
+}
+
+// What RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR have in common. input_rows(params, rows): what
+// output rows are made from.
+template <typename T, typename InputRows>
+void CheckResize(const T& i, Checker& check, InputRows input_rows) {
+  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.channels, &i.output_h, &i.output_w,
+               &i.input_rows, &i.output_rows});
+  check.Operand(i.mode, i.mode <= static_cast<uint32_t>(ResizeMode::kHalfPixelCenters));
+  check.Operand(i.input_first, uint64_t{i.input_first} + i.input_rows <= i.input_h);
+  check.Operand(i.output_first, uint64_t{i.output_first} + i.output_rows <= i.output_h);
+  if (check.fault().code != FaultCode::kNone) return;
+  const ResizeParams params{.input_h = static_cast<int32_t>(i.input_h),
+                            .output_h = static_cast<int32_t>(i.output_h),
+                            .mode = static_cast<ResizeMode>(i.mode)};
+  const ResizeRows needed = input_rows(
+      params, {static_cast<int32_t>(i.output_first), static_cast<int32_t>(i.output_rows)});
+  const uint32_t first = static_cast<uint32_t>(needed.first);
+  const uint32_t end = first + static_cast<uint32_t>(needed.count);
+  check.Operand(i.input_first, first >= i.input_first);
+  check.Operand(i.input_rows, end <= i.input_first + i.input_rows);
+}
+
+void CheckOperands(const ResizeBilinearInstruction& i, Checker& check) {
+  check.Flags(i.flags, kFlagInputUnsigned);
+  const ResizeType type =
+      InputType(i.flags) == ByteType::kUInt8 ? ResizeType::kUInt8 : ResizeType::kInt8;
+  CheckResize(i, check, [type](const ResizeParams& params, ResizeRows rows) {
+    return BilinearInputRows(params, type, rows);
+  });
+}
+
+void CheckOperands(const ResizeNearestNeighborInstruction& i, Checker& check) {
+  CheckResize(i, check, NearestInputRows);
 }
 
 void CheckOperands(std::monostate, Checker&) { ATOLL_CHECK(false); }
@@ -272,6 +353,7 @@ Fault CheckInstruction(const Instruction& instruction, const Segments& segments,
       [&](const auto& operands) {
         Checker check(operands, segments, memory_bytes);
         CheckOperands(operands, check);
+        check.Accesses(AccessesOf(instruction));
         return check.fault();
       },
       instruction);

@@ -16,6 +16,9 @@ constexpr uint8_t kUndefinedByte = 0xA5;
 // Addresses have 32 bits.
 constexpr uint64_t kMemoryMax = uint64_t{1} << 31;
 
+// Of an LSTM: for each gate, those of its two products.
+constexpr uint32_t kLstmRecordsPerUnit = 2 * kLstmGates;
+
 // The channel records that an instruction reads, if it does.
 struct RecordsOperand {
   uint32_t address;
@@ -23,13 +26,23 @@ struct RecordsOperand {
   uint32_t flags;
 };
 std::optional<RecordsOperand> RecordsOf(const Instruction& instruction) {
-  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
-    return RecordsOperand{conv->channel_address, conv->output_c, conv->flags};
-  }
-  if (const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction)) {
-    return RecordsOperand{depthwise->channel_address, depthwise->output_c, depthwise->flags};
-  }
-  return std::nullopt;
+  return std::visit(
+      [](const auto& i) -> std::optional<RecordsOperand> {
+        if constexpr (requires { i.output_c; }) {
+          return RecordsOperand{i.channel_address, i.output_c, i.flags};
+        } else if constexpr (requires { i.channel_address; }) {
+          return RecordsOperand{i.channel_address, kLstmRecordsPerUnit * i.units, 0};
+        } else {
+          return std::nullopt;
+        }
+      },
+      instruction);
+}
+
+ScheduleOptions MakeScheduleOptions(const DeviceProfile& profile) {
+  return {.array = {profile.array_rows, profile.array_columns},
+          .clock_hz = profile.clock_hz,
+          .link_bytes_per_second = profile.link_bytes_per_second};
 }
 
 }  // namespace
@@ -58,8 +71,9 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       program_(std::move(program)),
       slots_(program_.size() / kInstructionBytes),
       direct_array_(&memory_, options.features, &pool_),
-      vector_unit_(&memory_, options.features),
-      parser_(program_.size()) {
+      vector_unit_(&memory_, options.features, &pool_),
+      parser_(program_.size()),
+      schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == ArrayFace::kStepped) {
     stepped_array_ =
         std::make_unique<SteppedArray>(options.profile.array_rows, options.profile.array_columns);
@@ -207,7 +221,7 @@ void Core::Start(const StartMessage& start) {
   start_ = start;
   next_ = 0;
   transferred_ = 0;
-  program_cycles_ = 0;
+  schedule_ = Schedule(MakeScheduleOptions(options_.profile));
   const uint64_t first = start.program_offset / kInstructionBytes;
   if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
       first + start.instruction_count > slots_.size()) {
@@ -233,7 +247,7 @@ bool Core::Step() {
   if (status_ != CoreStatus::kRunning) return false;
   const Slot* slot = Fetch();
   if (slot == nullptr) return true;
-  uint64_t cycles = slot->cycles;
+  uint64_t cycles = slot->execution_cycles;
   switch (Run(*slot, cycles)) {
     case Progress::kNone:
       return false;
@@ -242,8 +256,8 @@ bool Core::Step() {
     case Progress::kDone:
       break;
   }
-  cycles_ += cycles;
-  program_cycles_ += cycles;
+  // END has been added already: its event holds the sum.
+  if (status_ == CoreStatus::kRunning) schedule_.Add(slot->instruction, cycles);
   ++instructions_;
   ++next_;
   transferred_ = 0;
@@ -277,7 +291,7 @@ const Core::Slot* Core::Fetch() {
     slot->checked_for = segments;
     slot->records_checked = 0;
     const ArraySize array{options_.profile.array_rows, options_.profile.array_columns};
-    slot->cycles = IssueCycles(array) + ExecutionCycles(slot->instruction, array);
+    slot->execution_cycles = ExecutionCycles(slot->instruction, array);
   }
   if (const Fault fault = CheckRecords(*slot); fault.code != FaultCode::kNone) {
     RaiseFault(fault);
@@ -299,17 +313,17 @@ Fault Core::CheckRecords(Slot& slot) {
   return fault;
 }
 
-void Core::RunConv2D(const Slot& slot, const Conv2DInstruction& conv, uint64_t& cycles) {
+template <typename T>
+void Core::RunOnArray(const Slot& slot, const T& filter, uint64_t& cycles) {
   const Segments& segments = *slot.checked_for;
   if (stepped_array_ == nullptr) {
     direct_array_.Run(slot.instruction, segments);
     return;
   }
-  memory_.WriteAt(segments.Resolve(conv.output_address),
-                  uint64_t{conv.batch} * conv.output_h * conv.output_w * conv.output_c);
-  cycles = IssueCycles({stepped_array_->rows(), stepped_array_->columns()}) +
-           stepped_array_->Conv2D(conv, segments.parameter_base, segments.activation_base,
-                                  memory_.bytes());
+  memory_.WriteAt(segments.Resolve(filter.output_address),
+                  uint64_t{filter.batch} * filter.output_h * filter.output_w * filter.output_c);
+  cycles = stepped_array_->Run(filter, segments.parameter_base, segments.activation_base,
+                               memory_.bytes());
 }
 
 Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
@@ -318,15 +332,18 @@ Core::Progress Core::Run(const Slot& slot, uint64_t& cycles) {
       [&](const auto& i) {
         using T = std::decay_t<decltype(i)>;
         if constexpr (std::is_same_v<T, EndInstruction>) {
-          return Complete(cycles);
+          return Complete();
         } else if constexpr (std::is_same_v<T, InputInstruction>) {
           return Receive(inputs_, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, ParametersInstruction>) {
           return Receive(parameters_, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, OutputInstruction>) {
           return Send(i.input_address, i.bytes);
-        } else if constexpr (std::is_same_v<T, Conv2DInstruction>) {
-          RunConv2D(slot, i, cycles);
+        } else if constexpr (std::is_same_v<T, Conv2DInstruction> ||
+                             std::is_same_v<T, TransposeConv2DInstruction>) {
+          RunOnArray(slot, i, cycles);
+        } else if constexpr (std::is_same_v<T, LstmInstruction>) {
+          direct_array_.RunLstm(i, segments);
         } else if constexpr (std::is_same_v<T, DepthwiseConv2DInstruction>) {
           direct_array_.Run(slot.instruction, segments);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {
@@ -357,11 +374,13 @@ Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
   return transferred_ == bytes ? Progress::kDone : Progress::kSome;
 }
 
-Core::Progress Core::Complete(uint64_t cycles) {
+Core::Progress Core::Complete() {
   if (events_.size() >= kEventLimit * kEventBytes) return Progress::kNone;
-  events_.Append(EncodeEvent({.kind = EventKind::kCompleted,
-                              .request_id = start_.request_id,
-                              .detail = program_cycles_ + cycles}));
+  schedule_.Add(EndInstruction{});
+  const uint64_t cycles = schedule_.summary().total;
+  cycles_ += cycles;
+  events_.Append(EncodeEvent(
+      {.kind = EventKind::kCompleted, .request_id = start_.request_id, .detail = cycles}));
   status_ = CoreStatus::kIdle;
   return Progress::kDone;
 }

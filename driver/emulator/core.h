@@ -32,6 +32,7 @@
 #include "driver/emulator/vector_unit.h"
 #include "driver/instruction.h"
 #include "driver/protocol.h"
+#include "driver/schedule.h"
 #include "driver/usb_transport.h"
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
@@ -42,7 +43,7 @@ namespace atollrt {
 
 // How the array computes: whole instructions with fast kernels, or cell by cell, cycle by cycle.
 // The bytes and the reported cycles are the same; the stepped face, which is for small shapes and
-// for CONV_2D only, counts them one by one.
+// for CONV_2D and TRANSPOSE_CONV_2D only, counts them one by one.
 enum class ArrayFace { kDirect, kStepped };
 
 struct CoreOptions {
@@ -96,8 +97,8 @@ class Core {
     Instruction instruction;
     // What it was last checked for, if it was.
     std::optional<Segments> checked_for;
-    uint64_t records_checked = 0;  // time of the memory, 0 never
-    uint64_t cycles = 0;           // issue and execution; valid once checked
+    uint64_t records_checked = 0;   // time of the memory, 0 never
+    uint64_t execution_cycles = 0;  // valid once checked
   };
   enum class Progress { kDone, kSome, kNone };
 
@@ -113,11 +114,13 @@ class Core {
   Fault CheckRecords(Slot& slot);
   // `cycles` come in as the closed forms give them.
   Progress Run(const Slot& slot, uint64_t& cycles);
-  void RunConv2D(const Slot& slot, const Conv2DInstruction& conv, uint64_t& cycles);
+  // CONV_2D or TRANSPOSE_CONV_2D.
+  template <typename T>
+  void RunOnArray(const Slot& slot, const T& filter, uint64_t& cycles);
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
   Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
   Progress Send(uint32_t input_address, uint32_t bytes);
-  Progress Complete(uint64_t cycles);
+  Progress Complete();
 
   const CoreOptions options_;
   ThreadPool pool_;
@@ -136,7 +139,7 @@ class Core {
   StartMessage start_;
   uint32_t next_ = 0;         // index of its next instruction
   uint32_t transferred_ = 0;  // bytes that this one has moved
-  uint64_t program_cycles_ = 0;
+  Schedule schedule_;         // of the running program
   // The fault, if status_ says so.
   Fault fault_;
   uint32_t fault_instruction_ = 0;

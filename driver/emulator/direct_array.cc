@@ -17,7 +17,6 @@ namespace {
 // instructions that share their weights, as tiles of one layer do.
 constexpr uint64_t kPackedPerMemory = 8;
 constexpr uint64_t kPackedMin = 16 << 20;  // of a small memory
-constexpr size_t kScratchMax = 64 << 20;
 // Rows or columns from the first to the last that an image's windows touch.
 constexpr uint64_t kExtentMax = 1 << 24;
 
@@ -34,6 +33,18 @@ ByteType TypeOf(uint32_t flags, uint32_t unsigned_flag) {
 // Checked operands fit.
 int32_t Size(uint32_t operand) { return static_cast<int32_t>(operand); }
 
+OutputChannel ReadChannelRecord(const uint8_t* record, RequantizeMode mode) {
+  OutputChannel channel;
+  channel.bias = LoadLittleEndian<int32_t>(record);
+  if (mode == RequantizeMode::kDouble) {
+    channel.scale = LoadLittleEndian<double>(record + 8);
+  } else {
+    channel.multiplier = {LoadLittleEndian<int32_t>(record + 4),
+                          LoadLittleEndian<int32_t>(record + 8)};
+  }
+  return channel;
+}
+
 OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t flags,
                             int32_t zero_point, ClampRange clamp) {
   OutputStage stage{
@@ -42,37 +53,39 @@ OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t 
       .clamp = clamp,
       .channels = std::vector<OutputChannel>(channels)};
   for (OutputChannel& channel : stage.channels) {
-    channel.bias = LoadLittleEndian<int32_t>(records);
-    if (stage.mode == RequantizeMode::kDouble) {
-      channel.scale = LoadLittleEndian<double>(records + 8);
-    } else {
-      channel.multiplier = {LoadLittleEndian<int32_t>(records + 4),
-                            LoadLittleEndian<int32_t>(records + 8)};
-    }
+    channel = ReadChannelRecord(records, stage.mode);
     records += kChannelRecordBytes;
   }
   return stage;
 }
 
-// Everything that CONV_2D and DEPTHWISE_CONV_2D, and the params of their kernels, have in common.
+template <typename T>
+ConvShape MakeShape(const T& i, uint32_t groups) {
+  ConvShape shape{.batch = Size(i.batch),
+                  .input_h = Size(i.input_h),
+                  .input_w = Size(i.input_w),
+                  .input_c = Size(i.input_c),
+                  .output_h = Size(i.output_h),
+                  .output_w = Size(i.output_w),
+                  .output_c = Size(i.output_c),
+                  .kernel_h = Size(i.kernel_h),
+                  .kernel_w = Size(i.kernel_w),
+                  .stride_h = Size(i.stride_h),
+                  .stride_w = Size(i.stride_w),
+                  .pad_top = Size(i.pad_top),
+                  .pad_left = Size(i.pad_left),
+                  .groups = Size(groups)};
+  if constexpr (requires { i.dilation_h; }) {
+    shape.dilation_h = Size(i.dilation_h);
+    shape.dilation_w = Size(i.dilation_w);
+  }
+  return shape;
+}
+
+// Everything that the instructions, and the params of their kernels, have in common.
 template <typename Params, typename T>
 Params MakeParams(const T& i, uint32_t groups, const uint8_t* weights, const uint8_t* records) {
-  return Params{.shape = {.batch = Size(i.batch),
-                          .input_h = Size(i.input_h),
-                          .input_w = Size(i.input_w),
-                          .input_c = Size(i.input_c),
-                          .output_h = Size(i.output_h),
-                          .output_w = Size(i.output_w),
-                          .output_c = Size(i.output_c),
-                          .kernel_h = Size(i.kernel_h),
-                          .kernel_w = Size(i.kernel_w),
-                          .stride_h = Size(i.stride_h),
-                          .stride_w = Size(i.stride_w),
-                          .dilation_h = Size(i.dilation_h),
-                          .dilation_w = Size(i.dilation_w),
-                          .pad_top = Size(i.pad_top),
-                          .pad_left = Size(i.pad_left),
-                          .groups = Size(groups)},
+  return Params{.shape = MakeShape(i, groups),
                 .input_type = TypeOf(i.flags, kFlagInputUnsigned),
                 .weight_type = TypeOf(i.flags, kFlagWeightsUnsigned),
                 .input_zero_point = i.input_zero_point,
@@ -82,7 +95,24 @@ Params MakeParams(const T& i, uint32_t groups, const uint8_t* weights, const uin
                                           {i.clamp_min, i.clamp_max})};
 }
 
-// How each of the two instructions maps to its kernel.
+// What packed weights take, roughly but not less: channels are padded to whole vectors, weights of
+// one channel to whole words, and each may take two bytes.
+uint64_t PackedBytes(uint64_t groups, uint64_t group_channels, uint64_t channel_weights) {
+  return groups * AlignUp(group_channels, 32) * (2 * AlignUp(channel_weights, 4) + 32);
+}
+
+// UINT64_MAX for windows that are spread so far that no kernel should be prepared for them.
+template <typename T>
+uint64_t PackedConvolutionBytes(const T& i, uint64_t groups, uint64_t weight_bytes) {
+  const auto extent = [](uint64_t output, uint64_t stride, uint64_t kernel, uint64_t dilation) {
+    return (output - 1) * stride + (kernel - 1) * dilation;
+  };
+  const bool compact = extent(i.output_h, i.stride_h, i.kernel_h, i.dilation_h) <= kExtentMax &&
+                       extent(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) <= kExtentMax;
+  return compact ? PackedBytes(groups, i.output_c / groups, weight_bytes / i.output_c) : UINT64_MAX;
+}
+
+// How each of the instructions maps to its kernel.
 struct Conv2DMapping {
   using Kernel = Conv2D;
   using Params = Conv2DParams;
@@ -91,6 +121,12 @@ struct Conv2DMapping {
     return uint64_t{i.output_c} * i.kernel_h * i.kernel_w * (i.input_c / i.groups);
   }
   static uint32_t Groups(const Conv2DInstruction& i) { return i.groups; }
+  static uint64_t PackedBytes(const Conv2DInstruction& i) {
+    return PackedConvolutionBytes(i, i.groups, WeightBytes(i));
+  }
+  static Result<Kernel> Prepare(const Params& params, CpuFeatures features) {
+    return Conv2D::Prepare(params, features);
+  }
 };
 struct DepthwiseMapping {
   using Kernel = DepthwiseConv2D;
@@ -100,36 +136,62 @@ struct DepthwiseMapping {
     return uint64_t{i.kernel_h} * i.kernel_w * i.output_c;
   }
   static uint32_t Groups(const DepthwiseConv2DInstruction&) { return 1; }
+  static uint64_t PackedBytes(const DepthwiseConv2DInstruction& i) {
+    return PackedConvolutionBytes(i, 1, WeightBytes(i));
+  }
+  static Result<Kernel> Prepare(const Params& params, CpuFeatures features) {
+    return DepthwiseConv2D::Prepare(params, features);
+  }
 };
-
-uint64_t Extent(uint64_t output, uint64_t stride, uint64_t kernel, uint64_t dilation) {
-  return (output - 1) * stride + (kernel - 1) * dilation;
-}
-
-// What packed weights take, roughly but not less: channels are padded to whole vectors, weights of
-// one channel to whole words, and each may take two bytes.
-template <typename Mapping, typename T>
-uint64_t PackedBytes(const T& i) {
-  const uint64_t groups = Mapping::Groups(i);
-  const uint64_t channel_weights = Mapping::WeightBytes(i) / i.output_c;
-  return groups * AlignUp(i.output_c / groups, 32) * (2 * AlignUp(channel_weights, 4) + 32);
-}
+struct TransposeMapping {
+  using Kernel = TransposeConv<Conv2D, Conv2DParams>;
+  using Params = Conv2DParams;
+  static constexpr auto kReference = ReferenceTransposeConv;
+  static uint64_t WeightBytes(const TransposeConv2DInstruction& i) {
+    return uint64_t{i.output_c} * i.kernel_h * i.kernel_w * i.input_c;
+  }
+  static uint32_t Groups(const TransposeConv2DInstruction&) { return 1; }
+  // Of all phases.
+  static uint64_t PackedBytes(const TransposeConv2DInstruction& i) {
+    const ConvShape shape = MakeShape(i, 1);
+    if (!SplitsWell(shape)) return UINT64_MAX;
+    const auto rows =
+        SplitTransposeConv({shape.output_h, shape.kernel_h, shape.stride_h, shape.pad_top});
+    const auto columns =
+        SplitTransposeConv({shape.output_w, shape.kernel_w, shape.stride_w, shape.pad_left});
+    uint64_t bytes = 0;
+    for (const TransposePhase& row : rows) {
+      for (const TransposePhase& column : columns) {
+        const uint64_t taps = uint64_t{static_cast<uint32_t>(row.taps)} * column.taps;
+        bytes += atollrt::PackedBytes(1, i.output_c, taps * i.input_c);
+      }
+    }
+    return bytes;
+  }
+  static Result<Kernel> Prepare(const Params& params, CpuFeatures features) {
+    const uint8_t zero_weight = static_cast<uint8_t>(params.weight_zero_point);
+    return Kernel::Prepare(params, {.zero_weight = zero_weight}, features);
+  }
+};
 
 // Calls visitor(operands, mapping).
 template <typename Visitor>
-auto VisitConvolution(const Instruction& instruction, const Visitor& visitor) {
+auto VisitFilter(const Instruction& instruction, const Visitor& visitor) {
   if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
     return visitor(*conv, Conv2DMapping());
   }
-  const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction);
-  ATOLL_CHECK(depthwise != nullptr);
-  return visitor(*depthwise, DepthwiseMapping());
+  if (const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction)) {
+    return visitor(*depthwise, DepthwiseMapping());
+  }
+  const auto* transposed = std::get_if<TransposeConv2DInstruction>(&instruction);
+  ATOLL_CHECK(transposed != nullptr);
+  return visitor(*transposed, TransposeMapping());
 }
 
 }  // namespace
 
 struct DirectArray::Prepared {
-  std::variant<std::monostate, Conv2D, DepthwiseConv2D> kernel;
+  std::variant<std::monostate, Conv2D, DepthwiseConv2D, TransposeMapping::Kernel> kernel;
   uint64_t time = 0;  // of the memory, when it was read
   Range weights, records;
   uint64_t packed_bytes = 0;
@@ -186,10 +248,8 @@ DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
     prepared_bytes_ -= found->second->packed_bytes;
     prepared_.erase(found);
   }
-  const uint64_t packed_bytes = VisitConvolution(key.instruction, [](const auto& i, auto mapping) {
-    const bool compact = Extent(i.output_h, i.stride_h, i.kernel_h, i.dilation_h) <= kExtentMax &&
-                         Extent(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) <= kExtentMax;
-    return compact ? PackedBytes<decltype(mapping)>(i) : UINT64_MAX;
+  const uint64_t packed_bytes = VisitFilter(key.instruction, [](const auto& i, auto mapping) {
+    return decltype(mapping)::PackedBytes(i);
   });
   if (packed_bytes > packed_limit_) return nullptr;
   MakeRoom(packed_bytes);
@@ -197,12 +257,12 @@ DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
   auto prepared = std::make_unique<Prepared>();
   prepared->packed_bytes = packed_bytes;
   prepared->time = memory_->now();
-  const bool packed = VisitConvolution(key.instruction, [&](const auto& i, auto mapping) {
+  const bool packed = VisitFilter(key.instruction, [&](const auto& i, auto mapping) {
     using Mapping = decltype(mapping);
     prepared->weights = {key.segments.Resolve(i.weight_address), Mapping::WeightBytes(i)};
     prepared->records = {key.segments.Resolve(i.channel_address),
                          uint64_t{i.output_c} * kChannelRecordBytes};
-    auto kernel = Mapping::Kernel::Prepare(
+    auto kernel = Mapping::Prepare(
         MakeParams<typename Mapping::Params>(
             i, Mapping::Groups(i),
             memory_->ReadAt(prepared->weights.address, prepared->weights.size_bytes),
@@ -219,7 +279,7 @@ DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
 
 void DirectArray::Run(const Instruction& instruction, const Segments& segments) {
   Prepared* prepared = Prepare({instruction, segments});
-  VisitConvolution(instruction, [&](const auto& i, auto mapping) {
+  VisitFilter(instruction, [&](const auto& i, auto mapping) {
     using Mapping = decltype(mapping);
     const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.input_c;
     const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.output_c;
@@ -228,11 +288,7 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
     if (prepared != nullptr) {
       const auto& kernel = std::get<typename Mapping::Kernel>(prepared->kernel);
       const size_t needed = kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1);
-      if (needed > scratch_.size() && needed <= kScratchMax) {
-        scratch_ = Buffer();
-        if (auto grown = Buffer::Allocate(needed); grown.ok()) scratch_ = *std::move(grown);
-      }
-      if (needed <= scratch_.size()) {
+      if (scratch_.Reserve(needed)) {
         kernel.Run(input, output, scratch_.data(), pool_);
         return;
       }
@@ -245,6 +301,49 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
                             uint64_t{i.output_c} * kChannelRecordBytes)),
         input, output);
   });
+}
+
+void DirectArray::RunLstm(const LstmInstruction& i, const Segments& segments) {
+  LstmParams& p = lstm_;
+  p.batch = Size(i.batch);
+  p.steps = Size(i.steps);
+  p.inputs = Size(i.inputs);
+  p.units = Size(i.units);
+  p.layout = i.time_major != 0 ? LstmLayout::kTimeMajor : LstmLayout::kBatchMajor;
+  p.cell_integer_bits = Size(i.cell_integer_bits);
+  p.cell_clip = Size(i.cell_clip);
+  p.hidden_multiplier = {i.hidden_multiplier, i.hidden_exponent};
+  p.hidden_zero_point = i.hidden_zero_point;
+
+  const uint64_t units = i.units;
+  const uint64_t weight_bytes = kLstmGates * units * (i.inputs + units);
+  const auto* weights = reinterpret_cast<const int8_t*>(
+      memory_->ReadAt(segments.Resolve(i.weight_address), weight_bytes));
+  const uint8_t* record = memory_->ReadAt(segments.Resolve(i.channel_address),
+                                          2 * kLstmGates * units * kChannelRecordBytes);
+  const auto take = [&](uint64_t columns, LstmProduct* product) {
+    for (const int8_t*& gate : product->weights) {
+      gate = weights;
+      weights += units * columns;
+    }
+    product->channels.resize(kLstmGates * units);
+    for (OutputChannel& channel : product->channels) {
+      channel = ReadChannelRecord(record, RequantizeMode::kFixedPoint);
+      record += kChannelRecordBytes;
+    }
+  };
+  take(i.inputs, &p.input);
+  take(units, &p.recurrent);
+
+  // A few bytes for each row of the weights, which are on chip.
+  ATOLL_CHECK(scratch_.Reserve(LstmScratchBytes(p)));
+  const uint64_t rows = uint64_t{i.batch} * i.steps;
+  const uint8_t* input = memory_->ReadAt(segments.Resolve(i.input_address), rows * i.inputs);
+  uint8_t* hidden = memory_->WriteAt(segments.Resolve(i.hidden_address), i.batch * units);
+  uint8_t* cell = memory_->WriteAt(segments.Resolve(i.cell_address), 2 * i.batch * units);
+  uint8_t* output = memory_->WriteAt(segments.Resolve(i.output_address), rows * units);
+  Lstm(p, reinterpret_cast<const int8_t*>(input), reinterpret_cast<int8_t*>(hidden), cell,
+       reinterpret_cast<int8_t*>(output), scratch_.data());
 }
 
 }  // namespace atollrt

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DirectArray: the array's direct face. It runs a whole CONV_2D or DEPTHWISE_CONV_2D through the
-// fast kernels of runtime/kernels. Weights are packed the first time that an instruction runs and
-// again only when the memory under them has changed, so steady inferences pack and allocate
-// nothing. Not thread-safe, but spreads the work over the pool.
+// DirectArray: the array's direct face. It runs a whole CONV_2D, DEPTHWISE_CONV_2D,
+// TRANSPOSE_CONV_2D or LSTM through the kernels of runtime/kernels. Weights of filters are packed
+// the first time that an instruction runs and again only when the memory under them has changed, so
+// steady inferences pack and allocate nothing. Not thread-safe, but spreads the work over the pool.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,15 @@
 #include <unordered_map>
 #include <variant>
 
+#include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
 #include "driver/instruction.h"
-#include "runtime/base/buffer.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/lstm.h"
 #include "runtime/kernels/thread_pool.h"
+#include "runtime/kernels/transpose_conv.h"
 
 namespace atollrt {
 
@@ -27,9 +29,11 @@ class DirectArray {
   DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool);
   ~DirectArray();
 
-  // `instruction` is a CONV_2D or DEPTHWISE_CONV_2D that has passed CheckInstruction, and its
-  // channel records CheckChannelRecords.
+  // `instruction` is one of the three filters and has passed CheckInstruction, and its channel
+  // records CheckChannelRecords.
   void Run(const Instruction& instruction, const Segments& segments);
+  // The same for an LSTM.
+  void RunLstm(const LstmInstruction& instruction, const Segments& segments);
 
   // How often weights have been packed.
   uint64_t packings() const { return packings_; }
@@ -57,7 +61,8 @@ class DirectArray {
   std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared_;
   uint64_t prepared_bytes_ = 0;
   uint64_t packings_ = 0;
-  Buffer scratch_;  // grows to the largest ever needed
+  HostScratch scratch_;
+  LstmParams lstm_;  // of the latest one; keeps its memory
 };
 
 }  // namespace atollrt

@@ -2,8 +2,9 @@
 //
 // The stepped face of the emulator's matrix unit: the array of docs/isa.md §5, "How the array
 // computes", with every register of every cell updated in every cycle. It is the oracle for the
-// bytes and the cycles of CONV_2D, on small shapes, so it is written from that page alone and
-// shares no arithmetic with the kernels. It knows no closed form: cycles are counted as they pass.
+// bytes and the cycles of CONV_2D and TRANSPOSE_CONV_2D, on small shapes, so it is written from
+// that page alone and shares no arithmetic with the kernels. It knows no closed form: cycles are
+// counted as they pass.
 //
 // A SteppedArray belongs to one thread at a time. Its registers keep what the previous
 // instruction left in them, as a machine's would; no result depends on it.
@@ -24,12 +25,14 @@ class SteppedArray {
   // rows x columns cells, both at least 1: R and C of docs/isa.md.
   SteppedArray(uint32_t rows, uint32_t columns);
 
-  // Runs one CONV_2D on `memory`, the on-chip memory, in which the two segments begin at the given
-  // offsets, and returns the cycles that it took, issue not included. Precondition: the instruction
-  // passes the checks of docs/isa.md §4 with these bases and this memory. Writes the output tensor
-  // and nothing else.
-  uint64_t Conv2D(const Conv2DInstruction& instruction, uint32_t parameter_base,
-                  uint32_t activation_base, std::span<uint8_t> memory);
+  // Runs one instruction on `memory`, the on-chip memory, in which the two segments begin at the
+  // given offsets, and returns the cycles that it took, issue not included. Precondition: the
+  // instruction passes the checks of docs/isa.md §4 with these bases and this memory. Writes the
+  // output tensor and nothing else.
+  uint64_t Run(const Conv2DInstruction& instruction, uint32_t parameter_base,
+               uint32_t activation_base, std::span<uint8_t> memory);
+  uint64_t Run(const TransposeConv2DInstruction& instruction, uint32_t parameter_base,
+               uint32_t activation_base, std::span<uint8_t> memory);
 
   uint32_t rows() const { return rows_; }
   uint32_t columns() const { return columns_; }
@@ -46,6 +49,12 @@ class SteppedArray {
   void set_observer(Observer observer) { observer_ = std::move(observer); }
 
  private:
+  // Steps through the slots of an instruction (stepped_jobs.h).
+  template <typename Job>
+  uint64_t RunJob(Job job, std::span<uint8_t> memory);
+  template <typename Job, typename Slot>
+  void DriveWeights(const Job& job, const Slot& slot, std::span<const uint8_t> memory);
+
   // What the cells do in one cycle; MoveWeights once for each tile on its way, `age` cycles after
   // its first activation. The edges drive row 0 of shadow_weights_ and the first of Activations().
   void MoveWeights(int64_t age);

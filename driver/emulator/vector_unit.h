@@ -4,30 +4,58 @@
 // docs/isa.md §3 without convolutions and streams. Not thread-safe.
 #pragma once
 
+#include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
 #include "driver/instruction.h"
-#include "runtime/kernels/add/add.h"
+#include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/pairs/pairs.h"
+#include "runtime/kernels/reduce.h"
+#include "runtime/kernels/strided_copy.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 
 class VectorUnit {
  public:
-  // `memory` is borrowed for the life of the unit.
-  VectorUnit(OnChipMemory* memory, CpuFeatures features)
-      : memory_(*memory), add_(ChooseAdd(features)) {}
+  // `memory` and `pool` are borrowed for the life of the unit; `pool` may be nullptr.
+  VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool);
 
   // Each instruction must have passed CheckInstruction for these segments.
   void Run(const AddInstruction& instruction, const Segments& segments);
   void Run(const Pool2DInstruction& instruction, const Segments& segments);
-  void Run(const MeanInstruction& instruction, const Segments& segments);
+  void Run(const ReduceSumInstruction& instruction, const Segments& segments);
   void Run(const TableInstruction& instruction, const Segments& segments);
   void Run(const CopyInstruction& instruction, const Segments& segments);
   void Run(const FillInstruction& instruction, const Segments& segments);
+  void Run(const MultiplyInstruction& instruction, const Segments& segments);
+  void Run(const MaximumInstruction& instruction, const Segments& segments);
+  void Run(const MinimumInstruction& instruction, const Segments& segments);
+  void Run(const PreluInstruction& instruction, const Segments& segments);
+  void Run(const ReduceMaxInstruction& instruction, const Segments& segments);
+  void Run(const ReduceMinInstruction& instruction, const Segments& segments);
+  void Run(const SoftmaxInstruction& instruction, const Segments& segments);
+  void Run(const L2NormalizationInstruction& instruction, const Segments& segments);
+  void Run(const ResizeBilinearInstruction& instruction, const Segments& segments);
+  void Run(const ResizeNearestNeighborInstruction& instruction, const Segments& segments);
 
  private:
+  template <typename T>
+  void RunExtreme(Extreme which, const T& instruction, const Segments& segments);
+  // Calls resize(params, band, input, output).
+  template <typename T, typename Function>
+  void RunResize(const T& instruction, const Segments& segments, const Function& resize);
+
+  template <PairInstruction T>
+  void RunPair(const T& instruction, const PairParams& params, const Segments& segments);
+
   OnChipMemory& memory_;
-  AddFn add_;
+  ThreadPool* const pool_;
+  PairFn combine_pairs_;
+  HostScratch scratch_;
+  // The loops of the instruction that runs; kept so that a run allocates nothing.
+  Broadcast broadcast_;
+  StridedCopy copy_;
 };
 
 }  // namespace atollrt

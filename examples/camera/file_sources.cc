@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "examples/camera/file_io.h"
 #include "examples/camera/mjpeg.h"
 #include "examples/camera/sources.h"
+#include "examples/picture/file_io.h"
 
 namespace atollrt {
 namespace {

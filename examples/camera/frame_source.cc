@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "examples/camera/file_io.h"
 #include "examples/camera/mjpeg.h"
 #include "examples/camera/sources.h"
+#include "examples/picture/file_io.h"
 
 namespace atollrt {
 namespace {

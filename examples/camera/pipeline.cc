@@ -7,11 +7,11 @@
 #include <optional>
 #include <thread>
 
-#include "atoll/camera/overlay.h"
-#include "atoll/camera/resize.h"
-#include "examples/camera/file_io.h"
+#include "atoll/picture/overlay.h"
+#include "atoll/picture/resize.h"
 #include "examples/camera/frame_queue.h"
 #include "examples/camera/latency_recorder.h"
+#include "examples/picture/file_io.h"
 
 namespace atollrt {
 
@@ -135,31 +135,6 @@ Rect ScaleRect(const Rect& rect, int from_width, int from_height, const Image& t
           scale(rect.y + rect.height, from_height, to.height) - top};
 }
 
-void DrawResult(const FrameResult& result, const Rect& crop, Image* picture) {
-  constexpr Color kWhite = {255, 255, 255};
-  constexpr Color kBlack = {0, 0, 0};
-  constexpr Color kGreen = {0, 255, 0};
-  const int scale = std::max(1, picture->height / 240);
-  const auto draw_label = [&](const std::string& label, Point at) {
-    if (label.empty()) return;
-    FillRectangle(TextBounds(label, at, scale), kBlack, picture);
-    DrawText(label, {at.x + scale / 2, at.y + scale / 2}, scale, kWhite, picture);
-  };
-  for (const Detection& box : result.boxes) {
-    const auto place = [](float fraction, int origin, int size) {
-      const float clamped = fraction > 0 ? std::min(fraction, 1.0f) : 0.0f;  // also of a NaN
-      return origin + static_cast<int>(std::lround(clamped * static_cast<float>(size)));
-    };
-    const int left = place(box.left, crop.x, crop.width);
-    const int top = place(box.top, crop.y, crop.height);
-    DrawRectangle({left, top, place(box.right, crop.x, crop.width) - left,
-                   place(box.bottom, crop.y, crop.height) - top},
-                  scale, kGreen, picture);
-    draw_label(box.label, {left, top});
-  }
-  draw_label(result.label, {4 * scale, 4 * scale});
-}
-
 // The calling thread's half: everything that happens to one frame after its capture.
 class Processor {
  public:
@@ -224,7 +199,6 @@ class Processor {
     times->resize = lap_ms();
 
     result_.label.clear();
-    result_.boxes.clear();
     result_.class_index = -1;
     Status inferred = callbacks_.infer(input_, &result_);
     if (inferred.code() == StatusCode::kDeviceLost) device_lost_ = inferred;
@@ -232,12 +206,19 @@ class Processor {
     times->infer = lap_ms();
 
     if (drawing_) {
-      DrawResult(result_, crop, &picture_);
+      Draw(crop);
       ATOLL_RETURN_IF_ERROR(WriteAnnotated(frame));
       times->draw = lap_ms();
     }
     times->total = static_cast<double>(clock_->NowNs() - frame.capture_time_ns) * 1e-6;
     return Status();
+  }
+
+  void Draw(const Rect& crop) {
+    if (callbacks_.draw) callbacks_.draw(result_, crop, &picture_);
+    if (result_.label.empty()) return;
+    const int scale = LegibleScale(picture_);
+    DrawLabel(result_.label, {2 * scale, 2 * scale}, scale, {0, 0, 0}, &picture_);
   }
 
   DecodeOptions ChooseDecoding(const Frame& frame) const {

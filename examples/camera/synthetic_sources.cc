@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "atoll/camera/overlay.h"
-#include "atoll/camera/resize.h"
-#include "examples/camera/file_io.h"
+#include "atoll/picture/overlay.h"
+#include "atoll/picture/resize.h"
 #include "examples/camera/sources.h"
+#include "examples/picture/file_io.h"
 
 namespace atollrt {
 namespace {

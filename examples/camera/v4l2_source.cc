@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "examples/camera/file_io.h"
 #include "examples/camera/sources.h"
+#include "examples/picture/file_io.h"
 
 namespace atollrt {
 namespace {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 namespace atollrt {
 
@@ -22,6 +23,19 @@ inline T LoadLittleEndian(const uint8_t* bytes) {
 template <typename T>
 inline void StoreLittleEndian(uint8_t* bytes, T value) {
   std::memcpy(bytes, &value, sizeof(T));
+}
+
+// The sum and the product of all factors, or the greatest number if they do not fit 64 bits.
+inline uint64_t SaturatingSum(uint64_t a, uint64_t b) {
+  uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+inline uint64_t SaturatingProduct(std::initializer_list<uint64_t> factors) {
+  uint64_t product = 1;
+  for (const uint64_t factor : factors) {
+    if (__builtin_mul_overflow(product, factor, &product)) return UINT64_MAX;
+  }
+  return product;
 }
 
 // a * b and a + b, or false if the result does not fit 64 bits.

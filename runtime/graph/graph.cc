@@ -85,8 +85,9 @@ std::string Describe(const Graph& graph, int32_t tensor) {
 }
 
 std::string Describe(const Graph& graph, const Node& node) {
-  return Format("node %d (%s)", static_cast<int>(&node - graph.nodes.data()),
-                node.op_name().c_str());
+  const std::string text =
+      Format("node %d (%s)", static_cast<int>(&node - graph.nodes.data()), node.op_name().c_str());
+  return node.outputs.empty() ? text : text + Format(" '%s'", graph.Output(node).name.c_str());
 }
 
 std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph) {
@@ -130,6 +131,10 @@ int64_t MultiplyAccumulates(const Graph& graph, const Node& node) {
       return w.size() == 4 ? outputs * w[1] * w[2] : 0;
     case OpType::kFULLY_CONNECTED:
       return w.size() == 2 ? outputs * w[1] : 0;
+    case OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM:
+      return w.size() == 2 ? outputs * 4 * (int64_t{w[0]} + w[1]) : 0;
+    case OpType::kTRANSPOSE_CONV:
+      return graph.Input(node, 2)->element_count() * w[0] * w[1] * w[2];
     default:
       return 0;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The intermediate representation: one graph of nodes and tensors as plain structs, with the
-// numbering of the model file. The loader makes it and guarantees, for everything after it:
+// The intermediate representation: one graph of nodes and tensors as plain structs. Tensors have
+// the numbers of the model file; so have nodes, but for those that constant folding has removed
+// (constant_folding.h). The loader makes it and guarantees, for everything after it:
 //   - every index is in range (-1 only where an operator's input is absent);
 //   - nodes stand in an order in which every tensor is written before it is read, once;
 //   - every shape is concrete and every tensor's byte size fits (kMaxTensorBytes);
@@ -63,7 +64,7 @@ struct Tensor {
   DataType type = DataType::kFloat32;
   Shape shape;
   Quantization quantization;
-  std::span<const uint8_t> data;  // constants: in the model file; empty otherwise
+  std::span<const uint8_t> data;  // constants: in the model (file or folded); empty otherwise
   bool is_variable = false;
 
   bool is_constant() const { return !data.empty(); }
@@ -92,81 +93,102 @@ struct Conv2DOptions {  // CONV_2D, DEPTHWISE_CONV_2D; TRANSPOSE_CONV without di
   int32_t stride_h = 1, stride_w = 1;
   int32_t dilation_h = 1, dilation_w = 1;
   Activation activation = Activation::kNone;
+  bool operator==(const Conv2DOptions&) const = default;
 };
 struct Pool2DOptions {
   Padding padding = Padding::kSame;
   int32_t stride_h = 1, stride_w = 1;
   int32_t filter_h = 1, filter_w = 1;
   Activation activation = Activation::kNone;
+  bool operator==(const Pool2DOptions&) const = default;
 };
 struct FullyConnectedOptions {
   Activation activation = Activation::kNone;
   bool keep_num_dims = false;
+  bool operator==(const FullyConnectedOptions&) const = default;
 };
 struct SoftmaxOptions {
   float beta = 1.0f;
+  bool operator==(const SoftmaxOptions&) const = default;
 };
 struct AxisOptions {                          // CONCATENATION, GATHER, PACK, UNPACK
   int32_t axis = 0;                           // as stored: negative ones count from the end
   int32_t count = 0;                          // PACK, UNPACK: tensors; GATHER: batch dimensions
   Activation activation = Activation::kNone;  // CONCATENATION
+  bool operator==(const AxisOptions&) const = default;
 };
 struct ElementwiseOptions {  // ADD, SUB, MUL, DIV, L2_NORMALIZATION
   Activation activation = Activation::kNone;
   bool pot_scale_int16 = true;  // ADD, SUB
+  bool operator==(const ElementwiseOptions&) const = default;
 };
 struct ReshapeOptions {
   Shape new_shape;
+  bool operator==(const ReshapeOptions&) const = default;
 };
 struct ReducerOptions {  // MEAN, SUM, REDUCE_MAX, REDUCE_MIN
   bool keep_dims = false;
+  bool operator==(const ReducerOptions&) const = default;
 };
 struct SqueezeOptions {
   std::vector<int32_t> dims;
+  bool operator==(const SqueezeOptions&) const = default;
 };
 struct ResizeOptions {  // RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR
   bool align_corners = false;
   bool half_pixel_centers = false;
+  bool operator==(const ResizeOptions&) const = default;
 };
 struct BlockOptions {  // SPACE_TO_DEPTH, DEPTH_TO_SPACE
   int32_t block_size = 0;
+  bool operator==(const BlockOptions&) const = default;
 };
 struct StridedSliceOptions {  // bit k of a mask concerns axis k
   int32_t begin_mask = 0, end_mask = 0, ellipsis_mask = 0, new_axis_mask = 0;
   int32_t shrink_axis_mask = 0;
   bool offset = false;  // ends are relative to begins
+  bool operator==(const StridedSliceOptions&) const = default;
 };
 struct SplitOptions {  // SPLIT, SPLIT_V
   int32_t num_splits = 0;
+  bool operator==(const SplitOptions&) const = default;
 };
 struct LeakyReluOptions {
   float alpha = 0;
+  bool operator==(const LeakyReluOptions&) const = default;
 };
 enum class MirrorPadMode : int8_t { kReflect, kSymmetric };
 struct MirrorPadOptions {
   MirrorPadMode mode = MirrorPadMode::kReflect;
+  bool operator==(const MirrorPadOptions&) const = default;
 };
 struct BatchMatMulOptions {
   bool transpose_lhs = false, transpose_rhs = false;
+  bool operator==(const BatchMatMulOptions&) const = default;
 };
 struct LstmOptions {                          // UNIDIRECTIONAL_SEQUENCE_LSTM
   Activation activation = Activation::kTanh;  // of the cell
   float cell_clip = 0, projection_clip = 0;   // 0: none
   bool time_major = false;
+  bool operator==(const LstmOptions&) const = default;
 };
 struct SvdfOptions {
   int32_t rank = 0;
   Activation activation = Activation::kNone;
+  bool operator==(const SvdfOptions&) const = default;
 };
 struct CallOnceOptions {
   int32_t subgraph = 0;
+  bool operator==(const CallOnceOptions&) const = default;
 };
 struct VarHandleOptions {  // handles of equal names are the same variable
   std::string container, shared_name;
   int32_t variable = -1;  // of the model, by number
+  bool operator==(const VarHandleOptions&) const = default;
 };
 struct VariableOptions {  // READ_VARIABLE, ASSIGN_VARIABLE
   int32_t variable = -1;  // the one whose handle is input 0
+  bool operator==(const VariableOptions&) const = default;
 };
 struct DetectionOptions {  // TFLite_Detection_PostProcess
   int32_t max_detections = 0;
@@ -176,12 +198,14 @@ struct DetectionOptions {  // TFLite_Detection_PostProcess
   bool use_regular_nms = false;
   float score_threshold = 0, iou_threshold = 0;
   float y_scale = 1, x_scale = 1, h_scale = 1, w_scale = 1;
+  bool operator==(const DetectionOptions&) const = default;
 };
 struct PosenetOptions {  // PosenetDecoderOp
   int32_t max_detections = 0;
   int32_t stride = 0;  // pixels per cell of the maps
   float score_threshold = 0;
   float nms_radius = 0;  // pixels
+  bool operator==(const PosenetOptions&) const = default;
 };
 using OpOptions =
     std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
@@ -200,6 +224,7 @@ struct Node {
   std::vector<int32_t> intermediates;  // tensors that only hold quantization (LSTM); -1: absent
   OpOptions options;
   std::span<const uint8_t> custom_options;
+  int32_t compiled = -1;  // the partition of Graph::compiled that it belongs to
 
   // "CONV_2D", or the custom operator's name.
   std::string op_name() const { return type == OpType::kCUSTOM ? custom_name : OpTypeName(type); }
@@ -223,6 +248,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<int32_t> inputs;   // tensor indices
   std::vector<int32_t> outputs;  // tensor indices
+  // Executables of partitions that came with the model (compiled_op.h), as stored.
+  std::vector<std::span<const uint8_t>> compiled;
 
   // The tensor at a node's input position, or nullptr if it is absent.
   const Tensor* Input(const Node& node, size_t position) const {
@@ -236,15 +263,16 @@ struct Graph {
 
 // "tensor 17 'conv1/w'", for messages.
 std::string Describe(const Graph& graph, int32_t tensor);
-// "node 4 (CONV_2D)".
+// "node 4 (CONV_2D) 'conv1/out'", by the name of its first output, if it has one: that is what
+// users know nodes by.
 std::string Describe(const Graph& graph, const Node& node);
 
 // Pairs (earlier, later) of nodes that must keep their order although no tensor leads from one to
 // the other: they touch the same variable or the same variable tensor.
 std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph);
 
-// Multiply-accumulates of a convolution, depthwise convolution or fully-connected layer; 0 for
-// everything else.
+// Multiply-accumulates of a convolution, depthwise or transposed convolution, fully-connected or
+// LSTM layer; 0 for everything else.
 int64_t MultiplyAccumulates(const Graph& graph, const Node& node);
 
 // The int32 or int64 values of a constant tensor, which must be one of these types.

@@ -117,50 +117,82 @@ ShapeRule RuleFor(const Node& node) {
   return nullptr;
 }
 
+// `unknown`: the node without a rule on whose stored shapes this one depends, or nullptr.
+Status InferOutputs(Graph* graph, const Node& node, ShapeRule rule, const Node* unknown) {
+  std::vector<Shape> outputs;
+  Status status = rule(*graph, node, &outputs);
+  if (!status.ok() && unknown != nullptr) {
+    return Unsupported(
+        "%s: Atoll has no %soperator of this name, and the shapes stored for it do not fit %s",
+        Describe(*graph, *unknown).c_str(), unknown->type == OpType::kCUSTOM ? "custom " : "",
+        Describe(*graph, node).c_str());
+  }
+  if (!status.ok()) return std::move(status).WithContext(Describe(*graph, node));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    graph->tensors[node.outputs[i]].shape = std::move(outputs[i]);
+  }
+  return Status();
+}
+
+Status CheckOutputSizes(const Graph& graph, const Node& node) {
+  for (const int32_t index : node.outputs) {
+    const Tensor& tensor = graph.tensors[index];
+    if (HasAllowedSize(tensor)) continue;
+    return Unsupported("%s writes %s of shape %s; sizes must be fixed and below %lld bytes",
+                       Describe(graph, node).c_str(), Describe(graph, index).c_str(),
+                       ShapeString(tensor.shape).c_str(), static_cast<long long>(kMaxTensorBytes));
+  }
+  return Status();
+}
+
+// Those that `gone` marks, in order.
+void RemoveNodes(const std::vector<bool>& gone, std::vector<Node>* nodes) {
+  size_t kept = 0;
+  for (size_t i = 0; i < nodes->size(); ++i) {
+    if (gone[i]) continue;
+    if (kept != i) (*nodes)[kept] = std::move((*nodes)[i]);
+    ++kept;
+  }
+  nodes->resize(kept);
+}
+
 }  // namespace
 
-Status InferShapes(Graph* graph) {
+bool HasAllowedSize(const Tensor& tensor) {
+  // Strides are products of some of the sizes, so a size of 0 makes the others no less large.
+  uint64_t bytes = std::max<size_t>(1, DataTypeSize(tensor.type));
+  for (const int32_t dim : tensor.shape) {
+    if (dim < 0 || !CheckedMultiply(bytes, static_cast<uint64_t>(std::max(1, dim)), &bytes) ||
+        bytes > static_cast<uint64_t>(kMaxTensorBytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Status InferShapes(Graph* graph, const ConstantFolding* folding) {
   // Per tensor: the node without a rule on whose stored shapes its own depends. Files may store
   // no shapes at all, so what follows such a node may look wrong without being wrong.
   std::vector<const Node*> unknown(graph->tensors.size(), nullptr);
-  for (const Node& node : graph->nodes) {
+  // Messages name nodes by their place in the file, so none is removed before all are seen.
+  std::vector<bool> folded(graph->nodes.size());
+  for (size_t i = 0; i < graph->nodes.size(); ++i) {
+    const Node& node = graph->nodes[i];
     const Node* origin = nullptr;
     for (const int32_t index : node.inputs) {
       if (index >= 0 && unknown[index] != nullptr) origin = unknown[index];
     }
     if (const ShapeRule rule = RuleFor(node); rule != nullptr) {
-      std::vector<Shape> outputs;
-      Status status = rule(*graph, node, &outputs);
-      if (!status.ok() && origin != nullptr) {
-        return Unsupported(
-            "%s: Atoll has no %soperator of this name, and the shapes stored for it do "
-            "not fit %s",
-            Describe(*graph, *origin).c_str(), origin->type == OpType::kCUSTOM ? "custom " : "",
-            Describe(*graph, node).c_str());
-      }
-      if (!status.ok()) return std::move(status).WithContext(Describe(*graph, node));
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        graph->tensors[node.outputs[i]].shape = std::move(outputs[i]);
-      }
+      ATOLL_RETURN_IF_ERROR(InferOutputs(graph, node, rule, origin));
     } else {
       origin = &node;
     }
     for (const int32_t index : node.outputs) unknown[index] = origin;
-    // Checked node by node, so that the products of later nodes cannot overflow.
-    for (const int32_t index : node.outputs) {
-      const Tensor& tensor = graph->tensors[index];
-      uint64_t bytes = DataTypeSize(tensor.type);
-      for (const int32_t dim : tensor.shape) {
-        if (dim < 0 || !CheckedMultiply(bytes, static_cast<uint64_t>(dim), &bytes) ||
-            bytes > static_cast<uint64_t>(kMaxTensorBytes)) {
-          return Unsupported("%s writes %s of shape %s; sizes must be fixed and below %lld bytes",
-                             Describe(*graph, node).c_str(), Describe(*graph, index).c_str(),
-                             ShapeString(tensor.shape).c_str(),
-                             static_cast<long long>(kMaxTensorBytes));
-        }
-      }
-    }
+    // Node by node, so that the products of later nodes cannot overflow.
+    ATOLL_RETURN_IF_ERROR(CheckOutputSizes(*graph, node));
+    folded[i] = folding != nullptr && origin == nullptr && folding->Fold(graph, node);
   }
+  RemoveNodes(folded, &graph->nodes);
   return Status();
 }
 

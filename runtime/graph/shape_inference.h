@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/base/status.h"
+#include "runtime/graph/constant_folding.h"
 #include "runtime/graph/graph.h"
 
 namespace atollrt {
@@ -26,10 +27,14 @@ int32_t NormalizeAxis(int64_t axis, size_t rank);
 // NumPy broadcasting; false if the shapes do not fit together.
 bool BroadcastShapes(const Shape& a, const Shape& b, Shape* result);
 
+// Whether all sizes are fixed and their product, times the bytes of an element, is at most
+// kMaxTensorBytes. Sizes of 0 count as 1, as do the elements of types without a size.
+bool HasAllowedSize(const Tensor& tensor);
+
 // Checks the number of inputs and outputs, ranks and options of every node that it knows and sets
 // the shape of its outputs. Nodes whose operator it does not know keep stored shapes (they are
-// refused later, by name). kCorruptModel for contradictions, kUnsupported for shapes that depend
-// on data.
-Status InferShapes(Graph* graph);
+// refused later, by name). Removes the nodes that `folding` folds, unless it is nullptr.
+// kCorruptModel for contradictions, kUnsupported for shapes that depend on data.
+Status InferShapes(Graph* graph, const ConstantFolding* folding = nullptr);
 
 }  // namespace atollrt

@@ -33,11 +33,13 @@ Status InferDetectionPostProcess(const Graph& graph, const Node& node,
 Status InferPosenetDecoder(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
   constexpr int32_t kKeypoints = 17;
   constexpr int32_t kEdges = 16;
-  if (node.inputs.size() == 4) return Unsupported("long offsets, which give masks");
-  ATOLL_RETURN_IF_ERROR(CheckCounts(node, {3, 3, 4}));
+  constexpr int32_t kMaskSize = 33;
+  // Long offsets give masks.
+  const size_t maps = graph.Input(node, 3) == nullptr ? 3 : 4;
+  ATOLL_RETURN_IF_ERROR(CheckCounts(node, {3, 4, maps + 1}));
   // A y and an x per keypoint; the same per edge, forward and backward.
-  constexpr int32_t kChannels[] = {kKeypoints, 2 * kKeypoints, 4 * kEdges};
-  for (size_t i = 0; i < 3; ++i) {
+  constexpr int32_t kChannels[] = {kKeypoints, 2 * kKeypoints, 4 * kEdges, 2 * kKeypoints};
+  for (size_t i = 0; i < maps; ++i) {
     ATOLL_RETURN_IF_ERROR(CheckRank(graph, node.inputs[i], 4));
     const Shape& map = graph.Input(node, 0)->shape;
     const Shape& shape = graph.Input(node, i)->shape;
@@ -48,6 +50,7 @@ Status InferPosenetDecoder(const Graph& graph, const Node& node, std::vector<Sha
   }
   const int32_t poses = std::get<PosenetOptions>(node.options).max_detections;
   *outputs = {{1, poses, kKeypoints, 2}, {1, poses, kKeypoints}, {1, poses}, {1}};
+  if (maps == 4) outputs->push_back({1, poses, kMaskSize, kMaskSize});
   return Status();
 }
 

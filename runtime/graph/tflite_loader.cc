@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/base/bytes.h"
+#include "runtime/graph/compiled_op.h"
 #include "runtime/graph/custom_options.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/graph/tflite_options.h"
@@ -17,6 +19,8 @@ namespace {
 constexpr uint32_t kSchemaVersion = 3;
 constexpr int kMaxVerifierDepth = 64;
 constexpr int kMaxVerifierTables = 1'000'000;
+// Of all names and lists together. Tables may share them, so a small file could ask for terabytes.
+constexpr size_t kMaxCopiedBytes = size_t{256} << 20;
 
 std::string String(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
@@ -31,6 +35,20 @@ std::vector<T> Vector(const flatbuffers::Vector<T>* values) {
     copy[i] = LoadLittleEndian<T>(values->Data() + i * sizeof(T));
   }
   return copy;
+}
+
+// What a zero point may be: a value of the type, if that is an integer of at most 32 bits.
+std::pair<int64_t, int64_t> ZeroPointRange(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+      return {INT8_MIN, INT8_MAX};
+    case DataType::kUInt8:
+      return {0, UINT8_MAX};
+    case DataType::kInt16:
+      return {INT16_MIN, INT16_MAX};
+    default:
+      return {INT32_MIN, INT32_MAX};
+  }
 }
 
 // The tables that all subgraphs share; kCorruptModel unless they are there.
@@ -61,34 +79,54 @@ Result<const tflite::Model*> VerifyContainer(std::span<const uint8_t> bytes) {
 // One pass over a subgraph's tables, with the graph that comes out of it.
 class GraphLoader {
  public:
+  // `copied_bytes` counts for all subgraphs.
   GraphLoader(std::span<const uint8_t> bytes, const tflite::Model* model,
-              const tflite::SubGraph* subgraph)
-      : bytes_(bytes), model_(model), subgraph_(subgraph) {}
+              const tflite::SubGraph* subgraph, size_t* copied_bytes)
+      : bytes_(bytes), model_(model), subgraph_(subgraph), copied_bytes_(*copied_bytes) {}
 
-  Result<Graph> Load() {
-    graph_.name = String(subgraph_->name());
-    ATOLL_RETURN_IF_ERROR(ReadTensors());
-    ATOLL_RETURN_IF_ERROR(ReadNodes());
-    ATOLL_RETURN_IF_ERROR(ReadGraphEnds());
+  // Only the first graph of a model has compiled partitions.
+  Result<Graph> Load(const ConstantFolding* folding, bool is_first) {
+    ATOLL_RETURN_IF_ERROR(Read());
+    if (is_first) ATOLL_RETURN_IF_ERROR(InlineCompiledPartitions());
     ATOLL_RETURN_IF_ERROR(CheckOrder());
     ATOLL_RETURN_IF_ERROR(CheckStoredShapes());
-    ATOLL_RETURN_IF_ERROR(InferShapes(&graph_));
+    ATOLL_RETURN_IF_ERROR(InferShapes(&graph_, folding));
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
       ATOLL_RETURN_IF_ERROR(CheckQuantization(static_cast<int32_t>(i)));
     }
     return std::move(graph_);
   }
 
+  // The subgraphs that compiled partitions of this one were made from.
+  const std::vector<bool>& inlined() const { return inlined_; }
+
  private:
+  Status Read() {
+    graph_.name = String(subgraph_->name());
+    ATOLL_RETURN_IF_ERROR(ReadTensors());
+    ATOLL_RETURN_IF_ERROR(ReadNodes());
+    ATOLL_RETURN_IF_ERROR(ReadGraphEnds());
+    // After the nodes, so that messages can say whose tensor it is.
+    for (uint32_t i = 0; i < subgraph_->tensors()->size(); ++i) {
+      ATOLL_RETURN_IF_ERROR(ReadContents(*subgraph_->tensors()->Get(i), static_cast<int32_t>(i)));
+    }
+    return Status();
+  }
+  Status InlineCompiledPartitions();
+  Status Inline(const Node& stand_in, std::vector<Node>* nodes);
+  Status CountCopied(size_t bytes);
+  // With the first node that uses it: "tensor 17 'conv1/w' of node 3 (CONV_2D) 'conv1/out'".
+  std::string DescribeUse(int32_t tensor) const;
   Status ReadTensors();
+  Status ReadContents(const tflite::Tensor& stored, int32_t index);
   Status ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index);
   Result<std::span<const uint8_t>> BufferBytes(uint32_t buffer, int32_t tensor) const;
   Status ReadNodes();
-  Result<Node> ReadNode(const tflite::Operator& op, int32_t index);
-  Status CheckIndices(const std::vector<int32_t>& indices, const char* role, bool may_be_absent,
-                      int32_t node) const;
+  Status ReadNode(const tflite::Operator& op, int32_t index);
+  Status ReadOperator(const tflite::Operator& op, Node* node);
+  Status CheckIndices(const std::vector<int32_t>& indices, const char* role,
+                      bool may_be_absent) const;
   Status ReadGraphEnds();
-  bool IsEmptyConstant(int32_t tensor) const;
   Status CheckOrder() const;
   Status CheckStoredShapes() const;
   Status CheckQuantization(int32_t index) const;
@@ -96,13 +134,39 @@ class GraphLoader {
   const std::span<const uint8_t> bytes_;
   const tflite::Model* const model_;
   const tflite::SubGraph* const subgraph_;
+  size_t& copied_bytes_;
   Graph graph_;
+  std::vector<bool> is_output_;  // per tensor: of a node
+  std::vector<bool> inlined_;    // per subgraph
 };
+
+bool IsCompiledPartition(const Node& node) {
+  return node.type == OpType::kCUSTOM && node.custom_name == kCompiledOpName;
+}
+
+Status GraphLoader::CountCopied(size_t bytes) {
+  copied_bytes_ += bytes;
+  if (copied_bytes_ <= kMaxCopiedBytes) return Status();
+  return ResourceExhausted("the names and lists of the file take more than %zu MiB in memory",
+                           kMaxCopiedBytes >> 20);
+}
+
+std::string GraphLoader::DescribeUse(int32_t tensor) const {
+  const auto has = [tensor](const std::vector<int32_t>& tensors) {
+    return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+  };
+  for (const Node& node : graph_.nodes) {
+    if (has(node.inputs) || has(node.outputs) || has(node.intermediates)) {
+      return Describe(graph_, tensor) + " of " + Describe(graph_, node);
+    }
+  }
+  return Describe(graph_, tensor);
+}
 
 Result<std::span<const uint8_t>> GraphLoader::BufferBytes(uint32_t buffer, int32_t tensor) const {
   if (buffer >= model_->buffers()->size()) {
-    return CorruptModel("tensor %d '%s': buffer index %u, but there are %u buffers", tensor,
-                        graph_.tensors[tensor].name.c_str(), buffer, model_->buffers()->size());
+    return CorruptModel("%s: buffer index %u, but there are %u buffers",
+                        DescribeUse(tensor).c_str(), buffer, model_->buffers()->size());
   }
   const tflite::Buffer* stored = model_->buffers()->Get(buffer);
   if (stored == nullptr) return std::span<const uint8_t>();
@@ -113,9 +177,8 @@ Result<std::span<const uint8_t>> GraphLoader::BufferBytes(uint32_t buffer, int32
   if (stored->offset() > 1) {
     uint64_t end = 0;
     if (!CheckedAdd(stored->offset(), stored->size(), &end) || end > bytes_.size()) {
-      return CorruptModel("tensor %d '%s': buffer %u ends at byte %llu of %zu", tensor,
-                          graph_.tensors[tensor].name.c_str(), buffer,
-                          static_cast<unsigned long long>(end), bytes_.size());
+      return CorruptModel("%s: buffer %u ends at byte %llu of %zu", DescribeUse(tensor).c_str(),
+                          buffer, static_cast<unsigned long long>(end), bytes_.size());
     }
     return bytes_.subspan(stored->offset(), stored->size());
   }
@@ -128,23 +191,27 @@ Status GraphLoader::ReadTensors() {
   for (uint32_t i = 0; i < count; ++i) {
     const tflite::Tensor* stored = subgraph_->tensors()->Get(i);
     Tensor& tensor = graph_.tensors[i];
-    const int32_t index = static_cast<int32_t>(i);
-    if (stored == nullptr) return CorruptModel("tensor %d is missing", index);
+    if (stored == nullptr) return CorruptModel("tensor %u is missing", i);
     tensor.name = String(stored->name());
     tensor.type = static_cast<DataType>(stored->type());
     tensor.shape = Vector(stored->shape());
     tensor.is_variable = stored->is_variable();
-    if (stored->sparsity() != nullptr) {
-      return Unsupported("tensor %d '%s' is stored in sparse form, which Atoll does not read",
-                         index, tensor.name.c_str());
-    }
-    ATOLL_RETURN_IF_ERROR(ReadQuantization(stored->quantization(), index));
-    ATOLL_ASSIGN_OR_RETURN(tensor.data, BufferBytes(stored->buffer(), index));
-    // Its first value is the model's business, not the file's, and operators write to it.
-    if (tensor.is_variable && tensor.is_constant()) {
-      return CorruptModel("tensor %d '%s' is a variable with constant data", index,
-                          tensor.name.c_str());
-    }
+    ATOLL_RETURN_IF_ERROR(CountCopied(tensor.name.size() + tensor.shape.size() * sizeof(int32_t)));
+  }
+  return Status();
+}
+
+Status GraphLoader::ReadContents(const tflite::Tensor& stored, int32_t index) {
+  Tensor& tensor = graph_.tensors[index];
+  if (stored.sparsity() != nullptr) {
+    return Unsupported("%s is stored in sparse form, which Atoll does not read",
+                       DescribeUse(index).c_str());
+  }
+  ATOLL_RETURN_IF_ERROR(ReadQuantization(stored.quantization(), index));
+  ATOLL_ASSIGN_OR_RETURN(tensor.data, BufferBytes(stored.buffer(), index));
+  // Its first value is the model's business, not the file's, and operators write to it.
+  if (tensor.is_variable && tensor.is_constant()) {
+    return CorruptModel("%s is a variable with constant data", DescribeUse(index).c_str());
   }
   return Status();
 }
@@ -153,51 +220,51 @@ Status GraphLoader::ReadQuantization(const tflite::QuantizationParameters* store
   if (stored == nullptr || stored->scale() == nullptr || stored->scale()->size() == 0) {
     return Status();
   }
-  Tensor& tensor = graph_.tensors[index];
-  tensor.quantization.scales = Vector(stored->scale());
-  tensor.quantization.zero_points = Vector(stored->zero_point());
-  tensor.quantization.dimension = stored->quantized_dimension();
-  if (tensor.quantization.zero_points.size() != tensor.quantization.scales.size()) {
-    return CorruptModel("tensor %d '%s': %zu scales but %zu zero points", index,
-                        tensor.name.c_str(), tensor.quantization.scales.size(),
-                        tensor.quantization.zero_points.size());
+  Quantization& quantization = graph_.tensors[index].quantization;
+  quantization.scales = Vector(stored->scale());
+  quantization.zero_points = Vector(stored->zero_point());
+  quantization.dimension = stored->quantized_dimension();
+  if (quantization.zero_points.size() != quantization.scales.size()) {
+    return CorruptModel("%s: %zu scales but %zu zero points", DescribeUse(index).c_str(),
+                        quantization.scales.size(), quantization.zero_points.size());
   }
-  return Status();
+  return CountCopied(quantization.scales.size() * (sizeof(float) + sizeof(int64_t)));
 }
 
 Status GraphLoader::CheckIndices(const std::vector<int32_t>& indices, const char* role,
-                                 bool may_be_absent, int32_t node) const {
+                                 bool may_be_absent) const {
   for (const int32_t index : indices) {
     if (index == -1 && may_be_absent) continue;
     if (index < 0 || static_cast<size_t>(index) >= graph_.tensors.size()) {
-      return CorruptModel("node %d: %s tensor index %d, but there are %zu tensors", node, role,
-                          index, graph_.tensors.size());
+      return CorruptModel("%s tensor index %d, but there are %zu tensors", role, index,
+                          graph_.tensors.size());
     }
   }
   return Status();
 }
 
 Status GraphLoader::ReadNodes() {
+  is_output_.resize(graph_.tensors.size());
   if (subgraph_->operators() == nullptr) return Status();
   const uint32_t count = subgraph_->operators()->size();
   graph_.nodes.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
     const tflite::Operator* op = subgraph_->operators()->Get(i);
     if (op == nullptr) return CorruptModel("node %u is missing", i);
-    ATOLL_ASSIGN_OR_RETURN(Node node, ReadNode(*op, static_cast<int32_t>(i)));
-    graph_.nodes.push_back(std::move(node));
+    ATOLL_RETURN_IF_ERROR(ReadNode(*op, static_cast<int32_t>(i)));
+    for (const int32_t output : graph_.nodes.back().outputs) is_output_[output] = true;
   }
   return Status();
 }
 
-Result<Node> GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
+Status GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
   if (op.opcode_index() >= model_->operator_codes()->size()) {
     return CorruptModel("node %d: operator code %u, but there are %u", index, op.opcode_index(),
                         model_->operator_codes()->size());
   }
   const tflite::OperatorCode* code = model_->operator_codes()->Get(op.opcode_index());
   if (code == nullptr) return CorruptModel("operator code %u is missing", op.opcode_index());
-  Node node;
+  Node& node = graph_.nodes.emplace_back();
   // Old files have only the 8-bit field, new ones put 127 there when the number does not fit.
   node.type = static_cast<OpType>(
       std::max(code->builtin_code(), static_cast<int32_t>(code->deprecated_builtin_code())));
@@ -206,22 +273,109 @@ Result<Node> GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
   if (node.type == OpType::kCUSTOM && node.custom_name.empty()) {
     return CorruptModel("node %d is a custom operator without a name", index);
   }
-  node.inputs = Vector(op.inputs());
-  node.outputs = Vector(op.outputs());
-  ATOLL_RETURN_IF_ERROR(CheckIndices(node.inputs, "input", /*may_be_absent=*/true, index));
-  node.intermediates = Vector(op.intermediates());
-  ATOLL_RETURN_IF_ERROR(
-      CheckIndices(node.intermediates, "intermediate", /*may_be_absent=*/true, index));
-  ATOLL_RETURN_IF_ERROR(CheckIndices(node.outputs, "output", /*may_be_absent=*/false, index));
+  std::vector<int32_t> outputs = Vector(op.outputs());
+  Status status = CheckIndices(outputs, "output", /*may_be_absent=*/false);
+  // Only now, since the first one names the node.
+  if (status.ok()) {
+    node.outputs = std::move(outputs);
+    status = ReadOperator(op, &node);
+  }
+  return status.ok() ? std::move(status) : std::move(status).WithContext(Describe(graph_, node));
+}
+
+// What the table of a node has besides its code and outputs.
+Status GraphLoader::ReadOperator(const tflite::Operator& op, Node* node) {
+  node->inputs = Vector(op.inputs());
+  node->intermediates = Vector(op.intermediates());
+  ATOLL_RETURN_IF_ERROR(CheckIndices(node->inputs, "input", /*may_be_absent=*/true));
+  ATOLL_RETURN_IF_ERROR(CheckIndices(node->intermediates, "intermediate", /*may_be_absent=*/true));
   if (op.custom_options() != nullptr) {
-    node.custom_options = {op.custom_options()->data(), op.custom_options()->size()};
+    node->custom_options = {op.custom_options()->data(), op.custom_options()->size()};
   }
-  Status status =
-      node.type == OpType::kCUSTOM ? ReadCustomOptions(&node) : ReadTfliteOptions(op, &node);
-  if (!status.ok()) {
-    return std::move(status).WithContext(Format("node %d (%s)", index, node.op_name().c_str()));
+  ATOLL_RETURN_IF_ERROR(node->type == OpType::kCUSTOM ? ReadCustomOptions(node)
+                                                      : ReadTfliteOptions(op, node));
+  const auto* handle = std::get_if<VarHandleOptions>(&node->options);
+  const size_t name_bytes =
+      node->custom_name.size() +
+      (handle == nullptr ? 0 : handle->container.size() + handle->shared_name.size());
+  const size_t tensors = node->inputs.size() + node->intermediates.size() + node->outputs.size();
+  return CountCopied(name_bytes + tensors * sizeof(int32_t));
+}
+
+// Puts the nodes of its subgraph in the place of every node that stands for a compiled partition.
+Status GraphLoader::InlineCompiledPartitions() {
+  inlined_.resize(model_->subgraphs()->size());
+  if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), IsCompiledPartition)) return Status();
+  std::vector<Node> nodes;
+  for (const Node& node : graph_.nodes) {
+    if (!IsCompiledPartition(node)) {
+      nodes.push_back(node);
+      continue;
+    }
+    Status status = Inline(node, &nodes);
+    if (!status.ok()) return std::move(status).WithContext(Describe(graph_, node));
   }
-  return node;
+  graph_.nodes = std::move(nodes);
+  is_output_.assign(graph_.tensors.size(), false);
+  for (const Node& node : graph_.nodes) {
+    for (const int32_t output : node.outputs) is_output_[output] = true;
+  }
+  return Status();
+}
+
+Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
+  ATOLL_ASSIGN_OR_RETURN(const CompiledOp op, DecodeCompiledOp(stand_in.custom_options));
+  const tflite::SubGraph* subgraph = nullptr;
+  if (op.subgraph > 0 && static_cast<size_t>(op.subgraph) < inlined_.size()) {
+    subgraph = model_->subgraphs()->Get(static_cast<uint32_t>(op.subgraph));
+  }
+  if (subgraph == nullptr || subgraph == subgraph_ || subgraph->tensors() == nullptr) {
+    return CorruptModel("its subgraph is %d, but there are %zu", op.subgraph, inlined_.size());
+  }
+  if (inlined_[op.subgraph]) {
+    return CorruptModel("its subgraph %d is another partition's, too", op.subgraph);
+  }
+  inlined_[op.subgraph] = true;
+  GraphLoader loader(bytes_, model_, subgraph, &copied_bytes_);
+  ATOLL_RETURN_IF_ERROR(loader.Read());
+  const Graph& inner = loader.graph_;
+  if (inner.inputs.size() != stand_in.inputs.size() ||
+      inner.outputs.size() != stand_in.outputs.size()) {
+    return CorruptModel("it has %zu inputs and %zu outputs, its subgraph %d has %zu and %zu",
+                        stand_in.inputs.size(), stand_in.outputs.size(), op.subgraph,
+                        inner.inputs.size(), inner.outputs.size());
+  }
+  // Tensors at the ends are this graph's; the others move over.
+  std::vector<int32_t> moved(inner.tensors.size(), -1);
+  for (const bool is_input : {true, false}) {
+    const std::vector<int32_t>& inside = is_input ? inner.inputs : inner.outputs;
+    const std::vector<int32_t>& outside = is_input ? stand_in.inputs : stand_in.outputs;
+    for (size_t i = 0; i < inside.size(); ++i) {
+      if (outside[i] < 0 || moved[inside[i]] >= 0) {
+        return CorruptModel("%s %zu of it is absent, or twice in its subgraph %d",
+                            is_input ? "input" : "output", i, op.subgraph);
+      }
+      moved[inside[i]] = outside[i];
+    }
+  }
+  for (size_t i = 0; i < moved.size(); ++i) {
+    if (moved[i] >= 0) continue;
+    moved[i] = static_cast<int32_t>(graph_.tensors.size());
+    graph_.tensors.push_back(inner.tensors[i]);
+  }
+  const int32_t partition = static_cast<int32_t>(graph_.compiled.size());
+  graph_.compiled.push_back(op.executable);
+  for (Node node : inner.nodes) {
+    if (IsCompiledPartition(node)) {
+      return CorruptModel("its subgraph %d has compiled partitions of its own", op.subgraph);
+    }
+    for (std::vector<int32_t>* indices : {&node.inputs, &node.outputs, &node.intermediates}) {
+      for (int32_t& index : *indices) index = index < 0 ? index : moved[index];
+    }
+    node.compiled = partition;
+    nodes->push_back(std::move(node));
+  }
+  return Status();
 }
 
 Status GraphLoader::ReadGraphEnds() {
@@ -239,32 +393,25 @@ Status GraphLoader::ReadGraphEnds() {
   return Status();
 }
 
-bool GraphLoader::IsEmptyConstant(int32_t tensor) const {
-  const Shape& shape = graph_.tensors[tensor].shape;
-  if (std::count(shape.begin(), shape.end(), 0) == 0) return false;
-  return std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [tensor](const Node& node) {
-    return std::count(node.outputs.begin(), node.outputs.end(), tensor) > 0;
-  });
-}
-
 // Every tensor is written once, before it is read.
 Status GraphLoader::CheckOrder() const {
   std::vector<bool> written(graph_.tensors.size());
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
-    written[i] = graph_.tensors[i].is_constant() || graph_.tensors[i].is_variable;
+    const Tensor& tensor = graph_.tensors[i];
+    // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
+    const bool is_empty = std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0;
+    written[i] = tensor.is_constant() || tensor.is_variable || (is_empty && !is_output_[i]);
   }
   for (const int32_t input : graph_.inputs) {
     // Callers write their inputs; constants lie in the file.
     if (graph_.tensors[input].is_constant()) {
-      return CorruptModel("%s is an input of the model and a constant",
-                          Describe(graph_, input).c_str());
+      return CorruptModel("%s is an input of the model and a constant", DescribeUse(input).c_str());
     }
     written[input] = true;
   }
   for (const Node& node : graph_.nodes) {
     for (const int32_t input : node.inputs) {
-      // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
-      if (input >= 0 && !written[input] && !IsEmptyConstant(input)) {
+      if (input >= 0 && !written[input]) {
         return CorruptModel("%s reads %s before anything has written it",
                             Describe(graph_, node).c_str(), Describe(graph_, input).c_str());
       }
@@ -289,35 +436,28 @@ Status GraphLoader::CheckOrder() const {
 
 // Shapes that no inference replaces: those of inputs, constants and tensors that no node uses.
 Status GraphLoader::CheckStoredShapes() const {
-  std::vector<bool> is_written(graph_.tensors.size());
-  for (const Node& node : graph_.nodes) {
-    for (const int32_t output : node.outputs) is_written[output] = true;
-  }
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     const Tensor& tensor = graph_.tensors[i];
     const int32_t index = static_cast<int32_t>(i);
     if (std::string(DataTypeName(tensor.type)) == "unknown") {
-      return Unsupported("%s has type %d, which Atoll does not know",
-                         Describe(graph_, index).c_str(), static_cast<int>(tensor.type));
+      return Unsupported("%s has type %d, which Atoll does not know", DescribeUse(index).c_str(),
+                         static_cast<int>(tensor.type));
     }
-    if (is_written[i]) continue;
-    uint64_t bytes = DataTypeSize(tensor.type);
-    for (const int32_t dim : tensor.shape) {
-      if (dim < 0) {
-        return Unsupported("%s has the dynamic shape %s; convert the model with fixed sizes",
-                           Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str());
-      }
-      if (!CheckedMultiply(bytes, static_cast<uint64_t>(dim), &bytes) ||
-          bytes > static_cast<uint64_t>(kMaxTensorBytes)) {
-        return CorruptModel("%s: shape %s of %s is larger than %lld bytes",
-                            Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str(),
-                            DataTypeName(tensor.type), static_cast<long long>(kMaxTensorBytes));
-      }
+    if (is_output_[i]) continue;
+    if (std::any_of(tensor.shape.begin(), tensor.shape.end(),
+                    [](int32_t dim) { return dim < 0; })) {
+      return Unsupported("%s has the dynamic shape %s; convert the model with fixed sizes",
+                         DescribeUse(index).c_str(), ShapeString(tensor.shape).c_str());
     }
-    if (tensor.is_constant() && tensor.data.size() < bytes) {
-      return CorruptModel("%s: shape %s of %s needs %llu bytes, its buffer has %zu",
-                          Describe(graph_, index).c_str(), ShapeString(tensor.shape).c_str(),
-                          DataTypeName(tensor.type), static_cast<unsigned long long>(bytes),
+    if (!HasAllowedSize(tensor)) {
+      return CorruptModel("%s: shape %s of %s is larger than %lld bytes",
+                          DescribeUse(index).c_str(), ShapeString(tensor.shape).c_str(),
+                          DataTypeName(tensor.type), static_cast<long long>(kMaxTensorBytes));
+    }
+    if (tensor.is_constant() && static_cast<int64_t>(tensor.data.size()) < tensor.byte_size()) {
+      return CorruptModel("%s: shape %s of %s needs %lld bytes, its buffer has %zu",
+                          DescribeUse(index).c_str(), ShapeString(tensor.shape).c_str(),
+                          DataTypeName(tensor.type), static_cast<long long>(tensor.byte_size()),
                           tensor.data.size());
     }
   }
@@ -331,15 +471,14 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
     // Constants may have scale 0 (a channel of zeros); nothing divides by it.
     if (!std::isfinite(q.scales[i]) || q.scales[i] < 0 ||
         (q.scales[i] == 0 && !tensor.is_constant())) {
-      return CorruptModel("%s: scale[%zu] is %g", Describe(graph_, index).c_str(), i,
+      return CorruptModel("%s: scale[%zu] is %g", DescribeUse(index).c_str(), i,
                           static_cast<double>(q.scales[i]));
     }
-    const int64_t lo = tensor.type == DataType::kUInt8 ? 0 : -128;
-    const int64_t hi = tensor.type == DataType::kUInt8 ? 255 : 127;
-    if (IsByteType(tensor.type) && (q.zero_points[i] < lo || q.zero_points[i] > hi)) {
+    const auto [lo, hi] = ZeroPointRange(tensor.type);
+    if (q.zero_points[i] < lo || q.zero_points[i] > hi) {
       return CorruptModel("%s: zero_point[%zu] is %lld, outside the range of %s",
-                          Describe(graph_, index).c_str(), i,
-                          static_cast<long long>(q.zero_points[i]), DataTypeName(tensor.type));
+                          DescribeUse(index).c_str(), i, static_cast<long long>(q.zero_points[i]),
+                          DataTypeName(tensor.type));
     }
   }
   // Biases take their scale from input and weights, so what is stored with them may be anything
@@ -352,13 +491,12 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
     const bool exists = q.dimension >= 0 && static_cast<size_t>(q.dimension) < tensor.shape.size();
     if (!exists) {
       return CorruptModel("%s: quantized dimension %d, but the shape is %s",
-                          Describe(graph_, index).c_str(), q.dimension,
+                          DescribeUse(index).c_str(), q.dimension,
                           ShapeString(tensor.shape).c_str());
     }
     if (tensor.shape[q.dimension] != static_cast<int64_t>(q.scales.size())) {
-      return CorruptModel("%s: %zu scales for dimension %d of shape %s",
-                          Describe(graph_, index).c_str(), q.scales.size(), q.dimension,
-                          ShapeString(tensor.shape).c_str());
+      return CorruptModel("%s: %zu scales for dimension %d of shape %s", DescribeUse(index).c_str(),
+                          q.scales.size(), q.dimension, ShapeString(tensor.shape).c_str());
     }
   }
   return Status();
@@ -366,19 +504,29 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
 
 }  // namespace
 
-Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes) {
+Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::Evaluate evaluate) {
   ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
   LoadedModel loaded;
+  size_t copied_bytes = 0;
+  const ConstantFolding folding{evaluate, &loaded.folded};
+  std::vector<bool> inlined(model->subgraphs()->size());
   for (uint32_t i = 0; i < model->subgraphs()->size(); ++i) {
+    // Keeps its number, but is a part of the first graph.
+    if (inlined[i]) {
+      loaded.graphs.emplace_back();
+      continue;
+    }
     const tflite::SubGraph* subgraph = model->subgraphs()->Get(i);
     if (subgraph == nullptr || subgraph->tensors() == nullptr) {
       return CorruptModel("subgraph %u has no tensors", i);
     }
-    Result<Graph> graph = GraphLoader(bytes, model, subgraph).Load();
+    GraphLoader loader(bytes, model, subgraph, &copied_bytes);
+    Result<Graph> graph = loader.Load(evaluate == nullptr ? nullptr : &folding, i == 0);
     if (!graph.ok()) {
       // Most models have only one, which needs no name.
       return i == 0 ? graph.status() : Status(graph.status()).WithContext(Format("subgraph %u", i));
     }
+    if (i == 0) inlined = loader.inlined();
     loaded.graphs.push_back(*std::move(graph));
   }
   ATOLL_ASSIGN_OR_RETURN(loaded.variables, ResolveVariables(&loaded.graphs));

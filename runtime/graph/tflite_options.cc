@@ -128,11 +128,20 @@ Status Read(const tflite::L2NormOptions& stored, ElementwiseOptions* out) {
   return Read(stored.fused_activation_function(), &out->activation);
 }
 
-Status Read(const tflite::ReshapeOptions& stored, ReshapeOptions* out) {
-  if (stored.new_shape() != nullptr) {
-    out->new_shape.assign(stored.new_shape()->begin(), stored.new_shape()->end());
+Status Read(const char* name, const flatbuffers::Vector<int32_t>* stored,
+            std::vector<int32_t>* out) {
+  constexpr uint32_t kMaxCount = 64;  // more than any tensor has dimensions
+  if (stored == nullptr) return Status();
+  if (stored->size() > kMaxCount) {
+    return CorruptModel("%s has %u numbers, at most %u make sense", name, stored->size(),
+                        kMaxCount);
   }
+  out->assign(stored->begin(), stored->end());
   return Status();
+}
+
+Status Read(const tflite::ReshapeOptions& stored, ReshapeOptions* out) {
+  return Read("new_shape", stored.new_shape(), &out->new_shape);
 }
 
 Status Read(const tflite::ReducerOptions& stored, ReducerOptions* out) {
@@ -141,10 +150,7 @@ Status Read(const tflite::ReducerOptions& stored, ReducerOptions* out) {
 }
 
 Status Read(const tflite::SqueezeOptions& stored, SqueezeOptions* out) {
-  if (stored.squeeze_dims() != nullptr) {
-    out->dims.assign(stored.squeeze_dims()->begin(), stored.squeeze_dims()->end());
-  }
-  return Status();
+  return Read("squeeze_dims", stored.squeeze_dims(), &out->dims);
 }
 
 Status Read(const tflite::ResizeBilinearOptions& stored, ResizeOptions* out) {

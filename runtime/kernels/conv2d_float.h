@@ -14,8 +14,8 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/float_range.h"
 #include "runtime/kernels/thread_pool.h"
+#include "runtime/kernels/value_clamp.h"
 
 namespace atollrt {
 
@@ -26,7 +26,7 @@ struct Conv2DFloatParams {
   // kernel_w, input_c / groups]; kDepthwise: [kernel_h, kernel_w, output_c].
   const uint8_t* weights = nullptr;
   const uint8_t* bias = nullptr;  // float32 [output_c]; nullptr: none
-  FloatRange clamp;
+  ValueClamp<float> clamp;
 };
 
 // Immutable after Prepare; several threads may run one object, each with its own scratch.

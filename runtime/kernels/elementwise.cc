@@ -56,37 +56,10 @@ int32_t Quotient(int32_t numerator, int32_t denominator, Multiplier multiplier) 
 
 }  // namespace
 
-void Multiply(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
-              const uint8_t* x2, uint8_t* y) {
-  CombineBytes(params, broadcast, x1, x2, y, [&](int32_t a, int32_t b) {
-    return Finish(params, MultiplyByQuantizedMultiplier(a * b, params.output));
-  });
-}
-
 void Divide(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
             const uint8_t* x2, uint8_t* y) {
   CombineBytes(params, broadcast, x1, x2, y, [&](int32_t a, int32_t b) {
     return Finish(params, b < 0 ? Quotient(-a, -b, params.output) : Quotient(a, b, params.output));
-  });
-}
-
-void SquaredDifference(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
-                       const uint8_t* x2, uint8_t* y) {
-  constexpr int32_t kLeftShift = 7;
-  CombineBytes(params, broadcast, x1, x2, y, [&](int32_t a, int32_t b) {
-    // Multipliers of at most 1/2 keep the difference below 2^15 in magnitude.
-    const int32_t difference =
-        MultiplyByQuantizedMultiplier(WrappingShift(a, kLeftShift), params.input1) -
-        MultiplyByQuantizedMultiplier(WrappingShift(b, kLeftShift), params.input2);
-    return Finish(params, MultiplyByQuantizedMultiplier(difference * difference, params.output));
-  });
-}
-
-void Prelu(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
-           const uint8_t* x2, uint8_t* y) {
-  CombineBytes(params, broadcast, x1, x2, y, [&](int32_t x, int32_t slope) {
-    return Finish(params, x >= 0 ? MultiplyByQuantizedMultiplier(x, params.input1)
-                                 : MultiplyByQuantizedMultiplier(x * slope, params.output));
   });
 }
 

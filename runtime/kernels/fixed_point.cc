@@ -2,11 +2,23 @@
 #include "runtime/kernels/fixed_point.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace atollrt {
 namespace {
 
 constexpr auto Mul = SaturatingRoundingDoublingHighMul;
+
+int32_t Add(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+
+int32_t Subtract(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
+}
+
+// 32 for 0.
+int LeadingZeros(int32_t x) { return std::countl_zero(static_cast<uint32_t>(x)); }
 
 int32_t SaturatingLeftShift(int32_t x, int bits) {
   const int64_t shifted = static_cast<int64_t>(x) * (int64_t{1} << bits);
@@ -41,14 +53,13 @@ int32_t ExpOnInterval(int32_t a) {
 
 // 1 / (1 + a) for a in [0, 1), F0 to F0: three Newton steps from 48/17 - 32/17 * half.
 int32_t OneOverOnePlus(int32_t a) {
-  const int32_t half =
-      static_cast<int32_t>((static_cast<int64_t>(a) + INT32_MAX + 1) / 2);  // (1 + a) / 2
+  const int32_t half = HalfSum(a, INT32_MAX);  // (1 + a) / 2
   constexpr int32_t k48Over17 = 1515870810;
   constexpr int32_t kMinus32Over17 = -1010580540;
-  int32_t x = k48Over17 + Mul(half, kMinus32Over17);  // F2
+  int32_t x = Add(k48Over17, Mul(half, kMinus32Over17));  // F2
   for (int i = 0; i < 3; ++i) {
-    const int32_t error = (1 << 29) - Mul(half, x);
-    x += SaturatingLeftShift(Mul(x, error), 2);
+    const int32_t error = Subtract(1 << 29, Mul(half, x));
+    x = Add(x, SaturatingLeftShift(Mul(x, error), 2));
   }
   return SaturatingLeftShift(x, 1);
 }
@@ -75,10 +86,10 @@ int32_t FixedPointExp(int32_t a) {
 }
 
 Reciprocal FixedPointReciprocal(int32_t x, int32_t integer_bits) {
-  const int zeros = __builtin_clz(static_cast<uint32_t>(x));
-  const int32_t fraction =
-      static_cast<int32_t>((static_cast<uint32_t>(x) << zeros) - (uint32_t{1} << 31));
-  return {OneOverOnePlus(fraction), integer_bits - zeros};
+  const int zeros = LeadingZeros(x);
+  const uint32_t normalized = zeros < 32 ? static_cast<uint32_t>(x) << zeros : 0;
+  return {OneOverOnePlus(static_cast<int32_t>(normalized - (uint32_t{1} << 31))),
+          integer_bits - zeros};
 }
 
 int32_t FixedPointLog(int32_t x) {
@@ -95,10 +106,10 @@ int32_t FixedPointLog(int32_t x) {
   constexpr int kUnit = 31 - kAccumulatorBits;
   constexpr int32_t kQuarter = 1 << (kUnit - 2);
 
-  const int zeros_a = __builtin_clz(static_cast<uint32_t>(x));
+  const int zeros_a = LeadingZeros(x);
   const int32_t r_a = SaturatingLeftShift(Mul(shift(x, zeros_a - 1), kSqrtHalf), 1);
   const int32_t z_a = SaturatingAdd(shift(kInputBits - zeros_a, kUnit), kQuarter);
-  const int zeros_b = __builtin_clz(static_cast<uint32_t>(Mul(x, kSqrtHalf))) - 1;
+  const int zeros_b = LeadingZeros(Mul(x, kSqrtHalf)) - 1;
   const int32_t r_b = shift(x, zeros_b);
   const int32_t z_b = SaturatingAdd(shift(kInputBits - zeros_b, kUnit), -kQuarter);
   const int32_t r = std::min(r_a, r_b);
@@ -106,13 +117,15 @@ int32_t FixedPointLog(int32_t x) {
 
   // A rational function of q = 2 (r - 2^(-1/4)).
   const int32_t p = HalfSum(r, kSqrtSqrtHalf);
-  const int32_t q = static_cast<int32_t>(2 * static_cast<uint32_t>(r - kSqrtSqrtHalf));
+  const int32_t difference = Subtract(r, kSqrtSqrtHalf);
+  const int32_t q = Add(difference, difference);
   const int32_t q2 = Mul(q, q);
-  const int32_t numerator = Mul(q, r) + Mul(Mul(q, q2), 117049297);
-  const int32_t denominator = Mul(p, 1057819769 + q + Mul(127690142, q2)) + Mul(638450708, q);
+  const int32_t numerator = Add(Mul(q, r), Mul(Mul(q, q2), 117049297));
+  const int32_t factor = Add(Add(1057819769, q), Mul(127690142, q2));
+  const int32_t denominator = Add(Mul(p, factor), Mul(638450708, q));
   const int32_t tail =
       Mul(RoundingDivideByPowerOfTwo(numerator, kAccumulatorBits), OneOverOnePlus(denominator));
-  return SaturatingLeftShift(Mul(z, kLog2) + tail, 1);
+  return SaturatingLeftShift(Add(Mul(z, kLog2), tail), 1);
 }
 
 Multiplier InverseSquareRoot(int32_t x) {

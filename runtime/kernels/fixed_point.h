@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fixed-point numbers as gemmlowp and TensorFlow Lite use them: "Fk" is an int32 whose real value
-// is raw / 2^(31-k), k integer bits (docs/quantization.md §5). Pure functions, thread-safe.
+// is raw / 2^(31-k), k integer bits (docs/quantization.md §5). Sums wrap, so that arguments out of
+// range give a meaningless number and nothing worse. Pure functions, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace atollrt {
 // exp(a) for a <= 0 in F5, result in F0.
 int32_t FixedPointExp(int32_t a_f5);
 
-// 1 / x of x > 0 in Fk: the result is value / 2^31 * 2^-bits.
+// 1 / x of x > 0 in Fk: the result is value / 2^31 * 2^-bits. The value for 0 is negative.
 struct Reciprocal {
   int32_t value = 0;  // F0
   int32_t bits = 0;   // k - leading zeros of x

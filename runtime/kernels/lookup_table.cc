@@ -17,10 +17,10 @@ LookupTable MakeFloatTable(const ByteFormat& input, const ByteFormat& output, Fu
     const int32_t value = ByteValue(static_cast<uint8_t>(byte), input.type);
     const float x = input.scale * static_cast<float>(value - input.zero_point);
     const float y = std::round(function(x) * inverse_scale) + static_cast<float>(output.zero_point);
-    // Clamped as floats: y may be far outside int32.
+    // Clamped as floats: y may be far outside int32, and for a denormal scale no number at all.
     const float lo = static_cast<float>(ByteMin(output.type));
     const float hi = static_cast<float>(ByteMax(output.type));
-    table[byte] = static_cast<uint8_t>(static_cast<int32_t>(y < lo ? lo : (y > hi ? hi : y)));
+    table[byte] = static_cast<uint8_t>(static_cast<int32_t>(y > lo ? (y < hi ? y : hi) : lo));
   }
   return table;
 }

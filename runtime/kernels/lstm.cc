@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "runtime/base/bytes.h"
 #include "runtime/kernels/fixed_point16.h"
 #include "runtime/kernels/scratch.h"
 
@@ -29,38 +30,43 @@ int32_t DotProduct(const int8_t* a, const int8_t* b, int32_t count, int32_t bias
   return static_cast<int32_t>(sum);
 }
 
-void Preactivation(const LstmParams& p, const LstmGate& gate, const int8_t* x, const int8_t* hidden,
+void Preactivation(const LstmParams& p, LstmGate gate, const int8_t* x, const int8_t* hidden,
                    int16_t* a) {
+  const size_t g = static_cast<size_t>(gate);
+  const int8_t* const input_weights = p.input.weights[g];
+  const int8_t* const recurrent_weights = p.recurrent.weights[g];
   for (int32_t u = 0; u < p.units; ++u) {
+    const size_t row = g * static_cast<size_t>(p.units) + static_cast<size_t>(u);
+    const OutputChannel& input = p.input.channels[row];
+    const OutputChannel& recurrent = p.recurrent.channels[row];
     const int32_t from_input = SaturateToInt16(MultiplyByQuantizedMultiplier(
-        DotProduct(gate.input_weights + int64_t{u} * p.inputs, x, p.inputs, gate.input_bias[u]),
-        gate.input_multiplier));
-    const int32_t from_hidden =
-        MultiplyByQuantizedMultiplier(DotProduct(gate.recurrent_weights + int64_t{u} * p.units,
-                                                 hidden, p.units, gate.recurrent_bias[u]),
-                                      gate.recurrent_multiplier);
+        DotProduct(input_weights + int64_t{u} * p.inputs, x, p.inputs, input.bias),
+        input.multiplier));
+    const int32_t from_hidden = MultiplyByQuantizedMultiplier(
+        DotProduct(recurrent_weights + int64_t{u} * p.units, hidden, p.units, recurrent.bias),
+        recurrent.multiplier);
     // In 64 bits, where the sum cannot wrap.
     const int64_t sum = int64_t{from_hidden} + from_input;
     a[u] = static_cast<int16_t>(sum < INT16_MIN ? INT16_MIN : (sum > INT16_MAX ? INT16_MAX : sum));
   }
 }
 
-void Step(const LstmParams& p, const Gates& gates, const int8_t* x, int8_t* hidden, int16_t* cell) {
-  Preactivation(p, p.input, x, hidden, gates.input);
-  Preactivation(p, p.forget, x, hidden, gates.forget);
-  Preactivation(p, p.cell, x, hidden, gates.cell);
-  Preactivation(p, p.output, x, hidden, gates.output);
-  for (int32_t u = 0; u < p.units; ++u) {
+void Step(const LstmParams& p, const Gates& gates, const int8_t* x, int8_t* hidden, uint8_t* cell) {
+  Preactivation(p, LstmGate::kInput, x, hidden, gates.input);
+  Preactivation(p, LstmGate::kForget, x, hidden, gates.forget);
+  Preactivation(p, LstmGate::kCell, x, hidden, gates.cell);
+  Preactivation(p, LstmGate::kOutput, x, hidden, gates.output);
+  for (int32_t u = 0; u < p.units; ++u, cell += sizeof(int16_t)) {
     const int32_t i = FixedPointLogistic16(gates.input[u]);
     const int32_t f = FixedPointLogistic16(gates.forget[u]);
     const int32_t g = FixedPointTanh16(gates.cell[u], 3);
     const int32_t o = FixedPointLogistic16(gates.output[u]);
-    const int32_t kept = RoundingDivideByPowerOfTwo(f * cell[u], 15);
+    const int32_t kept = RoundingDivideByPowerOfTwo(f * LoadLittleEndian<int16_t>(cell), 15);
     const int32_t added = RoundingDivideByPowerOfTwo(i * g, 15 + p.cell_integer_bits);
     int32_t c = SaturateToInt16(kept + added);
     if (p.cell_clip > 0) c = Clamp(c, -p.cell_clip, p.cell_clip);
-    cell[u] = static_cast<int16_t>(c);
-    const int32_t t = FixedPointTanh16(cell[u], p.cell_integer_bits);
+    StoreLittleEndian(cell, static_cast<int16_t>(c));
+    const int32_t t = FixedPointTanh16(static_cast<int16_t>(c), p.cell_integer_bits);
     const int64_t h =
         int64_t{MultiplyByQuantizedMultiplier(o * t, p.hidden_multiplier)} + p.hidden_zero_point;
     hidden[u] = static_cast<int8_t>(h < INT8_MIN ? INT8_MIN : (h > INT8_MAX ? INT8_MAX : h));
@@ -75,13 +81,13 @@ size_t LstmScratchBytes(const LstmParams& params) {
   return scratch.size();
 }
 
-void Lstm(const LstmParams& p, const int8_t* x, int8_t* hidden, int16_t* cell, int8_t* y,
+void Lstm(const LstmParams& p, const int8_t* x, int8_t* hidden, uint8_t* cell, int8_t* y,
           uint8_t* scratch) {
   Scratch arrays(scratch);
   const Gates gates = TakeGates(p, &arrays);
   for (int32_t b = 0; b < p.batch; ++b) {
     int8_t* const h = hidden + int64_t{b} * p.units;
-    int16_t* const c = cell + int64_t{b} * p.units;
+    uint8_t* const c = cell + int64_t{b} * p.units * int64_t{sizeof(int16_t)};
     for (int32_t s = 0; s < p.steps; ++s) {
       const int64_t row =
           p.layout == LstmLayout::kTimeMajor ? int64_t{s} * p.batch + b : int64_t{b} * p.steps + s;

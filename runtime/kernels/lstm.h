@@ -4,8 +4,8 @@
 // peephole, projection, layer normalization and coupled gates (docs/quantization.md, "Recurrent
 // layers"). Per step and gate,
 //
-//   a = sat16(MBQM(W x + input_bias))
-//   a = sat16(MBQM(R h + recurrent_bias) + a)             scale 2^-12
+//   a = sat16(MBQM(W x + bias))
+//   a = sat16(MBQM(R h + bias) + a)                       scale 2^-12
 //   i, f, o = logistic(a);  g = tanh(a)                   scale 2^-15
 //   c = sat16(RDPOT(f c, 15) + RDPOT(i g, 15 + k)), clipped
 //   h = clamp(MBQM(o * tanh(c)) + zero_point)             and the output of the step
@@ -13,6 +13,7 @@
 // Pure function, thread-safe, allocates nothing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,13 +22,15 @@
 
 namespace atollrt {
 
-struct LstmGate {
-  const int8_t* input_weights = nullptr;      // [units, inputs]
-  const int8_t* recurrent_weights = nullptr;  // [units, units]
-  std::vector<int32_t> input_bias;            // zero points folded in
-  std::vector<int32_t> recurrent_bias;
-  Multiplier input_multiplier;
-  Multiplier recurrent_multiplier;
+// Gates have this order everywhere.
+enum class LstmGate : uint8_t { kInput, kForget, kCell, kOutput };
+inline constexpr size_t kLstmGates = 4;
+
+// One of the two matrix products of a step, for all gates.
+struct LstmProduct {
+  std::array<const int8_t*, kLstmGates> weights{};  // of each gate: [units, inputs or units]
+  // [gates, units]: bias, with the zero point of the operand folded in, and multiplier.
+  std::vector<OutputChannel> channels;
 };
 
 enum class LstmLayout : uint8_t { kBatchMajor, kTimeMajor };
@@ -38,7 +41,7 @@ struct LstmParams {
   int32_t inputs = 1;
   int32_t units = 1;
   LstmLayout layout = LstmLayout::kBatchMajor;
-  LstmGate input, forget, cell, output;
+  LstmProduct input, recurrent;
   int32_t cell_integer_bits = 0;  // k of the cell state, whose scale is 2^(k - 15); 0 to 6
   int32_t cell_clip = 0;          // of raw values; 0: none
   Multiplier hidden_multiplier;
@@ -48,8 +51,9 @@ struct LstmParams {
 size_t LstmScratchBytes(const LstmParams& params);
 
 // `x` is [batch, steps, inputs] or, time-major, [steps, batch, inputs], `y` the same with units.
-// `hidden` and `cell` are [batch, units]: the state before and after. `scratch` is aligned to 64.
-void Lstm(const LstmParams& params, const int8_t* x, int8_t* hidden, int16_t* cell, int8_t* y,
+// `hidden` and `cell` are [batch, units]: the state before and after; `cell` holds int16 at any
+// alignment. `scratch` is aligned to 64.
+void Lstm(const LstmParams& params, const int8_t* x, int8_t* hidden, uint8_t* cell, int8_t* y,
           uint8_t* scratch);
 
 }  // namespace atollrt

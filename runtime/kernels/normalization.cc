@@ -12,10 +12,6 @@ namespace {
 constexpr int kScaledDifferenceBits = 5;  // differences are F5
 constexpr int kSumBits = 12;              // sums of exponentials are F12
 
-int32_t SaturatingCast(int64_t sum) {
-  return static_cast<int32_t>(std::min<int64_t>(sum, INT32_MAX));
-}
-
 }  // namespace
 
 LogSoftmaxParams MakeLogSoftmaxParams(int64_t rows, int32_t depth, ByteType type,
@@ -42,16 +38,16 @@ void LogSoftmax(const LogSoftmaxParams& params, const uint8_t* input, uint8_t* o
   for (int64_t row = 0; row < params.rows; ++row) {
     int32_t max = lo;
     for (int32_t i = 0; i < params.depth; ++i) max = std::max(max, value(i));
-    int64_t sum = 0;
+    uint32_t sum = 0;
     for (int32_t i = 0; i < params.depth; ++i) {
       const int32_t difference = value(i) - max;
       if (difference < params.min_difference) continue;
       const int32_t exponential =
           FixedPointExp(MultiplyByQuantizedMultiplier(difference, params.multiplier));
-      sum += RoundingDivideByPowerOfTwo(exponential, kSumBits);
+      sum += static_cast<uint32_t>(RoundingDivideByPowerOfTwo(exponential, kSumBits));
     }
-    // F5. Only rows of 4096 elements and more can exceed F12.
-    const int32_t log_sum = FixedPointLog(SaturatingCast(sum));
+    // F5. Only rows of 4096 elements and more can exceed F12, and wrap.
+    const int32_t log_sum = FixedPointLog(static_cast<int32_t>(sum));
     // Below this the result is the type's minimum.
     const int32_t wrapped = static_cast<int32_t>(static_cast<uint32_t>(log_sum) + (1u << 31));
     const int32_t limit =
@@ -81,9 +77,9 @@ void L2Normalization(const L2NormalizationParams& params, const uint8_t* input, 
     return ByteValue(input[i], params.type) - params.input_zero_point;
   };
   for (int64_t row = 0; row < params.rows; ++row) {
-    int64_t sum = 0;
-    for (int32_t i = 0; i < params.depth; ++i) sum += value(i) * value(i);
-    const Multiplier scale = InverseSquareRoot(SaturatingCast(sum));
+    uint32_t sum = 0;
+    for (int32_t i = 0; i < params.depth; ++i) sum += static_cast<uint32_t>(value(i) * value(i));
+    const Multiplier scale = InverseSquareRoot(static_cast<int32_t>(sum));
     for (int32_t i = 0; i < params.depth; ++i) {
       int32_t result = 0;
       if (params.type == ByteType::kUInt8) {

@@ -28,7 +28,7 @@ template <typename T>
 T ClampTo(T value, ClampRange range) {
   return static_cast<T>(Clamp(value, range.min, range.max));
 }
-float ClampTo(float value, FloatRange range) { return ClampFloat(value, range); }
+float ClampTo(float value, const ValueClamp<float>& clamp) { return clamp(value); }
 
 template <typename T, typename Range>
 void MaxOfWindow(const Pool2DParams& p, const Range& range, const Window& w, const uint8_t* image,
@@ -59,9 +59,10 @@ void DivideSums(const uint32_t* sums, int64_t n, ClampRange range, int32_t count
   }
 }
 
-void DivideSums(const float* sums, int64_t n, FloatRange range, int32_t count, float* output) {
+void DivideSums(const float* sums, int64_t n, const ValueClamp<float>& range, int32_t count,
+                float* output) {
   const float divisor = static_cast<float>(n);
-  for (int32_t c = 0; c < count; ++c) output[c] = ClampFloat(sums[c] / divisor, range);
+  for (int32_t c = 0; c < count; ++c) output[c] = range(sums[c] / divisor);
 }
 
 template <typename T, typename Range>
@@ -121,7 +122,7 @@ void Pool2DInt16(const Pool2DParams& params, const uint8_t* input, int16_t* outp
   PoolImages(params, params.clamp, input, output);
 }
 
-void Pool2DFloat(const Pool2DParams& params, FloatRange clamp, const uint8_t* input,
+void Pool2DFloat(const Pool2DParams& params, const ValueClamp<float>& clamp, const uint8_t* input,
                  float* output) {
   PoolImages(params, clamp, input, output);
 }

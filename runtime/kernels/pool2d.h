@@ -14,8 +14,8 @@
 
 #include <cstdint>
 
-#include "runtime/kernels/float_range.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/value_clamp.h"
 
 namespace atollrt {
 
@@ -41,6 +41,7 @@ void Pool2D(const Pool2DParams& params, const uint8_t* input, uint8_t* output);
 
 // The same for wider elements. `input` may be unaligned.
 void Pool2DInt16(const Pool2DParams& params, const uint8_t* input, int16_t* output);
-void Pool2DFloat(const Pool2DParams& params, FloatRange clamp, const uint8_t* input, float* output);
+void Pool2DFloat(const Pool2DParams& params, const ValueClamp<float>& clamp, const uint8_t* input,
+                 float* output);
 
 }  // namespace atollrt

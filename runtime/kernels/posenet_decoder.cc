@@ -11,7 +11,8 @@
 namespace atollrt {
 namespace {
 
-constexpr int32_t kRefinements = 5;
+constexpr int32_t kRefinements = 5;      // of a neighbour's position, by short offsets
+constexpr int32_t kLongRefinements = 3;  // of a cell's, by long offsets
 
 // From the nose outwards; keypoints in the order nose, eyes, ears, shoulders, elbows, wrists,
 // hips, knees, ankles, left before right.
@@ -104,7 +105,49 @@ class Decoder {
     SortBy(&Pose::final_score, poses);
   }
 
+  // Gives every cell to the pose that its long offsets lead to: the one whose keypoints are
+  // nearest, or the first if there is none. `keypoints` are those of `poses` poses, in pixels.
+  void FillMasks(const float* keypoints, int32_t poses, float* masks) const {
+    for (int32_t y = 0; y < p_.h; ++y) {
+      for (int32_t x = 0; x < p_.w; ++x) {
+        const CellKeypoints led_to = FollowLongOffsets(y, x);
+        int32_t owner = 0;
+        float nearest = 0;
+        for (int32_t i = 0; i < poses; ++i) {
+          const float distance = Distance(led_to, keypoints + int64_t{i} * 2 * kPosenetKeypoints);
+          if (i > 0 && !(distance < nearest)) continue;
+          owner = i;
+          nearest = distance;
+        }
+        masks[(int64_t{owner} * p_.w + y) * p_.h + x] = 1;
+      }
+    }
+  }
+
  private:
+  using CellKeypoints = std::array<Point, kPosenetKeypoints>;  // in pixels
+
+  CellKeypoints FollowLongOffsets(int32_t y, int32_t x) const {
+    CellKeypoints result;
+    for (int32_t k = 0; k < kPosenetKeypoints; ++k) {
+      const Point start{static_cast<float>(y), static_cast<float>(x)};
+      const Point at = Refined(start, maps_.long_offsets, k, kLongRefinements);
+      const float stride = static_cast<float>(p_.stride);
+      result[static_cast<size_t>(k)] = {at.y * stride, at.x * stride};
+    }
+    return result;
+  }
+
+  // The sum of squared distances to the keypoints of one pose.
+  static float Distance(const CellKeypoints& from, const float* keypoints) {
+    float sum = 0;
+    for (const Point& at : from) {
+      sum += SquaredDistance(at, {keypoints[0], keypoints[1]});
+      keypoints += 2;
+    }
+    return sum;
+  }
+
   Point Clamped(float y, float x) const {
     const auto clamp = [](float v, int32_t n) {
       return std::min(std::max(v, 0.0f), static_cast<float>(n - 1));
@@ -170,6 +213,17 @@ class Decoder {
     return count;
   }
 
+  // `at` plus the offset sampled there, `steps` times.
+  Point Refined(Point at, const float* offsets, int32_t kind, int32_t steps) const {
+    constexpr int32_t kChannels = 2 * kPosenetKeypoints;
+    for (int32_t i = 0; i < steps; ++i) {
+      const float y = Sample(offsets, kChannels, at, kind);
+      const float x = Sample(offsets, kChannels, at, kind + kPosenetKeypoints);
+      at = Clamped(at.y + y, at.x + x);
+    }
+    return at;
+  }
+
   Keypoint Neighbour(Point from, int32_t kind, int32_t channel) const {
     const auto offset = [&](Point at) {
       constexpr int32_t kChannels = 4 * kPosenetEdges;
@@ -177,13 +231,8 @@ class Decoder {
                    Sample(maps_.mid_offsets, kChannels, at, channel + kPosenetEdges)};
     };
     const Point first = offset(from);
-    Point at = Clamped(from.y + first.y, from.x + first.x);
-    for (int32_t i = 0; i < kRefinements; ++i) {
-      constexpr int32_t kChannels = 2 * kPosenetKeypoints;
-      const float y = Sample(maps_.short_offsets, kChannels, at, kind);
-      const float x = Sample(maps_.short_offsets, kChannels, at, kind + kPosenetKeypoints);
-      at = Clamped(at.y + y, at.x + x);
-    }
+    const Point at = Refined(Clamped(from.y + first.y, from.x + first.x), maps_.short_offsets, kind,
+                             kRefinements);
     return {Sample(maps_.heat, kPosenetKeypoints, at, kind), at, kind};
   }
 
@@ -248,6 +297,13 @@ class Decoder {
 
 }  // namespace
 
+bool PosenetMasksFit(const PosenetParams& p) {
+  // TensorFlow Lite first clears h * w elements per pose, then writes the one of each cell.
+  const int64_t room = int64_t{p.max_detections} * kPosenetMaskSize * kPosenetMaskSize;
+  const int64_t last = (int64_t{p.max_detections - 1} * p.w + p.h - 1) * p.h + p.w - 1;
+  return last < room && int64_t{p.h} * p.w <= kPosenetMaskSize * kPosenetMaskSize;
+}
+
 size_t PosenetScratchBytes(const PosenetParams& params) {
   Scratch scratch(nullptr);
   Take(params, &scratch);
@@ -278,6 +334,10 @@ void DecodePoses(const PosenetParams& p, const PosenetMaps& maps, const PosenetO
     outputs.pose_scores[count] = pose.final_score;
   }
   *outputs.count = static_cast<float>(count);
+  if (maps.long_offsets == nullptr) return;
+  const int64_t mask_elements = entries * kPosenetMaskSize * kPosenetMaskSize;
+  std::fill(outputs.masks, outputs.masks + mask_elements, 0.0f);
+  decoder.FillMasks(outputs.keypoints, count, outputs.masks);
 }
 
 }  // namespace atollrt

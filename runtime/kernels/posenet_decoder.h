@@ -3,7 +3,8 @@
 // PosenetDecoderOp: maps of keypoint scores and offsets -> poses (docs/quantization.md, "Poses"),
 // after "PersonLab" (Papandreou et al., 2018). From the best keypoint that is left, a pose grows
 // along the edges of the skeleton; keypoints near one of the same kind in a better pose do not
-// count. Everything is float32. Pure functions, thread-safe, allocate nothing.
+// count. With long offsets every cell of the maps is given to one pose, which makes masks.
+// Everything is float32. Pure functions, thread-safe, allocate nothing.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@ namespace atollrt {
 
 inline constexpr int32_t kPosenetKeypoints = 17;
 inline constexpr int32_t kPosenetEdges = 16;
+inline constexpr int32_t kPosenetMaskSize = 33;  // cells, high and wide
 
 struct PosenetParams {
   int32_t h = 1, w = 1;  // cells of the maps, at least 1
@@ -27,6 +29,7 @@ struct PosenetMaps {
   const float* heat = nullptr;           // [., ., 17]: scores before the logistic function
   const float* short_offsets = nullptr;  // [., ., 34]: y of each keypoint, then x
   const float* mid_offsets = nullptr;    // [., ., 64]: y and x of each edge forward, then backward
+  const float* long_offsets = nullptr;   // [., ., 34]: as short_offsets; nullptr: no masks
 };
 
 struct PosenetOutputs {
@@ -34,11 +37,19 @@ struct PosenetOutputs {
   float* keypoint_scores = nullptr;  // [max_detections, 17]
   float* pose_scores = nullptr;      // [max_detections]
   float* count = nullptr;            // [1]
+  // [max_detections, 33, 33], with long offsets: 1 where a cell belongs to the pose. The cell at
+  // (y, x) of pose i is element (i * w + y) * h + x, whatever the size of the maps, which is its
+  // place only in maps of 33 x 33.
+  float* masks = nullptr;
 };
+
+// Whether all elements that the masks of such maps can have lie in [max_detections, 33, 33].
+bool PosenetMasksFit(const PosenetParams& params);
 
 size_t PosenetScratchBytes(const PosenetParams& params);
 
-// `scratch` is aligned to 64. Entries beyond the poses become 0.
+// `scratch` is aligned to 64. Entries beyond the poses become 0. With long offsets,
+// PosenetMasksFit(params).
 void DecodePoses(const PosenetParams& params, const PosenetMaps& maps,
                  const PosenetOutputs& outputs, uint8_t* scratch);
 

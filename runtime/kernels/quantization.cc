@@ -15,6 +15,8 @@ Multiplier QuantizeMultiplier(double real) {
     ++exponent;
   }
   if (exponent < -31) return {};
+  // A left shift is taken modulo 32, so this changes no product.
+  while (exponent > kMaxMultiplierExponent) exponent -= 32;
   return {static_cast<int32_t>(value), exponent};
 }
 

@@ -28,8 +28,12 @@ struct Multiplier {
   bool operator==(const Multiplier&) const = default;
 };
 
-// The pair nearest to `real` (docs/quantization.md §2). Tiny numbers (below 2^-32) become {0, 0};
-// infinities and NaN become {0, 0} too: the loader refuses the scales that could lead there.
+// Of the pairs that QuantizeMultiplier gives: what a device has room for.
+inline constexpr int32_t kMaxMultiplierExponent = 127;
+
+// The pair nearest to `real` (docs/quantization.md §2), its exponent above 127 lowered by multiples
+// of 32, which MultiplyByQuantizedMultiplier does not notice. Tiny numbers (below 2^-32) become {0,
+// 0}; infinities and NaN become {0, 0} too: the loader refuses the scales that could lead there.
 Multiplier QuantizeMultiplier(double real);
 
 // (a * b + 2^30) >> 31 in 64 bits, saturated for a = b = -2^31.

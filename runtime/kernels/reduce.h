@@ -7,22 +7,29 @@
 // nothing but MakeReducePlan allocates.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
 
+// `count` steps of so many elements. The input of a nest of loops is dense: a step of one of them
+// is all steps of the next.
+struct ReduceLoop {
+  int64_t count = 1;
+  int64_t in_stride = 1;
+  int64_t out_stride = 0;  // 0: the axis is reduced
+};
+
 struct ReducePlan {
-  struct Loop {
-    int64_t count = 1;
-    int64_t out_stride = 0;  // elements; 0: the axis is reduced
-  };
-  std::vector<Loop> loops;  // over the input, outermost first
-  int64_t outputs = 1;      // elements
-  int64_t reduced = 1;      // input elements per output element
+  std::vector<ReduceLoop> loops;  // over the input, outermost first
+  int64_t outputs = 1;            // elements
+  int64_t reduced = 1;            // input elements per output element
 };
 
 // Axis i of an input of `sizes` (all at least 1) is reduced if reduce[i].
@@ -31,17 +38,16 @@ ReducePlan MakeReducePlan(const std::vector<int32_t>& sizes, const std::vector<b
 // accumulators[o] = fold(accumulators[o], x) for all elements x of `loops`; returns the end of the
 // input. `input` may be unaligned.
 template <typename In, typename Accumulator, typename Fold>
-const uint8_t* ReduceLoops(const ReducePlan::Loop* loops, size_t count, const uint8_t* input,
+const uint8_t* ReduceLoops(std::span<const ReduceLoop> loops, const uint8_t* input,
                            Accumulator* accumulators, Fold fold) {
-  if (count == 0) {
+  if (loops.empty()) {
     *accumulators = fold(*accumulators, LoadLittleEndian<In>(input));
     return input + sizeof(In);
   }
-  const ReducePlan::Loop loop = loops[0];
-  if (count > 1) {
+  const ReduceLoop loop = loops[0];
+  if (loops.size() > 1) {
     for (int64_t i = 0; i < loop.count; ++i) {
-      input =
-          ReduceLoops<In>(loops + 1, count - 1, input, accumulators + i * loop.out_stride, fold);
+      input = ReduceLoops<In>(loops.subspan(1), input, accumulators + i * loop.out_stride, fold);
     }
     return input;
   }
@@ -65,7 +71,22 @@ template <typename In, typename Accumulator, typename Fold>
 void Reduce(const ReducePlan& plan, const uint8_t* input, Accumulator initial,
             Accumulator* accumulators, Fold fold) {
   for (int64_t i = 0; i < plan.outputs; ++i) accumulators[i] = initial;
-  ReduceLoops<In>(plan.loops.data(), plan.loops.size(), input, accumulators, fold);
+  ReduceLoops<In>(std::span<const ReduceLoop>(plan.loops), input, accumulators, fold);
+}
+
+enum class Extreme { kMax, kMin };
+
+// The greatest or the least element instead of a sum; `loops` and `outputs` are those of a plan.
+template <typename T>
+void ReduceExtreme(Extreme which, std::span<const ReduceLoop> loops, int64_t outputs,
+                   const uint8_t* input, T* output) {
+  using Limits = std::numeric_limits<T>;
+  std::fill_n(output, outputs, which == Extreme::kMax ? Limits::lowest() : Limits::max());
+  if (which == Extreme::kMax) {
+    ReduceLoops<T>(loops, input, output, [](T a, T x) { return a < x ? x : a; });
+  } else {
+    ReduceLoops<T>(loops, input, output, [](T a, T x) { return x < a ? x : a; });
+  }
 }
 
 // An input seen as [outer, size, inner].

@@ -39,16 +39,17 @@ void SoftmaxRows(const SoftmaxParams& params, const uint8_t* input, Out* output,
       sum += static_cast<uint32_t>(RoundingDivideByPowerOfTwo(exp_of(difference), kSumBits));
     }
     const Reciprocal scale = FixedPointReciprocal(static_cast<int32_t>(sum), kSumBits);
-    const int32_t shift = std::clamp(scale.bits + 31 - kOutputBits, 0, 31);
+    // Above 31, which takes a sum of 512 and more, nothing is left of a product of 31 bits. Below
+    // 0, for a sum that wrapped to 0 and 16 bits, the product is negative and the result the least.
+    const int32_t shift = scale.bits + 31 - kOutputBits;
     for (int32_t i = 0; i < params.depth; ++i) {
       const int32_t difference = ByteValue(input[i], params.type) - max;
       int32_t value = range.min;
       if (difference >= params.min_difference) {
-        value =
-            Clamp(RoundingDivideByPowerOfTwo(
-                      SaturatingRoundingDoublingHighMul(exp_of(difference), scale.value), shift) +
-                      range.min,
-                  range.min, range.max);
+        const int32_t product = SaturatingRoundingDoublingHighMul(exp_of(difference), scale.value);
+        const int32_t steps =
+            shift > 31 ? 0 : RoundingDivideByPowerOfTwo(product, std::max(shift, 0));
+        value = Clamp(steps + range.min, range.min, range.max);
       }
       output[i] = static_cast<Out>(value);
     }

@@ -58,6 +58,61 @@ void CopyLoops(const Loop* loops, size_t count, size_t run, const uint8_t* in, u
   }
 }
 
+// Bytes of the output from the first to the last that a copy writes.
+int64_t OutputExtent(const StridedCopy& copy) {
+  int64_t extent = copy.run_bytes;
+  for (const Loop& loop : copy.loops) extent += (loop.count - 1) * loop.out_stride;
+  return extent;
+}
+
+// ClipStridedCopy of loops that are sorted, outermost first.
+void ClipSorted(const StridedCopy& copy, int64_t begin, int64_t end,
+                std::vector<StridedCopy>* parts) {
+  const int64_t extent = OutputExtent(copy);
+  const int64_t first = copy.out_offset;
+  if (first >= end || first + extent <= begin) return;
+  if (first >= begin && first + extent <= end) {
+    parts->push_back(copy);
+    return;
+  }
+  if (copy.loops.empty()) {
+    const int64_t from = std::max(first, begin);
+    parts->push_back({.in_offset = copy.in_offset + from - first,
+                      .out_offset = from,
+                      .run_bytes = std::min(first + extent, end) - from,
+                      .loops = {}});
+    return;
+  }
+  const Loop loop = copy.loops.front();
+  const int64_t stride = loop.out_stride;
+  const int64_t step_extent = extent - (loop.count - 1) * stride;
+  const auto steps = [&](int64_t index, int64_t count) {
+    StridedCopy part{.in_offset = copy.in_offset + index * loop.in_stride,
+                     .out_offset = first + index * stride,
+                     .run_bytes = copy.run_bytes,
+                     .loops = {copy.loops.begin() + 1, copy.loops.end()}};
+    if (count > 1) part.loops.insert(part.loops.begin(), {count, loop.in_stride, stride});
+    return part;
+  };
+  // The steps that write in the range, and those of them that write nothing else: all but the
+  // first and the last, perhaps.
+  const int64_t from = std::max<int64_t>(begin - first, 0);
+  const int64_t to = end - first;
+  const int64_t touched = from < step_extent ? 0 : (from - step_extent) / stride + 1;
+  const int64_t touched_end = std::min(loop.count, (to - 1) / stride + 1);
+  const int64_t whole = (from + stride - 1) / stride;
+  const int64_t whole_end =
+      to < step_extent ? 0 : std::min(loop.count, (to - step_extent) / stride + 1);
+  for (int64_t i = touched; i < touched_end; ++i) {
+    if (i == whole && whole < whole_end) {
+      parts->push_back(steps(i, whole_end - whole));
+      i = whole_end - 1;
+    } else {
+      ClipSorted(steps(i, 1), begin, end, parts);
+    }
+  }
+}
+
 }  // namespace
 
 StridedCopy MakeStridedCopy(const StridedCopy& elements, size_t element_bytes) {
@@ -99,6 +154,20 @@ StridedCopy MakeStridedCopy(const StridedCopy& elements, size_t element_bytes) {
     break;
   }
   return copy;
+}
+
+void ClipStridedCopy(const StridedCopy& copy, int64_t begin, int64_t end,
+                     std::vector<StridedCopy>* parts) {
+  if (copy.run_bytes == 0) return;
+  if (copy.out_offset >= begin && copy.out_offset + OutputExtent(copy) <= end) {
+    parts->push_back(copy);  // with its loops in their order
+    return;
+  }
+  StridedCopy sorted = copy;
+  std::stable_sort(
+      sorted.loops.begin(), sorted.loops.end(),
+      [](const Loop& outer, const Loop& inner) { return outer.out_stride > inner.out_stride; });
+  ClipSorted(sorted, begin, end, parts);
 }
 
 void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out) {

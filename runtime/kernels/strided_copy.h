@@ -29,6 +29,12 @@ struct StridedCopy {
 // `element_bytes` bytes, with loops in any order; its run_bytes is not read.
 StridedCopy MakeStridedCopy(const StridedCopy& elements, size_t element_bytes);
 
+// Appends the parts of a copy in its cheapest form that write bytes [begin, end) of the output: at
+// most two per loop and one. Output strides must be positive, and each loop's must step over
+// everything that loops of lesser strides write, as in boxes of a row-major tensor.
+void ClipStridedCopy(const StridedCopy& copy, int64_t begin, int64_t end,
+                     std::vector<StridedCopy>* parts);
+
 // Reads and writes exactly the elements of the plan. The elements read and those written must not
 // overlap, but may lie in one tensor. Operands may be nullptr if there is nothing to copy.
 void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out);

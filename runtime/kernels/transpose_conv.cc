@@ -7,7 +7,6 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/conv2d_float.h"
 #include "runtime/kernels/conv2d_int16.h"
 
@@ -33,6 +32,11 @@ std::vector<TransposePhase> SplitTransposeConv(const TransposeAxis& axis) {
 }
 
 namespace {
+
+uint64_t PhaseCount(const ConvShape& s) {
+  return uint64_t{static_cast<uint32_t>(std::min(s.stride_h, s.output_h))} *
+         static_cast<uint32_t>(std::min(s.stride_w, s.output_w));
+}
 
 ConvShape PhaseShape(const ConvShape& whole, const TransposePhase& row,
                      const TransposePhase& column) {
@@ -75,6 +79,19 @@ Result<Buffer> PhaseWeights(const ConvShape& s, const TransposePhase& row,
 
 }  // namespace
 
+bool SplitsWell(const ConvShape& s) {
+  if (PhaseCount(s) > kMaxTransposePhases) return false;
+  constexpr int64_t kMostTapsPerTap = 16;
+  const auto taps = [](const TransposeAxis& axis) {
+    int64_t sum = 0;
+    for (const TransposePhase& phase : SplitTransposeConv(axis)) sum += phase.taps;
+    return sum;
+  };
+  return taps({s.output_h, s.kernel_h, s.stride_h, s.pad_top}) *
+             taps({s.output_w, s.kernel_w, s.stride_w, s.pad_left}) <=
+         kMostTapsPerTap * s.kernel_h * s.kernel_w;
+}
+
 template <typename Conv, typename Params>
 Result<TransposeConv<Conv, Params>> TransposeConv<Conv, Params>::Prepare(
     const Params& params, const TransposeConvFormat& format, CpuFeatures features) {
@@ -82,11 +99,9 @@ Result<TransposeConv<Conv, Params>> TransposeConv<Conv, Params>::Prepare(
   const ConvShape& s = params.shape;
   result.shape_ = s;
   result.pixel_bytes_ = static_cast<size_t>(s.output_c) * format.activation_bytes;
-  const uint64_t phase_count = uint64_t{static_cast<uint32_t>(std::min(s.stride_h, s.output_h))} *
-                               static_cast<uint32_t>(std::min(s.stride_w, s.output_w));
-  if (phase_count > kMaxPhases) {
+  if (PhaseCount(s) > kMaxTransposePhases) {
     return Unsupported("strides of %d and %d; their product must be at most %zu", s.stride_h,
-                       s.stride_w, kMaxPhases);
+                       s.stride_w, kMaxTransposePhases);
   }
   const auto rows = SplitTransposeConv({s.output_h, s.kernel_h, s.stride_h, s.pad_top});
   const auto columns = SplitTransposeConv({s.output_w, s.kernel_w, s.stride_w, s.pad_left});
@@ -152,6 +167,41 @@ void TransposeConv<Conv, Params>::Interleave(const Phase& phase, const uint8_t* 
       }
     }
   });
+}
+
+void ReferenceTransposeConv(const Conv2DParams& params, const uint8_t* input, uint8_t* output) {
+  const ConvShape& s = params.shape;
+  for (int32_t n = 0; n < s.batch; ++n) {
+    for (int32_t y = 0; y < s.output_h; ++y) {
+      for (int32_t x = 0; x < s.output_w; ++x) {
+        for (int32_t o = 0; o < s.output_c; ++o) {
+          uint32_t accumulator = 0;
+          for (int32_t ky = 0; ky < s.kernel_h; ++ky) {
+            const int64_t from_y = int64_t{y} + s.pad_top - ky;
+            const int64_t in_y = from_y / s.stride_h;
+            if (from_y < 0 || from_y % s.stride_h != 0 || in_y >= s.input_h) continue;
+            for (int32_t kx = 0; kx < s.kernel_w; ++kx) {
+              const int64_t from_x = int64_t{x} + s.pad_left - kx;
+              const int64_t in_x = from_x / s.stride_w;
+              if (from_x < 0 || from_x % s.stride_w != 0 || in_x >= s.input_w) continue;
+              const uint8_t* cell =
+                  input + ((n * int64_t{s.input_h} + in_y) * s.input_w + in_x) * s.input_c;
+              const uint8_t* weight =
+                  params.weights + ((int64_t{o} * s.kernel_h + ky) * s.kernel_w + kx) * s.input_c;
+              for (int32_t c = 0; c < s.input_c; ++c) {
+                accumulator += static_cast<uint32_t>(
+                    (ByteValue(cell[c], params.input_type) - params.input_zero_point) *
+                    (ByteValue(weight[c], params.weight_type) - params.weight_zero_point));
+              }
+            }
+          }
+          *output++ = static_cast<uint8_t>(
+              Requantize(static_cast<int32_t>(accumulator), params.output.mode,
+                         params.output.channels[o], params.output.zero_point, params.output.clamp));
+        }
+      }
+    }
+  }
 }
 
 template class TransposeConv<Conv2D, Conv2DParams>;

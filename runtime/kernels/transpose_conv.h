@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/thread_pool.h"
@@ -32,10 +33,16 @@ struct TransposePhase {
 };
 
 struct TransposeAxis {
-  int32_t output = 1, filter = 1, stride = 1, pad = 0;  // 0 <= pad < filter
+  int32_t output = 1, filter = 1, stride = 1, pad = 0;  // pad >= 0
 };
 // Those that have at least one output index: min(stride, output) of them.
 std::vector<TransposePhase> SplitTransposeConv(const TransposeAxis& axis);
+
+// Whether phases are the way to compute a shape: not if there are more than kMaxTransposePhases or
+// if most of their taps are zeros, as with strides far beyond the filter.
+bool SplitsWell(const ConvShape& shape);
+// Models have strides of 2 to 32.
+inline constexpr size_t kMaxTransposePhases = 1024;
 
 // What the type is about.
 struct TransposeConvFormat {
@@ -49,13 +56,10 @@ struct TransposeConvFormat {
 template <typename Conv, typename Params>
 class TransposeConv {
  public:
-  // More phases than this are refused: models have strides of 2 to 32.
-  static constexpr size_t kMaxPhases = 1024;
-
   // `params` as for a convolution, but its shape is that of the transposed one: input and output
   // sizes, stride and pad of the formula above; dilation 1, groups 1. Weights are [output_c,
-  // kernel_h, kernel_w, input_c], borrowed during Prepare only. kUnsupported for too many phases,
-  // kResourceExhausted if the weights do not fit memory.
+  // kernel_h, kernel_w, input_c], borrowed during Prepare only. kUnsupported for more than
+  // kMaxTransposePhases, kResourceExhausted if the weights do not fit memory.
   static Result<TransposeConv> Prepare(const Params& params, const TransposeConvFormat& format,
                                        CpuFeatures features);
 
@@ -78,5 +82,9 @@ class TransposeConv {
   size_t pixel_bytes_ = 0;  // of the output
   std::vector<Phase> phases_;
 };
+
+// The oracle, and what computes shapes that do not split well: the formula, no tricks. Same
+// contract as TransposeConv<Conv2D>::Run.
+void ReferenceTransposeConv(const Conv2DParams& params, const uint8_t* input, uint8_t* output);
 
 }  // namespace atollrt

@@ -78,23 +78,13 @@ Executor PrepareActivation(const Graph& graph, const Node& node, CpuFeatures fea
   return PrepareFloatFunction(graph, node);
 }
 
-Executor PrepareSqrt(const Graph& graph, const Node& node, CpuFeatures) {
-  const Tensor& input = *graph.Input(node, 0);
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, graph.Output(node)));
-  if (input.type != DataType::kFloat32) {
-    return Unsupported("input '%s' has type %s, must be float32", input.name.c_str(),
-                       DataTypeName(input.type));
-  }
-  return PrepareFloatFunction(graph, node);
-}
-
 Executor PrepareRsqrt(const Graph& graph, const Node& node, CpuFeatures) {
   const Tensor& input = *graph.Input(node, 0);
   if (input.type == DataType::kFloat32) {
     ATOLL_RETURN_IF_ERROR(CheckSameType(input, graph.Output(node)));
     return PrepareFloatFunction(graph, node);
   }
-  ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeRsqrtNodeTable(graph, node));
+  ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph, node));
   const auto rsqrt = [table, count = input.element_count(),
                       zero_point = input.zero_point()](const NodeIo& io) -> Status {
     for (int64_t i = 0; i < count; ++i) {

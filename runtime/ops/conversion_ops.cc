@@ -204,8 +204,7 @@ Executor PrepareQuantize(const Graph& graph, const Node& node, CpuFeatures featu
     return PrepareTable(graph, node, features);
   }
   const bool from_float = input.type == DataType::kFloat32;
-  if ((!from_float && !IsQuantizedType(input.type)) || !IsQuantizedType(output.type) ||
-      (from_float && output.type == DataType::kInt32)) {
+  if (!IsQuantizedType(output.type) || (from_float && output.type == DataType::kInt32)) {
     return Unsupported("from %s to %s", DataTypeName(input.type), DataTypeName(output.type));
   }
   ATOLL_RETURN_IF_ERROR(CheckOneScale("output", output));
@@ -217,10 +216,9 @@ Executor PrepareQuantize(const Graph& graph, const Node& node, CpuFeatures featu
 Executor PrepareDequantize(const Graph& graph, const Node& node, CpuFeatures) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
-  if ((!IsByteType(input.type) && input.type != DataType::kInt16) ||
-      output.type != DataType::kFloat32) {
-    return Unsupported("from %s to %s; only int8, uint8 or int16 to float32",
-                       DataTypeName(input.type), DataTypeName(output.type));
+  if (output.type != DataType::kFloat32) {
+    return Unsupported("from %s to %s; only to float32", DataTypeName(input.type),
+                       DataTypeName(output.type));
   }
   if (input.quantization.scales.empty()) {
     return CorruptModel("input '%s' has no scale", input.name.c_str());
@@ -238,7 +236,7 @@ Executor PrepareCast(const Graph& graph, const Node& node, CpuFeatures) {
   const bool to_float = output.type == DataType::kFloat32;
   const IntegerFormat from = FormatOf(input.type);
   const IntegerFormat to = FormatOf(output.type);
-  if ((!from_float && from.size == 0) || (!to_float && to.size == 0)) {
+  if (!to_float && to.size == 0) {
     return Unsupported("from %s to %s", DataTypeName(input.type), DataTypeName(output.type));
   }
   const int64_t total = output.element_count();

@@ -1,27 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu_ops.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "runtime/ops/executors.h"
 
 namespace atollrt {
 namespace {
 
-struct CpuOp {
-  OpType type;
-  const char* custom_name;  // of OpType::kCUSTOM
-  int32_t max_version;
-  PrepareNode prepare;
-};
+constexpr auto MakeCpuOps() {
+  using namespace types;
+  return std::to_array<CpuOp>({
+#define ATOLL_CPU_OP(name, max_version, data, Prepare) {OpType::k##name, "", max_version, data},
+#define ATOLL_CUSTOM_OP(name, data, Prepare) {OpType::kCUSTOM, name, 1, data},
+#include "runtime/ops/cpu_ops.inc"
+#undef ATOLL_CPU_OP
+#undef ATOLL_CUSTOM_OP
+  });
+}
+constexpr auto kCpuOps = MakeCpuOps();
 
-constexpr CpuOp kCpuOps[] = {
-#define ATOLL_CPU_OP(name, max_version, Prepare) {OpType::k##name, "", max_version, Prepare},
-#define ATOLL_CUSTOM_OP(name, Prepare) {OpType::kCUSTOM, name, 1, Prepare},
+constexpr PrepareNode kPrepare[] = {
+#define ATOLL_CPU_OP(name, max_version, types, Prepare) Prepare,
+#define ATOLL_CUSTOM_OP(name, types, Prepare) Prepare,
 #include "runtime/ops/cpu_ops.inc"
 #undef ATOLL_CPU_OP
 #undef ATOLL_CUSTOM_OP
 };
 
+// The operand whose type decides how a node computes; nullptr if it has no data.
+const Tensor* DataOf(const Graph& graph, const Node& node) {
+  switch (node.type) {
+    case OpType::kCALL_ONCE:
+    case OpType::kVAR_HANDLE:
+      return nullptr;
+    case OpType::kREAD_VARIABLE:
+      return &graph.Output(node);
+    case OpType::kASSIGN_VARIABLE:
+    case OpType::kSPLIT:
+      return graph.Input(node, 1);
+    case OpType::kTRANSPOSE_CONV:
+      return graph.Input(node, 2);
+    default:
+      return graph.Input(node, 0);
+  }
+}
+
+// "int8, uint8 or float32".
+std::string TypeNames(TypeSet types) {
+  std::string text;
+  std::string last;
+  for (int number = 0; number < 32; ++number) {
+    const DataType type = static_cast<DataType>(number);
+    if (!types.Contains(type)) continue;
+    if (!last.empty()) text += (text.empty() ? "" : ", ") + last;
+    last = DataTypeName(type);
+  }
+  return text.empty() ? last : text + " or " + last;
+}
+
+Status CheckDataType(const Graph& graph, const Node& node, TypeSet types) {
+  const Tensor* data = DataOf(graph, node);
+  if (data == nullptr || types.Contains(data->type)) return Status();
+  return Unsupported("'%s' has type %s, must be %s", data->name.c_str(), DataTypeName(data->type),
+                     TypeNames(types).c_str());
+}
+
 }  // namespace
+
+std::span<const CpuOp> CpuOps() { return kCpuOps; }
 
 int32_t NewestKnownVersion(OpType type) {
   for (const CpuOp& op : kCpuOps) {
@@ -32,11 +84,10 @@ int32_t NewestKnownVersion(OpType type) {
 
 Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const Node& node,
                                                      CpuFeatures features) {
-  const CpuOp* op = nullptr;
-  for (const CpuOp& candidate : kCpuOps) {
-    if (candidate.type == node.type && candidate.custom_name == node.custom_name) op = &candidate;
-  }
-  if (op == nullptr) {
+  const CpuOp* op = std::find_if(std::begin(kCpuOps), std::end(kCpuOps), [&](const CpuOp& each) {
+    return each.type == node.type && each.custom_name == node.custom_name;
+  });
+  if (op == std::end(kCpuOps)) {
     return Unsupported("%s: Atoll has no %soperator of this name", Describe(graph, node).c_str(),
                        node.type == OpType::kCUSTOM ? "custom " : "");
   }
@@ -44,11 +95,33 @@ Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const N
     return Unsupported("%s: version %d; the newest known one is %d", Describe(graph, node).c_str(),
                        node.version, op->max_version);
   }
-  Executor executor = op->prepare(graph, node, features);
-  if (!executor.ok()) {
-    return Status(executor.status()).WithContext(Describe(graph, node));
-  }
+  Status status = CheckDataType(graph, node, op->types);
+  if (!status.ok()) return std::move(status).WithContext(Describe(graph, node));
+  Executor executor = kPrepare[op - kCpuOps.data()](graph, node, features);
+  if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph, node));
   return executor;
+}
+
+Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outputs) {
+  ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<NodeExecutor> executor,
+                         PrepareCpuNode(graph, node, CpuFeatures{}));
+  ThreadPool pool(1);
+  DeviceUsage usage;
+  ATOLL_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(executor->ScratchBytes(pool.threads())));
+  std::vector<const uint8_t*> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Tensor* input = graph.Input(node, i);
+    inputs.push_back(input == nullptr ? nullptr : input->data.data());
+  }
+  std::vector<uint8_t*> results;
+  for (Buffer& output : outputs) results.push_back(output.data());
+  const std::vector<uint8_t*> state(inputs.size());
+  return executor->Invoke({.inputs = inputs,
+                           .outputs = results,
+                           .state = state,
+                           .scratch = scratch.data(),
+                           .pool = &pool,
+                           .usage = &usage});
 }
 
 }  // namespace atollrt

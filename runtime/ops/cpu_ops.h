@@ -4,13 +4,26 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
+#include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/node_executor.h"
+#include "runtime/ops/type_set.h"
 
 namespace atollrt {
+
+struct CpuOp {
+  OpType type = OpType::kCUSTOM;
+  const char* custom_name = "";  // of OpType::kCUSTOM
+  int32_t max_version = 0;       // the newest known one
+  TypeSet types = types::kNone;  // that its data may have
+};
+
+// All operators that the CPU has, by name; the custom ones are the last.
+std::span<const CpuOp> CpuOps();
 
 // The newest version of an operator that Atoll knows; 0 for operators that it does not have.
 int32_t NewestKnownVersion(OpType type);
@@ -21,5 +34,9 @@ int32_t NewestKnownVersion(OpType type);
 // contradictions; the message names the node.
 Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const Node& node,
                                                      CpuFeatures features);
+
+// Runs a node whose inputs are constants, or a SHAPE, into `outputs`, one buffer each of the
+// tensor's size. Errors as for PrepareCpuNode, and those of NodeExecutor::Invoke.
+Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outputs);
 
 }  // namespace atollrt

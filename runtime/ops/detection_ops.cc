@@ -57,14 +57,16 @@ class FloatReader {
   std::vector<float> table_;  // per uint8; empty: the tensor is float32
 };
 
-// The three inputs that both operators have, as float32.
+// The inputs of either operator, as float32.
 struct FloatInputs {
-  float* data[3];
-  uint8_t* rest;  // scratch of the kernel
+  float* data[4] = {};      // nullptr: absent
+  uint8_t* rest = nullptr;  // scratch of the kernel
 };
 FloatInputs TakeInputs(const std::vector<FloatReader>& readers, size_t rest, Scratch* scratch) {
   FloatInputs inputs;
-  for (size_t i = 0; i < 3; ++i) inputs.data[i] = scratch->Take<float>(readers[i].count());
+  for (size_t i = 0; i < readers.size(); ++i) {
+    inputs.data[i] = scratch->Take<float>(readers[i].count());
+  }
   inputs.rest = scratch->Take<uint8_t>(static_cast<int64_t>(rest));
   return inputs;
 }
@@ -105,8 +107,7 @@ class DetectionExecutor final : public NodeExecutor {
     if (!DetectionPostProcess(params_, inputs.data[0], inputs.data[1], inputs.data[2], outputs,
                               inputs.rest)) {
       return InvalidArgument(
-          "TFLite_Detection_PostProcess: a decoded box ends before it begins; anchors must have "
-          "positive sizes");
+          "a decoded box ends before it begins; anchors must have positive sizes");
     }
     return Status();
   }
@@ -168,7 +169,13 @@ Executor PreparePosenetDecoder(const Graph& graph, const Node& node, CpuFeatures
                              .nms_radius = options.nms_radius};
   const float cells_per_pixel = 1.0f / static_cast<float>(options.stride);
   std::vector<FloatReader> readers;
-  for (size_t i = 0; i < 3; ++i) {
+  const bool has_masks = graph.Input(node, 3) != nullptr;
+  if (has_masks && !PosenetMasksFit(params)) {
+    return Unsupported(
+        "long offsets '%s' of %d x %d cells, whose masks leave the output of %d x %d per pose",
+        graph.Input(node, 3)->name.c_str(), params.h, params.w, kPosenetMaskSize, kPosenetMaskSize);
+  }
+  for (size_t i = 0; i < (has_masks ? 4 : 3); ++i) {
     ATOLL_ASSIGN_OR_RETURN(FloatReader reader,
                            FloatReader::Make(*graph.Input(node, i), FloatReader::Rounding::kFloat,
                                              i == 0 ? 1.0f : cells_per_pixel));
@@ -181,14 +188,17 @@ Executor PreparePosenetDecoder(const Graph& graph, const Node& node, CpuFeatures
     Scratch scratch(io.scratch);
     const FloatInputs inputs = TakeInputs(readers, kernel_bytes, &scratch);
     for (size_t i = 0; i < readers.size(); ++i) readers[i].Read(io.inputs[i], inputs.data[i]);
-    DecodePoses(
-        params,
-        {.heat = inputs.data[0], .short_offsets = inputs.data[1], .mid_offsets = inputs.data[2]},
-        {.keypoints = AsFloat(io.outputs[0]),
-         .keypoint_scores = AsFloat(io.outputs[1]),
-         .pose_scores = AsFloat(io.outputs[2]),
-         .count = AsFloat(io.outputs[3])},
-        inputs.rest);
+    DecodePoses(params,
+                {.heat = inputs.data[0],
+                 .short_offsets = inputs.data[1],
+                 .mid_offsets = inputs.data[2],
+                 .long_offsets = inputs.data[3]},
+                {.keypoints = AsFloat(io.outputs[0]),
+                 .keypoint_scores = AsFloat(io.outputs[1]),
+                 .pose_scores = AsFloat(io.outputs[2]),
+                 .count = AsFloat(io.outputs[3]),
+                 .masks = inputs.data[3] == nullptr ? nullptr : AsFloat(io.outputs[4])},
+                inputs.rest);
   };
   return Run(decode, measure.size());
 }

@@ -2,12 +2,10 @@
 //
 // Arithmetic of two tensors with broadcasting: bytes by their quantization, other types plainly.
 #include <cmath>
-#include <cstring>
 
 #include "runtime/ops/broadcast_executor.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
-#include "runtime/ops/quantized_params.h"
 #include "runtime/ops/tensor_checks.h"
 
 namespace atollrt {
@@ -90,10 +88,19 @@ Executor RunClampedByType(const Graph& graph, const Node& node, Function functio
   }
 }
 
-Executor RunPairKernel(const Graph& graph, const Node& node, PairKernel kernel) {
+// Bytes by the operators of pairs.h.
+Executor RunBytePairs(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
-  return Run([params, kernel, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
-    kernel(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+  return Run([params, combine = ChoosePairs(features),
+              broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
+    CombineBroadcast(combine, params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+  });
+}
+
+Executor RunByteDivision(const Graph& graph, const Node& node) {
+  ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
+  return Run([params, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
+    Divide(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
   });
 }
 
@@ -115,37 +122,6 @@ Executor CheckDivisors(const Graph& graph, const Node& node, Executor inner) {
   });
 }
 
-// ADD and SUB of bytes with a kernel for equal shapes. The operand that stands still in a run is
-// repeated into a small buffer.
-void BroadcastAdd(const AddParams& params, AddFn add, const Broadcast& broadcast, const uint8_t* x1,
-                  const uint8_t* x2, uint8_t* y) {
-  constexpr int64_t kChunk = 256;
-  const BroadcastLoop& inner = broadcast.inner;
-  ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t offset) {
-    const uint8_t* a = x1 + offset1;
-    const uint8_t* b = x2 + offset2;
-    if (inner.stride1 == inner.stride2) {
-      add(params, a, b, y + offset, inner.count);
-      return;
-    }
-    uint8_t repeated[kChunk];
-    std::memset(repeated, inner.stride1 == 0 ? *a : *b,
-                static_cast<size_t>(std::min(kChunk, inner.count)));
-    for (int64_t i = 0; i < inner.count; i += kChunk) {
-      add(params, inner.stride1 == 0 ? repeated : a + i, inner.stride2 == 0 ? repeated : b + i,
-          y + offset + i, std::min(kChunk, inner.count - i));
-    }
-  });
-}
-
-Executor PrepareByteAdd(const Graph& graph, const Node& node, CpuFeatures features) {
-  ATOLL_ASSIGN_OR_RETURN(const AddParams params, MakeAddParams(graph, node));
-  return Run(
-      [params, add = ChooseAdd(features), broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
-        BroadcastAdd(params, add, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
-      });
-}
-
 Executor PrepareAdd16(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const Add16Params params, MakeAdd16Params(graph, node));
   return Run([params, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
@@ -155,15 +131,15 @@ Executor PrepareAdd16(const Graph& graph, const Node& node) {
 
 // MAXIMUM and MINIMUM compare raw values, whatever they mean.
 template <typename Function>
-Executor RunSelection(const Graph& graph, const Node& node, Function function) {
+Executor RunSelection(const Graph& graph, const Node& node, CpuFeatures features,
+                      Function function) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   switch (graph.Output(node).type) {
     case DataType::kFloat32:
       return RunPairs<float, float>(graph, node, function);
     case DataType::kUInt8:
-      return RunPairs<uint8_t, uint8_t>(graph, node, function);
     case DataType::kInt8:
-      return RunPairs<int8_t, int8_t>(graph, node, function);
+      return RunBytePairs(graph, node, features);
     case DataType::kInt16:
       return RunPairs<int16_t, int16_t>(graph, node, function);
     case DataType::kInt32:
@@ -180,15 +156,15 @@ Executor RunSelection(const Graph& graph, const Node& node, Function function) {
 Executor PrepareAdd(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   const DataType type = graph.Output(node).type;
-  if (IsByteType(type)) return PrepareByteAdd(graph, node, features);
+  if (IsByteType(type)) return RunBytePairs(graph, node, features);
   if (type == DataType::kInt16) return PrepareAdd16(graph, node);
   return node.type == OpType::kSUB ? RunClampedByType(graph, node, Minus())
                                    : RunClampedByType(graph, node, Plus());
 }
 
-Executor PrepareMul(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareMul(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
-  if (IsByteType(graph.Output(node).type)) return RunPairKernel(graph, node, Multiply);
+  if (IsByteType(graph.Output(node).type)) return RunBytePairs(graph, node, features);
   return RunClampedByType(graph, node, Times());
 }
 
@@ -196,9 +172,9 @@ Executor PrepareDiv(const Graph& graph, const Node& node, CpuFeatures) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   switch (graph.Output(node).type) {
     case DataType::kUInt8:
-      return CheckDivisors<uint8_t>(graph, node, RunPairKernel(graph, node, Divide));
+      return CheckDivisors<uint8_t>(graph, node, RunByteDivision(graph, node));
     case DataType::kInt8:
-      return CheckDivisors<int8_t>(graph, node, RunPairKernel(graph, node, Divide));
+      return CheckDivisors<int8_t>(graph, node, RunByteDivision(graph, node));
     case DataType::kInt32:
       return CheckDivisors<int32_t>(graph, node, RunClamped<int32_t>(graph, node, Quotient()));
     case DataType::kFloat32:
@@ -222,20 +198,20 @@ Executor PrepareFloorDiv(const Graph& graph, const Node& node, CpuFeatures) {
   }
 }
 
-Executor PrepareMaximum(const Graph& graph, const Node& node, CpuFeatures) {
-  return RunSelection(graph, node, [](auto a, auto b) { return a > b ? a : b; });
+Executor PrepareMaximum(const Graph& graph, const Node& node, CpuFeatures features) {
+  return RunSelection(graph, node, features, [](auto a, auto b) { return a > b ? a : b; });
 }
 
-Executor PrepareMinimum(const Graph& graph, const Node& node, CpuFeatures) {
-  return RunSelection(graph, node, [](auto a, auto b) { return a < b ? a : b; });
+Executor PrepareMinimum(const Graph& graph, const Node& node, CpuFeatures features) {
+  return RunSelection(graph, node, features, [](auto a, auto b) { return a < b ? a : b; });
 }
 
-Executor PrepareSquaredDifference(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareSquaredDifference(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   switch (graph.Output(node).type) {
     case DataType::kUInt8:
     case DataType::kInt8:
-      return RunPairKernel(graph, node, SquaredDifference);
+      return RunBytePairs(graph, node, features);
     case DataType::kInt32:
       return RunPairs<int32_t, int32_t>(graph, node, SquareOfDifference());
     case DataType::kFloat32:
@@ -245,10 +221,10 @@ Executor PrepareSquaredDifference(const Graph& graph, const Node& node, CpuFeatu
   }
 }
 
-Executor PreparePrelu(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PreparePrelu(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   const Tensor& output = graph.Output(node);
-  if (IsByteType(output.type)) return RunPairKernel(graph, node, Prelu);
+  if (IsByteType(output.type)) return RunBytePairs(graph, node, features);
   if (output.type != DataType::kFloat32) return UnsupportedType(output);
   return RunPairs<float, float>(graph, node,
                                 [](float x, float slope) { return x >= 0 ? x : x * slope; });

@@ -17,10 +17,43 @@ bool IsComparison(OpType type) {
          type == OpType::kLESS_EQUAL || type == OpType::kGREATER || type == OpType::kGREATER_EQUAL;
 }
 
-// Multipliers of MUL, DIV, SQUARED_DIFFERENCE and PRELU. The scales are float32, and products and
-// quotients of them are rounded to float32 except where they are widened here.
-void SetMultipliers(OpType type, float s1, float s2, float so, PairParams* params) {
+PairOp PairOpOf(OpType type) {
   switch (type) {
+    case OpType::kSUB:
+      return PairOp::kSubtract;
+    case OpType::kSQUARED_DIFFERENCE:
+      return PairOp::kSquaredDifference;
+    case OpType::kMUL:
+      return PairOp::kMultiply;
+    case OpType::kPRELU:
+      return PairOp::kPrelu;
+    case OpType::kMAXIMUM:
+      return PairOp::kMaximum;
+    case OpType::kMINIMUM:
+      return PairOp::kMinimum;
+    default:
+      return PairOp::kAdd;
+  }
+}
+
+// Multipliers and the shift in front of them. The scales are float32, and products and quotients
+// of them are rounded to float32 except where they are widened here. False if the output's scale
+// is too small for the operands'.
+bool SetMultipliers(OpType type, float s1, float s2, float so, PairParams* params) {
+  const double twice_max = 2.0 * static_cast<double>(std::max(s1, s2));
+  const auto set_terms = [&](int32_t left_shift) {
+    params->left_shift = left_shift;
+    params->input1 = QuantizeMultiplier(static_cast<double>(s1) / twice_max);
+    params->input2 = QuantizeMultiplier(static_cast<double>(s2) / twice_max);
+  };
+  switch (type) {
+    case OpType::kADD:
+    case OpType::kSUB: {
+      set_terms(20);
+      const double real = twice_max / ((1 << params->left_shift) * static_cast<double>(so));
+      params->output = QuantizeMultiplier(real);
+      return real < 1;
+    }
     case OpType::kMUL:
       params->output = ToMultiplier(s1 * s2 / so);
       break;
@@ -32,17 +65,16 @@ void SetMultipliers(OpType type, float s1, float s2, float so, PairParams* param
       params->output = ToMultiplier(s1 * s2 / so);
       break;
     case OpType::kSQUARED_DIFFERENCE: {
-      const double twice_max = 2.0 * static_cast<double>(std::max(s1, s2));
-      params->input1 = QuantizeMultiplier(static_cast<double>(s1) / twice_max);
-      params->input2 = QuantizeMultiplier(static_cast<double>(s2) / twice_max);
-      constexpr float kFraction = 1 << 14;
+      set_terms(7);
+      constexpr float kFraction = 1 << 14;  // of the square of a term
       params->output =
           QuantizeMultiplier(twice_max * twice_max / static_cast<double>(kFraction * so));
-      break;
+      return params->output.exponent <= 0;
     }
     default:
       break;
   }
+  return true;
 }
 
 // The exponent of a power of two within TensorFlow Lite's tolerance of its logarithm.
@@ -81,11 +113,16 @@ Result<PairParams> MakePairParams(const Graph& graph, const Node& node) {
   const Tensor& a = *graph.Input(node, 0);
   const Tensor& b = *graph.Input(node, 1);
   const Tensor& output = graph.Output(node);
+  PairParams params;
+  params.op = PairOpOf(node.type);
+  params.type = ToByteType(a.type);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(a, b));
+  if (params.op == PairOp::kMaximum || params.op == PairOp::kMinimum) {
+    ATOLL_RETURN_IF_ERROR(CheckSameType(a, output));
+    return params;
+  }
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 0", a));
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 1", b));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(a, b));
-  PairParams params;
-  params.type = ToByteType(a.type);
   params.input1_zero_point = a.zero_point();
   params.input2_zero_point = b.zero_point();
   if (IsComparison(node.type)) {
@@ -93,14 +130,13 @@ Result<PairParams> MakePairParams(const Graph& graph, const Node& node) {
     params.input2 = ToMultiplier(b.scale());
     return params;
   }
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
   ATOLL_RETURN_IF_ERROR(CheckSameType(a, output));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
   if (node.type == OpType::kSQUARED_DIFFERENCE && a.type == DataType::kUInt8) {
     return Unsupported("type uint8; TensorFlow Lite computes it for int8, int32 and float32");
   }
   params.output_zero_point = output.zero_point();
-  SetMultipliers(node.type, a.scale(), b.scale(), output.scale(), &params);
-  if (node.type == OpType::kSQUARED_DIFFERENCE && params.output.exponent > 0) {
+  if (!SetMultipliers(node.type, a.scale(), b.scale(), output.scale(), &params)) {
     return CorruptModel("output scale %g is too small for inputs of scale %g and %g",
                         static_cast<double>(output.scale()), static_cast<double>(a.scale()),
                         static_cast<double>(b.scale()));
@@ -187,18 +223,6 @@ Result<L2NormalizationParams> MakeL2NormalizationParams(const Graph& graph, cons
   params.type = ToByteType(input.type);
   params.input_zero_point = input.zero_point();
   return params;
-}
-
-Result<LookupTable> MakeRsqrtNodeTable(const Graph& graph, const Node& node) {
-  const Tensor& input = *graph.Input(node, 0);
-  const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  if (input.type != DataType::kInt8) {
-    return Unsupported("type uint8; TensorFlow Lite computes it for int8 and float32");
-  }
-  return MakeRsqrtTable(FormatOf(input), FormatOf(output));
 }
 
 }  // namespace atollrt

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From a node to the parameters of its element-wise or normalising kernel: the checks and the
-// setup arithmetic of docs/quantization.md §5 and §8 that the device does not need. Otherwise as
-// quantized_params.h.
+// setup arithmetic of docs/quantization.md §4, §5 and §8. Otherwise as quantized_params.h.
 #pragma once
-
-#include <limits>
 
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/elementwise.h"
-#include "runtime/kernels/lookup_table.h"
 #include "runtime/kernels/normalization.h"
+#include "runtime/kernels/value_clamp.h"
 
 namespace atollrt {
 
-// MUL, DIV, SQUARED_DIFFERENCE (int8 only), PRELU and comparisons of bytes.
+// ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE (int8 only), PRELU and comparisons of
+// bytes; shapes are the caller's business.
 Result<PairParams> MakePairParams(const Graph& graph, const Node& node);
 
 // ADD, SUB of int16.
@@ -24,23 +22,7 @@ Result<Add16Params> MakeAdd16Params(const Graph& graph, const Node& node);
 Result<LogSoftmaxParams> MakeLogSoftmaxParams(const Graph& graph, const Node& node);
 Result<L2NormalizationParams> MakeL2NormalizationParams(const Graph& graph, const Node& node);
 
-// RSQRT of int8; elements below the zero point are the caller's to refuse.
-Result<LookupTable> MakeRsqrtNodeTable(const Graph& graph, const Node& node);
-
-// A fused activation of a type that is not quantized: a clamp of values. TensorFlow Lite clamps
-// to the type's finite range where there is no activation, so infinities become its limits.
-template <typename T>
-struct ValueClamp {
-  T min = std::numeric_limits<T>::lowest();
-  T max = std::numeric_limits<T>::max();
-  // Not-a-number stays what it is.
-  T operator()(T x) const {
-    const T bounded = x < min ? min : x;
-    return max < bounded ? max : bounded;
-  }
-};
-
-// kUnsupported for TANH and SIGN_BIT.
+// A fused activation of a type that is not quantized. kUnsupported for TANH and SIGN_BIT.
 template <typename T>
 Result<ValueClamp<T>> FusedValueClamp(Activation activation) {
   ValueClamp<T> clamp;

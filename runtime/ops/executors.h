@@ -21,9 +21,9 @@ using Executor = Result<std::unique_ptr<NodeExecutor>>;
 // everything that Invoke will need and binds it. Errors do not name the node; the caller adds it.
 using PrepareNode = Executor (*)(const Graph& graph, const Node& node, CpuFeatures features);
 
-#define ATOLL_CPU_OP(name, max_version, Prepare) \
+#define ATOLL_CPU_OP(name, max_version, types, Prepare) \
   Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
-#define ATOLL_CUSTOM_OP(name, Prepare) \
+#define ATOLL_CUSTOM_OP(name, types, Prepare) \
   Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
 #include "runtime/ops/cpu_ops.inc"
 #undef ATOLL_CPU_OP

@@ -6,6 +6,7 @@
 #include "runtime/kernels/conv2d_float.h"
 #include "runtime/kernels/conv2d_int16.h"
 #include "runtime/kernels/transpose_conv.h"
+#include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/int16_params.h"
@@ -60,7 +61,7 @@ Result<Conv2DFloatParams> MakeConv2DFloatParams(const Graph& graph, const Node& 
   params.kind = FilterKindOf(node);
   params.weights = t.weights.data.data();
   params.bias = t.bias == nullptr ? nullptr : t.bias->data.data();
-  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedFloatRange(FusedActivation(node)));
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedValueClamp<float>(FusedActivation(node)));
   return params;
 }
 
@@ -80,7 +81,8 @@ Executor PrepareFilter(const Graph& graph, const Node& node, CpuFeatures feature
 
 Executor PrepareFloatPool(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckSameType(*graph.Input(node, 0), graph.Output(node)));
-  ATOLL_ASSIGN_OR_RETURN(const FloatRange clamp, FusedFloatRange(FusedActivation(node)));
+  ATOLL_ASSIGN_OR_RETURN(const ValueClamp<float> clamp,
+                         FusedValueClamp<float>(FusedActivation(node)));
   return Run([params = PoolShape(graph, node), clamp](const NodeIo& io) {
     Pool2DFloat(params, clamp, io.inputs[0], reinterpret_cast<float*>(io.outputs[0]));
   });
@@ -121,8 +123,14 @@ Executor PrepareTransposeConv(const Graph& graph, const Node& node, CpuFeatures 
     case DataType::kInt16:
       return RunTransposed<Conv2DInt16>(MakeConv2DInt16Params(graph, node), {2, 1, 0}, features);
     default: {
+      Result<Conv2DParams> params = MakeConv2DParams(graph, node);
+      if (params.ok() && !SplitsWell(params->shape)) {
+        return Run([params = *std::move(params)](const NodeIo& io) {
+          ReferenceTransposeConv(params, io.inputs[2], io.outputs[0]);
+        });
+      }
       const uint8_t zero = static_cast<uint8_t>(graph.Input(node, 1)->zero_point());
-      return RunTransposed<Conv2D>(MakeConv2DParams(graph, node), {1, 1, zero}, features);
+      return RunTransposed<Conv2D>(std::move(params), {1, 1, zero}, features);
     }
   }
 }

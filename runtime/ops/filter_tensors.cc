@@ -131,25 +131,6 @@ Activation FusedActivation(const Node& node) {
   return std::get<FullyConnectedOptions>(node.options).activation;
 }
 
-Result<FloatRange> FusedFloatRange(Activation activation) {
-  FloatRange range;
-  switch (activation) {
-    case Activation::kNone:
-      return range;
-    case Activation::kRelu:
-      range.min = 0;
-      return range;
-    case Activation::kRelu6:
-      return FloatRange{0, 6};
-    case Activation::kReluN1To1:
-      return FloatRange{-1, 1};
-    case Activation::kTanh:
-    case Activation::kSignBit:
-      break;
-  }
-  return Unsupported("fused activation %s", activation == Activation::kTanh ? "TANH" : "SIGN_BIT");
-}
-
 Status CheckWeights(const FilterTensors& tensors, DataType type) {
   const Tensor& weights = tensors.weights;
   if (!weights.is_constant()) {

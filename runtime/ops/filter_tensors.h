@@ -12,7 +12,6 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/conv_shape.h"
-#include "runtime/kernels/float_range.h"
 #include "runtime/kernels/pool2d.h"
 
 namespace atollrt {
@@ -35,8 +34,6 @@ Pool2DParams PoolShape(const Graph& graph, const Node& node);
 
 // The fused activation of a filter or pooling node.
 Activation FusedActivation(const Node& node);
-// kUnsupported for TANH and SIGN_BIT.
-Result<FloatRange> FusedFloatRange(Activation activation);
 
 // Weights must be constants of `type`; quantized ones with one scale or one per output channel
 // (uint8: one), signed ones without zero points.

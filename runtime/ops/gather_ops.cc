@@ -16,7 +16,6 @@ namespace {
 
 // A tensor of coordinates: `width` in a row address one place of an array of `sizes`.
 struct Indices {
-  std::string node;          // "node 4 (GATHER)"
   std::string name;          // "tensor 3 'ids'"
   size_t element_bytes = 4;  // of signed integers
   int64_t rows = 0;
@@ -53,7 +52,7 @@ struct Indices {
 Result<Indices> MakeIndices(const Graph& graph, const Node& node, std::vector<int32_t> sizes) {
   const Tensor& data = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
-  if (data.type != output.type || DataTypeSize(data.type) == 0) {
+  if (data.type != output.type) {
     return Unsupported("input has type %s, output %s", DataTypeName(data.type),
                        DataTypeName(output.type));
   }
@@ -64,7 +63,6 @@ Result<Indices> MakeIndices(const Graph& graph, const Node& node, std::vector<in
                        DataTypeName(tensor.type));
   }
   Indices indices;
-  indices.node = Describe(graph, node);
   indices.name = Describe(graph, node.inputs[1]);
   indices.element_bytes = DataTypeSize(tensor.type);
   indices.rows = tensor.element_count() / static_cast<int64_t>(sizes.size());
@@ -100,7 +98,7 @@ Executor PrepareGather(const Graph& graph, const Node& node, CpuFeatures) {
   const bool empty = graph.Output(node).element_count() == 0;
   const auto gather = [=](const NodeIo& io) -> Status {
     if (empty) return Status();
-    ATOLL_RETURN_IF_ERROR(indices.Check(io.inputs[1]).WithContext(indices.node));
+    ATOLL_RETURN_IF_ERROR(indices.Check(io.inputs[1]));
     const uint8_t* in = io.inputs[0];
     uint8_t* out = io.outputs[0];
     for (int64_t row = 0; row < batches * outer; ++row, in += size * inner) {
@@ -125,7 +123,7 @@ Executor PrepareGatherNd(const Graph& graph, const Node& node, CpuFeatures) {
   const bool empty = graph.Output(node).element_count() == 0;
   const auto gather = [=](const NodeIo& io) -> Status {
     if (empty) return Status();
-    ATOLL_RETURN_IF_ERROR(indices.Check(io.inputs[1]).WithContext(indices.node));
+    ATOLL_RETURN_IF_ERROR(indices.Check(io.inputs[1]));
     uint8_t* out = io.outputs[0];
     size_t position = 0;
     for (int64_t row = 0; row < indices.rows; ++row, out += run) {

@@ -61,14 +61,8 @@ Executor PrepareBatchMatMul(const Graph& graph, const Node& node, CpuFeatures) {
   const Tensor& rhs = *graph.Input(node, 1);
   const Tensor& output = graph.Output(node);
   BatchMatMulType type = BatchMatMulType::kFloat32;
-  if (lhs.type == DataType::kInt8) {
-    type = BatchMatMulType::kInt8;
-  } else if (lhs.type == DataType::kInt16) {
-    type = BatchMatMulType::kInt16;
-  } else if (lhs.type != DataType::kFloat32) {
-    return Unsupported("input '%s' has type %s, must be int8, int16 or float32", lhs.name.c_str(),
-                       DataTypeName(lhs.type));
-  }
+  if (lhs.type == DataType::kInt8) type = BatchMatMulType::kInt8;
+  if (lhs.type == DataType::kInt16) type = BatchMatMulType::kInt16;
   BatchMatMulParams params = MakeShape(graph, node);
   ATOLL_RETURN_IF_ERROR(CheckSameType(lhs, rhs));
   ATOLL_RETURN_IF_ERROR(CheckSameType(lhs, output));

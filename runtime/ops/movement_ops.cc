@@ -62,8 +62,6 @@ Executor PrepareConcatenation(const Graph& graph, const Node& node, CpuFeatures)
     return Unsupported("fused activation %d", static_cast<int>(options.activation));
   }
   const Tensor& output = graph.Output(node);
-  const size_t element = DataTypeSize(output.type);
-  if (element == 0) return Unsupported("type %s", DataTypeName(output.type));
   const int32_t axis = NormalizeAxis(options.axis, output.shape.size());
   int64_t outer = 1;
   for (int32_t i = 0; i < axis; ++i) outer *= output.shape[i];

@@ -157,38 +157,6 @@ Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node) {
   return params;
 }
 
-Result<AddParams> MakeAddParams(const Graph& graph, const Node& node) {
-  const Tensor& a = *graph.Input(node, 0);
-  const Tensor& b = *graph.Input(node, 1);
-  const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 0", a));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input 1", b));
-  ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(a, b));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(a, output));
-  constexpr int kLeftShift = 20;
-  const double twice_max = 2.0 * std::max(a.scale(), b.scale());
-  const double output_real = twice_max / ((1 << kLeftShift) * static_cast<double>(output.scale()));
-  if (!(output_real < 1)) {
-    return CorruptModel("output scale %g is too small for inputs of scale %g and %g",
-                        static_cast<double>(output.scale()), static_cast<double>(a.scale()),
-                        static_cast<double>(b.scale()));
-  }
-  AddParams params;
-  params.type = ToByteType(a.type);
-  params.kind = node.type == OpType::kSUB ? AddKind::kSubtract : AddKind::kAdd;
-  params.left_shift = kLeftShift;
-  params.input1_zero_point = a.zero_point();
-  params.input2_zero_point = b.zero_point();
-  params.output_zero_point = output.zero_point();
-  params.input1 = QuantizeMultiplier(static_cast<double>(a.scale()) / twice_max);
-  params.input2 = QuantizeMultiplier(static_cast<double>(b.scale()) / twice_max);
-  params.output = QuantizeMultiplier(output_real);
-  ATOLL_ASSIGN_OR_RETURN(params.clamp,
-                         FusedClamp(output, std::get<ElementwiseOptions>(node.options).activation));
-  return params;
-}
-
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
@@ -230,46 +198,60 @@ Result<Multiplier> MakeSumMultiplier(OpType type, const Tensor& input, const Ten
   return multiplier;
 }
 
-Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node) {
+std::vector<bool> ReducedAxes(const Graph& graph, const Node& node) {
+  const Tensor& axes = *graph.Input(node, 1);
+  std::vector<bool> reduce(graph.Input(node, 0)->shape.size());
+  if (axes.element_count() == 0) return reduce;
+  for (const int64_t axis : ConstantIntegers(axes)) {
+    reduce[NormalizeAxis(axis, reduce.size())] = true;
+  }
+  return reduce;
+}
+
+Result<ByteSumParams> MakeByteSumParams(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("input", input));
   ATOLL_RETURN_IF_ERROR(CheckQuantizedByte("output", output));
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  if (input.element_count() < 1) {
-    return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
-  }
-  const Tensor& axes = *graph.Input(node, 1);
-  MeanPlan plan;
-  if (axes.element_count() > 0) {
-    for (const int64_t axis : ConstantIntegers(axes)) {
-      plan.reduced.push_back(NormalizeAxis(axis, input.shape.size()));
-    }
-  }
-  std::sort(plan.reduced.begin(), plan.reduced.end());
-  plan.reduced.erase(std::unique(plan.reduced.begin(), plan.reduced.end()), plan.reduced.end());
-
-  // batch | positions | channels around the first run of reduced axes; a second run means that
-  // the input has to be rearranged as [1, positions, everything else].
-  const size_t count = plan.reduced.size();
-  plan.contiguous =
-      count == 0 || plan.reduced.back() - plan.reduced.front() == static_cast<int32_t>(count) - 1;
-  MeanParams& params = plan.params;
-  int64_t positions = 1;
-  for (const int32_t axis : plan.reduced) positions *= input.shape[axis];
-  const int32_t first = count == 0 ? 0 : plan.reduced.front();
-  int64_t batch = 1;
-  for (int32_t i = 0; plan.contiguous && i < first; ++i) batch *= input.shape[i];
-  params.batch = static_cast<int32_t>(batch);
-  params.positions = static_cast<int32_t>(positions);
-  params.channels = static_cast<int32_t>(input.element_count() / positions / batch);
+  ATOLL_RETURN_IF_ERROR(CheckElements(input));
+  ByteSumParams params;
   params.type = ToByteType(input.type);
   params.input_zero_point = input.zero_point();
   params.output_zero_point = output.zero_point();
   params.clamp = {ByteMin(params.type), ByteMax(params.type)};
+  ATOLL_ASSIGN_OR_RETURN(
+      params.multiplier,
+      MakeSumMultiplier(node.type, input, output, input.element_count() / output.element_count()));
+  return params;
+}
 
-  ATOLL_ASSIGN_OR_RETURN(params.multiplier, MakeSumMultiplier(node.type, input, output, positions));
-  return plan;
+Status CheckExtremes(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckElements(input));
+  return CheckSameQuantization(input, output);
+}
+
+Result<ResizeParams> MakeResizeParams(const Graph& graph, const Node& node) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckSameQuantization(input, output));
+  const ResizeOptions& options = std::get<ResizeOptions>(node.options);
+  ResizeParams params{.batch = input.shape[0],
+                      .input_h = input.shape[1],
+                      .input_w = input.shape[2],
+                      .channels = input.shape[3],
+                      .output_h = output.shape[1],
+                      .output_w = output.shape[2]};
+  if (options.align_corners && options.half_pixel_centers) {
+    return CorruptModel("align_corners and half_pixel_centers are both set");
+  }
+  if (options.align_corners) params.mode = ResizeMode::kAlignCorners;
+  if (options.half_pixel_centers) params.mode = ResizeMode::kHalfPixelCenters;
+  return params;
 }
 
 Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {
@@ -316,6 +298,11 @@ Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {
       return MakeHardSwishNodeTable(from, to);
     case OpType::kLEAKY_RELU:
       return MakeLeakyReluNodeTable(from, to, std::get<LeakyReluOptions>(node.options).alpha);
+    case OpType::kRSQRT:
+      if (is_unsigned) {
+        return Unsupported("type uint8; TensorFlow Lite computes it for int8 and float32");
+      }
+      return MakeRsqrtTable(from, to);
     default:
       return InternalError("%s is no function of one byte", node.op_name().c_str());
   }
@@ -345,7 +332,8 @@ Result<ConcatenationPart> MakeConcatenationPart(const Graph& graph, const Node& 
   for (int byte = 0; byte < 256; ++byte) {
     const float real = static_cast<float>(byte) * scale + bias;
     const float rounded = std::round(real) + static_cast<float>(output.zero_point());
-    part.table[byte] = static_cast<uint8_t>(std::clamp(rounded, 0.0f, 255.0f));
+    // 0 if it is no number, which a denormal scale can lead to.
+    part.table[byte] = static_cast<uint8_t>(rounded > 0 ? std::min(rounded, 255.0f) : 0.0f);
   }
   return part;
 }

@@ -13,13 +13,13 @@
 
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/add/add.h"
+#include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/depthwise_conv2d.h"
 #include "runtime/kernels/lookup_table.h"
-#include "runtime/kernels/mean.h"
 #include "runtime/kernels/pool2d.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/resize.h"
 #include "runtime/kernels/softmax.h"
 
 namespace atollrt {
@@ -35,8 +35,6 @@ Result<Conv2DParams> MakeConv2DParams(const Graph& graph, const Node& node);
 Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& node);
 Result<DepthwiseConv2DParams> MakeDepthwiseConv2DParams(const Graph& graph, const Node& node);
 Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node);
-// ADD and SUB; shapes are the caller's business.
-Result<AddParams> MakeAddParams(const Graph& graph, const Node& node);
 // int8 or uint8; int8 also to int16.
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);
 
@@ -45,18 +43,18 @@ Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);
 Result<Multiplier> MakeSumMultiplier(OpType type, const Tensor& input, const Tensor& output,
                                      int64_t count);
 
-// MEAN and SUM over the axes in `reduced` (ascending). The layout is that of an input with the
-// reduced axes next to each other: [batch, positions, channels]; `contiguous` tells whether the
-// tensor has it already.
-struct MeanPlan {
-  MeanParams params;
-  std::vector<int32_t> reduced;
-  bool contiguous = true;
-};
-Result<MeanPlan> MakeMeanPlan(const Graph& graph, const Node& node);
+// Which axes of its input MEAN, SUM, REDUCE_MAX or REDUCE_MIN reduces.
+std::vector<bool> ReducedAxes(const Graph& graph, const Node& node);
+// MEAN and SUM of bytes over these axes.
+Result<ByteSumParams> MakeByteSumParams(const Graph& graph, const Node& node);
+// REDUCE_MAX and REDUCE_MIN of any type: their output means what their input means.
+Status CheckExtremes(const Graph& graph, const Node& node);
+
+// RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR of any type.
+Result<ResizeParams> MakeResizeParams(const Graph& graph, const Node& node);
 
 // QUANTIZE between byte types, RELU, RELU6, RELU_N1_TO_1, LOGISTIC, TANH, EXP, HARD_SWISH,
-// LEAKY_RELU.
+// LEAKY_RELU, RSQRT (int8 only; elements below the zero point are the caller's to refuse).
 Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node);
 
 // The table that brings input `position` of a CONCATENATION to the output's quantization, and

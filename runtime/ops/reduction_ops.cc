@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reductions and the softmax family.
-#include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -17,18 +15,6 @@
 namespace atollrt {
 namespace {
 
-// Copies `input` with the reduced axes moved in front of the others.
-void GatherReduced(const Shape& shape, const std::vector<int32_t>& order, size_t depth,
-                   const std::vector<int64_t>& strides, const uint8_t* input, uint8_t** out) {
-  if (depth == order.size()) {
-    *(*out)++ = *input;
-    return;
-  }
-  for (int32_t i = 0; i < shape[order[depth]]; ++i) {
-    GatherReduced(shape, order, depth + 1, strides, input + i * strides[order[depth]], out);
-  }
-}
-
 Executor PrepareFloatSoftmax(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, graph.Output(node)));
@@ -42,37 +28,13 @@ Executor PrepareFloatSoftmax(const Graph& graph, const Node& node) {
       [=](const NodeIo& io) { SoftmaxFloat(rows, depth, beta, io.inputs[0], io.outputs[0]); });
 }
 
-// MEAN and SUM of bytes: rows of channels, summed by the kernel of the pooling kind.
+// MEAN and SUM of bytes.
 Executor PrepareByteSum(const Graph& graph, const Node& node) {
-  ATOLL_ASSIGN_OR_RETURN(MeanPlan plan, MakeMeanPlan(graph, node));
-  const MeanParams params = plan.params;
-  if (plan.contiguous) {
-    return Run([params](const NodeIo& io) { Mean(params, io.inputs[0], io.outputs[0]); });
-  }
-  const Shape shape = graph.Input(node, 0)->shape;
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
-  std::vector<int32_t> order = plan.reduced;
-  for (int32_t i = 0; i < static_cast<int32_t>(shape.size()); ++i) {
-    if (!std::binary_search(plan.reduced.begin(), plan.reduced.end(), i)) order.push_back(i);
-  }
-  const auto gather_and_mean = [params, shape, strides, order](const NodeIo& io) {
-    uint8_t* out = io.scratch;
-    GatherReduced(shape, order, 0, strides, io.inputs[0], &out);
-    Mean(params, io.scratch, io.outputs[0]);
-  };
-  return Run(gather_and_mean, static_cast<size_t>(graph.Input(node, 0)->element_count()));
-}
-
-// Which axes of the input a node reduces.
-std::vector<bool> ReducedAxes(const Graph& graph, const Node& node) {
-  const Tensor& axes = *graph.Input(node, 1);
-  std::vector<bool> reduce(graph.Input(node, 0)->shape.size());
-  if (axes.element_count() == 0) return reduce;
-  for (const int64_t axis : ConstantIntegers(axes)) {
-    reduce[NormalizeAxis(axis, reduce.size())] = true;
-  }
-  return reduce;
+  ATOLL_ASSIGN_OR_RETURN(const ByteSumParams params, MakeByteSumParams(graph, node));
+  ReducePlan plan = MakeReducePlan(graph.Input(node, 0)->shape, ReducedAxes(graph, node));
+  return Run([params, plan = std::move(plan)](const NodeIo& io) {
+    ByteSum(params, plan.loops, io.inputs[0], io.outputs[0]);
+  });
 }
 
 template <typename T>
@@ -120,18 +82,17 @@ Executor PrepareNumberSum(OpType type, ReducePlan plan) {
   return Run(sum, scratch_bytes);
 }
 
-template <typename T>
-Executor PrepareExtreme(OpType type, ReducePlan plan) {
-  using Limits = std::numeric_limits<T>;
-  if (type == OpType::kREDUCE_MAX) {
-    return Run([plan = std::move(plan)](const NodeIo& io) {
-      Reduce<T>(plan, io.inputs[0], Limits::lowest(), As<T>(io.outputs[0]),
-                [](T a, T x) { return a < x ? x : a; });
+// REDUCE_MAX and REDUCE_MIN.
+Executor PrepareExtreme(const Graph& graph, const Node& node) {
+  ATOLL_RETURN_IF_ERROR(CheckExtremes(graph, node));
+  const Tensor& input = *graph.Input(node, 0);
+  const Extreme which = node.type == OpType::kREDUCE_MAX ? Extreme::kMax : Extreme::kMin;
+  ReducePlan plan = MakeReducePlan(input.shape, ReducedAxes(graph, node));
+  return WithNumberType(input.type, [&](auto number) {
+    return Run([which, plan = std::move(plan)](const NodeIo& io) {
+      ReduceExtreme(which, plan.loops, plan.outputs, io.inputs[0],
+                    As<decltype(number)>(io.outputs[0]));
     });
-  }
-  return Run([plan = std::move(plan)](const NodeIo& io) {
-    Reduce<T>(plan, io.inputs[0], Limits::max(), As<T>(io.outputs[0]),
-              [](T a, T x) { return x < a ? x : a; });
   });
 }
 
@@ -165,38 +126,25 @@ Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures) {
 Executor PrepareReduction(const Graph& graph, const Node& node, CpuFeatures) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
-  const bool is_sum = node.type == OpType::kMEAN || node.type == OpType::kSUM;
-  if (is_sum && IsByteType(input.type)) return PrepareByteSum(graph, node);
-  if (input.type != output.type) {
-    return CorruptModel("input has type %s, output %s", DataTypeName(input.type),
-                        DataTypeName(output.type));
+  if (node.type == OpType::kREDUCE_MAX || node.type == OpType::kREDUCE_MIN) {
+    return PrepareExtreme(graph, node);
   }
-  if (input.element_count() < 1) {
-    return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
-  }
+  if (IsByteType(input.type)) return PrepareByteSum(graph, node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
+  ATOLL_RETURN_IF_ERROR(CheckElements(input));
   ReducePlan plan = MakeReducePlan(input.shape, ReducedAxes(graph, node));
-  if (is_sum) {
-    switch (input.type) {
-      case DataType::kFloat32:
-        return PrepareNumberSum<float, float>(node.type, std::move(plan));
-      case DataType::kInt16:
-        return PrepareInt16Sum(input, output, node.type, std::move(plan));
-      case DataType::kInt32:
-        return PrepareNumberSum<int32_t, uint64_t>(node.type, std::move(plan));
-      case DataType::kInt64:
-        return PrepareNumberSum<int64_t, uint64_t>(node.type, std::move(plan));
-      default:
-        return Unsupported("type %s", DataTypeName(input.type));
-    }
+  switch (input.type) {
+    case DataType::kFloat32:
+      return PrepareNumberSum<float, float>(node.type, std::move(plan));
+    case DataType::kInt16:
+      return PrepareInt16Sum(input, output, node.type, std::move(plan));
+    case DataType::kInt32:
+      return PrepareNumberSum<int32_t, uint64_t>(node.type, std::move(plan));
+    case DataType::kInt64:
+      return PrepareNumberSum<int64_t, uint64_t>(node.type, std::move(plan));
+    default:
+      return Unsupported("type %s", DataTypeName(input.type));
   }
-  if (input.scale() != output.scale() || input.zero_point() != output.zero_point()) {
-    return CorruptModel("input has scale %g and zero point %d, output %g and %d; must be the same",
-                        static_cast<double>(input.scale()), input.zero_point(),
-                        static_cast<double>(output.scale()), output.zero_point());
-  }
-  return WithNumberType(input.type, [&](auto number) {
-    return PrepareExtreme<decltype(number)>(node.type, std::move(plan));
-  });
 }
 
 // ARG_MAX, ARG_MIN.

@@ -29,6 +29,11 @@ Status CheckSameType(const Tensor& a, const Tensor& b) {
                       DataTypeName(a.type), b.name.c_str(), DataTypeName(b.type));
 }
 
+Status CheckElements(const Tensor& input) {
+  if (input.element_count() >= 1) return Status();
+  return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
+}
+
 Status CheckSameQuantization(const Tensor& a, const Tensor& b) {
   if (a.scale() == b.scale() && a.zero_point() == b.zero_point()) return Status();
   return CorruptModel(

@@ -18,6 +18,8 @@ ByteFormat FormatOf(const Tensor& tensor);
 // A byte tensor with exactly one, positive scale.
 Status CheckQuantizedByte(const char* role, const Tensor& tensor);
 Status CheckSameType(const Tensor& a, const Tensor& b);
+// At least one element.
+Status CheckElements(const Tensor& input);
 // Equal scales and zero points.
 Status CheckSameQuantization(const Tensor& a, const Tensor& b);
 

@@ -49,6 +49,8 @@ static void CheckArguments(const char* path) {
   AtollDelegateDelete(NULL);
 
   REQUIRE(AtollModelCreateFromFile(path, &model) == ATOLL_OK);
+  EXPECT(AtollModelHasOperator(model, "CONV_2D") != 0);
+  EXPECT(AtollModelHasOperator(model, "edgetpu-custom-op") == 0);
   EXPECT(AtollInterpreterCreate(NULL, NULL, &interpreter) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollInterpreterCreate(model, NULL, NULL) == ATOLL_INVALID_ARGUMENT);
   options.struct_size = 3;
@@ -64,6 +66,24 @@ static void CheckArguments(const char* path) {
   EXPECT(delegate == NULL);
   EXPECT(AtollInterpreterInvoke(NULL) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollInterpreterWait(NULL) == ATOLL_INVALID_ARGUMENT);
+  AtollModelDelete(model);
+}
+
+static void CheckCoral(const char* path) {
+  AtollModel* model = NULL;
+  AtollCoralEstimate fast;
+  AtollCoralEstimate slow;
+
+  REQUIRE(AtollModelCreateFromFile(path, &model) == ATOLL_OK);
+  EXPECT(AtollEstimateCoral(NULL, "usb3", &fast) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollEstimateCoral(model, "usb3", NULL) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollEstimateCoral(model, "usb9", &fast) == ATOLL_NOT_FOUND);
+  EXPECT(strstr(AtollLastError(), "usb9") != NULL);
+  REQUIRE(AtollEstimateCoral(model, NULL, &fast) == ATOLL_OK);
+  REQUIRE(AtollEstimateCoral(model, "usb2", &slow) == ATOLL_OK);
+  EXPECT(fast.seconds > 0 && fast.seconds < slow.seconds);
+  EXPECT(fast.dense_seconds == slow.dense_seconds);
+  EXPECT(fast.device_node_count > 0 && fast.input_bytes == 28 * 28);
   AtollModelDelete(model);
 }
 
@@ -212,6 +232,7 @@ int main(int argc, char** argv) {
   }
   CheckArguments(argv[1]);
   CheckNames();
+  CheckCoral(argv[1]);
 
   has_device = strcmp(argv[2], "cpu") != 0;
   if (has_device) {

@@ -49,8 +49,9 @@ Compiled Compile(const ModelBuilder& m, uint64_t memory_bytes = 8 << 20) {
   std::iota(set.begin(), set.end(), 0);
   SetBoundary boundary = FindBoundary(model->graph(), set);
   CompileFailure failure;
-  Result<CompiledSet> result = CompileSet(model->graph(), set, boundary.inputs, boundary.outputs,
-                                          DeviceWith(memory_bytes), &failure);
+  Result<CompiledSet> result =
+      CompileSet(model->graph(), set, boundary.inputs, boundary.OutputsAndState(),
+                 DeviceWith(memory_bytes), &failure);
   return {std::move(model), std::move(boundary), failure, std::move(result)};
 }
 
@@ -99,20 +100,75 @@ struct AccessLister {
         {Access::kRead, i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes},
         {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.output_c})}};
   }
-  Accesses operator()(const AddInstruction& i) const {
-    return {{Access::kRead, i.input1_address, i.count},
-            {Access::kRead, i.input2_address, i.count},
-            {Access::kWrite, i.output_address, i.count}};
+  Accesses operator()(const TransposeConv2DInstruction& i) const {
+    return {
+        {Access::kRead, i.input_address, Product({i.batch, i.input_h, i.input_w, i.input_c})},
+        {Access::kRead, i.weight_address, Product({i.output_c, i.kernel_h, i.kernel_w, i.input_c})},
+        {Access::kRead, i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes},
+        {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.output_c})}};
+  }
+  Accesses operator()(const LstmInstruction& i) const {
+    return {{Access::kRead, i.input_address, Product({i.batch, i.steps, i.inputs})},
+            {Access::kRead, i.weight_address, Product({4, i.units, i.inputs + i.units})},
+            {Access::kRead, i.channel_address, uint64_t{8} * i.units * kChannelRecordBytes},
+            {Access::kRead, i.hidden_address, Product({i.batch, i.units})},
+            {Access::kRead, i.cell_address, Product({2, i.batch, i.units})},
+            {Access::kWrite, i.hidden_address, Product({i.batch, i.units})},
+            {Access::kWrite, i.cell_address, Product({2, i.batch, i.units})},
+            {Access::kWrite, i.output_address, Product({i.batch, i.steps, i.units})}};
+  }
+  template <PairInstruction T>
+  Accesses operator()(const T& i) const {
+    Accesses accesses;
+    uint32_t element = 0;
+    for (uint32_t a = 0; a < i.count0; ++a) {
+      for (uint32_t b = 0; b < i.count1; ++b) {
+        for (uint32_t c = 0; c < i.count2; ++c) {
+          const uint32_t offset1 =
+              a * i.input1_stride0 + b * i.input1_stride1 + c * i.input1_stride2;
+          const uint32_t offset2 =
+              a * i.input2_stride0 + b * i.input2_stride1 + c * i.input2_stride2;
+          accesses.push_back(
+              {Access::kRead, i.input1_address + offset1, (i.count3 - 1) * i.input1_stride3 + 1});
+          accesses.push_back(
+              {Access::kRead, i.input2_address + offset2, (i.count3 - 1) * i.input2_stride3 + 1});
+          accesses.push_back({Access::kWrite, i.output_address + element, i.count3});
+          element += i.count3;
+        }
+      }
+    }
+    return accesses;
   }
   Accesses operator()(const Pool2DInstruction& i) const {
     return {
         {Access::kRead, i.input_address, Product({i.batch, i.input_h, i.input_w, i.channels})},
         {Access::kWrite, i.output_address, Product({i.batch, i.output_h, i.output_w, i.channels})}};
   }
-  Accesses operator()(const MeanInstruction& i) const {
-    return {{Access::kRead, i.input_address, Product({i.batch, i.positions, i.channels})},
-            {Access::kWrite, i.output_address, Product({i.batch, i.channels})}};
+  template <typename T>
+  static Accesses OfReduction(const T& i) {
+    return {{Access::kRead, i.input_address,
+             Product({i.kept0, i.reduced0, i.kept1, i.reduced1, i.kept2, i.reduced2})},
+            {Access::kWrite, i.output_address, Product({i.kept0, i.kept1, i.kept2})}};
   }
+  Accesses operator()(const ReduceSumInstruction& i) const { return OfReduction(i); }
+  Accesses operator()(const ReduceMaxInstruction& i) const { return OfReduction(i); }
+  Accesses operator()(const ReduceMinInstruction& i) const { return OfReduction(i); }
+  template <typename T>
+  static Accesses OfRows(const T& i) {
+    return {{Access::kRead, i.input_address, Product({i.rows, i.depth})},
+            {Access::kWrite, i.output_address, Product({i.rows, i.depth})}};
+  }
+  Accesses operator()(const SoftmaxInstruction& i) const { return OfRows(i); }
+  Accesses operator()(const L2NormalizationInstruction& i) const { return OfRows(i); }
+  template <typename T>
+  static Accesses OfResize(const T& i) {
+    return {
+        {Access::kRead, i.input_address, Product({i.batch, i.input_rows, i.input_w, i.channels})},
+        {Access::kWrite, i.output_address,
+         Product({i.batch, i.output_rows, i.output_w, i.channels})}};
+  }
+  Accesses operator()(const ResizeBilinearInstruction& i) const { return OfResize(i); }
+  Accesses operator()(const ResizeNearestNeighborInstruction& i) const { return OfResize(i); }
   Accesses operator()(const TableInstruction& i) const {
     return {{Access::kRead, i.input_address, i.count},
             {Access::kRead, i.table_address, 256},
@@ -123,14 +179,17 @@ struct AccessLister {
     for (uint32_t a = 0; a < i.count0; ++a) {
       for (uint32_t b = 0; b < i.count1; ++b) {
         for (uint32_t c = 0; c < i.count2; ++c) {
-          accesses.push_back(
-              {Access::kRead,
-               i.input_address + a * i.input_stride0 + b * i.input_stride1 + c * i.input_stride2,
-               i.bytes});
-          accesses.push_back({Access::kWrite,
-                              i.output_address + a * i.output_stride0 + b * i.output_stride1 +
-                                  c * i.output_stride2,
-                              i.bytes});
+          for (uint32_t d = 0; d < i.count3; ++d) {
+            for (uint32_t e = 0; e < i.count4; ++e) {
+              const uint32_t in = a * i.input_stride0 + b * i.input_stride1 + c * i.input_stride2 +
+                                  d * i.input_stride3 + e * i.input_stride4;
+              const uint32_t out = a * i.output_stride0 + b * i.output_stride1 +
+                                   c * i.output_stride2 + d * i.output_stride3 +
+                                   e * i.output_stride4;
+              accesses.push_back({Access::kRead, i.input_address + in, i.bytes});
+              accesses.push_back({Access::kWrite, i.output_address + out, i.bytes});
+            }
+          }
         }
       }
     }
@@ -251,6 +310,170 @@ TEST(Compiler, SplitsByOneCopyPerPart) {
               ElementsAre("INPUT", "COPY", "COPY", "ADD", "OUTPUT", "END"));
 }
 
+TEST(Compiler, GivesEachBandOfAResizeItsPlaceInTheImage) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 20, 20, 16});
+  const int32_t size = m.Integers({2}, {60, 60});
+  const int32_t y = m.Node(OpType::kRESIZE_BILINEAR, {x, size}, {1, 60, 60, 16},
+                           ResizeOptions{.align_corners = false, .half_pixel_centers = true});
+  m.Output(m.MaxPool(y, {.size = 3, .stride = 3}));
+  Compiled compiled = Compile(m, 32 * 1024);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  ExpectSoundAccesses(compiled.executable());
+  uint32_t next_row = 0;
+  for (const Instruction& instruction : compiled.executable().inference_program) {
+    const auto* resize = std::get_if<ResizeBilinearInstruction>(&instruction);
+    if (resize == nullptr) continue;
+    EXPECT_EQ(resize->input_h, 20u);
+    EXPECT_EQ(resize->output_h, 60u);
+    EXPECT_LT(resize->output_rows, 60u);
+    EXPECT_EQ(resize->output_first, next_row);
+    next_row += resize->output_rows;
+  }
+  EXPECT_EQ(next_row, 60u);
+}
+
+// Lanes are what lies next to each other: channels here, elements of one channel there.
+TEST(Compiler, PutsTheInnermostAxesOfAReductionLast) {
+  const auto reduction = [](const std::vector<int32_t>& axes) {
+    ModelBuilder m;
+    m.Output(m.Mean(m.Input({2, 7, 6, 10}), axes));
+    Compiled compiled = Compile(m);
+    ReduceSumInstruction i =
+        std::get<ReduceSumInstruction>(compiled.executable().inference_program[1]);
+    return std::vector<uint32_t>{i.kept0, i.reduced0, i.kept1, i.reduced1, i.kept2, i.reduced2};
+  };
+  EXPECT_THAT(reduction({1, 2}), ElementsAre(1, 1, 2, 42, 10, 1));
+  EXPECT_THAT(reduction({3}), ElementsAre(1, 1, 1, 1, 84, 10));
+  EXPECT_THAT(reduction({0, 2}), ElementsAre(1, 2, 7, 6, 10, 1));
+  EXPECT_THAT(reduction({0, 1, 2, 3}), ElementsAre(1, 1, 1, 1, 1, 840));
+}
+
+TEST(Compiler, MovesTheStateOfARecurrentLayerInAndOut) {
+  ModelBuilder m;
+  const int32_t y = m.Lstm(m.Relu(m.Input({2, 3, 4})), {.units = 5});
+  m.Output(m.Relu(y));
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  const Executable& executable = compiled.executable();
+  const std::vector<Instruction>& program = executable.inference_program;
+  ASSERT_THAT(Mnemonics(program), ElementsAre("INPUT", "INPUT", "INPUT", "TABLE", "LSTM", "TABLE",
+                                              "OUTPUT", "OUTPUT", "OUTPUT", "END"));
+  // In place: it arrives where the instruction changes it and where it leaves from.
+  const LstmInstruction& lstm = std::get<LstmInstruction>(program[4]);
+  EXPECT_EQ(std::get<InputInstruction>(program[1]).output_address, lstm.hidden_address);
+  EXPECT_EQ(std::get<InputInstruction>(program[2]).output_address, lstm.cell_address);
+  EXPECT_EQ(std::get<OutputInstruction>(program[7]).input_address, lstm.hidden_address);
+  EXPECT_EQ(std::get<OutputInstruction>(program[8]).input_address, lstm.cell_address);
+  ASSERT_EQ(executable.inputs.size(), 3u);
+  ASSERT_EQ(executable.outputs.size(), 3u);
+  for (const Layer& cell : {executable.inputs[2], executable.outputs[2]}) {
+    EXPECT_EQ(cell.type, LayerType::kInt16);
+    EXPECT_EQ(cell.bytes, 20u);
+  }
+  EXPECT_TRUE(ValidateExecutable(executable).ok());
+  ExpectSoundAccesses(executable);
+}
+
+TEST(Compiler, MakesParametersOfConstantOperands) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 6, 5, 4});
+  const int32_t channels = m.Constant({4});
+  m.Output(m.Node(OpType::kMAXIMUM, {channels, x}, {1, 6, 5, 4}));
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "MAXIMUM", "OUTPUT", "END"));
+  const std::span<const uint8_t> bytes = m.tensor(channels).data;
+  EXPECT_EQ(compiled.executable().resident_parameters,
+            std::vector<uint8_t>(bytes.begin(), bytes.end()));
+  // 30 positions of 4 channels, the constant at a standstill from one to the next.
+  const auto& i = std::get<MaximumInstruction>(compiled.executable().inference_program[1]);
+  EXPECT_EQ(i.input1_address, kParameterSegment);
+  EXPECT_EQ((std::vector{i.count0, i.count1, i.count2, i.count3}),
+            (std::vector<uint32_t>{1, 1, 30, 4}));
+  EXPECT_EQ((std::vector{i.input1_stride2, i.input1_stride3}), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ((std::vector{i.input2_stride2, i.input2_stride3}), (std::vector<uint32_t>{4, 1}));
+}
+
+TEST(Compiler, TakesTensorsOfOneShapeAsOneRun) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 6, 5, 4});
+  m.Output(m.Add(x, x));
+  Compiled compiled = Compile(m);
+  const auto& i = std::get<AddInstruction>(compiled.executable().inference_program[1]);
+  EXPECT_EQ((std::vector{i.count0, i.count1, i.count2, i.count3}),
+            (std::vector<uint32_t>{1, 1, 1, 120}));
+  EXPECT_EQ(i.input1_address, i.input2_address);
+}
+
+// uint8 parts: like the result, of another scale, and a constant of another scale.
+TEST(Compiler, RescalesPartsOnTheirWay) {
+  ModelBuilder m;
+  const std::vector<int32_t> parts = {m.Input({1, 2, 3, 4}), m.Input({1, 2, 3, 4}),
+                                      m.Constant({1, 2, 3, 1})};
+  m.Output(m.Concatenation(parts, 3));
+  for (Tensor& tensor : m.graph().tensors) {
+    tensor.type = DataType::kUInt8;
+    tensor.quantization.zero_points = {125};
+  }
+  for (const size_t part : {1, 2}) {
+    m.tensor(parts[part]).quantization = {.scales = {0.125f}, .zero_points = {3}};
+  }
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  const Executable& executable = compiled.executable();
+  EXPECT_THAT(Mnemonics(executable.inference_program),
+              ElementsAre("INPUT", "INPUT", "COPY", "TABLE", "COPY", "COPY", "OUTPUT", "END"));
+  ExpectSoundAccesses(executable);
+  // A table, and the constant at the result's scale: 125 + 2 * (x - 3).
+  ASSERT_EQ(executable.resident_parameters.size(), 256u + 6);
+  for (size_t i = 0; i < 6; ++i) {
+    const int value = 125 + 2 * (m.tensor(parts[2]).data[i] - 3);
+    EXPECT_EQ(executable.resident_parameters[256 + i], std::min(value, 255));
+  }
+}
+
+TEST(Compiler, RescalesPartsStraightToTheirPlaceWhereItIsInOnePiece) {
+  ModelBuilder m;
+  const int32_t a = m.Input({1, 2, 3, 4});
+  m.Output(m.Concatenation({m.Input({1, 1, 3, 4}), a}, 1));
+  for (Tensor& tensor : m.graph().tensors) {
+    tensor.type = DataType::kUInt8;
+    tensor.quantization.zero_points = {125};
+  }
+  m.tensor(a).quantization.scales = {0.5f};
+  EXPECT_THAT(Mnemonics(Compile(m).executable().inference_program),
+              ElementsAre("INPUT", "INPUT", "COPY", "TABLE", "OUTPUT", "END"));
+}
+
+TEST(Compiler, UnrollsTheShortestLoopsBeyondFive) {
+  ModelBuilder m;
+  m.Output(m.Node(OpType::kTRANSPOSE,
+                  {m.Input({2, 3, 4, 5, 6, 7}), m.Integers({6}, {5, 3, 1, 4, 0, 2})},
+                  {7, 5, 3, 6, 2, 4}));
+  Compiled compiled = Compile(m);
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              ElementsAre("INPUT", "COPY", "COPY", "OUTPUT", "END"));
+  ExpectSoundAccesses(compiled.executable());
+}
+
+TEST(Compiler, UsesScratchMemoryOnlyWhileItMoves) {
+  ModelBuilder m;
+  int32_t x = m.Input({1, 7, 7, 4});
+  for (int i = 0; i < 3; ++i) {
+    x = m.Node(OpType::kSPACE_TO_BATCH_ND,
+               {x, m.Integers({2}, {2, 2}), m.Integers({2, 2}, {0, 1, 1, 0})}, {4, 4, 4, 4});
+    x = m.Node(OpType::kBATCH_TO_SPACE_ND,
+               {x, m.Integers({2}, {2, 2}), m.Integers({2, 2}, {1, 0, 0, 1})}, {1, 7, 7, 4});
+  }
+  m.Output(x);
+  Compiled compiled = Compile(m);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  ExpectSoundAccesses(compiled.executable());
+  EXPECT_LE(compiled.executable().activation_bytes, 4u * 256);
+}
+
 TEST(Compiler, NamesTheNodeThatMakesNoSense) {
   ModelBuilder m;
   const int32_t y = m.Conv2D(m.Input({1, 2, 2, 2}), {.channels = 2});
@@ -259,7 +482,7 @@ TEST(Compiler, NamesTheNodeThatMakesNoSense) {
   Compiled compiled = Compile(m);
   EXPECT_EQ(compiled.result.status().code(), StatusCode::kCorruptModel);
   EXPECT_THAT(compiled.result.status().message(),
-              HasSubstr("node 0 (CONV_2D): output 't3' has 0 scales"));
+              HasSubstr("node 0 (CONV_2D) 't3': output 't3' has 0 scales"));
   EXPECT_EQ(compiled.failure.node, -1);
 }
 
@@ -299,6 +522,35 @@ TEST(Compiler, StreamsTheLargestParametersWhenTheyDoNotFit) {
                     HasSubstr("98304 bytes on chip"), HasSubstr("streamed for every inference")));
 }
 
+// One layer of 512 KiB in a memory of 128: parts of its channels take turns in two buffers.
+TEST(Compiler, DividesParametersThatDoNotFitAtOnce) {
+  ModelBuilder m;
+  m.Output(m.FullyConnected(m.Input({1, 1024}), 512));
+  Compiled compiled = Compile(m, 128 * 1024);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  const Executable& executable = compiled.executable();
+  EXPECT_THAT(executable.resident_parameters, IsEmpty());
+  EXPECT_EQ(executable.streamed_parameters.size(), 512u * (1024 + kChannelRecordBytes));
+  const std::vector<std::string> names = Mnemonics(executable.inference_program);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "CONV_2D"), 16);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "PARAMETERS"), 16);
+  EXPECT_EQ(names[2], "PARAMETERS") << "the second part is on its way while the first is computed";
+  EXPECT_EQ(names[3], "CONV_2D");
+  EXPECT_THAT(compiled.result->note, HasSubstr("node 0 is computed in 16 parts"));
+  ExpectSoundAccesses(executable);
+}
+
+// Several positions: each part is a tensor of its own first.
+TEST(Compiler, CopiesPartsOfImagesIntoPlace) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 3, 3, 64}), {.channels = 100, .kernel = 3}));
+  Compiled compiled = Compile(m, 40 * 1024);
+  ASSERT_TRUE(compiled.result.ok()) << compiled.result.status().message();
+  EXPECT_THAT(Mnemonics(compiled.executable().inference_program),
+              AllOf(testing::Contains("CONV_2D").Times(4), testing::Contains("COPY").Times(4)));
+  ExpectSoundAccesses(compiled.executable());
+}
+
 TEST(Compiler, StaysWithinTheMemory) {
   for (const uint64_t memory : {96'000u, 120'000u, 163'840u, 200'000u}) {
     Compiled compiled = Compile(DenseLayers(), memory);
@@ -318,7 +570,7 @@ TEST(Compiler, NamesTheNodeAtThePeakWhenActivationsDoNotFit) {
   EXPECT_EQ(compiled.result.status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(compiled.failure.node, 2);
   EXPECT_THAT(compiled.result.status().message(),
-              AllOf(HasSubstr("node 2 (CONV_2D) and its neighbours need"),
+              AllOf(HasSubstr("node 2 (CONV_2D) 't9' and its neighbours need"),
                     HasSubstr("the device has 16384")));
 }
 
@@ -349,8 +601,8 @@ TEST(Compiler, TouchesOnlyWhatItOwnsAndHasWrittenInRandomModels) {
       for (const std::vector<int32_t>& set : PartitionGraph(graph, limits, {}).sets) {
         const SetBoundary boundary = FindBoundary(graph, set);
         CompileFailure failure;
-        const Result<CompiledSet> compiled =
-            CompileSet(graph, set, boundary.inputs, boundary.outputs, DeviceWith(memory), &failure);
+        const Result<CompiledSet> compiled = CompileSet(
+            graph, set, boundary.inputs, boundary.OutputsAndState(), DeviceWith(memory), &failure);
         if (!compiled.ok()) {
           EXPECT_EQ(compiled.status().code(), StatusCode::kResourceExhausted);
           EXPECT_GE(failure.node, 0);

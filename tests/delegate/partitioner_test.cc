@@ -44,7 +44,7 @@ TEST(Partitioner, KeepsResidualAddWithItsConvs) {
 
 TEST(Partitioner, LeavesAnOperatorAtTheEndToTheCpu) {
   ModelBuilder m;
-  m.Output(m.Softmax(m.FullyConnected(m.Input({1, 16}), 4)));
+  m.Output(m.LogSoftmax(m.FullyConnected(m.Input({1, 16}), 4)));
   const NodeSets sets = Partition(m.Load()->graph());
   EXPECT_THAT(sets.sets, ElementsAre(ElementsAre(0)));
   EXPECT_THAT(sets.reasons, ElementsAre("", "the operator must have a device instruction"));
@@ -76,14 +76,25 @@ TEST(Partitioner, JoinsBranchesOnEitherSideOfAnIsland) {
   EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 2, 3)));
 }
 
-TEST(Partitioner, RefusesSetsThatOnlyMoveData) {
+TEST(Partitioner, TakesSetsThatOnlyMoveDataWhereNoneComputes) {
   ModelBuilder m;
   const int32_t x = m.Reshape(m.Input({1, 4, 4, 2}), {1, 2, 8, 2});
-  m.Output(m.Pad(m.Concatenation({x, x}, 3), {0, 0, 1, 1, 1, 1, 0, 0}));
+  const int32_t island = m.Custom("Island", m.Concatenation({x, x}, 3));
+  m.Output(m.Relu(m.Pad(island, {0, 0, 1, 1, 1, 1, 0, 0})));
+  EXPECT_THAT(Partition(m.Load()->graph()).sets, ElementsAre(ElementsAre(0, 1), ElementsAre(3, 4)));
+}
+
+TEST(Partitioner, LeavesSetsThatOnlyMoveDataToTheCpuBesideThoseThatCompute) {
+  ModelBuilder m;
+  const int32_t x = m.Pad(m.Input({1, 4, 4, 2}), {0, 0, 1, 1, 1, 1, 0, 0});
+  m.Output(m.Conv2D(m.Custom("Island", m.Relu(x)), {.channels = 2}));
   const NodeSets sets = Partition(m.Load()->graph());
-  EXPECT_THAT(sets.sets, IsEmpty());
-  EXPECT_THAT(sets.reasons, Each("its partition must compute something: moving the data would "
-                                 "cost more than it saves"));
+  EXPECT_THAT(sets.sets, ElementsAre(ElementsAre(3)));
+  const std::string reason =
+      "its partition must compute something, as others of the model do: moving the data would "
+      "cost more than it saves";
+  EXPECT_THAT(sets.reasons,
+              ElementsAre(reason, reason, "the operator must have a device instruction", ""));
 }
 
 TEST(Partitioner, TakesMovesThatStandBesideArithmetic) {
@@ -176,38 +187,102 @@ TEST(Constraints, WeightsMustBeConstant) {
   EXPECT_EQ(Reason(m, y), "weights and bias must be constants of the model");
 }
 
-TEST(Constraints, ConstantOperandsStayOnTheCpu) {
+TEST(Constraints, OneOperandMayBeConstant) {
   ModelBuilder m;
-  const int32_t x = m.Input({1, 4});
-  const int32_t constant = m.Constant(DataType::kInt8, {1, 4}, {1, 2, 3, 4});
-  m.tensor(constant).quantization = m.tensor(x).quantization;
-  EXPECT_EQ(Reason(m, m.Add(x, constant)), "activations must not be constants of the model");
+  EXPECT_EQ(Reason(m, m.Add(m.Constant({4, 2}), m.Input({1, 4, 4, 2}))), "");
 }
 
-TEST(Constraints, BroadcastsStayOnTheCpu) {
-  ModelBuilder m;
-  EXPECT_EQ(Reason(m, m.Add(m.Input({1, 4, 4, 2}), m.Input({1, 1, 1, 2}))),
-            "operands must have equal shapes (no broadcast)");
+TEST(Constraints, StateMustBelongToOneOperator) {
+  const std::string reason = "its state must belong to no other operator";
+  ModelBuilder shared;
+  shared.Output(shared.Lstm(shared.Input({1, 3, 4}), {.units = 2}));
+  const int32_t second = shared.Lstm(shared.Input({1, 3, 4}), {.units = 2});
+  std::vector<Node>& nodes = shared.graph().nodes;
+  nodes[1].inputs[18] = nodes[0].inputs[18];
+  EXPECT_EQ(Reason(shared, second), reason);
+  ModelBuilder watched;
+  const int32_t x = watched.Input({1, 3, 4});
+  const int32_t y = watched.Lstm(x, {.units = 2});
+  watched.Output(watched.Relu(watched.graph().nodes[0].inputs[18]));
+  watched.Output(y);
+  EXPECT_EQ(Partition(watched.Load()->graph()).reasons[0], reason);
 }
 
-TEST(Constraints, ReducedAxesMustBeNeighbours) {
+TEST(Constraints, WeightsOfRecurrentLayersMustBeConstant) {
   ModelBuilder m;
-  EXPECT_EQ(Reason(m, m.Mean(m.Input({1, 4, 4, 2}), {1, 3})),
-            "reduced axes must be next to each other");
+  const int32_t y = m.Lstm(m.Input({1, 3, 4}), {.units = 2});
+  m.graph().nodes[0].inputs[5] = m.Input({2, 2});
+  EXPECT_EQ(Reason(m, y), "weights and bias must be constants of the model");
 }
 
-TEST(Constraints, MovesOfManyLoopsStayOnTheCpu) {
-  const std::string reason = "data must move forwards, in copies of at most 3 nested loops";
-  ModelBuilder pad;
-  EXPECT_EQ(Reason(pad, pad.Pad(pad.Input({2, 2, 2, 2, 2}), {0, 1, 0, 1, 1, 1, 0, 1, 0, 1})),
-            reason);
-  ModelBuilder backwards;
-  EXPECT_EQ(Reason(backwards,
-                   backwards.Node(OpType::kSTRIDED_SLICE,
-                                  {backwards.Input({4}), backwards.Integers({1}, {3}),
-                                   backwards.Integers({1}, {0}), backwards.Integers({1}, {-1})},
-                                  {}, StridedSliceOptions{})),
-            reason);
+TEST(Constraints, ConstantsAloneStayOnTheCpu) {
+  ModelBuilder m;
+  m.Input({1, 4});
+  EXPECT_EQ(Reason(m, m.Add(m.Constant({1, 4}), m.Constant({1, 4}))),
+            "at least one activation must not be a constant of the model");
+}
+
+TEST(Constraints, ConstantOperandsMustBeBytes) {
+  ModelBuilder m;
+  const int32_t constant = m.Constant({1, 4});
+  const int32_t y = m.Add(m.Input({1, 4}), constant);
+  m.tensor(constant).type = DataType::kUInt8;
+  m.tensor(constant).quantization.zero_points = {3};
+  EXPECT_EQ(Reason(m, y), "inputs and outputs must have the same type");
+}
+
+TEST(Constraints, OperandsThatRepeatInManyLoopsStayOnTheCpu) {
+  const auto reason = [](OpType type, const Shape& a, const Shape& b) {
+    ModelBuilder m;
+    return Reason(m, m.Node(type, {m.Input(a), m.Input(b)}, {}));
+  };
+  for (const OpType type : {OpType::kMAXIMUM, OpType::kMINIMUM, OpType::kSQUARED_DIFFERENCE}) {
+    EXPECT_EQ(reason(type, {2, 1, 2, 1}, {1, 2, 1, 2}), "");
+    EXPECT_EQ(reason(type, {4, 2, 1, 2, 1}, {4, 1, 2, 1, 2}),
+              "operands must broadcast in at most 4 nested loops");
+  }
+}
+
+TEST(Constraints, RootsOfNegativeElementsStayOnTheCpu) {
+  for (const bool negative : {false, true}) {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 4});
+    const int32_t y = m.Node(OpType::kRSQRT, {x}, {1, 4});
+    m.tensor(x).quantization.zero_points = {negative ? -127 : -128};
+    EXPECT_EQ(
+        Reason(m, y),
+        negative ? "the input's zero point must be -128, so that no element is negative" : "");
+  }
+}
+
+TEST(Constraints, ReductionsOfManyLoopsStayOnTheCpu) {
+  ModelBuilder six;
+  EXPECT_EQ(Reason(six, six.Mean(six.Input({2, 2, 2, 2, 2, 2}), {0, 2, 4})),
+            "kept and reduced axes must take turns at most 4 times, axes of size 1 aside");
+  ModelBuilder five;
+  EXPECT_EQ(Reason(five, five.Mean(five.Input({2, 2, 2, 2, 1, 2}), {0, 2, 4})), "");
+}
+
+TEST(Constraints, TranspositionsOfSixDimensionsNeedFewCopies) {
+  ModelBuilder m;
+  EXPECT_EQ(Reason(m, m.Node(OpType::kTRANSPOSE,
+                             {m.Input({2, 3, 4, 5, 6, 7}), m.Integers({6}, {5, 3, 1, 4, 0, 2})},
+                             {7, 5, 3, 6, 2, 4})),
+            "");
+}
+
+TEST(Constraints, MovesOfManyCopiesStayOnTheCpu) {
+  const std::string reason =
+      "data must move from inputs to outputs, in at most 64 copies of 5 nested loops for each";
+  for (const int32_t size : {64, 65}) {
+    ModelBuilder backwards;
+    EXPECT_EQ(Reason(backwards,
+                     backwards.Node(OpType::kSTRIDED_SLICE,
+                                    {backwards.Input({size + 1}), backwards.Integers({1}, {size}),
+                                     backwards.Integers({1}, {0}), backwards.Integers({1}, {-1})},
+                                    {}, StridedSliceOptions{})),
+              size > 64 ? reason : "");
+  }
   ModelBuilder mirror;
   EXPECT_EQ(Reason(mirror, mirror.Node(OpType::kMIRROR_PAD,
                                        {mirror.Input({4}), mirror.Integers({1, 2}, {1, 1})}, {},
@@ -224,19 +299,20 @@ TEST(Constraints, EachPartOfASplitMustHaveElements) {
   EXPECT_EQ(Reason(m, y), "inputs and outputs must have at least one element");
 }
 
-TEST(Constraints, PartsOfAPackMustBeVariable) {
+TEST(Constraints, PartsMayBeConstant) {
+  ModelBuilder pack;
+  EXPECT_EQ(Reason(pack, pack.Node(OpType::kPACK, {pack.Input({1, 4}), pack.Constant({1, 4})}, {},
+                                   AxisOptions{.count = 2})),
+            "");
   ModelBuilder m;
-  const int32_t x = m.Input({1, 4});
-  const int32_t constant = m.Constant(DataType::kInt8, {1, 4}, {1, 2, 3, 4});
-  EXPECT_EQ(Reason(m, m.Node(OpType::kPACK, {x, constant}, {}, AxisOptions{.count = 2})),
-            "activations must not be constants of the model");
+  EXPECT_EQ(Reason(m, m.Concatenation({m.Constant({1, 4}), m.Input({1, 4})}, 1)), "");
 }
 
-TEST(Constraints, ConcatenationsThatRescaleStayOnTheCpu) {
+TEST(Constraints, ConcatenationsWithActivationStayOnTheCpu) {
   ModelBuilder m;
   const int32_t y = m.Concatenation({m.Input({1, 4}), m.Input({1, 4})}, 1);
-  m.tensor(1).quantization.scales = {0.5f};
-  EXPECT_EQ(Reason(m, y), "parts must be quantized like the result, without fused activation");
+  std::get<AxisOptions>(m.graph().nodes[0].options).activation = Activation::kRelu;
+  EXPECT_EQ(Reason(m, y), "parts must be concatenated without fused activation");
 }
 
 TEST(Constraints, LongSumsStayOnTheCpu) {
@@ -249,7 +325,7 @@ TEST(Constraints, NodesLargerThanTheMemoryStayOnTheCpu) {
   ModelBuilder m;
   EXPECT_EQ(
       Reason(m, m.FullyConnected(m.Input({8, 16384}), 2), {.memory_bytes = 64 * 1024}),
-      "its parameters, and its input and output unless they are images, must fit into on-chip "
+      "its inputs and outputs, unless they are images, and depthwise weights must fit into on-chip "
       "memory");
 }
 
@@ -288,7 +364,7 @@ TEST(Boundary, IncludesInnerTensorsThatTheCpuReads) {
   const int32_t inner = m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 4});
   const int32_t last = m.Conv2D(inner, {.channels = 4});
   m.Output(last);
-  m.Output(m.Softmax(inner));
+  m.Output(m.LogSoftmax(inner));
   EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).outputs, ElementsAre(inner, last));
 }
 
@@ -307,6 +383,22 @@ TEST(Boundary, LeavesOutAnEmptyListOfAxes) {
   const int32_t x = m.Input({1, 2, 2, 2});
   m.Output(m.Mean(m.Relu(x), {}));
   EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).inputs, ElementsAre(x));
+}
+
+TEST(Boundary, NamesTheStateOfRecurrentLayers) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 3, 4});
+  const int32_t first = m.Lstm(x, {.units = 2});
+  const int32_t y = m.Lstm(first, {.units = 5});
+  m.Output(y);
+  const std::shared_ptr<const Model> model = m.Load();
+  const Graph& graph = model->graph();
+  const std::vector<int32_t>& a = graph.nodes[0].inputs;
+  const std::vector<int32_t>& b = graph.nodes[1].inputs;
+  const SetBoundary boundary = FindBoundary(graph, {0, 1});
+  EXPECT_THAT(boundary.inputs, ElementsAre(x, a[18], a[19], b[18], b[19]));
+  EXPECT_THAT(boundary.outputs, ElementsAre(y));
+  EXPECT_THAT(boundary.state, ElementsAre(a[18], a[19], b[18], b[19]));
 }
 
 // ---- Properties of random graphs ----------------------------------------------------------------

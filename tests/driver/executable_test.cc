@@ -40,8 +40,8 @@ std::vector<Layer> RandomLayers(Rng& rng) {
   std::vector<Layer> layers(static_cast<size_t>(rng.Int(0, 3)));
   for (Layer& layer : layers) {
     layer.name = RandomName(rng);
-    layer.type = rng.Pick({LayerType::kInt8, LayerType::kUInt8});
-    layer.bytes = 1;
+    layer.type = rng.Pick({LayerType::kInt8, LayerType::kUInt8, LayerType::kInt16});
+    layer.bytes = LayerTypeBytes(layer.type);
     for (int64_t rank = rng.Int(0, 4); rank > 0; --rank) {
       layer.shape.push_back(rng.Int32(1, 9));
       layer.bytes *= static_cast<uint64_t>(layer.shape.back());
@@ -58,7 +58,7 @@ Executable RandomExecutable(Rng& rng) {
   executable.outputs = RandomLayers(rng);
   executable.resident_parameters = RandomBytes(rng, 300);
   executable.streamed_parameters = RandomBytes(rng, 300);
-  executable.activation_bytes = static_cast<uint64_t>(rng.Int(6561, 1 << 30));
+  executable.activation_bytes = static_cast<uint64_t>(rng.Int(2 * 6561, 1 << 30));
   executable.estimated_cycles = rng.Next();
   executable.array_rows = static_cast<uint32_t>(rng.Next());
   executable.array_columns = static_cast<uint32_t>(rng.Next());
@@ -217,6 +217,8 @@ std::vector<Rule> Rules() {
        "larger than 2 GiB"},
       {"rank", [](auto& e) { e.outputs[0].shape.resize(9, 1); }, "has rank 9"},
       {"type", [](auto& e) { e.inputs[0].type = static_cast<LayerType>(7); }, "unknown type 7"},
+      {"int16", [](auto& e) { e.inputs[0].type = LayerType::kInt16; },
+       "the shape has 8 bytes, the layer says 4"},
       {"layers", [](auto& e) { e.inputs.resize(2000); }, "2000 inputs"},
       {"activations", [](auto& e) { e.activation_bytes = uint64_t{1} << 31; }, "below 2 GiB"},
       {"empty", [](auto& e) { e.inference_program.clear(); },

@@ -79,21 +79,25 @@ TEST(Instruction, DisassemblesToOneLine) {
                                          .table_address = kParameterSegment | 0x1000}),
             "TABLE input_address=0x00000010 output_address=0x00000000 count=12 "
             "table_address=P+0x00001000");
-  EXPECT_EQ(Disassemble(MeanInstruction{.batch = 1,
-                                        .positions = 49,
-                                        .channels = 8,
-                                        .input_zero_point = -3,
-                                        .exponent = -5,
-                                        .clamp_min = -128,
-                                        .clamp_max = 127}),
-            "MEAN input_address=0x00000000 output_address=0x00000000 batch=1 positions=49 "
-            "channels=8 input_zero_point=-3 exponent=-5 clamp_min=-128 clamp_max=127");
+  EXPECT_EQ(Disassemble(ReduceSumInstruction{.kept0 = 1,
+                                             .reduced0 = 49,
+                                             .kept2 = 8,
+                                             .input_zero_point = -3,
+                                             .exponent = -5,
+                                             .clamp_min = -128,
+                                             .clamp_max = 127}),
+            "REDUCE_SUM input_address=0x00000000 output_address=0x00000000 kept0=1 reduced0=49 "
+            "kept2=8 input_zero_point=-3 exponent=-5 clamp_min=-128 clamp_max=127");
 }
 
 const char* UnitName(Unit unit) {
   switch (unit) {
     case Unit::kSequencer:
       return "sequencer";
+    case Unit::kInfeed:
+      return "infeed";
+    case Unit::kOutfeed:
+      return "outfeed";
     case Unit::kDma:
       return "DMA";
     case Unit::kArray:

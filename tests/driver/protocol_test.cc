@@ -109,8 +109,8 @@ TEST(Protocol, StartMessagesOfOtherSizesOrWithReservedBytesAreRefused) {
 }
 
 TEST(Protocol, EventBytes) {
-  const std::array<uint8_t, 16> expected = {1, 0, 0, 0, 1, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0};
-  EXPECT_EQ(EncodeEvent({.kind = EventKind::kCompleted, .request_id = 1, .detail = 515}), expected);
+  const std::array<uint8_t, 16> expected = {1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(EncodeEvent({.kind = EventKind::kCompleted, .request_id = 1, .detail = 256}), expected);
 }
 
 TEST(Protocol, EventsComeBack) {

@@ -174,7 +174,7 @@ TEST_F(UsbDeviceTest, UploadsOnceAndThenSendsTheBytesOfTheWorkedExchange) {
   Play({UploadSteps(kTable, 0, kTableBase),
         {ExpectBulkOut(Inference(0, kTableBase, 1)),
          ExpectBulkIn(kOutputEndpoint, {0x10, 0x11, 0x12, 0x13}),
-         ExpectBulkIn(kEventEndpoint, Completed(1, 515)),
+         ExpectBulkIn(kEventEndpoint, Completed(1, 256)),
          ExpectBulkOut({0x20, 0,    0,    0, 8, 0, 0, 0,  // header: 32 bytes, start
                         0,    1,    0,    0, 4, 0, 0, 0,  // program 256, 4 instructions
                         0,    0xF0, 0x7F, 0, 0, 0, 0, 0,  // bases
@@ -187,7 +187,7 @@ TEST_F(UsbDeviceTest, UploadsOnceAndThenSendsTheBytesOfTheWorkedExchange) {
   RequestReport report;
   EXPECT_TRUE(Run(id, &report).ok());
   EXPECT_THAT(output_, ElementsAre(0x10, 0x11, 0x12, 0x13));
-  EXPECT_EQ(report.device_cycles, 515u);
+  EXPECT_EQ(report.device_cycles, 256u);
   EXPECT_EQ(report.bytes_to_device, 16u + 6 * 128 + 40 + 8 + 256 + 52);
   EXPECT_EQ(report.bytes_from_device, 16u + 4 + 16);
   EXPECT_EQ(report.parameter_bytes, 256u);

@@ -5,11 +5,11 @@
 // on both sides, and over two invocations. The input is
 //
 //   the number of a model of this repository, changes; or
-//   any other byte, a count (two bytes), refusals (two bytes), as many choices as the count says,
+//   any other byte, a count (two bytes), a mask (two bytes), as many choices as the count says,
 //   changes.
 //
 // Choices are what the generator of tests/support/random_graph.h makes a model of. No device gets
-// node i if bit i modulo 16 of the refusals is set. A change is an offset in the file of the model
+// node i if bit i modulo 16 of the mask is set. A change is an offset in the file of the model
 // (three bytes, modulo its size) and the byte to put there. All numbers are little-endian.
 #include <algorithm>
 #include <array>
@@ -23,12 +23,12 @@
 #include <string>
 #include <vector>
 
-#include "delegate/delegate.h"
 #include "runtime/base/check.h"
-#include "runtime/graph/model.h"
 #include "runtime/interpreter.h"
+#include "runtime/model.h"
 #include "tests/fuzz/small_model.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/partial_delegate.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/recording.h"
 
@@ -46,6 +46,7 @@ constexpr std::array kSeedModels = {
     "tests/golden/ops/chain/chain_000_int8.tflite",
     "tests/golden/ops/chain/chain_008_uint8.tflite",
     "tests/golden/ops/chain/chain_029_int8.tflite",
+    "tests/golden/ops/chain/chain_012_int8.tflite",
 };
 
 Bytes ReadSeedModel(const char* path) {
@@ -81,7 +82,7 @@ class Input {
   std::span<const uint8_t> bytes_;
 };
 
-size_t refusals = 0;  // of the input in progress
+size_t withheld = 0;  // bits of nodes that no device gets, of the input in progress
 
 Bytes ModelOf(Input input) {
   static const std::vector<Bytes>* const files = [] {
@@ -90,12 +91,12 @@ Bytes ModelOf(Input input) {
     return read;
   }();
   Bytes model;
-  refusals = 0;
+  withheld = 0;
   if (const size_t kind = input.Number(1); kind < files->size()) {
     model = (*files)[kind];
   } else {
     const size_t count = input.Number(2);
-    refusals = input.Number(2);
+    withheld = input.Number(2);
     Choices choices(input.Take(count));
     model = RandomModel(&choices, {.max_nodes = 12, .max_elements = 1 << 15, .max_work = 1 << 20});
     // What is generated is valid.
@@ -116,10 +117,8 @@ const std::vector<std::unique_ptr<Delegate>>& Delegates() {
          {EmulatedDevice{},
           EmulatedDevice{
               .rows = 16, .columns = 8, .memory_bytes = 20 << 10, .program_bytes = 8 << 10}}) {
-      made->push_back(std::make_unique<DeviceDelegate>(
-          device.Open(), [](const Graph&, int32_t node) -> std::string {
-            return (refusals >> (node % 16) & 1) != 0 ? "the input wants it on the CPU" : "";
-          }));
+      made->push_back(std::make_unique<PartialDelegate>(
+          device.Open(), [](int32_t node) { return (withheld >> (node % 16) & 1) != 0; }));
     }
     return made;
   }();

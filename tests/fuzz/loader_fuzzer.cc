@@ -8,8 +8,8 @@
 #include <span>
 
 #include "runtime/base/check.h"
-#include "runtime/graph/model.h"
 #include "runtime/interpreter.h"
+#include "runtime/model.h"
 #include "tests/fuzz/small_model.h"
 
 using namespace atollrt;

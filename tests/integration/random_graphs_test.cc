@@ -21,12 +21,12 @@
 #include <string>
 #include <vector>
 
-#include "delegate/delegate.h"
 #include "delegate/lowering.h"
 #include "runtime/interpreter.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/ops/cpu_ops.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/partial_delegate.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/recording.h"
 #include "tests/support/rng.h"
@@ -99,14 +99,12 @@ class RandomGraphs : public testing::Test {
  private:
   struct NamedDelegate {
     std::string name;
-    std::unique_ptr<DeviceDelegate> delegate;
+    std::unique_ptr<PartialDelegate> delegate;
   };
 
-  std::unique_ptr<DeviceDelegate> MakeDelegate(const EmulatedDevice& shape) {
-    return std::make_unique<DeviceDelegate>(
-        shape.Open(), [this](const Graph&, int32_t node) -> std::string {
-          return refused_.count(node) != 0 ? "the test wants it on the CPU" : "";
-        });
+  std::unique_ptr<PartialDelegate> MakeDelegate(const EmulatedDevice& shape) {
+    return std::make_unique<PartialDelegate>(
+        shape.Open(), [this](int32_t node) { return withheld_.count(node) != 0; });
   }
 
   EmulatedDevice SmallDevice(Rng* rng) const;
@@ -116,7 +114,7 @@ class RandomGraphs : public testing::Test {
   std::string Listing(const Interpreter& interpreter) const;
 
   std::vector<NamedDelegate> large_devices_;
-  std::set<int32_t> refused_;  // nodes that no device gets
+  std::set<int32_t> withheld_;  // nodes that no device gets
 
   // The model that is looked at.
   uint64_t seed_ = 0;
@@ -161,7 +159,7 @@ void RandomGraphs::Check(uint64_t seed) {
   auto model = Model::FromBuffer(file_);
   ASSERT_TRUE(model.ok()) << model.status().message();
   model_ = *std::move(model);
-  refused_.clear();
+  withheld_.clear();
   ++statistics_.models;
   for (const Node& node : model_->graph().nodes) ++statistics_.nodes[node.type];
 
@@ -184,18 +182,18 @@ void RandomGraphs::Check(uint64_t seed) {
   }
   for (int i = 0; i < 2; ++i) {
     const EmulatedDevice shape = SmallDevice(&rng);
-    const std::unique_ptr<DeviceDelegate> small = MakeDelegate(shape);
+    const std::unique_ptr<PartialDelegate> small = MakeDelegate(shape);
     CompareWith(shape.Describe(), {.threads = 1, .delegate = small.get()});
     // Again, and on a large device, with some nodes on the CPU.
     const int64_t nodes = static_cast<int64_t>(model_->graph().nodes.size());
     for (int64_t count = rng.Int(1, (nodes + 2) / 3); count > 0; --count) {
-      refused_.insert(static_cast<int32_t>(rng.Int(0, nodes - 1)));
+      withheld_.insert(static_cast<int32_t>(rng.Int(0, nodes - 1)));
     }
     CompareWith(shape.Describe() + " without some nodes", {.threads = 1, .delegate = small.get()});
     const NamedDelegate& large = large_devices_[static_cast<size_t>(rng.Int(0, 3))];
     CompareWith(large.name + " without some nodes",
                 {.threads = 1, .delegate = large.delegate.get()});
-    refused_.clear();
+    withheld_.clear();
   }
 }
 
@@ -317,12 +315,12 @@ TEST_F(RandomGraphs, GiveTheSameBytesWhereverTheyRun) {
   EXPECT_GT(s.streamed, s.models / 20);
   EXPECT_GT(s.refused_for_memory, s.models / 20);
   EXPECT_GT(s.refused_for_program, s.models / 50);
-#define ATOLL_CPU_OP(NAME, max_version, Prepare)                                      \
+#define ATOLL_CPU_OP(NAME, max_version, types, Prepare)                               \
   EXPECT_GT(s.nodes.count(OpType::k##NAME), 0u) << #NAME " has no recipe";            \
   if (FindDeviceOp(OpType::k##NAME) != nullptr) {                                     \
     EXPECT_GT(s.nodes_on_device.count(OpType::k##NAME), 0u) << #NAME " on no device"; \
   }
-#define ATOLL_CUSTOM_OP(name, Prepare)
+#define ATOLL_CUSTOM_OP(name, types, Prepare)
 #include "runtime/ops/cpu_ops.inc"
 #undef ATOLL_CPU_OP
 #undef ATOLL_CUSTOM_OP

@@ -68,7 +68,7 @@ ModelBuilder Delay() {
 }
 
 Bytes WriteDelay(const ModelBuilder& main, const ModelBuilder& init = Initialization()) {
-  return WriteTflite(
+  return WriteGraphs(
       {&const_cast<ModelBuilder&>(main).graph(), &const_cast<ModelBuilder&>(init).graph()});
 }
 
@@ -193,7 +193,8 @@ TEST(Subgraphs, AreAllChecked) {
   ModelBuilder init = Initialization();
   init.tensor(0).data = init.tensor(0).data.first(1);
   EXPECT_THAT(Refusal(WriteDelay(Delay(), init)),
-              HasSubstr("subgraph 1: tensor 0 't0': shape [1, 2] of int8 needs 2 bytes"));
+              HasSubstr("subgraph 1: tensor 0 't0' of node 1 (ASSIGN_VARIABLE): shape [1, 2] of "
+                        "int8 needs 2 bytes"));
 }
 
 // ---- Variable tensors ---------------------------------------------------------------------------
@@ -250,7 +251,8 @@ TEST(VariableTensors, AreNoConstants) {
   const int32_t constant = m.Constant(DataType::kInt8, {1, 2}, {1, 2});
   m.tensor(constant).is_variable = true;
   m.Output(m.Add(x, constant));
-  EXPECT_THAT(Refusal(m.Build()), HasSubstr("tensor 1 't1' is a variable with constant data"));
+  EXPECT_THAT(Refusal(m.Build()),
+              HasSubstr("tensor 1 't1' of node 0 (ADD) 't2' is a variable with constant data"));
 }
 
 TEST(VariableTensors, AreResetThroughTheCInterface) {

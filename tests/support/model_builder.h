@@ -19,16 +19,13 @@
 #include <vector>
 
 #include "runtime/graph/graph.h"
-#include "runtime/graph/model.h"
+#include "runtime/model.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
 
-// The inverse of LoadTflite: `graph` as the bytes of a .tflite file.
-std::vector<uint8_t> WriteTflite(const Graph& graph, uint32_t schema_version = 3);
-// The same for several subgraphs.
-std::vector<uint8_t> WriteTflite(const std::vector<const Graph*>& graphs,
-                                 uint32_t schema_version = 3);
+// WriteTflite of several subgraphs; the test fails if they cannot be written.
+std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs);
 
 class ModelBuilder {
  public:
@@ -44,19 +41,31 @@ class ModelBuilder {
     Padding padding = Padding::kValid;
   };
 
+  struct Recurrent {
+    int32_t units = 1;
+    bool time_major = false;
+    float cell_clip = 0;            // 0: none
+    int32_t cell_integer_bits = 4;  // scale 2^(this - 15)
+  };
+
   explicit ModelBuilder(uint64_t seed = 1) : rng_(seed) {}
 
   // Tensors. Activations are int8 with scale 1/16 and zero point -3, unless changed afterwards.
   int32_t Activation(Shape shape);
   int32_t Input(Shape shape);
   int32_t Constant(DataType type, Shape shape, std::vector<uint8_t> bytes);
+  int32_t Constant(Shape shape);  // random, of the type and quantization of activations
   int32_t Integers(Shape shape, const std::vector<int32_t>& values);
   void Output(int32_t tensor) { graph_.outputs.push_back(tensor); }
 
   // Operators.
   int32_t Conv2D(int32_t input, const Filter& filter);
   int32_t DepthwiseConv2D(int32_t input, const Filter& filter);
+  // To an image of height x width, whatever its input reaches.
+  int32_t TransposeConv(int32_t input, const Filter& filter, int32_t height, int32_t width);
   int32_t FullyConnected(int32_t input, int32_t units);
+  // Of [batch, steps, inputs] or, time-major, [steps, batch, inputs]; with a state of its own.
+  int32_t Lstm(int32_t input, const Recurrent& layer);
   int32_t Add(int32_t a, int32_t b);
   int32_t MaxPool(int32_t input, const Window& window);
   int32_t AveragePool(int32_t input, const Window& window);
@@ -65,7 +74,9 @@ class ModelBuilder {
   int32_t Concatenation(const std::vector<int32_t>& inputs, int32_t axis);
   int32_t Reshape(int32_t input, Shape shape);
   int32_t Relu(int32_t input);
+  int32_t L2Normalization(int32_t input);
   int32_t Logistic(int32_t input);
+  int32_t LogSoftmax(int32_t input);
   int32_t Softmax(int32_t input);
   int32_t Custom(const std::string& name, int32_t input);
   // Any other operator; the output has the shape given.
@@ -75,7 +86,7 @@ class ModelBuilder {
   Graph& graph() { return graph_; }
   const Graph& graph() const { return graph_; }
   Tensor& tensor(int32_t index) { return graph_.tensors[static_cast<size_t>(index)]; }
-  std::vector<uint8_t> Build() const { return WriteTflite(graph_); }
+  std::vector<uint8_t> Build() const;
   // The loaded model; the test fails if it does not load.
   std::shared_ptr<const Model> Load() const;
 

@@ -21,7 +21,10 @@ class BadModels(CommandTest):
                            *mentions)
             self.assertFalse(output.exists())
         for arguments in (("inspect", model), ("benchmark", model), ("camera", model),
-                          ("classify", model, SOURCE / "README.md")):
+                          ("classify", model, SOURCE / "README.md"),
+                          ("detect", model, SOURCE / "README.md"),
+                          ("segment", model, SOURCE / "README.md"),
+                          ("pose", model, SOURCE / "README.md")):
             self.fail_with(code, arguments, *mentions)
 
     def test_absent(self):

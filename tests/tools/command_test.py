@@ -5,7 +5,8 @@ import unittest
 
 from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
 
-SUBCOMMANDS = ("devices", "inspect", "run", "verify", "classify", "camera", "benchmark")
+SUBCOMMANDS = ("devices", "inspect", "compile", "run", "verify", "classify", "detect", "segment", "pose",
+               "camera", "benchmark")
 
 
 class Help(CommandTest):
@@ -52,6 +53,39 @@ class Inspect(CommandTest):
         self.assertEqual(report["partitions"], [])
         self.assertEqual(report["modelled_device_seconds"], 0)
 
+    def test_coral(self):
+        report = self.json("inspect", FASHION_MODEL, "--device", "cpu", "--coral", "usb2")
+        coral = report["coral"]
+        self.assertEqual(coral["host"], "usb2")
+        self.assertAlmostEqual(coral["modelled_ms"], sum(coral["breakdown_ms"].values()), places=4)
+        self.assertEqual(coral["nodes_on_device"] + coral["nodes_on_host"], len(report["nodes"]))
+        self.assertEqual(coral["input_bytes"], 784)
+        self.assertNotIn("coral", self.json("inspect", FASHION_MODEL, "--device", "cpu"))
+        text = self.succeed("inspect", FASHION_MODEL, "--device", "cpu", "--coral", "pcie").stdout
+        self.assertRegex(text, r"a real Coral on pcie \(modelled, not measured.*\): [0-9.]+ ms")
+
+    def test_no_such_coral(self):
+        self.fail_with(2, ("inspect", FASHION_MODEL, "--device", "cpu", "--coral", "usb9"),
+                       "usb9", "usb3, usb2, pcie, usb3-pi4")
+
+
+class Compile(CommandTest):
+    def test_compiled_model_gives_the_same_bytes(self):
+        compiled = self.directory / "compiled.tflite"
+        report = self.json("compile", FASHION_MODEL, "--device", "emu", "-o", compiled)
+        self.assertEqual(report["bytes"], compiled.stat().st_size)
+        self.assertGreater(report["nodes_on_device"], 0)
+        want = self.json("run", FASHION_MODEL, "--device", "cpu")["outputs"]
+        for device in ("cpu", "emu", "emu:1mib"):
+            got = self.json("run", compiled, "--device", device)["outputs"]
+            self.assertEqual([output["sha256"] for output in got],
+                             [output["sha256"] for output in want], device)
+        reasons = {node["reason"] for node in self.json("inspect", compiled)["nodes"]}
+        self.assertLessEqual(reasons, {"", "the compiled model leaves it to the CPU"})
+
+    def test_cpu_is_no_device(self):
+        self.fail_with(2, ("compile", FASHION_MODEL, "--device", "cpu", "-o", "x.tflite"))
+
 
 class Run(CommandTest):
     def test_output_files(self):
@@ -95,6 +129,25 @@ class Benchmark(CommandTest):
         text = self.succeed("benchmark", FASHION_MODEL, "--device", "emu", "--runs", "1").stdout
         self.assertIn("modelled", text)
         self.assertIn("measured on the host", text)
+
+
+class Classify(CommandTest):
+    PPM = b"P6 300 200 255\n" + bytes(range(256)) * 703 + bytes(32)
+
+    def test_annotated_picture(self):
+        """In colour and at full size, although the model takes small gray pictures."""
+        picture = self.file("picture.ppm", self.PPM)
+        output = self.directory / "new/named.jpg"
+        arguments = ("classify", FASHION_MODEL, picture, "--device", "cpu", "--labels",
+                     FASHION_LABELS, "--top-k", "1")
+        report = self.json(*arguments, "--output", output)
+        self.assertEqual(report["warnings"], [])
+        image, = report["images"]
+        self.assertEqual((image["output"], image["width"], image["height"]),
+                         (str(output), 300, 200))
+        again, = self.json(*arguments[:2], output, *arguments[3:])["images"]
+        self.assertEqual((again["width"], again["height"]), (300, 200))
+        self.assertNotIn("output", again)
 
 
 class Camera(CommandTest):

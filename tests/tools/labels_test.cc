@@ -4,6 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "tools/atoll/exit_code.h"
+
 namespace atollcmd {
 namespace {
 
@@ -40,6 +47,60 @@ TEST(Labels, AreNotNumberedUnlessAllAreAndAscend) {
   EXPECT_THAT(ParseLabels("1 a\n1 b\n"), ElementsAre("1 a", "1 b"));
   EXPECT_THAT(ParseLabels("99999999999999999999 x\n"), ElementsAre("99999999999999999999 x"));
   EXPECT_THAT(ParseLabels("4000000000 x\n"), ElementsAre("4000000000 x"));
+}
+
+// ---- With a model
+// --------------------------------------------------------------------------------
+
+class LabelFile : public testing::Test {
+ protected:
+  LabelFile() : path_(testing::TempDir() + "/label_file.txt") {}
+  ~LabelFile() override { std::remove(path_.c_str()); }
+
+  Labels Read(const char* text, const LabelRule& rule, std::optional<int> offset = {}) {
+    std::ofstream(path_) << text;
+    return Labels({path_, offset}, rule);
+  }
+
+  const std::string path_;
+};
+
+TEST_F(LabelFile, NamesClasses) {
+  const Labels labels = Read("cat\n\nbird\n", {{3, 3}});
+  EXPECT_EQ(labels[0], "cat");
+  EXPECT_EQ(labels.NameOf(0), "cat");
+  EXPECT_EQ(labels[1], "");
+  EXPECT_EQ(labels.NameOf(1), "class 1");
+  EXPECT_EQ(labels[3], "");
+  EXPECT_EQ(labels[-1], "");
+  EXPECT_THAT(labels.warnings(), IsEmpty());
+}
+
+TEST_F(LabelFile, CanBeShifted) {
+  EXPECT_EQ(Read("background\ncat\n", {{1, 1}}, 1)[0], "cat");
+  const Labels labels = Read("cat\n", {{2, 2}}, -1);
+  EXPECT_EQ(labels[0], "");
+  EXPECT_EQ(labels[1], "cat");
+}
+
+TEST_F(LabelFile, LosesItsBackgroundWhereTheModelHasNone) {
+  const LabelRule detector = {.classes = {2, 3}, .without_background = true};
+  for (const char* file : {"???\ncat\ndog\n", "Background\ncat\ndog\n", "1 cat\n2 dog\n"}) {
+    const Labels labels = Read(file, detector);
+    EXPECT_EQ(labels[0], "cat") << file;
+    EXPECT_EQ(labels[1], "dog") << file;
+  }
+  EXPECT_EQ(Read("cat\ndog\n", detector)[0], "cat");
+  EXPECT_EQ(Read("???\ncat\ndog\n", detector, 0)[0], "???");
+  EXPECT_EQ(Read("???\ncat\ndog\n", {{3, 3}})[0], "???") << "a classifier may have one";
+}
+
+TEST_F(LabelFile, MustBeLongEnough) {
+  EXPECT_THROW(Read("cat\n", {{2, 2}}), CommandError);
+  EXPECT_THROW(Read("cat\ndog\n", {{2, 2}}, 1), CommandError);
+  std::ofstream(path_) << "cat\n";
+  EXPECT_EQ(Labels({path_, {}}, {{2, 2}}, /*lenient=*/true).warnings().size(), 1u);
+  EXPECT_EQ(Read("cat\ndog\nbird\n", {{2, 2}}).warnings().size(), 1u);
 }
 
 }  // namespace

@@ -109,7 +109,8 @@ std::string ReportText(const Session& session, const BenchmarkOptions& options,
 void RunBenchmark(const BenchmarkOptions& options) {
   Session session(options.session);
   FillInputs(session, 1, {});
-  session.AnnounceDevice();
+  session.Lint({});
+  session.Announce();
   const Measurement measured = Measure(&session, options);
   if (options.json) {
     PrintReport(ReportJson(session, options, measured));

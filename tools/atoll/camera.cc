@@ -13,7 +13,7 @@
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"
-#include "tools/atoll/picture_input.h"
+#include "tools/atoll/picture_run.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/stopwatch.h"
@@ -29,11 +29,11 @@ struct CameraOptions {
   double fps = 30;
   uint64_t frames = 0;
   std::string policy = "newest";
-  std::string labels;
+  LabelOptions labels;
   std::string crop = "source";
   std::string save_dir;
   bool no_draw = false;
-  PixelScaling scaling;
+  atollrt::PixelScaling scaling;
   bool json = false;
 };
 
@@ -146,29 +146,32 @@ class Classifier {
  public:
   Classifier(Session* session, const CameraOptions& options)
       : session_(session),
-        input_(*session, options.scaling),
-        scores_(*session),
-        labels_(ReadLabels(options.labels, scores_.class_count())) {}
+        input_(OpenPictureInput(*session, options.scaling)),
+        reader_(OpenReader<atollrt::ClassificationReader>(*session, atollrt::Task::kClassify)),
+        labels_(options.labels, {{reader_.class_count(), reader_.class_count()}}) {
+    session->Lint({.task = atollrt::Task::kClassify,
+                   .takes_picture = true,
+                   .scaling_given = options.scaling.given()});
+    session->AddWarnings(labels_.warnings());
+  }
 
-  const PictureInput& input() const { return input_; }
+  const atollrt::PictureInput& input() const { return input_; }
 
   atollrt::Status Infer(const atollrt::Image& image, atollrt::FrameResult* result) const {
-    input_.Write(image.pixels);
+    ATOLL_RETURN_IF_ERROR(input_.Write(image));
     const AtollStatus status = AtollInterpreterInvoke(session_->interpreter());
     if (status != ATOLL_OK) return LastError(status);
-    const ClassScores::Best best = scores_.FindBest();
-    result->class_index = static_cast<int>(best.index);
-    result->label = fmt::format(
-        "{} {:.2f}", labels_.empty() ? fmt::format("class {}", best.index) : labels_[best.index],
-        best.score);
+    const atollrt::ClassScore best = reader_.ReadBest();
+    result->class_index = best.class_index;
+    result->label = fmt::format("{} {:.2f}", labels_.NameOf(best.class_index), best.score);
     return {};
   }
 
  private:
   Session* session_;
-  PictureInput input_;
-  ClassScores scores_;
-  std::vector<std::string> labels_;
+  atollrt::PictureInput input_;
+  atollrt::ClassificationReader reader_;
+  Labels labels_;
 };
 
 // ---- While it runs -----------------------------------------------------------------------------
@@ -313,7 +316,7 @@ std::string ReportText(const Run& run) {
 // ------------------------------------------------------------------------------------------------
 
 atollrt::PipelineOptions MakePipelineOptions(const CameraOptions& options,
-                                             const PictureInput& input) {
+                                             const atollrt::PictureInput& input) {
   atollrt::PipelineOptions pipeline;
   pipeline.input_width = input.width();
   pipeline.input_height = input.height();
@@ -334,7 +337,7 @@ void RunCamera(const CameraOptions& options) {
   Session session(options.session);
   const Classifier classifier(&session, options);
   CreateSaveDirectory(options.save_dir);
-  session.AnnounceDevice();
+  session.Announce();
   StopOnSignals();
 
   Progress progress(options.frames);
@@ -399,7 +402,7 @@ void AddCameraCommand(CLI::App* app) {
                    "capturing waits")
       ->check(CLI::IsMember({"newest", "every"}))
       ->capture_default_str();
-  command->add_option("--labels", options->labels, "names of the classes, as for 'atoll classify'");
+  AddLabelOptions(command, &options->labels);
   command
       ->add_option("--crop", options->crop,
                    "the part of each frame that the model sees: WxH+X+Y | square (the largest "

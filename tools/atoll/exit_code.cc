@@ -56,13 +56,16 @@ const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
 
 }  // namespace
 
-void ThrowIfError(AtollStatus status, Activity activity, const std::string& context) {
+void ThrowIfError(AtollStatus status, Activity activity, const std::string& context,
+                  const std::string& next_step) {
   if (status == ATOLL_OK) return;
   std::string message = AtollLastError();
   if (message.empty()) message = AtollStatusName(status);
   if (!context.empty()) message = fmt::format("{}: {}", context, message);
   const ExitCode code = ExitCodeOf(status, activity);
-  throw CommandError(code, fmt::format("{}; {}", message, NextStep(status, code, activity)));
+  throw CommandError(code,
+                     fmt::format("{}; {}", message,
+                                 next_step.empty() ? NextStep(status, code, activity) : next_step));
 }
 
 }  // namespace atollcmd

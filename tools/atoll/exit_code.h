@@ -41,7 +41,8 @@ class CommandError : public std::runtime_error {
 };
 
 // Throws unless `status` is ATOLL_OK: `context` (which may be empty), then the library's own words,
-// then the next step.
-void ThrowIfError(AtollStatus status, Activity activity, const std::string& context);
+// then `next_step`, or what can usually be done if that is empty.
+void ThrowIfError(AtollStatus status, Activity activity, const std::string& context,
+                  const std::string& next_step = "");
 
 }  // namespace atollcmd

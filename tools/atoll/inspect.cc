@@ -4,9 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "atoll/vision.h"
+#include "tools/atoll/coral.h"
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/labels.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
@@ -16,6 +20,8 @@ namespace {
 
 struct InspectOptions {
   SessionOptions session;
+  LabelOptions labels;
+  std::string coral;  // a host, or empty
   bool json = false;
 };
 
@@ -25,6 +31,8 @@ struct Plan {
   std::vector<const AtollTensor*> tensors;  // by index in the file
   AtollMemoryInfo memory = {};
   double modelled_seconds = 0;
+  atollrt::Task task = atollrt::Task::kNone;  // what the model says about pictures, if it takes any
+  std::optional<CoralReport> coral;
 };
 
 Plan ReadPlan(const Session& session) {
@@ -32,7 +40,7 @@ Plan ReadPlan(const Session& session) {
   plan.nodes = session.nodes();
   plan.partitions = session.partitions();
   for (const AtollPartitionInfo& partition : plan.partitions) {
-    plan.modelled_seconds += partition.estimated_seconds;
+    plan.modelled_seconds += partition.latency.total;
   }
   const AtollInterpreter* interpreter = session.interpreter();
   for (int32_t i = 0; i < AtollInterpreterGetTensorCount(interpreter); ++i) {
@@ -40,15 +48,43 @@ Plan ReadPlan(const Session& session) {
   }
   ThrowIfError(AtollInterpreterGetMemoryInfo(interpreter, &plan.memory), Activity::kRunning,
                "cannot describe the memory");
+  if (SeemsToTakePictures(session.interpreter()) &&
+      atollrt::PictureInput::Create(session.interpreter()).ok()) {
+    plan.task = atollrt::IdentifyTask(session.interpreter());
+  }
   return plan;
+}
+
+// What the label file has to fit, if the model says anything about classes.
+std::optional<LabelRule> RuleFor(const Session& session, atollrt::Task task) {
+  AtollInterpreter* interpreter = session.interpreter();
+  switch (task) {
+    case atollrt::Task::kClassify: {
+      const int count = atollrt::ClassificationReader::Create(interpreter)->class_count();
+      return LabelRule{{count, count}};
+    }
+    case atollrt::Task::kDetect: {
+      const int count = atollrt::DetectionReader::Create(interpreter)->score_count();
+      return LabelRule{{count - 1, count}, true};
+    }
+    case atollrt::Task::kSegment: {
+      const int count = atollrt::SegmentationReader::Create(interpreter)->class_count();
+      if (count == 0) return std::nullopt;
+      return LabelRule{{count, count}};
+    }
+    default:
+      return std::nullopt;
+  }
 }
 
 Json ReportJson(const Session& session, const Plan& plan) {
   Json report = NewReport("inspect", session);
+  report["task"] = atollrt::TaskName(plan.task);
   report["macs"] = session.macs();
   report["arena_bytes"] = plan.memory.arena_bytes;
   report["constant_bytes"] = plan.memory.constant_bytes;
   report["modelled_device_seconds"] = plan.modelled_seconds;
+  if (plan.coral) report["coral"] = plan.coral->ToJson();
   report["inputs"] = Json::array();
   for (const AtollTensor* tensor : session.inputs()) report["inputs"].push_back(TensorJson(tensor));
   report["outputs"] = Json::array();
@@ -66,7 +102,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
          {"input_bytes", partition.input_bytes},
          {"output_bytes", partition.output_bytes},
          {"modelled_cycles", partition.estimated_cycles},
-         {"modelled_seconds", partition.estimated_seconds},
+         {"modelled_seconds", partition.latency.total},
          {"note", partition.note}});
   }
   report["nodes"] = Json::array();
@@ -105,7 +141,7 @@ std::string PartitionText(size_t index, const AtollPartitionInfo& partition) {
       index, partition.node_count, partition.instruction_count,
       ByteSizeText(partition.resident_parameter_bytes), ByteSizeText(partition.activation_bytes),
       ByteSizeText(partition.input_bytes), ByteSizeText(partition.output_bytes),
-      ByteSizeText(partition.streamed_parameter_bytes), partition.estimated_seconds * 1e3,
+      ByteSizeText(partition.streamed_parameter_bytes), partition.latency.total * 1e3,
       Thousands(partition.estimated_cycles));
   if (partition.note[0] != '\0') text += fmt::format("    note        {}\n", partition.note);
   return text;
@@ -126,6 +162,13 @@ std::string ReportText(const Session& session, const Plan& plan) {
   for (const AtollTensor* tensor : session.outputs()) {
     fmt::format_to(out, "output   {}\n", TensorText(tensor));
   }
+  if (plan.task != atollrt::Task::kNone) {
+    fmt::format_to(out, "task     'atoll {} MODEL IMAGE...' fits these inputs and outputs\n",
+                   atollrt::TaskName(plan.task));
+  }
+  for (const Finding& warning : session.warnings()) {
+    fmt::format_to(out, "warning  {}\n", Printable(warning.message));
+  }
   fmt::format_to(out, "plan     {}\n", session.PartitionSummary());
   for (size_t i = 0; i < plan.partitions.size(); ++i) text += PartitionText(i, plan.partitions[i]);
   if (session.on_device()) {
@@ -133,6 +176,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
                    "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
                    plan.modelled_seconds * 1e3);
   }
+  if (plan.coral) text += plan.coral->ToText();
 
   fmt::format_to(out, "\noperators\n");
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -154,8 +198,13 @@ std::string ReportText(const Session& session, const Plan& plan) {
 }
 
 void RunInspect(const InspectOptions& options) {
-  const Session session(options.session);
-  const Plan plan = ReadPlan(session);
+  Session session(options.session);
+  Plan plan = ReadPlan(session);
+  session.Lint({.task = plan.task, .takes_picture = SeemsToTakePictures(session.interpreter())});
+  if (const std::optional<LabelRule> rule = RuleFor(session, plan.task)) {
+    session.AddWarnings(Labels(options.labels, *rule, /*lenient=*/true).warnings());
+  }
+  if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
   session.AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(session, plan));
@@ -171,15 +220,21 @@ void AddInspectCommand(CLI::App* app) {
   CLI::App* command = app->add_subcommand(
       "inspect", "What is in a model, what of it would run on the device, and why the rest not.");
   AddSessionOptions(command, &options->session);
+  AddLabelOptions(command, &options->labels);
+  command->add_option("--coral", options->coral,
+                      "also what a real Coral would take (modelled) on usb3, usb2, usb3-pi4 or "
+                      "pcie");
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
       "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
       "tensors; bytes on chip and over the link; and the device time that the device's timing\n"
-      "model gives, which is an estimate and is called 'modelled' everywhere.\n"
+      "model gives, which is an estimate and is called 'modelled' everywhere. Warnings say what\n"
+      "is commonly wrong with such models and label files, and how to repair it.\n"
       "\n"
       "Examples:\n"
       "  atoll inspect model.tflite\n"
-      "  atoll inspect model.tflite --device emu:usb2 --json");
+      "  atoll inspect model.tflite --device emu:usb2 --json\n"
+      "  atoll inspect model.tflite --coral usb3");
   command->callback([options] { RunInspect(*options); });
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -65,6 +67,15 @@ std::string ReadTextFile(const std::string& path) {
   return text;
 }
 
+// What label files call a class that is no thing. A number left out has an empty name.
+bool NamesNothing(std::string_view name) {
+  constexpr std::string_view kNothing[] = {"",     "???",       "background", "__background__",
+                                           "none", "unlabeled", "bg"};
+  std::string lower(name);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::find(std::begin(kNothing), std::end(kNothing), lower) != std::end(kNothing);
+}
+
 }  // namespace
 
 std::vector<std::string> ParseLabels(std::string_view text) {
@@ -82,24 +93,41 @@ std::vector<std::string> ParseLabels(std::string_view text) {
   return std::vector<std::string>(lines.begin(), lines.end());
 }
 
-std::vector<std::string> ReadLabels(const std::string& path, size_t class_count) {
-  if (path.empty()) return {};
-  std::vector<std::string> labels = ParseLabels(ReadTextFile(path));
-  if (labels.size() < class_count) {
-    throw CommandError(
-        ExitCode::kUsage,
-        fmt::format("the label file '{}' has {} labels, but the model has {} classes; "
-                    "use the label file that belongs to this model",
-                    path, labels.size(), class_count));
-  }
-  if (labels.size() > class_count) {
-    fmt::print(stderr,
-               "atoll: warning: the label file '{}' has {} labels, but the model has only {} "
-               "classes\n",
-               path, labels.size(), class_count);
-  }
-  for (std::string& label : labels) label = Printable(label);
-  return labels;
+void AddLabelOptions(CLI::App* app, LabelOptions* options) {
+  CLI::Option* labels = app->add_option(
+      "--labels", options->path,
+      "names of the classes, one per line or all lines as 'N name' or 'N: name'; without it class "
+      "indices are printed");
+  app->add_option("--label-offset", options->offset,
+                  "class c is called by label c + offset, for files with a background more (1) or "
+                  "less (-1) than the model")
+      ->check(CLI::Range(-1000, 1000))
+      ->needs(labels);
+}
+
+Labels::Labels(const LabelOptions& options, const LabelRule& rule, bool lenient) {
+  if (options.path.empty()) return;
+  names_ = ParseLabels(ReadTextFile(options.path));
+  for (std::string& name : names_) name = Printable(name);
+  offset_ = options.offset.value_or(
+      rule.without_background && !names_.empty() && NamesNothing(names_[0]) ? 1 : 0);
+  std::optional<Finding> finding = LintLabels(options.path, names_, offset_, rule.classes);
+  if (!finding) return;
+  const bool too_few = static_cast<int64_t>(names_.size()) - offset_ < rule.classes.least;
+  if (too_few && !lenient) throw CommandError(ExitCode::kUsage, finding->message);
+  warnings_.push_back(*std::move(finding));
+}
+
+const std::string& Labels::operator[](int class_index) const {
+  static const std::string none;
+  const int64_t label = int64_t{class_index} + offset_;
+  if (label < 0 || label >= static_cast<int64_t>(names_.size())) return none;
+  return names_[static_cast<size_t>(label)];
+}
+
+std::string Labels::NameOf(int class_index) const {
+  const std::string& name = (*this)[class_index];
+  return name.empty() ? fmt::format("class {}", class_index) : name;
 }
 
 }  // namespace atollcmd

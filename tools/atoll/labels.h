@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tools/atoll/lint.h"
+
+namespace CLI {
+class App;
+}
 
 namespace atollcmd {
 
@@ -12,8 +19,40 @@ namespace atollcmd {
 // the end, carriage returns and a byte order mark do not count.
 std::vector<std::string> ParseLabels(std::string_view text);
 
-// Reads a label file for a model of `class_count` classes. Fewer labels than classes is a usage
-// error that names both numbers; more is a warning on stderr. An empty path gives no labels.
-std::vector<std::string> ReadLabels(const std::string& path, size_t class_count);
+struct LabelOptions {
+  std::string path;
+  std::optional<int> offset;  // class c is called by label c + offset
+};
+
+// Adds --labels and --label-offset to a subcommand.
+void AddLabelOptions(CLI::App* app, LabelOptions* options);
+
+// What a model knows about its classes.
+struct LabelRule {
+  ClassCount classes;
+  // Its classes begin after the background: a first label that is one ("background", "???", ...)
+  // is left out, unless --label-offset says otherwise.
+  bool without_background = false;
+};
+
+class Labels {
+ public:
+  // Reads the file, if there is one. Without enough labels for the classes it is a usage error,
+  // CommandError, or, `lenient`, a warning as with too many.
+  Labels(const LabelOptions& options, const LabelRule& rule, bool lenient = false);
+
+  bool empty() const { return names_.empty(); }
+  // Fit for one line of a terminal; "" where there is none.
+  const std::string& operator[](int class_index) const;
+  // The same with a stand-in, "class 17".
+  std::string NameOf(int class_index) const;
+
+  const std::vector<Finding>& warnings() const { return warnings_; }
+
+ private:
+  std::vector<std::string> names_;
+  int offset_ = 0;
+  std::vector<Finding> warnings_;
+};
 
 }  // namespace atollcmd

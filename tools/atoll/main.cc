@@ -23,6 +23,7 @@ constexpr char kFooter[] =
     "  atoll devices\n"
     "  atoll inspect model.tflite\n"
     "  atoll classify model.tflite photo.jpg --labels labels.txt\n"
+    "  atoll detect detector.tflite photo.jpg --labels labels.txt --output boxes.jpg\n"
     "  atoll benchmark model.tflite --device emu\n"
     "'atoll SUBCOMMAND --help' explains each with examples.\n"
     "\n"
@@ -60,9 +61,13 @@ int Main(int argc, char** argv) {
   app.footer(kFooter);
   AddDevicesCommand(&app);
   AddInspectCommand(&app);
+  AddCompileCommand(&app);
   AddRunCommand(&app);
   AddVerifyCommand(&app);
   AddClassifyCommand(&app);
+  AddDetectCommand(&app);
+  AddSegmentCommand(&app);
+  AddPoseCommand(&app);
   AddCameraCommand(&app);
   AddBenchmarkCommand(&app);
   try {

@@ -2,16 +2,18 @@
 #include "tools/atoll/output_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <system_error>
-#include <utility>
 
 #include "tools/atoll/exit_code.h"
 
@@ -37,38 +39,59 @@ mode_t NewFileMode() {
   return 0666 & ~mask;
 }
 
-}  // namespace
-
-OutputFiles::OutputFiles(const std::string& directory, std::string option)
-    : directory_(directory), option_(std::move(option)) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) Fail("create the directory", directory, error.value());
+[[noreturn]] void Fail(const char* verb, const std::string& path, int error,
+                       std::string_view option) {
+  throw CommandError(ExitCode::kFailure, fmt::format("cannot {} '{}': {}; choose another {}", verb,
+                                                     path, std::strerror(error), option));
 }
+
+// In small letters: ".jpg".
+std::string ExtensionOf(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return extension;
+}
+
+bool IsOneOf(const std::string& extension, const std::vector<std::string>& extensions) {
+  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
+}
+
+// NAME.jpg for the picture photos/NAME.png, or NAME-2.jpg if that name is taken.
+std::string NameFor(const std::string& picture, const std::string& extension,
+                    std::set<std::string>* taken) {
+  const std::string stem = std::filesystem::path(picture).stem().string();
+  std::string name = stem + extension;
+  for (int number = 2; !taken->insert(name).second; ++number) {
+    name = fmt::format("{}-{}{}", stem, number, extension);
+  }
+  return name;
+}
+
+}  // namespace
 
 OutputFiles::~OutputFiles() {
   for (const File& file : files_) unlink(file.temporary_path.c_str());
 }
 
-void OutputFiles::Fail(const char* verb, const std::string& path, int error) const {
-  throw CommandError(ExitCode::kFailure, fmt::format("cannot {} '{}': {}; choose another {}", verb,
-                                                     path, std::strerror(error), option_));
-}
-
-void OutputFiles::Add(const std::string& name, const void* data, size_t size) {
-  const std::string path = (std::filesystem::path(directory_) / name).string();
+void OutputFiles::Add(std::string_view option, const std::string& path, const void* data,
+                      size_t size) {
+  if (const auto directory = std::filesystem::path(path).parent_path(); !directory.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error) Fail("create the directory", directory.string(), error.value(), option);
+  }
   std::string temporary_path = path + ".XXXXXX";
   const int fd = mkstemp(temporary_path.data());
-  if (fd < 0) Fail("create", path, errno);
-  files_.push_back({temporary_path, path});
+  if (fd < 0) Fail("create", path, errno, option);
+  files_.push_back({std::string(option), temporary_path, path});
   if (!WriteAll(fd, static_cast<const char*>(data), size)) {
     const int error = errno;
     close(fd);
-    Fail("write", path, error);
+    Fail("write", path, error, option);
   }
   const int mode_error = fchmod(fd, NewFileMode()) != 0 ? errno : 0;
-  if (close(fd) != 0) Fail("write", path, errno);
-  if (mode_error != 0) Fail("set the mode of", path, mode_error);
+  if (close(fd) != 0) Fail("write", path, errno, option);
+  if (mode_error != 0) Fail("set the mode of", path, mode_error, option);
 }
 
 void OutputFiles::Commit() {
@@ -76,10 +99,52 @@ void OutputFiles::Commit() {
     if (rename(files_[i].temporary_path.c_str(), files_[i].path.c_str()) != 0) {
       const int error = errno;
       for (size_t k = 0; k < i; ++k) unlink(files_[k].path.c_str());
-      Fail("rename into", files_[i].path, error);
+      Fail("rename into", files_[i].path, error, files_[i].option);
     }
   }
   files_.clear();
+}
+
+std::vector<std::string> PlanOutputs(std::string_view option, const std::string& output,
+                                     const std::vector<std::string>& extensions,
+                                     const std::vector<std::string>& pictures) {
+  static const std::vector<std::string> other_pictures = {
+      ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"};
+  const std::filesystem::path path(output);
+  const std::string extension = ExtensionOf(output);
+  std::vector<std::string> planned;
+  if (IsOneOf(extension, extensions) && !std::filesystem::is_directory(path)) {
+    if (pictures.size() > 1) {
+      throw CommandError(ExitCode::kUsage,
+                         fmt::format("{} '{}' is one file, but there are {} pictures; give a "
+                                     "directory",
+                                     option, output, pictures.size()));
+    }
+    planned.push_back(output);
+  } else if (IsOneOf(extension, other_pictures) && !std::filesystem::is_directory(path)) {
+    throw CommandError(
+        ExitCode::kUsage,
+        fmt::format("{} '{}' would have to be a {}; give a file name that ends in {}, or a "
+                    "directory",
+                    option, output, extension.substr(1), fmt::join(extensions, " or ")));
+  } else {
+    std::set<std::string> taken;
+    for (const std::string& picture : pictures) {
+      planned.push_back((path / NameFor(picture, extensions.front(), &taken)).string());
+    }
+  }
+  for (const std::string& file : planned) {
+    for (const std::string& picture : pictures) {
+      std::error_code error;
+      if (std::filesystem::equivalent(file, picture, error) && !error) {
+        throw CommandError(ExitCode::kUsage,
+                           fmt::format("{} '{}' would overwrite the picture '{}'; choose another "
+                                       "{}",
+                                       option, output, picture, option));
+      }
+    }
+  }
+  return planned;
 }
 
 }  // namespace atollcmd

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace atollcmd {
@@ -12,25 +13,33 @@ namespace atollcmd {
 // Failures throw CommandError.
 class OutputFiles {
  public:
-  // Creates `directory` and its parents where they are missing. `option` named it ("--save").
-  OutputFiles(const std::string& directory, std::string option);
+  OutputFiles() = default;
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  void Add(const std::string& name, const void* data, size_t size);
+  // Creates the file's directory and its parents where they are missing. `option` ("--save") named
+  // the file or the directory and is named again if that fails.
+  void Add(std::string_view option, const std::string& path, const void* data, size_t size);
   void Commit();
 
  private:
   struct File {
+    std::string option;
     std::string temporary_path;
     std::string path;
   };
-  [[noreturn]] void Fail(const char* verb, const std::string& path, int error) const;
 
-  std::string directory_;
-  std::string option_;
   std::vector<File> files_;
 };
+
+// Where results about pictures go that the user named by one `option`: `output` itself if it ends
+// in one of `extensions` (".jpg"), for a single picture; else `output` is a directory, and each
+// picture's file there is called after it, with the first extension and, where names are equal, a
+// number. Throws CommandError (usage) for several pictures and one file, for the extension of
+// another kind of picture, and for a file that is one of the pictures.
+std::vector<std::string> PlanOutputs(std::string_view option, const std::string& output,
+                                     const std::vector<std::string>& extensions,
+                                     const std::vector<std::string>& pictures);
 
 }  // namespace atollcmd

@@ -42,6 +42,10 @@ Json NewReport(std::string_view command, const Session& session) {
   report["partition_count"] = session.partitions().size();
   report["nodes_on_device"] = on_device;
   report["nodes_on_cpu"] = static_cast<int64_t>(nodes.size()) - on_device;
+  report["warnings"] = Json::array();
+  for (const Finding& warning : session.warnings()) {
+    report["warnings"].push_back({{"code", warning.code}, {"message", warning.message}});
+  }
   return report;
 }
 

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 // {"schema": 1, "command": `command`, "atoll": version}
 Json NewReport(std::string_view command);
-// The same with what a Session stands for: model, device, partitions in short.
+// The same with what a Session stands for: model, device, partitions in short, warnings.
 Json NewReport(std::string_view command, const Session& session);
 
 // Write everything to stdout and flush; throw CommandError if that fails (disk full, closed pipe).

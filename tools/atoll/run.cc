@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "tools/atoll/model_inputs.h"
@@ -52,7 +53,8 @@ std::string ChecksumText(const char* kind, const Json& tensor) {
 void RunRun(const RunOptions& options) {
   Session session(options.session);
   FillInputs(session, options.seed, options.inputs);
-  session.AnnounceDevice();
+  session.Lint({});
+  session.Announce();
 
   Json tensors = Json::array();
   if (options.checksums) {
@@ -65,11 +67,12 @@ void RunRun(const RunOptions& options) {
     outputs.push_back(Checksum(outputs.size(), tensor, AtollTensorConstData(tensor)));
   }
   if (!options.output_dir.empty()) {
-    OutputFiles files(options.output_dir, "--output-dir");
+    OutputFiles files;
+    const std::filesystem::path directory(options.output_dir);
     size_t k = 0;
     for (const AtollTensor* tensor : session.outputs()) {
-      files.Add(fmt::format("out_{}.raw", k++), AtollTensorConstData(tensor),
-                AtollTensorByteSize(tensor));
+      files.Add("--output-dir", directory / fmt::format("out_{}.raw", k++),
+                AtollTensorConstData(tensor), AtollTensorByteSize(tensor));
     }
     files.Commit();
   }

@@ -4,11 +4,33 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/report.h"
 #include "tools/atoll/stopwatch.h"
 
 namespace atollcmd {
+namespace {
+
+// What to use instead of a model compiled for a Coral Edge TPU: Google's compiler makes
+// NAME_edgetpu.tflite of NAME.tflite.
+std::string AdviseCoral(const std::string& path) {
+  constexpr std::string_view kSuffix = "_edgetpu.tflite";
+  const std::filesystem::path compiled(path);
+  std::string name = compiled.filename().string();
+  if (!name.ends_with(kSuffix)) return "look for the file that was given to edgetpu_compiler";
+  name.replace(name.size() - kSuffix.size(), kSuffix.size(), ".tflite");
+  std::error_code error;
+  if (std::filesystem::exists(compiled.parent_path() / name, error)) {
+    return fmt::format("use '{}', which lies beside it", (compiled.parent_path() / name).string());
+  }
+  return fmt::format("look for '{}', as it is usually called", name);
+}
+
+}  // namespace
 
 void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("MODEL", options->model, "a .tflite file")->required();
@@ -56,9 +78,12 @@ Session::Session(const SessionOptions& options) : options_(options) {
   load_times_.device_ms = stopwatch.LapMs();
 
   AtollInterpreter* interpreter = nullptr;
-  ThrowIfError(AtollInterpreterCreate(model, &interpreter_options, &interpreter),
-               Activity::kPreparing,
-               fmt::format("cannot prepare the model '{}' on {}", options.model, device_name_));
+  const AtollStatus status = AtollInterpreterCreate(model, &interpreter_options, &interpreter);
+  const bool for_coral =
+      status == ATOLL_UNSUPPORTED && AtollModelHasOperator(model, "edgetpu-custom-op");
+  ThrowIfError(status, Activity::kPreparing,
+               fmt::format("cannot prepare the model '{}' on {}", options.model, device_name_),
+               for_coral ? AdviseCoral(options.model) : "");
   interpreter_.reset(interpreter);
   load_times_.prepare_ms = stopwatch.LapMs();
 }
@@ -66,6 +91,19 @@ Session::Session(const SessionOptions& options) : options_(options) {
 void Session::AnnounceDevice() const {
   if (options_.device == "auto") {
     fmt::print(stderr, "atoll: --device auto took {} ({})\n", device_name_, device_description_);
+  }
+}
+
+void Session::Lint(const ModelUse& use) { AddWarnings(LintModel(interpreter(), use)); }
+
+void Session::AddWarnings(const std::vector<Finding>& warnings) {
+  warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
+}
+
+void Session::Announce() const {
+  AnnounceDevice();
+  for (const Finding& warning : warnings_) {
+    fmt::print(stderr, "atoll: warning: {}\n", Printable(warning.message));
   }
 }
 

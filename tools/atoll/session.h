@@ -11,6 +11,7 @@
 
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
+#include "tools/atoll/lint.h"
 
 namespace CLI {
 class App;
@@ -32,7 +33,9 @@ class Session {
   // Loads the model, opens the device and prepares the interpreter, in this order.
   explicit Session(const SessionOptions& options);
 
+  const AtollModel* model() const { return model_.get(); }
   AtollInterpreter* interpreter() const { return interpreter_.get(); }
+  const AtollDelegate* delegate() const { return delegate_.get(); }  // nullptr on the CPU
   const SessionOptions& options() const { return options_; }
 
   // What --device would take, "emu" or "cpu", and a description for people.
@@ -40,9 +43,16 @@ class Session {
   const std::string& device_description() const { return device_description_; }
   bool on_device() const { return delegate_ != nullptr; }
 
+  // Looks for what is commonly wrong with models that are used so; adds to warnings().
+  void Lint(const ModelUse& use);
+  void AddWarnings(const std::vector<Finding>& warnings);
+  const std::vector<Finding>& warnings() const { return warnings_; }
+
   // With --device auto, says on stderr which device was taken. Called once everything else on the
   // command line proved right, so that an error stays the only line on stderr.
   void AnnounceDevice() const;
+  // That, and the warnings.
+  void Announce() const;
 
   void Invoke();
 
@@ -78,6 +88,7 @@ class Session {
   std::string device_name_ = "cpu";
   std::string device_description_;
   LoadTimes load_times_;
+  std::vector<Finding> warnings_;
 };
 
 }  // namespace atollcmd

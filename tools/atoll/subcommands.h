@@ -12,9 +12,13 @@ namespace atollcmd {
 
 void AddDevicesCommand(CLI::App* app);
 void AddInspectCommand(CLI::App* app);
+void AddCompileCommand(CLI::App* app);
 void AddRunCommand(CLI::App* app);
 void AddVerifyCommand(CLI::App* app);
 void AddClassifyCommand(CLI::App* app);
+void AddDetectCommand(CLI::App* app);
+void AddSegmentCommand(CLI::App* app);
+void AddPoseCommand(CLI::App* app);
 void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);
 

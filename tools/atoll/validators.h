@@ -24,6 +24,15 @@ inline CLI::Validator WholeNumber() {
           "NUMBER"};
 }
 
+inline CLI::Validator FiniteNumber() {
+  return {[](std::string& text) {
+            double number = 0;
+            const bool good = CLI::detail::lexical_cast(text, number) && std::isfinite(number);
+            return good ? std::string() : "'" + text + "' is not a number";
+          },
+          "NUMBER"};
+}
+
 inline CLI::Validator NonzeroNumber() {
   return {[](std::string& text) {
             double number = 0;

@@ -162,6 +162,9 @@ void RecordTensor(int32_t index, const AtollTensor* tensor, void* user_data) {
 
 // Runs the model on the inputs of `seed`; every tensor that exists outside of the device.
 TensorBytes RunAndRecord(Session* session, uint64_t seed) {
+  // Seeds are independent: what the last one left behind does not count.
+  ThrowIfError(AtollInterpreterResetVariableTensors(session->interpreter()), Activity::kRunning,
+               "cannot reset the variables of the model");
   FillInputs(*session, seed, {});
   TensorBytes tensors;
   AtollInterpreterSetTensorTap(session->interpreter(), RecordTensor, &tensors);
@@ -346,7 +349,10 @@ std::string Quoted(const std::string& word) {
 // Inputs and the first differing tensor as raw bytes, and how to see it again.
 void SaveReproducer(const std::string& directory, const Session& session,
                     const Reference& reference, const std::vector<SeedResult>& results) {
-  OutputFiles files(directory, "--save");
+  OutputFiles files;
+  const auto add = [&](const std::string& name, const void* data, size_t size) {
+    files.Add("--save", std::filesystem::path(directory) / name, data, size);
+  };
   const std::string model =
       Quoted(std::filesystem::absolute(session.options().model).lexically_normal().string());
   const std::string threads =
@@ -363,14 +369,14 @@ void SaveReproducer(const std::string& directory, const Session& session,
     std::string inputs;
     for (size_t i = 0; i < result.inputs.size(); ++i) {
       const std::string name = fmt::format("seed_{}_in_{}.raw", result.seed, i);
-      files.Add(name, result.inputs[i].data(), result.inputs[i].size());
+      add(name, result.inputs[i].data(), result.inputs[i].size());
       inputs += fmt::format(" --input {}={}", i, name);
     }
     const auto index = result.first_difference["index"].get<int32_t>();
     const std::string stem = fmt::format("seed_{}_tensor_{}", result.seed, index);
-    files.Add(stem + "_got.raw", result.got.data(), result.got.size());
+    add(stem + "_got.raw", result.got.data(), result.got.size());
     if (!result.want.empty()) {
-      files.Add(stem + "_want.raw", result.want.data(), result.want.size());
+      add(stem + "_want.raw", result.want.data(), result.want.size());
     }
     text += fmt::format(
         "To see it again:\n"
@@ -380,7 +386,7 @@ void SaveReproducer(const std::string& directory, const Session& session,
         model, Quoted(session.device_name()), Quoted(reference.argument()), result.seed, threads,
         inputs, atoll);
   }
-  files.Add("findings.txt", text.data(), text.size());
+  add("findings.txt", text.data(), text.size());
   files.Commit();
 }
 
@@ -418,7 +424,8 @@ void RunVerify(const VerifyOptions& options) {
       results.back().inputs.push_back(BytesOf(tensor));
     }
   }
-  session.AnnounceDevice();
+  session.Lint({});
+  session.Announce();
 
   const auto different = std::find_if(results.begin(), results.end(), [](const SeedResult& result) {
     return result.differing_tensor_count > 0;

@@ -81,6 +81,9 @@ ATOLL_EXPORT AtollStatus AtollModelCreateFromFile(const char* path, AtollModel**
 ATOLL_EXPORT AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size,
                                                     AtollModel** model);
 ATOLL_EXPORT void AtollModelDelete(AtollModel* model);
+/* Nonzero if the model has a node of this operator: "CONV_2D", or the name of a custom one. Tells
+ * before an interpreter is created what kind of model it is. 0 for NULL. */
+ATOLL_EXPORT int32_t AtollModelHasOperator(const AtollModel* model, const char* op);
 
 /* ---- Delegate ------------------------------------------------------------------------------- */
 
@@ -186,6 +189,19 @@ ATOLL_EXPORT int32_t AtollInterpreterGetNodeCount(const AtollInterpreter* interp
 ATOLL_EXPORT AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter,
                                                      int32_t index, AtollNodeInfo* info);
 
+/* Where the modelled time of one inference on a device goes, in seconds. Link and units work side
+ * by side, so the parts may add up to more than the total. */
+typedef struct AtollModelledLatency {
+  double total;
+  double host;       /* submitting and collecting the request */
+  double link_out;   /* inputs on their way to the device */
+  double parameters; /* streamed parameters on their way to the device */
+  double array;      /* the array is busy */
+  double vector;     /* the vector unit is busy */
+  double dma;        /* bytes are moved on chip */
+  double link_in;    /* outputs on their way to the host */
+} AtollModelledLatency;
+
 typedef struct AtollPartitionInfo {
   int32_t node_count;
   int32_t instruction_count;
@@ -194,9 +210,9 @@ typedef struct AtollPartitionInfo {
   int64_t activation_bytes;         /* on-chip memory for activations */
   int64_t input_bytes;              /* over the link, per inference */
   int64_t output_bytes;
-  int64_t estimated_cycles; /* modelled */
-  double estimated_seconds; /* modelled: device cycles and transfer over the link */
-  const char* note;         /* e.g. which parameters are streamed and why; "" if nothing */
+  int64_t estimated_cycles; /* modelled, from the start message to the last output byte */
+  AtollModelledLatency latency;
+  const char* note; /* e.g. which parameters are streamed and why; "" if nothing */
 } AtollPartitionInfo;
 ATOLL_EXPORT int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter);
 ATOLL_EXPORT AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter,

@@ -76,14 +76,75 @@ DepthwiseConv2DInstruction GoodDepthwise() {
           .clamp_min = -128,
           .clamp_max = 127};
 }
-AddInstruction GoodAdd() {
+TransposeConv2DInstruction GoodTranspose() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .output_address = 3000,
+          .batch = 1,
+          .input_h = 4,
+          .input_w = 5,
+          .input_c = 6,
+          .output_h = 8,
+          .output_w = 10,
+          .output_c = 4,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .stride_h = 2,
+          .stride_w = 2,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+LstmInstruction GoodLstm() {
+  return {.input_address = 0,
+          .weight_address = 1000,
+          .channel_address = 2000,
+          .hidden_address = 4000,
+          .cell_address = 5000,
+          .output_address = 6000,
+          .batch = 2,
+          .steps = 3,
+          .inputs = 5,
+          .units = 4};
+}
+// A hundred elements, as three loops; input 1 has the output's layout, input 2 repeats.
+template <PairInstruction T>
+T GoodPair() {
   return {.input1_address = 0,
           .input2_address = 100,
           .output_address = 200,
-          .count = 100,
-          .left_shift = 20,
-          .clamp_min = -128,
-          .clamp_max = 127};
+          .count0 = 2,
+          .count1 = 1,
+          .count2 = 5,
+          .count3 = 10,
+          .input1_stride0 = 50,
+          .input1_stride2 = 10,
+          .input1_stride3 = 1,
+          .input2_stride0 = 40,
+          .input2_stride3 = 1};
+}
+AddInstruction GoodAdd() {
+  AddInstruction add = GoodPair<AddInstruction>();
+  add.left_shift = 20;
+  add.clamp_min = -128;
+  add.clamp_max = 127;
+  return add;
+}
+MultiplyInstruction GoodMultiply() {
+  MultiplyInstruction multiply = GoodPair<MultiplyInstruction>();
+  multiply.clamp_min = -128;
+  multiply.clamp_max = 127;
+  return multiply;
+}
+PreluInstruction GoodPrelu() {
+  PreluInstruction prelu = GoodPair<PreluInstruction>();
+  prelu.clamp_min = -128;
+  prelu.clamp_max = 127;
+  return prelu;
+}
+std::vector<Instruction> GoodPairs() {
+  return {GoodAdd(), GoodMultiply(), GoodPair<MaximumInstruction>(), GoodPair<MinimumInstruction>(),
+          GoodPrelu()};
 }
 Pool2DInstruction GoodPool() {
   return {.input_address = 0,
@@ -101,14 +162,54 @@ Pool2DInstruction GoodPool() {
           .clamp_min = -128,
           .clamp_max = 127};
 }
-MeanInstruction GoodMean() {
+template <typename T>
+T GoodReduction() {
+  T i;
+  i.input_address = 0;
+  i.output_address = 1000;
+  i.kept0 = 1;
+  i.reduced0 = 2;
+  i.kept1 = 3;
+  i.reduced1 = 1;
+  i.kept2 = 5;
+  i.reduced2 = 4;
+  return i;
+}
+ReduceSumInstruction GoodSum() {
+  ReduceSumInstruction i = GoodReduction<ReduceSumInstruction>();
+  i.clamp_min = -128;
+  i.clamp_max = 127;
+  return i;
+}
+SoftmaxInstruction GoodSoftmax() {
   return {.input_address = 0,
-          .output_address = 1000,
-          .batch = 1,
-          .positions = 16,
-          .channels = 3,
-          .clamp_min = -128,
-          .clamp_max = 127};
+          .output_address = 100,
+          .rows = 4,
+          .depth = 25,
+          .multiplier = 1 << 30,
+          .exponent = 23,
+          .min_difference = -248};
+}
+L2NormalizationInstruction GoodL2() {
+  return {.input_address = 0, .output_address = 100, .rows = 4, .depth = 25};
+}
+// Rows 2 to 3 of 8 from rows 1 to 2 of 4: each is enlarged to two.
+template <typename T>
+T GoodResize() {
+  T i;
+  i.input_address = 0;
+  i.output_address = 1000;
+  i.batch = 2;
+  i.input_h = 4;
+  i.input_w = 5;
+  i.channels = 3;
+  i.output_h = 8;
+  i.output_w = 7;
+  i.input_first = 1;
+  i.input_rows = 2;
+  i.output_first = 2;
+  i.output_rows = 2;
+  return i;
 }
 TableInstruction GoodTable() {
   return {.input_address = 0, .output_address = 100, .count = 100, .table_address = 200};
@@ -120,12 +221,16 @@ CopyInstruction GoodCopy() {
           .count0 = 2,
           .count1 = 3,
           .count2 = 4,
+          .count3 = 1,
+          .count4 = 2,
           .input_stride0 = 100,
           .input_stride1 = 20,
           .input_stride2 = 4,
-          .output_stride0 = 48,
-          .output_stride1 = 16,
-          .output_stride2 = 4};
+          .input_stride4 = 10,
+          .output_stride0 = 96,
+          .output_stride1 = 32,
+          .output_stride2 = 8,
+          .output_stride4 = 4};
 }
 FillInstruction GoodFill() { return {.output_address = 0, .bytes = 10, .value = 255}; }
 
@@ -136,12 +241,24 @@ std::vector<Instruction> GoodInstructions() {
           ParametersInstruction{.bytes = 4},
           GoodConv(),
           GoodDepthwise(),
+          GoodTranspose(),
+          GoodLstm(),
           GoodAdd(),
           GoodPool(),
-          GoodMean(),
+          GoodSum(),
           GoodTable(),
           GoodCopy(),
-          GoodFill()};
+          GoodFill(),
+          GoodReduction<ReduceMaxInstruction>(),
+          GoodReduction<ReduceMinInstruction>(),
+          GoodSoftmax(),
+          GoodL2(),
+          GoodResize<ResizeBilinearInstruction>(),
+          GoodResize<ResizeNearestNeighborInstruction>(),
+          GoodMultiply(),
+          GoodPair<MaximumInstruction>(),
+          GoodPair<MinimumInstruction>(),
+          GoodPrelu()};
 }
 
 Fault Check(const Instruction& instruction) { return CheckInstruction(instruction, {}, kMemory); }
@@ -176,11 +293,13 @@ TEST(Check, RefusesSizesOfZeroAndBeyond31Bits) {
     const InstructionInfo& info = InstructionTable()[good.index()];
     for (const OperandInfo& operand : info.operands) {
       const std::string name = operand.name;
-      const bool is_size = name == "batch" || name == "bytes" || name == "positions" ||
-                           name == "channels" || name == "groups" || name.starts_with("count") ||
-                           name.starts_with("kernel_") || name.starts_with("stride_") ||
-                           name.starts_with("dilation_") || name.ends_with("put_h") ||
-                           name.ends_with("put_w") || name.ends_with("put_c");
+      const bool is_size =
+          name == "batch" || name == "bytes" || name == "depth" || name == "channels" ||
+          name == "groups" || name == "steps" || name == "inputs" || name == "units" ||
+          name.ends_with("rows") || name.starts_with("count") || name.starts_with("kept") ||
+          name.starts_with("reduced") || name.starts_with("kernel_") ||
+          name.starts_with("stride_") || name.starts_with("dilation_") || name.ends_with("put_h") ||
+          name.ends_with("put_w") || name.ends_with("put_c");
       if (!is_size) continue;
       const Fault expected{FaultCode::kBadOperand, WordOf(good, name)};
       EXPECT_EQ(Check(With(good, name, 0)), expected) << info.mnemonic << " " << name;
@@ -193,9 +312,14 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
   const auto minus = [](uint32_t n) { return 0u - n; };
   std::vector<Breach> breaches = {
       {GoodAdd(), "flags", kFlagDouble},
+      {GoodAdd(), "flags", kFlagSquare},  // without SUBTRACT
       {GoodAdd(), "left_shift", 23},
       {GoodPool(), "flags", kFlagSubtract},
-      {GoodMean(), "flags", kFlagAverage},
+      {GoodSum(), "flags", kFlagAverage},
+      {GoodReduction<ReduceMaxInstruction>(), "flags", kFlagDouble},
+      {GoodSoftmax(), "flags", kFlagDouble},
+      {GoodL2(), "flags", kFlagSubtract},
+      {GoodResize<ResizeBilinearInstruction>(), "flags", kFlagAverage},
       {GoodFill(), "value", 256},
       {GoodConv(), "flags", 8},
       {GoodConv(), "flags", 0x80000000},
@@ -210,14 +334,43 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
       {GoodPool(), "kernel_h", 32769},
       {GoodConv(), "stride_h", 0x7FFFFFFF, FaultCode::kBadOperand, "output_h"},
       {GoodConv(), "dilation_w", 0x7FFFFFFF, FaultCode::kBadOperand, "output_w"},
+      {GoodTranspose(), "flags", kFlagSubtract},
+      {GoodLstm(), "inputs", 65537},
+      {GoodLstm(), "units", 65537},
+      {GoodLstm(), "time_major", 2},
+      {GoodLstm(), "cell_integer_bits", 7},
+      {GoodLstm(), "cell_clip", 32768},
+      {GoodTranspose(), "kernel_h", 3641},                             // 3641 * 3 * 6 > 65536
       {GoodPool(), "pad_top", 2, FaultCode::kBadOperand, "kernel_h"},  // nothing in window 0
       {GoodPool(), "pad_left", 2, FaultCode::kBadOperand, "kernel_w"},
       {GoodPool(), "stride_h", 4, FaultCode::kBadOperand, "kernel_h"},  // nor in window 1
       {GoodPool(), "output_w", 3, FaultCode::kBadOperand, "kernel_w"},
-      {GoodCopy(), "count0", 0x7FFFFFFF / 48 + 1, FaultCode::kBadOperand, "bytes"},
+      {GoodCopy(), "count0", 0x7FFFFFFF / 96 + 1, FaultCode::kBadOperand, "bytes"},
+      {GoodCopy(), "count4", 0x7FFFFFFF / 96 + 1, FaultCode::kBadOperand, "bytes"},
+      {GoodSoftmax(), "min_difference", 1},
+      {GoodSoftmax(), "exponent", 24, FaultCode::kBadOperand, "min_difference"},  // 248 * 2^24
+      {GoodSoftmax(), "exponent", 127, FaultCode::kBadOperand, "min_difference"},
   };
-  for (const Instruction& good :
-       {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodPool())}) {
+  for (const Instruction& good : GoodPairs()) {
+    breaches.push_back({good, "flags", kFlagWeightsUnsigned});
+    breaches.push_back({good, "input1_stride3", 2});
+    breaches.push_back({good, "input2_stride3", 0xFFFFFFFF});
+  }
+  for (const Instruction& good : {Instruction(GoodResize<ResizeBilinearInstruction>()),
+                                  Instruction(GoodResize<ResizeNearestNeighborInstruction>())}) {
+    breaches.push_back({good, "mode", 3});
+    breaches.push_back({good, "input_first", 3});  // of 4 rows
+    breaches.push_back({good, "input_first", 0xFFFFFFFF});
+    breaches.push_back({good, "output_first", 7});
+    breaches.push_back({good, "output_first", 0xFFFFFFFF});
+    breaches.push_back({good, "input_first", 2});  // row 1 is needed
+    breaches.push_back({good, "output_first", 0, FaultCode::kBadOperand, "input_first"});
+    breaches.push_back({good, "output_rows", 5, FaultCode::kBadOperand, "input_rows"});
+  }
+  // Rows 2 and 3 lie at 1 and 1.5, which is between two rows or in one.
+  breaches.push_back({GoodResize<ResizeBilinearInstruction>(), "input_rows", 1});
+  for (const Instruction& good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
+                                  Instruction(GoodTranspose()), Instruction(GoodPool())}) {
     breaches.push_back({good, "pad_top", 65536});
     breaches.push_back({good, "pad_left", 0xFFFFFFFF});
   }
@@ -246,8 +399,10 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
 }
 
 TEST(Check, TakesTheRangeOfBytesFromTheFlags) {
-  for (Instruction good : {Instruction(GoodConv()), Instruction(GoodDepthwise()),
-                           Instruction(GoodAdd()), Instruction(GoodMean())}) {
+  for (Instruction good :
+       {Instruction(GoodConv()), Instruction(GoodDepthwise()), Instruction(GoodTranspose()),
+        Instruction(GoodAdd()), Instruction(GoodSum()), Instruction(GoodMultiply()),
+        Instruction(GoodPrelu())}) {
     good = With(With(good, "flags", kFlagInputUnsigned), "clamp_min", 0);
     EXPECT_EQ(Check(With(good, "clamp_max", 255)), Fault{});
     EXPECT_EQ(Check(With(good, "output_zero_point", 255)), Fault{});
@@ -273,19 +428,41 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
     Instruction good;
     std::vector<std::pair<const char*, uint32_t>> sizes;
   };
-  const Case cases[] = {
+  std::vector<Case> cases = {
       {InputInstruction{.bytes = 4}, {{"output_address", 4}}},
       {OutputInstruction{.bytes = 4}, {{"input_address", 4}}},
       {ParametersInstruction{.bytes = 4}, {{"output_address", 4}}},
       {GoodConv(), conv_sizes},
       {GoodDepthwise(), depthwise_sizes},
-      {GoodAdd(), {{"input1_address", 100}, {"input2_address", 100}, {"output_address", 100}}},
+      {GoodTranspose(),
+       {{"input_address", 120},
+        {"weight_address", 216},
+        {"channel_address", 64},
+        {"output_address", 320}}},
+      {GoodLstm(),
+       {{"input_address", 30},
+        {"weight_address", 144},
+        {"channel_address", 512},
+        {"hidden_address", 8},
+        {"cell_address", 16},
+        {"output_address", 24}}},
       {GoodPool(), {{"input_address", 48}, {"output_address", 12}}},
-      {GoodMean(), {{"input_address", 48}, {"output_address", 3}}},
+      {GoodSum(), {{"input_address", 120}, {"output_address", 15}}},
       {GoodTable(), {{"input_address", 100}, {"output_address", 100}, {"table_address", 256}}},
-      {GoodCopy(), {{"input_address", 156}, {"output_address", 96}}},
+      {GoodCopy(), {{"input_address", 166}, {"output_address", 192}}},
       {GoodFill(), {{"output_address", 10}}},
+      {GoodReduction<ReduceMaxInstruction>(), {{"input_address", 120}, {"output_address", 15}}},
+      {GoodReduction<ReduceMinInstruction>(), {{"input_address", 120}, {"output_address", 15}}},
+      {GoodSoftmax(), {{"input_address", 100}, {"output_address", 100}}},
+      {GoodL2(), {{"input_address", 100}, {"output_address", 100}}},
+      {GoodResize<ResizeBilinearInstruction>(), {{"input_address", 60}, {"output_address", 84}}},
+      {GoodResize<ResizeNearestNeighborInstruction>(),
+       {{"input_address", 60}, {"output_address", 84}}},
   };
+  for (const Instruction& good : GoodPairs()) {
+    cases.push_back(
+        {good, {{"input1_address", 100}, {"input2_address", 50}, {"output_address", 100}}});
+  }
   for (const Case& test : cases) {
     for (const auto& [operand, size] : test.sizes) {
       const uint32_t last = static_cast<uint32_t>(kMemory) - size;
@@ -304,14 +481,39 @@ TEST(Check, RefusesAccessesBeyondTheMemory) {
   }
 }
 
+// Only elements that count must fit when they are shifted.
+TEST(Check, BoundsTheDifferencesOfSoftmax) {
+  EXPECT_EQ(Check(With(GoodSoftmax(), "min_difference", 0u - 0x80000000u)), Fault{});  // 255 * 2^23
+  const Instruction wide = With(GoodSoftmax(), "min_difference", 0u - 128);
+  EXPECT_EQ(Check(With(wide, "exponent", 24)), Fault{});
+  EXPECT_EQ(Check(With(wide, "exponent", 25)).code, FaultCode::kBadOperand);
+  EXPECT_EQ(Check(With(With(wide, "min_difference", 0), "exponent", 127)), Fault{});
+}
+
 TEST(Check, CountsSizesInFullWidth) {
   // Products of 2^32 and 2^64 and more would pass if they wrapped.
   ExpectBreaches({
       {GoodConv(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
-      {GoodMean(), "positions", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodSum(), "reduced1", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodSoftmax(), "depth", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodL2(), "rows", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodResize<ResizeBilinearInstruction>(), "channels", 0x7FFFFFFF, FaultCode::kBadAddress,
+       "input_address"},
+      {GoodTranspose(), "batch", 0x40000000, FaultCode::kBadAddress, "input_address"},
+      {GoodLstm(), "steps", 0x7FFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodLstm(), "units", 65536, FaultCode::kBadAddress, "weight_address"},
       {GoodCopy(), "input_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
       {GoodCopy(), "output_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "output_address"},
+      {GoodCopy(), "input_stride4", 0xFFFFFFFF, FaultCode::kBadAddress, "input_address"},
+      {GoodAdd(), "input1_stride0", 0xFFFFFFFF, FaultCode::kBadAddress, "input1_address"},
+      {GoodPrelu(), "input2_stride2", 0xFFFFFFFF, FaultCode::kBadAddress, "input2_address"},
   });
+  MaximumInstruction pair = GoodPair<MaximumInstruction>();
+  pair.count0 = pair.count1 = pair.count2 = pair.count3 = 0x40000000;  // 2^120 bytes
+  EXPECT_EQ(Check(pair).code, FaultCode::kBadAddress);
+  pair.input1_stride0 = pair.input1_stride2 = pair.input1_stride3 = 0;
+  pair.input2_stride0 = pair.input2_stride3 = 0;  // of one element each
+  EXPECT_EQ(Check(pair), (Fault{FaultCode::kBadAddress, WordOf(pair, "output_address")}));
   Pool2DInstruction pool = GoodPool();
   pool.batch = pool.input_h = pool.input_w = pool.channels = 0x40000000;  // 2^120 bytes
   EXPECT_EQ(Check(pool), (Fault{FaultCode::kBadAddress, WordOf(pool, "input_address")}));
@@ -324,13 +526,30 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
       {GoodConv(), "output_address", 1921, FaultCode::kOverlap, "channel_address"},
       {GoodConv(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
       {GoodDepthwise(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodTranspose(), "output_address", 119, FaultCode::kOverlap, "input_address"},
+      {GoodTranspose(), "output_address", 1215, FaultCode::kOverlap, "weight_address"},
+      {GoodTranspose(), "output_address", 2063, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "output_address", 29, FaultCode::kOverlap, "input_address"},
+      {GoodLstm(), "output_address", 1143, FaultCode::kOverlap, "weight_address"},
+      {GoodLstm(), "output_address", 2511, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "output_address", 4007, FaultCode::kOverlap, "hidden_address"},
+      {GoodLstm(), "output_address", 5015, FaultCode::kOverlap, "cell_address"},
+      {GoodLstm(), "hidden_address", 29, FaultCode::kOverlap, "input_address"},
+      {GoodLstm(), "hidden_address", 2511, FaultCode::kOverlap, "channel_address"},
+      {GoodLstm(), "cell_address", 1143, FaultCode::kOverlap, "weight_address"},
+      {GoodLstm(), "cell_address", 4007, FaultCode::kOverlap, "hidden_address"},
       {GoodAdd(), "output_address", 1, FaultCode::kOverlap, "input1_address"},
-      {GoodAdd(), "output_address", 199, FaultCode::kOverlap, "input2_address"},
+      {GoodAdd(), "output_address", 149, FaultCode::kOverlap, "input2_address"},
+      {GoodPrelu(), "output_address", 100, FaultCode::kOverlap, "input2_address"},  // it repeats
       {GoodPool(), "output_address", 47, FaultCode::kOverlap, "input_address"},
-      {GoodMean(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodSum(), "output_address", 119, FaultCode::kOverlap, "input_address"},
+      {GoodSoftmax(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodL2(), "output_address", 0, FaultCode::kOverlap, "input_address"},
+      {GoodResize<ResizeBilinearInstruction>(), "output_address", 59, FaultCode::kOverlap,
+       "input_address"},
       {GoodTable(), "output_address", 1, FaultCode::kOverlap, "input_address"},
       {GoodTable(), "output_address", 200, FaultCode::kOverlap, "table_address"},
-      {GoodCopy(), "output_address", 155, FaultCode::kOverlap, "input_address"},
+      {GoodCopy(), "output_address", 165, FaultCode::kOverlap, "input_address"},
   });
   // Between the runs of the source is still inside its span.
   EXPECT_EQ(Check(With(With(GoodCopy(), "output_stride0", 0), "output_address", 80)),
@@ -340,12 +559,27 @@ TEST(Check, RefusesOutputsThatOverlapInputs) {
 TEST(Check, LetsOutputsTouchInputs) {
   EXPECT_EQ(Check(With(GoodConv(), "output_address", 120)), Fault{});
   EXPECT_EQ(Check(With(GoodConv(), "output_address", 920)), Fault{});
-  EXPECT_EQ(Check(With(GoodCopy(), "output_address", 156)), Fault{});
+  EXPECT_EQ(Check(With(GoodCopy(), "output_address", 166)), Fault{});
+  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 150)), Fault{});
 }
 
-TEST(Check, LetsAddAndTableWriteOntoTheirInputs) {
-  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 0)), Fault{});
-  EXPECT_EQ(Check(With(GoodAdd(), "output_address", 100)), Fault{});
+TEST(Check, LetsTwoTensorsWriteOntoInputsOfTheOutputsLayout) {
+  for (const Instruction& good : GoodPairs()) {
+    EXPECT_EQ(Check(With(good, "output_address", 0)), Fault{});
+    // Both inputs the same tensor.
+    Instruction twice = With(With(good, "input2_address", 0), "input2_stride0", 50);
+    twice = With(twice, "input2_stride2", 10);
+    EXPECT_EQ(Check(With(twice, "output_address", 0)), Fault{});
+    // The stride of a loop of one step does not count; any other that differs does.
+    EXPECT_EQ(Check(With(With(good, "output_address", 0), "input1_stride1", 7)), Fault{});
+    for (const char* stride : {"input1_stride0", "input1_stride2"}) {
+      EXPECT_EQ(Check(With(With(good, "output_address", 0), stride, 9)),
+                (Fault{FaultCode::kOverlap, WordOf(good, "input1_address")}));
+    }
+  }
+}
+
+TEST(Check, LetsTableWriteOntoItsInput) {
   EXPECT_EQ(Check(With(GoodTable(), "output_address", 0)), Fault{});
   TableInstruction onto_table = GoodTable();
   onto_table.count = 256;
@@ -356,12 +590,12 @@ TEST(Check, LetsAddAndTableWriteOntoTheirInputs) {
 
 TEST(Check, SeesOverlapsAcrossSegments) {
   const Segments same{.parameter_base = 500, .activation_base = 500};
-  EXPECT_EQ(CheckInstruction(With(GoodMean(), "output_address", kParameterSegment), same, kMemory),
-            (Fault{FaultCode::kOverlap, WordOf(GoodMean(), "input_address")}));
+  EXPECT_EQ(CheckInstruction(With(GoodSum(), "output_address", kParameterSegment), same, kMemory),
+            (Fault{FaultCode::kOverlap, WordOf(GoodSum(), "input_address")}));
 }
 
 TEST(Check, ReportsOperandsBeforeAddressesBeforeOverlaps) {
-  const Instruction overlapping = With(GoodMean(), "output_address", 0);
+  const Instruction overlapping = With(GoodSum(), "output_address", 0);
   const Instruction beyond = With(overlapping, "input_address", 0x7FFFFFFF);
   EXPECT_EQ(Check(beyond).code, FaultCode::kBadAddress);
   EXPECT_EQ(Check(With(beyond, "clamp_max", 300)).code, FaultCode::kBadOperand);

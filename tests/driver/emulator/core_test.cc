@@ -191,11 +191,13 @@ TEST(Core, TakesStreamsSentBeforeTheStart) {
 TEST(Core, CountsCyclesAndInstructions) {
   const auto core = MakeCore({.profile = *FindDeviceProfile("")});
   LoadDense(*core, 1);
-  const uint64_t caching = 2 * 128 + DivideRoundingUp(kDenseParameters, 64u);
+  // The link brings 455 bytes in 500 cycles.
+  const uint64_t caching = DivideRoundingUp(kDenseParameters * 500u, 455u);
   EXPECT_EQ(ReadRegister(*core, Register::kCycles, RegisterWidth::k64), caching);
   InferDense(*core, 1);
-  // INPUT and OUTPUT 1 each; one tile, M = 1: max(1, 64) + 126.
-  const uint64_t inference = 4 * 128 + 1 + (64 + 126) + 1;
+  // CONV_2D is issued as the second instruction: first weights, one tile with M = 1, max(1, 64) +
+  // 126. OUTPUT takes 1, 64 bytes on the link 71.
+  const uint64_t inference = 2 * 64 + 64 + (64 + 126) + 1 + 71;
   EXPECT_EQ(ReadRegister(*core, Register::kCycles, RegisterWidth::k64), caching + inference);
   EXPECT_EQ(ReadRegister(*core, Register::kInstructions, RegisterWidth::k64), 6u);
   ASSERT_TRUE(ResetByRegister(*core).ok());
@@ -297,6 +299,33 @@ TEST(Core, AllocatesNothingInSteadyInference) {
   EXPECT_EQ(outputs, Bytes(kDense, 32));
 }
 
+TEST(Core, AllocatesNothingForARecurrentLayerInSteadyInference) {
+  const auto core = MakeCore();
+  const LstmInstruction lstm{.input_address = 0,
+                             .weight_address = 0x1000,
+                             .channel_address = 0x2000,
+                             .hidden_address = 0x3000,
+                             .cell_address = 0x3100,
+                             .output_address = 0x3200,
+                             .batch = 1,
+                             .steps = 3,
+                             .inputs = 5,
+                             .units = 7};
+  Send(*core, ProgramRecord({FillInstruction{.bytes = 0x4000}, lstm, EndInstruction{}}));
+  const Bytes start = StartRecord({.instruction_count = 3});
+  Bytes event(kEventBytes);
+  uint64_t before = 0;
+  for (int round = 0; round < 20; ++round) {
+    if (round == 5) before = allocations;
+    core->AcceptBulkOut(start);
+    while (core->Step()) {
+    }
+    core->events().Take(event);
+    EXPECT_EQ(DecodeEvent(event)->kind, EventKind::kCompleted);
+  }
+  EXPECT_EQ(allocations - before, 0u);
+}
+
 struct ProgramFault {
   const char* name;
   std::vector<Instruction> program;
@@ -343,7 +372,8 @@ TEST(Core, ReportsFaultsOfPrograms) {
        {FaultCode::kBadAddress, 1},
        0},
       {"overlap",
-       {CopyInstruction{.bytes = 1, .count0 = 1, .count1 = 1, .count2 = 1}},
+       {CopyInstruction{
+           .bytes = 1, .count0 = 1, .count1 = 1, .count2 = 1, .count3 = 1, .count4 = 1}},
        {.instruction_count = 1},
        {FaultCode::kOverlap, 1},
        0},
@@ -510,7 +540,7 @@ TEST(Core, SurvivesRandomPrograms) {
   options.profile.memory_bytes = 4096;  // keeps instructions that pass short
   const auto core = MakeCore(options);
   uint64_t completed = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 10000; ++round) {
     ASSERT_TRUE(ResetByRegister(*core).ok());
     std::vector<Instruction> program;
     for (int i = 0; i < 8; ++i) {
@@ -523,10 +553,16 @@ TEST(Core, SurvivesRandomPrograms) {
         const std::string name = info.operands[word - 1].name;
         int64_t value = rng.Int(1, 3);
         if (name.ends_with("_address")) value = rng.Int(0, 4095);
-        if (name == "flags") value = rng.Int(0, 3);
+        if (name == "flags") value = rng.Int(0, rng.OneIn(3) ? 3 : 1);
+        if (name.starts_with("input1_stride") || name.starts_with("input2_stride")) {
+          value = rng.Int(0, 1);
+        }
         if (name == "clamp_min") value = 0;
         if (name == "clamp_max") value = 127;
         if (name.starts_with("pad_")) value = rng.Int(0, 1);
+        if (name == "min_difference") value = rng.Int(-300, 0);
+        if (name == "mode") value = rng.Int(0, 2);
+        if (name.ends_with("_first")) value = rng.OneIn(8) ? 1 : 0;
         if (rng.OneIn(200)) value = static_cast<int64_t>(rng.Next());
         StoreLittleEndian<uint32_t>(&bytes[4 * word], static_cast<uint32_t>(value));
       }

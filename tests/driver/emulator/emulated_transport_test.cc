@@ -64,7 +64,7 @@ TEST(EmulatedTransport, HoldsTheWorkedExchangeOfTheDocument) {
   Write(*usb, {0x04, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00});
   Write(*usb, {0x00, 0x01, 0x02, 0x03});
   EXPECT_EQ(Read(*usb, 0x81, 64), (Bytes{0x10, 0x11, 0x12, 0x13}));
-  EXPECT_EQ(Read(*usb, 0x82, 16), (Bytes{0x01, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x03, 0x02,
+  EXPECT_EQ(Read(*usb, 0x82, 16), (Bytes{0x01, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x01,
                                          0x00, 0x00, 0x00, 0x00, 0x00, 0x00}));
 }
 
@@ -202,9 +202,13 @@ TEST(EmulatedTransport, CancelEndsCallsUntilReset) {
 TEST(EmulatedTransport, CancelInterruptsAProgramBetweenInstructions) {
   const auto usb = MakeTransport();
   // 60 instructions that copy 16 MiB byte by byte: seconds, if they ran to the end.
-  std::vector<Instruction> program(
-      60, CopyInstruction{
-              .output_address = 1, .bytes = 1, .count0 = 1 << 12, .count1 = 1 << 12, .count2 = 1});
+  std::vector<Instruction> program(60, CopyInstruction{.output_address = 1,
+                                                       .bytes = 1,
+                                                       .count0 = 1 << 12,
+                                                       .count1 = 1 << 12,
+                                                       .count2 = 1,
+                                                       .count3 = 1,
+                                                       .count4 = 1});
   Write(*usb, ProgramRecord(program));
   Write(*usb, StartRecord({.instruction_count = 60}));
   std::thread canceller([&] { usb->Cancel(); });

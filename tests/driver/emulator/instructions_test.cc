@@ -2,43 +2,17 @@
 //
 // Each instruction, as a program through the core, against the formulas of docs/isa.md §3 written
 // out here once more.
+#include <algorithm>
 #include <cmath>
 
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/driver/emulator/isa_arithmetic.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
 namespace {
 
 constexpr Segments kSegments{.parameter_base = 0x8000, .activation_base = 0};
-
-// docs/isa.md, "Arithmetic".
-int64_t Srdhm(int64_t a, int64_t b) {
-  const int64_t minimum = -(int64_t{1} << 31);
-  if (a == minimum && b == minimum) return -(minimum + 1);
-  return (a * b + (int64_t{1} << 30)) >> 31;
-}
-int64_t Rdpot(int64_t x, int n) {
-  const int64_t mask = (int64_t{1} << n) - 1;
-  return (x >> n) + ((x & mask) > (mask >> 1) + (x < 0 ? 1 : 0) ? 1 : 0);
-}
-int64_t Wrap(int64_t x) { return static_cast<int32_t>(static_cast<uint32_t>(x)); }
-int64_t Mbqm(int64_t x, int32_t q, int32_t e) {
-  if (e <= 0) return Rdpot(Srdhm(x, q), -e);
-  return Srdhm(Wrap(static_cast<int64_t>(static_cast<uint64_t>(x) << (e % 32))), q);
-}
-uint8_t Clamped(int64_t y, int32_t min, int32_t max) {
-  return static_cast<uint8_t>(std::min<int64_t>(std::max<int64_t>(y, min), max));
-}
-int64_t Value(uint8_t byte, bool is_unsigned) {
-  return is_unsigned ? byte : static_cast<int8_t>(byte);
-}
-
-Bytes RandomBytes(Rng& rng, size_t count) {
-  Bytes bytes(count);
-  rng.Fill(bytes);
-  return bytes;
-}
 
 uint8_t Activated(int64_t acc, const uint8_t* record, uint32_t flags, int32_t zero_point,
                   int32_t min, int32_t max) {
@@ -113,9 +87,12 @@ void RandomGeometry(Rng& rng, T& i) {
   for (uint32_t* size : {&i.input_h, &i.input_w, &i.output_h, &i.output_w}) {
     *size = static_cast<uint32_t>(rng.Int(1, 6));
   }
-  for (uint32_t* size :
-       {&i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w, &i.dilation_h, &i.dilation_w}) {
+  for (uint32_t* size : {&i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w}) {
     *size = static_cast<uint32_t>(rng.Int(1, 3));
+  }
+  if constexpr (requires { i.dilation_h; }) {
+    i.dilation_h = static_cast<uint32_t>(rng.Int(1, 3));
+    i.dilation_w = static_cast<uint32_t>(rng.Int(1, 3));
   }
   i.pad_top = static_cast<uint32_t>(rng.Int(0, 3));
   i.pad_left = static_cast<uint32_t>(rng.Int(0, 3));
@@ -198,6 +175,105 @@ TEST(Instructions, DepthwiseConv2DFiltersEachChannelByItself) {
     ASSERT_EQ(RunConvolution(*core, i, input, weights, records), expected)
         << "round " << round << ": " << Disassemble(i);
   }
+}
+
+TransposeConv2DInstruction RandomTransposeConv2D(Rng& rng) {
+  TransposeConv2DInstruction i;
+  RandomGeometry(rng, i);
+  if (rng.OneIn(20)) i.pad_left = static_cast<uint32_t>(rng.Int(0, 65535));
+  i.input_c = static_cast<uint32_t>(rng.Int(1, rng.OneIn(5) ? 70 : 9));
+  i.output_c = static_cast<uint32_t>(rng.Int(1, 20));
+  return i;
+}
+
+Bytes ExpectedTransposeConv2D(const TransposeConv2DInstruction& i, const Bytes& input,
+                              const Bytes& weights, const Bytes& records) {
+  const bool input_unsigned = (i.flags & kFlagInputUnsigned) != 0;
+  const bool weights_unsigned = (i.flags & kFlagWeightsUnsigned) != 0;
+  std::vector<int64_t> sums(i.batch * i.output_h * i.output_w * i.output_c);
+  for (uint32_t n = 0; n < i.batch; ++n) {
+    for (uint32_t iy = 0; iy < i.input_h; ++iy) {
+      for (uint32_t ix = 0; ix < i.input_w; ++ix) {
+        for (uint32_t ky = 0; ky < i.kernel_h; ++ky) {
+          for (uint32_t kx = 0; kx < i.kernel_w; ++kx) {
+            const int64_t y = int64_t{iy} * i.stride_h - i.pad_top + ky;
+            const int64_t x = int64_t{ix} * i.stride_w - i.pad_left + kx;
+            if (y < 0 || y >= i.output_h || x < 0 || x >= i.output_w) continue;
+            for (uint32_t c = 0; c < i.output_c; ++c) {
+              for (uint32_t k = 0; k < i.input_c; ++k) {
+                const uint8_t in = input[((n * i.input_h + iy) * i.input_w + ix) * i.input_c + k];
+                const uint8_t weight =
+                    weights[((c * i.kernel_h + ky) * i.kernel_w + kx) * i.input_c + k];
+                sums[((n * i.output_h + y) * i.output_w + x) * i.output_c + c] +=
+                    (Value(in, input_unsigned) - i.input_zero_point) *
+                    (Value(weight, weights_unsigned) - i.weight_zero_point);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  Bytes output;
+  for (size_t at = 0; at < sums.size(); ++at) {
+    output.push_back(Activated(sums[at], &records[at % i.output_c * kChannelRecordBytes], i.flags,
+                               i.output_zero_point, i.clamp_min, i.clamp_max));
+  }
+  return output;
+}
+
+TEST(Instructions, TransposeConv2DScattersProducts) {
+  Rng rng(TestSeed(19));
+  const auto direct = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  DeviceProfile profile = SmallProfile();
+  profile.array_rows = 8;
+  profile.array_columns = 4;
+  const auto small = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
+  const auto stepped = MakeCore({.profile = profile, .face = ArrayFace::kStepped});
+  for (int round = 0; round < 300; ++round) {
+    const TransposeConv2DInstruction i = RandomTransposeConv2D(rng);
+    SCOPED_TRACE("round " + std::to_string(round) + ": " + Disassemble(i));
+    const Bytes input = RandomBytes(rng, i.batch * i.input_h * i.input_w * i.input_c);
+    const Bytes weights = RandomBytes(rng, i.output_c * i.kernel_h * i.kernel_w * i.input_c);
+    const Bytes records = RandomRecords(rng, i.output_c, i.flags);
+    const Bytes expected = ExpectedTransposeConv2D(i, input, weights, records);
+    ASSERT_EQ(RunConvolution(*direct, i, input, weights, records), expected);
+    if (round % 4 != 0) continue;
+    ASSERT_EQ(RunConvolution(*small, i, input, weights, records), expected);
+    ASSERT_EQ(RunConvolution(*stepped, i, input, weights, records), expected);
+    ASSERT_EQ(ReadRegister(*small, Register::kCycles, RegisterWidth::k64),
+              ReadRegister(*stepped, Register::kCycles, RegisterWidth::k64));
+  }
+  EXPECT_EQ(stepped->direct_array().packings(), 0u);
+}
+
+// More phases than the fast kernel takes, and strides beyond any image.
+TEST(Instructions, TransposeConv2DTakesStridesOfAnySize) {
+  Rng rng(TestSeed(20));
+  const auto core = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
+  for (const uint32_t stride : {40u, 1u << 20, 0x7FFFFFFEu}) {
+    const TransposeConv2DInstruction i{.batch = 1,
+                                       .input_h = 2,
+                                       .input_w = 2,
+                                       .input_c = 3,
+                                       .output_h = 42,
+                                       .output_w = 42,
+                                       .output_c = 2,
+                                       .kernel_h = 2,
+                                       .kernel_w = 1,
+                                       .stride_h = stride,
+                                       .stride_w = stride,
+                                       .pad_top = 1,
+                                       .clamp_min = -128,
+                                       .clamp_max = 127};
+    const Bytes input = RandomBytes(rng, 12);
+    const Bytes weights = RandomBytes(rng, 12);
+    const Bytes records = RandomRecords(rng, 2, 0);
+    EXPECT_EQ(RunConvolution(*core, i, input, weights, records),
+              ExpectedTransposeConv2D(i, input, weights, records))
+        << stride;
+  }
+  EXPECT_EQ(core->direct_array().packings(), 0u);
 }
 
 TEST(Instructions, GiveTheSameBytesOnEveryArray) {
@@ -319,56 +395,206 @@ TEST(Instructions, GiveTheSameBytesWithThreads) {
             RunConvolution(*three, i, input, weights, records));
 }
 
+// ---- Two tensors --------------------------------------------------------------------------------
+
+// Loops and addresses in a memory of which the first kPairInput bytes hold random inputs; the
+// output is behind them, or on an input that has its layout.
+constexpr uint32_t kPairInput = 30000;
+
+template <PairInstruction T>
+void RandomLoops(Rng& rng, T& i) {
+  const auto pick = [&](int64_t low, int64_t high) {
+    return static_cast<uint32_t>(rng.Int(low, high));
+  };
+  i.count0 = rng.OneIn(2) ? 1 : pick(1, 3);
+  i.count1 = rng.OneIn(2) ? 1 : pick(1, 4);
+  i.count2 = rng.OneIn(2) ? 1 : pick(1, 5);
+  i.count3 = rng.OneIn(4) ? pick(1, 4) : pick(1, 200);
+  if (i.count0 * i.count1 * i.count2 == 1 && rng.OneIn(2)) i.count3 = pick(1, 3000);
+  // The output's layout, repeated along some loops, or anything.
+  const auto strides = [&](uint32_t& stride0, uint32_t& stride1, uint32_t& stride2,
+                           uint32_t& stride3) {
+    stride0 = i.count1 * i.count2 * i.count3;
+    stride1 = i.count2 * i.count3;
+    stride2 = i.count3;
+    stride3 = 1;
+    if (rng.OneIn(3)) return true;
+    for (uint32_t* stride : {&stride0, &stride1, &stride2}) {
+      if (rng.OneIn(3)) *stride = rng.OneIn(2) ? 0 : pick(0, 700);
+    }
+    if (rng.OneIn(3)) stride3 = 0;
+    return false;
+  };
+  const bool is_output1 =
+      strides(i.input1_stride0, i.input1_stride1, i.input1_stride2, i.input1_stride3);
+  const bool is_output2 =
+      strides(i.input2_stride0, i.input2_stride1, i.input2_stride2, i.input2_stride3);
+  const auto address = [&](const uint32_t(&steps)[4]) {
+    const uint32_t reach = steps[0] * (i.count0 - 1) + steps[1] * (i.count1 - 1) +
+                           steps[2] * (i.count2 - 1) + steps[3] * (i.count3 - 1) + 1;
+    EXPECT_LE(reach, kPairInput / 2);
+    return pick(0, kPairInput / 2 - reach);
+  };
+  // One half of the inputs each, or the same tensor.
+  i.input1_address =
+      address({i.input1_stride0, i.input1_stride1, i.input1_stride2, i.input1_stride3});
+  i.input2_address = kPairInput / 2 + address({i.input2_stride0, i.input2_stride1, i.input2_stride2,
+                                               i.input2_stride3});
+  if (is_output1 && is_output2 && rng.OneIn(3)) i.input2_address = i.input1_address;
+  i.output_address = kPairInput;
+  if (is_output1 && rng.OneIn(2)) i.output_address = i.input1_address;
+  if (is_output2 && rng.OneIn(2)) i.output_address = i.input2_address;
+}
+
+// Runs `i` on random bytes and compares with `expected`, a function of two bytes.
+template <PairInstruction T, typename Function>
+void ExpectPairs(Core& core, Rng& rng, const T& i, Function expected) {
+  const Bytes memory = RandomBytes(rng, kPairInput);
+  Bytes want;
+  for (uint32_t i0 = 0; i0 < i.count0; ++i0) {
+    for (uint32_t i1 = 0; i1 < i.count1; ++i1) {
+      for (uint32_t i2 = 0; i2 < i.count2; ++i2) {
+        for (uint32_t i3 = 0; i3 < i.count3; ++i3) {
+          const uint32_t x1 = i.input1_address + i0 * i.input1_stride0 + i1 * i.input1_stride1 +
+                              i2 * i.input1_stride2 + i3 * i.input1_stride3;
+          const uint32_t x2 = i.input2_address + i0 * i.input2_stride0 + i1 * i.input2_stride1 +
+                              i2 * i.input2_stride2 + i3 * i.input2_stride3;
+          want.push_back(expected(memory[x1], memory[x2]));
+        }
+      }
+    }
+  }
+  // The bytes around the output stay as they are.
+  const uint32_t count = static_cast<uint32_t>(want.size());
+  Bytes around = memory;
+  around.resize(kPairInput + 20000, 0xEE);
+  std::copy(want.begin(), want.end(), around.begin() + i.output_address);
+  const RunResult result =
+      RunProgram(core,
+                 {InputInstruction{.bytes = kPairInput},
+                  FillInstruction{.output_address = kPairInput, .bytes = 20000, .value = 0xEE}, i,
+                  OutputInstruction{.bytes = kPairInput + 20000}},
+                 {.inputs = memory});
+  ASSERT_LE(count, 20000u);
+  ASSERT_EQ(result.event.kind, EventKind::kCompleted) << Disassemble(i);
+  ASSERT_TRUE(result.outputs == around) << Disassemble(i);
+}
+
+DeviceProfile PairProfile() {
+  DeviceProfile profile = SmallProfile();
+  profile.memory_bytes = 256 << 10;
+  return profile;
+}
+
+// Flags, zero points and clamps.
+template <typename T>
+void RandomFormats(Rng& rng, T& i) {
+  if (rng.OneIn(2)) i.flags |= kFlagInputUnsigned;
+  const int32_t low = (i.flags & kFlagInputUnsigned) != 0 ? 0 : -128;
+  for (int32_t* zero_point : {&i.input1_zero_point, &i.input2_zero_point, &i.output_zero_point}) {
+    *zero_point = rng.Int32(low, low + 255);
+  }
+  i.clamp_min = rng.Int32(low, low + 30);
+  i.clamp_max = rng.Int32(low + 200, low + 255);
+}
+
 TEST(Instructions, AddRescalesBothInputs) {
   Rng rng(TestSeed(15));
-  const auto core = MakeCore({.profile = SmallProfile(), .features = *DetectCpuFeatures()});
-  for (int round = 0; round < 200; ++round) {
+  const auto core = MakeCore({.profile = PairProfile(), .features = *DetectCpuFeatures()});
+  for (int round = 0; round < 300 && !testing::Test::HasFatalFailure(); ++round) {
     const bool sane = round % 2 == 0;  // as TensorFlow Lite would have it
     AddInstruction i;
-    i.count = static_cast<uint32_t>(rng.Int(1, 200));
-    i.input1_address = 0;
-    i.input2_address = i.count;
-    // In place onto either input, or elsewhere.
-    i.output_address = static_cast<uint32_t>(rng.Int(0, 2)) * i.count;
-    if (rng.OneIn(2)) i.flags |= kFlagInputUnsigned;
-    if (rng.OneIn(2)) i.flags |= kFlagSubtract;
-    const bool is_unsigned = (i.flags & kFlagInputUnsigned) != 0;
-    const int32_t low = is_unsigned ? 0 : -128;
-    i.left_shift = sane ? 20 : static_cast<uint32_t>(rng.Int(0, 22));
-    for (int32_t* zero_point : {&i.input1_zero_point, &i.input2_zero_point, &i.output_zero_point}) {
-      *zero_point = rng.Int32(low, low + 255);
-    }
+    RandomLoops(rng, i);
+    RandomFormats(rng, i);
+    i.flags |= rng.Pick<uint32_t>({0, kFlagSubtract, kFlagSubtract | kFlagSquare});
+    const bool squares = (i.flags & kFlagSquare) != 0;
+    const int32_t shift = squares ? 7 : 20;
+    i.left_shift = static_cast<uint32_t>(sane ? shift : rng.Int32(0, 22));
     for (int32_t* multiplier : {&i.input1_multiplier, &i.input2_multiplier, &i.output_multiplier}) {
       *multiplier = sane ? rng.Int32(1 << 30, INT32_MAX) : rng.Int32(0, INT32_MAX);
     }
     i.input1_exponent = sane ? rng.Int32(-3, -1) : rng.Int32(-31, 127);
     i.input2_exponent = sane ? rng.Int32(-3, -1) : rng.Int32(-31, 127);
-    i.output_exponent = sane ? rng.Int32(-19, -17) : rng.Int32(-31, 127);
-    i.clamp_min = rng.Int32(low, low + 30);
-    i.clamp_max = rng.Int32(low + 200, low + 255);
-    const Bytes input = RandomBytes(rng, 2 * i.count);
-    Bytes expected;
-    for (uint32_t k = 0; k < i.count; ++k) {
+    i.output_exponent = sane ? rng.Int32(1 - shift, 3 - shift) : rng.Int32(-31, 127);
+    const bool is_unsigned = (i.flags & kFlagInputUnsigned) != 0;
+    ExpectPairs(*core, rng, i, [&](uint8_t x1, uint8_t x2) {
       const auto scaled = [&](uint8_t byte, int32_t zero_point, int32_t q, int32_t e) {
         return Mbqm((Value(byte, is_unsigned) - zero_point) * (int64_t{1} << i.left_shift), q, e);
       };
-      const int64_t a =
-          scaled(input[k], i.input1_zero_point, i.input1_multiplier, i.input1_exponent);
-      const int64_t b =
-          scaled(input[i.count + k], i.input2_zero_point, i.input2_multiplier, i.input2_exponent);
-      const int64_t sum = Wrap((i.flags & kFlagSubtract) != 0 ? a - b : a + b);
-      expected.push_back(
-          Clamped(Wrap(Mbqm(sum, i.output_multiplier, i.output_exponent) + i.output_zero_point),
-                  i.clamp_min, i.clamp_max));
-    }
-    const RunResult result =
-        RunProgram(*core,
-                   {InputInstruction{.bytes = 2 * i.count}, i,
-                    OutputInstruction{.input_address = i.output_address, .bytes = i.count}},
-                   {.inputs = input});
-    ASSERT_EQ(result.outputs, expected) << "round " << round << ": " << Disassemble(i);
+      const int64_t a = scaled(x1, i.input1_zero_point, i.input1_multiplier, i.input1_exponent);
+      const int64_t b = scaled(x2, i.input2_zero_point, i.input2_multiplier, i.input2_exponent);
+      int64_t sum = Wrap((i.flags & kFlagSubtract) != 0 ? a - b : a + b);
+      if (squares) sum = Wrap(sum * sum);
+      return Clamped(Wrap(Mbqm(sum, i.output_multiplier, i.output_exponent) + i.output_zero_point),
+                     i.clamp_min, i.clamp_max);
+    });
   }
 }
+
+TEST(Instructions, MultiplyRescalesTheProduct) {
+  Rng rng(TestSeed(21));
+  const auto core = MakeCore({.profile = PairProfile(), .features = *DetectCpuFeatures()});
+  for (int round = 0; round < 200 && !testing::Test::HasFatalFailure(); ++round) {
+    MultiplyInstruction i;
+    RandomLoops(rng, i);
+    RandomFormats(rng, i);
+    i.output_multiplier = rng.Int32(0, INT32_MAX);
+    i.output_exponent = round % 2 == 0 ? rng.Int32(-10, 1) : rng.Int32(-31, 127);
+    const bool is_unsigned = (i.flags & kFlagInputUnsigned) != 0;
+    ExpectPairs(*core, rng, i, [&](uint8_t x1, uint8_t x2) {
+      const int64_t product = (Value(x1, is_unsigned) - i.input1_zero_point) *
+                              (Value(x2, is_unsigned) - i.input2_zero_point);
+      return Clamped(
+          Wrap(Mbqm(product, i.output_multiplier, i.output_exponent) + i.output_zero_point),
+          i.clamp_min, i.clamp_max);
+    });
+  }
+}
+
+TEST(Instructions, MaximumAndMinimumCompareBytes) {
+  Rng rng(TestSeed(22));
+  const auto core = MakeCore({.profile = PairProfile(), .features = *DetectCpuFeatures()});
+  for (int round = 0; round < 100 && !testing::Test::HasFatalFailure(); ++round) {
+    const uint32_t flags = rng.OneIn(2) ? kFlagInputUnsigned : 0;
+    MaximumInstruction maximum;
+    RandomLoops(rng, maximum);
+    maximum.flags = flags;
+    ExpectPairs(*core, rng, maximum, [&](uint8_t x1, uint8_t x2) {
+      return Value(x1, flags != 0) > Value(x2, flags != 0) ? x1 : x2;
+    });
+    MinimumInstruction minimum;
+    RandomLoops(rng, minimum);
+    minimum.flags = flags;
+    ExpectPairs(*core, rng, minimum, [&](uint8_t x1, uint8_t x2) {
+      return Value(x1, flags != 0) < Value(x2, flags != 0) ? x1 : x2;
+    });
+  }
+}
+
+TEST(Instructions, PreluMultipliesNegativeValuesBySlopes) {
+  Rng rng(TestSeed(23));
+  const auto core = MakeCore({.profile = PairProfile(), .features = *DetectCpuFeatures()});
+  for (int round = 0; round < 200 && !testing::Test::HasFatalFailure(); ++round) {
+    const bool sane = round % 2 == 0;
+    PreluInstruction i;
+    RandomLoops(rng, i);
+    RandomFormats(rng, i);
+    i.positive_multiplier = rng.Int32(0, INT32_MAX);
+    i.positive_exponent = sane ? rng.Int32(-2, 2) : rng.Int32(-31, 127);
+    i.negative_multiplier = rng.Int32(0, INT32_MAX);
+    i.negative_exponent = sane ? rng.Int32(-9, 1) : rng.Int32(-31, 127);
+    const bool is_unsigned = (i.flags & kFlagInputUnsigned) != 0;
+    ExpectPairs(*core, rng, i, [&](uint8_t x1, uint8_t x2) {
+      const int64_t a = Value(x1, is_unsigned) - i.input1_zero_point;
+      const int64_t b = Value(x2, is_unsigned) - i.input2_zero_point;
+      const int64_t p = a >= 0 ? Mbqm(a, i.positive_multiplier, i.positive_exponent)
+                               : Mbqm(a * b, i.negative_multiplier, i.negative_exponent);
+      return Clamped(Wrap(p + i.output_zero_point), i.clamp_min, i.clamp_max);
+    });
+  }
+}
+
+// ---- One tensor ---------------------------------------------------------------------------------
 
 TEST(Instructions, Pool2DCutsWindowsAtTheBorder) {
   const auto core = MakeCore();
@@ -403,27 +629,6 @@ TEST(Instructions, Pool2DCutsWindowsAtTheBorder) {
   EXPECT_EQ(run(), (Bytes{2, 255, 18, 187}));
 }
 
-TEST(Instructions, MeanRescalesTheSum) {
-  const auto core = MakeCore();
-  // q = 2^30 and e = -1: a quarter.
-  const MeanInstruction i{.output_address = 50,
-                          .batch = 2,
-                          .positions = 2,
-                          .channels = 2,
-                          .input_zero_point = 1,
-                          .multiplier = 1 << 30,
-                          .exponent = -1,
-                          .output_zero_point = -10,
-                          .clamp_min = -128,
-                          .clamp_max = 127};
-  // Sums less 2: 4 + 8 - 2 = 10, -2; 198, -258 (as int8: 100 + 100, -128 - 128).
-  const RunResult result = RunProgram(
-      *core, {InputInstruction{.bytes = 8}, i, OutputInstruction{.input_address = 50, .bytes = 4}},
-      {.inputs = {4, 0, 8, 0, 100, 0x80, 100, 0x80}});
-  // 2.5 -> SRDHM(10, 2^30) = 5, RDPOT(5, 1) = 3; -2: -1 -> -1; 99 -> 50; -129 -> -65.
-  EXPECT_EQ(result.outputs, (Bytes{0xF9, 0xF5, 40, 0xB5}));
-}
-
 TEST(Instructions, TableReadsInputsAsUnsigned) {
   const auto core = MakeCore();
   Bytes table(256);
@@ -438,34 +643,60 @@ TEST(Instructions, TableReadsInputsAsUnsigned) {
   EXPECT_EQ(result.outputs, (Bytes{0xFF, 0x7F, 0}));
 }
 
-TEST(Instructions, CopyWalksStridesInThreeLoops) {
+TEST(Instructions, CopyWalksStridesInFiveLoops) {
   Rng rng(TestSeed(16));
   const auto core = MakeCore();
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 300; ++round) {
     const auto pick = [&](int64_t low, int64_t high) {
       return static_cast<uint32_t>(rng.Int(low, high));
     };
-    // Strides may be 0 and runs may overlap one another.
-    const CopyInstruction i{.input_address = 0,
-                            .output_address = 4000,
-                            .bytes = pick(1, 9),
-                            .count0 = pick(1, 3),
-                            .count1 = pick(1, 4),
-                            .count2 = pick(1, 5),
-                            .input_stride0 = pick(0, 200),
-                            .input_stride1 = pick(0, 50),
-                            .input_stride2 = pick(0, 12),
-                            .output_stride0 = pick(0, 200),
-                            .output_stride1 = pick(0, 50),
-                            .output_stride2 = pick(0, 12)};
+    // Strides may be 0 and runs may overlap one another; in every third round they are apart, the
+    // innermost loop's or the outermost's next to each other.
+    CopyInstruction i{.input_address = 0,
+                      .output_address = 4000,
+                      .bytes = pick(1, 9),
+                      .count0 = pick(1, 3),
+                      .count1 = pick(1, 4),
+                      .count2 = pick(1, 3),
+                      .count3 = pick(1, 3),
+                      .count4 = pick(1, 3),
+                      .input_stride0 = pick(0, 200),
+                      .input_stride1 = pick(0, 50),
+                      .input_stride2 = pick(0, 12),
+                      .input_stride3 = pick(0, 12),
+                      .input_stride4 = pick(0, 12),
+                      .output_stride0 = pick(0, 200),
+                      .output_stride1 = pick(0, 50),
+                      .output_stride2 = pick(0, 12),
+                      .output_stride3 = pick(0, 12),
+                      .output_stride4 = pick(0, 12)};
+    if (round % 3 == 0) {
+      std::vector<std::pair<uint32_t, uint32_t*>> loops = {{i.count0, &i.output_stride0},
+                                                           {i.count1, &i.output_stride1},
+                                                           {i.count2, &i.output_stride2},
+                                                           {i.count3, &i.output_stride3},
+                                                           {i.count4, &i.output_stride4}};
+      if (rng.OneIn(2)) std::reverse(loops.begin(), loops.end());
+      uint32_t extent = i.bytes;
+      for (const auto& [count, stride] : loops) {
+        *stride = extent;
+        extent *= count;
+      }
+    }
     const Bytes input = RandomBytes(rng, 1000);
-    Bytes expected(1000, 0xEE);
+    Bytes expected(4000, 0xEE);
     for (uint32_t i0 = 0; i0 < i.count0; ++i0) {
       for (uint32_t i1 = 0; i1 < i.count1; ++i1) {
         for (uint32_t i2 = 0; i2 < i.count2; ++i2) {
-          for (uint32_t k = 0; k < i.bytes; ++k) {
-            expected[i0 * i.output_stride0 + i1 * i.output_stride1 + i2 * i.output_stride2 + k] =
-                input[i0 * i.input_stride0 + i1 * i.input_stride1 + i2 * i.input_stride2 + k];
+          for (uint32_t i3 = 0; i3 < i.count3; ++i3) {
+            for (uint32_t i4 = 0; i4 < i.count4; ++i4) {
+              for (uint32_t k = 0; k < i.bytes; ++k) {
+                expected[i0 * i.output_stride0 + i1 * i.output_stride1 + i2 * i.output_stride2 +
+                         i3 * i.output_stride3 + i4 * i.output_stride4 + k] =
+                    input[i0 * i.input_stride0 + i1 * i.input_stride1 + i2 * i.input_stride2 +
+                          i3 * i.input_stride3 + i4 * i.input_stride4 + k];
+              }
+            }
           }
         }
       }
@@ -473,8 +704,8 @@ TEST(Instructions, CopyWalksStridesInThreeLoops) {
     const RunResult result =
         RunProgram(*core,
                    {InputInstruction{.bytes = 1000},
-                    FillInstruction{.output_address = 4000, .bytes = 1000, .value = 0xEE}, i,
-                    OutputInstruction{.input_address = 4000, .bytes = 1000}},
+                    FillInstruction{.output_address = 4000, .bytes = 4000, .value = 0xEE}, i,
+                    OutputInstruction{.input_address = 4000, .bytes = 4000}},
                    {.inputs = input});
     ASSERT_EQ(result.outputs, expected) << "round " << round << ": " << Disassemble(i);
   }

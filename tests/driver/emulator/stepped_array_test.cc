@@ -21,10 +21,11 @@
 namespace atollrt {
 namespace {
 
-// ---- A CONV_2D with everything that it reads ----
+// ---- An instruction with everything that it reads ----
 
-struct Layer {
-  Conv2DInstruction op;
+template <typename Op>
+struct LayerOf {
+  Op op;
   uint32_t parameter_base = 0;
   uint32_t activation_base = 0;
   std::vector<uint8_t> memory;
@@ -38,14 +39,21 @@ struct Layer {
   }
   bool Has(uint32_t flag) const { return (op.flags & flag) != 0; }
 };
+using Layer = LayerOf<Conv2DInstruction>;
+using TransposedLayer = LayerOf<TransposeConv2DInstruction>;
 
-size_t InputBytes(const Conv2DInstruction& op) {
+template <typename Op>
+size_t InputBytes(const Op& op) {
   return size_t{op.batch} * op.input_h * op.input_w * op.input_c;
 }
 size_t WeightBytes(const Conv2DInstruction& op) {
   return size_t{op.output_c} * op.kernel_h * op.kernel_w * (op.input_c / op.groups);
 }
-size_t OutputBytes(const Conv2DInstruction& op) {
+size_t WeightBytes(const TransposeConv2DInstruction& op) {
+  return size_t{op.output_c} * op.kernel_h * op.kernel_w * op.input_c;
+}
+template <typename Op>
+size_t OutputBytes(const Op& op) {
   return size_t{op.batch} * op.output_h * op.output_w * op.output_c;
 }
 
@@ -56,7 +64,8 @@ uint32_t LoadWord(const uint8_t* from) {
   return from[0] | uint32_t{from[1]} << 8 | uint32_t{from[2]} << 16 | uint32_t{from[3]} << 24;
 }
 
-void SetFixedPoint(Layer* layer, uint32_t channel, int32_t bias, int32_t multiplier,
+template <typename Op>
+void SetFixedPoint(LayerOf<Op>* layer, uint32_t channel, int32_t bias, int32_t multiplier,
                    int32_t exponent) {
   uint8_t* record = &layer->memory[layer->RecordAt(channel)];
   StoreWord(record, static_cast<uint32_t>(bias));
@@ -65,7 +74,8 @@ void SetFixedPoint(Layer* layer, uint32_t channel, int32_t bias, int32_t multipl
   StoreWord(record + 12, 0);
 }
 
-void SetDouble(Layer* layer, uint32_t channel, int32_t bias, double scale) {
+template <typename Op>
+void SetDouble(LayerOf<Op>* layer, uint32_t channel, int32_t bias, double scale) {
   uint8_t* record = &layer->memory[layer->RecordAt(channel)];
   const uint64_t bits = std::bit_cast<uint64_t>(scale);
   StoreWord(record, static_cast<uint32_t>(bias));
@@ -80,8 +90,9 @@ double LoadScale(const uint8_t* record) {
 
 // Gives the tensors consecutive addresses, a memory that they fill, and every channel a multiplier
 // of exactly 1. Order: weights, channel records, input, output.
-void PlaceTensors(Layer* layer) {
-  Conv2DInstruction& op = layer->op;
+template <typename Op>
+void PlaceTensors(LayerOf<Op>* layer) {
+  Op& op = layer->op;
   const size_t parameter_bytes = WeightBytes(op) + op.output_c * kChannelRecordBytes;
   op.weight_address = kParameterSegment;
   op.channel_address = kParameterSegment + static_cast<uint32_t>(WeightBytes(op));
@@ -127,8 +138,9 @@ int64_t PageMbqm(int64_t x, int64_t q, int64_t e) {
   return PageRdpot(PageSrdhm(x, q), -e);
 }
 
-uint8_t PageActivate(const Layer& layer, int64_t accumulator, const uint8_t* record) {
-  const Conv2DInstruction& op = layer.op;
+template <typename Op>
+uint8_t PageActivate(const LayerOf<Op>& layer, int64_t accumulator, const uint8_t* record) {
+  const Op& op = layer.op;
   const int64_t sum = Wrap(accumulator + LoadWord(record));
   double y = 0;
   if (layer.Has(kFlagDouble)) {
@@ -143,7 +155,9 @@ uint8_t PageActivate(const Layer& layer, int64_t accumulator, const uint8_t* rec
   return static_cast<uint8_t>(static_cast<int32_t>(y));
 }
 
-int64_t PageElement(const Layer& layer, int64_t at, uint32_t unsigned_flag, int32_t zero_point) {
+template <typename Op>
+int64_t PageElement(const LayerOf<Op>& layer, int64_t at, uint32_t unsigned_flag,
+                    int32_t zero_point) {
   const uint8_t byte = layer.memory[static_cast<size_t>(at)];
   return (layer.Has(unsigned_flag) ? int64_t{byte} : static_cast<int8_t>(byte)) - zero_point;
 }
@@ -171,22 +185,72 @@ int64_t PageAccumulator(const Layer& layer, int64_t n, int64_t y, int64_t x, int
   return Wrap(sum);
 }
 
-// The memory after the instruction.
-std::vector<uint8_t> PageConv2D(const Layer& layer) {
-  const Conv2DInstruction& op = layer.op;
+// The memory after the instruction, which computes accumulator(n, y, x, c).
+template <typename Op, typename Accumulator>
+std::vector<uint8_t> PageOutput(const LayerOf<Op>& layer, const Accumulator& accumulator) {
+  const Op& op = layer.op;
   std::vector<uint8_t> memory = layer.memory;
   size_t to = layer.At(op.output_address);
   for (uint32_t n = 0; n < op.batch; ++n) {
     for (uint32_t y = 0; y < op.output_h; ++y) {
       for (uint32_t x = 0; x < op.output_w; ++x) {
         for (uint32_t c = 0; c < op.output_c; ++c) {
-          const int64_t accumulator = PageAccumulator(layer, n, y, x, c);
-          memory[to++] = PageActivate(layer, accumulator, &layer.memory[layer.RecordAt(c)]);
+          memory[to++] =
+              PageActivate(layer, accumulator(n, y, x, c), &layer.memory[layer.RecordAt(c)]);
         }
       }
     }
   }
   return memory;
+}
+
+std::vector<uint8_t> PageRun(const Layer& layer) {
+  return PageOutput(layer, [&](int64_t n, int64_t y, int64_t x, int64_t c) {
+    return PageAccumulator(layer, n, y, x, c);
+  });
+}
+
+std::vector<uint8_t> PageRun(const TransposedLayer& layer) {
+  const TransposeConv2DInstruction& op = layer.op;
+  const int64_t input = static_cast<int64_t>(layer.At(op.input_address));
+  const int64_t weights = static_cast<int64_t>(layer.At(op.weight_address));
+  std::vector<int64_t> sums(OutputBytes(op));
+  for (int64_t n = 0; n < op.batch; ++n) {
+    for (int64_t iy = 0; iy < op.input_h; ++iy) {
+      for (int64_t ix = 0; ix < op.input_w; ++ix) {
+        for (int64_t ky = 0; ky < op.kernel_h; ++ky) {
+          for (int64_t kx = 0; kx < op.kernel_w; ++kx) {
+            const int64_t y = iy * op.stride_h - op.pad_top + ky;
+            const int64_t x = ix * op.stride_w - op.pad_left + kx;
+            if (y < 0 || y >= op.output_h || x < 0 || x >= op.output_w) continue;
+            const int64_t from = input + ((n * op.input_h + iy) * op.input_w + ix) * op.input_c;
+            const int64_t to = ((n * op.output_h + y) * op.output_w + x) * op.output_c;
+            for (int64_t c = 0; c < op.output_c; ++c) {
+              const int64_t tap =
+                  weights + ((c * op.kernel_h + ky) * op.kernel_w + kx) * op.input_c;
+              for (int64_t k = 0; k < op.input_c; ++k) {
+                sums[static_cast<size_t>(to + c)] +=
+                    PageElement(layer, from + k, kFlagInputUnsigned, op.input_zero_point) *
+                    PageElement(layer, tap + k, kFlagWeightsUnsigned, op.weight_zero_point);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return PageOutput(layer, [&](int64_t n, int64_t y, int64_t x, int64_t c) {
+    const int64_t position = (n * op.output_h + y) * op.output_w + x;
+    return Wrap(sums[static_cast<size_t>(position * op.output_c + c)]);
+  });
+}
+
+uint64_t PageCycles(const TransposeConv2DInstruction& op, uint64_t rows, uint64_t columns) {
+  const uint64_t m = uint64_t{op.batch} * op.input_h * op.input_w;
+  const uint64_t p = uint64_t{op.batch} * op.output_h * op.output_w;
+  const uint64_t channel_tiles = (op.output_c + columns - 1) / columns;
+  const uint64_t n = uint64_t{op.kernel_h} * op.kernel_w * ((op.input_c + rows - 1) / rows);
+  return n * channel_tiles * std::max(m, rows) + channel_tiles * p + rows + columns - 2;
 }
 
 uint64_t PageCycles(const Conv2DInstruction& op, uint64_t rows, uint64_t columns) {
@@ -259,7 +323,8 @@ double RandomScale(Rng& rng) {
   return sign * std::ldexp(fraction, -rng.Int32(3, 14));
 }
 
-void RandomRecords(Rng& rng, Layer* layer) {
+template <typename Op>
+void RandomRecords(Rng& rng, LayerOf<Op>* layer) {
   for (uint32_t c = 0; c < layer->op.output_c; ++c) {
     const int32_t bias = rng.OneIn(8) ? rng.Int32(INT32_MIN, INT32_MAX) : rng.Int32(-3000, 3000);
     if (layer->Has(kFlagDouble)) {
@@ -275,7 +340,8 @@ void RandomRecords(Rng& rng, Layer* layer) {
   }
 }
 
-void RandomArithmetic(Rng& rng, Conv2DInstruction* op) {
+template <typename Op>
+void RandomArithmetic(Rng& rng, Op* op) {
   op->flags = static_cast<uint32_t>(rng.Int(0, 7));
   const auto zero_point = [&](uint32_t unsigned_flag) {
     const int32_t low = (op->flags & unsigned_flag) != 0 ? 0 : -128;
@@ -315,11 +381,32 @@ void RandomShape(Rng& rng, Conv2DInstruction* op) {
   op->output_w = size(1, 6);
 }
 
+// Also strides beyond the filter, and outputs that no tap reaches.
+void RandomShape(Rng& rng, TransposeConv2DInstruction* op) {
+  const auto size = [&](int64_t low, int64_t high) {
+    return static_cast<uint32_t>(rng.Int(low, high));
+  };
+  op->input_c = rng.OneIn(5) ? size(10, 80) : size(1, 9);
+  op->output_c = rng.OneIn(5) ? size(10, 80) : size(1, 9);
+  op->kernel_h = size(1, 4);
+  op->kernel_w = size(1, 4);
+  op->stride_h = size(1, 3);
+  op->stride_w = size(1, 5);
+  op->pad_top = size(0, 5);
+  op->pad_left = size(0, 5);
+  op->batch = rng.OneIn(3) ? size(2, 3) : 1;
+  op->input_h = size(1, 6);
+  op->input_w = size(1, 6);
+  op->output_h = size(1, 12);
+  op->output_w = size(1, 12);
+}
+
 // Every byte of memory is random, so that reading a wrong one shows. Tensors have gaps between
 // them, in either segment; the last may touch the end of the memory.
-Layer RandomLayer(Rng& rng) {
-  Layer layer;
-  Conv2DInstruction& op = layer.op;
+template <typename Op>
+LayerOf<Op> RandomLayer(Rng& rng) {
+  LayerOf<Op> layer;
+  Op& op = layer.op;
   RandomShape(rng, &op);
   RandomArithmetic(rng, &op);
   layer.parameter_base = static_cast<uint32_t>(rng.Int(0, 20));
@@ -344,16 +431,18 @@ Layer RandomLayer(Rng& rng) {
   return layer;
 }
 
-std::string Describe(const Layer& layer, const SteppedArray& array) {
+template <typename Op>
+std::string Describe(const LayerOf<Op>& layer, const SteppedArray& array) {
   return std::to_string(array.rows()) + "x" + std::to_string(array.columns()) + " array, " +
          Disassemble(Instruction{layer.op});
 }
 
 // Compares the whole memory: what is no output must not change.
-void ExpectConv2D(const Layer& layer, const std::vector<uint8_t>& expected, SteppedArray* array) {
+template <typename Op>
+void ExpectRun(const LayerOf<Op>& layer, const std::vector<uint8_t>& expected,
+               SteppedArray* array) {
   std::vector<uint8_t> memory = layer.memory;
-  const uint64_t cycles =
-      array->Conv2D(layer.op, layer.parameter_base, layer.activation_base, memory);
+  const uint64_t cycles = array->Run(layer.op, layer.parameter_base, layer.activation_base, memory);
   EXPECT_TRUE(memory == expected) << Describe(layer, *array);
   EXPECT_EQ(cycles, PageCycles(layer.op, array->rows(), array->columns()))
       << Describe(layer, *array);
@@ -361,22 +450,71 @@ void ExpectConv2D(const Layer& layer, const std::vector<uint8_t>& expected, Step
 
 // ---- Tests ----
 
-TEST(SteppedArray, EqualsThePageTheKernelAndTheClosedFormOnRandomLayers) {
-  Rng rng(TestSeed(0xA7011));
-  // Used for all layers, so that whatever one leaves behind meets the next.
+// One array of each size, used for all layers, so that whatever one leaves behind meets the next.
+std::deque<SteppedArray> Arrays() {
   std::deque<SteppedArray> arrays;
   const uint32_t sizes[][2] = {{4, 4}, {8, 16}, {32, 32}, {64, 64}, {16, 2}, {2, 33}, {1, 1}};
   for (const auto& [rows, columns] : sizes) arrays.emplace_back(rows, columns);
+  return arrays;
+}
+
+TEST(SteppedArray, EqualsThePageTheKernelAndTheClosedFormOnRandomLayers) {
+  Rng rng(TestSeed(0xA7011));
+  std::deque<SteppedArray> arrays = Arrays();
   for (int i = 0; i < 200 && !HasFailure(); ++i) {
-    const Layer layer = RandomLayer(rng);
-    const std::vector<uint8_t> expected = PageConv2D(layer);
+    const Layer layer = RandomLayer<Conv2DInstruction>(rng);
+    const std::vector<uint8_t> expected = PageRun(layer);
     ASSERT_TRUE(KernelConv2D(layer) == expected) << Disassemble(Instruction{layer.op});
     for (SteppedArray& array : arrays) {
       // A single cell takes a cycle for every product of the layer.
       if (array.rows() == 1 && i % 8 != 0) continue;
-      ExpectConv2D(layer, expected, &array);
+      ExpectRun(layer, expected, &array);
     }
   }
+}
+
+TEST(SteppedArray, EqualsThePageAndTheClosedFormOnRandomTransposedLayers) {
+  Rng rng(TestSeed(0xA7012));
+  std::deque<SteppedArray> arrays = Arrays();
+  // Also after another kind of instruction.
+  const Layer other = RandomLayer<Conv2DInstruction>(rng);
+  const std::vector<uint8_t> other_expected = PageRun(other);
+  for (int i = 0; i < 150 && !HasFailure(); ++i) {
+    const TransposedLayer layer = RandomLayer<TransposeConv2DInstruction>(rng);
+    const std::vector<uint8_t> expected = PageRun(layer);
+    for (SteppedArray& array : arrays) {
+      if (array.rows() == 1 && i % 8 != 0) continue;
+      ExpectRun(layer, expected, &array);
+      if (i % 16 == 0) ExpectRun(other, other_expected, &array);
+    }
+  }
+}
+
+// Nothing but the drains: a single input position that the pad cuts off.
+TEST(SteppedArray, GivesTheBiasWhereNoTapReaches) {
+  TransposedLayer layer;
+  layer.op = {.batch = 1,
+              .input_h = 1,
+              .input_w = 1,
+              .input_c = 3,
+              .output_h = 2,
+              .output_w = 3,
+              .output_c = 5,
+              .kernel_h = 1,
+              .kernel_w = 1,
+              .stride_h = 2,
+              .stride_w = 2,
+              .pad_top = 1,
+              .clamp_min = -128,
+              .clamp_max = 127};
+  PlaceTensors(&layer);
+  std::fill_n(layer.memory.begin(), 15, uint8_t{1});  // the weights
+  for (uint32_t c = 0; c < 5; ++c) SetFixedPoint(&layer, c, static_cast<int32_t>(c), 1 << 30, 1);
+  std::vector<uint8_t> expected = layer.memory;
+  for (size_t i = 0; i < 30; ++i) expected[expected.size() - 30 + i] = static_cast<uint8_t>(i % 5);
+  SteppedArray array(2, 2);
+  ExpectRun(layer, expected, &array);  // 3 drains of 6 cycles, 2 tiles of 2 cycles in each, and 2
+  EXPECT_EQ(PageCycles(layer.op, 2, 2), 3u * (2 * 2 + 6) + 2);
 }
 
 TEST(SteppedArray, TakesTheCyclesOfTheClosedFormAroundTheSizeOfATile) {
@@ -385,7 +523,7 @@ TEST(SteppedArray, TakesTheCyclesOfTheClosedFormAroundTheSizeOfATile) {
     for (uint32_t k = 1; k <= 9; ++k) {
       for (uint32_t n = 1; n <= 7; ++n) {
         Layer layer = MatrixProduct(m, k, n);
-        EXPECT_EQ(array.Conv2D(layer.op, layer.parameter_base, layer.activation_base, layer.memory),
+        EXPECT_EQ(array.Run(layer.op, layer.parameter_base, layer.activation_base, layer.memory),
                   PageCycles(layer.op, 4, 3))
             << m << " positions, " << k << " products, " << n << " channels";
       }
@@ -409,7 +547,7 @@ TEST(SteppedArray, WrapsTheLargestSums) {
     std::vector<uint8_t> expected = layer.memory;
     expected.back() = weight == 255 ? 127 : 129;
     SteppedArray array(64, 64);
-    ExpectConv2D(layer, expected, &array);
+    ExpectRun(layer, expected, &array);
   }
 }
 
@@ -426,7 +564,7 @@ TEST(SteppedArray, AddsNothingWhereWindowsLieOutsideTheImage) {
   const uint8_t outputs[] = {10, 11, 10, 11, 25, 26, 10, 11};  // 15 = 3 * (0 - -5)
   std::copy(std::begin(outputs), std::end(outputs), expected.end() - 8);
   SteppedArray array(2, 2);
-  ExpectConv2D(layer, expected, &array);
+  ExpectRun(layer, expected, &array);
 }
 
 // The example of docs/isa.md §5, "How the array computes".
@@ -442,7 +580,7 @@ class SteppedArrayExample : public testing::Test {
   }
 
   uint64_t Run() {
-    return array_.Conv2D(layer_.op, layer_.parameter_base, layer_.activation_base, layer_.memory);
+    return array_.Run(layer_.op, layer_.parameter_base, layer_.activation_base, layer_.memory);
   }
 
   Layer layer_;
@@ -509,7 +647,7 @@ TEST(SteppedArray, RunsALayerOfARealModel) {
   double seconds = 1e9;
   for (int run = 0; run < 5; ++run) {
     const std::clock_t start = std::clock();
-    ExpectConv2D(layer, expected, &array);
+    ExpectRun(layer, expected, &array);
     seconds = std::min(seconds, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
   std::printf("64x64 array: %.2f million cycles per second\n",

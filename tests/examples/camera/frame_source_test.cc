@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/camera/resize.h"
+#include "atoll/picture/resize.h"
 
 namespace atollrt {
 namespace {

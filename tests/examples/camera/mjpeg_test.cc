@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 
 namespace atollrt {
 namespace {

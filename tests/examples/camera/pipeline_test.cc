@@ -12,7 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "atoll/camera/resize.h"
+#include "atoll/picture/overlay.h"
+#include "atoll/picture/resize.h"
 #include "examples/camera/latency_recorder.h"
 
 namespace atollrt {
@@ -388,12 +389,16 @@ TEST_F(PipelineTest, DrawsAndWritesAnnotatedPictures) {
   options_.annotated_dir = testing::TempDir();
   callbacks_.infer = [](const Image&, FrameResult* result) {
     EXPECT_TRUE(result->label.empty());
-    EXPECT_TRUE(result->boxes.empty());
     result->label = "boot 97 %";
-    result->boxes.push_back({.left = -1, .top = 0.25f, .right = 0.5f, .bottom = 9, .label = "x"});
     return Status();
   };
+  callbacks_.draw = [](const FrameResult& result, const Rect& seen, Image* picture) {
+    EXPECT_EQ(result.label, "boot 97 %");
+    EXPECT_EQ(seen, (Rect{4, 12, 16, 8}));
+    FillRectangle(seen, {255, 0, 0}, picture);
+  };
   FakeSource source(2);
+  source.crop = {4, 12, 16, 8};
   const PipelineReport report = Run(&source);
   EXPECT_EQ(report.draw.count, 2u);
   const Result<Image> plain = DecodeImage(MakeJpeg(32, 24));
@@ -403,6 +408,9 @@ TEST_F(PipelineTest, DrawsAndWritesAnnotatedPictures) {
     ASSERT_TRUE(annotated.ok()) << annotated.status().message();
     EXPECT_EQ(annotated->width, 32);
     EXPECT_NE(annotated->pixels, plain->pixels);
+    const uint8_t* drawn = annotated->pixels.data() + 16 * annotated->row_bytes() + 12 * 3;
+    EXPECT_GT(drawn[0], 200);
+    EXPECT_LT(drawn[1], 50);
     std::remove(path.c_str());
   }
 }

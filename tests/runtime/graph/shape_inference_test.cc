@@ -211,7 +211,7 @@ TEST(InferShapes, ReplacesAStoredShapeThatIsWrong) {
 TEST(InferShapes, RefusesShapesThatDoNotBroadcast) {
   ModelBuilder m;
   EXPECT_EQ(Refusal(m, m.Add(m.Input({1, 3}), m.Input({1, 4}))),
-            "node 0 (ADD): shapes [1, 3] and [1, 4] do not broadcast");
+            "node 0 (ADD) 't2': shapes [1, 3] and [1, 4] do not broadcast");
 }
 
 TEST(InferShapes, RefusesAnAxisThatDoesNotExist) {
@@ -219,7 +219,7 @@ TEST(InferShapes, RefusesAnAxisThatDoesNotExist) {
   const int32_t y = m.Mean(m.Input({1, 3}), {1});
   const int32_t five = m.Integers({1}, {5});
   m.graph().nodes[0].inputs[1] = five;
-  EXPECT_EQ(Refusal(m, y), "node 0 (MEAN): axis 5 does not exist in shape [1, 3]");
+  EXPECT_EQ(Refusal(m, y), "node 0 (MEAN) 't2': axis 5 does not exist in shape [1, 3]");
 }
 
 TEST(InferShapes, RefusesAShapeThatIsComputed) {
@@ -234,7 +234,7 @@ TEST(InferShapes, RefusesAShapeThatIsComputed) {
 TEST(InferShapes, RefusesAWindowThatDoesNotFit) {
   ModelBuilder m;
   EXPECT_EQ(Refusal(m, m.MaxPool(m.Input({1, 2, 2, 1}), {.size = 3, .stride = 1})),
-            "node 0 (MAX_POOL_2D): a window of 3x3 does not fit into an image of 2x2");
+            "node 0 (MAX_POOL_2D) 't1': a window of 3x3 does not fit into an image of 2x2");
 }
 
 }  // namespace

@@ -7,114 +7,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <memory>
 
+#include "runtime/base/bytes.h"
 #include "runtime/interpreter.h"
+#include "tests/support/harmless.h"
 #include "tests/support/model_builder.h"
+#include "tflite_generated.h"
 
 namespace atollrt {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
 
-Bytes ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 const std::filesystem::path kFashion = ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite";
 const std::filesystem::path kGolden = ATOLL_SOURCE_DIR "/tests/golden/ops";
-
-// A model and the heap block of exactly its size that it lies in, so that the sanitizers see
-// every byte read beyond it.
-struct Loaded {
-  std::unique_ptr<uint8_t[]> block;
-  Result<Graph> graph;
-};
-
-Loaded LoadExact(std::span<const uint8_t> bytes) {
-  std::unique_ptr<uint8_t[]> block(new uint8_t[bytes.size()]);
-  std::copy(bytes.begin(), bytes.end(), block.get());
-  Result<LoadedModel> model = LoadTflite({block.get(), bytes.size()});
-  Result<Graph> graph = model.ok() ? Result<Graph>(model->graphs[0]) : model.status();
-  return {std::move(block), std::move(graph)};
-}
-
-// What graph.h promises of every loaded graph.
-void ExpectPromisesKept(const Graph& graph) {
-  const auto exists = [&](int32_t tensor) {
-    return tensor >= 0 && static_cast<size_t>(tensor) < graph.tensors.size();
-  };
-  for (const Tensor& tensor : graph.tensors) {
-    for (const int32_t dim : tensor.shape) ASSERT_GE(dim, 0) << tensor.name;
-    // In floating point, which cannot overflow.
-    double size = static_cast<double>(DataTypeSize(tensor.type));
-    for (const int32_t dim : tensor.shape) size *= dim;
-    ASSERT_LE(size, static_cast<double>(kMaxTensorBytes)) << tensor.name;
-    if (tensor.is_constant()) {
-      ASSERT_GE(tensor.data.size(), static_cast<size_t>(tensor.byte_size())) << tensor.name;
-    }
-    const Quantization& q = tensor.quantization;
-    ASSERT_EQ(q.scales.size(), q.zero_points.size()) << tensor.name;
-    for (const float scale : q.scales) ASSERT_TRUE(std::isfinite(scale) && scale >= 0);
-  }
-  for (const Node& node : graph.nodes) {
-    for (const int32_t input : node.inputs) ASSERT_TRUE(input == -1 || exists(input));
-    for (const int32_t output : node.outputs) ASSERT_TRUE(exists(output));
-  }
-  for (const int32_t input : graph.inputs) ASSERT_TRUE(exists(input));
-  for (const int32_t output : graph.outputs) ASSERT_TRUE(exists(output));
-}
-
-// Small enough to allocate and run thousands of times.
-bool IsSmall(const Graph& graph) {
-  int64_t work = 0;
-  for (const Tensor& tensor : graph.tensors) work += tensor.byte_size();
-  for (const Node& node : graph.nodes) work += MultiplyAccumulates(graph, node);
-  return work < 2'000'000;
-}
-
-// Whatever loads must also prepare, or say why not, and run.
-void ExpectHarmless(const Bytes& bytes) {
-  const Loaded loaded = LoadExact(bytes);
-  if (!loaded.graph.ok()) {
-    ASSERT_FALSE(loaded.graph.status().message().empty());
-    return;
-  }
-  ASSERT_NO_FATAL_FAILURE(ExpectPromisesKept(*loaded.graph));
-  if (!IsSmall(*loaded.graph)) return;
-  auto model = Model::FromBuffer(bytes);
-  ASSERT_TRUE(model.ok());
-  auto interpreter = Interpreter::Create(*std::move(model), {.threads = 1});
-  if (!interpreter.ok()) {
-    ASSERT_FALSE(interpreter.status().message().empty());
-    return;
-  }
-  for (const int32_t input : (*interpreter)->graph().inputs) {
-    const std::span<uint8_t> data = (*interpreter)->TensorBytes(input);
-    std::fill(data.begin(), data.end(), uint8_t{7});
-  }
-  // Data may be at fault, too: a box that ends before it begins.
-  const Status status = (*interpreter)->Invoke();
-  EXPECT_TRUE(status.ok() || status.code() == StatusCode::kInvalidArgument) << status.message();
-}
-
-void ExpectHarmlessWithAnyByteChanged(const Bytes& good) {
-  for (size_t i = 0; i < good.size(); ++i) {
-    for (const int flip : {0xFF, 0x01, 0x80}) {
-      SCOPED_TRACE("byte " + std::to_string(i) + " ^ " + std::to_string(flip));
-      Bytes bad = good;
-      bad[i] = static_cast<uint8_t>(bad[i] ^ flip);
-      ASSERT_NO_FATAL_FAILURE(ExpectHarmless(bad));
-    }
-  }
-}
 
 // The message with which a model is refused; the test fails if it is not.
 std::string Refusal(const Bytes& bytes) {
@@ -180,7 +90,7 @@ TEST(TfliteLoader, SurvivesAnyChangedByteOfAModelWithVariables) {
   const int32_t state = m.Activation({1, 2});
   m.tensor(state).is_variable = true;
   m.Output(m.Add(m.Node(OpType::kREAD_VARIABLE, {handle(&m)}, {1, 2}), state));
-  ExpectHarmlessWithAnyByteChanged(WriteTflite({&m.graph(), &init.graph()}));
+  ExpectHarmlessWithAnyByteChanged(WriteGraphs({&m.graph(), &init.graph()}));
 }
 
 TEST(TfliteLoader, SurvivesAnyChangedByteOfAFileOfTensorFlowLite) {
@@ -189,6 +99,26 @@ TEST(TfliteLoader, SurvivesAnyChangedByteOfAFileOfTensorFlowLite) {
     const std::filesystem::directory_iterator first(kGolden / name);
     ASSERT_NO_FATAL_FAILURE(ExpectHarmlessWithAnyByteChanged(ReadFile(first->path())));
   }
+}
+
+// A few bytes of table can stand for a megabyte of name, each time.
+TEST(TfliteLoader, RefusesSmallFilesThatWouldBeLargeInMemory) {
+  flatbuffers::FlatBufferBuilder fbb;
+  const auto name = fbb.CreateString(std::string(1 << 20, 'x'));
+  std::vector<flatbuffers::Offset<tflite::Tensor>> tensors;
+  for (int i = 0; i < 300; ++i) {
+    tensors.push_back(
+        tflite::CreateTensor(fbb, 0, static_cast<int8_t>(DataType::kInt8), /*buffer=*/0, name));
+  }
+  const std::vector subgraphs{tflite::CreateSubGraph(fbb, fbb.CreateVector(tensors))};
+  const std::vector buffers{tflite::CreateBuffer(fbb)};
+  const auto codes = fbb.CreateVector(std::vector<flatbuffers::Offset<tflite::OperatorCode>>());
+  const auto stored_subgraphs = fbb.CreateVector(subgraphs);
+  tflite::FinishModelBuffer(
+      fbb, tflite::CreateModel(fbb, 3, codes, stored_subgraphs, 0, fbb.CreateVector(buffers)));
+  const Bytes file{fbb.GetBufferPointer(), fbb.GetBufferPointer() + fbb.GetSize()};
+  EXPECT_EQ(RefusalCode(file), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Refusal(file), HasSubstr("take more than 256 MiB in memory"));
 }
 
 TEST(TfliteLoader, ReadsBackWhatWasWritten) {
@@ -237,34 +167,44 @@ TEST_F(Refused, NoTfliteFileSaysSo) {
 }
 
 TEST_F(Refused, AnotherSchemaVersionIsNamed) {
-  EXPECT_EQ(Refusal(WriteTflite(m_.graph(), 2)), "schema version is 2, must be 3");
+  Bytes file = m_.Build();
+  // Field 0 of the root table, which is found through its vtable.
+  const uint32_t root = LoadLittleEndian<uint32_t>(file.data());
+  const int32_t vtable = LoadLittleEndian<int32_t>(&file[root]);
+  const size_t field = root - static_cast<size_t>(vtable) + 4;
+  uint8_t& version = file[root + LoadLittleEndian<uint16_t>(&file[field])];
+  ASSERT_EQ(version, 3);
+  version = 2;
+  EXPECT_EQ(Refusal(file), "schema version is 2, must be 3");
 }
 
 TEST_F(Refused, DynamicShapeNamesTheTensor) {
   m_.tensor(0).shape = {-1, 4, 4, 2};
   EXPECT_EQ(Code(), StatusCode::kUnsupported);
-  EXPECT_THAT(Message(), HasSubstr("tensor 0 't0' has the dynamic shape [-1, 4, 4, 2]"));
+  EXPECT_THAT(
+      Message(),
+      HasSubstr("tensor 0 't0' of node 0 (CONV_2D) 't3' has the dynamic shape [-1, 4, 4, 2]"));
 }
 
 TEST_F(Refused, UnknownTypeIsNumbered) {
   m_.tensor(0).type = static_cast<DataType>(77);
   EXPECT_EQ(Code(), StatusCode::kUnsupported);
-  EXPECT_THAT(Message(), HasSubstr("tensor 0 't0' has type 77"));
+  EXPECT_THAT(Message(), HasSubstr("tensor 0 't0' of node 0 (CONV_2D) 't3' has type 77"));
 }
 
 TEST_F(Refused, ReadBeforeWriteNamesNodeAndTensor) {
   node().inputs[0] = m_.Activation({1, 4, 4, 2});
-  EXPECT_EQ(Message(), "node 0 (CONV_2D) reads tensor 4 't4' before anything has written it");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) 't3' reads tensor 4 't4' before anything has written it");
 }
 
 TEST_F(Refused, SecondWriteNamesNodeAndTensor) {
   m_.graph().nodes.push_back(node());
-  EXPECT_EQ(Message(), "node 1 (CONV_2D) writes tensor 3 't3', which is written already");
+  EXPECT_EQ(Message(), "node 1 (CONV_2D) 't3' writes tensor 3 't3', which is written already");
 }
 
 TEST_F(Refused, WriteToAConstantNamesNodeAndTensor) {
   node().outputs[0] = 1;
-  EXPECT_EQ(Message(), "node 0 (CONV_2D) writes tensor 1 't1', which is a constant");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) 't1' writes tensor 1 't1', which is a constant");
 }
 
 TEST_F(Refused, UnwrittenOutputIsNamed) {
@@ -274,25 +214,40 @@ TEST_F(Refused, UnwrittenOutputIsNamed) {
 
 TEST_F(Refused, TensorIndexOutOfRangeNamesTheNode) {
   node().inputs[1] = 99;
-  EXPECT_EQ(Message(), "node 0: input tensor index 99, but there are 4 tensors");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) 't3': input tensor index 99, but there are 4 tensors");
   node().inputs[1] = -2;
-  EXPECT_EQ(Message(), "node 0: input tensor index -2, but there are 4 tensors");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) 't3': input tensor index -2, but there are 4 tensors");
 }
 
 TEST_F(Refused, AbsentOutputIsAnError) {
   node().outputs[0] = -1;
-  EXPECT_EQ(Message(), "node 0: output tensor index -1, but there are 4 tensors");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D): output tensor index -1, but there are 4 tensors");
 }
 
 TEST_F(Refused, ShortConstantGivesBothSizes) {
   m_.tensor(1).data = m_.tensor(1).data.first(50);
   EXPECT_EQ(Message(),
-            "tensor 1 't1': shape [3, 3, 3, 2] of int8 needs 54 bytes, its buffer has 50");
+            "tensor 1 't1' of node 0 (CONV_2D) 't3': shape [3, 3, 3, 2] of int8 needs 54 bytes, "
+            "its buffer has 50");
+}
+
+TEST_F(Refused, BufferThatIsNotThereIsNumbered) {
+  Bytes file = m_.Build();
+  const tflite::Tensor* weights =
+      tflite::GetModel(file.data())->subgraphs()->Get(0)->tensors()->Get(1);
+  const uint8_t* field =
+      reinterpret_cast<const flatbuffers::Table*>(weights)->GetAddressOf(tflite::Tensor::VT_BUFFER);
+  file[static_cast<size_t>(field - file.data())] = 77;
+  EXPECT_EQ(Refusal(file),
+            "tensor 1 't1' of node 0 (CONV_2D) 't3': buffer index 77, but there are 3 buffers");
 }
 
 TEST_F(Refused, HugeShapeIsNoOverflow) {
   m_.tensor(0).shape = {65536, 65536, 65536, 65536};
-  EXPECT_THAT(Message(), HasSubstr("tensor 0 't0': shape [65536, 65536, 65536, 65536] of int8"));
+  EXPECT_THAT(
+      Message(),
+      HasSubstr(
+          "tensor 0 't0' of node 0 (CONV_2D) 't3': shape [65536, 65536, 65536, 65536] of int8"));
 }
 
 TEST_F(Refused, HugeShapeOfAnUnusedTensorIsNoOverflow) {
@@ -302,49 +257,55 @@ TEST_F(Refused, HugeShapeOfAnUnusedTensorIsNoOverflow) {
 
 TEST_F(Refused, NonFiniteScaleIsNamed) {
   m_.tensor(0).quantization.scales = {std::numeric_limits<float>::infinity()};
-  EXPECT_EQ(Message(), "tensor 0 't0': scale[0] is inf");
+  EXPECT_EQ(Message(), "tensor 0 't0' of node 0 (CONV_2D) 't3': scale[0] is inf");
 }
 
 TEST_F(Refused, ZeroScaleOfAnActivationIsNamed) {
   m_.tensor(3).quantization.scales = {0};
-  EXPECT_EQ(Message(), "tensor 3 't3': scale[0] is 0");
+  EXPECT_EQ(Message(), "tensor 3 't3' of node 0 (CONV_2D) 't3': scale[0] is 0");
 }
 
 TEST_F(Refused, ZeroPointOutsideItsTypeIsNamed) {
   m_.tensor(0).quantization.zero_points = {128};
-  EXPECT_EQ(Message(), "tensor 0 't0': zero_point[0] is 128, outside the range of int8");
+  EXPECT_EQ(
+      Message(),
+      "tensor 0 't0' of node 0 (CONV_2D) 't3': zero_point[0] is 128, outside the range of int8");
 }
 
 TEST_F(Refused, ScalesAlongAMissingDimensionAreAnError) {
   m_.tensor(1).quantization.dimension = 4;
-  EXPECT_EQ(Message(), "tensor 1 't1': quantized dimension 4, but the shape is [3, 3, 3, 2]");
+  EXPECT_EQ(Message(),
+            "tensor 1 't1' of node 0 (CONV_2D) 't3': quantized dimension 4, but the shape is [3, "
+            "3, 3, 2]");
 }
 
 TEST_F(Refused, WrongNumberOfScalesGivesBothNumbers) {
   m_.tensor(1).quantization.dimension = 3;
-  EXPECT_EQ(Message(), "tensor 1 't1': 3 scales for dimension 3 of shape [3, 3, 3, 2]");
+  EXPECT_EQ(
+      Message(),
+      "tensor 1 't1' of node 0 (CONV_2D) 't3': 3 scales for dimension 3 of shape [3, 3, 3, 2]");
 }
 
 TEST_F(Refused, ZeroPointsMustMatchScalesInNumber) {
   m_.tensor(1).quantization.zero_points = {0, 0};
-  EXPECT_EQ(Message(), "tensor 1 't1': 3 scales but 2 zero points");
+  EXPECT_EQ(Message(), "tensor 1 't1' of node 0 (CONV_2D) 't3': 3 scales but 2 zero points");
 }
 
 TEST_F(Refused, ZeroStrideNamesTheNode) {
   std::get<Conv2DOptions>(node().options).stride_w = 0;
-  EXPECT_EQ(Message(), "node 0 (CONV_2D): stride_w is 0, must be 1 to 65535");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) 't3': stride_w is 0, must be 1 to 65535");
 }
 
 TEST_F(Refused, MissingOptionsNameTheNode) {
   node().options = {};
-  EXPECT_EQ(Message(), "node 0 (CONV_2D): its options are missing or of another operator");
+  EXPECT_EQ(Message(), "node 0 (CONV_2D) 't3': its options are missing or of another operator");
 }
 
 TEST_F(Refused, OutputTooLargeNamesNodeAndTensor) {
   const int32_t list = m_.Integers({4, 2}, {0, 0, 0, 1 << 20, 0, 1 << 20, 0, 0});
   m_.Output(m_.Node(OpType::kPAD, {3, list}, {}));
   EXPECT_EQ(Code(), StatusCode::kUnsupported);
-  EXPECT_THAT(Message(), HasSubstr("node 1 (PAD) writes tensor 5 't5' of shape"));
+  EXPECT_THAT(Message(), HasSubstr("node 1 (PAD) 't5' writes tensor 5 't5' of shape"));
 }
 
 // ---- What only the CPU can judge ----------------------------------------------------------------
@@ -359,13 +320,21 @@ std::string PrepareRefusal(const ModelBuilder& m) {
 TEST(Prepare, UnknownCustomOperatorIsNamed) {
   ModelBuilder m;
   m.Output(m.Custom("FlyToTheMoon", m.Input({1, 4})));
-  EXPECT_EQ(PrepareRefusal(m), "node 0 (FlyToTheMoon): Atoll has no custom operator of this name");
+  EXPECT_EQ(PrepareRefusal(m),
+            "node 0 (FlyToTheMoon) 't1': Atoll has no custom operator of this name");
+}
+
+TEST(Prepare, ModelsCompiledForACoralAreRecognized) {
+  ModelBuilder m;
+  m.Output(m.Custom("edgetpu-custom-op", m.Relu(m.Input({1, 4}))));
+  EXPECT_THAT(PrepareRefusal(m), AllOf(HasSubstr("node 1 (edgetpu-custom-op)"),
+                                       HasSubstr("compiled for a Coral Edge TPU")));
 }
 
 TEST(Prepare, UnknownOperatorIsNamed) {
   ModelBuilder m;
   m.Output(m.Node(OpType::kLSTM, {m.Input({1, 4})}, {1, 4}));
-  EXPECT_EQ(PrepareRefusal(m), "node 0 (LSTM): Atoll has no operator of this name");
+  EXPECT_EQ(PrepareRefusal(m), "node 0 (LSTM) 't1': Atoll has no operator of this name");
 }
 
 TEST(Prepare, OperatorWithoutANameIsNumbered) {
@@ -378,14 +347,14 @@ TEST(Prepare, UnknownVersionIsNamed) {
   ModelBuilder m;
   m.Output(m.Relu(m.Input({1, 4})));
   m.graph().nodes[0].version = 1000;
-  EXPECT_EQ(PrepareRefusal(m), "node 0 (RELU): version 1000; the newest known one is 3");
+  EXPECT_EQ(PrepareRefusal(m), "node 0 (RELU) 't1': version 1000; the newest known one is 3");
 }
 
 TEST(Prepare, OtherTypesAreNamed) {
   ModelBuilder m;
   m.Output(m.Relu(m.Input({1, 4})));
   m.tensor(0).type = DataType::kInt16;
-  EXPECT_THAT(PrepareRefusal(m), HasSubstr("input 't0' has type int16, must be int8 or uint8"));
+  EXPECT_THAT(PrepareRefusal(m), HasSubstr("'t0' has type int16, must be float32, uint8 or int8"));
 }
 
 TEST(Prepare, ShapesBehindAnUnknownOperatorAreNotBlamed) {
@@ -393,7 +362,8 @@ TEST(Prepare, ShapesBehindAnUnknownOperatorAreNotBlamed) {
   const int32_t x = m.Node(OpType::kWHERE, {m.Input({1, 4, 4, 2})}, {});
   m.Output(m.Node(OpType::kMAX_POOL_2D, {x}, {}, Pool2DOptions{}));
   EXPECT_EQ(RefusalCode(m.Build()), StatusCode::kUnsupported);
-  EXPECT_THAT(Refusal(m.Build()), HasSubstr("node 0 (WHERE): Atoll has no operator of this name"));
+  EXPECT_THAT(Refusal(m.Build()),
+              HasSubstr("node 0 (WHERE) 't1': Atoll has no operator of this name"));
 }
 
 }  // namespace

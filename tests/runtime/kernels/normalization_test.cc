@@ -57,12 +57,26 @@ TEST(LogSoftmax, IsWithinAStepOfTheLogarithm) {
   }
 }
 
-TEST(LogSoftmax, SaturatesSumsOfLongRows) {
-  const int32_t depth = 8192;  // the sum would be 2^32
+// Element 0 of a row of `depth` equal ones.
+int8_t LogSoftmaxOfEqual(int32_t depth) {
   const std::vector<uint8_t> input(static_cast<size_t>(depth), 7);
   std::vector<uint8_t> output(input.size());
   LogSoftmax(MakeLogSoftmaxParams(1, depth, ByteType::kInt8, 0.1f), input.data(), output.data());
-  EXPECT_EQ(static_cast<int8_t>(output[0]), 127 - std::lround(16 * std::log(4096)));
+  return static_cast<int8_t>(output[0]);
+}
+
+TEST(LogSoftmax, WrapsSumsOfLongRows) {
+  EXPECT_EQ(LogSoftmaxOfEqual(4095), 127 - std::lround(16 * std::log(4095)));
+  EXPECT_EQ(LogSoftmaxOfEqual(8193), LogSoftmaxOfEqual(1)) << "8192 * 2^19 is 0 modulo 2^32";
+}
+
+// What the results are is TensorFlow Lite's secret, but there are some.
+TEST(FixedPointLog, IsDefinedForAllNumbers) {
+  for (int64_t raw = INT32_MIN; raw <= 1 << 20; raw += raw < -4 || raw > 4 ? 65537 : 1) {
+    FixedPointLog(static_cast<int32_t>(raw));
+  }
+  LogSoftmaxOfEqual(4096);
+  LogSoftmaxOfEqual(8192);
 }
 
 TEST(L2Normalization, IsWithinAStepOfTheUnitVector) {
@@ -85,6 +99,16 @@ TEST(L2Normalization, IsWithinAStepOfTheUnitVector) {
       EXPECT_NEAR(ByteValue(output[i], type) - zero_point, std::min(want, 127.0), 0.51) << i;
     }
   }
+}
+
+TEST(L2Normalization, WrapsSumsOfLongRows) {
+  // 2^17 * 2^15 is 0 modulo 2^32, so only the last element counts.
+  const L2NormalizationParams params{.rows = 1, .depth = (1 << 18) + 1, .input_zero_point = 0};
+  std::vector<uint8_t> input(static_cast<size_t>(params.depth), 128);  // -128
+  input.back() = 100;
+  std::vector<uint8_t> output(input.size());
+  L2Normalization(params, input.data(), output.data());
+  EXPECT_EQ(output.back(), 127);
 }
 
 TEST(L2Normalization, LeavesZeroAtZero) {

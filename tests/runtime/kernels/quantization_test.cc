@@ -21,6 +21,15 @@ TEST(QuantizeMultiplier, CarriesIntoTheExponentWhenTheMantissaRoundsUp) {
   EXPECT_EQ(QuantizeMultiplier(just_below_one), (Multiplier{1 << 30, 1}));
 }
 
+TEST(QuantizeMultiplier, KeepsExponentsWithinWhatADeviceHolds) {
+  EXPECT_EQ(QuantizeMultiplier(0x1p126).exponent, 127);
+  EXPECT_EQ(QuantizeMultiplier(0x1p127).exponent, 96);
+  EXPECT_EQ(QuantizeMultiplier(0x1p1000).exponent, 1001 - 28 * 32);
+  const Multiplier raw{1 << 30, 1001};
+  EXPECT_EQ(MultiplyByQuantizedMultiplier(-77, QuantizeMultiplier(0x1p1000)),
+            MultiplyByQuantizedMultiplier(-77, raw));
+}
+
 TEST(QuantizeMultiplier, FlushesTinyAndNonFiniteNumbersToZero) {
   EXPECT_EQ(QuantizeMultiplier(std::ldexp(1.0, -33)), (Multiplier{0, 0}));
   EXPECT_EQ(QuantizeMultiplier(std::numeric_limits<double>::infinity()), (Multiplier{0, 0}));

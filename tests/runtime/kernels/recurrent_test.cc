@@ -55,15 +55,13 @@ class LstmTest : public testing::Test {
     params_.cell_integer_bits = 4;
     params_.hidden_multiplier = QuantizeMultiplier(1.0 / (1 << 22));
     params_.hidden_zero_point = -4;
-    weights_.reserve(8);
-    for (LstmGate* gate : {&params_.input, &params_.forget, &params_.cell, &params_.output}) {
-      gate->input_weights = Weights(params_.units * params_.inputs);
-      gate->recurrent_weights = Weights(params_.units * params_.units);
-      gate->input_multiplier = QuantizeMultiplier(0.4);
-      gate->recurrent_multiplier = QuantizeMultiplier(0.3);
+    weights_.reserve(2 * kLstmGates);
+    for (size_t gate = 0; gate < kLstmGates; ++gate) {
+      params_.input.weights[gate] = Weights(params_.units * params_.inputs);
+      params_.recurrent.weights[gate] = Weights(params_.units * params_.units);
       for (int32_t u = 0; u < params_.units; ++u) {
-        gate->input_bias.push_back(rng_.Int32(-3000, 3000));
-        gate->recurrent_bias.push_back(rng_.Int32(-3000, 3000));
+        params_.input.channels.push_back(Channel(0.4));
+        params_.recurrent.channels.push_back(Channel(0.3));
       }
     }
     x_ = Random(params_.batch * params_.steps * params_.inputs);
@@ -74,6 +72,12 @@ class LstmTest : public testing::Test {
     Int8s values(static_cast<size_t>(count));
     for (int8_t& value : values) value = static_cast<int8_t>(rng_.Int32(-128, 127));
     return values;
+  }
+  OutputChannel Channel(double multiplier) {
+    OutputChannel channel;
+    channel.bias = rng_.Int32(-3000, 3000);
+    channel.multiplier = QuantizeMultiplier(multiplier);
+    return channel;
   }
   const int8_t* Weights(int32_t count) {
     weights_.push_back(Random(count));
@@ -86,7 +90,8 @@ class LstmTest : public testing::Test {
   Int8s Run(const LstmParams& params, const Int8s& x) {
     Int8s y(x.size() / static_cast<size_t>(params.inputs) * static_cast<size_t>(params.units));
     auto scratch = Buffer::Allocate(LstmScratchBytes(params));
-    Lstm(params, x.data(), hidden_.data(), cell_.data(), y.data(), scratch->data());
+    Lstm(params, x.data(), hidden_.data(), reinterpret_cast<uint8_t*>(cell_.data()), y.data(),
+         scratch->data());
     return y;
   }
 
@@ -162,15 +167,18 @@ TEST_F(LstmTest, IsNearTheRealOne) {
       const size_t row = static_cast<size_t>(b * params_.steps + s);
       std::vector<double> next(h.size());
       for (size_t u = 0; u < h.size(); ++u) {
-        const auto gate = [&](const LstmGate& g) {
-          const double a = 0.4 * (dot(g.input_weights + u * 5, x_, row * 5, 5) + g.input_bias[u]) +
-                           0.3 * (dot(g.recurrent_weights + u * 3, h, 0, 3) + g.recurrent_bias[u]);
-          return std::clamp(a / 4096, -8.0, 8.0);
+        const auto gate = [&](LstmGate which) {
+          const size_t g = static_cast<size_t>(which);
+          const double from_input = dot(params_.input.weights[g] + u * 5, x_, row * 5, 5) +
+                                    params_.input.channels[g * 3 + u].bias;
+          const double from_hidden = dot(params_.recurrent.weights[g] + u * 3, h, 0, 3) +
+                                     params_.recurrent.channels[g * 3 + u].bias;
+          return std::clamp((0.4 * from_input + 0.3 * from_hidden) / 4096, -8.0, 8.0);
         };
         const auto logistic = [](double a) { return 1 / (1 + std::exp(-a)); };
-        c[u] = logistic(gate(params_.forget)) * c[u] +
-               logistic(gate(params_.input)) * std::tanh(gate(params_.cell));
-        next[u] = logistic(gate(params_.output)) * std::tanh(c[u]) * 256 - 4;
+        c[u] = logistic(gate(LstmGate::kForget)) * c[u] +
+               logistic(gate(LstmGate::kInput)) * std::tanh(gate(LstmGate::kCell));
+        next[u] = logistic(gate(LstmGate::kOutput)) * std::tanh(c[u]) * 256 - 4;
         EXPECT_NEAR(got[row * 3 + u], std::clamp(next[u], -128.0, 127.0), 2.0);
       }
       for (size_t u = 0; u < h.size(); ++u) h[u] = got[row * 3 + u];

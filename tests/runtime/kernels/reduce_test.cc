@@ -14,8 +14,10 @@ TEST(ReducePlan, MergesAxesThatAreTreatedAlike) {
   const ReducePlan plan = MakeReducePlan({2, 3, 1, 5, 7}, {false, false, false, true, true});
   ASSERT_EQ(plan.loops.size(), 2u);
   EXPECT_EQ(plan.loops[0].count, 6);
+  EXPECT_EQ(plan.loops[0].in_stride, 35);
   EXPECT_EQ(plan.loops[0].out_stride, 1);
   EXPECT_EQ(plan.loops[1].count, 35);
+  EXPECT_EQ(plan.loops[1].in_stride, 1);
   EXPECT_EQ(plan.loops[1].out_stride, 0);
   EXPECT_EQ(plan.outputs, 6);
   EXPECT_EQ(plan.reduced, 35);
@@ -56,6 +58,16 @@ TEST(Reduce, EqualsTheDefinitionOnRandomShapes) {
                     [](int64_t a, int64_t x) { return a + x; });
     ASSERT_EQ(sums, expected) << "round " << round;
   }
+}
+
+TEST(ReduceExtreme, TakesTheGreatestAndTheLeast) {
+  const ReducePlan plan = MakeReducePlan({2, 3, 2}, {false, true, false});
+  const std::vector<uint8_t> input{5, 1, 0x80, 4, 9, 0xFF, 0, 0, 200, 0, 0, 1};
+  std::vector<int8_t> output(4);
+  ReduceExtreme(Extreme::kMax, plan.loops, plan.outputs, input.data(), output.data());
+  EXPECT_EQ(output, (std::vector<int8_t>{9, 4, 0, 1}));
+  ReduceExtreme(Extreme::kMin, plan.loops, plan.outputs, input.data(), output.data());
+  EXPECT_EQ(output, (std::vector<int8_t>{-128, -1, -56, 0}));
 }
 
 TEST(ArgReduce, TakesTheFirstOfEqualElements) {

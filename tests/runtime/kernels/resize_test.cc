@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/base/buffer.h"
 #include "tests/runtime/kernels/filter_sums.h"
 
 namespace atollrt {
@@ -22,20 +23,28 @@ Tap TapAt(ResizeMode mode, int64_t n, int64_t m, int64_t i) {
   return {low, high, v - 1024 * low};
 }
 
+ResizeParams RandomParams(Rng& rng) {
+  return {.batch = rng.Int32(1, 2),
+          .input_h = rng.Int32(1, 9),
+          .input_w = rng.Int32(1, rng.OneIn(3) ? 50 : 9),
+          .channels = rng.Int32(1, 9),
+          .output_h = rng.Int32(1, 20),
+          .output_w = rng.Int32(1, 20),
+          .mode = rng.Pick<ResizeMode>(
+              {ResizeMode::kCorners, ResizeMode::kAlignCorners, ResizeMode::kHalfPixelCenters})};
+}
+
+// Aligned to 64 bytes.
+Buffer BilinearScratch(const ResizeParams& p, ResizeType type, int threads) {
+  return *Buffer::Allocate(BilinearScratchBytes(p, type, threads));
+}
+
 // The golden cases have no int16; the arithmetic is that of int8.
-TEST(BilinearResize, ResizesInt16) {
+TEST(ResizeBilinear, ResizesInt16) {
   Rng rng(TestSeed(1));
   ThreadPool pool(2);
   for (int i = 0; i < 200; ++i) {
-    const ResizeParams p{
-        .batch = rng.Int32(1, 2),
-        .input_h = rng.Int32(1, 9),
-        .input_w = rng.Int32(1, 9),
-        .channels = rng.Int32(1, 9),
-        .output_h = rng.Int32(1, 20),
-        .output_w = rng.Int32(1, 20),
-        .mode = rng.Pick<ResizeMode>(
-            {ResizeMode::kCorners, ResizeMode::kAlignCorners, ResizeMode::kHalfPixelCenters})};
+    const ResizeParams p = RandomParams(rng);
     const std::vector<int16_t> input =
         RandomInt16(&rng, int64_t{p.batch} * p.input_h * p.input_w * p.channels);
     std::vector<int16_t> expected;
@@ -58,26 +67,72 @@ TEST(BilinearResize, ResizesInt16) {
         }
       }
     }
-    const Result<BilinearResize> resize = BilinearResize::Prepare(p, ResizeType::kInt16);
-    ASSERT_TRUE(resize.ok());
     std::vector<int16_t> output(expected.size());
-    std::vector<uint64_t> scratch(resize->ScratchBytes(2) / 8);
-    resize->Run(BytesOf(input), BytesOf(output), BytesOf(scratch), &pool);
+    Buffer scratch = BilinearScratch(p, ResizeType::kInt16, 2);
+    ResizeBilinear(p, ResizeType::kInt16, WholeImages(p), BytesOf(input), BytesOf(output),
+                   scratch.data(), &pool);
     ASSERT_EQ(output, expected) << "case " << i;
+    std::fill(output.begin(), output.end(), int16_t{0});
+    ResizeBilinear(p, ResizeType::kInt16, WholeImages(p), BytesOf(input), BytesOf(output), nullptr,
+                   nullptr);
+    ASSERT_EQ(output, expected) << "case " << i << " without scratch";
   }
 }
 
 // Rounding makes the last tap land beyond the image: it must not be read there.
-TEST(BilinearResize, StaysInsideWhenTheStepIsRoundedUp) {
+TEST(ResizeBilinear, StaysInsideWhenTheStepIsRoundedUp) {
   const ResizeParams p{.input_w = 3, .output_w = 5000, .mode = ResizeMode::kAlignCorners};
   const std::vector<int8_t> input = {-128, 0, 100};
-  const Result<BilinearResize> resize = BilinearResize::Prepare(p, ResizeType::kInt8);
-  ASSERT_TRUE(resize.ok());
   std::vector<int8_t> output(5000);
-  std::vector<uint64_t> scratch(resize->ScratchBytes(1) / 8);
-  resize->Run(BytesOf(input), BytesOf(output), BytesOf(scratch), nullptr);
+  Buffer scratch = BilinearScratch(p, ResizeType::kInt8, 1);
+  ResizeBilinear(p, ResizeType::kInt8, WholeImages(p), BytesOf(input), BytesOf(output),
+                 scratch.data(), nullptr);
   EXPECT_EQ(output.front(), -128);
   EXPECT_TRUE(std::is_sorted(output.begin(), output.end()));
+}
+
+// Every byte type and operator, with and without scratch: the rows of a band from the input rows
+// that it is said to need, in a block of their own size.
+TEST(Resize, GivesTheSameRowsInBands) {
+  Rng rng(TestSeed(2));
+  ThreadPool pool(2);
+  for (int i = 0; i < 600; ++i) {
+    const ResizeParams p = RandomParams(rng);
+    const auto type = i % 2 == 0 ? ResizeType::kInt8 : ResizeType::kUInt8;
+    const bool is_nearest = i % 3 == 0;
+    std::vector<uint8_t> input(static_cast<size_t>(p.batch) * p.input_h * p.input_w * p.channels);
+    rng.Fill(input);
+    const int64_t out_row = int64_t{p.output_w} * p.channels;
+    const int64_t in_row = int64_t{p.input_w} * p.channels;
+    Buffer scratch = BilinearScratch(p, type, 2);
+    const auto run = [&](const ResizeBand& band, const uint8_t* rows, uint8_t* scratch_block) {
+      std::vector<uint8_t> out(static_cast<size_t>(p.batch * band.output.count * out_row));
+      if (is_nearest) {
+        ResizeNearest(p, p.channels, band, rows, out.data(), &pool);
+      } else {
+        ResizeBilinear(p, type, band, rows, out.data(), scratch_block, &pool);
+      }
+      return out;
+    };
+    const std::vector<uint8_t> whole = run(WholeImages(p), input.data(), scratch.data());
+    ASSERT_EQ(run(WholeImages(p), input.data(), nullptr), whole) << "case " << i;
+    ResizeBand band;
+    band.output.first = rng.Int32(0, p.output_h - 1);
+    band.output.count = rng.Int32(1, p.output_h - band.output.first);
+    band.input =
+        is_nearest ? NearestInputRows(p, band.output) : BilinearInputRows(p, type, band.output);
+    ASSERT_GE(band.input.first, 0);
+    ASSERT_GE(band.input.count, 1);
+    ASSERT_LE(band.input.first + band.input.count, p.input_h);
+    std::vector<uint8_t> rows, expected;
+    for (int n = 0; n < p.batch; ++n) {
+      const auto from = input.begin() + (int64_t{n} * p.input_h + band.input.first) * in_row;
+      rows.insert(rows.end(), from, from + band.input.count * in_row);
+      const auto to = whole.begin() + (int64_t{n} * p.output_h + band.output.first) * out_row;
+      expected.insert(expected.end(), to, to + band.output.count * out_row);
+    }
+    ASSERT_EQ(run(band, rows.data(), scratch.data()), expected) << "case " << i;
+  }
 }
 
 }  // namespace

@@ -99,6 +99,72 @@ TEST(StridedCopy, EqualsTheDefinitionOnRandomViews) {
   }
 }
 
+// ---- Parts --------------------------------------------------------------------------------------
+
+TEST(ClipStridedCopy, KeepsACopyThatIsInsideAsItIs) {
+  const StridedCopy copy = MakeStridedCopy({.loops = {{7, 1, 40}, {8, 7, 5}, {5, 56, 1}}}, 1);
+  std::vector<StridedCopy> parts;
+  ClipStridedCopy(copy, 0, 280, &parts);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].loops[1].in_stride, 1);
+}
+
+TEST(ClipStridedCopy, CutsRowsOutOfABox) {
+  // Rows 1 and 2 of a 3 x 4 box in a 5 x 6 image, from its second row and third column on.
+  const StridedCopy copy{.in_offset = 0, .out_offset = 8, .run_bytes = 4, .loops = {{3, 4, 6}}};
+  std::vector<StridedCopy> parts;
+  ClipStridedCopy(copy, 12, 24, &parts);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].in_offset, 4);
+  EXPECT_EQ(parts[0].out_offset, 14);
+  ASSERT_EQ(parts[0].loops.size(), 1u);
+  EXPECT_EQ(parts[0].loops[0].count, 2);
+  parts.clear();
+  ClipStridedCopy(copy, 0, 8, &parts);
+  ClipStridedCopy(copy, 24, 30, &parts);
+  EXPECT_TRUE(parts.empty());
+}
+
+// Any cut of the output, anywhere: the parts together are the copy, and none leaves its range.
+TEST(ClipStridedCopy, DividesRandomCopies) {
+  Rng rng(TestSeed(5));
+  for (int round = 0; round < 500; ++round) {
+    StridedCopy elements;
+    const int64_t bytes = rng.Int(1, 3);
+    int64_t out_size = 1;
+    const int64_t rank = rng.Int(0, 5);
+    for (int64_t i = 0; i < rank; ++i) {
+      const int64_t count = rng.Int(1, 5);
+      elements.loops.insert(elements.loops.begin(), {count, rng.Int(-9, 9), out_size});
+      out_size *= count + rng.Int(0, 2);
+    }
+    for (const Loop& loop : elements.loops) {
+      elements.in_offset += loop.in_stride < 0 ? -loop.in_stride * (loop.count - 1) : 0;
+    }
+    elements.out_offset = rng.Int(0, 7);
+    const int64_t size = (out_size + 10) * bytes;
+    std::vector<uint8_t> in(600);
+    rng.Fill(in);
+    const StridedCopy copy = MakeStridedCopy(elements, static_cast<size_t>(bytes));
+    std::vector<uint8_t> expected(static_cast<size_t>(size), 0xEE), out = expected;
+    RunStridedCopy(copy, in.data(), expected.data());
+    for (int64_t begin = 0; begin < size;) {
+      const int64_t end = std::min(size, begin + rng.Int(1, size));
+      std::vector<StridedCopy> parts;
+      ClipStridedCopy(copy, begin, end, &parts);
+      EXPECT_LE(parts.size(), 2 * copy.loops.size() + 1);
+      const std::vector<uint8_t> before = out;
+      for (const StridedCopy& part : parts) RunStridedCopy(part, in.data(), out.data());
+      for (int64_t i = 0; i < size; ++i) {
+        const bool inside = i >= begin && i < end;
+        ASSERT_TRUE(inside || out[i] == before[i]) << "round " << round;
+      }
+      begin = end;
+    }
+    ASSERT_EQ(out, expected) << "round " << round;
+  }
+}
+
 TEST(FillElements, RepeatsElementsOfAnySize) {
   const std::vector<uint8_t> element{1, 2, 3, 4};
   std::vector<uint8_t> out(7 * 4 + 1, 0xEE);

@@ -11,7 +11,7 @@
 namespace atollrt {
 namespace {
 
-// Strides above the filter, outputs that the input does not reach, any pad below the filter.
+// Strides above the filter, outputs that the input does not reach, any pad.
 ConvShape RandomTransposedShape(Rng* rng) {
   ConvShape s;
   s.batch = rng->Int32(1, 2);
@@ -25,8 +25,8 @@ ConvShape RandomTransposedShape(Rng* rng) {
   s.kernel_w = rng->Int32(1, 7);
   s.stride_h = rng->Int32(1, 9);
   s.stride_w = rng->Int32(1, 9);
-  s.pad_top = rng->Int32(0, s.kernel_h - 1);
-  s.pad_left = rng->Int32(0, s.kernel_w - 1);
+  s.pad_top = rng->Int32(0, s.kernel_h + 2);
+  s.pad_left = rng->Int32(0, s.kernel_w + 2);
   return s;
 }
 
@@ -41,6 +41,62 @@ std::vector<T> RunKernel(const Kernel& kernel, const ConvShape& s, const std::ve
   const Result<Buffer> scratch = Buffer::Allocate(kernel.ScratchBytes(2));
   kernel.Run(BytesOf(input), BytesOf(output), const_cast<uint8_t*>(scratch->data()), &pool);
   return output;
+}
+
+TEST(TransposeConv, ScattersBytesAsTheReferenceDoes) {
+  Rng rng(TestSeed(3));
+  for (int i = 0; i < 300; ++i) {
+    Conv2DParams p;
+    p.shape = RandomTransposedShape(&rng);
+    const ConvShape& s = p.shape;
+    p.input_type = RandomType(&rng);
+    p.weight_type = RandomType(&rng);
+    p.input_zero_point = RandomZeroPoint(&rng, p.input_type);
+    p.weight_zero_point = RandomZeroPoint(&rng, p.weight_type);
+    const int32_t depth = s.kernel_h * s.kernel_w * s.input_c;
+    p.output = RandomOutputStage(&rng, s.output_c, 0.1 * depth * 128 * 128);
+    std::vector<uint8_t> input(static_cast<size_t>(s.InputBytes()));
+    std::vector<uint8_t> weights(static_cast<size_t>(WeightCount(s)));
+    RandomBytes(&rng, input);
+    RandomBytes(&rng, weights);
+    p.weights = weights.data();
+    std::vector<uint8_t> expected(static_cast<size_t>(s.OutputBytes()));
+    ReferenceTransposeConv(p, input.data(), expected.data());
+    const uint8_t zero = static_cast<uint8_t>(p.weight_zero_point);
+    for (const CpuFeatures level : CpuLevels()) {
+      const auto kernel = TransposeConv<Conv2D, Conv2DParams>::Prepare(p, {1, 1, zero}, level);
+      ASSERT_TRUE(kernel.ok());
+      ASSERT_EQ(RunKernel(*kernel, s, input), expected) << "case " << i;
+    }
+  }
+}
+
+// Sums by scattering, where the reference gathers.
+TEST(TransposeConv, ReferenceGathersWhatTheFormulaScatters) {
+  Rng rng(TestSeed(4));
+  for (int i = 0; i < 300; ++i) {
+    Conv2DParams p;
+    p.shape = RandomTransposedShape(&rng);
+    p.input_type = ByteType::kInt8;
+    p.weight_type = ByteType::kInt8;
+    const std::vector<int8_t> input = RandomInt8(&rng, p.shape.InputBytes());
+    const std::vector<int8_t> weights = RandomInt8(&rng, WeightCount(p.shape));
+    p.weights = BytesOf(weights);
+    p.output.mode = RequantizeMode::kDouble;
+    for (int32_t c = 0; c < p.shape.output_c; ++c) {
+      const int32_t bias = rng.Int32(-9999, 9999);
+      p.output.channels.push_back({.bias = bias, .multiplier = {}, .scale = rng.Real() * 0.01});
+    }
+    std::vector<int8_t> expected;
+    for (const int64_t sum : TransposeConvSums<int64_t>(p.shape, input, weights)) {
+      const OutputChannel& channel = p.output.channels[expected.size() % p.shape.output_c];
+      const double value = std::round(static_cast<double>(sum + channel.bias) * channel.scale);
+      expected.push_back(static_cast<int8_t>(std::clamp(value, -128.0, 127.0)));
+    }
+    std::vector<int8_t> output(expected.size());
+    ReferenceTransposeConv(p, BytesOf(input), BytesOf(output));
+    ASSERT_EQ(output, expected) << "case " << i;
+  }
 }
 
 TEST(TransposeConv, ScattersInt16) {

@@ -34,8 +34,8 @@ TEST(Gather, FailsInInvokeForIndicesOutOfRange) {
     StoreLittleEndian<int32_t>(interpreter->TensorBytes(m.graph().inputs[0]).data() + 4, index);
     const Status status = interpreter->Invoke();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), "node 0 (GATHER): tensor 0 't0': index " + std::to_string(index) +
-                                    " at position 1 is outside [0, 3)");
+    EXPECT_EQ(status.message(), "node 0 (GATHER) 't2': tensor 0 't0': index " +
+                                    std::to_string(index) + " at position 1 is outside [0, 3)");
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "runtime/ops/elementwise_params.h"
 #include "tests/support/model_builder.h"
 
 namespace atollrt {
@@ -143,7 +144,7 @@ TEST_F(FilterParams, MixedTypesAreRefused) {
 
 // ---- Sums ---------------------------------------------------------------------------------------
 
-TEST(AddParams, InputsAreScaledAgainstTwiceTheLargerScale) {
+TEST(PairParams, InputsAreScaledAgainstTwiceTheLargerScale) {
   ModelBuilder m;
   const int32_t a = m.Input({1, 4});
   const int32_t b = m.Input({1, 4});
@@ -153,7 +154,7 @@ TEST(AddParams, InputsAreScaledAgainstTwiceTheLargerScale) {
   m.tensor(y).quantization.scales = {0.25f};
   m.Output(y);
   const auto model = m.Load();
-  const auto params = MakeAddParams(model->graph(), model->graph().nodes[0]);
+  const auto params = MakePairParams(model->graph(), model->graph().nodes[0]);
   ASSERT_TRUE(params.ok());
   const auto real = [](const Multiplier& multiplier) {
     return std::ldexp(multiplier.value, multiplier.exponent - 31);
@@ -163,43 +164,38 @@ TEST(AddParams, InputsAreScaledAgainstTwiceTheLargerScale) {
   EXPECT_EQ(std::ldexp(real(params->output), params->left_shift), 4.0);
 }
 
-TEST(AddParams, AnOutputScaleTooSmallIsRefused) {
+TEST(PairParams, AnOutputScaleTooSmallIsRefused) {
   ModelBuilder m;
   const int32_t y = m.Add(m.Input({1, 4}), m.Input({1, 4}));
   m.tensor(y).quantization.scales = {1e-9f};
   m.Output(y);
   const auto model = m.Load();
-  EXPECT_THAT(MakeAddParams(model->graph(), model->graph().nodes[0]).status().message(),
+  EXPECT_THAT(MakePairParams(model->graph(), model->graph().nodes[0]).status().message(),
               HasSubstr("output scale 1e-09 is too small"));
 }
 
-// ---- Means --------------------------------------------------------------------------------------
+// ---- Reductions ---------------------------------------------------------------------------------
 
-MeanPlan PlanOf(const Shape& shape, const std::vector<int32_t>& axes) {
+TEST(ReducedAxes, CountFromEitherEndAndOnce) {
   ModelBuilder m;
-  m.Output(m.Mean(m.Input(shape), axes));
+  const int32_t axes = m.Integers({3}, {1, -1, 1});
+  m.Output(m.Node(OpType::kMEAN, {m.Input({2, 5, 6, 3}), axes}, {2, 6}, ReducerOptions{}));
   const auto model = m.Load();
-  return *MakeMeanPlan(model->graph(), model->graph().nodes[0]);
+  EXPECT_EQ(ReducedAxes(model->graph(), model->graph().nodes[0]),
+            (std::vector<bool>{false, true, false, true}));
 }
 
-TEST(MeanPlan, ReadsNeighbouringAxesInPlace) {
-  const MeanPlan plan = PlanOf({2, 5, 6, 3}, {2, 1});
-  EXPECT_TRUE(plan.contiguous);
-  EXPECT_EQ(plan.params.batch, 2);
-  EXPECT_EQ(plan.params.positions, 30);
-  EXPECT_EQ(plan.params.channels, 3);
-}
-
-TEST(MeanPlan, GathersAxesThatAreApart) {
-  const MeanPlan plan = PlanOf({2, 5, 6, 3}, {1, 3});
-  EXPECT_FALSE(plan.contiguous);
-  EXPECT_EQ(plan.params.batch, 1);
-  EXPECT_EQ(plan.params.positions, 15);
-  EXPECT_EQ(plan.params.channels, 12);
-}
-
-TEST(MeanPlan, CountsARepeatedAxisOnce) {
-  EXPECT_EQ(PlanOf({2, 5, 6, 3}, {1, 1}).params.positions, 5);
+TEST(ByteSumParams, FoldTheDivisionIntoTheMultiplierOfMean) {
+  for (const OpType type : {OpType::kMEAN, OpType::kSUM}) {
+    ModelBuilder m;
+    const int32_t axes = m.Integers({2}, {1, 3});
+    m.Output(m.Node(type, {m.Input({2, 4, 6, 2}), axes}, {2, 6}, ReducerOptions{}));
+    const auto model = m.Load();
+    const auto params = MakeByteSumParams(model->graph(), model->graph().nodes[0]);
+    ASSERT_TRUE(params.ok());
+    EXPECT_EQ(std::ldexp(params->multiplier.value, params->multiplier.exponent - 31),
+              type == OpType::kMEAN ? 0.125 : 1.0);
+  }
 }
 
 // ---- Tables -------------------------------------------------------------------------------------

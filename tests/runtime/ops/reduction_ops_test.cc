@@ -84,7 +84,7 @@ TEST(Reductions, RefuseExtremesOfAnotherQuantization) {
   const int32_t y = m.Node(OpType::kREDUCE_MAX, {x, m.Integers({1}, {1})}, {}, ReducerOptions{});
   Quantize(m, y, 1.0f, 10);
   m.Output(y);
-  EXPECT_THAT(WhyRefused(m).message(), HasSubstr("must be the same"));
+  EXPECT_THAT(WhyRefused(m).message(), HasSubstr("must be quantized alike"));
 }
 
 TEST(ArgMin, TakesWideIntegers) {

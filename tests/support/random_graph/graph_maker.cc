@@ -40,7 +40,7 @@ std::vector<uint8_t> GraphMaker::Make() {
   NameOutputs();
   std::vector<const Graph*> graphs{&graph()};
   if (initialization_ != nullptr) graphs.push_back(&initialization_->graph());
-  return WriteTflite(graphs);
+  return WriteGraphs(graphs);
 }
 
 void GraphMaker::StartGraph() {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "atoll/camera/frame_source.h"
-#include "atoll/camera/image.h"
+#include "atoll/picture/image.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {
@@ -63,7 +63,7 @@ struct PipelineOptions {
   // 320 x 240 pixels, if they have them, so that labels stay readable.
   bool shrink_while_decoding = false;
 
-  bool draw = false;          // labels and boxes into the picture that on_result gets
+  bool draw = false;          // results into the picture that on_result gets
   std::string annotated_dir;  // not empty: draws, and writes frame-NNNNNN.jpg there
   int annotated_quality = 85;
 
@@ -73,19 +73,9 @@ struct PipelineOptions {
   Clock* clock = nullptr;  // null: a SteadyClock
 };
 
-// Edges as fractions of the model's input, 0 to 1 from its top left corner.
-struct Detection {
-  float left = 0;
-  float top = 0;
-  float right = 0;
-  float bottom = 0;
-  std::string label;
-};
-
-// What the model says about one frame, for drawing and for the caller.
+// What the model says about one frame, in short.
 struct FrameResult {
-  std::string label;  // "sneaker 97 %"; drawn in the corner
-  std::vector<Detection> boxes;
+  std::string label;     // "sneaker 97 %"; drawn in the corner
   int class_index = -1;  // for the caller's use
 };
 
@@ -105,12 +95,15 @@ struct ProcessedFrame {
   const FrameTimes& times;
 };
 
-// Both are called on the thread of RunPipeline.
+// All are called on the thread of RunPipeline.
 struct PipelineCallbacks {
   // Runs the model on its input pixels (input_height x input_width x input_channels, 0..255) and
   // fills the result, which is empty before. An error fails the frame, and kDeviceLost also ends
   // the run: bringing a device back is this callback's business.
   std::function<Status(const Image& input, FrameResult* result)> infer;
+  // Optional: draws what `infer` has just found into the frame, below the label. `seen` is the part
+  // of the picture that became the model's input.
+  std::function<void(const FrameResult& result, const Rect& seen, Image* picture)> draw;
   // Optional.
   std::function<void(const ProcessedFrame&)> on_result;
 };

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delegate/compiled_model.h"
+
+#include <algorithm>
+
+#include "runtime/graph/compiled_op.h"
+#include "runtime/graph/tflite_writer.h"
+#include "runtime/step_order.h"
+
+namespace atollrt {
+namespace {
+
+// A graph of some nodes of another one, with the tensors that they use.
+class Extract {
+ public:
+  Extract(const Graph& from, std::string name) : from_(from), number_(from.tensors.size(), -1) {
+    graph_.name = std::move(name);
+  }
+
+  void Add(Node node) {
+    Renumber(&node.inputs);
+    Renumber(&node.outputs);
+    Renumber(&node.intermediates);
+    node.compiled = -1;
+    graph_.nodes.push_back(std::move(node));
+  }
+  Graph Finish(std::vector<int32_t> inputs, std::vector<int32_t> outputs) {
+    Renumber(&inputs);
+    Renumber(&outputs);
+    graph_.inputs = std::move(inputs);
+    graph_.outputs = std::move(outputs);
+    return std::move(graph_);
+  }
+
+ private:
+  void Renumber(std::vector<int32_t>* tensors) {
+    for (int32_t& tensor : *tensors) {
+      if (tensor < 0) continue;
+      int32_t& number = number_[tensor];
+      if (number < 0) {
+        number = static_cast<int32_t>(graph_.tensors.size());
+        graph_.tensors.push_back(from_.tensors[tensor]);
+      }
+      tensor = number;
+    }
+  }
+
+  const Graph& from_;
+  std::vector<int32_t> number_;  // of each tensor in the new graph
+  Graph graph_;
+};
+
+}  // namespace
+
+Result<std::vector<uint8_t>> WriteCompiledModel(
+    std::span<const Graph> graphs, const std::vector<PartitionExecutable>& partitions) {
+  const Graph& graph = graphs[0];
+  // Nodes and partitions in the order in which they run.
+  std::vector<StepNodes> steps;
+  std::vector<bool> in_partition(graph.nodes.size());
+  for (const PartitionExecutable& partition : partitions) {
+    steps.push_back({partition.nodes, partition.boundary.inputs, partition.boundary.outputs});
+    for (const int32_t node : partition.nodes) in_partition[node] = true;
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (in_partition[i]) continue;
+    const Node& node = graph.nodes[i];
+    steps.push_back({{static_cast<int32_t>(i)}, node.inputs, node.outputs});
+  }
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderSteps(graph, steps));
+
+  std::vector<Graph> parts;
+  std::vector<std::vector<uint8_t>> options(partitions.size());
+  Extract main(graph, graph.name);
+  for (const size_t step : order) {
+    if (step >= partitions.size()) {
+      main.Add(graph.nodes[steps[step].nodes[0]]);
+      continue;
+    }
+    const PartitionExecutable& partition = partitions[step];
+    Extract part(graph, Format("%s partition %zu", graph.name.c_str(), parts.size()));
+    for (const int32_t node : partition.nodes) part.Add(graph.nodes[node]);
+    parts.push_back(part.Finish(partition.boundary.inputs, partition.boundary.outputs));
+    const std::vector<uint8_t> executable = WriteExecutable(*partition.executable);
+    options[step] =
+        EncodeCompiledOp({.subgraph = static_cast<int32_t>(graphs.size() + parts.size()) - 1,
+                          .executable = executable});
+    Node stand_in;
+    stand_in.type = OpType::kCUSTOM;
+    stand_in.custom_name = kCompiledOpName;
+    stand_in.inputs = partition.boundary.inputs;
+    stand_in.outputs = partition.boundary.outputs;
+    stand_in.custom_options = options[step];
+    main.Add(std::move(stand_in));
+  }
+  const Graph first = main.Finish(graph.inputs, graph.outputs);
+  std::vector<const Graph*> all = {&first};
+  for (const Graph& other : graphs.subspan(1)) all.push_back(&other);
+  for (const Graph& part : parts) all.push_back(&part);
+  return WriteTflite(all);
+}
+
+Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
+                                         const SetBoundary& boundary) {
+  const std::string name = Format("compiled partition %zu", partition);
+  Result<Executable> executable = ReadExecutable(graph.compiled[partition]);
+  if (!executable.ok()) {
+    Status status = executable.status();
+    if (status.code() == StatusCode::kUnsupported) {
+      status = Unsupported("%s; compile the original model again with this version of Atoll",
+                           status.message().c_str());
+    }
+    return std::move(status).WithContext(name);
+  }
+  const auto check = [&](const std::vector<Layer>& layers, const std::vector<int32_t>& tensors,
+                         const char* role) {
+    if (layers.size() != tensors.size()) {
+      return CorruptModel("%s: its executable has %zu %ss, its nodes have %zu", name.c_str(),
+                          layers.size(), role, tensors.size());
+    }
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const int64_t bytes = graph.tensors[tensors[i]].byte_size();
+      if (layers[i].bytes == static_cast<uint64_t>(bytes)) continue;
+      return CorruptModel("%s: %s %zu of its executable has %llu bytes, %s has %lld", name.c_str(),
+                          role, i, static_cast<unsigned long long>(layers[i].bytes),
+                          Describe(graph, tensors[i]).c_str(), static_cast<long long>(bytes));
+    }
+    return Status();
+  };
+  ATOLL_RETURN_IF_ERROR(check(executable->inputs, boundary.inputs, "input"));
+  ATOLL_RETURN_IF_ERROR(check(executable->outputs, boundary.OutputsAndState(), "output"));
+  return executable;
+}
+
+}  // namespace atollrt

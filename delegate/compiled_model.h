@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compiled models: .tflite files in which each partition is one custom operator that holds its
+// executable and names the subgraph that it was made from (runtime/graph/compiled_op.h). They load
+// without a compile step on the device that they were made for, and run everywhere. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "delegate/partitioner.h"
+#include "driver/device.h"
+#include "driver/executable.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/graph.h"
+
+namespace atollrt {
+
+struct PartitionExecutable {
+  std::vector<int32_t> nodes;  // ascending
+  SetBoundary boundary;
+  const Executable* executable = nullptr;
+};
+
+// The file of a model whose graphs are `graphs`, the first of which is divided into `partitions`
+// and CPU nodes. kUnsupported if it would exceed 2 GiB.
+Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
+                                                const std::vector<PartitionExecutable>& partitions);
+
+// The executable that came with a model as Graph::compiled[partition], checked against the nodes
+// that it stands for. kUnsupported, with what to do, if it is for another version of the
+// instruction set.
+Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
+                                         const SetBoundary& boundary);
+
+}  // namespace atollrt

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "atoll/picture/overlay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace atollrt {
+namespace {
+
+constexpr int kGlyphWidth = 5;
+constexpr int kGlyphHeight = 8;  // of which the last one is for g, j, p, q, y
+constexpr int kCellWidth = 6;
+constexpr int kCellHeight = 8;
+
+// The characters 0x20 to 0x7e, eight in a row, as they look; the last one stands for all others.
+// clang-format off
+constexpr const char* kGlyphSheet[12][kGlyphHeight] = {
+    {
+     "..... ..#.. .#.#. .#.#. ..#.. ##..# .##.. ..#..",
+     "..... ..#.. .#.#. .#.#. .#### ##..# #..#. ..#..",
+     "..... ..#.. ..... ##### #.#.. ...#. #..#. .....",
+     "..... ..#.. ..... .#.#. .###. ..#.. .##.. .....",
+     "..... ..#.. ..... ##### ..#.# .#... #.#.# .....",
+     "..... ..... ..... .#.#. ####. #..## #..#. .....",
+     "..... ..#.. ..... .#.#. ..#.. #..## .##.# .....",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     "...#. .#... ..... ..... ..... ..... ..... ....#",
+     "..#.. ..#.. ..#.. ..#.. ..... ..... ..... ....#",
+     ".#... ...#. #.#.# ..#.. ..... ..... ..... ...#.",
+     ".#... ...#. .###. ##### ..... ##### ..... ..#..",
+     ".#... ...#. #.#.# ..#.. ..#.. ..... ..... .#...",
+     "..#.. ..#.. ..#.. ..#.. ..#.. ..... ..#.. #....",
+     "...#. .#... ..... ..... .#... ..... ..#.. #....",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     ".###. ..#.. .###. .###. ...#. ##### .###. #####",
+     "#...# .##.. #...# #...# ..##. #.... #.... ....#",
+     "#..## ..#.. ....# ....# .#.#. ####. #.... ...#.",
+     "#.#.# ..#.. ...#. ..##. #..#. ....# ####. ..#..",
+     "##..# ..#.. ..#.. ....# ##### ....# #...# ..#..",
+     "#...# ..#.. .#... #...# ...#. #...# #...# ..#..",
+     ".###. .###. ##### .###. ...#. .###. .###. ..#..",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     ".###. .###. ..... ..... ...#. ..... .#... .###.",
+     "#...# #...# ..#.. ..#.. ..#.. ..... ..#.. #...#",
+     "#...# #...# ..#.. ..#.. .#... ##### ...#. ....#",
+     ".###. .#### ..... ..... #.... ..... ....# ...#.",
+     "#...# ....# ..#.. ..#.. .#... ##### ...#. ..#..",
+     "#...# ....# ..#.. ..#.. ..#.. ..... ..#.. .....",
+     ".###. .###. ..... .#... ...#. ..... .#... ..#..",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     ".###. ..#.. ####. .###. ####. ##### ##### .###.",
+     "#...# .#.#. #...# #...# #...# #.... #.... #...#",
+     "#.### #...# #...# #.... #...# #.... #.... #....",
+     "#.#.# #...# ####. #.... #...# ####. ####. #.###",
+     "#.### ##### #...# #.... #...# #.... #.... #...#",
+     "#.... #...# #...# #...# #...# #.... #.... #...#",
+     ".###. #...# ####. .###. ####. ##### #.... .###.",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     "#...# .###. ..### #...# #.... #...# #...# .###.",
+     "#...# ..#.. ...#. #..#. #.... ##.## ##..# #...#",
+     "#...# ..#.. ...#. #.#.. #.... #.#.# ##..# #...#",
+     "##### ..#.. ...#. ##... #.... #.#.# #.#.# #...#",
+     "#...# ..#.. ...#. #.#.. #.... #...# #..## #...#",
+     "#...# ..#.. #..#. #..#. #.... #...# #..## #...#",
+     "#...# .###. .##.. #...# ##### #...# #...# .###.",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     "####. .###. ####. .#### ##### #...# #...# #...#",
+     "#...# #...# #...# #.... ..#.. #...# #...# #...#",
+     "#...# #...# #...# #.... ..#.. #...# #...# #...#",
+     "####. #...# ####. .###. ..#.. #...# #...# #.#.#",
+     "#.... #.#.# #.#.. ....# ..#.. #...# .#.#. #.#.#",
+     "#.... #..#. #..#. ....# ..#.. #...# .#.#. ##.##",
+     "#.... .##.# #...# ####. ..#.. .###. ..#.. #...#",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     "#...# #...# ##### .###. #.... .###. ..#.. .....",
+     "#...# #...# ....# .#... #.... ...#. .#.#. .....",
+     ".#.#. .#.#. ...#. .#... .#... ...#. #...# .....",
+     "..#.. ..#.. ..#.. .#... ..#.. ...#. ..... .....",
+     ".#.#. ..#.. .#... .#... ...#. ...#. ..... .....",
+     "#...# ..#.. #.... .#... ....# ...#. ..... .....",
+     "#...# ..#.. ##### .###. ....# .###. ..... #####",
+     "..... ..... ..... ..... ..... ..... ..... ....."},
+    {
+     ".#... ..... #.... ..... ....# ..... ..##. .....",
+     "..#.. ..... #.... ..... ....# ..... .#..# .....",
+     "...#. .###. ####. .###. .#### .###. .#... .####",
+     "..... ....# #...# #...# #...# #...# ####. #...#",
+     "..... .#### #...# #.... #...# ##### .#... #...#",
+     "..... #...# #...# #...# #...# #.... .#... .####",
+     "..... .#### ####. .###. .#### .###. .#... ....#",
+     "..... ..... ..... ..... ..... ..... ..... .###."},
+    {
+     "#.... ..#.. ...#. #.... .##.. ..... ..... .....",
+     "#.... ..... ..... #.... ..#.. ..... ..... .....",
+     "#.##. .##.. ..##. #..#. ..#.. ##.#. #.##. .###.",
+     "##..# ..#.. ...#. #.#.. ..#.. #.#.# ##..# #...#",
+     "#...# ..#.. ...#. ##... ..#.. #.#.# #...# #...#",
+     "#...# ..#.. ...#. #.#.. ..#.. #...# #...# #...#",
+     "#...# .###. #..#. #..#. .###. #...# #...# .###.",
+     "..... ..... .##.. ..... ..... ..... ..... ....."},
+    {
+     "..... ..... ..... ..... .#... ..... ..... .....",
+     "..... ..... ..... ..... .#... ..... ..... .....",
+     "####. .#### #.##. .#### ####. #...# #...# #...#",
+     "#...# #...# ##..# #.... .#... #...# #...# #...#",
+     "#...# #...# #.... .###. .#... #...# #...# #.#.#",
+     "####. .#### #.... ....# .#..# #..## .#.#. #.#.#",
+     "#.... ....# #.... ####. ..##. .##.# ..#.. .#.#.",
+     "#.... ....# ..... ..... ..... ..... ..... ....."},
+    {
+     "..... ..... ..... ...#. ..#.. .#... ..... .###.",
+     "..... ..... ..... ..#.. ..#.. ..#.. ..... #...#",
+     "#...# #...# ##### ..#.. ..#.. ..#.. .#... ....#",
+     ".#.#. #...# ...#. .#... ..#.. ...#. #.#.# ...#.",
+     "..#.. #...# ..#.. ..#.. ..#.. ..#.. ...#. ..#..",
+     ".#.#. .#### .#... ..#.. ..#.. ..#.. ..... .....",
+     "#...# ....# ##### ...#. ..#.. .#... ..... ..#..",
+     "..... .###. ..... ..... ..... ..... ..... ....."},
+};
+// clang-format on
+
+bool GlyphDot(char character, int row, int column) {
+  if (row < 0 || row >= kGlyphHeight || column < 0 || column >= kGlyphWidth) return false;
+  const int index = character < 0x20 ? 0x7f - 0x20 : character - 0x20;  // negative above 0x7f
+  return kGlyphSheet[index / 8][row][(index % 8) * kCellWidth + column] == '#';
+}
+
+// Larger ones would only overflow.
+int SaneScale(int scale) { return std::clamp(scale, 1, 1000); }
+constexpr ptrdiff_t kMaxCells = 10'000;
+
+// Of UTF-8: the bytes after the first one of a character are not drawn.
+bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
+
+// The part of start .. start + length that lies in 0 .. limit. 64 bits, so no sum overflows.
+struct Range {
+  int begin;
+  int end;
+};
+Range Clip(int64_t start, int64_t length, int limit) {
+  const auto clamp = [&](int64_t value) {
+    return static_cast<int>(std::clamp<int64_t>(value, 0, limit));
+  };
+  return {clamp(start), clamp(start + length)};
+}
+
+void Fill(int64_t x, int64_t y, int64_t width, int64_t height, Color color, Image* image) {
+  if (width <= 0 || height <= 0) return;
+  const Range columns = Clip(x, width, image->width);
+  const Range rows = Clip(y, height, image->height);
+  for (int row = rows.begin; row < rows.end; ++row) {
+    uint8_t* line = image->pixels.data() + image->row_bytes() * static_cast<size_t>(row);
+    if (image->channels == 1) {
+      std::fill(line + columns.begin, line + columns.end, Luma(color));
+      continue;
+    }
+    for (int column = columns.begin; column < columns.end; ++column) {
+      uint8_t* pixel = line + 3 * static_cast<ptrdiff_t>(column);
+      pixel[0] = color.r;
+      pixel[1] = color.g;
+      pixel[2] = color.b;
+    }
+  }
+}
+
+// `coverage` of 0 to 1 of the colour over what is there.
+void Blend(Color color, double coverage, int channels, uint8_t* pixel) {
+  const uint8_t ink[3] = {channels == 1 ? Luma(color) : color.r, color.g, color.b};
+  for (int c = 0; c < channels; ++c) {
+    pixel[c] = static_cast<uint8_t>(std::lround(pixel[c] + coverage * (ink[c] - pixel[c])));
+  }
+}
+
+// All pixels nearer than `radius` to the straight line between two points, given in pixels from the
+// picture's corner: the middle of pixel (0, 0) is at (0.5, 0.5). Those at the edge are blended.
+struct Stroke {
+  double x0, y0, x1, y1;
+  double radius;
+};
+void Draw(const Stroke& stroke, Color color, Image* image) {
+  const double dx = stroke.x1 - stroke.x0;
+  const double dy = stroke.y1 - stroke.y0;
+  const double squared_length = std::max(dx * dx + dy * dy, 1e-12);
+  const double reach = stroke.radius + 0.5;  // where the coverage ends
+  const auto first = [](double value, int limit) {
+    return static_cast<int>(std::clamp(std::floor(value), 0.0, static_cast<double>(limit)));
+  };
+  const int row_end = first(std::max(stroke.y0, stroke.y1) + reach + 1, image->height);
+  for (int row = first(std::min(stroke.y0, stroke.y1) - reach, image->height); row < row_end;
+       ++row) {
+    const double y = row + 0.5;
+    // What can be near lies beside the part of the line that is at most `reach` above or below.
+    double from = 0;
+    double to = 1;
+    if (std::abs(dy) > 1e-6) {
+      from = (y - reach - stroke.y0) / dy;
+      to = (y + reach - stroke.y0) / dy;
+      if (from > to) std::swap(from, to);
+      from = std::clamp(from, 0.0, 1.0);
+      to = std::clamp(to, 0.0, 1.0);
+    }
+    const double left = stroke.x0 + dx * (dx > 0 ? from : to) - reach;
+    const double right = stroke.x0 + dx * (dx > 0 ? to : from) + reach;
+    uint8_t* line = image->pixels.data() + image->row_bytes() * static_cast<size_t>(row);
+    const int column_end = first(right + 1, image->width);
+    for (int column = first(left, image->width); column < column_end; ++column) {
+      const double x = column + 0.5;
+      const double along =
+          std::clamp(((x - stroke.x0) * dx + (y - stroke.y0) * dy) / squared_length, 0.0, 1.0);
+      const double distance = std::hypot(x - stroke.x0 - along * dx, y - stroke.y0 - along * dy);
+      if (distance >= reach) continue;
+      Blend(color, std::min(reach - distance, 1.0), image->channels,
+            line + static_cast<ptrdiff_t>(column) * image->channels);
+    }
+  }
+}
+
+// At scales above 1 the dots of a glyph become one smooth stroke: neighbours are joined, diagonal
+// ones where no corner joins them already.
+void DrawGlyph(char character, double x, double y, int scale, Color color, Image* image) {
+  for (int row = 0; row < kGlyphHeight; ++row) {
+    for (int column = 0; column < kGlyphWidth; ++column) {
+      if (!GlyphDot(character, row, column)) continue;
+      const auto join = [&](int down, int across) {
+        const double from_x = x + (column + 0.5) * scale;
+        const double from_y = y + (row + 0.5) * scale;
+        Draw({from_x, from_y, from_x + across * scale, from_y + down * scale, 0.5 * scale}, color,
+             image);
+      };
+      const bool right = GlyphDot(character, row, column + 1);
+      const bool below = GlyphDot(character, row + 1, column);
+      const bool left = GlyphDot(character, row, column - 1);
+      join(0, 0);
+      if (right) join(0, 1);
+      if (below) join(1, 0);
+      if (!right && !below && GlyphDot(character, row + 1, column + 1)) join(1, 1);
+      if (!left && !below && GlyphDot(character, row + 1, column - 1)) join(1, -1);
+    }
+  }
+}
+
+}  // namespace
+
+void DrawText(std::string_view text, Point at, int scale, Color color, Image* image) {
+  scale = SaneScale(scale);
+  int64_t x = at.x;
+  for (const char character : text) {
+    if (x >= image->width) return;
+    if (!BeginsCharacter(character)) continue;
+    if (scale > 1) {
+      DrawGlyph(character, static_cast<double>(x), at.y, scale, color, image);
+    } else {
+      for (int row = 0; row < kGlyphHeight; ++row) {
+        for (int column = 0; column < kGlyphWidth; ++column) {
+          if (GlyphDot(character, row, column)) {
+            Fill(x + column, int64_t{at.y} + row, 1, 1, color, image);
+          }
+        }
+      }
+    }
+    x += int64_t{kCellWidth} * scale;
+  }
+}
+
+Rect TextBounds(std::string_view text, Point at, int scale) {
+  scale = SaneScale(scale);
+  const ptrdiff_t cells =
+      std::min(std::count_if(text.begin(), text.end(), BeginsCharacter), kMaxCells);
+  return {at.x, at.y, static_cast<int>(cells) * kCellWidth * scale, kCellHeight * scale};
+}
+
+int LegibleScale(const Image& image) {
+  return std::max(1, (std::min(image.width, image.height) + 180) / 210);
+}
+
+Rect LabelBounds(std::string_view text, Point at, int scale, const Image& image) {
+  const auto bounds = [&] {
+    // A dot of margin on each side; the cell brings that on the right.
+    Rect rect = TextBounds(text, at, scale);
+    rect.width += scale;
+    rect.height += scale;
+    return rect;
+  };
+  scale = SaneScale(scale);
+  while (scale > 1 && bounds().width > image.width) --scale;
+  Rect rect = bounds();
+  rect.x = std::clamp(rect.x, 0, std::max(0, image.width - rect.width));
+  rect.y = std::clamp(rect.y, 0, std::max(0, image.height - rect.height));
+  return rect;
+}
+
+Rect DrawLabel(std::string_view text, Point at, int scale, Color color, Image* image) {
+  const Rect rect = LabelBounds(text, at, scale, *image);
+  const int used_scale = rect.height / (kCellHeight + 1);
+  constexpr uint8_t kMiddle = 140;  // in brightness as the eye sees it
+  const Color ink = Luma(color) > kMiddle ? Color{0, 0, 0} : Color{255, 255, 255};
+  Fill(rect.x, rect.y, rect.width, rect.height, color, image);
+  DrawText(text, {rect.x + used_scale, rect.y + used_scale}, used_scale, ink, image);
+  return rect;
+}
+
+void FillRectangle(const Rect& rect, Color color, Image* image) {
+  Fill(rect.x, rect.y, rect.width, rect.height, color, image);
+}
+
+void DrawRectangle(const Rect& rect, int thickness, Color color, Image* image) {
+  const int64_t across = std::clamp(thickness, 1, std::max(1, rect.width));
+  const int64_t down = std::clamp(thickness, 1, std::max(1, rect.height));
+  const int64_t x = rect.x;
+  const int64_t y = rect.y;
+  Fill(x, y, rect.width, down, color, image);
+  Fill(x, y + rect.height - down, rect.width, down, color, image);
+  Fill(x, y, across, rect.height, color, image);
+  Fill(x + rect.width - across, y, across, rect.height, color, image);
+}
+
+void DrawLine(Point from, Point to, int thickness, Color color, Image* image) {
+  Draw({from.x + 0.5, from.y + 0.5, to.x + 0.5, to.y + 0.5, 0.5 * std::max(thickness, 1)}, color,
+       image);
+}
+
+}  // namespace atollrt

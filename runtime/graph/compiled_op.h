@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The custom operator that stands for a partition compiled for a device (docs/executable.md, "In a
+// model"). Its options are a header, which names the subgraph that the partition was made from, and
+// the executable. The loader puts the subgraph's nodes in the operator's place, so a compiled model
+// runs everywhere; a delegate may take the executable instead of compiling. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+inline constexpr char kCompiledOpName[] = "atoll-compiled-partition";
+
+struct CompiledOp {
+  int32_t subgraph = 0;                 // of the model, not the first
+  std::span<const uint8_t> executable;  // as stored; not looked into
+};
+
+std::vector<uint8_t> EncodeCompiledOp(const CompiledOp& op);
+// The result points into `options`. kCorruptModel, or kUnsupported for a newer layout.
+Result<CompiledOp> DecodeCompiledOp(std::span<const uint8_t> options);
+
+}  // namespace atollrt

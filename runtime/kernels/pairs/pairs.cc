@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/pairs/pairs.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/cpu_features.h"
+
+namespace atollrt {
+namespace {
+
+// ---- The reference ------------------------------------------------------------------------------
+
+// y = function(a, b) for values of both operands, as uint32 so that everything wraps.
+template <typename Function>
+void ForEachPair(const PairParams& p, const uint8_t* x1, const uint8_t* x2, uint8_t* y,
+                 int64_t count, Function function) {
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = static_cast<uint8_t>(function(ByteValue(x1[i], p.type), ByteValue(x2[i], p.type)));
+  }
+}
+
+int32_t Finish(const PairParams& p, int32_t scaled) {
+  const uint32_t sum = static_cast<uint32_t>(scaled) + static_cast<uint32_t>(p.output_zero_point);
+  return Clamp(static_cast<int32_t>(sum), p.clamp.min, p.clamp.max);
+}
+
+// kAdd, kSubtract and kSquaredDifference.
+int32_t CombineTerms(const PairParams& p, int32_t x1, int32_t x2) {
+  const auto term = [&](int32_t x, int32_t zero_point, Multiplier multiplier) {
+    const uint32_t shifted = static_cast<uint32_t>(x - zero_point) << p.left_shift;
+    return static_cast<uint32_t>(
+        MultiplyByQuantizedMultiplier(static_cast<int32_t>(shifted), multiplier));
+  };
+  const uint32_t a = term(x1, p.input1_zero_point, p.input1);
+  const uint32_t b = term(x2, p.input2_zero_point, p.input2);
+  uint32_t sum = p.op == PairOp::kAdd ? a + b : a - b;
+  if (p.op == PairOp::kSquaredDifference) sum *= sum;
+  return Finish(p, MultiplyByQuantizedMultiplier(static_cast<int32_t>(sum), p.output));
+}
+
+// ---- Broadcasts ---------------------------------------------------------------------------------
+
+// Runs that are worth a kernel's call each.
+constexpr int64_t kLongRun = 128;
+// What is gathered or repeated at a time.
+constexpr int64_t kBlock = 1024;
+
+// Operands of one run, repeated where they stand still.
+void CombineRun(PairFn combine, const PairParams& params, const BroadcastLoop& run,
+                const uint8_t* x1, const uint8_t* x2, uint8_t* y) {
+  if (run.stride1 == 1 && run.stride2 == 1) {
+    combine(params, x1, x2, y, run.count);
+    return;
+  }
+  uint8_t repeated1[kBlock], repeated2[kBlock];
+  const size_t block = static_cast<size_t>(std::min(kBlock, run.count));
+  if (run.stride1 == 0) std::memset(repeated1, *x1, block);
+  if (run.stride2 == 0) std::memset(repeated2, *x2, block);
+  for (int64_t i = 0; i < run.count; i += kBlock) {
+    combine(params, run.stride1 == 0 ? repeated1 : x1 + i, run.stride2 == 0 ? repeated2 : x2 + i,
+            y + i, std::min(kBlock, run.count - i));
+  }
+}
+
+// Runs shorter than kLongRun, copied behind each other until a block is full.
+void CombineGathered(PairFn combine, const PairParams& params, const Broadcast& broadcast,
+                     const uint8_t* x1, const uint8_t* x2, uint8_t* y) {
+  uint8_t block1[kBlock], block2[kBlock];
+  const BroadcastLoop& run = broadcast.inner;
+  const int64_t capacity = kBlock / run.count * run.count;
+  int64_t filled = 0;
+  const auto take = [&](const uint8_t* from, int64_t stride, uint8_t* to) {
+    for (int64_t i = 0; i < run.count; ++i) to[i] = from[i * stride];
+  };
+  ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t offset) {
+    take(x1 + offset1, run.stride1, block1 + filled);
+    take(x2 + offset2, run.stride2, block2 + filled);
+    filled += run.count;
+    if (filled < capacity && offset + run.count < broadcast.count) return;
+    combine(params, block1, block2, y + offset + run.count - filled, filled);
+    filled = 0;
+  });
+}
+
+// ---- What vector arithmetic can do --------------------------------------------------------------
+
+bool IsBelowHalf(Multiplier m) { return m.value >= 0 && m.exponent <= -1 && m.exponent >= -31; }
+
+// Products of two differences of bytes have 16 bits and a sign; shifted, they stay below 2^30.
+bool FitsProducts(Multiplier m) { return m.value >= 0 && m.exponent >= -31 && m.exponent <= 14; }
+
+}  // namespace
+
+PairFn ChoosePairs(uint32_t features) {
+#define ATOLL_PAIR_KERNEL(name, needed) \
+  if (Supports(features, needed)) return name;
+#include "runtime/kernels/pairs/kernels.inc"
+#undef ATOLL_PAIR_KERNEL
+  return CombinePairsReference;
+}
+
+bool IsHalf(Multiplier multiplier) { return multiplier == Multiplier{1 << 30, 0}; }
+
+bool IsVectorizable(const PairParams& p) {
+  const auto terms_fit = [&](int32_t largest_shift) {
+    return p.left_shift >= 1 && p.left_shift <= largest_shift &&
+           (IsHalf(p.input1) || IsBelowHalf(p.input1)) &&
+           (IsHalf(p.input2) || IsBelowHalf(p.input2)) && IsBelowHalf(p.output);
+  };
+  switch (p.op) {
+    case PairOp::kAdd:
+    case PairOp::kSubtract:
+      // Inputs of 8 bits and a sign, shifted by 20 and at most halved: a' +- b' stays below 2^29.
+      return terms_fit(20);
+    case PairOp::kSquaredDifference:
+      return terms_fit(7);  // |a' - b'| <= 255 * 2^7, whose square is below 2^30
+    case PairOp::kMultiply:
+      return FitsProducts(p.output);
+    case PairOp::kPrelu:
+      return FitsProducts(p.input1) && FitsProducts(p.output);
+    case PairOp::kMaximum:
+    case PairOp::kMinimum:
+      return true;
+  }
+  return false;
+}
+
+void CombinePairsReference(const PairParams& p, const uint8_t* x1, const uint8_t* x2, uint8_t* y,
+                           int64_t count) {
+  switch (p.op) {
+    case PairOp::kAdd:
+    case PairOp::kSubtract:
+    case PairOp::kSquaredDifference:
+      return ForEachPair(p, x1, x2, y, count,
+                         [&](int32_t a, int32_t b) { return CombineTerms(p, a, b); });
+    case PairOp::kMultiply:
+      return ForEachPair(p, x1, x2, y, count, [&](int32_t a, int32_t b) {
+        const int32_t product = (a - p.input1_zero_point) * (b - p.input2_zero_point);
+        return Finish(p, MultiplyByQuantizedMultiplier(product, p.output));
+      });
+    case PairOp::kPrelu:
+      return ForEachPair(p, x1, x2, y, count, [&](int32_t x, int32_t slope) {
+        const int32_t a = x - p.input1_zero_point;
+        const int32_t b = slope - p.input2_zero_point;
+        return Finish(p, a >= 0 ? MultiplyByQuantizedMultiplier(a, p.input1)
+                                : MultiplyByQuantizedMultiplier(a * b, p.output));
+      });
+    case PairOp::kMaximum:
+      return ForEachPair(p, x1, x2, y, count, [](int32_t a, int32_t b) { return std::max(a, b); });
+    case PairOp::kMinimum:
+      return ForEachPair(p, x1, x2, y, count, [](int32_t a, int32_t b) { return std::min(a, b); });
+  }
+}
+
+void CombineBroadcast(PairFn combine, const PairParams& params, const Broadcast& broadcast,
+                      const uint8_t* x1, const uint8_t* x2, uint8_t* y) {
+  if (!broadcast.outer.empty() && broadcast.inner.count < kLongRun) {
+    CombineGathered(combine, params, broadcast, x1, x2, y);
+    return;
+  }
+  ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t offset) {
+    CombineRun(combine, params, broadcast.inner, x1 + offset1, x2 + offset2, y + offset);
+  });
+}
+
+}  // namespace atollrt

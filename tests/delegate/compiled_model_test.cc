@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Models with compiled partitions: they give the original's bytes on every device, and a damaged
+// one is refused.
+#include "delegate/compiled_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "delegate/delegate.h"
+#include "runtime/graph/compiled_op.h"
+#include "runtime/graph/tflite_writer.h"
+#include "runtime/interpreter.h"
+#include "tests/support/emulated_device.h"
+#include "tests/support/model_builder.h"
+#include "tests/support/rng.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Bytes = std::vector<uint8_t>;
+
+std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
+  return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
+}
+
+std::unique_ptr<Interpreter> Create(std::shared_ptr<const Model> model, Delegate* delegate) {
+  auto interpreter = Interpreter::Create(std::move(model), {.threads = 1, .delegate = delegate});
+  EXPECT_TRUE(interpreter.ok()) << interpreter.status().message();
+  return interpreter.ok() ? *std::move(interpreter) : nullptr;
+}
+
+std::vector<Bytes> RunOn(Interpreter* interpreter, uint64_t seed) {
+  Rng rng(seed);
+  for (const int32_t input : interpreter->graph().inputs) {
+    rng.Fill(interpreter->TensorBytes(input));
+  }
+  const Status status = interpreter->Invoke();
+  EXPECT_TRUE(status.ok()) << status.message();
+  std::vector<Bytes> outputs;
+  for (const int32_t output : interpreter->graph().outputs) {
+    const std::span<const uint8_t> bytes = interpreter->ConstTensorBytes(output);
+    outputs.emplace_back(bytes.begin(), bytes.end());
+  }
+  return outputs;
+}
+
+// Two partitions around an operator that no device has, a skip connection and two outputs.
+ModelBuilder Islands() {
+  ModelBuilder m;
+  const int32_t x = m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 6, .kernel = 3});
+  const int32_t divisor = m.Constant(DataType::kInt8, {6}, {5, 6, 7, 8, 9, 10});
+  m.tensor(divisor).quantization = {.scales = {1.0f / 8}, .zero_points = {-3}};
+  const int32_t quotient = m.Node(OpType::kDIV, {x, divisor}, {1, 8, 8, 6}, ElementwiseOptions{});
+  const int32_t y = m.DepthwiseConv2D(quotient, {.kernel = 3, .stride = 2});
+  m.Output(m.FullyConnected(m.Reshape(y, {1, 96}), 10));
+  m.Output(m.Relu(m.Conv2D(x, {.channels = 3})));
+  return m;
+}
+
+std::shared_ptr<const Model> Reload(const Bytes& bytes) {
+  auto model = Model::FromBuffer(bytes);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return model.ok() ? *std::move(model) : nullptr;
+}
+
+TEST(CompiledModel, GivesTheOriginalsBytesEverywhere) {
+  const std::unique_ptr<DeviceDelegate> roomy = DelegateWith(8 << 20);
+  const std::unique_ptr<DeviceDelegate> tight = DelegateWith(16 << 10);
+  const std::shared_ptr<const Model> original = Islands().Load();
+  const Result<Bytes> file = roomy->Compile(original->graphs());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const std::shared_ptr<const Model> compiled = Reload(*file);
+  ASSERT_NE(compiled, nullptr);
+  EXPECT_EQ(compiled->graph().compiled.size(), 2u);
+  EXPECT_EQ(compiled->graph().nodes.size(), original->graph().nodes.size());
+  const std::vector<Bytes> want = RunOn(Create(original, nullptr).get(), 1);
+  EXPECT_EQ(RunOn(Create(compiled, nullptr).get(), 1), want) << "on the CPU";
+  EXPECT_EQ(RunOn(Create(compiled, roomy.get()).get(), 1), want) << "as compiled";
+  EXPECT_EQ(RunOn(Create(compiled, tight.get()).get(), 1), want) << "compiled anew for less memory";
+}
+
+TEST(CompiledModel, RunsTheProgramsThatItHolds) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const std::shared_ptr<const Model> original = Islands().Load();
+  const std::shared_ptr<const Model> compiled = Reload(*delegate->Compile(original->graphs()));
+  const auto before = Create(original, delegate.get());
+  const auto after = Create(compiled, delegate.get());
+  ASSERT_EQ(after->partitions().size(), before->partitions().size());
+  for (size_t i = 0; i < after->partitions().size(); ++i) {
+    EXPECT_EQ(after->partitions()[i].report.instruction_count,
+              before->partitions()[i].report.instruction_count);
+    EXPECT_EQ(after->partitions()[i].report.estimated_cycles,
+              before->partitions()[i].report.estimated_cycles);
+  }
+  int on_cpu = 0;
+  for (const NodePlacement& placement : after->placements()) {
+    if (placement.partition >= 0) continue;
+    EXPECT_EQ(placement.reason, "the compiled model leaves it to the CPU");
+    ++on_cpu;
+  }
+  EXPECT_EQ(on_cpu, 1);
+}
+
+TEST(CompiledModel, CanBeCompiledAgain) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const std::shared_ptr<const Model> original = Islands().Load();
+  const Bytes once = *delegate->Compile(original->graphs());
+  const Bytes twice = *delegate->Compile(Reload(once)->graphs());
+  EXPECT_EQ(RunOn(Create(Reload(twice), delegate.get()).get(), 2),
+            RunOn(Create(original, nullptr).get(), 2));
+}
+
+TEST(CompiledModel, NeedsSomethingToCompile) {
+  ModelBuilder m;
+  m.Output(m.Node(OpType::kDIV, {m.Input({1, 4}), m.Input({1, 4})}, {1, 4}, ElementwiseOptions{}));
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  EXPECT_EQ(delegate->Compile(m.Load()->graphs()).status().code(), StatusCode::kUnsupported);
+}
+
+// ---- Damaged files ------------------------------------------------------------------------------
+
+// One convolution, as a compiled model whose operator's options are `options`.
+Bytes WithOptions(const Bytes& options, const Graph& partition) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4, 4, 2});
+  m.Output(m.Custom(kCompiledOpName, x));
+  m.graph().nodes.back().custom_options = options;
+  const Graph* graphs[] = {&m.graph(), &partition};
+  return *WriteTflite(graphs);
+}
+
+struct Conv {
+  ModelBuilder builder;
+  std::shared_ptr<const Model> model;
+  Bytes executable;
+  Conv() {
+    builder.Output(builder.Conv2D(builder.Input({1, 4, 4, 2}), {.channels = 2}));
+    model = builder.Load();
+    const auto delegate = DelegateWith(8 << 20);
+    const std::shared_ptr<const Model> compiled = Reload(*delegate->Compile(model->graphs()));
+    const std::span<const uint8_t> bytes = compiled->graph().compiled[0];
+    executable.assign(bytes.begin(), bytes.end());
+  }
+  const Graph& graph() const { return builder.graph(); }
+};
+
+TEST(CompiledModel, RefusesOperatorsThatNameNoSubgraph) {
+  const Conv conv;
+  for (const int32_t subgraph : {-1, 0, 2, 1'000'000'000}) {
+    const Bytes file = WithOptions(
+        EncodeCompiledOp({.subgraph = subgraph, .executable = conv.executable}), conv.graph());
+    const Status status = Model::FromBuffer(file).status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruptModel) << subgraph;
+    EXPECT_THAT(status.message(), HasSubstr(kCompiledOpName));
+  }
+}
+
+TEST(CompiledModel, RefusesOptionsThatAreNone) {
+  const Conv conv;
+  const Bytes good = EncodeCompiledOp({.subgraph = 1, .executable = conv.executable});
+  for (size_t size = 0; size < 16; ++size) {
+    const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_FALSE(Model::FromBuffer(WithOptions(cut, conv.graph())).ok()) << size;
+  }
+  Bytes newer = good;
+  newer[4] = 2;
+  EXPECT_THAT(Model::FromBuffer(WithOptions(newer, conv.graph())).status().message(),
+              HasSubstr("compile the original model again"));
+}
+
+TEST(CompiledModel, RefusesASubgraphWithOtherEnds) {
+  const Conv conv;
+  ModelBuilder other;
+  const int32_t x = other.Input({1, 4, 4, 2});
+  other.Output(other.Add(x, other.Input({1, 4, 4, 2})));
+  const Bytes file =
+      WithOptions(EncodeCompiledOp({.subgraph = 1, .executable = conv.executable}), other.graph());
+  EXPECT_THAT(Model::FromBuffer(file).status().message(), HasSubstr("its subgraph 1 has 2 and 1"));
+}
+
+// The CPU never looks at the executable.
+TEST(CompiledModel, RefusesADamagedExecutableOnTheDeviceOnly) {
+  const Conv conv;
+  Bytes damaged = conv.executable;
+  damaged.resize(damaged.size() / 2);
+  const std::shared_ptr<const Model> model =
+      Reload(WithOptions(EncodeCompiledOp({.subgraph = 1, .executable = damaged}), conv.graph()));
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(RunOn(Create(model, nullptr).get(), 1), RunOn(Create(conv.model, nullptr).get(), 1));
+  const auto delegate = DelegateWith(8 << 20);
+  const auto interpreter = Interpreter::Create(model, {.threads = 1, .delegate = delegate.get()});
+  EXPECT_EQ(interpreter.status().code(), StatusCode::kCorruptModel);
+  EXPECT_THAT(interpreter.status().message(), HasSubstr("compiled partition 0"));
+}
+
+TEST(CompiledModel, RefusesAnotherVersionOfTheInstructionSet) {
+  const Conv conv;
+  Executable executable = *ReadExecutable(conv.executable);
+  executable.isa_version = kIsaVersion + 1;
+  const Bytes file = WithOptions(
+      EncodeCompiledOp({.subgraph = 1, .executable = WriteExecutable(executable)}), conv.graph());
+  const auto delegate = DelegateWith(8 << 20);
+  const auto interpreter =
+      Interpreter::Create(Reload(file), {.threads = 1, .delegate = delegate.get()});
+  EXPECT_EQ(interpreter.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(interpreter.status().message(),
+              AllOf(HasSubstr("version 2"), HasSubstr("compile the original model again")));
+}
+
+TEST(CompiledModel, RefusesAnExecutableOfOtherNodes) {
+  const Conv conv;
+  ModelBuilder other;
+  other.Output(other.Conv2D(other.Input({1, 4, 4, 2}), {.channels = 3}));
+  const Bytes file =
+      WithOptions(EncodeCompiledOp({.subgraph = 1, .executable = conv.executable}), other.graph());
+  const auto delegate = DelegateWith(8 << 20);
+  const auto interpreter =
+      Interpreter::Create(Reload(file), {.threads = 1, .delegate = delegate.get()});
+  EXPECT_EQ(interpreter.status().code(), StatusCode::kCorruptModel);
+  EXPECT_THAT(interpreter.status().message(), HasSubstr("output 0 of its executable has 32 bytes"));
+}
+
+}  // namespace
+}  // namespace atollrt

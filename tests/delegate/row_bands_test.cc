@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "delegate/row_bands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/model_builder.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::ElementsAre;
+
+// The steps of a model of images, all of them in one set.
+class Steps {
+ public:
+  explicit Steps(const ModelBuilder& m) : model_(m.Load()) {
+    const Graph& graph = model_->graph();
+    for (const Node& node : graph.nodes) {
+      auto lowering = LowerNode(graph, node);
+      EXPECT_TRUE(lowering.ok()) << lowering.status().message();
+      lowered_.push_back(*std::move(lowering));
+      steps_.push_back({.node = &node,
+                        .lowering = lowered_.back().get(),
+                        .output_rows = RowCount(graph.Output(node))});
+    }
+    for (size_t step = 0; step < steps_.size(); ++step) {
+      const int32_t output = steps_[step].node->outputs[0];
+      for (size_t reader = 0; reader < steps_.size(); ++reader) {
+        for (const int32_t input : steps_[reader].node->inputs) {
+          if (input == output) steps_[step].last_reader = static_cast<int32_t>(reader);
+        }
+      }
+      for (const int32_t tensor : graph.outputs) {
+        if (tensor == output) steps_[step].last_reader = static_cast<int32_t>(steps_.size());
+      }
+    }
+  }
+  const std::vector<BandStep>& operator*() const { return steps_; }
+
+ private:
+  std::shared_ptr<const Model> model_;
+  std::vector<std::unique_ptr<const NodeLowering>> lowered_;
+  std::vector<BandStep> steps_;
+};
+
+std::vector<RowRange> RowsOf(const RowBands& bands, size_t step) {
+  std::vector<RowRange> rows;
+  for (int32_t band = 0; band < bands.bands(); ++band) rows.push_back(bands.Rows(band, step));
+  return rows;
+}
+
+TEST(RowBands, GiveInnerStepsTheRowsUnderTheWindows) {
+  ModelBuilder m;
+  const int32_t x = m.Conv2D(m.Input({1, 16, 4, 1}), {.channels = 2});
+  m.Output(m.Conv2D(x, {.channels = 2, .kernel = 3}));
+  const Steps steps(m);
+  const RowBands bands(*steps, 0, 1, 4);
+  EXPECT_THAT(RowsOf(bands, 1),
+              ElementsAre(RowRange{0, 4}, RowRange{4, 8}, RowRange{8, 12}, RowRange{12, 16}));
+  EXPECT_THAT(RowsOf(bands, 0),
+              ElementsAre(RowRange{0, 5}, RowRange{3, 9}, RowRange{7, 13}, RowRange{11, 16}));
+  EXPECT_TRUE(bands.IsInternal(0));
+  EXPECT_FALSE(bands.IsInternal(1));
+  EXPECT_EQ(bands.BandRows(0), 6);
+  EXPECT_EQ(bands.BandRows(1), 4);
+}
+
+TEST(RowBands, FollowStrides) {
+  ModelBuilder m;
+  const int32_t x = m.Conv2D(m.Input({1, 16, 4, 1}), {.channels = 2});
+  m.Output(m.MaxPool(x, {.size = 2, .stride = 2}));
+  const Steps steps(m);
+  EXPECT_THAT(RowsOf(RowBands(*steps, 0, 1, 2), 0), ElementsAre(RowRange{0, 8}, RowRange{8, 16}));
+}
+
+// Both branches read what the first step makes; the wider window decides.
+TEST(RowBands, CoverEveryReader) {
+  ModelBuilder m;
+  const int32_t x = m.Conv2D(m.Input({1, 12, 4, 1}), {.channels = 2});
+  const int32_t y = m.Conv2D(x, {.channels = 2, .kernel = 5});
+  m.Output(m.Add(x, y));
+  const Steps steps(m);
+  EXPECT_THAT(RowsOf(RowBands(*steps, 0, 2, 2), 0), ElementsAre(RowRange{0, 8}, RowRange{4, 12}));
+}
+
+// A tensor that leaves is computed once as a whole, however little of it the members read.
+TEST(RowBands, CoverWhatOthersRead) {
+  ModelBuilder m;
+  const int32_t x = m.Conv2D(m.Input({1, 12, 4, 1}), {.channels = 2});
+  m.Output(x);
+  m.Output(m.MaxPool(x, {.size = 1, .stride = 4}));
+  const Steps steps(m);
+  const RowBands bands(*steps, 0, 1, 3);
+  EXPECT_FALSE(bands.IsInternal(0));
+  EXPECT_THAT(RowsOf(bands, 0), ElementsAre(RowRange{0, 4}, RowRange{4, 8}, RowRange{8, 12}));
+}
+
+TEST(RowBands, MayBeMoreThanThereAreRows) {
+  ModelBuilder m;
+  m.Output(m.Relu(m.Conv2D(m.Input({1, 2, 4, 1}), {.channels = 2})));
+  const Steps steps(m);
+  const RowBands bands(*steps, 0, 1, 4);
+  int32_t rows = 0;
+  for (int32_t band = 0; band < 4; ++band) rows += bands.Rows(band, 1).count();
+  EXPECT_EQ(rows, 2);
+}
+
+TEST(RowBands, CostTheHaloAndTheIssue) {
+  ModelBuilder m;
+  const int32_t x = m.DepthwiseConv2D(m.Input({1, 16, 4, 8}), {.kernel = 3});
+  m.Output(m.DepthwiseConv2D(x, {.kernel = 3}));
+  const Steps steps(m);
+  const ArraySize array{64, 64};
+  const uint64_t whole = RowBands(*steps, 0, 1, 1).Cycles(*steps, array);
+  const uint64_t banded = RowBands(*steps, 0, 1, 2).Cycles(*steps, array);
+  // One more row on either side of the seam, 4 pixels of 9 taps each, and two more instructions.
+  EXPECT_EQ(banded - whole, 2u * 4 * 9 + 2 * kIssueCycles);
+}
+
+}  // namespace
+}  // namespace atollrt

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// docs/supported_ops.md from what the code does: the list of the CPU's operators
+// (runtime/ops/cpu_ops.inc), the constraints of the device (delegate/constraints.inc) and the
+// partitioner's own verdict. Without an argument it fails if the page is stale; --write writes it.
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "delegate/partitioner.h"
+#include "runtime/ops/cpu_ops.h"
+
+namespace atollrt {
+namespace {
+
+constexpr char kPage[] = "docs/supported_ops.md";
+
+struct Constraint {
+  const char* predicate;
+  const char* sentence;
+};
+constexpr Constraint kConstraints[] = {
+#define ATOLL_CONSTRAINT(predicate, sentence) {#predicate, sentence},
+#include "delegate/constraints.inc"
+#undef ATOLL_CONSTRAINT
+};
+
+// In the order of the page's table.
+constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUInt8, DataType::kInt16,
+                               DataType::kInt32,   DataType::kInt64, DataType::kUInt32,
+                               DataType::kFloat32, DataType::kBool,  DataType::kString,
+                               DataType::kResource};
+
+// Why the partitioner leaves the only node of a graph on the CPU; "" if it does not.
+std::string Reason(const Graph& graph) {
+  constexpr int64_t kPlenty = int64_t{1} << 30;
+  return PartitionGraph(graph, {.memory_bytes = kPlenty}, {}).reasons[0];
+}
+
+// Asked with a version that no operator has, so that the partitioner looks at the operator and
+// nothing else of the node.
+bool HasDeviceInstruction(const CpuOp& op) {
+  Graph graph;
+  Node& node = graph.nodes.emplace_back();
+  node.type = op.type;
+  node.custom_name = op.custom_name;
+  node.version = INT32_MAX;
+  const std::string reason = Reason(graph);
+  for (const Constraint& constraint : kConstraints) {
+    if (reason == constraint.sentence) {
+      return std::string(constraint.predicate) != "HasInstruction";
+    }
+  }
+  return false;
+}
+
+// The rule of sets rather than of nodes: what a partition of one RELU lacks.
+std::string RuleOfSets() {
+  Graph graph;
+  for (int i = 0; i < 2; ++i) {
+    Tensor& tensor = graph.tensors.emplace_back();
+    tensor.type = DataType::kInt8;
+    tensor.shape = {1, 8};
+    tensor.quantization = {.scales = {1}, .zero_points = {0}};
+  }
+  Node& node = graph.nodes.emplace_back();
+  node.type = OpType::kRELU;
+  node.inputs = {0};
+  node.outputs = {1};
+  graph.inputs = {0};
+  graph.outputs = {1};
+  return Reason(graph);
+}
+
+std::string TypesText(TypeSet types) {
+  std::string text;
+  for (const DataType type : kTypes) {
+    if (types.Contains(type)) text += (text.empty() ? "" : ", ") + std::string(DataTypeName(type));
+  }
+  return text.empty() ? "–" : text;
+}
+
+std::string Page() {
+  std::string page =
+      "# Supported operators\n"
+      "\n"
+      "<!-- Made by tests/docs/supported_ops.cc from runtime/ops/cpu_ops.inc, "
+      "delegate/constraints.inc and the partitioner. Do not edit. -->\n"
+      "\n"
+      "The version is the newest one that Atoll knows; older ones run as well. The types are those "
+      "that the data of the operator may have on the CPU: what it computes with, as opposed to "
+      "weights, biases, indices and sizes. Everything else is refused with a sentence that names "
+      "the node, and so is what TensorFlow Lite refuses.\n"
+      "\n"
+      "| operator | version | data on the CPU | device |\n"
+      "|---|---|---|---|\n";
+  int on_device = 0;
+  for (const CpuOp& op : CpuOps()) {
+    const bool has_instruction = HasDeviceInstruction(op);
+    on_device += has_instruction;
+    page += Format("| %s | %d | %s | %s |\n",
+                   op.type == OpType::kCUSTOM ? op.custom_name : OpTypeName(op.type).c_str(),
+                   op.max_version, TypesText(op.types).c_str(), has_instruction ? "yes" : "no");
+  }
+  page += Format(
+      "\n%zu operators on the CPU, %d of them with instructions of the device.\n"
+      "\n"
+      "## What runs on the device\n"
+      "\n"
+      "A node runs on the device if all of this holds; the first that does not is the reason that "
+      "`atoll inspect` gives for leaving it on the CPU.\n"
+      "\n",
+      CpuOps().size(), on_device);
+  int number = 0;
+  for (const Constraint& constraint : kConstraints) {
+    page += Format("%d. %s\n", ++number, constraint.sentence);
+  }
+  page += Format("%d. %s\n", ++number, RuleOfSets().c_str());
+  return page;
+}
+
+int Run(const std::string& program, bool write) {
+  const std::string path = std::string(ATOLL_SOURCE_DIR "/") + kPage;
+  const std::string page = Page();
+  if (write) {
+    std::ofstream file(path, std::ios::binary);
+    file << page;
+    if (file.flush()) return 0;
+    std::fprintf(stderr, "cannot write %s\n", path.c_str());
+    return 1;
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string stored{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (stored == page) return 0;
+  std::fprintf(stderr, "%s is stale; write it anew with: %s --write\n", kPage, program.c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace atollrt
+
+int main(int argc, char** argv) {
+  const bool write = argc == 2 && std::string(argv[1]) == "--write";
+  if (argc > 1 && !write) {
+    std::fprintf(stderr, "usage: %s [--write]\n", argv[0]);
+    return 2;
+  }
+  return atollrt::Run(argv[0], write);
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/schedule.h"
+
+#include <gtest/gtest.h>
+
+namespace atollrt {
+namespace {
+
+constexpr ArraySize k64{64, 64};
+// A link of one byte per cycle.
+constexpr ScheduleOptions kSlowLink{
+    .array = k64, .clock_hz = 500'000'000, .link_bytes_per_second = 500'000'000};
+constexpr ScheduleOptions kNoLink{.array = k64, .clock_hz = 500'000'000};
+
+TableInstruction Table(uint32_t input, uint32_t output, uint32_t count) {
+  return {.input_address = input,
+          .output_address = output,
+          .count = count,
+          .table_address = kParameterSegment};
+}
+CopyInstruction Copy(uint32_t input, uint32_t output, uint32_t bytes) {
+  return {.input_address = input,
+          .output_address = output,
+          .bytes = bytes,
+          .count0 = 1,
+          .count1 = 1,
+          .count2 = 1,
+          .count3 = 1,
+          .count4 = 1};
+}
+// One tile: 64 + 126 cycles beside the first weights.
+Conv2DInstruction Dense(uint32_t input, uint32_t output) {
+  return {.input_address = input,
+          .weight_address = kParameterSegment,
+          .channel_address = kParameterSegment + 4096,
+          .output_address = output,
+          .batch = 1,
+          .input_h = 1,
+          .input_w = 1,
+          .input_c = 64,
+          .output_h = 1,
+          .output_w = 1,
+          .output_c = 64,
+          .kernel_h = 1,
+          .kernel_w = 1,
+          .stride_h = 1,
+          .stride_w = 1,
+          .dilation_h = 1,
+          .dilation_w = 1,
+          .groups = 1};
+}
+
+TEST(Schedule, IssuesOneInstructionAfterTheOther) {
+  Schedule schedule(kNoLink);
+  EXPECT_EQ(schedule.Add(Table(0, 64, 64)).start, 64u);
+  EXPECT_EQ(schedule.Add(Copy(1000, 2000, 64)).start, 128u);
+  EXPECT_EQ(schedule.Add(EndInstruction{}).end, 192u);
+}
+
+TEST(Schedule, RunsUnitsSideBySide) {
+  Schedule schedule(kNoLink);
+  const auto table = schedule.Add(Table(0, 64'000, 64'000));
+  EXPECT_EQ(table.end, 64u + 1000);
+  EXPECT_EQ(schedule.Add(Copy(200'000, 300'000, 6400)).end, 128u + 100);
+  EXPECT_EQ(schedule.Add(Dense(400'000, 500'000)).end, 192u + 64 + 64 + 126);
+  EXPECT_EQ(schedule.Add(EndInstruction{}).start, table.end);
+  EXPECT_EQ(schedule.summary().vector, 1000u);
+  EXPECT_EQ(schedule.summary().dma, 100u);
+  EXPECT_EQ(schedule.summary().array, 64u + 64 + 126);
+  EXPECT_EQ(schedule.summary().total, table.end);
+}
+
+TEST(Schedule, KeepsAUnitBusyWithOneInstruction) {
+  Schedule schedule(kNoLink);
+  const auto first = schedule.Add(Table(0, 100'000, 64'000));
+  EXPECT_EQ(schedule.Add(Table(200'000, 300'000, 64)).start, first.end);
+}
+
+TEST(Schedule, WaitsForWhatEarlierOnesWrite) {
+  Schedule schedule(kNoLink);
+  const auto table = schedule.Add(Table(0, 64'000, 64'000));
+  EXPECT_EQ(schedule.Add(Copy(127'999, 500'000, 1)).start, table.end) << "reads its last byte";
+  Schedule apart(kNoLink);
+  apart.Add(Table(0, 64'000, 64'000));
+  EXPECT_EQ(apart.Add(Copy(128'000, 500'000, 1)).start, 128u);
+}
+
+TEST(Schedule, WaitsToOverwriteWhatEarlierOnesUse) {
+  for (const uint32_t address : {0u, 64'000u}) {
+    Schedule schedule(kNoLink);
+    const auto table = schedule.Add(Table(0, 64'000, 64'000));
+    EXPECT_EQ(schedule.Add(FillInstruction{.output_address = address, .bytes = 1}).start,
+              table.end);
+  }
+}
+
+TEST(Schedule, DoesNotWaitToReadWhatOthersRead) {
+  Schedule schedule(kNoLink);
+  schedule.Add(Table(0, 64'000, 64'000));
+  EXPECT_EQ(schedule.Add(Copy(0, 500'000, 64)).start, 128u);
+}
+
+TEST(Schedule, TellsSegmentsApart) {
+  Schedule schedule(kNoLink);
+  schedule.Add(Table(0, 64'000, 64'000));
+  const auto other =
+      schedule.Add(FillInstruction{.output_address = kParameterSegment + 64'000, .bytes = 1});
+  EXPECT_EQ(other.start, 128u);
+}
+
+TEST(Schedule, KeepsOnlySoManyInFlight) {
+  Schedule schedule(kNoLink);
+  const auto table = schedule.Add(Table(0, 640'000, 640'000));
+  uint64_t issued = 0;
+  for (uint32_t i = 0; i < kInstructionsInFlight; ++i) {
+    issued = schedule.Add(FillInstruction{.output_address = 2'000'000 + i, .bytes = 1}).issued;
+  }
+  EXPECT_EQ(issued, table.end) << "the last one had to wait until the first was done";
+}
+
+TEST(Schedule, WaitsForBytesOnTheLink) {
+  Schedule schedule(kSlowLink);
+  EXPECT_EQ(schedule.Add(InputInstruction{.output_address = 0, .bytes = 10'000}).end, 10'000u);
+  // Behind the input on the same link, while the vector unit works on the input.
+  const auto parameters =
+      schedule.Add(ParametersInstruction{.output_address = 50'000, .bytes = 5'000});
+  EXPECT_EQ(parameters.end, 15'000u);
+  EXPECT_EQ(schedule.Add(Table(0, 20'000, 10'000)).end, 10'000u + 157);
+  EXPECT_EQ(schedule.Add(Table(50'000, 30'000, 64)).end, 15'000u + 1);
+  EXPECT_EQ(schedule.summary().link_out, 10'000u);
+  EXPECT_EQ(schedule.summary().parameters, 5'000u);
+}
+
+TEST(Schedule, EndsWhenTheLastOutputByteIsThere) {
+  Schedule schedule(kSlowLink);
+  const auto first = schedule.Add(OutputInstruction{.input_address = 0, .bytes = 1000});
+  EXPECT_EQ(first.end, 64u + 16);
+  schedule.Add(OutputInstruction{.input_address = 2000, .bytes = 100});
+  schedule.Add(EndInstruction{});
+  EXPECT_EQ(schedule.summary().total, first.end + 1000 + 100);
+  EXPECT_EQ(schedule.summary().link_in, 1100u);
+}
+
+TEST(Schedule, OfAProgramIsItsInstructions) {
+  const std::vector<Instruction> program = {
+      InputInstruction{.output_address = 0, .bytes = 64}, Dense(0, 64),
+      OutputInstruction{.input_address = 64, .bytes = 64}, EndInstruction{}};
+  const ScheduleSummary summary = SummarizeProgram(program, kSlowLink);
+  EXPECT_EQ(summary.instructions, 4u);
+  EXPECT_EQ(summary.total, 128u + 64 + 190 + 1 + 64);
+}
+
+}  // namespace
+}  // namespace atollrt

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/byte_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/rng.h"
+
+namespace atollrt {
+namespace {
+
+std::vector<uint8_t> SumOf(const ByteSumParams& p, const ReducePlan& plan,
+                           const std::vector<uint8_t>& input) {
+  std::vector<uint8_t> output(static_cast<size_t>(plan.outputs));
+  ByteSum(p, plan.loops, input.data(), output.data());
+  return output;
+}
+
+TEST(ByteSum, DividesByTheMultiplier) {
+  const ByteSumParams p{
+      .input_zero_point = 1, .multiplier = QuantizeMultiplier(0.25), .output_zero_point = 3};
+  // (5+5+9+9 - 4)/4 + 3 and (-1-1-1-1 - 4)/4 + 3.
+  EXPECT_EQ(SumOf(p, MakeReducePlan({4, 2}, {true, false}), {5, 0xFF, 5, 0xFF, 9, 0xFF, 9, 0xFF}),
+            (std::vector<uint8_t>{9, 1}));
+}
+
+TEST(ByteSum, EqualsTheFormulaForAnyAxes) {
+  Rng rng(TestSeed(20240612));
+  for (int round = 0; round < 500; ++round) {
+    const size_t rank = static_cast<size_t>(rng.Int(0, 7));
+    std::vector<int32_t> sizes(rank);
+    std::vector<bool> reduce(rank);
+    int64_t total = 1;
+    for (size_t i = 0; i < rank; ++i) {
+      sizes[i] = rng.Int32(1, 4);
+      reduce[i] = rng.OneIn(2);
+      // Now and then several blocks of outputs.
+      if (!reduce[i] && total < 100 && rng.OneIn(8)) sizes[i] = rng.Int32(250, 520);
+      total *= sizes[i];
+    }
+    const ReducePlan plan = MakeReducePlan(sizes, reduce);
+    ByteSumParams p;
+    p.type = rng.OneIn(2) ? ByteType::kUInt8 : ByteType::kInt8;
+    p.input_zero_point = rng.Int32(ByteMin(p.type), ByteMax(p.type));
+    p.output_zero_point = rng.Int32(ByteMin(p.type), ByteMax(p.type));
+    p.multiplier = QuantizeMultiplier(4 * rng.Real() / static_cast<double>(plan.reduced));
+    p.clamp = {ByteMin(p.type) + rng.Int32(0, 20), ByteMax(p.type) - rng.Int32(0, 20)};
+    std::vector<uint8_t> input(static_cast<size_t>(total));
+    rng.Fill(input);
+    std::vector<int32_t> sums(static_cast<size_t>(plan.outputs));
+    for (int64_t i = 0; i < total; ++i) {
+      int64_t rest = i, place = 0, stride = 1;
+      for (size_t axis = rank; axis-- > 0;) {
+        if (!reduce[axis]) {
+          place += rest % sizes[axis] * stride;
+          stride *= sizes[axis];
+        }
+        rest /= sizes[axis];
+      }
+      sums[static_cast<size_t>(place)] +=
+          ByteValue(input[static_cast<size_t>(i)], p.type) - p.input_zero_point;
+    }
+    std::vector<uint8_t> expected;
+    for (const int32_t sum : sums) {
+      const int32_t value = MultiplyByQuantizedMultiplier(sum, p.multiplier) + p.output_zero_point;
+      expected.push_back(static_cast<uint8_t>(Clamp(value, p.clamp.min, p.clamp.max)));
+    }
+    ASSERT_EQ(SumOf(p, plan, input), expected) << "round " << round;
+  }
+}
+
+TEST(ByteSum, PassesOverLoopsOfOneStep) {
+  const ByteSumParams p{.multiplier = QuantizeMultiplier(1)};
+  const ReduceLoop loops[] = {{1, 6, 0}, {1, 6, 2}, {3, 2, 0}, {1, 2, 2}, {2, 1, 1}, {1, 1, 0}};
+  const std::vector<uint8_t> input{1, 2, 10, 20, 30, 40};
+  std::vector<uint8_t> output(2);
+  ByteSum(p, loops, input.data(), output.data());
+  EXPECT_EQ(output, (std::vector<uint8_t>{41, 62}));
+}
+
+TEST(ByteSum, LetsSumsWrap) {
+  // The difference of sum and zero points does not fit 32 bits.
+  const ByteSumParams p{.input_zero_point = 127, .multiplier = {1 << 30, 1}};
+  const std::vector<uint8_t> input(size_t{1} << 24, 0x80);
+  // -255 * 2^24 = 2^24 modulo 2^32.
+  EXPECT_EQ(SumOf(p, MakeReducePlan({1 << 24}, {true}), input), std::vector<uint8_t>{127});
+}
+
+}  // namespace
+}  // namespace atollrt
