@@ -324,10 +324,6 @@ Result<ConcatenationPart> MakeConcatenationPart(const Graph& graph, const Node& 
   const float inverse_scale = 1.0f / output.scale();
   const float scale = input.scale() * inverse_scale;
   const float bias = static_cast<float>(-input.zero_point()) * scale;
-  if (!std::isfinite(255 * scale)) {
-    return CorruptModel("output scale %g is too small for an input of scale %g",
-                        static_cast<double>(output.scale()), static_cast<double>(input.scale()));
-  }
   part.rescale = true;
   for (int byte = 0; byte < 256; ++byte) {
     const float real = static_cast<float>(byte) * scale + bias;

@@ -207,18 +207,6 @@ TEST(Pad, FillsInt16WithItsZeroPoint) {
   EXPECT_THAT(RunModel<int16_t>(m, std::vector<int16_t>{5}), ElementsAre(-300, 5, -300));
 }
 
-TEST(Concatenation, RefusesToRescaleByInfinity) {
-  ModelBuilder m;
-  const int32_t a = TypedInput<uint8_t>(m, {1});
-  const int32_t b = TypedInput<uint8_t>(m, {1});
-  const int32_t y = SetType<uint8_t>(m, m.Concatenation({a, b}, 0));
-  Quantize(m, a, 1, 0);
-  Quantize(m, b, 1, 0);
-  Quantize(m, y, 1e-40f, 0);  // positive, but its inverse is infinite
-  m.Output(y);
-  EXPECT_THAT(WhyRefused(m).message(), HasSubstr("is too small for an input of scale 1"));
-}
-
 TEST(PadV2, RefusesAValueOfAnotherQuantization) {
   ModelBuilder m;
   const int32_t value = m.Constant(DataType::kInt8, {}, {3});

@@ -23,18 +23,19 @@ int32_t ZeroPointOf(GraphMaker& g, int32_t tensor) {
 
 // What the result of an operator of two operands is stored as.
 NumberFormat OfPair(GraphMaker& g, OpType type, int32_t a, int32_t b) {
-  const DataType bytes = g.type(a);
+  const DataType numbers = g.type(a);
   const double larger = std::max(g.scale(a), g.scale(b));
   switch (type) {
     case OpType::kADD:
     case OpType::kSUB:
-      return g.Around(bytes, 2 * larger, larger * 0x1p-18);
+      return g.Around(numbers, 2 * larger,
+                      larger * (numbers == DataType::kInt16 ? 0x1p-13 : 0x1p-18));
     case OpType::kMUL:
-      return g.Around(bytes, g.scale(a) * g.scale(b) * 100);
+      return g.Around(numbers, g.scale(a) * g.scale(b) * 100);
     case OpType::kDIV:
-      return g.Around(bytes, g.scale(a) / g.scale(b) / 32);
+      return g.Around(numbers, g.scale(a) / g.scale(b) / 32);
     case OpType::kSQUARED_DIFFERENCE:
-      return g.Around(bytes, larger * larger * 200, larger * larger * 0x1p-11);
+      return g.Around(numbers, larger * larger * 200, larger * larger * 0x1p-11);
     case OpType::kMAXIMUM:
     case OpType::kMINIMUM:
       return g.Like(a);
@@ -52,7 +53,7 @@ void AddPair(GraphMaker& g, OpType type, int32_t a, int32_t b) {
   const NumberFormat output = OfPair(g, type, a, b);
   OpOptions options;
   if (HasFusedActivation(type)) {
-    options = ElementwiseOptions{.activation = g.FusedActivation(output)};
+    options = ElementwiseOptions{.activation = g.FusedActivation(output), .pot_scale_int16 = false};
   }
   g.Node(type, {a, b}, output, options);
 }
@@ -83,7 +84,7 @@ int32_t AxisList(GraphMaker& g, const Shape& shape, const std::vector<bool>& is_
 // ---- Two operands -------------------------------------------------------------------------------
 
 bool MakePair(GraphMaker& g, OpType type) {
-  int32_t a = type == OpType::kSQUARED_DIFFERENCE ? g.AnyInt8() : g.Any();
+  int32_t a = g.Any();
   int32_t b = g.BroadcastPartner(a);
   if (g.choose().OneIn(4)) std::swap(a, b);
   AddPair(g, type, a, b);
@@ -146,7 +147,7 @@ bool MakeFunction(GraphMaker& g, OpType type) {
 }
 
 bool MakeRsqrt(GraphMaker& g, OpType type) {
-  const int32_t x = AboveZero(g, g.AnyInt8());
+  const int32_t x = AboveZero(g, g.Any());
   // Of what lies below zero there is no root.
   if (ZeroPointOf(g, x) == INT8_MAX) return false;
   g.Node(type, {x}, g.Around(DataType::kInt8, 1 / std::sqrt(g.scale(x)) / 256));
@@ -155,12 +156,15 @@ bool MakeRsqrt(GraphMaker& g, OpType type) {
 
 bool MakeQuantize(GraphMaker& g, OpType) {
   const int32_t x = g.Any();
-  const DataType to = g.choose().Pick({DataType::kInt8, DataType::kInt8, DataType::kUInt8});
-  g.Requantized(x, g.choose().OneIn(10) ? g.Anything(to) : g.Around(to, g.scale(x)));
+  DataType to = g.choose().Pick({DataType::kInt8, DataType::kInt8, DataType::kUInt8});
+  if (g.choose().OneIn(12)) to = DataType::kInt16;
+  const auto range = [](DataType type) { return type == DataType::kInt16 ? 0x1p16 : 0x1p8; };
+  const double natural = g.scale(x) * range(g.type(x)) / range(to);
+  g.Requantized(x, g.choose().OneIn(10) ? g.Anything(to) : g.Around(to, natural));
   return true;
 }
 
-// Out of bytes and maybe back: DEQUANTIZE, a function of float32, QUANTIZE.
+// Out of quantized numbers and maybe back: DEQUANTIZE, a function of float32, QUANTIZE.
 bool MakeFloats(GraphMaker& g, OpType type) {
   const int32_t x = g.Any();
   const NumberFormat floats = g.Plain(DataType::kFloat32);

@@ -38,7 +38,8 @@ Conv2DOptions FilterOptions(const Window& h, const Window& w, Padding padding) {
           .dilation_w = w.dilation};
 }
 
-// A format for sums of `terms` products of random bytes, the product of whose scales is given.
+// A format for sums of `terms` products of random numbers, one of them a byte, whose scales have
+// the product given.
 NumberFormat OfSums(GraphMaker& g, DataType type, double scales, int64_t terms) {
   return g.Around(type, scales * std::sqrt(static_cast<double>(terms)) * 100);
 }
@@ -63,7 +64,7 @@ bool MakeConv2D(GraphMaker& g, OpType type) {
   const int32_t channels = groups > 1 ? groups * g.choose().Int(1, 6) : g.Channels();
   const int32_t weights = g.Weights(g.type(x), {channels, h.kernel, w.kernel, depth}, 0);
   const int64_t terms = int64_t{h.kernel} * w.kernel * depth;
-  const int32_t bias = g.Bias(channels);
+  const int32_t bias = g.Bias(g.type(x), channels);
   const Padding padding = RandomPadding(g, shape, h, w);
   AddFilter(g, type, {x, weights, bias}, terms, FilterOptions(h, w, padding));
   return true;
@@ -76,7 +77,7 @@ bool MakeDepthwiseConv2D(GraphMaker& g, OpType type) {
   const Window w = g.choose().OneIn(2) ? h : RandomWindow(g);
   const int32_t channels = shape[3] * (g.choose().OneIn(4) ? g.choose().Int(2, 4) : 1);
   const int32_t weights = g.Weights(g.type(x), {1, h.kernel, w.kernel, channels}, 3);
-  const int32_t bias = g.Bias(channels);
+  const int32_t bias = g.Bias(g.type(x), channels);
   const Padding padding = RandomPadding(g, shape, h, w);
   AddFilter(g, type, {x, weights, bias}, int64_t{h.kernel} * w.kernel,
             FilterOptions(h, w, padding));
@@ -106,7 +107,7 @@ bool MakeTransposeConv(GraphMaker& g, OpType type) {
   const int32_t size = g.builder().Integers({4}, {shape[0], rows, columns, channels});
   const int32_t weights = g.Weights(g.type(x), {channels, h.kernel, w.kernel, shape[3]}, 0);
   std::vector<int32_t> inputs{size, weights, x};
-  if (const int32_t bias = g.Bias(channels); bias >= 0) inputs.push_back(bias);
+  if (const int32_t bias = g.Bias(g.type(x), channels); bias >= 0) inputs.push_back(bias);
   const int64_t terms = int64_t{h.kernel} * w.kernel * shape[3];
   AddFilter(g, type, inputs, terms, FilterOptions(h, w, padding));
   return true;
@@ -146,7 +147,7 @@ bool MakeFullyConnected(GraphMaker& g, OpType type) {
   if (depth > kDepthMax) return false;
   const int32_t units = g.choose().Int(1, g.choose().OneIn(4) ? 80 : 20);
   const int32_t weights = g.Weights(g.type(x), {units, static_cast<int32_t>(depth)}, 0);
-  const int32_t bias = g.Bias(units);
+  const int32_t bias = g.Bias(g.type(x), units);
   const NumberFormat output = OfSums(g, g.type(x), g.scale(x) * g.WeightScale(weights), depth);
   options.activation = g.FusedActivation(output);
   g.Node(type, {x, weights, bias}, output, options);
@@ -154,7 +155,7 @@ bool MakeFullyConnected(GraphMaker& g, OpType type) {
 }
 
 bool MakeBatchMatMul(GraphMaker& g, OpType type) {
-  const int32_t lhs = g.AsType(g.OfRank(2, 5), DataType::kInt8);
+  const int32_t lhs = g.OfRank(2, 5);
   const Shape shape = g.shape(lhs);
   const BatchMatMulOptions options{.transpose_lhs = g.choose().OneIn(2),
                                    .transpose_rhs = g.choose().OneIn(2)};
@@ -169,7 +170,10 @@ bool MakeBatchMatMul(GraphMaker& g, OpType type) {
   rhs_shape.push_back(options.transpose_rhs ? columns : depth);
   rhs_shape.push_back(options.transpose_rhs ? depth : columns);
   const int32_t rhs = g.Partner(lhs, rhs_shape);
-  g.Node(type, {lhs, rhs}, OfSums(g, DataType::kInt8, g.scale(lhs) * g.scale(rhs), depth), options);
+  // Both operands may be wider than weights are.
+  const double wider = g.type(lhs) == DataType::kInt16 ? 256 : 1;
+  const double scales = g.scale(lhs) * g.scale(rhs) * wider;
+  g.Node(type, {lhs, rhs}, OfSums(g, g.type(lhs), scales, depth), options);
   return true;
 }
 

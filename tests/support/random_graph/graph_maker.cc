@@ -10,6 +10,7 @@
 #include "runtime/base/check.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/tensor_checks.h"
 #include "tests/support/work.h"
 
@@ -20,6 +21,18 @@ struct GraphMaker::Recipe {
   int32_t weight, weight_on_images;
   bool (*make)(GraphMaker& g, OpType type);
 };
+
+namespace {
+
+// What the CPU lets an operator read; where that is nothing quantized, the recipe converts.
+TypeSet AcceptedTypes(OpType type) {
+  for (const CpuOp& op : CpuOps()) {
+    if (op.type == type && op.types.Contains(DataType::kInt8)) return op.types;
+  }
+  return types::kPlain;
+}
+
+}  // namespace
 
 GraphMaker::GraphMaker(Choices* choices, const RandomGraphOptions& options)
     : choices_(*choices),
@@ -45,6 +58,7 @@ std::vector<uint8_t> GraphMaker::Make() {
 
 void GraphMaker::StartGraph() {
   type_ = choose().OneIn(3) ? DataType::kUInt8 : DataType::kInt8;
+  if (choose().OneIn(12)) type_ = DataType::kInt16;
   large_images_ = choose().OneIn(3);
   on_images_ = choose().OneIn(large_images_ ? 2 : 6);
   chain_percent_ = choose().Pick({50, 90, 10});
@@ -92,8 +106,11 @@ void GraphMaker::AddNodes() {
   std::vector<int32_t> ends;  // of each recipe's share
   int32_t total = 0;
   for (const Recipe& recipe : kRecipes) {
-    total += (on_images_ ? recipe.weight_on_images : recipe.weight) *
-             (likes && options_.likes(recipe.type) ? kLiked : 1);
+    int32_t share = on_images_ ? recipe.weight_on_images : recipe.weight;
+    if (likes && options_.likes(recipe.type)) share *= kLiked;
+    // All others turn what they read into bytes.
+    if (type_ == DataType::kInt16 && AcceptedTypes(recipe.type).Contains(type_)) share *= kLiked;
+    total += share;
     ends.push_back(total);
   }
   // A quarter of many graphs is one operator, so that each has graphs full of it.
@@ -122,6 +139,7 @@ bool GraphMaker::Follow(const Recipe& recipe) {
   const size_t inputs = graph.inputs.size();
   const std::vector<NamedVariable> variables = variables_;
   const bool had_initialization = initialization_ != nullptr;
+  accepted_ = AcceptedTypes(recipe.type);
   if (!recipe.make(*this, recipe.type) || !IsAffordable(tensors, nodes)) {
     graph.tensors.resize(tensors);
     graph.nodes.resize(nodes);
@@ -134,10 +152,16 @@ bool GraphMaker::Follow(const Recipe& recipe) {
                graph.inputs.end());
   for (size_t i = nodes; i < graph.nodes.size(); ++i) {
     for (const int32_t tensor : graph.nodes[i].outputs) {
-      if (IsByteType(type(tensor)) && elements(tensor) > 0) pool_.push_back(tensor);
+      if (IsOperand(tensor)) pool_.push_back(tensor);
     }
   }
   return true;
+}
+
+bool GraphMaker::IsOperand(int32_t tensor) const {
+  const Tensor& t = graph().tensors[tensor];
+  const bool is_int16 = t.type == DataType::kInt16 && t.scale() > 0 && t.zero_point() == 0;
+  return (IsByteType(t.type) || is_int16) && t.element_count() > 0;
 }
 
 bool GraphMaker::IsAffordable(size_t first_tensor, size_t first_node) {
@@ -229,8 +253,9 @@ Activation GraphMaker::FusedActivation(const NumberFormat& output) {
 // ---- Operands -----------------------------------------------------------------------------------
 
 int32_t GraphMaker::Any() {
-  if (choose().Int(0, 99) < chain_percent_) return pool_.back();
-  return choose().Pick(pool_);
+  const bool is_last = choose().Int(0, 99) < chain_percent_;
+  const int32_t tensor = is_last ? pool_.back() : choose().Pick(pool_);
+  return accepted_.Contains(type(tensor)) ? tensor : AsType(tensor, DataType::kInt8);
 }
 
 int32_t GraphMaker::OfRank(int32_t low, int32_t high) {
@@ -239,7 +264,8 @@ int32_t GraphMaker::OfRank(int32_t low, int32_t high) {
   if (low <= rank && rank <= high) return tensor;
   for (auto other = pool_.rbegin(); other != pool_.rend() && choose().OneIn(2); ++other) {
     const int32_t other_rank = Rank(shape(*other));
-    if (low <= other_rank && other_rank <= high) return *other;
+    const bool fits = low <= other_rank && other_rank <= high;
+    if (fits && accepted_.Contains(type(*other))) return *other;
   }
   return Reshaped(tensor, ShapeOf(elements(tensor), choose().Int(std::max(low, 1), high)));
 }
@@ -258,6 +284,11 @@ int32_t GraphMaker::Partner(int32_t like, const Shape& wanted) {
   }
   if (!alike.empty() && !choose().OneIn(4)) return choose().Pick(alike);
   if (!reshapable.empty() && choose().OneIn(2)) return Reshaped(choose().Pick(reshapable), wanted);
+  if (choose().OneIn(6)) {
+    const int32_t shared =
+        SharedConstant(type(like), wanted, [](const Tensor& tensor) { return tensor.scale() > 0; });
+    if (shared >= 0) return shared;
+  }
   NumberFormat format = Like(like);
   if (choose().OneIn(2)) format = Around(type(like), scale(like));
   constexpr size_t kInputsMax = 5;
@@ -293,6 +324,7 @@ int32_t GraphMaker::Requantized(int32_t tensor, const NumberFormat& format) {
 
 // Near the middle as a rule: with others, activations are often the same everywhere.
 int32_t GraphMaker::ZeroPoint(DataType type) {
+  if (type == DataType::kInt16) return 0;
   const int32_t low = ByteMin(ToByteType(type));
   if (!choose().OneIn(4)) return low + 128 + choose().Int(-40, 40);
   return low + choose().Pick({0, 0, 255, choose().Int(0, 255)});
@@ -300,7 +332,8 @@ int32_t GraphMaker::ZeroPoint(DataType type) {
 
 NumberFormat GraphMaker::Anything(DataType type) {
   const int32_t exponent = choose().OneIn(24) ? choose().Int(-24, 8) : choose().Int(-8, -2);
-  const float scale = std::ldexp(Mantissa(), exponent);
+  const int32_t finer = type == DataType::kInt16 ? 8 : 0;
+  const float scale = std::ldexp(Mantissa(), exponent - finer);
   return Fixed(type, scale, ZeroPoint(type));
 }
 
@@ -343,8 +376,29 @@ int32_t GraphMaker::Integers(Shape shape, const std::vector<int32_t>& values) {
   return Constant(Plain(DataType::kInt64), std::move(shape), std::move(bytes));
 }
 
+template <typename Fits>
+int32_t GraphMaker::SharedConstant(DataType type, const Shape& shape, Fits fits) {
+  const std::vector<Tensor>& tensors = graph().tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& tensor = tensors[i];
+    if (tensor.is_constant() && tensor.type == type && tensor.shape == shape && fits(tensor)) {
+      return static_cast<int32_t>(i);
+    }
+  }
+  return -1;
+}
+
 int32_t GraphMaker::Weights(DataType type, Shape shape, int32_t dimension) {
+  if (type == DataType::kInt16) type = DataType::kInt8;
   const int32_t channels = shape[static_cast<size_t>(dimension)];
+  if (choose().OneIn(4)) {
+    const int32_t shared = SharedConstant(type, shape, [&](const Tensor& tensor) {
+      const Quantization& q = tensor.quantization;
+      const bool is_centred = type == DataType::kUInt8 || q.zero_points[0] == 0;
+      return is_centred && (q.scales.size() == 1 || q.dimension == dimension);
+    });
+    if (shared >= 0) return shared;
+  }
   const int32_t exponent = choose().Int(-12, -6);
   const double base = std::ldexp(static_cast<double>(Mantissa()), exponent);
   NumberFormat format = Fixed(type, static_cast<float>(base),
@@ -363,12 +417,13 @@ int32_t GraphMaker::Weights(DataType type, Shape shape, int32_t dimension) {
   return Constant(std::move(format), std::move(shape));
 }
 
-int32_t GraphMaker::Bias(int32_t channels) {
+int32_t GraphMaker::Bias(DataType type, int32_t channels) {
   if (choose().OneIn(5)) return -1;
-  const int32_t limit = choose().OneIn(24) ? INT32_MAX : 1 << choose().Int(0, 14);
+  const bool is_int16 = type == DataType::kInt16;
+  const int32_t limit = choose().OneIn(24) ? INT32_MAX : 1 << choose().Int(0, is_int16 ? 22 : 14);
   std::vector<int32_t> values;
   for (int32_t c = 0; c < channels; ++c) values.push_back(data_.Int32(-limit, limit));
-  return builder_.Integers({channels}, values);
+  return is_int16 ? Integers({channels}, values) : builder_.Integers({channels}, values);
 }
 
 int32_t GraphMaker::VariableTensor(NumberFormat format, Shape shape) {

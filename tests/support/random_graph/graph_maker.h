@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ops/type_set.h"
 #include "tests/support/choices.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/random_graph.h"
@@ -57,10 +58,10 @@ class GraphMaker {
 
   // ---- Operands -------------------------------------------------------------------------------
 
-  // Tensors of bytes with at least one element: any, one of int8, one whose rank is in a range,
-  // one of four dimensions. They may come out of a new node that makes them so.
+  // Quantized tensors with at least one element and of a type that the operator in the making
+  // accepts: any, one whose rank is in a range, one of four dimensions. They may come out of a new
+  // node that makes them so.
   int32_t Any();
-  int32_t AnyInt8() { return AsType(Any(), DataType::kInt8); }
   int32_t OfRank(int32_t low, int32_t high);
   int32_t Image();
   // A tensor of `like`'s type and of this shape, from anywhere.
@@ -102,13 +103,14 @@ class GraphMaker {
   int32_t Indices(const std::vector<int32_t>& values) {
     return Integers({static_cast<int32_t>(values.size())}, values);
   }
-  // Weights for activations of `type`: one scale or one per entry of `dimension`.
+  // Weights for activations of `type`: one scale or one per entry of `dimension`. Another node may
+  // have them, too.
   int32_t Weights(DataType type, Shape shape, int32_t dimension);
   double WeightScale(int32_t weights) const {
     return static_cast<double>(graph().tensors[weights].quantization.scales[0]);
   }
-  // int32, or -1: there may be none.
-  int32_t Bias(int32_t channels);
+  // For activations of `type`, or -1: there may be none.
+  int32_t Bias(DataType type, int32_t channels);
   int32_t VariableTensor(NumberFormat format, Shape shape);
 
   // ---- Nodes ----------------------------------------------------------------------------------
@@ -133,7 +135,12 @@ class GraphMaker {
   void AddNodes();
   bool Follow(const Recipe& recipe);
   bool IsAffordable(size_t first_tensor, size_t first_node);
+  // Numbers with one scale that other operators can read.
+  bool IsOperand(int32_t tensor) const;
   std::vector<bool> ReadTensors() const;  // whether a node reads it
+  // A constant that is there already and `fits`, or -1.
+  template <typename Fits>
+  int32_t SharedConstant(DataType type, const Shape& shape, Fits fits);
   void ShrinkEnds();
   void NameOutputs();
   void FillBytes(std::vector<uint8_t>* bytes);
@@ -146,8 +153,9 @@ class GraphMaker {
   ModelBuilder builder_;
   std::unique_ptr<ModelBuilder> initialization_;  // the graph that CALL_ONCE names, if any
   std::vector<NamedVariable> variables_;
-  std::vector<int32_t> pool_;  // tensors that operators may read
-  DataType type_ = DataType::kInt8;
+  std::vector<int32_t> pool_;        // tensors that operators may read
+  DataType type_ = DataType::kInt8;  // of inputs
+  TypeSet accepted_ = types::kNone;  // by the operator in the making
   bool large_images_ = false;
   bool on_images_ = false;      // most operators are those of networks on images
   int32_t chain_percent_ = 50;  // how often an operator reads what the last one wrote

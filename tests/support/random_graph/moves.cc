@@ -71,8 +71,8 @@ bool MakeConcatenation(GraphMaker& g, OpType type) {
   const int32_t x = g.OfRank(1, 5);
   const Shape shape = g.shape(x);
   const int32_t axis = g.Axis(shape);
-  // Parts of int8 must be stored alike; parts of uint8 are rescaled.
-  const bool alike = g.type(x) == DataType::kInt8 || g.choose().OneIn(3);
+  // Parts of uint8 are rescaled, others must be stored alike.
+  const bool alike = g.type(x) != DataType::kUInt8 || g.choose().OneIn(3);
   const NumberFormat output = alike ? g.Like(x) : g.Around(DataType::kUInt8, g.scale(x));
   std::vector<int32_t> parts{x};
   for (int32_t more = g.choose().Int(0, 3); more > 0; --more) {
@@ -342,8 +342,7 @@ bool MakeDepthToSpace(GraphMaker& g, OpType type) {
   return true;
 }
 
-// ---- Elements at places that other tensors name
-// ---------------------------------------------------
+// ---- Elements at places that other tensors name -------------------------------------------------
 
 namespace {
 

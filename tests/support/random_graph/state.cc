@@ -77,11 +77,11 @@ bool MakeCallOnce(GraphMaker& g, OpType type) {
   const NamedVariable& variable = NewVariable(g, g.shape(like), g.Like(like));
   g.initialization() = std::make_unique<ModelBuilder>();
   ModelBuilder* m = g.initialization().get();
-  std::vector<uint8_t> bytes(static_cast<size_t>(g.elements(like)));
+  std::vector<uint8_t> bytes(static_cast<size_t>(g.graph().tensors[like].byte_size()));
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(37 * i);
   int32_t value = m->Constant(variable.format.type, variable.shape, bytes);
   m->tensor(value).quantization = variable.format.quantization;
-  if (g.choose().OneIn(2)) {
+  if (IsByteType(variable.format.type) && g.choose().OneIn(2)) {
     value = m->Relu(value);
     m->tensor(value).type = variable.format.type;
     m->tensor(value).quantization = variable.format.quantization;
@@ -95,7 +95,7 @@ bool MakeCallOnce(GraphMaker& g, OpType type) {
 // ---- Variable tensors ---------------------------------------------------------------------------
 
 bool MakeLstm(GraphMaker& g, OpType type) {
-  const int32_t x = g.AsType(g.OfRank(3, 3), DataType::kInt8);
+  const int32_t x = g.OfRank(3, 3);
   const Shape shape = g.shape(x);
   constexpr int32_t kInputsMax = 512;
   if (shape[2] > kInputsMax) return false;
@@ -116,7 +116,7 @@ bool MakeLstm(GraphMaker& g, OpType type) {
   for (size_t gate = 0; gate < 4; ++gate) {
     inputs[1 + gate] = weights(shape[2], g.scale(x));
     inputs[5 + gate] = weights(units, static_cast<double>(hidden.quantization.scales[0]));
-    int32_t bias = g.Bias(units);
+    int32_t bias = g.Bias(DataType::kInt8, units);
     if (bias < 0) bias = g.builder().Integers({units}, std::vector<int32_t>(units));
     inputs[12 + gate] = bias;
   }
@@ -136,7 +136,7 @@ bool MakeLstm(GraphMaker& g, OpType type) {
 }
 
 bool MakeSvdf(GraphMaker& g, OpType type) {
-  const int32_t x = g.AsType(g.OfRank(2, 2), DataType::kInt8);
+  const int32_t x = g.OfRank(2, 2);
   const Shape shape = g.shape(x);
   constexpr int32_t kInputsMax = 512;
   if (shape[1] > kInputsMax) return false;
@@ -153,7 +153,7 @@ bool MakeSvdf(GraphMaker& g, OpType type) {
   const double natural = state_scale * time_scale * std::sqrt(rank * memory) * 0x1p20;
   const int32_t feature_weights = g.Constant(features, {filters, shape[1]});
   const int32_t time_weights = g.Constant(time, {filters, memory});
-  const int32_t bias = g.Bias(units);
+  const int32_t bias = g.Bias(DataType::kInt8, units);
   const int32_t memory_tensor = g.VariableTensor(state, {shape[0], filters * memory});
   g.Node(type, {x, feature_weights, time_weights, bias, memory_tensor},
          g.Around(DataType::kInt8, natural), SvdfOptions{.rank = rank});
