@@ -70,7 +70,7 @@ int32_t RandomMove(ModelBuilder& m, Rng& rng, int32_t x) {
     m.graph().nodes.back().outputs.push_back(second);
     return m.Add(second, first);
   };
-  switch (rng.Int(0, 9)) {
+  switch (rng.Int(0, 10)) {
     case 0:
       return conv(m.Node(OpType::kTRANSPOSE, {x, m.Integers({4}, {0, 2, 1, 3})}, {1, 8, 8, 12}));
     case 1:
@@ -120,6 +120,15 @@ int32_t RandomMove(ModelBuilder& m, Rng& rng, int32_t x) {
       const int32_t paddings = m.Integers({4, 2}, {0, 0, 1, 1, 1, 1, 0, 0});
       const int32_t wide = m.Node(OpType::kPADV2, {x, paddings, value}, {1, 10, 10, 12});
       return m.Conv2D(wide, {.channels = 12, .kernel = 3, .padding = Padding::kValid});
+    }
+    case 9: {
+      const MirrorPadOptions options{
+          .mode = rng.Pick({MirrorPadMode::kReflect, MirrorPadMode::kSymmetric})};
+      const int32_t paddings = m.Integers({4, 2}, {0, 0, 2, 0, 1, 3, 0, 0});
+      const int32_t wide = m.Node(OpType::kMIRROR_PAD, {x, paddings}, {1, 10, 12, 12}, options);
+      return m.Node(OpType::kSLICE,
+                    {conv(wide), m.Integers({4}, {0, 1, 2, 0}), m.Integers({4}, {1, 8, 8, 12})},
+                    {1, 8, 8, 12});
     }
     default:
       return conv(
