@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random models of all operators of bytes: whoever computes a node, and however it is divided, the
-// bytes are the same. The CPU with one thread decides what is right; other thread counts, each
-// instruction set and many devices are compared with it, in every tensor that exists on both sides
-// and over several invocations. Devices differ in their arrays, in memory from all that a model
-// needs down to a few KiB, so that bands of rows, streamed parameters and splits occur, and in
-// nodes that they are not given, which makes any other partitioning.
+// Random models of all operators of quantized numbers: whoever computes a node, and however it is
+// divided, the bytes are the same. The CPU with one thread decides what is right; other thread
+// counts, each instruction set and many devices are compared with it, in every tensor that exists
+// on both sides and over several invocations. Devices differ in their arrays, in memory from all
+// that a model needs down to a few KiB, so that bands of rows, streamed parameters, channels in
+// parts and splits occur, and in nodes that they are not given, which makes any other partitioning.
 //
 // Graph number i comes from seed + i, so ATOLL_TEST_SEED=<seed of a failure> begins with it.
 #include <gtest/gtest.h>
@@ -81,6 +81,7 @@ struct Statistics {
   std::map<OpType, int> nodes, nodes_on_device;
   std::set<std::pair<OpType, DataType>> types;  // that an operator read or wrote
   int partitions = 0, with_several_partitions = 0;
+  int compiled = 0;  // runs of partitions that came with the model
   int banded = 0, streamed = 0, in_parts = 0, refused_for_memory = 0, refused_for_program = 0;
 };
 
@@ -112,6 +113,7 @@ class RandomGraphs : public testing::Test {
   EmulatedDevice SmallDevice(Rng* rng) const;
   Result<Recording> RecordAll(Interpreter* interpreter) const;
   void CompareWith(const std::string& name, const InterpreterOptions& options);
+  void CompareCompiled(const EmulatedDevice& shape);
   void CountNodes();
   void LookAtPartitions(const Interpreter& interpreter);
   std::string Listing(const Interpreter& interpreter) const;
@@ -187,6 +189,7 @@ void RandomGraphs::Check(uint64_t seed) {
     const EmulatedDevice shape = SmallDevice(&rng);
     const std::unique_ptr<PartialDelegate> small = MakeDelegate(shape);
     CompareWith(shape.Describe(), {.threads = 1, .delegate = small.get()});
+    if (i == 0) CompareCompiled(shape);
     // Again, and on a large device, with some nodes on the CPU.
     const int64_t nodes = static_cast<int64_t>(model_->graph().nodes.size());
     if (nodes == 0) continue;  // it was all constants
@@ -223,6 +226,39 @@ void RandomGraphs::CompareWith(const std::string& name, const InterpreterOptions
   }
   if (options.delegate != nullptr) LookAtPartitions(**interpreter);
   ++statistics_.runs;
+}
+
+std::vector<Bytes> OutputsIn(const Recording& recording, const Graph& graph) {
+  std::vector<Bytes> outputs;
+  for (const auto& tensors : recording) {
+    for (const int32_t output : graph.outputs) outputs.push_back(tensors.at(output));
+  }
+  return outputs;
+}
+
+// The file that a compiler for this device writes, on this device, a large one and the CPU. Its
+// tensors have other numbers.
+void RandomGraphs::CompareCompiled(const EmulatedDevice& shape) {
+  if (HasFailure()) return;
+  SCOPED_TRACE("compiled for a " + shape.Describe());
+  DeviceDelegate device(shape.Open());
+  const Result<Bytes> file = device.Compile(model_->graphs());
+  if (!file.ok() && file.status().code() == StatusCode::kUnsupported) return;  // nothing to compile
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const auto compiled = Model::FromBuffer(*file);
+  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+  for (Delegate* delegate :
+       std::initializer_list<Delegate*>{&device, large_devices_[0].delegate.get(), nullptr}) {
+    const auto interpreter = Interpreter::Create(*compiled, {.threads = 1, .delegate = delegate});
+    ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
+    const Result<Recording> got = RecordAll(interpreter->get());
+    ASSERT_TRUE(got.ok()) << got.status().message() << Listing(**interpreter);
+    const bool is_equal =
+        OutputsIn(*got, (*compiled)->graph()) == OutputsIn(want_, model_->graph());
+    ASSERT_TRUE(is_equal) << Listing(**interpreter);
+    statistics_.compiled += !(*interpreter)->partitions().empty();
+    ++statistics_.runs;
+  }
 }
 
 void RandomGraphs::CountNodes() {
@@ -262,7 +298,7 @@ void RandomGraphs::LookAtPartitions(const Interpreter& interpreter) {
 
 // The model for people, and where its file is.
 std::string RandomGraphs::Listing(const Interpreter& interpreter) const {
-  const Graph& graph = model_->graph();
+  const Graph& graph = interpreter.graph();
   const auto operand = [&](int32_t index) {
     if (index < 0) return std::string("-");
     const Tensor& tensor = graph.tensors[index];
@@ -317,9 +353,11 @@ TEST_F(RandomGraphs, GiveTheSameBytesWhereverTheyRun) {
   const Statistics& s = statistics_;
   std::printf(
       "%d models, %lld runs, %lld tensors; %d partitions, %d times several; %d with bands, %d with "
-      "streaming, %d in parts; %d nodes refused for memory, %d for program memory\n",
+      "streaming, %d in parts, %d from compiled models; %d nodes refused for memory, %d for "
+      "program "
+      "memory\n",
       s.models, static_cast<long long>(s.runs), static_cast<long long>(s.tensors), s.partitions,
-      s.with_several_partitions, s.banded, s.streamed, s.in_parts, s.refused_for_memory,
+      s.with_several_partitions, s.banded, s.streamed, s.in_parts, s.compiled, s.refused_for_memory,
       s.refused_for_program);
   for (const auto& [type, count] : s.nodes) {
     const auto on_device = s.nodes_on_device.find(type);
@@ -335,6 +373,7 @@ TEST_F(RandomGraphs, GiveTheSameBytesWhereverTheyRun) {
   EXPECT_GT(s.banded, s.models / 40);
   EXPECT_GT(s.streamed, s.models / 20);
   EXPECT_GT(s.in_parts, s.models / 40);
+  EXPECT_GT(s.compiled, s.models);
   EXPECT_GT(s.refused_for_memory, s.models / 20);
   EXPECT_GT(s.refused_for_program, s.models / 50);
   for (const CpuOp& op : CpuOps()) {
