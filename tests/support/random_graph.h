@@ -3,8 +3,8 @@
 // Random quantized models: chains and graphs of every operator that the CPU computes for int8,
 // uint8 or int16, with skip connections, several inputs and outputs, constant operands and shared
 // ones, broadcasting, state, batches, extreme scales and zero points, odd shapes, and images of
-// which a small device can only hold bands. All of them are valid: whatever the generator chooses, the loader accepts the model and
-// the interpreter runs it. The same choices give the same model.
+// which a small device can only hold bands. All of them are valid: whatever the generator chooses,
+// the loader accepts the model and the interpreter runs it. The same choices give the same model.
 //
 //   Choices choices(seed);
 //   const auto model = Model::FromBuffer(RandomModel(&choices, {}));
