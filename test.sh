@@ -11,8 +11,8 @@ Usage: ./test.sh [--ci | --full]
   (nothing)  build as users run it and run the whole test suite, apart from tests labelled slow
   --ci       that, and the unit, property and fault tests under AddressSanitizer and
              UndefinedBehaviorSanitizer
-  --full     everything: slow tests too, the whole suite under the sanitizers, and a build
-             with clang, if there is one
+  --full     everything: slow tests and ten times as many random cases too, the whole suite
+             under the sanitizers, and a build with clang, if there is one
 The environment variable ATOLL_REQUIRE_SHARED=ON makes absent reference data a failure.
 TEXT
 }
@@ -54,6 +54,7 @@ case $mode in
     suite asan -L '^(unit|property|fault)$' -LE slow
     ;;
   full)
+    export ATOLL_TEST_SCALE="${ATOLL_TEST_SCALE:-10}"  # ten times as many random cases
     suite release
     suite asan
     if command -v clang++ >/dev/null; then suite clang -LE slow; fi

@@ -150,8 +150,8 @@ inline uint32_t UnsignedFlag(ByteType type, uint32_t flag) {
 // Whether the loops around an instruction of two tensors (driver/instruction.h) suffice for it.
 bool FitsPairLoops(const Broadcast& broadcast);
 
-// A plan that COPY instructions can follow, with a FILL in front: nothing is read from an output,
-// and each copy takes at most kCopiesMax instructions.
+// A plan that COPY instructions can follow, with a FILL in front: each copy takes at most
+// kCopiesMax instructions.
 bool IsCopyProgram(const MovePlan& plan);
 inline constexpr int64_t kCopiesMax = 64;
 

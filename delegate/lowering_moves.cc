@@ -282,8 +282,7 @@ Lowering LowerConcatenation(const Graph& graph, const Node& node) {
 bool IsCopyProgram(const MovePlan& plan) {
   if (plan.fill.count > 0 && plan.fill.element.size() != 1) return false;
   return std::all_of(plan.copies.begin(), plan.copies.end(), [](const MovePlan::Copy& step) {
-    return step.from.kind != MoveOperand::Kind::kOutput && step.copy.run_bytes > 0 &&
-           CopySteps(step.copy).count() <= kCopiesMax;
+    return step.copy.run_bytes > 0 && CopySteps(step.copy).count() <= kCopiesMax;
   });
 }
 

@@ -197,35 +197,43 @@ Status Planner::PlanPad() {
   return Status();
 }
 
-// The input goes to its place; then the borders of one axis after the other, backwards from what
-// is in the output already.
+// Every axis has a border, the input and a border, of which each combination is one copy; borders
+// are read backwards.
 void Planner::PlanMirrorPad() {
+  struct Box {
+    View in, out;
+    Shape sizes;
+  };
+  struct Segment {
+    int64_t count, from, step, to;
+  };
   const std::vector<int64_t> paddings = Constants(1);
-  const std::vector<int64_t> strides = Strides(OutputShape());
-  Shape box = InputShape();
-  View out{0, strides};
-  for (size_t i = 0; i < strides.size(); ++i) out.offset += paddings[2 * i] * strides[i];
-  Copy(kOnlyInput, {0, Strides(box)}, kOnlyOutput, out, box);
+  const std::vector<int64_t> in_strides = Strides(InputShape());
+  const std::vector<int64_t> out_strides = Strides(OutputShape());
   const int64_t skip =
       std::get<MirrorPadOptions>(node_.options).mode == MirrorPadMode::kReflect ? 1 : 0;
-  for (size_t axis = 0; axis < box.size(); ++axis) {
-    const int32_t size = box[axis];
-    const int64_t stride = strides[axis];
-    const auto mirror = [&](int64_t length, int64_t from, int64_t to) {
-      View source = out;
-      source.offset += from * stride;
-      source.strides[axis] = -stride;
-      View border = out;
-      border.offset += to * stride;
-      box[axis] = static_cast<int32_t>(length);
-      Copy(kOnlyOutput, source, kOnlyOutput, border, box);
-    };
+  std::vector<Box> boxes(1);  // of the axes so far
+  for (size_t axis = 0; axis < in_strides.size(); ++axis) {
+    const int64_t size = InputShape()[axis];
     const int64_t before = paddings[2 * axis];
-    mirror(before, before - 1 + skip, -before);
-    mirror(paddings[2 * axis + 1], size - 1 - skip, size);
-    out.offset -= before * stride;
-    box[axis] = OutputShape()[axis];
+    const int64_t after = paddings[2 * axis + 1];
+    std::vector<Box> longer;
+    for (const Segment& segment :
+         {Segment{before, before - 1 + skip, -1, 0}, Segment{size, 0, 1, before},
+          Segment{after, size - 1 - skip, -1, before + size}}) {
+      if (segment.count == 0) continue;
+      for (Box box : boxes) {
+        box.in.offset += segment.from * in_strides[axis];
+        box.in.strides.push_back(segment.step * in_strides[axis]);
+        box.out.offset += segment.to * out_strides[axis];
+        box.out.strides.push_back(out_strides[axis]);
+        box.sizes.push_back(static_cast<int32_t>(segment.count));
+        longer.push_back(std::move(box));
+      }
+    }
+    boxes = std::move(longer);
   }
+  for (const Box& box : boxes) Copy(kOnlyInput, box.in, kOnlyOutput, box.out, box.sizes);
 }
 
 // The padded image is cut into blocks; the place in the block goes to the batch dimension.

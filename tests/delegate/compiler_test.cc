@@ -6,8 +6,10 @@
 
 #include <numeric>
 
+#include "delegate/lowering.h"
 #include "delegate/partitioner.h"
 #include "tests/support/model_builder.h"
+#include "tests/support/random_graph.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -46,11 +48,10 @@ Compiled Compile(const ModelBuilder& m, uint64_t memory_bytes = 8 << 20) {
   std::vector<int32_t> set(model->graph().nodes.size());
   std::iota(set.begin(), set.end(), 0);
   SetBoundary boundary = FindBoundary(model->graph(), set);
-  std::vector<int32_t> outputs = boundary.outputs;
-  outputs.insert(outputs.end(), boundary.state.begin(), boundary.state.end());
   CompileFailure failure;
   Result<CompiledSet> result =
-      CompileSet(model->graph(), set, boundary.inputs, outputs, DeviceWith(memory_bytes), &failure);
+      CompileSet(model->graph(), set, boundary.inputs, boundary.OutputsAndState(),
+                 DeviceWith(memory_bytes), &failure);
   return {std::move(model), std::move(boundary), failure, std::move(result)};
 }
 
@@ -584,81 +585,38 @@ TEST(Compiler, ReusesMemoryOfActivationsThatAreGone) {
 
 // ---- Properties ---------------------------------------------------------------------------------
 
-ModelBuilder RandomModel(Rng& rng) {
-  ModelBuilder m(rng.Next());
-  std::vector<int32_t> tensors{m.Input({1, 4, 4, 4})};
-  const int64_t nodes = rng.Int(1, 15);
-  for (int64_t i = 0; i < nodes; ++i) {
-    const auto pick = [&] {
-      return tensors[static_cast<size_t>(rng.Int(0, static_cast<int64_t>(tensors.size()) - 1))];
-    };
-    switch (rng.Int(0, 8)) {
-      case 0: {
-        const int32_t y =
-            rng.OneIn(2) ? pick() : m.Constant(rng.Pick<Shape>({{4}, {4, 1}, {1, 4, 4, 4}}));
-        const OpType type = rng.Pick({OpType::kADD, OpType::kMUL, OpType::kMAXIMUM});
-        const OpOptions options =
-            type == OpType::kMAXIMUM ? OpOptions() : OpOptions(ElementwiseOptions{});
-        tensors.push_back(m.Node(type, {pick(), y}, {1, 4, 4, 4}, options));
-        break;
-      }
-      case 1:
-        tensors.push_back(m.DepthwiseConv2D(pick(), {.kernel = 3}));
-        break;
-      case 2:
-        tensors.push_back(m.Relu(pick()));
-        break;
-      case 3:
-        tensors.push_back(m.MaxPool(pick(), {.size = 3, .stride = 1, .padding = Padding::kSame}));
-        break;
-      case 4: {
-        const int32_t wide = m.Concatenation({pick(), pick()}, rng.Int32(1, 3));
-        const bool is_tall = m.tensor(wide).shape[1] == 8;
-        const bool is_wide = m.tensor(wide).shape[2] == 8;
-        tensors.push_back(is_tall || is_wide
-                              ? m.Reshape(m.Conv2D(wide, {.channels = 2}), {1, 4, 4, 4})
-                              : m.Conv2D(wide, {.channels = 4}));
-        break;
-      }
-      case 5:
-        tensors.push_back(m.Conv2D(m.Pad(pick(), {0, 0, 1, 1, 0, 2, 0, 0}),
-                                   {.channels = 4, .kernel = 3, .padding = Padding::kValid}));
-        break;
-      case 6: {
-        const int32_t small = m.Conv2D(pick(), {.channels = 4, .kernel = 3, .stride = 2});
-        tensors.push_back(m.TransposeConv(small, {.channels = 4, .kernel = 3, .stride = 2}, 4, 4));
-        break;
-      }
-      default:
-        tensors.push_back(m.Conv2D(pick(), {.channels = 4, .kernel = 3}));
-        break;
-    }
-  }
-  m.Output(tensors.back());
-  return m;
-}
-
 TEST(Compiler, TouchesOnlyWhatItOwnsAndHasWrittenInRandomModels) {
-  Rng seeds(TestSeed(11));
-  for (int i = 0; i < 300 && !testing::Test::HasFailure(); ++i) {
-    const uint64_t seed = seeds.Next();
-    SCOPED_TRACE("model of seed " + std::to_string(seed));
-    Rng rng(seed);
-    const ModelBuilder m = RandomModel(rng);
-    for (const uint64_t memory : {8u << 20, 12u << 10, 8u << 10}) {
-      Compiled compiled = Compile(m, memory);
-      if (!compiled.result.ok()) {
-        EXPECT_EQ(compiled.result.status().code(), StatusCode::kResourceExhausted);
-        EXPECT_GE(compiled.failure.node, 0);
-        continue;
+  const uint64_t seed = TestSeed(11);
+  int sets = 0;
+  for (int i = 0; i < TestCount(1000) && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE("ATOLL_TEST_SEED=" + std::to_string(seed + i) + " begins with this model");
+    Choices choices(seed + i);
+    RandomGraphOptions options{.max_elements = 1 << 14};
+    options.likes = [](OpType type) { return FindDeviceOp(type) != nullptr; };
+    const auto model = Model::FromBuffer(RandomModel(&choices, options));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const Graph& graph = (*model)->graph();
+    for (const uint64_t memory : {8u << 20, 40u << 10, 12u << 10}) {
+      const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(memory)};
+      for (const std::vector<int32_t>& set : PartitionGraph(graph, limits, {}).sets) {
+        const SetBoundary boundary = FindBoundary(graph, set);
+        CompileFailure failure;
+        const Result<CompiledSet> compiled = CompileSet(
+            graph, set, boundary.inputs, boundary.OutputsAndState(), DeviceWith(memory), &failure);
+        if (!compiled.ok()) {
+          EXPECT_EQ(compiled.status().code(), StatusCode::kResourceExhausted);
+          EXPECT_GE(failure.node, 0);
+          continue;
+        }
+        ++sets;
+        const Executable& executable = compiled->executable;
+        EXPECT_TRUE(ValidateExecutable(executable).ok());
+        EXPECT_LE(executable.activation_bytes + executable.resident_parameters.size(), memory);
+        ExpectSoundAccesses(executable);
       }
-      EXPECT_TRUE(ValidateExecutable(compiled.executable()).ok());
-      EXPECT_LE(
-          compiled.executable().activation_bytes + compiled.executable().resident_parameters.size(),
-          memory);
-      ExpectSoundAccesses(compiled.executable());
     }
   }
+  EXPECT_GT(sets, TestCount(1000));
 }
 
 }  // namespace

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partitioned models on the emulated device: whatever the partitioner and the compiler decide, the
-// bytes are those of the CPU.
+// Partitioned models on the emulated device. That the bytes are those of the CPU, whatever the
+// partitioner and the compiler decide, is the subject of tests/integration/random_graphs_test.cc.
 #include "delegate/delegate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "delegate/lowering.h"
-#include "driver/device_profile.h"
-#include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
 #include "runtime/graph/shape_inference.h"
 #include "runtime/interpreter.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
 
@@ -22,18 +20,8 @@ namespace {
 using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
 
-// An emulated device with as much memory as a test wants.
 std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
-  CoreOptions core;
-  core.profile = DeviceProfiles()[0];
-  core.profile.memory_bytes = memory_bytes;
-  core.features = *DetectCpuFeatures();
-  core.threads = 1;
-  auto transport = EmulatedTransport::Create(core);
-  EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = UsbDevice::Open(*std::move(transport), {.name = "emu"});
-  EXPECT_TRUE(device.ok()) << device.status().message();
-  return std::make_unique<DeviceDelegate>(*std::move(device));
+  return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
 }
 
 std::unique_ptr<Interpreter> Create(std::shared_ptr<const Model> model, Delegate* delegate) {
@@ -57,20 +45,6 @@ std::vector<Bytes> RunOn(Interpreter* interpreter, uint64_t seed) {
   return outputs;
 }
 
-int32_t FunctionOfOneByte(ModelBuilder& m, int64_t which, int32_t x) {
-  const Shape shape = m.tensor(x).shape;
-  switch (which) {
-    case 0:
-      return m.Node(OpType::kEXP, {x}, shape);
-    case 1:
-      return m.Node(OpType::kHARD_SWISH, {x}, shape);
-    case 2:
-      return m.Node(OpType::kLEAKY_RELU, {x}, shape, LeakyReluOptions{.alpha = -0.3f});
-    default:
-      return m.Relu(x);
-  }
-}
-
 // By either operator; the values keep their quantization.
 int32_t Resized(ModelBuilder& m, Rng& rng, int32_t x, int32_t height, int32_t width) {
   const OpType type =
@@ -86,117 +60,6 @@ int32_t Resized(ModelBuilder& m, Rng& rng, int32_t x, int32_t height, int32_t wi
   return y;
 }
 
-// Runs of device operators between islands that only the CPU runs (LOG_SOFTMAX), on tensors of
-// [1, 8, 8, 12]. Some inner tensors are outputs.
-ModelBuilder RandomModel(Rng& rng) {
-  ModelBuilder m(rng.Next());
-  const int32_t a = m.Input({1, 8, 8, 12});
-  std::vector<int32_t> tensors{a, m.Input({1, 8, 8, 12})};
-  const auto pick = [&] {
-    const int64_t count = static_cast<int64_t>(tensors.size());
-    return tensors[static_cast<size_t>(count - rng.Int(1, rng.OneIn(3) ? count : 2))];
-  };
-  const int64_t nodes = rng.Int(1, 16);
-  for (int64_t i = 0; i < nodes; ++i) {
-    const int32_t x = pick();
-    switch (rng.Int(0, 15)) {
-      case 0:
-        tensors.push_back(m.LogSoftmax(x));
-        break;
-      case 1:
-        tensors.push_back(m.Logistic(x));
-        break;
-      case 2:
-        tensors.push_back(FunctionOfOneByte(m, rng.Int(0, 3), x));
-        break;
-      case 3:
-        tensors.push_back(m.AveragePool(m.Conv2D(x, {.channels = 12}),
-                                        {.size = 3, .stride = 1, .padding = Padding::kSame}));
-        break;
-      case 4: {
-        const int32_t y = m.Conv2D(x, {.channels = 12});
-        const int32_t wide = m.Concatenation({y, m.Conv2D(pick(), {.channels = 6})}, 3);
-        tensors.push_back(m.Conv2D(wide, {.channels = 12}));
-        break;
-      }
-      case 5: {
-        const int32_t y = m.Conv2D(m.Pad(x, {0, 0, 1, 1, 2, 0, 0, 1}),
-                                   {.channels = 12, .kernel = 3, .padding = Padding::kValid});
-        const int32_t tall = m.Concatenation({y, m.Relu(pick())}, 1);
-        tensors.push_back(m.Conv2D(m.Reshape(tall, {1, 8, 8, 24}), {.channels = 12}));
-        break;
-      }
-      case 6:
-        tensors.push_back(m.Reshape(m.FullyConnected(m.Reshape(x, {64, 12}), 12), {1, 8, 8, 12}));
-        break;
-      case 7:
-      case 8:
-      case 9:
-        tensors.push_back(m.Add(x, pick()));
-        break;
-      case 10:
-        tensors.push_back(rng.OneIn(2) ? m.Softmax(x) : m.L2Normalization(x));
-        break;
-      case 11: {
-        const int32_t larger = Resized(m, rng, x, rng.Int32(1, 20), rng.Int32(1, 20));
-        tensors.push_back(Resized(m, rng, larger, 8, 8));
-        break;
-      }
-      case 12: {
-        const std::vector<int32_t> axes = rng.OneIn(2) ? std::vector{2} : std::vector{1, 2};
-        tensors.push_back(Resized(m, rng, m.Mean(x, axes), 8, 8));
-        break;
-      }
-      case 13: {
-        const int32_t small = m.Conv2D(x, {.channels = 16, .kernel = 3, .stride = 2});
-        tensors.push_back(m.TransposeConv(small, {.channels = 12, .kernel = 4, .stride = 2}, 8, 8));
-        break;
-      }
-      default:
-        tensors.push_back(rng.OneIn(2) ? m.DepthwiseConv2D(x, {.kernel = 3})
-                                       : m.Conv2D(x, {.channels = 12, .kernel = 3}));
-        break;
-    }
-    if (rng.OneIn(6)) m.Output(tensors.back());
-  }
-  m.Output(tensors.back());
-  return m;
-}
-
-TEST(DeviceDelegate, GivesTheCpusBytesOnRandomModels) {
-  Rng seeds(TestSeed(13));
-  const std::unique_ptr<DeviceDelegate> roomy = DelegateWith(8 << 20);
-  const std::unique_ptr<DeviceDelegate> tight = DelegateWith(8 << 10);
-  int on_device = 0;
-  int streamed = 0;
-  int refused_for_space = 0;
-  for (int i = 0; i < 150 && !testing::Test::HasFailure(); ++i) {
-    const uint64_t seed = seeds.Next();
-    SCOPED_TRACE("model of seed " + std::to_string(seed));
-    Rng rng(seed);
-    const std::shared_ptr<const Model> model = RandomModel(rng).Load();
-    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), seed);
-    for (DeviceDelegate* delegate : {roomy.get(), tight.get()}) {
-      const std::unique_ptr<Interpreter> interpreter = Create(model, delegate);
-      ASSERT_NE(interpreter, nullptr);
-      EXPECT_EQ(RunOn(interpreter.get(), seed), want);
-      EXPECT_EQ(RunOn(interpreter.get(), seed), want) << "second run";
-      on_device += interpreter->partitions().empty() ? 0 : 1;
-      for (const Partition& partition : interpreter->partitions()) {
-        streamed += partition.report.streamed_parameter_bytes > 0 ? 1 : 0;
-      }
-      for (const NodePlacement& placement : interpreter->placements()) {
-        EXPECT_EQ(placement.reason.empty(), placement.partition >= 0);
-        refused_for_space += placement.reason.find("on-chip memory at once") != std::string::npos;
-      }
-    }
-  }
-  // The models must exercise what this test is about.
-  EXPECT_GT(on_device, 200);
-  EXPECT_GT(streamed, 10);
-  EXPECT_GT(refused_for_space, 0);
-}
-
 // One operator that moves [1, 8, 8, 12], between convolutions so that it is worth the device's
 // while; the result is [1, 8, 8, 12] again.
 int32_t RandomMove(ModelBuilder& m, Rng& rng, int32_t x) {
@@ -207,7 +70,7 @@ int32_t RandomMove(ModelBuilder& m, Rng& rng, int32_t x) {
     m.graph().nodes.back().outputs.push_back(second);
     return m.Add(second, first);
   };
-  switch (rng.Int(0, 9)) {
+  switch (rng.Int(0, 10)) {
     case 0:
       return conv(m.Node(OpType::kTRANSPOSE, {x, m.Integers({4}, {0, 2, 1, 3})}, {1, 8, 8, 12}));
     case 1:
@@ -257,6 +120,15 @@ int32_t RandomMove(ModelBuilder& m, Rng& rng, int32_t x) {
       const int32_t paddings = m.Integers({4, 2}, {0, 0, 1, 1, 1, 1, 0, 0});
       const int32_t wide = m.Node(OpType::kPADV2, {x, paddings, value}, {1, 10, 10, 12});
       return m.Conv2D(wide, {.channels = 12, .kernel = 3, .padding = Padding::kValid});
+    }
+    case 9: {
+      const MirrorPadOptions options{
+          .mode = rng.Pick({MirrorPadMode::kReflect, MirrorPadMode::kSymmetric})};
+      const int32_t paddings = m.Integers({4, 2}, {0, 0, 2, 0, 1, 3, 0, 0});
+      const int32_t wide = m.Node(OpType::kMIRROR_PAD, {x, paddings}, {1, 10, 12, 12}, options);
+      return m.Node(OpType::kSLICE,
+                    {conv(wide), m.Integers({4}, {0, 1, 2, 0}), m.Integers({4}, {1, 8, 8, 12})},
+                    {1, 8, 8, 12});
     }
     default:
       return conv(

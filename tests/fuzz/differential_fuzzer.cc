@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Damaged models on the CPU and on the emulated device: whatever still loads gives the same bytes
-// on both. The input is the number of a seed model, then any count of changes to it: an offset
-// (three bytes, least significant first, modulo the file's size) and the byte to put there.
+// Random and damaged models on the CPU and on two emulated devices, a roomy one and one that can
+// hold only parts of most models: whatever loads gives the same bytes in every tensor that exists
+// on both sides, and over two invocations. The input is
+//
+//   the number of a model of this repository, changes; or
+//   any other byte, a count (two bytes), a mask (two bytes), as many choices as the count says,
+//   changes.
+//
+// Choices are what the generator of tests/support/random_graph.h makes a model of. No device gets
+// node i if bit i modulo 16 of the mask is set. A change is an offset in the file of the model
+// (three bytes, modulo its size) and the byte to put there. All numbers are little-endian.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -15,12 +23,14 @@
 #include <string>
 #include <vector>
 
-#include "delegate/delegate.h"
-#include "driver/open_device.h"
 #include "runtime/base/check.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
 #include "tests/fuzz/small_model.h"
+#include "tests/support/emulated_device.h"
+#include "tests/support/partial_delegate.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/recording.h"
 
 using namespace atollrt;
 
@@ -46,60 +56,99 @@ Bytes ReadSeedModel(const char* path) {
   return bytes;
 }
 
-Bytes MutatedModel(std::span<const uint8_t> input) {
-  static const std::vector<Bytes>* const models = [] {
+// The rest of an input.
+class Input {
+ public:
+  explicit Input(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  std::span<const uint8_t> Take(size_t count) {
+    const std::span<const uint8_t> taken = bytes_.first(std::min(count, bytes_.size()));
+    bytes_ = bytes_.subspan(taken.size());
+    return taken;
+  }
+  // 0 for what is not there.
+  size_t Number(int bytes) {
+    size_t value = 0;
+    int shift = 0;
+    for (const uint8_t byte : Take(static_cast<size_t>(bytes))) {
+      value |= size_t{byte} << shift;
+      shift += 8;
+    }
+    return value;
+  }
+  bool empty() const { return bytes_.empty(); }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+size_t withheld = 0;  // bits of nodes that no device gets, of the input in progress
+
+Bytes ModelOf(Input input) {
+  static const std::vector<Bytes>* const files = [] {
     auto* read = new std::vector<Bytes>;
     for (const char* path : kSeedModels) read->push_back(ReadSeedModel(path));
     return read;
   }();
-  Bytes model = (*models)[input[0] % models->size()];
-  for (input = input.subspan(1); input.size() >= 4; input = input.subspan(4)) {
-    const size_t offset = input[0] | size_t{input[1]} << 8 | size_t{input[2]} << 16;
-    model[offset % model.size()] = input[3];
+  Bytes model;
+  withheld = 0;
+  if (const size_t kind = input.Number(1); kind < files->size()) {
+    model = (*files)[kind];
+  } else {
+    const size_t count = input.Number(2);
+    withheld = input.Number(2);
+    Choices choices(input.Take(count));
+    model = RandomModel(&choices, {.max_nodes = 12, .max_elements = 1 << 15, .max_work = 1 << 20});
+    // What is generated is valid.
+    ATOLL_CHECK(Model::FromBuffer(model).ok());
+  }
+  while (!input.empty()) {
+    const size_t offset = input.Number(3);
+    model[offset % model.size()] = static_cast<uint8_t>(input.Number(1));
   }
   return model;
 }
 
-// One device for all inputs: a damaged model must not leave it in a bad state either.
-Delegate* Emulator() {
-  static DeviceDelegate* const delegate = [] {
-    auto device = OpenDevice({.device = "emu", .threads = 1});
-    ATOLL_CHECK(device.ok());
-    return new DeviceDelegate(std::move(*device));
+// One of each kind for all inputs: a damaged model must not leave them in a bad state either.
+const std::vector<std::unique_ptr<Delegate>>& Delegates() {
+  static const auto* const delegates = [] {
+    auto* made = new std::vector<std::unique_ptr<Delegate>>;
+    for (const EmulatedDevice& device :
+         {EmulatedDevice{},
+          EmulatedDevice{
+              .rows = 16, .columns = 8, .memory_bytes = 20 << 10, .program_bytes = 8 << 10}}) {
+      made->push_back(std::make_unique<PartialDelegate>(
+          device.Open(), [](int32_t node) { return (withheld >> (node % 16) & 1) != 0; }));
+    }
+    return made;
   }();
-  return delegate;
+  return *delegates;
 }
 
-// Prepares and runs on what FillWithPattern gives.
-Result<std::unique_ptr<Interpreter>> Run(std::shared_ptr<const Model> model, Delegate* delegate) {
+Result<Recording> Run(std::shared_ptr<const Model> model, Delegate* delegate) {
   ATOLL_ASSIGN_OR_RETURN(
-      std::unique_ptr<Interpreter> interpreter,
+      const std::unique_ptr<Interpreter> interpreter,
       Interpreter::Create(std::move(model), {.threads = 1, .delegate = delegate}));
-  for (const int32_t input : interpreter->graph().inputs) {
-    FillWithPattern(interpreter->TensorBytes(input));
-  }
-  ATOLL_RETURN_IF_ERROR(interpreter->Invoke());
-  return interpreter;
+  return Record(interpreter.get(), /*invocations=*/2, FillWithPattern);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  const auto model = Model::FromBuffer(MutatedModel({data, size}));
+  const auto model = Model::FromBuffer(ModelOf(Input({data, size})));
   if (!model.ok() || !IsSmall((*model)->graph())) return 0;
-  const auto cpu = Run(*model, nullptr);
-  const auto device = Run(*model, Emulator());
-  if (cpu.ok() != device.ok()) {
-    std::fprintf(stderr, "CPU: %s\nemulator: %s\n", cpu.status().message().c_str(),
-                 device.status().message().c_str());
-    ATOLL_CHECK(cpu.ok() == device.ok());
-  }
-  if (!cpu.ok()) return 0;
-  for (const int32_t output : (*model)->graph().outputs) {
-    const auto want = (*cpu)->ConstTensorBytes(output);
-    const auto got = (*device)->ConstTensorBytes(output);
-    ATOLL_CHECK(std::equal(want.begin(), want.end(), got.begin(), got.end()));
+  const Result<Recording> want = Run(*model, nullptr);
+  for (const std::unique_ptr<Delegate>& delegate : Delegates()) {
+    const Result<Recording> got = Run(*model, delegate.get());
+    if (want.ok() != got.ok()) {
+      std::fprintf(stderr, "CPU: %s\nemulator: %s\n", want.status().message().c_str(),
+                   got.status().message().c_str());
+      ATOLL_CHECK(want.ok() == got.ok());
+    }
+    if (!want.ok()) continue;
+    const std::string difference = FirstDifference((*model)->graph(), *got, *want);
+    if (!difference.empty()) std::fprintf(stderr, "%s\n", difference.c_str());
+    ATOLL_CHECK(difference.empty());
   }
   return 0;
 }

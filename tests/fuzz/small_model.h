@@ -4,37 +4,27 @@
 // milliseconds, and inputs with bytes of all kinds.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <variant>
 
 #include "runtime/graph/graph.h"
+#include "tests/support/work.h"
 
 namespace atollrt {
 
-// Less than 20 million multiply-accumulates (or elements under pooling windows) and 64 MB of
-// tensors.
+// Less than 20 million of WorkOf and 16 MB of tensors.
 inline bool IsSmall(const Graph& graph) {
-  constexpr int64_t kMaxWork = 20'000'000;
-  constexpr int64_t kMaxBytes = int64_t{64} << 20;
-  int64_t work = 0;
-  for (const Node& node : graph.nodes) {
-    work += MultiplyAccumulates(graph, node);
-    if (const auto* pool = std::get_if<Pool2DOptions>(&node.options)) {
-      const Shape& input = graph.Input(node, 0)->shape;
-      work += graph.Output(node).element_count() * std::min(pool->filter_h, input[1]) *
-              std::min(pool->filter_w, input[2]);
-    }
-    if (work < 0 || work >= kMaxWork) return false;
-  }
+  constexpr double kMaxWork = 20'000'000;
+  constexpr int64_t kMaxBytes = int64_t{16} << 20;
+  double work = 0;
+  for (const Node& node : graph.nodes) work += WorkOf(graph, node);
   int64_t bytes = 0;
   for (const Tensor& tensor : graph.tensors) {
     bytes += tensor.byte_size();
     if (bytes >= kMaxBytes) return false;
   }
-  return true;
+  return work < kMaxWork;
 }
 
 inline void FillWithPattern(std::span<uint8_t> bytes) {

@@ -24,6 +24,21 @@ inline uint64_t TestSeed(uint64_t otherwise) {
   return seed;
 }
 
+#if !defined(__has_feature)
+#define __has_feature(feature) 0
+#endif
+
+// How many random cases a test looks at: `count`, times ATOLL_TEST_SCALE if that is set, and a
+// tenth of it where code is slow, under the sanitizers and without optimization.
+inline int TestCount(int count) {
+  const char* text = std::getenv("ATOLL_TEST_SCALE");
+  double cases = count * (text != nullptr ? std::strtod(text, nullptr) : 1);
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || !defined(__OPTIMIZE__)
+  cases /= 10;
+#endif
+  return cases < 1 ? 1 : static_cast<int>(cases);
+}
+
 class Rng {
  public:
   explicit Rng(uint64_t seed) : state_(seed) {}

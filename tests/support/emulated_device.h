@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Emulated devices of any size, for tests that want other ones than driver/device_profile.h has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "driver/device.h"
+#include "driver/device_profile.h"
+#include "driver/emulator/emulated_transport.h"
+#include "driver/usb_device.h"
+#include "runtime/base/check.h"
+#include "runtime/kernels/cpu_features.h"
+
+namespace atollrt {
+
+struct EmulatedDevice {
+  uint32_t rows = 64, columns = 64;
+  uint64_t memory_bytes = 8 << 20;
+  uint64_t program_bytes = 1 << 20;
+  ArrayFace face = ArrayFace::kDirect;
+  int threads = 1;
+
+  std::unique_ptr<Device> Open() const {
+    CoreOptions core;
+    core.profile = DeviceProfiles()[0];
+    core.profile.array_rows = rows;
+    core.profile.array_columns = columns;
+    core.profile.memory_bytes = memory_bytes;
+    core.profile.program_memory_bytes = program_bytes;
+    core.face = face;
+    core.threads = threads;
+    const Result<CpuFeatures> features = DetectCpuFeatures();
+    ATOLL_CHECK(features.ok());
+    core.features = *features;
+    auto transport = EmulatedTransport::Create(core);
+    ATOLL_CHECK(transport.ok());
+    auto device = UsbDevice::Open(*std::move(transport), {.name = "emu"});
+    ATOLL_CHECK(device.ok());
+    return *std::move(device);
+  }
+
+  std::string Describe() const {
+    return Format("device of %ux%u cells (%s), %llu bytes of memory, %llu for programs", rows,
+                  columns, face == ArrayFace::kStepped ? "stepped" : "direct",
+                  static_cast<unsigned long long>(memory_bytes),
+                  static_cast<unsigned long long>(program_bytes));
+  }
+};
+
+}  // namespace atollrt
