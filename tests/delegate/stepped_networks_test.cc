@@ -107,6 +107,14 @@ ModelBuilder Segmenter() {
   return m;
 }
 
+// Its parameters are more than the smaller memory holds at once.
+ModelBuilder Dense() {
+  ModelBuilder m;
+  const int32_t x = m.FullyConnected(m.Input({2, 64}), 40);
+  m.Output(m.FullyConnected(m.FullyConnected(x, 40), 10));
+  return m;
+}
+
 ModelBuilder Recurrent() {
   ModelBuilder m;
   const int32_t hidden = m.Lstm(m.Input({2, 4, 6}), {.units = 5, .cell_clip = 0.4f});
@@ -135,6 +143,7 @@ ModelBuilder Arithmetic() {
 TEST(SteppedNetworks, GiveTheSameBytesAndCyclesAsTheDirectFace) {
   const std::pair<const char*, ModelBuilder (*)()> networks[] = {{"arithmetic", Arithmetic},
                                                                  {"classifier", Classifier},
+                                                                 {"dense", Dense},
                                                                  {"recurrent", Recurrent},
                                                                  {"segmenter", Segmenter}};
   int streamed = 0;

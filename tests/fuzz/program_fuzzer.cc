@@ -168,7 +168,7 @@ Bytes RecordsFrom(Input& input) {
 // One device in both faces. Every call goes to both, and both must answer alike.
 class Device {
  public:
-  Device() : direct_(Make(ArrayFace::kDirect)), stepped_(Make(ArrayFace::kStepped)) {}
+  Device() : direct_(Make(Face::kDirect)), stepped_(Make(Face::kStepped)) {}
 
   void Send(std::span<const uint8_t> bytes) {
     const size_t accepted = direct_->AcceptBulkOut(bytes);
@@ -206,7 +206,7 @@ class Device {
   FaultCode fault() { return static_cast<FaultCode>(Read32(*direct_, Register::kFaultCode)); }
 
  private:
-  static std::unique_ptr<Core> Make(ArrayFace face) {
+  static std::unique_ptr<Core> Make(Face face) {
     DeviceProfile profile;
     profile.array_rows = 4;
     profile.array_columns = 4;

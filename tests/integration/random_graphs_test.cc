@@ -145,11 +145,11 @@ EmulatedDevice RandomGraphs::SmallDevice(Rng* rng) const {
   shape.memory_bytes = static_cast<uint64_t>(std::max(kLeast, wish_ * rng->Int(25, 105) / 100));
   shape.program_bytes = rng->Pick<uint64_t>({1 << 20, 1 << 20, 16 << 10, 2 << 10});
   shape.threads = rng->Int32(1, 3);
-  // Cell by cell takes time; it knows convolutions only.
+  // Cell by cell takes time.
   double work = 0;
   for (const Node& node : model_->graph().nodes) work += WorkOf(model_->graph(), node);
   constexpr double kSteppedWorkMax = 100'000;
-  if (work < kSteppedWorkMax && rng->OneIn(3)) shape.face = ArrayFace::kStepped;
+  if (work < kSteppedWorkMax && rng->OneIn(3)) shape.face = Face::kStepped;
   return shape;
 }
 

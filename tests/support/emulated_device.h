@@ -21,7 +21,7 @@ struct EmulatedDevice {
   uint32_t rows = 64, columns = 64;
   uint64_t memory_bytes = 8 << 20;
   uint64_t program_bytes = 1 << 20;
-  ArrayFace face = ArrayFace::kDirect;
+  Face face = Face::kDirect;
   int threads = 1;
 
   std::unique_ptr<Device> Open() const {
@@ -45,7 +45,7 @@ struct EmulatedDevice {
 
   std::string Describe() const {
     return Format("device of %ux%u cells (%s), %llu bytes of memory, %llu for programs", rows,
-                  columns, face == ArrayFace::kStepped ? "stepped" : "direct",
+                  columns, face == Face::kStepped ? "stepped" : "direct",
                   static_cast<unsigned long long>(memory_bytes),
                   static_cast<unsigned long long>(program_bytes));
   }

@@ -72,7 +72,8 @@ Listing Read(const DisasmOptions& options) {
     }
   }
   if (AtollExecutablesGetCount(listing.executables.get()) == 0) {
-    SessionOptions session{.model = options.file};
+    SessionOptions session;
+    session.model = options.file;
     if (!options.device.empty()) session.device = options.device;
     listing.session.emplace(session);
     listing.executables = Compile(*listing.session);

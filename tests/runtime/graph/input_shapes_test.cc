@@ -194,7 +194,7 @@ TEST(InputShapes, TheFirstNodeThatTheyDoNotFitIsNamed) {
 TEST(InputShapes, DamagedFilesAreHarmless) {
   const Bytes good = AnySize().Build();
   for (size_t i = 0; i < good.size(); ++i) {
-    for (const uint8_t flipped : {0x01, 0x80, 0xFF}) {
+    for (const uint8_t flipped : {uint8_t{0x01}, uint8_t{0x80}, uint8_t{0xFF}}) {
       Bytes file = good;
       file[i] ^= flipped;
       const auto model = Model::FromBuffer(file, std::vector<InputShape>{{.shape = {9, 7}}});
