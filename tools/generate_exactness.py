@@ -111,11 +111,11 @@ def op_results(source):
     """Operator -> the last three cells of its row."""
     with tempfile.TemporaryDirectory() as directory:
         report = pathlib.Path(directory, "report.json")
-        subprocess.run([source.ops_test, "--gtest_filter=Shared.*",
+        subprocess.run([source.ops_test, "--gtest_filter=*/Shared.*",
                         f"--gtest_output=json:{report}"], check=True, stdout=subprocess.DEVNULL)
         (suite,) = json.loads(report.read_text())["testsuites"]
     cpu, emulator = (next(test for test in suite["testsuite"] if test["name"].endswith(where))
-                     for where in ("OnTheCpu", "OnTheEmulator"))
+                     for where in ("/cpu", "/emu"))
     return {key.removesuffix(".cases"): [cpu[key.replace(".cases", ".equal")],
                                          emulator[key.replace(".cases", ".equal")],
                                          emulator[key.replace(".cases", ".on_device")]]

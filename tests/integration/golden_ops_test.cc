@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operator conformance cases (tests/golden/ops/README.md) through the public C interface, on
-// the CPU and on the emulated device: outputs must be TensorFlow Lite's, byte for byte, and models
+// the CPU and on emulated devices: outputs must be TensorFlow Lite's, byte for byte, and models
 // that make no sense must be refused with a sentence. ctest runs this program once per instruction
 // set (ATOLL_CPU).
 //
-// Committed.* runs the cases of this repository, Shared.* the full set in ATOLL_SHARED_DIR.
+// */Committed.* runs the cases of this repository, */Shared.* the full set in ATOLL_SHARED_DIR.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -33,7 +34,7 @@ using Bytes = std::vector<uint8_t>;
 const std::filesystem::path kCommitted = ATOLL_SOURCE_DIR "/tests/golden/ops";
 const std::filesystem::path kShared = ATOLL_SHARED_DIR "/golden/ops";
 
-enum class Where { kCpu, kEmulator };
+constexpr char kCpu[] = "cpu";
 
 // ---- Data of the cases --------------------------------------------------------------------------
 
@@ -273,13 +274,13 @@ void RunCase(const Json& one, const Bytes& file, AtollDelegate* delegate, Counts
 
 // The counts become properties of the test ("ADD.cases", "ADD.equal", "ADD.on_device"), which
 // --gtest_output=json:FILE writes.
-Summary RunDirectory(const std::filesystem::path& directory, Where where) {
+Summary RunDirectory(const std::filesystem::path& directory, const std::string& device) {
   Summary summary;
   AtollDelegate* delegate = nullptr;
   std::unique_ptr<AtollDelegate, DelegateDeleter> owner;
-  if (where == Where::kEmulator) {
+  if (device != kCpu) {
     AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
-    options.device = "emu";
+    options.device = device.c_str();
     options.num_threads = 2;
     EXPECT_EQ(AtollDelegateCreate(&options, &delegate), ATOLL_OK) << AtollLastError();
     owner.reset(delegate);
@@ -305,7 +306,7 @@ Summary RunDirectory(const std::filesystem::path& directory, Where where) {
   const Counts total = summary.total();
   std::printf("%d of %d cases equal, %d refused as they must be\n", total.equal, total.cases,
               summary.refused);
-  if (where == Where::kEmulator) {
+  if (device != kCpu) {
     std::printf("%d of those that are equal have at least one node on the device\n",
                 total.on_device);
   }
@@ -314,8 +315,9 @@ Summary RunDirectory(const std::filesystem::path& directory, Where where) {
 
 // ---- Tests --------------------------------------------------------------------------------------
 
-// An ATOLL_CPU that this machine does not have is no failure.
-class GoldenOps : public testing::Test {
+// On the CPU and on devices of all sizes; "emu+stepped" shares no arithmetic with anything. An
+// ATOLL_CPU that this machine does not have is no failure.
+class GoldenOps : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const char* name = nullptr;
@@ -325,12 +327,20 @@ class GoldenOps : public testing::Test {
     }
     std::printf("kernels: %s\n", name);
   }
+
+  static void ExpectTensorFlowLitesBytes(const std::filesystem::path& directory, int equal_min,
+                                         int on_device_min) {
+    const Counts total = RunDirectory(directory, GetParam()).total();
+    EXPECT_GT(total.equal, equal_min);
+    const bool on_device = GetParam() != std::string(kCpu);
+    EXPECT_GE(total.on_device, on_device ? on_device_min : 0);
+  }
 };
 
 using Committed = GoldenOps;
 
-TEST_F(Committed, CasesGiveTensorFlowLitesBytesOnTheCpu) {
-  EXPECT_GT(RunDirectory(kCommitted, Where::kCpu).total().equal, 300);
+TEST_P(Committed, CasesGiveTensorFlowLitesBytes) {
+  ExpectTensorFlowLitesBytes(kCommitted, 300, 380);
 }
 
 class Shared : public GoldenOps {
@@ -344,17 +354,18 @@ class Shared : public GoldenOps {
   }
 };
 
-TEST_F(Shared, CasesGiveTensorFlowLitesBytesOnTheCpu) {
-  EXPECT_GT(RunDirectory(kShared, Where::kCpu).total().equal, 600);
-}
+TEST_P(Shared, CasesGiveTensorFlowLitesBytes) { ExpectTensorFlowLitesBytes(kShared, 600, 1000); }
 
-TEST_F(Committed, CasesGiveTensorFlowLitesBytesOnTheEmulator) {
-  EXPECT_GT(RunDirectory(kCommitted, Where::kEmulator).total().on_device, 380);
+constexpr const char* kDevices[] = {kCpu,          "emu",      "emu:32x32",
+                                    "emu:128x128", "emu:1mib", "emu+stepped"};
+std::string NameOf(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == ':' || c == '+'; }, '_');
+  return name;
 }
-
-TEST_F(Shared, CasesGiveTensorFlowLitesBytesOnTheEmulator) {
-  EXPECT_GT(RunDirectory(kShared, Where::kEmulator).total().on_device, 1000);
-}
+INSTANTIATE_TEST_SUITE_P(Devices, Committed, testing::ValuesIn(kDevices), NameOf);
+INSTANTIATE_TEST_SUITE_P(Devices, Shared, testing::ValuesIn(kDevices), NameOf);
 
 }  // namespace
 }  // namespace atollrt
