@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <variant>
 
@@ -25,9 +26,15 @@ inline double WorkOf(const Graph& graph, const Node& node) {
   }
   switch (node.type) {
     case OpType::kTRANSPOSE_CONV: {
-      // Every element of the input meets every weight of its channel.
-      const Shape& weights = graph.Input(node, 1)->shape;
-      return elements(*graph.Input(node, 2)) * weights[0] * weights[1] * weights[2];
+      // Every element of the output meets the weights of its phase, even where there is no input;
+      // or every element of the input meets every weight of its channel.
+      const auto& options = std::get<Conv2DOptions>(node.options);
+      const Shape& weights = graph.Input(node, 1)->shape;  // [outputs, h, w, inputs]
+      const auto taps = [](double size, double stride) { return std::ceil(size / stride); };
+      const double phase =
+          taps(weights[1], options.stride_h) * taps(weights[2], options.stride_w) * weights[3];
+      return std::max(elements(graph.Output(node)) * phase,
+                      elements(*graph.Input(node, 2)) * weights[0] * weights[1] * weights[2]);
     }
     case OpType::kBATCH_MATMUL: {
       const bool transposed = std::get<BatchMatMulOptions>(node.options).transpose_lhs;
