@@ -13,7 +13,7 @@
 #include "runtime/interpreter.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
-#include "tests/support/rng.h"
+#include "tests/support/seeded_run.h"
 
 namespace atollrt {
 namespace {
@@ -24,27 +24,6 @@ using Bytes = std::vector<uint8_t>;
 
 std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
   return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
-}
-
-std::unique_ptr<Interpreter> Create(std::shared_ptr<const Model> model, Delegate* delegate) {
-  auto interpreter = Interpreter::Create(std::move(model), {.threads = 1, .delegate = delegate});
-  EXPECT_TRUE(interpreter.ok()) << interpreter.status().message();
-  return interpreter.ok() ? *std::move(interpreter) : nullptr;
-}
-
-std::vector<Bytes> RunOn(Interpreter* interpreter, uint64_t seed) {
-  Rng rng(seed);
-  for (const int32_t input : interpreter->graph().inputs) {
-    rng.Fill(interpreter->TensorBytes(input));
-  }
-  const Status status = interpreter->Invoke();
-  EXPECT_TRUE(status.ok()) << status.message();
-  std::vector<Bytes> outputs;
-  for (const int32_t output : interpreter->graph().outputs) {
-    const std::span<const uint8_t> bytes = interpreter->ConstTensorBytes(output);
-    outputs.emplace_back(bytes.begin(), bytes.end());
-  }
-  return outputs;
 }
 
 // Two partitions around an operator that no device has, a skip connection and two outputs.
@@ -76,18 +55,19 @@ TEST(CompiledModel, GivesTheOriginalsBytesEverywhere) {
   ASSERT_NE(compiled, nullptr);
   EXPECT_EQ(compiled->graph().compiled.size(), 2u);
   EXPECT_EQ(compiled->graph().nodes.size(), original->graph().nodes.size());
-  const std::vector<Bytes> want = RunOn(Create(original, nullptr).get(), 1);
-  EXPECT_EQ(RunOn(Create(compiled, nullptr).get(), 1), want) << "on the CPU";
-  EXPECT_EQ(RunOn(Create(compiled, roomy.get()).get(), 1), want) << "as compiled";
-  EXPECT_EQ(RunOn(Create(compiled, tight.get()).get(), 1), want) << "compiled anew for less memory";
+  const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(original, nullptr).get(), 1);
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(compiled, nullptr).get(), 1), want) << "on the CPU";
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(compiled, roomy.get()).get(), 1), want) << "as compiled";
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(compiled, tight.get()).get(), 1), want)
+      << "compiled anew for less memory";
 }
 
 TEST(CompiledModel, RunsTheProgramsThatItHolds) {
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
   const std::shared_ptr<const Model> original = Islands().Load();
   const std::shared_ptr<const Model> compiled = Reload(*delegate->Compile(original->graphs()));
-  const auto before = Create(original, delegate.get());
-  const auto after = Create(compiled, delegate.get());
+  const auto before = MakeInterpreter(original, delegate.get());
+  const auto after = MakeInterpreter(compiled, delegate.get());
   ASSERT_EQ(after->partitions().size(), before->partitions().size());
   for (size_t i = 0; i < after->partitions().size(); ++i) {
     EXPECT_EQ(after->partitions()[i].report.instruction_count,
@@ -109,8 +89,8 @@ TEST(CompiledModel, CanBeCompiledAgain) {
   const std::shared_ptr<const Model> original = Islands().Load();
   const Bytes once = *delegate->Compile(original->graphs());
   const Bytes twice = *delegate->Compile(Reload(once)->graphs());
-  EXPECT_EQ(RunOn(Create(Reload(twice), delegate.get()).get(), 2),
-            RunOn(Create(original, nullptr).get(), 2));
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(Reload(twice), delegate.get()).get(), 2),
+            RunWithSeed(MakeInterpreter(original, nullptr).get(), 2));
 }
 
 TEST(CompiledModel, NeedsSomethingToCompile) {
@@ -189,7 +169,8 @@ TEST(CompiledModel, RefusesADamagedExecutableOnTheDeviceOnly) {
   const std::shared_ptr<const Model> model =
       Reload(WithOptions(EncodeCompiledOp({.subgraph = 1, .executable = damaged}), conv.graph()));
   ASSERT_NE(model, nullptr);
-  EXPECT_EQ(RunOn(Create(model, nullptr).get(), 1), RunOn(Create(conv.model, nullptr).get(), 1));
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(model, nullptr).get(), 1),
+            RunWithSeed(MakeInterpreter(conv.model, nullptr).get(), 1));
   const auto delegate = DelegateWith(8 << 20);
   const auto interpreter = Interpreter::Create(model, {.threads = 1, .delegate = delegate.get()});
   EXPECT_EQ(interpreter.status().code(), StatusCode::kCorruptModel);
@@ -220,7 +201,7 @@ TEST(CompiledModel, FaultsOnTheDeviceAtOperandsThatMeanNothing) {
   const auto model = Reload(WithOptions(
       EncodeCompiledOp({.subgraph = 1, .executable = WriteExecutable(executable)}), conv.graph()));
   const auto delegate = DelegateWith(8 << 20);
-  const auto interpreter = Create(model, delegate.get());
+  const auto interpreter = MakeInterpreter(model, delegate.get());
   ASSERT_NE(interpreter, nullptr);
   const Status status = interpreter->Invoke();
   EXPECT_EQ(status.code(), StatusCode::kCorruptModel);

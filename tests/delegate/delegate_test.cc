@@ -13,6 +13,7 @@
 #include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
+#include "tests/support/seeded_run.h"
 
 namespace atollrt {
 namespace {
@@ -22,27 +23,6 @@ using Bytes = std::vector<uint8_t>;
 
 std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
   return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
-}
-
-std::unique_ptr<Interpreter> Create(std::shared_ptr<const Model> model, Delegate* delegate) {
-  auto interpreter = Interpreter::Create(std::move(model), {.threads = 1, .delegate = delegate});
-  EXPECT_TRUE(interpreter.ok()) << interpreter.status().message();
-  return interpreter.ok() ? *std::move(interpreter) : nullptr;
-}
-
-std::vector<Bytes> RunOn(Interpreter* interpreter, uint64_t seed) {
-  Rng rng(seed);
-  for (const int32_t input : interpreter->graph().inputs) {
-    rng.Fill(interpreter->TensorBytes(input));
-  }
-  const Status status = interpreter->Invoke();
-  EXPECT_TRUE(status.ok()) << status.message();
-  std::vector<Bytes> outputs;
-  for (const int32_t output : interpreter->graph().outputs) {
-    const std::span<const uint8_t> bytes = interpreter->ConstTensorBytes(output);
-    outputs.emplace_back(bytes.begin(), bytes.end());
-  }
-  return outputs;
 }
 
 // By either operator; the values keep their quantization.
@@ -151,10 +131,10 @@ TEST(DeviceDelegate, MovesBytesAsTheCpuDoes) {
     m.Output(x);
     const std::shared_ptr<const Model> model = m.Load();
     ASSERT_NE(model, nullptr);
-    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), seed);
-    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(model, nullptr).get(), seed);
+    const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
     ASSERT_NE(interpreter, nullptr);
-    EXPECT_EQ(RunOn(interpreter.get(), seed), want);
+    EXPECT_EQ(RunWithSeed(interpreter.get(), seed), want);
     for (size_t node = 0; node < model->graph().nodes.size(); ++node) {
       if (FindDeviceOp(model->graph().nodes[node].type)->lower != LowerMove) continue;
       ++moves;
@@ -172,12 +152,13 @@ TEST(DeviceDelegate, GivesTheCpusBytesInPartsOfChannels) {
   m.Output(m.FullyConnected(m.Reshape(x, {1, 1800}), 333));
   const std::shared_ptr<const Model> model = m.Load();
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(64 << 10);
-  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
   ASSERT_EQ(interpreter->partitions().size(), 1u);
   EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 4u);
   EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("parts of its output channels"));
   for (const uint64_t seed : {1u, 2u}) {
-    EXPECT_EQ(RunOn(interpreter.get(), seed), RunOn(Create(model, nullptr).get(), seed));
+    EXPECT_EQ(RunWithSeed(interpreter.get(), seed),
+              RunWithSeed(MakeInterpreter(model, nullptr).get(), seed));
   }
 }
 
@@ -197,10 +178,11 @@ TEST(DeviceDelegate, ReducesAnyAxesOnTheDevice) {
       const int32_t list = m.Integers({static_cast<int32_t>(axes.size())}, axes);
       m.Output(m.Node(type, {m.Input(shape), list}, {}, ReducerOptions{.keep_dims = set % 3 == 0}));
       const std::shared_ptr<const Model> model = m.Load();
-      const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+      const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
       ASSERT_NE(interpreter, nullptr);
       EXPECT_EQ(interpreter->partitions().size(), 1u);
-      EXPECT_EQ(RunOn(interpreter.get(), set), RunOn(Create(model, nullptr).get(), set));
+      EXPECT_EQ(RunWithSeed(interpreter.get(), set),
+                RunWithSeed(MakeInterpreter(model, nullptr).get(), set));
     }
   }
 }
@@ -233,12 +215,13 @@ TEST(DeviceDelegate, ResizesAndNormalisesInBandsOfRows) {
       }
     }
     const std::shared_ptr<const Model> model = m.Load();
-    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
     ASSERT_NE(interpreter, nullptr);
     ASSERT_EQ(interpreter->partitions().size(), 1u);
     EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("bands of rows"));
     const auto seed = static_cast<uint64_t>(i);
-    EXPECT_EQ(RunOn(interpreter.get(), seed), RunOn(Create(model, nullptr).get(), seed));
+    EXPECT_EQ(RunWithSeed(interpreter.get(), seed),
+              RunWithSeed(MakeInterpreter(model, nullptr).get(), seed));
   }
 }
 
@@ -252,13 +235,13 @@ TEST(DeviceDelegate, ComputesTransposedConvolutionsInBands) {
   m.Output(m.Conv2D(x, {.channels = 2}));
   const std::shared_ptr<const Model> model = m.Load();
   ASSERT_NE(model, nullptr);
-  const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
+  const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(model, nullptr).get(), 1);
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(88 << 10);
-  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
   ASSERT_EQ(interpreter->partitions().size(), 1u);
   EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 6u);
   EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("bands of rows"));
-  EXPECT_EQ(RunOn(interpreter.get(), 1), want);
+  EXPECT_EQ(RunWithSeed(interpreter.get(), 1), want);
   EXPECT_EQ(static_cast<int64_t>(interpreter->last_usage().cycles),
             interpreter->partitions()[0].report.estimated_cycles);
 }
@@ -271,10 +254,10 @@ TEST(DeviceDelegate, TakesStridesFarBeyondTheFilter) {
     m.Output(m.TransposeConv(m.Input({1, 3, 2, 5}), {.channels = 4, .kernel = 2, .stride = stride},
                              3 * stride, 2 * stride));
     const std::shared_ptr<const Model> model = m.Load();
-    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
-    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(model, nullptr).get(), 1);
+    const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
     EXPECT_EQ(interpreter->partitions().size(), 1u);
-    EXPECT_EQ(RunOn(interpreter.get(), 1), want) << "stride " << stride;
+    EXPECT_EQ(RunWithSeed(interpreter.get(), 1), want) << "stride " << stride;
   }
 }
 
@@ -288,9 +271,10 @@ TEST(DeviceDelegate, TakesScalesFromOneEndOfFloat32ToTheOther) {
   m.Output(y);
   const std::shared_ptr<const Model> model = m.Load();
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
-  const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+  const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
   EXPECT_EQ(interpreter->partitions().size(), 1u);
-  EXPECT_EQ(RunOn(interpreter.get(), 1), RunOn(Create(model, nullptr).get(), 1));
+  EXPECT_EQ(RunWithSeed(interpreter.get(), 1),
+            RunWithSeed(MakeInterpreter(model, nullptr).get(), 1));
 }
 
 // ---- Two tensors, parts and bands of rows -------------------------------------------------------
@@ -440,13 +424,13 @@ TEST(DeviceDelegate, ComputesInBandsOfRowsWhatTheCpuComputes) {
     if (is_unsigned) MakeUnsigned(m, rng);
     const std::shared_ptr<const Model> model = m.Load();
     ASSERT_NE(model, nullptr);
-    const std::unique_ptr<Interpreter> cpu = Create(model, nullptr);
+    const std::unique_ptr<Interpreter> cpu = MakeInterpreter(model, nullptr);
     ASSERT_NE(cpu, nullptr);
-    const std::vector<Bytes> want = RunOn(cpu.get(), seed);
+    const std::vector<Bytes> want = RunWithSeed(cpu.get(), seed);
     for (DeviceDelegate* delegate : {roomy.get(), middling.get(), tight.get()}) {
-      const std::unique_ptr<Interpreter> interpreter = Create(model, delegate);
+      const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate);
       ASSERT_NE(interpreter, nullptr);
-      EXPECT_EQ(RunOn(interpreter.get(), seed), want);
+      EXPECT_EQ(RunWithSeed(interpreter.get(), seed), want);
       for (const NodePlacement& placement : interpreter->placements()) {
         if (delegate == roomy.get()) {
           ++nodes;
@@ -471,10 +455,10 @@ TEST(DeviceDelegate, ComputesWithMultipliersOfAnySize) {
     m.tensor(y).quantization.scales = {1e-30f};
     m.Output(y);
     const std::shared_ptr<const Model> model = m.Load();
-    const std::vector<Bytes> want = RunOn(Create(model, nullptr).get(), 1);
-    const std::unique_ptr<Interpreter> interpreter = Create(model, delegate.get());
+    const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(model, nullptr).get(), 1);
+    const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
     EXPECT_EQ(interpreter->partitions().size(), 1u);
-    EXPECT_EQ(RunOn(interpreter.get(), 1), want);
+    EXPECT_EQ(RunWithSeed(interpreter.get(), 1), want);
   };
   {
     ModelBuilder m;
@@ -506,9 +490,9 @@ TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {
   ModelBuilder m;
   const int32_t x = m.Conv2D(m.Input({1, 16, 16, 3}), {.channels = 16, .kernel = 3, .stride = 2});
   m.Output(m.FullyConnected(m.AveragePool(m.DepthwiseConv2D(x, {.kernel = 3}), {}), 10));
-  const std::unique_ptr<Interpreter> interpreter = Create(m.Load(), delegate.get());
-  RunOn(interpreter.get(), 1);
-  RunOn(interpreter.get(), 1);
+  const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(m.Load(), delegate.get());
+  RunWithSeed(interpreter.get(), 1);
+  RunWithSeed(interpreter.get(), 1);
   ASSERT_EQ(interpreter->partitions().size(), 1u);
   EXPECT_EQ(static_cast<int64_t>(interpreter->last_usage().cycles),
             interpreter->partitions()[0].report.estimated_cycles);
@@ -520,13 +504,13 @@ TEST(DeviceDelegate, SharesOneDeviceAmongInterpreters) {
   first.Output(first.FullyConnected(first.Input({1, 128}), 128));
   ModelBuilder second(2);
   second.Output(second.FullyConnected(second.Input({1, 128}), 128));
-  const std::unique_ptr<Interpreter> a = Create(first.Load(), delegate.get());
-  const std::unique_ptr<Interpreter> b = Create(second.Load(), delegate.get());
-  const std::vector<Bytes> want_a = RunOn(Create(first.Load(), nullptr).get(), 1);
-  const std::vector<Bytes> want_b = RunOn(Create(second.Load(), nullptr).get(), 1);
+  const std::unique_ptr<Interpreter> a = MakeInterpreter(first.Load(), delegate.get());
+  const std::unique_ptr<Interpreter> b = MakeInterpreter(second.Load(), delegate.get());
+  const std::vector<Bytes> want_a = RunWithSeed(MakeInterpreter(first.Load(), nullptr).get(), 1);
+  const std::vector<Bytes> want_b = RunWithSeed(MakeInterpreter(second.Load(), nullptr).get(), 1);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(RunOn(a.get(), 1), want_a);
-    EXPECT_EQ(RunOn(b.get(), 1), want_b);
+    EXPECT_EQ(RunWithSeed(a.get(), 1), want_a);
+    EXPECT_EQ(RunWithSeed(b.get(), 1), want_b);
   }
 }
 

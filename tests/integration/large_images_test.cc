@@ -10,44 +10,28 @@
 #include "driver/open_device.h"
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
-#include "tests/support/rng.h"
+#include "tests/support/seeded_run.h"
 
 namespace atollrt {
 namespace {
 
 using ::testing::HasSubstr;
-using Bytes = std::vector<uint8_t>;
-
-std::vector<Bytes> Run(Interpreter* interpreter) {
-  Rng rng(1);
-  for (const int32_t input : interpreter->graph().inputs) {
-    rng.Fill(interpreter->TensorBytes(input));
-  }
-  const Status status = interpreter->Invoke();
-  EXPECT_TRUE(status.ok()) << status.message();
-  std::vector<Bytes> outputs;
-  for (const int32_t output : interpreter->graph().outputs) {
-    const std::span<const uint8_t> bytes = interpreter->ConstTensorBytes(output);
-    outputs.emplace_back(bytes.begin(), bytes.end());
-  }
-  return outputs;
-}
 
 void ExpectRunsInBands(const ModelBuilder& m) {
   const std::shared_ptr<const Model> model = m.Load();
   ASSERT_NE(model, nullptr);
-  auto cpu = Interpreter::Create(model, {.threads = 2});
-  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const auto cpu = MakeInterpreter(model, nullptr, 2);
+  ASSERT_NE(cpu, nullptr);
   auto device = OpenDevice({.device = "emu", .threads = 2});
   ASSERT_TRUE(device.ok()) << device.status().message();
   DeviceDelegate delegate(*std::move(device));
-  auto emulated = Interpreter::Create(model, {.threads = 2, .delegate = &delegate});
-  ASSERT_TRUE(emulated.ok()) << emulated.status().message();
-  ASSERT_EQ((*emulated)->partitions().size(), 1u);
-  const Partition& partition = (*emulated)->partitions()[0];
+  const auto emulated = MakeInterpreter(model, &delegate, 2);
+  ASSERT_NE(emulated, nullptr);
+  ASSERT_EQ(emulated->partitions().size(), 1u);
+  const Partition& partition = emulated->partitions()[0];
   EXPECT_EQ(partition.nodes.size(), model->graph().nodes.size());
   EXPECT_THAT(partition.report.note, HasSubstr("bands of rows"));
-  EXPECT_EQ(Run(emulated->get()), Run(cpu->get()));
+  EXPECT_EQ(RunWithSeed(emulated.get(), 1), RunWithSeed(cpu.get(), 1));
 }
 
 TEST(LargeImages, PoseBackboneOf721x1281) {
