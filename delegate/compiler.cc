@@ -401,7 +401,8 @@ bool Compilation::AddBands() {
 }
 
 // The cheapest bands around a step with which no more than `budget` bytes are alive at once during
-// the steps concerned.
+// the steps concerned. A step by itself, whose rows can only come from the host or go to it, is the
+// last choice: its neighbours could no longer join it.
 std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) const {
   const auto may_join = [&](size_t step) {
     return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr &&
@@ -412,24 +413,27 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
   const std::vector<MemoryBlock> whole = MakeBlocks();
   std::optional<RowBands> best;
   uint64_t best_cycles = 0;
+  const auto consider = [&](size_t first, size_t last) {
+    const uint64_t plain_cycles = RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
+    for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
+      RowBands bands(steps_, arriving_, first, last, count);
+      if (!FitsBands(bands, whole, budget)) continue;
+      const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
+      if (!best || cycles < best_cycles) {
+        best = std::move(bands);
+        best_cycles = cycles;
+      }
+      break;  // more bands only cost more
+    }
+  };
   for (size_t first = peak;; --first) {
     for (size_t last = std::max(peak, first + 1);
          last < set_.size() && last - first < kBandedStepsMax && may_join(last); ++last) {
-      const uint64_t plain_cycles =
-          RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
-      for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
-        RowBands bands(steps_, arriving_, first, last, count);
-        if (!FitsBands(bands, whole, budget)) continue;
-        const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
-        if (!best || cycles < best_cycles) {
-          best = std::move(bands);
-          best_cycles = cycles;
-        }
-        break;  // more bands only cost more
-      }
+      consider(first, last);
     }
     if (first == 0 || peak - first + 1 >= kBandedStepsMax || !may_join(first - 1)) break;
   }
+  if (!best) consider(peak, peak);
   if (!best) return best;
   // Half as many are too few; fewer than these may do.
   for (int32_t too_few = best->bands() / 2; best->bands() - too_few > 1;) {
@@ -473,10 +477,17 @@ std::string Compilation::LayoutNote() const {
       if (!bands.IsInternal(step)) continue;
       for (const int32_t tensor : NodeAt(step).outputs) whole += graph_.tensors[tensor].byte_size();
     }
-    add(Format(
-        "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
-        "between them do not fit on chip",
-        set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+    if (bands.first() == bands.last()) {
+      add(Format(
+          "node %d is computed in %d bands of rows, because its input and output do not fit on "
+          "chip",
+          set_[bands.first()], bands.bands()));
+    } else {
+      add(Format(
+          "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
+          "between them do not fit on chip",
+          set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+    }
     const bool sends = std::any_of(outputs_.begin(), outputs_.end(), [&](int32_t tensor) {
       const int32_t writer = writer_[Root(tensor)];
       return writer >= 0 && bands.Sends(static_cast<size_t>(writer));
