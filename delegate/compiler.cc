@@ -7,6 +7,7 @@
 
 #include "delegate/lowering.h"
 #include "delegate/on_chip_map.h"
+#include "delegate/partitioner.h"
 #include "delegate/row_bands.h"
 #include "runtime/base/bytes.h"
 #include "runtime/memory_planner.h"
@@ -522,49 +523,33 @@ std::string Compilation::LayoutNote() const {
 std::string Compilation::DescribePeak(size_t peak) const {
   const std::vector<MemoryBlock> blocks = MakeBlocks();
   const int32_t at = static_cast<int32_t>(peak);
-  struct Part {
-    int64_t bytes;
-    std::string what;
-  };
-  std::vector<Part> parts;
-  int64_t alive = 0;
+  std::vector<MemoryNeed> needs;
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].size == 0 || blocks[i].first_use > at || blocks[i].last_use < at) continue;
-    alive += blocks[i].size;
-    if (i < graph_.tensors.size()) {
-      // Names of tensors are long; most are those of the node.
-      const std::string shape = ShapeString(graph_.tensors[i].shape);
-      const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
-        return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
-          return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
-        });
-      };
-      if (is_one_of(NodeAt(peak).outputs)) {
-        parts.push_back({blocks[i].size, "its output " + shape});
-      } else if (is_one_of(NodeAt(peak).inputs)) {
-        parts.push_back({blocks[i].size, "its input " + shape});
-      } else {
-        parts.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
-      }
+    if (i >= graph_.tensors.size()) {
+      if (i == ScratchBlock(peak)) needs.push_back({blocks[i].size, "room to work in"});
+      continue;
+    }
+    // Names of tensors are long; most are those of the node.
+    const std::string shape = ShapeString(graph_.tensors[i].shape);
+    const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
+      return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
+        return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
+      });
+    };
+    if (is_one_of(NodeAt(peak).outputs)) {
+      needs.push_back({blocks[i].size, "its output " + shape});
+    } else if (is_one_of(NodeAt(peak).inputs)) {
+      needs.push_back({blocks[i].size, "its input " + shape});
+    } else {
+      needs.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
     }
   }
   // At the least, parameters are there one after the other.
-  alive += ParameterBytes(peak);
-  if (ParameterBytes(peak) > 0) parts.push_back({ParameterBytes(peak), "its parameters"});
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
-  std::string list;
-  constexpr size_t kShown = 4;
-  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i) {
-    list += Format("%s%lld for %s", i == 0 ? "" : ", ", static_cast<long long>(parts[i].bytes),
-                   parts[i].what.c_str());
-  }
-  return Format(
-      "%s and its neighbours need %lld bytes of on-chip memory at once (%s%s); the device has "
-      "%llu. "
-      "A smaller input, or a device with that much memory, would put it there",
-      Describe(graph_, NodeAt(peak)).c_str(), static_cast<long long>(alive), list.c_str(),
-      parts.size() > kShown ? ", ..." : "", static_cast<unsigned long long>(device_.memory_bytes));
+  if (ParameterBytes(peak) > 0) needs.push_back({ParameterBytes(peak), "its parameters"});
+  return Format("%s and its neighbours need on-chip memory for %s; the device has %llu. %s",
+                Describe(graph_, NodeAt(peak)).c_str(), DescribeNeeds(std::move(needs)).c_str(),
+                static_cast<unsigned long long>(device_.memory_bytes), kMemoryAdvice);
 }
 
 // ---- Memory -------------------------------------------------------------------------------------
