@@ -128,6 +128,10 @@ class BadInputs(CommandTest):
         self.assertEqual(done.returncode, FAILURE)
         self.assertRegex(done.stderr.decode(), r"\Aatoll: cannot write to stdout[^\n]*\.\n\Z")
 
+    def test_too_many_threads(self):
+        for number in ("-1", "257"):
+            self.fail_with(USAGE, ("run", FASHION_MODEL, *CPU, "--threads", number), "--threads")
+
     def test_closed_stdout(self):
         """Then no file that the command opens takes its place."""
         saved = self.directory / "model.tflite"
