@@ -104,14 +104,7 @@ Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
                                          const SetBoundary& boundary) {
   const std::string name = Format("compiled partition %zu", partition);
   Result<Executable> executable = ReadExecutable(graph.compiled[partition]);
-  if (!executable.ok()) {
-    Status status = executable.status();
-    if (status.code() == StatusCode::kUnsupported) {
-      status = Unsupported("%s; compile the original model again with this version of Atoll",
-                           status.message().c_str());
-    }
-    return std::move(status).WithContext(name);
-  }
+  if (!executable.ok()) return Status(executable.status()).WithContext(name);
   const auto check = [&](const std::vector<Layer>& layers, const std::vector<int32_t>& tensors,
                          const char* role) {
     if (layers.size() != tensors.size()) {

@@ -7,6 +7,7 @@
 
 #include "delegate/lowering.h"
 #include "delegate/on_chip_map.h"
+#include "delegate/partitioner.h"
 #include "delegate/row_bands.h"
 #include "runtime/base/bytes.h"
 #include "runtime/memory_planner.h"
@@ -401,7 +402,8 @@ bool Compilation::AddBands() {
 }
 
 // The cheapest bands around a step with which no more than `budget` bytes are alive at once during
-// the steps concerned.
+// the steps concerned. A step by itself, whose rows can only come from the host or go to it, is the
+// last choice: its neighbours could no longer join it.
 std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) const {
   const auto may_join = [&](size_t step) {
     return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr &&
@@ -412,24 +414,27 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
   const std::vector<MemoryBlock> whole = MakeBlocks();
   std::optional<RowBands> best;
   uint64_t best_cycles = 0;
+  const auto consider = [&](size_t first, size_t last) {
+    const uint64_t plain_cycles = RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
+    for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
+      RowBands bands(steps_, arriving_, first, last, count);
+      if (!FitsBands(bands, whole, budget)) continue;
+      const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
+      if (!best || cycles < best_cycles) {
+        best = std::move(bands);
+        best_cycles = cycles;
+      }
+      break;  // more bands only cost more
+    }
+  };
   for (size_t first = peak;; --first) {
     for (size_t last = std::max(peak, first + 1);
          last < set_.size() && last - first < kBandedStepsMax && may_join(last); ++last) {
-      const uint64_t plain_cycles =
-          RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
-      for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
-        RowBands bands(steps_, arriving_, first, last, count);
-        if (!FitsBands(bands, whole, budget)) continue;
-        const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
-        if (!best || cycles < best_cycles) {
-          best = std::move(bands);
-          best_cycles = cycles;
-        }
-        break;  // more bands only cost more
-      }
+      consider(first, last);
     }
     if (first == 0 || peak - first + 1 >= kBandedStepsMax || !may_join(first - 1)) break;
   }
+  if (!best) consider(peak, peak);
   if (!best) return best;
   // Half as many are too few; fewer than these may do.
   for (int32_t too_few = best->bands() / 2; best->bands() - too_few > 1;) {
@@ -473,10 +478,17 @@ std::string Compilation::LayoutNote() const {
       if (!bands.IsInternal(step)) continue;
       for (const int32_t tensor : NodeAt(step).outputs) whole += graph_.tensors[tensor].byte_size();
     }
-    add(Format(
-        "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
-        "between them do not fit on chip",
-        set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+    if (bands.first() == bands.last()) {
+      add(Format(
+          "node %d is computed in %d bands of rows, because its input and output do not fit on "
+          "chip",
+          set_[bands.first()], bands.bands()));
+    } else {
+      add(Format(
+          "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
+          "between them do not fit on chip",
+          set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+    }
     const bool sends = std::any_of(outputs_.begin(), outputs_.end(), [&](int32_t tensor) {
       const int32_t writer = writer_[Root(tensor)];
       return writer >= 0 && bands.Sends(static_cast<size_t>(writer));
@@ -511,49 +523,33 @@ std::string Compilation::LayoutNote() const {
 std::string Compilation::DescribePeak(size_t peak) const {
   const std::vector<MemoryBlock> blocks = MakeBlocks();
   const int32_t at = static_cast<int32_t>(peak);
-  struct Part {
-    int64_t bytes;
-    std::string what;
-  };
-  std::vector<Part> parts;
-  int64_t alive = 0;
+  std::vector<MemoryNeed> needs;
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].size == 0 || blocks[i].first_use > at || blocks[i].last_use < at) continue;
-    alive += blocks[i].size;
-    if (i < graph_.tensors.size()) {
-      // Names of tensors are long; most are those of the node.
-      const std::string shape = ShapeString(graph_.tensors[i].shape);
-      const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
-        return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
-          return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
-        });
-      };
-      if (is_one_of(NodeAt(peak).outputs)) {
-        parts.push_back({blocks[i].size, "its output " + shape});
-      } else if (is_one_of(NodeAt(peak).inputs)) {
-        parts.push_back({blocks[i].size, "its input " + shape});
-      } else {
-        parts.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
-      }
+    if (i >= graph_.tensors.size()) {
+      if (i == ScratchBlock(peak)) needs.push_back({blocks[i].size, "room to work in"});
+      continue;
+    }
+    // Names of tensors are long; most are those of the node.
+    const std::string shape = ShapeString(graph_.tensors[i].shape);
+    const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
+      return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
+        return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
+      });
+    };
+    if (is_one_of(NodeAt(peak).outputs)) {
+      needs.push_back({blocks[i].size, "its output " + shape});
+    } else if (is_one_of(NodeAt(peak).inputs)) {
+      needs.push_back({blocks[i].size, "its input " + shape});
+    } else {
+      needs.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
     }
   }
   // At the least, parameters are there one after the other.
-  alive += ParameterBytes(peak);
-  if (ParameterBytes(peak) > 0) parts.push_back({ParameterBytes(peak), "its parameters"});
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
-  std::string list;
-  constexpr size_t kShown = 4;
-  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i) {
-    list += Format("%s%lld for %s", i == 0 ? "" : ", ", static_cast<long long>(parts[i].bytes),
-                   parts[i].what.c_str());
-  }
-  return Format(
-      "%s and its neighbours need %lld bytes of on-chip memory at once (%s%s); the device has "
-      "%llu. "
-      "A smaller input, or a device with that much memory, would put it there",
-      Describe(graph_, NodeAt(peak)).c_str(), static_cast<long long>(alive), list.c_str(),
-      parts.size() > kShown ? ", ..." : "", static_cast<unsigned long long>(device_.memory_bytes));
+  if (ParameterBytes(peak) > 0) needs.push_back({ParameterBytes(peak), "its parameters"});
+  return Format("%s and its neighbours need on-chip memory for %s; the device has %llu. %s",
+                Describe(graph_, NodeAt(peak)).c_str(), DescribeNeeds(std::move(needs)).c_str(),
+                static_cast<unsigned long long>(device_.memory_bytes), kMemoryAdvice);
 }
 
 // ---- Memory -------------------------------------------------------------------------------------

@@ -122,9 +122,10 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
   for (const Layer& layer : executable.outputs) {
     report.output_bytes += static_cast<int64_t>(layer.bytes);
   }
-  report.estimated_cycles = static_cast<int64_t>(executable.estimated_cycles);
+  // Those that the executable states are of the device that it was compiled for.
   const ScheduleSummary times =
       SummarizeProgram(executable.inference_program, ScheduleOptionsOf(device));
+  report.estimated_cycles = static_cast<int64_t>(times.total);
   report.latency = {.total = device.host_seconds + CyclesToSeconds(times.total, device),
                     .host = device.host_seconds,
                     .link_out = CyclesToSeconds(times.link_out, device),

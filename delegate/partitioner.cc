@@ -171,29 +171,46 @@ bool HasShortSums(const Candidate& c) {
   return (c.node.type == OpType::kDEPTHWISE_CONV_2D ? taps : taps * w[3]) <= kMaxSum;
 }
 
-bool FitsOnChip(const Candidate& c) {
+// What of a node must be on chip at once, however it is computed.
+std::vector<MemoryNeed> OnChipNeeds(const Candidate& c) {
   constexpr int64_t kChannelRecordBytes = 16;
-  int64_t bytes = 0;
+  std::vector<MemoryNeed> needs;
+  const auto need = [&](const char* what, const Tensor& tensor) {
+    needs.push_back({tensor.byte_size(), what + (" " + ShapeString(tensor.shape))});
+  };
   // Images may be computed in bands of rows, which only the compiler can judge.
   for (const Tensor* tensor : c.activations()) {
-    if (tensor->is_constant() || !IsImage(*tensor)) bytes += tensor->byte_size();
+    if (tensor->is_constant() || !IsImage(*tensor)) need("its input", *tensor);
   }
   for (const Tensor* tensor : c.outputs()) {
-    if (!IsImage(*tensor)) bytes += tensor->byte_size();
+    if (!IsImage(*tensor)) need("its output", *tensor);
   }
   // The same goes for parts of the weights of CONV_2D and FULLY_CONNECTED.
+  int64_t parameters = 0;
   if (c.node.type == OpType::kDEPTHWISE_CONV_2D) {
-    bytes += c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
+    parameters = c.input(1).byte_size() + c.output().shape.back() * kChannelRecordBytes;
   } else if (HasState(c.node.type)) {
     for (size_t i = 1; i < c.node.inputs.size(); ++i) {
       const Tensor* tensor = c.graph.Input(c.node, i);
-      if (tensor != nullptr) bytes += tensor->byte_size();
+      if (tensor != nullptr) parameters += tensor->byte_size();
     }
-    bytes += 8 * c.output().shape.back() * kChannelRecordBytes;
+    parameters += 8 * c.output().shape.back() * kChannelRecordBytes;
   }
-  // Room for alignment and tables.
-  constexpr int64_t kSlack = 4096;
-  return bytes + kSlack <= c.limits.memory_bytes;
+  if (parameters > 0) needs.push_back({parameters, "its parameters"});
+  needs.push_back({4096, "tables and alignment"});
+  return needs;
+}
+
+bool FitsOnChip(const Candidate& c) {
+  int64_t bytes = 0;
+  for (const MemoryNeed& need : OnChipNeeds(c)) bytes += need.bytes;
+  return bytes <= c.limits.memory_bytes;
+}
+
+// The rest of the reason for a node that does not.
+std::string OnChipNumbers(const Candidate& c) {
+  return Format(": %s; the device has %lld. %s", DescribeNeeds(OnChipNeeds(c)).c_str(),
+                static_cast<long long>(c.limits.memory_bytes), kMemoryAdvice);
 }
 
 struct Constraint {
@@ -328,6 +345,21 @@ bool Computes(const Graph& graph, const std::vector<int32_t>& set) {
 
 }  // namespace
 
+std::string DescribeNeeds(std::vector<MemoryNeed> needs) {
+  std::stable_sort(needs.begin(), needs.end(),
+                   [](const MemoryNeed& a, const MemoryNeed& b) { return a.bytes > b.bytes; });
+  int64_t bytes = 0;
+  for (const MemoryNeed& need : needs) bytes += need.bytes;
+  std::string list;
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(needs.size(), kShown); ++i) {
+    list += Format("%s%lld for %s", i == 0 ? "" : ", ", static_cast<long long>(needs[i].bytes),
+                   needs[i].what.c_str());
+  }
+  return Format("%lld bytes at once (%s%s)", static_cast<long long>(bytes), list.c_str(),
+                needs.size() > kShown ? ", ..." : "");
+}
+
 NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
                         const std::vector<std::string>& refused) {
   NodeSets result;
@@ -344,7 +376,9 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
     const Candidate candidate{graph, graph.nodes[i], limits, readers};
     for (const Constraint& constraint : kConstraints) {
       if (!result.reasons[i].empty()) break;
-      if (!constraint.holds(candidate)) result.reasons[i] = constraint.sentence;
+      if (constraint.holds(candidate)) continue;
+      result.reasons[i] = constraint.sentence;
+      if (constraint.holds == FitsOnChip) result.reasons[i] += OnChipNumbers(candidate);
     }
     supported[i] = result.reasons[i].empty();
   }

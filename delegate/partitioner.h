@@ -23,6 +23,17 @@ struct NodeSets {
   std::vector<std::string> reasons;        // per node; empty if it is in a set
 };
 
+// What takes on-chip memory of a node, for messages: "its output [1, 8]".
+struct MemoryNeed {
+  int64_t bytes = 0;
+  std::string what;
+};
+// "300 bytes at once (200 for its input [200], 100 for its output [100])", the largest first.
+std::string DescribeNeeds(std::vector<MemoryNeed> needs);
+// What to do about nodes that do not fit.
+inline constexpr char kMemoryAdvice[] =
+    "A smaller input, or a device with that much memory, would put it there";
+
 // `refused` holds, per node, a reason for which the caller wants it on the CPU (or "").
 NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
                         const std::vector<std::string>& refused);

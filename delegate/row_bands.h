@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Row bands: consecutive steps of a program computed together for some rows of the image after
-// others, so that what passes between them is never on chip as a whole, nor what only they take
-// from the host or give to it. Rows that neighbouring bands both need are computed twice; those of
-// the input are kept. Pure functions.
+// Row bands: consecutive steps of a program, or one, computed together for some rows of the image
+// after others, so that what passes between them is never on chip as a whole, nor what only they
+// take from the host or give to it. Rows that neighbouring bands both need are computed twice;
+// those of the input are kept. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct ArrivingInput {
 
 class RowBands {
  public:
-  // Steps [first, last] of `steps`, first < last, each of which divides into rows, in `bands`
+  // Steps [first, last] of `steps`, first <= last, each of which divides into rows, in `bands`
   // bands, at least 1.
   RowBands(const std::vector<BandStep>& steps, const ArrivingInput& arriving, size_t first,
            size_t last, int32_t bands);

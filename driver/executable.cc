@@ -155,8 +155,10 @@ Status ValidateNodes(const Executable& executable) {
 
 Status ValidateContents(const Executable& executable) {
   if (executable.isa_version != kIsaVersion) {
-    return Unsupported("made for ISA version %u, this library knows version %u; compile it again",
-                       executable.isa_version, kIsaVersion);
+    return Unsupported(
+        "made for ISA version %u, this library knows version %u; compile the original model again "
+        "with this version of Atoll",
+        executable.isa_version, kIsaVersion);
   }
   if (executable.activation_bytes >= kSizeLimit ||
       executable.resident_parameters.size() >= kSizeLimit ||

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "delegate/delegate.h"
+#include "driver/open_device.h"
 #include "runtime/graph/compiled_op.h"
 #include "runtime/graph/tflite_writer.h"
 #include "runtime/interpreter.h"
@@ -82,6 +83,22 @@ TEST(CompiledModel, RunsTheProgramsThatItHolds) {
     ++on_cpu;
   }
   EXPECT_EQ(on_cpu, 1);
+}
+
+// The cycles that the executable states are those of the device that it was compiled for.
+TEST(CompiledModel, ReportsTheTimesOfTheDeviceThatRunsIt) {
+  const std::shared_ptr<const Model> compiled =
+      Reload(*DelegateWith(8 << 20)->Compile(Islands().Load()->graphs()));
+  auto device = OpenDevice({.device = "emu:32x32", .threads = 1});
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  DeviceDelegate other(*std::move(device));
+  const auto interpreter = Create(compiled, &other);
+  RunOn(interpreter.get(), 1);
+  int64_t cycles = 0;
+  for (const Partition& partition : interpreter->partitions()) {
+    cycles += partition.report.estimated_cycles;
+  }
+  EXPECT_EQ(cycles, static_cast<int64_t>(interpreter->last_usage().cycles));
 }
 
 TEST(CompiledModel, CanBeCompiledAgain) {

@@ -326,7 +326,9 @@ TEST(Constraints, NodesLargerThanTheMemoryStayOnTheCpu) {
   EXPECT_EQ(
       Reason(m, m.FullyConnected(m.Input({8, 16384}), 2), {.memory_bytes = 64 * 1024}),
       "its inputs and outputs, unless they are images, and depthwise weights must fit into on-chip "
-      "memory");
+      "memory: 135184 bytes at once (131072 for its input [8, 16384], 4096 for tables and "
+      "alignment, 16 for its output [8, 2]); the device has 65536. A smaller input, or a device "
+      "with that much memory, would put it there");
 }
 
 // ---- Boundaries ---------------------------------------------------------------------------------

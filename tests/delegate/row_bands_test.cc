@@ -182,6 +182,24 @@ TEST(RowBands, SendEveryRowOnce) {
   EXPECT_EQ(bands.SentRows(1), (RowRange{8, 16}));
 }
 
+// Its input comes and its output goes in rows, so neither is ever there as a whole.
+TEST(RowBands, MayBeOfOneStep) {
+  ModelBuilder m;
+  const int32_t input = m.Input({1, 32, 4, 1});
+  m.Output(m.Conv2D(input, {.channels = 2, .kernel = 3}));
+  const Steps steps(m);
+  std::vector<BandStep> sending = *steps;
+  sending[0].last_reader = 0;
+  sending[0].may_send_rows = true;
+  const ArrivingInput arriving{.tensor = input, .rows = 32, .first_reader = 0, .last_reader = 0};
+  const RowBands bands(sending, arriving, 0, 0, 4);
+  EXPECT_EQ(bands.arriving(), input);
+  EXPECT_THAT(InputRowsOf(bands),
+              ElementsAre(RowRange{0, 9}, RowRange{7, 17}, RowRange{15, 25}, RowRange{23, 32}));
+  EXPECT_TRUE(bands.Sends(0));
+  EXPECT_EQ(bands.BandRows(0), 8);
+}
+
 TEST(RowBands, CostTheHaloAndTheIssue) {
   ModelBuilder m;
   const int32_t x = m.DepthwiseConv2D(m.Input({1, 16, 4, 8}), {.kernel = 3});

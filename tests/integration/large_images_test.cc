@@ -34,6 +34,19 @@ void ExpectRunsInBands(const ModelBuilder& m) {
   EXPECT_EQ(RunWithSeed(emulated.get(), 1), RunWithSeed(cpu.get(), 1));
 }
 
+// Neither the input nor the output of a layer that has no neighbours fits on chip.
+TEST(LargeImages, ConvolutionByItself) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 721, 1281, 12}), {.channels = 12, .kernel = 3}));
+  ExpectRunsInBands(m);
+}
+
+TEST(LargeImages, ElementWiseByItself) {
+  ModelBuilder m;
+  m.Output(m.Relu(m.Input({1, 1500, 2000, 3})));
+  ExpectRunsInBands(m);
+}
+
 TEST(LargeImages, PoseBackboneOf721x1281) {
   ModelBuilder m;
   int32_t x = m.Conv2D(m.Input({1, 721, 1281, 3}), {.channels = 24, .kernel = 3, .stride = 2});

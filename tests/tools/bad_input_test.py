@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever a user gives the command: one sentence, the documented exit code, no partial output."""
 import random
+import os
 import subprocess
 import unittest
 
@@ -126,6 +127,20 @@ class BadInputs(CommandTest):
                                   stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, FAILURE)
         self.assertRegex(done.stderr.decode(), r"\Aatoll: cannot write to stdout[^\n]*\.\n\Z")
+
+    def test_too_many_threads(self):
+        for number in ("-1", "257"):
+            self.fail_with(USAGE, ("run", FASHION_MODEL, *CPU, "--threads", number), "--threads")
+
+    def test_closed_stdout(self):
+        """Then no file that the command opens takes its place."""
+        saved = self.directory / "model.tflite"
+        for arguments in (("run", FASHION_MODEL, *CPU), ("inspect", FASHION_MODEL, "--json"),
+                          ("compile", FASHION_MODEL, "--device", "emu", "-o", saved)):
+            done = subprocess.run([COMMAND, *arguments], stderr=subprocess.PIPE, check=False,
+                                  preexec_fn=lambda: os.close(1))
+            self.assertEqual(done.returncode, FAILURE, arguments)
+            self.assertRegex(done.stderr.decode(), r"atoll: cannot write to stdout[^\n]*\.\n\Z")
 
 
 class BadPictures(CommandTest):

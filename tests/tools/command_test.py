@@ -152,7 +152,8 @@ class Assembly(CommandTest):
         self.fail_with(4, ("disasm", self.file("bad.atx", b"\x10\0\0\0ATX1")),
                        "not an Atoll executable")
         self.fail_with(4, ("disasm", self.file("old.atx", b"\x10\0\0\0ATX1" + bytes(40))),
-                       "made for ISA version 0, this library knows version 1; compile it again")
+                       "made for ISA version 0, this library knows version 1; compile "
+                       "the original model again with this version of Atoll;")
         self.fail_with(2, ("disasm", FASHION_MODEL, "--device", "cpu"), "--device cpu")
         self.fail_with(2, ("disasm", FASHION_MODEL, "--device", "emu", "--partition", "1"),
                        "--partition 1")

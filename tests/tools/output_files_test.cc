@@ -77,5 +77,45 @@ TEST(OutputFiles, AppearTogetherOrNotAtAll) {
   std::filesystem::remove_all(directory);
 }
 
+TEST(OutputFiles, ReplaceNoDevices) {
+  const std::filesystem::path directory = testing::TempDir() + "/special_output_files";
+  std::filesystem::create_directories(directory);
+  for (const char* device : {"/dev/null", "/dev/full"}) {
+    std::filesystem::create_symlink(device, directory / "link");
+    for (const std::string& path : {std::string(device), (directory / "link").string()}) {
+      OutputFiles files;
+      files.Add("--trace", directory / "a", "a", 1);
+      files.Add("--output", path, "b", 1);
+      try {
+        files.Commit();
+        EXPECT_STREQ(device, "/dev/null");
+      } catch (const CommandError& error) {
+        EXPECT_STREQ(device, "/dev/full");
+        EXPECT_THAT(error.what(), HasSubstr("No space left on device; choose another --output"));
+        EXPECT_FALSE(std::filesystem::exists(directory / "a"));
+      }
+      EXPECT_TRUE(std::filesystem::is_character_file(device));
+      std::filesystem::remove(directory / "a");
+    }
+    std::filesystem::remove(directory / "link");
+  }
+  std::filesystem::remove_all(directory);
+}
+
+TEST(OutputFiles, FollowLinks) {
+  const std::filesystem::path directory = testing::TempDir() + "/linked_output_files";
+  std::filesystem::create_directories(directory / "elsewhere");
+  std::ofstream(directory / "elsewhere/a") << "old";
+  std::filesystem::create_symlink("elsewhere/a", directory / "link");
+  OutputFiles files;
+  files.Add("--output", directory / "link", "new", 3);
+  files.Commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "link"));
+  std::string text;
+  std::ifstream(directory / "elsewhere/a") >> text;
+  EXPECT_EQ(text, "new");
+  std::filesystem::remove_all(directory);
+}
+
 }  // namespace
 }  // namespace atollcmd

@@ -67,6 +67,10 @@ void ThrowIfError(AtollStatus status, Activity activity, const std::string& cont
   if (message.empty()) message = AtollStatusName(status);
   if (!context.empty()) message = fmt::format("{}: {}", context, message);
   const ExitCode code = ExitCodeOf(status, activity);
+  // Some sentences about what cannot be end in what to do.
+  if (next_step.empty() && status == ATOLL_UNSUPPORTED && message.find("; ") != message.npos) {
+    throw CommandError(code, message);
+  }
   throw CommandError(code,
                      fmt::format("{}; {}", message,
                                  next_step.empty() ? NextStep(status, code, activity) : next_step));

@@ -2,9 +2,11 @@
 //
 // The `atoll` command. Results go to stdout, everything else to stderr; a failure is one sentence
 // there and an exit code (exit_code.h).
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -46,11 +48,20 @@ int Fail(ExitCode code, std::string sentence) {
   return static_cast<int>(code);
 }
 
+// Keeps files from getting the numbers of streams with which the command was not started: results
+// for stdout would end up in them. Reading stdin and writing the others fails, as it should.
+void OccupyStandardStreams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+  }
+}
+
 void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
   if (severity >= ATOLL_LOG_WARNING) fmt::print(stderr, "atoll: note: {}\n", Printable(message));
 }
 
 int Main(int argc, char** argv) {
+  OccupyStandardStreams();
   AtollSetLogCallback(LogToStderr, nullptr);
   CLI::App app(
       "Runs quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, real or "

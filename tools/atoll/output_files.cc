@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/atoll/output_files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
@@ -67,14 +68,40 @@ std::string NameFor(const std::string& picture, const std::string& extension,
   return name;
 }
 
+// Whether a file of this name would take the place of a device, a pipe or a socket.
+bool IsSpecial(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_other(path, error);
+}
+
+// False, with errno, if not everything could be written.
+bool WriteInto(const std::string& path, const std::string& data) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return false;
+  const bool written = WriteAll(fd, data.data(), data.size());
+  const int error = errno;
+  if (close(fd) != 0 && written) return false;
+  errno = error;
+  return written;
+}
+
 }  // namespace
 
 OutputFiles::~OutputFiles() {
-  for (const File& file : files_) unlink(file.temporary_path.c_str());
+  for (const File& file : files_) {
+    if (!file.temporary_path.empty()) unlink(file.temporary_path.c_str());
+  }
 }
 
-void OutputFiles::Add(std::string_view option, const std::string& path, const void* data,
+void OutputFiles::Add(std::string_view option, const std::string& name, const void* data,
                       size_t size) {
+  if (IsSpecial(name)) {
+    files_.push_back({std::string(option), "", name, {static_cast<const char*>(data), size}});
+    return;
+  }
+  std::error_code no_target;
+  const std::filesystem::path target = std::filesystem::canonical(name, no_target);
+  const std::string path = no_target ? name : target.string();
   if (const auto directory = std::filesystem::path(path).parent_path(); !directory.empty()) {
     std::error_code error;
     std::filesystem::create_directories(directory, error);
@@ -83,7 +110,7 @@ void OutputFiles::Add(std::string_view option, const std::string& path, const vo
   std::string temporary_path = path + ".XXXXXX";
   const int fd = mkstemp(temporary_path.data());
   if (fd < 0) Fail("create", path, errno, option);
-  files_.push_back({std::string(option), temporary_path, path});
+  files_.push_back({std::string(option), temporary_path, path, {}});
   if (!WriteAll(fd, static_cast<const char*>(data), size)) {
     const int error = errno;
     close(fd);
@@ -95,6 +122,12 @@ void OutputFiles::Add(std::string_view option, const std::string& path, const vo
 }
 
 void OutputFiles::Commit() {
+  for (const File& file : files_) {
+    if (file.temporary_path.empty() && !WriteInto(file.path, file.data)) {
+      Fail("write", file.path, errno, file.option);
+    }
+  }
+  std::erase_if(files_, [](const File& file) { return file.temporary_path.empty(); });
   for (size_t i = 0; i < files_.size(); ++i) {
     if (rename(files_[i].temporary_path.c_str(), files_[i].path.c_str()) != 0) {
       const int error = errno;

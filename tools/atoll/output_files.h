@@ -9,7 +9,9 @@
 namespace atollcmd {
 
 // A set of files that appears as a whole or not at all: Add writes each under a temporary name in
-// the same directory, Commit renames them, and what was not committed is deleted again.
+// the same directory, Commit renames them, and what was not committed is deleted again. What is
+// there already and no regular file (/dev/null, a pipe) is never replaced: Commit writes into it,
+// before it renames the others. A symbolic link stays; the file that it leads to is replaced.
 // Failures throw CommandError.
 class OutputFiles {
  public:
@@ -20,14 +22,15 @@ class OutputFiles {
 
   // Creates the file's directory and its parents where they are missing. `option` ("--save") named
   // the file or the directory and is named again if that fails.
-  void Add(std::string_view option, const std::string& path, const void* data, size_t size);
+  void Add(std::string_view option, const std::string& name, const void* data, size_t size);
   void Commit();
 
  private:
   struct File {
     std::string option;
-    std::string temporary_path;
+    std::string temporary_path;  // "" for what is written into
     std::string path;
+    std::string data;  // of what is written into
   };
 
   std::vector<File> files_;

@@ -79,7 +79,7 @@ void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
                   "suggests")
-      ->check(CLI::Range(0, 1024))
+      ->check(CLI::Range(0, 256))
       ->capture_default_str();
 }
 
