@@ -142,6 +142,7 @@ extern "C" {
 AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelegate** delegate) {
   if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
   atollrt::OpenOptions open;
+  int32_t max_partition_nodes = 0;
   if (options != nullptr) {
     if (options->struct_size != sizeof(AtollDelegateOptions)) {
       return ToC(
@@ -151,6 +152,13 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
     }
     if (options->device != nullptr) open.device = options->device;
     open.threads = options->num_threads;
+    max_partition_nodes = options->max_partition_nodes;
+    if (max_partition_nodes < 0) {
+      return ToC(
+          InvalidArgument("AtollDelegateOptions.max_partition_nodes is %d, must be at least "
+                          "0 (as many as go together)",
+                          max_partition_nodes));
+    }
   }
   auto device = atollrt::OpenDevice(open);
   if (!device.ok()) return ToC(device.status());
@@ -158,7 +166,8 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   handle->name = (*device)->info().name;
   handle->description = atollrt::DescribeDevice((*device)->info());
   handle->info = (*device)->info();
-  auto device_delegate = std::make_unique<atollrt::DeviceDelegate>(*std::move(device));
+  auto device_delegate =
+      std::make_unique<atollrt::DeviceDelegate>(*std::move(device), max_partition_nodes);
   handle->device_delegate = device_delegate.get();
   handle->delegate = std::move(device_delegate);
   *delegate = handle;

@@ -152,8 +152,10 @@ struct CompiledPartition {
 // Partitions and compiles until every set fits: a set that is too large for the chip loses the
 // node at its peak to the CPU, which splits it, and all sets are formed anew.
 Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const DeviceInfo& device,
+                                                    int32_t max_nodes,
                                                     std::vector<std::string>* refusals) {
-  const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(device.memory_bytes)};
+  const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(device.memory_bytes),
+                               .max_nodes = max_nodes};
   std::vector<std::string> refused(graph.nodes.size());
   for (;;) {
     NodeSets sets = PartitionGraph(graph, limits, refused);
@@ -250,7 +252,7 @@ Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t
 
 Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
   DelegatePlan plan;
-  if (!graph.compiled.empty()) {
+  if (!graph.compiled.empty() && max_partition_nodes_ == 0) {
     ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
                            ReadCompiledPartitions(graph, &plan.refusals));
     Result<std::vector<Partition>> loaded = LoadPartitions(std::move(partitions), device_.get());
@@ -261,8 +263,9 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
     // Made for a device with more memory.
     if (loaded.status().code() != StatusCode::kResourceExhausted) return loaded.status();
   }
-  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
-                         CompileGraph(graph, device_->info(), &plan.refusals));
+  ATOLL_ASSIGN_OR_RETURN(
+      std::vector<CompiledPartition> partitions,
+      CompileGraph(graph, device_->info(), max_partition_nodes_, &plan.refusals));
   ATOLL_ASSIGN_OR_RETURN(plan.partitions, LoadPartitions(std::move(partitions), device_.get()));
   return plan;
 }
@@ -270,7 +273,7 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
 Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
   std::vector<std::string> refusals;
   ATOLL_ASSIGN_OR_RETURN(const std::vector<CompiledPartition> compiled,
-                         CompileGraph(graphs[0], device_->info(), &refusals));
+                         CompileGraph(graphs[0], device_->info(), max_partition_nodes_, &refusals));
   if (compiled.empty()) {
     return Unsupported("no operator of the model can run on the device: nothing to compile");
   }
@@ -285,7 +288,7 @@ Result<std::vector<DescribedExecutable>> DeviceDelegate::CompileExecutables(
     const Graph& graph) const {
   std::vector<std::string> refusals;
   ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled,
-                         CompileGraph(graph, device_->info(), &refusals));
+                         CompileGraph(graph, device_->info(), max_partition_nodes_, &refusals));
   return DescribeAll(graph, std::move(compiled));
 }
 

@@ -30,10 +30,12 @@ Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t
 
 class DeviceDelegate final : public Delegate {
  public:
-  explicit DeviceDelegate(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  // No partition gets more than `max_partition_nodes` nodes; 0: any number.
+  explicit DeviceDelegate(std::unique_ptr<Device> device, int32_t max_partition_nodes = 0)
+      : device_(std::move(device)), max_partition_nodes_(max_partition_nodes) {}
 
   // Partitions that came compiled with the model are taken as they are if the device has room for
-  // them; otherwise the graph is partitioned and compiled.
+  // them and their size is not limited; otherwise the graph is partitioned and compiled.
   Result<DelegatePlan> Plan(const Graph& graph) override;
   // The graphs of a model, the first of them compiled for the device, as a .tflite file
   // (compiled_model.h). kUnsupported if nothing of it can run there.
@@ -44,6 +46,7 @@ class DeviceDelegate final : public Delegate {
 
  private:
   const std::unique_ptr<Device> device_;
+  const int32_t max_partition_nodes_;
 };
 
 }  // namespace atollrt

@@ -229,8 +229,10 @@ constexpr Constraint kConstraints[] = {
 // Disjoint sets of nodes, and the graph that they contract to.
 class SetGraph {
  public:
-  SetGraph(const Graph& graph, const std::vector<bool>& supported)
+  // Sets of at most `max_nodes`.
+  SetGraph(const Graph& graph, const std::vector<bool>& supported, size_t max_nodes)
       : supported_(supported),
+        max_nodes_(max_nodes),
         parent_(graph.nodes.size()),
         members_(graph.nodes.size()),
         successors_(graph.nodes.size()),
@@ -260,7 +262,8 @@ class SetGraph {
         if (!supported_[from] || !supported_[to]) continue;
         const int32_t a = Find(from);
         const int32_t b = Find(to);
-        if (a != b && !JoiningMakesCycle(a, b)) {
+        if (a != b && members_[a].size() + members_[b].size() <= max_nodes_ &&
+            !JoiningMakesCycle(a, b)) {
           Join(a, b);
           changed = true;
         }
@@ -328,6 +331,7 @@ class SetGraph {
   }
 
   const std::vector<bool>& supported_;
+  const size_t max_nodes_;
   std::vector<int32_t> parent_;
   std::vector<std::vector<int32_t>> members_;  // of each root
   std::vector<std::vector<int32_t>> successors_;
@@ -382,10 +386,12 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
     }
     supported[i] = result.reasons[i].empty();
   }
-  SetGraph sets(graph, supported);
+  SetGraph sets(graph, supported,
+                limits.max_nodes > 0 ? static_cast<size_t>(limits.max_nodes) : SIZE_MAX);
   sets.Grow();
-  // A set that only moves bytes costs two trips over the link, which is no gain beside others.
   result.sets = sets.Sets();
+  if (limits.max_nodes > 0) return result;
+  // A set that only moves bytes costs two trips over the link, which is no gain beside others.
   const auto computes = [&](const std::vector<int32_t>& set) { return Computes(graph, set); };
   if (std::none_of(result.sets.begin(), result.sets.end(), computes)) return result;
   for (const std::vector<int32_t>& set : result.sets) {

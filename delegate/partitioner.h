@@ -3,7 +3,8 @@
 // Partitioner: Graph -> sets of nodes for the device, and a reason for every node that is in none.
 // Sets are connected (through tensors), convex (no path leaves one and comes back, so the
 // graph of partitions and CPU nodes has no cycle) and maximal (no two neighbouring sets could be
-// one). Sets that only move bytes are given up if another computes. Pure function.
+// one, within the limits). Sets that only move bytes are given up if another computes, unless the
+// size of sets is limited. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ namespace atollrt {
 
 struct PartitionLimits {
   int64_t memory_bytes = 0;  // on-chip memory of the device
+  int32_t max_nodes = 0;     // of a set; 0: any number
 };
 
 struct NodeSets {

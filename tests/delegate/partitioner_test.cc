@@ -33,6 +33,19 @@ TEST(Partitioner, KeepsAChainTogether) {
   EXPECT_THAT(sets.reasons, Each(IsEmpty()));
 }
 
+TEST(Partitioner, MakesSetsOfLimitedSizeOfMovesToo) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Relu(m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 4})), {.channels = 4}));
+  const auto model = m.Load();
+  const auto sets_of = [&](int32_t max_nodes) {
+    return PartitionGraph(model->graph(), {.memory_bytes = 8 << 20, .max_nodes = max_nodes}, {})
+        .sets;
+  };
+  EXPECT_THAT(sets_of(1), ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2)));
+  EXPECT_THAT(sets_of(2), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  EXPECT_THAT(sets_of(3), ElementsAre(ElementsAre(0, 1, 2)));
+}
+
 TEST(Partitioner, KeepsResidualAddWithItsConvs) {
   ModelBuilder m;
   const int32_t x = m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 4});

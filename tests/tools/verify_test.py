@@ -135,7 +135,49 @@ class Verify(CommandTest):
             self.assertEqual(difference["differing_count"], 2)
             self.assertEqual(difference["element_count"], 10)
             self.assertEqual(abs(difference["got"] - difference["want"]), 1)
+            # The one on the device is at the end of a partition of many operators.
+            alone = report["seeds"][0]["first_difference_alone"]
+            self.assertEqual(alone and alone["name"], "probabilities" if device == "emu" else None)
         self.assertEqual(len(list(save.iterdir())), 4)
+
+    def test_inside_a_partition(self):
+        """On the device only the output is seen; each operator by itself shows the first."""
+        def tamper(golden, indices):
+            entry = golden["seeds"]["1"]
+            for name in ("conv1", "probabilities"):
+                entry["tensors"][str(indices[name])] = FLIPPED
+            entry["outputs"][0] = {"sha256": FLIPPED}
+        arguments = (FASHION_MODEL, "--device", "emu", "--against",
+                     self.golden(FASHION_MODEL, tamper), "--seed", "1", "--save",
+                     self.directory / "found")
+        seed = self.mismatch(*arguments)["seeds"][0]
+        self.assertEqual(seed["first_difference"]["name"], "probabilities")
+        self.assertEqual(seed["first_difference_alone"]["name"], "conv1")
+        text = run("verify", *arguments).stdout
+        self.assertRegex(text, r"each operator by itself on the device:\n  first differing tensor: "
+                               r"\d+ 'conv1'")
+
+    def test_a_compiled_model_that_is_wrong(self):
+        """Some weights in the executable: the operators, compiled anew, are right."""
+        compiled = self.directory / "compiled.tflite"
+        self.succeed("compile", FASHION_MODEL, "--device", "emu", "--output", compiled)
+        executable = self.directory / "bare.bin"
+        text = self.directory / "text.s"
+        self.succeed("disasm", compiled, "--parameters", "--output", text)
+        self.succeed("asm", text, "--output", executable)
+        data, bare = bytearray(compiled.read_bytes()), executable.read_bytes()
+        at = data.find(bare)
+        self.assertGreaterEqual(at, 0)
+        # The weights of the largest layer are most of an executable.
+        part = slice(at + len(bare) // 2, at + len(bare) // 2 + 8192)
+        data[part] = bytes(byte ^ 0x80 for byte in data[part])
+        compiled.write_bytes(data)
+        arguments = (compiled, "--device", "emu", "--save", self.directory / "found")
+        seed = self.mismatch(*arguments)["seeds"][0]
+        self.assertGreaterEqual(seed["first_difference"]["partition"], 0)
+        self.assertIsNone(seed["first_difference_alone"])
+        self.assertIn("each operator by itself on the device is equal",
+                      run("verify", *arguments).stdout)
 
     def test_float_tolerance(self):
         """A float output that differs in its last bit counts as equal, and that is said."""

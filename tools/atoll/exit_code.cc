@@ -54,7 +54,9 @@ const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
     case ExitCode::kDeviceLost:
       return "plug the device in again or use --device emu";
     default:
-      return activity == Activity::kLoadingModel ? "check the path" : "try --device cpu";
+      if (activity == Activity::kLoadingModel) return "check the path";
+      // For example an index among the inputs, beyond the tensor that it points into.
+      return status == ATOLL_INVALID_ARGUMENT ? "check the inputs" : "try --device cpu";
   }
 }
 

@@ -93,7 +93,11 @@ int Main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     std::string scope = "atoll";
     for (const CLI::App* subcommand : app.get_subcommands()) scope += " " + subcommand->get_name();
-    return Fail(ExitCode::kUsage, fmt::format("{}; see '{} --help'", error.what(), scope));
+    std::string what = error.what();
+    if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+      what = fmt::format("there is no subcommand '{}'", argv[1]);
+    }
+    return Fail(ExitCode::kUsage, fmt::format("{}; see '{} --help'", what, scope));
   } catch (const CommandError& error) {
     return Fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {

@@ -99,6 +99,7 @@ Session::Session(const SessionOptions& options) : options_(options) {
     AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
     delegate_options.device = options.device.c_str();
     delegate_options.num_threads = options.threads;
+    delegate_options.max_partition_nodes = options.max_partition_nodes;
     AtollDelegate* delegate = nullptr;
     const std::string context = fmt::format("cannot open the device '{}'", options.device);
     ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,

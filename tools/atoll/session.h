@@ -23,6 +23,7 @@ struct SessionOptions {
   std::string model;  // path
   std::string device = "auto";
   int threads = 0;                        // 0: the library's choice
+  int max_partition_nodes = 0;            // 0: any number
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
 };
 

@@ -61,6 +61,8 @@ struct SeedResult {
   size_t unjudged_count = 0;
   size_t differing_tensor_count = 0;
   Json first_difference;  // null: everything is equal
+  // The same if the device gets each operator by itself; null then, too. Empty: not tried.
+  std::optional<Json> first_difference_alone;
   std::vector<Bytes> inputs;
   Bytes got, want;  // of the first differing tensor; want is empty if only its hash is known
 };
@@ -284,9 +286,43 @@ class Reference {
   std::unique_ptr<Session> session_;
 };
 
+// Where a difference at the end of a partition of several operators comes from: runs each of them
+// by itself, which shows what is between them.
+void LookInside(const VerifyOptions& options, Reference* reference, SeedResult* result) {
+  SessionOptions apart = options.session;
+  apart.max_partition_nodes = 1;
+  Session session(apart);
+  TensorBytes got = RunAndRecord(&session, result->seed);
+  std::map<int32_t, Wanted> want = reference->Tensors(session, result->seed);
+  result->first_difference_alone =
+      CompareTensors(session, result->seed, &got, &want).first_difference;
+}
+
 std::string CountOf(size_t count, const char* noun) {
   return fmt::format("{} {}{}", Thousands(static_cast<int64_t>(count)), noun,
                      count == 1 ? "" : "s");
+}
+
+// Of one difference, as DescribeDifference has it.
+std::string DifferenceText(const Json& d) {
+  const int32_t partition = d["partition"].get<int32_t>();
+  std::string text = fmt::format(
+      "  first differing tensor: {} '{}' {} {}\n"
+      "  written by: node {} {}, {}\n",
+      d["index"].get<int32_t>(), Printable(d["name"].get<std::string>()),
+      d["dtype"].get<std::string>(), d["shape"].dump(), d["node"].get<size_t>(),
+      Printable(d["op"].get<std::string>()),
+      partition < 0 ? "on the CPU" : fmt::format("in partition {} on the device", partition));
+  if (d["element"].is_null()) {
+    text += fmt::format("  got sha256:  {}\n  want sha256: {}\n",
+                        d["got_sha256"].get<std::string>(), d["want_sha256"].get<std::string>());
+  } else {
+    text += fmt::format("  first differing element: {} is {}, should be {}\n", d["element"].dump(),
+                        d["got"].dump(), d["want"].dump());
+    text += fmt::format("  differing elements: {} of {}\n", d["differing_count"].get<size_t>(),
+                        d["element_count"].get<size_t>());
+  }
+  return text;
 }
 
 std::string ResultText(const SeedResult& result) {
@@ -309,23 +345,15 @@ std::string ResultText(const SeedResult& result) {
   text += "\n";
   if (result.differing_tensor_count == 0) return text;
 
-  const Json& d = result.first_difference;
-  const int32_t partition = d["partition"].get<int32_t>();
-  text += fmt::format(
-      "  first differing tensor: {} '{}' {} {}\n"
-      "  written by: node {} {}, {}\n",
-      d["index"].get<int32_t>(), Printable(d["name"].get<std::string>()),
-      d["dtype"].get<std::string>(), d["shape"].dump(), d["node"].get<size_t>(),
-      Printable(d["op"].get<std::string>()),
-      partition < 0 ? "on the CPU" : fmt::format("in partition {} on the device", partition));
-  if (d["element"].is_null()) {
-    text += fmt::format("  got sha256:  {}\n  want sha256: {}\n",
-                        d["got_sha256"].get<std::string>(), d["want_sha256"].get<std::string>());
+  text += DifferenceText(result.first_difference);
+  if (!result.first_difference_alone) return text;
+  if (result.first_difference_alone->is_null()) {
+    text +=
+        "  each operator by itself on the device is equal: only together they differ, as they were "
+        "compiled\n";
   } else {
-    text += fmt::format("  first differing element: {} is {}, should be {}\n", d["element"].dump(),
-                        d["got"].dump(), d["want"].dump());
-    text += fmt::format("  differing elements: {} of {}\n", d["differing_count"].get<size_t>(),
-                        d["element_count"].get<size_t>());
+    text += "  each operator by itself on the device:\n" +
+            DifferenceText(*result.first_difference_alone);
   }
   return text;
 }
@@ -402,7 +430,8 @@ Json ResultJson(const SeedResult& result) {
           {"differing_tensor_count", result.differing_tensor_count},
           {"within_tolerance_count", result.within_tolerance_count},
           {"unjudged_count", result.unjudged_count},
-          {"first_difference", result.first_difference}};
+          {"first_difference", result.first_difference},
+          {"first_difference_alone", result.first_difference_alone.value_or(Json())}};
 }
 
 void RunVerify(const VerifyOptions& options) {
@@ -412,6 +441,7 @@ void RunVerify(const VerifyOptions& options) {
       options.seeds.empty() ? reference.default_seeds() : options.seeds;
 
   std::vector<SeedResult> results;
+  bool looked_inside = false;  // the first difference of all is enough
   for (const uint64_t seed : seeds) {
     TensorBytes got = RunAndRecord(&session, seed);
     std::map<int32_t, Wanted> want = reference.Tensors(session, seed);
@@ -426,6 +456,13 @@ void RunVerify(const VerifyOptions& options) {
     if (results.back().differing_tensor_count == 0) continue;
     for (const AtollTensor* tensor : session.inputs()) {
       results.back().inputs.push_back(BytesOf(tensor));
+    }
+    const auto partition = results.back().first_difference["partition"].get<int32_t>();
+    const std::vector<AtollPartitionInfo> partitions = session.partitions();
+    if (partition >= 0 && partitions[static_cast<size_t>(partition)].node_count > 1 &&
+        !looked_inside) {
+      looked_inside = true;
+      LookInside(options, &reference, &results.back());
     }
   }
   session.Lint({});

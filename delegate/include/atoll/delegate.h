@@ -21,9 +21,12 @@ typedef struct AtollDelegateOptions {
   const char* device;
   /* Host threads that the emulator computes with; 0: a sensible default. */
   int32_t num_threads;
+  /* Most operators in a partition; 0: as many as go together, 1: each by itself, which shows every
+   * tensor between them. If it is not 0, models that were compiled before are partitioned anew. */
+  int32_t max_partition_nodes;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0 }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0 }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
