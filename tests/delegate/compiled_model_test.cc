@@ -92,8 +92,8 @@ TEST(CompiledModel, ReportsTheTimesOfTheDeviceThatRunsIt) {
   auto device = OpenDevice({.device = "emu:32x32", .threads = 1});
   ASSERT_TRUE(device.ok()) << device.status().message();
   DeviceDelegate other(*std::move(device));
-  const auto interpreter = Create(compiled, &other);
-  RunOn(interpreter.get(), 1);
+  const auto interpreter = MakeInterpreter(compiled, &other);
+  RunWithSeed(interpreter.get(), 1);
   int64_t cycles = 0;
   for (const Partition& partition : interpreter->partitions()) {
     cycles += partition.report.estimated_cycles;
