@@ -291,7 +291,7 @@ void RandomGraphs::LookAtPartitions(const Interpreter& interpreter) {
   for (const NodePlacement& placement : interpreter.placements()) {
     const std::string& reason = placement.reason;
     EXPECT_EQ(reason.empty(), placement.partition >= 0) << reason;
-    statistics_.refused_for_memory += reason.find("on-chip memory at once") != std::string::npos;
+    statistics_.refused_for_memory += reason.find("need on-chip memory for") != std::string::npos;
     statistics_.refused_for_program += reason.find("instructions, most of") != std::string::npos;
   }
 }
