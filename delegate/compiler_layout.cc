@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "delegate/compilation.h"
+#include "delegate/partitioner.h"
+
+namespace atollrt {
+namespace {
+
+// How many steps at most are computed in bands together, and in how many bands.
+constexpr size_t kBandedStepsMax = 32;
+constexpr int32_t kBandsMax = 64;
+
+}  // namespace
+
+// ---- Layout -------------------------------------------------------------------------------------
+
+// Of the layouts that fit the one whose program takes the device the least time: whole tensors and
+// resident parameters, bands, streaming, or both of these; streaming with or without prefetch.
+bool Compilation::ChooseLayout() {
+  if (PlanFits()) return true;
+  const Layout plain = layout_;
+  std::optional<Layout> best;
+  uint64_t best_cycles = 0;
+  const bool bands_fit = AddBands();
+  if (bands_fit) Consider(&best, &best_cycles);
+  const auto stream = [&](Layout layout) {
+    for (const bool prefetch : {true, false}) {
+      layout_ = layout;
+      layout_.prefetch = prefetch;
+      if (AddStreaming()) Consider(&best, &best_cycles);
+    }
+  };
+  stream(plain);
+  if (!bands_fit) {
+    // Bands around what is left on chip when everything is streamed, and then stream less.
+    layout_ = plain;
+    for (size_t step = 0; step < set_.size(); ++step) {
+      layout_.streamed[step] = ParameterBytes(step) > 0;
+    }
+    if (AddBands()) {
+      layout_.streamed = plain.streamed;
+      stream(layout_);
+    }
+  }
+  if (!best) {
+    layout_ = plain;
+    PlanFits();
+    return false;
+  }
+  layout_ = *std::move(best);
+  return PlanFits();
+}
+
+// Takes the present layout, which fits, if its program is faster than the best one so far.
+void Compilation::Consider(std::optional<Layout>* best, uint64_t* best_cycles) {
+  const uint64_t cycles = Assemble().estimated_cycles;
+  if (*best && *best_cycles <= cycles) return;
+  *best = layout_;
+  *best_cycles = cycles;
+}
+
+// Streams the largest parameters first, which leaves the fewest bytes to stream per byte of memory
+// gained, then takes back what turns out to have been too much.
+bool Compilation::AddStreaming() {
+  std::vector<size_t> by_size(set_.size());
+  for (size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return ParameterBytes(a) > ParameterBytes(b); });
+  bool fits = PlanFits();
+  size_t streamed = 0;
+  while (!fits && streamed < by_size.size() && ParameterBytes(by_size[streamed]) > 0) {
+    layout_.streamed[by_size[streamed++]] = true;
+    fits = PlanFits();
+  }
+  if (!fits && !AddParts()) return false;
+  for (size_t i = 0; i + 1 < streamed; ++i) {
+    const size_t step = by_size[i];
+    const int32_t parts = std::exchange(layout_.parts[step], 1);
+    layout_.streamed[step] = false;
+    if (PlanFits()) continue;
+    layout_.streamed[step] = true;
+    layout_.parts[step] = parts;
+  }
+  return PlanFits();
+}
+
+// Divides the largest streamed parameters at the peak until everything fits.
+bool Compilation::AddParts() {
+  while (!PlanFits()) {
+    const std::vector<MemoryBlock> blocks = MakeBlocks();
+    const int32_t peak = static_cast<int32_t>(StepAtPeak(blocks));
+    std::optional<size_t> largest;
+    for (size_t step = 0; step < set_.size(); ++step) {
+      const MemoryBlock& block = blocks[ParameterBlock(step)];
+      const bool alive = block.first_use <= peak && peak <= block.last_use && block.size > 0;
+      if (!alive || BandsOf(step) != nullptr ||
+          layout_.parts[step] * 2 > lowered_[step]->divisible_channels()) {
+        continue;
+      }
+      if (!largest || block.size > blocks[ParameterBlock(*largest)].size) largest = step;
+    }
+    if (!largest) return false;
+    layout_.parts[*largest] *= 2;
+  }
+  return true;
+}
+
+// Computes steps around the peak in bands until everything fits.
+bool Compilation::AddBands() {
+  // What fits by the sum of its blocks may not fit as a plan: gaps between blocks remain.
+  int64_t budget = MemoryBytes() - ResidentBytes();
+  for (;;) {
+    if (PlanFits()) return true;
+    const std::vector<MemoryBlock> blocks = MakeBlocks();
+    const size_t peak = StepAtPeak(blocks);
+    const auto around_peak =
+        std::find_if(layout_.bands.begin(), layout_.bands.end(),
+                     [&](const RowBands& bands) { return bands.Contains(peak); });
+    if (around_peak != layout_.bands.end() ||
+        MemoryLowerBound(blocks, kOnChipAlignment) <= budget) {
+      budget -= budget / 16;
+      if (budget < kPage) return false;
+      if (around_peak != layout_.bands.end()) layout_.bands.erase(around_peak);
+    }
+    std::optional<RowBands> bands = FindBands(peak, budget);
+    if (!bands) return false;
+    layout_.bands.insert(
+        std::find_if(layout_.bands.begin(), layout_.bands.end(),
+                     [&](const RowBands& other) { return other.first() > bands->first(); }),
+        *std::move(bands));
+  }
+}
+
+// The cheapest bands around a step with which no more than `budget` bytes are alive at once during
+// the steps concerned. A step by itself, whose rows can only come from the host or go to it, is the
+// last choice: its neighbours could no longer join it.
+std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) const {
+  const auto may_join = [&](size_t step) {
+    return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr &&
+           layout_.parts[step] == 1;
+  };
+  if (!may_join(peak)) return std::nullopt;
+  const ArraySize array{device_.array_rows, device_.array_columns};
+  const std::vector<MemoryBlock> whole = MakeBlocks();
+  std::optional<RowBands> best;
+  uint64_t best_cycles = 0;
+  const auto consider = [&](size_t first, size_t last) {
+    const uint64_t plain_cycles = RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
+    for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
+      RowBands bands(steps_, arriving_, first, last, count);
+      if (!FitsBands(bands, whole, budget)) continue;
+      const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
+      if (!best || cycles < best_cycles) {
+        best = std::move(bands);
+        best_cycles = cycles;
+      }
+      break;  // more bands only cost more
+    }
+  };
+  for (size_t first = peak;; --first) {
+    for (size_t last = std::max(peak, first + 1);
+         last < set_.size() && last - first < kBandedStepsMax && may_join(last); ++last) {
+      consider(first, last);
+    }
+    if (first == 0 || peak - first + 1 >= kBandedStepsMax || !may_join(first - 1)) break;
+  }
+  if (!best) consider(peak, peak);
+  if (!best) return best;
+  // Half as many are too few; fewer than these may do.
+  for (int32_t too_few = best->bands() / 2; best->bands() - too_few > 1;) {
+    const int32_t count = (best->bands() + too_few) / 2;
+    RowBands bands(steps_, arriving_, best->first(), best->last(), count);
+    if (FitsBands(bands, whole, budget)) {
+      best = std::move(bands);
+    } else {
+      too_few = count;
+    }
+  }
+  return best;
+}
+
+// Whether no more than `budget` bytes are alive at once during the steps of the bands, if `whole`
+// is all there is without them.
+bool Compilation::FitsBands(const RowBands& bands, const std::vector<MemoryBlock>& whole,
+                            int64_t budget) const {
+  std::vector<MemoryBlock> blocks = whole;
+  Confine(bands, &blocks);
+  for (size_t step = bands.first(); step <= bands.last(); ++step) {
+    const int32_t at = static_cast<int32_t>(step);
+    int64_t alive = 0;
+    for (const MemoryBlock& block : blocks) {
+      if (block.first_use <= at && at <= block.last_use) alive += block.size;
+    }
+    if (alive > budget) return false;
+  }
+  return true;
+}
+
+std::string Compilation::LayoutNote() const {
+  std::string note;
+  const auto add = [&](std::string sentence) {
+    if (!note.empty()) note += "; ";
+    note += std::move(sentence);
+  };
+  for (const RowBands& bands : layout_.bands) {
+    int64_t whole = 0;
+    for (size_t step = bands.first(); step <= bands.last(); ++step) {
+      if (!bands.IsInternal(step)) continue;
+      for (const int32_t tensor : NodeAt(step).outputs) whole += graph_.tensors[tensor].byte_size();
+    }
+    if (bands.first() == bands.last()) {
+      add(Format(
+          "node %d is computed in %d bands of rows, because its input and output do not fit on "
+          "chip",
+          set_[bands.first()], bands.bands()));
+    } else {
+      add(Format(
+          "nodes %d to %d are computed in %d bands of rows, because the %lld bytes that pass "
+          "between them do not fit on chip",
+          set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
+    }
+    const bool sends = std::any_of(outputs_.begin(), outputs_.end(), [&](int32_t tensor) {
+      const int32_t writer = writer_[Root(tensor)];
+      return writer >= 0 && bands.Sends(static_cast<size_t>(writer));
+    });
+    if (bands.arriving() >= 0 || sends) {
+      note += Format(" (%s%s%s while others are computed)",
+                     bands.arriving() >= 0 ? "rows of the input arrive" : "",
+                     bands.arriving() >= 0 && sends ? " and " : "",
+                     sends ? "rows of the output leave" : "");
+    }
+  }
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (layout_.parts[step] == 1) continue;
+    add(
+        Format("node %d is computed in %d parts of its output channels, because its %lld bytes of "
+               "parameters do not fit on chip at once",
+               set_[step], layout_.parts[step], static_cast<long long>(ParameterBytes(step))));
+  }
+  const int64_t streamed = std::count(layout_.streamed.begin(), layout_.streamed.end(), true);
+  if (streamed > 0) {
+    add(Format(
+        "parameters of %lld of %zu nodes (%zu bytes) do not fit into %llu bytes on chip "
+        "beside %lld bytes of activations and are streamed for every inference",
+        static_cast<long long>(streamed), set_.size(), executable_.streamed_parameters.size(),
+        static_cast<unsigned long long>(device_.memory_bytes),
+        static_cast<long long>(plan_.total)));
+  }
+  return note;
+}
+
+// What is alive at the step that needs the most memory, and what would make it fit.
+std::string Compilation::DescribePeak(size_t peak) const {
+  const std::vector<MemoryBlock> blocks = MakeBlocks();
+  const int32_t at = static_cast<int32_t>(peak);
+  std::vector<MemoryNeed> needs;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].size == 0 || blocks[i].first_use > at || blocks[i].last_use < at) continue;
+    if (i >= graph_.tensors.size()) {
+      if (i == ScratchBlock(peak)) needs.push_back({blocks[i].size, "room to work in"});
+      continue;
+    }
+    // Names of tensors are long; most are those of the node.
+    const std::string shape = ShapeString(graph_.tensors[i].shape);
+    const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
+      return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
+        return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
+      });
+    };
+    if (is_one_of(NodeAt(peak).outputs)) {
+      needs.push_back({blocks[i].size, "its output " + shape});
+    } else if (is_one_of(NodeAt(peak).inputs)) {
+      needs.push_back({blocks[i].size, "its input " + shape});
+    } else {
+      needs.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
+    }
+  }
+  // At the least, parameters are there one after the other.
+  if (ParameterBytes(peak) > 0) needs.push_back({ParameterBytes(peak), "its parameters"});
+  return Format("%s and its neighbours need on-chip memory for %s; the device has %llu. %s",
+                Describe(graph_, NodeAt(peak)).c_str(), DescribeNeeds(std::move(needs)).c_str(),
+                static_cast<unsigned long long>(device_.memory_bytes), kMemoryAdvice);
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+// Lifetimes: inputs arrive before step 0, outputs leave after the last step, streamed parameters
+// and scratch live during their step.
+std::vector<MemoryBlock> Compilation::MakeBlocks() const {
+  const int32_t last = static_cast<int32_t>(set_.size());
+  std::vector<MemoryBlock> blocks(graph_.tensors.size() + 2 * set_.size());
+  // An empty life, so that no step counts what has not been touched.
+  for (MemoryBlock& block : blocks) block = {.size = 0, .first_use = 0, .last_use = -2};
+  const auto touch = [&](int32_t tensor, int32_t step) {
+    if (tensor < 0 || graph_.tensors[tensor].is_constant()) return;
+    const int32_t root = Root(tensor);
+    MemoryBlock& block = blocks[root];
+    if (block.size == 0) {
+      block.size = graph_.tensors[root].byte_size();
+      block.first_use = step;
+    }
+    block.last_use = std::max(block.last_use, step);
+  };
+  for (const int32_t tensor : inputs_) touch(tensor, -1);
+  for (size_t step = 0; step < set_.size(); ++step) {
+    const int32_t at = static_cast<int32_t>(step);
+    for (const int32_t tensor : NodeAt(step).outputs) touch(tensor, at);
+    for (const int32_t tensor : NodeAt(step).inputs) touch(tensor, at);
+    int64_t scratch = lowered_[step]->scratch_bytes(steps_[step].output_rows);
+    if (layout_.parts[step] > 1) {
+      const ChannelRange part = Part(step, 0);
+      blocks[ParameterBlock(step)] = {2 * PartBytes(step), at, at};
+      scratch = lowered_[step]->PartScratchBytes(part.begin, part.end);
+    } else if (layout_.streamed[step]) {
+      blocks[ParameterBlock(step)] = {ParameterBytes(step), at, at};
+    }
+    blocks[ScratchBlock(step)] = {scratch, at, at};
+  }
+  for (const int32_t tensor : outputs_) touch(tensor, last);
+  for (const RowBands& bands : layout_.bands) Confine(bands, &blocks);
+  if (layout_.prefetch) {
+    int32_t before = -1;
+    for (const Group& group : Groups()) {
+      for (size_t step = group.first; step <= group.last; ++step) {
+        if (layout_.streamed[step]) blocks[ParameterBlock(step)].first_use = before;
+      }
+      before = static_cast<int32_t>(group.first);
+    }
+  }
+  return blocks;
+}
+
+// Shrinks what stays inside to one band, and an input that arrives in rows to two; everything else
+// that the steps touch is there from the first of them to the last, because they all run in turn
+// for every band.
+void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* blocks) const {
+  const int32_t first = static_cast<int32_t>(bands.first());
+  const int32_t last = static_cast<int32_t>(bands.last());
+  const auto extend = [&](MemoryBlock& block) {
+    if (block.size == 0) return;
+    block.first_use = std::min(block.first_use, first);
+    block.last_use = std::max(block.last_use, last);
+  };
+  for (size_t step = bands.first(); step <= bands.last(); ++step) {
+    const Node& node = NodeAt(step);
+    const int32_t rows = bands.BandRows(step);
+    for (const int32_t tensor : node.outputs) {
+      MemoryBlock& output = (*blocks)[Root(tensor)];
+      if (bands.IsInternal(step)) {
+        output.size = rows * RowBytes(graph_.tensors[tensor]);
+        output.last_use = std::max(static_cast<int32_t>(step), steps_[step].last_reader);
+      } else {
+        extend(output);
+      }
+    }
+    (*blocks)[ScratchBlock(step)].size = lowered_[step]->scratch_bytes(rows);
+    for (const int32_t tensor : node.inputs) {
+      if (tensor < 0) continue;
+      const int32_t root = Root(tensor);
+      const int32_t writer = writer_[root];
+      const bool inside = writer >= first && writer <= last;
+      if (!inside) extend((*blocks)[root]);
+    }
+    extend((*blocks)[ParameterBlock(step)]);
+  }
+  if (bands.arriving() >= 0) {
+    (*blocks)[bands.arriving()] = {2 * InputBufferBytes(bands), first, last};
+  }
+}
+
+// Of each of the two buffers of the input that arrives.
+int64_t Compilation::InputBufferBytes(const RowBands& bands) const {
+  const int64_t bytes = bands.InputBandRows() * RowBytes(graph_.tensors[bands.arriving()]);
+  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kOnChipAlignment));
+}
+
+// Of the buffer for one part.
+int64_t Compilation::PartBytes(size_t step) const {
+  const ChannelRange part = Part(step, 0);
+  const int64_t bytes = lowered_[step]->PartParameterBytes(part.begin, part.end);
+  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kOnChipAlignment));
+}
+
+int64_t Compilation::ResidentBytes() const {
+  int64_t bytes = 0;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (!layout_.streamed[step]) {
+      bytes += static_cast<int64_t>(AlignUp(static_cast<uint64_t>(ParameterBytes(step)),
+                                            static_cast<uint64_t>(kOnChipAlignment)));
+    }
+  }
+  return bytes;
+}
+
+bool Compilation::PlanFits() {
+  plan_ = PlanMemory(MakeBlocks(), kOnChipAlignment);
+  return plan_.total + ResidentBytes() <= MemoryBytes();
+}
+
+// The step at which the most bytes are alive.
+size_t Compilation::StepAtPeak(const std::vector<MemoryBlock>& blocks) const {
+  size_t peak = 0;
+  int64_t peak_bytes = -1;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    const int32_t at = static_cast<int32_t>(step);
+    int64_t alive = 0;
+    for (const MemoryBlock& block : blocks) {
+      if (block.first_use <= at && at <= block.last_use) alive += block.size;
+    }
+    if (alive > peak_bytes) {
+      peak_bytes = alive;
+      peak = step;
+    }
+  }
+  return peak;
+}
+
+}  // namespace atollrt
