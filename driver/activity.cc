@@ -185,19 +185,25 @@ void AddStep(const ActivityPublisher::Step& step, Period* period) {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
+bool ReadSequence(int fd, uint64_t* sequence) {
+  return pread(fd, sequence, sizeof(*sequence), offsetof(ActivityPage, sequence)) ==
+         static_cast<ssize_t>(sizeof(*sequence));
+}
+
 // A copy of what the file holds, in one state if its writer lets go of it for a moment.
 bool ReadPage(int fd, ActivityPage* page) {
   // The writer is done in no time, unless it lost its CPU in the middle or was stopped.
   constexpr int kAttempts = 50;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (pread(fd, page, sizeof(*page), 0) != static_cast<ssize_t>(sizeof(*page))) return false;
-    uint64_t sequence = 0;
-    constexpr off_t kOffset = offsetof(ActivityPage, sequence);
-    if (pread(fd, &sequence, sizeof(sequence), kOffset) != static_cast<ssize_t>(sizeof(sequence))) {
+    // One copy of everything may see the words in any order, so the sequence is read on both sides.
+    uint64_t before = 0, after = 0;
+    if (!ReadSequence(fd, &before) ||
+        pread(fd, page, sizeof(*page), 0) != static_cast<ssize_t>(sizeof(*page)) ||
+        !ReadSequence(fd, &after)) {
       return false;
     }
-    if (sequence == page->sequence && sequence % 2 == 0) break;
+    if (before == after && before % 2 == 0) break;
   }
   return std::memcmp(page->magic, ActivityPage::kMagic, sizeof(page->magic)) == 0 &&
          page->version == ActivityPage::kVersion;
