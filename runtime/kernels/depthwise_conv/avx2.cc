@@ -54,20 +54,21 @@ void Interleave(const InterleaveArgs& args) {
 // Half a block, 8 channels, over a row of output pixels.
 struct VectorArgs {
   const DepthwiseArgs* all;
+  const DepthwiseBlock* block;
   const uint8_t* cells;
-  const uint8_t* weights;
+  int64_t half;  // byte offset of the half in a cell
   int32_t channel;
   int32_t channels;
 };
 
 inline void Accumulate(const VectorArgs& vector, const uint8_t* const cells[kPixels], __m256i bias,
                        __m256i sums[kPixels]) {
-  const DepthwiseArgs& args = *vector.all;
+  const DepthwiseBlock& block = *vector.block;
 #pragma GCC unroll 4
   for (int p = 0; p < kPixels; ++p) sums[p] = bias;
-  for (int32_t g = 0; g < args.tap_groups; ++g) {
-    const int64_t offset = args.offsets[g];
-    const __m256i weight = Load256(vector.weights + g * kDepthwiseCellBytes);
+  for (int64_t g = 0; g < block.tap_groups; ++g) {
+    const int64_t offset = block.offsets[g] + vector.half;
+    const __m256i weight = Load256(block.weights + g * kDepthwiseCellBytes + vector.half);
 #pragma GCC unroll 4
     for (int p = 0; p < kPixels; ++p) {
       sums[p] = _mm256_add_epi32(sums[p], _mm256_madd_epi16(Load256(cells[p] + offset), weight));
@@ -128,9 +129,9 @@ void Run(const DepthwiseArgs& args) {
     const int32_t block = c / kDepthwiseBlock;
     const int64_t half = c % kDepthwiseBlock * kTaps * static_cast<int64_t>(sizeof(int16_t));
     const int32_t left = args.channels - c;
-    const VectorArgs vector = {&args, args.cells + block * args.block_stride + half,
-                               args.weights + block * args.tap_groups * kDepthwiseCellBytes + half,
-                               args.first_channel + c, left < kVector ? left : kVector};
+    const VectorArgs vector = {
+        &args, args.blocks + block,    args.cells + block * args.block_stride,
+        half,  args.first_channel + c, left < kVector ? left : kVector};
     (fixed_point ? RunVector<RequantizeMode::kFixedPoint>
                  : RunVector<RequantizeMode::kDouble>)(vector);
   }

@@ -47,24 +47,6 @@ void CopyLhs(const CopyLhsArgs& args) {
   (args.type == ByteType::kInt8 ? CopyRows<ByteType::kInt8> : CopyRows<ByteType::kUInt8>)(args);
 }
 
-void RowTerms(const RowTermsArgs& args) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  for (int32_t r = 0; r < args.rows; ++r) {
-    const int16_t* row = reinterpret_cast<const int16_t*>(args.lhs + r * args.lhs_stride);
-    __m256i sum = _mm256_setzero_si256();
-    int64_t k = 0;
-    for (; k + 16 <= args.depth; k += 16) {
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(Load256(row + k), ones));
-    }
-    alignas(32) uint32_t lanes[8];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sum);
-    uint32_t total = 0;
-    for (const uint32_t lane : lanes) total += lane;
-    for (; k < args.depth; ++k) total += static_cast<uint32_t>(int32_t{row[k]});
-    args.terms[r] = static_cast<int32_t>(total * static_cast<uint32_t>(args.factor));
-  }
-}
-
 __m256i Broadcast2(const uint8_t* from) {
   int32_t two;
   __builtin_memcpy(&two, from, sizeof(two));
@@ -74,48 +56,47 @@ __m256i Broadcast2(const uint8_t* from) {
 struct TileArgs {
   const uint8_t* lhs;
   int64_t lhs_stride;
-  const int32_t* row_terms;  // or nullptr
-  const uint8_t* rhs;
-  int64_t groups;
+  const RhsPanel* panel;
   const int32_t* bias;
 };
 
-// sums[kRows][8 * kVectors] of one tile, bias and row terms included.
+// sums[kRows][8 * kVectors] of one tile, bias included.
 template <int kRows, int kVectors>
 void Tile(const TileArgs& args, int32_t* sums) {
-  // x86 addresses base + {0, 1, 2} * stride for free.
-  const uint8_t* lhs[(kRows + 2) / 3];
-#pragma GCC unroll 16
-  for (int i = 0; i < (kRows + 2) / 3; ++i) lhs[i] = args.lhs + 3 * i * args.lhs_stride;
   const int64_t stride = args.lhs_stride;
-  const uint8_t* rhs = args.rhs;
+  const uint8_t* rhs = args.panel->weights;
 
   __m256i c[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
-    const __m256i term = _mm256_set1_epi32(args.row_terms != nullptr ? args.row_terms[r] : 0);
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      c[r][v] = _mm256_add_epi32(Load256(args.bias + 8 * v), term);
-    }
+    for (int v = 0; v < kVectors; ++v) c[r][v] = Load256(args.bias + 8 * v);
   }
-  for (int64_t group = 0; group < args.groups; ++group) {
-    __m256i b[kVectors];
+  for (int64_t s = 0; s < args.panel->segment_count; ++s) {
+    const RhsSegment& segment = args.panel->segments[s];
+    // x86 addresses base + {0, 1, 2} * stride for free.
+    const uint8_t* lhs[(kRows + 2) / 3];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      b[v] = _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(rhs + 16 * v)));
-    }
-    rhs += 16 * kVectors;
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const __m256i a = Broadcast2(lhs[r / 3] + (r % 3) * stride);
+    for (int i = 0; i < (kRows + 2) / 3; ++i)
+      lhs[i] = args.lhs + segment.lhs_offset + 3 * i * stride;
+    for (int64_t group = 0; group < segment.groups; ++group) {
+      __m256i b[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
-        c[r][v] = _mm256_add_epi32(c[r][v], _mm256_madd_epi16(a, b[v]));
+        b[v] = _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(rhs + 16 * v)));
       }
-    }
+      rhs += 16 * kVectors;
 #pragma GCC unroll 16
-    for (int i = 0; i < (kRows + 2) / 3; ++i) lhs[i] += 4;
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i a = Broadcast2(lhs[r / 3] + (r % 3) * stride);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          c[r][v] = _mm256_add_epi32(c[r][v], _mm256_madd_epi16(a, b[v]));
+        }
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < (kRows + 2) / 3; ++i) lhs[i] += 4;
+    }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -187,27 +168,32 @@ void Store(const StoreArgs& args, const int32_t* sums, int vectors) {
   }
 }
 
-void Run(const GemmArgs& args) {
+// One panel of one line.
+void RunLine(const GemmArgs& args, int32_t line, int32_t column) {
   alignas(32) int32_t sums[kTileRows * kPanelColumns];
+  const uint8_t* const lhs = args.lhs + line * args.lhs_line_stride;
+  uint8_t* const output = args.output + line * args.output_line_stride + column;
   const int32_t tiles = (args.rows + kTileRows - 1) / kTileRows;
+  const int32_t left = args.end_column - column;
+  const int32_t width = left < kPanelColumns ? left : kPanelColumns;
+  const int vectors = width > 8 ? 2 : 1;
+  int32_t row = 0;
+  for (int32_t tile = 0; tile < tiles; ++tile) {
+    // Tiles of equal height, as far as possible.
+    const int32_t rows = (args.rows - row + (tiles - tile) - 1) / (tiles - tile);
+    kTiles[vectors - 1][rows]({lhs + row * args.lhs_stride, args.lhs_stride,
+                               args.panels + column / kPanelColumns, args.columns->bias + column},
+                              sums);
+    Store(
+        {args.columns, column, width, rows, output + row * args.output_stride, args.output_stride},
+        sums, vectors);
+    row += rows;
+  }
+}
+
+void Run(const GemmArgs& args) {
   for (int32_t column = args.first_column; column < args.end_column; column += kPanelColumns) {
-    const int32_t left = args.end_column - column;
-    const int32_t width = left < kPanelColumns ? left : kPanelColumns;
-    const int vectors = width > 8 ? 2 : 1;
-    int32_t row = 0;
-    for (int32_t tile = 0; tile < tiles; ++tile) {
-      // Tiles of equal height, as far as possible.
-      const int32_t rows = (args.rows - row + (tiles - tile) - 1) / (tiles - tile);
-      kTiles[vectors - 1][rows]({args.lhs + row * args.lhs_stride, args.lhs_stride,
-                                 args.row_terms == nullptr ? nullptr : args.row_terms + row,
-                                 args.rhs + column * args.padded_depth, args.padded_depth / kGroup,
-                                 args.columns->bias + column},
-                                sums);
-      Store({args.columns, column, width, rows, args.output + row * args.output_stride + column,
-             args.output_stride},
-            sums, vectors);
-      row += rows;
-    }
+    for (int32_t line = 0; line < args.lines; ++line) RunLine(args, line, column);
   }
 }
 
@@ -221,7 +207,6 @@ const GemmKernel GemmAvx2 = {
     .lhs_element_bytes = 2,
     .int8_lhs_offset = 0,
     .copy_lhs = CopyLhs,
-    .row_terms = RowTerms,
     .run = Run,
 };
 
