@@ -146,6 +146,7 @@ const DepthwiseKernel DepthwiseAvx2 = {
     .int8_input_offset = 0,
     .interleave = Interleave,
     .run = Run,
+    .run_rows = nullptr,
 };
 
 }  // namespace atollrt

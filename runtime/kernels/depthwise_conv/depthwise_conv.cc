@@ -76,6 +76,7 @@ const DepthwiseKernel DepthwisePlain = {
     .int8_input_offset = 0,
     .interleave = Interleave,
     .run = Run,
+    .run_rows = nullptr,
 };
 
 }  // namespace atollrt
