@@ -9,6 +9,7 @@
 #include "driver/instruction.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/pairs/pairs.h"
 #include "runtime/kernels/reduce.h"
 #include "runtime/kernels/strided_copy.h"
@@ -52,6 +53,7 @@ class VectorUnit {
   OnChipMemory& memory_;
   ThreadPool* const pool_;
   PairFn combine_pairs_;
+  const Loops& loops_;
   HostScratch scratch_;
   // The loops of the instruction that runs; kept so that a run allocates nothing.
   Broadcast broadcast_;
