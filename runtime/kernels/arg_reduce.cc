@@ -31,7 +31,7 @@ void ArgByteRows(const ArgReduceParams& p, const Loops& loops, const uint8_t* in
   int32_t index[kBlock];
   for (int64_t row = begin; row < end; row += kBlock) {
     const int64_t count = std::min(kBlock, end - row);
-    loops.arg_least_bytes(input + row * p.size, count, p.size, flip, index);
+    loops.arg_least_bytes(input + row * p.size, count, p.size, p.size, flip, index);
     Store(p, index, row, count, output);
   }
 }

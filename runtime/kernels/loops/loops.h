@@ -128,7 +128,8 @@ struct Loops {
   // For each of `rows` rows of `size` bytes, at least 1: the index of its first byte whose
   // exclusive or with `flip` is the least. 0 finds the least uint8, 0x80 the least int8, 0xff the
   // greatest uint8, 0x7f the greatest int8.
-  void (*arg_least_bytes)(const uint8_t* x, int64_t rows, int64_t size, uint8_t flip, int32_t* y);
+  void (*arg_least_bytes)(const uint8_t* x, int64_t rows, int64_t size, int64_t stride,
+                          uint8_t flip, int32_t* y);
 
   // uint8 as float32, int8 as 10-bit fixed point: the weights' one is 1, 1024.
   BilinearLoops<FloatTap, float> resize_uint8;
