@@ -232,7 +232,7 @@ void VectorUnit::Run(const CopyInstruction& i, const Segments& segments) {
   const uint8_t* input = memory_.ReadAt(segments.Resolve(i.input_address), reach);
   uint8_t* output = memory_.WriteAt(segments.Resolve(i.output_address), span);
   if (KeepsRunsApart(copy_)) {
-    RunStridedCopy(copy_, input, output);
+    RunStridedCopy(copy_, input, output, pool_);
   } else {
     CopyInOrder(copy_.loops, copy_.run_bytes, input, output);
   }
@@ -270,8 +270,9 @@ void VectorUnit::Run(const SoftmaxInstruction& i, const Segments& segments) {
                              .multiplier = {i.multiplier, i.exponent},
                              .min_difference = i.min_difference};
   const uint64_t bytes = uint64_t{i.rows} * i.depth;
-  Softmax(params, memory_.ReadAt(segments.Resolve(i.input_address), bytes),
-          memory_.WriteAt(segments.Resolve(i.output_address), bytes));
+  UpdateSoftmaxTable(params, &softmax_table_);
+  Softmax(params, softmax_table_, loops_, memory_.ReadAt(segments.Resolve(i.input_address), bytes),
+          memory_.WriteAt(segments.Resolve(i.output_address), bytes), pool_);
 }
 
 void VectorUnit::Run(const L2NormalizationInstruction& i, const Segments& segments) {

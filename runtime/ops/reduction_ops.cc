@@ -99,16 +99,21 @@ Executor PrepareExtreme(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures features) {
   const Tensor& input = *graph.Input(node, 0);
   if (input.type == DataType::kFloat32) return PrepareFloatSoftmax(graph, node);
   ATOLL_ASSIGN_OR_RETURN(const SoftmaxParams params, MakeSoftmaxParams(graph, node));
+  SoftmaxTable table;
+  UpdateSoftmaxTable(params, &table);
   if (graph.Output(node).type == DataType::kInt16) {
-    return Run([params](const NodeIo& io) {
-      SoftmaxToInt16(params, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]));
+    return Run([params, table](const NodeIo& io) {
+      SoftmaxToInt16(params, table, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]),
+                     io.pool);
     });
   }
-  return Run([params](const NodeIo& io) { Softmax(params, io.inputs[0], io.outputs[0]); });
+  return Run([params, table, &loops = ChooseLoops(features)](const NodeIo& io) {
+    Softmax(params, table, loops, io.inputs[0], io.outputs[0], io.pool);
+  });
 }
 
 // MEAN, SUM, REDUCE_MAX, REDUCE_MIN.
