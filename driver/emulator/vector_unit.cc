@@ -196,7 +196,7 @@ void VectorUnit::Run(const Pool2DInstruction& i, const Segments& segments) {
   const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.channels;
   const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.channels;
   Pool2D(params, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
-         memory_.WriteAt(segments.Resolve(i.output_address), output_bytes));
+         memory_.WriteAt(segments.Resolve(i.output_address), output_bytes), pool_);
 }
 
 void VectorUnit::Run(const ReduceSumInstruction& i, const Segments& segments) {

@@ -9,7 +9,7 @@ namespace atollrt {
 namespace {
 
 // Runs that are worth a call each.
-constexpr int64_t kLongRun = 64;
+constexpr int64_t kLongRun = 512;
 constexpr int64_t kBlockBytes = 4096;
 // Repeating an element may write so many more.
 constexpr int64_t kStep = 16;

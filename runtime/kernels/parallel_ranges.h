@@ -28,8 +28,8 @@ void ParallelRanges(ThreadPool* pool, int64_t count, int64_t grain, const Body& 
   if (count == 0) return;
   if (parts == 1) return body(int64_t{0}, count);
   // Products of counts below 2^40 and threads fit.
-  pool->ParallelFor(parts,
-                    [&](int part, int) { body(count * part / parts, count * (part + 1) / parts); });
+  ParallelFor(pool, parts,
+              [&](int part, int) { body(count * part / parts, count * (part + 1) / parts); });
 }
 
 }  // namespace atollrt

@@ -220,7 +220,7 @@ TEST(CombinePairsReference, MultipliesByTheSlopeBelowZeroOnly) {
 // Sizes around those at which runs are gathered, repeated and cut into blocks.
 Broadcast RandomBroadcast(Rng* rng) {
   Broadcast broadcast;
-  broadcast.inner = {rng->Pick<int64_t>({1, 2, 3, 5, 31, 63, 64, 65, 200, 4095, 4096, 4097, 9000}),
+  broadcast.inner = {rng->Pick<int64_t>({1, 2, 3, 5, 31, 64, 200, 511, 512, 513, 4095, 4097, 9000}),
                      rng->Int(0, 1), rng->Int(0, 1)};
   broadcast.count = broadcast.inner.count;
   const auto stride = [&] {
