@@ -142,7 +142,6 @@ const DepthwiseKernel DepthwiseAvx2 = {
     .name = "DepthwiseAvx2",
     .taps_per_cell = kTaps,
     .element_bytes = 2,
-    .int8_input_offset = 0,
     .interleave = Interleave,
     .run = Run,
 };
