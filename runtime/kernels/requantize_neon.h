@@ -81,6 +81,14 @@ inline uint8x16_t ToBytes(int32x4_t v0, int32x4_t v1, int32x4_t v2, int32x4_t v3
   return vreinterpretq_u8_s8(veorq_s8(bytes, b.flip));
 }
 
+// 16 bytes at `from`, of which those at or past `end` are not read and yield 0.
+inline uint8x16_t Load16Before(const uint8_t* from, const uint8_t* end) {
+  if (end - from >= 16) return vld1q_u8(from);
+  alignas(16) uint8_t bytes[16] = {};
+  for (int i = 0; i < 16 && from + i < end; ++i) bytes[i] = from[i];
+  return vld1q_u8(bytes);
+}
+
 // Stores the first `count` bytes.
 inline void StoreBytes(uint8_t* to, uint8x16_t bytes, int32_t count) {
   if (count >= 16) {

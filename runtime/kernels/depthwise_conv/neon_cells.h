@@ -23,14 +23,6 @@ namespace {
 constexpr int32_t kTaps = 4;
 constexpr int kVectors = 4;  // of a cell, and of a block's sums
 
-// 16 bytes at `from`, of which those at or past `end` are not read and yield 0.
-inline uint8x16_t Load16Before(const uint8_t* from, const uint8_t* end) {
-  if (end - from >= 16) return vld1q_u8(from);
-  alignas(16) uint8_t bytes[16] = {};
-  for (int i = 0; i < 16 && from + i < end; ++i) bytes[i] = from[i];
-  return vld1q_u8(bytes);
-}
-
 inline void Interleave(const InterleaveArgs& args) {
   const uint8x16_t flip = vdupq_n_u8(args.type == ByteType::kInt8 ? 0 : 0x80);
   for (int32_t c = 0; c < args.channels; c += kDepthwiseBlock) {
