@@ -10,15 +10,38 @@
 namespace atollrt {
 namespace {
 
-int64_t OutputPixels(const ConvShape& s) { return int64_t{s.batch} * s.output_h * s.output_w; }
-
 uint8_t* AlignPointer(uint8_t* pointer) {
   return pointer + (-reinterpret_cast<uintptr_t>(pointer) % Buffer::kAlignment);
 }
 
-// The zero point of weights as PackRhs leaves them.
-int32_t PackedWeightZeroPoint(const Conv2DParams& params) {
-  return params.weight_zero_point - (params.weight_type == ByteType::kUInt8 ? 128 : 0);
+// The sums of w - zero point and of its absolute values over `count` weights.
+struct WeightSums {
+  int64_t sum = 0;
+  int64_t absolute = 0;
+};
+WeightSums SumWeights(const uint8_t* weights, int64_t count, ByteType type, int32_t zero_point) {
+  constexpr int64_t kChunk = 1 << 20;  // the sums of as many fit 32 bits
+  WeightSums sums;
+  for (; count > 0; count -= kChunk, weights += kChunk) {
+    int32_t sum = 0, absolute = 0;
+    const int64_t end = std::min(count, kChunk);
+    if (type == ByteType::kInt8) {
+      for (int64_t k = 0; k < end; ++k) {
+        const int32_t weight = static_cast<int8_t>(weights[k]) - zero_point;
+        sum += weight;
+        absolute += std::abs(weight);
+      }
+    } else {
+      for (int64_t k = 0; k < end; ++k) {
+        const int32_t weight = weights[k] - zero_point;
+        sum += weight;
+        absolute += std::abs(weight);
+      }
+    }
+    sums.sum += sum;
+    sums.absolute += absolute;
+  }
+  return sums;
 }
 
 // Output channel `channel` as column `column`: folds all that the weights alone determine into the
@@ -27,23 +50,18 @@ void SetColumn(const Conv2DParams& params, const GemmKernel& kernel, int32_t cha
                int32_t column, OutputColumns* columns) {
   const ConvShape& s = params.shape;
   const int64_t depth = int64_t{s.kernel_h} * s.kernel_w * (s.input_c / s.groups);
-  const uint8_t* weights = params.weights + channel * depth;
-  int64_t sum = 0;  // of w - zero point; below 2^31 * 2^8
-  int64_t absolute_sum = 0;
-  for (int64_t k = 0; k < depth; ++k) {
-    const int32_t weight = ByteValue(weights[k], params.weight_type) - params.weight_zero_point;
-    sum += weight;
-    absolute_sum += std::abs(weight);
-  }
-  const int32_t lhs_offset = params.input_type == ByteType::kInt8 ? kernel.int8_lhs_offset : 0;
+  const WeightSums sums = SumWeights(params.weights + channel * depth, depth, params.weight_type,
+                                     params.weight_zero_point);
+  const int32_t lhs_offset =
+      params.input_type == ByteType::kInt8 ? kernel.int8_lhs_offset : kernel.uint8_lhs_offset;
   const uint32_t zero_point = static_cast<uint32_t>(params.input_zero_point + lhs_offset);
   const OutputChannel& output = params.output.channels[channel];
   const uint32_t bias =
-      static_cast<uint32_t>(output.bias) - zero_point * static_cast<uint32_t>(sum);
+      static_cast<uint32_t>(output.bias) - zero_point * static_cast<uint32_t>(sums.sum);
   const int32_t largest = std::max(params.input_zero_point - ByteMin(params.input_type),
                                    ByteMax(params.input_type) - params.input_zero_point);
   columns->Set(column, output, static_cast<int32_t>(bias),
-               absolute_sum * largest + std::abs(int64_t{output.bias}));
+               sums.absolute * largest + std::abs(int64_t{output.bias}));
 }
 
 }  // namespace
@@ -96,22 +114,29 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
   const int32_t group_out = s.output_c / s.groups;
   const int64_t depth = s.kernel_h * s.kernel_w * group_in;
 
-  // One block: for each group the weights and the columns, then the pad row.
-  conv.rhs_bytes_ = AlignUp(PackedRhsBytes(kernel, group_out, depth), Buffer::kAlignment);
+  // One block: for each group the columns, then the pad row.
   const size_t columns_bytes = AlignUp(OutputColumns::Bytes(group_out), Buffer::kAlignment);
   const size_t pad_bytes = static_cast<size_t>(s.kernel_w * group_in);
   const size_t groups = static_cast<size_t>(s.groups);
-  ATOLL_ASSIGN_OR_RETURN(conv.packed_,
-                         Buffer::Allocate(groups * (conv.rhs_bytes_ + columns_bytes) + pad_bytes));
-  uint8_t* columns = conv.packed_.data() + groups * conv.rhs_bytes_;
-  uint8_t* pad_row = columns + groups * columns_bytes;
+  ATOLL_ASSIGN_OR_RETURN(conv.columns_memory_,
+                         Buffer::Allocate(groups * columns_bytes + pad_bytes));
+  uint8_t* const columns = conv.columns_memory_.data();
+  uint8_t* const pad_row = columns + groups * columns_bytes;
   std::memset(pad_row, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
-  conv.patches_ = Patches(s, params.input_type, conv.kernel_, pad_row);
+  conv.blocks_ = ConvBlocks(s, params.input_type, conv.kernel_, pad_row);
 
   conv.columns_.reserve(groups);
+  conv.rhs_.reserve(groups);
   for (int32_t group = 0; group < s.groups; ++group) {
-    PackRhs(kernel, params.weights + group * group_out * depth, params.weight_type, group_out,
-            depth, conv.packed_.data() + group * conv.rhs_bytes_);
+    ATOLL_ASSIGN_OR_RETURN(
+        PackedRhs rhs,
+        PackedRhs::Pack(kernel, {.weights = params.weights + group * group_out * depth,
+                                 .type = params.weight_type,
+                                 .zero_point = params.weight_zero_point,
+                                 .columns = group_out,
+                                 .segment_depth = conv.blocks_.segment_depth(),
+                                 .segment_offsets = conv.blocks_.segment_offsets()}));
+    conv.rhs_.push_back(std::move(rhs));
     conv.columns_.push_back(OutputColumns::In(columns + group * columns_bytes, group_out,
                                               params.output.mode, params.output.zero_point,
                                               params.output.clamp));
@@ -119,96 +144,104 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
       SetColumn(params, kernel, group * group_out + c, c, &conv.columns_.back());
     }
   }
-  conv.row_factor_ = -PackedWeightZeroPoint(params);
   conv.params_.weights = nullptr;
   conv.params_.output.channels = {};
   return conv;
 }
 
-int32_t Conv2D::BlockRows() const {
-  // Blocks that share L1 with a panel of weights, of whole tiles if possible, and not so many rows
-  // that the outputs of one panel would leave L1 before the next panel's join them.
-  constexpr int64_t kBlockBytes = 24 << 10;
-  const int64_t tile = kernel_->tile_rows;
-  const int64_t tiles = std::clamp<int64_t>(kBlockBytes / (tile * patches_.row_stride()), 1, 8);
-  return static_cast<int32_t>(std::min<int64_t>(tile * tiles, OutputPixels(params_.shape)));
-}
-
 size_t Conv2D::WorkerScratchBytes() const {
-  const int64_t rows = BlockRows();
-  const size_t terms = AlignUp(static_cast<size_t>(rows) * sizeof(int32_t), Buffer::kAlignment);
-  const size_t block = static_cast<size_t>(rows * patches_.row_stride() + kLhsSlack);
-  return terms + AlignUp(block, Buffer::kAlignment);
+  return AlignUp(static_cast<size_t>(blocks_.scratch_bytes()), Buffer::kAlignment);
 }
 
 size_t Conv2D::ScratchBytes(int threads) const {
-  return Buffer::kAlignment + static_cast<size_t>(threads) * WorkerScratchBytes();
+  const size_t bytes = WorkerScratchBytes();
+  return bytes == 0 ? 0 : Buffer::kAlignment + static_cast<size_t>(threads) * bytes;
+}
+
+// Lines are split between the tasks if there are enough, else the pixels of the lines, unless there
+// are too few to fill their tiles; then, as in a fully connected layer, each task takes a part of
+// the weights.
+Conv2D::Part Conv2D::TaskPart(int task, int tasks) const {
+  const int32_t group_out = params_.shape.output_c / params_.shape.groups;
+  const int64_t lines = blocks_.images() * blocks_.lines();
+  const int32_t pixels = blocks_.columns();
+  const int32_t panel = kernel_->panel_columns;
+  const int32_t panels = DivideRoundingUp(group_out, panel);
+  const auto share = [tasks](int64_t all, int part) { return all * part / tasks; };
+  Part part = {.input = nullptr,
+               .output = nullptr,
+               .scratch = nullptr,
+               .first_line = 0,
+               .end_line = lines,
+               .first_pixel = 0,
+               .end_pixel = pixels,
+               .first_column = 0,
+               .end_column = group_out};
+  if (lines >= 4 * tasks) {
+    part.first_line = share(lines, task);
+    part.end_line = share(lines, task + 1);
+  } else if (pixels >= tasks * kernel_->tile_rows || panels < tasks) {
+    part.first_pixel = static_cast<int32_t>(share(pixels, task));
+    part.end_pixel = static_cast<int32_t>(share(pixels, task + 1));
+  } else {
+    part.first_column = static_cast<int32_t>(share(panels, task)) * panel;
+    part.end_column = std::min(group_out, static_cast<int32_t>(share(panels, task + 1)) * panel);
+  }
+  return part;
 }
 
 void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const {
-  const ConvShape& s = params_.shape;
-  const int64_t pixels = OutputPixels(s);
-  if (pixels == 0) return;
+  if (blocks_.images() * blocks_.lines() * blocks_.columns() == 0) return;
   scratch = AlignPointer(scratch);
   const size_t worker_bytes = WorkerScratchBytes();
-  const int threads = pool == nullptr ? 1 : pool->threads();
-  const int32_t group_out = s.output_c / s.groups;
-  const int32_t panel = kernel_->panel_columns;
-  const int32_t panels = DivideRoundingUp(group_out, panel);
-
-  // Pixels are split between the threads, unless there are too few to fill their tiles; then, as
-  // in a fully connected layer, each thread takes a part of the weights.
-  const bool split_columns = pixels < int64_t{threads} * kernel_->tile_rows && panels >= threads;
-  ParallelFor(pool, threads, [&](int task, int worker) {
-    Part part = {.input = input,
-                 .output = output,
-                 .scratch = scratch + static_cast<size_t>(worker) * worker_bytes,
-                 .first_pixel = 0,
-                 .end_pixel = pixels,
-                 .first_column = 0,
-                 .end_column = group_out};
-    if (split_columns) {
-      part.first_column = static_cast<int32_t>(int64_t{panels} * task / threads) * panel;
-      part.end_column =
-          std::min(group_out, static_cast<int32_t>(int64_t{panels} * (task + 1) / threads) * panel);
-    } else {
-      part.first_pixel = pixels * task / threads;
-      part.end_pixel = pixels * (task + 1) / threads;
-    }
-    for (int32_t group = 0; group < s.groups; ++group) RunPart(part, group);
+  const int tasks = pool == nullptr ? 1 : pool->threads();
+  ParallelFor(pool, tasks, [&](int task, int worker) {
+    Part part = TaskPart(task, tasks);
+    part.input = input;
+    part.output = output;
+    part.scratch = scratch + static_cast<size_t>(worker) * worker_bytes;
+    for (int32_t group = 0; group < params_.shape.groups; ++group) RunPart(part, group);
   });
 }
 
 void Conv2D::RunPart(const Part& part, int32_t group) const {
-  const ConvShape& s = params_.shape;
-  const int32_t block_rows = BlockRows();
-  int32_t* const row_terms = reinterpret_cast<int32_t*>(part.scratch);
-  uint8_t* const block = part.scratch + AlignUp(block_rows * sizeof(int32_t), Buffer::kAlignment);
-  const int32_t group_out = s.output_c / s.groups;
-  for (int64_t pixel = part.first_pixel; pixel < part.end_pixel; pixel += block_rows) {
-    const int32_t rows =
-        static_cast<int32_t>(std::min<int64_t>(block_rows, part.end_pixel - pixel));
-    patches_.Copy(part.input, group, pixel, rows, block);
-    if (row_factor_ != 0) {
-      kernel_->row_terms({.lhs = block,
-                          .lhs_stride = patches_.row_stride(),
-                          .rows = rows,
-                          .depth = patches_.depth(),
-                          .factor = row_factor_,
-                          .terms = row_terms});
+  ConvBlocks::Block block;
+  for (int64_t line = part.first_line; line < part.end_line; line += block.lines) {
+    block.image = line / blocks_.lines();
+    block.line = static_cast<int32_t>(line % blocks_.lines());
+    block.lines = static_cast<int32_t>(std::min<int64_t>(
+        std::min(blocks_.block_lines(), blocks_.lines() - block.line), part.end_line - line));
+    for (block.column = part.first_pixel; block.column < part.end_pixel;
+         block.column += block.columns) {
+      block.columns = std::min(blocks_.block_columns(), part.end_pixel - block.column);
+      RunBlock(part, group, block);
     }
-    kernel_->run({.lhs = block,
-                  .lhs_stride = patches_.row_stride(),
-                  .row_terms = row_factor_ != 0 ? row_terms : nullptr,
-                  .rows = rows,
-                  .rhs = packed_.data() + group * rhs_bytes_,
-                  .padded_depth = PaddedDepth(*kernel_, patches_.depth()),
-                  .first_column = part.first_column,
-                  .end_column = part.end_column,
-                  .columns = &columns_[group],
-                  .output = part.output + pixel * s.output_c + group * group_out,
-                  .output_stride = s.output_c});
   }
+}
+
+void Conv2D::RunBlock(const Part& part, int32_t group, const ConvBlocks::Block& block) const {
+  const ConvShape& s = params_.shape;
+  const ConvBlocks::Rows rows = blocks_.Get(part.input, group, block, part.scratch);
+  const int64_t line = block.image * blocks_.lines() + block.line;
+  const int64_t pixel = line * blocks_.columns() + block.column;
+  GemmArgs args = {.lhs = rows.data,
+                   .lhs_stride = rows.stride,
+                   .lhs_line_stride = rows.line_stride,
+                   .rows = block.columns,
+                   .lines = block.lines,
+                   .panels = rhs_[group].panels(),
+                   .first_column = part.first_column,
+                   .end_column = part.end_column,
+                   .columns = &columns_[group],
+                   .output = part.output + pixel * s.output_c + group * (s.output_c / s.groups),
+                   .output_stride = s.output_c,
+                   .output_line_stride = int64_t{blocks_.columns()} * s.output_c};
+  if (args.rows == 1) {  // a column of pixels fills tiles better if it is taken for a line
+    std::swap(args.rows, args.lines);
+    std::swap(args.lhs_stride, args.lhs_line_stride);
+    std::swap(args.output_stride, args.output_line_stride);
+  }
+  kernel_->run(args);
 }
 
 const char* Conv2D::kernel_name() const { return kernel_->name; }

@@ -17,8 +17,9 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/gemm/conv_blocks.h"
 #include "runtime/kernels/gemm/gemm.h"
-#include "runtime/kernels/gemm/patches.h"
+#include "runtime/kernels/gemm/packed_rhs.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/thread_pool.h"
 
@@ -62,26 +63,26 @@ class Conv2D {
   const char* kernel_name() const;
 
  private:
-  // What one task computes: some output pixels, counted through the batch, of some of the columns
-  // of each group.
+  // What one task computes: some output pixels of all images, of some of the columns of each group.
   struct Part {
     const uint8_t* input;
     uint8_t* output;
     uint8_t* scratch;
-    int64_t first_pixel, end_pixel;
+    int64_t first_line, end_line;  // counted through the images
+    int32_t first_pixel, end_pixel;
     int32_t first_column, end_column;
   };
+  Part TaskPart(int task, int tasks) const;
   void RunPart(const Part& part, int32_t group) const;
-  int32_t BlockRows() const;  // output pixels whose patches are in scratch at a time
+  void RunBlock(const Part& part, int32_t group, const ConvBlocks::Block& block) const;
   size_t WorkerScratchBytes() const;
 
   Conv2DParams params_;  // without weights and channels
   const GemmKernel* kernel_ = nullptr;
-  Patches patches_;
-  Buffer packed_;                       // what the following point into
-  size_t rhs_bytes_ = 0;                // of one group
+  ConvBlocks blocks_;
+  Buffer columns_memory_;               // what the columns point into, and padding
+  std::vector<PackedRhs> rhs_;          // [groups]
   std::vector<OutputColumns> columns_;  // [groups]
-  int32_t row_factor_ = 0;              // minus the zero point of the packed weights
 };
 
 // The oracle: seven loops, no tricks. Same contract as Run.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/byte_parts.h"
 
 namespace atollrt {
 
@@ -69,70 +70,66 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
       static_cast<int32_t>(std::clamp<int64_t>(kUnitBytes / block_bytes, 1, blocks));
   conv.slices_ = DivideRoundingUp(blocks, conv.slice_blocks_);
 
-  for (int32_t line = 0; line < conv.unit_lines_; ++line) {
-    for (int32_t row_group = 0; row_group < conv.row_groups_; ++row_group) {
-      uint32_t ones = 0;
-      for (int32_t t = 0; t < conv.kernel_->taps_per_cell; ++t) {
-        const int32_t ky = row_group * conv.kernel_->taps_per_cell + t - line * s.stride_h;
-        if (ky >= 0 && ky < s.kernel_h) ones |= 1u << (8 * t);
-      }
-      conv.ones_.insert(conv.ones_.end(), static_cast<size_t>(s.kernel_w), ones);
-    }
-  }
-  for (int32_t row_group = 0; row_group < conv.row_groups_; ++row_group) {
-    for (int32_t kx = 0; kx < s.kernel_w; ++kx) {
-      conv.offsets_.push_back((int64_t{row_group} * conv.cell_columns_ + kx * s.dilation_w) *
-                              kDepthwiseCellBytes);
-    }
-  }
   ATOLL_RETURN_IF_ERROR(conv.Pack(params));
   return conv;
 }
 
-size_t DepthwiseConv2D::WeightBytes(int32_t blocks) const {
-  return static_cast<size_t>(blocks) * offsets_.size() * kDepthwiseCellBytes;
+int32_t DepthwiseConv2D::blocks() const {
+  return DivideRoundingUp(params_.shape.output_c, kDepthwiseBlock);
 }
 
 Status DepthwiseConv2D::Pack(const DepthwiseConv2DParams& params) {
   const ConvShape& s = params.shape;
-  const int32_t blocks = DivideRoundingUp(s.output_c, kDepthwiseBlock);
-  const size_t weight_bytes = static_cast<size_t>(unit_lines_) * WeightBytes(blocks);
+  std::vector<std::vector<Cell>> cells;  // [unit_lines_][blocks]
+  size_t cell_count = 0;
+  for (int32_t line = 0; line < unit_lines_; ++line) {
+    for (int32_t block = 0; block < blocks(); ++block) {
+      cells.push_back(CellsOf(params, line, block));
+      cell_count += cells.back().size();
+    }
+  }
+  const size_t weight_bytes = cell_count * kDepthwiseCellBytes;
   const size_t columns_bytes = AlignUp(OutputColumns::Bytes(s.output_c), Buffer::kAlignment);
-  const size_t pad_bytes = static_cast<size_t>(blocks) * kDepthwiseBlock;
+  const size_t pad_bytes = static_cast<size_t>(blocks()) * kDepthwiseBlock;
   ATOLL_ASSIGN_OR_RETURN(packed_, Buffer::Allocate(weight_bytes + columns_bytes + pad_bytes));
   columns_ = OutputColumns::In(packed_.data() + weight_bytes, s.output_c, params.output.mode,
                                params.output.zero_point, params.output.clamp);
   uint8_t* pad_pixel = packed_.data() + weight_bytes + columns_bytes;
   std::memset(pad_pixel, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
   pad_pixel_ = pad_pixel;
-  for (int32_t block = 0; block < blocks; ++block) {
-    const int32_t zero_point = PackColumns(params, block);
-    PackWeights(params, block, zero_point);
-    terms_.push_back(-zero_point);
+  SetColumns(params);
+
+  offsets_.reserve(cell_count);
+  uint8_t* to = packed_.data();
+  for (size_t i = 0; i < cells.size(); ++i) {
+    weights_.push_back({.weights = to,
+                        .offsets = offsets_.data() + offsets_.size(),
+                        .tap_groups = static_cast<int64_t>(cells[i].size())});
+    for (const Cell cell : cells[i]) {
+      offsets_.push_back((int64_t{cell.group / s.kernel_w} * cell_columns_ +
+                          int64_t{cell.group % s.kernel_w} * s.dilation_w) *
+                         kDepthwiseCellBytes);
+      PackCell(params, static_cast<int32_t>(i) / blocks(), static_cast<int32_t>(i) % blocks(), cell,
+               to);
+      to += kDepthwiseCellBytes;
+    }
   }
   return Status();
 }
 
-// The columns of one block of channels. Returns the zero point that its weights keep when packed:
-// 0, unless w - zero point does not fit the kernel's elements.
-int32_t DepthwiseConv2D::PackColumns(const DepthwiseConv2DParams& params, int32_t block) {
+void DepthwiseConv2D::SetColumns(const DepthwiseConv2DParams& params) {
   const ConvShape& s = params.shape;
   const int32_t input_offset = params.input_type == ByteType::kInt8 ? kernel_->int8_input_offset
                                                                     : kernel_->uint8_input_offset;
   const uint32_t zero_point = static_cast<uint32_t>(params.input_zero_point + input_offset);
   const int32_t largest_input = std::max(params.input_zero_point - ByteMin(params.input_type),
                                          ByteMax(params.input_type) - params.input_zero_point);
-  int32_t smallest = 0, largest = 0;
-  const int32_t first = block * kDepthwiseBlock;
-  const int32_t end = std::min(first + kDepthwiseBlock, s.output_c);
-  for (int32_t channel = first; channel < end; ++channel) {
+  for (int32_t channel = 0; channel < s.output_c; ++channel) {
     int64_t sum = 0;
     int64_t absolute_sum = 0;
     for (int64_t tap = 0; tap < int64_t{s.kernel_h} * s.kernel_w; ++tap) {
       const uint8_t byte = params.weights[tap * s.output_c + channel];
       const int32_t w = ByteValue(byte, params.weight_type) - params.weight_zero_point;
-      smallest = std::min(smallest, w);
-      largest = std::max(largest, w);
       sum += w;
       absolute_sum += std::abs(w);
     }
@@ -142,36 +139,50 @@ int32_t DepthwiseConv2D::PackColumns(const DepthwiseConv2DParams& params, int32_
     columns_.Set(channel, output, static_cast<int32_t>(bias),
                  absolute_sum * largest_input + std::abs(int64_t{output.bias}));
   }
-  if (kernel_->element_bytes > 1 || (smallest >= -128 && largest <= 127)) return 0;
-  return params.weight_zero_point - (params.weight_type == ByteType::kUInt8 ? 128 : 0);
 }
 
-// The weights of one block as cells: w - weight zero point + `zero_point`, once per line of a unit,
-// `stride_h` taps further down for each.
-void DepthwiseConv2D::PackWeights(const DepthwiseConv2DParams& params, int32_t block,
-                                  int32_t zero_point) {
+// What tap `tap` of tap group `group` multiplies for line `line` of a unit: the weights of each
+// line lie `stride_h` taps further down. 0 where there is no weight.
+int32_t DepthwiseConv2D::TapWeight(const DepthwiseConv2DParams& params, int32_t line, int32_t group,
+                                   int32_t tap, int32_t channel) const {
   const ConvShape& s = params.shape;
-  const int32_t blocks = DivideRoundingUp(s.output_c, kDepthwiseBlock);
-  const int32_t taps = kernel_->taps_per_cell;
-  const int32_t first = block * kDepthwiseBlock;
-  const int32_t end = std::min(first + kDepthwiseBlock, s.output_c);
-  for (int32_t line = 0; line < unit_lines_; ++line) {
-    uint8_t* const cells =
-        packed_.data() + static_cast<size_t>(line) * WeightBytes(blocks) + WeightBytes(block);
-    for (int32_t tap = 0; tap < s.kernel_h * s.kernel_w; ++tap) {
-      const int32_t row = tap / s.kernel_w + line * s.stride_h;
-      const int32_t cell = row / taps * s.kernel_w + tap % s.kernel_w;
-      for (int32_t channel = first; channel < end; ++channel) {
-        const uint8_t byte = params.weights[int64_t{tap} * s.output_c + channel];
-        const int32_t packed =
-            ByteValue(byte, params.weight_type) - params.weight_zero_point + zero_point;
-        const int32_t element = (channel - first) * taps + row % taps;
-        uint8_t* to = cells + cell * kDepthwiseCellBytes + element * kernel_->element_bytes;
-        if (kernel_->element_bytes == 1) {
-          *to = static_cast<uint8_t>(packed);
-        } else {
-          StoreLittleEndian(to, static_cast<int16_t>(packed));
-        }
+  const int32_t ky = group / s.kernel_w * kernel_->taps_per_cell + tap - line * s.stride_h;
+  if (ky < 0 || ky >= s.kernel_h || channel >= s.output_c) return 0;
+  const int64_t index = (int64_t{ky} * s.kernel_w + group % s.kernel_w) * s.output_c + channel;
+  return ByteValue(params.weights[index], params.weight_type) - params.weight_zero_point;
+}
+
+std::vector<DepthwiseConv2D::Cell> DepthwiseConv2D::CellsOf(const DepthwiseConv2DParams& params,
+                                                            int32_t line, int32_t block) const {
+  std::vector<Cell> cells;
+  const auto has_part = [&](int32_t group, int32_t part) {
+    for (int32_t tap = 0; tap < kernel_->taps_per_cell; ++tap) {
+      for (int32_t c = 0; c < kDepthwiseBlock; ++c) {
+        const int32_t weight = TapWeight(params, line, group, tap, block * kDepthwiseBlock + c);
+        if (BytePart(weight, part) != 0) return true;
+      }
+    }
+    return false;
+  };
+  for (int32_t group = 0; group < tap_groups(); ++group) cells.push_back({group, 0});
+  for (int32_t part = 1; kernel_->element_bytes == 1 && part < kByteParts; ++part) {
+    for (int32_t group = 0; group < tap_groups(); ++group) {
+      if (has_part(group, part)) cells.push_back({group, part});
+    }
+  }
+  return cells;
+}
+
+void DepthwiseConv2D::PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block,
+                               Cell cell, uint8_t* to) const {
+  for (int32_t c = 0; c < kDepthwiseBlock; ++c) {
+    for (int32_t tap = 0; tap < kernel_->taps_per_cell; ++tap) {
+      const int32_t weight = TapWeight(params, line, cell.group, tap, block * kDepthwiseBlock + c);
+      if (kernel_->element_bytes == 1) {
+        *to++ = static_cast<uint8_t>(BytePart(weight, cell.part));
+      } else {
+        StoreLittleEndian(to, static_cast<int16_t>(weight));
+        to += sizeof(int16_t);
       }
     }
   }
@@ -230,18 +241,12 @@ void DepthwiseConv2D::RunUnit(const Unit& unit) const {
   }
   const int32_t first_block = unit.slice * slice_blocks_;
   const int32_t first_channel = first_block * kDepthwiseBlock;
-  const size_t line_weights = WeightBytes(DivideRoundingUp(s.output_c, kDepthwiseBlock));
   for (int32_t line = 0; line < unit.lines; ++line) {
     const int64_t output_row = unit.image * s.output_h + unit.first_line + line;
     kernel_->run({.cells = unit.scratch,
                   .block_stride = row_groups_ * row_group_bytes,
-                  .offsets = offsets_.data(),
-                  .tap_groups = static_cast<int32_t>(offsets_.size()),
                   .pixel_step = s.stride_w * kDepthwiseCellBytes,
-                  .weights = packed_.data() + static_cast<size_t>(line) * line_weights +
-                             WeightBytes(first_block),
-                  .terms = terms_.data() + first_block,
-                  .ones = ones_.data() + static_cast<size_t>(line) * offsets_.size(),
+                  .blocks = weights_.data() + line * blocks() + first_block,
                   .pixels = s.output_w,
                   .first_channel = first_channel,
                   .channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first_channel),

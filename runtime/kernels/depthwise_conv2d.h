@@ -42,15 +42,25 @@ class DepthwiseConv2D {
     int32_t lines;
     int32_t slice;
   };
+  // One cell of weights: those of a tap group, or a part of them (byte_parts.h).
+  struct Cell {
+    int32_t group;
+    int32_t part;
+  };
   Status Pack(const DepthwiseConv2DParams& params);
-  int32_t PackColumns(const DepthwiseConv2DParams& params, int32_t block);
-  void PackWeights(const DepthwiseConv2DParams& params, int32_t block, int32_t zero_point);
+  void SetColumns(const DepthwiseConv2DParams& params);
+  int32_t TapWeight(const DepthwiseConv2DParams& params, int32_t line, int32_t group, int32_t tap,
+                    int32_t channel) const;
+  std::vector<Cell> CellsOf(const DepthwiseConv2DParams& params, int32_t line, int32_t block) const;
+  void PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block, Cell cell,
+                uint8_t* to) const;
   void RunUnit(const Unit& unit) const;
   void InterleaveRows(const Unit& unit, int32_t row_group, uint8_t* cells) const;
   DepthwiseTap RowTap(const Unit& unit, int32_t row, int32_t tap) const;
-  size_t WeightBytes(int32_t blocks) const;  // of one line of a unit
-  size_t CellsBytes() const;                 // of one unit
-  size_t ExpandedRowBytes() const;           // 0 for depth multiplier 1
+  int32_t blocks() const;  // of channels
+  int32_t tap_groups() const { return row_groups_ * params_.shape.kernel_w; }
+  size_t CellsBytes() const;        // of one unit
+  size_t ExpandedRowBytes() const;  // 0 for depth multiplier 1
   size_t WorkerScratchBytes() const;
 
   DepthwiseConv2DParams params_;  // without weights and channels
@@ -63,10 +73,9 @@ class DepthwiseConv2D {
   int32_t cell_columns_ = 0;  // columns of cells under one output row, padding included
   int32_t slice_blocks_ = 0;  // blocks of channels of a unit
   int32_t slices_ = 0;
-  std::vector<int64_t> offsets_;  // [row_groups_ * kernel_w]: see DepthwiseArgs
-  std::vector<uint32_t> ones_;    // [unit_lines_][row_groups_ * kernel_w]
-  std::vector<int32_t> terms_;    // [blocks]
-  Buffer packed_;                 // weights, columns, a padding pixel
+  std::vector<int64_t> offsets_;         // what the following point into
+  std::vector<DepthwiseBlock> weights_;  // [unit_lines_][blocks]
+  Buffer packed_;                        // weights, columns, a padding pixel
   const uint8_t* pad_pixel_ = nullptr;
   OutputColumns columns_;
 };

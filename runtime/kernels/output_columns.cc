@@ -8,6 +8,9 @@
 namespace atollrt {
 namespace {
 
+// Leaves room for a zero point, moved left as far, in 31 bits.
+constexpr int32_t kMaxVectorShift = 22;
+
 size_t PaddedCount(int32_t count) {
   return AlignUp(static_cast<size_t>(count), OutputColumns::kPadding);
 }
@@ -49,7 +52,7 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, int32_t fo
   multiplier[column] = channel.multiplier.value;
   shift[column] = zero ? 1 : -channel.multiplier.exponent;
   const bool ordinary = channel.multiplier.value >= 0 && shift[column] >= 1 &&
-                        shift[column] <= 31 && magnitude < (int64_t{1} << 30);
+                        shift[column] <= kMaxVectorShift && magnitude < (int64_t{1} << 30);
   if (!ordinary) vectorizable[column / kBlock] = 0;
 }
 

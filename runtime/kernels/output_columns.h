@@ -35,7 +35,7 @@ struct OutputColumns {
   int32_t* shift = nullptr;
   double* scale = nullptr;  // kDouble
   // 1 where all columns of the block satisfy, in kFixedPoint,
-  //   0 <= multiplier, 1 <= shift <= 31, |accumulator| < 2^30 for every possible input,
+  //   0 <= multiplier, 1 <= shift <= 22, |accumulator| < 2^30 for every possible input,
   // which the vector code relies on (requantize_avx2.h has the derivation); in kDouble always 1.
   uint8_t* vectorizable = nullptr;
 

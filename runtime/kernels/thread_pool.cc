@@ -67,8 +67,9 @@ void ThreadPool::Run(int tasks, TaskFunction function, const void* context) {
   finished_.store(0, std::memory_order_relaxed);
   work_.exchange(NextRun(work_.load(std::memory_order_relaxed), tasks));
   // Sequential consistency orders this write and load against a sleeper's increment and look at
-  // work_: either it is seen here, or it sees the work. The lock waits for it to be asleep. (A plain
-  // store would do, were it not for QEMU, which lets loads overtake the stores of an AArch64 guest.)
+  // work_: either it is seen here, or it sees the work. The lock waits for it to be asleep. (A
+  // plain store would do, were it not for QEMU, which lets loads overtake the stores of an AArch64
+  // guest.)
   if (sleepers_.load() > 0) {
     { const std::lock_guard lock(mutex_); }
     start_.notify_all();

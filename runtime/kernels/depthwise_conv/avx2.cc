@@ -41,7 +41,6 @@ void Interleave(const InterleaveArgs& args) {
 }
 
 struct WordProducts {
-  static constexpr bool kTerms = false;
   static __m256i Add(__m256i sums, __m256i cell, __m256i weight) {
     return _mm256_add_epi32(sums, _mm256_madd_epi16(cell, weight));
   }

@@ -2,8 +2,7 @@
 //
 // DepthwiseAvx512Vnni: cells of four taps of one byte, so that one VPDPBUSD adds four products for
 // each of 16 channels. It wants unsigned activations, hence int8 ones are moved by 128, and signed
-// weights. uint8 weights minus their zero point may need nine bits: blocks where they do keep
-// w - 128 and add args.terms times the sum of the activations.
+// weights.
 #include <immintrin.h>
 
 #include <cstddef>
@@ -59,110 +58,127 @@ void Interleave(const InterleaveArgs& args) {
 // One block of 16 channels over a row of output pixels.
 struct BlockArgs {
   const DepthwiseArgs* all;
+  const DepthwiseBlock* block;
   const uint8_t* cells;
-  const uint8_t* weights;
-  int32_t term;
   int32_t channel;
   int32_t channels;
 };
 
-enum class Terms { kNone, kSums };
-
-// Accumulators of output pixels whose first cells are given.
-template <Terms kTerms>
-inline void Accumulate(const BlockArgs& block, const uint8_t* const cells[kPixels], __m512i bias,
-                       __m512i accumulators[kPixels]) {
-  const DepthwiseArgs& args = *block.all;
-  __m512i sums[kPixels];
+// The sums of kPixels output pixels, whose first cells are given.
+template <int kGroups>
+inline void Accumulate(const DepthwiseBlock& block, const uint8_t* const cells[kPixels],
+                       __m512i bias, __m512i sums[kPixels]) {
 #pragma GCC unroll 4
-  for (int p = 0; p < kPixels; ++p) {
-    accumulators[p] = bias;
-    sums[p] = _mm512_setzero_si512();
-  }
-  for (int32_t g = 0; g < args.tap_groups; ++g) {
-    const int64_t offset = args.offsets[g];
+  for (int p = 0; p < kPixels; ++p) sums[p] = bias;
+  const int64_t groups = kGroups > 0 ? kGroups : block.tap_groups;
+#pragma GCC unroll 8
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t offset = block.offsets[g];
     const __m512i weight = _mm512_load_si512(block.weights + g * kDepthwiseCellBytes);
-    const __m512i ones = _mm512_set1_epi32(static_cast<int32_t>(args.ones[g]));
 #pragma GCC unroll 4
     for (int p = 0; p < kPixels; ++p) {
-      const __m512i cell = _mm512_load_si512(cells[p] + offset);
-      accumulators[p] = _mm512_dpbusd_epi32(accumulators[p], cell, weight);
-      if constexpr (kTerms == Terms::kSums) sums[p] = _mm512_dpbusd_epi32(sums[p], cell, ones);
-    }
-  }
-  if constexpr (kTerms == Terms::kSums) {
-    const __m512i term = _mm512_set1_epi32(block.term);
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      accumulators[p] = _mm512_add_epi32(accumulators[p], _mm512_mullo_epi32(sums[p], term));
+      sums[p] = _mm512_dpbusd_epi32(sums[p], _mm512_load_si512(cells[p] + offset), weight);
     }
   }
 }
 
-template <RequantizeMode kMode, Terms kTerms>
+// 16 channels of kPixels pixels.
+inline void Store(__m512i bytes, const BlockArgs& block, uint8_t* const to[kPixels]) {
+  const __m128i part[kPixels] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
+                                 _mm512_extracti32x4_epi32(bytes, 2),
+                                 _mm512_extracti32x4_epi32(bytes, 3)};
+  const __mmask16 mask =
+      static_cast<__mmask16>(block.channels >= 16 ? 0xFFFF : (1 << block.channels) - 1);
+#pragma GCC unroll 4
+  for (int p = 0; p < kPixels; ++p) {
+    if (block.channels == 16) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to[p]), part[p]);
+    } else {
+      _mm_mask_storeu_epi8(to[p], mask, part[p]);
+    }
+  }
+}
+
+template <Epilogue kEpilogue, int kGroups>
 void RunBlock(const BlockArgs& block) {
   const DepthwiseArgs& args = *block.all;
   const OutputColumns& columns = *args.columns;
-  const Scale512 scale = LoadScale<kMode>(columns, block.channel);
+  const Scale512 scale = LoadScale<kEpilogue>(columns, block.channel);
   const Bytes512 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m512i bias = _mm512_load_si512(columns.bias + block.channel);
-  const bool vectorizable = columns.vectorizable[block.channel / OutputColumns::kBlock] != 0;
-  const __mmask16 mask =
-      static_cast<__mmask16>(block.channels >= 16 ? 0xFFFF : (1 << block.channels) - 1);
-  for (int32_t first = 0; first < args.pixels; first += kPixels) {
-    // Past the end, the last pixel is computed again.
-    int32_t pixel[kPixels];
+  uint8_t* const output = args.output + block.channel;
+  const auto run = [&](const int32_t pixel[kPixels]) __attribute__((always_inline)) {
     const uint8_t* cells[kPixels];
+    uint8_t* to[kPixels];
 #pragma GCC unroll 4
     for (int p = 0; p < kPixels; ++p) {
-      pixel[p] = first + p < args.pixels ? first + p : args.pixels - 1;
       cells[p] = block.cells + pixel[p] * args.pixel_step;
+      to[p] = output + pixel[p] * args.output_stride;
     }
     __m512i sum[kPixels];
-    Accumulate<kTerms>(block, cells, bias, sum);
-    uint8_t* const output = args.output + block.channel;
-    if (!vectorizable) {
-      alignas(64) int32_t plain[kPixels * 16];
-      for (int p = 0; p < kPixels; ++p) _mm512_store_si512(plain + 16 * p, sum[p]);
-      const int32_t rows = args.pixels - first < kPixels ? args.pixels - first : kPixels;
-      RequantizePlain(columns, {plain, 16, rows, block.channel, block.channels,
-                                output + first * args.output_stride, args.output_stride});
-      continue;
-    }
-    const __m512i bytes =
-        ToBytes(Rescale<kMode>(sum[0], scale), Rescale<kMode>(sum[1], scale),
-                Rescale<kMode>(sum[2], scale), Rescale<kMode>(sum[3], scale), to_bytes);
-    const __m128i part[kPixels] = {
-        _mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
-        _mm512_extracti32x4_epi32(bytes, 2), _mm512_extracti32x4_epi32(bytes, 3)};
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      uint8_t* to = output + pixel[p] * args.output_stride;
-      if (block.channels == 16) {
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), part[p]);
-      } else {
-        _mm_mask_storeu_epi8(to, mask, part[p]);
-      }
-    }
+    Accumulate<kGroups>(*block.block, cells, bias, sum);
+    Store(ToBytes<kZeroPointOf<kEpilogue>>(
+              Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
+              Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes),
+          block, to);
+  };
+  // The last pixels overlap those before, or each other.
+  int32_t first = 0;
+  for (; first + kPixels <= args.pixels; first += kPixels) {
+    const int32_t pixel[kPixels] = {first, first + 1, first + 2, first + 3};
+    run(pixel);
+  }
+  if (first == args.pixels) return;
+  const int32_t last = args.pixels - 1;
+  const auto before = [last](int32_t distance) { return last > distance ? last - distance : 0; };
+  const int32_t pixel[kPixels] = {before(3), before(2), before(1), last};
+  run(pixel);
+}
+
+template <Epilogue kEpilogue>
+void RunBlockOf(const BlockArgs& block) {
+  switch (block.block->tap_groups) {
+    case 3:
+      return RunBlock<kEpilogue, 3>(block);
+    case 4:
+      return RunBlock<kEpilogue, 4>(block);
+    default:
+      return RunBlock<kEpilogue, 0>(block);
+  }
+}
+
+// Sums of any size and any multiplier: rare.
+void RunBlockPlain(const BlockArgs& block) {
+  const DepthwiseArgs& args = *block.all;
+  const __m512i bias = _mm512_load_si512(args.columns->bias + block.channel);
+  for (int32_t pixel = 0; pixel < args.pixels; ++pixel) {
+    const uint8_t* const cell = block.cells + pixel * args.pixel_step;
+    const uint8_t* const cells[kPixels] = {cell, cell, cell, cell};
+    __m512i sum[kPixels];
+    Accumulate<0>(*block.block, cells, bias, sum);
+    alignas(64) int32_t plain[16];
+    _mm512_store_si512(plain, sum[0]);
+    RequantizePlain(*args.columns,
+                    {plain, 16, 1, block.channel, block.channels,
+                     args.output + pixel * args.output_stride + block.channel, args.output_stride});
   }
 }
 
 void Run(const DepthwiseArgs& args) {
-  constexpr RequantizeMode kFixedPoint = RequantizeMode::kFixedPoint;
-  constexpr RequantizeMode kDouble = RequantizeMode::kDouble;
-  const bool fixed_point = args.columns->mode == kFixedPoint;
+  const Epilogue epilogue = EpilogueOf(*args.columns);
   for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
     const int32_t left = args.channels - b * kDepthwiseBlock;
-    const BlockArgs block = {&args,
-                             args.cells + b * args.block_stride,
-                             args.weights + b * args.tap_groups * kDepthwiseCellBytes,
-                             args.terms[b],
+    const BlockArgs block = {&args, args.blocks + b, args.cells + b * args.block_stride,
                              args.first_channel + b * kDepthwiseBlock,
                              left < kDepthwiseBlock ? left : kDepthwiseBlock};
-    if (block.term == 0) {
-      (fixed_point ? RunBlock<kFixedPoint, Terms::kNone> : RunBlock<kDouble, Terms::kNone>)(block);
+    if (args.columns->vectorizable[block.channel / OutputColumns::kBlock] == 0) {
+      RunBlockPlain(block);
+    } else if (epilogue == Epilogue::kFixedPoint) {
+      RunBlockOf<Epilogue::kFixedPoint>(block);
+    } else if (epilogue == Epilogue::kFixedPointPositive) {
+      RunBlockOf<Epilogue::kFixedPointPositive>(block);
     } else {
-      (fixed_point ? RunBlock<kFixedPoint, Terms::kSums> : RunBlock<kDouble, Terms::kSums>)(block);
+      RunBlock<Epilogue::kDouble, 0>(block);
     }
   }
 }

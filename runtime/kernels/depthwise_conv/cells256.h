@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Depthwise convolution on 256-bit registers, for inclusion by ISA files only, which say how cells
-// are multiplied. `Products` is a class with
-//   kTerms             whether args.terms may be anything but zeros
-//   Add(sums, cell, w) sums of 8 channels, plus the products of half a cell and half its weights
+// are multiplied: `Products` is a class with Add(sums, cell, weight), which adds the products of
+// half a cell to the sums of 8 channels.
 #pragma once
 
 #include <immintrin.h>
@@ -28,47 +27,31 @@ __m128i Load16Before(const uint8_t* from, const uint8_t* end) {
 // Half a block, 8 channels, over a row of output pixels.
 struct VectorArgs {
   const DepthwiseArgs* all;
+  const DepthwiseBlock* block;
   const uint8_t* cells;
-  const uint8_t* weights;
-  int32_t term;
+  int64_t half;  // byte offset of the half in a cell
   int32_t channel;
   int32_t channels;
 };
 
-enum class Terms { kNone, kSums };
-
-// Accumulators of output pixels whose first cells are given.
-template <typename Products, Terms kTerms>
+// The sums of kPixels output pixels, whose first cells are given.
+template <typename Products>
 inline void Accumulate(const VectorArgs& vector, const uint8_t* const cells[kPixels], __m256i bias,
-                       __m256i accumulators[kPixels]) {
-  const DepthwiseArgs& args = *vector.all;
-  __m256i sums[kPixels];
+                       __m256i sums[kPixels]) {
+  const DepthwiseBlock& block = *vector.block;
 #pragma GCC unroll 4
-  for (int p = 0; p < kPixels; ++p) {
-    accumulators[p] = bias;
-    sums[p] = _mm256_setzero_si256();
-  }
-  for (int32_t g = 0; g < args.tap_groups; ++g) {
-    const int64_t offset = args.offsets[g];
-    const __m256i weight = Load256(vector.weights + g * kDepthwiseCellBytes);
-    const __m256i ones = _mm256_set1_epi32(static_cast<int32_t>(args.ones[g]));
+  for (int p = 0; p < kPixels; ++p) sums[p] = bias;
+  for (int64_t g = 0; g < block.tap_groups; ++g) {
+    const int64_t offset = block.offsets[g] + vector.half;
+    const __m256i weight = Load256(block.weights + g * kDepthwiseCellBytes + vector.half);
 #pragma GCC unroll 4
     for (int p = 0; p < kPixels; ++p) {
-      const __m256i cell = Load256(cells[p] + offset);
-      accumulators[p] = Products::Add(accumulators[p], cell, weight);
-      if constexpr (kTerms == Terms::kSums) sums[p] = Products::Add(sums[p], cell, ones);
-    }
-  }
-  if constexpr (kTerms == Terms::kSums) {
-    const __m256i term = _mm256_set1_epi32(vector.term);
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      accumulators[p] = _mm256_add_epi32(accumulators[p], _mm256_mullo_epi32(sums[p], term));
+      sums[p] = Products::Add(sums[p], Load256(cells[p] + offset), weight);
     }
   }
 }
 
-template <typename Products, RequantizeMode kMode, Terms kTerms>
+template <typename Products, RequantizeMode kMode>
 void RunVector(const VectorArgs& vector) {
   const DepthwiseArgs& args = *vector.all;
   const OutputColumns& columns = *args.columns;
@@ -86,7 +69,7 @@ void RunVector(const VectorArgs& vector) {
       cells[p] = vector.cells + pixel[p] * args.pixel_step;
     }
     __m256i sum[kPixels];
-    Accumulate<Products, kTerms>(vector, cells, bias, sum);
+    Accumulate<Products>(vector, cells, bias, sum);
     uint8_t* const output = args.output + vector.channel;
     if (!vectorizable) {
       alignas(32) int32_t plain[kPixels * kVector];
@@ -115,32 +98,18 @@ void RunVector(const VectorArgs& vector) {
   }
 }
 
-template <typename Products, Terms kTerms>
-void RunTerms(const VectorArgs& vector) {
-  const bool fixed_point = vector.all->columns->mode == RequantizeMode::kFixedPoint;
-  (fixed_point ? RunVector<Products, RequantizeMode::kFixedPoint, kTerms>
-               : RunVector<Products, RequantizeMode::kDouble, kTerms>)(vector);
-}
-
 template <typename Products>
 void Run(const DepthwiseArgs& args) {
+  const bool fixed_point = args.columns->mode == RequantizeMode::kFixedPoint;
   for (int32_t c = 0; c < args.channels; c += kVector) {
     const int32_t block = c / kDepthwiseBlock;
     const int64_t half = c % kDepthwiseBlock * (kDepthwiseCellBytes / kDepthwiseBlock);
     const int32_t left = args.channels - c;
-    const VectorArgs vector = {&args,
-                               args.cells + block * args.block_stride + half,
-                               args.weights + block * args.tap_groups * kDepthwiseCellBytes + half,
-                               args.terms[block],
-                               args.first_channel + c,
-                               left < kVector ? left : kVector};
-    if constexpr (Products::kTerms) {
-      if (vector.term != 0) {
-        RunTerms<Products, Terms::kSums>(vector);
-        continue;
-      }
-    }
-    RunTerms<Products, Terms::kNone>(vector);
+    const VectorArgs vector = {
+        &args, args.blocks + block,    args.cells + block * args.block_stride,
+        half,  args.first_channel + c, left < kVector ? left : kVector};
+    (fixed_point ? RunVector<Products, RequantizeMode::kFixedPoint>
+                 : RunVector<Products, RequantizeMode::kDouble>)(vector);
   }
 }
 

@@ -34,15 +34,16 @@ void Interleave(const InterleaveArgs& args) {
 }
 
 void Run(const DepthwiseArgs& args) {
-  const int16_t* weights = reinterpret_cast<const int16_t*>(args.weights);
   for (int32_t first = 0; first < args.channels; first += kDepthwiseBlock) {
+    const DepthwiseBlock& block = args.blocks[first / kDepthwiseBlock];
+    const int16_t* weights = reinterpret_cast<const int16_t*>(block.weights);
     const uint8_t* cells = args.cells + first / kDepthwiseBlock * args.block_stride;
     const int32_t channel = args.first_channel + first;
     for (int32_t p = 0; p < args.pixels; ++p) {
       int32_t sums[kDepthwiseBlock] = {};  // at most 255 * 255 times the taps: fits, or wraps
-      for (int32_t g = 0; g < args.tap_groups; ++g) {
+      for (int64_t g = 0; g < block.tap_groups; ++g) {
         const int16_t* cell =
-            reinterpret_cast<const int16_t*>(cells + args.offsets[g] + p * args.pixel_step);
+            reinterpret_cast<const int16_t*>(cells + block.offsets[g] + p * args.pixel_step);
         const int16_t* weight = weights + g * kDepthwiseBlock * kTaps;
         for (int32_t c = 0; c < kDepthwiseBlock; ++c) {
           const int32_t products =
@@ -63,7 +64,6 @@ void Run(const DepthwiseArgs& args) {
                                       .output = args.output + p * args.output_stride + channel,
                                       .output_stride = args.output_stride});
     }
-    weights += args.tap_groups * kDepthwiseBlock * kTaps;
   }
 }
 

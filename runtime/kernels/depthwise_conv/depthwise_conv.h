@@ -40,19 +40,22 @@ struct InterleaveArgs {
   ByteType type = ByteType::kInt8;
 };
 
+// The weights of 16 channels: one cell per tap group.
+struct DepthwiseBlock {
+  const uint8_t* weights = nullptr;  // [tap_groups], a cell each
+  // Tap group g of output pixel p multiplies the cell at offsets[g] + p * pixel_step. Weights less
+  // their zero point that do not fit a byte are the sum of those of several groups.
+  const int64_t* offsets = nullptr;
+  int64_t tap_groups = 0;
+};
+
 struct DepthwiseArgs {
   const uint8_t* cells = nullptr;  // of block 0
   int64_t block_stride = 0;
-  // Tap group g of output pixel p multiplies the cell at offsets[g] + p * pixel_step.
-  const int64_t* offsets = nullptr;
-  int32_t tap_groups = 0;
   int64_t pixel_step = 0;
-  const uint8_t* weights = nullptr;  // [block][tap_groups], a cell each
-  // terms[block] * (sum of the cells over the taps of `ones`) is added to the accumulators.
-  const int32_t* terms = nullptr;
-  const uint32_t* ones = nullptr;  // [tap_groups]; a byte of 1 for each tap that exists
+  const DepthwiseBlock* blocks = nullptr;
   int32_t pixels = 0;
-  int32_t first_channel = 0;  // a multiple of 16; `cells`, `weights` and `terms` are its block's
+  int32_t first_channel = 0;  // a multiple of 16; `cells` and `blocks` are its block's
   int32_t channels = 0;
   const OutputColumns* columns = nullptr;  // of channel 0
   uint8_t* output = nullptr;               // of pixel 0, channel 0

@@ -2,8 +2,7 @@
 //
 // Depthwise convolution on NEON, for inclusion by its ISA files only, which say how cells are
 // multiplied. A cell is four taps of signed bytes for each of 16 channels; uint8 activations are
-// moved by -128. uint8 weights minus their zero point may need nine bits: blocks where they do keep
-// w - 128 and add args.terms times the sum of the activations.
+// moved by -128.
 //
 // `Products` is a class with
 //   kPixels              output pixels at a time
@@ -52,46 +51,37 @@ inline void Interleave(const InterleaveArgs& args) {
 // One block of 16 channels over a row of output pixels.
 struct BlockArgs {
   const DepthwiseArgs* all;
+  const DepthwiseBlock* block;
   const uint8_t* cells;
-  const uint8_t* weights;
-  int32_t term;
   int32_t channel;
   int32_t channels;
 };
 
-enum class Factor { kWeights, kOnes };
-
 inline int8x16_t LoadSigned(const uint8_t* from) { return vreinterpretq_s8_u8(vld1q_u8(from)); }
 
-// totals[p] of output pixels whose first cells are given: sums of products with the weights, or of
-// the activations themselves.
-template <typename Products, Factor kFactor>
-inline void Accumulate(const BlockArgs& block, const uint8_t* const cells[Products::kPixels],
+// The sums of products of output pixels whose first cells are given.
+template <typename Products>
+inline void Accumulate(const DepthwiseBlock& block, const uint8_t* const cells[Products::kPixels],
                        int32x4_t totals[Products::kPixels][kVectors]) {
-  const DepthwiseArgs& args = *block.all;
   int32x4_t sums[Products::kPixels][Products::kSums];
 #pragma GCC unroll 4
   for (int p = 0; p < Products::kPixels; ++p) {
 #pragma GCC unroll 8
     for (int i = 0; i < Products::kSums; ++i) sums[p][i] = vdupq_n_s32(0);
   }
-  for (int32_t g = 0; g < args.tap_groups; ++g) {
-    const int64_t offset = args.offsets[g];
-    int8x16_t factor[kVectors];
+  for (int64_t g = 0; g < block.tap_groups; ++g) {
+    const int64_t offset = block.offsets[g];
+    int8x16_t weight[kVectors];
 #pragma GCC unroll 4
     for (int i = 0; i < kVectors; ++i) {
-      if constexpr (kFactor == Factor::kWeights) {
-        factor[i] = LoadSigned(block.weights + g * kDepthwiseCellBytes + 16 * i);
-      } else {
-        factor[i] = vreinterpretq_s8_u32(vdupq_n_u32(args.ones[g]));
-      }
+      weight[i] = LoadSigned(block.weights + g * kDepthwiseCellBytes + 16 * i);
     }
 #pragma GCC unroll 4
     for (int p = 0; p < Products::kPixels; ++p) {
       int8x16_t cell[kVectors];
 #pragma GCC unroll 4
       for (int i = 0; i < kVectors; ++i) cell[i] = LoadSigned(cells[p] + offset + 16 * i);
-      Products::Add(sums[p], cell, factor);
+      Products::Add(sums[p], cell, weight);
     }
   }
 #pragma GCC unroll 4
@@ -125,18 +115,7 @@ void RunBlock(const BlockArgs& block) {
       cells[p] = block.cells + pixel[p] * args.pixel_step;
     }
     int32x4_t total[kPixels][kVectors];
-    Accumulate<Products, Factor::kWeights>(block, cells, total);
-    if (block.term != 0) {
-      int32x4_t activations[kPixels][kVectors];
-      Accumulate<Products, Factor::kOnes>(block, cells, activations);
-#pragma GCC unroll 4
-      for (int p = 0; p < kPixels; ++p) {
-#pragma GCC unroll 4
-        for (int i = 0; i < kVectors; ++i) {
-          total[p][i] = vmlaq_n_s32(total[p][i], activations[p][i], block.term);
-        }
-      }
-    }
+    Accumulate<Products>(*block.block, cells, total);
 #pragma GCC unroll 4
     for (int p = 0; p < kPixels; ++p) {
       int32x4_t* const v = total[p];
@@ -163,10 +142,7 @@ void Run(const DepthwiseArgs& args) {
   const bool fixed_point = args.columns->mode == RequantizeMode::kFixedPoint;
   for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
     const int32_t left = args.channels - b * kDepthwiseBlock;
-    const BlockArgs block = {&args,
-                             args.cells + b * args.block_stride,
-                             args.weights + b * args.tap_groups * kDepthwiseCellBytes,
-                             args.terms[b],
+    const BlockArgs block = {&args, args.blocks + b, args.cells + b * args.block_stride,
                              args.first_channel + b * kDepthwiseBlock,
                              left < kDepthwiseBlock ? left : kDepthwiseBlock};
     (fixed_point ? RunBlock<Products, RequantizeMode::kFixedPoint>

@@ -4,9 +4,7 @@
 // `Encoding` is a class with Dpbusd(sums, u, s), that instruction in AVX or AVX-512 encoding.
 //
 // Cells of four taps of one byte: one VPDPBUSD adds four products for each of 8 channels. It wants
-// unsigned activations, hence int8 ones are moved by 128, and signed weights. uint8 weights minus
-// their zero point may need nine bits: blocks where they do keep w - 128 and add args.terms times
-// the sum of the activations.
+// unsigned activations, hence int8 ones are moved by 128, and signed weights.
 #pragma once
 
 #include <immintrin.h>
@@ -20,7 +18,6 @@ constexpr int32_t kTaps = 4;
 
 template <typename Encoding>
 struct ByteProducts {
-  static constexpr bool kTerms = true;
   static __m256i Add(__m256i sums, __m256i cell, __m256i weight) {
     return Encoding::Dpbusd(sums, cell, weight);
   }

@@ -2,16 +2,19 @@
 //
 // The matrix product under every convolution: bytes in, int32 sums, requantized bytes out.
 //
-//   out[r][c] = Requantize(bias[c] + row_terms[r] + sum over k of lhs[r][k] * rhs[k][c])
+//   out[r][c] = Requantize(bias[c] + sum over k of lhs[r][k] * rhs[k][c])
 //
-// lhs are patches of activations, one row per output pixel, copied into a small block by the
-// kernel's own CopyLhs; rhs are weights, packed once by PackRhs. Sums are exact modulo 2^32 and
-// the output stage is fused, so an accumulator never leaves L1.
+// A row of lhs belongs to an output pixel: the activations under its filter, in segments, one per
+// row of the filter. Rows of neighbouring pixels overlap in memory; nothing is gathered. Where
+// activations are bytes that the kernel can multiply as they are, lhs is the input itself; else,
+// and where a filter hangs over the edge of the image, it is a small block that CopyLhs has filled
+// (conv_blocks.h). rhs are weights, packed once (packed_rhs.h). Sums are exact modulo 2^32 and the
+// output stage is fused, so accumulators stay in registers.
 //
-// Zero points never reach the inner loop. With x' = x + lhs_offset and w' = w - rhs offset the
-// bytes that are multiplied, and zx', zw' the zero points moved alike,
-//   sum (x - zx)(w - zw) = sum x' w' - zw' sum x' - zx' (sum w' - K zw'):
-// the last term belongs to the bias, the middle one, where zw' != 0, to row_terms.
+// Zero points never reach the inner loop. With x' = x + lhs_offset the byte that is multiplied and
+// zx' the zero point moved alike, sum (x - zx)(w - zw) = sum x' (w - zw) - zx' sum (w - zw), the
+// last term being part of the bias. Weights less their zero point may need nine bits; what does not
+// fit a byte is multiplied in a segment of its own.
 //
 // All functions are thread-safe. ISA files include this header and no other, hence no inline
 // functions here.
@@ -31,7 +34,7 @@ inline constexpr int64_t kLhsSlack = 64;
 
 // Copies `rows` runs of `count` activations into a lhs block, converting them to lhs elements.
 // Targets may be overwritten by up to kLhsSlack bytes after each run with anything: write runs
-// that are neighbours in a row from left to right.
+// that are neighbours from left to right.
 struct CopyLhsArgs {
   const uint8_t* source = nullptr;  // run r starts at source + r * source_stride
   int64_t source_stride = 0;
@@ -43,30 +46,37 @@ struct CopyLhsArgs {
   ByteType type = ByteType::kInt8;
 };
 
-// terms[r] = factor * (sum of the first `depth` elements of row r), modulo 2^32.
-struct RowTermsArgs {
-  const uint8_t* lhs = nullptr;
-  int64_t lhs_stride = 0;  // bytes
-  int32_t rows = 0;
-  int64_t depth = 0;
-  int32_t factor = 0;
-  int32_t* terms = nullptr;
+// `groups` times k_group neighbouring elements of lhs that meet the next weights of a panel.
+struct RhsSegment {
+  int64_t lhs_offset = 0;  // bytes from the row's first element
+  int64_t groups = 0;
 };
 
+// The weights of panel_columns neighbouring columns, one k group after the other, or of half as
+// many, if that is all there is.
+struct RhsPanel {
+  const uint8_t* weights = nullptr;  // aligned to 64 bytes
+  const RhsSegment* segments = nullptr;
+  int64_t segment_count = 0;  // at least 1
+};
+
+// Rows come in lines: those of one line are lhs_stride bytes apart, lines lhs_line_stride. Each
+// segment of each row may be read to the end of its last group.
 struct GemmArgs {
-  const uint8_t* lhs = nullptr;  // written by CopyLhs; elements past the depth may be anything
-  int64_t lhs_stride = 0;        // bytes; at least padded_depth elements
-  const int32_t* row_terms = nullptr;  // [rows], or nullptr for zeros
-  int32_t rows = 0;
-  const uint8_t* rhs = nullptr;  // all columns, packed by PackRhs
-  int64_t padded_depth = 0;      // PaddedDepth(kernel, K)
+  const uint8_t* lhs = nullptr;  // line 0, row 0
+  int64_t lhs_stride = 0;
+  int64_t lhs_line_stride = 0;
+  int32_t rows = 0;  // of a line
+  int32_t lines = 1;
+  const RhsPanel* panels = nullptr;  // of all columns
   // Columns [first_column, end_column) are computed; the first is a multiple of panel_columns, the
   // end one too or the number of columns.
   int32_t first_column = 0;
   int32_t end_column = 0;
   const OutputColumns* columns = nullptr;
-  uint8_t* output = nullptr;  // [rows, output_stride], at row 0, column 0
-  int64_t output_stride = 0;  // bytes
+  uint8_t* output = nullptr;  // of line 0, row 0, column 0
+  int64_t output_stride = 0;  // bytes between rows
+  int64_t output_line_stride = 0;
 };
 
 struct GemmKernel {
@@ -75,15 +85,17 @@ struct GemmKernel {
   // of panel_columns, the last one in half a panel if that holds it.
   int32_t tile_rows;
   int32_t panel_columns;
-  // Neighbouring values of k that one instruction multiplies: the depth is padded to a multiple,
-  // and rhs is packed as [panel][k / k_group][column][k_group].
+  // Neighbouring values of k that one instruction multiplies: segments are padded to a multiple,
+  // and weights are packed as [panel][k / k_group][column][k_group].
   int32_t k_group;
   int32_t lhs_element_bytes;
-  int32_t int8_lhs_offset;  // added to int8 activations by copy_lhs
+  // Added to activations of either type by copy_lhs. Where it is 0 and elements are bytes,
+  // activations can be multiplied as they are.
+  int32_t int8_lhs_offset = 0;
+  int32_t uint8_lhs_offset = 0;
 
   void (*copy_lhs)(const CopyLhsArgs& args);
-  void (*row_terms)(const RowTermsArgs& args);
-  // Writes exactly rows * (end_column - first_column) bytes.
+  // Writes exactly lines * rows * (end_column - first_column) bytes.
   void (*run)(const GemmArgs& args);
 };
 
@@ -93,15 +105,5 @@ struct GemmKernel {
 
 // The fastest kernel for a CPU with `features` (a CpuFeatures).
 const GemmKernel& ChooseGemm(uint32_t features);
-
-int64_t PaddedDepth(const GemmKernel& kernel, int64_t depth);
-
-// Bytes of the packed form of [columns, depth] weights.
-size_t PackedRhsBytes(const GemmKernel& kernel, int32_t columns, int64_t depth);
-
-// Packs row-major weights [columns, depth]; uint8 ones become int8 by subtracting 128. The padding
-// of depth and columns is zero. `packed` is PackedRhsBytes long.
-void PackRhs(const GemmKernel& kernel, const uint8_t* weights, ByteType type, int32_t columns,
-             int64_t depth, uint8_t* packed);
 
 }  // namespace atollrt

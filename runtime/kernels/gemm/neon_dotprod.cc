@@ -85,11 +85,10 @@ struct Tiles {
   static constexpr int kRows = 8;
   static constexpr int kColumns = 8;
   static TileFn Find(int32_t rows, int32_t columns) {
-    static constexpr TileFn kTiles[2][kRows] = {
-        {Tile<1, 1>, Tile<2, 1>, Tile<3, 1>, Tile<4, 1>, Tile<5, 1>, Tile<6, 1>, Tile<7, 1>,
-         Tile<8, 1>},
-        {Tile<1, 2>, Tile<2, 2>, Tile<3, 2>, Tile<4, 2>, Tile<5, 2>, Tile<6, 2>, Tile<7, 2>,
-         Tile<8, 2>}};
+    static constexpr TileFn kTiles[2][kRows] = {{Tile<1, 1>, Tile<2, 1>, Tile<3, 1>, Tile<4, 1>,
+                                                 Tile<5, 1>, Tile<6, 1>, Tile<7, 1>, Tile<8, 1>},
+                                                {Tile<1, 2>, Tile<2, 2>, Tile<3, 2>, Tile<4, 2>,
+                                                 Tile<5, 2>, Tile<6, 2>, Tile<7, 2>, Tile<8, 2>}};
     return kTiles[columns / 8][rows - 1];
   }
 };

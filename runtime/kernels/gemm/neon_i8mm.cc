@@ -89,8 +89,8 @@ void Tile(const TileArgs& args, int32_t* sums) {
 #pragma GCC unroll 4
     for (int j = 0; j < kColumnPairs; ++j) {
       const int32x4_t both = c[r / 2][j];
-      vst1_s32(sums + 2 * (kColumnPairs * r + j), r % 2 == 0 ? vget_low_s32(both)
-                                                             : vget_high_s32(both));
+      vst1_s32(sums + 2 * (kColumnPairs * r + j),
+               r % 2 == 0 ? vget_low_s32(both) : vget_high_s32(both));
     }
   }
 }
@@ -99,11 +99,10 @@ struct Tiles {
   static constexpr int kRows = 8;
   static constexpr int kColumns = 8;
   static TileFn Find(int32_t rows, int32_t columns) {
-    static constexpr TileFn kTiles[2][kRows] = {
-        {Tile<1, 2>, Tile<2, 2>, Tile<3, 2>, Tile<4, 2>, Tile<5, 2>, Tile<6, 2>, Tile<7, 2>,
-         Tile<8, 2>},
-        {Tile<1, 4>, Tile<2, 4>, Tile<3, 4>, Tile<4, 4>, Tile<5, 4>, Tile<6, 4>, Tile<7, 4>,
-         Tile<8, 4>}};
+    static constexpr TileFn kTiles[2][kRows] = {{Tile<1, 2>, Tile<2, 2>, Tile<3, 2>, Tile<4, 2>,
+                                                 Tile<5, 2>, Tile<6, 2>, Tile<7, 2>, Tile<8, 2>},
+                                                {Tile<1, 4>, Tile<2, 4>, Tile<3, 4>, Tile<4, 4>,
+                                                 Tile<5, 4>, Tile<6, 4>, Tile<7, 4>, Tile<8, 4>}};
     return kTiles[columns / 8][rows - 1];
   }
 };

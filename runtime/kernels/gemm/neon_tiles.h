@@ -6,7 +6,8 @@
 //
 // `Tiles` is a class with
 //   kRows, kColumns        the register tile; kColumns / 2 columns fill a last panel
-//   Find(rows, columns)    the TileFn for `rows` rows of a panel of kColumns or kColumns / 2 columns
+//   Find(rows, columns)    the TileFn for `rows` rows of a panel of kColumns or kColumns / 2
+//   columns
 #pragma once
 
 #include <arm_neon.h>

@@ -13,10 +13,11 @@
 namespace atollrt {
 namespace {
 
-constexpr RequantizeMode kFixedPoint = RequantizeMode::kFixedPoint;
+constexpr Epilogue kFixedPoint = Epilogue::kFixedPoint;
 
 Scale512 Uniform(Multiplier m) {
-  return FixedPointScale(_mm512_set1_epi32(m.value), _mm512_set1_epi32(-m.exponent));
+  return FixedPointScale<kFixedPoint>(_mm512_set1_epi32(m.value), _mm512_set1_epi32(-m.exponent),
+                                      /*zero_point=*/0);
 }
 
 // One of the inputs, on its way to a term of a sum.
@@ -135,7 +136,7 @@ void Run(const PairParams& params, const uint8_t* x1, const uint8_t* x2, uint8_t
       v[j] = combine(Widen<kType>(_mm_maskz_loadu_epi8(part, x1 + i + 16 * j), zero1),
                      Widen<kType>(_mm_maskz_loadu_epi8(part, x2 + i + 16 * j), zero2));
     }
-    Store(ToBytes(v[0], v[1], v[2], v[3], to_bytes), count - i, y + i);
+    Store(ToBytes<ZeroPoint::kToAdd>(v[0], v[1], v[2], v[3], to_bytes), count - i, y + i);
   }
 }
 

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/gemm/packed_rhs.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/check.h"
+#include "runtime/kernels/byte_parts.h"
+
+namespace atollrt {
+namespace {
+
+// Packs the columns [first, end) of one panel.
+class PanelPacker {
+ public:
+  PanelPacker(const GemmKernel& kernel, const RhsWeights& weights, int32_t first)
+      : w_(weights),
+        k_group_(kernel.k_group),
+        element_bytes_(kernel.lhs_element_bytes),
+        first_(first),
+        width_(weights.columns - first > kernel.panel_columns / 2 ? kernel.panel_columns
+                                                                  : kernel.panel_columns / 2),
+        end_(std::min(weights.columns, first + width_)),
+        depth_(weights.segment_depth * static_cast<int64_t>(weights.segment_offsets.size())) {}
+
+  // Appends the segments of all parts; returns the bytes of their weights.
+  int64_t AddSegments(std::vector<RhsSegment>* segments) const {
+    const int64_t groups = DivideRoundingUp(w_.segment_depth, k_group_);
+    for (const int64_t offset : w_.segment_offsets) {
+      segments->push_back({.lhs_offset = offset, .groups = groups});
+    }
+    int64_t count = groups * static_cast<int64_t>(w_.segment_offsets.size());
+    if (!Fits()) {
+      ForEachRest([&](int64_t segment, int64_t k, int32_t) {
+        const int64_t offset = w_.segment_offsets[segment] + k * element_bytes_;
+        segments->push_back({.lhs_offset = offset, .groups = 1});
+        ++count;
+      });
+    }
+    return count * width_ * k_group_;
+  }
+
+  // Writes the weights of all parts; returns their end.
+  uint8_t* Write(uint8_t* to) const {
+    if (Fits()) return WriteFitting(to);
+    for (int64_t s = 0; s < static_cast<int64_t>(w_.segment_offsets.size()); ++s) {
+      for (int64_t k = 0; k < w_.segment_depth; k += k_group_) to = WriteGroup(s, k, 0, to);
+    }
+    ForEachRest([&](int64_t s, int64_t k, int32_t part) { to = WriteGroup(s, k, part, to); });
+    return to;
+  }
+
+ private:
+  const uint8_t* Column(int32_t column) const { return w_.weights + column * depth_; }
+
+  int32_t Value(int32_t column, int64_t segment, int64_t k) const {
+    const uint8_t byte = Column(column)[segment * w_.segment_depth + k];
+    return ByteValue(byte, w_.type) - w_.zero_point;
+  }
+
+  // Whether the first part is all of every weight.
+  bool Fits() const {
+    const uint8_t flip = w_.type == ByteType::kInt8 ? 0x80 : 0;
+    uint8_t smallest = 255, largest = 0;
+    const uint8_t* const end = Column(end_);
+    for (const uint8_t* w = Column(first_); w < end; ++w) {
+      const uint8_t value = *w ^ flip;
+      smallest = std::min(smallest, value);
+      largest = std::max(largest, value);
+    }
+    const int32_t moved = w_.zero_point - ByteMin(w_.type);
+    return smallest - moved >= -128 && largest - moved <= 127;
+  }
+
+  // function(segment, k, part) for each k group and part after the first that are not all zeros.
+  template <typename Function>
+  void ForEachRest(const Function& function) const {
+    for (int32_t part = 1; part < kByteParts; ++part) {
+      for (int64_t s = 0; s < static_cast<int64_t>(w_.segment_offsets.size()); ++s) {
+        for (int64_t k = 0; k < w_.segment_depth; k += k_group_) {
+          if (HasRest(s, k, part)) function(s, k, part);
+        }
+      }
+    }
+  }
+
+  bool HasRest(int64_t segment, int64_t k, int32_t part) const {
+    const int64_t end = std::min(k + k_group_, w_.segment_depth);
+    for (int32_t column = first_; column < end_; ++column) {
+      for (int64_t i = k; i < end; ++i) {
+        if (BytePart(Value(column, segment, i), part) != 0) return true;
+      }
+    }
+    return false;
+  }
+
+  uint8_t* WriteGroup(int64_t segment, int64_t k, int32_t part, uint8_t* to) const {
+    std::memset(to, 0, static_cast<size_t>(width_ * k_group_));
+    const int64_t end = std::min(k + k_group_, w_.segment_depth);
+    for (int32_t column = first_; column < end_; ++column) {
+      uint8_t* cell = to + (column - first_) * k_group_;
+      for (int64_t i = k; i < end; ++i) {
+        *cell++ = static_cast<uint8_t>(BytePart(Value(column, segment, i), part));
+      }
+    }
+    return to + width_ * k_group_;
+  }
+
+  // Copies bytes as they are, the padding being zero points, then subtracts.
+  uint8_t* WriteFitting(uint8_t* to) const {
+    switch (k_group_) {
+      case 2:
+        return WriteFitting<2>(to);
+      case 4:
+        return WriteFitting<4>(to);
+      case 8:
+        return WriteFitting<8>(to);
+      default:
+        ATOLL_CHECK(k_group_ == 16);
+        return WriteFitting<16>(to);
+    }
+  }
+  template <int64_t kGroup>
+  uint8_t* WriteFitting(uint8_t* to) const {
+    const uint8_t zero = static_cast<uint8_t>(w_.zero_point);
+    const int64_t segments = static_cast<int64_t>(w_.segment_offsets.size());
+    const int64_t step = width_ * kGroup;
+    const int64_t full = w_.segment_depth / kGroup * kGroup;
+    const int64_t rest = w_.segment_depth - full;
+    const int64_t bytes = segments * DivideRoundingUp(w_.segment_depth, kGroup) * step;
+    if (rest != 0 || end_ - first_ < width_) std::memset(to, zero, static_cast<size_t>(bytes));
+    for (int32_t column = first_; column < end_; ++column) {
+      const uint8_t* from = Column(column);
+      uint8_t* cell = to + (column - first_) * kGroup;
+      for (int64_t s = 0; s < segments; ++s) {
+        for (int64_t k = 0; k < full; k += kGroup, cell += step) {
+          std::memcpy(cell, from + k, kGroup);
+        }
+        if (rest != 0) {
+          std::memcpy(cell, from + full, static_cast<size_t>(rest));
+          cell += step;
+        }
+        from += w_.segment_depth;
+      }
+    }
+    if (zero != 0) {
+      for (int64_t i = 0; i < bytes; ++i) to[i] = static_cast<uint8_t>(to[i] - zero);
+    }
+    return to + bytes;
+  }
+
+  const RhsWeights& w_;
+  const int64_t k_group_;
+  const int64_t element_bytes_;
+  const int32_t first_;
+  const int32_t width_;
+  const int32_t end_;
+  const int64_t depth_;  // of a column
+};
+
+}  // namespace
+
+Result<PackedRhs> PackedRhs::Pack(const GemmKernel& kernel, const RhsWeights& weights) {
+  PackedRhs rhs;
+  uint64_t bytes = 0;
+  std::vector<uint64_t> offsets;
+  std::vector<size_t> first_segments;
+  for (int32_t first = 0; first < weights.columns; first += kernel.panel_columns) {
+    offsets.push_back(bytes);
+    first_segments.push_back(rhs.segments_.size());
+    const PanelPacker packer(kernel, weights, first);
+    bytes = AlignUp(bytes + static_cast<uint64_t>(packer.AddSegments(&rhs.segments_)),
+                    Buffer::kAlignment);
+  }
+  first_segments.push_back(rhs.segments_.size());
+  ATOLL_ASSIGN_OR_RETURN(rhs.packed_, Buffer::Allocate(bytes));
+  for (size_t panel = 0; panel < offsets.size(); ++panel) {
+    uint8_t* const to = rhs.packed_.data() + offsets[panel];
+    const size_t segment = first_segments[panel];
+    rhs.panels_.push_back(
+        {.weights = to,
+         .segments = rhs.segments_.data() + segment,
+         .segment_count = static_cast<int64_t>(first_segments[panel + 1] - segment)});
+    PanelPacker(kernel, weights, static_cast<int32_t>(panel) * kernel.panel_columns).Write(to);
+  }
+  return rhs;
+}
+
+}  // namespace atollrt

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The weights of a matrix product in the layout that its kernel reads (gemm.h). Weights less their
+// zero point must fit a signed byte for that; of those that do not (uint8 weights far from their
+// zero point: a handful in real models), a panel holds the part that fits, and again, in segments
+// after the regular ones, the rest.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/base/buffer.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/gemm/gemm.h"
+
+namespace atollrt {
+
+struct RhsWeights {
+  const uint8_t* weights = nullptr;  // [columns][segment_offsets.size()][segment_depth]
+  ByteType type = ByteType::kInt8;
+  int32_t zero_point = 0;  // within the type's range
+  int32_t columns = 0;
+  int64_t segment_depth = 0;  // elements
+  // Where in a row of lhs each segment begins, in bytes.
+  std::span<const int64_t> segment_offsets;
+};
+
+// Immutable after Pack; movable, the kernels' pointers stay valid.
+class PackedRhs {
+ public:
+  // kResourceExhausted if the packed weights do not fit memory.
+  static Result<PackedRhs> Pack(const GemmKernel& kernel, const RhsWeights& weights);
+
+  const RhsPanel* panels() const { return panels_.data(); }
+
+ private:
+  Buffer packed_;
+  std::vector<RhsSegment> segments_;
+  std::vector<RhsPanel> panels_;
+};
+
+}  // namespace atollrt
