@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bell_weights.h"
 #include "bench/peak_loop.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/depthwise_conv2d.h"
@@ -54,9 +55,10 @@ DepthwiseConv2DParams Params(const Layer& layer, ByteType type,
              .pad_top = padding / 2,
              .pad_left = padding / 2};
   p.input_type = p.weight_type = type;
-  p.weight_zero_point = type == ByteType::kUInt8 ? 121 : 0;
+  p.weight_zero_point = type == ByteType::kUInt8 ? kUInt8WeightZeroPoint : 0;
   p.input_zero_point = type == ByteType::kUInt8 ? 0 : -128;
   p.weights = weights.data();
+  p.output.zero_point = ByteMin(type);
   p.output.clamp = {ByteMin(type), ByteMax(type)};
   p.output.channels.assign(static_cast<size_t>(layer.channels),
                            {.bias = 100, .multiplier = {1500000000, -7}, .scale = 0.001});
@@ -67,7 +69,7 @@ void MeasureDepthwise(benchmark::State& state, const Layer& layer, ByteType type
                       CpuFeatures features) {
   const int64_t weight_bytes = int64_t{layer.channels} * layer.kernel * layer.kernel;
   std::vector<uint8_t> weights(static_cast<size_t>(weight_bytes));
-  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<uint8_t>(i * 37);
+  FillBellWeights(type, &weights);
   const DepthwiseConv2DParams params = Params(layer, type, weights);
   Result<DepthwiseConv2D> conv = DepthwiseConv2D::Prepare(params, features);
   if (!conv.ok()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bell_weights.h"
 #include "bench/peak_loop.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
@@ -22,8 +23,6 @@ struct Layer {
   bool is_linear = false;  // not followed by a ReLU
 };
 
-constexpr int32_t kWeightZeroPoint = 121;  // of uint8
-
 constexpr Layer kLayers[] = {
     {"first_3x3s2_224x3_32", 224, 3, 32, 3, 2},  // MobileNet v1 and v2
     {"v1_1x1_112x32_64", 112, 32, 64, 1, 1},       {"v1_1x1_28x256_256", 28, 256, 256, 1, 1},
@@ -35,20 +34,6 @@ constexpr Layer kLayers[] = {
     {"v2_1x1_7x320_1280", 7, 320, 1280, 1, 1},     {"dense_3x3_28x128_128", 28, 128, 128, 3, 1},
     {"dense_3x3_56x64_64", 56, 64, 64, 3, 1},      {"fc_1x1280_1001", 1, 1280, 1001, 1, 1, true},
 };
-
-// Bell-shaped, as weights are, and with the one outlier that determines their range.
-void FillWeights(std::vector<uint8_t>* weights, ByteType type) {
-  uint32_t random = 1;
-  for (uint8_t& weight : *weights) {
-    int32_t sum = 0;
-    for (int i = 0; i < 8; ++i) {
-      random = random * 1664525 + 1013904223;
-      sum += static_cast<int32_t>(random >> 27);  // below 32
-    }
-    weight = static_cast<uint8_t>(sum - 124 + (type == ByteType::kUInt8 ? kWeightZeroPoint : 0));
-  }
-  if (type == ByteType::kUInt8) weights->front() = 255;
-}
 
 Conv2DParams Params(const Layer& layer, ByteType type, const std::vector<uint8_t>& weights) {
   Conv2DParams p;
@@ -67,7 +52,7 @@ Conv2DParams Params(const Layer& layer, ByteType type, const std::vector<uint8_t
              .pad_top = padding > 0 ? padding / 2 : 0,
              .pad_left = padding > 0 ? padding / 2 : 0};
   p.input_type = p.weight_type = type;
-  p.weight_zero_point = type == ByteType::kUInt8 ? kWeightZeroPoint : 0;
+  p.weight_zero_point = type == ByteType::kUInt8 ? kUInt8WeightZeroPoint : 0;
   p.input_zero_point = type == ByteType::kUInt8 ? 128 : -1;
   p.weights = weights.data();
   p.output.zero_point = ByteMin(type) + (layer.is_linear ? 128 : 0);
@@ -81,7 +66,7 @@ void MeasureConv(benchmark::State& state, const Layer& layer, ByteType type, Cpu
   const int64_t weight_bytes =
       int64_t{layer.output_c} * layer.kernel * layer.kernel * layer.input_c;
   std::vector<uint8_t> weights(static_cast<size_t>(weight_bytes));
-  FillWeights(&weights, type);
+  FillBellWeights(type, &weights);
   const Conv2DParams params = Params(layer, type, weights);
   Result<Conv2D> conv = Conv2D::Prepare(params, features);
   if (!conv.ok()) {

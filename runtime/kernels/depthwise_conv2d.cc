@@ -71,6 +71,13 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
   conv.slices_ = DivideRoundingUp(blocks, conv.slice_blocks_);
 
   ATOLL_RETURN_IF_ERROR(conv.Pack(params));
+  if (conv.CanRunRows()) {
+    conv.by_rows_ = true;
+    if (conv.depth_multiplier_ == 1) {  // else slices bound what is expanded
+      conv.slice_blocks_ = blocks;
+      conv.slices_ = 1;
+    }
+  }
   return conv;
 }
 
@@ -188,7 +195,22 @@ void DepthwiseConv2D::PackCell(const DepthwiseConv2DParams& params, int32_t line
   }
 }
 
+bool DepthwiseConv2D::CanRunRows() const {
+  const ConvShape& s = params_.shape;
+  if (kernel_->run_rows == nullptr || columns_.mode != RequantizeMode::kFixedPoint) return false;
+  if (s.kernel_w != 3 || s.dilation_w != 1 || s.stride_w > 2 || s.pad_left > 2) return false;
+  if (row_groups_ != 1 || unit_lines_ > 2) return false;
+  for (const DepthwiseBlock& block : weights_) {
+    for (int64_t g = s.kernel_w + 1; g < block.tap_groups; ++g) {
+      if (block.offsets[g] <= block.offsets[g - 1]) return false;  // a weight of three parts
+    }
+  }
+  uint8_t* const end = columns_.vectorizable + DivideRoundingUp(s.output_c, 16);
+  return std::find(columns_.vectorizable, end, uint8_t{0}) == end;
+}
+
 size_t DepthwiseConv2D::CellsBytes() const {
+  if (by_rows_) return 0;
   return static_cast<size_t>(int64_t{slice_blocks_} * row_groups_ * cell_columns_ *
                              kDepthwiseCellBytes);
 }
@@ -205,7 +227,8 @@ size_t DepthwiseConv2D::WorkerScratchBytes() const {
 }
 
 size_t DepthwiseConv2D::ScratchBytes(int threads) const {
-  return Buffer::kAlignment + static_cast<size_t>(threads) * WorkerScratchBytes();
+  const size_t bytes = WorkerScratchBytes();
+  return bytes == 0 ? 0 : Buffer::kAlignment + static_cast<size_t>(threads) * bytes;
 }
 
 void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch,
@@ -233,7 +256,34 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratc
   });
 }
 
+void DepthwiseConv2D::RunUnitRows(const Unit& unit) const {
+  const ConvShape& s = params_.shape;
+  const int32_t first_block = unit.slice * slice_blocks_;
+  const int32_t first_channel = first_block * kDepthwiseBlock;
+  const int64_t output_row = unit.image * s.output_h + unit.first_line;
+  DepthwiseRowsArgs args = {
+      .taps = {},
+      .padding = Padding(),
+      .input_w = s.input_w,
+      .pad_left = s.pad_left,
+      .stride_w = s.stride_w,
+      .type = params_.input_type,
+      .lines = unit.lines,
+      .blocks = weights_.data() + first_block,
+      .line_blocks = blocks(),
+      .pixels = s.output_w,
+      .first_channel = first_channel,
+      .channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first_channel),
+      .columns = &columns_,
+      .output = unit.output + output_row * s.output_w * s.output_c,
+      .output_stride = s.output_c,
+      .output_line_stride = int64_t{s.output_w} * s.output_c};
+  for (int32_t t = 0; t < kernel_->taps_per_cell; ++t) args.taps[t] = RowTap(unit, t, t);
+  kernel_->run_rows(args);
+}
+
 void DepthwiseConv2D::RunUnit(const Unit& unit) const {
+  if (by_rows_) return RunUnitRows(unit);
   const ConvShape& s = params_.shape;
   const int64_t row_group_bytes = cell_columns_ * kDepthwiseCellBytes;
   for (int32_t row_group = 0; row_group < row_groups_; ++row_group) {
@@ -256,13 +306,16 @@ void DepthwiseConv2D::RunUnit(const Unit& unit) const {
   }
 }
 
+DepthwiseTap DepthwiseConv2D::Padding() const {
+  return {pad_pixel_, pad_pixel_ + blocks() * kDepthwiseBlock, 0};
+}
+
 // The cells of one group of kernel rows: padding left of the image, the image, padding right.
 void DepthwiseConv2D::InterleaveRows(const Unit& unit, int32_t row_group, uint8_t* cells) const {
   const ConvShape& s = params_.shape;
   const int32_t first_channel = unit.slice * slice_blocks_ * kDepthwiseBlock;
-  const DepthwiseTap padding = {pad_pixel_, pad_pixel_ + AlignUp(s.output_c, kDepthwiseBlock), 0};
   InterleaveArgs args = {
-      .taps = {padding, padding, padding, padding},
+      .taps = {Padding(), Padding(), Padding(), Padding()},
       .pixels = std::min(s.pad_left, cell_columns_),
       .channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first_channel),
       .cells = cells,
@@ -295,7 +348,7 @@ DepthwiseTap DepthwiseConv2D::RowTap(const Unit& unit, int32_t row, int32_t tap)
   const int64_t y = int64_t{unit.first_line} * s.stride_h - s.pad_top + int64_t{row} * s.dilation_h;
   const int32_t rows = (unit.lines - 1) * s.stride_h + s.kernel_h;  // dilated only if 1 line
   if (row >= rows || y < 0 || y >= s.input_h) {
-    return {pad_pixel_, pad_pixel_ + AlignUp(s.output_c, kDepthwiseBlock), 0};
+    return Padding();
   }
   const int32_t first = unit.slice * slice_blocks_ * kDepthwiseBlock;
   const uint8_t* from = unit.input + (unit.image * s.input_h + y) * s.input_w * s.input_c;

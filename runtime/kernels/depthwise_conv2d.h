@@ -54,8 +54,11 @@ class DepthwiseConv2D {
   std::vector<Cell> CellsOf(const DepthwiseConv2DParams& params, int32_t line, int32_t block) const;
   void PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block, Cell cell,
                 uint8_t* to) const;
+  bool CanRunRows() const;
   void RunUnit(const Unit& unit) const;
+  void RunUnitRows(const Unit& unit) const;
   void InterleaveRows(const Unit& unit, int32_t row_group, uint8_t* cells) const;
+  DepthwiseTap Padding() const;
   DepthwiseTap RowTap(const Unit& unit, int32_t row, int32_t tap) const;
   int32_t blocks() const;  // of channels
   int32_t tap_groups() const { return row_groups_ * params_.shape.kernel_w; }
@@ -65,6 +68,7 @@ class DepthwiseConv2D {
 
   DepthwiseConv2DParams params_;  // without weights and channels
   const DepthwiseKernel* kernel_ = nullptr;
+  bool by_rows_ = false;  // with kernel_->run_rows
   int32_t depth_multiplier_ = 1;
   int32_t row_groups_ = 0;  // ceil(kernel_h / taps_per_cell)
   // Taps that kernel_h leaves unused in the last row group hold the next rows of the input, so the

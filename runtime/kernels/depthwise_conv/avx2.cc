@@ -54,6 +54,7 @@ const DepthwiseKernel DepthwiseAvx2 = {
     .element_bytes = 2,
     .interleave = Interleave,
     .run = Run<WordProducts>,
+    .run_rows = nullptr,
 };
 
 }  // namespace atollrt

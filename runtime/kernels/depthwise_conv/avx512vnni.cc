@@ -83,15 +83,14 @@ inline void Accumulate(const DepthwiseBlock& block, const uint8_t* const cells[k
 }
 
 // 16 channels of kPixels pixels.
-inline void Store(__m512i bytes, const BlockArgs& block, uint8_t* const to[kPixels]) {
+inline void Store(__m512i bytes, int32_t channels, uint8_t* const to[kPixels]) {
   const __m128i part[kPixels] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
                                  _mm512_extracti32x4_epi32(bytes, 2),
                                  _mm512_extracti32x4_epi32(bytes, 3)};
-  const __mmask16 mask =
-      static_cast<__mmask16>(block.channels >= 16 ? 0xFFFF : (1 << block.channels) - 1);
+  const __mmask16 mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
 #pragma GCC unroll 4
   for (int p = 0; p < kPixels; ++p) {
-    if (block.channels == 16) {
+    if (channels == 16) {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to[p]), part[p]);
     } else {
       _mm_mask_storeu_epi8(to[p], mask, part[p]);
@@ -120,7 +119,7 @@ void RunBlock(const BlockArgs& block) {
     Store(ToBytes<kZeroPointOf<kEpilogue>>(
               Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
               Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes),
-          block, to);
+          block.channels, to);
   };
   // The last pixels overlap those before, or each other.
   int32_t first = 0;
@@ -183,6 +182,194 @@ void Run(const DepthwiseArgs& args) {
   }
 }
 
+// Filters of three columns, from registers.
+constexpr int kColumns = 3;
+
+// One block of 16 channels.
+struct RowsArgs {
+  const DepthwiseRowsArgs* all;
+  int32_t block;
+  int32_t channel;   // from first_channel
+  int32_t channels;  // 16, or what is left
+  bool is_split;     // some weights have two parts
+};
+
+// The weights of one line; those of the second parts are zeros unless the block is split.
+struct LineWeights {
+  __m512i part[2][kColumns];
+};
+
+inline LineWeights LoadWeights(const DepthwiseBlock& block) {
+  LineWeights weights;
+#pragma GCC unroll 3
+  for (int c = 0; c < kColumns; ++c) {
+    weights.part[0][c] = _mm512_load_si512(block.weights + c * kDepthwiseCellBytes);
+    weights.part[1][c] = _mm512_setzero_si512();
+  }
+  for (int64_t g = kColumns; g < block.tap_groups; ++g) {
+    const __m512i weight = _mm512_load_si512(block.weights + g * kDepthwiseCellBytes);
+#pragma GCC unroll 3
+    for (int c = 0; c < kColumns; ++c) {
+      if (block.offsets[g] == c * kDepthwiseCellBytes) weights.part[1][c] = weight;
+    }
+  }
+  return weights;
+}
+
+// 16 channels, or fewer, of the first `count` of kPixels pixels.
+inline void StoreSome(__m512i bytes, __mmask16 mask, uint8_t* to, int64_t stride, int32_t count) {
+  _mm_mask_storeu_epi8(to, mask, _mm512_castsi512_si128(bytes));
+  if (count > 1) _mm_mask_storeu_epi8(to + stride, mask, _mm512_extracti32x4_epi32(bytes, 1));
+  if (count > 2) _mm_mask_storeu_epi8(to + 2 * stride, mask, _mm512_extracti32x4_epi32(bytes, 2));
+}
+
+// The columns of the input whose 16 bytes may be read in all rows: of the last channels, the last
+// pixels of the image may have less.
+inline int64_t SafeColumns(const RowsArgs& block) {
+  const DepthwiseRowsArgs& args = *block.all;
+  int64_t columns = args.input_w;
+  for (int t = 0; t < kTaps; ++t) {
+    const DepthwiseTap& tap = args.taps[t];
+    if (tap.stride == 0) continue;
+    const int64_t last = tap.end - tap.pixels - block.channel - 16;
+    const int64_t safe = last < 0 ? 0 : last / tap.stride + 1;
+    if (safe < columns) columns = safe;
+  }
+  return columns;
+}
+
+template <Epilogue kEpilogue, int kStride, int kLines, bool kSplit>
+void RunRowsBlock(const RowsArgs& block) {
+  constexpr int kCells = (kPixels - 1) * kStride + kColumns;
+  constexpr int kKept = kColumns - kStride;  // cells that the next pixels need again
+  constexpr int kNew = kCells - kKept;
+  const DepthwiseRowsArgs& args = *block.all;
+  const OutputColumns& columns = *args.columns;
+  const int32_t channel = args.first_channel + block.channel;
+  const int32_t channels = block.channels;
+  const Scale512 scale = LoadScale<kEpilogue>(columns, channel);
+  const Bytes512 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
+  const __m512i bias = _mm512_load_si512(columns.bias + channel);
+  const __m512i flip = _mm512_set1_epi8(args.type == ByteType::kInt8 ? -128 : 0);
+  LineWeights weights[kLines];
+#pragma GCC unroll 2
+  for (int l = 0; l < kLines; ++l) {
+    weights[l] = LoadWeights(args.blocks[l * args.line_blocks + block.block]);
+  }
+
+  const int32_t pixels = args.pixels;
+  const int64_t output_stride = args.output_stride;
+  const int64_t safe_columns = SafeColumns(block);
+  int64_t x = kKept - int64_t{args.pad_left};  // the next column that needs a cell
+  __m512i cells[kCells];
+  const uint8_t* row[kTaps];
+  int64_t step[kTaps];
+#pragma GCC unroll 4
+  for (int t = 0; t < kTaps; ++t) {
+    step[t] = args.taps[t].stride;
+    row[t] = args.taps[t].pixels + block.channel + x * step[t];
+  }
+  // The cell of column x + i, inside of the input or not.
+  const __mmask16 mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
+  const uint8_t* const padding = args.padding.pixels + block.channel;
+  const int64_t input_w = args.input_w;
+  const auto edge_cell = [&](int i) __attribute__((always_inline)) {
+    const bool is_inside = x + i >= 0 && x + i < input_w;
+    __m128i tap[kTaps];
+#pragma GCC unroll 4
+    for (int t = 0; t < kTaps; ++t) {
+      tap[t] = _mm_maskz_loadu_epi8(mask, is_inside ? row[t] + i * step[t] : padding);
+    }
+    return InterleaveCell(tap, flip);
+  };
+#pragma GCC unroll 2
+  for (int i = 0; i < kKept; ++i) cells[i] = edge_cell(i - kKept);
+  uint8_t* output[kLines];
+#pragma GCC unroll 2
+  for (int l = 0; l < kLines; ++l) output[l] = args.output + l * args.output_line_stride + channel;
+
+  for (int32_t first = 0; first < pixels; first += kPixels, x += kNew) {
+    if (x >= 0 && x + kNew <= safe_columns) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kNew; ++i) {
+        __m128i tap[kTaps];
+#pragma GCC unroll 4
+        for (int t = 0; t < kTaps; ++t) {
+          tap[t] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[t] + i * step[t]));
+        }
+        cells[kKept + i] = InterleaveCell(tap, flip);
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int i = 0; i < kNew; ++i) cells[kKept + i] = edge_cell(i);
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < kTaps; ++t) row[t] += kNew * step[t];
+    const int32_t left = pixels - first;
+#pragma GCC unroll 2
+    for (int l = 0; l < kLines; ++l) {
+      __m512i sum[kPixels];
+#pragma GCC unroll 4
+      for (int p = 0; p < kPixels; ++p) {
+        sum[p] = bias;
+#pragma GCC unroll 3
+        for (int c = 0; c < kColumns; ++c) {
+          sum[p] = _mm512_dpbusd_epi32(sum[p], cells[p * kStride + c], weights[l].part[0][c]);
+          if constexpr (kSplit) {
+            sum[p] = _mm512_dpbusd_epi32(sum[p], cells[p * kStride + c], weights[l].part[1][c]);
+          }
+        }
+      }
+      const __m512i bytes = ToBytes<ZeroPoint::kIncluded>(
+          Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
+          Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes);
+      if (left >= kPixels) {
+        uint8_t* const to[kPixels] = {output[l], output[l] + output_stride,
+                                      output[l] + 2 * output_stride, output[l] + 3 * output_stride};
+        Store(bytes, channels, to);
+        output[l] += kPixels * output_stride;
+      } else {
+        StoreSome(bytes, mask, output[l], output_stride, left);
+      }
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < kKept; ++i) cells[i] = cells[kCells - kKept + i];
+  }
+}
+
+template <Epilogue kEpilogue, int kStride, int kLines>
+void RunRowsSplit(const RowsArgs& block) {
+  if (block.is_split) {
+    RunRowsBlock<kEpilogue, kStride, kLines, true>(block);
+  } else {
+    RunRowsBlock<kEpilogue, kStride, kLines, false>(block);
+  }
+}
+
+template <Epilogue kEpilogue>
+void RunRowsOf(const RowsArgs& block) {
+  const DepthwiseRowsArgs& args = *block.all;
+  if (args.stride_w == 2) {
+    args.lines == 1 ? RunRowsSplit<kEpilogue, 2, 1>(block) : RunRowsSplit<kEpilogue, 2, 2>(block);
+  } else {
+    args.lines == 1 ? RunRowsSplit<kEpilogue, 1, 1>(block) : RunRowsSplit<kEpilogue, 1, 2>(block);
+  }
+}
+
+void RunRows(const DepthwiseRowsArgs& args) {
+  const bool is_positive = EpilogueOf(*args.columns) == Epilogue::kFixedPointPositive;
+  for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
+    const int32_t left = args.channels - b * kDepthwiseBlock;
+    RowsArgs block = {&args, b, b * kDepthwiseBlock,
+                      left < kDepthwiseBlock ? left : kDepthwiseBlock, false};
+    for (int32_t l = 0; l < args.lines; ++l) {
+      if (args.blocks[l * args.line_blocks + b].tap_groups > kColumns) block.is_split = true;
+    }
+    (is_positive ? RunRowsOf<Epilogue::kFixedPointPositive>
+                 : RunRowsOf<Epilogue::kFixedPoint>)(block);
+  }
+}
+
 }  // namespace
 
 const DepthwiseKernel DepthwiseAvx512Vnni = {
@@ -192,6 +379,7 @@ const DepthwiseKernel DepthwiseAvx512Vnni = {
     .int8_input_offset = 128,
     .interleave = Interleave,
     .run = Run,
+    .run_rows = RunRows,
 };
 
 }  // namespace atollrt

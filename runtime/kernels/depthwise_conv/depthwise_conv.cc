@@ -75,6 +75,7 @@ const DepthwiseKernel DepthwisePlain = {
     .element_bytes = 2,
     .interleave = Interleave,
     .run = Run,
+    .run_rows = nullptr,
 };
 
 }  // namespace atollrt

@@ -62,6 +62,29 @@ struct DepthwiseArgs {
   int64_t output_stride = 0;               // bytes between pixels
 };
 
+// The same in one step, cells staying in registers, for filters of three columns that touch, and
+// of at most taps_per_cell rows.
+struct DepthwiseRowsArgs {
+  DepthwiseTap taps[kMaxTapsPerCell];  // column 0 of the input, `first_channel`
+  DepthwiseTap padding;                // what stands for columns outside of the input
+  int32_t input_w = 0;
+  int32_t pad_left = 0;  // at most 2
+  int32_t stride_w = 0;  // 1 or 2
+  ByteType type = ByteType::kInt8;
+  // Line l of the output has the weights blocks + l * line_blocks; their offsets are at most two
+  // cells.
+  int32_t lines = 0;
+  const DepthwiseBlock* blocks = nullptr;
+  int64_t line_blocks = 0;
+  int32_t pixels = 0;
+  int32_t first_channel = 0;  // a multiple of 16; `blocks` are its block's
+  int32_t channels = 0;
+  const OutputColumns* columns = nullptr;  // of channel 0; all are vectorizable, and kFixedPoint
+  uint8_t* output = nullptr;               // of line 0, pixel 0, channel 0
+  int64_t output_stride = 0;               // bytes between pixels
+  int64_t output_line_stride = 0;
+};
+
 struct DepthwiseKernel {
   const char* name;
   int32_t taps_per_cell;  // 16 channels * taps_per_cell * element_bytes = 64
@@ -74,6 +97,8 @@ struct DepthwiseKernel {
   void (*interleave)(const InterleaveArgs& args);
   // Writes exactly pixels * channels bytes.
   void (*run)(const DepthwiseArgs& args);
+  // Writes exactly lines * pixels * channels bytes; nullptr if there is no such kernel.
+  void (*run_rows)(const DepthwiseRowsArgs& args);
 };
 
 #define ATOLL_DEPTHWISE_KERNEL(name, features) extern const DepthwiseKernel name;

@@ -158,7 +158,8 @@ constexpr DepthwiseKernel NeonDepthwise(const char* name) {
           .int8_input_offset = 0,
           .uint8_input_offset = -128,
           .interleave = Interleave,
-          .run = Run<Products>};
+          .run = Run<Products>,
+          .run_rows = nullptr};
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ constexpr DepthwiseKernel Vnni256Depthwise(const char* name) {
           .element_bytes = 1,
           .int8_input_offset = 128,
           .interleave = Interleave,
-          .run = Run<ByteProducts<Encoding>>};
+          .run = Run<ByteProducts<Encoding>>,
+          .run_rows = nullptr};
 }
 
 }  // namespace
