@@ -7,12 +7,14 @@ cd "$(dirname "$0")"
 
 usage() {
   cat <<'TEXT'
-Usage: ./test.sh [--ci | --full]
+Usage: ./test.sh [--ci | --arm64 | --full]
   (nothing)  build as users run it and run the whole test suite, apart from tests labelled slow
   --ci       that, and the unit, property and fault tests under AddressSanitizer and
              UndefinedBehaviorSanitizer
+  --arm64    build for 64-bit ARM and run the whole test suite under QEMU, as Cortex-A53 (without
+             dot product instructions) and as Cortex-A76, and the kernels as a CPU with everything
   --full     everything: slow tests and ten times as many random cases too, the whole suite
-             under the sanitizers, and a build with clang, if there is one
+             under the sanitizers, a build with clang, if there is one, and --arm64
 The environment variable ATOLL_REQUIRE_SHARED=ON makes absent reference data a failure.
 TEXT
 }
@@ -21,6 +23,7 @@ mode=release
 case "${1:-}" in
   "") ;;
   --ci) mode=ci ;;
+  --arm64) mode=arm64 ;;
   --full) mode=full ;;
   --help | -h) usage; exit 0 ;;
   *) usage >&2; exit 2 ;;
@@ -29,19 +32,39 @@ esac
 logs=()
 failed=()
 
-# suite PRESET [ctest option...]: configures, builds and tests one preset. Warnings are errors in
-# all builds but the one that users run.
-suite() {
-  local preset=$1 log="build/$1.ctest.log" werror=ON
+# build PRESET: configures and builds it. Warnings are errors in all builds but the one that users
+# run.
+build() {
+  local preset=$1 werror=ON
   [ "$preset" != release ] || werror=OFF
-  shift
   echo "== $preset: build"
   cmake --preset "$preset" --log-level=WARNING -DATOLL_WERROR="$werror" \
         -DATOLL_REQUIRE_SHARED="${ATOLL_REQUIRE_SHARED:-OFF}"
   cmake --build --preset "$preset"
-  echo "== $preset: test"
+}
+
+# run PRESET NAME [ctest option...]: tests a preset that is built; NAME is the run's in the summary.
+run() {
+  local preset=$1 name=$2 log="build/$2.ctest.log"
+  shift 2
+  echo "== $name: test"
   logs+=("$log")
-  ctest --preset "$preset" -j "$(nproc)" "$@" 2>&1 | tee "$log" || failed+=("$preset")
+  ctest --preset "$preset" -j "$(nproc)" "$@" 2>&1 | tee "$log" || failed+=("$name")
+}
+
+# suite PRESET [ctest option...]: both.
+suite() {
+  build "$1"
+  run "$1" "$@"
+}
+
+arm64() {
+  echo "== packages for arm64"
+  tools/install_arm64_packages.sh
+  build aarch64
+  QEMU_CPU=cortex-a53 run aarch64 aarch64.cortex-a53 -LE slow
+  QEMU_CPU=cortex-a76 run aarch64 aarch64.cortex-a76 -LE slow
+  QEMU_CPU=max run aarch64 aarch64.max -R '^runtime/kernels/|^integration/golden_ops_test/'
 }
 
 echo "Atoll tests ($mode): install missing packages, build, run ctest; a first run takes minutes."
@@ -53,11 +76,13 @@ case $mode in
     suite release -LE slow
     suite asan -L '^(unit|property|fault)$' -LE slow
     ;;
+  arm64) arm64 ;;
   full)
     export ATOLL_TEST_SCALE="${ATOLL_TEST_SCALE:-10}"  # ten times as many random cases
     suite release
     suite asan
     if command -v clang++ >/dev/null; then suite clang -LE slow; fi
+    ATOLL_TEST_SCALE=1 arm64
     ;;
 esac
 

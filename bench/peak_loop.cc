@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace atollrt {
@@ -30,6 +32,30 @@ constexpr int kChains = 12;  // more than latency times throughput
   }
 }
 
+[[gnu::target("avxvnni")]] void LoopAvxVnni() {
+  __m256i sum[kChains] = {};
+  const __m256i a = _mm256_set1_epi8(1);
+  for (int i = 0; i < kIterations; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      sum[c] = _mm256_dpbusd_avx_epi32(sum[c], a, a);
+      asm volatile("" : "+x"(sum[c]));
+    }
+  }
+}
+
+[[gnu::target("avx512vl,avx512vnni")]] void LoopAvx512Vnni256() {
+  __m256i sum[kChains] = {};
+  const __m256i a = _mm256_set1_epi8(1);
+  for (int i = 0; i < kIterations; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      sum[c] = _mm256_dpbusd_epi32(sum[c], a, a);
+      asm volatile("" : "+v"(sum[c]));
+    }
+  }
+}
+
 [[gnu::target("avx2")]] void LoopAvx2() {
   __m256i sum[kChains] = {};
   __m256i a = _mm256_set1_epi16(1);
@@ -39,6 +65,43 @@ constexpr int kChains = 12;  // more than latency times throughput
       asm volatile("" : "+x"(a));
       sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(a, a));
       asm volatile("" : "+x"(sum[c]));
+    }
+  }
+}
+#elif defined(__aarch64__)
+[[gnu::target("arch=armv8.2-a+i8mm")]] void LoopNeonI8mm() {
+  int32x4_t sum[kChains] = {};
+  const int8x16_t a = vdupq_n_s8(1);
+  for (int i = 0; i < kIterations; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      sum[c] = vmmlaq_s32(sum[c], a, a);
+      asm volatile("" : "+w"(sum[c]));
+    }
+  }
+}
+
+[[gnu::target("arch=armv8.2-a+dotprod")]] void LoopNeonDotprod() {
+  int32x4_t sum[kChains] = {};
+  const int8x16_t a = vdupq_n_s8(1);
+  for (int i = 0; i < kIterations; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      sum[c] = vdotq_s32(sum[c], a, a);
+      asm volatile("" : "+w"(sum[c]));
+    }
+  }
+}
+
+void LoopNeon() {
+  int32x4_t sum[kChains] = {};
+  int8x8_t a = vdup_n_s8(1);
+  for (int i = 0; i < kIterations; ++i) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      asm volatile("" : "+w"(a));
+      sum[c] = vpadalq_s16(sum[c], vmull_s8(a, a));
+      asm volatile("" : "+w"(sum[c]));
     }
   }
 }
@@ -59,7 +122,13 @@ double MacsPerSecond(void (*loop)(), int macs_per_instruction) {
 double PeakMacsPerSecond([[maybe_unused]] CpuFeatures features) {
 #if defined(__x86_64__)
   if (Supports(features, kAvx512Vnni)) return MacsPerSecond(LoopAvx512Vnni, 64);
+  if (Supports(features, kAvxVnni)) return MacsPerSecond(LoopAvxVnni, 32);
+  if (Supports(features, kAvx512Vnni256)) return MacsPerSecond(LoopAvx512Vnni256, 32);
   if (Supports(features, kAvx2)) return MacsPerSecond(LoopAvx2, 16);
+#elif defined(__aarch64__)
+  if (Supports(features, kNeonI8mm)) return MacsPerSecond(LoopNeonI8mm, 32);
+  if (Supports(features, kNeonDotprod)) return MacsPerSecond(LoopNeonDotprod, 16);
+  if (Supports(features, kNeon)) return MacsPerSecond(LoopNeon, 8);
 #endif
   return 0;
 }

@@ -11,8 +11,8 @@
 
 namespace atollrt {
 
-// The best of a few short loops of VPDPBUSD (AVX-512 VNNI), or of VPMADDWD and VPADDD (AVX2), run
-// now; 0 for the baseline.
+// The best of a few short loops, run now, of VPDPBUSD (AVX-512 VNNI, AVX-VNNI), VPMADDWD and VPADDD
+// (AVX2), SMMLA, SDOT, or SMULL and SADALP (NEON); 0 for the baseline.
 double PeakMacsPerSecond(CpuFeatures features);
 
 // Sets the counters "MAC/s" and "%peak" of a benchmark whose iteration does `macs`.

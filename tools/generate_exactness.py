@@ -48,14 +48,16 @@ Conformance cases of single operators and short chains, with two seeds each; tho
 
 class Sources:
     def __init__(self, build, shared):
-        self.command = build / "tools/atoll/atoll"
-        self.ops_test = build / "tests/integration-golden_ops_test"
+        emulator = os.environ.get("ATOLL_EMULATOR", "")  # of a build for another architecture
+        run = [emulator] if emulator else []
+        self.command = [*run, build / "tools/atoll/atoll"]
+        self.ops_test = [*run, build / "tests/integration-golden_ops_test"]
         self.models = shared / "models"
         self.golden = shared / "golden"
         self.names = sorted(path.stem for path in (self.golden / "models").glob("*.json"))
 
     def json(self, *arguments):
-        done = subprocess.run([self.command, *map(str, arguments), "--json"], capture_output=True,
+        done = subprocess.run([*self.command, *map(str, arguments), "--json"], capture_output=True,
                               text=True, check=False)
         if done.returncode not in (0, 6):  # 6: a mismatch, which is a result
             sys.exit(f"{' '.join(map(str, arguments))}: {done.stderr.strip()}")
@@ -111,7 +113,7 @@ def op_results(source):
     """Operator -> the last three cells of its row."""
     with tempfile.TemporaryDirectory() as directory:
         report = pathlib.Path(directory, "report.json")
-        subprocess.run([source.ops_test, "--gtest_filter=*/Shared.*",
+        subprocess.run([*source.ops_test, "--gtest_filter=*/Shared.*",
                         f"--gtest_output=json:{report}"], check=True, stdout=subprocess.DEVNULL)
         (suite,) = json.loads(report.read_text())["testsuites"]
     cpu, emulator = (next(test for test in suite["testsuite"] if test["name"].endswith(where))

@@ -3,6 +3,7 @@
 #
 # Installs the Debian packages that building, testing and the demonstration need, if any is missing.
 # The one place where they are listed. Does nothing, quickly, when all are there.
+#   install_packages.sh [PACKAGE...]    those named, instead
 set -euo pipefail
 
 packages=(
@@ -13,6 +14,7 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   dataset-fashion-mnist
 )
+[ $# -eq 0 ] || packages=("$@")
 
 missing=()
 for package in "${packages[@]}"; do

@@ -52,7 +52,8 @@ void SetColumn(const Conv2DParams& params, const GemmKernel& kernel, int32_t cha
   const int64_t depth = int64_t{s.kernel_h} * s.kernel_w * (s.input_c / s.groups);
   const WeightSums sums = SumWeights(params.weights + channel * depth, depth, params.weight_type,
                                      params.weight_zero_point);
-  const int32_t lhs_offset = params.input_type == ByteType::kInt8 ? kernel.int8_lhs_offset : 0;
+  const int32_t lhs_offset =
+      params.input_type == ByteType::kInt8 ? kernel.int8_lhs_offset : kernel.uint8_lhs_offset;
   const uint32_t zero_point = static_cast<uint32_t>(params.input_zero_point + lhs_offset);
   const OutputChannel& output = params.output.channels[channel];
   const uint32_t bias =

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/base/status.h"
 
@@ -13,19 +14,38 @@ namespace atollrt {
 // A set of the bits below.
 using CpuFeatures = uint32_t;
 inline constexpr CpuFeatures kBaseline = 0;
+// x86-64
 inline constexpr CpuFeatures kAvx2 = 1u << 0;
 inline constexpr CpuFeatures kAvx512Vnni = 1u << 1;  // with F, BW, VL and DQ
+inline constexpr CpuFeatures kAvxVnni = 1u << 2;     // VPDPBUSD of 256 bits in AVX encoding
+// The same in the encoding of AVX-512. No CPU needs it, since those that have it have kAvx512Vnni;
+// it runs the code for kAvxVnni on them.
+inline constexpr CpuFeatures kAvx512Vnni256 = 1u << 3;
+// AArch64
+inline constexpr CpuFeatures kNeon = 1u << 4;         // every CPU has it
+inline constexpr CpuFeatures kNeonDotprod = 1u << 5;  // SDOT
+inline constexpr CpuFeatures kNeonI8mm = 1u << 6;     // SMMLA
 
 constexpr bool Supports(CpuFeatures available, CpuFeatures needed) {
   return (available & needed) == needed;
 }
 
-// Everything that this machine supports, capped by the environment variable ATOLL_CPU
-// ("baseline", "avx2", "avx512vnni"; for debugging and tests). A name that does not exist, or
-// that this machine does not have, is kInvalidArgument.
+// A set of features that kernels are written for.
+struct CpuLevel {
+  const char* name;
+  CpuFeatures features;
+};
+
+// The levels of this architecture, best first; the last one is "baseline", portable code. (Best is
+// a matter of speed: not every level includes those after it.)
+std::span<const CpuLevel> CpuLevels();
+
+// Everything that this machine supports, capped by the environment variable ATOLL_CPU to the level
+// of that name (for debugging and tests). A name that does not exist, or that this machine does
+// not have, is kInvalidArgument.
 Result<CpuFeatures> DetectCpuFeatures();
 
-// "avx512vnni", "avx2" or "baseline": the best of `features`.
+// The name of the best level that `features` include.
 const char* CpuFeaturesName(CpuFeatures features);
 
 }  // namespace atollrt

@@ -131,8 +131,8 @@ Status DepthwiseConv2D::Pack(const DepthwiseConv2DParams& params) {
 
 void DepthwiseConv2D::SetColumns(const DepthwiseConv2DParams& params) {
   const ConvShape& s = params.shape;
-  const int32_t input_offset =
-      params.input_type == ByteType::kInt8 ? kernel_->int8_input_offset : 0;
+  const int32_t input_offset = params.input_type == ByteType::kInt8 ? kernel_->int8_input_offset
+                                                                    : kernel_->uint8_input_offset;
   const uint32_t zero_point = static_cast<uint32_t>(params.input_zero_point + input_offset);
   const int32_t largest_input = std::max(params.input_zero_point - ByteMin(params.input_type),
                                          ByteMax(params.input_type) - params.input_zero_point);

@@ -65,9 +65,11 @@ void ThreadPool::Run(int tasks, TaskFunction function, const void* context) {
   function_ = function;
   context_ = context;
   finished_.store(0, std::memory_order_relaxed);
-  work_.store(NextRun(work_.load(std::memory_order_relaxed), tasks));
-  // Sequential consistency orders this store and load against a sleeper's increment and look at
-  // work_: either it is seen here, or it sees the work. The lock waits for it to be asleep.
+  work_.exchange(NextRun(work_.load(std::memory_order_relaxed), tasks));
+  // Sequential consistency orders this write and load against a sleeper's increment and look at
+  // work_: either it is seen here, or it sees the work. The lock waits for it to be asleep. (A
+  // plain store would do, were it not for QEMU, which lets loads overtake the stores of an AArch64
+  // guest.)
   if (sleepers_.load() > 0) {
     { const std::lock_guard lock(mutex_); }
     start_.notify_all();
@@ -78,7 +80,7 @@ void ThreadPool::Run(int tasks, TaskFunction function, const void* context) {
   for (int spin = 0; spin < spins_ && !finished(); ++spin) Pause();
   if (finished()) return;
   std::unique_lock lock(mutex_);
-  caller_sleeps_ = true;  // as with sleepers_
+  caller_sleeps_.exchange(true);  // as with sleepers_
   done_.wait(lock, finished);
   caller_sleeps_ = false;
 }

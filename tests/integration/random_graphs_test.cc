@@ -177,9 +177,9 @@ void RandomGraphs::Check(uint64_t seed) {
   for (const int threads : {2, 3}) {
     CompareWith(Format("CPU with %d threads", threads), {.threads = threads});
   }
-  for (const char* level : {"baseline", "avx2", "avx512vnni"}) {
-    const CappedCpu cpu(level);
-    if (cpu.exists()) CompareWith(Format("CPU with ATOLL_CPU=%s", level), {.threads = 1});
+  for (const CpuLevel& level : CpuLevels()) {
+    const CappedCpu cpu(level.name);
+    if (cpu.exists()) CompareWith(Format("CPU with ATOLL_CPU=%s", level.name), {.threads = 1});
   }
   wish_ = 0;
   for (const NamedDelegate& device : large_devices_) {

@@ -3,7 +3,7 @@
 #
 # usage: check_isa_symbols.sh library.a ...
 #
-# Fails if an object compiled for one instruction set (avx2.cc, avx512vnni.cc, neon*.cc) defines a
+# Fails if an object compiled for one instruction set (avx*.cc, neon*.cc) defines a
 # weak symbol: the linker might keep that copy of a shared inline function and give it to all
 # callers, which then crash on CPUs without the instruction set.
 set -eu
@@ -11,7 +11,7 @@ status=0
 for library in "$@"; do
   # "library.a:avx2.cc.o:0000000000000000 T name"
   symbols=$(nm --print-file-name --defined-only "$library" |
-    grep -E '(avx2|avx512vnni|neon[a-z_]*)\.cc\.o:' || true)
+    grep -E '(avx|neon)[a-z0-9_]*\.cc\.o:' || true)
   weak=$(echo "$symbols" | grep -E ':[0-9a-f]+ [WwuVv] ' | c++filt || true)
   if [ -n "$weak" ]; then
     echo "$library: weak symbols in objects of one instruction set:"

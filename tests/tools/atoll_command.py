@@ -2,7 +2,8 @@
 """What the tests of the `atoll` command share: running it, judging its failures, making models.
 
 Environment, set by CMakeLists.txt: ATOLL_COMMAND, ATOLL_FLATC, ATOLL_SOURCE_DIR, ATOLL_SHARED_DIR,
-ATOLL_REQUIRE_SHARED. Only Python's standard library is needed.
+ATOLL_REQUIRE_SHARED; and ATOLL_EMULATOR, the program that runs a command of another architecture.
+Only Python's standard library is needed.
 """
 import collections
 import json
@@ -13,7 +14,8 @@ import sys
 import tempfile
 import unittest
 
-COMMAND = os.environ["ATOLL_COMMAND"]
+EMULATOR = os.environ.get("ATOLL_EMULATOR", "")
+COMMAND = [EMULATOR, os.environ["ATOLL_COMMAND"]] if EMULATOR else [os.environ["ATOLL_COMMAND"]]
 FLATC = os.environ["ATOLL_FLATC"]
 SOURCE = pathlib.Path(os.environ["ATOLL_SOURCE_DIR"])
 SHARED = pathlib.Path(os.environ["ATOLL_SHARED_DIR"])
@@ -34,8 +36,8 @@ def need(path):
     sys.exit(0)
 
 
-def run(*arguments, timeout=300):
-    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, timeout=timeout,
+def run(*arguments, timeout=3000 if EMULATOR else 300):
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, timeout=timeout,
                           check=False)
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -123,7 +123,7 @@ class BadInputs(CommandTest):
 
     def test_full_disk(self):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([COMMAND, "run", FASHION_MODEL, *CPU], stdout=full,
+            done = subprocess.run([*COMMAND, "run", FASHION_MODEL, *CPU], stdout=full,
                                   stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, FAILURE)
         self.assertRegex(done.stderr.decode(), r"\Aatoll: cannot write to stdout[^\n]*\.\n\Z")
@@ -137,7 +137,7 @@ class BadInputs(CommandTest):
         saved = self.directory / "model.tflite"
         for arguments in (("run", FASHION_MODEL, *CPU), ("inspect", FASHION_MODEL, "--json"),
                           ("compile", FASHION_MODEL, "--device", "emu", "-o", saved)):
-            done = subprocess.run([COMMAND, *arguments], stderr=subprocess.PIPE, check=False,
+            done = subprocess.run([*COMMAND, *arguments], stderr=subprocess.PIPE, check=False,
                                   preexec_fn=lambda: os.close(1))
             self.assertEqual(done.returncode, FAILURE, arguments)
             self.assertRegex(done.stderr.decode(), r"atoll: cannot write to stdout[^\n]*\.\n\Z")

@@ -18,7 +18,7 @@ class Top(CommandTest):
         self.addCleanup(os.environ.pop, "ATOLL_ACTIVITY")
 
     def start(self, *arguments, **environment):
-        process = subprocess.Popen([COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL,
+        process = subprocess.Popen([*COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL, env={**os.environ, **environment})
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -85,7 +85,7 @@ class Top(CommandTest):
         self.assertFalse(left[0].exists(), "the remains of a dead process are removed")
 
     def test_refreshes_until_stopped(self):
-        process = subprocess.Popen([COMMAND, "top", "--json", "--interval", "0.1"],
+        process = subprocess.Popen([*COMMAND, "top", "--json", "--interval", "0.1"],
                                    stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         for _ in range(3):

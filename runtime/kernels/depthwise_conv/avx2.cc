@@ -7,23 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/depthwise_conv/depthwise_conv.h"
-#include "runtime/kernels/requantize_avx2.h"
+#include "runtime/kernels/depthwise_conv/cells256.h"
 
 namespace atollrt {
 namespace {
 
 constexpr int32_t kTaps = 2;
-constexpr int32_t kPixels = 4;  // at a time; 4 * 8 output bytes fill a register
-constexpr int32_t kVector = 8;  // channels of a register
-
-// 16 bytes at `from`, of which those at or past `end` are not read and yield 0.
-__m128i Load16Before(const uint8_t* from, const uint8_t* end) {
-  if (end - from >= 16) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  alignas(16) uint8_t bytes[16] = {};
-  for (int i = 0; i < 16 && from + i < end; ++i) bytes[i] = from[i];
-  return _mm_load_si128(reinterpret_cast<const __m128i*>(bytes));
-}
 
 template <ByteType kType>
 void InterleaveBlocks(const InterleaveArgs& args) {
@@ -51,91 +40,11 @@ void Interleave(const InterleaveArgs& args) {
                                 : InterleaveBlocks<ByteType::kUInt8>)(args);
 }
 
-// Half a block, 8 channels, over a row of output pixels.
-struct VectorArgs {
-  const DepthwiseArgs* all;
-  const DepthwiseBlock* block;
-  const uint8_t* cells;
-  int64_t half;  // byte offset of the half in a cell
-  int32_t channel;
-  int32_t channels;
+struct WordProducts {
+  static __m256i Add(__m256i sums, __m256i cell, __m256i weight) {
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(cell, weight));
+  }
 };
-
-inline void Accumulate(const VectorArgs& vector, const uint8_t* const cells[kPixels], __m256i bias,
-                       __m256i sums[kPixels]) {
-  const DepthwiseBlock& block = *vector.block;
-#pragma GCC unroll 4
-  for (int p = 0; p < kPixels; ++p) sums[p] = bias;
-  for (int64_t g = 0; g < block.tap_groups; ++g) {
-    const int64_t offset = block.offsets[g] + vector.half;
-    const __m256i weight = Load256(block.weights + g * kDepthwiseCellBytes + vector.half);
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      sums[p] = _mm256_add_epi32(sums[p], _mm256_madd_epi16(Load256(cells[p] + offset), weight));
-    }
-  }
-}
-
-template <RequantizeMode kMode>
-void RunVector(const VectorArgs& vector) {
-  const DepthwiseArgs& args = *vector.all;
-  const OutputColumns& columns = *args.columns;
-  const Scale256 scale = LoadScale<kMode>(columns, vector.channel);
-  const Bytes256 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
-  const __m256i bias = Load256(columns.bias + vector.channel);
-  const bool vectorizable = columns.vectorizable[vector.channel / OutputColumns::kBlock] != 0;
-  for (int32_t first = 0; first < args.pixels; first += kPixels) {
-    // Past the end, the last pixel is computed again.
-    int32_t pixel[kPixels];
-    const uint8_t* cells[kPixels];
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      pixel[p] = first + p < args.pixels ? first + p : args.pixels - 1;
-      cells[p] = vector.cells + pixel[p] * args.pixel_step;
-    }
-    __m256i sum[kPixels];
-    Accumulate(vector, cells, bias, sum);
-    uint8_t* const output = args.output + vector.channel;
-    if (!vectorizable) {
-      alignas(32) int32_t plain[kPixels * kVector];
-      for (int p = 0; p < kPixels; ++p) {
-        _mm256_store_si256(reinterpret_cast<__m256i*>(plain + kVector * p), sum[p]);
-      }
-      const int32_t rows = args.pixels - first < kPixels ? args.pixels - first : kPixels;
-      RequantizePlain(columns, {plain, kVector, rows, vector.channel, vector.channels,
-                                output + first * args.output_stride, args.output_stride});
-      continue;
-    }
-    alignas(32) uint8_t bytes[32];
-    _mm256_store_si256(
-        reinterpret_cast<__m256i*>(bytes),
-        ToBytes(Rescale<kMode>(sum[0], scale), Rescale<kMode>(sum[1], scale),
-                Rescale<kMode>(sum[2], scale), Rescale<kMode>(sum[3], scale), to_bytes));
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      uint8_t* to = output + pixel[p] * args.output_stride;
-      if (vector.channels == kVector) {
-        __builtin_memcpy(to, bytes + kVector * p, kVector);
-      } else {
-        for (int32_t c = 0; c < vector.channels; ++c) to[c] = bytes[kVector * p + c];
-      }
-    }
-  }
-}
-
-void Run(const DepthwiseArgs& args) {
-  const bool fixed_point = args.columns->mode == RequantizeMode::kFixedPoint;
-  for (int32_t c = 0; c < args.channels; c += kVector) {
-    const int32_t block = c / kDepthwiseBlock;
-    const int64_t half = c % kDepthwiseBlock * kTaps * static_cast<int64_t>(sizeof(int16_t));
-    const int32_t left = args.channels - c;
-    const VectorArgs vector = {
-        &args, args.blocks + block,    args.cells + block * args.block_stride,
-        half,  args.first_channel + c, left < kVector ? left : kVector};
-    (fixed_point ? RunVector<RequantizeMode::kFixedPoint>
-                 : RunVector<RequantizeMode::kDouble>)(vector);
-  }
-}
 
 }  // namespace
 
@@ -143,9 +52,8 @@ const DepthwiseKernel DepthwiseAvx2 = {
     .name = "DepthwiseAvx2",
     .taps_per_cell = kTaps,
     .element_bytes = 2,
-    .int8_input_offset = 0,
     .interleave = Interleave,
-    .run = Run,
+    .run = Run<WordProducts>,
     .run_rows = nullptr,
 };
 

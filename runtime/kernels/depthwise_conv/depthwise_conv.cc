@@ -73,7 +73,6 @@ const DepthwiseKernel DepthwisePlain = {
     .name = "DepthwisePlain",
     .taps_per_cell = kTaps,
     .element_bytes = 2,
-    .int8_input_offset = 0,
     .interleave = Interleave,
     .run = Run,
     .run_rows = nullptr,

@@ -88,9 +88,12 @@ struct DepthwiseRowsArgs {
 
 struct DepthwiseKernel {
   const char* name;
-  int32_t taps_per_cell;      // 16 channels * taps_per_cell * element_bytes = 64
-  int32_t element_bytes;      // of activations and weights in a cell
-  int32_t int8_input_offset;  // added to int8 activations by interleave
+  int32_t taps_per_cell;  // 16 channels * taps_per_cell * element_bytes = 64
+  int32_t element_bytes;  // of activations and weights in a cell
+  // Added to activations of either type by interleave, so that the cells are of the type that the
+  // instruction multiplies.
+  int32_t int8_input_offset = 0;
+  int32_t uint8_input_offset = 0;
 
   void (*interleave)(const InterleaveArgs& args);
   // Writes exactly pixels * channels bytes.

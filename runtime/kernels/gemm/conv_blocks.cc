@@ -50,7 +50,8 @@ ConvBlocks::ConvBlocks(const ConvShape& shape, ByteType type, const GemmKernel* 
   const bool in_row = s.dilation_w == 1;  // one segment per filter row
   segment_depth_ = in_row ? s.kernel_w * group_channels_ : group_channels_;
   const bool as_is =
-      kernel->lhs_element_bytes == 1 && (type == ByteType::kUInt8 || kernel->int8_lhs_offset == 0);
+      kernel->lhs_element_bytes == 1 &&
+      (type == ByteType::kInt8 ? kernel->int8_lhs_offset : kernel->uint8_lhs_offset) == 0;
   in_place_ = as_is && IsInside(s) && segment_depth_ % kernel->k_group == 0 &&
               (s.groups == 1 || s.kernel_w == 1 || !in_row) &&
               s.stride_w * s.input_c % kAliasBytes != 0;

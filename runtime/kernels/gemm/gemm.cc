@@ -78,7 +78,6 @@ const GemmKernel GemmPlain = {
     .panel_columns = kPanelColumns,
     .k_group = kGroup,
     .lhs_element_bytes = 2,
-    .int8_lhs_offset = 0,
     .copy_lhs = CopyLhs,
     .run = Run,
 };

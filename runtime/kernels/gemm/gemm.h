@@ -89,7 +89,10 @@ struct GemmKernel {
   // and weights are packed as [panel][k / k_group][column][k_group].
   int32_t k_group;
   int32_t lhs_element_bytes;
-  int32_t int8_lhs_offset;  // added to int8 activations by copy_lhs
+  // Added to activations of either type by copy_lhs. Where it is 0 and elements are bytes,
+  // activations can be multiplied as they are.
+  int32_t int8_lhs_offset = 0;
+  int32_t uint8_lhs_offset = 0;
 
   void (*copy_lhs)(const CopyLhsArgs& args);
   // Writes exactly lines * rows * (end_column - first_column) bytes.

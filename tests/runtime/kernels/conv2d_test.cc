@@ -78,7 +78,7 @@ TEST(Conv2D, EqualsTheReferenceForRandomLayersOnEveryCpuLevel) {
   ThreadPool two(2), three(3);
   for (int i = 0; i < 600 && !testing::Test::HasFailure(); ++i) {
     const Conv2DParams params = RandomParams(&rng);
-    for (const CpuFeatures features : CpuLevels()) {
+    for (const CpuFeatures features : AvailableCpuLevels()) {
       ThreadPool* pool = rng.Pick<ThreadPool*>({nullptr, nullptr, &two, &three});
       ExpectEqualsReference(&rng, params, features, pool);
     }
@@ -96,7 +96,7 @@ TEST(Conv2D, EqualsTheReferenceForFewPixels) {
     p.shape.input_c = rng.Int32(1, 600);
     p.shape.output_c = rng.Int32(1, 200);
     p.output = RandomOutputStage(&rng, p.shape.output_c, p.shape.input_c * 128.0 * 64);
-    for (const CpuFeatures features : CpuLevels()) {
+    for (const CpuFeatures features : AvailableCpuLevels()) {
       ThreadPool* pool = rng.Pick<ThreadPool*>({nullptr, &two, &three});
       ExpectEqualsReference(&rng, p, features, pool);
     }
@@ -121,7 +121,7 @@ TEST(Conv2D, WrapsSumsBeyond32Bits) {
       std::vector<uint8_t> expected(20), actual(20);
       p.weights = weights.data();
       ReferenceConv2D(p, input.data(), expected.data());
-      for (const CpuFeatures features : CpuLevels()) {
+      for (const CpuFeatures features : AvailableCpuLevels()) {
         Result<Conv2D> conv = Conv2D::Prepare(p, features);
         ASSERT_TRUE(conv.ok());
         std::vector<uint8_t> scratch(conv->ScratchBytes(1));
@@ -138,7 +138,7 @@ TEST(Conv2D, UsesTheKernelOfTheGivenFeatures) {
   p.weights = &weight;
   p.output.channels.resize(1);
   std::vector<std::string> used;
-  for (const CpuFeatures features : CpuLevels()) {
+  for (const CpuFeatures features : AvailableCpuLevels()) {
     Result<Conv2D> conv = Conv2D::Prepare(p, features);
     ASSERT_TRUE(conv.ok());
     used.push_back(conv->kernel_name());

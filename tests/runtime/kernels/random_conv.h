@@ -15,11 +15,11 @@
 namespace atollrt {
 
 // Each level that kernels are written for and that this machine has.
-inline std::vector<CpuFeatures> CpuLevels() {
+inline std::vector<CpuFeatures> AvailableCpuLevels() {
   std::vector<CpuFeatures> levels;
   const Result<CpuFeatures> available = DetectCpuFeatures();
-  for (const CpuFeatures level : {kBaseline, kAvx2, kAvx2 | kAvx512Vnni}) {
-    if (available.ok() && Supports(*available, level)) levels.push_back(level);
+  for (const CpuLevel& level : CpuLevels()) {
+    if (available.ok() && Supports(*available, level.features)) levels.push_back(level.features);
   }
   return levels;
 }

@@ -63,7 +63,7 @@ TEST(TransposeConv, ScattersBytesAsTheReferenceDoes) {
     std::vector<uint8_t> expected(static_cast<size_t>(s.OutputBytes()));
     ReferenceTransposeConv(p, input.data(), expected.data());
     const uint8_t zero = static_cast<uint8_t>(p.weight_zero_point);
-    for (const CpuFeatures level : CpuLevels()) {
+    for (const CpuFeatures level : AvailableCpuLevels()) {
       const auto kernel = TransposeConv<Conv2D, Conv2DParams>::Prepare(p, {1, 1, zero}, level);
       ASSERT_TRUE(kernel.ok());
       ASSERT_EQ(RunKernel(*kernel, s, input), expected) << "case " << i;
