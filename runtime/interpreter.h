@@ -93,7 +93,7 @@ class Interpreter {
     std::vector<uint8_t*> outputs;
     std::vector<uint8_t*> state;
     size_t scratch_offset = 0;
-    bool is_small = false;      // not worth a second thread
+    bool is_small = false;                // not worth a second thread
     bool is_done = false;                 // by the places of its operands (arena_layout.h)
     std::unique_ptr<Interpreter> callee;  // CALL_ONCE
     bool called = false;

@@ -32,8 +32,8 @@ if command -v pkg-config >/dev/null; then
   folder=$(dirname "$(find "$place/atoll" -name atoll-core.pc)")
   for library in atoll atoll-core; do
     # shellcheck disable=SC2046
-    "$cc" "$place/main.c" -o "$place/$library" \
+    "$cc" "$place/main.c" -o "$place/with_$library.pc" \
       $(PKG_CONFIG_PATH=$folder pkg-config --cflags --libs "$library") -Wl,-rpath,"$(dirname "$folder")"
-    "$place/$library"
+    "$place/with_$library.pc"
   done
 fi

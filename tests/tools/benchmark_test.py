@@ -62,13 +62,17 @@ class Compare(CommandTest):
         random_numbers = random.Random(seed)
         return [median * random_numbers.uniform(0.95, 1.08) for _ in range(count)]
 
+    def compare_files(self, first, second):
+        report = json.loads(self.succeed("benchmark", "compare", first, second, "--json").stdout)
+        self.assertEqual(report["command"], "benchmark compare")
+        return report
+
     def compare(self, first, second):
-        return self.json("benchmark", "compare", self.report("a.json", first),
-                         self.report("b.json", second))
+        return self.compare_files(self.report("a.json", first), self.report("b.json", second))
 
     def test_the_same_report_is_noise(self):
         path = self.report("a.json", {"m": self.samples(1, 5)})
-        report = self.json("benchmark", "compare", path, path)
+        report = self.compare_files(path, path)
         self.assertEqual(report["entries"][0]["ratio"], 1)
         self.assertEqual(report["entries"][0]["verdict"], "noise")
         self.assertEqual(report["geometric_mean"]["verdict"], "noise")
@@ -110,7 +114,7 @@ class Compare(CommandTest):
             paths.append(self.file(name, self.succeed(
                 "benchmark", FASHION_MODEL, "--device", "cpu", "--runs", "30", "--json")
                 .stdout.encode()))
-        report = self.json("benchmark", "compare", *paths)
+        report = self.compare_files(*paths)
         self.assertEqual(len(report["entries"]), 1)
         text = self.succeed("benchmark", "compare", *paths).stdout
         self.assertIn("geometric mean of 1", text)
