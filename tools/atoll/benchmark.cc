@@ -199,7 +199,7 @@ std::string TableText(const Entries& entries, const BenchmarkOptions& options) {
       options.runs, "load", "min", "median", "p90", "p99", "threads", "device");
   for (const auto& entry : entries) {
     const SessionOptions& session = entry->session.options();
-    text += fmt::format("{:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f}  {:<7} {:<12} {}\n",
+    text += fmt::format("{:>9.3f} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f}  {:<7} {:<12} {}\n",
                         LoadMs(entry->session), entry->sorted_ms.front(),
                         Percentile(entry->sorted_ms, 50), Percentile(entry->sorted_ms, 90),
                         Percentile(entry->sorted_ms, 99),
