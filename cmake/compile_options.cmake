@@ -11,7 +11,10 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 # Exactness depends on this one: a fused multiply-add rounds once where TensorFlow Lite rounds twice.
 add_compile_options(-ffp-contract=off)
-if(ATOLL_SANITIZE)
+if(ATOLL_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(ATOLL_SANITIZE)
   set(sanitizers -fsanitize=address,undefined,float-cast-overflow -fno-sanitize=vptr)
   add_compile_options(${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(${sanitizers})
@@ -29,13 +32,21 @@ function(atoll_warnings target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 endfunction()
 
-# A library of ours: static, position independent, no exceptions, no RTTI.
-#   atoll_library(name SOURCES a.cc b.cc LIBS other)
+# A library of ours: static, position independent, no exceptions, no RTTI. SMALL: what runs once per
+# model rather than in every inference, and is compiled for size. Sections of their own let the
+# linker drop functions that nobody calls; tables for unwinding the stack have no use without
+# exceptions (debuggers read their own).
+#   atoll_library(name [SMALL] SOURCES a.cc b.cc LIBS other)
 function(atoll_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "SMALL" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   atoll_warnings(${name})
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${name} PRIVATE
+      -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables -fno-unwind-tables
+      $<$<BOOL:${ARG_SMALL}>:-Os>)
+  endif()
   target_link_libraries(${name} PUBLIC ${ARG_LIBS})
 endfunction()
 

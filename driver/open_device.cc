@@ -5,13 +5,13 @@
 #include <chrono>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 #include "driver/activity.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/protocol.h"
 #include "driver/usb_device.h"
+#include "runtime/base/host_cpus.h"
 
 namespace atollrt {
 namespace {
@@ -59,8 +59,7 @@ Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, int threa
   ATOLL_ASSIGN_OR_RETURN(core.profile, FindDeviceProfile(name.profile));
   core.face = name.face;
   ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
-  const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  core.threads = threads > 0 ? threads : std::min(cpus, kDefaultThreadsMax);
+  core.threads = threads > 0 ? threads : std::min(GetHostCpus().cores, kDefaultThreadsMax);
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport, EmulatedTransport::Create(core));
   UsbDevice::Options options;
   options.name = name.profile.empty() ? std::string(kEmulator)

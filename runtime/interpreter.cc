@@ -5,6 +5,7 @@
 
 #include "runtime/arena_layout.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/host_cpus.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/line_chain.h"
@@ -20,14 +21,27 @@ constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
 
 int ThreadCount(int requested) {
   if (requested > 0) return requested;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::clamp(cores, 1, kMaxDefaultThreads);
+  return std::min(GetHostCpus().cores, kMaxDefaultThreads);
+}
+
+// Handing work to another thread and waiting for it takes about a microsecond (bench/
+// thread_pool_bench.cc). What is done in two, by the slowest kernels for bytes, is not worth that.
+bool IsSmall(const Graph& graph, const Node& node) {
+  constexpr int64_t kFewMacs = 32 << 10, kFewBytes = 4 << 10;
+  int64_t bytes = 0;
+  for (const int32_t tensor : node.inputs) {
+    if (tensor < 0) continue;
+    if (graph.tensors[tensor].type == DataType::kFloat32) return false;
+    if (!graph.tensors[tensor].is_constant()) bytes += graph.tensors[tensor].byte_size();
+  }
+  for (const int32_t tensor : node.outputs) bytes += graph.tensors[tensor].byte_size();
+  return MultiplyAccumulates(graph, node) <= kFewMacs && bytes <= kFewBytes;
 }
 
 }  // namespace
 
 Interpreter::Interpreter(std::shared_ptr<const Model> model, const Graph& graph, int threads)
-    : model_(std::move(model)), graph_(graph), pool_(threads) {}
+    : model_(std::move(model)), graph_(graph), pool_(threads), caller_pool_(1) {}
 
 Interpreter::~Interpreter() {
   {
@@ -47,6 +61,8 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Interpreter> interpreter,
                          CreateFor(std::move(model), graph, options, /*parent=*/nullptr));
   interpreter->ResetVariables();
+  // Kernels and programs have packed most weights, some of which would otherwise be there twice.
+  interpreter->model_->DropPages();
   return interpreter;
 }
 
@@ -109,6 +125,7 @@ Status Interpreter::PrepareSteps() {
       step.executor = step.owned.get();
       step.input_tensors = node.inputs;
       step.output_tensors = node.outputs;
+      step.is_small = IsSmall(graph(), node);
     }
     steps_.push_back(std::move(step));
   }
@@ -342,7 +359,7 @@ Status Interpreter::RunStep(Step* step) {
                   .outputs = step->outputs,
                   .state = step->state,
                   .scratch = arena_.data() + step->scratch_offset,
-                  .pool = &pool_,
+                  .pool = step->is_small ? &caller_pool_ : &pool_,
                   .usage = &usage,
                   .trace = partition_trace ? &partition_trace : nullptr};
   const int64_t start_ns = trace_ ? MonotonicNs() : 0;

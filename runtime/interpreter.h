@@ -30,7 +30,7 @@
 namespace atollrt {
 
 struct InterpreterOptions {
-  int threads = 0;               // 0: as many as cores, at most 4
+  int threads = 0;               // 0: as many as cores that it may use (host_cpus.h), at most 4
   Delegate* delegate = nullptr;  // outlives the interpreter
 };
 
@@ -93,6 +93,7 @@ class Interpreter {
     std::vector<uint8_t*> outputs;
     std::vector<uint8_t*> state;
     size_t scratch_offset = 0;
+    bool is_small = false;                // not worth a second thread
     bool is_done = false;                 // by the places of its operands (arena_layout.h)
     std::unique_ptr<Interpreter> callee;  // CALL_ONCE
     bool called = false;
@@ -125,6 +126,7 @@ class Interpreter {
   const std::shared_ptr<const Model> model_;
   const Graph& graph_;  // of model_
   ThreadPool pool_;
+  ThreadPool caller_pool_;  // of one
   std::vector<Partition> partitions_;
   std::vector<NodePlacement> placements_;
   std::vector<Step> steps_;

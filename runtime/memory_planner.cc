@@ -23,6 +23,10 @@ int64_t Rounded(int64_t size, int64_t alignment) {
 // Positions in the list of blocks to place, which is not that of the caller: it has no empty ones.
 using Order = std::vector<uint32_t>;
 
+double Life(const MemoryBlock& block) {
+  return static_cast<double>(block.last_use) - static_cast<double>(block.first_use) + 1;
+}
+
 enum class Fit { kLowest, kTightest };
 
 // Small and the same everywhere (SplitMix64).
@@ -107,29 +111,29 @@ std::vector<int64_t> Search::BytesAliveAtStart() const {
 }
 
 std::vector<Order> Search::Orders() const {
-  Order by_index(blocks_.size());
-  std::iota(by_index.begin(), by_index.end(), 0u);
-  const auto sorted = [&](auto key) {
-    Order order = by_index;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return key(a) > key(b); });
-    return order;
+  using Key = std::pair<double, int64_t>;
+  std::vector<Key> keys(blocks_.size());
+  std::vector<Order> orders;
+  const auto add = [&](Key (*key)(const MemoryBlock&, int64_t alive),
+                       const std::vector<int64_t>& alive) {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      keys[i] = key(blocks_[i], alive.empty() ? 0 : alive[i]);
+    }
+    Order& order = orders.emplace_back(blocks_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return keys[a] != keys[b] ? keys[a] > keys[b] : a < b;
+    });
   };
-  const auto life = [&](uint32_t i) {
-    return int64_t{blocks_[i].last_use} - blocks_[i].first_use + 1;
-  };
-  const auto start = [&](uint32_t i) { return -int64_t{blocks_[i].first_use}; };
-  const auto size = [&](uint32_t i) { return blocks_[i].size; };
   // Largest first is right nearly always.
-  std::vector<Order> orders = {sorted([&](uint32_t i) { return std::pair(size(i), start(i)); })};
+  add([](const MemoryBlock& b, int64_t) { return Key(b.size, -int64_t{b.first_use}); }, {});
   if (blocks_.size() > 1000) return orders;
-  const std::vector<int64_t> alive = BytesAliveAtStart();
-  orders.push_back(sorted([&](uint32_t i) { return std::pair(alive[i], size(i)); }));
-  orders.push_back(sorted([&](uint32_t i) {
-    return std::pair(static_cast<double>(size(i)) * static_cast<double>(life(i)), start(i));
-  }));
-  orders.push_back(sorted([&](uint32_t i) { return std::pair(life(i), size(i)); }));
-  orders.push_back(sorted([&](uint32_t i) { return std::pair(start(i), size(i)); }));
+  add([](const MemoryBlock& b, int64_t alive) { return Key(alive, b.size); }, BytesAliveAtStart());
+  add([](const MemoryBlock& b,
+         int64_t) { return Key(static_cast<double>(b.size) * Life(b), -int64_t{b.first_use}); },
+      {});
+  add([](const MemoryBlock& b, int64_t) { return Key(Life(b), b.size); }, {});
+  add([](const MemoryBlock& b, int64_t) { return Key(-b.first_use, b.size); }, {});
   return orders;
 }
 

@@ -72,6 +72,10 @@ Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> 
   return std::shared_ptr<const Model>(std::move(model));
 }
 
+void Model::DropPages() const {
+  if (mapping_ != nullptr) madvise(mapping_, mapping_size_, MADV_DONTNEED);
+}
+
 Model::~Model() {
   if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
 }

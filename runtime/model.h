@@ -36,6 +36,9 @@ class Model {
   const std::vector<Graph>& graphs() const { return contents_.graphs; }
   const std::vector<Variable>& variables() const { return contents_.variables; }
   std::span<const uint8_t> bytes() const { return bytes_; }
+  // Gives back the memory that holds what has been read of a mapped file; what is read again comes
+  // from the system's cache. For those who have copied what they need often. Thread-safe.
+  void DropPages() const;
 
  private:
   Model() = default;

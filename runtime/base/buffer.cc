@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/base/buffer.h"
 
+#include <sys/mman.h>
+
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
+namespace {
+
+// From here on, pages that the kernel clears when they are first written are cheaper than clearing
+// all at once.
+constexpr size_t kMappedFrom = size_t{1} << 18;
+
+}  // namespace
 
 Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   Buffer buffer;
@@ -14,6 +24,17 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
     return ResourceExhausted("cannot allocate %zu bytes", size_bytes);
   }
   const size_t rounded = AlignUp(size_bytes, kAlignment);
+  if (rounded >= kMappedFrom) {
+    void* const memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                              /*fd=*/-1, /*offset=*/0);
+    if (memory == MAP_FAILED) {
+      return ResourceExhausted("out of memory: cannot allocate %zu bytes", size_bytes);
+    }
+    buffer.data_ = static_cast<uint8_t*>(memory);
+    buffer.size_ = size_bytes;
+    buffer.mapped_bytes_ = rounded;
+    return buffer;
+  }
   buffer.data_ = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded));
   if (buffer.data_ == nullptr) {
     return ResourceExhausted("out of memory: cannot allocate %zu bytes", size_bytes);
@@ -21,6 +42,14 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   buffer.size_ = size_bytes;
   std::memset(buffer.data_, 0, rounded);
   return buffer;
+}
+
+Buffer::~Buffer() {
+  if (mapped_bytes_ > 0) {
+    munmap(data_, mapped_bytes_);
+  } else {
+    std::free(data_);
+  }
 }
 
 }  // namespace atollrt

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <utility>
 
@@ -20,15 +19,19 @@ class Buffer {
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(mapped_bytes_, other.mapped_bytes_);
     return *this;
   }
-  ~Buffer() { std::free(data_); }
+  ~Buffer();
 
-  // `size_bytes` zeroed bytes aligned to kAlignment, or kResourceExhausted. 0 is allowed.
+  // `size_bytes` zeroed bytes aligned to kAlignment, or kResourceExhausted. 0 is allowed. Large
+  // blocks take no memory before they are written.
   static Result<Buffer> Allocate(size_t size_bytes);
 
   uint8_t* data() { return data_; }
@@ -40,6 +43,7 @@ class Buffer {
  private:
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  size_t mapped_bytes_ = 0;  // 0: from the heap
 };
 
 }  // namespace atollrt

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/kernels/thread_pool.h"
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
+#include "runtime/base/host_cpus.h"
 #include "runtime/base/monotonic.h"
 
 namespace atollrt {
@@ -36,8 +39,13 @@ void Pause() {
 
 ThreadPool::ThreadPool(int threads) {
   ATOLL_CHECK(threads >= 1);
+  // For a pool of one nobody needs to count.
+  if (threads == 1) {
+    notes_.resize(1);
+    return;
+  }
   // With more threads than CPUs, one that spins only keeps another from its work.
-  if (threads <= static_cast<int>(std::thread::hardware_concurrency())) spins_ = kSpins;
+  if (threads <= GetHostCpus().logical) spins_ = kSpins;
   notes_.resize(static_cast<size_t>(threads));
   workers_.reserve(static_cast<size_t>(threads - 1));
   for (int worker = 1; worker < threads; ++worker) {
@@ -59,12 +67,13 @@ bool ThreadPool::HasWork() const {
   return Taken(work) < Tasks(work);
 }
 
-void ThreadPool::Run(int tasks, TaskFunction function, const void* context) {
+void ThreadPool::Run(int tasks, int least, TaskFunction function, const void* context) {
   if (tasks <= 0) return;
   ATOLL_CHECK(static_cast<uint64_t>(tasks) <= kTaskMask);
   function_ = function;
   context_ = context;
   finished_.store(0, std::memory_order_relaxed);
+  least_.store(least, std::memory_order_relaxed);
   work_.exchange(NextRun(work_.load(std::memory_order_relaxed), tasks));
   // Sequential consistency orders this write and load against a sleeper's increment and look at
   // work_: either it is seen here, or it sees the work. The lock waits for it to be asleep. (A
@@ -88,14 +97,18 @@ void ThreadPool::Run(int tasks, TaskFunction function, const void* context) {
 void ThreadPool::TakeTasks(int worker) {
   uint64_t work = work_.load();
   while (Taken(work) < Tasks(work)) {
-    if (!work_.compare_exchange_weak(work, work + 1)) continue;
+    const int begin = Taken(work);
+    const int left = Tasks(work) - begin;
+    const int least = least_.load(std::memory_order_relaxed);
+    const int part = least == 0 ? 1 : std::min(left, std::max(least, left / (2 * threads())));
+    if (!work_.compare_exchange_weak(work, work + static_cast<uint64_t>(part))) continue;
     if (recording_) {
-      RunAndNote(Taken(work), worker, work >> (2 * kTaskBits));
+      RunAndNote(begin, begin + part, worker, work >> (2 * kTaskBits));
     } else {
-      function_(context_, Taken(work), worker);
+      function_(context_, begin, begin + part, worker);
     }
     const int tasks = Tasks(work);
-    if (finished_.fetch_add(1) + 1 == tasks && caller_sleeps_.load()) {
+    if (finished_.fetch_add(part) + part == tasks && caller_sleeps_.load()) {
       { const std::lock_guard lock(mutex_); }
       done_.notify_one();
     }
@@ -103,10 +116,10 @@ void ThreadPool::TakeTasks(int worker) {
   }
 }
 
-void ThreadPool::RunAndNote(int task, int worker, uint64_t run) {
+void ThreadPool::RunAndNote(int begin, int end, int worker, uint64_t run) {
   Notes& notes = notes_[static_cast<size_t>(worker)];
   const int64_t start_ns = MonotonicNs();
-  function_(context_, task, worker);
+  function_(context_, begin, end, worker);
   const int64_t end_ns = MonotonicNs();
   if (notes.spans.empty() || notes.run != run) {
     notes.spans.push_back({.worker = worker, .start_ns = start_ns, .end_ns = end_ns});

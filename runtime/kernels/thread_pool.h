@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fixed set of threads and one operation on it: ParallelFor. The calling thread is worker 0 and
-// always takes part, so a pool of 1 has no threads of its own. A pool belongs to one caller at a
-// time: calls of ParallelFor from several threads are not allowed, nor are nested ones.
+// A fixed set of threads and what runs on them: ParallelFor, tasks one by one, and ParallelRanges,
+// a range in parts. The calling thread is worker 0 and always takes part, so a pool of 1 has no
+// threads of its own. A pool belongs to one caller at a time: calls from several threads are not
+// allowed, nor are nested ones.
+//
+// The parts of a range shrink as it comes to its end: first every worker takes half of its equal
+// share, then less and less. So a core that is slower than the others, or that something else is
+// using, takes fewer parts, and nobody waits long for its last one.
 //
 // Layers of small models last tens of microseconds, waking a thread about as long. So a worker that
 // runs out of tasks watches for the next ones for a moment (kSpins) before it goes to sleep: within
@@ -38,16 +43,31 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return static_cast<int>(notes_.size()); }
 
   // Calls body(task, worker) once for each task in [0, tasks), on any worker in [0, threads()),
   // and returns when all calls have returned. tasks < 2^24. Allocates nothing.
   template <typename Body>
   void ParallelFor(int tasks, const Body& body) {
     Run(
-        tasks,
-        [](const void* context, int task, int worker) {
-          (*static_cast<const Body*>(context))(task, worker);
+        tasks, /*least=*/0,
+        [](const void* context, int begin, int end, int worker) {
+          for (int task = begin; task < end; ++task) {
+            (*static_cast<const Body*>(context))(task, worker);
+          }
+        },
+        &body);
+  }
+
+  // Calls body(begin, end, worker) for parts of [0, count) that cover it, each of at least `least`
+  // >= 1 elements apart from the last one, and returns when all calls have returned. count < 2^24.
+  // Allocates nothing.
+  template <typename Body>
+  void ParallelRanges(int count, int least, const Body& body) {
+    Run(
+        count, least,
+        [](const void* context, int begin, int end, int worker) {
+          (*static_cast<const Body*>(context))(begin, end, worker);
         },
         &body);
   }
@@ -59,11 +79,12 @@ class ThreadPool {
   std::vector<Span> TakeSpans();
 
  private:
-  using TaskFunction = void (*)(const void* context, int task, int worker);
-  void Run(int tasks, TaskFunction function, const void* context);
+  using TaskFunction = void (*)(const void* context, int begin, int end, int worker);
+  // `least` 0: one at a time.
+  void Run(int tasks, int least, TaskFunction function, const void* context);
   void WorkerLoop(int worker);
   void TakeTasks(int worker);
-  void RunAndNote(int task, int worker, uint64_t run);
+  void RunAndNote(int begin, int end, int worker, uint64_t run);
   void Sleep();
   bool HasWork() const;
 
@@ -71,12 +92,14 @@ class ThreadPool {
 
   // The current Run: its number, its tasks, and how many of these are taken, in one word (see
   // thread_pool.cc). Taking a task is one compare-and-swap, which fails if the Run is over.
-  std::atomic<uint64_t> work_{0};
-  std::atomic<int> finished_{0};  // tasks of the current Run
+  alignas(64) std::atomic<uint64_t> work_{0};
+  std::atomic<int> least_{0};  // of the current Run; a stale one does no harm
   // Written before work_ shows a new Run, read only by those who hold a task of it.
   TaskFunction function_ = nullptr;
   const void* context_ = nullptr;
   bool recording_ = false;
+
+  alignas(64) std::atomic<int> finished_{0};  // tasks of the current Run
 
   // Written by its worker before it reports a task as finished, read by the caller between Runs.
   struct alignas(64) Notes {
@@ -102,6 +125,17 @@ void ParallelFor(ThreadPool* pool, int tasks, const Body& body) {
     pool->ParallelFor(tasks, body);
   } else {
     for (int task = 0; task < tasks; ++task) body(task, 0);
+  }
+}
+
+// body(begin, end, worker) for parts of [0, count): on `pool`, or on this thread, in one part, when
+// it is nullptr or there are no two parts of `least` elements.
+template <typename Body>
+void ParallelRanges(ThreadPool* pool, int count, int least, const Body& body) {
+  if (pool != nullptr && pool->threads() > 1 && count >= 2 * least) {
+    pool->ParallelRanges(count, least, body);
+  } else if (count > 0) {
+    body(0, count, 0);
   }
 }
 

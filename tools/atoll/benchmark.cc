@@ -6,7 +6,12 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
+#include "tools/atoll/benchmark_compare.h"
+#include "tools/atoll/exit_code.h"
+#include "tools/atoll/machine.h"
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/percentile.h"
 #include "tools/atoll/report.h"
@@ -17,73 +22,150 @@
 namespace atollcmd {
 namespace {
 
+// Samples in a report; of more, every second, third ... is stored.
+constexpr size_t kMaxStoredSamples = 2000;
+
 struct BenchmarkOptions {
-  SessionOptions session;
+  std::vector<std::string> models;
+  std::vector<std::string> devices = {"auto"};
+  std::vector<int> threads = {0};
+  std::vector<std::string> input_shapes;
   int runs = 50;
   int warmup = 3;
   bool json = false;
 };
 
-struct Measurement {
-  double first_ms = 0;
-  std::vector<double> invoke_ms;  // ascending
-  double mean_ms = 0;
-  int64_t peak_rss_bytes = 0;
-};
+// One model on one device with one number of threads.
+struct Entry {
+  explicit Entry(const SessionOptions& options) : session(options) {}
 
-Measurement Measure(Session* session, const BenchmarkOptions& options) {
-  Measurement measured;
-  Stopwatch stopwatch;
-  session->Invoke();
-  measured.first_ms = stopwatch.LapMs();
-  for (int i = 0; i < options.warmup; ++i) session->Invoke();
-  measured.invoke_ms.reserve(options.runs);
-  for (int i = 0; i < options.runs; ++i) {
-    stopwatch.LapMs();
-    session->Invoke();
-    measured.invoke_ms.push_back(stopwatch.LapMs());
+  Session session;
+  double first_ms = 0;
+  std::vector<double> samples_ms;  // in the order in which they were taken
+  std::vector<double> sorted_ms;
+  double mean_ms = 0;
+};
+using Entries = std::vector<std::unique_ptr<Entry>>;
+
+Entries PrepareEntries(const BenchmarkOptions& options) {
+  Entries entries;
+  for (const std::string& model : options.models) {
+    for (const std::string& device : options.devices) {
+      for (const int threads : options.threads) {
+        entries.push_back(
+            std::make_unique<Entry>(SessionOptions{.model = model,
+                                                   .device = device,
+                                                   .threads = threads,
+                                                   .input_shapes = options.input_shapes}));
+        FillInputs(entries.back()->session, 1, {});
+        entries.back()->session.Lint({});
+      }
+    }
   }
-  std::sort(measured.invoke_ms.begin(), measured.invoke_ms.end());
-  measured.mean_ms = std::accumulate(measured.invoke_ms.begin(), measured.invoke_ms.end(), 0.0) /
-                     static_cast<double>(options.runs);
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  measured.peak_rss_bytes = int64_t{usage.ru_maxrss} * 1024;
-  return measured;
+  return entries;
 }
 
-Json ReportJson(const Session& session, const BenchmarkOptions& options,
-                const Measurement& measured) {
-  Json report = NewReport("benchmark", session);
+// In turns, so that what happens on the machine meanwhile happens to all of them.
+void Measure(const Entries& entries, const BenchmarkOptions& options) {
+  Stopwatch stopwatch;
+  for (const auto& entry : entries) {
+    stopwatch.LapMs();
+    entry->session.Invoke();
+    entry->first_ms = stopwatch.LapMs();
+    for (int i = 0; i < options.warmup; ++i) entry->session.Invoke();
+    entry->samples_ms.reserve(static_cast<size_t>(options.runs));
+  }
+  for (int done = 0; done < options.runs; done += kSamplesPerTurn) {
+    const int count = std::min(kSamplesPerTurn, options.runs - done);
+    for (const auto& entry : entries) {
+      // Brings its data back into the caches.
+      if (entries.size() > 1) entry->session.Invoke();
+      for (int i = 0; i < count; ++i) {
+        stopwatch.LapMs();
+        entry->session.Invoke();
+        entry->samples_ms.push_back(stopwatch.LapMs());
+      }
+    }
+  }
+  for (const auto& entry : entries) {
+    entry->sorted_ms = entry->samples_ms;
+    std::sort(entry->sorted_ms.begin(), entry->sorted_ms.end());
+    entry->mean_ms = std::accumulate(entry->sorted_ms.begin(), entry->sorted_ms.end(), 0.0) /
+                     static_cast<double>(options.runs);
+  }
+}
+
+int64_t PeakRssBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+double LoadMs(const Session& session) {
   const Session::LoadTimes& load = session.load_times();
-  report["threads"] = options.session.threads;
-  report["load_ms"] = {{"total", RoundedMs(load.model_ms + load.device_ms + load.prepare_ms)},
-                       {"model", RoundedMs(load.model_ms)},
-                       {"open_device", RoundedMs(load.device_ms)},
-                       {"prepare", RoundedMs(load.prepare_ms)}};
-  report["first_inference_ms"] = RoundedMs(measured.first_ms);
-  report["warmup"] = options.warmup;
-  report["runs"] = options.runs;
-  report["latency_ms"] = {{"min", RoundedMs(measured.invoke_ms.front())},
-                          {"median", RoundedMs(Percentile(measured.invoke_ms, 50))},
-                          {"mean", RoundedMs(measured.mean_ms)},
-                          {"p90", RoundedMs(Percentile(measured.invoke_ms, 90))},
-                          {"p99", RoundedMs(Percentile(measured.invoke_ms, 99))}};
-  report["peak_rss_bytes"] = measured.peak_rss_bytes;
+  return load.model_ms + load.device_ms + load.prepare_ms;
+}
+
+Json StoredSamples(const std::vector<double>& samples) {
+  const size_t step = (samples.size() + kMaxStoredSamples - 1) / kMaxStoredSamples;
+  Json stored = Json::array();
+  for (size_t i = 0; i < samples.size(); i += step) stored.push_back(RoundedMs(samples[i]));
+  return stored;
+}
+
+// What is measured of one entry, added to what a report says of its session.
+void AddMeasured(const Entry& entry, const BenchmarkOptions& options, Json* report) {
+  const Session& session = entry.session;
+  const Session::LoadTimes& load = session.load_times();
+  (*report)["threads"] = session.options().threads;
+  (*report)["load_ms"] = {{"total", RoundedMs(LoadMs(session))},
+                          {"model", RoundedMs(load.model_ms)},
+                          {"open_device", RoundedMs(load.device_ms)},
+                          {"prepare", RoundedMs(load.prepare_ms)}};
+  (*report)["first_inference_ms"] = RoundedMs(entry.first_ms);
+  (*report)["warmup"] = options.warmup;
+  (*report)["runs"] = options.runs;
+  (*report)["latency_ms"] = {{"min", RoundedMs(entry.sorted_ms.front())},
+                             {"median", RoundedMs(Percentile(entry.sorted_ms, 50))},
+                             {"mean", RoundedMs(entry.mean_ms)},
+                             {"p90", RoundedMs(Percentile(entry.sorted_ms, 90))},
+                             {"p99", RoundedMs(Percentile(entry.sorted_ms, 99))}};
   const AtollMemoryInfo memory = session.memory_info();
-  report["arena_bytes"] = memory.arena_bytes;
-  report["arena_lower_bound_bytes"] = memory.arena_lower_bound_bytes;
+  (*report)["arena_bytes"] = memory.arena_bytes;
+  (*report)["arena_lower_bound_bytes"] = memory.arena_lower_bound_bytes;
   const AtollInvokeInfo device = session.invoke_info();
-  report["modelled_device"] = {{"ms", RoundedMs(device.device_seconds * 1e3)},
-                               {"cycles", device.device_cycles},
-                               {"bytes_to_device", device.bytes_to_device},
-                               {"bytes_from_device", device.bytes_from_device}};
+  (*report)["modelled_device"] = {{"ms", RoundedMs(device.device_seconds * 1e3)},
+                                  {"cycles", device.device_cycles},
+                                  {"bytes_to_device", device.bytes_to_device},
+                                  {"bytes_from_device", device.bytes_from_device}};
+  (*report)["samples_ms"] = StoredSamples(entry.samples_ms);
+}
+
+Json ReportJson(const Entries& entries, const BenchmarkOptions& options) {
+  if (entries.size() == 1) {
+    Json report = NewReport("benchmark", entries[0]->session);
+    AddMeasured(*entries[0], options, &report);
+    report["peak_rss_bytes"] = PeakRssBytes();
+    report["machine"] = MachineJson();
+    return report;
+  }
+  Json report = NewReport("benchmark");
+  report["peak_rss_bytes"] = PeakRssBytes();
+  report["machine"] = MachineJson();
+  report["entries"] = Json::array();
+  for (const auto& entry : entries) {
+    Json one = NewReport("benchmark", entry->session);
+    for (const char* key : {"schema", "command", "atoll"}) one.erase(key);
+    AddMeasured(*entry, options, &one);
+    report["entries"].push_back(std::move(one));
+  }
   return report;
 }
 
-std::string ReportText(const Session& session, const BenchmarkOptions& options,
-                       const Measurement& measured) {
+std::string ReportText(const Entry& entry, const BenchmarkOptions& options) {
+  const Session& session = entry.session;
   const Session::LoadTimes& load = session.load_times();
+  const AtollMemoryInfo memory = session.memory_info();
   std::string text = fmt::format(
       "model    {}\n"
       "device   {}: {}\n"
@@ -92,12 +174,13 @@ std::string ReportText(const Session& session, const BenchmarkOptions& options,
       "first    {:.3f} ms\n"
       "invoke   min {:.3f}  median {:.3f}  mean {:.3f}  p90 {:.3f}  p99 {:.3f} ms, measured on the "
       "host, {} runs\n"
-      "memory   {} peak resident set\n",
+      "memory   {} peak resident set, {} of intermediate tensors (at least {})\n",
       session.options().model, session.device_name(), session.device_description(),
-      session.PartitionSummary(), load.model_ms + load.device_ms + load.prepare_ms, load.model_ms,
-      load.device_ms, load.prepare_ms, measured.first_ms, measured.invoke_ms.front(),
-      Percentile(measured.invoke_ms, 50), measured.mean_ms, Percentile(measured.invoke_ms, 90),
-      Percentile(measured.invoke_ms, 99), options.runs, ByteSizeText(measured.peak_rss_bytes));
+      session.PartitionSummary(), LoadMs(session), load.model_ms, load.device_ms, load.prepare_ms,
+      entry.first_ms, entry.sorted_ms.front(), Percentile(entry.sorted_ms, 50), entry.mean_ms,
+      Percentile(entry.sorted_ms, 90), Percentile(entry.sorted_ms, 99), options.runs,
+      ByteSizeText(PeakRssBytes()), ByteSizeText(memory.arena_bytes),
+      ByteSizeText(memory.arena_lower_bound_bytes));
   if (session.on_device()) {
     const AtollInvokeInfo device = session.invoke_info();
     text += fmt::format(
@@ -109,16 +192,34 @@ std::string ReportText(const Session& session, const BenchmarkOptions& options,
   return text;
 }
 
+std::string TableText(const Entries& entries, const BenchmarkOptions& options) {
+  std::string text = fmt::format(
+      "ms per inference, measured on the host, {} runs each, in turns\n"
+      "{:>9} {:>9} {:>9} {:>9} {:>9}  {:<7} {:<12} model\n",
+      options.runs, "load", "min", "median", "p90", "p99", "threads", "device");
+  for (const auto& entry : entries) {
+    const SessionOptions& session = entry->session.options();
+    text += fmt::format("{:>9.3f} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f}  {:<7} {:<12} {}\n",
+                        LoadMs(entry->session), entry->sorted_ms.front(),
+                        Percentile(entry->sorted_ms, 50), Percentile(entry->sorted_ms, 90),
+                        Percentile(entry->sorted_ms, 99),
+                        session.threads == 0 ? "default" : fmt::format("{}", session.threads),
+                        entry->session.device_name(), Printable(session.model));
+  }
+  return text;
+}
+
 void RunBenchmark(const BenchmarkOptions& options) {
-  Session session(options.session);
-  FillInputs(session, 1, {});
-  session.Lint({});
-  session.Announce();
-  const Measurement measured = Measure(&session, options);
+  if (options.models.empty()) {
+    throw CommandError(ExitCode::kUsage, "MODEL is required; see 'atoll benchmark --help'");
+  }
+  const Entries entries = PrepareEntries(options);
+  for (const auto& entry : entries) entry->session.Announce();
+  Measure(entries, options);
   if (options.json) {
-    PrintReport(ReportJson(session, options, measured));
+    PrintReport(ReportJson(entries, options));
   } else {
-    PrintText(ReportText(session, options, measured));
+    PrintText(entries.size() == 1 ? ReportText(*entries[0], options) : TableText(entries, options));
   }
 }
 
@@ -127,8 +228,23 @@ void RunBenchmark(const BenchmarkOptions& options) {
 void AddBenchmarkCommand(CLI::App* app) {
   auto options = std::make_shared<BenchmarkOptions>();
   CLI::App* command = app->add_subcommand(
-      "benchmark", "Time to load a model and to run it, measured on this host.");
-  AddSessionOptions(command, &options->session);
+      "benchmark", "Time to load models and to run them, measured on this host.");
+  command->add_option("MODEL", options->models, "one .tflite file or more");
+  command
+      ->add_option("--device", options->devices,
+                   "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu, as for 'atoll run'; "
+                   "repeatable")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  command
+      ->add_option("--threads", options->threads,
+                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
+                   "suggests; several with commas or repeated")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  AddInputShapeOption(command, &options->input_shapes);
   command->add_option("--runs", options->runs, "measured inferences")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
@@ -142,11 +258,21 @@ void AddBenchmarkCommand(CLI::App* app) {
       "that the device itself would take. With the emulator the two have nothing in common.\n"
       "Percentiles are nearest-rank. In JSON, latency_ms.median is the time of one inference.\n"
       "\n"
+      "Every model is measured on every device with every number of threads, in turns of ten\n"
+      "inferences, and reported as a table, in JSON as a list of entries. 'atoll benchmark\n"
+      "compare' says which of them differ between two reports. A model of that name is\n"
+      "./compare.\n"
+      "\n"
       "Examples:\n"
       "  atoll benchmark model.tflite\n"
       "  atoll benchmark model.tflite --device cpu --threads 1 --runs 200\n"
-      "  atoll benchmark model.tflite --device emu --json");
-  command->callback([options] { RunBenchmark(*options); });
+      "  atoll benchmark model.tflite --device emu --json\n"
+      "  atoll benchmark *.tflite --device cpu --threads 1,2 --runs 200 --json > after.json\n"
+      "  atoll benchmark compare before.json after.json");
+  AddBenchmarkCompareCommand(command);
+  command->callback([command, options] {
+    if (command->get_subcommands().empty()) RunBenchmark(*options);
+  });
 }
 
 }  // namespace atollcmd

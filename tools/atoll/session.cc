@@ -61,7 +61,11 @@ AtollModel* LoadModel(const SessionOptions& options) {
 void AddSessionOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("MODEL", options->model, "a .tflite file")->required();
   AddDeviceOptions(app, options);
-  app->add_option("--input-shape", options->input_shapes,
+  AddInputShapeOption(app, &options->input_shapes);
+}
+
+void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) {
+  app->add_option("--input-shape", *input_shapes,
                   "[NAME=]1x320x320x3: the shape of an input, instead of the one in the file; "
                   "[NAME=]320x320: its height and width alone; NAME may be its number, from 0; "
                   "repeatable")

@@ -29,6 +29,8 @@ struct SessionOptions {
 
 // Adds MODEL, --device, --threads and --input-shape to a subcommand.
 void AddSessionOptions(CLI::App* app, SessionOptions* options);
+// --input-shape alone.
+void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes);
 // --device and --threads alone.
 void AddDeviceOptions(CLI::App* app, SessionOptions* options);
 

@@ -63,6 +63,52 @@ TEST(ThreadPool, MakesResultsOfWorkersVisibleToTheCaller) {
   }
 }
 
+TEST(ThreadPool, PartsCoverARangeOnce) {
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    for (const int count : {0, 1, 2, 3, 17, 1000}) {
+      for (const int least : {1, 2, 5, 2000}) {
+        std::vector<std::atomic<int>> calls(static_cast<size_t>(count));
+        pool.ParallelRanges(count, least, [&](int begin, int end, int worker) {
+          EXPECT_LT(begin, end);
+          EXPECT_TRUE(end == count || end - begin >= least) << begin << " to " << end;
+          EXPECT_LT(worker, threads);
+          for (int i = begin; i < end; ++i) ++calls[static_cast<size_t>(i)];
+        });
+        for (const std::atomic<int>& number : calls) EXPECT_EQ(number, 1);
+      }
+    }
+  }
+}
+
+// The worker that is held up keeps its first part, at most half of its equal share.
+TEST(ThreadPool, AWorkerThatIsHeldUpHasFewElements) {
+  ThreadPool pool(2);
+  std::atomic<bool> others_done{false};
+  std::atomic<int> taken{0};
+  constexpr int kCount = 64;
+  pool.ParallelRanges(kCount, 1, [&](int begin, int end, int worker) {
+    if (worker == 1) {
+      EXPECT_LE(end - begin, kCount / 4);
+      while (!others_done && taken + (end - begin) < kCount) std::this_thread::yield();
+    }
+    if ((taken += end - begin) == kCount) others_done = true;
+  });
+  EXPECT_EQ(taken, kCount);
+}
+
+TEST(ParallelRanges, IsOnePartWithoutAPool) {
+  int calls = 0;
+  ParallelRanges(nullptr, 5, 1, [&](int begin, int end, int worker) {
+    EXPECT_EQ(begin, 0);
+    EXPECT_EQ(end, 5);
+    EXPECT_EQ(worker, 0);
+    ++calls;
+  });
+  ParallelRanges(nullptr, 0, 1, [&](int, int, int) { ++calls; });
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(ParallelFor, RunsInOrderWithoutAPool) {
   std::vector<int> order;
   ParallelFor(nullptr, 4, [&](int task, int worker) {
