@@ -282,7 +282,7 @@ bool Layout::StayInInput(int32_t step, const std::vector<Run>& runs) {
 // Every input is a part of the only output.
 bool Layout::WriteIntoOutput(int32_t step, const std::vector<Run>& runs) {
   const int32_t output = steps_[step].outputs[0];
-  if (steps_[step].outputs.size() != 1) return false;
+  if (steps_[step].outputs.size() != 1 || runs.size() >= kMaxTensorsPerBlock) return false;
   std::vector<int32_t> joined;
   const auto join = [&](const Run& run) {
     const int32_t input = steps_[step].inputs[run.input];
