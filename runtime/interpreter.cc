@@ -75,6 +75,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
   ATOLL_RETURN_IF_ERROR(interpreter->Plan(options.delegate));
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->OrderSteps());
+  ATOLL_RETURN_IF_ERROR(interpreter->FoldPads());
   interpreter->ChainSteps();
   ATOLL_RETURN_IF_ERROR(interpreter->AllocateArena(parent));
   ATOLL_RETURN_IF_ERROR(interpreter->CreateCallees());
@@ -147,6 +148,33 @@ Status Interpreter::OrderSteps() {
   return Status();
 }
 
+// A PAD whose only reader is a convolution becomes the padding of that.
+Status Interpreter::FoldPads() {
+  std::vector<int32_t> readers(graph().tensors.size());
+  for (const int32_t tensor : graph().outputs) ++readers[tensor];
+  std::vector<size_t> writer(graph().tensors.size(), steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (const int32_t tensor : steps_[i].input_tensors) {
+      if (tensor >= 0) ++readers[tensor];
+    }
+    for (const int32_t tensor : steps_[i].output_tensors) writer[tensor] = i;
+  }
+  ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].partition >= 0 || steps_[i].executor->line_runner() == nullptr) continue;
+    const int32_t padded = steps_[i].input_tensors[0];
+    const size_t pad = writer[padded];
+    if (readers[padded] != 1 || pad >= i || steps_[pad].partition >= 0) continue;
+    const Node& node = graph().nodes[steps_[i].node];
+    Result<std::unique_ptr<NodeExecutor>> executor =
+        PreparePaddedFilter(graph(), graph().nodes[steps_[pad].node], node, features);
+    if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph(), node));
+    if (*executor != nullptr) ReplaceSteps({pad, i}, *std::move(executor));
+  }
+  RemoveReplacedSteps();
+  return Status();
+}
+
 void Interpreter::ChainSteps() {
   std::vector<ChainStep> candidates;
   for (const Step& step : steps_) {
@@ -154,42 +182,61 @@ void Interpreter::ChainSteps() {
                           .inputs = step.input_tensors,
                           .outputs = step.output_tensors});
   }
-  std::vector<bool> is_member(steps_.size());
   for (const std::vector<size_t>& chain : FindLineChains(graph(), candidates)) {
     std::vector<const LineRunner*> stages;
-    Step chained;
-    for (const size_t position : chain) {
-      stages.push_back(candidates[position].runner);
-      is_member[position] = true;
-      chained.members.push_back(std::move(steps_[position]));
-    }
-    chained.owned = std::make_unique<LineChain>(std::move(stages));
-    chained.executor = chained.owned.get();
-    chained.node = chained.members.front().node;
-    chained.input_tensors = {chained.members.front().input_tensors[0]};
-    chained.output_tensors = chained.members.back().output_tensors;
-    is_member[chain.back()] = false;
-    steps_[chain.back()] = std::move(chained);
+    for (const size_t position : chain) stages.push_back(candidates[position].runner);
+    ReplaceSteps(chain, std::make_unique<LineChain>(std::move(stages)));
   }
-  std::vector<Step> steps;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_member[i]) steps.push_back(std::move(steps_[i]));
+  RemoveReplacedSteps();
+}
+
+// At the place of the last of them. What they leave is without an executor.
+void Interpreter::ReplaceSteps(std::vector<size_t> members,
+                               std::unique_ptr<NodeExecutor> executor) {
+  Step replacement;
+  for (const size_t position : members) {
+    replacement.members.push_back(std::move(steps_[position]));
+    steps_[position] = Step();
   }
-  steps_ = std::move(steps);
+  replacement.owned = std::move(executor);
+  replacement.executor = replacement.owned.get();
+  replacement.node = replacement.members.front().node;
+  replacement.input_tensors = {replacement.members.front().input_tensors[0]};
+  replacement.output_tensors = replacement.members.back().output_tensors;
+  steps_[members.back()] = std::move(replacement);
+}
+
+void Interpreter::RemoveReplacedSteps() {
+  std::erase_if(steps_, [](const Step& step) { return step.executor == nullptr; });
+}
+
+// Calls function(step, member, is_last) for all members of steps, and members of members.
+template <typename Function>
+void Interpreter::ForEachMember(const Function& function) {
+  for (Step& step : steps_) {
+    const auto visit = [&](const auto& self, Step* of) -> void {
+      for (Step& member : of->members) {
+        function(step, &member, &member == &of->members.back());
+        self(self, &member);
+      }
+    };
+    visit(visit, &step);
+  }
 }
 
 Status Interpreter::AllocateArena(Interpreter* parent) {
   std::vector<StepMemory> memory;
   for (const Step& step : steps_) {
-    size_t scratch_bytes = step.executor->ScratchBytes(pool_.threads());
-    for (const Step& member : step.members) {
-      scratch_bytes = std::max(scratch_bytes, member.executor->ScratchBytes(pool_.threads()));
-    }
+    const auto scratch_bytes = [&](const auto& self, const Step& of) -> size_t {
+      size_t bytes = of.executor->ScratchBytes(pool_.threads());
+      for (const Step& member : of.members) bytes = std::max(bytes, self(self, member));
+      return bytes;
+    };
     const bool is_node = step.partition < 0 && step.members.empty();
     memory.push_back({.node = is_node ? &graph().nodes[step.node] : nullptr,
                       .inputs = step.input_tensors,
                       .outputs = step.output_tensors,
-                      .scratch_bytes = static_cast<int64_t>(scratch_bytes)});
+                      .scratch_bytes = static_cast<int64_t>(scratch_bytes(scratch_bytes, step))});
   }
   const std::span<const Variable> variables =
       parent == nullptr ? std::span(model_->variables()) : std::span<const Variable>();
@@ -245,34 +292,31 @@ void Interpreter::BindOperands(Step* step) {
   }
 }
 
-// Gives the tensors within chains memory, once. Without any, chains stay as they are, and nobody
+// Gives the tensors between members memory, once. Without any, steps stay as they are, and nobody
 // hears of these tensors.
 void Interpreter::PrepareToListen() {
-  if (!chained_offsets_.empty()) return;
+  if (!hidden_offsets_.empty()) return;
   std::vector<int64_t> offsets(graph().tensors.size(), -1);
   size_t bytes = 0;
-  for (const Step& step : steps_) {
-    for (size_t i = 0; i + 1 < step.members.size(); ++i) {
-      const int32_t tensor = step.members[i].output_tensors[0];
-      offsets[tensor] = static_cast<int64_t>(bytes);
-      bytes +=
-          AlignUp(static_cast<uint64_t>(graph().tensors[tensor].byte_size()), Buffer::kAlignment);
-    }
-  }
+  ForEachMember([&](const Step&, Step* member, bool is_last) {
+    if (is_last) return;
+    const int32_t tensor = member->output_tensors[0];
+    offsets[tensor] = static_cast<int64_t>(bytes);
+    bytes +=
+        AlignUp(static_cast<uint64_t>(graph().tensors[tensor].byte_size()), Buffer::kAlignment);
+  });
   Result<Buffer> buffer = Buffer::Allocate(bytes);
   if (!buffer.ok()) return;
-  chained_ = *std::move(buffer);
-  chained_offsets_ = std::move(offsets);
-  for (Step& step : steps_) {
-    for (Step& member : step.members) {
-      member.scratch_offset = step.scratch_offset;
-      BindOperands(&member);
-    }
-  }
+  hidden_ = *std::move(buffer);
+  hidden_offsets_ = std::move(offsets);
+  ForEachMember([&](const Step& step, Step* member, bool) {
+    member->scratch_offset = step.scratch_offset;
+    BindOperands(member);
+  });
 }
 
 bool Interpreter::RunsMembers(const Step& step) const {
-  return !step.members.empty() && (tap_ || trace_) && !chained_offsets_.empty();
+  return !step.members.empty() && (tap_ || trace_) && !hidden_offsets_.empty();
 }
 
 void Interpreter::SetTap(Tap tap) {
@@ -297,8 +341,8 @@ void Interpreter::ResetVariables() {
 
 std::span<uint8_t> Interpreter::TensorBytes(int32_t tensor) {
   const size_t bytes = static_cast<size_t>(graph().tensors[tensor].byte_size());
-  if (!chained_offsets_.empty() && chained_offsets_[tensor] >= 0) {
-    return {chained_.data() + chained_offsets_[tensor], bytes};
+  if (!hidden_offsets_.empty() && hidden_offsets_[tensor] >= 0) {
+    return {hidden_.data() + hidden_offsets_[tensor], bytes};
   }
   if (arena_offsets_[tensor] < 0) return {};
   return {arena_.data() + arena_offsets_[tensor], bytes};

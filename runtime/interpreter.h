@@ -97,8 +97,8 @@ class Interpreter {
     bool is_done = false;                 // by the places of its operands (arena_layout.h)
     std::unique_ptr<Interpreter> callee;  // CALL_ONCE
     bool called = false;
-    // Steps that this one replaces (LineChain), with operands of their own; they run one by one
-    // while somebody listens.
+    // Steps that this one replaces, with operands of their own; they run one by one while somebody
+    // listens to the tensors in between.
     std::vector<Step> members;
   };
 
@@ -111,12 +111,17 @@ class Interpreter {
   Status Plan(Delegate* delegate);
   Status PrepareSteps();
   Status OrderSteps();
+  Status FoldPads();
   void ChainSteps();
+  void ReplaceSteps(std::vector<size_t> members, std::unique_ptr<NodeExecutor> executor);
+  void RemoveReplacedSteps();
   Status AllocateArena(Interpreter* parent);
   void PrepareToListen();
   Status CreateCallees();
   void BindOperands();
   void BindOperands(Step* step);
+  template <typename Function>
+  void ForEachMember(const Function& function);
   bool RunsMembers(const Step& step) const;
   Status RunStep(Step* step);
   void TraceNode(int32_t node, int64_t start_ns);
@@ -133,10 +138,10 @@ class Interpreter {
   Buffer arena_;
   int64_t arena_lower_bound_bytes_ = 0;
   std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
-  // Tensors within chains, for listeners: empty until there is one.
-  Buffer chained_;
-  std::vector<int64_t> chained_offsets_;  // per tensor; -1: not there
-  std::vector<uint8_t*> variables_;       // of the model, in the arena of its first graph
+  // Tensors between the members of steps, for listeners: empty until there is one.
+  Buffer hidden_;
+  std::vector<int64_t> hidden_offsets_;  // per tensor; -1: not there
+  std::vector<uint8_t*> variables_;      // of the model, in the arena of its first graph
   DeviceUsage last_usage_;
   Tap tap_;
   Trace trace_;

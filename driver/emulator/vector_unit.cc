@@ -8,7 +8,7 @@
 
 #include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/normalization.h"
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 #include "runtime/kernels/pool2d.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/resize.h"

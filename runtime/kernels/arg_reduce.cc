@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {

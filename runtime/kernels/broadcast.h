@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

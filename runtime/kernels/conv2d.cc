@@ -158,50 +158,74 @@ size_t Conv2D::ScratchBytes(int threads) const {
   return bytes == 0 ? 0 : Buffer::kAlignment + static_cast<size_t>(threads) * bytes;
 }
 
-// Lines are split between the tasks if there are enough, else the pixels of the lines, unless there
-// are too few to fill their tiles; then, as in a fully connected layer, each task takes a part of
-// the weights.
-Conv2D::Part Conv2D::TaskPart(int task, int tasks) const {
+// Lines if there are enough, else the pixels of the lines, unless there are too few to fill their
+// tiles; then, as in a fully connected layer, each thread takes a part of the weights.
+Conv2D::Split Conv2D::ChooseSplit(int threads) const {
+  if (blocks_.images() * blocks_.lines() >= 4 * threads) return Split::kLines;
+  const bool enough_tiles = SplitCount(Split::kTiles) >= threads;
+  return enough_tiles || SplitCount(Split::kPanels) < threads ? Split::kTiles : Split::kPanels;
+}
+
+int64_t Conv2D::SplitCount(Split split) const {
+  switch (split) {
+    case Split::kLines:
+      return blocks_.images() * blocks_.lines();
+    case Split::kTiles:
+      return DivideRoundingUp(blocks_.columns(), kernel_->tile_rows);
+    case Split::kPanels:
+      break;
+  }
+  return DivideRoundingUp(params_.shape.output_c / params_.shape.groups, kernel_->panel_columns);
+}
+
+Conv2D::Part Conv2D::RangePart(Split split, int64_t begin, int64_t end) const {
   const int32_t group_out = params_.shape.output_c / params_.shape.groups;
-  const int64_t lines = blocks_.images() * blocks_.lines();
-  const int32_t pixels = blocks_.columns();
-  const int32_t panel = kernel_->panel_columns;
-  const int32_t panels = DivideRoundingUp(group_out, panel);
-  const auto share = [tasks](int64_t all, int part) { return all * part / tasks; };
   Part part = {.input = {},
                .output = nullptr,
                .output_line = 0,
                .scratch = nullptr,
                .first_line = 0,
-               .end_line = lines,
+               .end_line = blocks_.images() * blocks_.lines(),
                .first_pixel = 0,
-               .end_pixel = pixels,
+               .end_pixel = blocks_.columns(),
                .first_column = 0,
                .end_column = group_out};
-  if (lines >= 4 * tasks) {
-    part.first_line = share(lines, task);
-    part.end_line = share(lines, task + 1);
-  } else if (pixels >= tasks * kernel_->tile_rows || panels < tasks) {
-    part.first_pixel = static_cast<int32_t>(share(pixels, task));
-    part.end_pixel = static_cast<int32_t>(share(pixels, task + 1));
-  } else {
-    part.first_column = static_cast<int32_t>(share(panels, task)) * panel;
-    part.end_column = std::min(group_out, static_cast<int32_t>(share(panels, task + 1)) * panel);
+  switch (split) {
+    case Split::kLines:
+      part.first_line = begin;
+      part.end_line = end;
+      break;
+    case Split::kTiles:
+      part.first_pixel = static_cast<int32_t>(begin * kernel_->tile_rows);
+      part.end_pixel =
+          static_cast<int32_t>(std::min<int64_t>(blocks_.columns(), end * kernel_->tile_rows));
+      break;
+    case Split::kPanels:
+      part.first_column = static_cast<int32_t>(begin * kernel_->panel_columns);
+      part.end_column =
+          static_cast<int32_t>(std::min<int64_t>(group_out, end * kernel_->panel_columns));
+      break;
   }
   return part;
 }
 
 void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const {
+  // Parts that are worth handing to another thread.
+  constexpr int64_t kPartMacs = 128 << 10;
+  const ConvShape& s = params_.shape;
   if (blocks_.images() * blocks_.lines() * blocks_.columns() == 0) return;
   scratch = AlignPointer(scratch);
   const size_t worker_bytes = WorkerScratchBytes();
-  const int tasks = pool == nullptr ? 1 : pool->threads();
-  ParallelFor(pool, tasks, [&](int task, int worker) {
-    Part part = TaskPart(task, tasks);
-    part.input = {.data = input, .end = input + params_.shape.InputBytes()};
+  const Split split = ChooseSplit(pool == nullptr ? 1 : pool->threads());
+  const int64_t count = SplitCount(split);
+  const int64_t macs =
+      s.OutputBytes() * s.kernel_h * s.kernel_w * (s.input_c / s.groups) / count + 1;
+  ParallelRanges(pool, count, kPartMacs / macs + 1, [&](int64_t begin, int64_t end, int worker) {
+    Part part = RangePart(split, begin, end);
+    part.input = {.data = input, .end = input + s.InputBytes()};
     part.output = output;
     part.scratch = scratch + static_cast<size_t>(worker) * worker_bytes;
-    for (int32_t group = 0; group < params_.shape.groups; ++group) RunPart(part, group);
+    for (int32_t group = 0; group < s.groups; ++group) RunPart(part, group);
   });
 }
 

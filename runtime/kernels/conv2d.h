@@ -80,7 +80,11 @@ class Conv2D {
     int32_t first_pixel, end_pixel;
     int32_t first_column, end_column;
   };
-  Part TaskPart(int task, int tasks) const;
+  // What is split between threads: lines of the output, tiles of pixels, or panels of columns.
+  enum class Split { kLines, kTiles, kPanels };
+  Split ChooseSplit(int threads) const;
+  int64_t SplitCount(Split split) const;
+  Part RangePart(Split split, int64_t begin, int64_t end) const;
   void RunPart(const Part& part, int32_t group) const;
   void RunBlock(const Part& part, int32_t group, const ConvBlocks::Block& block) const;
   size_t WorkerScratchBytes() const;

@@ -264,10 +264,11 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratc
   const int64_t units = slice_units * slices_;
   scratch += -reinterpret_cast<uintptr_t>(scratch) % Buffer::kAlignment;
   const size_t worker_bytes = WorkerScratchBytes();
-  const int threads = pool == nullptr ? 1 : pool->threads();
-  ParallelFor(pool, threads, [&](int task, int worker) {
-    const int64_t end = units * (task + 1) / threads;
-    for (int64_t unit = units * task / threads; unit < end; ++unit) {
+  // Parts that are worth handing to another thread.
+  constexpr int64_t kPartOutputs = 16 << 10;
+  const int64_t least = kPartOutputs / (s.OutputBytes() / units + 1) + 1;
+  ParallelRanges(pool, units, least, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t unit = begin; unit < end; ++unit) {
       const int32_t first_line = static_cast<int32_t>(unit % image_units) * unit_lines_;
       RunUnit({.input = input,
                .input_end = input + s.InputBytes(),

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/parallel_ranges.h"
 #include "runtime/kernels/scratch.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {
@@ -257,7 +257,9 @@ class BandOfRows {
   void ForEachLine(Make make) const {
     constexpr int64_t kGrain = 1 << 13;
     const int64_t lines = int64_t{params.batch} * band_.output.count;
-    const int parts = ParallelParts(pool_, lines, std::max<int64_t>(kGrain / line_count(), 1));
+    const int64_t threads = pool_ == nullptr ? 1 : pool_->threads();
+    const int parts = static_cast<int>(
+        std::clamp<int64_t>(lines / std::max<int64_t>(kGrain / line_count(), 1), 1, threads));
     ParallelFor(pool_, parts, [&](int part, int) {
       for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
         const int64_t image = line / band_.output.count;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "runtime/kernels/fixed_point.h"
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {

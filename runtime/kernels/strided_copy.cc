@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {

@@ -128,15 +128,30 @@ void ParallelFor(ThreadPool* pool, int tasks, const Body& body) {
   }
 }
 
-// body(begin, end, worker) for parts of [0, count): on `pool`, or on this thread, in one part, when
-// it is nullptr or there are no two parts of `least` elements.
+// Of elements that take a fraction of a nanosecond each: about ten microseconds of work.
+inline constexpr int64_t kParallelGrain = 1 << 15;
+
+// body(begin, end, worker), or body(begin, end), for parts of [0, count): on `pool`, or on this
+// thread, in one part, when it is nullptr or there are no two parts of `least` elements, which
+// should be so many that handing them to another thread pays.
 template <typename Body>
-void ParallelRanges(ThreadPool* pool, int count, int least, const Body& body) {
-  if (pool != nullptr && pool->threads() > 1 && count >= 2 * least) {
-    pool->ParallelRanges(count, least, body);
-  } else if (count > 0) {
-    body(0, count, 0);
-  }
+void ParallelRanges(ThreadPool* pool, int64_t count, int64_t least, const Body& body) {
+  const auto run = [&body](int64_t begin, int64_t end, int worker) {
+    if constexpr (requires { body(begin, end, worker); }) {
+      body(begin, end, worker);
+    } else {
+      body(begin, end);
+    }
+  };
+  if (count <= 0) return;
+  if (pool == nullptr || pool->threads() == 1 || count < 2 * least) return run(0, count, 0);
+  constexpr int64_t kMostUnits = 1 << 20;
+  const int64_t unit = (count - 1) / kMostUnits + 1;
+  pool->ParallelRanges(static_cast<int>((count - 1) / unit + 1),
+                       static_cast<int>((least - 1) / unit + 1),
+                       [&](int begin, int end, int worker) {
+                         run(begin * unit, end * unit < count ? end * unit : count, worker);
+                       });
 }
 
 }  // namespace atollrt

@@ -5,7 +5,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/loops/loops.h"
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/kernels/loops/loops.h"
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 #include "runtime/ops/element_types.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"

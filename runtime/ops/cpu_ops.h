@@ -35,6 +35,11 @@ int32_t NewestKnownVersion(OpType type);
 Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const Node& node,
                                                      CpuFeatures features);
 
+// The same for a convolution of bytes together with `pad`, the PAD that makes its input 0: the
+// executor reads what `pad` reads instead. nullptr if one cannot stand for both.
+Result<std::unique_ptr<NodeExecutor>> PreparePaddedFilter(const Graph& graph, const Node& pad,
+                                                          const Node& node, CpuFeatures features);
+
 // Runs a node whose inputs are constants, or a SHAPE, into `outputs`, one buffer each of the
 // tensor's size. Errors as for PrepareCpuNode, and those of NodeExecutor::Invoke.
 Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outputs);

@@ -3,9 +3,13 @@
 // Convolutions, fully-connected layers and pooling on the CPU. The type of the activations decides
 // which kernel serves: bytes, int16, float32.
 
+#include <algorithm>
+
+#include "runtime/graph/shape_rules.h"
 #include "runtime/kernels/conv2d_float.h"
 #include "runtime/kernels/conv2d_int16.h"
 #include "runtime/kernels/transpose_conv.h"
+#include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/filter_tensors.h"
@@ -148,6 +152,39 @@ Executor PrepareFullyConnected(const Graph& graph, const Node& node, CpuFeatures
 
 Executor PrepareDepthwiseConv2D(const Graph& graph, const Node& node, CpuFeatures features) {
   return PrepareFilter<DepthwiseConv2D>(graph, node, features, MakeDepthwiseConv2DParams);
+}
+
+Executor PreparePaddedFilter(const Graph& graph, const Node& pad, const Node& node,
+                             CpuFeatures features) {
+  const auto none = [] { return Executor(std::unique_ptr<NodeExecutor>()); };
+  const Tensor& input = *graph.Input(pad, 0);
+  const bool is_byte = input.type == DataType::kInt8 || input.type == DataType::kUInt8;
+  if (pad.type != OpType::kPAD || !is_byte || input.shape.size() != 4) return none();
+  // Zero points are what PAD adds, and what a convolution takes for cells outside of its input.
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<int64_t> paddings, ConstantInput(graph, pad, 1));
+  const bool only_sides = paddings[0] == 0 && paddings[1] == 0 && paddings[6] == 0 &&
+                          paddings[7] == 0 &&
+                          *std::min_element(paddings.begin(), paddings.end()) >= 0;
+  if (!only_sides) return none();
+  const auto unpadded = [&](auto params) {
+    if (!params.ok()) return params;
+    ConvShape& s = params->shape;
+    s.input_h = input.shape[1];
+    s.input_w = input.shape[2];
+    s.pad_top += static_cast<int32_t>(paddings[2]);
+    s.pad_left += static_cast<int32_t>(paddings[4]);
+    return params;
+  };
+  const int64_t weight_bytes = graph.Input(node, 1)->byte_size();
+  switch (node.type) {
+    case OpType::kCONV_2D:
+      return RunLineFilter<Conv2D>(unpadded(MakeConv2DParams(graph, node)), weight_bytes, features);
+    case OpType::kDEPTHWISE_CONV_2D:
+      return RunLineFilter<DepthwiseConv2D>(unpadded(MakeDepthwiseConv2DParams(graph, node)),
+                                            weight_bytes, features);
+    default:
+      return none();
+  }
 }
 
 Executor PrepareTransposeConv(const Graph& graph, const Node& node, CpuFeatures features) {

@@ -9,7 +9,7 @@
 #include "runtime/graph/shape_inference.h"
 #include "runtime/kernels/lookup_table.h"
 #include "runtime/kernels/loops/loops.h"
-#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/thread_pool.h"
 #include "runtime/kernels/strided_copy.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/move_plan.h"

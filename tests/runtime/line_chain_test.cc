@@ -187,6 +187,40 @@ TEST(LineChain, RunsNodeByNodeForListeners) {
   EXPECT_EQ(copy(residual.output), chained);
 }
 
+// PAD, then a convolution of the padded image; the interpreter makes one of them.
+TEST(PaddedFilter, EqualsPadAndConvolution) {
+  for (const bool is_depthwise : {false, true}) {
+    for (const int32_t stride : {1, 2}) {
+      for (const int32_t pad : {0, 1, 3, 5}) {
+        ModelBuilder builder(static_cast<uint64_t>(pad + 10 * stride));
+        const int32_t input = builder.Input({1, 13, 11, 8});
+        const int32_t padded = builder.Pad(input, {0, 0, pad, pad / 2, pad / 2, pad, 0, 0});
+        const ModelBuilder::Filter filter = {
+            .channels = 12, .kernel = 3, .stride = stride, .padding = Padding::kValid};
+        const int32_t output =
+            is_depthwise ? builder.DepthwiseConv2D(padded, filter) : builder.Conv2D(padded, filter);
+        builder.Output(output);
+        const auto interpreter = Interpreter::Create(builder.Load(), {.threads = 1});
+        ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
+        Interpreter& i = **interpreter;
+        EXPECT_THAT(i.TensorBytes(padded), IsEmpty());
+        Rng(3).Fill(i.TensorBytes(input));
+        ASSERT_TRUE(i.Invoke().ok());
+        const auto copy = [&] {
+          const auto bytes = i.TensorBytes(output);
+          return Bytes(bytes.begin(), bytes.end());
+        };
+        const Bytes folded = copy();
+        int heard = 0;
+        i.SetTap([&](int32_t) { ++heard; });  // one by one from now on
+        ASSERT_TRUE(i.Invoke().ok());
+        EXPECT_EQ(heard, 2);
+        EXPECT_EQ(copy(), folded) << "pad " << pad << " stride " << stride;
+      }
+    }
+  }
+}
+
 TEST(FindLineChains, LeavesAloneWhatSomebodyElseReads) {
   Rng rng(1);
   ConvShape shape;
