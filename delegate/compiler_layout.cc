@@ -395,8 +395,11 @@ int64_t Compilation::ResidentBytes() const {
 }
 
 bool Compilation::PlanFits() {
-  plan_ = PlanMemory(MakeBlocks(), kOnChipAlignment);
-  return plan_.total + ResidentBytes() <= MemoryBytes();
+  const std::vector<MemoryBlock> blocks = MakeBlocks();
+  const int64_t free_bytes = MemoryBytes() - ResidentBytes();
+  if (MemoryLowerBound(blocks, kOnChipAlignment) > free_bytes) return false;
+  plan_ = PlanMemory(blocks, kOnChipAlignment);
+  return plan_.total <= free_bytes;
 }
 
 // The step at which the most bytes are alive.

@@ -411,7 +411,9 @@ AtollStatus AtollInterpreterGetMemoryInfo(const AtollInterpreter* interpreter,
   for (const atollrt::Tensor& tensor : interpreter->interpreter->graph().tensors) {
     constants += static_cast<int64_t>(tensor.data.size());
   }
-  *info = {.arena_bytes = interpreter->interpreter->arena_bytes(), .constant_bytes = constants};
+  *info = {.arena_bytes = interpreter->interpreter->arena_bytes(),
+           .constant_bytes = constants,
+           .arena_lower_bound_bytes = interpreter->interpreter->arena_lower_bound_bytes()};
   return ToC(Status());
 }
 

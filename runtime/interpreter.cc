@@ -3,10 +3,9 @@
 
 #include <algorithm>
 
-#include "runtime/base/bytes.h"
+#include "runtime/arena_layout.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/memory_planner.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/step_order.h"
 
@@ -129,65 +128,32 @@ Status Interpreter::OrderSteps() {
 }
 
 Status Interpreter::AllocateArena(Interpreter* parent) {
-  const Graph& g = graph();
-  const int32_t last_step = static_cast<int32_t>(steps_.size());
-  const size_t variables = parent == nullptr ? model_->variables().size() : 0;
-  // A block per tensor, one of scratch per step, one per variable. Unused tensors keep size 0.
-  const size_t first_variable = g.tensors.size() + steps_.size();
-  std::vector<MemoryBlock> blocks(first_variable + variables);
-  const auto touch = [&](int32_t tensor, int32_t step) {
-    if (tensor < 0 || g.tensors[tensor].is_constant()) return;
-    MemoryBlock& block = blocks[tensor];
-    if (block.size == 0) {
-      block.size = g.tensors[tensor].byte_size();
-      block.first_use = step;
-    }
-    block.last_use = std::max(block.last_use, step);
-  };
-  for (const int32_t tensor : g.inputs) {
-    // Callers may fill inputs once and invoke many times, so nothing else may use their memory.
-    touch(tensor, 0);
-    touch(tensor, last_step);
+  std::vector<StepMemory> memory;
+  for (const Step& step : steps_) {
+    memory.push_back(
+        {.node = step.partition < 0 ? &graph().nodes[step.node] : nullptr,
+         .inputs = step.input_tensors,
+         .outputs = step.output_tensors,
+         .scratch_bytes = static_cast<int64_t>(step.executor->ScratchBytes(pool_.threads()))});
   }
-  // The same holds for what the next invocation finds again.
-  for (size_t i = 0; i < g.tensors.size(); ++i) {
-    if (!g.tensors[i].is_variable) continue;
-    touch(static_cast<int32_t>(i), 0);
-    touch(static_cast<int32_t>(i), last_step);
-  }
-  for (size_t i = 0; i < variables; ++i) {
-    blocks[first_variable + i] = {
-        .size = model_->variables()[i].byte_size(), .first_use = 0, .last_use = last_step};
-  }
-  for (int32_t i = 0; i < last_step; ++i) {
-    for (const int32_t tensor : steps_[i].output_tensors) touch(tensor, i);
-    for (const int32_t tensor : steps_[i].input_tensors) touch(tensor, i);
-    blocks[g.tensors.size() + i] = {
-        .size = static_cast<int64_t>(steps_[i].executor->ScratchBytes(pool_.threads())),
-        .first_use = i,
-        .last_use = i};
-  }
-  for (const int32_t tensor : g.outputs) touch(tensor, last_step);
-
-  const MemoryPlan plan = PlanMemory(blocks, Buffer::kAlignment);
-  if (plan.total > int64_t{4} << 30) {
+  const std::span<const Variable> variables =
+      parent == nullptr ? std::span(model_->variables()) : std::span<const Variable>();
+  ArenaLayout layout = LayOutArena(graph(), memory, variables);
+  if (layout.total_bytes > int64_t{4} << 30) {
     return ResourceExhausted("the model needs %lld bytes for its intermediate tensors",
-                             static_cast<long long>(plan.total));
+                             static_cast<long long>(layout.total_bytes));
   }
-  ATOLL_ASSIGN_OR_RETURN(arena_, Buffer::Allocate(static_cast<size_t>(plan.total)));
-  arena_offsets_.assign(g.tensors.size(), -1);
-  for (size_t i = 0; i < g.tensors.size(); ++i) {
-    if (blocks[i].size > 0) arena_offsets_[i] = plan.offsets[i];
-  }
+  ATOLL_ASSIGN_OR_RETURN(arena_, Buffer::Allocate(static_cast<size_t>(layout.total_bytes)));
+  arena_lower_bound_bytes_ = layout.lower_bound_bytes;
+  arena_offsets_ = std::move(layout.tensors);
   for (size_t i = 0; i < steps_.size(); ++i) {
-    steps_[i].scratch_offset = static_cast<size_t>(plan.offsets[g.tensors.size() + i]);
+    steps_[i].scratch_offset = static_cast<size_t>(layout.scratch[i]);
+    steps_[i].is_done = layout.is_done[i];
   }
   if (parent != nullptr) {
     variables_ = parent->variables_;
   } else {
-    for (size_t i = 0; i < variables; ++i) {
-      variables_.push_back(arena_.data() + plan.offsets[first_variable + i]);
-    }
+    for (const int64_t offset : layout.variables) variables_.push_back(arena_.data() + offset);
   }
   return Status();
 }
@@ -302,7 +268,7 @@ Status Interpreter::RunStep(Step* step) {
     ATOLL_RETURN_IF_ERROR(step->callee->RunSteps());
     step->called = true;
   }
-  Status status = step->executor->Invoke(io);
+  Status status = step->is_done ? Status() : step->executor->Invoke(io);
   if (!status.ok()) {
     // A partition's executor knows better what failed.
     if (step->partition >= 0) return status;

@@ -69,6 +69,8 @@ class Interpreter {
   // Their indices in the order in which Invoke runs them.
   std::vector<int32_t> PartitionOrder() const;
   int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
+  // What no plan of the arena can go below.
+  int64_t arena_lower_bound_bytes() const { return arena_lower_bound_bytes_; }
   const DeviceUsage& last_usage() const { return last_usage_; }
 
   // Called on the invoking thread for each tensor that a step has written.
@@ -91,6 +93,7 @@ class Interpreter {
     std::vector<uint8_t*> outputs;
     std::vector<uint8_t*> state;
     size_t scratch_offset = 0;
+    bool is_done = false;                 // by the places of its operands (arena_layout.h)
     std::unique_ptr<Interpreter> callee;  // CALL_ONCE
     bool called = false;
   };
@@ -119,6 +122,7 @@ class Interpreter {
   std::vector<NodePlacement> placements_;
   std::vector<Step> steps_;
   Buffer arena_;
+  int64_t arena_lower_bound_bytes_ = 0;
   std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
   std::vector<uint8_t*> variables_;     // of the model, in the arena of its first graph
   DeviceUsage last_usage_;

@@ -3,6 +3,12 @@
 // Memory planner: lifetimes of blocks -> offsets in one arena, so that blocks that live at the
 // same time do not overlap. Used for tensors of the CPU path and for activations on the device.
 // Pure function.
+//
+// Blocks are placed one after the other, each into a gap that is free during its life; what decides
+// is the order. A few orders are tried, and from the best one on, pairs of blocks around the top of
+// the arena change places. The search ends when it reaches the lower bound, which it does for most
+// networks with the first order, or when its budget is spent: a number of steps, not a time, so
+// that a model has the same plan everywhere.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +27,7 @@ struct MemoryPlan {
   int64_t total = 0;             // bytes of the arena
 };
 
-// Largest blocks first, each at the lowest gap that is free during its life. `alignment` is a
-// power of two.
+// `alignment` is a power of two. Less than a millisecond for 200 blocks.
 MemoryPlan PlanMemory(const std::vector<MemoryBlock>& blocks, int64_t alignment);
 
 // What no plan can go below: the largest sum of sizes (rounded up to the alignment) of blocks

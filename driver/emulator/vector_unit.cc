@@ -8,6 +8,7 @@
 
 #include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/normalization.h"
+#include "runtime/kernels/parallel_ranges.h"
 #include "runtime/kernels/pool2d.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/resize.h"
@@ -85,7 +86,10 @@ void CopyInOrder(std::span<const StridedCopy::Loop> loops, int64_t run_bytes, co
 }  // namespace
 
 VectorUnit::VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool)
-    : memory_(*memory), pool_(pool), combine_pairs_(ChoosePairs(features)) {
+    : memory_(*memory),
+      pool_(pool),
+      combine_pairs_(ChoosePairs(features)),
+      loops_(ChooseLoops(features)) {
   broadcast_.outer.reserve(kPairLoops);
   copy_.loops.reserve(kCopyLoops);
 }
@@ -112,7 +116,8 @@ void VectorUnit::RunPair(const T& i, const PairParams& params, const Segments& s
       combine_pairs_, params, broadcast_,
       memory_.ReadAt(segments.Resolve(i.input1_address), reach1),
       memory_.ReadAt(segments.Resolve(i.input2_address), reach2),
-      memory_.WriteAt(segments.Resolve(i.output_address), static_cast<uint64_t>(broadcast_.count)));
+      memory_.WriteAt(segments.Resolve(i.output_address), static_cast<uint64_t>(broadcast_.count)),
+      pool_);
 }
 
 void VectorUnit::Run(const AddInstruction& i, const Segments& segments) {
@@ -191,7 +196,7 @@ void VectorUnit::Run(const Pool2DInstruction& i, const Segments& segments) {
   const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.channels;
   const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.channels;
   Pool2D(params, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
-         memory_.WriteAt(segments.Resolve(i.output_address), output_bytes));
+         memory_.WriteAt(segments.Resolve(i.output_address), output_bytes), pool_);
 }
 
 void VectorUnit::Run(const ReduceSumInstruction& i, const Segments& segments) {
@@ -209,7 +214,9 @@ void VectorUnit::Run(const TableInstruction& i, const Segments& segments) {
   const uint8_t* table = memory_.ReadAt(segments.Resolve(i.table_address), 256);
   const uint8_t* input = memory_.ReadAt(segments.Resolve(i.input_address), i.count);
   uint8_t* output = memory_.WriteAt(segments.Resolve(i.output_address), i.count);
-  for (uint32_t k = 0; k < i.count; ++k) output[k] = table[input[k]];
+  ParallelRanges(pool_, i.count, kParallelGrain, [&](int64_t begin, int64_t end) {
+    loops_.apply_table(table, input + begin, output + begin, end - begin);
+  });
 }
 
 void VectorUnit::Run(const CopyInstruction& i, const Segments& segments) {
@@ -225,7 +232,7 @@ void VectorUnit::Run(const CopyInstruction& i, const Segments& segments) {
   const uint8_t* input = memory_.ReadAt(segments.Resolve(i.input_address), reach);
   uint8_t* output = memory_.WriteAt(segments.Resolve(i.output_address), span);
   if (KeepsRunsApart(copy_)) {
-    RunStridedCopy(copy_, input, output);
+    RunStridedCopy(copy_, input, output, pool_);
   } else {
     CopyInOrder(copy_.loops, copy_.run_bytes, input, output);
   }
@@ -263,8 +270,9 @@ void VectorUnit::Run(const SoftmaxInstruction& i, const Segments& segments) {
                              .multiplier = {i.multiplier, i.exponent},
                              .min_difference = i.min_difference};
   const uint64_t bytes = uint64_t{i.rows} * i.depth;
-  Softmax(params, memory_.ReadAt(segments.Resolve(i.input_address), bytes),
-          memory_.WriteAt(segments.Resolve(i.output_address), bytes));
+  UpdateSoftmaxTable(params, &softmax_table_);
+  Softmax(params, softmax_table_, loops_, memory_.ReadAt(segments.Resolve(i.input_address), bytes),
+          memory_.WriteAt(segments.Resolve(i.output_address), bytes), pool_);
 }
 
 void VectorUnit::Run(const L2NormalizationInstruction& i, const Segments& segments) {
@@ -303,7 +311,7 @@ void VectorUnit::Run(const ResizeBilinearInstruction& i, const Segments& segment
               const int threads = pool_ != nullptr ? pool_->threads() : 1;
               const bool has_scratch =
                   scratch_.Reserve(BilinearScratchBytes(params, type, threads));
-              ResizeBilinear(params, type, band, input, output,
+              ResizeBilinear(params, type, loops_, band, input, output,
                              has_scratch ? scratch_.data() : nullptr, pool_);
             });
 }

@@ -9,8 +9,10 @@
 #include "driver/instruction.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/pairs/pairs.h"
 #include "runtime/kernels/reduce.h"
+#include "runtime/kernels/softmax.h"
 #include "runtime/kernels/strided_copy.h"
 #include "runtime/kernels/thread_pool.h"
 
@@ -52,6 +54,8 @@ class VectorUnit {
   OnChipMemory& memory_;
   ThreadPool* const pool_;
   PairFn combine_pairs_;
+  const Loops& loops_;
+  SoftmaxTable softmax_table_;  // of the last SOFTMAX
   HostScratch scratch_;
   // The loops of the instruction that runs; kept so that a run allocates nothing.
   Broadcast broadcast_;

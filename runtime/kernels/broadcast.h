@@ -7,13 +7,15 @@
 // Pure functions, thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/parallel_ranges.h"
 
 namespace atollrt {
 
@@ -39,54 +41,52 @@ struct Broadcast {
 // The shapes must broadcast to one of at most 2^31 elements (InferBroadcast sees to that).
 Broadcast MakeBroadcast(std::span<const int32_t> shape1, std::span<const int32_t> shape2);
 
-// Calls run(offset1, offset2, offset) for every run of broadcast.inner.count elements: where it
-// starts in both operands and in the output, in elements.
+// Operands of `count` outputs from `offset` on, side by side.
+using BlockFunction = void (*)(const void* context, const uint8_t* x1, const uint8_t* x2,
+                               int64_t offset, int64_t count);
+
+// Calls function for blocks that make up outputs [begin, end), in order. Operands that lie in the
+// order of the outputs are used in place, others are repeated or gathered into blocks of a few KiB.
+// `element_bytes` is 1, 2, 4 or 8. Unless there are no outer loops, both ends are multiples of
+// broadcast.inner.count. Strides of the inner loop may also both be 0.
+void RunBlocks(const Broadcast& broadcast, size_t element_bytes, const uint8_t* x1,
+               const uint8_t* x2, int64_t begin, int64_t end, BlockFunction function,
+               const void* context);
+
+// function(x1, x2, offset, count) for blocks that make up the whole output, on `pool` (may be
+// nullptr) if there are at least two times `grain` elements.
 template <typename Function>
-void ForEachRun(const Broadcast& broadcast, Function run) {
-  std::array<int64_t, Broadcast::kMaxLoops> index{};
-  int64_t offset1 = 0, offset2 = 0;
-  for (int64_t offset = 0; offset < broadcast.count; offset += broadcast.inner.count) {
-    run(offset1, offset2, offset);
-    for (size_t i = broadcast.outer.size(); i-- > 0;) {
-      const BroadcastLoop& loop = broadcast.outer[i];
-      offset1 += loop.stride1;
-      offset2 += loop.stride2;
-      if (++index[i] < loop.count) break;
-      index[i] = 0;
-      offset1 -= loop.count * loop.stride1;
-      offset2 -= loop.count * loop.stride2;
-    }
-  }
+void ForEachBlock(const Broadcast& broadcast, size_t element_bytes, const uint8_t* x1,
+                  const uint8_t* x2, ThreadPool* pool, int64_t grain, const Function& function) {
+  const int64_t unit = broadcast.outer.empty() ? 1 : broadcast.inner.count;
+  const auto run = [](const void* context, const uint8_t* block1, const uint8_t* block2,
+                      int64_t offset, int64_t count) {
+    (*static_cast<const Function*>(context))(block1, block2, offset, count);
+  };
+  if (broadcast.count == 0) return;
+  ParallelRanges(pool, broadcast.count / unit, std::max<int64_t>(grain / unit, 1),
+                 [&](int64_t begin, int64_t end) {
+                   RunBlocks(broadcast, element_bytes, x1, x2, begin * unit, end * unit, run,
+                             &function);
+                 });
 }
 
 // y[i] = function(x1[i1], x2[i2]) for every element of the output, with operands of type In and
 // results of type Out, all little-endian and possibly unaligned.
 template <typename In, typename Out, typename Function>
 void CombineElements(const Broadcast& broadcast, const uint8_t* x1, const uint8_t* x2, uint8_t* y,
-                     Function function) {
-  constexpr int64_t kIn = sizeof(In);
-  constexpr int64_t kOut = sizeof(Out);
-  const auto combine = [&](auto step1, auto step2) {
-    ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t offset) {
-      const uint8_t* a = x1 + offset1 * kIn;
-      const uint8_t* b = x2 + offset2 * kIn;
-      uint8_t* c = y + offset * kOut;
-      for (int64_t i = 0; i < broadcast.inner.count; ++i) {
-        const In value1 = LoadLittleEndian<In>(a + i * step1 * kIn);
-        const In value2 = LoadLittleEndian<In>(b + i * step2 * kIn);
-        StoreLittleEndian<Out>(c + i * kOut, function(value1, value2));
-      }
-    });
-  };
-  using Still = std::integral_constant<int64_t, 0>;
-  using Step = std::integral_constant<int64_t, 1>;
-  if (broadcast.inner.stride1 == 0) {
-    combine(Still(), Step());
-  } else if (broadcast.inner.stride2 == 0) {
-    combine(Step(), Still());
-  } else {
-    combine(Step(), Step());
-  }
+                     ThreadPool* pool, const Function& function) {
+  constexpr int64_t kGrain = 1 << 13;  // a few nanoseconds each
+  ForEachBlock(broadcast, sizeof(In), x1, x2, pool, kGrain,
+               [&](const uint8_t* a, const uint8_t* b, int64_t offset, int64_t count) {
+                 uint8_t* out = y + offset * static_cast<int64_t>(sizeof(Out));
+                 for (int64_t i = 0; i < count; ++i) {
+                   const In value1 = LoadLittleEndian<In>(a + i * static_cast<int64_t>(sizeof(In)));
+                   const In value2 = LoadLittleEndian<In>(b + i * static_cast<int64_t>(sizeof(In)));
+                   StoreLittleEndian<Out>(out + i * static_cast<int64_t>(sizeof(Out)),
+                                          function(value1, value2));
+                 }
+               });
 }
 
 }  // namespace atollrt

@@ -73,6 +73,11 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
   ATOLL_RETURN_IF_ERROR(conv.Pack(params));
   if (conv.CanRunRows()) {
     conv.by_rows_ = true;
+    ATOLL_ASSIGN_OR_RETURN(conv.pad_line_, Buffer::Allocate(static_cast<size_t>(s.input_w) *
+                                                                static_cast<size_t>(s.output_c) +
+                                                            kDepthwiseBlock));
+    std::memset(conv.pad_line_.data(), static_cast<uint8_t>(params.input_zero_point),
+                conv.pad_line_.size());
     if (conv.depth_multiplier_ == 1) {  // else slices bound what is expanded
       conv.slice_blocks_ = blocks;
       conv.slices_ = 1;
@@ -263,7 +268,7 @@ void DepthwiseConv2D::RunUnitRows(const Unit& unit) const {
   const int64_t output_row = unit.image * s.output_h + unit.first_line;
   DepthwiseRowsArgs args = {
       .taps = {},
-      .padding = Padding(),
+      .padding = pad_pixel_ + first_channel,
       .input_w = s.input_w,
       .pad_left = s.pad_left,
       .stride_w = s.stride_w,
@@ -278,7 +283,12 @@ void DepthwiseConv2D::RunUnitRows(const Unit& unit) const {
       .output = unit.output + output_row * s.output_w * s.output_c,
       .output_stride = s.output_c,
       .output_line_stride = int64_t{s.output_w} * s.output_c};
-  for (int32_t t = 0; t < kernel_->taps_per_cell; ++t) args.taps[t] = RowTap(unit, t, t);
+  const int64_t stride = depth_multiplier_ == 1 ? s.input_c : args.channels;
+  for (int32_t t = 0; t < kernel_->taps_per_cell; ++t) {
+    args.taps[t] = RowTap(unit, t, t);
+    if (args.taps[t].pixels != pad_pixel_) continue;
+    args.taps[t] = {pad_line_.data(), pad_line_.data() + pad_line_.size(), stride};
+  }
   kernel_->run_rows(args);
 }
 

@@ -81,6 +81,7 @@ class DepthwiseConv2D {
   std::vector<DepthwiseBlock> weights_;  // [unit_lines_][blocks]
   Buffer packed_;                        // weights, columns, a padding pixel
   const uint8_t* pad_pixel_ = nullptr;
+  Buffer pad_line_;  // with by_rows_: stands for lines outside of the image
   OutputColumns columns_;
 };
 

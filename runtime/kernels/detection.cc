@@ -21,13 +21,13 @@ struct Detection {
 };
 
 struct Arrays {
-  Box* boxes;           // [anchors]
-  float* column;        // [anchors]: the scores that a suppression looks at
-  int32_t* candidates;  // [anchors]
-  uint8_t* dropped;     // [anchors], of candidates
-  int32_t* selected;    // [max_detections]
-  int32_t* labels;      // kFast: [num_classes], sorted for one anchor at a time
-  Detection* merged;    // kRegular: [max_detections] each
+  Box* boxes;            // [anchors]
+  float* column;         // [anchors]: the scores that a suppression looks at
+  int32_t* candidates;   // [anchors]
+  int32_t* selected;     // [max_detections]
+  int32_t* labels;       // kFast: [num_classes], sorted for one anchor at a time
+  int32_t* best_labels;  // kFast by codes: [anchors]
+  Detection* merged;     // kRegular: [max_detections] each
   Detection* previous;
 };
 
@@ -35,30 +35,42 @@ Arrays Take(const DetectionParams& p, Scratch* scratch) {
   return {scratch->Take<Box>(p.anchors),
           scratch->Take<float>(p.anchors),
           scratch->Take<int32_t>(p.anchors),
-          scratch->Take<uint8_t>(p.anchors),
           scratch->Take<int32_t>(p.max_detections),
           scratch->Take<int32_t>(p.num_classes),
+          scratch->Take<int32_t>(p.anchors),
           scratch->Take<Detection>(p.max_detections),
           scratch->Take<Detection>(p.max_detections)};
 }
 
-// In double, rounded to float32 four times.
-Box Decode(const DetectionParams& p, const float* encoding, const float* anchor) {
-  const auto centre = [](double offset, float scale, double size, double origin) {
-    return static_cast<float>(offset / static_cast<double>(scale) * size + origin);
-  };
-  const auto half = [](double logarithm, float scale, double size) {
-    return static_cast<float>(0.5 * std::exp(logarithm / static_cast<double>(scale)) * size);
-  };
+// The terms of an encoding, in double.
+double CentreTerm(float offset, float scale) {
+  return static_cast<double>(offset) / static_cast<double>(scale);
+}
+double SizeTerm(float logarithm, float scale) {
+  return std::exp(static_cast<double>(logarithm) / static_cast<double>(scale));
+}
+
+// Rounded to float32 four times.
+Box BoxOf(double y_term, double x_term, double h_term, double w_term, const float* anchor) {
   const double ah = static_cast<double>(anchor[2]);
   const double aw = static_cast<double>(anchor[3]);
-  const float y =
-      centre(static_cast<double>(encoding[0]), p.y_scale, ah, static_cast<double>(anchor[0]));
-  const float x =
-      centre(static_cast<double>(encoding[1]), p.x_scale, aw, static_cast<double>(anchor[1]));
-  const float h = half(static_cast<double>(encoding[2]), p.h_scale, ah);
-  const float w = half(static_cast<double>(encoding[3]), p.w_scale, aw);
+  const float y = static_cast<float>(y_term * ah + static_cast<double>(anchor[0]));
+  const float x = static_cast<float>(x_term * aw + static_cast<double>(anchor[1]));
+  const float h = static_cast<float>(0.5 * h_term * ah);
+  const float w = static_cast<float>(0.5 * w_term * aw);
   return {y - h, x - w, y + h, x + w};
+}
+
+Box Decode(const DetectionParams& p, const DetectionInputs& inputs, int64_t i) {
+  const float* anchor = inputs.anchor_boxes + 4 * i;
+  if (inputs.encoding_codes != nullptr) {
+    const uint8_t* code = inputs.encoding_codes + i * p.encoding_width;
+    const auto& of = inputs.terms->of;
+    return BoxOf(of[0][code[0]], of[1][code[1]], of[2][code[2]], of[3][code[3]], anchor);
+  }
+  const float* encoding = inputs.encodings + i * p.encoding_width;
+  return BoxOf(CentreTerm(encoding[0], p.y_scale), CentreTerm(encoding[1], p.x_scale),
+               SizeTerm(encoding[2], p.h_scale), SizeTerm(encoding[3], p.w_scale), anchor);
 }
 
 float IntersectionOverUnion(const Box& a, const Box& b) {
@@ -71,7 +83,8 @@ float IntersectionOverUnion(const Box& a, const Box& b) {
   return intersection / (area_a + area_b - intersection);
 }
 
-// Non-maximum suppression over arrays.column; returns how many of arrays.selected it has set.
+// Non-maximum suppression over arrays.column; returns how many of arrays.selected it has set. A
+// heap gives the candidates one after the other, as long as more are wanted.
 int32_t Suppress(const DetectionParams& p, const Arrays& arrays, int32_t limit) {
   const float* scores = arrays.column;
   int32_t* const candidates = arrays.candidates;
@@ -79,22 +92,21 @@ int32_t Suppress(const DetectionParams& p, const Arrays& arrays, int32_t limit) 
   for (int32_t i = 0; i < p.anchors; ++i) {
     if (scores[i] >= p.score_threshold) candidates[count++] = i;
   }
-  // The index as a second key makes this a stable sort that needs no memory. There are no NaNs.
-  std::sort(candidates, candidates + count, [scores](int32_t a, int32_t b) {
-    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
-  });
-  std::fill(arrays.dropped, arrays.dropped + count, uint8_t{0});
+  // The index as a second key makes the order that of a stable sort. There are no NaNs.
+  const auto is_behind = [scores](int32_t a, int32_t b) {
+    return scores[a] != scores[b] ? scores[a] < scores[b] : a > b;
+  };
+  std::make_heap(candidates, candidates + count, is_behind);
   int32_t selected = 0;
-  for (int32_t i = 0; i < count && selected < limit; ++i) {
-    if (arrays.dropped[i] != 0) continue;
-    arrays.selected[selected++] = candidates[i];
-    const Box& best = arrays.boxes[candidates[i]];
-    for (int32_t k = i + 1; k < count; ++k) {
-      if (arrays.dropped[k] == 0 &&
-          IntersectionOverUnion(best, arrays.boxes[candidates[k]]) > p.iou_threshold) {
-        arrays.dropped[k] = 1;
-      }
-    }
+  for (; count > 0 && selected < limit; --count) {
+    std::pop_heap(candidates, candidates + count, is_behind);
+    const int32_t anchor = candidates[count - 1];
+    const Box& box = arrays.boxes[anchor];
+    const bool is_dropped =
+        std::any_of(arrays.selected, arrays.selected + selected, [&](int32_t better) {
+          return IntersectionOverUnion(arrays.boxes[better], box) > p.iou_threshold;
+        });
+    if (!is_dropped) arrays.selected[selected++] = anchor;
   }
   return selected;
 }
@@ -108,6 +120,26 @@ void Write(const DetectionOutputs& outputs, int32_t entry, const Box& box, int32
   corners[3] = box.xmax;
   outputs.classes[entry] = static_cast<float>(label);
   outputs.scores[entry] = score;
+}
+
+// Of one class per anchor, the first of the best.
+int32_t FastByCodes(const DetectionParams& p, const Loops& loops, const Arrays& arrays,
+                    const DetectionInputs& inputs, const DetectionOutputs& outputs) {
+  const uint8_t* codes = inputs.score_codes + (p.score_columns - p.num_classes);
+  constexpr uint8_t kGreatest = 0xff;
+  loops.arg_least_bytes(codes, p.anchors, p.num_classes, p.score_columns, kGreatest,
+                        arrays.best_labels);
+  for (int32_t i = 0; i < p.anchors; ++i) {
+    arrays.column[i] =
+        inputs.score_values[codes[int64_t{i} * p.score_columns + arrays.best_labels[i]]];
+  }
+  const int32_t count = Suppress(p, arrays, p.max_detections);
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t anchor = arrays.selected[i];
+    Write(outputs, i * p.max_classes_per_detection, arrays.boxes[anchor],
+          arrays.best_labels[anchor], arrays.column[anchor]);
+  }
+  return count;
 }
 
 // `scores` begins with the first class that is not the background.
@@ -178,20 +210,35 @@ int32_t Regular(const DetectionParams& p, Arrays arrays, const float* scores,
 
 }  // namespace
 
+EncodingTerms MakeEncodingTerms(const DetectionParams& p, const float (&values)[256]) {
+  EncodingTerms terms;
+  for (int code = 0; code < 256; ++code) {
+    terms.of[0][code] = CentreTerm(values[code], p.y_scale);
+    terms.of[1][code] = CentreTerm(values[code], p.x_scale);
+    terms.of[2][code] = SizeTerm(values[code], p.h_scale);
+    terms.of[3][code] = SizeTerm(values[code], p.w_scale);
+  }
+  return terms;
+}
+
+bool TakesScoreCodes(const DetectionParams& params) {
+  return params.mode == SuppressionMode::kFast &&
+         std::min(params.max_classes_per_detection, params.num_classes) == 1;
+}
+
 size_t DetectionScratchBytes(const DetectionParams& params) {
   Scratch scratch(nullptr);
   Take(params, &scratch);
   return scratch.size();
 }
 
-bool DetectionPostProcess(const DetectionParams& p, const float* encodings, const float* scores,
-                          const float* anchor_boxes, const DetectionOutputs& outputs,
+bool DetectionPostProcess(const DetectionParams& p, const Loops& loops,
+                          const DetectionInputs& inputs, const DetectionOutputs& outputs,
                           uint8_t* scratch) {
   Scratch block(scratch);
   const Arrays arrays = Take(p, &block);
   for (int32_t i = 0; i < p.anchors; ++i) {
-    const Box box =
-        Decode(p, encodings + int64_t{i} * p.encoding_width, anchor_boxes + 4 * int64_t{i});
+    const Box box = Decode(p, inputs, i);
     if (box.ymin > box.ymax || box.xmin > box.xmax) return false;
     arrays.boxes[i] = box;
   }
@@ -199,10 +246,15 @@ bool DetectionPostProcess(const DetectionParams& p, const float* encodings, cons
   std::fill(outputs.boxes, outputs.boxes + 4 * entries, 0.0f);
   std::fill(outputs.classes, outputs.classes + entries, 0.0f);
   std::fill(outputs.scores, outputs.scores + entries, 0.0f);
-  const float* foreground = scores + (p.score_columns - p.num_classes);
-  *outputs.count = static_cast<float>(p.mode == SuppressionMode::kRegular
-                                          ? Regular(p, arrays, foreground, outputs)
-                                          : Fast(p, arrays, foreground, outputs));
+  int32_t count = 0;
+  if (inputs.score_codes != nullptr) {
+    count = FastByCodes(p, loops, arrays, inputs, outputs);
+  } else {
+    const float* foreground = inputs.scores + (p.score_columns - p.num_classes);
+    count = p.mode == SuppressionMode::kRegular ? Regular(p, arrays, foreground, outputs)
+                                                : Fast(p, arrays, foreground, outputs);
+  }
+  *outputs.count = static_cast<float>(count);
   return true;
 }
 

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/kernels/loops/loops.h"
+
 namespace atollrt {
 
 enum class SuppressionMode : uint8_t {
@@ -36,14 +38,36 @@ struct DetectionOutputs {
   float* count = nullptr;    // [1]: detections
 };
 
+// What the 256 codes of a quantized encoding come to: [0] and [1] y and x over their scales, [2]
+// and [3] the exponentials of h and w over theirs.
+struct EncodingTerms {
+  double of[4][256];
+};
+// `values` are those of the codes.
+EncodingTerms MakeEncodingTerms(const DetectionParams& params, const float (&values)[256]);
+
+struct DetectionInputs {
+  // [anchors, encoding_width]: y, x, h, w; as float32, or as codes with their terms.
+  const float* encodings = nullptr;
+  const uint8_t* encoding_codes = nullptr;
+  const EncodingTerms* terms = nullptr;
+  // [anchors, score_columns]; as float32, or, if TakesScoreCodes, as uint8 with the values of the
+  // 256 codes, which must increase strictly.
+  const float* scores = nullptr;
+  const uint8_t* score_codes = nullptr;
+  const float* score_values = nullptr;
+  const float* anchor_boxes = nullptr;  // [anchors, 4]: y and x of the centre, h, w
+};
+
+// Whether only the best class of each anchor matters.
+bool TakesScoreCodes(const DetectionParams& params);
+
 size_t DetectionScratchBytes(const DetectionParams& params);
 
-// `encodings` is [anchors, encoding_width]: y, x, h, w; `scores` [anchors, score_columns];
-// `anchor_boxes` [anchors, 4]: y and x of the centre, h, w. `scratch` is aligned to 64. Entries
-// beyond the detections become 0. False, with outputs undefined, if a box has ymin > ymax or
-// xmin > xmax.
-bool DetectionPostProcess(const DetectionParams& params, const float* encodings,
-                          const float* scores, const float* anchor_boxes,
-                          const DetectionOutputs& outputs, uint8_t* scratch);
+// `scratch` is aligned to 64. Entries beyond the detections become 0. False, with outputs
+// undefined, if a box has ymin > ymax or xmin > xmax.
+bool DetectionPostProcess(const DetectionParams& params, const Loops& loops,
+                          const DetectionInputs& inputs, const DetectionOutputs& outputs,
+                          uint8_t* scratch);
 
 }  // namespace atollrt

@@ -19,10 +19,10 @@ int32_t WrappingShift(int32_t x, int32_t bits) {
 // CombineElements of bytes; function(int32, int32) sees them without their zero points.
 template <typename Function>
 void CombineBytes(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
-                  const uint8_t* x2, uint8_t* y, Function function) {
+                  const uint8_t* x2, uint8_t* y, ThreadPool* pool, Function function) {
   const auto combine = [&](auto type) {
     using T = decltype(type);
-    CombineElements<T, uint8_t>(broadcast, x1, x2, y, [&](T a, T b) {
+    CombineElements<T, uint8_t>(broadcast, x1, x2, y, pool, [&](T a, T b) {
       return static_cast<uint8_t>(
           function(a - params.input1_zero_point, b - params.input2_zero_point));
     });
@@ -57,17 +57,17 @@ int32_t Quotient(int32_t numerator, int32_t denominator, Multiplier multiplier) 
 }  // namespace
 
 void Divide(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
-            const uint8_t* x2, uint8_t* y) {
-  CombineBytes(params, broadcast, x1, x2, y, [&](int32_t a, int32_t b) {
+            const uint8_t* x2, uint8_t* y, ThreadPool* pool) {
+  CombineBytes(params, broadcast, x1, x2, y, pool, [&](int32_t a, int32_t b) {
     return Finish(params, b < 0 ? Quotient(-a, -b, params.output) : Quotient(a, b, params.output));
   });
 }
 
 void Compare(Comparison comparison, const PairParams& params, const Broadcast& broadcast,
-             const uint8_t* x1, const uint8_t* x2, uint8_t* y) {
+             const uint8_t* x1, const uint8_t* x2, uint8_t* y, ThreadPool* pool) {
   constexpr int32_t kLeftShift = 8;
   const auto compare = [&](auto holds) {
-    CombineBytes(params, broadcast, x1, x2, y, [&](int32_t a, int32_t b) {
+    CombineBytes(params, broadcast, x1, x2, y, pool, [&](int32_t a, int32_t b) {
       return holds(MultiplyByQuantizedMultiplier(WrappingShift(a, kLeftShift), params.input1),
                    MultiplyByQuantizedMultiplier(WrappingShift(b, kLeftShift), params.input2));
     });
@@ -76,7 +76,7 @@ void Compare(Comparison comparison, const PairParams& params, const Broadcast& b
 }
 
 void Add16(const Add16Params& params, const Broadcast& broadcast, const uint8_t* x1,
-           const uint8_t* x2, uint8_t* y) {
+           const uint8_t* x2, uint8_t* y, ThreadPool* pool) {
   constexpr int32_t kLeftShift = 15;
   const auto general = [&](int16_t x1_value, int16_t x2_value) {
     const int32_t a =
@@ -91,7 +91,7 @@ void Add16(const Add16Params& params, const Broadcast& broadcast, const uint8_t*
            params.sign * RoundingDivideByPowerOfTwo(x2_value, params.shift2);
   };
   const auto combine = [&](auto sum) {
-    CombineElements<int16_t, int16_t>(broadcast, x1, x2, y, [&](int16_t a, int16_t b) {
+    CombineElements<int16_t, int16_t>(broadcast, x1, x2, y, pool, [&](int16_t a, int16_t b) {
       return static_cast<int16_t>(Clamp(sum(a, b), params.clamp.min, params.clamp.max));
     });
   };

@@ -6,7 +6,7 @@
 // 32 bits. Those that the device runs, too, have faster kernels (pairs/pairs.h).
 //
 // All functions write broadcast.count elements and read no other elements of the operands than
-// the broadcast names. Thread-safe.
+// the broadcast names, on `pool` unless that is nullptr. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace atollrt {
 // its zero point. Quotients beyond 32 bits saturate at the clamp. Reads neither `op` nor the
 // inputs' multipliers.
 void Divide(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
-            const uint8_t* x2, uint8_t* y);
+            const uint8_t* x2, uint8_t* y, ThreadPool* pool);
 
 enum class Comparison : uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
@@ -47,7 +47,7 @@ void WithComparison(Comparison comparison, Function function) {
 // The integers Multiply((x1 - z1) << 8, input1) and Multiply((x2 - z2) << 8, input2) compared;
 // the results are bytes of 0 and 1. Reads no other multiplier, no clamp and no `op`.
 void Compare(Comparison comparison, const PairParams& params, const Broadcast& broadcast,
-             const uint8_t* x1, const uint8_t* x2, uint8_t* y);
+             const uint8_t* x1, const uint8_t* x2, uint8_t* y, ThreadPool* pool);
 
 // ADD and SUB of int16 tensors, whose zero points are 0.
 enum class Add16Form : uint8_t {
@@ -62,6 +62,6 @@ struct Add16Params {
   ClampRange clamp;                   // within int16
 };
 void Add16(const Add16Params& params, const Broadcast& broadcast, const uint8_t* x1,
-           const uint8_t* x2, uint8_t* y);
+           const uint8_t* x2, uint8_t* y, ThreadPool* pool);
 
 }  // namespace atollrt

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/thread_pool.h"
 #include "runtime/kernels/value_clamp.h"
 
 namespace atollrt {
@@ -36,12 +37,13 @@ struct Pool2DParams {
 };
 
 // `input` is [batch, input_h, input_w, channels], `output` [batch, output_h, output_w, channels];
-// they must not overlap.
-void Pool2D(const Pool2DParams& params, const uint8_t* input, uint8_t* output);
+// they must not overlap. Rows of the output are shared out over `pool`, which may be nullptr.
+void Pool2D(const Pool2DParams& params, const uint8_t* input, uint8_t* output, ThreadPool* pool);
 
 // The same for wider elements. `input` may be unaligned.
-void Pool2DInt16(const Pool2DParams& params, const uint8_t* input, int16_t* output);
+void Pool2DInt16(const Pool2DParams& params, const uint8_t* input, int16_t* output,
+                 ThreadPool* pool);
 void Pool2DFloat(const Pool2DParams& params, const ValueClamp<float>& clamp, const uint8_t* input,
-                 float* output);
+                 float* output, ThreadPool* pool);
 
 }  // namespace atollrt

@@ -89,32 +89,4 @@ void ReduceExtreme(Extreme which, std::span<const ReduceLoop> loops, int64_t out
   }
 }
 
-// An input seen as [outer, size, inner].
-struct AxisShape {
-  int64_t outer = 1, size = 1, inner = 1;
-};
-
-// For every [outer, inner]: the index along the axis of the first element than which none is
-// better.
-template <typename In, typename Out, typename Better>
-void ArgReduce(const AxisShape& shape, const uint8_t* input, Out* output, Better better) {
-  const int64_t step = shape.inner * static_cast<int64_t>(sizeof(In));
-  for (int64_t outer = 0; outer < shape.outer; ++outer, input += shape.size * step) {
-    for (int64_t inner = 0; inner < shape.inner; ++inner) {
-      const uint8_t* element = input + inner * static_cast<int64_t>(sizeof(In));
-      In best = LoadLittleEndian<In>(element);
-      int64_t index = 0;
-      for (int64_t i = 1; i < shape.size; ++i) {
-        element += step;
-        const In value = LoadLittleEndian<In>(element);
-        if (better(value, best)) {
-          best = value;
-          index = i;
-        }
-      }
-      *output++ = static_cast<Out>(index);
-    }
-  }
-}
-
 }  // namespace atollrt

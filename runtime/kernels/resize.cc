@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/parallel_ranges.h"
 #include "runtime/kernels/scratch.h"
 
 namespace atollrt {
@@ -19,18 +20,12 @@ struct Axis {
 Axis Rows(const ResizeParams& p) { return {p.input_h, p.output_h}; }
 Axis Columns(const ResizeParams& p) { return {p.input_w, p.output_w}; }
 
-// An output position between two input positions; high counts with weight `fraction`, low with
-// one minus it. Beyond the border low equals high; a float fraction may then be outside [0, 1].
-template <typename Weight>
-struct Tap {
-  int32_t low, high;
-  Weight fraction;
-};
-constexpr int32_t kOne = 1024;  // of an integer fraction
+// Beyond the border `low` equals `high`; a float weight may then be outside [0, 1].
+constexpr int32_t kOne = 1024;  // of an integer weight
 
 class IntegerTaps {
  public:
-  using Entry = Tap<int32_t>;
+  using Tap = IntegerTap;
 
   IntegerTaps(Axis axis, ResizeMode mode) : last_(axis.input - 1) {
     step_ = (int64_t{axis.input} * kOne + axis.output / 2) / axis.output;
@@ -42,7 +37,7 @@ class IntegerTaps {
 
   // The rounded step may lead past the end. Where both are the same cell the weights do not matter,
   // as long as their sum is one.
-  Entry At(int32_t index) const {
+  Tap At(int32_t index) const {
     const int64_t position = index * step_ + offset_;
     const int64_t low = std::clamp<int64_t>(position / kOne, 0, last_);
     const int64_t high = std::clamp<int64_t>((position + kOne - 1) / kOne, 0, last_);
@@ -64,12 +59,12 @@ float FloatStep(Axis axis, ResizeMode mode) {
 
 class FloatTaps {
  public:
-  using Entry = Tap<float>;
+  using Tap = FloatTap;
 
   FloatTaps(Axis axis, ResizeMode mode)
       : last_(axis.input - 1), mode_(mode), step_(FloatStep(axis, mode)) {}
 
-  Entry At(int32_t index) const {
+  Tap At(int32_t index) const {
     const float position = mode_ == ResizeMode::kHalfPixelCenters
                                ? (static_cast<float>(index) + 0.5f) * step_ - 0.5f
                                : static_cast<float>(index) * step_;
@@ -120,20 +115,26 @@ ResizeRows RowsUnder(const Taps& taps, ResizeRows output) {
 //
 // An element is made from those of four cells: (low row, low column), (high, low), (low, high),
 // (high, high). Of() does that. The part of it that belongs to one column of the input alone is the
-// same for all output columns that use it: Vertical() computes it for a whole row, Cell() makes the
-// elements of an output position from it.
+// same for all output columns that use it: BilinearLoops compute it for a whole row first.
 
 // Sum: int64 for int16, whose sums reach 2^35; those of int8 reach 2^27.
 template <typename T, typename Sum>
 struct IntegerBlend {
   using Element = T;
   using Taps = IntegerTaps;
-  using TapType = IntegerTaps::Entry;
   using Mixed = Sum;
-  static constexpr int kMixedPerElement = 1;
+  static constexpr int kMixedRows = 1;
 
-  static Sum Mix(const TapType& tap, Sum low, Sum high) {
-    return low * (kOne - tap.fraction) + high * tap.fraction;
+  static const BilinearLoops<IntegerTap, Sum>& LoopsOf(const Loops& loops) {
+    if constexpr (sizeof(T) == 1) {
+      return loops.resize_int8;
+    } else {
+      return loops.resize_int16;
+    }
+  }
+
+  static Sum Mix(const IntegerTap& tap, Sum low, Sum high) {
+    return low * (kOne - tap.weight) + high * tap.weight;
   }
   // Halves away from zero: like a > 0 ? (a + half) / 2^20 : (a - half) / 2^20.
   static T Round(Sum sum) {
@@ -141,23 +142,9 @@ struct IntegerBlend {
     const Sum half = (Sum{1} << (kShift - 1)) - (sum < 0 ? 1 : 0);
     return static_cast<T>((sum + half) >> kShift);
   }
-
-  static T Of(const TapType& row, const TapType& column, T low_low, T high_low, T low_high,
+  static T Of(const IntegerTap& row, const IntegerTap& column, T low_low, T high_low, T low_high,
               T high_high) {
     return Round(Mix(column, Mix(row, low_low, high_low), Mix(row, low_high, high_high)));
-  }
-  static void Vertical(const TapType& row, const uint8_t* low, const uint8_t* high, int64_t count,
-                       Mixed* mixed) {
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t offset = i * static_cast<int64_t>(sizeof(T));
-      mixed[i] = Mix(row, LoadLittleEndian<T>(low + offset), LoadLittleEndian<T>(high + offset));
-    }
-  }
-  static void Cell(const TapType& column, const Mixed* mixed, int64_t /*row_count*/,
-                   int64_t channels, T* output) {
-    const Mixed* low = mixed + column.low * channels;
-    const Mixed* high = mixed + column.high * channels;
-    for (int64_t c = 0; c < channels; ++c) output[c] = Round(Mix(column, low[c], high[c]));
   }
 };
 
@@ -167,116 +154,201 @@ template <typename T>
 struct FloatBlend {
   using Element = T;
   using Taps = FloatTaps;
-  using TapType = FloatTaps::Entry;
   using Mixed = float;
-  static constexpr int kMixedPerElement = 2;  // a row of low ones, a row of high ones
+  static constexpr int kMixedRows = 2;  // of products with the low row's weight, and the high one's
 
-  static T Round(float sum) {
+  static const BilinearLoops<FloatTap, float>& LoopsOf(const Loops& loops) {
+    return sizeof(T) == 1 ? loops.resize_uint8 : loops.resize_float;
+  }
+
+  static T Of(const FloatTap& row, const FloatTap& column, T low_low, T high_low, T low_high,
+              T high_high) {
+    const float row_rest = 1 - row.weight;
+    const float rest = 1 - column.weight;
+    const float sum = static_cast<float>(low_low) * row_rest * rest +
+                      static_cast<float>(high_low) * row.weight * rest +
+                      static_cast<float>(low_high) * row_rest * column.weight +
+                      static_cast<float>(high_high) * row.weight * column.weight;
     if constexpr (sizeof(T) == 1) {
       return static_cast<T>(static_cast<int32_t>(sum + 0.5f));
     } else {
       return sum;
     }
   }
-  // From products with the rows' weights.
-  static T Sum(const TapType& column, float low_low, float high_low, float low_high,
-               float high_high) {
-    const float rest = 1 - column.fraction;
-    return Round(low_low * rest + high_low * rest + low_high * column.fraction +
-                 high_high * column.fraction);
-  }
-
-  static T Of(const TapType& row, const TapType& column, T low_low, T high_low, T low_high,
-              T high_high) {
-    const float rest = 1 - row.fraction;
-    return Sum(column, static_cast<float>(low_low) * rest,
-               static_cast<float>(high_low) * row.fraction, static_cast<float>(low_high) * rest,
-               static_cast<float>(high_high) * row.fraction);
-  }
-  static void Vertical(const TapType& row, const uint8_t* low, const uint8_t* high, int64_t count,
-                       float* mixed) {
-    const float rest = 1 - row.fraction;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t offset = i * static_cast<int64_t>(sizeof(T));
-      mixed[i] = static_cast<float>(LoadLittleEndian<T>(low + offset)) * rest;
-      mixed[count + i] = static_cast<float>(LoadLittleEndian<T>(high + offset)) * row.fraction;
-    }
-  }
-  static void Cell(const TapType& column, const float* mixed, int64_t row_count, int64_t channels,
-                   T* output) {
-    const float* low = mixed + column.low * channels;
-    const float* high = mixed + column.high * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      output[c] = Sum(column, low[c], low[row_count + c], high[c], high[row_count + c]);
-    }
-  }
 };
+
+// ---- Sixteenths ---------------------------------------------------------------------------------
+//
+// Images are mostly enlarged by small powers of two. Then all weights are sixteenths, nothing is
+// rounded before the end in either arithmetic, and 16 bits hold all sums of bytes.
+
+constexpr int32_t kSixteen = 16;
+
+// The same tap in sixteenths; a weight of -1 if there is none.
+IntegerTap InSixteenths(const IntegerTap& tap) {
+  constexpr int32_t kPart = kOne / kSixteen;
+  return {tap.low, tap.high, tap.weight % kPart == 0 ? tap.weight / kPart : -1};
+}
+IntegerTap InSixteenths(const FloatTap& tap) {
+  // Beyond the border, too, other weights would add errors to exact halves.
+  const float weight = tap.weight * kSixteen;
+  const int32_t whole = static_cast<int32_t>(std::clamp<float>(weight, -kSixteen, kSixteen));
+  const bool is_exact = weight == static_cast<float>(whole);
+  return {tap.low, tap.high, !is_exact ? -1 : tap.low == tap.high ? 0 : whole};
+}
+
+// A byte type's sums, and loops for them.
+template <typename T>
+struct SixteenthsOf;
+template <>
+struct SixteenthsOf<uint8_t> {
+  using Mixed = uint16_t;
+  static const auto& LoopsOf(const Loops& loops) { return loops.resize_uint8_sixteenths; }
+};
+template <>
+struct SixteenthsOf<int8_t> {
+  using Mixed = int16_t;
+  static const auto& LoopsOf(const Loops& loops) { return loops.resize_int8_sixteenths; }
+};
+
+template <typename Taps>
+bool AreSixteenths(const Taps& taps, ResizeRows outputs) {
+  for (int32_t i = outputs.first; i < outputs.first + outputs.count; ++i) {
+    if (InSixteenths(taps.At(i)).weight < 0) return false;
+  }
+  return true;
+}
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
 // Mixing whole input rows pays off unless most of their cells are skipped.
 bool MixesWholeRows(const ResizeParams& p) { return p.input_w / 2 <= p.output_w; }
 
-template <typename Blend>
+// Scratch for rows of `Tap` and `Mixed`, of which the columns' taps are common to all threads.
+template <typename Tap, typename Mixed>
 struct BilinearScratch {
-  typename Blend::TapType* columns = nullptr;  // [output_w]
-  typename Blend::Mixed* mixed = nullptr;      // [threads, row_mixed] if whole rows are mixed
+  Tap* columns = nullptr;  // [output_w]
+  Mixed* mixed = nullptr;  // [threads, mixed_rows, row_mixed]
   int64_t row_mixed = 0;
 
-  BilinearScratch(const ResizeParams& p, int threads, Scratch* scratch)
-      : columns(scratch->Take<typename Blend::TapType>(p.output_w)) {
-    if (!MixesWholeRows(p)) return;
-    constexpr int64_t kAlignment = 64 / sizeof(typename Blend::Mixed);
-    row_mixed = int64_t{p.input_w} * p.channels * Blend::kMixedPerElement;
-    row_mixed = (row_mixed + kAlignment - 1) / kAlignment * kAlignment;
-    mixed = scratch->Take<typename Blend::Mixed>(threads * row_mixed);
+  BilinearScratch(const ResizeParams& p, int mixed_rows, int threads, Scratch* scratch)
+      : columns(scratch->Take<Tap>(p.output_w)) {
+    constexpr uint64_t kAlignment = 64 / sizeof(Mixed);
+    row_mixed = static_cast<int64_t>(AlignUp(
+        static_cast<uint64_t>(int64_t{p.input_w} * p.channels + kResizePadding), kAlignment));
+    mixed = scratch->Take<Mixed>(threads * mixed_rows * row_mixed);
   }
 };
 
-template <typename Blend>
-void Resize(const ResizeParams& p, const ResizeBand& band, const uint8_t* input, uint8_t* output,
-            uint8_t* scratch_block, ThreadPool* pool) {
-  using T = typename Blend::Element;
-  const typename Blend::Taps rows(Rows(p), p.mode);
-  const typename Blend::Taps columns(Columns(p), p.mode);
-  const int64_t channels = p.channels;
-  const int64_t row_count = p.input_w * channels;
-  const int64_t cell_bytes = channels * static_cast<int64_t>(sizeof(T));
-  const int64_t lines = int64_t{p.batch} * band.output.count;
-  const int threads = pool == nullptr ? 1 : pool->threads();
-  Scratch layout(scratch_block);
-  const BilinearScratch<Blend> scratch(p, threads, &layout);
-  for (int32_t x = 0; scratch.columns != nullptr && x < p.output_w; ++x) {
-    scratch.columns[x] = columns.At(x);
-  }
-  ParallelFor(pool, threads, [&](int task, int worker) {
-    for (int64_t line = lines * task / threads; line < lines * (task + 1) / threads; ++line) {
-      const auto row = rows.At(band.output.first + static_cast<int32_t>(line % band.output.count));
-      const int64_t before =
-          line / band.output.count * band.input.count - band.input.first;  // of row 0
-      const uint8_t* low = input + (before + row.low) * p.input_w * cell_bytes;
-      const uint8_t* high = input + (before + row.high) * p.input_w * cell_bytes;
-      T* out = reinterpret_cast<T*>(output) + line * p.output_w * channels;
-      if (scratch.mixed != nullptr) {
-        auto* mixed = scratch.mixed + worker * scratch.row_mixed;
-        Blend::Vertical(row, low, high, row_count, mixed);
-        for (int32_t x = 0; x < p.output_w; ++x, out += channels) {
-          Blend::Cell(scratch.columns[x], mixed, row_count, channels, out);
-        }
-        continue;
+// What all ways to make the rows of a band share.
+template <typename T>
+class BandOfRows {
+ public:
+  BandOfRows(const ResizeParams& resize, const ResizeBand& band, const uint8_t* input,
+             uint8_t* output, ThreadPool* pool)
+      : params(resize), input_(input), output_(output), band_(band), pool_(pool) {}
+
+  int64_t row_count() const { return int64_t{params.input_w} * params.channels; }
+  int64_t line_count() const { return int64_t{params.output_w} * params.channels; }
+
+  // make(part, index of the output row, first row of its image, output) for all rows; as many parts
+  // at once as the pool has threads, each with a number of its own.
+  template <typename Make>
+  void ForEachLine(Make make) const {
+    constexpr int64_t kGrain = 1 << 13;
+    const int64_t lines = int64_t{params.batch} * band_.output.count;
+    const int parts = ParallelParts(pool_, lines, std::max<int64_t>(kGrain / line_count(), 1));
+    ParallelFor(pool_, parts, [&](int part, int) {
+      for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
+        const int64_t image = line / band_.output.count;
+        const int64_t first = image * band_.input.count - band_.input.first;
+        make(part, band_.output.first + static_cast<int32_t>(line % band_.output.count),
+             input_ + first * row_bytes(), output_ + line * line_count() * kSize);
       }
-      for (int32_t x = 0; x < p.output_w; ++x, out += channels) {
-        const auto column = scratch.columns != nullptr ? scratch.columns[x] : columns.At(x);
-        for (int64_t c = 0; c < channels; ++c) {
-          const int64_t near = column.low * cell_bytes + c * static_cast<int64_t>(sizeof(T));
-          const int64_t far = column.high * cell_bytes + c * static_cast<int64_t>(sizeof(T));
-          out[c] = Blend::Of(row, column, LoadLittleEndian<T>(low + near),
-                             LoadLittleEndian<T>(high + near), LoadLittleEndian<T>(low + far),
-                             LoadLittleEndian<T>(high + far));
-        }
+    });
+  }
+  int64_t row_bytes() const { return row_count() * kSize; }
+
+  const ResizeParams& params;
+
+ private:
+  static constexpr int64_t kSize = sizeof(T);
+
+  const uint8_t* const input_;
+  uint8_t* const output_;
+  const ResizeBand& band_;
+  ThreadPool* const pool_;
+};
+
+// By loops over whole rows.
+template <typename T, typename Tap, typename Mixed, typename RowTap, typename ColumnTap>
+void ResizeRowsBy(const BilinearLoops<Tap, Mixed>& loops, int mixed_rows, const BandOfRows<T>& band,
+                  const RowTap& row_tap, const ColumnTap& column_tap, int threads,
+                  uint8_t* scratch_block) {
+  Scratch layout(scratch_block);
+  const BilinearScratch<Tap, Mixed> scratch(band.params, mixed_rows, threads, &layout);
+  for (int32_t x = 0; x < band.params.output_w; ++x) scratch.columns[x] = column_tap(x);
+  for (int row = 0; row < threads * mixed_rows; ++row) {
+    std::fill_n(scratch.mixed + row * scratch.row_mixed + band.row_count(), kResizePadding,
+                Mixed{0});
+  }
+  band.ForEachLine([&](int part, int32_t y, const uint8_t* image, uint8_t* output) {
+    const Tap row = row_tap(y);
+    Mixed* const mixed = scratch.mixed + part * mixed_rows * scratch.row_mixed;
+    loops.vertical(row, image + row.low * band.row_bytes(), image + row.high * band.row_bytes(),
+                   band.row_count(), scratch.row_mixed, mixed);
+    loops.horizontal(scratch.columns, band.params.output_w, band.params.channels, mixed,
+                     scratch.row_mixed, output);
+  });
+}
+
+// Element by element.
+template <typename Blend>
+void ResizeElements(const BandOfRows<typename Blend::Element>& band,
+                    const typename Blend::Taps& rows, const typename Blend::Taps& columns) {
+  using T = typename Blend::Element;
+  const int64_t channels = band.params.channels;
+  band.ForEachLine([&](int, int32_t y, const uint8_t* image, uint8_t* output) {
+    const auto row = rows.At(y);
+    const uint8_t* low = image + row.low * band.row_bytes();
+    const uint8_t* high = image + row.high * band.row_bytes();
+    T* out = reinterpret_cast<T*>(output);
+    for (int32_t x = 0; x < band.params.output_w; ++x, out += channels) {
+      const auto column = columns.At(x);
+      for (int64_t c = 0; c < channels; ++c) {
+        const int64_t near = (column.low * channels + c) * static_cast<int64_t>(sizeof(T));
+        const int64_t far = (column.high * channels + c) * static_cast<int64_t>(sizeof(T));
+        out[c] = Blend::Of(row, column, LoadLittleEndian<T>(low + near),
+                           LoadLittleEndian<T>(high + near), LoadLittleEndian<T>(low + far),
+                           LoadLittleEndian<T>(high + far));
       }
     }
   });
+}
+
+template <typename Blend>
+void Resize(const ResizeParams& p, const Loops& loops, const ResizeBand& band, const uint8_t* input,
+            uint8_t* output, uint8_t* scratch, ThreadPool* pool) {
+  using T = typename Blend::Element;
+  const typename Blend::Taps rows(Rows(p), p.mode);
+  const typename Blend::Taps columns(Columns(p), p.mode);
+  const BandOfRows<T> lines(p, band, input, output, pool);
+  if (scratch == nullptr || !MixesWholeRows(p)) {
+    return ResizeElements<Blend>(lines, rows, columns);
+  }
+  const int threads = pool == nullptr ? 1 : pool->threads();
+  if constexpr (sizeof(T) == 1) {
+    if (AreSixteenths(rows, band.output) && AreSixteenths(columns, {0, p.output_w})) {
+      const auto sixteenths = [](const auto& taps) {
+        return [&taps](int32_t i) { return InSixteenths(taps.At(i)); };
+      };
+      return ResizeRowsBy<T>(SixteenthsOf<T>::LoopsOf(loops), 1, lines, sixteenths(rows),
+                             sixteenths(columns), threads, scratch);
+    }
+  }
+  const auto plain = [](const auto& taps) { return [&taps](int32_t i) { return taps.At(i); }; };
+  ResizeRowsBy<T>(Blend::LoopsOf(loops), Blend::kMixedRows, lines, plain(rows), plain(columns),
+                  threads, scratch);
 }
 
 // visit(Blend()) for the arithmetic of a type.
@@ -310,17 +382,21 @@ ResizeRows NearestInputRows(const ResizeParams& params, ResizeRows output) {
 }
 
 size_t BilinearScratchBytes(const ResizeParams& params, ResizeType type, int threads) {
+  if (!MixesWholeRows(params)) return 0;
   return VisitBlend(type, [&](auto blend) {
-    Scratch count(nullptr);
-    BilinearScratch<decltype(blend)>(params, threads, &count);
+    using Blend = decltype(blend);
+    Scratch count(nullptr);  // sixteenths take less
+    BilinearScratch<typename Blend::Taps::Tap, typename Blend::Mixed>(params, Blend::kMixedRows,
+                                                                      threads, &count);
     return count.size();
   });
 }
 
-void ResizeBilinear(const ResizeParams& params, ResizeType type, const ResizeBand& band,
-                    const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) {
+void ResizeBilinear(const ResizeParams& params, ResizeType type, const Loops& loops,
+                    const ResizeBand& band, const uint8_t* input, uint8_t* output, uint8_t* scratch,
+                    ThreadPool* pool) {
   VisitBlend(type, [&](auto blend) {
-    Resize<decltype(blend)>(params, band, input, output, scratch, pool);
+    Resize<decltype(blend)>(params, loops, band, input, output, scratch, pool);
   });
 }
 
@@ -332,25 +408,26 @@ void ResizeNearest(const ResizeParams& params, int64_t cell_bytes, const ResizeB
   const int64_t input_row = p.input_w * cell_bytes;
   const int64_t output_row = p.output_w * cell_bytes;
   const int64_t lines = int64_t{p.batch} * band.output.count;
-  const int threads = pool == nullptr ? 1 : pool->threads();
-  ParallelFor(pool, threads, [&](int task, int) {
-    const uint8_t* previous = nullptr;
-    for (int64_t line = lines * task / threads; line < lines * (task + 1) / threads; ++line) {
-      const int32_t y = band.output.first + static_cast<int32_t>(line % band.output.count);
-      const uint8_t* row =
-          input +
-          (line / band.output.count * band.input.count + rows.At(y) - band.input.first) * input_row;
-      uint8_t* out = output + line * output_row;
-      if (row == previous) {
-        std::memcpy(out, out - output_row, static_cast<size_t>(output_row));
-        continue;
-      }
-      previous = row;
-      for (int32_t x = 0; x < p.output_w; ++x, out += cell_bytes) {
-        std::memcpy(out, row + columns.At(x) * cell_bytes, static_cast<size_t>(cell_bytes));
-      }
-    }
-  });
+  constexpr int64_t kGrain = 1 << 16;  // bytes
+  ParallelRanges(
+      pool, lines, std::max<int64_t>(kGrain / output_row, 1), [&](int64_t begin, int64_t end) {
+        const uint8_t* previous = nullptr;
+        for (int64_t line = begin; line < end; ++line) {
+          const int32_t y = band.output.first + static_cast<int32_t>(line % band.output.count);
+          const uint8_t* row = input + (line / band.output.count * band.input.count + rows.At(y) -
+                                        band.input.first) *
+                                           input_row;
+          uint8_t* out = output + line * output_row;
+          if (row == previous) {
+            std::memcpy(out, out - output_row, static_cast<size_t>(output_row));
+            continue;
+          }
+          previous = row;
+          for (int32_t x = 0; x < p.output_w; ++x, out += cell_bytes) {
+            std::memcpy(out, row + columns.At(x) * cell_bytes, static_cast<size_t>(cell_bytes));
+          }
+        }
+      });
 }
 
 }  // namespace atollrt

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
@@ -54,8 +55,9 @@ size_t BilinearScratchBytes(const ResizeParams& params, ResizeType type, int thr
 // band.output.count, output_w, channels], aligned to its element and not overlapping. The band's
 // input has the rows that its output is made from. `scratch` is aligned to 64 bytes; without it
 // (nullptr) it takes longer. `pool` may be nullptr.
-void ResizeBilinear(const ResizeParams& params, ResizeType type, const ResizeBand& band,
-                    const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool);
+void ResizeBilinear(const ResizeParams& params, ResizeType type, const Loops& loops,
+                    const ResizeBand& band, const uint8_t* input, uint8_t* output, uint8_t* scratch,
+                    ThreadPool* pool);
 
 // Copies whole cells, so the element type does not matter: a cell is the `cell_bytes` = channels *
 // element size of one position. Otherwise as ResizeBilinear, but any alignment serves.

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
+#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/quantization.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 
@@ -23,9 +25,23 @@ struct SoftmaxParams {
 SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, float beta,
                                 float input_scale);
 
-// input and output are [rows, depth]; they may be the same.
-void Softmax(const SoftmaxParams& params, const uint8_t* input, uint8_t* output);
+// The exponentials of all differences of two bytes.
+struct SoftmaxTable {
+  // What they were computed for.
+  Multiplier multiplier;
+  int32_t min_difference = 1;     // of nothing yet
+  int32_t exponential[256] = {};  // F0; [-(x - max)], 0 below min_difference
+  int32_t term[256] = {};         // of the sum: the same as F12
+};
+// Does nothing if `table` is that of `params` already.
+void UpdateSoftmaxTable(const SoftmaxParams& params, SoftmaxTable* table);
+
+// input and output are [rows, depth]; they may be the same. `table` is that of `params`; `pool` may
+// be nullptr.
+void Softmax(const SoftmaxParams& params, const SoftmaxTable& table, const Loops& loops,
+             const uint8_t* input, uint8_t* output, ThreadPool* pool);
 // The same with int16 results; they must not overlap.
-void SoftmaxToInt16(const SoftmaxParams& params, const uint8_t* input, int16_t* output);
+void SoftmaxToInt16(const SoftmaxParams& params, const SoftmaxTable& table, const uint8_t* input,
+                    int16_t* output, ThreadPool* pool);
 
 }  // namespace atollrt

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <span>
+
+#include "runtime/kernels/parallel_ranges.h"
 
 namespace atollrt {
 namespace {
@@ -14,18 +17,69 @@ using Loop = StridedCopy::Loop;
 // both are used up while they are near.
 constexpr int64_t kTile = 32;
 
-// `kRun` bytes, known to the compiler, or `run` of them if kRun is 0.
-template <size_t kRun>
-void CopyRow(const Loop& loop, size_t run, const uint8_t* in, uint8_t* out) {
+// The bytes of a run. Runs of lengths that the compiler knows are one or two moves.
+template <size_t kBytes>
+struct Exactly {
+  explicit Exactly(size_t) {}
+  void operator()(const uint8_t* in, uint8_t* out) const { std::memcpy(out, in, kBytes); }
+};
+// Of kHalf to 2 * kHalf bytes: the first and the last kHalf, which overlap.
+template <size_t kHalf>
+struct UpToTwice {
+  explicit UpToTwice(size_t run) : rest(run - kHalf) {}
+  void operator()(const uint8_t* in, uint8_t* out) const {
+    uint8_t first[kHalf], last[kHalf];
+    std::memcpy(first, in, kHalf);
+    std::memcpy(last, in + rest, kHalf);
+    std::memcpy(out, first, kHalf);
+    std::memcpy(out + rest, last, kHalf);
+  }
+  const size_t rest;
+};
+struct Any {
+  explicit Any(size_t run_bytes) : run(run_bytes) {}
+  void operator()(const uint8_t* in, uint8_t* out) const { std::memcpy(out, in, run); }
+  const size_t run;
+};
+
+// visit(copy of a run).
+template <typename Visitor>
+void WithRun(size_t run, const Visitor& visit) {
+  switch (run) {
+    case 1:
+      return visit(Exactly<1>(run));
+    case 2:
+      return visit(Exactly<2>(run));
+    case 3:
+      return visit(Exactly<3>(run));
+    case 4:
+      return visit(Exactly<4>(run));
+    case 8:
+      return visit(Exactly<8>(run));
+    case 16:
+      return visit(Exactly<16>(run));
+    default:
+      break;
+  }
+  if (run < 8) return visit(UpToTwice<4>(run));
+  if (run < 16) return visit(UpToTwice<8>(run));
+  if (run <= 32) return visit(UpToTwice<16>(run));
+  if (run <= 64) return visit(UpToTwice<32>(run));
+  visit(Any(run));
+}
+
+template <typename CopyRun>
+void CopyRow(const Loop& loop, const CopyRun& copy, const uint8_t* in, uint8_t* out) {
   for (int64_t i = 0; i < loop.count; ++i) {
-    std::memcpy(out, in, kRun == 0 ? run : kRun);
+    copy(in, out);
     in += loop.in_stride;
     out += loop.out_stride;
   }
 }
 
-template <size_t kRun>
-void CopyPlane(const Loop& outer, const Loop& inner, size_t run, const uint8_t* in, uint8_t* out) {
+template <typename CopyRun>
+void CopyPlane(const Loop& outer, const Loop& inner, size_t run, const CopyRun& copy,
+               const uint8_t* in, uint8_t* out) {
   const bool tiled = outer.in_stride == static_cast<int64_t>(run);
   const int64_t rows = tiled ? kTile : outer.count;
   const int64_t columns = tiled ? kTile : inner.count;
@@ -35,28 +89,32 @@ void CopyPlane(const Loop& outer, const Loop& inner, size_t run, const uint8_t* 
       part.count = std::min(columns, inner.count - x);
       const int64_t end = std::min(outer.count, y + rows);
       for (int64_t i = y; i < end; ++i) {
-        CopyRow<kRun>(part, run, in + i * outer.in_stride + x * inner.in_stride,
-                      out + i * outer.out_stride + x * inner.out_stride);
+        CopyRow(part, copy, in + i * outer.in_stride + x * inner.in_stride,
+                out + i * outer.out_stride + x * inner.out_stride);
       }
     }
   }
 }
 
-template <size_t kRun>
-void CopyLoops(const Loop* loops, size_t count, size_t run, const uint8_t* in, uint8_t* out) {
-  if (count == 0) {
-    std::memcpy(out, in, run);
-  } else if (count == 1) {
-    CopyRow<kRun>(loops[0], run, in, out);
-  } else if (count == 2) {
-    CopyPlane<kRun>(loops[0], loops[1], run, in, out);
+template <typename CopyRun>
+void CopyLoops(std::span<const Loop> loops, size_t run, const CopyRun& copy, const uint8_t* in,
+               uint8_t* out) {
+  if (loops.empty()) {
+    copy(in, out);
+  } else if (loops.size() == 1) {
+    CopyRow(loops[0], copy, in, out);
+  } else if (loops.size() == 2) {
+    CopyPlane(loops[0], loops[1], run, copy, in, out);
   } else {
     for (int64_t i = 0; i < loops[0].count; ++i) {
-      CopyLoops<kRun>(loops + 1, count - 1, run, in + i * loops[0].in_stride,
-                      out + i * loops[0].out_stride);
+      CopyLoops(loops.subspan(1), run, copy, in + i * loops[0].in_stride,
+                out + i * loops[0].out_stride);
     }
   }
 }
+
+// Less is copied before another thread would have begun.
+constexpr int64_t kParallelBytes = 1 << 17;
 
 // Bytes of the output from the first to the last that a copy writes.
 int64_t OutputExtent(const StridedCopy& copy) {
@@ -170,29 +228,46 @@ void ClipStridedCopy(const StridedCopy& copy, int64_t begin, int64_t end,
   ClipSorted(sorted, begin, end, parts);
 }
 
-void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out) {
+void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out, ThreadPool* pool) {
   if (copy.run_bytes == 0) return;
-  const size_t run = static_cast<size_t>(copy.run_bytes);
   in += copy.in_offset;
   out += copy.out_offset;
-  const Loop* loops = copy.loops.data();
-  const size_t count = copy.loops.size();
-  switch (run) {
-    case 1:
-      return CopyLoops<1>(loops, count, run, in, out);
-    case 2:
-      return CopyLoops<2>(loops, count, run, in, out);
-    case 3:
-      return CopyLoops<3>(loops, count, run, in, out);
-    case 4:
-      return CopyLoops<4>(loops, count, run, in, out);
-    case 8:
-      return CopyLoops<8>(loops, count, run, in, out);
-    case 16:
-      return CopyLoops<16>(loops, count, run, in, out);
-    default:
-      return CopyLoops<0>(loops, count, run, in, out);
+  if (copy.loops.empty()) {
+    if (in == out) return;
+    ParallelRanges(pool, copy.run_bytes, kParallelBytes, [&](int64_t begin, int64_t end) {
+      std::memcpy(out + begin, in + begin, static_cast<size_t>(end - begin));
+    });
+    return;
   }
+  // The steps of the outermost loop are shared out.
+  const Loop& outer = copy.loops[0];
+  int64_t step_bytes = copy.run_bytes;
+  for (size_t i = 1; i < copy.loops.size(); ++i) step_bytes *= copy.loops[i].count;
+  const std::span<const Loop> inner = std::span(copy.loops).subspan(1);
+  const size_t run = static_cast<size_t>(copy.run_bytes);
+  ParallelRanges(pool, outer.count, std::max<int64_t>(kParallelBytes / step_bytes, 1),
+                 [&](int64_t begin, int64_t end) {
+                   const Loop part{end - begin, outer.in_stride, outer.out_stride};
+                   const uint8_t* from = in + begin * outer.in_stride;
+                   uint8_t* to = out + begin * outer.out_stride;
+                   WithRun(run, [&](const auto& copy_run) {
+                     if (inner.empty()) {
+                       CopyRow(part, copy_run, from, to);
+                     } else if (inner.size() == 1) {
+                       CopyPlane(part, inner[0], run, copy_run, from, to);
+                     } else {
+                       for (int64_t i = 0; i < part.count; ++i) {
+                         CopyLoops(inner, run, copy_run, from + i * part.in_stride,
+                                   to + i * part.out_stride);
+                       }
+                     }
+                   });
+                 });
+}
+
+void CopyRuns(const Loop& loop, int64_t run_bytes, const uint8_t* in, uint8_t* out) {
+  WithRun(static_cast<size_t>(run_bytes),
+          [&](const auto& copy_run) { CopyRow(loop, copy_run, in, out); });
 }
 
 void FillElements(const uint8_t* element, size_t element_bytes, int64_t count, uint8_t* out) {

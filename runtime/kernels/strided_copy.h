@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/kernels/thread_pool.h"
+
 namespace atollrt {
 
 struct StridedCopy {
@@ -36,8 +38,12 @@ void ClipStridedCopy(const StridedCopy& copy, int64_t begin, int64_t end,
                      std::vector<StridedCopy>* parts);
 
 // Reads and writes exactly the elements of the plan. The elements read and those written must not
-// overlap, but may lie in one tensor. Operands may be nullptr if there is nothing to copy.
-void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out);
+// overlap, but may lie in one tensor; a plan that copies one run onto itself does nothing. Operands
+// may be nullptr if there is nothing to copy, and so may `pool`.
+void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out, ThreadPool* pool);
+
+// One loop over runs of `run_bytes` bytes, at least 1.
+void CopyRuns(const StridedCopy::Loop& loop, int64_t run_bytes, const uint8_t* in, uint8_t* out);
 
 // Sets `count` elements at `out` to the one at `element`.
 void FillElements(const uint8_t* element, size_t element_bytes, int64_t count, uint8_t* out);

@@ -27,19 +27,26 @@ Comparison ComparisonOf(OpType type) {
   }
 }
 
-template <typename T>
-Executor RunComparison(const Graph& graph, const Node& node) {
-  Executor executor = InternalError("no comparison");
-  WithComparison(ComparisonOf(node.type), [&](auto holds) {
-    executor = RunPairs<T, uint8_t>(
-        graph, node, [holds](T a, T b) { return static_cast<uint8_t>(holds(a, b)); });
-  });
-  return executor;
+NumberOp NumberOpOf(OpType type) {
+  switch (type) {
+    case OpType::kEQUAL:
+      return NumberOp::kEqual;
+    case OpType::kNOT_EQUAL:
+      return NumberOp::kNotEqual;
+    case OpType::kLESS:
+      return NumberOp::kLess;
+    case OpType::kLESS_EQUAL:
+      return NumberOp::kLessEqual;
+    case OpType::kGREATER:
+      return NumberOp::kGreater;
+    default:
+      return NumberOp::kGreaterEqual;
+  }
 }
 
 }  // namespace
 
-Executor PrepareComparison(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareComparison(const Graph& graph, const Node& node, CpuFeatures features) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, *graph.Input(node, 1)));
@@ -53,18 +60,16 @@ Executor PrepareComparison(const Graph& graph, const Node& node, CpuFeatures) {
       ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
       return Run([params, comparison = ComparisonOf(node.type),
                   broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
-        Compare(comparison, params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+        Compare(comparison, params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0], io.pool);
       });
     }
     case DataType::kFloat32:
-      return RunComparison<float>(graph, node);
     case DataType::kInt32:
-      return RunComparison<int32_t>(graph, node);
     case DataType::kInt64:
-      return RunComparison<int64_t>(graph, node);
+      return RunNumbers(graph, node, features, NumberOpOf(node.type));
     case DataType::kBool:
       if (node.type == OpType::kEQUAL || node.type == OpType::kNOT_EQUAL) {
-        return RunComparison<uint8_t>(graph, node);
+        return RunNumbers(graph, node, features, NumberOpOf(node.type));
       }
       return UnsupportedType(input);
     default:

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators that decode detections and poses: TFLite_Detection_PostProcess, PosenetDecoderOp.
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <vector>
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/detection.h"
+#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/posenet_decoder.h"
 #include "runtime/kernels/scratch.h"
 #include "runtime/ops/executors.h"
@@ -12,13 +16,11 @@
 namespace atollrt {
 namespace {
 
-// Brings a uint8 or float32 tensor to float32.
+// Brings a uint8 or float32 tensor to float32: (q - zero point) * scale, rounded once.
 class FloatReader {
  public:
-  enum class Rounding { kFloat, kDouble };  // of (q - zero point) * scale
-
   // `factor` multiplies all numbers; for uint8 it goes into the scale.
-  static Result<FloatReader> Make(const Tensor& tensor, Rounding rounding, float factor = 1) {
+  static Result<FloatReader> Make(const Tensor& tensor, const Loops& loops, float factor = 1) {
     FloatReader reader;
     reader.count_ = tensor.element_count();
     reader.factor_ = factor;
@@ -31,33 +33,37 @@ class FloatReader {
       return CorruptModel("input '%s' has %zu scales, must have 1, positive", tensor.name.c_str(),
                           tensor.quantization.scales.size());
     }
-    const float scale = tensor.scale() * factor;
-    reader.table_.resize(256);
-    for (int32_t q = 0; q < 256; ++q) {
-      const int32_t steps = q - tensor.zero_point();
-      reader.table_[q] =
-          rounding == Rounding::kFloat
-              ? static_cast<float>(steps) * scale
-              : static_cast<float>(static_cast<double>(steps) * static_cast<double>(scale));
-    }
+    reader.format_ = {tensor.scale() * factor, tensor.zero_point()};
+    reader.dequantize_ = loops.dequantize(Element::kUInt8);
     return reader;
   }
 
   int64_t count() const { return count_; }
+  bool has_codes() const { return dequantize_ != nullptr; }
 
   void Read(const uint8_t* bytes, float* out) const {
-    for (int64_t i = 0; i < count_; ++i) {
-      out[i] = table_.empty() ? LoadLittleEndian<float>(bytes + 4 * i) * factor_ : table_[bytes[i]];
+    if (has_codes()) {
+      dequantize_(format_, bytes, reinterpret_cast<uint8_t*>(out), count_);
+      return;
     }
+    for (int64_t i = 0; i < count_; ++i) out[i] = LoadLittleEndian<float>(bytes + 4 * i) * factor_;
+  }
+
+  // The values of all codes, if there are any.
+  void ReadCodes(float (&values)[256]) const {
+    uint8_t codes[256];
+    for (int code = 0; code < 256; ++code) codes[code] = static_cast<uint8_t>(code);
+    dequantize_(format_, codes, reinterpret_cast<uint8_t*>(values), 256);
   }
 
  private:
   int64_t count_ = 0;
   float factor_ = 1;
-  std::vector<float> table_;  // per uint8; empty: the tensor is float32
+  AffineFormat format_;
+  DequantizeFn dequantize_ = nullptr;  // nullptr: the tensor is float32
 };
 
-// The inputs of either operator, as float32.
+// The inputs of PosenetDecoderOp, as float32.
 struct FloatInputs {
   float* data[4] = {};      // nullptr: absent
   uint8_t* rest = nullptr;  // scratch of the kernel
@@ -85,27 +91,58 @@ float* AsFloat(uint8_t* bytes) { return reinterpret_cast<float*>(bytes); }
 
 class DetectionExecutor final : public NodeExecutor {
  public:
-  DetectionExecutor(const DetectionParams& params, std::vector<FloatReader> readers)
+  DetectionExecutor(const DetectionParams& params, const Loops& loops, const FloatReader& encodings,
+                    const FloatReader& scores, const FloatReader& anchors)
       : params_(params),
-        readers_(std::move(readers)),
-        kernel_bytes_(DetectionScratchBytes(params)) {}
+        loops_(loops),
+        encodings_(encodings),
+        scores_(scores),
+        anchors_(anchors),
+        kernel_bytes_(DetectionScratchBytes(params)) {
+    float values[256];
+    if (encodings.has_codes()) {
+      encodings.ReadCodes(values);
+      terms_ = MakeEncodingTerms(params, values);
+    }
+    if (scores.has_codes() && TakesScoreCodes(params)) {
+      scores.ReadCodes(score_values_);
+      // Tiny scales may give neighbouring codes one value.
+      takes_score_codes_ = std::adjacent_find(std::begin(score_values_), std::end(score_values_),
+                                              std::greater_equal<>()) == std::end(score_values_);
+    }
+  }
 
   size_t ScratchBytes(int) const override {
     Scratch scratch(nullptr);
-    TakeInputs(readers_, kernel_bytes_, &scratch);
+    Take(&scratch);
     return scratch.size();
   }
 
   Status Invoke(const NodeIo& io) override {
     Scratch scratch(io.scratch);
-    const FloatInputs inputs = TakeInputs(readers_, kernel_bytes_, &scratch);
-    for (size_t i = 0; i < readers_.size(); ++i) readers_[i].Read(io.inputs[i], inputs.data[i]);
+    const Arrays arrays = Take(&scratch);
+    DetectionInputs inputs;
+    if (encodings_.has_codes()) {
+      inputs.encoding_codes = io.inputs[0];
+      inputs.terms = &terms_;
+    } else {
+      encodings_.Read(io.inputs[0], arrays.encodings);
+      inputs.encodings = arrays.encodings;
+    }
+    if (takes_score_codes_) {
+      inputs.score_codes = io.inputs[1];
+      inputs.score_values = score_values_;
+    } else {
+      scores_.Read(io.inputs[1], arrays.scores);
+      inputs.scores = arrays.scores;
+    }
+    anchors_.Read(io.inputs[2], arrays.anchors);
+    inputs.anchor_boxes = arrays.anchors;
     const DetectionOutputs outputs{.boxes = AsFloat(io.outputs[0]),
                                    .classes = AsFloat(io.outputs[1]),
                                    .scores = AsFloat(io.outputs[2]),
                                    .count = AsFloat(io.outputs[3])};
-    if (!DetectionPostProcess(params_, inputs.data[0], inputs.data[1], inputs.data[2], outputs,
-                              inputs.rest)) {
+    if (!DetectionPostProcess(params_, loops_, inputs, outputs, arrays.rest)) {
       return InvalidArgument(
           "a decoded box ends before it begins; anchors must have positive sizes");
     }
@@ -113,14 +150,32 @@ class DetectionExecutor final : public NodeExecutor {
   }
 
  private:
+  // As float32, if that is how the kernel takes them.
+  struct Arrays {
+    float* encodings;
+    float* scores;
+    float* anchors;
+    uint8_t* rest;
+  };
+  Arrays Take(Scratch* scratch) const {
+    return {scratch->Take<float>(encodings_.has_codes() ? 0 : encodings_.count()),
+            scratch->Take<float>(takes_score_codes_ ? 0 : scores_.count()),
+            scratch->Take<float>(anchors_.count()),
+            scratch->Take<uint8_t>(static_cast<int64_t>(kernel_bytes_))};
+  }
+
   const DetectionParams params_;
-  const std::vector<FloatReader> readers_;
+  const Loops& loops_;
+  const FloatReader encodings_, scores_, anchors_;
   const size_t kernel_bytes_;
+  EncodingTerms terms_;
+  float score_values_[256];
+  bool takes_score_codes_ = false;
 };
 
 }  // namespace
 
-Executor PrepareDetectionPostProcess(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareDetectionPostProcess(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckFloatOutputs(graph, node));
   const DetectionOptions& options = std::get<DetectionOptions>(node.options);
   const Tensor& encodings = *graph.Input(node, 0);
@@ -145,19 +200,15 @@ Executor PrepareDetectionPostProcess(const Graph& graph, const Node& node, CpuFe
       .x_scale = options.x_scale,
       .h_scale = options.h_scale,
       .w_scale = options.w_scale};
-  using Rounding = FloatReader::Rounding;
-  std::vector<FloatReader> readers;
-  for (const auto& [tensor, rounding] :
-       {std::pair(&encodings, Rounding::kFloat), std::pair(&scores, Rounding::kDouble),
-        std::pair(&anchors, Rounding::kFloat)}) {
-    ATOLL_ASSIGN_OR_RETURN(FloatReader reader, FloatReader::Make(*tensor, rounding));
-    readers.push_back(std::move(reader));
-  }
-  return std::unique_ptr<NodeExecutor>(
-      std::make_unique<DetectionExecutor>(params, std::move(readers)));
+  const Loops& loops = ChooseLoops(features);
+  ATOLL_ASSIGN_OR_RETURN(const FloatReader encoding_reader, FloatReader::Make(encodings, loops));
+  ATOLL_ASSIGN_OR_RETURN(const FloatReader score_reader, FloatReader::Make(scores, loops));
+  ATOLL_ASSIGN_OR_RETURN(const FloatReader anchor_reader, FloatReader::Make(anchors, loops));
+  return std::unique_ptr<NodeExecutor>(std::make_unique<DetectionExecutor>(
+      params, loops, encoding_reader, score_reader, anchor_reader));
 }
 
-Executor PreparePosenetDecoder(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PreparePosenetDecoder(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckFloatOutputs(graph, node));
   const PosenetOptions& options = std::get<PosenetOptions>(node.options);
   const Shape& map = graph.Input(node, 0)->shape;
@@ -177,7 +228,7 @@ Executor PreparePosenetDecoder(const Graph& graph, const Node& node, CpuFeatures
   }
   for (size_t i = 0; i < (has_masks ? 4 : 3); ++i) {
     ATOLL_ASSIGN_OR_RETURN(FloatReader reader,
-                           FloatReader::Make(*graph.Input(node, i), FloatReader::Rounding::kFloat,
+                           FloatReader::Make(*graph.Input(node, i), ChooseLoops(features),
                                              i == 0 ? 1.0f : cells_per_pixel));
     readers.push_back(std::move(reader));
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the element type of a tensor to the C++ type of its elements. Not for use outside this
-// folder.
+// From the element type of a tensor to the C++ type of its elements, or to the loops' name of it.
+// Not for use outside this folder.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "runtime/kernels/loops/loops.h"
 #include "runtime/ops/executors.h"
 
 namespace atollrt {
@@ -29,6 +31,32 @@ Executor WithNumberType(DataType type, Function function) {
     default:
       return Unsupported("type %s", DataTypeName(type));
   }
+}
+
+// Nothing for strings and handles.
+inline std::optional<Element> ElementOf(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+      return Element::kInt8;
+    case DataType::kUInt8:
+      return Element::kUInt8;
+    case DataType::kInt16:
+      return Element::kInt16;
+    case DataType::kInt32:
+      return Element::kInt32;
+    case DataType::kUInt32:
+      return Element::kUInt32;
+    case DataType::kInt64:
+      return Element::kInt64;
+    case DataType::kBool:
+      return Element::kBool;
+    case DataType::kFloat32:
+      return Element::kFloat32;
+    case DataType::kString:
+    case DataType::kResource:
+      break;
+  }
+  return std::nullopt;
 }
 
 }  // namespace atollrt

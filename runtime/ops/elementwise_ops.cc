@@ -11,45 +11,8 @@
 namespace atollrt {
 namespace {
 
-// Integer arithmetic that wraps instead of overflowing.
-template <typename T, typename Function>
-T Wrapping(T a, T b, Function function) {
-  if constexpr (std::is_integral_v<T>) {
-    using Unsigned = std::make_unsigned_t<T>;
-    return static_cast<T>(function(static_cast<Unsigned>(a), static_cast<Unsigned>(b)));
-  } else {
-    return function(a, b);
-  }
-}
-
-struct Plus {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return Wrapping(a, b, [](auto x, auto y) { return x + y; });
-  }
-};
-struct Minus {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return Wrapping(a, b, [](auto x, auto y) { return x - y; });
-  }
-};
-struct Times {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return Wrapping(a, b, [](auto x, auto y) { return x * y; });
-  }
-};
-struct SquareOfDifference {
-  template <typename T>
-  T operator()(T a, T b) const {
-    const T difference = Minus()(a, b);
-    return Times()(difference, difference);
-  }
-};
-// Truncating for integers; the divisor is not 0.
+// Truncating; the divisor is not 0.
 struct Quotient {
-  float operator()(float a, float b) const { return a / b; }
   int32_t operator()(int32_t a, int32_t b) const {
     return static_cast<int32_t>(int64_t{a} / int64_t{b});
   }
@@ -74,18 +37,22 @@ Executor RunClamped(const Graph& graph, const Node& node, Function function) {
   return RunPairs<T, T>(graph, node, [clamp, function](T a, T b) { return clamp(function(a, b)); });
 }
 
-template <typename Function>
-Executor RunClampedByType(const Graph& graph, const Node& node, Function function) {
-  switch (graph.Output(node).type) {
-    case DataType::kFloat32:
-      return RunClamped<float>(graph, node, function);
-    case DataType::kInt32:
-      return RunClamped<int32_t>(graph, node, function);
-    case DataType::kInt64:
-      return RunClamped<int64_t>(graph, node, function);
-    default:
-      return UnsupportedType(graph.Output(node));
+// Numbers of other than byte types, clamped by the fused activation.
+Executor RunClampedNumbers(const Graph& graph, const Node& node, CpuFeatures features,
+                           NumberOp op) {
+  const Activation activation = std::get<ElementwiseOptions>(node.options).activation;
+  ATOLL_ASSIGN_OR_RETURN(const ValueClamp<float> floats, FusedValueClamp<float>(activation));
+  NumberBounds bounds{.float_min = floats.min, .float_max = floats.max};
+  if (graph.Output(node).type == DataType::kInt32) {
+    ATOLL_ASSIGN_OR_RETURN(const ValueClamp<int32_t> clamp, FusedValueClamp<int32_t>(activation));
+    bounds.min = clamp.min;
+    bounds.max = clamp.max;
+  } else {
+    ATOLL_ASSIGN_OR_RETURN(const ValueClamp<int64_t> clamp, FusedValueClamp<int64_t>(activation));
+    bounds.min = clamp.min;
+    bounds.max = clamp.max;
   }
+  return RunNumbers(graph, node, features, op, bounds);
 }
 
 // Bytes by the operators of pairs.h.
@@ -93,14 +60,15 @@ Executor RunBytePairs(const Graph& graph, const Node& node, CpuFeatures features
   ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
   return Run([params, combine = ChoosePairs(features),
               broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
-    CombineBroadcast(combine, params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+    CombineBroadcast(combine, params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0],
+                     io.pool);
   });
 }
 
 Executor RunByteDivision(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
   return Run([params, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
-    Divide(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+    Divide(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0], io.pool);
   });
 }
 
@@ -125,30 +93,15 @@ Executor CheckDivisors(const Graph& graph, const Node& node, Executor inner) {
 Executor PrepareAdd16(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const Add16Params params, MakeAdd16Params(graph, node));
   return Run([params, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
-    Add16(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0]);
+    Add16(params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0], io.pool);
   });
 }
 
 // MAXIMUM and MINIMUM compare raw values, whatever they mean.
-template <typename Function>
-Executor RunSelection(const Graph& graph, const Node& node, CpuFeatures features,
-                      Function function) {
+Executor RunSelection(const Graph& graph, const Node& node, CpuFeatures features, NumberOp op) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
-  switch (graph.Output(node).type) {
-    case DataType::kFloat32:
-      return RunPairs<float, float>(graph, node, function);
-    case DataType::kUInt8:
-    case DataType::kInt8:
-      return RunBytePairs(graph, node, features);
-    case DataType::kInt16:
-      return RunPairs<int16_t, int16_t>(graph, node, function);
-    case DataType::kInt32:
-      return RunPairs<int32_t, int32_t>(graph, node, function);
-    case DataType::kInt64:
-      return RunPairs<int64_t, int64_t>(graph, node, function);
-    default:
-      return UnsupportedType(graph.Output(node));
-  }
+  if (IsByteType(graph.Output(node).type)) return RunBytePairs(graph, node, features);
+  return RunNumbers(graph, node, features, op);
 }
 
 }  // namespace
@@ -158,17 +111,17 @@ Executor PrepareAdd(const Graph& graph, const Node& node, CpuFeatures features) 
   const DataType type = graph.Output(node).type;
   if (IsByteType(type)) return RunBytePairs(graph, node, features);
   if (type == DataType::kInt16) return PrepareAdd16(graph, node);
-  return node.type == OpType::kSUB ? RunClampedByType(graph, node, Minus())
-                                   : RunClampedByType(graph, node, Plus());
+  return RunClampedNumbers(graph, node, features,
+                           node.type == OpType::kSUB ? NumberOp::kSubtract : NumberOp::kAdd);
 }
 
 Executor PrepareMul(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   if (IsByteType(graph.Output(node).type)) return RunBytePairs(graph, node, features);
-  return RunClampedByType(graph, node, Times());
+  return RunClampedNumbers(graph, node, features, NumberOp::kMultiply);
 }
 
-Executor PrepareDiv(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareDiv(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   switch (graph.Output(node).type) {
     case DataType::kUInt8:
@@ -178,7 +131,7 @@ Executor PrepareDiv(const Graph& graph, const Node& node, CpuFeatures) {
     case DataType::kInt32:
       return CheckDivisors<int32_t>(graph, node, RunClamped<int32_t>(graph, node, Quotient()));
     case DataType::kFloat32:
-      return RunClamped<float>(graph, node, Quotient());
+      return RunClampedNumbers(graph, node, features, NumberOp::kDivide);
     default:
       return UnsupportedType(graph.Output(node));
   }
@@ -199,11 +152,11 @@ Executor PrepareFloorDiv(const Graph& graph, const Node& node, CpuFeatures) {
 }
 
 Executor PrepareMaximum(const Graph& graph, const Node& node, CpuFeatures features) {
-  return RunSelection(graph, node, features, [](auto a, auto b) { return a > b ? a : b; });
+  return RunSelection(graph, node, features, NumberOp::kMaximum);
 }
 
 Executor PrepareMinimum(const Graph& graph, const Node& node, CpuFeatures features) {
-  return RunSelection(graph, node, features, [](auto a, auto b) { return a < b ? a : b; });
+  return RunSelection(graph, node, features, NumberOp::kMinimum);
 }
 
 Executor PrepareSquaredDifference(const Graph& graph, const Node& node, CpuFeatures features) {
@@ -213,9 +166,8 @@ Executor PrepareSquaredDifference(const Graph& graph, const Node& node, CpuFeatu
     case DataType::kInt8:
       return RunBytePairs(graph, node, features);
     case DataType::kInt32:
-      return RunPairs<int32_t, int32_t>(graph, node, SquareOfDifference());
     case DataType::kFloat32:
-      return RunPairs<float, float>(graph, node, SquareOfDifference());
+      return RunNumbers(graph, node, features, NumberOp::kSquaredDifference);
     default:
       return UnsupportedType(graph.Output(node));
   }
@@ -226,8 +178,7 @@ Executor PreparePrelu(const Graph& graph, const Node& node, CpuFeatures features
   const Tensor& output = graph.Output(node);
   if (IsByteType(output.type)) return RunBytePairs(graph, node, features);
   if (output.type != DataType::kFloat32) return UnsupportedType(output);
-  return RunPairs<float, float>(graph, node,
-                                [](float x, float slope) { return x >= 0 ? x : x * slope; });
+  return RunNumbers(graph, node, features, NumberOp::kPrelu);
 }
 
 }  // namespace atollrt

@@ -84,7 +84,7 @@ Executor PrepareFloatPool(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const ValueClamp<float> clamp,
                          FusedValueClamp<float>(FusedActivation(node)));
   return Run([params = PoolShape(graph, node), clamp](const NodeIo& io) {
-    Pool2DFloat(params, clamp, io.inputs[0], reinterpret_cast<float*>(io.outputs[0]));
+    Pool2DFloat(params, clamp, io.inputs[0], reinterpret_cast<float*>(io.outputs[0]), io.pool);
   });
 }
 
@@ -97,7 +97,7 @@ Executor PrepareInt16Pool(const Graph& graph, const Node& node) {
   Pool2DParams params = PoolShape(graph, node);
   ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedClamp(output, FusedActivation(node)));
   return Run([params](const NodeIo& io) {
-    Pool2DInt16(params, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]));
+    Pool2DInt16(params, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]), io.pool);
   });
 }
 
@@ -140,7 +140,7 @@ Executor PreparePool2D(const Graph& graph, const Node& node, CpuFeatures) {
   if (type == DataType::kFloat32) return PrepareFloatPool(graph, node);
   if (type == DataType::kInt16) return PrepareInt16Pool(graph, node);
   ATOLL_ASSIGN_OR_RETURN(const Pool2DParams params, MakePool2DParams(graph, node));
-  return Run([params](const NodeIo& io) { Pool2D(params, io.inputs[0], io.outputs[0]); });
+  return Run([params](const NodeIo& io) { Pool2D(params, io.inputs[0], io.outputs[0], io.pool); });
 }
 
 }  // namespace atollrt

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators that move data without changing values.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "runtime/graph/shape_inference.h"
 #include "runtime/kernels/lookup_table.h"
+#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/parallel_ranges.h"
+#include "runtime/kernels/strided_copy.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/move_plan.h"
 #include "runtime/ops/quantized_params.h"
@@ -26,7 +30,7 @@ void RunMovePlan(const MovePlan& plan, const NodeIo& io) {
   for (const MovePlan::Copy& step : plan.copies) {
     const bool from_input = step.from.kind == MoveOperand::Kind::kInput;
     RunStridedCopy(step.copy, from_input ? io.inputs[step.from.position] : writable(step.from),
-                   writable(step.to));
+                   writable(step.to), io.pool);
   }
 }
 
@@ -56,7 +60,7 @@ Executor PrepareShape(const Graph& graph, const Node& node, CpuFeatures) {
   });
 }
 
-Executor PrepareConcatenation(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareConcatenation(const Graph& graph, const Node& node, CpuFeatures features) {
   const AxisOptions& options = std::get<AxisOptions>(node.options);
   if (options.activation != Activation::kNone) {
     return Unsupported("fused activation %d", static_cast<int>(options.activation));
@@ -66,32 +70,40 @@ Executor PrepareConcatenation(const Graph& graph, const Node& node, CpuFeatures)
   int64_t outer = 1;
   for (int32_t i = 0; i < axis; ++i) outer *= output.shape[i];
   struct Part {
-    size_t run = 0;  // bytes per outer step
+    int64_t run = 0;  // bytes per outer step
     ConcatenationPart convert;
   };
   std::vector<Part> parts;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     Part part;
     const Tensor& input = *graph.Input(node, i);
-    part.run = outer == 0 ? 0 : static_cast<size_t>(input.byte_size() / outer);
+    part.run = outer == 0 ? 0 : input.byte_size() / outer;
     ATOLL_ASSIGN_OR_RETURN(part.convert, MakeConcatenationPart(graph, node, i));
     parts.push_back(part);
   }
-  const auto concatenate = [parts, outer](const NodeIo& io) {
-    uint8_t* out = io.outputs[0];
-    for (int64_t step = 0; step < outer; ++step) {
+  // Part by part rather than step by step: a loop over many short runs of one size.
+  const int64_t out_run = outer == 0 ? 0 : output.byte_size() / outer;
+  const auto concatenate = [parts, outer, out_run,
+                            apply = ChooseLoops(features).apply_table](const NodeIo& io) {
+    if (out_run == 0) return;
+    const auto steps = [&](int64_t begin, int64_t end) {
+      uint8_t* out = io.outputs[0] + begin * out_run;
       for (size_t i = 0; i < parts.size(); ++i) {
-        const size_t run = parts[i].run;
+        const int64_t run = parts[i].run;
         if (run == 0) continue;
-        const uint8_t* in = io.inputs[i] + static_cast<size_t>(step) * run;
+        const uint8_t* in = io.inputs[i] + begin * run;
         if (parts[i].convert.rescale) {
-          ApplyTable(parts[i].convert.table, in, out, static_cast<int64_t>(run));
+          for (int64_t step = 0; step < end - begin; ++step) {
+            apply(parts[i].convert.table.data(), in + step * run, out + step * out_run, run);
+          }
         } else {
-          std::memcpy(out, in, run);
+          CopyRuns({.count = end - begin, .in_stride = run, .out_stride = out_run}, run, in, out);
         }
         out += run;
       }
-    }
+    };
+    constexpr int64_t kGrain = 1 << 17;  // bytes
+    ParallelRanges(io.pool, outer, std::max<int64_t>(kGrain / out_run, 1), steps);
   };
   return Run(concatenate);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/graph/shape_inference.h"
+#include "runtime/kernels/arg_reduce.h"
 #include "runtime/kernels/reduce.h"
 #include "runtime/kernels/softmax_float.h"
 #include "runtime/ops/element_types.h"
@@ -96,30 +97,23 @@ Executor PrepareExtreme(const Graph& graph, const Node& node) {
   });
 }
 
-template <typename In, typename Out>
-Executor PrepareArg(OpType type, const AxisShape& shape) {
-  if (type == OpType::kARG_MAX) {
-    return Run([shape](const NodeIo& io) {
-      ArgReduce<In>(shape, io.inputs[0], As<Out>(io.outputs[0]), [](In x, In y) { return x > y; });
-    });
-  }
-  return Run([shape](const NodeIo& io) {
-    ArgReduce<In>(shape, io.inputs[0], As<Out>(io.outputs[0]), [](In x, In y) { return x < y; });
-  });
-}
-
 }  // namespace
 
-Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures features) {
   const Tensor& input = *graph.Input(node, 0);
   if (input.type == DataType::kFloat32) return PrepareFloatSoftmax(graph, node);
   ATOLL_ASSIGN_OR_RETURN(const SoftmaxParams params, MakeSoftmaxParams(graph, node));
+  SoftmaxTable table;
+  UpdateSoftmaxTable(params, &table);
   if (graph.Output(node).type == DataType::kInt16) {
-    return Run([params](const NodeIo& io) {
-      SoftmaxToInt16(params, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]));
+    return Run([params, table](const NodeIo& io) {
+      SoftmaxToInt16(params, table, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]),
+                     io.pool);
     });
   }
-  return Run([params](const NodeIo& io) { Softmax(params, io.inputs[0], io.outputs[0]); });
+  return Run([params, table, &loops = ChooseLoops(features)](const NodeIo& io) {
+    Softmax(params, table, loops, io.inputs[0], io.outputs[0], io.pool);
+  });
 }
 
 // MEAN, SUM, REDUCE_MAX, REDUCE_MIN.
@@ -148,7 +142,7 @@ Executor PrepareReduction(const Graph& graph, const Node& node, CpuFeatures) {
 }
 
 // ARG_MAX, ARG_MIN.
-Executor PrepareArgReduction(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareArgReduction(const Graph& graph, const Node& node, CpuFeatures features) {
   const Tensor& input = *graph.Input(node, 0);
   const DataType type = graph.Output(node).type;
   if (type != DataType::kInt32 && type != DataType::kInt64) {
@@ -156,14 +150,14 @@ Executor PrepareArgReduction(const Graph& graph, const Node& node, CpuFeatures) 
   }
   const int32_t axis =
       NormalizeAxis(ConstantIntegers(*graph.Input(node, 1))[0], input.shape.size());
-  AxisShape shape;
+  ArgReduceParams params{.which = node.type == OpType::kARG_MAX ? Extreme::kMax : Extreme::kMin,
+                         .input = *ElementOf(input.type),  // a number: cpu_ops.inc
+                         .output = *ElementOf(type)};
   for (int32_t i = 0; i < static_cast<int32_t>(input.shape.size()); ++i) {
-    (i < axis ? shape.outer : i == axis ? shape.size : shape.inner) *= input.shape[i];
+    (i < axis ? params.outer : i == axis ? params.size : params.inner) *= input.shape[i];
   }
-  return WithNumberType(input.type, [&](auto number) {
-    using In = decltype(number);
-    return type == DataType::kInt32 ? PrepareArg<In, int32_t>(node.type, shape)
-                                    : PrepareArg<In, int64_t>(node.type, shape);
+  return Run([params, &loops = ChooseLoops(features)](const NodeIo& io) {
+    ArgReduce(params, loops, io.inputs[0], io.outputs[0], io.pool);
   });
 }
 

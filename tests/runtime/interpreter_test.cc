@@ -161,9 +161,17 @@ TEST_F(InterpreterTest, ThreadsDoNotChangeBytes) {
 TEST(Interpreter, ReusesTheMemoryOfTensorsThatAreGone) {
   ModelBuilder m;
   int32_t x = m.Input({1, 1024});
-  for (int i = 0; i < 10; ++i) x = m.Relu(x);
+  for (int i = 0; i < 10; ++i) x = m.Softmax(x);
   m.Output(x);
   EXPECT_EQ(Create(m.Load())->arena_bytes(), 3 * 1024) << "the input and two that take turns";
+}
+
+TEST(Interpreter, NeedsOneBlockForAChainOfElementwiseOperators) {
+  ModelBuilder m;
+  int32_t x = m.Input({1, 1024});
+  for (int i = 0; i < 10; ++i) x = m.Relu(x);
+  m.Output(x);
+  EXPECT_EQ(Create(m.Load())->arena_bytes(), 2 * 1024) << "the input and all others";
 }
 
 TEST(Interpreter, RunsAGraphWithoutNodes) {

@@ -134,10 +134,10 @@ TEST(MemoryPlanner, ComesCloseToTheLowerBoundOnBottleneckChains) {
     ExpectLiveBlocksApart(blocks, plan);
     const double ratio =
         static_cast<double>(plan.total) / static_cast<double>(MemoryLowerBound(blocks, kAlignment));
-    EXPECT_LE(ratio, 1.25);
+    EXPECT_LE(ratio, 1.05);
     sum_of_ratios += ratio;
   }
-  EXPECT_LE(sum_of_ratios / kChains, 1.05);
+  EXPECT_LE(sum_of_ratios / kChains, 1.01);
 }
 
 }  // namespace

@@ -70,6 +70,9 @@ Json ReportJson(const Session& session, const BenchmarkOptions& options,
                           {"p90", RoundedMs(Percentile(measured.invoke_ms, 90))},
                           {"p99", RoundedMs(Percentile(measured.invoke_ms, 99))}};
   report["peak_rss_bytes"] = measured.peak_rss_bytes;
+  const AtollMemoryInfo memory = session.memory_info();
+  report["arena_bytes"] = memory.arena_bytes;
+  report["arena_lower_bound_bytes"] = memory.arena_lower_bound_bytes;
   const AtollInvokeInfo device = session.invoke_info();
   report["modelled_device"] = {{"ms", RoundedMs(device.device_seconds * 1e3)},
                                {"cycles", device.device_cycles},

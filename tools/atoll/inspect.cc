@@ -49,8 +49,7 @@ Plan ReadPlan(const Session& session) {
   for (int32_t i = 0; i < AtollInterpreterGetTensorCount(interpreter); ++i) {
     plan.tensors.push_back(AtollInterpreterGetTensor(interpreter, i));
   }
-  ThrowIfError(AtollInterpreterGetMemoryInfo(interpreter, &plan.memory), Activity::kRunning,
-               "cannot describe the memory");
+  plan.memory = session.memory_info();
   if (SeemsToTakePictures(session.interpreter()) &&
       atollrt::PictureInput::Create(session.interpreter()).ok()) {
     plan.task = atollrt::IdentifyTask(session.interpreter());
@@ -85,6 +84,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
   report["task"] = atollrt::TaskName(plan.task);
   report["macs"] = session.macs();
   report["arena_bytes"] = plan.memory.arena_bytes;
+  report["arena_lower_bound_bytes"] = plan.memory.arena_lower_bound_bytes;
   report["constant_bytes"] = plan.memory.constant_bytes;
   report["modelled_device_seconds"] = plan.modelled_seconds;
   if (plan.coral) report["coral"] = plan.coral->ToJson();
@@ -161,8 +161,10 @@ std::string ReportText(const Session& session, const Plan& plan) {
                  session.options().model, plan.nodes.size(),
                  static_cast<double>(session.macs()) / 1e6);
   fmt::format_to(out, "device   {}: {}\n", session.device_name(), session.device_description());
-  fmt::format_to(out, "memory   {} of intermediate tensors, {} of constants in the file\n",
-                 ByteSizeText(plan.memory.arena_bytes), ByteSizeText(plan.memory.constant_bytes));
+  fmt::format_to(
+      out, "memory   {} of intermediate tensors (at least {}), {} of constants in the file\n",
+      ByteSizeText(plan.memory.arena_bytes), ByteSizeText(plan.memory.arena_lower_bound_bytes),
+      ByteSizeText(plan.memory.constant_bytes));
   for (const AtollTensor* tensor : session.inputs()) {
     fmt::format_to(out, "input    {}\n", TensorText(tensor));
   }

@@ -209,6 +209,13 @@ AtollInvokeInfo Session::invoke_info() const {
   return info;
 }
 
+AtollMemoryInfo Session::memory_info() const {
+  AtollMemoryInfo info = {};
+  ThrowIfError(AtollInterpreterGetMemoryInfo(interpreter(), &info), Activity::kRunning,
+               "cannot describe the memory");
+  return info;
+}
+
 int64_t Session::macs() const {
   int64_t macs = 0;
   for (const AtollNodeInfo& node : nodes()) macs += node.macs;

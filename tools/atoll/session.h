@@ -69,6 +69,7 @@ class Session {
   // "1 partition with 64 of 66 operators on the device, 2 on the CPU"
   std::string PartitionSummary() const;
   AtollInvokeInfo invoke_info() const;
+  AtollMemoryInfo memory_info() const;
   int64_t macs() const;
 
   struct LoadTimes {

@@ -289,6 +289,8 @@ ATOLL_EXPORT int32_t AtollTensorIsConstant(const AtollTensor* tensor);
 typedef struct AtollMemoryInfo {
   int64_t arena_bytes;    /* one block for all intermediate tensors */
   int64_t constant_bytes; /* used in place from the model file */
+  /* What no plan of the arena can go below: the most bytes that live at one time. */
+  int64_t arena_lower_bound_bytes;
 } AtollMemoryInfo;
 ATOLL_EXPORT AtollStatus AtollInterpreterGetMemoryInfo(const AtollInterpreter* interpreter,
                                                        AtollMemoryInfo* info);

@@ -230,7 +230,6 @@ inline int64_t SafeColumns(const RowsArgs& block) {
   int64_t columns = args.input_w;
   for (int t = 0; t < kTaps; ++t) {
     const DepthwiseTap& tap = args.taps[t];
-    if (tap.stride == 0) continue;
     const int64_t last = tap.end - tap.pixels - block.channel - 16;
     const int64_t safe = last < 0 ? 0 : last / tap.stride + 1;
     if (safe < columns) columns = safe;
@@ -262,23 +261,20 @@ void RunRowsBlock(const RowsArgs& block) {
   const int64_t safe_columns = SafeColumns(block);
   int64_t x = kKept - int64_t{args.pad_left};  // the next column that needs a cell
   __m512i cells[kCells];
+  const int64_t step = args.taps[0].stride;
   const uint8_t* row[kTaps];
-  int64_t step[kTaps];
 #pragma GCC unroll 4
-  for (int t = 0; t < kTaps; ++t) {
-    step[t] = args.taps[t].stride;
-    row[t] = args.taps[t].pixels + block.channel + x * step[t];
-  }
+  for (int t = 0; t < kTaps; ++t) row[t] = args.taps[t].pixels + block.channel + x * step;
   // The cell of column x + i, inside of the input or not.
   const __mmask16 mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
-  const uint8_t* const padding = args.padding.pixels + block.channel;
+  const uint8_t* const padding = args.padding + block.channel;
   const int64_t input_w = args.input_w;
   const auto edge_cell = [&](int i) __attribute__((always_inline)) {
     const bool is_inside = x + i >= 0 && x + i < input_w;
     __m128i tap[kTaps];
 #pragma GCC unroll 4
     for (int t = 0; t < kTaps; ++t) {
-      tap[t] = _mm_maskz_loadu_epi8(mask, is_inside ? row[t] + i * step[t] : padding);
+      tap[t] = _mm_maskz_loadu_epi8(mask, is_inside ? row[t] + i * step : padding);
     }
     return InterleaveCell(tap, flip);
   };
@@ -295,7 +291,7 @@ void RunRowsBlock(const RowsArgs& block) {
         __m128i tap[kTaps];
 #pragma GCC unroll 4
         for (int t = 0; t < kTaps; ++t) {
-          tap[t] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[t] + i * step[t]));
+          tap[t] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[t] + i * step));
         }
         cells[kKept + i] = InterleaveCell(tap, flip);
       }
@@ -304,7 +300,7 @@ void RunRowsBlock(const RowsArgs& block) {
       for (int i = 0; i < kNew; ++i) cells[kKept + i] = edge_cell(i);
     }
 #pragma GCC unroll 4
-    for (int t = 0; t < kTaps; ++t) row[t] += kNew * step[t];
+    for (int t = 0; t < kTaps; ++t) row[t] += kNew * step;
     const int32_t left = pixels - first;
 #pragma GCC unroll 2
     for (int l = 0; l < kLines; ++l) {

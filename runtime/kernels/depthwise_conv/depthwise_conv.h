@@ -65,8 +65,9 @@ struct DepthwiseArgs {
 // The same in one step, cells staying in registers, for filters of three columns that touch, and
 // of at most taps_per_cell rows.
 struct DepthwiseRowsArgs {
-  DepthwiseTap taps[kMaxTapsPerCell];  // column 0 of the input, `first_channel`
-  DepthwiseTap padding;                // what stands for columns outside of the input
+  // Column 0 of the input, `first_channel`; all of the same stride, also those outside of the image.
+  DepthwiseTap taps[kMaxTapsPerCell];
+  const uint8_t* padding = nullptr;  // a pixel that stands for columns outside of the input
   int32_t input_w = 0;
   int32_t pad_left = 0;  // at most 2
   int32_t stride_w = 0;  // 1 or 2

@@ -65,6 +65,8 @@ struct TileArgs {
   int64_t lhs_stride;
   uint8_t* output;
   int64_t output_stride;
+  // Weights this far ahead are fetched into the caches: the next panel's, by a panel's first tile.
+  int64_t prefetch;
 };
 
 // What becomes of sums.
@@ -152,6 +154,7 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
   constexpr int kSums = kRows * kVectors;
   constexpr int kChains = kSums >= 6 ? 1 : (kSums >= 3 ? 2 : 4);
   const int64_t stride = args.lhs_stride;
+  const int64_t prefetch = args.prefetch;
   const uint8_t* rhs = panel.panel->weights;
 
   __m512i c[kChains][kRows][kVectors];
@@ -182,6 +185,8 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
       __m512i b[kVectors];
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) b[v] = _mm512_load_si512(rhs + 64 * v);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) _mm_prefetch(rhs + prefetch + 64 * v, _MM_HINT_T0);
       rhs += 64 * kVectors;
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
@@ -292,10 +297,13 @@ void Run(const GemmArgs& args) {
     panel.width = left < kPanelColumns ? left : kPanelColumns;
     const int vectors = panel.width > 16 ? 2 : 1;
     const TileFn* const tile_of = kTiles[vectors - 1][static_cast<int>(SetFinish(&panel, vectors))];
+    int64_t prefetch = column + kPanelColumns < args.end_column
+                           ? panel.panel[1].weights - panel.panel->weights
+                           : 0;
     for (int32_t line = 0; line < args.lines; ++line) {
       TileArgs tile_args = {args.lhs + line * args.lhs_line_stride, args.lhs_stride,
                             args.output + line * args.output_line_stride + column,
-                            args.output_stride};
+                            args.output_stride, prefetch};
       int32_t row = 0;
       for (int32_t tile = 0; tile < tiles; ++tile) {
         // Tiles of equal height, as far as possible: a last tile of one row would cost like four.
@@ -303,6 +311,7 @@ void Run(const GemmArgs& args) {
         tile_of[rows](panel, tile_args);
         tile_args.lhs += rows * args.lhs_stride;
         tile_args.output += rows * args.output_stride;
+        tile_args.prefetch = prefetch = 0;
         row += rows;
       }
     }

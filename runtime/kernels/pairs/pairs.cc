@@ -2,7 +2,6 @@
 #include "runtime/kernels/pairs/pairs.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
@@ -38,50 +37,6 @@ int32_t CombineTerms(const PairParams& p, int32_t x1, int32_t x2) {
   uint32_t sum = p.op == PairOp::kAdd ? a + b : a - b;
   if (p.op == PairOp::kSquaredDifference) sum *= sum;
   return Finish(p, MultiplyByQuantizedMultiplier(static_cast<int32_t>(sum), p.output));
-}
-
-// ---- Broadcasts ---------------------------------------------------------------------------------
-
-// Runs that are worth a kernel's call each.
-constexpr int64_t kLongRun = 128;
-// What is gathered or repeated at a time.
-constexpr int64_t kBlock = 1024;
-
-// Operands of one run, repeated where they stand still.
-void CombineRun(PairFn combine, const PairParams& params, const BroadcastLoop& run,
-                const uint8_t* x1, const uint8_t* x2, uint8_t* y) {
-  if (run.stride1 == 1 && run.stride2 == 1) {
-    combine(params, x1, x2, y, run.count);
-    return;
-  }
-  uint8_t repeated1[kBlock], repeated2[kBlock];
-  const size_t block = static_cast<size_t>(std::min(kBlock, run.count));
-  if (run.stride1 == 0) std::memset(repeated1, *x1, block);
-  if (run.stride2 == 0) std::memset(repeated2, *x2, block);
-  for (int64_t i = 0; i < run.count; i += kBlock) {
-    combine(params, run.stride1 == 0 ? repeated1 : x1 + i, run.stride2 == 0 ? repeated2 : x2 + i,
-            y + i, std::min(kBlock, run.count - i));
-  }
-}
-
-// Runs shorter than kLongRun, copied behind each other until a block is full.
-void CombineGathered(PairFn combine, const PairParams& params, const Broadcast& broadcast,
-                     const uint8_t* x1, const uint8_t* x2, uint8_t* y) {
-  uint8_t block1[kBlock], block2[kBlock];
-  const BroadcastLoop& run = broadcast.inner;
-  const int64_t capacity = kBlock / run.count * run.count;
-  int64_t filled = 0;
-  const auto take = [&](const uint8_t* from, int64_t stride, uint8_t* to) {
-    for (int64_t i = 0; i < run.count; ++i) to[i] = from[i * stride];
-  };
-  ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t offset) {
-    take(x1 + offset1, run.stride1, block1 + filled);
-    take(x2 + offset2, run.stride2, block2 + filled);
-    filled += run.count;
-    if (filled < capacity && offset + run.count < broadcast.count) return;
-    combine(params, block1, block2, y + offset + run.count - filled, filled);
-    filled = 0;
-  });
 }
 
 // ---- What vector arithmetic can do --------------------------------------------------------------
@@ -155,14 +110,11 @@ void CombinePairsReference(const PairParams& p, const uint8_t* x1, const uint8_t
 }
 
 void CombineBroadcast(PairFn combine, const PairParams& params, const Broadcast& broadcast,
-                      const uint8_t* x1, const uint8_t* x2, uint8_t* y) {
-  if (!broadcast.outer.empty() && broadcast.inner.count < kLongRun) {
-    CombineGathered(combine, params, broadcast, x1, x2, y);
-    return;
-  }
-  ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t offset) {
-    CombineRun(combine, params, broadcast.inner, x1 + offset1, x2 + offset2, y + offset);
-  });
+                      const uint8_t* x1, const uint8_t* x2, uint8_t* y, ThreadPool* pool) {
+  ForEachBlock(broadcast, 1, x1, x2, pool, kParallelGrain,
+               [&](const uint8_t* a, const uint8_t* b, int64_t offset, int64_t count) {
+                 combine(params, a, b, y + offset, count);
+               });
 }
 
 }  // namespace atollrt

@@ -24,6 +24,7 @@
 namespace atollrt {
 
 struct Broadcast;
+class ThreadPool;
 
 enum class PairOp : uint8_t {
   kAdd,
@@ -63,9 +64,9 @@ PairFn ChoosePairs(uint32_t features);
 
 // The same for operands that repeat: y has broadcast.count elements. Operands of long runs go to
 // the kernel run by run; short runs are gathered until it is worth a call. `y` may be an operand
-// of its own size. Strides of the inner loop are 0 or 1, also both 0.
+// of its own size. Strides of the inner loop are 0 or 1, also both 0. `pool` may be nullptr.
 void CombineBroadcast(PairFn combine, const PairParams& params, const Broadcast& broadcast,
-                      const uint8_t* x1, const uint8_t* x2, uint8_t* y);
+                      const uint8_t* x1, const uint8_t* x2, uint8_t* y, ThreadPool* pool);
 
 // The kernels' own: whether the arithmetic of requantize_avx2.h holds for these parameters. The
 // ones that TensorFlow Lite computes do.

@@ -47,8 +47,9 @@ TEST(Broadcast, GivesTwoScalarsOneElement) {
 }
 
 TEST(Broadcast, RunsNothingForEmptyTensors) {
-  ForEachRun(MakeBroadcast(Sizes{2, 0, 3}, Sizes{2, 1, 3}),
-             [](int64_t, int64_t, int64_t) { FAIL(); });
+  const Broadcast broadcast = MakeBroadcast(Sizes{2, 0, 3}, Sizes{2, 1, 3});
+  ForEachBlock(broadcast, 4, nullptr, nullptr, nullptr, 1,
+               [](const uint8_t*, const uint8_t*, int64_t, int64_t) { FAIL(); });
 }
 
 // Element `index` of a tensor of shape `target`, in a tensor of shape `source` that repeats.
@@ -87,7 +88,7 @@ TEST(Broadcast, EqualsCoordinateArithmeticOnRandomShapes) {
     ASSERT_EQ(broadcast.count, count);
     CombineElements<int32_t, int32_t>(broadcast, reinterpret_cast<const uint8_t*>(x1.data()),
                                       reinterpret_cast<const uint8_t*>(x2.data()),
-                                      reinterpret_cast<uint8_t*>(y.data()),
+                                      reinterpret_cast<uint8_t*>(y.data()), nullptr,
                                       [](int32_t a, int32_t b) { return a * 10000 + b; });
     for (int64_t i = 0; i < count; ++i) {
       ASSERT_EQ(y[i], SourceIndex(shape1, target, i) * 10000 + SourceIndex(shape2, target, i))

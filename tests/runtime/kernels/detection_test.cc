@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "runtime/base/buffer.h"
+#include "runtime/kernels/cpu_features.h"
+#include "tests/runtime/kernels/random_conv.h"
+#include "tests/support/rng.h"
 
 namespace atollrt {
 namespace {
@@ -32,12 +36,14 @@ Detections Detect(DetectionParams params, const Floats& centres, const Floats& s
   Detections result{
       .boxes = Floats(4 * entries, 7), .classes = Floats(entries, 7), .scores = Floats(entries, 7)};
   auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
-  result.ok = DetectionPostProcess(params, encodings.data(), scores.data(), anchors.data(),
-                                   {.boxes = result.boxes.data(),
-                                    .classes = result.classes.data(),
-                                    .scores = result.scores.data(),
-                                    .count = &result.count},
-                                   scratch->data());
+  result.ok = DetectionPostProcess(
+      params, ChooseLoops(kBaseline),
+      {.encodings = encodings.data(), .scores = scores.data(), .anchor_boxes = anchors.data()},
+      {.boxes = result.boxes.data(),
+       .classes = result.classes.data(),
+       .scores = result.scores.data(),
+       .count = &result.count},
+      scratch->data());
   return result;
 }
 
@@ -122,8 +128,64 @@ TEST(Detection, RefusesBoxesThatEndBeforeTheyBegin) {
   float box[4], label = 0, out_score = 0, count = 0;
   auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
   EXPECT_FALSE(DetectionPostProcess(
-      params, zeros.data(), &score, anchor.data(),
+      params, ChooseLoops(kBaseline),
+      {.encodings = zeros.data(), .scores = &score, .anchor_boxes = anchor.data()},
       {.boxes = box, .classes = &label, .scores = &out_score, .count = &count}, scratch->data()));
+}
+
+// With few values, so that many scores are equal.
+TEST(Detection, GivesTheSameOfCodesAsOfTheirValues) {
+  Rng rng(TestSeed(1));
+  for (int round = 0; round < TestCount(200); ++round) {
+    DetectionParams params = Params(kFast, rng.Int32(1, 40), rng.Int32(1, 12));
+    params.anchors = rng.Int32(1, 300);
+    params.encoding_width = rng.Int32(4, 6);
+    params.score_columns = params.num_classes + rng.Int32(0, 1);
+    params.y_scale = params.x_scale = 10;
+    params.h_scale = 5;
+    ASSERT_TRUE(TakesScoreCodes(params));
+    float values[256];
+    for (int code = 0; code < 256; ++code) values[code] = static_cast<float>(code - 100) * 0.01f;
+    const auto random = [&](int64_t count, int32_t least, int32_t greatest) {
+      std::vector<uint8_t> codes;
+      Floats floats;
+      for (int64_t i = 0; i < count; ++i) {
+        codes.push_back(static_cast<uint8_t>(rng.Int32(least, greatest)));
+        floats.push_back(values[codes.back()]);
+      }
+      return std::pair(codes, floats);
+    };
+    const auto [encoding_codes, encodings] =
+        random(int64_t{params.anchors} * params.encoding_width, 0, 255);
+    const auto [score_codes, scores] =
+        random(int64_t{params.anchors} * params.score_columns, 120, rng.Pick<int32_t>({140, 255}));
+    const Floats anchors = random(4 * int64_t{params.anchors}, 101, 255).second;
+    const EncodingTerms terms = MakeEncodingTerms(params, values);
+    const auto run = [&](CpuFeatures level, const DetectionInputs& inputs) {
+      const size_t entries = static_cast<size_t>(params.max_detections);
+      Floats results(6 * entries + 1);
+      auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
+      EXPECT_TRUE(DetectionPostProcess(params, ChooseLoops(level), inputs,
+                                       {.boxes = &results[1],
+                                        .classes = &results[1 + 4 * entries],
+                                        .scores = &results[1 + 5 * entries],
+                                        .count = &results[0]},
+                                       scratch->data()));
+      return results;
+    };
+    const Floats expected = run(
+        kBaseline,
+        {.encodings = encodings.data(), .scores = scores.data(), .anchor_boxes = anchors.data()});
+    for (const CpuFeatures level : CpuLevels()) {
+      ASSERT_EQ(run(level, {.encoding_codes = encoding_codes.data(),
+                            .terms = &terms,
+                            .score_codes = score_codes.data(),
+                            .score_values = values,
+                            .anchor_boxes = anchors.data()}),
+                expected)
+          << "round " << round;
+    }
+  }
 }
 
 }  // namespace

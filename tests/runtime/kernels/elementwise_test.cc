@@ -27,7 +27,7 @@ int32_t DivideOne(const PairParams& params, int8_t a, int8_t b) {
   const uint8_t x1 = static_cast<uint8_t>(a);
   const uint8_t x2 = static_cast<uint8_t>(b);
   uint8_t y = 0;
-  Divide(params, Elementwise(1), &x1, &x2, &y);
+  Divide(params, Elementwise(1), &x1, &x2, &y, nullptr);
   return static_cast<int8_t>(y);
 }
 
@@ -63,7 +63,7 @@ std::vector<int16_t> Add16Of(const Add16Params& params, const std::vector<int16_
   std::vector<int16_t> y(a.size());
   Add16(params, Elementwise(static_cast<int32_t>(a.size())),
         reinterpret_cast<const uint8_t*>(a.data()), reinterpret_cast<const uint8_t*>(b.data()),
-        reinterpret_cast<uint8_t*>(y.data()));
+        reinterpret_cast<uint8_t*>(y.data()), nullptr);
   return y;
 }
 

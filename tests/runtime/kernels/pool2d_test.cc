@@ -45,7 +45,8 @@ std::vector<uint8_t> ExpectedPool(const Pool2DParams& p, const std::vector<uint8
 
 std::vector<uint8_t> Pooled(const Pool2DParams& p, const std::vector<uint8_t>& input) {
   std::vector<uint8_t> output(size_t(p.batch) * p.output_h * p.output_w * p.channels);
-  Pool2D(p, input.data(), output.data());
+  ThreadPool pool(2);
+  Pool2D(p, input.data(), output.data(), &pool);
   return output;
 }
 
@@ -69,6 +70,27 @@ TEST(Pool2D, IsExactForTheLargestWindow) {
   EXPECT_EQ(Pooled(p, image), std::vector<uint8_t>{255});
   image.back() = 254;  // ... and just below it rounds down
   EXPECT_EQ(Pooled(p, image), std::vector<uint8_t>{254});
+}
+
+// From the least to the greatest sum of each window.
+TEST(Pool2D, DividesSumsOfSmallWindowsExactly) {
+  for (int n = 1; n <= 258; ++n) {
+    for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {
+      Pool2DParams p{.input_w = n, .channels = 3, .kernel_w = n, .kind = PoolKind::kAverage};
+      p.type = type;
+      p.clamp = {ByteMin(type), ByteMax(type)};
+      std::vector<uint8_t> image(static_cast<size_t>(n) * 3);
+      for (int round = 0; round < 20; ++round) {
+        for (size_t i = 0; i < image.size(); ++i) {
+          const int place = static_cast<int>(i) / 3;
+          const uint8_t edge =
+              static_cast<uint8_t>(place * 19 < round * n ? ByteMax(type) : ByteMin(type));
+          image[i] = i % 3 == 0 ? edge : static_cast<uint8_t>(i * 37 + round * 11);
+        }
+        ASSERT_EQ(Pooled(p, image), ExpectedPool(p, image)) << n << " cells, round " << round;
+      }
+    }
+  }
 }
 
 TEST(Pool2D, EqualsTheFormulaOnRandomShapes) {
@@ -103,7 +125,7 @@ TEST(Pool2D, AveragesInt16LikeInt8) {
   const auto average = [&](int16_t a, int16_t b) {
     const int16_t input[] = {a, b};
     int16_t output = 0;
-    Pool2DInt16(p, reinterpret_cast<const uint8_t*>(input), &output);
+    Pool2DInt16(p, reinterpret_cast<const uint8_t*>(input), &output, nullptr);
     return output;
   };
   EXPECT_EQ(average(-1, -2), -2);
@@ -116,12 +138,12 @@ TEST(Pool2D, PoolsFloats) {
   Pool2DParams p{.input_w = 2, .kernel_w = 2, .kind = PoolKind::kAverage};
   const float input[] = {-1.5f, -4};
   float output = 0;
-  Pool2DFloat(p, {}, reinterpret_cast<const uint8_t*>(input), &output);
+  Pool2DFloat(p, {}, reinterpret_cast<const uint8_t*>(input), &output, nullptr);
   EXPECT_EQ(output, -2.75f);
   p.kind = PoolKind::kMax;
-  Pool2DFloat(p, {}, reinterpret_cast<const uint8_t*>(input), &output);
+  Pool2DFloat(p, {}, reinterpret_cast<const uint8_t*>(input), &output, nullptr);
   EXPECT_EQ(output, -1.5f);
-  Pool2DFloat(p, {0, 6}, reinterpret_cast<const uint8_t*>(input), &output);
+  Pool2DFloat(p, {0, 6}, reinterpret_cast<const uint8_t*>(input), &output, nullptr);
   EXPECT_EQ(output, 0);
 }
 

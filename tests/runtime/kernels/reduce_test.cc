@@ -70,14 +70,5 @@ TEST(ReduceExtreme, TakesTheGreatestAndTheLeast) {
   EXPECT_EQ(output, (std::vector<int8_t>{-128, -1, -56, 0}));
 }
 
-TEST(ArgReduce, TakesTheFirstOfEqualElements) {
-  // [2, 3, 2]
-  const std::vector<uint8_t> input{5, 1, 9, 4, 9, 4, 0, 0, 0, 0, 0, 1};
-  std::vector<int32_t> output(4);
-  ArgReduce<uint8_t>({2, 3, 2}, input.data(), output.data(),
-                     [](uint8_t x, uint8_t y) { return x > y; });
-  EXPECT_EQ(output, (std::vector<int32_t>{1, 1, 0, 2}));
-}
-
 }  // namespace
 }  // namespace atollrt

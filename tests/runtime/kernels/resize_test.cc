@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "runtime/base/buffer.h"
+#include "runtime/kernels/cpu_features.h"
 #include "tests/runtime/kernels/filter_sums.h"
+#include "tests/runtime/kernels/random_conv.h"
 
 namespace atollrt {
 namespace {
@@ -23,15 +27,29 @@ Tap TapAt(ResizeMode mode, int64_t n, int64_t m, int64_t i) {
   return {low, high, v - 1024 * low};
 }
 
+// Of any level that this machine has.
+const Loops& AnyLoops(Rng& rng) {
+  const std::vector<CpuFeatures> levels = CpuLevels();
+  return ChooseLoops(levels[rng.Int(0, static_cast<int64_t>(levels.size()) - 1)]);
+}
+
 ResizeParams RandomParams(Rng& rng) {
-  return {.batch = rng.Int32(1, 2),
-          .input_h = rng.Int32(1, 9),
-          .input_w = rng.Int32(1, rng.OneIn(3) ? 50 : 9),
-          .channels = rng.Int32(1, 9),
-          .output_h = rng.Int32(1, 20),
-          .output_w = rng.Int32(1, 20),
-          .mode = rng.Pick<ResizeMode>(
-              {ResizeMode::kCorners, ResizeMode::kAlignCorners, ResizeMode::kHalfPixelCenters})};
+  ResizeParams p = {.batch = rng.Int32(1, 2),
+                    .input_h = rng.Int32(1, 9),
+                    .input_w = rng.Int32(1, rng.OneIn(3) ? 50 : 9),
+                    .channels = rng.OneIn(3) ? rng.Int32(10, 70) : rng.Int32(1, 9),
+                    .output_h = rng.Int32(1, 20),
+                    .output_w = rng.Int32(1, 20),
+                    .mode = rng.Pick<ResizeMode>({ResizeMode::kCorners, ResizeMode::kAlignCorners,
+                                                  ResizeMode::kHalfPixelCenters})};
+  if (rng.OneIn(3)) {
+    // An enlargement whose weights are sixteenths.
+    const int32_t factor = rng.Pick<int32_t>({1, 2, 4, 8, 16});
+    const int32_t same = p.mode == ResizeMode::kAlignCorners ? 1 : 0;
+    p.output_h = (p.input_h - same) * factor + same;
+    p.output_w = (p.input_w - same) * factor + same;
+  }
+  return p;
 }
 
 // Aligned to 64 bytes.
@@ -69,12 +87,12 @@ TEST(ResizeBilinear, ResizesInt16) {
     }
     std::vector<int16_t> output(expected.size());
     Buffer scratch = BilinearScratch(p, ResizeType::kInt16, 2);
-    ResizeBilinear(p, ResizeType::kInt16, WholeImages(p), BytesOf(input), BytesOf(output),
-                   scratch.data(), &pool);
+    ResizeBilinear(p, ResizeType::kInt16, AnyLoops(rng), WholeImages(p), BytesOf(input),
+                   BytesOf(output), scratch.data(), &pool);
     ASSERT_EQ(output, expected) << "case " << i;
     std::fill(output.begin(), output.end(), int16_t{0});
-    ResizeBilinear(p, ResizeType::kInt16, WholeImages(p), BytesOf(input), BytesOf(output), nullptr,
-                   nullptr);
+    ResizeBilinear(p, ResizeType::kInt16, AnyLoops(rng), WholeImages(p), BytesOf(input),
+                   BytesOf(output), nullptr, nullptr);
     ASSERT_EQ(output, expected) << "case " << i << " without scratch";
   }
 }
@@ -84,9 +102,10 @@ TEST(ResizeBilinear, StaysInsideWhenTheStepIsRoundedUp) {
   const ResizeParams p{.input_w = 3, .output_w = 5000, .mode = ResizeMode::kAlignCorners};
   const std::vector<int8_t> input = {-128, 0, 100};
   std::vector<int8_t> output(5000);
+  Rng rng(TestSeed(3));
   Buffer scratch = BilinearScratch(p, ResizeType::kInt8, 1);
-  ResizeBilinear(p, ResizeType::kInt8, WholeImages(p), BytesOf(input), BytesOf(output),
-                 scratch.data(), nullptr);
+  ResizeBilinear(p, ResizeType::kInt8, AnyLoops(rng), WholeImages(p), BytesOf(input),
+                 BytesOf(output), scratch.data(), nullptr);
   EXPECT_EQ(output.front(), -128);
   EXPECT_TRUE(std::is_sorted(output.begin(), output.end()));
 }
@@ -96,7 +115,7 @@ TEST(ResizeBilinear, StaysInsideWhenTheStepIsRoundedUp) {
 TEST(Resize, GivesTheSameRowsInBands) {
   Rng rng(TestSeed(2));
   ThreadPool pool(2);
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < TestCount(2000); ++i) {
     const ResizeParams p = RandomParams(rng);
     const auto type = i % 2 == 0 ? ResizeType::kInt8 : ResizeType::kUInt8;
     const bool is_nearest = i % 3 == 0;
@@ -110,12 +129,16 @@ TEST(Resize, GivesTheSameRowsInBands) {
       if (is_nearest) {
         ResizeNearest(p, p.channels, band, rows, out.data(), &pool);
       } else {
-        ResizeBilinear(p, type, band, rows, out.data(), scratch_block, &pool);
+        ResizeBilinear(p, type, AnyLoops(rng), band, rows, out.data(), scratch_block, &pool);
       }
       return out;
     };
-    const std::vector<uint8_t> whole = run(WholeImages(p), input.data(), scratch.data());
-    ASSERT_EQ(run(WholeImages(p), input.data(), nullptr), whole) << "case " << i;
+    if (rng.OneIn(4)) std::fill(input.begin(), input.end(), rng.Pick<uint8_t>({0, 127, 128, 255}));
+    const std::vector<uint8_t> whole = run(WholeImages(p), input.data(), nullptr);
+    for (int level = 0; level < 3; ++level) {
+      std::memset(scratch.data(), 0xff, scratch.size());
+      ASSERT_EQ(run(WholeImages(p), input.data(), scratch.data()), whole) << "case " << i;
+    }
     ResizeBand band;
     band.output.first = rng.Int32(0, p.output_h - 1);
     band.output.count = rng.Int32(1, p.output_h - band.output.first);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/fixed_point.h"
 #include "tests/support/rng.h"
 
@@ -15,14 +16,20 @@ namespace {
 std::vector<int32_t> SoftmaxOf(const std::vector<uint8_t>& row, float scale) {
   const int32_t depth = static_cast<int32_t>(row.size());
   std::vector<uint8_t> output(row.size());
-  Softmax(MakeSoftmaxParams(1, depth, ByteType::kUInt8, 1, scale), row.data(), output.data());
+  const SoftmaxParams params = MakeSoftmaxParams(1, depth, ByteType::kUInt8, 1, scale);
+  SoftmaxTable table;
+  UpdateSoftmaxTable(params, &table);
+  Softmax(params, table, ChooseLoops(kBaseline), row.data(), output.data(), nullptr);
   return {output.begin(), output.end()};
 }
 
 std::vector<int16_t> WideSoftmaxOf(const std::vector<uint8_t>& row, float scale) {
   const int32_t depth = static_cast<int32_t>(row.size());
   std::vector<int16_t> output(row.size());
-  SoftmaxToInt16(MakeSoftmaxParams(1, depth, ByteType::kInt8, 1, scale), row.data(), output.data());
+  const SoftmaxParams params = MakeSoftmaxParams(1, depth, ByteType::kInt8, 1, scale);
+  SoftmaxTable table;
+  UpdateSoftmaxTable(params, &table);
+  SoftmaxToInt16(params, table, row.data(), output.data(), nullptr);
   return output;
 }
 

@@ -54,7 +54,7 @@ TEST(StridedCopy, PutsTheSequentialLoopsOfATranspositionNextToEachOther) {
 TEST(StridedCopy, CopiesNothingWhenALoopIsEmpty) {
   const StridedCopy copy = MakeStridedCopy({.loops = {{3, 1, 1}, {0, 1, 1}}}, 4);
   EXPECT_EQ(copy.run_bytes, 0);
-  RunStridedCopy(copy, nullptr, nullptr);
+  RunStridedCopy(copy, nullptr, nullptr, nullptr);
 }
 
 // Views of random boxes: a random order of axes, some repeated, some reversed, in larger tensors.
@@ -94,7 +94,8 @@ TEST(StridedCopy, EqualsTheDefinitionOnRandomViews) {
     std::vector<uint8_t> out(static_cast<size_t>(out_size * bytes), 0xEE);
     std::vector<uint8_t> expected = out;
     CopyByDefinition(elements, 0, elements.in_offset, 0, bytes, in, &expected);
-    RunStridedCopy(MakeStridedCopy(elements, static_cast<size_t>(bytes)), in.data(), out.data());
+    RunStridedCopy(MakeStridedCopy(elements, static_cast<size_t>(bytes)), in.data(), out.data(),
+                   nullptr);
     ASSERT_EQ(out, expected) << "round " << round;
   }
 }
@@ -147,14 +148,14 @@ TEST(ClipStridedCopy, DividesRandomCopies) {
     rng.Fill(in);
     const StridedCopy copy = MakeStridedCopy(elements, static_cast<size_t>(bytes));
     std::vector<uint8_t> expected(static_cast<size_t>(size), 0xEE), out = expected;
-    RunStridedCopy(copy, in.data(), expected.data());
+    RunStridedCopy(copy, in.data(), expected.data(), nullptr);
     for (int64_t begin = 0; begin < size;) {
       const int64_t end = std::min(size, begin + rng.Int(1, size));
       std::vector<StridedCopy> parts;
       ClipStridedCopy(copy, begin, end, &parts);
       EXPECT_LE(parts.size(), 2 * copy.loops.size() + 1);
       const std::vector<uint8_t> before = out;
-      for (const StridedCopy& part : parts) RunStridedCopy(part, in.data(), out.data());
+      for (const StridedCopy& part : parts) RunStridedCopy(part, in.data(), out.data(), nullptr);
       for (int64_t i = 0; i < size; ++i) {
         const bool inside = i >= begin && i < end;
         ASSERT_TRUE(inside || out[i] == before[i]) << "round " << round;

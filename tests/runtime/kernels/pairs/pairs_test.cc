@@ -10,6 +10,7 @@
 
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/thread_pool.h"
 #include "tests/runtime/kernels/random_conv.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
@@ -219,20 +220,38 @@ TEST(CombinePairsReference, MultipliesByTheSlopeBelowZeroOnly) {
 // Sizes around those at which runs are gathered, repeated and cut into blocks.
 Broadcast RandomBroadcast(Rng* rng) {
   Broadcast broadcast;
-  broadcast.inner = {rng->Pick<int64_t>({1, 2, 3, 5, 127, 128, 129, 200, 1023, 1024, 1025, 3000}),
+  broadcast.inner = {rng->Pick<int64_t>({1, 2, 3, 5, 31, 64, 200, 511, 512, 513, 4095, 4097, 9000}),
                      rng->Int(0, 1), rng->Int(0, 1)};
   broadcast.count = broadcast.inner.count;
+  const auto stride = [&] {
+    return rng->Pick<int64_t>({0, broadcast.inner.count, rng->Int(0, 40)});
+  };
   for (int64_t i = rng->Int(0, 3); i > 0; --i) {
-    broadcast.outer.push_back({rng->Int(2, 5), rng->Int(0, 40), rng->Int(0, 40)});
-    broadcast.count *= broadcast.outer.back().count;
+    const int64_t count = broadcast.count < 70 ? rng->Int(2, 300) : rng->Int(2, 5);
+    broadcast.outer.push_back({count, stride(), stride()});
+    broadcast.count *= count;
   }
   return broadcast;
 }
 
+// Where the operands of output `index` are.
+BroadcastLoop OffsetsOf(const Broadcast& broadcast, int64_t index) {
+  BroadcastLoop offsets;
+  const auto step = [&](const BroadcastLoop& loop) {
+    offsets.stride1 += index % loop.count * loop.stride1;
+    offsets.stride2 += index % loop.count * loop.stride2;
+    index /= loop.count;
+  };
+  step(broadcast.inner);
+  for (size_t i = broadcast.outer.size(); i-- > 0;) step(broadcast.outer[i]);
+  return offsets;
+}
+
 TEST(CombineBroadcast, EqualsTheKernelOnOperandsWrittenOut) {
   Rng rng(TestSeed(2));
+  ThreadPool pool(3);
   const PairFn combine = ChoosePairs(*DetectCpuFeatures());
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < TestCount(1000); ++round) {
     const PairParams params = RandomParams(&rng, kAllOps[rng.Int(0, 6)]);
     const Broadcast broadcast = RandomBroadcast(&rng);
     // How far each operand reaches.
@@ -247,16 +266,16 @@ TEST(CombineBroadcast, EqualsTheKernelOnOperandsWrittenOut) {
     RandomBytes(&rng, x1.bytes());
     RandomBytes(&rng, x2.bytes());
     Bytes all1, all2;
-    ForEachRun(broadcast, [&](int64_t offset1, int64_t offset2, int64_t) {
-      for (int64_t i = 0; i < broadcast.inner.count; ++i) {
-        all1.push_back(x1.data()[offset1 + i * broadcast.inner.stride1]);
-        all2.push_back(x2.data()[offset2 + i * broadcast.inner.stride2]);
-      }
-    });
+    for (int64_t i = 0; i < broadcast.count; ++i) {
+      const BroadcastLoop offsets = OffsetsOf(broadcast, i);
+      all1.push_back(x1.data()[offsets.stride1]);
+      all2.push_back(x2.data()[offsets.stride2]);
+    }
     Bytes expected(all1.size());
     combine(params, all1.data(), all2.data(), expected.data(), broadcast.count);
     GuardedBuffer y(expected.size(), GuardedBuffer::kEnd);
-    CombineBroadcast(combine, params, broadcast, x1.data(), x2.data(), y.data());
+    CombineBroadcast(combine, params, broadcast, x1.data(), x2.data(), y.data(),
+                     rng.OneIn(2) ? &pool : nullptr);
     ASSERT_EQ(Bytes(y.data(), y.data() + expected.size()), expected) << "round " << round;
     ASSERT_TRUE(y.Intact());
   }
@@ -274,8 +293,8 @@ TEST(CombineBroadcast, WritesOntoAnOperandOfTheOutputsSize) {
     RandomBytes(&rng, x2);
     Bytes expected(x1.size());
     const Broadcast broadcast = MakeBroadcast(large, small);
-    CombineBroadcast(combine, params, broadcast, x1.data(), x2.data(), expected.data());
-    CombineBroadcast(combine, params, broadcast, x1.data(), x2.data(), x1.data());
+    CombineBroadcast(combine, params, broadcast, x1.data(), x2.data(), expected.data(), nullptr);
+    CombineBroadcast(combine, params, broadcast, x1.data(), x2.data(), x1.data(), nullptr);
     EXPECT_EQ(x1, expected);
   }
 }
@@ -283,7 +302,7 @@ TEST(CombineBroadcast, WritesOntoAnOperandOfTheOutputsSize) {
 TEST(CombineBroadcast, DoesNothingForEmptyTensors) {
   const int32_t empty[] = {2, 0, 3};
   CombineBroadcast(CombinePairsReference, {}, MakeBroadcast(empty, empty), nullptr, nullptr,
-                   nullptr);
+                   nullptr, nullptr);
 }
 
 }  // namespace

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/arg_reduce.h"
+
+#include <algorithm>
+
+#include "runtime/base/bytes.h"
+#include "runtime/kernels/parallel_ranges.h"
+
+namespace atollrt {
+namespace {
+
+// Neighbouring results that are found side by side.
+constexpr int64_t kBlock = 256;
+
+// The indices of `count` results, written in the output's type from element `first` on.
+void Store(const ArgReduceParams& p, const int32_t* index, int64_t first, int64_t count,
+           uint8_t* output) {
+  if (p.output == Element::kInt32) {
+    std::copy_n(index, count, reinterpret_cast<int32_t*>(output) + first);
+  } else {
+    std::copy_n(index, count, reinterpret_cast<int64_t*>(output) + first);
+  }
+}
+
+// Rows of bytes that lie next to each other, [begin, end).
+void ArgByteRows(const ArgReduceParams& p, const Loops& loops, const uint8_t* input,
+                 uint8_t* output, int64_t begin, int64_t end) {
+  // What turns the bytes that are best into the least.
+  const uint8_t flip = static_cast<uint8_t>((p.input == Element::kInt8 ? 0x80 : 0) ^
+                                            (p.which == Extreme::kMax ? 0xff : 0));
+  int32_t index[kBlock];
+  for (int64_t row = begin; row < end; row += kBlock) {
+    const int64_t count = std::min(kBlock, end - row);
+    loops.arg_least_bytes(input + row * p.size, count, p.size, p.size, flip, index);
+    Store(p, index, row, count, output);
+  }
+}
+
+template <typename T, typename Better>
+int32_t ArgRow(const uint8_t* row, int64_t size, Better better) {
+  T best = LoadLittleEndian<T>(row);
+  int32_t index = 0;
+  for (int64_t i = 1; i < size; ++i) {
+    const T value = LoadLittleEndian<T>(row + i * static_cast<int64_t>(sizeof(T)));
+    const bool is_better = better(value, best);
+    best = is_better ? value : best;
+    index = is_better ? static_cast<int32_t>(i) : index;
+  }
+  return index;
+}
+
+// `count` neighbours of a plane, from its element `first` on.
+template <typename T, typename Better>
+void ArgColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t first, int64_t count,
+                Better better, int32_t* index) {
+  constexpr int64_t kSize = sizeof(T);
+  T best[kBlock];
+  for (int64_t k = 0; k < count; ++k) {
+    best[k] = LoadLittleEndian<T>(plane + (first + k) * kSize);
+    index[k] = 0;
+  }
+  for (int64_t i = 1; i < p.size; ++i) {
+    const uint8_t* row = plane + (i * p.inner + first) * kSize;
+    for (int64_t k = 0; k < count; ++k) {
+      const T value = LoadLittleEndian<T>(row + k * kSize);
+      const bool is_better = better(value, best[k]);
+      best[k] = is_better ? value : best[k];
+      index[k] = is_better ? static_cast<int32_t>(i) : index[k];
+    }
+  }
+}
+
+template <typename T, typename Better>
+void ArgPlanes(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, ThreadPool* pool,
+               Better better) {
+  const int64_t plane_bytes = p.size * p.inner * static_cast<int64_t>(sizeof(T));
+  const int64_t blocks = (p.inner + kBlock - 1) / kBlock;  // of a plane
+  const int64_t work = std::max<int64_t>(p.size * std::min(p.inner, kBlock), 1);
+  ParallelRanges(pool, p.outer * blocks, std::max<int64_t>(kParallelGrain / work, 1),
+                 [&](int64_t begin, int64_t end) {
+                   int32_t index[kBlock];
+                   for (int64_t block = begin; block < end; ++block) {
+                     const uint8_t* plane = input + block / blocks * plane_bytes;
+                     const int64_t first = block % blocks * kBlock;
+                     const int64_t count = std::min(kBlock, p.inner - first);
+                     if (p.inner == 1) {
+                       index[0] = ArgRow<T>(plane, p.size, better);
+                     } else {
+                       ArgColumns<T>(p, plane, first, count, better, index);
+                     }
+                     Store(p, index, block / blocks * p.inner + first, count, output);
+                   }
+                 });
+}
+
+template <typename T>
+void ArgNumbers(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, ThreadPool* pool) {
+  if (p.which == Extreme::kMax) {
+    ArgPlanes<T>(p, input, output, pool, [](T x, T y) { return x > y; });
+  } else {
+    ArgPlanes<T>(p, input, output, pool, [](T x, T y) { return x < y; });
+  }
+}
+
+}  // namespace
+
+void ArgReduce(const ArgReduceParams& p, const Loops& loops, const uint8_t* input, uint8_t* output,
+               ThreadPool* pool) {
+  const bool is_byte = p.input == Element::kInt8 || p.input == Element::kUInt8;
+  if (is_byte && p.inner == 1) {
+    const int64_t grain = std::max<int64_t>(kParallelGrain / std::max<int64_t>(p.size, 1), 1);
+    ParallelRanges(pool, p.outer, grain, [&](int64_t begin, int64_t end) {
+      ArgByteRows(p, loops, input, output, begin, end);
+    });
+    return;
+  }
+  switch (p.input) {
+    case Element::kInt8:
+      return ArgNumbers<int8_t>(p, input, output, pool);
+    case Element::kUInt8:
+    case Element::kBool:
+      return ArgNumbers<uint8_t>(p, input, output, pool);
+    case Element::kInt16:
+      return ArgNumbers<int16_t>(p, input, output, pool);
+    case Element::kInt32:
+      return ArgNumbers<int32_t>(p, input, output, pool);
+    case Element::kUInt32:
+      return ArgNumbers<uint32_t>(p, input, output, pool);
+    case Element::kInt64:
+      return ArgNumbers<int64_t>(p, input, output, pool);
+    case Element::kFloat32:
+      return ArgNumbers<float>(p, input, output, pool);
+  }
+}
+
+}  // namespace atollrt

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Loops over neighbouring elements, which compilers turn into vector code by themselves: their one
+// source (loops.inc and what it includes) is compiled once per instruction set, and a Loops holds
+// what came out. All levels give the same bytes, floats included: nothing is contracted,
+// reassociated or approximated.
+//
+// Operators call them for rows, blocks or ranges of their tensors, from as many threads as they
+// like: no loop keeps state or allocates. Operands may be unaligned. A result may lie where an
+// operand of the same element size lies, but not overlap it otherwise. Counts may be 0. ISA files
+// include this header, hence no inline functions here.
+#pragma once
+
+#include <cstdint>
+
+namespace atollrt {
+
+// Elements of tensors that have a fixed size. A bool is a byte that is not 0, and written as 1.
+enum class Element : uint8_t { kInt8, kUInt8, kInt16, kInt32, kUInt32, kInt64, kBool, kFloat32 };
+
+// ---- Pairs of numbers ---------------------------------------------------------------------------
+
+// Integers wrap. The first four clamp by the bounds, of which the others read nothing.
+enum class NumberOp : uint8_t {
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,             // float32 only
+  kMaximum,            // x1 > x2 ? x1 : x2
+  kMinimum,            // x1 < x2 ? x1 : x2
+  kSquaredDifference,  // not int16
+  kPrelu,              // float32 only: x1 >= 0 ? x1 : x1 * x2
+  kEqual,              // these compare; their results are bytes of 0 and 1
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+};
+
+// ValueClamp of the type of the elements.
+struct NumberBounds {
+  float float_min = 0, float_max = 0;
+  int64_t min = 0, max = 0;
+};
+
+using NumberPairFn = void (*)(const NumberBounds& bounds, const uint8_t* x1, const uint8_t* x2,
+                              uint8_t* y, int64_t count);
+
+// ---- Single numbers -----------------------------------------------------------------------------
+
+// Of float32.
+enum class FloatFunction : uint8_t {
+  kClamp,      // ValueClamp{a, b}
+  kLeakyRelu,  // x > 0 ? x : x * a
+  kHardSwish,  // x * min(6, max(0, x + 3)) / 6
+  kSqrt,
+  kRsqrt,  // 1 / sqrt(x)
+};
+using FloatFn = void (*)(float a, float b, const uint8_t* x, uint8_t* y, int64_t count);
+
+// Floats are truncated and saturated, not-a-number becomes 0; integers keep their low bits.
+using CastFn = void (*)(const uint8_t* x, uint8_t* y, int64_t count);
+
+// A scale, positive, and a zero point within int16 or the type, whichever is less.
+struct AffineFormat {
+  float scale = 1;
+  int32_t zero_point = 0;
+};
+// clamp( round(x / scale) + zero point ), halves away from zero, not-a-number to the minimum.
+using QuantizeFn = void (*)(const AffineFormat& format, const uint8_t* x, uint8_t* y,
+                            int64_t count);
+// (x - zero point) * scale, rounded once.
+using DequantizeFn = void (*)(const AffineFormat& format, const uint8_t* x, uint8_t* y,
+                              int64_t count);
+
+// clamp( MultiplyByQuantizedMultiplier(x - input_zero_point, multiplier) + output_zero_point ) to
+// the range of the output's type; the difference wraps, the sum does not.
+struct RequantizeParams {
+  int32_t input_zero_point = 0;
+  int32_t multiplier = 0, exponent = 0;  // a Multiplier
+  int32_t output_zero_point = 0;
+};
+using RequantizeFn = void (*)(const RequantizeParams& params, const uint8_t* x, uint8_t* y,
+                              int64_t count);
+
+// ---- Rows of images -----------------------------------------------------------------------------
+
+// A position of an output axis between two cells of the input: `high` counts with this weight,
+// `low` with one minus it.
+struct FloatTap {
+  int32_t low, high;
+  float weight;
+};
+struct IntegerTap {
+  int32_t low, high;
+  int32_t weight;  // of a one that the arithmetic has
+};
+
+// The two halves of a bilinear interpolation. `vertical` mixes two input rows of `count` elements
+// into one row of `mixed`, floats into two that are `row_mixed` values apart; `horizontal` makes
+// `width` cells of `channels` elements from that. Behind each row it reads, but for nothing, up to
+// kResizePadding values, which must be there and be small numbers.
+inline constexpr int kResizePadding = 32;
+template <typename Tap, typename Mixed>
+struct BilinearLoops {
+  void (*vertical)(const Tap& row, const uint8_t* low, const uint8_t* high, int64_t count,
+                   int64_t row_mixed, Mixed* mixed);
+  void (*horizontal)(const Tap* columns, int64_t width, int64_t channels, const Mixed* mixed,
+                     int64_t row_mixed, uint8_t* output);
+};
+
+// ---- All of them --------------------------------------------------------------------------------
+
+struct Loops {
+  // y[i] = table[x[i]].
+  void (*apply_table)(const uint8_t* table, const uint8_t* x, uint8_t* y, int64_t count);
+
+  // These return nullptr for what is not computed.
+  NumberPairFn (*number_pair)(NumberOp op, Element type);  // int16, int32, int64, float32; bools
+                                                           // and uint8 for comparisons
+  FloatFn (*float_function)(FloatFunction function);
+  CastFn (*cast)(Element from, Element to);
+  QuantizeFn (*quantize)(Element to);                    // int8, uint8, int16
+  DequantizeFn (*dequantize)(Element from);              // int8, uint8, int16
+  RequantizeFn (*requantize)(Element from, Element to);  // int8, uint8, int16, int32
+
+  // For each of `rows` rows of `size` bytes, at least 1: the index of its first byte whose
+  // exclusive or with `flip` is the least. 0 finds the least uint8, 0x80 the least int8, 0xff the
+  // greatest uint8, 0x7f the greatest int8.
+  void (*arg_least_bytes)(const uint8_t* x, int64_t rows, int64_t size, int64_t stride,
+                          uint8_t flip, int32_t* y);
+
+  // uint8 as float32, int8 as 10-bit fixed point: the weights' one is 1, 1024.
+  BilinearLoops<FloatTap, float> resize_uint8;
+  BilinearLoops<FloatTap, float> resize_float;
+  BilinearLoops<IntegerTap, int32_t> resize_int8;
+  BilinearLoops<IntegerTap, int64_t> resize_int16;
+  // The same where all weights are sixteenths and so nothing is ever rounded but the result; the
+  // weights' one is 16.
+  BilinearLoops<IntegerTap, uint16_t> resize_uint8_sixteenths;
+  BilinearLoops<IntegerTap, int16_t> resize_int8_sixteenths;
+};
+
+#define ATOLL_LOOPS(name, features) extern const Loops name;
+#include "runtime/kernels/loops/kernels.inc"
+#undef ATOLL_LOOPS
+
+// The fastest for a CPU with `features` (a CpuFeatures); choose once, when preparing.
+const Loops& ChooseLoops(uint32_t features);
+
+}  // namespace atollrt

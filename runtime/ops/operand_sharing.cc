@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/operand_sharing.h"
+
+#include "runtime/graph/shape_inference.h"
+#include "runtime/ops/move_plan.h"
+#include "runtime/ops/quantized_params.h"
+
+namespace atollrt {
+namespace {
+
+using Run = OperandSharing::Run;
+
+// Copies of whole runs from inputs to outputs; nothing if there are others, or a fill.
+std::vector<Run> RunsOfMove(const Graph& graph, const Node& node) {
+  const Result<MovePlan> plan = MakeMovePlan(graph, node);
+  if (!plan.ok() || plan->fill.count > 0) return {};
+  std::vector<Run> runs;
+  for (const MovePlan::Copy& copy : plan->copies) {
+    if (copy.copy.run_bytes == 0) continue;
+    if (!copy.copy.loops.empty() || copy.from.kind != MoveOperand::Kind::kInput ||
+        copy.to.kind != MoveOperand::Kind::kOutput) {
+      return {};
+    }
+    runs.push_back({.input = static_cast<int32_t>(copy.from.position),
+                    .output = static_cast<int32_t>(copy.to.position),
+                    .input_offset = copy.copy.in_offset,
+                    .output_offset = copy.copy.out_offset,
+                    .bytes = copy.copy.run_bytes});
+  }
+  return runs;
+}
+
+// Along the outermost axis that is not 1, inputs of the output's scale follow each other.
+std::vector<Run> RunsOfConcatenation(const Graph& graph, const Node& node) {
+  const Tensor& output = graph.Output(node);
+  const int32_t axis = NormalizeAxis(std::get<AxisOptions>(node.options).axis, output.shape.size());
+  for (int32_t i = 0; i < axis; ++i) {
+    if (output.shape[i] != 1) return {};
+  }
+  std::vector<Run> runs;
+  int64_t offset = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Result<ConcatenationPart> part = MakeConcatenationPart(graph, node, i);
+    if (!part.ok() || part->rescale) return {};
+    const int64_t bytes = graph.Input(node, i)->byte_size();
+    if (bytes > 0) {
+      runs.push_back({.input = static_cast<int32_t>(i), .output_offset = offset, .bytes = bytes});
+    }
+    offset += bytes;
+  }
+  return runs;
+}
+
+// Inputs of the output's shape and size of elements, of a node that computes element by element.
+std::vector<int32_t> InputsLikeOutput(const Graph& graph, const Node& node, size_t inputs) {
+  std::vector<int32_t> positions;
+  const Tensor& output = graph.Output(node);
+  for (size_t i = 0; i < inputs; ++i) {
+    const Tensor* input = graph.Input(node, i);
+    if (input != nullptr && input->shape == output.shape &&
+        DataTypeSize(input->type) == DataTypeSize(output.type)) {
+      positions.push_back(static_cast<int32_t>(i));
+    }
+  }
+  return positions;
+}
+
+}  // namespace
+
+OperandSharing SharingOf(const Graph& graph, const Node& node) {
+  switch (node.type) {
+    case OpType::kADD:
+    case OpType::kDIV:
+    case OpType::kMAXIMUM:
+    case OpType::kMINIMUM:
+    case OpType::kMUL:
+    case OpType::kPRELU:
+    case OpType::kSQUARED_DIFFERENCE:
+    case OpType::kSUB:
+      return {.overwritable = InputsLikeOutput(graph, node, 2), .runs = {}};
+    case OpType::kEXP:
+    case OpType::kHARD_SWISH:
+    case OpType::kLEAKY_RELU:
+    case OpType::kLOGISTIC:
+    case OpType::kQUANTIZE:
+    case OpType::kRELU:
+    case OpType::kRELU6:
+    case OpType::kRELU_N1_TO_1:
+    case OpType::kRSQRT:
+    case OpType::kSQRT:
+    case OpType::kTANH:
+      return {.overwritable = InputsLikeOutput(graph, node, 1), .runs = {}};
+    case OpType::kCONCATENATION:
+      return {.overwritable = {}, .runs = RunsOfConcatenation(graph, node)};
+    case OpType::kEXPAND_DIMS:
+    case OpType::kPACK:
+    case OpType::kRESHAPE:
+    case OpType::kSLICE:
+    case OpType::kSPLIT:
+    case OpType::kSPLIT_V:
+    case OpType::kSQUEEZE:
+    case OpType::kSTRIDED_SLICE:
+    case OpType::kTRANSPOSE:
+    case OpType::kUNPACK:
+      return {.overwritable = {}, .runs = RunsOfMove(graph, node)};
+    default:
+      return {};
+  }
+}
+
+}  // namespace atollrt
