@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "runtime/arena_layout.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/line_chain.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/step_order.h"
 
@@ -57,6 +59,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
   ATOLL_RETURN_IF_ERROR(interpreter->Plan(options.delegate));
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->OrderSteps());
+  interpreter->ChainSteps();
   ATOLL_RETURN_IF_ERROR(interpreter->AllocateArena(parent));
   ATOLL_RETURN_IF_ERROR(interpreter->CreateCallees());
   interpreter->BindOperands();
@@ -127,14 +130,49 @@ Status Interpreter::OrderSteps() {
   return Status();
 }
 
+void Interpreter::ChainSteps() {
+  std::vector<ChainStep> candidates;
+  for (const Step& step : steps_) {
+    candidates.push_back({.runner = step.partition < 0 ? step.executor->line_runner() : nullptr,
+                          .inputs = step.input_tensors,
+                          .outputs = step.output_tensors});
+  }
+  std::vector<bool> is_member(steps_.size());
+  for (const std::vector<size_t>& chain : FindLineChains(graph(), candidates)) {
+    std::vector<const LineRunner*> stages;
+    Step chained;
+    for (const size_t position : chain) {
+      stages.push_back(candidates[position].runner);
+      is_member[position] = true;
+      chained.members.push_back(std::move(steps_[position]));
+    }
+    chained.owned = std::make_unique<LineChain>(std::move(stages));
+    chained.executor = chained.owned.get();
+    chained.node = chained.members.front().node;
+    chained.input_tensors = {chained.members.front().input_tensors[0]};
+    chained.output_tensors = chained.members.back().output_tensors;
+    is_member[chain.back()] = false;
+    steps_[chain.back()] = std::move(chained);
+  }
+  std::vector<Step> steps;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!is_member[i]) steps.push_back(std::move(steps_[i]));
+  }
+  steps_ = std::move(steps);
+}
+
 Status Interpreter::AllocateArena(Interpreter* parent) {
   std::vector<StepMemory> memory;
   for (const Step& step : steps_) {
-    memory.push_back(
-        {.node = step.partition < 0 ? &graph().nodes[step.node] : nullptr,
-         .inputs = step.input_tensors,
-         .outputs = step.output_tensors,
-         .scratch_bytes = static_cast<int64_t>(step.executor->ScratchBytes(pool_.threads()))});
+    size_t scratch_bytes = step.executor->ScratchBytes(pool_.threads());
+    for (const Step& member : step.members) {
+      scratch_bytes = std::max(scratch_bytes, member.executor->ScratchBytes(pool_.threads()));
+    }
+    const bool is_node = step.partition < 0 && step.members.empty();
+    memory.push_back({.node = is_node ? &graph().nodes[step.node] : nullptr,
+                      .inputs = step.input_tensors,
+                      .outputs = step.output_tensors,
+                      .scratch_bytes = static_cast<int64_t>(scratch_bytes)});
   }
   const std::span<const Variable> variables =
       parent == nullptr ? std::span(model_->variables()) : std::span<const Variable>();
@@ -170,22 +208,59 @@ Status Interpreter::CreateCallees() {
 }
 
 void Interpreter::BindOperands() {
-  for (Step& step : steps_) {
-    const auto* variable = std::get_if<VariableOptions>(&graph().nodes[step.node].options);
-    for (const int32_t tensor : step.input_tensors) {
-      const bool is_state = tensor >= 0 && graph().tensors[tensor].is_variable;
-      step.state.push_back(is_state ? TensorBytes(tensor).data() : nullptr);
-    }
-    if (step.partition < 0 && variable != nullptr) {
-      step.state[0] = variables_[variable->variable];
-    }
-    for (const int32_t tensor : step.input_tensors) {
-      step.inputs.push_back(tensor < 0 ? nullptr : ConstTensorBytes(tensor).data());
-    }
-    for (const int32_t tensor : step.output_tensors) {
-      step.outputs.push_back(TensorBytes(tensor).data());
+  for (Step& step : steps_) BindOperands(&step);
+}
+
+void Interpreter::BindOperands(Step* step) {
+  const auto* variable = std::get_if<VariableOptions>(&graph().nodes[step->node].options);
+  for (const int32_t tensor : step->input_tensors) {
+    const bool is_state = tensor >= 0 && graph().tensors[tensor].is_variable;
+    step->state.push_back(is_state ? TensorBytes(tensor).data() : nullptr);
+  }
+  if (step->partition < 0 && variable != nullptr) {
+    step->state[0] = variables_[variable->variable];
+  }
+  for (const int32_t tensor : step->input_tensors) {
+    step->inputs.push_back(tensor < 0 ? nullptr : ConstTensorBytes(tensor).data());
+  }
+  for (const int32_t tensor : step->output_tensors) {
+    step->outputs.push_back(TensorBytes(tensor).data());
+  }
+}
+
+// Gives the tensors within chains memory, once. Without any, chains stay as they are, and nobody
+// hears of these tensors.
+void Interpreter::PrepareToListen() {
+  if (!chained_offsets_.empty()) return;
+  std::vector<int64_t> offsets(graph().tensors.size(), -1);
+  size_t bytes = 0;
+  for (const Step& step : steps_) {
+    for (size_t i = 0; i + 1 < step.members.size(); ++i) {
+      const int32_t tensor = step.members[i].output_tensors[0];
+      offsets[tensor] = static_cast<int64_t>(bytes);
+      bytes +=
+          AlignUp(static_cast<uint64_t>(graph().tensors[tensor].byte_size()), Buffer::kAlignment);
     }
   }
+  Result<Buffer> buffer = Buffer::Allocate(bytes);
+  if (!buffer.ok()) return;
+  chained_ = *std::move(buffer);
+  chained_offsets_ = std::move(offsets);
+  for (Step& step : steps_) {
+    for (Step& member : step.members) {
+      member.scratch_offset = step.scratch_offset;
+      BindOperands(&member);
+    }
+  }
+}
+
+bool Interpreter::RunsMembers(const Step& step) const {
+  return !step.members.empty() && (tap_ || trace_) && !chained_offsets_.empty();
+}
+
+void Interpreter::SetTap(Tap tap) {
+  tap_ = std::move(tap);
+  if (tap_) PrepareToListen();
 }
 
 void Interpreter::ResetVariables() {
@@ -204,16 +279,18 @@ void Interpreter::ResetVariables() {
 }
 
 std::span<uint8_t> Interpreter::TensorBytes(int32_t tensor) {
+  const size_t bytes = static_cast<size_t>(graph().tensors[tensor].byte_size());
+  if (!chained_offsets_.empty() && chained_offsets_[tensor] >= 0) {
+    return {chained_.data() + chained_offsets_[tensor], bytes};
+  }
   if (arena_offsets_[tensor] < 0) return {};
-  return {arena_.data() + arena_offsets_[tensor],
-          static_cast<size_t>(graph().tensors[tensor].byte_size())};
+  return {arena_.data() + arena_offsets_[tensor], bytes};
 }
 
 std::span<const uint8_t> Interpreter::ConstTensorBytes(int32_t tensor) const {
   const Tensor& t = graph().tensors[tensor];
   if (t.is_constant()) return t.data.first(static_cast<size_t>(t.byte_size()));
-  if (arena_offsets_[tensor] < 0) return {};
-  return {arena_.data() + arena_offsets_[tensor], static_cast<size_t>(t.byte_size())};
+  return const_cast<Interpreter*>(this)->TensorBytes(tensor);
 }
 
 std::vector<int32_t> Interpreter::PartitionOrder() const {
@@ -226,6 +303,7 @@ std::vector<int32_t> Interpreter::PartitionOrder() const {
 
 void Interpreter::SetTrace(Trace trace) {
   trace_ = std::move(trace);
+  if (trace_) PrepareToListen();
   trace_ ? pool_.StartRecording() : pool_.StopRecording();
 }
 
@@ -248,6 +326,10 @@ void Interpreter::TraceNode(int32_t node, int64_t start_ns) {
 }
 
 Status Interpreter::RunStep(Step* step) {
+  if (RunsMembers(*step)) {
+    for (Step& member : step->members) ATOLL_RETURN_IF_ERROR(RunStep(&member));
+    return Status();
+  }
   DeviceUsage usage;
   Trace partition_trace;
   if (trace_ && step->partition >= 0) {

@@ -75,7 +75,7 @@ class Interpreter {
 
   // Called on the invoking thread for each tensor that a step has written.
   using Tap = std::function<void(int32_t tensor)>;
-  void SetTap(Tap tap) { tap_ = std::move(tap); }
+  void SetTap(Tap tap);
   // Called for everything that takes time, at the end of the step that it belongs to; between
   // invocations, nullptr ends it.
   void SetTrace(Trace trace);
@@ -96,6 +96,9 @@ class Interpreter {
     bool is_done = false;                 // by the places of its operands (arena_layout.h)
     std::unique_ptr<Interpreter> callee;  // CALL_ONCE
     bool called = false;
+    // Steps that this one replaces (LineChain), with operands of their own; they run one by one
+    // while somebody listens.
+    std::vector<Step> members;
   };
 
   Interpreter(std::shared_ptr<const Model> model, const Graph& graph, int threads);
@@ -107,9 +110,13 @@ class Interpreter {
   Status Plan(Delegate* delegate);
   Status PrepareSteps();
   Status OrderSteps();
+  void ChainSteps();
   Status AllocateArena(Interpreter* parent);
+  void PrepareToListen();
   Status CreateCallees();
   void BindOperands();
+  void BindOperands(Step* step);
+  bool RunsMembers(const Step& step) const;
   Status RunStep(Step* step);
   void TraceNode(int32_t node, int64_t start_ns);
   Status RunSteps();
@@ -124,7 +131,10 @@ class Interpreter {
   Buffer arena_;
   int64_t arena_lower_bound_bytes_ = 0;
   std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
-  std::vector<uint8_t*> variables_;     // of the model, in the arena of its first graph
+  // Tensors within chains, for listeners: empty until there is one.
+  Buffer chained_;
+  std::vector<int64_t> chained_offsets_;  // per tensor; -1: not there
+  std::vector<uint8_t*> variables_;       // of the model, in the arena of its first graph
   DeviceUsage last_usage_;
   Tap tap_;
   Trace trace_;

@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/kernels/line_window.h"
 #include "runtime/kernels/thread_pool.h"
 #include "runtime/trace.h"
 
@@ -42,9 +43,27 @@ struct NodeIo {
   const Trace* trace = nullptr;
 };
 
+// A convolution of input 0 to output 0 that can be computed line by line (line_chain.h).
+class LineRunner {
+ public:
+  virtual ~LineRunner() = default;
+
+  virtual const ConvShape& shape() const = 0;
+  virtual int64_t WeightBytes() const = 0;
+  // Of one thread.
+  virtual size_t LineScratchBytes() const = 0;
+  // Computes lines `lines` of the output of one image, on this thread: `input` has all lines that
+  // they depend on, lines.first goes to the beginning of `output`. Allocates nothing.
+  virtual void RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
+                        uint8_t* scratch) const = 0;
+};
+
 class NodeExecutor {
  public:
   virtual ~NodeExecutor() = default;
+
+  // nullptr if its output cannot be computed line by line.
+  virtual const LineRunner* line_runner() const { return nullptr; }
 
   // Memory that Invoke needs besides its operands, with a pool of `threads`.
   virtual size_t ScratchBytes(int threads) const {

@@ -168,8 +168,9 @@ Conv2D::Part Conv2D::TaskPart(int task, int tasks) const {
   const int32_t panel = kernel_->panel_columns;
   const int32_t panels = DivideRoundingUp(group_out, panel);
   const auto share = [tasks](int64_t all, int part) { return all * part / tasks; };
-  Part part = {.input = nullptr,
+  Part part = {.input = {},
                .output = nullptr,
+               .output_line = 0,
                .scratch = nullptr,
                .first_line = 0,
                .end_line = lines,
@@ -197,11 +198,34 @@ void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, Thread
   const int tasks = pool == nullptr ? 1 : pool->threads();
   ParallelFor(pool, tasks, [&](int task, int worker) {
     Part part = TaskPart(task, tasks);
-    part.input = input;
+    part.input = {.data = input, .end = input + params_.shape.InputBytes()};
     part.output = output;
     part.scratch = scratch + static_cast<size_t>(worker) * worker_bytes;
     for (int32_t group = 0; group < params_.shape.groups; ++group) RunPart(part, group);
   });
+}
+
+void Conv2D::RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
+                      uint8_t* scratch) const {
+  const ConvShape& s = params_.shape;
+  Part part = {.input = {.data = input.data, .end = input.end, .first_line = input.lines.first},
+               .output = output,
+               .output_line = lines.first,
+               .scratch = AlignPointer(scratch),
+               .first_line = lines.first,
+               .end_line = lines.end,
+               .first_pixel = 0,
+               .end_pixel = s.output_w,
+               .first_column = 0,
+               .end_column = s.output_c / s.groups};
+  if (blocks_.lines() != s.output_h) {  // all pixels are one line
+    part.input.data += int64_t{lines.first - input.lines.first} * s.input_w * s.input_c;
+    part.input.first_line = 0;
+    part.output_line = part.first_line = 0;
+    part.end_line = 1;
+    part.end_pixel = (lines.end - lines.first) * s.output_w;
+  }
+  for (int32_t group = 0; group < s.groups; ++group) RunPart(part, group);
 }
 
 void Conv2D::RunPart(const Part& part, int32_t group) const {
@@ -222,7 +246,7 @@ void Conv2D::RunPart(const Part& part, int32_t group) const {
 void Conv2D::RunBlock(const Part& part, int32_t group, const ConvBlocks::Block& block) const {
   const ConvShape& s = params_.shape;
   const ConvBlocks::Rows rows = blocks_.Get(part.input, group, block, part.scratch);
-  const int64_t line = block.image * blocks_.lines() + block.line;
+  const int64_t line = block.image * blocks_.lines() + block.line - part.output_line;
   const int64_t pixel = line * blocks_.columns() + block.column;
   GemmArgs args = {.lhs = rows.data,
                    .lhs_stride = rows.stride,

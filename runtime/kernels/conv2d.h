@@ -20,6 +20,7 @@
 #include "runtime/kernels/gemm/conv_blocks.h"
 #include "runtime/kernels/gemm/gemm.h"
 #include "runtime/kernels/gemm/packed_rhs.h"
+#include "runtime/kernels/line_window.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/thread_pool.h"
 
@@ -59,14 +60,21 @@ class Conv2D {
   // Reads no byte outside `input`, writes exactly the output. `pool` may be nullptr.
   void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
 
+  // Lines `lines` of the output of one image, on this thread: `input` has all lines that they
+  // depend on, line lines.first goes to the beginning of `output`. `scratch` is ScratchBytes(1)
+  // long.
+  void RunLines(const LineWindow& input, LineRange lines, uint8_t* output, uint8_t* scratch) const;
+  const ConvShape& shape() const { return params_.shape; }
+
   // The kernel in use, as listed in gemm/kernels.inc, e.g. "GemmAvx2".
   const char* kernel_name() const;
 
  private:
   // What one task computes: some output pixels of all images, of some of the columns of each group.
   struct Part {
-    const uint8_t* input;
-    uint8_t* output;
+    ConvBlocks::Input input;
+    uint8_t* output;  // of line `output_line`
+    int64_t output_line;
     uint8_t* scratch;
     int64_t first_line, end_line;  // counted through the images
     int32_t first_pixel, end_pixel;

@@ -200,6 +200,25 @@ void DepthwiseConv2D::PackCell(const DepthwiseConv2DParams& params, int32_t line
   }
 }
 
+void DepthwiseConv2D::RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
+                               uint8_t* scratch) const {
+  scratch += -reinterpret_cast<uintptr_t>(scratch) % Buffer::kAlignment;
+  for (int32_t slice = 0; slice < slices_; ++slice) {
+    for (int32_t line = lines.first; line < lines.end; line += unit_lines_) {
+      RunUnit({.input = input.data,
+               .input_end = input.end,
+               .input_line = input.lines.first,
+               .output = output,
+               .output_line = lines.first,
+               .scratch = scratch,
+               .image = 0,
+               .first_line = line,
+               .lines = std::min(unit_lines_, lines.end - line),
+               .slice = slice});
+    }
+  }
+}
+
 bool DepthwiseConv2D::CanRunRows() const {
   const ConvShape& s = params_.shape;
   if (kernel_->run_rows == nullptr || columns_.mode != RequantizeMode::kFixedPoint) return false;
@@ -251,7 +270,10 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratc
     for (int64_t unit = units * task / threads; unit < end; ++unit) {
       const int32_t first_line = static_cast<int32_t>(unit % image_units) * unit_lines_;
       RunUnit({.input = input,
+               .input_end = input + s.InputBytes(),
+               .input_line = 0,
                .output = output,
+               .output_line = 0,
                .scratch = scratch + static_cast<size_t>(worker) * worker_bytes,
                .image = unit % slice_units / image_units,
                .first_line = first_line,
@@ -265,7 +287,7 @@ void DepthwiseConv2D::RunUnitRows(const Unit& unit) const {
   const ConvShape& s = params_.shape;
   const int32_t first_block = unit.slice * slice_blocks_;
   const int32_t first_channel = first_block * kDepthwiseBlock;
-  const int64_t output_row = unit.image * s.output_h + unit.first_line;
+  const int64_t output_row = unit.image * s.output_h + unit.first_line - unit.output_line;
   DepthwiseRowsArgs args = {
       .taps = {},
       .padding = pad_pixel_ + first_channel,
@@ -302,7 +324,7 @@ void DepthwiseConv2D::RunUnit(const Unit& unit) const {
   const int32_t first_block = unit.slice * slice_blocks_;
   const int32_t first_channel = first_block * kDepthwiseBlock;
   for (int32_t line = 0; line < unit.lines; ++line) {
-    const int64_t output_row = unit.image * s.output_h + unit.first_line + line;
+    const int64_t output_row = unit.image * s.output_h + unit.first_line - unit.output_line + line;
     kernel_->run({.cells = unit.scratch,
                   .block_stride = row_groups_ * row_group_bytes,
                   .pixel_step = s.stride_w * kDepthwiseCellBytes,
@@ -361,9 +383,10 @@ DepthwiseTap DepthwiseConv2D::RowTap(const Unit& unit, int32_t row, int32_t tap)
     return Padding();
   }
   const int32_t first = unit.slice * slice_blocks_ * kDepthwiseBlock;
-  const uint8_t* from = unit.input + (unit.image * s.input_h + y) * s.input_w * s.input_c;
+  const uint8_t* from =
+      unit.input + (unit.image * s.input_h + y - unit.input_line) * s.input_w * s.input_c;
   if (depth_multiplier_ == 1) {
-    return {from + first, unit.input + s.InputBytes(), s.input_c};
+    return {from + first, unit.input_end, s.input_c};
   }
   // Each input channel once per output channel, so that the kernels need not know.
   const int32_t channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first);

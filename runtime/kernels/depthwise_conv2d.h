@@ -29,13 +29,18 @@ class DepthwiseConv2D {
   static Result<DepthwiseConv2D> Prepare(const DepthwiseConv2DParams& params, CpuFeatures features);
   size_t ScratchBytes(int threads) const;
   void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
+  void RunLines(const LineWindow& input, LineRange lines, uint8_t* output, uint8_t* scratch) const;
+  const ConvShape& shape() const { return params_.shape; }
   const char* kernel_name() const;
 
  private:
   // Some blocks of 16 channels of some neighbouring output rows: what is computed at a time.
   struct Unit {
-    const uint8_t* input;
-    uint8_t* output;
+    const uint8_t* input;  // of line `input_line`
+    const uint8_t* input_end;
+    int32_t input_line;
+    uint8_t* output;  // of line `output_line`
+    int32_t output_line;
     uint8_t* scratch;
     int64_t image;  // in the batch
     int32_t first_line;

@@ -33,12 +33,46 @@ class FilterExecutor final : public NodeExecutor {
   const size_t position_;
 };
 
+// One of the kernels for bytes, which can also run line by line.
+template <typename Kernel>
+class LineFilterExecutor final : public NodeExecutor, public LineRunner {
+ public:
+  explicit LineFilterExecutor(Kernel kernel, int64_t weight_bytes)
+      : kernel_(std::move(kernel)), weight_bytes_(weight_bytes) {}
+  size_t ScratchBytes(int threads) const override { return kernel_.ScratchBytes(threads); }
+  Status Invoke(const NodeIo& io) override {
+    kernel_.Run(io.inputs[0], io.outputs[0], io.scratch, io.pool);
+    return Status();
+  }
+
+  const LineRunner* line_runner() const override { return this; }
+  const ConvShape& shape() const override { return kernel_.shape(); }
+  int64_t WeightBytes() const override { return weight_bytes_; }
+  size_t LineScratchBytes() const override { return kernel_.ScratchBytes(1); }
+  void RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
+                uint8_t* scratch) const override {
+    kernel_.RunLines(input, lines, output, scratch);
+  }
+
+ private:
+  const Kernel kernel_;
+  const int64_t weight_bytes_;
+};
+
 template <typename Kernel, typename Params>
 Executor RunFilter(Result<Params> params, CpuFeatures features) {
   if (!params.ok()) return params.status();
   ATOLL_ASSIGN_OR_RETURN(Kernel kernel, Kernel::Prepare(*params, features));
   return std::unique_ptr<NodeExecutor>(
       std::make_unique<FilterExecutor<Kernel>>(std::move(kernel), 0));
+}
+
+template <typename Kernel, typename Params>
+Executor RunLineFilter(Result<Params> params, int64_t weight_bytes, CpuFeatures features) {
+  if (!params.ok()) return params.status();
+  ATOLL_ASSIGN_OR_RETURN(Kernel kernel, Kernel::Prepare(*params, features));
+  return std::unique_ptr<NodeExecutor>(
+      std::make_unique<LineFilterExecutor<Kernel>>(std::move(kernel), weight_bytes));
 }
 
 template <typename Kernel, typename Params>
@@ -75,7 +109,8 @@ Executor PrepareFilter(const Graph& graph, const Node& node, CpuFeatures feature
     case DataType::kInt16:
       return RunFilter<Conv2DInt16>(MakeConv2DInt16Params(graph, node), features);
     default:
-      return RunFilter<Kernel>(make_byte_params(graph, node), features);
+      return RunLineFilter<Kernel>(make_byte_params(graph, node), graph.Input(node, 1)->byte_size(),
+                                   features);
   }
 }
 

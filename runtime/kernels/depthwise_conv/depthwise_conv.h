@@ -65,7 +65,8 @@ struct DepthwiseArgs {
 // The same in one step, cells staying in registers, for filters of three columns that touch, and
 // of at most taps_per_cell rows.
 struct DepthwiseRowsArgs {
-  // Column 0 of the input, `first_channel`; all of the same stride, also those outside of the image.
+  // Column 0 of the input, `first_channel`; all of the same stride, also those outside of the
+  // image.
   DepthwiseTap taps[kMaxTapsPerCell];
   const uint8_t* padding = nullptr;  // a pixel that stands for columns outside of the input
   int32_t input_w = 0;

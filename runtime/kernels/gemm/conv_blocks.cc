@@ -112,34 +112,37 @@ void ConvBlocks::SetSegments() {
   }
 }
 
-ConvBlocks::Rows ConvBlocks::Get(const uint8_t* input, int32_t group, const Block& block,
+ConvBlocks::Rows ConvBlocks::Get(const Input& input, int32_t group, const Block& block,
                                  uint8_t* scratch) const {
   const ConvShape& s = shape_;
-  const int64_t image_bytes = int64_t{s.input_h} * s.input_w * s.input_c;
-  const uint8_t* const image = input + block.image * image_bytes + group * group_channels_;
+  const int64_t input_line_bytes = int64_t{s.input_w} * s.input_c;
   const int64_t first_y = int64_t{block.line} * s.stride_h - s.pad_top;
+  const auto line_at = [&](int64_t y) {
+    return input.data + (block.image * s.input_h + y - input.first_line) * input_line_bytes +
+           group * group_channels_;
+  };
   if (in_place_) {
-    const int64_t first_x = int64_t{block.column} * s.stride_w;
-    return {.data = image + first_y * line_bytes_ + first_x * pixel_bytes_,
+    return {.data = line_at(first_y) + int64_t{block.column} * s.stride_w * pixel_bytes_,
             .stride = s.stride_w * pixel_bytes_,
             .line_stride = s.stride_h * line_bytes_};
   }
-  const uint8_t* const input_end = input + image_bytes * s.batch;
   uint8_t* to = scratch;
-  for (int64_t line = 0; line < InputLines(block.lines); ++line, to += line_bytes_) {
-    CopyLine(image, input_end, first_y + line * line_step_, block, to);
+  for (int64_t i = 0; i < InputLines(block.lines); ++i, to += line_bytes_) {
+    const int64_t y = first_y + i * line_step_;
+    CopyLine(y < 0 || y >= s.input_h ? nullptr : line_at(y), input.end, block, to);
   }
   return {.data = scratch,
           .stride = (s.stride_w / column_step_) * pixel_bytes_,
           .line_stride = s.dilation_h > 1 ? 0 : (s.stride_h / line_step_) * line_bytes_};
 }
 
-// Line `y` of the image, from left to right: padding, activations, padding.
-void ConvBlocks::CopyLine(const uint8_t* image, const uint8_t* input_end, int64_t y,
-                          const Block& block, uint8_t* to) const {
+// One line of the image, from left to right: padding, activations, padding. nullptr stands for a
+// line outside of it.
+void ConvBlocks::CopyLine(const uint8_t* line, const uint8_t* input_end, const Block& block,
+                          uint8_t* to) const {
   const ConvShape& s = shape_;
   const int64_t columns = InputColumns(block.columns);
-  if (y < 0 || y >= s.input_h) {
+  if (line == nullptr) {
     Fill(to, columns);
     return;
   }
@@ -150,8 +153,8 @@ void ConvBlocks::CopyLine(const uint8_t* image, const uint8_t* input_end, int64_
   const int64_t end = std::clamp<int64_t>(
       x >= s.input_w ? 0 : DivideRoundingUp<int64_t>(s.input_w - x, column_step_), begin, columns);
   Fill(to, begin);
-  CopyPixels(image + (y * s.input_w + x + begin * column_step_) * s.input_c, input_end,
-             to + begin * pixel_bytes_, end - begin);
+  CopyPixels(line + (x + begin * column_step_) * s.input_c, input_end, to + begin * pixel_bytes_,
+             end - begin);
   Fill(to + end * pixel_bytes_, columns - end);
 }
 

@@ -50,14 +50,20 @@ class ConvBlocks {
   int64_t segment_depth() const { return segment_depth_; }
   const std::vector<int64_t>& segment_offsets() const { return segment_offsets_; }
 
+  // The activations of the batch, or some lines of the only image in it.
+  struct Input {
+    const uint8_t* data = nullptr;  // of line `first_line`
+    const uint8_t* end = nullptr;   // nothing at or past this is read
+    int32_t first_line = 0;
+  };
   // The rows of `block` for the channels of `group`. They are valid until the next call with the
   // same scratch, and as long as `input`.
-  Rows Get(const uint8_t* input, int32_t group, const Block& block, uint8_t* scratch) const;
+  Rows Get(const Input& input, int32_t group, const Block& block, uint8_t* scratch) const;
 
  private:
   void ChooseBlock();
   void SetSegments();
-  void CopyLine(const uint8_t* image, const uint8_t* input_end, int64_t y, const Block& block,
+  void CopyLine(const uint8_t* line, const uint8_t* input_end, const Block& block,
                 uint8_t* to) const;
   void Fill(uint8_t* to, int64_t pixels) const;
   void CopyPixels(const uint8_t* from, const uint8_t* input_end, uint8_t* to, int64_t pixels) const;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "runtime/base/buffer.h"
 #include "runtime/kernels/cpu_features.h"
@@ -136,7 +136,7 @@ TEST(Resize, GivesTheSameRowsInBands) {
     if (rng.OneIn(4)) std::fill(input.begin(), input.end(), rng.Pick<uint8_t>({0, 127, 128, 255}));
     const std::vector<uint8_t> whole = run(WholeImages(p), input.data(), nullptr);
     for (int level = 0; level < 3; ++level) {
-      std::memset(scratch.data(), 0xff, scratch.size());
+      std::fill_n(scratch.data(), scratch.size(), uint8_t{0xff});
       ASSERT_EQ(run(WholeImages(p), input.data(), scratch.data()), whole) << "case " << i;
     }
     ResizeBand band;
