@@ -381,7 +381,8 @@ static void CheckReports(AtollInterpreter* interpreter, int has_device) {
   EXPECT(AtollInterpreterGetPartitionInfo(interpreter, 1000, &partition) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollInterpreterGetMemoryInfo(interpreter, &memory) == ATOLL_OK);
   EXPECT(memory.arena_bytes > 0 && memory.constant_bytes > 0);
-  EXPECT(memory.arena_lower_bound_bytes > 0 && memory.arena_lower_bound_bytes <= memory.arena_bytes);
+  EXPECT(memory.arena_lower_bound_bytes > 0 &&
+         memory.arena_lower_bound_bytes <= memory.arena_bytes);
 }
 
 static void CheckDevices(const AtollDelegate* delegate) {
