@@ -19,7 +19,9 @@ namespace {
 constexpr std::string_view kEmulator = "emu";
 constexpr std::string_view kEmulatorPrefix = "emu:";
 constexpr std::string_view kSteppedSuffix = "+stepped";
-// For a request to the stepped emulator, which may take minutes.
+// For a request to the emulator. How long that takes is up to the host: seconds for a large picture
+// on a slow one, minutes if the emulator steps.
+constexpr std::chrono::minutes kDirectTimeout{10};
 constexpr std::chrono::hours kSteppedTimeout{24};
 constexpr int kDefaultThreadsMax = 4;
 
@@ -68,8 +70,8 @@ Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, int threa
   options.activity_directory = ActivityDirectory();
   if (name.face == Face::kStepped) {
     options.name += kSteppedSuffix;
-    options.request_timeout_min = kSteppedTimeout;
   }
+  options.request_timeout_min = name.face == Face::kStepped ? kSteppedTimeout : kDirectTimeout;
   options.host_seconds = core.profile.host_seconds;
   return UsbDevice::Open(std::move(transport), std::move(options));
 }

@@ -129,7 +129,8 @@ constexpr const char* kGlyphSheet[12][kGlyphHeight] = {
 
 bool GlyphDot(char character, int row, int column) {
   if (row < 0 || row >= kGlyphHeight || column < 0 || column >= kGlyphWidth) return false;
-  const int index = character < 0x20 ? 0x7f - 0x20 : character - 0x20;  // negative above 0x7f
+  const bool is_ascii = character >= 0x20 && character <= 0x7e;  // whether char has a sign or not
+  const int index = (is_ascii ? character : 0x7f) - 0x20;
   return kGlyphSheet[index / 8][row][(index % 8) * kCellWidth + column] == '#';
 }
 

@@ -38,7 +38,8 @@ struct EmulatedDevice {
     core.features = *features;
     auto transport = EmulatedTransport::Create(core);
     ATOLL_CHECK(transport.ok());
-    auto device = UsbDevice::Open(*std::move(transport), {.name = "emu"});
+    auto device = UsbDevice::Open(*std::move(transport),
+                                  {.name = "emu", .request_timeout_min = std::chrono::minutes(10)});
     ATOLL_CHECK(device.ok());
     return *std::move(device);
   }

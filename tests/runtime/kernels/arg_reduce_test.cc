@@ -53,7 +53,7 @@ void ExpectFindsTheFirstBest(Element element) {
       StoreLittleEndian<T>(input.data() + i * sizeof(T), value);
     }
     const std::vector<int64_t> expected = Expected<T>(p, input.data());
-    for (const CpuFeatures level : CpuLevels()) {
+    for (const CpuFeatures level : AvailableCpuLevels()) {
       std::vector<int64_t> output(expected.size() + 1, -1);
       uint8_t* bytes = reinterpret_cast<uint8_t*>(output.data());
       ArgReduce(p, ChooseLoops(level), input.data(), bytes, rng.OneIn(2) ? &pool : nullptr);

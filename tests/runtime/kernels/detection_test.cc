@@ -176,7 +176,7 @@ TEST(Detection, GivesTheSameOfCodesAsOfTheirValues) {
     const Floats expected = run(
         kBaseline,
         {.encodings = encodings.data(), .scores = scores.data(), .anchor_boxes = anchors.data()});
-    for (const CpuFeatures level : CpuLevels()) {
+    for (const CpuFeatures level : AvailableCpuLevels()) {
       ASSERT_EQ(run(level, {.encoding_codes = encoding_codes.data(),
                             .terms = &terms,
                             .score_codes = score_codes.data(),

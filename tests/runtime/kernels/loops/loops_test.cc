@@ -120,7 +120,7 @@ size_t RandomCount(Rng* rng) { return static_cast<size_t>(rng->Int(0, rng->OneIn
 // run(loops, output) for all levels: it writes `expected` and nothing else.
 template <typename Run>
 void ExpectBytes(Rng* rng, const std::vector<uint8_t>& expected, Run run) {
-  for (const CpuFeatures level : CpuLevels()) {
+  for (const CpuFeatures level : AvailableCpuLevels()) {
     GuardedBuffer output(expected.size(), rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}),
                          static_cast<size_t>(rng->Int(0, 63)));
     run(ChooseLoops(level), output.data());
@@ -155,7 +155,7 @@ TEST(Loops, LookUpEveryByte) {
     ExpectBytes(&rng, expected, [&](const Loops& loops, uint8_t* y) {
       loops.apply_table(table, x.data(), y, static_cast<int64_t>(count));
     });
-    for (const CpuFeatures level : CpuLevels()) {
+    for (const CpuFeatures level : AvailableCpuLevels()) {
       std::vector<uint8_t> in_place(x.data(), x.data() + count);
       ChooseLoops(level).apply_table(table, in_place.data(), in_place.data(),
                                      static_cast<int64_t>(count));
@@ -241,7 +241,7 @@ void ExpectPairs(Rng* rng, NumberOp op, Element element) {
   }
   const bool are_floats = element == Element::kFloat32 && op < NumberOp::kEqual;
   if (are_floats) MakeNansEqual(&expected);
-  for (const CpuFeatures level : CpuLevels()) {
+  for (const CpuFeatures level : AvailableCpuLevels()) {
     std::vector<uint8_t> y(expected.size() + 1, 0xcc);
     ChooseLoops(level).number_pair(op, element)(bounds, x1.data(), x2.data(), y.data(),
                                                 static_cast<int64_t>(count));
@@ -283,7 +283,7 @@ TEST(Loops, MapFloats) {
       std::vector<uint8_t> expected;
       for (size_t i = 0; i < count; ++i) Append<float>(&expected, plain(At<float>(x.data(), i)));
       MakeNansEqual(&expected);
-      for (const CpuFeatures level : CpuLevels()) {
+      for (const CpuFeatures level : AvailableCpuLevels()) {
         std::vector<uint8_t> y(expected.size());
         ChooseLoops(level).float_function(function)(a, b, x.data(), y.data(),
                                                     static_cast<int64_t>(count));
