@@ -99,14 +99,22 @@ TEST(ThreadPool, AWorkerThatIsHeldUpHasFewElements) {
 
 TEST(ParallelRanges, IsOnePartWithoutAPool) {
   int calls = 0;
-  ParallelRanges(nullptr, 5, 1, [&](int begin, int end, int worker) {
+  ParallelRanges(nullptr, 5, 1, [&](int64_t begin, int64_t end, int worker) {
     EXPECT_EQ(begin, 0);
     EXPECT_EQ(end, 5);
     EXPECT_EQ(worker, 0);
     ++calls;
   });
-  ParallelRanges(nullptr, 0, 1, [&](int, int, int) { ++calls; });
+  ParallelRanges(nullptr, 0, 1, [&](int64_t, int64_t) { ++calls; });
   EXPECT_EQ(calls, 1);
+}
+
+TEST(ParallelRanges, CoversMoreThanAPoolCanCount) {
+  ThreadPool pool(2);
+  constexpr int64_t kCount = (int64_t{1} << 40) + 3;
+  std::atomic<int64_t> covered{0};
+  ParallelRanges(&pool, kCount, 1, [&](int64_t begin, int64_t end) { covered += end - begin; });
+  EXPECT_EQ(covered, kCount);
 }
 
 TEST(ParallelFor, RunsInOrderWithoutAPool) {
