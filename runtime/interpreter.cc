@@ -165,6 +165,7 @@ Status Interpreter::FoldPads() {
     const int32_t padded = steps_[i].input_tensors[0];
     const size_t pad = writer[padded];
     if (readers[padded] != 1 || pad >= i || steps_[pad].partition >= 0) continue;
+    if (!steps_[pad].members.empty()) continue;  // a convolution already, with a PAD of its own
     const Node& node = graph().nodes[steps_[i].node];
     Result<std::unique_ptr<NodeExecutor>> executor =
         PreparePaddedFilter(graph(), graph().nodes[steps_[pad].node], node, features);

@@ -210,17 +210,16 @@ Conv2D::Part Conv2D::RangePart(Split split, int64_t begin, int64_t end) const {
 }
 
 void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const {
-  // Parts that are worth handing to another thread.
-  constexpr int64_t kPartMacs = 128 << 10;
+  constexpr int64_t kPartMacs = 128 << 10;  // worth handing to another thread
   const ConvShape& s = params_.shape;
   if (blocks_.images() * blocks_.lines() * blocks_.columns() == 0) return;
   scratch = AlignPointer(scratch);
   const size_t worker_bytes = WorkerScratchBytes();
   const Split split = ChooseSplit(pool == nullptr ? 1 : pool->threads());
   const int64_t count = SplitCount(split);
-  const int64_t macs =
-      s.OutputBytes() * s.kernel_h * s.kernel_w * (s.input_c / s.groups) / count + 1;
-  ParallelRanges(pool, count, kPartMacs / macs + 1, [&](int64_t begin, int64_t end, int worker) {
+  const int64_t macs = s.OutputBytes() * s.kernel_h * s.kernel_w * (s.input_c / s.groups);
+  const int64_t least = kPartMacs * count / (macs + 1) + 1;
+  ParallelRanges(pool, count, least, [&](int64_t begin, int64_t end, int worker) {
     Part part = RangePart(split, begin, end);
     part.input = {.data = input, .end = input + s.InputBytes()};
     part.output = output;

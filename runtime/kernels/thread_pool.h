@@ -133,9 +133,14 @@ inline constexpr int64_t kParallelGrain = 1 << 15;
 
 // body(begin, end, worker), or body(begin, end), for parts of [0, count): on `pool`, or on this
 // thread, in one part, when it is nullptr or there are no two parts of `least` elements, which
-// should be so many that handing them to another thread pays.
+// should be so many that handing them to another thread pays. Each thread gets an equal share,
+// unless there is so much to do that parts which shrink cost little compared with what they save
+// where threads are not equally fast.
 template <typename Body>
 void ParallelRanges(ThreadPool* pool, int64_t count, int64_t least, const Body& body) {
+  constexpr int64_t kManyParts = 32;       // of `least` elements for each thread
+  constexpr int64_t kShrinkTo = 8;         // times `least`
+  constexpr int64_t kMostUnits = 1 << 20;  // what a pool can count, and more than it needs
   const auto run = [&body](int64_t begin, int64_t end, int worker) {
     if constexpr (requires { body(begin, end, worker); }) {
       body(begin, end, worker);
@@ -144,14 +149,22 @@ void ParallelRanges(ThreadPool* pool, int64_t count, int64_t least, const Body& 
     }
   };
   if (count <= 0) return;
-  if (pool == nullptr || pool->threads() == 1 || count < 2 * least) return run(0, count, 0);
-  constexpr int64_t kMostUnits = 1 << 20;
+  const int64_t threads = pool == nullptr ? 1 : pool->threads();
+  const int64_t parts = count / least;
+  if (threads == 1 || parts < 2) return run(0, count, 0);
   const int64_t unit = (count - 1) / kMostUnits + 1;
-  pool->ParallelRanges(static_cast<int>((count - 1) / unit + 1),
-                       static_cast<int>((least - 1) / unit + 1),
-                       [&](int begin, int end, int worker) {
-                         run(begin * unit, end * unit < count ? end * unit : count, worker);
-                       });
+  const int units = static_cast<int>((count - 1) / unit + 1);
+  const auto run_units = [&](int64_t begin, int64_t end, int worker) {
+    run(begin * unit, end * unit < count ? end * unit : count, worker);
+  };
+  if (parts < kManyParts * threads) {
+    const int64_t shares = parts < threads ? parts : threads;
+    pool->ParallelFor(static_cast<int>(shares), [&](int share, int worker) {
+      run_units(units * share / shares, units * (share + 1) / shares, worker);
+    });
+  } else {
+    pool->ParallelRanges(units, static_cast<int>((kShrinkTo * least - 1) / unit + 1), run_units);
+  }
 }
 
 }  // namespace atollrt

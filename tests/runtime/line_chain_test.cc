@@ -197,8 +197,10 @@ TEST(PaddedFilter, EqualsPadAndConvolution) {
         const int32_t padded = builder.Pad(input, {0, 0, pad, pad / 2, pad / 2, pad, 0, 0});
         const ModelBuilder::Filter filter = {
             .channels = 12, .kernel = 3, .stride = stride, .padding = Padding::kValid};
-        const int32_t output =
+        const int32_t filtered =
             is_depthwise ? builder.DepthwiseConv2D(padded, filter) : builder.Conv2D(padded, filter);
+        // Another one after it, which has no PAD.
+        const int32_t output = builder.DepthwiseConv2D(filtered, {.kernel = 3});
         builder.Output(output);
         const auto interpreter = Interpreter::Create(builder.Load(), {.threads = 1});
         ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
@@ -214,7 +216,7 @@ TEST(PaddedFilter, EqualsPadAndConvolution) {
         int heard = 0;
         i.SetTap([&](int32_t) { ++heard; });  // one by one from now on
         ASSERT_TRUE(i.Invoke().ok());
-        EXPECT_EQ(heard, 2);
+        EXPECT_EQ(heard, 3);
         EXPECT_EQ(copy(), folded) << "pad " << pad << " stride " << stride;
       }
     }
