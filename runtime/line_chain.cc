@@ -151,23 +151,35 @@ std::vector<std::vector<size_t>> FindLineChains(const Graph& graph,
     return runner != nullptr && runner->shape().batch == 1 &&
            runner->WeightBytes() <= kMaxWeightBytes;
   };
-  std::vector<bool> taken(steps.size());
-  std::vector<std::vector<size_t>> chains;
+  // Tensors that could be in between, by the step that writes them; the largest ones have the first
+  // choice, as chains are short.
+  std::vector<size_t> writers;
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (taken[i] || !can_join(i)) continue;
-    std::vector<size_t> chain = {i};
-    while (chain.size() < kMaxStages) {
-      const int32_t tensor = steps[chain.back()].outputs[0];
-      const Tensor& t = graph.tensors[tensor];
-      if (readers[tensor] != 1 || t.is_variable || t.byte_size() < kMinTensorBytes) break;
-      const size_t next = reader[tensor];
-      if (taken[next] || !can_join(next) || steps[next].inputs[0] != tensor) break;
-      chain.push_back(next);
-    }
-    if (chain.size() < 2) continue;
-    for (const size_t step : chain) taken[step] = true;
-    chains.push_back(std::move(chain));
+    if (!can_join(i)) continue;
+    const int32_t tensor = steps[i].outputs[0];
+    const Tensor& t = graph.tensors[tensor];
+    if (readers[tensor] != 1 || t.is_variable || t.byte_size() < kMinTensorBytes) continue;
+    if (can_join(reader[tensor]) && steps[reader[tensor]].inputs[0] == tensor) writers.push_back(i);
   }
+  std::stable_sort(writers.begin(), writers.end(), [&](size_t a, size_t b) {
+    return graph.tensors[steps[a].outputs[0]].byte_size() >
+           graph.tensors[steps[b].outputs[0]].byte_size();
+  });
+  std::vector<std::vector<size_t>> chains(steps.size());  // by their first step
+  std::vector<size_t> first_of(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    chains[i] = {i};
+    first_of[i] = i;
+  }
+  for (const size_t writer : writers) {
+    std::vector<size_t>& chain = chains[first_of[writer]];
+    std::vector<size_t>& rest = chains[reader[steps[writer].outputs[0]]];
+    if (chain.size() + rest.size() > kMaxStages) continue;
+    for (const size_t step : rest) first_of[step] = first_of[writer];
+    chain.insert(chain.end(), rest.begin(), rest.end());
+    rest.clear();
+  }
+  std::erase_if(chains, [](const std::vector<size_t>& chain) { return chain.size() < 2; });
   return chains;
 }
 

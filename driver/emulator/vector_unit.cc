@@ -8,11 +8,11 @@
 
 #include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/normalization.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/kernels/pool2d.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/resize.h"
 #include "runtime/kernels/softmax.h"
+#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {
