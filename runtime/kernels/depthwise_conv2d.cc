@@ -164,6 +164,23 @@ int32_t DepthwiseConv2D::TapWeight(const DepthwiseConv2DParams& params, int32_t 
   return ByteValue(params.weights[index], params.weight_type) - params.weight_zero_point;
 }
 
+// Whether no weight of the block, less the zero point, needs a second part.
+bool DepthwiseConv2D::WeightsFitBytes(const DepthwiseConv2DParams& params, int32_t block) const {
+  const ConvShape& s = params.shape;
+  const int32_t first = block * kDepthwiseBlock;
+  const int32_t count = std::min(kDepthwiseBlock, s.output_c - first);
+  int32_t smallest = 0, largest = 0;
+  for (int64_t tap = 0; tap < int64_t{s.kernel_h} * s.kernel_w; ++tap) {
+    const uint8_t* const weights = params.weights + tap * s.output_c + first;
+    for (int32_t c = 0; c < count; ++c) {
+      const int32_t weight = ByteValue(weights[c], params.weight_type) - params.weight_zero_point;
+      smallest = std::min(smallest, weight);
+      largest = std::max(largest, weight);
+    }
+  }
+  return BytePart(smallest, 0) == smallest && BytePart(largest, 0) == largest;
+}
+
 std::vector<DepthwiseConv2D::Cell> DepthwiseConv2D::CellsOf(const DepthwiseConv2DParams& params,
                                                             int32_t line, int32_t block) const {
   std::vector<Cell> cells;
@@ -177,7 +194,8 @@ std::vector<DepthwiseConv2D::Cell> DepthwiseConv2D::CellsOf(const DepthwiseConv2
     return false;
   };
   for (int32_t group = 0; group < tap_groups(); ++group) cells.push_back({group, 0});
-  for (int32_t part = 1; kernel_->element_bytes == 1 && part < kByteParts; ++part) {
+  if (kernel_->element_bytes > 1 || WeightsFitBytes(params, block)) return cells;
+  for (int32_t part = 1; part < kByteParts; ++part) {
     for (int32_t group = 0; group < tap_groups(); ++group) {
       if (has_part(group, part)) cells.push_back({group, part});
     }

@@ -56,6 +56,7 @@ class DepthwiseConv2D {
   void SetColumns(const DepthwiseConv2DParams& params);
   int32_t TapWeight(const DepthwiseConv2DParams& params, int32_t line, int32_t group, int32_t tap,
                     int32_t channel) const;
+  bool WeightsFitBytes(const DepthwiseConv2DParams& params, int32_t block) const;
   std::vector<Cell> CellsOf(const DepthwiseConv2DParams& params, int32_t line, int32_t block) const;
   void PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block, Cell cell,
                 uint8_t* to) const;

@@ -22,7 +22,11 @@ class PanelPacker {
         width_(weights.columns - first > kernel.panel_columns / 2 ? kernel.panel_columns
                                                                   : kernel.panel_columns / 2),
         end_(std::min(weights.columns, first + width_)),
-        depth_(weights.segment_depth * static_cast<int64_t>(weights.segment_offsets.size())) {}
+        depth_(weights.segment_depth * static_cast<int64_t>(weights.segment_offsets.size())) {
+    for (int32_t column = first_; column < end_; ++column) {
+      if (!Fits(column)) split_columns_.push_back(column);
+    }
+  }
 
   // Appends the segments of all parts; returns the bytes of their weights.
   int64_t AddSegments(std::vector<RhsSegment>* segments) const {
@@ -31,7 +35,7 @@ class PanelPacker {
       segments->push_back({.lhs_offset = offset, .groups = groups});
     }
     int64_t count = groups * static_cast<int64_t>(w_.segment_offsets.size());
-    if (!Fits()) {
+    if (!split_columns_.empty()) {
       ForEachRest([&](int64_t segment, int64_t k, int32_t) {
         const int64_t offset = w_.segment_offsets[segment] + k * element_bytes_;
         segments->push_back({.lhs_offset = offset, .groups = 1});
@@ -41,14 +45,12 @@ class PanelPacker {
     return count * width_ * k_group_;
   }
 
-  // Writes the weights of all parts; returns their end.
-  uint8_t* Write(uint8_t* to) const {
-    if (Fits()) return WriteFitting(to);
-    for (int64_t s = 0; s < static_cast<int64_t>(w_.segment_offsets.size()); ++s) {
-      for (int64_t k = 0; k < w_.segment_depth; k += k_group_) to = WriteGroup(s, k, 0, to);
-    }
-    ForEachRest([&](int64_t s, int64_t k, int32_t part) { to = WriteGroup(s, k, part, to); });
-    return to;
+  // Writes the weights of all parts.
+  void Write(uint8_t* to) const {
+    uint8_t* rest = WriteBytes(to);
+    for (const int32_t column : split_columns_) WriteFirstPart(column, to);
+    if (split_columns_.empty()) return;
+    ForEachRest([&](int64_t s, int64_t k, int32_t part) { rest = WriteGroup(s, k, part, rest); });
   }
 
  private:
@@ -59,13 +61,13 @@ class PanelPacker {
     return ByteValue(byte, w_.type) - w_.zero_point;
   }
 
-  // Whether the first part is all of every weight.
-  bool Fits() const {
+  // Whether the first part is all of every weight of the column.
+  bool Fits(int32_t column) const {
     const uint8_t flip = w_.type == ByteType::kInt8 ? 0x80 : 0;
     uint8_t smallest = 255, largest = 0;
-    const uint8_t* const end = Column(end_);
-    for (const uint8_t* w = Column(first_); w < end; ++w) {
-      const uint8_t value = *w ^ flip;
+    const uint8_t* const weights = Column(column);
+    for (int64_t k = 0; k < depth_; ++k) {
+      const uint8_t value = weights[k] ^ flip;
       smallest = std::min(smallest, value);
       largest = std::max(largest, value);
     }
@@ -87,7 +89,7 @@ class PanelPacker {
 
   bool HasRest(int64_t segment, int64_t k, int32_t part) const {
     const int64_t end = std::min(k + k_group_, w_.segment_depth);
-    for (int32_t column = first_; column < end_; ++column) {
+    for (const int32_t column : split_columns_) {
       for (int64_t i = k; i < end; ++i) {
         if (BytePart(Value(column, segment, i), part) != 0) return true;
       }
@@ -98,7 +100,7 @@ class PanelPacker {
   uint8_t* WriteGroup(int64_t segment, int64_t k, int32_t part, uint8_t* to) const {
     std::memset(to, 0, static_cast<size_t>(width_ * k_group_));
     const int64_t end = std::min(k + k_group_, w_.segment_depth);
-    for (int32_t column = first_; column < end_; ++column) {
+    for (const int32_t column : split_columns_) {
       uint8_t* cell = to + (column - first_) * k_group_;
       for (int64_t i = k; i < end; ++i) {
         *cell++ = static_cast<uint8_t>(BytePart(Value(column, segment, i), part));
@@ -107,22 +109,36 @@ class PanelPacker {
     return to + width_ * k_group_;
   }
 
-  // Copies bytes as they are, the padding being zero points, then subtracts.
-  uint8_t* WriteFitting(uint8_t* to) const {
+  // The first parts of a column of which WriteBytes has written what is left of them in a byte.
+  void WriteFirstPart(int32_t column, uint8_t* panel) const {
+    uint8_t* cell = panel + (column - first_) * k_group_;
+    for (int64_t s = 0; s < static_cast<int64_t>(w_.segment_offsets.size()); ++s) {
+      for (int64_t k = 0; k < w_.segment_depth; k += k_group_, cell += width_ * k_group_) {
+        const int64_t end = std::min(k + k_group_, w_.segment_depth);
+        for (int64_t i = k; i < end; ++i) {
+          cell[i - k] = static_cast<uint8_t>(BytePart(Value(column, s, i), 0));
+        }
+      }
+    }
+  }
+
+  // All weights less their zero point, modulo 256: copies bytes as they are, the padding being zero
+  // points, then subtracts. Returns the end.
+  uint8_t* WriteBytes(uint8_t* to) const {
     switch (k_group_) {
       case 2:
-        return WriteFitting<2>(to);
+        return WriteBytes<2>(to);
       case 4:
-        return WriteFitting<4>(to);
+        return WriteBytes<4>(to);
       case 8:
-        return WriteFitting<8>(to);
+        return WriteBytes<8>(to);
       default:
         ATOLL_CHECK(k_group_ == 16);
-        return WriteFitting<16>(to);
+        return WriteBytes<16>(to);
     }
   }
   template <int64_t kGroup>
-  uint8_t* WriteFitting(uint8_t* to) const {
+  uint8_t* WriteBytes(uint8_t* to) const {
     const uint8_t zero = static_cast<uint8_t>(w_.zero_point);
     const int64_t segments = static_cast<int64_t>(w_.segment_offsets.size());
     const int64_t step = width_ * kGroup;
@@ -130,19 +146,27 @@ class PanelPacker {
     const int64_t rest = w_.segment_depth - full;
     const int64_t bytes = segments * DivideRoundingUp(w_.segment_depth, kGroup) * step;
     if (rest != 0 || end_ - first_ < width_) std::memset(to, zero, static_cast<size_t>(bytes));
-    for (int32_t column = first_; column < end_; ++column) {
-      const uint8_t* from = Column(column);
-      uint8_t* cell = to + (column - first_) * kGroup;
-      for (int64_t s = 0; s < segments; ++s) {
-        for (int64_t k = 0; k < full; k += kGroup, cell += step) {
-          std::memcpy(cell, from + k, kGroup);
+    // Some groups of all columns at a time, so that what is written to stays in the caches.
+    constexpr int64_t kBlock = 16 * kGroup;
+    uint8_t* block = to;
+    for (int64_t s = 0; s < segments; ++s) {
+      for (int64_t first = 0; first < full; first += kBlock) {
+        const int64_t end = std::min(first + kBlock, full);
+        for (int32_t column = first_; column < end_; ++column) {
+          const uint8_t* const from = Column(column) + s * w_.segment_depth;
+          uint8_t* cell = block + (column - first_) * kGroup;
+          for (int64_t k = first; k < end; k += kGroup, cell += step) {
+            std::memcpy(cell, from + k, kGroup);
+          }
         }
-        if (rest != 0) {
-          std::memcpy(cell, from + full, static_cast<size_t>(rest));
-          cell += step;
-        }
-        from += w_.segment_depth;
+        block += (end - first) * width_;
       }
+      if (rest == 0) continue;
+      for (int32_t column = first_; column < end_; ++column) {
+        std::memcpy(block + (column - first_) * kGroup,
+                    Column(column) + s * w_.segment_depth + full, static_cast<size_t>(rest));
+      }
+      block += step;
     }
     if (zero != 0) {
       for (int64_t i = 0; i < bytes; ++i) to[i] = static_cast<uint8_t>(to[i] - zero);
@@ -156,7 +180,8 @@ class PanelPacker {
   const int32_t first_;
   const int32_t width_;
   const int32_t end_;
-  const int64_t depth_;  // of a column
+  const int64_t depth_;                 // of a column
+  std::vector<int32_t> split_columns_;  // with weights of several parts
 };
 
 }  // namespace
@@ -166,11 +191,12 @@ Result<PackedRhs> PackedRhs::Pack(const GemmKernel& kernel, const RhsWeights& we
   uint64_t bytes = 0;
   std::vector<uint64_t> offsets;
   std::vector<size_t> first_segments;
+  std::vector<PanelPacker> packers;
   for (int32_t first = 0; first < weights.columns; first += kernel.panel_columns) {
     offsets.push_back(bytes);
     first_segments.push_back(rhs.segments_.size());
-    const PanelPacker packer(kernel, weights, first);
-    bytes = AlignUp(bytes + static_cast<uint64_t>(packer.AddSegments(&rhs.segments_)),
+    packers.emplace_back(kernel, weights, first);
+    bytes = AlignUp(bytes + static_cast<uint64_t>(packers.back().AddSegments(&rhs.segments_)),
                     Buffer::kAlignment);
   }
   first_segments.push_back(rhs.segments_.size());
@@ -182,7 +208,7 @@ Result<PackedRhs> PackedRhs::Pack(const GemmKernel& kernel, const RhsWeights& we
         {.weights = to,
          .segments = rhs.segments_.data() + segment,
          .segment_count = static_cast<int64_t>(first_segments[panel + 1] - segment)});
-    PanelPacker(kernel, weights, static_cast<int32_t>(panel) * kernel.panel_columns).Write(to);
+    packers[panel].Write(to);
   }
   return rhs;
 }
