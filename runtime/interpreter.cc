@@ -340,19 +340,28 @@ void Interpreter::ResetVariables() {
   }
 }
 
-std::span<uint8_t> Interpreter::TensorBytes(int32_t tensor) {
-  const size_t bytes = static_cast<size_t>(graph().tensors[tensor].byte_size());
-  if (!hidden_offsets_.empty() && hidden_offsets_[tensor] >= 0) {
-    return {hidden_.data() + hidden_offsets_[tensor], bytes};
+// Where a tensor lies that is not constant; nullptr if it has no memory.
+template <typename Self>
+auto Interpreter::AddressOf(Self* self, int32_t tensor) -> decltype(self->arena_.data()) {
+  if (!self->hidden_offsets_.empty() && self->hidden_offsets_[tensor] >= 0) {
+    return self->hidden_.data() + self->hidden_offsets_[tensor];
   }
-  if (arena_offsets_[tensor] < 0) return {};
-  return {arena_.data() + arena_offsets_[tensor], bytes};
+  if (self->arena_offsets_[tensor] < 0) return nullptr;
+  return self->arena_.data() + self->arena_offsets_[tensor];
+}
+
+std::span<uint8_t> Interpreter::TensorBytes(int32_t tensor) {
+  uint8_t* const data = AddressOf(this, tensor);
+  if (data == nullptr) return {};
+  return {data, static_cast<size_t>(graph().tensors[tensor].byte_size())};
 }
 
 std::span<const uint8_t> Interpreter::ConstTensorBytes(int32_t tensor) const {
   const Tensor& t = graph().tensors[tensor];
   if (t.is_constant()) return t.data.first(static_cast<size_t>(t.byte_size()));
-  return const_cast<Interpreter*>(this)->TensorBytes(tensor);
+  const uint8_t* const data = AddressOf(this, tensor);
+  if (data == nullptr) return {};
+  return {data, static_cast<size_t>(t.byte_size())};
 }
 
 std::vector<int32_t> Interpreter::PartitionOrder() const {

@@ -122,6 +122,8 @@ class Interpreter {
   void BindOperands(Step* step);
   template <typename Function>
   void ForEachMember(const Function& function);
+  template <typename Self>
+  static auto AddressOf(Self* self, int32_t tensor) -> decltype(self->arena_.data());
   bool RunsMembers(const Step& step) const;
   Status RunStep(Step* step);
   void TraceNode(int32_t node, int64_t start_ns);
