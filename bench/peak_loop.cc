@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/peak_loop.h"
 
+#include <algorithm>
+#include <span>
+
 #include "tools/atoll/peak_loop.h"
 
 namespace atollrt {
 
 double PeakMacsPerSecond(CpuFeatures features) {
-  return atollcmd::PeakMacsPerSecond(CpuFeaturesName(features));
+  // What a kernel needs may be less than a level has.
+  const std::span<const CpuLevel> levels = CpuLevels();
+  const auto level = std::find_if(levels.rbegin(), levels.rend(), [&](const CpuLevel& candidate) {
+    return Supports(candidate.features, features);
+  });
+  return level == levels.rend() ? 0 : atollcmd::PeakMacsPerSecond(level->name);
 }
 
 void ReportMacs(benchmark::State& state, double macs, CpuFeatures features) {

@@ -39,6 +39,12 @@ struct OutputColumns {
   // which the vector code relies on (requantize_avx2.h has the derivation); in kDouble always 1.
   uint8_t* vectorizable = nullptr;
 
+  // 1 where all columns of the block satisfy, in kFixedPoint,
+  //   0 <= multiplier, 1 <= shift <= 31, |accumulator| < 2^31 for every possible input:
+  // what vector code can do if negative results are clamped to the zero point anyway, and if that
+  // is added last (requantize_avx512.h). Dead channels have such tiny multipliers and huge biases.
+  uint8_t* positive_vectorizable = nullptr;
+
   // Bytes of memory for `count` columns, aligned to 64.
   static size_t Bytes(int32_t count);
 

@@ -9,7 +9,8 @@
 // the work: without the term for negative x,
 //   y = (high32(x q + 2^30 + 2^(30+n)) + z * 2^(n-1)) >> (n - 1),
 // which for x < 0 is at most z, as x q <= 0 and 2^30 + 2^(30+n) < 2^(31+n), hence clamped to the
-// same value as the exact one.
+// same value as the exact one. With z added afterwards it holds for n <= 31 and |x| < 2^31, too:
+// the sum stays below 2^62 + 2^61 + 2^30.
 #pragma once
 
 #include <immintrin.h>

@@ -125,24 +125,43 @@ inline void StoreNarrow(__m512i (&v)[kRows][1], const PanelArgs& panel, const Ti
   }
 }
 
-// Sums to bytes, by way of memory: requantized as doubles, or one by one.
+// 16 columns of sums, `stride` apart, to bytes; the zero point is not in the scale.
+template <Epilogue kEpilogue>
+void StoreSumsBy(const Scale512& scale, const int32_t* sums, int stride, int rows, __mmask16 mask,
+                 const Bytes512& to_bytes, uint8_t* output, int64_t output_stride) {
+  for (int r = 0; r < rows; ++r) {
+    const __m512i value = Rescale<kEpilogue>(_mm512_load_si512(sums + r * stride), scale);
+    const __m512i bytes = ToBytes<ZeroPoint::kToAdd>(value, value, value, value, to_bytes);
+    _mm_mask_storeu_epi8(output + r * output_stride, mask, _mm512_castsi512_si128(bytes));
+  }
+}
+
+// Sums to bytes, by way of memory: requantized as doubles, with unusual multipliers, or one by one.
 void StoreSums(const int32_t* sums, int rows, int vectors, const PanelArgs& panel,
                const TileArgs& args) {
   const OutputColumns& columns = *panel.columns;
-  if (columns.mode != RequantizeMode::kDouble) {
-    RequantizePlain(columns, {sums, 16 * vectors, rows, panel.column, panel.width, args.output,
-                              args.output_stride});
-    return;
-  }
+  const Epilogue epilogue = EpilogueOf(columns);
   for (int v = 0; v < vectors; ++v) {
-    const Scale512 scale = LoadScale<Epilogue::kDouble>(columns, panel.column + 16 * v);
-    const __mmask16 mask = static_cast<__mmask16>(LowBytes(panel.width - 16 * v));
-    for (int r = 0; r < rows; ++r) {
-      const __m512i value =
-          Rescale<Epilogue::kDouble>(_mm512_load_si512(sums + 16 * (vectors * r + v)), scale);
-      const __m512i bytes = ToBytes<ZeroPoint::kToAdd>(value, value, value, value, panel.to_bytes);
-      _mm_mask_storeu_epi8(args.output + r * args.output_stride + 16 * v, mask,
-                           _mm512_castsi512_si128(bytes));
+    const int32_t column = panel.column + 16 * v;
+    const int32_t left = panel.width - 16 * v;
+    const int32_t width = left < 16 ? left : 16;
+    const __mmask16 mask = static_cast<__mmask16>(LowBytes(width));
+    const int32_t* const from = sums + 16 * v;
+    uint8_t* const output = args.output + 16 * v;
+    if (epilogue == Epilogue::kDouble) {
+      StoreSumsBy<Epilogue::kDouble>(LoadScale<Epilogue::kDouble>(columns, column), from,
+                                     16 * vectors, rows, mask, panel.to_bytes, output,
+                                     args.output_stride);
+    } else if (epilogue == Epilogue::kFixedPointPositive &&
+               columns.positive_vectorizable[column / OutputColumns::kBlock] != 0) {
+      const Scale512 scale = FixedPointScale<Epilogue::kFixedPointPositive>(
+          _mm512_load_si512(columns.multiplier + column), _mm512_load_si512(columns.shift + column),
+          /*zero_point=*/0);
+      StoreSumsBy<Epilogue::kFixedPointPositive>(scale, from, 16 * vectors, rows, mask,
+                                                 panel.to_bytes, output, args.output_stride);
+    } else {
+      RequantizePlain(columns,
+                      {from, 16 * vectors, rows, column, width, output, args.output_stride});
     }
   }
 }
