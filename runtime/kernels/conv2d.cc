@@ -114,16 +114,16 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
   const int32_t group_out = s.output_c / s.groups;
   const int64_t depth = s.kernel_h * s.kernel_w * group_in;
 
-  // One block: for each group the columns, then the pad row.
+  // One block: for each group the columns, then a pixel of padding.
   const size_t columns_bytes = AlignUp(OutputColumns::Bytes(group_out), Buffer::kAlignment);
-  const size_t pad_bytes = static_cast<size_t>(s.kernel_w * group_in);
+  const size_t pad_bytes = static_cast<size_t>(group_in);
   const size_t groups = static_cast<size_t>(s.groups);
   ATOLL_ASSIGN_OR_RETURN(conv.columns_memory_,
                          Buffer::Allocate(groups * columns_bytes + pad_bytes));
   uint8_t* const columns = conv.columns_memory_.data();
-  uint8_t* const pad_row = columns + groups * columns_bytes;
-  std::memset(pad_row, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
-  conv.blocks_ = ConvBlocks(s, params.input_type, conv.kernel_, pad_row);
+  uint8_t* const pad_pixel = columns + groups * columns_bytes;
+  std::memset(pad_pixel, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
+  conv.blocks_ = ConvBlocks(s, params.input_type, conv.kernel_, pad_pixel);
 
   conv.columns_.reserve(groups);
   conv.rhs_.reserve(groups);

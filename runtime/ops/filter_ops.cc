@@ -22,7 +22,7 @@ namespace {
 
 // A convolution kernel of any kind; its activations are input `position`.
 template <typename Kernel>
-class FilterExecutor final : public NodeExecutor {
+class FilterExecutor : public NodeExecutor {
  public:
   FilterExecutor(Kernel kernel, size_t position)
       : kernel_(std::move(kernel)), position_(position) {}
@@ -32,34 +32,30 @@ class FilterExecutor final : public NodeExecutor {
     return Status();
   }
 
- private:
+ protected:
   const Kernel kernel_;
+
+ private:
   const size_t position_;
 };
 
 // One of the kernels for bytes, which can also run line by line.
 template <typename Kernel>
-class LineFilterExecutor final : public NodeExecutor, public LineRunner {
+class LineFilterExecutor final : public FilterExecutor<Kernel>, public LineRunner {
  public:
-  explicit LineFilterExecutor(Kernel kernel, int64_t weight_bytes)
-      : kernel_(std::move(kernel)), weight_bytes_(weight_bytes) {}
-  size_t ScratchBytes(int threads) const override { return kernel_.ScratchBytes(threads); }
-  Status Invoke(const NodeIo& io) override {
-    kernel_.Run(io.inputs[0], io.outputs[0], io.scratch, io.pool);
-    return Status();
-  }
+  LineFilterExecutor(Kernel kernel, int64_t weight_bytes)
+      : FilterExecutor<Kernel>(std::move(kernel), 0), weight_bytes_(weight_bytes) {}
 
   const LineRunner* line_runner() const override { return this; }
-  const ConvShape& shape() const override { return kernel_.shape(); }
+  const ConvShape& shape() const override { return this->kernel_.shape(); }
   int64_t WeightBytes() const override { return weight_bytes_; }
-  size_t LineScratchBytes() const override { return kernel_.ScratchBytes(1); }
+  size_t LineScratchBytes() const override { return this->kernel_.ScratchBytes(1); }
   void RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
                 uint8_t* scratch) const override {
-    kernel_.RunLines(input, lines, output, scratch);
+    this->kernel_.RunLines(input, lines, output, scratch);
   }
 
  private:
-  const Kernel kernel_;
   const int64_t weight_bytes_;
 };
 

@@ -36,8 +36,8 @@ bool IsInside(const ConvShape& s) {
 }  // namespace
 
 ConvBlocks::ConvBlocks(const ConvShape& shape, ByteType type, const GemmKernel* kernel,
-                       const uint8_t* pad_row)
-    : shape_(shape), type_(type), kernel_(kernel), pad_row_(pad_row) {
+                       const uint8_t* pad_pixel)
+    : shape_(shape), type_(type), kernel_(kernel), pad_pixel_(pad_pixel) {
   ConvShape& s = shape_;
   const int64_t pixels = int64_t{s.batch} * s.output_h * s.output_w;
   if (IsPointwise(s) && pixels <= INT32_MAX) {
@@ -175,9 +175,9 @@ void ConvBlocks::CopyPixels(const uint8_t* from, const uint8_t* input_end, uint8
 
 void ConvBlocks::Fill(uint8_t* to, int64_t pixels) const {
   if (pixels == 0) return;
-  kernel_->copy_lhs({.source = pad_row_,
+  kernel_->copy_lhs({.source = pad_pixel_,
                      .source_stride = 0,
-                     .source_end = pad_row_ + shape_.kernel_w * group_channels_,
+                     .source_end = pad_pixel_ + group_channels_,
                      .target = to,
                      .target_stride = pixel_bytes_,
                      .count = group_channels_,

@@ -31,9 +31,9 @@ class ConvBlocks {
   };
 
   ConvBlocks() = default;
-  // `pad_row` holds kernel_w * input_c / groups input zero points, at least; it is borrowed.
+  // `pad_pixel` holds input_c / groups input zero points; it is borrowed.
   ConvBlocks(const ConvShape& shape, ByteType type, const GemmKernel* kernel,
-             const uint8_t* pad_row);
+             const uint8_t* pad_pixel);
 
   // The output as seen from here: a convolution that maps pixels to pixels, one by one, has a
   // single line of all of them.
@@ -73,7 +73,7 @@ class ConvBlocks {
   ConvShape shape_;  // kernels of one pixel made into one line
   ByteType type_ = ByteType::kInt8;
   const GemmKernel* kernel_ = nullptr;
-  const uint8_t* pad_row_ = nullptr;
+  const uint8_t* pad_pixel_ = nullptr;
   int64_t group_channels_ = 0;
   bool in_place_ = false;
   // From one line (column) of a copied block to the next, in the input; 1 unless those in between
