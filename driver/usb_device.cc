@@ -43,10 +43,6 @@ Status CheckSizes(const Executable& executable, const char* kind, const std::vec
 
 }  // namespace
 
-const char* DeviceStateName(DeviceState state) {
-  return state == DeviceState::kReady ? "Ready" : "Lost";
-}
-
 struct UsbDevice::Loaded {
   ExecutableId id = 0;
   std::shared_ptr<const Executable> executable;
