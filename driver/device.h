@@ -40,6 +40,7 @@ namespace atollrt {
 struct DeviceInfo {
   std::string name;         // for people: "emu" or "usb:0"
   std::string description;  // if whoever opened it knows more than its registers say; else empty
+  DeviceFamily family = DeviceFamily::kAtoll1;
   uint32_t isa_version = 0;
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
@@ -87,8 +88,8 @@ struct DeviceHealth {
 // One run of an executable. Buffers belong to the caller and must stay valid until Wait returns.
 struct Request {
   ExecutableId executable = 0;
-  std::vector<std::span<const uint8_t>> inputs;  // sizes as Executable::inputs
-  std::vector<std::span<uint8_t>> outputs;       // sizes as Executable::outputs
+  std::vector<std::span<const uint8_t>> inputs;  // sizes as AnyExecutable::inputs
+  std::vector<std::span<uint8_t>> outputs;       // sizes as AnyExecutable::outputs
   std::chrono::milliseconds timeout{10'000};     // from Submit to completion
 };
 
@@ -99,11 +100,11 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
   virtual DeviceState state() const = 0;
 
-  // Checks that `executable` can run here (ISA version, sizes against the device's memories) and
-  // registers it; it is uploaded when first used and stays on the device while there is room.
-  // The device shares ownership. kUnsupported for another ISA version, kResourceExhausted if it
-  // can never fit.
-  virtual Result<ExecutableId> Load(std::shared_ptr<const Executable> executable) = 0;
+  // Checks that `executable` can run here (family, ISA version, sizes against the device's
+  // memories) and registers it; it is uploaded when first used and stays on the device while there
+  // is room. The device shares ownership. kUnsupported for another family or ISA version,
+  // kResourceExhausted if it can never fit.
+  virtual Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable) = 0;
   // Forgets an executable. kDeviceBusy while requests for it are in progress.
   virtual Status Unload(ExecutableId id) = 0;
 

@@ -34,7 +34,7 @@ bool IsTransition(DeviceState from, DeviceState to) {
 
 struct RecoveringDevice::Loaded {
   ExecutableId id = 0;
-  std::shared_ptr<const Executable> executable;
+  std::shared_ptr<const AnyExecutable> executable;
   ExecutableId on_device = 0;    // its number there, if there is a device
   ExecutableId on_fallback = 0;  // likewise, once it was needed there
   int requests = 0;              // submitted and not waited for
@@ -91,7 +91,7 @@ RecoveringDevice::Loaded* RecoveringDevice::FindLoaded(ExecutableId id) {
   return nullptr;
 }
 
-Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const Executable> executable) {
+Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable> executable) {
   auto loaded = std::make_unique<Loaded>();
   loaded->executable = std::move(executable);
   Lock lock(mutex_);
