@@ -402,6 +402,14 @@ void RecoveringDevice::Recover(Lock& lock, const Status& reason, std::chrono::mi
 Result<std::unique_ptr<Device>> RecoveringDevice::Reopen(Deadline deadline,
                                                          std::vector<ExecutableId>* ids) const {
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, options_.reopen(deadline));
+  const DeviceInfo& info = device->info();
+  if (info.array_rows != info_.array_rows || info.array_columns != info_.array_columns ||
+      info.memory_bytes != info_.memory_bytes ||
+      info.program_memory_bytes != info_.program_memory_bytes) {
+    return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
+                      info.array_rows, info.array_columns,
+                      static_cast<unsigned long long>(info.memory_bytes));
+  }
   for (const auto& loaded : loaded_) {
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(loaded->executable));
     ids->push_back(id);
