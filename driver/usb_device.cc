@@ -90,6 +90,7 @@ Result<std::unique_ptr<Device>> UsbDevice::Open(std::unique_ptr<UsbTransport> tr
   ATOLL_RETURN_IF_ERROR(session.ResetCore(deadline).WithContext("device " + options.name));
   info->name = options.name;
   info->description = options.description;
+  info->note = options.note;
   info->host_seconds = options.host_seconds;
   return std::unique_ptr<Device>(
       new UsbDevice(std::move(transport), std::move(options), *std::move(info)));

@@ -31,6 +31,7 @@ class UsbDevice : public Device {
   struct Options {
     std::string name = "usb";          // DeviceInfo::name
     std::string description = {};      // DeviceInfo::description
+    std::string note = {};             // DeviceInfo::note
     double host_seconds = 0.3e-3;      // DeviceInfo::host_seconds
     NowFunction now = Clock::now;      // for deadlines; tests bring their own
     std::string activity_directory{};  // where to publish what the device does (activity.h), or ""
