@@ -11,6 +11,7 @@
 //   emu:<profile>   with another profile: a built-in one or a .json file (device_profile.h)
 //   ...+stepped     either, computing register by register in each cycle (docs/isa.md §5): the same
 //                   bytes and the same modelled cycles, 30 to 200 times slower
+//   replay:FILE     the device of a recorded session, as it answered then
 #pragma once
 
 #include <memory>
@@ -35,6 +36,9 @@ struct OpenOptions {
   OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
   // What shall go wrong between the driver and the device (fault_plan.h).
   std::optional<FaultPlan> faults = {};
+  // Where to record what goes over the bus (recording.h), and what to note there: by whom. "": not.
+  std::string record = {};
+  std::string record_note = {};
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
@@ -53,6 +57,10 @@ struct DeviceListing {
 // What is there now: real devices first, by port, then each profile of the emulator. Opens nothing:
 // a real device that is available may still turn out to be busy. `usb` as in OpenOptions.
 std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb);
+
+// OpenOptions::record_note of a recorded session. kNotFound if it cannot be read, kInvalidArgument
+// if it is none.
+Result<std::string> ReadRecordingNote(const std::string& path);
 
 // One line for people: "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3".
 std::string DescribeDevice(const DeviceInfo& info);
