@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "runtime/base/status.h"
@@ -24,6 +25,8 @@ namespace atollrt {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
+// The clock against which deadlines are set; tests bring their own.
+using NowFunction = std::function<Deadline()>;
 
 // The setup packet of a control request, less its length (USB 2.0, 9.3).
 struct ControlSetup {
