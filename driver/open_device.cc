@@ -153,9 +153,11 @@ UsbDevice::Options EmulatorOptions(const DeviceProfile& profile, Face face) {
   return options;
 }
 
-Result<CoreOptions> EmulatedCore(DeviceProfile profile, Face face, int threads) {
+Result<CoreOptions> EmulatedCore(DeviceProfile profile, Face face, int threads,
+                                 uint32_t cpu_features = ~0u) {
   CoreOptions core{.profile = std::move(profile), .face = face};
   ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
+  core.features &= cpu_features;
   core.threads = threads > 0 ? threads : std::min(GetHostCpus().cores, kDefaultThreadsMax);
   return core;
 }
@@ -262,8 +264,9 @@ Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOp
 Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, const OpenOptions& options,
                                              std::string note = {}) {
   ATOLL_ASSIGN_OR_RETURN(DeviceProfile profile, FindDeviceProfile(name.profile));
-  ATOLL_ASSIGN_OR_RETURN(const CoreOptions core,
-                         EmulatedCore(std::move(profile), name.face, options.threads));
+  ATOLL_ASSIGN_OR_RETURN(
+      const CoreOptions core,
+      EmulatedCore(std::move(profile), name.face, options.threads, options.cpu_features));
   UsbDevice::Options device = EmulatorOptions(core.profile, name.face);
   device.name = name.profile.empty() ? std::string(kEmulator)
                                      : std::string(kEmulatorPrefix) + core.profile.name;

@@ -30,6 +30,7 @@ namespace atollrt {
 struct OpenOptions {
   std::string device = "auto";  // as above
   int threads = 0;              // that an emulated device computes with; 0: one per CPU, at most 4
+  uint32_t cpu_features = ~0u;  // CpuFeatures that an emulated device may use, for self-tests
   std::shared_ptr<UsbBus> usb = {};  // where devices on USB are; nullptr: this program has no USB
   // What becomes of requests when a device on USB, or one with faults, is lost; the stand-in is an
   // emulated device of the same size.
