@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED
+//
+// Runs COUNT inferences with random inputs on DEVICE and on WITNESS, in turns, and compares their
+// outputs byte by byte. An inference ends once, with the right bytes or an error; the last line
+// says how many ended how, and the exit code is 0 if all of them were right.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "atoll/delegate.h"
+#include "atoll/runtime.h"
+
+namespace {
+
+void Require(AtollStatus status, const char* what) {
+  if (status == ATOLL_OK) return;
+  std::printf("%s: %s\n", what, AtollLastError());
+  std::exit(1);
+}
+
+// One interpreter of the model on a device.
+class Runner {
+ public:
+  Runner(const AtollModel* model, const char* device) {
+    AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+    if (std::strcmp(device, "cpu") != 0) {
+      AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
+      delegate_options.device = device;
+      Require(AtollDelegateCreate(&delegate_options, &delegate_), device);
+      options.delegate = delegate_;
+    }
+    Require(AtollInterpreterCreate(model, &options, &interpreter_), device);
+  }
+  ~Runner() {
+    AtollInterpreterDelete(interpreter_);
+    AtollDelegateDelete(delegate_);
+  }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // Fills the inputs from `seed`, and runs.
+  AtollStatus Run(uint64_t seed) {
+    for (int32_t i = 0; i < AtollInterpreterGetInputTensorCount(interpreter_); ++i) {
+      AtollTensor* tensor = AtollInterpreterGetInputTensor(interpreter_, i);
+      std::vector<uint8_t> bytes(AtollTensorByteSize(tensor));
+      for (uint8_t& byte : bytes) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        byte = static_cast<uint8_t>(seed >> 56);
+      }
+      Require(AtollTensorCopyFromBuffer(tensor, bytes.data(), bytes.size()), "input");
+    }
+    return AtollInterpreterInvoke(interpreter_);
+  }
+  std::vector<uint8_t> Outputs() const {
+    std::vector<uint8_t> all;
+    for (int32_t i = 0; i < AtollInterpreterGetOutputTensorCount(interpreter_); ++i) {
+      const AtollTensor* tensor = AtollInterpreterGetOutputTensor(interpreter_, i);
+      std::vector<uint8_t> bytes(AtollTensorByteSize(tensor));
+      Require(AtollTensorCopyToBuffer(tensor, bytes.data(), bytes.size()), "output");
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+  }
+
+ private:
+  AtollDelegate* delegate_ = nullptr;
+  AtollInterpreter* interpreter_ = nullptr;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) {
+    std::printf("usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED\n");
+    return 2;
+  }
+  const int count = std::atoi(argv[4]);
+  const uint64_t seed = std::strtoull(argv[5], nullptr, 10);
+  AtollModel* model = nullptr;
+  Require(AtollModelCreateFromFile(argv[1], &model), argv[1]);
+  int right = 0, wrong = 0, failed = 0;
+  double total_ms = 0, longest_ms = 0;
+  {
+    Runner device(model, argv[2]);
+    Runner witness(model, argv[3]);
+    for (int k = 0; k < count; ++k) {
+      const auto start = std::chrono::steady_clock::now();
+      const AtollStatus status = device.Run(seed + static_cast<uint64_t>(k));
+      const double ms =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+              .count();
+      total_ms += ms;
+      longest_ms = std::max(longest_ms, ms);
+      if (status != ATOLL_OK) {
+        ++failed;
+        std::printf("inference %d failed after %.0f ms: %s\n", k, ms, AtollLastError());
+        continue;
+      }
+      Require(witness.Run(seed + static_cast<uint64_t>(k)), argv[3]);
+      if (device.Outputs() == witness.Outputs()) {
+        ++right;
+      } else {
+        ++wrong;
+        std::printf("inference %d gave other bytes than %s\n", k, argv[3]);
+      }
+    }
+  }
+  AtollModelDelete(model);
+  std::printf("%d inferences: %d right, %d wrong, %d failed; %.1f ms on average, %.0f ms at most\n",
+              count, right, wrong, failed, total_ms / std::max(count, 1), longest_ms);
+  return right == count ? 0 : 1;
+}
