@@ -16,6 +16,7 @@
 #include "driver/assembly.h"
 #include "driver/executable.h"
 #include "driver/open_device.h"
+#include "driver/system_usb_bus.h"
 #include "runtime/base/monotonic.h"
 
 using atollrt::InvalidArgument;
@@ -160,6 +161,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
                           max_partition_nodes));
     }
   }
+  open.usb = atollrt::SystemUsbBus();
   auto device = atollrt::OpenDevice(open);
   if (!device.ok()) return ToC(device.status());
   auto* handle = new DeviceDelegateHandle;
@@ -188,7 +190,8 @@ AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDevic
            .array_columns = static_cast<int32_t>(handle->info.array_columns),
            .clock_hz = static_cast<int64_t>(handle->info.clock_hz),
            .memory_bytes = static_cast<int64_t>(handle->info.memory_bytes),
-           .link_bytes_per_second = static_cast<int64_t>(handle->info.link_bytes_per_second)};
+           .link_bytes_per_second = static_cast<int64_t>(handle->info.link_bytes_per_second),
+           .note = handle->info.note.c_str()};
   return ToC(Status());
 }
 
@@ -263,12 +266,13 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
   if (devices == nullptr) return ToC(InvalidArgument("argument 'devices' is NULL"));
   if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
   thread_local DeviceList list;
-  list.listings = atollrt::ListDevices();
+  list.listings = atollrt::ListDevices(atollrt::SystemUsbBus());
   list.infos.clear();
   for (const atollrt::DeviceListing& listing : list.listings) {
     AtollDeviceInfo info = {};
     info.name = listing.name.c_str();
     info.description = listing.description.c_str();
+    info.note = "";
     info.available = listing.available ? 1 : 0;
     info.is_default = listing.is_default ? 1 : 0;
     list.infos.push_back(info);

@@ -3,15 +3,20 @@
 // Device: the seam upward. Something that holds executables and runs them: an accelerator on USB,
 // whether real or emulated. It knows bytes and programs, not tensors or operators.
 //
-//        Open              Load, Submit, Wait
-//   ───────────> Ready <────────────────────────┐
-//                 │ │                            │
-//                 │ └── transport failure ──> Lost ── Reset ──┘
-//                 └── destruction
+//        Open                        back (Recovering may last its deadline)
+//   ───────────> Ready <──────────────────────────────── Recovering <─────────────────────┐
+//                 │  failure of the transport               ^  │  │                       │
+//                 ├─────────────────────────────────────────┘  │  └─ deadline ─> Fallback ─┤
+//                 │  (a device that cannot recover)            │                           │
+//                 └──────────────────────────────> Lost <──────┘ deadline, no fallback     │
+//                                                   │                 seen again, or Reset │
+//                                                   └──────────────────────────────────────┘
 //
-// A device fault (the program is malformed) or a deadline that passes fails the request, resets
-// the device and leaves it Ready: executables are uploaded again when they are next used. In Lost,
-// Load and Submit give kDeviceLost, and so do the requests that were in progress.
+// A UsbDevice knows Ready and Lost; from Lost its Reset leads straight back to Ready. A
+// RecoveringDevice goes through all of them. In Lost, Load and Submit give kDeviceLost, and so do
+// the requests that were in progress. A device fault (the program is malformed) or a deadline that
+// passes fails the request, resets the device and leaves it Ready: executables are uploaded again
+// when they are next used.
 //
 // Thread safety: all calls may come from any thread. The waiter drives the wire: a submitted
 // request makes progress while some thread is in Wait, for it or for a later one; there is no
@@ -33,8 +38,10 @@ namespace atollrt {
 
 // What the device says of itself (docs/protocol.md §2).
 struct DeviceInfo {
-  std::string name;         // for people: "emu" or "usb:0"
+  std::string name;         // for people: "emu" or "usb:2-3"
   std::string description;  // if whoever opened it knows more than its registers say; else empty
+  std::string note;         // why it was taken instead of another one that is there; else empty
+  DeviceFamily family = DeviceFamily::kAtoll1;
   uint32_t isa_version = 0;
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
@@ -45,8 +52,13 @@ struct DeviceInfo {
   double host_seconds = 0;  // modelled: what the host spends on a request beside the transfers
 };
 
-enum class DeviceState { kReady, kLost };
-const char* DeviceStateName(DeviceState state);  // "Ready", "Lost"
+enum class DeviceState {
+  kReady,
+  kRecovering,  // being reset, or looked for on the bus; requests wait
+  kFallback,    // gone; requests run elsewhere until it is seen again
+  kLost,
+};
+const char* DeviceStateName(DeviceState state);  // "Ready"
 
 // Executables and requests by number; 0 is never given out.
 using ExecutableId = uint32_t;
@@ -58,13 +70,27 @@ struct RequestReport {
   uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request, upload included
   uint64_t bytes_from_device = 0;  // outputs and events
   uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters
+  // How often it had to be sent again after something had gone wrong, and whether it was completed
+  // by the device's stand-in in the end; the figures above are of the attempt that succeeded.
+  int replays = 0;
+  bool on_fallback = false;
+};
+
+// What went wrong so far, each event counted once.
+struct DeviceHealth {
+  uint64_t failures = 0;    // attempts at a request that did not end well
+  uint64_t resets = 0;      // after which the device was there again
+  uint64_t reopenings = 0;  // after it had been away, or would not be reset
+  uint64_t losses = 0;      // times that it did not come back before the deadline
+  uint64_t replays = 0;     // requests sent again, each time counted
+  uint64_t fallbacks = 0;   // requests that the stand-in completed
 };
 
 // One run of an executable. Buffers belong to the caller and must stay valid until Wait returns.
 struct Request {
   ExecutableId executable = 0;
-  std::vector<std::span<const uint8_t>> inputs;  // sizes as Executable::inputs
-  std::vector<std::span<uint8_t>> outputs;       // sizes as Executable::outputs
+  std::vector<std::span<const uint8_t>> inputs;  // sizes as AnyExecutable::inputs
+  std::vector<std::span<uint8_t>> outputs;       // sizes as AnyExecutable::outputs
   std::chrono::milliseconds timeout{10'000};     // from Submit to completion
 };
 
@@ -75,11 +101,11 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
   virtual DeviceState state() const = 0;
 
-  // Checks that `executable` can run here (ISA version, sizes against the device's memories) and
-  // registers it; it is uploaded when first used and stays on the device while there is room.
-  // The device shares ownership. kUnsupported for another ISA version, kResourceExhausted if it
-  // can never fit.
-  virtual Result<ExecutableId> Load(std::shared_ptr<const Executable> executable) = 0;
+  // Checks that `executable` can run here (family, ISA version, sizes against the device's
+  // memories) and registers it; it is uploaded when first used and stays on the device while there
+  // is room. The device shares ownership. kUnsupported for another family or ISA version,
+  // kResourceExhausted if it can never fit.
+  virtual Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable) = 0;
   // Forgets an executable. kDeviceBusy while requests for it are in progress.
   virtual Status Unload(ExecutableId id) = 0;
 
@@ -98,6 +124,8 @@ class Device {
   // Brings a lost or confused device back to Ready; executables stay registered. All requests in
   // progress complete with kDeviceLost. kDeviceLost, and Lost, if the device does not come back.
   virtual Status Reset() = 0;
+
+  virtual DeviceHealth health() const { return {}; }
 };
 
 }  // namespace atollrt

@@ -293,6 +293,10 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>> Sto
 
 }  // namespace
 
+const char* DeviceFamilyName(DeviceFamily family) {
+  return family == DeviceFamily::kAtoll1 ? "Atoll-1" : "Coral";
+}
+
 Status ValidateExecutable(const Executable& executable) {
   return ValidateContents(executable).WithContext("executable " + Quoted(executable.name));
 }

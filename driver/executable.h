@@ -3,6 +3,9 @@
 // Executable: a compiled partition as delegate/ produces it and the driver consumes it: programs,
 // parameters, layouts of inputs and outputs, estimated cycles. docs/executable.md describes the
 // stored form. Plain data; immutable once shared.
+//
+// AnyExecutable is what executables of all families of devices have in common, and all that who
+// runs one needs to know.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +29,20 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
-struct Executable {
-  uint32_t isa_version = kIsaVersion;
+enum class DeviceFamily : uint8_t { kAtoll1, kCoral };
+const char* DeviceFamilyName(DeviceFamily family);  // "Atoll-1", "Coral"
+
+struct AnyExecutable {
+  DeviceFamily family = DeviceFamily::kAtoll1;  // says which struct this is the base of
   std::string name;
+  std::vector<Layer> inputs;
+  std::vector<Layer> outputs;
+  bool operator==(const AnyExecutable&) const = default;
+};
+
+// Of an Atoll-1.
+struct Executable : AnyExecutable {
+  uint32_t isa_version = kIsaVersion;
   // Run once after upload: takes resident_parameters from the parameter stream. Empty if there
   // are none.
   std::vector<Instruction> caching_program;
@@ -38,9 +52,7 @@ struct Executable {
   std::vector<uint8_t> resident_parameters;  // size of the parameter segment
   std::vector<uint8_t> streamed_parameters;  // sent again with every request
   uint64_t activation_bytes = 0;             // size of the activation segment
-  std::vector<Layer> inputs;
-  std::vector<Layer> outputs;
-  uint64_t estimated_cycles = 0;  // of one inference, for the array named below
+  uint64_t estimated_cycles = 0;             // of one inference, for the array named below
   uint32_t array_rows = 0;
   uint32_t array_columns = 0;
   // For each instruction of the inference program the node that it computes or whose parameters it

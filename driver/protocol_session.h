@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -21,9 +20,6 @@
 #include "runtime/base/status.h"
 
 namespace atollrt {
-
-// The clock against which deadlines are set; tests bring their own.
-using NowFunction = std::function<Deadline()>;
 
 class ProtocolSession {
  public:

@@ -4,29 +4,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "driver/timing.h"
+#include "driver/atoll1_chip.h"
 #include "runtime/base/log.h"
 #include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
 
-constexpr std::chrono::milliseconds kOpenTimeout{2000};      // all of Identify and ResetCore
-constexpr std::chrono::milliseconds kRecoveryTimeout{2000};  // likewise, and for fault registers
-constexpr std::chrono::milliseconds kPortResetTimeout{5000};
 constexpr std::chrono::milliseconds kLongestTimeout{24 * 3600 * 1000};
 
-// The caching program's request id on the wire; no request has it.
-constexpr uint32_t kCachingRequest = 0;
-
-bool SameDevice(const DeviceInfo& a, const DeviceInfo& b) {
-  return a.array_rows == b.array_rows && a.array_columns == b.array_columns &&
-         a.memory_bytes == b.memory_bytes && a.program_memory_bytes == b.program_memory_bytes;
-}
-
 template <typename Span>
-Status CheckSizes(const Executable& executable, const char* kind, const std::vector<Layer>& layers,
-                  const std::vector<Span>& buffers) {
+Status CheckSizes(const AnyExecutable& executable, const char* kind,
+                  const std::vector<Layer>& layers, const std::vector<Span>& buffers) {
   if (buffers.size() != layers.size()) {
     return InvalidArgument("'%s' has %zu %ss, the request brings %zu", executable.name.c_str(),
                            layers.size(), kind, buffers.size());
@@ -43,17 +32,12 @@ Status CheckSizes(const Executable& executable, const char* kind, const std::vec
 
 }  // namespace
 
-const char* DeviceStateName(DeviceState state) {
-  return state == DeviceState::kReady ? "Ready" : "Lost";
-}
-
 struct UsbDevice::Loaded {
-  ExecutableId id = 0;
-  std::shared_ptr<const Executable> executable;
-  std::vector<uint8_t> programs;  // encoded: caching, then inference
-  Footprint footprint;
-  uint64_t macs = 0;  // of one inference
-  int requests = 0;   // submitted and not completed
+  std::unique_ptr<PreparedExecutable> prepared;
+  int requests = 0;  // submitted and not completed
+
+  ExecutableId id() const { return prepared->id; }
+  const AnyExecutable& executable() const { return *prepared->executable; }
 };
 
 struct UsbDevice::Slot {
@@ -68,14 +52,6 @@ struct UsbDevice::Slot {
   RequestReport report;
 };
 
-// One request on its way over the wire.
-struct UsbDevice::Run {
-  Slot* slot = nullptr;
-  Placement placement;
-  bool upload = false;
-  std::vector<std::string> evicted;  // names, for the log
-};
-
 struct UsbDevice::Outcome {
   Status status;
   bool lost = false;
@@ -83,27 +59,23 @@ struct UsbDevice::Outcome {
 
 Result<std::unique_ptr<Device>> UsbDevice::Open(std::unique_ptr<UsbTransport> transport,
                                                 Options options) {
-  ProtocolSession session(transport.get(), options.now);
-  const Deadline deadline = options.now() + kOpenTimeout;
-  Result<DeviceInfo> info = session.Identify(deadline);
-  if (!info.ok()) return Status(info.status()).WithContext("device " + options.name);
-  ATOLL_RETURN_IF_ERROR(session.ResetCore(deadline).WithContext("device " + options.name));
-  info->name = options.name;
-  info->description = options.description;
-  info->host_seconds = options.host_seconds;
-  return std::unique_ptr<Device>(
-      new UsbDevice(std::move(transport), std::move(options), *std::move(info)));
+  DeviceInfo known;
+  known.name = options.name;
+  known.description = options.description;
+  known.note = options.note;
+  known.host_seconds = options.host_seconds;
+  Result<std::unique_ptr<Chip>> chip =
+      Atoll1Chip::Open(std::move(transport), options.now, std::move(known));
+  if (!chip.ok()) return Status(chip.status()).WithContext("device " + options.name);
+  return std::unique_ptr<Device>(new UsbDevice(*std::move(chip), std::move(options)));
 }
 
-UsbDevice::UsbDevice(std::unique_ptr<UsbTransport> transport, Options options, DeviceInfo info)
-    : name_(std::move(options.name)),
+UsbDevice::UsbDevice(std::unique_ptr<Chip> chip, Options options)
+    : chip_(std::move(chip)),
+      name_(chip_->info().name),
       now_(std::move(options.now)),
       request_timeout_min_(options.request_timeout_min),
-      info_(std::move(info)),
-      transport_(std::move(transport)),
-      activity_(ActivityPublisher::Create(options.activity_directory, info_)),
-      session_(transport_.get(), now_),
-      residency_(info_.memory_bytes, info_.program_memory_bytes) {}
+      activity_(ActivityPublisher::Create(options.activity_directory, chip_->info())) {}
 
 UsbDevice::~UsbDevice() = default;
 
@@ -120,31 +92,17 @@ Status UsbDevice::RequireReady(const char* call) const {
 
 // Executables.
 
-Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const Executable> executable) {
+Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const AnyExecutable> executable) {
   if (executable == nullptr) return InvalidArgument("Load of no executable");
-  ATOLL_RETURN_IF_ERROR(ValidateExecutable(*executable));
   auto loaded = std::make_unique<Loaded>();
-  for (const auto* program : {&executable->caching_program, &executable->inference_program}) {
-    for (const Instruction& instruction : *program) {
-      const EncodedInstruction encoded = Encode(instruction);
-      loaded->programs.insert(loaded->programs.end(), encoded.begin(), encoded.end());
-    }
-  }
-  loaded->footprint = FootprintOf(*executable);
-  for (const Instruction& instruction : executable->inference_program) {
-    loaded->macs += MultiplyAccumulates(instruction);
-  }
-  loaded->executable = std::move(executable);
+  ATOLL_ASSIGN_OR_RETURN(loaded->prepared, chip_->Prepare(std::move(executable)));
 
   const std::lock_guard lock(mutex_);
   ATOLL_RETURN_IF_ERROR(RequireReady("Load"));
-  ATOLL_RETURN_IF_ERROR(residency_.CheckFits(loaded->footprint)
-                            .WithContext(Format("'%s' can never fit on device %s",
-                                                loaded->executable->name.c_str(), name_.c_str())));
   do {
     ++last_executable_;
   } while (last_executable_ == 0 || FindLoaded(last_executable_) != nullptr);
-  loaded->id = last_executable_;
+  loaded->prepared->id = last_executable_;
   loaded_.push_back(std::move(loaded));
   return last_executable_;
 }
@@ -156,16 +114,16 @@ Status UsbDevice::Unload(ExecutableId id) {
   if (loaded->requests > 0) {
     return Status(StatusCode::kDeviceBusy,
                   Format("Unload of '%s' with %d requests in progress: wait for them first",
-                         loaded->executable->name.c_str(), loaded->requests));
+                         loaded->executable().name.c_str(), loaded->requests));
   }
-  residency_.Remove(id);
-  std::erase_if(loaded_, [id](const auto& other) { return other->id == id; });
+  chip_->Forget(*loaded->prepared);
+  std::erase_if(loaded_, [id](const auto& other) { return other->id() == id; });
   return {};
 }
 
 UsbDevice::Loaded* UsbDevice::FindLoaded(ExecutableId id) {
   for (const auto& loaded : loaded_) {
-    if (loaded->id == id) return loaded.get();
+    if (loaded->id() == id) return loaded.get();
   }
   return nullptr;
 }
@@ -195,7 +153,7 @@ Result<RequestId> UsbDevice::Submit(const Request& request) {
   if (loaded == nullptr) {
     return InvalidArgument("Submit for executable %u, which is not loaded", request.executable);
   }
-  const Executable& executable = *loaded->executable;
+  const AnyExecutable& executable = loaded->executable();
   ATOLL_RETURN_IF_ERROR(CheckSizes(executable, "input", executable.inputs, request.inputs));
   ATOLL_RETURN_IF_ERROR(CheckSizes(executable, "output", executable.outputs, request.outputs));
   do {
@@ -233,7 +191,7 @@ Status UsbDevice::Wait(RequestId id, RequestReport* report) {
     }
     if (slot->phase == Slot::Phase::kQueued && now_() >= slot->deadline) {
       Complete(slot, Timeout("request %u for '%s' was still queued after %lld ms", id,
-                             slot->loaded->executable->name.c_str(),
+                             slot->loaded->executable().name.c_str(),
                              static_cast<long long>(slot->request.timeout.count())));
     } else if (!wire_held_ && !resetting_) {
       RunOldest(lock);
@@ -278,39 +236,23 @@ void UsbDevice::Lose(const Status& reason) {
   }
 }
 
-UsbDevice::Run UsbDevice::Prepare(Slot* slot) {
-  Run run;
-  run.slot = slot;
-  if (const Placement* placement = residency_.Use(slot->loaded->id)) {
-    run.placement = *placement;
-    return run;
-  }
-  run.upload = true;
-  std::vector<ExecutableId> evicted;
-  run.placement = residency_.Place(slot->loaded->id, slot->loaded->footprint, &evicted);
-  for (const ExecutableId id : evicted) run.evicted.push_back(FindLoaded(id)->executable->name);
-  return run;
-}
-
 void UsbDevice::RunOldest(Lock& lock) {
   Slot* slot = queue_.front();
   if (now_() >= slot->deadline) {
     Complete(slot, Timeout("request %u for '%s' did not start within %lld ms", slot->id,
-                           slot->loaded->executable->name.c_str(),
+                           slot->loaded->executable().name.c_str(),
                            static_cast<long long>(slot->request.timeout.count())));
     return;
   }
   queue_.erase(queue_.begin());
   slot->phase = Slot::Phase::kRunning;
   wire_held_ = true;
-  const Run run = Prepare(slot);
   const int64_t start_ns = activity_ != nullptr ? MonotonicNs() : 0;
   if (activity_ != nullptr) activity_->Begin(start_ns);
   lock.unlock();
-  Outcome outcome = Execute(run);
+  Outcome outcome = Execute(slot);
   lock.lock();
   wire_held_ = false;
-  if (!outcome.status.ok()) residency_.Clear();  // the core was reset
   if (activity_ != nullptr) PublishEnd(*slot, !outcome.status.ok(), start_ns);
   if (outcome.lost) Lose(outcome.status);
   if (slot->cancelled) {
@@ -325,96 +267,32 @@ void UsbDevice::PublishEnd(const Slot& slot, bool failed, int64_t start_ns) {
                   .end_ns = MonotonicNs(),
                   .failed = failed,
                   .device_cycles = slot.report.device_cycles,
-                  .macs = failed ? 0 : slot.loaded->macs,
+                  .macs = failed ? 0 : slot.loaded->prepared->macs,
                   .bytes_to_device = slot.report.bytes_to_device,
                   .bytes_from_device = slot.report.bytes_from_device,
-                  .memory_used_bytes = residency_.used_bytes()});
+                  .memory_used_bytes = chip_->memory_used_bytes()});
 }
 
 // Talking to the device.
 
-UsbDevice::Outcome UsbDevice::Execute(const Run& run) {
-  Slot& slot = *run.slot;
-  const Executable& executable = *slot.loaded->executable;
-  const uint64_t sent = session_.bytes_sent();
-  const uint64_t received = session_.bytes_received();
-  const ProtocolSession::Job job{
-      .start = {.program_offset =
-                    static_cast<uint32_t>(run.placement.program_offset +
-                                          executable.caching_program.size() * kInstructionBytes),
-                .instruction_count = static_cast<uint32_t>(executable.inference_program.size()),
-                .parameter_base = run.placement.parameter_base,
-                .activation_base = 0,
-                .request_id = slot.id},
-      .inputs = slot.request.inputs,
-      .parameters = executable.streamed_parameters,
-      .outputs = slot.request.outputs};
-  Status status = run.upload ? Upload(run) : Status();
-  if (status.ok()) {
-    const Result<uint64_t> cycles = RunProgram(run, job, executable.inference_program);
-    status = cycles.status();
-    if (cycles.ok()) slot.report.device_cycles = *cycles;
-  }
-  slot.report.bytes_to_device = session_.bytes_sent() - sent;
-  slot.report.bytes_from_device = session_.bytes_received() - received;
-  slot.report.parameter_bytes = executable.streamed_parameters.size() +
-                                (run.upload ? executable.resident_parameters.size() : 0);
+UsbDevice::Outcome UsbDevice::Execute(Slot* slot) {
+  Status status = chip_->Run({.prepared = slot->loaded->prepared.get(),
+                              .request_id = slot->id,
+                              .inputs = slot->request.inputs,
+                              .outputs = slot->request.outputs,
+                              .deadline = slot->deadline},
+                             &slot->report);
   if (status.ok()) return {};
 
   const bool recovered = Recover(status);
-  const std::string context = Format("request %u for '%s'", slot.id, executable.name.c_str());
+  const std::string context =
+      Format("request %u for '%s'", slot->id, slot->loaded->executable().name.c_str());
   // A fault or a deadline keeps its code; whatever else the transport said, the conversation with
   // this device was lost.
   if (status.code() != StatusCode::kCorruptModel && status.code() != StatusCode::kTimeout) {
     status = Status(StatusCode::kDeviceLost, status.message());
   }
   return {.status = std::move(status).WithContext(context), .lost = !recovered};
-}
-
-Status UsbDevice::Upload(const Run& run) {
-  const Slot& slot = *run.slot;
-  const Executable& executable = *slot.loaded->executable;
-  for (const std::string& evicted : run.evicted) {
-    Log(LogSeverity::kInfo, "device %s: '%s' makes room for '%s'", name_.c_str(), evicted.c_str(),
-        executable.name.c_str());
-  }
-  Log(LogSeverity::kInfo, "device %s: uploading '%s', programs %zu bytes, parameters %zu bytes",
-      name_.c_str(), executable.name.c_str(), slot.loaded->programs.size(),
-      executable.resident_parameters.size());
-  ATOLL_RETURN_IF_ERROR(session_.StoreInstructions(run.placement.program_offset,
-                                                   slot.loaded->programs, slot.deadline));
-  if (executable.caching_program.empty()) return {};
-  const ProtocolSession::Job job{
-      .start = {.program_offset = run.placement.program_offset,
-                .instruction_count = static_cast<uint32_t>(executable.caching_program.size()),
-                .parameter_base = run.placement.parameter_base,
-                .activation_base = 0,
-                .request_id = kCachingRequest},
-      .inputs = {},
-      .parameters = executable.resident_parameters,
-      .outputs = {}};
-  return RunProgram(run, job, executable.caching_program).status();
-}
-
-// The program's cycles.
-Result<uint64_t> UsbDevice::RunProgram(const Run& run, const ProtocolSession::Job& job,
-                                       const std::vector<Instruction>& program) {
-  ATOLL_ASSIGN_OR_RETURN(const Event event, session_.Run(job, run.slot->deadline));
-  if (event.kind == EventKind::kFaulted) return DescribeFault(run, program);
-  return event.detail;
-}
-
-Status UsbDevice::DescribeFault(const Run& run, const std::vector<Instruction>& program) {
-  const Executable& executable = *run.slot->loaded->executable;
-  ATOLL_ASSIGN_OR_RETURN(const ProtocolSession::Fault fault,
-                         session_.ReadFault(now_() + kRecoveryTimeout));
-  return CorruptModel("device fault %s in instruction %u (%s) of %s'%s', detail %u",
-                      FaultCodeName(fault.code), fault.instruction,
-                      fault.instruction < program.size()
-                          ? Disassemble(program[fault.instruction]).c_str()
-                          : "outside the program",
-                      &program == &executable.caching_program ? "the caching program of " : "",
-                      executable.name.c_str(), fault.detail);
 }
 
 // After a run that failed for `reason`. False if the device is lost.
@@ -424,23 +302,10 @@ bool UsbDevice::Recover(const Status& reason) {
     return false;
   }
   Log(LogSeverity::kWarning, "device %s: reset after %s", name_.c_str(), reason.message().c_str());
-  Status status = session_.ResetCore(now_() + kRecoveryTimeout);
-  if (!status.ok() && status.code() != StatusCode::kCancelled) status = Reopen();
+  const Status status = chip_->Recover();
   if (status.ok()) return true;
   Log(LogSeverity::kError, "device %s is lost: %s", name_.c_str(), status.message().c_str());
   return false;
-}
-
-Status UsbDevice::Reopen() {
-  ATOLL_RETURN_IF_ERROR(transport_->Reset(now_() + kPortResetTimeout));
-  const Deadline deadline = now_() + kOpenTimeout;
-  ATOLL_ASSIGN_OR_RETURN(const DeviceInfo info, session_.Identify(deadline));
-  if (!SameDevice(info, info_)) {
-    return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
-                      info.array_rows, info.array_columns,
-                      static_cast<unsigned long long>(info.memory_bytes));
-  }
-  return session_.ResetCore(deadline);
 }
 
 Status UsbDevice::Reset() {
@@ -451,13 +316,13 @@ Status UsbDevice::Reset() {
     return DeviceLost("device %s did not come back after a reset", name_.c_str());
   }
   resetting_ = true;
-  transport_->Cancel();  // whoever holds the wire gives it back
+  chip_->Cancel();  // whoever holds the wire gives it back
   changed_.wait(lock, [this] { return !wire_held_; });
   wire_held_ = true;
   Lose(DeviceLost("the device was reset by a call of Reset"));
-  residency_.Clear();
   lock.unlock();
-  Status status = Reopen().WithContext("device " + name_ + " did not come back after a reset");
+  Status status =
+      chip_->Reopen().WithContext("device " + name_ + " did not come back after a reset");
   lock.lock();
   wire_held_ = false;
   resetting_ = false;

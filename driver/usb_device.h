@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UsbDevice: an Atoll-1 behind a UsbTransport as a Device (device.h has the contract). It cannot
-// tell what the far end of the transport is.
+// UsbDevice: a chip on USB as a Device (device.h has the contract): the queue of requests. What it
+// takes to talk to the chip is the chip's affair (chip.h).
 //
 // The waiter drives the wire: a thread in Wait that finds nobody else talking to the device takes
 // the wire, runs the oldest request from upload to completion event, and gives the wire back, until
 // its own request has completed. The mutex guards the lists and is never held during a transfer.
-//
-// Any run that does not end with a completion event leaves the device in doubt, so the core is
-// reset (if that fails: the USB port) and everything counts as no longer resident.
 #pragma once
 
 #include <chrono>
@@ -20,18 +17,18 @@
 #include <vector>
 
 #include "driver/activity.h"
+#include "driver/chip.h"
 #include "driver/device.h"
-#include "driver/protocol_session.h"
-#include "driver/residency.h"
 
 namespace atollrt {
 
 class UsbDevice : public Device {
  public:
   struct Options {
-    std::string name = "usb";          // DeviceInfo::name
-    std::string description = {};      // DeviceInfo::description
-    double host_seconds = 0.3e-3;      // DeviceInfo::host_seconds
+    std::string name = "usb";          // DeviceInfo::name, of an Atoll-1; chips have theirs
+    std::string description = {};      // DeviceInfo::description, likewise
+    std::string note = {};             // DeviceInfo::note, likewise
+    double host_seconds = 0.3e-3;      // DeviceInfo::host_seconds, likewise
     NowFunction now = Clock::now;      // for deadlines; tests bring their own
     std::string activity_directory{};  // where to publish what the device does (activity.h), or ""
     // What a request gets at least, whatever it asks for: more than nothing for a device that is
@@ -39,7 +36,9 @@ class UsbDevice : public Device {
     std::chrono::milliseconds request_timeout_min{0};
   };
 
-  // Identifies and resets the device. kUnsupported if it is no Atoll-1 of this ISA version, or the
+  // An opened chip.
+  UsbDevice(std::unique_ptr<Chip> chip, Options options);
+  // An Atoll-1: identifies and resets it. kUnsupported if it is none of this ISA version, or the
   // transport's error.
   static Result<std::unique_ptr<Device>> Open(std::unique_ptr<UsbTransport> transport,
                                               Options options);
@@ -47,9 +46,9 @@ class UsbDevice : public Device {
   // No call may be in progress. Requests that nobody waited for are forgotten.
   ~UsbDevice() override;
 
-  const DeviceInfo& info() const override { return info_; }
+  const DeviceInfo& info() const override { return chip_->info(); }
   DeviceState state() const override;
-  Result<ExecutableId> Load(std::shared_ptr<const Executable> executable) override;
+  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable) override;
   Status Unload(ExecutableId id) override;
   Result<RequestId> Submit(const Request& request) override;
   Status Wait(RequestId id, RequestReport* report) override;
@@ -59,11 +58,8 @@ class UsbDevice : public Device {
  private:
   struct Loaded;
   struct Slot;
-  struct Run;
   struct Outcome;
   using Lock = std::unique_lock<std::mutex>;
-
-  UsbDevice(std::unique_ptr<UsbTransport> transport, Options options, DeviceInfo info);
 
   // With the mutex held:
   Status RequireReady(const char* call) const;
@@ -72,33 +68,24 @@ class UsbDevice : public Device {
   Slot* TakeFreeSlot();
   void Complete(Slot* slot, Status status);
   void Lose(const Status& reason);
-  Run Prepare(Slot* slot);
   void RunOldest(Lock& lock);
   void PublishEnd(const Slot& slot, bool failed, int64_t start_ns);
 
   // With the wire held and the mutex not:
-  Outcome Execute(const Run& run);
-  Status Upload(const Run& run);
-  Result<uint64_t> RunProgram(const Run& run, const ProtocolSession::Job& job,
-                              const std::vector<Instruction>& program);
-  Status DescribeFault(const Run& run, const std::vector<Instruction>& program);
+  Outcome Execute(Slot* slot);
   bool Recover(const Status& reason);
-  Status Reopen();
 
+  const std::unique_ptr<Chip> chip_;
   const std::string name_;
   const NowFunction now_;
   const std::chrono::milliseconds request_timeout_min_;
-  const DeviceInfo info_;
-  const std::unique_ptr<UsbTransport> transport_;
   const std::unique_ptr<ActivityPublisher> activity_;  // nullptr: nothing is published
-  ProtocolSession session_;                            // belongs to the holder of the wire
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // a request completed or the wire became free
   DeviceState state_ = DeviceState::kReady;
   bool wire_held_ = false;
   bool resetting_ = false;  // Reset has the wire or is the next to get it
-  Residency residency_;
   std::vector<std::unique_ptr<Loaded>> loaded_;
   std::vector<std::unique_ptr<Slot>> slots_;  // recycled, never freed before the device
   std::vector<Slot*> queue_;                  // oldest first

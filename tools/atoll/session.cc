@@ -74,11 +74,12 @@ void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) 
 }
 
 void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option(
-         "--device", options->device,
-         "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu; auto takes the first real device, "
-         "else the emulator; PROFILE is a name of 'atoll devices' or a .json file; emu+stepped and "
-         "emu:PROFILE+stepped go cycle by cycle")
+  app->add_option("--device", options->device,
+                  "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu; auto takes "
+                  "the first "
+                  "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
+                  "file; emu+stepped and "
+                  "emu:PROFILE+stepped go cycle by cycle")
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
@@ -139,7 +140,9 @@ AtollDeviceInfo Session::device_info() const {
 
 void Session::AnnounceDevice() const {
   if (options_.device == "auto") {
-    fmt::print(stderr, "atoll: --device auto took {} ({})\n", device_name_, device_description_);
+    const std::string note = device_info().note;
+    fmt::print(stderr, "atoll: --device auto took {} ({}){}{}\n", device_name_, device_description_,
+               note.empty() ? "" : ", because ", note);
   }
 }
 

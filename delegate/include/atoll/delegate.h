@@ -14,10 +14,11 @@ extern "C" {
 
 typedef struct AtollDelegateOptions {
   size_t struct_size;
-  /* "auto": the first real device, else the emulator. "emu", "emu:PROFILE": the emulator; a profile
-   * is one of AtollListDevices or the path of a .json file (docs/isa.md, section 1); with
-   * "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N", "pci:N": a real
-   * device. NULL means "auto". ("cpu" is no delegate at all.) */
+  /* "auto": the first real Atoll-1 that can be opened, else the emulator. "emu", "emu:PROFILE": the
+   * emulator; a profile is one of AtollListDevices or the path of a .json file (docs/isa.md,
+   * section 1); with
+   * "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N", "usb:2-3.1"
+   * (bus and ports), "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
   const char* device;
   /* Host threads that the emulator computes with; 0: a sensible default. */
   int32_t num_threads;
@@ -34,7 +35,7 @@ ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options
 ATOLL_EXPORT void AtollDelegateDelete(AtollDelegate* delegate);
 
 typedef struct AtollDeviceInfo {
-  const char* name;        /* "emu", "usb:0": what --device would take */
+  const char* name;        /* "emu", "usb:2-3": what --device would take */
   const char* description; /* "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3" */
   int32_t available;       /* nonzero: can be opened now */
   int32_t is_default;      /* nonzero: what "auto" takes */
@@ -44,6 +45,8 @@ typedef struct AtollDeviceInfo {
   int64_t clock_hz;
   int64_t memory_bytes; /* on chip, for parameters and activations */
   int64_t link_bytes_per_second;
+  /* Why "auto" took this one although a real device is plugged in; else "". */
+  const char* note;
 } AtollDeviceInfo;
 
 /* The device that a delegate runs on. Strings live as long as the delegate. */

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Chip: what differs between families of devices below the queue of requests (usb_device.h): how
+// executables get ready for the wire, what stays on the device, one run, and the way back after an
+// error. A chip owns the transport to its device and is opened by whoever knows the family; its
+// destruction takes leave of the device as far as that still answers, within seconds.
+//
+// Calls marked (wire) come one at a time, from whoever holds the wire; they block until they are
+// done or their deadline passes. The others may come from any thread at any time.
+//
+// A run that fails leaves the device in doubt: nothing counts as resident afterwards, and Recover
+// or Reopen comes before the next run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "driver/device.h"
+#include "driver/executable.h"
+#include "driver/usb_transport.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+// An executable ready for the wire. Each chip derives its own and is given back nothing else.
+struct PreparedExecutable {
+  virtual ~PreparedExecutable() = default;
+
+  ExecutableId id = 0;  // the queue's
+  std::shared_ptr<const AnyExecutable> executable;
+  uint64_t macs = 0;  // of one run, as far as that is known
+};
+
+class Chip {
+ public:
+  virtual ~Chip() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+
+  // Checks that `executable`, which is not nullptr, can run here. Errors as Device::Load.
+  virtual Result<std::unique_ptr<PreparedExecutable>> Prepare(
+      std::shared_ptr<const AnyExecutable> executable) const = 0;
+  // `prepared`, which no run uses, will not be used again.
+  virtual void Forget(const PreparedExecutable& prepared) = 0;
+  // On-chip memory that is taken at the moment.
+  virtual uint64_t memory_used_bytes() const = 0;
+
+  // One run; sizes of inputs and outputs are those of the executable's layers.
+  struct Job {
+    const PreparedExecutable* prepared = nullptr;
+    uint32_t request_id = 0;  // not 0
+    std::span<const std::span<const uint8_t>> inputs;
+    std::span<const std::span<uint8_t>> outputs;
+    Deadline deadline;
+  };
+  // Uploads what is not resident, runs, receives the outputs. `report` is filled after errors, too.
+  // kTimeout past the deadline, kCorruptModel if the device says that the program is malformed,
+  // otherwise the transport's errors, or kDeviceLost if the device breaks the protocol. (wire)
+  virtual Status Run(const Job& job, RequestReport* report) = 0;
+
+  // After a run that failed while the device stayed on the bus: makes it ready again with as little
+  // as that takes. (wire)
+  virtual Status Recover() = 0;
+  // Makes it ready again from whatever state it is in, by a reset of the USB port; also after
+  // Cancel. (wire)
+  virtual Status Reopen() = 0;
+  // Ends the wire's calls in progress, and later ones until Reopen, with kCancelled.
+  virtual void Cancel() = 0;
+};
+
+}  // namespace atollrt
