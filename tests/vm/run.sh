@@ -69,7 +69,7 @@ fetch_kernel() {
   done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r file; do
     install -D -m 644 "$file" "$vm/kernel/${file#"$vm/package/root/"}"
   done
-  cp "$vm/package/root/lib/modules/$version"/modules.{builtin,order} \
+  cp "$vm/package/root/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} \
      "$vm/kernel/lib/modules/$version/"
   depmod -b "$vm/kernel" "$version"
   cp "$vm/package/root/boot/vmlinuz-$version" "$vm/kernel/vmlinuz"
@@ -99,13 +99,15 @@ make_initramfs() {
   add_program "$build/tools/gadget/atoll-gadget" atoll-gadget
   add_program "$build/tools/atoll/atoll" atoll
   add_program "$build/tests/vm/vm-inferences" inferences
-  [ ! -d "$vm/extra" ] || cp -r "$vm/extra/." "$root/"
   cp models/fashion/fashion_int8.tflite "$root/models/fashion.tflite"
   cp models/fashion/labels.txt "$root/models/"
   local model
   for model in kws resnet8; do
-    [ ! -e "$shared/models/mlperf_tiny_${model}_int8.tflite" ] ||
+    if [ -e "$shared/models/mlperf_tiny_${model}_int8.tflite" ]; then
       cp "$shared/models/mlperf_tiny_${model}_int8.tflite" "$root/models/$model.tflite"
+    else
+      case ${ATOLL_REQUIRE_SHARED:-} in ON | 1) echo "$shared has no $model"; exit 1 ;; esac
+    fi
   done
   # The right answers, by the emulator on this side.
   for model in "$root"/models/*.tflite; do
