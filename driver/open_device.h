@@ -14,10 +14,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "driver/device.h"
+#include "driver/fault_plan.h"
+#include "driver/recovering_device.h"
 #include "driver/usb_bus.h"
 #include "runtime/base/status.h"
 
@@ -27,6 +30,11 @@ struct OpenOptions {
   std::string device = "auto";  // as above
   int threads = 0;              // that an emulated device computes with; 0: one per CPU, at most 4
   std::shared_ptr<UsbBus> usb = {};  // where devices on USB are; nullptr: this program has no USB
+  // What becomes of requests when a device on USB, or one with faults, is lost; the stand-in is an
+  // emulated device of the same size.
+  OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
+  // What shall go wrong between the driver and the device (fault_plan.h).
+  std::optional<FaultPlan> faults = {};
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both

@@ -86,6 +86,15 @@ void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
                   "suggests")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  app->add_option("--on-device-loss", options->on_device_loss,
+                  "when a device that was lost does not come back within seconds: fallback "
+                  "completes requests on the emulator, with the same bytes; replay fails them; "
+                  "fail does not even wait")
+      ->check(CLI::IsMember({"replay", "fallback", "fail"}))
+      ->capture_default_str();
+  app->add_option("--faults", options->faults,
+                  "what shall go wrong between host and device: seed:N:P, as seed:7:1/400, or a "
+                  "script (docs/faults.md)");
 }
 
 Session::Session(const SessionOptions& options) : options_(options) {
@@ -105,6 +114,8 @@ Session::Session(const SessionOptions& options) : options_(options) {
     delegate_options.device = options.device.c_str();
     delegate_options.num_threads = options.threads;
     delegate_options.max_partition_nodes = options.max_partition_nodes;
+    delegate_options.on_device_loss = options.on_device_loss.c_str();
+    if (!options.faults.empty()) delegate_options.faults = options.faults.c_str();
     AtollDelegate* delegate = nullptr;
     const std::string context = fmt::format("cannot open the device '{}'", options.device);
     ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,
@@ -127,6 +138,32 @@ Session::Session(const SessionOptions& options) : options_(options) {
                for_coral ? AdviseCoral(options.model) : "");
   interpreter_.reset(interpreter);
   load_times_.prepare_ms = stopwatch.LapMs();
+}
+
+AtollDeviceHealth Session::device_health() const {
+  AtollDeviceHealth health = {};
+  if (on_device()) {
+    ThrowIfError(AtollDelegateGetDeviceHealth(delegate_.get(), &health), Activity::kOpeningDevice,
+                 "cannot ask the device");
+  }
+  return health;
+}
+
+void Session::AnnounceHealth() const {
+  const AtollDeviceHealth health = device_health();
+  if (health.failures == 0) return;
+  const std::pair<int64_t, const char*> parts[] = {
+      {health.resets, "resets"},
+      {health.reopenings, "reopenings"},
+      {health.losses, "losses"},
+      {health.replays, "replays"},
+      {health.fallbacks, "completed on the stand-in"},
+  };
+  std::string text;
+  for (const auto& [count, name] : parts) {
+    if (count > 0) text += fmt::format(", {} {}", name, count);
+  }
+  fmt::print(stderr, "atoll: device {}: failures {}{}\n", device_name_, health.failures, text);
 }
 
 AtollDeviceInfo Session::device_info() const {

@@ -25,9 +25,17 @@ typedef struct AtollDelegateOptions {
   /* Most operators in a partition; 0: as many as go together, 1: each by itself, which shows every
    * tensor between them. If it is not 0, models that were compiled before are partitioned anew. */
   int32_t max_partition_nodes;
+  /* What becomes of requests when the device is lost and does not come back within seconds, where
+   * it is reset, opened anew and sent everything again: "fallback": they complete on an emulated
+   * device, with the same bytes; "replay": they fail with ATOLL_DEVICE_LOST; "fail": they do so at
+   * once. Later ones look for the device again. NULL means "fallback". */
+  const char* on_device_loss;
+  /* What shall go wrong between the host and the device: "seed:N:P" or the path of a script
+   * (docs/faults.md); NULL: nothing. */
+  const char* faults;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0 }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
@@ -52,6 +60,18 @@ typedef struct AtollDeviceInfo {
 /* The device that a delegate runs on. Strings live as long as the delegate. */
 ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate,
                                                     AtollDeviceInfo* info);
+
+/* What went wrong with a device so far, each event counted once. */
+typedef struct AtollDeviceHealth {
+  int64_t failures;   /* attempts at a request that did not end well */
+  int64_t resets;     /* after which the device was there again */
+  int64_t reopenings; /* after it had been away, or would not be reset */
+  int64_t losses;     /* times that it did not come back in time */
+  int64_t replays;    /* requests sent again, each time counted */
+  int64_t fallbacks;  /* requests that the stand-in completed */
+} AtollDeviceHealth;
+ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate,
+                                                      AtollDeviceHealth* health);
 
 /* Looks at what is there now. Strings stay valid until the next call on the same thread. */
 ATOLL_EXPORT AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count);
