@@ -44,7 +44,7 @@ INDEPENDENT = {
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
                     ["runtime/graph/tflite_loader.cc", "runtime/graph/tflite_options.cc",
-                     "runtime/graph/tflite_writer.cc", "driver/executable.cc", "driver/dwn1.cc",
+                     "runtime/graph/tflite_writer.cc", "driver/executable.cc", "driver/coral/package.cc",
                      "tests/*"]),
     "libusb": (r"libusb.*", ["driver/libusb_transport.cc", "tests/usb/*"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),
