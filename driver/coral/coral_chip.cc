@@ -145,8 +145,9 @@ uint64_t CoralChip::memory_used_bytes() const {
   return bytes;
 }
 
-// Whether the parameters of `prepared` are on the chip; evicts what a run of `token` evicts.
-bool CoralChip::IsCached(const Prepared& prepared, uint64_t token) {
+// Evicts what a run of `prepared` evicts; whether its own parameters are on the chip.
+bool CoralChip::UseCache(const Prepared& prepared) {
+  const uint64_t token = prepared.coral().caching_token;
   const std::lock_guard lock(mutex_);
   if (token == 0 || token != token_) {
     cached_.clear();
@@ -215,8 +216,8 @@ Status CoralChip::RunProgram(const CoralProgram& program, const Prepared& prepar
 
 Status CoralChip::RunBoth(const Prepared& prepared, const Job& job, RequestReport* report) {
   const CoralExecutable& executable = prepared.coral();
-  const bool cached = IsCached(prepared, executable.caching_token);
-  if (!executable.caching.transfers.empty() && !cached) {
+  const bool is_cached = UseCache(prepared);
+  if (!executable.caching.transfers.empty() && !is_cached) {
     Log(LogSeverity::kInfo, "device %s: uploading '%s', parameters %zu bytes", info_.name.c_str(),
         executable.name.c_str(), executable.caching.parameters.size());
     ATOLL_RETURN_IF_ERROR(
@@ -252,7 +253,6 @@ Status CoralChip::Run(const Job& job, RequestReport* report) {
   }
   report->bytes_to_device = session_.bytes_sent() - sent;
   report->bytes_from_device = session_.bytes_received() - received;
-  if (status.code() == StatusCode::kDeviceLost) is_up_ = false;
   return status;
 }
 

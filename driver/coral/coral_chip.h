@@ -51,7 +51,7 @@ class CoralChip final : public Chip {
 
   CoralChip(std::unique_ptr<UsbTransport> transport, Options options);
 
-  bool IsCached(const Prepared& prepared, uint64_t token);
+  bool UseCache(const Prepared& prepared);
   void SetCached(const Prepared& prepared);
   void ForgetAll();
   Status Transfer(const CoralTransfer& transfer, const CoralProgram& program,
@@ -65,7 +65,7 @@ class CoralChip final : public Chip {
   const CoralSession::Settings settings_;
   const std::unique_ptr<UsbTransport> transport_;
   CoralSession session_;  // belongs to the holder of the wire, as does what follows
-  bool is_up_ = false;
+  bool is_up_ = false;    // for all that is known, it would notice being closed
 
   mutable std::mutex mutex_;  // guards what follows; never held during a transfer
   uint64_t token_ = 0;        // of what is cached

@@ -27,7 +27,7 @@ OURS = {
                         "runtime/base/"],
     "examples/vision": ["examples/vision/", "atoll/vision", "atoll/picture", "atoll/runtime.h",
                         "runtime/base/"],
-    "tools": ["tools/", "atoll/"],
+    "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
     "tests": [""],
     "bench": [""],
 }
