@@ -3,15 +3,20 @@
 // Device: the seam upward. Something that holds executables and runs them: an accelerator on USB,
 // whether real or emulated. It knows bytes and programs, not tensors or operators.
 //
-//        Open              Load, Submit, Wait
-//   ───────────> Ready <────────────────────────┐
-//                 │ │                            │
-//                 │ └── transport failure ──> Lost ── Reset ──┘
-//                 └── destruction
+//        Open                        back (Recovering may last its deadline)
+//   ───────────> Ready <──────────────────────────────── Recovering <─────────────────────┐
+//                 │  failure of the transport               ^  │  │                       │
+//                 ├─────────────────────────────────────────┘  │  └─ deadline ─> Fallback ─┤
+//                 │  (a device that cannot recover)            │                           │
+//                 └──────────────────────────────> Lost <──────┘ deadline, no fallback     │
+//                                                   │                 seen again, or Reset │
+//                                                   └──────────────────────────────────────┘
 //
-// A device fault (the program is malformed) or a deadline that passes fails the request, resets
-// the device and leaves it Ready: executables are uploaded again when they are next used. In Lost,
-// Load and Submit give kDeviceLost, and so do the requests that were in progress.
+// A UsbDevice knows Ready and Lost; from Lost its Reset leads straight back to Ready. A
+// RecoveringDevice goes through all of them. In Lost, Load and Submit give kDeviceLost, and so do
+// the requests that were in progress. A device fault (the program is malformed) or a deadline that
+// passes fails the request, resets the device and leaves it Ready: executables are uploaded again
+// when they are next used.
 //
 // Thread safety: all calls may come from any thread. The waiter drives the wire: a submitted
 // request makes progress while some thread is in Wait, for it or for a later one; there is no
@@ -46,8 +51,13 @@ struct DeviceInfo {
   double host_seconds = 0;  // modelled: what the host spends on a request beside the transfers
 };
 
-enum class DeviceState { kReady, kLost };
-const char* DeviceStateName(DeviceState state);  // "Ready", "Lost"
+enum class DeviceState {
+  kReady,
+  kRecovering,  // being reset, or looked for on the bus; requests wait
+  kFallback,    // gone; requests run elsewhere until it is seen again
+  kLost,
+};
+const char* DeviceStateName(DeviceState state);  // "Ready"
 
 // Executables and requests by number; 0 is never given out.
 using ExecutableId = uint32_t;
@@ -59,6 +69,20 @@ struct RequestReport {
   uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request, upload included
   uint64_t bytes_from_device = 0;  // outputs and events
   uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters
+  // How often it had to be sent again after something had gone wrong, and whether it was completed
+  // by the device's stand-in in the end; the figures above are of the attempt that succeeded.
+  int replays = 0;
+  bool on_fallback = false;
+};
+
+// What went wrong so far, each event counted once.
+struct DeviceHealth {
+  uint64_t failures = 0;    // attempts at a request that did not end well
+  uint64_t resets = 0;      // after which the device was there again
+  uint64_t reopenings = 0;  // after it had been away, or would not be reset
+  uint64_t losses = 0;      // times that it did not come back before the deadline
+  uint64_t replays = 0;     // requests sent again, each time counted
+  uint64_t fallbacks = 0;   // requests that the stand-in completed
 };
 
 // One run of an executable. Buffers belong to the caller and must stay valid until Wait returns.
@@ -99,6 +123,8 @@ class Device {
   // Brings a lost or confused device back to Ready; executables stay registered. All requests in
   // progress complete with kDeviceLost. kDeviceLost, and Lost, if the device does not come back.
   virtual Status Reset() = 0;
+
+  virtual DeviceHealth health() const { return {}; }
 };
 
 }  // namespace atollrt

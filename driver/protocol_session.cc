@@ -16,6 +16,9 @@ constexpr size_t kPendingBytes = 16 * 1024;
 // A read that brings nothing for this long asks the device how it is: a faulted program sends no
 // more outputs, and a host must not wait for them until its deadline.
 constexpr std::chrono::milliseconds kPollInterval{50};
+// A program that has ended has sent everything. So many answers in a row that it has, while nothing
+// comes, mean that bytes got lost.
+constexpr int kIdlePollsMax = 20;
 // For that question, when the deadline has passed already.
 constexpr std::chrono::milliseconds kGracePeriod{1000};
 
@@ -152,6 +155,7 @@ Result<ProtocolSession::Received> ProtocolSession::Receive(uint8_t endpoint,
                                                            std::span<uint8_t> data,
                                                            Deadline deadline) {
   size_t filled = 0;
+  int idle_polls = 0;
   while (filled < data.size()) {
     const Deadline slice = std::min(deadline, now_() + kPollInterval);
     const Result<size_t> received = transport_->BulkIn(endpoint, data.subspan(filled), slice);
@@ -163,11 +167,17 @@ Result<ProtocolSession::Received> ProtocolSession::Receive(uint8_t endpoint,
     if (received.ok() && *received > 0) {
       filled += *received;
       bytes_received_ += *received;
+      idle_polls = 0;
       continue;
     }
     ATOLL_ASSIGN_OR_RETURN(const uint32_t core,
                            Read32(Register::kStatus, std::max(deadline, now_() + kGracePeriod)));
     if (core == static_cast<uint32_t>(CoreStatus::kFaulted)) return Received::kFaulted;
+    idle_polls = core == static_cast<uint32_t>(CoreStatus::kIdle) ? idle_polls + 1 : 0;
+    if (idle_polls == kIdlePollsMax) {
+      return DeviceLost("the program has ended, but only %zu of %zu bytes came from endpoint %02X",
+                        filled, data.size(), endpoint);
+    }
     if (now_() >= deadline) {
       return Timeout("%zu of %zu bytes received from endpoint %02X; the device is %s", filled,
                      data.size(), endpoint, CoreStatusName(core));

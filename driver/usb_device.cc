@@ -32,10 +32,6 @@ Status CheckSizes(const AnyExecutable& executable, const char* kind,
 
 }  // namespace
 
-const char* DeviceStateName(DeviceState state) {
-  return state == DeviceState::kReady ? "Ready" : "Lost";
-}
-
 struct UsbDevice::Loaded {
   std::unique_ptr<PreparedExecutable> prepared;
   int requests = 0;  // submitted and not completed

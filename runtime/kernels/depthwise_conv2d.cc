@@ -153,15 +153,14 @@ void DepthwiseConv2D::SetColumns(const DepthwiseConv2DParams& params) {
   }
 }
 
-// What tap `tap` of tap group `group` multiplies for line `line` of a unit: the weights of each
-// line lie `stride_h` taps further down. 0 where there is no weight.
-int32_t DepthwiseConv2D::TapWeight(const DepthwiseConv2DParams& params, int32_t line, int32_t group,
-                                   int32_t tap, int32_t channel) const {
+// The weights, of all channels, that tap `tap` of tap group `group` multiplies for line `line` of a
+// unit: those of each line lie `stride_h` taps further down. nullptr where there is none.
+const uint8_t* DepthwiseConv2D::TapWeights(const DepthwiseConv2DParams& params, int32_t line,
+                                           int32_t group, int32_t tap) const {
   const ConvShape& s = params.shape;
   const int32_t ky = group / s.kernel_w * kernel_->taps_per_cell + tap - line * s.stride_h;
-  if (ky < 0 || ky >= s.kernel_h || channel >= s.output_c) return 0;
-  const int64_t index = (int64_t{ky} * s.kernel_w + group % s.kernel_w) * s.output_c + channel;
-  return ByteValue(params.weights[index], params.weight_type) - params.weight_zero_point;
+  if (ky < 0 || ky >= s.kernel_h) return nullptr;
+  return params.weights + (int64_t{ky} * s.kernel_w + group % s.kernel_w) * s.output_c;
 }
 
 // Whether no weight of the block, less the zero point, needs a second part.
@@ -183,11 +182,14 @@ bool DepthwiseConv2D::WeightsFitBytes(const DepthwiseConv2DParams& params, int32
 
 std::vector<DepthwiseConv2D::Cell> DepthwiseConv2D::CellsOf(const DepthwiseConv2DParams& params,
                                                             int32_t line, int32_t block) const {
+  const int32_t end = std::min((block + 1) * kDepthwiseBlock, params.shape.output_c);
   std::vector<Cell> cells;
   const auto has_part = [&](int32_t group, int32_t part) {
     for (int32_t tap = 0; tap < kernel_->taps_per_cell; ++tap) {
-      for (int32_t c = 0; c < kDepthwiseBlock; ++c) {
-        const int32_t weight = TapWeight(params, line, group, tap, block * kDepthwiseBlock + c);
+      const uint8_t* const weights = TapWeights(params, line, group, tap);
+      if (weights == nullptr) continue;
+      for (int32_t c = block * kDepthwiseBlock; c < end; ++c) {
+        const int32_t weight = ByteValue(weights[c], params.weight_type) - params.weight_zero_point;
         if (BytePart(weight, part) != 0) return true;
       }
     }
@@ -205,14 +207,22 @@ std::vector<DepthwiseConv2D::Cell> DepthwiseConv2D::CellsOf(const DepthwiseConv2
 
 void DepthwiseConv2D::PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block,
                                Cell cell, uint8_t* to) const {
-  for (int32_t c = 0; c < kDepthwiseBlock; ++c) {
-    for (int32_t tap = 0; tap < kernel_->taps_per_cell; ++tap) {
-      const int32_t weight = TapWeight(params, line, cell.group, tap, block * kDepthwiseBlock + c);
+  const ConvShape& s = params.shape;
+  const int32_t first = block * kDepthwiseBlock;
+  const int32_t channels = std::min(kDepthwiseBlock, s.output_c - first);
+  const int32_t taps = kernel_->taps_per_cell;
+  std::memset(to, 0, kDepthwiseCellBytes);
+  for (int32_t tap = 0; tap < taps; ++tap) {
+    const uint8_t* const weights = TapWeights(params, line, cell.group, tap);
+    if (weights == nullptr) continue;
+    for (int32_t c = 0; c < channels; ++c) {
+      const int32_t weight =
+          ByteValue(weights[first + c], params.weight_type) - params.weight_zero_point;
+      const int32_t at = c * taps + tap;
       if (kernel_->element_bytes == 1) {
-        *to++ = static_cast<uint8_t>(BytePart(weight, cell.part));
+        to[at] = static_cast<uint8_t>(BytePart(weight, cell.part));
       } else {
-        StoreLittleEndian(to, static_cast<int16_t>(weight));
-        to += sizeof(int16_t);
+        StoreLittleEndian(to + at * sizeof(int16_t), static_cast<int16_t>(weight));
       }
     }
   }

@@ -54,8 +54,8 @@ class DepthwiseConv2D {
   };
   Status Pack(const DepthwiseConv2DParams& params);
   void SetColumns(const DepthwiseConv2DParams& params);
-  int32_t TapWeight(const DepthwiseConv2DParams& params, int32_t line, int32_t group, int32_t tap,
-                    int32_t channel) const;
+  const uint8_t* TapWeights(const DepthwiseConv2DParams& params, int32_t line, int32_t group,
+                            int32_t tap) const;
   bool WeightsFitBytes(const DepthwiseConv2DParams& params, int32_t block) const;
   std::vector<Cell> CellsOf(const DepthwiseConv2DParams& params, int32_t line, int32_t block) const;
   void PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block, Cell cell,

@@ -11,6 +11,30 @@
 namespace atollrt {
 namespace {
 
+// Four neighbouring k groups, of 4 bytes each, of four neighbouring columns, which lie
+// `column_bytes` apart: a 4x4 transposition. Cells of one k group are adjacent, the next begins
+// `step` bytes on.
+void CopyFourGroupsOfFour(const uint8_t* from, int64_t column_bytes, uint8_t* to, int64_t step) {
+  using Groups = uint32_t __attribute__((vector_size(16)));
+  Groups a, b, c, d;
+  std::memcpy(&a, from, sizeof(a));
+  std::memcpy(&b, from + column_bytes, sizeof(b));
+  std::memcpy(&c, from + 2 * column_bytes, sizeof(c));
+  std::memcpy(&d, from + 3 * column_bytes, sizeof(d));
+  const Groups ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Groups cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Groups ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Groups cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Groups groups[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+                            __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+                            __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+                            __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+  for (const Groups& group : groups) {
+    std::memcpy(to, &group, sizeof(group));
+    to += step;
+  }
+}
+
 // Packs the columns [first, end) of one panel.
 class PanelPacker {
  public:
@@ -152,7 +176,17 @@ class PanelPacker {
     for (int64_t s = 0; s < segments; ++s) {
       for (int64_t first = 0; first < full; first += kBlock) {
         const int64_t end = std::min(first + kBlock, full);
-        for (int32_t column = first_; column < end_; ++column) {
+        int32_t column = first_;
+        if constexpr (kGroup == 4) {
+          for (; end - first == kBlock && column + 4 <= end_; column += 4) {
+            const uint8_t* const from = Column(column) + s * w_.segment_depth;
+            uint8_t* cell = block + (column - first_) * kGroup;
+            for (int64_t k = first; k < end; k += 4 * kGroup, cell += 4 * step) {
+              CopyFourGroupsOfFour(from + k, depth_, cell, step);
+            }
+          }
+        }
+        for (; column < end_; ++column) {
           const uint8_t* const from = Column(column) + s * w_.segment_depth;
           uint8_t* cell = block + (column - first_) * kGroup;
           for (int64_t k = first; k < end; k += kGroup, cell += step) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A RecoveringDevice on a FaultyBus with an emulated device, under a clock that never waits.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "driver/emulator/emulated_bus.h"
+#include "driver/emulator/emulated_transport.h"
+#include "driver/faulty_bus.h"
+#include "driver/recovering_device.h"
+#include "driver/usb_device.h"
+#include "tests/support/emulated_device.h"
+#include "tests/support/fake_clock.h"
+
+namespace atollrt {
+
+struct ShakyDevice {
+  FaultPlan plan;
+  uint64_t memory_bytes = 8 << 20;
+  OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
+  bool has_fallback = true;
+
+  FakeClock clock;
+  std::shared_ptr<FaultyBus> bus;
+
+  // Tries until the device is there; `this` must outlive it.
+  std::unique_ptr<RecoveringDevice> Open() {
+    CoreOptions core;
+    core.profile = DeviceProfiles()[0];
+    core.profile.memory_bytes = memory_bytes;
+    const Result<CpuFeatures> features = DetectCpuFeatures();
+    ATOLL_CHECK(features.ok());
+    core.features = *features;
+    bus = std::make_shared<FaultyBus>(
+        std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core}), plan,
+        FaultyBus::Options{.now = clock.Function(),
+                           .sleep_until = [this](Deadline time) { clock.AdvanceTo(time); }});
+    const auto open = [this](Deadline deadline) { return OpenOnBus(deadline); };
+    auto first = open(clock.Now() + std::chrono::seconds(60));
+    ATOLL_CHECK(first.ok());
+    RecoveringDevice::Options options{.on_loss = on_loss,
+                                      .reopen = open,
+                                      .open_fallback = nullptr,
+                                      .bus_generation = [this] { return bus->generation(); },
+                                      .now = clock.Function()};
+    if (has_fallback) {
+      options.open_fallback = [memory = memory_bytes]() -> Result<std::unique_ptr<Device>> {
+        return EmulatedDevice{.memory_bytes = memory}.Open();
+      };
+    }
+    return std::make_unique<RecoveringDevice>(*std::move(first), std::move(options));
+  }
+
+ private:
+  Result<std::unique_ptr<Device>> OpenOnBus(Deadline deadline) {
+    for (;;) {
+      const uint64_t generation = bus->generation();
+      const auto devices = bus->List();
+      Status status = devices.ok() ? NotFound("no device on the bus") : devices.status();
+      if (devices.ok() && !devices->empty()) {
+        auto transport = bus->Open(devices->front(), 0);
+        if (transport.ok()) {
+          auto device =
+              UsbDevice::Open(*std::move(transport), {.name = "shaky", .now = clock.Function()});
+          if (device.ok()) return device;
+          status = device.status();
+        } else {
+          status = transport.status();
+        }
+      }
+      if (clock.Now() >= deadline) return status;
+      bus->WaitForChange(generation,
+                         std::min(deadline, clock.Now() + std::chrono::milliseconds(50)));
+    }
+  }
+};
+
+}  // namespace atollrt
