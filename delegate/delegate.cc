@@ -6,6 +6,7 @@
 
 #include "delegate/compiled_model.h"
 #include "delegate/compiler.h"
+#include "delegate/coral_partition.h"
 #include "delegate/partitioner.h"
 #include "delegate/program_trace.h"
 #include "delegate/residency_plan.h"
@@ -32,8 +33,9 @@ void TraceHost(const Trace& trace, TraceKind kind, const char* name, int64_t sta
 // that a device that fails leaves the old one as it was.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId id, std::shared_ptr<const Executable> executable,
-                    std::vector<int32_t> nodes, const SetBoundary& boundary)
+  PartitionExecutor(Device* device, ExecutableId id,
+                    std::shared_ptr<const AnyExecutable> executable, std::vector<int32_t> nodes,
+                    const SetBoundary& boundary)
       : device_(device), id_(id), executable_(std::move(executable)), nodes_(std::move(nodes)) {
     request_.executable = id;
     request_.inputs.resize(executable_->inputs.size());
@@ -86,7 +88,10 @@ class PartitionExecutor final : public NodeExecutor {
     if (io.trace != nullptr) {
       TraceHost(*io.trace, TraceKind::kSubmit, "submit", submit_ns, wait_ns);
       TraceHost(*io.trace, TraceKind::kWait, "wait", wait_ns, done_ns);
-      TraceProgram(*executable_, nodes_, device_->info(), *io.trace);
+      if (executable_->family == DeviceFamily::kAtoll1) {
+        TraceProgram(static_cast<const Executable&>(*executable_), nodes_, device_->info(),
+                     *io.trace);
+      }
     }
     return Status();
   }
@@ -99,7 +104,7 @@ class PartitionExecutor final : public NodeExecutor {
  private:
   Device* const device_;
   const ExecutableId id_;
-  const std::shared_ptr<const Executable> executable_;
+  const std::shared_ptr<const AnyExecutable> executable_;
   const std::vector<int32_t> nodes_;  // of the graph
   Request request_;                   // reused, so that Invoke allocates nothing
   std::vector<size_t> input_bytes_;
@@ -222,6 +227,38 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
   return partitions;
 }
 
+// For a Coral: each operator that was compiled for one is a partition.
+Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device) {
+  DelegatePlan plan;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    std::string& refusal = plan.refusals.emplace_back();
+    if (!IsForCoral(node)) {
+      refusal =
+          "not compiled for the Edge TPU; a Coral runs only what edgetpu_compiler made for it";
+      continue;
+    }
+    ATOLL_ASSIGN_OR_RETURN(CoralExecutable read, ReadCoralNode(graph, node));
+    auto executable = std::make_shared<const CoralExecutable>(std::move(read));
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
+    Partition& partition = plan.partitions.emplace_back();
+    partition.nodes = {static_cast<int32_t>(i)};
+    partition.inputs = node.inputs;
+    partition.outputs = node.outputs;
+    partition.executor = std::make_unique<PartitionExecutor>(
+        device, id, executable, partition.nodes,
+        SetBoundary{.inputs = node.inputs, .outputs = node.outputs});
+    partition.report = ReportCoral(*executable, device->info().link_bytes_per_second);
+  }
+  return plan;
+}
+
+Status RequireCompilable(const DeviceInfo& device) {
+  if (device.family == DeviceFamily::kAtoll1) return {};
+  return Unsupported("%s is a Coral, for which only Google's edgetpu_compiler makes executables",
+                     device.name.c_str());
+}
+
 std::vector<DescribedExecutable> DescribeAll(const Graph& graph,
                                              std::vector<CompiledPartition> partitions) {
   std::vector<DescribedExecutable> described;
@@ -251,6 +288,7 @@ Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t
 }
 
 Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
+  if (device_->info().family == DeviceFamily::kCoral) return PlanForCoral(graph, device_.get());
   DelegatePlan plan;
   if (!graph.compiled.empty() && max_partition_nodes_ == 0) {
     ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
@@ -271,6 +309,7 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
 }
 
 Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
+  ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
   std::vector<std::string> refusals;
   ATOLL_ASSIGN_OR_RETURN(const std::vector<CompiledPartition> compiled,
                          CompileGraph(graphs[0], device_->info(), max_partition_nodes_, &refusals));
@@ -286,6 +325,7 @@ Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> grap
 
 Result<std::vector<DescribedExecutable>> DeviceDelegate::CompileExecutables(
     const Graph& graph) const {
+  ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
   std::vector<std::string> refusals;
   ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled,
                          CompileGraph(graph, device_->info(), max_partition_nodes_, &refusals));

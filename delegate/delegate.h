@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeviceDelegate: runtime's Delegate on a driver::Device. Partitions a graph, compiles each set,
-// loads the executables; the executors that it returns submit requests to the device. The device
-// is shared by all graphs planned with one delegate. Thread-safe.
+// loads the executables; the executors that it returns submit requests to the device. On a Coral,
+// which only Google's compiler knows, the partitions are the operators that it left in the graph.
+// The device is shared by all graphs planned with one delegate. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +39,10 @@ class DeviceDelegate final : public Delegate {
   // them and their size is not limited; otherwise the graph is partitioned and compiled.
   Result<DelegatePlan> Plan(const Graph& graph) override;
   // The graphs of a model, the first of them compiled for the device, as a .tflite file
-  // (compiled_model.h). kUnsupported if nothing of it can run there.
+  // (compiled_model.h). kUnsupported if nothing of it can run there, or for a Coral.
   Result<std::vector<uint8_t>> Compile(std::span<const Graph> graphs) const;
   // The executables of a graph, compiled for the device, whatever came compiled with the model.
+  // kUnsupported for a Coral.
   Result<std::vector<DescribedExecutable>> CompileExecutables(const Graph& graph) const;
   Device& device() { return *device_; }
 

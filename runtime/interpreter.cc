@@ -16,8 +16,6 @@ namespace atollrt {
 namespace {
 
 constexpr int kMaxDefaultThreads = 4;
-// What stands for the operators that Google's compiler took for a Coral.
-constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
 
 int ThreadCount(int requested) {
   if (requested > 0) return requested;
@@ -119,7 +117,7 @@ Status Interpreter::PrepareSteps() {
       if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
         return Unsupported(
             "%s: the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is "
-            "attached; only the model that it was compiled from can run here",
+            "used; only the model that it was compiled from can run here",
             Describe(graph(), node).c_str());
       }
       ATOLL_ASSIGN_OR_RETURN(step.owned, PrepareCpuNode(graph(), node, features));
