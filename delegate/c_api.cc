@@ -16,6 +16,7 @@
 #include "driver/assembly.h"
 #include "driver/executable.h"
 #include "driver/open_device.h"
+#include "driver/system_usb_bus.h"
 #include "runtime/base/monotonic.h"
 
 using atollrt::InvalidArgument;
@@ -135,6 +136,25 @@ int64_t TotalBytes(const std::vector<atollrt::Layer>& layers) {
   return bytes;
 }
 
+Status ReadLossOptions(const AtollDelegateOptions& options, atollrt::OpenOptions* open) {
+  if (options.on_device_loss != nullptr) {
+    const std::string_view on_loss = options.on_device_loss;
+    if (on_loss == "replay") {
+      open->on_loss = atollrt::OnDeviceLoss::kReplay;
+    } else if (on_loss == "fail") {
+      open->on_loss = atollrt::OnDeviceLoss::kFail;
+    } else if (on_loss != "fallback") {
+      return InvalidArgument(
+          "AtollDelegateOptions.on_device_loss is '%s', must be replay, fallback or fail",
+          options.on_device_loss);
+    }
+  }
+  if (options.faults != nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(open->faults, atollrt::ReadFaultPlan(options.faults));
+  }
+  return Status();
+}
+
 }  // namespace
 
 extern "C" {
@@ -159,7 +179,9 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
                           "0 (as many as go together)",
                           max_partition_nodes));
     }
+    if (const Status status = ReadLossOptions(*options, &open); !status.ok()) return ToC(status);
   }
+  open.usb = atollrt::SystemUsbBus();
   auto device = atollrt::OpenDevice(open);
   if (!device.ok()) return ToC(device.status());
   auto* handle = new DeviceDelegateHandle;
@@ -188,7 +210,22 @@ AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDevic
            .array_columns = static_cast<int32_t>(handle->info.array_columns),
            .clock_hz = static_cast<int64_t>(handle->info.clock_hz),
            .memory_bytes = static_cast<int64_t>(handle->info.memory_bytes),
-           .link_bytes_per_second = static_cast<int64_t>(handle->info.link_bytes_per_second)};
+           .link_bytes_per_second = static_cast<int64_t>(handle->info.link_bytes_per_second),
+           .note = handle->info.note.c_str()};
+  return ToC(Status());
+}
+
+AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate, AtollDeviceHealth* health) {
+  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  if (health == nullptr) return ToC(InvalidArgument("argument 'health' is NULL"));
+  const atollrt::DeviceHealth now =
+      static_cast<const DeviceDelegateHandle*>(delegate)->device_delegate->device().health();
+  *health = {.failures = static_cast<int64_t>(now.failures),
+             .resets = static_cast<int64_t>(now.resets),
+             .reopenings = static_cast<int64_t>(now.reopenings),
+             .losses = static_cast<int64_t>(now.losses),
+             .replays = static_cast<int64_t>(now.replays),
+             .fallbacks = static_cast<int64_t>(now.fallbacks)};
   return ToC(Status());
 }
 
@@ -263,12 +300,13 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
   if (devices == nullptr) return ToC(InvalidArgument("argument 'devices' is NULL"));
   if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
   thread_local DeviceList list;
-  list.listings = atollrt::ListDevices();
+  list.listings = atollrt::ListDevices(atollrt::SystemUsbBus());
   list.infos.clear();
   for (const atollrt::DeviceListing& listing : list.listings) {
     AtollDeviceInfo info = {};
     info.name = listing.name.c_str();
     info.description = listing.description.c_str();
+    info.note = "";
     info.available = listing.available ? 1 : 0;
     info.is_default = listing.is_default ? 1 : 0;
     list.infos.push_back(info);

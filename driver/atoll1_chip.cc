@@ -32,15 +32,15 @@ struct Atoll1Chip::Prepared final : PreparedExecutable {
 };
 
 Result<std::unique_ptr<Chip>> Atoll1Chip::Open(std::unique_ptr<UsbTransport> transport,
-                                               NowFunction now, std::string name,
-                                               std::string description, double host_seconds) {
+                                               NowFunction now, DeviceInfo known) {
   ProtocolSession session(transport.get(), now);
   const Deadline deadline = now() + kOpenTimeout;
   ATOLL_ASSIGN_OR_RETURN(DeviceInfo info, session.Identify(deadline));
   ATOLL_RETURN_IF_ERROR(session.ResetCore(deadline));
-  info.name = std::move(name);
-  info.description = std::move(description);
-  info.host_seconds = host_seconds;
+  info.name = std::move(known.name);
+  info.description = std::move(known.description);
+  info.note = std::move(known.note);
+  info.host_seconds = known.host_seconds;
   return std::unique_ptr<Chip>(
       new Atoll1Chip(std::move(transport), std::move(now), std::move(info)));
 }

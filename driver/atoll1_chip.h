@@ -20,11 +20,11 @@ namespace atollrt {
 
 class Atoll1Chip final : public Chip {
  public:
-  // Identifies and resets the device. The three are DeviceInfo's. kUnsupported if it is no Atoll-1
-  // of this ISA version, or the transport's error.
+  // Identifies and resets the device. `known` is what only its opener knows of it: name,
+  // description, note and host_seconds. kUnsupported if it is no Atoll-1 of this ISA version, or
+  // the transport's error.
   static Result<std::unique_ptr<Chip>> Open(std::unique_ptr<UsbTransport> transport,
-                                            NowFunction now, std::string name,
-                                            std::string description, double host_seconds);
+                                            NowFunction now, DeviceInfo known);
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<PreparedExecutable>> Prepare(

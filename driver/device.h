@@ -38,8 +38,9 @@ namespace atollrt {
 
 // What the device says of itself (docs/protocol.md §2).
 struct DeviceInfo {
-  std::string name;         // for people: "emu" or "usb:0"
+  std::string name;         // for people: "emu" or "usb:2-3"
   std::string description;  // if whoever opened it knows more than its registers say; else empty
+  std::string note;         // why it was taken instead of another one that is there; else empty
   DeviceFamily family = DeviceFamily::kAtoll1;
   uint32_t isa_version = 0;
   uint32_t array_rows = 0;

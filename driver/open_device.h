@@ -3,8 +3,9 @@
 // OpenDevice: from a device string to a Device. Nothing else knows which transports there are, or
 // that one of them ends in an emulator. Thread-safe.
 //
-//   auto            the first real device, else the emulator
-//   usb, usb:N      the first, or the N-th from 0, Atoll-1 on USB
+//   auto            the first Atoll-1 on USB that can be opened, else the emulator
+//   usb, usb:N      the first, or the N-th from 0, device on USB, in the order of ListDevices
+//   usb:2-3.1       the device on USB at that port: bus 2, port 3 of it, port 1 of the hub there
 //   pci:N           the N-th Atoll-1 on PCIe
 //   emu             the emulated device, profile usb3
 //   emu:<profile>   with another profile: a built-in one or a .json file (device_profile.h)
@@ -13,10 +14,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "driver/device.h"
+#include "driver/fault_plan.h"
+#include "driver/recovering_device.h"
+#include "driver/usb_bus.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {
@@ -24,10 +29,17 @@ namespace atollrt {
 struct OpenOptions {
   std::string device = "auto";  // as above
   int threads = 0;              // that an emulated device computes with; 0: one per CPU, at most 4
+  std::shared_ptr<UsbBus> usb = {};  // where devices on USB are; nullptr: this program has no USB
+  // What becomes of requests when a device on USB, or one with faults, is lost; the stand-in is an
+  // emulated device of the same size.
+  OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
+  // What shall go wrong between the driver and the device (fault_plan.h).
+  std::optional<FaultPlan> faults = {};
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
-// with what to write instead; otherwise the errors of UsbDevice::Open.
+// with what to write instead; otherwise the errors of UsbBus::Open and UsbDevice::Open. `auto` that
+// has to leave a device on USB alone says why in DeviceInfo::note.
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
 
 // One device string that could be opened, or why not.
@@ -38,8 +50,9 @@ struct DeviceListing {
   bool is_default = false;  // `auto` takes this one
 };
 
-// What is there now: real devices first, then each profile of the emulator.
-std::vector<DeviceListing> ListDevices();
+// What is there now: real devices first, by port, then each profile of the emulator. Opens nothing:
+// a real device that is available may still turn out to be busy. `usb` as in OpenOptions.
+std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb);
 
 // One line for people: "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3".
 std::string DescribeDevice(const DeviceInfo& info);

@@ -104,9 +104,9 @@ Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable>
         break;
       }
       if (id.code() != StatusCode::kDeviceLost) return id.status();
-      Recover(lock, id.status(), options_.recovery_timeout, false);
+      Recover(lock, options_.recovery_timeout, false);
     } else if (SeenAgain()) {
-      Recover(lock, loss_, options_.lookup_timeout, false);
+      Recover(lock, options_.lookup_timeout, false);
     } else if (state_ == DeviceState::kFallback) {
       ATOLL_RETURN_IF_ERROR(LoadOnFallback(loaded.get()));
       break;
@@ -236,7 +236,7 @@ Status RecoveringDevice::Wait(RequestId id, RequestReport* report) {
     } else if (slot->cancelled) {
       end = Status(StatusCode::kCancelled, Format("request %u was cancelled", id));
     } else if (SeenAgain()) {
-      Recover(lock, loss_, options_.lookup_timeout, false);
+      Recover(lock, options_.lookup_timeout, false);
     } else if (state_ == DeviceState::kFallback) {
       end = RunOnFallback(lock, slot);
       on_fallback = true;
@@ -295,7 +295,7 @@ std::optional<Status> RecoveringDevice::AfterFailure(Lock& lock, Slot* slot, Sta
     const bool last = slot->failures >= options_.attempts_max ||
                       (status.code() == StatusCode::kCorruptModel && slot->failures >= kFaultsMax);
     // A device that others can use, too, is wanted in any case.
-    Recover(lock, status, options_.recovery_timeout, false);
+    Recover(lock, options_.recovery_timeout, false);
     if (last || options_.on_loss == OnDeviceLoss::kFail) return status;
   } else if (options_.on_loss == OnDeviceLoss::kFail) {
     return status;
@@ -341,8 +341,7 @@ bool RecoveringDevice::SeenAgain() {
   return options_.bus_generation() != generation_seen_;
 }
 
-void RecoveringDevice::Recover(Lock& lock, const Status& reason, std::chrono::milliseconds timeout,
-                               bool reset) {
+void RecoveringDevice::Recover(Lock& lock, std::chrono::milliseconds timeout, bool reset) {
   if (state_ == DeviceState::kRecovering) {
     WaitUntilRecovered(lock);
     return;
@@ -367,8 +366,7 @@ void RecoveringDevice::Recover(Lock& lock, const Status& reason, std::chrono::mi
       MoveTo(DeviceState::kReady);
       return;
     }
-    Log(LogSeverity::kWarning, "device %s: looking for it on the bus after: %s", info_.name.c_str(),
-        reason.message().c_str());
+    Log(LogSeverity::kWarning, "device %s: looking for it on the bus", info_.name.c_str());
     changed_.wait(lock, [this] { return users_ == 0; });
     current_.device = nullptr;
     lock.unlock();
@@ -420,7 +418,7 @@ Result<std::unique_ptr<Device>> RecoveringDevice::Reopen(Deadline deadline,
 Status RecoveringDevice::Reset() {
   Lock lock(mutex_);
   WaitUntilRecovered(lock);
-  Recover(lock, DeviceLost("a call of Reset"), options_.recovery_timeout, true);
+  Recover(lock, options_.recovery_timeout, true);
   if (state_ == DeviceState::kReady) return {};
   return DeviceLost("device %s did not come back after a reset: %s", info_.name.c_str(),
                     loss_.message().c_str());

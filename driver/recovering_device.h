@@ -98,7 +98,7 @@ class RecoveringDevice final : public Device {
   void WaitUntilRecovered(Lock& lock);
   // Brings the device back to Ready, or goes to Fallback or Lost. A device that is Ready by itself
   // is taken as it is, unless `reset`.
-  void Recover(Lock& lock, const Status& reason, std::chrono::milliseconds timeout, bool reset);
+  void Recover(Lock& lock, std::chrono::milliseconds timeout, bool reset);
   Result<std::unique_ptr<Device>> Reopen(Deadline deadline, std::vector<ExecutableId>* ids) const;
 
   const Options options_;

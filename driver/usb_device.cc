@@ -59,8 +59,13 @@ struct UsbDevice::Outcome {
 
 Result<std::unique_ptr<Device>> UsbDevice::Open(std::unique_ptr<UsbTransport> transport,
                                                 Options options) {
-  Result<std::unique_ptr<Chip>> chip = Atoll1Chip::Open(
-      std::move(transport), options.now, options.name, options.description, options.host_seconds);
+  DeviceInfo known;
+  known.name = options.name;
+  known.description = options.description;
+  known.note = options.note;
+  known.host_seconds = options.host_seconds;
+  Result<std::unique_ptr<Chip>> chip =
+      Atoll1Chip::Open(std::move(transport), options.now, std::move(known));
   if (!chip.ok()) return Status(chip.status()).WithContext("device " + options.name);
   return std::unique_ptr<Device>(new UsbDevice(*std::move(chip), std::move(options)));
 }

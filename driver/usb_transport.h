@@ -8,6 +8,10 @@
 // transfers in flight below as it likes. Any thread may call; calls on different endpoints may
 // overlap, calls on one endpoint may not. Cancel makes all pending and later calls return
 // kCancelled until Reset.
+//
+// Errors of all calls: kInvalidArgument if the device refuses (stall; a stalled bulk or interrupt
+// endpoint is cleared and can be used again), kTimeout, kCancelled, and kDeviceLost if the device
+// is gone or the bus failed: Reset tells which.
 #pragma once
 
 #include <chrono>
@@ -36,8 +40,7 @@ class UsbTransport {
  public:
   virtual ~UsbTransport() = default;
 
-  // Sends or fills all of `data` (by the direction bit) or fails; a device that refuses the
-  // request (stall) gives kInvalidArgument.
+  // Sends or fills all of `data` (by the direction bit) or fails.
   virtual Status Control(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) = 0;
 
   // Sends all of `data`, or fails; after a failure an unknown part may have been taken.
@@ -54,7 +57,8 @@ class UsbTransport {
   // Ends all calls in progress with kCancelled. Safe from any thread, at any time.
   virtual void Cancel() = 0;
 
-  // USB port reset: the device returns to its power-on state. kDeviceLost if it is gone.
+  // USB port reset: the device returns to its power-on state. kDeviceLost if it is gone, or came
+  // back as another; then every later call gives that, and UsbBus::Open is the way on.
   virtual Status Reset(Deadline deadline) = 0;
 };
 

@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "driver/device_profile.h"
+#include "driver/emulator/emulated_transport.h"
+#include "driver/usb_ids.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 
@@ -16,23 +18,106 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// A bus with these devices, of which `openable` is an emulated Atoll-1; the others are busy.
+class ListedBus : public UsbBus {
+ public:
+  explicit ListedBus(std::vector<UsbDeviceInfo> devices, std::string openable = "")
+      : devices_(std::move(devices)), openable_(std::move(openable)) {}
+  Result<std::vector<UsbDeviceInfo>> List() override { return devices_; }
+  Result<std::unique_ptr<UsbTransport>> Open(const UsbDeviceInfo& device,
+                                             uint8_t interface_number) override {
+    if (device.path != openable_) {
+      return Status(StatusCode::kDeviceBusy, "process 7 has it");
+    }
+    EXPECT_EQ(interface_number, 0);
+    auto transport = EmulatedTransport::Create({});
+    if (!transport.ok()) return transport.status();
+    return std::unique_ptr<UsbTransport>(*std::move(transport));
+  }
+  uint64_t generation() override { return 0; }
+  bool WaitForChange(uint64_t, Deadline) override { return false; }
+
+ private:
+  std::vector<UsbDeviceInfo> devices_;
+  std::string openable_;
+};
+
+const std::vector<UsbDeviceInfo> kSomeDevices = {
+    {.id = {0x046d, 0xc077}, .path = "1-1", .speed = UsbSpeed::kLow},  // a mouse
+    {.id = kAtollUsbId, .path = "1-2.4", .speed = UsbSpeed::kHigh},
+    {.id = kCoralUsbId, .path = "2-1", .speed = UsbSpeed::kSuper},
+    {.id = kAtollUsbId, .path = "2-10", .speed = UsbSpeed::kSuper},
+};
+
+TEST(OpenDevice, DevicesOnUsbAreOpenedByNumberAndByPort) {
+  const auto bus = std::make_shared<ListedBus>(kSomeDevices, "2-10");
+  for (const char* name : {"usb:2", "usb:2-10"}) {
+    const auto device = OpenDevice({.device = name, .usb = bus});
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    EXPECT_EQ((*device)->info().name, "usb:2-10");
+  }
+  for (const char* name : {"usb", "usb:0", "usb:1-2.4"}) {
+    const auto device = OpenDevice({.device = name, .usb = bus});
+    EXPECT_EQ(device.code(), StatusCode::kDeviceBusy) << name;
+    EXPECT_THAT(device.status().message(), HasSubstr("device usb:1-2.4: process 7 has it"));
+  }
+  EXPECT_EQ(OpenDevice({.device = "usb:1", .usb = bus}).code(), StatusCode::kUnsupported);
+  for (const char* name : {"usb:3", "usb:1-1", "usb:2-1.1"}) {
+    const auto device = OpenDevice({.device = name, .usb = bus});
+    EXPECT_EQ(device.code(), StatusCode::kNotFound) << name;
+    EXPECT_THAT(device.status().message(), HasSubstr("there is usb:1-2.4, usb:2-1, usb:2-10"));
+  }
+}
+
+TEST(OpenDevice, AutoTakesARealDeviceOrSaysWhyNot) {
+  auto device = OpenDevice({.usb = std::make_shared<ListedBus>(kSomeDevices, "2-10")});
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  EXPECT_EQ((*device)->info().name, "usb:2-10");
+  EXPECT_EQ((*device)->info().note, "");
+
+  device = OpenDevice({.usb = std::make_shared<ListedBus>(kSomeDevices)});
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  EXPECT_EQ((*device)->info().name, "emu");
+  EXPECT_EQ((*device)->info().note,
+            "device usb:1-2.4: process 7 has it; device usb:2-10: process 7 has it");
+}
+
+TEST(ListDevices, RealOnesComeFirst) {
+  const auto devices = ListDevices(std::make_shared<ListedBus>(kSomeDevices));
+  ASSERT_GT(devices.size(), 4u);
+  EXPECT_EQ(devices[0].name, "usb:1-2.4");
+  EXPECT_EQ(devices[0].description, "Atoll-1, USB 2, 480 Mbit/s");
+  EXPECT_TRUE(devices[0].is_default);
+  EXPECT_EQ(devices[1].name, "usb:2-1");
+  EXPECT_EQ(devices[1].description, "Coral USB Accelerator, USB 3, 5 Gbit/s");
+  EXPECT_FALSE(devices[1].available);
+  EXPECT_EQ(devices[2].name, "usb:2-10");
+  EXPECT_EQ(devices[3].name, "emu");
+  for (size_t i = 1; i < devices.size(); ++i) EXPECT_FALSE(devices[i].is_default);
+}
+
 TEST(OpenDevice, UnknownStringsGetTheListOfForms) {
-  for (const char* name : {"", "gpu", "usb:", "usb:x", "usb:1x", "pci", "pci:", "emu:", "EMU",
-                           "emu+", "emu:+stepped", "emu+stepped+stepped", "usb+stepped"}) {
+  for (const char* name : {"", "gpu", "usb:", "usb:x", "usb:1x", "usb:-", "usb:1-", "usb:1-2.",
+                           "usb:1-2..3", "usb:1-x", "pci", "pci:", "emu:", "EMU", "emu+",
+                           "emu:+stepped", "emu+stepped+stepped", "usb+stepped"}) {
     const auto device = OpenDevice({.device = name});
     EXPECT_EQ(device.code(), StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(device.status().message(),
-                HasSubstr("auto, usb, usb:N, pci:N, emu or emu:PROFILE"));
+                HasSubstr("auto, usb, usb:N, usb:BUS-PORT, pci:N, emu or emu:PROFILE"));
   }
   EXPECT_EQ(OpenDevice({.device = "emu", .threads = -1}).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(OpenDevice, AbsentDevicesSayWhatToDoNext) {
-  for (const char* name : {"usb", "usb:0", "usb:17", "pci:0"}) {
-    const auto device = OpenDevice({.device = name});
-    EXPECT_EQ(device.code(), StatusCode::kNotFound) << name;
-    EXPECT_THAT(device.status().message(), HasSubstr("use --device emu")) << name;
-    EXPECT_THAT(device.status().message(), HasSubstr(name));
+  const std::shared_ptr<UsbBus> none = std::make_shared<ListedBus>(std::vector<UsbDeviceInfo>());
+  for (const auto& usb : {none, std::shared_ptr<UsbBus>()}) {
+    for (const char* name :
+         {"usb", "usb:0", "usb:17", "usb:99999999999999999999", "usb:2-3.1", "pci:0"}) {
+      const auto device = OpenDevice({.device = name, .usb = usb});
+      EXPECT_EQ(device.code(), StatusCode::kNotFound) << name;
+      EXPECT_THAT(device.status().message(), HasSubstr("use --device emu")) << name;
+      EXPECT_THAT(device.status().message(), HasSubstr(name));
+    }
   }
   const auto device = OpenDevice({.device = "emu:usb9"});
   EXPECT_EQ(device.code(), StatusCode::kNotFound);
@@ -41,7 +126,7 @@ TEST(OpenDevice, AbsentDevicesSayWhatToDoNext) {
 
 TEST(OpenDevice, EveryListedDeviceThatIsAvailableOpensAndRuns) {
   int defaults = 0;
-  for (const DeviceListing& listing : ListDevices()) {
+  for (const DeviceListing& listing : ListDevices(nullptr)) {
     defaults += listing.is_default;
     const auto device = OpenDevice({.device = listing.name, .threads = 1});
     EXPECT_EQ(device.ok(), listing.available) << listing.name;
@@ -76,7 +161,7 @@ TEST(OpenDevice, EveryEmulatorHasASteppedFace) {
 TEST(OpenDevice, AutoTakesTheListedDefault) {
   const auto device = OpenDevice({});
   ASSERT_TRUE(device.ok());
-  for (const DeviceListing& listing : ListDevices()) {
+  for (const DeviceListing& listing : ListDevices(nullptr)) {
     EXPECT_EQ(listing.is_default, listing.name == (*device)->info().name);
   }
 }

@@ -33,6 +33,7 @@ OURS = {
 }
 # Within a folder that may be included, parts that only the named files may include.
 PRIVATE = {
+    "driver/libusb/": ["driver/libusb/*"],
     "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "tests/*", "bench/*"],
 }
 # Files that are witnesses of something, and so may include nothing of it.
@@ -46,7 +47,7 @@ LIBRARIES = {
                     ["runtime/graph/tflite_loader.cc", "runtime/graph/tflite_options.cc",
                      "runtime/graph/tflite_writer.cc", "driver/executable.cc", "driver/coral/package.cc",
                      "tests/*"]),
-    "libusb": (r"libusb.*", ["driver/libusb_transport.cc", "tests/usb/*"]),
+    "libusb": (r"libusb.*", ["driver/libusb/*", "tests/driver/coral_stub_test.cc"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),
     "libjpeg, libpng": (r"jpeglib\.h|jerror\.h|turbojpeg\.h|png\.h",
                         ["examples/picture/image_codecs.cc", "tests/examples/picture/*"]),

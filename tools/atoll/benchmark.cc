@@ -216,6 +216,7 @@ void RunBenchmark(const BenchmarkOptions& options) {
   const Entries entries = PrepareEntries(options);
   for (const auto& entry : entries) entry->session.Announce();
   Measure(entries, options);
+  for (const auto& entry : entries) entry->session.AnnounceHealth();
   if (options.json) {
     PrintReport(ReportJson(entries, options));
   } else {

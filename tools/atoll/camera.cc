@@ -336,6 +336,7 @@ void RunCamera(const CameraOptions& options) {
   const auto report = atollrt::RunPipeline(
       source.get(), MakePipelineOptions(options, classifier.input()), callbacks);
   progress.Finish();
+  session.AnnounceHealth();
   if (!report.ok()) {
     throw CommandError(ExitCode::kUsage, fmt::format("cannot start: {}; see 'atoll camera --help'",
                                                      report.status().message()));

@@ -114,6 +114,7 @@ void PictureRun::AddFile(std::string_view option, const std::string& path,
 void PictureRun::Finish(const char* command) {
   files_.Commit();
   session_->Announce();
+  session_->AnnounceHealth();
   if (options_.json) {
     Json report = NewReport(command, *session_);
     report["images"] = std::move(entries_);

@@ -37,6 +37,10 @@ Json NewReport(std::string_view command, const Session& session) {
   report["device"] = {{"requested", session.options().device},
                       {"name", session.device_name()},
                       {"description", session.device_description()}};
+  const AtollDeviceHealth health = session.device_health();
+  report["device"]["health"] = {{"failures", health.failures},     {"resets", health.resets},
+                                {"reopenings", health.reopenings}, {"losses", health.losses},
+                                {"replays", health.replays},       {"fallbacks", health.fallbacks}};
   const std::vector<AtollNodeInfo> nodes = session.nodes();
   int64_t on_device = 0;
   for (const AtollNodeInfo& node : nodes) on_device += node.partition >= 0;

@@ -77,6 +77,7 @@ void RunRun(const RunOptions& options) {
     files.Commit();
   }
 
+  session.AnnounceHealth();
   if (options.json) {
     Json report = NewReport("run", session);
     report["seed"] = options.seed;

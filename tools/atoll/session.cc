@@ -74,17 +74,27 @@ void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) 
 }
 
 void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option(
-         "--device", options->device,
-         "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu; auto takes the first real device, "
-         "else the emulator; PROFILE is a name of 'atoll devices' or a .json file; emu+stepped and "
-         "emu:PROFILE+stepped go cycle by cycle")
+  app->add_option("--device", options->device,
+                  "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu; auto takes "
+                  "the first "
+                  "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
+                  "file; emu+stepped and "
+                  "emu:PROFILE+stepped go cycle by cycle")
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
                   "suggests")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  app->add_option("--on-device-loss", options->on_device_loss,
+                  "when a device that was lost does not come back within seconds: fallback "
+                  "completes requests on the emulator, with the same bytes; replay fails them; "
+                  "fail does not even wait")
+      ->check(CLI::IsMember({"replay", "fallback", "fail"}))
+      ->capture_default_str();
+  app->add_option("--faults", options->faults,
+                  "what shall go wrong between host and device: seed:N:P, as seed:7:1/400, or a "
+                  "script (docs/faults.md)");
 }
 
 Session::Session(const SessionOptions& options) : options_(options) {
@@ -104,6 +114,8 @@ Session::Session(const SessionOptions& options) : options_(options) {
     delegate_options.device = options.device.c_str();
     delegate_options.num_threads = options.threads;
     delegate_options.max_partition_nodes = options.max_partition_nodes;
+    delegate_options.on_device_loss = options.on_device_loss.c_str();
+    if (!options.faults.empty()) delegate_options.faults = options.faults.c_str();
     AtollDelegate* delegate = nullptr;
     const std::string context = fmt::format("cannot open the device '{}'", options.device);
     ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,
@@ -128,6 +140,32 @@ Session::Session(const SessionOptions& options) : options_(options) {
   load_times_.prepare_ms = stopwatch.LapMs();
 }
 
+AtollDeviceHealth Session::device_health() const {
+  AtollDeviceHealth health = {};
+  if (on_device()) {
+    ThrowIfError(AtollDelegateGetDeviceHealth(delegate_.get(), &health), Activity::kOpeningDevice,
+                 "cannot ask the device");
+  }
+  return health;
+}
+
+void Session::AnnounceHealth() const {
+  const AtollDeviceHealth health = device_health();
+  if (health.failures == 0) return;
+  const std::pair<int64_t, const char*> parts[] = {
+      {health.resets, "resets"},
+      {health.reopenings, "reopenings"},
+      {health.losses, "losses"},
+      {health.replays, "replays"},
+      {health.fallbacks, "completed on the stand-in"},
+  };
+  std::string text;
+  for (const auto& [count, name] : parts) {
+    if (count > 0) text += fmt::format(", {} {}", name, count);
+  }
+  fmt::print(stderr, "atoll: device {}: failures {}{}\n", device_name_, health.failures, text);
+}
+
 AtollDeviceInfo Session::device_info() const {
   AtollDeviceInfo info = {};
   if (on_device()) {
@@ -139,7 +177,9 @@ AtollDeviceInfo Session::device_info() const {
 
 void Session::AnnounceDevice() const {
   if (options_.device == "auto") {
-    fmt::print(stderr, "atoll: --device auto took {} ({})\n", device_name_, device_description_);
+    const std::string note = device_info().note;
+    fmt::print(stderr, "atoll: --device auto took {} ({}){}{}\n", device_name_, device_description_,
+               note.empty() ? "" : ", because ", note);
   }
 }
 

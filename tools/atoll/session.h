@@ -25,13 +25,15 @@ struct SessionOptions {
   int threads = 0;                        // 0: the library's choice
   int max_partition_nodes = 0;            // 0: any number
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
+  std::string on_device_loss = "fallback";
+  std::string faults = {};  // empty: none
 };
 
 // Adds MODEL, --device, --threads and --input-shape to a subcommand.
 void AddSessionOptions(CLI::App* app, SessionOptions* options);
 // --input-shape alone.
 void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes);
-// --device and --threads alone.
+// --device, --threads, --on-device-loss and --faults alone.
 void AddDeviceOptions(CLI::App* app, SessionOptions* options);
 
 class Session {
@@ -72,6 +74,10 @@ class Session {
   std::string PartitionSummary() const;
   AtollInvokeInfo invoke_info() const;
   AtollMemoryInfo memory_info() const;
+  // Zeros on the CPU.
+  AtollDeviceHealth device_health() const;
+  // Says on stderr what went wrong with the device so far, if anything did.
+  void AnnounceHealth() const;
   int64_t macs() const;
 
   struct LoadTimes {

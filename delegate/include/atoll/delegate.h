@@ -14,19 +14,28 @@ extern "C" {
 
 typedef struct AtollDelegateOptions {
   size_t struct_size;
-  /* "auto": the first real device, else the emulator. "emu", "emu:PROFILE": the emulator; a profile
-   * is one of AtollListDevices or the path of a .json file (docs/isa.md, section 1); with
-   * "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N", "pci:N": a real
-   * device. NULL means "auto". ("cpu" is no delegate at all.) */
+  /* "auto": the first real Atoll-1 that can be opened, else the emulator. "emu", "emu:PROFILE": the
+   * emulator; a profile is one of AtollListDevices or the path of a .json file (docs/isa.md,
+   * section 1); with
+   * "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N", "usb:2-3.1"
+   * (bus and ports), "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
   const char* device;
   /* Host threads that the emulator computes with; 0: a sensible default. */
   int32_t num_threads;
   /* Most operators in a partition; 0: as many as go together, 1: each by itself, which shows every
    * tensor between them. If it is not 0, models that were compiled before are partitioned anew. */
   int32_t max_partition_nodes;
+  /* What becomes of requests when the device is lost and does not come back within seconds, where
+   * it is reset, opened anew and sent everything again: "fallback": they complete on an emulated
+   * device, with the same bytes; "replay": they fail with ATOLL_DEVICE_LOST; "fail": they do so at
+   * once. Later ones look for the device again. NULL means "fallback". */
+  const char* on_device_loss;
+  /* What shall go wrong between the host and the device: "seed:N:P" or the path of a script
+   * (docs/faults.md); NULL: nothing. */
+  const char* faults;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0 }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
@@ -34,7 +43,7 @@ ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options
 ATOLL_EXPORT void AtollDelegateDelete(AtollDelegate* delegate);
 
 typedef struct AtollDeviceInfo {
-  const char* name;        /* "emu", "usb:0": what --device would take */
+  const char* name;        /* "emu", "usb:2-3": what --device would take */
   const char* description; /* "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3" */
   int32_t available;       /* nonzero: can be opened now */
   int32_t is_default;      /* nonzero: what "auto" takes */
@@ -44,11 +53,25 @@ typedef struct AtollDeviceInfo {
   int64_t clock_hz;
   int64_t memory_bytes; /* on chip, for parameters and activations */
   int64_t link_bytes_per_second;
+  /* Why "auto" took this one although a real device is plugged in; else "". */
+  const char* note;
 } AtollDeviceInfo;
 
 /* The device that a delegate runs on. Strings live as long as the delegate. */
 ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate,
                                                     AtollDeviceInfo* info);
+
+/* What went wrong with a device so far, each event counted once. */
+typedef struct AtollDeviceHealth {
+  int64_t failures;   /* attempts at a request that did not end well */
+  int64_t resets;     /* after which the device was there again */
+  int64_t reopenings; /* after it had been away, or would not be reset */
+  int64_t losses;     /* times that it did not come back in time */
+  int64_t replays;    /* requests sent again, each time counted */
+  int64_t fallbacks;  /* requests that the stand-in completed */
+} AtollDeviceHealth;
+ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate,
+                                                      AtollDeviceHealth* health);
 
 /* Looks at what is there now. Strings stay valid until the next call on the same thread. */
 ATOLL_EXPORT AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count);
