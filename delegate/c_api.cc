@@ -165,6 +165,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
   atollrt::OpenOptions open;
   int32_t max_partition_nodes = 0;
+  int32_t stages = 0;
   if (options != nullptr) {
     if (options->struct_size != sizeof(AtollDelegateOptions)) {
       return ToC(
@@ -175,6 +176,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
     if (options->device != nullptr) open.device = options->device;
     open.threads = options->num_threads;
     max_partition_nodes = options->max_partition_nodes;
+    stages = options->stages;
     if (max_partition_nodes < 0) {
       return ToC(
           InvalidArgument("AtollDelegateOptions.max_partition_nodes is %d, must be at least "
@@ -190,8 +192,10 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   handle->name = (*device)->info().name;
   handle->description = atollrt::DescribeDevice((*device)->info());
   handle->info = (*device)->info();
-  auto device_delegate =
-      std::make_unique<atollrt::DeviceDelegate>(*std::move(device), max_partition_nodes);
+  auto device_delegate = std::make_unique<atollrt::DeviceDelegate>(
+      *std::move(device),
+      atollrt::DeviceDelegate::Options{.max_partition_nodes = max_partition_nodes,
+                                       .stages = std::max(stages, 1)});
   handle->device_delegate = device_delegate.get();
   handle->delegate = std::move(device_delegate);
   *delegate = handle;

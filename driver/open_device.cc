@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "driver/activity.h"
+#include "driver/device_group.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_bus.h"
 #include "driver/emulator/emulated_transport.h"
@@ -371,11 +372,32 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
   return OpenEmulator({}, options, std::move(note));
 }
 
+// "emu,emu": those of the list, as one.
+Result<std::unique_ptr<Device>> OpenGroup(const OpenOptions& options) {
+  std::vector<std::unique_ptr<Device>> devices;
+  OpenOptions one = options;
+  std::string_view rest = options.device;
+  while (true) {
+    const size_t comma = rest.find(',');
+    one.device = std::string(rest.substr(0, comma));
+    if (!options.record.empty()) {
+      return InvalidArgument("a recording is of one device, not of '%s'", options.device.c_str());
+    }
+    ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(one));
+    devices.push_back(std::move(device));
+    if (comma == rest.npos) return DeviceGroup::Create(std::move(devices));
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   const std::string& device = options.device;
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
+  if (device.find(',') != device.npos && !device.starts_with(kReplayPrefix)) {
+    return OpenGroup(options);
+  }
   if (device == "auto") return OpenAuto(options);
   if (const auto emulator = ParseEmulatorName(device)) {
     return OpenEmulator(*emulator, options);

@@ -11,6 +11,7 @@
 //   emu:<profile>   with another profile: a built-in one or a .json file (device_profile.h)
 //   ...+stepped     either, computing register by register in each cycle (docs/isa.md §5): the same
 //                   bytes and the same modelled cycles, 30 to 200 times slower
+//   A,B             those of the list, of one kind, as one: requests go to whichever is free
 //   replay:FILE     the device of a recorded session, as it answered then
 #pragma once
 

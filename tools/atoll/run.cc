@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <memory>
 
+#include "runtime/base/sha256.h"
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/output_files.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/sha256.h"
 #include "tools/atoll/subcommands.h"
 #include "tools/atoll/validators.h"
 
@@ -28,7 +28,7 @@ struct RunOptions {
 Json Checksum(size_t index, const AtollTensor* tensor, const void* data) {
   Json json = {{"index", index}};
   json.update(TensorJson(tensor));
-  json["sha256"] = Sha256Hex(data, AtollTensorByteSize(tensor));
+  json["sha256"] = atollrt::Sha256Hex(data, AtollTensorByteSize(tensor));
   return json;
 }
 

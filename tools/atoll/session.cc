@@ -75,17 +75,24 @@ void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) 
 }
 
 void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option("--device", options->device,
-                  "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu; auto takes "
-                  "the first "
-                  "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
-                  "file; emu+stepped and "
-                  "emu:PROFILE+stepped go cycle by cycle")
+  app->add_option(
+         "--device", options->device,
+         "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu, or a list of "
+         "devices of one kind, A,B, which share the requests; auto takes "
+         "the first "
+         "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
+         "file; emu+stepped and "
+         "emu:PROFILE+stepped go cycle by cycle")
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
                   "suggests")
       ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  app->add_option("--stages", options->stages,
+                  "cut the model into so many stages of about equal time, for the devices of a "
+                  "list: --device emu,emu --stages 2")
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app->add_option("--on-device-loss", options->on_device_loss,
                   "when a device that was lost does not come back within seconds: fallback "
@@ -118,6 +125,7 @@ Session::Session(const SessionOptions& options) : options_(options) {
     delegate_options.device = options.device.c_str();
     delegate_options.num_threads = options.threads;
     delegate_options.max_partition_nodes = options.max_partition_nodes;
+    delegate_options.stages = options.stages;
     delegate_options.on_device_loss = options.on_device_loss.c_str();
     if (!options.faults.empty()) delegate_options.faults = options.faults.c_str();
     const std::string command_line = JsonText(CommandLine());

@@ -26,6 +26,7 @@ struct SessionOptions {
   int max_partition_nodes = 0;            // 0: any number
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
   std::string on_device_loss = "fallback";
+  int stages = 1;
   std::string faults = {};  // empty: none
   std::string record = {};  // a file to record in; empty: none
 };

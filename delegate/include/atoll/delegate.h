@@ -37,9 +37,12 @@ typedef struct AtollDelegateOptions {
    * keep with it; "replay:FILE" as `device` plays it back. NULL: none. */
   const char* record;
   const char* record_note;
+  /* Cuts models into so many stages of about equal time, each on a device of its own of those in
+   * `device`, "emu,emu"; interpreters that run at the same time keep them busy. 0 or 1: not. */
+  int32_t stages;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL, 0 }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
