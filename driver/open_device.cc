@@ -105,9 +105,9 @@ Result<std::unique_ptr<Device>> OpenOnce(const Opener& opener, const UsbDeviceIn
 
 bool IsSameFamily(const UsbId& a, const UsbId& b) { return IsCoral(a) == IsCoral(b) && IsKnown(b); }
 
-// The device at the port where it was, or else another of its family, which may be the same one at
-// another port. Looks until `deadline`.
-Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadline) {
+// The device at the port where it was, or else, if `anywhere`, another of its family, which may be
+// the same one at another port. Looks until `deadline`.
+Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadline, bool anywhere) {
   for (;;) {
     const uint64_t generation = opener.bus->generation();
     Result<std::vector<UsbDeviceInfo>> devices = opener.bus->List();
@@ -119,6 +119,7 @@ Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadlin
       status = NotFound("it is not on the bus");
       for (const UsbDeviceInfo& info : *devices) {
         if (!IsSameFamily(opener.info.id, info.id)) continue;
+        if (!anywhere && info.path != opener.info.path) continue;
         auto device = OpenOnce(opener, info);
         if (device.ok()) return device;
         status = device.status();
@@ -208,8 +209,9 @@ Result<std::unique_ptr<Device>> OpenRecovering(
     NoteDevice(opener, options, recording.get());
     opener.bus = recording;
   }
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                         OpenAgain(opener, Clock::now() + patience));
+  ATOLL_ASSIGN_OR_RETURN(
+      std::unique_ptr<Device> device,
+      OpenAgain(opener, Clock::now() + patience, patience > Clock::duration::zero()));
   RecoveringDevice::Options recovery;
   recovery.on_loss = options.on_loss;
   if (!IsCoral(opener.info.id)) {
@@ -220,7 +222,7 @@ Result<std::unique_ptr<Device>> OpenRecovering(
   }
   recovery.bus_generation = [bus = opener.bus] { return bus->generation(); };
   recovery.reopen = [opener = std::move(opener)](Deadline deadline) {
-    return OpenAgain(opener, deadline);
+    return OpenAgain(opener, deadline, /*anywhere=*/true);
   };
   return std::unique_ptr<Device>(
       std::make_unique<RecoveringDevice>(std::move(device), std::move(recovery)));

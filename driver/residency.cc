@@ -74,8 +74,15 @@ ExecutableId Residency::Evict(uint32_t for_set) {
 // Makes the members of a set the most recently used, in the order that they have.
 void Residency::Touch(uint32_t set) {
   if (set == 0) return;
-  std::stable_partition(residents_.begin(), residents_.end(),
-                        [set](const Resident& resident) { return resident.set != set; });
+  auto end = residents_.end();
+  for (auto resident = residents_.begin(); resident != end;) {
+    if (resident->set == set) {
+      std::rotate(resident, resident + 1, residents_.end());
+      --end;
+    } else {
+      ++resident;
+    }
+  }
 }
 
 Placement Residency::Place(ExecutableId id, const Footprint& footprint, uint32_t set,
