@@ -21,12 +21,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kOpenAttempts = 5;  // with faults, the first may fail
 constexpr double kLimitMs = 30'000;
 
 void Require(AtollStatus status, const char* what) {
   if (status == ATOLL_OK) return;
   std::printf("%s: %s\n", what, AtollLastError());
   std::exit(1);
+}
+
+// What the library notes, with the time.
+void LogWithTime(AtollLogSeverity severity, const char* message, void*) {
+  if (severity < ATOLL_LOG_WARNING) return;
+  const std::chrono::duration<double> uptime = Clock::now().time_since_epoch();
+  std::printf("[%.2f] %s\n", uptime.count(), message);
 }
 
 double MsSince(Clock::time_point start) {
@@ -42,7 +50,13 @@ class Runner {
       AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
       delegate_options.device = device;
       delegate_options.on_device_loss = "replay";
-      Require(AtollDelegateCreate(&delegate_options, &delegate_), device);
+      AtollStatus status = ATOLL_OK;
+      for (int attempt = 0; attempt < kOpenAttempts; ++attempt) {
+        status = AtollDelegateCreate(&delegate_options, &delegate_);
+        if (status == ATOLL_OK) break;
+        std::printf("%s cannot be opened: %s\n", device, AtollLastError());
+      }
+      Require(status, device);
       options.delegate = delegate_;
     }
     Require(AtollInterpreterCreate(model, &options, &interpreter_), device);
@@ -95,6 +109,7 @@ int main(int argc, char** argv) {
     std::printf("usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED\n");
     return 2;
   }
+  AtollSetLogCallback(LogWithTime, nullptr);
   const int count = std::atoi(argv[4]);
   const uint64_t seed = std::strtoull(argv[5], nullptr, 10);
   AtollModel* model = nullptr;
