@@ -152,6 +152,8 @@ Status ReadLossOptions(const AtollDelegateOptions& options, atollrt::OpenOptions
   if (options.faults != nullptr) {
     ATOLL_ASSIGN_OR_RETURN(open->faults, atollrt::ReadFaultPlan(options.faults));
   }
+  if (options.record != nullptr) open->record = options.record;
+  if (options.record_note != nullptr) open->record_note = options.record_note;
   return Status();
 }
 
@@ -226,6 +228,15 @@ AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate, AtollDev
              .losses = static_cast<int64_t>(now.losses),
              .replays = static_cast<int64_t>(now.replays),
              .fallbacks = static_cast<int64_t>(now.fallbacks)};
+  return ToC(Status());
+}
+
+AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback, void* user_data) {
+  if (path == nullptr) return ToC(InvalidArgument("argument 'path' is NULL"));
+  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  const auto note = atollrt::ReadRecordingNote(path);
+  if (!note.ok()) return ToC(note.status());
+  callback(note->data(), note->size(), user_data);
   return ToC(Status());
 }
 

@@ -21,7 +21,7 @@ constexpr int kMostInFlight = 4;            // per endpoint
 // A read whose deadline has passed takes what is there. The host controller needs a moment to ask.
 constexpr std::chrono::milliseconds kGlance{20};
 // For the system to give back a cancelled transfer. It should take milliseconds.
-constexpr std::chrono::seconds kDrainTimeout{5};
+constexpr std::chrono::seconds kDrainTimeout{2};
 
 Status Cancelled() { return Status(StatusCode::kCancelled, "the transfer was cancelled"); }
 
@@ -442,7 +442,8 @@ bool LibusbTransport::TakeBytes(Pipe* pipe, std::span<uint8_t> data, size_t* fil
     const bool is_short = received % pipe->packet_bytes != 0 ||
                           (completed && transfer.usb->actual_length < transfer.usb->length);
     pipe->Pop();
-    if (completed) pipe->window = is_short ? 1 : kMostInFlight;
+    if (completed && !is_short) pipe->window = kMostInFlight;
+    if (is_short && *filled < data.size()) pipe->window = 1;
     if (is_short) return true;
     if (*filled == data.size()) return false;
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/input_shape.h"
 #include "tools/atoll/report.h"
@@ -95,6 +96,9 @@ void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("--faults", options->faults,
                   "what shall go wrong between host and device: seed:N:P, as seed:7:1/400, or a "
                   "script (docs/faults.md)");
+  app->add_option("--record", options->record,
+                  "record what goes over the bus in this file, a .pcapng for Wireshark and 'atoll "
+                  "replay'");
 }
 
 Session::Session(const SessionOptions& options) : options_(options) {
@@ -116,6 +120,11 @@ Session::Session(const SessionOptions& options) : options_(options) {
     delegate_options.max_partition_nodes = options.max_partition_nodes;
     delegate_options.on_device_loss = options.on_device_loss.c_str();
     if (!options.faults.empty()) delegate_options.faults = options.faults.c_str();
+    const std::string command_line = JsonText(CommandLine());
+    if (!options.record.empty()) {
+      delegate_options.record = options.record.c_str();
+      delegate_options.record_note = command_line.c_str();
+    }
     AtollDelegate* delegate = nullptr;
     const std::string context = fmt::format("cannot open the device '{}'", options.device);
     ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,

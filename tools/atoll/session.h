@@ -27,13 +27,14 @@ struct SessionOptions {
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
   std::string on_device_loss = "fallback";
   std::string faults = {};  // empty: none
+  std::string record = {};  // a file to record in; empty: none
 };
 
 // Adds MODEL, --device, --threads and --input-shape to a subcommand.
 void AddSessionOptions(CLI::App* app, SessionOptions* options);
 // --input-shape alone.
 void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes);
-// --device, --threads, --on-device-loss and --faults alone.
+// --device, --threads, --on-device-loss, --faults and --record alone.
 void AddDeviceOptions(CLI::App* app, SessionOptions* options);
 
 class Session {

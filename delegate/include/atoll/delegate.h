@@ -33,9 +33,13 @@ typedef struct AtollDelegateOptions {
   /* What shall go wrong between the host and the device: "seed:N:P" or the path of a script
    * (docs/faults.md); NULL: nothing. */
   const char* faults;
+  /* A file to record the session with the device in (docs/recording.md), and a text of one line to
+   * keep with it; "replay:FILE" as `device` plays it back. NULL: none. */
+  const char* record;
+  const char* record_note;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
@@ -78,6 +82,10 @@ ATOLL_EXPORT AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32
 
 /* Receives the bytes that a function makes. They are valid during the call. */
 typedef void (*AtollBytesCallback)(const void* data, size_t size, void* user_data);
+
+/* The text that was kept with a recorded session; `callback` is called once. */
+ATOLL_EXPORT AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback,
+                                                void* user_data);
 
 /* The model with its partitions compiled for the delegate's device, as the bytes of a .tflite file:
  * `callback` is called once with all of them. The file loads without a compile step on such a
