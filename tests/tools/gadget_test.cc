@@ -17,12 +17,15 @@
 #include <numeric>
 #include <thread>
 
-#include "driver/emulator/emulated_transport.h"
+#include "driver/emulator/emulated_bus.h"
+#include "driver/fault_plan.h"
+#include "driver/faulty_bus.h"
 #include "driver/usb_device.h"
 #include "runtime/base/bytes.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 #include "tools/gadget/atoll_function.h"
+#include "tools/gadget/coral_function.h"
 #include "tools/gadget/function.h"
 
 namespace atollrt {
@@ -149,37 +152,6 @@ class HostEnd final : public UsbTransport {
   std::atomic<int> empty_transfers_{0};
 };
 
-// Fails a call for bulk OUT on demand.
-class FailingTransport final : public UsbTransport {
- public:
-  explicit FailingTransport(std::unique_ptr<UsbTransport> inner) : inner_(std::move(inner)) {}
-  void Unplug() { unplugged_ = true; }
-
-  Status Control(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) override {
-    return inner_->Control(setup, data, deadline);
-  }
-  Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline deadline) override {
-    if (unplugged_) return DeviceLost("unplugged by the test");
-    return inner_->BulkOut(endpoint, data, deadline);
-  }
-  Result<size_t> BulkIn(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) override {
-    return inner_->BulkIn(endpoint, data, deadline);
-  }
-  Result<size_t> InterruptIn(uint8_t endpoint, std::span<uint8_t> data,
-                             Deadline deadline) override {
-    return inner_->InterruptIn(endpoint, data, deadline);
-  }
-  void Cancel() override { inner_->Cancel(); }
-  Status Reset(Deadline deadline) override {
-    unplugged_ = false;
-    return inner_->Reset(deadline);
-  }
-
- private:
-  std::unique_ptr<UsbTransport> inner_;
-  std::atomic<bool> unplugged_{false};
-};
-
 CoreOptions Options() {
   CoreOptions options;
   options.profile = DeviceProfiles()[0];
@@ -189,11 +161,15 @@ CoreOptions Options() {
 // A gadget that serves on a thread of its own, and the host's end.
 class GadgetTest : public testing::Test {
  protected:
-  GadgetTest() : stop_(eventfd(0, 0)) {
-    auto core = EmulatedTransport::Create(Options());
-    EXPECT_TRUE(core.ok());
-    transport_ = std::make_unique<FailingTransport>(*std::move(core));
-    function_ = *AtollFunction::Create(transport_.get());
+  explicit GadgetTest(std::string_view faults = "") : stop_(eventfd(0, 0)) {
+    std::shared_ptr<UsbBus> bus =
+        std::make_shared<EmulatedBus>(std::vector<CoreOptions>{Options()});
+    if (!faults.empty()) {
+      auto plan = ParseFaultScript(faults);
+      EXPECT_TRUE(plan.ok());
+      bus = std::make_shared<FaultyBus>(bus, *std::move(plan), FaultyBus::Options());
+    }
+    function_ = *AtollFunction::Create(std::move(bus));
     auto host = std::make_unique<HostEnd>();
     function_fs_ = std::make_unique<FunctionFs>(host->TakeFunctionFs());
     host_ = std::move(host);
@@ -285,7 +261,6 @@ class GadgetTest : public testing::Test {
     return device.ok() ? *std::move(device) : nullptr;
   }
 
-  std::unique_ptr<FailingTransport> transport_;
   std::unique_ptr<AtollFunction> function_;
   std::unique_ptr<FunctionFs> function_fs_;
   std::unique_ptr<HostEnd> host_;
@@ -366,15 +341,23 @@ TEST_F(GadgetTest, SurvivesAHostileHost) {
   }
 }
 
-TEST_F(GadgetTest, LeavesTheBusWhenTheTransportIsUnplugged) {
+class UnpluggedGadgetTest : public GadgetTest {
+ protected:
+  UnpluggedGadgetTest() : GadgetTest("control 500 unplug 100ms\n") {}
+};
+
+TEST_F(UnpluggedGadgetTest, LeavesTheBusAndComesBack) {
   const auto device = OpenDevice();
   ASSERT_NE(device, nullptr);
   RunTable(device.get(), 100);
-  transport_->Unplug();
-  const std::vector<uint8_t> bytes(8);
-  ASSERT_TRUE(host_->BulkOut(kRecordEndpoint, bytes, Clock::now()).ok());
+  uint8_t id[4];
+  while (host_
+             ->Control(RegisterRequest(0, RegisterWidth::k32, RegisterAccess::kRead), id,
+                       Clock::now() + std::chrono::seconds(1))
+             .ok()) {
+  }
   EXPECT_EQ(WaitForEnd(), ServeEnd::kReplug);
-  ASSERT_TRUE(function_->Replug().ok());
+  while (!function_->Replug().ok()) std::this_thread::yield();
   StartToServe();
   ASSERT_TRUE(host_->Reset(Clock::now()).ok());
   const auto again = OpenDevice();
@@ -409,6 +392,99 @@ TEST(FunctionDescriptors, DescribeTheSameInterfaceAtEachSpeed) {
   }
   EXPECT_EQ(at, bytes.size());
   EXPECT_EQ(count, 3 + 3 + 5);
+}
+
+// A Coral's DFU, request by request: what comes back, or false for a stall.
+struct DfuHost {
+  CoralFunction function{CoralFunction::Mode::kRom};
+
+  bool Out(uint8_t request, uint16_t value, std::vector<uint8_t> data = {}) {
+    bool taken = false;
+    const Status status =
+        function.ControlOut({0x21, request, value, 0}, data.size(), [&](std::span<uint8_t> room) {
+          taken = true;
+          EXPECT_EQ(room.size(), data.size());
+          std::copy(data.begin(), data.end(), room.begin());
+          return Status();
+        });
+    EXPECT_EQ(taken, status.ok());
+    return taken;
+  }
+  std::vector<uint8_t> In(uint8_t request, uint16_t value, size_t size) {
+    std::vector<uint8_t> data(size);
+    const Result<size_t> count = function.ControlIn({0xA1, request, value, 0}, data);
+    data.resize(count.ok() ? *count : 0);
+    return data;
+  }
+  // Status and state.
+  std::pair<int, int> GetStatus() {
+    const std::vector<uint8_t> status = In(3, 0, 6);
+    return status.size() == 6 ? std::pair<int, int>(status[0], status[4]) : std::pair(-1, -1);
+  }
+};
+
+TEST(CoralFunction, BecomesTheApplicationAfterADownloadAndAReset) {
+  DfuHost host;
+  std::vector<uint8_t> firmware(10783);
+  std::iota(firmware.begin(), firmware.end(), uint8_t{3});
+  host.function.Disable();
+  host.function.Enable({});
+  uint16_t block = 0;
+  for (size_t at = 0; at < firmware.size(); at += 256, ++block) {
+    const auto begin = firmware.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto size = static_cast<std::ptrdiff_t>(std::min<size_t>(256, firmware.size() - at));
+    ASSERT_TRUE(host.Out(1, block, {begin, begin + size}));
+    ASSERT_EQ(host.GetStatus(), std::pair(0, 5));
+  }
+  ASSERT_TRUE(host.Out(1, block));
+  EXPECT_EQ(host.GetStatus(), std::pair(0, 2));
+  std::vector<uint8_t> memory;
+  for (block = 0;; ++block) {
+    const std::vector<uint8_t> bytes = host.In(2, block, 256);
+    memory.insert(memory.end(), bytes.begin(), bytes.end());
+    if (bytes.size() < 256) break;
+  }
+  ASSERT_EQ(memory.size(), CoralFunction::kMemoryBytes);
+  EXPECT_TRUE(std::equal(firmware.begin(), firmware.end(), memory.begin()));
+  EXPECT_EQ(host.function.wish(), Function::Wish::kServe);
+  host.function.Disable();
+  EXPECT_EQ(host.function.wish(), Function::Wish::kEnd);
+}
+
+TEST(CoralFunction, RefusesWhatDfuDoesNotAllow) {
+  DfuHost host;
+  EXPECT_FALSE(host.Out(1, 0));  // an end without a beginning
+  EXPECT_EQ(host.GetStatus(), std::pair(9, 10));
+  EXPECT_FALSE(host.Out(1, 0, {1}));  // nothing but CLRSTATUS leads out of an error
+  EXPECT_FALSE(host.Out(6, 0));
+  EXPECT_TRUE(host.Out(4, 0));
+  EXPECT_EQ(host.GetStatus(), std::pair(0, 2));
+  EXPECT_FALSE(host.Out(1, 128, {1}));  // beyond the memory
+  EXPECT_EQ(host.GetStatus(), std::pair(8, 10));
+  EXPECT_TRUE(host.Out(4, 0));
+  EXPECT_FALSE(host.Out(1, 0, std::vector<uint8_t>(257)));
+  EXPECT_TRUE(host.Out(4, 0));
+  EXPECT_TRUE(host.Out(1, 0, {1, 2, 3}));
+  EXPECT_EQ(host.In(2, 0, 256).size(), 0u);  // no upload in between
+  EXPECT_TRUE(host.Out(4, 0));
+  EXPECT_TRUE(host.Out(1, 0, {1, 2, 3}));
+  EXPECT_TRUE(host.Out(6, 0));  // given up
+  host.function.Disable();
+  EXPECT_EQ(host.function.wish(), Function::Wish::kServe);
+  EXPECT_EQ(host.In(7, 0, 6).size(), 0u);
+  EXPECT_EQ(host.In(2, 0xFFFF, 65535).size(), 0u);
+}
+
+TEST(CoralFunction, TheApplicationGoesBackToTheRomWhenItIsDetached) {
+  DfuHost host{CoralFunction(CoralFunction::Mode::kApplication)};
+  EXPECT_EQ(host.In(3, 0, 6).size(), 0u);
+  EXPECT_FALSE(host.Out(1, 0, {1}));
+  host.function.Disable();
+  EXPECT_EQ(host.function.wish(), Function::Wish::kServe);
+  EXPECT_TRUE(host.Out(0, 100));
+  EXPECT_EQ(host.function.wish(), Function::Wish::kServe);
+  host.function.Disable();
+  EXPECT_EQ(host.function.wish(), Function::Wish::kEnd);
 }
 
 // A host sends records in transfers cut anywhere; each transfer ends with a short packet or, if it

@@ -7,7 +7,11 @@ set -eu
 
 udc=dummy_udc.0
 gadget=/sys/kernel/config/usb_gadget/atoll
-if [ "$ATOLL_FULL" = 1 ]; then inferences=1000 unplugs=20; else inferences=50 unplugs=2; fi
+if [ "$ATOLL_FULL" = 1 ]; then
+  inferences=1000 unplugs=20 faulty=100
+else
+  inferences=50 unplugs=2 faulty=10
+fi
 failed=0
 
 seconds() { cut -d ' ' -f 1 /proc/uptime; }
@@ -40,9 +44,11 @@ wait_for() {
 on_the_bus() { cat /sys/bus/usb/devices/*/idVendor 2>/dev/null | grep -q '^1209$'; }
 off_the_bus() { ! on_the_bus; }
 
+# start_gadget SPEED [OPTION...]
 start_gadget() {
   setup-gadget up "$1"
-  atoll-gadget --verbose > /tmp/gadget.log 2>&1 &
+  shift
+  atoll-gadget --verbose "$@" > /tmp/gadget.log 2>&1 &
   gadget_pid=$!
   wait_for 10 on_the_bus
 }
@@ -115,5 +121,10 @@ check "$inferences inferences, $unplugs unplugs" unplugged_at_random
 check "camera" camera
 check "mjpeg" mjpeg
 check "end" stop_gadget
+check "gadget with faults" start_gadget super-speed --faults seed:6:1/200
+check "$faulty inferences with faults" \
+  inferences /models/fashion.tflite usb cpu $faulty 5000
+check "faults" sh -c 'n=$(grep -c "fault:" /tmp/gadget.log); echo "$n faults"; [ "$n" -gt 0 ]'
+check "end with faults" stop_gadget
 setup-gadget down
 exit $failed

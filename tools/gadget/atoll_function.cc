@@ -62,17 +62,19 @@ void RecordReads::Took(std::span<const uint8_t> bytes) {
   }
 }
 
-Result<std::unique_ptr<AtollFunction>> AtollFunction::Create(UsbTransport* transport) {
+Result<std::unique_ptr<AtollFunction>> AtollFunction::Create(std::shared_ptr<UsbBus> bus) {
   FileDescriptor attention(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (attention.get() < 0) return InternalError("eventfd: %s", std::strerror(errno));
   struct sigaction action = {};
   action.sa_handler = [](int) {};  // without SA_RESTART: it only interrupts
   sigaction(kInterruptSignal, &action, nullptr);
-  return std::unique_ptr<AtollFunction>(new AtollFunction(transport, std::move(attention)));
+  std::unique_ptr<AtollFunction> function(new AtollFunction(std::move(bus), std::move(attention)));
+  ATOLL_RETURN_IF_ERROR(function->Open());
+  return function;
 }
 
-AtollFunction::AtollFunction(UsbTransport* transport, FileDescriptor attention)
-    : transport_(transport),
+AtollFunction::AtollFunction(std::shared_ptr<UsbBus> bus, FileDescriptor attention)
+    : bus_(std::move(bus)),
       attention_(std::move(attention)),
       gate_(static_cast<int>(std::size(kEndpoints))) {
   static_assert(std::size(kEndpoints) == std::tuple_size_v<decltype(threads_)>);
@@ -80,6 +82,14 @@ AtollFunction::AtollFunction(UsbTransport* transport, FileDescriptor attention)
   for (size_t i = 1; i < threads_.size(); ++i) {
     threads_[i] = std::thread([this, i] { ServeInput(i); });
   }
+}
+
+Status AtollFunction::Open() {
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> devices, bus_->List());
+  if (devices.empty()) return NotFound("there is no device to serve");
+  transport_ = nullptr;  // only one can have it
+  ATOLL_ASSIGN_OR_RETURN(transport_, bus_->Open(devices.front(), 0));
+  return {};
 }
 
 AtollFunction::~AtollFunction() {
@@ -137,7 +147,7 @@ Function::Wish AtollFunction::wish() {
 
 Status AtollFunction::Replug() {
   Disable();
-  ATOLL_RETURN_IF_ERROR(transport_->Reset(Clock::now() + kResetTimeout));
+  ATOLL_RETURN_IF_ERROR(Open());
   lost_.store(false);
   return {};
 }

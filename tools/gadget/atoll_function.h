@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AtollFunction: an Atoll-1 at the device's end of the cable. What the host sends becomes calls of
-// a UsbTransport, which ends in the emulated core, with or without faults on the way; what the
+// the UsbTransport of a device on another bus, which is emulated, with or without faults; what the
 // calls bring goes to the host. A thread per endpoint makes them:
 //
 //   host ── 01 ──> read ──> BulkOut ──┐
@@ -11,8 +11,9 @@
 //   host <─ ep0 ────────── Control  ──┘
 //
 // A reset of the bus, of the core (CONTROL), or of the configuration first stops all four and drops
-// what they hold, so that nothing of before comes after it. A transport that says kDeviceLost has
-// been unplugged: the device leaves the bus until Replug. Nothing that a host does can end it.
+// what they hold, so that nothing of before comes after it. When the transport says kDeviceLost,
+// its device has been unplugged, and so is the gadget until Replug. Nothing that a host does can
+// end it.
 #pragma once
 
 #include <array>
@@ -22,6 +23,7 @@
 #include <thread>
 
 #include "driver/protocol.h"
+#include "driver/usb_bus.h"
 #include "driver/usb_transport.h"
 #include "tools/gadget/function.h"
 #include "tools/gadget/gate.h"
@@ -46,8 +48,9 @@ class RecordReads {
 
 class AtollFunction final : public Function {
  public:
-  // `transport` is Atoll-1's, outlives this and has no other user.
-  static Result<std::unique_ptr<AtollFunction>> Create(UsbTransport* transport);
+  // Serves the first device of `bus`, an Atoll-1, which nobody else uses. Errors of the bus, and
+  // kNotFound if it is empty.
+  static Result<std::unique_ptr<AtollFunction>> Create(std::shared_ptr<UsbBus> bus);
   ~AtollFunction() override;
 
   InterfaceDescription Describe() const override;
@@ -58,11 +61,13 @@ class AtollFunction final : public Function {
   Wish wish() override;
   int attention_fd() const override { return attention_.get(); }
 
-  // Resets the transport while the device is off the bus; kDeviceLost if it is still unplugged.
+  // After a wish for kReplug: an error while the device is away.
   Status Replug();
 
  private:
-  AtollFunction(UsbTransport* transport, FileDescriptor attention);
+  AtollFunction(std::shared_ptr<UsbBus> bus, FileDescriptor attention);
+
+  Status Open();
 
   // Each returns when the gate ends.
   void ServeRecords();
@@ -80,11 +85,12 @@ class AtollFunction final : public Function {
   // Stops the threads and resets the device, unless that is its state already.
   void Quiesce();
 
-  UsbTransport* const transport_;
+  const std::shared_ptr<UsbBus> bus_;
   const FileDescriptor attention_;  // eventfd
   std::atomic<bool> lost_{false};
   Gate gate_;
   // Set while the gate is shut.
+  std::unique_ptr<UsbTransport> transport_;
   std::span<EndpointFile> endpoints_;
   RecordReads record_reads_;
   bool used_ = false;  // the gate was opened since the transport was reset

@@ -44,7 +44,7 @@ constexpr uint8_t kSuperSpeedBurst = 15;
 // Returns how many descriptors these are.
 uint32_t AppendDescriptors(const InterfaceDescription& interface, const Speed& speed,
                            std::vector<uint8_t>* bytes) {
-  uint32_t count = 1;
+  uint32_t count = 1;  // the interface's
   const uint8_t head[] = {USB_DT_INTERFACE_SIZE,
                           USB_DT_INTERFACE,
                           0,  // number; the kernel gives it
@@ -55,6 +55,8 @@ uint32_t AppendDescriptors(const InterfaceDescription& interface, const Speed& s
                           interface.interface_protocol,
                           1};  // its string
   bytes->insert(bytes->end(), std::begin(head), std::end(head));
+  bytes->insert(bytes->end(), interface.class_descriptor.begin(), interface.class_descriptor.end());
+  count += interface.class_descriptor.empty() ? 0 : 1;
   for (const EndpointDescription& endpoint : interface.endpoints) {
     const bool bulk = endpoint.type == EndpointDescription::Type::kBulk;
     bytes->insert(bytes->end(), {USB_DT_ENDPOINT_SIZE, USB_DT_ENDPOINT, endpoint.address,

@@ -47,7 +47,8 @@ struct InterfaceDescription {
   uint8_t interface_class = 0xFF;
   uint8_t interface_subclass = 0xFF;
   uint8_t interface_protocol = 0xFF;
-  std::vector<EndpointDescription> endpoints;
+  std::vector<EndpointDescription> endpoints = {};
+  std::vector<uint8_t> class_descriptor = {};  // behind the interface's; or empty
 };
 
 // What FunctionFS wants to read from ep0 first, and second.
