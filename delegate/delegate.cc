@@ -247,7 +247,7 @@ Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device) {
     partition.outputs = node.outputs;
     partition.executor = std::make_unique<PartitionExecutor>(
         device, id, executable, partition.nodes,
-        SetBoundary{.inputs = node.inputs, .outputs = node.outputs});
+        SetBoundary{.inputs = node.inputs, .outputs = node.outputs, .state = {}});
     partition.report = ReportCoral(*executable, device->info().link_bytes_per_second);
   }
   return plan;

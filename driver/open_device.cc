@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "driver/activity.h"
+#include "driver/coral/open_coral.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_bus.h"
 #include "driver/emulator/emulated_transport.h"
@@ -245,18 +246,34 @@ Result<std::vector<UsbDeviceInfo>> ListKnown(UsbBus* bus) {
   return devices;
 }
 
-Result<std::unique_ptr<Device>> OpenUsbDevice(UsbBus& bus, const UsbDeviceInfo& info) {
+Result<std::unique_ptr<Device>> OpenCoralDevice(UsbBus& bus, const UsbDeviceInfo& info,
+                                                CoralOptions coral) {
+  coral.name = UsbName(info);
+  Result<std::unique_ptr<Chip>> chip = OpenCoral(&bus, info, coral);
+  if (!chip.ok()) return Status(chip.status()).WithContext("device " + coral.name);
+  UsbDevice::Options options;
+  options.activity_directory = ActivityDirectory();
+  return std::unique_ptr<Device>(std::make_unique<UsbDevice>(*std::move(chip), std::move(options)));
+}
+
+Result<std::unique_ptr<Device>> OpenAtollDevice(UsbBus& bus, const UsbDeviceInfo& info) {
   const std::string name = UsbName(info);
-  if (IsCoral(info.id)) {
-    return Unsupported("device %s is a Coral, which this version does not drive; use --device emu",
-                       name.c_str());
-  }
   Result<std::unique_ptr<UsbTransport>> transport = bus.Open(info, kAtollInterface);
   if (!transport.ok()) return Status(transport.status()).WithContext("device " + name);
   UsbDevice::Options options;
   options.name = name;
   options.activity_directory = ActivityDirectory();
   return UsbDevice::Open(*std::move(transport), std::move(options));
+}
+
+// Opens one device on USB as `options` say, any number of times.
+Opener UsbOpener(const UsbDeviceInfo& info, const OpenOptions& options) {
+  const CoralOptions coral{.performance = options.coral_performance,
+                           .firmware = options.coral_firmware};
+  return {options.usb, info, [coral](UsbBus& bus, const UsbDeviceInfo& found) {
+            return IsCoral(found.id) ? OpenCoralDevice(bus, found, coral)
+                                     : OpenAtollDevice(bus, found);
+          }};
 }
 
 // `which` is what stands behind "usb:": a number, a path, or nothing for the first.
@@ -276,7 +293,7 @@ Result<std::unique_ptr<Device>> OpenUsb(const std::string& device, std::string_v
   }
   for (size_t i = 0; i < devices->size(); ++i) {
     if (is_path ? (*devices)[i].path == which : i == index) {
-      return OpenRecovering({options.usb, (*devices)[i], OpenUsbDevice}, options);
+      return OpenRecovering(UsbOpener((*devices)[i], options), options);
     }
   }
   std::string there;
@@ -294,7 +311,7 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
   std::string note;
   for (const UsbDeviceInfo& info : devices.ok() ? *devices : std::vector<UsbDeviceInfo>()) {
     if (info.id != kAtollUsbId) continue;  // it runs models that were made for it, and no others
-    auto device = OpenRecovering({options.usb, info, OpenUsbDevice}, options);
+    auto device = OpenRecovering(UsbOpener(info, options), options);
     if (device.ok()) return device;
     note += (note.empty() ? "" : "; ") + device.status().message();
   }
@@ -335,7 +352,7 @@ std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb) {
     const bool is_atoll = info.id == kAtollUsbId;
     devices.push_back({.name = UsbName(info),
                        .description = DescribeUsb(info),
-                       .available = is_atoll,
+                       .available = true,
                        .is_default = is_atoll && !has_default});
     has_default |= is_atoll;
   }

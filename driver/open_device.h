@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/coral/session.h"
 #include "driver/device.h"
 #include "driver/fault_plan.h"
 #include "driver/recovering_device.h"
@@ -35,11 +36,14 @@ struct OpenOptions {
   OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
   // What shall go wrong between the driver and the device (fault_plan.h).
   std::optional<FaultPlan> faults = {};
+  // Of a Coral: its clock, and the file with its firmware ("": where FindCoralFirmware looks).
+  CoralPerformance coral_performance = CoralPerformance::kMax;
+  std::string coral_firmware = {};
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
-// with what to write instead; otherwise the errors of UsbBus::Open and UsbDevice::Open. `auto` that
-// has to leave a device on USB alone says why in DeviceInfo::note.
+// with what to write instead; otherwise the errors of UsbBus::Open, UsbDevice::Open and OpenCoral.
+// `auto` that has to leave a device on USB alone says why in DeviceInfo::note.
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
 
 // One device string that could be opened, or why not.

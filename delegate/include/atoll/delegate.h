@@ -33,9 +33,14 @@ typedef struct AtollDelegateOptions {
   /* What shall go wrong between the host and the device: "seed:N:P" or the path of a script
    * (docs/faults.md); NULL: nothing. */
   const char* faults;
+  /* Of a Coral: its clock, "low", "medium", "high" or "max" (63, 125, 250, 500 MHz). At "max" it
+   * gets hot; "high" is what Google's standard package sets. NULL means "max". */
+  const char* performance;
+  /* Of a Coral: the file with its firmware; NULL: where docs/coral.md says. */
+  const char* firmware;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
