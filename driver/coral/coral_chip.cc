@@ -86,7 +86,7 @@ Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> tran
   const StatusCode code = status.code();
   if (code == StatusCode::kOk) {
     chip->is_up_ = true;
-  } else if (code != StatusCode::kDeviceLost && code != StatusCode::kUnsupported) {
+  } else if (code != StatusCode::kUnsupported && code != StatusCode::kCancelled) {
     Log(LogSeverity::kWarning, "device %s: reset after %s", name.c_str(), status.message().c_str());
     status = chip->Reopen();
   }

@@ -23,7 +23,7 @@ using namespace atollrt;
 namespace {
 
 void ReadAsPackage(std::span<const uint8_t> bytes) {
-  const Result<CoralExecutable> executable = ReadCoralPackage(bytes, "it");
+  const Result<CoralExecutable> executable = ReadCoralPackage(bytes);
   if (!executable.ok()) {
     ATOLL_CHECK(!executable.status().message().empty());
     return;
@@ -150,7 +150,7 @@ void AnswerRuns(std::span<const uint8_t> bytes) {
   options.now = clock.Function();
   UsbDevice device(*std::move(chip), options);
   static const std::vector<uint8_t> package = WritePackage(CachingModel(7));
-  auto executable = ReadCoralPackage(package, "model");
+  auto executable = ReadCoralPackage(package);
   ATOLL_CHECK(executable.ok());
   const auto id = device.Load(std::make_shared<CoralExecutable>(*std::move(executable)));
   ATOLL_CHECK(id.ok());

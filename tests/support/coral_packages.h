@@ -12,13 +12,13 @@ namespace atollrt {
 
 // Numbers of the format (driver/coral/package.fbs).
 struct PackedLayer {
-  std::string name;
+  std::string name = {};
   int32_t bytes = 0;  // on the cable
   int32_t y = 1, x = 1, z = 1;
   int16_t type = 0;  // 0: uint8, 8: int8, 9: int16
   int32_t executions = 1;
   bool has_tiling = false;
-  std::vector<int32_t> tiling[6];
+  std::vector<int32_t> tiling[6] = {};
   bool has_slices = false;
 };
 
@@ -46,20 +46,20 @@ struct PackedExecutable {
   uint64_t token = 0;
   int32_t batch = 1;
   int32_t scratch_bytes = 0;
-  std::vector<std::vector<uint8_t>> chunks;
-  std::vector<uint8_t> parameters;
-  std::vector<PackedTransfer> transfers;
+  std::vector<std::vector<uint8_t>> chunks = {};
+  std::vector<uint8_t> parameters = {};
+  std::vector<PackedTransfer> transfers = {};
   bool complete = true;
   bool has_transfers = true;
-  std::vector<PackedLayer> inputs;
-  std::vector<PackedLayer> outputs;
+  std::vector<PackedLayer> inputs = {};
+  std::vector<PackedLayer> outputs = {};
 };
 
 struct PackedModel {
   int32_t runtime_version = 13;
   int32_t chip = 0;
   bool for_several_chips = false;
-  std::vector<PackedExecutable> executables;
+  std::vector<PackedExecutable> executables = {};
 };
 
 std::vector<uint8_t> WritePackage(const PackedModel& model);

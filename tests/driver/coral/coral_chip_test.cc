@@ -62,7 +62,7 @@ class CoralChipTest : public ::testing::Test {
   }
 
   ExecutableId Load(const PackedModel& model) {
-    auto executable = ReadCoralPackage(WritePackage(model), "model");
+    auto executable = ReadCoralPackage(WritePackage(model));
     EXPECT_TRUE(executable.ok()) << executable.status().message();
     const auto id = device_->Load(std::make_shared<CoralExecutable>(*std::move(executable)));
     EXPECT_TRUE(id.ok()) << id.status().message();

@@ -14,14 +14,13 @@
 namespace atollrt {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Kind = CoralTransfer::Kind;
 
 CoralExecutable Read(const PackedModel& model) {
-  Result<CoralExecutable> executable = ReadCoralPackage(WritePackage(model), "it");
+  Result<CoralExecutable> executable = ReadCoralPackage(WritePackage(model));
   EXPECT_TRUE(executable.ok()) << executable.status().message();
   return executable.ok() ? *std::move(executable) : CoralExecutable();
 }
@@ -29,7 +28,7 @@ CoralExecutable Read(const PackedModel& model) {
 TEST(CoralPackage, AStandAloneExecutableEvictsWhatIsCached) {
   const CoralExecutable executable = Read(StandAloneModel());
   EXPECT_EQ(executable.family, DeviceFamily::kCoral);
-  EXPECT_EQ(executable.name, "it");
+  EXPECT_EQ(executable.name);
   EXPECT_EQ(executable.caching_token, 0u);
   EXPECT_TRUE(executable.caching.transfers.empty());
   EXPECT_THAT(
@@ -117,11 +116,10 @@ class BadPackages : public ::testing::TestWithParam<BadPackage> {};
 TEST_P(BadPackages, AreRefusedWithTheReason) {
   PackedModel model = CachingModel(7);
   GetParam().spoil(model);
-  const Result<CoralExecutable> executable = ReadCoralPackage(WritePackage(model), "it");
+  const Result<CoralExecutable> executable = ReadCoralPackage(WritePackage(model));
   ASSERT_FALSE(executable.ok());
   EXPECT_EQ(executable.code(), GetParam().code) << executable.status().message();
-  EXPECT_THAT(executable.status().message(),
-              AllOf(HasSubstr("it: "), HasSubstr(GetParam().message)));
+  EXPECT_THAT(executable.status().message(), HasSubstr(GetParam().message));
 }
 
 PackedExecutable& Inference(PackedModel& m) { return m.executables[0]; }
@@ -247,7 +245,7 @@ TEST(CoralPackage, SurvivesEveryPrefixAtEveryAlignment) {
   for (size_t size = 0; size < bytes.size(); ++size) {
     GuardedBuffer buffer(size, GuardedBuffer::kEnd, size % 16);
     std::copy_n(bytes.begin(), size, buffer.data());
-    EXPECT_FALSE(ReadCoralPackage({buffer.data(), size}, "it").ok()) << size;
+    EXPECT_FALSE(ReadCoralPackage({buffer.data(), size}).ok()) << size;
   }
 }
 
@@ -256,7 +254,7 @@ TEST(CoralPackage, SurvivesEveryChangedByte) {
   for (size_t i = 0; i < bytes.size(); ++i) {
     for (const uint8_t change : {0x01, 0x80, 0xFF}) {
       bytes[i] ^= change;
-      const Result<CoralExecutable> executable = ReadCoralPackage(bytes, "it");
+      const Result<CoralExecutable> executable = ReadCoralPackage(bytes);
       if (!executable.ok()) EXPECT_NE(executable.status().message(), "");
       bytes[i] ^= change;
     }
