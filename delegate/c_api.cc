@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "atoll/delegate.h"
@@ -157,6 +159,25 @@ Status ReadLossOptions(const AtollDelegateOptions& options, atollrt::OpenOptions
   return Status();
 }
 
+Status ReadCoralOptions(const AtollDelegateOptions& options, atollrt::OpenOptions* open) {
+  if (options.firmware != nullptr) open->coral_firmware = options.firmware;
+  if (options.performance == nullptr) return Status();
+  using atollrt::CoralPerformance;
+  constexpr std::pair<std::string_view, CoralPerformance> kLevels[] = {
+      {"low", CoralPerformance::kLow},
+      {"medium", CoralPerformance::kMedium},
+      {"high", CoralPerformance::kHigh},
+      {"max", CoralPerformance::kMax}};
+  for (const auto& [name, level] : kLevels) {
+    if (name != options.performance) continue;
+    open->coral_performance = level;
+    return Status();
+  }
+  return InvalidArgument(
+      "AtollDelegateOptions.performance is '%s', must be low, medium, high or max",
+      options.performance);
+}
+
 }  // namespace
 
 extern "C" {
@@ -184,6 +205,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
                           max_partition_nodes));
     }
     if (const Status status = ReadLossOptions(*options, &open); !status.ok()) return ToC(status);
+    if (const Status status = ReadCoralOptions(*options, &open); !status.ok()) return ToC(status);
   }
   open.usb = atollrt::SystemUsbBus();
   auto device = atollrt::OpenDevice(open);

@@ -86,14 +86,16 @@ bool IsForCoral(const Node& node) {
 }
 
 Result<CoralExecutable> ReadCoralNode(const Graph& graph, const Node& node) {
-  const std::string name = Describe(graph, node);
-  const Result<std::span<const uint8_t>> package = FindPackage(node);
-  if (!package.ok()) return Status(package.status()).WithContext(name);
-  ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralPackage(*package, name));
-  ATOLL_RETURN_IF_ERROR(
-      CheckTensors(graph, "input", node.inputs, executable.inputs).WithContext(name));
-  ATOLL_RETURN_IF_ERROR(
-      CheckTensors(graph, "output", node.outputs, executable.outputs).WithContext(name));
+  const auto read = [&]() -> Result<CoralExecutable> {
+    ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> package, FindPackage(node));
+    ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralPackage(package));
+    ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "input", node.inputs, executable.inputs));
+    ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "output", node.outputs, executable.outputs));
+    if (!node.outputs.empty()) executable.name = graph.Output(node).name;
+    return executable;
+  };
+  Result<CoralExecutable> executable = read();
+  if (!executable.ok()) return Status(executable.status()).WithContext(Describe(graph, node));
   return executable;
 }
 

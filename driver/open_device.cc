@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "driver/activity.h"
+#include "driver/coral/open_coral.h"
 #include "driver/device_group.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_bus.h"
@@ -89,13 +90,19 @@ struct Opener {
   UsbDeviceInfo info;          // of the device as it was first seen
   UsbDevice::Options device;   // what is known of it before it was asked
   Clock::duration patience{};  // with it, when it is opened first
+  CoralOptions coral;
 };
 
+Result<std::unique_ptr<Device>> OpenCoralOnce(const Opener& opener, const UsbDeviceInfo& info) {
+  CoralOptions coral = opener.coral;
+  coral.name = opener.device.name;
+  Result<std::unique_ptr<Chip>> chip = OpenCoral(opener.bus.get(), info, coral);
+  if (!chip.ok()) return Status(chip.status()).WithContext("device " + coral.name);
+  return std::unique_ptr<Device>(std::make_unique<UsbDevice>(*std::move(chip), opener.device));
+}
+
 Result<std::unique_ptr<Device>> OpenOnce(const Opener& opener, const UsbDeviceInfo& info) {
-  if (IsCoral(info.id)) {
-    return Unsupported("device %s is a Coral, which this version does not drive; use --device emu",
-                       opener.device.name.c_str());
-  }
+  if (IsCoral(info.id)) return OpenCoralOnce(opener, info);
   Result<std::unique_ptr<UsbTransport>> transport = opener.bus->Open(info, kAtollInterface);
   if (!transport.ok()) {
     return Status(transport.status()).WithContext("device " + opener.device.name);
@@ -182,6 +189,7 @@ void NoteDevice(const Opener& opener, const OpenOptions& options, RecordingBus* 
   recording->Note(
       "timeout_min_ms",
       Format("%lld", static_cast<long long>(opener.device.request_timeout_min.count())));
+  recording->Note("performance", Format("%d", static_cast<int>(opener.coral.performance)));
   recording->Note("faults", options.faults.has_value() ? "1" : "0");
   recording->Note("on_loss", Format("%d", static_cast<int>(options.on_loss)));
 }
@@ -249,6 +257,8 @@ Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOp
   opener.device.host_seconds = static_cast<double>(NumberNote(recording, "host_us")) * 1e-6;
   opener.device.request_timeout_min =
       std::chrono::milliseconds(NumberNote(recording, "timeout_min_ms"));
+  opener.coral.performance = static_cast<CoralPerformance>(std::min<int64_t>(
+      NumberNote(recording, "performance"), static_cast<int64_t>(CoralPerformance::kMax)));
   OpenOptions as_recorded;
   as_recorded.threads = options.threads;
   as_recorded.on_loss = static_cast<OnDeviceLoss>(std::min<int64_t>(
@@ -282,7 +292,11 @@ Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, const Ope
   }
   auto bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
   ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> plugged_in, bus->List());
-  return OpenRecovering({std::move(bus), plugged_in.front(), std::move(device)}, options);
+  Opener opener;
+  opener.bus = std::move(bus);
+  opener.info = plugged_in.front();
+  opener.device = std::move(device);
+  return OpenRecovering(std::move(opener), options);
 }
 
 // Devices on USB.
@@ -324,12 +338,17 @@ Result<std::vector<UsbDeviceInfo>> ListKnown(UsbBus* bus) {
   return devices;
 }
 
+// One device on USB, as `options` say.
 Result<std::unique_ptr<Device>> OpenUsbDevice(const UsbDeviceInfo& info,
                                               const OpenOptions& options) {
-  UsbDevice::Options device;
-  device.name = UsbName(info);
-  device.activity_directory = ActivityDirectory();
-  return OpenRecovering({options.usb, info, std::move(device)}, options);
+  Opener opener;
+  opener.bus = options.usb;
+  opener.info = info;
+  opener.device.name = UsbName(info);
+  opener.device.activity_directory = ActivityDirectory();
+  opener.coral.performance = options.coral_performance;
+  opener.coral.firmware = options.coral_firmware;
+  return OpenRecovering(std::move(opener), options);
 }
 
 // `which` is what stands behind "usb:": a number, a path, or nothing for the first.
@@ -432,7 +451,7 @@ std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb) {
     const bool is_atoll = info.id == kAtollUsbId;
     devices.push_back({.name = UsbName(info),
                        .description = DescribeUsb(info),
-                       .available = is_atoll,
+                       .available = true,
                        .is_default = is_atoll && !has_default});
     has_default |= is_atoll;
   }

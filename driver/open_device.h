@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/coral/session.h"
 #include "driver/device.h"
 #include "driver/fault_plan.h"
 #include "driver/recovering_device.h"
@@ -41,11 +42,14 @@ struct OpenOptions {
   // Where to record what goes over the bus (recording.h), and what to note there: by whom. "": not.
   std::string record = {};
   std::string record_note = {};
+  // Of a Coral: its clock, and the file with its firmware ("": where FindCoralFirmware looks).
+  CoralPerformance coral_performance = CoralPerformance::kMax;
+  std::string coral_firmware = {};
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
-// with what to write instead; otherwise the errors of UsbBus::Open and UsbDevice::Open. `auto` that
-// has to leave a device on USB alone says why in DeviceInfo::note.
+// with what to write instead; otherwise the errors of UsbBus::Open, UsbDevice::Open and OpenCoral.
+// `auto` that has to leave a device on USB alone says why in DeviceInfo::note.
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
 
 // One device string that could be opened, or why not.

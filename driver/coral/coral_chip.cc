@@ -41,6 +41,7 @@ DeviceInfo MakeInfo(const CoralChip::Options& options) {
       .description = Format("Coral Edge TPU, %u MHz, %s%s%s",
                             static_cast<unsigned>(clock_hz / 1'000'000), SpeedText(options.speed),
                             options.path.empty() ? "" : ", port ", options.path.c_str()),
+      .note = {},
       .family = DeviceFamily::kCoral,
       .array_rows = kArraySide,
       .array_columns = kArraySide,
@@ -72,8 +73,7 @@ Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> tran
                                               Options options) {
   const std::string name = options.name;
   if (options.speed == UsbSpeed::kLow) {
-    return Unsupported("device %s: a Coral cannot work at low speed; use another port or cable",
-                       name.c_str());
+    return Unsupported("a Coral cannot work at low speed; use another port or cable");
   }
   if (options.speed == UsbSpeed::kFull || options.speed == UsbSpeed::kHigh) {
     Log(LogSeverity::kWarning,
@@ -86,11 +86,11 @@ Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> tran
   const StatusCode code = status.code();
   if (code == StatusCode::kOk) {
     chip->is_up_ = true;
-  } else if (code != StatusCode::kDeviceLost && code != StatusCode::kUnsupported) {
+  } else if (code != StatusCode::kUnsupported && code != StatusCode::kCancelled) {
     Log(LogSeverity::kWarning, "device %s: reset after %s", name.c_str(), status.message().c_str());
     status = chip->Reopen();
   }
-  if (!status.ok()) return std::move(status).WithContext("device " + name);
+  if (!status.ok()) return status;
   return std::unique_ptr<Chip>(std::move(chip));
 }
 

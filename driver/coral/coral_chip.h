@@ -17,6 +17,7 @@
 #include "driver/chip.h"
 #include "driver/coral/executable.h"
 #include "driver/coral/session.h"
+#include "driver/usb_bus.h"
 
 namespace atollrt {
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "driver/coral/registers.h"
+#include "driver/usb_ids.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sha256.h"
@@ -218,7 +218,7 @@ const UsbDeviceInfo* FindReturned(const UsbDeviceInfo& before,
   const UsbDeviceInfo* best = nullptr;
   int best_rank = 0;
   for (const UsbDeviceInfo& device : now) {
-    if (device.id != coral::kApplicationId) continue;
+    if (device.id != kCoralUsbId) continue;
     const bool is_new = std::none_of(known.begin(), known.end(), [&](const UsbDeviceInfo& other) {
       return other.path == device.path && other.id == device.id;
     });

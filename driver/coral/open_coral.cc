@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "driver/coral/firmware.h"
-#include "driver/coral/registers.h"
+#include "driver/usb_ids.h"
 #include "runtime/base/log.h"
 
 namespace atollrt {
@@ -28,12 +28,10 @@ Result<std::unique_ptr<UsbTransport>> OpenPatiently(UsbBus* bus, const UsbDevice
 
 }  // namespace
 
-bool IsCoral(const UsbId& id) { return id == coral::kRomId || id == coral::kApplicationId; }
-
 Result<std::unique_ptr<Chip>> OpenCoral(UsbBus* bus, const UsbDeviceInfo& device,
                                         const CoralOptions& options) {
   UsbDeviceInfo ready = device;
-  if (device.id == coral::kRomId) {
+  if (device.id == kCoralBootUsbId) {
     ATOLL_ASSIGN_OR_RETURN(const CoralFirmware firmware, FindCoralFirmware(options.firmware));
     Log(LogSeverity::kInfo, "device %s: a Coral without firmware at port %s gets '%s'",
         options.name.c_str(), device.path.c_str(), firmware.path.c_str());

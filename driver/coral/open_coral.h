@@ -13,9 +13,6 @@
 
 namespace atollrt {
 
-// Whether OpenCoral is for it: a Coral in one of its two forms.
-bool IsCoral(const UsbId& id);
-
 struct CoralOptions {
   std::string name = "usb";  // DeviceInfo::name
   CoralPerformance performance = CoralPerformance::kMax;
@@ -23,9 +20,10 @@ struct CoralOptions {
   NowFunction now = Clock::now;
 };
 
-// Gives it its firmware if it has none, opens it and brings it up. A device that has just come back
-// may be out of bounds for a moment, until the system has set its permissions: that is waited for.
-// Errors of FindCoralFirmware, DownloadCoralFirmware, UsbBus::Open and CoralChip::Open.
+// `device` is a Coral (usb_ids.h). Gives it its firmware if it has none, opens it and brings it up.
+// A device that has just come back may be out of bounds for a moment, until the system has set its
+// permissions: that is waited for. Errors of FindCoralFirmware, DownloadCoralFirmware, UsbBus::Open
+// and CoralChip::Open.
 Result<std::unique_ptr<Chip>> OpenCoral(UsbBus* bus, const UsbDeviceInfo& device,
                                         const CoralOptions& options);
 

@@ -572,7 +572,9 @@ Result<CoralExecutable> ReadBundle(const schema::Bundle& bundle) {
   return executable;
 }
 
-Result<CoralExecutable> ReadPackage(std::span<const uint8_t> bytes) {
+}  // namespace
+
+Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes) {
   Buffer package_storage;
   ATOLL_ASSIGN_OR_RETURN(const auto* package,
                          Verify<schema::Package>(bytes, "package", &package_storage));
@@ -597,15 +599,6 @@ Result<CoralExecutable> ReadPackage(std::span<const uint8_t> bytes) {
       Verify<schema::Bundle>(Bytes(package->bundle()), "list of executables in the package",
                              &bundle_storage));
   return ReadBundle(*bundle);
-}
-
-}  // namespace
-
-Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes, const std::string& name) {
-  Result<CoralExecutable> executable = ReadPackage(bytes);
-  if (!executable.ok()) return Status(executable.status()).WithContext(name);
-  executable->name = name;
-  return executable;
 }
 
 }  // namespace atollrt

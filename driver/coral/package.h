@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "driver/coral/executable.h"
 #include "runtime/base/status.h"
@@ -16,9 +15,9 @@ namespace atollrt {
 inline constexpr int32_t kCoralRuntimeVersion = 14;
 
 // Takes hostile bytes, at any alignment: verifies all containers, and that every number leads
-// somewhere: windows inside of their layers, outputs complete, tiles without overlap. The
-// executable is called `name`. kCorruptModel with the thing and the numbers; kUnsupported for what
+// somewhere: windows inside of their layers, outputs complete, tiles without overlap. The name is
+// left empty. kCorruptModel with the thing and the numbers; kUnsupported for what
 // a single chip on USB cannot do: a newer runtime, several chips, recurrent state on the chip.
-Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes, const std::string& name);
+Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes);
 
 }  // namespace atollrt

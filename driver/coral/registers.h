@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Registers, endpoints and ids of a Coral USB accelerator, as far as a host on USB needs them
+// Registers and endpoints of a Coral USB accelerator, as far as a host on USB needs them
 // (docs/coral.md).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-
-#include "driver/usb_bus.h"
 
 namespace atollrt::coral {
 
-inline constexpr UsbId kRomId{0x1A6E, 0x089A};          // before its firmware runs
-inline constexpr UsbId kApplicationId{0x18D1, 0x9302};  // with its firmware running
-inline constexpr uint16_t kChipId = 0x089A;             // low 15 bits of kChip
+inline constexpr uint16_t kChipId = 0x089A;  // low 15 bits of kChip
 
 inline constexpr uint8_t kOutEndpoint = 0x01;
 inline constexpr uint8_t kOutputEndpoint = 0x81;

@@ -110,9 +110,8 @@ std::string DescribeHibError(uint64_t bits) {
   return text.empty() ? "unknown error" : text;
 }
 
-bool IsFinal(const Status& status) {
-  return status.code() == StatusCode::kDeviceLost || status.code() == StatusCode::kCancelled;
-}
+// Anything else may go better the next time. A device that is gone says so at once, every time.
+bool IsFinal(const Status& status) { return status.code() == StatusCode::kCancelled; }
 
 }  // namespace
 

@@ -42,8 +42,7 @@ class CoralSession {
   // From whatever state the firmware is in to one that takes programs. Nothing is on the chip
   // afterwards. kUnsupported if it is another chip.
   Status BringUp(const Settings& settings, Deadline deadline);
-  // Stops everything and puts the chip to sleep; goes on past what fails, unless the device is
-  // gone.
+  // Stops everything and puts the chip to sleep; goes on past what fails.
   void Close(Deadline deadline);
 
   // Sends all of `payload` under its header.

@@ -158,7 +158,7 @@ Bytes BytesOf(const AtollTensor* tensor) {
   return {data, data + AtollTensorByteSize(tensor)};
 }
 
-void RecordTensor(int32_t index, const AtollTensor* tensor, void* user_data) {
+void RecordTensor(int32_t index, AtollTensor* tensor, void* user_data) {
   (*static_cast<TensorBytes*>(user_data))[index] = BytesOf(tensor);
 }
 

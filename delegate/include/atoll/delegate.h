@@ -40,9 +40,14 @@ typedef struct AtollDelegateOptions {
   /* Cuts models into so many stages of about equal time, each on a device of its own of those in
    * `device`, "emu,emu"; interpreters that run at the same time keep them busy. 0 or 1: not. */
   int32_t stages;
+  /* Of a Coral: its clock, "low", "medium", "high" or "max" (63, 125, 250, 500 MHz). At "max" it
+   * gets hot; "high" is what Google's standard package sets. NULL means "max". */
+  const char* performance;
+  /* Of a Coral: the file with its firmware; NULL: where docs/coral.md says. */
+  const char* firmware;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL, 0 }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,

@@ -316,8 +316,9 @@ ATOLL_EXPORT AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* i
 
 /* Called during Invoke, on its thread, for each tensor that a step has just written: operators
  * on the CPU one by one, a device partition as one step (tensors inside it exist only on the
- * device). The data is valid during the call. */
-typedef void (*AtollTensorTap)(int32_t tensor_index, const AtollTensor* tensor, void* user_data);
+ * device). The data is valid during the call, and may be changed: the steps that follow read what
+ * the call leaves in it. */
+typedef void (*AtollTensorTap)(int32_t tensor_index, AtollTensor* tensor, void* user_data);
 ATOLL_EXPORT void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap tap,
                                                void* user_data);
 
