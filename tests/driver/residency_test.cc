@@ -117,5 +117,26 @@ TEST(Residency, RandomUseNeverOverlaps) {
   }
 }
 
+// Room for three: 1 and 2 are a set.
+TEST(Residency, ASetIsUsedTogetherAndSparesItsOwn) {
+  Residency residency(4 * kUnit, 1 << 20);
+  std::vector<ExecutableId> evicted;
+  residency.Place(1, {128, kUnit, kUnit}, 7, &evicted);
+  residency.Place(3, {128, kUnit, kUnit}, 0, &evicted);
+  residency.Place(2, {128, kUnit, kUnit}, 7, &evicted);
+  EXPECT_THAT(evicted, IsEmpty());
+  residency.Use(3);
+  residency.Use(1);  // and so 2
+  residency.Place(4, {128, kUnit, kUnit}, 0, &evicted);
+  EXPECT_THAT(evicted, ElementsAre(3));
+  evicted.clear();
+  residency.Use(4);  // the set is older than 4 now, but 5 is of it
+  residency.Place(5, {128, kUnit, kUnit}, 7, &evicted);
+  EXPECT_THAT(evicted, ElementsAre(4));
+  evicted.clear();
+  residency.Place(6, {128, kUnit, kUnit}, 7, &evicted);  // nobody else is left
+  EXPECT_EQ(evicted.size(), 1u);
+}
+
 }  // namespace
 }  // namespace atollrt
