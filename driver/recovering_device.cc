@@ -98,7 +98,7 @@ Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable>
   loaded->options = options;
   loaded->executable = std::move(executable);
   Lock lock(mutex_);
-  for (;;) {
+  for (int looks = 0;; ++looks) {
     WaitUntilRecovered(lock);
     if (state_ == DeviceState::kReady) {
       const Result<ExecutableId> id = current_.device->Load(loaded->executable, options);
@@ -106,9 +106,11 @@ Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable>
         loaded->on_device = *id;
         break;
       }
-      if (id.code() != StatusCode::kDeviceLost) return id.status();
+      if (id.code() != StatusCode::kDeviceLost || looks == options_.attempts_max) {
+        return id.status();
+      }
       Recover(lock, options_.recovery_timeout, false);
-    } else if (SeenAgain()) {
+    } else if (SeenAgain(looks)) {
       Recover(lock, options_.lookup_timeout, false);
     } else if (state_ == DeviceState::kFallback) {
       ATOLL_RETURN_IF_ERROR(LoadOnFallback(loaded.get()));
@@ -224,6 +226,7 @@ Status RecoveringDevice::Wait(RequestId id, RequestReport* report) {
   slot->waited_for = true;
   std::optional<Status> end;
   int replays = 0;
+  int looks = 0;  // for a device that was given up
   bool on_fallback = false;
   while (!end.has_value()) {
     if (state_ == DeviceState::kRecovering) {
@@ -235,10 +238,12 @@ Status RecoveringDevice::Wait(RequestId id, RequestReport* report) {
       } else {
         end = AfterFailure(lock, slot, std::move(status));
         if (!end.has_value()) ++replays;
+        if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
       }
     } else if (slot->cancelled) {
       end = Status(StatusCode::kCancelled, Format("request %u was cancelled", id));
-    } else if (SeenAgain()) {
+    } else if (SeenAgain(looks)) {
+      ++looks;
       Recover(lock, options_.lookup_timeout, false);
     } else if (state_ == DeviceState::kFallback) {
       end = RunOnFallback(lock, slot);
@@ -340,8 +345,9 @@ Status RecoveringDevice::RunOnFallback(Lock& lock, Slot* slot) {
 
 // Back again.
 
-bool RecoveringDevice::SeenAgain() {
-  if (!options_.bus_generation) return state_ == DeviceState::kLost;
+bool RecoveringDevice::SeenAgain(int looks) {
+  if (looks >= options_.attempts_max) return false;  // one that comes and goes all the time
+  if (!options_.bus_generation) return state_ == DeviceState::kLost && looks == 0;
   return options_.bus_generation() != generation_seen_;
 }
 
