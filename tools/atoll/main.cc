@@ -86,6 +86,7 @@ int Main(int argc, char** argv) {
   AddProfileCommand(&app);
   AddResidencyCommand(&app);
   AddTopCommand(&app);
+  AddDoctorCommand(&app);
   try {
     app.parse(argc, argv);  // also runs the subcommand
     return static_cast<int>(ExitCode::kOk);

@@ -26,5 +26,6 @@ void AddBenchmarkCommand(CLI::App* app);
 void AddProfileCommand(CLI::App* app);
 void AddResidencyCommand(CLI::App* app);
 void AddTopCommand(CLI::App* app);
+void AddDoctorCommand(CLI::App* app);
 
 }  // namespace atollcmd
