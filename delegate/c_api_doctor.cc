@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "atoll/delegate.h"
+#include "driver/coral/firmware.h"
 #include "driver/diagnosis.h"
 #include "driver/open_device.h"
 #include "driver/self_test.h"
@@ -43,11 +44,6 @@ struct SelfTestList {
   }
 };
 
-Status NoFirmware() {
-  return atollrt::NotFound(
-      "get driver/usb/apex_latest_single_ep.bin of github.com/google-coral/libedgetpu");
-}
-
 SelfTestResult TestKernels() {
   const int64_t begin_ns = atollrt::MonotonicNs();
   SelfTestResult result{.name = "kernels of every level", .status = atollrt::RunSelfTest()};
@@ -71,7 +67,13 @@ Status Test(const std::string& device, SelfTestList* list) {
     ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<atollrt::Device> emulator, OpenDevice(options));
     list->Add(options.device + ", " + level.name + " kernels", SelfTestDevice(emulator.get()));
   }
-  if (!is_emulator) list->Add(opened->info().name, SelfTestDevice(opened.get()));
+  const atollrt::DeviceInfo& info = opened->info();
+  if (info.family != atollrt::DeviceFamily::kAtoll1) {
+    // Its instructions are not known; but it has been brought up, register by register.
+    list->Add(info.name, {{.name = "opened", .status = Status()}});
+  } else if (!is_emulator) {
+    list->Add(info.name, SelfTestDevice(opened.get()));
+  }
   return {};
 }
 
@@ -83,8 +85,8 @@ AtollStatus AtollDiagnose(const char* root, const AtollFinding** findings, int32
   if (findings == nullptr) return ToC(InvalidArgument("argument 'findings' is NULL"));
   if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
   thread_local FindingList list;
-  list.findings =
-      atollrt::Diagnose({.root = root == nullptr ? "" : root, .coral_firmware = NoFirmware()});
+  list.findings = atollrt::Diagnose({.root = root == nullptr ? "" : root,
+                                     .coral_firmware = atollrt::FindCoralFirmware("").status()});
   list.infos.clear();
   for (const atollrt::Finding& finding : list.findings) {
     list.infos.push_back({.level = static_cast<AtollFindingLevel>(finding.level),

@@ -18,15 +18,6 @@ constexpr size_t kMaxRank = 8;
 constexpr size_t kContainerAlignment = 8;   // of the widest scalar in executable.fbs
 constexpr size_t kParameterAlignment = 32;  // force_align in executable.fbs
 
-// A name from outside as it may appear in a message: short, printable.
-std::string Quoted(std::string_view name) {
-  constexpr size_t kMaxShown = 64;
-  std::string text = "'";
-  for (const char c : name.substr(0, kMaxShown)) text += c >= 0x20 && c < 0x7F ? c : '?';
-  if (name.size() > kMaxShown) text += "...";
-  return text + "'";
-}
-
 // Bytes that a program takes from and gives to the host.
 struct Movement {
   uint64_t input = 0;
@@ -292,6 +283,32 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>> Sto
 }
 
 }  // namespace
+
+uint64_t LayerTypeBytes(LayerType type) {
+  switch (type) {
+    case LayerType::kInt16:
+    case LayerType::kFloat16:
+      return 2;
+    case LayerType::kInt32:
+    case LayerType::kFloat32:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+const char* LayerTypeName(LayerType type) {
+  constexpr const char* kNames[] = {"int8", "uint8", "int16", "int32", "float16", "float32"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+std::string Quoted(std::string_view name) {
+  constexpr size_t kMaxShown = 64;
+  std::string text = "'";
+  for (const char c : name.substr(0, kMaxShown)) text += c >= 0x20 && c < 0x7F ? c : '?';
+  if (name.size() > kMaxShown) text += "...";
+  return text + "'";
+}
 
 const char* DeviceFamilyName(DeviceFamily family) {
   return family == DeviceFamily::kAtoll1 ? "Atoll-1" : "Coral";

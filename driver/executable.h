@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/instruction.h"
@@ -18,8 +19,10 @@
 
 namespace atollrt {
 
-enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1, kInt16 = 2 };
-inline uint64_t LayerTypeBytes(LayerType type) { return type == LayerType::kInt16 ? 2 : 1; }
+// An Atoll-1 has the first three only.
+enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1, kInt16 = 2, kInt32, kFloat16, kFloat32 };
+uint64_t LayerTypeBytes(LayerType type);
+const char* LayerTypeName(LayerType type);  // "int8"
 
 struct Layer {
   std::string name;
@@ -61,6 +64,9 @@ struct Executable : AnyExecutable {
   std::vector<int32_t> inference_nodes;
   bool operator==(const Executable&) const = default;
 };
+
+// A name from outside as it may appear in a message: short, printable, between quotes.
+std::string Quoted(std::string_view name);
 
 // Whether an executable means something (docs/executable.md, "What must hold"): layer sizes match
 // shapes, each program ends with its only END and moves exactly the announced bytes, operands

@@ -11,6 +11,8 @@
 //   emu:<profile>   with another profile: a built-in one or a .json file (device_profile.h)
 //   ...+stepped     either, computing register by register in each cycle (docs/isa.md §5): the same
 //                   bytes and the same modelled cycles, 30 to 200 times slower
+//   A,B             those of the list, of one kind, as one: requests go to whichever is free
+//   replay:FILE     the device of a recorded session, as it answered then
 #pragma once
 
 #include <memory>
@@ -18,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/coral/session.h"
 #include "driver/device.h"
 #include "driver/fault_plan.h"
 #include "driver/recovering_device.h"
@@ -36,11 +39,17 @@ struct OpenOptions {
   OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
   // What shall go wrong between the driver and the device (fault_plan.h).
   std::optional<FaultPlan> faults = {};
+  // Where to record what goes over the bus (recording.h), and what to note there: by whom. "": not.
+  std::string record = {};
+  std::string record_note = {};
+  // Of a Coral: its clock, and the file with its firmware ("": where FindCoralFirmware looks).
+  CoralPerformance coral_performance = CoralPerformance::kMax;
+  std::string coral_firmware = {};
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
-// with what to write instead; otherwise the errors of UsbBus::Open and UsbDevice::Open. `auto` that
-// has to leave a device on USB alone says why in DeviceInfo::note.
+// with what to write instead; otherwise the errors of UsbBus::Open, UsbDevice::Open and OpenCoral.
+// `auto` that has to leave a device on USB alone says why in DeviceInfo::note.
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
 
 // One device string that could be opened, or why not.
@@ -54,6 +63,10 @@ struct DeviceListing {
 // What is there now: real devices first, by port, then each profile of the emulator. Opens nothing:
 // a real device that is available may still turn out to be busy. `usb` as in OpenOptions.
 std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb);
+
+// OpenOptions::record_note of a recorded session. kNotFound if it cannot be read, kInvalidArgument
+// if it is none.
+Result<std::string> ReadRecordingNote(const std::string& path);
 
 // One line for people: "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3".
 std::string DescribeDevice(const DeviceInfo& info);

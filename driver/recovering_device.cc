@@ -35,6 +35,7 @@ bool IsTransition(DeviceState from, DeviceState to) {
 struct RecoveringDevice::Loaded {
   ExecutableId id = 0;
   std::shared_ptr<const AnyExecutable> executable;
+  LoadOptions options;
   ExecutableId on_device = 0;    // its number there, if there is a device
   ExecutableId on_fallback = 0;  // likewise, once it was needed there
   int requests = 0;              // submitted and not waited for
@@ -91,14 +92,16 @@ RecoveringDevice::Loaded* RecoveringDevice::FindLoaded(ExecutableId id) {
   return nullptr;
 }
 
-Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable> executable) {
+Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable> executable,
+                                            const LoadOptions& options) {
   auto loaded = std::make_unique<Loaded>();
+  loaded->options = options;
   loaded->executable = std::move(executable);
   Lock lock(mutex_);
   for (;;) {
     WaitUntilRecovered(lock);
     if (state_ == DeviceState::kReady) {
-      const Result<ExecutableId> id = current_.device->Load(loaded->executable);
+      const Result<ExecutableId> id = current_.device->Load(loaded->executable, options);
       if (id.ok()) {
         loaded->on_device = *id;
         break;
@@ -318,7 +321,8 @@ Status RecoveringDevice::LoadOnFallback(Loaded* loaded) {
         info_.name.c_str(), fallback_->info().name.c_str());
   }
   if (loaded->on_fallback == 0) {
-    ATOLL_ASSIGN_OR_RETURN(loaded->on_fallback, fallback_->Load(loaded->executable));
+    ATOLL_ASSIGN_OR_RETURN(loaded->on_fallback,
+                           fallback_->Load(loaded->executable, loaded->options));
   }
   return {};
 }
@@ -409,7 +413,8 @@ Result<std::unique_ptr<Device>> RecoveringDevice::Reopen(Deadline deadline,
                       static_cast<unsigned long long>(info.memory_bytes));
   }
   for (const auto& loaded : loaded_) {
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(loaded->executable));
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id,
+                           device->Load(loaded->executable, loaded->options));
     ids->push_back(id);
   }
   return device;

@@ -63,7 +63,8 @@ class RecoveringDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   DeviceState state() const override;
-  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable) override;
+  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
+                            const LoadOptions& options = {}) override;
   Status Unload(ExecutableId id) override;
   // The timeout of a request is that of one attempt.
   Result<RequestId> Submit(const Request& request) override;

@@ -16,8 +16,6 @@ namespace atollrt {
 namespace {
 
 constexpr int kMaxDefaultThreads = 4;
-// What stands for the operators that Google's compiler took for a Coral.
-constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
 
 int ThreadCount(int requested) {
   if (requested > 0) return requested;
@@ -72,7 +70,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
                                                             Interpreter* parent) {
   std::unique_ptr<Interpreter> interpreter(
       new Interpreter(std::move(model), graph, ThreadCount(options.threads)));
-  ATOLL_RETURN_IF_ERROR(interpreter->Plan(options.delegate));
+  ATOLL_RETURN_IF_ERROR(interpreter->Plan(options.delegate, options.plan));
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->OrderSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->FoldPads());
@@ -83,10 +81,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
   return interpreter;
 }
 
-Status Interpreter::Plan(Delegate* delegate) {
+Status Interpreter::Plan(Delegate* delegate, const PlanOptions& options) {
   placements_.resize(graph().nodes.size());
   if (delegate == nullptr) return Status();
-  ATOLL_ASSIGN_OR_RETURN(DelegatePlan plan, delegate->Plan(graph()));
+  ATOLL_ASSIGN_OR_RETURN(DelegatePlan plan, delegate->Plan(graph(), options));
   partitions_ = std::move(plan.partitions);
   for (size_t i = 0; i < placements_.size(); ++i) {
     placements_[i].reason = std::move(plan.refusals[i]);
@@ -119,7 +117,7 @@ Status Interpreter::PrepareSteps() {
       if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
         return Unsupported(
             "%s: the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is "
-            "attached; only the model that it was compiled from can run here",
+            "used; only the model that it was compiled from can run here",
             Describe(graph(), node).c_str());
       }
       ATOLL_ASSIGN_OR_RETURN(step.owned, PrepareCpuNode(graph(), node, features));

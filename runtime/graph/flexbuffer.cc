@@ -19,10 +19,14 @@ enum FlexType : uint8_t {
   kInt = 1,
   kUInt = 2,
   kFloat = 3,
+  kString = 5,
   kIndirectInt = 6,
   kIndirectUInt = 7,
   kIndirectFloat = 8,
   kMap = 9,
+  kVector = 10,
+  kLastTypedVector = 15,  // of numbers, keys or strings
+  kBlob = 25,
   kBool = 26,
 };
 
@@ -33,6 +37,7 @@ class Reader {
   explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
   bool ok() const { return ok_; }
+  void Fail() { ok_ = false; }
   size_t size() const { return bytes_.size(); }
 
   const uint8_t* At(uint64_t position, uint64_t count) {
@@ -136,12 +141,21 @@ bool ReadNumber(Reader* reader, uint64_t position, int width, uint8_t packed_typ
 
 bool IsWidth(uint64_t width) { return width == 1 || width == 2 || width == 4 || width == 8; }
 
-}  // namespace
+Status BadMap(std::span<const uint8_t> bytes) {
+  return CorruptModel("the %zu bytes of its options are no valid FlexBuffers map", bytes.size());
+}
 
-Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> bytes) {
-  const Status corrupt =
-      CorruptModel("the %zu bytes of its options are no valid FlexBuffers map", bytes.size());
-  Reader reader(bytes);
+// Where the value of one entry stands.
+struct Field {
+  std::string key;
+  uint64_t position = 0;
+  int width = 0;
+  uint8_t packed_type = 0;
+};
+
+// The entries of the map at the root.
+Result<std::vector<Field>> ReadFields(std::span<const uint8_t> bytes, Reader* reader) {
+  const Status corrupt = BadMap(bytes);
   const size_t size = bytes.size();
   if (size < 3) return corrupt;
   const int root_width = bytes[size - 1];
@@ -150,26 +164,71 @@ Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> 
       size < 2 + static_cast<size_t>(root_width)) {
     return corrupt;
   }
-  const uint64_t values = reader.Follow(size - 2 - static_cast<size_t>(root_width), root_width);
+  const uint64_t values = reader->Follow(size - 2 - static_cast<size_t>(root_width), root_width);
   const uint64_t width = uint64_t{1} << (root_type & 3);
   const int value_width = static_cast<int>(width);
-  if (!reader.ok() || values < 3 * width) return corrupt;
-  const uint64_t count = reader.Unsigned(values - width, value_width);
-  const uint64_t key_width = reader.Unsigned(values - 2 * width, value_width);
-  const uint64_t keys = reader.Follow(values - 3 * width, value_width);
+  if (!reader->ok() || values < 3 * width) return corrupt;
+  const uint64_t count = reader->Unsigned(values - width, value_width);
+  const uint64_t key_width = reader->Unsigned(values - 2 * width, value_width);
+  const uint64_t keys = reader->Follow(values - 3 * width, value_width);
   // Each entry has at least a value and a type, which bounds the products below.
-  if (!reader.ok() || !IsWidth(key_width) || count > size / (width + 1)) return corrupt;
-  std::vector<FlexbufferEntry> entries;
+  if (!reader->ok() || !IsWidth(key_width) || count > size / (width + 1)) return corrupt;
+  std::vector<Field> fields;
   for (uint64_t i = 0; i < count; ++i) {
-    FlexbufferEntry entry;
-    const uint64_t key = reader.Follow(keys + i * key_width, static_cast<int>(key_width));
-    if (!reader.ok()) return corrupt;
-    entry.key = reader.Text(key);
-    const uint64_t type = reader.Unsigned(values + count * width + i, 1);
+    const uint64_t key = reader->Follow(keys + i * key_width, static_cast<int>(key_width));
+    if (!reader->ok()) return corrupt;
+    Field field{.key = reader->Text(key), .position = values + i * width, .width = value_width};
+    field.packed_type = static_cast<uint8_t>(reader->Unsigned(values + count * width + i, 1));
+    if (!reader->ok()) return corrupt;
+    fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+// Reads a string, blob or vector; false if the field is none.
+bool ReadBytes(Reader* reader, const Field& field, FlexbufferBytes* entry) {
+  const uint8_t type = field.packed_type >> 2;
+  const bool is_bytes = type == kString || type == kBlob;
+  entry->is_vector = type >= kVector && type <= kLastTypedVector;
+  if (!is_bytes && !entry->is_vector) return false;
+  const uint64_t begin = reader->Follow(field.position, field.width);
+  const uint64_t width = uint64_t{1} << (field.packed_type & 3);
+  if (begin < width) reader->Fail();
+  if (!reader->ok()) return false;
+  const uint64_t size = reader->Unsigned(begin - width, static_cast<int>(width));
+  if (entry->is_vector) {
+    entry->elements = size;
+  } else if (const uint8_t* at = reader->At(begin, size)) {
+    entry->bytes = {at, size};
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> bytes) {
+  Reader reader(bytes);
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<Field> fields, ReadFields(bytes, &reader));
+  std::vector<FlexbufferEntry> entries;
+  for (const Field& field : fields) {
+    FlexbufferEntry entry{.key = field.key};
     const bool is_number =
-        ReadNumber(&reader, values + i * width, value_width, static_cast<uint8_t>(type), &entry);
-    if (!reader.ok()) return corrupt;
+        ReadNumber(&reader, field.position, field.width, field.packed_type, &entry);
+    if (!reader.ok()) return BadMap(bytes);
     if (is_number) entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<std::vector<FlexbufferBytes>> ReadFlexbufferBytes(std::span<const uint8_t> bytes) {
+  Reader reader(bytes);
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<Field> fields, ReadFields(bytes, &reader));
+  std::vector<FlexbufferBytes> entries;
+  for (const Field& field : fields) {
+    FlexbufferBytes entry{.key = field.key};
+    const bool is_bytes = ReadBytes(&reader, field, &entry);
+    if (!reader.ok()) return BadMap(bytes);
+    if (is_bytes) entries.push_back(std::move(entry));
   }
   return entries;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // FlexBuffers, the schemaless format in which converters store the options of custom operators:
-// just enough of it to read the numbers of a map. The bytes are hostile; every offset is checked
-// against the buffer before it is followed. Part of the loader. Pure function.
+// just enough of it to read the numbers and byte strings of a map. The bytes are hostile; every
+// offset is checked against the buffer before it is followed. Part of the loader. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,16 @@ struct FlexbufferEntry {
 // The entries of the map at the root, in stored order; those that are no numbers are left out.
 // kCorruptModel if the root is no map or an offset leaves the buffer.
 Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> bytes);
+
+// A string or blob of a map, inside of its bytes, or how many elements a vector of it has.
+struct FlexbufferBytes {
+  std::string key;
+  std::span<const uint8_t> bytes = {};
+  bool is_vector = false;
+  uint64_t elements = 0;  // of a vector
+};
+
+// The entries of the map at the root that are strings, blobs or vectors; errors as above.
+Result<std::vector<FlexbufferBytes>> ReadFlexbufferBytes(std::span<const uint8_t> bytes);
 
 }  // namespace atollrt

@@ -215,6 +215,9 @@ using OpOptions =
                  CallOnceOptions, VarHandleOptions, VariableOptions, DetectionOptions,
                  PosenetOptions>;
 
+// The custom operator that stands for those that Google's compiler took for a Coral.
+inline constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
+
 struct Node {
   OpType type = OpType::kCUSTOM;
   std::string custom_name;  // of OpType::kCUSTOM

@@ -8,7 +8,8 @@
 
 namespace atollrt {
 
-// kInternal with the level, the kernel's name and the shape if one differs. Takes well under a second.
+// kInternal with the level, the kernel's name and the shape if one differs. Takes well under a
+// second.
 Status RunSelfTest();
 
 }  // namespace atollrt

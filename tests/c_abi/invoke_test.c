@@ -278,7 +278,7 @@ static void CheckTensors(AtollInterpreter* interpreter) {
   }
 }
 
-static void CountTensors(int32_t tensor_index, const AtollTensor* tensor, void* user_data) {
+static void CountTensors(int32_t tensor_index, AtollTensor* tensor, void* user_data) {
   EXPECT(tensor_index >= 0);
   EXPECT(AtollTensorConstData(tensor) != NULL);
   ++*(int*)user_data;

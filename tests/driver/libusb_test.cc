@@ -537,6 +537,19 @@ TEST_F(Libusb, AnUnpluggedDeviceIsLostAtOnceAndForGood) {
   EXPECT_TRUE(transport_->BulkOut(0x01, SomeBytes(4), Never()).ok());
 }
 
+TEST_F(Libusb, AChangeOfWhichNobodyTellsIsSeen) {
+  EXPECT_EQ(Info().path, "1-2");
+  const uint64_t before = bus_->generation();
+  fake_.Vanish();
+  EXPECT_TRUE(bus_->WaitForChange(before, In(10'000)));
+  EXPECT_TRUE(bus_->List()->empty());
+  const uint64_t gone = bus_->generation();
+  EXPECT_FALSE(bus_->WaitForChange(gone, In(1500)));
+  fake_.Plug(kAtollUsbId);
+  EXPECT_TRUE(bus_->WaitForChange(gone, In(10'000)));
+  EXPECT_EQ(Info().path, "1-2");
+}
+
 TEST_F(Libusb, ADeviceThatDiesInTheMiddleOfACallIsLost) {
   OpenIt();
   fake_.At(0x01, [](FakeUsbfs::Endpoint& endpoint) { endpoint.room = 1'200'000; });

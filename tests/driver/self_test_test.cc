@@ -85,7 +85,9 @@ class BrokenDevice : public Device {
   explicit BrokenDevice(Status status) : status_(std::move(status)) { info_.name = "broken"; }
   const DeviceInfo& info() const override { return info_; }
   DeviceState state() const override { return DeviceState::kReady; }
-  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable>) override { return 1u; }
+  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable>, const LoadOptions&) override {
+    return 1u;
+  }
   Status Unload(ExecutableId) override { return {}; }
   Result<RequestId> Submit(const Request&) override { return 1u; }
   Status Wait(RequestId, RequestReport*) override { return status_; }

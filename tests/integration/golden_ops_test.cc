@@ -21,9 +21,9 @@
 
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
+#include "runtime/base/sha256.h"
 #include "tests/support/absent.h"
 #include "tests/support/rng.h"
-#include "tools/atoll/sha256.h"
 
 namespace atollrt {
 namespace {
@@ -206,7 +206,7 @@ void ExpectOutput(const Json& want, bool exact, const AtollTensor* tensor) {
   const auto* got = static_cast<const uint8_t*>(AtollTensorConstData(tensor));
   if (!exact) {
     ExpectWithinTolerance(want, got, size);
-  } else if (atollcmd::Sha256Hex(got, size) != want["sha256"]) {
+  } else if (Sha256Hex(got, size) != want["sha256"]) {
     ADD_FAILURE() << "output " << want["index"] << ": " << FirstDifference(want, got);
   }
 }

@@ -27,14 +27,16 @@ OURS = {
                         "runtime/base/"],
     "examples/vision": ["examples/vision/", "atoll/vision", "atoll/picture", "atoll/runtime.h",
                         "runtime/base/"],
-    "tools": ["tools/", "atoll/"],
+    "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
+    "tools/gadget": ["tools/gadget/", "driver/", "runtime/base/", "runtime/kernels/cpu_features.h"],
     "tests": [""],
     "bench": [""],
 }
 # Within a folder that may be included, parts that only the named files may include.
 PRIVATE = {
     "driver/libusb/": ["driver/libusb/*"],
-    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "tests/*", "bench/*"],
+    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "tools/gadget/main.cc",
+                         "tests/*", "bench/*"],
 }
 # Files that are witnesses of something, and so may include nothing of it.
 INDEPENDENT = {
@@ -45,7 +47,7 @@ INDEPENDENT = {
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
                     ["runtime/graph/tflite_loader.cc", "runtime/graph/tflite_options.cc",
-                     "runtime/graph/tflite_writer.cc", "driver/executable.cc", "driver/dwn1.cc",
+                     "runtime/graph/tflite_writer.cc", "driver/executable.cc", "driver/coral/package.cc",
                      "tests/*"]),
     "libusb": (r"libusb.*", ["driver/libusb/*", "tests/driver/coral_stub_test.cc"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),

@@ -373,6 +373,11 @@ void FakeUsbfs::Die() {
 void FakeUsbfs::Unplug() {
   Die();
   umockdev_testbed_uevent(state_->testbed, "/sys/devices/usb1/1-2", "remove");
+  Vanish();
+}
+
+void FakeUsbfs::Vanish() {
+  Die();
   umockdev_testbed_detach_ioctl(state_->testbed, kNode, nullptr);
   umockdev_testbed_remove_device(state_->testbed, "/sys/devices/usb1/1-2");
 }

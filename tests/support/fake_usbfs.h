@@ -48,6 +48,8 @@ class FakeUsbfs {
 
   void Plug(UsbId id);
   void Unplug();
+  // Likewise, but nobody is told, as where no udevd runs.
+  void Vanish();
   // The system does not say anything; open devices stop working.
   void Die();
 

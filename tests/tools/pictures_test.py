@@ -387,7 +387,7 @@ class CompiledForCoral(Pictures):
         for path in compiled:
             with self.subTest(path.name):
                 self.fail_with(BAD_MODEL, ("inspect", path), path, "compiled for a Coral Edge TPU",
-                               "no Coral is attached",
+                               "no Coral is used",
                                path.name.replace("_edgetpu.tflite", ".tflite"))
 
     def test_the_model_beside_it(self):

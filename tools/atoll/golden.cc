@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "runtime/base/sha256.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/read_file.h"
 #include "tools/atoll/report.h"
-#include "tools/atoll/sha256.h"
 
 namespace atollcmd {
 namespace {
@@ -57,7 +57,7 @@ Golden::Golden(const std::string& directory, const std::string& model) : directo
     const Json json = Json::parse(text);
     if (json.contains("sha256")) {
       const std::string bytes = ReadFile(model);
-      if (Sha256Hex(bytes.data(), bytes.size()) != json["sha256"].get<std::string>()) {
+      if (atollrt::Sha256Hex(bytes.data(), bytes.size()) != json["sha256"].get<std::string>()) {
         throw CommandError(ExitCode::kUsage,
                            fmt::format("'{}' holds results of another file than '{}' (their "
                                        "SHA-256 differ); give the directory that goes with it",
@@ -77,7 +77,7 @@ Golden::Golden(const std::string& directory, const std::string& model) : directo
         if (stored_output.contains("base64")) {
           output.bytes = DecodeBase64(stored_output["base64"].get<std::string>());
           // A hash that is not that of the bytes is the one that counts.
-          if (Sha256Hex(output.bytes.data(), output.bytes.size()) != output.sha256) {
+          if (atollrt::Sha256Hex(output.bytes.data(), output.bytes.size()) != output.sha256) {
             output.bytes.clear();
           }
         }
@@ -120,7 +120,7 @@ const Golden::Inference& Golden::ForSeed(uint64_t seed, const Session& session) 
   const std::vector<const AtollTensor*> outputs = session.outputs();
   std::vector<std::string> hashes;
   for (const AtollTensor* input : inputs) {
-    hashes.push_back(Sha256Hex(AtollTensorConstData(input), AtollTensorByteSize(input)));
+    hashes.push_back(atollrt::Sha256Hex(AtollTensorConstData(input), AtollTensorByteSize(input)));
   }
   if (hashes != entry.inputs || outputs.size() != entry.inference.outputs.size()) {
     throw CommandError(ExitCode::kFailure,

@@ -4,12 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <set>
 
+#include "runtime/base/sha256.h"
+#include "tools/atoll/exit_code.h"
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/output_files.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/sha256.h"
 #include "tools/atoll/subcommands.h"
 #include "tools/atoll/validators.h"
 
@@ -17,9 +20,12 @@ namespace atollcmd {
 namespace {
 
 struct RunOptions {
-  SessionOptions session;
+  SessionOptions session;  // without a model
+  std::vector<std::string> models;
+  std::vector<size_t> order;  // empty: each once
   std::vector<std::string> inputs;
-  uint64_t seed = 1;
+  std::vector<uint64_t> seeds{1};
+  std::string seed_at = "device";
   std::string output_dir;
   bool checksums = false;
   bool json = false;
@@ -28,15 +34,54 @@ struct RunOptions {
 Json Checksum(size_t index, const AtollTensor* tensor, const void* data) {
   Json json = {{"index", index}};
   json.update(TensorJson(tensor));
-  json["sha256"] = Sha256Hex(data, AtollTensorByteSize(tensor));
+  json["sha256"] = atollrt::Sha256Hex(data, AtollTensorByteSize(tensor));
   return json;
 }
 
-// The tap: one entry for each tensor that a step of the inference wrote, in that order.
-void AppendChecksum(int32_t index, const AtollTensor* tensor, void* user_data) {
-  static_cast<Json*>(user_data)->push_back(
-      Checksum(static_cast<size_t>(index), tensor, AtollTensorConstData(tensor)));
-}
+// What the tap of one invocation is for: one entry for each tensor that a step wrote, in that
+// order, and what goes to and comes from a Coral.
+class Tap {
+ public:
+  // `seed`: nothing unless the operators on the device get their inputs from it.
+  Tap(const Session& session, std::optional<uint64_t> seed) : session_(session), seed_(seed) {
+    if (!session.on_coral()) return;
+    for (const AtollNodeInfo& node : session.nodes()) {
+      if (node.partition < 0) continue;
+      inputs_.insert(node.inputs, node.inputs + node.input_count);
+      outputs_.insert(node.outputs, node.outputs + node.output_count);
+    }
+  }
+
+  void Attach(bool all_tensors) {
+    all_tensors_ = all_tensors;
+    if (!all_tensors && outputs_.empty()) return;
+    AtollInterpreterSetTensorTap(session_.interpreter(), OnTensor, this);
+  }
+  ~Tap() { AtollInterpreterSetTensorTap(session_.interpreter(), nullptr, nullptr); }
+  Tap(const Tap&) = delete;
+  Tap& operator=(const Tap&) = delete;
+
+  Json tensors = Json::array();
+  Json device_outputs = Json::array();
+
+ private:
+  static void OnTensor(int32_t index, AtollTensor* tensor, void* user_data) {
+    Tap& tap = *static_cast<Tap*>(user_data);
+    if (tap.seed_ && tap.inputs_.contains(index)) FillFromSeed(*tap.seed_, tensor);
+    const bool is_device_output = tap.outputs_.contains(index);
+    if (!tap.all_tensors_ && !is_device_output) return;
+    const Json checksum =
+        Checksum(static_cast<size_t>(index), tensor, AtollTensorConstData(tensor));
+    if (tap.all_tensors_) tap.tensors.push_back(checksum);
+    if (is_device_output) tap.device_outputs.push_back(checksum);
+  }
+
+  const Session& session_;
+  const std::optional<uint64_t> seed_;
+  bool all_tensors_ = false;
+  std::set<int32_t> inputs_;   // of operators on a Coral
+  std::set<int32_t> outputs_;  // of operators on a Coral
+};
 
 std::string ChecksumText(const char* kind, const Json& tensor) {
   std::string quantization;
@@ -50,46 +95,120 @@ std::string ChecksumText(const char* kind, const Json& tensor) {
                      tensor["sha256"].get<std::string>());
 }
 
-void RunRun(const RunOptions& options) {
-  Session session(options.session);
-  FillInputs(session, options.seed, options.inputs);
-  session.Lint({});
-  session.Announce();
-
-  Json tensors = Json::array();
-  if (options.checksums) {
-    AtollInterpreterSetTensorTap(session.interpreter(), AppendChecksum, &tensors);
-  }
-  session.Invoke();
-
-  Json outputs = Json::array();
-  for (const AtollTensor* tensor : session.outputs()) {
-    outputs.push_back(Checksum(outputs.size(), tensor, AtollTensorConstData(tensor)));
-  }
-  if (!options.output_dir.empty()) {
-    OutputFiles files;
-    const std::filesystem::path directory(options.output_dir);
-    size_t k = 0;
-    for (const AtollTensor* tensor : session.outputs()) {
-      files.Add("--output-dir", directory / fmt::format("out_{}.raw", k++),
-                AtollTensorConstData(tensor), AtollTensorByteSize(tensor));
+void CheckOptions(const RunOptions& options, size_t invocations) {
+  const auto refuse = [](const std::string& sentence) {
+    throw CommandError(ExitCode::kUsage, sentence);
+  };
+  for (const size_t model : options.order) {
+    if (model >= options.models.size()) {
+      refuse(fmt::format(
+          "--order names model {}, but there {} (counted from 0)", model,
+          options.models.size() == 1 ? "is one" : fmt::format("are {}", options.models.size())));
     }
-    files.Commit();
   }
+  if (options.seeds.size() != 1 && options.seeds.size() != invocations) {
+    refuse(fmt::format("--seed has {} numbers for {} invocations; give one, or one for each",
+                       options.seeds.size(), invocations));
+  }
+  if (options.models.size() > 1 && !options.inputs.empty()) {
+    refuse("--input is for one model alone; give one, or inputs from a --seed");
+  }
+  if (options.models.size() > 1 && !options.session.input_shapes.empty()) {
+    refuse("--input-shape is for one model alone; give one");
+  }
+  if (invocations > 1 && !options.output_dir.empty()) {
+    refuse(fmt::format("--output-dir takes the outputs of one invocation, not of {}", invocations));
+  }
+}
 
-  session.AnnounceHealth();
-  if (options.json) {
-    Json report = NewReport("run", session);
-    report["seed"] = options.seed;
-    report["outputs"] = std::move(outputs);
-    if (options.checksums) report["tensors"] = std::move(tensors);
-    PrintReport(report);
-  } else {
-    std::string text;
-    for (const Json& tensor : tensors) text += ChecksumText("tensor", tensor);
-    for (const Json& output : outputs) text += ChecksumText("output", output);
-    PrintText(text);
+void WriteOutputs(const Session& session, const std::string& output_dir) {
+  OutputFiles files;
+  const std::filesystem::path directory(output_dir);
+  size_t k = 0;
+  for (const AtollTensor* tensor : session.outputs()) {
+    files.Add("--output-dir", directory / fmt::format("out_{}.raw", k++),
+              AtollTensorConstData(tensor), AtollTensorByteSize(tensor));
   }
+  files.Commit();
+}
+
+// What one invocation gave.
+Json Invoke(Session& session, const RunOptions& options, uint64_t seed) {
+  FillInputs(session, seed, options.inputs);
+  const bool seeds_device = options.seed_at == "device" && options.inputs.empty();
+  Tap tap(session, seeds_device ? std::optional(seed) : std::nullopt);
+  tap.Attach(options.checksums);
+  session.Invoke();
+  Json result = {{"seed", seed}, {"outputs", Json::array()}};
+  for (const AtollTensor* tensor : session.outputs()) {
+    result["outputs"].push_back(
+        Checksum(result["outputs"].size(), tensor, AtollTensorConstData(tensor)));
+  }
+  if (options.checksums) result["tensors"] = std::move(tap.tensors);
+  if (session.on_coral()) result["device_outputs"] = std::move(tap.device_outputs);
+  return result;
+}
+
+std::string InvocationText(const Json& invocation) {
+  std::string text;
+  for (const char* kind : {"tensor", "device_output", "output"}) {
+    const auto tensors = invocation.find(fmt::format("{}s", kind));
+    if (tensors == invocation.end()) continue;
+    for (const Json& tensor : *tensors) text += ChecksumText(kind, tensor);
+  }
+  return text;
+}
+
+void RunRun(const RunOptions& options) {
+  std::vector<size_t> order = options.order;
+  for (size_t i = 0; options.order.empty() && i < options.models.size(); ++i) order.push_back(i);
+  CheckOptions(options, order.size());
+
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (const std::string& model : options.models) {
+    SessionOptions session = options.session;
+    session.model = model;
+    sessions.push_back(
+        std::make_unique<Session>(session, sessions.empty() ? nullptr : sessions.front().get()));
+  }
+  Session& first = *sessions.front();
+  if (options.models.size() == 1) FillInputs(first, options.seeds[0], options.inputs);
+  for (const auto& session : sessions) session->Lint({});
+  first.AnnounceDevice();
+  for (const auto& session : sessions) session->AnnounceWarnings();
+
+  Json invocations = Json::array();
+  for (size_t k = 0; k < order.size(); ++k) {
+    Json result =
+        Invoke(*sessions[order[k]], options, options.seeds[options.seeds.size() == 1 ? 0 : k]);
+    result["model"] = order[k];
+    invocations.push_back(std::move(result));
+  }
+  if (!options.output_dir.empty()) WriteOutputs(*sessions[order[0]], options.output_dir);
+
+  first.AnnounceHealth();
+  if (options.json) {
+    Json report = NewReport("run", first);
+    report["models"] = options.models;
+    if (invocations.size() == 1) {
+      for (const auto& [key, value] : invocations[0].items()) {
+        if (key != "model") report[key] = value;
+      }
+    }
+    report["invocations"] = std::move(invocations);
+    PrintReport(report);
+    return;
+  }
+  std::string text;
+  for (size_t k = 0; k < order.size(); ++k) {
+    if (order.size() > 1) {
+      text +=
+          fmt::format("invocation {} model {} '{}' seed {}\n", k, order[k],
+                      Printable(options.models[order[k]]), invocations[k]["seed"].get<uint64_t>());
+    }
+    text += InvocationText(invocations[k]);
+  }
+  PrintText(text);
 }
 
 }  // namespace
@@ -97,14 +216,32 @@ void RunRun(const RunOptions& options) {
 void AddRunCommand(CLI::App* app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app->add_subcommand(
-      "run", "Run a model once on given or made-up inputs and print checksums of its outputs.");
-  AddSessionOptions(command, &options->session);
+      "run", "Run models on given or made-up inputs and print checksums of their outputs.");
+  command->add_option("MODEL", options->models, ".tflite files, which share the device")
+      ->required();
+  AddDeviceOptions(command, &options->session);
+  AddInputShapeOption(command, &options->session.input_shapes);
   command
       ->add_option("--input", options->inputs,
                    "K=FILE: take input K (from 0) from a file of exactly its bytes; repeatable")
       ->allow_extra_args(false);
-  command->add_option("--seed", options->seed, "fills the inputs that are not given")
+  command
+      ->add_option("--order", options->order,
+                   "which model to run when, as 0,1,0 (counted from 0); by default each once")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command
+      ->add_option("--seed", options->seeds,
+                   "fills the inputs that are not given; one for all runs, or S,S,... one for each")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(WholeNumber())
+      ->capture_default_str();
+  command
+      ->add_option("--seed-at", options->seed_at,
+                   "of a model compiled for a Coral: device also fills what operators on the CPU "
+                   "would give to the Coral, model does not")
+      ->check(CLI::IsMember({"device", "model"}))
       ->capture_default_str();
   command->add_option("--output-dir", options->output_dir,
                       "write output k to out_k.raw there, all or none");
@@ -122,6 +259,7 @@ void AddRunCommand(CLI::App* app) {
       "Examples:\n"
       "  atoll run model.tflite\n"
       "  atoll run model.tflite --device cpu --seed 2 --checksums\n"
+      "  atoll run a_edgetpu.tflite b_edgetpu.tflite --device usb --order 0,1,0 --seed 1,2,3\n"
       "  atoll run model.tflite --input 0=image.raw --output-dir results");
   command->callback([options] { RunRun(*options); });
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/input_shape.h"
 #include "tools/atoll/report.h"
@@ -15,6 +16,8 @@
 
 namespace atollcmd {
 namespace {
+
+constexpr char kCoralOperator[] = "edgetpu-custom-op";
 
 // What to use instead of a model compiled for a Coral Edge TPU: Google's compiler makes
 // NAME_edgetpu.tflite of NAME.tflite.
@@ -74,17 +77,24 @@ void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) 
 }
 
 void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option("--device", options->device,
-                  "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu; auto takes "
-                  "the first "
-                  "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
-                  "file; emu+stepped and "
-                  "emu:PROFILE+stepped go cycle by cycle")
+  app->add_option(
+         "--device", options->device,
+         "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu, or a list of "
+         "devices of one kind, A,B, which share the requests; auto takes "
+         "the first "
+         "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
+         "file; emu+stepped and "
+         "emu:PROFILE+stepped go cycle by cycle")
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
                   "suggests")
       ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  app->add_option("--stages", options->stages,
+                  "cut the model into so many stages of about equal time, for the devices of a "
+                  "list: --device emu,emu --stages 2")
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app->add_option("--on-device-loss", options->on_device_loss,
                   "when a device that was lost does not come back within seconds: fallback "
@@ -92,12 +102,46 @@ void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
                   "fail does not even wait")
       ->check(CLI::IsMember({"replay", "fallback", "fail"}))
       ->capture_default_str();
+  app->add_option("--performance", options->performance,
+                  "clock of a Coral: low, medium, high or max (63, 125, 250, 500 MHz)")
+      ->check(CLI::IsMember({"low", "medium", "high", "max"}))
+      ->capture_default_str();
+  app->add_option("--firmware", options->firmware,
+                  "file with the firmware of a Coral (docs/coral.md)");
   app->add_option("--faults", options->faults,
                   "what shall go wrong between host and device: seed:N:P, as seed:7:1/400, or a "
                   "script (docs/faults.md)");
+  app->add_option("--record", options->record,
+                  "record what goes over the bus in this file, a .pcapng for Wireshark and 'atoll "
+                  "replay'");
 }
 
-Session::Session(const SessionOptions& options) : options_(options) {
+namespace {
+
+std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
+  AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
+  delegate_options.device = options.device.c_str();
+  delegate_options.num_threads = options.threads;
+  delegate_options.max_partition_nodes = options.max_partition_nodes;
+  delegate_options.on_device_loss = options.on_device_loss.c_str();
+  if (!options.faults.empty()) delegate_options.faults = options.faults.c_str();
+  const std::string command_line = JsonText(CommandLine());
+  if (!options.record.empty()) {
+    delegate_options.record = options.record.c_str();
+    delegate_options.record_note = command_line.c_str();
+  }
+  delegate_options.stages = options.stages;
+  delegate_options.performance = options.performance.c_str();
+  if (!options.firmware.empty()) delegate_options.firmware = options.firmware.c_str();
+  AtollDelegate* delegate = nullptr;
+  ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,
+               fmt::format("cannot open the device '{}'", options.device));
+  return {delegate, AtollDelegateDelete};
+}
+
+}  // namespace
+
+Session::Session(const SessionOptions& options, const Session* device_of) : options_(options) {
   Stopwatch stopwatch;
   AtollModel* model = LoadModel(options);
   model_.reset(model);
@@ -110,34 +154,27 @@ Session::Session(const SessionOptions& options) : options_(options) {
     ThrowIfError(AtollCpuName(&cpu), Activity::kOpeningDevice, "cannot use the CPU");
     device_description_ = fmt::format("this computer's CPU, {} kernels", cpu);
   } else {
-    AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
-    delegate_options.device = options.device.c_str();
-    delegate_options.num_threads = options.threads;
-    delegate_options.max_partition_nodes = options.max_partition_nodes;
-    delegate_options.on_device_loss = options.on_device_loss.c_str();
-    if (!options.faults.empty()) delegate_options.faults = options.faults.c_str();
-    AtollDelegate* delegate = nullptr;
-    const std::string context = fmt::format("cannot open the device '{}'", options.device);
-    ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,
-                 context);
-    delegate_.reset(delegate);
-    AtollDeviceInfo info = {};
-    ThrowIfError(AtollDelegateGetDeviceInfo(delegate, &info), Activity::kOpeningDevice, context);
+    delegate_ = device_of != nullptr ? device_of->delegate_ : OpenDelegate(options);
+    const AtollDeviceInfo info = device_info();
     device_name_ = info.name;
     device_description_ = info.description;
-    interpreter_options.delegate = delegate;
+    interpreter_options.delegate = delegate_.get();
   }
   load_times_.device_ms = stopwatch.LapMs();
 
   AtollInterpreter* interpreter = nullptr;
   const AtollStatus status = AtollInterpreterCreate(model, &interpreter_options, &interpreter);
   const bool for_coral =
-      status == ATOLL_UNSUPPORTED && AtollModelHasOperator(model, "edgetpu-custom-op");
+      status == ATOLL_UNSUPPORTED && AtollModelHasOperator(model, kCoralOperator);
   ThrowIfError(status, Activity::kPreparing,
                fmt::format("cannot prepare the model '{}' on {}", options.model, device_name_),
                for_coral ? AdviseCoral(options.model) : "");
   interpreter_.reset(interpreter);
   load_times_.prepare_ms = stopwatch.LapMs();
+}
+
+bool Session::on_coral() const {
+  return on_device() && AtollModelHasOperator(model(), kCoralOperator) != 0;
 }
 
 AtollDeviceHealth Session::device_health() const {
@@ -191,6 +228,10 @@ void Session::AddWarnings(const std::vector<Finding>& warnings) {
 
 void Session::Announce() const {
   AnnounceDevice();
+  AnnounceWarnings();
+}
+
+void Session::AnnounceWarnings() const {
   for (const Finding& warning : warnings_) {
     fmt::print(stderr, "atoll: warning: {}\n", Printable(warning.message));
   }

@@ -26,20 +26,25 @@ struct SessionOptions {
   int max_partition_nodes = 0;            // 0: any number
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
   std::string on_device_loss = "fallback";
-  std::string faults = {};  // empty: none
+  int stages = 1;
+  std::string faults = {};          // empty: none
+  std::string record = {};          // a file to record in; empty: none
+  std::string performance = "max";  // of a Coral
+  std::string firmware = {};        // of a Coral; empty: where the library looks
 };
 
 // Adds MODEL, --device, --threads and --input-shape to a subcommand.
 void AddSessionOptions(CLI::App* app, SessionOptions* options);
 // --input-shape alone.
 void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes);
-// --device, --threads, --on-device-loss and --faults alone.
+// --device and what goes with it alone.
 void AddDeviceOptions(CLI::App* app, SessionOptions* options);
 
 class Session {
  public:
-  // Loads the model, opens the device and prepares the interpreter, in this order.
-  explicit Session(const SessionOptions& options);
+  // Loads the model, opens the device, unless `device_of` has it already, and prepares the
+  // interpreter, in this order.
+  explicit Session(const SessionOptions& options, const Session* device_of = nullptr);
 
   const AtollModel* model() const { return model_.get(); }
   AtollInterpreter* interpreter() const { return interpreter_.get(); }
@@ -50,6 +55,8 @@ class Session {
   const std::string& device_name() const { return device_name_; }
   const std::string& device_description() const { return device_description_; }
   bool on_device() const { return delegate_ != nullptr; }
+  // Whether the model was compiled for a Coral, and so the device is one.
+  bool on_coral() const;
   // What the device is made of; zeros with --device cpu.
   AtollDeviceInfo device_info() const;
 
@@ -61,7 +68,8 @@ class Session {
   // With --device auto, says on stderr which device was taken. Called once everything else on the
   // command line proved right, so that an error stays the only line on stderr.
   void AnnounceDevice() const;
-  // That, and the warnings.
+  void AnnounceWarnings() const;
+  // Both.
   void Announce() const;
 
   void Invoke();
@@ -98,7 +106,7 @@ class Session {
 
   SessionOptions options_;
   std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> model_;
-  std::unique_ptr<AtollDelegate, Deleter<AtollDelegateDelete>> delegate_;
+  std::shared_ptr<AtollDelegate> delegate_;
   std::unique_ptr<AtollInterpreter, Deleter<AtollInterpreterDelete>> interpreter_;
   std::string device_name_ = "cpu";
   std::string device_description_;

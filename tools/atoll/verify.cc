@@ -11,13 +11,13 @@
 #include <memory>
 #include <optional>
 
+#include "runtime/base/sha256.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/golden.h"
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/output_files.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/sha256.h"
 #include "tools/atoll/subcommands.h"
 #include "tools/atoll/validators.h"
 
@@ -86,7 +86,7 @@ Comparison Compare(const AtollTensor* tensor, const Bytes& got, const Wanted& wa
   result.element_count = ElementCount(tensor);
   const bool is_float = AtollTensorType(tensor) == ATOLL_FLOAT32;
   if (want.bytes.empty() && !want.sha256.empty()) {
-    result.equal = Sha256Hex(got.data(), got.size()) == want.sha256;
+    result.equal = atollrt::Sha256Hex(got.data(), got.size()) == want.sha256;
     result.judged = result.equal || !is_float;
     return result;
   }
@@ -158,7 +158,7 @@ Bytes BytesOf(const AtollTensor* tensor) {
   return {data, data + AtollTensorByteSize(tensor)};
 }
 
-void RecordTensor(int32_t index, const AtollTensor* tensor, void* user_data) {
+void RecordTensor(int32_t index, AtollTensor* tensor, void* user_data) {
   (*static_cast<TensorBytes*>(user_data))[index] = BytesOf(tensor);
 }
 
@@ -192,9 +192,9 @@ Json DescribeDifference(const Session& session, size_t node_index, const AtollNo
   } else {
     for (const char* unknown : {"differing_count", "element", "got", "want"}) json[unknown] = {};
   }
-  json["got_sha256"] = Sha256Hex(got.data(), got.size());
+  json["got_sha256"] = atollrt::Sha256Hex(got.data(), got.size());
   json["want_sha256"] =
-      !want.sha256.empty() ? want.sha256 : Sha256Hex(want.bytes.data(), want.bytes.size());
+      !want.sha256.empty() ? want.sha256 : atollrt::Sha256Hex(want.bytes.data(), want.bytes.size());
   return json;
 }
 

@@ -33,9 +33,21 @@ typedef struct AtollDelegateOptions {
   /* What shall go wrong between the host and the device: "seed:N:P" or the path of a script
    * (docs/faults.md); NULL: nothing. */
   const char* faults;
+  /* A file to record the session with the device in (docs/recording.md), and a text of one line to
+   * keep with it; "replay:FILE" as `device` plays it back. NULL: none. */
+  const char* record;
+  const char* record_note;
+  /* Cuts models into so many stages of about equal time, each on a device of its own of those in
+   * `device`, "emu,emu"; interpreters that run at the same time keep them busy. 0 or 1: not. */
+  int32_t stages;
+  /* Of a Coral: its clock, "low", "medium", "high" or "max" (63, 125, 250, 500 MHz). At "max" it
+   * gets hot; "high" is what Google's standard package sets. NULL means "max". */
+  const char* performance;
+  /* Of a Coral: the file with its firmware; NULL: where docs/coral.md says. */
+  const char* firmware;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
@@ -117,6 +129,10 @@ ATOLL_EXPORT AtollStatus AtollDeviceSelfTest(const char* device,
 
 /* Receives the bytes that a function makes. They are valid during the call. */
 typedef void (*AtollBytesCallback)(const void* data, size_t size, void* user_data);
+
+/* The text that was kept with a recorded session; `callback` is called once. */
+ATOLL_EXPORT AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback,
+                                                void* user_data);
 
 /* The model with its partitions compiled for the delegate's device, as the bytes of a .tflite file:
  * `callback` is called once with all of them. The file loads without a compile step on such a

@@ -130,9 +130,15 @@ typedef struct AtollInterpreterOptions {
   size_t struct_size;
   int32_t num_threads;     /* for operators on the CPU; 0: a sensible default */
   AtollDelegate* delegate; /* NULL: everything on the CPU */
+  /* When interpreters share a delegate: requests of the higher priority run first, those of equal
+   * priority in turns. */
+  int32_t priority;
+  /* Interpreters with the same number, if it is not 0, are used together: their models do not push
+   * each other off the device while another one can make room. */
+  uint32_t residency_set;
 } AtollInterpreterOptions;
 #define ATOLL_INTERPRETER_OPTIONS_INIT \
-  { sizeof(AtollInterpreterOptions), 0, NULL }
+  { sizeof(AtollInterpreterOptions), 0, NULL, 0, 0 }
 
 /* Plans, compiles and allocates everything that Invoke needs. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollInterpreterCreate(const AtollModel* model,
@@ -310,8 +316,9 @@ ATOLL_EXPORT AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* i
 
 /* Called during Invoke, on its thread, for each tensor that a step has just written: operators
  * on the CPU one by one, a device partition as one step (tensors inside it exist only on the
- * device). The data is valid during the call. */
-typedef void (*AtollTensorTap)(int32_t tensor_index, const AtollTensor* tensor, void* user_data);
+ * device). The data is valid during the call, and may be changed: the steps that follow read what
+ * the call leaves in it. */
+typedef void (*AtollTensorTap)(int32_t tensor_index, AtollTensor* tensor, void* user_data);
 ATOLL_EXPORT void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap tap,
                                                void* user_data);
 

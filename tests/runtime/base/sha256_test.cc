@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/sha256.h"
+#include "runtime/base/sha256.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace atollcmd {
+namespace atollrt {
 namespace {
 
 std::string Hash(const std::string& text) { return Sha256Hex(text.data(), text.size()); }
@@ -35,4 +35,4 @@ TEST(Sha256, PadsEveryLength) {
 }
 
 }  // namespace
-}  // namespace atollcmd
+}  // namespace atollrt

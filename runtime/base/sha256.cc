@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/sha256.h"
+#include "runtime/base/sha256.h"
 
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
-namespace atollcmd {
+namespace atollrt {
 namespace {
 
 // FIPS 180-4 §4.2.2: the first 32 bits of the fractional parts of the cube roots of the primes.
@@ -73,4 +73,4 @@ std::string Sha256Hex(const void* data, size_t size) {
   return hex;
 }
 
-}  // namespace atollcmd
+}  // namespace atollrt

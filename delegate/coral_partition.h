@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operators that Google's compiler made for a Coral Edge TPU: each is a partition of one node, with
+// its executable inside of it. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "driver/coral/executable.h"
+#include "runtime/graph/graph.h"
+#include "runtime/node_executor.h"
+
+namespace atollrt {
+
+// Whether the node is such an operator.
+bool IsForCoral(const Node& node);
+
+// The executable of a node that is; its inputs and outputs are those of the node, in order. Takes
+// hostile bytes. kCorruptModel if it is damaged or does not fit the node's tensors; kUnsupported as
+// ReadCoralPackage, and for types of tensors that the driver cannot give to the chip.
+Result<CoralExecutable> ReadCoralNode(const Graph& graph, const Node& node);
+
+// What is known of it without running it.
+PartitionReport ReportCoral(const CoralExecutable& executable, uint64_t link_bytes_per_second);
+
+}  // namespace atollrt

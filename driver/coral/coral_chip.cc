@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/coral/coral_chip.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/buffer.h"
+#include "runtime/base/log.h"
+
+namespace atollrt {
+namespace {
+
+constexpr std::chrono::milliseconds kBringUpTimeout{3000};
+constexpr std::chrono::milliseconds kPortResetTimeout{5000};
+constexpr std::chrono::milliseconds kCloseTimeout{2000};
+constexpr std::chrono::milliseconds kFaultTimeout{500};  // for registers that explain a failure
+
+// What is published of the chip. The memory is what is left for parameters, roughly.
+constexpr uint32_t kArraySide = 64;
+constexpr uint64_t kMemoryBytes = 8 << 20;
+
+const char* SpeedText(UsbSpeed speed) {
+  switch (speed) {
+    case UsbSpeed::kLow:
+    case UsbSpeed::kFull:
+      return "USB 1: far too slow";
+    case UsbSpeed::kHigh:
+      return "USB 2";
+    case UsbSpeed::kSuper:
+    case UsbSpeed::kSuperPlus:
+      return "USB 3";
+    default:
+      return "USB";
+  }
+}
+
+DeviceInfo MakeInfo(const CoralChip::Options& options) {
+  const uint64_t clock_hz = CoralClockHz(options.performance);
+  return {
+      .name = options.name,
+      .description = Format("Coral Edge TPU, %u MHz, %s%s%s",
+                            static_cast<unsigned>(clock_hz / 1'000'000), SpeedText(options.speed),
+                            options.path.empty() ? "" : ", port ", options.path.c_str()),
+      .note = {},
+      .family = DeviceFamily::kCoral,
+      .array_rows = kArraySide,
+      .array_columns = kArraySide,
+      .clock_hz = clock_hz,
+      .memory_bytes = kMemoryBytes,
+      .link_bytes_per_second = options.speed == UsbSpeed::kHigh ? 40'000'000u : 400'000'000u};
+}
+
+// Whether the device takes and gives the caller's bytes as they are.
+bool IsPlain(const CoralLayer& wire, const Layer& layer) {
+  return !wire.flips_sign && wire.wire_bytes == layer.bytes;
+}
+bool IsPlainOutput(const CoralLayer& wire, const Layer& layer) {
+  return IsPlain(wire, layer) && wire.copies.size() == 1 && wire.copies[0].count == 1;
+}
+
+}  // namespace
+
+struct CoralChip::Prepared final : PreparedExecutable {
+  const CoralExecutable& coral() const { return static_cast<const CoralExecutable&>(*executable); }
+
+  // Belong to the holder of the wire. Those of layers that go as they are stay empty.
+  mutable std::vector<Buffer> inputs;
+  mutable std::vector<Buffer> outputs;
+  mutable Buffer scratch;
+};
+
+Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> transport,
+                                              Options options) {
+  const std::string name = options.name;
+  if (options.speed == UsbSpeed::kLow) {
+    return Unsupported("a Coral cannot work at low speed; use another port or cable");
+  }
+  if (options.speed == UsbSpeed::kFull || options.speed == UsbSpeed::kHigh) {
+    Log(LogSeverity::kWarning,
+        "device %s is on %s: instructions and inputs of every inference take ten times as long as "
+        "on USB 3",
+        name.c_str(), SpeedText(options.speed));
+  }
+  std::unique_ptr<CoralChip> chip(new CoralChip(std::move(transport), std::move(options)));
+  Status status = chip->session_.BringUp(chip->settings_, chip->now_() + kBringUpTimeout);
+  const StatusCode code = status.code();
+  if (code == StatusCode::kOk) {
+    chip->is_up_ = true;
+  } else if (code != StatusCode::kUnsupported && code != StatusCode::kCancelled) {
+    Log(LogSeverity::kWarning, "device %s: reset after %s", name.c_str(), status.message().c_str());
+    status = chip->Reopen();
+  }
+  if (!status.ok()) return status;
+  return std::unique_ptr<Chip>(std::move(chip));
+}
+
+CoralChip::CoralChip(std::unique_ptr<UsbTransport> transport, Options options)
+    : info_(MakeInfo(options)),
+      now_(std::move(options.now)),
+      settings_{.performance = options.performance,
+                .is_high_speed = options.speed == UsbSpeed::kHigh},
+      transport_(std::move(transport)),
+      session_(transport_.get(), now_, info_.name) {}
+
+CoralChip::~CoralChip() {
+  if (is_up_) session_.Close(now_() + kCloseTimeout);
+}
+
+Result<std::unique_ptr<PreparedExecutable>> CoralChip::Prepare(
+    std::shared_ptr<const AnyExecutable> executable) const {
+  if (executable->family != info_.family) {
+    return Unsupported("'%s' is compiled for %s devices, device %s is a %s",
+                       executable->name.c_str(), DeviceFamilyName(executable->family),
+                       info_.name.c_str(), DeviceFamilyName(info_.family));
+  }
+  auto prepared = std::make_unique<Prepared>();
+  prepared->executable = std::move(executable);
+  const CoralExecutable& coral = prepared->coral();
+  prepared->inputs.resize(coral.inputs.size());
+  for (size_t i = 0; i < coral.inputs.size(); ++i) {
+    if (IsPlain(coral.input_wires[i], coral.inputs[i])) continue;
+    ATOLL_ASSIGN_OR_RETURN(prepared->inputs[i], Buffer::Allocate(coral.input_wires[i].wire_bytes));
+  }
+  prepared->outputs.resize(coral.outputs.size());
+  for (size_t i = 0; i < coral.outputs.size(); ++i) {
+    if (IsPlainOutput(coral.output_wires[i], coral.outputs[i])) continue;
+    ATOLL_ASSIGN_OR_RETURN(prepared->outputs[i],
+                           Buffer::Allocate(coral.output_wires[i].wire_bytes));
+  }
+  ATOLL_ASSIGN_OR_RETURN(prepared->scratch, Buffer::Allocate(coral.scratch_bytes));
+  return std::unique_ptr<PreparedExecutable>(std::move(prepared));
+}
+
+// What is cached.
+
+void CoralChip::Forget(const PreparedExecutable& prepared) {
+  const std::lock_guard lock(mutex_);
+  std::erase(cached_, &prepared);
+}
+
+uint64_t CoralChip::memory_used_bytes() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const Prepared* prepared : cached_) bytes += prepared->coral().caching.parameters.size();
+  return bytes;
+}
+
+// Evicts what a run of `prepared` evicts; whether its own parameters are on the chip.
+bool CoralChip::IsResident(const PreparedExecutable& prepared) const {
+  const std::lock_guard lock(mutex_);
+  return std::find(cached_.begin(), cached_.end(), &prepared) != cached_.end();
+}
+
+bool CoralChip::UseCache(const Prepared& prepared) {
+  const uint64_t token = prepared.coral().caching_token;
+  const std::lock_guard lock(mutex_);
+  if (token == 0 || token != token_) {
+    cached_.clear();
+    token_ = token;
+  }
+  return std::find(cached_.begin(), cached_.end(), &prepared) != cached_.end();
+}
+
+void CoralChip::SetCached(const Prepared& prepared) {
+  const std::lock_guard lock(mutex_);
+  cached_.push_back(&prepared);
+}
+
+void CoralChip::ForgetAll() {
+  const std::lock_guard lock(mutex_);
+  cached_.clear();
+  token_ = 0;
+}
+
+// Runs.
+
+Status CoralChip::Transfer(const CoralTransfer& transfer, const CoralProgram& program,
+                           const Prepared& prepared, const Job& job) {
+  const auto window = [&transfer](auto bytes) {
+    return bytes.subspan(transfer.offset, transfer.bytes);
+  };
+  const size_t index = transfer.index;
+  switch (transfer.kind) {
+    case CoralTransfer::Kind::kInstructions:
+      return session_.Send(coral::Tag::kInstructions, program.chunks[index], job.deadline);
+    case CoralTransfer::Kind::kInput: {
+      const Buffer& packed = prepared.inputs[index];
+      const std::span<const uint8_t> input =
+          packed.size() != 0 ? packed.bytes() : job.inputs[index];
+      return session_.Send(coral::Tag::kInput, window(input), job.deadline);
+    }
+    case CoralTransfer::Kind::kParameters:
+      return session_.Send(coral::Tag::kParameters,
+                           window(std::span<const uint8_t>(program.parameters)), job.deadline);
+    case CoralTransfer::Kind::kScratchIn:
+      return session_.Send(coral::Tag::kInput, window(prepared.scratch.bytes()), job.deadline);
+    case CoralTransfer::Kind::kOutput: {
+      Buffer& packed = prepared.outputs[index];
+      const std::span<uint8_t> output = packed.size() != 0 ? packed.bytes() : job.outputs[index];
+      return session_.Receive(window(output), job.deadline);
+    }
+    case CoralTransfer::Kind::kScratchOut:
+      return session_.Receive(window(prepared.scratch.bytes()), job.deadline);
+    case CoralTransfer::Kind::kInterrupt:
+      return session_.AwaitInterrupt(transfer.index, job.deadline);
+  }
+  return {};
+}
+
+Status CoralChip::RunProgram(const CoralProgram& program, const Prepared& prepared,
+                             const Job& job) {
+  for (size_t i = 0; i < program.transfers.size(); ++i) {
+    Status status = Transfer(program.transfers[i], program, prepared, job);
+    if (!status.ok()) {
+      return std::move(status).WithContext(
+          Format("transfer %zu of %zu", i + 1, program.transfers.size()));
+    }
+  }
+  return {};
+}
+
+Status CoralChip::RunBoth(const Prepared& prepared, const Job& job, RequestReport* report) {
+  const CoralExecutable& executable = prepared.coral();
+  const bool is_cached = UseCache(prepared);
+  if (!executable.caching.transfers.empty() && !is_cached) {
+    Log(LogSeverity::kInfo, "device %s: uploading '%s', parameters %zu bytes", info_.name.c_str(),
+        executable.name.c_str(), executable.caching.parameters.size());
+    ATOLL_RETURN_IF_ERROR(
+        RunProgram(executable.caching, prepared, job).WithContext("upload of the parameters"));
+    SetCached(prepared);
+    report->parameter_bytes += executable.caching.parameters.size();
+  }
+  report->parameter_bytes += executable.inference.parameters.size();
+  for (size_t i = 0; i < executable.inputs.size(); ++i) {
+    Buffer& packed = prepared.inputs[i];
+    if (packed.size() != 0) {
+      PackCoralInput(executable.input_wires[i], job.inputs[i], packed.bytes());
+    }
+  }
+  ATOLL_RETURN_IF_ERROR(RunProgram(executable.inference, prepared, job));
+  for (size_t i = 0; i < executable.outputs.size(); ++i) {
+    const Buffer& packed = prepared.outputs[i];
+    if (packed.size() != 0) {
+      UnpackCoralOutput(executable.output_wires[i], packed.bytes(), job.outputs[i]);
+    }
+  }
+  return {};
+}
+
+Status CoralChip::Run(const Job& job, RequestReport* report) {
+  const auto& prepared = static_cast<const Prepared&>(*job.prepared);
+  const uint64_t sent = session_.bytes_sent();
+  const uint64_t received = session_.bytes_received();
+  Status status = RunBoth(prepared, job, report);
+  if (!status.ok()) {
+    ForgetAll();
+    status = Explain(std::move(status));
+  }
+  report->bytes_to_device = session_.bytes_sent() - sent;
+  report->bytes_from_device = session_.bytes_received() - received;
+  return status;
+}
+
+// Asks the chip what may have been the reason of a failure.
+Status CoralChip::Explain(Status status) {
+  if (status.code() == StatusCode::kDeviceLost || status.code() == StatusCode::kCancelled) {
+    return status;
+  }
+  const Deadline deadline = now_() + kFaultTimeout;
+  const Status fault = session_.CheckFaults(deadline);
+  const std::string error = fault.ok() ? session_.DescribeError(deadline) : fault.message();
+  if (error.empty()) return status;
+  return Status(status.code(), status.message() + "; " + error);
+}
+
+Status CoralChip::Reopen() {
+  ForgetAll();
+  is_up_ = false;
+  ATOLL_RETURN_IF_ERROR(transport_->Reset(now_() + kPortResetTimeout));
+  ATOLL_RETURN_IF_ERROR(session_.BringUp(settings_, now_() + kBringUpTimeout));
+  is_up_ = true;
+  return {};
+}
+
+}  // namespace atollrt

@@ -1,0 +1,604 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/coral/package.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "package_generated.h"  // made from package.fbs by flatc, in the build tree
+#include "runtime/base/buffer.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/log.h"
+
+namespace atollrt {
+namespace {
+
+namespace schema = coral_schema;
+
+constexpr int32_t kRuntimeVersionMin = 10;
+constexpr int32_t kSeveralChips = -1;
+constexpr size_t kContainerAlignment = 8;  // of the widest scalar in package.fbs
+constexpr size_t kMaxExecutables = 3;
+constexpr size_t kMaxLayers = 256;  // inputs and outputs together
+constexpr uint32_t kMaxInterrupts = 4;
+constexpr std::string_view kStateSuffix = "_variable_output";
+
+template <typename Vector>
+size_t SizeOf(const Vector* vector) {
+  return vector != nullptr ? vector->size() : 0;
+}
+
+std::string_view Text(const flatbuffers::String* text) {
+  return text != nullptr ? text->string_view() : std::string_view();
+}
+
+std::span<const uint8_t> Bytes(const flatbuffers::Vector<uint8_t>* bytes) {
+  if (bytes == nullptr) return {};
+  return {bytes->data(), bytes->size()};
+}
+
+// A container that may begin at any address, verified; `storage` keeps what the result points to.
+template <typename Table>
+Result<const Table*> Verify(std::span<const uint8_t> bytes, const char* what, Buffer* storage) {
+  if (bytes.empty() || bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
+    return CorruptModel("the %s has %zu bytes", what, bytes.size());
+  }
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % kContainerAlignment != 0) {
+    ATOLL_ASSIGN_OR_RETURN(*storage, Buffer::Allocate(bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), storage->data());
+    bytes = storage->bytes();
+  }
+  flatbuffers::Verifier verifier(bytes.data(), bytes.size());
+  if (!verifier.VerifyBuffer<Table>(nullptr)) {
+    return CorruptModel("the %s is damaged: its %zu bytes fail the container's check", what,
+                        bytes.size());
+  }
+  return flatbuffers::GetRoot<Table>(bytes.data());
+}
+
+// Layers.
+
+std::optional<LayerType> TypeOf(schema::ElementType type) {
+  switch (type) {
+    case schema::ElementType::UInt8:
+      return LayerType::kUInt8;
+    case schema::ElementType::Int8:
+      return LayerType::kInt8;
+    case schema::ElementType::UInt16:
+    case schema::ElementType::Int16:
+      return LayerType::kInt16;
+    case schema::ElementType::Int32:
+      return LayerType::kInt32;
+    case schema::ElementType::Float16:
+      return LayerType::kFloat16;
+    case schema::ElementType::Float32:
+      return LayerType::kFloat32;
+    default:
+      return {};
+  }
+}
+
+// What the program of one executable refers to, while it is read.
+struct LayerName {
+  std::string_view name;
+  uint32_t bytes = 0;  // on the wire
+};
+
+// Shape, sizes and type; not yet where the elements of an output are.
+Status ReadLayer(const schema::Layer& stored, Layer* layer, CoralLayer* wire) {
+  layer->name = std::string(Text(stored.name()));
+  if (stored.executions() != 1) {
+    return Unsupported("it is computed %d times in an inference; only 1 is supported",
+                       stored.executions());
+  }
+  const std::optional<LayerType> type = TypeOf(stored.type());
+  if (!type) return Unsupported("its element type %d is unknown", static_cast<int>(stored.type()));
+  layer->type = *type;
+  layer->shape = {stored.y(), stored.x(), stored.z()};
+  for (const int32_t extent : layer->shape) {
+    if (extent < 1) {
+      return CorruptModel("its shape is %dx%dx%d, must be at least 1x1x1", stored.y(), stored.x(),
+                          stored.z());
+    }
+  }
+  layer->bytes =
+      SaturatingProduct({static_cast<uint64_t>(stored.y()), static_cast<uint64_t>(stored.x()),
+                         static_cast<uint64_t>(stored.z()), LayerTypeBytes(*type)});
+  if (stored.bytes() < 1 || layer->bytes > static_cast<uint64_t>(stored.bytes())) {
+    return CorruptModel("its shape %dx%dx%d has %llu bytes, on the cable it has %d", stored.y(),
+                        stored.x(), stored.z(), static_cast<unsigned long long>(layer->bytes),
+                        stored.bytes());
+  }
+  wire->wire_bytes = static_cast<uint32_t>(stored.bytes());
+  wire->element_bytes = static_cast<uint32_t>(LayerTypeBytes(*type));
+  wire->flips_sign =
+      stored.type() == schema::ElementType::Int8 || stored.type() == schema::ElementType::Int16;
+  return {};
+}
+
+// Appends the piece that goes behind the last one, as part of its copy if it lies in even steps.
+void Append(const CoralCopy& piece, std::vector<CoralCopy>* copies) {
+  if (!copies->empty()) {
+    CoralCopy& last = copies->back();
+    if (last.count == 1 && piece.from > last.from) last.stride = piece.from - last.from;
+    if (last.from + uint64_t{last.count} * last.stride == piece.from) {
+      ++last.count;
+      return;
+    }
+  }
+  copies->push_back(piece);
+}
+
+// Pieces that follow each other without gaps become one.
+void Join(std::vector<CoralCopy>* copies) {
+  std::vector<CoralCopy> joined;
+  for (CoralCopy copy : *copies) {
+    if (copy.stride == copy.bytes) {
+      copy.bytes *= copy.count;
+      copy.stride = copy.bytes;
+      copy.count = 1;
+    }
+    if (!joined.empty() && copy.count == 1 && joined.back().count == 1 &&
+        joined.back().from + joined.back().bytes == copy.from) {
+      joined.back().bytes += copy.bytes;
+      joined.back().stride = joined.back().bytes;
+    } else {
+      joined.push_back(copy);
+    }
+  }
+  *copies = std::move(joined);
+}
+
+// Where the elements of an output are among the bytes that the device sends.
+Status ReadTiling(const schema::Layer& stored, CoralLayer* wire) {
+  const schema::OutputDetails* const details = stored.details_as_OutputDetails();
+  if (details == nullptr) return CorruptModel("nothing says how its elements are arranged");
+  if (details->slices() != nullptr) {
+    return Unsupported("it comes in slices, which no known compiler for the USB stick writes");
+  }
+  const auto y_count = static_cast<uint32_t>(stored.y());
+  const auto x_count = static_cast<uint32_t>(stored.x());
+  const uint32_t piece = static_cast<uint32_t>(stored.z()) * wire->element_bytes;
+  if (y_count == 1 && x_count == 1) {
+    wire->copies = {{.from = 0, .to = 0, .bytes = piece, .stride = piece, .count = 1}};
+    return {};
+  }
+  const schema::Tiling* const tiling = details->tiling();
+  if (tiling == nullptr) return CorruptModel("nothing says how its elements are arranged");
+  struct {
+    const char* name;
+    const flatbuffers::Vector<int32_t>* values;
+    size_t count;  // that it must have; 0: any
+  } const maps[] = {{"rows to tiles", tiling->y_tile(), y_count},
+                    {"columns to tiles", tiling->x_tile(), x_count},
+                    {"tiles to offsets", tiling->tile_offset(), 0},
+                    {"columns to places", tiling->x_local(), x_count},
+                    {"rows to places", tiling->y_local(), y_count},
+                    {"columns to row sizes", tiling->row_size(), x_count}};
+  for (const auto& map : maps) {
+    if (map.values == nullptr || (map.count != 0 && map.values->size() != map.count)) {
+      return CorruptModel("its map from %s has %zu entries for a shape of %dx%dx%d", map.name,
+                          SizeOf(map.values), stored.y(), stored.x(), stored.z());
+    }
+    for (const int32_t value : *map.values) {
+      if (value < 0) return CorruptModel("its map from %s has the entry %d", map.name, value);
+    }
+  }
+  std::vector<bool> taken(wire->wire_bytes / wire->element_bytes);
+  for (uint32_t y = 0; y < y_count; ++y) {
+    for (uint32_t x = 0; x < x_count; ++x) {
+      const uint64_t tile = static_cast<uint64_t>(tiling->y_tile()->Get(y)) +
+                            static_cast<uint64_t>(tiling->x_tile()->Get(x));
+      if (tile >= tiling->tile_offset()->size()) {
+        return CorruptModel("its element (%u, %u) is in tile %llu of %u", y, x,
+                            static_cast<unsigned long long>(tile), tiling->tile_offset()->size());
+      }
+      const uint64_t from =
+          static_cast<uint64_t>(tiling->tile_offset()->Get(static_cast<uint32_t>(tile))) +
+          static_cast<uint64_t>(tiling->y_local()->Get(y)) *
+              static_cast<uint64_t>(tiling->row_size()->Get(x)) +
+          static_cast<uint64_t>(tiling->x_local()->Get(x));
+      const uint64_t elements = static_cast<uint64_t>(stored.z());
+      if (from > taken.size() || elements > taken.size() - from) {
+        return CorruptModel("its element (%u, %u) is at %llu of %zu", y, x,
+                            static_cast<unsigned long long>(from), taken.size());
+      }
+      for (uint64_t i = from; i < from + elements; ++i) {
+        if (taken[i]) {
+          return CorruptModel("its element (%u, %u) is where another one is, at %llu", y, x,
+                              static_cast<unsigned long long>(i));
+        }
+        taken[i] = true;
+      }
+      Append({.from = static_cast<uint32_t>(from) * wire->element_bytes,
+              .to = (y * x_count + x) * piece,
+              .bytes = piece,
+              .stride = piece,
+              .count = 1},
+             &wire->copies);
+    }
+  }
+  Join(&wire->copies);
+  return {};
+}
+
+using LayerVector = flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>;
+
+Status ReadLayers(const char* kind, const LayerVector* stored, bool are_outputs,
+                  uint64_t* total_bytes, std::vector<Layer>* layers,
+                  std::vector<CoralLayer>* wires) {
+  for (size_t i = 0; i < SizeOf(stored); ++i) {
+    const schema::Layer& from = *stored->Get(static_cast<uint32_t>(i));
+    const std::string context = Format("%s %zu ", kind, i) + Quoted(Text(from.name()));
+    Layer& layer = layers->emplace_back();
+    CoralLayer& wire = wires->emplace_back();
+    ATOLL_RETURN_IF_ERROR(ReadLayer(from, &layer, &wire).WithContext(context));
+    *total_bytes += wire.wire_bytes;
+    if (*total_bytes > kCoralBuffersMax) {
+      return Unsupported(
+          "%s: with it, layers and scratch buffer take %llu bytes; at most %llu are "
+          "supported",
+          context.c_str(), static_cast<unsigned long long>(*total_bytes),
+          static_cast<unsigned long long>(kCoralBuffersMax));
+    }
+    if (are_outputs) ATOLL_RETURN_IF_ERROR(ReadTiling(from, &wire).WithContext(context));
+  }
+  return {};
+}
+
+// Programs.
+
+// Of one executable: how large what its transfers name is.
+struct Bounds {
+  const std::vector<Layer>* inputs = nullptr;
+  const std::vector<CoralLayer>* input_wires = nullptr;
+  const std::vector<Layer>* outputs = nullptr;
+  const std::vector<CoralLayer>* output_wires = nullptr;
+  uint64_t parameter_bytes = 0;
+  uint64_t scratch_bytes = 0;
+};
+
+Result<uint32_t> FindLayer(const char* kind, const std::vector<Layer>& layers,
+                           std::string_view name) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].name == name) return static_cast<uint32_t>(i);
+  }
+  return CorruptModel("it moves the %s %s, which does not exist", kind, Quoted(name).c_str());
+}
+
+Result<CoralTransfer> ReadMove(const schema::Move& move, schema::Direction direction,
+                               const Bounds& bounds) {
+  const schema::Address* const address = move.address();
+  if (address == nullptr) return CorruptModel("it does not say what it moves");
+  if (address->batch() != 0) {
+    return Unsupported("it belongs to batch element %d; only batches of 1 are supported",
+                       address->batch());
+  }
+  CoralTransfer transfer;
+  const char* what = "";
+  uint64_t size = 0;
+  bool to_device = true;
+  switch (address->of()) {
+    case schema::AddressOf::Input: {
+      what = "the input";
+      transfer.kind = CoralTransfer::Kind::kInput;
+      ATOLL_ASSIGN_OR_RETURN(transfer.index,
+                             FindLayer("input", *bounds.inputs, Text(address->layer())));
+      size = (*bounds.input_wires)[transfer.index].wire_bytes;
+      break;
+    }
+    case schema::AddressOf::Output: {
+      what = "the output";
+      transfer.kind = CoralTransfer::Kind::kOutput;
+      ATOLL_ASSIGN_OR_RETURN(transfer.index,
+                             FindLayer("output", *bounds.outputs, Text(address->layer())));
+      size = (*bounds.output_wires)[transfer.index].wire_bytes;
+      to_device = false;
+      break;
+    }
+    case schema::AddressOf::Parameters:
+      what = "the parameters";
+      transfer.kind = CoralTransfer::Kind::kParameters;
+      size = bounds.parameter_bytes;
+      break;
+    case schema::AddressOf::Scratch:
+      what = "the scratch buffer";
+      to_device = direction == schema::Direction::ToDevice;
+      transfer.kind =
+          to_device ? CoralTransfer::Kind::kScratchIn : CoralTransfer::Kind::kScratchOut;
+      size = bounds.scratch_bytes;
+      break;
+    default:
+      return CorruptModel("it moves something of the unknown kind %d",
+                          static_cast<int>(address->of()));
+  }
+  if (to_device != (direction == schema::Direction::ToDevice)) {
+    return CorruptModel("it moves %s in the wrong direction", what);
+  }
+  if (move.bytes() < 1 || move.offset() < 0 || static_cast<uint64_t>(move.offset()) > size ||
+      static_cast<uint64_t>(move.bytes()) > size - static_cast<uint64_t>(move.offset())) {
+    return CorruptModel("it moves %d bytes from %d on of %s, which has %llu", move.bytes(),
+                        move.offset(), what, static_cast<unsigned long long>(size));
+  }
+  transfer.offset = static_cast<uint32_t>(move.offset());
+  transfer.bytes = static_cast<uint32_t>(move.bytes());
+  return transfer;
+}
+
+// Nothing for a fence: who does one thing after the other needs none.
+Result<std::optional<CoralTransfer>> ReadTransfer(const schema::Transfer& stored,
+                                                  const Bounds& bounds,
+                                                  const CoralProgram& program) {
+  switch (stored.step_type()) {
+    case schema::Step::Move: {
+      ATOLL_ASSIGN_OR_RETURN(const CoralTransfer transfer,
+                             ReadMove(*stored.step_as_Move(), stored.direction(), bounds));
+      return std::optional(transfer);
+    }
+    case schema::Step::SendChunk: {
+      const int32_t chunk = stored.step_as_SendChunk()->chunk();
+      if (chunk < 0 || static_cast<size_t>(chunk) >= program.chunks.size()) {
+        return CorruptModel("it sends instruction chunk %d of %zu", chunk, program.chunks.size());
+      }
+      return std::optional(CoralTransfer{
+          .kind = CoralTransfer::Kind::kInstructions,
+          .index = static_cast<uint32_t>(chunk),
+          .bytes = static_cast<uint32_t>(program.chunks[static_cast<size_t>(chunk)].size())});
+    }
+    case schema::Step::Interrupt: {
+      const int16_t number = stored.step_as_Interrupt()->number();
+      if (number < 0 || static_cast<uint32_t>(number) >= kMaxInterrupts) {
+        return CorruptModel("it waits for interrupt %d of %u", number, kMaxInterrupts);
+      }
+      return std::optional(CoralTransfer{.kind = CoralTransfer::Kind::kInterrupt,
+                                         .index = static_cast<uint32_t>(number)});
+    }
+    case schema::Step::Fence:
+      return std::optional<CoralTransfer>();
+    default:
+      return CorruptModel("it is of the unknown kind %d", static_cast<int>(stored.step_type()));
+  }
+}
+
+bool IsEnd(const CoralTransfer& transfer) {
+  return transfer.kind == CoralTransfer::Kind::kInterrupt && transfer.index == 0;
+}
+
+// What a list that is right transfer by transfer must be as a whole.
+Status CheckProgram(const CoralProgram& program, const Bounds& bounds) {
+  const auto& transfers = program.transfers;
+  if (transfers.empty() || transfers[0].kind != CoralTransfer::Kind::kInstructions) {
+    return CorruptModel("its list of transfers does not begin with instructions");
+  }
+  const auto end = std::find_if(transfers.begin(), transfers.end(), IsEnd);
+  if (end == transfers.end() || end + 1 != transfers.end()) {
+    return CorruptModel("its list of %zu transfers does not end with the first interrupt 0",
+                        transfers.size());
+  }
+  for (size_t chunk = 0; chunk < program.chunks.size(); ++chunk) {
+    if (std::none_of(transfers.begin(), transfers.end(), [&](const CoralTransfer& transfer) {
+          return transfer.kind == CoralTransfer::Kind::kInstructions && transfer.index == chunk;
+        })) {
+      return CorruptModel("its instruction chunk %zu of %zu is never sent", chunk,
+                          program.chunks.size());
+    }
+  }
+  for (size_t output = 0; output < bounds.outputs->size(); ++output) {
+    std::vector<std::pair<uint64_t, uint64_t>> windows;
+    for (const CoralTransfer& transfer : transfers) {
+      if (transfer.kind == CoralTransfer::Kind::kOutput && transfer.index == output) {
+        windows.emplace_back(transfer.offset, transfer.bytes);
+      }
+    }
+    std::sort(windows.begin(), windows.end());
+    uint64_t covered = 0;
+    for (const auto& [offset, bytes] : windows) {
+      if (offset != covered) break;
+      covered += bytes;
+    }
+    uint64_t sum = 0;
+    for (const auto& [offset, bytes] : windows) sum += bytes;
+    const uint32_t wanted = (*bounds.output_wires)[output].wire_bytes;
+    if (covered != wanted || sum != wanted) {
+      return CorruptModel(
+          "output %zu %s has %u bytes, of which its transfers give %llu in one "
+          "piece and %llu in all",
+          output, Quoted((*bounds.outputs)[output].name).c_str(), wanted,
+          static_cast<unsigned long long>(covered), static_cast<unsigned long long>(sum));
+    }
+  }
+  return {};
+}
+
+Status ReadProgram(const schema::Executable& stored, Bounds bounds, CoralProgram* program) {
+  for (size_t i = 0; i < SizeOf(stored.chunks()); ++i) {
+    const std::span<const uint8_t> chunk =
+        Bytes(stored.chunks()->Get(static_cast<uint32_t>(i))->instructions());
+    if (chunk.empty()) return CorruptModel("its instruction chunk %zu is empty", i);
+    program->chunks.emplace_back(chunk.begin(), chunk.end());
+  }
+  const std::span<const uint8_t> parameters = Bytes(stored.parameters());
+  program->parameters.assign(parameters.begin(), parameters.end());
+  bounds.parameter_bytes = parameters.size();
+  const schema::Transfers* const transfers = stored.transfers();
+  if (transfers == nullptr || !transfers->complete()) {
+    return Unsupported(
+        "its list of transfers is incomplete, as that of models with recurrent state (LSTM): which "
+        "transfer comes next would be for the device to say, and sticks on USB do not by default. "
+        "Run the model that it was compiled from");
+  }
+  for (size_t i = 0; i < SizeOf(transfers->list()); ++i) {
+    Result<std::optional<CoralTransfer>> transfer =
+        ReadTransfer(*transfers->list()->Get(static_cast<uint32_t>(i)), bounds, *program);
+    if (!transfer.ok()) return Status(transfer.status()).WithContext(Format("transfer %zu", i));
+    if (transfer->has_value()) program->transfers.push_back(**transfer);
+  }
+  return CheckProgram(*program, bounds);
+}
+
+// Executables.
+
+const char* RoleName(schema::Role role) {
+  switch (role) {
+    case schema::Role::StandAlone:
+      return "stand-alone executable";
+    case schema::Role::Caching:
+      return "parameter-caching executable";
+    default:
+      return "inference executable";
+  }
+}
+
+Status ReadInference(const schema::Executable& stored, CoralExecutable* executable) {
+  if (stored.batch() != 1) {
+    return Unsupported("it is compiled for batches of %d; only batches of 1 are supported",
+                       stored.batch());
+  }
+  const size_t layers = SizeOf(stored.inputs()) + SizeOf(stored.outputs());
+  if (layers > kMaxLayers) {
+    return Unsupported("it has %zu inputs and outputs; at most %zu are supported", layers,
+                       kMaxLayers);
+  }
+  if (stored.scratch_bytes() < 0) {
+    return CorruptModel("its scratch buffer has %d bytes", stored.scratch_bytes());
+  }
+  executable->scratch_bytes = static_cast<uint32_t>(stored.scratch_bytes());
+  uint64_t total = executable->scratch_bytes;
+  ATOLL_RETURN_IF_ERROR(ReadLayers("input", stored.inputs(), false, &total, &executable->inputs,
+                                   &executable->input_wires));
+  ATOLL_RETURN_IF_ERROR(ReadLayers("output", stored.outputs(), true, &total, &executable->outputs,
+                                   &executable->output_wires));
+  for (const Layer& output : executable->outputs) {
+    for (const Layer& input : executable->inputs) {
+      if (output.name == input.name + std::string(kStateSuffix)) {
+        return Unsupported(
+            "its output %s is the next state of its input (LSTM), which is not supported. Run the "
+            "model that it was compiled from",
+            Quoted(output.name).c_str());
+      }
+    }
+  }
+  executable->estimated_cycles = static_cast<uint64_t>(
+      std::max<int64_t>({stored.cycles(), int64_t{stored.cycles_32()}, int64_t{0}}));
+  return ReadProgram(stored,
+                     {.inputs = &executable->inputs,
+                      .input_wires = &executable->input_wires,
+                      .outputs = &executable->outputs,
+                      .output_wires = &executable->output_wires,
+                      .scratch_bytes = executable->scratch_bytes},
+                     &executable->inference);
+}
+
+Status ReadCaching(const schema::Executable& stored, CoralExecutable* executable) {
+  if (stored.caching_token() == 0) return CorruptModel("it has no caching token");
+  if (stored.caching_token() != executable->caching_token) {
+    return CorruptModel("its caching token is %016llx, that of the inference executable %016llx",
+                        static_cast<unsigned long long>(stored.caching_token()),
+                        static_cast<unsigned long long>(executable->caching_token));
+  }
+  const std::vector<Layer> none;
+  const std::vector<CoralLayer> no_wires;
+  return ReadProgram(
+      stored,
+      {.inputs = &none, .input_wires = &no_wires, .outputs = &none, .output_wires = &no_wires},
+      &executable->caching);
+}
+
+// One of each role at most; `inference` or `stand_alone` is there.
+struct Roles {
+  const schema::Executable* stand_alone = nullptr;
+  const schema::Executable* caching = nullptr;
+  const schema::Executable* inference = nullptr;
+};
+
+Status AssignRoles(const std::vector<const schema::Executable*>& executables, Roles* roles) {
+  if (executables.size() == 1) {  // whatever it calls itself
+    roles->stand_alone = executables[0];
+    return {};
+  }
+  for (const schema::Executable* const executable : executables) {
+    const schema::Executable** const place =
+        executable->role() == schema::Role::StandAlone  ? &roles->stand_alone
+        : executable->role() == schema::Role::Caching   ? &roles->caching
+        : executable->role() == schema::Role::Inference ? &roles->inference
+                                                        : nullptr;
+    if (place == nullptr) {
+      return CorruptModel("an executable has the unknown role %d",
+                          static_cast<int>(executable->role()));
+    }
+    if (*place != nullptr) {
+      return CorruptModel("the package has more than one %s", RoleName(executable->role()));
+    }
+    *place = executable;
+  }
+  if (roles->stand_alone == nullptr && (roles->caching == nullptr || roles->inference == nullptr)) {
+    return CorruptModel(
+        "the package lacks a %s",
+        RoleName(roles->caching == nullptr ? schema::Role::Caching : schema::Role::Inference));
+  }
+  return {};
+}
+
+Result<CoralExecutable> ReadBundle(const schema::Bundle& bundle) {
+  const size_t count = SizeOf(bundle.executables());
+  if (count == 0 || count > kMaxExecutables) {
+    return CorruptModel("the package has %zu executables, must be 1 to %zu", count,
+                        kMaxExecutables);
+  }
+  std::vector<Buffer> storage(count);
+  std::vector<const schema::Executable*> executables;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string_view text = Text(bundle.executables()->Get(static_cast<uint32_t>(i)));
+    ATOLL_ASSIGN_OR_RETURN(const auto* executable,
+                           Verify<schema::Executable>(
+                               {reinterpret_cast<const uint8_t*>(text.data()), text.size()},
+                               Format("executable %zu of the package", i).c_str(), &storage[i]));
+    executables.push_back(executable);
+  }
+  Roles roles;
+  ATOLL_RETURN_IF_ERROR(AssignRoles(executables, &roles));
+  CoralExecutable executable;
+  const bool stands_alone = roles.stand_alone != nullptr;
+  const schema::Executable& inference = stands_alone ? *roles.stand_alone : *roles.inference;
+  executable.caching_token = stands_alone ? 0 : inference.caching_token();
+  ATOLL_RETURN_IF_ERROR(
+      ReadInference(inference, &executable).WithContext(RoleName(inference.role())));
+  if (!stands_alone) {
+    ATOLL_RETURN_IF_ERROR(
+        ReadCaching(*roles.caching, &executable).WithContext(RoleName(schema::Role::Caching)));
+  }
+  return executable;
+}
+
+}  // namespace
+
+Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes) {
+  Buffer package_storage;
+  ATOLL_ASSIGN_OR_RETURN(const auto* package,
+                         Verify<schema::Package>(bytes, "package", &package_storage));
+  if (package->runtime_version() > kCoralRuntimeVersion) {
+    return Unsupported(
+        "the package asks for runtime version %d, newest known is %d; compile the model again with "
+        "edgetpu_compiler -m %d",
+        package->runtime_version(), kCoralRuntimeVersion, kCoralRuntimeVersion);
+  }
+  if (package->chip() == kSeveralChips || SizeOf(package->chips()) != 0) {
+    return Unsupported(
+        "the package is for several chips at once; compile the model again for one, or into "
+        "segments with edgetpu_compiler --num_segments");
+  }
+  if (package->runtime_version() < kRuntimeVersionMin) {
+    Log(LogSeverity::kWarning, "the package asks for runtime version %d, oldest known is %d",
+        package->runtime_version(), kRuntimeVersionMin);
+  }
+  Buffer bundle_storage;
+  ATOLL_ASSIGN_OR_RETURN(
+      const auto* bundle,
+      Verify<schema::Bundle>(Bytes(package->bundle()), "list of executables in the package",
+                             &bundle_storage));
+  return ReadBundle(*bundle);
+}
+
+}  // namespace atollrt

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packages as edgetpu_compiler writes them ("DWN1"; docs/coral.md), to CoralExecutables.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "driver/coral/executable.h"
+#include "runtime/base/status.h"
+
+namespace atollrt {
+
+// The newest version of the runtime that packages may ask for.
+inline constexpr int32_t kCoralRuntimeVersion = 14;
+
+// Takes hostile bytes, at any alignment: verifies all containers, and that every number leads
+// somewhere: windows inside of their layers, outputs complete, tiles without overlap. The name is
+// left empty. kCorruptModel with the thing and the numbers; kUnsupported for what
+// a single chip on USB cannot do: a newer runtime, several chips, recurrent state on the chip.
+Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes);
+
+}  // namespace atollrt
