@@ -84,6 +84,7 @@ void AddSubcommands(CLI::App* app) {
   AddResidencyCommand(app);
   AddReplayCommand(app, Run);
   AddTopCommand(app);
+  AddDoctorCommand(app);
 }
 
 void SetUp(CLI::App* app) {

@@ -32,5 +32,6 @@ void AddResidencyCommand(CLI::App* app);
 // `run` executes another command line, given without "atoll".
 void AddReplayCommand(CLI::App* app, std::function<void(const std::vector<std::string>&)> run);
 void AddTopCommand(CLI::App* app);
+void AddDoctorCommand(CLI::App* app);
 
 }  // namespace atollcmd
