@@ -290,6 +290,11 @@ AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
     models.push_back(atollrt::ResidencyModelOf(*interpreters[i]->interpreter));
   }
   const atollrt::DeviceInfo& device = static_cast<const DeviceDelegateHandle*>(delegate)->info;
+  if (device.family == atollrt::DeviceFamily::kCoral) {
+    return ToC(atollrt::Unsupported(
+        "%s is a Coral: which models stay on it together was decided when they were compiled",
+        device.name.c_str()));
+  }
   const auto planned = atollrt::PlanResidency(
       models,
       {.memory_bytes = device.memory_bytes, .program_memory_bytes = device.program_memory_bytes});

@@ -144,7 +144,8 @@ std::vector<uint8_t> WriteCoralOptions(const std::vector<uint8_t>& package, int 
   flexbuffers::Builder b;
   b.Map([&] {
     b.Int("1", 0);
-    b.String("4", reinterpret_cast<const char*>(package.data()), package.size());
+    b.Key("4");
+    b.String(reinterpret_cast<const char*>(package.data()), package.size());
     b.Int("5", -1);
     b.Vector("7", [&] {
       for (int i = 0; i < more_packages; ++i) b.String("more");

@@ -288,7 +288,7 @@ bool FakeCoralBus::WaitForChange(uint64_t seen, Deadline deadline) {
   ++generation_;
   devices.push_back({.id = rom.comes_back_as_rom ? kCoralBootUsbId : kCoralUsbId,
                      .path = rom.comes_back_at.empty() ? "2-3" : rom.comes_back_at,
-                     .address = 8,
+                     .address = ++address_,
                      .speed = UsbSpeed::kSuper});
   return true;
 }

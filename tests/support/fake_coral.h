@@ -119,6 +119,7 @@ class FakeCoralBus final : public UsbBus {
 
   FakeClock* const clock_;
   uint64_t generation_ = 0;
+  int address_ = 7;
   bool is_away_ = false;
   Deadline back_at_;
 };

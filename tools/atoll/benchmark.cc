@@ -183,6 +183,12 @@ std::string ReportText(const Entry& entry, const BenchmarkOptions& options) {
       ByteSizeText(memory.arena_lower_bound_bytes));
   if (session.on_device()) {
     const AtollInvokeInfo device = session.invoke_info();
+    if (session.on_coral()) {  // of which there is no timing model
+      text +=
+          fmt::format("link     {} to the device, {} from it per inference\n",
+                      ByteSizeText(device.bytes_to_device), ByteSizeText(device.bytes_from_device));
+      return text;
+    }
     text += fmt::format(
         "modelled {:.3f} ms of device time per inference: {} cycles, {} to the device, {} from "
         "it\n",

@@ -57,7 +57,7 @@ std::vector<DeviceTest> ByDevice(std::span<const AtollSelfTestResult> results) {
   std::vector<DeviceTest> tests;
   for (const AtollSelfTestResult& result : results) {
     if (tests.empty() || tests.back().device != result.device) {
-      tests.push_back({.device = result.device});
+      tests.emplace_back().device = result.device;
     }
     DeviceTest& test = tests.back();
     test.seconds += result.seconds;

@@ -143,13 +143,15 @@ std::string PartitionText(size_t index, const AtollPartitionInfo& partition) {
   std::string text = fmt::format(
       "  partition {}: {} operators, {} instructions\n"
       "    on chip     {} of parameters resident, {} of activations\n"
-      "    every run   {} in, {} out, {} of parameters streamed\n"
-      "    modelled    {:.3f} ms, {} cycles\n",
+      "    every run   {} in, {} out, {} of parameters streamed\n",
       index, partition.node_count, partition.instruction_count,
       ByteSizeText(partition.resident_parameter_bytes), ByteSizeText(partition.activation_bytes),
       ByteSizeText(partition.input_bytes), ByteSizeText(partition.output_bytes),
-      ByteSizeText(partition.streamed_parameter_bytes), partition.latency.total * 1e3,
-      Thousands(partition.estimated_cycles));
+      ByteSizeText(partition.streamed_parameter_bytes));
+  if (partition.latency.total > 0) {  // else nobody knows
+    text += fmt::format("    modelled    {:.3f} ms, {} cycles\n", partition.latency.total * 1e3,
+                        Thousands(partition.estimated_cycles));
+  }
   if (partition.note[0] != '\0') text += fmt::format("    note        {}\n", partition.note);
   return text;
 }
@@ -180,7 +182,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
   }
   fmt::format_to(out, "plan     {}\n", session.PartitionSummary());
   for (size_t i = 0; i < plan.partitions.size(); ++i) text += PartitionText(i, plan.partitions[i]);
-  if (session.on_device()) {
+  if (session.on_device() && !session.on_coral()) {
     fmt::format_to(out,
                    "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
                    plan.modelled_seconds * 1e3);

@@ -281,8 +281,8 @@ typedef struct AtollResidencyPlan {
 } AtollResidencyPlan;
 
 /* What happens on the delegate's device when `interpreters`, at most 12 and made on a device like
- * it, take turns. ATOLL_RESOURCE_EXHAUSTED if one was made for a device with more memory. The plan
- * stays valid until the next call on the same thread. */
+ * it, take turns. ATOLL_RESOURCE_EXHAUSTED if one was made for a device with more memory,
+ * ATOLL_UNSUPPORTED for a Coral. The plan stays valid until the next call on the same thread. */
 ATOLL_EXPORT AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
                                             const AtollInterpreter* const* interpreters,
                                             int32_t count, const AtollResidencyPlan** plan);

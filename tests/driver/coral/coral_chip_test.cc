@@ -166,6 +166,7 @@ TEST_F(CoralChipTest, AChipThatDoesNotFollowGetsAResetThenUp) {
   failures = 5;
   EXPECT_TRUE(Open().ok());
   EXPECT_EQ(state_->resets, 2);
+  state_->before_control = nullptr;
 }
 
 TEST_F(CoralChipTest, AFewLostControlRequestsAreRepeated) {
@@ -175,6 +176,7 @@ TEST_F(CoralChipTest, AFewLostControlRequestsAreRepeated) {
   };
   EXPECT_TRUE(Open().ok());
   EXPECT_EQ(state_->resets, 0);
+  state_->before_control = nullptr;
 }
 
 TEST_F(CoralChipTest, ARunIsWhatItsListSays) {

@@ -89,7 +89,7 @@ TEST_F(CoralFirmwareTest, ADeviceThatStaysBusyIsGivenUp) {
 }
 
 TEST_F(CoralFirmwareTest, WhatAnEarlierHostLeftIsCleanedUp) {
-  for (const uint8_t state : {5, 9, 10}) {
+  for (const uint8_t state : {uint8_t{5}, uint8_t{9}, uint8_t{10}}) {
     FakeCoralBus bus(&clock_, false);
     bus.rom.state = state;
     bus.rom.status = state == 10 ? 3 : 0;
