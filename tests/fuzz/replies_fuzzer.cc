@@ -159,7 +159,7 @@ void Use(Device& device) {
   std::vector<ExecutableId> ids;
   for (const uint32_t extra : {0u, 20'000u, 40'000u}) {
     const auto id = device.Load(std::make_shared<Executable>(
-        MakeTableExecutable({.name = "table", .extra_parameters = extra})));
+        MakeTableExecutable({.extra_parameters = extra})));
     if (id.ok()) ids.push_back(*id);
   }
   const std::vector<uint8_t> bytes(4);
@@ -193,8 +193,9 @@ void Use(Device& device) {
 void UseHostileDevice(Input input) {
   FakeClock clock;
   const auto open = [&]() -> Result<std::unique_ptr<Device>> {
-    return UsbDevice::Open(std::make_unique<HostileTransport>(&input, &clock),
-                           {.name = "hostile", .now = clock.Function()});
+    UsbDevice::Options options;
+    options.now = clock.Function();
+    return UsbDevice::Open(std::make_unique<HostileTransport>(&input, &clock), std::move(options));
   };
   const bool recovers = input.Byte() % 2 != 0;
   auto device = open();
@@ -225,14 +226,13 @@ void Replay(std::span<const uint8_t> recording) {
   if (!devices.ok() || devices->empty()) return;
   auto transport = (*bus)->Open(devices->front(), 0);
   if (!transport.ok()) return;
-  // What a recording says is received comes at once, so that the real clock will do; reads that
-  // bring nothing end with it.
-  FakeClock clock;
-  auto device = UsbDevice::Open(*std::move(transport),
-                                {.name = "replay", .now = [&clock] {
-                                   clock.AdvanceTo(clock.Now() + std::chrono::milliseconds(1));
-                                   return clock.Now();
-                                 }});
+  FakeClock clock;  // goes on by itself, since nothing waits
+  UsbDevice::Options options;
+  options.now = [&clock] {
+    clock.AdvanceTo(clock.Now() + std::chrono::milliseconds(1));
+    return clock.Now();
+  };
+  auto device = UsbDevice::Open(*std::move(transport), std::move(options));
   if (device.ok()) Use(**device);
 }
 

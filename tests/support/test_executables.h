@@ -45,10 +45,11 @@ inline Executable MakeTableExecutable(const TableExecutableOptions& options) {
   executable.inference_program.push_back(OutputInstruction{.input_address = count, .bytes = count});
   executable.inference_program.push_back(EndInstruction{});
   executable.activation_bytes = 2 * count + (resident ? 0 : bytes) + options.extra_activations;
-  const Layer layer{.name = "x", .shape = {1, static_cast<int32_t>(count)}, .bytes = count};
-  executable.inputs = {layer};
-  executable.outputs = {layer};
-  executable.outputs[0].name = "y";
+  const auto layer = [count](const char* name) {
+    return Layer{.name = name, .shape = {1, static_cast<int32_t>(count)}, .bytes = count};
+  };
+  executable.inputs = {layer("x")};
+  executable.outputs = {layer("y")};
   executable.array_rows = 64;
   executable.array_columns = 64;
   // The table is node 0.
