@@ -9,8 +9,9 @@ usage() {
   cat <<'TEXT'
 Usage: ./test.sh [--ci | --arm64 | --full]
   (nothing)  build as users run it and run the whole test suite, apart from tests labelled slow
-  --ci       that, and the unit, property and fault tests under AddressSanitizer and
-             UndefinedBehaviorSanitizer
+             or vm
+  --ci       that, the unit, property and fault tests under AddressSanitizer and
+             UndefinedBehaviorSanitizer, and a virtual machine with a real USB stack
   --arm64    build for 64-bit ARM and run the whole test suite under QEMU, as Cortex-A53 (without
              dot product instructions) and as Cortex-A76, and the kernels as a CPU with everything
   --full     everything: slow tests and ten times as many random cases too, the whole suite
@@ -58,6 +59,12 @@ suite() {
   run "$1" "$@"
 }
 
+# Without them the tests in the virtual machine say that they are skipped.
+vm_packages() {
+  echo "== packages for the virtual machine"
+  tools/install_vm_packages.sh || echo "Not all of them can be installed here."
+}
+
 arm64() {
   local -x ATOLL_TEST_SCALE=0.1  # of random cases a tenth, as under the sanitizers: QEMU is slow
   echo "== packages for arm64"
@@ -72,14 +79,17 @@ echo "Atoll tests ($mode): install missing packages, build, run ctest; a first r
 echo "== packages"
 tools/install_packages.sh
 case $mode in
-  release) suite release -LE slow ;;
+  release) suite release -LE '^(slow|vm)$' ;;
   ci)
-    suite release -LE slow
+    suite release -LE '^(slow|vm)$'
+    vm_packages
+    run release vm -L '^vm$' -LE slow
     suite asan -L '^(unit|property|fault)$' -LE slow
     ;;
   arm64) arm64 ;;
   full)
     export ATOLL_TEST_SCALE="${ATOLL_TEST_SCALE:-10}"  # ten times as many random cases
+    vm_packages
     suite release
     suite asan
     if command -v clang++ >/dev/null; then suite clang -LE slow; fi

@@ -154,6 +154,8 @@ Status ReadLossOptions(const AtollDelegateOptions& options, atollrt::OpenOptions
   if (options.faults != nullptr) {
     ATOLL_ASSIGN_OR_RETURN(open->faults, atollrt::ReadFaultPlan(options.faults));
   }
+  if (options.record != nullptr) open->record = options.record;
+  if (options.record_note != nullptr) open->record_note = options.record_note;
   return Status();
 }
 
@@ -184,6 +186,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
   atollrt::OpenOptions open;
   int32_t max_partition_nodes = 0;
+  int32_t stages = 0;
   if (options != nullptr) {
     if (options->struct_size != sizeof(AtollDelegateOptions)) {
       return ToC(
@@ -194,6 +197,7 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
     if (options->device != nullptr) open.device = options->device;
     open.threads = options->num_threads;
     max_partition_nodes = options->max_partition_nodes;
+    stages = options->stages;
     if (max_partition_nodes < 0) {
       return ToC(
           InvalidArgument("AtollDelegateOptions.max_partition_nodes is %d, must be at least "
@@ -210,8 +214,10 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   handle->name = (*device)->info().name;
   handle->description = atollrt::DescribeDevice((*device)->info());
   handle->info = (*device)->info();
-  auto device_delegate =
-      std::make_unique<atollrt::DeviceDelegate>(*std::move(device), max_partition_nodes);
+  auto device_delegate = std::make_unique<atollrt::DeviceDelegate>(
+      *std::move(device),
+      atollrt::DeviceDelegate::Options{.max_partition_nodes = max_partition_nodes,
+                                       .stages = std::max(stages, 1)});
   handle->device_delegate = device_delegate.get();
   handle->delegate = std::move(device_delegate);
   *delegate = handle;
@@ -248,6 +254,15 @@ AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate, AtollDev
              .losses = static_cast<int64_t>(now.losses),
              .replays = static_cast<int64_t>(now.replays),
              .fallbacks = static_cast<int64_t>(now.fallbacks)};
+  return ToC(Status());
+}
+
+AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback, void* user_data) {
+  if (path == nullptr) return ToC(InvalidArgument("argument 'path' is NULL"));
+  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  const auto note = atollrt::ReadRecordingNote(path);
+  if (!note.ok()) return ToC(note.status());
+  callback(note->data(), note->size(), user_data);
   return ToC(Status());
 }
 

@@ -10,6 +10,7 @@
 #include "delegate/partitioner.h"
 #include "delegate/program_trace.h"
 #include "delegate/residency_plan.h"
+#include "driver/timing.h"
 #include "runtime/base/log.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/model.h"
@@ -33,11 +34,12 @@ void TraceHost(const Trace& trace, TraceKind kind, const char* name, int64_t sta
 // that a device that fails leaves the old one as it was.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId id,
+  PartitionExecutor(Device* device, ExecutableId id, int32_t priority,
                     std::shared_ptr<const AnyExecutable> executable, std::vector<int32_t> nodes,
                     const SetBoundary& boundary)
       : device_(device), id_(id), executable_(std::move(executable)), nodes_(std::move(nodes)) {
     request_.executable = id;
+    request_.priority = priority;
     request_.inputs.resize(executable_->inputs.size());
     request_.outputs.resize(executable_->outputs.size());
     for (const Layer& layer : executable_->inputs) input_bytes_.push_back(layer.bytes);
@@ -158,9 +160,11 @@ struct CompiledPartition {
 // node at its peak to the CPU, which splits it, and all sets are formed anew.
 Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const DeviceInfo& device,
                                                     int32_t max_nodes,
+                                                    std::span<const int32_t> stages,
                                                     std::vector<std::string>* refusals) {
   const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(device.memory_bytes),
-                               .max_nodes = max_nodes};
+                               .max_nodes = max_nodes,
+                               .stages = stages};
   std::vector<std::string> refused(graph.nodes.size());
   for (;;) {
     NodeSets sets = PartitionGraph(graph, limits, refused);
@@ -208,16 +212,48 @@ Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph
   return partitions;
 }
 
+// For each node its stage, 0 or more: stages of about equal time, in the order of the nodes.
+// `whole` are the partitions of the graph if it is not cut.
+std::vector<int32_t> CutIntoStages(size_t nodes, const std::vector<CompiledPartition>& whole,
+                                   const DeviceInfo& device, int32_t stages) {
+  const ArraySize array{device.array_rows, device.array_columns};
+  std::vector<uint64_t> cycles(nodes);
+  uint64_t total = 0;
+  for (const CompiledPartition& partition : whole) {
+    const Executable& executable = partition.compiled.executable;
+    for (size_t i = 0; i < executable.inference_nodes.size(); ++i) {
+      const int32_t node = executable.inference_nodes[i];
+      if (node < 0) continue;
+      const uint64_t one = ExecutionCycles(executable.inference_program[i], array);
+      cycles[partition.nodes[node]] += one;
+      total += one;
+    }
+  }
+  std::vector<int32_t> stage_of(nodes);
+  uint64_t before = 0;
+  for (size_t i = 0; i < nodes; ++i) {
+    // By where the middle of a node lies.
+    const uint64_t middle = before + cycles[i] / 2;
+    stage_of[i] = static_cast<int32_t>(
+        std::min<uint64_t>(middle * stages / std::max<uint64_t>(total, 1), stages - 1));
+    before += cycles[i];
+  }
+  return stage_of;
+}
+
 // Hands the executables to the device.
 Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> compiled,
-                                              Device* device) {
+                                              Device* device, const PlanOptions& options,
+                                              std::span<const int32_t> stages) {
   std::vector<Partition> partitions;
   for (CompiledPartition& part : compiled) {
     auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
+    const LoadOptions load{.residency_set = options.residency_set,
+                           .stage = stages.empty() ? -1 : stages[part.nodes[0]]};
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable, load));
     Partition partition;
-    partition.executor =
-        std::make_unique<PartitionExecutor>(device, id, executable, part.nodes, part.boundary);
+    partition.executor = std::make_unique<PartitionExecutor>(device, id, options.priority,
+                                                             executable, part.nodes, part.boundary);
     partition.nodes = std::move(part.nodes);
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
@@ -228,7 +264,7 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
 }
 
 // For a Coral: each operator that was compiled for one is a partition.
-Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device) {
+Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device, const PlanOptions& options) {
   DelegatePlan plan;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
@@ -240,13 +276,14 @@ Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device) {
     }
     ATOLL_ASSIGN_OR_RETURN(CoralExecutable read, ReadCoralNode(graph, node));
     auto executable = std::make_shared<const CoralExecutable>(std::move(read));
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable));
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id,
+                           device->Load(executable, {.residency_set = options.residency_set}));
     Partition& partition = plan.partitions.emplace_back();
     partition.nodes = {static_cast<int32_t>(i)};
     partition.inputs = node.inputs;
     partition.outputs = node.outputs;
     partition.executor = std::make_unique<PartitionExecutor>(
-        device, id, executable, partition.nodes,
+        device, id, options.priority, executable, partition.nodes,
         SetBoundary{.inputs = node.inputs, .outputs = node.outputs, .state = {}});
     partition.report = ReportCoral(*executable, device->info().link_bytes_per_second);
   }
@@ -287,13 +324,18 @@ Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t
   return DescribeAll(model->graph(), std::move(partitions));
 }
 
-Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
-  if (device_->info().family == DeviceFamily::kCoral) return PlanForCoral(graph, device_.get());
+Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph, const PlanOptions& plan_options) {
+  PlanOptions options = plan_options;
+  // Sets of the caller's are of the lower half.
+  if (options.residency_set == 0) options.residency_set = ++graphs_ | 0x8000'0000;
+  const DeviceInfo& device = device_->info();
+  if (device.family == DeviceFamily::kCoral) return PlanForCoral(graph, device_.get(), options);
   DelegatePlan plan;
-  if (!graph.compiled.empty() && max_partition_nodes_ == 0) {
+  if (!graph.compiled.empty() && options_.max_partition_nodes == 0 && options_.stages == 1) {
     ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
                            ReadCompiledPartitions(graph, &plan.refusals));
-    Result<std::vector<Partition>> loaded = LoadPartitions(std::move(partitions), device_.get());
+    Result<std::vector<Partition>> loaded =
+        LoadPartitions(std::move(partitions), device_.get(), options, {});
     if (loaded.ok()) {
       plan.partitions = *std::move(loaded);
       return plan;
@@ -303,16 +345,24 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph) {
   }
   ATOLL_ASSIGN_OR_RETURN(
       std::vector<CompiledPartition> partitions,
-      CompileGraph(graph, device_->info(), max_partition_nodes_, &plan.refusals));
-  ATOLL_ASSIGN_OR_RETURN(plan.partitions, LoadPartitions(std::move(partitions), device_.get()));
+      CompileGraph(graph, device, options_.max_partition_nodes, {}, &plan.refusals));
+  std::vector<int32_t> stages;
+  if (options_.stages > 1) {
+    stages = CutIntoStages(graph.nodes.size(), partitions, device, options_.stages);
+    ATOLL_ASSIGN_OR_RETURN(partitions, CompileGraph(graph, device, options_.max_partition_nodes,
+                                                    stages, &plan.refusals));
+  }
+  ATOLL_ASSIGN_OR_RETURN(plan.partitions,
+                         LoadPartitions(std::move(partitions), device_.get(), options, stages));
   return plan;
 }
 
 Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
   ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
   std::vector<std::string> refusals;
-  ATOLL_ASSIGN_OR_RETURN(const std::vector<CompiledPartition> compiled,
-                         CompileGraph(graphs[0], device_->info(), max_partition_nodes_, &refusals));
+  ATOLL_ASSIGN_OR_RETURN(
+      const std::vector<CompiledPartition> compiled,
+      CompileGraph(graphs[0], device_->info(), options_.max_partition_nodes, {}, &refusals));
   if (compiled.empty()) {
     return Unsupported("no operator of the model can run on the device: nothing to compile");
   }
@@ -327,8 +377,9 @@ Result<std::vector<DescribedExecutable>> DeviceDelegate::CompileExecutables(
     const Graph& graph) const {
   ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
   std::vector<std::string> refusals;
-  ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> compiled,
-                         CompileGraph(graph, device_->info(), max_partition_nodes_, &refusals));
+  ATOLL_ASSIGN_OR_RETURN(
+      std::vector<CompiledPartition> compiled,
+      CompileGraph(graph, device_->info(), options_.max_partition_nodes, {}, &refusals));
   return DescribeAll(graph, std::move(compiled));
 }
 

@@ -6,6 +6,7 @@
 // The device is shared by all graphs planned with one delegate. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -31,13 +32,19 @@ Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t
 
 class DeviceDelegate final : public Delegate {
  public:
-  // No partition gets more than `max_partition_nodes` nodes; 0: any number.
-  explicit DeviceDelegate(std::unique_ptr<Device> device, int32_t max_partition_nodes = 0)
-      : device_(std::move(device)), max_partition_nodes_(max_partition_nodes) {}
+  struct Options {
+    int32_t max_partition_nodes = 0;  // in a partition; 0: any number
+    // Graphs are cut into so many stages of about equal time, for the devices of a DeviceGroup, one
+    // after the other; several inferences in progress then keep all of them busy.
+    int32_t stages = 1;
+  };
+  explicit DeviceDelegate(std::unique_ptr<Device> device) : DeviceDelegate(std::move(device), {}) {}
+  DeviceDelegate(std::unique_ptr<Device> device, const Options& options)
+      : device_(std::move(device)), options_(options) {}
 
   // Partitions that came compiled with the model are taken as they are if the device has room for
   // them and their size is not limited; otherwise the graph is partitioned and compiled.
-  Result<DelegatePlan> Plan(const Graph& graph) override;
+  Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override;
   // The graphs of a model, the first of them compiled for the device, as a .tflite file
   // (compiled_model.h). kUnsupported if nothing of it can run there, or for a Coral.
   Result<std::vector<uint8_t>> Compile(std::span<const Graph> graphs) const;
@@ -48,7 +55,8 @@ class DeviceDelegate final : public Delegate {
 
  private:
   const std::unique_ptr<Device> device_;
-  const int32_t max_partition_nodes_;
+  const Options options_;
+  std::atomic<uint32_t> graphs_{0};  // planned so far, each a residency set if nobody says more
 };
 
 }  // namespace atollrt

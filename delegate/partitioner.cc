@@ -229,10 +229,12 @@ constexpr Constraint kConstraints[] = {
 // Disjoint sets of nodes, and the graph that they contract to.
 class SetGraph {
  public:
-  // Sets of at most `max_nodes`.
-  SetGraph(const Graph& graph, const std::vector<bool>& supported, size_t max_nodes)
+  // Sets of at most `max_nodes`, of one of the stages.
+  SetGraph(const Graph& graph, const std::vector<bool>& supported, size_t max_nodes,
+           std::span<const int32_t> stages)
       : supported_(supported),
         max_nodes_(max_nodes),
+        stages_(stages),
         parent_(graph.nodes.size()),
         members_(graph.nodes.size()),
         successors_(graph.nodes.size()),
@@ -260,6 +262,7 @@ class SetGraph {
       changed = false;
       for (const auto& [from, to] : edges_) {
         if (!supported_[from] || !supported_[to]) continue;
+        if (!stages_.empty() && stages_[from] != stages_[to]) continue;
         const int32_t a = Find(from);
         const int32_t b = Find(to);
         if (a != b && members_[a].size() + members_[b].size() <= max_nodes_ &&
@@ -332,6 +335,7 @@ class SetGraph {
 
   const std::vector<bool>& supported_;
   const size_t max_nodes_;
+  const std::span<const int32_t> stages_;
   std::vector<int32_t> parent_;
   std::vector<std::vector<int32_t>> members_;  // of each root
   std::vector<std::vector<int32_t>> successors_;
@@ -387,7 +391,8 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
     supported[i] = result.reasons[i].empty();
   }
   SetGraph sets(graph, supported,
-                limits.max_nodes > 0 ? static_cast<size_t>(limits.max_nodes) : SIZE_MAX);
+                limits.max_nodes > 0 ? static_cast<size_t>(limits.max_nodes) : SIZE_MAX,
+                limits.stages);
   sets.Grow();
   result.sets = sets.Sets();
   if (limits.max_nodes > 0) return result;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ namespace atollrt {
 struct PartitionLimits {
   int64_t memory_bytes = 0;  // on-chip memory of the device
   int32_t max_nodes = 0;     // of a set; 0: any number
+  // Per node, not descending along any path; a set has nodes of one stage. Empty: all are of one.
+  std::span<const int32_t> stages = {};
 };
 
 struct NodeSets {

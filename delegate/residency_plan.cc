@@ -34,7 +34,8 @@ class Turns {
       const ExecutableId id = IdOf(models, model, i);
       if (residency_.Use(id) != nullptr) continue;
       std::vector<ExecutableId> evicted;
-      const Placement placement = residency_.Place(id, part.footprint, &evicted);
+      const Placement placement =
+          residency_.Place(id, part.footprint, static_cast<uint32_t>(model) + 1, &evicted);
       state_[id] = {placement.program_offset, placement.parameter_base};
       turn.upload.bytes += part.upload.bytes;
       turn.upload.seconds += part.upload.seconds;

@@ -88,6 +88,11 @@ void Atoll1Chip::Forget(const PreparedExecutable& prepared) {
   std::erase(residents_, &prepared);
 }
 
+bool Atoll1Chip::IsResident(const PreparedExecutable& prepared) const {
+  const std::lock_guard lock(mutex_);
+  return std::find(residents_.begin(), residents_.end(), &prepared) != residents_.end();
+}
+
 uint64_t Atoll1Chip::memory_used_bytes() const {
   const std::lock_guard lock(mutex_);
   return residency_.used_bytes();
@@ -102,7 +107,7 @@ Placement Atoll1Chip::Place(const Prepared& prepared, bool* upload) {
     *upload = resident == nullptr;
     if (resident != nullptr) return *resident;
     std::vector<ExecutableId> ids;
-    placement = residency_.Place(prepared.id, prepared.footprint, &ids);
+    placement = residency_.Place(prepared.id, prepared.footprint, prepared.residency_set, &ids);
     std::erase_if(residents_, [&](const Prepared* other) {
       if (std::find(ids.begin(), ids.end(), other->id) == ids.end()) return false;
       evicted.push_back(other->executable->name);

@@ -30,6 +30,7 @@ class Atoll1Chip final : public Chip {
   Result<std::unique_ptr<PreparedExecutable>> Prepare(
       std::shared_ptr<const AnyExecutable> executable) const override;
   void Forget(const PreparedExecutable& prepared) override;
+  bool IsResident(const PreparedExecutable& prepared) const override;
   uint64_t memory_used_bytes() const override;
   Status Run(const Job& job, RequestReport* report) override;
   Status Recover() override;

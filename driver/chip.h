@@ -29,7 +29,8 @@ struct PreparedExecutable {
 
   ExecutableId id = 0;  // the queue's
   std::shared_ptr<const AnyExecutable> executable;
-  uint64_t macs = 0;  // of one run, as far as that is known
+  uint64_t macs = 0;           // of one run, as far as that is known
+  uint32_t residency_set = 0;  // LoadOptions'
 };
 
 class Chip {
@@ -43,6 +44,8 @@ class Chip {
       std::shared_ptr<const AnyExecutable> executable) const = 0;
   // `prepared`, which no run uses, will not be used again.
   virtual void Forget(const PreparedExecutable& prepared) = 0;
+  // Whether a run would have nothing to upload.
+  virtual bool IsResident(const PreparedExecutable& prepared) const = 0;
   // On-chip memory that is taken at the moment.
   virtual uint64_t memory_used_bytes() const = 0;
 

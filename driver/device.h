@@ -20,7 +20,11 @@
 //
 // Thread safety: all calls may come from any thread. The waiter drives the wire: a submitted
 // request makes progress while some thread is in Wait, for it or for a later one; there is no
-// hidden thread. Requests run in the order of Submit, one at a time. Each completes exactly once.
+// hidden thread. Requests run one at a time: those of the highest priority first, among equals
+// those of the executable that has not had a turn for longest, and those of one executable in the
+// order of Submit. While executables that are on the device have requests, too, one that is not
+// waits for at most a few of those, so that executables do not push each other off the device with
+// every request. Each request completes exactly once.
 #pragma once
 
 #include <chrono>
@@ -40,7 +44,7 @@ namespace atollrt {
 struct DeviceInfo {
   std::string name;         // for people: "emu" or "usb:2-3"
   std::string description;  // if whoever opened it knows more than its registers say; else empty
-  std::string note;         // why it was taken instead of another one that is there; else empty
+  std::string note{};       // why it was taken instead of another one that is there; else empty
   DeviceFamily family = DeviceFamily::kAtoll1;
   uint32_t isa_version = 0;
   uint32_t array_rows = 0;
@@ -86,12 +90,22 @@ struct DeviceHealth {
   uint64_t fallbacks = 0;   // requests that the stand-in completed
 };
 
+// How an executable is to be kept.
+struct LoadOptions {
+  // Executables of one set, if it is not 0, are used together: the use of one counts as a use of
+  // all, and they do not make room for each other while somebody else can.
+  uint32_t residency_set = 0;
+  // On a group of devices (device_group.h): the one that it runs on, modulo their number; -1: any.
+  int32_t stage = -1;
+};
+
 // One run of an executable. Buffers belong to the caller and must stay valid until Wait returns.
 struct Request {
   ExecutableId executable = 0;
   std::vector<std::span<const uint8_t>> inputs;  // sizes as AnyExecutable::inputs
   std::vector<std::span<uint8_t>> outputs;       // sizes as AnyExecutable::outputs
   std::chrono::milliseconds timeout{10'000};     // from Submit to completion
+  int32_t priority = 0;                          // the higher, the sooner
 };
 
 class Device {
@@ -105,7 +119,8 @@ class Device {
   // memories) and registers it; it is uploaded when first used and stays on the device while there
   // is room. The device shares ownership. kUnsupported for another family or ISA version,
   // kResourceExhausted if it can never fit.
-  virtual Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable) = 0;
+  virtual Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
+                                    const LoadOptions& options = {}) = 0;
   // Forgets an executable. kDeviceBusy while requests for it are in progress.
   virtual Status Unload(ExecutableId id) = 0;
 

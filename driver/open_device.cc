@@ -4,16 +4,19 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <string_view>
 
 #include "driver/activity.h"
 #include "driver/coral/open_coral.h"
+#include "driver/device_group.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_bus.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/faulty_bus.h"
+#include "driver/recording.h"
 #include "driver/recovering_device.h"
 #include "driver/usb_device.h"
 #include "driver/usb_ids.h"
@@ -26,6 +29,7 @@ constexpr std::string_view kEmulator = "emu";
 constexpr std::string_view kEmulatorPrefix = "emu:";
 constexpr std::string_view kSteppedSuffix = "+stepped";
 constexpr std::string_view kUsbPrefix = "usb:";
+constexpr std::string_view kReplayPrefix = "replay:";
 constexpr uint8_t kAtollInterface = 0;
 // For a request to the emulator. How long that takes is up to the host: seconds for a large picture
 // on a slow one, minutes if the emulator steps.
@@ -83,15 +87,34 @@ std::string EmulatorDescription(const DeviceProfile& profile, Face face) {
 // What it takes to open one device, and to find it again when it was lost.
 struct Opener {
   std::shared_ptr<UsbBus> bus;
-  UsbDeviceInfo info;  // of the device as it was first seen
-  std::function<Result<std::unique_ptr<Device>>(UsbBus&, const UsbDeviceInfo&)> open;
+  UsbDeviceInfo info;          // of the device as it was first seen
+  UsbDevice::Options device;   // what is known of it before it was asked
+  Clock::duration patience{};  // with it, when it is opened first
+  CoralOptions coral;
 };
+
+Result<std::unique_ptr<Device>> OpenCoralOnce(const Opener& opener, const UsbDeviceInfo& info) {
+  CoralOptions coral = opener.coral;
+  coral.name = opener.device.name;
+  Result<std::unique_ptr<Chip>> chip = OpenCoral(opener.bus.get(), info, coral);
+  if (!chip.ok()) return Status(chip.status()).WithContext("device " + coral.name);
+  return std::unique_ptr<Device>(std::make_unique<UsbDevice>(*std::move(chip), opener.device));
+}
+
+Result<std::unique_ptr<Device>> OpenOnce(const Opener& opener, const UsbDeviceInfo& info) {
+  if (IsCoral(info.id)) return OpenCoralOnce(opener, info);
+  Result<std::unique_ptr<UsbTransport>> transport = opener.bus->Open(info, kAtollInterface);
+  if (!transport.ok()) {
+    return Status(transport.status()).WithContext("device " + opener.device.name);
+  }
+  return UsbDevice::Open(*std::move(transport), opener.device);
+}
 
 bool IsSameFamily(const UsbId& a, const UsbId& b) { return IsCoral(a) == IsCoral(b) && IsKnown(b); }
 
-// The device at the port where it was, or else another of its family, which may be the same one at
-// another port. Looks until `deadline`.
-Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadline) {
+// The device at the port where it was, or else, if `anywhere`, another of its family, which may be
+// the same one at another port. Looks until `deadline`.
+Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadline, bool anywhere) {
   for (;;) {
     const uint64_t generation = opener.bus->generation();
     Result<std::vector<UsbDeviceInfo>> devices = opener.bus->List();
@@ -103,13 +126,15 @@ Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadlin
       status = NotFound("it is not on the bus");
       for (const UsbDeviceInfo& info : *devices) {
         if (!IsSameFamily(opener.info.id, info.id)) continue;
-        auto device = opener.open(*opener.bus, info);
+        if (!anywhere && info.path != opener.info.path) continue;
+        auto device = OpenOnce(opener, info);
         if (device.ok()) return device;
         status = device.status();
       }
     }
     const Deadline now = Clock::now();
-    if (now >= deadline) return status;
+    // A recorded session that took another way does not come back to its own.
+    if (now >= deadline || status.code() == StatusCode::kInternal) return status;
     opener.bus->WaitForChange(generation, std::min(deadline, now + kLookInterval));
   }
 }
@@ -137,9 +162,11 @@ UsbDevice::Options EmulatorOptions(const DeviceProfile& profile, Face face) {
   return options;
 }
 
-Result<CoreOptions> EmulatedCore(DeviceProfile profile, Face face, int threads) {
+Result<CoreOptions> EmulatedCore(DeviceProfile profile, Face face, int threads,
+                                 uint32_t cpu_features = ~0u) {
   CoreOptions core{.profile = std::move(profile), .face = face};
   ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
+  core.features &= cpu_features;
   core.threads = threads > 0 ? threads : std::min(GetHostCpus().cores, kDefaultThreadsMax);
   return core;
 }
@@ -153,57 +180,122 @@ Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads)
   return UsbDevice::Open(std::move(transport), std::move(options));
 }
 
-// A device that comes back: with faults on the bus, if any are wanted.
-Result<std::unique_ptr<Device>> OpenRecovering(Opener opener, const OpenOptions& options) {
-  Result<std::unique_ptr<Device>> device = NotFound("never opened");
+// What a recording has to say of a device so that it can be replayed.
+void NoteDevice(const Opener& opener, const OpenOptions& options, RecordingBus* recording) {
+  recording->Note("session", options.record_note);
+  recording->Note("name", opener.device.name);
+  recording->Note("description", opener.device.description);
+  recording->Note("host_us", Format("%lld", std::llround(opener.device.host_seconds * 1e6)));
+  recording->Note(
+      "timeout_min_ms",
+      Format("%lld", static_cast<long long>(opener.device.request_timeout_min.count())));
+  recording->Note("performance", Format("%d", static_cast<int>(opener.coral.performance)));
+  recording->Note("faults", options.faults.has_value() ? "1" : "0");
+  recording->Note("on_loss", Format("%d", static_cast<int>(options.on_loss)));
+}
+
+int64_t NumberNote(const ReplayBus& recording, const char* key) {
+  const std::string text = recording.Note(key);
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return std::clamp<int64_t>(value, 0, INT32_MAX);
+}
+
+// A device that comes back; with faults on its bus, and recorded, if that is wanted.
+// `open_stand_in` is RecoveringDevice's open_fallback; without one it is the emulator.
+Result<std::unique_ptr<Device>> OpenRecovering(
+    Opener opener, const OpenOptions& options,
+    std::function<Result<std::unique_ptr<Device>>(const DeviceInfo&)> open_stand_in = {}) {
+  Clock::duration patience = opener.patience;
   if (options.faults.has_value()) {
     opener.bus = std::make_shared<FaultyBus>(opener.bus, *options.faults, FaultyBus::Options());
-    device = OpenAgain(opener, Clock::now() + kFaultyOpenTimeout);
-  } else {
-    device = opener.open(*opener.bus, opener.info);
+    patience = kFaultyOpenTimeout;
   }
-  if (!device.ok()) return device;
+  if (!options.record.empty()) {
+    ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<RecordingBus> recording,
+                           RecordingBus::Create(opener.bus, options.record));
+    NoteDevice(opener, options, recording.get());
+    opener.bus = recording;
+  }
+  ATOLL_ASSIGN_OR_RETURN(
+      std::unique_ptr<Device> device,
+      OpenAgain(opener, Clock::now() + patience, patience > Clock::duration::zero()));
   RecoveringDevice::Options recovery;
   recovery.on_loss = options.on_loss;
   if (!IsCoral(opener.info.id)) {
-    recovery.open_fallback = [info = (*device)->info(), threads = options.threads] {
-      return OpenStandIn(info, threads);
+    recovery.open_fallback = [info = device->info(), threads = options.threads,
+                              open_stand_in = std::move(open_stand_in)] {
+      return open_stand_in ? open_stand_in(info) : OpenStandIn(info, threads);
     };
   }
   recovery.bus_generation = [bus = opener.bus] { return bus->generation(); };
   recovery.reopen = [opener = std::move(opener)](Deadline deadline) {
-    return OpenAgain(opener, deadline);
+    return OpenAgain(opener, deadline, /*anywhere=*/true);
   };
   return std::unique_ptr<Device>(
-      std::make_unique<RecoveringDevice>(*std::move(device), std::move(recovery)));
+      std::make_unique<RecoveringDevice>(std::move(device), std::move(recovery)));
+}
+
+Result<std::shared_ptr<ReplayBus>> OpenRecording(const std::string& path) {
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadRecording(path));
+  Result<std::shared_ptr<ReplayBus>> bus = ReplayBus::Create(bytes);
+  if (!bus.ok()) return Status(bus.status()).WithContext(Format("recording '%s'", path.c_str()));
+  return bus;
+}
+
+// The device of a recorded session, which went through faults and losses of its own.
+Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOptions& options) {
+  ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<ReplayBus> bus, OpenRecording(path));
+  const ReplayBus& recording = *bus;
+  Opener opener;
+  opener.bus = bus;
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> devices, recording.FirstDevices());
+  if (devices.empty()) return NotFound("recording '%s' has no device", path.c_str());
+  opener.info = devices.front();
+  opener.device.name = recording.Note("name");
+  opener.device.description = recording.Note("description");
+  opener.device.host_seconds = static_cast<double>(NumberNote(recording, "host_us")) * 1e-6;
+  opener.device.request_timeout_min =
+      std::chrono::milliseconds(NumberNote(recording, "timeout_min_ms"));
+  opener.coral.performance = static_cast<CoralPerformance>(std::min<int64_t>(
+      NumberNote(recording, "performance"), static_cast<int64_t>(CoralPerformance::kMax)));
+  OpenOptions as_recorded;
+  as_recorded.threads = options.threads;
+  as_recorded.on_loss = static_cast<OnDeviceLoss>(std::min<int64_t>(
+      NumberNote(recording, "on_loss"), static_cast<int64_t>(OnDeviceLoss::kFail)));
+  if (NumberNote(recording, "faults") != 0) opener.patience = kFaultyOpenTimeout;
+  // A session that took another way than its recording must not be completed elsewhere.
+  return OpenRecovering(
+      std::move(opener), as_recorded,
+      [bus, threads = options.threads](const DeviceInfo& info) -> Result<std::unique_ptr<Device>> {
+        ATOLL_RETURN_IF_ERROR(bus->departure());
+        return OpenStandIn(info, threads);
+      });
 }
 
 // `note` is DeviceInfo::note.
 Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, const OpenOptions& options,
                                              std::string note = {}) {
   ATOLL_ASSIGN_OR_RETURN(DeviceProfile profile, FindDeviceProfile(name.profile));
-  ATOLL_ASSIGN_OR_RETURN(const CoreOptions core,
-                         EmulatedCore(std::move(profile), name.face, options.threads));
+  ATOLL_ASSIGN_OR_RETURN(
+      const CoreOptions core,
+      EmulatedCore(std::move(profile), name.face, options.threads, options.cpu_features));
   UsbDevice::Options device = EmulatorOptions(core.profile, name.face);
   device.name = name.profile.empty() ? std::string(kEmulator)
                                      : std::string(kEmulatorPrefix) + core.profile.name;
   if (name.face == Face::kStepped) device.name += kSteppedSuffix;
   device.note = std::move(note);
-  if (!options.faults.has_value()) {  // then nothing can happen to it
+  if (!options.faults.has_value() && options.record.empty()) {  // nothing can happen to it
     ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
                            EmulatedTransport::Create(core));
     return UsbDevice::Open(std::move(transport), std::move(device));
   }
+  auto bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> plugged_in, bus->List());
   Opener opener;
-  opener.bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
-  ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> plugged_in, opener.bus->List());
+  opener.bus = std::move(bus);
   opener.info = plugged_in.front();
-  opener.open = [device](UsbBus& bus,
-                         const UsbDeviceInfo& info) -> Result<std::unique_ptr<Device>> {
-    ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
-                           bus.Open(info, kAtollInterface));
-    return UsbDevice::Open(std::move(transport), device);
-  };
+  opener.device = std::move(device);
   return OpenRecovering(std::move(opener), options);
 }
 
@@ -246,34 +338,17 @@ Result<std::vector<UsbDeviceInfo>> ListKnown(UsbBus* bus) {
   return devices;
 }
 
-Result<std::unique_ptr<Device>> OpenCoralDevice(UsbBus& bus, const UsbDeviceInfo& info,
-                                                CoralOptions coral) {
-  coral.name = UsbName(info);
-  Result<std::unique_ptr<Chip>> chip = OpenCoral(&bus, info, coral);
-  if (!chip.ok()) return Status(chip.status()).WithContext("device " + coral.name);
-  UsbDevice::Options options;
-  options.activity_directory = ActivityDirectory();
-  return std::unique_ptr<Device>(std::make_unique<UsbDevice>(*std::move(chip), std::move(options)));
-}
-
-Result<std::unique_ptr<Device>> OpenAtollDevice(UsbBus& bus, const UsbDeviceInfo& info) {
-  const std::string name = UsbName(info);
-  Result<std::unique_ptr<UsbTransport>> transport = bus.Open(info, kAtollInterface);
-  if (!transport.ok()) return Status(transport.status()).WithContext("device " + name);
-  UsbDevice::Options options;
-  options.name = name;
-  options.activity_directory = ActivityDirectory();
-  return UsbDevice::Open(*std::move(transport), std::move(options));
-}
-
-// Opens one device on USB as `options` say, any number of times.
-Opener UsbOpener(const UsbDeviceInfo& info, const OpenOptions& options) {
-  const CoralOptions coral{.performance = options.coral_performance,
-                           .firmware = options.coral_firmware};
-  return {options.usb, info, [coral](UsbBus& bus, const UsbDeviceInfo& found) {
-            return IsCoral(found.id) ? OpenCoralDevice(bus, found, coral)
-                                     : OpenAtollDevice(bus, found);
-          }};
+// One device on USB, as `options` say.
+Result<std::unique_ptr<Device>> OpenUsbDevice(const UsbDeviceInfo& info,
+                                              const OpenOptions& options) {
+  Opener opener;
+  opener.bus = options.usb;
+  opener.info = info;
+  opener.device.name = UsbName(info);
+  opener.device.activity_directory = ActivityDirectory();
+  opener.coral.performance = options.coral_performance;
+  opener.coral.firmware = options.coral_firmware;
+  return OpenRecovering(std::move(opener), options);
 }
 
 // `which` is what stands behind "usb:": a number, a path, or nothing for the first.
@@ -293,7 +368,7 @@ Result<std::unique_ptr<Device>> OpenUsb(const std::string& device, std::string_v
   }
   for (size_t i = 0; i < devices->size(); ++i) {
     if (is_path ? (*devices)[i].path == which : i == index) {
-      return OpenRecovering(UsbOpener((*devices)[i], options), options);
+      return OpenUsbDevice((*devices)[i], options);
     }
   }
   std::string there;
@@ -311,11 +386,29 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
   std::string note;
   for (const UsbDeviceInfo& info : devices.ok() ? *devices : std::vector<UsbDeviceInfo>()) {
     if (info.id != kAtollUsbId) continue;  // it runs models that were made for it, and no others
-    auto device = OpenRecovering(UsbOpener(info, options), options);
+    auto device = OpenUsbDevice(info, options);
     if (device.ok()) return device;
     note += (note.empty() ? "" : "; ") + device.status().message();
   }
   return OpenEmulator({}, options, std::move(note));
+}
+
+// "emu,emu": those of the list, as one.
+Result<std::unique_ptr<Device>> OpenGroup(const OpenOptions& options) {
+  std::vector<std::unique_ptr<Device>> devices;
+  OpenOptions one = options;
+  std::string_view rest = options.device;
+  while (true) {
+    const size_t comma = rest.find(',');
+    one.device = std::string(rest.substr(0, comma));
+    if (!options.record.empty()) {
+      return InvalidArgument("a recording is of one device, not of '%s'", options.device.c_str());
+    }
+    ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(one));
+    devices.push_back(std::move(device));
+    if (comma == rest.npos) return DeviceGroup::Create(std::move(devices));
+    rest.remove_prefix(comma + 1);
+  }
 }
 
 }  // namespace
@@ -323,6 +416,9 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   const std::string& device = options.device;
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
+  if (device.find(',') != device.npos && !device.starts_with(kReplayPrefix)) {
+    return OpenGroup(options);
+  }
   if (device == "auto") return OpenAuto(options);
   if (const auto emulator = ParseEmulatorName(device)) {
     return OpenEmulator(*emulator, options);
@@ -330,6 +426,9 @@ Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   if (device == "usb") return OpenUsb(device, {}, options);
   if (IsNumbered(device, kUsbPrefix) || IsPath(device, kUsbPrefix)) {
     return OpenUsb(device, std::string_view(device).substr(kUsbPrefix.size()), options);
+  }
+  if (device.starts_with(kReplayPrefix)) {
+    return OpenReplay(device.substr(kReplayPrefix.size()), options);
   }
   if (IsNumbered(device, "pci:")) {
     return NotFound(
@@ -373,6 +472,11 @@ std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb) {
                      .description = EmulatorDescription(DeviceProfiles().front(), Face::kStepped),
                      .available = true});
   return devices;
+}
+
+Result<std::string> ReadRecordingNote(const std::string& path) {
+  ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<ReplayBus> recording, OpenRecording(path));
+  return recording->Note("session");
 }
 
 std::string DescribeDevice(const DeviceInfo& info) {

@@ -11,6 +11,8 @@
 //   emu:<profile>   with another profile: a built-in one or a .json file (device_profile.h)
 //   ...+stepped     either, computing register by register in each cycle (docs/isa.md §5): the same
 //                   bytes and the same modelled cycles, 30 to 200 times slower
+//   A,B             those of the list, of one kind, as one: requests go to whichever is free
+//   replay:FILE     the device of a recorded session, as it answered then
 #pragma once
 
 #include <memory>
@@ -30,12 +32,16 @@ namespace atollrt {
 struct OpenOptions {
   std::string device = "auto";  // as above
   int threads = 0;              // that an emulated device computes with; 0: one per CPU, at most 4
+  uint32_t cpu_features = ~0u;  // CpuFeatures that an emulated device may use, for self-tests
   std::shared_ptr<UsbBus> usb = {};  // where devices on USB are; nullptr: this program has no USB
   // What becomes of requests when a device on USB, or one with faults, is lost; the stand-in is an
   // emulated device of the same size.
   OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
   // What shall go wrong between the driver and the device (fault_plan.h).
   std::optional<FaultPlan> faults = {};
+  // Where to record what goes over the bus (recording.h), and what to note there: by whom. "": not.
+  std::string record = {};
+  std::string record_note = {};
   // Of a Coral: its clock, and the file with its firmware ("": where FindCoralFirmware looks).
   CoralPerformance coral_performance = CoralPerformance::kMax;
   std::string coral_firmware = {};
@@ -57,6 +63,10 @@ struct DeviceListing {
 // What is there now: real devices first, by port, then each profile of the emulator. Opens nothing:
 // a real device that is available may still turn out to be busy. `usb` as in OpenOptions.
 std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb);
+
+// OpenOptions::record_note of a recorded session. kNotFound if it cannot be read, kInvalidArgument
+// if it is none.
+Result<std::string> ReadRecordingNote(const std::string& path);
 
 // One line for people: "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3".
 std::string DescribeDevice(const DeviceInfo& info);

@@ -35,6 +35,7 @@ bool IsTransition(DeviceState from, DeviceState to) {
 struct RecoveringDevice::Loaded {
   ExecutableId id = 0;
   std::shared_ptr<const AnyExecutable> executable;
+  LoadOptions options;
   ExecutableId on_device = 0;    // its number there, if there is a device
   ExecutableId on_fallback = 0;  // likewise, once it was needed there
   int requests = 0;              // submitted and not waited for
@@ -91,21 +92,25 @@ RecoveringDevice::Loaded* RecoveringDevice::FindLoaded(ExecutableId id) {
   return nullptr;
 }
 
-Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable> executable) {
+Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable> executable,
+                                            const LoadOptions& options) {
   auto loaded = std::make_unique<Loaded>();
+  loaded->options = options;
   loaded->executable = std::move(executable);
   Lock lock(mutex_);
-  for (;;) {
+  for (int looks = 0;; ++looks) {
     WaitUntilRecovered(lock);
     if (state_ == DeviceState::kReady) {
-      const Result<ExecutableId> id = current_.device->Load(loaded->executable);
+      const Result<ExecutableId> id = current_.device->Load(loaded->executable, options);
       if (id.ok()) {
         loaded->on_device = *id;
         break;
       }
-      if (id.code() != StatusCode::kDeviceLost) return id.status();
+      if (id.code() != StatusCode::kDeviceLost || looks == options_.attempts_max) {
+        return id.status();
+      }
       Recover(lock, options_.recovery_timeout, false);
-    } else if (SeenAgain()) {
+    } else if (SeenAgain(looks)) {
       Recover(lock, options_.lookup_timeout, false);
     } else if (state_ == DeviceState::kFallback) {
       ATOLL_RETURN_IF_ERROR(LoadOnFallback(loaded.get()));
@@ -221,6 +226,7 @@ Status RecoveringDevice::Wait(RequestId id, RequestReport* report) {
   slot->waited_for = true;
   std::optional<Status> end;
   int replays = 0;
+  int looks = 0;  // for a device that was given up
   bool on_fallback = false;
   while (!end.has_value()) {
     if (state_ == DeviceState::kRecovering) {
@@ -232,10 +238,12 @@ Status RecoveringDevice::Wait(RequestId id, RequestReport* report) {
       } else {
         end = AfterFailure(lock, slot, std::move(status));
         if (!end.has_value()) ++replays;
+        if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
       }
     } else if (slot->cancelled) {
       end = Status(StatusCode::kCancelled, Format("request %u was cancelled", id));
-    } else if (SeenAgain()) {
+    } else if (SeenAgain(looks)) {
+      ++looks;
       Recover(lock, options_.lookup_timeout, false);
     } else if (state_ == DeviceState::kFallback) {
       end = RunOnFallback(lock, slot);
@@ -318,7 +326,8 @@ Status RecoveringDevice::LoadOnFallback(Loaded* loaded) {
         info_.name.c_str(), fallback_->info().name.c_str());
   }
   if (loaded->on_fallback == 0) {
-    ATOLL_ASSIGN_OR_RETURN(loaded->on_fallback, fallback_->Load(loaded->executable));
+    ATOLL_ASSIGN_OR_RETURN(loaded->on_fallback,
+                           fallback_->Load(loaded->executable, loaded->options));
   }
   return {};
 }
@@ -336,8 +345,9 @@ Status RecoveringDevice::RunOnFallback(Lock& lock, Slot* slot) {
 
 // Back again.
 
-bool RecoveringDevice::SeenAgain() {
-  if (!options_.bus_generation) return state_ == DeviceState::kLost;
+bool RecoveringDevice::SeenAgain(int looks) {
+  if (looks >= options_.attempts_max) return false;  // one that comes and goes all the time
+  if (!options_.bus_generation) return state_ == DeviceState::kLost && looks == 0;
   return options_.bus_generation() != generation_seen_;
 }
 
@@ -409,7 +419,8 @@ Result<std::unique_ptr<Device>> RecoveringDevice::Reopen(Deadline deadline,
                       static_cast<unsigned long long>(info.memory_bytes));
   }
   for (const auto& loaded : loaded_) {
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(loaded->executable));
+    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id,
+                           device->Load(loaded->executable, loaded->options));
     ids->push_back(id);
   }
   return device;

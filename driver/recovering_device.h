@@ -44,8 +44,8 @@ class RecoveringDevice final : public Device {
     std::function<Result<std::unique_ptr<Device>>(Deadline deadline)> reopen;
     // Opens the stand-in; called once, when it is first needed. nullptr: there is none.
     std::function<Result<std::unique_ptr<Device>>()> open_fallback;
-    // A number that changes when a device comes or goes. nullptr: after a loss, the device is
-    // looked for in each request.
+    // A number that changes when a device comes or goes. nullptr: one without stand-in that was
+    // given up is looked for once in each request.
     std::function<uint64_t()> bus_generation;
     // For bringing the device back, each time that it fails.
     std::chrono::milliseconds recovery_timeout{5000};
@@ -63,7 +63,8 @@ class RecoveringDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   DeviceState state() const override;
-  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable) override;
+  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
+                            const LoadOptions& options = {}) override;
   Status Unload(ExecutableId id) override;
   // The timeout of a request is that of one attempt.
   Result<RequestId> Submit(const Request& request) override;
@@ -94,7 +95,8 @@ class RecoveringDevice final : public Device {
   // how it ends.
   std::optional<Status> AfterFailure(Lock& lock, Slot* slot, Status status);
   Status LoadOnFallback(Loaded* loaded);
-  bool SeenAgain();
+  // Whether to look for a device that was given up; this call has done so `looks` times.
+  bool SeenAgain(int looks);
   void WaitUntilRecovered(Lock& lock);
   // Brings the device back to Ready, or goes to Fallback or Lost. A device that is Ready by itself
   // is taken as it is, unless `reset`.

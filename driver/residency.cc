@@ -52,20 +52,48 @@ const Placement* Residency::Use(ExecutableId id) {
   const auto found = std::find_if(residents_.begin(), residents_.end(),
                                   [id](const Resident& resident) { return resident.id == id; });
   if (found == residents_.end()) return nullptr;
-  std::rotate(found, found + 1, residents_.end());
+  const Resident resident = *found;
+  residents_.erase(found);
+  Touch(resident.set);
+  residents_.push_back(resident);
   return &residents_.back().placement;
 }
 
-Placement Residency::Place(ExecutableId id, const Footprint& footprint,
+// The least recently used of another set, if there is any.
+ExecutableId Residency::Evict(uint32_t for_set) {
+  ATOLL_CHECK(!residents_.empty());  // else CheckFits was not asked
+  auto victim = std::find_if(residents_.begin(), residents_.end(), [&](const Resident& resident) {
+    return for_set == 0 || resident.set != for_set;
+  });
+  if (victim == residents_.end()) victim = residents_.begin();
+  const ExecutableId id = victim->id;
+  residents_.erase(victim);
+  return id;
+}
+
+// Makes the members of a set the most recently used, in the order that they have.
+void Residency::Touch(uint32_t set) {
+  if (set == 0) return;
+  auto end = residents_.end();
+  for (auto resident = residents_.begin(); resident != end;) {
+    if (resident->set == set) {
+      std::rotate(resident, resident + 1, residents_.end());
+      --end;
+    } else {
+      ++resident;
+    }
+  }
+}
+
+Placement Residency::Place(ExecutableId id, const Footprint& footprint, uint32_t set,
                            std::vector<ExecutableId>* evicted) {
   Placement placement;
   while (!FindParameterBase(footprint, &placement.parameter_base) ||
          !FindProgramOffset(footprint, &placement.program_offset)) {
-    ATOLL_CHECK(!residents_.empty());  // else CheckFits was not asked
-    evicted->push_back(residents_.front().id);
-    residents_.erase(residents_.begin());
+    evicted->push_back(Evict(set));
   }
-  residents_.push_back({id, footprint, placement});
+  Touch(set);
+  residents_.push_back({id, footprint, placement, set});
   return placement;
 }
 

@@ -52,8 +52,10 @@ class Residency {
   const Placement* Use(ExecutableId id);
 
   // Gives `id`, which is not resident and fits an empty device, a place as the most recently used,
-  // and appends to `evicted` those that had to go.
-  Placement Place(ExecutableId id, const Footprint& footprint, std::vector<ExecutableId>* evicted);
+  // and appends to `evicted` those that had to go. `set`, if it is not 0, is its residency set
+  // (LoadOptions).
+  Placement Place(ExecutableId id, const Footprint& footprint, uint32_t set,
+                  std::vector<ExecutableId>* evicted);
 
   // Of on-chip memory: the activation region and all parameter segments.
   uint64_t used_bytes() const;
@@ -67,7 +69,10 @@ class Residency {
     ExecutableId id = 0;
     Footprint footprint;
     Placement placement;
+    uint32_t set = 0;
   };
+  ExecutableId Evict(uint32_t for_set);
+  void Touch(uint32_t set);
   bool FindParameterBase(const Footprint& footprint, uint32_t* base) const;
   bool FindProgramOffset(const Footprint& footprint, uint32_t* offset) const;
 

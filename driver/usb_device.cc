@@ -12,6 +12,9 @@ namespace atollrt {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestTimeout{24 * 3600 * 1000};
+// So many requests of executables that are on the device go before one that would have to be
+// uploaded, although it was its turn.
+constexpr int kDeferralsMax = 4;
 
 template <typename Span>
 Status CheckSizes(const AnyExecutable& executable, const char* kind,
@@ -34,7 +37,8 @@ Status CheckSizes(const AnyExecutable& executable, const char* kind,
 
 struct UsbDevice::Loaded {
   std::unique_ptr<PreparedExecutable> prepared;
-  int requests = 0;  // submitted and not completed
+  int requests = 0;   // submitted and not completed
+  uint64_t turn = 0;  // when one of them was the last to run
 
   ExecutableId id() const { return prepared->id; }
   const AnyExecutable& executable() const { return *prepared->executable; }
@@ -92,7 +96,8 @@ Status UsbDevice::RequireReady(const char* call) const {
 
 // Executables.
 
-Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const AnyExecutable> executable) {
+Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const AnyExecutable> executable,
+                                     const LoadOptions& options) {
   if (executable == nullptr) return InvalidArgument("Load of no executable");
   auto loaded = std::make_unique<Loaded>();
   ATOLL_ASSIGN_OR_RETURN(loaded->prepared, chip_->Prepare(std::move(executable)));
@@ -103,6 +108,7 @@ Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const AnyExecutable> execut
     ++last_executable_;
   } while (last_executable_ == 0 || FindLoaded(last_executable_) != nullptr);
   loaded->prepared->id = last_executable_;
+  loaded->prepared->residency_set = options.residency_set;
   loaded_.push_back(std::move(loaded));
   return last_executable_;
 }
@@ -194,7 +200,7 @@ Status UsbDevice::Wait(RequestId id, RequestReport* report) {
                              slot->loaded->executable().name.c_str(),
                              static_cast<long long>(slot->request.timeout.count())));
     } else if (!wire_held_ && !resetting_) {
-      RunOldest(lock);
+      RunNext(lock);
     } else if (slot->phase == Slot::Phase::kQueued) {
       changed_.wait_until(lock, slot->deadline);
     } else {
@@ -236,15 +242,45 @@ void UsbDevice::Lose(const Status& reason) {
   }
 }
 
-void UsbDevice::RunOldest(Lock& lock) {
-  Slot* slot = queue_.front();
+// Takes the request that runs next (device.h) off the queue.
+UsbDevice::Slot* UsbDevice::TakeNext() {
+  const auto best_of = [this](const auto& may_run) {
+    Slot* best = nullptr;
+    for (Slot* slot : queue_) {
+      if (!may_run(*slot)) continue;
+      if (best == nullptr || slot->request.priority > best->request.priority ||
+          (slot->request.priority == best->request.priority &&
+           slot->loaded->turn < best->loaded->turn)) {
+        best = slot;
+      }
+    }
+    return best;
+  };
+  Slot* next = best_of([](const Slot&) { return true; });
+  if (chip_->IsResident(*next->loaded->prepared)) {
+    deferrals_ = 0;
+  } else {
+    Slot* const resident = best_of([&](const Slot& slot) {
+      return slot.request.priority == next->request.priority &&
+             chip_->IsResident(*slot.loaded->prepared);
+    });
+    const bool defers = resident != nullptr && deferrals_ < kDeferralsMax;
+    deferrals_ = defers ? deferrals_ + 1 : 0;
+    if (defers) next = resident;
+  }
+  std::erase(queue_, next);
+  next->loaded->turn = ++turns_;
+  return next;
+}
+
+void UsbDevice::RunNext(Lock& lock) {
+  Slot* slot = TakeNext();
   if (now_() >= slot->deadline) {
     Complete(slot, Timeout("request %u for '%s' did not start within %lld ms", slot->id,
                            slot->loaded->executable().name.c_str(),
                            static_cast<long long>(slot->request.timeout.count())));
     return;
   }
-  queue_.erase(queue_.begin());
   slot->phase = Slot::Phase::kRunning;
   wire_held_ = true;
   const int64_t start_ns = activity_ != nullptr ? MonotonicNs() : 0;

@@ -4,7 +4,7 @@
 // takes to talk to the chip is the chip's affair (chip.h).
 //
 // The waiter drives the wire: a thread in Wait that finds nobody else talking to the device takes
-// the wire, runs the oldest request from upload to completion event, and gives the wire back, until
+// the wire, runs the next request from upload to completion event, and gives the wire back, until
 // its own request has completed. The mutex guards the lists and is never held during a transfer.
 #pragma once
 
@@ -48,7 +48,8 @@ class UsbDevice : public Device {
 
   const DeviceInfo& info() const override { return chip_->info(); }
   DeviceState state() const override;
-  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable) override;
+  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
+                            const LoadOptions& options = {}) override;
   Status Unload(ExecutableId id) override;
   Result<RequestId> Submit(const Request& request) override;
   Status Wait(RequestId id, RequestReport* report) override;
@@ -68,7 +69,8 @@ class UsbDevice : public Device {
   Slot* TakeFreeSlot();
   void Complete(Slot* slot, Status status);
   void Lose(const Status& reason);
-  void RunOldest(Lock& lock);
+  Slot* TakeNext();
+  void RunNext(Lock& lock);
   void PublishEnd(const Slot& slot, bool failed, int64_t start_ns);
 
   // With the wire held and the mutex not:
@@ -89,6 +91,8 @@ class UsbDevice : public Device {
   std::vector<std::unique_ptr<Loaded>> loaded_;
   std::vector<std::unique_ptr<Slot>> slots_;  // recycled, never freed before the device
   std::vector<Slot*> queue_;                  // oldest first
+  uint64_t turns_ = 0;                        // requests taken off the queue so far
+  int deferrals_ = 0;                         // in a row
   ExecutableId last_executable_ = 0;
   RequestId last_request_ = 0;
 };

@@ -70,7 +70,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
                                                             Interpreter* parent) {
   std::unique_ptr<Interpreter> interpreter(
       new Interpreter(std::move(model), graph, ThreadCount(options.threads)));
-  ATOLL_RETURN_IF_ERROR(interpreter->Plan(options.delegate));
+  ATOLL_RETURN_IF_ERROR(interpreter->Plan(options.delegate, options.plan));
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->OrderSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->FoldPads());
@@ -81,10 +81,10 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
   return interpreter;
 }
 
-Status Interpreter::Plan(Delegate* delegate) {
+Status Interpreter::Plan(Delegate* delegate, const PlanOptions& options) {
   placements_.resize(graph().nodes.size());
   if (delegate == nullptr) return Status();
-  ATOLL_ASSIGN_OR_RETURN(DelegatePlan plan, delegate->Plan(graph()));
+  ATOLL_ASSIGN_OR_RETURN(DelegatePlan plan, delegate->Plan(graph(), options));
   partitions_ = std::move(plan.partitions);
   for (size_t i = 0; i < placements_.size(); ++i) {
     placements_[i].reason = std::move(plan.refusals[i]);

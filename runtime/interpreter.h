@@ -32,6 +32,7 @@ namespace atollrt {
 struct InterpreterOptions {
   int threads = 0;               // 0: as many as cores that it may use (host_cpus.h), at most 4
   Delegate* delegate = nullptr;  // outlives the interpreter
+  PlanOptions plan = {};         // for the delegate
 };
 
 // Where a node runs. `partition` is -1 on the CPU.
@@ -108,7 +109,7 @@ class Interpreter {
                                                         const Graph& graph,
                                                         const InterpreterOptions& options,
                                                         Interpreter* parent);
-  Status Plan(Delegate* delegate);
+  Status Plan(Delegate* delegate, const PlanOptions& options);
   Status PrepareSteps();
   Status OrderSteps();
   Status FoldPads();

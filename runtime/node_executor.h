@@ -136,12 +136,18 @@ struct DelegatePlan {
   std::vector<std::string> refusals;
 };
 
+// How the partitions of a graph share a device with those of others (driver/device.h).
+struct PlanOptions {
+  int32_t priority = 0;        // of their requests; the higher, the sooner
+  uint32_t residency_set = 0;  // graphs of one set stay on the device together; 0: this one alone
+};
+
 class Delegate {
  public:
   virtual ~Delegate() = default;
   // Decides what to take of `graph`, which outlives the plan, and makes it ready to run. May be
   // called from several threads.
-  virtual Result<DelegatePlan> Plan(const Graph& graph) = 0;
+  virtual Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) = 0;
 };
 
 }  // namespace atollrt

@@ -11,7 +11,7 @@ packages=(
   libusb-1.0-0-dev libflatbuffers-dev flatbuffers-compiler libeigen3-dev
   libjpeg62-turbo-dev libpng-dev zlib1g-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libumockdev-dev umockdev
   dataset-fashion-mnist
 )
 [ $# -eq 0 ] || packages=("$@")

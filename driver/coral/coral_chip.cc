@@ -146,6 +146,11 @@ uint64_t CoralChip::memory_used_bytes() const {
 }
 
 // Evicts what a run of `prepared` evicts; whether its own parameters are on the chip.
+bool CoralChip::IsResident(const PreparedExecutable& prepared) const {
+  const std::lock_guard lock(mutex_);
+  return std::find(cached_.begin(), cached_.end(), &prepared) != cached_.end();
+}
+
 bool CoralChip::UseCache(const Prepared& prepared) {
   const uint64_t token = prepared.coral().caching_token;
   const std::lock_guard lock(mutex_);

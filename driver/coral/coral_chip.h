@@ -41,6 +41,7 @@ class CoralChip final : public Chip {
   Result<std::unique_ptr<PreparedExecutable>> Prepare(
       std::shared_ptr<const AnyExecutable> executable) const override;
   void Forget(const PreparedExecutable& prepared) override;
+  bool IsResident(const PreparedExecutable& prepared) const override;
   uint64_t memory_used_bytes() const override;
   Status Run(const Job& job, RequestReport* report) override;
   Status Recover() override { return Reopen(); }

@@ -16,6 +16,8 @@ namespace atollrt {
 namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{250};
+// How often to look with fresh eyes, where it matters whether something came or went.
+constexpr std::chrono::milliseconds kLookInterval{500};
 constexpr int kMostPorts = 7;  // hubs in a row, and the device (USB 3.2, 10.1)
 
 // A device of a list with its place: the bus, then the ports on the way to it.
@@ -145,9 +147,16 @@ class LibusbBus : public UsbBus {
 
  private:
   Result<std::shared_ptr<LibusbContext>> Context();
+  // Whether libusb hears of changes cannot be known: without udevd, as in containers, it waits for
+  // words that nobody says, and goes on to list what was there in the beginning. So what it lists
+  // is compared with what a new context finds, now and then; if that differs, the new context takes
+  // its place, apart from transports that are open.
+  void LookAfresh(const LibusbContext& context);
 
   std::mutex mutex_;
   std::shared_ptr<LibusbContext> context_;  // made when it is first needed
+  uint64_t earlier_changes_ = 0;            // before there was this context
+  Deadline next_look_;
   // Where the system does not tell: what was there when it was last looked at.
   std::vector<UsbDeviceInfo> last_list_;
   uint64_t list_changes_ = 0;
@@ -157,6 +166,7 @@ Result<std::shared_ptr<LibusbContext>> LibusbBus::Context() {
   const std::lock_guard lock(mutex_);
   if (context_ == nullptr) {
     ATOLL_ASSIGN_OR_RETURN(context_, LibusbContext::Create());
+    next_look_ = Clock::now() + kLookInterval;
   }
   return context_;
 }
@@ -196,10 +206,33 @@ Result<std::unique_ptr<UsbTransport>> LibusbBus::Open(const UsbDeviceInfo& devic
       new LibusbTransport(std::move(context), handle, interface_number, device.path));
 }
 
+void LibusbBus::LookAfresh(const LibusbContext& context) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (Clock::now() < next_look_) return;
+    next_look_ = Clock::now() + kLookInterval;
+  }
+  const auto known = DeviceList::Get(context);
+  auto fresh = LibusbContext::Create();
+  if (!known.ok() || !fresh.ok()) return;
+  const auto found = DeviceList::Get(**fresh);
+  if (!found.ok() ||
+      std::ranges::equal(known->found(), found->found(), {}, &Found::info, &Found::info)) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  earlier_changes_ += context_->changes() + 1;
+  context_ = *std::move(fresh);
+}
+
 uint64_t LibusbBus::generation() {
   const auto context = Context();
   if (!context.ok()) return 0;
-  if ((*context)->has_hotplug()) return (*context)->changes();
+  if ((*context)->has_hotplug()) {
+    LookAfresh(**context);
+    const std::lock_guard lock(mutex_);
+    return earlier_changes_ + context_->changes();
+  }
   auto list = List();
   const std::lock_guard lock(mutex_);
   if (list.ok() && *list != last_list_) {
@@ -213,7 +246,11 @@ bool LibusbBus::WaitForChange(uint64_t seen, Deadline deadline) {
   for (;;) {
     const auto context = Context();
     if (context.ok() && (*context)->has_hotplug()) {
-      return (*context)->WaitForChange(seen, deadline);
+      const uint64_t own_changes = (*context)->changes();
+      if (generation() != seen) return true;
+      if (Clock::now() >= deadline) return false;
+      (*context)->WaitForChange(own_changes, std::min(deadline, Clock::now() + kLookInterval));
+      continue;
     }
     if (generation() != seen) return true;
     if (Clock::now() >= deadline) return false;

@@ -21,7 +21,7 @@ constexpr int kMostInFlight = 4;            // per endpoint
 // A read whose deadline has passed takes what is there. The host controller needs a moment to ask.
 constexpr std::chrono::milliseconds kGlance{20};
 // For the system to give back a cancelled transfer. It should take milliseconds.
-constexpr std::chrono::seconds kDrainTimeout{5};
+constexpr std::chrono::seconds kDrainTimeout{2};
 
 Status Cancelled() { return Status(StatusCode::kCancelled, "the transfer was cancelled"); }
 
@@ -168,14 +168,38 @@ bool LibusbTransport::Grow(Transfer* transfer, size_t bytes) {
 
 // Transfers.
 
+// The address of an endpoint, whose number is its place among those of its direction in the
+// interface's descriptors. They are the same, but for gadgets on controllers whose endpoints have
+// fixed purposes.
+uint8_t LibusbTransport::AddressOf(uint8_t endpoint) const {
+  libusb_config_descriptor* config = nullptr;
+  if (libusb_get_active_config_descriptor(libusb_get_device(handle_), &config) != 0) {
+    return endpoint;
+  }
+  uint8_t address = endpoint;
+  int place = endpoint & LIBUSB_ENDPOINT_ADDRESS_MASK;
+  for (const libusb_interface& interface : std::span(config->interface, config->bNumInterfaces)) {
+    const libusb_interface_descriptor& first = interface.altsetting[0];
+    if (interface.num_altsetting < 1 || first.bInterfaceNumber != interface_number_) continue;
+    for (const libusb_endpoint_descriptor& other : std::span(first.endpoint, first.bNumEndpoints)) {
+      const bool same_direction = ((other.bEndpointAddress ^ endpoint) & LIBUSB_ENDPOINT_IN) == 0;
+      if (same_direction && --place == 0) address = other.bEndpointAddress;
+    }
+  }
+  libusb_free_config_descriptor(config);
+  return address;
+}
+
 Result<LibusbTransport::Pipe*> LibusbTransport::FindPipe(uint8_t endpoint, uint8_t type) {
   const bool in = (endpoint & LIBUSB_ENDPOINT_IN) != 0;
   if ((endpoint & 0x70) != 0) return InvalidArgument("%02X is no endpoint", endpoint);
   std::unique_ptr<Pipe>& pipe = pipes_[(endpoint & 0x0Fu) + (in ? 16u : 0u)];
   if (pipe != nullptr && pipe->type == type) return pipe.get();
   int packet_bytes = 0;
+  uint8_t address = endpoint;
   if (type != LIBUSB_TRANSFER_TYPE_CONTROL) {
-    packet_bytes = libusb_get_max_packet_size(libusb_get_device(handle_), endpoint);
+    address = AddressOf(endpoint);
+    packet_bytes = libusb_get_max_packet_size(libusb_get_device(handle_), address);
     if (packet_bytes > 0) packet_bytes &= 0x7FF;  // the rest is packets per microframe
     if (pipe != nullptr || packet_bytes <= 0) {
       return InvalidArgument("the USB device at %s has no endpoint %02X of this kind",
@@ -184,7 +208,7 @@ Result<LibusbTransport::Pipe*> LibusbTransport::FindPipe(uint8_t endpoint, uint8
   }
   pipe = std::make_unique<Pipe>();
   pipe->transport = this;
-  pipe->endpoint = endpoint;
+  pipe->endpoint = address;
   pipe->type = type;
   pipe->packet_bytes = static_cast<size_t>(packet_bytes);
   return pipe.get();
@@ -418,7 +442,8 @@ bool LibusbTransport::TakeBytes(Pipe* pipe, std::span<uint8_t> data, size_t* fil
     const bool is_short = received % pipe->packet_bytes != 0 ||
                           (completed && transfer.usb->actual_length < transfer.usb->length);
     pipe->Pop();
-    if (completed) pipe->window = is_short ? 1 : kMostInFlight;
+    if (completed && !is_short) pipe->window = kMostInFlight;
+    if (is_short && *filled < data.size()) pipe->window = 1;
     if (is_short) return true;
     if (*filled == data.size()) return false;
   }

@@ -49,6 +49,7 @@ class LibusbTransport final : public UsbTransport {
   using Lock = std::unique_lock<std::mutex>;
 
   // With the mutex held. Those that take the lock release it while they wait or copy.
+  uint8_t AddressOf(uint8_t endpoint) const;
   Result<Pipe*> FindPipe(uint8_t endpoint, uint8_t type);
   Status Submit(Pipe* pipe, size_t bytes, std::span<const uint8_t> out, Lock& lock);
   Status WaitForFront(const Pipe& pipe, Deadline deadline, Lock& lock);

@@ -29,7 +29,7 @@ Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> 
 // A string or blob of a map, inside of its bytes, or how many elements a vector of it has.
 struct FlexbufferBytes {
   std::string key;
-  std::span<const uint8_t> bytes;
+  std::span<const uint8_t> bytes = {};
   bool is_vector = false;
   uint64_t elements = 0;  // of a vector
 };

@@ -55,10 +55,7 @@ Status CompareWithReference(const Params& params, Reference reference, CpuFeatur
                        params.shape.kernel_h, params.shape.kernel_w);
 }
 
-}  // namespace
-
-Status RunSelfTest() {
-  ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
+Status TestWith(CpuFeatures features) {
   ByteSource source;
   for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {
     for (const RequantizeMode mode : {RequantizeMode::kFixedPoint, RequantizeMode::kDouble}) {
@@ -98,6 +95,17 @@ Status RunSelfTest() {
             depthwise, ReferenceDepthwiseConv2D, features, &source));
       }
     }
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status RunSelfTest() {
+  ATOLL_ASSIGN_OR_RETURN(const CpuFeatures available, DetectCpuFeatures());
+  for (const CpuLevel& level : CpuLevels()) {
+    if (!Supports(available, level.features)) continue;
+    ATOLL_RETURN_IF_ERROR(TestWith(level.features).WithContext(level.name));
   }
   return Status();
 }

@@ -19,12 +19,12 @@ constexpr uint64_t kUnit = kResidencyUnitBytes;
 TEST(Residency, SegmentsFillMemoryFromTheTopAndProgramsFromTheBottom) {
   Residency residency(10 * kUnit + 5, 1024);
   std::vector<ExecutableId> evicted;
-  EXPECT_EQ(residency.Place(1, {256, kUnit + 1, 100}, &evicted), (Placement{0, 8 * kUnit}));
-  EXPECT_EQ(residency.Place(2, {128, kUnit, 101}, &evicted), (Placement{256, 7 * kUnit}));
+  EXPECT_EQ(residency.Place(1, {256, kUnit + 1, 100}, 0, &evicted), (Placement{0, 8 * kUnit}));
+  EXPECT_EQ(residency.Place(2, {128, kUnit, 101}, 0, &evicted), (Placement{256, 7 * kUnit}));
   EXPECT_THAT(evicted, IsEmpty());
   EXPECT_EQ(residency.used_bytes(), 3 * kUnit + 101);
   residency.Remove(1);
-  EXPECT_EQ(residency.Place(3, {128, kUnit, 100}, &evicted), (Placement{0, 9 * kUnit}));
+  EXPECT_EQ(residency.Place(3, {128, kUnit, 100}, 0, &evicted), (Placement{0, 9 * kUnit}));
   ASSERT_NE(residency.Use(2), nullptr);
   EXPECT_EQ(*residency.Use(2), (Placement{256, 7 * kUnit}));
 }
@@ -32,12 +32,12 @@ TEST(Residency, SegmentsFillMemoryFromTheTopAndProgramsFromTheBottom) {
 TEST(Residency, TheLeastRecentlyUsedMakesRoom) {
   Residency residency(4 * kUnit, 1 << 20);
   std::vector<ExecutableId> evicted;
-  residency.Place(1, {128, kUnit, kUnit}, &evicted);
-  residency.Place(2, {128, kUnit, kUnit}, &evicted);
-  residency.Place(3, {128, kUnit, kUnit}, &evicted);
+  residency.Place(1, {128, kUnit, kUnit}, 0, &evicted);
+  residency.Place(2, {128, kUnit, kUnit}, 0, &evicted);
+  residency.Place(3, {128, kUnit, kUnit}, 0, &evicted);
   residency.Use(1);
   EXPECT_THAT(evicted, IsEmpty());
-  residency.Place(4, {128, kUnit, kUnit}, &evicted);
+  residency.Place(4, {128, kUnit, kUnit}, 0, &evicted);
   EXPECT_THAT(evicted, ElementsAre(2));
   EXPECT_EQ(residency.Use(2), nullptr);
   EXPECT_NE(residency.Use(1), nullptr);
@@ -46,18 +46,18 @@ TEST(Residency, TheLeastRecentlyUsedMakesRoom) {
 TEST(Residency, MoreActivationsEvictTheSegmentsThatLieTooLow) {
   Residency residency(4 * kUnit, 1 << 20);
   std::vector<ExecutableId> evicted;
-  residency.Place(1, {128, kUnit, kUnit}, &evicted);
-  residency.Place(2, {128, 2 * kUnit, kUnit}, &evicted);
-  residency.Place(3, {128, 0, 2 * kUnit}, &evicted);
+  residency.Place(1, {128, kUnit, kUnit}, 0, &evicted);
+  residency.Place(2, {128, 2 * kUnit, kUnit}, 0, &evicted);
+  residency.Place(3, {128, 0, 2 * kUnit}, 0, &evicted);
   EXPECT_THAT(evicted, ElementsAre(1, 2));
 }
 
 TEST(Residency, ProgramMemoryIsSharedToo) {
   Residency residency(1 << 20, 512);
   std::vector<ExecutableId> evicted;
-  residency.Place(1, {256, 0, 0}, &evicted);
-  residency.Place(2, {256, 0, 0}, &evicted);
-  EXPECT_EQ(residency.Place(3, {128, 0, 0}, &evicted).program_offset, 0u);
+  residency.Place(1, {256, 0, 0}, 0, &evicted);
+  residency.Place(2, {256, 0, 0}, 0, &evicted);
+  EXPECT_EQ(residency.Place(3, {128, 0, 0}, 0, &evicted).program_offset, 0u);
   EXPECT_THAT(evicted, ElementsAre(1));
 }
 
@@ -99,7 +99,7 @@ TEST(Residency, RandomUseNeverOverlaps) {
     } else {
       ASSERT_EQ(here.count(id), 0u);
       std::vector<ExecutableId> evicted;
-      here[id] = residency.Place(id, all[id], &evicted);
+      here[id] = residency.Place(id, all[id], 0, &evicted);
       for (const ExecutableId gone : evicted) ASSERT_EQ(here.erase(gone), 1u);
     }
     for (const auto& [a, at] : here) {
@@ -115,6 +115,27 @@ TEST(Residency, RandomUseNeverOverlaps) {
       }
     }
   }
+}
+
+// Room for three: 1 and 2 are a set.
+TEST(Residency, ASetIsUsedTogetherAndSparesItsOwn) {
+  Residency residency(4 * kUnit, 1 << 20);
+  std::vector<ExecutableId> evicted;
+  residency.Place(1, {128, kUnit, kUnit}, 7, &evicted);
+  residency.Place(3, {128, kUnit, kUnit}, 0, &evicted);
+  residency.Place(2, {128, kUnit, kUnit}, 7, &evicted);
+  EXPECT_THAT(evicted, IsEmpty());
+  residency.Use(3);
+  residency.Use(1);  // and so 2
+  residency.Place(4, {128, kUnit, kUnit}, 0, &evicted);
+  EXPECT_THAT(evicted, ElementsAre(3));
+  evicted.clear();
+  residency.Use(4);  // the set is older than 4 now, but 5 is of it
+  residency.Place(5, {128, kUnit, kUnit}, 7, &evicted);
+  EXPECT_THAT(evicted, ElementsAre(4));
+  evicted.clear();
+  residency.Place(6, {128, kUnit, kUnit}, 7, &evicted);  // nobody else is left
+  EXPECT_EQ(evicted.size(), 1u);
 }
 
 }  // namespace

@@ -28,13 +28,15 @@ OURS = {
     "examples/vision": ["examples/vision/", "atoll/vision", "atoll/picture", "atoll/runtime.h",
                         "runtime/base/"],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
+    "tools/gadget": ["tools/gadget/", "driver/", "runtime/base/", "runtime/kernels/cpu_features.h"],
     "tests": [""],
     "bench": [""],
 }
 # Within a folder that may be included, parts that only the named files may include.
 PRIVATE = {
     "driver/libusb/": ["driver/libusb/*"],
-    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "tests/*", "bench/*"],
+    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "tools/gadget/main.cc",
+                         "tests/*", "bench/*"],
 }
 # Files that are witnesses of something, and so may include nothing of it.
 INDEPENDENT = {

@@ -21,14 +21,14 @@ class PartialDelegate final : public Delegate {
       : delegate_(std::move(device)), withholds_(std::move(withholds)) {}
 
   // The device plans a graph in which these nodes are of an operator that nobody knows.
-  Result<DelegatePlan> Plan(const Graph& graph) override {
+  Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override {
     Graph offered = graph;
     for (size_t i = 0; i < offered.nodes.size(); ++i) {
       Node& node = offered.nodes[i];
       const bool is_wanted = FindDeviceOp(node.type) != nullptr;
       if (is_wanted && withholds_(static_cast<int32_t>(i))) node.type = OpType::kCUSTOM;
     }
-    return delegate_.Plan(offered);
+    return delegate_.Plan(offered, options);
   }
 
  private:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each subcommand prints when all is well."""
 import hashlib
+import json
 import unittest
 
-from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need)
+from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need, run)
 
 SUBCOMMANDS = ("devices", "inspect", "compile", "disasm", "asm", "run", "verify", "classify", "detect",
-               "segment", "pose", "camera", "benchmark", "profile", "residency", "top")
+               "segment", "pose", "camera", "benchmark", "profile", "residency", "replay", "top")
 
 
 class Help(CommandTest):
@@ -46,6 +47,65 @@ class Devices(CommandTest):
                        "array_rows is 0, must be a whole number from 1 to 1024")
         self.fail_with(3, ("inspect", FASHION_MODEL, "--device", "emu:/no/such.json"),
                        "/no/such.json")
+
+
+class Faults(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.want = self.json("run", FASHION_MODEL, "--device", "cpu")["outputs"]
+
+    def run_with(self, *arguments):
+        report = self.json("run", FASHION_MODEL, "--device", "emu", *arguments)
+        self.assertEqual(report["outputs"], self.want)
+        return report["device"]["health"]
+
+    def test_none(self):
+        self.assertEqual(set(self.run_with().values()), {0})
+
+    def test_unplugged_and_back(self):
+        script = self.file("unplug.txt", b"out 3 unplug 100ms  # and back\n")
+        health = self.run_with("--faults", script)
+        self.assertEqual((health["failures"], health["reopenings"]), (1, 1))
+
+    def test_at_random(self):
+        self.assertGreater(self.run_with("--faults", "seed:5:1/5")["failures"], 0)
+
+    def test_gone_for_good(self):
+        script = self.file("gone.txt", b"out 3 unplug never\n")
+        result = run("run", FASHION_MODEL, "--device", "emu", "--faults", script,
+                     "--on-device-loss", "fail")
+        self.assertEqual((result.code, result.stdout), (5, ""), result.stderr)
+        self.assertIn("unplugged", result.stderr)
+
+    def test_bad_plans(self):
+        self.fail_with(2, ("run", FASHION_MODEL, "--device", "emu", "--faults", "seed:1"), "seed:N:P")
+        script = self.file("bad.txt", b"out 3 explode\n")
+        self.fail_with(2, ("run", FASHION_MODEL, "--device", "emu", "--faults", script), "line 1")
+
+
+class Replay(CommandTest):
+    def test_bit_for_bit(self):
+        script = self.file("unplug.txt", b"out 3 unplug 50ms\n")
+        for faults in ((), ("--faults", script), ("--faults", "seed:5:1/6")):
+            recording = self.directory / "session.pcapng"
+            first = self.succeed("run", FASHION_MODEL, "--device", "emu", "--record", recording,
+                                 *faults)
+            again = self.succeed("replay", recording)
+            self.assertEqual(again.stdout, first.stdout)
+            self.assertIn("replaying 'atoll run ", again.stderr)
+        report = json.loads(self.succeed("replay", recording, "--", "--json").stdout)
+        self.assertEqual(report["command"], "run")
+
+    def test_departs(self):
+        recording = self.directory / "session.pcapng"
+        self.succeed("run", FASHION_MODEL, "--device", "emu", "--record", recording)
+        result = run("run", FASHION_MODEL, "--device", f"replay:{recording}", "--seed", "2")
+        self.assertEqual((result.code, result.stdout), (1, ""), result.stderr)
+        self.assertIn("the session departs from its recording", result.stderr)
+
+    def test_no_recording(self):
+        self.fail_with(1, ("replay", "/no/such.pcapng"), "/no/such.pcapng", "--record")
+        self.fail_with(1, ("replay", FASHION_MODEL), "not a pcapng file")
 
 
 class Inspect(CommandTest):

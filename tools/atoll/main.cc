@@ -6,13 +6,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "atoll/runtime.h"
+#include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/subcommands.h"
@@ -60,32 +64,58 @@ void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
   if (severity >= ATOLL_LOG_WARNING) fmt::print(stderr, "atoll: note: {}\n", Printable(message));
 }
 
+void Run(std::vector<std::string> words);
+
+void AddSubcommands(CLI::App* app) {
+  AddDevicesCommand(app);
+  AddInspectCommand(app);
+  AddCompileCommand(app);
+  AddDisasmCommand(app);
+  AddAsmCommand(app);
+  AddRunCommand(app);
+  AddVerifyCommand(app);
+  AddClassifyCommand(app);
+  AddDetectCommand(app);
+  AddSegmentCommand(app);
+  AddPoseCommand(app);
+  AddCameraCommand(app);
+  AddBenchmarkCommand(app);
+  AddProfileCommand(app);
+  AddResidencyCommand(app);
+  AddReplayCommand(app, Run);
+  AddTopCommand(app);
+  AddDoctorCommand(app);
+}
+
+void SetUp(CLI::App* app) {
+  app->require_subcommand(1);
+  app->set_version_flag("--version", fmt::format("atoll {}", AtollVersion()));
+  app->footer(kFooter);
+  AddSubcommands(app);
+}
+
+// A command line within another one.
+void Run(std::vector<std::string> words) {
+  CLI::App app("", "atoll");
+  SetUp(&app);
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    throw CommandError(ExitCode::kUsage,
+                       fmt::format("the recorded command line: {}", error.what()));
+  }
+}
+
 int Main(int argc, char** argv) {
   OccupyStandardStreams();
   AtollSetLogCallback(LogToStderr, nullptr);
+  SetCommandLine(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   CLI::App app(
       "Runs quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, real or "
       "emulated.",
       "atoll");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", fmt::format("atoll {}", AtollVersion()));
-  app.footer(kFooter);
-  AddDevicesCommand(&app);
-  AddInspectCommand(&app);
-  AddCompileCommand(&app);
-  AddDisasmCommand(&app);
-  AddAsmCommand(&app);
-  AddRunCommand(&app);
-  AddVerifyCommand(&app);
-  AddClassifyCommand(&app);
-  AddDetectCommand(&app);
-  AddSegmentCommand(&app);
-  AddPoseCommand(&app);
-  AddCameraCommand(&app);
-  AddBenchmarkCommand(&app);
-  AddProfileCommand(&app);
-  AddResidencyCommand(&app);
-  AddTopCommand(&app);
+  SetUp(&app);
   try {
     app.parse(argc, argv);  // also runs the subcommand
     return static_cast<int>(ExitCode::kOk);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/input_shape.h"
 #include "tools/atoll/report.h"
@@ -76,17 +77,24 @@ void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) 
 }
 
 void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option("--device", options->device,
-                  "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu; auto takes "
-                  "the first "
-                  "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
-                  "file; emu+stepped and "
-                  "emu:PROFILE+stepped go cycle by cycle")
+  app->add_option(
+         "--device", options->device,
+         "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu, or a list of "
+         "devices of one kind, A,B, which share the requests; auto takes "
+         "the first "
+         "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
+         "file; emu+stepped and "
+         "emu:PROFILE+stepped go cycle by cycle")
       ->capture_default_str();
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
                   "suggests")
       ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  app->add_option("--stages", options->stages,
+                  "cut the model into so many stages of about equal time, for the devices of a "
+                  "list: --device emu,emu --stages 2")
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app->add_option("--on-device-loss", options->on_device_loss,
                   "when a device that was lost does not come back within seconds: fallback "
@@ -103,6 +111,9 @@ void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
   app->add_option("--faults", options->faults,
                   "what shall go wrong between host and device: seed:N:P, as seed:7:1/400, or a "
                   "script (docs/faults.md)");
+  app->add_option("--record", options->record,
+                  "record what goes over the bus in this file, a .pcapng for Wireshark and 'atoll "
+                  "replay'");
 }
 
 namespace {
@@ -114,6 +125,12 @@ std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
   delegate_options.max_partition_nodes = options.max_partition_nodes;
   delegate_options.on_device_loss = options.on_device_loss.c_str();
   if (!options.faults.empty()) delegate_options.faults = options.faults.c_str();
+  const std::string command_line = JsonText(CommandLine());
+  if (!options.record.empty()) {
+    delegate_options.record = options.record.c_str();
+    delegate_options.record_note = command_line.c_str();
+  }
+  delegate_options.stages = options.stages;
   delegate_options.performance = options.performance.c_str();
   if (!options.firmware.empty()) delegate_options.firmware = options.firmware.c_str();
   AtollDelegate* delegate = nullptr;

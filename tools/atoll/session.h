@@ -26,7 +26,9 @@ struct SessionOptions {
   int max_partition_nodes = 0;            // 0: any number
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
   std::string on_device_loss = "fallback";
+  int stages = 1;
   std::string faults = {};          // empty: none
+  std::string record = {};          // a file to record in; empty: none
   std::string performance = "max";  // of a Coral
   std::string firmware = {};        // of a Coral; empty: where the library looks
 };

@@ -4,6 +4,10 @@
 // help and its callback, which throws CommandError when it fails.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 namespace CLI {
 class App;
 }
@@ -25,6 +29,9 @@ void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);
 void AddProfileCommand(CLI::App* app);
 void AddResidencyCommand(CLI::App* app);
+// `run` executes another command line, given without "atoll".
+void AddReplayCommand(CLI::App* app, std::function<void(const std::vector<std::string>&)> run);
 void AddTopCommand(CLI::App* app);
+void AddDoctorCommand(CLI::App* app);
 
 }  // namespace atollcmd

@@ -33,6 +33,13 @@ typedef struct AtollDelegateOptions {
   /* What shall go wrong between the host and the device: "seed:N:P" or the path of a script
    * (docs/faults.md); NULL: nothing. */
   const char* faults;
+  /* A file to record the session with the device in (docs/recording.md), and a text of one line to
+   * keep with it; "replay:FILE" as `device` plays it back. NULL: none. */
+  const char* record;
+  const char* record_note;
+  /* Cuts models into so many stages of about equal time, each on a device of its own of those in
+   * `device`, "emu,emu"; interpreters that run at the same time keep them busy. 0 or 1: not. */
+  int32_t stages;
   /* Of a Coral: its clock, "low", "medium", "high" or "max" (63, 125, 250, 500 MHz). At "max" it
    * gets hot; "high" is what Google's standard package sets. NULL means "max". */
   const char* performance;
@@ -40,7 +47,7 @@ typedef struct AtollDelegateOptions {
   const char* firmware;
 } AtollDelegateOptions;
 #define ATOLL_DELEGATE_OPTIONS_INIT \
-  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL }
+  { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL }
 
 /* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
@@ -81,8 +88,51 @@ ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* deleg
 /* Looks at what is there now. Strings stay valid until the next call on the same thread. */
 ATOLL_EXPORT AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count);
 
+/* ---- What is wrong, and whether it computes right (docs/doctor.md) ------------------------------
+ */
+
+typedef enum AtollFindingLevel {
+  ATOLL_FINDING_FINE = 0,    /* a device that can be used */
+  ATOLL_FINDING_NOTE = 1,    /* nothing is wrong */
+  ATOLL_FINDING_WARNING = 2, /* it works, but not as well as it could */
+  ATOLL_FINDING_ERROR = 3    /* a device that is there cannot be used */
+} AtollFindingLevel;
+
+typedef struct AtollFinding {
+  AtollFindingLevel level;
+  const char* code;    /* "no_permission": for programs */
+  const char* device;  /* "usb:2-3.1", or "" if it is about none */
+  const char* message; /* what is the case */
+  const char* fix;     /* what to do; "" for nothing */
+} AtollFinding;
+
+/* Why devices cannot be used, or are slower than they could be. Opens none. `root` is a folder that
+ * stands for /, NULL for this computer. The array stays valid until the next call on the same
+ * thread. */
+ATOLL_EXPORT AtollStatus AtollDiagnose(const char* root, const AtollFinding** findings,
+                                       int32_t* count);
+
+typedef struct AtollSelfTestResult {
+  const char* device;  /* "cpu", "usb:2-3", or an emulator and its kernels: "emu, avx2 kernels" */
+  const char* name;    /* what was computed: "CONV_2D int8" */
+  AtollStatus status;  /* ATOLL_OK, ATOLL_INTERNAL if it is wrong, or what the device said */
+  const char* failure; /* in a sentence; "" */
+  double seconds;
+} AtollSelfTestResult;
+
+/* Computes what has a known answer: on the CPU, on an emulator with the kernels of every level that
+ * this CPU has, and on `device` (as in AtollDelegateOptions) if it is a real one; each instruction
+ * of an Atoll-1 on each device. Takes a few seconds at most. Errors are those of opening `device`;
+ * what is wrong is in the results. The array stays valid until the next call on the same thread. */
+ATOLL_EXPORT AtollStatus AtollDeviceSelfTest(const char* device,
+                                             const AtollSelfTestResult** results, int32_t* count);
+
 /* Receives the bytes that a function makes. They are valid during the call. */
 typedef void (*AtollBytesCallback)(const void* data, size_t size, void* user_data);
+
+/* The text that was kept with a recorded session; `callback` is called once. */
+ATOLL_EXPORT AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback,
+                                                void* user_data);
 
 /* The model with its partitions compiled for the delegate's device, as the bytes of a .tflite file:
  * `callback` is called once with all of them. The file loads without a compile step on such a

@@ -130,9 +130,15 @@ typedef struct AtollInterpreterOptions {
   size_t struct_size;
   int32_t num_threads;     /* for operators on the CPU; 0: a sensible default */
   AtollDelegate* delegate; /* NULL: everything on the CPU */
+  /* When interpreters share a delegate: requests of the higher priority run first, those of equal
+   * priority in turns. */
+  int32_t priority;
+  /* Interpreters with the same number, if it is not 0, are used together: their models do not push
+   * each other off the device while another one can make room. */
+  uint32_t residency_set;
 } AtollInterpreterOptions;
 #define ATOLL_INTERPRETER_OPTIONS_INIT \
-  { sizeof(AtollInterpreterOptions), 0, NULL }
+  { sizeof(AtollInterpreterOptions), 0, NULL, 0, 0 }
 
 /* Plans, compiles and allocates everything that Invoke needs. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollInterpreterCreate(const AtollModel* model,

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of delegate.h that tells what is wrong with devices and whether they compute right.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/delegate.h"
+#include "driver/coral/firmware.h"
+#include "driver/diagnosis.h"
+#include "driver/open_device.h"
+#include "driver/self_test.h"
+#include "driver/system_usb_bus.h"
+#include "runtime/base/monotonic.h"
+#include "runtime/c_api.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/self_test.h"
+
+using atollrt::InvalidArgument;
+using atollrt::Result;
+using atollrt::SelfTestResult;
+using atollrt::Status;
+using atollrt::ToC;
+
+namespace {
+
+// Keeps what AtollDiagnose hands out.
+struct FindingList {
+  std::vector<atollrt::Finding> findings;
+  std::vector<AtollFinding> infos;
+};
+
+// Keeps what AtollDeviceSelfTest hands out.
+struct SelfTestList {
+  struct Entry {
+    std::string device;
+    SelfTestResult result;
+  };
+  std::vector<Entry> entries;
+  std::vector<AtollSelfTestResult> infos;
+
+  void Add(const std::string& device, std::vector<SelfTestResult> results) {
+    for (SelfTestResult& result : results) entries.push_back({device, std::move(result)});
+  }
+};
+
+SelfTestResult TestKernels() {
+  const int64_t begin_ns = atollrt::MonotonicNs();
+  SelfTestResult result{.name = "kernels of every level", .status = atollrt::RunSelfTest()};
+  result.seconds = static_cast<double>(atollrt::MonotonicNs() - begin_ns) * 1e-9;
+  return result;
+}
+
+// Everything about `device`.
+Status Test(const std::string& device, SelfTestList* list) {
+  // A stand-in must not answer for a device that is lost.
+  atollrt::OpenOptions options{
+      .device = device, .usb = atollrt::SystemUsbBus(), .on_loss = atollrt::OnDeviceLoss::kFail};
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<atollrt::Device> opened, OpenDevice(options));
+  list->Add("cpu", {TestKernels()});
+  const bool is_emulator = opened->info().name.starts_with("emu");
+  options.device = is_emulator ? opened->info().name : "emu";
+  ATOLL_ASSIGN_OR_RETURN(const atollrt::CpuFeatures available, atollrt::DetectCpuFeatures());
+  for (const atollrt::CpuLevel& level : atollrt::CpuLevels()) {
+    if (!atollrt::Supports(available, level.features)) continue;
+    options.cpu_features = level.features;
+    ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<atollrt::Device> emulator, OpenDevice(options));
+    list->Add(options.device + ", " + level.name + " kernels", SelfTestDevice(emulator.get()));
+  }
+  const atollrt::DeviceInfo& info = opened->info();
+  if (info.family != atollrt::DeviceFamily::kAtoll1) {
+    // Its instructions are not known; but it has been brought up, register by register.
+    list->Add(info.name, {{.name = "opened", .status = Status()}});
+  } else if (!is_emulator) {
+    list->Add(info.name, SelfTestDevice(opened.get()));
+  }
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+AtollStatus AtollDiagnose(const char* root, const AtollFinding** findings, int32_t* count) {
+  if (findings == nullptr) return ToC(InvalidArgument("argument 'findings' is NULL"));
+  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  thread_local FindingList list;
+  list.findings = atollrt::Diagnose({.root = root == nullptr ? "" : root,
+                                     .coral_firmware = atollrt::FindCoralFirmware("").status()});
+  list.infos.clear();
+  for (const atollrt::Finding& finding : list.findings) {
+    list.infos.push_back({.level = static_cast<AtollFindingLevel>(finding.level),
+                          .code = finding.code,
+                          .device = finding.device.c_str(),
+                          .message = finding.message.c_str(),
+                          .fix = finding.fix.c_str()});
+  }
+  *findings = list.infos.data();
+  *count = static_cast<int32_t>(list.infos.size());
+  return ToC(Status());
+}
+
+AtollStatus AtollDeviceSelfTest(const char* device, const AtollSelfTestResult** results,
+                                int32_t* count) {
+  if (device == nullptr) return ToC(InvalidArgument("argument 'device' is NULL"));
+  if (results == nullptr) return ToC(InvalidArgument("argument 'results' is NULL"));
+  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  thread_local SelfTestList list;
+  list = {};
+  if (const Status status = Test(device, &list); !status.ok()) return ToC(status);
+  for (const SelfTestList::Entry& entry : list.entries) {
+    list.infos.push_back({.device = entry.device.c_str(),
+                          .name = entry.result.name.c_str(),
+                          .status = ToC(entry.result.status),
+                          .failure = entry.result.status.message().c_str(),
+                          .seconds = entry.result.seconds});
+  }
+  *results = list.infos.data();
+  *count = static_cast<int32_t>(list.infos.size());
+  return ToC(Status());
+}
+
+}  // extern "C"

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Several emulated devices as one.
+#include "driver/device_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/support/emulated_device.h"
+#include "tests/support/shaky_device.h"
+#include "tests/support/test_executables.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Counts what a device is asked to do.
+class CountingDevice final : public Device {
+ public:
+  CountingDevice(std::unique_ptr<Device> inner, std::atomic<int>* submitted)
+      : inner_(std::move(inner)), submitted_(submitted) {}
+  const DeviceInfo& info() const override { return inner_->info(); }
+  DeviceState state() const override { return inner_->state(); }
+  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
+                            const LoadOptions& options) override {
+    return inner_->Load(std::move(executable), options);
+  }
+  Status Unload(ExecutableId id) override { return inner_->Unload(id); }
+  Result<RequestId> Submit(const Request& request) override {
+    ++*submitted_;
+    return inner_->Submit(request);
+  }
+  Status Wait(RequestId id, RequestReport* report) override { return inner_->Wait(id, report); }
+  Status Cancel(RequestId id) override { return inner_->Cancel(id); }
+  Status Reset() override { return inner_->Reset(); }
+
+ private:
+  const std::unique_ptr<Device> inner_;
+  std::atomic<int>* const submitted_;
+};
+
+std::shared_ptr<const Executable> AddOne() {
+  return std::make_shared<Executable>(MakeTableExecutable({.name = "one", .offset = 1}));
+}
+
+TEST(DeviceGroup, RequestsThatAreUnderWayTogetherAreShared) {
+  std::atomic<int> submitted[3] = {};
+  std::vector<std::unique_ptr<Device>> devices;
+  for (auto& count : submitted) {
+    devices.push_back(std::make_unique<CountingDevice>(EmulatedDevice().Open(), &count));
+  }
+  const auto group = DeviceGroup::Create(std::move(devices));
+  ASSERT_TRUE(group.ok()) << group.status().message();
+  Device& device = **group;
+  EXPECT_EQ(device.info().name, "emu,emu,emu");
+  const auto id = device.Load(AddOne());
+  ASSERT_TRUE(id.ok());
+
+  const std::vector<uint8_t> input = {1, 2, 3, 4};
+  std::vector<std::vector<uint8_t>> outputs(6, std::vector<uint8_t>(4));
+  std::vector<RequestId> requests;
+  for (auto& output : outputs) {
+    const auto request = device.Submit({.executable = *id, .inputs = {input}, .outputs = {output}});
+    ASSERT_TRUE(request.ok());
+    requests.push_back(*request);
+  }
+  for (auto& count : submitted) EXPECT_EQ(count, 2);
+  EXPECT_EQ(device.Unload(*id).code(), StatusCode::kDeviceBusy);
+  for (const RequestId request : requests) EXPECT_TRUE(device.Wait(request, nullptr).ok());
+  for (const auto& output : outputs) EXPECT_EQ(output, (std::vector<uint8_t>{2, 3, 4, 5}));
+  EXPECT_EQ(device.Wait(requests[0], nullptr).code(), StatusCode::kInvalidArgument);
+
+  // One after the other stay where the parameters are.
+  const int before[3] = {submitted[0], submitted[1], submitted[2]};
+  for (int i = 0; i < 4; ++i) {
+    const auto request =
+        device.Submit({.executable = *id, .inputs = {input}, .outputs = {outputs[0]}});
+    ASSERT_TRUE(device.Wait(*request, nullptr).ok());
+  }
+  int used = 0;
+  for (int i = 0; i < 3; ++i) used += submitted[i] != before[i];
+  EXPECT_EQ(used, 1);
+  EXPECT_TRUE(device.Unload(*id).ok());
+}
+
+TEST(DeviceGroup, AStageIsOnItsDeviceAlone) {
+  std::atomic<int> submitted[2] = {};
+  std::vector<std::unique_ptr<Device>> devices;
+  for (auto& count : submitted) {
+    devices.push_back(std::make_unique<CountingDevice>(EmulatedDevice().Open(), &count));
+  }
+  const auto group = DeviceGroup::Create(std::move(devices));
+  const auto first = (*group)->Load(AddOne(), {.stage = 0});
+  const auto second = (*group)->Load(AddOne(), {.stage = 3});
+  const std::vector<uint8_t> input = {1, 2, 3, 4};
+  std::vector<uint8_t> output(4);
+  for (int i = 0; i < 3; ++i) {
+    for (const ExecutableId id : {*first, *second, *second}) {
+      const auto request =
+          (*group)->Submit({.executable = id, .inputs = {input}, .outputs = {output}});
+      ASSERT_TRUE((*group)->Wait(*request, nullptr).ok());
+    }
+  }
+  EXPECT_EQ(submitted[0], 3);
+  EXPECT_EQ(submitted[1], 6);
+}
+
+TEST(DeviceGroup, ALostDevicesRequestsGoToAnother) {
+  ShakyDevice shaky;
+  shaky.plan = *ParseFaultScript("out 4 unplug never");
+  shaky.on_loss = OnDeviceLoss::kReplay;
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(shaky.Open());
+  devices.push_back(EmulatedDevice().Open());
+  const auto group = DeviceGroup::Create(std::move(devices));
+  const auto id = (*group)->Load(AddOne());
+  const std::vector<uint8_t> input = {1, 2, 3, 4};
+  for (int i = 0; i < 4; ++i) {
+    std::vector<uint8_t> output(4);
+    const auto request =
+        (*group)->Submit({.executable = *id, .inputs = {input}, .outputs = {output}});
+    ASSERT_TRUE(request.ok()) << request.status().message();
+    const Status status = (*group)->Wait(*request, nullptr);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(output, (std::vector<uint8_t>{2, 3, 4, 5}));
+  }
+  EXPECT_EQ((*group)->state(), DeviceState::kReady);
+  EXPECT_EQ((*group)->health().losses, 1u);
+}
+
+TEST(DeviceGroup, ThreadsAndCancellations) {
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int i = 0; i < 2; ++i) devices.push_back(EmulatedDevice().Open());
+  const auto group = DeviceGroup::Create(std::move(devices));
+  Device& device = **group;
+  const auto id = device.Load(AddOne());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const std::vector<uint8_t> input(4, static_cast<uint8_t>(t));
+      for (int i = 0; i < 100; ++i) {
+        std::vector<uint8_t> output(4);
+        const auto request =
+            device.Submit({.executable = *id, .inputs = {input}, .outputs = {output}});
+        ASSERT_TRUE(request.ok());
+        const bool cancelled = i % 5 == t;
+        EXPECT_TRUE(!cancelled || device.Cancel(*request).ok());
+        const Status status = device.Wait(*request, nullptr);
+        EXPECT_TRUE(status.ok() || (cancelled && status.code() == StatusCode::kCancelled));
+        if (status.ok()) {
+          EXPECT_EQ(output, std::vector<uint8_t>(4, static_cast<uint8_t>(t + 1)));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(DeviceGroup, IsOfOneKind) {
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(EmulatedDevice().Open());
+  devices.push_back(EmulatedDevice{.rows = 32, .columns = 32}.Open());
+  const auto group = DeviceGroup::Create(std::move(devices));
+  EXPECT_EQ(group.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(group.status().message(), HasSubstr("64x64"));
+  EXPECT_THAT(group.status().message(), HasSubstr("32x32"));
+  EXPECT_EQ(DeviceGroup::Create({}).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace atollrt

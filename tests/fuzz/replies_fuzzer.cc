@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whatever an Atoll-1 may answer: registers, outputs, events, errors of every call, more or fewer
+// bytes than were asked for, at any time. Each request completes exactly once, with what was
+// received or a status, within its deadlines. The device is honest as long as the input says so, so
+// that the driver gets anywhere. Inputs that begin with 0 are the file of a recorded session
+// instead.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "driver/protocol.h"
+#include "driver/recording.h"
+#include "driver/recovering_device.h"
+#include "driver/usb_device.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/check.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/test_executables.h"
+
+using namespace atollrt;
+
+namespace {
+
+// The input, byte by byte; nothing behind its end.
+class Input {
+ public:
+  explicit Input(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  bool empty() const { return bytes_.empty(); }
+  uint8_t Byte() {
+    if (bytes_.empty()) return 0;
+    const uint8_t byte = bytes_[0];
+    bytes_ = bytes_.subspan(1);
+    return byte;
+  }
+  void Fill(std::span<uint8_t> data) {
+    for (uint8_t& byte : data) byte = Byte();
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+// How a call ends; half of all bytes mean honestly.
+enum class Answer { kHonest, kBytes, kStall, kTimeout, kLost, kCancelled };
+Answer NextAnswer(Input& input) {
+  const uint8_t byte = input.Byte();
+  return byte < 128 ? Answer::kHonest : static_cast<Answer>(1 + byte % 5);
+}
+
+class HostileTransport final : public UsbTransport {
+ public:
+  HostileTransport(Input* input, FakeClock* clock) : input_(*input), clock_(*clock) {}
+
+  Status Control(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) override {
+    const Answer answer = NextAnswer(input_);
+    if (answer > Answer::kBytes) return Fail(answer, deadline);
+    if ((setup.request_type & 0x80) == 0) return {};
+    if (answer == Answer::kBytes) {
+      input_.Fill(data);
+      return {};
+    }
+    const auto request = DecodeRegisterRequest(setup);
+    ATOLL_CHECK(request.ok());  // the driver makes no others
+    uint32_t value = 0;
+    switch (static_cast<Register>(request->address)) {
+      case Register::kId:
+        value = kDeviceId;
+        break;
+      case Register::kIsa:
+        value = kIsaVersion;
+        break;
+      case Register::kArrayRows:
+      case Register::kArrayColumns:
+        value = 64;
+        break;
+      case Register::kMemoryBytes:
+      case Register::kProgramBytes:
+        value = 1 << 16;
+        break;
+      default:
+        break;
+    }
+    std::fill(data.begin(), data.end(), 0);
+    if (data.size() >= 4) StoreLittleEndian(data.data(), value);
+    return {};
+  }
+
+  Status BulkOut(uint8_t, std::span<const uint8_t> data, Deadline deadline) override {
+    const Answer answer = NextAnswer(input_);
+    if (answer > Answer::kBytes) return Fail(answer, deadline);
+    if (data.size() >= kRecordHeaderBytes + kStartBytes &&
+        data[4] == static_cast<uint8_t>(RecordTag::kStart)) {
+      const auto start = DecodeStart(data.subspan(kRecordHeaderBytes, kStartBytes));
+      if (start.ok()) request_id_ = start->request_id;
+      has_event_ = true;
+    }
+    return {};
+  }
+
+  Result<size_t> BulkIn(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) override {
+    const Answer answer = NextAnswer(input_);
+    if (answer > Answer::kBytes) return Fail(answer, deadline);
+    if (answer == Answer::kBytes) {
+      const size_t count = input_.Byte() % (data.size() + 1);
+      input_.Fill(data.first(count));
+      return count;
+    }
+    if (endpoint == kEventEndpoint) {
+      if (!has_event_) return Fail(Answer::kTimeout, deadline);
+      has_event_ = false;
+      const auto event = EncodeEvent({.request_id = request_id_});
+      const size_t count = std::min(data.size(), event.size());
+      std::copy_n(event.begin(), count, data.begin());
+      return count;
+    }
+    // A drain is over at once, a run gets its outputs.
+    if (!has_event_) return Fail(Answer::kTimeout, deadline);
+    std::fill(data.begin(), data.end(), 0x42);
+    return data.size();
+  }
+  Result<size_t> InterruptIn(uint8_t endpoint, std::span<uint8_t> data,
+                             Deadline deadline) override {
+    return BulkIn(endpoint, data, deadline);
+  }
+  void Cancel() override {}
+  Status Reset(Deadline deadline) override {
+    const Answer answer = NextAnswer(input_);
+    has_event_ = false;
+    return answer > Answer::kBytes ? Fail(answer, deadline) : Status();
+  }
+
+ private:
+  Status Fail(Answer answer, Deadline deadline) {
+    switch (answer) {
+      case Answer::kStall:
+        return InvalidArgument("stalled");
+      case Answer::kTimeout:
+        clock_.AdvanceTo(deadline);
+        return Timeout("nothing came");
+      case Answer::kLost:
+        return DeviceLost("gone");
+      default:
+        return Status(StatusCode::kCancelled, "cancelled");
+    }
+  }
+
+  Input& input_;
+  FakeClock& clock_;
+  uint32_t request_id_ = 0;
+  bool has_event_ = false;
+};
+
+// A few requests; each completes once.
+void Use(Device& device) {
+  std::vector<ExecutableId> ids;
+  for (const uint32_t extra : {0u, 20'000u, 40'000u}) {
+    const auto id = device.Load(std::make_shared<Executable>(
+        MakeTableExecutable({.name = "table", .extra_parameters = extra})));
+    if (id.ok()) ids.push_back(*id);
+  }
+  const std::vector<uint8_t> bytes(4);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::pair<RequestId, std::vector<uint8_t>>> requests;
+    requests.reserve(ids.size());
+    for (const ExecutableId id : ids) {
+      requests.emplace_back(0, std::vector<uint8_t>(4));
+      const auto request = device.Submit({.executable = id,
+                                          .inputs = {bytes},
+                                          .outputs = {requests.back().second},
+                                          .timeout = std::chrono::milliseconds(500)});
+      if (request.ok()) {
+        requests.back().first = *request;
+      } else {
+        ATOLL_CHECK(request.code() == StatusCode::kDeviceLost);
+        requests.pop_back();
+      }
+    }
+    for (const auto& [id, output] : requests) {
+      RequestReport report;
+      const Status status = device.Wait(id, &report);
+      ATOLL_CHECK(status.ok() || !status.message().empty());
+      ATOLL_CHECK(device.Wait(id, nullptr).code() == StatusCode::kInvalidArgument);
+    }
+    (void)device.Reset().ok();
+  }
+  for (const ExecutableId id : ids) (void)device.Unload(id).ok();
+}
+
+void UseHostileDevice(Input input) {
+  FakeClock clock;
+  const auto open = [&]() -> Result<std::unique_ptr<Device>> {
+    return UsbDevice::Open(std::make_unique<HostileTransport>(&input, &clock),
+                           {.name = "hostile", .now = clock.Function()});
+  };
+  const bool recovers = input.Byte() % 2 != 0;
+  auto device = open();
+  if (!device.ok()) return;
+  if (!recovers) {
+    Use(**device);
+    return;
+  }
+  RecoveringDevice::Options options;
+  options.on_loss = OnDeviceLoss::kReplay;
+  options.now = clock.Function();
+  options.reopen = [&](Deadline deadline) -> Result<std::unique_ptr<Device>> {
+    auto again = open();
+    if (!again.ok()) clock.AdvanceTo(deadline);
+    return again;
+  };
+  RecoveringDevice recovering(*std::move(device), std::move(options));
+  Use(recovering);
+}
+
+void Replay(std::span<const uint8_t> recording) {
+  const auto bus = ReplayBus::Create(recording);
+  if (!bus.ok()) {
+    ATOLL_CHECK(!bus.status().message().empty());
+    return;
+  }
+  const auto devices = (*bus)->List();
+  if (!devices.ok() || devices->empty()) return;
+  auto transport = (*bus)->Open(devices->front(), 0);
+  if (!transport.ok()) return;
+  // What a recording says is received comes at once, so that the real clock will do; reads that
+  // bring nothing end with it.
+  FakeClock clock;
+  auto device = UsbDevice::Open(*std::move(transport),
+                                {.name = "replay", .now = [&clock] {
+                                   clock.AdvanceTo(clock.Now() + std::chrono::milliseconds(1));
+                                   return clock.Now();
+                                 }});
+  if (device.ok()) Use(**device);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const uint8_t> bytes(data, size);
+  if (!bytes.empty() && bytes[0] == 0) {
+    Replay(bytes.subspan(1));
+  } else {
+    UseHostileDevice(Input(bytes));
+  }
+  return 0;
+}

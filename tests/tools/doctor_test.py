@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll doctor` tells what is wrong with devices and whether everything computes right."""
+import json
+import unittest
+
+from atoll_command import EMULATOR, CommandTest, run
+
+
+class Doctor(CommandTest):
+    def computer(self, *devices):
+        """A folder with the /sys and /dev of a computer with (path, ids, speed, has a node)."""
+        root = self.directory / "computer"
+        for address, (path, ids, speed, has_node) in enumerate(devices, 1):
+            folder = root / "sys/bus/usb/devices" / path
+            folder.mkdir(parents=True)
+            vendor, product = ids.split(":")
+            for name, value in [("idVendor", vendor), ("idProduct", product), ("busnum", 1),
+                                ("devnum", address), ("speed", speed), ("version", " 3.20"),
+                                ("bmAttributes", "e0"), ("bMaxPower", "100mA")]:
+                (folder / name).write_text(f"{value}\n")
+            node = root / f"dev/bus/usb/001/{address:03d}"
+            if has_node:
+                node.parent.mkdir(parents=True, exist_ok=True)
+                node.touch()
+        return root
+
+    def diagnose(self, code, *arguments):
+        """Its report, which is there whatever it says, and the sentence on stderr."""
+        result = run("doctor", *arguments, "--json")
+        self.assertEqual(result.code, code, result.stderr)
+        self.assertRegex(result.stderr, r"\Aatoll: [^\n]+\.\n\Z")
+        report = json.loads(result.stdout)
+        self.assertFalse(report["healthy"])
+        return report, result.stderr
+
+    def test_this_computer_passes_the_self_test(self):
+        report = self.json("doctor", "--device", "emu")
+        self.assertTrue(report["healthy"])
+        self.assertIsNone(report["open_failure"])
+        tests = report["self_test"]
+        self.assertTrue(all(test["passed"] and test["failure"] == "" for test in tests))
+        self.assertLess(sum(test["ms"] for test in tests), 10_000 * (20 if EMULATOR else 1))
+        devices = {test["device"] for test in tests}
+        self.assertIn("cpu", devices)
+        self.assertIn("emu, baseline kernels", devices)
+        names = {test["name"].split()[0] for test in tests if test["device"].startswith("emu")}
+        self.assertLessEqual({"CONV_2D", "LSTM", "SOFTMAX", "COPY"}, names)
+        text = self.succeed("doctor", "--device", "emu:32x32").stdout
+        self.assertIn("emu:32x32, baseline kernels: 42 of 42 known answers", text)
+
+    def test_a_device_that_is_fine(self):
+        root = self.computer(("usb1", "1d6b:0003", 5000, True), ("1-2", "1209:0001", 5000, True))
+        report = self.json("doctor", "--root", root)
+        self.assertTrue(report["healthy"])
+        self.assertIsNone(report["self_test"])
+        finding, = report["findings"]
+        self.assertEqual((finding["level"], finding["code"], finding["device"]),
+                         ("fine", "usable", "usb:1-2"))
+
+    def test_a_device_without_its_node(self):
+        root = self.computer(("usb1", "1d6b:0003", 5000, False), ("1-2", "1209:0001", 5000, False))
+        report, sentence = self.diagnose(3, "--root", root)
+        self.assertEqual([finding["code"] for finding in report["findings"]], ["no_nodes"])
+        self.assertIn("nodes in /dev/bus/usb are not here", sentence)
+
+    def test_what_is_slow_is_no_failure(self):
+        root = self.computer(("usb1", "1d6b:0003", 5000, True), ("1-2", "18d1:9302", 480, True))
+        text = self.succeed("doctor", "--root", root).stdout
+        self.assertRegex(text, r"(?m)^warning  usb:1-2: it is linked at 480 Mbit/s")
+        self.assertRegex(text, r"(?m)^         use a port of USB 3 and a cable for it")
+
+    def test_a_device_that_is_not_there(self):
+        report, sentence = self.diagnose(3, "--device", "usb:17")
+        self.assertIn("use --device emu", sentence)
+        self.assertIn("no device on USB for 'usb:17'", report["open_failure"])
+        self.assertIsNone(report["self_test"])
+        self.fail_with(2, ["doctor", "--device", "gpu"], "'gpu' is no device")
+        self.fail_with(2, ["doctor", "--root", "/no/such/folder"], "/no/such/folder")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The test inside the VM (run.sh). A line per check: "PASS ..." or "FAIL ..." with its seconds; the
+# exit code says whether all passed.
+set -eu
+
+udc=dummy_udc.0
+gadget=/sys/kernel/config/usb_gadget/atoll
+if [ "$ATOLL_FULL" = 1 ]; then
+  inferences=1000 unplugs=20 faulty=100
+else
+  inferences=50 unplugs=2 faulty=10
+fi
+failed=0
+
+seconds() { cut -d ' ' -f 1 /proc/uptime; }
+
+# check NAME COMMAND...: what it prints is shown only if it fails, but for the last line.
+check() {
+  name=$1
+  shift
+  start=$(seconds)
+  if "$@" > /tmp/check.log 2>&1; then result=PASS; else result=FAIL; fi
+  took=$(echo "$(seconds) $start" | awk '{printf "%.1f s", $1 - $2}')
+  echo "$result $name ($took) $(tail -n 1 /tmp/check.log)"
+  if [ $result = FAIL ]; then
+    failed=1
+    cat /tmp/check.log
+    dmesg | tail -n 10
+  fi
+}
+
+# wait_for SECONDS COMMAND...
+wait_for() {
+  tries=$(($1 * 10))
+  shift
+  until "$@"; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || { echo "waited in vain for: $*"; return 1; }
+    sleep 0.1
+  done
+}
+on_the_bus() { cat /sys/bus/usb/devices/*/idVendor 2>/dev/null | grep -q '^1209$'; }
+off_the_bus() { ! on_the_bus; }
+
+# start_gadget SPEED [OPTION...]
+start_gadget() {
+  setup-gadget up "$1"
+  shift
+  atoll-gadget --verbose "$@" > /tmp/gadget.log 2>&1 &
+  gadget_pid=$!
+  wait_for 10 on_the_bus
+}
+stop_gadget() {
+  kill "$gadget_pid"
+  wait "$gadget_pid" || { echo "atoll-gadget ended with exit code $?"; cat /tmp/gadget.log; return 1; }
+  wait_for 5 off_the_bus
+}
+
+# equal_outputs MODEL: what the emulator gave on the other side of the VM.
+equal_outputs() {
+  atoll run "/models/$1.tflite" --device usb > /tmp/outputs
+  cmp /tmp/outputs "/models/$1.expected"
+}
+
+# unplugged_at_random: inferences while the gadget leaves the bus and comes back, at moments and
+# for times from a seed.
+unplugged_at_random() {
+  inferences /models/fashion.tflite usb cpu "$inferences" 1000 > /tmp/inferences.log 2>&1 &
+  pid=$!
+  awk -v n="$unplugs" 'BEGIN {srand(6); for (i = 0; i < n; ++i) print 0.5 + 3 * rand(), rand()}' |
+  while read -r present absent; do
+    sleep "$present"
+    echo "" > "$gadget/UDC"
+    sleep "$absent"
+    echo "$udc" > "$gadget/UDC"
+  done
+  kill -0 "$pid" || echo "The inferences had ended before the last unplug."
+  wait "$pid" || { cat /tmp/inferences.log; return 1; }
+  tail -n 1 /tmp/inferences.log
+}
+
+camera() {
+  # Webcam input only; 640x360, YUYV.
+  modprobe vivid n_devs=1 node_types=0x1 num_inputs=1 input_types=0x0
+  wait_for 5 test -c /dev/video0
+  atoll camera /models/fashion.tflite --labels /models/labels.txt --device usb \
+      --source /dev/video0 --frames 30 --policy every --crop square --save /tmp/frames --json \
+      > /tmp/camera.json
+  frames=$(find /tmp/frames -name '*.jpg' | wc -l)
+  grep -q '"processed":30[,}]' /tmp/camera.json && [ "$frames" = 30 ] ||
+    { cat /tmp/camera.json; return 1; }
+  sed 's/.*\("source":"[^"]*"\).*/\1/' /tmp/camera.json
+}
+# The same frames as a stream of JPEGs.
+mjpeg() {
+  cat /tmp/frames/*.jpg > /tmp/frames.mjpeg
+  atoll camera /models/fashion.tflite --device usb --source /tmp/frames.mjpeg --policy every \
+      --fps 0 --json > /tmp/camera.json
+  grep -q '"processed":30[,}]' /tmp/camera.json || { cat /tmp/camera.json; return 1; }
+}
+
+modprobe dummy_hcd is_super_speed=1
+for speed in full-speed high-speed; do
+  check "gadget at $speed" start_gadget $speed
+  check "fashion at $speed" equal_outputs fashion
+  check "end at $speed" stop_gadget
+done
+check "gadget at super-speed" start_gadget super-speed
+check "devices" sh -c 'atoll devices | grep "Atoll-1, USB 3"'
+for model in fashion kws resnet8; do
+  if [ -e "/models/$model.tflite" ]; then
+    check "$model" equal_outputs $model
+  else
+    echo "SKIP $model: no reference models beside the tree"
+  fi
+done
+check "$inferences inferences" inferences /models/fashion.tflite usb cpu $inferences 1
+check "$inferences inferences, $unplugs unplugs" unplugged_at_random
+check "camera" camera
+check "mjpeg" mjpeg
+check "end" stop_gadget
+check "gadget with faults" start_gadget super-speed --faults seed:6:1/200
+check "$faulty inferences with faults" \
+  inferences /models/fashion.tflite usb cpu $faulty 5000
+check "faults" sh -c 'n=$(grep -c "fault:" /tmp/gadget.log); echo "$n faults"; [ "$n" -gt 0 ]'
+check "end with faults" stop_gadget
+setup-gadget down
+exit $failed
