@@ -158,8 +158,8 @@ class HostileTransport final : public UsbTransport {
 void Use(Device& device) {
   std::vector<ExecutableId> ids;
   for (const uint32_t extra : {0u, 20'000u, 40'000u}) {
-    const auto id = device.Load(std::make_shared<Executable>(
-        MakeTableExecutable({.extra_parameters = extra})));
+    const auto id =
+        device.Load(std::make_shared<Executable>(MakeTableExecutable({.extra_parameters = extra})));
     if (id.ok()) ids.push_back(*id);
   }
   const std::vector<uint8_t> bytes(4);
