@@ -178,6 +178,7 @@ AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpret
     }
     cpp_options.threads = options->num_threads;
     cpp_options.plan = {.priority = options->priority, .residency_set = options->residency_set};
+    if (options->fallback != nullptr) cpp_options.fallback = options->fallback->model;
     if (options->delegate != nullptr) cpp_options.delegate = options->delegate->delegate.get();
   }
   auto created = atollrt::Interpreter::Create(model->model, cpp_options);

@@ -6,6 +6,7 @@
 #include "runtime/arena_layout.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/host_cpus.h"
+#include "runtime/base/log.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/line_chain.h"
@@ -61,7 +62,57 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
   interpreter->ResetVariables();
   // Kernels and programs have packed most weights, some of which would otherwise be there twice.
   interpreter->model_->DropPages();
+  ATOLL_RETURN_IF_ERROR(interpreter->PrepareFallback(options));
   return interpreter;
+}
+
+Status Interpreter::PrepareFallback(const InterpreterOptions& options) {
+  if (options.fallback == nullptr) return Status();
+  ATOLL_ASSIGN_OR_RETURN(fallback_, Create(options.fallback, {.threads = options.threads}));
+  const auto check = [&](const char* kind, const std::vector<int32_t>& own,
+                         const std::vector<int32_t>& other) -> Status {
+    if (own.size() != other.size()) {
+      return InvalidArgument("the fallback model has %zu %ss, the model %zu", other.size(), kind,
+                             own.size());
+    }
+    for (size_t i = 0; i < own.size(); ++i) {
+      const Tensor& a = graph().tensors[own[i]];
+      const Tensor& b = fallback_->graph().tensors[other[i]];
+      if (a.type != b.type || a.shape != b.shape) {
+        return InvalidArgument(
+            "%s %zu of the fallback model, '%s', has another type or shape than "
+            "'%s' of the model",
+            kind, i, b.name.c_str(), a.name.c_str());
+      }
+    }
+    return Status();
+  };
+  ATOLL_RETURN_IF_ERROR(check("input", graph().inputs, fallback_->graph().inputs));
+  return check("output", graph().outputs, fallback_->graph().outputs);
+}
+
+// Before an invocation, which may use their memory for other tensors.
+void Interpreter::KeepInputs() {
+  for (size_t i = 0; i < graph().inputs.size(); ++i) {
+    const std::span<const uint8_t> from = ConstTensorBytes(graph().inputs[i]);
+    const std::span<uint8_t> to = fallback_->TensorBytes(fallback_->graph().inputs[i]);
+    std::copy(from.begin(), from.end(), to.begin());
+  }
+}
+
+Status Interpreter::InvokeFallback(const Status& reason) {
+  if (!on_fallback_) {
+    Log(LogSeverity::kWarning, "the fallback model completes what the device does not: %s",
+        reason.message().c_str());
+  }
+  on_fallback_ = true;
+  ATOLL_RETURN_IF_ERROR(fallback_->Invoke().WithContext("the fallback model"));
+  for (size_t i = 0; i < graph().outputs.size(); ++i) {
+    const std::span<const uint8_t> from =
+        fallback_->ConstTensorBytes(fallback_->graph().outputs[i]);
+    std::copy(from.begin(), from.end(), TensorBytes(graph().outputs[i]).begin());
+  }
+  return Status();
 }
 
 Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<const Model> model,
@@ -452,7 +503,13 @@ Status Interpreter::Invoke() {
     invoking_ = true;
   }
   last_usage_ = {};
+  if (fallback_ != nullptr) KeepInputs();
   Status status = RunSteps();
+  if (status.code() == StatusCode::kDeviceLost && fallback_ != nullptr) {
+    status = InvokeFallback(status);
+  } else {
+    on_fallback_ = false;
+  }
   // Under the mutex, so that a Cancel comes before both or finds nothing to cancel; it must not
   // reach the next invocation.
   const std::lock_guard lock(async_mutex_);

@@ -33,6 +33,9 @@ struct InterpreterOptions {
   int threads = 0;               // 0: as many as cores that it may use (host_cpus.h), at most 4
   Delegate* delegate = nullptr;  // outlives the interpreter
   PlanOptions plan = {};         // for the delegate
+  // Does on the CPU what the model does, with inputs and outputs of the same types and shapes:
+  // invocations that fail with kDeviceLost complete on it. For models that run on one device only.
+  std::shared_ptr<const Model> fallback = nullptr;
 };
 
 // Where a node runs. `partition` is -1 on the CPU.
@@ -105,6 +108,9 @@ class Interpreter {
 
   Interpreter(std::shared_ptr<const Model> model, const Graph& graph, int threads);
   // `parent` is nullptr for the first graph of a model.
+  Status PrepareFallback(const InterpreterOptions& options);
+  void KeepInputs();
+  Status InvokeFallback(const Status& reason);
   static Result<std::unique_ptr<Interpreter>> CreateFor(std::shared_ptr<const Model> model,
                                                         const Graph& graph,
                                                         const InterpreterOptions& options,
@@ -143,8 +149,10 @@ class Interpreter {
   std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
   // Tensors between the members of steps, for listeners: empty until there is one.
   Buffer hidden_;
-  std::vector<int64_t> hidden_offsets_;  // per tensor; -1: not there
-  std::vector<uint8_t*> variables_;      // of the model, in the arena of its first graph
+  std::vector<int64_t> hidden_offsets_;    // per tensor; -1: not there
+  std::vector<uint8_t*> variables_;        // of the model, in the arena of its first graph
+  std::unique_ptr<Interpreter> fallback_;  // nullptr: none
+  bool on_fallback_ = false;               // the last invocation was
   DeviceUsage last_usage_;
   Tap tap_;
   Trace trace_;

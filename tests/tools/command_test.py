@@ -4,7 +4,7 @@ import hashlib
 import json
 import unittest
 
-from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need, run)
+from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need, run, tensor)
 
 SUBCOMMANDS = ("devices", "inspect", "compile", "disasm", "asm", "run", "verify", "classify", "detect",
                "segment", "pose", "camera", "benchmark", "profile", "residency", "replay", "top")
@@ -76,6 +76,16 @@ class Faults(CommandTest):
                      "--on-device-loss", "fail")
         self.assertEqual((result.code, result.stdout), (5, ""), result.stderr)
         self.assertIn("unplugged", result.stderr)
+
+    def test_fallback_model(self):
+        script = self.file("gone.txt", b"out 3 unplug never\n")
+        report = self.json("run", FASHION_MODEL, "--device", "emu", "--faults", script,
+                           "--on-device-loss", "fail", "--fallback-model", FASHION_MODEL)
+        self.assertEqual(report["outputs"], self.want)
+        self.assertEqual(report["device"]["health"]["fallbacks"], 0)
+        other = self.model([tensor("x", [1, 3]), tensor("y", [1, 3])], {"builtin_code": 19})
+        self.fail_with(2, ("run", FASHION_MODEL, "--device", "emu", "--fallback-model", other),
+                       "input 0 of the fallback model, 'x', has another type or shape than 'image'")
 
     def test_bad_plans(self):
         self.fail_with(2, ("run", FASHION_MODEL, "--device", "emu", "--faults", "seed:1"), "seed:N:P")

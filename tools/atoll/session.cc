@@ -108,6 +108,9 @@ void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
       ->capture_default_str();
   app->add_option("--firmware", options->firmware,
                   "file with the firmware of a Coral (docs/coral.md)");
+  app->add_option("--fallback-model", options->fallback_model,
+                  "a .tflite file with the same inputs and outputs: completes on the CPU what a "
+                  "device that was lost does not, for models that run on a Coral only");
   app->add_option("--faults", options->faults,
                   "what shall go wrong between host and device: seed:N:P, as seed:7:1/400, or a "
                   "script (docs/faults.md)");
@@ -162,6 +165,13 @@ Session::Session(const SessionOptions& options, const Session* device_of) : opti
   }
   load_times_.device_ms = stopwatch.LapMs();
 
+  std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> fallback;
+  if (!options.fallback_model.empty()) {
+    SessionOptions of_fallback = options;
+    of_fallback.model = options.fallback_model;
+    fallback.reset(LoadModel(of_fallback));
+    interpreter_options.fallback = fallback.get();
+  }
   AtollInterpreter* interpreter = nullptr;
   const AtollStatus status = AtollInterpreterCreate(model, &interpreter_options, &interpreter);
   const bool for_coral =

@@ -27,6 +27,7 @@ struct SessionOptions {
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
   std::string on_device_loss = "fallback";
   int stages = 1;
+  std::string fallback_model = {};  // path; empty: none
   std::string faults = {};          // empty: none
   std::string record = {};          // a file to record in; empty: none
   std::string performance = "max";  // of a Coral

@@ -136,9 +136,14 @@ typedef struct AtollInterpreterOptions {
   /* Interpreters with the same number, if it is not 0, are used together: their models do not push
    * each other off the device while another one can make room. */
   uint32_t residency_set;
+  /* Does on the CPU what the model does, with inputs and outputs of the same types and shapes:
+   * invocations that would fail with ATOLL_DEVICE_LOST complete on it. For models that were
+   * compiled for a device which no other can stand in for. NULL: none. It is kept as long as it is
+   * needed. */
+  const AtollModel* fallback;
 } AtollInterpreterOptions;
 #define ATOLL_INTERPRETER_OPTIONS_INIT \
-  { sizeof(AtollInterpreterOptions), 0, NULL, 0, 0 }
+  { sizeof(AtollInterpreterOptions), 0, NULL, 0, 0, NULL }
 
 /* Plans, compiles and allocates everything that Invoke needs. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollInterpreterCreate(const AtollModel* model,
