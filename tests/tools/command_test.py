@@ -84,7 +84,7 @@ class Faults(CommandTest):
         self.assertEqual(report["outputs"], self.want)
         self.assertEqual(report["device"]["health"]["fallbacks"], 0)
         other = self.model([tensor("x", [1, 3]), tensor("y", [1, 3])], {"builtin_code": 19})
-        self.fail_with(2, ("run", FASHION_MODEL, "--device", "emu", "--fallback-model", other),
+        self.fail_with(4, ("run", FASHION_MODEL, "--device", "emu", "--fallback-model", other),
                        "input 0 of the fallback model, 'x', has another type or shape than 'image'")
 
     def test_bad_plans(self):
