@@ -10,9 +10,9 @@
 #include "driver/emulator/emulated_transport.h"
 #include "driver/usb_device.h"
 #include "runtime/interpreter.h"
-#include "tests/support/faulty_transport.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
+#include "tests/support/shaky_device.h"
 
 namespace atollrt {
 namespace {
@@ -113,17 +113,13 @@ TEST(DeviceState, BelongsToOneInterpreter) {
 // the state on their way back.
 TEST(DeviceState, SurvivesADeviceThatFails) {
   Rng rng(TestSeed(53));
-  FakeClock clock;
-  std::unique_ptr<Device> opened;
-  FaultyTransport* cable = nullptr;
-  for (int attempt = 0; opened == nullptr && attempt < 100; ++attempt) {
-    auto transport = std::make_unique<FaultyTransport>(MakeEmulator(), rng.Next(), 25, &clock);
-    cable = transport.get();
-    auto device = UsbDevice::Open(std::move(transport), {.name = "bad", .now = clock.Function()});
-    if (device.ok()) opened = *std::move(device);
-  }
-  ASSERT_NE(opened, nullptr);
-  DeviceDelegate delegate(std::move(opened));
+  ShakyDevice shaky;
+  shaky.memory_bytes = 64 << 10;
+  shaky.plan.random = true;
+  shaky.plan.seed = rng.Next();
+  shaky.plan.probability = 1.0 / 25;
+  shaky.on_loss = OnDeviceLoss::kFail;
+  DeviceDelegate delegate(shaky.Open());
   const std::shared_ptr<const Model> model = TwoLayers(rng);
   const std::unique_ptr<Interpreter> cpu = Create(model, nullptr);
   const std::unique_ptr<Interpreter> device = Create(model, &delegate);
@@ -144,7 +140,8 @@ TEST(DeviceState, SurvivesADeviceThatFails) {
       }
     }
   }
-  std::printf("%d faults injected, %d invocations failed\n", cable->faults(), failures);
+  std::printf("%d faults injected, %d invocations failed\n", static_cast<int>(shaky.bus->faults()),
+              failures);
   EXPECT_GT(failures, 5);
 }
 
