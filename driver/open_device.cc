@@ -36,6 +36,8 @@ constexpr uint8_t kAtollInterface = 0;
 constexpr std::chrono::minutes kDirectTimeout{10};
 constexpr std::chrono::hours kSteppedTimeout{24};
 constexpr int kDefaultThreadsMax = 4;
+// For bringing a device back that nothing else stands in for.
+constexpr std::chrono::seconds kReplayTimeout{30};
 // How often a bus is looked at for a device that is not there, if it does not tell.
 constexpr std::chrono::milliseconds kLookInterval{100};
 // For opening a device despite the faults that were asked for.
@@ -222,6 +224,7 @@ Result<std::unique_ptr<Device>> OpenRecovering(
       OpenAgain(opener, Clock::now() + patience, patience > Clock::duration::zero()));
   RecoveringDevice::Options recovery;
   recovery.on_loss = options.on_loss;
+  if (options.on_loss == OnDeviceLoss::kReplay) recovery.recovery_timeout = kReplayTimeout;
   if (!IsCoral(opener.info.id)) {
     recovery.open_fallback = [info = device->info(), threads = options.threads,
                               open_stand_in = std::move(open_stand_in)] {
