@@ -41,8 +41,8 @@ wait_for() {
     sleep 0.1
   done
 }
-on_the_bus() { cat /sys/bus/usb/devices/*/idVendor 2>/dev/null | grep -q '^1209$'; }
-off_the_bus() { ! on_the_bus; }
+has_vendor() { cat /sys/bus/usb/devices/*/idVendor 2>/dev/null | grep -q "^$1$"; }
+off_the_bus() { ! has_vendor 1209; }
 
 # start_gadget SPEED [OPTION...]
 start_gadget() {
@@ -50,7 +50,7 @@ start_gadget() {
   shift
   atoll-gadget --verbose "$@" > /tmp/gadget.log 2>&1 &
   gadget_pid=$!
-  wait_for 10 on_the_bus
+  wait_for 10 has_vendor 1209
 }
 stop_gadget() {
   kill "$gadget_pid"
@@ -101,6 +101,26 @@ mjpeg() {
   grep -q '"processed":30[,}]' /tmp/camera.json || { cat /tmp/camera.json; return 1; }
 }
 
+# coral_boot: the driver finds a ROM, gives it firmware and finds the application, behind which there
+# is nothing: it refuses the first register.
+coral_boot() {
+  setup-gadget up super-speed
+  atoll-gadget --profile coral --verbose > /tmp/gadget.log 2>&1 &
+  gadget_pid=$!
+  wait_for 10 has_vendor 1a6e
+  head -c 10783 /bin/busybox > /tmp/firmware
+  if ATOLL_CORAL_FIRMWARE=/tmp/firmware timeout 120 \
+      atoll run /models/coral.tflite --device usb --on-device-loss fail > /tmp/coral.log 2>&1; then
+    echo "A Coral without a Coral gave outputs."
+    return 1
+  fi
+  has_vendor 18d1 && grep -q "firmware of 10783 bytes" /tmp/gadget.log ||
+    { cat /tmp/coral.log /tmp/gadget.log; return 1; }
+  kill "$gadget_pid"
+  wait "$gadget_pid" || return 1
+  tail -n 1 /tmp/coral.log
+}
+
 modprobe dummy_hcd is_super_speed=1
 for speed in full-speed high-speed; do
   check "gadget at $speed" start_gadget $speed
@@ -126,5 +146,10 @@ check "$faulty inferences with faults" \
   inferences /models/fashion.tflite usb cpu $faulty 5000
 check "faults" sh -c 'n=$(grep -c "fault:" /tmp/gadget.log); echo "$n faults"; [ "$n" -gt 0 ]'
 check "end with faults" stop_gadget
+if [ -e /models/coral.tflite ]; then
+  check "a Coral's boot" coral_boot
+else
+  echo "SKIP a Coral's boot: no reference models beside the tree"
+fi
 setup-gadget down
 exit $failed

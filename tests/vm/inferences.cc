@@ -3,9 +3,9 @@
 // usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED
 //
 // Runs COUNT inferences with random inputs on DEVICE and on WITNESS, in turns, and compares their
-// outputs byte by byte. The device may leave the bus and come back; it is not replaced. The last
-// line says what became of it, and the exit code is 0 if all inferences were right and none took
-// longer than half a minute.
+// outputs byte by byte. The device may leave the bus and come back. The last line says what became
+// of it, and the exit code is 0 if all inferences were right, none took longer than half a minute,
+// and at most a tenth was computed by the device's stand-in, as happens where everything is slow.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -49,7 +49,7 @@ class Runner {
     if (std::strcmp(device, "cpu") != 0) {
       AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
       delegate_options.device = device;
-      delegate_options.on_device_loss = "replay";
+      delegate_options.on_device_loss = "fallback";
       AtollStatus status = ATOLL_OK;
       for (int attempt = 0; attempt < kOpenAttempts; ++attempt) {
         status = AtollDelegateCreate(&delegate_options, &delegate_);
@@ -145,9 +145,9 @@ int main(int argc, char** argv) {
   AtollModelDelete(model);
   std::printf(
       "%d inferences: %d right, %d wrong, %d failed; %.1f ms on average, %.0f ms at most; "
-      "resets %lld, reopenings %lld, replays %lld\n",
+      "resets %lld, reopenings %lld, replays %lld, fallbacks %lld\n",
       count, right, wrong, failed, total_ms / std::max(count, 1), longest_ms,
       static_cast<long long>(health.resets), static_cast<long long>(health.reopenings),
-      static_cast<long long>(health.replays));
-  return right == count && longest_ms < kLimitMs ? 0 : 1;
+      static_cast<long long>(health.replays), static_cast<long long>(health.fallbacks));
+  return right == count && longest_ms < kLimitMs && health.fallbacks <= count / 10 ? 0 : 1;
 }

@@ -87,6 +87,15 @@ add_program() {
   done
 }
 
+# add_shared_model NAME AS
+add_shared_model() {
+  if [ -e "$shared/models/$1.tflite" ]; then
+    cp "$shared/models/$1.tflite" "$root/models/$2.tflite"
+  else
+    case ${ATOLL_REQUIRE_SHARED:-} in ON | 1) echo "$shared/models has no $1"; exit 1 ;; esac
+  fi
+}
+
 make_initramfs() {
   root=$vm/root
   rm -rf "$root"
@@ -101,18 +110,14 @@ make_initramfs() {
   add_program "$build/tests/vm/vm-inferences" inferences
   cp models/fashion/fashion_int8.tflite "$root/models/fashion.tflite"
   cp models/fashion/labels.txt "$root/models/"
-  local model
-  for model in kws resnet8; do
-    if [ -e "$shared/models/mlperf_tiny_${model}_int8.tflite" ]; then
-      cp "$shared/models/mlperf_tiny_${model}_int8.tflite" "$root/models/$model.tflite"
-    else
-      case ${ATOLL_REQUIRE_SHARED:-} in ON | 1) echo "$shared has no $model"; exit 1 ;; esac
-    fi
-  done
+  add_shared_model mlperf_tiny_kws_int8 kws
+  add_shared_model mlperf_tiny_resnet8_int8 resnet8
   # The right answers, by the emulator on this side.
+  local model
   for model in "$root"/models/*.tflite; do
     "$build/tools/atoll/atoll" run "$model" --device emu --seed 1 > "${model%.tflite}.expected"
   done
+  add_shared_model edgetpu/testconv1_edgetpu coral
   (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0 | gzip -1) > "$vm/initramfs.gz"
 }
 
