@@ -122,6 +122,63 @@ TEST(Flexbuffer, SurvivesEveryChangedByte) {
   }
 }
 
+TEST(Flexbuffer, ReadsStringsBlobsAndTheLengthsOfVectors) {
+  const Bytes blob = {0, 1, 2, 0xFF};
+  const Bytes map = Write([&](flexbuffers::Builder* b) {
+    b->String("text", "a\0b");
+    b->Key("blob");
+    b->Blob(blob.data(), blob.size());
+    b->Int("number", 3);
+    b->Vector("none", [] {});
+    b->Vector("two", [b] {
+      b->Int(1);
+      b->String("x");
+    });
+    b->TypedVector("three", [b] {
+      for (int i = 0; i < 3; ++i) b->Int(i);
+    });
+  });
+  const auto entries = ReadFlexbufferBytes(map);
+  ASSERT_TRUE(entries.ok()) << entries.status().message();
+  ASSERT_EQ(entries->size(), 5u);  // in the order of keys
+  EXPECT_EQ((*entries)[0].key, "blob");
+  EXPECT_EQ(Bytes((*entries)[0].bytes.begin(), (*entries)[0].bytes.end()), blob);
+  EXPECT_EQ((*entries)[1].key, "none");
+  EXPECT_TRUE((*entries)[1].is_vector);
+  EXPECT_EQ((*entries)[1].elements, 0u);
+  EXPECT_EQ((*entries)[2].key, "text");
+  EXPECT_FALSE((*entries)[2].is_vector);
+  EXPECT_EQ((*entries)[2].bytes.size(), 1u);
+  EXPECT_EQ((*entries)[3].elements, 3u);
+  EXPECT_EQ((*entries)[4].elements, 2u);
+}
+
+TEST(Flexbuffer, StringsAndBlobsSurviveEveryPrefixAndChangedByte) {
+  const Bytes good = Write([](flexbuffers::Builder* b) {
+    b->String("1", "some text");
+    b->Vector("2", [b] { b->Int(1); });
+  });
+  for (size_t size = 0; size < good.size(); ++size) {
+    std::unique_ptr<uint8_t[]> block(new uint8_t[size]);
+    std::copy_n(good.begin(), size, block.get());
+    (void)ReadFlexbufferBytes({block.get(), size}).ok();
+  }
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (int value = 0; value < 256; ++value) {
+      Bytes bad = good;
+      bad[i] = static_cast<uint8_t>(value);
+      const auto entries = ReadFlexbufferBytes(bad);
+      if (!entries.ok()) continue;
+      for (const FlexbufferBytes& entry : *entries) {
+        EXPECT_LE(entry.bytes.size(), bad.size());
+        if (entry.bytes.empty()) continue;
+        EXPECT_GE(entry.bytes.data(), bad.data());
+        EXPECT_LE(entry.bytes.data() + entry.bytes.size(), bad.data() + bad.size());
+      }
+    }
+  }
+}
+
 // ---- The operators' options ---------------------------------------------------------------------
 
 std::string Refusal(const std::string& name, const Bytes& bytes) {
