@@ -76,6 +76,7 @@ void PcapngWriter::WriteBlock(uint32_t type, std::span<const uint8_t> start,
   const std::span<const uint8_t> parts[] = {
       frame, start, head, body, std::span(kZeros).first(padding), std::span(frame).subspan(4)};
   for (const std::span<const uint8_t> part : parts) {
+    if (part.empty()) continue;
     failed_ |= std::fwrite(part.data(), 1, part.size(), file_.get()) != part.size();
   }
 }

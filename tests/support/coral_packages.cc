@@ -145,7 +145,7 @@ std::vector<uint8_t> WriteCoralOptions(const std::vector<uint8_t>& package, int 
   b.Map([&] {
     b.Int("1", 0);
     b.Key("4");
-    b.String(reinterpret_cast<const char*>(package.data()), package.size());
+    b.String(std::string(package.begin(), package.end()));  // which ends with a zero, as it needs
     b.Int("5", -1);
     b.Vector("7", [&] {
       for (int i = 0; i < more_packages; ++i) b.String("more");
