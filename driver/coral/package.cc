@@ -331,6 +331,10 @@ Result<CoralTransfer> ReadMove(const schema::Move& move, schema::Direction direc
 Result<std::optional<CoralTransfer>> ReadTransfer(const schema::Transfer& stored,
                                                   const Bounds& bounds,
                                                   const CoralProgram& program) {
+  // The type and the table are stored apart; only the table's bytes are verified.
+  if (stored.step() == nullptr && stored.step_type() != schema::Step::NONE) {
+    return CorruptModel("a step of kind %d has no content", static_cast<int>(stored.step_type()));
+  }
   switch (stored.step_type()) {
     case schema::Step::Move: {
       ATOLL_ASSIGN_OR_RETURN(const CoralTransfer transfer,
