@@ -1,161 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only file that includes libjpeg and libpng. Both report errors with longjmp; so between a
-// setjmp and the library calls below it no object with a destructor is created.
+// Pictures of every format but JPEG (jpeg_codec.cc); the only file that includes libpng. It reports
+// errors with longjmp; so between a setjmp and the library calls below it no object with a
+// destructor is created.
+#include <png.h>
+
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
 #include "atoll/picture/image.h"
 #include "examples/picture/bitmap_readers.h"
 #include "examples/picture/file_io.h"
-
-// clang-format off: jpeglib.h needs <cstdio> before it, and jerror.h needs jpeglib.h.
-#include <jerror.h>
-#include <jpeglib.h>
-#include <png.h>
-// clang-format on
+#include "examples/picture/jpeg_codec.h"
 
 namespace atollrt {
 namespace {
-
-// --- JPEG ----------------------------------------------------------------------------------------
-
-struct JpegErrors {
-  jpeg_error_mgr manager;  // first: libjpeg hands back a pointer to it
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-[[noreturn]] void JpegFail(j_common_ptr jpeg) {
-  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
-  jpeg->err->format_message(jpeg, errors->message);
-  std::longjmp(errors->jump, 1);
-}
-
-// libjpeg calls it a warning when data are missing or corrupt and paints over the hole in gray.
-// Here that is an error; only what leaves every pixel right is let through.
-void JpegMessage(j_common_ptr jpeg, int level) {
-  if (level >= 0) return;
-  switch (jpeg->err->msg_code) {
-    case JWRN_ADOBE_XFORM:
-    case JWRN_BOGUS_ICC:
-    case JWRN_EXTRANEOUS_DATA:
-    case JWRN_JFIF_MAJOR:
-    case JWRN_TOO_MUCH_DATA:
-      return;
-    default:
-      JpegFail(jpeg);
-  }
-}
-
-// A small file can hold thousands of passes over a large picture; real encoders write about ten.
-void JpegLimitScans(j_common_ptr jpeg) {
-  constexpr int kMaxScans = 200;
-  if (jpeg->is_decompressor &&
-      reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number > kMaxScans) {
-    auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
-    std::snprintf(errors->message, sizeof(errors->message), "more than %d scans", kMaxScans);
-    std::longjmp(errors->jump, 1);
-  }
-}
-
-jpeg_error_mgr* InstallJpegErrors(JpegErrors* errors) {
-  jpeg_std_error(&errors->manager);
-  errors->manager.error_exit = JpegFail;
-  errors->manager.emit_message = JpegMessage;
-  return &errors->manager;
-}
-
-// The largest of 8, 4, 2 and 1 by which the picture may be divided.
-unsigned ChooseJpegDivisor(unsigned width, unsigned height, const DecodeOptions& options) {
-  if (options.min_width <= 0 && options.min_height <= 0) return 1;
-  const unsigned min_width = static_cast<unsigned>(std::max(options.min_width, 0));
-  const unsigned min_height = static_cast<unsigned>(std::max(options.min_height, 0));
-  for (unsigned divisor = 8; divisor > 1; divisor /= 2) {
-    if ((width + divisor - 1) / divisor >= min_width &&
-        (height + divisor - 1) / divisor >= min_height) {
-      return divisor;
-    }
-  }
-  return 1;
-}
-
-Status DecodeJpeg(std::span<const uint8_t> bytes, const DecodeOptions& options, Image* image) {
-  jpeg_decompress_struct jpeg = {};
-  JpegErrors errors;
-  jpeg_progress_mgr progress = {};
-  jpeg.err = InstallJpegErrors(&errors);
-  if (setjmp(errors.jump)) {
-    jpeg_destroy_decompress(&jpeg);
-    return InvalidArgument("JPEG: %s", errors.message);
-  }
-  jpeg_create_decompress(&jpeg);
-  progress.progress_monitor = JpegLimitScans;
-  jpeg.progress = &progress;
-  jpeg_mem_src(&jpeg, bytes.data(), bytes.size());
-  jpeg_read_header(&jpeg, TRUE);
-  if (Status status =
-          CheckImageSize("JPEG", jpeg.image_width, jpeg.image_height, options.max_pixels);
-      !status.ok()) {
-    jpeg_destroy_decompress(&jpeg);
-    return status;
-  }
-  if (jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK) {
-    jpeg_destroy_decompress(&jpeg);
-    return Unsupported("JPEG: CMYK colour is not read, only gray, YCbCr and RGB");
-  }
-  jpeg.out_color_space = options.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  jpeg.scale_num = 1;
-  jpeg.scale_denom = ChooseJpegDivisor(jpeg.image_width, jpeg.image_height, options);
-  jpeg_start_decompress(&jpeg);
-  image->Reshape(static_cast<int>(jpeg.output_width), static_cast<int>(jpeg.output_height),
-                 options.channels);
-  while (jpeg.output_scanline < jpeg.output_height) {
-    constexpr unsigned kRows = 16;  // a row of MCUs at most
-    JSAMPROW rows[kRows];
-    const unsigned count = std::min(kRows, jpeg.output_height - jpeg.output_scanline);
-    for (unsigned i = 0; i < count; ++i) {
-      rows[i] = image->pixels.data() + image->row_bytes() * (jpeg.output_scanline + i);
-    }
-    jpeg_read_scanlines(&jpeg, rows, count);
-  }
-  jpeg_finish_decompress(&jpeg);
-  jpeg_destroy_decompress(&jpeg);
-  return Status();
-}
-
-// A libjpeg destination that grows a vector.
-struct VectorDestination {
-  jpeg_destination_mgr manager;  // first, as above
-  std::vector<uint8_t>* bytes;
-};
-
-void StartOutput(j_compress_ptr jpeg) {
-  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
-  std::vector<uint8_t>& bytes = *destination->bytes;
-  bytes.resize(std::max<size_t>(bytes.capacity(), 4096));
-  destination->manager.next_output_byte = bytes.data();
-  destination->manager.free_in_buffer = bytes.size();
-}
-
-boolean GrowOutput(j_compress_ptr jpeg) {
-  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
-  std::vector<uint8_t>& bytes = *destination->bytes;
-  const size_t used = bytes.size();  // libjpeg calls this with the buffer full
-  bytes.resize(used * 2);
-  destination->manager.next_output_byte = bytes.data() + used;
-  destination->manager.free_in_buffer = bytes.size() - used;
-  return TRUE;
-}
-
-void EndOutput(j_compress_ptr jpeg) {
-  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
-  destination->bytes->resize(destination->bytes->size() - destination->manager.free_in_buffer);
-}
 
 // --- PNG -----------------------------------------------------------------------------------------
 
@@ -328,7 +190,7 @@ Status DecodeImageInto(std::span<const uint8_t> bytes, const DecodeOptions& opti
   if (options.channels != 1 && options.channels != 3) {
     return InvalidArgument("cannot decode to %d channels, only to 1 or 3", options.channels);
   }
-  if (StartsWith(bytes, {0xff, 0xd8, 0xff})) return DecodeJpeg(bytes, options, image);
+  if (LooksLikeJpeg(bytes)) return DecodeJpeg(bytes, options, image);
   if (StartsWith(bytes, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'})) {
     ATOLL_RETURN_IF_ERROR(DecodePng(bytes, options.max_pixels, image));
   } else if (StartsWith(bytes, {'B', 'M'})) {
@@ -354,46 +216,6 @@ Result<Image> ReadImageFile(const std::string& path, const DecodeOptions& option
   Image image;
   ATOLL_RETURN_IF_ERROR(DecodeImageInto(bytes, options, &image).WithContext(path));
   return image;
-}
-
-Status EncodeJpegInto(const Image& image, int quality, std::vector<uint8_t>* jpeg_bytes) {
-  if (image.channels != 1 && image.channels != 3) {
-    return InvalidArgument("cannot encode %d channels as JPEG, only 1 or 3", image.channels);
-  }
-  if (image.width < 1 || image.height < 1 || image.width > JPEG_MAX_DIMENSION ||
-      image.height > JPEG_MAX_DIMENSION || image.pixels.size() != image.size_bytes()) {
-    return InvalidArgument("cannot encode an image of %d x %d with %zu bytes as JPEG", image.width,
-                           image.height, image.pixels.size());
-  }
-  if (quality < 1 || quality > 100) return InvalidArgument("JPEG quality %d of 1..100", quality);
-  jpeg_compress_struct jpeg = {};
-  JpegErrors errors;
-  VectorDestination destination = {};
-  destination.bytes = jpeg_bytes;
-  destination.manager.init_destination = StartOutput;
-  destination.manager.empty_output_buffer = GrowOutput;
-  destination.manager.term_destination = EndOutput;
-  jpeg.err = InstallJpegErrors(&errors);
-  if (setjmp(errors.jump)) {
-    jpeg_destroy_compress(&jpeg);
-    return InternalError("JPEG encoder: %s", errors.message);
-  }
-  jpeg_create_compress(&jpeg);
-  jpeg.dest = &destination.manager;
-  jpeg.image_width = static_cast<JDIMENSION>(image.width);
-  jpeg.image_height = static_cast<JDIMENSION>(image.height);
-  jpeg.input_components = image.channels;
-  jpeg.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  jpeg_set_defaults(&jpeg);
-  jpeg_set_quality(&jpeg, quality, TRUE);
-  jpeg_start_compress(&jpeg, TRUE);
-  while (jpeg.next_scanline < jpeg.image_height) {
-    auto* row = const_cast<uint8_t*>(image.pixels.data() + image.row_bytes() * jpeg.next_scanline);
-    jpeg_write_scanlines(&jpeg, &row, 1);
-  }
-  jpeg_finish_compress(&jpeg);
-  jpeg_destroy_compress(&jpeg);
-  return Status();
 }
 
 Result<std::vector<uint8_t>> EncodeIndexedPng(const Image& indices,
@@ -428,12 +250,6 @@ Result<std::vector<uint8_t>> EncodePgm(const Image& gray) {
   std::vector<uint8_t> bytes(header.begin(), header.end());
   bytes.insert(bytes.end(), gray.pixels.begin(), gray.pixels.end());
   return bytes;
-}
-
-Result<std::vector<uint8_t>> EncodeJpeg(const Image& image, int quality) {
-  std::vector<uint8_t> jpeg;
-  ATOLL_RETURN_IF_ERROR(EncodeJpegInto(image, quality, &jpeg));
-  return jpeg;
 }
 
 }  // namespace atollrt

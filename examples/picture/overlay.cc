@@ -153,30 +153,13 @@ Range Clip(int64_t start, int64_t length, int limit) {
   return {clamp(start), clamp(start + length)};
 }
 
-void Fill(int64_t x, int64_t y, int64_t width, int64_t height, Color color, Image* image) {
+void Fill(int64_t x, int64_t y, int64_t width, int64_t height, Color color, const Canvas& canvas) {
   if (width <= 0 || height <= 0) return;
-  const Range columns = Clip(x, width, image->width);
-  const Range rows = Clip(y, height, image->height);
+  const Range columns = Clip(x, width, canvas.width());
+  const Range rows = Clip(y, height, canvas.height());
+  if (columns.begin == columns.end) return;
   for (int row = rows.begin; row < rows.end; ++row) {
-    uint8_t* line = image->pixels.data() + image->row_bytes() * static_cast<size_t>(row);
-    if (image->channels == 1) {
-      std::fill(line + columns.begin, line + columns.end, Luma(color));
-      continue;
-    }
-    for (int column = columns.begin; column < columns.end; ++column) {
-      uint8_t* pixel = line + 3 * static_cast<ptrdiff_t>(column);
-      pixel[0] = color.r;
-      pixel[1] = color.g;
-      pixel[2] = color.b;
-    }
-  }
-}
-
-// `coverage` of 0 to 1 of the colour over what is there.
-void Blend(Color color, double coverage, int channels, uint8_t* pixel) {
-  const uint8_t ink[3] = {channels == 1 ? Luma(color) : color.r, color.g, color.b};
-  for (int c = 0; c < channels; ++c) {
-    pixel[c] = static_cast<uint8_t>(std::lround(pixel[c] + coverage * (ink[c] - pixel[c])));
+    canvas.Blend(columns.begin, row, columns.end - columns.begin, color, Canvas::kOpaque);
   }
 }
 
@@ -186,7 +169,7 @@ struct Stroke {
   double x0, y0, x1, y1;
   double radius;
 };
-void Draw(const Stroke& stroke, Color color, Image* image) {
+void Draw(const Stroke& stroke, Color color, const Canvas& canvas) {
   const double dx = stroke.x1 - stroke.x0;
   const double dy = stroke.y1 - stroke.y0;
   const double squared_length = std::max(dx * dx + dy * dy, 1e-12);
@@ -194,8 +177,8 @@ void Draw(const Stroke& stroke, Color color, Image* image) {
   const auto first = [](double value, int limit) {
     return static_cast<int>(std::clamp(std::floor(value), 0.0, static_cast<double>(limit)));
   };
-  const int row_end = first(std::max(stroke.y0, stroke.y1) + reach + 1, image->height);
-  for (int row = first(std::min(stroke.y0, stroke.y1) - reach, image->height); row < row_end;
+  const int row_end = first(std::max(stroke.y0, stroke.y1) + reach + 1, canvas.height());
+  for (int row = first(std::min(stroke.y0, stroke.y1) - reach, canvas.height()); row < row_end;
        ++row) {
     const double y = row + 0.5;
     // What can be near lies beside the part of the line that is at most `reach` above or below.
@@ -210,23 +193,23 @@ void Draw(const Stroke& stroke, Color color, Image* image) {
     }
     const double left = stroke.x0 + dx * (dx > 0 ? from : to) - reach;
     const double right = stroke.x0 + dx * (dx > 0 ? to : from) + reach;
-    uint8_t* line = image->pixels.data() + image->row_bytes() * static_cast<size_t>(row);
-    const int column_end = first(right + 1, image->width);
-    for (int column = first(left, image->width); column < column_end; ++column) {
+    const int column_end = first(right + 1, canvas.width());
+    for (int column = first(left, canvas.width()); column < column_end; ++column) {
       const double x = column + 0.5;
       const double along =
           std::clamp(((x - stroke.x0) * dx + (y - stroke.y0) * dy) / squared_length, 0.0, 1.0);
       const double distance = std::hypot(x - stroke.x0 - along * dx, y - stroke.y0 - along * dy);
       if (distance >= reach) continue;
-      Blend(color, std::min(reach - distance, 1.0), image->channels,
-            line + static_cast<ptrdiff_t>(column) * image->channels);
+      const double coverage = std::min(reach - distance, 1.0);
+      canvas.Blend(column, row, 1, color,
+                   static_cast<int>(std::lround(coverage * Canvas::kOpaque)));
     }
   }
 }
 
 // At scales above 1 the dots of a glyph become one smooth stroke: neighbours are joined, diagonal
 // ones where no corner joins them already.
-void DrawGlyph(char character, double x, double y, int scale, Color color, Image* image) {
+void DrawGlyph(char character, double x, double y, int scale, Color color, const Canvas& canvas) {
   for (int row = 0; row < kGlyphHeight; ++row) {
     for (int column = 0; column < kGlyphWidth; ++column) {
       if (!GlyphDot(character, row, column)) continue;
@@ -234,7 +217,7 @@ void DrawGlyph(char character, double x, double y, int scale, Color color, Image
         const double from_x = x + (column + 0.5) * scale;
         const double from_y = y + (row + 0.5) * scale;
         Draw({from_x, from_y, from_x + across * scale, from_y + down * scale, 0.5 * scale}, color,
-             image);
+             canvas);
       };
       const bool right = GlyphDot(character, row, column + 1);
       const bool below = GlyphDot(character, row + 1, column);
@@ -248,21 +231,59 @@ void DrawGlyph(char character, double x, double y, int scale, Color color, Image
   }
 }
 
+uint8_t Mix(uint8_t below, uint8_t ink, int opacity) {
+  return static_cast<uint8_t>(
+      (below * (Canvas::kOpaque - opacity) + ink * opacity + Canvas::kOpaque / 2) /
+      Canvas::kOpaque);
+}
+
+void BlendSamples(uint8_t ink, int opacity, int count, uint8_t* samples) {
+  if (opacity == Canvas::kOpaque) {
+    std::fill_n(samples, count, ink);
+  } else {
+    for (int i = 0; i < count; ++i) samples[i] = Mix(samples[i], ink, opacity);
+  }
+}
+
 }  // namespace
 
-void DrawText(std::string_view text, Point at, int scale, Color color, Image* image) {
+void Canvas::Blend(int x, int y, int count, Color color, int opacity) const {
+  if (planes_ != nullptr) {
+    const YCbCr ink = ToYCbCr(color);
+    BlendSamples(ink.y, opacity, count, planes_->y.row(y) + x);
+    if (!planes_->has_color || (y & planes_->shift_y) != 0) return;
+    const int first = (x + planes_->shift_x) >> planes_->shift_x;
+    const int end = (x + count + planes_->shift_x) >> planes_->shift_x;
+    BlendSamples(ink.cb, opacity, end - first, planes_->cb.row(y >> planes_->shift_y) + first);
+    BlendSamples(ink.cr, opacity, end - first, planes_->cr.row(y >> planes_->shift_y) + first);
+    return;
+  }
+  uint8_t* pixel = image_->pixels.data() + image_->row_bytes() * static_cast<size_t>(y) +
+                   static_cast<ptrdiff_t>(x) * image_->channels;
+  if (image_->channels == 1) {
+    BlendSamples(Luma(color), opacity, count, pixel);
+    return;
+  }
+  for (int i = 0; i < count; ++i, pixel += 3) {
+    pixel[0] = Mix(pixel[0], color.r, opacity);
+    pixel[1] = Mix(pixel[1], color.g, opacity);
+    pixel[2] = Mix(pixel[2], color.b, opacity);
+  }
+}
+
+void DrawText(std::string_view text, Point at, int scale, Color color, const Canvas& canvas) {
   scale = SaneScale(scale);
   int64_t x = at.x;
   for (const char character : text) {
-    if (x >= image->width) return;
+    if (x >= canvas.width()) return;
     if (!BeginsCharacter(character)) continue;
     if (scale > 1) {
-      DrawGlyph(character, static_cast<double>(x), at.y, scale, color, image);
+      DrawGlyph(character, static_cast<double>(x), at.y, scale, color, canvas);
     } else {
       for (int row = 0; row < kGlyphHeight; ++row) {
         for (int column = 0; column < kGlyphWidth; ++column) {
           if (GlyphDot(character, row, column)) {
-            Fill(x + column, int64_t{at.y} + row, 1, 1, color, image);
+            Fill(x + column, int64_t{at.y} + row, 1, 1, color, canvas);
           }
         }
       }
@@ -278,11 +299,11 @@ Rect TextBounds(std::string_view text, Point at, int scale) {
   return {at.x, at.y, static_cast<int>(cells) * kCellWidth * scale, kCellHeight * scale};
 }
 
-int LegibleScale(const Image& image) {
-  return std::max(1, (std::min(image.width, image.height) + 180) / 210);
+int LegibleScale(const Canvas& canvas) {
+  return std::max(1, (std::min(canvas.width(), canvas.height()) + 180) / 210);
 }
 
-Rect LabelBounds(std::string_view text, Point at, int scale, const Image& image) {
+Rect LabelBounds(std::string_view text, Point at, int scale, const Canvas& canvas) {
   const auto bounds = [&] {
     // A dot of margin on each side; the cell brings that on the right.
     Rect rect = TextBounds(text, at, scale);
@@ -291,41 +312,41 @@ Rect LabelBounds(std::string_view text, Point at, int scale, const Image& image)
     return rect;
   };
   scale = SaneScale(scale);
-  while (scale > 1 && bounds().width > image.width) --scale;
+  while (scale > 1 && bounds().width > canvas.width()) --scale;
   Rect rect = bounds();
-  rect.x = std::clamp(rect.x, 0, std::max(0, image.width - rect.width));
-  rect.y = std::clamp(rect.y, 0, std::max(0, image.height - rect.height));
+  rect.x = std::clamp(rect.x, 0, std::max(0, canvas.width() - rect.width));
+  rect.y = std::clamp(rect.y, 0, std::max(0, canvas.height() - rect.height));
   return rect;
 }
 
-Rect DrawLabel(std::string_view text, Point at, int scale, Color color, Image* image) {
-  const Rect rect = LabelBounds(text, at, scale, *image);
+Rect DrawLabel(std::string_view text, Point at, int scale, Color color, const Canvas& canvas) {
+  const Rect rect = LabelBounds(text, at, scale, canvas);
   const int used_scale = rect.height / (kCellHeight + 1);
   constexpr uint8_t kMiddle = 140;  // in brightness as the eye sees it
   const Color ink = Luma(color) > kMiddle ? Color{0, 0, 0} : Color{255, 255, 255};
-  Fill(rect.x, rect.y, rect.width, rect.height, color, image);
-  DrawText(text, {rect.x + used_scale, rect.y + used_scale}, used_scale, ink, image);
+  Fill(rect.x, rect.y, rect.width, rect.height, color, canvas);
+  DrawText(text, {rect.x + used_scale, rect.y + used_scale}, used_scale, ink, canvas);
   return rect;
 }
 
-void FillRectangle(const Rect& rect, Color color, Image* image) {
-  Fill(rect.x, rect.y, rect.width, rect.height, color, image);
+void FillRectangle(const Rect& rect, Color color, const Canvas& canvas) {
+  Fill(rect.x, rect.y, rect.width, rect.height, color, canvas);
 }
 
-void DrawRectangle(const Rect& rect, int thickness, Color color, Image* image) {
+void DrawRectangle(const Rect& rect, int thickness, Color color, const Canvas& canvas) {
   const int64_t across = std::clamp(thickness, 1, std::max(1, rect.width));
   const int64_t down = std::clamp(thickness, 1, std::max(1, rect.height));
   const int64_t x = rect.x;
   const int64_t y = rect.y;
-  Fill(x, y, rect.width, down, color, image);
-  Fill(x, y + rect.height - down, rect.width, down, color, image);
-  Fill(x, y, across, rect.height, color, image);
-  Fill(x + rect.width - across, y, across, rect.height, color, image);
+  Fill(x, y, rect.width, down, color, canvas);
+  Fill(x, y + rect.height - down, rect.width, down, color, canvas);
+  Fill(x, y, across, rect.height, color, canvas);
+  Fill(x + rect.width - across, y, across, rect.height, color, canvas);
 }
 
-void DrawLine(Point from, Point to, int thickness, Color color, Image* image) {
+void DrawLine(Point from, Point to, int thickness, Color color, const Canvas& canvas) {
   Draw({from.x + 0.5, from.y + 0.5, to.x + 0.5, to.y + 0.5, 0.5 * std::max(thickness, 1)}, color,
-       image);
+       canvas);
 }
 
 }  // namespace atollrt

@@ -26,9 +26,9 @@ bool Overlap(const Rect& a, const Rect& b) {
 
 // Where a caption of a box goes: the first place around or in it, the nearest first, where it
 // covers none of the others.
-Rect PlaceCaption(const std::string& caption, const Rect& box, int scale, const Image& image,
+Rect PlaceCaption(const std::string& caption, const Rect& box, int scale, const Canvas& canvas,
                   const std::vector<Rect>& taken) {
-  const Rect size = LabelBounds(caption, {box.x, box.y}, scale, image);
+  const Rect size = LabelBounds(caption, {box.x, box.y}, scale, canvas);
   const int columns[] = {box.x, box.x + box.width - size.width};
   const int bottom = box.y + box.height;
   constexpr int kRows = 4;
@@ -36,7 +36,7 @@ Rect PlaceCaption(const std::string& caption, const Rect& box, int scale, const 
     const int offset = row * size.height;
     for (const int y : {box.y - size.height - offset, bottom + offset, box.y + offset}) {
       for (const int x : columns) {
-        const Rect rect = LabelBounds(caption, {x, y}, scale, image);
+        const Rect rect = LabelBounds(caption, {x, y}, scale, canvas);
         // Beyond the picture's edges there is no room.
         const bool free =
             rect.y == y && std::none_of(taken.begin(), taken.end(),
@@ -45,7 +45,7 @@ Rect PlaceCaption(const std::string& caption, const Rect& box, int scale, const 
       }
     }
   }
-  return LabelBounds(caption, {box.x, box.y - size.height}, scale, image);
+  return LabelBounds(caption, {box.x, box.y - size.height}, scale, canvas);
 }
 
 }  // namespace
@@ -78,8 +78,8 @@ std::array<Color, 256> SegmentationPalette() {
 }
 
 void DrawDetections(std::span<const Detection> detections, std::span<const std::string> captions,
-                    const Rect& seen, Image* image) {
-  const int scale = LegibleScale(*image) / 2 + 1;  // there may be many
+                    const Rect& seen, const Canvas& canvas) {
+  const int scale = LegibleScale(canvas) / 2 + 1;  // there may be many
   std::vector<Rect> boxes;
   for (const Detection& detection : detections) {
     const int left = Place(detection.left, seen.x, seen.width);
@@ -89,26 +89,31 @@ void DrawDetections(std::span<const Detection> detections, std::span<const std::
   }
   std::vector<Rect> places;  // the best ones choose first
   for (size_t i = 0; i < std::min(boxes.size(), captions.size()); ++i) {
-    places.push_back(PlaceCaption(captions[i], boxes[i], scale, *image, places));
+    places.push_back(PlaceCaption(captions[i], boxes[i], scale, canvas, places));
   }
   for (size_t i = boxes.size(); i-- > 0;) {
-    DrawRectangle(boxes[i], scale, ClassColor(detections[i].class_index), image);
+    DrawRectangle(boxes[i], scale, ClassColor(detections[i].class_index), canvas);
   }
   for (size_t i = places.size(); i-- > 0;) {
     if (captions[i].empty()) continue;
     DrawLabel(captions[i], {places[i].x, places[i].y}, scale, ClassColor(detections[i].class_index),
-              image);
+              canvas);
   }
 }
 
 void DrawSegmentation(const Image& classes, std::span<const Color, 256> palette, const Rect& seen,
-                      Image* image) {
+                      const Canvas& canvas) {
   constexpr int kOpacity = 140;            // of 256
   constexpr int kBackgroundOpacity = 100;  // class 0
   constexpr int kOutlineOpacity = 220;
+  struct Ink {
+    Color color;
+    int opacity = 0;
+    bool operator==(const Ink&) const = default;
+  };
   const Rect part = {std::max(-seen.x, 0), std::max(-seen.y, 0),
-                     std::min(seen.width, image->width - seen.x),
-                     std::min(seen.height, image->height - seen.y)};
+                     std::min(seen.width, canvas.width() - seen.x),
+                     std::min(seen.height, canvas.height() - seen.y)};
   if (part.x >= part.width || part.y >= part.height) return;
   // The pixel of `classes` whose area holds the middle of each column and row.
   const auto nearest = [](int size, int source_size) {
@@ -120,7 +125,7 @@ void DrawSegmentation(const Image& classes, std::span<const Color, 256> palette,
   };
   const std::vector<size_t> columns = nearest(seen.width, classes.width);
   const std::vector<size_t> rows = nearest(seen.height, classes.height);
-  const int outline = std::max(1, LegibleScale(*image) / 2);
+  const int outline = std::max(1, LegibleScale(canvas) / 2);
   for (int y = part.y; y < part.height; ++y) {
     const auto row = [&](int at) {
       return classes.pixels.data() +
@@ -128,29 +133,32 @@ void DrawSegmentation(const Image& classes, std::span<const Color, 256> palette,
     };
     const uint8_t* here = row(y);
     const uint8_t* below = row(y + outline);
-    uint8_t* pixel = image->pixels.data() + image->row_bytes() * static_cast<size_t>(seen.y + y) +
-                     static_cast<ptrdiff_t>(seen.x + part.x) * image->channels;
-    for (int x = part.x; x < part.width; ++x, pixel += image->channels) {
+    // Runs of one colour at a time.
+    int begin = part.x;
+    Ink ink;
+    for (int x = part.x; x < part.width; ++x) {
       const size_t column = columns[static_cast<size_t>(x)];
       const size_t right = columns[static_cast<size_t>(std::min(x + outline, seen.width - 1))];
       const uint8_t index = here[column];
       const bool edge = here[right] != index || below[column] != index;
-      const Color color = edge ? Color{255, 255, 255} : palette[index];
-      const int opacity = edge ? kOutlineOpacity : index == 0 ? kBackgroundOpacity : kOpacity;
-      const uint8_t ink[3] = {image->channels == 1 ? Luma(color) : color.r, color.g, color.b};
-      for (int c = 0; c < image->channels; ++c) {
-        pixel[c] = static_cast<uint8_t>((pixel[c] * (256 - opacity) + ink[c] * opacity) / 256);
-      }
+      const Ink next = edge         ? Ink{{255, 255, 255}, kOutlineOpacity}
+                       : index == 0 ? Ink{palette[0], kBackgroundOpacity}
+                                    : Ink{palette[index], kOpacity};
+      if (next == ink) continue;
+      if (x > begin) canvas.Blend(seen.x + begin, seen.y + y, x - begin, ink.color, ink.opacity);
+      begin = x;
+      ink = next;
     }
+    canvas.Blend(seen.x + begin, seen.y + y, part.width - begin, ink.color, ink.opacity);
   }
 }
 
-void DrawLegend(std::span<const LegendEntry> entries, Image* image) {
+void DrawLegend(std::span<const LegendEntry> entries, const Canvas& canvas) {
   // One size for all: the largest at which all fit, within reason.
-  int scale = LegibleScale(*image);
+  int scale = LegibleScale(canvas);
   const int smallest = scale / 2 + 1;
   const auto fits = [&](const LegendEntry& entry) {
-    return TextBounds(entry.text, {}, scale).width <= image->width - 5 * scale;
+    return TextBounds(entry.text, {}, scale).width <= canvas.width() - 5 * scale;
   };
   while (scale > smallest && !std::all_of(entries.begin(), entries.end(), fits)) --scale;
   int y = 2 * scale;
@@ -160,14 +168,15 @@ void DrawLegend(std::span<const LegendEntry> entries, Image* image) {
       text.resize(text.size() - std::min<size_t>(text.size(), text.ends_with("...") ? 4 : 1));
       if (!text.empty()) text += "...";
     }
-    const Rect bounds = LabelBounds(text, {2 * scale, y}, scale, *image);
+    const Rect bounds = LabelBounds(text, {2 * scale, y}, scale, canvas);
     if (bounds.y < y) return;
-    DrawLabel(text, {bounds.x, y}, scale, entry.color, image);
+    DrawLabel(text, {bounds.x, y}, scale, entry.color, canvas);
     y += bounds.height;
   }
 }
 
-void DrawPoses(std::span<const Pose> poses, float threshold, const Rect& seen, Image* image) {
+void DrawPoses(std::span<const Pose> poses, float threshold, const Rect& seen,
+               const Canvas& canvas) {
   constexpr Color kLeft = {255, 140, 0};
   constexpr Color kRight = {30, 144, 255};
   constexpr Color kMiddle = {50, 220, 80};
@@ -176,7 +185,7 @@ void DrawPoses(std::span<const Pose> poses, float threshold, const Rect& seen, I
   const auto side = [](int keypoint) {
     return keypoint == 0 ? kMiddle : keypoint % 2 == 1 ? kLeft : kRight;
   };
-  const int thickness = LegibleScale(*image) + 1;
+  const int thickness = LegibleScale(canvas) + 1;
   for (size_t i = poses.size(); i-- > 0;) {
     const auto& keypoints = poses[i].keypoints;
     for (const auto& [from, to] : kSkeleton) {
@@ -184,14 +193,14 @@ void DrawPoses(std::span<const Pose> poses, float threshold, const Rect& seen, I
       const Keypoint& b = keypoints[static_cast<size_t>(to)];
       if (a.score < threshold || b.score < threshold) continue;
       const Color color = from == 0 ? side(to) : side(from) == side(to) ? side(from) : kMiddle;
-      DrawLine(Place(a, seen), Place(b, seen), thickness, color, image);
+      DrawLine(Place(a, seen), Place(b, seen), thickness, color, canvas);
     }
     for (int k = 0; k < kKeypointCount; ++k) {
       const Keypoint& keypoint = keypoints[static_cast<size_t>(k)];
       if (keypoint.score < threshold) continue;
       const Point place = Place(keypoint, seen);
-      DrawLine(place, place, 2 * thickness + 2, kRim, image);
-      DrawLine(place, place, 2 * thickness, side(k), image);
+      DrawLine(place, place, 2 * thickness + 2, kRim, canvas);
+      DrawLine(place, place, 2 * thickness, side(k), canvas);
     }
   }
 }

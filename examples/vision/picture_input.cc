@@ -9,10 +9,10 @@
 namespace atollrt {
 namespace {
 
-std::vector<uint8_t> QuantizedPixels(const AtollTensor* tensor, const PixelScaling& scaling) {
+StoredBytes QuantizedPixels(const AtollTensor* tensor, const PixelScaling& scaling) {
   const int q_min = AtollTensorType(tensor) == ATOLL_INT8 ? -128 : 0;
   const AtollQuantization quantization = AtollTensorQuantization(tensor);
-  std::vector<uint8_t> stored(256);
+  StoredBytes stored;
   for (int p = 0; p < 256; ++p) {
     double q = p + q_min;
     if (scaling.given()) {
@@ -25,10 +25,10 @@ std::vector<uint8_t> QuantizedPixels(const AtollTensor* tensor, const PixelScali
   return stored;
 }
 
-std::vector<float> FloatPixels(const PixelScaling& scaling) {
+StoredFloats FloatPixels(const PixelScaling& scaling) {
   const double mean = scaling.mean.value_or(scaling.given() ? 0 : 127.5);
   const double std = scaling.std.value_or(scaling.given() ? 1 : 127.5);
-  std::vector<float> stored(256);
+  StoredFloats stored;
   for (int p = 0; p < 256; ++p) {
     stored[static_cast<size_t>(p)] = static_cast<float>((p - mean) / std);
   }
@@ -57,8 +57,10 @@ Result<PictureInput> PictureInput::Create(AtollInterpreter* interpreter,
   input.height_ = shape[1];
   input.width_ = shape[2];
   input.channels_ = channels;
+  ATOLL_RETURN_IF_ERROR(input.scaler_.SetOutput(input.width_, input.height_, channels));
   switch (AtollTensorType(tensor)) {
     case ATOLL_FLOAT32:
+      input.is_float_ = true;
       input.stored_floats_ = FloatPixels(scaling);
       return input;
     case ATOLL_UINT8:
@@ -84,7 +86,7 @@ Status PictureInput::Write(const Image& image) const {
                            width_, height_, channels_, image.width, image.height, image.channels);
   }
   void* data = AtollTensorData(tensor_);
-  if (stored_floats_.empty()) {
+  if (!is_float_) {
     std::transform(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t*>(data),
                    [this](uint8_t pixel) { return stored_bytes_[pixel]; });
   } else {
@@ -92,6 +94,12 @@ Status PictureInput::Write(const Image& image) const {
                    [this](uint8_t pixel) { return stored_floats_[pixel]; });
   }
   return Status();
+}
+
+Status PictureInput::Write(const PlanarImage& picture, const Rect& part) {
+  void* data = AtollTensorData(tensor_);
+  return is_float_ ? scaler_.Run(picture, part, stored_floats_, static_cast<float*>(data))
+                   : scaler_.Run(picture, part, stored_bytes_, static_cast<uint8_t*>(data));
 }
 
 }  // namespace atollrt

@@ -103,7 +103,7 @@ TEST(Overlay, DrawsLabelsInsideOfThePicture) {
     EXPECT_GE(rect.y, 0);
     EXPECT_LE(rect.x + rect.width, 40);
     EXPECT_LE(rect.y + rect.height, 30);
-    EXPECT_EQ(rect, LabelBounds("ab", at, 1, image));
+    EXPECT_EQ(rect, LabelBounds("ab", at, 1, &image));
   }
   // Too wide at scales 2 and 3.
   EXPECT_EQ(DrawLabel("abcde", {5, 5}, 3, color, &image), (Rect{5, 5, 31, 9}));

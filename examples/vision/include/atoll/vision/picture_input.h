@@ -13,9 +13,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "atoll/picture/image.h"
+#include "atoll/picture/input_scaler.h"
+#include "atoll/picture/planar_image.h"
 #include "atoll/runtime.h"
 #include "runtime/base/status.h"
 
@@ -43,15 +44,21 @@ class PictureInput {
   // the channels of the input.
   Status Write(const Image& image) const;
 
+  // Resizes `part` of a picture, all of it if that is empty, straight into the tensor (as
+  // input_scaler.h says). kInvalidArgument when the part reaches outside of the picture.
+  Status Write(const PlanarImage& picture, const Rect& part);
+
  private:
   PictureInput() = default;
   AtollTensor* tensor_ = nullptr;
   int width_ = 0;
   int height_ = 0;
   int channels_ = 0;
+  bool is_float_ = false;
   // What each of the 256 pixel values becomes; the one that matches the tensor's type is filled.
-  std::vector<uint8_t> stored_bytes_;
-  std::vector<float> stored_floats_;
+  StoredBytes stored_bytes_ = {};
+  StoredFloats stored_floats_ = {};
+  InputScaler scaler_;
 };
 
 }  // namespace atollrt
