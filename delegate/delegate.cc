@@ -86,7 +86,11 @@ class PartitionExecutor final : public NodeExecutor {
                  .bytes_to_device = report.bytes_to_device,
                  .bytes_from_device = report.bytes_from_device,
                  .seconds = device_->info().host_seconds +
-                            CyclesToSeconds(report.device_cycles, device_->info())};
+                            CyclesToSeconds(report.device_cycles, device_->info()),
+                 .queue_ns = report.times.queue_ns,
+                 .link_out_ns = report.times.link_out_ns,
+                 .compute_ns = report.times.compute_ns,
+                 .link_in_ns = report.times.link_in_ns};
     if (io.trace != nullptr) {
       TraceHost(*io.trace, TraceKind::kSubmit, "submit", submit_ns, wait_ns);
       TraceHost(*io.trace, TraceKind::kWait, "wait", wait_ns, done_ns);

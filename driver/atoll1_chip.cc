@@ -135,6 +135,7 @@ Status Atoll1Chip::Run(const Job& job, RequestReport* report) {
   const Executable& executable = prepared.atoll1();
   const uint64_t sent = session_.bytes_sent();
   const uint64_t received = session_.bytes_received();
+  session_.link_times().Start();
   bool upload = false;
   const Placement placement = Place(prepared, &upload);
   Status status = upload ? Upload(prepared, placement, job.deadline) : Status();
@@ -155,6 +156,7 @@ Status Atoll1Chip::Run(const Job& job, RequestReport* report) {
     status = cycles.status();
     if (cycles.ok()) report->device_cycles = *cycles;
   }
+  session_.link_times().Stop(&report->times);
   report->bytes_to_device = session_.bytes_sent() - sent;
   report->bytes_from_device = session_.bytes_received() - received;
   report->parameter_bytes =

@@ -68,12 +68,21 @@ const char* DeviceStateName(DeviceState state);  // "Ready"
 using ExecutableId = uint32_t;
 using RequestId = uint32_t;
 
+// Where the time of one request went, measured on the host.
+struct RequestTimes {
+  int64_t queue_ns = 0;     // until the device was free for it
+  int64_t link_out_ns = 0;  // until the last byte was sent, an upload included
+  int64_t compute_ns = 0;   // until the first byte came back
+  int64_t link_in_ns = 0;   // until the last one had come
+};
+
 // What one request cost. Cycles are the device's own count (modelled, when it is emulated).
 struct RequestReport {
   uint64_t device_cycles = 0;      // of the inference program
   uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request, upload included
   uint64_t bytes_from_device = 0;  // outputs and events
   uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters
+  RequestTimes times;
   // How often it had to be sent again after something had gone wrong, and whether it was completed
   // by the device's stand-in in the end; the figures above are of the attempt that succeeded.
   int replays = 0;

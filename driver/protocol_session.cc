@@ -115,6 +115,7 @@ Status ProtocolSession::Flush(Deadline deadline) {
   if (pending_.empty()) return {};
   bytes_sent_ += pending_.size();
   Status status = transport_->BulkOut(kRecordEndpoint, pending_, deadline);
+  link_times_.Sent();
   pending_.clear();
   return status;
 }
@@ -127,7 +128,9 @@ Status ProtocolSession::Add(std::span<const uint8_t> bytes, Deadline deadline) {
   }
   ATOLL_RETURN_IF_ERROR(Flush(deadline));
   bytes_sent_ += bytes.size();
-  return transport_->BulkOut(kRecordEndpoint, bytes, deadline);
+  Status status = transport_->BulkOut(kRecordEndpoint, bytes, deadline);
+  link_times_.Sent();
+  return status;
 }
 
 Status ProtocolSession::AddRecord(RecordTag tag, std::span<const uint8_t> payload,
@@ -167,6 +170,7 @@ Result<ProtocolSession::Received> ProtocolSession::Receive(uint8_t endpoint,
     if (received.ok() && *received > 0) {
       filled += *received;
       bytes_received_ += *received;
+      link_times_.Received();
       idle_polls = 0;
       continue;
     }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "driver/device.h"
+#include "driver/link_times.h"
 #include "driver/protocol.h"
 #include "driver/usb_transport.h"
 #include "runtime/base/status.h"
@@ -58,6 +59,8 @@ class ProtocolSession {
   // Everything on bulk OUT and bulk IN so far.
   uint64_t bytes_sent() const { return bytes_sent_; }
   uint64_t bytes_received() const { return bytes_received_; }
+  // Of the transfers on these; the chip starts and stops it.
+  LinkTimes& link_times() { return link_times_; }
 
  private:
   Result<uint32_t> Read32(Register address, Deadline deadline);
@@ -74,6 +77,7 @@ class ProtocolSession {
   std::vector<uint8_t> pending_;  // small parts of records, to be sent as one transfer
   uint64_t bytes_sent_ = 0;
   uint64_t bytes_received_ = 0;
+  LinkTimes link_times_;
 };
 
 }  // namespace atollrt

@@ -54,6 +54,7 @@ struct UsbDevice::Slot {
   bool cancelled = false;
   Status status;
   RequestReport report;
+  int64_t submit_ns = 0;
 };
 
 struct UsbDevice::Outcome {
@@ -176,6 +177,7 @@ Result<RequestId> UsbDevice::Submit(const Request& request) {
   slot->loaded = loaded;
   slot->cancelled = false;
   slot->report = {};
+  slot->submit_ns = MonotonicNs();
   ++loaded->requests;
   queue_.push_back(slot);
   changed_.notify_all();
@@ -283,7 +285,8 @@ void UsbDevice::RunNext(Lock& lock) {
   }
   slot->phase = Slot::Phase::kRunning;
   wire_held_ = true;
-  const int64_t start_ns = activity_ != nullptr ? MonotonicNs() : 0;
+  const int64_t start_ns = MonotonicNs();
+  slot->report.times.queue_ns = start_ns - slot->submit_ns;
   if (activity_ != nullptr) activity_->Begin(start_ns);
   lock.unlock();
   Outcome outcome = Execute(slot);

@@ -427,7 +427,11 @@ AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
   *info = {.device_cycles = static_cast<int64_t>(usage.cycles),
            .bytes_to_device = static_cast<int64_t>(usage.bytes_to_device),
            .bytes_from_device = static_cast<int64_t>(usage.bytes_from_device),
-           .device_seconds = usage.seconds};
+           .device_seconds = usage.seconds,
+           .queue_ns = usage.queue_ns,
+           .link_out_ns = usage.link_out_ns,
+           .compute_ns = usage.compute_ns,
+           .link_in_ns = usage.link_in_ns};
   return ToC(Status());
 }
 

@@ -480,6 +480,10 @@ Status Interpreter::RunStep(Step* step) {
   last_usage_.bytes_to_device += usage.bytes_to_device;
   last_usage_.bytes_from_device += usage.bytes_from_device;
   last_usage_.seconds += usage.seconds;
+  last_usage_.queue_ns += usage.queue_ns;
+  last_usage_.link_out_ns += usage.link_out_ns;
+  last_usage_.compute_ns += usage.compute_ns;
+  last_usage_.link_in_ns += usage.link_in_ns;
   if (trace_ && step->partition < 0) TraceNode(step->node, start_ns);
   if (tap_) {
     for (const int32_t tensor : step->output_tensors) tap_(tensor);

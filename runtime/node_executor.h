@@ -25,6 +25,11 @@ struct DeviceUsage {
   uint64_t bytes_to_device = 0;
   uint64_t bytes_from_device = 0;
   double seconds = 0;  // modelled: device cycles and transfer over the link
+  // Measured on the host; their meaning is AtollInvokeInfo's.
+  int64_t queue_ns = 0;
+  int64_t link_out_ns = 0;
+  int64_t compute_ns = 0;
+  int64_t link_in_ns = 0;
 };
 
 // The operands of one Invoke, in the order in which the step names its tensors. Inputs that are

@@ -251,11 +251,13 @@ Status CoralChip::Run(const Job& job, RequestReport* report) {
   const auto& prepared = static_cast<const Prepared&>(*job.prepared);
   const uint64_t sent = session_.bytes_sent();
   const uint64_t received = session_.bytes_received();
+  session_.link_times().Start();
   Status status = RunBoth(prepared, job, report);
   if (!status.ok()) {
     ForgetAll();
     status = Explain(std::move(status));
   }
+  session_.link_times().Stop(&report->times);
   report->bytes_to_device = session_.bytes_sent() - sent;
   report->bytes_from_device = session_.bytes_received() - received;
   return status;

@@ -332,6 +332,7 @@ Status CoralSession::Send(coral::Tag tag, std::span<const uint8_t> payload, Dead
   ATOLL_RETURN_IF_ERROR(transport_->BulkOut(coral::kOutEndpoint, payload,
                                             Sooner(deadline, kCoralPatience + transfer_time)));
   bytes_sent_ += payload.size();
+  link_times_.Sent();
   return {};
 }
 
@@ -341,6 +342,7 @@ Status CoralSession::Receive(std::span<uint8_t> output, Deadline deadline) {
         const size_t received,
         transport_->BulkIn(coral::kOutputEndpoint, output, Sooner(deadline, kCoralPatience)));
     bytes_received_ += received;
+    link_times_.Received();
     output = output.subspan(received);
     if (!output.empty() && now_() >= deadline) {
       return Timeout("%zu bytes of an output are missing", output.size());
@@ -354,6 +356,7 @@ Status CoralSession::AwaitInterrupt(uint32_t number, Deadline deadline) {
   ATOLL_ASSIGN_OR_RETURN(const size_t size, transport_->BulkIn(coral::kEventEndpoint, event,
                                                                Sooner(deadline, kCoralPatience)));
   bytes_received_ += size;
+  link_times_.Received();
   if (size != event.size()) {
     return DeviceLost("the device sent an event of %zu bytes, must be %zu", size, event.size());
   }

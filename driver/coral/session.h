@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "driver/coral/registers.h"
+#include "driver/link_times.h"
 #include "driver/usb_transport.h"
 #include "runtime/base/status.h"
 
@@ -61,6 +62,8 @@ class CoralSession {
   // Everything on bulk OUT and bulk IN so far.
   uint64_t bytes_sent() const { return bytes_sent_; }
   uint64_t bytes_received() const { return bytes_received_; }
+  // Of the transfers on these; the chip starts and stops it.
+  LinkTimes& link_times() { return link_times_; }
 
  private:
   Deadline Sooner(Deadline deadline, std::chrono::milliseconds patience) const;
@@ -85,6 +88,7 @@ class CoralSession {
   const std::string name_;
   uint64_t bytes_sent_ = 0;
   uint64_t bytes_received_ = 0;
+  LinkTimes link_times_;
 };
 
 }  // namespace atollrt

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "examples/camera/mjpeg.h"
 #include "examples/camera/sources.h"
@@ -13,64 +14,123 @@
 namespace atollrt {
 namespace {
 
-uint8_t Clamp8(int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
+// ITU-R BT.601 video levels to full range, in 1/256: 298 = 256 * 255 / 219, 291 = 256 * 255 / 224.
+struct Levels {
+  int offset;
+  int factor;
+  int center;
+};
+constexpr Levels kLumaLevels = {16, 298, 0};
+constexpr Levels kColorLevels = {128, 291, 128};
 
-// BT.601, 16..235 to full range, in 1/256: 298 = 256 * 255 / 219, 409 = 256 * 1.402 * 255 / 224,
-// and so on.
-void YuyvToRgb(const uint8_t* src, size_t pixel_pairs, uint8_t* dst) {
-  for (size_t i = 0; i < pixel_pairs; ++i, src += 4, dst += 6) {
-    const int u = src[1] - 128;
-    const int v = src[3] - 128;
-    const int red = 409 * v + 128;
-    const int green = -100 * u - 208 * v + 128;
-    const int blue = 516 * u + 128;
-    for (int k = 0; k < 2; ++k) {
-      const int y = 298 * (src[2 * k] - 16);
-      dst[3 * k + 0] = Clamp8((y + red) >> 8);
-      dst[3 * k + 1] = Clamp8((y + green) >> 8);
-      dst[3 * k + 2] = Clamp8((y + blue) >> 8);
-    }
+// Every `step`th of the bytes.
+void Expand(const uint8_t* src, size_t step, const Levels& levels, bool full_range, int count,
+            uint8_t* dst) {
+  if (full_range) {
+    for (int i = 0; i < count; ++i) dst[i] = src[static_cast<size_t>(i) * step];
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    const int value =
+        ((levels.factor * (src[static_cast<size_t>(i) * step] - levels.offset) + 128) >> 8) +
+        levels.center;
+    dst[i] = static_cast<uint8_t>(std::clamp(value, 0, 255));
   }
 }
 
-void YuyvToGray(const uint8_t* src, size_t pixel_pairs, uint8_t* dst) {
-  for (size_t i = 0; i < 2 * pixel_pairs; ++i) {
-    dst[i] = Clamp8((298 * (src[2 * i] - 16) + 128) >> 8);
-  }
+// How a format subsamples its colour.
+struct Subsampling {
+  int shift_x;
+  int shift_y;
+};
+Subsampling SubsamplingOf(FrameFormat format) {
+  return {format == FrameFormat::kYuv420 || format == FrameFormat::kYuv422 ||
+                  format == FrameFormat::kYuyv
+              ? 1
+              : 0,
+          format == FrameFormat::kYuv420 ? 1 : 0};
 }
 
-Status DecodeYuyv(const Frame& frame, const DecodeOptions& options, Image* image) {
-  if (frame.width < 2 || frame.height < 1 || frame.width % 2 != 0) {
-    return InvalidArgument("YUYV: size %d x %d", frame.width, frame.height);
+void Reshape(const Frame& frame, bool has_color, PlanarImage* picture) {
+  if (!has_color) {
+    picture->ReshapeGray(frame.width, frame.height);
+    return;
+  }
+  const Subsampling subsampling = SubsamplingOf(frame.format);
+  picture->ReshapeColor(frame.width, frame.height, subsampling.shift_x, subsampling.shift_y);
+}
+
+Status DecodeUncompressed(const Frame& frame, const DecodeOptions& options, PlanarImage* picture) {
+  const bool is_yuyv = frame.format == FrameFormat::kYuyv;
+  if (frame.width < 1 || frame.height < 1 || (is_yuyv && frame.width % 2 != 0)) {
+    return InvalidArgument("uncompressed frame: size %d x %d", frame.width, frame.height);
   }
   const int64_t pixels = int64_t{frame.width} * frame.height;
   if (pixels > options.max_pixels) {
-    return ResourceExhausted("YUYV: %d x %d is above the limit of %lld pixels", frame.width,
-                             frame.height, static_cast<long long>(options.max_pixels));
+    return ResourceExhausted("uncompressed frame: %d x %d is above the limit of %lld pixels",
+                             frame.width, frame.height, static_cast<long long>(options.max_pixels));
   }
-  if (frame.bytes.size() != static_cast<size_t>(pixels) * 2) {
-    return InvalidArgument("YUYV: %d x %d takes %lld bytes, but %zu are present", frame.width,
-                           frame.height, static_cast<long long>(pixels * 2), frame.bytes.size());
+  const size_t size = PlanesSize(frame.format, frame.width, frame.height);
+  if (frame.bytes.size() != size) {
+    return InvalidArgument("uncompressed frame: %d x %d takes %zu bytes, but %zu are present",
+                           frame.width, frame.height, size, frame.bytes.size());
   }
-  image->Reshape(frame.width, frame.height, options.channels);
-  const auto convert = options.channels == 1 ? YuyvToGray : YuyvToRgb;
-  convert(frame.bytes.data(), static_cast<size_t>(pixels) / 2, image->pixels.data());
+  const bool has_color = options.channels == 3 && frame.format != FrameFormat::kYuv400;
+  Reshape(frame, has_color, picture);
+  const uint8_t* bytes = frame.bytes.data();
+  if (is_yuyv) {
+    for (int y = 0; y < frame.height; ++y, bytes += size_t{2} * picture->y.width) {
+      Expand(bytes, 2, kLumaLevels, frame.full_range, frame.width, picture->y.row(y));
+      if (!has_color) continue;
+      Expand(bytes + 1, 4, kColorLevels, frame.full_range, frame.width / 2, picture->cb.row(y));
+      Expand(bytes + 3, 4, kColorLevels, frame.full_range, frame.width / 2, picture->cr.row(y));
+    }
+    return Status();
+  }
+  const auto copy = [&](const Levels& levels, Plane* plane) {
+    for (int y = 0; y < plane->height; ++y, bytes += plane->width) {
+      Expand(bytes, 1, levels, frame.full_range, plane->width, plane->row(y));
+    }
+  };
+  copy(kLumaLevels, &picture->y);
+  if (has_color) {
+    copy(kColorLevels, &picture->cb);
+    copy(kColorLevels, &picture->cr);
+  }
   return Status();
 }
 
 }  // namespace
 
-Status DecodeFrame(const Frame& frame, const DecodeOptions& options, Image* image) {
-  if (frame.format == FrameFormat::kJpeg) return DecodeImageInto(frame.bytes, options, image);
+size_t PlanesSize(FrameFormat format, int width, int height) {
+  const size_t luma = static_cast<size_t>(width) * static_cast<size_t>(height);
+  if (format == FrameFormat::kYuv400) return luma;
+  const Subsampling subsampling = SubsamplingOf(format);
+  const int color_width = (width + subsampling.shift_x) >> subsampling.shift_x;
+  const int color_height = (height + subsampling.shift_y) >> subsampling.shift_y;
+  return luma + 2 * static_cast<size_t>(color_width) * static_cast<size_t>(color_height);
+}
+
+int64_t SteadyNowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage* picture) {
   if (options.channels != 1 && options.channels != 3) {
     return InvalidArgument("cannot decode to %d channels, only to 1 or 3", options.channels);
   }
-  return DecodeYuyv(frame, options, image);
+  if (frame.format == FrameFormat::kJpeg || frame.format == FrameFormat::kPicture) {
+    return DecodePlanes(frame.bytes, options, picture);
+  }
+  return DecodeUncompressed(frame, options, picture);
 }
 
 void DescribeJpegFrame(Frame* frame) {
   const JpegSize size = ReadJpegSize(frame->bytes).value_or(JpegSize{0, 0});
   frame->format = FrameFormat::kJpeg;
+  frame->full_range = true;
   frame->width = size.width;
   frame->height = size.height;
   frame->capture_time_ns = 0;
@@ -89,18 +149,20 @@ Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
   if (spec.compare(0, fashion.size(), fashion) == 0) {
     return OpenFashion(spec.substr(fashion.size()), options);
   }
-  if (spec.compare(0, 10, "/dev/video") == 0) return OpenV4l2(spec, options);
+  if (spec.starts_with("/dev/video")) return OpenV4l2(spec, options);
+  if (spec.starts_with("http://")) return OpenHttp(spec, options);
+  if (spec == "-") return OpenStream(spec, options);
   struct stat info;
   if (stat(spec.c_str(), &info) != 0) {
     const int error = errno;
     if (error != ENOENT) return FileError(spec, "open", error);
     return NotFound(
-        "camera '%s': no such file; a camera is 'test', 'fashion:DIR', /dev/videoN, a directory of "
-        "JPEGs or an MJPEG file",
+        "camera '%s': no such file; a camera is 'test', 'fashion:DIR', /dev/videoN, http://..., a "
+        "directory of pictures, an MJPEG or Y4M file or '-' for the standard input",
         spec.c_str());
   }
-  if (S_ISDIR(info.st_mode)) return OpenJpegDirectory(spec, options);
-  return OpenMjpegFile(spec, options);
+  if (S_ISDIR(info.st_mode)) return OpenPictureDirectory(spec, options);
+  return OpenStream(spec, options);
 }
 
 }  // namespace atollrt

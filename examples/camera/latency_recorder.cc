@@ -6,21 +6,17 @@
 namespace atollrt {
 
 void LatencyRecorder::Add(double milliseconds) {
-  const auto value = static_cast<float>(milliseconds);
-  if (values_.size() < kCapacity) {
-    values_.push_back(value);
-  } else {
-    values_[count_ % kCapacity] = value;
-  }
+  values_[count_ % kCapacity] = static_cast<float>(milliseconds);
   max_ = count_ == 0 ? milliseconds : std::max(max_, milliseconds);
   ++count_;
 }
 
-LatencySummary LatencyRecorder::Summarize() const {
+LatencySummary LatencyRecorder::Summarize(size_t latest) const {
   LatencySummary summary;
   summary.count = count_;
   if (count_ == 0) return summary;
-  std::vector<float> sorted = values_;
+  std::vector<float> sorted(static_cast<size_t>(std::min<uint64_t>({count_, latest, kCapacity})));
+  for (size_t i = 0; i < sorted.size(); ++i) sorted[i] = values_[(count_ - 1 - i) % kCapacity];
   std::sort(sorted.begin(), sorted.end());
   // The smallest value that at least `percent` of all values do not exceed.
   const auto nearest_rank = [&](size_t percent) {

@@ -5,20 +5,23 @@
 #include <cstdint>
 #include <vector>
 
-#include "atoll/camera/pipeline.h"
+#include "atoll/camera/status.h"
 
 namespace atollrt {
 
-// Collects latencies in bounded memory for a LatencySummary. Not thread-safe.
+// Collects latencies in memory that is taken once, for a LatencySummary. Not thread-safe.
 class LatencyRecorder {
  public:
-  static constexpr size_t kCapacity = 65536;
+  static constexpr size_t kCapacity = 16384;
+
+  LatencyRecorder() : values_(kCapacity) {}
 
   void Add(double milliseconds);
-  LatencySummary Summarize() const;
+  // Of the latest values, at least 1 and at most kCapacity; count and max of all.
+  LatencySummary Summarize(size_t latest = kCapacity) const;
 
  private:
-  std::vector<float> values_;  // a ring once it has kCapacity
+  std::vector<float> values_;  // a ring
   uint64_t count_ = 0;
   double max_ = 0;
 };

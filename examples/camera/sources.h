@@ -15,12 +15,20 @@ namespace atollrt {
 Result<std::unique_ptr<FrameSource>> OpenTestPattern(const FrameSourceOptions& options);
 Result<std::unique_ptr<FrameSource>> OpenFashion(const std::string& directory,
                                                  const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenJpegDirectory(const std::string& directory,
-                                                       const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenMjpegFile(const std::string& path,
-                                                   const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenPictureDirectory(const std::string& directory,
+                                                          const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenStream(const std::string& path,
+                                                const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenHttp(const std::string& url,
+                                              const FrameSourceOptions& options);
 Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
                                               const FrameSourceOptions& options);
+
+// std::chrono::steady_clock.
+int64_t SteadyNowNs();
+
+// The bytes of a frame of one of the planar formats.
+size_t PlanesSize(FrameFormat format, int width, int height);
 
 // Sets format, width and height from frame->bytes, and clears what only some sources set.
 void DescribeJpegFrame(Frame* frame);

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -25,12 +24,6 @@ namespace {
 
 constexpr int kFrameTimeoutMs = 2000;
 constexpr uint32_t kBufferCount = 4;
-
-int64_t SteadyNowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 class V4l2Source : public FrameSource {
  public:
@@ -230,6 +223,7 @@ class V4l2Source : public FrameSource {
       std::memcpy(frame->bytes.data() + dense * y, data + row_bytes_ * y, dense);
     }
     frame->format = FrameFormat::kYuyv;
+    frame->full_range = false;
     frame->width = static_cast<int>(width_);
     frame->height = static_cast<int>(height_);
     frame->label.reset();

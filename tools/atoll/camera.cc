@@ -2,20 +2,23 @@
 #include "atoll/camera.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <memory>
 
+#include "tools/atoll/camera_report.h"
+#include "tools/atoll/camera_trace.h"
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/input_shape.h"
 #include "tools/atoll/labels.h"
+#include "tools/atoll/output_files.h"
 #include "tools/atoll/picture_run.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/stop_on_signal.h"
-#include "tools/atoll/stopwatch.h"
 #include "tools/atoll/subcommands.h"
 #include "tools/atoll/validators.h"
 
@@ -23,15 +26,27 @@ namespace atollcmd {
 namespace {
 
 struct CameraOptions {
-  SessionOptions session;
+  SessionOptions session;  // without a model
+  std::vector<std::string> models;
   std::string source = "test";
+  std::string size = "640x480";
+  bool loop = false;
   double fps = 30;
   uint64_t frames = 0;
   std::string policy = "newest";
-  LabelOptions labels;
+  int queue = 1;
+  std::vector<std::string> labels;  // one for each model, "-" for none
+  std::optional<int> label_offset;
+  std::vector<float> thresholds;  // one for all, or one for each model
+  std::vector<int> priorities;    // one for each model
+  std::vector<std::string> inside;
+  int max_crops = 4;
   std::string crop = "source";
   std::string save_dir;
   bool no_draw = false;
+  int quality = 80;
+  std::string results;
+  std::string trace;
   atollrt::PixelScaling scaling;
   bool json = false;
 };
@@ -105,13 +120,34 @@ class CroppedSource : public atollrt::FrameSource {
   Crop crop_;
 };
 
+std::pair<int, int> ParseSize(const std::string& text) {
+  int width = 0;
+  int height = 0;
+  const char* end = text.c_str() + text.size();
+  const auto [x, first] = std::from_chars(text.c_str(), end, width);
+  bool good = first == std::errc() && x != end && *x == 'x';
+  if (good) {
+    const auto [last, second] = std::from_chars(x + 1, end, height);
+    good = second == std::errc() && last == end;
+  }
+  if (!good || width < 1 || height < 1) {
+    throw CommandError(ExitCode::kUsage,
+                       fmt::format("--size '{}' is no size; for example --size 1280x720", text));
+  }
+  return {width, height};
+}
+
 std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options) {
   const Crop crop = ParseCrop(options.crop);
   atollrt::FrameSourceOptions source_options;
+  std::tie(source_options.width, source_options.height) = ParseSize(options.size);
   if (options.fps > 0) source_options.fps = options.fps;
+  source_options.loop = options.loop;
+  source_options.stop = &StopOnSignals();
   auto source = atollrt::OpenFrameSource(options.source, source_options);
   if (!source.ok()) {
-    const bool is_device = options.source.starts_with("/dev/");
+    const bool is_device =
+        options.source.starts_with("/dev/") || options.source.starts_with("http://");
     throw CommandError(is_device ? ExitCode::kNoDevice : ExitCode::kFailure,
                        fmt::format("cannot open the source: {}; 'atoll camera --help' lists the "
                                    "kinds of sources",
@@ -131,234 +167,212 @@ void CreateSaveDirectory(const std::string& path) {
   }
 }
 
-// ---- Inference on one frame --------------------------------------------------------------------
+// ---- The models --------------------------------------------------------------------------------
 
-// The library's failure on this thread as the camera library's kind of error; both lists of codes
-// are the same.
-atollrt::Status LastError(AtollStatus status) {
-  static_assert(static_cast<int>(atollrt::StatusCode::kDeviceLost) == ATOLL_DEVICE_LOST);
-  static_assert(static_cast<int>(atollrt::StatusCode::kInternal) == ATOLL_INTERNAL);
-  return {static_cast<atollrt::StatusCode>(status), AtollLastError()};
-}
-
-class Classifier {
- public:
-  Classifier(Session* session, const CameraOptions& options)
-      : session_(session),
-        input_(OpenPictureInput(*session, options.scaling)),
-        reader_(OpenReader<atollrt::ClassificationReader>(*session, atollrt::Task::kClassify)),
-        labels_(options.labels, {{reader_.class_count(), reader_.class_count()}}) {
-    session->Lint({.task = atollrt::Task::kClassify,
-                   .takes_picture = true,
-                   .scaling_given = options.scaling.given()});
-    session->AddWarnings(labels_.warnings());
-  }
-
-  const atollrt::PictureInput& input() const { return input_; }
-
-  atollrt::Status Infer(const atollrt::Image& image, atollrt::FrameResult* result) const {
-    ATOLL_RETURN_IF_ERROR(input_.Write(image));
-    const AtollStatus status = AtollInterpreterInvoke(session_->interpreter());
-    if (status != ATOLL_OK) return LastError(status);
-    const atollrt::ClassScore best = reader_.ReadBest();
-    result->class_index = best.class_index;
-    result->label = fmt::format("{} {:.2f}", labels_.NameOf(best.class_index), best.score);
-    return {};
-  }
-
- private:
-  Session* session_;
-  atollrt::PictureInput input_;
-  atollrt::ClassificationReader reader_;
-  Labels labels_;
+// One of the command line's, ready to look at frames.
+struct CameraModel {
+  std::unique_ptr<Session> session;
+  std::unique_ptr<atollrt::FrameModel> model;
+  atollrt::PipelineModel use;
 };
 
-// ---- While it runs -----------------------------------------------------------------------------
-
-// A line per second on stderr, in place if that is a terminal; and what only this side can count.
-class Progress {
- public:
-  explicit Progress(uint64_t wanted) : wanted_(wanted), in_place_(isatty(STDERR_FILENO) != 0) {}
-
-  void Add(const atollrt::ProcessedFrame& processed) {
-    ++processed_;
-    if (processed.frame.label) {
-      ++labelled_;
-      correct_ += *processed.frame.label == processed.result.class_index;
+LabelRule RuleFor(const Session& session, atollrt::Task task) {
+  switch (task) {
+    case atollrt::Task::kClassify: {
+      const int count = OpenReader<atollrt::ClassificationReader>(session, task).class_count();
+      return {.classes = {count, count}};
     }
-    since_line_ms_ += stopwatch_.LapMs();
-    if (since_line_ms_ < 1000) return;
-    const double rate = static_cast<double>(processed_ - processed_at_line_) * 1e3 / since_line_ms_;
-    fmt::print(stderr, "{}atoll: {}{} frames, {:.1f} fps, {:.1f} ms behind the camera, {}{}",
-               in_place_ ? "\r\x1b[K" : "", processed_,
-               wanted_ == 0 ? "" : fmt::format(" of {}", wanted_), rate, processed.times.total,
-               processed.result.label, in_place_ ? "" : "\n");
-    since_line_ms_ = 0;
-    processed_at_line_ = processed_;
-    line_open_ = in_place_;
+    case atollrt::Task::kDetect: {
+      // The operator's scores may or may not have a column for the background.
+      const int count = OpenReader<atollrt::DetectionReader>(session, task).score_count();
+      return {.classes = {count - 1, count}, .without_background = true};
+    }
+    case atollrt::Task::kSegment: {
+      const auto reader = OpenReader<atollrt::SegmentationReader>(session, task);
+      const int count = reader.class_count();
+      return {.classes = {count, count > 0 ? count : reader.kMaxClasses}};
+    }
+    default:
+      return {.classes = {0, 0}};
   }
-  // Ends the line in place.
-  void Finish() const {
-    if (line_open_) fmt::print(stderr, "\r\x1b[K");
-  }
-
-  uint64_t labelled() const { return labelled_; }
-  double accuracy() const { return static_cast<double>(correct_) / static_cast<double>(labelled_); }
-
- private:
-  const uint64_t wanted_;
-  const bool in_place_;
-  Stopwatch stopwatch_;
-  double since_line_ms_ = 0;
-  uint64_t processed_ = 0;
-  uint64_t processed_at_line_ = 0;
-  bool line_open_ = false;
-  uint64_t labelled_ = 0;
-  uint64_t correct_ = 0;
-};
-
-// ---- The report --------------------------------------------------------------------------------
-
-struct Run {
-  const Session& session;
-  const CameraOptions& options;
-  const std::string source;
-  const Progress& progress;
-  const atollrt::PipelineReport& report;
-
-  struct Stage {
-    const char* name;
-    const atollrt::LatencySummary* latency;
-  };
-  std::vector<Stage> stages() const {
-    return {{"decode", &report.decode},
-            {"resize", &report.resize},
-            {"infer", &report.infer},
-            {"draw", &report.draw},
-            {"total", &report.total}};
-  }
-};
-
-Json ReportJson(const Run& run) {
-  Json json = NewReport("camera", run.session);
-  const atollrt::PipelineReport& report = run.report;
-  json["source"] = run.source;
-  json["policy"] = run.options.policy;
-  json["frames"] = report.captured;
-  json["captured"] = report.captured;
-  json["processed"] = report.processed;
-  json["dropped"] = report.dropped;
-  json["failed"] = report.failed;
-  json["fps"] = report.processed_fps;
-  json["captured_fps"] = report.captured_fps;
-  json["accuracy"] = run.progress.labelled() > 0 ? Json(run.progress.accuracy()) : Json();
-  json["labelled"] = run.progress.labelled();
-  json["latency_ms"] = Json::object();
-  for (const Run::Stage& stage : run.stages()) {
-    if (stage.latency->count == 0) continue;
-    json["latency_ms"][stage.name] = {{"p50", RoundedMs(stage.latency->p50)},
-                                      {"p90", RoundedMs(stage.latency->p90)},
-                                      {"p99", RoundedMs(stage.latency->p99)},
-                                      {"max", RoundedMs(stage.latency->max)}};
-  }
-  json["modelled_device_ms"] = RoundedMs(run.session.invoke_info().device_seconds * 1e3);
-  json["first_failure"] = report.first_failure.ok() ? Json() : Json(report.first_failure.message());
-  json["end"] = report.end.ok() ? Json() : Json(report.end.message());
-  return json;
 }
 
-std::string ReportText(const Run& run) {
-  const atollrt::PipelineReport& report = run.report;
-  std::string text = fmt::format(
-      "source    {}\n"
-      "model     {}\n"
-      "device    {}: {}\n"
-      "plan      {}\n"
-      "frames    {} captured = {} processed + {} dropped + {} failed\n"
-      "rate      {:.2f} fps processed, {:.2f} fps captured\n",
-      run.source, run.session.options().model, run.session.device_name(),
-      run.session.device_description(), run.session.PartitionSummary(), report.captured,
-      report.processed, report.dropped, report.failed, report.processed_fps, report.captured_fps);
-  if (run.progress.labelled() > 0) {
-    text += fmt::format("accuracy  {:.2f} % of {} labelled frames\n", run.progress.accuracy() * 100,
-                        run.progress.labelled());
+// The options of one model among those for all.
+template <typename T>
+T Choose(const char* option, const std::vector<T>& values, size_t model, size_t models, T otherwise,
+         bool one_for_all) {
+  if (values.empty()) return otherwise;
+  if (values.size() == 1 && one_for_all) return values[0];
+  if (values.size() != models) {
+    throw CommandError(
+        ExitCode::kUsage,
+        fmt::format("{} is given {} times for {} models; give it {}once for each, "
+                    "in their order",
+                    option, values.size(), models, one_for_all ? "once for all or " : ""));
   }
-  if (!report.first_failure.ok()) {
-    text += fmt::format("failure   the first: {}\n", report.first_failure.message());
+  return values[model];
+}
+
+CameraModel OpenModel(const CameraOptions& options, size_t index, const Session* device_of) {
+  const size_t count = options.models.size();
+  CameraModel opened;
+  SessionOptions session_options = options.session;
+  session_options.model = options.models[index];
+  session_options.priority =
+      Choose("--priority", options.priorities, index, count, 0, /*one_for_all=*/false);
+  session_options.residency_set = 1;  // they take turns on every frame
+  opened.use.priority = session_options.priority;
+  opened.session = std::make_unique<Session>(session_options, device_of);
+  Session& session = *opened.session;
+
+  OpenPictureInput(session, options.scaling);
+  const atollrt::Task task = atollrt::IdentifyTask(session.interpreter());
+  atollrt::FrameModelOptions model_options;
+  model_options.name = std::filesystem::path(options.models[index]).stem().string();
+  model_options.scaling = options.scaling;
+  model_options.threshold = Choose("--threshold", options.thresholds, index, count,
+                                   task == atollrt::Task::kPose ? 0.3f : 0.5f, true);
+  LabelOptions label_options;
+  label_options.path = Choose("--labels", options.labels, index, count, std::string(), false);
+  if (label_options.path == "-") label_options.path.clear();
+  label_options.offset = options.label_offset;
+  if (!label_options.path.empty()) {
+    const LabelRule rule = RuleFor(session, task);
+    const Labels labels(label_options, rule);
+    for (int c = 0; c < rule.classes.most; ++c) model_options.labels.push_back(labels[c]);
+    session.AddWarnings(labels.warnings());
   }
-  text += "latency        p50      p90      p99      max  ms, measured on the host\n";
-  for (const Run::Stage& stage : run.stages()) {
-    if (stage.latency->count == 0) continue;
-    text +=
-        fmt::format("  {:<7} {:>8.3f} {:>8.3f} {:>8.3f} {:>8.3f}\n", stage.name, stage.latency->p50,
-                    stage.latency->p90, stage.latency->p99, stage.latency->max);
+  auto model = atollrt::OpenFrameModel(session.interpreter(), std::move(model_options));
+  if (!model.ok()) {
+    throw CommandError(ExitCode::kBadModel,
+                       fmt::format("cannot show what '{}' sees: {}; {}", options.models[index],
+                                   model.status().message(),
+                                   AdviseTask(session.interpreter(), atollrt::Task::kNone)));
   }
-  if (run.session.on_device()) {
-    const AtollInvokeInfo device = run.session.invoke_info();
-    text += fmt::format("modelled  {:.3f} ms of device time per inference, {} cycles\n",
-                        device.device_seconds * 1e3, Thousands(device.device_cycles));
+  opened.model = *std::move(model);
+  opened.use.model = opened.model.get();
+  session.Lint({.task = task, .takes_picture = true, .scaling_given = options.scaling.given()});
+  return opened;
+}
+
+// --inside 1:0: model 1 looks into the boxes of model 0.
+void ApplyInside(const CameraOptions& options, std::vector<CameraModel>* models) {
+  for (const std::string& text : options.inside) {
+    size_t inner = 0;
+    size_t outer = 0;
+    const char* end = text.c_str() + text.size();
+    const auto [colon, first] = std::from_chars(text.c_str(), end, inner);
+    bool good = first == std::errc() && colon != end && *colon == ':';
+    if (good) {
+      const auto [last, second] = std::from_chars(colon + 1, end, outer);
+      good = second == std::errc() && last == end && inner < models->size() && outer < inner;
+    }
+    if (!good) {
+      throw CommandError(
+          ExitCode::kUsage,
+          fmt::format("--inside '{}' is not two models of the command line, counted from 0, the "
+                      "detector first there; for example --inside 1:0",
+                      text));
+    }
+    const Session& session = *(*models)[outer].session;
+    if (atollrt::IdentifyTask(session.interpreter()) != atollrt::Task::kDetect) {
+      throw CommandError(ExitCode::kUsage,
+                         fmt::format("--inside {}: model {} ('{}') makes no boxes; it must be a "
+                                     "detector",
+                                     text, outer, session.options().model));
+    }
+    (*models)[inner].use.inside = static_cast<int>(outer);
+    (*models)[inner].use.max_crops = options.max_crops;
   }
-  return text;
+}
+
+// Whether all models stay on the device; if not, the order of each frame is turned around.
+bool AllStay(const std::vector<CameraModel>& models) {
+  const Session& first = *models.front().session;
+  if (models.size() == 1 || !first.on_device()) return true;
+  std::vector<const AtollInterpreter*> interpreters;
+  for (const CameraModel& model : models) interpreters.push_back(model.session->interpreter());
+  const AtollResidencyPlan* plan = nullptr;
+  const AtollStatus status = AtollPlanResidency(first.delegate(), interpreters.data(),
+                                                static_cast<int32_t>(interpreters.size()), &plan);
+  return status == ATOLL_OK && plan->all_fit != 0;
 }
 
 // ------------------------------------------------------------------------------------------------
 
-atollrt::PipelineOptions MakePipelineOptions(const CameraOptions& options,
-                                             const atollrt::PictureInput& input) {
-  atollrt::PipelineOptions pipeline;
-  pipeline.input_width = input.width();
-  pipeline.input_height = input.height();
-  pipeline.input_channels = input.channels();
-  pipeline.fps = options.fps;
-  pipeline.policy =
-      options.policy == "every" ? atollrt::QueuePolicy::kEvery : atollrt::QueuePolicy::kNewest;
-  pipeline.max_frames = options.frames;
-  pipeline.draw = !options.no_draw;
-  pipeline.shrink_while_decoding = options.save_dir.empty();
-  pipeline.annotated_dir = options.save_dir;
-  pipeline.stop = &StopOnSignals();
-  return pipeline;
-}
-
 void RunCamera(const CameraOptions& options) {
   const std::unique_ptr<atollrt::FrameSource> source = OpenSource(options);
-  Session session(options.session);
-  const Classifier classifier(&session, options);
-  CreateSaveDirectory(options.save_dir);
-  session.Announce();
-
-  Progress progress(options.frames);
-  atollrt::PipelineCallbacks callbacks;
-  callbacks.infer = [&](const atollrt::Image& image, atollrt::FrameResult* result) {
-    return classifier.Infer(image, result);
-  };
-  callbacks.on_result = [&](const atollrt::ProcessedFrame& frame) { progress.Add(frame); };
-  const auto report = atollrt::RunPipeline(
-      source.get(), MakePipelineOptions(options, classifier.input()), callbacks);
-  progress.Finish();
-  session.AnnounceHealth();
-  if (!report.ok()) {
-    throw CommandError(ExitCode::kUsage, fmt::format("cannot start: {}; see 'atoll camera --help'",
-                                                     report.status().message()));
+  std::vector<CameraModel> models;
+  for (size_t i = 0; i < options.models.size(); ++i) {
+    models.push_back(OpenModel(options, i, models.empty() ? nullptr : models[0].session.get()));
   }
+  ApplyInside(options, &models);
+  CreateSaveDirectory(options.save_dir);
+  const Session& first = *models.front().session;
+  ResultLines lines(options.results);
+  CameraTrace trace(options.trace);
+  first.AnnounceDevice();
+  for (const CameraModel& model : models) model.session->AnnounceWarnings();
+
+  std::vector<atollrt::PipelineModel> uses;
+  std::vector<const Session*> sessions;
+  for (const CameraModel& model : models) {
+    uses.push_back(model.use);
+    sessions.push_back(model.session.get());
+  }
+  atollrt::PipelineOptions pipeline_options;
+  pipeline_options.fps = options.fps;
+  pipeline_options.policy =
+      options.policy == "every" ? atollrt::QueuePolicy::kEvery : atollrt::QueuePolicy::kNewest;
+  pipeline_options.queue_size = options.queue;
+  pipeline_options.max_frames = options.frames;
+  pipeline_options.alternate_order = !AllStay(models);
+  pipeline_options.draw = !options.no_draw;
+  pipeline_options.jpeg_quality = options.quality;
+  pipeline_options.stop = &StopOnSignals();
+  pipeline_options.wants_jpeg = [&] { return !options.save_dir.empty(); };
+  if (trace.enabled()) {
+    pipeline_options.on_span = [&](const atollrt::StageSpan& span) { trace.Add(span); };
+  }
+  pipeline_options.describe_device = [&](atollrt::DeviceStatus* status) {
+    DescribeDevice(first, status);
+  };
+  CameraProgress progress(options.frames);
+  pipeline_options.on_frame = [&](const atollrt::ProcessedFrame& frame) {
+    progress.Add(frame);
+    lines.Add(frame);
+    return options.save_dir.empty() ? atollrt::Status() : SaveFrame(options.save_dir, frame);
+  };
+  auto pipeline =
+      atollrt::Pipeline::Create(source.get(), std::move(uses), std::move(pipeline_options));
+  if (!pipeline.ok()) {
+    throw CommandError(ExitCode::kUsage, fmt::format("cannot start: {}; see 'atoll camera --help'",
+                                                     pipeline.status().message()));
+  }
+  const atollrt::PipelineReport report = (*pipeline)->Run();
+  progress.Finish();
+  first.AnnounceHealth();
+  trace.Write(report.status);
+  lines.Finish();
 
   // What was done is reported even if the run ended badly: every frame is to be accounted for.
-  const Run run = {session, options, source->description(), progress, *report};
-  if (report->captured > 0) {
-    if (options.json) fmt::print(stderr, "{}", ReportText(run));
-    options.json ? PrintReport(ReportJson(run)) : PrintText(ReportText(run));
+  const CameraRun run = {sessions, options.models, progress, report};
+  const uint64_t captured = report.status.captured;
+  if (captured > 0) {
+    if (options.json) fmt::print(stderr, "{}", CameraText(run));
+    options.json ? PrintReport(CameraJson(run)) : PrintText(CameraText(run));
   }
-  if (!report->end.ok()) {
-    const bool lost = report->end.code() == atollrt::StatusCode::kDeviceLost;
+  if (!report.end.ok()) {
+    const bool lost = report.end.code() == atollrt::StatusCode::kDeviceLost;
     throw CommandError(lost ? ExitCode::kDeviceLost : ExitCode::kFailure,
                        fmt::format("the run ended after {} frames: {}; check the source and the "
                                    "device",
-                                   report->captured, report->end.message()));
+                                   captured, report.end.message()));
   }
-  if (report->captured > 0 && report->failed == report->captured) {
+  if (captured > 0 && report.status.failed == captured) {
     throw CommandError(ExitCode::kFailure,
                        fmt::format("all {} frames failed, the first one with: {}; check the source",
-                                   report->captured, report->first_failure.message()));
+                                   captured, report.first_failure.message()));
   }
 }
 
@@ -366,12 +380,23 @@ void RunCamera(const CameraOptions& options) {
 
 void AddCameraCommand(CLI::App* app) {
   auto options = std::make_shared<CameraOptions>();
-  CLI::App* command =
-      app->add_subcommand("camera", "Classify a stream of frames and account for each of them.");
-  AddSessionOptions(command, &options->session);
+  CLI::App* command = app->add_subcommand(
+      "camera", "Run models on every frame of a camera and account for each of them.");
+  command
+      ->add_option("MODEL", options->models,
+                   ".tflite files: classifiers, detectors, segmentations, poses; all look at every "
+                   "frame and share the device")
+      ->required();
+  AddDeviceOptions(command, &options->session);
   command
       ->add_option("--source", options->source,
-                   "test | fashion:DIR | a directory of JPEGs | FILE.mjpeg | /dev/videoN")
+                   "test | fashion:DIR | a directory of pictures | FILE.mjpeg | FILE.y4m | - (the "
+                   "standard input) | http://HOST/PATH (MJPEG) | /dev/videoN")
+      ->capture_default_str();
+  command->add_flag("--loop", options->loop, "files start again instead of ending");
+  command
+      ->add_option("--size", options->size,
+                   "WxH asked of a camera, which may choose otherwise, and of made-up sources")
       ->capture_default_str();
   command
       ->add_option("--fps", options->fps,
@@ -390,32 +415,71 @@ void AddCameraCommand(CLI::App* app) {
                    "capturing waits")
       ->check(CLI::IsMember({"newest", "every"}))
       ->capture_default_str();
-  AddLabelOptions(command, &options->labels);
+  command->add_option("--queue", options->queue, "captured frames that may wait to be taken")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  command
+      ->add_option("--labels", options->labels,
+                   "names of the classes, one per line or all lines as 'N name'; once for each "
+                   "model, in their order; - for none")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--label-offset", options->label_offset,
+                   "class c is called by label c + offset, for files with a background more (1) "
+                   "or less (-1) than the model")
+      ->check(CLI::Range(-1000, 1000));
+  command
+      ->add_option("--threshold", options->thresholds,
+                   "leave out detections and poses of a lower score (0.5; poses 0.3); once for "
+                   "all, or once for each model")
+      ->allow_extra_args(false)
+      ->check(FiniteNumber());
+  command
+      ->add_option("--priority", options->priorities,
+                   "P,P,...: one number for each model; the higher, the sooner on a frame")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command
+      ->add_option("--inside", options->inside,
+                   "B:A: model B looks into the boxes of model A, a detector, instead of the "
+                   "frame; counted from 0; repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--crops", options->max_crops, "so many boxes of a frame, the best ones")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   command
       ->add_option("--crop", options->crop,
-                   "the part of each frame that the model sees: WxH+X+Y | square (the largest "
+                   "the part of each frame that the models see: WxH+X+Y | square (the largest "
                    "in the middle) | none (all of it) | source (as the source says)")
       ->capture_default_str();
   command->add_option("--save", options->save_dir,
                       "write the annotated frames there as JPEG, at full size");
-  CLI::Option* no_draw =
-      command->add_flag("--no-draw", options->no_draw,
-                        "do not draw results into the frames; lets the JPEG decoder shrink them "
-                        "below 320x240 while decoding");
-  no_draw->excludes("--save");
+  command->add_flag("--no-draw", options->no_draw, "do not draw results into these");
+  command->add_option("--quality", options->quality, "of the JPEGs that are made")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_option("--results", options->results,
+                      "write what was seen in each frame as a line of JSON to this file");
+  command->add_option("--trace", options->trace,
+                      "write where the time of each frame went to this file, for "
+                      "https://ui.perfetto.dev");
   AddPixelScalingOptions(command, &options->scaling);
   command->add_flag("--json", options->json,
                     "one line of JSON on stdout at the end, the summary on stderr");
   command->footer(
-      "Each frame is captured, decoded, resized, inferred, drawn and counted; progress goes to\n"
-      "stderr once a second. At the end captured = processed + dropped + failed, exactly. Times\n"
-      "are measured on the host, apart from what is called 'modelled'; 'total' runs from capture\n"
-      "to the drawn result. fps is (n - 1) / (capture time of the last - of the first) of the n\n"
-      "frames that were processed. Sources that know the true class give the accuracy, too.\n"
-      "Ctrl-C ends the run with its report. Pixels become inputs as in 'atoll classify --help'.\n"
+      "Each frame is captured, decoded, brought to the size of each model's input, looked at by\n"
+      "all models, drawn into if somebody will see it, and counted; progress goes to stderr once\n"
+      "a second. At the end captured = processed + dropped + failed, exactly. Times are measured\n"
+      "on the host, apart from what is called 'modelled'; 'total' runs from capture (of files:\n"
+      "from when the frame was due) until all is done. fps is (n - 1) / (capture time of the\n"
+      "last - of the first) of the n frames that were processed. Sources that know the true\n"
+      "class give the accuracy of the first model, too. Ctrl-C ends the run with its report.\n"
+      "Pixels become inputs as in 'atoll classify --help', but brightness and colour are resized\n"
+      "before they become RGB.\n"
       "\n"
       "Examples:\n"
       "  atoll camera model.tflite --source /dev/video0 --labels labels.txt --crop square\n"
+      "  atoll camera detector.tflite classifier.tflite --inside 1:0 --source street.mjpeg --loop\n"
       "  atoll camera model.tflite --source photos/ --fps 0 --policy every --save annotated/\n"
       "  atoll camera models/fashion/fashion_int8.tflite --labels models/fashion/labels.txt \\\n"
       "      --source fashion:/usr/share/datasets/fashion-mnist --frames 300 --json");

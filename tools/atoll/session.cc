@@ -152,6 +152,8 @@ Session::Session(const SessionOptions& options, const Session* device_of) : opti
 
   AtollInterpreterOptions interpreter_options = ATOLL_INTERPRETER_OPTIONS_INIT;
   interpreter_options.num_threads = options.threads;
+  interpreter_options.priority = options.priority;
+  interpreter_options.residency_set = options.residency_set;
   if (options.device == "cpu") {
     const char* cpu = "";
     ThrowIfError(AtollCpuName(&cpu), Activity::kOpeningDevice, "cannot use the CPU");

@@ -32,6 +32,8 @@ struct SessionOptions {
   std::string record = {};          // a file to record in; empty: none
   std::string performance = "max";  // of a Coral
   std::string firmware = {};        // of a Coral; empty: where the library looks
+  int priority = 0;                 // of the interpreter's requests
+  uint32_t residency_set = 0;       // as AtollInterpreterOptions has it
 };
 
 // Adds MODEL, --device, --threads and --input-shape to a subcommand.

@@ -313,6 +313,12 @@ typedef struct AtollInvokeInfo {
   int64_t bytes_to_device;
   int64_t bytes_from_device;
   double device_seconds; /* modelled: device cycles and transfer over the link */
+  /* Measured on the host, all partitions together: until the device was free for the request, until
+   * the last byte had been sent, until the first one came back, until the last one had come. */
+  int64_t queue_ns;
+  int64_t link_out_ns;
+  int64_t compute_ns;
+  int64_t link_in_ns;
 } AtollInvokeInfo;
 ATOLL_EXPORT AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
                                                        AtollInvokeInfo* info);

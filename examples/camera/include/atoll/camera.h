@@ -7,5 +7,7 @@
 //   pipeline.h      capture, decode, resize, infer, draw at a camera's pace
 #pragma once
 
+#include "atoll/camera/frame_model.h"
 #include "atoll/camera/frame_source.h"
 #include "atoll/camera/pipeline.h"
+#include "atoll/camera/status.h"

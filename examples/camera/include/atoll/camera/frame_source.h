@@ -5,20 +5,27 @@
 // tell them apart.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "atoll/picture/image.h"
+#include "atoll/picture/planar_image.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {
 
 enum class FrameFormat {
   kJpeg,
-  kYuyv,  // 4:2:2, bytes Y U Y V per two pixels, rows without padding, BT.601, Y in 16..235
+  kPicture,  // a whole file of another format that DecodeImage takes
+  // Uncompressed, rows without padding, BT.601, Y in 16..235 unless full_range:
+  kYuyv,    // 4:2:2, bytes Y U Y V per two pixels
+  kYuv420,  // planes Y, U, V one after the other; U and V halved in both directions,
+  kYuv422,  // in width,
+  kYuv444,  // not at all
+  kYuv400,  // Y alone
 };
 
 // One frame as captured. Give the same Frame back for the next capture: its memory is reused.
@@ -26,6 +33,7 @@ struct Frame {
   FrameFormat format = FrameFormat::kJpeg;
   int width = 0;  // in pixels; both 0 when a JPEG has no readable header
   int height = 0;
+  bool full_range = false;  // of uncompressed formats: Y, U and V in 0..255
   std::vector<uint8_t> bytes;
   int64_t capture_time_ns = 0;  // std::chrono::steady_clock; 0 when the source is not live
   uint64_t sequence = 0;        // counts the frames of the source; a gap is a frame lost in it
@@ -41,13 +49,14 @@ class FrameSource {
 
   // Fills `frame`: true, or false at the end of the source. An error ends the source too; what is
   // wrong only with the contents of one frame is left to DecodeFrame. A camera blocks until its
-  // next frame, at most two seconds (kTimeout; kDeviceLost when it is gone); others never wait.
+  // next frame, at most two seconds (kTimeout; kDeviceLost when it is gone); pipes block until
+  // something comes, files never.
   virtual Result<bool> Next(Frame* frame) = 0;
 
   // Whether frames arrive in their own time and carry a capture time. Others are to be paced.
   virtual bool live() const { return false; }
 
-  // For people: "fashion:/data: 10000 frames of 640 x 480".
+  // For people: "fashion:/data: 10000 frames of 640 x 480". Never changes; from any thread.
   virtual std::string description() const = 0;
 };
 
@@ -56,6 +65,8 @@ struct FrameSourceOptions {
   int height = 480;
   double fps = 30;    // asked of a camera
   bool loop = false;  // files start again instead of ending
+  // Polled by sources that wait for something: true ends them. May be set by a signal handler.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // Opens, by the form of `spec`:
@@ -64,14 +75,17 @@ struct FrameSourceOptions {
 //                 either with .gz): each picture enlarged from 28 to 448 pixels in the middle of a
 //                 black 640 x 480 frame, as JPEG of quality 90, with label and crop
 //   /dev/videoN   a V4L2 camera: MJPEG if it has that, else YUYV
-//   a directory   its .jpg and .jpeg files in the order of their names
-//   another file  JPEGs one after the other (MJPEG); a single JPEG is a video of one frame
+//   http://...    MJPEG as network cameras send it
+//   a directory   its .jpg, .jpeg, .png, .bmp, .ppm and .pgm files in the order of their names
+//   another file  JPEGs one after the other (MJPEG; a single JPEG is a video of one frame), or
+//                 uncompressed video (Y4M, 8 bits); a pipe is live
+//   -             the same from the standard input
 // Errors name the spec or the file.
 Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
                                                      const FrameSourceOptions& options);
 
-// Decodes either format into `image`, reusing its memory. YUYV ignores options.min_width and
-// min_height; as gray it is Y scaled to full range. Errors as DecodeImage.
-Status DecodeFrame(const Frame& frame, const DecodeOptions& options, Image* image);
+// Decodes any format into `picture`, reusing its memory. options.min_width and min_height mean
+// something to JPEG alone. Errors as DecodeImage.
+Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage* picture);
 
 }  // namespace atollrt

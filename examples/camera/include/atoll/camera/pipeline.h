@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a frame source to results, with the age of every result known and every frame accounted for.
+// From a source of frames to what models see in them: several models on every frame, the age of
+// every result known and every frame accounted for.
 //
-//   capture thread                      calling thread
-//   source -> pace ->  [ queue of 1-2 ] -> decode -> resize -> infer -> draw -> on_result
-//                 newest: drops the oldest
-//                 every:  waits for room
+//   capture thread     decode thread      infer thread            calling thread
+//   source -> pace --> [queue] decode --> [queue] resize,     --> [queue] draw -> encode ->
+//   on_frame
+//              newest: drops the oldest           submit and
+//              every:  waits for room             collect, per model
 //
-// One frame is captured while another is processed. Frames circulate between the two threads by
-// swapping, so their buffers are not allocated again once they have grown to size.
+// Frames circulate through a fixed number of slots, whose buffers stop being allocated once they
+// have grown to size. While the device runs one model, the next one's input is made.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "atoll/camera/frame_model.h"
 #include "atoll/camera/frame_source.h"
-#include "atoll/picture/image.h"
+#include "atoll/camera/status.h"
+#include "atoll/picture/planar_image.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {
 
-// The pipeline's time. Tests bring their own; called from both threads.
+// The pipeline's time. Tests bring their own; called from all threads.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -43,107 +50,109 @@ enum class QueuePolicy {
   kNewest,  // a frame that nobody has taken yet gives way to a newer one: least delay
   kEvery,   // capturing waits: no frame is lost here
 };
+const char* QueuePolicyName(QueuePolicy policy);  // "newest"
+
+// One of the models that a pipeline runs on every frame.
+struct PipelineModel {
+  FrameModel* model = nullptr;  // must outlive the pipeline
+  // Those of a higher priority are submitted first. (Whose requests a device that several programs
+  // share runs first is the interpreter's priority.)
+  int priority = 0;
+  // Not below 0: looks not at the frame but into the best `max_crops` detections of the model of
+  // this index, which is a detector and comes before it; enlarged by `margin` of their size on
+  // each side.
+  int inside = -1;
+  int max_crops = 4;
+  double margin = 0.1;
+};
+
+// One moment at which something was done; from any thread of the pipeline.
+struct StageSpan {
+  Stage stage = Stage::kTotal;
+  int model = -1;  // index; -1: of the whole frame
+  uint64_t sequence = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+using FrameTimes = std::array<double, kStageCount>;  // milliseconds, by Stage
+
+// A frame and what was seen in it. Valid during the on_frame call.
+struct ProcessedFrame {
+  const Frame& frame;
+  const PlanarImage& picture;     // decoded; annotated when drawing
+  std::span<const uint8_t> jpeg;  // of the picture; empty unless encoding
+  const FrameTimes& times;
+
+  // By the order of the pipeline's models. A model inside of another's boxes has one result for
+  // each box, in their order; others have one.
+  std::span<const std::span<const ModelResult>> results;
+};
 
 struct PipelineOptions {
-  // The model's input. 1 or 3 channels.
-  int input_width = 0;
-  int input_height = 0;
-  int input_channels = 3;
-
   // The rate at which a source that is not live delivers, by deadlines at multiples of 1 / fps
   // after the first frame; deadlines missed by more than a period are skipped, not caught up. 0
   // means as fast as the source can.
   double fps = 30;
   QueuePolicy policy = QueuePolicy::kNewest;
-  int queue_size = 1;       // 1 or 2
+  int queue_size = 1;       // captured frames that may wait: 1 to 16
+  int max_in_flight = 3;    // frames between the first queue and on_frame: 1 to 16
   uint64_t max_frames = 0;  // stop after capturing so many; 0 means no limit
+  // Models that take turns and do not all stay on the device run in alternating order, so that the
+  // last one of a frame is the first of the next and need not be sent again.
+  bool alternate_order = false;
 
-  // Lets the JPEG decoder shrink as long as no enlarging follows. Faster, but the model's input
-  // differs slightly from that of the full picture. Pictures that are drawn into keep at least
-  // 320 x 240 pixels, if they have them, so that labels stay readable.
-  bool shrink_while_decoding = false;
+  // Asked once per frame before it is decoded: whether somebody will look at it. Null: nobody.
+  std::function<bool()> wants_picture;  // drawn into, of full size
+  std::function<bool()> wants_jpeg;     // the same, and encoded
+  bool draw = true;                     // results into such pictures
+  int jpeg_quality = 80;                // 1 to 100
 
-  bool draw = false;          // results into the picture that on_result gets
-  std::string annotated_dir;  // not empty: draws, and writes frame-NNNNNN.jpg there
-  int annotated_quality = 85;
+  // Called on the thread of Run for each processed frame, in the order of capture; an error fails
+  // the frame. Must not throw. May be null.
+  std::function<Status(const ProcessedFrame&)> on_frame;
+  // Called for each span, from several threads at once; may be null.
+  std::function<void(const StageSpan&)> on_span;
+  // Fills the status of the device; may be null. utilization fields are the pipeline's.
+  std::function<void(DeviceStatus*)> describe_device;
 
-  // Polled at least every 50 ms while pacing; true ends the run after the frame in work. May be set
-  // by a signal handler.
+  // Polled at least every 50 ms while pacing; true ends the run after the frames in flight. May be
+  // set by a signal handler.
   const std::atomic<bool>* stop = nullptr;
   Clock* clock = nullptr;  // null: a SteadyClock
 };
 
-// What the model says about one frame, in short.
-struct FrameResult {
-  std::string label;     // "sneaker 97 %"; drawn in the corner
-  int class_index = -1;  // for the caller's use
-};
-
-struct FrameTimes {  // in milliseconds
-  double decode = 0;
-  double resize = 0;
-  double infer = 0;
-  double draw = 0;
-  double total = 0;  // from capture until the result was ready (and drawn)
-};
-
-// Valid during the on_result call.
-struct ProcessedFrame {
-  const Frame& frame;
-  const Image& picture;  // decoded; annotated when drawing
-  const FrameResult& result;
-  const FrameTimes& times;
-};
-
-// All are called on the thread of RunPipeline.
-struct PipelineCallbacks {
-  // Runs the model on its input pixels (input_height x input_width x input_channels, 0..255) and
-  // fills the result, which is empty before. An error fails the frame, and kDeviceLost also ends
-  // the run: bringing a device back is this callback's business.
-  std::function<Status(const Image& input, FrameResult* result)> infer;
-  // Optional: draws what `infer` has just found into the frame, below the label. `seen` is the part
-  // of the picture that became the model's input.
-  std::function<void(const FrameResult& result, const Rect& seen, Image* picture)> draw;
-  // Optional.
-  std::function<void(const ProcessedFrame&)> on_result;
-};
-
-// Nearest-rank percentiles in milliseconds, over the latest 65536 values; max and count over all.
-struct LatencySummary {
-  uint64_t count = 0;
-  double p50 = 0;
-  double p90 = 0;
-  double p99 = 0;
-  double max = 0;
-};
-
 struct PipelineReport {
-  // captured == processed + dropped + failed, however the run ended.
-  uint64_t captured = 0;
-  uint64_t processed = 0;  // reached on_result
-  uint64_t dropped = 0;    // by kNewest, or still queued when the run was stopped
-  uint64_t failed = 0;     // could not be decoded, resized, inferred or drawn
-
+  // captured == processed + dropped + failed, however the run ended. Percentiles are over the
+  // latest 16384 frames, rates over the whole run: (n - 1) / (capture time of the last - of the
+  // first), of the n frames of that kind; 0 for n < 2.
+  PipelineStatus status;
   Status first_failure;  // of a frame, with its sequence number and name; ok when none failed
   // Why the run ended: ok at the end of the source, at max_frames and on stop; else the error of
-  // the source, or kDeviceLost from infer.
+  // the source, or kDeviceLost from a model.
   Status end;
-
-  // (n - 1) / (capture time of the last - of the first), of the n frames of that kind; 0 for n < 2.
-  double captured_fps = 0;
-  double processed_fps = 0;
-
-  // Of processed frames. draw has count 0 when nothing is drawn.
-  LatencySummary decode;
-  LatencySummary resize;
-  LatencySummary infer;
-  LatencySummary draw;
-  LatencySummary total;
 };
 
-// Runs until the source ends or a reason in PipelineReport::end; blocks. kInvalidArgument, before
-// anything is captured, for options out of range.
-Result<PipelineReport> RunPipeline(FrameSource* source, const PipelineOptions& options,
-                                   const PipelineCallbacks& callbacks);
+class Pipeline {
+ public:
+  // kInvalidArgument for options out of range and models that are not there. Source and models must
+  // outlive it.
+  static Result<std::unique_ptr<Pipeline>> Create(FrameSource* source,
+                                                  std::vector<PipelineModel> models,
+                                                  PipelineOptions options);
+  ~Pipeline();
+
+  // Runs until the source ends or a reason in PipelineReport::end; blocks. Once.
+  PipelineReport Run();
+
+  // What it does now, percentiles over the latest 1024 frames. From any thread, also before and
+  // after Run.
+  PipelineStatus status() const;
+
+ private:
+  class Impl;
+  explicit Pipeline(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace atollrt

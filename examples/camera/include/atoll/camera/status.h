@@ -9,7 +9,7 @@
 
 namespace atollrt {
 
-// Nearest-rank percentiles in milliseconds over the latest 65536 values; max and count over all.
+// Nearest-rank percentiles in milliseconds over the latest 16384 values; max and count over all.
 struct LatencySummary {
   uint64_t count = 0;
   double p50 = 0;
@@ -19,16 +19,17 @@ struct LatencySummary {
 };
 
 // Where the time of a frame goes. A frame passes these stages in this order, those from kResize to
-// kPost once per model.
+// kPost once per model; the next model's kResize may pass while the device still works. The
+// device's are the parts of AtollInvokeInfo; operators on the CPU belong to none of them, but to
+// ModelStatus::infer_ms.
 enum class Stage {
   kCapture,  // from the camera's time stamp until the frame is in memory; of files, reading it
   kDecode,   // into planes of brightness and colour, as small as all its uses allow
+  kQueue,    // waiting between these stages
   kResize,   // and quantize, in one pass: from planes into a model's input
-  kQueue,    // waiting: between stages, and for the device while other requests have it
   kLinkOut,  // inputs on their way to the device
   kCompute,  // until the device says that it is done; without a device, the whole inference
   kLinkIn,   // outputs on their way back
-  kHost,     // the rest of the inference: operators on the CPU, and handing over
   kPost,     // from output tensors to boxes, names and poses
   kDraw,
   kEncode,  // as JPEG
@@ -36,7 +37,7 @@ enum class Stage {
 };
 inline constexpr int kStageCount = static_cast<int>(Stage::kTotal) + 1;
 
-// "capture", "decode", "resize", "queue", "link_out", "compute", "link_in", "host", "post", "draw",
+// "capture", "decode", "queue", "resize", "link_out", "compute", "link_in", "post", "draw",
 // "encode", "total"
 const char* StageName(Stage stage);
 

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/atoll/camera_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "tools/atoll/exit_code.h"
+
+namespace atollcmd {
+namespace {
+
+using atollrt::Detection;
+using atollrt::LatencySummary;
+using atollrt::ModelResult;
+using atollrt::ProcessedFrame;
+using atollrt::Stage;
+
+std::string Captions(const ProcessedFrame& processed) {
+  constexpr size_t kMost = 60;
+  std::string text;
+  for (const auto& results : processed.results) {
+    for (const ModelResult& result : results) {
+      for (const std::string& caption : result.captions) {
+        text += (text.empty() ? "" : ", ") + caption;
+        if (text.size() > kMost) return text.substr(0, kMost) + "...";
+      }
+    }
+  }
+  return text;
+}
+
+// Places in the frame as it was captured, which may have been shrunk since.
+class Places {
+ public:
+  Places(const ProcessedFrame& processed, const atollrt::Rect& seen)
+      : scale_x_(Ratio(processed.frame.width, processed.picture.width)),
+        scale_y_(Ratio(processed.frame.height, processed.picture.height)),
+        seen_(seen) {}
+  // To a tenth of a pixel.
+  double X(double fraction) const { return Tenth((seen_.x + fraction * seen_.width) * scale_x_); }
+  double Y(double fraction) const { return Tenth((seen_.y + fraction * seen_.height) * scale_y_); }
+
+ private:
+  static double Ratio(int frame, int picture) {
+    return frame > 0 && picture > 0 ? static_cast<double>(frame) / picture : 1;
+  }
+  static double Tenth(double value) { return std::round(value * 10) / 10; }
+  const double scale_x_;
+  const double scale_y_;
+  const atollrt::Rect& seen_;
+};
+
+Json ResultJson(const ProcessedFrame& processed, const ModelResult& result) {
+  const Places places(processed, result.seen);
+  const auto box = [&](double left, double top, double right, double bottom) {
+    return Json{{"left", places.X(left)},
+                {"top", places.Y(top)},
+                {"right", places.X(right)},
+                {"bottom", places.Y(bottom)}};
+  };
+  Json json = {{"seen", box(0, 0, 1, 1)}, {"captions", result.captions}};
+  for (const atollrt::ClassScore& score : result.classes) {
+    json["classes"].push_back(
+        {{"index", score.class_index}, {"score", ShortestDouble(score.score)}});
+  }
+  for (const Detection& detection : result.detections) {
+    json["detections"].push_back(
+        {{"index", detection.class_index},
+         {"score", ShortestDouble(detection.score)},
+         {"box", box(detection.left, detection.top, detection.right, detection.bottom)}});
+  }
+  for (const atollrt::Pose& pose : result.poses) {
+    Json keypoints = Json::array();
+    for (size_t k = 0; k < pose.keypoints.size(); ++k) {
+      const atollrt::Keypoint& keypoint = pose.keypoints[k];
+      keypoints.push_back({{"name", atollrt::kKeypointNames[k]},
+                           {"x", places.X(keypoint.x)},
+                           {"y", places.Y(keypoint.y)},
+                           {"score", ShortestDouble(keypoint.score)}});
+    }
+    json["poses"].push_back(
+        {{"score", ShortestDouble(pose.score)}, {"keypoints", std::move(keypoints)}});
+  }
+  return json;
+}
+
+Json LatencyJson(const LatencySummary& latency) {
+  return {{"p50", RoundedMs(latency.p50)},
+          {"p90", RoundedMs(latency.p90)},
+          {"p99", RoundedMs(latency.p99)},
+          {"max", RoundedMs(latency.max)}};
+}
+
+std::string LatencyText(const char* name, const LatencySummary& latency) {
+  return fmt::format("  {:<9} {:>8.3f} {:>8.3f} {:>8.3f} {:>8.3f}\n", name, latency.p50,
+                     latency.p90, latency.p99, latency.max);
+}
+
+}  // namespace
+
+CameraProgress::CameraProgress(uint64_t wanted)
+    : wanted_(wanted), in_place_(isatty(STDERR_FILENO) != 0) {}
+
+void CameraProgress::Add(const ProcessedFrame& processed) {
+  ++processed_;
+  if (processed.frame.label) {
+    ++labelled_;
+    const bool has_class =
+        !processed.results[0].empty() && !processed.results[0][0].classes.empty();
+    correct_ +=
+        has_class && *processed.frame.label == processed.results[0][0].classes[0].class_index;
+  }
+  since_line_ms_ += stopwatch_.LapMs();
+  if (since_line_ms_ < 1000) return;
+  const double rate = static_cast<double>(processed_ - processed_at_line_) * 1e3 / since_line_ms_;
+  fmt::print(stderr, "{}atoll: {}{} frames, {:.1f} fps, {:.1f} ms behind the camera, {}{}",
+             in_place_ ? "\r\x1b[K" : "", processed_,
+             wanted_ == 0 ? "" : fmt::format(" of {}", wanted_), rate,
+             processed.times[static_cast<size_t>(Stage::kTotal)], Captions(processed),
+             in_place_ ? "" : "\n");
+  since_line_ms_ = 0;
+  processed_at_line_ = processed_;
+  line_open_ = in_place_;
+}
+
+void CameraProgress::Finish() const {
+  if (line_open_) fmt::print(stderr, "\r\x1b[K");
+}
+
+ResultLines::ResultLines(const std::string& path) : path_(path) {
+  if (path.empty()) return;
+  file_.reset(std::fopen(path.c_str(), "wbe"));
+  if (!file_) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("cannot create '{}': {}; choose another --results", path,
+                                   std::strerror(errno)));
+  }
+}
+
+void ResultLines::Add(const ProcessedFrame& processed) {
+  if (!file_) return;
+  Json json = {{"frame", processed.frame.sequence},
+               {"name", processed.frame.name},
+               {"total_ms", RoundedMs(processed.times[static_cast<size_t>(Stage::kTotal)])},
+               {"models", Json::array()}};
+  for (const auto& results : processed.results) {
+    Json model = Json::array();
+    for (const ModelResult& result : results) model.push_back(ResultJson(processed, result));
+    json["models"].push_back(std::move(model));
+  }
+  fmt::print(file_.get(), "{}\n", JsonText(json));
+}
+
+void ResultLines::Finish() {
+  if (!file_) return;
+  const bool failed = std::ferror(file_.get()) != 0;
+  if (std::fclose(file_.release()) != 0 || failed) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("cannot write '{}': {}", path_, std::strerror(errno)));
+  }
+}
+
+atollrt::Status SaveFrame(const std::string& directory, const ProcessedFrame& processed) {
+  const std::string path = fmt::format("{}/frame-{:06}.jpg", directory, processed.frame.sequence);
+  std::FILE* const file = std::fopen(path.c_str(), "wbe");
+  const std::span<const uint8_t> jpeg = processed.jpeg;
+  bool good = file != nullptr && std::fwrite(jpeg.data(), 1, jpeg.size(), file) == jpeg.size();
+  if (file != nullptr) good = std::fclose(file) == 0 && good;
+  if (good) return {};
+  return {atollrt::StatusCode::kInternal,
+          fmt::format("cannot write '{}': {}; check --save", path, std::strerror(errno))};
+}
+
+void DescribeDevice(const Session& session, atollrt::DeviceStatus* status) {
+  status->name = session.device_name();
+  status->description = session.device_description();
+  status->emulated = status->name.starts_with("emu");
+  const AtollDeviceHealth health = session.device_health();
+  status->failures = health.failures;
+  status->resets = health.resets;
+  status->reopenings = health.reopenings;
+  status->losses = health.losses;
+  status->replays = health.replays;
+  status->fallbacks = health.fallbacks;
+}
+
+Json CameraJson(const CameraRun& run) {
+  const Session& first = *run.sessions.front();
+  Json json = NewReport("camera", first);
+  const atollrt::PipelineStatus& status = run.report.status;
+  json["source"] = status.source;
+  json["policy"] = status.policy;
+  json["frames"] = status.captured;
+  json["captured"] = status.captured;
+  json["processed"] = status.processed;
+  json["dropped"] = status.dropped;
+  json["failed"] = status.failed;
+  json["fps"] = status.processed_fps;
+  json["captured_fps"] = status.captured_fps;
+  json["accuracy"] = run.progress.labelled() > 0 ? Json(run.progress.accuracy()) : Json();
+  json["labelled"] = run.progress.labelled();
+  json["latency_ms"] = Json::object();
+  for (const atollrt::StageLatency& stage : status.stages) {
+    if (stage.ms.count > 0) json["latency_ms"][StageName(stage.stage)] = LatencyJson(stage.ms);
+  }
+  json["modelled_device_ms"] = RoundedMs(first.invoke_info().device_seconds * 1e3);
+  json["models"] = Json::array();
+  for (size_t i = 0; i < status.models.size(); ++i) {
+    const atollrt::ModelStatus& model = status.models[i];
+    json["models"].push_back({{"model", run.models[i]},
+                              {"task", model.task},
+                              {"partition", model.partition},
+                              {"inside", model.runs_on.empty() ? Json() : Json(model.runs_on)},
+                              {"inferences", model.inferences},
+                              {"infer_ms", LatencyJson(model.infer_ms)},
+                              {"modelled_device_ms", RoundedMs(model.modelled_device_ms)}});
+  }
+  const atollrt::DeviceStatus& device = status.device;
+  json["device_health"] = {{"failures", device.failures},     {"resets", device.resets},
+                           {"reopenings", device.reopenings}, {"losses", device.losses},
+                           {"replays", device.replays},       {"fallbacks", device.fallbacks}};
+  json["first_failure"] =
+      run.report.first_failure.ok() ? Json() : Json(run.report.first_failure.message());
+  json["end"] = run.report.end.ok() ? Json() : Json(run.report.end.message());
+  return json;
+}
+
+std::string CameraText(const CameraRun& run) {
+  const Session& first = *run.sessions.front();
+  const atollrt::PipelineStatus& status = run.report.status;
+  std::string text = fmt::format("source    {}\n", status.source);
+  for (size_t i = 0; i < status.models.size(); ++i) {
+    const atollrt::ModelStatus& model = status.models[i];
+    text += fmt::format("model     {} ({}): {}{}\n", run.models[i], model.task, model.partition,
+                        model.runs_on.empty() ? "" : "; looks into the boxes of " + model.runs_on);
+  }
+  text += fmt::format(
+      "device    {}: {}\n"
+      "frames    {} captured = {} processed + {} dropped + {} failed\n"
+      "rate      {:.2f} fps processed, {:.2f} fps captured\n",
+      first.device_name(), first.device_description(), status.captured, status.processed,
+      status.dropped, status.failed, status.processed_fps, status.captured_fps);
+  if (run.progress.labelled() > 0) {
+    text += fmt::format("accuracy  {:.2f} % of {} labelled frames\n", run.progress.accuracy() * 100,
+                        run.progress.labelled());
+  }
+  if (!run.report.first_failure.ok()) {
+    text += fmt::format("failure   the first: {}\n", run.report.first_failure.message());
+  }
+  text += "latency          p50      p90      p99      max  ms, measured on the host\n";
+  for (const atollrt::StageLatency& stage : status.stages) {
+    if (stage.ms.count > 0) text += LatencyText(StageName(stage.stage), stage.ms);
+  }
+  if (status.models.size() > 1) {
+    text += "inference        p50      p90      p99      max  ms, from submission to outputs\n";
+    for (size_t i = 0; i < status.models.size(); ++i) {
+      text += LatencyText(fmt::format("model {}", i).c_str(), status.models[i].infer_ms);
+    }
+  }
+  for (size_t i = 0; first.on_device() && i < run.sessions.size(); ++i) {
+    const AtollInvokeInfo device = run.sessions[i]->invoke_info();
+    text += fmt::format("modelled  {:.3f} ms of device time per inference, {} cycles{}\n",
+                        device.device_seconds * 1e3, Thousands(device.device_cycles),
+                        run.sessions.size() > 1 ? fmt::format(" (model {})", i) : "");
+  }
+  return text;
+}
+
+}  // namespace atollcmd
