@@ -17,8 +17,17 @@ class LatencyRecorder {
   LatencyRecorder() : values_(kCapacity) {}
 
   void Add(double milliseconds);
-  // Of the latest values, at least 1 and at most kCapacity; count and max of all.
-  LatencySummary Summarize(size_t latest = kCapacity) const;
+
+  // What a summary is made of. Quick to take, so that others can go on adding while it is made.
+  struct Sample {
+    std::vector<float> latest;
+    uint64_t count = 0;
+    double max = 0;
+    LatencySummary Summarize() &&;
+  };
+  // The latest values, at least 1 and at most kCapacity; count and max of all.
+  Sample Take(size_t latest = kCapacity) const;
+  LatencySummary Summarize() const { return Take().Summarize(); }
 
  private:
   std::vector<float> values_;  // a ring

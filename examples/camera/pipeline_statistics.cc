@@ -9,6 +9,18 @@ namespace {
 
 constexpr size_t kLatest = 1024;  // frames that a status is about
 
+// In the order of TakeSamples.
+void Summarize(std::vector<LatencyRecorder::Sample> samples, PipelineStatus* status) {
+  auto sample = samples.begin();
+  status->stages.clear();
+  for (int i = 0; i < kStageCount; ++i) {
+    status->stages.push_back({static_cast<Stage>(i), std::move(*sample++).Summarize()});
+  }
+  for (ModelStatus& model : status->models) {
+    model.infer_ms = std::move(*sample++).Summarize();
+  }
+}
+
 }  // namespace
 
 void SlidingRate::Add(int64_t now_ns, double amount) {
@@ -92,18 +104,15 @@ void PipelineStatistics::Infer(size_t model, const InferenceTimes& times, int64_
   modelled_seconds_now_.Add(now_ns, times.modelled_seconds);
 }
 
-void PipelineStatistics::DescribeLatencies(size_t latest, PipelineStatus* status) const {
-  status->stages.clear();
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    status->stages.push_back({static_cast<Stage>(i), stages_[i].Summarize(latest)});
-  }
-  for (size_t i = 0; i < models_.size(); ++i) {
-    status->models[i].infer_ms = models_[i].infer.Summarize(latest);
-  }
+std::vector<LatencyRecorder::Sample> PipelineStatistics::TakeSamples(size_t latest) const {
+  std::vector<LatencyRecorder::Sample> samples;
+  for (const LatencyRecorder& stage : stages_) samples.push_back(stage.Take(latest));
+  for (const Model& model : models_) samples.push_back(model.infer.Take(latest));
+  return samples;
 }
 
 void PipelineStatistics::Describe(int64_t now_ns, PipelineStatus* status) const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   status->width = width_;
   status->height = height_;
   status->captured = captured_.count();
@@ -125,7 +134,9 @@ void PipelineStatistics::Describe(int64_t now_ns, PipelineStatus* status) const 
     model.modelled_device_ms = models_[i].modelled_seconds * 1e3;
     model.results = models_[i].captions;
   }
-  DescribeLatencies(kLatest, status);
+  std::vector<LatencyRecorder::Sample> samples = TakeSamples(kLatest);
+  lock.unlock();
+  Summarize(std::move(samples), status);
 }
 
 void PipelineStatistics::Conclude(PipelineReport* report) const {
@@ -133,7 +144,7 @@ void PipelineStatistics::Conclude(PipelineReport* report) const {
   report->status.captured_fps = captured_.fps();
   report->status.processed_fps = processed_.fps();
   report->first_failure = first_failure_;
-  DescribeLatencies(LatencyRecorder::kCapacity, &report->status);
+  Summarize(TakeSamples(LatencyRecorder::kCapacity), &report->status);
 }
 
 }  // namespace atollrt

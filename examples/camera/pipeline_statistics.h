@@ -75,7 +75,8 @@ class PipelineStatistics {
     double modelled_seconds = 0;
     std::vector<std::string> captions;
   };
-  void DescribeLatencies(size_t latest, PipelineStatus* status) const;
+  // Of the stages, then of the models. mutex_ is held.
+  std::vector<LatencyRecorder::Sample> TakeSamples(size_t latest) const;
 
   mutable std::mutex mutex_;
   RateMeter captured_;
