@@ -42,7 +42,6 @@ class PictureDirectory : public FrameSource {
     frame->name = directory_ + "/" + names_[next_++];
     ATOLL_RETURN_IF_ERROR(ReadFile(frame->name, &frame->bytes));
     DescribeJpegFrame(frame);
-    if (frame->width == 0) frame->format = FrameFormat::kPicture;
     frame->sequence = sequence_++;
     return true;
   }

@@ -121,7 +121,7 @@ Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage
   if (options.channels != 1 && options.channels != 3) {
     return InvalidArgument("cannot decode to %d channels, only to 1 or 3", options.channels);
   }
-  if (frame.format == FrameFormat::kJpeg || frame.format == FrameFormat::kPicture) {
+  if (frame.format == FrameFormat::kEncoded) {
     return DecodePlanes(frame.bytes, options, picture);
   }
   return DecodeUncompressed(frame, options, picture);
@@ -129,7 +129,7 @@ Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage
 
 void DescribeJpegFrame(Frame* frame) {
   const JpegSize size = ReadJpegSize(frame->bytes).value_or(JpegSize{0, 0});
-  frame->format = FrameFormat::kJpeg;
+  frame->format = FrameFormat::kEncoded;
   frame->full_range = true;
   frame->width = size.width;
   frame->height = size.height;
@@ -150,7 +150,13 @@ Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
     return OpenFashion(spec.substr(fashion.size()), options);
   }
   if (spec.starts_with("/dev/video")) return OpenV4l2(spec, options);
-  if (spec.starts_with("http://")) return OpenHttp(spec, options);
+  if (spec.starts_with("http://")) {
+#if defined(ATOLL_HTTP_CAMERAS)
+    return OpenHttp(spec, options);
+#else
+    return Unsupported("camera '%s': this program was built without libcpp-httplib", spec.c_str());
+#endif
+  }
   if (spec == "-") return OpenStream(spec, options);
   struct stat info;
   if (stat(spec.c_str(), &info) != 0) {

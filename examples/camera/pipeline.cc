@@ -385,6 +385,7 @@ class Pipeline::Impl {
   Status Infer(Slot* slot) {
     std::fill(slot->result_counts.begin(), slot->result_counts.end(), 0u);
     int64_t begin_ns = clock_->NowNs();
+    infer_from_ns_ = infer_until_ns_ = 0;
     // All that was submitted must be waited for, whatever fails.
     Status status;
     submitted_.clear();
@@ -400,6 +401,9 @@ class Pipeline::Impl {
     for (size_t i = 0; status.ok() && i < models_.size(); ++i) {
       if (models_[i].inside >= 0) status = InferInside(i, &begin_ns, slot);
     }
+    slot->times[static_cast<size_t>(Stage::kInfer)] =
+        Milliseconds(infer_until_ns_ - infer_from_ns_);
+    Trace({Stage::kInfer, -1, slot->frame.sequence, infer_from_ns_, infer_until_ns_});
     if (options_.alternate_order) {
       std::reverse(frame_order_.begin(), frame_order_.end());
       std::stable_sort(frame_order_.begin(), frame_order_.end(), [&](size_t a, size_t b) {
@@ -432,6 +436,7 @@ class Pipeline::Impl {
     const Status status = model->Write(slot->picture, part);
     Lap(Stage::kResize, static_cast<int>(i), begin_ns, slot);
     ATOLL_RETURN_IF_ERROR(status);
+    if (infer_from_ns_ == 0) infer_from_ns_ = infer_until_ns_ = *begin_ns;
     return model->Submit();
   }
 
@@ -440,6 +445,7 @@ class Pipeline::Impl {
     InferenceTimes times;
     ATOLL_RETURN_IF_ERROR(model->Wait(&times));
     const int64_t waited_ns = clock_->NowNs();
+    infer_until_ns_ = waited_ns;
     AddInference(i, times, waited_ns, slot);
     *begin_ns = waited_ns;
 
@@ -521,8 +527,11 @@ class Pipeline::Impl {
   SteadyClock steady_clock_;
   Clock* const clock_;
   bool needs_color_ = false;
-  std::vector<size_t> frame_order_;                         // of the models that look at frames
-  std::vector<size_t> submitted_;                           // scratch of Infer
+  std::vector<size_t> frame_order_;  // of the models that look at frames
+  // Scratch of Infer.
+  std::vector<size_t> submitted_;
+  int64_t infer_from_ns_ = 0;
+  int64_t infer_until_ns_ = 0;
   std::vector<std::span<const ModelResult>> seen_results_;  // scratch of Finish
   std::vector<ModelStatus> described_;
 

@@ -13,6 +13,8 @@ const char* StageName(Stage stage) {
       return "queue";
     case Stage::kResize:
       return "resize";
+    case Stage::kInfer:
+      return "infer";
     case Stage::kLinkOut:
       return "link_out";
     case Stage::kCompute:

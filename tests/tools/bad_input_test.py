@@ -211,7 +211,12 @@ class BadCommandLines(CommandTest):
                           ("classify", FASHION_MODEL, "p.ppm", "--std", "0"),
                           ("camera", FASHION_MODEL, "--policy", "some"),
                           ("camera", FASHION_MODEL, "--crop", "5x"),
-                          ("camera", FASHION_MODEL, "--no-draw", "--save", "d")):
+                          ("camera", FASHION_MODEL, "--size", "640"),
+                          ("camera", FASHION_MODEL, "--labels", "a", "--labels", "b"),
+                          ("camera", FASHION_MODEL, FASHION_MODEL, "--priority", "1"),
+                          ("camera", FASHION_MODEL, FASHION_MODEL, "--inside", "1"),
+                          ("camera", FASHION_MODEL, FASHION_MODEL, "--inside", "0:1"),
+                          ("camera", FASHION_MODEL, FASHION_MODEL, "--inside", "1:0")):
             self.fail_with(USAGE, arguments)
 
     def test_camera_source(self):

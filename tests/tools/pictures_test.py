@@ -307,8 +307,6 @@ class WrongTask(Pictures):
                     continue
                 with self.subTest(command, model=model.name):
                     self.fail_with(BAD_MODEL, (command, model, BIRD, *CPU), f"use 'atoll {right}'")
-        for model, right in ((POSENET, "pose"), (DETECTOR, "detect")):
-            self.fail_with(BAD_MODEL, ("camera", model, *CPU), f"use 'atoll {right}'")
 
     def test_inspect_names_it_too(self):
         for model, task in ((CLASSIFIER, "classify"), (DETECTOR, "detect"),

@@ -33,17 +33,19 @@ Track TrackOf(Stage stage) {
     case Stage::kResize:
     case Stage::kPost:
       return {4, "resize, post"};
+    case Stage::kInfer:
+      return {5, "inference"};
     case Stage::kLinkOut:
-      return {5, "link out"};
+      return {6, "link out"};
     case Stage::kCompute:
-      return {6, "compute"};
+      return {7, "compute"};
     case Stage::kLinkIn:
-      return {7, "link in"};
+      return {8, "link in"};
     case Stage::kDraw:
     case Stage::kEncode:
-      return {8, "draw, encode"};
+      return {9, "draw, encode"};
     case Stage::kQueue:
-      return {9, "waiting"};
+      return {10, "waiting"};
   }
   return {0, ""};
 }

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "atoll/camera/frame_source.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "atoll/picture/resize.h"
@@ -72,6 +81,16 @@ std::string OpenError(const std::string& spec, const FrameSourceOptions& options
   return source.ok() ? "opened" : source.status().message();
 }
 
+// Decoded, as RGB or gray pixels.
+Image Decoded(const Frame& frame, const DecodeOptions& options = {}) {
+  PlanarImage planes;
+  Image image;
+  const Status status = DecodeFrame(frame, options, &planes);
+  EXPECT_TRUE(status.ok()) << status.message();
+  if (status.ok()) ToImage(planes, &image);
+  return image;
+}
+
 // The first `limit` frames.
 std::vector<Frame> Read(const std::string& spec, const FrameSourceOptions& options, size_t limit) {
   Result<std::unique_ptr<FrameSource>> source = OpenFrameSource(spec, options);
@@ -87,7 +106,7 @@ std::vector<Frame> Read(const std::string& spec, const FrameSourceOptions& optio
     EXPECT_TRUE(got.ok()) << got.status().message();
     if (!got.ok() || !*got) break;
     EXPECT_EQ(frame.sequence, frames.size());
-    EXPECT_EQ(frame.format, FrameFormat::kJpeg);
+    EXPECT_EQ(frame.format, FrameFormat::kEncoded);
     EXPECT_EQ(frame.capture_time_ns, 0);
     frames.push_back(frame);
   }
@@ -115,9 +134,7 @@ TEST(TestPattern, MovesAndRepeats) {
   EXPECT_EQ(frames[0].height, 120);
   EXPECT_NE(frames[0].bytes, frames[1].bytes);
   EXPECT_EQ(frames[0].bytes, frames[60].bytes);
-  Image image;
-  for (const Frame& frame : frames) ASSERT_TRUE(DecodeFrame(frame, {}, &image).ok());
-  EXPECT_EQ(image.width, 160);
+  for (const Frame& frame : frames) EXPECT_EQ(Decoded(frame).width, 160);
 }
 
 TEST(TestPattern, WorksAtTinySizes) {
@@ -126,7 +143,7 @@ TEST(TestPattern, WorksAtTinySizes) {
 
 // --- Files ---------------------------------------------------------------------------------------
 
-TEST(JpegDirectory, DeliversTheFilesInOrderOfTheirNames) {
+TEST(PictureDirectory, DeliversTheFilesInOrderOfTheirNames) {
   TemporaryDirectory directory;
   directory.Write("b.jpg", *EncodeJpeg(Flat(8, 4, 10), 90));
   directory.Write("a.JPEG", *EncodeJpeg(Flat(16, 8, 10), 90));
@@ -139,14 +156,15 @@ TEST(JpegDirectory, DeliversTheFilesInOrderOfTheirNames) {
   EXPECT_EQ(frames[1].name, directory.path() + "/b.jpg");
   EXPECT_EQ(frames[1].height, 4);
   EXPECT_EQ(frames[2].width, 0);
-  Image image;
-  EXPECT_FALSE(DecodeFrame(frames[2], {}, &image).ok());
+  PlanarImage planes;
+  EXPECT_FALSE(DecodeFrame(frames[2], {}, &planes).ok());
   EXPECT_EQ(Read(directory.path(), {.loop = true}, 7).size(), 7u);
 }
 
-TEST(JpegDirectory, RefusesADirectoryWithoutJpegs) {
+TEST(PictureDirectory, RefusesADirectoryWithoutPictures) {
   TemporaryDirectory directory;
-  EXPECT_EQ(OpenError(directory.path()), directory.path() + ": contains no .jpg or .jpeg file");
+  EXPECT_EQ(OpenError(directory.path()),
+            directory.path() + ": contains no file named .jpg, .jpeg, .png, .bmp, .ppm or .pgm");
 }
 
 TEST(MjpegFile, DeliversEveryPicture) {
@@ -181,6 +199,224 @@ TEST(MjpegFile, RefusesAFileWithoutPictures) {
     EXPECT_EQ((*source)->Next(&frame).status().message(), path + ": contains no JPEG picture");
   }
 }
+
+TEST(PictureDirectory, TakesOtherFormats) {
+  TemporaryDirectory directory;
+  const std::string ppm = "P6 2 1 255\nabcdef";
+  directory.Write("a.ppm", Bytes(ppm.begin(), ppm.end()));
+  Result<std::unique_ptr<FrameSource>> source = OpenFrameSource(directory.path(), {});
+  ASSERT_TRUE(source.ok());
+  Frame frame;
+  ASSERT_TRUE(*(*source)->Next(&frame));
+  EXPECT_EQ(frame.format, FrameFormat::kEncoded);
+  const Image image = Decoded(frame);
+  ASSERT_EQ(image.width, 2);
+  EXPECT_NEAR(image.pixels[0], 'a', 2);
+  EXPECT_NEAR(image.pixels[5], 'f', 2);
+}
+
+Bytes Y4m(const std::string& parameters, const std::vector<Bytes>& frames) {
+  const std::string header = "YUV4MPEG2 " + parameters + "\n";
+  Bytes out(header.begin(), header.end());
+  for (const Bytes& frame : frames) {
+    const std::string line = "FRAME Ip\n";
+    out.insert(out.end(), line.begin(), line.end());
+    out.insert(out.end(), frame.begin(), frame.end());
+  }
+  return out;
+}
+
+// All frames, and how the stream ended.
+std::pair<std::vector<Frame>, std::string> ReadAll(const std::string& path) {
+  std::pair<std::vector<Frame>, std::string> all;
+  Result<std::unique_ptr<FrameSource>> source = OpenFrameSource(path, {});
+  if (!source.ok()) return {{}, source.status().message()};
+  while (true) {
+    Frame frame;
+    const Result<bool> got = (*source)->Next(&frame);
+    if (!got.ok()) all.second = got.status().message();
+    if (!got.ok() || !*got) return all;
+    all.first.push_back(frame);
+  }
+}
+
+TEST(Y4mFile, DeliversPlanes) {
+  TemporaryDirectory directory;
+  // 3 x 3 pixels and 2 x 2 of each colour: white, then red.
+  const Bytes white(9 + 4 + 4, 128);
+  Bytes frames[2] = {white, white};
+  std::fill_n(frames[0].begin(), 9, uint8_t{235});
+  std::fill_n(frames[1].begin(), 9, uint8_t{81});
+  std::fill_n(frames[1].begin() + 9, 4, uint8_t{90});
+  std::fill_n(frames[1].begin() + 13, 4, uint8_t{240});
+  const std::string path =
+      directory.Write("video.y4m", Y4m("W3 H3 F30:1 Ip A1:1 C420mpeg2", {frames[0], frames[1]}));
+  const auto [read, end] = ReadAll(path);
+  EXPECT_EQ(end, "");
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_THAT(Decoded(read[0]).pixels, testing::Each(255));
+  const Image red = Decoded(read[1]);
+  EXPECT_NEAR(red.pixels[0], 255, 2);
+  EXPECT_NEAR(red.pixels[1], 0, 2);
+  EXPECT_EQ(red.width, 3);
+
+  Result<std::unique_ptr<FrameSource>> looped = OpenFrameSource(path, {.loop = true});
+  ASSERT_TRUE(looped.ok());
+  EXPECT_THAT((*looped)->description(), HasSubstr("Y4M of 3 x 3"));
+  Frame frame;
+  for (int i = 0; i < 7; ++i) ASSERT_TRUE(*(*looped)->Next(&frame));
+  EXPECT_EQ(frame.bytes, frames[0]);
+  EXPECT_EQ(frame.sequence, 6u);
+}
+
+TEST(Y4mFile, TakesOtherSubsampling) {
+  TemporaryDirectory directory;
+  const std::pair<const char*, size_t> kinds[] = {
+      {"C422", 4 + 2 + 2}, {"C444", 12}, {"Cmono", 4}, {"C444 XCOLORRANGE=FULL", 12}};
+  for (const auto& [kind, size] : kinds) {
+    const std::string path =
+        directory.Write("video.y4m", Y4m(std::string("W2 H2 ") + kind, {Bytes(size, 128)}));
+    const auto [read, end] = ReadAll(path);
+    ASSERT_EQ(read.size(), 1u) << kind << end;
+    const Image image = Decoded(read[0]);
+    const bool full = std::string_view(kind).ends_with("FULL");
+    EXPECT_NEAR(image.pixels[0], full ? 128 : 130, 1) << kind;
+    EXPECT_EQ(image.channels, kind == std::string_view("Cmono") ? 1 : 3);
+  }
+}
+
+TEST(Y4mFile, RefusesWhatItCannotRead) {
+  TemporaryDirectory directory;
+  const auto error = [&](const Bytes& bytes) {
+    return ReadAll(directory.Write("video.y4m", bytes)).second;
+  };
+  EXPECT_THAT(error(Y4m("W2 H2 C420p10", {})), HasSubstr("'C420p10'; read are 8-bit"));
+  EXPECT_THAT(error(Y4m("W2x H2", {})), HasSubstr("'W2x'"));
+  EXPECT_THAT(error(Y4m("H2", {})), HasSubstr("Y4M of 0 x 2"));
+  EXPECT_THAT(error(Y4m("W99999 H2", {})), HasSubstr("Y4M of 99999 x 2"));
+  EXPECT_THAT(error(Y4m(std::string(400, ' '), {})), HasSubstr("no end within 256 bytes"));
+  Bytes junk = Y4m("W2 H2 Cmono", {Bytes(4, 1)});
+  junk.insert(junk.end(), {'F', 'R', 'O', 'G', '\n'});
+  EXPECT_THAT(error(junk), HasSubstr("frame 1: does not begin with FRAME"));
+  // A frame that is cut off fails alone.
+  Bytes cut = Y4m("W2 H2 Cmono", {Bytes(4, 1)});
+  cut.pop_back();
+  const auto [read, end] = ReadAll(directory.Write("video.y4m", cut));
+  ASSERT_EQ(read.size(), 1u);
+  PlanarImage planes;
+  EXPECT_FALSE(DecodeFrame(read[0], {}, &planes).ok());
+}
+
+TEST(Pipe, IsLiveAndEndsWhenAsked) {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int fd = open(path.c_str(), O_RDWR);  // keeps it open for both sides
+  const Bytes jpeg = *EncodeJpeg(Flat(16, 16, 50), 90);
+  ASSERT_EQ(write(fd, jpeg.data(), jpeg.size()), static_cast<ssize_t>(jpeg.size()));
+  std::atomic<bool> stop = false;
+  Result<std::unique_ptr<FrameSource>> source = OpenFrameSource(path, {.stop = &stop});
+  ASSERT_TRUE(source.ok());
+  EXPECT_TRUE((*source)->live());
+  Frame frame;
+  ASSERT_TRUE(*(*source)->Next(&frame));
+  EXPECT_EQ(frame.bytes, jpeg);
+  EXPECT_GT(frame.capture_time_ns, 0);
+  std::thread later([&] { stop = true; });
+  EXPECT_FALSE(*(*source)->Next(&frame));
+  later.join();
+  close(fd);
+  unlink(path.c_str());
+}
+
+#if defined(ATOLL_HTTP_CAMERAS)
+
+// A server of one connection that sends `bytes` and closes.
+class OneShotServer {
+ public:
+  explicit OneShotServer(std::string bytes) : bytes_(std::move(bytes)) {
+    fd_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd_, 1), 0);
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~OneShotServer() {
+    thread_.join();
+    close(fd_);
+  }
+  std::string url(const std::string& rest) const {
+    return "http://127.0.0.1:" + std::to_string(port_) + rest;
+  }
+  // After the connection has ended.
+  const std::string& request() {
+    if (thread_.joinable()) thread_.join();
+    thread_ = std::thread([] {});
+    return request_;
+  }
+
+ private:
+  void Serve() {
+    const int connection = accept(fd_, nullptr, nullptr);
+    char buffer[4096];
+    while (request_.find("\r\n\r\n") == std::string::npos) {
+      const ssize_t got = recv(connection, buffer, sizeof(buffer), 0);
+      if (got <= 0) break;
+      request_.append(buffer, static_cast<size_t>(got));
+    }
+    send(connection, bytes_.data(), bytes_.size(), MSG_NOSIGNAL);
+    shutdown(connection, SHUT_WR);
+    while (recv(connection, buffer, sizeof(buffer), 0) > 0) {
+    }
+    close(connection);
+  }
+  const std::string bytes_;
+  int fd_ = -1;
+  int port_ = 0;
+  std::string request_;
+  std::thread thread_;
+};
+
+TEST(HttpCamera, DeliversTheNewestPictureAndTellsTheEnd) {
+  const Bytes jpeg = *EncodeJpeg(Flat(16, 8, 50), 90);
+  std::string part = "--b\r\nContent-Type: image/jpeg\r\n\r\n";
+  part.append(jpeg.begin(), jpeg.end());
+  char size[32];
+  std::snprintf(size, sizeof(size), "%zx\r\n", part.size());
+  // In chunks, which must not end up in the picture.
+  OneShotServer server(
+      "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=b\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n" +
+      (size + part) + "\r\n0\r\n\r\n");
+  {
+    Result<std::unique_ptr<FrameSource>> source = OpenFrameSource(server.url("/cam?x=1"), {});
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    EXPECT_TRUE((*source)->live());
+    Frame frame;
+    ASSERT_TRUE(*(*source)->Next(&frame));
+    EXPECT_EQ(frame.bytes, jpeg);
+    EXPECT_EQ(frame.width, 16);
+    const Result<bool> more = (*source)->Next(&frame);
+    EXPECT_EQ(more.status().code(), StatusCode::kDeviceLost);
+    EXPECT_THAT(more.status().message(), HasSubstr("the stream ended"));
+  }
+  EXPECT_THAT(server.request(), StartsWith("GET /cam?x=1 HTTP/1.1\r\n"));
+}
+
+TEST(HttpCamera, SaysWhatIsWrong) {
+  EXPECT_THAT(OpenError("http://"), HasSubstr("an address is http://HOST"));
+  EXPECT_THAT(OpenError("http://host:99999/"), HasSubstr("an address is http://HOST"));
+  EXPECT_THAT(OpenError("http://127.0.0.1:1/cam"), StartsWith("http://127.0.0.1:1/cam: "));
+  OneShotServer server("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_THAT(OpenError(server.url("/")), HasSubstr("HTTP status 404"));
+}
+
+#endif
 
 // --- fashion:DIR ---------------------------------------------------------------------------------
 
@@ -218,8 +454,7 @@ TEST(Fashion, CentresTheEnlargedPicture) {
   original.Reshape(28, 28, 1);
   std::copy_n(images.begin() + 16 + 784, 784, original.pixels.begin());
   const Result<Image> expected = Resize(original, 448, 448);
-  Image image;
-  ASSERT_TRUE(DecodeFrame(frames[1], {.channels = 1}, &image).ok());
+  const Image image = Decoded(frames[1], {.channels = 1});
   ASSERT_EQ(image.width, 640);
   ASSERT_EQ(image.height, 480);
   for (int y = 0; y < 480; ++y) {
@@ -277,12 +512,14 @@ TEST(DecodeFrame, ConvertsYuyv) {
   frame.height = 4;
   // Black and white; gray beyond the range; BT.601 red; blue.
   frame.bytes = {16, 128, 235, 128, 0, 128, 255, 128, 81, 90, 81, 240, 41, 240, 41, 110};
-  Image image;
-  ASSERT_TRUE(DecodeFrame(frame, {.channels = 3}, &image).ok());
-  EXPECT_THAT(image.pixels, ElementsAre(0, 0, 0, 255, 255, 255, 0, 0, 0, 255, 255, 255, 255, 0, 0,
-                                        255, 0, 0, 0, 0, 255, 0, 0, 255));
-  ASSERT_TRUE(DecodeFrame(frame, {.channels = 1}, &image).ok());
-  EXPECT_THAT(image.pixels, ElementsAre(0, 255, 0, 255, 76, 76, 29, 29));
+  const Image image = Decoded(frame);
+  const std::vector<int> expected = {0,   0, 0, 255, 255, 255, 0, 0, 0,   255, 255, 255,
+                                     255, 0, 0, 255, 0,   0,   0, 0, 255, 0,   0,   255};
+  ASSERT_EQ(image.pixels.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(image.pixels[i], expected[i], 2) << i;
+  EXPECT_THAT(Decoded(frame, {.channels = 1}).pixels, ElementsAre(0, 255, 0, 255, 76, 76, 29, 29));
+  frame.full_range = true;
+  EXPECT_THAT(Decoded(frame, {.channels = 1}).pixels, ElementsAre(16, 235, 0, 255, 81, 81, 41, 41));
 }
 
 TEST(DecodeFrame, RefusesYuyvOfTheWrongSize) {
@@ -291,9 +528,9 @@ TEST(DecodeFrame, RefusesYuyvOfTheWrongSize) {
   frame.width = 4;
   frame.height = 2;
   frame.bytes.resize(15);
-  Image image;
+  PlanarImage image;
   EXPECT_EQ(DecodeFrame(frame, {}, &image).message(),
-            "YUYV: 4 x 2 takes 16 bytes, but 15 are present");
+            "uncompressed frame: 4 x 2 takes 16 bytes, but 15 are present");
   frame.width = 3;
   EXPECT_FALSE(DecodeFrame(frame, {}, &image).ok());
   frame.width = 4;

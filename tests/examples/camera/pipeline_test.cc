@@ -66,7 +66,7 @@ class FakeSource : public FrameSource {
       if (!end.ok()) return end;
       return false;
     }
-    frame->format = FrameFormat::kJpeg;
+    frame->format = FrameFormat::kEncoded;
     frame->width = width_;
     frame->height = height_;
     frame->bytes = jpeg_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The camera library: frames at a camera's pace, on top of the picture library. It knows nothing
-// of models; inference is a callback.
+// The camera library: models that look at every frame of a camera, on top of the picture and the
+// vision library.
 //
-//   frame_source.h  cameras, and files that stand in for one
-//   pipeline.h      capture, decode, resize, infer, draw at a camera's pace
+//   frame_source.h  cameras, and files and streams that stand in for one
+//   frame_model.h   a model as a pipeline uses it
+//   pipeline.h      capture, decode, infer, draw, encode: several models on every frame
+//   status.h        what a pipeline tells about itself
 #pragma once
 
 #include "atoll/camera/frame_model.h"

@@ -18,8 +18,7 @@
 namespace atollrt {
 
 enum class FrameFormat {
-  kJpeg,
-  kPicture,  // a whole file of another format that DecodeImage takes
+  kEncoded,  // a JPEG, or a whole file of another format that DecodeImage takes
   // Uncompressed, rows without padding, BT.601, Y in 16..235 unless full_range:
   kYuyv,    // 4:2:2, bytes Y U Y V per two pixels
   kYuv420,  // planes Y, U, V one after the other; U and V halved in both directions,
@@ -30,7 +29,7 @@ enum class FrameFormat {
 
 // One frame as captured. Give the same Frame back for the next capture: its memory is reused.
 struct Frame {
-  FrameFormat format = FrameFormat::kJpeg;
+  FrameFormat format = FrameFormat::kEncoded;
   int width = 0;  // in pixels; both 0 when a JPEG has no readable header
   int height = 0;
   bool full_range = false;  // of uncompressed formats: Y, U and V in 0..255

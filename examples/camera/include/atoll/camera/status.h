@@ -20,15 +20,15 @@ struct LatencySummary {
 
 // Where the time of a frame goes. A frame passes these stages in this order, those from kResize to
 // kPost once per model; the next model's kResize may pass while the device still works. The
-// device's are the parts of AtollInvokeInfo; operators on the CPU belong to none of them, but to
-// ModelStatus::infer_ms.
+// parts of kInfer are those of AtollInvokeInfo; operators on the CPU are in none of them.
 enum class Stage {
   kCapture,  // from the camera's time stamp until the frame is in memory; of files, reading it
   kDecode,   // into planes of brightness and colour, as small as all its uses allow
   kQueue,    // waiting between these stages
   kResize,   // and quantize, in one pass: from planes into a model's input
+  kInfer,    // from the first submission until the last outputs are there; has within it:
   kLinkOut,  // inputs on their way to the device
-  kCompute,  // until the device says that it is done; without a device, the whole inference
+  kCompute,  // until the device has computed them; without a device, the whole inference
   kLinkIn,   // outputs on their way back
   kPost,     // from output tensors to boxes, names and poses
   kDraw,
@@ -37,8 +37,8 @@ enum class Stage {
 };
 inline constexpr int kStageCount = static_cast<int>(Stage::kTotal) + 1;
 
-// "capture", "decode", "queue", "resize", "link_out", "compute", "link_in", "post", "draw",
-// "encode", "total"
+// "capture", "decode", "queue", "resize", "infer", "link_out", "compute", "link_in", "post",
+// "draw", "encode", "total"
 const char* StageName(Stage stage);
 
 // All measured on the host; of an emulated device, how long emulating it took.
