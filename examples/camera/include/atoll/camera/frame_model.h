@@ -74,9 +74,9 @@ class FrameModel {
 };
 
 struct FrameModelOptions {
-  std::string name;                 // "" for "model"
-  std::vector<std::string> labels;  // by class, as the readers number them; may be too few
-  PixelScaling scaling;
+  std::string name = {};                 // "" for "model"
+  std::vector<std::string> labels = {};  // by class, as the readers number them; may be too few
+  PixelScaling scaling = {};
   float threshold = 0.5f;  // detections with a lower score, and poses, do not count
   int max_detections = 50;
   int top = 1;  // classes of a classifier
