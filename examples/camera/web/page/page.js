@@ -188,6 +188,7 @@ function show(status) {
   say(byId("source"), status.source);
   say(byId("picture"), status.width > 0 ? `${status.width} × ${status.height}, ` +
       (status.policy === "newest" ? "always the newest frame." : `${status.policy} frame.`) : "");
+  if (status.width > 0) picture.parentElement.style.aspectRatio = `${status.width} / ${status.height}`;
   say(byId("fps"), number(frames.processed_fps, 1));
   say(byId("captured-fps"), `${number(frames.captured_fps, 1)} captured`);
   document.title = `${number(frames.processed_fps, 1)} fps · atoll camera`;
