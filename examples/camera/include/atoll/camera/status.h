@@ -53,8 +53,8 @@ struct ModelStatus {
   std::string runs_on;    // the name of another model whose boxes it looks into; "": whole frames
   int priority = 0;
   uint64_t inferences = 0;
-  LatencySummary infer_ms;        // measured, from handing over until outputs are there
-  double modelled_device_ms = 0;  // of one inference on the modelled device; 0 without one
+  LatencySummary infer_ms;           // measured, from handing over until outputs are there
+  double modelled_device_ms = 0;     // of one inference on the modelled device; 0 without one
   std::vector<std::string> reasons;  // why operators are not on the device, each once
   std::vector<std::string> results;  // of the latest frame, for people: "cat 0.93"
 };
