@@ -4,15 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace atollrt {
 namespace {
@@ -125,37 +126,78 @@ TEST(StatusJson, IsValidWhateverTheStringsAndNumbersAre) {
   EXPECT_TRUE(got["frames"]["captured_fps"].is_null());
 }
 
-// What a scraper makes of the text: the value of every sample, by its name and labels. Fails the
-// test where the format is not kept.
+// What a scraper reads, from the left; fails the test where something else is there.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : rest_(text) {}
+  bool Skip(std::string_view expected) {
+    if (!rest_.starts_with(expected)) return false;
+    rest_.remove_prefix(expected.size());
+    return true;
+  }
+  void Expect(std::string_view expected) { EXPECT_TRUE(Skip(expected)) << "at: " << rest_; }
+  // Small letters and "_".
+  std::string Name() {
+    const std::string name(rest_.substr(0, rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyz_")));
+    EXPECT_NE(name, "") << "at: " << rest_;
+    Skip(name);
+    return name;
+  }
+  // {name="value",...} as it is, or nothing.
+  std::string Labels() {
+    const std::string_view start = rest_;
+    if (!Skip("{")) return "";
+    do {
+      Name();
+      Expect("=\"");
+      while (!Skip("\"")) {
+        if (Skip("\\\\") || Skip("\\\"") || Skip("\\n")) continue;
+        if (rest_.empty() || rest_[0] == '\\') {
+          ADD_FAILURE() << "a value that does not end, or an unknown escape: " << start;
+          return "";
+        }
+        rest_.remove_prefix(1);
+      }
+    } while (Skip(","));
+    Expect("}");
+    return std::string(start.substr(0, start.size() - rest_.size()));
+  }
+  std::string Rest() const { return std::string(rest_); }
+
+ private:
+  std::string_view rest_;
+};
+
+// The value of every sample, by its name and labels.
 std::map<std::string, double> Scrape(const std::string& text) {
-  static const std::regex kHelp(R"(# HELP ([a-z_]+) [A-Z0-9].*\.)");
-  static const std::regex kType(R"(# TYPE ([a-z_]+) (counter|gauge|summary))");
-  static const std::regex kSample(
-      R"(([a-z_]+)(\{[a-z]+="([^"\\\n]|\\["\\n])*"(,[a-z]+="([^"\\\n]|\\["\\n])*")*\})? (\S+))");
   std::map<std::string, double> samples;
   std::set<std::string> families;
   std::string family, type;
   EXPECT_TRUE(text.ends_with('\n'));
   std::istringstream lines(text);
-  std::smatch match;
-  for (std::string line, helped; std::getline(lines, line);) {
-    if (std::regex_match(line, match, kHelp)) {
-      helped = match[1];
-    } else if (std::regex_match(line, match, kType)) {
-      family = match[1];
-      type = match[2];
-      EXPECT_EQ(family, helped);
-      EXPECT_TRUE(families.insert(family).second) << family << " twice";
-      EXPECT_EQ(type == "counter", family.ends_with("_total")) << family;
-    } else if (std::regex_match(line, match, kSample)) {
-      std::string name = match[1];
-      if (type == "summary" && name == family + "_count") name = family;
-      EXPECT_EQ(name, family) << line;
-      EXPECT_TRUE(samples.emplace(match[1].str() + match[2].str(), std::stod(match[6])).second)
-          << line << " twice";
-    } else {
-      ADD_FAILURE() << "neither comment nor sample: " << line;
+  for (std::string line; std::getline(lines, line);) {
+    SCOPED_TRACE(line);
+    Scanner scanner(line);
+    if (scanner.Skip("# HELP ")) {
+      family = scanner.Name();
+      EXPECT_TRUE(families.insert(family).second) << "twice";
+      EXPECT_TRUE(scanner.Rest().ends_with('.'));
+      EXPECT_TRUE(std::getline(lines, line));
+      Scanner next(line);
+      next.Expect("# TYPE " + family + " ");
+      type = next.Name();
+      EXPECT_THAT(type, testing::AnyOf("counter", "gauge", "summary"));
+      EXPECT_EQ(type == "counter", family.ends_with("_total"));
+      continue;
     }
+    const std::string name = scanner.Name(), labels = scanner.Labels();
+    EXPECT_EQ(name, type == "summary" && name.ends_with("_count") ? family + "_count" : family);
+    scanner.Expect(" ");
+    char* end = nullptr;
+    const std::string number = scanner.Rest();
+    EXPECT_TRUE(samples.emplace(name + labels, std::strtod(number.c_str(), &end)).second)
+        << "twice";
+    EXPECT_EQ(*end, '\0') << number;
   }
   return samples;
 }
