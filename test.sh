@@ -8,10 +8,11 @@ cd "$(dirname "$0")"
 usage() {
   cat <<'TEXT'
 Usage: ./test.sh [--ci | --arm64 | --full]
-  (nothing)  build as users run it and run the whole test suite, apart from tests labelled slow
-             or vm
+  (nothing)  build as users run it and run the whole test suite, apart from tests labelled slow,
+             vm or browser
   --ci       that, the unit, property and fault tests under AddressSanitizer and
-             UndefinedBehaviorSanitizer, and a virtual machine with a real USB stack
+             UndefinedBehaviorSanitizer, a virtual machine with a real USB stack, and the camera's
+             page in a browser
   --arm64    build for 64-bit ARM and run the whole test suite under QEMU, as Cortex-A53 (without
              dot product instructions) and as Cortex-A76, and the kernels as a CPU with everything
   --full     everything: slow tests and ten times as many random cases too, the whole suite
@@ -65,6 +66,12 @@ vm_packages() {
   tools/install_vm_packages.sh || echo "Not all of them can be installed here."
 }
 
+# Not among the packages that everybody needs: it is large.
+browser_packages() {
+  echo "== packages for the browser"
+  tools/install_packages.sh chromium || echo "It cannot be installed here."
+}
+
 arm64() {
   local -x ATOLL_TEST_SCALE=0.1  # of random cases a tenth, as under the sanitizers: QEMU is slow
   echo "== packages for arm64"
@@ -79,9 +86,11 @@ echo "Atoll tests ($mode): install missing packages, build, run ctest; a first r
 echo "== packages"
 tools/install_packages.sh
 case $mode in
-  release) suite release -LE '^(slow|vm)$' ;;
+  release) suite release -LE '^(slow|vm|browser)$' ;;
   ci)
-    suite release -LE '^(slow|vm)$'
+    suite release -LE '^(slow|vm|browser)$'
+    browser_packages
+    run release browser -L '^browser$'
     vm_packages
     run release vm -L '^vm$' -LE slow
     suite asan -L '^(unit|property|fault)$' -LE slow
@@ -90,6 +99,7 @@ case $mode in
   full)
     export ATOLL_TEST_SCALE="${ATOLL_TEST_SCALE:-10}"  # ten times as many random cases
     vm_packages
+    browser_packages
     suite release
     suite asan
     if command -v clang++ >/dev/null; then suite clang -LE slow; fi

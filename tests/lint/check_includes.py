@@ -25,6 +25,7 @@ OURS = {
     "examples/picture": ["examples/picture/", "atoll/picture", "runtime/base/"],
     "examples/camera": ["examples/camera/", "examples/picture/", "atoll/camera", "atoll/picture",
                         "atoll/vision", "atoll/runtime.h", "runtime/base/"],
+    "examples/camera/web": ["examples/camera/web/", "atoll/camera", "runtime/base/"],
     "examples/vision": ["examples/vision/", "atoll/vision", "atoll/picture", "atoll/runtime.h",
                         "runtime/base/"],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of HTTP/1.1 (RFC 9112) that StreamServer speaks: GET and HEAD without bodies, one
+// request per connection. Pure functions on bytes; the bytes of a request are hostile.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace atollrt {
+
+// A request longer than this, up to the empty line that ends it, is refused.
+inline constexpr size_t kMaxRequestBytes = 8192;
+inline constexpr size_t kMaxRequestLineBytes = 2048;
+
+struct HttpRequest {
+  bool head = false;  // HEAD, rather than GET
+  std::string path;   // of the target, as it was sent: without "?" and what follows, not decoded
+  std::string query;  // what follows "?", not decoded
+  std::string host;   // of the Host header; "" without one, which HTTP/1.0 allows
+};
+
+// What a request gets instead of what it asks for.
+struct HttpRefusal {
+  int status = 0;
+  std::string sentence;
+};
+
+enum class ParseState { kIncomplete, kComplete, kRefused };
+
+// Looks at what has arrived of a request so far. kComplete fills `request`, kRefused `refusal`;
+// kIncomplete is never the answer to kMaxRequestBytes bytes or more.
+ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusal* refusal);
+
+// The value of `name` in a query such as "n=3&viewer=a1", not decoded; "" if it is not there.
+std::string_view QueryValue(std::string_view query, std::string_view name);
+
+// Whether a Host header, with or without port, names this computer's loopback: localhost,
+// 127.0.0.1, [::1], or `address`, the numeric loopback address that the server is bound to.
+bool IsLoopbackHost(std::string_view host, std::string_view address);
+
+struct HttpHead {
+  int status = 200;
+  std::string_view content_type = {};
+  std::optional<uint64_t> content_length = {};  // none: until the connection ends
+  std::string_view more = {};                   // further headers, each with its CRLF
+};
+
+// Everything up to and including the empty line, with the headers that all answers have: what
+// keeps browsers from guessing types, loading things from elsewhere, framing and caching.
+std::string FormatHead(const HttpHead& head);
+
+}  // namespace atollrt
