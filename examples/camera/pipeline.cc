@@ -184,6 +184,7 @@ class Pipeline::Impl {
   }
 
   PipelineReport Run() {
+    running_ = true;
     std::thread capture([this] { Capture(); });
     std::thread decode([this] { DecodeAll(); });
     std::thread infer([this] { InferAll(); });
@@ -195,9 +196,9 @@ class Pipeline::Impl {
     infer.join();
     decode.join();
     capture.join();
+    running_ = false;
     PipelineReport report;
     report.status = status();
-    report.status.running = false;
     statistics_.Conclude(&report);
     report.end = device_lost_.ok() ? capture_end_ : device_lost_;
     ATOLL_CHECK(report.status.captured ==
@@ -210,6 +211,7 @@ class Pipeline::Impl {
     status.source = source_->description();
     status.policy = QueuePolicyName(options_.policy);
     status.models = described_;
+    status.running = running_;
     if (options_.describe_device) options_.describe_device(&status.device);
     statistics_.Describe(clock_->NowNs(), &status);
     return status;
@@ -544,6 +546,7 @@ class Pipeline::Impl {
   BoundedQueue<Slot*> inferred_;
   std::counting_semaphore<> room_in_flight_;
 
+  std::atomic<bool> running_ = false;
   std::atomic<bool> aborted_ = false;
   // Of the capture and the inference thread; read after joining them.
   Status capture_end_;

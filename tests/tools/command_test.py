@@ -4,7 +4,7 @@ import hashlib
 import json
 import unittest
 
-from atoll_command import (FASHION_DATA, FASHION_LABELS, FASHION_MODEL, CommandTest, need, run, tensor)
+from atoll_command import FASHION_LABELS, FASHION_MODEL, CommandTest, need, run, tensor
 
 SUBCOMMANDS = ("devices", "inspect", "compile", "disasm", "asm", "run", "verify", "classify", "detect",
                "segment", "pose", "camera", "benchmark", "profile", "residency", "replay", "top")
@@ -290,55 +290,6 @@ class Classify(CommandTest):
         again, = self.json(*arguments[:2], output, *arguments[3:])["images"]
         self.assertEqual((again["width"], again["height"]), (300, 200))
         self.assertNotIn("output", again)
-
-
-class Camera(CommandTest):
-    def assert_accounted(self, report):
-        self.assertEqual(report["captured"],
-                         report["processed"] + report["dropped"] + report["failed"])
-
-    def test_fashion(self):
-        if not FASHION_DATA.exists():
-            self.skipTest("the Debian package dataset-fashion-mnist is absent")
-        accuracy = {}
-        for device in ("cpu", "emu"):
-            report = self.json("camera", FASHION_MODEL, "--labels", FASHION_LABELS, "--source",
-                               f"fashion:{FASHION_DATA}", "--fps", "0", "--policy", "every",
-                               "--frames", "100", "--device", device)
-            self.assertEqual(report["processed"], 100)
-            self.assert_accounted(report)
-            accuracy[device] = report["accuracy"]
-            self.assertLessEqual({"capture", "decode", "queue", "resize", "infer", "compute",
-                                  "post", "total"}, set(report["latency_ms"]))
-            self.assertEqual("link_out" in report["latency_ms"], device == "emu")
-        self.assertEqual(accuracy["cpu"], accuracy["emu"])
-        self.assertGreater(accuracy["cpu"], 0.8)
-
-    def test_newest_drops_and_counts(self):
-        report = self.json("camera", FASHION_MODEL, "--fps", "0", "--policy", "newest", "--frames",
-                           "200", "--device", "cpu")
-        self.assertEqual(report["captured"], 200)
-        self.assert_accounted(report)
-
-    def test_saves_and_counts_bad_frames(self):
-        frames = self.directory / "frames"
-        saved = self.directory / "saved"
-        frames.mkdir()
-        self.succeed("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--policy", "every",
-                     "--frames", "3", "--save", frames)
-        self.assertEqual(len(list(frames.iterdir())), 3)
-        (frames / "zz.jpg").write_bytes(b"no JPEG")
-        report = self.json("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--policy",
-                           "every", "--source", frames, "--save", saved, "--crop", "square")
-        self.assertEqual((report["captured"], report["processed"], report["failed"]), (4, 3, 1))
-        self.assertIn("zz.jpg", report["first_failure"])
-        self.assertEqual(len(list(saved.iterdir())), 3)
-
-    def test_shrinking_while_decoding(self):
-        report = self.json("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--frames",
-                           "20", "--policy", "every", "--crop", "100x100+7+9")
-        self.assertEqual(report["processed"], 20)
-        self.assertNotIn("draw", report["latency_ms"])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "atoll/camera/web.h"
 #include "tools/atoll/camera_report.h"
 #include "tools/atoll/camera_trace.h"
 #include "tools/atoll/exit_code.h"
@@ -47,6 +48,8 @@ struct CameraOptions {
   int quality = 80;
   std::string results;
   std::string trace;
+  std::string serve;
+  int max_viewers = 16;
   atollrt::PixelScaling scaling;
   bool json = false;
 };
@@ -165,6 +168,39 @@ void CreateSaveDirectory(const std::string& path) {
                        fmt::format("cannot create the directory '{}': {}; choose another --save",
                                    path, error.message()));
   }
+}
+
+// ---- The page ----------------------------------------------------------------------------------
+
+// --serve [ADDRESS]:PORT
+std::unique_ptr<atollrt::StreamServer> StartServer(
+    const CameraOptions& options, std::function<atollrt::PipelineStatus()> status) {
+  if (options.serve.empty()) return nullptr;
+  atollrt::StreamServerOptions server_options;
+  const size_t colon = options.serve.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : options.serve.substr(colon + 1);
+  const char* const port_end = port.c_str() + port.size();
+  const auto [end, error] = std::from_chars(port.c_str(), port_end, server_options.port);
+  std::string address = options.serve.substr(0, std::min(colon, options.serve.size()));
+  if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
+    address = address.substr(1, address.size() - 2);  // IPv6
+  }
+  if (error != std::errc() || end != port_end) {
+    throw CommandError(ExitCode::kUsage,
+                       fmt::format("--serve '{}' is not [ADDRESS]:PORT; for example --serve :8080, "
+                                   "or 0.0.0.0:8080 for other computers, too",
+                                   options.serve));
+  }
+  if (!address.empty()) server_options.address = address;
+  server_options.max_viewers = options.max_viewers;
+  server_options.status = std::move(status);
+  auto server = atollrt::StreamServer::Start(std::move(server_options));
+  if (!server.ok()) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("cannot serve the page: {}", server.status().message()));
+  }
+  fmt::print(stderr, "atoll: see {}\n", (*server)->url());
+  return *std::move(server);
 }
 
 // ---- The models --------------------------------------------------------------------------------
@@ -330,7 +366,10 @@ void RunCamera(const CameraOptions& options) {
   pipeline_options.draw = !options.no_draw;
   pipeline_options.jpeg_quality = options.quality;
   pipeline_options.stop = &StopOnSignals();
-  pipeline_options.wants_jpeg = [&] { return !options.save_dir.empty(); };
+  std::unique_ptr<atollrt::StreamServer> server;
+  pipeline_options.wants_jpeg = [&] {
+    return !options.save_dir.empty() || (server != nullptr && server->wants_frames());
+  };
   if (trace.enabled()) {
     pipeline_options.on_span = [&](const atollrt::StageSpan& span) { trace.Add(span); };
   }
@@ -341,6 +380,7 @@ void RunCamera(const CameraOptions& options) {
   pipeline_options.on_frame = [&](const atollrt::ProcessedFrame& frame) {
     progress.Add(frame);
     lines.Add(frame);
+    if (server != nullptr && !frame.jpeg.empty()) server->Publish(frame.jpeg);
     return options.save_dir.empty() ? atollrt::Status() : SaveFrame(options.save_dir, frame);
   };
   auto pipeline =
@@ -349,7 +389,10 @@ void RunCamera(const CameraOptions& options) {
     throw CommandError(ExitCode::kUsage, fmt::format("cannot start: {}; see 'atoll camera --help'",
                                                      pipeline.status().message()));
   }
+  const atollrt::Pipeline& running = **pipeline;
+  server = StartServer(options, [&] { return running.status(); });
   const atollrt::PipelineReport report = (*pipeline)->Run();
+  server.reset();  // before what it asks
   progress.Finish();
   first.AnnounceHealth();
   trace.Write(report.status);
@@ -463,6 +506,13 @@ void AddCameraCommand(CLI::App* app) {
   command->add_option("--trace", options->trace,
                       "write where the time of each frame went to this file, for "
                       "https://ui.perfetto.dev");
+  command->add_option(
+      "--serve", options->serve,
+      "[ADDRESS]:PORT: a page with the live picture, where the time goes, what runs "
+      "where, and /metrics; without an address for this computer alone");
+  command->add_option("--max-viewers", options->max_viewers, "of the live picture at a time")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   AddPixelScalingOptions(command, &options->scaling);
   command->add_flag("--json", options->json,
                     "one line of JSON on stdout at the end, the summary on stderr");
@@ -479,6 +529,7 @@ void AddCameraCommand(CLI::App* app) {
       "\n"
       "Examples:\n"
       "  atoll camera model.tflite --source /dev/video0 --labels labels.txt --crop square\n"
+      "  atoll camera a.tflite b.tflite --source /dev/video0 --size 1280x720 --serve :8080\n"
       "  atoll camera detector.tflite classifier.tflite --inside 1:0 --source street.mjpeg --loop\n"
       "  atoll camera model.tflite --source photos/ --fps 0 --policy every --save annotated/\n"
       "  atoll camera models/fashion/fashion_int8.tflite --labels models/fashion/labels.txt \\\n"

@@ -115,7 +115,7 @@ void WriteFrames(const PipelineStatus& status, MetricsText* text) {
   text->Gauge("atoll_processed_fps", "Frames per second processed, of the last second.",
               status.processed_fps);
   text->Family("atoll_stage_latency_seconds", "summary",
-               "Measured time of a frame in each stage, of the latest 65536 frames.");
+               "Measured time of a frame in each stage, of the latest 1024 frames.");
   for (const StageLatency& stage : status.stages) {
     if (stage.ms.count > 0) text->Quantiles(stage.ms, {{"stage", StageName(stage.stage)}});
   }
@@ -131,7 +131,7 @@ void WriteModels(const PipelineStatus& status, MetricsText* text) {
     text->Count(model.inferences, {{"index", index}, {"model", model.name}});
   });
   text->Family("atoll_model_latency_seconds", "summary",
-               "Measured time of an inference, of the latest 65536.");
+               "Measured time of an inference, of the latest 1024.");
   each([&](const ModelStatus& model, const std::string& index) {
     text->Quantiles(model.infer_ms, {{"index", index}, {"model", model.name}});
   });

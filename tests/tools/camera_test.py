@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll camera`: every frame is accounted for, whatever happens to cameras, devices and viewers."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from atoll_command import (COMMAND, EMULATOR, FASHION_DATA, FASHION_LABELS, FASHION_MODEL,
+                           CommandTest, need)
+
+FASHION = (FASHION_MODEL, "--device", "emu")
+
+
+class CameraTest(CommandTest):
+    def assert_accounted(self, report):
+        self.assertEqual(report["captured"],
+                         report["processed"] + report["dropped"] + report["failed"])
+
+    def start(self, *arguments, **options):
+        """A camera under way; ends with the test at the latest."""
+        process = subprocess.Popen([*COMMAND, "camera", *map(str, arguments), "--json"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        return process
+
+    def finish(self, process, code=0):
+        """The report of a camera that ends by itself or was told to."""
+        out, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, code, errors.decode())
+        report = json.loads(out)
+        self.assert_accounted(report)
+        return report
+
+    def frames(self, count, *arguments):
+        """A file of `count` JPEGs that the command itself has made."""
+        saved = self.directory / "made"
+        saved.mkdir(exist_ok=True)
+        self.succeed("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--policy", "every",
+                     "--frames", count, "--save", saved, *arguments)
+        return [path.read_bytes() for path in sorted(saved.iterdir())]
+
+
+class Frames(CameraTest):
+    def test_fashion(self):
+        if not FASHION_DATA.exists():
+            self.skipTest("the Debian package dataset-fashion-mnist is absent")
+        accuracy = {}
+        for device in ("cpu", "emu"):
+            report = self.json("camera", FASHION_MODEL, "--labels", FASHION_LABELS, "--source",
+                               f"fashion:{FASHION_DATA}", "--fps", "0", "--policy", "every",
+                               "--frames", "100", "--device", device)
+            self.assertEqual(report["processed"], 100)
+            self.assert_accounted(report)
+            accuracy[device] = report["accuracy"]
+            self.assertLessEqual({"capture", "decode", "queue", "resize", "infer", "compute",
+                                  "post", "total"}, set(report["latency_ms"]))
+            self.assertEqual("link_out" in report["latency_ms"], device == "emu")
+        self.assertEqual(accuracy["cpu"], accuracy["emu"])
+        self.assertGreater(accuracy["cpu"], 0.8)
+
+    def test_newest_drops_and_counts(self):
+        report = self.json("camera", FASHION_MODEL, "--fps", "0", "--policy", "newest", "--frames",
+                           "200", "--device", "cpu")
+        self.assertEqual(report["captured"], 200)
+        self.assert_accounted(report)
+
+    def test_saves_and_counts_bad_frames(self):
+        frames = self.directory / "frames"
+        saved = self.directory / "saved"
+        frames.mkdir()
+        self.succeed("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--policy", "every",
+                     "--frames", "3", "--save", frames)
+        self.assertEqual(len(list(frames.iterdir())), 3)
+        (frames / "zz.jpg").write_bytes(b"no JPEG")
+        report = self.json("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--policy",
+                           "every", "--source", frames, "--save", saved, "--crop", "square")
+        self.assertEqual((report["captured"], report["processed"], report["failed"]), (4, 3, 1))
+        self.assertIn("zz.jpg", report["first_failure"])
+        self.assertEqual(len(list(saved.iterdir())), 3)
+
+    def test_shrinking_while_decoding(self):
+        report = self.json("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--frames",
+                           "20", "--policy", "every", "--crop", "100x100+7+9")
+        self.assertEqual(report["processed"], 20)
+        self.assertNotIn("draw", report["latency_ms"])
+
+    def test_several_models(self):
+        results = self.directory / "results.jsonl"
+        trace = self.directory / "trace.json"
+        report = self.json("camera", FASHION_MODEL, FASHION_MODEL, FASHION_MODEL, "--device", "emu",
+                           "--labels", FASHION_LABELS, "--labels", "-", "--labels", FASHION_LABELS,
+                           "--priority", "0,2,1", "--fps", "0", "--policy", "every", "--frames",
+                           "30", "--results", results, "--trace", trace)
+        self.assert_accounted(report)
+        self.assertEqual(report["processed"], 30)
+        self.assertEqual([model["inferences"] for model in report["models"]], [30, 30, 30])
+        self.assertEqual({model["task"] for model in report["models"]}, {"classify"})
+        lines = [json.loads(line) for line in results.read_text().splitlines()]
+        self.assertEqual([line["frame"] for line in lines], list(range(30)))
+        for line in lines:
+            first, second, third = line["models"]
+            self.assertEqual(first, third)
+            self.assertEqual(first[0]["classes"], second[0]["classes"])
+            self.assertRegex(second[0]["captions"][0], r"^class \d \d\.\d\d$")
+            self.assertEqual(first[0]["seen"], {"left": 0, "top": 0, "right": 640, "bottom": 480})
+        events = json.loads(trace.read_text())["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        self.assertEqual(sum(event["name"] == "decode" for event in spans), 30)
+        self.assertEqual(sum(event["name"].startswith("compute ") for event in spans), 90)
+        begun = [event["id"] for event in events if event["ph"] == "b" and
+                 event["cat"] == "frames"]
+        self.assertEqual(begun, list(range(30)))
+        self.assertTrue(all(event.get("dur", 0) >= 0 for event in events))
+
+    def test_damaged_frames(self):
+        """One in fifty is cut off, one in fifty is noise; the stream goes on."""
+        good = self.frames(10)
+        stream = b""
+        for i in range(200):
+            frame = good[i % 10]
+            if i % 50 == 7:
+                frame = frame[:len(frame) // 2]
+            if i % 50 == 31:
+                frame = frame[:700] + bytes((j * 37) % 255 for j in range(300)) + frame[1000:]
+            stream += frame
+        report = self.json("camera", *FASHION, "--source", self.file("f.mjpeg", stream), "--fps",
+                           "0", "--policy", "every")
+        self.assert_accounted(report)
+        self.assertEqual(report["captured"], 200)
+        self.assertTrue(4 <= report["failed"] <= 8, report["failed"])
+        self.assertIn("frame 7 (", report["first_failure"])
+        self.assertIsNone(report["end"])
+
+    def test_standard_input(self):
+        stream = b"".join(self.frames(5))
+        for source in ("-", "/dev/stdin"):
+            process = self.start(*FASHION, "--source", source, "--policy", "every",
+                                 stdin=subprocess.PIPE)
+            process.stdin.write(stream)
+            process.stdin.close()
+            process.stdin = None
+            self.assertEqual(self.finish(process)["processed"], 5)
+
+    def test_y4m(self):
+        frame = b"FRAME\n" + bytes(range(48)) * 48 + bytes(2 * 24 * 24)
+        path = self.file("video.y4m", b"YUV4MPEG2 W48 H48 F30:1 C420jpeg\n" + frame * 3)
+        report = self.json("camera", *FASHION, "--source", path, "--policy", "every", "--fps", "0",
+                           "--loop", "--frames", "10")
+        self.assertEqual(report["processed"], 10)
+        self.assertIn("Y4M of 48 x 48", report["source"])
+
+
+class Ends(CameraTest):
+    """However it ends, captured = processed + dropped + failed."""
+
+    def test_signals(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            for policy in ("newest", "every"):
+                with self.subTest(number, policy=policy):
+                    process = self.start(*FASHION, "--fps", "100", "--policy", policy)
+                    time.sleep(1.0)
+                    process.send_signal(number)
+                    report = self.finish(process)
+                    self.assertGreater(report["processed"], 0)
+                    self.assertIsNone(report["end"])
+
+    def test_a_signal_while_nothing_comes(self):
+        process = self.start(*FASHION, "--source", "-", stdin=subprocess.PIPE)
+        process.stdin.write(self.frames(1)[0])
+        process.stdin.flush()
+        time.sleep(1.0)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn(b'"captured":1', out)
+
+    def test_device_loss(self):
+        """In the middle of a frame: later the same bytes, or an end that says so."""
+        faults = self.file("unplug.txt", b"out 30 unplug never\n")
+        results = {}
+        for loss in ("none", "fallback"):
+            path = self.directory / f"{loss}.jsonl"
+            arguments = () if loss == "none" else ("--faults", faults)
+            report = self.json("camera", *FASHION, "--frames", "40", "--fps", "0", "--policy",
+                               "every", "--results", path, *arguments)
+            self.assert_accounted(report)
+            self.assertEqual(report["processed"], 40)
+            results[loss] = [json.loads(line)["models"] for line in path.read_text().splitlines()]
+            self.assertEqual(report["device_health"]["fallbacks"] > 0, loss == "fallback")
+        self.assertEqual(results["none"], results["fallback"])
+
+        report = self.finish(self.start(*FASHION, "--frames", "40", "--fps", "0", "--policy",
+                                        "every", "--faults", faults, "--on-device-loss", "fail"), 5)
+        self.assertEqual(report["failed"], 1)
+        self.assertIn("unplugged", report["end"])
+
+    def test_passing_faults_cost_no_frame(self):
+        report = self.json("camera", *FASHION, "--frames", "300", "--fps", "0", "--policy",
+                           "every", "--faults", "seed:5:1/200")
+        self.assertEqual(report["processed"], 300)
+        self.assertGreater(report["device_health"]["failures"], 0)
+
+
+class Page(CameraTest):
+    def serve(self, *arguments):
+        """A camera with a page; also its port."""
+        process = self.start(*FASHION, "--serve", ":0", "--fps", "50", *arguments)
+        line = process.stderr.readline().decode()
+        self.assertRegex(line, r"^atoll: see http://127\.0\.0\.1:\d+/\n$")
+        # Whoever writes to a full pipe waits.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        return process, int(re.search(r":(\d+)/", line)[1])
+
+    def get(self, port, path):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return response.status, body
+
+    def stop(self, process):
+        process.send_signal(signal.SIGTERM)
+        out = process.stdout.read()
+        self.assertEqual(process.wait(60), 0)
+        report = json.loads(out)
+        self.assert_accounted(report)
+        return report
+
+    def test_page_status_metrics_and_picture(self):
+        process, port = self.serve("--policy", "every")
+        code, page = self.get(port, "/")
+        self.assertEqual(code, 200)
+        self.assertIn(b"<title>", page)
+        code, snapshot = self.get(port, "/snapshot.jpg")
+        self.assertEqual((code, snapshot[:3]), (200, b"\xff\xd8\xff"))
+        code, status = self.get(port, "/api/status")
+        frames = json.loads(status)["frames"]
+        self.assertGreater(frames["captured"], 0)
+        self.assertEqual(frames["captured"], frames["processed"] + frames["dropped"] +
+                         frames["failed"] + frames["in_flight"])
+        code, metrics = self.get(port, "/metrics")
+        self.assertRegex(metrics.decode(), r"(?m)^atoll_frames_processed_total \d+$")
+        self.assertEqual(self.get(port, "/../etc/passwd")[0], 404)
+        report = self.stop(process)
+        # Only the snapshot was drawn and encoded.
+        self.assertGreater(report["processed"], 1)
+
+    def test_slow_and_silent_viewers(self):
+        process, port = self.serve("--policy", "every", "--size", "1280x720", "--max-viewers", "3")
+        silent = []
+        for _ in range(3):
+            viewer = socket.create_connection(("127.0.0.1", port), 30)
+            self.addCleanup(viewer.close)
+            viewer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            viewer.sendall(b"GET /stream.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            silent.append(viewer)
+        deadline = time.monotonic() + 30
+        while json.loads(self.get(port, "/api/status")[1])["viewers"]["watching"] < 3:
+            self.assertLess(time.monotonic(), deadline)
+        code, sentence = self.get(port, "/stream.mjpg")
+        self.assertEqual(code, 503, sentence)
+        before = json.loads(self.get(port, "/api/status")[1])["frames"]["processed"]
+        time.sleep(2)
+        after = json.loads(self.get(port, "/api/status")[1])["frames"]["processed"]
+        self.assertGreater(after, before)
+        report = self.stop(process)
+        self.assertLessEqual(report["dropped"], 2)  # what waited when the signal came
+        self.assertEqual(report["failed"], 0)
+
+    def test_a_port_that_is_taken(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.fail_with(1, ("camera", *FASHION, "--serve", f":{port}"), str(port))
+        for bad in ("8080x", ":", "host:port"):
+            self.fail_with(2, ("camera", *FASHION, "--serve", bad), bad)
+
+
+class Memory(CameraTest):
+    @unittest.skipIf(EMULATOR, "an emulator's memory is not ours")
+    def test_is_flat(self):
+        """Unpaced frames, of which one in fifty is damaged; 100,000 with ATOLL_TEST_SCALE=10."""
+        count = int(10_000 * float(os.environ.get("ATOLL_TEST_SCALE", "1")))
+        good = self.frames(10, "--size", "160x120")
+        stream = b"".join(good[i % 10] if i % 50 else good[0][:len(good[0]) // 2]
+                          for i in range(1000))
+        process = self.start(*FASHION, "--source", self.file("f.mjpeg", stream), "--loop", "--fps",
+                             "0", "--policy", "every", "--frames", count, "--serve", ":0")
+        port = int(re.search(r":(\d+)/", process.stderr.readline().decode())[1])
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        viewer = socket.create_connection(("127.0.0.1", port), 30)
+        self.addCleanup(viewer.close)
+        viewer.sendall(b"GET /stream.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        def watch():
+            try:
+                while viewer.recv(1 << 16):
+                    pass
+            except OSError:
+                pass
+
+        threading.Thread(target=watch, daemon=True).start()
+        sizes = []  # by frames captured
+        while process.poll() is None:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            try:
+                connection.request("GET", "/api/status")
+                captured = json.loads(connection.getresponse().read())["frames"]["captured"]
+                status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            except (OSError, http.client.HTTPException):
+                break
+            finally:
+                connection.close()
+            sizes.append((captured, int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])))
+            time.sleep(0.05)
+        report = json.loads(process.stdout.read())
+        self.assert_accounted(report)
+        self.assertEqual(report["failed"], count // 50)
+        warm = [size for captured, size in sizes if captured >= count // 10]
+        self.assertGreater(len(warm), 5)
+        print(f"{report['captured']} frames; RSS {warm[0]} kB, at most {max(warm)} kB, "
+              f"{warm[-1]} kB in the end")
+        self.assertLess(max(warm) - warm[0], 1024)
+
+
+if __name__ == "__main__":
+    need(FASHION_MODEL)
+    unittest.main()
