@@ -101,6 +101,35 @@ mjpeg() {
   grep -q '"processed":30[,}]' /tmp/camera.json || { cat /tmp/camera.json; return 1; }
 }
 
+# accounted FILE: whether a camera's report accounts for every frame, and how.
+accounted() {
+  awk '
+    function number(name) {
+      if (!match($0, "\"" name "\":[0-9]+")) exit 1
+      return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
+    }
+    {
+      captured = number("captured"); processed = number("processed")
+      dropped = number("dropped"); failed = number("failed")
+      printf "%d captured = %d processed + %d dropped + %d failed\n", captured, processed, dropped,
+             failed
+      exit !(processed > 0 && captured == processed + dropped + failed)
+    }' "$1"
+}
+# The camera is pulled while it delivers.
+camera_unplugged() {
+  atoll camera /models/fashion.tflite --device emu --source /dev/video0 --json \
+      > /tmp/camera.json 2> /tmp/camera.log &
+  pid=$!
+  wait_for 30 grep -q "fps" /tmp/camera.log
+  for bound in /sys/bus/platform/drivers/vivid/vivid.*; do
+    basename "$bound" > /sys/bus/platform/drivers/vivid/unbind
+  done
+  wait "$pid" && { echo "A camera that is gone gave no error."; return 1; }
+  tail -n 1 /tmp/camera.log
+  accounted /tmp/camera.json
+}
+
 # coral_boot: the driver finds a ROM, gives it firmware and finds the application, behind which there
 # is nothing: it refuses the first register.
 coral_boot() {
@@ -140,6 +169,7 @@ check "$inferences inferences" inferences /models/fashion.tflite usb cpu $infere
 check "$inferences inferences, $unplugs unplugs" unplugged_at_random
 check "camera" camera
 check "mjpeg" mjpeg
+check "camera unplugged" camera_unplugged
 check "end" stop_gadget
 check "gadget with faults" start_gadget super-speed --faults seed:6:1/200
 check "$faulty inferences with faults" \
