@@ -198,9 +198,14 @@ void Draw(const Stroke& stroke, Color color, const Canvas& canvas) {
       const double x = column + 0.5;
       const double along =
           std::clamp(((x - stroke.x0) * dx + (y - stroke.y0) * dy) / squared_length, 0.0, 1.0);
-      const double distance = std::hypot(x - stroke.x0 - along * dx, y - stroke.y0 - along * dy);
-      if (distance >= reach) continue;
-      const double coverage = std::min(reach - distance, 1.0);
+      const double away_x = x - stroke.x0 - along * dx;
+      const double away_y = y - stroke.y0 - along * dy;
+      const double squared = away_x * away_x + away_y * away_y;
+      if (squared >= reach * reach) continue;
+      // Most pixels lie well inside, where no root is needed.
+      const double inside = reach - 1;
+      const double coverage =
+          inside > 0 && squared <= inside * inside ? 1 : std::min(reach - std::sqrt(squared), 1.0);
       canvas.Blend(column, row, 1, color,
                    static_cast<int>(std::lround(coverage * Canvas::kOpaque)));
     }
