@@ -122,6 +122,16 @@ class Frames(CameraTest):
         self.assertEqual(begun, list(range(30)))
         self.assertTrue(all(event.get("dur", 0) >= 0 for event in events))
 
+    def test_devices_see_the_same(self):
+        seen = []
+        for device in ("cpu", "emu"):
+            path = self.directory / f"{device}.jsonl"
+            self.json("camera", FASHION_MODEL, FASHION_MODEL, "--device", device, "--frames", "60",
+                      "--fps", "0", "--policy", "every", "--results", path)
+            seen.append([json.loads(line)["models"] for line in path.read_text().splitlines()])
+        self.assertEqual(len(seen[0]), 60)
+        self.assertEqual(seen[0], seen[1])
+
     def test_damaged_frames(self):
         """One in fifty is cut off, one in fifty is noise; the stream goes on."""
         good = self.frames(10)
