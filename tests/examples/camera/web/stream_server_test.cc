@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -498,6 +500,33 @@ TEST(StreamServer, AnswersThoughIdleConnectionsTakeAllPlaces) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(Get(server->port(), "/api/status").status, 200);
   server->Publish(FrameOf(1));
   EXPECT_EQ(NumberOf(viewer.Next()), 1u) << "viewers do not give way";
+}
+
+TEST(StreamServer, WaitsForDescriptorsThatAreUsedUp) {
+  const auto server = StartServer();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  close(next);
+  // Both ends of the first connection and our end of the second.
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(next) + 3;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+  auto first = std::make_unique<WebClient>(server->port());
+  first->Send(GetRequest("/stream.mjpg"));
+  EXPECT_EQ(ReadHead(first.get()).status, 200);
+  WebClient second(server->port());
+  second.Send(GetRequest("/"));
+  timespec cpu{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  std::this_thread::sleep_for(300ms);
+  timespec later{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &later);
+  const auto ms = [](const timespec& time) { return time.tv_sec * 1000 + time.tv_nsec / 1000000; };
+  EXPECT_LT(ms(later) - ms(cpu), 150) << "it does not spin meanwhile";
+  first.reset();
+  EXPECT_EQ(ReadHead(&second).status, 200);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(StreamServer, EndsAtOnceWhateverItsViewersDo) {
