@@ -36,7 +36,7 @@ void NewestFrame::GiveBack(const Frame* frame) {
     if (--ours->holders == 0 && ours.get() != newest_) free_.push_back(ours.get());
     return;
   }
-  ATOLL_CHECK(!"a frame that was taken here");
+  ATOLL_CHECK(false);  // not one of ours
 }
 
 uint64_t NewestFrame::number() const {
