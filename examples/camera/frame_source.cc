@@ -89,14 +89,18 @@ Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
   if (spec.compare(0, fashion.size(), fashion) == 0) {
     return OpenFashion(spec.substr(fashion.size()), options);
   }
+  const std::string scenes = "scenes:";
+  if (spec.compare(0, scenes.size(), scenes) == 0) {
+    return OpenScenes(spec.substr(scenes.size()), options);
+  }
   if (spec.compare(0, 10, "/dev/video") == 0) return OpenV4l2(spec, options);
   struct stat info;
   if (stat(spec.c_str(), &info) != 0) {
     const int error = errno;
     if (error != ENOENT) return FileError(spec, "open", error);
     return NotFound(
-        "camera '%s': no such file; a camera is 'test', 'fashion:DIR', /dev/videoN, a directory of "
-        "JPEGs or an MJPEG file",
+        "camera '%s': no such file; a camera is 'test', 'fashion:DIR', 'scenes:DIR', /dev/videoN, "
+        "a directory of JPEGs or an MJPEG file",
         spec.c_str());
   }
   if (S_ISDIR(info.st_mode)) return OpenJpegDirectory(spec, options);

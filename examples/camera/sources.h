@@ -19,6 +19,8 @@ Result<std::unique_ptr<FrameSource>> OpenJpegDirectory(const std::string& direct
                                                        const FrameSourceOptions& options);
 Result<std::unique_ptr<FrameSource>> OpenMjpegFile(const std::string& path,
                                                    const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenScenes(const std::string& directory,
+                                                const FrameSourceOptions& options);
 Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
                                               const FrameSourceOptions& options);
 
