@@ -95,7 +95,7 @@ class Scenes : public FrameSource {
     for (int i = 0; i < kPieces; ++i) {
       Piece& piece = pieces_[static_cast<size_t>(i)];
       Dress(&piece);
-      piece.x = random_.Real(0, canvas_.width);
+      piece.x = (i + random_.Real(0, 1)) / kPieces * canvas_.width;
       piece.y = random_.Real(0, canvas_.height);
       piece.x_speed = random_.Real(0.002, 0.006) * shorter * (random_.Real(-1, 1) < 0 ? -1 : 1);
       piece.y_speed = random_.Real(0.001, 0.004) * shorter * (random_.Real(-1, 1) < 0 ? -1 : 1);
