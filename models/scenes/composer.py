@@ -2,8 +2,8 @@
 """Composes scenes: pieces of clothing of Fashion-MNIST on made-up backgrounds, with their boxes.
 
 A scene depends only on the pictures, the seed, its index and the SceneOptions, so training and
-evaluation need no stored scenes. Some tricks of light: each picture is its own matte (clothes are
-bright on black), so a piece can be put on anything and others show through its holes.
+evaluation need no stored scenes. Each picture is its own matte (clothes are bright on black), so a
+piece can be put on anything, which shows through its holes.
 """
 
 import io

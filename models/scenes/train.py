@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the float detector on composed scenes and saves its weights for quantize.py.
 
-Schedule and size are fixed in advance and the last weights are kept, so the test pictures choose
-nothing; evaluate.py reads them. A second process composes the scenes.
+Only training pictures are read and the last weights are kept; evaluate.py reads the test pictures.
+A second process composes the scenes.
 
 Examples:
   ./train.py --output scenes.pt                  the shipped model
@@ -40,8 +40,8 @@ POSITIVE_WEIGHT, BOX_WEIGHT = 1.0, 0.4
 
 class Batches(Dataset):
     """Batch i: an eighth of it are scenes composed for it, the others are among the last ones
-    composed; all are cut out, mirrored and coloured at random. Drawing a scene takes longer than
-    learning from it."""
+    composed; all are cut out, mirrored and coloured at random. Drawing a scene takes as long
+    as learning from it."""
 
     def __init__(self, composer, size, count):
         self.composer, self.size, self.count = composer, size, count
