@@ -32,7 +32,7 @@ class TaskView {
  public:
   virtual ~TaskView() = default;
   virtual Status Read(ModelResult* result) = 0;
-  virtual void Draw(const ModelResult& result, const Canvas& canvas, int* label_y) const = 0;
+  virtual void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const = 0;
 };
 
 class Names {
@@ -51,12 +51,12 @@ class Names {
   std::vector<std::string> labels_;
 };
 
-// Labels below each other at the left edge.
-void DrawCaptions(const std::vector<std::string>& captions, const Canvas& canvas, int* label_y) {
-  const int scale = LegibleScale(canvas);
+// Labels below each other.
+void DrawCaptions(const std::vector<std::string>& captions, const Canvas& canvas,
+                  LabelPlace* labels) {
   for (const std::string& caption : captions) {
-    const Rect drawn = DrawLabel(caption, {2 * scale, *label_y + 2 * scale}, scale, {}, canvas);
-    *label_y = drawn.y + drawn.height;
+    const Rect drawn = DrawLabel(caption, labels->at, labels->scale, {}, canvas);
+    labels->at.y = drawn.y + drawn.height + 2 * labels->scale;
   }
 }
 
@@ -77,8 +77,8 @@ class ClassifierView : public TaskView {
     }
     return Status();
   }
-  void Draw(const ModelResult& result, const Canvas& canvas, int* label_y) const override {
-    DrawCaptions(result.captions, canvas, label_y);
+  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
+    DrawCaptions(result.captions, canvas, labels);
   }
 
  private:
@@ -104,7 +104,7 @@ class DetectorView : public TaskView {
     }
     return Status();
   }
-  void Draw(const ModelResult& result, const Canvas& canvas, int*) const override {
+  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace*) const override {
     DrawDetections(result.detections, result.captions, result.seen, canvas);
   }
 
@@ -127,7 +127,7 @@ class PoseView : public TaskView {
     }
     return Status();
   }
-  void Draw(const ModelResult& result, const Canvas& canvas, int*) const override {
+  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace*) const override {
     DrawPoses(result.poses, threshold_, result.seen, canvas);
   }
 
@@ -160,9 +160,9 @@ class SegmenterView : public TaskView {
     }
     return Status();
   }
-  void Draw(const ModelResult& result, const Canvas& canvas, int* label_y) const override {
+  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
     DrawSegmentation(result.map, palette_, result.seen, canvas);
-    DrawCaptions(result.captions, canvas, label_y);
+    DrawCaptions(result.captions, canvas, labels);
   }
 
  private:
@@ -206,8 +206,8 @@ class InterpreterModel : public FrameModel {
     return Status();
   }
   Status Read(ModelResult* result) override { return view_->Read(result); }
-  void Draw(const ModelResult& result, const Canvas& canvas, int* label_y) const override {
-    view_->Draw(result, canvas, label_y);
+  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
+    view_->Draw(result, canvas, labels);
   }
 
   void Describe(ModelStatus* status) const override {

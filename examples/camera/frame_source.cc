@@ -149,6 +149,10 @@ Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
   if (spec.compare(0, fashion.size(), fashion) == 0) {
     return OpenFashion(spec.substr(fashion.size()), options);
   }
+  const std::string scenes = "scenes:";
+  if (spec.compare(0, scenes.size(), scenes) == 0) {
+    return OpenScenes(spec.substr(scenes.size()), options);
+  }
   if (spec.starts_with("/dev/video")) return OpenV4l2(spec, options);
   if (spec.starts_with("http://")) {
 #if defined(ATOLL_HTTP_CAMERAS)
@@ -163,8 +167,8 @@ Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
     const int error = errno;
     if (error != ENOENT) return FileError(spec, "open", error);
     return NotFound(
-        "camera '%s': no such file; a camera is 'test', 'fashion:DIR', /dev/videoN, http://..., a "
-        "directory of pictures, an MJPEG or Y4M file or '-' for the standard input",
+        "camera '%s': no such file; a camera is 'test', 'fashion:DIR', 'scenes:DIR', /dev/videoN, "
+        "http://..., a directory of pictures, an MJPEG or Y4M file or '-' for the standard input",
         spec.c_str());
   }
   if (S_ISDIR(info.st_mode)) return OpenPictureDirectory(spec, options);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "atoll/picture/overlay.h"
 #include "examples/camera/bounded_queue.h"
 #include "examples/camera/pipeline_statistics.h"
 
@@ -508,19 +509,29 @@ class Pipeline::Impl {
     int64_t begin_ns = slot->waiting_since_ns;
     Lap(Stage::kQueue, -1, &begin_ns, slot);
     if (!slot->wants_picture) return Status();
-    if (options_.draw) {
-      int label_y = 0;
-      for (size_t i = 0; i < models_.size(); ++i) {
-        for (size_t k = 0; k < slot->result_counts[i]; ++k) {
-          models_[i].model->Draw(slot->results[i][k], &slot->picture, &label_y);
-        }
-      }
-    }
+    if (options_.draw) DrawResults(slot);
     Lap(Stage::kDraw, -1, &begin_ns, slot);
     if (!slot->wants_jpeg) return Status();
     const Status status = EncodePlanesAsJpeg(&slot->picture, options_.jpeg_quality, &slot->jpeg);
     Lap(Stage::kEncode, -1, &begin_ns, slot);
     return status;
+  }
+
+  // Labels of models that look at frames below each other at the left edge, those of others at the
+  // bottom of their boxes.
+  void DrawResults(Slot* slot) const {
+    const Canvas canvas(&slot->picture);
+    const int scale = LegibleScale(canvas);
+    LabelPlace corner = {{2 * scale, 2 * scale}, scale};
+    for (size_t i = 0; i < models_.size(); ++i) {
+      for (size_t k = 0; k < slot->result_counts[i]; ++k) {
+        const ModelResult& result = slot->results[i][k];
+        const int small = scale / 2 + 1;
+        const int bottom = result.seen.y + result.seen.height - 10 * small;
+        LabelPlace in_box = {{result.seen.x, bottom}, small};
+        models_[i].model->Draw(result, canvas, models_[i].inside < 0 ? &corner : &in_box);
+      }
+    }
   }
 
   FrameSource* const source_;

@@ -21,6 +21,8 @@ Result<std::unique_ptr<FrameSource>> OpenStream(const std::string& path,
                                                 const FrameSourceOptions& options);
 Result<std::unique_ptr<FrameSource>> OpenHttp(const std::string& url,
                                               const FrameSourceOptions& options);
+Result<std::unique_ptr<FrameSource>> OpenScenes(const std::string& directory,
+                                                const FrameSourceOptions& options);
 Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
                                               const FrameSourceOptions& options);
 

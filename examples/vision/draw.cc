@@ -48,6 +48,12 @@ Rect PlaceCaption(const std::string& caption, const Rect& box, int scale, const 
   return LabelBounds(caption, {box.x, box.y - size.height}, scale, canvas);
 }
 
+// Of a person's side, of what is in the middle, and around keypoints.
+constexpr Color kLeft = {255, 140, 0};
+constexpr Color kRight = {30, 144, 255};
+constexpr Color kMiddle = {50, 220, 80};
+constexpr Color kRim = {255, 255, 255};
+
 }  // namespace
 
 Color ClassColor(int class_index) {
@@ -177,10 +183,6 @@ void DrawLegend(std::span<const LegendEntry> entries, const Canvas& canvas) {
 
 void DrawPoses(std::span<const Pose> poses, float threshold, const Rect& seen,
                const Canvas& canvas) {
-  constexpr Color kLeft = {255, 140, 0};
-  constexpr Color kRight = {30, 144, 255};
-  constexpr Color kMiddle = {50, 220, 80};
-  constexpr Color kRim = {255, 255, 255};
   // The nose is in the middle; after it odd keypoints are left ones.
   const auto side = [](int keypoint) {
     return keypoint == 0 ? kMiddle : keypoint % 2 == 1 ? kLeft : kRight;

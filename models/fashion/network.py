@@ -12,27 +12,10 @@ Every convolution has stride 1, SAME padding and a batch normalization that is f
 when the network is quantized. The input is pixel / 255, so padding with zeros is padding in black.
 """
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 
-
-class ConvBatchNorm(nn.Module):
-    """A 3x3 convolution without bias, then batch normalization; the caller adds the ReLU."""
-
-    def __init__(self, in_channels, out_channels):
-        super().__init__()
-        self.conv = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(out_channels)
-
-    def forward(self, x):
-        return self.norm(self.conv(x))
-
-    def folded(self):
-        """(weights OIHW, bias) of the one convolution that equals both layers in inference."""
-        gain = self.norm.weight / torch.sqrt(self.norm.running_var + self.norm.eps)
-        return (self.conv.weight * gain[:, None, None, None],
-                self.norm.bias - self.norm.running_mean * gain)
+from layers import ConvBatchNorm
 
 
 class FashionNet(nn.Module):

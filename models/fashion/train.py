@@ -13,15 +13,18 @@ Examples:
 """
 
 import argparse
-import math
 import os
+import sys
 import time
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-import dataset
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "training"))
+
+import fashion_mnist
+from layers import learning_rate
 from network import FashionNet
 
 MAX_SHIFT = 2  # pixels
@@ -59,13 +62,6 @@ def augment(images, generator):
     return x.clamp_(0, 1).unsqueeze(1)
 
 
-def learning_rate(progress, peak, warm_up=0.15):
-    """Linear up to the peak, then half a cosine down to zero; progress runs from 0 to 1."""
-    if progress < warm_up:
-        return peak * progress / warm_up
-    return peak * (1 + math.cos(math.pi * (progress - warm_up) / (1 - warm_up))) / 2
-
-
 def train_epoch(net, optimizer, images, labels, epoch, args):
     """One pass over all images. Depends only on its arguments, so a run can be resumed exactly."""
     generator = torch.Generator().manual_seed(args.seed * 1000 + epoch)
@@ -97,14 +93,14 @@ def accuracy(net, images, labels):
 
 
 def load_tensors(directory, split):
-    images, labels = dataset.load(directory, split)
+    images, labels = fashion_mnist.load(directory, split)
     return torch.from_numpy(images.copy()), torch.from_numpy(labels.astype(np.int64))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", default=dataset.DEFAULT_DIR, metavar="DIR",
+    parser.add_argument("--dataset", default=fashion_mnist.DEFAULT_DIR, metavar="DIR",
                         help="folder of the IDX files (default: %(default)s)")
     parser.add_argument("--output", required=True, metavar="FILE",
                         help="weights to write, after every epoch")

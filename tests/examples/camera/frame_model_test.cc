@@ -33,11 +33,11 @@ std::unique_ptr<FrameModel> Open(const PreparedModel& prepared, FrameModelOption
 }
 
 // Whether drawing changes anything of the picture, and where the next label goes.
-bool Draws(const FrameModel& model, ModelResult result, int* label_y) {
+bool Draws(const FrameModel& model, ModelResult result, LabelPlace* labels) {
   PlanarImage picture = Flat(640, 480, 90);
   const std::vector<uint8_t> before = picture.y.samples;
   result.seen = {0, 0, 640, 480};
-  model.Draw(result, &picture, label_y);
+  model.Draw(result, &picture, labels);
   return picture.y.samples != before;
 }
 
@@ -70,12 +70,13 @@ TEST(FrameModel, Classifies) {
   ModelResult result;
   ASSERT_TRUE(model->Read(&result).ok());
   EXPECT_THAT(result.captions, ElementsAre("class 4 1.00", "d 0.75", "b 0.50"));
-  int label_y = 0;
-  EXPECT_TRUE(Draws(*model, result, &label_y));
-  const int below = label_y;
-  EXPECT_GT(below, 3 * 8);
-  EXPECT_TRUE(Draws(*model, result, &label_y));
-  EXPECT_EQ(label_y, 2 * below);
+  LabelPlace labels = {{5, 7}, 2};
+  EXPECT_TRUE(Draws(*model, result, &labels));
+  const int height = labels.at.y - 7;
+  EXPECT_GT(height, 3 * 2 * 8);
+  EXPECT_EQ(labels.at.x, 5);
+  EXPECT_TRUE(Draws(*model, result, &labels));
+  EXPECT_EQ(labels.at.y, 7 + 2 * height);
 }
 
 TEST(FrameModel, Segments) {
@@ -87,9 +88,9 @@ TEST(FrameModel, Segments) {
   ASSERT_TRUE(model->Read(&result).ok());
   EXPECT_THAT(result.map.pixels, ElementsAre(0, 1, 1, 1));
   EXPECT_THAT(result.captions, ElementsAre("sea 75%", "sky 25%"));
-  int label_y = 0;
-  EXPECT_TRUE(Draws(*model, result, &label_y));
-  EXPECT_GT(label_y, 0);
+  LabelPlace labels;
+  EXPECT_TRUE(Draws(*model, result, &labels));
+  EXPECT_GT(labels.at.y, 0);
 }
 
 TEST(FrameModel, FindsPoses) {
@@ -103,12 +104,12 @@ TEST(FrameModel, FindsPoses) {
   ModelResult result;
   ASSERT_TRUE(model->Read(&result).ok());
   EXPECT_THAT(result.captions, ElementsAre("pose 0.50"));
-  int label_y = 7;
-  EXPECT_TRUE(Draws(*model, result, &label_y));
-  EXPECT_EQ(label_y, 7);
+  LabelPlace labels = {{0, 7}, 1};
+  EXPECT_TRUE(Draws(*model, result, &labels));
+  EXPECT_EQ(labels.at.y, 7);
   prepared.SetOutput<float>(0, std::vector<float>(17 * 3, 0.125f));
   ASSERT_TRUE(model->Read(&result).ok());
-  EXPECT_FALSE(Draws(*model, result, &label_y));
+  EXPECT_FALSE(Draws(*model, result, &labels));
 }
 
 TEST(FrameModel, RefusesOtherModels) {

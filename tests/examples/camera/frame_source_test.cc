@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "atoll/picture/resize.h"
+#include "tests/support/fashion_files.h"
 
 namespace atollrt {
 namespace {
@@ -31,43 +31,6 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 using Bytes = std::vector<uint8_t>;
-
-// A directory that disappears with its files.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() : path_(testing::TempDir() + "frame_source_XXXXXX") {
-    if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "mkdtemp " << path_;
-  }
-  ~TemporaryDirectory() {
-    for (const std::string& file : files_) std::remove(file.c_str());
-    rmdir(path_.c_str());
-  }
-  const std::string& path() const { return path_; }
-
-  std::string Write(const std::string& name, const Bytes& bytes) {
-    const std::string file = Add(name);
-    std::FILE* out = std::fopen(file.c_str(), "wb");
-    for (const uint8_t byte : bytes) std::fputc(byte, out);
-    std::fclose(out);
-    return file;
-  }
-  std::string WriteGzip(const std::string& name, const Bytes& bytes) {
-    const std::string file = Add(name);
-    gzFile out = gzopen(file.c_str(), "wb");
-    EXPECT_EQ(gzwrite(out, bytes.data(), static_cast<unsigned>(bytes.size())),
-              static_cast<int>(bytes.size()));
-    gzclose(out);
-    return file;
-  }
-
- private:
-  std::string Add(const std::string& name) {
-    files_.push_back(path_ + "/" + name);
-    return files_.back();
-  }
-  std::string path_;
-  std::vector<std::string> files_;
-};
 
 Image Flat(int width, int height, uint8_t value) {
   Image image;
@@ -419,24 +382,6 @@ TEST(HttpCamera, SaysWhatIsWrong) {
 #endif
 
 // --- fashion:DIR ---------------------------------------------------------------------------------
-
-Bytes IdxHeader(uint8_t dimensions, const std::vector<uint8_t>& sizes) {
-  Bytes out = {0, 0, 8, dimensions};
-  for (const uint8_t size : sizes) out.insert(out.end(), {0, 0, 0, size});
-  return out;
-}
-
-Bytes IdxImages(uint8_t count) {
-  Bytes out = IdxHeader(3, {count, 28, 28});
-  for (int i = 0; i < count * 28 * 28; ++i) out.push_back(static_cast<uint8_t>(i * 7));
-  return out;
-}
-
-Bytes IdxLabels(const std::vector<uint8_t>& labels) {
-  Bytes out = IdxHeader(1, {static_cast<uint8_t>(labels.size())});
-  out.insert(out.end(), labels.begin(), labels.end());
-  return out;
-}
 
 TEST(Fashion, CentresTheEnlargedPicture) {
   TemporaryDirectory directory;

@@ -139,9 +139,9 @@ class FakeModel : public FrameModel {
     result->detections = detections;
     return Status();
   }
-  void Draw(const ModelResult& result, const Canvas& canvas, int* label_y) const override {
+  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
     FillRectangle(result.seen, {255, 0, 0}, canvas);
-    *label_y += 10;
+    labels->at.y += 10;
   }
   void Describe(ModelStatus* status) const override { status->name = name_; }
 

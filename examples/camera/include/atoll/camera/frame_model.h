@@ -43,6 +43,12 @@ struct InferenceTimes {
   double modelled_seconds = 0;  // of the device; 0 without a model of it
 };
 
+// Where the next label goes, and how large it is (as DrawLabel has it).
+struct LabelPlace {
+  Point at;
+  int scale = 1;
+};
+
 // One inference at a time: Write, Submit, Wait, Read, in this order, from one thread. Draw may be
 // called from another thread meanwhile.
 class FrameModel {
@@ -65,9 +71,9 @@ class FrameModel {
   // Reads the outputs into `result`, whose memory is reused; all but `seen`.
   virtual Status Read(ModelResult* result) = 0;
 
-  // Draws a result into the picture. A label without a place of its own goes to the picture's left
-  // edge at *label_y, which is moved below it.
-  virtual void Draw(const ModelResult& result, const Canvas& canvas, int* label_y) const = 0;
+  // Draws a result into the picture. A label without a place of its own goes where `labels` says,
+  // which is moved below it.
+  virtual void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const = 0;
 
   // Fills what of the model does not change: all but the figures and results.
   virtual void Describe(ModelStatus* status) const = 0;

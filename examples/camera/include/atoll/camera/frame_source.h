@@ -60,7 +60,7 @@ class FrameSource {
 };
 
 struct FrameSourceOptions {
-  int width = 640;  // asked of a camera, which may choose otherwise, and of the test pattern
+  int width = 640;  // asked of a camera, which may choose otherwise; the size of test and scenes
   int height = 480;
   double fps = 30;    // asked of a camera
   bool loop = false;  // files start again instead of ending
@@ -73,6 +73,9 @@ struct FrameSourceOptions {
 //   fashion:DIR   the test set of Fashion-MNIST (t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte,
 //                 either with .gz): each picture enlarged from 28 to 448 pixels in the middle of a
 //                 black 640 x 480 frame, as JPEG of quality 90, with label and crop
+//   scenes:DIR    pieces of clothing from the same files that drift and change their size in front
+//                 of a background, hiding each other, as JPEG of quality 90, without end: every
+//                 time the same frames
 //   /dev/videoN   a V4L2 camera: MJPEG if it has that, else YUYV
 //   http://...    MJPEG as network cameras send it
 //   a directory   its .jpg, .jpeg, .png, .bmp, .ppm and .pgm files in the order of their names

@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the mean average precision of the float and of the int8 detector on held-back scenes.
+
+The float network runs in PyTorch, on frames resized by Pillow as `atoll detect` resizes them. The
+int8 model is run by the command `atoll detect` itself, on the JPEG files.
+
+Examples:
+  ./evaluate.py --weights scenes.pt
+  ./evaluate.py --model scenes_int8.tflite --atoll ../../build/release/tools/atoll/atoll
+  ./evaluate.py --golden ../../tests/golden/scenes        writes the scenes of the integration test
+"""
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import tempfile
+
+import numpy as np
+import torch
+from PIL import Image
+
+import evaluation
+import fashion_mnist
+from network import (CENTER_SCALE, CLASSES, HEIGHT, IOU_THRESHOLD, MAX_DETECTIONS, SCORE_THRESHOLD,
+                     SIZE_SCALE, WIDTH, SceneNet, anchors)
+
+LABELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fashion", "labels.txt")
+FILES_PER_RUN = 250
+
+
+def decoded(encodings):
+    """Boxes [cells, 4] of encodings [cells, 4], as TFLite_Detection_PostProcess decodes them."""
+    grid = anchors()
+    center = encodings[:, :2] / CENTER_SCALE * grid[:, 2:] + grid[:, :2]
+    half = np.exp(encodings[:, 2:] / SIZE_SCALE) * grid[:, 2:] / 2
+    return np.concatenate([center - half, center + half], 1)
+
+
+def suppressed(boxes, scores):
+    """(boxes, classes, scores) of the detections: of cells that claim the same class and overlap
+    only the best remains."""
+    found = []
+    for kind in range(CLASSES):
+        kept = []
+        for i in np.argsort(-scores[:, kind], kind="stable"):
+            if scores[i, kind] < SCORE_THRESHOLD:
+                break
+            if not kept or evaluation.overlap(boxes[i], boxes[kept]).max() <= IOU_THRESHOLD:
+                kept.append(i)
+        found += [(scores[i, kind], i, kind) for i in kept]
+    if not found:
+        return np.empty((0, 4)), np.empty(0), np.empty(0)
+    best, cells, classes = zip(*sorted(found, key=lambda entry: -entry[0])[:MAX_DETECTIONS])
+    return boxes[list(cells)], np.array(classes), np.array(best)
+
+
+@torch.no_grad()
+def run_float(weights, scenes):
+    net = SceneNet().eval()
+    net.load_state_dict(torch.load(weights)["net"])
+    found = []
+    for data, *_ in scenes:
+        image = Image.open(io.BytesIO(data)).resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR)
+        x = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
+        logits, encodings = net(x)
+        found.append(suppressed(decoded(encodings[0].numpy()), logits[0].sigmoid().numpy()))
+    return found
+
+
+def run_int8(command, model, device, scenes):
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for first in range(0, len(scenes), FILES_PER_RUN):
+            names = []
+            for i, (data, *_) in enumerate(scenes[first:first + FILES_PER_RUN], first):
+                names.append(os.path.join(folder, f"{i:06}.jpg"))
+                with open(names[-1], "wb") as file:
+                    file.write(data)
+            report = subprocess.run(
+                [command, "detect", model, *names, "--device", device, "--json", "--threshold",
+                 str(SCORE_THRESHOLD)], check=True, stdout=subprocess.PIPE).stdout
+            pictures = json.loads(report)["images"]
+            for picture, (_, (width, height), *_) in zip(pictures, scenes[first:]):
+                found.append(_arrays(picture["detections"], width, height))
+    return found
+
+
+def _arrays(detections, width, height):
+    boxes = np.array([[d["box"][side] for side in ("top", "left", "bottom", "right")]
+                      for d in detections]).reshape(-1, 4)
+    return (boxes / [height, width, height, width], np.array([d["index"] for d in detections]),
+            np.array([d["score"] for d in detections]))
+
+
+def write_golden(folder, scenes):
+    """The scenes as files, and truth.txt: one line 'file class top left bottom right' per piece."""
+    os.makedirs(folder, exist_ok=True)
+    lines = []
+    for i, (data, _, boxes, classes) in enumerate(scenes):
+        with open(os.path.join(folder, f"{i:02}.jpg"), "wb") as file:
+            file.write(data)
+        for box, kind in zip(boxes, classes):
+            lines.append(f"{i:02}.jpg {kind} " + " ".join(f"{edge:.5f}" for edge in box))
+    with open(os.path.join(folder, "truth.txt"), "w", encoding="ascii") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default=fashion_mnist.DEFAULT_DIR, metavar="DIR",
+                        help="folder of the IDX files (default: %(default)s)")
+    parser.add_argument("--weights", metavar="FILE", help="float weights, written by train.py")
+    parser.add_argument("--model", metavar="FILE", help="int8 model, written by quantize.py")
+    parser.add_argument("--atoll", default="atoll", metavar="FILE",
+                        help="the command that runs the int8 model (default: %(default)s)")
+    parser.add_argument("--device", default="emu", help="of the int8 model (default: %(default)s)")
+    parser.add_argument("--golden", metavar="DIR", help="write the first 64 scenes to this folder")
+    parser.add_argument("--scenes", type=int, default=1000, help="(default: %(default)s)")
+    args = parser.parse_args()
+
+    torch.set_num_threads(1)
+    if args.golden:
+        write_golden(args.golden, evaluation.scenes(args.dataset, 64))
+    results = {}
+    if args.weights or args.model:
+        scenes = list(evaluation.scenes(args.dataset, args.scenes))
+        truths = [(boxes, classes) for _, _, boxes, classes in scenes]
+        if args.weights:
+            results["float"] = run_float(args.weights, scenes)
+        if args.model:
+            results["int8"] = run_int8(args.atoll, args.model, args.device, scenes)
+        print(f"{len(scenes)} scenes, {sum(len(classes) for _, classes in truths)} pieces")
+    precisions = {name: evaluation.average_precisions(truths, found)
+                  for name, found in results.items()}
+    with open(LABELS, encoding="utf-8") as file:
+        names = file.read().splitlines()
+    for name, aps in precisions.items():
+        for label, ap in zip(names, aps):
+            print(f"{name:6} AP@0.5 {label:12} {ap:.4f}")
+        print(f"{name:6} mAP@0.5            {aps.mean():.4f}")
+
+
+if __name__ == "__main__":
+    main()
