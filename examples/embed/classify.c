@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   AtollDelegate* delegate = NULL;
   AtollModel* model = NULL;
   AtollInterpreter* interpreter = NULL;
+  AtollTensor* input;
   const AtollTensor* output;
   const signed char* scores;
   AtollQuantization quantization;
@@ -59,13 +60,14 @@ int main(int argc, char** argv) {
   Require(AtollInterpreterCreate(model, &options, &interpreter));
   AtollModelDelete(model); /* the interpreter keeps what it needs */
 
+  input = AtollInterpreterGetInputTensor(interpreter, 0);
   output = AtollInterpreterGetOutputTensor(interpreter, 0);
-  if (AtollTensorType(AtollInterpreterGetInputTensor(interpreter, 0)) != ATOLL_INT8 ||
+  if (input == NULL || AtollTensorType(input) != ATOLL_INT8 || output == NULL ||
       AtollTensorType(output) != ATOLL_INT8) {
     fprintf(stderr, "classify: %s has no int8 input and output\n", argv[1]);
     return 1;
   }
-  ReadPicture(argv[2], AtollInterpreterGetInputTensor(interpreter, 0));
+  ReadPicture(argv[2], input);
   Require(AtollInterpreterInvoke(interpreter));
 
   scores = AtollTensorConstData(output);

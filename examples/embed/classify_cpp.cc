@@ -7,7 +7,9 @@
 #include <atoll/atoll.hpp>
 #include <cstdio>
 #include <fstream>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -30,8 +32,12 @@ int main(int argc, char** argv) {
   auto interpreter = atollpp::Interpreter::Create(*model, *device);
   if (!interpreter) return Fail(interpreter.message());
 
-  const std::span<int8_t> pixels = interpreter->input(0).values<int8_t>();
-  if (pixels.empty()) return Fail(std::string(argv[1]) + " has no int8 input");
+  const atollpp::Tensor input = interpreter->input(0);
+  const atollpp::ConstTensor output = interpreter->output(0);
+  if (!input || input.type() != ATOLL_INT8 || !output || output.type() != ATOLL_INT8) {
+    return Fail(std::string(argv[1]) + " has no int8 input and output");
+  }
+  const std::span<int8_t> pixels = input.values<int8_t>();
   std::ifstream file(argv[2], std::ios::binary);
   std::string format;
   size_t width = 0, height = 0, white = 0;
@@ -45,8 +51,7 @@ int main(int argc, char** argv) {
   for (int8_t& pixel : pixels) pixel = static_cast<int8_t>(static_cast<uint8_t>(pixel) - 128);
 
   if (const atollpp::Status status = interpreter->Invoke(); !status) return Fail(status.message());
-  const std::vector<float> scores = interpreter->output(0).RealValues();
-  if (scores.empty()) return Fail(std::string(argv[1]) + " has no quantized output");
+  const std::vector<float> scores = output.RealValues();
   const auto best = std::max_element(scores.begin(), scores.end());
   std::printf("class %td, score %.4f\n", best - scores.begin(), static_cast<double>(*best));
 }

@@ -12,7 +12,7 @@
 #include "atoll/atoll.hpp"
 #include "atoll/camera.h"
 
-// "NAME: message" on stderr; gives the exit code, 1.
+// Prints the message on stderr; gives the exit code, 1.
 int Fail(const std::string& message);
 
 // A model that looks at frames, with all that it needs.

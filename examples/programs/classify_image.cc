@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/delegate.h"
@@ -23,22 +23,12 @@
 namespace {
 
 [[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "classify_image: %s\n", message.c_str());
+  std::fprintf(stderr, "%s\n", message.c_str());
   std::exit(1);
 }
 
 void Require(AtollStatus status) {
   if (status != ATOLL_OK) Fail(AtollLastError());
-}
-
-// An 8-bit value of a tensor, whatever its sign; also for the offset between the two.
-bool IsSigned(const AtollTensor* tensor) {
-  const AtollType type = AtollTensorType(tensor);
-  if (type != ATOLL_INT8 && type != ATOLL_UINT8) {
-    Fail("the model's " + std::string(AtollTensorName(tensor)) + " is " + AtollTypeName(type) +
-         ", not int8 or uint8");
-  }
-  return type == ATOLL_INT8;
 }
 
 }  // namespace
@@ -48,12 +38,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s MODEL IMAGE LABELS [DEVICE]\n", argv[0]);
     return 2;
   }
-  // The device: the first real one, else the emulated one, unless it is named.
   AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
-  if (argc == 5) device.device = argv[4];
+  if (argc == 5) device.device = argv[4];  // else the first real one, else the emulated one
   AtollDelegate* delegate = nullptr;
   Require(AtollDelegateCreate(&device, &delegate));
-
   AtollModel* model = nullptr;
   Require(AtollModelCreateFromFile(argv[1], &model));
   AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
@@ -62,43 +50,46 @@ int main(int argc, char** argv) {
   Require(AtollInterpreterCreate(model, &options, &interpreter));
   AtollModelDelete(model);  // the interpreter keeps what it needs
 
-  // The picture, resized to the input [1, height, width, channels]; an int8 input wants p - 128.
   AtollTensor* input = AtollInterpreterGetInputTensor(interpreter, 0);
-  if (AtollTensorNumDims(input) != 4) Fail("the model's input is no picture");
-  const int channels = AtollTensorDim(input, 3);
-  const auto image = atollrt::ReadImageFile(argv[2], {.channels = channels});
-  if (!image.ok()) Fail(image.status().message());
-  auto resized = atollrt::Resize(*image, AtollTensorDim(input, 2), AtollTensorDim(input, 1));
+  const AtollTensor* output = AtollInterpreterGetOutputTensor(interpreter, 0);
+  const auto is_8_bit = [](const AtollTensor* tensor) {
+    return AtollTensorType(tensor) == ATOLL_INT8 || AtollTensorType(tensor) == ATOLL_UINT8;
+  };
+  if (AtollInterpreterGetInputTensorCount(interpreter) != 1 || AtollTensorNumDims(input) != 4 ||
+      !is_8_bit(input) || !is_8_bit(output)) {
+    Fail(std::string(argv[1]) + " is no int8 or uint8 model for pictures");
+  }
+
+  // The picture, resized to the input [1, height, width, channels]; int8 stands for p - 128.
+  const auto picture = atollrt::ReadImageFile(argv[2], {.channels = AtollTensorDim(input, 3)});
+  if (!picture.ok()) Fail(picture.status().message());
+  auto resized = atollrt::Resize(*picture, AtollTensorDim(input, 2), AtollTensorDim(input, 1));
   if (!resized.ok()) Fail(resized.status().message());
-  if (IsSigned(input)) {
-    for (uint8_t& pixel : resized->pixels) pixel ^= 0x80;  // minus 128, modulo 256
+  if (AtollTensorType(input) == ATOLL_INT8) {
+    for (uint8_t& pixel : resized->pixels) pixel = static_cast<uint8_t>(pixel - 128);
   }
   Require(AtollTensorCopyFromBuffer(input, resized->pixels.data(), resized->pixels.size()));
 
   Require(AtollInterpreterInvoke(interpreter));
 
-  // Scores stay in order when they become real numbers, so the stored ones can be sorted.
-  const AtollTensor* output = AtollInterpreterGetOutputTensor(interpreter, 0);
+  // Scores as real numbers, the best first.
   const AtollQuantization q = AtollTensorQuantization(output);
-  const bool is_signed = IsSigned(output);
-  std::vector<uint8_t> bytes(AtollTensorByteSize(output));
-  Require(AtollTensorCopyToBuffer(output, bytes.data(), bytes.size()));
-  const auto score = [&](size_t i) {
-    const int stored = is_signed ? static_cast<int8_t>(bytes[i]) : bytes[i];
-    return static_cast<double>(q.scale) * (stored - q.zero_point);
-  };
-  std::vector<size_t> order(bytes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return score(a) > score(b); });
+  const auto* stored = static_cast<const uint8_t*>(AtollTensorConstData(output));
+  std::vector<std::pair<double, size_t>> scores;
+  for (size_t c = 0; c < AtollTensorByteSize(output); ++c) {
+    const int value =
+        AtollTensorType(output) == ATOLL_INT8 ? static_cast<int8_t>(stored[c]) : stored[c];
+    scores.emplace_back(static_cast<double>(q.scale) * (value - q.zero_point), c);
+  }
+  std::ranges::stable_sort(scores, [](auto& a, auto& b) { return a.first > b.first; });
 
-  std::vector<std::string> labels;
   std::ifstream file(argv[3]);
   if (!file) Fail(std::string(argv[3]) + " cannot be read");
+  std::vector<std::string> labels;
   for (std::string line; std::getline(file, line);) labels.push_back(line);
-  for (size_t i = 0; i < std::min<size_t>(5, order.size()); ++i) {
-    const size_t c = order[i];
-    std::printf("%.4f  %s\n", score(c), c < labels.size() ? labels[c].c_str() : "?");
+  if (scores.size() > 5) scores.resize(5);
+  for (const auto& [score, c] : scores) {
+    std::printf("%.4f  %s\n", score, c < labels.size() ? labels[c].c_str() : "?");
   }
   AtollInterpreterDelete(interpreter);
   AtollDelegateDelete(delegate);
