@@ -10,6 +10,7 @@
 //           mobilenet_v2_1.0_224_quant.tflite imagenet_labels.txt /dev/video0
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 
 #include "examples/programs/camera_program.h"
 

@@ -9,6 +9,7 @@
 //              ssd_mobilenet_v1.tflite coco_labels.txt /dev/video0
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "examples/programs/camera_program.h"
 
