@@ -7,7 +7,7 @@
 set -euo pipefail
 
 packages=(
-  cmake ninja-build g++ pkg-config python3
+  cmake ninja-build make g++ pkg-config python3
   libusb-1.0-0-dev libflatbuffers-dev flatbuffers-compiler libeigen3-dev
   libjpeg62-turbo-dev libpng-dev zlib1g-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev libcpp-httplib-dev

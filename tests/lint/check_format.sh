@@ -9,7 +9,7 @@ if ! command -v clang-format-14 >/dev/null; then
   exit 0
 fi
 folders=(runtime driver delegate examples tools tests bench models)
-mapfile -d '' sources < <(find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -print0)
+mapfile -d '' sources < <(find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.hpp' \) -print0)
 # One line per violation, "path:line:column: ...".
 bad=$(clang-format-14 --dry-run "${sources[@]}" 2>&1 | sed -nE 's/^([^:]+):[0-9]+:.*/\1/p' | sort -u)
 if [ -n "$bad" ]; then

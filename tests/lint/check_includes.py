@@ -26,6 +26,8 @@ OURS = {
     "examples/camera": ["examples/camera/", "examples/picture/", "atoll/camera", "atoll/picture",
                         "atoll/vision", "atoll/runtime.h", "runtime/base/"],
     "examples/camera/web": ["examples/camera/web/", "atoll/camera", "runtime/base/"],
+    "examples/embed": [],
+    "examples/programs": ["examples/programs/", "atoll/"],
     "examples/vision": ["examples/vision/", "atoll/vision", "atoll/picture", "atoll/runtime.h",
                         "runtime/base/"],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
@@ -70,7 +72,7 @@ def allowed(path, patterns):
 def problems(root):
     for folder in sorted({name.split("/")[0] for name in OURS}):
         for file in sorted((root / folder).rglob("*")):
-            if file.suffix not in (".h", ".cc", ".c", ".inc"):
+            if file.suffix not in (".h", ".hpp", ".cc", ".c", ".inc"):
                 continue
             path = file.relative_to(root).as_posix()
             row = max((name for name in OURS if path.startswith(name + "/")), key=len)

@@ -37,16 +37,15 @@ void AddDecoder(ModelBuilder& m, const std::string& name, std::vector<int32_t> i
   m.graph().nodes.push_back(std::move(node));
 }
 
-}  // namespace
+constexpr int kAnchors = 4;
 
-ModelBuilder DetectorModel(int entries, int score_count) {
-  constexpr int kAnchors = 4;
-  ModelBuilder m;
-  const int32_t boxes = m.Relu(m.Input({1, kAnchors, 4}));
-  const int32_t scores = m.Relu(m.Input({1, kAnchors, score_count}));
-  const int32_t anchors =
-      m.Constant(DataType::kUInt8, {kAnchors, 4}, std::vector<uint8_t>(size_t{4} * kAnchors, 8));
+// TFLite_Detection_PostProcess at the end of a model, all of whose tensors become uint8, in
+// sixteenths.
+void AddDetection(ModelBuilder& m, const std::vector<uint8_t>& anchor_bytes, int32_t boxes,
+                  int32_t scores, int entries, int score_count) {
+  const int32_t anchors = m.Constant(DataType::kUInt8, {kAnchors, 4}, anchor_bytes);
   for (Tensor& tensor : m.graph().tensors) {
+    if (tensor.type == DataType::kInt32) continue;  // shapes
     tensor.type = DataType::kUInt8;
     tensor.quantization = {.scales = {1.0f / 16}, .zero_points = {0}};
   }
@@ -61,6 +60,29 @@ ModelBuilder DetectorModel(int entries, int score_count) {
                  b->Float(scale, 10.0f);
                }
              });
+}
+
+}  // namespace
+
+ModelBuilder DetectorModel(int entries, int score_count) {
+  ModelBuilder m;
+  const int32_t boxes = m.Relu(m.Input({1, kAnchors, 4}));
+  const int32_t scores = m.Relu(m.Input({1, kAnchors, score_count}));
+  AddDetection(m, std::vector<uint8_t>(size_t{4} * kAnchors, 8), boxes, scores, entries,
+               score_count);
+  return m;
+}
+
+ModelBuilder PictureDetectorModel() {
+  constexpr int kScores = 3;
+  ModelBuilder m;
+  const int32_t boxes = m.Reshape(m.Relu(m.Input({1, 4, 4, 1})), {1, kAnchors, 4});
+  // Per anchor: background, class 0, class 1.
+  const int32_t scores =
+      m.Constant(DataType::kUInt8, {1, kAnchors, kScores}, {0, 0, 15, 0, 12, 0, 0, 0, 0, 0, 0, 0});
+  // So far from each other that they never are one thing, and always within the picture.
+  AddDetection(m, {1, 1, 4, 4, 8, 8, 4, 4, 8, 8, 4, 4, 8, 8, 4, 4}, boxes, scores, kAnchors,
+               kScores);
   return m;
 }
 

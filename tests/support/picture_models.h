@@ -19,6 +19,10 @@ namespace atollrt {
 // for each of 4 anchors. Its outputs have room for `entries` detections.
 ModelBuilder DetectorModel(int entries, int score_count = 3);
 
+// A detector of gray pictures of 4 x 4 pixels that sees two things in any of them: one of class 1,
+// with a score of 0.9375, and one of class 0, with 0.75. Where depends on the picture.
+ModelBuilder PictureDetectorModel();
+
 // PosenetDecoderOp on inputs that are maps of 3 x 4 cells, behind an unused picture of 33 x 49;
 // room for `entries` poses.
 ModelBuilder PosenetModel(int entries);

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <type_traits>
+
+#include "atoll/atoll.hpp"
+
+namespace atollpp {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kFashion[] = ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite";
+
+static_assert(!std::is_copy_constructible_v<Interpreter>);
+static_assert(std::is_copy_constructible_v<Model> && std::is_copy_constructible_v<Delegate>);
+
+Interpreter MakeInterpreter(const std::string& device) {
+  const Result<Model> model = Model::FromFile(kFashion);
+  EXPECT_TRUE(model) << model.message();
+  const Result<Delegate> delegate = Delegate::Open(device);
+  EXPECT_TRUE(delegate) << delegate.message();
+  Result<Interpreter> interpreter = Interpreter::Create(*model, *delegate);
+  EXPECT_TRUE(interpreter) << interpreter.message();
+  return *std::move(interpreter);  // model and delegate go here, as far as one can see
+}
+
+// A picture that any model of its size could get.
+void FillInput(Interpreter& interpreter) {
+  const std::span<int8_t> pixels = interpreter.input(0).values<int8_t>();
+  ASSERT_EQ(pixels.size(), 28u * 28);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<int8_t>(i * 37 % 256 - 128);
+}
+
+TEST(AtollHpp, RunsAModel) {
+  Interpreter cpu = MakeInterpreter("cpu");
+  Interpreter emu = MakeInterpreter("emu");
+  EXPECT_EQ(AtollInterpreterGetPartitionCount(cpu.get()), 0);
+  EXPECT_EQ(AtollInterpreterGetPartitionCount(emu.get()), 1);
+  FillInput(cpu);
+  FillInput(emu);
+  Status status = cpu.Invoke();
+  EXPECT_TRUE(status) << status.message();
+  status = emu.InvokeAsync();
+  EXPECT_TRUE(status) << status.message();
+  status = emu.Wait();
+  EXPECT_TRUE(status) << status.message();
+  status = emu.ResetVariableTensors();
+  EXPECT_TRUE(status) << status.message();
+
+  const std::span<const int8_t> scores = cpu.output(0).values<int8_t>();
+  ASSERT_EQ(scores.size(), 10u);
+  EXPECT_TRUE(std::ranges::equal(scores, emu.output(0).values<int8_t>()));
+  const std::vector<float> real = cpu.output(0).RealValues();
+  const AtollQuantization q = cpu.output(0).quantization();
+  ASSERT_EQ(real.size(), 10u);
+  for (size_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(real[i], q.scale * static_cast<float>(scores[i] - q.zero_point));
+  }
+}
+
+TEST(AtollHpp, DescribesTensors) {
+  Interpreter interpreter = MakeInterpreter("cpu");
+  EXPECT_EQ(interpreter.input_count(), 1);
+  EXPECT_EQ(interpreter.output_count(), 1);
+  const Tensor input = interpreter.input(0);
+  ASSERT_TRUE(input);
+  EXPECT_EQ(input.name(), "image");
+  EXPECT_EQ(input.type(), ATOLL_INT8);
+  EXPECT_THAT(input.shape(), ElementsAre(1, 28, 28, 1));
+  EXPECT_EQ(input.bytes().size(), 784u);
+  EXPECT_EQ(input.get(), AtollInterpreterGetInputTensor(interpreter.get(), 0));
+  EXPECT_TRUE(input.values<uint8_t>().empty());
+  EXPECT_TRUE(input.values<float>().empty());
+  EXPECT_FALSE(interpreter.input(1));
+  EXPECT_FALSE(interpreter.output(-1));
+}
+
+TEST(AtollHpp, KeepsWhatIsNeeded) {
+  Interpreter first = MakeInterpreter("emu");
+  Interpreter second = MakeInterpreter("emu");
+  first = std::move(second);  // what it was goes with its device, in the right order
+  FillInput(first);
+  const Status status = first.Invoke();
+  EXPECT_TRUE(status) << status.message();
+
+  Result<Delegate> delegate = Delegate::Open("emu");
+  ASSERT_TRUE(delegate);
+  const Delegate copy = *delegate;
+  EXPECT_EQ(copy.get(), delegate->get());
+  const Result<AtollDeviceInfo> info = copy.info();
+  ASSERT_TRUE(info) << info.message();
+  EXPECT_STREQ(info->name, "emu");
+  EXPECT_EQ(Delegate().info().code(), ATOLL_INVALID_ARGUMENT);
+}
+
+TEST(AtollHpp, LoadsModelsInEveryWay) {
+  std::ifstream file(kFashion, std::ios::binary);
+  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
+  const Result<Model> copied = Model::FromBuffer(std::as_bytes(std::span(bytes)));
+  ASSERT_TRUE(copied) << copied.message();
+  EXPECT_TRUE(copied->HasOperator("CONV_2D"));
+  EXPECT_FALSE(copied->HasOperator("edgetpu-custom-op"));
+
+  const int32_t wide[] = {40, 44};
+  const AtollInputShape shape = {nullptr, -1, wide, 2};
+  AtollModelOptions options = ATOLL_MODEL_OPTIONS_INIT;
+  options.input_shapes = &shape;
+  options.input_shape_count = 1;
+  const Result<Model> reshaped = Model::FromFile(kFashion, options);
+  ASSERT_TRUE(reshaped) << reshaped.message();
+  Result<Interpreter> interpreter = Interpreter::Create(*reshaped);
+  ASSERT_TRUE(interpreter) << interpreter.message();
+  EXPECT_THAT(interpreter->input(0).shape(), ElementsAre(1, 40, 44, 1));
+}
+
+TEST(AtollHpp, SaysWhatIsWrong) {
+  const Result<Model> absent = Model::FromFile("/no/such/file");
+  EXPECT_FALSE(absent);
+  EXPECT_EQ(absent.code(), ATOLL_NOT_FOUND);
+  EXPECT_THAT(absent.message(), HasSubstr("/no/such/file"));
+  EXPECT_EQ(absent.status().message(), absent.message());
+  const std::byte zeros[64] = {};
+  EXPECT_EQ(Model::FromBuffer(zeros).code(), ATOLL_CORRUPT_MODEL);
+  const Result<Delegate> toaster = Delegate::Open("toaster");
+  EXPECT_EQ(toaster.code(), ATOLL_INVALID_ARGUMENT);
+  EXPECT_THAT(toaster.message(), HasSubstr("toaster"));
+
+  const Result<Model> model = Model::FromFile(kFashion);
+  ASSERT_TRUE(model);
+  AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+  options.struct_size = 3;
+  EXPECT_EQ(Interpreter::Create(*model, {}, options).code(), ATOLL_INVALID_ARGUMENT);
+  Interpreter interpreter = MakeInterpreter("cpu");
+  const Status status = interpreter.Wait();  // for nothing
+  EXPECT_FALSE(status);
+  EXPECT_EQ(status.code(), ATOLL_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace atollpp

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The programs to copy from, run as a user would run them: on the bundled classifier, a detector
+// made for this test and the test pattern. What they print is compared with what the command says,
+// or with what the model must see.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/picture_models.h"
+
+namespace atollrt {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kFashion = ATOLL_SOURCE_DIR "/models/fashion/";
+const std::string kClassifier = kFashion + "fashion_int8.tflite";
+const std::string kLabels = kFashion + "labels.txt";
+
+struct Output {
+  int exit_code = -1;
+  std::string text;  // stdout and stderr
+  std::vector<std::string> lines;
+};
+
+Output RunCommand(const std::string& path, const std::vector<std::string>& arguments) {
+  std::string command = ATOLL_EMULATOR;
+  command += " '" + path + "'";
+  for (const std::string& argument : arguments) command += " '" + argument + "'";
+  command += " 2>&1";
+  Output output;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return output;
+  char buffer[4096];
+  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), pipe)) {
+    output.text.append(buffer, count);
+  }
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) output.exit_code = WEXITSTATUS(status);
+  std::istringstream lines(output.text);
+  for (std::string line; std::getline(lines, line);) output.lines.push_back(line);
+  return output;
+}
+
+Output RunProgram(const std::string& name, const std::vector<std::string>& arguments) {
+  return RunCommand(ATOLL_PROGRAMS "/" + name, arguments);
+}
+
+int Count(const Output& output, const std::string& pattern) {
+  int count = 0;
+  for (const std::string& line : output.lines) {
+    count += std::regex_match(line, std::regex(pattern));
+  }
+  return count;
+}
+
+class ProgramsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/programsXXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    const std::vector<uint8_t> bytes = PictureDetectorModel().Build();
+    std::ofstream file(detector(), std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    ASSERT_TRUE(file.good());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string detector() const { return folder_ + "/detector.tflite"; }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(ProgramsTest, ClassifyImage) {
+  const std::string picture = kFashion + "ankle_boot.pgm";
+  const Output output = RunProgram("classify_image", {kClassifier, picture, kLabels, "emu"});
+  EXPECT_EQ(output.exit_code, 0) << output.text;
+  // The same classes with the same scores as the command, which prints their numbers, too.
+  Output expected = RunCommand(
+      ATOLL_COMMAND, {"classify", kClassifier, picture, "--labels", kLabels, "--device", "emu"});
+  ASSERT_EQ(expected.lines.size(), 6u) << expected.text;
+  expected.lines.erase(expected.lines.begin());
+  for (std::string& line : expected.lines) {
+    line = std::regex_replace(line, std::regex("^  ([0-9.]+) +[0-9]+  "), "$1  ");
+  }
+  EXPECT_EQ(output.lines, expected.lines);
+  EXPECT_THAT(output.lines[0], HasSubstr("Ankle boot"));
+}
+
+TEST_F(ProgramsTest, ClassifyCamera) {
+  const Output output = RunProgram("classify_camera", {kClassifier, kLabels, "test", "4", "emu"});
+  EXPECT_EQ(output.exit_code, 0) << output.text;
+  EXPECT_EQ(Count(output, "frame [0-3]: .+ [01]\\.[0-9][0-9]"), 4) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("\n4 captured = 4 processed + 0 dropped + 0 failed\n"));
+  EXPECT_THAT(output.text, HasSubstr("12 of 12 operators on the device"));
+}
+
+TEST_F(ProgramsTest, DetectCamera) {
+  const Output output = RunProgram("detect_camera", {detector(), "-", "test", "3", "emu"});
+  EXPECT_EQ(output.exit_code, 0) << output.text;
+  EXPECT_EQ(Count(output, "frame [0-2]: 2 found"), 3) << output.text;
+  EXPECT_EQ(Count(output, "  class 1 0\\.94 at [0-9]+, [0-9]+, [0-9]+ x [0-9]+"), 3) << output.text;
+  EXPECT_EQ(Count(output, "  class 0 0\\.75 at [0-9]+, [0-9]+, [0-9]+ x [0-9]+"), 3) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("\n3 captured = 3 processed + 0 dropped + 0 failed\n"));
+}
+
+TEST_F(ProgramsTest, TwoModels) {
+  const Output output =
+      RunProgram("two_models", {detector(), "-", kClassifier, kLabels, "test", "3", "emu"});
+  EXPECT_EQ(output.exit_code, 0) << output.text;
+  ASSERT_FALSE(output.lines.empty());
+  EXPECT_EQ(output.lines[0], "both models stay on the device");
+  EXPECT_EQ(Count(output, "frame [0-2]"), 3) << output.text;
+  EXPECT_EQ(Count(output, "  A: class 1 0\\.94"), 3) << output.text;
+  EXPECT_EQ(Count(output, "  B: [A-Z].+ [01]\\.[0-9][0-9]"), 3) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("\n3 captured = 3 processed + 0 dropped + 0 failed\n"));
+}
+
+TEST_F(ProgramsTest, Cascade) {
+  const Output output =
+      RunProgram("cascade", {detector(), "-", kClassifier, kLabels, "test", "3", "emu"});
+  EXPECT_EQ(output.exit_code, 0) << output.text;
+  EXPECT_EQ(Count(output, "frame [0-2]: 2 found"), 3) << output.text;
+  EXPECT_EQ(Count(output, "  class [01] 0\\.[0-9]+ at .*: [A-Z].+ [01]\\.[0-9][0-9]"), 6)
+      << output.text;
+  EXPECT_THAT(output.text, HasSubstr("fashion_int8: 1 partition with 12 of 12 operators on the "
+                                     "device, 0 on the CPU; median of 6: "));
+}
+
+TEST_F(ProgramsTest, SayWhatIsWrong) {
+  for (const char* program :
+       {"cascade", "classify_camera", "classify_image", "detect_camera", "two_models"}) {
+    const Output output = RunProgram(program, {});
+    EXPECT_EQ(output.exit_code, 2) << program;
+    EXPECT_THAT(output.text, StartsWith("usage: ")) << program;
+  }
+  struct Case {
+    std::string program;
+    std::vector<std::string> arguments;
+    std::string named;
+  };
+  const Case cases[] = {
+      {"classify_image", {"absent.tflite", "x.jpg", kLabels}, "absent.tflite"},
+      {"classify_image", {kClassifier, "absent.jpg", kLabels}, "absent.jpg"},
+      {"classify_camera", {kClassifier, kLabels, "test", "1", "toaster"}, "toaster"},
+      {"classify_camera", {kClassifier, "absent.txt", "test", "1"}, "absent.txt"},
+      {"classify_camera", {kClassifier, kLabels, "/absent"}, "/absent"},
+      {"detect_camera", {kLabels, "-", "test", "1"}, kLabels},
+  };
+  for (const Case& wrong : cases) {
+    const Output output = RunProgram(wrong.program, wrong.arguments);
+    EXPECT_EQ(output.exit_code, 1) << output.text;
+    EXPECT_THAT(output.lines, ElementsAre(HasSubstr(wrong.named)));
+  }
+}
+
+}  // namespace
+}  // namespace atollrt
