@@ -328,11 +328,15 @@ class Pipeline::Impl {
   Status Decode(Slot* slot) {
     slot->wants_jpeg = options_.wants_jpeg && options_.wants_jpeg();
     slot->wants_picture = slot->wants_jpeg || (options_.wants_picture && options_.wants_picture());
-    const Frame& frame = slot->frame;
+    Frame& frame = slot->frame;
     const Status status = DecodeFrame(frame, ChooseDecoding(*slot), &slot->picture);
     Lap(Stage::kDecode, -1, &slot->waiting_since_ns, slot);
     ATOLL_RETURN_IF_ERROR(status);
     const PlanarImage& picture = slot->picture;
+    if (frame.width == 0) {  // a format whose size nobody knew, and which is never shrunk
+      frame.width = picture.width;
+      frame.height = picture.height;
+    }
     slot->seen = {0, 0, picture.width, picture.height};
     if (frame.crop != Rect{}) {
       slot->seen = ScaleRect(frame.crop, frame.width, frame.height, picture);

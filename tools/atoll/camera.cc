@@ -49,6 +49,7 @@ struct CameraOptions {
   std::string results;
   std::string trace;
   std::string serve;
+  bool quiet = false;
   int max_viewers = 16;
   atollrt::PixelScaling scaling;
   bool json = false;
@@ -378,7 +379,7 @@ void RunCamera(const CameraOptions& options) {
   };
   CameraProgress progress(options.frames);
   pipeline_options.on_frame = [&](const atollrt::ProcessedFrame& frame) {
-    progress.Add(frame);
+    progress.Add(frame, options.quiet);
     lines.Add(frame);
     if (server != nullptr && !frame.jpeg.empty()) server->Publish(frame.jpeg);
     return options.save_dir.empty() ? atollrt::Status() : SaveFrame(options.save_dir, frame);
@@ -514,6 +515,7 @@ void AddCameraCommand(CLI::App* app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   AddPixelScalingOptions(command, &options->scaling);
+  command->add_flag("--quiet", options->quiet, "no progress on stderr while it runs");
   command->add_flag("--json", options->json,
                     "one line of JSON on stdout at the end, the summary on stderr");
   command->footer(

@@ -107,7 +107,7 @@ std::string LatencyText(const char* name, const LatencySummary& latency) {
 CameraProgress::CameraProgress(uint64_t wanted)
     : wanted_(wanted), in_place_(isatty(STDERR_FILENO) != 0) {}
 
-void CameraProgress::Add(const ProcessedFrame& processed) {
+void CameraProgress::Add(const ProcessedFrame& processed, bool quiet) {
   ++processed_;
   if (processed.frame.label) {
     ++labelled_;
@@ -117,7 +117,7 @@ void CameraProgress::Add(const ProcessedFrame& processed) {
         has_class && *processed.frame.label == processed.results[0][0].classes[0].class_index;
   }
   since_line_ms_ += stopwatch_.LapMs();
-  if (since_line_ms_ < 1000) return;
+  if (quiet || since_line_ms_ < 1000) return;
   const double rate = static_cast<double>(processed_ - processed_at_line_) * 1e3 / since_line_ms_;
   fmt::print(stderr, "{}atoll: {}{} frames, {:.1f} fps, {:.1f} ms behind the camera, {}{}",
              in_place_ ? "\r\x1b[K" : "", processed_,

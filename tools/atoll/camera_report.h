@@ -22,7 +22,8 @@ class CameraProgress {
   // `wanted` frames; 0: nobody knows.
   explicit CameraProgress(uint64_t wanted);
 
-  void Add(const atollrt::ProcessedFrame& processed);
+  // `quiet`: counts, and says nothing.
+  void Add(const atollrt::ProcessedFrame& processed, bool quiet);
   // Ends the line in place.
   void Finish() const;
 

@@ -30,7 +30,7 @@ enum class FrameFormat {
 // One frame as captured. Give the same Frame back for the next capture: its memory is reused.
 struct Frame {
   FrameFormat format = FrameFormat::kEncoded;
-  int width = 0;  // in pixels; both 0 when a JPEG has no readable header
+  int width = 0;  // in pixels; both 0 while only decoding can tell
   int height = 0;
   bool full_range = false;  // of uncompressed formats: Y, U and V in 0..255
   std::vector<uint8_t> bytes;
