@@ -71,15 +71,18 @@ function showUtilization(id, share) {
 }
 
 const stageNames = {
-  capture: "capture", decode: "decode", resize: "resize", queue: "waiting", link_out: "link out",
-  compute: "compute", link_in: "link in", host: "CPU", post: "results", draw: "draw",
+  capture: "capture", decode: "decode", queue: "waiting", resize: "resize", infer: "inference",
+  link_out: "link out", compute: "compute", link_in: "link in", post: "results", draw: "draw",
   encode: "encode", total: "total",
 };
+// The device's share of the inference.
+const partsOfInference = new Set(["link_out", "compute", "link_in"]);
 const rows = new Map();
 
 function latencyRow(stage) {
   if (!rows.has(stage)) {
-    const row = add(byId("latency"), "div", stage === "total" ? "row total" : "row");
+    const row = add(byId("latency"), "div", stage === "total" ? "row total" :
+                    partsOfInference.has(stage) ? "row part" : "row");
     row.setAttribute("role", "listitem");
     add(row, "span", "", stageNames[stage] || stage);
     const track = add(row, "div", "track"), part = name => add(track, "div", name);
