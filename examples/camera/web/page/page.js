@@ -97,6 +97,7 @@ function latencyRow(stage) {
 }
 
 function showLatency(stages) {
+  for (const stage of stages) latencyRow(stage.stage);  // all, so that they are in order
   const happens = stages.filter(stage => stage.count > 0);
   const total = happens.find(stage => stage.stage === "total");
   // A few outliers must not make everything else invisible; their marks stay at the end.
