@@ -111,7 +111,7 @@ Result<ExecutableId> RecoveringDevice::Load(std::shared_ptr<const AnyExecutable>
       }
       Recover(lock, options_.recovery_timeout, false);
     } else if (SeenAgain(looks)) {
-      Recover(lock, options_.lookup_timeout, false);
+      LookAgain(lock);
     } else if (state_ == DeviceState::kFallback) {
       ATOLL_RETURN_IF_ERROR(LoadOnFallback(loaded.get()));
       break;
@@ -176,7 +176,8 @@ Result<RequestId> RecoveringDevice::Submit(const Request& request) {
     return InvalidArgument("Submit for executable %u, which is not loaded", request.executable);
   }
   if (state_ == DeviceState::kLost &&
-      (!options_.bus_generation || options_.bus_generation() == generation_seen_)) {
+      (!options_.bus_generation || options_.bus_generation() == generation_seen_) &&
+      options_.now() < next_look_) {
     return DeviceLost("device %s is away: %s", info_.name.c_str(), loss_.message().c_str());
   }
   do {
@@ -244,7 +245,7 @@ Status RecoveringDevice::Wait(RequestId id, RequestReport* report) {
       end = Status(StatusCode::kCancelled, Format("request %u was cancelled", id));
     } else if (SeenAgain(looks)) {
       ++looks;
-      Recover(lock, options_.lookup_timeout, false);
+      LookAgain(lock);
     } else if (state_ == DeviceState::kFallback) {
       end = RunOnFallback(lock, slot);
       on_fallback = true;
@@ -347,8 +348,15 @@ Status RecoveringDevice::RunOnFallback(Lock& lock, Slot* slot) {
 
 bool RecoveringDevice::SeenAgain(int looks) {
   if (looks >= options_.attempts_max) return false;  // one that comes and goes all the time
+  if (looks == 0 && options_.now() >= next_look_) return true;
   if (!options_.bus_generation) return state_ == DeviceState::kLost && looks == 0;
   return options_.bus_generation() != generation_seen_;
+}
+
+void RecoveringDevice::LookAgain(Lock& lock) {
+  const bool something_changed =
+      !options_.bus_generation || options_.bus_generation() != generation_seen_;
+  Recover(lock, something_changed ? options_.lookup_timeout : std::chrono::milliseconds(0), false);
 }
 
 void RecoveringDevice::Recover(Lock& lock, std::chrono::milliseconds timeout, bool reset) {
@@ -397,6 +405,9 @@ void RecoveringDevice::Recover(Lock& lock, std::chrono::milliseconds timeout, bo
     return;
   }
   loss_ = reopened.status();
+  look_pause_ =
+      was_ready ? options_.look_pause_min : std::min(2 * look_pause_, options_.look_pause_max);
+  next_look_ = options_.now() + look_pause_;
   if (was_ready) {
     ++health_.losses;
     Log(LogSeverity::kError, "device %s is lost: %s", info_.name.c_str(), loss_.message().c_str());

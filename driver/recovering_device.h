@@ -8,7 +8,8 @@
 //
 // The thread that finds the device in trouble brings it back while the others wait; there is no
 // hidden thread. While the stand-in works, the device is looked for again whenever something was
-// plugged in or out.
+// plugged in or out, and now and then without that: it may be there, and have been in trouble only
+// when it was opened.
 //
 // What a request can take at most: attempts_max times its timeout, as often the recovery_timeout,
 // and the time on the stand-in.
@@ -51,6 +52,10 @@ class RecoveringDevice final : public Device {
     std::chrono::milliseconds recovery_timeout{5000};
     // For finding it again once it was given up, before the request goes elsewhere.
     std::chrono::milliseconds lookup_timeout{1000};
+    // Between looks for a device that was given up, when nothing is plugged in or out: at first, and
+    // at most, as each look in vain doubles it. Such a look waits for nobody.
+    std::chrono::milliseconds look_pause_min{5000};
+    std::chrono::milliseconds look_pause_max{60000};
     // Of one request on the device. What fails that often is not bad luck.
     int attempts_max = 5;
     NowFunction now = Clock::now;
@@ -97,6 +102,8 @@ class RecoveringDevice final : public Device {
   Status LoadOnFallback(Loaded* loaded);
   // Whether to look for a device that was given up; this call has done so `looks` times.
   bool SeenAgain(int looks);
+  // Looks for a device that was given up.
+  void LookAgain(Lock& lock);
   void WaitUntilRecovered(Lock& lock);
   // Brings the device back to Ready, or goes to Fallback or Lost. A device that is Ready by itself
   // is taken as it is, unless `reset`.
@@ -113,6 +120,8 @@ class RecoveringDevice final : public Device {
   Status loss_;       // why there is none
   std::unique_ptr<Device> fallback_;
   uint64_t generation_seen_ = 0;  // of the bus, when the device was last looked for
+  std::chrono::milliseconds look_pause_{0};
+  Deadline next_look_{};  // if nothing is plugged in or out before
   uint64_t recoveries_ = 0;       // begun so far
   int users_ = 0;                 // threads inside a call of current_.device
   DeviceHealth health_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "runtime/base/bytes.h"
 
@@ -195,6 +196,9 @@ struct DirectArray::Prepared {
   uint64_t time = 0;  // of the memory, when it was read
   Range weights, records;
   uint64_t packed_bytes = 0;
+  // The bytes of both ranges, of weights that were overwritten once: models that take turns on the
+  // device bring the same ones again and again, and comparing is quicker than packing.
+  std::vector<uint8_t> source;
 };
 
 size_t DirectArray::KeyHash::operator()(const Key& key) const {
@@ -224,6 +228,21 @@ bool DirectArray::Holds(const Prepared& prepared) const {
          !memory_->ChangedSince(prepared.time, r.address, r.size_bytes);
 }
 
+// Whether memory changed since, but back to what it was.
+bool DirectArray::HoldsAgain(Prepared* prepared) const {
+  if (prepared->source.empty()) return false;
+  const Range& w = prepared->weights;
+  const Range& r = prepared->records;
+  const uint8_t* source = prepared->source.data();
+  if (std::memcmp(memory_->ReadAt(w.address, w.size_bytes), source, w.size_bytes) != 0 ||
+      std::memcmp(memory_->ReadAt(r.address, r.size_bytes), source + w.size_bytes, r.size_bytes) !=
+          0) {
+    return false;
+  }
+  prepared->time = memory_->now();
+  return true;
+}
+
 // Forgets what memory no longer agrees with and, if that is not enough, everything: then there are
 // more weights in turn than a cache can help with.
 void DirectArray::MakeRoom(uint64_t bytes) {
@@ -243,8 +262,11 @@ void DirectArray::MakeRoom(uint64_t bytes) {
 
 // Packed weights that agree with memory, or nullptr if the instruction should run as plain loops.
 DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
+  bool overwritten = false;
   if (const auto found = prepared_.find(key); found != prepared_.end()) {
-    if (Holds(*found->second)) return found->second.get();
+    Prepared* const prepared = found->second.get();
+    if (Holds(*prepared) || HoldsAgain(prepared)) return prepared;
+    overwritten = true;
     prepared_bytes_ -= found->second->packed_bytes;
     prepared_.erase(found);
   }
@@ -273,6 +295,13 @@ DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
     return true;
   });
   if (!packed) return nullptr;
+  if (overwritten) {
+    for (const Range& range : {prepared->weights, prepared->records}) {
+      const uint8_t* bytes = memory_->ReadAt(range.address, range.size_bytes);
+      prepared->source.insert(prepared->source.end(), bytes, bytes + range.size_bytes);
+    }
+    prepared->packed_bytes += prepared->source.size();
+  }
   prepared_bytes_ += prepared->packed_bytes;
   return prepared_.emplace(key, std::move(prepared)).first->second.get();
 }

@@ -24,6 +24,27 @@ FaultPlan Script(std::string_view text) {
   return plan.ok() ? *std::move(plan) : FaultPlan();
 }
 
+// Another device that loads, but whose requests and resets fail.
+class FailingDevice : public Device {
+ public:
+  explicit FailingDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  const DeviceInfo& info() const override { return device_->info(); }
+  DeviceState state() const override { return DeviceState::kLost; }
+  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
+                            const LoadOptions& options) override {
+    return device_->Load(std::move(executable), options);
+  }
+  Status Unload(ExecutableId id) override { return device_->Unload(id); }
+  Result<RequestId> Submit(const Request&) override { return DeviceLost("pulled"); }
+  Status Wait(RequestId, RequestReport*) override { return DeviceLost("pulled"); }
+  Status Cancel(RequestId) override { return {}; }
+  Status Reset() override { return DeviceLost("pulled"); }
+  DeviceHealth health() const override { return {}; }
+
+ private:
+  const std::unique_ptr<Device> device_;
+};
+
 // Adds 1 to each of four bytes.
 class OneDevice {
  public:
@@ -141,6 +162,55 @@ TEST(RecoveringDevice, ADeviceThatWasGivenUpIsTakenBack) {
   EXPECT_TRUE(one.Run().ok());
   EXPECT_EQ(one.output, (std::vector<uint8_t>{3, 4, 5, 6}));
   EXPECT_FALSE(one.report.on_fallback);
+}
+
+// It is plugged in all the time, but opening it fails for a while: no event of the bus says when.
+TEST(RecoveringDevice, ADeviceThatCouldNotBeOpenedIsLookedForNowAndThen) {
+  for (const bool has_fallback : {true, false}) {
+    FakeClock clock;
+    const auto open = [&]() -> Result<std::unique_ptr<Device>> {
+      return EmulatedDevice{.memory_bytes = 8 << 20}.Open();
+    };
+    int attempts = 0;
+    int failing = 3;
+    RecoveringDevice::Options options;
+    options.reopen = [&](Deadline) -> Result<std::unique_ptr<Device>> {
+      ++attempts;
+      if (failing-- > 0) return DeviceLost("it does not answer");
+      return open();
+    };
+    if (has_fallback) options.open_fallback = open;
+    options.bus_generation = [] { return uint64_t{7}; };
+    options.now = clock.Function();
+    auto first = open();
+    ASSERT_TRUE(first.ok());
+    RecoveringDevice device(std::make_unique<FailingDevice>(*std::move(first)), options);
+    const auto id = device.Load(
+        std::make_shared<Executable>(MakeTableExecutable({.name = "one", .offset = 1})));
+    ASSERT_TRUE(id.ok());
+    const std::vector<uint8_t> input = {1, 2, 3, 4};
+    std::vector<uint8_t> output(4);
+    const auto run = [&] {
+      const auto request =
+          device.Submit({.executable = *id, .inputs = {input}, .outputs = {output}});
+      return request.ok() ? device.Wait(*request, nullptr) : request.status();
+    };
+    const auto after = [&](int seconds) {
+      clock.AdvanceTo(clock.Now() + std::chrono::seconds(seconds));
+      const Status status = run();
+      EXPECT_EQ(status.ok(), has_fallback || attempts == 4) << status.message();
+      return attempts;
+    };
+    EXPECT_EQ(after(0), 1);  // fails, and is given up
+    EXPECT_EQ(after(4), 1);
+    EXPECT_EQ(after(2), 2);  // after 5 s
+    EXPECT_EQ(after(9), 2);
+    EXPECT_EQ(after(2), 3);  // after 10 s more
+    EXPECT_EQ(after(19), 3);
+    EXPECT_EQ(after(2), 4);  // after 20 s more
+    EXPECT_EQ(device.state(), DeviceState::kReady);
+    EXPECT_EQ(output, (std::vector<uint8_t>{2, 3, 4, 5}));
+  }
 }
 
 TEST(RecoveringDevice, WithoutStandInRequestsFailUntilTheDeviceIsBack) {

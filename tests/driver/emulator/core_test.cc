@@ -218,6 +218,25 @@ TEST(Core, PacksWeightsAgainOnlyWhenTheyChange) {
   EXPECT_EQ(core->direct_array().packings(), 2u);
 }
 
+TEST(Core, KnowsWeightsThatCameBack) {
+  const auto core = MakeCore();
+  const Bytes right(kDense, 96);
+  for (int i = 0; i < 4; ++i) {
+    LoadDense(*core, 1);
+    EXPECT_EQ(InferDense(*core, 3), right);
+    // Whoever is overwritten once may be so again: from then on the bytes are kept to compare.
+    EXPECT_EQ(core->direct_array().packings(), i == 0 ? 1u : 2u);
+  }
+  // Others in between that nobody used.
+  LoadDense(*core, -1);
+  LoadDense(*core, 1);
+  EXPECT_EQ(InferDense(*core, 3), right);
+  EXPECT_EQ(core->direct_array().packings(), 2u);
+  LoadDense(*core, 2);
+  EXPECT_EQ(InferDense(*core, 3), Bytes(kDense, 127));
+  EXPECT_EQ(core->direct_array().packings(), 3u);
+}
+
 TEST(Core, PacksWeightsAgainWhenAnInstructionWritesThem) {
   const auto core = MakeCore();
   LoadDense(*core, 1);
