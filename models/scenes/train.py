@@ -6,7 +6,7 @@ Only training pictures are read and the last weights are kept; evaluate.py reads
 A second process composes the scenes.
 
 Examples:
-  ./train.py --output scenes.pt                  the shipped model
+  ./train.py --output scenes.pt                  a model like the shipped one
   ./train.py --output quick.pt --batches 500     a first model in three minutes
   ./train.py --output scenes.pt --resume         continue an interrupted run
 """
@@ -97,7 +97,7 @@ def main():
                         help="weights to write, every 250 batches")
     parser.add_argument("--resume", action="store_true",
                         help="continue from the weights in the output file")
-    parser.add_argument("--batches", type=int, default=4900)
+    parser.add_argument("--batches", type=int, default=10000)
     parser.add_argument("--batch", type=int, default=32, help="scenes per batch, even")
     parser.add_argument("--peak-rate", type=float, default=0.003, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=1)
