@@ -3,7 +3,8 @@
 // DirectArray: the array's direct face. It runs a whole CONV_2D, DEPTHWISE_CONV_2D,
 // TRANSPOSE_CONV_2D or LSTM through the kernels of runtime/kernels. Weights of filters are packed
 // the first time that an instruction runs and again only when the memory under them has changed to
-// something new, so steady inferences pack and allocate nothing. Not thread-safe, but spreads the work over the pool.
+// something new, so steady inferences pack and allocate nothing. Not thread-safe, but spreads the
+// work over the pool.
 #pragma once
 
 #include <cstdint>
