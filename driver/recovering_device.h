@@ -52,8 +52,8 @@ class RecoveringDevice final : public Device {
     std::chrono::milliseconds recovery_timeout{5000};
     // For finding it again once it was given up, before the request goes elsewhere.
     std::chrono::milliseconds lookup_timeout{1000};
-    // Between looks for a device that was given up, when nothing is plugged in or out: at first, and
-    // at most, as each look in vain doubles it. Such a look waits for nobody.
+    // Between looks for a device that was given up, when nothing is plugged in or out: at first,
+    // and at most, as each look in vain doubles it. Such a look waits for nobody.
     std::chrono::milliseconds look_pause_min{5000};
     std::chrono::milliseconds look_pause_max{60000};
     // Of one request on the device. What fails that often is not bad luck.

@@ -19,7 +19,8 @@ packages=(
 missing=()
 for package in "${packages[@]}"; do
   state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$state" = installed ] || missing+=("$package")
+  # Once for each architecture that it is there for.
+  [[ $state == installed* ]] || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
