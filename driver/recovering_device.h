@@ -121,9 +121,9 @@ class RecoveringDevice final : public Device {
   std::unique_ptr<Device> fallback_;
   uint64_t generation_seen_ = 0;  // of the bus, when the device was last looked for
   std::chrono::milliseconds look_pause_{0};
-  Deadline next_look_{};  // if nothing is plugged in or out before
-  uint64_t recoveries_ = 0;       // begun so far
-  int users_ = 0;                 // threads inside a call of current_.device
+  Deadline next_look_{};     // if nothing is plugged in or out before
+  uint64_t recoveries_ = 0;  // begun so far
+  int users_ = 0;            // threads inside a call of current_.device
   DeviceHealth health_;
   std::vector<std::unique_ptr<Loaded>> loaded_;
   std::vector<std::unique_ptr<Slot>> slots_;  // recycled
