@@ -20,7 +20,7 @@ constexpr int kResamples = 2000;
 constexpr double kConfidence = 0.95;
 constexpr double kSmallest = 0.01;  // differences up to this one are of no interest
 
-struct Entry {
+struct ReportEntry {
   std::string name;  // "mobilenet.tflite, cpu, 2 threads"
   std::vector<double> samples_ms;
 };
@@ -70,8 +70,8 @@ std::string Verdict(const TimeRatio& time) {
   return "noise";
 }
 
-Entry ReadEntry(const Json& stored) {
-  Entry entry;
+ReportEntry ReadEntry(const Json& stored) {
+  ReportEntry entry;
   const std::string model =
       std::filesystem::path(stored.at("model").get<std::string>()).filename().string();
   const int threads = stored.at("threads").get<int>();
@@ -90,12 +90,12 @@ Entry ReadEntry(const Json& stored) {
 }
 
 // The entries of a report, which is one itself if it is of a single model.
-std::vector<Entry> ReadReport(const std::string& path) {
+std::vector<ReportEntry> ReadReport(const std::string& path) {
   const std::string text = ReadFile(path);
   try {
     const Json report = Json::parse(text);
     if (report.at("command") != "benchmark") throw std::runtime_error("of another command");
-    std::vector<Entry> entries;
+    std::vector<ReportEntry> entries;
     if (!report.contains("entries")) return {ReadEntry(report)};
     for (const Json& stored : report.at("entries")) entries.push_back(ReadEntry(stored));
     return entries;
@@ -109,11 +109,12 @@ std::vector<Entry> ReadReport(const std::string& path) {
   }
 }
 
-std::vector<Comparison> Compare(const std::vector<Entry>& first, const std::vector<Entry>& second) {
+std::vector<Comparison> Compare(const std::vector<ReportEntry>& first,
+                                const std::vector<ReportEntry>& second) {
   std::vector<Comparison> comparisons;
-  for (const Entry& a : first) {
+  for (const ReportEntry& a : first) {
     const auto b = std::find_if(second.begin(), second.end(),
-                                [&](const Entry& other) { return other.name == a.name; });
+                                [&](const ReportEntry& other) { return other.name == a.name; });
     if (b == second.end()) continue;
     Comparison& comparison = comparisons.emplace_back();
     comparison.name = a.name;

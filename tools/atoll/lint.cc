@@ -28,7 +28,7 @@ const AtollTensor* InputOf(const AtollInterpreter* interpreter, const AtollNodeI
   return AtollInterpreterGetTensor(interpreter, node.inputs[0]);
 }
 
-std::string TensorText(const AtollTensor* tensor) {
+std::string InputText(const AtollTensor* tensor) {
   return fmt::format("'{}', {} {}", AtollTensorName(tensor), AtollTypeName(AtollTensorType(tensor)),
                      ShapeText(tensor));
 }
@@ -96,20 +96,20 @@ std::optional<Finding> LintInputShape(const AtollTensor* input) {
     return Finding{"input_channels",
                    fmt::format("the model's input {} has its {} channels first; convert the model "
                                "with channels last, [1,{},{},{}]",
-                               TensorText(input), dims[1], dims[2], dims[3], dims[1])};
+                               InputText(input), dims[1], dims[2], dims[3], dims[1])};
   }
   if (!LooksLikePicture(dims[1], dims[2])) return std::nullopt;
   if (dims[0] == 1 && !is_color(dims[3]) && dims[3] <= 16) {
     return Finding{"input_channels",
                    fmt::format("the model's input {} has {} channels, but pictures have 3 (RGB) or "
                                "1 (gray); use 'atoll run' with an --input file of all channels",
-                               TensorText(input), dims[3])};
+                               InputText(input), dims[3])};
   }
   if (dims[0] > 1 && is_color(dims[3])) {
     return Finding{"input_batch",
                    fmt::format("the model's input {} is a batch of {} pictures; convert the model "
                                "with batch size 1",
-                               TensorText(input), dims[0])};
+                               InputText(input), dims[0])};
   }
   return std::nullopt;
 }
@@ -146,14 +146,14 @@ void LintPixels(AtollInterpreter* interpreter, const AtollTensor* input,
                      "pixels become -1 to 1; if it was trained on 0 to 1, add --mean 0 --std 255, "
                      "if on 0 to 255, --mean 0 --std 1, and if on -1 to 1, --mean 127.5 --std "
                      "127.5, which only silences this",
-                     TensorText(input))});
+                     InputText(input))});
   } else if (IsByte(input) && AtollTensorQuantization(input).scale == 0) {
     if (OnlyCast(interpreter, input)) return;
     findings->push_back(
         {"input_scale",
          fmt::format("the model's input {} has no scale, so pixels are stored as {}; if the model "
                      "expects something else, convert it again with a quantized input",
-                     TensorText(input),
+                     InputText(input),
                      AtollTensorType(input) == ATOLL_INT8 ? "-128 to 127" : "0 to 255")});
   } else if (IsByte(input) && !IsUsualPixelRange(RangeOf(input))) {
     const Range range = RangeOf(input);
@@ -163,7 +163,7 @@ void LintPixels(AtollInterpreter* interpreter, const AtollTensor* input,
                      "pixels; black to white become all of it; if the model was trained on pixels "
                      "normalized by a mean and a deviation, give these, from 0 to 255, as --mean "
                      "and --std",
-                     TensorText(input), range.low, range.high)});
+                     InputText(input), range.low, range.high)});
   }
 }
 
@@ -211,7 +211,7 @@ void LintScores(const AtollInterpreter* interpreter, std::vector<Finding>* findi
         {"output_scores",
          fmt::format("the model's output {} has no scale, so its scores are the stored numbers, no "
                      "probabilities; only their order counts",
-                     TensorText(output))});
+                     InputText(output))});
     return;
   }
   const Origin origin = OriginOf(interpreter, output);
@@ -226,7 +226,7 @@ void LintScores(const AtollInterpreter* interpreter, std::vector<Finding>* findi
       {"output_scores",
        fmt::format("the scores of the model's output {} are no probabilities{}: it ends in {}, not "
                    "in SOFTMAX or LOGISTIC; only their order counts",
-                   TensorText(output), range,
+                   InputText(output), range,
                    origin.op.empty() ? "its own input" : std::string(origin.op))});
 }
 
@@ -237,7 +237,7 @@ void LintSegmentation(AtollInterpreter* interpreter, std::vector<Finding>* findi
       {"output_is_picture",
        fmt::format("the model's output {} has 3 channels: it may be a picture rather than the "
                    "scores of 3 classes; 'atoll run' writes its bytes",
-                   TensorText(output))});
+                   InputText(output))});
 }
 
 // A box encoding and class scores for each of many anchors, in one tensor or in two.
@@ -265,7 +265,7 @@ std::string RawBoxesText(const AtollTensor* output) {
   return fmt::format(
       "the model's output {} looks like the raw boxes of a detector; export the model with the "
       "operator TFLite_Detection_PostProcess at its end",
-      TensorText(output));
+      InputText(output));
 }
 
 }  // namespace
