@@ -5,12 +5,12 @@
 // or with what the model must see.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <regex.h>
 #include <sys/wait.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -57,11 +57,16 @@ Output RunProgram(const std::string& name, const std::vector<std::string>& argum
   return RunCommand(ATOLL_PROGRAMS "/" + name, arguments);
 }
 
+// Lines that match an extended regular expression as a whole.
 int Count(const Output& output, const std::string& pattern) {
+  regex_t compiled;
+  EXPECT_EQ(regcomp(&compiled, ("^(" + pattern + ")$").c_str(), REG_EXTENDED | REG_NOSUB), 0)
+      << pattern;
   int count = 0;
   for (const std::string& line : output.lines) {
-    count += std::regex_match(line, std::regex(pattern));
+    count += regexec(&compiled, line.c_str(), 0, nullptr, 0) == 0;
   }
+  regfree(&compiled);
   return count;
 }
 
@@ -95,7 +100,12 @@ TEST_F(ProgramsTest, ClassifyImage) {
   ASSERT_EQ(expected.lines.size(), 6u) << expected.text;
   expected.lines.erase(expected.lines.begin());
   for (std::string& line : expected.lines) {
-    line = std::regex_replace(line, std::regex("^  ([0-9.]+) +[0-9]+  "), "$1  ");
+    std::istringstream words(line);
+    std::string score;
+    std::string number;
+    std::string name;
+    std::getline(words >> score >> number >> std::ws, name);
+    line = score + "  " + name;
   }
   EXPECT_EQ(output.lines, expected.lines);
   EXPECT_THAT(output.lines[0], HasSubstr("Ankle boot"));
