@@ -521,19 +521,22 @@ class Pipeline::Impl {
     return status;
   }
 
-  // Labels of models that look at frames below each other at the left edge, those of others at the
-  // bottom of their boxes.
+  // Maps first, as they cover what is below them. Labels of models that look at frames go below
+  // each other at the left edge, those of others to the bottom of their boxes.
   void DrawResults(Slot* slot) const {
     const Canvas canvas(&slot->picture);
     const int scale = LegibleScale(canvas);
     LabelPlace corner = {{2 * scale, 2 * scale}, scale};
-    for (size_t i = 0; i < models_.size(); ++i) {
-      for (size_t k = 0; k < slot->result_counts[i]; ++k) {
-        const ModelResult& result = slot->results[i][k];
-        const int small = scale / 2 + 1;
-        const int bottom = result.seen.y + result.seen.height - 10 * small;
-        LabelPlace in_box = {{result.seen.x, bottom}, small};
-        models_[i].model->Draw(result, canvas, models_[i].inside < 0 ? &corner : &in_box);
+    for (const bool maps : {true, false}) {
+      for (size_t i = 0; i < models_.size(); ++i) {
+        for (size_t k = 0; k < slot->result_counts[i]; ++k) {
+          const ModelResult& result = slot->results[i][k];
+          if (result.map.pixels.empty() == maps) continue;
+          const int small = scale / 2 + 1;
+          const int bottom = result.seen.y + result.seen.height - 10 * small;
+          LabelPlace in_box = {{result.seen.x, bottom}, small};
+          models_[i].model->Draw(result, canvas, models_[i].inside < 0 ? &corner : &in_box);
+        }
       }
     }
   }

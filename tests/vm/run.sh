@@ -60,19 +60,19 @@ fetch_kernel() {
   mkdir -p "$vm/kernel" "$vm/package"
   (cd "$vm/package" && apt-get download "$package" >apt.log 2>&1) ||
     skip "apt-get cannot download $package: $(tail -n 1 "$vm/package/apt.log")"
-  dpkg -x "$vm"/package/*.deb "$vm/package/root"
+  dpkg -x "$vm"/package/*.deb "$vm/package/unpacked"
   local version module file
-  version=$(basename "$vm"/package/root/lib/modules/*)
-  depmod -b "$vm/package/root" "$version"
+  version=$(basename "$vm"/package/unpacked/lib/modules/*)
+  depmod -b "$vm/package/unpacked" "$version"
   for module in "${modules[@]}"; do
-    modprobe -d "$vm/package/root" -S "$version" --show-depends "$module"
+    modprobe -d "$vm/package/unpacked" -S "$version" --show-depends "$module"
   done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r file; do
-    install -D -m 644 "$file" "$vm/kernel/${file#"$vm/package/root/"}"
+    install -D -m 644 "$file" "$vm/kernel/${file#"$vm/package/unpacked/"}"
   done
-  cp "$vm/package/root/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} \
+  cp "$vm/package/unpacked/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} \
      "$vm/kernel/lib/modules/$version/"
   depmod -b "$vm/kernel" "$version"
-  cp "$vm/package/root/boot/vmlinuz-$version" "$vm/kernel/vmlinuz"
+  cp "$vm/package/unpacked/boot/vmlinuz-$version" "$vm/kernel/vmlinuz"
   rm -rf "$vm/package"
   touch "$vm/kernel/complete"
 }

@@ -137,9 +137,11 @@ class FakeModel : public FrameModel {
     Log("read");
     result->captions.assign(1, name_);
     result->detections = detections;
+    result->map = map;
     return Status();
   }
   void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
+    Log("draw");
     FillRectangle(result.seen, {255, 0, 0}, canvas);
     labels->at.y += 10;
   }
@@ -149,6 +151,7 @@ class FakeModel : public FrameModel {
   std::function<Status()> infer;
   InferenceTimes times;
   std::vector<Detection> detections;
+  Image map;
   std::vector<uint8_t> input;  // of the latest Write
   std::vector<Rect> parts;     // of all
   std::vector<std::string>* log = nullptr;
@@ -529,6 +532,21 @@ TEST_F(PipelineTest, DrawsAndEncodesForThoseWhoWantToSee) {
     EXPECT_EQ(At(report, Stage::kDraw).count, draw ? 2u : 0u);
     EXPECT_EQ(At(report, Stage::kEncode).count, 2u);
   }
+}
+
+TEST_F(PipelineTest, DrawsMapsBelowEverythingElse) {
+  std::vector<std::string> log;
+  FakeModel map("map");
+  FakeModel other("other");
+  map.map.Reshape(2, 2, 1);
+  models_.push_back({.model = &map});
+  models_.push_back({.model = &other});
+  for (FakeModel* model : {&model_, &map, &other}) model->log = &log;
+  options_.wants_picture = [] { return true; };
+  FakeSource source(1);
+  Run(&source);
+  std::erase_if(log, [](const std::string& line) { return !line.starts_with("draw"); });
+  EXPECT_THAT(log, ElementsAre("draw map", "draw fake", "draw other"));
 }
 
 TEST_F(PipelineTest, SubmitsAllModelsBeforeItWaits) {
