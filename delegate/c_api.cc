@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "atoll/delegate.h"
-#include "delegate/coral_timing.h"
 #include "delegate/delegate.h"
 #include "delegate/residency_plan.h"
 #include "driver/activity.h"
@@ -489,35 +488,6 @@ AtollStatus AtollListActivity(const AtollActivity** activities, int32_t* count) 
   }
   *activities = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());
-  return ToC(Status());
-}
-
-AtollStatus AtollEstimateCoral(const AtollModel* model, const char* host,
-                               AtollCoralEstimate* estimate) {
-  if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
-  if (estimate == nullptr) return ToC(InvalidArgument("argument 'estimate' is NULL"));
-  const auto found = atollrt::FindCoralHost(host == nullptr ? "usb3" : host);
-  if (!found.ok()) return ToC(found.status());
-  const auto program = atollrt::DescribeForCoral(model->model->graph());
-  if (!program.ok()) return ToC(program.status());
-  const atollrt::CoralEstimate e =
-      atollrt::EstimateCoral(*program, {.rates = atollrt::FittedCoralRates(), .host = *found});
-  *estimate = {.seconds = e.seconds(),
-               .host_seconds = e.host_seconds,
-               .link_out_seconds = e.link_out_seconds,
-               .dense_seconds = e.dense_seconds,
-               .vector_seconds = e.vector_seconds,
-               .layer_seconds = e.layer_seconds,
-               .parameter_seconds = e.parameter_seconds,
-               .link_in_seconds = e.link_in_seconds,
-               .upload_seconds = e.upload_seconds,
-               .instruction_bytes = static_cast<int64_t>(program->instruction_bytes),
-               .input_bytes = static_cast<int64_t>(program->input_bytes),
-               .output_bytes = static_cast<int64_t>(program->output_bytes),
-               .cached_parameter_bytes = static_cast<int64_t>(e.cached_bytes),
-               .streamed_parameter_bytes = static_cast<int64_t>(e.streamed_bytes),
-               .device_node_count = program->device_nodes,
-               .host_node_count = program->host_nodes};
   return ToC(Status());
 }
 

@@ -123,4 +123,26 @@ PartitionReport ReportCoral(const CoralExecutable& executable, uint64_t link_byt
   return report;
 }
 
+Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
+                                                        uint64_t link_bytes_per_second,
+                                                        std::vector<std::string>* refusals) {
+  std::vector<CoralPartition> partitions;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    std::string& refusal = refusals->emplace_back();
+    if (!IsForCoral(node)) {
+      refusal =
+          "not compiled for the Edge TPU; a Coral runs only what edgetpu_compiler made for it";
+      continue;
+    }
+    ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralNode(graph, node));
+    PartitionReport report = ReportCoral(executable, link_bytes_per_second);
+    partitions.push_back(
+        {.node = static_cast<int32_t>(i),
+         .executable = std::make_shared<const CoralExecutable>(std::move(executable)),
+         .report = std::move(report)});
+  }
+  return partitions;
+}
+
 }  // namespace atollrt

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "driver/coral/executable.h"
 #include "runtime/graph/graph.h"
@@ -22,5 +25,15 @@ Result<CoralExecutable> ReadCoralNode(const Graph& graph, const Node& node);
 
 // What is known of it without running it.
 PartitionReport ReportCoral(const CoralExecutable& executable, uint64_t link_bytes_per_second);
+
+struct CoralPartition {
+  int32_t node = 0;
+  std::shared_ptr<const AnyExecutable> executable;
+  PartitionReport report;
+};
+// All of them, in the order of the nodes, and for each node that is none the reason.
+Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
+                                                        uint64_t link_bytes_per_second,
+                                                        std::vector<std::string>* refusals);
 
 }  // namespace atollrt

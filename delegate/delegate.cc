@@ -270,26 +270,21 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
 // For a Coral: each operator that was compiled for one is a partition.
 Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device, const PlanOptions& options) {
   DelegatePlan plan;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    std::string& refusal = plan.refusals.emplace_back();
-    if (!IsForCoral(node)) {
-      refusal =
-          "not compiled for the Edge TPU; a Coral runs only what edgetpu_compiler made for it";
-      continue;
-    }
-    ATOLL_ASSIGN_OR_RETURN(CoralExecutable read, ReadCoralNode(graph, node));
-    auto executable = std::make_shared<const CoralExecutable>(std::move(read));
+  ATOLL_ASSIGN_OR_RETURN(
+      std::vector<CoralPartition> compiled,
+      ReadCoralPartitions(graph, device->info().link_bytes_per_second, &plan.refusals));
+  for (CoralPartition& part : compiled) {
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id,
-                           device->Load(executable, {.residency_set = options.residency_set}));
+                           device->Load(part.executable, {.residency_set = options.residency_set}));
+    const Node& node = graph.nodes[part.node];
     Partition& partition = plan.partitions.emplace_back();
-    partition.nodes = {static_cast<int32_t>(i)};
+    partition.nodes = {part.node};
     partition.inputs = node.inputs;
     partition.outputs = node.outputs;
     partition.executor = std::make_unique<PartitionExecutor>(
-        device, id, options.priority, executable, partition.nodes,
+        device, id, options.priority, std::move(part.executable), partition.nodes,
         SetBoundary{.inputs = node.inputs, .outputs = node.outputs, .state = {}});
-    partition.report = ReportCoral(*executable, device->info().link_bytes_per_second);
+    partition.report = std::move(part.report);
   }
   return plan;
 }

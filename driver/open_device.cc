@@ -6,36 +6,24 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <optional>
 #include <string_view>
 
 #include "driver/activity.h"
 #include "driver/coral/open_coral.h"
-#include "driver/device_group.h"
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_bus.h"
-#include "driver/emulator/emulated_transport.h"
 #include "driver/faulty_bus.h"
+#include "driver/open_emulator.h"
 #include "driver/recording.h"
 #include "driver/recovering_device.h"
 #include "driver/usb_device.h"
 #include "driver/usb_ids.h"
-#include "runtime/base/host_cpus.h"
 
 namespace atollrt {
 namespace {
 
-constexpr std::string_view kEmulator = "emu";
-constexpr std::string_view kEmulatorPrefix = "emu:";
-constexpr std::string_view kSteppedSuffix = "+stepped";
 constexpr std::string_view kUsbPrefix = "usb:";
 constexpr std::string_view kReplayPrefix = "replay:";
 constexpr uint8_t kAtollInterface = 0;
-// For a request to the emulator. How long that takes is up to the host: seconds for a large picture
-// on a slow one, minutes if the emulator steps.
-constexpr std::chrono::minutes kDirectTimeout{10};
-constexpr std::chrono::hours kSteppedTimeout{24};
-constexpr int kDefaultThreadsMax = 4;
 // For bringing a device back that nothing else stands in for.
 constexpr std::chrono::seconds kReplayTimeout{30};
 // How often a bus is looked at for a device that is not there, if it does not tell.
@@ -60,30 +48,6 @@ bool IsPath(std::string_view text, std::string_view prefix) {
     if (!IsNumbered(text.substr(0, text.find('.')), "")) return false;
     if (text.find('.') == text.npos) return true;
   }
-}
-
-// What a device string says of an emulator.
-struct EmulatorName {
-  std::string_view profile;  // "": the default
-  Face face = Face::kDirect;
-};
-
-// Nothing if it is no emulator's.
-std::optional<EmulatorName> ParseEmulatorName(std::string_view device) {
-  EmulatorName name;
-  if (device.ends_with(kSteppedSuffix)) {
-    name.face = Face::kStepped;
-    device.remove_suffix(kSteppedSuffix.size());
-  }
-  if (device == kEmulator) return name;
-  if (!device.starts_with(kEmulatorPrefix) || device.size() == kEmulatorPrefix.size()) return {};
-  name.profile = device.substr(kEmulatorPrefix.size());
-  return name;
-}
-
-std::string EmulatorDescription(const DeviceProfile& profile, Face face) {
-  return "emulated Atoll-1, " + profile.summary +
-         (face == Face::kStepped ? ", cycle by cycle: 30 to 200 times slower" : "");
 }
 
 // What it takes to open one device, and to find it again when it was lost.
@@ -139,47 +103,6 @@ Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadlin
     if (now >= deadline || status.code() == StatusCode::kInternal) return status;
     opener.bus->WaitForChange(generation, std::min(deadline, now + kLookInterval));
   }
-}
-
-DeviceProfile StandInFor(const DeviceInfo& info) {
-  DeviceProfile profile;
-  profile.name = "stand-in";
-  profile.summary = "a stand-in";
-  profile.array_rows = info.array_rows;
-  profile.array_columns = info.array_columns;
-  profile.clock_hz = info.clock_hz;
-  profile.memory_bytes = info.memory_bytes;
-  profile.program_memory_bytes = info.program_memory_bytes;
-  profile.link_bytes_per_second = info.link_bytes_per_second;
-  profile.host_seconds = info.host_seconds;
-  return profile;
-}
-
-UsbDevice::Options EmulatorOptions(const DeviceProfile& profile, Face face) {
-  UsbDevice::Options options;
-  options.description = EmulatorDescription(profile, face);
-  options.activity_directory = ActivityDirectory();
-  options.request_timeout_min = face == Face::kStepped ? kSteppedTimeout : kDirectTimeout;
-  options.host_seconds = profile.host_seconds;
-  return options;
-}
-
-Result<CoreOptions> EmulatedCore(DeviceProfile profile, Face face, int threads,
-                                 uint32_t cpu_features = ~0u) {
-  CoreOptions core{.profile = std::move(profile), .face = face};
-  ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
-  core.features &= cpu_features;
-  core.threads = threads > 0 ? threads : std::min(GetHostCpus().cores, kDefaultThreadsMax);
-  return core;
-}
-
-Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads) {
-  ATOLL_ASSIGN_OR_RETURN(const CoreOptions core,
-                         EmulatedCore(StandInFor(info), Face::kDirect, threads));
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport, EmulatedTransport::Create(core));
-  UsbDevice::Options options = EmulatorOptions(core.profile, Face::kDirect);
-  options.name = std::string(kEmulator);
-  return UsbDevice::Open(std::move(transport), std::move(options));
 }
 
 // What a recording has to say of a device so that it can be replayed.
@@ -276,32 +199,6 @@ Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOp
       });
 }
 
-// `note` is DeviceInfo::note.
-Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorName& name, const OpenOptions& options,
-                                             std::string note = {}) {
-  ATOLL_ASSIGN_OR_RETURN(DeviceProfile profile, FindDeviceProfile(name.profile));
-  ATOLL_ASSIGN_OR_RETURN(
-      const CoreOptions core,
-      EmulatedCore(std::move(profile), name.face, options.threads, options.cpu_features));
-  UsbDevice::Options device = EmulatorOptions(core.profile, name.face);
-  device.name = name.profile.empty() ? std::string(kEmulator)
-                                     : std::string(kEmulatorPrefix) + core.profile.name;
-  if (name.face == Face::kStepped) device.name += kSteppedSuffix;
-  device.note = std::move(note);
-  if (!options.faults.has_value() && options.record.empty()) {  // nothing can happen to it
-    ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
-                           EmulatedTransport::Create(core));
-    return UsbDevice::Open(std::move(transport), std::move(device));
-  }
-  auto bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
-  ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> plugged_in, bus->List());
-  Opener opener;
-  opener.bus = std::move(bus);
-  opener.info = plugged_in.front();
-  opener.device = std::move(device);
-  return OpenRecovering(std::move(opener), options);
-}
-
 // Devices on USB.
 
 const char* SpeedName(UsbSpeed speed) {
@@ -383,6 +280,23 @@ Result<std::unique_ptr<Device>> OpenUsb(const std::string& device, std::string_v
       kAtollUsbId.product);
 }
 
+// With faults on its bus, and recorded, if that is wanted.
+Result<std::unique_ptr<Device>> OpenEmulatorOnBus(const EmulatorName& name,
+                                                  const OpenOptions& options,
+                                                  std::string note = {}) {
+  ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUpEmulator(name, options, std::move(note)));
+  if (!options.faults.has_value() && options.record.empty()) {  // nothing can happen to it
+    return OpenEmulator(std::move(setup));
+  }
+  auto bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{std::move(setup.core)});
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> plugged_in, bus->List());
+  Opener opener;
+  opener.bus = std::move(bus);
+  opener.info = plugged_in.front();
+  opener.device = std::move(setup.device);
+  return OpenRecovering(std::move(opener), options);
+}
+
 Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
   // Where there is no USB, there is no device on it.
   const auto devices = ListKnown(options.usb.get());
@@ -393,25 +307,7 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
     if (device.ok()) return device;
     note += (note.empty() ? "" : "; ") + device.status().message();
   }
-  return OpenEmulator({}, options, std::move(note));
-}
-
-// "emu,emu": those of the list, as one.
-Result<std::unique_ptr<Device>> OpenGroup(const OpenOptions& options) {
-  std::vector<std::unique_ptr<Device>> devices;
-  OpenOptions one = options;
-  std::string_view rest = options.device;
-  while (true) {
-    const size_t comma = rest.find(',');
-    one.device = std::string(rest.substr(0, comma));
-    if (!options.record.empty()) {
-      return InvalidArgument("a recording is of one device, not of '%s'", options.device.c_str());
-    }
-    ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(one));
-    devices.push_back(std::move(device));
-    if (comma == rest.npos) return DeviceGroup::Create(std::move(devices));
-    rest.remove_prefix(comma + 1);
-  }
+  return OpenEmulatorOnBus({}, options, std::move(note));
 }
 
 }  // namespace
@@ -420,11 +316,14 @@ Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   const std::string& device = options.device;
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
   if (device.find(',') != device.npos && !device.starts_with(kReplayPrefix)) {
+    if (!options.record.empty()) {
+      return InvalidArgument("a recording is of one device, not of '%s'", device.c_str());
+    }
     return OpenGroup(options);
   }
   if (device == "auto") return OpenAuto(options);
   if (const auto emulator = ParseEmulatorName(device)) {
-    return OpenEmulator(*emulator, options);
+    return OpenEmulatorOnBus(*emulator, options);
   }
   if (device == "usb") return OpenUsb(device, {}, options);
   if (IsNumbered(device, kUsbPrefix) || IsPath(device, kUsbPrefix)) {
@@ -439,11 +338,7 @@ Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
         "timing of such a link",
         device.c_str());
   }
-  return InvalidArgument(
-      "'%s' is no device; write auto, usb, usb:N, usb:BUS-PORT, pci:N, emu or emu:PROFILE, the "
-      "last two with or without +stepped (N counts from 0; usb:2-3.1 is a port as 'atoll devices' "
-      "writes it; a PROFILE is a name of 'atoll devices' or the path of a .json file)",
-      device.c_str());
+  return NoSuchDevice(device);
 }
 
 std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb) {
@@ -463,31 +358,15 @@ std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb) {
                        .description = on_usb.ok() ? "no Atoll-1 device on USB found"
                                                   : on_usb.status().message()});
   }
-  for (const DeviceProfile& profile : DeviceProfiles()) {
-    const bool is_first = &profile == DeviceProfiles().data();
-    devices.push_back(
-        {.name = is_first ? std::string(kEmulator) : std::string(kEmulatorPrefix) + profile.name,
-         .description = EmulatorDescription(profile, Face::kDirect),
-         .available = true,
-         .is_default = is_first && !has_default});
+  for (DeviceListing& emulator : ListEmulators(!has_default)) {
+    devices.push_back(std::move(emulator));
   }
-  devices.push_back({.name = std::string(kEmulator) += kSteppedSuffix,
-                     .description = EmulatorDescription(DeviceProfiles().front(), Face::kStepped),
-                     .available = true});
   return devices;
 }
 
 Result<std::string> ReadRecordingNote(const std::string& path) {
   ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<ReplayBus> recording, OpenRecording(path));
   return recording->Note("session");
-}
-
-std::string DescribeDevice(const DeviceInfo& info) {
-  if (!info.description.empty()) return info.description;
-  return Format("Atoll-1, %ux%u at %llu MHz, %llu KiB, link %llu MB/s", info.array_rows,
-                info.array_columns, static_cast<unsigned long long>(info.clock_hz / 1'000'000),
-                static_cast<unsigned long long>(info.memory_bytes / 1024),
-                static_cast<unsigned long long>(info.link_bytes_per_second / 1'000'000));
 }
 
 }  // namespace atollrt

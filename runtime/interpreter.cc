@@ -125,6 +125,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->OrderSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->FoldPads());
+  ATOLL_RETURN_IF_ERROR(interpreter->AttachTails());
   interpreter->ChainSteps();
   ATOLL_RETURN_IF_ERROR(interpreter->AllocateArena(parent));
   ATOLL_RETURN_IF_ERROR(interpreter->CreateCallees());
@@ -197,29 +198,69 @@ Status Interpreter::OrderSteps() {
   return Status();
 }
 
-// A PAD whose only reader is a convolution becomes the padding of that.
-Status Interpreter::FoldPads() {
-  std::vector<int32_t> readers(graph().tensors.size());
-  for (const int32_t tensor : graph().outputs) ++readers[tensor];
-  std::vector<size_t> writer(graph().tensors.size(), steps_.size());
+// Who touches each tensor, by the steps' positions.
+struct Interpreter::TensorUses {
+  std::vector<int32_t> readers;  // steps and, if it is an output, the caller
+  std::vector<size_t> writer;    // the number of steps for none
+};
+
+Interpreter::TensorUses Interpreter::CountUses() const {
+  TensorUses uses{.readers = std::vector<int32_t>(graph().tensors.size()),
+                  .writer = std::vector<size_t>(graph().tensors.size(), steps_.size())};
+  for (const int32_t tensor : graph().outputs) ++uses.readers[tensor];
   for (size_t i = 0; i < steps_.size(); ++i) {
     for (const int32_t tensor : steps_[i].input_tensors) {
-      if (tensor >= 0) ++readers[tensor];
+      if (tensor >= 0) ++uses.readers[tensor];
     }
-    for (const int32_t tensor : steps_[i].output_tensors) writer[tensor] = i;
+    for (const int32_t tensor : steps_[i].output_tensors) uses.writer[tensor] = i;
   }
+  return uses;
+}
+
+// A PAD whose only reader is a convolution becomes the padding of that.
+Status Interpreter::FoldPads() {
+  const TensorUses uses = CountUses();
   ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].partition >= 0 || steps_[i].executor->line_runner() == nullptr) continue;
     const int32_t padded = steps_[i].input_tensors[0];
-    const size_t pad = writer[padded];
-    if (readers[padded] != 1 || pad >= i || steps_[pad].partition >= 0) continue;
+    const size_t pad = uses.writer[padded];
+    if (uses.readers[padded] != 1 || pad >= i || steps_[pad].partition >= 0) continue;
     if (!steps_[pad].members.empty()) continue;  // a convolution already, with a PAD of its own
     const Node& node = graph().nodes[steps_[i].node];
     Result<std::unique_ptr<NodeExecutor>> executor =
         PreparePaddedFilter(graph(), graph().nodes[steps_[pad].node], node, features);
     if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph(), node));
-    if (*executor != nullptr) ReplaceSteps({pad, i}, *std::move(executor));
+    if (*executor != nullptr) {
+      ReplaceSteps({pad, i}, {steps_[pad].input_tensors[0]}, *std::move(executor));
+    }
+  }
+  RemoveReplacedSteps();
+  return Status();
+}
+
+// An ADD right behind a convolution, of which it is the only reader, becomes the tail of that.
+Status Interpreter::AttachTails() {
+  const TensorUses uses = CountUses();
+  ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
+  for (size_t i = 1; i < steps_.size(); ++i) {
+    const size_t filter = i - 1;
+    if (steps_[i].partition >= 0 || steps_[filter].partition >= 0) continue;
+    if (steps_[filter].executor == nullptr || steps_[i].input_tensors.size() != 2) continue;
+    for (size_t position = 0; position < 2; ++position) {
+      const int32_t tensor = steps_[i].input_tensors[position];
+      if (tensor < 0 || uses.writer[tensor] != filter || uses.readers[tensor] != 1) continue;
+      if (graph().tensors[tensor].is_variable) continue;
+      const Node& node = graph().nodes[steps_[i].node];
+      Result<std::unique_ptr<NodeExecutor>> executor =
+          PrepareTailedFilter(graph(), *steps_[filter].executor, node, position, features);
+      if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph(), node));
+      if (*executor == nullptr) continue;
+      ReplaceSteps({filter, i},
+                   {steps_[filter].input_tensors[0], steps_[i].input_tensors[1 - position]},
+                   *std::move(executor));
+      break;
+    }
   }
   RemoveReplacedSteps();
   return Status();
@@ -233,25 +274,32 @@ void Interpreter::ChainSteps() {
                           .outputs = step.output_tensors});
   }
   for (const std::vector<size_t>& chain : FindLineChains(graph(), candidates)) {
-    std::vector<const LineRunner*> stages;
-    for (const size_t position : chain) stages.push_back(candidates[position].runner);
-    ReplaceSteps(chain, std::make_unique<LineChain>(std::move(stages)));
+    std::vector<LineStage> stages;
+    std::vector<int32_t> inputs = {steps_[chain.front()].input_tensors[0]};
+    for (const size_t position : chain) {
+      const PairTail* tail = steps_[position].executor->pair_tail();
+      stages.push_back({candidates[position].runner, tail});
+      if (tail != nullptr) inputs.push_back(steps_[position].input_tensors[1]);
+    }
+    ReplaceSteps(chain, std::move(inputs), std::make_unique<LineChain>(std::move(stages)));
   }
   RemoveReplacedSteps();
 }
 
 // At the place of the last of them. What they leave is without an executor.
-void Interpreter::ReplaceSteps(std::vector<size_t> members,
+void Interpreter::ReplaceSteps(std::vector<size_t> members, std::vector<int32_t> inputs,
                                std::unique_ptr<NodeExecutor> executor) {
   Step replacement;
+  replacement.is_small = true;
   for (const size_t position : members) {
+    replacement.is_small &= steps_[position].is_small;
     replacement.members.push_back(std::move(steps_[position]));
     steps_[position] = Step();
   }
   replacement.owned = std::move(executor);
   replacement.executor = replacement.owned.get();
   replacement.node = replacement.members.front().node;
-  replacement.input_tensors = {replacement.members.front().input_tensors[0]};
+  replacement.input_tensors = std::move(inputs);
   replacement.output_tensors = replacement.members.back().output_tensors;
   steps_[members.back()] = std::move(replacement);
 }

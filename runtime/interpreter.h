@@ -119,8 +119,12 @@ class Interpreter {
   Status PrepareSteps();
   Status OrderSteps();
   Status FoldPads();
+  Status AttachTails();
   void ChainSteps();
-  void ReplaceSteps(std::vector<size_t> members, std::unique_ptr<NodeExecutor> executor);
+  void ReplaceSteps(std::vector<size_t> members, std::vector<int32_t> inputs,
+                    std::unique_ptr<NodeExecutor> executor);
+  struct TensorUses;
+  TensorUses CountUses() const;
   void RemoveReplacedSteps();
   Status AllocateArena(Interpreter* parent);
   void PrepareToListen();

@@ -33,25 +33,30 @@ struct LineChain::Window {
   LineRange lines;
 };
 
-LineChain::LineChain(std::vector<const LineRunner*> stages) : stages_(std::move(stages)) {
+LineChain::LineChain(std::vector<LineStage> stages) : stages_(std::move(stages)) {
   ATOLL_CHECK(stages_.size() >= 2);
+  size_t input = 1;
+  for (const LineStage& stage : stages_) {
+    tail_inputs_.push_back(input);
+    if (stage.tail != nullptr) ++input;
+  }
   window_lines_.resize(stages_.size() - 1);
   ChooseBand();
 }
 
 // As many lines as fit; windows for one are always granted.
 void LineChain::ChooseBand() {
-  const int32_t lines = stages_.back()->shape().output_h;
+  const int32_t lines = stages_.back().runner->shape().output_h;
   for (int32_t band = 1; band <= lines; ++band) {
     std::vector<int32_t> windows(window_lines_.size());
     int64_t bytes = 0;
     int64_t needed = band;  // of stage i
     for (size_t i = stages_.size() - 1; i > 0; --i) {
-      const ConvShape& s = stages_[i]->shape();
+      const ConvShape& s = stages_[i].runner->shape();
       needed = (needed - 1) * s.stride_h + int64_t{s.kernel_h - 1} * s.dilation_h + 1;
       needed = std::min<int64_t>(needed, s.input_h);
       windows[i - 1] = static_cast<int32_t>(needed);
-      bytes += needed * OutputLineBytes(*stages_[i - 1]);
+      bytes += needed * OutputLineBytes(*stages_[i - 1].runner);
     }
     if (band > 1 && bytes > kWindowBytes) break;
     band_lines_ = band;
@@ -62,12 +67,12 @@ void LineChain::ChooseBand() {
 size_t LineChain::WorkerScratchBytes() const {
   size_t bytes = 0;
   for (size_t i = 0; i < window_lines_.size(); ++i) {
-    bytes += AlignUp(static_cast<uint64_t>(window_lines_[i] * OutputLineBytes(*stages_[i])),
+    bytes += AlignUp(static_cast<uint64_t>(window_lines_[i] * OutputLineBytes(*stages_[i].runner)),
                      Buffer::kAlignment);
   }
   size_t stage_bytes = 0;
-  for (const LineRunner* stage : stages_) {
-    stage_bytes = std::max(stage_bytes, stage->LineScratchBytes());
+  for (const LineStage& stage : stages_) {
+    stage_bytes = std::max(stage_bytes, stage.runner->LineScratchBytes());
   }
   return bytes + AlignUp(stage_bytes, Buffer::kAlignment);
 }
@@ -77,11 +82,11 @@ size_t LineChain::ScratchBytes(int threads) const {
 }
 
 Status LineChain::Invoke(const NodeIo& io) {
-  const int64_t lines = stages_.back()->shape().output_h;
+  const int64_t lines = stages_.back().runner->shape().output_h;
   const int tasks = io.pool->threads();
   const size_t worker_bytes = WorkerScratchBytes();
   ParallelFor(io.pool, tasks, [&](int task, int worker) {
-    RunBand(io.inputs[0], io.outputs[0],
+    RunBand(io,
             {static_cast<int32_t>(lines * task / tasks),
              static_cast<int32_t>(lines * (task + 1) / tasks)},
             io.scratch + static_cast<size_t>(worker) * worker_bytes);
@@ -89,34 +94,47 @@ Status LineChain::Invoke(const NodeIo& io) {
   return Status();
 }
 
-void LineChain::RunBand(const uint8_t* input, uint8_t* output, LineRange lines,
-                        uint8_t* scratch) const {
+void LineChain::RunStage(size_t stage, const LineWindow& input, LineRange lines, const NodeIo& io,
+                         uint8_t* output, uint8_t* scratch) const {
+  const LineRunner& runner = *stages_[stage].runner;
+  runner.RunLines(input, lines, output, scratch);
+  if (stages_[stage].tail == nullptr) return;
+  const int64_t line_bytes = OutputLineBytes(runner);
+  stages_[stage].tail->Run(output, io.inputs[tail_inputs_[stage]] + lines.first * line_bytes,
+                           output, (lines.end - lines.first) * line_bytes);
+}
+
+void LineChain::RunBand(const NodeIo& io, LineRange lines, uint8_t* scratch) const {
+  const uint8_t* const input = io.inputs[0];
+  uint8_t* const output = io.outputs[0];
   const size_t last = stages_.size() - 1;
-  const ConvShape& first_shape = stages_[0]->shape();
+  const ConvShape& first_shape = stages_[0].runner->shape();
   const LineWindow whole_input = {
       .data = input, .end = input + first_shape.InputBytes(), .lines = {0, first_shape.input_h}};
   Window windows[kMaxStages];
   for (size_t i = 0; i < last; ++i) {
     windows[i] = {scratch, {0, 0}};
-    scratch += AlignUp(static_cast<uint64_t>(window_lines_[i] * OutputLineBytes(*stages_[i])),
-                       Buffer::kAlignment);
+    scratch +=
+        AlignUp(static_cast<uint64_t>(window_lines_[i] * OutputLineBytes(*stages_[i].runner)),
+                Buffer::kAlignment);
   }
   const auto input_of = [&](size_t stage) -> LineWindow {
     if (stage == 0) return whole_input;
     const Window& window = windows[stage - 1];
     const int64_t count = window.lines.end - window.lines.first;
     return {.data = window.data,
-            .end = window.data + count * OutputLineBytes(*stages_[stage - 1]),
+            .end = window.data + count * OutputLineBytes(*stages_[stage - 1].runner),
             .lines = window.lines};
   };
 
   for (int32_t line = lines.first; line < lines.end; line += band_lines_) {
     LineRange needed[kMaxStages];  // of each stage's output
     needed[last] = {line, std::min(line + band_lines_, lines.end)};
-    for (size_t i = last; i > 0; --i) needed[i - 1] = InputLinesOf(stages_[i]->shape(), needed[i]);
+    for (size_t i = last; i > 0; --i)
+      needed[i - 1] = InputLinesOf(stages_[i].runner->shape(), needed[i]);
     for (size_t i = 0; i < last; ++i) {
       Window& window = windows[i];
-      const int64_t line_bytes = OutputLineBytes(*stages_[i]);
+      const int64_t line_bytes = OutputLineBytes(*stages_[i].runner);
       // What is still needed moves to the beginning.
       const int32_t kept = std::max(window.lines.end - needed[i].first, 0);
       if (kept > 0) {
@@ -125,12 +143,12 @@ void LineChain::RunBand(const uint8_t* input, uint8_t* output, LineRange lines,
       }
       const LineRange missing = {needed[i].first + kept, needed[i].end};
       if (missing.first < missing.end) {
-        stages_[i]->RunLines(input_of(i), missing, window.data + kept * line_bytes, scratch);
+        RunStage(i, input_of(i), missing, io, window.data + kept * line_bytes, scratch);
       }
       window.lines = {needed[i].first, std::max(needed[i].end, missing.first)};
     }
-    stages_[last]->RunLines(input_of(last), needed[last],
-                            output + line * OutputLineBytes(*stages_[last]), scratch);
+    RunStage(last, input_of(last), needed[last], io,
+             output + line * OutputLineBytes(*stages_[last].runner), scratch);
   }
 }
 

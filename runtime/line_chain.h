@@ -11,14 +11,22 @@
 #include <vector>
 
 #include "runtime/graph/graph.h"
+#include "runtime/kernels/pairs/pair_tail.h"
 #include "runtime/node_executor.h"
 
 namespace atollrt {
 
+// A convolution, borrowed, and what becomes of its lines before the next one has them (or nullptr).
+struct LineStage {
+  const LineRunner* runner = nullptr;
+  const PairTail* tail = nullptr;
+};
+
 class LineChain final : public NodeExecutor {
  public:
-  // The runners of two executors or more, each reading what the one before it writes; borrowed.
-  explicit LineChain(std::vector<const LineRunner*> stages);
+  // Two or more, each reading what the one before it writes. Inputs are that of the first one, then
+  // the other operands of all tails.
+  explicit LineChain(std::vector<LineStage> stages);
 
   size_t ScratchBytes(int threads) const override;
   Status Invoke(const NodeIo& io) override;
@@ -26,10 +34,13 @@ class LineChain final : public NodeExecutor {
  private:
   struct Window;
   void ChooseBand();
-  void RunBand(const uint8_t* input, uint8_t* output, LineRange lines, uint8_t* scratch) const;
+  void RunBand(const NodeIo& io, LineRange lines, uint8_t* scratch) const;
+  void RunStage(size_t stage, const LineWindow& input, LineRange lines, const NodeIo& io,
+                uint8_t* output, uint8_t* scratch) const;
   size_t WorkerScratchBytes() const;
 
-  std::vector<const LineRunner*> stages_;
+  std::vector<LineStage> stages_;
+  std::vector<size_t> tail_inputs_;    // of each stage: which input its tail reads
   int32_t band_lines_ = 1;             // of the last output, at a time
   std::vector<int32_t> window_lines_;  // of each tensor in between, at most
 };

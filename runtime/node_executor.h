@@ -14,6 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/line_window.h"
+#include "runtime/kernels/pairs/pair_tail.h"
 #include "runtime/kernels/thread_pool.h"
 #include "runtime/trace.h"
 
@@ -61,6 +62,13 @@ class LineRunner {
   // they depend on, lines.first goes to the beginning of `output`. Allocates nothing.
   virtual void RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
                         uint8_t* scratch) const = 0;
+
+  // Whether RunWithTail may be called: the executor's Invoke, whose output goes through a tail.
+  virtual bool takes_tail() const { return false; }
+  virtual void RunWithTail(const NodeIo& io, const PairTailOperands& tail) const {
+    (void)io;
+    (void)tail;
+  }
 };
 
 class NodeExecutor {
@@ -69,6 +77,9 @@ class NodeExecutor {
 
   // nullptr if its output cannot be computed line by line.
   virtual const LineRunner* line_runner() const { return nullptr; }
+  // What happens to the lines that line_runner() makes, with input 1 as the other operand; nullptr:
+  // they are the output as they are.
+  virtual const PairTail* pair_tail() const { return nullptr; }
 
   // Memory that Invoke needs besides its operands, with a pool of `threads`.
   virtual size_t ScratchBytes(int threads) const {

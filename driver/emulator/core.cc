@@ -76,8 +76,8 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       parser_(program_.size()),
       schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == Face::kStepped) {
-    stepped_ =
-        std::make_unique<SteppedMachine>(options.profile.array_rows, options.profile.array_columns);
+    stepped_ = MakeSteppedMachine(options.profile.array_rows, options.profile.array_columns);
+    ATOLL_CHECK(stepped_ != nullptr);
   }
   Reset();
 }
@@ -249,6 +249,14 @@ bool Core::Step() {
   if (status_ != CoreStatus::kRunning) return false;
   const Slot* slot = Fetch();
   if (slot == nullptr) return true;
+  if (const Slot* next = AddBehind(); next != nullptr) {
+    if (direct_array_.RunWithAdd(slot->instruction, std::get<AddInstruction>(next->instruction),
+                                 *slot->checked_for)) {
+      Advance(*slot);
+      Advance(*next);
+      return true;
+    }
+  }
   switch (Run(*slot)) {
     case Progress::kNone:
       return false;
@@ -257,16 +265,30 @@ bool Core::Step() {
     case Progress::kDone:
       break;
   }
+  Advance(*slot);
+  return true;
+}
+
+// Past an instruction that has run.
+void Core::Advance(const Slot& slot) {
   // END has been added already: its event holds the sum.
   if (status_ == CoreStatus::kRunning) {
-    schedule_.Add(slot->instruction,
-                  stepped_ != nullptr ? stepped_cycles_ : slot->execution_cycles);
+    schedule_.Add(slot.instruction, stepped_ != nullptr ? stepped_cycles_ : slot.execution_cycles);
   }
   ++instructions_;
   ++next_;
   transferred_ = 0;
   stepped_cycles_ = 0;
-  return true;
+}
+
+// The instruction after the next one, if it is a valid ADD, which the direct face may run together
+// with what stands before it; else nullptr.
+const Core::Slot* Core::AddBehind() {
+  if (stepped_ != nullptr || next_ + 1 >= start_.instruction_count) return nullptr;
+  Fault fault;
+  const Slot* slot = Decoded(next_ + 1, &fault);
+  if (slot == nullptr || !std::holds_alternative<AddInstruction>(slot->instruction)) return nullptr;
+  return slot;
 }
 
 const Core::Slot* Core::Fetch() {
@@ -274,13 +296,23 @@ const Core::Slot* Core::Fetch() {
     RaiseFault({FaultCode::kBadProgram, 0});
     return nullptr;
   }
-  const size_t index = start_.program_offset / kInstructionBytes + next_;
+  Fault fault;
+  Slot* slot = Decoded(next_, &fault);
+  if (slot != nullptr) fault = CheckRecords(*slot);
+  if (fault.code == FaultCode::kNone) return slot;
+  RaiseFault(fault);
+  return nullptr;
+}
+
+// Instruction `number` of the program, checked but for its channel records; nullptr with a fault.
+Core::Slot* Core::Decoded(uint32_t number, Fault* fault) {
+  const size_t index = start_.program_offset / kInstructionBytes + number;
   std::unique_ptr<Slot>& slot = slots_[index];
   if (slot == nullptr) {
     const std::span<const uint8_t, kInstructionBytes> bytes(
         program_.data() + index * kInstructionBytes, kInstructionBytes);
     if (const size_t word = FindMalformedWord(bytes); word < kInstructionWords) {
-      RaiseFault({FaultCode::kBadOpcode, static_cast<uint32_t>(word)});
+      *fault = {FaultCode::kBadOpcode, static_cast<uint32_t>(word)};
       return nullptr;
     }
     slot = std::make_unique<Slot>();
@@ -288,19 +320,12 @@ const Core::Slot* Core::Fetch() {
   }
   const Segments segments{start_.parameter_base, start_.activation_base};
   if (slot->checked_for != segments) {
-    const Fault fault = CheckInstruction(slot->instruction, segments, memory_.size());
-    if (fault.code != FaultCode::kNone) {
-      RaiseFault(fault);
-      return nullptr;
-    }
+    *fault = CheckInstruction(slot->instruction, segments, memory_.size());
+    if (fault->code != FaultCode::kNone) return nullptr;
     slot->checked_for = segments;
     slot->records_checked = 0;
     const ArraySize array{options_.profile.array_rows, options_.profile.array_columns};
     slot->execution_cycles = ExecutionCycles(slot->instruction, array);
-  }
-  if (const Fault fault = CheckRecords(*slot); fault.code != FaultCode::kNone) {
-    RaiseFault(fault);
-    return nullptr;
   }
   return slot.get();
 }

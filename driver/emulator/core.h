@@ -111,11 +111,14 @@ class Core {
 
   // The next instruction, checked; nullptr after a fault.
   const Slot* Fetch();
+  Slot* Decoded(uint32_t number, Fault* fault);
   Fault CheckRecords(Slot& slot);
   Progress Run(const Slot& slot);
   // An instruction of array, vector unit or DMA.
   template <typename T>
   void RunDirect(const Slot& slot, const T& operands);
+  void Advance(const Slot& slot);
+  const Slot* AddBehind();
   void RunStepped(const Slot& slot);
   // How many of its `bytes` the instruction in progress moves now, of which `available` could be.
   // Stepped, they are of one block, whose cycle passes when it is complete.

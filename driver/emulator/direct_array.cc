@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "driver/emulator/vector_unit.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -26,6 +27,10 @@ struct Range {
   uint64_t address = 0;
   uint64_t size_bytes = 0;
 };
+
+bool AreApart(const Range& a, const Range& b) {
+  return a.address + a.size_bytes <= b.address || b.address + b.size_bytes <= a.address;
+}
 
 ByteType TypeOf(uint32_t flags, uint32_t unsigned_flag) {
   return (flags & unsigned_flag) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
@@ -217,6 +222,7 @@ DirectArray::DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool*
     : memory_(memory),
       features_(features),
       pool_(pool),
+      combine_pairs_(ChoosePairs(features)),
       packed_limit_(std::max(kPackedPerMemory * memory->size(), kPackedMin)) {}
 
 DirectArray::~DirectArray() = default;
@@ -307,7 +313,53 @@ DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
 }
 
 void DirectArray::Run(const Instruction& instruction, const Segments& segments) {
-  Prepared* prepared = Prepare({instruction, segments});
+  Run(instruction, segments, Prepare({instruction, segments}), {});
+}
+
+bool DirectArray::RunWithAdd(const Instruction& instruction, const AddInstruction& add,
+                             const Segments& segments) {
+  const auto* conv = std::get_if<Conv2DInstruction>(&instruction);
+  if (conv == nullptr) return false;
+  const uint64_t bytes = uint64_t{conv->batch} * conv->output_h * conv->output_w * conv->output_c;
+  const auto loops = LoopsOf(add);
+  for (size_t k = 0; k < loops.size(); ++k) {
+    const auto& [count, stride1, stride2] = loops[k];
+    const bool is_inner = k + 1 == loops.size();
+    if (is_inner ? count != bytes || stride1 != 1 || stride2 != 1 : count != 1) return false;
+  }
+  const Range made{segments.Resolve(conv->output_address), bytes};
+  const Range first{segments.Resolve(add.input1_address), bytes};
+  const Range second{segments.Resolve(add.input2_address), bytes};
+  const Range result{segments.Resolve(add.output_address), bytes};
+  if (first.address != made.address && second.address != made.address) return false;
+  const bool is_second = first.address != made.address;
+  const Range& other = is_second ? first : second;
+  const Range read[] = {
+      {segments.Resolve(conv->input_address),
+       uint64_t{conv->batch} * conv->input_h * conv->input_w * conv->input_c},
+      {segments.Resolve(conv->weight_address), Conv2DMapping::WeightBytes(*conv)},
+      {segments.Resolve(conv->channel_address), uint64_t{conv->output_c} * kChannelRecordBytes}};
+  const bool keeps_operands =
+      AreApart(made, other) && std::none_of(std::begin(read), std::end(read),
+                                            [&](const Range& r) { return !AreApart(r, result); });
+  const auto fits = [&](const Range& operand) {
+    return result.address == operand.address || AreApart(result, operand);
+  };
+  if (!keeps_operands || !fits(made) || !fits(other)) return false;
+  const Prepared* prepared = Prepare({instruction, segments});
+  if (prepared == nullptr) return false;
+  const PairTail tail{
+      .combine = combine_pairs_, .params = PairParamsOf(add), .is_second = is_second};
+  Run(instruction, segments, prepared,
+      {.tail = &tail,
+       .other = memory_->ReadAt(other.address, bytes),
+       .y = memory_->WriteAt(result.address, bytes)});
+  return true;
+}
+
+// `prepared` may be nullptr. A tail needs one, of a CONV_2D.
+void DirectArray::Run(const Instruction& instruction, const Segments& segments,
+                      const Prepared* prepared, const PairTailOperands& tail) {
   VisitFilter(instruction, [&](const auto& i, auto mapping) {
     using Mapping = decltype(mapping);
     const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.input_c;
@@ -318,7 +370,11 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
       const auto& kernel = std::get<typename Mapping::Kernel>(prepared->kernel);
       const size_t needed = kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1);
       if (scratch_.Reserve(needed)) {
-        kernel.Run(input, output, scratch_.data(), pool_);
+        if constexpr (std::is_same_v<Mapping, Conv2DMapping>) {
+          kernel.Run(input, output, scratch_.data(), pool_, tail);
+        } else {
+          kernel.Run(input, output, scratch_.data(), pool_);
+        }
         return;
       }
     }
@@ -329,6 +385,9 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments) 
             memory_->ReadAt(segments.Resolve(i.channel_address),
                             uint64_t{i.output_c} * kChannelRecordBytes)),
         input, output);
+    if (tail.tail != nullptr) {
+      tail.tail->Run(output, tail.other, tail.y, static_cast<int64_t>(output_bytes));
+    }
   });
 }
 

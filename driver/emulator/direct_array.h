@@ -33,6 +33,11 @@ class DirectArray {
   // `instruction` is one of the three filters and has passed CheckInstruction, and its channel
   // records CheckChannelRecords.
   void Run(const Instruction& instruction, const Segments& segments);
+  // The same for a CONV_2D together with `add`, the instruction behind it, which has passed
+  // CheckInstruction, too: each part of the sum is made as soon as there are the bytes for it.
+  // False, and nothing is done, unless memory is then as if one had run after the other.
+  bool RunWithAdd(const Instruction& instruction, const AddInstruction& add,
+                  const Segments& segments);
   // The same for an LSTM.
   void RunLstm(const LstmInstruction& instruction, const Segments& segments);
 
@@ -52,6 +57,8 @@ class DirectArray {
   struct Prepared;
 
   Prepared* Prepare(const Key& key);
+  void Run(const Instruction& instruction, const Segments& segments, const Prepared* prepared,
+           const PairTailOperands& tail);
   void MakeRoom(uint64_t bytes);
   bool Holds(const Prepared& prepared) const;
   bool HoldsAgain(Prepared* prepared) const;
@@ -59,6 +66,7 @@ class DirectArray {
   OnChipMemory* memory_;
   CpuFeatures features_;
   ThreadPool* pool_;
+  const PairFn combine_pairs_;
   const uint64_t packed_limit_;
   std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared_;
   uint64_t prepared_bytes_ = 0;

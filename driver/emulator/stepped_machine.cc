@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "driver/emulator/stepped_array.h"
+#include "driver/emulator/stepped_vector_unit.h"
 #include "runtime/base/check.h"
 
 namespace atollrt {
@@ -37,10 +39,19 @@ uint64_t CopyRuns(const CopyInstruction& i, size_t loop, size_t from, size_t to,
   return cycles;
 }
 
-}  // namespace
+class Machine final : public SteppedMachine {
+ public:
+  Machine(uint32_t rows, uint32_t columns) : array_(rows, columns), vector_unit_(columns) {}
+  uint64_t Run(const Instruction& instruction, const Segments& segments,
+               std::span<uint8_t> memory) override;
 
-uint64_t SteppedMachine::Run(const Instruction& instruction, const Segments& segments,
-                             std::span<uint8_t> memory) {
+ private:
+  SteppedArray array_;
+  SteppedVectorUnit vector_unit_;
+};
+
+uint64_t Machine::Run(const Instruction& instruction, const Segments& segments,
+                      std::span<uint8_t> memory) {
   if (UnitOf(instruction) == Unit::kVector) return vector_unit_.Run(instruction, segments, memory);
   return std::visit(
       [&](const auto& i) -> uint64_t {
@@ -60,6 +71,14 @@ uint64_t SteppedMachine::Run(const Instruction& instruction, const Segments& seg
         return 0;
       },
       instruction);
+}
+
+}  // namespace
+
+bool HasSteppedMachine() { return true; }
+
+std::unique_ptr<SteppedMachine> MakeSteppedMachine(uint32_t rows, uint32_t columns) {
+  return std::make_unique<Machine>(rows, columns);
 }
 
 }  // namespace atollrt

@@ -9,11 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "driver/emulator/memory.h"
-#include "driver/emulator/stepped_array.h"
-#include "driver/emulator/stepped_vector_unit.h"
 #include "driver/instruction.h"
 
 namespace atollrt {
@@ -23,18 +22,19 @@ class SteppedMachine {
   // What infeed, outfeed and DMA move in a cycle.
   static constexpr size_t kBlockBytes = 64;
 
-  // R and C of docs/isa.md, both at least 1.
-  SteppedMachine(uint32_t rows, uint32_t columns) : array_(rows, columns), vector_unit_(columns) {}
+  virtual ~SteppedMachine() = default;
 
   // Runs an instruction of array, vector unit or DMA on `memory`, the on-chip memory, and returns
   // the cycles that it took, issue not included. Precondition: the instruction and its channel
   // records have passed CheckInstruction and CheckChannelRecords for these segments and this
   // memory. Writes what AccessesOf (driver/memory_access.h) says and nothing else.
-  uint64_t Run(const Instruction& instruction, const Segments& segments, std::span<uint8_t> memory);
-
- private:
-  SteppedArray array_;
-  SteppedVectorUnit vector_unit_;
+  virtual uint64_t Run(const Instruction& instruction, const Segments& segments,
+                       std::span<uint8_t> memory) = 0;
 };
+
+// Whether this program has one: libatoll-core has not.
+bool HasSteppedMachine();
+// R and C of docs/isa.md, both at least 1. Never nullptr if there is one.
+std::unique_ptr<SteppedMachine> MakeSteppedMachine(uint32_t rows, uint32_t columns);
 
 }  // namespace atollrt

@@ -120,7 +120,7 @@ void VectorUnit::RunPair(const T& i, const PairParams& params, const Segments& s
       pool_);
 }
 
-void VectorUnit::Run(const AddInstruction& i, const Segments& segments) {
+PairParams PairParamsOf(const AddInstruction& i) {
   PairParams params;
   params.op = (i.flags & kFlagSquare) != 0     ? PairOp::kSquaredDifference
               : (i.flags & kFlagSubtract) != 0 ? PairOp::kSubtract
@@ -134,7 +134,11 @@ void VectorUnit::Run(const AddInstruction& i, const Segments& segments) {
   params.input2 = {i.input2_multiplier, i.input2_exponent};
   params.output = {i.output_multiplier, i.output_exponent};
   params.clamp = {i.clamp_min, i.clamp_max};
-  RunPair(i, params, segments);
+  return params;
+}
+
+void VectorUnit::Run(const AddInstruction& i, const Segments& segments) {
+  RunPair(i, PairParamsOf(i), segments);
 }
 
 void VectorUnit::Run(const MultiplyInstruction& i, const Segments& segments) {

@@ -18,6 +18,9 @@
 
 namespace atollrt {
 
+// What an ADD computes.
+PairParams PairParamsOf(const AddInstruction& instruction);
+
 class VectorUnit {
  public:
   // `memory` and `pool` are borrowed for the life of the unit; `pool` may be nullptr.

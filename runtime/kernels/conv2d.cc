@@ -205,7 +205,8 @@ Conv2D::Part Conv2D::RangePart(Split split, int64_t begin, int64_t end) const {
   return part;
 }
 
-void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const {
+void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool,
+                 const PairTailOperands& tail) const {
   constexpr int64_t kPartMacs = 128 << 10;  // worth handing to another thread
   const ConvShape& s = params_.shape;
   if (blocks_.images() * blocks_.lines() * blocks_.columns() == 0) return;
@@ -220,6 +221,7 @@ void Conv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, Thread
     part.input = {.data = input, .end = input + s.InputBytes()};
     part.output = output;
     part.scratch = scratch + static_cast<size_t>(worker) * worker_bytes;
+    part.tail = tail;
     for (int32_t group = 0; group < s.groups; ++group) RunPart(part, group);
   });
 }
@@ -248,16 +250,27 @@ void Conv2D::RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
 }
 
 void Conv2D::RunPart(const Part& part, int32_t group) const {
+  int32_t block_lines = blocks_.block_lines();
+  int32_t block_columns = blocks_.block_columns();
+  if (part.tail.tail != nullptr) {
+    // What a block makes waits for the tail in a level 1 cache.
+    constexpr int32_t kTailBytes = 16 << 10;
+    const int32_t pixels = std::max(kTailBytes / params_.shape.output_c, 1);
+    block_lines = std::clamp(pixels / blocks_.columns(), 1, block_lines);
+    block_columns = std::min(block_columns,
+                             pixels / kernel_->tile_rows * kernel_->tile_rows + kernel_->tile_rows);
+  }
   ConvBlocks::Block block;
   for (int64_t line = part.first_line; line < part.end_line; line += block.lines) {
     block.image = line / blocks_.lines();
     block.line = static_cast<int32_t>(line % blocks_.lines());
     block.lines = static_cast<int32_t>(std::min<int64_t>(
-        std::min(blocks_.block_lines(), blocks_.lines() - block.line), part.end_line - line));
+        std::min(block_lines, blocks_.lines() - block.line), part.end_line - line));
     for (block.column = part.first_pixel; block.column < part.end_pixel;
          block.column += block.columns) {
-      block.columns = std::min(blocks_.block_columns(), part.end_pixel - block.column);
+      block.columns = std::min(block_columns, part.end_pixel - block.column);
       RunBlock(part, group, block);
+      if (part.tail.tail != nullptr) RunTail(part, group, block);
     }
   }
 }
@@ -285,6 +298,33 @@ void Conv2D::RunBlock(const Part& part, int32_t group, const ConvBlocks::Block& 
     std::swap(args.output_stride, args.output_line_stride);
   }
   kernel_->run(args);
+}
+
+// For the bytes of one block that was just computed.
+void Conv2D::RunTail(const Part& part, int32_t group, const ConvBlocks::Block& block) const {
+  const int64_t pixel_bytes = params_.shape.output_c;
+  const int64_t line_bytes = blocks_.columns() * pixel_bytes;
+  const int64_t first_line = block.image * blocks_.lines() + block.line;
+  const int64_t first = first_line * line_bytes + block.column * pixel_bytes +
+                        group * (params_.shape.output_c / params_.shape.groups) + part.first_column;
+  const auto run = [&](int64_t offset, int64_t count) {
+    part.tail.tail->Run(part.output + offset, part.tail.other + offset, part.tail.y + offset,
+                        count);
+  };
+  const int64_t width = part.end_column - part.first_column;
+  if (width == pixel_bytes && block.columns == blocks_.columns()) {
+    return run(first, block.lines * line_bytes);
+  }
+  for (int32_t line = 0; line < block.lines; ++line) {
+    const int64_t of_line = first + line * line_bytes;
+    if (width == pixel_bytes) {
+      run(of_line, block.columns * pixel_bytes);
+      continue;
+    }
+    for (int32_t column = 0; column < block.columns; ++column) {
+      run(of_line + column * pixel_bytes, width);
+    }
+  }
 }
 
 const char* Conv2D::kernel_name() const { return kernel_->name; }

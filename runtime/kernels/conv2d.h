@@ -21,6 +21,7 @@
 #include "runtime/kernels/gemm/gemm.h"
 #include "runtime/kernels/gemm/packed_rhs.h"
 #include "runtime/kernels/line_window.h"
+#include "runtime/kernels/pairs/pair_tail.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/thread_pool.h"
 
@@ -57,8 +58,11 @@ class Conv2D {
   size_t ScratchBytes(int threads) const;
 
   // `input` is shape.InputBytes() long, `output` shape.OutputBytes(); they must not overlap.
-  // Reads no byte outside `input`, writes exactly the output. `pool` may be nullptr.
-  void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
+  // Reads no byte outside `input`, writes exactly the output. `pool` may be nullptr. Bytes of the
+  // output go through the `tail`, if there is one, as soon as they are there; its result must not
+  // overlap `input`.
+  void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool,
+           const PairTailOperands& tail = {}) const;
 
   // Lines `lines` of the output of one image, on this thread: `input` has all lines that they
   // depend on, line lines.first goes to the beginning of `output`. `scratch` is ScratchBytes(1)
@@ -79,6 +83,7 @@ class Conv2D {
     int64_t first_line, end_line;  // counted through the images
     int32_t first_pixel, end_pixel;
     int32_t first_column, end_column;
+    PairTailOperands tail = {};
   };
   // What is split between threads: lines of the output, tiles of pixels, or panels of columns.
   enum class Split { kLines, kTiles, kPanels };
@@ -87,6 +92,7 @@ class Conv2D {
   Part RangePart(Split split, int64_t begin, int64_t end) const;
   void RunPart(const Part& part, int32_t group) const;
   void RunBlock(const Part& part, int32_t group, const ConvBlocks::Block& block) const;
+  void RunTail(const Part& part, int32_t group, const ConvBlocks::Block& block) const;
   size_t WorkerScratchBytes() const;
 
   Conv2DParams params_;  // without weights and channels

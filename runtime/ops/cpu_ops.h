@@ -40,6 +40,15 @@ Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const N
 Result<std::unique_ptr<NodeExecutor>> PreparePaddedFilter(const Graph& graph, const Node& pad,
                                                           const Node& node, CpuFeatures features);
 
+// The same for a convolution of bytes, `filter`, together with `node`, an operator of two tensors
+// of one size, `position` of whose inputs the convolution writes; its executor has the inputs of
+// the convolution's, then the other operand. nullptr if one cannot stand for both. `filter` is
+// borrowed.
+Result<std::unique_ptr<NodeExecutor>> PrepareTailedFilter(const Graph& graph,
+                                                          const NodeExecutor& filter,
+                                                          const Node& node, size_t position,
+                                                          CpuFeatures features);
+
 // Runs a node whose inputs are constants, or a SHAPE, into `outputs`, one buffer each of the
 // tensor's size. Errors as for PrepareCpuNode, and those of NodeExecutor::Invoke.
 Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outputs);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/ops/broadcast_executor.h"
+#include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/tensor_checks.h"
@@ -65,6 +66,24 @@ Executor RunBytePairs(const Graph& graph, const Node& node, CpuFeatures features
   });
 }
 
+// A convolution whose bytes go through such an operator as soon as they are there.
+class TailedFilterExecutor final : public NodeExecutor {
+ public:
+  TailedFilterExecutor(const NodeExecutor& filter, const PairTail& tail)
+      : filter_(filter), tail_(tail) {}
+  size_t ScratchBytes(int threads) const override { return filter_.ScratchBytes(threads); }
+  const LineRunner* line_runner() const override { return filter_.line_runner(); }
+  const PairTail* pair_tail() const override { return &tail_; }
+  Status Invoke(const NodeIo& io) override {
+    line_runner()->RunWithTail(io, {.tail = &tail_, .other = io.inputs[1], .y = io.outputs[0]});
+    return Status();
+  }
+
+ private:
+  const NodeExecutor& filter_;
+  const PairTail tail_;
+};
+
 Executor RunByteDivision(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
   return Run([params, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
@@ -113,6 +132,24 @@ Executor PrepareAdd(const Graph& graph, const Node& node, CpuFeatures features) 
   if (type == DataType::kInt16) return PrepareAdd16(graph, node);
   return RunClampedNumbers(graph, node, features,
                            node.type == OpType::kSUB ? NumberOp::kSubtract : NumberOp::kAdd);
+}
+
+Executor PrepareTailedFilter(const Graph& graph, const NodeExecutor& filter, const Node& node,
+                             size_t position, CpuFeatures features) {
+  const auto none = [] { return Executor(std::unique_ptr<NodeExecutor>()); };
+  const LineRunner* runner = filter.line_runner();
+  const bool is_pair =
+      node.type == OpType::kADD || node.type == OpType::kSUB || node.type == OpType::kMUL;
+  const bool takes_tail =
+      runner != nullptr && runner->takes_tail() && filter.pair_tail() == nullptr;
+  if (!is_pair || !takes_tail) return none();
+  if (!IsByteType(graph.Output(node).type) || !BroadcastOf(graph, node).is_elementwise()) {
+    return none();
+  }
+  ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
+  return Executor(std::make_unique<TailedFilterExecutor>(
+      filter,
+      PairTail{.combine = ChoosePairs(features), .params = params, .is_second = position == 1}));
 }
 
 Executor PrepareMul(const Graph& graph, const Node& node, CpuFeatures features) {

@@ -4,6 +4,7 @@
 // which kernel serves: bytes, int16, float32.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "runtime/graph/shape_rules.h"
 #include "runtime/kernels/conv2d_float.h"
@@ -53,6 +54,12 @@ class LineFilterExecutor final : public FilterExecutor<Kernel>, public LineRunne
   void RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
                 uint8_t* scratch) const override {
     this->kernel_.RunLines(input, lines, output, scratch);
+  }
+  bool takes_tail() const override { return std::is_same_v<Kernel, Conv2D>; }
+  void RunWithTail(const NodeIo& io, const PairTailOperands& tail) const override {
+    if constexpr (std::is_same_v<Kernel, Conv2D>) {
+      this->kernel_.Run(io.inputs[0], io.outputs[0], io.scratch, io.pool, tail);
+    }
   }
 
  private:

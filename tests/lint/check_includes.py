@@ -38,7 +38,8 @@ OURS = {
 # Within a folder that may be included, parts that only the named files may include.
 PRIVATE = {
     "driver/libusb/": ["driver/libusb/*"],
-    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "tools/gadget/main.cc",
+    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "driver/open_emulator.*",
+                         "driver/emulator_only.cc", "tools/gadget/main.cc",
                          "tests/*", "bench/*"],
 }
 # Files that are witnesses of something, and so may include nothing of it.

@@ -45,7 +45,7 @@ int32_t Computed(ModelBuilder& m, const Shape& shape) {
 TEST(ArenaLayout, AddTakesOverAnInputThatNobodyReadsAfterwards) {
   ModelBuilder m;
   const int32_t a = Computed(m, {1, 4, 4, 8});
-  const int32_t sum = m.Add(a, m.Conv2D(a, {.channels = 8}));
+  const int32_t sum = m.Add(a, m.DepthwiseConv2D(a, {.kernel = 3}));
   m.Output(m.Conv2D(sum, {.channels = 8}));
   const Places at(m);
   EXPECT_EQ(at[sum], at[a]);
@@ -54,7 +54,7 @@ TEST(ArenaLayout, AddTakesOverAnInputThatNobodyReadsAfterwards) {
 TEST(ArenaLayout, AddTakesOverTheOtherInputIfTheFirstIsStillNeeded) {
   ModelBuilder m;
   const int32_t a = Computed(m, {1, 4, 4, 8});
-  const int32_t b = m.Conv2D(a, {.channels = 8});
+  const int32_t b = m.DepthwiseConv2D(a, {.kernel = 3});
   const int32_t sum = m.Add(a, b);
   m.Output(m.Conv2D(sum, {.channels = 8}));
   m.Output(m.Conv2D(a, {.channels = 8}));

@@ -12,6 +12,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/kernels/depthwise_conv2d.h"
 #include "tests/runtime/kernels/random_conv.h"
+#include "tests/runtime/kernels/random_pairs.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/model_builder.h"
 
@@ -100,23 +101,35 @@ TEST(LineChain, EqualsItsStagesOneByOne) {
     shape.output_h = rng.Int32(1, 60);
     shape.output_w = rng.Pick<int32_t>({1, 5, rng.Int32(1, 40)});
     shape.output_c = rng.Pick<int32_t>({1, 3, 16, 24, 64, 130});
-    std::vector<const LineRunner*> runners;
+    std::vector<LineStage> line_stages;
+    std::vector<PairTail> tails;
+    tails.reserve(4);
     for (int stage = rng.Int32(2, 4); stage > 0; --stage) {
       stages.push_back(std::make_unique<Stage>(&rng, shape));
       shape = stages.back()->shape();
-      runners.push_back(stages.back().get());
+      line_stages.push_back({.runner = stages.back().get()});
+      if (rng.OneIn(3)) line_stages.back().tail = &tails.emplace_back(RandomPairTail(&rng));
     }
-    Bytes expected(static_cast<size_t>(runners[0]->shape().InputBytes()));
+    Bytes expected(static_cast<size_t>(stages[0]->shape().InputBytes()));
     rng.Fill(expected);
     GuardedBuffer input(expected.size(), rng.Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}));
     std::memcpy(input.data(), expected.data(), expected.size());
-    for (const auto& stage : stages) expected = stage->Run(expected);
+    std::vector<std::unique_ptr<GuardedBuffer>> others;
+    std::vector<const uint8_t*> inputs = {input.data()};
+    for (size_t k = 0; k < stages.size(); ++k) {
+      expected = stages[k]->Run(expected);
+      if (line_stages[k].tail == nullptr) continue;
+      others.push_back(std::make_unique<GuardedBuffer>(
+          expected.size(), rng.Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart})));
+      RandomBytes(&rng, others.back()->bytes());
+      inputs.push_back(others.back()->data());
+      expected = ReferenceTail(*line_stages[k].tail, expected, inputs.back());
+    }
 
-    LineChain chain(runners);
+    LineChain chain(line_stages);
     ThreadPool* pool = &pools[rng.Int(0, 2)];
     GuardedBuffer output(expected.size(), GuardedBuffer::kEnd);
     GuardedBuffer scratch(AlignUp(chain.ScratchBytes(pool->threads()), 64), GuardedBuffer::kEnd);
-    const uint8_t* const inputs[] = {input.data()};
     uint8_t* const outputs[] = {output.data()};
     ASSERT_TRUE(chain
                     .Invoke({.inputs = inputs,
@@ -185,6 +198,47 @@ TEST(LineChain, RunsNodeByNodeForListeners) {
   i.SetTap(nullptr);
   ASSERT_TRUE(i.Invoke().ok());
   EXPECT_EQ(copy(residual.output), chained);
+}
+
+// A convolution too small for a chain, then an ADD, which becomes its tail.
+TEST(TailedFilter, EqualsConvolutionAndAdd) {
+  for (const bool is_second : {false, true}) {
+    for (const int threads : {1, 2}) {
+      ModelBuilder builder(static_cast<uint64_t>(threads));
+      const int32_t input = builder.Input({1, 9, 7, 24});
+      const int32_t filtered = builder.Conv2D(input, {.channels = 24, .kernel = 3});
+      const int32_t sum = is_second ? builder.Add(input, filtered) : builder.Add(filtered, input);
+      builder.Output(builder.DepthwiseConv2D(sum, {.kernel = 3}));
+      const auto interpreter = Interpreter::Create(builder.Load(), {.threads = threads});
+      ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
+      Interpreter& i = **interpreter;
+      EXPECT_THAT(i.TensorBytes(filtered), IsEmpty());
+      Rng(3).Fill(i.TensorBytes(input));
+      ASSERT_TRUE(i.Invoke().ok());
+      const auto copy = [&] {
+        const auto bytes = i.TensorBytes(builder.graph().outputs[0]);
+        return Bytes(bytes.begin(), bytes.end());
+      };
+      const Bytes together = copy();
+      int heard = 0;
+      i.SetTap([&](int32_t) { ++heard; });  // one by one from now on
+      ASSERT_TRUE(i.Invoke().ok());
+      EXPECT_EQ(heard, 3);
+      EXPECT_EQ(copy(), together);
+    }
+  }
+}
+
+// What somebody else reads stays.
+TEST(TailedFilter, LeavesAloneWhatIsAnOutput) {
+  ModelBuilder builder(1);
+  const int32_t input = builder.Input({1, 9, 7, 24});
+  const int32_t filtered = builder.Conv2D(input, {.channels = 24, .kernel = 3});
+  builder.Output(builder.Add(input, filtered));
+  builder.Output(filtered);
+  const auto interpreter = Interpreter::Create(builder.Load(), {.threads = 1});
+  ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
+  EXPECT_FALSE((*interpreter)->TensorBytes(filtered).empty());
 }
 
 // PAD, then a convolution of the padded image; the interpreter makes one of them.

@@ -50,13 +50,21 @@ __m512i Broadcast4(const uint8_t* from) {
   return _mm512_set1_epi32(four);
 }
 
+// What becomes of sums.
+enum class Finish {
+  kFixedPoint,          // requantized in registers
+  kFixedPointPositive,  // likewise
+  kMemory,              // requantized from memory: rare
+};
+
 // What all tiles of a panel have in common.
 struct PanelArgs {
   const RhsPanel* panel;
   const OutputColumns* columns;
   int32_t column;
-  int32_t width;      // columns to write
-  Scale512 scale[2];  // unused in kDouble, and where columns are not vectorizable
+  int32_t width;  // columns to write
+  Finish finish;
+  Scale512 scale[2];  // unused in kMemory
   Bytes512 to_bytes;
 };
 
@@ -67,13 +75,6 @@ struct TileArgs {
   int64_t output_stride;
   // Weights this far ahead are fetched into the caches: the next panel's, by a panel's first tile.
   int64_t prefetch;
-};
-
-// What becomes of sums.
-enum class Finish {
-  kFixedPoint,          // requantized in registers
-  kFixedPointPositive,  // likewise
-  kMemory,              // requantized from memory: rare
 };
 
 // kRows times 32 columns, as bytes, two rows at a time; an odd last row is done twice.
@@ -136,7 +137,6 @@ void StoreSumsBy(const Scale512& scale, const int32_t* sums, int stride, int row
   }
 }
 
-// Sums to bytes, by way of memory: requantized as doubles, with unusual multipliers, or one by one.
 void StoreSums(const int32_t* sums, int rows, int vectors, const PanelArgs& panel,
                const TileArgs& args) {
   const OutputColumns& columns = *panel.columns;
@@ -166,9 +166,26 @@ void StoreSums(const int32_t* sums, int rows, int vectors, const PanelArgs& pane
   }
 }
 
+// kRows times kVectors vectors to bytes, in registers.
+template <Epilogue kEpilogue, int kRows, int kVectors>
+inline void StoreInRegisters(__m512i (&sums)[kRows][kVectors], const PanelArgs& panel,
+                             const TileArgs& args) {
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    const Scale512 scale = panel.scale[v];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) sums[r][v] = Rescale<kEpilogue>(sums[r][v], scale);
+  }
+  if constexpr (kVectors == 2) {
+    StoreWide<kRows>(sums, panel, args);
+  } else {
+    StoreNarrow<kRows>(sums, panel, args);
+  }
+}
+
 // One tile. Few sums are split over several chains, since one chain advances only once per latency
 // of VPDPBUSD.
-template <int kRows, int kVectors, Finish kFinish>
+template <int kRows, int kVectors>
 void Tile(const PanelArgs& panel, const TileArgs& args) {
   constexpr int kSums = kRows * kVectors;
   constexpr int kChains = kSums >= 6 ? 1 : (kSums >= 3 ? 2 : 4);
@@ -241,7 +258,11 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
       }
     }
   }
-  if constexpr (kFinish == Finish::kMemory) {
+  if (panel.finish == Finish::kFixedPoint) {
+    StoreInRegisters<Epilogue::kFixedPoint>(sums, panel, args);
+  } else if (panel.finish == Finish::kFixedPointPositive) {
+    StoreInRegisters<Epilogue::kFixedPointPositive>(sums, panel, args);
+  } else {
     alignas(64) int32_t memory[16 * kSums];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -251,61 +272,58 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
       }
     }
     StoreSums(memory, kRows, kVectors, panel, args);
-  } else {
-    constexpr Epilogue kEpilogue =
-        kFinish == Finish::kFixedPoint ? Epilogue::kFixedPoint : Epilogue::kFixedPointPositive;
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const Scale512 scale = panel.scale[v];
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) sums[r][v] = Rescale<kEpilogue>(sums[r][v], scale);
-    }
-    if constexpr (kVectors == 2) {
-      StoreWide<kRows>(sums, panel, args);
-    } else {
-      StoreNarrow<kRows>(sums, panel, args);
-    }
   }
 }
 
 using TileFn = void (*)(const PanelArgs& panel, const TileArgs& args);
-#define ATOLL_TILES(vectors, finish)                                                       \
-  {                                                                                        \
-    nullptr, Tile<1, vectors, finish>, Tile<2, vectors, finish>, Tile<3, vectors, finish>, \
-        Tile<4, vectors, finish>, Tile<5, vectors, finish>, Tile<6, vectors, finish>,      \
-        Tile<7, vectors, finish>, Tile<8, vectors, finish>, Tile<9, vectors, finish>,      \
-        Tile<10, vectors, finish>, Tile<11, vectors, finish>, Tile<12, vectors, finish>,   \
-        Tile<13, vectors, finish>, Tile<14, vectors, finish>                               \
-  }
-#define ATOLL_FINISHES(vectors)                                                                   \
-  {                                                                                               \
-    ATOLL_TILES(vectors, Finish::kFixedPoint), ATOLL_TILES(vectors, Finish::kFixedPointPositive), \
-        ATOLL_TILES(vectors, Finish::kMemory)                                                     \
-  }
-constexpr TileFn kTiles[2][3][kTileRows + 1] = {ATOLL_FINISHES(1), ATOLL_FINISHES(2)};
-#undef ATOLL_FINISHES
-#undef ATOLL_TILES
+template <int kVectors>
+constexpr TileFn kTiles[kTileRows + 1] = {nullptr,
+                                          Tile<1, kVectors>,
+                                          Tile<2, kVectors>,
+                                          Tile<3, kVectors>,
+                                          Tile<4, kVectors>,
+                                          Tile<5, kVectors>,
+                                          Tile<6, kVectors>,
+                                          Tile<7, kVectors>,
+                                          Tile<8, kVectors>,
+                                          nullptr,
+                                          Tile<10, kVectors>,
+                                          nullptr,
+                                          Tile<12, kVectors>,
+                                          nullptr,
+                                          Tile<14, kVectors>};
 
-// Fills in the scales.
-Finish SetFinish(PanelArgs* panel, int vectors) {
+// Of the next tile of `rows` rows: tiles are of equal height, as far as possible, as a last tile of
+// one row would cost like four. Where a height has no tile, the first ones take a row more, and the
+// last one is cut in two.
+int32_t NextTileRows(int32_t rows) {
+  const int32_t tiles = (rows + kTileRows - 1) / kTileRows;
+  const int32_t equal = (rows + tiles - 1) / tiles;
+  if (kTiles<1>[equal] != nullptr) return equal;
+  return tiles > 1 ? equal + 1 : (equal + 1) / 2;
+}
+
+// Fills in the scales, too.
+void SetFinish(PanelArgs* panel, int vectors) {
   const OutputColumns& columns = *panel->columns;
   const uint8_t* vectorizable = columns.vectorizable + panel->column / OutputColumns::kBlock;
   const Epilogue epilogue = EpilogueOf(columns);
   if (epilogue == Epilogue::kDouble || vectorizable[0] == 0 ||
       (vectors == 2 && vectorizable[1] == 0)) {
-    return Finish::kMemory;
+    panel->finish = Finish::kMemory;
+    return;
   }
+  panel->finish =
+      epilogue == Epilogue::kFixedPoint ? Finish::kFixedPoint : Finish::kFixedPointPositive;
   for (int v = 0; v < vectors; ++v) {
     panel->scale[v] =
         epilogue == Epilogue::kFixedPoint
             ? LoadScale<Epilogue::kFixedPoint>(columns, panel->column + 16 * v)
             : LoadScale<Epilogue::kFixedPointPositive>(columns, panel->column + 16 * v);
   }
-  return epilogue == Epilogue::kFixedPoint ? Finish::kFixedPoint : Finish::kFixedPointPositive;
 }
 
 void Run(const GemmArgs& args) {
-  const int32_t tiles = (args.rows + kTileRows - 1) / kTileRows;
   PanelArgs panel;
   panel.columns = args.columns;
   panel.to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
@@ -315,7 +333,8 @@ void Run(const GemmArgs& args) {
     panel.column = column;
     panel.width = left < kPanelColumns ? left : kPanelColumns;
     const int vectors = panel.width > 16 ? 2 : 1;
-    const TileFn* const tile_of = kTiles[vectors - 1][static_cast<int>(SetFinish(&panel, vectors))];
+    SetFinish(&panel, vectors);
+    const TileFn* const tile_of = vectors == 2 ? kTiles<2> : kTiles<1>;
     int64_t prefetch = column + kPanelColumns < args.end_column
                            ? panel.panel[1].weights - panel.panel->weights
                            : 0;
@@ -323,10 +342,8 @@ void Run(const GemmArgs& args) {
       TileArgs tile_args = {args.lhs + line * args.lhs_line_stride, args.lhs_stride,
                             args.output + line * args.output_line_stride + column,
                             args.output_stride, prefetch};
-      int32_t row = 0;
-      for (int32_t tile = 0; tile < tiles; ++tile) {
-        // Tiles of equal height, as far as possible: a last tile of one row would cost like four.
-        const int32_t rows = (args.rows - row + (tiles - tile) - 1) / (tiles - tile);
+      for (int32_t row = 0; row < args.rows;) {
+        const int32_t rows = NextTileRows(args.rows - row);
         tile_of[rows](panel, tile_args);
         tile_args.lhs += rows * args.lhs_stride;
         tile_args.output += rows * args.output_stride;

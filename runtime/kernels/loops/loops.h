@@ -123,7 +123,8 @@ struct Loops {
   CastFn (*cast)(Element from, Element to);
   QuantizeFn (*quantize)(Element to);                    // int8, uint8, int16
   DequantizeFn (*dequantize)(Element from);              // int8, uint8, int16
-  RequantizeFn (*requantize)(Element from, Element to);  // int8, uint8, int16, int32
+  RequantizeFn (*requantize)(Element from, Element to);  // int8, uint8, int16, int32, but not
+                                                         // bytes to bytes: that is a table
 
   // For each of `rows` rows of `size` bytes, at least 1: the index of its first byte whose
   // exclusive or with `flip` is the least. 0 finds the least uint8, 0x80 the least int8, 0xff the

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/runtime/kernels/random_conv.h"
+#include "tests/runtime/kernels/random_pairs.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
 
@@ -67,10 +68,24 @@ void ExpectEqualsReference(Rng* rng, Conv2DParams p, CpuFeatures features, Threa
   GuardedBuffer scratch(conv.ScratchBytes(pool == nullptr ? 1 : pool->threads()), side(), gap());
   conv.Run(input.data(), output.data(), scratch.data(), pool);
 
-  const std::vector<uint8_t> actual(output.data(), output.data() + output.size());
-  EXPECT_EQ(actual, expected) << conv.kernel_name() << ": " << Describe(p);
-  EXPECT_TRUE(output.Intact()) << conv.kernel_name() << ": " << Describe(p);
-  EXPECT_TRUE(scratch.Intact()) << conv.kernel_name() << ": " << Describe(p);
+  const auto check = [&](const std::vector<uint8_t>& wanted, GuardedBuffer& found) {
+    EXPECT_EQ(std::vector<uint8_t>(found.data(), found.data() + found.size()), wanted)
+        << conv.kernel_name() << ": " << Describe(p);
+    EXPECT_TRUE(found.Intact() && output.Intact() && scratch.Intact())
+        << conv.kernel_name() << ": " << Describe(p);
+  };
+  check(expected, output);
+
+  // Once more with a tail, whose result lies on the output, on the other operand or elsewhere.
+  const PairTail tail = RandomPairTail(rng);
+  GuardedBuffer other(expected.size(), side()), elsewhere(expected.size(), side());
+  RandomBytes(rng, other.bytes());
+  const std::vector<uint8_t> combined = ReferenceTail(tail, expected, other.data());
+  GuardedBuffer* const y = rng->Pick({&output, &other, &elsewhere});
+  conv.Run(input.data(), output.data(), scratch.data(), pool,
+           {.tail = &tail, .other = other.data(), .y = y->data()});
+  check(combined, *y);
+  if (y != &output) check(expected, output);
 }
 
 TEST(Conv2D, EqualsTheReferenceForRandomLayersOnEveryCpuLevel) {

@@ -11,7 +11,7 @@
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/thread_pool.h"
-#include "tests/runtime/kernels/random_conv.h"
+#include "tests/runtime/kernels/random_pairs.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
 
@@ -23,46 +23,6 @@ using Bytes = std::vector<uint8_t>;
 constexpr PairOp kAllOps[] = {PairOp::kAdd,      PairOp::kSubtract, PairOp::kSquaredDifference,
                               PairOp::kMultiply, PairOp::kPrelu,    PairOp::kMaximum,
                               PairOp::kMinimum};
-
-// As TensorFlow Lite computes them, or now and then anything.
-PairParams RandomParams(Rng* rng, PairOp op) {
-  PairParams p;
-  p.op = op;
-  p.type = RandomType(rng);
-  p.input1_zero_point = RandomZeroPoint(rng, p.type);
-  p.input2_zero_point = RandomZeroPoint(rng, p.type);
-  p.output_zero_point = RandomZeroPoint(rng, p.type);
-  p.clamp = {ByteMin(p.type), ByteMax(p.type)};
-  if (rng->OneIn(3)) p.clamp.min = rng->Int32(p.clamp.min, p.clamp.max);
-  const double scale1 = 0.01 + rng->Real();
-  const double scale2 = rng->OneIn(4) ? scale1 : 0.01 + rng->Real();
-  const double output_scale = 0.01 + 2 * rng->Real();
-  const double twice = 2 * std::max(scale1, scale2);
-  if (op == PairOp::kMultiply || op == PairOp::kPrelu) {
-    p.input1 = QuantizeMultiplier(scale1 / output_scale);
-    p.output = QuantizeMultiplier(scale1 * scale2 / output_scale);
-  } else {
-    const bool squares = op == PairOp::kSquaredDifference;
-    p.left_shift = squares ? 7 : 20;
-    p.input1 = QuantizeMultiplier(scale1 / twice);
-    p.input2 = QuantizeMultiplier(scale2 / twice);
-    p.output = QuantizeMultiplier((squares ? twice * twice : twice) /
-                                  (std::ldexp(output_scale, squares ? 14 : 20)));
-  }
-  if (rng->OneIn(4)) {
-    for (Multiplier* m : {&p.input1, &p.input2, &p.output}) {
-      *m = rng->Pick<Multiplier>({*m,
-                                  {INT32_MAX, rng->Int32(-31, 3)},
-                                  {1 << 30, rng->Int32(-31, 3)},
-                                  {rng->Int32(0, INT32_MAX), rng->Int32(0, 127)},
-                                  {INT32_MAX, rng->Int32(13, 16)},
-                                  {1 << 30, -31},
-                                  {0, 0}});
-    }
-    p.left_shift = rng->Pick<int32_t>({20, 20, 0, 1, 7, 8, 15, 24});
-  }
-  return p;
-}
 
 void ExpectEqualsReference(Rng* rng, const PairParams& params, PairFn combine, const char* name) {
   const auto side = [&] { return rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}); };
@@ -91,7 +51,7 @@ TEST(CombinePairs, EqualsTheReferenceOnEveryCpuLevel) {
   ASSERT_TRUE(available.ok());
   for (int i = 0; i < 1500 && !testing::Test::HasFailure(); ++i) {
     for (const PairOp op : kAllOps) {
-      const PairParams params = RandomParams(&rng, op);
+      const PairParams params = RandomPairParams(&rng, op);
 #define ATOLL_PAIR_KERNEL(name, features) \
   if (Supports(*available, features)) ExpectEqualsReference(&rng, params, name, #name);
 #include "runtime/kernels/pairs/kernels.inc"
@@ -252,7 +212,7 @@ TEST(CombineBroadcast, EqualsTheKernelOnOperandsWrittenOut) {
   ThreadPool pool(3);
   const PairFn combine = ChoosePairs(*DetectCpuFeatures());
   for (int round = 0; round < TestCount(1000); ++round) {
-    const PairParams params = RandomParams(&rng, kAllOps[rng.Int(0, 6)]);
+    const PairParams params = RandomPairParams(&rng, kAllOps[rng.Int(0, 6)]);
     const Broadcast broadcast = RandomBroadcast(&rng);
     // How far each operand reaches.
     int64_t reach1 = broadcast.inner.stride1 * (broadcast.inner.count - 1) + 1;
@@ -287,7 +247,7 @@ TEST(CombineBroadcast, WritesOntoAnOperandOfTheOutputsSize) {
   for (const std::vector<int32_t>& small :
        {std::vector<int32_t>{3}, {70, 1}, {90, 70, 1}, {70, 3}, {}}) {
     const std::vector<int32_t> large = {90, 70, 3};
-    const PairParams params = RandomParams(&rng, PairOp::kMultiply);
+    const PairParams params = RandomPairParams(&rng, PairOp::kMultiply);
     Bytes x1(90 * 70 * 3), x2(x1.size());
     RandomBytes(&rng, x1);
     RandomBytes(&rng, x2);

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/open_emulator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "driver/activity.h"
+#include "driver/device_group.h"
+#include "driver/device_profile.h"
+#include "driver/emulator/emulated_transport.h"
+#include "driver/emulator/stepped_machine.h"
+#include "runtime/base/host_cpus.h"
+
+namespace atollrt {
+namespace {
+
+constexpr std::string_view kEmulator = "emu";
+constexpr std::string_view kEmulatorPrefix = "emu:";
+constexpr std::string_view kSteppedSuffix = "+stepped";
+// For a request to the emulator. How long that takes is up to the host: seconds for a large picture
+// on a slow one, minutes if the emulator steps.
+constexpr std::chrono::minutes kDirectTimeout{10};
+constexpr std::chrono::hours kSteppedTimeout{24};
+constexpr int kDefaultThreadsMax = 4;
+
+std::string EmulatorDescription(const DeviceProfile& profile, Face face) {
+  return "emulated Atoll-1, " + profile.summary +
+         (face == Face::kStepped ? ", cycle by cycle: 30 to 200 times slower" : "");
+}
+
+DeviceProfile StandInFor(const DeviceInfo& info) {
+  DeviceProfile profile;
+  profile.name = "stand-in";
+  profile.summary = "a stand-in";
+  profile.array_rows = info.array_rows;
+  profile.array_columns = info.array_columns;
+  profile.clock_hz = info.clock_hz;
+  profile.memory_bytes = info.memory_bytes;
+  profile.program_memory_bytes = info.program_memory_bytes;
+  profile.link_bytes_per_second = info.link_bytes_per_second;
+  profile.host_seconds = info.host_seconds;
+  return profile;
+}
+
+Result<EmulatorSetup> SetUp(DeviceProfile profile, Face face, int threads,
+                            uint32_t cpu_features = ~0u) {
+  EmulatorSetup setup;
+  UsbDevice::Options& device = setup.device;
+  device.description = EmulatorDescription(profile, face);
+  device.activity_directory = ActivityDirectory();
+  device.request_timeout_min = face == Face::kStepped ? kSteppedTimeout : kDirectTimeout;
+  device.host_seconds = profile.host_seconds;
+  CoreOptions& core = setup.core;
+  core.profile = std::move(profile);
+  core.face = face;
+  ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
+  core.features &= cpu_features;
+  core.threads = threads > 0 ? threads : std::min(GetHostCpus().cores, kDefaultThreadsMax);
+  return setup;
+}
+
+}  // namespace
+
+std::optional<EmulatorName> ParseEmulatorName(std::string_view device) {
+  EmulatorName name;
+  if (device.ends_with(kSteppedSuffix)) {
+    name.face = Face::kStepped;
+    device.remove_suffix(kSteppedSuffix.size());
+  }
+  if (device == kEmulator) return name;
+  if (!device.starts_with(kEmulatorPrefix) || device.size() == kEmulatorPrefix.size()) return {};
+  name.profile = device.substr(kEmulatorPrefix.size());
+  return name;
+}
+
+Result<EmulatorSetup> SetUpEmulator(const EmulatorName& name, const OpenOptions& options,
+                                    std::string note) {
+  if (name.face == Face::kStepped && !HasSteppedMachine()) {
+    return Unsupported(
+        "this program was built without the emulator that steps (libatoll-core); libatoll has it");
+  }
+  ATOLL_ASSIGN_OR_RETURN(DeviceProfile profile, FindDeviceProfile(name.profile));
+  ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(std::move(profile), name.face, options.threads,
+                                                    options.cpu_features));
+  setup.device.name = name.profile.empty() ? std::string(kEmulator)
+                                           : std::string(kEmulatorPrefix) + setup.core.profile.name;
+  if (name.face == Face::kStepped) setup.device.name += kSteppedSuffix;
+  setup.device.note = std::move(note);
+  return setup;
+}
+
+Result<std::unique_ptr<Device>> OpenEmulator(EmulatorSetup setup) {
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
+                         EmulatedTransport::Create(setup.core));
+  return UsbDevice::Open(std::move(transport), std::move(setup.device));
+}
+
+Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads) {
+  ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(StandInFor(info), Face::kDirect, threads));
+  setup.device.name = std::string(kEmulator);
+  return OpenEmulator(std::move(setup));
+}
+
+Result<std::unique_ptr<Device>> OpenGroup(const OpenOptions& options) {
+  std::vector<std::unique_ptr<Device>> devices;
+  OpenOptions one = options;
+  std::string_view rest = options.device;
+  while (true) {
+    const size_t comma = rest.find(',');
+    one.device = std::string(rest.substr(0, comma));
+    ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(one));
+    devices.push_back(std::move(device));
+    if (comma == rest.npos) return DeviceGroup::Create(std::move(devices));
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+Status NoSuchDevice(const std::string& device) {
+  return InvalidArgument(
+      "'%s' is no device; write auto, usb, usb:N, usb:BUS-PORT, pci:N, emu or emu:PROFILE, the "
+      "last two with or without +stepped (N counts from 0; usb:2-3.1 is a port as 'atoll devices' "
+      "writes it; a PROFILE is a name of 'atoll devices' or the path of a .json file)",
+      device.c_str());
+}
+
+std::vector<DeviceListing> ListEmulators(bool has_default) {
+  std::vector<DeviceListing> devices;
+  for (const DeviceProfile& profile : DeviceProfiles()) {
+    const bool is_first = &profile == DeviceProfiles().data();
+    devices.push_back(
+        {.name = is_first ? std::string(kEmulator) : std::string(kEmulatorPrefix) + profile.name,
+         .description = EmulatorDescription(profile, Face::kDirect),
+         .available = true,
+         .is_default = is_first && has_default});
+  }
+  if (HasSteppedMachine()) {
+    devices.push_back({.name = std::string(kEmulator) += kSteppedSuffix,
+                       .description = EmulatorDescription(DeviceProfiles().front(), Face::kStepped),
+                       .available = true});
+  }
+  return devices;
+}
+
+std::string DescribeDevice(const DeviceInfo& info) {
+  if (!info.description.empty()) return info.description;
+  return Format("Atoll-1, %ux%u at %llu MHz, %llu KiB, link %llu MB/s", info.array_rows,
+                info.array_columns, static_cast<unsigned long long>(info.clock_hz / 1'000'000),
+                static_cast<unsigned long long>(info.memory_bytes / 1024),
+                static_cast<unsigned long long>(info.link_bytes_per_second / 1'000'000));
+}
+
+}  // namespace atollrt
