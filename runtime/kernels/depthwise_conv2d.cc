@@ -45,6 +45,31 @@ void ReferenceDepthwiseConv2D(const DepthwiseConv2DParams& params, const uint8_t
   }
 }
 
+namespace {
+
+// Filters of a single input channel, with the weights in the order of convolutions.
+Result<Conv2D> PrepareAsConv(const DepthwiseConv2DParams& params, CpuFeatures features) {
+  const size_t taps = static_cast<size_t>(params.shape.kernel_h) * params.shape.kernel_w;
+  const size_t channels = static_cast<size_t>(params.shape.output_c);
+  std::vector<uint8_t> weights(channels * taps);
+  for (size_t tap = 0; tap < taps; ++tap) {
+    for (size_t c = 0; c < channels; ++c) {
+      weights[c * taps + tap] = params.weights[tap * channels + c];
+    }
+  }
+  Conv2DParams conv{.shape = params.shape,
+                    .input_type = params.input_type,
+                    .weight_type = params.weight_type,
+                    .input_zero_point = params.input_zero_point,
+                    .weight_zero_point = params.weight_zero_point,
+                    .weights = weights.data(),
+                    .output = params.output};
+  conv.shape.groups = 1;
+  return Conv2D::Prepare(conv, features);
+}
+
+}  // namespace
+
 Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& params,
                                                  CpuFeatures features) {
   const ConvShape& s = params.shape;
@@ -53,6 +78,10 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
   conv.params_.weights = nullptr;
   conv.params_.output.channels = {};
   conv.kernel_ = &ChooseDepthwise(features);
+  if (s.input_c == 1 && s.output_c > 1) {
+    ATOLL_ASSIGN_OR_RETURN(conv.conv_, PrepareAsConv(params, features));
+    return conv;
+  }
   conv.depth_multiplier_ = s.output_c / s.input_c;
   conv.row_groups_ = DivideRoundingUp(s.kernel_h, conv.kernel_->taps_per_cell);
   if (s.dilation_h == 1) {
@@ -230,6 +259,7 @@ void DepthwiseConv2D::PackCell(const DepthwiseConv2DParams& params, int32_t line
 
 void DepthwiseConv2D::RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
                                uint8_t* scratch) const {
+  if (conv_) return conv_->RunLines(input, lines, output, scratch);
   scratch += -reinterpret_cast<uintptr_t>(scratch) % Buffer::kAlignment;
   for (int32_t slice = 0; slice < slices_; ++slice) {
     for (int32_t line = lines.first; line < lines.end; line += unit_lines_) {
@@ -279,12 +309,14 @@ size_t DepthwiseConv2D::WorkerScratchBytes() const {
 }
 
 size_t DepthwiseConv2D::ScratchBytes(int threads) const {
+  if (conv_) return conv_->ScratchBytes(threads);
   const size_t bytes = WorkerScratchBytes();
   return bytes == 0 ? 0 : Buffer::kAlignment + static_cast<size_t>(threads) * bytes;
 }
 
 void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch,
                           ThreadPool* pool) const {
+  if (conv_) return conv_->Run(input, output, scratch, pool);
   const ConvShape& s = params_.shape;
   if (s.output_h == 0 || s.output_w == 0) return;
   const int64_t image_units = DivideRoundingUp(s.output_h, unit_lines_);
@@ -436,6 +468,8 @@ DepthwiseTap DepthwiseConv2D::RowTap(const Unit& unit, int32_t row, int32_t tap)
   return {expanded, to, channels};
 }
 
-const char* DepthwiseConv2D::kernel_name() const { return kernel_->name; }
+const char* DepthwiseConv2D::kernel_name() const {
+  return conv_ ? conv_->kernel_name() : kernel_->name;
+}
 
 }  // namespace atollrt

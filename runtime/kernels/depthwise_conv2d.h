@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/kernels/conv2d.h"
@@ -73,6 +74,8 @@ class DepthwiseConv2D {
   size_t WorkerScratchBytes() const;
 
   DepthwiseConv2DParams params_;  // without weights and channels
+  // Of one input channel, this is a convolution like any other, and the rest is not used.
+  std::optional<Conv2D> conv_;
   const DepthwiseKernel* kernel_ = nullptr;
   bool by_rows_ = false;  // with kernel_->run_rows
   int32_t depth_multiplier_ = 1;

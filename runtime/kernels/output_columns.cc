@@ -37,9 +37,9 @@ OutputColumns OutputColumns::In(uint8_t* memory, int32_t count, RequantizeMode m
   columns.shift = columns.multiplier + padded;
   columns.vectorizable = reinterpret_cast<uint8_t*>(columns.shift + padded);
   for (size_t column = 0; column < padded; ++column) columns.shift[column] = 1;
-  columns.positive_vectorizable = columns.vectorizable + AlignUp(padded / kBlock, 64);
+  columns.wide_vectorizable = columns.vectorizable + AlignUp(padded / kBlock, 64);
   std::memset(columns.vectorizable, 1, padded / kBlock);
-  std::memset(columns.positive_vectorizable, 1, padded / kBlock);
+  std::memset(columns.wide_vectorizable, 1, padded / kBlock);
   return columns;
 }
 
@@ -53,11 +53,12 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, int32_t fo
   const bool zero = channel.multiplier.value == 0;
   multiplier[column] = channel.multiplier.value;
   shift[column] = zero ? 1 : -channel.multiplier.exponent;
-  const bool suits = channel.multiplier.value >= 0 && shift[column] >= 1 && shift[column] <= 31;
-  if (!suits || shift[column] > kMaxVectorShift || magnitude >= int64_t{1} << 30) {
+  const bool is_negative = channel.multiplier.value < 0;
+  if (is_negative || shift[column] < 1 || shift[column] > kMaxVectorShift ||
+      magnitude >= int64_t{1} << 30) {
     vectorizable[column / kBlock] = 0;
   }
-  if (!suits || magnitude >= int64_t{1} << 31) positive_vectorizable[column / kBlock] = 0;
+  if (is_negative) wide_vectorizable[column / kBlock] = 0;
 }
 
 void RequantizePlain(const OutputColumns& columns, const RequantizeArgs& args) {

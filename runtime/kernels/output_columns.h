@@ -39,11 +39,11 @@ struct OutputColumns {
   // which the vector code relies on (requantize_avx2.h has the derivation); in kDouble always 1.
   uint8_t* vectorizable = nullptr;
 
-  // 1 where all columns of the block satisfy, in kFixedPoint,
-  //   0 <= multiplier, 1 <= shift <= 31, |accumulator| < 2^31 for every possible input:
-  // what vector code can do if negative results are clamped to the zero point anyway, and if that
-  // is added last (requantize_avx512.h). Dead channels have such tiny multipliers and huge biases.
-  uint8_t* positive_vectorizable = nullptr;
+  // 1 where all columns of the block satisfy, in kFixedPoint, 0 <= multiplier, whatever shifts and
+  // accumulators are; in kDouble always 1. Channels that are nearly dead have multipliers above
+  // one, dead ones tiny multipliers and huge biases: vector code that does step by step what
+  // quantization.h says serves them all.
+  uint8_t* wide_vectorizable = nullptr;
 
   // Bytes of memory for `count` columns, aligned to 64.
   static size_t Bytes(int32_t count);

@@ -20,12 +20,16 @@
 namespace atollrt {
 namespace {
 
+// kWide goes step by step as quantization.h does, wraps included: for all x and all shifts.
+enum class Epilogue { kFixedPoint, kWide, kDouble };
+
 // What 8 neighbouring columns need, kept in registers while the rows go by.
 struct Scale256 {
   __m256i multiplier, multiplier_odd;  // the second serves the odd lanes, moved to even places
   __m256i rounding_even, rounding_odd;
   __m256i shift;
   __m256d scale_low, scale_high;
+  __m256i left, zero_point, low, high;  // kWide
 };
 
 inline __m256i Load256(const void* from) {
@@ -45,22 +49,36 @@ inline Scale256 FixedPointScale(__m256i multiplier, __m256i shift) {
   return s;
 }
 
-template <RequantizeMode kMode>
+template <Epilogue kEpilogue>
 inline Scale256 LoadScale(const OutputColumns& columns, int32_t column) {
-  if constexpr (kMode == RequantizeMode::kDouble) {
+  if constexpr (kEpilogue == Epilogue::kDouble) {
     Scale256 s = {};
     s.scale_low = _mm256_loadu_pd(columns.scale + column);
     s.scale_high = _mm256_loadu_pd(columns.scale + column + 4);
+    return s;
+  } else if constexpr (kEpilogue == Epilogue::kWide) {
+    Scale256 s = {};
+    s.multiplier = Load256(columns.multiplier + column);
+    s.multiplier_odd = _mm256_srli_epi64(s.multiplier, 32);
+    const __m256i shift = Load256(columns.shift + column);
+    const __m256i zero = _mm256_setzero_si256();
+    s.shift = _mm256_max_epi32(shift, zero);
+    s.left = _mm256_and_si256(_mm256_max_epi32(_mm256_sub_epi32(zero, shift), zero),
+                              _mm256_set1_epi32(31));
+    s.zero_point = _mm256_set1_epi32(columns.zero_point);
+    s.low = _mm256_set1_epi32(columns.clamp.min);
+    s.high = _mm256_set1_epi32(columns.clamp.max);
     return s;
   } else {
     return FixedPointScale(Load256(columns.multiplier + column), Load256(columns.shift + column));
   }
 }
 
-// 8 accumulators to 8 rescaled values, before the zero point and the clamp.
-template <RequantizeMode kMode>
+// 8 accumulators to 8 rescaled values, before the zero point and the clamp; kWide clamps, and takes
+// the zero point off again.
+template <Epilogue kEpilogue>
 inline __m256i Rescale(__m256i x, const Scale256& s) {
-  if constexpr (kMode == RequantizeMode::kDouble) {
+  if constexpr (kEpilogue == Epilogue::kDouble) {
     const auto round = [](__m256d v) {
       // Truncation and its remainder are exact, hence so is this rounding of halves away from 0.
       const __m256d whole = _mm256_round_pd(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
@@ -80,6 +98,24 @@ inline __m256i Rescale(__m256i x, const Scale256& s) {
     const __m128i high =
         round(_mm256_mul_pd(_mm256_cvtepi32_pd(_mm256_extracti128_si256(x, 1)), s.scale_high));
     return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+  } else if constexpr (kEpilogue == Epilogue::kWide) {
+    const __m256i half = _mm256_set1_epi64x(int64_t{1} << 30);
+    x = _mm256_sllv_epi32(x, s.left);
+    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(x, s.multiplier), half);
+    const __m256i odd =
+        _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(x, 32), s.multiplier_odd), half);
+    // Bits 31 to 62 of each.
+    const __m256i t =
+        _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xAA);
+    const __m256i one = _mm256_set1_epi32(1);
+    const __m256i mask = _mm256_sub_epi32(_mm256_sllv_epi32(one, s.shift), one);
+    const __m256i threshold =
+        _mm256_sub_epi32(_mm256_srli_epi32(mask, 1), _mm256_srai_epi32(t, 31));
+    __m256i y = _mm256_sub_epi32(_mm256_srav_epi32(t, s.shift),
+                                 _mm256_cmpgt_epi32(_mm256_and_si256(t, mask), threshold));
+    y = _mm256_add_epi32(y, s.zero_point);
+    y = _mm256_min_epi32(_mm256_max_epi32(y, s.low), s.high);
+    return _mm256_sub_epi32(y, s.zero_point);
   } else {
     const __m256i x2 = _mm256_add_epi32(x, x);
     const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(x2, s.multiplier), s.rounding_even);

@@ -3,14 +3,14 @@
 // The output stage (output_columns.h) for AVX-512, for inclusion by kernels' ISA files only:
 // everything is in an unnamed namespace, so no copy of it can end up in code for other CPUs.
 //
-// Three forms. kFixedPoint is derived in requantize_avx2.h; the zero point z joins the constant, as
+// Four forms. kFixedPoint is derived in requantize_avx2.h; the zero point z joins the constant, as
 // z * 2^n is added before the shift by n. Where the clamp cuts off all that is below the zero point
 // (a fused ReLU, or a zero point at the low end of the type), kFixedPointPositive saves a third of
 // the work: without the term for negative x,
 //   y = (high32(x q + 2^30 + 2^(30+n)) + z * 2^(n-1)) >> (n - 1),
 // which for x < 0 is at most z, as x q <= 0 and 2^30 + 2^(30+n) < 2^(31+n), hence clamped to the
-// same value as the exact one. With z added afterwards it holds for n <= 31 and |x| < 2^31, too:
-// the sum stays below 2^62 + 2^61 + 2^30.
+// same value as the exact one. kWide goes step by step as quantization.h does, wraps included: for
+// all x and all shifts.
 #pragma once
 
 #include <immintrin.h>
@@ -20,7 +20,7 @@
 namespace atollrt {
 namespace {
 
-enum class Epilogue { kFixedPoint, kFixedPointPositive, kDouble };
+enum class Epilogue { kFixedPoint, kFixedPointPositive, kWide, kDouble };
 
 inline Epilogue EpilogueOf(const OutputColumns& columns) {
   if (columns.mode == RequantizeMode::kDouble) return Epilogue::kDouble;
@@ -34,6 +34,7 @@ struct Scale512 {
   __m512i rounding_even, rounding_odd;
   __m512i shift;
   __m512d scale_low, scale_high;
+  __m512i left, zero_point, low, high, offset;  // kWide
 };
 
 // Of columns with the given multipliers and shifts, all to the same zero point.
@@ -69,6 +70,20 @@ inline Scale512 LoadScale(const OutputColumns& columns, int32_t column) {
     s.scale_low = _mm512_load_pd(columns.scale + column);
     s.scale_high = _mm512_load_pd(columns.scale + column + 8);
     return s;
+  } else if constexpr (kEpilogue == Epilogue::kWide) {
+    Scale512 s = {};
+    s.multiplier = _mm512_load_si512(columns.multiplier + column);
+    s.multiplier_odd = _mm512_srli_epi64(s.multiplier, 32);
+    const __m512i shift = _mm512_load_si512(columns.shift + column);
+    const __m512i zero = _mm512_setzero_si512();
+    s.shift = _mm512_max_epi32(shift, zero);
+    s.left = _mm512_and_si512(_mm512_max_epi32(_mm512_sub_epi32(zero, shift), zero),
+                              _mm512_set1_epi32(31));
+    s.zero_point = _mm512_set1_epi32(columns.zero_point);
+    s.low = _mm512_set1_epi32(columns.clamp.min);
+    s.high = _mm512_set1_epi32(columns.clamp.max);
+    s.offset = _mm512_set1_epi32(ByteOffset(columns.clamp));
+    return s;
   } else {
     return FixedPointScale<kEpilogue>(_mm512_load_si512(columns.multiplier + column),
                                       _mm512_load_si512(columns.shift + column),
@@ -76,7 +91,7 @@ inline Scale512 LoadScale(const OutputColumns& columns, int32_t column) {
   }
 }
 
-// 16 accumulators to 16 rescaled values, before the clamp.
+// 16 accumulators to 16 rescaled values, before the clamp; kWide clamps.
 template <Epilogue kEpilogue>
 inline __m512i Rescale(__m512i x, const Scale512& s) {
   if constexpr (kEpilogue == Epilogue::kDouble) {
@@ -99,6 +114,25 @@ inline __m512i Rescale(__m512i x, const Scale512& s) {
     const __m256i high =
         round(_mm512_mul_pd(_mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(x, 1)), s.scale_high));
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+  } else if constexpr (kEpilogue == Epilogue::kWide) {
+    const __m512i half = _mm512_set1_epi64(int64_t{1} << 30);
+    x = _mm512_sllv_epi32(x, s.left);
+    const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x, s.multiplier), half);
+    const __m512i odd =
+        _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(x, 32), s.multiplier_odd), half);
+    // Bits 31 to 62 of each.
+    const __m512i t =
+        _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 31), 0xAAAA, _mm512_slli_epi64(odd, 1));
+    const __m512i one = _mm512_set1_epi32(1);
+    const __m512i mask = _mm512_sub_epi32(_mm512_sllv_epi32(one, s.shift), one);
+    const __m512i threshold =
+        _mm512_sub_epi32(_mm512_srli_epi32(mask, 1), _mm512_srai_epi32(t, 31));
+    const __m512i whole = _mm512_srav_epi32(t, s.shift);
+    const __mmask16 is_up = _mm512_cmpgt_epi32_mask(_mm512_and_si512(t, mask), threshold);
+    __m512i y = _mm512_mask_add_epi32(whole, is_up, whole, one);
+    y = _mm512_add_epi32(y, s.zero_point);
+    y = _mm512_min_epi32(_mm512_max_epi32(y, s.low), s.high);
+    return _mm512_sub_epi32(y, s.offset);
   } else {
     constexpr bool kPositive = kEpilogue == Epilogue::kFixedPointPositive;
     const __m512i x2 = kPositive ? x : _mm512_add_epi32(x, x);

@@ -7,7 +7,9 @@
 // for a = b = -2^31: SaturatingRoundingDoublingHighMul. SRSHL by -n is floor((t + 2^(n-1)) / 2^n):
 // it takes halves up, RoundingDivideByPowerOfTwo takes them away from zero. For t < 0 and n >= 1
 // these agree once t is lowered by one: halves then fall below the half, and nothing else crosses a
-// boundary, since remainders are whole.
+// boundary, since remainders are whole. t does not wrap by that, as it is greater than -2^31 for
+// multipliers that are not negative. kWide also has n = 0 and shifts to the left, and adds the zero
+// point in 32 bits: for all that is wide_vectorizable.
 #pragma once
 
 #include <arm_neon.h>
@@ -17,30 +19,42 @@
 namespace atollrt {
 namespace {
 
+enum class Epilogue { kFixedPoint, kWide, kDouble };
+
 // What 4 neighbouring columns need, kept in registers while the rows go by.
 struct Scale128 {
   int32x4_t multiplier;
   int32x4_t left_shift;  // negative: SRSHL shifts to the left
   float64x2_t scale_low, scale_high;
+  int32x4_t left, zero_point, low, high;  // kWide
 };
 
-template <RequantizeMode kMode>
+template <Epilogue kEpilogue>
 inline Scale128 LoadScale(const OutputColumns& columns, int32_t column) {
   Scale128 s = {};
-  if constexpr (kMode == RequantizeMode::kDouble) {
+  if constexpr (kEpilogue == Epilogue::kDouble) {
     s.scale_low = vld1q_f64(columns.scale + column);
     s.scale_high = vld1q_f64(columns.scale + column + 2);
   } else {
     s.multiplier = vld1q_s32(columns.multiplier + column);
     s.left_shift = vnegq_s32(vld1q_s32(columns.shift + column));
   }
+  if constexpr (kEpilogue == Epilogue::kWide) {
+    const int32x4_t zero = vdupq_n_s32(0);
+    s.left = vandq_s32(vmaxq_s32(s.left_shift, zero), vdupq_n_s32(31));
+    s.left_shift = vminq_s32(s.left_shift, zero);
+    s.zero_point = vdupq_n_s32(columns.zero_point);
+    s.low = vdupq_n_s32(columns.clamp.min);
+    s.high = vdupq_n_s32(columns.clamp.max);
+  }
   return s;
 }
 
-// 4 accumulators to 4 rescaled values, before the zero point and the clamp.
-template <RequantizeMode kMode>
+// 4 accumulators to 4 rescaled values, before the zero point and the clamp; kWide clamps, and takes
+// the zero point off again.
+template <Epilogue kEpilogue>
 inline int32x4_t Rescale(int32x4_t x, const Scale128& s) {
-  if constexpr (kMode == RequantizeMode::kDouble) {
+  if constexpr (kEpilogue == Epilogue::kDouble) {
     // FCVTAS rounds halves away from zero and saturates, as does the way to int32; what saturates
     // is beyond any clamp.
     const auto round = [](int32x2_t v, float64x2_t scale) {
@@ -48,9 +62,16 @@ inline int32x4_t Rescale(int32x4_t x, const Scale128& s) {
       return vqmovn_s64(vcvtaq_s64_f64(product));
     };
     return vcombine_s32(round(vget_low_s32(x), s.scale_low), round(vget_high_s32(x), s.scale_high));
+  } else if constexpr (kEpilogue == Epilogue::kWide) {
+    const int32x4_t t = vqrdmulhq_s32(vshlq_s32(x, s.left), s.multiplier);
+    // t - [t < 0 and n >= 1].
+    const int32x4_t lowered = vsraq_n_s32(t, vandq_s32(t, s.left_shift), 31);
+    int32x4_t y = vaddq_s32(vrshlq_s32(lowered, s.left_shift), s.zero_point);
+    y = vminq_s32(vmaxq_s32(y, s.low), s.high);
+    return vsubq_s32(y, s.zero_point);
   } else {
     const int32x4_t t = vqrdmulhq_s32(x, s.multiplier);
-    // t - [t < 0]; as |x| < 2^30 it cannot wrap.
+    // t - [t < 0].
     return vrshlq_s32(vsraq_n_s32(t, t, 31), s.left_shift);
   }
 }

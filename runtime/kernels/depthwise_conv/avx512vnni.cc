@@ -146,7 +146,7 @@ void RunBlockOf(const BlockArgs& block) {
   }
 }
 
-// Sums of any size and any multiplier: rare.
+// Any multiplier: rare.
 void RunBlockPlain(const BlockArgs& block) {
   const DepthwiseArgs& args = *block.all;
   const __m512i bias = _mm512_load_si512(args.columns->bias + block.channel);
@@ -170,8 +170,11 @@ void Run(const DepthwiseArgs& args) {
     const BlockArgs block = {&args, args.blocks + b, args.cells + b * args.block_stride,
                              args.first_channel + b * kDepthwiseBlock,
                              left < kDepthwiseBlock ? left : kDepthwiseBlock};
-    if (args.columns->vectorizable[block.channel / OutputColumns::kBlock] == 0) {
+    const int32_t column_block = block.channel / OutputColumns::kBlock;
+    if (args.columns->wide_vectorizable[column_block] == 0) {
       RunBlockPlain(block);
+    } else if (args.columns->vectorizable[column_block] == 0) {
+      RunBlock<Epilogue::kWide, 0>(block);
     } else if (epilogue == Epilogue::kFixedPoint) {
       RunBlockOf<Epilogue::kFixedPoint>(block);
     } else if (epilogue == Epilogue::kFixedPointPositive) {

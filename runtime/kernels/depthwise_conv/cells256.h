@@ -51,14 +51,14 @@ inline void Accumulate(const VectorArgs& vector, const uint8_t* const cells[kPix
   }
 }
 
-template <typename Products, RequantizeMode kMode>
+template <typename Products, Epilogue kEpilogue>
 void RunVector(const VectorArgs& vector) {
   const DepthwiseArgs& args = *vector.all;
   const OutputColumns& columns = *args.columns;
-  const Scale256 scale = LoadScale<kMode>(columns, vector.channel);
+  const Scale256 scale = LoadScale<kEpilogue>(columns, vector.channel);
   const Bytes256 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m256i bias = Load256(columns.bias + vector.channel);
-  const bool vectorizable = columns.vectorizable[vector.channel / OutputColumns::kBlock] != 0;
+  const bool vectorizable = columns.wide_vectorizable[vector.channel / OutputColumns::kBlock] != 0;
   for (int32_t first = 0; first < args.pixels; first += kPixels) {
     // Past the end, the last pixel is computed again.
     int32_t pixel[kPixels];
@@ -84,8 +84,8 @@ void RunVector(const VectorArgs& vector) {
     alignas(32) uint8_t bytes[32];
     _mm256_store_si256(
         reinterpret_cast<__m256i*>(bytes),
-        ToBytes(Rescale<kMode>(sum[0], scale), Rescale<kMode>(sum[1], scale),
-                Rescale<kMode>(sum[2], scale), Rescale<kMode>(sum[3], scale), to_bytes));
+        ToBytes(Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
+                Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes));
 #pragma GCC unroll 4
     for (int p = 0; p < kPixels; ++p) {
       uint8_t* to = output + pixel[p] * args.output_stride;
@@ -100,7 +100,6 @@ void RunVector(const VectorArgs& vector) {
 
 template <typename Products>
 void Run(const DepthwiseArgs& args) {
-  const bool fixed_point = args.columns->mode == RequantizeMode::kFixedPoint;
   for (int32_t c = 0; c < args.channels; c += kVector) {
     const int32_t block = c / kDepthwiseBlock;
     const int64_t half = c % kDepthwiseBlock * (kDepthwiseCellBytes / kDepthwiseBlock);
@@ -108,8 +107,13 @@ void Run(const DepthwiseArgs& args) {
     const VectorArgs vector = {
         &args, args.blocks + block,    args.cells + block * args.block_stride,
         half,  args.first_channel + c, left < kVector ? left : kVector};
-    (fixed_point ? RunVector<Products, RequantizeMode::kFixedPoint>
-                 : RunVector<Products, RequantizeMode::kDouble>)(vector);
+    if (args.columns->mode == RequantizeMode::kDouble) {
+      RunVector<Products, Epilogue::kDouble>(vector);
+    } else if (args.columns->vectorizable[vector.channel / OutputColumns::kBlock] == 0) {
+      RunVector<Products, Epilogue::kWide>(vector);
+    } else {
+      RunVector<Products, Epilogue::kFixedPoint>(vector);
+    }
   }
 }
 

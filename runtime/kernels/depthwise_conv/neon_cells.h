@@ -91,18 +91,18 @@ inline void Accumulate(const DepthwiseBlock& block, const uint8_t* const cells[P
   }
 }
 
-template <typename Products, RequantizeMode kMode>
+template <typename Products, Epilogue kEpilogue>
 void RunBlock(const BlockArgs& block) {
   constexpr int kPixels = Products::kPixels;
   const DepthwiseArgs& args = *block.all;
   const OutputColumns& columns = *args.columns;
-  const bool vectorizable = columns.vectorizable[block.channel / OutputColumns::kBlock] != 0;
+  const bool vectorizable = columns.wide_vectorizable[block.channel / OutputColumns::kBlock] != 0;
   const Bytes128 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   Scale128 scale[kVectors];
   int32x4_t bias[kVectors];
 #pragma GCC unroll 4
   for (int i = 0; i < kVectors; ++i) {
-    scale[i] = LoadScale<kMode>(columns, block.channel + 4 * i);
+    scale[i] = LoadScale<kEpilogue>(columns, block.channel + 4 * i);
     bias[i] = vld1q_s32(columns.bias + block.channel + 4 * i);
   }
   for (int32_t first = 0; first < args.pixels; first += kPixels) {
@@ -129,24 +129,29 @@ void RunBlock(const BlockArgs& block) {
                                   args.output_stride});
         continue;
       }
-      StoreBytes(output,
-                 ToBytes(Rescale<kMode>(v[0], scale[0]), Rescale<kMode>(v[1], scale[1]),
-                         Rescale<kMode>(v[2], scale[2]), Rescale<kMode>(v[3], scale[3]), to_bytes),
-                 block.channels);
+      StoreBytes(
+          output,
+          ToBytes(Rescale<kEpilogue>(v[0], scale[0]), Rescale<kEpilogue>(v[1], scale[1]),
+                  Rescale<kEpilogue>(v[2], scale[2]), Rescale<kEpilogue>(v[3], scale[3]), to_bytes),
+          block.channels);
     }
   }
 }
 
 template <typename Products>
 void Run(const DepthwiseArgs& args) {
-  const bool fixed_point = args.columns->mode == RequantizeMode::kFixedPoint;
   for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
     const int32_t left = args.channels - b * kDepthwiseBlock;
     const BlockArgs block = {&args, args.blocks + b, args.cells + b * args.block_stride,
                              args.first_channel + b * kDepthwiseBlock,
                              left < kDepthwiseBlock ? left : kDepthwiseBlock};
-    (fixed_point ? RunBlock<Products, RequantizeMode::kFixedPoint>
-                 : RunBlock<Products, RequantizeMode::kDouble>)(block);
+    if (args.columns->mode == RequantizeMode::kDouble) {
+      RunBlock<Products, Epilogue::kDouble>(block);
+    } else if (args.columns->vectorizable[block.channel / OutputColumns::kBlock] == 0) {
+      RunBlock<Products, Epilogue::kWide>(block);
+    } else {
+      RunBlock<Products, Epilogue::kFixedPoint>(block);
+    }
   }
 }
 

@@ -126,17 +126,32 @@ inline void StoreNarrow(__m512i (&v)[kRows][1], const PanelArgs& panel, const Ti
   }
 }
 
-// 16 columns of sums, `stride` apart, to bytes; the zero point is not in the scale.
+// 16 columns of sums, `stride` apart, to bytes, four rows at a time; the last may be done more than
+// once.
 template <Epilogue kEpilogue>
 void StoreSumsBy(const Scale512& scale, const int32_t* sums, int stride, int rows, __mmask16 mask,
                  const Bytes512& to_bytes, uint8_t* output, int64_t output_stride) {
-  for (int r = 0; r < rows; ++r) {
-    const __m512i value = Rescale<kEpilogue>(_mm512_load_si512(sums + r * stride), scale);
-    const __m512i bytes = ToBytes<ZeroPoint::kToAdd>(value, value, value, value, to_bytes);
-    _mm_mask_storeu_epi8(output + r * output_stride, mask, _mm512_castsi512_si128(bytes));
+  for (int r = 0; r < rows; r += 4) {
+    int row[4];
+    __m512i value[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      row[i] = r + i < rows ? r + i : r;
+      value[i] = Rescale<kEpilogue>(_mm512_load_si512(sums + row[i] * stride), scale);
+    }
+    const __m512i bytes =
+        ToBytes<kZeroPointOf<kEpilogue>>(value[0], value[1], value[2], value[3], to_bytes);
+    const __m128i part[4] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
+                             _mm512_extracti32x4_epi32(bytes, 2),
+                             _mm512_extracti32x4_epi32(bytes, 3)};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      _mm_mask_storeu_epi8(output + row[i] * output_stride, mask, part[i]);
+    }
   }
 }
 
+// Sums to bytes, by way of memory: as doubles, of dead channels, or one by one.
 void StoreSums(const int32_t* sums, int rows, int vectors, const PanelArgs& panel,
                const TileArgs& args) {
   const OutputColumns& columns = *panel.columns;
@@ -152,13 +167,9 @@ void StoreSums(const int32_t* sums, int rows, int vectors, const PanelArgs& pane
       StoreSumsBy<Epilogue::kDouble>(LoadScale<Epilogue::kDouble>(columns, column), from,
                                      16 * vectors, rows, mask, panel.to_bytes, output,
                                      args.output_stride);
-    } else if (epilogue == Epilogue::kFixedPointPositive &&
-               columns.positive_vectorizable[column / OutputColumns::kBlock] != 0) {
-      const Scale512 scale = FixedPointScale<Epilogue::kFixedPointPositive>(
-          _mm512_load_si512(columns.multiplier + column), _mm512_load_si512(columns.shift + column),
-          /*zero_point=*/0);
-      StoreSumsBy<Epilogue::kFixedPointPositive>(scale, from, 16 * vectors, rows, mask,
-                                                 panel.to_bytes, output, args.output_stride);
+    } else if (columns.wide_vectorizable[column / OutputColumns::kBlock] != 0) {
+      StoreSumsBy<Epilogue::kWide>(LoadScale<Epilogue::kWide>(columns, column), from, 16 * vectors,
+                                   rows, mask, panel.to_bytes, output, args.output_stride);
     } else {
       RequantizePlain(columns,
                       {from, 16 * vectors, rows, column, width, output, args.output_stride});

@@ -51,13 +51,13 @@ struct StoreArgs {
 };
 
 // sums[rows][4 * kVectors] to bytes, 16 at a time; the last rows may be done more than once.
-template <RequantizeMode kMode, int kVectors>
+template <Epilogue kEpilogue, int kVectors>
 void StoreRows(const StoreArgs& args, const int32_t* sums) {
   constexpr int kRowsAtOnce = 4 / kVectors;
   constexpr int kWidth = 4 * kVectors;
   Scale128 scale[kVectors];
   for (int v = 0; v < kVectors; ++v) {
-    scale[v] = LoadScale<kMode>(*args.columns, args.column + 4 * v);
+    scale[v] = LoadScale<kEpilogue>(*args.columns, args.column + 4 * v);
   }
   const Bytes128 to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
   for (int32_t r = 0; r < args.rows; r += kRowsAtOnce) {
@@ -65,8 +65,8 @@ void StoreRows(const StoreArgs& args, const int32_t* sums) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const int32_t row = r + i / kVectors < args.rows ? r + i / kVectors : args.rows - 1;
-      value[i] =
-          Rescale<kMode>(vld1q_s32(sums + kWidth * row + 4 * (i % kVectors)), scale[i % kVectors]);
+      value[i] = Rescale<kEpilogue>(vld1q_s32(sums + kWidth * row + 4 * (i % kVectors)),
+                                    scale[i % kVectors]);
     }
     alignas(16) uint8_t bytes[16];
     vst1q_u8(bytes, ToBytes(value[0], value[1], value[2], value[3], to_bytes));
@@ -83,14 +83,19 @@ void StoreRows(const StoreArgs& args, const int32_t* sums) {
 
 template <int kVectors>
 void Store(const StoreArgs& args, const int32_t* sums) {
-  if (args.columns->vectorizable[args.column / OutputColumns::kBlock] == 0) {
+  const int32_t block = args.column / OutputColumns::kBlock;
+  if (args.columns->wide_vectorizable[block] == 0) {
     RequantizePlain(*args.columns, {sums, 4 * kVectors, args.rows, args.column, args.width,
                                     args.output, args.output_stride});
     return;
   }
-  const bool fixed_point = args.columns->mode == RequantizeMode::kFixedPoint;
-  (fixed_point ? StoreRows<RequantizeMode::kFixedPoint, kVectors>
-               : StoreRows<RequantizeMode::kDouble, kVectors>)(args, sums);
+  if (args.columns->mode == RequantizeMode::kDouble) {
+    StoreRows<Epilogue::kDouble, kVectors>(args, sums);
+  } else if (args.columns->vectorizable[block] == 0) {
+    StoreRows<Epilogue::kWide, kVectors>(args, sums);
+  } else {
+    StoreRows<Epilogue::kFixedPoint, kVectors>(args, sums);
+  }
 }
 
 // One panel of one line.

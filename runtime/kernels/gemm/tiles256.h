@@ -108,13 +108,13 @@ struct StoreArgs {
 };
 
 // sums[rows][8 * kVectors] to bytes, 32 at a time; the last rows may be done more than once.
-template <RequantizeMode kMode, int kVectors>
+template <Epilogue kEpilogue, int kVectors>
 void StoreRows(const StoreArgs& args, const int32_t* sums) {
   constexpr int kRowsAtOnce = 4 / kVectors;
   constexpr int kWidth = 8 * kVectors;
   Scale256 scale[kVectors];
   for (int v = 0; v < kVectors; ++v) {
-    scale[v] = LoadScale<kMode>(*args.columns, args.column + 8 * v);
+    scale[v] = LoadScale<kEpilogue>(*args.columns, args.column + 8 * v);
   }
   const Bytes256 to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
   for (int32_t r = 0; r < args.rows; r += kRowsAtOnce) {
@@ -122,8 +122,8 @@ void StoreRows(const StoreArgs& args, const int32_t* sums) {
     alignas(32) uint8_t bytes[32];
     for (int i = 0; i < 4; ++i) {
       const int32_t row = r + i / kVectors < args.rows ? r + i / kVectors : args.rows - 1;
-      value[i] =
-          Rescale<kMode>(Load256(sums + kWidth * row + 8 * (i % kVectors)), scale[i % kVectors]);
+      value[i] = Rescale<kEpilogue>(Load256(sums + kWidth * row + 8 * (i % kVectors)),
+                                    scale[i % kVectors]);
     }
     _mm256_store_si256(reinterpret_cast<__m256i*>(bytes),
                        ToBytes(value[0], value[1], value[2], value[3], to_bytes));
@@ -139,18 +139,21 @@ void StoreRows(const StoreArgs& args, const int32_t* sums) {
 }
 
 inline void Store(const StoreArgs& args, const int32_t* sums, int vectors) {
-  if (args.columns->vectorizable[args.column / OutputColumns::kBlock] == 0) {
+  const int32_t block = args.column / OutputColumns::kBlock;
+  if (args.columns->wide_vectorizable[block] == 0) {
     RequantizePlain(*args.columns, {sums, 8 * vectors, args.rows, args.column, args.width,
                                     args.output, args.output_stride});
     return;
   }
-  constexpr RequantizeMode kFixedPoint = RequantizeMode::kFixedPoint;
-  constexpr RequantizeMode kDouble = RequantizeMode::kDouble;
-  const bool fixed_point = args.columns->mode == kFixedPoint;
-  if (vectors == 2) {
-    (fixed_point ? StoreRows<kFixedPoint, 2> : StoreRows<kDouble, 2>)(args, sums);
+  const auto store = [&]<Epilogue kEpilogue>() {
+    (vectors == 2 ? StoreRows<kEpilogue, 2> : StoreRows<kEpilogue, 1>)(args, sums);
+  };
+  if (args.columns->mode == RequantizeMode::kDouble) {
+    store.template operator()<Epilogue::kDouble>();
+  } else if (args.columns->vectorizable[block] == 0) {
+    store.template operator()<Epilogue::kWide>();
   } else {
-    (fixed_point ? StoreRows<kFixedPoint, 1> : StoreRows<kDouble, 1>)(args, sums);
+    store.template operator()<Epilogue::kFixedPoint>();
   }
 }
 

@@ -12,7 +12,7 @@
 namespace atollrt {
 namespace {
 
-constexpr RequantizeMode kFixedPoint = RequantizeMode::kFixedPoint;
+constexpr Epilogue kFixedPoint = Epilogue::kFixedPoint;
 
 Scale256 Uniform(Multiplier m) {
   return FixedPointScale(_mm256_set1_epi32(m.value), _mm256_set1_epi32(-m.exponent));
