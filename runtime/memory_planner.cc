@@ -14,6 +14,9 @@ namespace {
 // Pairs of blocks that one search may look at, a nanosecond or two each. The first order is always
 // tried to its end.
 constexpr int64_t kSearchBudget = 250'000;
+// The same while the arena is larger than need be by more than one part in kMuch.
+constexpr int64_t kLongSearchBudget = 10'000'000;
+constexpr int64_t kMuch = 20;
 
 int64_t Rounded(int64_t size, int64_t alignment) {
   return static_cast<int64_t>(
@@ -77,7 +80,11 @@ class Search {
     int32_t first_use, last_use;
   };
 
-  bool IsOver() const { return best_total_ <= lower_bound_ || visits_ >= kSearchBudget; }
+  bool IsOver() const {
+    if (best_total_ <= lower_bound_) return true;
+    const bool is_much = best_total_ - lower_bound_ > lower_bound_ / kMuch;
+    return visits_ >= (is_much ? kLongSearchBudget : kSearchBudget);
+  }
 
   std::vector<Order> Orders() const;
   std::vector<int64_t> BytesAliveAtStart() const;
