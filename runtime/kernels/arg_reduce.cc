@@ -2,6 +2,8 @@
 #include "runtime/kernels/arg_reduce.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/thread_pool.h"
@@ -70,6 +72,49 @@ void ArgColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t first, i
   }
 }
 
+constexpr int64_t kByteColumns = 16;
+typedef int8_t Int8s __attribute__((vector_size(kByteColumns)));
+typedef uint8_t UInt8s __attribute__((vector_size(kByteColumns)));
+
+// Columns of bytes that lie side by side, 16 at a time; the last ones may be found twice. The best
+// bytes so far and the rows where they are, counted from a row that moves on before a byte
+// overflows, are bytes, too: vectors of the smallest CPU hold them. False if they are no bytes, or
+// too few.
+template <typename T, typename Better>
+bool ArgByteColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t count, Better better,
+                    int32_t* index) {
+  constexpr int64_t kRows = 255;
+  if constexpr (sizeof(T) == 1) {
+    if (count < kByteColumns) return false;
+    using Values = std::conditional_t<std::is_signed_v<T>, Int8s, UInt8s>;
+    for (int64_t first = 0; first < count; first += kByteColumns) {
+      first = std::min(first, count - kByteColumns);
+      Values best;
+      std::memcpy(&best, plane + first, kByteColumns);
+      std::fill_n(index + first, kByteColumns, 0);
+      for (int64_t begin = 1; begin < p.size; begin += kRows) {
+        const int64_t rows = std::min(kRows, p.size - begin);
+        UInt8s at = {};  // 1 more than the row from `begin`; 0: before it
+        UInt8s now = {};
+        const uint8_t* row = plane + begin * p.inner + first;
+        for (int64_t r = 0; r < rows; ++r, row += p.inner) {
+          Values values;
+          std::memcpy(&values, row, kByteColumns);
+          now += 1;
+          const auto is_better = better(values, best);
+          best = is_better ? values : best;
+          at = is_better ? now : at;
+        }
+        for (int k = 0; k < kByteColumns; ++k) {
+          if (at[k] != 0) index[first + k] = static_cast<int32_t>(begin) + at[k] - 1;
+        }
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
 template <typename T, typename Better>
 void ArgPlanes(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, ThreadPool* pool,
                Better better) {
@@ -85,7 +130,7 @@ void ArgPlanes(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, 
                      const int64_t count = std::min(kBlock, p.inner - first);
                      if (p.inner == 1) {
                        index[0] = ArgRow<T>(plane, p.size, better);
-                     } else {
+                     } else if (!ArgByteColumns<T>(p, plane + first, count, better, index)) {
                        ArgColumns<T>(p, plane, first, count, better, index);
                      }
                      Store(p, index, block / blocks * p.inner + first, count, output);
@@ -96,9 +141,9 @@ void ArgPlanes(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, 
 template <typename T>
 void ArgNumbers(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, ThreadPool* pool) {
   if (p.which == Extreme::kMax) {
-    ArgPlanes<T>(p, input, output, pool, [](T x, T y) { return x > y; });
+    ArgPlanes<T>(p, input, output, pool, [](const auto& x, const auto& y) { return x > y; });
   } else {
-    ArgPlanes<T>(p, input, output, pool, [](T x, T y) { return x < y; });
+    ArgPlanes<T>(p, input, output, pool, [](const auto& x, const auto& y) { return x < y; });
   }
 }
 

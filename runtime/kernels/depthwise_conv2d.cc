@@ -108,8 +108,12 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
     std::memset(conv.pad_line_.data(), static_cast<uint8_t>(params.input_zero_point),
                 conv.pad_line_.size());
     if (conv.depth_multiplier_ == 1) {  // else slices bound what is expanded
-      conv.slice_blocks_ = blocks;
-      conv.slices_ = 1;
+      // Blocks of channels have nothing in common; small images of many have enough for threads.
+      constexpr int32_t kUnits = 16;
+      const int32_t lines = DivideRoundingUp(std::max(s.output_h, 1), conv.unit_lines_);
+      conv.slices_ = std::clamp(kUnits / lines, 1, blocks);
+      conv.slice_blocks_ = DivideRoundingUp(blocks, conv.slices_);
+      conv.slices_ = DivideRoundingUp(blocks, conv.slice_blocks_);
     }
   }
   return conv;
@@ -287,8 +291,8 @@ bool DepthwiseConv2D::CanRunRows() const {
       if (block.offsets[g] <= block.offsets[g - 1]) return false;  // a weight of three parts
     }
   }
-  uint8_t* const end = columns_.vectorizable + DivideRoundingUp(s.output_c, 16);
-  return std::find(columns_.vectorizable, end, uint8_t{0}) == end;
+  uint8_t* const end = columns_.wide_vectorizable + DivideRoundingUp(s.output_c, 16);
+  return std::find(columns_.wide_vectorizable, end, uint8_t{0}) == end;
 }
 
 size_t DepthwiseConv2D::CellsBytes() const {
@@ -325,7 +329,7 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratc
   scratch += -reinterpret_cast<uintptr_t>(scratch) % Buffer::kAlignment;
   const size_t worker_bytes = WorkerScratchBytes();
   // Parts that are worth handing to another thread.
-  constexpr int64_t kPartOutputs = 16 << 10;
+  constexpr int64_t kPartOutputs = 8 << 10;
   const int64_t least = kPartOutputs / (s.OutputBytes() / units + 1) + 1;
   ParallelRanges(pool, units, least, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t unit = begin; unit < end; ++unit) {

@@ -338,9 +338,9 @@ void RunRowsBlock(const RowsArgs& block) {
 
 template <Epilogue kEpilogue, int kStride, int kLines>
 void RunRowsSplit(const RowsArgs& block) {
-  if (block.is_split) {
+  if (block.is_split || kEpilogue == Epilogue::kWide) {  // which is rare, and need not be fast
     RunRowsBlock<kEpilogue, kStride, kLines, true>(block);
-  } else {
+  } else if constexpr (kEpilogue != Epilogue::kWide) {
     RunRowsBlock<kEpilogue, kStride, kLines, false>(block);
   }
 }
@@ -364,8 +364,14 @@ void RunRows(const DepthwiseRowsArgs& args) {
     for (int32_t l = 0; l < args.lines; ++l) {
       if (args.blocks[l * args.line_blocks + b].tap_groups > kColumns) block.is_split = true;
     }
-    (is_positive ? RunRowsOf<Epilogue::kFixedPointPositive>
-                 : RunRowsOf<Epilogue::kFixedPoint>)(block);
+    const int32_t column = args.first_channel + block.channel;
+    if (args.columns->vectorizable[column / OutputColumns::kBlock] == 0) {
+      RunRowsOf<Epilogue::kWide>(block);
+    } else if (is_positive) {
+      RunRowsOf<Epilogue::kFixedPointPositive>(block);
+    } else {
+      RunRowsOf<Epilogue::kFixedPoint>(block);
+    }
   }
 }
 

@@ -81,9 +81,10 @@ struct DepthwiseRowsArgs {
   int32_t pixels = 0;
   int32_t first_channel = 0;  // a multiple of 16; `blocks` are its block's
   int32_t channels = 0;
-  const OutputColumns* columns = nullptr;  // of channel 0; all are vectorizable, and kFixedPoint
-  uint8_t* output = nullptr;               // of line 0, pixel 0, channel 0
-  int64_t output_stride = 0;               // bytes between pixels
+  const OutputColumns* columns =
+      nullptr;                // of channel 0; all are wide_vectorizable, and kFixedPoint
+  uint8_t* output = nullptr;  // of line 0, pixel 0, channel 0
+  int64_t output_stride = 0;  // bytes between pixels
   int64_t output_line_stride = 0;
 };
 
