@@ -93,6 +93,9 @@ class Compilation {
   void EmitParts(size_t step, OperandPlaces place);
   void EmitStep(size_t step, const RowBands* bands, int32_t band);
   void EmitInputRows(const RowBands& bands, int32_t band);
+  enum class KeptRows { kSave, kRestore };
+  void EmitKeptRows(KeptRows direction, const RowBands& bands, int32_t band, size_t step);
+  void EmitCopy(uint32_t from, uint32_t to, int64_t bytes);
   void EmitSentRows(const RowBands& bands, int32_t band, size_t step);
   size_t LongestStep() const;
   void FillBoundary();
@@ -110,9 +113,11 @@ class Compilation {
   int64_t ParameterBytes(size_t step) const {
     return static_cast<int64_t>(lowered_[step]->parameters().size());
   }
-  // Blocks of the memory plan: tensors, then streamed parameters, then scratch of steps.
+  // Blocks of the memory plan: tensors, then, of steps, streamed parameters, scratch, and rows that
+  // one band keeps for the next.
   size_t ParameterBlock(size_t step) const { return graph_.tensors.size() + step; }
   size_t ScratchBlock(size_t step) const { return graph_.tensors.size() + set_.size() + step; }
+  size_t KeptBlock(size_t step) const { return graph_.tensors.size() + 2 * set_.size() + step; }
   const RowBands* BandsOf(size_t step) const {
     for (const RowBands& bands : layout_.bands) {
       if (bands.Contains(step)) return &bands;

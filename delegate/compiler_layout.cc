@@ -290,7 +290,7 @@ std::string Compilation::DescribePeak(size_t peak) const {
 // and scratch live during their step.
 std::vector<MemoryBlock> Compilation::MakeBlocks() const {
   const int32_t last = static_cast<int32_t>(set_.size());
-  std::vector<MemoryBlock> blocks(graph_.tensors.size() + 2 * set_.size());
+  std::vector<MemoryBlock> blocks(graph_.tensors.size() + 3 * set_.size());
   // An empty life, so that no step counts what has not been touched.
   for (MemoryBlock& block : blocks) block = {.size = 0, .first_use = 0, .last_use = -2};
   const auto touch = [&](int32_t tensor, int32_t step) {
@@ -346,8 +346,10 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
   for (size_t step = bands.first(); step <= bands.last(); ++step) {
     const Node& node = NodeAt(step);
     const int32_t rows = bands.BandRows(step);
+    int64_t kept_bytes = 0;
     for (const int32_t tensor : node.outputs) {
       MemoryBlock& output = (*blocks)[Root(tensor)];
+      kept_bytes += bands.MostKeptRows(step) * RowBytes(graph_.tensors[tensor]);
       if (bands.IsInternal(step)) {
         output.size = rows * RowBytes(graph_.tensors[tensor]);
         output.last_use = std::max(static_cast<int32_t>(step), steps_[step].last_reader);
@@ -356,6 +358,7 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
       }
     }
     (*blocks)[ScratchBlock(step)].size = lowered_[step]->scratch_bytes(rows);
+    (*blocks)[KeptBlock(step)] = {kept_bytes, first, last};
     for (const int32_t tensor : node.inputs) {
       if (tensor < 0) continue;
       const int32_t root = Root(tensor);

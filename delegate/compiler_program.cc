@@ -155,8 +155,13 @@ TensorPlace Compilation::PlaceOf(int32_t tensor, const RowBands* bands, int32_t 
 
 void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
   const Node& node = NodeAt(step);
-  const RowRange rows = bands != nullptr ? bands->Rows(band, step) : AllRows(graph_.Output(node));
-  if (bands != nullptr && rows.count() <= 0) return;
+  const RowRange rows =
+      bands != nullptr ? bands->ComputedRows(band, step) : AllRows(graph_.Output(node));
+  if (bands != nullptr) EmitKeptRows(KeptRows::kRestore, *bands, band, step);
+  if (bands != nullptr && rows.count() <= 0) {
+    EmitKeptRows(KeptRows::kSave, *bands, band + 1, step);
+    return;
+  }
   OperandPlaces place;
   for (const int32_t tensor : node.inputs) {
     const bool is_activation = tensor >= 0 && !graph_.tensors[tensor].is_constant();
@@ -171,6 +176,35 @@ void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
   }
   lowered_[step]->Emit(place, rows, &executable_.inference_program);
   SetOrigin({.step = static_cast<int32_t>(step), .band = band});
+  if (bands != nullptr) EmitKeptRows(KeptRows::kSave, *bands, band + 1, step);
+}
+
+void Compilation::EmitCopy(uint32_t from, uint32_t to, int64_t bytes) {
+  CopyInstruction copy{
+      .input_address = from, .output_address = to, .bytes = static_cast<uint32_t>(bytes)};
+  copy.count0 = copy.count1 = copy.count2 = copy.count3 = copy.count4 = 1;
+  executable_.inference_program.push_back(copy);
+}
+
+// The rows that `band` does not compute: from where they wait to the beginning of its own, or, in
+// the band before, from there to where they wait.
+void Compilation::EmitKeptRows(KeptRows direction, const RowBands& bands, int32_t band,
+                               size_t step) {
+  if (band >= bands.bands() || !bands.IsInternal(step)) return;
+  const RowRange kept = bands.KeptRows(band, step);
+  if (kept.count() <= 0) return;
+  const int32_t at = direction == KeptRows::kSave ? band - 1 : band;
+  uint32_t waiting = static_cast<uint32_t>(plan_.offsets[KeptBlock(step)]);
+  for (const int32_t tensor : NodeAt(step).outputs) {
+    const int64_t row_bytes = RowBytes(graph_.tensors[tensor]);
+    const TensorPlace place = PlaceOf(tensor, &bands, at);
+    const uint32_t rows =
+        place.address + static_cast<uint32_t>((kept.begin - place.rows.begin) * row_bytes);
+    const int64_t bytes = kept.count() * row_bytes;
+    direction == KeptRows::kSave ? EmitCopy(rows, waiting, bytes) : EmitCopy(waiting, rows, bytes);
+    waiting += static_cast<uint32_t>(bytes);
+  }
+  SetOrigin({.step = static_cast<int32_t>(step), .band = at});
 }
 
 // Where the rows lie that a band has of the input that arrives: in the two buffers in turn.
@@ -191,12 +225,8 @@ void Compilation::EmitInputRows(const RowBands& bands, int32_t band) {
     const int32_t kept = here - place.rows.begin;
     if (kept > 0) {
       const int32_t skipped = place.rows.begin - before.rows.begin;
-      CopyInstruction copy{
-          .input_address = before.address + static_cast<uint32_t>(skipped) * row_bytes,
-          .output_address = place.address,
-          .bytes = static_cast<uint32_t>(kept) * row_bytes};
-      copy.count0 = copy.count1 = copy.count2 = copy.count3 = copy.count4 = 1;
-      executable_.inference_program.push_back(copy);
+      EmitCopy(before.address + static_cast<uint32_t>(skipped) * row_bytes, place.address,
+               int64_t{kept} * row_bytes);
     }
   }
   if (place.rows.end > here) {
@@ -293,6 +323,16 @@ std::vector<OnChipBlock> Compilation::MapMemory() const {
            .offset = plan_.offsets[parameters],
            .bytes = blocks[parameters].size},
           *life);
+    }
+    const size_t kept = KeptBlock(step);
+    if (blocks[kept].size > 0) {
+      for (const InstructionRange& life : InstructionsOf(blocks[kept], 1, origins_)) {
+        add({.kind = Kind::kScratch,
+             .node = set_[step],
+             .offset = plan_.offsets[kept],
+             .bytes = blocks[kept].size},
+            life);
+      }
     }
     const size_t scratch = ScratchBlock(step);
     if (blocks[scratch].size == 0) continue;

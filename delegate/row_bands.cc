@@ -13,6 +13,13 @@ RowRange Hull(RowRange a, RowRange b) {
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
 }
 
+// What is to be computed of `rows` if `before` are there. Rows are needed from top to bottom; any
+// other order is served, too, if not as well.
+RowRange Missing(RowRange rows, RowRange before) {
+  const bool goes_on = before.begin <= rows.begin && rows.begin < before.end;
+  return {goes_on ? std::min(before.end, rows.end) : rows.begin, rows.end};
+}
+
 }  // namespace
 
 RowBands::RowBands(const std::vector<BandStep>& steps, const ArrivingInput& arriving, size_t first,
@@ -34,8 +41,10 @@ RowBands::RowBands(const std::vector<BandStep>& steps, const ArrivingInput& arri
 void RowBands::DivideRows(const std::vector<BandStep>& steps, int32_t bands) {
   const size_t count = last_ - first_ + 1;
   rows_.assign(static_cast<size_t>(bands), std::vector<RowRange>(count));
+  computed_rows_ = rows_;
   for (int32_t band = 0; band < bands; ++band) {
     std::vector<RowRange>& rows = rows_[static_cast<size_t>(band)];
+    std::vector<RowRange>& computed = computed_rows_[static_cast<size_t>(band)];
     for (size_t i = count; i-- > 0;) {
       const BandStep& step = steps[first_ + i];
       const bool sends = Sends(first_ + i);
@@ -46,12 +55,14 @@ void RowBands::DivideRows(const std::vector<BandStep>& steps, int32_t bands) {
         rows[i] = Hull(rows[i], share);
         if (sends) sent_rows_.push_back(share);
       }
-      if (rows[i].count() <= 0) continue;
+      const RowRange before = band > 0 ? rows_[static_cast<size_t>(band) - 1][i] : RowRange();
+      computed[i] = Missing(rows[i], before);
+      if (computed[i].count() <= 0) continue;
       for (size_t position = 0; position < step.node->inputs.size(); ++position) {
         for (size_t j = 0; j < i; ++j) {
           const std::vector<int32_t>& made = steps[first_ + j].node->outputs;
           if (std::count(made.begin(), made.end(), step.node->inputs[position]) == 0) continue;
-          rows[j] = Hull(rows[j], step.lowering->InputRows(position, rows[i]));
+          rows[j] = Hull(rows[j], step.lowering->InputRows(position, computed[i]));
         }
       }
     }
@@ -63,7 +74,7 @@ void RowBands::DivideInput(const std::vector<BandStep>& steps, const ArrivingInp
   std::vector<RowRange> read(rows_.size());
   for (size_t band = 0; band < rows_.size(); ++band) {
     for (size_t step = first_; step <= last_; ++step) {
-      const RowRange rows = rows_[band][step - first_];
+      const RowRange rows = computed_rows_[band][step - first_];
       if (rows.count() <= 0) continue;
       const std::vector<int32_t>& inputs = steps[step].node->inputs;
       for (size_t position = 0; position < inputs.size(); ++position) {
@@ -101,12 +112,20 @@ int32_t RowBands::BandRows(size_t step) const {
   return most;
 }
 
+int32_t RowBands::MostKeptRows(size_t step) const {
+  int32_t most = 0;
+  for (int32_t band = 0; IsInternal(step) && band < bands(); ++band) {
+    most = std::max(most, KeptRows(band, step).count());
+  }
+  return most;
+}
+
 uint64_t RowBands::Cycles(const std::vector<BandStep>& steps, ArraySize array) const {
   uint64_t cycles = 0;
   std::vector<Instruction> program;
   for (int32_t band = 0; band < bands(); ++band) {
     for (size_t step = first_; step <= last_; ++step) {
-      const RowRange rows = Rows(band, step);
+      const RowRange rows = ComputedRows(band, step);
       if (rows.count() <= 0) continue;
       // Addresses do not matter for the time.
       OperandPlaces place;

@@ -2,8 +2,8 @@
 //
 // Row bands: consecutive steps of a program, or one, computed together for some rows of the image
 // after others, so that what passes between them is never on chip as a whole, nor what only they
-// take from the host or give to it. Rows that neighbouring bands both need are computed twice;
-// those of the input are kept. Pure functions.
+// take from the host or give to it. Rows that neighbouring bands both need are computed, or taken,
+// once and kept. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +46,22 @@ class RowBands {
   int32_t bands() const { return static_cast<int32_t>(rows_.size()); }
   bool Contains(size_t step) const { return first_ <= step && step <= last_; }
 
-  // The rows of a step's outputs that a band computes; may be none.
+  // The rows of a step's outputs that a band needs, kept ones first; may be none.
   RowRange Rows(int32_t band, size_t step) const {
     return rows_[static_cast<size_t>(band)][step - first_];
   }
+  // Those of them that it computes; may be none.
+  RowRange ComputedRows(int32_t band, size_t step) const {
+    return computed_rows_[static_cast<size_t>(band)][step - first_];
+  }
+  // Those of them that the band before had, too.
+  RowRange KeptRows(int32_t band, size_t step) const {
+    const RowRange rows = Rows(band, step);
+    const RowRange computed = ComputedRows(band, step);
+    return {rows.begin, computed.count() > 0 ? computed.begin : rows.end};
+  }
+  // The most rows that one band leaves to the next, 0 if the outputs are not internal: those stay.
+  int32_t MostKeptRows(size_t step) const;
   // Whether no step outside reads the step's outputs, which do not leave as a whole either; they
   // then need room for one band only.
   bool IsInternal(size_t step) const { return internal_[step - first_]; }
@@ -63,10 +75,10 @@ class RowBands {
   RowRange InputRows(int32_t band) const { return input_rows_[static_cast<size_t>(band)]; }
   // Rows of the largest band of it.
   int32_t InputBandRows() const;
-  // Rows of the largest band of a step's outputs.
+  // Rows of the largest band of a step's outputs, kept ones included.
   int32_t BandRows(size_t step) const;
 
-  // Modelled time of all steps in all bands, issue included.
+  // Modelled time of all steps in all bands, issue included, without what moves rows.
   uint64_t Cycles(const std::vector<BandStep>& steps, ArraySize array) const;
 
  private:
@@ -78,9 +90,10 @@ class RowBands {
   std::optional<size_t> sender_;
   std::vector<RowRange> sent_rows_;  // per band, if there is a sender
   int32_t arriving_ = -1;
-  std::vector<RowRange> input_rows_;         // per band, if an input arrives
-  std::vector<bool> internal_;               // per step
-  std::vector<std::vector<RowRange>> rows_;  // per band and step
+  std::vector<RowRange> input_rows_;                  // per band, if an input arrives
+  std::vector<bool> internal_;                        // per step
+  std::vector<std::vector<RowRange>> rows_;           // per band and step
+  std::vector<std::vector<RowRange>> computed_rows_;  // likewise
 };
 
 }  // namespace atollrt
