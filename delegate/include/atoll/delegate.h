@@ -2,6 +2,10 @@
  *
  * Atoll's delegate: runs what it can of a model on an accelerator. Conventions as in
  * atoll/runtime.h. A delegate may be shared by interpreters on any threads and must outlive them.
+ *
+ * libatoll-core has the emulated device alone. There, other devices are ATOLL_NOT_FOUND; faults,
+ * recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest and AtollEstimateCoral are
+ * ATOLL_UNSUPPORTED.
  */
 #ifndef ATOLL_DELEGATE_H_
 #define ATOLL_DELEGATE_H_
