@@ -66,8 +66,10 @@ void Compilation::Consider(std::optional<Layout>* best, uint64_t* best_cycles) {
 bool Compilation::AddStreaming() {
   std::vector<size_t> by_size(set_.size());
   for (size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
-  std::stable_sort(by_size.begin(), by_size.end(),
-                   [&](size_t a, size_t b) { return ParameterBytes(a) > ParameterBytes(b); });
+  std::sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) {
+    const int64_t bytes_a = ParameterBytes(a), bytes_b = ParameterBytes(b);
+    return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
+  });
   bool fits = PlanFits();
   size_t streamed = 0;
   while (!fits && streamed < by_size.size() && ParameterBytes(by_size[streamed]) > 0) {

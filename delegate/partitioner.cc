@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "delegate/lowering.h"
+#include "runtime/base/sort_few.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/quantized_params.h"
@@ -354,8 +355,7 @@ bool Computes(const Graph& graph, const std::vector<int32_t>& set) {
 }  // namespace
 
 std::string DescribeNeeds(std::vector<MemoryNeed> needs) {
-  std::stable_sort(needs.begin(), needs.end(),
-                   [](const MemoryNeed& a, const MemoryNeed& b) { return a.bytes > b.bytes; });
+  SortFew(&needs, [](const MemoryNeed& a, const MemoryNeed& b) { return a.bytes > b.bytes; });
   int64_t bytes = 0;
   for (const MemoryNeed& need : needs) bytes += need.bytes;
   std::string list;

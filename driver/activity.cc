@@ -26,6 +26,7 @@
 #include <utility>
 
 #include "runtime/base/monotonic.h"
+#include "runtime/base/sort_few.h"
 
 namespace atollrt {
 
@@ -422,7 +423,7 @@ std::vector<Activity> ListActivity(const std::string& directory, int64_t now_ns)
     }
   }
   closedir(entries);
-  std::stable_sort(list.begin(), list.end(), [](const Activity& a, const Activity& b) {
+  SortFew(&list, [](const Activity& a, const Activity& b) {
     return std::pair(a.pid, -a.open_seconds) < std::pair(b.pid, -b.open_seconds);
   });
   return list;

@@ -179,9 +179,10 @@ std::vector<std::vector<size_t>> FindLineChains(const Graph& graph,
     if (readers[tensor] != 1 || t.is_variable || t.byte_size() < kMinTensorBytes) continue;
     if (can_join(reader[tensor]) && steps[reader[tensor]].inputs[0] == tensor) writers.push_back(i);
   }
-  std::stable_sort(writers.begin(), writers.end(), [&](size_t a, size_t b) {
-    return graph.tensors[steps[a].outputs[0]].byte_size() >
-           graph.tensors[steps[b].outputs[0]].byte_size();
+  std::sort(writers.begin(), writers.end(), [&](size_t a, size_t b) {
+    const int64_t bytes_a = graph.tensors[steps[a].outputs[0]].byte_size();
+    const int64_t bytes_b = graph.tensors[steps[b].outputs[0]].byte_size();
+    return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
   });
   std::vector<std::vector<size_t>> chains(steps.size());  // by their first step
   std::vector<size_t> first_of(steps.size());

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "runtime/base/sort_few.h"
 #include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
@@ -187,7 +188,7 @@ StridedCopy MakeStridedCopy(const StridedCopy& elements, size_t element_bytes) {
     }
   }
   // In the order of the output, so that writes are sequential and neighbours can merge.
-  std::stable_sort(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) {
+  SortFew(&loops, [](const Loop& a, const Loop& b) {
     return std::abs(a.out_stride) > std::abs(b.out_stride);
   });
   for (size_t i = loops.size(); i-- > 1;) {
@@ -222,9 +223,8 @@ void ClipStridedCopy(const StridedCopy& copy, int64_t begin, int64_t end,
     return;
   }
   StridedCopy sorted = copy;
-  std::stable_sort(
-      sorted.loops.begin(), sorted.loops.end(),
-      [](const Loop& outer, const Loop& inner) { return outer.out_stride > inner.out_stride; });
+  SortFew(&sorted.loops,
+          [](const Loop& outer, const Loop& inner) { return outer.out_stride > inner.out_stride; });
   ClipSorted(sorted, begin, end, parts);
 }
 
