@@ -193,8 +193,8 @@ void RegisterImages(CpuFeatures level) {
   }
 }
 
-// These have one form for all levels.
-void RegisterPlain() {
+void RegisterPools(CpuFeatures level) {
+  const Loops& loops = ChooseLoops(level);
   const Pool2DParams pool{.input_h = 112,
                           .input_w = 112,
                           .channels = 64,
@@ -205,14 +205,18 @@ void RegisterPlain() {
                           .stride_h = 2,
                           .stride_w = 2};
   for (const PoolKind kind : {PoolKind::kMax, PoolKind::kAverage}) {
-    Register(kBaseline, kind == PoolKind::kMax ? "max_pool_112x112x64" : "average_pool_112x112x64",
+    Register(level, kind == PoolKind::kMax ? "max_pool_112x112x64" : "average_pool_112x112x64",
              {{112 * 112 * 64}, 56 * 56 * 64, 56 * 56 * 64},
-             [pool, kind](const uint8_t* x, const uint8_t*, uint8_t* y) {
+             [pool, kind, &loops](const uint8_t* x, const uint8_t*, uint8_t* y) {
                Pool2DParams params = pool;
                params.kind = kind;
-               Pool2D(params, x, y, nullptr);
+               Pool2D(params, loops, x, y, nullptr);
              });
   }
+}
+
+// These have one form for all levels.
+void RegisterPlain() {
   // EDSR: [540, 960, 12] to [1080, 1920, 3]; and a transposition of bytes.
   const struct {
     const char* name;
@@ -244,6 +248,7 @@ void RegisterAll() {
     RegisterPairs(level);                                                               \
     RegisterRows(level);                                                                \
     RegisterImages(level);                                                              \
+    RegisterPools(level);                                                               \
   }
 #include "runtime/kernels/loops/kernels.inc"
 #undef ATOLL_LOOPS

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C interface of delegate.h over DeviceDelegate, the driver, its assembler, the Coral's timing
-// and residency; nothing else happens here.
+// The C interface of delegate.h over DeviceDelegate, the driver and residency; nothing else happens
+// here. What libatoll-core leaves out is in c_api_devices.cc and c_api_assembly.cc.
 #include "runtime/c_api.h"
 
 #include <algorithm>
@@ -11,19 +11,29 @@
 #include <vector>
 
 #include "atoll/delegate.h"
+#include "delegate/c_api_executables.h"
 #include "delegate/delegate.h"
 #include "delegate/residency_plan.h"
 #include "driver/activity.h"
-#include "driver/assembly.h"
 #include "driver/executable.h"
 #include "driver/open_device.h"
 #include "driver/system_usb_bus.h"
 #include "runtime/base/monotonic.h"
 
+using atollrt::FindExecutable;
 using atollrt::InvalidArgument;
 using atollrt::Result;
 using atollrt::Status;
 using atollrt::ToC;
+
+Result<const atollrt::DescribedExecutable*> atollrt::FindExecutable(
+    const AtollExecutables* executables, int32_t index) {
+  if (executables == nullptr) return InvalidArgument("argument 'executables' is NULL");
+  if (index < 0 || static_cast<size_t>(index) >= executables->list.size()) {
+    return InvalidArgument("executable %d of %zu", index, executables->list.size());
+  }
+  return &executables->list[static_cast<size_t>(index)];
+}
 
 namespace {
 
@@ -84,25 +94,6 @@ AtollActivityCounts CountsOf(const atollrt::ActivityCounts& counts) {
           .bytes_to_device = Saturated(counts.bytes_to_device),
           .bytes_from_device = Saturated(counts.bytes_from_device),
           .busy_seconds = counts.busy_seconds};
-}
-
-}  // namespace
-
-// The handle behind AtollExecutables.
-struct AtollExecutables {
-  std::vector<atollrt::DescribedExecutable> list;
-};
-
-namespace {
-
-// The one at `index`, or the sentence that there is none.
-Result<const atollrt::DescribedExecutable*> FindExecutable(const AtollExecutables* executables,
-                                                           int32_t index) {
-  if (executables == nullptr) return InvalidArgument("argument 'executables' is NULL");
-  if (index < 0 || static_cast<size_t>(index) >= executables->list.size()) {
-    return InvalidArgument("executable %d of %zu", index, executables->list.size());
-  }
-  return &executables->list[static_cast<size_t>(index)];
 }
 
 struct FoundInstruction {
@@ -422,38 +413,6 @@ AtollStatus AtollExecutablesGetInstruction(const AtollExecutables* executables, 
            .node = node,
            .node_name = named ? from.node_names[static_cast<size_t>(node)].c_str() : "",
            .text = text.c_str()};
-  return ToC(Status());
-}
-
-AtollStatus AtollExecutablesDisassemble(const AtollExecutables* executables, int32_t index,
-                                        AtollAssemblyParameters parameters,
-                                        AtollBytesCallback callback, void* user_data) {
-  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
-  if (parameters != ATOLL_OMIT_PARAMETERS && parameters != ATOLL_WRITE_PARAMETERS) {
-    return ToC(InvalidArgument("argument 'parameters' is %d", parameters));
-  }
-  const auto found = FindExecutable(executables, index);
-  if (!found.ok()) return ToC(found.status());
-  const std::string text = atollrt::DisassembleExecutable(
-      (*found)->executable,
-      {.node_names = (*found)->node_names, .parameters = parameters == ATOLL_WRITE_PARAMETERS});
-  callback(text.data(), text.size(), user_data);
-  return ToC(Status());
-}
-
-AtollStatus AtollAssemble(const char* text, size_t size, AtollBytesCallback callback,
-                          void* user_data) {
-  if (text == nullptr) return ToC(InvalidArgument("argument 'text' is NULL"));
-  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
-  const auto executables = atollrt::AssembleExecutables({text, size});
-  if (!executables.ok()) return ToC(executables.status());
-  if (executables->size() != 1) {
-    return ToC(atollrt::CorruptModel(
-        "the text holds %zu executables, and a file holds one; keep one .executable",
-        executables->size()));
-  }
-  const std::vector<uint8_t> bytes = atollrt::WriteExecutable((*executables)[0]);
-  callback(bytes.data(), bytes.size(), user_data);
   return ToC(Status());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What libatoll-core has in place of c_api_devices.cc and coral_partition.cc.
+// What libatoll-core has in place of c_api_assembly.cc, c_api_devices.cc and coral_partition.cc.
 #include "atoll/delegate.h"
 #include "delegate/coral_partition.h"
 #include "runtime/c_api.h"
@@ -34,6 +34,15 @@ AtollStatus AtollDeviceSelfTest(const char*, const AtollSelfTestResult**, int32_
 
 AtollStatus AtollEstimateCoral(const AtollModel*, const char*, AtollCoralEstimate*) {
   return Absent("AtollEstimateCoral");
+}
+
+AtollStatus AtollExecutablesDisassemble(const AtollExecutables*, int32_t, AtollAssemblyParameters,
+                                        AtollBytesCallback, void*) {
+  return Absent("AtollExecutablesDisassemble");
+}
+
+AtollStatus AtollAssemble(const char*, size_t, AtollBytesCallback, void*) {
+  return Absent("AtollAssemble");
 }
 
 }  // extern "C"

@@ -9,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "driver/timing.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -300,7 +299,7 @@ Result<uint32_t> ReadOperand(Line& line, const OperandInfo& operand) {
     for (const FlagInfo& flag : FlagTable()) {
       hint += Format("%s%s", &flag == FlagTable().data() ? "" : ", ", flag.name);
     }
-  } else if (IsSigned(operand)) {
+  } else if (operand.is_signed) {
     word = ParseSigned(text);
     hint = "a number from -2147483648 to 2147483647";
   } else {
@@ -315,7 +314,7 @@ Result<uint32_t> ReadOperand(Line& line, const OperandInfo& operand) {
 
 Result<Instruction> ReadInstruction(Line& line) {
   const std::string_view mnemonic = line.Word();
-  const std::vector<InstructionInfo>& table = InstructionTable();
+  const std::span<const InstructionInfo> table = InstructionTable();
   const auto info = std::find_if(table.begin(), table.end(), [&](const InstructionInfo& candidate) {
     return mnemonic == candidate.mnemonic;
   });
@@ -622,16 +621,6 @@ std::string DisassembleExecutable(const Executable& executable, const Disassembl
   text += DataSection("resident", executable.resident_parameters, options.parameters);
   text += DataSection("streamed", executable.streamed_parameters, options.parameters);
   return text;
-}
-
-uint64_t InstructionCycles(const Executable& executable, const Instruction& instruction) {
-  if (executable.array_rows == 0 || executable.array_columns == 0) return 0;
-  return ExecutionCycles(instruction, {executable.array_rows, executable.array_columns});
-}
-
-int32_t NodeOf(const Executable& executable, ProgramKind program, size_t index) {
-  if (program == ProgramKind::kCaching || executable.inference_nodes.empty()) return -1;
-  return executable.inference_nodes[index];
 }
 
 Result<std::vector<Instruction>> AssembleProgram(std::string_view text) {

@@ -28,13 +28,6 @@ struct DisassemblyOptions {
 // index, unit, cycles (of the array it was compiled for) and node.
 std::string DisassembleExecutable(const Executable& executable, const DisassemblyOptions& options);
 
-enum class ProgramKind { kCaching, kInference };
-// The node of the partition that an instruction of one of the programs comes from, or -1.
-int32_t NodeOf(const Executable& executable, ProgramKind program, size_t index);
-// Cycles of the instruction alone on the array that the executable was compiled for; 0 if that is
-// not known.
-uint64_t InstructionCycles(const Executable& executable, const Instruction& instruction);
-
 // Instructions, one a line, as Disassemble writes them; empty lines and comments are skipped.
 // kCorruptModel with line, column, what is wrong there and what could be written instead. Operand
 // values are not judged (the device does that).

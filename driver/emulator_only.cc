@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What libatoll-core has in place of open_device.cc, the stepped machine and every bus: the
-// emulator that computes directly, and nothing else.
+// What libatoll-core has in place of open_device.cc, fault_plan.cc, the stepped machine and every
+// bus: the emulator that computes directly, and nothing else.
 #include "driver/emulator/stepped_machine.h"
 #include "driver/open_emulator.h"
 #include "driver/system_usb_bus.h"
@@ -11,6 +11,11 @@ namespace {
 
 constexpr const char* kAbsent =
     "this program was built without USB (libatoll-core); libatoll has it";
+
+Status NoFaultsOrRecordings() {
+  return Unsupported(
+      "this program was built without faults and recordings (libatoll-core); libatoll has them");
+}
 
 }  // namespace
 
@@ -22,10 +27,7 @@ std::unique_ptr<SteppedMachine> MakeSteppedMachine(uint32_t, uint32_t) { return 
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   const std::string& device = options.device;
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
-  if (options.faults.has_value() || !options.record.empty()) {
-    return Unsupported(
-        "this program was built without faults and recordings (libatoll-core); libatoll has them");
-  }
+  if (options.faults.has_value() || !options.record.empty()) return NoFaultsOrRecordings();
   if (device.find(',') != device.npos && !device.starts_with("replay:")) return OpenGroup(options);
   const auto emulator = device == "auto" ? EmulatorName() : ParseEmulatorName(device);
   if (emulator.has_value()) {
@@ -44,6 +46,8 @@ std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>&) {
   devices.insert(devices.begin(), {.name = "usb", .description = kAbsent});
   return devices;
 }
+
+Result<FaultPlan> ReadFaultPlan(const std::string&) { return NoFaultsOrRecordings(); }
 
 Result<std::string> ReadRecordingNote(const std::string& path) {
   return Unsupported("recording '%s': %s", path.c_str(), kAbsent);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "driver/timing.h"
 #include "executable_generated.h"  // made from executable.fbs by flatc, in the build tree
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
@@ -312,6 +313,16 @@ std::string Quoted(std::string_view name) {
 
 const char* DeviceFamilyName(DeviceFamily family) {
   return family == DeviceFamily::kAtoll1 ? "Atoll-1" : "Coral";
+}
+
+uint64_t InstructionCycles(const Executable& executable, const Instruction& instruction) {
+  if (executable.array_rows == 0 || executable.array_columns == 0) return 0;
+  return ExecutionCycles(instruction, {executable.array_rows, executable.array_columns});
+}
+
+int32_t NodeOf(const Executable& executable, ProgramKind program, size_t index) {
+  if (program == ProgramKind::kCaching || executable.inference_nodes.empty()) return -1;
+  return executable.inference_nodes[index];
 }
 
 Status ValidateExecutable(const Executable& executable) {

@@ -65,6 +65,13 @@ struct Executable : AnyExecutable {
   bool operator==(const Executable&) const = default;
 };
 
+enum class ProgramKind { kCaching, kInference };
+// The node of the partition that an instruction of one of the programs comes from, or -1.
+int32_t NodeOf(const Executable& executable, ProgramKind program, size_t index);
+// Cycles of the instruction alone on the array that the executable was compiled for; 0 if that is
+// not known.
+uint64_t InstructionCycles(const Executable& executable, const Instruction& instruction);
+
 // A name from outside as it may appear in a message: short, printable, between quotes.
 std::string Quoted(std::string_view name);
 

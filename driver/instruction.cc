@@ -24,9 +24,28 @@ constexpr size_t kOperandBytes = std::is_empty_v<T> ? 0 : sizeof(T);
 #include "driver/instructions.inc"
 
 constexpr FlagInfo kFlags[] = {
-#define ATOLL_FLAG(Name, NAME, bit, meaning) {#NAME, kFlag##Name, meaning},
+#define ATOLL_FLAG(Name, NAME, bit, meaning) {#NAME, kFlag##Name},
 #include "driver/instructions.inc"
 };
+
+// Those of all instructions, one after the other.
+constexpr OperandInfo kOperands[] = {
+#define ATOLL_OPERAND(Struct, type, name, meaning) {#name, std::is_signed_v<type>},
+#include "driver/instructions.inc"
+};
+
+constexpr auto kInstructions = [] {
+  size_t end = 0;
+  const auto operands = [&](size_t count) {
+    end += count;
+    return std::span(kOperands).subspan(end - count, count);
+  };
+  return std::array{
+#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) \
+  InstructionInfo{#MNEMONIC, opcode, Unit::unit, operands(kOperandBytes<Struct##Instruction> / 4)},
+#include "driver/instructions.inc"
+  };
+}();
 
 const InstructionInfo* FindInstruction(uint32_t opcode) {
   for (const InstructionInfo& info : InstructionTable()) {
@@ -62,7 +81,7 @@ std::string OperandText(const OperandInfo& operand, uint32_t word) {
                   word & ~kParameterSegment);
   }
   if (std::string_view(operand.name) == "flags") return FlagsText(word);
-  return IsSigned(operand) ? Format("%d", static_cast<int32_t>(word)) : Format("%u", word);
+  return operand.is_signed ? Format("%d", static_cast<int32_t>(word)) : Format("%u", word);
 }
 
 }  // namespace
@@ -70,8 +89,6 @@ std::string OperandText(const OperandInfo& operand, uint32_t word) {
 bool IsAddress(const OperandInfo& operand) {
   return std::string_view(operand.name).ends_with("_address");
 }
-
-bool IsSigned(const OperandInfo& operand) { return std::string_view(operand.type) == "int32_t"; }
 
 std::span<const FlagInfo> FlagTable() { return kFlags; }
 
@@ -93,19 +110,7 @@ const char* UnitName(Unit unit) {
   return "";
 }
 
-const std::vector<InstructionInfo>& InstructionTable() {
-  static const std::vector<InstructionInfo> table = {
-#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) \
-  {#MNEMONIC, opcode, Unit::unit, meaning, {
-#define ATOLL_OPERAND(Struct, type, name, meaning) {#type, #name, meaning},
-#define ATOLL_INSTRUCTION_END(Struct) \
-  }                                   \
-  }                                   \
-  ,
-#include "driver/instructions.inc"
-  };
-  return table;
-}
+std::span<const InstructionInfo> InstructionTable() { return kInstructions; }
 
 EncodedInstruction Encode(const Instruction& instruction) {
   EncodedInstruction bytes{};

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -102,30 +101,26 @@ std::string Disassemble(const Instruction& instruction);
 const char* Mnemonic(const Instruction& instruction);
 Unit UnitOf(const Instruction& instruction);
 
-// Operands of one instruction in order, for documentation and generic walks.
+// Operands of one instruction in order, for generic walks. What they mean is in
+// instruction_meanings.h.
 struct OperandInfo {
-  const char* type;
   const char* name;
-  const char* meaning;
+  bool is_signed;  // the word is in two's complement
 };
 // An on-chip address: its name ends in "_address".
 bool IsAddress(const OperandInfo& operand);
-// Whether the word is in two's complement.
-bool IsSigned(const OperandInfo& operand);
 
 struct InstructionInfo {
   const char* mnemonic;
   uint32_t opcode;
   Unit unit;
-  const char* meaning;
-  std::vector<OperandInfo> operands;
+  std::span<const OperandInfo> operands;
 };
-const std::vector<InstructionInfo>& InstructionTable();
+std::span<const InstructionInfo> InstructionTable();  // in the order of the list
 
 struct FlagInfo {
   const char* name;
   uint32_t bit;  // its value, not its number
-  const char* meaning;
 };
 std::span<const FlagInfo> FlagTable();  // ascending
 

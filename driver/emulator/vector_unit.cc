@@ -199,7 +199,7 @@ void VectorUnit::Run(const Pool2DInstruction& i, const Segments& segments) {
       .clamp = {i.clamp_min, i.clamp_max}};
   const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.channels;
   const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.channels;
-  Pool2D(params, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
+  Pool2D(params, loops_, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
          memory_.WriteAt(segments.Resolve(i.output_address), output_bytes), pool_);
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/thread_pool.h"
@@ -21,20 +20,6 @@ void Store(const ArgReduceParams& p, const int32_t* index, int64_t first, int64_
     std::copy_n(index, count, reinterpret_cast<int32_t*>(output) + first);
   } else {
     std::copy_n(index, count, reinterpret_cast<int64_t*>(output) + first);
-  }
-}
-
-// Rows of bytes that lie next to each other, [begin, end).
-void ArgByteRows(const ArgReduceParams& p, const Loops& loops, const uint8_t* input,
-                 uint8_t* output, int64_t begin, int64_t end) {
-  // What turns the bytes that are best into the least.
-  const uint8_t flip = static_cast<uint8_t>((p.input == Element::kInt8 ? 0x80 : 0) ^
-                                            (p.which == Extreme::kMax ? 0xff : 0));
-  int32_t index[kBlock];
-  for (int64_t row = begin; row < end; row += kBlock) {
-    const int64_t count = std::min(kBlock, end - row);
-    loops.arg_least_bytes(input + row * p.size, count, p.size, p.size, flip, index);
-    Store(p, index, row, count, output);
   }
 }
 
@@ -72,70 +57,93 @@ void ArgColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t first, i
   }
 }
 
-constexpr int64_t kByteColumns = 16;
-typedef int8_t Int8s __attribute__((vector_size(kByteColumns)));
-typedef uint8_t UInt8s __attribute__((vector_size(kByteColumns)));
+// ---- Bytes --------------------------------------------------------------------------------------
+//
+// By an exclusive or with `flip` the best of them become the least.
 
-// Columns of bytes that lie side by side, 16 at a time; the last ones may be found twice. The best
-// bytes so far and the rows where they are, counted from a row that moves on before a byte
-// overflows, are bytes, too: vectors of the smallest CPU hold them. False if they are no bytes, or
-// too few.
-template <typename T, typename Better>
-bool ArgByteColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t count, Better better,
-                    int32_t* index) {
-  constexpr int64_t kRows = 255;
-  if constexpr (sizeof(T) == 1) {
-    if (count < kByteColumns) return false;
-    using Values = std::conditional_t<std::is_signed_v<T>, Int8s, UInt8s>;
-    for (int64_t first = 0; first < count; first += kByteColumns) {
-      first = std::min(first, count - kByteColumns);
-      Values best;
-      std::memcpy(&best, plane + first, kByteColumns);
-      std::fill_n(index + first, kByteColumns, 0);
-      for (int64_t begin = 1; begin < p.size; begin += kRows) {
-        const int64_t rows = std::min(kRows, p.size - begin);
-        UInt8s at = {};  // 1 more than the row from `begin`; 0: before it
-        UInt8s now = {};
-        const uint8_t* row = plane + begin * p.inner + first;
-        for (int64_t r = 0; r < rows; ++r, row += p.inner) {
-          Values values;
-          std::memcpy(&values, row, kByteColumns);
-          now += 1;
-          const auto is_better = better(values, best);
-          best = is_better ? values : best;
-          at = is_better ? now : at;
-        }
-        for (int k = 0; k < kByteColumns; ++k) {
-          if (at[k] != 0) index[first + k] = static_cast<int32_t>(begin) + at[k] - 1;
-        }
-      }
-    }
-    return true;
+// [begin, end) of rows that lie next to each other.
+void ArgByteRows(const ArgReduceParams& p, const Loops& loops, uint8_t flip, const uint8_t* input,
+                 uint8_t* output, int64_t begin, int64_t end) {
+  int32_t index[kBlock];
+  for (int64_t row = begin; row < end; row += kBlock) {
+    const int64_t count = std::min(kBlock, end - row);
+    loops.arg_least_bytes(input + row * p.size, count, p.size, p.size, flip, index);
+    Store(p, index, row, count, output);
   }
-  return false;
 }
 
-template <typename T, typename Better>
-void ArgPlanes(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, ThreadPool* pool,
-               Better better) {
-  const int64_t plane_bytes = p.size * p.inner * static_cast<int64_t>(sizeof(T));
+constexpr int64_t kByteColumns = 16;
+typedef int8_t Int8Columns __attribute__((vector_size(kByteColumns)));
+typedef uint8_t UInt8Columns __attribute__((vector_size(kByteColumns)));
+
+// Columns of bytes that lie side by side, at least 16, so many at a time; the last ones may be
+// found twice. The least bytes so far, and the rows where they are, counted from a row that moves
+// on before a byte overflows, are bytes, too: vectors of the smallest CPU hold them. It compares
+// int8.
+void ArgByteColumns(const ArgReduceParams& p, uint8_t flip, const uint8_t* plane, int64_t count,
+                    int32_t* index) {
+  constexpr int64_t kRows = 255;
+  const int8_t flip_signed = static_cast<int8_t>(flip ^ 0x80);
+  for (int64_t first = 0; first < count; first += kByteColumns) {
+    first = std::min(first, count - kByteColumns);
+    Int8Columns least;
+    std::memcpy(&least, plane + first, kByteColumns);
+    least ^= flip_signed;
+    std::fill_n(index + first, kByteColumns, 0);
+    for (int64_t begin = 1; begin < p.size; begin += kRows) {
+      const int64_t rows = std::min(kRows, p.size - begin);
+      UInt8Columns at = {};  // 1 more than the row from `begin`; 0: before it
+      UInt8Columns now = {};
+      const uint8_t* row = plane + begin * p.inner + first;
+      for (int64_t r = 0; r < rows; ++r, row += p.inner) {
+        Int8Columns values;
+        std::memcpy(&values, row, kByteColumns);
+        values ^= flip_signed;
+        now += 1;
+        const auto is_less = values < least;
+        least = is_less ? values : least;
+        at = is_less ? now : at;
+      }
+      for (int k = 0; k < kByteColumns; ++k) {
+        if (at[k] != 0) index[first + k] = static_cast<int32_t>(begin) + at[k] - 1;
+      }
+    }
+  }
+}
+
+// ---- All of them --------------------------------------------------------------------------------
+
+// find(plane, first, count, index) for parts of planes: the neighbours [first, first + count) of
+// one.
+template <typename Find>
+void ForEachPart(const ArgReduceParams& p, int64_t element_bytes, const uint8_t* input,
+                 uint8_t* output, ThreadPool* pool, Find find) {
+  const int64_t plane_bytes = p.size * p.inner * element_bytes;
   const int64_t blocks = (p.inner + kBlock - 1) / kBlock;  // of a plane
   const int64_t work = std::max<int64_t>(p.size * std::min(p.inner, kBlock), 1);
   ParallelRanges(pool, p.outer * blocks, std::max<int64_t>(kParallelGrain / work, 1),
                  [&](int64_t begin, int64_t end) {
                    int32_t index[kBlock];
                    for (int64_t block = begin; block < end; ++block) {
-                     const uint8_t* plane = input + block / blocks * plane_bytes;
                      const int64_t first = block % blocks * kBlock;
                      const int64_t count = std::min(kBlock, p.inner - first);
-                     if (p.inner == 1) {
-                       index[0] = ArgRow<T>(plane, p.size, better);
-                     } else if (!ArgByteColumns<T>(p, plane + first, count, better, index)) {
-                       ArgColumns<T>(p, plane, first, count, better, index);
-                     }
+                     find(input + block / blocks * plane_bytes, first, count, index);
                      Store(p, index, block / blocks * p.inner + first, count, output);
                    }
                  });
+}
+
+template <typename T, typename Better>
+void ArgPlanes(const ArgReduceParams& p, const uint8_t* input, uint8_t* output, ThreadPool* pool,
+               Better better) {
+  ForEachPart(p, sizeof(T), input, output, pool,
+              [&](const uint8_t* plane, int64_t first, int64_t count, int32_t* index) {
+                if (p.inner == 1) {
+                  index[0] = ArgRow<T>(plane, p.size, better);
+                } else {
+                  ArgColumns<T>(p, plane, first, count, better, index);
+                }
+              });
 }
 
 template <typename T>
@@ -147,24 +155,37 @@ void ArgNumbers(const ArgReduceParams& p, const uint8_t* input, uint8_t* output,
   }
 }
 
+void ArgBytes(const ArgReduceParams& p, const Loops& loops, const uint8_t* input, uint8_t* output,
+              ThreadPool* pool) {
+  const uint8_t flip = static_cast<uint8_t>((p.input == Element::kInt8 ? 0x80 : 0) ^
+                                            (p.which == Extreme::kMax ? 0xff : 0));
+  if (p.inner == 1) {
+    const int64_t grain = std::max<int64_t>(kParallelGrain / std::max<int64_t>(p.size, 1), 1);
+    ParallelRanges(pool, p.outer, grain, [&](int64_t begin, int64_t end) {
+      ArgByteRows(p, loops, flip, input, output, begin, end);
+    });
+    return;
+  }
+  ForEachPart(p, 1, input, output, pool,
+              [&](const uint8_t* plane, int64_t first, int64_t count, int32_t* index) {
+                if (count >= kByteColumns) {
+                  ArgByteColumns(p, flip, plane + first, count, index);
+                } else {
+                  ArgColumns<uint8_t>(
+                      p, plane, first, count,
+                      [=](uint8_t x, uint8_t y) { return (x ^ flip) < (y ^ flip); }, index);
+                }
+              });
+}
+
 }  // namespace
 
 void ArgReduce(const ArgReduceParams& p, const Loops& loops, const uint8_t* input, uint8_t* output,
                ThreadPool* pool) {
-  const bool is_byte = p.input == Element::kInt8 || p.input == Element::kUInt8;
-  if (is_byte && p.inner == 1) {
-    const int64_t grain = std::max<int64_t>(kParallelGrain / std::max<int64_t>(p.size, 1), 1);
-    ParallelRanges(pool, p.outer, grain, [&](int64_t begin, int64_t end) {
-      ArgByteRows(p, loops, input, output, begin, end);
-    });
-    return;
-  }
   switch (p.input) {
     case Element::kInt8:
-      return ArgNumbers<int8_t>(p, input, output, pool);
     case Element::kUInt8:
-    case Element::kBool:
-      return ArgNumbers<uint8_t>(p, input, output, pool);
+      return ArgBytes(p, loops, input, output, pool);
     case Element::kInt16:
       return ArgNumbers<int16_t>(p, input, output, pool);
     case Element::kInt32:
@@ -175,6 +196,8 @@ void ArgReduce(const ArgReduceParams& p, const Loops& loops, const uint8_t* inpu
       return ArgNumbers<int64_t>(p, input, output, pool);
     case Element::kFloat32:
       return ArgNumbers<float>(p, input, output, pool);
+    case Element::kBool:  // no number
+      return;
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 // Runs that are worth a call each.
 constexpr int64_t kLongRun = 512;
 constexpr int64_t kBlockBytes = 4096;
-// Repeating an element may write so many more.
+// Repeating an element may write so many bytes more.
 constexpr int64_t kStep = 16;
 
 // Where the outer loops are.
@@ -63,58 +63,76 @@ class Cursor {
   std::array<int64_t, Broadcast::kMaxLoops> index_{};
 };
 
-// Elements of an operand in a block: those of `rows` runs.
-template <typename T>
+// Eight bytes of an element of `size` bytes, again and again.
+uint64_t Repetition(const uint8_t* element, int64_t size) {
+  switch (size) {
+    case 1:
+      return *element * 0x0101010101010101u;
+    case 2:
+      return LoadLittleEndian<uint16_t>(element) * 0x0001000100010001u;
+    case 4:
+      return LoadLittleEndian<uint32_t>(element) * 0x0000000100000001u;
+    default:
+      return LoadLittleEndian<uint64_t>(element);
+  }
+}
+
+// Runs of an operand side by side, all of the same size and stride.
 class Block {
  public:
-  static constexpr int64_t kCapacity = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  // Runs of `count` elements of `size` bytes that lie next to each other (stride 1) or are all the
+  // same (0).
+  Block(int64_t count, int64_t size, int64_t stride)
+      : size_(size), stride_(stride), run_bytes_(count * size) {}
 
-  const uint8_t* bytes() const { return reinterpret_cast<const uint8_t*>(elements_); }
+  const uint8_t* bytes() const { return bytes_; }
 
-  // Run number `row` of `count` elements, next to each other (stride 1) or all the same (0).
-  void Fill(int64_t row, const uint8_t* from, int64_t stride, int64_t count) {
-    T* const to = elements_ + row * count;
-    if (stride == 0) {
-      const T value = LoadLittleEndian<T>(from);
-      for (int64_t i = 0; i < count; i += kStep) {
-        for (int64_t j = 0; j < kStep; ++j) to[i + j] = value;
-      }
-    } else {
-      std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+  void Fill(int64_t row, const uint8_t* from) {
+    uint8_t* const to = bytes_ + row * run_bytes_;
+    if (stride_ == 1) {
+      std::memcpy(to, from, static_cast<size_t>(run_bytes_));
+      return;
+    }
+    const uint64_t repetition = Repetition(from, size_);
+    for (int64_t i = 0; i < run_bytes_; i += kStep) {
+      StoreLittleEndian(to + i, repetition);
+      StoreLittleEndian(to + i + kStep / 2, repetition);
     }
   }
 
-  // The same run `rows` times; the block remembers it by its place. `stride` and `count` are always
-  // the same for a block.
-  void Repeat(int64_t rows, const uint8_t* from, int64_t stride, int64_t count) {
+  // The same run `rows` times; the block remembers it by its place.
+  void Repeat(int64_t rows, const uint8_t* from) {
     if (from == repeated_ && rows <= repetitions_) return;
-    for (int64_t row = 0; row < rows; ++row) Fill(row, from, stride, count);
+    for (int64_t row = 0; row < rows; ++row) Fill(row, from);
     repeated_ = from;
     repetitions_ = rows;
   }
 
  private:
-  T elements_[kCapacity + kStep];
+  const int64_t size_, stride_, run_bytes_;
+  uint8_t bytes_[kBlockBytes + kStep];
   const uint8_t* repeated_ = nullptr;
   int64_t repetitions_ = 0;
 };
 
-// RunBlocks of one element size.
-template <typename T>
 class BlockRunner {
  public:
-  BlockRunner(const Broadcast& broadcast, const uint8_t* x1, const uint8_t* x2,
+  BlockRunner(const Broadcast& broadcast, int64_t size, const uint8_t* x1, const uint8_t* x2,
               BlockFunction function, const void* context)
       : broadcast_(broadcast),
         run_(broadcast.inner),
+        size_(size),
+        capacity_(kBlockBytes / size),
         x1_(x1),
         x2_(x2),
         function_(function),
-        context_(context) {}
+        context_(context),
+        block1_(std::min(run_.count, capacity_), size, run_.stride1),
+        block2_(std::min(run_.count, capacity_), size, run_.stride2) {}
 
   void Run(int64_t begin, int64_t end) {
     if (broadcast_.outer.empty()) {
-      RunLong(x1_ + begin * run_.stride1 * kSize, x2_ + begin * run_.stride2 * kSize, begin,
+      RunLong(x1_ + begin * run_.stride1 * size_, x2_ + begin * run_.stride2 * size_, begin,
               end - begin);
       return;
     }
@@ -124,25 +142,21 @@ class BlockRunner {
       return;
     }
     for (int64_t offset = begin; offset < end; offset += run_.count) {
-      RunLong(x1_ + cursor.offset1 * kSize, x2_ + cursor.offset2 * kSize, offset, run_.count);
+      RunLong(x1_ + cursor.offset1 * size_, x2_ + cursor.offset2 * size_, offset, run_.count);
       cursor.Advance();
     }
   }
 
  private:
-  static constexpr int64_t kSize = sizeof(T);
-  static constexpr int64_t kCapacity = Block<T>::kCapacity;
-
   // A part of one run.
   void RunLong(const uint8_t* x1, const uint8_t* x2, int64_t offset, int64_t count) {
     if (run_.stride1 == 1 && run_.stride2 == 1) return function_(context_, x1, x2, offset, count);
-    const int64_t block = std::min(count, kCapacity);
-    if (run_.stride1 == 0) block1_.Repeat(1, x1, 0, block);
-    if (run_.stride2 == 0) block2_.Repeat(1, x2, 0, block);
-    for (int64_t i = 0; i < count; i += kCapacity) {
-      function_(context_, run_.stride1 == 0 ? block1_.bytes() : x1 + i * kSize,
-                run_.stride2 == 0 ? block2_.bytes() : x2 + i * kSize, offset + i,
-                std::min(kCapacity, count - i));
+    if (run_.stride1 == 0) block1_.Repeat(1, x1);
+    if (run_.stride2 == 0) block2_.Repeat(1, x2);
+    for (int64_t i = 0; i < count; i += capacity_) {
+      function_(context_, run_.stride1 == 0 ? block1_.bytes() : x1 + i * size_,
+                run_.stride2 == 0 ? block2_.bytes() : x2 + i * size_, offset + i,
+                std::min(capacity_, count - i));
     }
   }
 
@@ -152,18 +166,18 @@ class BlockRunner {
     const BroadcastLoop& loop = broadcast_.outer.back();
     const bool alike = loop.count * run_.count >= kLongRun;
     while (runs > 0) {
-      int64_t rows = std::min(kCapacity / run_.count, runs);
+      int64_t rows = std::min(capacity_ / run_.count, runs);
       if (alike) rows = std::min(rows, cursor->RunsLeft());
       const uint8_t* block1 = block1_.bytes();
       const uint8_t* block2 = block2_.bytes();
       if (alike) {
-        block1 = Rows(x1_ + cursor->offset1 * kSize, loop.stride1, run_.stride1, rows, &block1_);
-        block2 = Rows(x2_ + cursor->offset2 * kSize, loop.stride2, run_.stride2, rows, &block2_);
+        block1 = Rows(x1_ + cursor->offset1 * size_, loop.stride1, run_.stride1, rows, &block1_);
+        block2 = Rows(x2_ + cursor->offset2 * size_, loop.stride2, run_.stride2, rows, &block2_);
         cursor->Advance(rows);
       } else {
         for (int64_t row = 0; row < rows; ++row) {
-          block1_.Fill(row, x1_ + cursor->offset1 * kSize, run_.stride1, run_.count);
-          block2_.Fill(row, x2_ + cursor->offset2 * kSize, run_.stride2, run_.count);
+          block1_.Fill(row, x1_ + cursor->offset1 * size_);
+          block2_.Fill(row, x2_ + cursor->offset2 * size_);
           cursor->Advance();
         }
       }
@@ -175,26 +189,25 @@ class BlockRunner {
 
   // Runs `distance` elements apart, side by side.
   const uint8_t* Rows(const uint8_t* from, int64_t distance, int64_t stride, int64_t rows,
-                      Block<T>* block) const {
-    const int64_t count = run_.count;
-    if (distance == count && (stride == 1 || count == 1)) return from;
+                      Block* block) const {
+    if (distance == run_.count && (stride == 1 || run_.count == 1)) return from;
     if (distance == 0) {
-      block->Repeat(rows, from, stride, count);
+      block->Repeat(rows, from);
     } else {
-      for (int64_t row = 0; row < rows; ++row) {
-        block->Fill(row, from + row * distance * kSize, stride, count);
-      }
+      for (int64_t row = 0; row < rows; ++row) block->Fill(row, from + row * distance * size_);
     }
     return block->bytes();
   }
 
   const Broadcast& broadcast_;
   const BroadcastLoop& run_;
+  const int64_t size_;      // bytes of an element
+  const int64_t capacity_;  // of a block, in elements
   const uint8_t* const x1_;
   const uint8_t* const x2_;
   const BlockFunction function_;
   const void* const context_;
-  Block<T> block1_, block2_;
+  Block block1_, block2_;
 };
 
 }  // namespace
@@ -238,19 +251,8 @@ Broadcast MakeBroadcast(std::span<const int32_t> shape1, std::span<const int32_t
 void RunBlocks(const Broadcast& broadcast, size_t element_bytes, const uint8_t* x1,
                const uint8_t* x2, int64_t begin, int64_t end, BlockFunction function,
                const void* context) {
-  const auto run = [&](auto element) {
-    BlockRunner<decltype(element)>(broadcast, x1, x2, function, context).Run(begin, end);
-  };
-  switch (element_bytes) {
-    case 1:
-      return run(uint8_t{});
-    case 2:
-      return run(uint16_t{});
-    case 4:
-      return run(uint32_t{});
-    default:
-      return run(uint64_t{});
-  }
+  BlockRunner(broadcast, static_cast<int64_t>(element_bytes), x1, x2, function, context)
+      .Run(begin, end);
 }
 
 }  // namespace atollrt

@@ -23,42 +23,6 @@ Loops From(Loops loops, Axes axes) {
   return loops;
 }
 
-// sums[i] += input[i * step] for i < count.
-template <typename Byte>
-inline void AddRow(const Byte* input, int64_t count, int64_t step, uint32_t* sums) {
-  if (step == 1) {
-    for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<uint32_t>(input[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<uint32_t>(input[i * step]);
-  }
-}
-
-// sums[i] += the elements from input + i * step on that the reduced ones of `loops` walk over, for
-// i < count. `loops` begins with a reduced one or is empty.
-template <typename Byte>
-void AddElements(Loops loops, const Byte* input, int64_t count, int64_t step, uint32_t* sums) {
-  if (loops.empty()) return AddRow(input, count, step, sums);
-  const ReduceLoop loop = loops[0];
-  const Loops inner = From(loops.subspan(1), Axes::kReduced);
-  if (!inner.empty()) {
-    for (int64_t k = 0; k < loop.count; ++k) {
-      AddElements(inner, input + k * loop.in_stride, count, step, sums);
-    }
-  } else if (loop.in_stride != 1) {
-    for (int64_t k = 0; k < loop.count; ++k) {
-      AddRow(input + k * loop.in_stride, count, step, sums);
-    }
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      uint32_t sum = 0;
-      for (int64_t k = 0; k < loop.count; ++k) sum += static_cast<uint32_t>(input[i * step + k]);
-      sums[i] += sum;
-    }
-  }
-}
-
-// One output after the other, for the kept ones of `loops`; `all` are the loops of the plan.
-template <typename Byte>
 class Summation {
  public:
   Summation(const ByteSumParams& params, Loops all) : params_(params), all_(all) {
@@ -66,15 +30,18 @@ class Summation {
     for (const ReduceLoop& loop : all) {
       if (loop.out_stride == 0) summed *= static_cast<uint32_t>(loop.count);
     }
-    zeros_ = static_cast<uint32_t>(params.input_zero_point) * summed;
+    const bool is_signed = params.type == ByteType::kInt8;
+    flip_ = is_signed ? 0x80 : 0;
+    zeros_ = (static_cast<uint32_t>(params.input_zero_point) + flip_) * summed;
   }
 
-  void Run(const Byte* input, uint8_t* output) const {
+  void Run(const uint8_t* input, uint8_t* output) const {
     Run(From(all_, Axes::kKept), input, output);
   }
 
  private:
-  void Run(Loops loops, const Byte* input, uint8_t* output) const {
+  // One output after the other, for the kept ones of `loops`.
+  void Run(Loops loops, const uint8_t* input, uint8_t* output) const {
     const ReduceLoop loop = loops.empty() ? ReduceLoop() : loops[0];
     const Loops inner = loops.empty() ? loops : From(loops.subspan(1), Axes::kKept);
     if (inner.empty()) {
@@ -90,7 +57,7 @@ class Summation {
   }
 
   // `count` neighbouring outputs, whose inputs begin `step` elements apart.
-  void SumBlock(const Byte* input, int64_t count, int64_t step, uint8_t* output) const {
+  void SumBlock(const uint8_t* input, int64_t count, int64_t step, uint8_t* output) const {
     uint32_t sums[kBlock];
     std::fill_n(sums, count, 0u);
     AddElements(From(all_, Axes::kReduced), input, count, step, sums);
@@ -104,20 +71,53 @@ class Summation {
     }
   }
 
+  // sums[i] += the elements from input + i * step on that the reduced ones of `loops` walk over,
+  // for i < count. `loops` begins with a reduced one or is empty.
+  void AddElements(Loops loops, const uint8_t* input, int64_t count, int64_t step,
+                   uint32_t* sums) const {
+    if (loops.empty()) return AddRow(input, count, step, sums);
+    const ReduceLoop loop = loops[0];
+    const Loops inner = From(loops.subspan(1), Axes::kReduced);
+    if (!inner.empty()) {
+      for (int64_t k = 0; k < loop.count; ++k) {
+        AddElements(inner, input + k * loop.in_stride, count, step, sums);
+      }
+    } else if (loop.in_stride != 1) {
+      for (int64_t k = 0; k < loop.count; ++k) {
+        AddRow(input + k * loop.in_stride, count, step, sums);
+      }
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        uint32_t sum = 0;
+        for (int64_t k = 0; k < loop.count; ++k) sum += Value(input[i * step + k]);
+        sums[i] += sum;
+      }
+    }
+  }
+
+  // sums[i] += input[i * step] for i < count.
+  void AddRow(const uint8_t* input, int64_t count, int64_t step, uint32_t* sums) const {
+    if (step == 1) {
+      for (int64_t i = 0; i < count; ++i) sums[i] += Value(input[i]);
+    } else {
+      for (int64_t i = 0; i < count; ++i) sums[i] += Value(input[i * step]);
+    }
+  }
+
+  // Of an int8, 128 more than it is.
+  uint32_t Value(uint8_t byte) const { return static_cast<uint8_t>(byte ^ flip_); }
+
   const ByteSumParams& params_;
-  const Loops all_;
-  uint32_t zeros_ = 0;
+  const Loops all_;  // of the plan
+  uint8_t flip_;
+  uint32_t zeros_;  // what is too much in each sum
 };
 
 }  // namespace
 
 void ByteSum(const ByteSumParams& params, std::span<const ReduceLoop> loops, const uint8_t* input,
              uint8_t* output) {
-  if (params.type == ByteType::kUInt8) {
-    Summation<uint8_t>(params, loops).Run(input, output);
-  } else {
-    Summation<int8_t>(params, loops).Run(reinterpret_cast<const int8_t*>(input), output);
-  }
+  Summation(params, loops).Run(input, output);
 }
 
 }  // namespace atollrt

@@ -30,26 +30,45 @@ constexpr CpuLevel kLevels[] = {
 };
 
 #if defined(__x86_64__)
-// Leaf 7.1, EAX bit 4. Asked of a CPU whose operating system keeps the AVX registers.
-bool HasAvxVnni() {
+struct CpuId {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || eax < 1) return false;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
+};
+
+// Zeros if the CPU does not have that leaf.
+CpuId AskCpu(unsigned leaf, unsigned subleaf) {
+  CpuId id;
+  __get_cpuid_count(leaf, subleaf, &id.eax, &id.ebx, &id.ecx, &id.edx);
+  return id;
 }
+
+bool HasAll(unsigned word, unsigned bits) { return (word & bits) == bits; }
+
+// The kinds of registers that the operating system keeps: XCR0.
+unsigned KeptRegisters() {
+  if (!HasAll(AskCpu(1, 0).ecx, bit_OSXSAVE)) return 0;
+  unsigned low, high;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+constexpr unsigned kYmm = 0x06;  // SSE's and AVX's
+constexpr unsigned kZmm = 0xe6;  // those and all of AVX-512's
 #endif
 
 CpuFeatures Hardware() {
   CpuFeatures features = kBaseline;
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2")) {
+  const unsigned kept = KeptRegisters();
+  const CpuId extended = AskCpu(7, 0);
+  if (HasAll(kept, kYmm) && HasAll(extended.ebx, bit_AVX2)) {
     features |= kAvx2;
-    if (HasAvxVnni()) features |= kAvxVnni;
+    constexpr unsigned kAvxVnniBit = 1u << 4;
+    if (extended.eax >= 1 && HasAll(AskCpu(7, 1).eax, kAvxVnniBit)) features |= kAvxVnni;
   }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vnni")) {
-    features |= kAvx512Vnni | kAvx512Vnni256;
+  if (HasAll(kept, kZmm) &&
+      HasAll(extended.ebx, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) &&
+      HasAll(extended.ecx, bit_AVX512VNNI)) {
+    features |= kAvx512Vnni256;
+    if (kHasAvx512Kernels) features |= kAvx512Vnni;
   }
 #elif defined(__aarch64__)
   features |= kNeon;
@@ -64,13 +83,19 @@ CpuFeatures Hardware() {
 std::span<const CpuLevel> CpuLevels() { return kLevels; }
 
 Result<CpuFeatures> DetectCpuFeatures() {
-  const CpuFeatures hardware = Hardware();
+  static const CpuFeatures hardware = Hardware();
   const char* cap = std::getenv("ATOLL_CPU");
   if (cap == nullptr || *cap == '\0') return hardware;
   std::string names;
   for (const CpuLevel& level : kLevels) {
     if (std::strcmp(cap, level.name) == 0) {
       if (Supports(hardware, level.features)) return level.features;
+#if defined(__x86_64__)
+      if (!kHasAvx512Kernels && Supports(level.features, kAvx512Vnni) &&
+          Supports(hardware, kAvx512Vnni256)) {
+        return Unsupported("ATOLL_CPU=%s: libatoll-core has no kernels for it; link libatoll", cap);
+      }
+#endif
       return InvalidArgument("ATOLL_CPU=%s: this machine has only %s", cap,
                              CpuFeaturesName(hardware));
     }

@@ -18,8 +18,7 @@ inline constexpr CpuFeatures kBaseline = 0;
 inline constexpr CpuFeatures kAvx2 = 1u << 0;
 inline constexpr CpuFeatures kAvx512Vnni = 1u << 1;  // with F, BW, VL and DQ
 inline constexpr CpuFeatures kAvxVnni = 1u << 2;     // VPDPBUSD of 256 bits in AVX encoding
-// The same in the encoding of AVX-512. No CPU needs it, since those that have it have kAvx512Vnni;
-// it runs the code for kAvxVnni on them.
+// The same in the encoding of AVX-512: the code for kAvxVnni, where kAvx512Vnni has no kernels.
 inline constexpr CpuFeatures kAvx512Vnni256 = 1u << 3;
 // AArch64
 inline constexpr CpuFeatures kNeon = 1u << 4;         // every CPU has it
@@ -40,9 +39,13 @@ struct CpuLevel {
 // a matter of speed: not every level includes those after it.)
 std::span<const CpuLevel> CpuLevels();
 
-// Everything that this machine supports, capped by the environment variable ATOLL_CPU to the level
-// of that name (for debugging and tests). A name that does not exist, or that this machine does
-// not have, is kInvalidArgument.
+// Whether kernels for kAvx512Vnni are linked into this program; libatoll-core does without them.
+extern const bool kHasAvx512Kernels;
+
+// Everything that this machine supports and that there are kernels for, capped by the environment
+// variable ATOLL_CPU to the level of that name (for debugging and tests). A name that does not
+// exist, or that this machine does not have, is kInvalidArgument; one that it has, but not
+// libatoll-core, is kUnsupported.
 Result<CpuFeatures> DetectCpuFeatures();
 
 // The name of the best level that `features` include.

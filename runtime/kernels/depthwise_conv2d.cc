@@ -97,7 +97,6 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
   const int32_t blocks = DivideRoundingUp(s.output_c, kDepthwiseBlock);
   conv.slice_blocks_ =
       static_cast<int32_t>(std::clamp<int64_t>(kUnitBytes / block_bytes, 1, blocks));
-  conv.slices_ = DivideRoundingUp(blocks, conv.slice_blocks_);
 
   ATOLL_RETURN_IF_ERROR(conv.Pack(params));
   if (conv.CanRunRows()) {
@@ -107,14 +106,8 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
                                                             kDepthwiseBlock));
     std::memset(conv.pad_line_.data(), static_cast<uint8_t>(params.input_zero_point),
                 conv.pad_line_.size());
-    if (conv.depth_multiplier_ == 1) {  // else slices bound what is expanded
-      // Blocks of channels have nothing in common; small images of many have enough for threads.
-      constexpr int32_t kUnits = 16;
-      const int32_t lines = DivideRoundingUp(std::max(s.output_h, 1), conv.unit_lines_);
-      conv.slices_ = std::clamp(kUnits / lines, 1, blocks);
-      conv.slice_blocks_ = DivideRoundingUp(blocks, conv.slices_);
-      conv.slices_ = DivideRoundingUp(blocks, conv.slice_blocks_);
-    }
+    if (conv.depth_multiplier_ == 1)
+      conv.slice_blocks_ = blocks;  // else it bounds what is expanded
   }
   return conv;
 }
@@ -265,7 +258,7 @@ void DepthwiseConv2D::RunLines(const LineWindow& input, LineRange lines, uint8_t
                                uint8_t* scratch) const {
   if (conv_) return conv_->RunLines(input, lines, output, scratch);
   scratch += -reinterpret_cast<uintptr_t>(scratch) % Buffer::kAlignment;
-  for (int32_t slice = 0; slice < slices_; ++slice) {
+  for (int32_t block = 0; block < blocks(); block += slice_blocks_) {
     for (int32_t line = lines.first; line < lines.end; line += unit_lines_) {
       RunUnit({.input = input.data,
                .input_end = input.end,
@@ -276,7 +269,8 @@ void DepthwiseConv2D::RunLines(const LineWindow& input, LineRange lines, uint8_t
                .image = 0,
                .first_line = line,
                .lines = std::min(unit_lines_, lines.end - line),
-               .slice = slice});
+               .first_block = block,
+               .blocks = std::min(slice_blocks_, blocks() - block)});
     }
   }
 }
@@ -325,7 +319,8 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratc
   if (s.output_h == 0 || s.output_w == 0) return;
   const int64_t image_units = DivideRoundingUp(s.output_h, unit_lines_);
   const int64_t slice_units = s.batch * image_units;
-  const int64_t units = slice_units * slices_;
+  const int32_t slice_blocks = SliceBlocks(slice_units, pool == nullptr ? 1 : pool->threads());
+  const int64_t units = slice_units * DivideRoundingUp(blocks(), slice_blocks);
   scratch += -reinterpret_cast<uintptr_t>(scratch) % Buffer::kAlignment;
   const size_t worker_bytes = WorkerScratchBytes();
   // Parts that are worth handing to another thread.
@@ -334,6 +329,7 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratc
   ParallelRanges(pool, units, least, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int32_t first_line = static_cast<int32_t>(unit % image_units) * unit_lines_;
+      const int32_t first_block = static_cast<int32_t>(unit / slice_units) * slice_blocks;
       RunUnit({.input = input,
                .input_end = input + s.InputBytes(),
                .input_line = 0,
@@ -343,33 +339,44 @@ void DepthwiseConv2D::Run(const uint8_t* input, uint8_t* output, uint8_t* scratc
                .image = unit % slice_units / image_units,
                .first_line = first_line,
                .lines = std::min(unit_lines_, s.output_h - first_line),
-               .slice = static_cast<int32_t>(unit / slice_units)});
+               .first_block = first_block,
+               .blocks = std::min(slice_blocks, blocks() - first_block)});
     }
   });
 }
 
+// Blocks of channels that a unit takes. By rows they have nothing in common, so small images of
+// many channels have work for all threads.
+int32_t DepthwiseConv2D::SliceBlocks(int64_t slice_units, int threads) const {
+  if (!by_rows_ || threads == 1) return slice_blocks_;
+  const int64_t slices = std::clamp<int64_t>(4 * threads / slice_units, 1, blocks());
+  return std::min(slice_blocks_, DivideRoundingUp(blocks(), static_cast<int32_t>(slices)));
+}
+
+int32_t DepthwiseConv2D::Channels(const Unit& unit) const {
+  return std::min(unit.blocks * kDepthwiseBlock, params_.shape.output_c - FirstChannel(unit));
+}
+
 void DepthwiseConv2D::RunUnitRows(const Unit& unit) const {
   const ConvShape& s = params_.shape;
-  const int32_t first_block = unit.slice * slice_blocks_;
-  const int32_t first_channel = first_block * kDepthwiseBlock;
+  const int32_t first_channel = FirstChannel(unit);
   const int64_t output_row = unit.image * s.output_h + unit.first_line - unit.output_line;
-  DepthwiseRowsArgs args = {
-      .taps = {},
-      .padding = pad_pixel_ + first_channel,
-      .input_w = s.input_w,
-      .pad_left = s.pad_left,
-      .stride_w = s.stride_w,
-      .type = params_.input_type,
-      .lines = unit.lines,
-      .blocks = weights_.data() + first_block,
-      .line_blocks = blocks(),
-      .pixels = s.output_w,
-      .first_channel = first_channel,
-      .channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first_channel),
-      .columns = &columns_,
-      .output = unit.output + output_row * s.output_w * s.output_c,
-      .output_stride = s.output_c,
-      .output_line_stride = int64_t{s.output_w} * s.output_c};
+  DepthwiseRowsArgs args = {.taps = {},
+                            .padding = pad_pixel_ + first_channel,
+                            .input_w = s.input_w,
+                            .pad_left = s.pad_left,
+                            .stride_w = s.stride_w,
+                            .type = params_.input_type,
+                            .lines = unit.lines,
+                            .blocks = weights_.data() + unit.first_block,
+                            .line_blocks = blocks(),
+                            .pixels = s.output_w,
+                            .first_channel = first_channel,
+                            .channels = Channels(unit),
+                            .columns = &columns_,
+                            .output = unit.output + output_row * s.output_w * s.output_c,
+                            .output_stride = s.output_c,
+                            .output_line_stride = int64_t{s.output_w} * s.output_c};
   const int64_t stride = depth_multiplier_ == 1 ? s.input_c : args.channels;
   for (int32_t t = 0; t < kernel_->taps_per_cell; ++t) {
     args.taps[t] = RowTap(unit, t, t);
@@ -386,17 +393,16 @@ void DepthwiseConv2D::RunUnit(const Unit& unit) const {
   for (int32_t row_group = 0; row_group < row_groups_; ++row_group) {
     InterleaveRows(unit, row_group, unit.scratch + row_group * row_group_bytes);
   }
-  const int32_t first_block = unit.slice * slice_blocks_;
-  const int32_t first_channel = first_block * kDepthwiseBlock;
+  const int32_t first_channel = FirstChannel(unit);
   for (int32_t line = 0; line < unit.lines; ++line) {
     const int64_t output_row = unit.image * s.output_h + unit.first_line - unit.output_line + line;
     kernel_->run({.cells = unit.scratch,
                   .block_stride = row_groups_ * row_group_bytes,
                   .pixel_step = s.stride_w * kDepthwiseCellBytes,
-                  .blocks = weights_.data() + line * blocks() + first_block,
+                  .blocks = weights_.data() + line * blocks() + unit.first_block,
                   .pixels = s.output_w,
                   .first_channel = first_channel,
-                  .channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first_channel),
+                  .channels = Channels(unit),
                   .columns = &columns_,
                   .output = unit.output + output_row * s.output_w * s.output_c,
                   .output_stride = s.output_c});
@@ -410,14 +416,12 @@ DepthwiseTap DepthwiseConv2D::Padding() const {
 // The cells of one group of kernel rows: padding left of the image, the image, padding right.
 void DepthwiseConv2D::InterleaveRows(const Unit& unit, int32_t row_group, uint8_t* cells) const {
   const ConvShape& s = params_.shape;
-  const int32_t first_channel = unit.slice * slice_blocks_ * kDepthwiseBlock;
-  InterleaveArgs args = {
-      .taps = {Padding(), Padding(), Padding(), Padding()},
-      .pixels = std::min(s.pad_left, cell_columns_),
-      .channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first_channel),
-      .cells = cells,
-      .block_stride = int64_t{row_groups_} * cell_columns_ * kDepthwiseCellBytes,
-      .type = params_.input_type};
+  InterleaveArgs args = {.taps = {Padding(), Padding(), Padding(), Padding()},
+                         .pixels = std::min(s.pad_left, cell_columns_),
+                         .channels = Channels(unit),
+                         .cells = cells,
+                         .block_stride = int64_t{row_groups_} * cell_columns_ * kDepthwiseCellBytes,
+                         .type = params_.input_type};
   const auto next = [&](int32_t pixels) {
     args.cells += args.pixels * kDepthwiseCellBytes;
     args.pixels = pixels;
@@ -447,14 +451,14 @@ DepthwiseTap DepthwiseConv2D::RowTap(const Unit& unit, int32_t row, int32_t tap)
   if (row >= rows || y < 0 || y >= s.input_h) {
     return Padding();
   }
-  const int32_t first = unit.slice * slice_blocks_ * kDepthwiseBlock;
+  const int32_t first = FirstChannel(unit);
   const uint8_t* from =
       unit.input + (unit.image * s.input_h + y - unit.input_line) * s.input_w * s.input_c;
   if (depth_multiplier_ == 1) {
     return {from + first, unit.input_end, s.input_c};
   }
   // Each input channel once per output channel, so that the kernels need not know.
-  const int32_t channels = std::min(slice_blocks_ * kDepthwiseBlock, s.output_c - first);
+  const int32_t channels = Channels(unit);
   uint8_t* const expanded =
       unit.scratch + CellsBytes() + static_cast<size_t>(tap) * ExpandedRowBytes();
   uint8_t* to = expanded;

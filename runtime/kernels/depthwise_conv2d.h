@@ -46,7 +46,8 @@ class DepthwiseConv2D {
     int64_t image;  // in the batch
     int32_t first_line;
     int32_t lines;
-    int32_t slice;
+    int32_t first_block;
+    int32_t blocks;
   };
   // One cell of weights: those of a tap group, or a part of them (byte_parts.h).
   struct Cell {
@@ -68,6 +69,9 @@ class DepthwiseConv2D {
   DepthwiseTap Padding() const;
   DepthwiseTap RowTap(const Unit& unit, int32_t row, int32_t tap) const;
   int32_t blocks() const;  // of channels
+  int32_t SliceBlocks(int64_t slice_units, int threads) const;
+  int32_t FirstChannel(const Unit& unit) const { return unit.first_block * kDepthwiseBlock; }
+  int32_t Channels(const Unit& unit) const;
   int32_t tap_groups() const { return row_groups_ * params_.shape.kernel_w; }
   size_t CellsBytes() const;        // of one unit
   size_t ExpandedRowBytes() const;  // 0 for depth multiplier 1
@@ -83,9 +87,8 @@ class DepthwiseConv2D {
   // Taps that kernel_h leaves unused in the last row group hold the next rows of the input, so the
   // same cells serve this many output rows, each with its weights moved down.
   int32_t unit_lines_ = 1;
-  int32_t cell_columns_ = 0;  // columns of cells under one output row, padding included
-  int32_t slice_blocks_ = 0;  // blocks of channels of a unit
-  int32_t slices_ = 0;
+  int32_t cell_columns_ = 0;             // columns of cells under one output row, padding included
+  int32_t slice_blocks_ = 0;             // blocks of channels of a unit, at most
   std::vector<int64_t> offsets_;         // what the following point into
   std::vector<DepthwiseBlock> weights_;  // [unit_lines_][blocks]
   Buffer packed_;                        // weights, columns, a padding pixel

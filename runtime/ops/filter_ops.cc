@@ -210,12 +210,14 @@ Executor PrepareTransposeConv(const Graph& graph, const Node& node, CpuFeatures 
   }
 }
 
-Executor PreparePool2D(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PreparePool2D(const Graph& graph, const Node& node, CpuFeatures features) {
   const DataType type = graph.Input(node, 0)->type;
   if (type == DataType::kFloat32) return PrepareFloatPool(graph, node);
   if (type == DataType::kInt16) return PrepareInt16Pool(graph, node);
   ATOLL_ASSIGN_OR_RETURN(const Pool2DParams params, MakePool2DParams(graph, node));
-  return Run([params](const NodeIo& io) { Pool2D(params, io.inputs[0], io.outputs[0], io.pool); });
+  return Run([params, &loops = ChooseLoops(features)](const NodeIo& io) {
+    Pool2D(params, loops, io.inputs[0], io.outputs[0], io.pool);
+  });
 }
 
 }  // namespace atollrt

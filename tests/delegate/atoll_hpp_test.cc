@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "atoll/atoll.hpp"
+#include "tests/support/fashion_interpreter.h"
 
 namespace atollpp {
 namespace {
@@ -15,20 +16,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr char kFashion[] = ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite";
-
 static_assert(!std::is_copy_constructible_v<Interpreter>);
 static_assert(std::is_copy_constructible_v<Model> && std::is_copy_constructible_v<Delegate>);
-
-Interpreter MakeInterpreter(const std::string& device) {
-  const Result<Model> model = Model::FromFile(kFashion);
-  EXPECT_TRUE(model) << model.message();
-  const Result<Delegate> delegate = Delegate::Open(device);
-  EXPECT_TRUE(delegate) << delegate.message();
-  Result<Interpreter> interpreter = Interpreter::Create(*model, *delegate);
-  EXPECT_TRUE(interpreter) << interpreter.message();
-  return *std::move(interpreter);  // model and delegate go here, as far as one can see
-}
 
 // A picture that any model of its size could get.
 void FillInput(Interpreter& interpreter) {

@@ -6,26 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "atoll/atoll.hpp"
+#include "tests/support/fashion_interpreter.h"
 
 namespace atollpp {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr char kFashion[] = ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite";
-
-Interpreter MakeInterpreter(const std::string& device) {
-  const Result<Model> model = Model::FromFile(kFashion);
-  EXPECT_TRUE(model) << model.message();
-  const Result<Delegate> delegate = Delegate::Open(device);
-  EXPECT_TRUE(delegate) << delegate.message();
-  Result<Interpreter> interpreter = Interpreter::Create(*model, *delegate);
-  EXPECT_TRUE(interpreter) << interpreter.message();
-  return *std::move(interpreter);
-}
 
 TEST(CoreLibrary, RunsOnEmulatedDevices) {
   Interpreter cpu = MakeInterpreter("cpu");
@@ -65,6 +55,8 @@ TEST(CoreLibrary, SaysWhatItLeavesOut) {
   options.device = "emu";
   options.faults = "seed:1:1/400";
   ExpectFails(Open(options), ATOLL_UNSUPPORTED, "libatoll has them");
+  options.faults = "no such script";
+  ExpectFails(Open(options), ATOLL_UNSUPPORTED, "libatoll has them");
 
   const AtollFinding* findings = nullptr;
   const AtollSelfTestResult* results = nullptr;
@@ -77,6 +69,34 @@ TEST(CoreLibrary, SaysWhatItLeavesOut) {
                   "session.pcapng", [](const void*, size_t, void*) {}, nullptr),
               ATOLL_UNSUPPORTED, "libatoll has it");
 }
+
+TEST(CoreLibrary, HasNoAssembler) {
+  const auto ignore = [](const void*, size_t, void*) {};
+  ExpectFails(AtollAssemble("END", 3, ignore, nullptr), ATOLL_UNSUPPORTED, "link libatoll");
+  ExpectFails(AtollExecutablesDisassemble(nullptr, 0, ATOLL_OMIT_PARAMETERS, ignore, nullptr),
+              ATOLL_UNSUPPORTED, "link libatoll");
+}
+
+#if defined(__x86_64__)
+// Where the CPU has it, the kernels for AVX-VNNI run in the encoding of AVX-512, or as they are.
+TEST(CoreLibrary, HasNoKernelsForAvx512) {
+  const char* name = nullptr;
+  const auto name_if_capped = [&](const char* level) {
+    EXPECT_EQ(setenv("ATOLL_CPU", level, 1), 0);
+    return AtollCpuName(&name);
+  };
+  const char* before = std::getenv("ATOLL_CPU");
+  const std::string cap = before == nullptr ? "" : before;
+  if (name_if_capped("avx512vnni256") == ATOLL_OK) {
+    ExpectFails(name_if_capped("avx512vnni"), ATOLL_UNSUPPORTED, "link libatoll");
+    ASSERT_EQ(name_if_capped(""), ATOLL_OK);
+    EXPECT_THAT(name, testing::AnyOf(testing::StrEq("avxvnni"), testing::StrEq("avx512vnni256")));
+  } else {
+    ExpectFails(name_if_capped("avx512vnni"), ATOLL_INVALID_ARGUMENT, "this machine has only");
+  }
+  ASSERT_EQ(setenv("ATOLL_CPU", cap.c_str(), 1), 0);
+}
+#endif
 
 TEST(CoreLibrary, ListsEmulatorsThatCanBeOpened) {
   const AtollDeviceInfo* devices = nullptr;

@@ -14,6 +14,7 @@
 
 #include "driver/device_profile.h"
 #include "driver/instruction.h"
+#include "driver/instruction_meanings.h"
 #include "driver/memory_access.h"
 #include "runtime/base/bytes.h"
 #include "tests/docs/generated_page.h"
@@ -63,7 +64,7 @@ std::string FlagsTable() {
   for (const FlagInfo& flag : FlagTable()) {
     int number = 0;
     while (flag.bit >> number != 1) ++number;
-    table += Format("| %d | %s | %s |\n", number, flag.name, flag.meaning);
+    table += Format("| %d | %s | %s |\n", number, flag.name, MeaningOf(flag));
   }
   return table;
 }
@@ -99,8 +100,8 @@ std::string InstructionBlock(const InstructionInfo& info) {
   for (size_t i = 0; i < info.operands.size(); ++i) {
     const OperandInfo& operand = info.operands[i];
     const size_t word = i + 1;
-    std::string type = IsSigned(operand) ? "int32" : "uint32";
-    std::string meaning = operand.meaning;
+    std::string type = operand.is_signed ? "int32" : "uint32";
+    std::string meaning = MeaningOf(operand);
     if (IsAddress(operand)) {
       addresses.push_back(word);
       const Kind kind = access[word].value();
@@ -120,7 +121,7 @@ std::string InstructionBlock(const InstructionInfo& info) {
         Format("| %zu | `%s` | %s | %s |\n", word, operand.name, type.c_str(), meaning.c_str());
   }
   std::string text =
-      Format("Opcode 0x%02X, unit *%s*: %s.", info.opcode, UnitName(info.unit), info.meaning);
+      Format("Opcode 0x%02X, unit *%s*: %s.", info.opcode, UnitName(info.unit), MeaningOf(info));
   if (info.operands.empty()) return text + " No operands.\n";
   if (!flags.empty()) text += " Flags: " + flags + ".";
   text += " Faults (section 4): BAD_OPERAND in " + WordsText(values);

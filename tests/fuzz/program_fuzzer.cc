@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "driver/emulator/core.h"
+#include "driver/instruction_meanings.h"
 #include "driver/protocol.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
@@ -78,7 +79,7 @@ uint32_t OperandFrom(uint8_t byte, const OperandInfo& operand, uint32_t flags) {
     const uint32_t segment = byte % 32 >= 16 ? kParameterSegment : 0;
     return segment | (byte % 16 * kBlock + byte / 64);
   }
-  if (name == "flags") return FlagsFrom(byte, operand.meaning);
+  if (name == "flags") return FlagsFrom(byte, MeaningOf(operand));
   if (Contains(name, "zero_point") || name == "clamp_min" || name == "clamp_max") {
     const uint32_t unsigned_bytes =
         Contains(name, "weight") ? kFlagWeightsUnsigned : kFlagInputUnsigned;
@@ -114,7 +115,7 @@ void BoundCopy(Instruction* instruction) {
 }
 
 Instruction InstructionFrom(Input& input) {
-  const std::vector<InstructionInfo>& table = InstructionTable();
+  const std::span<const InstructionInfo> table = InstructionTable();
   const InstructionInfo& info = table[input.Byte() % table.size()];
   EncodedInstruction bytes{};
   StoreLittleEndian(bytes.data(), info.opcode);

@@ -12,6 +12,10 @@ for library in "$@"; do
   # "library.a:avx2.cc.o:0000000000000000 T name"
   symbols=$(nm --print-file-name --defined-only "$library" |
     grep -E '(avx|neon)[a-z0-9_]*\.cc\.o:' || true)
+  if [ -z "$symbols" ]; then
+    echo "$library has no object of an instruction set"
+    status=1
+  fi
   weak=$(echo "$symbols" | grep -E ':[0-9a-f]+ [WwuVv] ' | c++filt || true)
   if [ -n "$weak" ]; then
     echo "$library: weak symbols in objects of one instruction set:"

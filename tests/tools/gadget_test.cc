@@ -290,7 +290,10 @@ TEST_F(GadgetTest, EndsATransferOfWholePacketsWithAnEmptyOne) {
       host_->BulkIn(kOutputEndpoint, {&byte, 1}, Clock::now() + std::chrono::seconds(10));
   ASSERT_TRUE(rest.ok());
   EXPECT_EQ(*rest, 0u);
-  EXPECT_EQ(host_->empty_transfers(), 3);
+  // Of three outputs, each a transfer; fewer where the next one was there before the last was
+  // ended.
+  EXPECT_GE(host_->empty_transfers(), 1);
+  EXPECT_LE(host_->empty_transfers(), 3);
 }
 
 TEST_F(GadgetTest, RefusesWhatIsNoRegister) {

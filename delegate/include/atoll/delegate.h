@@ -4,8 +4,9 @@
  * atoll/runtime.h. A delegate may be shared by interpreters on any threads and must outlive them.
  *
  * libatoll-core has the emulated device alone. There, other devices are ATOLL_NOT_FOUND; faults,
- * recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest and AtollEstimateCoral are
- * ATOLL_UNSUPPORTED.
+ * recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest, AtollEstimateCoral, AtollAssemble and
+ * AtollExecutablesDisassemble are ATOLL_UNSUPPORTED, and so is ATOLL_CPU=avx512vnni: it has no
+ * kernels for AVX-512, and uses those for AVX-VNNI in its place.
  */
 #ifndef ATOLL_DELEGATE_H_
 #define ATOLL_DELEGATE_H_

@@ -57,9 +57,10 @@ ATOLL_EXPORT const char* AtollVersion(void);
 ATOLL_EXPORT const char* AtollStatusName(AtollStatus status);
 /* One sentence about the last failure on this thread; valid until the next call on it. */
 ATOLL_EXPORT const char* AtollLastError(void);
-/* The instruction set whose kernels will be used: "avx512vnni", "avxvnni" or "avx2" on x86-64,
- * "neon_i8mm", "neon_dotprod" or "neon" on 64-bit ARM, "baseline" elsewhere. The environment
- * variable ATOLL_CPU caps it (for debugging). */
+/* The instruction set whose kernels will be used: "avx512vnni" (in libatoll-core "avx512vnni256",
+ * its instructions with vectors of AVX2), "avxvnni" or "avx2" on x86-64, "neon_i8mm",
+ * "neon_dotprod" or "neon" on 64-bit ARM, "baseline" elsewhere. The environment variable ATOLL_CPU
+ * caps it (for debugging); libatoll-core refuses "avx512vnni". */
 ATOLL_EXPORT AtollStatus AtollCpuName(const char** name);
 
 typedef enum AtollLogSeverity {

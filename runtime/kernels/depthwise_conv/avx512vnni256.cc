@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DepthwiseAvx512Vnni256: the code of DepthwiseAvxVnni where there is only the encoding of AVX-512,
-// to test it there.
+// for libatoll-core, and to test it there.
 #include <immintrin.h>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GemmAvx512Vnni256: the code of GemmAvxVnni where there is only the encoding of AVX-512,
-// to test it there.
+// GemmAvx512Vnni256: the code of GemmAvxVnni where there is only the encoding of AVX-512, for
+// libatoll-core, and to test it there.
 #include <immintrin.h>
 
 #include <cstddef>

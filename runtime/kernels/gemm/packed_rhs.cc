@@ -87,6 +87,8 @@ class PanelPacker {
 
   // Whether the first part is all of every weight of the column.
   bool Fits(int32_t column) const {
+    const int32_t moved = w_.zero_point - ByteMin(w_.type);
+    if (moved == 128) return true;
     const uint8_t flip = w_.type == ByteType::kInt8 ? 0x80 : 0;
     uint8_t smallest = 255, largest = 0;
     const uint8_t* const weights = Column(column);
@@ -95,7 +97,6 @@ class PanelPacker {
       smallest = std::min(smallest, value);
       largest = std::max(largest, value);
     }
-    const int32_t moved = w_.zero_point - ByteMin(w_.type);
     return smallest - moved >= -128 && largest - moved <= 127;
   }
 

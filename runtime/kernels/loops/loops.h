@@ -110,6 +110,28 @@ struct BilinearLoops {
                      int64_t row_mixed, uint8_t* output);
 };
 
+// ---- Windows of images --------------------------------------------------------------------------
+
+// Cells of an image, at least one.
+struct ByteWindow {
+  const uint8_t* cells = nullptr;  // the first
+  int64_t rows = 1, columns = 1;
+  int64_t row_bytes = 0, column_bytes = 0;  // from one to the next
+};
+
+// What bytes are: flip is 0x80 for int8, 0 for uint8, and (x ^ flip) - flip the value. Results are
+// clamped to [min, max], within the type's range.
+struct PoolFormat {
+  uint8_t flip = 0x80;
+  int32_t min = -128, max = 127;
+};
+
+inline constexpr int64_t kMaxCellsOfAverage = 256;
+
+// For each of the first `count` channels, into y, which must not overlap the window.
+using WindowFn = void (*)(const ByteWindow& window, const PoolFormat& format, int64_t count,
+                          uint8_t* y);
+
 // ---- All of them --------------------------------------------------------------------------------
 
 struct Loops {
@@ -131,6 +153,10 @@ struct Loops {
   // greatest uint8, 0x7f the greatest int8.
   void (*arg_least_bytes)(const uint8_t* x, int64_t rows, int64_t size, int64_t stride,
                           uint8_t flip, int32_t* y);
+
+  WindowFn greatest_of_window;
+  // Rounded as in pool2d.h. At most kMaxCellsOfAverage cells.
+  WindowFn average_of_window;
 
   // uint8 as float32, int8 as 10-bit fixed point: the weights' one is 1, 1024.
   BilinearLoops<FloatTap, float> resize_uint8;

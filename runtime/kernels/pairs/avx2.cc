@@ -61,12 +61,20 @@ inline __m256i Apply(__m256i x, const Factor& factor) {
   return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
 }
 
-template <ByteType kType>
-inline __m256i Widen(const uint8_t* from, __m256i zero_point) {
+// One code for both types: of a uint8, no bits but its own are kept.
+struct Operand {
+  __m256i bits;
+  __m256i zero_point;
+};
+
+Operand LoadOperand(ByteType type, int32_t zero_point) {
+  return {_mm256_set1_epi32(type == ByteType::kInt8 ? -1 : 0xff), _mm256_set1_epi32(zero_point)};
+}
+
+inline __m256i Widen(const uint8_t* from, const Operand& operand) {
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
-  const __m256i wide =
-      kType == ByteType::kInt8 ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
-  return _mm256_sub_epi32(wide, zero_point);
+  const __m256i value = _mm256_and_si256(_mm256_cvtepi8_epi32(bytes), operand.bits);
+  return _mm256_sub_epi32(value, operand.zero_point);
 }
 
 // From eight values of both inputs, less their zero points, to the rescaled result.
@@ -105,35 +113,39 @@ struct Combination<PairOp::kPrelu> {
   const Factor positive, negative;
 };
 
-// y = block(x1, x2), 32 bytes at a time.
+// y = block(x1, x2), 32 bytes at a time; the last ones by way of copies, so that there is one code.
 template <typename Block>
 void ForEachBlock(const uint8_t* x1, const uint8_t* x2, uint8_t* y, int64_t count, Block block) {
-  int64_t i = 0;
-  for (; i + 32 <= count; i += 32) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), block(x1 + i, x2 + i));
+  alignas(32) uint8_t rest1[32], rest2[32], rest[32];
+  uint8_t* to = y;
+  for (int64_t i = 0; i < count; i += 32, x1 += 32, x2 += 32, to += 32) {
+    const int64_t left = count - i;
+    if (left < 32) {
+      for (int64_t j = 0; j < 32; ++j) {
+        rest1[j] = j < left ? x1[j] : 0;
+        rest2[j] = j < left ? x2[j] : 0;
+      }
+      x1 = rest1;
+      x2 = rest2;
+      to = rest;
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), block(x1, x2));
   }
-  if (i == count) return;
-  alignas(32) uint8_t rest1[32] = {}, rest2[32] = {};
-  for (int64_t j = 0; i + j < count; ++j) {
-    rest1[j] = x1[i + j];
-    rest2[j] = x2[i + j];
-  }
-  _mm256_store_si256(reinterpret_cast<__m256i*>(rest1), block(rest1, rest2));
-  for (int64_t j = 0; i + j < count; ++j) y[i + j] = rest1[j];
+  for (int64_t j = 0; j < count % 32; ++j) y[count - count % 32 + j] = rest[j];
 }
 
-template <PairOp kOp, ByteType kType>
+template <PairOp kOp>
 void Run(const PairParams& params, const uint8_t* x1, const uint8_t* x2, uint8_t* y,
          int64_t count) {
   const Combination<kOp> combine(params);
-  const __m256i zero1 = _mm256_set1_epi32(params.input1_zero_point);
-  const __m256i zero2 = _mm256_set1_epi32(params.input2_zero_point);
+  const Operand operand1 = LoadOperand(params.type, params.input1_zero_point);
+  const Operand operand2 = LoadOperand(params.type, params.input2_zero_point);
   const Bytes256 to_bytes = LoadBytes(params.output_zero_point, params.clamp);
   ForEachBlock(x1, x2, y, count, [&](const uint8_t* from1, const uint8_t* from2) {
     __m256i v[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      v[j] = combine(Widen<kType>(from1 + 8 * j, zero1), Widen<kType>(from2 + 8 * j, zero2));
+      v[j] = combine(Widen(from1 + 8 * j, operand1), Widen(from2 + 8 * j, operand2));
     }
     return ToBytes(v[0], v[1], v[2], v[3], to_bytes);
   });
@@ -147,42 +159,31 @@ void RunSelect(const uint8_t* x1, const uint8_t* x2, uint8_t* y, int64_t count, 
   });
 }
 
-template <ByteType kType>
-void RunType(const PairParams& params, const uint8_t* x1, const uint8_t* x2, uint8_t* y,
-             int64_t count) {
-  constexpr bool kSigned = kType == ByteType::kInt8;
-  switch (params.op) {
-    case PairOp::kAdd:
-      return Run<PairOp::kAdd, kType>(params, x1, x2, y, count);
-    case PairOp::kSubtract:
-      return Run<PairOp::kSubtract, kType>(params, x1, x2, y, count);
-    case PairOp::kSquaredDifference:
-      return Run<PairOp::kSquaredDifference, kType>(params, x1, x2, y, count);
-    case PairOp::kMultiply:
-      return Run<PairOp::kMultiply, kType>(params, x1, x2, y, count);
-    case PairOp::kPrelu:
-      return Run<PairOp::kPrelu, kType>(params, x1, x2, y, count);
-    case PairOp::kMaximum:
-      return RunSelect(x1, x2, y, count, [](__m256i a, __m256i b) {
-        return kSigned ? _mm256_max_epi8(a, b) : _mm256_max_epu8(a, b);
-      });
-    case PairOp::kMinimum:
-      return RunSelect(x1, x2, y, count, [](__m256i a, __m256i b) {
-        return kSigned ? _mm256_min_epi8(a, b) : _mm256_min_epu8(a, b);
-      });
-  }
-}
-
 }  // namespace
 
 void CombinePairsAvx2(const PairParams& params, const uint8_t* x1, const uint8_t* x2, uint8_t* y,
                       int64_t count) {
-  if (!IsVectorizable(params)) {
-    CombinePairsReference(params, x1, x2, y, count);
-  } else if (params.type == ByteType::kInt8) {
-    RunType<ByteType::kInt8>(params, x1, x2, y, count);
-  } else {
-    RunType<ByteType::kUInt8>(params, x1, x2, y, count);
+  if (!IsVectorizable(params)) return CombinePairsReference(params, x1, x2, y, count);
+  const bool is_signed = params.type == ByteType::kInt8;
+  switch (params.op) {
+    case PairOp::kAdd:
+      return Run<PairOp::kAdd>(params, x1, x2, y, count);
+    case PairOp::kSubtract:
+      return Run<PairOp::kSubtract>(params, x1, x2, y, count);
+    case PairOp::kSquaredDifference:
+      return Run<PairOp::kSquaredDifference>(params, x1, x2, y, count);
+    case PairOp::kMultiply:
+      return Run<PairOp::kMultiply>(params, x1, x2, y, count);
+    case PairOp::kPrelu:
+      return Run<PairOp::kPrelu>(params, x1, x2, y, count);
+    case PairOp::kMaximum:
+      return RunSelect(x1, x2, y, count, [=](__m256i a, __m256i b) {
+        return is_signed ? _mm256_max_epi8(a, b) : _mm256_max_epu8(a, b);
+      });
+    case PairOp::kMinimum:
+      return RunSelect(x1, x2, y, count, [=](__m256i a, __m256i b) {
+        return is_signed ? _mm256_min_epi8(a, b) : _mm256_min_epu8(a, b);
+      });
   }
 }
 

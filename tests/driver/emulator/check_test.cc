@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "driver/instruction_meanings.h"
 #include "tests/driver/emulator/emulated_program.h"
 
 namespace atollrt {
@@ -295,7 +296,7 @@ TEST(Check, TakesExactlyTheFlagsOfTheList) {
     const InstructionInfo& info = InstructionTable()[good.index()];
     for (const OperandInfo& operand : info.operands) {
       if (std::string_view(operand.name) != "flags") continue;
-      const std::string allowed = std::string(" ") + operand.meaning + " ";
+      const std::string allowed = std::string(" ") + MeaningOf(operand) + " ";
       for (int number = 0; number < 32; ++number) {
         const uint32_t bit = 1u << number;
         bool is_listed = false;

@@ -563,7 +563,7 @@ TEST(Core, SurvivesRandomPrograms) {
     ASSERT_TRUE(ResetByRegister(*core).ok());
     std::vector<Instruction> program;
     for (int i = 0; i < 8; ++i) {
-      const auto& table = InstructionTable();
+      const auto table = InstructionTable();
       const InstructionInfo& info =
           table[static_cast<size_t>(rng.Int(1, static_cast<int64_t>(table.size()) - 1))];
       EncodedInstruction bytes{};

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/base/bytes.h"
+#include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -66,13 +68,32 @@ int64_t SourceIndex(const Sizes& source, const Sizes& target, int64_t index) {
   return result;
 }
 
-TEST(Broadcast, EqualsCoordinateArithmeticOnRandomShapes) {
-  Rng rng(TestSeed(3));
-  for (int round = 0; round < 500; ++round) {
+// Elements of a guarded buffer that follow no pattern.
+template <typename T>
+class Numbers : public GuardedBuffer {
+ public:
+  Numbers(Rng* rng, const Sizes& shape)
+      : GuardedBuffer(Count(shape) * sizeof(T), rng->Pick({kEnd, kStart})) {
+    for (size_t i = 0; i < size(); ++i) data()[i] = static_cast<uint8_t>(rng->Next());
+  }
+  static size_t Count(const Sizes& shape) {
+    size_t count = 1;
+    for (const int32_t size : shape) count *= static_cast<size_t>(size);
+    return count;
+  }
+  T at(int64_t i) { return LoadLittleEndian<T>(data() + i * static_cast<int64_t>(sizeof(T))); }
+};
+
+// Now and then one dimension is so long that its runs take several blocks.
+template <typename T>
+void TestRandomShapes(uint64_t seed) {
+  Rng rng(TestSeed(seed));
+  for (int round = 0; round < 300; ++round) {
     const int64_t rank = round % 50 == 0 ? 12 : rng.Int(0, 6);
+    const int64_t longest = rank > 0 && round % 5 == 0 ? rng.Int(0, rank - 1) : -1;
     Sizes target, shape1, shape2;
     for (int64_t i = 0; i < rank; ++i) {
-      const int32_t size = static_cast<int32_t>(rng.Int(1, rank > 6 ? 2 : 4));
+      const int32_t size = rng.Int32(1, i == longest ? 5000 : rank > 6 ? 2 : longest >= 0 ? 2 : 4);
       const int64_t which = rng.Int(0, 3);
       target.push_back(size);
       shape1.push_back(which == 1 ? 1 : size);
@@ -80,23 +101,29 @@ TEST(Broadcast, EqualsCoordinateArithmeticOnRandomShapes) {
     }
     // Dimensions of size 1 may be left out in front.
     while (!shape1.empty() && shape1.front() == 1) shape1.erase(shape1.begin());
-    int64_t count = 1;
-    for (const int32_t size : target) count *= size;
-    std::vector<int32_t> x1(4096), x2(4096), y(static_cast<size_t>(count) + 1, -1);
-    for (int32_t i = 0; i < 4096; ++i) x1[i] = x2[i] = i;
+    Numbers<T> x1(&rng, shape1), x2(&rng, shape2);
     const Broadcast broadcast = MakeBroadcast(shape1, shape2);
+    const int64_t count = static_cast<int64_t>(Numbers<T>::Count(target));
     ASSERT_EQ(broadcast.count, count);
-    CombineElements<int32_t, int32_t>(broadcast, reinterpret_cast<const uint8_t*>(x1.data()),
-                                      reinterpret_cast<const uint8_t*>(x2.data()),
-                                      reinterpret_cast<uint8_t*>(y.data()), nullptr,
-                                      [](int32_t a, int32_t b) { return a * 10000 + b; });
+    std::vector<uint64_t> y(static_cast<size_t>(count) + 1, 7);
+    const auto combine = [](T a, T b) {
+      return static_cast<uint64_t>(a) * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(b);
+    };
+    CombineElements<T, uint64_t>(broadcast, x1.data(), x2.data(),
+                                 reinterpret_cast<uint8_t*>(y.data()), nullptr, combine);
     for (int64_t i = 0; i < count; ++i) {
-      ASSERT_EQ(y[i], SourceIndex(shape1, target, i) * 10000 + SourceIndex(shape2, target, i))
+      ASSERT_EQ(y[i], combine(x1.at(SourceIndex(shape1, target, i)),
+                              x2.at(SourceIndex(shape2, target, i))))
           << "element " << i << " in round " << round;
     }
-    ASSERT_EQ(y[count], -1);
+    ASSERT_EQ(y[count], 7u);
   }
 }
+
+TEST(Broadcast, EqualsCoordinateArithmeticOnBytes) { TestRandomShapes<uint8_t>(3); }
+TEST(Broadcast, EqualsCoordinateArithmeticOnInt16) { TestRandomShapes<uint16_t>(4); }
+TEST(Broadcast, EqualsCoordinateArithmeticOnInt32) { TestRandomShapes<uint32_t>(5); }
+TEST(Broadcast, EqualsCoordinateArithmeticOnInt64) { TestRandomShapes<uint64_t>(6); }
 
 }  // namespace
 }  // namespace atollrt

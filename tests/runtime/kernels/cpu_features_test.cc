@@ -41,6 +41,20 @@ TEST_F(CpuFeaturesTest, ALevelThatTheMachineHasIsUsedAndAnyOtherRefused) {
   }
 }
 
+#if defined(__x86_64__)
+TEST_F(CpuFeaturesTest, FindsWhatTheCompilerFinds) {
+  unsetenv("ATOLL_CPU");
+  const Result<CpuFeatures> hardware = DetectCpuFeatures();
+  ASSERT_TRUE(hardware.ok());
+  __builtin_cpu_init();
+  EXPECT_EQ(Supports(*hardware, kAvx2), __builtin_cpu_supports("avx2") != 0);
+  EXPECT_EQ(Supports(*hardware, kAvx512Vnni),
+            __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                __builtin_cpu_supports("avx512vnni"));
+}
+#endif
+
 TEST_F(CpuFeaturesTest, ANameThatDoesNotExistIsAnsweredWithTheOnesThatDo) {
   const Result<CpuFeatures> capped = DetectCappedTo("sse9");
   ASSERT_EQ(capped.status().code(), StatusCode::kInvalidArgument);

@@ -117,16 +117,21 @@ class RandomElements : public GuardedBuffer {
 
 size_t RandomCount(Rng* rng) { return static_cast<size_t>(rng->Int(0, rng->OneIn(3) ? 700 : 70)); }
 
-// run(loops, output) for all levels: it writes `expected` and nothing else.
+// run(loops, x, output) for all levels: it writes `expected` and nothing else, also onto x if
+// elements of both are of the same size.
 template <typename Run>
-void ExpectBytes(Rng* rng, const std::vector<uint8_t>& expected, Run run) {
+void ExpectBytes(Rng* rng, RandomElements& x, const std::vector<uint8_t>& expected, Run run) {
   for (const CpuFeatures level : AvailableCpuLevels()) {
-    GuardedBuffer output(expected.size(), rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}),
-                         static_cast<size_t>(rng->Int(0, 63)));
-    run(ChooseLoops(level), output.data());
-    ASSERT_EQ(std::vector<uint8_t>(output.data(), output.data() + output.size()), expected)
-        << CpuFeaturesName(level);
-    ASSERT_TRUE(output.Intact()) << CpuFeaturesName(level);
+    for (const bool in_place : {false, true}) {
+      if (in_place && x.size() != expected.size()) continue;
+      GuardedBuffer output(expected.size(), rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}),
+                           static_cast<size_t>(rng->Int(0, 63)));
+      if (in_place) std::copy_n(x.data(), x.size(), output.data());
+      run(ChooseLoops(level), in_place ? output.data() : x.data(), output.data());
+      ASSERT_EQ(std::vector<uint8_t>(output.data(), output.data() + output.size()), expected)
+          << CpuFeaturesName(level) << (in_place ? ", in place" : "");
+      ASSERT_TRUE(output.Intact()) << CpuFeaturesName(level);
+    }
   }
 }
 
@@ -152,15 +157,9 @@ TEST(Loops, LookUpEveryByte) {
     RandomElements x(&rng, Element::kUInt8, count);
     std::vector<uint8_t> expected;
     for (size_t i = 0; i < count; ++i) expected.push_back(table[x.data()[i]]);
-    ExpectBytes(&rng, expected, [&](const Loops& loops, uint8_t* y) {
-      loops.apply_table(table, x.data(), y, static_cast<int64_t>(count));
+    ExpectBytes(&rng, x, expected, [&](const Loops& loops, const uint8_t* from_x, uint8_t* y) {
+      loops.apply_table(table, from_x, y, static_cast<int64_t>(count));
     });
-    for (const CpuFeatures level : AvailableCpuLevels()) {
-      std::vector<uint8_t> in_place(x.data(), x.data() + count);
-      ChooseLoops(level).apply_table(table, in_place.data(), in_place.data(),
-                                     static_cast<int64_t>(count));
-      ASSERT_EQ(in_place, expected) << CpuFeaturesName(level);
-    }
   }
 }
 
@@ -242,14 +241,20 @@ void ExpectPairs(Rng* rng, NumberOp op, Element element) {
   const bool are_floats = element == Element::kFloat32 && op < NumberOp::kEqual;
   if (are_floats) MakeNansEqual(&expected);
   for (const CpuFeatures level : AvailableCpuLevels()) {
-    std::vector<uint8_t> y(expected.size() + 1, 0xcc);
-    ChooseLoops(level).number_pair(op, element)(bounds, x1.data(), x2.data(), y.data(),
-                                                static_cast<int64_t>(count));
-    ASSERT_EQ(y.back(), 0xcc);
-    y.pop_back();
-    if (are_floats) MakeNansEqual(&y);
-    ASSERT_EQ(y, expected) << CpuFeaturesName(level) << ", operator " << static_cast<int>(op)
-                           << ", element type " << static_cast<int>(element);
+    for (RandomElements* place : {static_cast<RandomElements*>(nullptr), &x1, &x2}) {
+      if (place != nullptr && place->size() != expected.size()) continue;
+      std::vector<uint8_t> y(expected.size() + 1, 0xcc);
+      if (place != nullptr) std::copy_n(place->data(), place->size(), y.data());
+      const auto operand = [&](RandomElements& x) { return &x == place ? y.data() : x.data(); };
+      ChooseLoops(level).number_pair(op, element)(bounds, operand(x1), operand(x2), y.data(),
+                                                  static_cast<int64_t>(count));
+      ASSERT_EQ(y.back(), 0xcc);
+      y.pop_back();
+      if (are_floats) MakeNansEqual(&y);
+      ASSERT_EQ(y, expected) << CpuFeaturesName(level) << ", operator " << static_cast<int>(op)
+                             << ", element type " << static_cast<int>(element)
+                             << (place == nullptr ? "" : ", in place");
+    }
   }
 }
 
@@ -337,8 +342,8 @@ TEST(Loops, CastBetweenAllTypes) {
             }
           });
         });
-        ExpectBytes(&rng, expected, [&](const Loops& loops, uint8_t* y) {
-          loops.cast(from, to)(x.data(), y, static_cast<int64_t>(count));
+        ExpectBytes(&rng, x, expected, [&](const Loops& loops, const uint8_t* from_x, uint8_t* y) {
+          loops.cast(from, to)(from_x, y, static_cast<int64_t>(count));
         });
       }
     }
@@ -379,8 +384,8 @@ TEST(Loops, QuantizeFloats) {
           }
         }
       });
-      ExpectBytes(&rng, expected, [&](const Loops& loops, uint8_t* y) {
-        loops.quantize(to)(format, x.data(), y, static_cast<int64_t>(count));
+      ExpectBytes(&rng, x, expected, [&](const Loops& loops, const uint8_t* from_x, uint8_t* y) {
+        loops.quantize(to)(format, from_x, y, static_cast<int64_t>(count));
       });
     }
   }
@@ -401,8 +406,8 @@ TEST(Loops, Dequantize) {
           Append<float>(&expected, static_cast<float>(steps * static_cast<double>(format.scale)));
         }
       });
-      ExpectBytes(&rng, expected, [&](const Loops& loops, uint8_t* y) {
-        loops.dequantize(from)(format, x.data(), y, static_cast<int64_t>(count));
+      ExpectBytes(&rng, x, expected, [&](const Loops& loops, const uint8_t* from_x, uint8_t* y) {
+        loops.dequantize(from)(format, from_x, y, static_cast<int64_t>(count));
       });
     }
   }
@@ -450,8 +455,8 @@ TEST(Loops, Requantize) {
             }
           });
         });
-        ExpectBytes(&rng, expected, [&](const Loops& loops, uint8_t* y) {
-          loops.requantize(from, to)(params, x.data(), y, static_cast<int64_t>(count));
+        ExpectBytes(&rng, x, expected, [&](const Loops& loops, const uint8_t* from_x, uint8_t* y) {
+          loops.requantize(from, to)(params, from_x, y, static_cast<int64_t>(count));
         });
       }
     }
