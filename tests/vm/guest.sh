@@ -12,6 +12,13 @@ if [ "$ATOLL_FULL" = 1 ]; then
 else
   inferences=50 unplugs=2 faulty=10
 fi
+# Counted by kind of call, so that they happen however the transfers fall together.
+cat > /tmp/faults <<TEXT
+out 4 stall
+in 3 delay 50ms
+event 4 corrupt
+in 6 stall
+TEXT
 failed=0
 
 seconds() { cut -d ' ' -f 1 /proc/uptime; }
@@ -130,6 +137,14 @@ camera_unplugged() {
   accounted /tmp/camera.json
 }
 
+# faults_happened PLAN: all of a script; those of a seed as it falls.
+faults_happened() {
+  count=$(grep -c "fault:" /tmp/gadget.log) || true
+  grep "fault:" /tmp/gadget.log || true
+  echo "$count faults"
+  [ ! -f "$1" ] || [ "$count" -ge "$(wc -l < "$1")" ]
+}
+
 # coral_boot: the driver finds a ROM, gives it firmware and finds the application, behind which there
 # is nothing: it refuses the first register.
 coral_boot() {
@@ -171,11 +186,13 @@ check "camera" camera
 check "mjpeg" mjpeg
 check "camera unplugged" camera_unplugged
 check "end" stop_gadget
-check "gadget with faults" start_gadget super-speed --faults seed:6:1/200
-check "$faulty inferences with faults" \
-  inferences /models/fashion.tflite usb cpu $faulty 5000
-check "faults" sh -c 'n=$(grep -c "fault:" /tmp/gadget.log); echo "$n faults"; [ "$n" -gt 0 ]'
-check "end with faults" stop_gadget
+for faults in /tmp/faults seed:6:1/200; do
+  check "gadget with faults" start_gadget super-speed --faults $faults
+  check "$faulty inferences with faults" \
+    inferences /models/fashion.tflite usb cpu $faulty 5000
+  check "faults" faults_happened $faults
+  check "end with faults" stop_gadget
+done
 if [ -e /models/coral.tflite ]; then
   check "a Coral's boot" coral_boot
 else
