@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C interface of delegate.h over DeviceDelegate, the driver and residency; nothing else happens
-// here. What libatoll-core leaves out is in c_api_devices.cc and c_api_assembly.cc.
+// here. What libatoll-core leaves out is in c_api_files.cc and c_api_devices.cc.
 #include "runtime/c_api.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "atoll/delegate.h"
-#include "delegate/c_api_executables.h"
+#include "delegate/c_api_handles.h"
 #include "delegate/delegate.h"
 #include "delegate/residency_plan.h"
 #include "driver/activity.h"
@@ -20,6 +20,7 @@
 #include "driver/system_usb_bus.h"
 #include "runtime/base/monotonic.h"
 
+using atollrt::DeviceDelegateHandle;
 using atollrt::FindExecutable;
 using atollrt::InvalidArgument;
 using atollrt::Result;
@@ -36,13 +37,6 @@ Result<const atollrt::DescribedExecutable*> atollrt::FindExecutable(
 }
 
 namespace {
-
-struct DeviceDelegateHandle final : AtollDelegate {
-  std::string name;
-  std::string description;
-  atollrt::DeviceInfo info;
-  atollrt::DeviceDelegate* device_delegate = nullptr;  // `delegate`, as what it is
-};
 
 // Keeps the strings that AtollListDevices hands out.
 struct DeviceList {
@@ -253,18 +247,6 @@ AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback
   const auto note = atollrt::ReadRecordingNote(path);
   if (!note.ok()) return ToC(note.status());
   callback(note->data(), note->size(), user_data);
-  return ToC(Status());
-}
-
-AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate, const AtollModel* model,
-                                      AtollBytesCallback callback, void* user_data) {
-  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
-  if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
-  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
-  const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
-  const auto bytes = handle->device_delegate->Compile(model->model->graphs());
-  if (!bytes.ok()) return ToC(bytes.status());
-  callback(bytes->data(), bytes->size(), user_data);
   return ToC(Status());
 }
 

@@ -5,6 +5,7 @@
 
 #include "runtime/graph/compiled_op.h"
 #include "runtime/graph/tflite_writer.h"
+#include "runtime/ops/cpu_ops.h"
 #include "runtime/step_order.h"
 
 namespace atollrt {
@@ -17,11 +18,13 @@ class Extract {
     graph_.name = std::move(name);
   }
 
-  void Add(Node node) {
+  // `packed_weights`, of input 1, are borrowed.
+  void Add(Node node, std::span<const uint8_t> packed_weights = {}) {
     Renumber(&node.inputs);
     Renumber(&node.outputs);
     Renumber(&node.intermediates);
     node.compiled = -1;
+    if (!packed_weights.empty()) graph_.tensors[node.inputs[1]].packed_weights = packed_weights;
     graph_.nodes.push_back(std::move(node));
   }
   Graph Finish(std::vector<int32_t> inputs, std::vector<int32_t> outputs) {
@@ -40,6 +43,7 @@ class Extract {
       if (number < 0) {
         number = static_cast<int32_t>(graph_.tensors.size());
         graph_.tensors.push_back(from_.tensors[tensor]);
+        graph_.tensors.back().packed_weights = {};  // of another compilation
       }
       tensor = number;
     }
@@ -52,8 +56,9 @@ class Extract {
 
 }  // namespace
 
-Result<std::vector<uint8_t>> WriteCompiledModel(
-    std::span<const Graph> graphs, const std::vector<PartitionExecutable>& partitions) {
+Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
+                                                const std::vector<PartitionExecutable>& partitions,
+                                                CpuFeatures features) {
   const Graph& graph = graphs[0];
   // Nodes and partitions in the order in which they run.
   std::vector<StepNodes> steps;
@@ -71,10 +76,14 @@ Result<std::vector<uint8_t>> WriteCompiledModel(
 
   std::vector<Graph> parts;
   std::vector<std::vector<uint8_t>> options(partitions.size());
+  std::vector<std::vector<uint8_t>> packed(graph.nodes.size());
   Extract main(graph, graph.name);
   for (const size_t step : order) {
     if (step >= partitions.size()) {
-      main.Add(graph.nodes[steps[step].nodes[0]]);
+      const int32_t number = steps[step].nodes[0];
+      const Node& node = graph.nodes[number];
+      packed[number] = PackWeights(graph, node, features);
+      main.Add(node, packed[number]);
       continue;
     }
     const PartitionExecutable& partition = partitions[step];

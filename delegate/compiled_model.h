@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compiled models: .tflite files in which each partition is one custom operator that holds its
-// executable and names the subgraph that it was made from (runtime/graph/compiled_op.h). They load
-// without a compile step on the device that they were made for, and run everywhere. Pure functions.
+// executable and names the subgraph that it was made from (runtime/graph/compiled_op.h), and the
+// weights of CPU nodes are there packed, too. They load without a compile step on the device that
+// they were made for and without packing on the CPU, and run everywhere. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "driver/executable.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/kernels/cpu_features.h"
 
 namespace atollrt {
 
@@ -23,10 +25,11 @@ struct PartitionExecutable {
   const Executable* executable = nullptr;
 };
 
-// The file of a model whose graphs are `graphs`, the first of which is divided into `partitions`
-// and CPU nodes. kUnsupported if it would exceed 2 GiB.
+// The file of a model whose graphs are `graphs`, the first of which is divided into `partitions`,
+// if there are any, and nodes for a CPU with `features`. kUnsupported if it would exceed 2 GiB.
 Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
-                                                const std::vector<PartitionExecutable>& partitions);
+                                                const std::vector<PartitionExecutable>& partitions,
+                                                CpuFeatures features);
 
 // The executable that came with a model as Graph::compiled[partition], checked against the nodes
 // that it stands for. kUnsupported, with what to do, if it is for another version of the

@@ -308,6 +308,12 @@ std::vector<DescribedExecutable> DescribeAll(const Graph& graph,
   return described;
 }
 
+Result<std::vector<uint8_t>> CompileModel(std::span<const Graph> graphs,
+                                          const std::vector<PartitionExecutable>& partitions) {
+  ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
+  return WriteCompiledModel(graphs, partitions, features);
+}
+
 }  // namespace
 
 Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t> bytes) {
@@ -356,6 +362,10 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph, const PlanOptions&
   return plan;
 }
 
+Result<std::vector<uint8_t>> CompileForCpu(std::span<const Graph> graphs) {
+  return CompileModel(graphs, {});
+}
+
 Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
   ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
   std::vector<std::string> refusals;
@@ -369,7 +379,7 @@ Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> grap
   for (const CompiledPartition& part : compiled) {
     partitions.push_back({part.nodes, part.boundary, &part.compiled.executable});
   }
-  return WriteCompiledModel(graphs, partitions);
+  return CompileModel(graphs, partitions);
 }
 
 Result<std::vector<DescribedExecutable>> DeviceDelegate::CompileExecutables(

@@ -30,6 +30,9 @@ struct DescribedExecutable {
 // of an ordinary one. Takes hostile bytes; errors as ReadExecutable and the loader of models.
 Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t> bytes);
 
+// The same without a device: the graphs of a model, compiled for this CPU.
+Result<std::vector<uint8_t>> CompileForCpu(std::span<const Graph> graphs);
+
 class DeviceDelegate final : public Delegate {
  public:
   struct Options {
@@ -45,8 +48,8 @@ class DeviceDelegate final : public Delegate {
   // Partitions that came compiled with the model are taken as they are if the device has room for
   // them and their size is not limited; otherwise the graph is partitioned and compiled.
   Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override;
-  // The graphs of a model, the first of them compiled for the device, as a .tflite file
-  // (compiled_model.h). kUnsupported if nothing of it can run there, or for a Coral.
+  // The graphs of a model, the first of them compiled for the device and this CPU, as a .tflite
+  // file (compiled_model.h). kUnsupported if nothing of it can run there, or for a Coral.
   Result<std::vector<uint8_t>> Compile(std::span<const Graph> graphs) const;
   // The executables of a graph, compiled for the device, whatever came compiled with the model.
   // kUnsupported for a Coral.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What libatoll-core has in place of c_api_assembly.cc, c_api_devices.cc and coral_partition.cc.
+// What libatoll-core has in place of c_api_devices.cc, c_api_files.cc and coral_partition.cc.
 #include "atoll/delegate.h"
 #include "delegate/coral_partition.h"
 #include "runtime/c_api.h"
@@ -34,6 +34,11 @@ AtollStatus AtollDeviceSelfTest(const char*, const AtollSelfTestResult**, int32_
 
 AtollStatus AtollEstimateCoral(const AtollModel*, const char*, AtollCoralEstimate*) {
   return Absent("AtollEstimateCoral");
+}
+
+AtollStatus AtollDelegateCompileModel(const AtollDelegate*, const AtollModel*, AtollBytesCallback,
+                                      void*) {
+  return Absent("AtollDelegateCompileModel");
 }
 
 AtollStatus AtollExecutablesDisassemble(const AtollExecutables*, int32_t, AtollAssemblyParameters,

@@ -6,6 +6,7 @@
 // runs everywhere; a delegate may take the executable instead of compiling. Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,6 +16,11 @@
 namespace atollrt {
 
 inline constexpr char kCompiledOpName[] = "atoll-compiled-partition";
+
+// The metadata whose buffer lists weights that are there packed, too (docs/executable.md, "Packed
+// weights"): for each the subgraph, its tensor and the buffer, 32 bits each.
+inline constexpr char kPackedWeightsMetadata[] = "atoll-packed-weights";
+inline constexpr size_t kPackedTensorBytes = 12;
 
 struct CompiledOp {
   int32_t subgraph = 0;                 // of the model, not the first

@@ -65,6 +65,9 @@ struct Tensor {
   Shape shape;
   Quantization quantization;
   std::span<const uint8_t> data;  // constants: in the model (file or folded); empty otherwise
+  // Of constant weights: how the kernels of one kind of CPU read them (kernels/packed_weights.h).
+  // In the file, and not looked into; empty if they are not there.
+  std::span<const uint8_t> packed_weights{};
   bool is_variable = false;
 
   bool is_constant() const { return !data.empty(); }

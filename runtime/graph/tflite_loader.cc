@@ -78,13 +78,73 @@ Result<const tflite::Model*> VerifyContainer(std::span<const uint8_t> bytes) {
   return model;
 }
 
+Result<std::span<const uint8_t>> BufferBytes(std::span<const uint8_t> bytes,
+                                             const tflite::Model& model, uint32_t buffer) {
+  if (buffer >= model.buffers()->size()) {
+    return CorruptModel("buffer index %u, but there are %u buffers", buffer,
+                        model.buffers()->size());
+  }
+  const tflite::Buffer* stored = model.buffers()->Get(buffer);
+  if (stored == nullptr) return std::span<const uint8_t>();
+  if (stored->data() != nullptr && stored->data()->size() > 0) {
+    return std::span<const uint8_t>(stored->data()->data(), stored->data()->size());
+  }
+  // Files over 2 GiB keep buffers behind the flatbuffer. Offsets 0 and 1 mean "none".
+  if (stored->offset() > 1) {
+    uint64_t end = 0;
+    if (!CheckedAdd(stored->offset(), stored->size(), &end) || end > bytes.size()) {
+      return CorruptModel("buffer %u ends at byte %llu of %zu", buffer,
+                          static_cast<unsigned long long>(end), bytes.size());
+    }
+    return bytes.subspan(stored->offset(), stored->size());
+  }
+  return std::span<const uint8_t>();
+}
+
+// Which tensor has packed weights, and the buffer that they are in.
+struct PackedTensor {
+  uint32_t subgraph = 0;
+  uint32_t tensor = 0;
+  uint32_t buffer = 0;
+};
+// In the order of subgraphs.
+Result<std::vector<PackedTensor>> ReadPackedTensors(std::span<const uint8_t> bytes,
+                                                    const tflite::Model& model) {
+  std::vector<PackedTensor> packed;
+  if (model.metadata() == nullptr) return packed;
+  for (const tflite::Metadata* metadata : *model.metadata()) {
+    if (metadata == nullptr || metadata->name() == nullptr ||
+        metadata->name()->string_view() != kPackedWeightsMetadata) {
+      continue;
+    }
+    ATOLL_ASSIGN_OR_RETURN(std::span<const uint8_t> table,
+                           BufferBytes(bytes, model, metadata->buffer()));
+    for (; table.size() >= kPackedTensorBytes; table = table.subspan(kPackedTensorBytes)) {
+      packed.push_back({LoadLittleEndian<uint32_t>(&table[0]),
+                        LoadLittleEndian<uint32_t>(&table[4]),
+                        LoadLittleEndian<uint32_t>(&table[8])});
+    }
+    break;
+  }
+  std::stable_sort(packed.begin(), packed.end(), [](const PackedTensor& a, const PackedTensor& b) {
+    return a.subgraph < b.subgraph;
+  });
+  return packed;
+}
+
 // One pass over a subgraph's tables, with the graph that comes out of it.
 class GraphLoader {
  public:
-  // `copied_bytes` counts for all subgraphs.
-  GraphLoader(std::span<const uint8_t> bytes, const tflite::Model* model,
-              const tflite::SubGraph* subgraph, size_t* copied_bytes)
-      : bytes_(bytes), model_(model), subgraph_(subgraph), copied_bytes_(*copied_bytes) {}
+  // Subgraph `number`, which has tensors. `packed` are those of all subgraphs, `copied_bytes`
+  // counts for all.
+  GraphLoader(std::span<const uint8_t> bytes, const tflite::Model* model, uint32_t number,
+              std::span<const PackedTensor> packed, size_t* copied_bytes)
+      : bytes_(bytes),
+        model_(model),
+        number_(number),
+        subgraph_(model->subgraphs()->Get(number)),
+        packed_(packed),
+        copied_bytes_(*copied_bytes) {}
 
   // Only the first graph of a model has compiled partitions, and inputs that callers know.
   Result<Graph> Load(const ConstantFolding* folding, bool is_first,
@@ -118,7 +178,7 @@ class GraphLoader {
     for (uint32_t i = 0; i < subgraph_->tensors()->size(); ++i) {
       ATOLL_RETURN_IF_ERROR(ReadContents(*subgraph_->tensors()->Get(i), static_cast<int32_t>(i)));
     }
-    return Status();
+    return ReadPackedWeights();
   }
   Status InlineCompiledPartitions();
   Status Inline(const Node& stand_in, std::vector<Node>* nodes);
@@ -128,7 +188,7 @@ class GraphLoader {
   Status ReadTensors();
   Status ReadContents(const tflite::Tensor& stored, int32_t index);
   Status ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index);
-  Result<std::span<const uint8_t>> BufferBytes(uint32_t buffer, int32_t tensor) const;
+  Status ReadPackedWeights();
   Status ReadNodes();
   Status ReadNode(const tflite::Operator& op, int32_t index);
   Status ReadOperator(const tflite::Operator& op, Node* node);
@@ -145,7 +205,9 @@ class GraphLoader {
 
   const std::span<const uint8_t> bytes_;
   const tflite::Model* const model_;
+  const uint32_t number_;
   const tflite::SubGraph* const subgraph_;
+  const std::span<const PackedTensor> packed_;
   size_t& copied_bytes_;
   Graph graph_;
   std::vector<bool> is_output_;  // per tensor: of a node
@@ -176,28 +238,6 @@ std::string GraphLoader::DescribeUse(int32_t tensor) const {
   return Describe(graph_, tensor);
 }
 
-Result<std::span<const uint8_t>> GraphLoader::BufferBytes(uint32_t buffer, int32_t tensor) const {
-  if (buffer >= model_->buffers()->size()) {
-    return CorruptModel("%s: buffer index %u, but there are %u buffers",
-                        DescribeUse(tensor).c_str(), buffer, model_->buffers()->size());
-  }
-  const tflite::Buffer* stored = model_->buffers()->Get(buffer);
-  if (stored == nullptr) return std::span<const uint8_t>();
-  if (stored->data() != nullptr && stored->data()->size() > 0) {
-    return std::span<const uint8_t>(stored->data()->data(), stored->data()->size());
-  }
-  // Files over 2 GiB keep buffers behind the flatbuffer. Offsets 0 and 1 mean "none".
-  if (stored->offset() > 1) {
-    uint64_t end = 0;
-    if (!CheckedAdd(stored->offset(), stored->size(), &end) || end > bytes_.size()) {
-      return CorruptModel("%s: buffer %u ends at byte %llu of %zu", DescribeUse(tensor).c_str(),
-                          buffer, static_cast<unsigned long long>(end), bytes_.size());
-    }
-    return bytes_.subspan(stored->offset(), stored->size());
-  }
-  return std::span<const uint8_t>();
-}
-
 Status GraphLoader::ReadTensors() {
   const uint32_t count = subgraph_->tensors()->size();
   graph_.tensors.resize(count);
@@ -221,10 +261,29 @@ Status GraphLoader::ReadContents(const tflite::Tensor& stored, int32_t index) {
                        DescribeUse(index).c_str());
   }
   ATOLL_RETURN_IF_ERROR(ReadQuantization(stored.quantization(), index));
-  ATOLL_ASSIGN_OR_RETURN(tensor.data, BufferBytes(stored.buffer(), index));
+  const auto data = BufferBytes(bytes_, *model_, stored.buffer());
+  if (!data.ok()) return Status(data.status()).WithContext(DescribeUse(index));
+  tensor.data = *data;
   // Its first value is the model's business, not the file's, and operators write to it.
   if (tensor.is_variable && tensor.is_constant()) {
     return CorruptModel("%s is a variable with constant data", DescribeUse(index).c_str());
+  }
+  return Status();
+}
+
+Status GraphLoader::ReadPackedWeights() {
+  const auto is_earlier = [](const PackedTensor& packed, uint32_t subgraph) {
+    return packed.subgraph < subgraph;
+  };
+  auto packed = std::lower_bound(packed_.begin(), packed_.end(), number_, is_earlier);
+  for (; packed != packed_.end() && packed->subgraph == number_; ++packed) {
+    if (packed->tensor >= graph_.tensors.size()) {
+      return CorruptModel("packed weights of tensor %u, but there are %zu tensors", packed->tensor,
+                          graph_.tensors.size());
+    }
+    const auto data = BufferBytes(bytes_, *model_, packed->buffer);
+    if (!data.ok()) return Status(data.status()).WithContext("packed weights");
+    graph_.tensors[packed->tensor].packed_weights = *data;
   }
   return Status();
 }
@@ -349,7 +408,7 @@ Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
     return CorruptModel("its subgraph %d is another partition's, too", op.subgraph);
   }
   inlined_[op.subgraph] = true;
-  GraphLoader loader(bytes_, model_, subgraph, &copied_bytes_);
+  GraphLoader loader(bytes_, model_, static_cast<uint32_t>(op.subgraph), packed_, &copied_bytes_);
   ATOLL_RETURN_IF_ERROR(loader.Read());
   const Graph& inner = loader.graph_;
   if (inner.inputs.size() != stand_in.inputs.size() ||
@@ -624,6 +683,7 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
                                std::span<const InputShape> input_shapes) {
   ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
   LoadedModel loaded;
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<PackedTensor> packed, ReadPackedTensors(bytes, *model));
   size_t copied_bytes = 0;
   const ConstantFolding folding{evaluate, &loaded.folded};
   std::vector<bool> inlined(model->subgraphs()->size());
@@ -637,7 +697,7 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
     if (subgraph == nullptr || subgraph->tensors() == nullptr) {
       return CorruptModel("subgraph %u has no tensors", i);
     }
-    GraphLoader loader(bytes, model, subgraph, &copied_bytes);
+    GraphLoader loader(bytes, model, i, packed, &copied_bytes);
     Result<Graph> graph =
         loader.Load(evaluate == nullptr ? nullptr : &folding, i == 0, input_shapes);
     if (!graph.ok()) {

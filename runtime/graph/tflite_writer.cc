@@ -4,9 +4,12 @@
 #include <flatbuffers/flexbuffers.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <tuple>
 
+#include "runtime/base/buffer.h"
+#include "runtime/graph/compiled_op.h"
 #include "tflite_generated.h"
 
 namespace atollrt {
@@ -232,7 +235,13 @@ class ModelWriter {
   Status Add(const Graph& graph) {
     std::vector<Offset<tflite::Tensor>> tensors;
     for (const Tensor& tensor : graph.tensors) {
-      tensors.push_back(WriteTensor(&fbb_, tensor, AddBuffer(tensor.data)));
+      if (!tensor.packed_weights.empty()) {
+        for (const size_t number : {subgraphs_.size(), tensors.size(), buffers_.size()}) {
+          packed_weights_.push_back(static_cast<uint32_t>(number));
+        }
+        AddBuffer(tensor.packed_weights, Buffer::kAlignment);
+      }
+      tensors.push_back(WriteTensor(&fbb_, tensor, AddBuffer(tensor.data, kBufferAlignment)));
     }
     std::vector<Offset<tflite::Operator>> nodes;
     for (const Node& node : graph.nodes) {
@@ -254,16 +263,24 @@ class ModelWriter {
   std::vector<uint8_t> Finish() {
     const auto subgraphs = fbb_.CreateVector(subgraphs_);
     const auto codes = fbb_.CreateVector(codes_);
+    Offset<flatbuffers::Vector<Offset<tflite::Metadata>>> metadata;
+    if (!packed_weights_.empty()) {
+      std::vector<uint8_t> table(packed_weights_.size() * sizeof(uint32_t));
+      std::memcpy(table.data(), packed_weights_.data(), table.size());
+      const uint32_t buffer = AddBuffer(table, kBufferAlignment);
+      const auto name = fbb_.CreateString(kPackedWeightsMetadata);
+      metadata = fbb_.CreateVector({tflite::CreateMetadata(fbb_, name, buffer)});
+    }
     const auto buffers = fbb_.CreateVector(buffers_);
     tflite::FinishModelBuffer(
-        fbb_, tflite::CreateModel(fbb_, kSchemaVersion, codes, subgraphs, 0, buffers));
+        fbb_, tflite::CreateModel(fbb_, kSchemaVersion, codes, subgraphs, 0, buffers, 0, metadata));
     return {fbb_.GetBufferPointer(), fbb_.GetBufferPointer() + fbb_.GetSize()};
   }
 
  private:
-  uint32_t AddBuffer(std::span<const uint8_t> data) {
+  uint32_t AddBuffer(std::span<const uint8_t> data, size_t alignment) {
     if (data.empty()) return 0;
-    fbb_.ForceVectorAlignment(data.size(), 1, kBufferAlignment);
+    fbb_.ForceVectorAlignment(data.size(), 1, alignment);
     const auto stored = fbb_.CreateVector(data.data(), data.size());
     buffers_.push_back(tflite::CreateBuffer(fbb_, stored));
     return static_cast<uint32_t>(buffers_.size() - 1);
@@ -303,6 +320,7 @@ class ModelWriter {
   std::vector<Offset<tflite::OperatorCode>> codes_;
   std::map<std::tuple<int32_t, std::string, int32_t>, uint32_t> code_indices_;
   std::vector<Offset<tflite::SubGraph>> subgraphs_;
+  std::vector<uint32_t> packed_weights_;  // subgraph, tensor, buffer of each
 };
 
 // More bytes than the graph can take in the file.
@@ -310,8 +328,9 @@ uint64_t SizeBound(const Graph& graph) {
   constexpr uint64_t kFixed = 512;  // fields, vtables, lengths and padding of one table
   uint64_t bytes = kFixed + graph.name.size() + 4 * (graph.inputs.size() + graph.outputs.size());
   for (const Tensor& tensor : graph.tensors) {
-    bytes += kFixed + tensor.data.size() + tensor.name.size() + 4 * tensor.shape.size() +
-             4 * tensor.quantization.scales.size() + 8 * tensor.quantization.zero_points.size();
+    bytes += kFixed + tensor.data.size() + tensor.packed_weights.size() + tensor.name.size() +
+             4 * tensor.shape.size() + 4 * tensor.quantization.scales.size() +
+             8 * tensor.quantization.zero_points.size();
   }
   for (const Node& node : graph.nodes) {
     const size_t indices = node.inputs.size() + node.outputs.size() + node.intermediates.size();

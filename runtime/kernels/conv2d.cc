@@ -2,6 +2,7 @@
 #include "runtime/kernels/conv2d.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
@@ -14,11 +15,6 @@ uint8_t* AlignPointer(uint8_t* pointer) {
   return pointer + (-reinterpret_cast<uintptr_t>(pointer) % Buffer::kAlignment);
 }
 
-// The sums of w - zero point and of its absolute values over `count` weights.
-struct WeightSums {
-  int64_t sum = 0;
-  int64_t absolute = 0;
-};
 WeightSums SumWeights(const uint8_t* weights, int64_t count, ByteType type, int32_t zero_point) {
   constexpr int64_t kChunk = 1 << 20;  // the sums of as many fit 32 bits
   // As unsigned bytes: sums of absolute differences of those are one instruction.
@@ -40,24 +36,39 @@ WeightSums SumWeights(const uint8_t* weights, int64_t count, ByteType type, int3
   return sums;
 }
 
-// Output channel `channel` as column `column`: folds all that the weights alone determine into the
-// bias (gemm.h), and bounds the accumulator.
-void SetColumn(const Conv2DParams& params, const GemmKernel& kernel, int32_t channel,
-               int32_t column, OutputColumns* columns) {
-  const ConvShape& s = params.shape;
-  const int64_t depth = int64_t{s.kernel_h} * s.kernel_w * (s.input_c / s.groups);
-  const WeightSums sums = SumWeights(params.weights + channel * depth, depth, params.weight_type,
-                                     params.weight_zero_point);
-  const int32_t lhs_offset =
-      params.input_type == ByteType::kInt8 ? kernel.int8_lhs_offset : kernel.uint8_lhs_offset;
-  const uint32_t zero_point = static_cast<uint32_t>(params.input_zero_point + lhs_offset);
-  const OutputChannel& output = params.output.channels[channel];
-  const uint32_t bias =
-      static_cast<uint32_t>(output.bias) - zero_point * static_cast<uint32_t>(sums.sum);
-  const int32_t largest = std::max(params.input_zero_point - ByteMin(params.input_type),
-                                   ByteMax(params.input_type) - params.input_zero_point);
-  columns->Set(column, output, static_cast<int32_t>(bias),
-               sums.absolute * largest + std::abs(int64_t{output.bias}));
+int64_t Depth(const ConvShape& s) {
+  return int64_t{s.kernel_h} * s.kernel_w * (s.input_c / s.groups);
+}
+
+WeightSums SumChannel(const Conv2DParams& params, int32_t channel) {
+  const int64_t depth = Depth(params.shape);
+  return SumWeights(params.weights + channel * depth, depth, params.weight_type,
+                    params.weight_zero_point);
+}
+
+RhsWeights GroupWeights(const Conv2DParams& params, const ConvBlocks& blocks, int32_t group) {
+  const int32_t group_out = params.shape.output_c / params.shape.groups;
+  return {.weights = params.weights + group * group_out * Depth(params.shape),
+          .type = params.weight_type,
+          .zero_point = params.weight_zero_point,
+          .columns = group_out,
+          .segment_depth = blocks.segment_depth(),
+          .segment_offsets = blocks.segment_offsets()};
+}
+
+// What packed weights depend on.
+std::array<uint32_t, 10> PackedFor(const Conv2DParams& params, const GemmKernel& kernel,
+                                   const ConvBlocks& blocks) {
+  return {static_cast<uint32_t>(PackedWeightsKind::kConv2D),
+          static_cast<uint32_t>(kernel.k_group),
+          static_cast<uint32_t>(kernel.panel_columns),
+          static_cast<uint32_t>(kernel.lhs_element_bytes),
+          static_cast<uint32_t>(params.weight_type),
+          static_cast<uint32_t>(params.weight_zero_point),
+          static_cast<uint32_t>(params.shape.groups),
+          static_cast<uint32_t>(params.shape.output_c),
+          static_cast<uint32_t>(blocks.segment_depth()),
+          static_cast<uint32_t>(blocks.segment_offsets().size())};
 }
 
 }  // namespace
@@ -105,44 +116,73 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
   Conv2D conv;
   conv.params_ = params;
   conv.kernel_ = &ChooseGemm(features);
-  const GemmKernel& kernel = *conv.kernel_;
   const int64_t group_in = s.input_c / s.groups;
-  const int32_t group_out = s.output_c / s.groups;
-  const int64_t depth = s.kernel_h * s.kernel_w * group_in;
 
   // One block: for each group the columns, then a pixel of padding.
-  const size_t columns_bytes = AlignUp(OutputColumns::Bytes(group_out), Buffer::kAlignment);
+  const size_t columns_bytes =
+      AlignUp(OutputColumns::Bytes(s.output_c / s.groups), Buffer::kAlignment);
   const size_t pad_bytes = static_cast<size_t>(group_in);
   const size_t groups = static_cast<size_t>(s.groups);
   ATOLL_ASSIGN_OR_RETURN(conv.columns_memory_,
                          Buffer::Allocate(groups * columns_bytes + pad_bytes));
-  uint8_t* const columns = conv.columns_memory_.data();
-  uint8_t* const pad_pixel = columns + groups * columns_bytes;
+  uint8_t* const pad_pixel = conv.columns_memory_.data() + groups * columns_bytes;
   std::memset(pad_pixel, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
   conv.blocks_ = ConvBlocks(s, params.input_type, conv.kernel_, pad_pixel);
 
-  conv.columns_.reserve(groups);
-  conv.rhs_.reserve(groups);
-  for (int32_t group = 0; group < s.groups; ++group) {
-    ATOLL_ASSIGN_OR_RETURN(
-        PackedRhs rhs,
-        PackedRhs::Pack(kernel, {.weights = params.weights + group * group_out * depth,
-                                 .type = params.weight_type,
-                                 .zero_point = params.weight_zero_point,
-                                 .columns = group_out,
-                                 .segment_depth = conv.blocks_.segment_depth(),
-                                 .segment_offsets = conv.blocks_.segment_offsets()}));
-    conv.rhs_.push_back(std::move(rhs));
-    conv.columns_.push_back(OutputColumns::In(columns + group * columns_bytes, group_out,
-                                              params.output.mode, params.output.zero_point,
-                                              params.output.clamp));
-    for (int32_t c = 0; c < group_out; ++c) {
-      SetColumn(params, kernel, group * group_out + c, c, &conv.columns_.back());
-    }
+  PackedWeightsReader packed(params.packed_weights);
+  if (packed.Expect(PackedFor(params, *conv.kernel_, conv.blocks_))) {
+    ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, &packed));
   }
+  conv.uses_packed_weights_ = packed.ok();
+  if (!packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, nullptr));
   conv.params_.weights = nullptr;
   conv.params_.output.channels = {};
   return conv;
+}
+Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packed) {
+  const ConvShape& s = params.shape;
+  const int32_t group_out = s.output_c / s.groups;
+  const size_t columns_bytes = AlignUp(OutputColumns::Bytes(group_out), Buffer::kAlignment);
+  const int32_t lhs_offset =
+      params.input_type == ByteType::kInt8 ? kernel_->int8_lhs_offset : kernel_->uint8_lhs_offset;
+  columns_.clear();
+  rhs_.clear();
+  columns_.reserve(static_cast<size_t>(s.groups));
+  rhs_.reserve(static_cast<size_t>(s.groups));
+  for (int32_t group = 0; group < s.groups; ++group) {
+    columns_.push_back(OutputColumns::In(
+        columns_memory_.data() + static_cast<size_t>(group) * columns_bytes, group_out,
+        params.output.mode, params.output.zero_point, params.output.clamp));
+    for (int32_t c = 0; c < group_out; ++c) {
+      const int32_t channel = group * group_out + c;
+      columns_.back().Set(c, params.output.channels[channel],
+                          packed == nullptr ? SumChannel(params, channel) : packed->NextSums(),
+                          params.input_type, params.input_zero_point, lhs_offset);
+    }
+    const RhsWeights weights = GroupWeights(params, blocks_, group);
+    if (packed != nullptr) {
+      rhs_.push_back(PackedRhs::Use(*kernel_, weights, packed));
+    } else {
+      ATOLL_ASSIGN_OR_RETURN(PackedRhs rhs, PackedRhs::Pack(*kernel_, weights));
+      rhs_.push_back(std::move(rhs));
+    }
+  }
+  return Status();
+}
+
+std::vector<uint8_t> Conv2D::PackWeights(const Conv2DParams& params, CpuFeatures features) {
+  const GemmKernel& kernel = ChooseGemm(features);
+  const ConvBlocks blocks(params.shape, params.input_type, &kernel, nullptr);
+  const int32_t group_out = params.shape.output_c / params.shape.groups;
+  PackedWeightsWriter writer;
+  writer.Add(PackedFor(params, kernel, blocks));
+  for (int32_t group = 0; group < params.shape.groups; ++group) {
+    for (int32_t c = 0; c < group_out; ++c) {
+      writer.Add(SumChannel(params, group * group_out + c));
+    }
+    PackedRhs::Save(kernel, GroupWeights(params, blocks, group), &writer);
+  }
+  return writer.Finish();
 }
 
 size_t Conv2D::WorkerScratchBytes() const {

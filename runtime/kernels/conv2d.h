@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/base/buffer.h"
@@ -43,6 +44,9 @@ struct Conv2DParams {
   int32_t weight_zero_point = 0;  // within the weight type's range
   // [output_c, kernel_h, kernel_w, input_c / groups]; borrowed during Prepare only.
   const uint8_t* weights = nullptr;
+  // What PackWeights made of these weights, or of whatever else; used where it lies, unless it is
+  // for another layout, or empty.
+  std::span<const uint8_t> packed_weights{};
   OutputStage output;
 };
 
@@ -53,6 +57,8 @@ class Conv2D {
   // Packs the weights; `params.weights` is not needed afterwards. `features` limits the choice of
   // kernel. kResourceExhausted if the packed weights do not fit memory.
   static Result<Conv2D> Prepare(const Conv2DParams& params, CpuFeatures features);
+  // The weights as Prepare packs them for a CPU with `features`, to be kept.
+  static std::vector<uint8_t> PackWeights(const Conv2DParams& params, CpuFeatures features);
 
   // Bytes of scratch that Run needs with a pool of `threads` threads. Any alignment serves.
   size_t ScratchBytes(int threads) const;
@@ -72,8 +78,13 @@ class Conv2D {
 
   // The kernel in use, as listed in gemm/kernels.inc, e.g. "GemmAvx2".
   const char* kernel_name() const;
+  // Whether params.packed_weights are in use.
+  bool uses_packed_weights() const { return uses_packed_weights_; }
 
  private:
+  // What depends on the weights: packs them, or takes what `packed` has, if it is not nullptr; good
+  // for nothing if that has failed.
+  Status SetWeights(const Conv2DParams& params, PackedWeightsReader* packed);
   // What one task computes: some output pixels of all images, of some of the columns of each group.
   struct Part {
     ConvBlocks::Input input;
@@ -98,6 +109,7 @@ class Conv2D {
   Conv2DParams params_;  // without weights and channels
   const GemmKernel* kernel_ = nullptr;
   ConvBlocks blocks_;
+  bool uses_packed_weights_ = false;
   Buffer columns_memory_;               // what the columns point into, and padding
   std::vector<PackedRhs> rhs_;          // [groups]
   std::vector<OutputColumns> columns_;  // [groups]

@@ -47,14 +47,16 @@ void ReferenceDepthwiseConv2D(const DepthwiseConv2DParams& params, const uint8_t
 
 namespace {
 
-// Filters of a single input channel, with the weights in the order of convolutions.
-Result<Conv2D> PrepareAsConv(const DepthwiseConv2DParams& params, CpuFeatures features) {
+// Filters of a single input channel are a convolution like any other, once their weights have its
+// order, which is what `weights` becomes.
+bool IsConv(const ConvShape& shape) { return shape.input_c == 1 && shape.output_c > 1; }
+Conv2DParams ConvParams(const DepthwiseConv2DParams& params, std::vector<uint8_t>* weights) {
   const size_t taps = static_cast<size_t>(params.shape.kernel_h) * params.shape.kernel_w;
   const size_t channels = static_cast<size_t>(params.shape.output_c);
-  std::vector<uint8_t> weights(channels * taps);
+  weights->resize(channels * taps);
   for (size_t tap = 0; tap < taps; ++tap) {
     for (size_t c = 0; c < channels; ++c) {
-      weights[c * taps + tap] = params.weights[tap * channels + c];
+      (*weights)[c * taps + tap] = params.weights[tap * channels + c];
     }
   }
   Conv2DParams conv{.shape = params.shape,
@@ -62,43 +64,49 @@ Result<Conv2D> PrepareAsConv(const DepthwiseConv2DParams& params, CpuFeatures fe
                     .weight_type = params.weight_type,
                     .input_zero_point = params.input_zero_point,
                     .weight_zero_point = params.weight_zero_point,
-                    .weights = weights.data(),
+                    .weights = weights->data(),
+                    .packed_weights = params.packed_weights,
                     .output = params.output};
   conv.shape.groups = 1;
-  return Conv2D::Prepare(conv, features);
+  return conv;
 }
 
 }  // namespace
+
+void DepthwiseConv2D::SetMeasures(const DepthwiseConv2DParams& params, CpuFeatures features) {
+  const ConvShape& s = params.shape;
+  params_ = params;
+  params_.weights = nullptr;
+  params_.output.channels = {};
+  kernel_ = &ChooseDepthwise(features);
+  depth_multiplier_ = s.output_c / s.input_c;
+  row_groups_ = DivideRoundingUp(s.kernel_h, kernel_->taps_per_cell);
+  if (s.dilation_h == 1) {
+    const int32_t unused = row_groups_ * kernel_->taps_per_cell - s.kernel_h;
+    unit_lines_ = 1 + unused / s.stride_h;
+  }
+  cell_columns_ = std::max(s.output_w - 1, 0) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1;
+
+  // Units whose cells leave room in L1 for weights and outputs.
+  constexpr int64_t kUnitBytes = 24 << 10;
+  const int64_t block_bytes = int64_t{row_groups_} * cell_columns_ * kDepthwiseCellBytes;
+  slice_blocks_ = static_cast<int32_t>(std::clamp<int64_t>(kUnitBytes / block_bytes, 1, blocks()));
+}
 
 Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& params,
                                                  CpuFeatures features) {
   const ConvShape& s = params.shape;
   DepthwiseConv2D conv;
-  conv.params_ = params;
-  conv.params_.weights = nullptr;
-  conv.params_.output.channels = {};
-  conv.kernel_ = &ChooseDepthwise(features);
-  if (s.input_c == 1 && s.output_c > 1) {
-    ATOLL_ASSIGN_OR_RETURN(conv.conv_, PrepareAsConv(params, features));
+  conv.SetMeasures(params, features);
+  if (IsConv(s)) {
+    std::vector<uint8_t> weights;
+    ATOLL_ASSIGN_OR_RETURN(conv.conv_, Conv2D::Prepare(ConvParams(params, &weights), features));
     return conv;
   }
-  conv.depth_multiplier_ = s.output_c / s.input_c;
-  conv.row_groups_ = DivideRoundingUp(s.kernel_h, conv.kernel_->taps_per_cell);
-  if (s.dilation_h == 1) {
-    const int32_t unused = conv.row_groups_ * conv.kernel_->taps_per_cell - s.kernel_h;
-    conv.unit_lines_ = 1 + unused / s.stride_h;
-  }
-  conv.cell_columns_ =
-      std::max(s.output_w - 1, 0) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1;
-
-  // Units whose cells leave room in L1 for weights and outputs.
-  constexpr int64_t kUnitBytes = 24 << 10;
-  const int64_t block_bytes = int64_t{conv.row_groups_} * conv.cell_columns_ * kDepthwiseCellBytes;
-  const int32_t blocks = DivideRoundingUp(s.output_c, kDepthwiseBlock);
-  conv.slice_blocks_ =
-      static_cast<int32_t>(std::clamp<int64_t>(kUnitBytes / block_bytes, 1, blocks));
-
-  ATOLL_RETURN_IF_ERROR(conv.Pack(params));
+  PackedWeightsReader packed(params.packed_weights);
+  if (packed.Expect(conv.PackedFor())) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, &packed));
+  conv.uses_packed_weights_ = packed.ok();
+  if (!packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, nullptr));
   if (conv.CanRunRows()) {
     conv.by_rows_ = true;
     ATOLL_ASSIGN_OR_RETURN(conv.pad_line_, Buffer::Allocate(static_cast<size_t>(s.input_w) *
@@ -107,76 +115,137 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
     std::memset(conv.pad_line_.data(), static_cast<uint8_t>(params.input_zero_point),
                 conv.pad_line_.size());
     if (conv.depth_multiplier_ == 1)
-      conv.slice_blocks_ = blocks;  // else it bounds what is expanded
+      conv.slice_blocks_ = conv.blocks();  // else it bounds what is expanded
   }
   return conv;
+}
+
+std::vector<uint8_t> DepthwiseConv2D::PackWeights(const DepthwiseConv2DParams& params,
+                                                  CpuFeatures features) {
+  if (IsConv(params.shape)) {
+    std::vector<uint8_t> weights;
+    return Conv2D::PackWeights(ConvParams(params, &weights), features);
+  }
+  DepthwiseConv2D conv;
+  conv.SetMeasures(params, features);
+  PackedWeightsWriter writer;
+  writer.Add(conv.PackedFor());
+  for (int32_t channel = 0; channel < params.shape.output_c; ++channel) {
+    writer.Add(conv.SumChannel(params, channel));
+  }
+  const Cells cells = conv.AllCells(params);
+  size_t count = 0;
+  for (const std::vector<Cell>& block : cells) {
+    const std::span<const Cell> rest = std::span(block).subspan(conv.tap_groups());
+    writer.Add(static_cast<uint32_t>(rest.size()));
+    for (const Cell cell : rest) writer.Add(static_cast<uint32_t>(cell.group));
+    count += block.size();
+  }
+  conv.PackCells(params, cells, writer.AddBlock(count * kDepthwiseCellBytes));
+  return writer.Finish();
 }
 
 int32_t DepthwiseConv2D::blocks() const {
   return DivideRoundingUp(params_.shape.output_c, kDepthwiseBlock);
 }
 
-Status DepthwiseConv2D::Pack(const DepthwiseConv2DParams& params) {
-  const ConvShape& s = params.shape;
-  std::vector<std::vector<Cell>> cells;  // [unit_lines_][blocks]
-  size_t cell_count = 0;
+std::array<uint32_t, 11> DepthwiseConv2D::PackedFor() const {
+  const ConvShape& s = params_.shape;
+  return {static_cast<uint32_t>(PackedWeightsKind::kDepthwiseConv2D),
+          static_cast<uint32_t>(kernel_->taps_per_cell),
+          static_cast<uint32_t>(kernel_->element_bytes),
+          static_cast<uint32_t>(params_.weight_type),
+          static_cast<uint32_t>(params_.weight_zero_point),
+          static_cast<uint32_t>(s.output_c),
+          static_cast<uint32_t>(s.kernel_h),
+          static_cast<uint32_t>(s.kernel_w),
+          static_cast<uint32_t>(s.stride_h),
+          static_cast<uint32_t>(unit_lines_),
+          static_cast<uint32_t>(row_groups_)};
+}
+
+DepthwiseConv2D::Cells DepthwiseConv2D::AllCells(const DepthwiseConv2DParams& params) const {
+  Cells cells;
   for (int32_t line = 0; line < unit_lines_; ++line) {
     for (int32_t block = 0; block < blocks(); ++block) {
       cells.push_back(CellsOf(params, line, block));
-      cell_count += cells.back().size();
     }
   }
-  const size_t weight_bytes = cell_count * kDepthwiseCellBytes;
+  return cells;
+}
+
+DepthwiseConv2D::Cells DepthwiseConv2D::ReadCells(PackedWeightsReader* packed) const {
+  Cells cells(static_cast<size_t>(unit_lines_) * static_cast<size_t>(blocks()));
+  for (std::vector<Cell>& block : cells) {
+    for (int32_t group = 0; group < tap_groups(); ++group) block.push_back({group, 0});
+    for (uint32_t count = packed->Next(); count > 0 && packed->ok(); --count) {
+      const uint32_t group = packed->Next();
+      if (group >= static_cast<uint32_t>(tap_groups())) packed->Fail();
+      block.push_back({static_cast<int32_t>(group), 1});
+    }
+  }
+  return cells;
+}
+
+Status DepthwiseConv2D::SetWeights(const DepthwiseConv2DParams& params,
+                                   PackedWeightsReader* packed) {
+  const ConvShape& s = params.shape;
+  const int32_t input_offset = params.input_type == ByteType::kInt8 ? kernel_->int8_input_offset
+                                                                    : kernel_->uint8_input_offset;
   const size_t columns_bytes = AlignUp(OutputColumns::Bytes(s.output_c), Buffer::kAlignment);
   const size_t pad_bytes = static_cast<size_t>(blocks()) * kDepthwiseBlock;
-  ATOLL_ASSIGN_OR_RETURN(packed_, Buffer::Allocate(weight_bytes + columns_bytes + pad_bytes));
-  columns_ = OutputColumns::In(packed_.data() + weight_bytes, s.output_c, params.output.mode,
+  ATOLL_ASSIGN_OR_RETURN(columns_memory_, Buffer::Allocate(columns_bytes + pad_bytes));
+  columns_ = OutputColumns::In(columns_memory_.data(), s.output_c, params.output.mode,
                                params.output.zero_point, params.output.clamp);
-  uint8_t* pad_pixel = packed_.data() + weight_bytes + columns_bytes;
+  uint8_t* pad_pixel = columns_memory_.data() + columns_bytes;
   std::memset(pad_pixel, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
   pad_pixel_ = pad_pixel;
-  SetColumns(params);
+  for (int32_t channel = 0; channel < s.output_c; ++channel) {
+    columns_.Set(channel, params.output.channels[channel],
+                 packed == nullptr ? SumChannel(params, channel) : packed->NextSums(),
+                 params.input_type, params.input_zero_point, input_offset);
+  }
 
+  const Cells cells = packed == nullptr ? AllCells(params) : ReadCells(packed);
+  size_t cell_count = 0;
+  for (const std::vector<Cell>& block : cells) cell_count += block.size();
+  const size_t weight_bytes = cell_count * kDepthwiseCellBytes;
+  const uint8_t* weights = nullptr;
+  if (packed == nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(packed_, Buffer::Allocate(weight_bytes));
+    PackCells(params, cells, packed_.data());
+    weights = packed_.data();
+  } else {
+    weights = packed->NextBlock(weight_bytes);
+    if (weights == nullptr) return Status();
+  }
+  offsets_.clear();
+  weights_.clear();
   offsets_.reserve(cell_count);
-  uint8_t* to = packed_.data();
-  for (size_t i = 0; i < cells.size(); ++i) {
-    weights_.push_back({.weights = to,
+  for (const std::vector<Cell>& block : cells) {
+    weights_.push_back({.weights = weights,
                         .offsets = offsets_.data() + offsets_.size(),
-                        .tap_groups = static_cast<int64_t>(cells[i].size())});
-    for (const Cell cell : cells[i]) {
+                        .tap_groups = static_cast<int64_t>(block.size())});
+    for (const Cell cell : block) {
       offsets_.push_back((int64_t{cell.group / s.kernel_w} * cell_columns_ +
                           int64_t{cell.group % s.kernel_w} * s.dilation_w) *
                          kDepthwiseCellBytes);
-      PackCell(params, static_cast<int32_t>(i) / blocks(), static_cast<int32_t>(i) % blocks(), cell,
-               to);
-      to += kDepthwiseCellBytes;
     }
+    weights += block.size() * kDepthwiseCellBytes;
   }
   return Status();
 }
 
-void DepthwiseConv2D::SetColumns(const DepthwiseConv2DParams& params) {
+WeightSums DepthwiseConv2D::SumChannel(const DepthwiseConv2DParams& params, int32_t channel) const {
   const ConvShape& s = params.shape;
-  const int32_t input_offset = params.input_type == ByteType::kInt8 ? kernel_->int8_input_offset
-                                                                    : kernel_->uint8_input_offset;
-  const uint32_t zero_point = static_cast<uint32_t>(params.input_zero_point + input_offset);
-  const int32_t largest_input = std::max(params.input_zero_point - ByteMin(params.input_type),
-                                         ByteMax(params.input_type) - params.input_zero_point);
-  for (int32_t channel = 0; channel < s.output_c; ++channel) {
-    int64_t sum = 0;
-    int64_t absolute_sum = 0;
-    for (int64_t tap = 0; tap < int64_t{s.kernel_h} * s.kernel_w; ++tap) {
-      const uint8_t byte = params.weights[tap * s.output_c + channel];
-      const int32_t w = ByteValue(byte, params.weight_type) - params.weight_zero_point;
-      sum += w;
-      absolute_sum += std::abs(w);
-    }
-    const OutputChannel& output = params.output.channels[channel];
-    const uint32_t bias =
-        static_cast<uint32_t>(output.bias) - zero_point * static_cast<uint32_t>(sum);
-    columns_.Set(channel, output, static_cast<int32_t>(bias),
-                 absolute_sum * largest_input + std::abs(int64_t{output.bias}));
+  WeightSums sums;
+  for (int64_t tap = 0; tap < int64_t{s.kernel_h} * s.kernel_w; ++tap) {
+    const uint8_t byte = params.weights[tap * s.output_c + channel];
+    const int32_t w = ByteValue(byte, params.weight_type) - params.weight_zero_point;
+    sums.sum += w;
+    sums.absolute += std::abs(w);
   }
+  return sums;
 }
 
 // The weights, of all channels, that tap `tap` of tap group `group` multiplies for line `line` of a
@@ -229,6 +298,17 @@ std::vector<DepthwiseConv2D::Cell> DepthwiseConv2D::CellsOf(const DepthwiseConv2
     }
   }
   return cells;
+}
+
+void DepthwiseConv2D::PackCells(const DepthwiseConv2DParams& params, const Cells& cells,
+                                uint8_t* to) const {
+  for (size_t i = 0; i < cells.size(); ++i) {
+    for (const Cell cell : cells[i]) {
+      PackCell(params, static_cast<int32_t>(i) / blocks(), static_cast<int32_t>(i) % blocks(), cell,
+               to);
+      to += kDepthwiseCellBytes;
+    }
+  }
 }
 
 void DepthwiseConv2D::PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block,

@@ -4,8 +4,10 @@
 // i filtered with its own kernel. Arithmetic and contracts as in conv2d.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/kernels/conv2d.h"
@@ -21,6 +23,7 @@ struct DepthwiseConv2DParams {
   int32_t input_zero_point = 0;
   int32_t weight_zero_point = 0;
   const uint8_t* weights = nullptr;  // [kernel_h, kernel_w, output_c]; borrowed during Prepare
+  std::span<const uint8_t> packed_weights{};  // as of Conv2DParams
   OutputStage output;
 };
 
@@ -28,11 +31,16 @@ struct DepthwiseConv2DParams {
 class DepthwiseConv2D {
  public:
   static Result<DepthwiseConv2D> Prepare(const DepthwiseConv2DParams& params, CpuFeatures features);
+  static std::vector<uint8_t> PackWeights(const DepthwiseConv2DParams& params,
+                                          CpuFeatures features);
   size_t ScratchBytes(int threads) const;
   void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
   void RunLines(const LineWindow& input, LineRange lines, uint8_t* output, uint8_t* scratch) const;
   const ConvShape& shape() const { return params_.shape; }
   const char* kernel_name() const;
+  bool uses_packed_weights() const {
+    return conv_ ? conv_->uses_packed_weights() : uses_packed_weights_;
+  }
 
  private:
   // Some blocks of 16 channels of some neighbouring output rows: what is computed at a time.
@@ -54,8 +62,17 @@ class DepthwiseConv2D {
     int32_t group;
     int32_t part;
   };
-  Status Pack(const DepthwiseConv2DParams& params);
-  void SetColumns(const DepthwiseConv2DParams& params);
+  using Cells = std::vector<std::vector<Cell>>;  // [unit_lines_][blocks]
+  // All that does not depend on weights.
+  void SetMeasures(const DepthwiseConv2DParams& params, CpuFeatures features);
+  std::array<uint32_t, 11> PackedFor() const;
+  // What depends on them: packs them, or takes what `packed` has, if it is not nullptr; good for
+  // nothing if that has failed.
+  Status SetWeights(const DepthwiseConv2DParams& params, PackedWeightsReader* packed);
+  Cells AllCells(const DepthwiseConv2DParams& params) const;
+  Cells ReadCells(PackedWeightsReader* packed) const;
+  void PackCells(const DepthwiseConv2DParams& params, const Cells& cells, uint8_t* to) const;
+  WeightSums SumChannel(const DepthwiseConv2DParams& params, int32_t channel) const;
   const uint8_t* TapWeights(const DepthwiseConv2DParams& params, int32_t line, int32_t group,
                             int32_t tap) const;
   bool WeightsFitBytes(const DepthwiseConv2DParams& params, int32_t block) const;
@@ -81,6 +98,7 @@ class DepthwiseConv2D {
   // Of one input channel, this is a convolution like any other, and the rest is not used.
   std::optional<Conv2D> conv_;
   const DepthwiseKernel* kernel_ = nullptr;
+  bool uses_packed_weights_ = false;
   bool by_rows_ = false;  // with kernel_->run_rows
   int32_t depth_multiplier_ = 1;
   int32_t row_groups_ = 0;  // ceil(kernel_h / taps_per_cell)
@@ -91,7 +109,8 @@ class DepthwiseConv2D {
   int32_t slice_blocks_ = 0;             // blocks of channels of a unit, at most
   std::vector<int64_t> offsets_;         // what the following point into
   std::vector<DepthwiseBlock> weights_;  // [unit_lines_][blocks]
-  Buffer packed_;                        // weights, columns, a padding pixel
+  Buffer packed_;                        // weights, unless they came packed
+  Buffer columns_memory_;                // columns, a padding pixel
   const uint8_t* pad_pixel_ = nullptr;
   Buffer pad_line_;  // with by_rows_: stands for lines outside of the image
   OutputColumns columns_;

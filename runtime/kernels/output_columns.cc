@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/kernels/output_columns.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/base/bytes.h"
@@ -59,6 +61,17 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, int32_t fo
     vectorizable[column / kBlock] = 0;
   }
   if (is_negative) wide_vectorizable[column / kBlock] = 0;
+}
+
+void OutputColumns::Set(int32_t column, const OutputChannel& channel, const WeightSums& sums,
+                        ByteType type, int32_t input_zero_point, int32_t offset) {
+  const uint32_t moved = static_cast<uint32_t>(input_zero_point + offset);
+  const uint32_t folded =
+      static_cast<uint32_t>(channel.bias) - moved * static_cast<uint32_t>(sums.sum);
+  const int32_t largest =
+      std::max(input_zero_point - ByteMin(type), ByteMax(type) - input_zero_point);
+  Set(column, channel, static_cast<int32_t>(folded),
+      sums.absolute * largest + std::abs(int64_t{channel.bias}));
 }
 
 void RequantizePlain(const OutputColumns& columns, const RequantizeArgs& args) {

@@ -16,6 +16,12 @@
 
 namespace atollrt {
 
+// Over the weights of an output channel, less their zero point.
+struct WeightSums {
+  int64_t sum = 0;
+  int64_t absolute = 0;  // of absolute values
+};
+
 struct OutputColumns {
   // Arrays are padded to a multiple of this with columns that yield anything, and aligned to 64
   // bytes, so kernels may load whole vectors at the end.
@@ -56,6 +62,10 @@ struct OutputColumns {
   // `folded_bias` replaces channel.bias. No accumulator of this column, bias included, exceeds
   // `magnitude`.
   void Set(int32_t column, const OutputChannel& channel, int32_t folded_bias, int64_t magnitude);
+  // The same with all folded into the bias that weights alone determine (gemm.h), for activations
+  // of `type` to which the kernel adds `offset`.
+  void Set(int32_t column, const OutputChannel& channel, const WeightSums& sums, ByteType type,
+           int32_t input_zero_point, int32_t offset);
 };
 
 // The plain form of the last step, and what vector kernels fall back to where a block is not

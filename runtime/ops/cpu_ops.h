@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
@@ -48,6 +49,10 @@ Result<std::unique_ptr<NodeExecutor>> PrepareTailedFilter(const Graph& graph,
                                                           const NodeExecutor& filter,
                                                           const Node& node, size_t position,
                                                           CpuFeatures features);
+
+// The weights of a convolution or a fully connected layer of bytes as its kernel for a CPU with
+// `features` packs them, to become Tensor::packed_weights of input 1; empty for all other nodes.
+std::vector<uint8_t> PackWeights(const Graph& graph, const Node& node, CpuFeatures features);
 
 // Runs a node whose inputs are constants, or a SHAPE, into `outputs`, one buffer each of the
 // tensor's size. Errors as for PrepareCpuNode, and those of NodeExecutor::Invoke.

@@ -157,6 +157,22 @@ Executor PrepareDepthwiseConv2D(const Graph& graph, const Node& node, CpuFeature
   return PrepareFilter<DepthwiseConv2D>(graph, node, features, MakeDepthwiseConv2DParams);
 }
 
+std::vector<uint8_t> PackWeights(const Graph& graph, const Node& node, CpuFeatures features) {
+  const auto pack = [&]<typename Params>(const Result<Params>& params, auto kernel) {
+    return params.ok() ? decltype(kernel)::PackWeights(*params, features) : std::vector<uint8_t>();
+  };
+  switch (node.type) {
+    case OpType::kCONV_2D:
+      return pack(MakeConv2DParams(graph, node), Conv2D());
+    case OpType::kFULLY_CONNECTED:
+      return pack(MakeFullyConnectedParams(graph, node), Conv2D());
+    case OpType::kDEPTHWISE_CONV_2D:
+      return pack(MakeDepthwiseConv2DParams(graph, node), DepthwiseConv2D());
+    default:
+      return {};
+  }
+}
+
 Executor PreparePaddedFilter(const Graph& graph, const Node& pad, const Node& node,
                              CpuFeatures features) {
   const auto none = [] { return Executor(std::unique_ptr<NodeExecutor>()); };
@@ -205,6 +221,7 @@ Executor PrepareTransposeConv(const Graph& graph, const Node& node, CpuFeatures 
         });
       }
       const uint8_t zero = static_cast<uint8_t>(graph.Input(node, 1)->zero_point());
+      if (params.ok()) params->packed_weights = {};  // its phases have parts of the weights
       return RunTransposed<Conv2D>(std::move(params), {1, 1, zero}, features);
     }
   }

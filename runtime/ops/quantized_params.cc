@@ -72,6 +72,7 @@ Result<Params> MakeFilterParams(const Graph& graph, const Node& node, Multiplier
   params.input_zero_point = t.input.zero_point();
   params.weight_zero_point = t.weights.zero_point();
   params.weights = t.weights.data.data();
+  params.packed_weights = t.weights.packed_weights;
   params.output.zero_point = t.output.zero_point();
   ATOLL_ASSIGN_OR_RETURN(params.output.clamp, FusedClamp(t.output, FusedActivation(node)));
   params.output.channels =

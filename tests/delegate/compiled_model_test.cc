@@ -110,6 +110,42 @@ TEST(CompiledModel, CanBeCompiledAgain) {
             RunWithSeed(MakeInterpreter(original, nullptr).get(), 2));
 }
 
+size_t PackedTensors(const Model& model) {
+  const std::vector<Tensor>& tensors = model.graph().tensors;
+  return static_cast<size_t>(std::count_if(
+      tensors.begin(), tensors.end(), [](const Tensor& t) { return !t.packed_weights.empty(); }));
+}
+
+TEST(CompiledModel, HasTheWeightsOfTheCpuPacked) {
+  const std::shared_ptr<const Model> original = Islands().Load();
+  const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(original, nullptr).get(), 1);
+  const Bytes file = *CompileForCpu(original->graphs());
+  const std::shared_ptr<const Model> compiled = Reload(file);
+  EXPECT_EQ(PackedTensors(*compiled), 4u);  // two convolutions, one by channels, a full layer
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(compiled, nullptr).get(), 1), want);
+  EXPECT_EQ(*CompileForCpu(compiled->graphs()), file) << "compiled again";
+  // Those of nodes on the device have their place in its program.
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  const std::shared_ptr<const Model> for_device = Reload(*delegate->Compile(compiled->graphs()));
+  EXPECT_EQ(PackedTensors(*for_device), 0u);
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(for_device, delegate.get()).get(), 1), want);
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(compiled, delegate.get()).get(), 1), want);
+}
+
+// For each kind of CPU, run on this one, which uses what is for it and packs what is not.
+TEST(CompiledModel, RunsWithWeightsPackedForAnyCpu) {
+  const std::shared_ptr<const Model> original = Islands().Load();
+  const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(original, nullptr).get(), 1);
+  const Result<CpuFeatures> available = DetectCpuFeatures();
+  ASSERT_TRUE(available.ok());
+  for (const CpuLevel& level : CpuLevels()) {
+    if (!Supports(*available, level.features)) continue;
+    const auto file = WriteCompiledModel(original->graphs(), {}, level.features);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    EXPECT_EQ(RunWithSeed(MakeInterpreter(Reload(*file), nullptr).get(), 1), want) << level.name;
+  }
+}
+
 TEST(CompiledModel, NeedsSomethingToCompile) {
   ModelBuilder m;
   m.Output(m.Node(OpType::kDIV, {m.Input({1, 4}), m.Input({1, 4})}, {1, 4}, ElementwiseOptions{}));

@@ -70,8 +70,10 @@ TEST(CoreLibrary, SaysWhatItLeavesOut) {
               ATOLL_UNSUPPORTED, "libatoll has it");
 }
 
-TEST(CoreLibrary, HasNoAssembler) {
+TEST(CoreLibrary, WritesNoFiles) {
   const auto ignore = [](const void*, size_t, void*) {};
+  ExpectFails(AtollDelegateCompileModel(nullptr, nullptr, ignore, nullptr), ATOLL_UNSUPPORTED,
+              "link libatoll");
   ExpectFails(AtollAssemble("END", 3, ignore, nullptr), ATOLL_UNSUPPORTED, "link libatoll");
   ExpectFails(AtollExecutablesDisassemble(nullptr, 0, ATOLL_OMIT_PARAMETERS, ignore, nullptr),
               ATOLL_UNSUPPORTED, "link libatoll");

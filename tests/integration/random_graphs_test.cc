@@ -114,6 +114,9 @@ class RandomGraphs : public testing::Test {
   Result<Recording> RecordAll(Interpreter* interpreter) const;
   void CompareWith(const std::string& name, const InterpreterOptions& options);
   void CompareCompiled(const EmulatedDevice& shape);
+  void CompareCompiledForCpu();
+  // The file of a compiled model.
+  void CompareFile(const Bytes& file, std::initializer_list<Delegate*> delegates);
   void CountNodes();
   void LookAtPartitions(const Interpreter& interpreter);
   std::string Listing(const Interpreter& interpreter) const;
@@ -181,6 +184,7 @@ void RandomGraphs::Check(uint64_t seed) {
     const CappedCpu cpu(level.name);
     if (cpu.exists()) CompareWith(Format("CPU with ATOLL_CPU=%s", level.name), {.threads = 1});
   }
+  CompareCompiledForCpu();
   wish_ = 0;
   for (const NamedDelegate& device : large_devices_) {
     CompareWith(device.name, {.threads = 2, .delegate = device.delegate.get()});
@@ -245,10 +249,21 @@ void RandomGraphs::CompareCompiled(const EmulatedDevice& shape) {
   const Result<Bytes> file = device.Compile(model_->graphs());
   if (!file.ok() && file.status().code() == StatusCode::kUnsupported) return;  // nothing to compile
   ASSERT_TRUE(file.ok()) << file.status().message();
-  const auto compiled = Model::FromBuffer(*file);
+  CompareFile(*file, {&device, large_devices_[0].delegate.get(), nullptr});
+}
+
+void RandomGraphs::CompareCompiledForCpu() {
+  if (HasFailure()) return;
+  SCOPED_TRACE("compiled for the CPU");
+  const Result<Bytes> file = CompileForCpu(model_->graphs());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  CompareFile(*file, {nullptr});
+}
+
+void RandomGraphs::CompareFile(const Bytes& file, std::initializer_list<Delegate*> delegates) {
+  const auto compiled = Model::FromBuffer(file);
   ASSERT_TRUE(compiled.ok()) << compiled.status().message();
-  for (Delegate* delegate :
-       std::initializer_list<Delegate*>{&device, large_devices_[0].delegate.get(), nullptr}) {
+  for (Delegate* delegate : delegates) {
     const auto interpreter = Interpreter::Create(*compiled, {.threads = 1, .delegate = delegate});
     ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
     const Result<Recording> got = RecordAll(interpreter->get());

@@ -168,8 +168,15 @@ class Compile(CommandTest):
         reasons = {node["reason"] for node in self.json("inspect", compiled)["nodes"]}
         self.assertLessEqual(reasons, {"", "the compiled model leaves it to the CPU"})
 
-    def test_cpu_is_no_device(self):
-        self.fail_with(2, ("compile", FASHION_MODEL, "--device", "cpu", "-o", "x.tflite"))
+    def test_model_compiled_for_the_cpu_gives_the_same_bytes(self):
+        compiled = self.directory / "compiled.tflite"
+        self.succeed("compile", FASHION_MODEL, "--device", "cpu", "-o", compiled)
+        self.assertGreater(compiled.stat().st_size, FASHION_MODEL.stat().st_size)
+        for device in ("cpu", "emu"):
+            want, got = ([output["sha256"] for output in
+                          self.json("run", model, "--device", device)["outputs"]]
+                         for model in (FASHION_MODEL, compiled))
+            self.assertEqual(got, want, device)
 
 
 class Assembly(CommandTest):

@@ -21,10 +21,6 @@ struct CompileOptions {
 };
 
 void RunCompile(const CompileOptions& options) {
-  if (options.session.device == "cpu") {
-    throw CommandError(ExitCode::kUsage,
-                       "--device cpu: there is nothing to compile for; name a device, e.g. emu");
-  }
   const Session session(options.session);
   session.AnnounceDevice();
   Stopwatch stopwatch;
@@ -57,7 +53,8 @@ void RunCompile(const CompileOptions& options) {
 void AddCompileCommand(CLI::App* app) {
   auto options = std::make_shared<CompileOptions>();
   CLI::App* command = app->add_subcommand(
-      "compile", "Compile a model for a device, into a .tflite file that loads without compiling.");
+      "compile",
+      "Compile a model for a device, or this CPU, into a .tflite file that loads sooner.");
   AddSessionOptions(command, &options->session);
   command->add_option("-o,--output", options->output, "the file to write")->required();
   command->add_flag("--json", options->json, "one line of JSON on stdout");
@@ -65,11 +62,15 @@ void AddCompileCommand(CLI::App* app) {
       "Each partition becomes one custom operator that holds its program; the operators that it\n"
       "was made from stay in the file, so the compiled model also runs on other devices and on "
       "the\n"
-      "CPU, with the same bytes.\n"
+      "CPU, with the same bytes. Weights of what stays on the CPU, with --device cpu of "
+      "everything,\n"
+      "are there a second time as its kernels read them, and are used where they lie in the file;\n"
+      "a CPU that wants another order packs its own.\n"
       "\n"
       "Examples:\n"
       "  atoll compile model.tflite -o model_atoll.tflite\n"
       "  atoll compile model.tflite --device emu:1mib -o small.tflite\n"
+      "  atoll compile model.tflite --device cpu -o model_cpu.tflite\n"
       "  atoll inspect model_atoll.tflite");
   command->callback([options] { RunCompile(*options); });
 }

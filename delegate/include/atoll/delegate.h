@@ -4,9 +4,10 @@
  * atoll/runtime.h. A delegate may be shared by interpreters on any threads and must outlive them.
  *
  * libatoll-core has the emulated device alone. There, other devices are ATOLL_NOT_FOUND; faults,
- * recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest, AtollEstimateCoral, AtollAssemble and
- * AtollExecutablesDisassemble are ATOLL_UNSUPPORTED, and so is ATOLL_CPU=avx512vnni: it has no
- * kernels for AVX-512, and uses those for AVX-VNNI in its place.
+ * recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest, AtollEstimateCoral,
+ * AtollDelegateCompileModel, AtollAssemble and AtollExecutablesDisassemble are ATOLL_UNSUPPORTED,
+ * and so is ATOLL_CPU=avx512vnni: it has no kernels for AVX-512, and uses those for AVX-VNNI in its
+ * place.
  */
 #ifndef ATOLL_DELEGATE_H_
 #define ATOLL_DELEGATE_H_
@@ -139,10 +140,11 @@ typedef void (*AtollBytesCallback)(const void* data, size_t size, void* user_dat
 ATOLL_EXPORT AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback,
                                                 void* user_data);
 
-/* The model with its partitions compiled for the delegate's device, as the bytes of a .tflite file:
- * `callback` is called once with all of them. The file loads without a compile step on such a
- * device and runs on any other, and on the CPU, as the original does. ATOLL_UNSUPPORTED if nothing
- * of the model can run on the device. */
+/* The model with its partitions compiled for the delegate's device, and the weights of what stays
+ * on the CPU packed for this one, as the bytes of a .tflite file: `callback` is called once with
+ * all of them. The file loads without a compile step on such a device, without packing on such a
+ * CPU, and runs on all others as the original does. NULL as `delegate` leaves everything to the
+ * CPU. ATOLL_UNSUPPORTED if nothing of the model can run on the device. */
 ATOLL_EXPORT AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate,
                                                    const AtollModel* model,
                                                    AtollBytesCallback callback, void* user_data);

@@ -35,16 +35,24 @@ void CopyFourGroupsOfFour(const uint8_t* from, int64_t column_bytes, uint8_t* to
   }
 }
 
+int32_t PanelWidth(const GemmKernel& kernel, int32_t columns) {
+  return columns > kernel.panel_columns / 2 ? kernel.panel_columns : kernel.panel_columns / 2;
+}
+
+// A k group that is multiplied again, with what is left of its weights.
+struct Rest {
+  int64_t segment = 0;
+  int64_t k = 0;
+};
+
 // Packs the columns [first, end) of one panel.
 class PanelPacker {
  public:
   PanelPacker(const GemmKernel& kernel, const RhsWeights& weights, int32_t first)
       : w_(weights),
         k_group_(kernel.k_group),
-        element_bytes_(kernel.lhs_element_bytes),
         first_(first),
-        width_(weights.columns - first > kernel.panel_columns / 2 ? kernel.panel_columns
-                                                                  : kernel.panel_columns / 2),
+        width_(PanelWidth(kernel, weights.columns - first)),
         end_(std::min(weights.columns, first + width_)),
         depth_(weights.segment_depth * static_cast<int64_t>(weights.segment_offsets.size())) {
     for (int32_t column = first_; column < end_; ++column) {
@@ -52,21 +60,11 @@ class PanelPacker {
     }
   }
 
-  // Appends the segments of all parts; returns the bytes of their weights.
-  int64_t AddSegments(std::vector<RhsSegment>* segments) const {
-    const int64_t groups = DivideRoundingUp(w_.segment_depth, k_group_);
-    for (const int64_t offset : w_.segment_offsets) {
-      segments->push_back({.lhs_offset = offset, .groups = groups});
-    }
-    int64_t count = groups * static_cast<int64_t>(w_.segment_offsets.size());
-    if (!split_columns_.empty()) {
-      ForEachRest([&](int64_t segment, int64_t k, int32_t) {
-        const int64_t offset = w_.segment_offsets[segment] + k * element_bytes_;
-        segments->push_back({.lhs_offset = offset, .groups = 1});
-        ++count;
-      });
-    }
-    return count * width_ * k_group_;
+  std::vector<Rest> Rests() const {
+    std::vector<Rest> rests;
+    if (split_columns_.empty()) return rests;
+    ForEachRest([&](int64_t segment, int64_t k, int32_t) { rests.push_back({segment, k}); });
+    return rests;
   }
 
   // Writes the weights of all parts.
@@ -211,7 +209,6 @@ class PanelPacker {
 
   const RhsWeights& w_;
   const int64_t k_group_;
-  const int64_t element_bytes_;
   const int32_t first_;
   const int32_t width_;
   const int32_t end_;
@@ -221,30 +218,101 @@ class PanelPacker {
 
 }  // namespace
 
-Result<PackedRhs> PackedRhs::Pack(const GemmKernel& kernel, const RhsWeights& weights) {
-  PackedRhs rhs;
+// Where panels and their segments lie.
+struct PackedRhs::Plan {
+  struct Panel {
+    uint64_t offset = 0;  // of its weights
+    size_t first_segment = 0;
+  };
+  std::vector<Panel> panels;
+  std::vector<RhsSegment> segments;
   uint64_t bytes = 0;
-  std::vector<uint64_t> offsets;
-  std::vector<size_t> first_segments;
+
+  // The next panel, of columns from `first` on.
+  void Add(const GemmKernel& kernel, const RhsWeights& weights, int32_t first,
+           const std::vector<Rest>& rests) {
+    panels.push_back({bytes, segments.size()});
+    const int64_t groups = DivideRoundingUp<int64_t>(weights.segment_depth, kernel.k_group);
+    for (const int64_t offset : weights.segment_offsets) {
+      segments.push_back({.lhs_offset = offset, .groups = groups});
+    }
+    for (const Rest& rest : rests) {
+      const int64_t offset =
+          weights.segment_offsets[rest.segment] + rest.k * kernel.lhs_element_bytes;
+      segments.push_back({.lhs_offset = offset, .groups = 1});
+    }
+    const uint64_t count = groups * weights.segment_offsets.size() + rests.size();
+    const int64_t cells = int64_t{PanelWidth(kernel, weights.columns - first)} * kernel.k_group;
+    bytes = AlignUp(bytes + count * cells, Buffer::kAlignment);
+  }
+};
+
+void PackedRhs::Follow(Plan plan, const uint8_t* packed) {
+  segments_ = std::move(plan.segments);
+  for (size_t i = 0; i < plan.panels.size(); ++i) {
+    const auto [offset, segment] = plan.panels[i];
+    const size_t end =
+        i + 1 < plan.panels.size() ? plan.panels[i + 1].first_segment : segments_.size();
+    panels_.push_back({.weights = packed + offset,
+                       .segments = segments_.data() + segment,
+                       .segment_count = static_cast<int64_t>(end - segment)});
+  }
+}
+
+Result<PackedRhs> PackedRhs::Pack(const GemmKernel& kernel, const RhsWeights& weights) {
+  Plan plan;
   std::vector<PanelPacker> packers;
   for (int32_t first = 0; first < weights.columns; first += kernel.panel_columns) {
-    offsets.push_back(bytes);
-    first_segments.push_back(rhs.segments_.size());
     packers.emplace_back(kernel, weights, first);
-    bytes = AlignUp(bytes + static_cast<uint64_t>(packers.back().AddSegments(&rhs.segments_)),
-                    Buffer::kAlignment);
+    plan.Add(kernel, weights, first, packers.back().Rests());
   }
-  first_segments.push_back(rhs.segments_.size());
-  ATOLL_ASSIGN_OR_RETURN(rhs.packed_, Buffer::Allocate(bytes));
-  for (size_t panel = 0; panel < offsets.size(); ++panel) {
-    uint8_t* const to = rhs.packed_.data() + offsets[panel];
-    const size_t segment = first_segments[panel];
-    rhs.panels_.push_back(
-        {.weights = to,
-         .segments = rhs.segments_.data() + segment,
-         .segment_count = static_cast<int64_t>(first_segments[panel + 1] - segment)});
-    packers[panel].Write(to);
+  PackedRhs rhs;
+  ATOLL_ASSIGN_OR_RETURN(rhs.packed_, Buffer::Allocate(plan.bytes));
+  for (size_t i = 0; i < packers.size(); ++i) {
+    packers[i].Write(rhs.packed_.data() + plan.panels[i].offset);
   }
+  rhs.Follow(std::move(plan), rhs.packed_.data());
+  return rhs;
+}
+
+void PackedRhs::Save(const GemmKernel& kernel, const RhsWeights& weights,
+                     PackedWeightsWriter* writer) {
+  Plan plan;
+  std::vector<PanelPacker> packers;
+  for (int32_t first = 0; first < weights.columns; first += kernel.panel_columns) {
+    packers.emplace_back(kernel, weights, first);
+    const std::vector<Rest> rests = packers.back().Rests();
+    writer->Add(static_cast<uint32_t>(rests.size()));
+    for (const Rest& rest : rests) {
+      writer->Add(static_cast<uint32_t>(rest.segment));
+      writer->Add(static_cast<uint32_t>(rest.k));
+    }
+    plan.Add(kernel, weights, first, rests);
+  }
+  uint8_t* const block = writer->AddBlock(plan.bytes);
+  for (size_t i = 0; i < packers.size(); ++i) packers[i].Write(block + plan.panels[i].offset);
+}
+
+PackedRhs PackedRhs::Use(const GemmKernel& kernel, const RhsWeights& weights,
+                         PackedWeightsReader* reader) {
+  const int64_t segments = static_cast<int64_t>(weights.segment_offsets.size());
+  Plan plan;
+  for (int32_t first = 0; first < weights.columns; first += kernel.panel_columns) {
+    std::vector<Rest> rests;
+    for (uint32_t count = reader->Next(); count > 0 && reader->ok(); --count) {
+      const int64_t segment = reader->Next();
+      const int64_t k = reader->Next();
+      if (segment >= segments || k >= weights.segment_depth || k % kernel.k_group != 0) {
+        reader->Fail();
+      }
+      rests.push_back({segment, k});
+    }
+    if (!reader->ok()) return PackedRhs();
+    plan.Add(kernel, weights, first, rests);
+  }
+  PackedRhs rhs;
+  const uint8_t* const packed = reader->NextBlock(plan.bytes);
+  if (packed != nullptr) rhs.Follow(std::move(plan), packed);
   return rhs;
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/gemm/gemm.h"
+#include "runtime/kernels/packed_weights.h"
 
 namespace atollrt {
 
@@ -26,15 +27,26 @@ struct RhsWeights {
   std::span<const int64_t> segment_offsets;
 };
 
-// Immutable after Pack; movable, the kernels' pointers stay valid.
+// Immutable once made; movable, the kernels' pointers stay valid.
 class PackedRhs {
  public:
   // kResourceExhausted if the packed weights do not fit memory.
   static Result<PackedRhs> Pack(const GemmKernel& kernel, const RhsWeights& weights);
+  // Writes what Use reads.
+  static void Save(const GemmKernel& kernel, const RhsWeights& weights,
+                   PackedWeightsWriter* writer);
+  // What was saved for the same kernel layout and weights, of which only the measures are looked
+  // at. The bytes that are read must outlive the result. If they are not such, `reader` has failed
+  // and the result is good for nothing.
+  static PackedRhs Use(const GemmKernel& kernel, const RhsWeights& weights,
+                       PackedWeightsReader* reader);
 
   const RhsPanel* panels() const { return panels_.data(); }
 
  private:
+  struct Plan;
+  void Follow(Plan plan, const uint8_t* packed);
+
   Buffer packed_;
   std::vector<RhsSegment> segments_;
   std::vector<RhsPanel> panels_;

@@ -11,6 +11,9 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/base/buffer.h"
+#include "runtime/base/bytes.h"
+#include "runtime/graph/compiled_op.h"
 #include "runtime/graph/tflite_loader.h"
 #include "tests/support/model_builder.h"
 
@@ -82,6 +85,68 @@ TEST(TfliteWriter, WritesWhatTheLoaderReadsOfEveryOperator) {
     for (const Node& node : model->graphs[0].nodes) operators.insert(node.op_name());
   }
   EXPECT_GE(operators.size(), 60u);
+}
+
+TEST(TfliteWriter, KeepsPackedWeightsAligned) {
+  const Bytes first(100, 1), second(200, 2);
+  ModelBuilder m;
+  const int32_t x = m.Conv2D(m.Input({1, 4, 4, 2}), {.channels = 3});
+  const int32_t y = m.FullyConnected(m.Reshape(x, {1, 48}), 10);
+  m.Output(y);
+  m.tensor(m.graph().nodes.front().inputs[1]).packed_weights = first;
+  m.tensor(m.graph().nodes.back().inputs[1]).packed_weights = second;
+  const auto file = WriteTflite(m.graph());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  auto aligned = Buffer::Allocate(file->size());
+  ASSERT_TRUE(aligned.ok());
+  std::copy(file->begin(), file->end(), aligned->data());
+  const auto model = LoadTflite(aligned->bytes());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  int found = 0;
+  for (const Tensor& tensor : model->graphs[0].tensors) {
+    const std::span<const uint8_t> packed = tensor.packed_weights;
+    if (packed.empty()) continue;
+    ++found;
+    EXPECT_EQ(Bytes(packed.begin(), packed.end()), packed[0] == 1 ? first : second);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(packed.data()) % Buffer::kAlignment, 0u);
+  }
+  EXPECT_EQ(found, 2);
+}
+
+// The table that says which tensors have packed weights is hostile bytes like all others.
+TEST(TfliteWriter, WritesATableOfPackedWeightsThatIsChecked) {
+  const Bytes packed(100, 1);
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 4, 4, 2}), {.channels = 3}));
+  const int32_t weights = m.graph().nodes[0].inputs[1];
+  m.tensor(weights).packed_weights = packed;
+  const Bytes good = *WriteTflite(m.graph());
+  // Subgraph, tensor, buffer.
+  const auto entry = [](uint32_t subgraph, uint32_t tensor, uint32_t buffer) {
+    Bytes bytes(kPackedTensorBytes);
+    StoreLittleEndian(&bytes[0], subgraph);
+    StoreLittleEndian(&bytes[4], tensor);
+    StoreLittleEndian(&bytes[8], buffer);
+    return bytes;
+  };
+  const uint32_t tensor = static_cast<uint32_t>(weights);
+  const Bytes first = entry(0, tensor, 1);
+  const auto place = std::search(good.begin(), good.end(), first.begin(), first.end());
+  ASSERT_NE(place, good.end());
+  const auto load = [&](const Bytes& instead) {
+    Bytes file = good;
+    std::copy(instead.begin(), instead.end(), file.begin() + (place - good.begin()));
+    return LoadTflite(file).status();
+  };
+  EXPECT_TRUE(load(first).ok());
+  EXPECT_TRUE(load(entry(7, tensor, 1)).ok()) << "of no subgraph";
+  EXPECT_TRUE(load(entry(0, tensor, 0)).ok()) << "none";
+  const Status no_tensor = load(entry(0, 99, 1));
+  EXPECT_EQ(no_tensor.code(), StatusCode::kCorruptModel);
+  EXPECT_THAT(no_tensor.message(), HasSubstr("packed weights of tensor 99, but there are 4"));
+  const Status no_buffer = load(entry(0, tensor, 1'000));
+  EXPECT_EQ(no_buffer.code(), StatusCode::kCorruptModel);
+  EXPECT_THAT(no_buffer.message(), HasSubstr("packed weights: buffer index 1000, but there are"));
 }
 
 TEST(TfliteWriter, EncodesTheOptionsOfDetectionsThatHaveNoBytes) {

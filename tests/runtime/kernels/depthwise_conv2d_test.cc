@@ -59,9 +59,15 @@ void ExpectEqualsReference(Rng* rng, DepthwiseConv2DParams p, CpuFeatures featur
   std::vector<uint8_t> expected(output.size());
   ReferenceDepthwiseConv2D(p, input.data(), expected.data());
 
+  // Weights are packed by Prepare, or were before and are used where they lie.
+  const bool is_packed = rng->OneIn(2);
+  const PackedFile packed(is_packed ? DepthwiseConv2D::PackWeights(p, features)
+                                    : std::vector<uint8_t>());
+  p.packed_weights = packed.bytes();
   Result<DepthwiseConv2D> prepared = DepthwiseConv2D::Prepare(p, features);
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   const DepthwiseConv2D conv = *std::move(prepared);
+  EXPECT_EQ(conv.uses_packed_weights(), is_packed) << Describe(p);
   std::memset(weights.data(), 0x55, weights.size());  // not needed any more
   GuardedBuffer scratch(conv.ScratchBytes(pool == nullptr ? 1 : pool->threads()), side(), gap());
   conv.Run(input.data(), output.data(), scratch.data(), pool);

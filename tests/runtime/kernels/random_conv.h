@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
+#include "runtime/base/buffer.h"
+#include "runtime/base/bytes.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
+#include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -23,6 +27,21 @@ inline std::vector<CpuFeatures> AvailableCpuLevels() {
   }
   return levels;
 }
+
+// Packed weights as in a mapped file that ends with them.
+class PackedFile {
+ public:
+  explicit PackedFile(const std::vector<uint8_t>& bytes)
+      : buffer_(bytes.size(), GuardedBuffer::kEnd,
+                AlignUp(bytes.size(), Buffer::kAlignment) - bytes.size()) {
+    std::copy(bytes.begin(), bytes.end(), buffer_.data());
+  }
+  std::span<const uint8_t> bytes() const { return buffer_.bytes(); }
+  std::span<uint8_t> bytes() { return buffer_.bytes(); }
+
+ private:
+  mutable GuardedBuffer buffer_;
+};
 
 inline ByteType RandomType(Rng* rng) { return rng->OneIn(2) ? ByteType::kInt8 : ByteType::kUInt8; }
 

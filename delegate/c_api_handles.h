@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The handle behind AtollExecutables, for the files of the C interface that take one. Not
+// The handles behind AtollDelegate and AtollExecutables, for the files of the C interface. Not
 // installed.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "atoll/delegate.h"
 #include "delegate/delegate.h"
 #include "runtime/base/status.h"
+#include "runtime/c_api.h"
 
 struct AtollExecutables {
   std::vector<atollrt::DescribedExecutable> list;
 };
 
 namespace atollrt {
+
+struct DeviceDelegateHandle final : AtollDelegate {
+  std::string name;
+  std::string description;
+  DeviceInfo info;
+  DeviceDelegate* device_delegate = nullptr;  // `delegate`, as what it is
+};
 
 // The one at `index`, or the sentence that there is none; NULL has none.
 Result<const DescribedExecutable*> FindExecutable(const AtollExecutables* executables,

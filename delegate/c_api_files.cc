@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of delegate.h that is about executables as text.
+// The part of delegate.h that makes files: compiled models, executables, and the text of those.
 #include <string>
 #include <vector>
 
-#include "delegate/c_api_executables.h"
+#include "delegate/c_api_handles.h"
 #include "driver/assembly.h"
 #include "runtime/c_api.h"
 
@@ -13,6 +13,18 @@ using atollrt::InvalidArgument;
 using atollrt::ToC;
 
 extern "C" {
+
+AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate, const AtollModel* model,
+                                      AtollBytesCallback callback, void* user_data) {
+  if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
+  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  const auto* handle = static_cast<const atollrt::DeviceDelegateHandle*>(delegate);
+  const auto bytes = handle == nullptr ? atollrt::CompileForCpu(model->model->graphs())
+                                       : handle->device_delegate->Compile(model->model->graphs());
+  if (!bytes.ok()) return ToC(bytes.status());
+  callback(bytes->data(), bytes->size(), user_data);
+  return ToC({});
+}
 
 AtollStatus AtollExecutablesDisassemble(const AtollExecutables* executables, int32_t index,
                                         AtollAssemblyParameters parameters,

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a kernel makes of a filter's weights, as bytes that a file can keep and a later Prepare uses
+// where they lie (docs/executable.md, "Packed weights"): numbers, among them all that says what the
+// weights were packed for, and blocks of weights in the kernel's layout.
+//
+//   0-3   "ATPW"
+//   4-7   how many numbers there are
+//   8-    the numbers, 32 bits each, little-endian
+//         the blocks, each at the next multiple of 64 bytes from the beginning
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/kernels/output_columns.h"
+
+namespace atollrt {
+
+// Who packed them; their first number.
+enum class PackedWeightsKind : uint32_t { kConv2D = 1, kDepthwiseConv2D = 2 };
+
+class PackedWeightsWriter {
+ public:
+  PackedWeightsWriter();
+  void Add(uint32_t number);
+  void Add(std::span<const uint32_t> numbers) {
+    for (const uint32_t number : numbers) Add(number);
+  }
+  // Two numbers: sums matter in 32 bits, absolute ones up to 2^30.
+  void Add(const WeightSums& sums);
+  // Zeroed; valid until the next call.
+  uint8_t* AddBlock(uint64_t bytes);
+  // Nothing may be added afterwards.
+  std::vector<uint8_t> Finish();
+
+ private:
+  std::vector<uint8_t> numbers_, blocks_;
+};
+
+// Takes hostile bytes, and gives nothing from outside of them.
+class PackedWeightsReader {
+ public:
+  // No bytes, bytes of another form, or not aligned to 64: all that is read fails.
+  explicit PackedWeightsReader(std::span<const uint8_t> bytes);
+
+  // 0 after the last number; reading then has failed.
+  uint32_t Next();
+  WeightSums NextSums();
+  // Whether the next numbers are these.
+  bool Expect(std::span<const uint32_t> numbers);
+  // Aligned to 64 bytes, and not copied; nullptr if there are not as many left.
+  const uint8_t* NextBlock(uint64_t bytes);
+  void Fail() { ok_ = false; }
+  bool ok() const { return ok_; }
+
+ private:
+  std::span<const uint8_t> numbers_, blocks_;
+  bool ok_ = true;
+};
+
+}  // namespace atollrt
