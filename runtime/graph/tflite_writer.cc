@@ -308,7 +308,10 @@ class ModelWriter {
     std::vector<uint8_t> custom(node.custom_options.begin(), node.custom_options.end());
     if (custom.empty()) custom = EncodeCustomOptions(node);
     Offset<flatbuffers::Vector<uint8_t>> custom_options;
-    if (!custom.empty()) custom_options = fbb_.CreateVector(custom);
+    if (!custom.empty()) {
+      fbb_.ForceVectorAlignment(custom.size(), 1, kBufferAlignment);
+      custom_options = fbb_.CreateVector(custom);
+    }
     Offset<flatbuffers::Vector<int32_t>> intermediates;
     if (!node.intermediates.empty()) intermediates = fbb_.CreateVector(node.intermediates);
     return tflite::CreateOperator(fbb_, code, inputs, outputs, options.type, options.table,
