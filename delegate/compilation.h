@@ -80,12 +80,14 @@ class Compilation {
     return static_cast<int64_t>(device_.memory_bytes) / kPage * kPage - kPage;
   }
   bool PlanFits();
+  void MakeRoomForChains();
   size_t StepAtPeak(const std::vector<MemoryBlock>& blocks) const;
 
   std::vector<Group> Groups() const;
   Executable Assemble();
   void LayOutParameters();
   void EmitProgram();
+  void ChainAdds();
   void EmitParameters(const Group& group);
   void EmitParameters(size_t step, uint32_t address, const std::vector<uint8_t>& bytes);
   uint32_t PartAddress(size_t step, int32_t part) const;

@@ -18,6 +18,7 @@ Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
     failure->node = set_[peak];
     return ResourceExhausted("%s", DescribePeak(peak).c_str());
   }
+  MakeRoomForChains();
   executable_ = Assemble();
   const size_t instructions =
       executable_.caching_program.size() + executable_.inference_program.size();

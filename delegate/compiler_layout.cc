@@ -407,6 +407,21 @@ bool Compilation::PlanFits() {
   return plan_.total <= free_bytes;
 }
 
+// A chained ADD must not write onto what its convolution reads, so that lives until the ADD has
+// run, too, where it takes no more memory.
+void Compilation::MakeRoomForChains() {
+  std::vector<MemoryBlock> blocks = MakeBlocks();
+  for (size_t step = 0; step + 1 < set_.size(); ++step) {
+    if (NodeAt(step).type != OpType::kCONV_2D || NodeAt(step + 1).type != OpType::kADD) continue;
+    MemoryBlock& input = blocks[Root(NodeAt(step).inputs[0])];
+    const int32_t last_use = input.last_use;
+    input.last_use = std::max(last_use, static_cast<int32_t>(step) + 1);
+    if (MemoryLowerBound(blocks, kOnChipAlignment) > plan_.total) input.last_use = last_use;
+  }
+  MemoryPlan plan = PlanMemory(blocks, kOnChipAlignment);
+  if (plan.total <= plan_.total) plan_ = std::move(plan);
+}
+
 // The step at which the most bytes are alive.
 size_t Compilation::StepAtPeak(const std::vector<MemoryBlock>& blocks) const {
   size_t peak = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "delegate/compilation.h"
+#include "driver/memory_access.h"
 
 namespace atollrt {
 namespace {
@@ -53,6 +54,7 @@ Executable Compilation::Assemble() {
   executable_.array_rows = device_.array_rows;
   executable_.array_columns = device_.array_columns;
   EmitProgram();
+  ChainAdds();
   for (const InstructionOrigin& origin : origins_) {
     const bool is_step = origin.step >= 0 && origin.step < static_cast<int32_t>(set_.size());
     executable_.inference_nodes.push_back(is_step && !origin.moves_rows ? origin.step : -1);
@@ -99,6 +101,18 @@ void Compilation::EmitProgram() {
          behind_steps);
   }
   Emit(EndInstruction{}, behind_steps);
+}
+
+// Lets each ADD run together with the convolution before it where that makes no difference to
+// memory.
+void Compilation::ChainAdds() {
+  std::vector<Instruction>& program = executable_.inference_program;
+  for (size_t i = 1; i < program.size(); ++i) {
+    auto* add = std::get_if<AddInstruction>(&program[i]);
+    if (add != nullptr && MayChain(program[i - 1], *add, kSegmentsApart)) {
+      add->flags |= kFlagChained;
+    }
+  }
 }
 
 void Compilation::EmitParameters(const Group& group) {

@@ -81,6 +81,12 @@ inline std::array<CopyLoop, kCopyLoops> LoopsOf(const CopyInstruction& i) {
            {i.count4, i.input_stride4, i.output_stride4}}};
 }
 
+// An ADD with CHAINED, or nullptr for any other instruction.
+inline const AddInstruction* ChainedAdd(const Instruction& instruction) {
+  const auto* add = std::get_if<AddInstruction>(&instruction);
+  return add != nullptr && (add->flags & kFlagChained) != 0 ? add : nullptr;
+}
+
 using EncodedInstruction = std::array<uint8_t, kInstructionBytes>;
 
 // `instruction` must not hold std::monostate.

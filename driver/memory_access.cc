@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/memory_access.h"
 
+#include <algorithm>
+
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -177,6 +179,33 @@ MemoryAccesses AccessesOf(const Instruction& instruction) {
         return list.accesses();
       },
       instruction);
+}
+
+bool AreApart(const MemoryAccess& a, const MemoryAccess& b, const Segments& segments) {
+  const uint64_t a_begin = segments.Resolve(a.address);
+  const uint64_t b_begin = segments.Resolve(b.address);
+  return SaturatingSum(a_begin, a.bytes) <= b_begin || SaturatingSum(b_begin, b.bytes) <= a_begin;
+}
+
+bool MayChain(const Instruction& before, const AddInstruction& add, const Segments& segments) {
+  if (!std::holds_alternative<Conv2DInstruction>(before)) return false;
+  const MemoryAccesses filter = AccessesOf(before);
+  const MemoryAccesses pair = AccessesOf(add);
+  if (filter.size() == 0 || pair.size() == 0) return false;  // operands that mean nothing
+  const MemoryAccess& made = filter.back();
+  const auto is_made = [&](const MemoryAccess& input) {
+    return segments.Resolve(input.address) == segments.Resolve(made.address);
+  };
+  const auto has_layout = [&](const MemoryAccess& input) {
+    return input.kind == MemoryAccess::Kind::kReadInPlace && input.bytes == made.bytes;
+  };
+  const MemoryAccess &input1 = pair.begin()[0], &input2 = pair.begin()[1];
+  const MemoryAccess& other = is_made(input1) ? input2 : input1;
+  return (is_made(input1) || is_made(input2)) && has_layout(input1) && has_layout(input2) &&
+         AreApart(made, other, segments) &&
+         std::all_of(filter.begin(), &made, [&](const MemoryAccess& read) {
+           return AreApart(read, pair.back(), segments);
+         });
 }
 
 }  // namespace atollrt

@@ -8,13 +8,6 @@
 namespace atollrt {
 namespace {
 
-bool Overlap(const MemoryAccess& a, const MemoryAccess& b) {
-  if (((a.address ^ b.address) & kParameterSegment) != 0) return false;
-  const uint64_t a_begin = a.address & ~kParameterSegment;
-  const uint64_t b_begin = b.address & ~kParameterSegment;
-  return a_begin < b_begin + b.bytes && b_begin < a_begin + a.bytes;
-}
-
 bool Writes(const MemoryAccess& access) {
   return access.kind == MemoryAccess::Kind::kWrite || access.kind == MemoryAccess::Kind::kReadWrite;
 }
@@ -23,7 +16,7 @@ bool Writes(const MemoryAccess& access) {
 bool Conflict(const MemoryAccesses& a, const MemoryAccesses& b) {
   for (const MemoryAccess& x : a) {
     for (const MemoryAccess& y : b) {
-      if ((Writes(x) || Writes(y)) && Overlap(x, y)) return true;
+      if ((Writes(x) || Writes(y)) && !AreApart(x, y, kSegmentsApart)) return true;
     }
   }
   return false;
@@ -37,6 +30,12 @@ uint64_t Schedule::LinkCycles(uint64_t bytes) const {
   return DivideRoundingUp(bytes * options_.clock_hz, options_.link_bytes_per_second);
 }
 
+// Of an ADD of so many neighbouring bytes.
+uint64_t Schedule::AddCycles(uint32_t bytes) const {
+  const AddInstruction add{.count0 = 1, .count1 = 1, .count2 = 1, .count3 = bytes};
+  return ExecutionCycles(add, options_.array);
+}
+
 Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_cycles) {
   Slot slot;
   slot.unit = UnitOf(instruction);
@@ -45,7 +44,13 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
   uint64_t& unit_free = free_[static_cast<size_t>(slot.unit)];
   slot.start = std::max(slot.issued, unit_free);
   const MemoryAccesses accesses = AccessesOf(instruction);
+  const InFlight* const chained_to =
+      ChainedAdd(instruction) != nullptr
+          ? &in_flight_[(summary_.instructions - 1) % kInstructionsInFlight]
+          : nullptr;
+  if (chained_to != nullptr) slot.start = std::max(slot.start, chained_to->start);
   for (const InFlight& earlier : in_flight_) {
+    if (&earlier == chained_to) continue;
     if (earlier.end > slot.start && Conflict(accesses, earlier.accesses)) slot.start = earlier.end;
   }
   uint64_t busy = execution_cycles;
@@ -76,6 +81,10 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
       total = &summary_.array;
       break;
     case Unit::kVector:
+      if (chained_to != nullptr) {
+        const uint64_t end = chained_to->end + AddCycles(chained_to->position_bytes);
+        busy = std::max(busy, end > slot.start ? end - slot.start : 0);
+      }
       total = &summary_.vector;
       break;
   }
@@ -89,7 +98,8 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
   }
   unit_free = slot.end;
   issued_ = slot.issued;
-  place = {slot.end, accesses};
+  const auto* conv = std::get_if<Conv2DInstruction>(&instruction);
+  place = {slot.start, slot.end, accesses, conv != nullptr ? conv->output_c : 0};
   ++summary_.instructions;
   summary_.total = std::max({summary_.total, slot.end, link_in_free_});
   return slot;

@@ -2,9 +2,10 @@
 //
 // Schedule: when each instruction of a program runs (docs/isa.md §5, "Overlap"). The sequencer
 // issues in program order, units work side by side, an instruction waits for its unit, for the
-// memory that earlier ones still use, and for bytes that are on their way over the link. A discrete
-// event model with a handful of operations per instruction: the emulator keeps the device's time
-// with it, the compiler compares programs with it. All times are modelled, in device cycles.
+// memory that earlier ones still use, and for bytes that are on their way over the link; a chained
+// ADD runs beside its convolution. A discrete event model with a handful of operations per
+// instruction: the emulator keeps the device's time with it, the compiler compares programs with
+// it. All times are modelled, in device cycles.
 #pragma once
 
 #include <array>
@@ -62,10 +63,12 @@ class Schedule {
 
  private:
   struct InFlight {
-    uint64_t end = 0;
+    uint64_t start = 0, end = 0;
     MemoryAccesses accesses;
+    uint32_t position_bytes = 0;  // of a CONV_2D: its output channels
   };
   uint64_t LinkCycles(uint64_t bytes) const;
+  uint64_t AddCycles(uint32_t bytes) const;
 
   ScheduleOptions options_;
   uint64_t issued_ = 0;                      // of the last instruction

@@ -19,6 +19,7 @@ struct Case {
   const char* name;
   Instruction instruction;  // without addresses
   uint64_t output_hash;
+  enum { kAlone, kChained } add = kAlone;  // whether an ADD is chained to it
 };
 
 // What filters have in common: an image of 9x8, 3x3 taps, every second position.
@@ -113,6 +114,18 @@ Instruction Add(uint32_t flags) {
   i.input2_exponent = -1;
   i.output_multiplier = 1'200'000'000;
   i.output_exponent = (flags & kFlagSquare) != 0 ? -21 : -19;
+  return i;
+}
+
+// Of what a convolution makes at `made`, with as many bytes at `other`.
+Instruction AddBehind(const MemoryAccess& made, uint32_t other, uint32_t output) {
+  auto i = std::get<AddInstruction>(Add(kFlagChained));
+  i.input1_address = other;
+  i.input2_address = made.address;
+  i.output_address = output;
+  i.count0 = i.count1 = i.count2 = 1;
+  i.count3 = static_cast<uint32_t>(made.bytes);
+  i.input2_stride3 = 1;
   return i;
 }
 
@@ -238,6 +251,7 @@ std::vector<Case> Cases() {
   const uint32_t all_u8 = kFlagInputUnsigned | kFlagWeightsUnsigned;
   return {
       {"CONV_2D int8", Conv(24, 70, 1, 0), 0xdfc7b194bacfaf62},
+      {"CONV_2D int8, chained ADD", Conv(24, 70, 1, 0), 0x6eb1fbfabf40883c, Case::kChained},
       {"CONV_2D int8, few channels", Conv(3, 20, 1, 0), 0x7754a49cb8142c32},
       {"CONV_2D int8, matrix product", Product(19, 150, 70, 0), 0x337475ee34500cc7},
       {"CONV_2D uint8", Conv(24, 70, 1, all_u8), 0x344a8e233c68c23c},
@@ -378,8 +392,17 @@ SelfTestCase Make(const Case& source) {
         ParametersInstruction{.output_address = kParameterSegment, .bytes = bytes},
         EndInstruction{}};
   }
-  executable->inference_program = {InputInstruction{.bytes = activation_bytes}, *Decode(encoded),
-                                   OutputInstruction{.bytes = activation_bytes}, EndInstruction{}};
+  std::vector<Instruction>& program = executable->inference_program;
+  program = {InputInstruction{}, *Decode(encoded)};
+  if (source.add == Case::kChained) {
+    const MemoryAccess made = AccessesOf(program.back()).back();
+    const auto bytes = static_cast<uint32_t>(made.bytes);
+    program.push_back(AddBehind(made, activation_bytes, activation_bytes + bytes));
+    activation_bytes += 2 * bytes;
+  }
+  program.front() = InputInstruction{.bytes = activation_bytes};
+  program.push_back(OutputInstruction{.bytes = activation_bytes});
+  program.push_back(EndInstruction{});
   executable->activation_bytes = activation_bytes;
   executable->inputs = {{.name = "before",
                          .shape = {static_cast<int32_t>(activation_bytes)},

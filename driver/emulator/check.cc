@@ -5,7 +5,6 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "driver/memory_access.h"
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/resize.h"
@@ -71,7 +70,7 @@ class Checker {
         for (const MemoryAccess* other = accesses.begin(); other != &written; ++other) {
           const bool in_place =
               other->kind == Kind::kReadInPlace && Begin(*other) == Begin(written);
-          const bool apart = Begin(*other) >= End(written) || Begin(written) >= End(*other);
+          const bool apart = AreApart(*other, written, segments_);
           Report(apart || in_place, FaultCode::kOverlap, other->word);
         }
       }
@@ -185,7 +184,7 @@ void CheckPair(const T& i, Checker& check) {
 
 void CheckOperands(const AddInstruction& i, Checker& check) {
   const ByteType type = InputType(i.flags);
-  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract | kFlagSquare);
+  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract | kFlagSquare | kFlagChained);
   check.Operand(i.flags, (i.flags & kFlagSquare) == 0 || (i.flags & kFlagSubtract) != 0);
   check.Operand(i.left_shift, i.left_shift <= kLeftShiftMax);
   check.ZeroPoint(i.input1_zero_point, type);
@@ -357,6 +356,15 @@ Fault CheckInstruction(const Instruction& instruction, const Segments& segments,
         return check.fault();
       },
       instruction);
+}
+
+Fault CheckChain(const Instruction* before, const Instruction& instruction,
+                 const Segments& segments) {
+  const AddInstruction* add = ChainedAdd(instruction);
+  if (add == nullptr) return {};
+  Checker check(*add, segments, UINT64_MAX);
+  check.Operand(add->flags, before != nullptr && MayChain(*before, *add, segments));
+  return check.fault();
 }
 
 Fault CheckChannelRecords(std::span<const uint8_t> records, uint32_t flags) {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/emulator/memory.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 #include "driver/protocol.h"
 
 namespace atollrt {
@@ -24,6 +24,11 @@ struct Fault {
 // `memory_bytes`.
 Fault CheckInstruction(const Instruction& instruction, const Segments& segments,
                        uint64_t memory_bytes);
+
+// BAD_OPERAND if `instruction` has CHAINED but may not run together with `before`, the one before
+// it in the program, or nullptr; else kNone.
+Fault CheckChain(const Instruction* before, const Instruction& instruction,
+                 const Segments& segments);
 
 // BAD_OPERAND with the number of the first channel record that is out of range, or kNone.
 // `records` are whole channel records, read as `flags` say.

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "driver/memory_access.h"
 #include "driver/timing.h"
 #include "runtime/base/bytes.h"
 
@@ -249,13 +248,12 @@ bool Core::Step() {
   if (status_ != CoreStatus::kRunning) return false;
   const Slot* slot = Fetch();
   if (slot == nullptr) return true;
-  if (const Slot* next = AddBehind(); next != nullptr) {
-    if (direct_array_.RunWithAdd(slot->instruction, std::get<AddInstruction>(next->instruction),
-                                 *slot->checked_for)) {
-      Advance(*slot);
-      Advance(*next);
-      return true;
-    }
+  if (const Slot* chained = ChainedBehind(*slot); chained != nullptr) {
+    direct_array_.RunChained(slot->instruction, *ChainedAdd(chained->instruction),
+                             *slot->checked_for);
+    Advance(*slot);
+    Advance(*chained);
+    return true;
   }
   switch (Run(*slot)) {
     case Progress::kNone:
@@ -281,14 +279,16 @@ void Core::Advance(const Slot& slot) {
   stepped_cycles_ = 0;
 }
 
-// The instruction after the next one, if it is a valid ADD, which the direct face may run together
-// with what stands before it; else nullptr.
-const Core::Slot* Core::AddBehind() {
-  if (stepped_ != nullptr || next_ + 1 >= start_.instruction_count) return nullptr;
+// The instruction behind `slot`, the next one, if it is a valid ADD with CHAINED, which the direct
+// face runs together with it; else nullptr. A fault is that of the ADD when its turn comes.
+const Core::Slot* Core::ChainedBehind(const Slot& slot) {
+  if (stepped_ != nullptr || !std::holds_alternative<Conv2DInstruction>(slot.instruction) ||
+      next_ + 1 >= start_.instruction_count) {
+    return nullptr;
+  }
   Fault fault;
-  const Slot* slot = Decoded(next_ + 1, &fault);
-  if (slot == nullptr || !std::holds_alternative<AddInstruction>(slot->instruction)) return nullptr;
-  return slot;
+  const Slot* behind = Decoded(next_ + 1, &fault);
+  return behind != nullptr && ChainedAdd(behind->instruction) != nullptr ? behind : nullptr;
 }
 
 const Core::Slot* Core::Fetch() {
@@ -305,6 +305,7 @@ const Core::Slot* Core::Fetch() {
 }
 
 // Instruction `number` of the program, checked but for its channel records; nullptr with a fault.
+// The one before it has been decoded, unless it was overwritten since.
 Core::Slot* Core::Decoded(uint32_t number, Fault* fault) {
   const size_t index = start_.program_offset / kInstructionBytes + number;
   std::unique_ptr<Slot>& slot = slots_[index];
@@ -319,6 +320,10 @@ Core::Slot* Core::Decoded(uint32_t number, Fault* fault) {
     slot->instruction = *Decode(bytes);
   }
   const Segments segments{start_.parameter_base, start_.activation_base};
+  const Slot* const before = number > 0 ? slots_[index - 1].get() : nullptr;
+  *fault =
+      CheckChain(before != nullptr ? &before->instruction : nullptr, slot->instruction, segments);
+  if (fault->code != FaultCode::kNone) return nullptr;
   if (slot->checked_for != segments) {
     *fault = CheckInstruction(slot->instruction, segments, memory_.size());
     if (fault->code != FaultCode::kNone) return nullptr;

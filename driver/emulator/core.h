@@ -31,6 +31,7 @@
 #include "driver/emulator/stepped_machine.h"
 #include "driver/emulator/vector_unit.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 #include "driver/protocol.h"
 #include "driver/schedule.h"
 #include "driver/usb_transport.h"
@@ -118,7 +119,7 @@ class Core {
   template <typename T>
   void RunDirect(const Slot& slot, const T& operands);
   void Advance(const Slot& slot);
-  const Slot* AddBehind();
+  const Slot* ChainedBehind(const Slot& slot);
   void RunStepped(const Slot& slot);
   // How many of its `bytes` the instruction in progress moves now, of which `available` could be.
   // Stepped, they are of one block, whose cycle passes when it is complete.

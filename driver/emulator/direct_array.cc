@@ -28,10 +28,6 @@ struct Range {
   uint64_t size_bytes = 0;
 };
 
-bool AreApart(const Range& a, const Range& b) {
-  return a.address + a.size_bytes <= b.address || b.address + b.size_bytes <= a.address;
-}
-
 ByteType TypeOf(uint32_t flags, uint32_t unsigned_flag) {
   return (flags & unsigned_flag) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
 }
@@ -313,53 +309,26 @@ DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
 }
 
 void DirectArray::Run(const Instruction& instruction, const Segments& segments) {
-  Run(instruction, segments, Prepare({instruction, segments}), {});
+  Run(instruction, segments, {});
 }
 
-bool DirectArray::RunWithAdd(const Instruction& instruction, const AddInstruction& add,
+void DirectArray::RunChained(const Instruction& instruction, const AddInstruction& add,
                              const Segments& segments) {
-  const auto* conv = std::get_if<Conv2DInstruction>(&instruction);
-  if (conv == nullptr) return false;
-  const uint64_t bytes = uint64_t{conv->batch} * conv->output_h * conv->output_w * conv->output_c;
-  const auto loops = LoopsOf(add);
-  for (size_t k = 0; k < loops.size(); ++k) {
-    const auto& [count, stride1, stride2] = loops[k];
-    const bool is_inner = k + 1 == loops.size();
-    if (is_inner ? count != bytes || stride1 != 1 || stride2 != 1 : count != 1) return false;
-  }
-  const Range made{segments.Resolve(conv->output_address), bytes};
-  const Range first{segments.Resolve(add.input1_address), bytes};
-  const Range second{segments.Resolve(add.input2_address), bytes};
-  const Range result{segments.Resolve(add.output_address), bytes};
-  if (first.address != made.address && second.address != made.address) return false;
-  const bool is_second = first.address != made.address;
-  const Range& other = is_second ? first : second;
-  const Range read[] = {
-      {segments.Resolve(conv->input_address),
-       uint64_t{conv->batch} * conv->input_h * conv->input_w * conv->input_c},
-      {segments.Resolve(conv->weight_address), Conv2DMapping::WeightBytes(*conv)},
-      {segments.Resolve(conv->channel_address), uint64_t{conv->output_c} * kChannelRecordBytes}};
-  const bool keeps_operands =
-      AreApart(made, other) && std::none_of(std::begin(read), std::end(read),
-                                            [&](const Range& r) { return !AreApart(r, result); });
-  const auto fits = [&](const Range& operand) {
-    return result.address == operand.address || AreApart(result, operand);
-  };
-  if (!keeps_operands || !fits(made) || !fits(other)) return false;
-  const Prepared* prepared = Prepare({instruction, segments});
-  if (prepared == nullptr) return false;
+  const MemoryAccess made = AccessesOf(instruction).back();
+  const bool is_second = segments.Resolve(add.input1_address) != segments.Resolve(made.address);
+  const uint32_t other = is_second ? add.input1_address : add.input2_address;
   const PairTail tail{
       .combine = combine_pairs_, .params = PairParamsOf(add), .is_second = is_second};
-  Run(instruction, segments, prepared,
+  Run(instruction, segments,
       {.tail = &tail,
-       .other = memory_->ReadAt(other.address, bytes),
-       .y = memory_->WriteAt(result.address, bytes)});
-  return true;
+       .other = memory_->ReadAt(segments.Resolve(other), made.bytes),
+       .y = memory_->WriteAt(segments.Resolve(add.output_address), made.bytes)});
 }
 
-// `prepared` may be nullptr. A tail needs one, of a CONV_2D.
+// A tail needs a CONV_2D.
 void DirectArray::Run(const Instruction& instruction, const Segments& segments,
-                      const Prepared* prepared, const PairTailOperands& tail) {
+                      const PairTailOperands& tail) {
+  const Prepared* prepared = Prepare({instruction, segments});
   VisitFilter(instruction, [&](const auto& i, auto mapping) {
     using Mapping = decltype(mapping);
     const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.input_c;

@@ -15,6 +15,7 @@
 #include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/depthwise_conv2d.h"
@@ -33,10 +34,9 @@ class DirectArray {
   // `instruction` is one of the three filters and has passed CheckInstruction, and its channel
   // records CheckChannelRecords.
   void Run(const Instruction& instruction, const Segments& segments);
-  // The same for a CONV_2D together with `add`, the instruction behind it, which has passed
-  // CheckInstruction, too: each part of the sum is made as soon as there are the bytes for it.
-  // False, and nothing is done, unless memory is then as if one had run after the other.
-  bool RunWithAdd(const Instruction& instruction, const AddInstruction& add,
+  // The same for a CONV_2D together with `add`, which has passed CheckInstruction and CheckChain
+  // behind it: each part of the sum is made as soon as there are the bytes for it.
+  void RunChained(const Instruction& instruction, const AddInstruction& add,
                   const Segments& segments);
   // The same for an LSTM.
   void RunLstm(const LstmInstruction& instruction, const Segments& segments);
@@ -57,8 +57,7 @@ class DirectArray {
   struct Prepared;
 
   Prepared* Prepare(const Key& key);
-  void Run(const Instruction& instruction, const Segments& segments, const Prepared* prepared,
-           const PairTailOperands& tail);
+  void Run(const Instruction& instruction, const Segments& segments, const PairTailOperands& tail);
   void MakeRoom(uint64_t bytes);
   bool Holds(const Prepared& prepared) const;
   bool HoldsAgain(Prepared* prepared) const;

@@ -9,24 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "driver/instruction.h"
 #include "runtime/base/buffer.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {
-
-// Where the two segments of a running program begin (docs/isa.md §2).
-struct Segments {
-  uint32_t parameter_base = 0;
-  uint32_t activation_base = 0;
-  bool operator==(const Segments&) const = default;
-
-  // The memory address of an on-chip address; it may lie beyond the memory.
-  uint64_t Resolve(uint32_t address) const {
-    const uint32_t base = (address & kParameterSegment) != 0 ? parameter_base : activation_base;
-    return uint64_t{base} + (address & ~kParameterSegment);
-  }
-};
 
 class OnChipMemory {
  public:

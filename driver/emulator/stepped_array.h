@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "driver/emulator/memory.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 
 namespace atollrt {
 

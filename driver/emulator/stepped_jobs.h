@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "driver/emulator/isa_arithmetic.h"
-#include "driver/emulator/memory.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 
 namespace atollrt::stepped {
 

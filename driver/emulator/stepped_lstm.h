@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "driver/emulator/isa_arithmetic.h"
-#include "driver/emulator/memory.h"
 #include "driver/emulator/stepped_functions.h"
 #include "driver/emulator/stepped_jobs.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 #include "runtime/base/check.h"
 
 namespace atollrt::stepped {

@@ -12,8 +12,8 @@
 #include <memory>
 #include <span>
 
-#include "driver/emulator/memory.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 
 namespace atollrt {
 

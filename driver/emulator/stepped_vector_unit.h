@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/emulator/memory.h"
 #include "driver/emulator/stepped_lanes.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 
 namespace atollrt {
 

@@ -7,6 +7,7 @@
 #include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
 #include "driver/instruction.h"
+#include "driver/memory_access.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/loops/loops.h"

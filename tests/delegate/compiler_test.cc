@@ -407,6 +407,66 @@ TEST(Compiler, TakesTensorsOfOneShapeAsOneRun) {
   EXPECT_EQ(i.input1_address, i.input2_address);
 }
 
+// ---- Chains (docs/isa.md §3, ADD) ---------------------------------------------------------------
+
+// Whether each of the program's ADDs is chained.
+std::vector<bool> Chains(const Executable& executable) {
+  std::vector<bool> chains;
+  for (const Instruction& instruction : executable.inference_program) {
+    if (std::holds_alternative<AddInstruction>(instruction)) {
+      chains.push_back(ChainedAdd(instruction) != nullptr);
+    }
+  }
+  return chains;
+}
+
+TEST(Compiler, ChainsTheAddOfAResidualBlockToItsConvolution) {
+  for (const bool is_second : {false, true}) {
+    ModelBuilder m;
+    int32_t x = m.Conv2D(m.Input({1, 16, 16, 16}), {.channels = 4, .stride = 2});
+    for (int block = 0; block < 2; ++block) {
+      const int32_t wide = m.Conv2D(x, {.channels = 24});
+      const int32_t made = m.Conv2D(wide, {.channels = 4, .kernel = 3});
+      x = is_second ? m.Add(x, made) : m.Add(made, x);
+    }
+    m.Output(x);
+    EXPECT_THAT(Chains(Compile(m).executable()), ElementsAre(true, true));
+  }
+}
+
+TEST(Compiler, TakesNoMoreMemoryForChains) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 64, 64, 16});
+  const int32_t wide = m.Conv2D(x, {.channels = 32});
+  m.Output(m.Add(x, m.Conv2D(wide, {.channels = 16})));
+  Compiled compiled = Compile(m);
+  // The sum where the wide tensor was.
+  EXPECT_EQ(compiled.executable().activation_bytes, 64u * 64 * (16 + 32 + 16));
+  EXPECT_THAT(Chains(compiled.executable()), ElementsAre(false));
+}
+
+TEST(Compiler, ChainsNothingToWhatDoesNotStandBeforeIt) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 8, 8, 4});
+  const int32_t made = m.Conv2D(x, {.channels = 4});
+  const int32_t between = m.Relu(x);
+  m.Output(m.Add(made, between));
+  m.Output(m.Conv2D(made, {.channels = 4}));
+  EXPECT_THAT(Chains(Compile(m).executable()), ElementsAre(false));
+}
+
+TEST(Compiler, ChainsNothingWhoseOperandsDoNotAllowIt) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 8, 8, 4});
+  const int32_t twice = m.Conv2D(x, {.channels = 4});
+  const int32_t sum = m.Add(twice, twice);
+  const int32_t repeating = m.Conv2D(sum, {.channels = 4});
+  const int32_t shifted = m.Add(repeating, m.Constant({4}));
+  const int32_t depthwise = m.DepthwiseConv2D(shifted, {});
+  m.Output(m.Add(depthwise, shifted));
+  EXPECT_THAT(Chains(Compile(m).executable()), ElementsAre(false, false, false));
+}
+
 // uint8 parts: like the result, of another scale, and a constant of another scale.
 TEST(Compiler, RescalesPartsOnTheirWay) {
   ModelBuilder m;

@@ -66,13 +66,13 @@ TEST(Assembly, IsReadable) {
   EXPECT_EQ(Disassemble(ReduceSumInstruction{.kept0 = 1,
                                              .reduced0 = 49,
                                              .kept2 = 8,
-                                             .flags = kFlagInputUnsigned | kFlagDouble | 0x40,
+                                             .flags = kFlagInputUnsigned | kFlagDouble | 0x80,
                                              .input_zero_point = -3,
                                              .exponent = -5,
                                              .clamp_min = -128,
                                              .clamp_max = 127}),
             "REDUCE_SUM input_address=act+0x0, output_address=act+0x0, kept0=1, reduced0=49, "
-            "kept2=8, flags=INPUT_UNSIGNED|DOUBLE|0x40, input_zero_point=-3, exponent=-5, "
+            "kept2=8, flags=INPUT_UNSIGNED|DOUBLE|0x80, input_zero_point=-3, exponent=-5, "
             "clamp_min=-128, clamp_max=127");
 }
 

@@ -78,7 +78,7 @@ TEST(Instruction, FlagsAreDistinctBits) {
     seen |= flag.bit;
   }
   EXPECT_EQ(seen, kFlagInputUnsigned | kFlagWeightsUnsigned | kFlagDouble | kFlagSubtract |
-                      kFlagAverage | kFlagSquare);
+                      kFlagAverage | kFlagSquare | kFlagChained);
 }
 
 }  // namespace

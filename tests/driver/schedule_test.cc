@@ -100,6 +100,102 @@ TEST(Schedule, DoesNotWaitToReadWhatOthersRead) {
   EXPECT_EQ(schedule.Add(Copy(0, 500'000, 64)).start, 128u);
 }
 
+// Of what Dense makes at 1000, with 64 bytes at `other`.
+AddInstruction Chained(uint32_t other, uint32_t output) {
+  return {.input1_address = 1000,
+          .input2_address = other,
+          .output_address = output,
+          .count0 = 1,
+          .count1 = 1,
+          .count2 = 1,
+          .count3 = 64,
+          .input1_stride3 = 1,
+          .input2_stride3 = 1,
+          .flags = kFlagChained};
+}
+// 3000 positions, two tiles of products, of 130 channels.
+Conv2DInstruction Wide() {
+  Conv2DInstruction conv = Dense(0, 1'000'000);
+  conv.input_h = conv.output_h = 3000;
+  conv.input_c = 128;
+  conv.output_c = 130;
+  return conv;
+}
+AddInstruction ChainedToWide() {
+  AddInstruction add = Chained(2'000'000, 3'000'000);
+  add.input1_address = 1'000'000;
+  add.count3 = 3000 * 130;
+  return add;
+}
+
+TEST(Schedule, RunsAChainedAddBesideItsConvolution) {
+  Schedule schedule(kNoLink);
+  const auto conv = schedule.Add(Dense(0, 1000));
+  EXPECT_EQ(conv.end, 64u + 64 + 64 + 126);
+  const auto add = schedule.Add(Chained(2000, 3000));
+  EXPECT_EQ(add.start, 128u) << "when it is issued";
+  EXPECT_EQ(add.end, conv.end + 2) << "the last position";
+  EXPECT_EQ(schedule.summary().vector, add.end - add.start);
+  EXPECT_EQ(schedule.Add(Copy(3000, 5000, 64)).start, add.end);
+
+  AddInstruction apart = Chained(2000, 3000);
+  apart.flags = 0;
+  Schedule one_by_one(kNoLink);
+  one_by_one.Add(Dense(0, 1000));
+  EXPECT_EQ(one_by_one.Add(apart).start, conv.end);
+}
+
+TEST(Schedule, CountsTheLastPositionOfAChainedAddInTilesOfChannels) {
+  Schedule schedule(kNoLink);
+  const auto conv = schedule.Add(Wide());
+  EXPECT_EQ(conv.end, 64u + 64 + 2 * 3 * 3000 + 126);
+  EXPECT_EQ(schedule.Add(ChainedToWide()).end, conv.end + 2 * 3);
+}
+
+TEST(Schedule, GivesAChainedAddItsOwnCyclesAtLeast) {
+  Conv2DInstruction conv = Wide();
+  conv.input_c = conv.output_c = 64;
+  AddInstruction add = ChainedToWide();
+  add.count3 = 3000 * 64;
+  Schedule schedule(kNoLink);
+  EXPECT_EQ(schedule.Add(conv).end, 64u + 64 + 3000 + 126);
+  EXPECT_EQ(schedule.Add(add).end, 128u + 2 * 3000);
+  Schedule counted(kNoLink);
+  counted.Add(conv, 500);
+  EXPECT_EQ(counted.Add(add, 700).end, 128u + 700) << "cycles that somebody else has counted";
+}
+
+TEST(Schedule, StartsAChainedAddWithItsConvolution) {
+  Schedule schedule(kNoLink);
+  const auto table = schedule.Add(Table(100'000, 0, 64'000));
+  const auto conv = schedule.Add(Dense(0, 1'000'000));
+  EXPECT_EQ(conv.start, table.end);
+  AddInstruction add = Chained(2'000'000, 3'000'000);
+  add.input1_address = 1'000'000;
+  EXPECT_EQ(schedule.Add(add).start, conv.start);
+}
+
+TEST(Schedule, LetsAChainedAddWaitForAllButItsConvolution) {
+  Schedule unit(kNoLink);
+  const auto long_table = unit.Add(Table(100'000, 200'000, 64'000));
+  const auto conv = unit.Add(Dense(0, 1000));
+  const auto late = unit.Add(Chained(2000, 3000));
+  EXPECT_EQ(late.start, long_table.end) << "the vector unit";
+  EXPECT_GT(late.start, conv.end);
+  EXPECT_EQ(late.end, late.start + 2);
+  Schedule other(kNoLink);
+  const auto copy = other.Add(Copy(200'000, 300'000, 64'000));
+  EXPECT_LT(other.Add(Dense(0, 1000)).end, copy.end);
+  EXPECT_EQ(other.Add(Chained(300'000, 3000)).start, copy.end) << "its other input";
+}
+
+// Such programs fault; that they have no times must not be noticed otherwise.
+TEST(Schedule, SurvivesAChainedAddBehindNothing) {
+  Schedule schedule(kNoLink);
+  EXPECT_EQ(schedule.Add(Chained(2000, 3000)).end, 64u + 2);
+  EXPECT_EQ(schedule.Add(Chained(2000, 3000)).issued, 128u);
+}
+
 TEST(Schedule, TellsSegmentsApart) {
   Schedule schedule(kNoLink);
   schedule.Add(Table(0, 64'000, 64'000));

@@ -114,7 +114,22 @@ void BoundCopy(Instruction* instruction) {
   if (total > kCopyBytesMax && total < UINT32_MAX) copy->count0 = 0;  // faults
 }
 
-Instruction InstructionFrom(Input& input) {
+// Most chained ADDs get operands that suit `before`; where the rest of them lie may be wrong still.
+void Chain(const Instruction& before, Instruction* instruction) {
+  auto* add = std::get_if<AddInstruction>(instruction);
+  if (add == nullptr || (add->flags & kFlagChained) == 0 || add->left_shift % 8 == 7) return;
+  const auto* conv = std::get_if<Conv2DInstruction>(&before);
+  if (conv == nullptr) {
+    add->flags &= ~kFlagChained;
+    return;
+  }
+  add->count0 = add->count1 = add->count2 = 1;
+  add->count3 = conv->batch * conv->output_h * conv->output_w * conv->output_c;
+  add->input1_stride3 = add->input2_stride3 = 1;
+  (add->left_shift % 2 == 0 ? add->input1_address : add->input2_address) = conv->output_address;
+}
+
+Instruction InstructionFrom(Input& input, const Instruction& before) {
   const std::span<const InstructionInfo> table = InstructionTable();
   const InstructionInfo& info = table[input.Byte() % table.size()];
   EncodedInstruction bytes{};
@@ -130,6 +145,7 @@ Instruction InstructionFrom(Input& input) {
   }
   Instruction instruction = *Decode(bytes);
   BoundCopy(&instruction);
+  Chain(before, &instruction);
   return instruction;
 }
 
@@ -287,7 +303,7 @@ void RunProgram(Device& device, Input& input) {
   Bytes parameters = RecordsFrom(input);
   Bytes inputs(kBlock);
   for (uint8_t& byte : inputs) byte = input.Byte();
-  for (uint32_t i = 0; i < count; ++i) program.push_back(InstructionFrom(input));
+  for (uint32_t i = 0; i < count; ++i) program.push_back(InstructionFrom(input, program.back()));
   program.push_back(OutputInstruction{.bytes = kMemoryBytes});
   program.push_back(EndInstruction{});
   Bytes encoded;

@@ -627,6 +627,31 @@ TEST(Check, ReportsOperandsBeforeAddressesBeforeOverlaps) {
   EXPECT_EQ(Check(With(beyond, "clamp_max", 300)).code, FaultCode::kBadOperand);
 }
 
+// What may be chained is tested with MayChain (memory_access_test.cc).
+TEST(CheckChain, NamesTheFlags) {
+  AddInstruction add = GoodAdd();
+  add.input1_address = GoodConv().output_address;
+  add.count0 = add.count1 = add.count2 = 1;
+  add.count3 = 4 * 5 * 4;
+  add.input1_stride0 = add.input1_stride2 = add.input2_stride0 = 0;
+  add.output_address = 5000;
+  add.input2_address = 6000;
+  const auto check = [&](const Instruction& before) { return CheckChain(&before, add, {}); };
+  EXPECT_EQ(check(EndInstruction{}), Fault{}) << "it is not chained";
+  EXPECT_EQ(CheckChain(nullptr, add, {}), Fault{});
+  for (const uint32_t flags : {0u, kFlagSubtract, kFlagSubtract | kFlagSquare}) {
+    add.flags = flags | kFlagChained;
+    EXPECT_EQ(Check(add), Fault{});
+    EXPECT_EQ(check(GoodConv()), Fault{});
+  }
+  const Fault refused{FaultCode::kBadOperand, WordOf(add, "flags")};
+  EXPECT_EQ(CheckChain(nullptr, add, {}), refused);
+  EXPECT_EQ(check(EndInstruction{}), refused);
+  EXPECT_EQ(check(GoodDepthwise()), refused);
+  add.output_address = GoodConv().input_address;
+  EXPECT_EQ(check(GoodConv()), refused);
+}
+
 TEST(CheckChannelRecords, NamesTheFirstBadChannel) {
   Bytes records(5 * kChannelRecordBytes);
   const auto check = [&](uint32_t flags, size_t offset, auto value) {

@@ -419,6 +419,125 @@ TEST(Core, ReportsFaultsOfPrograms) {
   }
 }
 
+// A dense layer and an ADD on its result, with 64 bytes at 0x200.
+AddInstruction ChainedSum() {
+  return {.input1_address = 0x200,
+          .input2_address = 0x100,
+          .output_address = 0x300,
+          .count0 = 1,
+          .count1 = 1,
+          .count2 = 1,
+          .count3 = kDense,
+          .input1_stride3 = 1,
+          .input2_stride3 = 1,
+          .flags = kFlagChained,
+          .input1_multiplier = 1 << 30,
+          .input1_exponent = 1,
+          .input2_multiplier = 1 << 30,
+          .input2_exponent = 1,
+          .output_multiplier = 1 << 30,
+          .output_exponent = 1,
+          .clamp_min = -128,
+          .clamp_max = 127};
+}
+
+TEST(Core, RunsAChainedAddWithItsConvolution) {
+  Conv2DInstruction rows = DenseLayer();
+  rows.batch = 4;
+  AddInstruction chained = ChainedSum();
+  chained.count3 = 4 * kDense;
+  AddInstruction apart = chained;
+  apart.flags = 0;
+  std::vector<RunResult> results;
+  for (const AddInstruction& add : {chained, apart}) {
+    for (const Face face : {Face::kDirect, Face::kStepped}) {
+      const auto core = MakeCore({.profile = SmallProfile(), .face = face});
+      results.push_back(RunProgram(
+          *core,
+          {ParametersInstruction{.output_address = kParameterSegment, .bytes = kDenseParameters},
+           InputInstruction{.bytes = 4 * kDense},
+           FillInstruction{.output_address = 0x200, .bytes = 0x100}, rows, add,
+           OutputInstruction{.bytes = 0x400}},
+          {.inputs = Bytes(4 * kDense, 3),
+           .parameters = DenseParameters(1),
+           .segments = {.parameter_base = kParameterBase}}));
+      EXPECT_EQ(results.back().outputs, results[0].outputs);
+      EXPECT_EQ(ReadRegister(*core, Register::kInstructions, RegisterWidth::k64), 7u);
+    }
+  }
+  EXPECT_EQ(results[0].event, results[1].event);
+  EXPECT_EQ(results[2].event, results[3].event);
+  EXPECT_LT(results[0].event.detail, results[2].event.detail) << "cycles";
+}
+
+// Whatever is wrong with a chained ADD, it is its fault, and the convolution has run.
+TEST(Core, FaultsAtAChainedAddThatIsBad) {
+  const auto with = [](auto change) {
+    AddInstruction add = ChainedSum();
+    change(add);
+    return add;
+  };
+  const Fault flags{FaultCode::kBadOperand, 16};
+  const struct {
+    const char* name;
+    std::vector<Instruction> program;
+    Fault fault;
+  } cases[] = {
+      {"not behind the convolution",
+       {DenseLayer(), FillInstruction{.output_address = 0x300, .bytes = 1}, ChainedSum()},
+       flags},
+      {"behind another instruction", {FillInstruction{.bytes = 1}, ChainedSum()}, flags},
+      {"first in the program", {ChainedSum()}, flags},
+      {"onto what the convolution reads",
+       {DenseLayer(), with([](AddInstruction& add) { add.output_address = 0; })},
+       flags},
+      {"beyond the memory",
+       {DenseLayer(), with([](AddInstruction& add) { add.output_address = 0x7FFFFFFF; })},
+       {FaultCode::kBadAddress, 3}},
+      {"not of the convolution, and beyond the memory",
+       {DenseLayer(), with([](AddInstruction& add) {
+          add.input2_address = 0x180;
+          add.output_address = 0x7FFFFFFF;
+        })},
+       flags},
+      {"partly onto an operand",
+       {DenseLayer(), with([](AddInstruction& add) { add.output_address = 0x210; })},
+       {FaultCode::kOverlap, 1}},
+  };
+  for (const auto& test : cases) {
+    for (const Face face : {Face::kDirect, Face::kStepped}) {
+      SCOPED_TRACE(std::string(test.name) + (face == Face::kDirect ? ", direct" : ", stepped"));
+      const auto core = MakeCore({.profile = SmallProfile(), .face = face});
+      LoadDense(*core, 1);
+      const uint64_t before = ReadRegister(*core, Register::kInstructions, RegisterWidth::k64);
+      const RunResult result =
+          RunProgram(*core, test.program, {.segments = {.parameter_base = kParameterBase}});
+      EXPECT_EQ(result.event.kind, EventKind::kFaulted);
+      EXPECT_EQ(result.event.detail, test.program.size() - 1);
+      EXPECT_EQ(ReadFault(*core), test.fault);
+      EXPECT_EQ(ReadRegister(*core, Register::kInstructions, RegisterWidth::k64) - before,
+                test.program.size() - 1);
+    }
+  }
+}
+
+// It is the program that counts, not what stands before it in program memory.
+TEST(Core, ChecksAChainAnewInEveryProgram) {
+  for (const Face face : {Face::kDirect, Face::kStepped}) {
+    const auto core = MakeCore({.profile = SmallProfile(), .face = face});
+    LoadDense(*core, 1);
+    Send(*core, ProgramRecord({DenseLayer(), ChainedSum(), EndInstruction{}}));
+    StartMessage start{.instruction_count = 3, .parameter_base = kParameterBase};
+    Send(*core, StartRecord(start));
+    RunToEvent(*core);
+    start.program_offset = kInstructionBytes;
+    start.instruction_count = 2;
+    Send(*core, StartRecord(start));
+    RunToEvent(*core, EventKind::kFaulted);
+    EXPECT_EQ(ReadFault(*core), (Fault{FaultCode::kBadOperand, 16}));
+  }
+}
+
 TEST(Core, ReportsNonzeroUnusedWords) {
   const auto core = MakeCore();
   Bytes record = ProgramRecord({EndInstruction{}});
@@ -573,6 +692,7 @@ TEST(Core, SurvivesRandomPrograms) {
         int64_t value = rng.Int(1, 3);
         if (name.ends_with("_address")) value = rng.Int(0, 4095);
         if (name == "flags") value = rng.Int(0, rng.OneIn(3) ? 3 : 1);
+        if (name == "flags" && rng.OneIn(50)) value |= kFlagChained;
         if (name.starts_with("input1_stride") || name.starts_with("input2_stride")) {
           value = rng.Int(0, 1);
         }

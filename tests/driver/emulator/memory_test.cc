@@ -8,13 +8,6 @@ namespace {
 
 constexpr uint64_t kPage = OnChipMemory::kPageBytes;
 
-TEST(Segments, ResolveByBit31WithoutWrapping) {
-  const Segments segments{.parameter_base = 0xFFFFFFFF, .activation_base = 0x1000};
-  EXPECT_EQ(segments.Resolve(5), 0x1005u);
-  EXPECT_EQ(segments.Resolve(kParameterSegment | 5), 0x100000004u);
-  EXPECT_EQ(segments.Resolve(0xFFFFFFFF), 0x17FFFFFFEu);
-}
-
 TEST(OnChipMemory, ContainsRangesUpToItsEnd) {
   const auto memory = OnChipMemory::Allocate(100);
   ASSERT_TRUE(memory.ok());

@@ -525,13 +525,24 @@ TEST(SteppedMachine, EqualsTheDirectFaceInBytesAndCycles) {
   }
 }
 
-// The direct face may run an ADD together with the CONV_2D in front of it, but nobody must notice:
-// not from bytes, wherever operands and results lie, nor from cycles.
-TEST(SteppedMachine, AnAddBehindAConvolutionIsAnInstructionOfItsOwn) {
+// What a program of those two did to a memory, whose content is `memory` before.
+RunResult RunPair(Core& core, const Placed& conv, const AddInstruction& add, const Bytes& memory) {
+  return RunProgram(
+      core,
+      {ParametersInstruction{.output_address = kParameterSegment, .bytes = kMemoryBytes},
+       conv.instruction, add,
+       OutputInstruction{.input_address = kParameterSegment, .bytes = kMemoryBytes}},
+      {.inputs = {}, .parameters = memory, .segments = conv.segments});
+}
+
+// An ADD behind a CONV_2D, wherever operands and results lie: chained, if it may be, it leaves the
+// same bytes as by itself, sooner, on both faces; if it may not be, both say so when its turn
+// comes.
+TEST(SteppedMachine, AChainedAddIsAnInstructionOfItsOwn) {
   Rng rng(TestSeed(0xADD));
   std::optional<Faces> faces;
-  int apart = 0;
-  for (int round = 0; round < TestCount(400); ++round) {
+  int chained = 0, sooner = 0, refused = 0, second = 0, in_place = 0;
+  for (int round = 0; round < TestCount(600); ++round) {
     if (round % 50 == 0) faces.emplace(rng);
     Bytes memory;
     const Placed conv = RandomInstruction(rng, 1, memory);
@@ -542,8 +553,13 @@ TEST(SteppedMachine, AnAddBehindAConvolutionIsAnInstructionOfItsOwn) {
     add.count3 = c.batch * c.output_h * c.output_w * c.output_c;
     add.input1_stride3 = add.input2_stride3 = 1;
     if (rng.OneIn(10)) add.count3 += 1;
+    if (rng.OneIn(4)) {
+      add.count1 = c.batch * c.output_h;
+      add.count3 = c.output_w * c.output_c;
+      add.input1_stride1 = add.input2_stride1 = add.count3;
+    }
     const auto address = [&] {
-      return rng.OneIn(2) ? rng.Pick({c.output_address, c.input_address, c.weight_address,
+      return rng.OneIn(3) ? rng.Pick({c.output_address, c.input_address, c.weight_address,
                                       c.channel_address})
                           : kParameterSegment | Size(rng, 0, kMemoryBytes);
     };
@@ -552,25 +568,45 @@ TEST(SteppedMachine, AnAddBehindAConvolutionIsAnInstructionOfItsOwn) {
     add.output_address =
         rng.OneIn(2) ? rng.Pick({add.input1_address, add.input2_address}) : address();
     if (CheckInstruction(add, conv.segments, kMemoryBytes).code != FaultCode::kNone) continue;
-    ++apart;
-    SCOPED_TRACE("round " + std::to_string(round) + ": " + Disassemble(conv.instruction) + "; " +
-                 Disassemble(add));
-    const auto run = [&](Core& core) {
-      return RunProgram(
-          core,
-          {ParametersInstruction{.output_address = kParameterSegment, .bytes = kMemoryBytes},
-           conv.instruction, add,
-           OutputInstruction{.input_address = kParameterSegment, .bytes = kMemoryBytes}},
-          {.inputs = {}, .parameters = memory, .segments = conv.segments});
-    };
-    const RunResult direct = run(*faces->direct);
-    const RunResult stepped = run(*faces->stepped);
-    ASSERT_EQ(direct.event.kind, EventKind::kCompleted) << FaultCodeName(direct.event.fault);
-    ASSERT_EQ(stepped.event.kind, EventKind::kCompleted) << FaultCodeName(stepped.event.fault);
-    ASSERT_EQ(direct.outputs, stepped.outputs);
-    ASSERT_EQ(direct.event.detail, stepped.event.detail) << "cycles of the program";
+    SCOPED_TRACE("round " + std::to_string(round) + ", " + faces->name +
+                 " array: " + Disassemble(conv.instruction) + "; " + Disassemble(add));
+    const RunResult apart = RunPair(*faces->stepped, conv, add, memory);
+    ASSERT_EQ(apart.event.kind, EventKind::kCompleted) << FaultCodeName(apart.event.fault);
+    const RunResult apart_direct = RunPair(*faces->direct, conv, add, memory);
+    ASSERT_EQ(apart_direct.outputs, apart.outputs);
+    ASSERT_EQ(apart_direct.event, apart.event);
+
+    add.flags |= kFlagChained;
+    for (Core* core : {faces->stepped.get(), faces->direct.get()}) {
+      ASSERT_TRUE(ResetByRegister(*core).ok());
+      const RunResult result = RunPair(*core, conv, add, memory);
+      if (MayChain(conv.instruction, add, conv.segments)) {
+        ASSERT_EQ(result.event.kind, EventKind::kCompleted) << FaultCodeName(result.event.fault);
+        ASSERT_EQ(result.outputs, apart.outputs);
+        ASSERT_LE(result.event.detail, apart.event.detail);
+        sooner += result.event.detail < apart.event.detail;
+      } else {
+        ASSERT_EQ(result.event.kind, EventKind::kFaulted);
+        ASSERT_EQ(result.event.detail, 2u) << "the ADD";
+        ASSERT_EQ(ReadFault(*core), (Fault{FaultCode::kBadOperand, 16})) << "its flags";
+        ASSERT_EQ(ReadRegister(*core, Register::kInstructions, RegisterWidth::k64), 2u);
+        ASSERT_TRUE(ResetByRegister(*core).ok());
+      }
+    }
+    if (!MayChain(conv.instruction, add, conv.segments)) {
+      ++refused;
+      continue;
+    }
+    ASSERT_EQ(ReadRegister(*faces->direct, Register::kCycles, RegisterWidth::k64),
+              ReadRegister(*faces->stepped, Register::kCycles, RegisterWidth::k64));
+    ++chained;
+    second += add.input2_address == c.output_address;
+    in_place +=
+        add.output_address == add.input1_address || add.output_address == add.input2_address;
   }
-  EXPECT_GT(apart, TestCount(400) / 8);
+  for (const int seen : {chained, sooner, refused, second, in_place}) {
+    EXPECT_GT(seen, TestCount(600) / 40);
+  }
 }
 
 }  // namespace
