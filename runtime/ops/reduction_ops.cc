@@ -30,11 +30,11 @@ Executor PrepareFloatSoftmax(const Graph& graph, const Node& node) {
 }
 
 // MEAN and SUM of bytes.
-Executor PrepareByteSum(const Graph& graph, const Node& node) {
+Executor PrepareByteSum(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_ASSIGN_OR_RETURN(const ByteSumParams params, MakeByteSumParams(graph, node));
   ReducePlan plan = MakeReducePlan(graph.Input(node, 0)->shape, ReducedAxes(graph, node));
-  return Run([params, plan = std::move(plan)](const NodeIo& io) {
-    ByteSum(params, plan.loops, io.inputs[0], io.outputs[0]);
+  return Run([params, plan = std::move(plan), &loops = ChooseLoops(features)](const NodeIo& io) {
+    ByteSum(params, plan.loops, loops, io.inputs[0], io.outputs[0]);
   });
 }
 
@@ -117,13 +117,13 @@ Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures featur
 }
 
 // MEAN, SUM, REDUCE_MAX, REDUCE_MIN.
-Executor PrepareReduction(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareReduction(const Graph& graph, const Node& node, CpuFeatures features) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
   if (node.type == OpType::kREDUCE_MAX || node.type == OpType::kREDUCE_MIN) {
     return PrepareExtreme(graph, node);
   }
-  if (IsByteType(input.type)) return PrepareByteSum(graph, node);
+  if (IsByteType(input.type)) return PrepareByteSum(graph, node, features);
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
   ATOLL_RETURN_IF_ERROR(CheckElements(input));
   ReducePlan plan = MakeReducePlan(input.shape, ReducedAxes(graph, node));
