@@ -105,12 +105,6 @@ Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures featur
   ATOLL_ASSIGN_OR_RETURN(const SoftmaxParams params, MakeSoftmaxParams(graph, node));
   SoftmaxTable table;
   UpdateSoftmaxTable(params, &table);
-  if (graph.Output(node).type == DataType::kInt16) {
-    return Run([params, table](const NodeIo& io) {
-      SoftmaxToInt16(params, table, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]),
-                     io.pool);
-    });
-  }
   return Run([params, table, &loops = ChooseLoops(features)](const NodeIo& io) {
     Softmax(params, table, loops, io.inputs[0], io.outputs[0], io.pool);
   });
