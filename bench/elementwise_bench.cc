@@ -8,10 +8,12 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/kernels/arg_reduce.h"
 #include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/pairs/pairs.h"
@@ -147,8 +149,10 @@ void RegisterRows(CpuFeatures level) {
            [&loops](const uint8_t* x, const uint8_t*, uint8_t* y) {
              ArgReduce({.size = 2304, .inner = 17}, loops, x, y, nullptr);
            });
-  for (const int32_t depth : {1001, 21}) {
-    const SoftmaxParams params = MakeSoftmaxParams(1001 / depth, depth, ByteType::kUInt8, 1, 0.1f);
+  // Of a classifier, of segments, of the classes of SSD's anchors, of attention.
+  for (const auto& [rows, depth] :
+       std::vector<std::pair<int32_t, int32_t>>{{1, 1001}, {100, 21}, {1917, 91}, {1536, 384}}) {
+    const SoftmaxParams params = MakeSoftmaxParams(rows, depth, ByteType::kUInt8, 1, 0.1f);
     SoftmaxTable table;
     UpdateSoftmaxTable(params, &table);
     const int64_t n = params.rows * depth;
@@ -215,6 +219,35 @@ void RegisterPools(CpuFeatures level) {
   }
 }
 
+void RegisterMeans(CpuFeatures level) {
+  const Loops& loops = ChooseLoops(level);
+  const struct {
+    const char* name;
+    std::vector<int32_t> sizes;
+    std::vector<bool> reduce;
+  } means[] = {
+      {"7x7x1280_to_1280", {49, 1280}, {true, false}},  // MobileNet v2
+      {"56x56x72_to_72", {3136, 72}, {true, false}},    // squeeze and excitation
+      {"14x14x21_to_21", {196, 21}, {true, false}},     // few channels
+      {"384x512_to_384", {384, 512}, {false, true}},    // layer normalization
+      {"1917x21_to_1917", {1917, 21}, {false, true}},   // short rows
+      {"1280x7x7_to_1280", {1280, 49}, {false, true}},  // channels first
+      {"8x16x8x64_to_16x64", {8, 16, 8, 64}, {true, false, true, false}},
+  };
+  for (const auto& [name, sizes, reduce] : means) {
+    const ReducePlan plan = MakeReducePlan(sizes, reduce);
+    const int64_t in = plan.outputs * plan.reduced;
+    Register(level, std::string("mean_int8_") + name, {{in}, plan.outputs, plan.outputs},
+             [plan, &loops](const uint8_t* x, const uint8_t*, uint8_t* y) {
+               const ByteSumParams params{
+                   .input_zero_point = 3,
+                   .multiplier = QuantizeMultiplier(1.0 / static_cast<double>(plan.reduced)),
+                   .output_zero_point = -3};
+               ByteSum(params, plan.loops, loops, x, y);
+             });
+  }
+}
+
 // These have one form for all levels.
 void RegisterPlain() {
   // EDSR: [540, 960, 12] to [1080, 1920, 3]; and a transposition of bytes.
@@ -249,6 +282,7 @@ void RegisterAll() {
     RegisterRows(level);                                                                \
     RegisterImages(level);                                                              \
     RegisterPools(level);                                                               \
+    RegisterMeans(level);                                                               \
   }
 #include "runtime/kernels/loops/kernels.inc"
 #undef ATOLL_LOOPS

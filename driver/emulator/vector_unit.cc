@@ -210,7 +210,8 @@ void VectorUnit::Run(const ReduceSumInstruction& i, const Segments& segments) {
                              .output_zero_point = i.output_zero_point,
                              .clamp = {i.clamp_min, i.clamp_max}};
   const ReductionLoops nest(i);
-  ByteSum(params, nest.loops(), memory_.ReadAt(segments.Resolve(i.input_address), nest.inputs()),
+  ByteSum(params, nest.loops(), loops_,
+          memory_.ReadAt(segments.Resolve(i.input_address), nest.inputs()),
           memory_.WriteAt(segments.Resolve(i.output_address), nest.outputs()));
 }
 

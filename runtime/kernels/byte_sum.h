@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/reduce.h"
 
@@ -24,9 +25,9 @@ struct ByteSumParams {
   ClampRange clamp{-128, 127};  // within the type's range
 };
 
-// `loops` are those of a ReducePlan for the input; any number of them, and their counts may be 1.
+// `nest` is that of a ReducePlan for the input; any number of loops, and their counts may be 1.
 // Input and output must not overlap.
-void ByteSum(const ByteSumParams& params, std::span<const ReduceLoop> loops, const uint8_t* input,
-             uint8_t* output);
+void ByteSum(const ByteSumParams& params, std::span<const ReduceLoop> nest, const Loops& loops,
+             const uint8_t* input, uint8_t* output);
 
 }  // namespace atollrt

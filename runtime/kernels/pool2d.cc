@@ -139,7 +139,7 @@ void Pool2D(const Pool2DParams& params, const Loops& loops, const uint8_t* input
   ForEachWindow(params, input, output, pool, [&](const ByteWindow& window, uint8_t* to) {
     if (params.kind == PoolKind::kMax) {
       loops.greatest_of_window(window, format, params.channels, to);
-    } else if (window.rows * window.columns <= kMaxCellsOfAverage) {
+    } else if (window.rows * window.columns <= kMaxCellsOfSum) {
       loops.average_of_window(window, format, params.channels, to);
     } else {
       AverageOf(window, params.clamp, params.channels, to,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "runtime/kernels/fixed_point.h"
 #include "runtime/kernels/thread_pool.h"
@@ -13,95 +14,70 @@ namespace {
 constexpr int kScaledDifferenceBits = 5;  // differences are F5
 constexpr int kSumBits = 12;              // sums of exponentials are F12
 
-// From one row's greatest value and its sum to its results.
-class RowScale {
- public:
-  // Of `output_bits` bits, 8 or 16.
-  RowScale(uint32_t sum, int output_bits, ClampRange range)
-      : scale_(FixedPointReciprocal(static_cast<int32_t>(sum), kSumBits)),
-        // Above 31, which takes a sum of 512 and more, nothing is left of a product of 31 bits.
-        // Below 0, for a sum that wrapped to 0 and 16 bits, the product is negative and the result
-        // the least.
-        shift_(scale_.bits + 31 - output_bits),
-        range_(range) {}
-
-  // Exponentials that do not matter are 0, and so are their steps.
-  int32_t operator()(int32_t exponential) const {
-    const int32_t product = SaturatingRoundingDoublingHighMul(exponential, scale_.value);
-    const int32_t steps =
-        shift_ > 31 ? 0 : RoundingDivideByPowerOfTwo(product, std::max(shift_, 0));
-    return Clamp(steps + range_.min, range_.min, range_.max);
-  }
-
- private:
-  const Reciprocal scale_;
-  const int32_t shift_;
-  const ClampRange range_;
-};
-
 // Bytes in the order of the values they stand for.
 uint8_t OrderFlip(ByteType type) { return type == ByteType::kInt8 ? 0x80 : 0; }
 
-uint8_t GreatestOf(const uint8_t* row, int32_t depth, uint8_t flip) {
-  uint8_t greatest = 0;
-  for (int32_t i = 0; i < depth; ++i) {
-    greatest = std::max(greatest, static_cast<uint8_t>(row[i] ^ flip));
+uint8_t GreatestOf(const uint8_t* row, int64_t depth, uint8_t flip) {
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  constexpr int kLanes = sizeof(Bytes);
+  Bytes lanes = {};
+  int64_t i = 0;
+  for (; i + kLanes <= depth; i += kLanes) {
+    Bytes bytes;
+    std::memcpy(&bytes, row + i, kLanes);
+    bytes ^= flip;
+    lanes = lanes < bytes ? bytes : lanes;
   }
+  uint8_t greatest = 0;
+  for (int k = 0; k < kLanes; ++k) greatest = std::max<uint8_t>(greatest, lanes[k]);
+  for (; i < depth; ++i) greatest = std::max<uint8_t>(greatest, row[i] ^ flip);
   return greatest;
 }
 
-// Element by element.
-template <typename Out>
-void SoftmaxRow(const SoftmaxParams& params, const SoftmaxTable& table, const uint8_t* input,
-                Out* output, ClampRange range) {
-  const uint8_t flip = OrderFlip(params.type);
-  const uint8_t greatest = GreatestOf(input, params.depth, flip);
-  uint32_t sum = 0;
-  for (int32_t i = 0; i < params.depth; ++i) {
-    sum += static_cast<uint32_t>(table.term[greatest - (input[i] ^ flip)]);
-  }
-  const RowScale scale(sum, 8 * sizeof(Out), range);
-  for (int32_t i = 0; i < params.depth; ++i) {
-    output[i] = static_cast<Out>(scale(table.exponential[greatest - (input[i] ^ flip)]));
-  }
+// From the exponentials of a row, whose sum this is, to its results. Those that do not matter are
+// 0, and so are their steps.
+RequantizeParams RowScale(uint32_t sum, int output_bits, int32_t output_min) {
+  RequantizeParams scale{.output_zero_point = output_min};
+  const Reciprocal reciprocal = FixedPointReciprocal(static_cast<int32_t>(sum), kSumBits);
+  const int shift = reciprocal.bits + 31 - output_bits;
+  // Nothing is left of products of 31 bits if the sum is 512 or more; that of 0 has wrapped.
+  if (shift > 31 || sum == 0) return scale;
+  scale.multiplier = reciprocal.value;
+  scale.exponent = -std::max(shift, 0);
+  return scale;
 }
 
-// Rows that are longer have most values more than once.
-constexpr int32_t kLongRow = 128;
+// Elements that are scaled at a time. Longer rows have most bytes more than once.
+constexpr int64_t kBlock = 256;
 
-// By how often each byte occurs, and a table of results.
-void SoftmaxLongRow(const SoftmaxParams& params, const SoftmaxTable& table, const Loops& loops,
-                    const uint8_t* input, uint8_t* output, ClampRange range) {
-  // In turns, so that equal neighbours do not wait for each other.
-  uint32_t counts[2][256] = {};
-  int32_t i = 0;
-  for (; i + 2 <= params.depth; i += 2) {
-    ++counts[0][input[i]];
-    ++counts[1][input[i + 1]];
-  }
-  if (i < params.depth) ++counts[0][input[i]];
+// `requantize` goes from int32 to the type of the output.
+void SoftmaxRow(const SoftmaxParams& params, const SoftmaxTable& table, const Loops& loops,
+                RequantizeFn requantize, const uint8_t* input, uint8_t* output) {
+  const int64_t depth = params.depth;
   const uint8_t flip = OrderFlip(params.type);
-  const uint8_t greatest = GreatestOf(input, params.depth, flip);
+  const uint8_t greatest = GreatestOf(input, depth, flip);
+  // By bytes in their order, up to the greatest.
+  const int32_t* const exponentials = table.exponential + 255 - greatest;
+  const uint32_t* const terms = table.term + 255 - greatest;
   uint32_t sum = 0;
-  for (int key = 0; key <= greatest; ++key) {
-    const uint32_t count = counts[0][key ^ flip] + counts[1][key ^ flip];
-    sum += count * static_cast<uint32_t>(table.term[greatest - key]);
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < depth; ++i) sum += terms[input[i] ^ flip];
+  const RequantizeParams scale =
+      params.to_int16 ? RowScale(sum, 16, INT16_MIN) : RowScale(sum, 8, ByteMin(params.type));
+  if (depth > kBlock && !params.to_int16) {
+    uint8_t results[256] = {}, by_byte[256];
+    requantize(scale, reinterpret_cast<const uint8_t*>(exponentials), results, greatest + 1);
+    for (int byte = 0; byte < 256; ++byte) by_byte[byte] = results[byte ^ flip];
+    return loops.apply_table(by_byte, input, output, depth);
   }
-  const RowScale scale(sum, 8, range);
-  uint8_t results[256] = {};
-  for (int key = 0; key <= greatest; ++key) {
-    results[key ^ flip] = static_cast<uint8_t>(scale(table.exponential[greatest - key]));
+  for (int64_t i = 0; i < depth; i += kBlock) {
+    const int64_t count = std::min(depth - i, kBlock);
+    int32_t block[kBlock];
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < count; ++k) block[k] = exponentials[input[i + k] ^ flip];
+    requantize(scale, reinterpret_cast<const uint8_t*>(block),
+               output + (params.to_int16 ? 2 * i : i), count);
   }
-  loops.apply_table(results, input, output, params.depth);
-}
-
-template <typename Row>
-void ForEachRow(const SoftmaxParams& params, ThreadPool* pool, const Row& row) {
-  constexpr int64_t kGrain = 1 << 12;  // elements
-  ParallelRanges(pool, params.rows, std::max<int64_t>(kGrain / params.depth, 1),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) row(i * params.depth);
-                 });
 }
 
 }  // namespace
@@ -131,28 +107,27 @@ void UpdateSoftmaxTable(const SoftmaxParams& params, SoftmaxTable* table) {
     if (difference < params.min_difference) break;
     const int32_t exponential =
         FixedPointExp(MultiplyByQuantizedMultiplier(difference, params.multiplier));
-    table->exponential[-difference] = exponential;
-    table->term[-difference] = RoundingDivideByPowerOfTwo(exponential, kSumBits);
+    table->exponential[255 + difference] = exponential;
+    table->term[255 + difference] =
+        static_cast<uint32_t>(RoundingDivideByPowerOfTwo(exponential, kSumBits));
   }
 }
 
 void Softmax(const SoftmaxParams& params, const SoftmaxTable& table, const Loops& loops,
              const uint8_t* input, uint8_t* output, ThreadPool* pool) {
-  const ClampRange range{ByteMin(params.type), ByteMax(params.type)};
-  ForEachRow(params, pool, [&](int64_t offset) {
-    if (params.depth >= kLongRow) {
-      SoftmaxLongRow(params, table, loops, input + offset, output + offset, range);
-    } else {
-      SoftmaxRow(params, table, input + offset, output + offset, range);
-    }
-  });
-}
-
-void SoftmaxToInt16(const SoftmaxParams& params, const SoftmaxTable& table, const uint8_t* input,
-                    int16_t* output, ThreadPool* pool) {
-  ForEachRow(params, pool, [&](int64_t offset) {
-    SoftmaxRow(params, table, input + offset, output + offset, {-32768, 32767});
-  });
+  const Element to = params.to_int16                  ? Element::kInt16
+                     : params.type == ByteType::kInt8 ? Element::kInt8
+                                                      : Element::kUInt8;
+  const RequantizeFn requantize = loops.requantize(Element::kInt32, to);
+  constexpr int64_t kGrain = 1 << 12;  // elements
+  ParallelRanges(pool, params.rows, std::max<int64_t>(kGrain / params.depth, 1),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin * params.depth; i < end * params.depth;
+                        i += params.depth) {
+                     SoftmaxRow(params, table, loops, requantize, input + i,
+                                output + (params.to_int16 ? 2 * i : i));
+                   }
+                 });
 }
 
 }  // namespace atollrt

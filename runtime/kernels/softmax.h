@@ -17,6 +17,7 @@ struct SoftmaxParams {
   int64_t rows = 0;
   int32_t depth = 0;  // elements normalised together
   ByteType type = ByteType::kInt8;
+  bool to_int16 = false;       // instead of to the same type
   Multiplier multiplier;       // of beta * input scale * 2^26; its exponent is at least 0
   int32_t min_difference = 0;  // smaller x - max count as exp(-inf)
 };
@@ -30,18 +31,15 @@ struct SoftmaxTable {
   // What they were computed for.
   Multiplier multiplier;
   int32_t min_difference = 1;     // of nothing yet
-  int32_t exponential[256] = {};  // F0; [-(x - max)], 0 below min_difference
-  int32_t term[256] = {};         // of the sum: the same as F12
+  int32_t exponential[256] = {};  // F0; [255 + x - max], 0 below min_difference
+  uint32_t term[256] = {};        // of the sum: the same as F12
 };
 // Does nothing if `table` is that of `params` already.
 void UpdateSoftmaxTable(const SoftmaxParams& params, SoftmaxTable* table);
 
-// input and output are [rows, depth]; they may be the same. `table` is that of `params`; `pool` may
-// be nullptr.
+// input and output are [rows, depth]; they may be the same if their types are. `table` is that of
+// `params`; `pool` may be nullptr.
 void Softmax(const SoftmaxParams& params, const SoftmaxTable& table, const Loops& loops,
              const uint8_t* input, uint8_t* output, ThreadPool* pool);
-// The same with int16 results; they must not overlap.
-void SoftmaxToInt16(const SoftmaxParams& params, const SoftmaxTable& table, const uint8_t* input,
-                    int16_t* output, ThreadPool* pool);
 
 }  // namespace atollrt

@@ -178,7 +178,10 @@ Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
     return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
   }
   const int32_t depth = input.shape.back();
-  return MakeSoftmaxParams(input.element_count() / depth, depth, type, beta, input.scale());
+  SoftmaxParams params =
+      MakeSoftmaxParams(input.element_count() / depth, depth, type, beta, input.scale());
+  params.to_int16 = is_wide;
+  return params;
 }
 
 Result<Multiplier> MakeSumMultiplier(OpType type, const Tensor& input, const Tensor& output,

@@ -30,11 +30,11 @@ Executor PrepareFloatSoftmax(const Graph& graph, const Node& node) {
 }
 
 // MEAN and SUM of bytes.
-Executor PrepareByteSum(const Graph& graph, const Node& node) {
+Executor PrepareByteSum(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_ASSIGN_OR_RETURN(const ByteSumParams params, MakeByteSumParams(graph, node));
   ReducePlan plan = MakeReducePlan(graph.Input(node, 0)->shape, ReducedAxes(graph, node));
-  return Run([params, plan = std::move(plan)](const NodeIo& io) {
-    ByteSum(params, plan.loops, io.inputs[0], io.outputs[0]);
+  return Run([params, plan = std::move(plan), &loops = ChooseLoops(features)](const NodeIo& io) {
+    ByteSum(params, plan.loops, loops, io.inputs[0], io.outputs[0]);
   });
 }
 
@@ -105,25 +105,19 @@ Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures featur
   ATOLL_ASSIGN_OR_RETURN(const SoftmaxParams params, MakeSoftmaxParams(graph, node));
   SoftmaxTable table;
   UpdateSoftmaxTable(params, &table);
-  if (graph.Output(node).type == DataType::kInt16) {
-    return Run([params, table](const NodeIo& io) {
-      SoftmaxToInt16(params, table, io.inputs[0], reinterpret_cast<int16_t*>(io.outputs[0]),
-                     io.pool);
-    });
-  }
   return Run([params, table, &loops = ChooseLoops(features)](const NodeIo& io) {
     Softmax(params, table, loops, io.inputs[0], io.outputs[0], io.pool);
   });
 }
 
 // MEAN, SUM, REDUCE_MAX, REDUCE_MIN.
-Executor PrepareReduction(const Graph& graph, const Node& node, CpuFeatures) {
+Executor PrepareReduction(const Graph& graph, const Node& node, CpuFeatures features) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
   if (node.type == OpType::kREDUCE_MAX || node.type == OpType::kREDUCE_MIN) {
     return PrepareExtreme(graph, node);
   }
-  if (IsByteType(input.type)) return PrepareByteSum(graph, node);
+  if (IsByteType(input.type)) return PrepareByteSum(graph, node, features);
   ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
   ATOLL_RETURN_IF_ERROR(CheckElements(input));
   ReducePlan plan = MakeReducePlan(input.shape, ReducedAxes(graph, node));

@@ -126,7 +126,7 @@ struct PoolFormat {
   int32_t min = -128, max = 127;
 };
 
-inline constexpr int64_t kMaxCellsOfAverage = 256;
+inline constexpr int64_t kMaxCellsOfSum = 256;
 
 // For each of the first `count` channels, into y, which must not overlap the window.
 using WindowFn = void (*)(const ByteWindow& window, const PoolFormat& format, int64_t count,
@@ -155,8 +155,15 @@ struct Loops {
                           uint8_t flip, int32_t* y);
 
   WindowFn greatest_of_window;
-  // Rounded as in pool2d.h. At most kMaxCellsOfAverage cells.
+  // Rounded as in pool2d.h. At most kMaxCellsOfSum cells.
   WindowFn average_of_window;
+
+  // Sums of bytes ^ flip, so 0x80 makes int8 count 128 more than they are. Of the first `count`
+  // channels of at most kMaxCellsOfSum cells; sums must not overlap the window.
+  void (*sums_of_window)(const ByteWindow& window, uint8_t flip, int64_t count, uint16_t* sums);
+  // Of each of `rows` rows of `size` bytes, added to what is in sums, modulo 2^32.
+  void (*add_rows)(const uint8_t* x, int64_t rows, int64_t size, int64_t stride, uint8_t flip,
+                   uint32_t* sums);
 
   // uint8 as float32, int8 as 10-bit fixed point: the weights' one is 1, 1024.
   BilinearLoops<FloatTap, float> resize_uint8;

@@ -463,5 +463,76 @@ TEST(Loops, Requantize) {
   }
 }
 
+// ---- Sums of bytes ------------------------------------------------------------------------------
+
+template <typename T>
+std::vector<uint8_t> BytesOf(const std::vector<T>& values) {
+  std::vector<uint8_t> bytes;
+  for (const T value : values) Append<T>(&bytes, value);
+  return bytes;
+}
+
+TEST(Loops, SumWindows) {
+  Rng rng(TestSeed(8));
+  for (int round = 0; round < TestCount(300); ++round) {
+    const int64_t count = static_cast<int64_t>(RandomCount(&rng));
+    const int64_t rows = rng.Pick<int64_t>({1, 1, 2, 16, 7});
+    ByteWindow window{.rows = rows, .columns = rng.Int(1, kMaxCellsOfSum / rows)};
+    if (rng.OneIn(4)) window.columns = kMaxCellsOfSum / rows;
+    window.column_bytes = count + rng.Pick<int64_t>({0, 0, 3, 40});
+    window.row_bytes = window.columns * window.column_bytes + rng.Pick<int64_t>({0, 1, 64});
+    const int64_t bytes =
+        (rows - 1) * window.row_bytes + (window.columns - 1) * window.column_bytes + count;
+    RandomElements x(&rng, Element::kUInt8, static_cast<size_t>(bytes));
+    const uint8_t flip = rng.Pick<uint8_t>({0, 0x80});
+    if (rng.OneIn(4)) std::fill_n(x.data(), x.size(), static_cast<uint8_t>(flip ^ 0xff));
+    std::vector<uint16_t> sums(static_cast<size_t>(count));
+    for (int64_t i = 0; i < rows * window.columns; ++i) {
+      const int64_t cell =
+          i / window.columns * window.row_bytes + i % window.columns * window.column_bytes;
+      for (size_t c = 0; c < sums.size(); ++c) {
+        sums[c] = static_cast<uint16_t>(sums[c] + (x.data()[static_cast<size_t>(cell) + c] ^ flip));
+      }
+    }
+    for (const CpuFeatures level : AvailableCpuLevels()) {
+      GuardedBuffer output(2 * sums.size(), rng.Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}));
+      window.cells = x.data();
+      ChooseLoops(level).sums_of_window(window, flip, count,
+                                        reinterpret_cast<uint16_t*>(output.data()));
+      ASSERT_EQ(std::vector<uint8_t>(output.data(), output.data() + output.size()), BytesOf(sums))
+          << CpuFeaturesName(level) << ", " << rows << " x " << window.columns << " cells";
+      ASSERT_TRUE(output.Intact());
+    }
+  }
+}
+
+TEST(Loops, AddRows) {
+  Rng rng(TestSeed(9));
+  for (int round = 0; round < TestCount(300); ++round) {
+    const int64_t rows = rng.Int(0, 9);
+    const int64_t size = static_cast<int64_t>(RandomCount(&rng));
+    const int64_t stride = size + rng.Pick<int64_t>({0, 0, 5});
+    const int64_t bytes = rows == 0 ? 0 : (rows - 1) * stride + size;
+    RandomElements x(&rng, Element::kUInt8, static_cast<size_t>(bytes));
+    const uint8_t flip = rng.Pick<uint8_t>({0, 0x80});
+    std::vector<uint32_t> before(static_cast<size_t>(rows));
+    for (uint32_t& sum : before) sum = rng.OneIn(2) ? UINT32_MAX - 100 : 0;
+    std::vector<uint32_t> sums = before;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < size; ++i) {
+        sums[static_cast<size_t>(row)] += x.data()[row * stride + i] ^ flip;
+      }
+    }
+    for (const CpuFeatures level : AvailableCpuLevels()) {
+      std::vector<uint32_t> output = before;
+      output.push_back(7);
+      ChooseLoops(level).add_rows(x.data(), rows, size, stride, flip, output.data());
+      ASSERT_EQ(output.back(), 7u);
+      output.pop_back();
+      ASSERT_EQ(output, sums) << CpuFeaturesName(level) << ", rows of " << size;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace atollrt
