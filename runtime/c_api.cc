@@ -410,12 +410,16 @@ AtollStatus AtollInterpreterGetMemoryInfo(const AtollInterpreter* interpreter,
   if (interpreter == nullptr) return NullArgument("interpreter");
   if (info == nullptr) return NullArgument("info");
   int64_t constants = 0;
+  int64_t packed = 0;
   for (const atollrt::Tensor& tensor : interpreter->interpreter->graph().tensors) {
     constants += static_cast<int64_t>(tensor.data.size());
+    packed += static_cast<int64_t>(tensor.packed_weights.size());
   }
   *info = {.arena_bytes = interpreter->interpreter->arena_bytes(),
            .constant_bytes = constants,
-           .arena_lower_bound_bytes = interpreter->interpreter->arena_lower_bound_bytes()};
+           .arena_lower_bound_bytes = interpreter->interpreter->arena_lower_bound_bytes(),
+           .packed_weight_bytes = packed,
+           .used_packed_weight_bytes = interpreter->interpreter->used_packed_weight_bytes()};
   return ToC(Status());
 }
 

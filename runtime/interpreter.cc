@@ -125,6 +125,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::CreateFor(std::shared_ptr<cons
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->OrderSteps());
   ATOLL_RETURN_IF_ERROR(interpreter->FoldPads());
+  interpreter->CountPackedWeights();
   ATOLL_RETURN_IF_ERROR(interpreter->AttachTails());
   interpreter->ChainSteps();
   ATOLL_RETURN_IF_ERROR(interpreter->AllocateArena(parent));
@@ -237,6 +238,17 @@ Status Interpreter::FoldPads() {
   }
   RemoveReplacedSteps();
   return Status();
+}
+
+// Before filters become parts of other steps.
+void Interpreter::CountPackedWeights() {
+  for (const Step& step : steps_) {
+    const LineRunner* filter = step.partition < 0 ? step.executor->line_runner() : nullptr;
+    if (filter == nullptr || !filter->uses_packed_weights()) continue;
+    const int32_t node = step.members.empty() ? step.node : step.members.back().node;
+    const Tensor& weights = *graph().Input(graph().nodes[node], 1);
+    used_packed_weight_bytes_ += static_cast<int64_t>(weights.packed_weights.size());
+  }
 }
 
 // An ADD right behind a convolution, of which it is the only reader, becomes the tail of that.

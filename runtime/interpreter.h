@@ -75,6 +75,8 @@ class Interpreter {
   int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
   // What no plan of the arena can go below.
   int64_t arena_lower_bound_bytes() const { return arena_lower_bound_bytes_; }
+  // Of Tensor::packed_weights, those that kernels use where they lie.
+  int64_t used_packed_weight_bytes() const { return used_packed_weight_bytes_; }
   const DeviceUsage& last_usage() const { return last_usage_; }
 
   // Called on the invoking thread for each tensor that a step has written.
@@ -119,6 +121,7 @@ class Interpreter {
   Status PrepareSteps();
   Status OrderSteps();
   Status FoldPads();
+  void CountPackedWeights();
   Status AttachTails();
   void ChainSteps();
   void ReplaceSteps(std::vector<size_t> members, std::vector<int32_t> inputs,
@@ -150,6 +153,7 @@ class Interpreter {
   std::vector<Step> steps_;
   Buffer arena_;
   int64_t arena_lower_bound_bytes_ = 0;
+  int64_t used_packed_weight_bytes_ = 0;
   std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
   // Tensors between the members of steps, for listeners: empty until there is one.
   Buffer hidden_;

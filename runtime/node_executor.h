@@ -56,6 +56,8 @@ class LineRunner {
 
   virtual const ConvShape& shape() const = 0;
   virtual int64_t WeightBytes() const = 0;
+  // Whether they lie in the file as its kernel reads them (Tensor::packed_weights).
+  virtual bool uses_packed_weights() const { return false; }
   // Of one thread.
   virtual size_t LineScratchBytes() const = 0;
   // Computes lines `lines` of the output of one image, on this thread: `input` has all lines that

@@ -50,6 +50,7 @@ class LineFilterExecutor final : public FilterExecutor<Kernel>, public LineRunne
   const LineRunner* line_runner() const override { return this; }
   const ConvShape& shape() const override { return this->kernel_.shape(); }
   int64_t WeightBytes() const override { return weight_bytes_; }
+  bool uses_packed_weights() const override { return this->kernel_.uses_packed_weights(); }
   size_t LineScratchBytes() const override { return this->kernel_.ScratchBytes(1); }
   void RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
                 uint8_t* scratch) const override {

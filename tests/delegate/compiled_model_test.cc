@@ -122,7 +122,13 @@ TEST(CompiledModel, HasTheWeightsOfTheCpuPacked) {
   const Bytes file = *CompileForCpu(original->graphs());
   const std::shared_ptr<const Model> compiled = Reload(file);
   EXPECT_EQ(PackedTensors(*compiled), 4u);  // two convolutions, one by channels, a full layer
-  EXPECT_EQ(RunWithSeed(MakeInterpreter(compiled, nullptr).get(), 1), want);
+  const auto on_cpu = MakeInterpreter(compiled, nullptr);
+  EXPECT_EQ(RunWithSeed(on_cpu.get(), 1), want);
+  int64_t packed = 0;
+  for (const Tensor& tensor : compiled->graph().tensors) {
+    packed += static_cast<int64_t>(tensor.packed_weights.size());
+  }
+  EXPECT_EQ(on_cpu->used_packed_weight_bytes(), packed);
   EXPECT_EQ(*CompileForCpu(compiled->graphs()), file) << "compiled again";
   // Those of nodes on the device have their place in its program.
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);

@@ -172,6 +172,14 @@ class Compile(CommandTest):
         compiled = self.directory / "compiled.tflite"
         self.succeed("compile", FASHION_MODEL, "--device", "cpu", "-o", compiled)
         self.assertGreater(compiled.stat().st_size, FASHION_MODEL.stat().st_size)
+        self.assertEqual(self.json("inspect", FASHION_MODEL)["packed_weight_bytes"], 0)
+        for device, is_used in (("cpu", True), ("emu", False)):
+            report = self.json("inspect", compiled, "--device", device)
+            self.assertGreater(report["packed_weight_bytes"], 0)
+            self.assertEqual(report["used_packed_weight_bytes"],
+                             report["packed_weight_bytes"] if is_used else 0)
+        self.assertIn("used where they lie in the file",
+                      self.succeed("inspect", compiled, "--device", "cpu").stdout)
         for device in ("cpu", "emu"):
             want, got = ([output["sha256"] for output in
                           self.json("run", model, "--device", device)["outputs"]]

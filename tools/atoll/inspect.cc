@@ -86,6 +86,8 @@ Json ReportJson(const Session& session, const Plan& plan) {
   report["arena_bytes"] = plan.memory.arena_bytes;
   report["arena_lower_bound_bytes"] = plan.memory.arena_lower_bound_bytes;
   report["constant_bytes"] = plan.memory.constant_bytes;
+  report["packed_weight_bytes"] = plan.memory.packed_weight_bytes;
+  report["used_packed_weight_bytes"] = plan.memory.used_packed_weight_bytes;
   report["modelled_device_seconds"] = plan.modelled_seconds;
   if (plan.coral) report["coral"] = plan.coral->ToJson();
   report["inputs"] = Json::array();
@@ -167,6 +169,17 @@ std::string ReportText(const Session& session, const Plan& plan) {
       out, "memory   {} of intermediate tensors (at least {}), {} of constants in the file\n",
       ByteSizeText(plan.memory.arena_bytes), ByteSizeText(plan.memory.arena_lower_bound_bytes),
       ByteSizeText(plan.memory.constant_bytes));
+  const int64_t packed = plan.memory.packed_weight_bytes;
+  const int64_t used = plan.memory.used_packed_weight_bytes;
+  if (packed > 0) {
+    std::string use = "used where they lie in the file";
+    if (used < packed) {
+      use = fmt::format(
+          "{} of them used{}", ByteSizeText(used),
+          session.on_device() ? "" : "; 'atoll compile --device cpu' here packs all for this CPU");
+    }
+    fmt::format_to(out, "packed   {} of weights for the CPU, {}\n", ByteSizeText(packed), use);
+  }
   for (const AtollTensor* tensor : session.inputs()) {
     fmt::format_to(out, "input    {}\n", TensorText(tensor));
   }

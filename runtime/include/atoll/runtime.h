@@ -303,6 +303,10 @@ typedef struct AtollMemoryInfo {
   int64_t constant_bytes; /* used in place from the model file */
   /* What no plan of the arena can go below: the most bytes that live at one time. */
   int64_t arena_lower_bound_bytes;
+  /* Weights that are there a second time, packed (AtollDelegateCompileModel), and those of them
+   * that the CPU's kernels use; the others were packed for another CPU. */
+  int64_t packed_weight_bytes;
+  int64_t used_packed_weight_bytes;
 } AtollMemoryInfo;
 ATOLL_EXPORT AtollStatus AtollInterpreterGetMemoryInfo(const AtollInterpreter* interpreter,
                                                        AtollMemoryInfo* info);
