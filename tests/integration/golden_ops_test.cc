@@ -35,6 +35,7 @@ const std::filesystem::path kCommitted = ATOLL_SOURCE_DIR "/tests/golden/ops";
 const std::filesystem::path kShared = ATOLL_SHARED_DIR "/golden/ops";
 
 constexpr char kCpu[] = "cpu";
+constexpr char kCompiledForCpu[] = "cpu:compiled";  // the same for CompiledForCpu of each file
 
 // ---- Data of the cases --------------------------------------------------------------------------
 
@@ -132,6 +133,19 @@ Prepared Prepare(const Bytes& file, AtollDelegate* delegate) {
     prepared.interpreter.reset(interpreter);
   }
   return prepared;
+}
+
+// The file as it is if nothing can be made of it.
+Bytes CompiledForCpu(Bytes file) {
+  AtollModel* model = nullptr;
+  if (AtollModelCreateFromBuffer(file.data(), file.size(), &model) != ATOLL_OK) return file;
+  const std::unique_ptr<AtollModel, ModelDeleter> owner(model);
+  const auto keep = [](const void* data, size_t size, void* compiled) {
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    static_cast<Bytes*>(compiled)->assign(bytes, bytes + size);
+  };
+  EXPECT_EQ(AtollDelegateCompileModel(nullptr, model, keep, &file), ATOLL_OK) << AtollLastError();
+  return file;
 }
 
 AtollStatus InvokeWithSeed(AtollInterpreter* interpreter, uint64_t seed) {
@@ -278,7 +292,8 @@ Summary RunDirectory(const std::filesystem::path& directory, const std::string& 
   Summary summary;
   AtollDelegate* delegate = nullptr;
   std::unique_ptr<AtollDelegate, DelegateDeleter> owner;
-  if (device != kCpu) {
+  const bool on_device = device != kCpu && device != kCompiledForCpu;
+  if (on_device) {
     AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
     options.device = device.c_str();
     options.num_threads = 2;
@@ -290,7 +305,8 @@ Summary RunDirectory(const std::filesystem::path& directory, const std::string& 
   const Json manifest = Json::parse(stream);
   for (const Json& one : manifest["cases"]) {
     SCOPED_TRACE(one["name"]);
-    const Bytes file = ReadBytes(directory / one["file"].get<std::string>());
+    Bytes file = ReadBytes(directory / one["file"].get<std::string>());
+    if (device == kCompiledForCpu) file = CompiledForCpu(std::move(file));
     if (one["expect"] == "error") {
       summary.refused += IsRefused(one, file, delegate);
     } else {
@@ -306,7 +322,7 @@ Summary RunDirectory(const std::filesystem::path& directory, const std::string& 
   const Counts total = summary.total();
   std::printf("%d of %d cases equal, %d refused as they must be\n", total.equal, total.cases,
               summary.refused);
-  if (device != kCpu) {
+  if (on_device) {
     std::printf("%d of those that are equal have at least one node on the device\n",
                 total.on_device);
   }
@@ -332,7 +348,7 @@ class GoldenOps : public testing::TestWithParam<const char*> {
                                          int on_device_min) {
     const Counts total = RunDirectory(directory, GetParam()).total();
     EXPECT_GT(total.equal, equal_min);
-    const bool on_device = GetParam() != std::string(kCpu);
+    const bool on_device = std::string(GetParam()).starts_with("emu");
     EXPECT_GE(total.on_device, on_device ? on_device_min : 0);
   }
 };
@@ -356,8 +372,8 @@ class Shared : public GoldenOps {
 
 TEST_P(Shared, CasesGiveTensorFlowLitesBytes) { ExpectTensorFlowLitesBytes(kShared, 600, 1000); }
 
-constexpr const char* kDevices[] = {kCpu,          "emu",      "emu:32x32",
-                                    "emu:128x128", "emu:1mib", "emu+stepped"};
+constexpr const char* kDevices[] = {kCpu,          kCompiledForCpu, "emu",        "emu:32x32",
+                                    "emu:128x128", "emu:1mib",      "emu+stepped"};
 std::string NameOf(const testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::replace_if(
