@@ -5,23 +5,17 @@
 //   emulator_overhead [--threads N] [--runs N] MODEL.tflite...
 //
 // Both run in this process, in turns, so that whatever else the host does meets both. The kernels
-// are the same; the difference is protocol, checks, copies over the link and the timing model. The
-// last column is the timing model alone: the schedule of the partitions' programs, as a share of
-// the time on the device.
+// are the same; the difference is protocol, checks and copies over the link.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
-#include "delegate/compiler.h"
 #include "delegate/delegate.h"
-#include "delegate/partitioner.h"
 #include "driver/open_device.h"
-#include "driver/schedule.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/interpreter.h"
 
@@ -50,35 +44,14 @@ double Time(Interpreter* interpreter) {
   return status.ok() ? static_cast<double>(MonotonicNs() - start) * 1e-9 : -1;
 }
 
-// Seconds that the timing model takes for the programs of all partitions.
-Result<double> TimeSchedules(const Interpreter& interpreter, const DeviceInfo& device) {
-  double seconds = 0;
-  for (const Partition& partition : interpreter.partitions()) {
-    const SetBoundary boundary = FindBoundary(interpreter.graph(), partition.nodes);
-    CompileFailure failure;
-    ATOLL_ASSIGN_OR_RETURN(const CompiledSet set,
-                           CompileSet(interpreter.graph(), partition.nodes, boundary.inputs,
-                                      boundary.OutputsAndState(), device, &failure));
-    std::vector<double> times;
-    for (int i = 0; i < 101; ++i) {
-      const int64_t start = MonotonicNs();
-      SummarizeProgram(set.executable.inference_program, ScheduleOptionsOf(device));
-      times.push_back(static_cast<double>(MonotonicNs() - start) * 1e-9);
-    }
-    seconds += Median(times);
-  }
-  return seconds;
-}
-
 struct Overhead {
-  double cpu_seconds = 0, device_seconds = 0, schedule_seconds = 0;
+  double cpu_seconds = 0, device_seconds = 0;
   double ratio() const { return device_seconds / cpu_seconds; }
 };
 
 Result<Overhead> Measure(const std::string& path, const Options& options) {
   ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::FromFile(path));
   ATOLL_ASSIGN_OR_RETURN(auto device, OpenDevice({.device = "emu", .threads = options.threads}));
-  const DeviceInfo info = device->info();
   DeviceDelegate delegate(std::move(device));
   ATOLL_ASSIGN_OR_RETURN(const auto cpu, Interpreter::Create(model, {.threads = options.threads}));
   ATOLL_ASSIGN_OR_RETURN(
@@ -95,14 +68,12 @@ Result<Overhead> Measure(const std::string& path, const Options& options) {
     cpu_times.push_back(Time(cpu.get()));
     device_times.push_back(Time(emulated.get()));
   }
-  Overhead overhead{.cpu_seconds = Median(cpu_times), .device_seconds = Median(device_times)};
-  ATOLL_ASSIGN_OR_RETURN(overhead.schedule_seconds, TimeSchedules(*emulated, info));
-  return overhead;
+  return Overhead{.cpu_seconds = Median(cpu_times), .device_seconds = Median(device_times)};
 }
 
 int Run(const Options& options) {
-  std::printf("%-52s %10s %10s %7s %8s\n", "model", "cpu ms", "emu ms", "ratio", "timing");
-  std::vector<double> ratios, shares;
+  std::printf("%-52s %10s %10s %7s\n", "model", "cpu ms", "emu ms", "ratio");
+  std::vector<double> ratios;
   for (const std::string& path : options.models) {
     const Result<Overhead> overhead = Measure(path, options);
     const std::string name = path.substr(path.rfind('/') + 1);
@@ -111,13 +82,11 @@ int Run(const Options& options) {
       return 1;
     }
     ratios.push_back(overhead->ratio());
-    shares.push_back(overhead->schedule_seconds / overhead->device_seconds);
-    std::printf("%-52s %10.4f %10.4f %7.3f %7.2f%%\n", name.c_str(), overhead->cpu_seconds * 1e3,
-                overhead->device_seconds * 1e3, ratios.back(), shares.back() * 100);
+    std::printf("%-52s %10.4f %10.4f %7.3f\n", name.c_str(), overhead->cpu_seconds * 1e3,
+                overhead->device_seconds * 1e3, ratios.back());
     std::fflush(stdout);
   }
-  std::printf("%-52s %10s %10s %7.3f %7.2f%%\n", "median", "", "", Median(ratios),
-              Median(shares) * 100);
+  std::printf("%-52s %10s %10s %7.3f\n", "median", "", "", Median(ratios));
   return 0;
 }
 

@@ -206,7 +206,19 @@ size_t Core::AcceptBulkOut(std::span<const uint8_t> bytes) {
   }
 }
 
+// What becomes of the running program is open again: its schedule, as far as it has run.
+void Core::ComputeTime() {
+  if (status_ != CoreStatus::kRunning || !known_cycles_) return;
+  known_cycles_.reset();
+  const size_t first = start_.program_offset / kInstructionBytes;
+  for (size_t i = first; i < first + next_; ++i) {
+    schedule_.Add(slots_[i]->instruction, slots_[i]->execution_cycles);
+  }
+}
+
 void Core::WriteProgram(uint32_t offset, std::span<const uint8_t> bytes) {
+  ComputeTime();
+  ++program_writes_;
   std::copy(bytes.begin(), bytes.end(), program_.data() + offset);
   const size_t end = offset + bytes.size();
   for (size_t i = offset / kInstructionBytes; i * kInstructionBytes < end; ++i) slots_[i].reset();
@@ -222,11 +234,19 @@ void Core::Start(const StartMessage& start) {
   next_ = 0;
   transferred_ = 0;
   stepped_cycles_ = 0;
+  started_at_write_ = program_writes_;
+  known_cycles_.reset();
   schedule_ = Schedule(MakeScheduleOptions(options_.profile));
   const uint64_t first = start.program_offset / kInstructionBytes;
   if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
       first + start.instruction_count > slots_.size()) {
     RaiseFault({FaultCode::kBadProgram, 0});
+    return;
+  }
+  const Slot* const slot = slots_[first].get();
+  if (slot != nullptr && slot->program_length == start.instruction_count &&
+      slot->program_writes == program_writes_) {
+    known_cycles_ = slot->program_cycles;
   }
 }
 
@@ -270,7 +290,7 @@ bool Core::Step() {
 // Past an instruction that has run.
 void Core::Advance(const Slot& slot) {
   // END has been added already: its event holds the sum.
-  if (status_ == CoreStatus::kRunning) {
+  if (status_ == CoreStatus::kRunning && !known_cycles_) {
     schedule_.Add(slot.instruction, stepped_ != nullptr ? stepped_cycles_ : slot.execution_cycles);
   }
   ++instructions_;
@@ -426,8 +446,20 @@ Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
 
 Core::Progress Core::Complete() {
   if (events_.size() >= kEventLimit * kEventBytes) return Progress::kNone;
-  schedule_.Add(EndInstruction{});
-  const uint64_t cycles = schedule_.summary().total;
+  uint64_t cycles = 0;
+  if (known_cycles_) {
+    cycles = *known_cycles_;
+  } else {
+    schedule_.Add(EndInstruction{});
+    cycles = schedule_.summary().total;
+    // Not of a program that has changed meanwhile, nor stepped: that counts each time.
+    if (started_at_write_ == program_writes_ && stepped_ == nullptr) {
+      Slot& first = *slots_[start_.program_offset / kInstructionBytes];
+      first.program_length = start_.instruction_count;
+      first.program_writes = program_writes_;
+      first.program_cycles = cycles;
+    }
+  }
   cycles_ += cycles;
   events_.Append(EncodeEvent(
       {.kind = EventKind::kCompleted, .request_id = start_.request_id, .detail = cycles}));

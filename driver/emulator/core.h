@@ -100,6 +100,11 @@ class Core {
     std::optional<Segments> checked_for;
     uint64_t records_checked = 0;   // time of the memory, 0 never
     uint64_t execution_cycles = 0;  // valid once checked
+    // Of the program of so many instructions that begins here, as long as program memory is what it
+    // was after so many writes: its time is the same whatever the data.
+    uint32_t program_length = 0;
+    uint64_t program_writes = 0;
+    uint64_t program_cycles = 0;
   };
   enum class Progress { kDone, kSome, kNone };
 
@@ -107,6 +112,7 @@ class Core {
 
   Status ReadRegister(const DecodedRegisterRequest& request, std::span<uint8_t> data) const;
   void WriteProgram(uint32_t offset, std::span<const uint8_t> bytes);
+  void ComputeTime();
   void Start(const StartMessage& start);
   void RaiseFault(Fault fault);
 
@@ -147,7 +153,11 @@ class Core {
   uint32_t next_ = 0;            // index of its next instruction
   uint32_t transferred_ = 0;     // bytes that this one has moved
   uint64_t stepped_cycles_ = 0;  // that this one has taken on the stepped face
-  Schedule schedule_;            // of the running program
+  uint64_t program_writes_ = 0;  // to program memory, so far
+  uint64_t started_at_write_ = 0;
+  // Of the running program: what it will have taken, if that is known, else the schedule so far.
+  std::optional<uint64_t> known_cycles_;
+  Schedule schedule_;
   // The fault, if status_ says so.
   Fault fault_;
   uint32_t fault_instruction_ = 0;

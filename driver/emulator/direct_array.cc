@@ -202,16 +202,16 @@ struct DirectArray::Prepared {
   std::vector<uint8_t> source;
 };
 
+// Of where it reads and writes, which tells most filters of a device from each other.
 size_t DirectArray::KeyHash::operator()(const Key& key) const {
-  uint64_t hash = (uint64_t{key.segments.parameter_base} << 32) | key.segments.activation_base;
-  std::visit(
-      [&](const auto& operands) {
-        uint32_t words[(sizeof(operands) + 3) / 4] = {};
-        std::memcpy(words, &operands, sizeof(operands));
-        for (const uint32_t word : words) hash = (hash ^ word) * 0x9E3779B97F4A7C15u + (hash >> 29);
-      },
-      key.instruction);
-  return static_cast<size_t>(hash);
+  return VisitFilter(key.instruction, [&](const auto& i, auto) {
+    uint64_t hash = 0;
+    for (const uint32_t word : {key.segments.parameter_base, key.segments.activation_base,
+                                i.weight_address, i.input_address, i.output_address}) {
+      hash = (hash ^ word) * 0x9E3779B97F4A7C15u + (hash >> 29);
+    }
+    return static_cast<size_t>(hash);
+  });
 }
 
 DirectArray::DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool)

@@ -105,6 +105,72 @@ Bytes InferDense(Core& core, uint8_t value) {
   return TakeAll(core.outputs());
 }
 
+// Takes a byte, fills so many, and ends.
+std::vector<Instruction> FillingProgram(uint32_t bytes) {
+  return {InputInstruction{.bytes = 1}, FillInstruction{.output_address = 0x100, .bytes = bytes},
+          EndInstruction{}};
+}
+constexpr StartMessage kStartFilling{.program_offset = 0, .instruction_count = 3, .request_id = 3};
+
+void RunToCycles(Core& core, uint64_t wanted) {
+  while (core.Step()) {
+  }
+  const Bytes event = TakeAll(core.events());
+  ASSERT_EQ(event.size(), kEventBytes);
+  EXPECT_EQ(DecodeEvent(event)->kind, EventKind::kCompleted);
+  EXPECT_EQ(DecodeEvent(event)->detail, wanted);
+}
+
+// The device's time of a program is worked out once and holds as long as program memory does.
+TEST(Core, TellsTheTimeOfProgramsThatRunAgainOrChange) {
+  constexpr uint32_t kFew = 64, kMany = 1 << 14;
+  const ScheduleOptions options{
+      .array = {64, 64},
+      .clock_hz = FindDeviceProfile("")->clock_hz,
+      .link_bytes_per_second = FindDeviceProfile("")->link_bytes_per_second};
+  const uint64_t few = SummarizeProgram(FillingProgram(kFew), options).total;
+  const uint64_t many = SummarizeProgram(FillingProgram(kMany), options).total;
+  ASSERT_NE(few, many);
+  const auto core = MakeCore();
+  const auto write = [&](uint32_t bytes) { Send(*core, ProgramRecord(FillingProgram(bytes))); };
+  const auto start = [&] { Send(*core, StartRecord(kStartFilling)); };
+  const auto finish = [&](uint64_t wanted) {
+    Send(*core, Record(RecordTag::kInput, Bytes(1)));
+    RunToCycles(*core, wanted);
+  };
+  write(kFew);
+  for (int i = 0; i < 3; ++i) {
+    start();
+    finish(few);
+  }
+  write(kMany);
+  for (int i = 0; i < 2; ++i) {
+    start();
+    finish(many);
+  }
+  // While it runs, ahead of what has run and at its beginning; and as it is then.
+  start();
+  EXPECT_FALSE(core->Step());
+  Send(*core,
+       ProgramRecord({FillInstruction{.output_address = 0x100, .bytes = kFew}}, kInstructionBytes));
+  finish(few);
+  start();
+  finish(few);
+  start();
+  Send(*core, Record(RecordTag::kInput, Bytes(1)));
+  EXPECT_TRUE(core->Step());
+  write(kMany);
+  RunToCycles(*core, many);
+  start();
+  finish(many);
+  // A part of it is another program.
+  Send(*core, ProgramRecord({EndInstruction{}}, kInstructionBytes));
+  start();
+  finish(SummarizeProgram(std::vector<Instruction>{InputInstruction{.bytes = 1}, EndInstruction{}},
+                          options)
+             .total);
+}
+
 TEST(Core, AnswersRegistersAsTheProfileSays) {
   const auto core = MakeCore({.profile = *FindDeviceProfile("32x32")});
   const auto read32 = [&](Register address) {
