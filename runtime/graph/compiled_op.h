@@ -18,7 +18,8 @@ namespace atollrt {
 inline constexpr char kCompiledOpName[] = "atoll-compiled-partition";
 
 // The metadata whose buffer lists weights that are there packed, too (docs/executable.md, "Packed
-// weights"): for each the subgraph, its tensor and the buffer, 32 bits each.
+// weights"): for each the subgraph, its tensor and the buffer, 32 bits each. They begin at the
+// first multiple of 64 bytes of the file that is in the buffer.
 inline constexpr char kPackedWeightsMetadata[] = "atoll-packed-weights";
 inline constexpr size_t kPackedTensorBytes = 12;
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
 #include "runtime/graph/compiled_op.h"
 #include "runtime/graph/custom_options.h"
@@ -283,7 +284,9 @@ Status GraphLoader::ReadPackedWeights() {
     }
     const auto data = BufferBytes(bytes_, *model_, packed->buffer);
     if (!data.ok()) return Status(data.status()).WithContext("packed weights");
-    graph_.tensors[packed->tensor].packed_weights = *data;
+    if (data->empty()) continue;
+    const size_t begin = static_cast<size_t>(-(data->data() - bytes_.data())) % Buffer::kAlignment;
+    graph_.tensors[packed->tensor].packed_weights = data->subspan(std::min(begin, data->size()));
   }
   return Status();
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "runtime/base/buffer.h"
+#include "runtime/base/bytes.h"
 #include "runtime/graph/compiled_op.h"
 #include "tflite_generated.h"
 
@@ -239,9 +240,11 @@ class ModelWriter {
         for (const size_t number : {subgraphs_.size(), tensors.size(), buffers_.size()}) {
           packed_weights_.push_back(static_cast<uint32_t>(number));
         }
-        AddBuffer(tensor.packed_weights, Buffer::kAlignment);
+        std::vector<uint8_t> room(tensor.packed_weights.begin(), tensor.packed_weights.end());
+        room.resize(room.size() + Buffer::kAlignment - kBufferAlignment);
+        AddBuffer(room);
       }
-      tensors.push_back(WriteTensor(&fbb_, tensor, AddBuffer(tensor.data, kBufferAlignment)));
+      tensors.push_back(WriteTensor(&fbb_, tensor, AddBuffer(tensor.data)));
     }
     std::vector<Offset<tflite::Operator>> nodes;
     for (const Node& node : graph.nodes) {
@@ -267,20 +270,36 @@ class ModelWriter {
     if (!packed_weights_.empty()) {
       std::vector<uint8_t> table(packed_weights_.size() * sizeof(uint32_t));
       std::memcpy(table.data(), packed_weights_.data(), table.size());
-      const uint32_t buffer = AddBuffer(table, kBufferAlignment);
+      const uint32_t buffer = AddBuffer(table);
       const auto name = fbb_.CreateString(kPackedWeightsMetadata);
       metadata = fbb_.CreateVector({tflite::CreateMetadata(fbb_, name, buffer)});
     }
     const auto buffers = fbb_.CreateVector(buffers_);
     tflite::FinishModelBuffer(
         fbb_, tflite::CreateModel(fbb_, kSchemaVersion, codes, subgraphs, 0, buffers, 0, metadata));
-    return {fbb_.GetBufferPointer(), fbb_.GetBufferPointer() + fbb_.GetSize()};
+    std::vector<uint8_t> file(fbb_.GetBufferPointer(), fbb_.GetBufferPointer() + fbb_.GetSize());
+    AlignPackedWeights(&file);
+    return file;
   }
 
  private:
-  uint32_t AddBuffer(std::span<const uint8_t> data, size_t alignment) {
+  // Moves packed weights within their buffers to where they belong, which is known only now.
+  void AlignPackedWeights(std::vector<uint8_t>* file) const {
+    const auto* buffers = tflite::GetModel(file->data())->buffers();
+    for (size_t i = 2; i < packed_weights_.size(); i += 3) {
+      const auto* data = buffers->Get(packed_weights_[i])->data();
+      const size_t begin = static_cast<size_t>(data->data() - file->data());
+      const size_t end = begin + data->size() - (Buffer::kAlignment - kBufferAlignment);
+      const size_t moved = AlignUp(begin, Buffer::kAlignment) - begin;
+      std::move_backward(file->begin() + static_cast<ptrdiff_t>(begin),
+                         file->begin() + static_cast<ptrdiff_t>(end),
+                         file->begin() + static_cast<ptrdiff_t>(end + moved));
+    }
+  }
+
+  uint32_t AddBuffer(std::span<const uint8_t> data) {
     if (data.empty()) return 0;
-    fbb_.ForceVectorAlignment(data.size(), 1, alignment);
+    fbb_.ForceVectorAlignment(data.size(), 1, kBufferAlignment);
     const auto stored = fbb_.CreateVector(data.data(), data.size());
     buffers_.push_back(tflite::CreateBuffer(fbb_, stored));
     return static_cast<uint32_t>(buffers_.size() - 1);

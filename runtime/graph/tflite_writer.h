@@ -16,7 +16,8 @@ namespace atollrt {
 
 // The first graph is the model; CALL_ONCE names the others by position. Graphs need not be valid:
 // what LoadTflite would refuse can be written. Constants are copied, each into its own buffer,
-// aligned to 16 bytes like the options of custom operators; packed weights, too, aligned to 64.
+// aligned to 16 bytes like the options of custom operators; packed weights, too, at multiples
+// of 64.
 //
 // A node's options become the table of its operator, none if they are std::monostate. Those of
 // the custom operators that Atoll knows are encoded only if node.custom_options is empty: bytes
