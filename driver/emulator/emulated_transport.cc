@@ -57,7 +57,8 @@ Result<size_t> EmulatedTransport::Receive(ByteQueue& queue, std::span<uint8_t> d
       activity_.notify_all();  // there is room in the queue again
       return queue.Take(data);
     }
-    if (call.late()) return Timeout("the device has sent nothing");
+    // Short, so that waiting for a slow program allocates nothing.
+    if (call.late()) return Timeout("nothing came");
     call.Wait();
   }
 }
