@@ -3,12 +3,8 @@
 // Without a trace, Invoke allocates nothing, on the CPU and on the device, on any thread.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -16,58 +12,9 @@
 #include "driver/open_device.h"
 #include "runtime/interpreter.h"
 #include "tests/support/absent.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
-
-namespace {
-std::atomic<int> allocations{0};
-}  // namespace
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// The sanitizers have malloc to themselves. Not inlined: the compiler would take malloc and delete
-// for a mismatched pair.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  std::abort();
-}
-[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(size);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-#else
-// In front of the C library's, which operator new calls, too.
-extern "C" {
-void* __libc_malloc(size_t size);
-void* __libc_calloc(size_t count, size_t size);
-void* __libc_realloc(void* memory, size_t size);
-void* __libc_memalign(size_t alignment, size_t size);
-
-void* malloc(size_t size) {
-  ++allocations;
-  return __libc_malloc(size);
-}
-void* calloc(size_t count, size_t size) {
-  ++allocations;
-  return __libc_calloc(count, size);
-}
-void* realloc(void* memory, size_t size) {
-  ++allocations;
-  return __libc_realloc(memory, size);
-}
-void* aligned_alloc(size_t alignment, size_t size) {
-  ++allocations;
-  return __libc_memalign(alignment, size);
-}
-int posix_memalign(void** memory, size_t alignment, size_t size) {
-  ++allocations;
-  *memory = __libc_memalign(alignment, size);
-  return *memory == nullptr ? ENOMEM : 0;
-}
-}
-#endif
 
 namespace atollrt {
 namespace {
@@ -86,12 +33,12 @@ TEST(InvokeAllocation, NothingBeforeAndAfterATrace) {
 
   const auto allocations_of_invokes = [&] {
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(interpreter.Invoke().ok());
-    const int before = allocations;
+    const AllocationMeter meter;
     bool all_ok = true;
     for (int i = 0; i < 100; ++i) all_ok &= interpreter.Invoke().ok();
-    const int after = allocations;
+    const int64_t allocations = meter.count();
     EXPECT_TRUE(all_ok);
-    return after - before;
+    return allocations;
   };
   EXPECT_EQ(allocations_of_invokes(), 0);
   int events = 0;
@@ -103,24 +50,25 @@ TEST(InvokeAllocation, NothingBeforeAndAfterATrace) {
 }
 
 TEST(InvokeAllocation, TheCounterCounts) {
-  const int before = allocations;
+  const AllocationMeter meter;
   const std::unique_ptr<int> number = std::make_unique<int>(1);
   EXPECT_NE(number, nullptr);
-  EXPECT_GT(allocations - before, 0);
+  EXPECT_GT(meter.count(), 0);
 }
 
 // Allocations of two invocations after the first two.
-int CountAllocations(const std::shared_ptr<const Model>& model, const InterpreterOptions& options) {
+int64_t CountAllocations(const std::shared_ptr<const Model>& model,
+                         const InterpreterOptions& options) {
   auto created = Interpreter::Create(model, options);
   EXPECT_TRUE(created.ok()) << created.status().message();
   if (!created.ok()) return -1;
   Interpreter& interpreter = **created;
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(interpreter.Invoke().ok());
-  const int before = allocations;
+  const AllocationMeter meter;
   const bool all_ok = interpreter.Invoke().ok() && interpreter.Invoke().ok();
-  const int after = allocations;
+  const int64_t allocations = meter.count();
   EXPECT_TRUE(all_ok);
-  return after - before;
+  return allocations;
 }
 
 // With ATOLL_TEST_SCALE below 1, as in QEMU, where the driver waits for the device several times.

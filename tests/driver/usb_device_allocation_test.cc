@@ -4,31 +4,9 @@
 // their memory from what earlier requests used.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "driver/open_device.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/test_executables.h"
-
-namespace {
-std::atomic<int> allocations{0};
-}  // namespace
-
-// Not inlined: the compiler would take malloc and delete for a mismatched pair.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  std::abort();
-}
-// What Buffer takes its memory from.
-extern "C" [[gnu::noinline]] void* aligned_alloc(size_t alignment, size_t size) noexcept {
-  ++allocations;
-  void* memory = nullptr;
-  return posix_memalign(&memory, alignment, size) == 0 ? memory : nullptr;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace atollrt {
 namespace {
@@ -42,10 +20,10 @@ void ExpectNoAllocations(Device& device, Executable executable) {
   const Request request{.executable = *id, .inputs = {input}, .outputs = {output}};
   const auto run = [&] { return device.Wait(*device.Submit(request), nullptr).ok(); };
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(run());
-  const int before = allocations;
+  const AllocationMeter meter;
   bool all_ok = true;
   for (int i = 0; i < 100; ++i) all_ok &= run();
-  EXPECT_EQ(allocations - before, 0);
+  EXPECT_EQ(meter.count(), 0);
   EXPECT_TRUE(all_ok);
 }
 

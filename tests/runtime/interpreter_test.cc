@@ -5,37 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <map>
-#include <new>
 #include <thread>
 
+#include "tests/support/allocation_meter.h"
 #include "tests/support/model_builder.h"
-
-// Counts every allocation of this program, on any thread.
-static std::atomic<int64_t> allocations{0};
-
-static void* CountedAllocation(size_t size) {
-  ++allocations;
-  void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-
-void* operator new(size_t size) { return CountedAllocation(size); }
-void* operator new[](size_t size) { return CountedAllocation(size); }
-void* operator new(size_t size, const std::nothrow_t&) noexcept { return CountedAllocation(size); }
-void* operator new[](size_t size, const std::nothrow_t&) noexcept {
-  return CountedAllocation(size);
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
 namespace atollrt {
 namespace {
@@ -98,11 +74,11 @@ TEST_F(InterpreterTest, InvokeAllocatesNothing) {
   for (const int threads : {1, 2}) {
     const std::unique_ptr<Interpreter> interpreter = Create(Classifier().Load(), threads);
     FillInputs(interpreter.get(), 1);
-    const int64_t before = allocations;
+    const AllocationMeter meter;
     const bool ok = interpreter->Invoke().ok();
-    const int64_t after = allocations;
+    const int64_t allocations = meter.count();
     EXPECT_TRUE(ok);
-    EXPECT_EQ(after - before, 0) << threads << " threads";
+    EXPECT_EQ(allocations, 0) << threads << " threads";
   }
 }
 
@@ -114,11 +90,11 @@ TEST_F(InterpreterTest, InvokeOfDetectionsAllocatesNothing) {
     ASSERT_TRUE(model.ok()) << model.status().message();
     const std::unique_ptr<Interpreter> interpreter = Create(*std::move(model));
     FillInputs(interpreter.get(), 1);
-    const int64_t before = allocations;
+    const AllocationMeter meter;
     const bool ok = interpreter->Invoke().ok();
-    const int64_t after = allocations;
+    const int64_t allocations = meter.count();
     EXPECT_TRUE(ok);
-    EXPECT_EQ(after - before, 0) << file.path();
+    EXPECT_EQ(allocations, 0) << file.path();
   }
 }
 

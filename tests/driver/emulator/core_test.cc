@@ -1,25 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/core.h"
 
-#include <atomic>
-#include <new>
-
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/rng.h"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-// Not inlined, so that compilers see a pair of new and delete and not of new and free.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  void* block = std::malloc(size);
-  if (block == nullptr) std::abort();
-  return block;
-}
-[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
-[[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
 
 namespace atollrt {
 namespace {
@@ -371,16 +355,17 @@ TEST(Core, AllocatesNothingInSteadyInference) {
   Bytes request = StartRecord(kStartInference);
   Append(request, Record(RecordTag::kInput, Bytes(kDense, 1)));
   Bytes outputs(kDense), event(kEventBytes);
-  uint64_t before = 0;
+  const AllocationMeter meter;
+  int64_t before = 0;
   for (int round = 0; round < 20; ++round) {
-    if (round == 5) before = allocations;
+    if (round == 5) before = meter.count();
     core->AcceptBulkOut(request);
     while (core->Step()) {
     }
     core->outputs().Take(outputs);
     core->events().Take(event);
   }
-  EXPECT_EQ(allocations - before, 0u);
+  EXPECT_EQ(meter.count() - before, 0);
   EXPECT_EQ(outputs, Bytes(kDense, 32));
 }
 
@@ -399,16 +384,17 @@ TEST(Core, AllocatesNothingForARecurrentLayerInSteadyInference) {
   Send(*core, ProgramRecord({FillInstruction{.bytes = 0x4000}, lstm, EndInstruction{}}));
   const Bytes start = StartRecord({.instruction_count = 3});
   Bytes event(kEventBytes);
-  uint64_t before = 0;
+  const AllocationMeter meter;
+  int64_t before = 0;
   for (int round = 0; round < 20; ++round) {
-    if (round == 5) before = allocations;
+    if (round == 5) before = meter.count();
     core->AcceptBulkOut(start);
     while (core->Step()) {
     }
     core->events().Take(event);
     EXPECT_EQ(DecodeEvent(event)->kind, EventKind::kCompleted);
   }
-  EXPECT_EQ(allocations - before, 0u);
+  EXPECT_EQ(meter.count() - before, 0);
 }
 
 struct ProgramFault {
