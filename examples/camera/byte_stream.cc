@@ -17,7 +17,9 @@ Result<std::unique_ptr<ByteStream>> ByteStream::Open(const std::string& path,
                                                      const std::atomic<bool>* stop) {
   const bool is_stdin = path == "-";
   const std::string name = is_stdin ? "standard input" : path;
-  const int fd = is_stdin ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // The flags of the standard input are shared with other programs.
+  const int fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                          : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return FileError(name, "open", errno);
   struct stat info = {};
   const bool live = fstat(fd, &info) != 0 || !S_ISREG(info.st_mode);
@@ -26,24 +28,28 @@ Result<std::unique_ptr<ByteStream>> ByteStream::Open(const std::string& path,
 
 ByteStream::~ByteStream() { close(fd_); }
 
-Result<bool> ByteStream::Read(size_t size, std::vector<uint8_t>* bytes) {
+Result<std::span<const uint8_t>> ByteStream::Peek() {
   constexpr int kSliceMs = 100;
-  while (true) {
-    if (stop_ != nullptr && stop_->load()) return false;
+  constexpr size_t kBufferBytes = size_t{1} << 16;
+  while (begin_ == end_) {
+    if (stopped()) return std::span<const uint8_t>();
     pollfd ready = {fd_, POLLIN, 0};
     const int count = poll(&ready, 1, kSliceMs);
     if (count < 0 && errno != EINTR) return FileError(name_, "wait for", errno);
     if (count <= 0) continue;
-    const size_t old_size = bytes->size();
-    bytes->resize(old_size + size);
-    const ssize_t got = read(fd_, bytes->data() + old_size, size);
-    const int error = errno;
-    bytes->resize(old_size + static_cast<size_t>(got > 0 ? got : 0));
-    if (got >= 0) return got > 0;
-    if (error != EINTR && error != EAGAIN) return FileError(name_, "read", error);
+    buffer_.resize(kBufferBytes);
+    const ssize_t got = read(fd_, buffer_.data(), buffer_.size());
+    if (got == 0) return std::span<const uint8_t>();
+    if (got < 0 && errno != EINTR && errno != EAGAIN) return FileError(name_, "read", errno);
+    begin_ = 0;
+    end_ = static_cast<size_t>(got > 0 ? got : 0);
   }
+  return std::span<const uint8_t>(buffer_).subspan(begin_, end_ - begin_);
 }
 
-bool ByteStream::Rewind() { return !live_ && lseek(fd_, 0, SEEK_SET) == 0; }
+bool ByteStream::Rewind() {
+  begin_ = end_ = 0;
+  return !live_ && lseek(fd_, 0, SEEK_SET) == 0;
+}
 
 }  // namespace atollrt

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <cstdio>
 #include <iterator>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -40,8 +42,9 @@ class PictureDirectory : public FrameSource {
       next_ = 0;
     }
     frame->name = directory_ + "/" + names_[next_++];
-    ATOLL_RETURN_IF_ERROR(ReadFile(frame->name, &frame->bytes));
-    DescribeJpegFrame(frame);
+    Status read = ReadFile(frame->name, &frame->bytes, {.regular_only = true});
+    DescribeEncodedFrame(frame);
+    frame->error = std::move(read);  // of this one; the next may be fine
     frame->sequence = sequence_++;
     return true;
   }
@@ -67,63 +70,52 @@ bool HasPictureName(const std::string& name) {
   });
 }
 
-// Reads the stream through a window that holds at least one whole picture.
 class MjpegStream : public FrameSource {
  public:
-  MjpegStream(std::unique_ptr<ByteStream> stream, std::vector<uint8_t> begun, bool loop)
-      : stream_(std::move(stream)), loop_(loop), window_(std::move(begun)) {}
+  // `begun` has been taken from the stream already.
+  MjpegStream(std::unique_ptr<ByteStream> stream, std::span<const uint8_t> begun, bool loop)
+      : stream_(std::move(stream)), loop_(loop) {
+    splitter_.Append(begun);
+  }
 
   Result<bool> Next(Frame* frame) override {
     while (true) {
-      const JpegExtent extent = FindJpeg(window_, stream_end_);
-      if (extent.kind == JpegExtent::Kind::kFound) {
-        const auto begin = window_.begin();
-        frame->bytes.assign(begin + static_cast<ptrdiff_t>(extent.begin),
-                            begin + static_cast<ptrdiff_t>(extent.end));
-        window_.erase(begin, begin + static_cast<ptrdiff_t>(extent.end));
-        NameFrame(stream_->name(), "picture", sequence_, &frame->name);
-        DescribeJpegFrame(frame);
-        if (live()) frame->capture_time_ns = SteadyNowNs();
-        frame->sequence = sequence_++;
-        return true;
+      Result<bool> found = splitter_.Next(&frame->bytes);
+      if (!found.ok()) return Status(found.status()).WithContext(stream_->name());
+      if (*found) break;
+      if (finished_) {
+        if (pictures_ == 0) {
+          return InvalidArgument("%s: contains no JPEG picture", stream_->name().c_str());
+        }
+        if (!loop_ || !stream_->Rewind()) return false;
+        splitter_.Restart();
+        finished_ = false;
+        pictures_ = 0;
       }
-      window_.erase(window_.begin(), window_.begin() + static_cast<ptrdiff_t>(extent.begin));
-      if (stream_end_ == StreamEnd::kMoreFollows) {
-        ATOLL_RETURN_IF_ERROR(ReadMore());
-        continue;
-      }
-      if (sequence_ == 0) {
-        return InvalidArgument("%s: contains no JPEG picture", stream_->name().c_str());
-      }
-      if (!loop_ || !stream_->Rewind()) return false;
-      window_.clear();
-      stream_end_ = StreamEnd::kMoreFollows;
+      ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream_->Peek());
+      if (stream_->stopped()) return false;
+      splitter_.Append(bytes);
+      stream_->Skip(bytes.size());
+      finished_ = bytes.empty();
+      if (finished_) splitter_.Finish();
     }
+    ++pictures_;
+    NameFrame(stream_->name(), "picture", sequence_, &frame->name);
+    DescribeEncodedFrame(frame);
+    if (live()) frame->capture_time_ns = SteadyNowNs();
+    frame->sequence = sequence_++;
+    return true;
   }
 
   bool live() const override { return stream_->live(); }
   std::string description() const override { return stream_->name() + ": MJPEG"; }
 
  private:
-  Status ReadMore() {
-    constexpr size_t kMinBytes = size_t{1} << 18;
-    constexpr size_t kMaxWindow = size_t{1} << 26;
-    if (window_.size() > kMaxWindow) {
-      return InvalidArgument("%s: picture %llu has no end within %zu bytes",
-                             stream_->name().c_str(), static_cast<unsigned long long>(sequence_),
-                             window_.size());
-    }
-    // Doubling bounds the work of searching the same beginning again.
-    ATOLL_ASSIGN_OR_RETURN(const bool more,
-                           stream_->Read(std::max(window_.size(), kMinBytes), &window_));
-    if (!more) stream_end_ = StreamEnd::kNothingFollows;
-    return Status();
-  }
-
   const std::unique_ptr<ByteStream> stream_;
   const bool loop_;
-  std::vector<uint8_t> window_;
-  StreamEnd stream_end_ = StreamEnd::kMoreFollows;
+  JpegSplitter splitter_;
+  bool finished_ = false;
+  uint64_t pictures_ = 0;  // since the beginning of the file
   uint64_t sequence_ = 0;
 };
 
@@ -181,16 +173,21 @@ Result<Y4mHeader> ParseY4mHeader(const std::string& name, std::string_view line)
     return InvalidArgument("%s: Y4M of %d x %d; sides are 1 to %d", name.c_str(), header.width,
                            header.height, kMaxSide);
   }
+  const int64_t pixels = int64_t{header.width} * header.height;
+  if (pixels > kMaxFramePixels) {
+    return ResourceExhausted("%s: Y4M of %d x %d is above the limit of %lld pixels", name.c_str(),
+                             header.width, header.height, static_cast<long long>(kMaxFramePixels));
+  }
   return header;
 }
 
 class Y4mStream : public FrameSource {
  public:
-  Y4mStream(std::unique_ptr<ByteStream> stream, std::vector<uint8_t> begun, bool loop)
-      : stream_(std::move(stream)), loop_(loop), window_(std::move(begun)) {}
+  Y4mStream(std::unique_ptr<ByteStream> stream, bool loop)
+      : stream_(std::move(stream)), loop_(loop) {}
 
-  Status Start() {
-    std::string line;
+  // Reads the header, of which `line` has been taken from the stream already.
+  Status Start(std::string line) {
     ATOLL_ASSIGN_OR_RETURN(const bool has_line, ReadLine(&line));
     if (!has_line) return InvalidArgument("%s: Y4M without a header", stream_->name().c_str());
     ATOLL_ASSIGN_OR_RETURN(header_, ParseY4mHeader(stream_->name(), line));
@@ -200,9 +197,9 @@ class Y4mStream : public FrameSource {
   Result<bool> Next(Frame* frame) override {
     std::string line;
     ATOLL_ASSIGN_OR_RETURN(bool has_line, ReadLine(&line));
-    if (!has_line && loop_ && sequence_ > 0 && stream_->Rewind()) {
-      window_.clear();
+    if (!has_line && loop_ && sequence_ > 0 && !stream_->stopped() && stream_->Rewind()) {
       ATOLL_ASSIGN_OR_RETURN(has_line, ReadLine(&line));  // the header again
+      line.clear();
       if (has_line) {
         ATOLL_ASSIGN_OR_RETURN(has_line, ReadLine(&line));
       }
@@ -212,14 +209,17 @@ class Y4mStream : public FrameSource {
     if (!std::string_view(line).starts_with(kY4mFrame)) {
       return InvalidArgument("%s: does not begin with FRAME", frame->name.c_str());
     }
+    // Memory grows as bytes arrive: the header alone is worth none.
     const size_t size = PlanesSize(header_.format, header_.width, header_.height);
-    while (window_.size() < size) {
-      ATOLL_ASSIGN_OR_RETURN(const bool more, stream_->Read(size - window_.size(), &window_));
-      if (!more) break;  // what is missing fails this frame
+    frame->bytes.clear();
+    while (frame->bytes.size() < size) {
+      ATOLL_ASSIGN_OR_RETURN(std::span<const uint8_t> bytes, stream_->Peek());
+      if (stream_->stopped()) return false;
+      if (bytes.empty()) break;  // what is missing fails this frame
+      bytes = bytes.first(std::min(bytes.size(), size - frame->bytes.size()));
+      frame->bytes.insert(frame->bytes.end(), bytes.begin(), bytes.end());
+      stream_->Skip(bytes.size());
     }
-    const auto end = window_.begin() + static_cast<ptrdiff_t>(std::min(size, window_.size()));
-    frame->bytes.assign(window_.begin(), end);
-    window_.erase(window_.begin(), end);
     frame->format = header_.format;
     frame->full_range = header_.full_range;
     frame->width = header_.width;
@@ -237,30 +237,70 @@ class Y4mStream : public FrameSource {
   }
 
  private:
-  // Up to the next line end, which is left out. False at the end of the stream.
+  // Appends what is left of a line, without its end. False at the end of the stream.
   Result<bool> ReadLine(std::string* line) {
     constexpr size_t kMaxLine = 256;
     while (true) {
-      const auto end = std::find(window_.begin(), window_.end(), static_cast<uint8_t>('\n'));
-      if (end != window_.end() && end - window_.begin() <= static_cast<ptrdiff_t>(kMaxLine)) {
-        line->assign(window_.begin(), end);
-        window_.erase(window_.begin(), end + 1);
-        return true;
-      }
-      if (window_.size() > kMaxLine) {
+      ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream_->Peek());
+      if (bytes.empty()) return false;
+      const auto end = std::find(bytes.begin(), bytes.end(), static_cast<uint8_t>('\n'));
+      const auto size = static_cast<size_t>(end - bytes.begin());
+      if (line->size() + size > kMaxLine) {
         return InvalidArgument("%s: a line of Y4M has no end within %zu bytes",
                                stream_->name().c_str(), kMaxLine);
       }
-      ATOLL_ASSIGN_OR_RETURN(const bool more, stream_->Read(kMaxLine, &window_));
-      if (!more) return false;
+      line->append(bytes.begin(), end);
+      stream_->Skip(end == bytes.end() ? size : size + 1);
+      if (end != bytes.end()) return true;
     }
   }
 
   const std::unique_ptr<ByteStream> stream_;
   const bool loop_;
-  std::vector<uint8_t> window_;
   Y4mHeader header_;
   uint64_t sequence_ = 0;
+};
+
+// By its first bytes, for which it waits; null when it was stopped before.
+Result<std::unique_ptr<FrameSource>> Identify(std::unique_ptr<ByteStream> stream, bool loop) {
+  std::string begun;
+  while (begun.size() < kY4mMagic.size()) {
+    ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream->Peek());
+    if (stream->stopped()) return std::unique_ptr<FrameSource>();
+    if (bytes.empty()) break;
+    const size_t size = std::min(bytes.size(), kY4mMagic.size() - begun.size());
+    begun.append(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
+    stream->Skip(size);
+  }
+  if (begun == kY4mMagic) {
+    auto source = std::make_unique<Y4mStream>(std::move(stream), loop);
+    ATOLL_RETURN_IF_ERROR(source->Start(std::move(begun)));
+    return std::unique_ptr<FrameSource>(std::move(source));
+  }
+  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(begun.data()),
+                                       begun.size());
+  return std::unique_ptr<FrameSource>(new MjpegStream(std::move(stream), bytes, loop));
+}
+
+// What comes in its own time, if at all: what it is shows with the first frame.
+class LiveStream : public FrameSource {
+ public:
+  explicit LiveStream(std::unique_ptr<ByteStream> stream)
+      : description_(stream->name() + ": MJPEG or Y4M"), stream_(std::move(stream)) {}
+
+  Result<bool> Next(Frame* frame) override {
+    if (stream_ != nullptr) {
+      ATOLL_ASSIGN_OR_RETURN(identified_, Identify(std::move(stream_), false));
+    }
+    return identified_ == nullptr ? Result<bool>(false) : identified_->Next(frame);
+  }
+  bool live() const override { return true; }
+  std::string description() const override { return description_; }
+
+ private:
+  const std::string description_;
+  std::unique_ptr<ByteStream> stream_;  // until it is identified
+  std::unique_ptr<FrameSource> identified_;
 };
 
 }  // namespace
@@ -271,6 +311,10 @@ Result<std::unique_ptr<FrameSource>> OpenPictureDirectory(const std::string& dir
   if (dir == nullptr) return FileError(directory, "open", errno);
   std::vector<std::string> names;
   while (const dirent* entry = readdir(dir)) {
+    if (options.stop != nullptr && options.stop->load()) {
+      closedir(dir);
+      return Status(StatusCode::kCancelled, directory + ": stopped");
+    }
     if (HasPictureName(entry->d_name)) names.emplace_back(entry->d_name);
   }
   closedir(dir);
@@ -286,18 +330,11 @@ Result<std::unique_ptr<FrameSource>> OpenPictureDirectory(const std::string& dir
 Result<std::unique_ptr<FrameSource>> OpenStream(const std::string& path,
                                                 const FrameSourceOptions& options) {
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> stream, ByteStream::Open(path, options.stop));
-  std::vector<uint8_t> begun;
-  while (begun.size() < kY4mMagic.size()) {
-    ATOLL_ASSIGN_OR_RETURN(const bool more, stream->Read(kY4mMagic.size() - begun.size(), &begun));
-    if (!more) break;
-  }
-  if (std::equal(begun.begin(), begun.end(), kY4mMagic.begin(), kY4mMagic.end())) {
-    auto source = std::make_unique<Y4mStream>(std::move(stream), std::move(begun), options.loop);
-    ATOLL_RETURN_IF_ERROR(source->Start());
-    return std::unique_ptr<FrameSource>(std::move(source));
-  }
-  return std::unique_ptr<FrameSource>(
-      new MjpegStream(std::move(stream), std::move(begun), options.loop));
+  if (stream->live()) return std::unique_ptr<FrameSource>(new LiveStream(std::move(stream)));
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<FrameSource> source,
+                         Identify(std::move(stream), options.loop));
+  if (source == nullptr) return Status(StatusCode::kCancelled, path + ": stopped");
+  return source;
 }
 
 }  // namespace atollrt

@@ -2,11 +2,14 @@
 #include "atoll/camera/frame_source.h"
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 
+#include "examples/camera/http_camera.h"
 #include "examples/camera/mjpeg.h"
 #include "examples/camera/sources.h"
 #include "examples/picture/file_io.h"
@@ -121,57 +124,86 @@ Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage
   if (options.channels != 1 && options.channels != 3) {
     return InvalidArgument("cannot decode to %d channels, only to 1 or 3", options.channels);
   }
+  ATOLL_RETURN_IF_ERROR(frame.error);
   if (frame.format == FrameFormat::kEncoded) {
     return DecodePlanes(frame.bytes, options, picture);
   }
   return DecodeUncompressed(frame, options, picture);
 }
 
-void DescribeJpegFrame(Frame* frame) {
-  const JpegSize size = ReadJpegSize(frame->bytes).value_or(JpegSize{0, 0});
+void DescribeEncodedFrame(Frame* frame) {
+  if (const std::optional<JpegSize> jpeg = ReadJpegSize(frame->bytes)) {
+    frame->width = jpeg->width;
+    frame->height = jpeg->height;
+  } else {
+    const ImageSize bitmap = ReadBitmapSize(frame->bytes);
+    frame->width = bitmap.width;
+    frame->height = bitmap.height;
+  }
   frame->format = FrameFormat::kEncoded;
   frame->full_range = true;
-  frame->width = size.width;
-  frame->height = size.height;
   frame->capture_time_ns = 0;
   frame->label.reset();
   frame->crop = {};
+  frame->error = Status();
 }
+
+namespace {
+
+// The part of "fashion:DIR" that follows the colon, or null.
+const char* After(const char* prefix, const std::string& spec) {
+  return spec.starts_with(prefix) ? spec.c_str() + std::strlen(prefix) : nullptr;
+}
+
+// "http", in small letters, of an address; "" for what is none.
+std::string SchemeOf(const std::string& spec) {
+  const size_t end = spec.find("://");
+  if (end == std::string::npos) return "";
+  std::string scheme = spec.substr(0, end);
+  for (char& c : scheme) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return scheme;
+}
+
+bool IsVideoDevice(const struct stat& info) {
+  constexpr unsigned kVideo4Linux = 81;
+  return S_ISCHR(info.st_mode) && major(info.st_rdev) == kVideo4Linux;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
                                                      const FrameSourceOptions& options) {
-  if (options.width < 1 || options.width > 16384 || options.height < 1 || options.height > 16384) {
-    return InvalidArgument("camera size %d x %d is not within 1..16384", options.width,
-                           options.height);
+  constexpr int kMaxSide = 16384;
+  if (options.width < 1 || options.width > kMaxSide || options.height < 1 ||
+      options.height > kMaxSide || int64_t{options.width} * options.height > kMaxFramePixels) {
+    return InvalidArgument("camera size %d x %d is not within 1..%d, or above %lld pixels",
+                           options.width, options.height, kMaxSide,
+                           static_cast<long long>(kMaxFramePixels));
   }
-  const std::string fashion = "fashion:";
   if (spec == "test") return OpenTestPattern(options);
-  if (spec.compare(0, fashion.size(), fashion) == 0) {
-    return OpenFashion(spec.substr(fashion.size()), options);
-  }
-  const std::string scenes = "scenes:";
-  if (spec.compare(0, scenes.size(), scenes) == 0) {
-    return OpenScenes(spec.substr(scenes.size()), options);
-  }
+  if (const char* directory = After("fashion:", spec)) return OpenFashion(directory, options);
+  if (const char* directory = After("scenes:", spec)) return OpenScenes(directory, options);
   if (spec.starts_with("/dev/video")) return OpenV4l2(spec, options);
-  if (spec.starts_with("http://")) {
-#if defined(ATOLL_HTTP_CAMERAS)
+  if (const std::string scheme = SchemeOf(spec); scheme == "http") {
     return OpenHttp(spec, options);
-#else
-    return Unsupported("camera '%s': this program was built without libcpp-httplib", spec.c_str());
-#endif
+  } else if (!scheme.empty()) {
+    return Unsupported(
+        "camera '%s': of addresses only http:// is read; what ffmpeg reads comes as 'ffmpeg -i "
+        "ADDRESS -f mjpeg - | atoll camera MODEL --source -'",
+        WithoutLogin(spec).c_str());
   }
   if (spec == "-") return OpenStream(spec, options);
   struct stat info;
   if (stat(spec.c_str(), &info) != 0) {
     const int error = errno;
-    if (error != ENOENT) return FileError(spec, "open", error);
+    if (error != ENOENT) return FileError(WithoutLogin(spec), "open", error);
     return NotFound(
         "camera '%s': no such file; a camera is 'test', 'fashion:DIR', 'scenes:DIR', /dev/videoN, "
         "http://..., a directory of pictures, an MJPEG or Y4M file or '-' for the standard input",
-        spec.c_str());
+        WithoutLogin(spec).c_str());
   }
   if (S_ISDIR(info.st_mode)) return OpenPictureDirectory(spec, options);
+  if (IsVideoDevice(info)) return OpenV4l2(spec, options);  // by another name
   return OpenStream(spec, options);
 }
 

@@ -82,7 +82,8 @@ Rect CropOf(const Detection& detection, const Rect& seen, double margin) {
   const double width = detection.right - detection.left;
   const double height = detection.bottom - detection.top;
   const auto place = [](double fraction, int size) {
-    return static_cast<int>(std::lround(std::clamp(fraction, 0.0, 1.0) * size));
+    // Whatever a model gives, NaN too, is a place.
+    return static_cast<int>(std::lround((fraction > 0 ? std::min(fraction, 1.0) : 0.0) * size));
   };
   const int left = place(detection.left - margin * width, seen.width);
   const int top = place(detection.top - margin * height, seen.height);
@@ -333,9 +334,10 @@ class Pipeline::Impl {
     Lap(Stage::kDecode, -1, &slot->waiting_since_ns, slot);
     ATOLL_RETURN_IF_ERROR(status);
     const PlanarImage& picture = slot->picture;
-    if (frame.width == 0) {  // a format whose size nobody knew, and which is never shrunk
+    if (frame.width < 1 || frame.height < 1) {  // nobody knew, and then nothing is shrunk
       frame.width = picture.width;
       frame.height = picture.height;
+      statistics_.Resize(frame.width, frame.height);
     }
     slot->seen = {0, 0, picture.width, picture.height};
     if (frame.crop != Rect{}) {

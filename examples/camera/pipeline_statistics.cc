@@ -43,8 +43,15 @@ void PipelineStatistics::Capture(const Frame& frame, int64_t now_ns) {
   const std::lock_guard lock(mutex_);
   captured_.Add(frame.capture_time_ns);
   captured_now_.Add(now_ns, 1);
+  if (frame.width < 1 || frame.height < 1) return;
   width_ = frame.width;
   height_ = frame.height;
+}
+
+void PipelineStatistics::Resize(int width, int height) {
+  const std::lock_guard lock(mutex_);
+  width_ = width;
+  height_ = height;
 }
 
 void PipelineStatistics::Drop() {

@@ -56,6 +56,8 @@ class PipelineStatistics {
   explicit PipelineStatistics(size_t models) : models_(models) {}
 
   void Capture(const Frame& frame, int64_t now_ns);
+  // The size of a frame that its source did not know.
+  void Resize(int width, int height);
   // One captured frame is no longer on its way. Failures come with their frame as context.
   void Drop();
   void Fail(Status failure);

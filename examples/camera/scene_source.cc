@@ -111,7 +111,7 @@ class Scenes : public FrameSource {
       Draw(piece);
     }
     ATOLL_RETURN_IF_ERROR(EncodeJpegInto(canvas_, kJpegQuality, &frame->bytes));
-    DescribeJpegFrame(frame);
+    DescribeEncodedFrame(frame);
     frame->name = Format("scenes:%s, frame %llu", directory_.c_str(),
                          static_cast<unsigned long long>(sequence_));
     frame->sequence = sequence_++;

@@ -33,6 +33,9 @@ int64_t SteadyNowNs();
 size_t PlanesSize(FrameFormat format, int width, int height);
 
 // Sets format, width and height from frame->bytes, and clears what only some sources set.
-void DescribeJpegFrame(Frame* frame);
+void DescribeEncodedFrame(Frame* frame);
+
+// Larger frames are refused before there is memory for them.
+inline constexpr int64_t kMaxFramePixels = DecodeOptions().max_pixels;
 
 }  // namespace atollrt

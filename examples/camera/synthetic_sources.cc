@@ -33,7 +33,7 @@ class TestPattern : public FrameSource {
     }
     frame->bytes = encoded_[index];
     frame->name = "test pattern";
-    DescribeJpegFrame(frame);
+    DescribeEncodedFrame(frame);
     frame->sequence = sequence_++;
     return true;
   }
@@ -94,7 +94,7 @@ class Fashion : public FrameSource {
     resizer_.Run(pictures_.picture(next_), kFashionMnistSide, enlarged_.pixels.data());
     PasteEnlarged();
     ATOLL_RETURN_IF_ERROR(EncodeJpegInto(canvas_, kJpegQuality, &frame->bytes));
-    DescribeJpegFrame(frame);
+    DescribeEncodedFrame(frame);
     frame->name = Format("fashion:%s, picture %zu", directory_.c_str(), next_);
     frame->label = pictures_.labels[next_];
     frame->crop = kFashionCrop;

@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "atoll/camera/camera_list.h"
 #include "examples/camera/sources.h"
 #include "examples/picture/file_io.h"
 
@@ -27,7 +29,8 @@ constexpr uint32_t kBufferCount = 4;
 
 class V4l2Source : public FrameSource {
  public:
-  V4l2Source(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  V4l2Source(std::string path, int fd, const std::atomic<bool>* stop)
+      : path_(std::move(path)), fd_(fd), stop_(stop) {}
   ~V4l2Source() override {
     if (streaming_) {
       v4l2_buf_type type = V4L2_BUF_TYPE_VIDEO_CAPTURE;
@@ -51,7 +54,8 @@ class V4l2Source : public FrameSource {
   Result<bool> Next(Frame* frame) override {
     const int64_t deadline_ns = SteadyNowNs() + int64_t{kFrameTimeoutMs} * 1'000'000;
     while (true) {
-      ATOLL_RETURN_IF_ERROR(WaitUntilReadable(deadline_ns));
+      ATOLL_ASSIGN_OR_RETURN(const bool readable, WaitUntilReadable(deadline_ns));
+      if (!readable) return false;
       v4l2_buffer buffer = MakeBuffer(0);
       if (Ioctl(VIDIOC_DQBUF, &buffer) != 0) {
         if (errno == EAGAIN) continue;
@@ -135,7 +139,8 @@ class V4l2Source : public FrameSource {
       width_ = format.fmt.pix.width;
       height_ = format.fmt.pix.height;
       row_bytes_ = std::max(format.fmt.pix.bytesperline, 2 * width_);
-      if (width_ == 0 || height_ == 0 || width_ > 16384 || height_ > 16384) {
+      if (width_ == 0 || height_ == 0 || width_ > 16384 || height_ > 16384 ||
+          int64_t{width_} * height_ > kMaxFramePixels) {
         return Unsupported("%s: picture size %u x %u", path_.c_str(), width_, height_);
       }
       return Status();
@@ -176,20 +181,23 @@ class V4l2Source : public FrameSource {
     return Status();
   }
 
-  Status WaitUntilReadable(int64_t deadline_ns) {
+  // False when it was stopped.
+  Result<bool> WaitUntilReadable(int64_t deadline_ns) {
+    constexpr int64_t kSliceMs = 100;
     while (true) {
+      if (stop_ != nullptr && stop_->load()) return false;
       const int64_t left_ms = (deadline_ns - SteadyNowNs()) / 1'000'000;
       if (left_ms <= 0) {
         return Timeout("%s: no frame for %d ms", path_.c_str(), kFrameTimeoutMs);
       }
       pollfd ready = {fd_, POLLIN, 0};
-      const int result = poll(&ready, 1, static_cast<int>(left_ms));
+      const int result = poll(&ready, 1, static_cast<int>(std::min(left_ms, kSliceMs)));
       if (result < 0 && errno != EINTR) return Error("wait for a frame");
       if (result <= 0) continue;
       if ((ready.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) {
         return DeviceLost("%s: the camera was disconnected", path_.c_str());
       }
-      return Status();
+      return true;
     }
   }
 
@@ -199,7 +207,7 @@ class V4l2Source : public FrameSource {
     const size_t size = std::min<size_t>(buffer.bytesused, mapping.size);
     if (is_jpeg_) {
       frame->bytes.assign(data, data + size);
-      DescribeJpegFrame(frame);
+      DescribeEncodedFrame(frame);
     } else {
       CopyYuyv(data, size, frame);
     }
@@ -228,10 +236,12 @@ class V4l2Source : public FrameSource {
     frame->height = static_cast<int>(height_);
     frame->label.reset();
     frame->crop = {};
+    frame->error = Status();
   }
 
   const std::string path_;
   const int fd_;
+  const std::atomic<bool>* const stop_;
   std::vector<Mapping> mappings_;
   bool streaming_ = false;
   bool is_jpeg_ = false;
@@ -240,13 +250,40 @@ class V4l2Source : public FrameSource {
   uint32_t row_bytes_ = 0;  // YUYV only
 };
 
+// What the kernel says, and what helps.
+Status OpenError(const std::string& path, int error) {
+  const std::vector<CameraDevice> cameras = ListCameras();
+  const auto same =
+      std::find_if(cameras.begin(), cameras.end(), [&](const auto& c) { return c.path == path; });
+  std::string hint;
+  if (error == EACCES || error == EPERM) {
+    const std::string group = same != cameras.end() && same->has_node ? same->group : "video";
+    hint = Format("it belongs to the group %s: sudo usermod -aG %s $USER, then log in again",
+                  group.c_str(), group.c_str());
+  } else if (error == EBUSY) {
+    hint = "another program has it";
+  } else if (same != cameras.end()) {
+    hint = "the kernel has this camera, but its node is not here: in a container, --device " + path;
+  } else if (cameras.empty()) {
+    hint =
+        "no camera is connected; of a Raspberry Pi's own: rpicam-vid -t 0 --codec mjpeg -o - | "
+        "atoll camera MODEL --source -";
+  } else {
+    for (const CameraDevice& camera : cameras) {
+      hint += (hint.empty() ? "there is " : ", ") + camera.path + " (" + camera.name + ")";
+    }
+  }
+  return Status(FileError(path, "open", error).code(),
+                FileError(path, "open", error).message() + "; " + hint);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
                                               const FrameSourceOptions& options) {
   const int fd = open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return FileError(path, "open", errno);
-  auto source = std::make_unique<V4l2Source>(path, fd);
+  if (fd < 0) return OpenError(path, errno);
+  auto source = std::make_unique<V4l2Source>(path, fd, options.stop);
   ATOLL_RETURN_IF_ERROR(source->Start(options));
   return std::unique_ptr<FrameSource>(std::move(source));
 }

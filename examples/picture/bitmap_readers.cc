@@ -2,6 +2,7 @@
 #include "examples/picture/bitmap_readers.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/base/bytes.h"
@@ -148,6 +149,13 @@ void ReadBgrRow(const uint8_t* src, int width, int pixel_bytes, uint8_t* dst) {
 
 }  // namespace
 
+ImageSize ReadBmpSize(std::span<const uint8_t> bytes) {
+  if (bytes.size() < kBmpFileHeaderBytes + 12) return {};
+  const uint8_t* info = bytes.data() + kBmpFileHeaderBytes;
+  const auto height = LoadLittleEndian<int32_t>(info + 8);
+  return {LoadLittleEndian<int32_t>(info + 4), height == INT32_MIN ? 0 : std::abs(height)};
+}
+
 Status DecodeBmp(std::span<const uint8_t> bytes, int64_t max_pixels, Image* image) {
   ATOLL_ASSIGN_OR_RETURN(const BmpHeader header, ReadBmpHeader(bytes, max_pixels));
   const Palette palette = ReadBmpPalette(bytes, header);
@@ -223,6 +231,16 @@ class PnmHeaderReader {
 };
 
 }  // namespace
+
+ImageSize ReadPnmSize(std::span<const uint8_t> bytes) {
+  if (bytes.size() < 2) return {};
+  PnmHeaderReader header(bytes);
+  const Result<int64_t> width = header.ReadNumber("width", INT32_MAX);
+  if (!width.ok()) return {};
+  const Result<int64_t> height = header.ReadNumber("height", INT32_MAX);
+  if (!height.ok()) return {};
+  return {static_cast<int>(*width), static_cast<int>(*height)};
+}
 
 Status DecodePnm(std::span<const uint8_t> bytes, int64_t max_pixels, Image* image) {
   if (bytes.size() < 2) return InvalidArgument("PPM: %zu bytes", bytes.size());

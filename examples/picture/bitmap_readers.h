@@ -16,6 +16,10 @@ namespace atollrt {
 // `width` x `height` within `max_pixels`, both at least 1.
 Status CheckImageSize(const char* format, int64_t width, int64_t height, int64_t max_pixels);
 
+// What the headers say; {0, 0} if they do not.
+ImageSize ReadBmpSize(std::span<const uint8_t> bytes);
+ImageSize ReadPnmSize(std::span<const uint8_t> bytes);
+
 // Windows BMP: 8-bit with palette, 24-bit, and 32-bit as B, G, R, unused; uncompressed, either row
 // order. The 12-byte OS/2 header is not read.
 Status DecodeBmp(std::span<const uint8_t> bytes, int64_t max_pixels, Image* image);

@@ -52,6 +52,9 @@ bool ReadPngInfo(PngReader* reader, int* channels) {
   png_structp png = reader->png;
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_read_fn(png, reader, PngRead);
+  // Of chunks only those that pixels depend on: compressed texts and profiles, of which there may
+  // be a thousand, become a thousand times as large.
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(png, reader->info);
   const int color_type = png_get_color_type(png, reader->info);
   png_set_scale_16(png);
@@ -163,9 +166,28 @@ bool StartsWith(std::span<const uint8_t> bytes, std::initializer_list<uint8_t> p
   return bytes.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), bytes.begin());
 }
 
+bool LooksLikePng(std::span<const uint8_t> bytes) {
+  return StartsWith(bytes, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
+}
+bool LooksLikeBmp(std::span<const uint8_t> bytes) { return StartsWith(bytes, {'B', 'M'}); }
+
 bool LooksLikePnm(std::span<const uint8_t> bytes) {
   return bytes.size() >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') &&
          (bytes[2] == '#' || bytes[2] == ' ' || (bytes[2] >= '\t' && bytes[2] <= '\r'));
+}
+
+bool LooksLikeImage(std::span<const uint8_t> bytes) {
+  return LooksLikeJpeg(bytes) || LooksLikePng(bytes) || LooksLikeBmp(bytes) || LooksLikePnm(bytes);
+}
+
+// IHDR comes first: its length, its name, width and height.
+ImageSize ReadPngSize(std::span<const uint8_t> bytes) {
+  if (bytes.size() < 24) return {};
+  const auto number = [&](size_t at) {
+    const uint32_t value = png_get_uint_32(bytes.data() + at);
+    return value <= PNG_UINT_31_MAX ? static_cast<int>(value) : 0;
+  };
+  return {number(16), number(20)};
 }
 
 Status UnknownFormat(std::span<const uint8_t> bytes) {
@@ -191,9 +213,9 @@ Status DecodeImageInto(std::span<const uint8_t> bytes, const DecodeOptions& opti
     return InvalidArgument("cannot decode to %d channels, only to 1 or 3", options.channels);
   }
   if (LooksLikeJpeg(bytes)) return DecodeJpeg(bytes, options, image);
-  if (StartsWith(bytes, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'})) {
+  if (LooksLikePng(bytes)) {
     ATOLL_RETURN_IF_ERROR(DecodePng(bytes, options.max_pixels, image));
-  } else if (StartsWith(bytes, {'B', 'M'})) {
+  } else if (LooksLikeBmp(bytes)) {
     ATOLL_RETURN_IF_ERROR(DecodeBmp(bytes, options.max_pixels, image));
   } else if (LooksLikePnm(bytes)) {
     ATOLL_RETURN_IF_ERROR(DecodePnm(bytes, options.max_pixels, image));
@@ -210,9 +232,17 @@ Result<Image> DecodeImage(std::span<const uint8_t> bytes, const DecodeOptions& o
   return image;
 }
 
+ImageSize ReadBitmapSize(std::span<const uint8_t> bytes) {
+  ImageSize size;
+  if (LooksLikePng(bytes)) size = ReadPngSize(bytes);
+  if (LooksLikeBmp(bytes)) size = ReadBmpSize(bytes);
+  if (LooksLikePnm(bytes)) size = ReadPnmSize(bytes);
+  return size.width >= 1 && size.height >= 1 ? size : ImageSize();
+}
+
 Result<Image> ReadImageFile(const std::string& path, const DecodeOptions& options) {
   std::vector<uint8_t> bytes;
-  ATOLL_RETURN_IF_ERROR(ReadFile(path, &bytes));
+  ATOLL_RETURN_IF_ERROR(ReadFile(path, &bytes, {.wants_rest = LooksLikeImage}));
   Image image;
   ATOLL_RETURN_IF_ERROR(DecodeImageInto(bytes, options, &image).WithContext(path));
   return image;

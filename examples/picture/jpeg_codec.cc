@@ -102,6 +102,10 @@ Status ReadHeader(std::span<const uint8_t> bytes, const DecodeOptions& options, 
   if (jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK) {
     return Unsupported("JPEG: CMYK colour is not read, only gray, YCbCr and RGB");
   }
+  // Coefficients of three components, two bytes each, with room for narrow pictures that are filled
+  // up to blocks. What asks for more is no picture that an encoder makes.
+  const size_t pixels = size_t{jpeg.image_width} * jpeg.image_height;
+  jpeg.mem->max_memory_to_use = static_cast<long>((size_t{16} << 20) + 8 * pixels);
   jpeg.scale_num = 1;
   jpeg.scale_denom = ChooseJpegDivisor(jpeg.image_width, jpeg.image_height, options);
   return Status();

@@ -59,7 +59,7 @@ LIBRARIES = {
                         ["examples/picture/image_codecs.cc", "examples/picture/jpeg_codec.cc",
                          "tests/examples/picture/*"]),
     "zlib": (r"zlib\.h", ["examples/camera/*.cc", "tests/*"]),
-    "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*|httplib\.h",
+    "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*",
                                   ["driver/device_profile.cc", "tools/*", "examples/*", "tests/*",
                                    "bench/*"]),
     "GoogleTest, benchmark": (r"(gtest|gmock|benchmark)/.*", ["tests/*", "bench/*"]),

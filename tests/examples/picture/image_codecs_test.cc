@@ -9,9 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "atoll/picture/image.h"
+#include "atoll/picture/planar_image.h"
+#include "tests/support/allocation_meter.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it.
 #include <jpeglib.h>
@@ -273,6 +276,81 @@ TEST(ImageDecoder, FileErrorsNameThePath) {
   EXPECT_THAT(ReadImageFile(path).status().message(), StartsWith(path + ": not a JPEG"));
   std::remove(path.c_str());
   EXPECT_FALSE(ReadImageFile(testing::TempDir()).ok());
+}
+
+TEST(ImageDecoder, TellsTheSizeOfBitmapsFromTheirHeaders) {
+  EXPECT_EQ(ReadBitmapSize(MakePng(2, 3, 8, 0, {0, 1, 2, 0, 1, 2, 0, 1, 2})), (ImageSize{2, 3}));
+  EXPECT_EQ(ReadBitmapSize(MakeBmp({.width = 4, .height = -5})), (ImageSize{4, 5}));
+  EXPECT_EQ(ReadBitmapSize(Text("P5 #x\n 6 7 255\n")), (ImageSize{6, 7}));
+  for (const auto& [name, bytes] : SmallFiles()) {
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      const Bytes prefix(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
+      const ImageSize read = ReadBitmapSize(prefix);
+      EXPECT_EQ(read.width > 0, read.height > 0) << name << ", " << size;
+    }
+  }
+  EXPECT_EQ(ReadBitmapSize(MakeBmp({.width = -4, .height = 5})), ImageSize());
+  EXPECT_EQ(ReadBitmapSize(MakeBmp({.width = 4, .height = INT32_MIN})), ImageSize());
+  EXPECT_EQ(ReadBitmapSize(Text("P5 99999999999 7 255\n")), ImageSize());
+  EXPECT_EQ(ReadBitmapSize(Text("hello, world, this is no picture")), ImageSize());
+}
+
+// --- Memory --------------------------------------------------------------------------------------
+
+// Whatever is in the files beside pixels, and whatever size their headers announce.
+TEST(ImageDecoder, TakesMemoryInProportion) {
+  // Compressed texts: a hundred megabytes of nothing.
+  const Bytes text(size_t{7} << 20, 'x');
+  uLongf size = compressBound(static_cast<uLong>(text.size()));
+  Bytes packed(size);
+  compress(packed.data(), &size, text.data(), static_cast<uLong>(text.size()));
+  Bytes chunk = {'t', 0, 0};
+  chunk.insert(chunk.end(), packed.begin(), packed.begin() + static_cast<ptrdiff_t>(size));
+  const Bytes plain = MakePng(1, 1, 8, 0, {0, 10});
+  Bytes bomb(plain.begin(), plain.begin() + 33);  // the signature and IHDR
+  for (const char* type : {"zTXt", "iCCP"}) {
+    for (int i = 0; i < 15; ++i) AppendPngChunk(type, chunk, &bomb);
+  }
+  bomb.insert(bomb.end(), plain.begin() + 33, plain.end());
+  const std::pair<Bytes, bool> files[] = {
+      {bomb, true},
+      {MakeBmp({.width = 8000, .height = 8000}), false},
+      {Text("P6 8000 8000 255\n"), false},
+  };
+  for (const auto& [bytes, good] : files) {
+    const MemoryLimit limit(ProportionalBytes(bytes.size(), 1 << 18));
+    EXPECT_EQ(DecodeImage(bytes).ok(), good);
+  }
+}
+
+// A header alone may take what its pixels would; not more, whatever kind of file it is.
+TEST(ImageDecoder, TakesNoMoreThanSixteenBytesAPixel) {
+  Bytes progressive = MakeSpecialJpeg(JpegKind::kProgressive);
+  constexpr uint8_t kSof2[] = {0xff, 0xc2};
+  const auto frame_header =
+      std::search(progressive.begin(), progressive.end(), std::begin(kSof2), std::end(kSof2));
+  ASSERT_NE(frame_header, progressive.end());
+  for (const int side : {2000, 8192}) {
+    for (const ptrdiff_t at : {5, 7}) {
+      frame_header[at] = static_cast<uint8_t>(side >> 8);
+      frame_header[at + 1] = static_cast<uint8_t>(side);
+    }
+    const MemoryLimit limit(int64_t{16} * side * side + (1 << 20));
+    for (const int channels : {1, 3}) {
+      EXPECT_FALSE(DecodeImage(progressive, {.channels = channels}).ok());
+      PlanarImage planes;
+      EXPECT_FALSE(DecodePlanes(progressive, {.channels = channels}, &planes).ok());
+    }
+    const Bytes png = MakePng(static_cast<uint32_t>(side), static_cast<uint32_t>(side), 16, 6, {0});
+    EXPECT_FALSE(DecodeImage(png).ok());
+  }
+}
+
+TEST(ImageDecoder, ReadsNoMoreOfAFileThanItNeeds) {
+  const AllocationMeter meter;
+  EXPECT_THAT(ReadImageFile("/dev/zero").status().message(),
+              StartsWith("/dev/zero: not a JPEG, PNG, BMP or PPM image: first bytes are 00 00"));
+  EXPECT_LT(meter.peak_bytes(), 1 << 20);
 }
 
 // --- JPEG ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ enum class FrameFormat {
 // One frame as captured. Give the same Frame back for the next capture: its memory is reused.
 struct Frame {
   FrameFormat format = FrameFormat::kEncoded;
-  int width = 0;  // in pixels; both 0 while only decoding can tell
+  int width = 0;  // in pixels, as the header says; both 0 while only decoding can tell
   int height = 0;
   bool full_range = false;  // of uncompressed formats: Y, U and V in 0..255
   std::vector<uint8_t> bytes;
@@ -39,6 +39,7 @@ struct Frame {
   std::string name;             // what an error message should call it
   std::optional<int> label;     // the true class, where the source knows it
   Rect crop;                    // the part worth looking at; empty means all
+  Status error;                 // why there are no bytes; DecodeFrame gives it back
 };
 
 // Not thread-safe; may move between threads.
@@ -77,12 +78,13 @@ struct FrameSourceOptions {
 //                 of a background, hiding each other, as JPEG of quality 90, without end: every
 //                 time the same frames
 //   /dev/videoN   a V4L2 camera: MJPEG if it has that, else YUYV
-//   http://...    MJPEG as network cameras send it
+//   http://...    MJPEG as network cameras send it; http://USER:PASSWORD@HOST/PATH logs in
 //   a directory   its .jpg, .jpeg, .png, .bmp, .ppm and .pgm files in the order of their names
 //   another file  JPEGs one after the other (MJPEG; a single JPEG is a video of one frame), or
 //                 uncompressed video (Y4M, 8 bits); a pipe is live
 //   -             the same from the standard input
-// Errors name the spec or the file.
+// Errors name the spec or the file, but no login that is part of an address; kCancelled if *stop
+// became true meanwhile.
 Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
                                                      const FrameSourceOptions& options);
 

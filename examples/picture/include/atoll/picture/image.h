@@ -56,7 +56,9 @@ struct DecodeOptions {
   // picture stays at least this large. 0 puts no bound on that side; both 0 decode at full size.
   int min_width = 0;
   int min_height = 0;
-  // A picture of more pixels than this, before shrinking, is refused with kResourceExhausted.
+  // A picture of more pixels than this, before shrinking, is refused with kResourceExhausted,
+  // before there is memory for it. Within it, decoding takes at most 16 bytes a pixel beyond
+  // `bytes`.
   int64_t max_pixels = int64_t{1} << 26;
 };
 
@@ -72,6 +74,15 @@ Result<Image> DecodeImage(std::span<const uint8_t> bytes, const DecodeOptions& o
 
 // The same into `image`, reusing its memory; after an error its contents are unspecified.
 Status DecodeImageInto(std::span<const uint8_t> bytes, const DecodeOptions& options, Image* image);
+
+// The size, in pixels, that the header of a PNG, BMP or PPM/PGM announces; {0, 0} if `bytes` begins
+// with no such header. (A JPEG has its own anywhere.)
+struct ImageSize {
+  int width = 0;
+  int height = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+ImageSize ReadBitmapSize(std::span<const uint8_t> bytes);
 
 // Reads and decodes the file; errors begin with its path. Also kNotFound and kPermissionDenied.
 Result<Image> ReadImageFile(const std::string& path, const DecodeOptions& options = {});

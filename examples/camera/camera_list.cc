@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "atoll/camera/camera_list.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+namespace atollrt {
+namespace {
+
+constexpr const char* kClassFolder = "/sys/class/video4linux";
+
+// The first line of a short file, fit for one line of a terminal; "" if there is none.
+std::string ReadLine(const std::string& path) {
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "re"), close);
+  std::array<char, 256> text = {};
+  if (!file || std::fgets(text.data(), text.size(), file.get()) == nullptr) return "";
+  std::string line = text.data();
+  line.resize(std::min(line.find('\n'), line.size()));
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return line;
+}
+
+std::string GroupName(gid_t id) {
+  group entry = {};
+  group* found = nullptr;
+  std::array<char, 4096> buffer;
+  if (getgrgid_r(id, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
+    return found->gr_name;
+  }
+  return std::to_string(id);
+}
+
+// N of "videoN"; -1 for other names.
+int NumberOf(const std::string& name) {
+  const std::string prefix = "video";
+  if (!name.starts_with(prefix)) return -1;
+  int number = -1;
+  const char* const end = name.data() + name.size();
+  const auto [number_end, error] = std::from_chars(name.data() + prefix.size(), end, number);
+  return error == std::errc() && number_end == end ? number : -1;
+}
+
+std::vector<int> Numbers(const std::string& folder) {
+  std::vector<int> numbers;
+  DIR* const entries = opendir(folder.c_str());
+  if (entries == nullptr) return numbers;
+  while (const dirent* entry = readdir(entries)) {
+    if (const int number = NumberOf(entry->d_name); number >= 0) numbers.push_back(number);
+  }
+  closedir(entries);
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+}  // namespace
+
+std::vector<CameraDevice> ListCameras(const std::string& root) {
+  std::vector<CameraDevice> cameras;
+  for (const int number : Numbers(root + kClassFolder)) {
+    const std::string node = "video" + std::to_string(number);
+    const std::string folder = root + kClassFolder + "/" + node;
+    // The first node of a camera gives its pictures, the next ones what belongs to them.
+    const std::string index = ReadLine(folder + "/index");
+    if (!index.empty() && index != "0") continue;
+    CameraDevice camera = {.path = "/dev/" + node, .name = ReadLine(folder + "/name")};
+    struct stat info = {};
+    const std::string path = root + camera.path;
+    camera.has_node = stat(path.c_str(), &info) == 0;
+    if (camera.has_node) {
+      camera.permitted = faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) == 0;
+      camera.group = GroupName(info.st_gid);
+    }
+    cameras.push_back(std::move(camera));
+  }
+  return cameras;
+}
+
+}  // namespace atollrt
