@@ -5,6 +5,7 @@
 #include "runtime/c_api.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,10 +16,12 @@
 #include "delegate/delegate.h"
 #include "delegate/residency_plan.h"
 #include "driver/activity.h"
+#include "driver/device_name.h"
 #include "driver/executable.h"
 #include "driver/open_device.h"
 #include "driver/system_usb_bus.h"
 #include "runtime/base/monotonic.h"
+#include "runtime/kernels/cpu_features.h"
 
 using atollrt::DeviceDelegateHandle;
 using atollrt::FindExecutable;
@@ -36,11 +39,27 @@ Result<const atollrt::DescribedExecutable*> atollrt::FindExecutable(
   return &executables->list[static_cast<size_t>(index)];
 }
 
+Result<const DeviceDelegateHandle*> atollrt::FindDevice(const AtollDelegate* delegate,
+                                                        const char* what) {
+  if (delegate == nullptr) return InvalidArgument("argument 'delegate' is NULL");
+  const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
+  if (handle->device_delegate == nullptr) {
+    return InvalidArgument("the delegate is the CPU, which has no %s", what);
+  }
+  return handle;
+}
+
+Result<std::string> atollrt::DescribeCpu() {
+  ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
+  return Format("this computer's CPU, %s kernels", CpuFeaturesName(features));
+}
+
 namespace {
 
 // Keeps the strings that AtollListDevices hands out.
 struct DeviceList {
   std::vector<atollrt::DeviceListing> listings;
+  std::string cpu;  // its description
   std::vector<AtollDeviceInfo> infos;
 };
 
@@ -162,6 +181,19 @@ Status ReadCoralOptions(const AtollDelegateOptions& options, atollrt::OpenOption
       options.performance);
 }
 
+// The CPU as a delegate: interpreters that get it run everything there.
+Result<AtollDelegate*> CreateCpuDelegate(const atollrt::OpenOptions& open, int32_t stages) {
+  if (open.faults.has_value() || !open.record.empty() || stages > 1) {
+    return InvalidArgument(
+        "the CPU is no device that could have %s; leave that out, or use the device 'emu'",
+        stages > 1 ? "stages" : (open.faults.has_value() ? "faults" : "its session recorded"));
+  }
+  auto handle = std::make_unique<DeviceDelegateHandle>();
+  handle->name = "cpu";
+  ATOLL_ASSIGN_OR_RETURN(handle->description, atollrt::DescribeCpu());
+  return handle.release();
+}
+
 }  // namespace
 
 extern "C" {
@@ -182,6 +214,11 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
     open.threads = options->num_threads;
     max_partition_nodes = options->max_partition_nodes;
     stages = options->stages;
+    if (open.threads < 0 || stages < 0) {
+      return ToC(InvalidArgument(
+          "AtollDelegateOptions.num_threads is %d and .stages %d, must be at least 0", open.threads,
+          stages));
+    }
     if (max_partition_nodes < 0) {
       return ToC(
           InvalidArgument("AtollDelegateOptions.max_partition_nodes is %d, must be at least "
@@ -190,6 +227,14 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
     }
     if (const Status status = ReadLossOptions(*options, &open); !status.ok()) return ToC(status);
     if (const Status status = ReadCoralOptions(*options, &open); !status.ok()) return ToC(status);
+  }
+  const auto name = atollrt::ParseDeviceName(open.device);
+  if (!name.ok()) return ToC(name.status());
+  if (name->kind == atollrt::DeviceName::Kind::kCpu) {
+    const auto cpu = CreateCpuDelegate(open, stages);
+    if (!cpu.ok()) return ToC(cpu.status());
+    *delegate = *cpu;
+    return ToC(Status());
   }
   open.usb = atollrt::SystemUsbBus();
   auto device = atollrt::OpenDevice(open);
@@ -227,11 +272,23 @@ AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDevic
   return ToC(Status());
 }
 
+int32_t AtollDelegateIsEmulated(const AtollDelegate* delegate) {
+  if (delegate == nullptr) {
+    ToC(InvalidArgument("argument 'delegate' is NULL"));
+    return 0;
+  }
+  return static_cast<const DeviceDelegateHandle*>(delegate)->info.emulated ? 1 : 0;
+}
+
 AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate, AtollDeviceHealth* health) {
   if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
   if (health == nullptr) return ToC(InvalidArgument("argument 'health' is NULL"));
-  const atollrt::DeviceHealth now =
-      static_cast<const DeviceDelegateHandle*>(delegate)->device_delegate->device().health();
+  const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
+  if (handle->device_delegate == nullptr) {  // nothing can happen to the CPU
+    *health = {};
+    return ToC(Status());
+  }
+  const atollrt::DeviceHealth now = handle->device_delegate->device().health();
   *health = {.failures = static_cast<int64_t>(now.failures),
              .resets = static_cast<int64_t>(now.resets),
              .reopenings = static_cast<int64_t>(now.reopenings),
@@ -253,15 +310,17 @@ AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback
 AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
                                const AtollInterpreter* const* interpreters, int32_t count,
                                const AtollResidencyPlan** plan) {
-  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  const auto handle = atollrt::FindDevice(delegate, "memory for models to stay in");
+  if (!handle.ok()) return ToC(handle.status());
   if (interpreters == nullptr) return ToC(InvalidArgument("argument 'interpreters' is NULL"));
   if (plan == nullptr) return ToC(InvalidArgument("argument 'plan' is NULL"));
+  if (count < 1) return ToC(InvalidArgument("%d interpreters to plan the residency of", count));
   std::vector<atollrt::ResidencyModel> models;
   for (int32_t i = 0; i < count; ++i) {
     if (interpreters[i] == nullptr) return ToC(InvalidArgument("interpreter %d is NULL", i));
     models.push_back(atollrt::ResidencyModelOf(*interpreters[i]->interpreter));
   }
-  const atollrt::DeviceInfo& device = static_cast<const DeviceDelegateHandle*>(delegate)->info;
+  const atollrt::DeviceInfo& device = (*handle)->info;
   if (device.family == atollrt::DeviceFamily::kCoral) {
     return ToC(atollrt::Unsupported(
         "%s is a Coral: which models stay on it together was decided when they were compiled",
@@ -314,6 +373,9 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
   if (devices == nullptr) return ToC(InvalidArgument("argument 'devices' is NULL"));
   if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
   thread_local DeviceList list;
+  auto cpu_description = atollrt::DescribeCpu();
+  if (!cpu_description.ok()) return ToC(cpu_description.status());
+  list.cpu = *std::move(cpu_description);
   list.listings = atollrt::ListDevices(atollrt::SystemUsbBus());
   list.infos.clear();
   for (const atollrt::DeviceListing& listing : list.listings) {
@@ -325,6 +387,12 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
     info.is_default = listing.is_default ? 1 : 0;
     list.infos.push_back(info);
   }
+  AtollDeviceInfo cpu = {};
+  cpu.name = "cpu";
+  cpu.description = list.cpu.c_str();
+  cpu.note = "";
+  cpu.available = 1;
+  list.infos.push_back(cpu);
   *devices = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());
   return ToC(Status());
@@ -341,11 +409,11 @@ AtollStatus AtollExecutablesCreate(const void* data, size_t size, AtollExecutabl
 
 AtollStatus AtollExecutablesCreateForDevice(const AtollDelegate* delegate, const AtollModel* model,
                                             AtollExecutables** executables) {
-  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
+  const auto handle = atollrt::FindDevice(delegate, "programs");
+  if (!handle.ok()) return ToC(handle.status());
   if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
   if (executables == nullptr) return ToC(InvalidArgument("argument 'executables' is NULL"));
-  const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
-  auto list = handle->device_delegate->CompileExecutables(model->model->graph());
+  auto list = (*handle)->device_delegate->CompileExecutables(model->model->graph());
   if (!list.ok()) return ToC(list.status());
   *executables = new AtollExecutables{*std::move(list)};
   return ToC(Status());

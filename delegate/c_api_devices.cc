@@ -9,6 +9,7 @@
 #include "atoll/delegate.h"
 #include "delegate/coral_timing.h"
 #include "driver/coral/firmware.h"
+#include "driver/device_name.h"
 #include "driver/diagnosis.h"
 #include "driver/open_device.h"
 #include "driver/self_test.h"
@@ -56,12 +57,17 @@ SelfTestResult TestKernels() {
 // Everything about `device`.
 Status Test(const std::string& device, SelfTestList* list) {
   // A stand-in must not answer for a device that is lost.
+  ATOLL_ASSIGN_OR_RETURN(const atollrt::DeviceName name, atollrt::ParseDeviceName(device));
+  if (name.kind == atollrt::DeviceName::Kind::kCpu) {
+    list->Add("cpu", {TestKernels()});
+    return {};
+  }
   atollrt::OpenOptions options{
       .device = device, .usb = atollrt::SystemUsbBus(), .on_loss = atollrt::OnDeviceLoss::kFail};
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<atollrt::Device> opened, OpenDevice(options));
   list->Add("cpu", {TestKernels()});
-  const bool is_emulator = opened->info().name.starts_with("emu");
-  options.device = is_emulator ? opened->info().name : "emu";
+  const bool is_emulated = opened->info().emulated;
+  options.device = is_emulated ? opened->info().name : "emu";
   ATOLL_ASSIGN_OR_RETURN(const atollrt::CpuFeatures available, atollrt::DetectCpuFeatures());
   for (const atollrt::CpuLevel& level : atollrt::CpuLevels()) {
     if (!atollrt::Supports(available, level.features)) continue;
@@ -73,7 +79,7 @@ Status Test(const std::string& device, SelfTestList* list) {
   if (info.family != atollrt::DeviceFamily::kAtoll1) {
     // Its instructions are not known; but it has been brought up, register by register.
     list->Add(info.name, {{.name = "opened", .status = Status()}});
-  } else if (!is_emulator) {
+  } else if (!is_emulated) {
     list->Add(info.name, SelfTestDevice(opened.get()));
   }
   return {};

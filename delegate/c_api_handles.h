@@ -22,9 +22,15 @@ namespace atollrt {
 struct DeviceDelegateHandle final : AtollDelegate {
   std::string name;
   std::string description;
-  DeviceInfo info;
-  DeviceDelegate* device_delegate = nullptr;  // `delegate`, as what it is
+  DeviceInfo info;                            // zeros of the CPU
+  DeviceDelegate* device_delegate = nullptr;  // `delegate`, as what it is; nullptr: the CPU
 };
+
+// kInvalidArgument for NULL and for the CPU, which `what` cannot be asked of.
+Result<const DeviceDelegateHandle*> FindDevice(const AtollDelegate* delegate, const char* what);
+
+// "this computer's CPU, avx2 kernels"
+Result<std::string> DescribeCpu();
 
 // The one at `index`, or the sentence that there is none; NULL has none.
 Result<const DescribedExecutable*> FindExecutable(const AtollExecutables* executables,

@@ -40,6 +40,7 @@ Result<std::unique_ptr<Chip>> Atoll1Chip::Open(std::unique_ptr<UsbTransport> tra
   info.name = std::move(known.name);
   info.description = std::move(known.description);
   info.note = std::move(known.note);
+  info.emulated = known.emulated;
   info.host_seconds = known.host_seconds;
   return std::unique_ptr<Chip>(
       new Atoll1Chip(std::move(transport), std::move(now), std::move(info)));

@@ -21,8 +21,8 @@ namespace atollrt {
 class Atoll1Chip final : public Chip {
  public:
   // Identifies and resets the device. `known` is what only its opener knows of it: name,
-  // description, note and host_seconds. kUnsupported if it is no Atoll-1 of this ISA version, or
-  // the transport's error.
+  // description, note, emulated and host_seconds. kUnsupported if it is no Atoll-1 of this ISA
+  // version, or the transport's error.
   static Result<std::unique_ptr<Chip>> Open(std::unique_ptr<UsbTransport> transport,
                                             NowFunction now, DeviceInfo known);
 

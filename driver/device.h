@@ -45,6 +45,7 @@ struct DeviceInfo {
   std::string name;         // for people: "emu" or "usb:2-3"
   std::string description;  // if whoever opened it knows more than its registers say; else empty
   std::string note{};       // why it was taken instead of another one that is there; else empty
+  bool emulated = false;    // by whom it was opened: its computer is this one, its times a model
   DeviceFamily family = DeviceFamily::kAtoll1;
   uint32_t isa_version = 0;
   uint32_t array_rows = 0;

@@ -25,20 +25,23 @@ bool HasSteppedMachine() { return false; }
 std::unique_ptr<SteppedMachine> MakeSteppedMachine(uint32_t, uint32_t) { return nullptr; }
 
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
-  const std::string& device = options.device;
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
   if (options.faults.has_value() || !options.record.empty()) return NoFaultsOrRecordings();
-  if (device.find(',') != device.npos && !device.starts_with("replay:")) return OpenGroup(options);
-  const auto emulator = device == "auto" ? EmulatorName() : ParseEmulatorName(device);
-  if (emulator.has_value()) {
-    ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUpEmulator(*emulator, options));
-    return OpenEmulator(std::move(setup));
+  ATOLL_ASSIGN_OR_RETURN(const DeviceName name, ParseDeviceName(options.device));
+  switch (name.kind) {
+    case DeviceName::Kind::kCpu:
+      return CpuIsNoDevice();
+    case DeviceName::Kind::kGroup:
+      return OpenGroup(name, options);
+    case DeviceName::Kind::kAuto:
+    case DeviceName::Kind::kEmulator: {
+      ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUpEmulator(name, options));
+      return OpenEmulator(std::move(setup));
+    }
+    default:
+      break;
   }
-  for (const char* known : {"usb", "pci:", "replay:"}) {
-    if (!device.starts_with(known)) continue;
-    return NotFound("no device for '%s': %s; or use --device emu", device.c_str(), kAbsent);
-  }
-  return NoSuchDevice(device);
+  return NotFound("no device for '%s': %s; or use --device emu", options.device.c_str(), kAbsent);
 }
 
 std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>&) {

@@ -10,6 +10,7 @@
 
 #include "driver/activity.h"
 #include "driver/coral/open_coral.h"
+#include "driver/device_name.h"
 #include "driver/emulator/emulated_bus.h"
 #include "driver/faulty_bus.h"
 #include "driver/open_emulator.h"
@@ -22,7 +23,6 @@ namespace atollrt {
 namespace {
 
 constexpr std::string_view kUsbPrefix = "usb:";
-constexpr std::string_view kReplayPrefix = "replay:";
 constexpr uint8_t kAtollInterface = 0;
 // For bringing a device back that nothing else stands in for.
 constexpr std::chrono::seconds kReplayTimeout{30};
@@ -30,25 +30,6 @@ constexpr std::chrono::seconds kReplayTimeout{30};
 constexpr std::chrono::milliseconds kLookInterval{100};
 // For opening a device despite the faults that were asked for.
 constexpr std::chrono::seconds kFaultyOpenTimeout{30};
-
-// Matches "usb:12" and the like for a given prefix "usb:".
-bool IsNumbered(std::string_view text, std::string_view prefix) {
-  if (!text.starts_with(prefix) || text.size() == prefix.size()) return false;
-  text.remove_prefix(prefix.size());
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// Matches "usb:2-3.1" and the like.
-bool IsPath(std::string_view text, std::string_view prefix) {
-  if (!text.starts_with(prefix)) return false;
-  text.remove_prefix(prefix.size());
-  const size_t dash = text.find('-');
-  if (dash == text.npos || !IsNumbered(text.substr(0, dash), "")) return false;
-  for (text.remove_prefix(dash + 1);; text.remove_prefix(text.find('.') + 1)) {
-    if (!IsNumbered(text.substr(0, text.find('.')), "")) return false;
-    if (text.find('.') == text.npos) return true;
-  }
-}
 
 // What it takes to open one device, and to find it again when it was lost.
 struct Opener {
@@ -110,6 +91,7 @@ void NoteDevice(const Opener& opener, const OpenOptions& options, RecordingBus* 
   recording->Note("session", options.record_note);
   recording->Note("name", opener.device.name);
   recording->Note("description", opener.device.description);
+  recording->Note("emulated", opener.device.emulated ? "1" : "0");
   recording->Note("host_us", Format("%lld", std::llround(opener.device.host_seconds * 1e6)));
   recording->Note(
       "timeout_min_ms",
@@ -180,6 +162,7 @@ Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOp
   opener.info = devices.front();
   opener.device.name = recording.Note("name");
   opener.device.description = recording.Note("description");
+  opener.device.emulated = NumberNote(recording, "emulated") != 0;
   opener.device.host_seconds = static_cast<double>(NumberNote(recording, "host_us")) * 1e-6;
   opener.device.request_timeout_min =
       std::chrono::milliseconds(NumberNote(recording, "timeout_min_ms"));
@@ -281,7 +264,7 @@ Result<std::unique_ptr<Device>> OpenUsb(const std::string& device, std::string_v
 }
 
 // With faults on its bus, and recorded, if that is wanted.
-Result<std::unique_ptr<Device>> OpenEmulatorOnBus(const EmulatorName& name,
+Result<std::unique_ptr<Device>> OpenEmulatorOnBus(const DeviceName& name,
                                                   const OpenOptions& options,
                                                   std::string note = {}) {
   ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUpEmulator(name, options, std::move(note)));
@@ -307,38 +290,37 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
     if (device.ok()) return device;
     note += (note.empty() ? "" : "; ") + device.status().message();
   }
-  return OpenEmulatorOnBus({}, options, std::move(note));
+  return OpenEmulatorOnBus({DeviceName::Kind::kEmulator}, options, std::move(note));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
-  const std::string& device = options.device;
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);
-  if (device.find(',') != device.npos && !device.starts_with(kReplayPrefix)) {
-    if (!options.record.empty()) {
-      return InvalidArgument("a recording is of one device, not of '%s'", device.c_str());
-    }
-    return OpenGroup(options);
+  ATOLL_ASSIGN_OR_RETURN(const DeviceName name, ParseDeviceName(options.device));
+  switch (name.kind) {
+    case DeviceName::Kind::kAuto:
+      return OpenAuto(options);
+    case DeviceName::Kind::kCpu:
+      return CpuIsNoDevice();
+    case DeviceName::Kind::kEmulator:
+      return OpenEmulatorOnBus(name, options);
+    case DeviceName::Kind::kUsb:
+      return OpenUsb(options.device, name.which, options);
+    case DeviceName::Kind::kReplay:
+      return OpenReplay(std::string(name.which), options);
+    case DeviceName::Kind::kGroup:
+      if (!options.record.empty()) {
+        return InvalidArgument("a recording is of one device, not of '%s'", options.device.c_str());
+      }
+      return OpenGroup(name, options);
+    case DeviceName::Kind::kPcie:
+      break;
   }
-  if (device == "auto") return OpenAuto(options);
-  if (const auto emulator = ParseEmulatorName(device)) {
-    return OpenEmulatorOnBus(*emulator, options);
-  }
-  if (device == "usb") return OpenUsb(device, {}, options);
-  if (IsNumbered(device, kUsbPrefix) || IsPath(device, kUsbPrefix)) {
-    return OpenUsb(device, std::string_view(device).substr(kUsbPrefix.size()), options);
-  }
-  if (device.starts_with(kReplayPrefix)) {
-    return OpenReplay(device.substr(kReplayPrefix.size()), options);
-  }
-  if (IsNumbered(device, "pci:")) {
-    return NotFound(
-        "no Atoll-1 device on PCIe for '%s'; use --device emu:pcie for an emulated one with the "
-        "timing of such a link",
-        device.c_str());
-  }
-  return NoSuchDevice(device);
+  return NotFound(
+      "no device on PCIe for '%s': this version drives devices on USB alone; use --device emu:pcie "
+      "for an emulated one with the timing of such a link",
+      options.device.c_str());
 }
 
 std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb) {

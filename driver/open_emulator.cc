@@ -48,6 +48,7 @@ Result<EmulatorSetup> SetUp(DeviceProfile profile, Face face, int threads,
   EmulatorSetup setup;
   UsbDevice::Options& device = setup.device;
   device.description = EmulatorDescription(profile, face);
+  device.emulated = true;
   device.activity_directory = ActivityDirectory();
   device.request_timeout_min = face == Face::kStepped ? kSteppedTimeout : kDirectTimeout;
   device.host_seconds = profile.host_seconds;
@@ -62,30 +63,19 @@ Result<EmulatorSetup> SetUp(DeviceProfile profile, Face face, int threads,
 
 }  // namespace
 
-std::optional<EmulatorName> ParseEmulatorName(std::string_view device) {
-  EmulatorName name;
-  if (device.ends_with(kSteppedSuffix)) {
-    name.face = Face::kStepped;
-    device.remove_suffix(kSteppedSuffix.size());
-  }
-  if (device == kEmulator) return name;
-  if (!device.starts_with(kEmulatorPrefix) || device.size() == kEmulatorPrefix.size()) return {};
-  name.profile = device.substr(kEmulatorPrefix.size());
-  return name;
-}
-
-Result<EmulatorSetup> SetUpEmulator(const EmulatorName& name, const OpenOptions& options,
+Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& options,
                                     std::string note) {
-  if (name.face == Face::kStepped && !HasSteppedMachine()) {
+  if (name.stepped && !HasSteppedMachine()) {
     return Unsupported(
         "this program was built without the emulator that steps (libatoll-core); libatoll has it");
   }
-  ATOLL_ASSIGN_OR_RETURN(DeviceProfile profile, FindDeviceProfile(name.profile));
-  ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(std::move(profile), name.face, options.threads,
-                                                    options.cpu_features));
-  setup.device.name = name.profile.empty() ? std::string(kEmulator)
-                                           : std::string(kEmulatorPrefix) + setup.core.profile.name;
-  if (name.face == Face::kStepped) setup.device.name += kSteppedSuffix;
+  ATOLL_ASSIGN_OR_RETURN(DeviceProfile profile, FindDeviceProfile(name.which));
+  ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup,
+                         SetUp(std::move(profile), name.stepped ? Face::kStepped : Face::kDirect,
+                               options.threads, options.cpu_features));
+  setup.device.name = name.which.empty() ? std::string(kEmulator)
+                                         : std::string(kEmulatorPrefix) + setup.core.profile.name;
+  if (name.stepped) setup.device.name += kSteppedSuffix;
   setup.device.note = std::move(note);
   return setup;
 }
@@ -102,26 +92,19 @@ Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads)
   return OpenEmulator(std::move(setup));
 }
 
-Result<std::unique_ptr<Device>> OpenGroup(const OpenOptions& options) {
+Result<std::unique_ptr<Device>> OpenGroup(const DeviceName& name, const OpenOptions& options) {
   std::vector<std::unique_ptr<Device>> devices;
   OpenOptions one = options;
-  std::string_view rest = options.device;
-  while (true) {
-    const size_t comma = rest.find(',');
-    one.device = std::string(rest.substr(0, comma));
+  for (const std::string_view member : name.members) {
+    one.device = std::string(member);
     ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(one));
     devices.push_back(std::move(device));
-    if (comma == rest.npos) return DeviceGroup::Create(std::move(devices));
-    rest.remove_prefix(comma + 1);
   }
+  return DeviceGroup::Create(std::move(devices));
 }
 
-Status NoSuchDevice(const std::string& device) {
-  return InvalidArgument(
-      "'%s' is no device; write auto, usb, usb:N, usb:BUS-PORT, pci:N, emu or emu:PROFILE, the "
-      "last two with or without +stepped (N counts from 0; usb:2-3.1 is a port as 'atoll devices' "
-      "writes it; a PROFILE is a name of 'atoll devices' or the path of a .json file)",
-      device.c_str());
+Status CpuIsNoDevice() {
+  return InvalidArgument("'cpu' is this computer's CPU and no device to open; 'emu' is one");
 }
 
 std::vector<DeviceListing> ListEmulators(bool has_default) {

@@ -4,12 +4,11 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "driver/device.h"
+#include "driver/device_name.h"
 #include "driver/emulator/core.h"
 #include "driver/open_device.h"
 #include "driver/usb_device.h"
@@ -17,23 +16,14 @@
 
 namespace atollrt {
 
-// What a device string says of an emulator.
-struct EmulatorName {
-  std::string_view profile;  // "": the default
-  Face face = Face::kDirect;
-};
-
-// Nothing if it is no emulator's.
-std::optional<EmulatorName> ParseEmulatorName(std::string_view device);
-
 // An emulated device and what is known of it before it was asked.
 struct EmulatorSetup {
   CoreOptions core;
   UsbDevice::Options device;
 };
-// kNotFound for a profile that is not there, and the errors of ReadDeviceProfile. `note` is
-// DeviceInfo::note.
-Result<EmulatorSetup> SetUpEmulator(const EmulatorName& name, const OpenOptions& options,
+// `name` is kEmulator's. kNotFound for a profile that is not there, and the errors of
+// ReadDeviceProfile. `note` is DeviceInfo::note.
+Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& options,
                                     std::string note = {});
 Result<std::unique_ptr<Device>> OpenEmulator(EmulatorSetup setup);
 
@@ -41,10 +31,10 @@ Result<std::unique_ptr<Device>> OpenEmulator(EmulatorSetup setup);
 Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads);
 
 // "emu,emu": those of the list, which OpenDevice opens, as one.
-Result<std::unique_ptr<Device>> OpenGroup(const OpenOptions& options);
+Result<std::unique_ptr<Device>> OpenGroup(const DeviceName& name, const OpenOptions& options);
 
-// kInvalidArgument for a device string that is none.
-Status NoSuchDevice(const std::string& device);
+// kInvalidArgument: the CPU, which is no device, was to be opened as one.
+Status CpuIsNoDevice();
 
 // One of each profile, and the stepped one. The first is the default, if that is wanted.
 std::vector<DeviceListing> ListEmulators(bool has_default);

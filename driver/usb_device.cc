@@ -68,6 +68,7 @@ Result<std::unique_ptr<Device>> UsbDevice::Open(std::unique_ptr<UsbTransport> tr
   known.name = options.name;
   known.description = options.description;
   known.note = options.note;
+  known.emulated = options.emulated;
   known.host_seconds = options.host_seconds;
   Result<std::unique_ptr<Chip>> chip =
       Atoll1Chip::Open(std::move(transport), options.now, std::move(known));

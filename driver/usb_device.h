@@ -28,6 +28,7 @@ class UsbDevice : public Device {
     std::string name = "usb";          // DeviceInfo::name, of an Atoll-1; chips have theirs
     std::string description = {};      // DeviceInfo::description, likewise
     std::string note = {};             // DeviceInfo::note, likewise
+    bool emulated = false;             // DeviceInfo::emulated, likewise
     double host_seconds = 0.3e-3;      // DeviceInfo::host_seconds, likewise
     NowFunction now = Clock::now;      // for deadlines; tests bring their own
     std::string activity_directory{};  // where to publish what the device does (activity.h), or ""

@@ -3,6 +3,8 @@
 // The C interface of runtime.h over the C++ classes; nothing else happens here.
 #include "runtime/c_api.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "runtime/base/log.h"
@@ -65,21 +67,47 @@ AtollStatus NullArgument(const char* name) {
   return ToC(InvalidArgument("argument '%s' is NULL", name));
 }
 
-atollrt::Result<std::vector<atollrt::InputShape>> InputShapesOf(const AtollModelOptions* options) {
-  std::vector<atollrt::InputShape> shapes;
-  if (options == nullptr) return shapes;
-  if (options->struct_size != sizeof(AtollModelOptions)) {
+// Whether a handle is there, for functions that return no status: AtollLastError says if it is not.
+template <typename T>
+bool Has(const T* handle, const char* name) {
+  if (handle != nullptr) return true;
+  NullArgument(name);
+  return false;
+}
+
+// Whether there is an element `index` of `count`; AtollLastError says if there is none.
+bool HasIndex(const char* what, int32_t index, size_t count) {
+  if (index >= 0 && static_cast<size_t>(index) < count) return true;
+  ToC(InvalidArgument("%s %d; there are %zu, counted from 0", what, index, count));
+  return false;
+}
+
+// Before AtollModelOptions had `copy_file`.
+constexpr size_t kFirstModelOptionsSize = offsetof(AtollModelOptions, copy_file);
+
+// A program that was built with an older header hands over less; what it does not know is 0.
+atollrt::Result<AtollModelOptions> ReadModelOptions(const AtollModelOptions* options) {
+  AtollModelOptions read = ATOLL_MODEL_OPTIONS_INIT;
+  if (options == nullptr) return read;
+  if (options->struct_size != sizeof(AtollModelOptions) &&
+      options->struct_size != kFirstModelOptionsSize) {
     return InvalidArgument(
         "AtollModelOptions.struct_size is %zu, must be %zu; use ATOLL_MODEL_OPTIONS_INIT",
         options->struct_size, sizeof(AtollModelOptions));
   }
-  const int32_t count = options->input_shape_count;
-  if (count < 0 || (count > 0 && options->input_shapes == nullptr)) {
+  std::memcpy(&read, options, options->struct_size);
+  return read;
+}
+
+atollrt::Result<std::vector<atollrt::InputShape>> InputShapesOf(const AtollModelOptions& options) {
+  std::vector<atollrt::InputShape> shapes;
+  const int32_t count = options.input_shape_count;
+  if (count < 0 || (count > 0 && options.input_shapes == nullptr)) {
     return InvalidArgument("AtollModelOptions has %d input shapes at %p", count,
-                           static_cast<const void*>(options->input_shapes));
+                           static_cast<const void*>(options.input_shapes));
   }
   for (int32_t i = 0; i < count; ++i) {
-    const AtollInputShape& shape = options->input_shapes[i];
+    const AtollInputShape& shape = options.input_shapes[i];
     if (shape.num_dims < 0 || (shape.num_dims > 0 && shape.dims == nullptr)) {
       return InvalidArgument("input shape %d of AtollModelOptions has %d sizes at %p", i,
                              shape.num_dims, static_cast<const void*>(shape.dims));
@@ -130,9 +158,12 @@ AtollStatus AtollModelCreateFromFileWithOptions(const char* path, const AtollMod
                                                 AtollModel** model) {
   if (path == nullptr) return NullArgument("path");
   if (model == nullptr) return NullArgument("model");
-  const auto input_shapes = InputShapesOf(options);
+  const auto read = ReadModelOptions(options);
+  if (!read.ok()) return ToC(read.status());
+  const auto input_shapes = InputShapesOf(*read);
   if (!input_shapes.ok()) return ToC(input_shapes.status());
-  auto loaded = atollrt::Model::FromFile(path, *input_shapes);
+  auto loaded = read->copy_file != 0 ? atollrt::Model::FromCopyOfFile(path, *input_shapes)
+                                     : atollrt::Model::FromFile(path, *input_shapes);
   if (!loaded.ok()) return ToC(loaded.status());
   *model = new AtollModel{*std::move(loaded)};
   return ToC(Status());
@@ -143,7 +174,9 @@ AtollStatus AtollModelCreateFromBufferWithOptions(const void* data, size_t size,
                                                   AtollModel** model) {
   if (data == nullptr) return NullArgument("data");
   if (model == nullptr) return NullArgument("model");
-  const auto input_shapes = InputShapesOf(options);
+  const auto read = ReadModelOptions(options);
+  if (!read.ok()) return ToC(read.status());
+  const auto input_shapes = InputShapesOf(*read);
   if (!input_shapes.ok()) return ToC(input_shapes.status());
   auto loaded =
       atollrt::Model::FromBuffer({static_cast<const uint8_t*>(data), size}, *input_shapes);
@@ -155,7 +188,7 @@ AtollStatus AtollModelCreateFromBufferWithOptions(const void* data, size_t size,
 void AtollModelDelete(AtollModel* model) { delete model; }
 
 int32_t AtollModelHasOperator(const AtollModel* model, const char* op) {
-  if (model == nullptr || op == nullptr) return 0;
+  if (!Has(model, "model") || !Has(op, "op")) return 0;
   for (const atollrt::Graph& graph : model->model->graphs()) {
     for (const atollrt::Node& node : graph.nodes) {
       if (node.op_name() == op) return 1;
@@ -184,6 +217,9 @@ AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpret
   auto created = atollrt::Interpreter::Create(model->model, cpp_options);
   if (!created.ok()) return ToC(created.status());
   auto* result = new AtollInterpreter;
+  if (options != nullptr && options->delegate != nullptr) {
+    result->delegate = options->delegate->delegate;
+  }
   result->interpreter = *std::move(created);
   const atollrt::Graph& graph = result->interpreter->graph();
   for (size_t i = 0; i < graph.tensors.size(); ++i) {
@@ -236,64 +272,74 @@ AtollStatus AtollInterpreterResetVariableTensors(AtollInterpreter* interpreter) 
 }
 
 const char* AtollTypeName(AtollType type) {
+  if (type < 0 || type > INT8_MAX) return "unknown";  // would become another type
   return atollrt::DataTypeName(static_cast<atollrt::DataType>(type));
 }
 
 int32_t AtollInterpreterGetInputTensorCount(const AtollInterpreter* interpreter) {
+  if (!Has(interpreter, "interpreter")) return 0;
   return static_cast<int32_t>(interpreter->interpreter->graph().inputs.size());
 }
 
 int32_t AtollInterpreterGetOutputTensorCount(const AtollInterpreter* interpreter) {
+  if (!Has(interpreter, "interpreter")) return 0;
   return static_cast<int32_t>(interpreter->interpreter->graph().outputs.size());
 }
 
 AtollTensor* AtollInterpreterGetInputTensor(AtollInterpreter* interpreter, int32_t index) {
+  if (!Has(interpreter, "interpreter")) return nullptr;
   const auto& inputs = interpreter->interpreter->graph().inputs;
-  if (index < 0 || static_cast<size_t>(index) >= inputs.size()) return nullptr;
+  if (!HasIndex("input", index, inputs.size())) return nullptr;
   return &interpreter->tensors[inputs[index]];
 }
 
 const AtollTensor* AtollInterpreterGetOutputTensor(const AtollInterpreter* interpreter,
                                                    int32_t index) {
+  if (!Has(interpreter, "interpreter")) return nullptr;
   const auto& outputs = interpreter->interpreter->graph().outputs;
-  if (index < 0 || static_cast<size_t>(index) >= outputs.size()) return nullptr;
+  if (!HasIndex("output", index, outputs.size())) return nullptr;
   return &interpreter->tensors[outputs[index]];
 }
 
-const char* AtollTensorName(const AtollTensor* tensor) { return tensor->tensor().name.c_str(); }
+const char* AtollTensorName(const AtollTensor* tensor) {
+  return Has(tensor, "tensor") ? tensor->tensor().name.c_str() : "";
+}
 
 AtollType AtollTensorType(const AtollTensor* tensor) {
-  return static_cast<AtollType>(tensor->tensor().type);
+  return Has(tensor, "tensor") ? static_cast<AtollType>(tensor->tensor().type) : ATOLL_NO_TYPE;
 }
 
 int32_t AtollTensorNumDims(const AtollTensor* tensor) {
-  return static_cast<int32_t>(tensor->tensor().shape.size());
+  return Has(tensor, "tensor") ? static_cast<int32_t>(tensor->tensor().shape.size()) : 0;
 }
 
 int32_t AtollTensorDim(const AtollTensor* tensor, int32_t dim) {
+  if (!Has(tensor, "tensor")) return -1;
   const atollrt::Shape& shape = tensor->tensor().shape;
-  if (dim < 0 || static_cast<size_t>(dim) >= shape.size()) return -1;
-  return shape[dim];
+  return HasIndex("dimension", dim, shape.size()) ? shape[static_cast<size_t>(dim)] : -1;
 }
 
 size_t AtollTensorByteSize(const AtollTensor* tensor) {
-  return static_cast<size_t>(tensor->tensor().byte_size());
+  return Has(tensor, "tensor") ? static_cast<size_t>(tensor->tensor().byte_size()) : 0;
 }
 
 void* AtollTensorData(AtollTensor* tensor) {
+  if (!Has(tensor, "tensor")) return nullptr;
   return tensor->interpreter->TensorBytes(tensor->index).data();
 }
 
 const void* AtollTensorConstData(const AtollTensor* tensor) {
+  if (!Has(tensor, "tensor")) return nullptr;
   return tensor->interpreter->ConstTensorBytes(tensor->index).data();
 }
 
 AtollQuantization AtollTensorQuantization(const AtollTensor* tensor) {
+  if (!Has(tensor, "tensor")) return {};
   return {tensor->tensor().scale(), tensor->tensor().zero_point()};
 }
 
 int32_t AtollTensorIsConstant(const AtollTensor* tensor) {
-  return tensor->tensor().is_constant() ? 1 : 0;
+  return Has(tensor, "tensor") && tensor->tensor().is_constant() ? 1 : 0;
 }
 
 AtollStatus AtollTensorCopyFromBuffer(AtollTensor* tensor, const void* data, size_t size) {
@@ -321,6 +367,7 @@ AtollStatus AtollTensorCopyToBuffer(const AtollTensor* tensor, void* data, size_
 }
 
 int32_t AtollInterpreterGetNodeCount(const AtollInterpreter* interpreter) {
+  if (!Has(interpreter, "interpreter")) return 0;
   return static_cast<int32_t>(interpreter->interpreter->graph().nodes.size());
 }
 
@@ -329,9 +376,7 @@ AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter, int
   if (interpreter == nullptr) return NullArgument("interpreter");
   if (info == nullptr) return NullArgument("info");
   const atollrt::Graph& graph = interpreter->interpreter->graph();
-  if (index < 0 || static_cast<size_t>(index) >= graph.nodes.size()) {
-    return ToC(InvalidArgument("node %d; there are %zu", index, graph.nodes.size()));
-  }
+  if (!HasIndex("node", index, graph.nodes.size())) return ATOLL_INVALID_ARGUMENT;
   const atollrt::Node& node = graph.nodes[index];
   const atollrt::NodePlacement& placement = interpreter->interpreter->placements()[index];
   *info = {.op = interpreter->node_names[index].c_str(),
@@ -346,6 +391,7 @@ AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter, int
 }
 
 int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter) {
+  if (!Has(interpreter, "interpreter")) return 0;
   return static_cast<int32_t>(interpreter->interpreter->partitions().size());
 }
 
@@ -354,9 +400,7 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
   if (interpreter == nullptr) return NullArgument("interpreter");
   if (info == nullptr) return NullArgument("info");
   const auto& partitions = interpreter->interpreter->partitions();
-  if (index < 0 || static_cast<size_t>(index) >= partitions.size()) {
-    return ToC(InvalidArgument("partition %d; there are %zu", index, partitions.size()));
-  }
+  if (!HasIndex("partition", index, partitions.size())) return ATOLL_INVALID_ARGUMENT;
   const atollrt::PartitionReport& report = partitions[index].report;
   const atollrt::ModelledLatency& latency = report.latency;
   *info = {.node_count = static_cast<int32_t>(partitions[index].nodes.size()),
@@ -388,20 +432,20 @@ AtollStatus AtollInterpreterGetPartitionMemory(const AtollInterpreter* interpret
   if (blocks == nullptr) return NullArgument("blocks");
   if (count == nullptr) return NullArgument("count");
   const auto& partitions = interpreter->memory;
-  if (index < 0 || static_cast<size_t>(index) >= partitions.size()) {
-    return ToC(InvalidArgument("partition %d; there are %zu", index, partitions.size()));
-  }
+  if (!HasIndex("partition", index, partitions.size())) return ATOLL_INVALID_ARGUMENT;
   *blocks = partitions[index].data();
   *count = static_cast<int32_t>(partitions[index].size());
   return ToC(Status());
 }
 
 int32_t AtollInterpreterGetTensorCount(const AtollInterpreter* interpreter) {
+  if (!Has(interpreter, "interpreter")) return 0;
   return static_cast<int32_t>(interpreter->tensors.size());
 }
 
 const AtollTensor* AtollInterpreterGetTensor(const AtollInterpreter* interpreter, int32_t index) {
-  if (index < 0 || static_cast<size_t>(index) >= interpreter->tensors.size()) return nullptr;
+  if (!Has(interpreter, "interpreter")) return nullptr;
+  if (!HasIndex("tensor", index, interpreter->tensors.size())) return nullptr;
   return &interpreter->tensors[index];
 }
 
@@ -441,6 +485,7 @@ AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
 
 void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap tap,
                                   void* user_data) {
+  if (!Has(interpreter, "interpreter")) return;
   if (tap == nullptr) {
     interpreter->interpreter->SetTap(nullptr);
     return;
@@ -451,11 +496,13 @@ void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap 
 }
 
 const char* AtollDeviceUnitName(AtollDeviceUnit unit) {
+  if (unit < 0 || unit > ATOLL_UNIT_SEQUENCER) return "unknown";
   return atollrt::TraceUnitName(static_cast<atollrt::TraceUnit>(unit));
 }
 
 void AtollInterpreterSetTrace(AtollInterpreter* interpreter, AtollTraceCallback callback,
                               void* user_data) {
+  if (!Has(interpreter, "interpreter")) return;
   if (callback == nullptr) {
     interpreter->interpreter->SetTrace(nullptr);
     return;

@@ -33,6 +33,8 @@ struct AtollTensor {
 
 // The handle behind AtollInterpreter.
 struct AtollInterpreter {
+  std::shared_ptr<atollrt::Delegate>
+      delegate;  // outlives `interpreter`, whoever deletes its handle
   std::unique_ptr<atollrt::Interpreter> interpreter;
   std::vector<AtollTensor> tensors;                   // all of the graph, by index
   std::vector<std::string> node_names;                // owns what AtollNodeInfo::op points at
@@ -42,5 +44,6 @@ struct AtollInterpreter {
 // The handle behind AtollDelegate; delegate/c_api.cc derives its own from it.
 struct AtollDelegate {
   virtual ~AtollDelegate() = default;
-  std::unique_ptr<atollrt::Delegate> delegate;
+  // Shared with the interpreters that run on it. nullptr: the CPU.
+  std::shared_ptr<atollrt::Delegate> delegate;
 };

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "runtime/ops/cpu_ops.h"
 
@@ -18,47 +19,101 @@ namespace {
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~FileDescriptor() {
     if (fd_ >= 0) close(fd_);
   }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
   int get() const { return fd_; }
 
  private:
-  const int fd_;
+  int fd_;
 };
 
-}  // namespace
+// A file that is there, opened, and its size.
+struct OpenFile {
+  FileDescriptor descriptor;
+  size_t size = 0;
+};
 
-Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path,
-                                                     std::span<const InputShape> input_shapes) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
+Result<OpenFile> OpenModelFile(const std::string& path) {
+  // Opening a pipe must not wait for its other end.
+  OpenFile file{FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+  if (file.descriptor.get() < 0) {
     const int error = errno;
     const StatusCode code = error == EACCES ? StatusCode::kPermissionDenied : StatusCode::kNotFound;
     return Status(code, Format("cannot open model '%s': %s", path.c_str(), std::strerror(error)));
   }
   struct stat info = {};
-  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+  if (fstat(file.descriptor.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return NotFound("model '%s' is not a regular file", path.c_str());
   }
   if (info.st_size == 0) return CorruptModel("model '%s' is empty", path.c_str());
+  file.size = static_cast<size_t>(info.st_size);
+  return file;
+}
+
+Status Shrank(const std::string& path, size_t size) {
+  return CorruptModel(
+      "model '%s' has no longer the %zu bytes that it had when it was opened; replace models by "
+      "renaming a new file to the name, not by writing into the old one",
+      path.c_str(), size);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<Model> model,
+                                                 std::span<const InputShape> input_shapes) {
+  ATOLL_ASSIGN_OR_RETURN(model->contents_, LoadTflite(model->bytes_, EvaluateNode, input_shapes));
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path,
+                                                     std::span<const InputShape> input_shapes) {
+  ATOLL_ASSIGN_OR_RETURN(const OpenFile file, OpenModelFile(path));
   std::shared_ptr<Model> model(new Model);
-  model->mapping_size_ = static_cast<size_t>(info.st_size);
-  model->mapping_ = mmap(nullptr, model->mapping_size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  model->mapping_size_ = file.size;
+  model->mapping_ =
+      mmap(nullptr, model->mapping_size_, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
   if (model->mapping_ == MAP_FAILED) {
     model->mapping_ = nullptr;
     return ResourceExhausted("cannot map model '%s' (%zu bytes): %s", path.c_str(),
                              model->mapping_size_, std::strerror(errno));
   }
+  // Reading what a file that shrank has lost would end the process.
+  struct stat now = {};
+  if (fstat(file.descriptor.get(), &now) != 0 || static_cast<size_t>(now.st_size) < file.size) {
+    return Shrank(path, file.size);
+  }
   model->bytes_ = {static_cast<const uint8_t*>(model->mapping_), model->mapping_size_};
-  Result<LoadedModel> loaded = LoadTflite(model->bytes_, EvaluateNode, input_shapes);
+  auto loaded = Load(std::move(model), input_shapes);
   if (!loaded.ok()) {
     return Status(loaded.status()).WithContext(Format("model '%s'", path.c_str()));
   }
-  model->contents_ = *std::move(loaded);
-  return std::shared_ptr<const Model>(std::move(model));
+  return loaded;
+}
+
+Result<std::shared_ptr<const Model>> Model::FromCopyOfFile(
+    const std::string& path, std::span<const InputShape> input_shapes) {
+  ATOLL_ASSIGN_OR_RETURN(const OpenFile file, OpenModelFile(path));
+  std::shared_ptr<Model> model(new Model);
+  Result<Buffer> copy = Buffer::Allocate(file.size);
+  if (!copy.ok()) return Status(copy.status()).WithContext(Format("model '%s'", path.c_str()));
+  model->copy_ = *std::move(copy);
+  for (size_t done = 0; done < file.size;) {
+    const ssize_t count = read(file.descriptor.get(), model->copy_.data() + done, file.size - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return NotFound("cannot read model '%s': %s", path.c_str(), std::strerror(errno));
+    }
+    if (count == 0) return Shrank(path, file.size);
+    done += static_cast<size_t>(count);
+  }
+  model->bytes_ = model->copy_.bytes();
+  auto loaded = Load(std::move(model), input_shapes);
+  if (!loaded.ok()) {
+    return Status(loaded.status()).WithContext(Format("model '%s'", path.c_str()));
+  }
+  return loaded;
 }
 
 Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> bytes,
@@ -68,8 +123,7 @@ Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> 
   ATOLL_ASSIGN_OR_RETURN(model->copy_, Buffer::Allocate(bytes.size()));
   std::memcpy(model->copy_.data(), bytes.data(), bytes.size());
   model->bytes_ = model->copy_.bytes();
-  ATOLL_ASSIGN_OR_RETURN(model->contents_, LoadTflite(model->bytes_, EvaluateNode, input_shapes));
-  return std::shared_ptr<const Model>(std::move(model));
+  return Load(std::move(model), input_shapes);
 }
 
 void Model::DropPages() const {

@@ -19,9 +19,13 @@ namespace atollrt {
 class Model {
  public:
   // Maps the file read-only; weights are used where they lie and never copied by this class. The
-  // file must not be truncated while the model lives. Inputs get `input_shapes` instead of those in
-  // the file (tflite_loader.h).
+  // file must not be truncated or rewritten while the model lives. Inputs get `input_shapes`
+  // instead of those in the file (tflite_loader.h).
   static Result<std::shared_ptr<const Model>> FromFile(
+      const std::string& path, std::span<const InputShape> input_shapes = {});
+  // Reads the file into memory: what happens to it afterwards, or meanwhile, changes nothing that
+  // was checked.
+  static Result<std::shared_ptr<const Model>> FromCopyOfFile(
       const std::string& path, std::span<const InputShape> input_shapes = {});
   // Copies the bytes.
   static Result<std::shared_ptr<const Model>> FromBuffer(
@@ -42,9 +46,11 @@ class Model {
 
  private:
   Model() = default;
+  static Result<std::shared_ptr<const Model>> Load(std::shared_ptr<Model> model,
+                                                   std::span<const InputShape> input_shapes);
   LoadedModel contents_;
   std::span<const uint8_t> bytes_;
-  Buffer copy_;              // FromBuffer
+  Buffer copy_;              // FromBuffer, FromCopyOfFile
   void* mapping_ = nullptr;  // FromFile
   size_t mapping_size_ = 0;
 };

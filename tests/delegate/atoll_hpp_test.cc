@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <type_traits>
@@ -64,10 +65,94 @@ TEST(AtollHpp, DescribesTensors) {
   EXPECT_THAT(input.shape(), ElementsAre(1, 28, 28, 1));
   EXPECT_EQ(input.bytes().size(), 784u);
   EXPECT_EQ(input.get(), AtollInterpreterGetInputTensor(interpreter.get(), 0));
-  EXPECT_TRUE(input.values<uint8_t>().empty());
-  EXPECT_TRUE(input.values<float>().empty());
   EXPECT_FALSE(interpreter.input(1));
   EXPECT_FALSE(interpreter.output(-1));
+}
+
+TEST(AtollHpp, ValuesOfAnotherTypeAreAnError) {
+  AtollInterpreterOptions alone = ATOLL_INTERPRETER_OPTIONS_INIT;
+  alone.num_threads = 1;  // tests of how a process dies fork it
+  Interpreter interpreter = *Interpreter::Create(*Model::FromFile(kFashion), {}, alone);
+  const Tensor input = interpreter.input(0);
+  const ConstTensor output = interpreter.output(0);
+  EXPECT_TRUE(input.values<int8_t>());
+  const Values<uint8_t> wrong = input.values<uint8_t>();
+  EXPECT_FALSE(wrong);
+  EXPECT_TRUE(wrong.empty());
+  EXPECT_EQ(wrong.status().code(), ATOLL_INVALID_ARGUMENT);
+  EXPECT_EQ(wrong.status().message(), "tensor 'image' is int8, not uint8");
+  EXPECT_FALSE(output.values<float>());
+  const uint8_t pixels[784] = {};
+  EXPECT_DEATH(std::ranges::copy(pixels, input.values<uint8_t>().begin()), "is int8, not uint8");
+  EXPECT_DEATH(std::span<const float>(output.values<float>()), "is int8, not float32");
+  EXPECT_DEATH((void)output.values<float>()[0], "is int8, not float32");
+  EXPECT_DEATH((void)output.values<float>().size(), "is int8, not float32");
+
+  // A tensor that is not there.
+  EXPECT_FALSE(interpreter.input(1).bytes());
+  EXPECT_EQ(interpreter.input(1).name(), "");
+  EXPECT_EQ(interpreter.input(1).type(), ATOLL_NO_TYPE);
+  EXPECT_TRUE(interpreter.input(1).shape().empty());
+  EXPECT_TRUE(interpreter.output(1).RealValues().empty());
+  EXPECT_EQ(interpreter.input(1).values<int8_t>().status().message(), "there is no such tensor");
+  EXPECT_DEATH((void)interpreter.input(1).bytes().data(), "there is no such tensor");
+}
+
+TEST(AtollHpp, CopiesWhatFits) {
+  Interpreter interpreter = MakeInterpreter("cpu");
+  std::vector<int8_t> pixels(784, 7);
+  Status status = interpreter.input(0).CopyFrom<int8_t>(pixels);
+  EXPECT_TRUE(status) << status.message();
+  EXPECT_TRUE(std::ranges::equal(interpreter.input(0).values<int8_t>(), pixels));
+  pixels.pop_back();
+  status = interpreter.input(0).CopyFrom<int8_t>(pixels);
+  EXPECT_EQ(status.message(), "tensor 'image' has 784 bytes, not 783");
+  const std::vector<uint8_t> bytes(784);
+  status = interpreter.input(0).CopyFrom<uint8_t>(bytes);
+  EXPECT_EQ(status.message(), "tensor 'image' is int8, not uint8");
+  EXPECT_FALSE(interpreter.input(1).CopyFrom<int8_t>(pixels));
+  EXPECT_FALSE(interpreter.input(0).CopyFrom<int8_t>({}));
+
+  status = interpreter.Invoke();
+  EXPECT_TRUE(status) << status.message();
+  int8_t scores[10] = {};
+  status = interpreter.output(0).CopyTo<int8_t>(scores);
+  EXPECT_TRUE(status) << status.message();
+  EXPECT_TRUE(std::ranges::equal(interpreter.output(0).values<int8_t>(), scores));
+  EXPECT_FALSE(interpreter.output(0).CopyTo<int8_t>(std::span(scores).first(9)));
+  float real[10] = {};
+  EXPECT_FALSE(interpreter.output(0).CopyTo<float>(real));
+}
+
+TEST(AtollHpp, AFailedResultCannotBeUsed) {
+  const Result<Model> absent = Model::FromFile("/no/such/file");
+  ASSERT_FALSE(absent);
+  EXPECT_DEATH((void)absent->get(), "/no/such/file");
+  EXPECT_DEATH((void)*absent, "/no/such/file");
+}
+
+// The file may be cut off, overwritten and deleted.
+TEST(AtollHpp, ACopyOutlivesItsFile) {
+  const std::string path = ::testing::TempDir() + "/replaced.tflite";
+  std::ifstream original(kFashion, std::ios::binary);
+  std::ofstream(path, std::ios::binary) << original.rdbuf();
+  AtollModelOptions options = ATOLL_MODEL_OPTIONS_INIT;
+  options.copy_file = 1;
+  const Result<Model> model = Model::FromFile(path, options);
+  ASSERT_TRUE(model) << model.message();
+  Result<Interpreter> before = Interpreter::Create(*model);
+  ASSERT_TRUE(before) << before.message();
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << "something else";
+  Result<Interpreter> after = Interpreter::Create(*model);
+  ASSERT_TRUE(after) << after.message();
+  FillInput(*before);
+  FillInput(*after);
+  EXPECT_TRUE(before->Invoke());
+  EXPECT_TRUE(after->Invoke());
+  EXPECT_TRUE(
+      std::ranges::equal(before->output(0).values<int8_t>(), after->output(0).values<int8_t>()));
+  EXPECT_EQ(Model::FromFile(path, options).code(), ATOLL_CORRUPT_MODEL);
+  std::filesystem::remove(path);
 }
 
 TEST(AtollHpp, KeepsWhatIsNeeded) {

@@ -6,7 +6,10 @@
 
 #include <cstdio>
 #include <fstream>
+#include <tuple>
+#include <utility>
 
+#include "driver/device_name.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/usb_ids.h"
@@ -97,16 +100,108 @@ TEST(ListDevices, RealOnesComeFirst) {
   for (size_t i = 1; i < devices.size(); ++i) EXPECT_FALSE(devices[i].is_default);
 }
 
-TEST(OpenDevice, UnknownStringsGetTheListOfForms) {
-  for (const char* name : {"", "gpu", "usb:", "usb:x", "usb:1x", "usb:-", "usb:1-", "usb:1-2.",
-                           "usb:1-2..3", "usb:1-x", "pci", "pci:", "emu:", "EMU", "emu+",
-                           "emu:+stepped", "emu+stepped+stepped", "usb+stepped"}) {
+TEST(OpenDevice, EveryWayOfBeingWrongHasASentence) {
+  const char* const kAllNames = "the names are auto, cpu, emu, emu:PROFILE, usb, usb:N, ";
+  const std::pair<const char*, const char*> wrong[] = {
+      {"", "empty name"},
+      {"  ", "empty name"},
+      {"toaster", kAllNames},
+      {"zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", kAllNames},
+      // What is only misspelt.
+      {"gpu", "did you mean 'cpu'?"},
+      {"CPU", "did you mean 'cpu'?"},
+      {"cpu:0", "did you mean 'cpu'?"},
+      {"EMU", "did you mean 'emu'?"},
+      {"emu ", "did you mean 'emu'?"},
+      {"emulator", "did you mean 'emu'?"},
+      {"simulator", "did you mean 'emu'?"},
+      {"emu+", "did you mean 'emu'?"},
+      {"emu+step", "did you mean 'emu+stepped'?"},
+      {"automatic", kAllNames},
+      {"Auto", "did you mean 'auto'?"},
+      {"USB", "did you mean 'usb'?"},
+      {"usb0", "did you mean 'usb:0'?"},
+      {"0", "did you mean 'usb:0'?"},
+      {":1", "did you mean 'usb:1'?"},
+      {"2-3.1", "did you mean 'usb:2-3.1'?"},
+      {"usb2", "did you mean 'emu:usb2'?"},
+      {"32x32", "did you mean 'emu:32x32'?"},
+      {"emu-usb2", "did you mean 'emu:usb2'?"},
+      {"own.json", "did you mean 'emu:own.json'?"},
+      // What begins like a name.
+      {"usb:", "behind 'usb:' belongs a number"},
+      {"usb:x", "behind 'usb:' belongs a number"},
+      {"usb:1x", "behind 'usb:' belongs a number"},
+      {"usb:-", "behind 'usb:' belongs a number"},
+      {"usb:1-", "behind 'usb:' belongs a number"},
+      {"usb:1-2.", "behind 'usb:' belongs a number"},
+      {"usb:1-2..3", "behind 'usb:' belongs a number"},
+      {"usb:1-x", "behind 'usb:' belongs a number"},
+      {"pci", "behind 'pci:' belongs a number"},
+      {"pci:", "behind 'pci:' belongs a number"},
+      {"pci:x", "behind 'pci:' belongs a number"},
+      {"emu:", "a profile belongs behind 'emu:'"},
+      {"emu:+stepped", "a profile belongs behind 'emu:'"},
+      {"emu+stepped+stepped", "did you mean 'emu+stepped'?"},
+      {"emu:usb2+stepped+stepped", "+stepped belongs there once"},
+      {"usb+stepped", "only 'emu' can be +stepped"},
+      {"cpu+stepped", "only 'emu' can be +stepped"},
+      {"replay:", "the file of a recorded session"},
+      // Lists.
+      {",", "a device on both of its sides"},
+      {"emu,", "a device on both of its sides"},
+      {"emu,,emu", "a device on both of its sides"},
+      {"cpu,emu", "the CPU cannot share requests"},
+      {"emu,cpu", "the CPU cannot share requests"},
+      {"emu,toaster", "'toaster' is no device"},
+      // What other programs call a Coral, and what is something else.
+      {"coral", "a Coral USB Accelerator is 'usb'"},
+      {"Coral", "a Coral USB Accelerator is 'usb'"},
+      {"edgetpu", "a Coral USB Accelerator is 'usb'"},
+      {"edgetpu:0", "a Coral USB Accelerator is 'usb'"},
+      {"tpu", "a Coral USB Accelerator is 'usb'"},
+      {"/dev/apex_0", "a Coral on PCIe or M.2"},
+      {"apex_0", "a Coral on PCIe or M.2"},
+      {"/dev/bus/usb/002/005", "is a node"},
+      {"/dev/video0", "is a camera"},
+      // Not a device, though a name of one place to compute.
+      {"cpu", "no device to open"},
+  };
+  for (const auto& [name, sentence] : wrong) {
     const auto device = OpenDevice({.device = name});
     EXPECT_EQ(device.code(), StatusCode::kInvalidArgument) << name;
-    EXPECT_THAT(device.status().message(),
-                HasSubstr("auto, usb, usb:N, usb:BUS-PORT, pci:N, emu or emu:PROFILE"));
+    EXPECT_THAT(device.status().message(), HasSubstr(sentence)) << name;
   }
   EXPECT_EQ(OpenDevice({.device = "emu", .threads = -1}).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(ParseDeviceName, KnowsEveryForm) {
+  using Kind = DeviceName::Kind;
+  const std::tuple<const char*, Kind, const char*, bool> right[] = {
+      {"auto", Kind::kAuto, "", false},
+      {"cpu", Kind::kCpu, "", false},
+      {"emu", Kind::kEmulator, "", false},
+      {"emu+stepped", Kind::kEmulator, "", true},
+      {"emu:usb2", Kind::kEmulator, "usb2", false},
+      {"emu:./own.json+stepped", Kind::kEmulator, "./own.json", true},
+      {"usb", Kind::kUsb, "", false},
+      {"usb:12", Kind::kUsb, "12", false},
+      {"usb:2-3.1", Kind::kUsb, "2-3.1", false},
+      {"pci:0", Kind::kPcie, "0", false},
+      {"replay:a,b.pcapng", Kind::kReplay, "a,b.pcapng", false},
+  };
+  for (const auto& [text, kind, which, stepped] : right) {
+    const auto name = ParseDeviceName(text);
+    ASSERT_TRUE(name.ok()) << name.status().message();
+    EXPECT_EQ(name->kind, kind) << text;
+    EXPECT_EQ(name->which, which) << text;
+    EXPECT_EQ(name->stepped, stepped) << text;
+    EXPECT_TRUE(name->members.empty()) << text;
+  }
+  const auto group = ParseDeviceName("emu,emu:usb2,emu");
+  ASSERT_TRUE(group.ok());
+  EXPECT_EQ(group->kind, Kind::kGroup);
+  EXPECT_THAT(group->members, ::testing::ElementsAre("emu", "emu:usb2", "emu"));
 }
 
 TEST(OpenDevice, AbsentDevicesSayWhatToDoNext) {

@@ -57,6 +57,12 @@ class BadModels(CommandTest):
         self.refuse(self.model([tensor("wave", [1, 8], complex64), tensor("y", [1, 8], complex64)],
                                RELU), "wave")
 
+    def test_pipe(self):
+        """Nobody writes into it, and nobody waits for that."""
+        pipe = self.directory / "pipe"
+        os.mkfifo(pipe)
+        self.fail_with(FAILURE, ("run", pipe, *CPU), "pipe", "not a regular file")
+
     def test_truncated(self):
         whole = FASHION_MODEL.read_bytes()
         chance = random.Random(1)
@@ -193,6 +199,26 @@ class BadDevices(CommandTest):
             result = run("run", FASHION_MODEL, "--device", device)
             self.assertIn(result.code, (USAGE, NO_DEVICE), device)
             self.assert_sentence(device, result)
+
+    def test_one_sentence_everywhere(self):
+        """Every subcommand says the same of a name, and no library's list without 'cpu'."""
+        for device, mention in (("coral", "a Coral USB Accelerator is 'usb'"),
+                                ("/dev/apex_0", "a Coral on PCIe or M.2"),
+                                ("EMU", "did you mean 'emu'?"), ("gpu", "did you mean 'cpu'?"),
+                                ("cpu,emu", "the CPU cannot share requests"),
+                                ("toaster", "the names are auto, cpu, emu,")):
+            for command in (("run", FASHION_MODEL), ("inspect", FASHION_MODEL), ("doctor",),
+                            ("verify", FASHION_MODEL, "--against", "emu"),
+                            ("residency", FASHION_MODEL), ("benchmark", FASHION_MODEL)):
+                self.fail_with(USAGE, (*command, "--device", device), mention)
+        self.fail_with(USAGE, ("verify", FASHION_MODEL, "--against", "edgetpu"),
+                       "a Coral USB Accelerator is 'usb'")
+
+    def test_the_cpu_is_no_device(self):
+        """What only devices have is refused, not ignored."""
+        for option in (("--faults", "seed:1:1/9"), ("--record", self.directory / "x.pcapng"),
+                       ("--stages", "2")):
+            self.fail_with(USAGE, ("run", FASHION_MODEL, *CPU, *option), "the CPU is no device")
 
     def test_absent_camera(self):
         self.fail_with(NO_DEVICE, ("camera", FASHION_MODEL, "--source", "/dev/video99"),

@@ -30,6 +30,12 @@ class Devices(CommandTest):
         self.assertIn("emu", [device["name"] for device in devices])
         self.assertEqual([device["auto"] for device in devices].count(True), 1)
 
+    def test_a_copied_model(self):
+        want = self.json("run", FASHION_MODEL, "--device", "cpu")["outputs"]
+        for device in ("cpu", "emu"):
+            report = self.json("run", FASHION_MODEL, "--device", device, "--copy")
+            self.assertEqual(report["outputs"], want)
+
     def test_text(self):
         self.assertRegex(self.succeed("devices").stdout, r"(?m)^\* \S+ +\S")
 

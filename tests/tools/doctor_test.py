@@ -48,6 +48,10 @@ class Doctor(CommandTest):
         text = self.succeed("doctor", "--device", "emu:32x32").stdout
         self.assertIn("emu:32x32, baseline kernels: 43 of 43 known answers", text)
 
+    def test_the_cpu_alone(self):
+        tests = self.json("doctor", "--device", "cpu")["self_test"]
+        self.assertEqual({test["device"] for test in tests}, {"cpu"})
+
     def test_a_device_that_is_fine(self):
         root = self.computer(("usb1", "1d6b:0003", 5000, True), ("1-2", "1209:0001", 5000, True))
         report = self.json("doctor", "--root", root)

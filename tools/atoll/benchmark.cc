@@ -32,6 +32,7 @@ struct BenchmarkOptions {
   std::vector<std::string> input_shapes;
   int runs = 50;
   int warmup = 3;
+  bool copy = false;
   bool json = false;
 };
 
@@ -56,7 +57,8 @@ Entries PrepareEntries(const BenchmarkOptions& options) {
             std::make_unique<Entry>(SessionOptions{.model = model,
                                                    .device = device,
                                                    .threads = threads,
-                                                   .input_shapes = options.input_shapes}));
+                                                   .input_shapes = options.input_shapes,
+                                                   .copy = options.copy}));
         FillInputs(entries.back()->session, 1, {});
         entries.back()->session.Lint({});
       }
@@ -239,7 +241,7 @@ void AddBenchmarkCommand(CLI::App* app) {
   command->add_option("MODEL", options->models, "one .tflite file or more");
   command
       ->add_option("--device", options->devices,
-                   "auto | emu | emu:PROFILE | usb | usb:N | pci:N | cpu, as for 'atoll run'; "
+                   "auto | cpu | emu | emu:PROFILE | usb | usb:N | pci:N, as for 'atoll run'; "
                    "repeatable")
       ->allow_extra_args(false)
       ->capture_default_str();
@@ -252,6 +254,8 @@ void AddBenchmarkCommand(CLI::App* app) {
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   AddInputShapeOption(command, &options->input_shapes);
+  command->add_flag("--copy", options->copy,
+                    "read model files into memory instead of mapping them");
   command->add_option("--runs", options->runs, "measured inferences")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();

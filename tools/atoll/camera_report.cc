@@ -180,7 +180,7 @@ atollrt::Status SaveFrame(const std::string& directory, const ProcessedFrame& pr
 void DescribeDevice(const Session& session, atollrt::DeviceStatus* status) {
   status->name = session.device_name();
   status->description = session.device_description();
-  status->emulated = status->name.starts_with("emu");
+  status->emulated = session.emulated();
   const AtollDeviceHealth health = session.device_health();
   status->failures = health.failures;
   status->resets = health.resets;

@@ -31,20 +31,12 @@ void RunDevices(const DevicesOptions& options) {
                        {"available", device.available != 0},
                        {"auto", device.is_default != 0}});
   }
-  const char* cpu = "";
-  ThrowIfError(AtollCpuName(&cpu), Activity::kOpeningDevice, "cannot use the CPU");
-  const std::string cpu_description = fmt::format("this computer's CPU, {} kernels", cpu);
-  devices.push_back(
-      {{"name", "cpu"}, {"description", cpu_description}, {"available", true}, {"auto", false}});
   if (options.json) {
     Json report = NewReport("devices");
     report["devices"] = std::move(devices);
     PrintReport(report);
   } else {
-    text += fmt::format(
-        "  {:<12} {}\n* --device auto takes this one; emu:FILE.json takes a profile of "
-        "your own\n",
-        "cpu", cpu_description);
+    text += "* --device auto takes this one; emu:FILE.json takes a profile of your own\n";
     PrintText(text);
   }
 }

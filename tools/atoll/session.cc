@@ -47,6 +47,7 @@ AtollModel* LoadModel(const SessionOptions& options) {
   AtollModelOptions model_options = ATOLL_MODEL_OPTIONS_INIT;
   model_options.input_shapes = c_shapes.data();
   model_options.input_shape_count = static_cast<int32_t>(c_shapes.size());
+  model_options.copy_file = options.copy ? 1 : 0;
   AtollModel* model = nullptr;
   const AtollStatus status =
       AtollModelCreateFromFileWithOptions(options.model.c_str(), &model_options, &model);
@@ -79,13 +80,14 @@ void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) 
 void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
   app->add_option(
          "--device", options->device,
-         "auto | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | cpu, or a list of "
-         "devices of one kind, A,B, which share the requests; auto takes "
-         "the first "
-         "real device, else the emulator; PROFILE is a name of 'atoll devices' or a .json "
-         "file; emu+stepped and "
-         "emu:PROFILE+stepped go cycle by cycle")
+         "auto | cpu | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | replay:FILE, or a "
+         "list of devices of one kind, A,B, which share the requests; auto takes the first real "
+         "device, else the emulator; PROFILE is a name of 'atoll devices' or a .json file; "
+         "emu+stepped and emu:PROFILE+stepped go cycle by cycle")
       ->capture_default_str();
+  app->add_flag("--copy", options->copy,
+                "read model files into memory instead of mapping them: then a file may be "
+                "overwritten while it is used");
   app->add_option("--threads", options->threads,
                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
                   "suggests")
@@ -137,8 +139,12 @@ std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
   delegate_options.performance = options.performance.c_str();
   if (!options.firmware.empty()) delegate_options.firmware = options.firmware.c_str();
   AtollDelegate* delegate = nullptr;
-  ThrowIfError(AtollDelegateCreate(&delegate_options, &delegate), Activity::kOpeningDevice,
-               fmt::format("cannot open the device '{}'", options.device));
+  const AtollStatus status = AtollDelegateCreate(&delegate_options, &delegate);
+  // What is said of a name that is none needs nothing in front of it.
+  ThrowIfError(status, Activity::kOpeningDevice,
+               status == ATOLL_INVALID_ARGUMENT
+                   ? ""
+                   : fmt::format("cannot open the device '{}'", options.device));
   return {delegate, AtollDelegateDelete};
 }
 
@@ -154,17 +160,12 @@ Session::Session(const SessionOptions& options, const Session* device_of) : opti
   interpreter_options.num_threads = options.threads;
   interpreter_options.priority = options.priority;
   interpreter_options.residency_set = options.residency_set;
-  if (options.device == "cpu") {
-    const char* cpu = "";
-    ThrowIfError(AtollCpuName(&cpu), Activity::kOpeningDevice, "cannot use the CPU");
-    device_description_ = fmt::format("this computer's CPU, {} kernels", cpu);
-  } else {
-    delegate_ = device_of != nullptr ? device_of->delegate_ : OpenDelegate(options);
-    const AtollDeviceInfo info = device_info();
-    device_name_ = info.name;
-    device_description_ = info.description;
-    interpreter_options.delegate = delegate_.get();
-  }
+  delegate_ = device_of != nullptr ? device_of->delegate_ : OpenDelegate(options);
+  const AtollDeviceInfo info = device_info();
+  device_name_ = info.name;
+  on_device_ = device_name_ != "cpu";
+  device_description_ = info.description;
+  interpreter_options.delegate = delegate_.get();
   load_times_.device_ms = stopwatch.LapMs();
 
   std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> fallback;
@@ -191,10 +192,8 @@ bool Session::on_coral() const {
 
 AtollDeviceHealth Session::device_health() const {
   AtollDeviceHealth health = {};
-  if (on_device()) {
-    ThrowIfError(AtollDelegateGetDeviceHealth(delegate_.get(), &health), Activity::kOpeningDevice,
-                 "cannot ask the device");
-  }
+  ThrowIfError(AtollDelegateGetDeviceHealth(delegate_.get(), &health), Activity::kOpeningDevice,
+               "cannot ask the device");
   return health;
 }
 
@@ -217,10 +216,8 @@ void Session::AnnounceHealth() const {
 
 AtollDeviceInfo Session::device_info() const {
   AtollDeviceInfo info = {};
-  if (on_device()) {
-    ThrowIfError(AtollDelegateGetDeviceInfo(delegate_.get(), &info), Activity::kOpeningDevice,
-                 "cannot describe the device");
-  }
+  ThrowIfError(AtollDelegateGetDeviceInfo(delegate_.get(), &info), Activity::kOpeningDevice,
+               "cannot describe the device");
   return info;
 }
 

@@ -34,6 +34,7 @@ struct SessionOptions {
   std::string firmware = {};        // of a Coral; empty: where the library looks
   int priority = 0;                 // of the interpreter's requests
   uint32_t residency_set = 0;       // as AtollInterpreterOptions has it
+  bool copy = false;                // read the file, do not map it
 };
 
 // Adds MODEL, --device, --threads and --input-shape to a subcommand.
@@ -51,13 +52,15 @@ class Session {
 
   const AtollModel* model() const { return model_.get(); }
   AtollInterpreter* interpreter() const { return interpreter_.get(); }
-  const AtollDelegate* delegate() const { return delegate_.get(); }  // nullptr on the CPU
+  const AtollDelegate* delegate() const { return delegate_.get(); }
   const SessionOptions& options() const { return options_; }
 
   // What --device would take, "emu" or "cpu", and a description for people.
   const std::string& device_name() const { return device_name_; }
   const std::string& device_description() const { return device_description_; }
-  bool on_device() const { return delegate_ != nullptr; }
+  bool on_device() const { return on_device_; }  // else on the CPU
+  // Whether the device is this computer's emulation of one.
+  bool emulated() const { return AtollDelegateIsEmulated(delegate_.get()) != 0; }
   // Whether the model was compiled for a Coral, and so the device is one.
   bool on_coral() const;
   // What the device is made of; zeros with --device cpu.
@@ -111,7 +114,8 @@ class Session {
   std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> model_;
   std::shared_ptr<AtollDelegate> delegate_;
   std::unique_ptr<AtollInterpreter, Deleter<AtollInterpreterDelete>> interpreter_;
-  std::string device_name_ = "cpu";
+  std::string device_name_;
+  bool on_device_ = false;
   std::string device_description_;
   LoadTimes load_times_;
   std::vector<Finding> warnings_;

@@ -241,6 +241,10 @@ class Reference {
     } else {
       SessionOptions session = options.session;
       session.device = options.against;
+      // What is right goes its own way, undisturbed.
+      session.faults.clear();
+      session.record.clear();
+      session.stages = 1;
       session_ = std::make_unique<Session>(session);
     }
   }

@@ -10,9 +10,15 @@
 //   if (!device) return Complain(device.message());
 //   auto interpreter = atollpp::Interpreter::Create(*model, *device);
 //   if (!interpreter) return Complain(interpreter.message());
-//   std::ranges::copy(pixels, interpreter->input(0).values<uint8_t>().begin());
+//   if (atollpp::Status status = interpreter->input(0).CopyFrom<int8_t>(pixels); !status) {
+//     return Complain(status.message());
+//   }
 //   if (atollpp::Status status = interpreter->Invoke(); !status) return Complain(status.message());
 //   for (const float score : interpreter->output(0).RealValues()) ...
+//
+// What is used although it is not there ends the program with a sentence on stderr: the value of a
+// Result that failed, the values of a tensor that has none or others. Ask first: both are false
+// then, and have the sentence.
 //
 // Owners can be moved. Models and delegates can be copied, too: copies mean the same object, and an
 // interpreter holds on to the delegate that it runs on, so none is deleted too early. Threads as in
@@ -20,13 +26,16 @@
 #ifndef ATOLL_ATOLL_HPP_
 #define ATOLL_ATOLL_HPP_
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,6 +43,15 @@
 #include "atoll/runtime.h"
 
 namespace atollpp {
+
+namespace internal {
+
+[[noreturn]] inline void Die(const std::string& why) {
+  std::fprintf(stderr, "atoll: used without looking whether it is there: %s\n", why.c_str());
+  std::abort();
+}
+
+}  // namespace internal
 
 // Whether a call succeeded, and else why not, in a sentence.
 class [[nodiscard]] Status {
@@ -59,7 +77,9 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}
-  Result(Status failure) : status_(std::move(failure)) { assert(!status_); }
+  Result(Status failure) : status_(std::move(failure)) {
+    if (status_) internal::Die("a failure that is none");
+  }
 
   explicit operator bool() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -67,13 +87,17 @@ class [[nodiscard]] Result {
   const std::string& message() const { return status_.message(); }
 
   // Only if there is a value.
-  T& operator*() & { return *value_; }
-  const T& operator*() const& { return *value_; }
-  T&& operator*() && { return *std::move(value_); }
-  T* operator->() { return &*value_; }
-  const T* operator->() const { return &*value_; }
+  T& operator*() & { return Checked(), *value_; }
+  const T& operator*() const& { return Checked(), *value_; }
+  T&& operator*() && { return Checked(), *std::move(value_); }
+  T* operator->() { return Checked(), &*value_; }
+  const T* operator->() const { return Checked(), &*value_; }
 
  private:
+  void Checked() const {
+    if (!value_) internal::Die(message());
+  }
+
   std::optional<T> value_;
   Status status_;
 };
@@ -102,8 +126,39 @@ inline constexpr int kTypeOf<uint32_t> = ATOLL_UINT32;
 
 }  // namespace internal
 
+// Values of a tensor, row-major: a range that can be used wherever a span can, if it is true. Of a
+// tensor that is not there, is of another type or has no memory of its own it is false and empty(),
+// and everything else ends the program with the sentence.
+template <typename T>
+class [[nodiscard]] Values {
+ public:
+  using element_type = T;
+  using value_type = std::remove_cv_t<T>;
+
+  Values(std::span<T> values) : values_(values) {}
+  Values(Status failure) : status_(std::move(failure)) {}
+
+  explicit operator bool() const { return static_cast<bool>(status_); }
+  const Status& status() const { return status_; }
+  bool empty() const { return values_.empty(); }
+
+  T* begin() const { return span().data(); }
+  T* end() const { return begin() + size(); }
+  T* data() const { return span().data(); }
+  size_t size() const { return span().size(); }
+  T& operator[](size_t index) const { return span()[index]; }
+  std::span<T> span() const {
+    if (!status_) internal::Die(status_.message());
+    return values_;
+  }
+
+ private:
+  std::span<T> values_;
+  Status status_;
+};
+
 // A tensor of an interpreter, which must outlive it; without one (an index out of range) it is
-// false, and nothing else may be asked of it.
+// false, has no name, no shape and the type ATOLL_NO_TYPE.
 class ConstTensor {
  public:
   explicit ConstTensor(const AtollTensor* tensor) : tensor_(tensor) {}
@@ -121,47 +176,83 @@ class ConstTensor {
     return shape;
   }
 
-  // Its bytes, and its values, row-major; empty if the tensor has another type than T.
-  std::span<const std::byte> bytes() const {
-    return {static_cast<const std::byte*>(AtollTensorConstData(tensor_)),
-            AtollTensorByteSize(tensor_)};
+  // Its bytes, and its values; those are false if the tensor has another type than T.
+  Values<const std::byte> bytes() const {
+    return Of<const std::byte>(AtollTensorConstData(tensor_));
   }
   template <typename T>
-  std::span<const T> values() const {
-    static_assert(internal::kTypeOf<T> >= 0, "tensors hold no values of this type");
-    if (internal::kTypeOf<T> != static_cast<int>(type())) return {};
-    return {static_cast<const T*>(AtollTensorConstData(tensor_)),
-            AtollTensorByteSize(tensor_) / sizeof(T)};
+  Values<const T> values() const {
+    if (Status status = CheckType<T>(); !status) return status;
+    return Of<const T>(AtollTensorConstData(tensor_));
+  }
+  // Copies all values out, of which there must be as many as there is room for.
+  template <typename T>
+  Status CopyTo(std::span<std::type_identity_t<T>> values) const {
+    if (Status status = CheckType<T>(); !status) return status;
+    return Status::Of(AtollTensorCopyToBuffer(tensor_, values.data(), values.size_bytes()));
   }
 
   // What the values stand for: scale * (value - zero point) of int8, uint8 and int16 (the values
-  // themselves without a scale), float32 as it is. Empty for other types.
+  // themselves without a scale), numbers of other types as they are. Empty if there are none.
   std::vector<float> RealValues() const {
     switch (type()) {
-      case ATOLL_FLOAT32: {
-        const std::span<const float> all = values<float>();
-        return {all.begin(), all.end()};
-      }
+      case ATOLL_FLOAT32:
+        return Dequantized(values<float>());
       case ATOLL_INT8:
         return Dequantized(values<int8_t>());
       case ATOLL_UINT8:
         return Dequantized(values<uint8_t>());
       case ATOLL_INT16:
         return Dequantized(values<int16_t>());
+      case ATOLL_INT32:
+        return Dequantized(values<int32_t>());
+      case ATOLL_UINT32:
+        return Dequantized(values<uint32_t>());
+      case ATOLL_INT64:
+        return Dequantized(values<int64_t>());
+      case ATOLL_BOOL:
+        return Dequantized(values<bool>());
       default:
         return {};
     }
   }
 
+ protected:
+  Status Problem(const std::string& what) const {
+    return Status(ATOLL_INVALID_ARGUMENT, tensor_ == nullptr ? "there is no such tensor"
+                                                             : "tensor '" + name() + "' " + what);
+  }
+  template <typename T>
+  Status CheckType() const {
+    constexpr int kType = internal::kTypeOf<std::remove_cv_t<T>>;
+    static_assert(kType >= 0, "tensors hold no values of this type");
+    if (kType == static_cast<int>(type())) return Status();
+    return Problem(std::string("is ") + AtollTypeName(type()) + ", not " +
+                   AtollTypeName(static_cast<AtollType>(kType)));
+  }
+  template <typename T, typename Data>
+  Values<T> Of(Data* data) const {
+    const size_t bytes = AtollTensorByteSize(tensor_);
+    if (tensor_ == nullptr || (data == nullptr && bytes > 0)) {
+      return Problem("has no memory of its own");
+    }
+    return std::span<T>(static_cast<T*>(data), bytes / sizeof(T));
+  }
+
  private:
   template <typename T>
-  std::vector<float> Dequantized(std::span<const T> stored) const {
-    const AtollQuantization q = quantization();
+  std::vector<float> Dequantized(const Values<const T>& stored) const {
     std::vector<float> real;
+    if (stored.empty()) return real;
+    const AtollQuantization q = quantization();
     real.reserve(stored.size());
     for (const T value : stored) {
-      real.push_back(q.scale == 0 ? static_cast<float>(value)
-                                  : q.scale * static_cast<float>(value - q.zero_point));
+      if constexpr (std::is_integral_v<T> && sizeof(T) <= 2 && !std::is_same_v<T, bool>) {
+        real.push_back(q.scale == 0 ? static_cast<float>(value)
+                                    : q.scale * static_cast<float>(value - q.zero_point));
+      } else {
+        real.push_back(static_cast<float>(value));
+      }
     }
     return real;
   }
@@ -175,13 +266,17 @@ class Tensor : public ConstTensor {
   explicit Tensor(AtollTensor* tensor) : ConstTensor(tensor), writable_(tensor) {}
 
   AtollTensor* get() const { return writable_; }
-  std::span<std::byte> bytes() const {
-    return {static_cast<std::byte*>(AtollTensorData(writable_)), AtollTensorByteSize(writable_)};
-  }
+  Values<std::byte> bytes() const { return Of<std::byte>(AtollTensorData(writable_)); }
   template <typename T>
-  std::span<T> values() const {
-    const std::span<const T> all = ConstTensor::values<T>();
-    return {const_cast<T*>(all.data()), all.size()};
+  Values<T> values() const {
+    if (Status status = CheckType<T>(); !status) return status;
+    return Of<T>(AtollTensorData(writable_));
+  }
+  // Sets all values, of which there must be as many as the tensor has: CopyFrom<int8_t>(pixels).
+  template <typename T>
+  Status CopyFrom(std::span<const std::type_identity_t<T>> values) const {
+    if (Status status = CheckType<T>(); !status) return status;
+    return Status::Of(AtollTensorCopyFromBuffer(writable_, values.data(), values.size_bytes()));
   }
 
  private:
@@ -200,7 +295,7 @@ class Model {
       return AtollModelCreateFromBuffer(bytes.data(), bytes.size(), model);
     });
   }
-  // With other shapes of inputs than the file has.
+  // With other shapes of inputs than the file has, or a copy of the file.
   static Result<Model> FromFile(const std::string& path, const AtollModelOptions& options) {
     return Create([&](AtollModel** model) {
       return AtollModelCreateFromFileWithOptions(path.c_str(), &options, model);
@@ -225,14 +320,12 @@ class Model {
   std::shared_ptr<AtollModel> model_;
 };
 
-// A device that models run on. One without a device, which is what the constructor makes, stands
-// for the CPU.
+// A device that models run on, or the CPU, which is what the constructor makes.
 class Delegate {
  public:
   Delegate() = default;
   // "auto", "emu", "usb": AtollDelegateOptions says which there are. "cpu" is the CPU.
   static Result<Delegate> Open(const std::string& device) {
-    if (device == "cpu") return Delegate();
     AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
     options.device = device.c_str();
     return Open(options);
@@ -244,14 +337,15 @@ class Delegate {
     return Delegate(delegate);
   }
 
-  // Strings live as long as the device is open. ATOLL_INVALID_ARGUMENT of the CPU.
+  // Strings live as long as a Delegate of this device. ATOLL_INVALID_ARGUMENT of one that was not
+  // opened.
   Result<AtollDeviceInfo> info() const {
     AtollDeviceInfo info = {};
     const AtollStatus status = AtollDelegateGetDeviceInfo(get(), &info);
     if (status != ATOLL_OK) return Status::Of(status);
     return info;
   }
-  AtollDelegate* get() const { return delegate_.get(); }  // null: the CPU
+  AtollDelegate* get() const { return delegate_.get(); }  // null: not opened, the CPU
 
  private:
   explicit Delegate(AtollDelegate* delegate) : delegate_(delegate, AtollDelegateDelete) {}
@@ -307,5 +401,9 @@ class Interpreter {
 };
 
 }  // namespace atollpp
+
+// What begin() gives stays good without the Values that gave it.
+template <typename T>
+inline constexpr bool std::ranges::enable_borrowed_range<atollpp::Values<T>> = true;
 
 #endif  // ATOLL_ATOLL_HPP_

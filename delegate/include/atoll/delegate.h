@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Atoll's delegate: runs what it can of a model on an accelerator. Conventions as in
- * atoll/runtime.h. A delegate may be shared by interpreters on any threads and must outlive them.
+ * atoll/runtime.h. A delegate may be shared by interpreters on any threads, which keep it open:
+ * it may be deleted before them.
  *
  * libatoll-core has the emulated device alone. There, other devices are ATOLL_NOT_FOUND; faults,
  * recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest, AtollEstimateCoral,
@@ -22,9 +23,10 @@ typedef struct AtollDelegateOptions {
   size_t struct_size;
   /* "auto": the first real Atoll-1 that can be opened, else the emulator. "emu", "emu:PROFILE": the
    * emulator; a profile is one of AtollListDevices or the path of a .json file (docs/isa.md,
-   * section 1); with
-   * "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N", "usb:2-3.1"
-   * (bus and ports), "pci:N": a real device. NULL means "auto". ("cpu" is no delegate at all.) */
+   * section 1); with "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N",
+   * "usb:2-3.1" (bus and ports), "pci:N": a real device. "cpu": no device; interpreters that get
+   * this delegate run everything on the CPU, as without one. NULL means "auto". All names:
+   * docs/devices.md. */
   const char* device;
   /* Host threads that the emulator computes with; 0: a sensible default. */
   int32_t num_threads;
@@ -55,7 +57,8 @@ typedef struct AtollDelegateOptions {
 #define ATOLL_DELEGATE_OPTIONS_INIT \
   { sizeof(AtollDelegateOptions), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL }
 
-/* Opens the device. ATOLL_NOT_FOUND if there is none of that name. `options` may be NULL. */
+/* Opens the device. ATOLL_NOT_FOUND if there is none of that name, ATOLL_INVALID_ARGUMENT, with
+ * what was probably meant, if that is no name of a device. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options,
                                              AtollDelegate** delegate);
 ATOLL_EXPORT void AtollDelegateDelete(AtollDelegate* delegate);
@@ -75,9 +78,14 @@ typedef struct AtollDeviceInfo {
   const char* note;
 } AtollDeviceInfo;
 
-/* The device that a delegate runs on. Strings live as long as the delegate. */
+/* The device that a delegate runs on; the CPU has zeros where it is made of nothing. Strings live
+ * as long as the delegate. */
 ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate,
                                                     AtollDeviceInfo* info);
+
+/* Nonzero if this computer plays the device: its times are modelled. 0 for the CPU, and for NULL.
+ */
+ATOLL_EXPORT int32_t AtollDelegateIsEmulated(const AtollDelegate* delegate);
 
 /* What went wrong with a device so far, each event counted once. */
 typedef struct AtollDeviceHealth {
@@ -91,7 +99,8 @@ typedef struct AtollDeviceHealth {
 ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate,
                                                       AtollDeviceHealth* health);
 
-/* Looks at what is there now. Strings stay valid until the next call on the same thread. */
+/* Looks at what is there now; the CPU comes last. Strings stay valid until the next call on the
+ * same thread. */
 ATOLL_EXPORT AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count);
 
 /* ---- What is wrong, and whether it computes right (docs/doctor.md) ------------------------------
@@ -127,9 +136,10 @@ typedef struct AtollSelfTestResult {
 } AtollSelfTestResult;
 
 /* Computes what has a known answer: on the CPU, on an emulator with the kernels of every level that
- * this CPU has, and on `device` (as in AtollDelegateOptions) if it is a real one; each instruction
- * of an Atoll-1 on each device. Takes a few seconds at most. Errors are those of opening `device`;
- * what is wrong is in the results. The array stays valid until the next call on the same thread. */
+ * this CPU has (but not if `device` is "cpu"), and on `device` (as in AtollDelegateOptions) if it
+ * is a real one; each instruction of an Atoll-1 on each device. Takes a few seconds at most. Errors
+ * are those of opening `device`; what is wrong is in the results. The array stays valid until the
+ * next call on the same thread. */
 ATOLL_EXPORT AtollStatus AtollDeviceSelfTest(const char* device,
                                              const AtollSelfTestResult** results, int32_t* count);
 

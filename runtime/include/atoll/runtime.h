@@ -9,8 +9,11 @@
  *    calling thread.
  *  - Sizes are in bytes unless a name says otherwise. Strings are UTF-8, NUL-terminated, owned by
  *    the object that they came from and valid as long as it lives.
- *  - Create/Delete pair up; Delete(NULL) is a no-op. A model may be deleted while interpreters
- *    made from it live: they keep what they need.
+ *  - Create/Delete pair up; Delete(NULL) is a no-op. A model and a delegate may be deleted while
+ *    interpreters made from them live: these keep what they need.
+ *  - NULL for something that is needed, and an index out of range, do nothing: a function that
+ *    returns a status gives ATOLL_INVALID_ARGUMENT, others 0 (AtollTensorDim -1), NULL, "" or
+ *    ATOLL_NO_TYPE; AtollLastError() then names the argument.
  *  - Options structs start with struct_size: initialise them with their *_INIT macro.
  *  - Thread safety: an AtollModel is immutable and may be shared by threads. An AtollInterpreter
  *    and its tensors belong to one thread at a time. Different interpreters may run at the same
@@ -77,7 +80,9 @@ ATOLL_EXPORT void AtollSetLogCallback(AtollLogCallback callback, void* user_data
 typedef struct AtollModel AtollModel;
 
 /* Maps the file; it must not be truncated or rewritten while models or interpreters made from it
- * live. Every index, size and shape in it is checked here. */
+ * live, which would end the process (SIGBUS) or change results: replace it by renaming a new file
+ * to its name, not by copying over it, or set AtollModelOptions.copy_file. Every index, size and
+ * shape in it is checked here. */
 ATOLL_EXPORT AtollStatus AtollModelCreateFromFile(const char* path, AtollModel** model);
 /* Copies the bytes. */
 ATOLL_EXPORT AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size,
@@ -97,9 +102,14 @@ typedef struct AtollModelOptions {
   size_t struct_size;
   const AtollInputShape* input_shapes; /* read during the call; inputs not among them keep theirs */
   int32_t input_shape_count;
+  /* Of a file, nonzero: read it into memory instead of mapping it. Whatever happens to the file
+   * afterwards does not matter, and neither does it if it shrinks meanwhile; in exchange its bytes
+   * take memory of the process, which mapped ones share with the system's cache. (As wide as a
+   * pointer: programs built before it was there are known by their struct_size.) */
+  size_t copy_file;
 } AtollModelOptions;
 #define ATOLL_MODEL_OPTIONS_INIT \
-  { sizeof(AtollModelOptions), NULL, 0 }
+  { sizeof(AtollModelOptions), NULL, 0, 0 }
 
 /* The same with other shapes of inputs than the file has, also for inputs that have dynamic ones
  * there; all other shapes follow. `options` may be NULL. ATOLL_INVALID_ARGUMENT if there is no such
@@ -119,8 +129,8 @@ ATOLL_EXPORT int32_t AtollModelHasOperator(const AtollModel* model, const char* 
 
 /* ---- Delegate ------------------------------------------------------------------------------- */
 
-/* Something that runs parts of graphs elsewhere; atoll/delegate.h creates one. It must outlive
- * the interpreters that use it. */
+/* Something that runs parts of graphs elsewhere; atoll/delegate.h creates one. Interpreters that
+ * use it keep it open. */
 typedef struct AtollDelegate AtollDelegate;
 
 /* ---- Interpreter ---------------------------------------------------------------------------- */
@@ -172,6 +182,7 @@ ATOLL_EXPORT AtollStatus AtollInterpreterResetVariableTensors(AtollInterpreter* 
 typedef struct AtollTensor AtollTensor;
 
 typedef enum AtollType {
+  ATOLL_NO_TYPE = -1, /* there is no tensor */
   ATOLL_FLOAT32 = 0,
   ATOLL_INT32 = 2,
   ATOLL_UINT8 = 3,
