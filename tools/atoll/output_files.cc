@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <system_error>
 
@@ -31,13 +33,6 @@ bool WriteAll(int fd, const char* data, size_t size) {
     size -= static_cast<size_t>(written);
   }
   return true;
-}
-
-// What open(2) would have given a new file; mkstemp makes files that only their owner can read.
-mode_t NewFileMode() {
-  const mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
 }
 
 [[noreturn]] void Fail(const char* verb, const std::string& path, int error,
@@ -68,21 +63,66 @@ std::string NameFor(const std::string& picture, const std::string& extension,
   return name;
 }
 
-// Whether a file of this name would take the place of a device, a pipe or a socket.
-bool IsSpecial(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::is_other(path, error);
+// Standard output and its like, by any of their names: what they are may be a file that somebody
+// else is writing to, too, so it is neither opened again nor replaced.
+std::optional<int> DescriptorOf(const std::string& name) {
+  if (name == "-" || name == "/dev/stdout") return STDOUT_FILENO;
+  if (name == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    int fd = -1;
+    const char* const end = name.data() + name.size();
+    if (!name.starts_with(folder)) continue;
+    const auto [number_end, error] = std::from_chars(name.data() + folder.size(), end, fd);
+    if (error == std::errc() && number_end == end && fd >= 0) return fd;
+  }
+  return {};
+}
+
+// Of a descriptor for writing into what `name` is; -1 with errno. The kernel follows links, and
+// refuses those that it does not trust.
+int OpenInto(const std::string& name) {
+  if (const std::optional<int> fd = DescriptorOf(name)) {
+    return fcntl(*fd, F_DUPFD_CLOEXEC, 0);
+  }
+  return open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+}
+
+// Whether there is something of this name that a file must not take the place of.
+bool IsWrittenInto(const std::string& name) {
+  if (DescriptorOf(name)) return true;
+  struct stat info = {};
+  return lstat(name.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
 // False, with errno, if not everything could be written.
 bool WriteInto(const std::string& path, const std::string& data) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (DescriptorOf(path)) std::fflush(nullptr);  // what was printed comes first
+  const int fd = OpenInto(path);
   if (fd < 0) return false;
   const bool written = WriteAll(fd, data.data(), data.size());
   const int error = errno;
   if (close(fd) != 0 && written) return false;
   errno = error;
   return written;
+}
+
+// A new file beside `path`, with the mode that any new file gets, or that of the file which it is
+// to replace. -1 with errno.
+int CreateBeside(const std::string& path, std::string* temporary_path) {
+  static std::atomic<unsigned> count = 0;
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    *temporary_path = fmt::format("{}.{}-{}.part", path, getpid(), count++);
+    const int fd = open(temporary_path->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST) continue;
+    struct stat old = {};
+    // Without the right to give it that mode it has the usual one, which is no failure.
+    if (fd >= 0 && lstat(path.c_str(), &old) == 0 && S_ISREG(old.st_mode)) {
+      [[maybe_unused]] const int ignored = fchmod(fd, old.st_mode & 0777);
+    }
+    return fd;
+  }
+  return -1;
 }
 
 }  // namespace
@@ -95,30 +135,23 @@ OutputFiles::~OutputFiles() {
 
 void OutputFiles::Add(std::string_view option, const std::string& name, const void* data,
                       size_t size) {
-  if (IsSpecial(name)) {
+  if (IsWrittenInto(name)) {
     files_.push_back({std::string(option), "", name, {static_cast<const char*>(data), size}});
     return;
   }
-  std::error_code no_target;
-  const std::filesystem::path target = std::filesystem::canonical(name, no_target);
-  const std::string path = no_target ? name : target.string();
-  if (const auto directory = std::filesystem::path(path).parent_path(); !directory.empty()) {
+  if (const auto directory = std::filesystem::path(name).parent_path(); !directory.empty()) {
     std::error_code error;
     std::filesystem::create_directories(directory, error);
     if (error) Fail("create the directory", directory.string(), error.value(), option);
   }
-  std::string temporary_path = path + ".XXXXXX";
-  const int fd = mkstemp(temporary_path.data());
-  if (fd < 0) Fail("create", path, errno, option);
-  files_.push_back({std::string(option), temporary_path, path, {}});
-  if (!WriteAll(fd, static_cast<const char*>(data), size)) {
-    const int error = errno;
-    close(fd);
-    Fail("write", path, error, option);
-  }
-  const int mode_error = fchmod(fd, NewFileMode()) != 0 ? errno : 0;
-  if (close(fd) != 0) Fail("write", path, errno, option);
-  if (mode_error != 0) Fail("set the mode of", path, mode_error, option);
+  std::string temporary_path;
+  const int fd = CreateBeside(name, &temporary_path);
+  if (fd < 0) Fail("create", name, errno, option);
+  files_.push_back({std::string(option), temporary_path, name, {}});
+  const bool written = WriteAll(fd, static_cast<const char*>(data), size);
+  const int error = errno;
+  if (close(fd) != 0 && written) Fail("write", name, errno, option);
+  if (!written) Fail("write", name, error, option);
 }
 
 void OutputFiles::Commit() {
@@ -137,6 +170,17 @@ void OutputFiles::Commit() {
   }
   files_.clear();
 }
+
+std::FILE* OpenOutput(std::string_view option, const std::string& name) {
+  const int fd = OpenInto(name);
+  std::FILE* const file = fd < 0 ? nullptr : fdopen(fd, "w");
+  if (file != nullptr) return file;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  Fail("create", name, error, option);
+}
+
+bool IsStandardOutput(const std::string& name) { return DescriptorOf(name) == STDOUT_FILENO; }
 
 std::vector<std::string> PlanOutputs(std::string_view option, const std::string& output,
                                      const std::vector<std::string>& extensions,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,10 +10,11 @@
 namespace atollcmd {
 
 // A set of files that appears as a whole or not at all: Add writes each under a temporary name in
-// the same directory, Commit renames them, and what was not committed is deleted again. What is
-// there already and no regular file (/dev/null, a pipe) is never replaced: Commit writes into it,
-// before it renames the others. A symbolic link stays; the file that it leads to is replaced.
-// Failures throw CommandError.
+// the same directory, Commit renames them, and what was not committed is deleted again. A file that
+// is replaced leaves its mode to the new one. What is there already and no regular file (/dev/null,
+// a pipe, a symbolic link) is never replaced: Commit writes into it, or into what it leads to,
+// before it renames the others. "-" and /dev/stdout are the standard output, after what was
+// printed. Failures throw CommandError.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -35,6 +37,12 @@ class OutputFiles {
 
   std::vector<File> files_;
 };
+
+// A stream that writes into what `name` is, or into a new file, as it goes along; names mean the
+// same as above. Throws CommandError if it cannot be opened, naming the `option`.
+std::FILE* OpenOutput(std::string_view option, const std::string& name);
+// Whether `name` is "-" or another name of the standard output.
+bool IsStandardOutput(const std::string& name);
 
 // Where results about pictures go that the user named by one `option`: `output` itself if it ends
 // in one of `extensions` (".jpg"), for a single picture; else `output` is a directory, and each
