@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -11,18 +12,9 @@
 namespace atollrt {
 namespace {
 
-// Keys in the order of ProfileKeys(), each with where its number goes.
-enum Key : size_t {
-  kArrayRows,
-  kArrayColumns,
-  kClock,
-  kMemory,
-  kProgramMemory,
-  kLink,
-  kHost,
-  kKeyCount
-};
-constexpr ProfileKey kKeys[kKeyCount] = {
+using enum ProfileNumber;
+
+constexpr ProfileKey kKeys[] = {
     {"array_rows", "R, rows of the array", 1, 1024, 1},
     {"array_columns", "C, columns of the array and lanes of the vector unit", 1, 1024, 1},
     {"clock_hz", "cycles per second", 1e6, 2e9, 1000},
@@ -31,11 +23,13 @@ constexpr ProfileKey kKeys[kKeyCount] = {
     {"link_bytes_per_second", "usable speed of the link to the host", 1000, 1e12, 1000},
     {"host_seconds", "what the host spends on a request beside the transfers; modelled", 0, 60, 0},
 };
+constexpr size_t kKeyCount = std::size(kKeys);
+static_assert(kKeyCount == static_cast<size_t>(kHost) + 1);
 constexpr char kSummary[] = "summary";
 constexpr size_t kSummaryMax = 100;          // bytes
 constexpr size_t kProfileFileMax = 1 << 16;  // bytes
 
-void Store(Key key, double value, DeviceProfile* profile) {
+void Store(ProfileNumber key, double value, DeviceProfile* profile) {
   const auto whole = static_cast<uint64_t>(value);
   switch (key) {
     case kArrayRows:
@@ -58,8 +52,6 @@ void Store(Key key, double value, DeviceProfile* profile) {
       break;
     case kHost:
       profile->host_seconds = value;
-      break;
-    case kKeyCount:
       break;
   }
 }
@@ -114,7 +106,7 @@ class ProfileReader {
     }
     for (size_t i = 0; i < kKeyCount; ++i) {
       if (name != kKeys[i].name) continue;
-      key_index_ = static_cast<Key>(i);
+      key_index_ = i;
       if (std::exchange(seen_[i], true)) return Duplicate();
       return true;
     }
@@ -158,16 +150,10 @@ class ProfileReader {
   }
   bool Number(double value) {
     if (!in_object_ || key_index_ == kKeyCount) return BadType();
-    const ProfileKey& expected = kKeys[key_index_];
-    const bool is_multiple = expected.step == 0 || std::fmod(value, expected.step) == 0;
-    if (!(value >= expected.min && value <= expected.max) || !is_multiple) {
-      const std::string multiple = expected.step > 1    ? Format("a multiple of %g", expected.step)
-                                   : expected.step == 1 ? "a whole number"
-                                                        : "a number";
-      return Fail(InvalidArgument("%s is %.17g, must be %s from %.17g to %.17g", expected.name,
-                                  value, multiple.c_str(), expected.min, expected.max));
-    }
-    Store(key_index_, value, &profile_);
+    const auto number = static_cast<ProfileNumber>(key_index_);
+    Status status = CheckProfileNumber(number, kKeys[key_index_].name, value);
+    if (!status.ok()) return Fail(std::move(status));
+    Store(number, value, &profile_);
     return true;
   }
   bool BadType() {
@@ -183,7 +169,7 @@ class ProfileReader {
   bool in_object_ = false;
   bool has_summary_ = false;
   bool seen_[kKeyCount] = {};
-  Key key_index_ = kKeyCount;
+  size_t key_index_ = kKeyCount;  // in kKeys; kKeyCount: the summary
   std::string key_;
 };
 
@@ -232,6 +218,17 @@ Result<DeviceProfile> ReadProfileFile(const std::string& path) {
 std::span<const DeviceProfile> DeviceProfiles() { return BuiltIn(); }
 
 std::span<const ProfileKey> ProfileKeys() { return kKeys; }
+
+Status CheckProfileNumber(ProfileNumber number, const char* what, double value) {
+  const ProfileKey& key = kKeys[static_cast<size_t>(number)];
+  const bool is_multiple = key.step == 0 || std::fmod(value, key.step) == 0;
+  if (value >= key.min && value <= key.max && is_multiple) return {};
+  const std::string kind = key.step > 1    ? Format("a multiple of %g", key.step)
+                           : key.step == 1 ? "a whole number"
+                                           : "a number";
+  return InvalidArgument("%s is %.17g, must be %s from %.17g to %.17g", what, value, kind.c_str(),
+                         key.min, key.max);
+}
 
 Result<DeviceProfile> ParseDeviceProfile(std::string name, std::string_view text) {
   DeviceProfile profile;

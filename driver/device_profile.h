@@ -39,6 +39,22 @@ struct ProfileKey {
 };
 std::span<const ProfileKey> ProfileKeys();
 
+// The numbers in the order of ProfileKeys(). A device reports all but the last through registers.
+enum class ProfileNumber : size_t {
+  kArrayRows,
+  kArrayColumns,
+  kClock,
+  kMemory,
+  kProgramMemory,
+  kLink,
+  kHost,
+};
+
+// kInvalidArgument that `what` is `value` and what it must be, unless `number` may be that:
+// "array_rows is 0, must be a whole number from 1 to 1024". For whatever comes from outside: files
+// of profiles, and registers of devices.
+Status CheckProfileNumber(ProfileNumber number, const char* what, double value);
+
 // The profile that a file's text describes, which is hostile: one object of ProfileKeys() and
 // "summary", each at most once; what is absent is as above, and the summary made from the numbers.
 // kInvalidArgument names the key and what it may be, or where the text is no JSON.

@@ -23,6 +23,8 @@ constexpr std::string_view kSteppedSuffix = "+stepped";
 constexpr std::chrono::minutes kDirectTimeout{10};
 constexpr std::chrono::hours kSteppedTimeout{24};
 constexpr int kDefaultThreadsMax = 4;
+// Of a device that stands in for a lost one.
+constexpr uint64_t kStandInBytesMax = uint64_t{512} << 20;
 
 std::string EmulatorDescription(const DeviceProfile& profile, Face face) {
   return "emulated Atoll-1, " + profile.summary +
@@ -87,6 +89,17 @@ Result<std::unique_ptr<Device>> OpenEmulator(EmulatorSetup setup) {
 }
 
 Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads) {
+  // The device said how large it is; it does not say how much of this host it may take.
+  const uint64_t bytes = info.memory_bytes + info.program_memory_bytes;
+  if (bytes > kStandInBytesMax) {
+    return ResourceExhausted(
+        "a stand-in for device %s would take %llu MiB, more than %llu: it has %llu bytes of memory "
+        "and %llu of program memory",
+        info.name.c_str(), static_cast<unsigned long long>(bytes >> 20),
+        static_cast<unsigned long long>(kStandInBytesMax >> 20),
+        static_cast<unsigned long long>(info.memory_bytes),
+        static_cast<unsigned long long>(info.program_memory_bytes));
+  }
   ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(StandInFor(info), Face::kDirect, threads));
   setup.device.name = std::string(kEmulator);
   return OpenEmulator(std::move(setup));

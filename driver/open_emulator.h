@@ -27,7 +27,8 @@ Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& o
                                     std::string note = {});
 Result<std::unique_ptr<Device>> OpenEmulator(EmulatorSetup setup);
 
-// An emulated device of the size of `info`.
+// An emulated device of the size of `info`, which a device has said: kResourceExhausted if that is
+// more than half a gigabyte.
 Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads);
 
 // "emu,emu": those of the list, which OpenDevice opens, as one.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/device_profile.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -25,6 +26,10 @@ constexpr std::chrono::milliseconds kGracePeriod{1000};
 // What a device can have left over in an endpoint is bounded; one that sends more is broken.
 constexpr size_t kDrainChunkBytes = 16 * 1024;
 constexpr int kDrainChunksMax = 4096;
+
+// Of one run: more than the fastest clock makes in the longest timeout, and few enough to add up
+// and to convert without a thought.
+constexpr uint64_t kCyclesMax = uint64_t{1} << 48;
 
 const char* CoreStatusName(uint32_t status) {
   switch (static_cast<CoreStatus>(status)) {
@@ -70,14 +75,30 @@ Result<DeviceInfo> ProtocolSession::Identify(Deadline deadline) {
         "a library of its version",
         info.isa_version, kIsaVersion);
   }
-  ATOLL_ASSIGN_OR_RETURN(info.array_rows, Read32(Register::kArrayRows, deadline));
-  ATOLL_ASSIGN_OR_RETURN(info.array_columns, Read32(Register::kArrayColumns, deadline));
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t clock_khz, Read32(Register::kClockKhz, deadline));
-  ATOLL_ASSIGN_OR_RETURN(info.memory_bytes, Read32(Register::kMemoryBytes, deadline));
-  ATOLL_ASSIGN_OR_RETURN(info.program_memory_bytes, Read32(Register::kProgramBytes, deadline));
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t link_kbps, Read32(Register::kLinkKbps, deadline));
-  info.clock_hz = uint64_t{clock_khz} * 1000;
-  info.link_bytes_per_second = uint64_t{link_kbps} * 1000;
+  const auto read = [&](Register address, const char* name, ProfileNumber number,
+                        uint32_t unit) -> Result<uint64_t> {
+    ATOLL_ASSIGN_OR_RETURN(const uint32_t units, Read32(address, deadline));
+    const uint64_t value = uint64_t{units} * unit;
+    const Status status = CheckProfileNumber(number, name, static_cast<double>(value));
+    if (status.ok()) return value;
+    return DeviceLost("register %04X: %s; this is no working Atoll-1",
+                      static_cast<uint32_t>(address), status.message().c_str());
+  };
+  ATOLL_ASSIGN_OR_RETURN(const uint64_t rows,
+                         read(Register::kArrayRows, "ARRAY_ROWS", ProfileNumber::kArrayRows, 1));
+  ATOLL_ASSIGN_OR_RETURN(const uint64_t columns, read(Register::kArrayColumns, "ARRAY_COLUMNS",
+                                                      ProfileNumber::kArrayColumns, 1));
+  info.array_rows = static_cast<uint32_t>(rows);
+  info.array_columns = static_cast<uint32_t>(columns);
+  ATOLL_ASSIGN_OR_RETURN(info.clock_hz,
+                         read(Register::kClockKhz, "the clock in Hz", ProfileNumber::kClock, 1000));
+  ATOLL_ASSIGN_OR_RETURN(info.memory_bytes,
+                         read(Register::kMemoryBytes, "MEMORY_BYTES", ProfileNumber::kMemory, 1));
+  ATOLL_ASSIGN_OR_RETURN(info.program_memory_bytes, read(Register::kProgramBytes, "PROGRAM_BYTES",
+                                                         ProfileNumber::kProgramMemory, 1));
+  ATOLL_ASSIGN_OR_RETURN(
+      info.link_bytes_per_second,
+      read(Register::kLinkKbps, "the link in bytes per second", ProfileNumber::kLink, 1000));
   return info;
 }
 
@@ -214,6 +235,10 @@ Result<Event> ProtocolSession::Run(const Job& job, Deadline deadline) {
   if (event->request_id != job.start.request_id) {
     return DeviceLost("the device reports on request %u while request %u is running",
                       event->request_id, job.start.request_id);
+  }
+  if (event->kind == EventKind::kCompleted && event->detail > kCyclesMax) {
+    return DeviceLost("the device says that request %u took %llu cycles, more than a day",
+                      event->request_id, static_cast<unsigned long long>(event->detail));
   }
   return *event;
 }

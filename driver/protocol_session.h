@@ -27,8 +27,9 @@ class ProtocolSession {
   // `transport` must outlive the session.
   ProtocolSession(UsbTransport* transport, NowFunction now);
 
-  // Reads the registers that never change. kUnsupported if it is no Atoll-1 or has another ISA
-  // version. The name is left empty.
+  // Reads the registers that never change, and takes what a profile may be (device_profile.h).
+  // kUnsupported if it is no Atoll-1 or has another ISA version; kDeviceLost with the register and
+  // what it must be. The name is left empty.
   Result<DeviceInfo> Identify(Deadline deadline);
 
   // Stops the program, clears the fault and empties both directions. Memories become undefined.

@@ -579,8 +579,14 @@ class ReplayBus::Transport final : public UsbTransport {
     wanted.length = data.size();
     if (!wanted.is_in()) wanted.data.assign(data.begin(), data.end());
     ATOLL_ASSIGN_OR_RETURN(const Event* event, script_->Next(wanted));
-    if (event->is_in()) std::copy(event->data.begin(), event->data.end(), data.begin());
-    return event->status();
+    if (event->code != StatusCode::kOk || !event->is_in()) return event->status();
+    // Such a transfer brings all or fails.
+    if (event->data.size() != data.size()) {
+      return DeviceLost("%zu of %zu bytes of a control transfer are recorded", event->data.size(),
+                        data.size());
+    }
+    std::copy(event->data.begin(), event->data.end(), data.begin());
+    return {};
   }
   Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline) override {
     Event wanted;

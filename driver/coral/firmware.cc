@@ -29,6 +29,8 @@ constexpr int kAttempts = 2;
 constexpr std::chrono::milliseconds kControlPatience{2000};
 constexpr std::chrono::milliseconds kDownloadTimeout{10'000};
 constexpr std::chrono::milliseconds kResetTimeout{5000};
+// Between questions to a device that says it needs no time and is not ready.
+constexpr std::chrono::milliseconds kPollPauseMin{1};
 constexpr std::chrono::milliseconds kReturnTimeout{10'000};
 // How long it may look as before after a reset that it did not announce as a new device.
 constexpr std::chrono::milliseconds kRestartTimeout{2000};
@@ -192,11 +194,14 @@ class Dfu {
         return DeviceLost("it answers firmware block %u with status %u, state %u", number,
                           status.status, status.state);
       }
-      if (now_() + status.poll_time >= deadline_) {
-        return Timeout("it is still busy with firmware block %u", number);
+      // It asks to be left alone for so long, up to hours; nothing else happens on the bus but that
+      // it leaves.
+      const Deadline next = now_() + std::max(status.poll_time, kPollPauseMin);
+      if (next >= deadline_) {
+        return Timeout("it is still busy with firmware block %u, and wants %lld ms more", number,
+                       static_cast<long long>(status.poll_time.count()));
       }
-      // It asks to be left alone for so long; nothing else happens on the bus but that it leaves.
-      (void)bus_->WaitForChange(bus_->generation(), now_() + status.poll_time);
+      (void)bus_->WaitForChange(bus_->generation(), next);
     }
   }
 

@@ -179,8 +179,9 @@ uint8_t LibusbTransport::AddressOf(uint8_t endpoint) const {
   uint8_t address = endpoint;
   int place = endpoint & LIBUSB_ENDPOINT_ADDRESS_MASK;
   for (const libusb_interface& interface : std::span(config->interface, config->bNumInterfaces)) {
+    if (interface.num_altsetting < 1) continue;
     const libusb_interface_descriptor& first = interface.altsetting[0];
-    if (interface.num_altsetting < 1 || first.bInterfaceNumber != interface_number_) continue;
+    if (first.bInterfaceNumber != interface_number_) continue;
     for (const libusb_endpoint_descriptor& other : std::span(first.endpoint, first.bNumEndpoints)) {
       const bool same_direction = ((other.bEndpointAddress ^ endpoint) & LIBUSB_ENDPOINT_IN) == 0;
       if (same_direction && --place == 0) address = other.bEndpointAddress;

@@ -12,6 +12,7 @@
 #include "driver/device_name.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
+#include "driver/open_emulator.h"
 #include "driver/usb_ids.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
@@ -285,6 +286,26 @@ TEST(OpenDevice, AProfileOfOnesOwnOpensUnderItsPath) {
   EXPECT_EQ((*device)->info().name, "emu:" + path);
   EXPECT_EQ((*device)->info().array_rows, 16u);
   EXPECT_EQ(DescribeDevice((*device)->info()), "emulated Atoll-1, mine");
+}
+
+// The device alone says how large it is, and it may lie.
+TEST(OpenStandIn, IsNotAsLargeAsADeviceLikes) {
+  DeviceInfo info;
+  info.name = "usb:1-1";
+  info.array_rows = info.array_columns = 16;
+  info.clock_hz = 500'000'000;
+  info.link_bytes_per_second = 1'000'000;
+  info.memory_bytes = 1 << 20;
+  info.program_memory_bytes = 1 << 16;
+  EXPECT_TRUE(OpenStandIn(info, 1).ok());
+  for (uint64_t* const bytes : {&info.memory_bytes, &info.program_memory_bytes}) {
+    const uint64_t before = std::exchange(*bytes, uint64_t{1} << 31);
+    const auto device = OpenStandIn(info, 1);
+    EXPECT_EQ(device.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(device.status().message(),
+                HasSubstr("a stand-in for device usb:1-1 would take 204"));
+    *bytes = before;
+  }
 }
 
 TEST(DescribeDevice, RealDevicesAreDescribedByTheirNumbers) {

@@ -151,6 +151,26 @@ TEST(Recording, FaultsAreRecordedToo) {
   }
 }
 
+// The register of rows answers 0, as no device does.
+TEST(Recording, RegistersAreCheckedLikeThoseOfADevice) {
+  const TemporaryFile file;
+  std::vector<uint8_t> bytes = Record(file.path(), MakeBus(), 4);
+  const auto packets = ReadPcapng(bytes);
+  ASSERT_TRUE(packets.ok());
+  int completions = 0;  // of ID, ISA_VERSION, ARRAY_ROWS, ...
+  for (const PcapngPacket& packet : *packets) {
+    if (packet.link_type != kLinkTypeUsbLinux || packet.bytes[8] != 'C') continue;
+    if (++completions != 3) continue;
+    ASSERT_EQ(packet.bytes.size(), 68u);
+    bytes[static_cast<size_t>(packet.bytes.data() - bytes.data()) + 64] = 0;
+  }
+  const auto replay = ReplayBus::Create(bytes);
+  ASSERT_TRUE(replay.ok());
+  const auto output = RunSession(**replay, 7);
+  EXPECT_EQ(output.code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(output.status().message(), HasSubstr("ARRAY_ROWS is 0"));
+}
+
 TEST(Recording, HostileBytesAreRefusedOrReplayHarmlessly) {
   const TemporaryFile file;
   const std::vector<uint8_t> bytes = Record(file.path(), MakeBus(), 4);

@@ -164,6 +164,42 @@ TEST_F(UsbDeviceTest, OpenRefusesAnotherIsaVersion) {
               HasSubstr("has ISA version 0, this library needs version 1"));
 }
 
+// Everything that plans for a device divides by these numbers, and sizes memory by them.
+TEST_F(UsbDeviceTest, OpenRefusesRegistersThatNoDeviceHas) {
+  struct Case {
+    size_t step;  // of IdentifySteps
+    Register address;
+    uint32_t value;
+    const char* says;
+  };
+  const Case kCases[] = {
+      {2, Register::kArrayRows, 0,
+       "register 0008: ARRAY_ROWS is 0, must be a whole number from 1 to 1024"},
+      {2, Register::kArrayRows, 1025, "ARRAY_ROWS is 1025"},
+      {3, Register::kArrayColumns, 0, "register 000C: ARRAY_COLUMNS is 0"},
+      {3, Register::kArrayColumns, UINT32_MAX, "ARRAY_COLUMNS is 4294967295"},
+      {4, Register::kClockKhz, 0, "register 0010: the clock in Hz is 0"},
+      {4, Register::kClockKhz, UINT32_MAX, "the clock in Hz is 4294967295000"},
+      {5, Register::kMemoryBytes, 0, "register 0014: MEMORY_BYTES is 0"},
+      {5, Register::kMemoryBytes, UINT32_MAX,
+       "MEMORY_BYTES is 4294967295, must be a whole number from 4096 to 2147483648"},
+      {6, Register::kProgramBytes, 0, "register 0018: PROGRAM_BYTES is 0"},
+      {6, Register::kProgramBytes, 200, "PROGRAM_BYTES is 200, must be a multiple of 128 from"},
+      {6, Register::kProgramBytes, UINT32_MAX, "PROGRAM_BYTES is 4294967295"},
+      {7, Register::kLinkKbps, 0, "register 001C: the link in bytes per second is 0"},
+      {7, Register::kLinkKbps, UINT32_MAX, "the link in bytes per second is 4294967295000"},
+  };
+  for (const Case& broken : kCases) {
+    Table steps = IdentifySteps();
+    steps.resize(broken.step);
+    steps.push_back(ExpectRead(broken.address, broken.value));
+    const auto opened = TryOpen(std::move(steps));
+    EXPECT_EQ(opened.code(), StatusCode::kDeviceLost);
+    EXPECT_THAT(opened.status().message(), HasSubstr(broken.says));
+    EXPECT_THAT(opened.status().message(), HasSubstr("this is no working Atoll-1"));
+  }
+}
+
 TEST_F(UsbDeviceTest, OpenPassesOnWhatTheTransportSays) {
   const auto opened = TryOpen({Fails(ExpectRead(Register::kId, 0), StatusCode::kDeviceLost)});
   EXPECT_EQ(opened.code(), StatusCode::kDeviceLost);
@@ -213,6 +249,16 @@ TEST_F(UsbDeviceTest, OutputsAndEventsMayComeInAnyCut) {
   EXPECT_TRUE(Run(Load(kTable), &report).ok());
   EXPECT_THAT(output_, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(report.device_cycles, 7u);
+}
+
+// They are added up and converted elsewhere.
+TEST_F(UsbDeviceTest, AnEventOfMoreThanADaysCyclesIsNone) {
+  Play({UploadSteps(kTable, 0, kTableBase),
+        {ExpectBulkOut(Inference(0, kTableBase, 1)), ExpectBulkIn(kOutputEndpoint, {1, 2, 3, 4}),
+         ExpectBulkIn(kEventEndpoint, Words({1, 1, UINT32_MAX, UINT32_MAX}))}});
+  const Status status = Run(Load(kTable));
+  EXPECT_EQ(status.code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(status.message(), HasSubstr("request 1 took 18446744073709551615 cycles"));
 }
 
 TEST_F(UsbDeviceTest, LargeInputsAreSentFromWhereTheyAre) {

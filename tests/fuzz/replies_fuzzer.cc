@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "driver/device_profile.h"
 #include "driver/protocol.h"
 #include "driver/recording.h"
 #include "driver/recovering_device.h"
@@ -80,6 +81,10 @@ class HostileTransport final : public UsbTransport {
       case Register::kMemoryBytes:
       case Register::kProgramBytes:
         value = 1 << 16;
+        break;
+      case Register::kClockKhz:
+      case Register::kLinkKbps:
+        value = 500'000;
         break;
       default:
         break;
@@ -156,6 +161,17 @@ class HostileTransport final : public UsbTransport {
 
 // A few requests; each completes once.
 void Use(Device& device) {
+  // What plans, divides and sizes things by these numbers does not look at them again.
+  const DeviceInfo& info = device.info();
+  const auto check = [](ProfileNumber number, auto value) {
+    ATOLL_CHECK(CheckProfileNumber(number, "", static_cast<double>(value)).ok());
+  };
+  check(ProfileNumber::kArrayRows, info.array_rows);
+  check(ProfileNumber::kArrayColumns, info.array_columns);
+  check(ProfileNumber::kClock, info.clock_hz);
+  check(ProfileNumber::kMemory, info.memory_bytes);
+  check(ProfileNumber::kProgramMemory, info.program_memory_bytes);
+  check(ProfileNumber::kLink, info.link_bytes_per_second);
   std::vector<ExecutableId> ids;
   for (const uint32_t extra : {0u, 20'000u, 40'000u}) {
     const auto id =
@@ -183,6 +199,7 @@ void Use(Device& device) {
       RequestReport report;
       const Status status = device.Wait(id, &report);
       ATOLL_CHECK(status.ok() || !status.message().empty());
+      ATOLL_CHECK(report.device_cycles <= uint64_t{1} << 48);
       ATOLL_CHECK(device.Wait(id, nullptr).code() == StatusCode::kInvalidArgument);
     }
     (void)device.Reset().ok();

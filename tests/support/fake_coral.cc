@@ -231,7 +231,7 @@ class FakeRomTransport final : public UsbTransport {
     return {};
   }
   Status GetStatus(std::span<uint8_t> data) {
-    const auto poll = static_cast<uint8_t>(rom_.state == 2 ? 0 : rom_.poll_ms);
+    const auto poll = static_cast<uint32_t>(rom_.state == 2 ? 0 : rom_.poll_ms);
     if (rom_.busy > 0) {
       --rom_.busy;
     } else if (rom_.state == 3) {
@@ -239,7 +239,12 @@ class FakeRomTransport final : public UsbTransport {
     } else if (rom_.state == 6) {
       rom_.state = 2;
     }
-    const uint8_t bytes[6] = {rom_.status, poll, 0, 0, rom_.state, 0};
+    const uint8_t bytes[6] = {rom_.status,
+                              static_cast<uint8_t>(poll),
+                              static_cast<uint8_t>(poll >> 8),
+                              static_cast<uint8_t>(poll >> 16),
+                              rom_.state,
+                              0};
     std::copy_n(bytes, std::min<size_t>(6, data.size()), data.begin());
     return {};
   }

@@ -82,6 +82,20 @@ TEST_F(CoralFirmwareTest, ABusyDeviceIsAskedAgainWhenItWantsTo) {
   EXPECT_EQ(bus_.waits_ms[0], 30);
 }
 
+// bwPollTimeout has 24 bits: four and a half hours.
+TEST_F(CoralFirmwareTest, ADeviceThatWantsHoursIsGivenUpAtOnce) {
+  bus_.rom.busy_polls = 1;
+  bus_.rom.poll_ms = 0xFFFFFF;
+  ExpectFailure(StatusCode::kTimeout,
+                "still busy with firmware block 0, and wants 16777215 ms more");
+}
+
+TEST_F(CoralFirmwareTest, ADeviceThatIsBusyAndWantsNoTimeIsNotAskedForEver) {
+  bus_.rom.busy_polls = 1 << 30;
+  bus_.rom.poll_ms = 0;
+  ExpectFailure(StatusCode::kTimeout, "still busy with firmware block 0");
+}
+
 TEST_F(CoralFirmwareTest, ADeviceThatStaysBusyIsGivenUp) {
   bus_.rom.busy_polls = 1 << 30;
   bus_.rom.poll_ms = 200;
