@@ -44,6 +44,12 @@ bool WritesValues(const Graph& graph, const Node& node) {
 
 bool ConstantFolding::Fold(Graph* graph, const Node& node) const {
   if (!ReadsConstants(*graph, node) || !WritesValues(*graph, node)) return false;
+  int64_t bytes = 0;
+  for (const int32_t index : node.outputs) {
+    bytes += std::max<int64_t>(graph->tensors[index].byte_size(), Buffer::kAlignment);
+  }
+  if (bytes > *bytes_left) return false;
+  *bytes_left -= bytes;
   std::vector<Buffer> outputs;
   for (const int32_t index : node.outputs) {
     Result<Buffer> buffer =

@@ -6,7 +6,8 @@
 // inference can only go on with their values. Part of the loader.
 //
 // Only tensors of at most kMaxFoldedBytes take part, and only those of the types that sizes are
-// computed with and without quantization, so a hostile file cannot make loading expensive.
+// computed with and without quantization, and all of them together are bounded by the size of the
+// file, so a hostile one cannot make loading expensive.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct ConstantFolding {
 
   Evaluate evaluate = nullptr;
   std::vector<Buffer>* values = nullptr;  // grows; the graph points into its buffers
+  int64_t* bytes_left = nullptr;          // that they may still take; what needs more stays a node
 
   // Whether the outputs of `node`, whose shapes are known, have become constants.
   bool Fold(Graph* graph, const Node& node) const;

@@ -2,6 +2,7 @@
 #include "runtime/graph/custom_options.h"
 
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,7 +23,7 @@ class Options {
     const FlexbufferEntry* entry = Find(key);
     if (entry == nullptr) return Missing(key);
     if (entry->integer < 1 || entry->integer > kMaxCount) {
-      return CorruptModel("%s is %lld, must be 1 to %lld", entry->key.c_str(),
+      return CorruptModel("%s is %lld, must be 1 to %lld", std::string(key).c_str(),
                           static_cast<long long>(entry->integer),
                           static_cast<long long>(kMaxCount));
     }
@@ -35,14 +36,15 @@ class Options {
     const FlexbufferEntry* entry = Find(key);
     if (entry == nullptr) return Missing(key);
     *out = static_cast<float>(entry->real);
-    return std::isfinite(*out) ? Status() : CorruptModel("%s is not finite", entry->key.c_str());
+    return std::isfinite(*out) ? Status()
+                               : CorruptModel("%s is not finite", std::string(key).c_str());
   }
 
   // A scale that something is divided by or that divides.
   Status Positive(std::string_view key, float* out) const {
     ATOLL_RETURN_IF_ERROR(Real(key, out));
     if (*out > 0) return Status();
-    return CorruptModel("%s is %g, must be positive", Find(key)->key.c_str(),
+    return CorruptModel("%s is %g, must be positive", std::string(key).c_str(),
                         static_cast<double>(*out));
   }
 

@@ -30,6 +30,11 @@ enum FlexType : uint8_t {
   kBool = 26,
 };
 
+// No custom operator has more options, or longer names for them. Many nodes may have the same bytes
+// as their options, and each reads them, so that must not take long.
+constexpr uint64_t kMaxFields = 256;
+constexpr std::ptrdiff_t kMaxKeyBytes = 1024;
+
 // Positions are indices into the bytes. Every read checks its bounds; a failed one gives 0 and is
 // remembered.
 class Reader {
@@ -88,12 +93,16 @@ class Reader {
     return position - distance;
   }
 
-  std::string Text(uint64_t position) {
+  // Fails if it is longer than kMaxKeyBytes: fields may share a key, so finding its end must be
+  // cheap.
+  std::string_view Key(uint64_t position) {
     if (At(position, 0) == nullptr) return "";
     const auto begin = bytes_.begin() + static_cast<std::ptrdiff_t>(position);
-    const auto end = std::find(begin, bytes_.end(), uint8_t{0});
-    if (end == bytes_.end()) ok_ = false;
-    return {begin, end};
+    const auto last = begin + std::min<std::ptrdiff_t>(kMaxKeyBytes + 1, bytes_.end() - begin);
+    const auto end = std::find(begin, last, uint8_t{0});
+    if (end == last) ok_ = false;
+    return {reinterpret_cast<const char*>(bytes_.data() + position),
+            static_cast<size_t>(end - begin)};
   }
 
  private:
@@ -147,13 +156,13 @@ Status BadMap(std::span<const uint8_t> bytes) {
 
 // Where the value of one entry stands.
 struct Field {
-  std::string key;
+  std::string_view key;
   uint64_t position = 0;
   int width = 0;
   uint8_t packed_type = 0;
 };
 
-// The entries of the map at the root.
+// The entries of the map at the root, in its bytes.
 Result<std::vector<Field>> ReadFields(std::span<const uint8_t> bytes, Reader* reader) {
   const Status corrupt = BadMap(bytes);
   const size_t size = bytes.size();
@@ -173,11 +182,16 @@ Result<std::vector<Field>> ReadFields(std::span<const uint8_t> bytes, Reader* re
   const uint64_t keys = reader->Follow(values - 3 * width, value_width);
   // Each entry has at least a value and a type, which bounds the products below.
   if (!reader->ok() || !IsWidth(key_width) || count > size / (width + 1)) return corrupt;
+  if (count > kMaxFields) {
+    return ResourceExhausted("its options have %llu fields, at most %llu are read",
+                             static_cast<unsigned long long>(count),
+                             static_cast<unsigned long long>(kMaxFields));
+  }
   std::vector<Field> fields;
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t key = reader->Follow(keys + i * key_width, static_cast<int>(key_width));
     if (!reader->ok()) return corrupt;
-    Field field{.key = reader->Text(key), .position = values + i * width, .width = value_width};
+    Field field{.key = reader->Key(key), .position = values + i * width, .width = value_width};
     field.packed_type = static_cast<uint8_t>(reader->Unsigned(values + count * width + i, 1));
     if (!reader->ok()) return corrupt;
     fields.push_back(std::move(field));

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -15,7 +15,7 @@
 namespace atollrt {
 
 struct FlexbufferEntry {
-  std::string key;
+  std::string_view key;  // in the bytes
   // Both forms of the number: integers and booleans are exact in `integer`, floats in `real`.
   // A float becomes the nearest integer towards zero, saturated (0 if it is not a number).
   int64_t integer = 0;
@@ -23,12 +23,13 @@ struct FlexbufferEntry {
 };
 
 // The entries of the map at the root, in stored order; those that are no numbers are left out.
-// kCorruptModel if the root is no map or an offset leaves the buffer.
+// kCorruptModel if the root is no map, an offset leaves the buffer or a key has more than 1,024
+// bytes; kResourceExhausted if there are more than 256 entries.
 Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> bytes);
 
 // A string or blob of a map, inside of its bytes, or how many elements a vector of it has.
 struct FlexbufferBytes {
-  std::string key;
+  std::string_view key;  // in the bytes, as they are
   std::span<const uint8_t> bytes = {};
   bool is_vector = false;
   uint64_t elements = 0;  // of a vector

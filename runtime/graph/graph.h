@@ -5,7 +5,10 @@
 // (constant_folding.h). The loader makes it and guarantees, for everything after it:
 //   - every index is in range (-1 only where an operator's input is absent);
 //   - nodes stand in an order in which every tensor is written before it is read, once;
-//   - every shape is concrete and every tensor's byte size fits (kMaxTensorBytes);
+//   - every shape is concrete, has at most kMaxRank dimensions and a byte size that fits
+//     (kMaxTensorBytes);
+//   - a node has outputs, but for CALL_ONCE and ASSIGN_VARIABLE, and inputs, but for CALL_ONCE and
+//     VAR_HANDLE, unless its operator is unknown to shape inference;
 //   - quantization has as many zero points as scales, all scales finite and >= 0, and a
 //     dimension that exists;
 //   - no input of the graph is a constant;
@@ -51,6 +54,9 @@ int64_t ElementCount(const Shape& shape);     // 1 for a scalar
 std::string ShapeString(const Shape& shape);  // "[1, 224, 224, 3]"
 // So that every count of elements fits into an int32.
 inline constexpr int64_t kMaxTensorBytes = INT32_MAX;
+// No operator has a use for nearly as many dimensions, and every node that keeps its input's shape
+// has a copy of it.
+inline constexpr size_t kMaxRank = 64;
 
 // real value = scale * (stored value - zero point).
 struct Quantization {

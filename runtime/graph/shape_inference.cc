@@ -2,6 +2,7 @@
 #include "runtime/graph/shape_inference.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "runtime/base/bytes.h"
 #include "runtime/graph/shape_rules.h"
@@ -92,6 +93,13 @@ Result<std::vector<int64_t>> ConstantInput(const Graph& graph, const Node& node,
         Describe(graph, index).c_str());
   }
   if (tensor.element_count() == 0) return std::vector<int64_t>();
+  // Two for each dimension, or one for each output. Many nodes may share the tensor.
+  const size_t most = std::max(2 * kMaxRank, node.outputs.size());
+  if (static_cast<size_t>(tensor.element_count()) > most) {
+    return CorruptModel("%s has %lld values, at most %zu make sense",
+                        Describe(graph, index).c_str(),
+                        static_cast<long long>(tensor.element_count()), most);
+  }
   return ConstantIntegers(tensor);
 }
 
@@ -117,10 +125,25 @@ ShapeRule RuleFor(const Node& node) {
   return nullptr;
 }
 
+// Whoever looks at a node relies on its having outputs and inputs.
+Status CheckEnds(const Node& node) {
+  const auto is_one_of = [&node](std::initializer_list<OpType> types) {
+    return std::find(types.begin(), types.end(), node.type) != types.end();
+  };
+  if (node.outputs.empty() && !is_one_of({OpType::kCALL_ONCE, OpType::kASSIGN_VARIABLE})) {
+    return CorruptModel("has no outputs");
+  }
+  if (node.inputs.empty() && !is_one_of({OpType::kCALL_ONCE, OpType::kVAR_HANDLE})) {
+    return CorruptModel("has no inputs");
+  }
+  return Status();
+}
+
 // `unknown`: the node without a rule on whose stored shapes this one depends, or nullptr.
 Status InferOutputs(Graph* graph, const Node& node, ShapeRule rule, const Node* unknown) {
   std::vector<Shape> outputs;
-  Status status = rule(*graph, node, &outputs);
+  Status status = CheckEnds(node);
+  if (status.ok()) status = rule(*graph, node, &outputs);
   if (!status.ok() && unknown != nullptr) {
     return Unsupported(
         "%s: Atoll has no %soperator of this name, and the shapes stored for it do not fit %s",
@@ -138,9 +161,11 @@ Status CheckOutputSizes(const Graph& graph, const Node& node) {
   for (const int32_t index : node.outputs) {
     const Tensor& tensor = graph.tensors[index];
     if (HasAllowedSize(tensor)) continue;
-    return Unsupported("%s writes %s of shape %s; sizes must be fixed and below %lld bytes",
-                       Describe(graph, node).c_str(), Describe(graph, index).c_str(),
-                       ShapeString(tensor.shape).c_str(), static_cast<long long>(kMaxTensorBytes));
+    return Unsupported(
+        "%s writes %s of shape %s; sizes must be fixed, below %lld bytes and in at most %zu "
+        "dimensions",
+        Describe(graph, node).c_str(), Describe(graph, index).c_str(),
+        ShapeString(tensor.shape).c_str(), static_cast<long long>(kMaxTensorBytes), kMaxRank);
   }
   return Status();
 }
@@ -159,6 +184,7 @@ void RemoveNodes(const std::vector<bool>& gone, std::vector<Node>* nodes) {
 }  // namespace
 
 bool HasAllowedSize(const Tensor& tensor) {
+  if (tensor.shape.size() > kMaxRank) return false;
   // Strides are products of some of the sizes, so a size of 0 makes the others no less large.
   uint64_t bytes = std::max<size_t>(1, DataTypeSize(tensor.type));
   for (const int32_t dim : tensor.shape) {

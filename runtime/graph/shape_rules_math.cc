@@ -43,11 +43,11 @@ Status InferBatchMatMul(const Graph& graph, const Node& node, std::vector<Shape>
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
   const Shape& lhs = graph.Input(node, 0)->shape;
   const Shape& rhs = graph.Input(node, 1)->shape;
-  constexpr size_t kMaxRank = 5;
+  constexpr size_t kMaxOperandRank = 5;
   for (const Shape& shape : {lhs, rhs}) {
-    if (shape.size() < 2 || shape.size() > kMaxRank || ElementCount(shape) < 1) {
+    if (shape.size() < 2 || shape.size() > kMaxOperandRank || ElementCount(shape) < 1) {
       return CorruptModel("operand has shape %s, must have 2 to %zu dimensions, none of them 0",
-                          ShapeString(shape).c_str(), kMaxRank);
+                          ShapeString(shape).c_str(), kMaxOperandRank);
     }
   }
   const BatchMatMulOptions& options = std::get<BatchMatMulOptions>(node.options);

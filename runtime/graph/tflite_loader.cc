@@ -20,13 +20,25 @@ namespace {
 constexpr uint32_t kSchemaVersion = 3;
 constexpr int kMaxVerifierDepth = 64;
 constexpr int kMaxVerifierTables = 1'000'000;
-// Of all names and lists together. Tables may share them, so a small file could ask for terabytes.
-constexpr size_t kMaxCopiedBytes = size_t{256} << 20;
+// Of all graphs, nodes, tensors, their names and lists. A table, and what is in it, may stand at
+// any number of places of a file, so a small one could ask for terabytes. What converters write
+// comes to less than a quarter of this.
+constexpr size_t kMaxCopiesOfByte = 24;
+constexpr size_t kCopiesOfSmallFile = 16 << 10;
+// What constant folding may add.
+constexpr size_t kMaxFoldedOfByte = 8;
 // That a message lists.
 constexpr size_t kMaxListedInputs = 16;
 
 std::string String(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
+}
+
+// Of a copy of it.
+size_t BytesOf(const flatbuffers::String* text) { return text == nullptr ? 0 : text->size(); }
+template <typename T>
+size_t BytesOf(const flatbuffers::Vector<T>* values) {
+  return values == nullptr ? 0 : size_t{values->size()} * sizeof(T);
 }
 
 // Element by element: the verifier aligns the vector's length, not its 64-bit elements.
@@ -171,6 +183,7 @@ class GraphLoader {
 
  private:
   Status Read() {
+    ATOLL_RETURN_IF_ERROR(CountCopied(sizeof(Graph) + BytesOf(subgraph_->name())));
     graph_.name = String(subgraph_->name());
     ATOLL_RETURN_IF_ERROR(ReadTensors());
     ATOLL_RETURN_IF_ERROR(ReadNodes());
@@ -222,9 +235,12 @@ bool IsCompiledPartition(const Node& node) {
 
 Status GraphLoader::CountCopied(size_t bytes) {
   copied_bytes_ += bytes;
-  if (copied_bytes_ <= kMaxCopiedBytes) return Status();
-  return ResourceExhausted("the names and lists of the file take more than %zu MiB in memory",
-                           kMaxCopiedBytes >> 20);
+  const size_t allowed = kMaxCopiesOfByte * bytes_.size() + kCopiesOfSmallFile;
+  if (copied_bytes_ <= allowed) return Status();
+  return ResourceExhausted(
+      "the tables of the file, which has %zu bytes, take more than %zu in memory; many must be the "
+      "same",
+      bytes_.size(), allowed);
 }
 
 std::string GraphLoader::DescribeUse(int32_t tensor) const {
@@ -241,16 +257,22 @@ std::string GraphLoader::DescribeUse(int32_t tensor) const {
 
 Status GraphLoader::ReadTensors() {
   const uint32_t count = subgraph_->tensors()->size();
+  ATOLL_RETURN_IF_ERROR(CountCopied(count * sizeof(Tensor)));
   graph_.tensors.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
     const tflite::Tensor* stored = subgraph_->tensors()->Get(i);
     Tensor& tensor = graph_.tensors[i];
     if (stored == nullptr) return CorruptModel("tensor %u is missing", i);
+    ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(stored->name()) + BytesOf(stored->shape())));
     tensor.name = String(stored->name());
+    if (stored->shape() != nullptr && stored->shape()->size() > kMaxRank) {
+      return Unsupported("%s has %u dimensions, at most %zu are supported",
+                         Describe(graph_, static_cast<int32_t>(i)).c_str(), stored->shape()->size(),
+                         kMaxRank);
+    }
     tensor.type = static_cast<DataType>(stored->type());
     tensor.shape = Vector(stored->shape());
     tensor.is_variable = stored->is_variable();
-    ATOLL_RETURN_IF_ERROR(CountCopied(tensor.name.size() + tensor.shape.size() * sizeof(int32_t)));
   }
   return Status();
 }
@@ -295,6 +317,7 @@ Status GraphLoader::ReadQuantization(const tflite::QuantizationParameters* store
   if (stored == nullptr || stored->scale() == nullptr || stored->scale()->size() == 0) {
     return Status();
   }
+  ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(stored->scale()) + BytesOf(stored->zero_point())));
   Quantization& quantization = graph_.tensors[index].quantization;
   quantization.scales = Vector(stored->scale());
   quantization.zero_points = Vector(stored->zero_point());
@@ -303,7 +326,7 @@ Status GraphLoader::ReadQuantization(const tflite::QuantizationParameters* store
     return CorruptModel("%s: %zu scales but %zu zero points", DescribeUse(index).c_str(),
                         quantization.scales.size(), quantization.zero_points.size());
   }
-  return CountCopied(quantization.scales.size() * (sizeof(float) + sizeof(int64_t)));
+  return Status();
 }
 
 Status GraphLoader::CheckIndices(const std::vector<int32_t>& indices, const char* role,
@@ -322,6 +345,7 @@ Status GraphLoader::ReadNodes() {
   is_output_.resize(graph_.tensors.size());
   if (subgraph_->operators() == nullptr) return Status();
   const uint32_t count = subgraph_->operators()->size();
+  ATOLL_RETURN_IF_ERROR(CountCopied(count * sizeof(Node)));
   graph_.nodes.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
     const tflite::Operator* op = subgraph_->operators()->Get(i);
@@ -344,6 +368,7 @@ Status GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
   node.type = static_cast<OpType>(
       std::max(code->builtin_code(), static_cast<int32_t>(code->deprecated_builtin_code())));
   node.version = code->version();
+  ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(code->custom_code()) + BytesOf(op.outputs())));
   node.custom_name = String(code->custom_code());
   if (node.type == OpType::kCUSTOM && node.custom_name.empty()) {
     return CorruptModel("node %d is a custom operator without a name", index);
@@ -360,6 +385,7 @@ Status GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
 
 // What the table of a node has besides its code and outputs.
 Status GraphLoader::ReadOperator(const tflite::Operator& op, Node* node) {
+  ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(op.inputs()) + BytesOf(op.intermediates())));
   node->inputs = Vector(op.inputs());
   node->intermediates = Vector(op.intermediates());
   ATOLL_RETURN_IF_ERROR(CheckIndices(node->inputs, "input", /*may_be_absent=*/true));
@@ -367,14 +393,15 @@ Status GraphLoader::ReadOperator(const tflite::Operator& op, Node* node) {
   if (op.custom_options() != nullptr) {
     node->custom_options = {op.custom_options()->data(), op.custom_options()->size()};
   }
-  ATOLL_RETURN_IF_ERROR(node->type == OpType::kCUSTOM ? ReadCustomOptions(node)
-                                                      : ReadTfliteOptions(op, node));
-  const auto* handle = std::get_if<VarHandleOptions>(&node->options);
-  const size_t name_bytes =
-      node->custom_name.size() +
-      (handle == nullptr ? 0 : handle->container.size() + handle->shared_name.size());
-  const size_t tensors = node->inputs.size() + node->intermediates.size() + node->outputs.size();
-  return CountCopied(name_bytes + tensors * sizeof(int32_t));
+  if (node->type == OpType::kCUSTOM) return ReadCustomOptions(node);
+  if (const auto* handle = op.builtin_options_as_VarHandleOptions()) {
+    constexpr size_t kCopies = 3;  // in the node, in the variable and in the table of variables
+    ATOLL_RETURN_IF_ERROR(
+        CountCopied(kCopies * (BytesOf(handle->container()) + BytesOf(handle->shared_name()))));
+  }
+  ATOLL_RETURN_IF_ERROR(ReadTfliteOptions(op, node));
+  const auto* reshape = std::get_if<ReshapeOptions>(&node->options);
+  return CountCopied(reshape == nullptr ? 0 : reshape->new_shape.size() * sizeof(int32_t));
 }
 
 // Puts the nodes of its subgraph in the place of every node that stands for a compiled partition.
@@ -382,9 +409,9 @@ Status GraphLoader::InlineCompiledPartitions() {
   inlined_.resize(model_->subgraphs()->size());
   if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), IsCompiledPartition)) return Status();
   std::vector<Node> nodes;
-  for (const Node& node : graph_.nodes) {
+  for (Node& node : graph_.nodes) {
     if (!IsCompiledPartition(node)) {
-      nodes.push_back(node);
+      nodes.push_back(std::move(node));
       continue;
     }
     Status status = Inline(node, &nodes);
@@ -413,7 +440,7 @@ Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
   inlined_[op.subgraph] = true;
   GraphLoader loader(bytes_, model_, static_cast<uint32_t>(op.subgraph), packed_, &copied_bytes_);
   ATOLL_RETURN_IF_ERROR(loader.Read());
-  const Graph& inner = loader.graph_;
+  Graph& inner = loader.graph_;
   if (inner.inputs.size() != stand_in.inputs.size() ||
       inner.outputs.size() != stand_in.outputs.size()) {
     return CorruptModel("it has %zu inputs and %zu outputs, its subgraph %d has %zu and %zu",
@@ -436,11 +463,11 @@ Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
   for (size_t i = 0; i < moved.size(); ++i) {
     if (moved[i] >= 0) continue;
     moved[i] = static_cast<int32_t>(graph_.tensors.size());
-    graph_.tensors.push_back(inner.tensors[i]);
+    graph_.tensors.push_back(std::move(inner.tensors[i]));
   }
   const int32_t partition = static_cast<int32_t>(graph_.compiled.size());
   graph_.compiled.push_back(op.executable);
-  for (Node node : inner.nodes) {
+  for (Node& node : inner.nodes) {
     if (IsCompiledPartition(node)) {
       return CorruptModel("its subgraph %d has compiled partitions of its own", op.subgraph);
     }
@@ -454,6 +481,7 @@ Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
 }
 
 Status GraphLoader::ReadGraphEnds() {
+  ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(subgraph_->inputs()) + BytesOf(subgraph_->outputs())));
   graph_.inputs = Vector(subgraph_->inputs());
   graph_.outputs = Vector(subgraph_->outputs());
   for (const std::vector<int32_t>* ends : {&graph_.inputs, &graph_.outputs}) {
@@ -688,7 +716,8 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
   LoadedModel loaded;
   ATOLL_ASSIGN_OR_RETURN(const std::vector<PackedTensor> packed, ReadPackedTensors(bytes, *model));
   size_t copied_bytes = 0;
-  const ConstantFolding folding{evaluate, &loaded.folded};
+  auto folded_bytes = static_cast<int64_t>(kMaxFoldedOfByte * bytes.size() + kCopiesOfSmallFile);
+  const ConstantFolding folding{evaluate, &loaded.folded, &folded_bytes};
   std::vector<bool> inlined(model->subgraphs()->size());
   for (uint32_t i = 0; i < model->subgraphs()->size(); ++i) {
     // Keeps its number, but is a part of the first graph.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/graph/variables.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -12,11 +13,17 @@ class Resolver {
   explicit Resolver(std::vector<Graph>* graphs) : graphs_(*graphs) {}
 
   Result<std::vector<Variable>> Resolve() {
+    for (const Graph& graph : graphs_) {
+      calls_.push_back(std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+        return node.type == OpType::kCALL_ONCE;
+      }));
+    }
     for (Graph& graph : graphs_) {
       ATOLL_RETURN_IF_ERROR(NumberHandles(&graph));
       for (const Node& node : graph.nodes) ATOLL_RETURN_IF_ERROR(CheckCall(graph, node));
     }
     assigned_.resize(variables_.size());
+    called_.resize(graphs_.size());
     ATOLL_RETURN_IF_ERROR(CheckAssigned(graphs_[0]));
     return std::move(variables_);
   }
@@ -32,6 +39,8 @@ class Resolver {
   std::vector<Variable> variables_;
   std::vector<bool> used_;      // type and shape are known
   std::vector<bool> assigned_;  // so far, in execution order
+  std::vector<bool> calls_;     // per graph: another one
+  std::vector<bool> called_;    // per graph: by the first one, so far
 };
 
 Status Resolver::NumberHandles(Graph* graph) {
@@ -92,18 +101,17 @@ Status Resolver::CheckCall(const Graph& graph, const Node& node) const {
                         Describe(graph, node).c_str(), call->subgraph, callee.inputs.size(),
                         callee.outputs.size());
   }
-  for (const Node& inner : callee.nodes) {
-    if (inner.type == OpType::kCALL_ONCE) {
-      return Unsupported("%s: subgraph %d calls another one", Describe(graph, node).c_str(),
-                         call->subgraph);
-    }
-  }
-  return Status();
+  if (!calls_[call->subgraph]) return Status();
+  return Unsupported("%s: subgraph %d calls another one", Describe(graph, node).c_str(),
+                     call->subgraph);
 }
 
 Status Resolver::CheckAssigned(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (const auto* call = std::get_if<CallOnceOptions>(&node.options)) {
+      // Once assigned, a variable stays so.
+      if (called_[call->subgraph]) continue;
+      called_[call->subgraph] = true;
       ATOLL_RETURN_IF_ERROR(CheckAssigned(graphs_[call->subgraph]));
     }
     const auto* options = std::get_if<VariableOptions>(&node.options);

@@ -15,6 +15,7 @@
 #include "driver/usb_device.h"
 #include "driver/usb_ids.h"
 #include "runtime/base/check.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_clock.h"
 
@@ -22,7 +23,11 @@ using namespace atollrt;
 
 namespace {
 
+// What a device object and its executable may take, whatever it answers.
+constexpr int64_t kDeviceBytes = int64_t{16} << 20;
+
 void ReadAsPackage(std::span<const uint8_t> bytes) {
+  const MemoryLimit limit(ProportionalBytes(bytes.size()));
   const Result<CoralExecutable> executable = ReadCoralPackage(bytes);
   if (!executable.ok()) {
     ATOLL_CHECK(!executable.status().message().empty());
@@ -167,6 +172,7 @@ void AnswerRuns(std::span<const uint8_t> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ReadAsPackage({data, size});
+  const MemoryLimit limit(ProportionalBytes(size, kDeviceBytes));
   AnswerDownload({data, size});
   AnswerRuns({data, size});
   return 0;

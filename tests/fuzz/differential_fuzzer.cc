@@ -27,6 +27,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
 #include "tests/fuzz/small_model.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/partial_delegate.h"
 #include "tests/support/random_graph.h"
@@ -135,7 +136,11 @@ Result<Recording> Run(std::shared_ptr<const Model> model, Delegate* delegate) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto model = Model::FromBuffer(ModelOf(Input({data, size})));
+  const Bytes bytes = ModelOf(Input({data, size}));
+  const auto model = [&] {
+    const MemoryLimit limit(ProportionalBytes(bytes.size()));
+    return Model::FromBuffer(bytes);
+  }();
   if (!model.ok() || !IsSmall((*model)->graph())) return 0;
   const Result<Recording> want = Run(*model, nullptr);
   for (const std::unique_ptr<Delegate>& delegate : Delegates()) {

@@ -13,6 +13,7 @@
 #include "driver/protocol.h"
 #include "driver/schedule.h"
 #include "runtime/base/check.h"
+#include "tests/support/allocation_meter.h"
 
 using namespace atollrt;
 
@@ -74,6 +75,7 @@ void ReadAsProtocol(std::span<const uint8_t> bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const MemoryLimit limit(ProportionalBytes(size));
   ReadAsExecutable({data, size});
   ReadAsProtocol({data, size});
   return 0;

@@ -15,6 +15,7 @@
 #include "atoll/camera/frame_source.h"
 #include "atoll/picture.h"
 #include "runtime/base/check.h"
+#include "tests/support/allocation_meter.h"
 
 using namespace atollrt;
 
@@ -60,6 +61,8 @@ void Decode(const Frame& frame) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // A few pictures of the size that is allowed, in three bytes or floats a pixel.
+  const MemoryLimit limit(ProportionalBytes(size, 64 * kMaxPixels));
   Frame whole;
   whole.bytes.assign(data, data + size);
   Decode(whole);

@@ -8,10 +8,12 @@
 
 #include "examples/camera/web/http.h"
 #include "runtime/base/check.h"
+#include "tests/support/allocation_meter.h"
 
 using namespace atollrt;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const MemoryLimit limit(ProportionalBytes(size));
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   HttpRequest request, early_request;
   HttpRefusal refusal, early_refusal;

@@ -11,11 +11,15 @@
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
 #include "tests/fuzz/small_model.h"
+#include "tests/support/allocation_meter.h"
 
 using namespace atollrt;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto model = Model::FromBuffer({data, size});
+  const auto model = [&] {
+    const MemoryLimit limit(ProportionalBytes(size));
+    return Model::FromBuffer({data, size});
+  }();
   if (!model.ok() || !IsSmall((*model)->graph())) return 0;
   const auto interpreter = Interpreter::Create(*model, {.threads = 1});
   if (!interpreter.ok()) return 0;

@@ -18,6 +18,7 @@
 #include "driver/protocol.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
+#include "tests/support/allocation_meter.h"
 
 using namespace atollrt;
 
@@ -385,6 +386,8 @@ void Act(Device& device, Input& input) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr int64_t kDeviceBytes = int64_t{16} << 20;
+  const MemoryLimit limit(ProportionalBytes(size, kDeviceBytes));
   constexpr int kActionsMax = 16;
   Input input({data, size});
   Device device;

@@ -19,6 +19,7 @@
 #include "driver/usb_device.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/test_executables.h"
 
@@ -257,6 +258,8 @@ void Replay(std::span<const uint8_t> recording) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const uint8_t> bytes(data, size);
+  constexpr int64_t kDeviceBytes = int64_t{16} << 20;
+  const MemoryLimit limit(ProportionalBytes(size, kDeviceBytes));
   if (!bytes.empty() && bytes[0] == 0) {
     Replay(bytes.subspan(1));
   } else {

@@ -12,6 +12,7 @@
 #include "driver/assembly.h"
 #include "driver/device_profile.h"
 #include "runtime/base/check.h"
+#include "tests/support/allocation_meter.h"
 
 using namespace atollrt;
 
@@ -53,6 +54,7 @@ void ReadAsProfile(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const MemoryLimit limit(ProportionalBytes(size));
   ReadAsProgram(text);
   ReadAsExecutables(text);
   ReadAsProfile(text);

@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 
 // A block of exactly the size, so that the sanitizers see every byte read beyond it.
 Result<std::vector<FlexbufferEntry>> ReadExact(std::span<const uint8_t> bytes) {
-  std::unique_ptr<uint8_t[]> block(new uint8_t[bytes.size()]);
+  static std::unique_ptr<uint8_t[]> block;  // keys lie in it
+  block.reset(new uint8_t[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), block.get());
   return ReadFlexbufferMap({block.get(), bytes.size()});
 }
