@@ -72,6 +72,12 @@ browser_packages() {
   tools/install_packages.sh chromium || echo "It cannot be installed here."
 }
 
+# Composes the scenes of the detector's exams.
+exam_packages() {
+  echo "== packages for the detector's exams"
+  tools/install_packages.sh python3-numpy python3-pil || echo "They cannot be installed here."
+}
+
 arm64() {
   local -x ATOLL_TEST_SCALE=0.1  # of random cases a tenth, as under the sanitizers: QEMU is slow
   echo "== packages for arm64"
@@ -100,6 +106,7 @@ case $mode in
     export ATOLL_TEST_SCALE="${ATOLL_TEST_SCALE:-10}"  # ten times as many random cases
     vm_packages
     browser_packages
+    exam_packages
     suite release
     suite asan
     if command -v clang++ >/dev/null; then suite clang -LE slow; fi

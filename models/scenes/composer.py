@@ -15,14 +15,14 @@ from PIL import Image, ImageDraw, ImageFilter
 SIDE = 28            # of a picture of Fashion-MNIST
 EDGE_LEVEL = 24      # a pixel of at least this level is within the box of its picture
 OPAQUE_LEVEL = 48    # from this level on a pixel hides what is behind it
-MIN_VISIBLE = 0.75   # of the pixels of each piece; another one that would hide more is not put there
 
 SceneOptions = namedtuple("SceneOptions", [
     "width", "height",        # of the scene, in pixels
     "squeeze",                # (low, high): factor on the widths of pieces, for other aspect ratios
     "size",                   # (low, high): side of a picture as a fraction of the scene's height
     "pieces",                 # (least, most) per scene; fewer if there is no room
-], defaults=((0.95, 1.05), (0.25, 0.5), (1, 6)))
+    "visible",                # of each piece's pixels; one that would hide more is not put there
+], defaults=((0.95, 1.05), (0.22, 0.45), (1, 8), 0.60))
 
 # `image` is uint8 [height, width, 3]; `boxes` float32 [n, 4] are top, left, bottom, right as
 # fractions of the scene, also of parts that others hide; `classes` are int64 [n].
@@ -30,9 +30,12 @@ Scene = namedtuple("Scene", "image boxes classes")
 
 
 class Composer:
-    def __init__(self, images, labels, options, seed):
-        """images uint8 [n, 28, 28], labels uint8 [n], as fashion_mnist.load returns them."""
+    def __init__(self, images, labels, options, seed, noise=None):
+        """images uint8 [n, 28, 28], labels uint8 [n], as fashion_mnist.load returns them; noise
+        float32 [at least 4 * height * width * 3] to take parts of, else each scene draws its own,
+        which takes longer."""
         self.images, self.labels, self.options, self.seed = images, labels, options, seed
+        self.noise = noise
 
     def compose(self, index):
         rng = np.random.default_rng([self.seed, index])
@@ -74,7 +77,7 @@ class Composer:
                           (y + tight[2] * height / SIDE) / o.height,
                           (x + tight[3] * width / SIDE) / o.width])
             classes.append(int(self.labels[piece]))
-        return Scene(_as_a_camera_sees(rng, canvas), np.array(boxes, np.float32).reshape(-1, 4),
+        return Scene(self._as_a_camera_sees(rng, canvas), np.array(boxes, np.float32).reshape(-1, 4),
                      np.array(classes, np.int64))
 
     def _place(self, rng, owner, areas, solid, tight):
@@ -90,9 +93,32 @@ class Composer:
             window = owner[y + top:y + height, x + left:x + width]
             cover = solid[top:top + window.shape[0], left:left + window.shape[1]]
             hidden = np.bincount(window[cover] + 1, minlength=len(areas) + 1)[1:]
-            if np.all(visible - hidden >= MIN_VISIBLE * np.array(areas)):
+            if np.all(visible - hidden >= o.visible * np.array(areas)):
                 return y, x
         return None
+
+    def _as_a_camera_sees(self, rng, canvas):
+        """Contrast, brightness, a soft lens, noise, and the traces of a JPEG."""
+        height = len(canvas)
+        if rng.random() < 0.3:
+            radius = rng.uniform(0, 0.005) * height
+            canvas = np.asarray(Image.fromarray(canvas).filter(ImageFilter.GaussianBlur(radius)))
+        levels = canvas * np.float32(rng.uniform(0.7, 1.2)) + np.float32(rng.uniform(-20, 20))
+        if rng.random() < 0.6:
+            levels += self._noise(rng, levels.shape) * np.float32(rng.uniform(0, 8))
+        canvas = np.clip(levels, 0, 255).astype(np.uint8)
+        if rng.random() < 0.3:
+            data = jpeg(canvas, int(rng.integers(50, 95)))
+            canvas = np.asarray(Image.open(io.BytesIO(data)))
+        return canvas
+
+    def _noise(self, rng, shape):
+        if self.noise is None:
+            return rng.standard_normal(shape, np.float32)
+        size = int(np.prod(shape))
+        first = int(rng.integers(len(self.noise) - size))
+        return self.noise[first:first + size].reshape(shape)
+
 
 
 def jpeg(image, quality):
@@ -173,20 +199,3 @@ def _distractor(rng, draw, width, height):
             draw.line(corners, fill=colour, width=thickness)
         else:
             draw.polygon(corners, fill=colour)
-
-
-def _as_a_camera_sees(rng, canvas):
-    """Contrast, brightness, a soft lens, noise, and the traces of a JPEG."""
-    height, width, _ = canvas.shape
-    if rng.random() < 0.3:
-        radius = rng.uniform(0, 0.005) * height
-        canvas = np.asarray(Image.fromarray(canvas).filter(ImageFilter.GaussianBlur(radius)))
-    levels = canvas * np.float32(rng.uniform(0.7, 1.2)) + np.float32(rng.uniform(-20, 20))
-    if rng.random() < 0.6:
-        levels += rng.standard_normal((height, width, 3), np.float32) * np.float32(
-            rng.uniform(0, 8))
-    canvas = np.clip(levels, 0, 255).astype(np.uint8)
-    if rng.random() < 0.3:
-        data = jpeg(canvas, int(rng.integers(50, 95)))
-        canvas = np.asarray(Image.open(io.BytesIO(data)))
-    return canvas

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the mean average precision of the float and of the int8 detector on held-back scenes.
+"""Prints the mean average precision of the float and of the int8 detector on held-back scenes,
+those of the hard exam and those of the easy one.
 
 The float network runs in PyTorch, on frames resized by Pillow as `atoll detect` resizes them. The
 int8 model is run by the command `atoll detect` itself, on the JPEG files.
@@ -19,13 +20,12 @@ import subprocess
 import tempfile
 
 import numpy as np
-import torch
 from PIL import Image
 
 import evaluation
 import fashion_mnist
-from network import (CENTER_SCALE, CLASSES, HEIGHT, IOU_THRESHOLD, MAX_DETECTIONS, SCORE_THRESHOLD,
-                     SIZE_SCALE, WIDTH, SceneNet, anchors)
+from anchors import (CENTER_SCALE, CLASSES, HEIGHT, IOU_THRESHOLD, MAX_DETECTIONS, SCORE_THRESHOLD,
+                     SIZE_SCALE, WIDTH, anchors)
 
 LABELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fashion", "labels.txt")
 FILES_PER_RUN = 250
@@ -57,15 +57,18 @@ def suppressed(boxes, scores):
     return boxes[list(cells)], np.array(classes), np.array(best)
 
 
-@torch.no_grad()
 def run_float(weights, scenes):
+    import torch  # not needed for the int8 model
+    from network import SceneNet
+    torch.set_num_threads(1)
     net = SceneNet().eval()
     net.load_state_dict(torch.load(weights)["net"])
     found = []
     for data, *_ in scenes:
         image = Image.open(io.BytesIO(data)).resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR)
         x = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
-        logits, encodings = net(x)
+        with torch.no_grad():
+            logits, encodings = net(x)
         found.append(suppressed(decoded(encodings[0].numpy()), logits[0].sigmoid().numpy()))
     return found
 
@@ -118,30 +121,51 @@ def main():
     parser.add_argument("--atoll", default="atoll", metavar="FILE",
                         help="the command that runs the int8 model (default: %(default)s)")
     parser.add_argument("--device", default="emu", help="of the int8 model (default: %(default)s)")
-    parser.add_argument("--golden", metavar="DIR", help="write the first 64 scenes to this folder")
-    parser.add_argument("--scenes", type=int, default=1000, help="(default: %(default)s)")
+    parser.add_argument("--golden", metavar="DIR",
+                        help="write the first scenes of each exam to this folder")
+    parser.add_argument("--golden-scenes", type=int, default=64, help="(default: %(default)s)")
+    parser.add_argument("--exam", action="append", choices=evaluation.EXAMS,
+                        help="(default: both)")
+    parser.add_argument("--split", default="test", choices=["test", "validation"],
+                        help="the pictures in the scenes (default: %(default)s)")
+    parser.add_argument("--scenes", type=int, default=1000,
+                        help="of each exam (default: %(default)s)")
+    parser.add_argument("--at-least", action="append", default=[], metavar="EXAM=MAP",
+                        help="fail if the mean average precision is less")
     args = parser.parse_args()
 
-    torch.set_num_threads(1)
     if args.golden:
-        write_golden(args.golden, evaluation.scenes(args.dataset, 64))
-    results = {}
+        for exam in evaluation.EXAMS:
+            write_golden(os.path.join(args.golden, exam),
+                         evaluation.scenes(args.dataset, exam, args.golden_scenes))
     if args.weights or args.model:
-        scenes = list(evaluation.scenes(args.dataset, args.scenes))
-        truths = [(boxes, classes) for _, _, boxes, classes in scenes]
-        if args.weights:
-            results["float"] = run_float(args.weights, scenes)
-        if args.model:
-            results["int8"] = run_int8(args.atoll, args.model, args.device, scenes)
-        print(f"{len(scenes)} scenes, {sum(len(classes) for _, classes in truths)} pieces")
-    precisions = {name: evaluation.average_precisions(truths, found)
-                  for name, found in results.items()}
+        least = dict(pair.split("=") for pair in args.at_least)
+        for exam in args.exam or evaluation.EXAMS:
+            for kind, precision in examine(exam, args).items():
+                if precision < float(least.get(exam, 0)):
+                    raise SystemExit(f"{exam} {kind}: less than {least[exam]}")
+
+
+def examine(exam, args):
+    """Prints and returns the mean average precision of what the arguments name, by its kind."""
+    scenes = list(evaluation.scenes(args.dataset, exam, args.scenes, args.split))
+    truths = [(boxes, classes) for _, _, boxes, classes in scenes]
+    results = {}
+    if args.weights:
+        results["float"] = run_float(args.weights, scenes)
+    if args.model:
+        results["int8"] = run_int8(args.atoll, args.model, args.device, scenes)
+    print(f"{exam}: {len(scenes)} scenes, {sum(len(classes) for _, classes in truths)} pieces")
     with open(LABELS, encoding="utf-8") as file:
         names = file.read().splitlines()
-    for name, aps in precisions.items():
+    means = {}
+    for kind, found in results.items():
+        aps = evaluation.average_precisions(truths, found)
         for label, ap in zip(names, aps):
-            print(f"{name:6} AP@0.5 {label:12} {ap:.4f}")
-        print(f"{name:6} mAP@0.5            {aps.mean():.4f}")
+            print(f"{exam} {kind:5} AP@0.5 {label:12} {ap:.4f}")
+        print(f"{exam} {kind:5} mAP@0.5            {aps.mean():.4f}", flush=True)
+        means[kind] = aps.mean()
+    return means
 
 
 if __name__ == "__main__":

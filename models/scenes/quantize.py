@@ -23,9 +23,10 @@ from flatbuffers import flexbuffers
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "training"))
 
 import fashion_mnist
+from anchors import (CENTER_SCALE, CLASSES, HEIGHT, IOU_THRESHOLD, MAX_DETECTIONS, SCORE_THRESHOLD,
+                     SIZE_SCALE, WIDTH, anchors)
 from composer import Composer
-from network import (CENTER_SCALE, CLASSES, HEIGHT, IOU_THRESHOLD, MAX_DETECTIONS, SCORE_THRESHOLD,
-                     SIZE_SCALE, WIDTH, SceneNet, anchors)
+from network import SceneNet
 from quantizer import PIXELS, Quantizer, activation_quantization
 from train import TRAINING_SCENES
 

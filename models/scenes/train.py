@@ -24,16 +24,17 @@ from torch.utils.data import DataLoader, Dataset
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "training"))
 
 import fashion_mnist
+from anchors import CLASSES, HEIGHT, WIDTH, assign
 from composer import Composer, SceneOptions
 from layers import learning_rate
-from network import CLASSES, HEIGHT, WIDTH, SceneNet, assign
+from network import SceneNet
 
 # Frames of 4:3 to 16:9 are shrunk to 11:8, which makes pieces 0.77 to 1.03 times as wide. Scenes
 # are fuller than those of the evaluation, as much is to be learned from each, and have a margin, so
 # that they can be cut out.
 MARGIN = 8  # pixels
 TRAINING_SCENES = SceneOptions(WIDTH + MARGIN, HEIGHT + MARGIN, squeeze=(0.74, 1.06),
-                               pieces=(3, 10))
+                               size=(0.25, 0.5), pieces=(3, 10), visible=0.75)
 FIRST, RECENT = 320, 2000  # scenes to choose from, at first and later
 POSITIVE_WEIGHT, BOX_WEIGHT = 1.0, 0.4
 

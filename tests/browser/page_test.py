@@ -291,7 +291,7 @@ class PageTest(unittest.TestCase):
         models = pathlib.Path(os.environ["ATOLL_SOURCE_DIR"]) / "models"
         source = ("scenes:/usr/share/datasets/fashion-mnist"
                   if pathlib.Path("/usr/share/datasets/fashion-mnist").is_dir() else
-                  str(pathlib.Path(os.environ["ATOLL_SOURCE_DIR"]) / "tests/golden/scenes"))
+                  str(pathlib.Path(os.environ["ATOLL_SOURCE_DIR"]) / "tests/golden/scenes/easy"))
         camera = RealCamera(
             models / "scenes/scenes_int8.tflite", models / "fashion/fashion_int8.tflite",
             "--inside", "1:0", "--labels", models / "fashion/labels.txt", "--labels",
