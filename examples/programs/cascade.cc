@@ -6,6 +6,9 @@
 // classifier sees the detector's boxes, cut out of the frame at its own resolution. LABELS may be
 // -; the other arguments are as those of classify_camera.
 //
+//   cascade models/scenes/scenes_int8.tflite models/fashion/labels.txt
+//           models/crops/crops_int8.tflite models/fashion/labels.txt
+//           scenes:/usr/share/datasets/fashion-mnist 3
 //   cascade ssd_mobilenet_v1.tflite coco_labels.txt
 //           mobilenet_v2_1.0_224_quant.tflite imagenet_labels.txt /dev/video0
 #include <cstdio>

@@ -14,10 +14,7 @@ Examples:
 
 import argparse
 import io
-import json
 import os
-import subprocess
-import tempfile
 
 import numpy as np
 from PIL import Image
@@ -28,7 +25,6 @@ from anchors import (CENTER_SCALE, CLASSES, HEIGHT, IOU_THRESHOLD, MAX_DETECTION
                      SIZE_SCALE, WIDTH, anchors)
 
 LABELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fashion", "labels.txt")
-FILES_PER_RUN = 250
 
 
 def decoded(encodings):
@@ -71,31 +67,6 @@ def run_float(weights, scenes):
             logits, encodings = net(x)
         found.append(suppressed(decoded(encodings[0].numpy()), logits[0].sigmoid().numpy()))
     return found
-
-
-def run_int8(command, model, device, scenes):
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for first in range(0, len(scenes), FILES_PER_RUN):
-            names = []
-            for i, (data, *_) in enumerate(scenes[first:first + FILES_PER_RUN], first):
-                names.append(os.path.join(folder, f"{i:06}.jpg"))
-                with open(names[-1], "wb") as file:
-                    file.write(data)
-            report = subprocess.run(
-                [command, "detect", model, *names, "--device", device, "--json", "--threshold",
-                 str(SCORE_THRESHOLD)], check=True, stdout=subprocess.PIPE).stdout
-            pictures = json.loads(report)["images"]
-            for picture, (_, (width, height), *_) in zip(pictures, scenes[first:]):
-                found.append(_arrays(picture["detections"], width, height))
-    return found
-
-
-def _arrays(detections, width, height):
-    boxes = np.array([[d["box"][side] for side in ("top", "left", "bottom", "right")]
-                      for d in detections]).reshape(-1, 4)
-    return (boxes / [height, width, height, width], np.array([d["index"] for d in detections]),
-            np.array([d["score"] for d in detections]))
 
 
 def write_golden(folder, scenes):
@@ -154,7 +125,7 @@ def examine(exam, args):
     if args.weights:
         results["float"] = run_float(args.weights, scenes)
     if args.model:
-        results["int8"] = run_int8(args.atoll, args.model, args.device, scenes)
+        results["int8"] = evaluation.run_int8(args.atoll, args.model, args.device, scenes)
     print(f"{exam}: {len(scenes)} scenes, {sum(len(classes) for _, classes in truths)} pieces")
     with open(LABELS, encoding="utf-8") as file:
         names = file.read().splitlines()

@@ -6,15 +6,18 @@ of 4:3 and 16:9 in turn, compressed as JPEG. The first is the one that counts. F
 versions of an exam cannot be compared: what is changed here makes earlier ones meaningless.
 """
 
+import json
 import os
+import subprocess
 import sys
+import tempfile
 
 import numpy as np
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "training"))
 
 import fashion_mnist
-from anchors import CLASSES
+from anchors import CLASSES, SCORE_THRESHOLD
 from composer import Composer, SceneOptions, jpeg
 
 SEED = 20_000
@@ -24,6 +27,7 @@ EXAMS = {
 }
 FRAMES = [(256, 192), (320, 180)]
 JPEG_QUALITY = 80
+FILES_PER_RUN = 250
 VALIDATION = 5_000  # of the training pictures, the last ones
 
 
@@ -45,6 +49,32 @@ def scenes(directory, exam, count, split="test"):
         scene = composers[i % len(FRAMES)].compose(i)
         yield (jpeg(scene.image, JPEG_QUALITY), FRAMES[i % len(FRAMES)], scene.boxes,
                scene.classes)
+
+
+def run_int8(command, model, device, scenes):
+    """Per scene (boxes, classes, scores): what `atoll detect` finds in its JPEG file."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for first in range(0, len(scenes), FILES_PER_RUN):
+            names = []
+            for i, (data, *_) in enumerate(scenes[first:first + FILES_PER_RUN], first):
+                names.append(os.path.join(folder, f"{i:06}.jpg"))
+                with open(names[-1], "wb") as file:
+                    file.write(data)
+            report = subprocess.run(
+                [command, "detect", model, *names, "--device", device, "--json", "--threshold",
+                 str(SCORE_THRESHOLD)], check=True, stdout=subprocess.PIPE).stdout
+            pictures = json.loads(report)["images"]
+            for picture, (_, (width, height), *_) in zip(pictures, scenes[first:]):
+                found.append(_arrays(picture["detections"], width, height))
+    return found
+
+
+def _arrays(detections, width, height):
+    boxes = np.array([[d["box"][side] for side in ("top", "left", "bottom", "right")]
+                      for d in detections]).reshape(-1, 4)
+    return (boxes / [height, width, height, width], np.array([d["index"] for d in detections]),
+            np.array([d["score"] for d in detections]))
 
 
 def overlap(box, boxes):

@@ -293,7 +293,7 @@ class PageTest(unittest.TestCase):
                   if pathlib.Path("/usr/share/datasets/fashion-mnist").is_dir() else
                   str(pathlib.Path(os.environ["ATOLL_SOURCE_DIR"]) / "tests/golden/scenes/easy"))
         camera = RealCamera(
-            models / "scenes/scenes_int8.tflite", models / "fashion/fashion_int8.tflite",
+            models / "scenes/scenes_int8.tflite", models / "crops/crops_int8.tflite",
             "--inside", "1:0", "--labels", models / "fashion/labels.txt", "--labels",
             models / "fashion/labels.txt", "--device", "emu", "--source", source, "--loop",
             "--size", "1280x720")
@@ -307,7 +307,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(len(cards), 2)
         for text in ("scenes_int8", "detect", "30 of 33 operators on the device"):
             self.assertIn(text, cards[0])
-        for text in ("fashion_int8", "classify", "what scenes_int8 finds"):
+        for text in ("crops_int8", "classify", "what scenes_int8 finds"):
             self.assertIn(text, cards[1])
         self.assertIn("emulated Atoll-1", page.evaluate(text_of("device")))
         page.wait("[...document.querySelectorAll('#latency .row')].every(row => !row.hidden)")

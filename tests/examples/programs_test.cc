@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The programs to copy from, run as a user would run them: on the bundled classifier, a detector
-// made for this test and the test pattern. What they print is compared with what the command says,
-// or with what the model must see.
+// The programs to copy from, run as a user would run them: on the bundled models, a detector made
+// for this test and the test pattern. What they print is compared with what the command says, or
+// with what the model must see.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <regex.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +28,9 @@ using testing::StartsWith;
 const std::string kFashion = ATOLL_SOURCE_DIR "/models/fashion/";
 const std::string kClassifier = kFashion + "fashion_int8.tflite";
 const std::string kLabels = kFashion + "labels.txt";
+const std::string kSceneDetector = ATOLL_SOURCE_DIR "/models/scenes/scenes_int8.tflite";
+const std::string kCropClassifier = ATOLL_SOURCE_DIR "/models/crops/crops_int8.tflite";
+const std::string kScenes = ATOLL_SOURCE_DIR "/tests/golden/scenes/hard";
 
 struct Output {
   int exit_code = -1;
@@ -149,6 +153,77 @@ TEST_F(ProgramsTest, Cascade) {
       << output.text;
   EXPECT_THAT(output.text, HasSubstr("fashion_int8: 1 partition with 12 of 12 operators on the "
                                      "device, 0 on the CPU; median of 6: "));
+}
+
+// A piece of clothing in a scene, with its corners in pixels.
+struct Piece {
+  double left, top, right, bottom;
+  std::string name;
+};
+
+// What is in each of the golden scenes, by their order.
+std::vector<std::vector<Piece>> ReadPieces() {
+  std::vector<std::string> names;
+  std::ifstream labels(kLabels);
+  for (std::string name; std::getline(labels, name);) names.push_back(name);
+  std::vector<std::vector<Piece>> scenes;
+  std::ifstream truth(kScenes + "/truth.txt");
+  std::string file;
+  size_t name = 0;
+  Piece piece;
+  while (truth >> file >> name >> piece.top >> piece.left >> piece.bottom >> piece.right) {
+    const size_t scene = std::stoul(file);
+    scenes.resize(std::max(scenes.size(), scene + 1));
+    const double width = scene % 2 == 0 ? 256 : 320, height = scene % 2 == 0 ? 192 : 180;
+    scenes[scene].push_back({piece.left * width, piece.top * height, piece.right * width,
+                             piece.bottom * height, names.at(name)});
+  }
+  return scenes;
+}
+
+double Overlap(const Piece& a, const Piece& b) {
+  const double width = std::min(a.right, b.right) - std::max(a.left, b.left);
+  const double height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
+  if (width <= 0 || height <= 0) return 0;
+  const auto area = [](const Piece& box) {
+    return (box.right - box.left) * (box.bottom - box.top);
+  };
+  return width * height / (area(a) + area(b) - width * height);
+}
+
+// The bundled classifier of crops says what is in the boxes of the bundled detector.
+TEST_F(ProgramsTest, CascadeIsRightAboutWhatIsInTheBoxes) {
+  const std::vector<std::vector<Piece>> scenes = ReadPieces();
+  ASSERT_EQ(scenes.size(), 64u);
+  const Output output = RunProgram(
+      "cascade", {kSceneDetector, kLabels, kCropClassifier, kLabels, kScenes, "64", "emu"});
+  ASSERT_EQ(output.exit_code, 0) << output.text;
+  unsigned frame = 0;
+  int boxes = 0;
+  int right = 0;
+  for (const std::string& line : output.lines) {
+    if (std::sscanf(line.c_str(), "frame %u:", &frame) == 1) continue;
+    const size_t place = line.rfind(" at ");
+    int left = 0, top = 0, width = 0, height = 0, end = 0;
+    if (place == std::string::npos || std::sscanf(line.c_str() + place, " at %d, %d, %d x %d: %n",
+                                                  &left, &top, &width, &height, &end) != 4) {
+      continue;
+    }
+    const std::string seen = line.substr(place + static_cast<size_t>(end));
+    const Piece box = {static_cast<double>(left), static_cast<double>(top),
+                       static_cast<double>(left + width), static_cast<double>(top + height), seen};
+    ASSERT_LT(frame, scenes.size());
+    const Piece* best = nullptr;
+    for (const Piece& piece : scenes[frame]) {
+      if (Overlap(piece, box) >= (best == nullptr ? 0.5 : Overlap(*best, box))) best = &piece;
+    }
+    if (best == nullptr) continue;
+    ++boxes;
+    right += seen.substr(0, seen.rfind(' ')) == best->name;
+  }
+  std::printf("%d of %d boxes right\n", right, boxes);
+  EXPECT_GE(boxes, 100);
+  EXPECT_GE(right, 0.91 * boxes);  // 185 of 201 as shipped
 }
 
 TEST_F(ProgramsTest, SayWhatIsWrong) {
