@@ -259,6 +259,8 @@ bool Layout::StayInInput(int32_t step, const std::vector<Run>& runs) {
     if (!IsFree(output) || places_[input].bytes == 0 || run.bytes != places_[output].bytes) {
       return false;
     }
+    // A later step may change what a variable tensor holds.
+    if (graph_.tensors[input].is_variable) return false;
     Place& place = places_[output];
     place.origin = places_[input].origin;
     place.origin_offset = places_[input].origin_offset + run.input_offset;

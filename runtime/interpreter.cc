@@ -84,6 +84,14 @@ Status Interpreter::PrepareFallback(const InterpreterOptions& options) {
             "'%s' of the model",
             kind, i, b.name.c_str(), a.name.c_str());
       }
+      // Nothing can be written there.
+      if (a.is_constant() &&
+          (!b.is_constant() || !std::equal(a.data.begin(), a.data.begin() + a.byte_size(),
+                                           b.data.begin(), b.data.begin() + b.byte_size()))) {
+        return InvalidArgument(
+            "%s %zu of the fallback model, '%s', is not the same constant as '%s' of the model",
+            kind, i, b.name.c_str(), a.name.c_str());
+      }
     }
     return Status();
   };
@@ -108,6 +116,7 @@ Status Interpreter::InvokeFallback(const Status& reason) {
   on_fallback_ = true;
   ATOLL_RETURN_IF_ERROR(fallback_->Invoke().WithContext("the fallback model"));
   for (size_t i = 0; i < graph().outputs.size(); ++i) {
+    if (graph().tensors[graph().outputs[i]].is_constant()) continue;  // the same in both
     const std::span<const uint8_t> from =
         fallback_->ConstTensorBytes(fallback_->graph().outputs[i]);
     std::copy(from.begin(), from.end(), TensorBytes(graph().outputs[i]).begin());
@@ -228,6 +237,8 @@ Status Interpreter::FoldPads() {
     const size_t pad = uses.writer[padded];
     if (uses.readers[padded] != 1 || pad >= i || steps_[pad].partition >= 0) continue;
     if (!steps_[pad].members.empty()) continue;  // a convolution already, with a PAD of its own
+    // Somebody may change it before the convolution.
+    if (IsVariable(steps_[pad].input_tensors[0])) continue;
     const Node& node = graph().nodes[steps_[i].node];
     Result<std::unique_ptr<NodeExecutor>> executor =
         PreparePaddedFilter(graph(), graph().nodes[steps_[pad].node], node, features);
@@ -281,7 +292,11 @@ Status Interpreter::AttachTails() {
 void Interpreter::ChainSteps() {
   std::vector<ChainStep> candidates;
   for (const Step& step : steps_) {
-    candidates.push_back({.runner = step.partition < 0 ? step.executor->line_runner() : nullptr,
+    // What a chain reads, it reads where its last step stands.
+    const bool may_join =
+        step.partition < 0 && std::none_of(step.input_tensors.begin(), step.input_tensors.end(),
+                                           [this](int32_t tensor) { return IsVariable(tensor); });
+    candidates.push_back({.runner = may_join ? step.executor->line_runner() : nullptr,
                           .inputs = step.input_tensors,
                           .outputs = step.output_tensors});
   }
@@ -372,9 +387,12 @@ Status Interpreter::AllocateArena(Interpreter* parent) {
 
 // The loader refuses CALL_ONCE within a graph that CALL_ONCE names, so this ends.
 Status Interpreter::CreateCallees() {
+  std::vector<bool> is_called(model_->graphs().size());
   for (Step& step : steps_) {
     const auto* call = std::get_if<CallOnceOptions>(&graph().nodes[step.node].options);
-    if (step.partition >= 0 || call == nullptr) continue;
+    // Whoever comes first runs it.
+    if (step.partition >= 0 || call == nullptr || is_called[call->subgraph]) continue;
+    is_called[call->subgraph] = true;
     ATOLL_ASSIGN_OR_RETURN(
         step.callee, CreateFor(model_, model_->graphs()[call->subgraph], {.threads = 1}, this));
   }

@@ -126,6 +126,9 @@ class Interpreter {
   void ChainSteps();
   void ReplaceSteps(std::vector<size_t> members, std::vector<int32_t> inputs,
                     std::unique_ptr<NodeExecutor> executor);
+  bool IsVariable(int32_t tensor) const {
+    return tensor >= 0 && graph().tensors[tensor].is_variable;
+  }
   struct TensorUses;
   TensorUses CountUses() const;
   void RemoveReplacedSteps();

@@ -95,6 +95,30 @@ TEST(DeviceState, FollowsTheCpuThroughASequenceAndAReset) {
   EXPECT_GT(remembered, 40);  // or the state did not matter
 }
 
+// A RESHAPE of the state before a layer that changes it, read behind the layer.
+TEST(DeviceState, IsReadWhereTheNodeStands) {
+  const std::unique_ptr<DeviceDelegate> delegate = MakeDelegate();
+  ModelBuilder m;
+  const int32_t y = m.Lstm(m.Input({1, 2, 3}), {.units = 4});
+  const int32_t state = m.graph().nodes[0].inputs[18];
+  const int32_t before = m.Reshape(state, {1, 1, 4});
+  std::swap(m.graph().nodes[0], m.graph().nodes[1]);
+  const int32_t read = m.Relu(before);
+  for (const int32_t tensor : {before, read}) {
+    m.tensor(tensor).quantization = m.tensor(state).quantization;
+  }
+  m.Output(m.Concatenation({read, y}, 1));
+  m.tensor(m.graph().outputs[0]).quantization = m.tensor(state).quantization;
+  const std::shared_ptr<const Model> model = m.Load();
+  const std::unique_ptr<Interpreter> cpu = Create(model, nullptr);
+  const std::unique_ptr<Interpreter> device = Create(model, delegate.get());
+  ASSERT_GE(device->partitions().size(), 1u);
+  for (uint64_t seed = 1; seed < 5; ++seed) {
+    const Bytes want = MustInvoke(cpu.get(), seed);
+    EXPECT_EQ(MustInvoke(device.get(), seed), want) << seed;
+  }
+}
+
 TEST(DeviceState, BelongsToOneInterpreter) {
   Rng rng(TestSeed(52));
   const std::unique_ptr<DeviceDelegate> delegate = MakeDelegate();

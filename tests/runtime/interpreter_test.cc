@@ -68,6 +68,63 @@ class InterpreterTest : public testing::Test {
   std::unique_ptr<Interpreter> interpreter_ = Create(Classifier().Load());
 };
 
+// ---- A model that completes what a device does not ----------------------------------------------
+
+// Has the last node, and loses its device in each invocation.
+class LostDelegate final : public Delegate {
+ public:
+  Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions&) override {
+    class Lost final : public NodeExecutor {
+      Status Invoke(const NodeIo&) override { return DeviceLost("gone"); }
+    };
+    DelegatePlan plan;
+    plan.refusals.resize(graph.nodes.size());
+    Partition& partition = plan.partitions.emplace_back();
+    partition.nodes = {static_cast<int32_t>(graph.nodes.size()) - 1};
+    partition.inputs = graph.nodes.back().inputs;
+    partition.outputs = graph.nodes.back().outputs;
+    partition.executor = std::make_unique<Lost>();
+    return plan;
+  }
+};
+
+// Its outputs are one that is computed, a constant and an input.
+std::shared_ptr<const Model> ModelOfConstantOutput(const Bytes& constant) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4});
+  m.Output(m.Relu(x));
+  m.Output(m.Constant(DataType::kInt8, {1, 3}, constant));
+  m.Output(x);
+  return m.Load();
+}
+
+TEST(Fallback, LeavesConstantOutputsAlone) {
+  LostDelegate delegate;
+  auto interpreter = Interpreter::Create(
+      ModelOfConstantOutput({1, 2, 3}),
+      {.threads = 1, .delegate = &delegate, .fallback = ModelOfConstantOutput({1, 2, 3})});
+  ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
+  const Graph& graph = (*interpreter)->graph();
+  const std::span<uint8_t> x = (*interpreter)->TensorBytes(graph.inputs[0]);
+  std::fill(x.begin(), x.end(), uint8_t{5});
+  ASSERT_TRUE((*interpreter)->Invoke().ok());
+  EXPECT_EQ(Copy(**interpreter, graph.outputs[0]), Bytes(4, 5));
+  EXPECT_EQ(Copy(**interpreter, graph.outputs[1]), (Bytes{1, 2, 3}));
+  EXPECT_EQ(Copy(**interpreter, graph.outputs[2]), Bytes(4, 5));
+}
+
+TEST(Fallback, HasTheSameConstantOutputs) {
+  LostDelegate delegate;
+  const auto interpreter = Interpreter::Create(
+      ModelOfConstantOutput({1, 2, 3}),
+      {.threads = 1, .delegate = &delegate, .fallback = ModelOfConstantOutput({1, 2, 4})});
+  ASSERT_FALSE(interpreter.ok());
+  EXPECT_EQ(interpreter.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      interpreter.status().message(),
+      HasSubstr("output 1 of the fallback model, 't2', is not the same constant as 't2' of"));
+}
+
 // ---- Invoke -------------------------------------------------------------------------------------
 
 TEST_F(InterpreterTest, InvokeAllocatesNothing) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "atoll/runtime.h"
@@ -15,6 +16,7 @@ namespace atollrt {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
 
@@ -183,6 +185,21 @@ TEST(CallOnce, NeedsAGraphWithoutInputsAndOutputs) {
   EXPECT_THAT(Refusal(m.Build()), HasSubstr("has 1 inputs and 1 outputs, must have none"));
 }
 
+// As in TensorFlow Lite. Nodes that call it need no memory of their own for it.
+TEST(CallOnce, RunsAGraphOnceWhoeverCallsIt) {
+  ModelBuilder m;
+  CallOnce(&m, 1);
+  const int32_t x = m.Input({1, 2});
+  const int32_t handle = Handle(&m, "last");
+  Assign(&m, handle, x);
+  CallOnce(&m, 1);
+  m.Output(m.Reshape(Read(&m, handle, {1, 2}), {2}));
+  const auto interpreter = Create(WriteDelay(m));
+  EXPECT_THAT(Invoke(interpreter.get(), 1, 2), ElementsAre(1, 2));
+  interpreter->ResetVariables();
+  EXPECT_THAT(Invoke(interpreter.get(), 3, 4), ElementsAre(3, 4));
+}
+
 TEST(CallOnce, IsNotNested) {
   ModelBuilder init = Initialization();
   CallOnce(&init, 1);
@@ -243,6 +260,49 @@ TEST(VariableTensors, OfInt8StartAtTheirZeroPoint) {
   ASSERT_TRUE(interpreter->Invoke().ok());
   const auto y = interpreter->ConstTensorBytes(interpreter->graph().outputs[0]);
   for (const uint8_t byte : y) EXPECT_EQ(static_cast<int8_t>(byte), -3);
+}
+
+// What was read before a layer wrote its state stays, whoever looks at it afterwards.
+TEST(VariableTensors, AreReadWhereTheNodeStands) {
+  constexpr int32_t kUnits = 4;
+  for (const OpType type : {OpType::kRESHAPE, OpType::kEXPAND_DIMS, OpType::kSLICE}) {
+    ModelBuilder m;
+    const int32_t y = m.Lstm(m.Input({1, 2, 3}), {.units = kUnits});
+    const int32_t state = m.graph().nodes[0].inputs[18];
+    int32_t before = -1;
+    if (type == OpType::kRESHAPE) {
+      before = m.Reshape(state, {1, 1, 1, kUnits});
+    } else if (type == OpType::kEXPAND_DIMS) {
+      before = m.Node(type, {state, m.Integers({}, {0})}, {1, 1, kUnits});
+    } else {
+      const int32_t begin = m.Integers({2}, {0, 1});
+      before = m.Node(type, {state, begin, m.Integers({2}, {1, 2})}, {1, 2});
+    }
+    const Quantization hidden = m.tensor(state).quantization;
+    m.tensor(before).quantization = hidden;
+    std::swap(m.graph().nodes[0], m.graph().nodes[1]);
+    const int32_t read = m.Relu(before);
+    m.tensor(read).quantization = hidden;
+    m.Output(read);
+    m.Output(y);
+    const auto interpreter = Create(m.Build());
+    ASSERT_NE(interpreter, nullptr);
+    Bytes state_before(kUnits, static_cast<uint8_t>(-3));
+    for (int i = 0; i < 3; ++i) {
+      Bytes want;
+      for (const uint8_t byte : state_before) {
+        want.push_back(static_cast<uint8_t>(std::max<int8_t>(static_cast<int8_t>(byte), -3)));
+      }
+      if (type == OpType::kSLICE) want = {want[1], want[2]};
+      for (uint8_t& byte : interpreter->TensorBytes(0)) byte = static_cast<uint8_t>(90 * (i + 1));
+      ASSERT_TRUE(interpreter->Invoke().ok());
+      const auto got = interpreter->ConstTensorBytes(read);
+      EXPECT_THAT(Bytes(got.begin(), got.end()), ElementsAreArray(want)) << i;
+      const auto now = interpreter->ConstTensorBytes(state);
+      EXPECT_NE(Bytes(now.begin(), now.end()), state_before);
+      state_before.assign(now.begin(), now.end());
+    }
+  }
 }
 
 TEST(VariableTensors, AreNoConstants) {
