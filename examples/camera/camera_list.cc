@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -86,6 +87,34 @@ std::vector<CameraDevice> ListCameras(const std::string& root) {
     cameras.push_back(std::move(camera));
   }
   return cameras;
+}
+
+std::string CameraHint(const std::string& path, int error,
+                       const std::vector<CameraDevice>& cameras) {
+  const auto close = [](char* text) { std::free(text); };
+  const std::unique_ptr<char, decltype(close)> real(realpath(path.c_str(), nullptr), close);
+  const std::string node = real ? real.get() : path;
+  const auto same =
+      std::find_if(cameras.begin(), cameras.end(), [&](const auto& c) { return c.path == node; });
+  if (error == EACCES || error == EPERM) {
+    const bool has_group = same != cameras.end() && same->has_node;
+    const std::string group = has_group ? same->group : "video";
+    return "it belongs to the group '" + group + "': sudo usermod -aG " + group +
+           " $USER, then log in again";
+  }
+  if (error == EBUSY) return "another program has it";
+  if (same != cameras.end()) {
+    return "the kernel has this camera (" + same->name +
+           "), but here is no node of it: a container gets it with --device " + same->path;
+  }
+  std::string others;
+  for (const CameraDevice& camera : cameras) {
+    others += (others.empty() ? "there is " : ", ") + camera.path + " (" + camera.name + ")";
+  }
+  if (!others.empty()) return others;
+  return "no camera is connected (a Raspberry Pi's own comes as 'rpicam-vid -t 0 --codec mjpeg -o "
+         "- "
+         "| atoll camera MODEL --source -')";
 }
 
 }  // namespace atollrt

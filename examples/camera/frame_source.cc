@@ -171,6 +171,10 @@ bool IsVideoDevice(const struct stat& info) {
 
 }  // namespace
 
+std::string SourceName(const std::string& spec) {
+  return spec == "-" ? "standard input" : WithoutLogin(spec);
+}
+
 Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
                                                      const FrameSourceOptions& options) {
   constexpr int kMaxSide = 16384;

@@ -250,39 +250,16 @@ class V4l2Source : public FrameSource {
   uint32_t row_bytes_ = 0;  // YUYV only
 };
 
-// What the kernel says, and what helps.
-Status OpenError(const std::string& path, int error) {
-  const std::vector<CameraDevice> cameras = ListCameras();
-  const auto same =
-      std::find_if(cameras.begin(), cameras.end(), [&](const auto& c) { return c.path == path; });
-  std::string hint;
-  if (error == EACCES || error == EPERM) {
-    const std::string group = same != cameras.end() && same->has_node ? same->group : "video";
-    hint = Format("it belongs to the group %s: sudo usermod -aG %s $USER, then log in again",
-                  group.c_str(), group.c_str());
-  } else if (error == EBUSY) {
-    hint = "another program has it";
-  } else if (same != cameras.end()) {
-    hint = "the kernel has this camera, but its node is not here: in a container, --device " + path;
-  } else if (cameras.empty()) {
-    hint =
-        "no camera is connected; of a Raspberry Pi's own: rpicam-vid -t 0 --codec mjpeg -o - | "
-        "atoll camera MODEL --source -";
-  } else {
-    for (const CameraDevice& camera : cameras) {
-      hint += (hint.empty() ? "there is " : ", ") + camera.path + " (" + camera.name + ")";
-    }
-  }
-  return Status(FileError(path, "open", error).code(),
-                FileError(path, "open", error).message() + "; " + hint);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
                                               const FrameSourceOptions& options) {
   const int fd = open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return OpenError(path, errno);
+  if (fd < 0) {
+    const int error = errno;
+    const Status status = FileError(path, "open", error);
+    return Status(status.code(), status.message() + "; " + CameraHint(path, error, ListCameras()));
+  }
   auto source = std::make_unique<V4l2Source>(path, fd, options.stop);
   ATOLL_RETURN_IF_ERROR(source->Start(options));
   return std::unique_ptr<FrameSource>(std::move(source));

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`atoll camera`: every frame is accounted for, whatever happens to cameras, devices and viewers."""
+import datetime
+import fcntl
 import http.client
 import json
 import os
@@ -7,13 +9,14 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
 import unittest
 
 from atoll_command import (COMMAND, EMULATOR, FASHION_DATA, FASHION_LABELS, FASHION_MODEL,
-                           CommandTest, need)
+                           CommandTest, need, run)
 
 FASHION = (FASHION_MODEL, "--device", "emu")
 
@@ -33,6 +36,26 @@ class CameraTest(CommandTest):
         self.addCleanup(process.stderr.close)
         return process
 
+    def serve(self, *arguments):
+        """A camera with a page; also its port."""
+        process = self.start(*arguments, "--serve", ":0")
+        line = process.stderr.readline().decode()
+        self.assertRegex(line, r"^atoll: see http://127\.0\.0\.1:\d+/\n$")
+        # Whoever writes to a full pipe waits.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        return process, int(re.search(r":(\d+)/", line)[1])
+
+    def get(self, port, path):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return response.status, body
+
+    def status(self, port):
+        return json.loads(self.get(port, "/api/status")[1])
+
     def finish(self, process, code=0):
         """The report of a camera that ends by itself or was told to."""
         out, errors = process.communicate(timeout=300)
@@ -40,6 +63,20 @@ class CameraTest(CommandTest):
         report = json.loads(out)
         self.assert_accounted(report)
         return report
+
+    def finish_badly(self, *arguments):
+        """What a camera says that ends with an error, and with its report all the same."""
+        result = run("camera", *arguments, "--json")
+        self.assertEqual(result.code, 1, result.stderr)
+        self.assert_accounted(json.loads(result.stdout))
+        return result.stderr
+
+    def await_line(self, process, text):
+        """The first line on stderr with this text."""
+        for line in process.stderr:
+            if text in line:
+                return line
+        raise AssertionError(f"{text} has not been said")
 
     def frames(self, count, *arguments):
         """A file of `count` JPEGs that the command itself has made."""
@@ -69,10 +106,29 @@ class Frames(CameraTest):
         self.assertGreater(accuracy["cpu"], 0.8)
 
     def test_newest_drops_and_counts(self):
-        report = self.json("camera", FASHION_MODEL, "--fps", "0", "--policy", "newest", "--frames",
-                           "200", "--device", "cpu")
-        self.assertEqual(report["captured"], 200)
+        """Whoever reads the results does not, until all frames are captured: no frame can be
+        processed meanwhile beyond those whose results the pipe holds."""
+        results = self.directory / "results"
+        os.mkfifo(results)
+        with open(os.open(results, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+            process, port = self.serve(FASHION_MODEL, "--device", "cpu", "--fps", "0", "--policy",
+                                       "newest", "--frames", "200", "--results", results)
+            deadline = time.monotonic() + 300
+            while (frames := self.status(port)["frames"])["captured"] < 200:
+                self.assertLess(time.monotonic(), deadline)
+            self.assertGreater(frames["dropped"], 100)  # a line is longer than 40 bytes
+            os.set_blocking(reader.fileno(), True)
+            lines = [json.loads(line) for line in reader]
+        report = json.loads(process.stdout.read())
+        self.assertEqual(process.wait(60), 0)
         self.assert_accounted(report)
+        self.assertEqual((report["captured"], report["failed"]), (200, 0))
+        self.assertGreaterEqual(report["dropped"], frames["dropped"])
+        self.assertEqual(report["processed"], len(lines))
+        numbers = [line["frame"] for line in lines]
+        self.assertEqual(numbers, sorted(set(numbers)))
+        self.assertEqual(numbers[-1], 199)  # the newest one is never dropped
 
     def test_saves_and_counts_bad_frames(self):
         frames = self.directory / "frames"
@@ -87,6 +143,58 @@ class Frames(CameraTest):
         self.assertEqual((report["captured"], report["processed"], report["failed"]), (4, 3, 1))
         self.assertIn("zz.jpg", report["first_failure"])
         self.assertEqual(len(list(saved.iterdir())), 3)
+
+    def test_pictures_of_other_formats_have_a_size(self):
+        pixels = bytes(range(240)) * 2  # 16 x 10 in colour
+        header = b"BM" + struct.pack("<IIIIiiHHIIIIII", 54 + 480, 0, 54, 40, 16, 10, 1, 24, 0, 480,
+                                     0, 0, 0, 0)
+        frames = self.directory / "frames"
+        frames.mkdir()
+        (frames / "a.bmp").write_bytes(header + pixels)
+        results = self.directory / "results.jsonl"
+        process, port = self.serve(FASHION_MODEL, "--device", "cpu", "--source", frames, "--loop",
+                                   "--crop", "square", "--results", results)
+        while (status := self.status(port))["frames"]["processed"] == 0:
+            pass
+        self.assertEqual((status["width"], status["height"]), (16, 10))
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        self.assertEqual(process.wait(60), 0)
+        seen = json.loads(results.read_text().splitlines()[0])["models"][0][0]["seen"]
+        self.assertEqual(seen, {"left": 3, "top": 0, "right": 13, "bottom": 10})
+
+    def test_results_on_the_standard_output(self):
+        arguments = ("camera", FASHION_MODEL, "--device", "cpu", "--labels", FASHION_LABELS, "--fps",
+                     "0", "--policy", "every", "--frames", "3", "--results")
+        before = time.time()
+        for name in ("-", "/dev/stdout"):
+            result = self.succeed(*arguments, name)
+            lines = [json.loads(line) for line in result.stdout.splitlines()]
+            self.assertEqual([line["frame"] for line in lines], [0, 1, 2])
+            self.assertIn("3 captured = 3 processed", result.stderr)
+            for line in lines:
+                self.assertIn(line["models"][0][0]["classes"][0]["label"],
+                              FASHION_LABELS.read_text().splitlines())
+                moment = datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00"))
+                self.assertTrue(before - 1 <= moment.timestamp() <= time.time() + 1, line["time"])
+            self.assertEqual(lines[0]["seconds"], 0)
+            self.assertGreater(lines[2]["seconds"], lines[1]["seconds"])
+        *lines, report = self.succeed(*arguments, "-", "--json").stdout.splitlines()
+        self.assertEqual((len(lines), json.loads(report)["processed"]), (3, 3))
+        self.assertFalse(pathlib.Path("-").exists())
+
+    def test_says_what_it_looks_at(self):
+        """To somebody who tries it without a camera and without reading."""
+        errors = self.succeed("camera", FASHION_MODEL, "--device", "cpu", "--frames", "2").stderr
+        self.assertRegex(errors, r"(?m)^atoll: frames from test: pattern of 640 x 480, which is made "
+                                 r"up; --source /dev/video0")
+        self.assertRegex(errors, r"(?m)^atoll: nobody sees the pictures; --serve :8080 ")
+        errors = self.succeed("camera", FASHION_MODEL, "--device", "cpu", "--frames", "2",
+                              "--source", "test", "--save", self.directory).stderr
+        self.assertNotRegex(errors, "made up|nobody")
+        self.assertEqual(self.succeed("camera", FASHION_MODEL, "--device", "cpu", "--frames", "2",
+                                      "--quiet").stderr, "")
+        self.assertIn("scenes:DIR", self.succeed("camera", "--help").stdout)
 
     def test_shrinking_while_decoding(self):
         report = self.json("camera", FASHION_MODEL, "--device", "cpu", "--fps", "0", "--frames",
@@ -110,7 +218,8 @@ class Frames(CameraTest):
         for line in lines:
             first, second, third = line["models"]
             self.assertEqual(first, third)
-            self.assertEqual(first[0]["classes"], second[0]["classes"])
+            self.assertEqual(first[0]["classes"][0] | {"label": None}, second[0]["classes"][0])
+            self.assertIn(first[0]["classes"][0]["label"], FASHION_LABELS.read_text().splitlines())
             self.assertRegex(second[0]["captions"][0], r"^class \d \d\.\d\d$")
             self.assertEqual(first[0]["seen"], {"left": 0, "top": 0, "right": 640, "bottom": 480})
         events = json.loads(trace.read_text())["traceEvents"]
@@ -178,7 +287,7 @@ class Ends(CameraTest):
             for policy in ("newest", "every"):
                 with self.subTest(number, policy=policy):
                     process = self.start(*FASHION, "--fps", "100", "--policy", policy)
-                    time.sleep(1.0)
+                    self.await_line(process, b" frames, ")
                     process.send_signal(number)
                     report = self.finish(process)
                     self.assertGreater(report["processed"], 0)
@@ -188,11 +297,32 @@ class Ends(CameraTest):
         process = self.start(*FASHION, "--source", "-", stdin=subprocess.PIPE)
         process.stdin.write(self.frames(1)[0])
         process.stdin.flush()
-        time.sleep(1.0)
+        self.await_line(process, b"no frame from standard input for ")
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 0)
-        self.assertIn(b'"captured":1', out)
+        self.assertEqual(self.finish(process)["captured"], 1)
+
+    def test_a_signal_before_anything_came(self):
+        """It says what it waits for, ends at once, and reports that there was nothing."""
+        pipe = self.directory / "pipe"
+        os.mkfifo(pipe)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/x?pwd=secret"
+            for source in ("-", pipe, url):
+                with self.subTest(source):
+                    process = self.start(*FASHION, "--source", source, stdin=subprocess.PIPE)
+                    line = self.await_line(process, b"atoll: no frame from ")
+                    self.assertNotIn(b"secret", line)
+                    process.send_signal(signal.SIGTERM)
+                    out, errors = process.communicate(timeout=60)
+                    self.assertEqual(process.returncode, 0, errors)
+                    self.assertNotIn(b"secret", out + errors)
+                    self.assertEqual(json.loads(out)["captured"], 0)
+
+    def test_streams_without_pictures(self):
+        for source in ("/dev/zero", "/dev/null"):
+            errors = self.finish_badly(*FASHION, "--source", source)
+            self.assertIn(f"{source}: ", errors)
+            self.assertIn("no JPEG picture", errors)
 
     def test_device_loss(self):
         """In the middle of a frame: later the same bytes, or an end that says so."""
@@ -222,23 +352,6 @@ class Ends(CameraTest):
 
 
 class Page(CameraTest):
-    def serve(self, *arguments):
-        """A camera with a page; also its port."""
-        process = self.start(*FASHION, "--serve", ":0", "--fps", "50", *arguments)
-        line = process.stderr.readline().decode()
-        self.assertRegex(line, r"^atoll: see http://127\.0\.0\.1:\d+/\n$")
-        # Whoever writes to a full pipe waits.
-        threading.Thread(target=process.stderr.read, daemon=True).start()
-        return process, int(re.search(r":(\d+)/", line)[1])
-
-    def get(self, port, path):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read()
-        connection.close()
-        return response.status, body
-
     def stop(self, process):
         process.send_signal(signal.SIGTERM)
         out = process.stdout.read()
@@ -248,7 +361,7 @@ class Page(CameraTest):
         return report
 
     def test_page_status_metrics_and_picture(self):
-        process, port = self.serve("--policy", "every")
+        process, port = self.serve(*FASHION, "--fps", "50", "--policy", "every")
         code, page = self.get(port, "/")
         self.assertEqual(code, 200)
         self.assertIn(b"<title>", page)
@@ -266,7 +379,7 @@ class Page(CameraTest):
         self.assertGreater(report["processed"], 0)
 
     def test_slow_and_silent_viewers(self):
-        process, port = self.serve("--policy", "every", "--size", "1280x720", "--max-viewers", "3")
+        process, port = self.serve(*FASHION, "--fps", "50", "--policy", "every", "--size", "1280x720", "--max-viewers", "3")
         silent = []
         for _ in range(3):
             viewer = socket.create_connection(("127.0.0.1", port), 30)

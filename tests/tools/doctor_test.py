@@ -73,6 +73,30 @@ class Doctor(CommandTest):
         self.assertRegex(text, r"(?m)^warning  usb:1-2: it is linked at 480 Mbit/s")
         self.assertRegex(text, r"(?m)^         use a port of USB 3 and a cable for it")
 
+    def test_cameras(self):
+        """They are looked at beside devices, and none is an error."""
+        root = self.computer(("usb1", "1d6b:0003", 5000, True), ("1-2", "1209:0001", 5000, True))
+        report = self.json("doctor", "--root", root)
+        self.assertEqual([camera["code"] for camera in report["cameras"]], ["no_camera"])
+        for number, name, index, has_node in [(10, "Garden\x1b[2J", 0, False), (2, "Door", 0, True),
+                                              (3, "Door", 1, True)]:
+            folder = root / f"sys/class/video4linux/video{number}"
+            folder.mkdir(parents=True)
+            (folder / "name").write_text(f"{name}\n")
+            (folder / "index").write_text(f"{index}\n")
+            if has_node:
+                (root / f"dev/video{number}").touch()
+        report = self.json("doctor", "--root", root)
+        self.assertTrue(report["healthy"])
+        self.assertEqual([(camera["level"], camera["code"], camera["device"])
+                          for camera in report["cameras"]],
+                         [("fine", "camera", "/dev/video2"),
+                          ("warning", "camera_no_node", "/dev/video10")])
+        text = self.succeed("doctor", "--root", root).stdout
+        self.assertRegex(text, r"(?m)^fine     /dev/video2: a camera, Door$")
+        self.assertRegex(text, r"(?m)^warning  /dev/video10: a camera, Garden\?\[2J, which the")
+        self.assertRegex(text, r"(?m)^         give the container --device /dev/video10$")
+
     def test_a_device_that_is_not_there(self):
         report, sentence = self.diagnose(3, "--device", "usb:17")
         self.assertIn("use --device emu", sentence)

@@ -30,6 +30,7 @@ struct CameraOptions {
   SessionOptions session;  // without a model
   std::vector<std::string> models;
   std::string source = "test";
+  bool source_given = false;
   std::string size = "640x480";
   bool loop = false;
   double fps = 30;
@@ -141,23 +142,49 @@ std::pair<int, int> ParseSize(const std::string& text) {
   return {width, height};
 }
 
-std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options) {
-  const Crop crop = ParseCrop(options.crop);
-  atollrt::FrameSourceOptions source_options;
-  std::tie(source_options.width, source_options.height) = ParseSize(options.size);
-  if (options.fps > 0) source_options.fps = options.fps;
-  source_options.loop = options.loop;
-  source_options.stop = &StopOnSignals();
-  auto source = atollrt::OpenFrameSource(options.source, source_options);
+// What is left when somebody has stopped the run before its source was open: no frames.
+class StoppedSource : public atollrt::FrameSource {
+ public:
+  explicit StoppedSource(std::string name) : name_(std::move(name)) {}
+  atollrt::Result<bool> Next(atollrt::Frame*) override { return false; }
+  std::string description() const override { return name_ + ": stopped before it was open"; }
+
+ private:
+  const std::string name_;
+};
+
+// Whose messages name the source without a password.
+std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options, const Crop& crop,
+                                                 const atollrt::FrameSourceOptions& how) {
+  auto source = atollrt::OpenFrameSource(options.source, how);
+  if (source.code() == atollrt::StatusCode::kCancelled) {
+    return std::make_unique<StoppedSource>(atollrt::SourceName(options.source));
+  }
   if (!source.ok()) {
-    const bool is_device =
-        options.source.starts_with("/dev/") || options.source.starts_with("http://");
-    throw CommandError(is_device ? ExitCode::kNoDevice : ExitCode::kFailure,
-                       fmt::format("cannot open the source: {}; 'atoll camera --help' lists the "
-                                   "kinds of sources",
-                                   source.status().message()));
+    const bool is_device = options.source.starts_with("/dev/");
+    const bool is_address = options.source.find("://") != std::string::npos;
+    throw CommandError(
+        is_device || is_address ? ExitCode::kNoDevice : ExitCode::kFailure,
+        fmt::format("cannot open the source: {}{}", Printable(source.status().message()),
+                    is_device    ? "; 'atoll doctor' looks closer"
+                    : is_address ? ""
+                                 : "; 'atoll camera --help' lists the kinds of sources"));
   }
   return std::make_unique<CroppedSource>(*std::move(source), crop);
+}
+
+// What somebody who tries it for the first time might miss.
+void AnnounceSource(const CameraOptions& options, const atollrt::FrameSource& source) {
+  if (options.quiet) return;
+  fmt::print(stderr, "atoll: frames from {}{}\n", Printable(source.description()),
+             options.source_given
+                 ? ""
+                 : ", which is made up; --source /dev/video0, or another, is a camera");
+  if (options.serve.empty() && options.save_dir.empty() && options.results.empty()) {
+    fmt::print(stderr,
+               "atoll: nobody sees the pictures; --serve :8080 shows them in a browser, --save DIR "
+               "keeps them, --results - prints what is in them\n");
+  }
 }
 
 void CreateSaveDirectory(const std::string& path) {
@@ -211,6 +238,7 @@ struct CameraModel {
   std::unique_ptr<Session> session;
   std::unique_ptr<atollrt::FrameModel> model;
   atollrt::PipelineModel use;
+  std::vector<std::string> labels;  // by class; maybe none
 };
 
 LabelRule RuleFor(const Session& session, atollrt::Task task) {
@@ -278,6 +306,7 @@ CameraModel OpenModel(const CameraOptions& options, size_t index, const Session*
     const Labels labels(label_options, rule);
     for (int c = 0; c < rule.classes.most; ++c) model_options.labels.push_back(labels[c]);
     session.AddWarnings(labels.warnings());
+    opened.labels = model_options.labels;
   }
   auto model = atollrt::OpenFrameModel(session.interpreter(), std::move(model_options));
   if (!model.ok()) {
@@ -338,25 +367,38 @@ bool AllStay(const std::vector<CameraModel>& models) {
 // ------------------------------------------------------------------------------------------------
 
 void RunCamera(const CameraOptions& options) {
-  const std::unique_ptr<atollrt::FrameSource> source = OpenSource(options);
+  atollrt::FrameSourceOptions source_options;
+  std::tie(source_options.width, source_options.height) = ParseSize(options.size);
+  if (options.fps > 0) source_options.fps = options.fps;
+  source_options.loop = options.loop;
+  source_options.stop = &StopOnSignals();
+  const Crop crop = ParseCrop(options.crop);
+
+  // The source comes last: a camera does not wait for models.
   std::vector<CameraModel> models;
   for (size_t i = 0; i < options.models.size(); ++i) {
     models.push_back(OpenModel(options, i, models.empty() ? nullptr : models[0].session.get()));
   }
   ApplyInside(options, &models);
+  CameraProgress progress(options.frames, options.quiet);
+  progress.Follow(atollrt::SourceName(options.source), /*live=*/true, nullptr);
+  const std::unique_ptr<atollrt::FrameSource> source = OpenSource(options, crop, source_options);
   CreateSaveDirectory(options.save_dir);
   const Session& first = *models.front().session;
-  ResultLines lines(options.results);
+
+  std::vector<atollrt::PipelineModel> uses;
+  std::vector<const Session*> sessions;
+  std::vector<std::vector<std::string>> labels;
+  for (const CameraModel& model : models) {
+    uses.push_back(model.use);
+    sessions.push_back(model.session.get());
+    labels.push_back(model.labels);
+  }
+  ResultLines lines(options.results, std::move(labels));
   CameraTrace trace(options.trace);
   first.AnnounceDevice();
   for (const CameraModel& model : models) model.session->AnnounceWarnings();
 
-  std::vector<atollrt::PipelineModel> uses;
-  std::vector<const Session*> sessions;
-  for (const CameraModel& model : models) {
-    uses.push_back(model.use);
-    sessions.push_back(model.session.get());
-  }
   atollrt::PipelineOptions pipeline_options;
   pipeline_options.fps = options.fps;
   pipeline_options.policy =
@@ -377,9 +419,8 @@ void RunCamera(const CameraOptions& options) {
   pipeline_options.describe_device = [&](atollrt::DeviceStatus* status) {
     DescribeDevice(first, status);
   };
-  CameraProgress progress(options.frames);
   pipeline_options.on_frame = [&](const atollrt::ProcessedFrame& frame) {
-    progress.Add(frame, options.quiet);
+    progress.Add(frame);
     lines.Add(frame);
     if (server != nullptr && !frame.jpeg.empty()) server->Publish(frame.jpeg);
     return options.save_dir.empty() ? atollrt::Status() : SaveFrame(options.save_dir, frame);
@@ -392,6 +433,9 @@ void RunCamera(const CameraOptions& options) {
   }
   const atollrt::Pipeline& running = **pipeline;
   server = StartServer(options, [&] { return running.status(); });
+  AnnounceSource(options, *source);
+  progress.Follow(atollrt::SourceName(options.source), source->live(),
+                  [&] { return running.status(); });
   const atollrt::PipelineReport report = (*pipeline)->Run();
   server.reset();  // before what it asks
   progress.Finish();
@@ -402,9 +446,13 @@ void RunCamera(const CameraOptions& options) {
   // What was done is reported even if the run ended badly: every frame is to be accounted for.
   const CameraRun run = {sessions, options.models, progress, report};
   const uint64_t captured = report.status.captured;
-  if (captured > 0) {
-    if (options.json) fmt::print(stderr, "{}", CameraText(run));
-    options.json ? PrintReport(CameraJson(run)) : PrintText(CameraText(run));
+  // Where lines for programs are, text for people is not.
+  const bool has_lines = IsStandardOutput(options.results) || IsStandardOutput(options.trace);
+  if (options.json || has_lines) fmt::print(stderr, "{}", CameraText(run));
+  if (options.json) {
+    PrintReport(CameraJson(run));
+  } else if (!has_lines) {
+    PrintText(CameraText(run));
   }
   if (!report.end.ok()) {
     const bool lost = report.end.code() == atollrt::StatusCode::kDeviceLost;
@@ -432,11 +480,14 @@ void AddCameraCommand(CLI::App* app) {
                    "frame and share the device")
       ->required();
   AddDeviceOptions(command, &options->session);
-  command
-      ->add_option("--source", options->source,
-                   "test | fashion:DIR | a directory of pictures | FILE.mjpeg | FILE.y4m | - (the "
-                   "standard input) | http://HOST/PATH (MJPEG) | /dev/videoN")
-      ->capture_default_str();
+  CLI::Option* source =
+      command
+          ->add_option("--source", options->source,
+                       "/dev/videoN | http://[USER:PASSWORD@]HOST/PATH (MJPEG) | - (MJPEG or Y4M "
+                       "from the standard input) | FILE.mjpeg | FILE.y4m | a directory of pictures "
+                       "| test (a made-up pattern) | fashion:DIR (the pictures of Fashion-MNIST) | "
+                       "scenes:DIR (made-up scenes of them, for detectors)")
+          ->capture_default_str();
   command->add_flag("--loop", options->loop, "files start again instead of ending");
   command
       ->add_option("--size", options->size,
@@ -503,7 +554,8 @@ void AddCameraCommand(CLI::App* app) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   command->add_option("--results", options->results,
-                      "write what was seen in each frame as a line of JSON to this file");
+                      "write what was seen in each frame as a line of JSON to this file; - is the "
+                      "standard output, and then the report goes to stderr");
   command->add_option("--trace", options->trace,
                       "write where the time of each frame went to this file, for "
                       "https://ui.perfetto.dev");
@@ -536,7 +588,10 @@ void AddCameraCommand(CLI::App* app) {
       "  atoll camera model.tflite --source photos/ --fps 0 --policy every --save annotated/\n"
       "  atoll camera models/fashion/fashion_int8.tflite --labels models/fashion/labels.txt \\\n"
       "      --source fashion:/usr/share/datasets/fashion-mnist --frames 300 --json");
-  command->callback([options] { RunCamera(*options); });
+  command->callback([options, source] {
+    options->source_given = source->count() > 0;
+    RunCamera(*options);
+  });
 }
 
 }  // namespace atollcmd

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/output_files.h"
 
 namespace atollcmd {
 namespace {
@@ -56,7 +59,14 @@ class Places {
   const atollrt::Rect& seen_;
 };
 
-Json ResultJson(const ProcessedFrame& processed, const ModelResult& result) {
+// The name of a class, or null.
+Json LabelJson(const std::vector<std::string>& labels, int index) {
+  const auto at = static_cast<size_t>(index);
+  return index >= 0 && at < labels.size() && !labels[at].empty() ? Json(labels[at]) : Json();
+}
+
+Json ResultJson(const ProcessedFrame& processed, const ModelResult& result,
+                const std::vector<std::string>& labels) {
   const Places places(processed, result.seen);
   const auto box = [&](double left, double top, double right, double bottom) {
     return Json{{"left", places.X(left)},
@@ -66,12 +76,14 @@ Json ResultJson(const ProcessedFrame& processed, const ModelResult& result) {
   };
   Json json = {{"seen", box(0, 0, 1, 1)}, {"captions", result.captions}};
   for (const atollrt::ClassScore& score : result.classes) {
-    json["classes"].push_back(
-        {{"index", score.class_index}, {"score", ShortestDouble(score.score)}});
+    json["classes"].push_back({{"index", score.class_index},
+                               {"label", LabelJson(labels, score.class_index)},
+                               {"score", ShortestDouble(score.score)}});
   }
   for (const Detection& detection : result.detections) {
     json["detections"].push_back(
         {{"index", detection.class_index},
+         {"label", LabelJson(labels, detection.class_index)},
          {"score", ShortestDouble(detection.score)},
          {"box", box(detection.left, detection.top, detection.right, detection.bottom)}});
   }
@@ -104,11 +116,31 @@ std::string LatencyText(const char* name, const LatencySummary& latency) {
 
 }  // namespace
 
-CameraProgress::CameraProgress(uint64_t wanted)
-    : wanted_(wanted), in_place_(isatty(STDERR_FILENO) != 0) {}
+std::string ProgressLine(const ProgressState& state) {
+  std::string line =
+      fmt::format("{}{} frames, {:.1f} fps", state.processed,
+                  state.wanted == 0 ? "" : fmt::format(" of {}", state.wanted), state.fps);
+  if (state.failed > 0) line += fmt::format(", {} failed", state.failed);
+  if (state.processed > 0) line += fmt::format(", {:.1f} ms behind the camera", state.behind_ms);
+  if (!state.seen.empty()) line += ", " + state.seen;
+  return line;
+}
 
-void CameraProgress::Add(const ProcessedFrame& processed, bool quiet) {
-  ++processed_;
+CameraProgress::CameraProgress(uint64_t wanted, bool quiet)
+    : wanted_(wanted), in_place_(isatty(STDERR_FILENO) != 0) {
+  if (!quiet) thread_ = std::thread([this] { Run(); });
+}
+
+void CameraProgress::Follow(std::string source, bool live,
+                            std::function<atollrt::PipelineStatus()> status) {
+  const std::lock_guard lock(mutex_);
+  source_ = std::move(source);
+  live_ = live;
+  status_ = std::move(status);
+  waiting_ms_ = said_waiting_ms_ = 0;
+}
+
+void CameraProgress::Add(const ProcessedFrame& processed) {
   if (processed.frame.label) {
     ++labelled_;
     const bool has_class =
@@ -116,45 +148,106 @@ void CameraProgress::Add(const ProcessedFrame& processed, bool quiet) {
     correct_ +=
         has_class && *processed.frame.label == processed.results[0][0].classes[0].class_index;
   }
-  since_line_ms_ += stopwatch_.LapMs();
-  if (quiet || since_line_ms_ < 1000) return;
-  const double rate = static_cast<double>(processed_ - processed_at_line_) * 1e3 / since_line_ms_;
-  fmt::print(stderr, "{}atoll: {}{} frames, {:.1f} fps, {:.1f} ms behind the camera, {}{}",
-             in_place_ ? "\r\x1b[K" : "", processed_,
-             wanted_ == 0 ? "" : fmt::format(" of {}", wanted_), rate,
-             processed.times[static_cast<size_t>(Stage::kTotal)], Captions(processed),
+  if (!thread_.joinable()) return;
+  std::string seen = Captions(processed);
+  const std::lock_guard lock(mutex_);
+  state_.behind_ms = processed.times[static_cast<size_t>(Stage::kTotal)];
+  state_.seen = std::move(seen);
+}
+
+void CameraProgress::Finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  if (line_open_) fmt::print(stderr, "\r\x1b[K");
+  line_open_ = false;
+}
+
+void CameraProgress::Run() {
+  Stopwatch stopwatch;
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return finished_; })) {
+    Tick(stopwatch.LapMs());
+  }
+}
+
+void CameraProgress::Tick(double ms) {
+  constexpr double kPatienceMs = 2000;
+  constexpr double kAgainMs = 10'000;  // where each line stays
+  const atollrt::PipelineStatus status = status_ ? status_() : atollrt::PipelineStatus();
+  const bool waits = status.captured == last_captured_ && status.in_flight == 0;
+  waiting_ms_ = waits && live_ ? waiting_ms_ + ms : 0;
+  if (waiting_ms_ == 0) said_waiting_ms_ = 0;
+  if (waiting_ms_ < kPatienceMs && status.captured > 0) {
+    state_.wanted = wanted_;
+    state_.processed = status.processed;
+    state_.failed = status.failed;
+    state_.fps = static_cast<double>(status.processed - last_processed_) * 1e3 / ms;
+    Print(ProgressLine(state_));
+  } else if (waiting_ms_ >= kPatienceMs &&
+             (in_place_ || said_waiting_ms_ == 0 || waiting_ms_ - said_waiting_ms_ >= kAgainMs)) {
+    said_waiting_ms_ = waiting_ms_;
+    Print(fmt::format("no frame from {} for {:.0f} s; Ctrl-C ends the run", source_,
+                      waiting_ms_ / 1e3));
+  }
+  last_captured_ = status.captured;
+  last_processed_ = status.processed;
+}
+
+void CameraProgress::Print(const std::string& line) {
+  fmt::print(stderr, "{}atoll: {}{}", in_place_ ? "\r\x1b[K" : "", Printable(line),
              in_place_ ? "" : "\n");
-  since_line_ms_ = 0;
-  processed_at_line_ = processed_;
   line_open_ = in_place_;
 }
 
-void CameraProgress::Finish() const {
-  if (line_open_) fmt::print(stderr, "\r\x1b[K");
+namespace {
+
+int64_t NowNs(auto clock) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(clock.now().time_since_epoch())
+      .count();
 }
 
-ResultLines::ResultLines(const std::string& path) : path_(path) {
-  if (path.empty()) return;
-  file_.reset(std::fopen(path.c_str(), "wbe"));
-  if (!file_) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot create '{}': {}; choose another --results", path,
-                                   std::strerror(errno)));
-  }
+// "2024-02-29T12:34:56.789Z"
+std::string UtcText(int64_t utc_ns) {
+  const std::time_t seconds = static_cast<std::time_t>(utc_ns / 1'000'000'000);
+  std::tm utc = {};
+  gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+  return fmt::format("{}.{:03}Z", text, utc_ns / 1'000'000 % 1000);
+}
+
+}  // namespace
+
+ResultLines::ResultLines(const std::string& path, std::vector<std::vector<std::string>> labels)
+    : path_(path),
+      labels_(std::move(labels)),
+      to_utc_ns_(NowNs(std::chrono::system_clock()) - NowNs(std::chrono::steady_clock())) {
+  if (!path.empty()) file_.reset(OpenOutput("--results", path));
 }
 
 void ResultLines::Add(const ProcessedFrame& processed) {
   if (!file_) return;
+  const int64_t captured_ns = processed.frame.capture_time_ns;
+  if (first_ns_ == 0) first_ns_ = captured_ns;
   Json json = {{"frame", processed.frame.sequence},
                {"name", processed.frame.name},
+               {"time", UtcText(captured_ns + to_utc_ns_)},
+               {"seconds", RoundedMs(static_cast<double>(captured_ns - first_ns_) * 1e-9)},
                {"total_ms", RoundedMs(processed.times[static_cast<size_t>(Stage::kTotal)])},
                {"models", Json::array()}};
-  for (const auto& results : processed.results) {
+  for (size_t i = 0; i < processed.results.size(); ++i) {
     Json model = Json::array();
-    for (const ModelResult& result : results) model.push_back(ResultJson(processed, result));
+    for (const ModelResult& result : processed.results[i]) {
+      model.push_back(ResultJson(processed, result, labels_[i]));
+    }
     json["models"].push_back(std::move(model));
   }
   fmt::print(file_.get(), "{}\n", JsonText(json));
+  std::fflush(file_.get());  // whoever reads along has each frame at once
 }
 
 void ResultLines::Finish() {
@@ -253,7 +346,9 @@ std::string CameraText(const CameraRun& run) {
   if (!run.report.first_failure.ok()) {
     text += fmt::format("failure   the first: {}\n", run.report.first_failure.message());
   }
-  text += "latency          p50      p90      p99      max  ms, measured on the host\n";
+  if (status.captured > 0) {
+    text += "latency          p50      p90      p99      max  ms, measured on the host\n";
+  }
   for (const atollrt::StageLatency& stage : status.stages) {
     if (stage.ms.count > 0) text += LatencyText(StageName(stage.stage), stage.ms);
   }

@@ -3,10 +3,14 @@
 // What `atoll camera` says: while it runs, at its end, and of each frame.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "atoll/camera.h"
@@ -16,38 +20,68 @@
 
 namespace atollcmd {
 
-// A line per second on stderr, in place if that is a terminal; and what only this side can count.
+// What a line of progress is about.
+struct ProgressState {
+  uint64_t processed = 0;
+  uint64_t wanted = 0;  // 0: nobody knows
+  uint64_t failed = 0;
+  double fps = 0;
+  double behind_ms = 0;   // the camera; of the latest frame
+  std::string seen = {};  // in it; "": nothing
+};
+std::string ProgressLine(const ProgressState& state);
+
+// A line per second on stderr, in place if that is a terminal, from a thread of its own: also, and
+// above all, while nothing comes. And what only this side can count.
 class CameraProgress {
  public:
-  // `wanted` frames; 0: nobody knows.
-  explicit CameraProgress(uint64_t wanted);
+  // `wanted` frames; 0: nobody knows. `quiet`: counts, and says nothing.
+  CameraProgress(uint64_t wanted, bool quiet);
+  ~CameraProgress() { Finish(); }
 
-  // `quiet`: counts, and says nothing.
-  void Add(const atollrt::ProcessedFrame& processed, bool quiet);
-  // Ends the line in place.
-  void Finish() const;
+  // From now on frames of this name are waited for. While they come in their own time, it says so
+  // when none does. `status`: asked every second; null: while the source is being opened.
+  void Follow(std::string source, bool live, std::function<atollrt::PipelineStatus()> status);
+  void Add(const atollrt::ProcessedFrame& processed);
+  // Ends the line in place and asks for no status any more.
+  void Finish();
 
   // Frames whose class the source knew, and how many of them the first model got right.
   uint64_t labelled() const { return labelled_; }
   double accuracy() const { return static_cast<double>(correct_) / static_cast<double>(labelled_); }
 
  private:
+  void Run();
+  void Tick(double ms);
+  void Print(const std::string& line);
+
   const uint64_t wanted_;
   const bool in_place_;
-  Stopwatch stopwatch_;
-  double since_line_ms_ = 0;
-  uint64_t processed_ = 0;
-  uint64_t processed_at_line_ = 0;
-  bool line_open_ = false;
   uint64_t labelled_ = 0;
   uint64_t correct_ = 0;
+
+  std::mutex mutex_;  // for all that follows
+  std::condition_variable changed_;
+  bool finished_ = false;
+  std::string source_;
+  bool live_ = false;
+  std::function<atollrt::PipelineStatus()> status_;
+  ProgressState state_;  // of the latest frame
+  uint64_t last_processed_ = 0;
+  uint64_t last_captured_ = 0;
+  double waiting_ms_ = 0;
+  double said_waiting_ms_ = 0;
+  bool line_open_ = false;
+
+  std::thread thread_;  // none if quiet
 };
 
-// One line of JSON for each frame, in a file.
+// One line of JSON for each frame.
 class ResultLines {
  public:
-  // "": none. Throws CommandError if the file cannot be made.
-  explicit ResultLines(const std::string& path);
+  // Into "-", the standard output, or a file; "": none. `labels`: of each model, by class. Throws
+  // CommandError if the file cannot be made.
+  ResultLines(const std::string& path, std::vector<std::vector<std::string>> labels);
   void Add(const atollrt::ProcessedFrame& processed);
   // Throws CommandError if something could not be written.
   void Finish();
@@ -57,7 +91,11 @@ class ResultLines {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   const std::string path_;
+  const std::vector<std::vector<std::string>> labels_;
   std::unique_ptr<std::FILE, Close> file_;
+  int64_t first_ns_ = 0;     // capture of the first frame; 0 before it
+  const int64_t to_utc_ns_;  // from the steady clock to the calendar, fixed so that time never
+                             // goes back
 };
 
 // Writes the frame's JPEG to frame-NNNNNN.jpg.

@@ -6,8 +6,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "atoll/camera.h"
 #include "atoll/delegate.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/report.h"
@@ -29,6 +31,41 @@ struct DeviceTest {
   std::vector<const AtollSelfTestResult*> failed;
   double seconds = 0;
 };
+
+// What there is to say about cameras. None is an error: most commands do without.
+struct CameraFinding {
+  AtollFindingLevel level;
+  const char* code;
+  std::string device;
+  std::string message;
+  std::string fix;
+};
+
+std::vector<CameraFinding> LookAtCameras(const std::string& root) {
+  std::vector<CameraFinding> findings;
+  for (const atollrt::CameraDevice& camera : atollrt::ListCameras(root)) {
+    CameraFinding finding = {ATOLL_FINDING_FINE, "camera", camera.path,
+                             fmt::format("a camera, {}", camera.name), ""};
+    if (!camera.has_node) {
+      finding.level = ATOLL_FINDING_WARNING;
+      finding.code = "camera_no_node";
+      finding.message += ", which the kernel has, but here is no node of it";
+      finding.fix = fmt::format("give the container --device {}", camera.path);
+    } else if (!camera.permitted) {
+      finding.level = ATOLL_FINDING_WARNING;
+      finding.code = "camera_no_permission";
+      finding.message +=
+          fmt::format(", which this user may not open; the group '{}' may", camera.group);
+      finding.fix = fmt::format("sudo usermod -aG {} $USER, then log in again", camera.group);
+    }
+    findings.push_back(std::move(finding));
+  }
+  if (findings.empty()) {
+    findings.push_back({ATOLL_FINDING_NOTE, "no_camera", "", "the kernel shows no camera",
+                        "plug one in; 'atoll camera' takes files, pipes and network cameras, too"});
+  }
+  return findings;
+}
 
 const char* LevelName(AtollFindingLevel level) {
   switch (level) {
@@ -70,11 +107,14 @@ std::vector<DeviceTest> ByDevice(std::span<const AtollSelfTestResult> results) {
   return tests;
 }
 
-std::string Text(std::span<const AtollFinding> findings,
+std::string Text(std::span<const AtollFinding> findings, const std::vector<CameraFinding>& cameras,
                  std::span<const AtollSelfTestResult> results, const std::string& open_failure) {
   std::string text;
   for (const AtollFinding& finding : findings) {
     text += Paragraph(LevelName(finding.level), finding.device, finding.message, finding.fix);
+  }
+  for (const CameraFinding& camera : cameras) {
+    text += Paragraph(LevelName(camera.level), camera.device, camera.message, camera.fix);
   }
   for (const DeviceTest& test : ByDevice(results)) {
     text += Paragraph(test.failed.empty() ? "passed" : "failed", test.device,
@@ -90,6 +130,7 @@ std::string Text(std::span<const AtollFinding> findings,
 }
 
 Json ReportJson(const DoctorOptions& options, std::span<const AtollFinding> findings,
+                const std::vector<CameraFinding>& cameras,
                 std::span<const AtollSelfTestResult> results, const std::string& open_failure,
                 bool healthy) {
   Json report = NewReport("doctor");
@@ -102,6 +143,14 @@ Json ReportJson(const DoctorOptions& options, std::span<const AtollFinding> find
                                   {"device", finding.device},
                                   {"message", finding.message},
                                   {"fix", finding.fix}});
+  }
+  report["cameras"] = Json::array();
+  for (const CameraFinding& camera : cameras) {
+    report["cameras"].push_back({{"level", LevelName(camera.level)},
+                                 {"code", camera.code},
+                                 {"device", camera.device},
+                                 {"message", camera.message},
+                                 {"fix", camera.fix}});
   }
   report["self_test"] = nullptr;
   if (options.root.empty() && open_failure.empty()) {
@@ -151,6 +200,7 @@ void RunDoctor(const DoctorOptions& options) {
   ThrowIfError(AtollDiagnose(options.root.c_str(), &finding_list, &finding_count),
                Activity::kOpeningDevice, "cannot look at devices");
   const std::span findings(finding_list, static_cast<size_t>(finding_count));
+  const std::vector<CameraFinding> cameras = LookAtCameras(options.root);
 
   const AtollSelfTestResult* result_list = nullptr;
   int32_t result_count = 0;
@@ -172,9 +222,10 @@ void RunDoctor(const DoctorOptions& options) {
   const std::span results(result_list, static_cast<size_t>(result_count));
   if (!verdict) verdict = Verdict(findings, results);
   if (options.json) {
-    PrintReport(ReportJson(options, findings, results, open_failure, !verdict.has_value()));
+    PrintReport(
+        ReportJson(options, findings, cameras, results, open_failure, !verdict.has_value()));
   } else {
-    PrintText(Text(findings, results, open_failure));
+    PrintText(Text(findings, cameras, results, open_failure));
   }
   if (verdict) throw *verdict;
 }
@@ -197,13 +248,12 @@ void AddDoctorCommand(CLI::App* app) {
       ->check(CLI::ExistingDirectory);
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
-      "Looks at what is plugged in: no device, no permission, another process that has it, "
-      "missing\n"
-      "firmware, a slow link, little power, a container without /dev/bus/usb, a Coral on PCIe. "
-      "Then\n"
-      "runs a self-test with known answers: the kernels of this CPU, every instruction on an\n"
-      "emulator with the kernels of each level that this CPU has, and on the device if it is "
-      "real.\n"
+      "Looks at what is plugged in: no device, no permission, another process that has it,\n"
+      "missing firmware, a slow link, little power, a container without /dev/bus/usb, a Coral on\n"
+      "PCIe; and at cameras, of which nothing is an error. Then runs a self-test with known\n"
+      "answers: the kernels of this CPU, every instruction on an emulator with the kernels of "
+      "each\n"
+      "level that this CPU has, and on the device if it is real.\n"
       "Exit code 0: all is well; 3: a device is there and cannot be used, or --device is not "
       "there;\n"
       "5: it was lost during the test; 6: something computes wrongly. docs/doctor.md lists the\n"

@@ -22,4 +22,9 @@ struct CameraDevice {
 // /dev; "" for this one's.
 std::vector<CameraDevice> ListCameras(const std::string& root = "");
 
+// What helps when opening `path` failed with `error`, an errno, and these cameras are there: the
+// end of a sentence.
+std::string CameraHint(const std::string& path, int error,
+                       const std::vector<CameraDevice>& cameras);
+
 }  // namespace atollrt

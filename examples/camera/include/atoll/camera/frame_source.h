@@ -88,6 +88,10 @@ struct FrameSourceOptions {
 Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
                                                      const FrameSourceOptions& options);
 
+// What messages call a spec: "standard input", or itself without the login and the query that an
+// address may have.
+std::string SourceName(const std::string& spec);
+
 // Decodes any format into `picture`, reusing its memory. options.min_width and min_height mean
 // something to JPEG alone. Errors as DecodeImage.
 Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage* picture);
