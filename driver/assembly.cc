@@ -353,7 +353,23 @@ Result<Instruction> ReadInstruction(Line& line) {
   return Decode(bytes);
 }
 
-// Calls read(Line&) for every line that holds something, until it fails.
+// Lines of instructions up to the next section: what to make room for. Instructions in memory are
+// much larger than the shortest lines; a vector that grew with them would be three times that.
+size_t CountInstructions(std::string_view text) {
+  size_t count = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    if (line.empty() || line[0] == ';') continue;
+    if (line[0] == '.' && !line.starts_with(".node")) break;
+    count += line[0] >= 'A' && line[0] <= 'Z';
+  }
+  return count;
+}
+
+// Calls read(Line&, what follows it) for every line that holds something, until it fails.
 template <typename Read>
 Status ForEachLine(std::string_view text, Read read) {
   for (size_t number = 1; !text.empty(); ++number) {
@@ -361,7 +377,7 @@ Status ForEachLine(std::string_view text, Read read) {
     Line line(text.substr(0, end), number);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.AtEnd()) continue;
-    ATOLL_RETURN_IF_ERROR(read(line));
+    ATOLL_RETURN_IF_ERROR(read(line, text));
   }
   return {};
 }
@@ -369,7 +385,8 @@ Status ForEachLine(std::string_view text, Read read) {
 // Takes lines and makes executables of them.
 class ExecutableReader {
  public:
-  Status Read(Line& line);
+  // `rest` is the text behind the line.
+  Status Read(Line& line, std::string_view rest);
   Result<std::vector<Executable>> Finish();
 
  private:
@@ -394,14 +411,18 @@ class ExecutableReader {
   }
   Status ReadInput(Line& line) { return ReadLayer(line, &current_->inputs); }
   Status ReadOutput(Line& line) { return ReadLayer(line, &current_->outputs); }
-  Status ReadCaching(Line&) { return Enter(kCaching); }
-  Status ReadInference(Line&) { return Enter(kInference); }
+  Status ReadCaching(Line&) { return Enter(kCaching, &current_->caching_program); }
+  Status ReadInference(Line&) {
+    current_->inference_nodes.reserve(CountInstructions(rest_));
+    return Enter(kInference, &current_->inference_program);
+  }
   Status ReadNode(Line& line);
   Status ReadResident(Line& line) { return ReadData(line, kResident, &resident_bytes_); }
   Status ReadStreamed(Line& line) { return ReadData(line, kStreamed, &streamed_bytes_); }
 
-  Status Enter(Section section) {
+  Status Enter(Section section, std::vector<Instruction>* program) {
     section_ = section;
+    program->reserve(CountInstructions(rest_));
     return {};
   }
   Status ReadNumber(Line& line, uint64_t max, uint64_t* value);
@@ -417,6 +438,7 @@ class ExecutableReader {
   int32_t node_ = -1;
   bool has_nodes_ = false;
   uint64_t resident_bytes_ = 0, streamed_bytes_ = 0;
+  std::string_view rest_;
 };
 
 const ExecutableReader::Directive ExecutableReader::kDirectives[12] = {
@@ -434,7 +456,8 @@ const ExecutableReader::Directive ExecutableReader::kDirectives[12] = {
     {"streamed", &ExecutableReader::ReadStreamed, false},
 };
 
-Status ExecutableReader::Read(Line& line) {
+Status ExecutableReader::Read(Line& line, std::string_view rest) {
+  rest_ = rest;
   if (line.Take('.')) return ReadDirective(line, line.Word());
   switch (section_) {
     case kNone:
@@ -625,7 +648,8 @@ std::string DisassembleExecutable(const Executable& executable, const Disassembl
 
 Result<std::vector<Instruction>> AssembleProgram(std::string_view text) {
   std::vector<Instruction> program;
-  ATOLL_RETURN_IF_ERROR(ForEachLine(text, [&](Line& line) {
+  program.reserve(CountInstructions(text));
+  ATOLL_RETURN_IF_ERROR(ForEachLine(text, [&](Line& line, std::string_view) {
     ATOLL_ASSIGN_OR_RETURN(Instruction instruction, ReadInstruction(line));
     program.push_back(std::move(instruction));
     return Status();
@@ -635,7 +659,8 @@ Result<std::vector<Instruction>> AssembleProgram(std::string_view text) {
 
 Result<std::vector<Executable>> AssembleExecutables(std::string_view text) {
   ExecutableReader reader;
-  ATOLL_RETURN_IF_ERROR(ForEachLine(text, [&](Line& line) { return reader.Read(line); }));
+  ATOLL_RETURN_IF_ERROR(ForEachLine(
+      text, [&](Line& line, std::string_view rest) { return reader.Read(line, rest); }));
   return reader.Finish();
 }
 

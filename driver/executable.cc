@@ -188,20 +188,35 @@ std::vector<uint8_t> ReadBytes(const flatbuffers::Vector<uint8_t>* bytes) {
   return {bytes->begin(), bytes->end()};
 }
 
-std::vector<Layer> ReadLayers(
-    const flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>* stored) {
-  std::vector<Layer> layers;
-  if (stored == nullptr) return layers;
-  for (const schema::Layer* layer : *stored) {
-    layers.push_back({.name = ReadString(layer->name()),
-                      .type = static_cast<LayerType>(layer->type()),
-                      .shape = {},
-                      .bytes = layer->bytes()});
-    if (layer->shape() != nullptr) {
-      layers.back().shape.assign(layer->shape()->begin(), layer->shape()->end());
-    }
+// Tables of a container may share what they point to, so a thousand layers can have one name of
+// megabytes. What is copied for them is limited before it is copied: `name_bytes`, of all layers so
+// far, to what the whole container has.
+Status ReadLayers(const char* kind,
+                  const flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>* stored,
+                  size_t container_bytes, size_t* name_bytes, std::vector<Layer>* layers) {
+  if (stored == nullptr) return {};
+  if (stored->size() > kMaxLayers) {
+    return CorruptModel("%u %ss, at most %zu are allowed", stored->size(), kind, kMaxLayers);
   }
-  return layers;
+  layers->reserve(stored->size());
+  for (const schema::Layer* layer : *stored) {
+    *name_bytes += layer->name() != nullptr ? layer->name()->size() : 0;
+    if (*name_bytes > container_bytes) {
+      return ResourceExhausted("the names of its layers take more than the %zu bytes that it has",
+                               container_bytes);
+    }
+    const size_t rank = layer->shape() != nullptr ? layer->shape()->size() : 0;
+    if (rank > kMaxRank) {
+      return CorruptModel("%s %zu %s has rank %zu, at most %zu is allowed", kind, layers->size(),
+                          Quoted(ReadString(layer->name())).c_str(), rank, kMaxRank);
+    }
+    Layer& read = layers->emplace_back();
+    read.name = ReadString(layer->name());
+    read.type = static_cast<LayerType>(layer->type());
+    read.bytes = layer->bytes();
+    if (rank != 0) read.shape.assign(layer->shape()->begin(), layer->shape()->end());
+  }
+  return {};
 }
 
 Result<std::vector<Instruction>> ReadProgram(const char* kind,
@@ -226,7 +241,7 @@ Result<std::vector<Instruction>> ReadProgram(const char* kind,
   return program;
 }
 
-Result<Executable> ReadContents(const schema::Executable& stored) {
+Result<Executable> ReadContents(const schema::Executable& stored, size_t container_bytes) {
   Executable executable;
   executable.isa_version = stored.isa_version();
   executable.name = ReadString(stored.name());
@@ -239,8 +254,11 @@ Result<Executable> ReadContents(const schema::Executable& stored) {
   executable.resident_parameters = ReadBytes(stored.resident_parameters());
   executable.streamed_parameters = ReadBytes(stored.streamed_parameters());
   executable.activation_bytes = stored.activation_bytes();
-  executable.inputs = ReadLayers(stored.inputs());
-  executable.outputs = ReadLayers(stored.outputs());
+  size_t name_bytes = 0;
+  ATOLL_RETURN_IF_ERROR(
+      ReadLayers("input", stored.inputs(), container_bytes, &name_bytes, &executable.inputs));
+  ATOLL_RETURN_IF_ERROR(
+      ReadLayers("output", stored.outputs(), container_bytes, &name_bytes, &executable.outputs));
   executable.estimated_cycles = stored.estimated_cycles();
   executable.array_rows = stored.array_rows();
   executable.array_columns = stored.array_columns();
@@ -373,7 +391,7 @@ Result<Executable> ReadExecutable(std::span<const uint8_t> bytes) {
         bytes.size());
   }
   const schema::Executable& stored = *schema::GetExecutable(bytes.data());
-  Result<Executable> executable = ReadContents(stored);
+  Result<Executable> executable = ReadContents(stored, bytes.size());
   if (!executable.ok()) {
     return Status(executable.status())
         .WithContext("executable " + Quoted(ReadString(stored.name())));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,8 @@ constexpr int32_t kRuntimeVersionMin = 10;
 constexpr int32_t kSeveralChips = -1;
 constexpr size_t kContainerAlignment = 8;  // of the widest scalar in package.fbs
 constexpr size_t kMaxExecutables = 3;
-constexpr size_t kMaxLayers = 256;  // inputs and outputs together
+constexpr size_t kMaxLayers = 256;      // inputs and outputs together
+constexpr size_t kMaxCopies = 1 << 16;  // that put the outputs together
 constexpr uint32_t kMaxInterrupts = 4;
 constexpr std::string_view kStateSuffix = "_variable_output";
 
@@ -57,6 +59,23 @@ Result<const Table*> Verify(std::span<const uint8_t> bytes, const char* what, Bu
   }
   return flatbuffers::GetRoot<Table>(bytes.data());
 }
+
+// What is copied out of a package. Its tables may share what they point to, so a million chunks can
+// be one of megabytes: copies are limited, before they are made, to what the whole package has.
+class CopyLimit {
+ public:
+  explicit CopyLimit(size_t package_bytes) : package_bytes_(package_bytes) {}
+  Status Add(size_t bytes, const char* what) {
+    copied_ += bytes;
+    if (copied_ <= package_bytes_) return {};
+    return ResourceExhausted("its %s take more than the %zu bytes that the package has", what,
+                             package_bytes_);
+  }
+
+ private:
+  const size_t package_bytes_;
+  size_t copied_ = 0;
+};
 
 // Layers.
 
@@ -152,7 +171,8 @@ void Join(std::vector<CoralCopy>* copies) {
 }
 
 // Where the elements of an output are among the bytes that the device sends.
-Status ReadTiling(const schema::Layer& stored, CoralLayer* wire) {
+// `copies` is what all outputs so far are put together from.
+Status ReadTiling(const schema::Layer& stored, size_t* copies, CoralLayer* wire) {
   const schema::OutputDetails* const details = stored.details_as_OutputDetails();
   if (details == nullptr) return CorruptModel("nothing says how its elements are arranged");
   if (details->slices() != nullptr) {
@@ -218,20 +238,26 @@ Status ReadTiling(const schema::Layer& stored, CoralLayer* wire) {
               .stride = piece,
               .count = 1},
              &wire->copies);
+      if (*copies + wire->copies.size() > kMaxCopies) {
+        return ResourceExhausted("the outputs come in more than %zu pieces", kMaxCopies);
+      }
     }
   }
   Join(&wire->copies);
+  *copies += wire->copies.size();
   return {};
 }
 
 using LayerVector = flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>;
 
-Status ReadLayers(const char* kind, const LayerVector* stored, bool are_outputs,
+Status ReadLayers(const char* kind, const LayerVector* stored, bool are_outputs, CopyLimit* names,
                   uint64_t* total_bytes, std::vector<Layer>* layers,
                   std::vector<CoralLayer>* wires) {
+  size_t copies = 0;
   for (size_t i = 0; i < SizeOf(stored); ++i) {
     const schema::Layer& from = *stored->Get(static_cast<uint32_t>(i));
     const std::string context = Format("%s %zu ", kind, i) + Quoted(Text(from.name()));
+    ATOLL_RETURN_IF_ERROR(names->Add(Text(from.name()).size(), "names"));
     Layer& layer = layers->emplace_back();
     CoralLayer& wire = wires->emplace_back();
     ATOLL_RETURN_IF_ERROR(ReadLayer(from, &layer, &wire).WithContext(context));
@@ -243,7 +269,9 @@ Status ReadLayers(const char* kind, const LayerVector* stored, bool are_outputs,
           context.c_str(), static_cast<unsigned long long>(*total_bytes),
           static_cast<unsigned long long>(kCoralBuffersMax));
     }
-    if (are_outputs) ATOLL_RETURN_IF_ERROR(ReadTiling(from, &wire).WithContext(context));
+    if (are_outputs) {
+      ATOLL_RETURN_IF_ERROR(ReadTiling(from, &copies, &wire).WithContext(context));
+    }
   }
   return {};
 }
@@ -252,6 +280,7 @@ Status ReadLayers(const char* kind, const LayerVector* stored, bool are_outputs,
 
 // Of one executable: how large what its transfers name is.
 struct Bounds {
+  CopyLimit* copies = nullptr;
   const std::vector<Layer>* inputs = nullptr;
   const std::vector<CoralLayer>* input_wires = nullptr;
   const std::vector<Layer>* outputs = nullptr;
@@ -260,16 +289,34 @@ struct Bounds {
   uint64_t scratch_bytes = 0;
 };
 
-Result<uint32_t> FindLayer(const char* kind, const std::vector<Layer>& layers,
-                           std::string_view name) {
-  for (size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].name == name) return static_cast<uint32_t>(i);
+// Layers of one direction, by name; of several with the same name, the first.
+class LayerNames {
+ public:
+  LayerNames(const char* kind, const std::vector<Layer>& layers) : kind_(kind) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      by_name_.try_emplace(layers[i].name, static_cast<uint32_t>(i));
+    }
   }
-  return CorruptModel("it moves the %s %s, which does not exist", kind, Quoted(name).c_str());
-}
+  // Names that many transfers share are compared once.
+  Result<uint32_t> Find(const flatbuffers::String* stored) {
+    const auto [known, is_new] = by_place_.try_emplace(stored, 0);
+    if (!is_new) return known->second;
+    const auto found = by_name_.find(Text(stored));
+    if (found == by_name_.end()) {
+      return CorruptModel("it moves the %s %s, which does not exist", kind_,
+                          Quoted(Text(stored)).c_str());
+    }
+    return known->second = found->second;
+  }
+
+ private:
+  const char* const kind_;
+  std::unordered_map<std::string_view, uint32_t> by_name_;
+  std::unordered_map<const flatbuffers::String*, uint32_t> by_place_;
+};
 
 Result<CoralTransfer> ReadMove(const schema::Move& move, schema::Direction direction,
-                               const Bounds& bounds) {
+                               const Bounds& bounds, LayerNames* inputs, LayerNames* outputs) {
   const schema::Address* const address = move.address();
   if (address == nullptr) return CorruptModel("it does not say what it moves");
   if (address->batch() != 0) {
@@ -284,16 +331,14 @@ Result<CoralTransfer> ReadMove(const schema::Move& move, schema::Direction direc
     case schema::AddressOf::Input: {
       what = "the input";
       transfer.kind = CoralTransfer::Kind::kInput;
-      ATOLL_ASSIGN_OR_RETURN(transfer.index,
-                             FindLayer("input", *bounds.inputs, Text(address->layer())));
+      ATOLL_ASSIGN_OR_RETURN(transfer.index, inputs->Find(address->layer()));
       size = (*bounds.input_wires)[transfer.index].wire_bytes;
       break;
     }
     case schema::AddressOf::Output: {
       what = "the output";
       transfer.kind = CoralTransfer::Kind::kOutput;
-      ATOLL_ASSIGN_OR_RETURN(transfer.index,
-                             FindLayer("output", *bounds.outputs, Text(address->layer())));
+      ATOLL_ASSIGN_OR_RETURN(transfer.index, outputs->Find(address->layer()));
       size = (*bounds.output_wires)[transfer.index].wire_bytes;
       to_device = false;
       break;
@@ -329,7 +374,8 @@ Result<CoralTransfer> ReadMove(const schema::Move& move, schema::Direction direc
 
 // Nothing for a fence: who does one thing after the other needs none.
 Result<std::optional<CoralTransfer>> ReadTransfer(const schema::Transfer& stored,
-                                                  const Bounds& bounds,
+                                                  const Bounds& bounds, LayerNames* inputs,
+                                                  LayerNames* outputs,
                                                   const CoralProgram& program) {
   // The type and the table are stored apart; only the table's bytes are verified.
   if (stored.step() == nullptr && stored.step_type() != schema::Step::NONE) {
@@ -337,8 +383,9 @@ Result<std::optional<CoralTransfer>> ReadTransfer(const schema::Transfer& stored
   }
   switch (stored.step_type()) {
     case schema::Step::Move: {
-      ATOLL_ASSIGN_OR_RETURN(const CoralTransfer transfer,
-                             ReadMove(*stored.step_as_Move(), stored.direction(), bounds));
+      ATOLL_ASSIGN_OR_RETURN(
+          const CoralTransfer transfer,
+          ReadMove(*stored.step_as_Move(), stored.direction(), bounds, inputs, outputs));
       return std::optional(transfer);
     }
     case schema::Step::SendChunk: {
@@ -381,13 +428,14 @@ Status CheckProgram(const CoralProgram& program, const Bounds& bounds) {
     return CorruptModel("its list of %zu transfers does not end with the first interrupt 0",
                         transfers.size());
   }
-  for (size_t chunk = 0; chunk < program.chunks.size(); ++chunk) {
-    if (std::none_of(transfers.begin(), transfers.end(), [&](const CoralTransfer& transfer) {
-          return transfer.kind == CoralTransfer::Kind::kInstructions && transfer.index == chunk;
-        })) {
-      return CorruptModel("its instruction chunk %zu of %zu is never sent", chunk,
-                          program.chunks.size());
-    }
+  std::vector<bool> is_sent(program.chunks.size());
+  for (const CoralTransfer& transfer : transfers) {
+    if (transfer.kind == CoralTransfer::Kind::kInstructions) is_sent[transfer.index] = true;
+  }
+  if (const auto missing = std::find(is_sent.begin(), is_sent.end(), false);
+      missing != is_sent.end()) {
+    return CorruptModel("its instruction chunk %td of %zu is never sent", missing - is_sent.begin(),
+                        program.chunks.size());
   }
   for (size_t output = 0; output < bounds.outputs->size(); ++output) {
     std::vector<std::pair<uint64_t, uint64_t>> windows;
@@ -421,9 +469,11 @@ Status ReadProgram(const schema::Executable& stored, Bounds bounds, CoralProgram
     const std::span<const uint8_t> chunk =
         Bytes(stored.chunks()->Get(static_cast<uint32_t>(i))->instructions());
     if (chunk.empty()) return CorruptModel("its instruction chunk %zu is empty", i);
+    ATOLL_RETURN_IF_ERROR(bounds.copies->Add(chunk.size(), "instruction chunks"));
     program->chunks.emplace_back(chunk.begin(), chunk.end());
   }
   const std::span<const uint8_t> parameters = Bytes(stored.parameters());
+  ATOLL_RETURN_IF_ERROR(bounds.copies->Add(parameters.size(), "instructions and parameters"));
   program->parameters.assign(parameters.begin(), parameters.end());
   bounds.parameter_bytes = parameters.size();
   const schema::Transfers* const transfers = stored.transfers();
@@ -433,9 +483,11 @@ Status ReadProgram(const schema::Executable& stored, Bounds bounds, CoralProgram
         "transfer comes next would be for the device to say, and sticks on USB do not by default. "
         "Run the model that it was compiled from");
   }
+  LayerNames inputs("input", *bounds.inputs);
+  LayerNames outputs("output", *bounds.outputs);
   for (size_t i = 0; i < SizeOf(transfers->list()); ++i) {
-    Result<std::optional<CoralTransfer>> transfer =
-        ReadTransfer(*transfers->list()->Get(static_cast<uint32_t>(i)), bounds, *program);
+    Result<std::optional<CoralTransfer>> transfer = ReadTransfer(
+        *transfers->list()->Get(static_cast<uint32_t>(i)), bounds, &inputs, &outputs, *program);
     if (!transfer.ok()) return Status(transfer.status()).WithContext(Format("transfer %zu", i));
     if (transfer->has_value()) program->transfers.push_back(**transfer);
   }
@@ -455,7 +507,8 @@ const char* RoleName(schema::Role role) {
   }
 }
 
-Status ReadInference(const schema::Executable& stored, CoralExecutable* executable) {
+Status ReadInference(const schema::Executable& stored, CopyLimit* copies,
+                     CoralExecutable* executable) {
   if (stored.batch() != 1) {
     return Unsupported("it is compiled for batches of %d; only batches of 1 are supported",
                        stored.batch());
@@ -470,10 +523,10 @@ Status ReadInference(const schema::Executable& stored, CoralExecutable* executab
   }
   executable->scratch_bytes = static_cast<uint32_t>(stored.scratch_bytes());
   uint64_t total = executable->scratch_bytes;
-  ATOLL_RETURN_IF_ERROR(ReadLayers("input", stored.inputs(), false, &total, &executable->inputs,
-                                   &executable->input_wires));
-  ATOLL_RETURN_IF_ERROR(ReadLayers("output", stored.outputs(), true, &total, &executable->outputs,
-                                   &executable->output_wires));
+  ATOLL_RETURN_IF_ERROR(ReadLayers("input", stored.inputs(), false, copies, &total,
+                                   &executable->inputs, &executable->input_wires));
+  ATOLL_RETURN_IF_ERROR(ReadLayers("output", stored.outputs(), true, copies, &total,
+                                   &executable->outputs, &executable->output_wires));
   for (const Layer& output : executable->outputs) {
     for (const Layer& input : executable->inputs) {
       if (output.name == input.name + std::string(kStateSuffix)) {
@@ -487,7 +540,8 @@ Status ReadInference(const schema::Executable& stored, CoralExecutable* executab
   executable->estimated_cycles = static_cast<uint64_t>(
       std::max<int64_t>({stored.cycles(), int64_t{stored.cycles_32()}, int64_t{0}}));
   return ReadProgram(stored,
-                     {.inputs = &executable->inputs,
+                     {.copies = copies,
+                      .inputs = &executable->inputs,
                       .input_wires = &executable->input_wires,
                       .outputs = &executable->outputs,
                       .output_wires = &executable->output_wires,
@@ -495,7 +549,8 @@ Status ReadInference(const schema::Executable& stored, CoralExecutable* executab
                      &executable->inference);
 }
 
-Status ReadCaching(const schema::Executable& stored, CoralExecutable* executable) {
+Status ReadCaching(const schema::Executable& stored, CopyLimit* copies,
+                   CoralExecutable* executable) {
   if (stored.caching_token() == 0) return CorruptModel("it has no caching token");
   if (stored.caching_token() != executable->caching_token) {
     return CorruptModel("its caching token is %016llx, that of the inference executable %016llx",
@@ -504,10 +559,13 @@ Status ReadCaching(const schema::Executable& stored, CoralExecutable* executable
   }
   const std::vector<Layer> none;
   const std::vector<CoralLayer> no_wires;
-  return ReadProgram(
-      stored,
-      {.inputs = &none, .input_wires = &no_wires, .outputs = &none, .output_wires = &no_wires},
-      &executable->caching);
+  return ReadProgram(stored,
+                     {.copies = copies,
+                      .inputs = &none,
+                      .input_wires = &no_wires,
+                      .outputs = &none,
+                      .output_wires = &no_wires},
+                     &executable->caching);
 }
 
 // One of each role at most; `inference` or `stand_alone` is there.
@@ -545,7 +603,7 @@ Status AssignRoles(const std::vector<const schema::Executable*>& executables, Ro
   return {};
 }
 
-Result<CoralExecutable> ReadBundle(const schema::Bundle& bundle) {
+Result<CoralExecutable> ReadBundle(const schema::Bundle& bundle, size_t package_bytes) {
   const size_t count = SizeOf(bundle.executables());
   if (count == 0 || count > kMaxExecutables) {
     return CorruptModel("the package has %zu executables, must be 1 to %zu", count,
@@ -564,14 +622,15 @@ Result<CoralExecutable> ReadBundle(const schema::Bundle& bundle) {
   Roles roles;
   ATOLL_RETURN_IF_ERROR(AssignRoles(executables, &roles));
   CoralExecutable executable;
+  CopyLimit copies(package_bytes);
   const bool stands_alone = roles.stand_alone != nullptr;
   const schema::Executable& inference = stands_alone ? *roles.stand_alone : *roles.inference;
   executable.caching_token = stands_alone ? 0 : inference.caching_token();
   ATOLL_RETURN_IF_ERROR(
-      ReadInference(inference, &executable).WithContext(RoleName(inference.role())));
+      ReadInference(inference, &copies, &executable).WithContext(RoleName(inference.role())));
   if (!stands_alone) {
-    ATOLL_RETURN_IF_ERROR(
-        ReadCaching(*roles.caching, &executable).WithContext(RoleName(schema::Role::Caching)));
+    ATOLL_RETURN_IF_ERROR(ReadCaching(*roles.caching, &copies, &executable)
+                              .WithContext(RoleName(schema::Role::Caching)));
   }
   return executable;
 }
@@ -602,7 +661,7 @@ Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes) {
       const auto* bundle,
       Verify<schema::Bundle>(Bytes(package->bundle()), "list of executables in the package",
                              &bundle_storage));
-  return ReadBundle(*bundle);
+  return ReadBundle(*bundle, bytes.size());
 }
 
 }  // namespace atollrt

@@ -11,6 +11,7 @@
 
 #include "driver/open_device.h"
 #include "runtime/base/bytes.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/test_executables.h"
 
 namespace atollrt {
@@ -280,6 +281,21 @@ TEST(Assembly, SurvivesEveryPrefixAndEveryChangedByte) {
       const auto read = AssembleExecutables(changed);
       EXPECT_TRUE(!read.ok() || ValidateExecutable((*read)[0]).ok()) << i;
     }
+  }
+}
+
+// The shortest lines make the largest things of the fewest bytes.
+TEST(Assembly, TakesMemoryInProportionToTheText) {
+  std::string program;  // a little more than a power of two, which vectors grow by
+  for (int i = 0; i < 65'600; ++i) program += "ADD\n";
+  std::string layers = ".executable \"\"\n";
+  for (int i = 0; i < 20'000; ++i) layers += ".input \"\"int8[]\n";
+  for (const std::string& text :
+       {program, ".executable \"\"\n.inference\n" + program, layers,
+        ".executable \"\"\n.caching\n" + program + ".inference\n" + program}) {
+    const MemoryLimit limit(ProportionalBytes(text.size()));
+    (void)AssembleProgram(text).ok();
+    EXPECT_FALSE(AssembleExecutables(text).ok());
   }
 }
 

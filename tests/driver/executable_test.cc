@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/executable.h"
 
+#include <flatbuffers/flatbuffers.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <memory>
 
 #include "runtime/base/bytes.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 
@@ -306,6 +308,47 @@ TEST(Executable, NamesFromOutsideAreMadePrintable) {
   const std::string message = ValidateExecutable(executable).message();
   EXPECT_THAT(message, HasSubstr("'a?b?zzz"));
   EXPECT_LT(message.size(), 200u);
+}
+
+// A container whose layers all have the name and the shape at one place; fields by their numbers in
+// executable.fbs.
+std::vector<uint8_t> LayersThatShare(int layers, size_t name_bytes, size_t rank) {
+  flatbuffers::FlatBufferBuilder builder;
+  const auto field = [](int number) { return static_cast<flatbuffers::voffset_t>(4 + 2 * number); };
+  const auto name = builder.CreateString(std::string(name_bytes, 'n'));
+  const auto shape = builder.CreateVector(std::vector<int32_t>(rank, 1));
+  const auto start = builder.StartTable();
+  builder.AddOffset(field(0), name);
+  builder.AddOffset(field(2), shape);
+  builder.AddElement<uint64_t>(field(3), 1, 0);
+  const flatbuffers::Offset<void> layer(builder.EndTable(start));
+  const auto inputs = builder.CreateVector(std::vector(static_cast<size_t>(layers), layer));
+  const auto root = builder.StartTable();
+  builder.AddElement<uint32_t>(field(0), 1, 0);
+  builder.AddOffset(field(7), inputs);
+  builder.Finish(flatbuffers::Offset<void>(builder.EndTable(root)), "ATX1");
+  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+TEST(ReadExecutable, CopiesNoMoreThanTheContainerHas) {
+  struct Case {
+    int layers;
+    size_t name_bytes, rank;
+    StatusCode code;
+    const char* says;
+  };
+  const Case kCases[] = {
+      {1000, 4 << 20, 1, StatusCode::kResourceExhausted, "names of its layers take more than"},
+      {1000, 1, 1 << 20, StatusCode::kCorruptModel, "has rank 1048576, at most 8"},
+      {1000, 1, 1, StatusCode::kCorruptModel, "the program is empty"},  // sharing is allowed
+  };
+  for (const Case& hostile : kCases) {
+    const auto bytes = LayersThatShare(hostile.layers, hostile.name_bytes, hostile.rank);
+    const MemoryLimit limit(ProportionalBytes(bytes.size()));
+    const auto executable = ReadExecutable(bytes);
+    EXPECT_EQ(executable.code(), hostile.code);
+    EXPECT_THAT(executable.status().message(), HasSubstr(hostile.says));
+  }
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <functional>
 
 #include "driver/pcapng.h"
 #include "driver/usb_device.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/rng.h"
 #include "tests/support/shaky_device.h"
 #include "tests/support/test_executables.h"
@@ -193,6 +195,40 @@ TEST(Recording, HostileBytesAreRefusedOrReplayHarmlessly) {
   EXPECT_EQ(ReadRecording("/nonexistent").code(), StatusCode::kNotFound);
   EXPECT_EQ(RecordingBus::Create(MakeBus(), "/nonexistent/file").code(),
             StatusCode::kInvalidArgument);
+}
+
+// Many small packets, and lists of many devices in one.
+TEST(Recording, TakesMemoryInProportionToTheFile) {
+  const TemporaryFile file;
+  const auto resets = [](PcapngWriter* writer) {
+    const std::string_view text = "reset 0 ";
+    for (int i = 0; i < 50'000; ++i) {
+      writer->Write(1, 0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, {});
+    }
+  };
+  const auto notes = [](PcapngWriter* writer) {
+    const std::string_view text = "note";
+    for (int i = 0; i < 50'000; ++i) {
+      writer->Write(1, 0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, {});
+    }
+  };
+  const auto devices = [](PcapngWriter* writer) {
+    std::string text = "list 0 ";
+    for (int i = 0; i < 50'000; ++i) text += "\n0 0 0 0 ";
+    writer->Write(1, 0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, {});
+  };
+  for (const std::function<void(PcapngWriter*)>& write :
+       std::initializer_list<std::function<void(PcapngWriter*)>>{resets, notes, devices}) {
+    constexpr uint16_t kLinkTypes[] = {kLinkTypeUsbLinux, kLinkTypeUser0};
+    auto writer = PcapngWriter::Create(file.path(), kLinkTypes);
+    ASSERT_TRUE(writer.ok());
+    write(&*writer);
+    ASSERT_TRUE(writer->Close().ok());
+    const auto bytes = ReadRecording(file.path());
+    ASSERT_TRUE(bytes.ok());
+    const MemoryLimit limit(ProportionalBytes(bytes->size()));
+    (void)ReplayBus::Create(*bytes).ok();
+  }
 }
 
 }  // namespace

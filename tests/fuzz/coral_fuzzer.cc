@@ -27,8 +27,11 @@ namespace {
 constexpr int64_t kDeviceBytes = int64_t{16} << 20;
 
 void ReadAsPackage(std::span<const uint8_t> bytes) {
-  const MemoryLimit limit(ProportionalBytes(bytes.size()));
-  const Result<CoralExecutable> executable = ReadCoralPackage(bytes);
+  const Result<CoralExecutable> executable = [&] {
+    // The bit map of an output of 64 MiB, and what 65,536 pieces take.
+    const MemoryLimit limit(ProportionalBytes(bytes.size(), int64_t{16} << 20));
+    return ReadCoralPackage(bytes);
+  }();
   if (!executable.ok()) {
     ATOLL_CHECK(!executable.status().message().empty());
     return;

@@ -20,7 +20,10 @@ using namespace atollrt;
 namespace {
 
 void ReadAsExecutable(std::span<const uint8_t> bytes) {
-  const Result<Executable> executable = ReadExecutable(bytes);
+  const Result<Executable> executable = [&] {
+    const MemoryLimit limit(ProportionalBytes(bytes.size()));
+    return ReadExecutable(bytes);
+  }();
   if (!executable.ok()) return;
   ATOLL_CHECK(ValidateExecutable(*executable).ok());
   const Result<Executable> again = ReadExecutable(WriteExecutable(*executable));

@@ -235,7 +235,10 @@ void UseHostileDevice(Input input) {
 }
 
 void Replay(std::span<const uint8_t> recording) {
-  const auto bus = ReplayBus::Create(recording);
+  const auto bus = [&] {
+    const MemoryLimit limit(ProportionalBytes(recording.size()));
+    return ReplayBus::Create(recording);
+  }();
   if (!bus.ok()) {
     ATOLL_CHECK(!bus.status().message().empty());
     return;

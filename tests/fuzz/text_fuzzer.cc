@@ -54,7 +54,12 @@ void ReadAsProfile(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const MemoryLimit limit(ProportionalBytes(size));
+  {
+    const MemoryLimit limit(ProportionalBytes(size));
+    (void)AssembleProgram(text).ok();
+    (void)AssembleExecutables(text).ok();
+    (void)ParseDeviceProfile("x", text).ok();
+  }
   ReadAsProgram(text);
   ReadAsExecutables(text);
   ReadAsProfile(text);

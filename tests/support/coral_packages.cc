@@ -74,6 +74,7 @@ std::vector<uint8_t> WriteExecutable(const PackedExecutable& executable) {
   for (const auto& chunk : executable.chunks) {
     chunks.push_back(schema::CreateChunk(b, b.CreateVector(chunk)));
   }
+  for (size_t i = 0; i < executable.more_chunks; ++i) chunks.push_back(chunks[0]);
   std::vector<flatbuffers::Offset<schema::Transfer>> transfers;
   for (const PackedTransfer& transfer : executable.transfers) {
     transfers.push_back(WriteTransfer(b, transfer));
@@ -81,6 +82,7 @@ std::vector<uint8_t> WriteExecutable(const PackedExecutable& executable) {
   std::vector<flatbuffers::Offset<schema::Layer>> inputs, outputs;
   for (const PackedLayer& layer : executable.inputs) inputs.push_back(WriteLayer(b, layer, false));
   for (const PackedLayer& layer : executable.outputs) outputs.push_back(WriteLayer(b, layer, true));
+  for (size_t i = 0; i < executable.more_inputs; ++i) inputs.push_back(inputs[0]);
   const auto stored_chunks = b.CreateVector(chunks);
   const auto parameters = b.CreateVector(executable.parameters);
   flatbuffers::Offset<schema::Transfers> list;

@@ -53,6 +53,8 @@ struct PackedExecutable {
   bool has_transfers = true;
   std::vector<PackedLayer> inputs = {};
   std::vector<PackedLayer> outputs = {};
+  // So many more places in the lists have the first chunk or input, which are stored once.
+  size_t more_chunks = 0, more_inputs = 0;
 };
 
 struct PackedModel {

@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/guarded_buffer.h"
 
@@ -258,6 +259,69 @@ TEST(CoralPackage, SurvivesEveryChangedByte) {
       bytes[i] ^= static_cast<uint8_t>(change);
     }
   }
+}
+
+// The bit map of an output of 64 MiB, and the pieces of outputs.
+constexpr int64_t kPackageConstant = 16 << 20;
+
+Status ReadHeld(const std::vector<uint8_t>& bytes) {
+  const MemoryLimit limit(ProportionalBytes(bytes.size(), kPackageConstant));
+  return ReadCoralPackage(bytes).status();
+}
+
+// One chunk at many places of the list.
+TEST(CoralPackage, ChunksThatShareTheirBytesAreCopiedOnlyOnce) {
+  PackedModel model = StandAloneModel();
+  PackedExecutable& executable = model.executables[0];
+  executable.chunks = {std::vector<uint8_t>(1 << 20, 7)};
+  executable.more_chunks = 20'000;
+  const Status status = ReadHeld(WritePackage(model));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("its instruction chunks take more than"));
+}
+
+// Each of 100,000 chunks is looked for among as many transfers.
+TEST(CoralPackage, ManyChunksTakeNoMoreThanTheirTime) {
+  PackedModel model = StandAloneModel();
+  PackedExecutable& executable = model.executables[0];
+  executable.chunks.assign(100'000, {7});
+  executable.transfers.clear();
+  for (int i = 0; i < 100'000; ++i) executable.transfers.push_back(SendsChunk(i));
+  executable.transfers.push_back(Interrupts());
+  EXPECT_THAT(ReadHeld(WritePackage(model)).message(), HasSubstr("output 0 'out' has"));
+}
+
+TEST(CoralPackage, LayersThatShareTheirNameAreCopiedOnlyOnce) {
+  PackedModel model = StandAloneModel();
+  PackedExecutable& executable = model.executables[0];
+  executable.inputs[0].name = std::string(1 << 20, 'n');
+  executable.more_inputs = 200;
+  const Status status = ReadHeld(WritePackage(model));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("its names take more than"));
+}
+
+// Rows and columns are in so odd an order that no two pieces are one; maps of a few kilobytes say
+// so for millions.
+TEST(CoralPackage, AnOutputInMillionsOfPiecesIsRefused) {
+  PackedModel model = StandAloneModel();
+  PackedLayer& output = model.executables[0].outputs[0];
+  constexpr int32_t kSide = 2000;
+  output.y = output.x = kSide;
+  output.z = 1;
+  output.bytes = 8 * kSide * kSide;
+  output.has_tiling = true;
+  for (auto& map : output.tiling) map.assign(kSide, 0);
+  output.tiling[2] = {0};
+  for (int32_t i = 0; i < kSide; ++i) {
+    const auto at = static_cast<size_t>(i);
+    output.tiling[3][at] = i / 2 * 4 + i % 2 * 3;  // 0, 3, 4, 7, 8: the steps are odd
+    output.tiling[4][at] = i;
+    output.tiling[5][at] = 4 * kSide;
+  }
+  const Status status = ReadHeld(WritePackage(model));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("more than 65536 pieces"));
 }
 
 }  // namespace
