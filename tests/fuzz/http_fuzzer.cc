@@ -34,7 +34,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         ATOLL_CHECK(c > 0x20 && c < 0x7f);
       }
       ATOLL_CHECK(QueryValue(request.query, "viewer").size() <= request.query.size());
-      if (IsLoopbackHost(request.host, "127.0.0.1")) ATOLL_CHECK(!request.host.empty());
+      if (IsServedHost(request.host, {"127.0.0.1", true, {}})) {
+        ATOLL_CHECK(IsServedHost(request.host, {"0.0.0.0", false, {}}));
+      }
+      if (!request.fetch_site.empty() && request.fetch_site != "none" &&
+          request.fetch_site != "same-origin" && request.fetch_mode.empty()) {
+        ATOLL_CHECK(IsForeign(request));
+      }
       if (early == state) ATOLL_CHECK(early_request.path == request.path);
       break;
   }

@@ -50,6 +50,7 @@ struct CameraOptions {
   std::string results;
   std::string trace;
   std::string serve;
+  std::vector<std::string> serve_names;
   bool quiet = false;
   int max_viewers = 16;
   atollrt::PixelScaling scaling;
@@ -220,6 +221,7 @@ std::unique_ptr<atollrt::StreamServer> StartServer(
                                    options.serve));
   }
   if (!address.empty()) server_options.address = address;
+  server_options.names = options.serve_names;
   server_options.max_viewers = options.max_viewers;
   server_options.status = std::move(status);
   auto server = atollrt::StreamServer::Start(std::move(server_options));
@@ -563,6 +565,11 @@ void AddCameraCommand(CLI::App* app) {
       "--serve", options->serve,
       "[ADDRESS]:PORT: a page with the live picture, where the time goes, what runs "
       "where, and /metrics; without an address for this computer alone");
+  command
+      ->add_option("--serve-name", options->serve_names,
+                   "a name by which browsers reach the page, beside addresses and the names that "
+                   "this computer has itself; repeatable")
+      ->allow_extra_args(false);
   command->add_option("--max-viewers", options->max_viewers, "of the live picture at a time")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/camera/web/http.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -11,9 +13,10 @@
 namespace atollrt {
 namespace {
 
-constexpr std::array<std::pair<int, const char*>, 11> kReasons = {{
+constexpr std::array<std::pair<int, const char*>, 12> kReasons = {{
     {200, "OK"},
     {400, "Bad Request"},
+    {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
     {408, "Request Timeout"},
@@ -126,6 +129,10 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
   bool needs_host = false;
   if (!ParseRequestLine(*first, request, &needs_host, refusal)) return ParseState::kRefused;
 
+  const std::pair<const char*, std::string*> told[] = {{"origin", &request->origin},
+                                                       {"sec-fetch-site", &request->fetch_site},
+                                                       {"sec-fetch-mode", &request->fetch_mode},
+                                                       {"sec-fetch-dest", &request->fetch_dest}};
   int hosts = 0;
   while (true) {
     const std::optional<std::string_view> line = TakeLine(&rest);
@@ -148,6 +155,11 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
                (EqualsIgnoringCase(name, "content-length") && value != "0")) {
       return Refuse(refusal, 413, "Requests to this server have no body.");
     }
+    for (const auto& [header, field] : told) {
+      if (!EqualsIgnoringCase(name, header)) continue;
+      if (!field->empty()) *field += ",";
+      *field += value;
+    }
   }
   if (hosts > 1 || (needs_host && hosts == 0)) {
     return Refuse(refusal, 400, Format("A request has one Host header, not %d.", hosts));
@@ -167,7 +179,7 @@ std::string_view QueryValue(std::string_view query, std::string_view name) {
   return {};
 }
 
-bool IsLoopbackHost(std::string_view host, std::string_view address) {
+bool IsServedHost(std::string_view host, const ServedHosts& hosts) {
   // An IPv6 address is in brackets, so outside of them there is one colon at most.
   const size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
   const std::string_view name = host.substr(0, end);
@@ -175,10 +187,30 @@ bool IsLoopbackHost(std::string_view host, std::string_view address) {
   if (!port.empty() && (port[0] != ':' || !std::all_of(port.begin() + 1, port.end(), IsDigit))) {
     return false;
   }
-  std::string_view bare = name;
-  if (bare.starts_with('[')) bare = bare.substr(1, bare.size() - 2);
-  return EqualsIgnoringCase(name, "localhost") || name == "127.0.0.1" || name == "[::1]" ||
-         (!bare.empty() && bare == address);
+  const bool v6 = name.starts_with('[');
+  const std::string bare(v6 ? name.substr(1, name.size() - 2) : name);
+  if (v6 || bare.find(':') != std::string::npos) {
+    in6_addr ignored;
+    if (!v6 || inet_pton(AF_INET6, bare.c_str(), &ignored) != 1) return false;
+    return !hosts.loopback || bare == "::1" || bare == hosts.address;
+  }
+  in_addr ignored;
+  if (inet_pton(AF_INET, bare.c_str(), &ignored) == 1) {
+    return !hosts.loopback || bare == "127.0.0.1" || bare == hosts.address;
+  }
+  std::string lower = bare;
+  std::transform(lower.begin(), lower.end(), lower.begin(), Lower);
+  if (lower.ends_with('.')) lower.pop_back();  // the same name, spelled out
+  return lower == "localhost" ||
+         std::find(hosts.names.begin(), hosts.names.end(), lower) != hosts.names.end();
+}
+
+bool IsForeign(const HttpRequest& request) {
+  // Browsers send it with requests for other origins, and with none that our page makes.
+  if (!request.origin.empty() && request.origin != "http://" + request.host) return true;
+  const std::string& site = request.fetch_site;
+  if (site.empty() || site == "same-origin" || site == "none") return false;
+  return request.fetch_mode != "navigate" || request.fetch_dest != "document";
 }
 
 std::string FormatHead(const HttpHead& head) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace atollrt {
 
@@ -20,6 +21,12 @@ struct HttpRequest {
   std::string path;   // of the target, as it was sent: without "?" and what follows, not decoded
   std::string query;  // what follows "?", not decoded
   std::string host;   // of the Host header; "" without one, which HTTP/1.0 allows
+  // What browsers say about the page that asks: headers of these names, "" without them. Those that
+  // are there more than once are none that a browser sends, and no value that anybody expects.
+  std::string origin;
+  std::string fetch_site;  // Sec-Fetch-Site
+  std::string fetch_mode;
+  std::string fetch_dest;
 };
 
 // What a request gets instead of what it asks for.
@@ -37,9 +44,21 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
 // The value of `name` in a query such as "n=3&viewer=a1", not decoded; "" if it is not there.
 std::string_view QueryValue(std::string_view query, std::string_view name);
 
-// Whether a Host header, with or without port, names this computer's loopback: localhost,
-// 127.0.0.1, [::1], or `address`, the numeric loopback address that the server is bound to.
-bool IsLoopbackHost(std::string_view host, std::string_view address);
+// What a server may be called. Names are in small letters.
+struct ServedHosts {
+  std::string address;             // numeric, without brackets, that it is bound to
+  bool loopback = false;           // which that is
+  std::vector<std::string> names;  // beside localhost
+};
+// Whether a Host header, with or without port, is one of them: a name of the list, localhost,
+// 127.0.0.1, [::1], the address and, unless it is a loopback one, any numeric address. Others may
+// be names that somebody else lets point here, for a page of theirs to read what is here (DNS
+// rebinding); with addresses that cannot be done.
+bool IsServedHost(std::string_view host, const ServedHosts& hosts);
+
+// Whether a browser asks on behalf of a page from elsewhere, other than by following a link to
+// here.
+bool IsForeign(const HttpRequest& request);
 
 struct HttpHead {
   int status = 200;

@@ -84,6 +84,7 @@ struct Output {
 struct Connection {
   Descriptor socket;
   State state = State::kRequest;
+  bool snapshot = false;  // what was asked for
   int64_t deadline_ns = kNever;
   std::string request;       // what has arrived of it
   std::string viewer;        // of the stream: the name that it gave itself
@@ -107,6 +108,33 @@ int Remainder(const Output& output, std::array<iovec, 3>* pieces) {
   return count;
 }
 
+std::string Lowercase(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+// What this computer calls itself, alone and in its network, and what it was told to be called.
+ServedHosts NamesOf(const Listener& listener, const StreamServerOptions& options) {
+  ServedHosts hosts = {.address = listener.address, .loopback = listener.loopback, .names = {}};
+  for (const std::string& name : options.names) hosts.names.push_back(Lowercase(name));
+  if (listener.loopback) return hosts;
+  hosts.names.push_back(Lowercase(options.address));
+  std::array<char, HOST_NAME_MAX + 1> text = {};
+  if (gethostname(text.data(), text.size() - 1) == 0 && text[0] != '\0') {
+    const std::string name = Lowercase(text.data());
+    const std::string first = name.substr(0, name.find('.'));
+    hosts.names.insert(hosts.names.end(), {name, first, first + ".local"});
+  }
+  return hosts;
+}
+
+bool IsHostName(const std::string& name) {
+  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  });
+}
+
 }  // namespace
 
 class StreamServer::Loop {
@@ -114,6 +142,7 @@ class StreamServer::Loop {
   Loop(StreamServerOptions options, Listener listener, Descriptor wake)
       : options_(std::move(options)),
         listener_(std::move(listener)),
+        hosts_(NamesOf(listener_, options_)),
         wake_(std::move(wake)),
         thread_([this] { Run(); }) {}
 
@@ -175,6 +204,7 @@ class StreamServer::Loop {
 
   const StreamServerOptions options_;
   const Listener listener_;
+  const ServedHosts hosts_;
   const Descriptor wake_;
   NewestFrame frames_;
 
@@ -308,10 +338,18 @@ void StreamServer::Loop::Read(Connection* connection) {
 }
 
 void StreamServer::Loop::Answer(Connection* connection, const HttpRequest& request) {
-  if (listener_.loopback && !request.host.empty() &&
-      !IsLoopbackHost(request.host, listener_.address)) {
-    return Refuse(connection,
-                  {421, "This server is for this computer alone; ask for " + listener_.Url() + "."},
+  if (!request.host.empty() && !IsServedHost(request.host, hosts_)) {
+    return Refuse(
+        connection,
+        {421,
+         listener_.loopback
+             ? "This server is for this computer alone; ask for " + listener_.Url() + "."
+             : "This server does not know itself by this name; ask for its address, or tell it "
+               "the name (--serve-name)."},
+        request);
+  }
+  if (IsForeign(request)) {
+    return Refuse(connection, {403, "Pages from elsewhere cannot have anything from here."},
                   request);
   }
   for (const PageFile& file : kPageFiles) {
@@ -361,6 +399,18 @@ void StreamServer::Loop::AnswerSnapshot(Connection* connection, const HttpReques
   if (request.head) {
     return SendAnswer(connection, {.content_type = "image/jpeg"}, request, {});
   }
+  // They may take long, and must leave places for what is answered at once.
+  const auto snapshots =
+      std::count_if(connections_.begin(), connections_.end(), [](const auto& one) {
+        return one->snapshot && one->state != State::kLinger && one->state != State::kClosed;
+      });
+  if (snapshots >= std::max(1, options_.max_requests / 2)) {
+    return Refuse(connection,
+                  {503, Format("%d snapshots are under way already; try again later.",
+                               static_cast<int>(snapshots))},
+                  request);
+  }
+  connection->snapshot = true;
   connection->state = State::kSnapshot;
   connection->seen = frames_.number();
   connection->deadline_ns = MonotonicNs() + options_.snapshot_timeout_ms * kNsPerMs;
@@ -518,6 +568,11 @@ Result<std::unique_ptr<StreamServer>> StreamServer::Start(StreamServerOptions op
   for (const auto& bound : bounds) {
     if (bound.value < 1 || bound.value > bound.most) {
       return InvalidArgument("%s is %d, must be 1 to %d", bound.name, bound.value, bound.most);
+    }
+  }
+  for (const std::string& name : options.names) {
+    if (!IsHostName(name)) {
+      return InvalidArgument("'%s' is not the name of a host, as camera.example", name.c_str());
     }
   }
   if (!options.status) return InvalidArgument("the server needs a function that gives the status");

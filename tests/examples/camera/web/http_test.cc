@@ -144,18 +144,63 @@ TEST(QueryValue, FindsWholeNames) {
   EXPECT_EQ(QueryValue("", "viewer"), "");
 }
 
-TEST(IsLoopbackHost, KnowsTheNamesOfLoopback) {
-  for (const char* host : {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:80", "[::1]",
-                           "[::1]:8080", "localhost:", "127.0.0.9:80"}) {
-    EXPECT_TRUE(IsLoopbackHost(host, "127.0.0.9")) << host;
+TEST(IsServedHost, KnowsTheNamesOfLoopback) {
+  const ServedHosts hosts = {"127.0.0.9", true, {"cam.example"}};
+  for (const char* host :
+       {"localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:8080",
+        "localhost:", "127.0.0.9:80", "localhost.:80", "Cam.Example:80"}) {
+    EXPECT_TRUE(IsServedHost(host, hosts)) << host;
   }
-  for (const char* host : {"", "example.org", "localhost.example.org", "127.0.0.1.example.org",
-                           "example.org:80", "127.0.0.1:80.example.org", "127.0.0.2", "::1",
-                           "localhost:80:80", "[::1", "[", "]", "[]", ":80", "[::1]x", "[::2]"}) {
-    EXPECT_FALSE(IsLoopbackHost(host, "127.0.0.9")) << host;
+  for (const char* host :
+       {"", "example.org", "localhost.example.org", "127.0.0.1.example.org", "example.org:80",
+        "127.0.0.1:80.example.org", "127.0.0.2", "::1", "localhost:80:80", "[::1", "[", "]", "[]",
+        ":80", "[::1]x", "[::2]", "localhost..", "x.cam.example", "0.0.0.0"}) {
+    EXPECT_FALSE(IsServedHost(host, hosts)) << host;
   }
-  EXPECT_FALSE(IsLoopbackHost("", ""));
-  EXPECT_FALSE(IsLoopbackHost("[]", ""));
+  EXPECT_FALSE(IsServedHost("", {.address = "", .loopback = true, .names = {}}));
+  EXPECT_FALSE(IsServedHost("[]", {.address = "", .loopback = true, .names = {}}));
+}
+
+TEST(IsServedHost, TakesAddressesButNoNamesOfOthers) {
+  const ServedHosts hosts = {"0.0.0.0", false, {"pi", "pi.local"}};
+  for (const char* host : {"localhost", "192.168.1.5:8080", "[fe80::1]:80", "[::ffff:1.2.3.4]",
+                           "PI:8080", "pi.local", "10.0.0.1"}) {
+    EXPECT_TRUE(IsServedHost(host, hosts)) << host;
+  }
+  for (const char* host : {"evil.example", "evil.example:8080", "192.168.1.5.evil.example", "", ":",
+                           "192.168.1", "192.168.1.5.", "0x7f.1", "[evil.example]", "[1.2.3.4]",
+                           "fe80::1", "pi.evil", "pi.local.evil", "[::1%lo]", "1.2.3.4:80x"}) {
+    EXPECT_FALSE(IsServedHost(host, hosts)) << host;
+  }
+}
+
+TEST(IsForeign, TellsLinksFromWhatPagesLoad) {
+  const auto foreign = [](const std::string& headers) {
+    HttpRequest request;
+    HttpRefusal refusal;
+    EXPECT_EQ(
+        ParseRequest("GET / HTTP/1.1\r\nHost: cam:80\r\n" + headers + "\r\n", &request, &refusal),
+        ParseState::kComplete);
+    return IsForeign(request);
+  };
+  EXPECT_FALSE(foreign(""));
+  EXPECT_FALSE(foreign("Origin: http://cam:80\r\nSec-Fetch-Site: same-origin\r\n"));
+  EXPECT_FALSE(foreign("Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\n"));
+  EXPECT_FALSE(
+      foreign("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n"
+              "Sec-Fetch-Dest: document\r\n"));
+  EXPECT_TRUE(foreign("Origin: http://cam\r\n"));
+  EXPECT_TRUE(foreign("Origin: https://evil.example\r\n"));
+  EXPECT_TRUE(foreign("origin: null\r\n"));
+  EXPECT_TRUE(foreign("Origin: http://cam:80\r\nOrigin: http://cam:80\r\n"));
+  EXPECT_TRUE(
+      foreign("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n"
+              "Sec-Fetch-Dest: image\r\n"));
+  EXPECT_TRUE(foreign("Sec-Fetch-Site: same-site\r\n"));
+  EXPECT_TRUE(foreign("Sec-Fetch-Site: same-origin\r\nSec-Fetch-Site: cross-site\r\n"));
+  EXPECT_TRUE(
+      foreign("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n"
+              "Sec-Fetch-Dest: iframe\r\n"));
 }
 
 }  // namespace

@@ -202,11 +202,52 @@ TEST(StreamServer, AnswersOnLoopbackForItsNamesOnly) {
       EXPECT_THAT(answer.body, HasSubstr(server->url()));
     }
   }
+}
+
+TEST(StreamServer, AnswersEverywhereToItsNamesAndAddressesOnly) {
   StreamServerOptions options = FastOptions();
   options.address = "0.0.0.0";
-  const auto open = StartServer(std::move(options));
-  EXPECT_EQ(Exchange(open->port(), GetRequest("/api/status", "camera.example")).status, 200);
-  EXPECT_EQ(open->url(), "http://127.0.0.1:" + std::to_string(open->port()) + "/");
+  options.names = {"Camera.example"};
+  const auto server = StartServer(std::move(options));
+  EXPECT_EQ(server->url(), "http://127.0.0.1:" + std::to_string(server->port()) + "/");
+  char own[256] = "";
+  ASSERT_EQ(gethostname(own, sizeof(own) - 1), 0);
+  const std::string first = std::string(own).substr(0, std::string(own).find('.'));
+  for (const std::string& host :
+       {std::string("camera.example:8080"), std::string("192.168.1.5"), std::string("localhost"),
+        std::string("[fe80::1]:80"), std::string(own) + ":1", first + ".local"}) {
+    EXPECT_EQ(Exchange(server->port(), GetRequest("/api/status", host)).status, 200) << host;
+  }
+  for (const char* host : {"evil.example", "evil.example:8080", "x.camera.example"}) {
+    for (const char* path : {"/", "/api/status", "/stream.mjpg", "/snapshot.jpg", "/metrics"}) {
+      const WebAnswer answer = Exchange(server->port(), GetRequest(path, host));
+      EXPECT_EQ(answer.status, 421) << host;
+      EXPECT_THAT(answer.body, HasSubstr("--serve-name"));
+    }
+  }
+  for (const char* bad : {"", "a b", "http://x", "x:80", "[::1]", "x\r\ny"}) {
+    StreamServerOptions named = FastOptions();
+    named.names = {bad};
+    EXPECT_EQ(StreamServer::Start(std::move(named)).code(), StatusCode::kInvalidArgument) << bad;
+  }
+}
+
+TEST(StreamServer, HasNothingForPagesFromElsewhere) {
+  const auto server = StartServer();
+  const auto ask = [&](const std::string& path, const std::string& headers) {
+    return Exchange(server->port(),
+                    "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n")
+        .status;
+  };
+  for (const char* path : {"/", "/stream.mjpg", "/snapshot.jpg", "/api/status"}) {
+    EXPECT_EQ(ask(path, "Origin: https://evil.example\r\n"), 403) << path;
+    EXPECT_EQ(ask(path, "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n"), 403) << path;
+  }
+  EXPECT_EQ(server->viewers().served, 0u) << "nor do they take places";
+  const std::string link =
+      "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
+  EXPECT_EQ(ask("/", link), 200);
+  EXPECT_EQ(ask("/api/status", "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\n"), 200);
 }
 
 TEST(StreamServer, AsksForTheStatusTenTimesPerSecondAtMost) {
@@ -500,6 +541,34 @@ TEST(StreamServer, AnswersThoughIdleConnectionsTakeAllPlaces) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(Get(server->port(), "/api/status").status, 200);
   server->Publish(FrameOf(1));
   EXPECT_EQ(NumberOf(viewer.Next()), 1u) << "viewers do not give way";
+}
+
+TEST(StreamServer, AnswersThoughSnapshotsAreWaitedFor) {
+  StreamServerOptions options = FastOptions();
+  options.snapshot_timeout_ms = 3'600'000;
+  options.write_timeout_ms = 3'600'000;
+  const auto server = StartServer(std::move(options));
+  // As many as there are places in all, none of which has what it waits for until the end.
+  std::vector<WebClient> snapshots;
+  for (int i = 0; i < 48; ++i) {
+    snapshots.emplace_back(server->port(), 4096).Send(GetRequest("/snapshot.jpg"));
+  }
+  EXPECT_EQ(Get(server->port(), "/").status, 200);
+  EXPECT_EQ(Get(server->port(), "/metrics").status, 200);
+  EXPECT_EQ(Get(server->port(), "/snapshot.jpg").status, 503);
+  // Nor when they have it and do not take it.
+  server->Publish(FrameOf(1, 4'000'000));
+  EXPECT_EQ(Get(server->port(), "/").status, 200);
+  EXPECT_EQ(Get(server->port(), "/snapshot.jpg").status, 503);
+  int answered = 0;
+  for (WebClient& snapshot : snapshots) {
+    const WebAnswer answer = ReadHead(&snapshot);
+    if (answer.status != 200) continue;
+    EXPECT_EQ(snapshot.ReadAll().size(), 4'000'000u);
+    ++answered;
+  }
+  EXPECT_EQ(answered, 16);
+  EXPECT_EQ(Get(server->port(), "/").status, 200);
 }
 
 TEST(StreamServer, WaitsForDescriptorsThatAreUsedUp) {

@@ -7,9 +7,9 @@
 // hostile costs a slot and some memory with a bound, and delays neither the pipeline nor another
 // viewer. Every viewer gets the newest frame that there is when it has taken the one before.
 //
-// There is neither encryption nor a password: whoever reaches the port sees the pictures. Bound to
-// loopback, the default, it answers requests for "localhost" and its like only, so that pages from
-// elsewhere cannot read it through a name of theirs (DNS rebinding).
+// There is neither encryption nor a password: whoever reaches the port sees the pictures. It
+// answers to its own names only, on loopback, the default, to "localhost" and its like, so that
+// pages from elsewhere cannot read it through a name of theirs (DNS rebinding).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "atoll/camera/status.h"
 #include "runtime/base/status.h"
@@ -26,8 +27,12 @@ namespace atollrt {
 struct StreamServerOptions {
   std::string address = "127.0.0.1";  // numeric or a name; "0.0.0.0" or "::" for all of the host's
   int port = 8080;                    // 0 to 65535; 0: any that is free
-  int max_viewers = 16;               // of the stream at a time; 1 to 1024
-  // Connections that are no viewers of the stream: requests that are read or answered.
+  // What else it may be called by browsers, beside numeric addresses and the names that the host
+  // has itself: without port, letters, digits, dots and hyphens.
+  std::vector<std::string> names;
+  int max_viewers = 16;  // of the stream at a time; 1 to 1024
+  // Connections that are no viewers of the stream: requests that are read or answered; half of them
+  // at most may wait for a snapshot or take one.
   int max_requests = 32;           // 1 to 1024
   int request_timeout_ms = 5000;   // from the connection until the request is complete
   int write_timeout_ms = 5000;     // for taking one answer, or one frame
