@@ -58,7 +58,7 @@ LIBRARIES = {
     "libjpeg, libpng": (r"jpeglib\.h|jerror\.h|turbojpeg\.h|png\.h",
                         ["examples/picture/image_codecs.cc", "examples/picture/jpeg_codec.cc",
                          "tests/examples/picture/*"]),
-    "zlib": (r"zlib\.h", ["examples/camera/*.cc", "tests/*"]),
+    "zlib": (r"zlib\.h", ["examples/camera/*.cc", "tools/atoll/associated_files.cc", "tests/*"]),
     "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*",
                                   ["driver/device_profile.cc", "tools/*", "examples/*", "tests/*",
                                    "bench/*"]),

@@ -188,6 +188,78 @@ class BadPictures(CommandTest):
         self.fail_with(BAD_MODEL, ("classify", model, self.file("p.ppm", self.PPM), *CPU), "[1,8]")
 
 
+class BadOutputs(CommandTest):
+    """What cannot be written is said before the work, and nothing is made."""
+    PICTURE = SOURCE / "models/fashion/ankle_boot.pgm"
+
+    def refuse(self, code, arguments, *mentions):
+        before = sorted(self.directory.rglob("*"))
+        self.fail_with(code, arguments, *mentions)
+        self.assertEqual(sorted(self.directory.rglob("*")), before)
+
+    def commands(self, path):
+        """Every subcommand that writes a file of this name."""
+        self.text = self.file("program.s", b".executable")
+        return (("compile", FASHION_MODEL, "--output", path),
+                ("disasm", FASHION_MODEL, "--output", path),
+                ("asm", self.text, "--output", path),
+                ("profile", FASHION_MODEL, "--report", path),
+                ("profile", FASHION_MODEL, "--trace", path),
+                ("run", FASHION_MODEL, "--record", path))
+
+    def test_missing_folder(self):
+        missing = self.directory / "mising"
+        for arguments in self.commands(missing / "file.jpg"):
+            self.refuse(FAILURE, arguments, f"there is no folder '{missing}'", arguments[-2])
+        for name in ("file.jpg", "folder", "folder/"):
+            self.refuse(FAILURE, ("classify", FASHION_MODEL, self.PICTURE, "--output",
+                                  f"{missing}/{name}"), f"there is no folder '{missing}'")
+        self.refuse(FAILURE, ("run", FASHION_MODEL, "--output-dir", missing / "deeper"),
+                    f"there is no folder '{missing}'")
+
+    def test_folders(self):
+        for arguments in self.commands(self.directory):
+            self.refuse(USAGE, arguments, f"'{self.directory}' is a folder")
+        for arguments in self.commands(""):
+            if arguments[0] in ("compile", "asm"):
+                self.refuse(USAGE, arguments, "--output")
+
+    def test_file_as_folder(self):
+        taken = self.file("taken", b"")
+        for arguments in self.commands(taken / "file.jpg"):
+            self.refuse(FAILURE, arguments, f"'{taken}' is no folder")
+        self.refuse(FAILURE, ("classify", FASHION_MODEL, self.PICTURE, "--output", taken / "a.jpg"),
+                    f"'{taken}' is no folder")
+
+    def test_names_that_are_too_long(self):
+        """No words of a library: 'filesystem error'."""
+        for name in ("x" * 300, "x" * 300 + ".jpg", "y/" * 3000 + "z.jpg"):
+            path = self.directory / name
+            for arguments in (*self.commands(path),
+                              ("classify", FASHION_MODEL, self.PICTURE, "--output", path)):
+                self.refuse(FAILURE, arguments, "File name too long")
+            self.refuse(FAILURE, ("run", path), "File name too long")
+
+    def test_a_folder_is_made_for_several_files(self):
+        self.succeed("classify", FASHION_MODEL, self.PICTURE, "--output", self.directory / "new/")
+        self.assertTrue((self.directory / "new/ankle_boot.jpg").exists())
+        self.succeed("run", FASHION_MODEL, "--output-dir", self.directory / "raw")
+        self.assertTrue((self.directory / "raw/out_0.raw").exists())
+
+
+class BadScripts(CommandTest):
+    def test_faults_and_firmware(self):
+        for option in ("--faults", "--firmware"):
+            for path in (self.directory / "none", self.directory):
+                self.fail_with(FAILURE, ("run", FASHION_MODEL, "--device", "emu", option, path),
+                               option, path)
+
+    def test_endless_files(self):
+        for arguments in (("disasm", "/dev/zero"), ("benchmark", "compare", "/dev/zero",
+                                                    "/dev/zero")):
+            self.fail_with(FAILURE, arguments, "/dev/zero", "more than 64 MiB")
+
+
 class BadDevices(CommandTest):
     def test_absent(self):
         for device in ("usb:99", "pci:0", "emu:nonesuch"):
@@ -233,6 +305,8 @@ class BadCommandLines(CommandTest):
                           ("run", FASHION_MODEL, "--seed", "18446744073709551616"),
                           ("camera", FASHION_MODEL, "--frames", "-1"),
                           ("benchmark", FASHION_MODEL, "--runs", "0"),
+                          ("run", FASHION_MODEL, "--order", "x"),
+                          ("classify", FASHION_MODEL, "p.ppm", "--label-offset", "1"),
                           ("classify", FASHION_MODEL),
                           ("classify", FASHION_MODEL, "p.ppm", "--std", "0"),
                           ("camera", FASHION_MODEL, "--policy", "some"),
@@ -244,6 +318,14 @@ class BadCommandLines(CommandTest):
                           ("camera", FASHION_MODEL, FASHION_MODEL, "--inside", "0:1"),
                           ("camera", FASHION_MODEL, FASHION_MODEL, "--inside", "1:0")):
             self.fail_with(USAGE, arguments)
+
+    def test_thresholds(self):
+        for command in ("detect", "pose"):
+            for wrong in ("50", "-0.1", "1.01", "nan", "inf", "x", ""):
+                self.fail_with(USAGE, (command, FASHION_MODEL, "p.ppm", "--threshold", wrong),
+                               "--threshold", "not a number from 0 to 1")
+        self.fail_with(USAGE, ("detect", FASHION_MODEL, "p.ppm", "--threshold", "50"),
+                       "scores are no percentages")
 
     def test_camera_source(self):
         self.fail_with(FAILURE, ("camera", FASHION_MODEL, "--source", "nowhere"), "nowhere")

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each subcommand prints when all is well."""
 import hashlib
+import io
 import json
+import os
+import pty
+import random
+import subprocess
 import unittest
+import zipfile
 
-from atoll_command import FASHION_LABELS, FASHION_MODEL, CommandTest, need, run, tensor
+from atoll_command import (COMMAND, FASHION_LABELS, FASHION_MODEL, SOURCE, CommandTest, need, run,
+                           tensor)
 
 SUBCOMMANDS = ("devices", "inspect", "compile", "disasm", "asm", "run", "verify", "classify", "detect",
                "segment", "pose", "camera", "benchmark", "profile", "residency", "replay", "top")
@@ -53,6 +60,120 @@ class Devices(CommandTest):
                        "array_rows is 0, must be a whole number from 1 to 1024")
         self.fail_with(3, ("inspect", FASHION_MODEL, "--device", "emu:/no/such.json"),
                        "/no/such.json")
+
+
+class EmbeddedLabels(CommandTest):
+    """Labels that a model brings along, as TensorFlow Lite's metadata writers pack them."""
+    PICTURE = SOURCE / "models/fashion/ankle_boot.pgm"
+    NAMES = FASHION_LABELS.read_text().split("\n")
+
+    def packed(self, files, compression=zipfile.ZIP_STORED):
+        """The model with these files appended, by name."""
+        path = self.file("packed.tflite", FASHION_MODEL.read_bytes())
+        with zipfile.ZipFile(path, "a", compression) as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+        return path
+
+    def top(self, model, *arguments):
+        report = self.json("classify", model, self.PICTURE, "--device", "cpu", *arguments)
+        return report, report["images"][0]["top"][0]
+
+    def test_are_used(self):
+        for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            for name in ("labels.txt", "LabelMap.TXT", "classes.txt"):
+                model = self.packed({name: FASHION_LABELS.read_text()}, compression)
+                report, top = self.top(model)
+                self.assertEqual(top["label"], "Ankle boot")
+                self.assertEqual(report["warnings"], [])
+        text = self.succeed("classify", model, self.PICTURE, "--device", "cpu").stdout
+        self.assertIn("9  Ankle boot", text)
+
+    def test_an_archive_of_its_own_offsets(self):
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as writer:
+            writer.writestr("labels.txt", FASHION_LABELS.read_text())
+        model = self.file("m.tflite", FASHION_MODEL.read_bytes() + archive.getvalue())
+        self.assertEqual(self.top(model)[1]["label"], "Ankle boot")
+
+    def test_the_file_with_labels_is_chosen(self):
+        model = self.packed({"vocabulary.txt": "a\nb\n", "labels.txt": FASHION_LABELS.read_text(),
+                             "license.md": "x"})
+        self.assertEqual(self.top(model)[1]["label"], "Ankle boot")
+        self.assertNotIn("label", self.top(self.packed({"a.txt": "x", "b.txt": "y"}))[1])
+
+    def test_a_label_file_wins(self):
+        model = self.packed({"labels.txt": "\n".join(f"packed {i}" for i in range(10))})
+        self.assertEqual(self.top(model)[1]["label"], "packed 9")
+        self.assertEqual(self.top(model, "--labels", FASHION_LABELS)[1]["label"], "Ankle boot")
+        shifted, top = self.top(model, "--label-offset", "-1")
+        self.assertEqual(top["label"], "packed 8")
+
+    def test_too_few_are_left_out(self):
+        report, top = self.top(self.packed({"labels.txt": "a\nb\nc\n"}))
+        self.assertNotIn("label", top)
+        self.assertEqual([warning["code"] for warning in report["warnings"]], ["label_count"])
+        self.assertIn("labels.txt", report["warnings"][0]["message"])
+
+    def test_damaged_archives_are_no_labels(self):
+        whole = self.packed({"labels.txt": FASHION_LABELS.read_text()},
+                            zipfile.ZIP_DEFLATED).read_bytes()
+        size = len(FASHION_MODEL.read_bytes())
+        chance = random.Random(3)
+        for round_ in range(40):
+            damaged = bytearray(whole)
+            place = chance.randrange(size, len(whole))
+            if round_ % 2:
+                damaged[place] ^= 1 << chance.randrange(8)
+            else:
+                damaged = damaged[:place]
+            model = self.file("damaged.tflite", bytes(damaged))
+            self.assertEqual(self.top(model)[1]["index"], 9, place)
+
+
+class LongWork(CommandTest):
+    """Says that it goes on, on stderr alone."""
+
+    def run_with(self, progress, *arguments):
+        environment = {**os.environ, "ATOLL_PROGRESS": progress}
+        done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False,
+                              env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.decode(), done.stderr.decode()
+
+    def test_a_benchmark_counts(self):
+        arguments = ("benchmark", FASHION_MODEL, "--device", "cpu", "--runs", "20000", "--json")
+        stdout, stderr = self.run_with("0.001", *arguments)
+        self.assertEqual(json.loads(stdout)["runs"], 20000)
+        self.assertRegex(stderr, r"(?m)^atoll: measuring, \d+ of 20004 inferences, \d+ s$")
+        self.assertEqual(self.run_with("off", *arguments)[1], "")
+
+    def test_others_name_the_model(self):
+        for command, more, word in (("verify", ("--seed", ",".join(map(str, range(300)))), "verifying"),
+                                    ("compile", ("-o", self.directory / "x.tflite"), "preparing")):
+            stderr = self.run_with("0.001", command, FASHION_MODEL, "--device", "emu:32x32",
+                                   *more)[1]
+            self.assertRegex(stderr, rf"(?m)^atoll: {word} '[^\n]*fashion_int8.tflite'")
+
+    def test_a_terminal_is_left_clean(self):
+        ours, theirs = pty.openpty()
+        with subprocess.Popen([*COMMAND, "benchmark", FASHION_MODEL, "--device", "cpu", "--runs",
+                               "20000"], stdout=subprocess.DEVNULL, stderr=theirs,
+                              env={**os.environ, "ATOLL_PROGRESS": "0.01"}) as process:
+            os.close(theirs)
+            shown = b""
+            while True:
+                try:
+                    piece = os.read(ours, 4096)
+                except OSError:  # the other end is closed
+                    break
+                if not piece:
+                    break
+                shown += piece
+        os.close(ours)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn(b"\ratoll: measuring, ", shown)
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown[-40:])
 
 
 class Faults(CommandTest):
@@ -253,7 +374,7 @@ class Assembly(CommandTest):
 class Run(CommandTest):
     def test_output_files(self):
         for device in ("cpu", "emu"):
-            directory = self.directory / device / "deep"
+            directory = self.directory / device
             report = self.json("run", FASHION_MODEL, "--device", device, "--output-dir", directory)
             self.assertEqual([path.name for path in directory.iterdir()], ["out_0.raw"])
             data = (directory / "out_0.raw").read_bytes()
@@ -301,6 +422,7 @@ class Classify(CommandTest):
         """In colour and at full size, although the model takes small gray pictures."""
         picture = self.file("picture.ppm", self.PPM)
         output = self.directory / "new/named.jpg"
+        output.parent.mkdir()
         arguments = ("classify", FASHION_MODEL, picture, "--device", "cpu", "--labels",
                      FASHION_LABELS, "--top-k", "1")
         report = self.json(*arguments, "--output", output)

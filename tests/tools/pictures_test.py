@@ -5,11 +5,12 @@ import base64
 import collections
 import csv
 import json
+import re
 import struct
 import unittest
 import zlib
 
-from atoll_command import FASHION_MODEL, SHARED, CommandTest, need, tensor
+from atoll_command import FASHION_MODEL, SHARED, CommandTest, need, run, tensor
 
 MODELS = SHARED / "models"
 IMAGES = SHARED / "images"
@@ -136,6 +137,7 @@ class Detect(Pictures):
 
     def test_annotated_picture(self):
         output = self.directory / "new/boxes.jpg"
+        output.parent.mkdir()
         image = self.only_image("detect", DETECTOR, IMAGES / "cat_720p.jpg", *CPU, "--output",
                                 output)
         self.assertEqual(image["output"], str(output))
@@ -378,6 +380,17 @@ class Warnings(Pictures):
         self.assertEqual(self.codes("inspect", model, *CPU), ["input_channels"])
 
 
+class LabelsInTheModel(CommandTest):
+    def test_are_used(self):
+        """Google's own models bring theirs along."""
+        for model in ("mobilenet_v1_0.75_192_quant.tflite", "tf2_mobilenet_v2_1.0_224_ptq.tflite"):
+            arguments = ("classify", MODELS / model, IMAGES / "cat_720p.jpg", *CPU, "--top-k", "1")
+            image, = self.json(*arguments)["images"]
+            with_file, = self.json(*arguments, "--labels", MODELS / "imagenet_labels.txt")["images"]
+            self.assertRegex(image["top"][0]["label"], "cat")
+            self.assertEqual(image["top"][0]["label"], with_file["top"][0]["label"])
+
+
 class CompiledForCoral(Pictures):
     def test_a_clear_sentence(self):
         compiled = sorted((MODELS / "edgetpu").glob("*.tflite"))
@@ -386,7 +399,8 @@ class CompiledForCoral(Pictures):
             with self.subTest(path.name):
                 self.fail_with(BAD_MODEL, ("inspect", path), path, "compiled for a Coral Edge TPU",
                                "no Coral is used",
-                               path.name.replace("_edgetpu.tflite", ".tflite"))
+                               re.sub("(_cocompiled_with_.*)?_edgetpu", "", path.name))
+                self.assertNotIn("cocompiled", run("inspect", path).stderr.replace(str(path), ""))
 
     def test_the_model_beside_it(self):
         name = "libredgetpu_bright_16x16"

@@ -93,6 +93,7 @@ class Profile(CommandTest):
 class Trace(CommandTest):
     def trace(self, *arguments):
         path = self.directory / "deep" / "trace.json"
+        path.parent.mkdir()
         report = self.json("profile", *arguments, "--trace", path)
         self.assertEqual([entry.name for entry in path.parent.iterdir()], ["trace.json"])
         return report, json.loads(path.read_text())

@@ -6,6 +6,7 @@
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/output_path.h"
 #include "tools/atoll/read_file.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/subcommands.h"
@@ -20,6 +21,7 @@ struct AsmOptions {
 };
 
 void RunAsm(const AsmOptions& options) {
+  CheckOutputFile("--output", options.output);
   const std::string text = ReadFile(options.text);
   std::string bytes;
   const auto keep = [](const void* data, size_t size, void* user_data) {

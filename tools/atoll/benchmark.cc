@@ -14,6 +14,7 @@
 #include "tools/atoll/machine.h"
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/percentile.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/stopwatch.h"
@@ -70,11 +71,18 @@ Entries PrepareEntries(const BenchmarkOptions& options) {
 // In turns, so that what happens on the machine meanwhile happens to all of them.
 void Measure(const Entries& entries, const BenchmarkOptions& options) {
   Stopwatch stopwatch;
+  Progress progress("measuring",
+                    static_cast<int64_t>(entries.size()) * (1 + options.warmup + options.runs),
+                    "inferences");
   for (const auto& entry : entries) {
     stopwatch.LapMs();
     entry->session.Invoke();
     entry->first_ms = stopwatch.LapMs();
-    for (int i = 0; i < options.warmup; ++i) entry->session.Invoke();
+    progress.Step();
+    for (int i = 0; i < options.warmup; ++i) {
+      entry->session.Invoke();
+      progress.Step();
+    }
     entry->samples_ms.reserve(static_cast<size_t>(options.runs));
   }
   for (int done = 0; done < options.runs; done += kSamplesPerTurn) {
@@ -86,6 +94,7 @@ void Measure(const Entries& entries, const BenchmarkOptions& options) {
         stopwatch.LapMs();
         entry->session.Invoke();
         entry->samples_ms.push_back(stopwatch.LapMs());
+        progress.Step();
       }
     }
   }

@@ -530,7 +530,7 @@ void AddCameraCommand(CLI::App* app) {
                    "leave out detections and poses of a lower score (0.5; poses 0.3); once for "
                    "all, or once for each model")
       ->allow_extra_args(false)
-      ->check(FiniteNumber());
+      ->check(Score());
   command
       ->add_option("--priority", options->priorities,
                    "P,P,...: one number for each model; the higher, the sooner on a frame")

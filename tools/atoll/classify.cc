@@ -22,7 +22,8 @@ void RunClassify(const ClassifyOptions& options) {
   Session session(options.pictures.session);
   const auto reader = OpenReader<atollrt::ClassificationReader>(session, Task::kClassify);
   PictureRun run(options.pictures, Task::kClassify, &session);
-  const Labels labels(options.labels, {{reader.class_count(), reader.class_count()}});
+  const Labels labels(WithModel(options.labels, options.pictures.session.model),
+                      {{reader.class_count(), reader.class_count()}});
   session.AddWarnings(labels.warnings());
 
   std::vector<atollrt::ClassScore> top;

@@ -6,6 +6,8 @@
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/output_path.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/stopwatch.h"
@@ -21,20 +23,24 @@ struct CompileOptions {
 };
 
 void RunCompile(const CompileOptions& options) {
+  CheckOutputFile("--output", options.output);
   const Session session(options.session);
-  session.AnnounceDevice();
   Stopwatch stopwatch;
   std::string bytes;
   const auto keep = [](const void* data, size_t size, void* user_data) {
     static_cast<std::string*>(user_data)->assign(static_cast<const char*>(data), size);
   };
-  ThrowIfError(AtollDelegateCompileModel(session.delegate(), session.model(), keep, &bytes),
-               Activity::kPreparing, fmt::format("cannot compile '{}'", options.session.model));
+  {
+    const Progress progress(fmt::format("compiling '{}'", options.session.model));
+    ThrowIfError(AtollDelegateCompileModel(session.delegate(), session.model(), keep, &bytes),
+                 Activity::kPreparing, fmt::format("cannot compile '{}'", options.session.model));
+  }
   const double compile_ms = stopwatch.LapMs();
 
   OutputFiles files;
   files.Add("--output", options.output, bytes.data(), bytes.size());
   files.Commit();
+  session.AnnounceDevice();
 
   if (options.json) {
     Json report = NewReport("compile", session);

@@ -26,8 +26,9 @@ void RunDetect(const DetectOptions& options) {
   const auto reader = OpenReader<atollrt::DetectionReader>(session, Task::kDetect);
   PictureRun run(options.pictures, Task::kDetect, &session);
   // The operator's scores may or may not have a column for the background.
-  const Labels labels(options.labels, {.classes = {reader.score_count() - 1, reader.score_count()},
-                                       .without_background = true});
+  const Labels labels(
+      WithModel(options.labels, options.pictures.session.model),
+      {.classes = {reader.score_count() - 1, reader.score_count()}, .without_background = true});
   session.AddWarnings(labels.warnings());
 
   std::vector<atollrt::Detection> detections;
@@ -71,7 +72,7 @@ void AddDetectCommand(CLI::App* app) {
   AddPictureOptions(command, &options->pictures);
   AddLabelOptions(command, &options->labels);
   command->add_option("--threshold", options->threshold, "leave out what has a lower score")
-      ->check(FiniteNumber())
+      ->check(Score())
       ->capture_default_str();
   command->add_option("--max", options->max, "at most so many things per picture, the best ones")
       ->check(CLI::Range(1, 1'000'000))

@@ -9,6 +9,7 @@
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/output_path.h"
 #include "tools/atoll/read_file.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
@@ -165,14 +166,15 @@ Json ReportJson(const DisasmOptions& options, const Listing& listing) {
 }
 
 void RunDisasm(const DisasmOptions& options) {
+  if (!options.output.empty()) CheckOutputFile("--output", options.output);
   const Listing listing = Read(options);
-  if (listing.session) listing.session->AnnounceDevice();
   const std::string text = ReportText(options, listing);
   if (!options.output.empty()) {
     OutputFiles files;
     files.Add("--output", options.output, text.data(), text.size());
     files.Commit();
   }
+  if (listing.session) listing.session->AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(options, listing));
   } else {

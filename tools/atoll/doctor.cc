@@ -12,6 +12,7 @@
 #include "atoll/camera.h"
 #include "atoll/delegate.h"
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/subcommands.h"
 
@@ -207,6 +208,7 @@ void RunDoctor(const DoctorOptions& options) {
   std::string open_failure;
   std::optional<CommandError> verdict;
   if (options.root.empty()) {
+    const Progress progress("testing");
     const AtollStatus status =
         AtollDeviceSelfTest(options.device.c_str(), &result_list, &result_count);
     if (status != ATOLL_OK) {

@@ -11,6 +11,7 @@
 #include "tools/atoll/coral.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
@@ -195,7 +196,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
   }
   fmt::format_to(out, "plan     {}\n", session.PartitionSummary());
   for (size_t i = 0; i < plan.partitions.size(); ++i) text += PartitionText(i, plan.partitions[i]);
-  if (session.on_device() && !session.on_coral()) {
+  if (plan.modelled_seconds > 0 && !session.on_coral()) {
     fmt::format_to(out,
                    "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
                    plan.modelled_seconds * 1e3);
@@ -223,14 +224,21 @@ std::string ReportText(const Session& session, const Plan& plan) {
 }
 
 void RunInspect(const InspectOptions& options) {
+  std::optional<Progress> progress;
+  progress.emplace(fmt::format("inspecting '{}'", options.session.model));
   Session session(options.session);
   Plan plan = ReadPlan(session);
-  session.Lint({.task = plan.task, .takes_picture = SeemsToTakePictures(session.interpreter())});
+  session.Lint({.task = plan.task,
+                .takes_picture = SeemsToTakePictures(session.interpreter()),
+                .lists_reasons = true});
   if (const std::optional<LabelRule> rule = RuleFor(session, plan.task)) {
-    session.AddWarnings(Labels(options.labels, *rule, /*lenient=*/true).warnings());
+    session.AddWarnings(
+        Labels(WithModel(options.labels, options.session.model), *rule, /*lenient=*/true)
+            .warnings());
   }
   if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
   if (options.what_if.any()) plan.what_if.emplace(session, options.what_if);
+  progress.reset();
   session.AnnounceDevice();
   if (options.json) {
     PrintReport(ReportJson(session, plan));

@@ -11,7 +11,9 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "tools/atoll/associated_files.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/report.h"
 
@@ -94,27 +96,40 @@ std::vector<std::string> ParseLabels(std::string_view text) {
 }
 
 void AddLabelOptions(CLI::App* app, LabelOptions* options) {
-  CLI::Option* labels = app->add_option(
+  app->add_option(
       "--labels", options->path,
-      "names of the classes, one per line or all lines as 'N name' or 'N: name'; without it class "
-      "indices are printed");
+      "names of the classes, one per line or all lines as 'N name' or 'N: name'; without it those "
+      "that the model brings along, or class indices alone");
   app->add_option("--label-offset", options->offset,
                   "class c is called by label c + offset, for files with a background more (1) or "
                   "less (-1) than the model")
-      ->check(CLI::Range(-1000, 1000))
-      ->needs(labels);
+      ->check(CLI::Range(-1000, 1000));
 }
 
 Labels::Labels(const LabelOptions& options, const LabelRule& rule, bool lenient) {
-  if (options.path.empty()) return;
-  names_ = ParseLabels(ReadTextFile(options.path));
+  std::string path = options.path;
+  std::string text;
+  bool embedded = false;
+  if (!path.empty()) {
+    text = ReadTextFile(path);
+  } else if (std::optional<AssociatedFile> found = FindEmbeddedLabels(options.model)) {
+    path = fmt::format("{}, in '{}'", Printable(found->name), options.model);
+    text = std::move(found->text);
+    embedded = true;
+  } else {
+    if (!options.offset) return;
+    throw CommandError(ExitCode::kUsage,
+                       "--label-offset shifts labels, and the model has none; give --labels");
+  }
+  names_ = ParseLabels(text);
   for (std::string& name : names_) name = Printable(name);
   offset_ = options.offset.value_or(
       rule.without_background && !names_.empty() && NamesNothing(names_[0]) ? 1 : 0);
-  std::optional<Finding> finding = LintLabels(options.path, names_, offset_, rule.classes);
+  std::optional<Finding> finding = LintLabels(path, names_, offset_, rule.classes);
   if (!finding) return;
   const bool too_few = static_cast<int64_t>(names_.size()) - offset_ < rule.classes.least;
-  if (too_few && !lenient) throw CommandError(ExitCode::kUsage, finding->message);
+  if (too_few && embedded) names_.clear();
+  if (too_few && !embedded && !lenient) throw CommandError(ExitCode::kUsage, finding->message);
   warnings_.push_back(*std::move(finding));
 }
 

@@ -22,7 +22,14 @@ std::vector<std::string> ParseLabels(std::string_view text);
 struct LabelOptions {
   std::string path;
   std::optional<int> offset;  // class c is called by label c + offset
+  std::string model = {};     // whose own labels are taken if there is no path
 };
+
+// The same for a model that may bring its own.
+inline LabelOptions WithModel(LabelOptions options, const std::string& model) {
+  options.model = model;
+  return options;
+}
 
 // Adds --labels and --label-offset to a subcommand.
 void AddLabelOptions(CLI::App* app, LabelOptions* options);
@@ -37,8 +44,9 @@ struct LabelRule {
 
 class Labels {
  public:
-  // Reads the file, if there is one. Without enough labels for the classes it is a usage error,
-  // CommandError, or, `lenient`, a warning as with too many.
+  // Reads the file, or what the model brings along, if there is either. Without enough labels for
+  // the classes a file is a usage error, CommandError, or, `lenient`, a warning as with too many;
+  // those of a model are left out then, with a warning.
   Labels(const LabelOptions& options, const LabelRule& rule, bool lenient = false);
 
   bool empty() const { return names_.empty(); }

@@ -52,7 +52,8 @@ Range RangeOf(const AtollTensor* tensor) {
 
 // ---- The whole model ---------------------------------------------------------------------------
 
-void LintPlacement(const AtollInterpreter* interpreter, std::vector<Finding>* findings) {
+void LintPlacement(const AtollInterpreter* interpreter, bool lists_reasons,
+                   std::vector<Finding>* findings) {
   int64_t macs = 0;
   int64_t float_macs = 0;
   const AtollNodeInfo* refused = nullptr;  // the one with the most work
@@ -75,9 +76,10 @@ void LintPlacement(const AtollInterpreter* interpreter, std::vector<Finding>* fi
   } else if (refused != nullptr && AtollInterpreterGetPartitionCount(interpreter) == 0) {
     findings->push_back(
         {"nothing_on_device",
-         fmt::format("none of the model's {} operators runs on the device; {}: {}; 'atoll inspect' "
-                     "gives the reason for each",
-                     nodes.size(), refused->op, refused->reason)});
+         fmt::format("none of the model's {} operators runs on the device; {}: {}; {}",
+                     nodes.size(), refused->op, refused->reason,
+                     lists_reasons ? "the list of operators has the reason for each"
+                                   : "'atoll inspect' gives the reason for each")});
   }
 }
 
@@ -272,7 +274,7 @@ std::string RawBoxesText(const AtollTensor* output) {
 
 std::vector<Finding> LintModel(AtollInterpreter* interpreter, const ModelUse& use) {
   std::vector<Finding> findings;
-  LintPlacement(interpreter, &findings);
+  LintPlacement(interpreter, use.lists_reasons, &findings);
   if (use.takes_picture) LintPictureInput(interpreter, use.scaling_given, &findings);
   if (use.task == Task::kClassify) LintScores(interpreter, &findings);
   if (use.task == Task::kSegment) LintSegmentation(interpreter, &findings);

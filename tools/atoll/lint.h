@@ -26,6 +26,7 @@ struct ModelUse {
   atollrt::Task task = atollrt::Task::kNone;
   bool takes_picture = false;  // pixels become the input
   bool scaling_given = false;  // by --mean or --std
+  bool lists_reasons = false;  // why each operator is on the CPU is said anyhow
 };
 
 // Codes: float_model, nothing_on_device, always; input_channels, input_batch, input_scale,

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <utility>
@@ -130,6 +131,9 @@ int Main(int argc, char** argv) {
     return Fail(ExitCode::kUsage, fmt::format("{}; see '{} --help'", what, scope));
   } catch (const CommandError& error) {
     return Fail(error.code(), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return Fail(ExitCode::kFailure, fmt::format("cannot use '{}': {}; choose another name",
+                                                error.path1().string(), error.code().message()));
   } catch (const std::bad_alloc&) {
     return Fail(ExitCode::kFailure, "out of memory; close other programs or use a smaller model");
   } catch (const std::exception& error) {

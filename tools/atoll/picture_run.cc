@@ -5,7 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
+#include "tools/atoll/output_path.h"
 #include "tools/atoll/stopwatch.h"
 #include "tools/atoll/validators.h"
 
@@ -40,6 +43,20 @@ atollrt::PictureInput OpenPictureInput(const Session& session,
   throw CommandError(ExitCode::kBadModel, reason + "; " + AdviseInput(session.interpreter()));
 }
 
+std::vector<std::string> PlanPictures(std::string_view option, const std::string& output,
+                                      const std::vector<std::string>& extensions,
+                                      const std::vector<std::string>& pictures) {
+  // A name that ends like a picture is one, unless there is a folder of that name.
+  std::error_code error;
+  const std::string extension = std::filesystem::path(output).extension().string();
+  if (extension.empty() || std::filesystem::is_directory(output, error)) {
+    CheckOutputFolder(option, output);
+  } else {
+    CheckParentOf(option, output);
+  }
+  return PlanOutputs(option, output, extensions, pictures);
+}
+
 void AddPictureOptions(CLI::App* app, PictureOptions* options) {
   AddSessionOptions(app, &options->session);
   app->add_option("IMAGE", options->images, "JPEG, PNG, BMP or PPM files")->required();
@@ -53,8 +70,9 @@ void AddPictureOptions(CLI::App* app, PictureOptions* options) {
 PictureRun::PictureRun(const PictureOptions& options, atollrt::Task task, Session* session)
     : options_(options), session_(session), input_(OpenPictureInput(*session, options.scaling)) {
   if (!options.output.empty()) {
-    outputs_ = PlanOutputs("--output", options.output, {".jpg", ".jpeg"}, options.images);
+    outputs_ = PlanPictures("--output", options.output, {".jpg", ".jpeg"}, options.images);
   }
+  progress_.emplace("looking at pictures", static_cast<int64_t>(options.images.size()), "done");
   session->Lint({.task = task, .takes_picture = true, .scaling_given = options.scaling.given()});
 }
 
@@ -70,6 +88,7 @@ atollrt::Image PictureRun::ReadPicture(const std::string& path, int channels) co
 
 bool PictureRun::Next() {
   FinishCanvas();
+  if (next_ > 0) progress_->Step();
   if (next_ == options_.images.size()) return false;
   const std::string& path = options_.images[next_];
   picture_ = ReadPicture(path, input_.channels());
@@ -112,6 +131,7 @@ void PictureRun::AddFile(std::string_view option, const std::string& path,
 }
 
 void PictureRun::Finish(const char* command) {
+  progress_.reset();
   files_.Commit();
   session_->Announce();
   session_->AnnounceHealth();

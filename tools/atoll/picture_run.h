@@ -4,7 +4,9 @@
 // of a model over pictures, one after another.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "atoll/picture.h"
@@ -12,6 +14,7 @@
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 
@@ -48,6 +51,11 @@ struct PictureOptions {
   std::string output;
   bool json = false;
 };
+
+// PlanOutputs (output_files.h) of what can be written: CheckOutputFile or CheckOutputFolder of it.
+std::vector<std::string> PlanPictures(std::string_view option, const std::string& output,
+                                      const std::vector<std::string>& extensions,
+                                      const std::vector<std::string>& pictures);
 
 // Adds MODEL, --device, --threads, IMAGE..., --output, --mean, --std and --json.
 void AddPictureOptions(CLI::App* app, PictureOptions* options);
@@ -103,6 +111,7 @@ class PictureRun {
   Json entries_ = Json::array();
   std::string text_;
   OutputFiles files_;
+  std::optional<Progress> progress_;  // until Finish
 };
 
 // A place in a picture, to a tenth of a pixel: `fraction` of `size`.

@@ -69,7 +69,7 @@ void AddPoseCommand(CLI::App* app) {
       ->add_option("--threshold", options->threshold,
                    "leave out people with a lower score, and keypoints with a lower score from "
                    "the drawing")
-      ->check(FiniteNumber())
+      ->check(Score())
       ->capture_default_str();
   command->add_option("--max", options->max, "at most so many people per picture, the best ones")
       ->check(CLI::Range(1, 1'000'000))

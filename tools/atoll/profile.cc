@@ -5,17 +5,19 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/output_path.h"
 #include "tools/atoll/percentile.h"
 #include "tools/atoll/profile_data.h"
 #include "tools/atoll/profile_page.h"
 #include "tools/atoll/profile_trace.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
-#include "tools/atoll/validators.h"
 
 namespace atollcmd {
 namespace {
@@ -136,10 +138,15 @@ std::string ReportText(const Session& session, const ProfileOptions& options,
 }
 
 void RunProfile(const ProfileOptions& options) {
+  if (!options.trace.empty()) CheckOutputFile("--trace", options.trace);
+  if (!options.report.empty()) CheckOutputFile("--report", options.report);
   Session session(options.session);
   FillInputs(session, /*seed=*/1, {});
   session.Announce();
+  std::optional<Progress> progress;
+  progress.emplace(fmt::format("profiling '{}'", options.session.model));
   const Profile profile = TakeProfile(&session, options.runs);
+  progress.reset();
 
   OutputFiles files;
   const auto write = [&](const char* option, const std::string& path, const std::string& content) {
@@ -168,13 +175,10 @@ void AddProfileCommand(CLI::App* app) {
   command->add_option("--top", options->top, "layers in the table")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command
-      ->add_option("--trace", options->trace,
-                   "write the trace there, JSON for ui.perfetto.dev or chrome://tracing")
-      ->check(FileName());
-  command
-      ->add_option("--report", options->report, "write a page there, HTML that needs no other file")
-      ->check(FileName());
+  command->add_option("--trace", options->trace,
+                      "write the trace there, JSON for ui.perfetto.dev or chrome://tracing");
+  command->add_option("--report", options->report,
+                      "write a page there, HTML that needs no other file");
   command->add_flag("--json", options->json, "one line of JSON on stdout");
   command->footer(
       "Two kinds of time, never mixed: 'modelled' is what the timing model of the device says,\n"

@@ -11,6 +11,7 @@
 
 #include "atoll/delegate.h"
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
@@ -64,6 +65,7 @@ void AppendParameters(const Session& session, size_t model, std::vector<Paramete
 class Residency {
  public:
   explicit Residency(const ResidencyOptions& options) {
+    const Progress progress("planning");
     std::vector<const AtollInterpreter*> interpreters;
     for (const std::string& path : options.models) {
       SessionOptions session = options.session;

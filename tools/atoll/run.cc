@@ -11,6 +11,8 @@
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/output_path.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
@@ -163,6 +165,7 @@ void RunRun(const RunOptions& options) {
   std::vector<size_t> order = options.order;
   for (size_t i = 0; options.order.empty() && i < options.models.size(); ++i) order.push_back(i);
   CheckOptions(options, order.size());
+  if (!options.output_dir.empty()) CheckOutputFolder("--output-dir", options.output_dir);
 
   std::vector<std::unique_ptr<Session>> sessions;
   for (const std::string& model : options.models) {
@@ -178,11 +181,15 @@ void RunRun(const RunOptions& options) {
   for (const auto& session : sessions) session->AnnounceWarnings();
 
   Json invocations = Json::array();
-  for (size_t k = 0; k < order.size(); ++k) {
-    Json result =
-        Invoke(*sessions[order[k]], options, options.seeds[options.seeds.size() == 1 ? 0 : k]);
-    result["model"] = order[k];
-    invocations.push_back(std::move(result));
+  {
+    Progress progress("running", static_cast<int64_t>(order.size()), "inferences");
+    for (size_t k = 0; k < order.size(); ++k) {
+      Json result =
+          Invoke(*sessions[order[k]], options, options.seeds[options.seeds.size() == 1 ? 0 : k]);
+      result["model"] = order[k];
+      invocations.push_back(std::move(result));
+      progress.Step();
+    }
   }
   if (!options.output_dir.empty()) WriteOutputs(*sessions[order[0]], options.output_dir);
 
@@ -229,6 +236,7 @@ void AddRunCommand(CLI::App* app) {
       ->add_option("--order", options->order,
                    "which model to run when, as 0,1,0 (counted from 0); by default each once")
       ->delimiter(',')
+      ->check(WholeNumber())
       ->allow_extra_args(false);
   command
       ->add_option("--seed", options->seeds,

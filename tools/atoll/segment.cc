@@ -37,11 +37,12 @@ void RunSegment(const SegmentOptions& options) {
   PictureRun run(options.pictures, Task::kSegment, &session);
   // Of a model that does not say how many classes it has, any number of labels may be right.
   const int known = reader.class_count();
-  const Labels labels(options.labels, {.classes = {known, known > 0 ? known : reader.kMaxClasses}});
+  const Labels labels(WithModel(options.labels, options.pictures.session.model),
+                      {.classes = {known, known > 0 ? known : reader.kMaxClasses}});
   session.AddWarnings(labels.warnings());
   std::vector<std::string> masks;
   if (!options.mask.empty()) {
-    masks = PlanOutputs("--mask", options.mask, {".png", ".pgm"}, options.pictures.images);
+    masks = PlanPictures("--mask", options.mask, {".png", ".pgm"}, options.pictures.images);
   }
 
   const std::array<atollrt::Color, 256> palette = atollrt::SegmentationPalette();

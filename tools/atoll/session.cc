@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -11,6 +12,9 @@
 #include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/input_shape.h"
+#include "tools/atoll/output_path.h"
+#include "tools/atoll/progress.h"
+#include "tools/atoll/read_file.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/stopwatch.h"
 
@@ -26,7 +30,11 @@ std::string AdviseCoral(const std::string& path) {
   const std::filesystem::path compiled(path);
   std::string name = compiled.filename().string();
   if (!name.ends_with(kSuffix)) return "look for the file that was given to edgetpu_compiler";
-  name.replace(name.size() - kSuffix.size(), kSuffix.size(), ".tflite");
+  name.resize(name.size() - kSuffix.size());
+  // Of models that were compiled together, A_cocompiled_with_B is A.
+  name.resize(std::min(name.size(), name.find("_cocompiled_with_")));
+  if (name.empty()) return "look for the file that was given to edgetpu_compiler";
+  name += ".tflite";
   std::error_code error;
   if (std::filesystem::exists(compiled.parent_path() / name, error)) {
     return fmt::format("use '{}', which lies beside it", (compiled.parent_path() / name).string());
@@ -124,6 +132,11 @@ void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
 namespace {
 
 std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
+  if (!options.record.empty()) CheckOutputFile("--record", options.record);
+  if (!options.faults.empty() && !options.faults.starts_with("seed:")) {
+    CheckFile("--faults", options.faults, "a script, or seed:N:P");
+  }
+  if (!options.firmware.empty()) CheckFile("--firmware", options.firmware, "a Coral's firmware");
   AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
   delegate_options.device = options.device.c_str();
   delegate_options.num_threads = options.threads;
@@ -151,6 +164,7 @@ std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
 }  // namespace
 
 Session::Session(const SessionOptions& options, const Session* device_of) : options_(options) {
+  const Progress progress(fmt::format("preparing '{}' for {}", options.model, options.device));
   Stopwatch stopwatch;
   AtollModel* model = LoadModel(options);
   model_.reset(model);

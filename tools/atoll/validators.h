@@ -7,9 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 namespace atollcmd {
 
@@ -35,6 +33,19 @@ inline CLI::Validator FiniteNumber() {
           "NUMBER"};
 }
 
+// What a score may be held against.
+inline CLI::Validator Score() {
+  return {[](std::string& text) {
+            double number = 0;
+            const bool is_number = CLI::detail::lexical_cast(text, number);
+            if (is_number && number >= 0 && number <= 1) return std::string();
+            const bool is_percentage = is_number && number > 1 && number <= 100;
+            return "'" + text + "' is not a number from 0 to 1" +
+                   (is_percentage ? "; scores are no percentages" : "");
+          },
+          "SCORE"};
+}
+
 inline CLI::Validator NonzeroNumber() {
   return {[](std::string& text) {
             double number = 0;
@@ -43,17 +54,6 @@ inline CLI::Validator NonzeroNumber() {
                                        : "'" + text + "' is not a number other than 0";
           },
           "NONZERO"};
-}
-
-// A file to be written: not a directory, not nothing.
-inline CLI::Validator FileName() {
-  return {[](std::string& text) {
-            std::error_code error;  // whatever it is, writing will tell
-            const bool good = std::filesystem::path(text).has_filename() &&
-                              !std::filesystem::is_directory(text, error);
-            return good ? std::string() : "'" + text + "' is not the name of a file";
-          },
-          "FILE"};
 }
 
 }  // namespace atollcmd

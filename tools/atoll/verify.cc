@@ -16,6 +16,7 @@
 #include "tools/atoll/golden.h"
 #include "tools/atoll/model_inputs.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 #include "tools/atoll/subcommands.h"
@@ -444,6 +445,8 @@ void RunVerify(const VerifyOptions& options) {
   const std::vector<uint64_t> seeds =
       options.seeds.empty() ? reference.default_seeds() : options.seeds;
 
+  Progress progress(fmt::format("verifying '{}'", options.session.model),
+                    static_cast<int64_t>(seeds.size()), "seeds");
   std::vector<SeedResult> results;
   bool looked_inside = false;  // the first difference of all is enough
   for (const uint64_t seed : seeds) {
@@ -457,6 +460,7 @@ void RunVerify(const VerifyOptions& options) {
                       "with --against cpu",
                       options.session.model, session.device_name(), reference.name()));
     }
+    progress.Step();
     if (results.back().differing_tensor_count == 0) continue;
     for (const AtollTensor* tensor : session.inputs()) {
       results.back().inputs.push_back(BytesOf(tensor));
@@ -524,8 +528,11 @@ void AddVerifyCommand(CLI::App* app) {
                    "DIR/<model's name>.json")
       ->capture_default_str();
   command
-      ->add_option("--seed", options->seeds,
-                   "inputs as of 'atoll run'; repeatable; default 1, with golden:DIR all on file")
+      ->add_option(
+          "--seed", options->seeds,
+          "inputs as of 'atoll run', S,S,... or repeatable; default 1, with golden:DIR all "
+          "on file")
+      ->delimiter(',')
       ->allow_extra_args(false)
       ->check(WholeNumber());
   command->add_option("--save", options->save,

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/atoll/output_path.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "tools/atoll/exit_code.h"
+
+namespace atollcmd {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void Refuse(const std::string& sentence, ExitCode code = ExitCode::kFailure) {
+  throw CommandError(code, sentence);
+}
+
+void CheckParent(std::string_view option, const std::string& path, const fs::path& parent) {
+  if (parent.empty()) return;
+  std::error_code error;
+  const fs::file_status status = fs::status(parent, error);
+  if (status.type() == fs::file_type::not_found) {
+    Refuse(fmt::format("{} '{}': there is no folder '{}'; make it or choose another {}", option,
+                       path, parent.string(), option));
+  }
+  if (error) {
+    Refuse(fmt::format("{} '{}': {}; choose another {}", option, path, error.message(), option));
+  }
+  if (!fs::is_directory(status)) {
+    Refuse(fmt::format("{} '{}': '{}' is no folder; choose another {}", option, path,
+                       parent.string(), option));
+  }
+}
+
+// What is there; throws if nobody can tell, as of a name that is too long.
+fs::file_type TypeOf(std::string_view option, const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found) {
+    Refuse(fmt::format("{} '{}': {}; choose another {}", option, path, error.message(), option));
+  }
+  return status.type();
+}
+
+}  // namespace
+
+void CheckOutputFile(std::string_view option, const std::string& path) {
+  if (path.empty())
+    Refuse(fmt::format("{} has no name; give the name of a file", option), ExitCode::kUsage);
+  CheckParent(option, path, fs::path(path).parent_path());
+  if (!fs::path(path).has_filename() || TypeOf(option, path) == fs::file_type::directory) {
+    Refuse(fmt::format("{} '{}' is a folder; give the name of a file", option, path),
+           ExitCode::kUsage);
+  }
+}
+
+void CheckParentOf(std::string_view option, const std::string& path) {
+  CheckParent(option, path, fs::path(path).parent_path());
+  TypeOf(option, path);
+}
+
+void CheckOutputFolder(std::string_view option, const std::string& path) {
+  if (path.empty())
+    Refuse(fmt::format("{} has no name; give the name of a folder", option), ExitCode::kUsage);
+  fs::path folder(path);
+  if (!folder.has_filename()) folder = folder.parent_path();  // "annotated/"
+  CheckParent(option, path, folder.parent_path());
+  const fs::file_type type = TypeOf(option, path);
+  if (type != fs::file_type::not_found && type != fs::file_type::directory) {
+    Refuse(fmt::format("{} '{}' is a file; give the name of a folder", option, path));
+  }
+}
+
+}  // namespace atollcmd
