@@ -135,6 +135,10 @@ Status InferSpaceToBatch(const Graph& graph, const Node& node, std::vector<Shape
 Status InferBatchToSpace(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
   ATOLL_ASSIGN_OR_RETURN(const BlockSpec spec, ReadBlockSpec(graph, node));
   Shape shape = graph.Input(node, 0)->shape;
+  // Of an empty batch, what is cropped may be larger than any tensor.
+  Tensor whole;
+  whole.type = graph.Input(node, 0)->type;
+  whole.shape = shape;
   if (shape[0] % spec.product != 0) {
     return CorruptModel("%d images are no multiple of blocks of %lld", shape[0],
                         static_cast<long long>(spec.product));
@@ -149,7 +153,12 @@ Status InferBatchToSpace(const Graph& graph, const Node& node, std::vector<Shape
                           static_cast<long long>(spec.ends[2 * i + 1]), i + 1,
                           static_cast<long long>(size));
     }
+    ATOLL_RETURN_IF_ERROR(SetSize(size, i + 1, &whole.shape));
     ATOLL_RETURN_IF_ERROR(SetSize(kept, i + 1, &shape));
+  }
+  if (whole.shape[0] = shape[0]; !HasAllowedSize(whole)) {
+    return CorruptModel("an image of shape %s before it is cropped",
+                        ShapeString(whole.shape).c_str());
   }
   outputs->push_back(std::move(shape));
   return Status();

@@ -8,6 +8,19 @@
 namespace atollrt {
 namespace {
 
+// From the first cell under a line of windows to the last one, padding included. Every position in
+// it fits 32 bits, so kernels need not care; TensorFlow Lite's own arithmetic ends there, too.
+Status CheckReach(const char* dimension, const WindowSize& size, int32_t output) {
+  const int64_t reach =
+      (int64_t{output} - 1) * size.stride + (int64_t{size.filter} - 1) * size.dilation + 1;
+  if (reach <= INT32_MAX) return Status();
+  return Unsupported(
+      "%d windows of %s %d, with stride %d and dilation %d, reach over %lld cells; "
+      "at most %d are supported",
+      output, dimension, size.filter, size.stride, size.dilation, static_cast<long long>(reach),
+      INT32_MAX);
+}
+
 // Sets the height and width of `output`.
 Status InferWindow(const WindowSize& h, const WindowSize& w, Padding padding, Shape* output) {
   const WindowResult rows = ResolveWindow(h, padding);
@@ -16,6 +29,8 @@ Status InferWindow(const WindowSize& h, const WindowSize& w, Padding padding, Sh
     return CorruptModel("a window of %dx%d does not fit into an image of %dx%d", h.filter, w.filter,
                         h.input, w.input);
   }
+  ATOLL_RETURN_IF_ERROR(CheckReach("height", h, rows.output));
+  ATOLL_RETURN_IF_ERROR(CheckReach("width", w, columns.output));
   (*output)[1] = rows.output;
   (*output)[2] = columns.output;
   return Status();

@@ -85,11 +85,13 @@ void DepthwiseConv2D::SetMeasures(const DepthwiseConv2DParams& params, CpuFeatur
     const int32_t unused = row_groups_ * kernel_->taps_per_cell - s.kernel_h;
     unit_lines_ = 1 + unused / s.stride_h;
   }
-  cell_columns_ = std::max(s.output_w - 1, 0) * s.stride_w + (s.kernel_w - 1) * s.dilation_w + 1;
+  // May be billions, and then nobody has memory to run it.
+  cell_columns_ = int64_t{std::max(s.output_w - 1, 0)} * s.stride_w +
+                  int64_t{s.kernel_w - 1} * s.dilation_w + 1;
 
   // Units whose cells leave room in L1 for weights and outputs.
   constexpr int64_t kUnitBytes = 24 << 10;
-  const int64_t block_bytes = int64_t{row_groups_} * cell_columns_ * kDepthwiseCellBytes;
+  const int64_t block_bytes = row_groups_ * cell_columns_ * kDepthwiseCellBytes;
   slice_blocks_ = static_cast<int32_t>(std::clamp<int64_t>(kUnitBytes / block_bytes, 1, blocks()));
 }
 
@@ -109,7 +111,7 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
   if (!packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, nullptr));
   if (conv.CanRunRows()) {
     conv.by_rows_ = true;
-    ATOLL_ASSIGN_OR_RETURN(conv.pad_line_, Buffer::Allocate(static_cast<size_t>(s.input_w) *
+    ATOLL_ASSIGN_OR_RETURN(conv.pad_line_, Buffer::Allocate(static_cast<size_t>(conv.RowColumns()) *
                                                                 static_cast<size_t>(s.output_c) +
                                                             kDepthwiseBlock));
     std::memset(conv.pad_line_.data(), static_cast<uint8_t>(params.input_zero_point),
@@ -227,7 +229,7 @@ Status DepthwiseConv2D::SetWeights(const DepthwiseConv2DParams& params,
                         .offsets = offsets_.data() + offsets_.size(),
                         .tap_groups = static_cast<int64_t>(block.size())});
     for (const Cell cell : block) {
-      offsets_.push_back((int64_t{cell.group / s.kernel_w} * cell_columns_ +
+      offsets_.push_back((cell.group / s.kernel_w * cell_columns_ +
                           int64_t{cell.group % s.kernel_w} * s.dilation_w) *
                          kDepthwiseCellBytes);
     }
@@ -355,6 +357,12 @@ void DepthwiseConv2D::RunLines(const LineWindow& input, LineRange lines, uint8_t
   }
 }
 
+// Those that kernel_->run_rows may look at, a few pixels at a time; wider inputs are not read.
+int32_t DepthwiseConv2D::RowColumns() const {
+  constexpr int64_t kSlack = 64;
+  return static_cast<int32_t>(std::min<int64_t>(params_.shape.input_w, cell_columns_ + kSlack));
+}
+
 bool DepthwiseConv2D::CanRunRows() const {
   const ConvShape& s = params_.shape;
   if (kernel_->run_rows == nullptr || columns_.mode != RequantizeMode::kFixedPoint) return false;
@@ -443,7 +451,7 @@ void DepthwiseConv2D::RunUnitRows(const Unit& unit) const {
   const int64_t output_row = unit.image * s.output_h + unit.first_line - unit.output_line;
   DepthwiseRowsArgs args = {.taps = {},
                             .padding = pad_pixel_ + first_channel,
-                            .input_w = s.input_w,
+                            .input_w = RowColumns(),
                             .pad_left = s.pad_left,
                             .stride_w = s.stride_w,
                             .type = params_.input_type,
@@ -496,20 +504,21 @@ DepthwiseTap DepthwiseConv2D::Padding() const {
 // The cells of one group of kernel rows: padding left of the image, the image, padding right.
 void DepthwiseConv2D::InterleaveRows(const Unit& unit, int32_t row_group, uint8_t* cells) const {
   const ConvShape& s = params_.shape;
-  InterleaveArgs args = {.taps = {Padding(), Padding(), Padding(), Padding()},
-                         .pixels = std::min(s.pad_left, cell_columns_),
-                         .channels = Channels(unit),
-                         .cells = cells,
-                         .block_stride = int64_t{row_groups_} * cell_columns_ * kDepthwiseCellBytes,
-                         .type = params_.input_type};
-  const auto next = [&](int32_t pixels) {
+  InterleaveArgs args = {
+      .taps = {Padding(), Padding(), Padding(), Padding()},
+      .pixels = static_cast<int32_t>(std::min<int64_t>(s.pad_left, cell_columns_)),
+      .channels = Channels(unit),
+      .cells = cells,
+      .block_stride = row_groups_ * cell_columns_ * kDepthwiseCellBytes,
+      .type = params_.input_type};
+  const auto next = [&](int64_t pixels) {
     args.cells += args.pixels * kDepthwiseCellBytes;
-    args.pixels = pixels;
+    args.pixels = static_cast<int32_t>(pixels);
   };
-  int32_t left = cell_columns_ - args.pixels;
+  int64_t left = cell_columns_ - args.pixels;
   if (args.pixels > 0) kernel_->interleave(args);
 
-  next(std::min(left, s.input_w));
+  next(std::min<int64_t>(left, s.input_w));
   left -= args.pixels;
   const InterleaveArgs outside = args;
   for (int32_t t = 0; t < kernel_->taps_per_cell; ++t) {

@@ -80,6 +80,7 @@ class DepthwiseConv2D {
   void PackCell(const DepthwiseConv2DParams& params, int32_t line, int32_t block, Cell cell,
                 uint8_t* to) const;
   bool CanRunRows() const;
+  int32_t RowColumns() const;  // of the input
   void RunUnit(const Unit& unit) const;
   void RunUnitRows(const Unit& unit) const;
   void InterleaveRows(const Unit& unit, int32_t row_group, uint8_t* cells) const;
@@ -105,7 +106,7 @@ class DepthwiseConv2D {
   // Taps that kernel_h leaves unused in the last row group hold the next rows of the input, so the
   // same cells serve this many output rows, each with its weights moved down.
   int32_t unit_lines_ = 1;
-  int32_t cell_columns_ = 0;             // columns of cells under one output row, padding included
+  int64_t cell_columns_ = 0;             // columns of cells under one output row, padding included
   int32_t slice_blocks_ = 0;             // blocks of channels of a unit, at most
   std::vector<int64_t> offsets_;         // what the following point into
   std::vector<DepthwiseBlock> weights_;  // [unit_lines_][blocks]

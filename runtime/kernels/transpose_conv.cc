@@ -79,17 +79,20 @@ Result<Buffer> PhaseWeights(const ConvShape& s, const TransposePhase& row,
 
 }  // namespace
 
-bool SplitsWell(const ConvShape& s) {
-  if (PhaseCount(s) > kMaxTransposePhases) return false;
-  constexpr int64_t kMostTapsPerTap = 16;
+int64_t TransposeTaps(const ConvShape& s) {
   const auto taps = [](const TransposeAxis& axis) {
     int64_t sum = 0;
     for (const TransposePhase& phase : SplitTransposeConv(axis)) sum += phase.taps;
     return sum;
   };
   return taps({s.output_h, s.kernel_h, s.stride_h, s.pad_top}) *
-             taps({s.output_w, s.kernel_w, s.stride_w, s.pad_left}) <=
-         kMostTapsPerTap * s.kernel_h * s.kernel_w;
+         taps({s.output_w, s.kernel_w, s.stride_w, s.pad_left});
+}
+
+bool SplitsWell(const ConvShape& s) {
+  constexpr int64_t kMostTapsPerTap = 16;
+  return PhaseCount(s) <= kMaxTransposePhases &&
+         TransposeTaps(s) <= kMostTapsPerTap * s.kernel_h * s.kernel_w;
 }
 
 template <typename Conv, typename Params>

@@ -38,6 +38,9 @@ struct TransposeAxis {
 // Those that have at least one output index: min(stride, output) of them.
 std::vector<TransposePhase> SplitTransposeConv(const TransposeAxis& axis);
 
+// Those of all phases along both axes, zeros among them.
+int64_t TransposeTaps(const ConvShape& shape);
+
 // Whether phases are the way to compute a shape: not if there are more than kMaxTransposePhases or
 // if most of their taps are zeros, as with strides far beyond the filter.
 bool SplitsWell(const ConvShape& shape);

@@ -75,18 +75,52 @@ Executor RunFilter(Result<Params> params, CpuFeatures features) {
       std::make_unique<FilterExecutor<Kernel>>(std::move(kernel), 0));
 }
 
+// What the kernels for bytes take for each group, and for a line of activations that they lay out
+// with its padding. Beyond that there is no model, but filters that are dilated far beyond their
+// image, and plain loops need no memory.
+constexpr int32_t kMostGroups = 4096;
+constexpr size_t kMostScratchBytes = size_t{256} << 20;
+
+template <typename Kernel, typename Params>
+Executor RunPlainLoops(const Params& params) {
+  return Run([params](const NodeIo& io) {
+    if constexpr (std::is_same_v<Kernel, DepthwiseConv2D>) {
+      ReferenceDepthwiseConv2D(params, io.inputs[0], io.outputs[0]);
+    } else {
+      ReferenceConv2D(params, io.inputs[0], io.outputs[0]);
+    }
+  });
+}
+
 template <typename Kernel, typename Params>
 Executor RunLineFilter(Result<Params> params, int64_t weight_bytes, CpuFeatures features) {
   if (!params.ok()) return params.status();
+  if (params->shape.groups > kMostGroups) return RunPlainLoops<Kernel>(*params);
   ATOLL_ASSIGN_OR_RETURN(Kernel kernel, Kernel::Prepare(*params, features));
+  if (kernel.ScratchBytes(1) > kMostScratchBytes) return RunPlainLoops<Kernel>(*params);
   return std::unique_ptr<NodeExecutor>(
       std::make_unique<LineFilterExecutor<Kernel>>(std::move(kernel), weight_bytes));
+}
+
+// Each phase has a copy of its part of the weights, with zeros where the strides are far beyond the
+// filter.
+Status CheckPhases(const ConvShape& shape, const TransposeConvFormat& format) {
+  constexpr int64_t kMostBytes = int64_t{256} << 20;
+  if (SplitsWell(shape)) return Status();
+  const int64_t bytes = TransposeTaps(shape) * static_cast<int64_t>(format.weight_bytes) *
+                        shape.output_c * shape.input_c;
+  if (bytes <= kMostBytes) return Status();
+  return ResourceExhausted(
+      "strides of %d and %d with a filter of %d x %d need weights of %lld bytes, at most %lld",
+      shape.stride_h, shape.stride_w, shape.kernel_h, shape.kernel_w, static_cast<long long>(bytes),
+      static_cast<long long>(kMostBytes));
 }
 
 template <typename Kernel, typename Params>
 Executor RunTransposed(Result<Params> params, const TransposeConvFormat& format,
                        CpuFeatures features) {
   if (!params.ok()) return params.status();
+  ATOLL_RETURN_IF_ERROR(CheckPhases(params->shape, format));
   using Transposed = TransposeConv<Kernel, Params>;
   ATOLL_ASSIGN_OR_RETURN(Transposed kernel, Transposed::Prepare(*params, format, features));
   return std::unique_ptr<NodeExecutor>(
@@ -186,6 +220,9 @@ Executor PreparePaddedFilter(const Graph& graph, const Node& pad, const Node& no
                           paddings[7] == 0 &&
                           *std::min_element(paddings.begin(), paddings.end()) >= 0;
   if (!only_sides) return none();
+  // No filter's own padding comes near, and sums with it stay within 32 bits.
+  constexpr int64_t kMostPadding = 65535;
+  if (*std::max_element(paddings.begin(), paddings.end()) > kMostPadding) return none();
   const auto unpadded = [&](auto params) {
     if (!params.ok()) return params;
     ConvShape& s = params->shape;

@@ -62,7 +62,7 @@ class Planner {
   void PlanTranspose();
   void PlanTile();
   Status PlanPad();
-  void PlanMirrorPad();
+  Status PlanMirrorPad();
   void PlanSpaceToBatch();
   void PlanBatchToSpace();
   void PlanDepthToSpace();
@@ -199,7 +199,7 @@ Status Planner::PlanPad() {
 
 // Every axis has a border, the input and a border, of which each combination is one copy; borders
 // are read backwards.
-void Planner::PlanMirrorPad() {
+Status Planner::PlanMirrorPad() {
   struct Box {
     View in, out;
     Shape sizes;
@@ -212,6 +212,18 @@ void Planner::PlanMirrorPad() {
   const std::vector<int64_t> out_strides = Strides(OutputShape());
   const int64_t skip =
       std::get<MirrorPadOptions>(node_.options).mode == MirrorPadMode::kReflect ? 1 : 0;
+  // Three to the power of the dimensions that are padded at both ends.
+  constexpr int64_t kMaxBoxes = 6561;
+  int64_t count = 1;
+  for (size_t axis = 0; axis < in_strides.size() && count <= kMaxBoxes; ++axis) {
+    count *= 1 + (paddings[2 * axis] > 0 ? 1 : 0) + (paddings[2 * axis + 1] > 0 ? 1 : 0);
+  }
+  if (count > kMaxBoxes) {
+    return ResourceExhausted(
+        "borders of so many of %zu dimensions that they have more than %lld "
+        "parts",
+        in_strides.size(), static_cast<long long>(kMaxBoxes));
+  }
   std::vector<Box> boxes(1);  // of the axes so far
   for (size_t axis = 0; axis < in_strides.size(); ++axis) {
     const int64_t size = InputShape()[axis];
@@ -234,6 +246,7 @@ void Planner::PlanMirrorPad() {
     boxes = std::move(longer);
   }
   for (const Box& box : boxes) Copy(kOnlyInput, box.in, kOnlyOutput, box.out, box.sizes);
+  return Status();
 }
 
 // The padded image is cut into blocks; the place in the block goes to the batch dimension.
@@ -365,8 +378,7 @@ Status Planner::Plan() {
     case OpType::kPADV2:
       return PlanPad();
     case OpType::kMIRROR_PAD:
-      PlanMirrorPad();
-      return Status();
+      return PlanMirrorPad();
     case OpType::kSPACE_TO_BATCH_ND:
       PlanSpaceToBatch();
       return Status();

@@ -54,7 +54,7 @@ ConvBlocks::ConvBlocks(const ConvShape& shape, ByteType type, const GemmKernel* 
       (type == ByteType::kInt8 ? kernel->int8_lhs_offset : kernel->uint8_lhs_offset) == 0;
   in_place_ = as_is && IsInside(s) && segment_depth_ % kernel->k_group == 0 &&
               (s.groups == 1 || s.kernel_w == 1 || !in_row) &&
-              s.stride_w * s.input_c % kAliasBytes != 0;
+              int64_t{s.stride_w} * s.input_c % kAliasBytes != 0;
   if (in_place_) {
     pixel_bytes_ = s.input_c;
     line_bytes_ = s.input_w * pixel_bytes_;

@@ -108,6 +108,37 @@ TEST(DepthwiseConv2D, EqualsTheReferenceForWideImages) {
   }
 }
 
+// Of an image that goes on far to the right of all windows, nothing there is read, or has memory
+// in the kernels' own.
+TEST(DepthwiseConv2D, LeavesOutWhatNoWindowReaches) {
+  Rng rng(TestSeed(6));
+  ThreadPool one(1);
+  const auto make = [&](int32_t input_w, int32_t channels, int32_t output_w) {
+    DepthwiseConv2DParams p;
+    p.shape = {.input_h = 3, .input_w = input_w, .input_c = channels};
+    p.shape.output_h = 2;
+    p.shape.output_w = output_w;
+    p.shape.output_c = channels;
+    p.shape.kernel_h = p.shape.kernel_w = 3;
+    p.shape.pad_top = p.shape.pad_left = 1;
+    p.output = RandomOutputStage(&rng, channels, 9 * 128.0 * 64);
+    return p;
+  };
+  for (int round = 0; round < 20; ++round) {
+    const DepthwiseConv2DParams p = make(rng.Int32(60, 300), rng.Int32(1, 40), rng.Int32(1, 30));
+    for (const CpuFeatures features : AvailableCpuLevels()) {
+      ExpectEqualsReference(&rng, p, features, &one);
+    }
+  }
+  DepthwiseConv2DParams huge = make(INT32_MAX, 1 << 16, 1);
+  const std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(huge.shape)), 1);
+  huge.weights = weights.data();
+  for (const CpuFeatures features : AvailableCpuLevels()) {
+    const auto conv = DepthwiseConv2D::Prepare(huge, features);
+    EXPECT_TRUE(conv.ok()) << conv.status().message();
+  }
+}
+
 TEST(DepthwiseConv2D, UsesTheKernelOfTheGivenFeatures) {
   DepthwiseConv2DParams p;
   const uint8_t weight = 1;

@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "tests/support/allocation_meter.h"
 #include "tests/support/run_model.h"
 
 namespace atollrt {
@@ -244,6 +245,34 @@ TEST(SpaceToBatch, RefusesHugeBlocks) {
                    m.Integers({2, 2}, {0, INT32_MAX - 1, 0, INT32_MAX - 1})},
                   {}));
   EXPECT_THAT(WhyRefused(m).message(), HasSubstr("blocks of"));
+}
+
+// Of an empty batch, the image that is cropped could be larger than what 32 bits count.
+TEST(BatchToSpace, RefusesImagesThatAreTooLargeBeforeTheyAreCropped) {
+  ModelBuilder m;
+  m.Output(m.Node(OpType::kBATCH_TO_SPACE_ND,
+                  {m.Input({0, 1 << 16, 1, 1}), m.Integers({2}, {1 << 16, 1}),
+                   m.Integers({2, 2}, {INT32_MAX, INT32_MAX, 0, 0})},
+                  {}));
+  EXPECT_THAT(WhyRefused(m).message(), HasSubstr("size 4294967296 of dimension 1"));
+}
+
+// Each dimension triples the parts.
+TEST(MirrorPad, RefusesBordersOfManyDimensions) {
+  for (const int32_t rank : {6, 14}) {
+    ModelBuilder m;
+    const Shape shape(static_cast<size_t>(rank), 1);
+    const std::vector<int32_t> ones(static_cast<size_t>(2 * rank), 1);
+    m.Output(m.Node(OpType::kMIRROR_PAD, {m.Input(shape), m.Integers({rank, 2}, ones)}, {},
+                    MirrorPadOptions{.mode = MirrorPadMode::kSymmetric}));
+    const AllocationMeter meter;
+    const auto interpreter = Interpreter::Create(m.Load(), {.threads = 1});
+    EXPECT_LT(meter.peak_bytes(), int64_t{4} << 20);
+    EXPECT_EQ(interpreter.status().code(),
+              rank == 6 ? StatusCode::kOk : StatusCode::kResourceExhausted);
+    if (rank > 6) continue;
+    EXPECT_THAT(RunModel<int8_t>(m, std::vector<int8_t>{5}), testing::Each(5));
+  }
 }
 
 TEST(ShapeOperator, GivesTheShapeAsEitherInteger) {

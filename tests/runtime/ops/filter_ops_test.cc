@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Filters of shapes that no kernel for bytes is made for: what TensorFlow Lite runs runs here, too,
+// without memory for what is outside of the image, or is refused with the numbers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/rng.h"
+#include "tests/support/run_model.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int32_t kWidth = 100;
+constexpr int32_t kChannels = 4;
+constexpr int32_t kTaps = 32769;
+constexpr int32_t kDilation = 65535;
+
+Conv2DOptions& OptionsOfLast(ModelBuilder& m) {
+  return std::get<Conv2DOptions>(m.graph().nodes.back().options);
+}
+
+// An image of one line under one filter of `taps` columns; SAME, so the one in the middle is over
+// each pixel.
+ModelBuilder LineFilter(OpType type, int32_t taps, int32_t dilation) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 1, kWidth, kChannels});
+  const bool depthwise = type == OpType::kDEPTHWISE_CONV_2D;
+  const int32_t y = depthwise ? m.DepthwiseConv2D(x, {.kernel = 1})
+                              : m.Conv2D(x, {.channels = kChannels, .kernel = 1});
+  m.Output(y);
+  Tensor& weights = m.tensor(m.graph().nodes[0].inputs[1]);
+  const std::vector<uint8_t> middle(weights.data.begin(), weights.data.end());
+  std::vector<uint8_t> all(middle.size() * static_cast<size_t>(taps), 77);
+  const size_t filters = depthwise ? 1 : kChannels;
+  const size_t cell = middle.size() / filters;
+  for (size_t f = 0; f < filters; ++f) {
+    const size_t at = (f * static_cast<size_t>(taps) + static_cast<size_t>(taps) / 2) * cell;
+    std::copy_n(middle.begin() + static_cast<std::ptrdiff_t>(f * cell), cell,
+                all.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  Shape shape = weights.shape;
+  shape[2] = taps;
+  const Quantization quantization = weights.quantization;
+  const int32_t far = m.Constant(DataType::kInt8, shape, all);
+  m.tensor(far).quantization = quantization;
+  m.graph().nodes[0].inputs[1] = far;
+  OptionsOfLast(m).dilation_w = dilation;
+  return m;
+}
+
+std::vector<int8_t> RunOnPattern(const ModelBuilder& m) {
+  std::vector<int8_t> x(kWidth * kChannels);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int8_t>(i * 37);
+  return RunModel<int8_t>(m, x);
+}
+
+TEST(FilterOps, TapsFarOutsideOfTheImageTakeNoMemory) {
+  for (const OpType type : {OpType::kDEPTHWISE_CONV_2D, OpType::kCONV_2D}) {
+    const ModelBuilder wide = LineFilter(type, kTaps, kDilation);
+    const std::unique_ptr<Interpreter> interpreter = Prepare(wide);
+    ASSERT_NE(interpreter, nullptr);
+    EXPECT_LT(interpreter->arena_bytes(), 1 << 20);
+    const std::vector<int8_t> want = RunOnPattern(LineFilter(type, 1, 1));
+    EXPECT_EQ(RunOnPattern(wide), want);
+    // And those for which kernels do have memory.
+    EXPECT_EQ(RunOnPattern(LineFilter(type, 5, kDilation)), want);
+  }
+}
+
+TEST(FilterOps, WindowsBeyond32BitsAreRefused) {
+  for (const OpType type : {OpType::kDEPTHWISE_CONV_2D, OpType::kCONV_2D}) {
+    const auto model = Model::FromBuffer(LineFilter(type, kTaps + 2, kDilation).Build());
+    ASSERT_FALSE(model.ok());
+    EXPECT_EQ(model.status().code(), StatusCode::kUnsupported);
+    EXPECT_THAT(
+        model.status().message(),
+        HasSubstr("100 windows of width 32771, with stride 1 and dilation 65535, reach over "
+                  "2147582050 cells; at most 2147483647 are supported"));
+  }
+}
+
+// A filter for each channel, of which each kernel for bytes would take a kilobyte.
+TEST(FilterOps, ManyGroupsEqualADepthwiseConvolution) {
+  constexpr int32_t kGroups = 6000;
+  const auto make = [](bool grouped) {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 1, 2, kGroups});
+    m.Output(m.DepthwiseConv2D(x, {.kernel = 1}));
+    if (grouped) {
+      Node& node = m.graph().nodes[0];
+      node.type = OpType::kCONV_2D;
+      Tensor& weights = m.tensor(node.inputs[1]);
+      weights.shape = {kGroups, 1, 1, 1};
+      weights.quantization.dimension = 0;
+    }
+    return m;
+  };
+  std::vector<int8_t> x(2 * kGroups);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int8_t>(i * 41);
+  const std::vector<int8_t> want = RunModel<int8_t>(make(false), x);
+  EXPECT_EQ(RunModel<int8_t>(make(true), x), want);
+}
+
+// Two megabytes of weights would become two gigabytes, most of them zeros.
+TEST(FilterOps, TransposedStridesFarBeyondTheFilterAreRefused) {
+  ModelBuilder m;
+  const int32_t x = TypedInput<float>(m, {1, 2, 2, 64});
+  const int32_t weights =
+      m.Constant(DataType::kFloat32, {8192, 1, 1, 64}, std::vector<uint8_t>(size_t{8192} * 64 * 4));
+  m.tensor(weights).quantization = {};
+  const int32_t y = m.Node(
+      OpType::kTRANSPOSE_CONV, {m.Integers({4}, {1, 64, 64, 8192}), weights, x}, {1, 64, 64, 8192},
+      Conv2DOptions{.padding = Padding::kSame, .stride_h = 32, .stride_w = 32});
+  m.Output(SetType<float>(m, y));
+  const auto interpreter = Interpreter::Create(m.Load(), {.threads = 1});
+  ASSERT_FALSE(interpreter.ok());
+  EXPECT_EQ(interpreter.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(interpreter.status().message(),
+              HasSubstr("strides of 32 and 32 with a filter of 1 x 1 need weights of 2147483648"));
+}
+
+}  // namespace
+}  // namespace atollrt
