@@ -70,8 +70,8 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       memory_(std::move(memory)),
       program_(std::move(program)),
       slots_(program_.size() / kInstructionBytes),
-      direct_array_(&memory_, options.features, &pool_),
-      vector_unit_(&memory_, options.features, &pool_),
+      direct_array_(&memory_, options.features, &pool_, options.work_limits),
+      vector_unit_(&memory_, options.features, &pool_, options.work_limits),
       parser_(program_.size()),
       schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == Face::kStepped) {
@@ -82,6 +82,12 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
 }
 
 Core::~Core() = default;
+
+void Core::set_stop(const StopSignal& stop) {
+  direct_array_.set_stop(stop);
+  vector_unit_.set_stop(stop);
+  if (stepped_ != nullptr) stepped_->set_stop(stop);
+}
 
 void Core::Reset() {
   std::memset(memory_.WriteAt(0, memory_.size()), kUndefinedByte, memory_.size());

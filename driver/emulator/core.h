@@ -52,6 +52,7 @@ struct CoreOptions {
   Face face = Face::kDirect;
   int threads = 1;  // that compute, the caller's included
   CpuFeatures features = kBaseline;
+  WorkLimits work_limits{};  // of the direct face
 };
 
 class Core {
@@ -83,6 +84,10 @@ class Core {
   // Executes the next instruction, or as much of it as the streams allow. False if there was
   // nothing to do: no program runs, or it waits for the host.
   bool Step();
+
+  // Says that a Step in progress shall end soon; then the memories are undefined, and Reset must be
+  // the next call. Without one that never happens.
+  void set_stop(const StopSignal& stop);
 
   CoreStatus status() const { return status_; }
 

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
+#include "driver/emulator/slices.h"
 #include "driver/emulator/vector_unit.h"
 #include "runtime/base/bytes.h"
 
@@ -21,6 +23,8 @@ constexpr uint64_t kPackedPerMemory = 8;
 constexpr uint64_t kPackedMin = 16 << 20;  // of a small memory
 // Rows or columns from the first to the last that an image's windows touch.
 constexpr uint64_t kExtentMax = 1 << 24;
+
+constexpr uint32_t kFewChannels = 8;
 
 // A range of on-chip memory.
 struct Range {
@@ -116,6 +120,7 @@ uint64_t PackedConvolutionBytes(const T& i, uint64_t groups, uint64_t weight_byt
 
 // How each of the instructions maps to its kernel.
 struct Conv2DMapping {
+  static constexpr bool kIsTransposed = false;
   using Kernel = Conv2D;
   using Params = Conv2DParams;
   static constexpr auto kReference = ReferenceConv2D;
@@ -131,6 +136,7 @@ struct Conv2DMapping {
   }
 };
 struct DepthwiseMapping {
+  static constexpr bool kIsTransposed = false;
   using Kernel = DepthwiseConv2D;
   using Params = DepthwiseConv2DParams;
   static constexpr auto kReference = ReferenceDepthwiseConv2D;
@@ -146,6 +152,7 @@ struct DepthwiseMapping {
   }
 };
 struct TransposeMapping {
+  static constexpr bool kIsTransposed = true;
   using Kernel = TransposeConv<Conv2D, Conv2DParams>;
   using Params = Conv2DParams;
   static constexpr auto kReference = ReferenceTransposeConv;
@@ -214,10 +221,12 @@ size_t DirectArray::KeyHash::operator()(const Key& key) const {
   });
 }
 
-DirectArray::DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool)
+DirectArray::DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool,
+                         const WorkLimits& limits)
     : memory_(memory),
       features_(features),
       pool_(pool),
+      limits_(limits),
       combine_pairs_(ChoosePairs(features)),
       packed_limit_(std::max(kPackedPerMemory * memory->size(), kPackedMin)) {}
 
@@ -325,12 +334,55 @@ void DirectArray::RunChained(const Instruction& instruction, const AddInstructio
        .y = memory_->WriteAt(segments.Resolve(add.output_address), made.bytes)});
 }
 
+// Of kernels that are packed for each slice anew, unless it has the shape of the last one, and as
+// plain loops where they cannot be.
+template <typename Mapping, typename T>
+void DirectArray::RunInSlices(const T& i, const Segments& segments, const uint8_t* input,
+                              uint8_t* output) {
+  using Kernel = typename Mapping::Kernel;
+  auto params = MakeParams<typename Mapping::Params>(
+      i, Mapping::Groups(i),
+      memory_->ReadAt(segments.Resolve(i.weight_address), Mapping::WeightBytes(i)),
+      memory_->ReadAt(segments.Resolve(i.channel_address),
+                      uint64_t{i.output_c} * kChannelRecordBytes));
+  const bool packs = Mapping::PackedBytes(i) <= packed_limit_;
+  std::optional<Kernel> kernel;
+  ConvShape kernel_shape;
+  ForEachSlice(
+      {.shape = params.shape,
+       .is_transposed = Mapping::kIsTransposed,
+       .pixel_work = Mapping::WeightBytes(i),
+       .work_at_once = packs ? limits_.filter_slice : limits_.plain_slice},
+      stop_, input, output, &cells_,
+      [&](const ConvShape& shape, const uint8_t* from, uint8_t* to, bool is_plain) {
+        params.shape = shape;
+        const bool may_pack = packs && !is_plain && (!Mapping::kIsTransposed || SplitsWell(shape));
+        if (may_pack && (!kernel.has_value() || kernel_shape != shape)) {
+          kernel.reset();
+          kernel_shape = shape;
+          ++packings_;
+          Result<Kernel> prepared = Mapping::Prepare(params, features_);
+          if (prepared.ok()) kernel = *std::move(prepared);
+        }
+        if (may_pack && kernel.has_value() &&
+            scratch_.Reserve(kernel->ScratchBytes(pool_ != nullptr ? pool_->threads() : 1))) {
+          kernel->Run(from, to, scratch_.data(), pool_);
+        } else {
+          Mapping::kReference(params, from, to);
+        }
+      });
+}
+
 // A tail needs a CONV_2D.
 void DirectArray::Run(const Instruction& instruction, const Segments& segments,
                       const PairTailOperands& tail) {
-  const Prepared* prepared = Prepare({instruction, segments});
   VisitFilter(instruction, [&](const auto& i, auto mapping) {
     using Mapping = decltype(mapping);
+    const uint64_t work =
+        SaturatingProduct({i.batch, i.output_h, i.output_w, Mapping::WeightBytes(i)});
+    const bool is_long =
+        work > (i.output_c < kFewChannels ? limits_.long_narrow_filter : limits_.long_filter);
+    const Prepared* prepared = is_long ? nullptr : Prepare({instruction, segments});
     const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.input_c;
     const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.output_c;
     const uint8_t* input = memory_->ReadAt(segments.Resolve(i.input_address), input_bytes);
@@ -347,13 +399,7 @@ void DirectArray::Run(const Instruction& instruction, const Segments& segments,
         return;
       }
     }
-    Mapping::kReference(
-        MakeParams<typename Mapping::Params>(
-            i, Mapping::Groups(i),
-            memory_->ReadAt(segments.Resolve(i.weight_address), Mapping::WeightBytes(i)),
-            memory_->ReadAt(segments.Resolve(i.channel_address),
-                            uint64_t{i.output_c} * kChannelRecordBytes)),
-        input, output);
+    RunInSlices<Mapping>(i, segments, input, output);
     if (tail.tail != nullptr) {
       tail.tail->Run(output, tail.other, tail.y, static_cast<int64_t>(output_bytes));
     }
@@ -399,8 +445,29 @@ void DirectArray::RunLstm(const LstmInstruction& i, const Segments& segments) {
   uint8_t* hidden = memory_->WriteAt(segments.Resolve(i.hidden_address), i.batch * units);
   uint8_t* cell = memory_->WriteAt(segments.Resolve(i.cell_address), 2 * i.batch * units);
   uint8_t* output = memory_->WriteAt(segments.Resolve(i.output_address), rows * units);
-  Lstm(p, reinterpret_cast<const int8_t*>(input), reinterpret_cast<int8_t*>(hidden), cell,
-       reinterpret_cast<int8_t*>(output), scratch_.data());
+  // Some steps of one sequence, or one step of some sequences, as they lie in a row.
+  const auto run = [&](uint64_t sequence, uint64_t sequences, uint64_t row, uint64_t steps) {
+    p.batch = static_cast<int32_t>(sequences);
+    p.steps = static_cast<int32_t>(steps);
+    Lstm(p, reinterpret_cast<const int8_t*>(input) + row * i.inputs,
+         reinterpret_cast<int8_t*>(hidden) + sequence * units, cell + 2 * sequence * units,
+         reinterpret_cast<int8_t*>(output) + row * units, scratch_.data());
+  };
+  const uint64_t at_once = limits_.lstm_slice / weight_bytes + 1;
+  if (rows <= at_once) return run(0, i.batch, 0, i.steps);
+  if (p.layout == LstmLayout::kTimeMajor) {
+    for (uint64_t step = 0; step < i.steps; ++step) {
+      for (uint64_t b = 0; b < i.batch && !stop_(); b += at_once) {
+        run(b, std::min<uint64_t>(at_once, i.batch - b), step * i.batch + b, 1);
+      }
+    }
+  } else {
+    for (uint64_t b = 0; b < i.batch; ++b) {
+      for (uint64_t step = 0; step < i.steps && !stop_(); step += at_once) {
+        run(b, 1, b * i.steps + step, std::min<uint64_t>(at_once, i.steps - step));
+      }
+    }
+  }
 }
 
 }  // namespace atollrt

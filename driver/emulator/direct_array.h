@@ -3,8 +3,8 @@
 // DirectArray: the array's direct face. It runs a whole CONV_2D, DEPTHWISE_CONV_2D,
 // TRANSPOSE_CONV_2D or LSTM through the kernels of runtime/kernels. Weights of filters are packed
 // the first time that an instruction runs and again only when the memory under them has changed to
-// something new, so steady inferences pack and allocate nothing. Not thread-safe, but spreads the
-// work over the pool.
+// something new, so steady inferences pack and allocate nothing. Instructions that take long run in
+// slices, between which they can be stopped. Not thread-safe, but spreads the work over the pool.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@
 
 #include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
+#include "driver/emulator/slices.h"
+#include "driver/emulator/stop_signal.h"
 #include "driver/instruction.h"
 #include "driver/memory_access.h"
 #include "runtime/kernels/conv2d.h"
@@ -28,7 +30,8 @@ namespace atollrt {
 class DirectArray {
  public:
   // All are borrowed for the life of the array; `pool` may be nullptr.
-  DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool);
+  DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool,
+              const WorkLimits& limits = {});
   ~DirectArray();
 
   // `instruction` is one of the three filters and has passed CheckInstruction, and its channel
@@ -40,6 +43,9 @@ class DirectArray {
                   const Segments& segments);
   // The same for an LSTM.
   void RunLstm(const LstmInstruction& instruction, const Segments& segments);
+
+  // Instructions in progress end early when it says so. Without one they never do.
+  void set_stop(const StopSignal& stop) { stop_ = stop; }
 
   // How often weights have been packed.
   uint64_t packings() const { return packings_; }
@@ -58,6 +64,9 @@ class DirectArray {
 
   Prepared* Prepare(const Key& key);
   void Run(const Instruction& instruction, const Segments& segments, const PairTailOperands& tail);
+  template <typename Mapping, typename T>
+  void RunInSlices(const T& operands, const Segments& segments, const uint8_t* input,
+                   uint8_t* output);
   void MakeRoom(uint64_t bytes);
   bool Holds(const Prepared& prepared) const;
   bool HoldsAgain(Prepared* prepared) const;
@@ -65,12 +74,15 @@ class DirectArray {
   OnChipMemory* memory_;
   CpuFeatures features_;
   ThreadPool* pool_;
+  const WorkLimits limits_;
   const PairFn combine_pairs_;
   const uint64_t packed_limit_;
   std::unordered_map<Key, std::unique_ptr<Prepared>, KeyHash> prepared_;
   uint64_t prepared_bytes_ = 0;
   uint64_t packings_ = 0;
   HostScratch scratch_;
+  HostScratch cells_;  // of slices
+  StopSignal stop_;
   LstmParams lstm_;  // of the latest one; keeps its memory
 };
 

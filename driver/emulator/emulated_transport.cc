@@ -23,7 +23,8 @@ class EmulatedTransport::Call {
         lock_(transport.mutex_) {}
 
   bool interrupted() const {
-    return transport_.cancelled_ || transport_.interruptions_.load() != interruptions_;
+    return transport_.cancelled_ || transport_.interrupters_.load() != 0 ||
+           transport_.interruptions_.load() != interruptions_;
   }
   bool late() const { return Clock::now() >= deadline_; }
   void Wait() { transport_.activity_.wait_until(lock_, deadline_); }
@@ -40,9 +41,16 @@ Result<std::unique_ptr<EmulatedTransport>> EmulatedTransport::Create(const CoreO
   return std::unique_ptr<EmulatedTransport>(new EmulatedTransport(std::move(core)));
 }
 
+// An instruction that somebody has interrupted may be half done: nothing but Reset is left to do.
+bool EmulatedTransport::Step() {
+  const bool stepped = core_->Step();
+  if (interrupters_.load() != 0) cancelled_ = true;
+  return stepped;
+}
+
 template <typename Enough>
 void EmulatedTransport::RunCore(const Call& call, const Enough& enough) {
-  while (!enough() && !call.interrupted() && core_->Step()) {
+  while (!enough() && !call.interrupted() && Step()) {
     if (call.late()) break;
   }
 }
@@ -86,7 +94,7 @@ Status EmulatedTransport::BulkOut(uint8_t endpoint, std::span<const uint8_t> dat
     if (data.empty()) return Status();
     // The queues are full: the program must take from them before more fits.
     if (call.late()) return Timeout("the device takes no more data");
-    if (!core_->Step()) call.Wait();
+    if (!Step()) call.Wait();
   }
 }
 
@@ -105,14 +113,18 @@ Result<size_t> EmulatedTransport::InterruptIn(uint8_t endpoint, std::span<uint8_
 
 void EmulatedTransport::Cancel() {
   ++interruptions_;  // seen between instructions, by whoever holds the mutex
+  ++interrupters_;   // and within long ones
   const std::lock_guard<std::mutex> lock(mutex_);
+  --interrupters_;
   cancelled_ = true;
   activity_.notify_all();
 }
 
 Status EmulatedTransport::Reset(Deadline) {
   ++interruptions_;
+  ++interrupters_;
   const std::lock_guard<std::mutex> lock(mutex_);
+  --interrupters_;
   ++interruptions_;  // and by calls that began in the meantime
   cancelled_ = false;
   core_->Reset();

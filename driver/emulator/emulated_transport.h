@@ -3,8 +3,8 @@
 // EmulatedTransport: a USB cable whose far end is a Core. The emulated device has no thread of its
 // own. It computes inside the host's calls: while the host reads (a bulk or interrupt IN endpoint
 // or a register), and while it writes if the device's queues are full. Between instructions it
-// looks at the caller's deadline and at Cancel; a call may therefore be late by the host's time
-// for one instruction.
+// looks at the caller's deadline; a call may therefore be late by the host's time for one
+// instruction. Cancel and Reset do not wait for that: a long instruction is given up.
 //
 // A read that finds nothing waits until its deadline, like a real device that has nothing to send:
 // another thread may send what is missing. Thread-safe as UsbTransport demands; calls take turns.
@@ -39,7 +39,12 @@ class EmulatedTransport final : public UsbTransport {
   Core& core() { return *core_; }
 
  private:
-  explicit EmulatedTransport(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+  explicit EmulatedTransport(std::unique_ptr<Core> core) : core_(std::move(core)) {
+    core_->set_stop(StopSignal(&interrupters_));
+  }
+
+  // Runs one instruction, or as much of it as there is to do; false if there was nothing.
+  bool Step();
 
   // One call's way through the mutex, the deadline and Cancel.
   class Call;
@@ -56,6 +61,9 @@ class EmulatedTransport final : public UsbTransport {
   std::unique_ptr<Core> core_;              // guarded by mutex_
   bool cancelled_ = false;                  // guarded by mutex_
   std::atomic<uint64_t> interruptions_{0};  // Cancels and Resets so far; read between instructions
+  // Of these, those that wait for the mutex. They leave only with it, so whoever has it and sees
+  // none has not been disturbed.
+  std::atomic<int> interrupters_{0};
 };
 
 }  // namespace atollrt

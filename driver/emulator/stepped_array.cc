@@ -68,7 +68,7 @@ uint64_t SteppedArray::RunJob(Job job, std::span<uint8_t> memory) {
       next_start += job.SlotCycles(next);
       next = job.After(next);
     }
-    if (slots.empty()) return static_cast<uint64_t>(cycle);
+    if (slots.empty() || stop_()) return static_cast<uint64_t>(cycle);
     MoveActivations();
     for (const Slot<Tile>& slot : slots) {
       if (job.HasWeights(slot.tile)) {

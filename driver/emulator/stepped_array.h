@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/emulator/stop_signal.h"
 #include "driver/instruction.h"
 #include "driver/memory_access.h"
 
@@ -36,6 +37,9 @@ class SteppedArray {
                std::span<uint8_t> memory);
   uint64_t Run(const LstmInstruction& instruction, const Segments& segments,
                std::span<uint8_t> memory);
+
+  // Runs in progress end early when it says so.
+  void set_stop(const StopSignal& stop) { stop_ = stop; }
 
   uint32_t rows() const { return rows_; }
   uint32_t columns() const { return columns_; }
@@ -77,6 +81,7 @@ class SteppedArray {
   std::vector<uint32_t> partial_sums_;   // [1 + rows, columns], modulo 2^32; row 0 stays zero
   size_t window_ = 0;                    // first column of the window, at most columns
   Observer observer_;
+  StopSignal stop_;
 };
 
 }  // namespace atollrt

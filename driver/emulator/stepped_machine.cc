@@ -25,7 +25,7 @@ uint64_t ForBlocks(size_t bytes, const Move& move) {
 
 // The runs of the loops from number `loop` on, one after the other.
 uint64_t CopyRuns(const CopyInstruction& i, size_t loop, size_t from, size_t to,
-                  std::span<uint8_t> memory) {
+                  std::span<uint8_t> memory, const StopSignal& stop) {
   if (loop == kCopyLoops) {
     return ForBlocks(i.bytes, [&](size_t first, size_t count) {
       std::copy_n(&memory[from + first], count, &memory[to + first]);
@@ -33,8 +33,8 @@ uint64_t CopyRuns(const CopyInstruction& i, size_t loop, size_t from, size_t to,
   }
   uint64_t cycles = 0;
   const auto [count, input_stride, output_stride] = LoopsOf(i)[loop];
-  for (size_t k = 0; k < count; ++k) {
-    cycles += CopyRuns(i, loop + 1, from + k * input_stride, to + k * output_stride, memory);
+  for (size_t k = 0; k < count && !stop(); ++k) {
+    cycles += CopyRuns(i, loop + 1, from + k * input_stride, to + k * output_stride, memory, stop);
   }
   return cycles;
 }
@@ -44,10 +44,16 @@ class Machine final : public SteppedMachine {
   Machine(uint32_t rows, uint32_t columns) : array_(rows, columns), vector_unit_(columns) {}
   uint64_t Run(const Instruction& instruction, const Segments& segments,
                std::span<uint8_t> memory) override;
+  void set_stop(const StopSignal& stop) override {
+    stop_ = stop;
+    array_.set_stop(stop);
+    vector_unit_.set_stop(stop);
+  }
 
  private:
   SteppedArray array_;
   SteppedVectorUnit vector_unit_;
+  StopSignal stop_;
 };
 
 uint64_t Machine::Run(const Instruction& instruction, const Segments& segments,
@@ -60,7 +66,7 @@ uint64_t Machine::Run(const Instruction& instruction, const Segments& segments,
           return array_.Run(i, segments, memory);
         } else if constexpr (std::is_same_v<T, CopyInstruction>) {
           return CopyRuns(i, 0, segments.Resolve(i.input_address),
-                          segments.Resolve(i.output_address), memory);
+                          segments.Resolve(i.output_address), memory, stop_);
         } else if constexpr (std::is_same_v<T, FillInstruction>) {
           const size_t to = segments.Resolve(i.output_address);
           return ForBlocks(i.bytes, [&](size_t first, size_t count) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "driver/emulator/stop_signal.h"
 #include "driver/instruction.h"
 #include "driver/memory_access.h"
 
@@ -30,6 +31,8 @@ class SteppedMachine {
   // memory. Writes what AccessesOf (driver/memory_access.h) says and nothing else.
   virtual uint64_t Run(const Instruction& instruction, const Segments& segments,
                        std::span<uint8_t> memory) = 0;
+  // A run in progress ends early when it says so; then its cycles and what it wrote mean nothing.
+  virtual void set_stop(const StopSignal& stop) = 0;
 };
 
 // Whether this program has one: libatoll-core has not.

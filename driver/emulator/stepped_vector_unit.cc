@@ -44,8 +44,9 @@ int64_t Lesser(int64_t a, int64_t b) { return std::min(a, b); }
 // before the lanes, or of the output stage behind them.
 class Execution {
  public:
-  Execution(stepped::Lanes& lanes, const Segments& segments, std::span<uint8_t> memory)
-      : lanes_(lanes), segments_(segments), memory_(memory) {}
+  Execution(stepped::Lanes& lanes, const Segments& segments, std::span<uint8_t> memory,
+            const StopSignal& stop)
+      : lanes_(lanes), segments_(segments), memory_(memory), stop_(stop) {}
 
   void operator()(const DepthwiseConv2DInstruction& i) {
     const size_t input = At(i.input_address);
@@ -360,7 +361,7 @@ class Execution {
     };
     for (uint64_t n = 0; n < i.batch; ++n) {
       for (uint64_t y = 0; y < i.output_h; ++y) {
-        for (uint64_t x = 0; x < i.output_w; ++x) window(n, y, x);
+        for (uint64_t x = 0; x < i.output_w && !stop_(); ++x) window(n, y, x);
       }
     }
   }
@@ -487,6 +488,7 @@ class Execution {
   stepped::Lanes& lanes_;
   const Segments& segments_;
   std::span<uint8_t> memory_;
+  const StopSignal& stop_;
 };
 
 }  // namespace
@@ -496,7 +498,7 @@ SteppedVectorUnit::SteppedVectorUnit(uint32_t lanes) : lanes_(lanes) { ATOLL_CHE
 uint64_t SteppedVectorUnit::Run(const Instruction& instruction, const Segments& segments,
                                 std::span<uint8_t> memory) {
   lanes_.ResetClock();
-  std::visit(Execution(lanes_, segments, memory), instruction);
+  std::visit(Execution(lanes_, segments, memory, stop_), instruction);
   return lanes_.cycles();
 }
 

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "driver/emulator/stepped_lanes.h"
+#include "driver/emulator/stop_signal.h"
 #include "driver/instruction.h"
 #include "driver/memory_access.h"
 
@@ -27,11 +28,16 @@ class SteppedVectorUnit {
   // docs/isa.md §4 with these segments and this memory. Writes the output tensor and nothing else.
   uint64_t Run(const Instruction& instruction, const Segments& segments, std::span<uint8_t> memory);
 
+  // Filters and poolings in progress end early when it says so; the others take no time to speak
+  // of.
+  void set_stop(const StopSignal& stop) { stop_ = stop; }
+
   // The lanes, as the latest cycle left them; their observer is for tests.
   stepped::Lanes& lanes() { return lanes_; }
 
  private:
   stepped::Lanes lanes_;
+  StopSignal stop_;
 };
 
 }  // namespace atollrt

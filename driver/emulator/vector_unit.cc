@@ -6,6 +6,8 @@
 #include <cstring>
 #include <span>
 
+#include "driver/emulator/slices.h"
+#include "runtime/base/bytes.h"
 #include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/normalization.h"
 #include "runtime/kernels/pool2d.h"
@@ -70,24 +72,30 @@ bool KeepsRunsApart(const StridedCopy& copy) {
   return true;
 }
 
+// Runs of a copy after which it looks whether it shall stop.
+constexpr int64_t kRunsAtOnce = 1 << 16;
+
 // One run after the other.
 void CopyInOrder(std::span<const StridedCopy::Loop> loops, int64_t run_bytes, const uint8_t* input,
-                 uint8_t* output) {
+                 uint8_t* output, const StopSignal& stop) {
   if (loops.empty()) {
     std::memcpy(output, input, static_cast<size_t>(run_bytes));
     return;
   }
   for (int64_t k = 0; k < loops[0].count; ++k) {
+    if (k % kRunsAtOnce == 0 && stop()) return;
     CopyInOrder(loops.subspan(1), run_bytes, input + k * loops[0].in_stride,
-                output + k * loops[0].out_stride);
+                output + k * loops[0].out_stride, stop);
   }
 }
 
 }  // namespace
 
-VectorUnit::VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool)
+VectorUnit::VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool,
+                       const WorkLimits& limits)
     : memory_(*memory),
       pool_(pool),
+      limits_(limits),
       combine_pairs_(ChoosePairs(features)),
       loops_(ChooseLoops(features)) {
   broadcast_.outer.reserve(kPairLoops);
@@ -181,26 +189,55 @@ void VectorUnit::Run(const PreluInstruction& i, const Segments& segments) {
 }
 
 void VectorUnit::Run(const Pool2DInstruction& i, const Segments& segments) {
-  const Pool2DParams params{
-      .batch = Size(i.batch),
-      .input_h = Size(i.input_h),
-      .input_w = Size(i.input_w),
-      .channels = Size(i.channels),
-      .output_h = Size(i.output_h),
-      .output_w = Size(i.output_w),
-      .kernel_h = Size(i.kernel_h),
-      .kernel_w = Size(i.kernel_w),
-      .stride_h = Size(i.stride_h),
-      .stride_w = Size(i.stride_w),
-      .pad_top = Size(i.pad_top),
-      .pad_left = Size(i.pad_left),
-      .type = TypeOf(i.flags),
-      .kind = (i.flags & kFlagAverage) != 0 ? PoolKind::kAverage : PoolKind::kMax,
-      .clamp = {i.clamp_min, i.clamp_max}};
+  Pool2DParams params{.batch = Size(i.batch),
+                      .input_h = Size(i.input_h),
+                      .input_w = Size(i.input_w),
+                      .channels = Size(i.channels),
+                      .output_h = Size(i.output_h),
+                      .output_w = Size(i.output_w),
+                      .kernel_h = Size(i.kernel_h),
+                      .kernel_w = Size(i.kernel_w),
+                      .stride_h = Size(i.stride_h),
+                      .stride_w = Size(i.stride_w),
+                      .pad_top = Size(i.pad_top),
+                      .pad_left = Size(i.pad_left),
+                      .type = TypeOf(i.flags),
+                      .kind = (i.flags & kFlagAverage) != 0 ? PoolKind::kAverage : PoolKind::kMax,
+                      .clamp = {i.clamp_min, i.clamp_max}};
   const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.channels;
   const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.channels;
-  Pool2D(params, loops_, memory_.ReadAt(segments.Resolve(i.input_address), input_bytes),
-         memory_.WriteAt(segments.Resolve(i.output_address), output_bytes), pool_);
+  const uint8_t* input = memory_.ReadAt(segments.Resolve(i.input_address), input_bytes);
+  uint8_t* output = memory_.WriteAt(segments.Resolve(i.output_address), output_bytes);
+  const uint64_t pixel_work = SaturatingProduct(
+      {std::min(i.kernel_h, i.input_h), std::min(i.kernel_w, i.input_w), i.channels});
+  if (SaturatingProduct({i.batch, i.output_h, i.output_w, pixel_work}) <= limits_.pool_slice) {
+    return Pool2D(params, loops_, input, output, pool_);
+  }
+  const ConvShape shape{.batch = params.batch,
+                        .input_h = params.input_h,
+                        .input_w = params.input_w,
+                        .input_c = params.channels,
+                        .output_h = params.output_h,
+                        .output_w = params.output_w,
+                        .output_c = params.channels,
+                        .kernel_h = params.kernel_h,
+                        .kernel_w = params.kernel_w,
+                        .stride_h = params.stride_h,
+                        .stride_w = params.stride_w,
+                        .pad_top = params.pad_top,
+                        .pad_left = params.pad_left};
+  ForEachSlice({.shape = shape, .pixel_work = pixel_work, .work_at_once = limits_.pool_slice},
+               stop_, input, output, &cells_,
+               [&](const ConvShape& part, const uint8_t* from, uint8_t* to, bool) {
+                 params.batch = 1;
+                 params.input_h = part.input_h;
+                 params.input_w = part.input_w;
+                 params.output_h = part.output_h;
+                 params.output_w = part.output_w;
+                 params.pad_top = part.pad_top;
+                 params.pad_left = part.pad_left;
+                 Pool2D(params, loops_, from, to, pool_);
+               });
 }
 
 void VectorUnit::Run(const ReduceSumInstruction& i, const Segments& segments) {
@@ -239,7 +276,7 @@ void VectorUnit::Run(const CopyInstruction& i, const Segments& segments) {
   if (KeepsRunsApart(copy_)) {
     RunStridedCopy(copy_, input, output, pool_);
   } else {
-    CopyInOrder(copy_.loops, copy_.run_bytes, input, output);
+    CopyInOrder(copy_.loops, copy_.run_bytes, input, output, stop_);
   }
 }
 

@@ -6,6 +6,8 @@
 
 #include "driver/emulator/host_scratch.h"
 #include "driver/emulator/memory.h"
+#include "driver/emulator/slices.h"
+#include "driver/emulator/stop_signal.h"
 #include "driver/instruction.h"
 #include "driver/memory_access.h"
 #include "runtime/kernels/broadcast.h"
@@ -25,7 +27,11 @@ PairParams PairParamsOf(const AddInstruction& instruction);
 class VectorUnit {
  public:
   // `memory` and `pool` are borrowed for the life of the unit; `pool` may be nullptr.
-  VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool);
+  VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool,
+             const WorkLimits& limits = {});
+
+  // Instructions in progress end early when it says so. Without one they never do.
+  void set_stop(const StopSignal& stop) { stop_ = stop; }
 
   // Each instruction must have passed CheckInstruction for these segments.
   void Run(const AddInstruction& instruction, const Segments& segments);
@@ -57,10 +63,13 @@ class VectorUnit {
 
   OnChipMemory& memory_;
   ThreadPool* const pool_;
+  const WorkLimits limits_;
   PairFn combine_pairs_;
   const Loops& loops_;
   SoftmaxTable softmax_table_;  // of the last SOFTMAX
   HostScratch scratch_;
+  HostScratch cells_;  // of slices
+  StopSignal stop_;
   // The loops of the instruction that runs; kept so that a run allocates nothing.
   Broadcast broadcast_;
   StridedCopy copy_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/emulated_transport.h"
 
+#include <atomic>
 #include <thread>
 
 #include "tests/driver/emulator/emulated_program.h"
@@ -214,6 +215,102 @@ TEST(EmulatedTransport, CancelInterruptsAProgramBetweenInstructions) {
   std::thread canceller([&] { usb->Cancel(); });
   EXPECT_EQ(ReadCode(*usb, kEventEndpoint, In(600'000)), StatusCode::kCancelled);
   canceller.join();
+}
+
+// Hours of work in one instruction, each kind of which is given up in its own way. Other calls do
+// not wait for it either.
+struct LongInstruction {
+  const char* name;
+  Instruction instruction;
+};
+
+// A filter of one channel, with its weights and records where the test has some.
+template <typename Filter>
+Filter LongFilter(uint32_t input_h, uint32_t input_w, uint32_t output_w, uint32_t kernel_h,
+                  uint32_t kernel_w, uint32_t dilation_w) {
+  Filter i;
+  i.weight_address = kParameterSegment;
+  i.channel_address = kParameterSegment + 65536;
+  i.output_address = 2 << 20;
+  i.batch = i.input_c = i.output_c = i.stride_h = i.stride_w = 1;
+  i.input_h = i.output_h = input_h;
+  i.input_w = input_w;
+  i.output_w = output_w;
+  i.kernel_h = kernel_h;
+  i.kernel_w = kernel_w;
+  if constexpr (requires { i.dilation_h; }) {
+    i.dilation_h = 1;
+    i.dilation_w = dilation_w;
+  }
+  if constexpr (requires { i.groups; }) i.groups = 1;
+  i.clamp_min = -128;
+  i.clamp_max = 127;
+  return i;
+}
+
+std::vector<LongInstruction> LongInstructions() {
+  Pool2DInstruction pool;
+  pool.output_address = 2 << 20;
+  pool.batch = pool.input_h = pool.output_h = pool.channels = 1;
+  pool.input_w = pool.output_w = 2 << 20;
+  pool.kernel_h = pool.stride_h = pool.stride_w = 1;
+  pool.kernel_w = 65535;
+  pool.pad_left = 32767;
+  pool.clamp_min = -128;
+  pool.clamp_max = 127;
+  pool.flags = kFlagAverage;
+  CopyInstruction copy{.output_address = 1 << 20, .bytes = 1};
+  copy.count0 = copy.count1 = copy.count2 = copy.count3 = 1;
+  copy.count4 = 2'000'000'000;
+  return {
+      // One line of three million pixels of 65,535 taps each.
+      {"conv", LongFilter<Conv2DInstruction>(1, 2 << 20, 3 << 20, 1, 65535, 1)},
+      {"depthwise", LongFilter<DepthwiseConv2DInstruction>(1024, 2048, 2048, 255, 255, 1)},
+      {"transposed", LongFilter<TransposeConv2DInstruction>(1024, 2048, 2048, 255, 255, 1)},
+      // Taps so far apart that no kernel is made for them.
+      {"plain loops", LongFilter<Conv2DInstruction>(1, 2 << 20, 3 << 20, 1, 32768, 30000)},
+      {"pool", pool},
+      {"copy", copy},
+  };
+}
+
+TEST(EmulatedTransport, CancelAndResetGiveUpALongInstruction) {
+  for (const Face face : {Face::kDirect, Face::kStepped}) {
+    for (const LongInstruction& slow : LongInstructions()) {
+      SCOPED_TRACE(slow.name);
+      auto created = EmulatedTransport::Create({.profile = *FindDeviceProfile(""), .face = face});
+      ASSERT_TRUE(created.ok());
+      EmulatedTransport& usb = **created;
+      for (const bool resets : {false, true}) {
+        // Records that a check accepts, and weights.
+        Write(usb, ProgramRecord({FillInstruction{.output_address = kParameterSegment,
+                                                  .bytes = 65536 + kChannelRecordBytes},
+                                  slow.instruction, EndInstruction{}}));
+        Write(usb, StartRecord({.instruction_count = 3, .parameter_base = 7 << 20}));
+        std::atomic<bool> ended = false;
+        std::thread interrupter([&] {
+          while (!ended) {
+            std::this_thread::sleep_for(milliseconds(5));  // so that it has begun, mostly
+            if (resets) {
+              EXPECT_TRUE(usb.Reset(Eventually()).ok());
+            } else {
+              usb.Cancel();
+            }
+          }
+        });
+        EXPECT_EQ(ReadCode(usb, kEventEndpoint, In(600'000)), StatusCode::kCancelled);
+        ended = true;
+        interrupter.join();
+        ASSERT_TRUE(usb.Reset(Eventually()).ok());
+        // It works as if nothing had been.
+        Write(usb, ProgramRecord({FillInstruction{.bytes = 1, .value = 9},
+                                  OutputInstruction{.bytes = 1}, EndInstruction{}}));
+        Write(usb, StartRecord({.instruction_count = 3}));
+        EXPECT_EQ(Read(usb, kOutputEndpoint, 1), Bytes{9});
+        ASSERT_TRUE(usb.Reset(Eventually()).ok());
+      }
+    }
+  }
 }
 
 TEST(EmulatedTransport, ResetReturnsToThePowerOnState) {

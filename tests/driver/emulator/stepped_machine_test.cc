@@ -452,12 +452,23 @@ struct Faces {
     machine = MakeSteppedMachine(array.rows, array.columns);
     direct = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
     stepped = MakeCore({.profile = profile, .face = Face::kStepped});
+    // Of a few pixels, or a few lines.
+    const uint64_t slice = Size(rng, 1, rng.OneIn(2) ? 50 : 2000);
+    sliced = MakeCore({.profile = profile,
+                       .features = *DetectCpuFeatures(),
+                       .work_limits = {.long_filter = 0,
+                                       .long_narrow_filter = 0,
+                                       .filter_slice = slice,
+                                       .plain_slice = slice,
+                                       .lstm_slice = slice,
+                                       .pool_slice = slice}});
   }
 
   ArraySize array;
   std::string name;
   std::unique_ptr<SteppedMachine> machine;
   std::unique_ptr<Core> direct, stepped;
+  std::unique_ptr<Core> sliced;  // direct, with all instructions in slices
 };
 
 // Which bits of `flags` were 1, and which were 0.
@@ -496,6 +507,9 @@ TEST(SteppedMachine, EqualsTheDirectFaceInBytesAndCycles) {
         << "byte " << at - direct.outputs.begin() << ": " << int{*at} << " on the direct face, "
         << int{*other} << " on the stepped one";
     ASSERT_EQ(direct.event.detail, stepped.event.detail) << "cycles of the program";
+    const RunResult sliced = RunOn(*faces->sliced, placed, memory, split);
+    ASSERT_EQ(sliced.outputs, direct.outputs) << "in slices";
+    ASSERT_EQ(sliced.event, direct.event) << "in slices";
     ASSERT_EQ(faces->machine->Run(placed.instruction, placed.segments, memory),
               ExecutionCycles(placed.instruction, faces->array));
     ASSERT_EQ(memory, stepped.outputs);
@@ -577,7 +591,7 @@ TEST(SteppedMachine, AChainedAddIsAnInstructionOfItsOwn) {
     ASSERT_EQ(apart_direct.event, apart.event);
 
     add.flags |= kFlagChained;
-    for (Core* core : {faces->stepped.get(), faces->direct.get()}) {
+    for (Core* core : {faces->sliced.get(), faces->stepped.get(), faces->direct.get()}) {
       ASSERT_TRUE(ResetByRegister(*core).ok());
       const RunResult result = RunPair(*core, conv, add, memory);
       if (MayChain(conv.instruction, add, conv.segments)) {
