@@ -2,20 +2,26 @@
 //
 // What it costs to run a model on the emulated device rather than on the CPU of the same host:
 //
-//   emulator_overhead [--threads N] [--runs N] MODEL.tflite...
+//   emulator_overhead [--timing] [--threads N] [--runs N] MODEL.tflite...
 //
 // Both run in this process, in turns, so that whatever else the host does meets both. The kernels
-// are the same; the difference is protocol, checks and copies over the link.
+// are the same; the difference is protocol, checks and copies over the link. With --timing, what
+// the timing model of the emulated device costs: devices that keep no time, that work out a
+// program's when it first runs (as devices do), and that do so in each run.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "delegate/delegate.h"
-#include "driver/open_device.h"
+#include "driver/device_profile.h"
+#include "driver/emulator/emulated_transport.h"
+#include "driver/usb_device.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/interpreter.h"
 
@@ -25,6 +31,7 @@ namespace {
 struct Options {
   int threads = 1;
   int runs = 0;  // 0: as many as fit into kSeconds
+  bool timing = false;
   std::vector<std::string> models;
 };
 constexpr double kSeconds = 3;  // for each model
@@ -44,49 +51,102 @@ double Time(Interpreter* interpreter) {
   return status.ok() ? static_cast<double>(MonotonicNs() - start) * 1e-9 : -1;
 }
 
-struct Overhead {
-  double cpu_seconds = 0, device_seconds = 0;
-  double ratio() const { return device_seconds / cpu_seconds; }
+// A model on one device.
+class Runner {
+ public:
+  // Without timekeeping: on the CPU.
+  static Result<std::unique_ptr<Runner>> Create(const std::shared_ptr<const Model>& model,
+                                                const Options& options,
+                                                std::optional<Timekeeping> timekeeping) {
+    auto runner = std::make_unique<Runner>();
+    if (timekeeping.has_value()) {
+      CoreOptions core;
+      core.profile = DeviceProfiles()[0];
+      ATOLL_ASSIGN_OR_RETURN(core.features, DetectCpuFeatures());
+      core.threads = options.threads;
+      core.timekeeping = *timekeeping;
+      ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
+                             EmulatedTransport::Create(core));
+      ATOLL_ASSIGN_OR_RETURN(auto device, UsbDevice::Open(std::move(transport), {.name = "emu"}));
+      runner->delegate_ = std::make_unique<DeviceDelegate>(std::move(device));
+    }
+    ATOLL_ASSIGN_OR_RETURN(runner->interpreter_,
+                           Interpreter::Create(model, {.threads = options.threads,
+                                                       .delegate = runner->delegate_.get()}));
+    return runner;
+  }
+
+  double Run() const { return Time(interpreter_.get()); }
+
+ private:
+  std::unique_ptr<DeviceDelegate> delegate_;
+  std::unique_ptr<Interpreter> interpreter_;
 };
 
-Result<Overhead> Measure(const std::string& path, const Options& options) {
+// Medians of the seconds of an inference, which take turns.
+Result<std::vector<double>> Measure(const std::string& path, const Options& options,
+                                    const std::vector<std::optional<Timekeeping>>& devices) {
   ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::FromFile(path));
-  ATOLL_ASSIGN_OR_RETURN(auto device, OpenDevice({.device = "emu", .threads = options.threads}));
-  DeviceDelegate delegate(std::move(device));
-  ATOLL_ASSIGN_OR_RETURN(const auto cpu, Interpreter::Create(model, {.threads = options.threads}));
-  ATOLL_ASSIGN_OR_RETURN(
-      const auto emulated,
-      Interpreter::Create(model, {.threads = options.threads, .delegate = &delegate}));
+  std::vector<std::unique_ptr<Runner>> runners;
+  for (const auto& timekeeping : devices) {
+    ATOLL_ASSIGN_OR_RETURN(auto runner, Runner::Create(model, options, timekeeping));
+    runners.push_back(std::move(runner));
+  }
   double warm = 0;
-  for (int i = 0; i < 3; ++i) warm = Time(cpu.get()) + Time(emulated.get());
-  if (warm <= 0) return InternalError("'%s' does not run", path.c_str());
+  for (int i = 0; i < 3; ++i) {
+    warm = 0;
+    for (const auto& runner : runners) {
+      const double seconds = runner->Run();
+      if (seconds < 0) return InternalError("'%s' does not run", path.c_str());
+      warm += seconds;
+    }
+  }
   const int runs = options.runs > 0
                        ? options.runs
                        : std::clamp(static_cast<int>(kSeconds / warm), kRunsMin, kRunsMax);
-  std::vector<double> cpu_times, device_times;
+  std::vector<std::vector<double>> times(runners.size());
   for (int i = 0; i < runs; ++i) {
-    cpu_times.push_back(Time(cpu.get()));
-    device_times.push_back(Time(emulated.get()));
+    for (size_t k = 0; k < runners.size(); ++k) times[k].push_back(runners[k]->Run());
   }
-  return Overhead{.cpu_seconds = Median(cpu_times), .device_seconds = Median(device_times)};
+  std::vector<double> medians;
+  for (std::vector<double>& of_one : times) medians.push_back(Median(std::move(of_one)));
+  return medians;
 }
 
 int Run(const Options& options) {
-  std::printf("%-52s %10s %10s %7s\n", "model", "cpu ms", "emu ms", "ratio");
-  std::vector<double> ratios;
+  const std::vector<std::optional<Timekeeping>> devices =
+      options.timing
+          ? std::vector<std::optional<Timekeeping>>{Timekeeping::kNever, Timekeeping::kOnce,
+                                                    Timekeeping::kEachRun}
+          : std::vector<std::optional<Timekeeping>>{std::nullopt, Timekeeping::kOnce};
+  const std::vector<const char*> names =
+      options.timing ? std::vector<const char*>{"never ms", "once ms", "each ms"}
+                     : std::vector<const char*>{"cpu ms", "emu ms"};
+  std::printf("%-52s", "model");
+  for (const char* name : names) std::printf(" %10s", name);
+  for (size_t k = 1; k < names.size(); ++k) std::printf(" %7s", "ratio");
+  std::printf("\n");
+  std::vector<std::vector<double>> ratios(devices.size());
   for (const std::string& path : options.models) {
-    const Result<Overhead> overhead = Measure(path, options);
+    const Result<std::vector<double>> seconds = Measure(path, options, devices);
     const std::string name = path.substr(path.rfind('/') + 1);
-    if (!overhead.ok()) {
-      std::fprintf(stderr, "%s: %s\n", name.c_str(), overhead.status().message().c_str());
+    if (!seconds.ok()) {
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), seconds.status().message().c_str());
       return 1;
     }
-    ratios.push_back(overhead->ratio());
-    std::printf("%-52s %10.4f %10.4f %7.3f\n", name.c_str(), overhead->cpu_seconds * 1e3,
-                overhead->device_seconds * 1e3, ratios.back());
+    std::printf("%-52s", name.c_str());
+    for (const double value : *seconds) std::printf(" %10.4f", value * 1e3);
+    for (size_t k = 1; k < seconds->size(); ++k) {
+      ratios[k].push_back((*seconds)[k] / (*seconds)[0]);
+      std::printf(" %7.3f", ratios[k].back());
+    }
+    std::printf("\n");
     std::fflush(stdout);
   }
-  std::printf("%-52s %10s %10s %7.3f\n", "median", "", "", Median(ratios));
+  std::printf("%-52s", "median");
+  for (size_t k = 0; k < names.size(); ++k) std::printf(" %10s", "");
+  for (size_t k = 1; k < ratios.size(); ++k) std::printf(" %7.3f", Median(ratios[k]));
+  std::printf("\n");
   return 0;
 }
 
@@ -96,7 +156,9 @@ int Run(const Options& options) {
 int main(int argc, char** argv) {
   atollrt::Options options;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
+    if (std::strcmp(argv[i], "--timing") == 0) {
+      options.timing = true;
+    } else if (std::strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
       options.threads = std::max(1, std::atoi(argv[++i]));
     } else if (std::strcmp(argv[i], "--runs") == 0 && i + 1 < argc) {
       options.runs = std::max(1, std::atoi(argv[++i]));
@@ -105,7 +167,8 @@ int main(int argc, char** argv) {
     }
   }
   if (options.models.empty()) {
-    std::fprintf(stderr, "usage: emulator_overhead [--threads N] [--runs N] MODEL.tflite...\n");
+    std::fprintf(stderr,
+                 "usage: emulator_overhead [--timing] [--threads N] [--runs N] MODEL.tflite...\n");
     return 2;
   }
   return atollrt::Run(options);

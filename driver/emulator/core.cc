@@ -250,8 +250,10 @@ void Core::Start(const StartMessage& start) {
     return;
   }
   const Slot* const slot = slots_[first].get();
-  if (slot != nullptr && slot->program_length == start.instruction_count &&
-      slot->program_writes == program_writes_) {
+  if (options_.timekeeping == Timekeeping::kNever && stepped_ == nullptr) {
+    known_cycles_ = 0;
+  } else if (slot != nullptr && slot->program_length == start.instruction_count &&
+             slot->program_writes == program_writes_) {
     known_cycles_ = slot->program_cycles;
   }
 }
@@ -459,7 +461,8 @@ Core::Progress Core::Complete() {
     schedule_.Add(EndInstruction{});
     cycles = schedule_.summary().total;
     // Not of a program that has changed meanwhile, nor stepped: that counts each time.
-    if (started_at_write_ == program_writes_ && stepped_ == nullptr) {
+    if (started_at_write_ == program_writes_ && stepped_ == nullptr &&
+        options_.timekeeping == Timekeeping::kOnce) {
       Slot& first = *slots_[start_.program_offset / kInstructionBytes];
       first.program_length = start_.instruction_count;
       first.program_writes = program_writes_;

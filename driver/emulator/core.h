@@ -47,12 +47,21 @@ namespace atollrt {
 // the cycles one by one.
 enum class Face { kDirect, kStepped };
 
+// How the device comes to the cycles that it reports. The last two are for measuring what that
+// costs.
+enum class Timekeeping {
+  kOnce,     // of a program when it first runs; they are the same each time
+  kEachRun,  // in each run
+  kNever,    // not at all: it reports 0
+};
+
 struct CoreOptions {
   DeviceProfile profile;
   Face face = Face::kDirect;
   int threads = 1;  // that compute, the caller's included
   CpuFeatures features = kBaseline;
-  WorkLimits work_limits{};  // of the direct face
+  WorkLimits work_limits{};                      // of the direct face
+  Timekeeping timekeeping = Timekeeping::kOnce;  // of the direct face
 };
 
 class Core {

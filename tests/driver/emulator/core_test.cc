@@ -105,6 +105,25 @@ void RunToCycles(Core& core, uint64_t wanted) {
   EXPECT_EQ(DecodeEvent(event)->detail, wanted);
 }
 
+TEST(Core, KeepsTimeOnceInEachRunOrNever) {
+  const DeviceProfile profile = *FindDeviceProfile("");
+  const uint64_t cycles =
+      SummarizeProgram(FillingProgram(64), {.array = {64, 64},
+                                            .clock_hz = profile.clock_hz,
+                                            .link_bytes_per_second = profile.link_bytes_per_second})
+          .total;
+  for (const Timekeeping timekeeping :
+       {Timekeeping::kOnce, Timekeeping::kEachRun, Timekeeping::kNever}) {
+    const auto core = MakeCore({.profile = SmallProfile(), .timekeeping = timekeeping});
+    Send(*core, ProgramRecord(FillingProgram(64)));
+    for (int i = 0; i < 2; ++i) {
+      Send(*core, StartRecord(kStartFilling));
+      Send(*core, Record(RecordTag::kInput, Bytes(1)));
+      RunToCycles(*core, timekeeping == Timekeeping::kNever ? 0 : cycles);
+    }
+  }
+}
+
 // The device's time of a program is worked out once and holds as long as program memory does.
 TEST(Core, TellsTheTimeOfProgramsThatRunAgainOrChange) {
   constexpr uint32_t kFew = 64, kMany = 1 << 14;
