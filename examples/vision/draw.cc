@@ -171,7 +171,7 @@ void DrawLegend(std::span<const LegendEntry> entries, const Canvas& canvas) {
   for (const LegendEntry& entry : entries) {
     std::string text = entry.text;
     while (!text.empty() && !fits({{}, text})) {
-      text.resize(text.size() - std::min<size_t>(text.size(), text.ends_with("...") ? 4 : 1));
+      text.erase(text.size() - std::min<size_t>(text.size(), text.ends_with("...") ? 4 : 1));
       if (!text.empty()) text += "...";
     }
     const Rect bounds = LabelBounds(text, {2 * scale, y}, scale, canvas);

@@ -108,7 +108,7 @@ TEST(InvokeAllocation, NothingInModelsOfTheTree) {
 TEST(InvokeAllocation, NothingInSharedModels) {
   const std::filesystem::path folder = std::filesystem::path(ATOLL_SHARED_DIR) / "models";
   if (!std::filesystem::exists(folder)) {
-    ReportAbsent("models in " + folder.string());
+    ReportAbsent("reference data: models in " + folder.string());
     return;
   }
   CheckModels(folder);

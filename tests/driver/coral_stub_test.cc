@@ -30,7 +30,7 @@ class CoralStub : public ::testing::Test {
     setenv("FAKEUSB_MODE", "app", 1);
     setenv("FAKEUSB_LOG", "/dev/null", 1);
     if (std::strcmp(libusb_get_version()->describe, "fakeusb") != 0) {
-      ReportAbsent("tools/coral-stub of the reference data, in place of libusb");
+      ReportAbsent("reference data: tools/coral-stub, in place of libusb");
       GTEST_SKIP();
     }
     bus_ = SystemUsbBus();

@@ -58,7 +58,7 @@ TEST(ArenaBudget, NetworksOfTheZoo) {
 TEST(ArenaBudget, SharedModels) {
   const std::filesystem::path folder = std::filesystem::path(ATOLL_SHARED_DIR) / "models";
   if (!std::filesystem::exists(folder)) {
-    ReportAbsent("models in " + folder.string());
+    ReportAbsent("reference data: models in " + folder.string());
     return;
   }
   ExpectFilesWithinBudget(folder);

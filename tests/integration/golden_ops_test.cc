@@ -365,7 +365,7 @@ class Shared : public GoldenOps {
     GoldenOps::SetUp();
     if (std::filesystem::exists(kShared / "manifest.json")) return;
     if (ATOLL_REQUIRE_SHARED) FAIL() << kShared << " has no manifest.json";
-    ReportAbsent("conformance cases in " + kShared.string());
+    ReportAbsent("reference data: cases in " + kShared.string());
     GTEST_SKIP();
   }
 };

@@ -32,7 +32,8 @@ def need(path):
         return
     if path.is_relative_to(SHARED) and os.environ.get("ATOLL_REQUIRE_SHARED") == "1":
         sys.exit(f"{path} is absent, but ATOLL_REQUIRE_SHARED is on")
-    print(f"ATOLL-SKIPPED: {path} is absent")
+    what = "reference data: " if path.is_relative_to(SHARED) else ""
+    print(f"ATOLL-SKIPPED: {what}{path} is absent")
     sys.exit(0)
 
 

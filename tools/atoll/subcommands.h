@@ -14,6 +14,9 @@ class App;
 
 namespace atollcmd {
 
+// The whole command: what main() gets and returns.
+int RunCommand(int argc, char** argv);
+
 void AddDevicesCommand(CLI::App* app);
 void AddInspectCommand(CLI::App* app);
 void AddCompileCommand(CLI::App* app);

@@ -249,7 +249,7 @@ TEST(Resize, ReproducesTheGoldenModelInputs) {
   if (ATOLL_REQUIRE_SHARED) {
     EXPECT_EQ(compared, static_cast<int>(std::size(cases))) << "golden images in " << shared;
   } else if (compared == 0) {
-    ReportAbsent("golden images in " + shared);
+    ReportAbsent("reference data: images in " + shared);
   }
 }
 

@@ -144,7 +144,7 @@ struct RealFile {
 TEST(Zoo, HasTheLayersOfTheRealFiles) {
   const std::filesystem::path folder = std::filesystem::path(ATOLL_SHARED_DIR) / "models";
   if (!std::filesystem::exists(folder)) {
-    ReportAbsent("models in " + folder.string());
+    ReportAbsent("reference data: models in " + folder.string());
     return;
   }
   for (const RealFile& real :

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The `atoll` command. Results go to stdout, everything else to stderr; a failure is one sentence
+// there and an exit code (exit_code.h).
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/runtime.h"
+#include "tools/atoll/command_line.h"
+#include "tools/atoll/exit_code.h"
+#include "tools/atoll/report.h"
+#include "tools/atoll/subcommands.h"
+
+namespace atollcmd {
+namespace {
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  atoll devices\n"
+    "  atoll inspect model.tflite\n"
+    "  atoll classify model.tflite photo.jpg --labels labels.txt\n"
+    "  atoll detect detector.tflite photo.jpg --labels labels.txt --output boxes.jpg\n"
+    "  atoll benchmark model.tflite --device emu\n"
+    "'atoll SUBCOMMAND --help' explains each with examples.\n"
+    "\n"
+    "Results go to stdout, with --json as one line of JSON; notes and errors go to stderr.\n"
+    "\n"
+    "Exit codes:\n"
+    "  0  ok\n"
+    "  1  failure: a file that cannot be read or written, a bad picture, anything not below\n"
+    "  2  usage: the command line, or an --input or label file that does not fit the model\n"
+    "  3  no such device, or it cannot be opened\n"
+    "  4  the model is invalid, unsupported, or of a kind that the subcommand cannot use\n"
+    "  5  the device went away or no longer answers\n"
+    "  6  verification found a mismatch";
+
+int Fail(ExitCode code, std::string sentence) {
+  while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {
+    sentence.pop_back();
+  }
+  fmt::print(stderr, "atoll: {}.\n", Printable(sentence));
+  return static_cast<int>(code);
+}
+
+// Keeps files from getting the numbers of streams with which the command was not started: results
+// for stdout would end up in them. Reading stdin and writing the others fails, as it should.
+void OccupyStandardStreams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+  }
+}
+
+void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
+  if (severity >= ATOLL_LOG_WARNING) fmt::print(stderr, "atoll: note: {}\n", Printable(message));
+}
+
+void Run(std::vector<std::string> words);
+
+void AddSubcommands(CLI::App* app) {
+  AddDevicesCommand(app);
+  AddInspectCommand(app);
+  AddCompileCommand(app);
+  AddDisasmCommand(app);
+  AddAsmCommand(app);
+  AddRunCommand(app);
+  AddVerifyCommand(app);
+  AddClassifyCommand(app);
+  AddDetectCommand(app);
+  AddSegmentCommand(app);
+  AddPoseCommand(app);
+  AddCameraCommand(app);
+  AddBenchmarkCommand(app);
+  AddProfileCommand(app);
+  AddResidencyCommand(app);
+  AddReplayCommand(app, Run);
+  AddTopCommand(app);
+  AddDoctorCommand(app);
+}
+
+void SetUp(CLI::App* app) {
+  app->require_subcommand(1);
+  app->set_version_flag("--version", fmt::format("atoll {}", AtollVersion()));
+  app->footer(kFooter);
+  AddSubcommands(app);
+}
+
+// A command line within another one.
+void Run(std::vector<std::string> words) {
+  CLI::App app("", "atoll");
+  SetUp(&app);
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    throw CommandError(ExitCode::kUsage,
+                       fmt::format("the recorded command line: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+int RunCommand(int argc, char** argv) {
+  OccupyStandardStreams();
+  AtollSetLogCallback(LogToStderr, nullptr);
+  SetCommandLine(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  CLI::App app(
+      "Runs quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, real or "
+      "emulated.",
+      "atoll");
+  SetUp(&app);
+  try {
+    app.parse(argc, argv);  // also runs the subcommand
+    return static_cast<int>(ExitCode::kOk);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::string scope = "atoll";
+    for (const CLI::App* subcommand : app.get_subcommands()) scope += " " + subcommand->get_name();
+    std::string what = error.what();
+    if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+      what = fmt::format("there is no subcommand '{}'", argv[1]);
+    }
+    return Fail(ExitCode::kUsage, fmt::format("{}; see '{} --help'", what, scope));
+  } catch (const CommandError& error) {
+    return Fail(error.code(), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return Fail(ExitCode::kFailure, fmt::format("cannot use '{}': {}; choose another name",
+                                                error.path1().string(), error.code().message()));
+  } catch (const std::bad_alloc&) {
+    return Fail(ExitCode::kFailure, "out of memory; close other programs or use a smaller model");
+  } catch (const std::exception& error) {
+    return Fail(ExitCode::kFailure, fmt::format("unexpected failure: {}", error.what()));
+  }
+}
+
+}  // namespace atollcmd
