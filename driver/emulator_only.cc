@@ -22,7 +22,7 @@ Status NoFaultsOrRecordings() {
 std::shared_ptr<UsbBus> SystemUsbBus() { return nullptr; }
 
 bool HasSteppedMachine() { return false; }
-std::unique_ptr<SteppedMachine> MakeSteppedMachine(uint32_t, uint32_t) { return nullptr; }
+std::unique_ptr<SteppedMachine> MakeSteppedMachine(const SteppedMachineOptions&) { return nullptr; }
 
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   if (options.threads < 0) return InvalidArgument("%d threads for a device", options.threads);

@@ -75,7 +75,10 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       parser_(program_.size()),
       schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == Face::kStepped) {
-    stepped_ = MakeSteppedMachine(options.profile.array_rows, options.profile.array_columns);
+    stepped_ = MakeSteppedMachine({.rows = options.profile.array_rows,
+                                   .columns = options.profile.array_columns,
+                                   .clock_hz = options.profile.clock_hz,
+                                   .link_bytes_per_second = options.profile.link_bytes_per_second});
     ATOLL_CHECK(stepped_ != nullptr);
   }
   Reset();
@@ -243,6 +246,7 @@ void Core::Start(const StartMessage& start) {
   started_at_write_ = program_writes_;
   known_cycles_.reset();
   schedule_ = Schedule(MakeScheduleOptions(options_.profile));
+  if (stepped_ != nullptr) stepped_->StartProgram();
   const uint64_t first = start.program_offset / kInstructionBytes;
   if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
       first + start.instruction_count > slots_.size()) {
@@ -298,8 +302,12 @@ bool Core::Step() {
 // Past an instruction that has run.
 void Core::Advance(const Slot& slot) {
   // END has been added already: its event holds the sum.
-  if (status_ == CoreStatus::kRunning && !known_cycles_) {
-    schedule_.Add(slot.instruction, stepped_ != nullptr ? stepped_cycles_ : slot.execution_cycles);
+  if (status_ == CoreStatus::kRunning) {
+    if (stepped_ != nullptr) {
+      stepped_->AddToProgram(slot.instruction, stepped_cycles_);
+    } else if (!known_cycles_) {
+      schedule_.Add(slot.instruction, slot.execution_cycles);
+    }
   }
   ++instructions_;
   ++next_;
@@ -455,14 +463,16 @@ Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
 Core::Progress Core::Complete() {
   if (events_.size() >= kEventLimit * kEventBytes) return Progress::kNone;
   uint64_t cycles = 0;
-  if (known_cycles_) {
+  if (stepped_ != nullptr) {
+    stepped_->AddToProgram(EndInstruction{}, 0);
+    cycles = stepped_->ProgramCycles();
+  } else if (known_cycles_) {
     cycles = *known_cycles_;
   } else {
     schedule_.Add(EndInstruction{});
     cycles = schedule_.summary().total;
-    // Not of a program that has changed meanwhile, nor stepped: that counts each time.
-    if (started_at_write_ == program_writes_ && stepped_ == nullptr &&
-        options_.timekeeping == Timekeeping::kOnce) {
+    // Not of a program that has changed meanwhile.
+    if (started_at_write_ == program_writes_ && options_.timekeeping == Timekeeping::kOnce) {
       Slot& first = *slots_[start_.program_offset / kInstructionBytes];
       first.program_length = start_.instruction_count;
       first.program_writes = program_writes_;

@@ -10,8 +10,8 @@
 //         └──── bad record ─────┴── fault ──> Faulted ── Reset ──> Idle
 //
 // Everything that comes from the host is hostile: a bad record or program faults the device, and
-// memory use is bounded by the profile and kQueueLimit. In a steady state nothing is allocated;
-// decoded and checked instructions are kept until their program memory is written again.
+// memory use is bounded by the profile and kQueueLimit. In a steady state the direct face allocates
+// nothing; decoded and checked instructions are kept until their program memory is written again.
 //
 // Not thread-safe.
 #pragma once
@@ -170,6 +170,7 @@ class Core {
   uint64_t program_writes_ = 0;  // to program memory, so far
   uint64_t started_at_write_ = 0;
   // Of the running program: what it will have taken, if that is known, else the schedule so far.
+  // The stepped face keeps its own.
   std::optional<uint64_t> known_cycles_;
   Schedule schedule_;
   // The fault, if status_ says so.

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "driver/emulator/stepped_array.h"
+#include "driver/emulator/stepped_sequencer.h"
 #include "driver/emulator/stepped_vector_unit.h"
 #include "runtime/base/check.h"
 
@@ -41,9 +42,15 @@ uint64_t CopyRuns(const CopyInstruction& i, size_t loop, size_t from, size_t to,
 
 class Machine final : public SteppedMachine {
  public:
-  Machine(uint32_t rows, uint32_t columns) : array_(rows, columns), vector_unit_(columns) {}
+  explicit Machine(const SteppedMachineOptions& options)
+      : array_(options.rows, options.columns), vector_unit_(options.columns), sequencer_(options) {}
   uint64_t Run(const Instruction& instruction, const Segments& segments,
                std::span<uint8_t> memory) override;
+  void StartProgram() override { sequencer_.Clear(); }
+  void AddToProgram(const Instruction& instruction, uint64_t cycles) override {
+    sequencer_.Add(instruction, cycles);
+  }
+  uint64_t ProgramCycles() override { return sequencer_.Run(); }
   void set_stop(const StopSignal& stop) override {
     stop_ = stop;
     array_.set_stop(stop);
@@ -53,6 +60,7 @@ class Machine final : public SteppedMachine {
  private:
   SteppedArray array_;
   SteppedVectorUnit vector_unit_;
+  SteppedSequencer sequencer_;
   StopSignal stop_;
 };
 
@@ -83,8 +91,8 @@ uint64_t Machine::Run(const Instruction& instruction, const Segments& segments,
 
 bool HasSteppedMachine() { return true; }
 
-std::unique_ptr<SteppedMachine> MakeSteppedMachine(uint32_t rows, uint32_t columns) {
-  return std::make_unique<Machine>(rows, columns);
+std::unique_ptr<SteppedMachine> MakeSteppedMachine(const SteppedMachineOptions& options) {
+  return std::make_unique<Machine>(options);
 }
 
 }  // namespace atollrt

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SteppedMachine: the emulator's stepped face. Array, vector unit and DMA of docs/isa.md §5, cycle
-// by cycle: slow, for small shapes, and the oracle of the direct face (DirectArray, VectorUnit) and
-// of the closed forms in driver/timing.h. It shares no arithmetic with them.
+// by cycle: slow, for small shapes, and the oracle of the direct face (DirectArray, VectorUnit), of
+// the closed forms in driver/timing.h and of the order of driver/schedule.h. It shares no
+// arithmetic with them.
 //
 // Belongs to one thread at a time.
 #pragma once
@@ -18,6 +19,12 @@
 
 namespace atollrt {
 
+struct SteppedMachineOptions {
+  uint32_t rows = 1, columns = 1;  // R and C of docs/isa.md, both at least 1
+  uint64_t clock_hz = 0;
+  uint64_t link_bytes_per_second = 0;  // 0: the link takes no time
+};
+
 class SteppedMachine {
  public:
   // What infeed, outfeed and DMA move in a cycle.
@@ -31,13 +38,18 @@ class SteppedMachine {
   // memory. Writes what AccessesOf (driver/memory_access.h) says and nothing else.
   virtual uint64_t Run(const Instruction& instruction, const Segments& segments,
                        std::span<uint8_t> memory) = 0;
+  // The program's time: of the instructions since StartProgram, in order and with the cycles that
+  // they took, as docs/isa.md §5, "Overlap", has them run side by side. The last one is END.
+  virtual void StartProgram() = 0;
+  virtual void AddToProgram(const Instruction& instruction, uint64_t cycles) = 0;
+  virtual uint64_t ProgramCycles() = 0;
   // A run in progress ends early when it says so; then its cycles and what it wrote mean nothing.
   virtual void set_stop(const StopSignal& stop) = 0;
 };
 
 // Whether this program has one: libatoll-core has not.
 bool HasSteppedMachine();
-// R and C of docs/isa.md, both at least 1. Never nullptr if there is one.
-std::unique_ptr<SteppedMachine> MakeSteppedMachine(uint32_t rows, uint32_t columns);
+// Never nullptr if there is one.
+std::unique_ptr<SteppedMachine> MakeSteppedMachine(const SteppedMachineOptions& options);
 
 }  // namespace atollrt

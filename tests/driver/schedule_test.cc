@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "driver/emulator/stepped_sequencer.h"
+#include "tests/support/rng.h"
+
 namespace atollrt {
 namespace {
 
@@ -262,6 +265,76 @@ TEST(Schedule, OfAProgramIsItsInstructions) {
   const ScheduleSummary summary = SummarizeProgram(program, kSlowLink);
   EXPECT_EQ(summary.instructions, 4u);
   EXPECT_EQ(summary.total, 128u + 64 + 190 + 1 + 64);
+}
+
+// Two readings of docs/isa.md §5, "Overlap": as maxima over earlier times, and as a machine that
+// goes from event to event. Instructions of all units get in each other's way, take any time, and
+// fill the sequencer.
+TEST(Schedule, EqualsTheSteppedSequencer) {
+  Rng rng(TestSeed(0x5C4ED));
+  const auto number = [&](int64_t first, int64_t last) {
+    return static_cast<uint32_t>(rng.Int(first, last));
+  };
+  int chained = 0;
+  for (int round = 0; round < TestCount(2000); ++round) {
+    const ScheduleOptions options{
+        .array = {number(1, 70), number(1, 70)},
+        .clock_hz = rng.Pick({uint64_t{500'000'000}, uint64_t{1'000'000}}),
+        .link_bytes_per_second = rng.Pick(
+            {uint64_t{0}, uint64_t{500'000}, uint64_t{455'000'000}, uint64_t{36'600'000}})};
+    Schedule schedule(options);
+    SteppedSequencer sequencer({.rows = options.array.rows,
+                                .columns = options.array.columns,
+                                .clock_hz = options.clock_hz,
+                                .link_bytes_per_second = options.link_bytes_per_second});
+    const uint32_t spread = number(1, 4) * 500;
+    const auto address = [&] { return (rng.OneIn(4) ? kParameterSegment : 0) | number(0, spread); };
+    const bool is_fast = rng.OneIn(2);
+    const auto add = [&](const Instruction& instruction) {
+      const uint64_t cycles = number(1, is_fast ? 20 : 2000);
+      schedule.Add(instruction, cycles);
+      sequencer.Add(instruction, cycles);
+    };
+    for (uint32_t i = number(0, 60); i > 0; --i) {
+      switch (rng.Int(0, 6)) {
+        case 0:
+          add(InputInstruction{.output_address = address(), .bytes = number(1, 300)});
+          break;
+        case 1:
+          add(ParametersInstruction{.output_address = address(), .bytes = number(1, 300)});
+          break;
+        case 2:
+          add(OutputInstruction{.input_address = address(), .bytes = number(1, 300)});
+          break;
+        case 3:
+          add(Table(address(), address(), number(1, 100)));
+          break;
+        case 4:
+          add(Copy(address(), address(), number(1, 100)));
+          break;
+        case 5:
+          add(FillInstruction{.output_address = address(), .bytes = number(1, 100)});
+          break;
+        default: {
+          Conv2DInstruction conv = Dense(address(), address());
+          conv.output_c = number(1, 200);
+          add(conv);
+          if (rng.OneIn(2)) break;
+          AddInstruction sum = Chained(address(), address());
+          sum.input1_address = conv.output_address;
+          sum.count3 = conv.output_c;
+          add(sum);
+          ++chained;
+          break;
+        }
+      }
+    }
+    schedule.Add(EndInstruction{}, 0);
+    sequencer.Add(EndInstruction{}, 0);
+    ASSERT_EQ(sequencer.Run(), schedule.summary().total) << "round " << round;
+    ASSERT_EQ(sequencer.Run(), schedule.summary().total) << "again";
+  }
+  EXPECT_GT(chained, 0);
 }
 
 }  // namespace

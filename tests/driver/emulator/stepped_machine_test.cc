@@ -449,7 +449,7 @@ struct Faces {
     }
     array = {profile.array_rows, profile.array_columns};
     name = std::to_string(array.rows) + "x" + std::to_string(array.columns);
-    machine = MakeSteppedMachine(array.rows, array.columns);
+    machine = MakeSteppedMachine({.rows = array.rows, .columns = array.columns});
     direct = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
     stepped = MakeCore({.profile = profile, .face = Face::kStepped});
     // Of a few pixels, or a few lines.
