@@ -272,7 +272,8 @@ AtollStatus AtollInterpreterResetVariableTensors(AtollInterpreter* interpreter) 
 }
 
 const char* AtollTypeName(AtollType type) {
-  if (type < 0 || type > INT8_MAX) return "unknown";  // would become another type
+  const auto number = static_cast<int64_t>(type);         // of programs in C: any
+  if (number < 0 || number > INT8_MAX) return "unknown";  // would become another type
   return atollrt::DataTypeName(static_cast<atollrt::DataType>(type));
 }
 
