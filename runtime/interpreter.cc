@@ -159,8 +159,30 @@ Status Interpreter::Plan(Delegate* delegate, const PlanOptions& options) {
   return Status();
 }
 
+// Filters keep weights in an order of their own. Nodes may share them, as many as there are steps
+// of an unrolled network, but a file of a megabyte must not ask for many gigabytes.
+Status Interpreter::CheckWeightCopies() const {
+  constexpr int64_t kMaxCopiesOfByte = 16;
+  constexpr int64_t kCopiesOfSmallModel = int64_t{1} << 30;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < graph().nodes.size(); ++i) {
+    const Node& node = graph().nodes[i];
+    const bool is_filter =
+        node.type == OpType::kCONV_2D || node.type == OpType::kDEPTHWISE_CONV_2D ||
+        node.type == OpType::kFULLY_CONNECTED || node.type == OpType::kTRANSPOSE_CONV;
+    if (is_filter && placements_[i].partition < 0) bytes += graph().Input(node, 1)->byte_size();
+  }
+  const int64_t model_bytes = static_cast<int64_t>(model_->bytes().size());
+  if (bytes <= kMaxCopiesOfByte * model_bytes + kCopiesOfSmallModel) return Status();
+  return ResourceExhausted(
+      "filters share their weights so often that %lld bytes of them would be prepared; the model "
+      "has %lld bytes",
+      static_cast<long long>(bytes), static_cast<long long>(model_bytes));
+}
+
 // One step per CPU node and one per partition (at the place of its first node, for now).
 Status Interpreter::PrepareSteps() {
+  ATOLL_RETURN_IF_ERROR(CheckWeightCopies());
   ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
   std::vector<bool> partition_seen(partitions_.size());
   for (size_t i = 0; i < graph().nodes.size(); ++i) {

@@ -118,6 +118,7 @@ class Interpreter {
                                                         const InterpreterOptions& options,
                                                         Interpreter* parent);
   Status Plan(Delegate* delegate, const PlanOptions& options);
+  Status CheckWeightCopies() const;
   Status PrepareSteps();
   Status OrderSteps();
   Status FoldPads();

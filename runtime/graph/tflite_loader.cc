@@ -25,6 +25,8 @@ constexpr int kMaxVerifierTables = 1'000'000;
 // comes to less than a quarter of this.
 constexpr size_t kMaxCopiesOfByte = 24;
 constexpr size_t kCopiesOfSmallFile = 16 << 10;
+// Whoever prepares a node keeps some tens of bytes for each of its operands.
+constexpr size_t kCopiesOfOperand = 8;
 // What constant folding may add.
 constexpr size_t kMaxFoldedOfByte = 8;
 // That a message lists.
@@ -368,7 +370,8 @@ Status GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
   node.type = static_cast<OpType>(
       std::max(code->builtin_code(), static_cast<int32_t>(code->deprecated_builtin_code())));
   node.version = code->version();
-  ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(code->custom_code()) + BytesOf(op.outputs())));
+  ATOLL_RETURN_IF_ERROR(
+      CountCopied(BytesOf(code->custom_code()) + kCopiesOfOperand * BytesOf(op.outputs())));
   node.custom_name = String(code->custom_code());
   if (node.type == OpType::kCUSTOM && node.custom_name.empty()) {
     return CorruptModel("node %d is a custom operator without a name", index);
@@ -385,7 +388,8 @@ Status GraphLoader::ReadNode(const tflite::Operator& op, int32_t index) {
 
 // What the table of a node has besides its code and outputs.
 Status GraphLoader::ReadOperator(const tflite::Operator& op, Node* node) {
-  ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(op.inputs()) + BytesOf(op.intermediates())));
+  ATOLL_RETURN_IF_ERROR(
+      CountCopied(kCopiesOfOperand * (BytesOf(op.inputs()) + BytesOf(op.intermediates()))));
   node->inputs = Vector(op.inputs());
   node->intermediates = Vector(op.intermediates());
   ATOLL_RETURN_IF_ERROR(CheckIndices(node->inputs, "input", /*may_be_absent=*/true));

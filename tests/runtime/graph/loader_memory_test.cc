@@ -272,6 +272,64 @@ TEST(LoaderMemory, FieldsOfOneKey) {
   }
 }
 
+// ---- What is prepared ---------------------------------------------------------------------------
+
+// A list of inputs that two nodes could share becomes a list of copies in each.
+TEST(LoaderMemory, PreparedOperandsAreBounded) {
+  for (const int nodes : {1, 200}) {
+    SharingModel m;
+    constexpr int32_t kInputs = 10'000;
+    m.tensors.assign(static_cast<size_t>(1 + nodes), m.Int8({1}));
+    m.inputs = {0};
+    const uint32_t code = m.Code(OpType::kPACK);
+    const auto inputs = m.fbb.CreateVector(std::vector<int32_t>(kInputs, 0));
+    const auto options = tflite::CreatePackOptions(m.fbb, kInputs, 0);
+    for (int i = 0; i < nodes; ++i) {
+      const auto outputs = m.fbb.CreateVector(std::vector<int32_t>{1 + i});
+      m.operators.push_back(tflite::CreateOperator(
+          m.fbb, code, inputs, outputs, tflite::BuiltinOptions::PackOptions, options.Union()));
+    }
+    const Bytes file = m.Finish();
+    const auto model = LoadMetered(file);
+    EXPECT_EQ(model.status().code(), nodes == 1 ? StatusCode::kOk : StatusCode::kResourceExhausted);
+    if (!model.ok()) continue;
+    const AllocationMeter meter;
+    EXPECT_TRUE(Interpreter::Create(*model, {.threads = 1}).ok());
+    EXPECT_LE(meter.peak_bytes(), 4 * ProportionalBytes(file.size()));
+  }
+}
+
+// Weights of a megabyte, of which each node has a copy of its own.
+TEST(LoaderMemory, CopiesOfWeightsAreBounded) {
+  for (const int nodes : {8, 2000}) {
+    SharingModel m;
+    m.buffers.push_back(tflite::CreateBuffer(m.fbb, m.fbb.CreateVector(Bytes(1 << 20, 1))));
+    const auto quantization = [&] {
+      const auto scales = m.fbb.CreateVector(std::vector<float>{1});
+      const auto zero_points = m.fbb.CreateVector(std::vector<int64_t>{0});
+      return tflite::CreateQuantizationParameters(m.fbb, 0, 0, scales, zero_points);
+    }();
+    const auto tensor = [&](const std::vector<int32_t>& shape, uint32_t buffer) {
+      return tflite::CreateTensor(m.fbb, m.fbb.CreateVector(shape),
+                                  static_cast<int8_t>(DataType::kInt8), buffer, 0, quantization);
+    };
+    m.tensors = {tensor({1, 1024}, 0), tensor({1024, 1024}, 1)};
+    m.tensors.insert(m.tensors.end(), static_cast<size_t>(nodes), tensor({1, 1024}, 0));
+    m.inputs = {0};
+    const uint32_t code = m.Code(OpType::kFULLY_CONNECTED);
+    const auto inputs = m.fbb.CreateVector(std::vector<int32_t>{0, 1, -1});
+    for (int i = 0; i < nodes; ++i) {
+      const auto outputs = m.fbb.CreateVector(std::vector<int32_t>{2 + i});
+      m.operators.push_back(tflite::CreateOperator(m.fbb, code, inputs, outputs));
+    }
+    const auto model = LoadMetered(m.Finish());
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const auto interpreter = Interpreter::Create(*model, {.threads = 1});
+    EXPECT_EQ(interpreter.status().code(),
+              nodes == 8 ? StatusCode::kOk : StatusCode::kResourceExhausted);
+  }
+}
+
 // ---- Everything else ----------------------------------------------------------------------------
 
 TEST(LoaderMemory, GoodModelsAndSeedsOfTheFuzzer) {
