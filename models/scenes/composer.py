@@ -120,7 +120,6 @@ class Composer:
         return self.noise[first:first + size].reshape(shape)
 
 
-
 def jpeg(image, quality):
     """The bytes of a JPEG of uint8 [height, width, 3]."""
     buffer = io.BytesIO()

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The float network: a small single-shot detector of ten classes on 128 x 176 pictures.
 
-One square anchor per cell of two feature maps, small pieces on the fine one and large pieces on
-the coarse one. Every cell gives ten class logits and the encoding of a box as
-TFLite_Detection_PostProcess decodes it: y, x, h, w relative to the anchor. README.md has a table
-of the layers.
+Two feature maps: the coarse one, whose cells see all of a piece and what is around it, is enlarged
+and added to the fine one. Each cell of the sum has one square anchor, for which it gives ten class
+logits and the encoding of a box as TFLite_Detection_PostProcess decodes it: y, x, h, w relative to
+the anchor. README.md has a table of the layers.
 """
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -15,16 +14,15 @@ from anchors import CLASSES
 from layers import ConvBatchNorm
 
 
-class Separable(nn.Module):
-    """ReLU(x + pointwise(ReLU(depthwise 3x3(x))))."""
+class Residual(nn.Module):
+    """ReLU(x + 3x3(x))."""
 
     def __init__(self, channels):
         super().__init__()
-        self.depthwise = ConvBatchNorm(channels, channels, groups=channels)
-        self.pointwise = ConvBatchNorm(channels, channels, size=1)
+        self.conv = ConvBatchNorm(channels, channels)
 
     def forward(self, x):
-        return F.relu(x + self.pointwise(F.relu(self.depthwise(x))))
+        return F.relu(x + self.conv(x))
 
 
 class Head(nn.Module):
@@ -45,31 +43,25 @@ class Head(nn.Module):
 class SceneNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = ConvBatchNorm(3, 16, stride=2)
-        self.conv1 = ConvBatchNorm(16, 32, stride=2)
-        self.residual1 = Separable(32)
-        self.conv2 = ConvBatchNorm(32, 64, stride=2)
-        self.residual2 = ConvBatchNorm(64, 64)
-        self.residual3 = ConvBatchNorm(64, 64)
-        self.fine = Separable(64)
-        self.fine_head = Head(64)
-        self.conv3 = ConvBatchNorm(64, 104, stride=2)
-        self.residual4 = ConvBatchNorm(104, 104)
-        self.coarse = Separable(104)
-        self.coarse_head = Head(104)
+        self.stem = ConvBatchNorm(3, 24, stride=2)
+        self.conv1 = ConvBatchNorm(24, 48, stride=2)
+        self.residual1 = Residual(48)
+        self.conv2 = ConvBatchNorm(48, 112, stride=2)
+        self.residual2 = Residual(112)
+        self.residual3 = Residual(112)
+        self.conv3 = ConvBatchNorm(112, 160, stride=2)
+        self.residual4 = Residual(160)
+        self.residual5 = Residual(160)
+        self.lateral = ConvBatchNorm(160, 112, size=1)
+        self.residual6 = Residual(112)
+        self.head = Head(112)
 
     def forward(self, x):
-        """Logits [n, anchors, 10] and encodings [n, anchors, 4] of images [n, 3, 128, 176] in
+        """Logits [n, cells, 10] and encodings [n, cells, 4] of images [n, 3, 128, 176] in
         0 ... 1."""
         x = F.relu(self.conv1(F.relu(self.stem(x))))
-        x = self.residual1(x)
-        x = F.relu(self.conv2(x))
-        x = F.relu(x + self.residual2(x))
-        x = F.relu(x + self.residual3(x))
-        x = self.fine(x)
-        fine = self.fine_head(x)
-        x = F.relu(self.conv3(x))
-        x = F.relu(x + self.residual4(x))
-        x = self.coarse(x)
-        coarse = self.coarse_head(x)
-        return torch.cat([fine[0], coarse[0]], 1), torch.cat([fine[1], coarse[1]], 1)
+        x = F.relu(self.conv2(self.residual1(x)))
+        fine = self.residual3(self.residual2(x))
+        coarse = self.residual5(self.residual4(F.relu(self.conv3(fine))))
+        x = F.relu(fine + F.interpolate(self.lateral(coarse), scale_factor=2))
+        return self.head(self.residual6(x))

@@ -3,9 +3,8 @@
 """Quantizes the trained detector to int8 and writes it as a TensorFlow Lite model.
 
 The input is pixel / 255, so that its int8 value is pixel - 128; ../training/quantizer.py says how
-the rest is quantized. Class logits have one quantization on both maps and box encodings another,
-as each are joined. Their ranges leave out what makes no difference: logits of less than one step
-of the score, and encodings of cells that no one will see.
+the rest is quantized. The ranges of class logits and box encodings leave out what makes no
+difference: logits of less than one step of the score, and encodings of cells that no one will see.
 
 Example:
   ./quantize.py --weights scenes.pt --output scenes_int8.tflite
@@ -44,43 +43,31 @@ def head_quantizations(net, images):
             activation_quantization(encodings[seen]))
 
 
-def separable(c, name, x, layer):
-    y = c.conv(f"{name}/depthwise", x, layer.depthwise, "RELU")
-    return c.add_relu(name, x, c.conv(f"{name}/pointwise", y, layer.pointwise, "NONE"))
-
-
 @torch.no_grad()
 def convert(net, images):
     """Returns the bytes of the model; mirrors SceneNet.forward."""
     of_logits, of_encodings = head_quantizations(net, images)
-    logits, encodings = [], []
     c = Quantizer()
 
-    def head(name, x, layer):
-        y = c.conv(f"{name}/logits", x, layer.classes, "NONE", of_logits)
-        logits.append(c.rows(f"{name}/logits/rows", y, CLASSES))
-        y = c.conv(f"{name}/boxes", x, layer.boxes, "NONE", of_encodings)
-        encodings.append(c.rows(f"{name}/boxes/rows", y, 4))
-
     def residual(name, x, layer):
-        return c.add_relu(f"{name}/sum", x, c.conv(name, x, layer, "NONE"))
+        return c.add_relu(name, x, c.conv(f"{name}/conv", x, layer.conv, "NONE"))
 
     image = c.input("image", images, PIXELS)
     x = c.conv("stem", image, net.stem, "RELU")
-    x = c.conv("conv1", x, net.conv1, "RELU")
-    x = separable(c, "residual1", x, net.residual1)
-    x = c.conv("conv2", x, net.conv2, "RELU")
-    x = residual("residual2", x, net.residual2)
-    x = residual("residual3", x, net.residual3)
-    x = separable(c, "fine", x, net.fine)
-    head("fine", x, net.fine_head)
-    x = c.conv("conv3", x, net.conv3, "RELU")
-    x = residual("residual4", x, net.residual4)
-    x = separable(c, "coarse", x, net.coarse)
-    head("coarse", x, net.coarse_head)
+    x = residual("residual1", c.conv("conv1", x, net.conv1, "RELU"), net.residual1)
+    x = residual("residual2", c.conv("conv2", x, net.conv2, "RELU"), net.residual2)
+    fine = residual("residual3", x, net.residual3)
+    x = residual("residual4", c.conv("conv3", fine, net.conv3, "RELU"), net.residual4)
+    coarse = residual("residual5", x, net.residual5)
+    lateral = c.conv("lateral", coarse, net.lateral, "NONE")
+    x = c.add_relu("sum", fine, c.enlarge("lateral/enlarged", lateral))
+    x = residual("residual6", x, net.residual6)
+    logits = c.conv("logits", x, net.head.classes, "NONE", of_logits)
+    encodings = c.conv("encodings", x, net.head.boxes, "NONE", of_encodings)
 
-    scores = c.dequantize("scores/float", c.logistic("scores", c.concatenation("logits", logits)))
-    boxes = c.dequantize("encodings/float", c.concatenation("encodings", encodings))
+    scores = c.logistic("scores", c.rows("logits/rows", logits, CLASSES))
+    scores = c.dequantize("scores/float", scores)
+    boxes = c.dequantize("encodings/float", c.rows("encodings/rows", encodings, 4))
     outputs = [c.writer.activation("boxes", [1, MAX_DETECTIONS, 4]),
                c.writer.activation("classes", [1, MAX_DETECTIONS]),
                c.writer.activation("box scores", [1, MAX_DETECTIONS]),

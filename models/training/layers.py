@@ -11,8 +11,7 @@ from torch import nn
 class ConvBatchNorm(nn.Module):
     """A convolution without bias, then batch normalization, which quantization folds into it; the
     caller adds the ReLU. Windows have an odd size and SAME padding. With stride 2 the size must be
-    3 and the input even: then TensorFlow Lite pads below and on the right only, but PyTorch on all
-    sides, which makes the window one larger here, with zeros above and on the left."""
+    3 and the input even: then TensorFlow Lite pads below and on the right only."""
 
     def __init__(self, in_channels, out_channels, size=3, stride=1, groups=1):
         super().__init__()
@@ -34,8 +33,7 @@ class ConvBatchNorm(nn.Module):
 def convolve(x, weights, bias, stride, groups):
     """As TensorFlow Lite pads with SAME, within the limits that ConvBatchNorm states."""
     if stride == 2:
-        weights = F.pad(weights, (1, 0, 1, 0))
-        return F.conv2d(x, weights, bias, stride, padding=1, groups=groups)
+        return F.conv2d(F.pad(x, (0, 1, 0, 1)), weights, bias, stride, groups=groups)
     return F.conv2d(x, weights, bias, stride, padding=weights.shape[-1] // 2, groups=groups)
 
 

@@ -106,11 +106,12 @@ class Quantizer:
         self.writer.operator("RESHAPE", [x.tensor, shape], [y.tensor])
         return y
 
-    def concatenation(self, name, values):
-        """Of rows, one below the other; all have the same quantization."""
-        y = self._value(name, torch.cat([x.floats for x in values], 1), values[0].quantization)
-        self.writer.operator("CONCATENATION", [x.tensor for x in values], [y.tensor], axis=1,
-                             fused_activation_function=ACTIVATION["NONE"])
+    def enlarge(self, name, x):
+        """RESIZE_NEAREST_NEIGHBOR to twice the height and width."""
+        y = self._value(name, F.interpolate(x.floats, scale_factor=2), x.quantization)
+        size = self.writer.constant(f"{name}/size", np.array(y.floats.shape[2:], np.int32))
+        self.writer.operator("RESIZE_NEAREST_NEIGHBOR", [x.tensor, size], [y.tensor],
+                             align_corners=False, half_pixel_centers=False)
         return y
 
     def dequantize(self, name, x):

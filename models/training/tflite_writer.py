@@ -26,8 +26,6 @@ _POOL = {"padding": (0, "Int8"), "stride_w": (1, "Int32"), "stride_h": (2, "Int3
          "filter_width": (3, "Int32"), "filter_height": (4, "Int32")}
 OPERATORS = {
     "ADD": Operator(0, 2, 11, {"fused_activation_function": (0, "Int8")}),
-    "CONCATENATION": Operator(2, 2, 10, {"axis": (0, "Int32"),
-                                         "fused_activation_function": (1, "Int8")}),
     "CONV_2D": Operator(3, 3, 1, {"padding": (0, "Int8"), "stride_w": (1, "Int32"),
                                   "stride_h": (2, "Int32"),
                                   "fused_activation_function": (3, "Int8"),
@@ -45,6 +43,8 @@ OPERATORS = {
     "MAX_POOL_2D": Operator(17, 2, 5, _POOL),
     "MEAN": Operator(40, 2, 27, {"keep_dims": (0, "Bool")}),
     "RESHAPE": Operator(22, 1, 0, {}),
+    "RESIZE_NEAREST_NEIGHBOR": Operator(97, 2, 74, {"align_corners": (0, "Bool"),
+                                                    "half_pixel_centers": (1, "Bool")}),
     "SOFTMAX": Operator(25, 2, 9, {"beta": (0, "Float32")}),
 }
 CUSTOM = 32  # the code of all operators that are known by name

@@ -305,7 +305,7 @@ class PageTest(unittest.TestCase):
         page.wait(f"parseFloat({text_of('fps')}) > 1")
         cards = page.evaluate("[...document.querySelectorAll('.model')].map(card => card.textContent)")
         self.assertEqual(len(cards), 2)
-        for text in ("scenes_int8", "detect", "30 of 33 operators on the device"):
+        for text in ("scenes_int8", "detect", "24 of 27 operators on the device"):
             self.assertIn(text, cards[0])
         for text in ("crops_int8", "classify", "what scenes_int8 finds"):
             self.assertIn(text, cards[1])

@@ -223,7 +223,7 @@ TEST_F(ProgramsTest, CascadeIsRightAboutWhatIsInTheBoxes) {
   }
   std::printf("%d of %d boxes right\n", right, boxes);
   EXPECT_GE(boxes, 100);
-  EXPECT_GE(right, 0.91 * boxes);  // 185 of 201 as shipped
+  EXPECT_GE(right, 0.92 * boxes);  // 192 of 206 as shipped
 }
 
 TEST_F(ProgramsTest, SayWhatIsWrong) {
