@@ -3,10 +3,11 @@
 // FaultPlan: what shall go wrong on a bus, and when; faulty_bus.h makes it happen. As text, with
 // which people and tests say it (docs/faults.md):
 //
-//   seed:N:P         at random from seed N, in each call with probability P: "seed:7:1/400",
-//                    "seed:7:0.01"; only what a driver can notice
+//   seed:N:P         at random, in each transfer with probability P: "seed:7:1/400",
+//                    "seed:7:0.01"; only what a driver can notice. What happens to a transfer is a
+//                    function of N, its kind and its number.
 //   a script         one fault a line, '#' begins a comment:
-//     WHERE NUMBER WHAT ...    in call NUMBER (from 1) of that kind on the whole bus
+//     WHERE NUMBER WHAT ...    in transfer NUMBER (from 1) of that kind of a device
 //     speed high               devices are at the end of a USB 2 cable
 //     throttle 20MB/s          transfers take as long as on such a link
 //
@@ -18,7 +19,9 @@
 //           corrupt           bits of an event or of what a register says are flipped
 //           unplug 300ms      the device goes; it comes back to the same port then ("never": not)
 //           unplug 300ms moved      to another port
-//           unplug 300ms twice      and once more after it was there for a moment
+//           unplug 300ms twice      and once more at the first call after it came back
+//
+// Transfers are counted as faulty_bus.h says.
 //
 // Immutable after parsing; thread-safe.
 #pragma once
@@ -40,7 +43,7 @@ inline constexpr int kFaultWheres = 7;
 
 struct PlannedFault {
   FaultWhere where = FaultWhere::kOut;
-  uint64_t number = 0;  // of the call, from 1
+  uint64_t number = 0;  // of the transfer, from 1
   FaultWhat what = FaultWhat::kDrop;
   std::chrono::milliseconds time{0};  // kDelay, kUnplug
   uint64_t bytes = 0;                 // kShorten
@@ -59,7 +62,7 @@ struct FaultPlan {
   uint64_t bytes_per_second = 0;  // 0: unlimited
   bool random = false;
   uint64_t seed = 0;
-  double probability = 0;  // in each call
+  double probability = 0;  // in each transfer
   bool operator==(const FaultPlan&) const = default;
 };
 

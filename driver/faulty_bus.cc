@@ -21,8 +21,6 @@ using std::chrono::milliseconds;
 
 // With a clock that is not the real one, the device below gets so much real time for a call.
 constexpr milliseconds kInnerPatience{20};
-// How long a device is there that comes back twice.
-constexpr milliseconds kShortVisit{20};
 // What happens at random takes no longer.
 constexpr int kRandomDelayMs = 100;
 constexpr int kRandomAbsenceMs = 300;
@@ -30,16 +28,64 @@ constexpr int kRandomAbsenceMs = 300;
 constexpr FaultWhat kAllWhats[] = {FaultWhat::kDrop,    FaultWhat::kDelay,   FaultWhat::kStall,
                                    FaultWhat::kShorten, FaultWhat::kCorrupt, FaultWhat::kUnplug};
 
+uint64_t Mix(uint64_t z) {  // the finalizer of splitmix64 (Steele, Lea, Flood 2014)
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// Random numbers for one transfer. They depend on nothing else: what happened before, or happens on
+// other endpoints at the same time, does not move a fault from one transfer to another.
+class Dice {
+ public:
+  Dice(uint64_t seed, FaultWhere where, uint64_t number)
+      : state_(Mix(Mix(seed + kGamma) + static_cast<uint64_t>(where)) + number * kGamma) {
+    state_ = Mix(state_);
+  }
+  uint64_t Next() { return Mix(state_ += kGamma); }
+  double Real() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+
+ private:
+  static constexpr uint64_t kGamma = 0x9e3779b97f4a7c15u;
+  uint64_t state_;
+};
+
+// What a register says is left alone: nobody could notice.
+PlannedFault RandomFault(Dice* dice, FaultWhere where, uint64_t number, size_t size) {
+  PlannedFault fault{.where = where, .number = number};
+  do {
+    fault.what = kAllWhats[dice->Next() % std::size(kAllWhats)];
+  } while (!CanHappen(where, fault.what) ||
+           (fault.what == FaultWhat::kCorrupt && where == FaultWhere::kControl));
+  fault.bytes = dice->Next() % (size + 1);
+  const bool unplugs = fault.what == FaultWhat::kUnplug;
+  fault.time = milliseconds(1 + dice->Next() % (unplugs ? kRandomAbsenceMs : kRandomDelayMs));
+  if (unplugs) fault.replug = static_cast<Replug>(dice->Next() % 3);
+  return fault;
+}
+
+Status Stalled() { return InvalidArgument("the device stalled"); }
+
+bool IsRead(const ControlSetup& setup) { return (setup.request_type & 0x80) != 0; }
+
+bool SameSetup(const ControlSetup& a, const ControlSetup& b) {
+  return a.request_type == b.request_type && a.request == b.request && a.value == b.value &&
+         a.index == b.index;
+}
+
+// With this a host asks whether it must go on waiting; how often depends on how long that takes.
+bool AsksForStatus(const ControlSetup& setup) {
+  return SameSetup(setup, RegisterRequest(static_cast<uint32_t>(Register::kStatus),
+                                          RegisterWidth::k32, RegisterAccess::kRead));
+}
+
 }  // namespace
 
 // What all transports of a bus share: the plan, how far it is, and what is away.
 class FaultyBus::State {
  public:
   State(std::shared_ptr<UsbBus> inner, FaultPlan plan, Options options)
-      : inner_(std::move(inner)),
-        plan_(std::move(plan)),
-        options_(std::move(options)),
-        random_(plan_.seed) {}
+      : inner_(std::move(inner)), plan_(std::move(plan)), options_(std::move(options)) {}
 
   UsbBus& inner() { return *inner_; }
   const FaultPlan& plan() const { return plan_; }
@@ -68,17 +114,12 @@ class FaultyBus::State {
     return Timeout("the transfer was lost on the way");
   }
 
-  // What goes wrong in the call that begins now, if anything does. `size` bytes were asked for.
-  std::optional<PlannedFault> Next(FaultWhere where, size_t size) {
+  // What goes wrong in the next transfer of that kind, if anything does. `size` bytes were asked
+  // for.
+  std::optional<PlannedFault> Next(const std::string& inner_path, FaultWhere where, size_t size) {
     const std::lock_guard lock(mutex_);
-    const uint64_t number = ++counts_[static_cast<size_t>(where)];
-    std::optional<PlannedFault> fault;
-    for (const PlannedFault& candidate : plan_.faults) {
-      if (candidate.where == where && candidate.number == number) fault = candidate;
-    }
-    if (!fault.has_value() && plan_.random && Real() < plan_.probability) {
-      fault = RandomFault(where, number, size);
-    }
+    const uint64_t number = ++Update(inner_path).transfers[static_cast<size_t>(where)];
+    std::optional<PlannedFault> fault = Decide(where, number, size);
     if (!fault.has_value()) return {};
     ++faults_;
     Log(LogSeverity::kInfo, "fault: %s", Describe(*fault).c_str());
@@ -102,11 +143,19 @@ class FaultyBus::State {
     }
     return path;
   }
+  // A call reaches the device. Whether it is there, as during visit `visit`.
+  bool Reach(const std::string& inner_path, uint64_t visit) {
+    const std::lock_guard lock(mutex_);
+    Port& port = Update(inner_path);
+    const auto is_there = [&] { return !port.place.away && port.place.visits == visit; };
+    if (is_there() && std::exchange(port.leaves_again, false)) Leave(&port, now());
+    return is_there();
+  }
   void Unplug(const std::string& inner_path, const PlannedFault& fault) {
     const std::lock_guard lock(mutex_);
     Port& port = Update(inner_path);
     if (port.place.away) return;
-    port.times_more = fault.replug == Replug::kTwice ? 1 : 0;
+    port.leaves_again = fault.replug == Replug::kTwice;
     port.absence = fault.replug == Replug::kNever ? std::nullopt : std::optional(fault.time);
     if (fault.replug == Replug::kMoved)
       port.place.path = Format("%s.%d", inner_path.c_str(), ++moves_);
@@ -118,13 +167,13 @@ class FaultyBus::State {
     for (auto& [inner_path, port] : ports_) Update(inner_path);
     return changes_;
   }
-  // When something comes or goes next.
+  // When something comes back next.
   std::optional<Deadline> NextChange() {
     const std::lock_guard lock(mutex_);
     std::optional<Deadline> next;
     for (const auto& [inner_path, port] : ports_) {
-      if (port.changes_at.has_value() && (!next.has_value() || *port.changes_at < *next)) {
-        next = port.changes_at;
+      if (port.comes_at.has_value() && (!next.has_value() || *port.comes_at < *next)) {
+        next = port.comes_at;
       }
     }
     return next;
@@ -139,27 +188,32 @@ class FaultyBus::State {
   struct Port {
     Place place;
     std::optional<milliseconds> absence;  // how long it is away each time; nothing: for ever
-    std::optional<Deadline> changes_at;   // when it comes back or goes again
-    int times_more = 0;                   // that it will go
+    std::optional<Deadline> comes_at;     // if it is away
+    bool leaves_again = false;            // at the next call
+    std::array<uint64_t, kFaultWheres> transfers{};  // so far, by kind
   };
+
+  std::optional<PlannedFault> Decide(FaultWhere where, uint64_t number, size_t size) const {
+    std::optional<PlannedFault> fault;
+    for (const PlannedFault& candidate : plan_.faults) {
+      if (candidate.where == where && candidate.number == number) fault = candidate;
+    }
+    if (!fault.has_value() && plan_.random) {
+      Dice dice(plan_.seed, where, number);
+      if (dice.Real() < plan_.probability) fault = RandomFault(&dice, where, number, size);
+    }
+    return fault;
+  }
 
   // All with the mutex held.
   Port& Update(const std::string& inner_path) {
     const auto [found, is_new] = ports_.try_emplace(inner_path);
     Port& port = found->second;
     if (is_new) port.place.path = inner_path;
-    while (port.changes_at.has_value() && *port.changes_at <= now()) {
-      const Deadline at = *std::exchange(port.changes_at, std::nullopt);
-      if (!port.place.away) {
-        Leave(&port, at);
-        continue;
-      }
+    if (port.comes_at.has_value() && *port.comes_at <= now()) {
+      port.comes_at.reset();
       port.place.away = false;
       ++changes_;
-      if (port.times_more > 0) {
-        --port.times_more;
-        port.changes_at = at + kShortVisit;
-      }
     }
     return port;
   }
@@ -167,37 +221,13 @@ class FaultyBus::State {
     port->place.away = true;
     ++port->place.visits;
     ++changes_;
-    if (port->absence.has_value()) port->changes_at = at + *port->absence;
-  }
-
-  uint64_t Random() {  // splitmix64 (Steele, Lea, Flood 2014)
-    random_ += 0x9e3779b97f4a7c15u;
-    uint64_t z = random_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  double Real() { return static_cast<double>(Random() >> 11) * 0x1p-53; }
-  // What a register says is left alone: nobody could notice.
-  PlannedFault RandomFault(FaultWhere where, uint64_t number, size_t size) {
-    PlannedFault fault{.where = where, .number = number};
-    do {
-      fault.what = kAllWhats[Random() % std::size(kAllWhats)];
-    } while (!CanHappen(where, fault.what) ||
-             (fault.what == FaultWhat::kCorrupt && where == FaultWhere::kControl));
-    fault.bytes = Random() % (size + 1);
-    const bool unplugs = fault.what == FaultWhat::kUnplug;
-    fault.time = milliseconds(1 + Random() % (unplugs ? kRandomAbsenceMs : kRandomDelayMs));
-    if (unplugs) fault.replug = static_cast<Replug>(Random() % 3);
-    return fault;
+    if (port->absence.has_value()) port->comes_at = at + *port->absence;
   }
 
   const std::shared_ptr<UsbBus> inner_;
   const FaultPlan plan_;
   const Options options_;
   mutable std::mutex mutex_;
-  uint64_t random_;
-  std::array<uint64_t, kFaultWheres> counts_{};
   uint64_t faults_ = 0;
   std::map<std::string, Port> ports_;
   uint64_t changes_ = 0;
@@ -207,16 +237,24 @@ class FaultyBus::State {
 class FaultyBus::Transport final : public UsbTransport {
  public:
   Transport(std::shared_ptr<State> state, std::unique_ptr<UsbTransport> inner,
-            std::string inner_path, uint64_t visit)
+            std::string inner_path, uint64_t visit, bool is_atoll)
       : state_(std::move(state)),
         inner_(std::move(inner)),
         inner_path_(std::move(inner_path)),
-        visit_(visit) {}
+        visit_(visit),
+        is_atoll_(is_atoll) {}
 
   Status Control(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) override {
+    if (IsWaiting(setup)) {
+      if (!state_->Reach(inner_path_, visit_)) return Unplugged();
+      return ControlBelow(setup, data, deadline);
+    }
     const Call call(this, FaultWhere::kControl, data.size(), deadline);
-    if (call.ended()) return call.end();
-    Status status = Passed(inner_->Control(setup, data, state_->InnerDeadline(deadline)), deadline);
+    if (call.ended()) {
+      last_read_.reset();
+      return call.end();
+    }
+    Status status = ControlBelow(setup, data, deadline);
     if (status.ok() && call.corrupts() && !data.empty()) data[0] ^= 0x5A;
     return status;
   }
@@ -234,82 +272,63 @@ class FaultyBus::Transport final : public UsbTransport {
 
   Result<size_t> BulkIn(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) override {
     const bool is_event = endpoint == kEventEndpoint;
-    const Call call(this, is_event ? FaultWhere::kEvent : FaultWhere::kIn, data.size(), deadline);
-    if (call.lost()) {  // received by no one
-      std::vector<uint8_t> lost(data.size());
-      const Result<size_t> received = Read(endpoint, lost, deadline);
-      return received.ok() ? state_->Lose(deadline) : received.status();
-    }
-    if (call.ended()) return call.end();
-    Result<size_t> received = Read(endpoint, data, deadline);
-    if (!received.ok()) return received;
-    if (call.corrupts() && *received > 0) data[0] ^= 0x5A;
-    const size_t size = call.Shortened(*received);
-    if (size < *received && !is_event) {  // the rest comes with the next read
-      std::vector<uint8_t>& rest = rest_[endpoint & 0x0F];
-      rest.insert(rest.begin(), data.begin() + static_cast<ptrdiff_t>(size),
-                  data.begin() + static_cast<ptrdiff_t>(*received));
-    }
-    Throttle(size);
-    return size;
+    return Receive(is_event ? FaultWhere::kEvent : FaultWhere::kIn, endpoint, data, deadline,
+                   [&](Deadline time) { return inner_->BulkIn(endpoint, data, time); });
   }
 
   Result<size_t> InterruptIn(uint8_t endpoint, std::span<uint8_t> data,
                              Deadline deadline) override {
-    const Call call(this, FaultWhere::kInterrupt, data.size(), deadline);
-    if (call.ended()) return call.end();
-    return Passed(inner_->InterruptIn(endpoint, data, state_->InnerDeadline(deadline)), deadline);
+    return Receive(FaultWhere::kInterrupt, endpoint, data, deadline,
+                   [&](Deadline time) { return inner_->InterruptIn(endpoint, data, time); });
   }
 
   void Cancel() override { inner_->Cancel(); }
 
   Status Reset(Deadline deadline) override {
-    for (std::vector<uint8_t>& rest : rest_) rest.clear();
+    reads_.fill({});
+    last_read_.reset();
     const Call call(this, FaultWhere::kReset, 0, deadline);
     if (call.ended()) return call.end();
     return Passed(inner_->Reset(state_->InnerDeadline(deadline)), deadline);
   }
 
  private:
-  // One call's fault, as far as it is the same for all kinds of calls.
+  // One call that sends or asks, and its fault.
   class Call {
    public:
-    Call(Transport* transport, FaultWhere where, size_t size, Deadline deadline)
-        : fault_(transport->state_->Next(where, size)) {
+    Call(Transport* transport, FaultWhere where, size_t size, Deadline deadline) {
       State& state = *transport->state_;
-      if (fault_.has_value()) {
-        switch (fault_->what) {
-          case FaultWhat::kDelay: {
-            const Deadline until = state.now() + fault_->time;
-            state.SleepUntil(std::min(until, deadline));
-            if (until > deadline) end_ = Timeout("the answer came too late");
-            break;
-          }
-          case FaultWhat::kStall:
-            end_ = InvalidArgument("the device stalled");
-            break;
-          case FaultWhat::kUnplug:
-            state.Unplug(transport->inner_path_, *fault_);
-            break;
-          case FaultWhat::kDrop:
-            lost_ = where == FaultWhere::kIn || where == FaultWhere::kEvent;
-            if (!lost_) end_ = state.Lose(deadline);
-            break;
-          case FaultWhat::kShorten:
-          case FaultWhat::kCorrupt:
-            break;
-        }
+      const std::string& path = transport->inner_path_;
+      if (!state.Reach(path, transport->visit_)) {  // nothing can go wrong with a call to nobody
+        end_ = transport->Unplugged();
+        return;
       }
-      const State::Place place = state.Find(transport->inner_path_);
-      if (place.away || place.visits != transport->visit_) {
-        lost_ = false;
-        end_ = DeviceLost("the device at port %s was unplugged", transport->inner_path_.c_str());
+      fault_ = state.Next(path, where, size);
+      if (!fault_.has_value()) return;
+      switch (fault_->what) {
+        case FaultWhat::kDelay:
+          if (!transport->Delay(fault_->time, deadline)) {
+            end_ = Timeout("the answer came too late");
+          }
+          break;
+        case FaultWhat::kStall:
+          end_ = Stalled();
+          break;
+        case FaultWhat::kUnplug:
+          state.Unplug(path, *fault_);
+          end_ = transport->Unplugged();
+          break;
+        case FaultWhat::kDrop:
+          end_ = state.Lose(deadline);
+          break;
+        case FaultWhat::kShorten:
+        case FaultWhat::kCorrupt:
+          break;
       }
     }
 
     bool ended() const { return !end_.ok(); }
     Status end() const { return end_; }
-    bool lost() const { return lost_; }
     bool corrupts() const { return fault_.has_value() && fault_->what == FaultWhat::kCorrupt; }
     size_t Shortened(size_t size) const {
       if (!fault_.has_value() || fault_->what != FaultWhat::kShorten) return size;
@@ -317,10 +336,26 @@ class FaultyBus::Transport final : public UsbTransport {
     }
 
    private:
-    const std::optional<PlannedFault> fault_;
+    std::optional<PlannedFault> fault_;
     Status end_;
-    bool lost_ = false;
   };
+
+  Status Unplugged() const {
+    return DeviceLost("the device at port %s was unplugged", inner_path_.c_str());
+  }
+
+  // Whether a host that waits asks whether it must go on; a Coral's reads a register again and
+  // again. Such calls do not count.
+  bool IsWaiting(const ControlSetup& setup) const {
+    return is_atoll_ ? AsksForStatus(setup)
+                     : last_read_.has_value() && SameSetup(*last_read_, setup);
+  }
+  Status ControlBelow(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) {
+    Status status = Passed(inner_->Control(setup, data, state_->InnerDeadline(deadline)), deadline);
+    last_read_.reset();
+    if (status.ok() && IsRead(setup)) last_read_ = setup;
+    return status;
+  }
 
   template <typename T>
   T Passed(T result, Deadline deadline) {
@@ -328,16 +363,62 @@ class FaultyBus::Transport final : public UsbTransport {
     return result;
   }
 
-  // What is left of a read that was cut short, or else what the device sends.
-  Result<size_t> Read(uint8_t endpoint, std::span<uint8_t> data, Deadline deadline) {
-    std::vector<uint8_t>& rest = rest_[endpoint & 0x0F];
-    if (!rest.empty()) {
-      const size_t count = std::min(rest.size(), data.size());
-      std::copy_n(rest.begin(), count, data.begin());
-      rest.erase(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(count));
-      return count;
+  // False if `deadline` comes before so much time has passed.
+  bool Delay(milliseconds time, Deadline deadline) const {
+    const Deadline until = state_->now() + time;
+    state_->SleepUntil(std::min(until, deadline));
+    return until <= deadline;
+  }
+
+  // A read, by `read_below`. It is a transfer, which something can happen to, when it brings bytes
+  // that do not belong to the last one: how often a host asks before that depends on time.
+  template <typename ReadBelow>
+  Result<size_t> Receive(FaultWhere where, uint8_t endpoint, std::span<uint8_t> data,
+                         Deadline deadline, const ReadBelow& read_below) {
+    if (!state_->Reach(inner_path_, visit_)) return Unplugged();
+    Reads& reads = reads_[endpoint & 0x0F];
+    size_t count = std::min(reads.rest.size(), data.size());
+    bool goes_on = count > 0;
+    if (goes_on) {
+      std::copy_n(reads.rest.begin(), count, data.begin());
+      reads.rest.erase(reads.rest.begin(), reads.rest.begin() + static_cast<ptrdiff_t>(count));
+    } else {
+      Result<size_t> received = Passed(read_below(state_->InnerDeadline(deadline)), deadline);
+      if (!received.ok() || *received == 0) return received;
+      count = *received;
+      goes_on = data.data() == reads.goes_on_at;
     }
-    return Passed(inner_->BulkIn(endpoint, data, state_->InnerDeadline(deadline)), deadline);
+    const std::optional<PlannedFault> fault =
+        goes_on ? std::nullopt : state_->Next(inner_path_, where, data.size());
+    if (fault.has_value()) {
+      switch (fault->what) {
+        case FaultWhat::kDelay:
+          if (Delay(fault->time, deadline)) break;
+          reads.PutBack(data.first(count));
+          return Timeout("the answer came too late");
+        case FaultWhat::kStall:
+          reads.PutBack(data.first(count));
+          return Stalled();
+        case FaultWhat::kUnplug:
+          state_->Unplug(inner_path_, *fault);
+          return Unplugged();
+        case FaultWhat::kDrop:  // received by no one
+          return state_->Lose(deadline);
+        case FaultWhat::kShorten: {
+          const size_t size = std::min<uint64_t>(count, fault->bytes);
+          // The rest comes with the next read, but of an event it is lost.
+          if (where != FaultWhere::kEvent) reads.PutBack(data.first(count).subspan(size));
+          count = size;
+          break;
+        }
+        case FaultWhat::kCorrupt:
+          data[0] ^= 0x5A;
+          break;
+      }
+    }
+    reads.goes_on_at = count < data.size() ? data.data() + count : nullptr;
+    Throttle(count);
+    return count;
   }
 
   void Throttle(size_t bytes) const {
@@ -351,8 +432,19 @@ class FaultyBus::Transport final : public UsbTransport {
   const std::shared_ptr<State> state_;
   const std::unique_ptr<UsbTransport> inner_;
   const std::string inner_path_;
-  const uint64_t visit_;                       // during which it was opened
-  std::array<std::vector<uint8_t>, 16> rest_;  // of reads that were cut short, by endpoint
+  const uint64_t visit_;  // during which it was opened
+  const bool is_atoll_;
+  std::optional<ControlSetup> last_read_;  // the last control transfer, if it was a good read
+  // By endpoint.
+  struct Reads {
+    std::vector<uint8_t> rest;  // has come, but was held back; the transfer has had its fault
+    const uint8_t* goes_on_at = nullptr;  // where a read begins that takes the rest of a transfer
+
+    void PutBack(std::span<const uint8_t> bytes) {
+      rest.insert(rest.begin(), bytes.begin(), bytes.end());
+    }
+  };
+  std::array<Reads, 16> reads_;
 };
 
 FaultyBus::FaultyBus(std::shared_ptr<UsbBus> inner, FaultPlan plan, Options options)
@@ -380,20 +472,25 @@ Result<std::vector<UsbDeviceInfo>> FaultyBus::List() {
 Result<std::unique_ptr<UsbTransport>> FaultyBus::Open(const UsbDeviceInfo& device,
                                                       uint8_t interface_number) {
   const std::string inner_path = state_->InnerPath(device.path);
-  if (const std::optional<PlannedFault> fault = state_->Next(FaultWhere::kOpen, 0)) {
-    if (fault->what == FaultWhat::kDelay) state_->SleepUntil(state_->now() + fault->time);
-    if (fault->what == FaultWhat::kUnplug) state_->Unplug(inner_path, *fault);
+  const auto is_there = [&] {
+    const State::Place place = state_->Find(inner_path);
+    return !place.away && place.path == device.path;
+  };
+  if (is_there()) {
+    if (const auto fault = state_->Next(inner_path, FaultWhere::kOpen, 0)) {
+      if (fault->what == FaultWhat::kDelay) state_->SleepUntil(state_->now() + fault->time);
+      if (fault->what == FaultWhat::kUnplug) state_->Unplug(inner_path, *fault);
+    }
   }
-  const State::Place place = state_->Find(inner_path);
-  if (place.away || place.path != device.path) {
-    return DeviceLost("the device at port %s is gone", device.path.c_str());
-  }
+  if (!is_there()) return DeviceLost("the device at port %s is gone", device.path.c_str());
+  const uint64_t visit = state_->Find(inner_path).visits;
   UsbDeviceInfo inner_device = device;
   inner_device.path = inner_path;
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
                          state_->inner().Open(inner_device, interface_number));
   return std::unique_ptr<UsbTransport>(
-      std::make_unique<Transport>(state_, std::move(transport), inner_path, place.visits));
+      std::make_unique<Transport>(state_, std::move(transport), inner_path, visit,
+                                  device.id == UsbId{kAtollVendorId, kAtollProductId}));
 }
 
 uint64_t FaultyBus::generation() { return state_->inner().generation() + state_->changes(); }

@@ -3,6 +3,12 @@
 // FaultyBus: another UsbBus on which things go wrong, as a FaultPlan says. A lost transfer does not
 // keep its caller until the deadline, but at most `patience`. What happens is logged, and counted.
 //
+// What is hit depends on the plan and on what is transferred, not on time. Transfers are counted
+// for each port and kind, from 1 since the bus was made. A read is one when it brings bytes, unless
+// it goes on where the last one ended in the same buffer. Waiting does not count, and nothing
+// happens to it: a host waits when it reads the STATUS of an Atoll-1, or the same register again.
+// Nor do calls count that reach no device.
+//
 // Time is the caller's: with a clock of its own that sleep_until moves, nothing ever waits. The
 // devices below are then asked in real time, for at most a moment.
 //

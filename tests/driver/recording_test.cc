@@ -136,8 +136,8 @@ TEST(Recording, FaultsAreRecordedToo) {
     const auto output = RunSession(bus, 7);
     return output.ok() ? std::string("ok") : output.status().message();
   };
-  for (const char* script : {"out 2 stall", "event 2 corrupt", "in 2 stall", "control 3 unplug 5ms",
-                             "open 1 unplug 5ms", "event 2 unplug never"}) {
+  for (const char* script : {"out 2 stall", "event 1 corrupt", "in 1 stall", "control 3 unplug 5ms",
+                             "open 1 unplug 5ms", "event 1 unplug never"}) {
     std::string then;
     {
       auto faulty = std::make_shared<FaultyBus>(MakeBus(), *ParseFaultScript(script),

@@ -3,6 +3,7 @@
 // A RecoveringDevice on a FaultyBus with an emulated device, under a clock that never waits.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -21,6 +22,8 @@ struct ShakyDevice {
   uint64_t memory_bytes = 8 << 20;
   OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
   bool has_fallback = true;
+  // What to put between the bus with the faults and that of the emulated device.
+  std::function<std::shared_ptr<UsbBus>(std::shared_ptr<UsbBus>)> wrap;
 
   FakeClock clock;
   std::shared_ptr<FaultyBus> bus;
@@ -33,8 +36,10 @@ struct ShakyDevice {
     const Result<CpuFeatures> features = DetectCpuFeatures();
     ATOLL_CHECK(features.ok());
     core.features = *features;
+    std::shared_ptr<UsbBus> below = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
+    if (wrap) below = wrap(std::move(below));
     bus = std::make_shared<FaultyBus>(
-        std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core}), plan,
+        std::move(below), plan,
         FaultyBus::Options{.now = clock.Function(),
                            .sleep_until = [this](Deadline time) { clock.AdvanceTo(time); }});
     const auto open = [this](Deadline deadline) { return OpenOnBus(deadline); };

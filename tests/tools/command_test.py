@@ -195,7 +195,10 @@ class Faults(CommandTest):
         self.assertEqual((health["failures"], health["reopenings"]), (1, 1))
 
     def test_at_random(self):
-        self.assertGreater(self.run_with("--faults", "seed:5:1/5")["failures"], 0)
+        """The same seed hits the same transfers, whatever the machine does meanwhile."""
+        health = self.run_with("--faults", "seed:2:1/5")
+        self.assertGreater(health["failures"], 0)
+        self.assertEqual(self.run_with("--faults", "seed:2:1/5"), health)
 
     def test_gone_for_good(self):
         script = self.file("gone.txt", b"out 3 unplug never\n")
