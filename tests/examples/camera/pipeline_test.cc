@@ -252,7 +252,6 @@ TEST_F(PipelineTest, NoMoreFramesAreInFlightThanAllowed) {
   options_.policy = QueuePolicy::kNewest;
   options_.max_in_flight = 2;
   FakeSource source(30);
-  std::latch shown(1);
   options_.on_frame = [&](const ProcessedFrame& processed) {
     // While the first one is shown, one more may be decoded and inferred, and one waits.
     if (results_.empty()) source.WaitUntilExhausted();
