@@ -11,8 +11,8 @@ Usage: ./test.sh [--ci | --arm64 | --full]
   (nothing)  build as users run it and run the test suite, apart from tests labelled slow, vm or
              browser
   --ci       that; the unit, property and fault tests under AddressSanitizer and
-             UndefinedBehaviorSanitizer, with a tenth of the random cases; the camera's page in a
-             browser; a virtual machine with a real USB stack
+             UndefinedBehaviorSanitizer, where they look at a tenth of the random cases; the
+             camera's page in a browser; a virtual machine with a real USB stack
   --arm64    build for 64-bit ARM and run the whole test suite under QEMU, as Cortex-A53 (without
              dot product instructions) and as Cortex-A76, and the kernels as a CPU with everything
   --full     everything: slow tests and ten times as many random cases too, also under the
@@ -85,10 +85,10 @@ arm64() {
   QEMU_CPU=max run aarch64 aarch64.max -R '^runtime/kernels/|^integration/golden_ops_test/'
 }
 
-# Tests of threads; they look at a tenth of the random cases.
+# Tests of threads.
 threads() {
   build tsan
-  ATOLL_TEST_SCALE=${ATOLL_TEST_SCALE:-0.1} run tsan tsan "$@"
+  run tsan tsan "$@"
 }
 
 echo "Atoll tests ($mode): install missing packages, build, run ctest; a first run takes minutes."
@@ -101,7 +101,7 @@ case $mode in
     suite release -LE '^(slow|vm|browser)$'
     run release browser -L '^browser$'
     run release vm -L '^vm$' -LE slow
-    ATOLL_TEST_SCALE=0.1 suite asan -L '^(unit|property|fault)$' -LE '^(slow|lint)$'
+    suite asan -L '^(unit|property|fault)$' -LE '^(slow|lint)$'
     ;;
   arm64) arm64 ;;
   full)
