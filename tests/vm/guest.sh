@@ -8,11 +8,11 @@ set -eu
 udc=dummy_udc.0
 gadget=/sys/kernel/config/usb_gadget/atoll
 if [ "$ATOLL_FULL" = 1 ]; then
-  inferences=1000 unplugs=20 faulty=100
+  inferences=1000 unplugs=20 faulty=100 seeded=seed:6:1/200
 else
-  inferences=50 unplugs=2 faulty=10
+  inferences=50 unplugs=2 faulty=10 seeded=seed:6:1/30
 fi
-# Counted by kind of call, so that they happen however the transfers fall together.
+# Counted by kind of transfer, so that they happen however long it takes.
 cat > /tmp/faults <<TEXT
 out 4 stall
 in 3 delay 50ms
@@ -71,21 +71,47 @@ equal_outputs() {
   cmp /tmp/outputs "/models/$1.expected"
 }
 
-# unplugged_at_random: inferences while the gadget leaves the bus and comes back, at moments and
-# for times from a seed.
+# number NAME FILE: that behind the name in the last line of what `inferences` wrote.
+number() { sed -n "\$s/.*$1 \([0-9]*\).*/\1/p" "$2"; }
+
+# back N: whether the inferences have found the device again so many times.
+back() { [ "$(grep -c 'is there again' /tmp/inferences.log)" -ge "$1" ]; }
+
+# unplugged_at_random: the gadget leaves the bus and comes back, at moments and for times from a
+# seed, while inferences run; each time they find it again before it leaves once more.
 unplugged_at_random() {
-  inferences /models/fashion.tflite usb cpu "$inferences" 1000 > /tmp/inferences.log 2>&1 &
+  rm -f /tmp/unplugged
+  inferences /models/fashion.tflite usb cpu "$inferences" 1000 /tmp/unplugged \
+      > /tmp/inferences.log 2>&1 &
   pid=$!
-  awk -v n="$unplugs" 'BEGIN {srand(6); for (i = 0; i < n; ++i) print 0.5 + 3 * rand(), rand()}' |
-  while read -r present absent; do
+  awk -v n="$unplugs" 'BEGIN {srand(6); for (i = 1; i <= n; ++i) print i, 0.5 + 3 * rand(), rand()}' \
+      > /tmp/moments
+  while read -r time present absent; do
     sleep "$present"
+    kill -0 "$pid" || { echo "The inferences ended before unplug $time."; cat /tmp/inferences.log; return 1; }
     echo "" > "$gadget/UDC"
     sleep "$absent"
     echo "$udc" > "$gadget/UDC"
-  done
-  kill -0 "$pid" || echo "The inferences had ended before the last unplug."
+    wait_for 60 back "$time" || { cat /tmp/inferences.log; return 1; }
+  done < /tmp/moments
+  touch /tmp/unplugged
   wait "$pid" || { cat /tmp/inferences.log; return 1; }
   tail -n 1 /tmp/inferences.log
+  [ "$(number reopenings /tmp/inferences.log)" -ge "$unplugs" ] &&
+    [ "$(number failures /tmp/inferences.log)" -ge "$unplugs" ]
+}
+
+# holdings: open files and kilobytes of the gadget.
+holdings() {
+  echo "$(ls "/proc/$gadget_pid/fd" | wc -l) $(sed -n 's/^VmRSS: *\([0-9]*\).*/\1/p' "/proc/$gadget_pid/status")"
+}
+# no_leak: the gadget holds what it held when `before` was written, but for some memory that its
+# allocator keeps.
+no_leak() {
+  echo "$(cat /tmp/before) $(holdings)" | awk '{
+    printf "files %d, then %d; memory %d kB, then %d\n", $1, $3, $2, $4
+    exit !($3 <= $1 && $4 <= $2 + 8192)
+  }'
 }
 
 camera() {
@@ -137,12 +163,21 @@ camera_unplugged() {
   accounted /tmp/camera.json
 }
 
-# faults_happened PLAN: all of a script; those of a seed as it falls.
-faults_happened() {
+# with_faults PLAN: inferences over them. Of a script each fault happens, and three of its four make
+# a request fail; of a seed at least one happens.
+with_faults() {
+  inferences /models/fashion.tflite usb cpu "$faulty" 5000 > /tmp/inferences.log 2>&1 ||
+    { cat /tmp/inferences.log /tmp/gadget.log; return 1; }
   count=$(grep -c "fault:" /tmp/gadget.log) || true
   grep "fault:" /tmp/gadget.log || true
-  echo "$count faults"
-  [ ! -f "$1" ] || [ "$count" -ge "$(wc -l < "$1")" ]
+  if [ -f "$1" ]; then
+    least=$(wc -l < "$1") failures=3
+  else
+    least=1 failures=0
+  fi
+  cat /tmp/inferences.log
+  echo "$count faults; $(tail -n 1 /tmp/inferences.log)"
+  [ "$count" -ge "$least" ] && [ "$(number failures /tmp/inferences.log)" -ge "$failures" ]
 }
 
 # coral_boot: the driver finds a ROM, gives it firmware and finds the application, behind which there
@@ -180,17 +215,17 @@ for model in fashion kws resnet8; do
     echo "SKIP $model: no reference models beside the tree"
   fi
 done
+holdings > /tmp/before
 check "$inferences inferences" inferences /models/fashion.tflite usb cpu $inferences 1
 check "$inferences inferences, $unplugs unplugs" unplugged_at_random
 check "camera" camera
 check "mjpeg" mjpeg
 check "camera unplugged" camera_unplugged
+check "no leak" no_leak
 check "end" stop_gadget
-for faults in /tmp/faults seed:6:1/200; do
+for faults in /tmp/faults $seeded; do
   check "gadget with faults" start_gadget super-speed --faults $faults
-  check "$faulty inferences with faults" \
-    inferences /models/fashion.tflite usb cpu $faulty 5000
-  check "faults" faults_happened $faults
+  check "$faulty inferences with faults" with_faults $faults
   check "end with faults" stop_gadget
 done
 if [ -e /models/coral.tflite ]; then

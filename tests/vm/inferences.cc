@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED
+// usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED [FILE]
 //
 // Runs COUNT inferences with random inputs on DEVICE and on WITNESS, in turns, and compares their
-// outputs byte by byte. The device may leave the bus and come back. The last line says what became
-// of it, and the exit code is 0 if all inferences were right, none took longer than half a minute,
-// and at most a tenth was computed by the device's stand-in, as happens where everything is slow.
+// outputs byte by byte; with FILE more of them, until there is such a file. The device may leave
+// the bus and come back: inferences wait for it, and nothing stands in for it. The last line says
+// what became of it, and the exit code is 0 if all inferences were right, none took longer than
+// half a minute, and the process has in the end as many open files as after a fifth of them, and
+// hardly more memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include "atoll/delegate.h"
@@ -23,6 +29,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kOpenAttempts = 5;  // with faults, the first may fail
 constexpr double kLimitMs = 30'000;
+// With a FILE that does not come, in proportion to COUNT.
+constexpr int kMostTimes = 1000;
+// What an allocator and a few packed buffers may keep. A leak of a transfer for each inference, or
+// of a device for each time that it was opened anew, is more.
+constexpr long kGrowthKb = 8 * 1024;
 
 void Require(AtollStatus status, const char* what) {
   if (status == ATOLL_OK) return;
@@ -35,6 +46,24 @@ void LogWithTime(AtollLogSeverity severity, const char* message, void*) {
   if (severity < ATOLL_LOG_WARNING) return;
   const std::chrono::duration<double> uptime = Clock::now().time_since_epoch();
   std::printf("[%.2f] %s\n", uptime.count(), message);
+  std::fflush(stdout);  // the test waits for some of them
+}
+
+// What the process holds.
+struct Holdings {
+  int files = 0;
+  long memory_kb = 0;
+};
+
+Holdings HoldingsNow() {
+  Holdings holdings;
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  holdings.files = static_cast<int>(std::distance(begin(files), end(files)));
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmRSS:", 0) == 0) holdings.memory_kb = std::atol(line.c_str() + 6);
+  }
+  return holdings;
 }
 
 double MsSince(Clock::time_point start) {
@@ -49,7 +78,7 @@ class Runner {
     if (std::strcmp(device, "cpu") != 0) {
       AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
       delegate_options.device = device;
-      delegate_options.on_device_loss = "fallback";
+      delegate_options.on_device_loss = "replay";
       AtollStatus status = ATOLL_OK;
       for (int attempt = 0; attempt < kOpenAttempts; ++attempt) {
         status = AtollDelegateCreate(&delegate_options, &delegate_);
@@ -105,22 +134,29 @@ class Runner {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::printf("usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED\n");
+  if (argc != 6 && argc != 7) {
+    std::printf("usage: vm-inferences MODEL DEVICE WITNESS COUNT SEED [FILE]\n");
     return 2;
   }
   AtollSetLogCallback(LogWithTime, nullptr);
-  const int count = std::atoi(argv[4]);
+  const int least = std::atoi(argv[4]);
+  int count = 0;
+  const auto goes_on = [&] {
+    if (count < least) return true;
+    return argc == 7 && count < kMostTimes * least && !std::filesystem::exists(argv[6]);
+  };
   const uint64_t seed = std::strtoull(argv[5], nullptr, 10);
   AtollModel* model = nullptr;
   Require(AtollModelCreateFromFile(argv[1], &model), argv[1]);
   int right = 0, wrong = 0, failed = 0;
   double total_ms = 0, longest_ms = 0;
   AtollDeviceHealth health = {};
+  Holdings early, late;
   {
     Runner device(model, argv[2]);
     Runner witness(model, argv[3]);
-    for (int k = 0; k < count; ++k) {
+    for (int k = 0; goes_on(); ++k, ++count) {
+      if (k == std::max(least / 5, 1)) early = HoldingsNow();
       const uint64_t input_seed = seed + static_cast<uint64_t>(k);
       const auto start = Clock::now();
       const AtollStatus status = device.Run(input_seed);
@@ -141,13 +177,20 @@ int main(int argc, char** argv) {
       }
     }
     health = device.Health();
+    late = HoldingsNow();
   }
   AtollModelDelete(model);
   std::printf(
       "%d inferences: %d right, %d wrong, %d failed; %.1f ms on average, %.0f ms at most; "
-      "resets %lld, reopenings %lld, replays %lld, fallbacks %lld\n",
+      "failures %lld, resets %lld, reopenings %lld, replays %lld; files %d, then %d; memory %ld "
+      "kB, "
+      "then %ld\n",
       count, right, wrong, failed, total_ms / std::max(count, 1), longest_ms,
-      static_cast<long long>(health.resets), static_cast<long long>(health.reopenings),
-      static_cast<long long>(health.replays), static_cast<long long>(health.fallbacks));
-  return right == count && longest_ms < kLimitMs && health.fallbacks <= count / 10 ? 0 : 1;
+      static_cast<long long>(health.failures), static_cast<long long>(health.resets),
+      static_cast<long long>(health.reopenings), static_cast<long long>(health.replays),
+      early.files, late.files, early.memory_kb, late.memory_kb);
+  const bool leaks = late.files > early.files || late.memory_kb > early.memory_kb + kGrowthKb;
+  if (leaks) std::printf("It holds more and more.\n");
+  const bool is_itself = health.fallbacks == 0;
+  return right == count && longest_ms < kLimitMs && is_itself && !leaks ? 0 : 1;
 }
