@@ -89,6 +89,18 @@ class EmbeddedLabels(CommandTest):
         text = self.succeed("classify", model, self.PICTURE, "--device", "cpu").stdout
         self.assertIn("9  Ankle boot", text)
 
+    def test_are_used_by_the_camera(self):
+        model = self.packed({"labels.txt": FASHION_LABELS.read_text()})
+        results = self.directory / "seen.jsonl"
+        arguments = ("camera", model, "--device", "cpu", "--source", "test", "--frames", "1",
+                     "--results", results)
+        for labels, known in ((), True), (("--labels", "-"), False):
+            self.succeed(*arguments, *labels)
+            seen, = json.loads(results.read_text().splitlines()[0])["models"][0]
+            self.assertEqual("label" in seen["classes"][0] and
+                             seen["classes"][0]["label"] in self.NAMES, known, seen)
+            results.unlink()
+
     def test_an_archive_of_its_own_offsets(self):
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as writer:

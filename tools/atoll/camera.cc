@@ -301,12 +301,16 @@ CameraModel OpenModel(const CameraOptions& options, size_t index, const Session*
                                    task == atollrt::Task::kPose ? 0.3f : 0.5f, true);
   LabelOptions label_options;
   label_options.path = Choose("--labels", options.labels, index, count, std::string(), false);
-  if (label_options.path == "-") label_options.path.clear();
+  const bool wants_none = label_options.path == "-";
+  if (wants_none) label_options.path.clear();
   label_options.offset = options.label_offset;
-  if (!label_options.path.empty()) {
-    const LabelRule rule = RuleFor(session, task);
+  label_options.model = options.models[index];
+  const LabelRule rule = RuleFor(session, task);
+  if (!label_options.path.empty() || (!wants_none && rule.classes.most > 0)) {
     const Labels labels(label_options, rule);
-    for (int c = 0; c < rule.classes.most; ++c) model_options.labels.push_back(labels[c]);
+    for (int c = 0; c < rule.classes.most && !labels.empty(); ++c) {
+      model_options.labels.push_back(labels[c]);
+    }
     session.AddWarnings(labels.warnings());
     opened.labels = model_options.labels;
   }
