@@ -313,9 +313,11 @@ class Ends(CameraTest):
                     line = self.await_line(process, b"atoll: no frame from ")
                     self.assertNotIn(b"secret", line)
                     process.send_signal(signal.SIGTERM)
-                    out, errors = process.communicate(timeout=60)
-                    self.assertEqual(process.returncode, 0, errors)
+                    # Not communicate(), which would end the standard input beside the signal.
+                    out, errors = process.stdout.read(), process.stderr.read()
+                    self.assertEqual(process.wait(60), 0, errors)
                     self.assertNotIn(b"secret", out + errors)
+                    process.stdin.close()
                     self.assertEqual(json.loads(out)["captured"], 0)
 
     def test_streams_without_pictures(self):
