@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/near_taps.h"
 
 namespace atollrt {
 namespace {
@@ -71,6 +72,16 @@ std::array<uint32_t, 10> PackedFor(const Conv2DParams& params, const GemmKernel&
           static_cast<uint32_t>(blocks.segment_offsets().size())};
 }
 
+std::optional<NearFilter> NearFilterOf(const Conv2DParams& params) {
+  return WithoutFarTaps(params.shape, FilterKind::kConv, params.weights, params.weight_zero_point);
+}
+
+Conv2DParams With(const NearFilter& near, Conv2DParams params) {
+  params.shape = near.shape;
+  params.weights = near.weights.data();
+  return params;
+}
+
 }  // namespace
 
 void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* output) {
@@ -113,6 +124,7 @@ void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* 
 
 Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features) {
   const ConvShape& s = params.shape;
+  if (const auto near = NearFilterOf(params)) return Prepare(With(*near, params), features);
   Conv2D conv;
   conv.params_ = params;
   conv.kernel_ = &ChooseGemm(features);
@@ -171,6 +183,7 @@ Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packe
 }
 
 std::vector<uint8_t> Conv2D::PackWeights(const Conv2DParams& params, CpuFeatures features) {
+  if (const auto near = NearFilterOf(params)) return PackWeights(With(*near, params), features);
   const GemmKernel& kernel = ChooseGemm(features);
   const ConvBlocks blocks(params.shape, params.input_type, &kernel, nullptr);
   const int32_t group_out = params.shape.output_c / params.shape.groups;

@@ -7,6 +7,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/byte_parts.h"
+#include "runtime/kernels/near_taps.h"
 
 namespace atollrt {
 
@@ -71,6 +72,17 @@ Conv2DParams ConvParams(const DepthwiseConv2DParams& params, std::vector<uint8_t
   return conv;
 }
 
+std::optional<NearFilter> NearFilterOf(const DepthwiseConv2DParams& params) {
+  return WithoutFarTaps(params.shape, FilterKind::kDepthwise, params.weights,
+                        params.weight_zero_point);
+}
+
+DepthwiseConv2DParams With(const NearFilter& near, DepthwiseConv2DParams params) {
+  params.shape = near.shape;
+  params.weights = near.weights.data();
+  return params;
+}
+
 }  // namespace
 
 void DepthwiseConv2D::SetMeasures(const DepthwiseConv2DParams& params, CpuFeatures features) {
@@ -98,6 +110,7 @@ void DepthwiseConv2D::SetMeasures(const DepthwiseConv2DParams& params, CpuFeatur
 Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& params,
                                                  CpuFeatures features) {
   const ConvShape& s = params.shape;
+  if (const auto near = NearFilterOf(params)) return Prepare(With(*near, params), features);
   DepthwiseConv2D conv;
   conv.SetMeasures(params, features);
   if (IsConv(s)) {
@@ -124,6 +137,7 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
 
 std::vector<uint8_t> DepthwiseConv2D::PackWeights(const DepthwiseConv2DParams& params,
                                                   CpuFeatures features) {
+  if (const auto near = NearFilterOf(params)) return PackWeights(With(*near, params), features);
   if (IsConv(params.shape)) {
     std::vector<uint8_t> weights;
     return Conv2D::PackWeights(ConvParams(params, &weights), features);

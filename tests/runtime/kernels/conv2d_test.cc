@@ -27,9 +27,9 @@ std::string Describe(const Conv2DParams& p) {
       int(p.output.mode), p.output.clamp.min, p.output.clamp.max, p.output.zero_point);
 }
 
-Conv2DParams RandomParams(Rng* rng) {
+Conv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = SmallGeometry) {
   Conv2DParams p;
-  p.shape = RandomGeometry(rng, 9);
+  p.shape = geometry(rng);
   ConvShape& s = p.shape;
   s.groups = rng->Pick<int32_t>({1, 1, 1, 1, 1, 2, 3});
   s.input_c = s.groups * rng->Pick<int32_t>({1, 3, 4, 8, 16, 32, 64, rng->Int32(1, 70)});
@@ -148,6 +148,24 @@ TEST(Conv2D, WrapsSumsBeyond32Bits) {
         conv->Run(input.data(), actual.data(), scratch.data(), nullptr);
         EXPECT_EQ(actual, expected) << conv->kernel_name() << " depth " << depth;
       }
+    }
+  }
+}
+
+// What is over padding in every output takes neither time nor memory.
+TEST(Conv2D, LeavesOutTapsFarFromTheImage) {
+  Rng rng(TestSeed(8));
+  ThreadPool two(2);
+  for (int i = 0; i < 200 && !testing::Test::HasFailure(); ++i) {
+    const Conv2DParams params = RandomParams(&rng, FarGeometry);
+    for (const CpuFeatures features : AvailableCpuLevels()) {
+      ExpectEqualsReference(&rng, params, features, rng.Pick<ThreadPool*>({nullptr, &two}));
+      const std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(params.shape)), 3);
+      Conv2DParams p = params;
+      p.weights = weights.data();
+      const auto conv = Conv2D::Prepare(p, features);
+      ASSERT_TRUE(conv.ok());
+      EXPECT_LE(conv->ScratchBytes(1), 2u << 20) << Describe(p);
     }
   }
 }

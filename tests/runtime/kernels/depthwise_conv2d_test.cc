@@ -27,9 +27,9 @@ std::string Describe(const DepthwiseConv2DParams& p) {
       int(p.output.mode), p.output.clamp.min, p.output.clamp.max, p.output.zero_point);
 }
 
-DepthwiseConv2DParams RandomParams(Rng* rng) {
+DepthwiseConv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = SmallGeometry) {
   DepthwiseConv2DParams p;
-  p.shape = RandomGeometry(rng, 9);
+  p.shape = geometry(rng);
   ConvShape& s = p.shape;
   s.input_c = rng->Pick<int32_t>({1, 3, 8, 16, 32, 48, rng->Int32(1, 70)});
   s.output_c = s.input_c * rng->Pick<int32_t>({1, 1, 1, 1, 2, 3, 8});
@@ -136,6 +136,24 @@ TEST(DepthwiseConv2D, LeavesOutWhatNoWindowReaches) {
   for (const CpuFeatures features : AvailableCpuLevels()) {
     const auto conv = DepthwiseConv2D::Prepare(huge, features);
     EXPECT_TRUE(conv.ok()) << conv.status().message();
+  }
+}
+
+// What is over padding in every output takes neither time nor memory.
+TEST(DepthwiseConv2D, LeavesOutTapsFarFromTheImage) {
+  Rng rng(TestSeed(8));
+  ThreadPool two(2);
+  for (int i = 0; i < 200 && !testing::Test::HasFailure(); ++i) {
+    const DepthwiseConv2DParams params = RandomParams(&rng, FarGeometry);
+    for (const CpuFeatures features : AvailableCpuLevels()) {
+      ExpectEqualsReference(&rng, params, features, rng.Pick<ThreadPool*>({nullptr, &two}));
+      const std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(params.shape)), 3);
+      DepthwiseConv2DParams p = params;
+      p.weights = weights.data();
+      const auto conv = DepthwiseConv2D::Prepare(p, features);
+      ASSERT_TRUE(conv.ok());
+      EXPECT_LE(conv->ScratchBytes(1), 2u << 20) << Describe(p);
+    }
   }
 }
 

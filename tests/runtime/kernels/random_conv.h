@@ -75,6 +75,28 @@ inline ConvShape RandomGeometry(Rng* rng, int32_t largest_side) {
   return s;
 }
 
+inline ConvShape SmallGeometry(Rng* rng) { return RandomGeometry(rng, 9); }
+
+// Dilated far beyond a small image: most taps, or all, are over padding in every output.
+inline ConvShape FarGeometry(Rng* rng) {
+  ConvShape s = RandomGeometry(rng, 9);
+  const auto spread = [&](int32_t input, int32_t* output, int32_t* kernel, int32_t* stride,
+                          int32_t* dilation, int32_t* pad) {
+    *kernel = rng->Pick<int32_t>({2, 3, 4, 5, 32, 33});
+    *dilation = rng->Pick<int32_t>({1023, 1025, 4096, 65535});
+    *stride = rng->Pick<int32_t>({1, 1, 2, 3, 10, 65535});
+    *output = (input - 1) / *stride + 1;
+    const int32_t reach = (*output - 1) * *stride + (*kernel - 1) * *dilation + 1;
+    // About the middle, as with SAME padding.
+    *pad = (reach - input) / 2 + rng->Pick<int32_t>({0, 0, 0, rng->Int32(-12, 12)});
+  };
+  if (rng->OneIn(2)) {
+    spread(s.input_h, &s.output_h, &s.kernel_h, &s.stride_h, &s.dilation_h, &s.pad_top);
+  }
+  spread(s.input_w, &s.output_w, &s.kernel_w, &s.stride_w, &s.dilation_w, &s.pad_left);
+  return s;
+}
+
 // `sums` is about the largest accumulator to expect, so that most outputs are not clamped.
 inline OutputStage RandomOutputStage(Rng* rng, int32_t channels, double sums) {
   OutputStage stage;

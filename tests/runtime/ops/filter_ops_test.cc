@@ -65,8 +65,14 @@ TEST(FilterOps, TapsFarOutsideOfTheImageTakeNoMemory) {
     EXPECT_LT(interpreter->arena_bytes(), 1 << 20);
     const std::vector<int8_t> want = RunOnPattern(LineFilter(type, 1, 1));
     EXPECT_EQ(RunOnPattern(wide), want);
-    // And those for which kernels do have memory.
-    EXPECT_EQ(RunOnPattern(LineFilter(type, 5, kDilation)), want);
+    // And those whose lines would not take all memory, but a hundred thousand times the image's.
+    for (const int32_t taps : {5, 31}) {
+      const ModelBuilder beside = LineFilter(type, taps, kDilation);
+      const std::unique_ptr<Interpreter> small = Prepare(beside);
+      ASSERT_NE(small, nullptr);
+      EXPECT_LT(small->arena_bytes(), 1 << 20);
+      EXPECT_EQ(RunOnPattern(beside), want);
+    }
   }
 }
 
