@@ -11,8 +11,6 @@
 namespace atollrt {
 namespace {
 
-// What undefined memory holds. As program memory it is an unknown opcode.
-constexpr uint8_t kUndefinedByte = 0xA5;
 // Addresses have 32 bits.
 constexpr uint64_t kMemoryMax = uint64_t{1} << 31;
 
@@ -69,7 +67,6 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       pool_(options.threads),
       memory_(std::move(memory)),
       program_(std::move(program)),
-      slots_(program_.size() / kInstructionBytes),
       direct_array_(&memory_, options.features, &pool_, options.work_limits),
       vector_unit_(&memory_, options.features, &pool_, options.work_limits),
       parser_(program_.size()),
@@ -93,9 +90,9 @@ void Core::set_stop(const StopSignal& stop) {
 }
 
 void Core::Reset() {
-  std::memset(memory_.WriteAt(0, memory_.size()), kUndefinedByte, memory_.size());
-  std::memset(program_.data(), kUndefinedByte, program_.size());
-  for (std::unique_ptr<Slot>& slot : slots_) slot.reset();
+  memory_.Undefine();
+  Undefine(&program_);
+  slots_.clear();
   parser_.Reset();
   for (ByteQueue* queue : {&inputs_, &parameters_, &outputs_, &events_, &fault_words_})
     queue->Clear();
@@ -229,8 +226,10 @@ void Core::WriteProgram(uint32_t offset, std::span<const uint8_t> bytes) {
   ComputeTime();
   ++program_writes_;
   std::copy(bytes.begin(), bytes.end(), program_.data() + offset);
-  const size_t end = offset + bytes.size();
-  for (size_t i = offset / kInstructionBytes; i * kInstructionBytes < end; ++i) slots_[i].reset();
+  const size_t end = DivideRoundingUp(offset + bytes.size(), kInstructionBytes);
+  for (size_t i = offset / kInstructionBytes; i < std::min(end, slots_.size()); ++i) {
+    slots_[i].reset();
+  }
 }
 
 void Core::Start(const StartMessage& start) {
@@ -249,10 +248,11 @@ void Core::Start(const StartMessage& start) {
   if (stepped_ != nullptr) stepped_->StartProgram();
   const uint64_t first = start.program_offset / kInstructionBytes;
   if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
-      first + start.instruction_count > slots_.size()) {
+      first + start.instruction_count > program_.size() / kInstructionBytes) {
     RaiseFault({FaultCode::kBadProgram, 0});
     return;
   }
+  slots_.resize(std::max<size_t>(slots_.size(), first + start.instruction_count));
   const Slot* const slot = slots_[first].get();
   if (options_.timekeeping == Timekeeping::kNever && stepped_ == nullptr) {
     known_cycles_ = 0;

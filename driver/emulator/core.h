@@ -153,7 +153,8 @@ class Core {
   ThreadPool pool_;
   OnChipMemory memory_;
   Buffer program_;
-  std::vector<std::unique_ptr<Slot>> slots_;  // one per instruction of program memory, or nullptr
+  // One per instruction of program memory, or nullptr, as far as programs have been started.
+  std::vector<std::unique_ptr<Slot>> slots_;
   DirectArray direct_array_;
   VectorUnit vector_unit_;
   std::unique_ptr<SteppedMachine> stepped_;  // instead of these two, if that is the face

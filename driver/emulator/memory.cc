@@ -2,8 +2,26 @@
 #include "driver/emulator/memory.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace atollrt {
+namespace {
+
+constexpr uint8_t kUndefinedByte = 0xA5;  // in program memory, no opcode
+constexpr size_t kUndefinedBytes = size_t{64} << 20;
+
+}  // namespace
+
+void Undefine(Buffer* memory) {
+  const size_t filled = std::min(memory->size(), kUndefinedBytes);
+  std::memset(memory->data(), kUndefinedByte, filled);
+  memory->Forget(filled);
+}
+
+void OnChipMemory::Undefine() {
+  WriteAt(0, size());
+  atollrt::Undefine(&bytes_);
+}
 
 Result<OnChipMemory> OnChipMemory::Allocate(uint64_t size_bytes) {
   OnChipMemory memory;

@@ -34,6 +34,9 @@ class OnChipMemory {
   }
   uint8_t* WriteAt(uint64_t address, uint64_t size_bytes);
 
+  // Changes all bytes to what a program must not rely on (Undefine).
+  void Undefine();
+
   // All bytes; a change made through them must be announced by WriteAt.
   std::span<uint8_t> bytes() { return bytes_.bytes(); }
 
@@ -48,5 +51,10 @@ class OnChipMemory {
   std::vector<uint64_t> page_changed_;  // time of the last write
   uint64_t now_ = 0;
 };
+
+// Fills a memory of the device as after a reset. Devices, recordings and profiles may speak of
+// gigabytes, of which only what is written takes memory of the host: beyond the first 64 MiB, more
+// than chips have, they are zeros.
+void Undefine(Buffer* memory);
 
 }  // namespace atollrt

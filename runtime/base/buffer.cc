@@ -2,6 +2,7 @@
 #include "runtime/base/buffer.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -42,6 +43,19 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   buffer.size_ = size_bytes;
   std::memset(buffer.data_, 0, rounded);
   return buffer;
+}
+
+void Buffer::Forget(size_t offset) {
+  if (offset >= size_) return;
+  if (mapped_bytes_ > 0) {
+    // Whole pages are given back, and read as zeros.
+    const size_t page = AlignUp(offset, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    if (page < mapped_bytes_ && madvise(data_ + page, mapped_bytes_ - page, MADV_DONTNEED) == 0) {
+      std::memset(data_ + offset, 0, page - offset);
+      return;
+    }
+  }
+  std::memset(data_ + offset, 0, size_ - offset);
 }
 
 Buffer::~Buffer() {

@@ -34,6 +34,10 @@ class Buffer {
   // blocks take no memory before they are written.
   static Result<Buffer> Allocate(size_t size_bytes);
 
+  // Zeroes the bytes from `offset` on, as if nobody had written them: of large blocks, they take no
+  // memory again.
+  void Forget(size_t offset);
+
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }

@@ -172,21 +172,34 @@ void TransposeConv<Conv, Params>::Interleave(const Phase& phase, const uint8_t* 
   });
 }
 
+namespace {
+
+// The taps of one axis that bring something to an output: every `stride`-th.
+struct TapRange {
+  int64_t first = 0, end = 0;
+};
+TapRange TapsOf(int64_t position, int32_t input, int32_t kernel, int32_t stride) {
+  return {std::max(position % stride, position - (input - int64_t{1}) * stride),
+          std::min<int64_t>(kernel, position + 1)};
+}
+
+}  // namespace
+
 void ReferenceTransposeConv(const Conv2DParams& params, const uint8_t* input, uint8_t* output) {
   const ConvShape& s = params.shape;
   for (int32_t n = 0; n < s.batch; ++n) {
     for (int32_t y = 0; y < s.output_h; ++y) {
+      const int64_t below = int64_t{y} + s.pad_top;
+      const TapRange rows = TapsOf(below, s.input_h, s.kernel_h, s.stride_h);
       for (int32_t x = 0; x < s.output_w; ++x) {
+        const int64_t beside = int64_t{x} + s.pad_left;
+        const TapRange columns = TapsOf(beside, s.input_w, s.kernel_w, s.stride_w);
         for (int32_t o = 0; o < s.output_c; ++o) {
           uint32_t accumulator = 0;
-          for (int32_t ky = 0; ky < s.kernel_h; ++ky) {
-            const int64_t from_y = int64_t{y} + s.pad_top - ky;
-            const int64_t in_y = from_y / s.stride_h;
-            if (from_y < 0 || from_y % s.stride_h != 0 || in_y >= s.input_h) continue;
-            for (int32_t kx = 0; kx < s.kernel_w; ++kx) {
-              const int64_t from_x = int64_t{x} + s.pad_left - kx;
-              const int64_t in_x = from_x / s.stride_w;
-              if (from_x < 0 || from_x % s.stride_w != 0 || in_x >= s.input_w) continue;
+          for (int64_t ky = rows.first; ky < rows.end; ky += s.stride_h) {
+            const int64_t in_y = (below - ky) / s.stride_h;
+            for (int64_t kx = columns.first; kx < columns.end; kx += s.stride_w) {
+              const int64_t in_x = (beside - kx) / s.stride_w;
               const uint8_t* cell =
                   input + ((n * int64_t{s.input_h} + in_y) * s.input_w + in_x) * s.input_c;
               const uint8_t* weight =

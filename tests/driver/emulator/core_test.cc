@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/core.h"
 
+#include <unistd.h>
+
+#include <fstream>
+
 #include "tests/driver/emulator/emulated_program.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/rng.h"
@@ -222,6 +226,26 @@ TEST(Core, RefusesImpossibleProfiles) {
   EXPECT_EQ(Core::Create(options).code(), StatusCode::kInvalidArgument);
   options = {.profile = SmallProfile(), .threads = 0};
   EXPECT_EQ(Core::Create(options).code(), StatusCode::kInvalidArgument);
+}
+
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  statm >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// A device says how much memory it has, and the one that stands in for it has as much.
+TEST(Core, TakesNoMemoryForWhatNobodyWrites) {
+  CoreOptions options{.profile = SmallProfile()};
+  options.profile.memory_bytes = uint64_t{1} << 31;
+  options.profile.program_memory_bytes = uint64_t{1} << 31;
+  const int64_t before = ResidentBytes();
+  auto core = Core::Create(options);
+  ASSERT_TRUE(core.ok()) << core.status().message();
+  EXPECT_LT(ResidentBytes() - before, int64_t{256} << 20);
+  EXPECT_TRUE(ResetByRegister(**core).ok());
+  EXPECT_LT(ResidentBytes() - before, int64_t{256} << 20);
 }
 
 TEST(Core, WaitsForEachStreamAndTakesItInPieces) {

@@ -128,5 +128,26 @@ TEST(FilterOps, TransposedStridesFarBeyondTheFilterAreRefused) {
               HasSubstr("strides of 32 and 32 with a filter of 1 x 1 need weights of 2147483648"));
 }
 
+// One pixel under a long filter, for which its stride does not matter: neither to the values, nor
+// to the time, which was that of all taps for each output.
+TEST(FilterOps, TransposedTapsWithoutInputTakeNoTime) {
+  constexpr int32_t kLong = 65535;
+  const auto make = [](int32_t stride) {
+    ModelBuilder m;
+    const int32_t x = m.Input({1, 1, 1, 1});
+    m.Output(m.TransposeConv(
+        x, {.channels = 1, .kernel = 1, .stride = stride, .padding = Padding::kValid}, 1, kLong));
+    const Quantization quantization = m.tensor(m.graph().nodes[0].inputs[1]).quantization;
+    std::vector<uint8_t> bytes(kLong);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 29);
+    const int32_t wide = m.Constant(DataType::kInt8, {1, 1, kLong, 1}, bytes);
+    m.tensor(wide).quantization = quantization;
+    m.graph().nodes[0].inputs[1] = wide;
+    return m;
+  };
+  const std::vector<int8_t> x = {100};
+  EXPECT_EQ(RunModel<int8_t>(make(kLong), x), RunModel<int8_t>(make(1), x));
+}
+
 }  // namespace
 }  // namespace atollrt
