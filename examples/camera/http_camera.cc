@@ -111,6 +111,13 @@ Result<CameraUrl> ParseCameraUrl(std::string_view text) {
   url.path = rest.substr(slash);
   if (!url.path.starts_with('/')) url.path.insert(0, "/");
   rest = rest.substr(0, slash);
+  // "user:80/word@host" would be a server called "user", which gets the rest of the password.
+  if (rest.find('@') == std::string_view::npos && rest.find(':') != std::string_view::npos &&
+      text.substr(0, text.find('?')).find('@') != std::string_view::npos) {
+    return InvalidArgument(
+        "camera '%s': in a login, write / as %%2F and # as %%23; in a path, @ as %%40",
+        WithoutLogin(text).c_str());
+  }
   if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
     const std::string_view login = rest.substr(0, at);
     const size_t colon = std::min(login.find(':'), login.size());

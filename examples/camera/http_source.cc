@@ -205,7 +205,7 @@ class HttpSource : public FrameSource {
   }
 
   static Status ConnectError(int error) {
-    return DeviceLost("cannot connect: %s; is the camera on, and the port right?",
+    return DeviceLost("cannot connect: %s (is the camera on, and the port right?)",
                       std::strerror(error));
   }
 

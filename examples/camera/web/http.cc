@@ -149,7 +149,9 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
     const std::string_view name = line->substr(0, colon), value = Trim(line->substr(colon + 1));
     if (EqualsIgnoringCase(name, "host")) {
       ++hosts;
-      if (!IsPlain(value)) return Refuse(refusal, 400, "The Host header names no host.");
+      if (value.empty() || !IsPlain(value)) {
+        return Refuse(refusal, 400, "The Host header names no host.");
+      }
       request->host = std::string(value);
     } else if (EqualsIgnoringCase(name, "transfer-encoding") ||
                (EqualsIgnoringCase(name, "content-length") && value != "0")) {

@@ -42,6 +42,19 @@ TEST(CameraUrl, ForgetsLogins) {
   EXPECT_EQ(WithoutLogin("folder/a@b.mjpeg"), "folder/a@b.mjpeg");
 }
 
+// Up to the slash it would be a host and a port.
+TEST(CameraUrl, KnowsPasswordsThatLookLikePorts) {
+  for (const char* bad : {"http://me:80/secret@cam/x", "http://me:80#secret@cam/x"}) {
+    const Result<CameraUrl> url = ParseCameraUrl(bad);
+    ASSERT_FALSE(url.ok()) << bad;
+    EXPECT_THAT(url.status().message(), AllOf(HasSubstr("'http://cam/x': in a login, write / as"),
+                                              Not(HasSubstr("secret"))));
+  }
+  EXPECT_EQ(ParseCameraUrl("http://me:80%2Fw@cam/x@y")->login, "me:80/w");
+  EXPECT_EQ(ParseCameraUrl("http://cam/x@y")->path, "/x@y");
+  EXPECT_EQ(ParseCameraUrl("http://cam:80/x?a@b")->path, "/x?a@b");
+}
+
 TEST(CameraRequest, NamesTheHostAndTheLogin) {
   EXPECT_THAT(FormatCameraRequest(*ParseCameraUrl("http://a:b@cam:81/x?y")),
               AllOf(StartsWith("GET /x?y HTTP/1.1\r\nHost: cam:81\r\n"),

@@ -89,6 +89,7 @@ TEST(ParseRequest, RefusesWhatItDoesNotSpeak) {
       {"GET /a b HTTP/1.1\r\n", 400},
       {"GET /\xc3\xa4 HTTP/1.1\r\n", 400},
       {"GET / HTTP/1.1\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: \r\n\r\n", 400},
       {"GET / HTTP/1.1\r\n" + host + host + "\r\n", 400},
       {"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400},
       {"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400},
