@@ -100,6 +100,15 @@ Status PcapngWriter::Close() {
   return {};
 }
 
+Status CheckPcapngStart(std::span<const uint8_t> bytes) {
+  if (bytes.size() >= kBlockFrameBytes + 4 &&
+      LoadLittleEndian<uint32_t>(&bytes[0]) == kSectionBlock &&
+      LoadLittleEndian<uint32_t>(&bytes[8]) == kByteOrderMagic) {
+    return {};
+  }
+  return InvalidArgument("not a pcapng file of little-endian byte order");
+}
+
 Result<std::vector<PcapngPacket>> ReadPcapng(std::span<const uint8_t> bytes) {
   std::vector<PcapngPacket> packets;
   std::vector<Interface> interfaces;
@@ -112,10 +121,7 @@ Result<std::vector<PcapngPacket>> ReadPcapng(std::span<const uint8_t> bytes) {
     }
     const auto type = LoadLittleEndian<uint32_t>(rest.data());
     const auto length = LoadLittleEndian<uint32_t>(&rest[4]);
-    if (at == 0 && (type != kSectionBlock || rest.size() < kBlockFrameBytes + 4 ||
-                    LoadLittleEndian<uint32_t>(&rest[8]) != kByteOrderMagic)) {
-      return InvalidArgument("not a pcapng file of little-endian byte order");
-    }
+    if (at == 0) ATOLL_RETURN_IF_ERROR(CheckPcapngStart(bytes));
     if (length < kBlockFrameBytes || length % 4 != 0 || length > rest.size() ||
         LoadLittleEndian<uint32_t>(&rest[length - 4]) != length) {
       return InvalidArgument("not a whole pcapng file: the block at offset %zu has length %u", at,

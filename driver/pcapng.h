@@ -45,6 +45,9 @@ struct PcapngPacket {
   std::span<const uint8_t> bytes;  // of what was given to ReadPcapng
 };
 
+// kInvalidArgument unless a file that begins so is one that ReadPcapng reads, as far as that shows.
+Status CheckPcapngStart(std::span<const uint8_t> bytes);
+
 // Takes hostile bytes. kInvalidArgument names what does not fit and where. Packets must be whole;
 // blocks of other kinds are passed over.
 Result<std::vector<PcapngPacket>> ReadPcapng(std::span<const uint8_t> bytes);

@@ -672,6 +672,8 @@ Result<std::vector<uint8_t>> ReadRecording(const std::string& path) {
   std::vector<uint8_t> bytes;
   uint8_t chunk[1 << 16];
   while (const size_t count = std::fread(chunk, 1, sizeof(chunk), file.get())) {
+    // What is none shall not be read to its end, if it has one.
+    if (bytes.empty()) ATOLL_RETURN_IF_ERROR(CheckPcapngStart({chunk, count}));
     bytes.insert(bytes.end(), chunk, chunk + count);
     if (bytes.size() > kRecordingBytesMax) {
       return ResourceExhausted("the recording '%s' is larger than %zu bytes", path.c_str(),

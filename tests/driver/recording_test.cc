@@ -193,6 +193,8 @@ TEST(Recording, HostileBytesAreRefusedOrReplayHarmlessly) {
     if (replay.ok()) (void)RunSession(**replay, 7).ok();
   }
   EXPECT_EQ(ReadRecording("/nonexistent").code(), StatusCode::kNotFound);
+  // Which has no end, and would be read up to the limit of gigabytes.
+  EXPECT_EQ(ReadRecording("/dev/zero").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(RecordingBus::Create(MakeBus(), "/nonexistent/file").code(),
             StatusCode::kInvalidArgument);
 }
