@@ -10,14 +10,14 @@ usage() {
 Usage: ./test.sh [--ci | --arm64 | --full]
   (nothing)  build as users run it and run the test suite, apart from tests labelled slow, vm or
              browser
-  --ci       that; the unit, property and fault tests under AddressSanitizer and
-             UndefinedBehaviorSanitizer, where they look at a tenth of the random cases; the
-             camera's page in a browser; a virtual machine with a real USB stack
+  --ci       that; the camera's page in a browser; a virtual machine with a real USB stack; the suite
+             under AddressSanitizer and UndefinedBehaviorSanitizer, and what has threads under
+             ThreadSanitizer, where tests look at a tenth of the random cases; a build with clang
+             whose warnings are errors
   --arm64    build for 64-bit ARM and run the whole test suite under QEMU, as Cortex-A53 (without
              dot product instructions) and as Cortex-A76, and the kernels as a CPU with everything
   --full     everything: slow tests and ten times as many random cases too, also under the
-             sanitizers, threads under ThreadSanitizer, a build with clang whose warnings are
-             errors and its tests, and --arm64
+             sanitizers; clang's build is tested, too; and --arm64
 With --ci and --full a tool that is missing is a failure. The environment variable
 ATOLL_REQUIRE_SHARED=ON makes absent reference data one.
 TEXT
@@ -101,7 +101,9 @@ case $mode in
     suite release -LE '^(slow|vm|browser)$'
     run release browser -L '^browser$'
     run release vm -L '^vm$' -LE slow
-    suite asan -L '^(unit|property|fault)$' -LE '^(slow|lint)$'
+    suite asan -LE '^(slow|lint|vm|browser)$'
+    threads -LE slow
+    build clang
     ;;
   arm64) arm64 ;;
   full)
