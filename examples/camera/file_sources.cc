@@ -145,9 +145,12 @@ Result<Y4mHeader> ParseY4mHeader(const std::string& name, std::string_view line)
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *out);
       return error == std::errc() && end == value.data() + value.size();
     };
+    if ((field[0] == 'W' && !number(&header.width)) ||
+        (field[0] == 'H' && !number(&header.height))) {
+      return InvalidArgument("%s: Y4M with '%s', which is no width or height", name.c_str(),
+                             std::string(field.substr(0, 40)).c_str());
+    }
     bool good = true;
-    if (field[0] == 'W') good = number(&header.width);
-    if (field[0] == 'H') good = number(&header.height);
     if (field[0] == 'C') {
       if (value == "420" || value == "420jpeg" || value == "420mpeg2" || value == "420paldv") {
         header.format = FrameFormat::kYuv420;

@@ -258,6 +258,7 @@ TEST(Y4mFile, RefusesWhatItCannotRead) {
     return ReadAll(directory.Write("video.y4m", bytes)).second;
   };
   EXPECT_THAT(error(Y4m("W2 H2 C420p10", {})), HasSubstr("'C420p10'; read are 8-bit"));
+  EXPECT_THAT(error(Y4m("W H2", {})), HasSubstr("'W', which is no width or height"));
   EXPECT_THAT(error(Y4m("W2x H2", {})), HasSubstr("'W2x'"));
   EXPECT_THAT(error(Y4m("H2", {})), HasSubstr("Y4M of 0 x 2"));
   EXPECT_THAT(error(Y4m("W99999 H2", {})), HasSubstr("Y4M of 99999 x 2"));
