@@ -17,6 +17,13 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
+TEST(Labels, AreNoMoreThanModelsHaveClasses) {
+  std::string text;
+  for (int i = 0; i < 1 << 21; ++i) text += "a\n";
+  EXPECT_EQ(ParseLabels(text).size(), size_t{1} << 20);
+  EXPECT_TRUE(ParseLabels(std::string(1 << 22, '\n')).empty());
+}
+
 TEST(Labels, AreOnePerLine) {
   EXPECT_THAT(ParseLabels("cat\ndog\n"), ElementsAre("cat", "dog"));
   EXPECT_THAT(ParseLabels("cat\ndog"), ElementsAre("cat", "dog"));

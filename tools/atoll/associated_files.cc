@@ -28,7 +28,8 @@ constexpr uint16_t kDeflated = 8;
 constexpr uint16_t kEncrypted = 1;  // a flag
 constexpr size_t kCommentBytesMax = 65535;
 constexpr size_t kDirectoryBytesMax = size_t{1} << 20;
-constexpr size_t kTextBytesMax = size_t{1} << 24;
+// Kilobytes may promise so much.
+constexpr size_t kTextBytesMax = size_t{1} << 22;
 
 uint32_t LittleEndian(std::string_view bytes, size_t offset, size_t size) {
   uint32_t number = 0;

@@ -83,7 +83,8 @@ bool NamesNothing(std::string_view name) {
 std::vector<std::string> ParseLabels(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   std::vector<std::string_view> lines;
-  while (!text.empty()) {
+  // What follows would name classes that no model has, at many times its bytes.
+  while (!text.empty() && lines.size() < kMaxClasses) {
     const size_t newline = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, newline);
     line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
