@@ -76,7 +76,8 @@ endfunction()
 # A library of ours: static, position independent, no exceptions, no RTTI. SMALL: what runs once per
 # model rather than in every inference, and is compiled for size. Sections of their own let the
 # linker drop functions that nobody calls; tables for unwinding the stack have no use without
-# exceptions (debuggers read their own).
+# exceptions (debuggers read their own). Without g++'s -fipa-sra, which gives each file variants of
+# its own, what files have of the same templates is there once.
 #   atoll_library(name [SMALL] SOURCES a.cc b.cc LIBS other)
 function(atoll_library name)
   cmake_parse_arguments(ARG "SMALL" "" "SOURCES;LIBS" ${ARGN})
@@ -86,7 +87,8 @@ function(atoll_library name)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${name} PRIVATE
       -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables -fno-unwind-tables
-      $<$<BOOL:${ARG_SMALL}>:-Os>)
+      $<$<BOOL:${ARG_SMALL}>:-Os>
+      $<$<AND:$<BOOL:${ARG_SMALL}>,$<CXX_COMPILER_ID:GNU>>:-fno-ipa-sra>)
   endif()
   target_link_libraries(${name} PUBLIC ${ARG_LIBS})
   set(carrier atoll_precompiled)
