@@ -16,6 +16,10 @@ class ByteQueue {
  public:
   size_t size() const { return bytes_.size() - taken_; }
 
+  // Makes room for so many bytes: to append as many to an empty queue then allocates nothing,
+  // whatever is taken in between.
+  void Reserve(size_t size_bytes) { bytes_.reserve(size_bytes); }
+
   void Append(std::span<const uint8_t> bytes) {
     if (taken_ >= bytes_.size() / 2) {  // the move is paid for by the bytes taken before
       bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(taken_));

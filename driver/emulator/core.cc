@@ -241,6 +241,7 @@ void Core::Start(const StartMessage& start) {
   start_ = start;
   next_ = 0;
   transferred_ = 0;
+  sent_ = 0;
   stepped_cycles_ = 0;
   started_at_write_ = program_writes_;
   known_cycles_.reset();
@@ -456,6 +457,7 @@ Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
   if (count == 0) return Progress::kNone;
   const uint64_t address = segments.Resolve(input_address) + transferred_;
   outputs_.Append({memory_.ReadAt(address, count), count});
+  sent_ += count;
   transferred_ += static_cast<uint32_t>(count);
   return transferred_ == bytes ? Progress::kDone : Progress::kSome;
 }
@@ -480,6 +482,8 @@ Core::Progress Core::Complete() {
     }
   }
   cycles_ += cycles;
+  // How much of it has been taken already depends on the host; next time, all may have to wait.
+  outputs_.Reserve(std::min(sent_, kQueueLimit));
   events_.Append(EncodeEvent(
       {.kind = EventKind::kCompleted, .request_id = start_.request_id, .detail = cycles}));
   status_ = CoreStatus::kIdle;

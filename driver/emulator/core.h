@@ -167,6 +167,7 @@ class Core {
   StartMessage start_;
   uint32_t next_ = 0;            // index of its next instruction
   uint32_t transferred_ = 0;     // bytes that this one has moved
+  size_t sent_ = 0;              // bytes of the output stream so far
   uint64_t stepped_cycles_ = 0;  // that this one has taken on the stepped face
   uint64_t program_writes_ = 0;  // to program memory, so far
   uint64_t started_at_write_ = 0;

@@ -56,6 +56,9 @@ class EmulatedTransport final : public UsbTransport {
   // has; waits if that is nothing.
   Result<size_t> Receive(ByteQueue& queue, std::span<uint8_t> data, Deadline deadline);
 
+  // The answer to calls that find nothing until their deadline, again and again while a program is
+  // slow: made once, so that they allocate nothing.
+  const Status nothing_came_ = Timeout("nothing came");
   std::mutex mutex_;
   std::condition_variable activity_;        // bytes moved, Cancel or Reset
   std::unique_ptr<Core> core_;              // guarded by mutex_

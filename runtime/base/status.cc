@@ -3,6 +3,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <utility>
 
 namespace atollrt {
 namespace {
@@ -50,14 +51,28 @@ const char* StatusCodeName(StatusCode code) {
   return "unknown";
 }
 
+Status::Status(StatusCode code, std::string message)
+    : error_(new Error{.code = code, .message = std::move(message)}) {
+  ATOLL_CHECK(code != StatusCode::kOk);
+}
+
+Status::Error* Status::Share(Error* error) {
+  if (error != nullptr) error->owners.fetch_add(1, std::memory_order_relaxed);
+  return error;
+}
+
+void Status::Release::operator()(Error* error) const {
+  if (error->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete error;
+}
+
 const std::string& Status::message() const {
   static const std::string* const kNoMessage = new std::string;
   return error_ ? error_->message : *kNoMessage;
 }
 
 Status Status::WithContext(const std::string& context) && {
-  if (error_) error_->message = context + ": " + error_->message;
-  return std::move(*this);
+  if (ok()) return {};
+  return Status(error_->code, context + ": " + error_->message);
 }
 
 std::string Format(const char* format, ...) {

@@ -4,10 +4,13 @@
 //
 // A Status is one code for programs and one English sentence for people; the sentence names the
 // thing and the numbers ("tensor 17 'conv1/w': scale[3] is 0"). Success carries no allocation.
-// Values of these types are ordinary: copy, move and return them; they are not shared between
-// threads.
+// Values of these types are ordinary: copy, move and return them. Copies share the sentence, so
+// that to return what has been said before allocates nothing, either; each is used by one thread at
+// a time.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <string>
@@ -39,14 +42,10 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   // `code` must not be kOk; success is Status().
-  Status(StatusCode code, std::string message)
-      : error_(std::make_unique<Error>(Error{code, std::move(message)})) {
-    ATOLL_CHECK(code != StatusCode::kOk);
-  }
-  Status(const Status& other)
-      : error_(other.error_ ? std::make_unique<Error>(*other.error_) : nullptr) {}
+  Status(StatusCode code, std::string message);
+  Status(const Status& other) : error_(Share(other.error_.get())) {}
   Status& operator=(const Status& other) {
-    if (this != &other) error_ = other.error_ ? std::make_unique<Error>(*other.error_) : nullptr;
+    error_.reset(Share(other.error_.get()));
     return *this;
   }
   Status(Status&&) = default;
@@ -64,8 +63,13 @@ class [[nodiscard]] Status {
   struct Error {
     StatusCode code;
     std::string message;
+    std::atomic<int32_t> owners = 1;
   };
-  std::unique_ptr<Error> error_;
+  static Error* Share(Error* error);
+  struct Release {
+    void operator()(Error* error) const;  // not inline: thousands of places destroy a Status
+  };
+  std::unique_ptr<Error, Release> error_;
 };
 
 // A T or the Status that says why there is none.
@@ -92,7 +96,8 @@ class [[nodiscard]] Result {
   }
 
   bool ok() const { return has_value_; }
-  const Status& status() const { return status_; }
+  const Status& status() const& { return status_; }
+  Status&& status() && { return std::move(status_); }
   StatusCode code() const { return status_.code(); }
 
   // The value; calling these on an error is a bug in the caller.
@@ -124,10 +129,10 @@ class [[nodiscard]] Result {
 
 #define ATOLL_CONCAT_INNER(a, b) a##b
 #define ATOLL_CONCAT(a, b) ATOLL_CONCAT_INNER(a, b)
-#define ATOLL_ASSIGN_OR_RETURN(declaration, expression)      \
-  auto ATOLL_CONCAT(atoll_result_, __LINE__) = (expression); \
-  if (!ATOLL_CONCAT(atoll_result_, __LINE__).ok())           \
-    return ATOLL_CONCAT(atoll_result_, __LINE__).status();   \
+#define ATOLL_ASSIGN_OR_RETURN(declaration, expression)               \
+  auto ATOLL_CONCAT(atoll_result_, __LINE__) = (expression);          \
+  if (!ATOLL_CONCAT(atoll_result_, __LINE__).ok())                    \
+    return std::move(ATOLL_CONCAT(atoll_result_, __LINE__)).status(); \
   declaration = *std::move(ATOLL_CONCAT(atoll_result_, __LINE__))
 
 // printf into a std::string, for messages.
