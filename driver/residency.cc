@@ -2,6 +2,8 @@
 #include "driver/residency.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
@@ -11,10 +13,6 @@ namespace {
 
 uint64_t SegmentBytes(const Footprint& footprint) {
   return AlignUp(footprint.parameter_bytes, kResidencyUnitBytes);
-}
-
-bool Overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) {
-  return a < b + b_bytes && b < a + a_bytes;
 }
 
 }  // namespace
@@ -52,36 +50,31 @@ const Placement* Residency::Use(ExecutableId id) {
   const auto found = std::find_if(residents_.begin(), residents_.end(),
                                   [id](const Resident& resident) { return resident.id == id; });
   if (found == residents_.end()) return nullptr;
-  const Resident resident = *found;
-  residents_.erase(found);
-  Touch(resident.set);
-  residents_.push_back(resident);
-  return &residents_.back().placement;
+  Touch(&*found);
+  return &found->placement;
 }
 
 // The least recently used of another set, if there is any.
 ExecutableId Residency::Evict(uint32_t for_set) {
   ATOLL_CHECK(!residents_.empty());  // else CheckFits was not asked
-  auto victim = std::find_if(residents_.begin(), residents_.end(), [&](const Resident& resident) {
-    return for_set == 0 || resident.set != for_set;
-  });
-  if (victim == residents_.end()) victim = residents_.begin();
+  const auto order = [&](const Resident& resident) {
+    const bool is_own = for_set != 0 && resident.set == for_set;
+    return std::tuple(is_own, resident.set_used, resident.used);
+  };
+  const auto victim =
+      std::min_element(residents_.begin(), residents_.end(),
+                       [&](const Resident& a, const Resident& b) { return order(a) < order(b); });
   const ExecutableId id = victim->id;
   residents_.erase(victim);
   return id;
 }
 
-// Makes the members of a set the most recently used, in the order that they have.
-void Residency::Touch(uint32_t set) {
-  if (set == 0) return;
-  auto end = residents_.end();
-  for (auto resident = residents_.begin(); resident != end;) {
-    if (resident->set == set) {
-      std::rotate(resident, resident + 1, residents_.end());
-      --end;
-    } else {
-      ++resident;
-    }
+// Makes it, with all of its set, the most recently used. Among themselves these keep their order.
+void Residency::Touch(Resident* used) {
+  used->used = used->set_used = ++uses_;
+  if (used->set == 0) return;
+  for (Resident& resident : residents_) {
+    if (resident.set == used->set) resident.set_used = uses_;
   }
 }
 
@@ -92,8 +85,12 @@ Placement Residency::Place(ExecutableId id, const Footprint& footprint, uint32_t
          !FindProgramOffset(footprint, &placement.program_offset)) {
     evicted->push_back(Evict(set));
   }
-  Touch(set);
-  residents_.push_back({id, footprint, placement, set});
+  const auto behind =
+      std::find_if(residents_.begin(), residents_.end(), [&](const Resident& resident) {
+        return resident.placement.program_offset > placement.program_offset;
+      });
+  Touch(&*residents_.insert(
+      behind, {.id = id, .footprint = footprint, .placement = placement, .set = set}));
   return placement;
 }
 
@@ -115,48 +112,39 @@ void Residency::Remove(ExecutableId id) {
 // that is resident already lies too low for the activations of the new executable.
 bool Residency::FindParameterBase(const Footprint& footprint, uint32_t* base) const {
   uint64_t floor = footprint.activation_bytes;
-  std::vector<uint64_t> ends = {memory_bytes_};
+  // Of segments that are not empty. They do not overlap: sorted, they still belong to each other.
+  std::vector<uint64_t> begins, ends;
   for (const Resident& resident : residents_) {
     floor = std::max(floor, resident.footprint.activation_bytes);
-    ends.push_back(resident.placement.parameter_base);
+    const uint64_t begin = resident.placement.parameter_base;
+    const uint64_t bytes = SegmentBytes(resident.footprint);
+    if (bytes == 0) continue;
+    begins.push_back(begin);
+    ends.push_back(begin + bytes);
   }
-  for (const Resident& resident : residents_) {
-    if (resident.placement.parameter_base < floor) return false;
-  }
+  std::sort(begins.begin(), begins.end());
+  std::sort(ends.begin(), ends.end());
+  if (!begins.empty() && begins[0] < floor) return false;
   const uint64_t bytes = SegmentBytes(footprint);
-  std::sort(ends.rbegin(), ends.rend());
-  for (const uint64_t end : ends) {
-    if (end < floor + bytes) return false;
-    const bool is_free =
-        std::none_of(residents_.begin(), residents_.end(), [&](const Resident& resident) {
-          return Overlap(end - bytes, bytes, resident.placement.parameter_base,
-                         SegmentBytes(resident.footprint));
-        });
-    if (!is_free) continue;
-    *base = static_cast<uint32_t>(end - bytes);
-    return true;
+  uint64_t end = memory_bytes_;
+  for (size_t i = begins.size(); i-- > 0 && ends[i] + bytes > end;) {
+    end = std::min(end, begins[i]);
   }
-  return false;
+  if (end < floor + bytes) return false;
+  *base = static_cast<uint32_t>(end - bytes);
+  return true;
 }
 
 bool Residency::FindProgramOffset(const Footprint& footprint, uint32_t* offset) const {
-  std::vector<uint64_t> starts = {0};
+  uint64_t start = 0;
   for (const Resident& resident : residents_) {
-    starts.push_back(resident.placement.program_offset + resident.footprint.program_bytes);
+    const uint64_t other = resident.placement.program_offset;
+    if (start + footprint.program_bytes <= other) break;
+    start = other + resident.footprint.program_bytes;
   }
-  std::sort(starts.begin(), starts.end());
-  for (const uint64_t start : starts) {
-    if (start + footprint.program_bytes > program_memory_bytes_) return false;
-    const bool is_free =
-        std::none_of(residents_.begin(), residents_.end(), [&](const Resident& resident) {
-          return Overlap(start, footprint.program_bytes, resident.placement.program_offset,
-                         resident.footprint.program_bytes);
-        });
-    if (!is_free) continue;
-    *offset = static_cast<uint32_t>(start);
-    return true;
-  }
-  return false;
+  if (start + footprint.program_bytes > program_memory_bytes_) return false;
+  *offset = static_cast<uint32_t>(start);
+  return true;
 }
 
 }  // namespace atollrt

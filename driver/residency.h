@@ -70,15 +70,19 @@ class Residency {
     Footprint footprint;
     Placement placement;
     uint32_t set = 0;
+    // When it was used, and when one of its set was, by counting.
+    uint64_t used = 0;
+    uint64_t set_used = 0;
   };
   ExecutableId Evict(uint32_t for_set);
-  void Touch(uint32_t set);
+  void Touch(Resident* used);
   bool FindParameterBase(const Footprint& footprint, uint32_t* base) const;
   bool FindProgramOffset(const Footprint& footprint, uint32_t* offset) const;
 
   uint64_t memory_bytes_;  // rounded down to whole units
   uint64_t program_memory_bytes_;
-  std::vector<Resident> residents_;  // least recently used first
+  std::vector<Resident> residents_;  // in the order of their programs
+  uint64_t uses_ = 0;
 };
 
 }  // namespace atollrt

@@ -111,7 +111,7 @@ Result<ExecutableId> UsbDevice::Load(std::shared_ptr<const AnyExecutable> execut
   } while (last_executable_ == 0 || FindLoaded(last_executable_) != nullptr);
   loaded->prepared->id = last_executable_;
   loaded->prepared->residency_set = options.residency_set;
-  loaded_.push_back(std::move(loaded));
+  loaded_[last_executable_] = std::move(loaded);
   return last_executable_;
 }
 
@@ -125,15 +125,13 @@ Status UsbDevice::Unload(ExecutableId id) {
                          loaded->executable().name.c_str(), loaded->requests));
   }
   chip_->Forget(*loaded->prepared);
-  std::erase_if(loaded_, [id](const auto& other) { return other->id() == id; });
+  loaded_.erase(id);
   return {};
 }
 
 UsbDevice::Loaded* UsbDevice::FindLoaded(ExecutableId id) {
-  for (const auto& loaded : loaded_) {
-    if (loaded->id() == id) return loaded.get();
-  }
-  return nullptr;
+  const auto found = loaded_.find(id);
+  return found != loaded_.end() ? found->second.get() : nullptr;
 }
 
 // Requests.

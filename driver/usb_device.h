@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -89,7 +90,7 @@ class UsbDevice : public Device {
   DeviceState state_ = DeviceState::kReady;
   bool wire_held_ = false;
   bool resetting_ = false;  // Reset has the wire or is the next to get it
-  std::vector<std::unique_ptr<Loaded>> loaded_;
+  std::map<ExecutableId, std::unique_ptr<Loaded>> loaded_;
   std::vector<std::unique_ptr<Slot>> slots_;  // recycled, never freed before the device
   std::vector<Slot*> queue_;                  // oldest first
   uint64_t turns_ = 0;                        // requests taken off the queue so far

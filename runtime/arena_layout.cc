@@ -6,6 +6,7 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/range_max.h"
 #include "runtime/memory_planner.h"
 #include "runtime/ops/operand_sharing.h"
 
@@ -30,7 +31,8 @@ class Layout {
         steps_(steps),
         last_step_(static_cast<int32_t>(steps.size())),
         places_(graph.tensors.size()),
-        members_(graph.tensors.size()) {}
+        members_(graph.tensors.size()),
+        alive_(steps.size() + 1) {}
 
   ArenaLayout Make(std::span<const Variable> variables);
 
@@ -75,7 +77,7 @@ class Layout {
   const int32_t last_step_;
   std::vector<Place> places_;                  // per tensor
   std::vector<std::vector<int32_t>> members_;  // per tensor that is a root: the block's tensors
-  std::vector<int64_t> alive_;                 // bytes per step
+  RangeMax<> alive_;                           // bytes per step
   int64_t peak_ = 0;                           // of these, before anything was shared
 };
 
@@ -216,9 +218,8 @@ MemoryBlock Layout::BlockOf(int32_t root) const {
 }
 
 void Layout::CountAlive(const MemoryBlock& block, int64_t sign) {
-  for (int32_t step = block.first_use; step <= block.last_use; ++step) {
-    alive_[step] += sign * Rounded(block.size);
-  }
+  alive_.Change(static_cast<size_t>(block.first_use), static_cast<size_t>(block.last_use),
+                sign * Rounded(block.size));
 }
 
 // One block instead of two, unless the peak would rise.
@@ -226,9 +227,8 @@ bool Layout::Exchange(const MemoryBlock& a, const MemoryBlock& b, const MemoryBl
   CountAlive(a, -1);
   CountAlive(b, -1);
   CountAlive(joined, 1);
-  const int64_t highest =
-      *std::max_element(alive_.begin() + joined.first_use, alive_.begin() + joined.last_use + 1);
-  if (highest <= peak_) return true;
+  // It could only have risen where the joined block lies.
+  if (alive_.Max() <= peak_) return true;
   CountAlive(joined, -1);
   CountAlive(b, 1);
   CountAlive(a, 1);
@@ -307,12 +307,11 @@ bool Layout::WriteIntoOutput(int32_t step, const std::vector<Run>& runs) {
 
 ArenaLayout Layout::Make(std::span<const Variable> variables) {
   FindLifetimes();
-  alive_.resize(steps_.size() + 1);
   for (size_t i = 0; i < places_.size(); ++i) {
     if (places_[i].bytes > 0) CountAlive(BlockOf(static_cast<int32_t>(i)), 1);
   }
-  for (size_t i = 0; i < steps_.size(); ++i) alive_[i] += Rounded(steps_[i].scratch_bytes);
-  peak_ = *std::max_element(alive_.begin(), alive_.end());
+  for (size_t i = 0; i < steps_.size(); ++i) alive_.Change(i, i, Rounded(steps_[i].scratch_bytes));
+  peak_ = alive_.Max();
 
   ArenaLayout layout;
   layout.is_done.resize(steps_.size());

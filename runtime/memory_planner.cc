@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/range_max.h"
 
 namespace atollrt {
 namespace {
@@ -17,6 +19,8 @@ constexpr int64_t kSearchBudget = 250'000;
 // The same while the arena is larger than need be by more than one part in kMuch.
 constexpr int64_t kLongSearchBudget = 10'000'000;
 constexpr int64_t kMuch = 20;
+// For more blocks than this, one order is all that the long budget allows.
+constexpr size_t kManyBlocks = 4500;
 
 int64_t Rounded(int64_t size, int64_t alignment) {
   return static_cast<int64_t>(
@@ -48,6 +52,45 @@ class Random {
   uint64_t state_ = 0;
 };
 
+// Which blocks of a growing set live at the same time as another one, without a look at the others.
+class Lives {
+ public:
+  // Of blocks that begin and end at any of `steps`, ascending.
+  explicit Lives(std::vector<int32_t> steps) : steps_(std::move(steps)), covering_(2 * size()) {}
+
+  size_t size() const { return steps_.size(); }
+  size_t PositionOf(int32_t step) const {
+    return static_cast<size_t>(std::lower_bound(steps_.begin(), steps_.end(), step) -
+                               steps_.begin());
+  }
+
+  void Add(uint32_t index, const MemoryBlock& block) {
+    beginning_.emplace(block.first_use, index);
+    // The nodes of a binary tree that together cover the life, a leaf for each step.
+    size_t begin = PositionOf(block.first_use) + size();
+    size_t end = PositionOf(block.last_use) + size() + 1;
+    for (; begin < end; begin /= 2, end /= 2) {
+      if (begin % 2 == 1) covering_[begin++].push_back(index);
+      if (end % 2 == 1) covering_[--end].push_back(index);
+    }
+  }
+
+  // Those that are there when it begins, and those that begin while it is there.
+  template <typename Function>
+  void ForEachBeside(const MemoryBlock& block, const Function& function) const {
+    for (size_t node = PositionOf(block.first_use) + size(); node > 0; node /= 2) {
+      for (const uint32_t index : covering_[node]) function(index);
+    }
+    const auto end = beginning_.upper_bound(block.last_use);
+    for (auto i = beginning_.upper_bound(block.first_use); i != end; ++i) function(i->second);
+  }
+
+ private:
+  std::vector<int32_t> steps_;
+  std::vector<std::vector<uint32_t>> covering_;
+  std::multimap<int32_t, uint32_t> beginning_;
+};
+
 class Search {
  public:
   // `blocks` of rounded sizes, none empty.
@@ -58,6 +101,10 @@ class Search {
         offsets_(blocks_.size()) {}
 
   void Run() {
+    if (blocks_.size() > kManyBlocks) {
+      PlaceMany(Orders()[0]);
+      return;
+    }
     for (const Order& order : Orders()) {
       for (const Fit fit : {Fit::kLowest, Fit::kTightest}) {
         Try(order, fit);
@@ -89,6 +136,7 @@ class Search {
   std::vector<Order> Orders() const;
   std::vector<int64_t> BytesAliveAtStart() const;
   bool Place(const Order& order, Fit fit, int64_t limit);
+  void PlaceMany(const Order& order);
   bool Try(const Order& order, Fit fit);
   void Climb();
 
@@ -180,6 +228,46 @@ bool Search::Place(const Order& order, Fit fit, int64_t limit) {
     placed_.insert(above, {offset, offset + block.size, block.first_use, block.last_use});
   }
   return true;
+}
+
+// As Place in the lowest gaps, in a time that grows with the number of blocks and not with its
+// square. When the budget is spent, what is left goes on top of what lives at the same time.
+void Search::PlaceMany(const Order& order) {
+  std::vector<int32_t> steps;
+  for (const MemoryBlock& block : blocks_) {
+    steps.push_back(block.first_use);
+    steps.push_back(block.last_use);
+  }
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  Lives lives(std::move(steps));
+  RangeMax<RaiseTo> tops(lives.size());
+  std::vector<std::pair<int64_t, int64_t>> beside;  // from, to
+  for (const uint32_t index : order) {
+    const MemoryBlock& block = blocks_[index];
+    const size_t first = lives.PositionOf(block.first_use);
+    const size_t last = lives.PositionOf(block.last_use);
+    int64_t offset = 0;
+    if (visits_ < kLongSearchBudget) {
+      beside.clear();
+      lives.ForEachBeside(block, [&](uint32_t other) {
+        beside.emplace_back(offsets_[other], offsets_[other] + blocks_[other].size);
+      });
+      visits_ += static_cast<int64_t>(beside.size());
+      std::sort(beside.begin(), beside.end());
+      for (const auto& [from, to] : beside) {
+        if (from - offset >= block.size) break;
+        offset = std::max(offset, to);
+      }
+      lives.Add(index, block);
+    } else {
+      offset = tops.Max(first, last);
+    }
+    offsets_[index] = offset;
+    tops.Change(first, last, offset + block.size);
+  }
+  best_offsets_ = offsets_;
+  best_total_ = tops.Max();
 }
 
 // Keeps the plan of an order that is no worse than the best one.

@@ -1,44 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/step_order.h"
 
-#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
 
 namespace atollrt {
 
 Result<std::vector<size_t>> OrderSteps(const Graph& graph, const std::vector<StepNodes>& steps) {
-  std::vector<bool> ready(graph.tensors.size());
-  for (size_t i = 0; i < ready.size(); ++i) {
-    const Tensor& tensor = graph.tensors[i];
-    ready[i] = tensor.is_constant() || tensor.is_variable || tensor.element_count() == 0;
+  // How many steps a step waits for, and which wait for it.
+  std::vector<size_t> waits_for(steps.size());
+  std::vector<std::vector<size_t>> waiting(steps.size());
+  const auto wait = [&](size_t step, size_t for_step) {
+    ++waits_for[step];
+    waiting[for_step].push_back(step);
+  };
+  constexpr size_t kNone = SIZE_MAX;
+  std::vector<size_t> writer(graph.tensors.size(), kNone);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const int32_t tensor : steps[i].outputs) writer[tensor] = i;
   }
-  for (const int32_t input : graph.inputs) ready[input] = true;
+  std::vector<bool> is_given(graph.tensors.size());
+  for (size_t i = 0; i < is_given.size(); ++i) {
+    const Tensor& tensor = graph.tensors[i];
+    is_given[i] = tensor.is_constant() || tensor.is_variable || tensor.element_count() == 0;
+  }
+  for (const int32_t input : graph.inputs) is_given[input] = true;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const int32_t tensor : steps[i].inputs) {
+      if (tensor < 0 || is_given[tensor]) continue;
+      // What nobody writes is waited for in vain.
+      writer[tensor] == kNone ? static_cast<void>(++waits_for[i]) : wait(i, writer[tensor]);
+    }
+  }
   std::vector<size_t> step_of(graph.nodes.size());
   for (size_t i = 0; i < steps.size(); ++i) {
     for (const int32_t node : steps[i].nodes) step_of[node] = i;
   }
-  std::vector<std::vector<size_t>> earlier(steps.size());
   for (const auto& [first, second] : StateOrder(graph)) {
-    if (step_of[first] != step_of[second]) earlier[step_of[second]].push_back(step_of[first]);
+    if (step_of[first] != step_of[second]) wait(step_of[second], step_of[first]);
+  }
+
+  // Rounds through all steps in their order, each of which takes what is ready when it gets there:
+  // what waits for a later step is of the next round. By round and step.
+  using Turn = std::pair<size_t, size_t>;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> ready;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (waits_for[i] == 0) ready.emplace(0, i);
   }
   std::vector<size_t> order;
-  std::vector<bool> done(steps.size());
-  while (order.size() < steps.size()) {
-    const size_t before = order.size();
-    for (size_t i = 0; i < steps.size(); ++i) {
-      if (done[i]) continue;
-      const std::vector<int32_t>& inputs = steps[i].inputs;
-      if (!std::all_of(inputs.begin(), inputs.end(),
-                       [&](int32_t tensor) { return tensor < 0 || ready[tensor]; }) ||
-          !std::all_of(earlier[i].begin(), earlier[i].end(),
-                       [&](size_t step) { return done[step]; })) {
-        continue;
-      }
-      done[i] = true;
-      for (const int32_t tensor : steps[i].outputs) ready[tensor] = true;
-      order.push_back(i);
+  while (!ready.empty()) {
+    const auto [round, step] = ready.top();
+    ready.pop();
+    order.push_back(step);
+    for (const size_t next : waiting[step]) {
+      if (--waits_for[next] == 0) ready.emplace(next > step ? round : round + 1, next);
     }
-    if (order.size() == before) return InternalError("the partitions form a cycle");
   }
+  if (order.size() < steps.size()) return InternalError("the partitions form a cycle");
   return order;
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tests/support/rng.h"
@@ -136,6 +137,47 @@ TEST(Residency, ASetIsUsedTogetherAndSparesItsOwn) {
   evicted.clear();
   residency.Place(6, {128, kUnit, kUnit}, 7, &evicted);  // nobody else is left
   EXPECT_EQ(evicted.size(), 1u);
+}
+
+// Against a list, least recently used first, in which the members of a set move together.
+TEST(Residency, EvictsInTheOrderOfUse) {
+  struct Member {
+    ExecutableId id;
+    uint32_t set;
+  };
+  Rng rng(TestSeed(3));
+  constexpr size_t kRoom = 6;
+  Residency residency(kRoom * kUnit, 1 << 20);
+  std::vector<Member> order;
+  const auto use = [&](const Member& member) {
+    if (member.set != 0) {
+      std::stable_partition(order.begin(), order.end(),
+                            [&](const Member& other) { return other.set != member.set; });
+    }
+    std::erase_if(order, [&](const Member& other) { return other.id == member.id; });
+    order.push_back(member);
+  };
+  for (int step = 0; step < 5000; ++step) {
+    const ExecutableId id = static_cast<ExecutableId>(rng.Int(1, 16));
+    const Member member{id, id % 4};
+    const bool is_here = std::any_of(order.begin(), order.end(),
+                                     [&](const Member& other) { return other.id == id; });
+    ASSERT_EQ(residency.Use(id) != nullptr, is_here);
+    if (!is_here) {
+      std::vector<ExecutableId> expected, evicted;
+      if (order.size() == kRoom) {
+        auto victim = std::find_if(order.begin(), order.end(), [&](const Member& other) {
+          return member.set == 0 || other.set != member.set;
+        });
+        if (victim == order.end()) victim = order.begin();
+        expected.push_back(victim->id);
+        order.erase(victim);
+      }
+      residency.Place(id, {128, kUnit, 0}, member.set, &evicted);
+      ASSERT_EQ(evicted, expected);
+    }
+    use(member);
+  }
 }
 
 }  // namespace

@@ -93,6 +93,42 @@ TEST(MemoryPlanner, KeepsLivingBlocksApartOfAnyLifetimes) {
   }
 }
 
+// So many that not every pair of them can be looked at.
+TEST(MemoryPlanner, PlansVeryManyBlocks) {
+  Rng rng(TestSeed(7));
+  for (const int32_t longest : {3, 300, 12'000}) {
+    SCOPED_TRACE(longest);
+    constexpr int32_t kSteps = 12'000;
+    std::vector<MemoryBlock> blocks(kSteps);
+    for (int32_t i = 0; i < kSteps; ++i) {
+      blocks[static_cast<size_t>(i)] = {.size = rng.Int(1, 1000),
+                                        .first_use = i,
+                                        .last_use = std::min(kSteps, i + rng.Int32(0, longest))};
+    }
+    const MemoryPlan plan = PlanMemory(blocks, kAlignment);
+    const int64_t bound = MemoryLowerBound(blocks, kAlignment);
+    EXPECT_GE(plan.total, bound);
+    EXPECT_LE(plan.total, bound + bound / 2);
+    // Sorted by their beginnings, as the steps are: what lives with one begins before it ends.
+    std::vector<std::pair<int64_t, size_t>> alive;  // by offset
+    for (size_t i = 0; i < blocks.size() && !testing::Test::HasFailure(); ++i) {
+      std::erase_if(alive, [&](const auto& other) {
+        return blocks[other.second].last_use < blocks[i].first_use;
+      });
+      const auto above =
+          std::lower_bound(alive.begin(), alive.end(), std::pair(plan.offsets[i], size_t{0}));
+      if (above != alive.end()) {
+        EXPECT_LE(plan.offsets[i] + blocks[i].size, above->first);
+      }
+      if (above != alive.begin()) {
+        const auto& [offset, below] = *(above - 1);
+        EXPECT_LE(offset + blocks[below].size, plan.offsets[i]);
+      }
+      alive.emplace(above, plan.offsets[i], i);
+    }
+  }
+}
+
 // Inverted bottlenecks with residuals, as in MobileNet v2: expand, filter, project, add.
 std::vector<MemoryBlock> BottleneckChain(Rng& rng) {
   std::vector<MemoryBlock> blocks;
