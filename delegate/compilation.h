@@ -30,11 +30,14 @@ class Compilation {
               const DeviceInfo& device)
       : graph_(graph), set_(set), inputs_(inputs), outputs_(outputs), device_(device) {}
 
-  Result<CompiledSet> Run(CompileFailure* failure);
+  Result<CompiledSet> Run(WhenTooLarge when_too_large, CompileFailure* failure);
 
  private:
   // The driver hands out memory in whole pages of 4 KiB.
   static constexpr int64_t kPage = 4096;
+  // Of sets of more steps than this the longer searches for a layout are not tried. No network that
+  // people use has as many.
+  static constexpr size_t kSearchedSteps = 1024;
 
   // What the memory plan is made for: which parameters are streamed, which steps run in bands.
   struct Layout {
@@ -57,30 +60,40 @@ class Compilation {
     const RowBands* bands;  // nullptr for one step as a whole
   };
 
-  Status LowerNodes();
+  void NumberTensors();
+  Status LowerNodes(CompileFailure* failure);
   void ResolveAliases();
   void FindReaders();
   void FindMovingRows();
+  std::vector<size_t> CountInstructions() const;
+  Status Cut(size_t pieces, const std::vector<size_t>& instructions, const std::string& reason,
+             CompileFailure* failure) const;
+  Status FitProgram(size_t instructions, std::vector<size_t> counts, CompileFailure* failure) const;
 
   bool ChooseLayout();
   bool AddBands();
   bool AddStreaming();
   bool AddParts();
-  std::optional<RowBands> FindBands(size_t peak, int64_t budget) const;
-  bool FitsBands(const RowBands& bands, const std::vector<MemoryBlock>& whole,
-                 int64_t budget) const;
+  std::optional<RowBands> FindBands(size_t peak, int64_t budget,
+                                    std::vector<MemoryBlock> blocks) const;
+  int64_t WholeBytes(size_t first, size_t last, const std::vector<MemoryBlock>& blocks) const;
+  bool FitsBands(const RowBands& bands, int64_t budget, const std::vector<int64_t>& alive,
+                 std::vector<MemoryBlock>* blocks) const;
   void Consider(std::optional<Layout>* best, uint64_t* best_cycles);
   std::string LayoutNote() const;
-  std::string DescribePeak(size_t peak) const;
+  std::string DescribePeak(size_t peak, const std::vector<MemoryBlock>& blocks) const;
 
   std::vector<MemoryBlock> MakeBlocks() const;
   void Confine(const RowBands& bands, std::vector<MemoryBlock>* blocks) const;
+  std::vector<size_t> BlocksThatMayChange(const RowBands& bands) const;
+  MemoryBlock StreamedBlock(size_t step) const;
   int64_t ResidentBytes() const;
   int64_t MemoryBytes() const {
     return static_cast<int64_t>(device_.memory_bytes) / kPage * kPage - kPage;
   }
   bool PlanFits();
   void MakeRoomForChains();
+  std::vector<int64_t> BytesAlive(const std::vector<MemoryBlock>& blocks) const;
   size_t StepAtPeak(const std::vector<MemoryBlock>& blocks) const;
 
   std::vector<Group> Groups() const;
@@ -99,7 +112,6 @@ class Compilation {
   void EmitKeptRows(KeptRows direction, const RowBands& bands, int32_t band, size_t step);
   void EmitCopy(uint32_t from, uint32_t to, int64_t bytes);
   void EmitSentRows(const RowBands& bands, int32_t band, size_t step);
-  size_t LongestStep() const;
   void FillBoundary();
   std::vector<OnChipBlock> MapMemory() const;
 
@@ -115,29 +127,43 @@ class Compilation {
   int64_t ParameterBytes(size_t step) const {
     return static_cast<int64_t>(lowered_[step]->parameters().size());
   }
+  // Tensors that the set touches are numbered in the order that they have in the graph.
+  size_t Number(int32_t tensor) const {
+    return static_cast<size_t>(std::lower_bound(tensors_.begin(), tensors_.end(), tensor) -
+                               tensors_.begin());
+  }
   // Blocks of the memory plan: tensors, then, of steps, streamed parameters, scratch, and rows that
   // one band keeps for the next.
-  size_t ParameterBlock(size_t step) const { return graph_.tensors.size() + step; }
-  size_t ScratchBlock(size_t step) const { return graph_.tensors.size() + set_.size() + step; }
-  size_t KeptBlock(size_t step) const { return graph_.tensors.size() + 2 * set_.size() + step; }
+  size_t TensorBlock(int32_t tensor) const { return root_[Number(tensor)]; }
+  size_t ParameterBlock(size_t step) const { return tensors_.size() + step; }
+  size_t ScratchBlock(size_t step) const { return tensors_.size() + set_.size() + step; }
+  size_t KeptBlock(size_t step) const { return tensors_.size() + 2 * set_.size() + step; }
   const RowBands* BandsOf(size_t step) const {
-    for (const RowBands& bands : layout_.bands) {
-      if (bands.Contains(step)) return &bands;
-    }
-    return nullptr;
+    const auto behind =
+        std::partition_point(layout_.bands.begin(), layout_.bands.end(),
+                             [&](const RowBands& bands) { return bands.first() <= step; });
+    if (behind == layout_.bands.begin()) return nullptr;
+    return (behind - 1)->Contains(step) ? &*(behind - 1) : nullptr;
   }
+  // The step that writes a tensor's bytes, or -1.
+  int32_t Writer(int32_t tensor) const { return writer_[TensorBlock(tensor)]; }
   // Whether rows of an input or output of the set come or go while its bands run.
   bool MovesInRows(int32_t tensor) const {
-    for (const RowBands& bands : layout_.bands) {
-      if (bands.arriving() == tensor) return true;
-      const int32_t writer = writer_[Root(tensor)];
-      if (writer >= 0 && bands.Sends(static_cast<size_t>(writer))) return true;
+    if (tensor == arriving_.tensor) {
+      const RowBands* bands = BandsOf(static_cast<size_t>(arriving_.first_reader));
+      if (bands != nullptr && bands->arriving() == tensor) return true;
     }
-    return false;
+    return SendsRows(tensor);
+  }
+  bool SendsRows(int32_t output) const {
+    const int32_t writer = Writer(output);
+    if (writer < 0) return false;
+    const RowBands* bands = BandsOf(static_cast<size_t>(writer));
+    return bands != nullptr && bands->Sends(static_cast<size_t>(writer));
   }
   // Activation-segment address of a tensor.
   uint32_t Address(int32_t tensor) const {
-    return static_cast<uint32_t>(plan_.offsets[static_cast<size_t>(Root(tensor))]);
+    return static_cast<uint32_t>(plan_.offsets[TensorBlock(tensor)]);
   }
   TensorPlace PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const;
   TensorPlace InputPlace(const RowBands& bands, int32_t band) const;
@@ -147,10 +173,8 @@ class Compilation {
     return layout_.streamed[step] ? static_cast<uint32_t>(plan_.offsets[ParameterBlock(step)])
                                   : kParameterSegment | resident_offset_[step];
   }
-  int32_t Root(int32_t tensor) const {
-    while (alias_[tensor] != tensor) tensor = alias_[tensor];
-    return tensor;
-  }
+  // The tensor whose bytes it shares.
+  int32_t Root(int32_t tensor) const { return tensors_[TensorBlock(tensor)]; }
   void Emit(Instruction instruction, const InstructionOrigin& origin) {
     executable_.inference_program.push_back(std::move(instruction));
     SetOrigin(origin);
@@ -167,8 +191,10 @@ class Compilation {
   const DeviceInfo& device_;
 
   std::vector<std::unique_ptr<const NodeLowering>> lowered_;  // per step
-  std::vector<int32_t> alias_;   // per tensor: the tensor whose bytes it shares
-  std::vector<int32_t> writer_;  // per tensor: the step that writes it, or -1
+  std::vector<int32_t> tensors_;                              // by their numbers
+  // Per tensor that the set touches, by its number.
+  std::vector<size_t> root_;     // the number of the tensor whose bytes it shares
+  std::vector<int32_t> writer_;  // the step that writes it, or -1; of those that share none
   std::vector<BandStep> steps_;
   ArrivingInput arriving_;
   Layout layout_;
@@ -176,6 +202,8 @@ class Compilation {
   std::vector<uint32_t> resident_offset_;  // per step, in the parameter segment
   Executable executable_;
   std::vector<InstructionOrigin> origins_;  // of executable_.inference_program
+  // Of each step, and behind all of them: where the instructions of its group begin.
+  std::vector<int32_t> group_begin_;
 };
 
 }  // namespace atollrt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delegate/compiled_model.h"
 
-#include <algorithm>
+#include <map>
 
 #include "runtime/graph/compiled_op.h"
 #include "runtime/graph/tflite_writer.h"
@@ -14,9 +14,7 @@ namespace {
 // A graph of some nodes of another one, with the tensors that they use.
 class Extract {
  public:
-  Extract(const Graph& from, std::string name) : from_(from), number_(from.tensors.size(), -1) {
-    graph_.name = std::move(name);
-  }
+  Extract(const Graph& from, std::string name) : from_(from) { graph_.name = std::move(name); }
 
   // `packed_weights`, of input 1, are borrowed.
   void Add(Node node, std::span<const uint8_t> packed_weights = {}) {
@@ -39,18 +37,18 @@ class Extract {
   void Renumber(std::vector<int32_t>* tensors) {
     for (int32_t& tensor : *tensors) {
       if (tensor < 0) continue;
-      int32_t& number = number_[tensor];
-      if (number < 0) {
-        number = static_cast<int32_t>(graph_.tensors.size());
+      const int32_t next = static_cast<int32_t>(graph_.tensors.size());
+      const auto [entry, is_new] = number_.emplace(tensor, next);
+      if (is_new) {
         graph_.tensors.push_back(from_.tensors[tensor]);
         graph_.tensors.back().packed_weights = {};  // of another compilation
       }
-      tensor = number;
+      tensor = entry->second;
     }
   }
 
   const Graph& from_;
-  std::vector<int32_t> number_;  // of each tensor in the new graph
+  std::map<int32_t, int32_t> number_;  // of tensors, in the new graph
   Graph graph_;
 };
 
@@ -109,7 +107,7 @@ Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
   return WriteTflite(all);
 }
 
-Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
+Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition, size_t nodes,
                                          const SetBoundary& boundary) {
   const std::string name = Format("compiled partition %zu", partition);
   Result<Executable> executable = ReadExecutable(graph.compiled[partition]);
@@ -131,13 +129,11 @@ Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
   };
   ATOLL_RETURN_IF_ERROR(check(executable->inputs, boundary.inputs, "input"));
   ATOLL_RETURN_IF_ERROR(check(executable->outputs, boundary.OutputsAndState(), "output"));
-  const auto node_count = std::count_if(
-      graph.nodes.begin(), graph.nodes.end(),
-      [&](const Node& node) { return node.compiled == static_cast<int32_t>(partition); });
   for (size_t i = 0; i < executable->inference_nodes.size(); ++i) {
-    if (executable->inference_nodes[i] < node_count) continue;
-    return CorruptModel("%s: instruction %zu belongs to node %d of %zu", name.c_str(), i,
-                        executable->inference_nodes[i], static_cast<size_t>(node_count));
+    const int32_t node = executable->inference_nodes[i];
+    if (node < 0 || static_cast<size_t>(node) < nodes) continue;
+    return CorruptModel("%s: instruction %zu belongs to node %d of %zu", name.c_str(), i, node,
+                        nodes);
   }
   return executable;
 }

@@ -31,10 +31,10 @@ Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
                                                 const std::vector<PartitionExecutable>& partitions,
                                                 CpuFeatures features);
 
-// The executable that came with a model as Graph::compiled[partition], checked against the nodes
-// that it stands for. kUnsupported, with what to do, if it is for another version of the
+// The executable that came with a model as Graph::compiled[partition], checked against the `nodes`
+// nodes that it stands for. kUnsupported, with what to do, if it is for another version of the
 // instruction set.
-Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
+Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition, size_t nodes,
                                          const SetBoundary& boundary);
 
 }  // namespace atollrt

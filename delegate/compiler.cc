@@ -8,37 +8,72 @@
 
 namespace atollrt {
 
-Result<CompiledSet> Compilation::Run(CompileFailure* failure) {
-  ATOLL_RETURN_IF_ERROR(LowerNodes());
+Result<CompiledSet> Compilation::Run(WhenTooLarge when_too_large, CompileFailure* failure) {
+  if (const size_t layers = inputs_.size() + outputs_.size(); layers > kMaxLayers) {
+    return Cut(2, {},
+               Format("its partition has %zu inputs and outputs, at most %zu are allowed", layers,
+                      kMaxLayers),
+               failure);
+  }
+  NumberTensors();
+  ATOLL_RETURN_IF_ERROR(LowerNodes(failure));
+  // Before a large set is laid out, which the program of does not fit whatever the layout.
+  if (set_.size() > kSearchedSteps) {
+    const std::vector<size_t> counts = CountInstructions();
+    size_t instructions = 0;
+    for (const size_t count : counts) instructions += count;
+    ATOLL_RETURN_IF_ERROR(FitProgram(instructions, counts, failure));
+  }
   ResolveAliases();
   FindReaders();
   FindMovingRows();
   if (!ChooseLayout()) {
-    const size_t peak = StepAtPeak(MakeBlocks());
-    failure->node = set_[peak];
-    return ResourceExhausted("%s", DescribePeak(peak).c_str());
+    const std::vector<MemoryBlock> blocks = MakeBlocks();
+    const std::vector<int64_t> alive = BytesAlive(blocks);
+    const auto peak = std::max_element(alive.begin(), alive.end());
+    const size_t step = static_cast<size_t>(peak - alive.begin());
+    const std::string reason = DescribePeak(step, blocks);
+    if (when_too_large == WhenTooLarge::kCut) {
+      const int64_t pieces = *peak / std::max<int64_t>(MemoryBytes(), 1) + 1;
+      return Cut(static_cast<size_t>(pieces), CountInstructions(), reason, failure);
+    }
+    failure->node = set_[step];
+    return ResourceExhausted("%s", reason.c_str());
   }
   MakeRoomForChains();
   executable_ = Assemble();
-  const size_t instructions =
-      executable_.caching_program.size() + executable_.inference_program.size();
-  if (instructions * kInstructionBytes > device_.program_memory_bytes) {
-    failure->node = set_[LongestStep()];
-    return ResourceExhausted(
-        "its partition takes %zu instructions, most of them for %s; the device has room for %llu",
-        instructions, Describe(graph_, graph_.nodes[failure->node]).c_str(),
-        static_cast<unsigned long long>(device_.program_memory_bytes / kInstructionBytes));
-  }
+  ATOLL_RETURN_IF_ERROR(FitProgram(
+      executable_.caching_program.size() + executable_.inference_program.size(), {}, failure));
   std::string note = LayoutNote();
   std::vector<OnChipBlock> memory = MapMemory();
   return CompiledSet{
       .executable = std::move(executable_), .note = std::move(note), .memory = std::move(memory)};
 }
 
-Status Compilation::LowerNodes() {
+void Compilation::NumberTensors() {
+  const auto touch = [&](const std::vector<int32_t>& tensors) {
+    for (const int32_t tensor : tensors) {
+      if (tensor >= 0) tensors_.push_back(tensor);
+    }
+  };
+  for (size_t step = 0; step < set_.size(); ++step) {
+    touch(NodeAt(step).inputs);
+    touch(NodeAt(step).outputs);
+  }
+  touch(inputs_);
+  touch(outputs_);
+  std::sort(tensors_.begin(), tensors_.end());
+  tensors_.erase(std::unique(tensors_.begin(), tensors_.end()), tensors_.end());
+}
+
+Status Compilation::LowerNodes(CompileFailure* failure) {
+  uint64_t parameters = 0;
   for (size_t step = 0; step < set_.size(); ++step) {
     ATOLL_ASSIGN_OR_RETURN(auto lowering, LowerNode(graph_, NodeAt(step)));
     lowered_.push_back(std::move(lowering));
+    parameters += AlignUp(lowered_[step]->parameters().size(), kOnChipAlignment);
+    if (parameters < kSegmentLimit) continue;
+    return Cut(2, {}, "its partition has 2 GiB of parameters or more", failure);
   }
   layout_.streamed.assign(set_.size(), false);
   layout_.parts.assign(set_.size(), 1);
@@ -46,31 +81,90 @@ Status Compilation::LowerNodes() {
   return Status();
 }
 
+// For each step, if it is computed as a whole. Addresses do not matter.
+std::vector<size_t> Compilation::CountInstructions() const {
+  std::vector<size_t> counts;
+  std::vector<Instruction> program;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    OperandPlaces place;
+    place.inputs.resize(NodeAt(step).inputs.size());
+    place.outputs.resize(NodeAt(step).outputs.size());
+    program.clear();
+    lowered_[step]->Emit(place, AllRows(graph_.Output(NodeAt(step))), &program);
+    counts.push_back(program.size());
+  }
+  return counts;
+}
+
+// That so many instructions have room; else cuts the set, by the `counts` of its steps if known.
+Status Compilation::FitProgram(size_t instructions, std::vector<size_t> counts,
+                               CompileFailure* failure) const {
+  const size_t room = static_cast<size_t>(device_.program_memory_bytes / kInstructionBytes);
+  if (instructions <= room) return Status();
+  if (counts.empty()) counts = CountInstructions();
+  const size_t longest =
+      static_cast<size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin());
+  // What moves inputs and outputs takes room in every piece.
+  const size_t pieces = instructions / std::max<size_t>(room - room / 16, 1) + 1;
+  return Cut(pieces, counts,
+             Format("its partition takes %zu instructions, most of them for %s; the device has "
+                    "room for %zu",
+                    instructions, Describe(graph_, NodeAt(longest)).c_str(), room),
+             failure);
+}
+
+// Into so many pieces, or one for each step if there are fewer, of about as many instructions each
+// (or nodes, if they are not known). What is contiguous in a convex set is convex. A node by itself
+// is refused.
+Status Compilation::Cut(size_t pieces, const std::vector<size_t>& instructions,
+                        const std::string& reason, CompileFailure* failure) const {
+  if (set_.size() == 1) {
+    failure->node = set_[0];
+    return ResourceExhausted("%s", reason.c_str());
+  }
+  pieces = std::clamp<size_t>(pieces, 2, set_.size());
+  // A node counts even if it has no instructions, so that no piece has too many.
+  const auto weight = [&](size_t step) {
+    return std::max<size_t>(instructions.empty() ? 1 : instructions[step], 1);
+  };
+  size_t total = 0;
+  for (size_t step = 0; step < set_.size(); ++step) total += weight(step);
+  size_t before = 0;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    const size_t piece = std::min((before + weight(step) / 2) * pieces / total, pieces - 1);
+    before += weight(step);
+    failure->pieces.resize(std::max(failure->pieces.size(), piece + 1));
+    failure->pieces[piece].push_back(set_[step]);
+  }
+  std::erase_if(failure->pieces, [](const std::vector<int32_t>& piece) { return piece.empty(); });
+  return ResourceExhausted("%s", reason.c_str());
+}
+
 void Compilation::ResolveAliases() {
-  alias_.resize(graph_.tensors.size());
-  for (size_t i = 0; i < alias_.size(); ++i) alias_[i] = static_cast<int32_t>(i);
+  root_.resize(tensors_.size());
+  for (size_t i = 0; i < root_.size(); ++i) root_[i] = i;
   for (const int32_t index : set_) {
     const Node& node = graph_.nodes[index];
     if (FindDeviceOp(node.type)->effort == DeviceEffort::kRenames) {
-      alias_[node.outputs[0]] = node.inputs[0];
+      root_[Number(node.outputs[0])] = root_[Number(node.inputs[0])];
     }
   }
 }
 
 void Compilation::FindReaders() {
-  writer_.assign(graph_.tensors.size(), -1);
+  writer_.assign(tensors_.size(), -1);
   for (size_t step = 0; step < set_.size(); ++step) {
     const Node& node = NodeAt(step);
     const Tensor& output = graph_.Output(node);
     steps_.push_back(
         {.node = &node, .lowering = lowered_[step].get(), .output_rows = RowCount(output)});
     for (const int32_t tensor : node.outputs) {
-      if (Root(tensor) == tensor) writer_[tensor] = static_cast<int32_t>(step);
+      if (Root(tensor) == tensor) writer_[Number(tensor)] = static_cast<int32_t>(step);
     }
   }
   const auto read = [&](int32_t tensor, size_t step) {
     if (tensor < 0) return;
-    const int32_t writer = writer_[Root(tensor)];
+    const int32_t writer = Writer(tensor);
     if (writer < 0) return;
     steps_[writer].last_reader = std::max(steps_[writer].last_reader, static_cast<int32_t>(step));
   };
@@ -87,7 +181,7 @@ void Compilation::FindMovingRows() {
                          [&](int32_t other) { return Root(other) == Root(tensor); }) == 1;
   };
   for (const int32_t tensor : outputs_) {
-    const int32_t writer = writer_[Root(tensor)];
+    const int32_t writer = Writer(tensor);
     if (writer < 0) continue;
     BandStep& step = steps_[writer];
     if (tensor == outputs_[0] && is_only(tensor, outputs_) && step.node->outputs.size() == 1) {
@@ -121,8 +215,8 @@ void Compilation::FindMovingRows() {
 Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& set,
                                const std::vector<int32_t>& inputs,
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,
-                               CompileFailure* failure) {
-  return Compilation(graph, set, inputs, outputs, device).Run(failure);
+                               CompileFailure* failure, WhenTooLarge when_too_large) {
+  return Compilation(graph, set, inputs, outputs, device).Run(when_too_large, failure);
 }
 
 ScheduleOptions ScheduleOptionsOf(const DeviceInfo& device) {

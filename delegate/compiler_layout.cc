@@ -4,6 +4,7 @@
 
 #include "delegate/compilation.h"
 #include "delegate/partitioner.h"
+#include "runtime/base/range_max.h"
 
 namespace atollrt {
 namespace {
@@ -11,6 +12,11 @@ namespace {
 // How many steps at most are computed in bands together, and in how many bands.
 constexpr size_t kBandedStepsMax = 32;
 constexpr int32_t kBandsMax = 64;
+
+int64_t Rounded(int64_t bytes) {
+  return static_cast<int64_t>(
+      AlignUp(static_cast<uint64_t>(bytes), static_cast<uint64_t>(kOnChipAlignment)));
+}
 
 }  // namespace
 
@@ -23,7 +29,8 @@ bool Compilation::ChooseLayout() {
   const Layout plain = layout_;
   std::optional<Layout> best;
   uint64_t best_cycles = 0;
-  const bool bands_fit = AddBands();
+  const bool is_searched = set_.size() <= kSearchedSteps;
+  const bool bands_fit = is_searched && AddBands();
   if (bands_fit) Consider(&best, &best_cycles);
   const auto stream = [&](Layout layout) {
     for (const bool prefetch : {true, false}) {
@@ -33,7 +40,7 @@ bool Compilation::ChooseLayout() {
     }
   };
   stream(plain);
-  if (!bands_fit) {
+  if (is_searched && !bands_fit) {
     // Bands around what is left on chip when everything is streamed, and then stream less.
     layout_ = plain;
     for (size_t step = 0; step < set_.size(); ++step) {
@@ -62,7 +69,8 @@ void Compilation::Consider(std::optional<Layout>* best, uint64_t* best_cycles) {
 }
 
 // Streams the largest parameters first, which leaves the fewest bytes to stream per byte of memory
-// gained, then takes back what turns out to have been too much.
+// gained, then takes back what turns out to have been too much. What does not fit by the sum of its
+// blocks need not be planned.
 bool Compilation::AddStreaming() {
   std::vector<size_t> by_size(set_.size());
   for (size_t i = 0; i < by_size.size(); ++i) by_size[i] = i;
@@ -70,20 +78,54 @@ bool Compilation::AddStreaming() {
     const int64_t bytes_a = ParameterBytes(a), bytes_b = ParameterBytes(b);
     return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
   });
-  bool fits = PlanFits();
+  // Steps begin with -1.
+  RangeMax<> alive(set_.size() + 2);
+  const auto count = [&](const MemoryBlock& block, int64_t sign) {
+    if (block.size == 0) return;
+    alive.Change(static_cast<size_t>(block.first_use + 1), static_cast<size_t>(block.last_use + 1),
+                 sign * Rounded(block.size));
+  };
+  for (const MemoryBlock& block : MakeBlocks()) count(block, 1);
+  int64_t free_bytes = MemoryBytes() - ResidentBytes();
+  const auto set_streamed = [&](size_t step, bool streamed) {
+    const int64_t sign = streamed ? 1 : -1;
+    layout_.streamed[step] = streamed;
+    count(StreamedBlock(step), sign);
+    free_bytes += sign * Rounded(ParameterBytes(step));
+  };
+  // Where the blocks would fit and their plan does not, ever more is streamed before the next one.
+  int plans = 0;
+  size_t next_plan = 0;
+  const auto fits = [&](size_t streamed) {
+    if (alive.Max() > free_bytes || streamed < next_plan) return false;
+    if (PlanFits()) return true;
+    constexpr int kPlansMax = 16;
+    if (++plans >= kPlansMax) next_plan = streamed + streamed / 8;
+    return false;
+  };
   size_t streamed = 0;
-  while (!fits && streamed < by_size.size() && ParameterBytes(by_size[streamed]) > 0) {
-    layout_.streamed[by_size[streamed++]] = true;
-    fits = PlanFits();
+  bool all_fits = fits(streamed);
+  while (!all_fits && streamed < by_size.size() && ParameterBytes(by_size[streamed]) > 0) {
+    set_streamed(by_size[streamed++], true);
+    all_fits = fits(streamed);
   }
-  if (!fits && !AddParts()) return false;
-  for (size_t i = 0; i + 1 < streamed; ++i) {
-    const size_t step = by_size[i];
-    const int32_t parts = std::exchange(layout_.parts[step], 1);
-    layout_.streamed[step] = false;
-    if (PlanFits()) continue;
-    layout_.streamed[step] = true;
-    layout_.parts[step] = parts;
+  if (!all_fits) {
+    if (set_.size() > kSearchedSteps || !AddParts()) return false;
+    for (size_t i = 0; i + 1 < streamed; ++i) {
+      const size_t step = by_size[i];
+      const int32_t parts = std::exchange(layout_.parts[step], 1);
+      layout_.streamed[step] = false;
+      if (PlanFits()) continue;
+      layout_.streamed[step] = true;
+      layout_.parts[step] = parts;
+    }
+    return PlanFits();
+  }
+  plans = 0;
+  next_plan = 0;
+  for (size_t i = 0; i + 1 < streamed && next_plan <= streamed; ++i) {
+    set_streamed(by_size[i], false);
+    if (!fits(streamed)) set_streamed(by_size[i], true);
   }
   return PlanFits();
 }
@@ -120,13 +162,13 @@ bool Compilation::AddBands() {
     const auto around_peak =
         std::find_if(layout_.bands.begin(), layout_.bands.end(),
                      [&](const RowBands& bands) { return bands.Contains(peak); });
-    if (around_peak != layout_.bands.end() ||
-        MemoryLowerBound(blocks, kOnChipAlignment) <= budget) {
+    const bool has_bands = around_peak != layout_.bands.end();
+    if (has_bands || MemoryLowerBound(blocks, kOnChipAlignment) <= budget) {
       budget -= budget / 16;
       if (budget < kPage) return false;
-      if (around_peak != layout_.bands.end()) layout_.bands.erase(around_peak);
+      if (has_bands) layout_.bands.erase(around_peak);
     }
-    std::optional<RowBands> bands = FindBands(peak, budget);
+    std::optional<RowBands> bands = FindBands(peak, budget, has_bands ? MakeBlocks() : blocks);
     if (!bands) return false;
     layout_.bands.insert(
         std::find_if(layout_.bands.begin(), layout_.bands.end(),
@@ -136,24 +178,26 @@ bool Compilation::AddBands() {
 }
 
 // The cheapest bands around a step with which no more than `budget` bytes are alive at once during
-// the steps concerned. A step by itself, whose rows can only come from the host or go to it, is the
-// last choice: its neighbours could no longer join it.
-std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) const {
+// the steps concerned, if `blocks` is all there is without them. A step by itself, whose rows can
+// only come from the host or go to it, is the last choice: its neighbours could no longer join it.
+std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget,
+                                               std::vector<MemoryBlock> blocks) const {
   const auto may_join = [&](size_t step) {
     return lowered_[step]->divides_into_rows() && BandsOf(step) == nullptr &&
            layout_.parts[step] == 1;
   };
   if (!may_join(peak)) return std::nullopt;
   const ArraySize array{device_.array_rows, device_.array_columns};
-  const std::vector<MemoryBlock> whole = MakeBlocks();
+  const std::vector<int64_t> alive = BytesAlive(blocks);
   std::optional<RowBands> best;
   uint64_t best_cycles = 0;
   const auto consider = [&](size_t first, size_t last) {
-    const uint64_t plain_cycles = RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
+    if (WholeBytes(first, last, blocks) > budget) return;  // however many bands there are
     for (int32_t count = 2; count <= std::min(kBandsMax, steps_[last].output_rows); count *= 2) {
       RowBands bands(steps_, arriving_, first, last, count);
-      if (!FitsBands(bands, whole, budget)) continue;
-      const uint64_t cycles = bands.Cycles(steps_, array) - plain_cycles;
+      if (!FitsBands(bands, budget, alive, &blocks)) continue;
+      const uint64_t cycles = bands.Cycles(steps_, array) -
+                              RowBands(steps_, arriving_, first, last, 1).Cycles(steps_, array);
       if (!best || cycles < best_cycles) {
         best = std::move(bands);
         best_cycles = cycles;
@@ -174,7 +218,7 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
   for (int32_t too_few = best->bands() / 2; best->bands() - too_few > 1;) {
     const int32_t count = (best->bands() + too_few) / 2;
     RowBands bands(steps_, arriving_, best->first(), best->last(), count);
-    if (FitsBands(bands, whole, budget)) {
+    if (FitsBands(bands, budget, alive, &blocks)) {
       best = std::move(bands);
     } else {
       too_few = count;
@@ -183,22 +227,85 @@ std::optional<RowBands> Compilation::FindBands(size_t peak, int64_t budget) cons
   return best;
 }
 
-// Whether no more than `budget` bytes are alive at once during the steps of the bands, if `whole`
-// is all there is without them.
-bool Compilation::FitsBands(const RowBands& bands, const std::vector<MemoryBlock>& whole,
-                            int64_t budget) const {
-  std::vector<MemoryBlock> blocks = whole;
-  Confine(bands, &blocks);
-  for (size_t step = bands.first(); step <= bands.last(); ++step) {
-    const int32_t at = static_cast<int32_t>(step);
-    int64_t alive = 0;
-    for (const MemoryBlock& block : blocks) {
-      if (block.first_use <= at && at <= block.last_use) alive += block.size;
+// What bands of these steps leave whole, which is there while they run: what others read of their
+// outputs, and inputs from outside unless these may arrive in rows.
+int64_t Compilation::WholeBytes(size_t first, size_t last,
+                                const std::vector<MemoryBlock>& blocks) const {
+  std::vector<size_t> whole;
+  const bool arrives = arriving_.tensor >= 0 &&
+                       static_cast<int32_t>(first) <= arriving_.first_reader &&
+                       arriving_.last_reader <= static_cast<int32_t>(last);
+  for (size_t step = first; step <= last; ++step) {
+    if (steps_[step].last_reader > static_cast<int32_t>(last)) {
+      for (const int32_t tensor : NodeAt(step).outputs) whole.push_back(TensorBlock(tensor));
     }
-    if (alive > budget) return false;
+    for (const int32_t tensor : NodeAt(step).inputs) {
+      if (tensor < 0 || (arrives && tensor == arriving_.tensor)) continue;
+      const int32_t writer = Writer(tensor);
+      const bool is_inside =
+          static_cast<int32_t>(first) <= writer && writer <= static_cast<int32_t>(last);
+      if (!is_inside) whole.push_back(TensorBlock(tensor));
+    }
+  }
+  std::sort(whole.begin(), whole.end());
+  whole.erase(std::unique(whole.begin(), whole.end()), whole.end());
+  int64_t bytes = 0;
+  for (const size_t block : whole) bytes += blocks[block].size;
+  return bytes;
+}
+
+// Whether no more than `budget` bytes are alive at once during the steps of the bands, if `blocks`
+// is all there is without them, with `alive` bytes during each step. The blocks are changed and
+// restored.
+bool Compilation::FitsBands(const RowBands& bands, int64_t budget,
+                            const std::vector<int64_t>& alive,
+                            std::vector<MemoryBlock>* blocks) const {
+  const size_t first = bands.first(), last = bands.last();
+  // Of what the bands change: the difference at each step, as one to the step before.
+  std::vector<int64_t> change(last - first + 2);
+  const auto count = [&](const MemoryBlock& block, int64_t sign) {
+    const int32_t begin = std::max(block.first_use, static_cast<int32_t>(first));
+    const int32_t end = std::min(block.last_use, static_cast<int32_t>(last)) + 1;
+    if (begin >= end) return;
+    change[static_cast<size_t>(begin) - first] += sign * block.size;
+    change[static_cast<size_t>(end) - first] -= sign * block.size;
+  };
+  const std::vector<size_t> changing = BlocksThatMayChange(bands);
+  std::vector<MemoryBlock> before;
+  for (const size_t index : changing) {
+    before.push_back((*blocks)[index]);
+    count(before.back(), -1);
+  }
+  Confine(bands, blocks);
+  for (size_t i = 0; i < changing.size(); ++i) {
+    count((*blocks)[changing[i]], 1);
+    (*blocks)[changing[i]] = before[i];
+  }
+  int64_t difference = 0;
+  for (size_t step = first; step <= last; ++step) {
+    difference += change[step - first];
+    if (alive[step] + difference > budget) return false;
   }
   return true;
 }
+
+// Blocks that Confine changes, each once.
+std::vector<size_t> Compilation::BlocksThatMayChange(const RowBands& bands) const {
+  std::vector<size_t> blocks;
+  for (size_t step = bands.first(); step <= bands.last(); ++step) {
+    for (const int32_t tensor : NodeAt(step).outputs) blocks.push_back(TensorBlock(tensor));
+    for (const int32_t tensor : NodeAt(step).inputs) {
+      if (tensor >= 0) blocks.push_back(TensorBlock(tensor));
+    }
+    blocks.insert(blocks.end(), {ScratchBlock(step), KeptBlock(step), ParameterBlock(step)});
+  }
+  if (bands.arriving() >= 0) blocks.push_back(Number(bands.arriving()));
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  return blocks;
+}
+
+// ---- Report -------------------------------------------------------------------------------------
 
 std::string Compilation::LayoutNote() const {
   std::string note;
@@ -224,7 +331,7 @@ std::string Compilation::LayoutNote() const {
           set_[bands.first()], set_[bands.last()], bands.bands(), static_cast<long long>(whole)));
     }
     const bool sends = std::any_of(outputs_.begin(), outputs_.end(), [&](int32_t tensor) {
-      const int32_t writer = writer_[Root(tensor)];
+      const int32_t writer = Writer(tensor);
       return writer >= 0 && bands.Sends(static_cast<size_t>(writer));
     });
     if (bands.arriving() >= 0 || sends) {
@@ -254,29 +361,27 @@ std::string Compilation::LayoutNote() const {
 }
 
 // What is alive at the step that needs the most memory, and what would make it fit.
-std::string Compilation::DescribePeak(size_t peak) const {
-  const std::vector<MemoryBlock> blocks = MakeBlocks();
+std::string Compilation::DescribePeak(size_t peak, const std::vector<MemoryBlock>& blocks) const {
   const int32_t at = static_cast<int32_t>(peak);
   std::vector<MemoryNeed> needs;
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].size == 0 || blocks[i].first_use > at || blocks[i].last_use < at) continue;
-    if (i >= graph_.tensors.size()) {
+    if (i >= tensors_.size()) {
       if (i == ScratchBlock(peak)) needs.push_back({blocks[i].size, "room to work in"});
       continue;
     }
     // Names of tensors are long; most are those of the node.
-    const std::string shape = ShapeString(graph_.tensors[i].shape);
+    const std::string shape = ShapeString(graph_.tensors[tensors_[i]].shape);
     const auto is_one_of = [&](const std::vector<int32_t>& tensors) {
-      return std::any_of(tensors.begin(), tensors.end(), [&](int32_t tensor) {
-        return tensor >= 0 && Root(tensor) == static_cast<int32_t>(i);
-      });
+      return std::any_of(tensors.begin(), tensors.end(),
+                         [&](int32_t tensor) { return tensor >= 0 && TensorBlock(tensor) == i; });
     };
     if (is_one_of(NodeAt(peak).outputs)) {
       needs.push_back({blocks[i].size, "its output " + shape});
     } else if (is_one_of(NodeAt(peak).inputs)) {
       needs.push_back({blocks[i].size, "its input " + shape});
     } else {
-      needs.push_back({blocks[i].size, Format("tensor %zu %s", i, shape.c_str())});
+      needs.push_back({blocks[i].size, Format("tensor %d %s", tensors_[i], shape.c_str())});
     }
   }
   // At the least, parameters are there one after the other.
@@ -292,15 +397,15 @@ std::string Compilation::DescribePeak(size_t peak) const {
 // and scratch live during their step.
 std::vector<MemoryBlock> Compilation::MakeBlocks() const {
   const int32_t last = static_cast<int32_t>(set_.size());
-  std::vector<MemoryBlock> blocks(graph_.tensors.size() + 3 * set_.size());
+  std::vector<MemoryBlock> blocks(tensors_.size() + 3 * set_.size());
   // An empty life, so that no step counts what has not been touched.
   for (MemoryBlock& block : blocks) block = {.size = 0, .first_use = 0, .last_use = -2};
   const auto touch = [&](int32_t tensor, int32_t step) {
     if (tensor < 0 || graph_.tensors[tensor].is_constant()) return;
-    const int32_t root = Root(tensor);
+    const size_t root = TensorBlock(tensor);
     MemoryBlock& block = blocks[root];
     if (block.size == 0) {
-      block.size = graph_.tensors[root].byte_size();
+      block.size = graph_.tensors[tensors_[root]].byte_size();
       block.first_use = step;
     }
     block.last_use = std::max(block.last_use, step);
@@ -323,15 +428,28 @@ std::vector<MemoryBlock> Compilation::MakeBlocks() const {
   for (const int32_t tensor : outputs_) touch(tensor, last);
   for (const RowBands& bands : layout_.bands) Confine(bands, &blocks);
   if (layout_.prefetch) {
-    int32_t before = -1;
-    for (const Group& group : Groups()) {
-      for (size_t step = group.first; step <= group.last; ++step) {
-        if (layout_.streamed[step]) blocks[ParameterBlock(step)].first_use = before;
+    for (size_t step = 0; step < set_.size(); ++step) {
+      if (layout_.streamed[step]) {
+        blocks[ParameterBlock(step)].first_use = StreamedBlock(step).first_use;
       }
-      before = static_cast<int32_t>(group.first);
     }
   }
   return blocks;
+}
+
+// Of a step that is not in parts, if its parameters are streamed: they are there while its group
+// runs, or the one before, too.
+MemoryBlock Compilation::StreamedBlock(size_t step) const {
+  const auto group_of = [&](size_t member) {
+    const RowBands* bands = BandsOf(member);
+    return bands != nullptr ? std::pair(bands->first(), bands->last()) : std::pair(member, member);
+  };
+  const auto [first, last] = group_of(step);
+  MemoryBlock block{ParameterBytes(step), static_cast<int32_t>(first), static_cast<int32_t>(last)};
+  if (layout_.prefetch) {
+    block.first_use = first == 0 ? -1 : static_cast<int32_t>(group_of(first - 1).first);
+  }
+  return block;
 }
 
 // Shrinks what stays inside to one band, and an input that arrives in rows to two; everything else
@@ -350,7 +468,7 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
     const int32_t rows = bands.BandRows(step);
     int64_t kept_bytes = 0;
     for (const int32_t tensor : node.outputs) {
-      MemoryBlock& output = (*blocks)[Root(tensor)];
+      MemoryBlock& output = (*blocks)[TensorBlock(tensor)];
       kept_bytes += bands.MostKeptRows(step) * RowBytes(graph_.tensors[tensor]);
       if (bands.IsInternal(step)) {
         output.size = rows * RowBytes(graph_.tensors[tensor]);
@@ -363,15 +481,14 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
     (*blocks)[KeptBlock(step)] = {kept_bytes, first, last};
     for (const int32_t tensor : node.inputs) {
       if (tensor < 0) continue;
-      const int32_t root = Root(tensor);
-      const int32_t writer = writer_[root];
-      const bool inside = writer >= first && writer <= last;
+      const size_t root = TensorBlock(tensor);
+      const bool inside = writer_[root] >= first && writer_[root] <= last;
       if (!inside) extend((*blocks)[root]);
     }
     extend((*blocks)[ParameterBlock(step)]);
   }
   if (bands.arriving() >= 0) {
-    (*blocks)[bands.arriving()] = {2 * InputBufferBytes(bands), first, last};
+    (*blocks)[Number(bands.arriving())] = {2 * InputBufferBytes(bands), first, last};
   }
 }
 
@@ -411,33 +528,41 @@ bool Compilation::PlanFits() {
 // run, too, where it takes no more memory.
 void Compilation::MakeRoomForChains() {
   std::vector<MemoryBlock> blocks = MakeBlocks();
+  std::vector<MemoryBlock> rounded = blocks;
+  for (MemoryBlock& block : rounded) block.size = Rounded(block.size);
+  std::vector<int64_t> alive = BytesAlive(rounded);
   for (size_t step = 0; step + 1 < set_.size(); ++step) {
     if (NodeAt(step).type != OpType::kCONV_2D || NodeAt(step + 1).type != OpType::kADD) continue;
-    MemoryBlock& input = blocks[Root(NodeAt(step).inputs[0])];
-    const int32_t last_use = input.last_use;
-    input.last_use = std::max(last_use, static_cast<int32_t>(step) + 1);
-    if (MemoryLowerBound(blocks, kOnChipAlignment) > plan_.total) input.last_use = last_use;
+    MemoryBlock& input = blocks[TensorBlock(NodeAt(step).inputs[0])];
+    if (input.last_use > static_cast<int32_t>(step)) continue;
+    if (alive[step + 1] + Rounded(input.size) > plan_.total) continue;
+    alive[step + 1] += Rounded(input.size);
+    input.last_use = static_cast<int32_t>(step) + 1;
   }
   MemoryPlan plan = PlanMemory(blocks, kOnChipAlignment);
   if (plan.total <= plan_.total) plan_ = std::move(plan);
 }
 
+// Of each step.
+std::vector<int64_t> Compilation::BytesAlive(const std::vector<MemoryBlock>& blocks) const {
+  const int32_t steps = static_cast<int32_t>(set_.size());
+  std::vector<int64_t> alive(set_.size() + 1);
+  for (const MemoryBlock& block : blocks) {
+    const int32_t begin = std::max(block.first_use, 0);
+    const int32_t end = std::min(block.last_use + 1, steps);
+    if (begin >= end) continue;
+    alive[static_cast<size_t>(begin)] += block.size;
+    alive[static_cast<size_t>(end)] -= block.size;
+  }
+  for (size_t step = 1; step < alive.size(); ++step) alive[step] += alive[step - 1];
+  alive.pop_back();
+  return alive;
+}
+
 // The step at which the most bytes are alive.
 size_t Compilation::StepAtPeak(const std::vector<MemoryBlock>& blocks) const {
-  size_t peak = 0;
-  int64_t peak_bytes = -1;
-  for (size_t step = 0; step < set_.size(); ++step) {
-    const int32_t at = static_cast<int32_t>(step);
-    int64_t alive = 0;
-    for (const MemoryBlock& block : blocks) {
-      if (block.first_use <= at && at <= block.last_use) alive += block.size;
-    }
-    if (alive > peak_bytes) {
-      peak_bytes = alive;
-      peak = step;
-    }
-  }
-  return peak;
+  const std::vector<int64_t> alive = BytesAlive(blocks);
+  return static_cast<size_t>(std::max_element(alive.begin(), alive.end()) - alive.begin());
 }
 
 }  // namespace atollrt

@@ -74,8 +74,12 @@ void Compilation::EmitProgram() {
   }
   const std::vector<Group> groups = Groups();
   if (layout_.prefetch && !groups.empty()) EmitParameters(groups[0]);
+  group_begin_.assign(set_.size() + 1, 0);
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& group = groups[i];
+    for (size_t step = group.first; step <= group.last && i > 0; ++step) {
+      group_begin_[step] = static_cast<int32_t>(executable_.inference_program.size());
+    }
     const auto prefetch_next = [&] {
       if (layout_.prefetch && i + 1 < groups.size()) EmitParameters(groups[i + 1]);
     };
@@ -93,6 +97,7 @@ void Compilation::EmitProgram() {
     }
     if (in_parts) prefetch_next();
   }
+  group_begin_.back() = static_cast<int32_t>(executable_.inference_program.size());
   const InstructionOrigin behind_steps{.step = static_cast<int32_t>(set_.size())};
   for (const int32_t tensor : outputs_) {
     if (MovesInRows(tensor)) continue;
@@ -161,7 +166,7 @@ TensorPlace Compilation::PlaceOf(int32_t tensor, const RowBands* bands, int32_t 
   const RowRange all = AllRows(graph_.tensors[tensor]);
   if (bands == nullptr) return {Address(tensor), all};
   if (tensor == bands->arriving()) return InputPlace(*bands, band);
-  const int32_t writer = writer_[tensor];
+  const int32_t writer = writer_[Number(tensor)];
   const bool internal = writer >= 0 && bands->Contains(static_cast<size_t>(writer)) &&
                         bands->IsInternal(static_cast<size_t>(writer));
   return {Address(tensor), internal ? bands->Rows(band, static_cast<size_t>(writer)) : all};
@@ -264,24 +269,6 @@ void Compilation::EmitSentRows(const RowBands& bands, int32_t band, size_t step)
        {.step = static_cast<int32_t>(step), .band = band, .moves_rows = true});
 }
 
-// The step that takes the most instructions.
-size_t Compilation::LongestStep() const {
-  size_t longest = 0;
-  size_t most = 0;
-  for (size_t step = 0; step < set_.size(); ++step) {
-    OperandPlaces place;
-    place.inputs.resize(NodeAt(step).inputs.size());
-    place.outputs.resize(NodeAt(step).outputs.size());
-    std::vector<Instruction> program;
-    lowered_[step]->Emit(place, AllRows(graph_.Output(NodeAt(step))), &program);
-    if (program.size() > most) {
-      most = program.size();
-      longest = step;
-    }
-  }
-  return longest;
-}
-
 void Compilation::FillBoundary() {
   const auto layer = [&](int32_t index) {
     const Tensor& tensor = graph_.tensors[index];
@@ -305,22 +292,32 @@ std::vector<OnChipBlock> Compilation::MapMemory() const {
     map.push_back(block);
   };
   const std::vector<MemoryBlock> blocks = MakeBlocks();
-  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+  const std::span<const InstructionOrigin> origins = origins_;
+  // The instructions of the groups during which a block lives.
+  const auto around = [&](const MemoryBlock& block) {
+    const size_t last = static_cast<size_t>(std::max(block.last_use, 0));
+    const RowBands* bands = last < set_.size() ? BandsOf(last) : nullptr;
+    const size_t behind = std::min((bands != nullptr ? bands->last() : last) + 1, set_.size());
+    return InstructionRange{
+        block.first_use < 0 ? 0 : group_begin_[static_cast<size_t>(block.first_use)],
+        (last < set_.size() ? group_begin_[behind] : static_cast<int32_t>(origins.size())) - 1};
+  };
+  for (size_t i = 0; i < tensors_.size(); ++i) {
     if (blocks[i].size == 0) continue;
     const int32_t writer = writer_[i];
     const RowBands* bands = writer >= 0 ? BandsOf(static_cast<size_t>(writer)) : nullptr;
     const bool refilled = bands != nullptr && bands->IsInternal(static_cast<size_t>(writer));
     const OnChipBlock block{.kind = Kind::kTensor,
-                            .tensor = static_cast<int32_t>(i),
+                            .tensor = tensors_[i],
                             .node = writer >= 0 ? set_[writer] : -1,
                             .offset = plan_.offsets[i],
                             .bytes = blocks[i].size};
     for (const InstructionRange& life :
-         InstructionsOf(blocks[i], refilled ? bands->bands() : 1, origins_)) {
+         InstructionsOf(blocks[i], refilled ? bands->bands() : 1, origins, around(blocks[i]))) {
       add(block, life);
     }
   }
-  const InstructionRange whole_program{0, static_cast<int32_t>(origins_.size()) - 1};
+  const InstructionRange whole_program{0, static_cast<int32_t>(origins.size()) - 1};
   for (size_t step = 0; step < set_.size(); ++step) {
     if (const int64_t bytes = ParameterBytes(step); bytes > 0 && !layout_.streamed[step]) {
       add({.kind = Kind::kResidentParameters,
@@ -330,17 +327,21 @@ std::vector<OnChipBlock> Compilation::MapMemory() const {
           whole_program);
     }
     const size_t parameters = ParameterBlock(step);
-    if (const auto life =
-            InstructionsOfParameters(blocks[parameters], static_cast<int32_t>(step), origins_)) {
-      add({.kind = Kind::kStreamedParameters,
-           .node = set_[step],
-           .offset = plan_.offsets[parameters],
-           .bytes = blocks[parameters].size},
-          *life);
+    if (blocks[parameters].size > 0) {
+      const auto life = InstructionsOfParameters(blocks[parameters], static_cast<int32_t>(step),
+                                                 origins, around(blocks[parameters]));
+      if (life) {
+        add({.kind = Kind::kStreamedParameters,
+             .node = set_[step],
+             .offset = plan_.offsets[parameters],
+             .bytes = blocks[parameters].size},
+            *life);
+      }
     }
     const size_t kept = KeptBlock(step);
     if (blocks[kept].size > 0) {
-      for (const InstructionRange& life : InstructionsOf(blocks[kept], 1, origins_)) {
+      for (const InstructionRange& life :
+           InstructionsOf(blocks[kept], 1, origins, around(blocks[kept]))) {
         add({.kind = Kind::kScratch,
              .node = set_[step],
              .offset = plan_.offsets[kept],
@@ -352,7 +353,8 @@ std::vector<OnChipBlock> Compilation::MapMemory() const {
     if (blocks[scratch].size == 0) continue;
     const RowBands* bands = BandsOf(step);
     for (const InstructionRange& life :
-         InstructionsOf(blocks[scratch], bands != nullptr ? bands->bands() : 1, origins_)) {
+         InstructionsOf(blocks[scratch], bands != nullptr ? bands->bands() : 1, origins,
+                        around(blocks[scratch]))) {
       add({.kind = Kind::kScratch,
            .node = set_[step],
            .offset = plan_.offsets[scratch],

@@ -7,6 +7,7 @@
 #include "delegate/compiled_model.h"
 #include "delegate/compiler.h"
 #include "delegate/coral_partition.h"
+#include "delegate/graph_compiler.h"
 #include "delegate/partitioner.h"
 #include "delegate/program_trace.h"
 #include "delegate/residency_plan.h"
@@ -154,46 +155,6 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
   return report;
 }
 
-struct CompiledPartition {
-  std::vector<int32_t> nodes;
-  SetBoundary boundary;
-  CompiledSet compiled;
-};
-
-// Partitions and compiles until every set fits: a set that is too large for the chip loses the
-// node at its peak to the CPU, which splits it, and all sets are formed anew.
-Result<std::vector<CompiledPartition>> CompileGraph(const Graph& graph, const DeviceInfo& device,
-                                                    int32_t max_nodes,
-                                                    std::span<const int32_t> stages,
-                                                    std::vector<std::string>* refusals) {
-  const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(device.memory_bytes),
-                               .max_nodes = max_nodes,
-                               .stages = stages};
-  std::vector<std::string> refused(graph.nodes.size());
-  for (;;) {
-    NodeSets sets = PartitionGraph(graph, limits, refused);
-    std::vector<CompiledPartition> partitions;
-    bool all_fit = true;
-    for (std::vector<int32_t>& set : sets.sets) {
-      SetBoundary boundary = FindBoundary(graph, set);
-      CompileFailure failure;
-      Result<CompiledSet> compiled =
-          CompileSet(graph, set, boundary.inputs, boundary.OutputsAndState(), device, &failure);
-      if (!compiled.ok()) {
-        if (failure.node < 0) return compiled.status();
-        refused[failure.node] = compiled.status().message();
-        all_fit = false;
-        break;
-      }
-      partitions.push_back({std::move(set), std::move(boundary), *std::move(compiled)});
-    }
-    if (all_fit) {
-      *refusals = std::move(sets.reasons);
-      return partitions;
-    }
-  }
-}
-
 // The partitions that came with the model.
 Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph,
                                                               std::vector<std::string>* refusals) {
@@ -207,11 +168,13 @@ Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph
       (*refusals)[i] = "the compiled model leaves it to the CPU";
     }
   }
+  BoundaryFinder boundaries(graph);
   for (size_t i = 0; i < partitions.size(); ++i) {
     CompiledPartition& partition = partitions[i];
-    partition.boundary = FindBoundary(graph, partition.nodes);
-    ATOLL_ASSIGN_OR_RETURN(partition.compiled.executable,
-                           ReadCompiledPartition(graph, i, partition.boundary));
+    partition.boundary = boundaries.Find(partition.nodes);
+    ATOLL_ASSIGN_OR_RETURN(
+        partition.compiled.executable,
+        ReadCompiledPartition(graph, i, partition.nodes.size(), partition.boundary));
   }
   return partitions;
 }
@@ -348,17 +311,17 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph, const PlanOptions&
     // Made for a device with more memory.
     if (loaded.status().code() != StatusCode::kResourceExhausted) return loaded.status();
   }
-  ATOLL_ASSIGN_OR_RETURN(
-      std::vector<CompiledPartition> partitions,
-      CompileGraph(graph, device, options_.max_partition_nodes, {}, &plan.refusals));
+  ATOLL_ASSIGN_OR_RETURN(CompiledGraph compiled,
+                         CompileGraph(graph, device, options_.max_partition_nodes, {}));
   std::vector<int32_t> stages;
   if (options_.stages > 1) {
-    stages = CutIntoStages(graph.nodes.size(), partitions, device, options_.stages);
-    ATOLL_ASSIGN_OR_RETURN(partitions, CompileGraph(graph, device, options_.max_partition_nodes,
-                                                    stages, &plan.refusals));
+    stages = CutIntoStages(graph.nodes.size(), compiled.partitions, device, options_.stages);
+    ATOLL_ASSIGN_OR_RETURN(compiled,
+                           CompileGraph(graph, device, options_.max_partition_nodes, stages));
   }
-  ATOLL_ASSIGN_OR_RETURN(plan.partitions,
-                         LoadPartitions(std::move(partitions), device_.get(), options, stages));
+  plan.refusals = std::move(compiled.refusals);
+  ATOLL_ASSIGN_OR_RETURN(plan.partitions, LoadPartitions(std::move(compiled.partitions),
+                                                         device_.get(), options, stages));
   return plan;
 }
 
@@ -368,15 +331,14 @@ Result<std::vector<uint8_t>> CompileForCpu(std::span<const Graph> graphs) {
 
 Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
   ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
-  std::vector<std::string> refusals;
   ATOLL_ASSIGN_OR_RETURN(
-      const std::vector<CompiledPartition> compiled,
-      CompileGraph(graphs[0], device_->info(), options_.max_partition_nodes, {}, &refusals));
-  if (compiled.empty()) {
+      const CompiledGraph compiled,
+      CompileGraph(graphs[0], device_->info(), options_.max_partition_nodes, {}));
+  if (compiled.partitions.empty()) {
     return Unsupported("no operator of the model can run on the device: nothing to compile");
   }
   std::vector<PartitionExecutable> partitions;
-  for (const CompiledPartition& part : compiled) {
+  for (const CompiledPartition& part : compiled.partitions) {
     partitions.push_back({part.nodes, part.boundary, &part.compiled.executable});
   }
   return CompileModel(graphs, partitions);
@@ -385,11 +347,9 @@ Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> grap
 Result<std::vector<DescribedExecutable>> DeviceDelegate::CompileExecutables(
     const Graph& graph) const {
   ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
-  std::vector<std::string> refusals;
-  ATOLL_ASSIGN_OR_RETURN(
-      std::vector<CompiledPartition> compiled,
-      CompileGraph(graph, device_->info(), options_.max_partition_nodes, {}, &refusals));
-  return DescribeAll(graph, std::move(compiled));
+  ATOLL_ASSIGN_OR_RETURN(CompiledGraph compiled,
+                         CompileGraph(graph, device_->info(), options_.max_partition_nodes, {}));
+  return DescribeAll(graph, std::move(compiled.partitions));
 }
 
 }  // namespace atollrt

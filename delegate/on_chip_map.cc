@@ -12,12 +12,18 @@ bool RunsDuring(const MemoryBlock& block, const InstructionOrigin& origin) {
 }  // namespace
 
 std::vector<InstructionRange> InstructionsOf(const MemoryBlock& block, int32_t bands,
-                                             const std::vector<InstructionOrigin>& origins) {
+                                             std::span<const InstructionOrigin> origins,
+                                             InstructionRange around) {
+  if (bands == 1) {
+    while (around.first <= around.last && !RunsDuring(block, origins[around.first])) ++around.first;
+    while (around.first <= around.last && !RunsDuring(block, origins[around.last])) --around.last;
+    if (around.first > around.last) return {};
+    return {around};
+  }
   std::vector<std::optional<InstructionRange>> of_band(static_cast<size_t>(bands));
-  for (size_t i = 0; i < origins.size(); ++i) {
-    if (!RunsDuring(block, origins[i])) continue;
-    const auto at = static_cast<int32_t>(i);
-    auto& range = of_band[bands > 1 ? static_cast<size_t>(origins[i].band) : 0];
+  for (int32_t at = around.first; at <= around.last; ++at) {
+    if (!RunsDuring(block, origins[at])) continue;
+    auto& range = of_band[static_cast<size_t>(origins[at].band)];
     if (!range) range = {at, at};
     range->last = at;
   }
@@ -28,16 +34,19 @@ std::vector<InstructionRange> InstructionsOf(const MemoryBlock& block, int32_t b
   return ranges;
 }
 
-std::optional<InstructionRange> InstructionsOfParameters(
-    const MemoryBlock& block, int32_t step, const std::vector<InstructionOrigin>& origins) {
-  std::optional<InstructionRange> range;
-  for (size_t i = 0; i < origins.size(); ++i) {
-    const auto at = static_cast<int32_t>(i);
-    const bool fetches = origins[i].fetches_parameters && origins[i].step == step;
-    if (fetches && !range) range = {at, at};
-    if (range && (fetches || RunsDuring(block, origins[i]))) range->last = at;
+std::optional<InstructionRange> InstructionsOfParameters(const MemoryBlock& block, int32_t step,
+                                                         std::span<const InstructionOrigin> origins,
+                                                         InstructionRange around) {
+  const auto fetches = [&](int32_t at) {
+    return origins[at].fetches_parameters && origins[at].step == step;
+  };
+  while (around.first <= around.last && !fetches(around.first)) ++around.first;
+  while (around.first <= around.last && !fetches(around.last) &&
+         !RunsDuring(block, origins[around.last])) {
+    --around.last;
   }
-  return range;
+  if (around.first > around.last) return std::nullopt;
+  return around;
 }
 
 }  // namespace atollrt

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/memory_planner.h"
@@ -27,12 +28,16 @@ struct InstructionRange {
 };
 
 // The life of a tensor or of scratch: one range, or, for what is used anew for each of `bands`
-// bands, up to one for each, in ascending order. None if its steps have no instructions.
+// bands, up to one for each, in ascending order. None if its steps have no instructions. Looks at
+// the instructions of `around` only, beginning from both ends: outside of it there are none that
+// belong to it.
 std::vector<InstructionRange> InstructionsOf(const MemoryBlock& block, int32_t bands,
-                                             const std::vector<InstructionOrigin>& origins);
+                                             std::span<const InstructionOrigin> origins,
+                                             InstructionRange around);
 
 // The life of the streamed parameters of `step`, from the first instruction that fetches them on.
-std::optional<InstructionRange> InstructionsOfParameters(
-    const MemoryBlock& block, int32_t step, const std::vector<InstructionOrigin>& origins);
+std::optional<InstructionRange> InstructionsOfParameters(const MemoryBlock& block, int32_t step,
+                                                         std::span<const InstructionOrigin> origins,
+                                                         InstructionRange around);
 
 }  // namespace atollrt

@@ -2,10 +2,10 @@
 #include "delegate/partitioner.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
+#include <utility>
 
 #include "delegate/lowering.h"
-#include "runtime/base/sort_few.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/quantized_params.h"
@@ -19,6 +19,17 @@ bool IsFilter(OpType type) {
 }
 
 bool HasState(OpType type) { return type == OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM; }
+
+// How often each tensor is an input of a node.
+std::vector<int32_t> ReadersOf(const Graph& graph) {
+  std::vector<int32_t> readers(graph.tensors.size());
+  for (const Node& node : graph.nodes) {
+    for (const int32_t tensor : node.inputs) {
+      if (tensor >= 0) ++readers[tensor];
+    }
+  }
+  return readers;
+}
 
 // Operators whose lowering is `lower`.
 bool IsLoweredBy(OpType type, decltype(DeviceOp::lower) lower) {
@@ -233,116 +244,213 @@ class SetGraph {
   // Sets of at most `max_nodes`, of one of the stages.
   SetGraph(const Graph& graph, const std::vector<bool>& supported, size_t max_nodes,
            std::span<const int32_t> stages)
-      : supported_(supported),
-        max_nodes_(max_nodes),
-        stages_(stages),
-        parent_(graph.nodes.size()),
-        members_(graph.nodes.size()),
-        successors_(graph.nodes.size()),
-        seen_(graph.nodes.size(), 0) {
-    std::iota(parent_.begin(), parent_.end(), 0);
+      : supported_(supported), max_nodes_(max_nodes), sets_(graph.nodes.size()) {
+    for (size_t i = 0; i < sets_.size(); ++i) {
+      const int32_t node = static_cast<int32_t>(i);
+      sets_[i] = {.parent = node, .first = node, .last = node, .members = {node}};
+    }
     std::vector<int32_t> writer(graph.tensors.size(), -1);
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const int32_t node = static_cast<int32_t>(i);
-      members_[i] = {node};
       for (const int32_t tensor : graph.nodes[i].inputs) {
-        if (tensor >= 0 && writer[tensor] >= 0) {
-          successors_[writer[tensor]].push_back(node);
-          edges_.push_back({writer[tensor], node});
-        }
+        if (tensor < 0 || writer[tensor] < 0) continue;
+        const Edge edge{writer[tensor], node};
+        Connect(edge);
+        const bool same_stage = stages.empty() || stages[edge.from] == stages[edge.to];
+        if (supported_[edge.from] && supported_[edge.to] && same_stage) joints_.push_back(edge);
       }
       for (const int32_t tensor : graph.nodes[i].outputs) writer[tensor] = node;
     }
     // No edges to grow along, but paths that must not lead out of a set and back.
-    for (const auto& [earlier, later] : StateOrder(graph)) successors_[earlier].push_back(later);
+    for (const auto& [earlier, later] : StateOrder(graph)) Connect({earlier, later});
+    ForgetSideways();
   }
 
   // Joins neighbouring supported sets as long as that is possible.
   void Grow() {
-    for (bool changed = true; changed;) {
+    for (bool changed = true; changed && !joints_.empty() && work_ < kWorkMax;) {
       changed = false;
-      for (const auto& [from, to] : edges_) {
-        if (!supported_[from] || !supported_[to]) continue;
-        if (!stages_.empty() && stages_[from] != stages_[to]) continue;
-        const int32_t a = Find(from);
-        const int32_t b = Find(to);
-        if (a != b && members_[a].size() + members_[b].size() <= max_nodes_ &&
-            !JoiningMakesCycle(a, b)) {
-          Join(a, b);
-          changed = true;
+      std::vector<Edge> apart;
+      for (const Edge& joint : joints_) {
+        const int32_t a = Find(joint.from);
+        const int32_t b = Find(joint.to);
+        if (a == b || sets_[a].members.size() + sets_[b].members.size() > max_nodes_) continue;
+        if (HasPathThroughOthers(a, b)) {
+          apart.push_back(joint);
+          continue;
         }
+        Join(a, b);
+        changed = true;
       }
+      joints_ = std::move(apart);
+      is_first_round_ = false;
     }
   }
 
   std::vector<std::vector<int32_t>> Sets() {
     std::vector<std::vector<int32_t>> sets;
-    for (size_t i = 0; i < parent_.size(); ++i) {
-      const int32_t node = static_cast<int32_t>(i);
-      if (!supported_[i] || Find(node) != node) continue;
-      std::sort(members_[i].begin(), members_[i].end());
-      sets.push_back(members_[i]);
+    for (size_t i = 0; i < sets_.size(); ++i) {
+      if (!supported_[i] || Find(static_cast<int32_t>(i)) != static_cast<int32_t>(i)) continue;
+      std::sort(sets_[i].members.begin(), sets_[i].members.end());
+      sets.push_back(sets_[i].members);
     }
     std::sort(sets.begin(), sets.end());
     return sets;
   }
 
  private:
+  // Neighbours that searches may look at, some nanoseconds each, until they become superficial: no
+  // graph of a few thousand nodes gets there.
+  static constexpr int64_t kWorkMax = 50'000'000;
+  static constexpr int64_t kSuperficialWork = 64;
+
+  struct Edge {
+    int32_t from, to;
+  };
+  // By its root; of other nodes only `parent` counts.
+  struct Set {
+    int32_t parent = 0;
+    int32_t first = 0, last = 0;  // of its members
+    std::vector<int32_t> members = {};
+    // Nodes of other sets, or what were such once.
+    std::vector<int32_t> successors = {}, predecessors = {};
+    int32_t reached_from = 0, reached_to = 0;  // the last search that did
+    int32_t scan = 0;                          // the last scan of neighbours that met it
+  };
+
+  void Connect(const Edge& edge) {
+    sets_[edge.from].successors.push_back(edge.to);
+    sets_[edge.to].predecessors.push_back(edge.from);
+  }
+
+  // Leaves edges only where a path can go from a supported node to another one. Nodes come in
+  // execution order.
+  void ForgetSideways() {
+    std::vector<bool> is_behind = supported_;  // a supported node, or is one
+    std::vector<bool> is_before = supported_;
+    for (size_t i = 0; i < sets_.size(); ++i) {
+      for (const int32_t from : sets_[i].predecessors) {
+        if (is_behind[from]) is_behind[i] = true;
+      }
+    }
+    for (size_t i = sets_.size(); i-- > 0;) {
+      for (const int32_t to : sets_[i].successors) {
+        if (is_before[to]) is_before[i] = true;
+      }
+    }
+    for (size_t i = 0; i < sets_.size(); ++i) {
+      std::erase_if(sets_[i].successors,
+                    [&](int32_t to) { return !is_behind[i] || !is_before[to]; });
+      std::erase_if(sets_[i].predecessors,
+                    [&](int32_t from) { return !is_behind[from] || !is_before[i]; });
+    }
+  }
+
   int32_t Find(int32_t node) {
-    while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
+    while (sets_[node].parent != node) {
+      node = sets_[node].parent = sets_[sets_[node].parent].parent;
+    }
     return node;
   }
 
   void Join(int32_t a, int32_t b) {
-    if (members_[a].size() < members_[b].size()) std::swap(a, b);
-    parent_[b] = a;
-    members_[a].insert(members_[a].end(), members_[b].begin(), members_[b].end());
-    members_[b].clear();
+    if (sets_[a].members.size() < sets_[b].members.size()) std::swap(a, b);
+    Set& into = sets_[a];
+    Set& from = sets_[b];
+    from.parent = a;
+    into.first = std::min(into.first, from.first);
+    into.last = std::max(into.last, from.last);
+    const auto move = [](std::vector<int32_t>& more, std::vector<int32_t>& nodes) {
+      if (nodes.size() < more.size()) nodes.swap(more);
+      nodes.insert(nodes.end(), more.begin(), more.end());
+      more = {};
+    };
+    move(from.members, into.members);
+    move(from.successors, into.successors);
+    move(from.predecessors, into.predecessors);
   }
 
-  // Is there a path from one of the two sets through a third to one of them? Both are convex by
-  // themselves, so any such path runs from `a` to `b` or back. Nodes come in execution order,
-  // which bounds the search: a set beyond the last member of both leads nowhere.
-  bool JoiningMakesCycle(int32_t a, int32_t b) {
-    const int32_t last = std::max(*std::max_element(members_[a].begin(), members_[a].end()),
-                                  *std::max_element(members_[b].begin(), members_[b].end()));
-    ++round_;
-    std::vector<int32_t> pending;
-    const auto visit_successors = [&](int32_t set, bool is_start) {
-      for (const int32_t node : members_[set]) {
-        for (const int32_t next : successors_[node]) {
-          const int32_t target = Find(next);
-          if (target == a || target == b) {
-            if (!is_start) return true;
-            continue;
-          }
-          const int32_t first = *std::min_element(members_[target].begin(), members_[target].end());
-          if (first > last || seen_[target] == round_) continue;
-          seen_[target] = round_;
-          pending.push_back(target);
-        }
+  // The sets among the neighbours of one; forgets what is there twice or has become part of it.
+  const std::vector<int32_t>& Neighbours(int32_t set, std::vector<int32_t> Set::*direction) {
+    std::vector<int32_t>& neighbours = sets_[set].*direction;
+    work_ += 1 + static_cast<int64_t>(neighbours.size());
+    sets_[set].scan = ++scans_;
+    size_t kept = 0;
+    for (const int32_t node : neighbours) {
+      const int32_t other = Find(node);
+      if (std::exchange(sets_[other].scan, scans_) != scans_) neighbours[kept++] = other;
+    }
+    neighbours.resize(kept);
+    return neighbours;
+  }
+
+  // One direction of a search for a path.
+  struct Search {
+    int32_t origin;
+    int32_t target;
+    std::vector<int32_t> Set::*direction;
+    int32_t Set::*reached;        // by this search,
+    int32_t Set::*reached_other;  // by the one that comes from the other end
+    std::vector<int32_t>& pending;
+    int64_t work = 0;
+  };
+  int64_t NextWork(const Search& search) const {
+    return 1 + static_cast<int64_t>((sets_[search.pending.back()].*search.direction).size());
+  }
+  // Looks at the neighbours of one set; true if there is a path. What begins behind `last` leads
+  // nowhere.
+  bool Advance(Search* search, int32_t last) {
+    search->work += NextWork(*search);
+    const int32_t set = search->pending.back();
+    search->pending.pop_back();
+    for (const int32_t next : Neighbours(set, search->direction)) {
+      if (next == search->target) {
+        if (set != search->origin) return true;
+        continue;
       }
-      return false;
-    };
-    visit_successors(a, true);
-    visit_successors(b, true);
-    while (!pending.empty()) {
-      const int32_t set = pending.back();
-      pending.pop_back();
-      if (visit_successors(set, false)) return true;
+      Set& to = sets_[next];
+      if (to.first > last || std::exchange(to.*search->reached, searches_) == searches_) continue;
+      if (to.*search->reached_other == searches_) return true;
+      search->pending.push_back(next);
+    }
+    return false;
+  }
+
+  // Is there a path from one of the two sets, neighbours, through a third to the other? Both are
+  // convex by themselves, so any such path runs from `a`, which has an edge to `b`, to `b`. It is
+  // looked for from both ends, which is over as soon as one of them has no more to look at. Where
+  // that takes too long, there may be one.
+  bool HasPathThroughOthers(int32_t a, int32_t b) {
+    ++searches_;
+    const int64_t end_of_work =
+        work_ < kWorkMax ? std::numeric_limits<int64_t>::max() : work_ + kSuperficialWork;
+    // In the first round, `b` holds the last node that has been looked at, and all behind that are
+    // by themselves.
+    constexpr int32_t kNoEnd = std::numeric_limits<int32_t>::max();
+    const int32_t last = is_first_round_ ? sets_[b].last : kNoEnd;
+    from_a_.assign(1, a);
+    to_b_.assign(1, b);
+    Search forward{a, b, &Set::successors, &Set::reached_from, &Set::reached_to, from_a_};
+    Search backward{b, a, &Set::predecessors, &Set::reached_to, &Set::reached_from, to_b_};
+    while (!from_a_.empty() && !to_b_.empty()) {
+      const bool goes_forward =
+          forward.work + NextWork(forward) <= backward.work + NextWork(backward);
+      Search& next = goes_forward ? forward : backward;
+      if (work_ + NextWork(next) > end_of_work) return true;
+      if (Advance(&next, goes_forward ? last : kNoEnd)) return true;
     }
     return false;
   }
 
   const std::vector<bool>& supported_;
   const size_t max_nodes_;
-  const std::span<const int32_t> stages_;
-  std::vector<int32_t> parent_;
-  std::vector<std::vector<int32_t>> members_;  // of each root
-  std::vector<std::vector<int32_t>> successors_;
-  std::vector<std::pair<int32_t, int32_t>> edges_;
-  std::vector<int32_t> seen_;
-  int32_t round_ = 0;
+  std::vector<Set> sets_;
+  std::vector<Edge> joints_;  // between supported nodes that may be in one set, but are not
+  bool is_first_round_ = true;
+  int64_t work_ = 0;
+  int32_t searches_ = 0;
+  int32_t scans_ = 0;
+  std::vector<int32_t> from_a_, to_b_;  // still to be looked at, in a search
 };
 
 // Something in the set computes.
@@ -355,12 +463,16 @@ bool Computes(const Graph& graph, const std::vector<int32_t>& set) {
 }  // namespace
 
 std::string DescribeNeeds(std::vector<MemoryNeed> needs) {
-  SortFew(&needs, [](const MemoryNeed& a, const MemoryNeed& b) { return a.bytes > b.bytes; });
+  constexpr size_t kShown = 4;
   int64_t bytes = 0;
   for (const MemoryNeed& need : needs) bytes += need.bytes;
   std::string list;
-  constexpr size_t kShown = 4;
   for (size_t i = 0; i < std::min(needs.size(), kShown); ++i) {
+    const auto next = needs.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto largest = std::max_element(
+        next, needs.end(),
+        [](const MemoryNeed& a, const MemoryNeed& b) { return a.bytes < b.bytes; });
+    std::rotate(next, largest, largest + 1);
     list += Format("%s%lld for %s", i == 0 ? "" : ", ", static_cast<long long>(needs[i].bytes),
                    needs[i].what.c_str());
   }
@@ -373,12 +485,7 @@ NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
   NodeSets result;
   result.reasons = refused;
   result.reasons.resize(graph.nodes.size());
-  std::vector<int32_t> readers(graph.tensors.size());
-  for (const Node& node : graph.nodes) {
-    for (const int32_t tensor : node.inputs) {
-      if (tensor >= 0) ++readers[tensor];
-    }
-  }
+  const std::vector<int32_t> readers = ReadersOf(graph);
   std::vector<bool> supported(graph.nodes.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Candidate candidate{graph, graph.nodes[i], limits, readers};
@@ -417,43 +524,48 @@ std::vector<int32_t> SetBoundary::OutputsAndState() const {
   return tensors;
 }
 
-SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
-  enum Place : uint8_t { kOutside, kInside, kInput, kOutput };
-  std::vector<Place> place(graph.tensors.size(), kOutside);
+BoundaryFinder::BoundaryFinder(const Graph& graph)
+    : graph_(graph), readers_(ReadersOf(graph)), places_(graph.tensors.size()) {
+  for (const int32_t tensor : graph.outputs) ++readers_[tensor];
+}
+
+SetBoundary BoundaryFinder::Find(const std::vector<int32_t>& set) {
   SetBoundary boundary;
   for (const int32_t node : set) {
-    for (const int32_t tensor : graph.nodes[node].outputs) place[tensor] = kInside;
+    for (const int32_t tensor : graph_.nodes[node].outputs) places_[tensor] = Place::kInside;
   }
   for (const int32_t node : set) {
-    for (const int32_t tensor : graph.nodes[node].inputs) {
-      if (tensor < 0 || place[tensor] != kOutside) continue;
+    for (const int32_t tensor : graph_.nodes[node].inputs) {
+      if (tensor < 0) continue;
+      --readers_[tensor];  // those that are left are outside
+      if (places_[tensor] != Place::kOutside) continue;
       // A list without elements (of no axes) is a constant without bytes.
-      const Tensor& from = graph.tensors[tensor];
+      const Tensor& from = graph_.tensors[tensor];
       if (from.is_constant() || from.element_count() == 0) continue;
-      place[tensor] = kInput;
+      places_[tensor] = Place::kInput;
       boundary.inputs.push_back(tensor);
-      const bool is_state = HasState(graph.nodes[node].type) && graph.tensors[tensor].is_variable;
+      const bool is_state = HasState(graph_.nodes[node].type) && from.is_variable;
       if (is_state) boundary.state.push_back(tensor);
     }
   }
-  const auto read_outside = [&](int32_t tensor) {
-    if (place[tensor] == kInside) place[tensor] = kOutput;
-  };
-  std::vector<bool> in_set(graph.nodes.size());
-  for (const int32_t node : set) in_set[node] = true;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (in_set[i]) continue;
-    for (const int32_t tensor : graph.nodes[i].inputs) {
-      if (tensor >= 0) read_outside(tensor);
+  for (const int32_t node : set) {
+    for (const int32_t tensor : graph_.nodes[node].outputs) {
+      if (readers_[tensor] > 0) boundary.outputs.push_back(tensor);
     }
   }
-  for (const int32_t tensor : graph.outputs) read_outside(tensor);
   for (const int32_t node : set) {
-    for (const int32_t tensor : graph.nodes[node].outputs) {
-      if (place[tensor] == kOutput) boundary.outputs.push_back(tensor);
+    for (const int32_t tensor : graph_.nodes[node].outputs) places_[tensor] = Place::kOutside;
+    for (const int32_t tensor : graph_.nodes[node].inputs) {
+      if (tensor < 0) continue;
+      places_[tensor] = Place::kOutside;
+      ++readers_[tensor];
     }
   }
   return boundary;
+}
+
+SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
+  return BoundaryFinder(graph).Find(set);
 }
 
 }  // namespace atollrt

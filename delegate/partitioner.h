@@ -3,8 +3,9 @@
 // Partitioner: Graph -> sets of nodes for the device, and a reason for every node that is in none.
 // Sets are connected (through tensors), convex (no path leaves one and comes back, so the
 // graph of partitions and CPU nodes has no cycle) and maximal (no two neighbouring sets could be
-// one, within the limits). Sets that only move bytes are given up if another computes, unless the
-// size of sets is limited. Pure function.
+// one, within the limits; in graphs of very many nodes that are tangled with others on the CPU,
+// sets may stay apart that could be one, for the sake of time). Sets that only move bytes are given
+// up if another computes, unless the size of sets is limited. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +54,19 @@ struct SetBoundary {
 
   // What an executable of the set gives back.
   std::vector<int32_t> OutputsAndState() const;
+};
+class BoundaryFinder {
+ public:
+  // Borrows the graph, which is looked at as a whole only here. Not thread-safe.
+  explicit BoundaryFinder(const Graph& graph);
+  SetBoundary Find(const std::vector<int32_t>& set);
+
+ private:
+  enum class Place : uint8_t { kOutside, kInside, kInput };
+
+  const Graph& graph_;
+  std::vector<int32_t> readers_;  // per tensor: nodes' inputs, and outputs of the graph
+  std::vector<Place> places_;     // per tensor; all kOutside between calls
 };
 SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set);
 

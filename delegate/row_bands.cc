@@ -2,6 +2,7 @@
 #include "delegate/row_bands.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace atollrt {
 namespace {
@@ -40,6 +41,21 @@ RowBands::RowBands(const std::vector<BandStep>& steps, const ArrivingInput& arri
 // compute.
 void RowBands::DivideRows(const std::vector<BandStep>& steps, int32_t bands) {
   const size_t count = last_ - first_ + 1;
+  // Who makes what of the others' inputs.
+  struct Source {
+    size_t maker, position;
+  };
+  std::vector<std::pair<int32_t, size_t>> makers;  // of tensors, in the order of the steps
+  std::vector<std::vector<Source>> sources(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Node& node = *steps[first_ + i].node;
+    for (size_t position = 0; position < node.inputs.size(); ++position) {
+      for (const auto& [tensor, maker] : makers) {
+        if (tensor == node.inputs[position]) sources[i].push_back({maker, position});
+      }
+    }
+    for (const int32_t tensor : node.outputs) makers.emplace_back(tensor, i);
+  }
   rows_.assign(static_cast<size_t>(bands), std::vector<RowRange>(count));
   computed_rows_ = rows_;
   for (int32_t band = 0; band < bands; ++band) {
@@ -58,12 +74,8 @@ void RowBands::DivideRows(const std::vector<BandStep>& steps, int32_t bands) {
       const RowRange before = band > 0 ? rows_[static_cast<size_t>(band) - 1][i] : RowRange();
       computed[i] = Missing(rows[i], before);
       if (computed[i].count() <= 0) continue;
-      for (size_t position = 0; position < step.node->inputs.size(); ++position) {
-        for (size_t j = 0; j < i; ++j) {
-          const std::vector<int32_t>& made = steps[first_ + j].node->outputs;
-          if (std::count(made.begin(), made.end(), step.node->inputs[position]) == 0) continue;
-          rows[j] = Hull(rows[j], step.lowering->InputRows(position, computed[i]));
-        }
+      for (const auto& [maker, position] : sources[i]) {
+        rows[maker] = Hull(rows[maker], step.lowering->InputRows(position, computed[i]));
       }
     }
   }

@@ -13,9 +13,6 @@ namespace atollrt {
 namespace {
 
 // Everything that is measured in bytes stays below this: on-chip addresses have 31 offset bits.
-constexpr uint64_t kSizeLimit = uint64_t{1} << 31;
-constexpr size_t kMaxLayers = 1024;  // inputs and outputs together
-constexpr size_t kMaxRank = 8;
 constexpr size_t kContainerAlignment = 8;   // of the widest scalar in executable.fbs
 constexpr size_t kParameterAlignment = 32;  // force_align in executable.fbs
 
@@ -35,9 +32,9 @@ Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64
       return CorruptModel("%s %zu %s has unknown type %d", kind, i, name.c_str(),
                           static_cast<int>(layer.type));
     }
-    if (layer.shape.size() > kMaxRank) {
+    if (layer.shape.size() > kMaxLayerRank) {
       return CorruptModel("%s %zu %s has rank %zu, at most %zu is allowed", kind, i, name.c_str(),
-                          layer.shape.size(), kMaxRank);
+                          layer.shape.size(), kMaxLayerRank);
     }
     uint64_t bytes = LayerTypeBytes(layer.type);
     for (size_t axis = 0; axis < layer.shape.size(); ++axis) {
@@ -48,7 +45,7 @@ Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64
       }
       // Both factors are below 2^31 at this point, so the product fits.
       bytes *= static_cast<uint64_t>(extent);
-      if (bytes >= kSizeLimit) {
+      if (bytes >= kSegmentLimit) {
         return CorruptModel("%s %zu %s is larger than 2 GiB", kind, i, name.c_str());
       }
     }
@@ -152,9 +149,9 @@ Status ValidateContents(const Executable& executable) {
         "with this version of Atoll",
         executable.isa_version, kIsaVersion);
   }
-  if (executable.activation_bytes >= kSizeLimit ||
-      executable.resident_parameters.size() >= kSizeLimit ||
-      executable.streamed_parameters.size() >= kSizeLimit) {
+  if (executable.activation_bytes >= kSegmentLimit ||
+      executable.resident_parameters.size() >= kSegmentLimit ||
+      executable.streamed_parameters.size() >= kSegmentLimit) {
     return CorruptModel(
         "segment sizes must be below 2 GiB: activations %llu, resident parameters %zu, streamed "
         "parameters %zu bytes",
@@ -206,9 +203,9 @@ Status ReadLayers(const char* kind,
                                container_bytes);
     }
     const size_t rank = layer->shape() != nullptr ? layer->shape()->size() : 0;
-    if (rank > kMaxRank) {
+    if (rank > kMaxLayerRank) {
       return CorruptModel("%s %zu %s has rank %zu, at most %zu is allowed", kind, layers->size(),
-                          Quoted(ReadString(layer->name())).c_str(), rank, kMaxRank);
+                          Quoted(ReadString(layer->name())).c_str(), rank, kMaxLayerRank);
     }
     Layer& read = layers->emplace_back();
     read.name = ReadString(layer->name());

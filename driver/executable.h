@@ -24,6 +24,11 @@ enum class LayerType : uint8_t { kInt8 = 0, kUInt8 = 1, kInt16 = 2, kInt32, kFlo
 uint64_t LayerTypeBytes(LayerType type);
 const char* LayerTypeName(LayerType type);  // "int8"
 
+// What ValidateExecutable allows.
+inline constexpr size_t kMaxLayers = 1024;                    // inputs and outputs together
+inline constexpr size_t kMaxLayerRank = 8;                    // dimensions of each
+inline constexpr uint64_t kSegmentLimit = uint64_t{1} << 31;  // of bytes, and of a stream; below it
+
 struct Layer {
   std::string name;
   LayerType type = LayerType::kInt8;

@@ -35,25 +35,36 @@ const std::vector<InstructionOrigin> kOrigins = {
     {.step = 3},
 };
 
+constexpr InstructionRange kAll{0, 8};
+
 TEST(InstructionsOf, IsFromTheFirstToTheLastStep) {
-  EXPECT_THAT(InstructionsOf({.first_use = -1, .last_use = 0}, 1, kOrigins),
+  EXPECT_THAT(InstructionsOf({.first_use = -1, .last_use = 0}, 1, kOrigins, kAll),
               ElementsAre(InstructionRange{0, 4}));
-  EXPECT_THAT(InstructionsOf({.first_use = 1, .last_use = 3}, 1, kOrigins),
+  EXPECT_THAT(InstructionsOf({.first_use = 1, .last_use = 3}, 1, kOrigins, kAll),
               ElementsAre(InstructionRange{3, 8}));
-  EXPECT_THAT(InstructionsOf({.first_use = 2, .last_use = 2}, 1, kOrigins),
+  EXPECT_THAT(InstructionsOf({.first_use = 2, .last_use = 2}, 1, kOrigins, kAll),
               ElementsAre(InstructionRange{6, 6}));
-  EXPECT_THAT(InstructionsOf({.first_use = 4, .last_use = 9}, 1, kOrigins), IsEmpty());
+  EXPECT_THAT(InstructionsOf({.first_use = 4, .last_use = 9}, 1, kOrigins, kAll), IsEmpty());
 }
 
 TEST(InstructionsOf, IsOneRangeForEachBand) {
-  EXPECT_THAT(InstructionsOf({.first_use = 0, .last_use = 1}, 2, kOrigins),
+  EXPECT_THAT(InstructionsOf({.first_use = 0, .last_use = 1}, 2, kOrigins, kAll),
               ElementsAre(InstructionRange{2, 3}, InstructionRange{4, 5}));
 }
 
+TEST(InstructionsOf, LooksAroundOnly) {
+  EXPECT_THAT(InstructionsOf({.first_use = 1, .last_use = 3}, 1, kOrigins, {2, 6}),
+              ElementsAre(InstructionRange{3, 6}));
+  EXPECT_THAT(InstructionsOf({.first_use = 0, .last_use = 1}, 2, kOrigins, {2, 3}),
+              ElementsAre(InstructionRange{2, 3}));
+  EXPECT_THAT(InstructionsOf({.first_use = 2, .last_use = 2}, 1, kOrigins, {3, 5}), IsEmpty());
+}
+
 TEST(InstructionsOf, ParametersAreThereFromTheirFetch) {
-  EXPECT_THAT(InstructionsOfParameters({.first_use = 0, .last_use = 2}, 2, kOrigins),
+  EXPECT_THAT(InstructionsOfParameters({.first_use = 0, .last_use = 2}, 2, kOrigins, kAll),
               Optional(InstructionRange{1, 6}));
-  EXPECT_EQ(InstructionsOfParameters({.first_use = 0, .last_use = 2}, 1, kOrigins), std::nullopt);
+  EXPECT_EQ(InstructionsOfParameters({.first_use = 0, .last_use = 2}, 1, kOrigins, kAll),
+            std::nullopt);
 }
 
 // ---- Programs -----------------------------------------------------------------------------------
