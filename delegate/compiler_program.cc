@@ -272,9 +272,12 @@ void Compilation::EmitSentRows(const RowBands& bands, int32_t band, size_t step)
 void Compilation::FillBoundary() {
   const auto layer = [&](int32_t index) {
     const Tensor& tensor = graph_.tensors[index];
+    Shape shape = tensor.shape;
+    // An executable takes no more dimensions; its bytes are the same.
+    if (shape.size() > kMaxLayerRank) shape = {static_cast<int32_t>(tensor.element_count())};
     return Layer{.name = tensor.name,
                  .type = LayerTypeOf(tensor.type),
-                 .shape = tensor.shape,
+                 .shape = std::move(shape),
                  .bytes = static_cast<uint64_t>(tensor.byte_size())};
   };
   for (const int32_t tensor : inputs_) executable_.inputs.push_back(layer(tensor));

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "delegate/lowering.h"
+#include "driver/executable.h"
+#include "driver/operand_limits.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/quantized_params.h"
@@ -170,17 +172,53 @@ bool HasRoots(const Candidate& c) {
   return c.node.type != OpType::kRSQRT || c.input(0).zero_point() <= INT8_MIN;
 }
 
-bool HasShortSums(const Candidate& c) {
-  constexpr int64_t kMaxSum = 65536;
-  if (const auto* pool = std::get_if<Pool2DOptions>(&c.node.options)) {
-    return int64_t{pool->filter_h} * pool->filter_w <= kMaxSum;
+// The largest of the numbers that a limit is about.
+uint64_t LargestFor(OperandLimit limit, const Candidate& c) {
+  // Of a window over `channels` channels.
+  const auto of_window = [limit](const auto& window, uint64_t channels, uint64_t dilation_h,
+                                 uint64_t dilation_w) {
+    const auto size = [](int32_t number) { return static_cast<uint64_t>(std::max(number, 0)); };
+    const uint64_t kernel_h = size(window.kernel_h), kernel_w = size(window.kernel_w);
+    switch (limit) {
+      case OperandLimit::kTaps:
+        return SaturatingProduct({kernel_h, kernel_w, channels});
+      case OperandLimit::kPad:
+        return size(std::max(window.pad_top, window.pad_left));
+      case OperandLimit::kReach:
+        return std::max(
+            WindowReach(size(window.output_h), size(window.stride_h), kernel_h, dilation_h),
+            WindowReach(size(window.output_w), size(window.stride_w), kernel_w, dilation_w));
+    }
+    return uint64_t{0};
+  };
+  const Graph& graph = c.graph;
+  if (HasState(c.node.type)) {
+    const Shape& weights = c.input(1).shape;
+    return limit == OperandLimit::kTaps ? static_cast<uint64_t>(std::max(weights[0], weights[1]))
+                                        : 0;
   }
-  if (!IsFilter(c.node.type) && !HasState(c.node.type)) return true;
-  const Shape& w = c.input(1).shape;
-  if (c.node.type == OpType::kFULLY_CONNECTED) return w[1] <= kMaxSum;
-  if (HasState(c.node.type)) return w[0] <= kMaxSum && w[1] <= kMaxSum;
-  const int64_t taps = int64_t{w[1]} * w[2];
-  return (c.node.type == OpType::kDEPTHWISE_CONV_2D ? taps : taps * w[3]) <= kMaxSum;
+  if (IsFilter(c.node.type)) {
+    const ConvShape shape = FilterShape(graph, c.node);
+    const uint64_t channels = c.node.type == OpType::kDEPTHWISE_CONV_2D
+                                  ? 1
+                                  : static_cast<uint64_t>(shape.input_c / shape.groups);
+    if (c.node.type == OpType::kTRANSPOSE_CONV && limit == OperandLimit::kReach) return 0;
+    return of_window(shape, channels, static_cast<uint64_t>(shape.dilation_h),
+                     static_cast<uint64_t>(shape.dilation_w));
+  }
+  if (IsLoweredBy(c.node.type, LowerPool2D)) return of_window(PoolShape(graph, c.node), 1, 1, 1);
+  return 0;
+}
+
+template <OperandLimit limit>
+bool Keeps(const Candidate& c) {
+  return IsWithin(limit, LargestFor(limit, c));
+}
+
+// Of an executable.
+bool HasFewOperands(const Candidate& c) {
+  static_assert(kMaxLayers == 1024);  // says the rule
+  return c.node.inputs.size() + c.node.outputs.size() <= kMaxLayers;
 }
 
 // What of a node must be on chip at once, however it is computed.

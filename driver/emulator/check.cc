@@ -5,6 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "driver/operand_limits.h"
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/resize.h"
@@ -13,8 +14,6 @@ namespace atollrt {
 namespace {
 
 constexpr uint32_t kSizeMax = 0x7FFFFFFF;
-constexpr uint32_t kPadMax = 65535;
-constexpr uint64_t kTapsMax = 65536;
 constexpr int32_t kExponentMin = -31;
 constexpr int32_t kExponentMax = 127;
 constexpr uint32_t kLeftShiftMax = 22;
@@ -52,10 +51,13 @@ class Checker {
     Operand(value, value >= 0);
     Operand(exponent, exponent >= kExponentMin && exponent <= kExponentMax);
   }
-  // No position of a window may leave 32 bits: (output - 1) * stride + (kernel - 1) * dilation.
+  void Limit(const uint32_t& operand, OperandLimit limit, uint64_t number) {
+    Operand(operand, IsWithin(limit, number));
+  }
+  void Limit(const uint32_t& operand, OperandLimit limit) { Limit(operand, limit, operand); }
+  // No position of a window may leave 32 bits.
   void Window(const uint32_t& output, uint64_t stride, uint64_t kernel, uint64_t dilation) {
-    Operand(output,
-            SaturatingSum((output - uint64_t{1}) * stride, (kernel - 1) * dilation) <= kSizeMax);
+    Limit(output, OperandLimit::kReach, WindowReach(output, stride, kernel, dilation));
   }
 
   // That everything lies in memory and that nothing is written onto something else.
@@ -117,10 +119,10 @@ void CheckFilter(const T& i, Checker& check) {
 // that one output is summed over.
 template <typename T>
 void CheckConvolution(const T& i, uint64_t group_channels, Checker& check) {
-  check.Operand(i.pad_top, i.pad_top <= kPadMax);
-  check.Operand(i.pad_left, i.pad_left <= kPadMax);
-  check.Operand(i.kernel_h,
-                SaturatingProduct({i.kernel_h, i.kernel_w, group_channels}) <= kTapsMax);
+  check.Limit(i.pad_top, OperandLimit::kPad);
+  check.Limit(i.pad_left, OperandLimit::kPad);
+  check.Limit(i.kernel_h, OperandLimit::kTaps,
+              SaturatingProduct({i.kernel_h, i.kernel_w, group_channels}));
   check.Window(i.output_h, i.stride_h, i.kernel_h, i.dilation_h);
   check.Window(i.output_w, i.stride_w, i.kernel_w, i.dilation_w);
   CheckFilter(i, check);
@@ -157,16 +159,17 @@ void CheckOperands(const TransposeConv2DInstruction& i, Checker& check) {
   check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
                &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w});
   if (check.fault().code != FaultCode::kNone) return;
-  check.Operand(i.pad_top, i.pad_top <= kPadMax);
-  check.Operand(i.pad_left, i.pad_left <= kPadMax);
-  check.Operand(i.kernel_h, SaturatingProduct({i.kernel_h, i.kernel_w, i.input_c}) <= kTapsMax);
+  check.Limit(i.pad_top, OperandLimit::kPad);
+  check.Limit(i.pad_left, OperandLimit::kPad);
+  check.Limit(i.kernel_h, OperandLimit::kTaps,
+              SaturatingProduct({i.kernel_h, i.kernel_w, i.input_c}));
   CheckFilter(i, check);
 }
 
 void CheckOperands(const LstmInstruction& i, Checker& check) {
   check.Sizes({&i.batch, &i.steps, &i.inputs, &i.units});
-  check.Operand(i.inputs, i.inputs <= kTapsMax);
-  check.Operand(i.units, i.units <= kTapsMax);
+  check.Limit(i.inputs, OperandLimit::kTaps);
+  check.Limit(i.units, OperandLimit::kTaps);
   check.Operand(i.time_major, i.time_major <= 1);
   check.Operand(i.cell_integer_bits, i.cell_integer_bits <= kCellIntegerBitsMax);
   check.Operand(i.cell_clip, i.cell_clip <= INT16_MAX);
@@ -241,11 +244,11 @@ void CheckOperands(const Pool2DInstruction& i, Checker& check) {
   check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.channels, &i.output_h, &i.output_w, &i.kernel_h,
                &i.kernel_w, &i.stride_h, &i.stride_w});
   if (check.fault().code != FaultCode::kNone) return;
-  check.Operand(i.pad_top, i.pad_top <= kPadMax);
-  check.Operand(i.pad_left, i.pad_left <= kPadMax);
+  check.Limit(i.pad_top, OperandLimit::kPad);
+  check.Limit(i.pad_left, OperandLimit::kPad);
   check.Flags(i.flags, kFlagInputUnsigned | kFlagAverage);
   check.ClampRange(i.clamp_min, i.clamp_max, InputType(i.flags));
-  check.Operand(i.kernel_h, SaturatingProduct({i.kernel_h, i.kernel_w}) <= kTapsMax);
+  check.Limit(i.kernel_h, OperandLimit::kTaps, SaturatingProduct({i.kernel_h, i.kernel_w}));
   check.Window(i.output_h, i.stride_h, i.kernel_h, 1);
   check.Window(i.output_w, i.stride_w, i.kernel_w, 1);
   check.Operand(i.kernel_h,

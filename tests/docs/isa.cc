@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of docs/isa.md that follow from the code: device profiles, flags, and what each
-// instruction consists of. They lie between "<!-- generated: NAME -->" and "<!-- end -->"; the rest
-// of the page is written by hand. Fails as well if an instruction is missing, there is one too
-// many, they are in another order than in driver/instructions.inc, or one has no cycles in
-// section 5.
+// The tables of docs/isa.md that follow from the code: device profiles, flags, limits of operands,
+// and what each instruction consists of. They lie between "<!-- generated: NAME -->" and "<!-- end
+// -->"; the rest of the page is written by hand. Fails as well if an instruction is missing, there
+// is one too many, they are in another order than in driver/instructions.inc, or one has no cycles
+// in section 5.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -132,11 +132,21 @@ std::string InstructionBlock(const InstructionInfo& info) {
   return text + ".\n\n" + table;
 }
 
+std::string OperandLimitTable() {
+  std::string table = "| at most | what |\n|---|---|\n";
+#define ATOLL_OPERAND_LIMIT(Name, most, meaning, rule) \
+  table += Format("| %llu | %s |\n", static_cast<unsigned long long>(most), meaning);
+#include "driver/operand_limits.inc"
+#undef ATOLL_OPERAND_LIMIT
+  return table;
+}
+
 // What belongs behind the marker of that name, or nothing if there is no such part.
 std::optional<std::string> Part(std::string_view name) {
   if (name == "device profiles") return ProfileTable();
   if (name == "keys of a profile") return ProfileKeyTable();
   if (name == "flags") return FlagsTable();
+  if (name == "limits of operands") return OperandLimitTable();
   for (const InstructionInfo& info : InstructionTable()) {
     if (name == info.mnemonic) return InstructionBlock(info);
   }
