@@ -3,6 +3,7 @@
 // docs/supported_ops.md from what the code does: the list of the CPU's operators
 // (runtime/ops/cpu_ops.inc), the constraints of the device (delegate/constraints.inc) and the
 // partitioner's own verdict. Without an argument it fails if the page is stale; --write writes it.
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUInt8, DataType::k
                                DataType::kFloat32, DataType::kBool,  DataType::kString,
                                DataType::kResource};
 
-// Why the partitioner leaves the only node of a graph on the CPU; "" if it does not.
+// Why the partitioner leaves the first node of a graph on the CPU; "" if it does not.
 std::string Reason(const Graph& graph) {
   constexpr int64_t kPlenty = int64_t{1} << 30;
   return PartitionGraph(graph, {.memory_bytes = kPlenty}, {}).reasons[0];
@@ -54,22 +55,33 @@ bool HasDeviceInstruction(const CpuOp& op) {
   return false;
 }
 
-// The rule of sets rather than of nodes: what a partition of one RELU lacks.
+// The rule of sets rather than of nodes: what a partition of one RELU lacks beside one that
+// computes.
 std::string RuleOfSets() {
   Graph graph;
-  for (int i = 0; i < 2; ++i) {
-    Tensor& tensor = graph.tensors.emplace_back();
-    tensor.type = DataType::kInt8;
-    tensor.shape = {1, 8};
-    tensor.quantization = {.scales = {1}, .zero_points = {0}};
+  for (const OpType type : {OpType::kRELU, OpType::kADD}) {
+    const int32_t input = static_cast<int32_t>(graph.tensors.size());
+    for (int i = 0; i < 2; ++i) {
+      Tensor& tensor = graph.tensors.emplace_back();
+      tensor.type = DataType::kInt8;
+      tensor.shape = {1, 8};
+      tensor.quantization = {.scales = {1}, .zero_points = {0}};
+    }
+    Node& node = graph.nodes.emplace_back();
+    node.type = type;
+    node.inputs.assign(type == OpType::kADD ? 2 : 1, input);
+    node.outputs = {input + 1};
+    graph.inputs.push_back(input);
+    graph.outputs.push_back(input + 1);
   }
-  Node& node = graph.nodes.emplace_back();
-  node.type = OpType::kRELU;
-  node.inputs = {0};
-  node.outputs = {1};
-  graph.inputs = {0};
-  graph.outputs = {1};
   return Reason(graph);
+}
+
+// "" with a message if it is no sentence.
+std::string Rule(int number, const std::string& sentence) {
+  if (sentence.find(' ') != std::string::npos) return Format("%d. %s\n", number, sentence.c_str());
+  std::fprintf(stderr, "%s: rule %d says '%s'\n", kPage, number, sentence.c_str());
+  return {};
 }
 
 std::string TypesText(TypeSet types) {
@@ -111,11 +123,15 @@ std::string Page() {
       "`atoll inspect` gives for leaving it on the CPU.\n"
       "\n",
       CpuOps().size(), on_device);
+  std::vector<std::string> sentences;
+  for (const Constraint& constraint : kConstraints) sentences.push_back(constraint.sentence);
+  sentences.push_back(RuleOfSets());
   int number = 0;
-  for (const Constraint& constraint : kConstraints) {
-    page += Format("%d. %s\n", ++number, constraint.sentence);
+  for (const std::string& sentence : sentences) {
+    const std::string rule = Rule(++number, sentence);
+    if (rule.empty()) return {};
+    page += rule;
   }
-  page += Format("%d. %s\n", ++number, RuleOfSets().c_str());
   return page;
 }
 
