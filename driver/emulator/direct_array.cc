@@ -9,6 +9,7 @@
 
 #include "driver/emulator/slices.h"
 #include "driver/emulator/vector_unit.h"
+#include "driver/operand_limits.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -110,11 +111,9 @@ uint64_t PackedBytes(uint64_t groups, uint64_t group_channels, uint64_t channel_
 // UINT64_MAX for windows that are spread so far that no kernel should be prepared for them.
 template <typename T>
 uint64_t PackedConvolutionBytes(const T& i, uint64_t groups, uint64_t weight_bytes) {
-  const auto extent = [](uint64_t output, uint64_t stride, uint64_t kernel, uint64_t dilation) {
-    return (output - 1) * stride + (kernel - 1) * dilation;
-  };
-  const bool compact = extent(i.output_h, i.stride_h, i.kernel_h, i.dilation_h) <= kExtentMax &&
-                       extent(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) <= kExtentMax;
+  const bool compact =
+      WindowReach(i.output_h, i.stride_h, i.kernel_h, i.dilation_h) <= kExtentMax &&
+      WindowReach(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) <= kExtentMax;
   return compact ? PackedBytes(groups, i.output_c / groups, weight_bytes / i.output_c) : UINT64_MAX;
 }
 
@@ -144,8 +143,17 @@ struct DepthwiseMapping {
     return uint64_t{i.kernel_h} * i.kernel_w * i.output_c;
   }
   static uint32_t Groups(const DepthwiseConv2DInstruction&) { return 1; }
+  // Cells of 16 channels and of up to four rows of taps, for up to three more output rows, whose
+  // weights lie further down, and for each part of weights that do not fit a byte. A line of
+  // padding is as deep as the output and as wide as the input, or what windows see of it.
   static uint64_t PackedBytes(const DepthwiseConv2DInstruction& i) {
-    return PackedConvolutionBytes(i, 1, WeightBytes(i));
+    constexpr uint64_t kCellChannels = 16, kCellBytes = 64 + 16, kParts = 3, kSlack = 65;
+    const uint64_t cells = DivideRoundingUp<uint64_t>(i.output_c, kCellChannels) *
+                           (uint64_t{i.kernel_h} + 3) * i.kernel_w;
+    const uint64_t columns = std::min<uint64_t>(
+        i.input_w, WindowReach(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) + kSlack);
+    return SaturatingSum(PackedConvolutionBytes(i, 1, WeightBytes(i)),
+                         cells * kParts * kCellBytes + columns * i.output_c);
   }
   static Result<Kernel> Prepare(const Params& params, CpuFeatures features) {
     return DepthwiseConv2D::Prepare(params, features);

@@ -7,6 +7,7 @@
 
 #include "driver/emulator/isa_arithmetic.h"
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -328,6 +329,60 @@ TEST(Instructions, TakeStridesAndDilationsOfAnySize) {
     EXPECT_EQ(RunConvolution(*core, i, input, weights, records),
               ExpectedConvolution(i, 3, 1, weight, input, weights, records))
         << far;
+  }
+}
+
+// What filters are prepared to counts, whatever it consists of: a line of padding, here, is as wide
+// as the image and as deep as the output.
+TEST(Instructions, TakeHostMemoryInProportionToTheDevices) {
+  constexpr uint32_t kFilters = 100;
+  DeviceProfile profile = SmallProfile();
+  profile.memory_bytes = 1 << 20;
+  profile.program_memory_bytes = (kFilters + 3) * kInstructionBytes;
+  DepthwiseConv2DInstruction wide{.batch = 1,
+                                  .input_h = 1,
+                                  .input_w = 250'000,
+                                  .input_c = 2,
+                                  .output_h = 1,
+                                  .output_w = 124'999,
+                                  .output_c = 2,
+                                  .kernel_h = 1,
+                                  .kernel_w = 3,
+                                  .stride_h = 1,
+                                  .stride_w = 2,
+                                  .dilation_h = 1,
+                                  .dilation_w = 1,
+                                  .clamp_min = -128,
+                                  .clamp_max = 127};
+  DepthwiseConv2DInstruction deep = wide;
+  deep.input_w = 1 << 16;
+  deep.output_w = 1;
+  deep.output_c = 20'000;
+  for (DepthwiseConv2DInstruction i : {wide, deep}) {
+    i.weight_address = static_cast<uint32_t>(AlignUp(i.input_w * i.input_c, 16));
+    i.channel_address =
+        static_cast<uint32_t>(AlignUp(i.weight_address + 3 * i.output_c + kFilters, 16));
+    i.output_address = i.channel_address + i.output_c * static_cast<uint32_t>(kChannelRecordBytes);
+    Bytes memory(i.output_address, 1);
+    for (uint32_t c = 0; c < i.output_c; ++c) {
+      uint8_t* const record = &memory[i.channel_address + c * kChannelRecordBytes];
+      StoreLittleEndian<int32_t>(record, 0);
+      StoreLittleEndian<int32_t>(record + 4, 1 << 30);
+      StoreLittleEndian<int32_t>(record + 8, 1);
+      StoreLittleEndian<int32_t>(record + 12, 0);
+    }
+    const uint32_t output_bytes = i.output_w * i.output_c;
+    std::vector<Instruction> program = {
+        InputInstruction{.bytes = static_cast<uint32_t>(memory.size())}};
+    for (uint32_t k = 0; k < kFilters; ++k) {
+      program.push_back(i);
+      ++i.weight_address;
+    }
+    program.push_back(OutputInstruction{.input_address = i.output_address, .bytes = output_bytes});
+    const AllocationMeter meter;
+    const auto core = MakeCore({.profile = profile, .features = *DetectCpuFeatures()});
+    EXPECT_EQ(RunProgram(*core, program, {.inputs = memory}).outputs, Bytes(output_bytes, 3));
+    EXPECT_LT(meter.peak_bytes(), 32 << 20);
   }
 }
 
