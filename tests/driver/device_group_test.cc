@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "tests/support/counting_device.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/shaky_device.h"
 #include "tests/support/test_executables.h"
@@ -16,31 +17,6 @@ namespace atollrt {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Counts what a device is asked to do.
-class CountingDevice final : public Device {
- public:
-  CountingDevice(std::unique_ptr<Device> inner, std::atomic<int>* submitted)
-      : inner_(std::move(inner)), submitted_(submitted) {}
-  const DeviceInfo& info() const override { return inner_->info(); }
-  DeviceState state() const override { return inner_->state(); }
-  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
-                            const LoadOptions& options) override {
-    return inner_->Load(std::move(executable), options);
-  }
-  Status Unload(ExecutableId id) override { return inner_->Unload(id); }
-  Result<RequestId> Submit(const Request& request) override {
-    ++*submitted_;
-    return inner_->Submit(request);
-  }
-  Status Wait(RequestId id, RequestReport* report) override { return inner_->Wait(id, report); }
-  Status Cancel(RequestId id) override { return inner_->Cancel(id); }
-  Status Reset() override { return inner_->Reset(); }
-
- private:
-  const std::unique_ptr<Device> inner_;
-  std::atomic<int>* const submitted_;
-};
 
 std::shared_ptr<const Executable> AddOne() {
   return std::make_shared<Executable>(MakeTableExecutable({.name = "one", .offset = 1}));

@@ -296,6 +296,25 @@ class Inspect(CommandTest):
                        "usb9", "usb3, usb2, pcie, usb3-pi4")
 
 
+class Stages(CommandTest):
+    def test_bytes_and_shares(self):
+        want = self.json("run", FASHION_MODEL, "--device", "cpu", "--seed", 3)["outputs"]
+        whole = self.json("inspect", FASHION_MODEL, "--device", "emu")
+        for stages in (1, 2, 3, 4):
+            device = ("--device", ",".join(["emu"] * stages), "--stages", stages)
+            got = self.json("run", FASHION_MODEL, *device, "--seed", 3)
+            self.assertEqual(got["outputs"], want, stages)
+            report = self.json("inspect", FASHION_MODEL, *device)
+            self.assertEqual(report["partition_count"], stages)
+            self.assertEqual(report["nodes_on_device"], whole["nodes_on_device"])
+            parts = report["partitions"]
+            self.assertEqual(sum(part["resident_parameter_bytes"] for part in parts),
+                             whole["partitions"][0]["resident_parameter_bytes"])
+            # About equal: none takes twice the time that it would if they were.
+            self.assertLess(max(part["modelled_seconds"] for part in parts),
+                            2 * sum(part["modelled_seconds"] for part in parts) / stages)
+
+
 class Compile(CommandTest):
     def test_compiled_model_gives_the_same_bytes(self):
         compiled = self.directory / "compiled.tflite"

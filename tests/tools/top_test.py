@@ -70,6 +70,17 @@ class Top(CommandTest):
         camera.wait(60)
         self.assertEqual(list(self.activity.iterdir()), [], "it cleans up after itself")
 
+    def test_stages_have_a_device_each(self):
+        camera = self.start("camera", FASHION_MODEL, "--device", "emu,emu", "--stages", "2",
+                            "--source", "test", "--fps", "200")
+        activities = self.wait_for(
+            lambda list: len(list) == 2 and all(one["total"]["requests"] > 10 for one in list))
+        for activity in activities:
+            self.assertEqual(activity["pid"], camera.pid)
+            self.assertEqual(activity["total"]["failures"], 0)
+            self.assertGreater(activity["modelled_duty_cycle"], 0)
+            self.assertGreater(activity["memory_used_bytes"], 0)
+
     def test_two_devices_and_a_killed_one(self):
         cameras = [self.camera(), self.camera()]
         activities = self.wait_for(lambda list: len(list) == 2)
