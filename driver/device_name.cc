@@ -131,8 +131,8 @@ Status NoDevice(std::string_view text) {
   return InvalidArgument(
       "'%s' is no device%s%s%s; the names are auto, cpu, emu, emu:PROFILE, usb, usb:N, "
       "usb:BUS-PORT, pci:N and replay:FILE",
-      name.c_str(), meant.empty() ? "" : "; did you mean '", meant.c_str(),
-      meant.empty() ? "" : "'?");
+      name.c_str(), meant.empty() ? "" : " (did you mean '", meant.c_str(),
+      meant.empty() ? "" : "'?)");
 }
 
 Status Misplaced(std::string_view text, const char* problem) {
