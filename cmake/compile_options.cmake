@@ -34,6 +34,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   set(untrue_warnings -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow
                       -Wno-stringop-overread)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND ATOLL_SANITIZE)
+  # What sanitizers add hides from it that a value is only read where it was written.
+  list(APPEND untrue_warnings -Wno-maybe-uninitialized)
+endif()
 function(atoll_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wshadow -Wconversion -Wno-sign-conversion> ${untrue_warnings})
   if(ATOLL_WERROR)
