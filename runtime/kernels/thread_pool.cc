@@ -51,6 +51,8 @@ ThreadPool::ThreadPool(int threads) {
   for (int worker = 1; worker < threads; ++worker) {
     workers_.emplace_back([this, worker] { WorkerLoop(worker); });
   }
+  // On a busy machine they start late, and a thread that starts takes memory.
+  for (int started = 0; started < threads - 1; started = started_.load()) started_.wait(started);
 }
 
 ThreadPool::~ThreadPool() {
@@ -144,6 +146,8 @@ std::vector<ThreadPool::Span> ThreadPool::TakeSpans() {
 }
 
 void ThreadPool::WorkerLoop(int worker) {
+  ++started_;
+  started_.notify_one();
   while (!stop_) {
     TakeTasks(worker);
     for (int spin = 0; spin < spins_ && !HasWork() && !stop_; ++spin) Pause();

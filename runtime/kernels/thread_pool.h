@@ -37,7 +37,7 @@ class ThreadPool {
     int64_t end_ns = 0;
   };
 
-  // `threads` >= 1.
+  // `threads` >= 1. Returns when all of them have started.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -115,6 +115,7 @@ class ThreadPool {
   std::atomic<int> sleepers_{0};
   std::atomic<bool> caller_sleeps_{false};
   std::atomic<bool> stop_{false};
+  std::atomic<int> started_{0};  // workers
   std::vector<std::thread> workers_;
 };
 
