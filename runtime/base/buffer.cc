@@ -16,6 +16,10 @@ namespace {
 // all at once.
 constexpr size_t kMappedFrom = size_t{1} << 18;
 
+void TellListener(int64_t bytes) {
+  if (auto* const listener = Buffer::mapping_listener.load(); listener != nullptr) listener(bytes);
+}
+
 }  // namespace
 
 Result<Buffer> Buffer::Allocate(size_t size_bytes) {
@@ -34,6 +38,7 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
     buffer.data_ = static_cast<uint8_t*>(memory);
     buffer.size_ = size_bytes;
     buffer.mapped_bytes_ = rounded;
+    TellListener(static_cast<int64_t>(rounded));
     return buffer;
   }
   buffer.data_ = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, rounded));
@@ -61,6 +66,7 @@ void Buffer::Forget(size_t offset) {
 Buffer::~Buffer() {
   if (mapped_bytes_ > 0) {
     munmap(data_, mapped_bytes_);
+    TellListener(-static_cast<int64_t>(mapped_bytes_));
   } else {
     std::free(data_);
   }

@@ -4,6 +4,7 @@
 // Allocation can fail and says so. Not thread-safe; move-only.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -43,6 +44,10 @@ class Buffer {
   size_t size() const { return size_; }
   std::span<uint8_t> bytes() { return {data_, size_}; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
+
+  // Large blocks come from the kernel and not from malloc: whoever counts what is allocated, as
+  // tests do, learns here what they take (bytes > 0) and give back (bytes < 0).
+  static inline std::atomic<void (*)(int64_t bytes)> mapping_listener = nullptr;
 
  private:
   uint8_t* data_ = nullptr;

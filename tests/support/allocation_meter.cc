@@ -12,6 +12,8 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/base/buffer.h"
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ATOLL_METER_SANITIZED 1
 #elif defined(__has_feature)
@@ -64,6 +66,15 @@ void CountAllocation(size_t size) {
 void CountRelease(size_t size) {
   live.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
 }
+
+void CountMapping(int64_t bytes) {
+  if (bytes > 0) {
+    CountAllocation(static_cast<size_t>(bytes));
+  } else {
+    CountRelease(static_cast<size_t>(-bytes));
+  }
+}
+const bool listening = (Buffer::mapping_listener = CountMapping) != nullptr;
 
 #ifdef ATOLL_METER_SANITIZED
 // The sanitizers have malloc to themselves, and tell.

@@ -2,8 +2,8 @@
 //
 // What the process takes from the allocator: how often, how much, and how much at once. Whatever
 // links atoll_test_meter has its malloc, free and operator new counted, on all threads, with the
-// sanitizers, too (ThreadSanitizer: all but aligned blocks). Memory mapped without the allocator
-// does not count.
+// sanitizers, too (ThreadSanitizer: all but aligned blocks), and every Buffer: a large one in full,
+// though its pages take memory only once they are written. Files that are mapped do not count.
 #pragma once
 
 #include <cstddef>

@@ -62,6 +62,21 @@ TEST(AllocationMeter, CountsEveryWayToAllocate) {
   ExpectAbout(meter.peak_bytes(), kSize);
 }
 
+TEST(AllocationMeter, CountsBuffersThatComeFromTheKernel) {
+  constexpr int64_t kLarge = int64_t{8} << 20;
+  const AllocationMeter meter;
+  for (int i = 0; i < 3; ++i) {
+    auto first = Buffer::Allocate(kLarge);
+    auto second = Buffer::Allocate(kLarge);
+    ASSERT_TRUE(first.ok() && second.ok());
+    Buffer moved = *std::move(first);
+    EXPECT_EQ(moved.size(), kLarge);
+  }
+  EXPECT_EQ(meter.count(), 6);
+  EXPECT_EQ(meter.total_bytes(), 6 * kLarge);
+  EXPECT_EQ(meter.peak_bytes(), 2 * kLarge);
+}
+
 TEST(AllocationMeter, InnerMetersLeaveThePeakToOuterOnes) {
   const AllocationMeter outer;
   kept = std::vector<uint8_t>(kSize).data();
