@@ -272,14 +272,14 @@ double CoralPredictor::Predict(const PublishedLatency& row,
   for (const CoralHost& host : calibration.hosts) {
     if (row.link == host.name) setup.host = host;
   }
-  std::vector<CoralProgram> programs;
+  std::vector<TimedCoralProgram> programs;
   for (const std::string& network : row.networks) programs.push_back(program(network));
   double seconds = 0;
   if (row.kind == PublishedLatency::Kind::kCoCompiled) {
     for (const CoralEstimate& e : EstimateCoCompiled(programs, setup)) seconds += e.seconds();
     return seconds;
   }
-  for (const CoralProgram& each : programs) {
+  for (const TimedCoralProgram& each : programs) {
     const CoralEstimate e = EstimateCoral(each, setup);
     seconds += e.seconds();
     if (row.kind != PublishedLatency::Kind::kSingle) seconds += e.upload_seconds;

@@ -46,12 +46,14 @@ class CoralPredictor {
   // Describes the networks of all rows. kNotFound for one that the zoo does not have.
   static Result<CoralPredictor> Create(const std::vector<PublishedLatency>& rows);
 
-  const CoralProgram& program(const std::string& network) const { return programs_.at(network); }
+  const TimedCoralProgram& program(const std::string& network) const {
+    return programs_.at(network);
+  }
   // Seconds; the row must have networks.
   double Predict(const PublishedLatency& row, const CoralCalibration& calibration) const;
 
  private:
-  std::map<std::string, CoralProgram> programs_;
+  std::map<std::string, TimedCoralProgram> programs_;
 };
 
 // What a row is good for.

@@ -38,6 +38,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND ATOLL_SANITIZE)
   # What sanitizers add hides from it that a value is only read where it was written.
   list(APPEND untrue_warnings -Wno-maybe-uninitialized)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # What only a file knows is known to its unity, too.
+  list(APPEND untrue_warnings $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 function(atoll_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra $<$<COMPILE_LANGUAGE:CXX>:-Wshadow -Wconversion -Wno-sign-conversion> ${untrue_warnings})
   if(ATOLL_WERROR)
@@ -46,36 +50,15 @@ function(atoll_warnings target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 endfunction()
 
-# Compilers spend half of their time on the headers of libraries. g++ reads them once for all targets
-# with the same options; clang does not, so its builds show what a file forgot to include. Files that
-# are optimized in another way than their target read them themselves: g++ 12 may crash otherwise.
-#   atoll_precompile(target carrier HEADERS header ... [LIBS target ...]): the carrier is a target that
-#   exists for that alone, with the options of the first target that asks for it, and the libraries
-#   whose headers they are.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(precompile ON)
-else()
-  set(precompile OFF)
+# Compilers spend most of their time on the templates and headers of libraries, which files share
+# that are compiled as one. So g++ is given a dozen of a target at a time. clang is not: its builds
+# show what a file forgot to include. -DCMAKE_UNITY_BUILD=OFF is for working on one file.
+if(NOT DEFINED CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(CMAKE_UNITY_BUILD ON)
 endif()
-option(ATOLL_PRECOMPILE "Read headers of libraries once for many files" ${precompile})
-set(atoll_standard_headers
-    <algorithm> <array> <chrono> <cmath> <cstring> <functional> <memory> <mutex> <optional> <span>
-    <string> <string_view> <utility> <vector>)
-function(atoll_precompile target carrier)
-  if(NOT ATOLL_PRECOMPILE)
-    return()
-  endif()
-  cmake_parse_arguments(ARG "" "" "HEADERS;LIBS" ${ARGN})
-  if(NOT TARGET ${carrier})
-    file(CONFIGURE OUTPUT empty.cc CONTENT "")  # rewritten only when it changes
-    add_library(${carrier} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
-    get_target_property(options ${target} COMPILE_OPTIONS)
-    target_compile_options(${carrier} PRIVATE ${options})
-    target_link_libraries(${carrier} PRIVATE ${ARG_LIBS})
-    target_precompile_headers(${carrier} PRIVATE ${ARG_HEADERS})
-  endif()
-  target_precompile_headers(${target} REUSE_FROM ${carrier})
-endfunction()
+if(NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+endif()
 
 # A library of ours: static, position independent, no exceptions, no RTTI. SMALL: what runs once per
 # model rather than in every inference, and is compiled for size. Sections of their own let the
@@ -95,18 +78,12 @@ function(atoll_library name)
       $<$<AND:$<BOOL:${ARG_SMALL}>,$<CXX_COMPILER_ID:GNU>>:-fno-ipa-sra>)
   endif()
   target_link_libraries(${name} PUBLIC ${ARG_LIBS})
-  set(carrier atoll_precompiled)
-  if(ARG_SMALL)
-    set(carrier atoll_precompiled_small)
-  endif()
-  atoll_precompile(${name} ${carrier} HEADERS ${atoll_standard_headers})
 endfunction()
 
 # The only place where instruction-set flags are named: each kernel file gets those of its ISA.
 function(atoll_isa_source target source)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
-    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}"
-                                SKIP_PRECOMPILE_HEADERS ON)
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}")
     target_sources(${target} PRIVATE ${source})
   endif()
 endfunction()

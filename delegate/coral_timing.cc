@@ -159,7 +159,7 @@ uint64_t DenseParameterBytes(const Shape& weights) {
   return PaddedOutputs(static_cast<uint64_t>(weights[0])) * (taps * inputs + kBiasBytes);
 }
 
-void DescribeFilter(const Graph& graph, const Node& node, CoralLayer* layer) {
+void DescribeFilter(const Graph& graph, const Node& node, TimedCoralLayer* layer) {
   const Tensor* weights = graph.Input(node, 1);
   if (weights == nullptr || weights->shape.size() < 2) return;
   const Shape& w = weights->shape;
@@ -178,7 +178,7 @@ void DescribeFilter(const Graph& graph, const Node& node, CoralLayer* layer) {
   }
 }
 
-void DescribeLstm(const Graph& graph, const Node& node, CoralLayer* layer) {
+void DescribeLstm(const Graph& graph, const Node& node, TimedCoralLayer* layer) {
   const auto* options = std::get_if<LstmOptions>(&node.options);
   const Tensor* input = graph.Input(node, 0);
   const size_t time = options != nullptr && options->time_major ? 0 : 1;
@@ -191,8 +191,8 @@ void DescribeLstm(const Graph& graph, const Node& node, CoralLayer* layer) {
   }
 }
 
-CoralLayer DescribeLayer(const Graph& graph, const Node& node) {
-  CoralLayer layer;
+TimedCoralLayer DescribeLayer(const Graph& graph, const Node& node) {
+  TimedCoralLayer layer;
   switch (node.type) {
     case OpType::kCONV_2D:
     case OpType::kDEPTHWISE_CONV_2D:
@@ -230,7 +230,7 @@ CoralLayer DescribeLayer(const Graph& graph, const Node& node) {
   return layer;
 }
 
-double InstructionBytes(const Graph& graph, const Node& node, const CoralLayer& layer) {
+double InstructionBytes(const Graph& graph, const Node& node, const TimedCoralLayer& layer) {
   if (!layer.is_issued) return 0;
   double bytes = kInstructionBytesPerElement * static_cast<double>(OutputElements(graph, node));
   if (layer.parameter_bytes > 0) bytes += kInstructionBytesPerFilter;
@@ -242,7 +242,7 @@ double InstructionBytes(const Graph& graph, const Node& node, const CoralLayer& 
 
 // What crosses the link at either end: tensors that the range needs from outside it, and those
 // that are needed outside.
-void DescribeEnds(const Graph& graph, size_t first, size_t last, CoralProgram* program) {
+void DescribeEnds(const Graph& graph, size_t first, size_t last, TimedCoralProgram* program) {
   constexpr uint64_t kTransferUnit = 8;
   std::vector<bool> is_made(graph.tensors.size()), is_sent(graph.tensors.size());
   std::vector<bool> is_needed(graph.tensors.size());
@@ -277,19 +277,19 @@ struct Cycles {
   double sum() const { return dense + vector + layers; }
 };
 
-Cycles CyclesOf(const CoralLayer& layer, const CoralRates& rates) {
+Cycles CyclesOf(const TimedCoralLayer& layer, const CoralRates& rates) {
   return {.dense = layer.dense_macs / rates.dense_macs_per_cycle,
           .vector = layer.vector_operations / rates.vector_operations_per_cycle,
           .layers = layer.is_issued ? rates.cycles_per_layer : 0};
 }
 
 // With `budget` bytes for parameters.
-CoralEstimate EstimateWithin(const CoralProgram& program, const CoralSetup& setup,
+CoralEstimate EstimateWithin(const TimedCoralProgram& program, const CoralSetup& setup,
                              uint64_t budget) {
   CoralEstimate estimate;
   Cycles all;
   double before_streaming = 0;
-  for (const CoralLayer& layer : program.layers) {
+  for (const TimedCoralLayer& layer : program.layers) {
     const Cycles cycles = CyclesOf(layer, setup.rates);
     // A layer's parameters are cached or streamed as a whole, the first ones cached.
     const bool fits = estimate.cached_bytes + layer.parameter_bytes <= budget;
@@ -321,20 +321,20 @@ CoralEstimate EstimateWithin(const CoralProgram& program, const CoralSetup& setu
 
 }  // namespace
 
-Result<CoralProgram> DescribeForCoral(const Graph& graph) {
+Result<TimedCoralProgram> DescribeForCoral(const Graph& graph) {
   const auto [first, last] = MappedRange(graph);
   if (first == last) {
     return Unsupported(
         "no operator of the model would run on a Coral; it runs int8 and uint8 "
         "models, from the input to the first operator that it lacks");
   }
-  CoralProgram program;
+  TimedCoralProgram program;
   program.device_nodes = static_cast<int32_t>(last - first);
   program.host_nodes = static_cast<int32_t>(graph.nodes.size() - (last - first));
   double instruction_bytes = 0;
   for (size_t i = first; i < last; ++i) {
     const Node& node = graph.nodes[i];
-    const CoralLayer layer = DescribeLayer(graph, node);
+    const TimedCoralLayer layer = DescribeLayer(graph, node);
     instruction_bytes += InstructionBytes(graph, node, layer);
     program.parameter_bytes += layer.parameter_bytes;
     program.activation_bytes = std::max(program.activation_bytes,
@@ -360,19 +360,19 @@ Result<CoralHost> FindCoralHost(std::string_view name) {
   return NotFound("no Coral host '%s'; there are: %s", std::string(name).c_str(), known.c_str());
 }
 
-CoralEstimate EstimateCoral(const CoralProgram& program, const CoralSetup& setup) {
+CoralEstimate EstimateCoral(const TimedCoralProgram& program, const CoralSetup& setup) {
   return EstimateWithin(program, setup, kMemoryBytes - program.activation_bytes);
 }
 
-std::vector<CoralEstimate> EstimateCoCompiled(std::span<const CoralProgram> programs,
+std::vector<CoralEstimate> EstimateCoCompiled(std::span<const TimedCoralProgram> programs,
                                               const CoralSetup& setup) {
   uint64_t activation_bytes = 0;
-  for (const CoralProgram& program : programs) {
+  for (const TimedCoralProgram& program : programs) {
     activation_bytes = std::max(activation_bytes, program.activation_bytes);
   }
   uint64_t budget = kMemoryBytes - activation_bytes;
   std::vector<CoralEstimate> estimates;
-  for (const CoralProgram& program : programs) {
+  for (const TimedCoralProgram& program : programs) {
     estimates.push_back(EstimateWithin(program, setup, budget));
     budget -= estimates.back().cached_bytes;
   }

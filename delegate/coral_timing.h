@@ -27,7 +27,7 @@
 namespace atollrt {
 
 // One node on the device.
-struct CoralLayer {
+struct TimedCoralLayer {
   double dense_macs = 0;         // of convolutions and matrix products
   double vector_operations = 0;  // taps of depthwise convolutions and pools, operands of the rest
   bool is_issued = true;         // false: only another view of its input, costs nothing
@@ -35,10 +35,10 @@ struct CoralLayer {
 };
 
 // A model as Google's compiler would map it: every node up to the first that a Coral cannot run.
-struct CoralProgram {
-  std::vector<CoralLayer> layers;  // in order of execution
-  uint64_t parameter_bytes = 0;    // of all layers
-  uint64_t instruction_bytes = 0;  // sent with every inference; estimated
+struct TimedCoralProgram {
+  std::vector<TimedCoralLayer> layers;  // in order of execution
+  uint64_t parameter_bytes = 0;         // of all layers
+  uint64_t instruction_bytes = 0;       // sent with every inference; estimated
   uint64_t input_bytes = 0;
   uint64_t output_bytes = 0;
   uint64_t activation_bytes = 0;  // on-chip memory that parameters cannot have
@@ -46,7 +46,7 @@ struct CoralProgram {
   int32_t host_nodes = 0;  // run on the host's CPU; their time is not part of any estimate
 };
 // kUnsupported if no node would run on the device. `graph` must be loaded or shape-inferred.
-Result<CoralProgram> DescribeForCoral(const Graph& graph);
+Result<TimedCoralProgram> DescribeForCoral(const Graph& graph);
 
 // Rates of the chip, fitted by bench/coral_fit.
 struct CoralRates {
@@ -96,10 +96,10 @@ struct CoralEstimate {
   double upload_seconds = 0;
 };
 
-CoralEstimate EstimateCoral(const CoralProgram& program, const CoralSetup& setup);
+CoralEstimate EstimateCoral(const TimedCoralProgram& program, const CoralSetup& setup);
 // Models compiled together, which share the chip's memory: parameters are cached in the order of
 // the models until it is full. One estimate for each.
-std::vector<CoralEstimate> EstimateCoCompiled(std::span<const CoralProgram> programs,
+std::vector<CoralEstimate> EstimateCoCompiled(std::span<const TimedCoralProgram> programs,
                                               const CoralSetup& setup);
 
 }  // namespace atollrt

@@ -22,6 +22,9 @@
 
 namespace atollrt {
 
+// An operand, which has been checked, as instructions have it.
+inline uint32_t Word(int64_t value) { return static_cast<uint32_t>(value); }
+
 // ---- Rows ---------------------------------------------------------------------------------------
 
 // Rows [begin, end) of a tensor. Those of an image [1, h, w, c] are its h rows; every other tensor

@@ -13,8 +13,6 @@ namespace {
 
 using Loop = StridedCopy::Loop;
 
-uint32_t Word(int64_t value) { return static_cast<uint32_t>(value); }
-
 // A copy as COPY instructions: one for every step of the loops that they have no room for or, as
 // they go backwards, cannot express.
 class CopySteps {

@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t kOperands = 2;
 
-uint32_t Word(int64_t value) { return static_cast<uint32_t>(value); }
-
 // An instruction with addresses and loops; `address` of input 1, input 2 and the output.
 template <PairInstruction T>
 T MakeInstruction(const Broadcast& broadcast, const uint32_t (&address)[kOperands + 1]) {

@@ -9,8 +9,6 @@
 namespace atollrt {
 namespace {
 
-uint32_t Word(int32_t value) { return static_cast<uint32_t>(value); }
-
 // `instruction` has everything but addresses and rows.
 template <typename Instruction>
 class ResizeLowering final : public NodeLowering {

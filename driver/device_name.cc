@@ -10,7 +10,6 @@
 namespace atollrt {
 namespace {
 
-constexpr std::string_view kSteppedSuffix = "+stepped";
 // Of strings that are longer nobody can tell what was meant.
 constexpr size_t kSuggestionLengthMax = 32;
 

@@ -12,6 +12,9 @@
 
 namespace atollrt {
 
+// Behind the name of an emulator that computes cycle by cycle.
+inline constexpr std::string_view kSteppedSuffix = "+stepped";
+
 struct DeviceName {
   enum class Kind {
     kAuto,      // auto

@@ -5,15 +5,15 @@ namespace atollrt {
 namespace {
 
 // In the order of the tables of instruction.cc.
-constexpr const char* kInstructions[] = {
+constexpr const char* kInstructionMeanings[] = {
 #define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) meaning,
 #include "driver/instructions.inc"
 };
-constexpr const char* kOperands[] = {
+constexpr const char* kOperandMeanings[] = {
 #define ATOLL_OPERAND(Struct, type, name, meaning) meaning,
 #include "driver/instructions.inc"
 };
-constexpr const char* kFlags[] = {
+constexpr const char* kFlagMeanings[] = {
 #define ATOLL_FLAG(Name, NAME, bit, meaning) meaning,
 #include "driver/instructions.inc"
 };
@@ -21,14 +21,14 @@ constexpr const char* kFlags[] = {
 }  // namespace
 
 const char* MeaningOf(const InstructionInfo& instruction) {
-  return kInstructions[&instruction - InstructionTable().data()];
+  return kInstructionMeanings[&instruction - InstructionTable().data()];
 }
 
 // Operands of all instructions follow each other.
 const char* MeaningOf(const OperandInfo& operand) {
-  return kOperands[&operand - InstructionTable().front().operands.data()];
+  return kOperandMeanings[&operand - InstructionTable().front().operands.data()];
 }
 
-const char* MeaningOf(const FlagInfo& flag) { return kFlags[&flag - FlagTable().data()]; }
+const char* MeaningOf(const FlagInfo& flag) { return kFlagMeanings[&flag - FlagTable().data()]; }
 
 }  // namespace atollrt

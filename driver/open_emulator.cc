@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::string_view kEmulator = "emu";
 constexpr std::string_view kEmulatorPrefix = "emu:";
-constexpr std::string_view kSteppedSuffix = "+stepped";
 // For a request to the emulator. How long that takes is up to the host: seconds for a large picture
 // on a slow one, minutes if the emulator steps.
 constexpr std::chrono::minutes kDirectTimeout{10};

@@ -25,7 +25,7 @@ std::vector<std::string> NamesIn(const std::string& directory) {
   return names;
 }
 
-bool IsNumber(std::string_view text) {
+bool IsDecimal(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return std::isdigit(static_cast<unsigned char>(c)) != 0;
   });
@@ -38,11 +38,11 @@ std::vector<ProcessWithFile> ProcessesWithFile(const std::string& path) {
   struct stat wanted = {};
   if (stat(path.c_str(), &wanted) != 0) return processes;
   for (const std::string& pid : NamesIn("/proc")) {
-    if (!IsNumber(pid)) continue;
+    if (!IsDecimal(pid)) continue;
     const std::string directory = "/proc/" + pid + "/fd/";
     for (const std::string& number : NamesIn(directory)) {
       struct stat found = {};
-      if (!IsNumber(number) || stat((directory + number).c_str(), &found) != 0) continue;
+      if (!IsDecimal(number) || stat((directory + number).c_str(), &found) != 0) continue;
       if (found.st_dev != wanted.st_dev || found.st_ino != wanted.st_ino) continue;
       ProcessWithFile process{.pid = std::stoi(pid), .command = {}};
       std::ifstream name("/proc/" + pid + "/comm");

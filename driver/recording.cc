@@ -115,7 +115,7 @@ int32_t ErrnoOf(StatusCode code) {
 }
 
 // What happened to a session, one call after the other.
-struct Event {
+struct SessionEvent {
   enum class Kind { kControl, kOut, kIn, kInterrupt, kList, kOpen, kReset };
   Kind kind = Kind::kControl;
   uint8_t endpoint = 0;
@@ -135,21 +135,21 @@ struct Event {
   }
 };
 
-std::string Describe(const Event& event) {
+std::string Describe(const SessionEvent& event) {
   switch (event.kind) {
-    case Event::Kind::kControl:
+    case SessionEvent::Kind::kControl:
       return Format("control %02X %02X value %04X index %04X, %zu bytes", event.setup.request_type,
                     event.setup.request, event.setup.value, event.setup.index, event.length);
-    case Event::Kind::kOut:
+    case SessionEvent::Kind::kOut:
       return Format("%zu bytes to endpoint %02X", event.length, event.endpoint);
-    case Event::Kind::kIn:
-    case Event::Kind::kInterrupt:
+    case SessionEvent::Kind::kIn:
+    case SessionEvent::Kind::kInterrupt:
       return Format("a read of %zu bytes from endpoint %02X", event.length, event.endpoint);
-    case Event::Kind::kList:
+    case SessionEvent::Kind::kList:
       return "a look at the bus";
-    case Event::Kind::kOpen:
+    case SessionEvent::Kind::kOpen:
       return Format("opening port %s, interface %u", event.path.c_str(), event.interface_number);
-    case Event::Kind::kReset:
+    case SessionEvent::Kind::kReset:
       break;
   }
   return "a reset";
@@ -181,7 +181,7 @@ class LineReader {
     ok_ &= error == std::errc() && end == word.data() + word.size() && !word.empty();
     return value;
   }
-  void ReadStatus(Event* event) {
+  void ReadStatus(SessionEvent* event) {
     const uint32_t code = Number();
     ok_ &= code <= static_cast<uint32_t>(StatusCode::kInternal);
     event->code = ok_ ? static_cast<StatusCode>(code) : StatusCode::kInternal;
@@ -397,8 +397,9 @@ class ReplayBus::Script {
     return "";
   }
   Result<std::vector<UsbDeviceInfo>> FirstDevices() const {
-    for (const Event& event : events_) {
-      if (event.kind == Event::Kind::kList && event.code == StatusCode::kOk) return event.devices;
+    for (const SessionEvent& event : events_) {
+      if (event.kind == SessionEvent::Kind::kList && event.code == StatusCode::kOk)
+        return event.devices;
     }
     return InvalidArgument("nobody looked at the bus in this recording");
   }
@@ -413,15 +414,15 @@ class ReplayBus::Script {
   size_t transfers() const { return transfers_; }
 
   // The recorded event that answers `wanted`, or where the two part.
-  Result<const Event*> Next(const Event& wanted) {
+  Result<const SessionEvent*> Next(const SessionEvent& wanted) {
     const std::lock_guard lock(mutex_);
     if (!departure_.ok()) return departure_;
     // How often the bus was looked at depends on how long that took.
-    while (next_ < events_.size() && events_[next_].kind == Event::Kind::kList) ++next_;
+    while (next_ < events_.size() && events_[next_].kind == SessionEvent::Kind::kList) ++next_;
     if (next_ == events_.size()) {
       return Depart(Describe(wanted) + ", but the recording ends there");
     }
-    const Event& event = events_[next_];
+    const SessionEvent& event = events_[next_];
     if (event.kind != wanted.kind || event.endpoint != wanted.endpoint ||
         event.setup.request_type != wanted.setup.request_type ||
         event.setup.request != wanted.setup.request || event.setup.value != wanted.setup.value ||
@@ -442,7 +443,7 @@ class ReplayBus::Script {
   // The next recorded look at the bus, or the last one again.
   Result<std::vector<UsbDeviceInfo>> List() {
     const std::lock_guard lock(mutex_);
-    if (next_ < events_.size() && events_[next_].kind == Event::Kind::kList) {
+    if (next_ < events_.size() && events_[next_].kind == SessionEvent::Kind::kList) {
       last_list_ = &events_[next_++];
     }
     if (last_list_ == nullptr) return std::vector<UsbDeviceInfo>();
@@ -451,9 +452,9 @@ class ReplayBus::Script {
   }
 
  private:
-  static bool IsTransfer(const Event& event) {
-    return event.kind == Event::Kind::kControl || event.kind == Event::Kind::kOut ||
-           event.kind == Event::Kind::kIn || event.kind == Event::Kind::kInterrupt;
+  static bool IsTransfer(const SessionEvent& event) {
+    return event.kind == SessionEvent::Kind::kControl || event.kind == SessionEvent::Kind::kOut ||
+           event.kind == SessionEvent::Kind::kIn || event.kind == SessionEvent::Kind::kInterrupt;
   }
 
   Status Depart(const std::string& how) {
@@ -467,12 +468,12 @@ class ReplayBus::Script {
     const std::span<const uint8_t> data = packet.subspan(kUsbmonBytes);
     if (!header.completes) {
       if (*last_id != header.id) {  // otherwise another piece
-        Event event;
-        event.kind = header.type == TransferType::kControl     ? Event::Kind::kControl
-                     : header.type == TransferType::kInterrupt ? Event::Kind::kInterrupt
-                     : (header.endpoint & 0x80) != 0           ? Event::Kind::kIn
-                                                               : Event::Kind::kOut;
-        if (event.kind == Event::Kind::kControl) {
+        SessionEvent event;
+        event.kind = header.type == TransferType::kControl     ? SessionEvent::Kind::kControl
+                     : header.type == TransferType::kInterrupt ? SessionEvent::Kind::kInterrupt
+                     : (header.endpoint & 0x80) != 0           ? SessionEvent::Kind::kIn
+                                                               : SessionEvent::Kind::kOut;
+        if (event.kind == SessionEvent::Kind::kControl) {
           if (!header.setup.has_value()) return InvalidArgument("a control transfer without setup");
           event.setup = *header.setup;
         } else {
@@ -496,7 +497,7 @@ class ReplayBus::Script {
       return InvalidArgument(
           "a transfer that ends was not begun: the recording is of another kind");
     }
-    Event& event = events_.back();
+    SessionEvent& event = events_.back();
     if (event.is_in()) {
       event.data.insert(event.data.end(), data.begin(), data.end());
       if (event.data.size() > event.length) {
@@ -514,7 +515,7 @@ class ReplayBus::Script {
     text.remove_prefix(std::min(first.size() + 1, text.size()));
     LineReader line(first);
     const std::string_view kind = line.Word();
-    Event event;
+    SessionEvent event;
     if (kind == "note") {
       const std::string key(line.Word());
       notes_.emplace_back(key, line.rest());
@@ -526,7 +527,7 @@ class ReplayBus::Script {
       return line.ok() ? Status() : InvalidArgument("an error without code");
     }
     if (kind == "list") {
-      event.kind = Event::Kind::kList;
+      event.kind = SessionEvent::Kind::kList;
       line.ReadStatus(&event);
       while (!text.empty() && line.ok()) {
         LineReader entry(text.substr(0, text.find('\n')));
@@ -542,12 +543,12 @@ class ReplayBus::Script {
         event.devices.push_back(std::move(info));
       }
     } else if (kind == "open") {
-      event.kind = Event::Kind::kOpen;
+      event.kind = SessionEvent::Kind::kOpen;
       event.path = std::string(line.Word());
       event.interface_number = static_cast<uint8_t>(line.Number());
       line.ReadStatus(&event);
     } else if (kind == "reset") {
-      event.kind = Event::Kind::kReset;
+      event.kind = SessionEvent::Kind::kReset;
       line.ReadStatus(&event);
     } else {
       return {};  // of a later version
@@ -558,13 +559,13 @@ class ReplayBus::Script {
     return {};
   }
 
-  std::vector<Event> events_;
+  std::vector<SessionEvent> events_;
   RecordingNotes notes_;
   size_t transfers_ = 0;
   mutable std::mutex mutex_;
   size_t next_ = 0;
   size_t replayed_ = 0;
-  const Event* last_list_ = nullptr;
+  const SessionEvent* last_list_ = nullptr;
   Status departure_;
 };
 
@@ -573,12 +574,12 @@ class ReplayBus::Transport final : public UsbTransport {
   explicit Transport(std::shared_ptr<Script> script) : script_(std::move(script)) {}
 
   Status Control(const ControlSetup& setup, std::span<uint8_t> data, Deadline) override {
-    Event wanted;
-    wanted.kind = Event::Kind::kControl;
+    SessionEvent wanted;
+    wanted.kind = SessionEvent::Kind::kControl;
     wanted.setup = setup;
     wanted.length = data.size();
     if (!wanted.is_in()) wanted.data.assign(data.begin(), data.end());
-    ATOLL_ASSIGN_OR_RETURN(const Event* event, script_->Next(wanted));
+    ATOLL_ASSIGN_OR_RETURN(const SessionEvent* event, script_->Next(wanted));
     if (event->code != StatusCode::kOk || !event->is_in()) return event->status();
     // Such a transfer brings all or fails.
     if (event->data.size() != data.size()) {
@@ -589,35 +590,35 @@ class ReplayBus::Transport final : public UsbTransport {
     return {};
   }
   Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline) override {
-    Event wanted;
-    wanted.kind = Event::Kind::kOut;
+    SessionEvent wanted;
+    wanted.kind = SessionEvent::Kind::kOut;
     wanted.endpoint = endpoint;
     wanted.length = data.size();
     wanted.data.assign(data.begin(), data.end());
-    ATOLL_ASSIGN_OR_RETURN(const Event* event, script_->Next(wanted));
+    ATOLL_ASSIGN_OR_RETURN(const SessionEvent* event, script_->Next(wanted));
     return event->status();
   }
   Result<size_t> BulkIn(uint8_t endpoint, std::span<uint8_t> data, Deadline) override {
-    return Receive(Event::Kind::kIn, endpoint, data);
+    return Receive(SessionEvent::Kind::kIn, endpoint, data);
   }
   Result<size_t> InterruptIn(uint8_t endpoint, std::span<uint8_t> data, Deadline) override {
-    return Receive(Event::Kind::kInterrupt, endpoint, data);
+    return Receive(SessionEvent::Kind::kInterrupt, endpoint, data);
   }
   void Cancel() override {}
   Status Reset(Deadline) override {
-    Event wanted;
-    wanted.kind = Event::Kind::kReset;
-    ATOLL_ASSIGN_OR_RETURN(const Event* event, script_->Next(wanted));
+    SessionEvent wanted;
+    wanted.kind = SessionEvent::Kind::kReset;
+    ATOLL_ASSIGN_OR_RETURN(const SessionEvent* event, script_->Next(wanted));
     return event->status();
   }
 
  private:
-  Result<size_t> Receive(Event::Kind kind, uint8_t endpoint, std::span<uint8_t> data) {
-    Event wanted;
+  Result<size_t> Receive(SessionEvent::Kind kind, uint8_t endpoint, std::span<uint8_t> data) {
+    SessionEvent wanted;
     wanted.kind = kind;
     wanted.endpoint = endpoint;
     wanted.length = data.size();
-    ATOLL_ASSIGN_OR_RETURN(const Event* event, script_->Next(wanted));
+    ATOLL_ASSIGN_OR_RETURN(const SessionEvent* event, script_->Next(wanted));
     if (event->code != StatusCode::kOk) return event->status();
     std::copy(event->data.begin(), event->data.end(), data.begin());
     return event->data.size();
@@ -657,11 +658,11 @@ Result<std::vector<UsbDeviceInfo>> ReplayBus::List() { return script_->List(); }
 
 Result<std::unique_ptr<UsbTransport>> ReplayBus::Open(const UsbDeviceInfo& device,
                                                       uint8_t interface_number) {
-  Event wanted;
-  wanted.kind = Event::Kind::kOpen;
+  SessionEvent wanted;
+  wanted.kind = SessionEvent::Kind::kOpen;
   wanted.path = device.path;
   wanted.interface_number = interface_number;
-  ATOLL_ASSIGN_OR_RETURN(const Event* event, script_->Next(wanted));
+  ATOLL_ASSIGN_OR_RETURN(const SessionEvent* event, script_->Next(wanted));
   if (event->code != StatusCode::kOk) return event->status();
   return std::unique_ptr<UsbTransport>(std::make_unique<Transport>(script_));
 }

@@ -13,8 +13,6 @@
 namespace atollrt {
 namespace {
 
-using Run = OperandSharing::Run;
-
 // Every tensor of a block is held against every other one, so there is a limit.
 constexpr size_t kMaxTensorsPerBlock = 64;
 // Concatenations of concatenations are looked through so deep.
@@ -58,8 +56,8 @@ class Layout {
   void FindLifetimes();
   void Touch(int32_t tensor, int32_t step);
   void TakeOverInput(int32_t step, std::span<const int32_t> positions);
-  bool StayInInput(int32_t step, const std::vector<Run>& runs);
-  bool WriteIntoOutput(int32_t step, const std::vector<Run>& runs);
+  bool StayInInput(int32_t step, const std::vector<OperandSharing::Run>& runs);
+  bool WriteIntoOutput(int32_t step, const std::vector<OperandSharing::Run>& runs);
 
   bool IsFree(int32_t tensor) const;
   bool HaveSameBytes(int32_t a, int32_t b, int depth) const;
@@ -251,9 +249,9 @@ void Layout::TakeOverInput(int32_t step, std::span<const int32_t> positions) {
 }
 
 // Every output is a part of an input.
-bool Layout::StayInInput(int32_t step, const std::vector<Run>& runs) {
+bool Layout::StayInInput(int32_t step, const std::vector<OperandSharing::Run>& runs) {
   std::vector<int32_t> joined;
-  const auto join = [&](const Run& run) {
+  const auto join = [&](const OperandSharing::Run& run) {
     const int32_t input = steps_[step].inputs[run.input];
     const int32_t output = steps_[step].outputs[run.output];
     if (!IsFree(output) || places_[input].bytes == 0 || run.bytes != places_[output].bytes) {
@@ -282,11 +280,11 @@ bool Layout::StayInInput(int32_t step, const std::vector<Run>& runs) {
 }
 
 // Every input is a part of the only output.
-bool Layout::WriteIntoOutput(int32_t step, const std::vector<Run>& runs) {
+bool Layout::WriteIntoOutput(int32_t step, const std::vector<OperandSharing::Run>& runs) {
   const int32_t output = steps_[step].outputs[0];
   if (steps_[step].outputs.size() != 1 || runs.size() >= kMaxTensorsPerBlock) return false;
   std::vector<int32_t> joined;
-  const auto join = [&](const Run& run) {
+  const auto join = [&](const OperandSharing::Run& run) {
     const int32_t input = steps_[step].inputs[run.input];
     const int32_t root = places_[input].root;  // -1: a constant
     if (!IsFree(root) || places_[input].offset != 0 || places_[root].bytes != run.bytes ||

@@ -36,7 +36,7 @@ constexpr std::chrono::milliseconds kReturnTimeout{10'000};
 constexpr std::chrono::milliseconds kRestartTimeout{2000};
 
 // DFU 1.1: requests, states, descriptors.
-enum class Request : uint8_t {
+enum class DfuRequest : uint8_t {
   kDownload = 1,
   kUpload = 2,
   kGetStatus = 3,
@@ -113,11 +113,11 @@ class Dfu {
   Status BecomeIdle() {
     ATOLL_ASSIGN_OR_RETURN(DfuStatus status, GetStatus());
     if (status.state == kError) {
-      ATOLL_RETURN_IF_ERROR(Send(Request::kClearStatus, 0, {}));
+      ATOLL_RETURN_IF_ERROR(Send(DfuRequest::kClearStatus, 0, {}));
       ATOLL_ASSIGN_OR_RETURN(status, GetStatus());
     }
     if (status.state != kIdle) {
-      ATOLL_RETURN_IF_ERROR(Send(Request::kAbort, 0, {}));
+      ATOLL_RETURN_IF_ERROR(Send(DfuRequest::kAbort, 0, {}));
       ATOLL_ASSIGN_OR_RETURN(status, GetStatus());
     }
     if (status.state == kIdle) return {};
@@ -140,7 +140,7 @@ class Dfu {
     uint16_t number = 0;
     for (size_t seen = 0; seen < image.size(); ++number) {
       // Whole blocks only, which the device has: its memory is larger than the image.
-      Status status = Send(Request::kUpload, number, block);
+      Status status = Send(DfuRequest::kUpload, number, block);
       if (!status.ok()) return std::move(status).WithContext("reading the firmware back");
       const size_t bytes = std::min(block.size(), image.size() - seen);
       const auto expected = image.subspan(seen, bytes);
@@ -161,8 +161,8 @@ class Dfu {
   Deadline Patience() const { return std::min(deadline_, now_() + kControlPatience); }
 
   // Sends `data`, or fills it.
-  Status Send(Request request, uint16_t value, std::span<uint8_t> data) {
-    const bool reads = request == Request::kUpload || request == Request::kGetStatus;
+  Status Send(DfuRequest request, uint16_t value, std::span<uint8_t> data) {
+    const bool reads = request == DfuRequest::kUpload || request == DfuRequest::kGetStatus;
     return transport_->Control({.request_type = reads ? kFromDevice : kToDevice,
                                 .request = static_cast<uint8_t>(request),
                                 .value = value,
@@ -172,7 +172,7 @@ class Dfu {
 
   Result<DfuStatus> GetStatus() {
     std::array<uint8_t, 6> data{};
-    ATOLL_RETURN_IF_ERROR(Send(Request::kGetStatus, 0, data));
+    ATOLL_RETURN_IF_ERROR(Send(DfuRequest::kGetStatus, 0, data));
     const uint32_t poll_ms = data[1] | data[2] << 8 | data[3] << 16;
     return DfuStatus{
         .status = data[0], .state = data[4], .poll_time = std::chrono::milliseconds(poll_ms)};
@@ -181,8 +181,8 @@ class Dfu {
   // A block, and what the device has to do for it.
   Status SendBlock(uint16_t number, std::span<const uint8_t> data, State wanted) {
     std::vector<uint8_t> block(data.begin(), data.end());
-    ATOLL_RETURN_IF_ERROR(
-        Send(Request::kDownload, number, block).WithContext(Format("firmware block %u", number)));
+    ATOLL_RETURN_IF_ERROR(Send(DfuRequest::kDownload, number, block)
+                              .WithContext(Format("firmware block %u", number)));
     for (;;) {
       ATOLL_ASSIGN_OR_RETURN(const DfuStatus status, GetStatus());
       const bool ready_to_restart = wanted == kIdle && status.state == kManifestWaitReset;

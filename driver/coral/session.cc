@@ -15,7 +15,7 @@ namespace {
 using coral::Register32;
 using coral::Register64;
 
-constexpr std::chrono::milliseconds kControlPatience{1000};
+constexpr std::chrono::milliseconds kAnswerPatience{1000};
 constexpr std::chrono::milliseconds kPollPatience{1000};
 // Registers may be written again; a link error or two need not end a session.
 constexpr int kControlAttempts = 5;
@@ -146,7 +146,7 @@ Status CoralSession::Access(bool read, uint32_t address, std::span<uint8_t> data
                            .index = static_cast<uint16_t>(address >> 16)};
   Status status;
   for (int attempt = 0; attempt < kControlAttempts; ++attempt) {
-    status = transport_->Control(setup, data, Sooner(deadline, kControlPatience));
+    status = transport_->Control(setup, data, Sooner(deadline, kAnswerPatience));
     if (status.ok() || IsFinal(status) || now_() >= deadline) break;
   }
   return std::move(status).WithContext(

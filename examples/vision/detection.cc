@@ -9,36 +9,28 @@
 namespace atollrt {
 namespace {
 
-constexpr char kOperator[] = "TFLite_Detection_PostProcess";
-
-bool IsFloat(const AtollTensor* tensor, int64_t elements) {
-  return AtollTensorType(tensor) == ATOLL_FLOAT32 && CountElements(ShapeOf(tensor)) == elements;
-}
-
-const float* Floats(const AtollTensor* tensor) {
-  return static_cast<const float*>(AtollTensorConstData(tensor));
-}
+constexpr char kDetectionOperator[] = "TFLite_Detection_PostProcess";
 
 }  // namespace
 
 Result<DetectionReader> DetectionReader::Create(AtollInterpreter* interpreter) {
-  const std::optional<AtollNodeInfo> node = FindOperator(interpreter, kOperator);
+  const std::optional<AtollNodeInfo> node = FindOperator(interpreter, kDetectionOperator);
   if (!node) {
     return Unsupported(
         "the model has %s, but no operator %s, which makes boxes of a detector's outputs",
-        DescribeOutputs(interpreter).c_str(), kOperator);
+        DescribeOutputs(interpreter).c_str(), kDetectionOperator);
   }
   const std::vector<const AtollTensor*> outputs = OutputsOf(interpreter, *node, 4);
   if (outputs.empty()) {
     return Unsupported("the model has %s, but the first four outputs of its %s must be among them",
-                       DescribeOutputs(interpreter).c_str(), kOperator);
+                       DescribeOutputs(interpreter).c_str(), kDetectionOperator);
   }
   const int64_t entries = CountElements(ShapeOf(outputs[1]));
   if (!IsFloat(outputs[0], 4 * entries) || !IsFloat(outputs[1], entries) ||
       !IsFloat(outputs[2], entries) || !IsFloat(outputs[3], 1)) {
     return Unsupported(
         "the outputs of the model's %s are not float32 of shapes [1,n,4], [1,n], [1,n] and [1]",
-        kOperator);
+        kDetectionOperator);
   }
   DetectionReader reader;
   reader.boxes_ = Floats(outputs[0]);

@@ -9,15 +9,7 @@
 namespace atollrt {
 namespace {
 
-constexpr char kOperator[] = "PosenetDecoderOp";
-
-bool IsFloat(const AtollTensor* tensor, int64_t elements) {
-  return AtollTensorType(tensor) == ATOLL_FLOAT32 && CountElements(ShapeOf(tensor)) == elements;
-}
-
-const float* Floats(const AtollTensor* tensor) {
-  return static_cast<const float*>(AtollTensorConstData(tensor));
-}
+constexpr char kPosenetOperator[] = "PosenetDecoderOp";
 
 bool IsFinite(const Pose& pose) {
   return std::isfinite(pose.score) &&
@@ -34,7 +26,7 @@ Result<PoseReader> PoseReader::CreatePosenet(AtollInterpreter* interpreter,
   const std::vector<const AtollTensor*> outputs = OutputsOf(interpreter, node, 4);
   if (outputs.empty()) {
     return Unsupported("the model has %s, but the first four outputs of its %s must be among them",
-                       DescribeOutputs(interpreter).c_str(), kOperator);
+                       DescribeOutputs(interpreter).c_str(), kPosenetOperator);
   }
   const int64_t entries = CountElements(ShapeOf(outputs[2]));
   if (!IsFloat(outputs[0], entries * kKeypointCount * 2) ||
@@ -43,13 +35,14 @@ Result<PoseReader> PoseReader::CreatePosenet(AtollInterpreter* interpreter,
     return Unsupported(
         "the outputs of the model's %s are not float32 of shapes [1,n,17,2], [1,n,17], [1,n] and "
         "[1]",
-        kOperator);
+        kPosenetOperator);
   }
   // Keypoints are in its pixels.
   const AtollTensor* input = AtollInterpreterGetInputTensor(interpreter, 0);
   if (input == nullptr || AtollTensorNumDims(input) != 4 || AtollTensorDim(input, 1) < 1 ||
       AtollTensorDim(input, 2) < 1) {
-    return Unsupported("the model has an operator %s, but no input of shape [1,h,w,3]", kOperator);
+    return Unsupported("the model has an operator %s, but no input of shape [1,h,w,3]",
+                       kPosenetOperator);
   }
   PoseReader reader;
   reader.keypoints_ = Floats(outputs[0]);
@@ -63,7 +56,7 @@ Result<PoseReader> PoseReader::CreatePosenet(AtollInterpreter* interpreter,
 }
 
 Result<PoseReader> PoseReader::Create(AtollInterpreter* interpreter) {
-  if (const auto node = FindOperator(interpreter, kOperator)) {
+  if (const auto node = FindOperator(interpreter, kPosenetOperator)) {
     return CreatePosenet(interpreter, *node);
   }
   const AtollTensor* output = OnlyOutput(interpreter);
@@ -71,7 +64,7 @@ Result<PoseReader> PoseReader::Create(AtollInterpreter* interpreter) {
       ShapeOf(output) != std::vector<int32_t>{1, 1, kKeypointCount, 3}) {
     return Unsupported(
         "the model has %s, but a pose model has an operator %s or one output of shape [1,1,17,3]",
-        DescribeOutputs(interpreter).c_str(), kOperator);
+        DescribeOutputs(interpreter).c_str(), kPosenetOperator);
   }
   PoseReader reader;
   reader.movenet_ = output;

@@ -23,6 +23,14 @@ std::string DescribeOutputs(const AtollInterpreter* interpreter);
 // The only output, or nullptr if there is not exactly one.
 const AtollTensor* OnlyOutput(const AtollInterpreter* interpreter);
 
+// Whether Floats gives that many.
+inline bool IsFloat(const AtollTensor* tensor, int64_t elements) {
+  return AtollTensorType(tensor) == ATOLL_FLOAT32 && CountElements(ShapeOf(tensor)) == elements;
+}
+inline const float* Floats(const AtollTensor* tensor) {
+  return static_cast<const float*>(AtollTensorConstData(tensor));
+}
+
 // Whether ReadReal can read it: float32, uint8 or int8.
 bool HoldsRealNumbers(const AtollTensor* tensor);
 

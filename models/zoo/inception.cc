@@ -105,12 +105,12 @@ int32_t MixedV4C(NetworkBuilder* b, int32_t x) {
 // -----------------------------------------------------------------------------
 
 // The paper scales what a block adds, so that deep ones train.
-constexpr double kResidualGain = 0.2;
+constexpr double kSmallResidualGain = 0.2;
 
 int32_t Residual(NetworkBuilder* b, int32_t x, const std::vector<int32_t>& branches,
                  Activation activation) {
   const int32_t mixed =
-      b->Conv(b->Concat(branches), b->channels(x), Linear(Square(1), kResidualGain));
+      b->Conv(b->Concat(branches), b->channels(x), Linear(Square(1), kSmallResidualGain));
   return b->Add(x, mixed, activation);
 }
 

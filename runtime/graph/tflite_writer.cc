@@ -20,7 +20,7 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using TableType = tflite::BuiltinOptions;
 
-constexpr uint32_t kSchemaVersion = 3;
+constexpr uint32_t kWrittenVersion = 3;
 constexpr size_t kBufferAlignment = 16;
 
 struct StoredOptions {
@@ -275,8 +275,8 @@ class ModelWriter {
       metadata = fbb_.CreateVector({tflite::CreateMetadata(fbb_, name, buffer)});
     }
     const auto buffers = fbb_.CreateVector(buffers_);
-    tflite::FinishModelBuffer(
-        fbb_, tflite::CreateModel(fbb_, kSchemaVersion, codes, subgraphs, 0, buffers, 0, metadata));
+    tflite::FinishModelBuffer(fbb_, tflite::CreateModel(fbb_, kWrittenVersion, codes, subgraphs, 0,
+                                                        buffers, 0, metadata));
     std::vector<uint8_t> file(fbb_.GetBufferPointer(), fbb_.GetBufferPointer() + fbb_.GetSize());
     AlignPackedWeights(&file);
     return file;

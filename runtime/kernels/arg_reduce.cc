@@ -11,7 +11,7 @@ namespace atollrt {
 namespace {
 
 // Neighbouring results that are found side by side.
-constexpr int64_t kBlock = 256;
+constexpr int64_t kNeighbours = 256;
 
 // The indices of `count` results, written in the output's type from element `first` on.
 void Store(const ArgReduceParams& p, const int32_t* index, int64_t first, int64_t count,
@@ -41,7 +41,7 @@ template <typename T, typename Better>
 void ArgColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t first, int64_t count,
                 Better better, int32_t* index) {
   constexpr int64_t kSize = sizeof(T);
-  T best[kBlock];
+  T best[kNeighbours];
   for (int64_t k = 0; k < count; ++k) {
     best[k] = LoadLittleEndian<T>(plane + (first + k) * kSize);
     index[k] = 0;
@@ -64,9 +64,9 @@ void ArgColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t first, i
 // [begin, end) of rows that lie next to each other.
 void ArgByteRows(const ArgReduceParams& p, const Loops& loops, uint8_t flip, const uint8_t* input,
                  uint8_t* output, int64_t begin, int64_t end) {
-  int32_t index[kBlock];
-  for (int64_t row = begin; row < end; row += kBlock) {
-    const int64_t count = std::min(kBlock, end - row);
+  int32_t index[kNeighbours];
+  for (int64_t row = begin; row < end; row += kNeighbours) {
+    const int64_t count = std::min(kNeighbours, end - row);
     loops.arg_least_bytes(input + row * p.size, count, p.size, p.size, flip, index);
     Store(p, index, row, count, output);
   }
@@ -119,14 +119,14 @@ template <typename Find>
 void ForEachPart(const ArgReduceParams& p, int64_t element_bytes, const uint8_t* input,
                  uint8_t* output, ThreadPool* pool, Find find) {
   const int64_t plane_bytes = p.size * p.inner * element_bytes;
-  const int64_t blocks = (p.inner + kBlock - 1) / kBlock;  // of a plane
-  const int64_t work = std::max<int64_t>(p.size * std::min(p.inner, kBlock), 1);
+  const int64_t blocks = (p.inner + kNeighbours - 1) / kNeighbours;  // of a plane
+  const int64_t work = std::max<int64_t>(p.size * std::min(p.inner, kNeighbours), 1);
   ParallelRanges(pool, p.outer * blocks, std::max<int64_t>(kParallelGrain / work, 1),
                  [&](int64_t begin, int64_t end) {
-                   int32_t index[kBlock];
+                   int32_t index[kNeighbours];
                    for (int64_t block = begin; block < end; ++block) {
-                     const int64_t first = block % blocks * kBlock;
-                     const int64_t count = std::min(kBlock, p.inner - first);
+                     const int64_t first = block % blocks * kNeighbours;
+                     const int64_t count = std::min(kNeighbours, p.inner - first);
                      find(input + block / blocks * plane_bytes, first, count, index);
                      Store(p, index, block / blocks * p.inner + first, count, output);
                    }

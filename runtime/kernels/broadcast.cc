@@ -10,7 +10,7 @@ namespace {
 
 // Runs that are worth a call each.
 constexpr int64_t kLongRun = 512;
-constexpr int64_t kBlockBytes = 4096;
+constexpr int64_t kRowsBytes = 4096;
 // Repeating an element may write so many bytes more.
 constexpr int64_t kStep = 16;
 
@@ -110,7 +110,7 @@ class Block {
 
  private:
   const int64_t size_, stride_, run_bytes_;
-  uint8_t bytes_[kBlockBytes + kStep];
+  uint8_t bytes_[kRowsBytes + kStep];
   const uint8_t* repeated_ = nullptr;
   int64_t repetitions_ = 0;
 };
@@ -122,7 +122,7 @@ class BlockRunner {
       : broadcast_(broadcast),
         run_(broadcast.inner),
         size_(size),
-        capacity_(kBlockBytes / size),
+        capacity_(kRowsBytes / size),
         x1_(x1),
         x2_(x2),
         function_(function),

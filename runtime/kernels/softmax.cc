@@ -48,7 +48,7 @@ RequantizeParams RowScale(uint32_t sum, int output_bits, int32_t output_min) {
 }
 
 // Elements that are scaled at a time. Longer rows have most bytes more than once.
-constexpr int64_t kBlock = 256;
+constexpr int64_t kScaled = 256;
 
 // `requantize` goes from int32 to the type of the output.
 void SoftmaxRow(const SoftmaxParams& params, const SoftmaxTable& table, const Loops& loops,
@@ -64,15 +64,15 @@ void SoftmaxRow(const SoftmaxParams& params, const SoftmaxTable& table, const Lo
   for (int64_t i = 0; i < depth; ++i) sum += terms[input[i] ^ flip];
   const RequantizeParams scale =
       params.to_int16 ? RowScale(sum, 16, INT16_MIN) : RowScale(sum, 8, ByteMin(params.type));
-  if (depth > kBlock && !params.to_int16) {
+  if (depth > kScaled && !params.to_int16) {
     uint8_t results[256] = {}, by_byte[256];
     requantize(scale, reinterpret_cast<const uint8_t*>(exponentials), results, greatest + 1);
     for (int byte = 0; byte < 256; ++byte) by_byte[byte] = results[byte ^ flip];
     return loops.apply_table(by_byte, input, output, depth);
   }
-  for (int64_t i = 0; i < depth; i += kBlock) {
-    const int64_t count = std::min(depth - i, kBlock);
-    int32_t block[kBlock];
+  for (int64_t i = 0; i < depth; i += kScaled) {
+    const int64_t count = std::min(depth - i, kScaled);
+    int32_t block[kScaled];
 #pragma GCC unroll 4
     for (int64_t k = 0; k < count; ++k) block[k] = exponentials[input[i + k] ^ flip];
     requantize(scale, reinterpret_cast<const uint8_t*>(block),

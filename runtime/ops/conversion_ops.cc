@@ -26,7 +26,7 @@ Executor RunConversion(const Tensor& input, const Tensor& output, Loop loop) {
   });
 }
 
-AffineFormat FormatOf(const Tensor& tensor) { return {tensor.scale(), tensor.zero_point()}; }
+AffineFormat AffineFormatOf(const Tensor& tensor) { return {tensor.scale(), tensor.zero_point()}; }
 
 Status CheckOneScale(const char* role, const Tensor& tensor) {
   if (tensor.quantization.scales.size() == 1 && tensor.scale() > 0) return Status();
@@ -42,7 +42,7 @@ bool IsQuantizedType(DataType type) {
 Executor PrepareQuantizeFloat(const Tensor& input, const Tensor& output, const Loops& loops) {
   return RunConversion(
       input, output,
-      [quantize = loops.quantize(*ElementOf(output.type)), format = FormatOf(output)](
+      [quantize = loops.quantize(*ElementOf(output.type)), format = AffineFormatOf(output)](
           const uint8_t* x, uint8_t* y, int64_t count) { quantize(format, x, y, count); });
 }
 
@@ -62,7 +62,7 @@ Executor PrepareRequantize(const Tensor& input, const Tensor& output, const Loop
 Executor PrepareDequantizeOneScale(const Tensor& input, const Tensor& output, const Loops& loops) {
   return RunConversion(
       input, output,
-      [dequantize = loops.dequantize(*ElementOf(input.type)), format = FormatOf(input)](
+      [dequantize = loops.dequantize(*ElementOf(input.type)), format = AffineFormatOf(input)](
           const uint8_t* x, uint8_t* y, int64_t count) { dequantize(format, x, y, count); });
 }
 

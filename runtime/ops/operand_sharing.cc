@@ -8,13 +8,11 @@
 namespace atollrt {
 namespace {
 
-using Run = OperandSharing::Run;
-
 // Copies of whole runs from inputs to outputs; nothing if there are others, or a fill.
-std::vector<Run> RunsOfMove(const Graph& graph, const Node& node) {
+std::vector<OperandSharing::Run> RunsOfMove(const Graph& graph, const Node& node) {
   const Result<MovePlan> plan = MakeMovePlan(graph, node);
   if (!plan.ok() || plan->fill.count > 0) return {};
-  std::vector<Run> runs;
+  std::vector<OperandSharing::Run> runs;
   for (const MovePlan::Copy& copy : plan->copies) {
     if (copy.copy.run_bytes == 0) continue;
     if (!copy.copy.loops.empty() || copy.from.kind != MoveOperand::Kind::kInput ||
@@ -31,13 +29,13 @@ std::vector<Run> RunsOfMove(const Graph& graph, const Node& node) {
 }
 
 // Along the outermost axis that is not 1, inputs of the output's scale follow each other.
-std::vector<Run> RunsOfConcatenation(const Graph& graph, const Node& node) {
+std::vector<OperandSharing::Run> RunsOfConcatenation(const Graph& graph, const Node& node) {
   const Tensor& output = graph.Output(node);
   const int32_t axis = NormalizeAxis(std::get<AxisOptions>(node.options).axis, output.shape.size());
   for (int32_t i = 0; i < axis; ++i) {
     if (output.shape[i] != 1) return {};
   }
-  std::vector<Run> runs;
+  std::vector<OperandSharing::Run> runs;
   int64_t offset = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Result<ConcatenationPart> part = MakeConcatenationPart(graph, node, i);

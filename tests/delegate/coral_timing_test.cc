@@ -17,16 +17,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-CoralProgram Describe(const Graph& graph) {
+TimedCoralProgram Describe(const Graph& graph) {
   auto program = DescribeForCoral(graph);
   EXPECT_TRUE(program.ok()) << program.status().message();
-  return program.ok() ? *std::move(program) : CoralProgram();
+  return program.ok() ? *std::move(program) : TimedCoralProgram();
 }
 
-CoralProgram OfZoo(const std::string& name) {
+TimedCoralProgram OfZoo(const std::string& name) {
   const auto model = BuildZooModel(name, {.weights = ZooOptions::Weights::kZero});
   EXPECT_TRUE(model.ok()) << model.status().message();
-  return model.ok() ? Describe(model->graph) : CoralProgram();
+  return model.ok() ? Describe(model->graph) : TimedCoralProgram();
 }
 
 CoralSetup On(const char* host) {
@@ -70,7 +70,8 @@ TEST(CoralTiming, InstructionsAreWithinAThirdOfPublishedPrograms) {
 
 // Compiled together with MobileNet v1, v2 streams its classifier and nothing else.
 TEST(CoralTiming, CachesWhatPublishedProgramsCache) {
-  const CoralProgram programs[] = {OfZoo("mobilenet_v1_1.0_224"), OfZoo("mobilenet_v2_1.0_224")};
+  const TimedCoralProgram programs[] = {OfZoo("mobilenet_v1_1.0_224"),
+                                        OfZoo("mobilenet_v2_1.0_224")};
   const std::vector<CoralEstimate> pair = EstimateCoCompiled(programs, On("usb3"));
   EXPECT_EQ(pair[0].streamed_bytes, 0u);
   EXPECT_EQ(pair[1].streamed_bytes, 1314816u);
@@ -91,7 +92,7 @@ TEST(CoralTiming, TheFirstOperatorThatACoralLacksEndsTheProgram) {
   int32_t x = m.Conv2D(m.Input({1, 8, 8, 4}), {.channels = 8, .kernel = 3});
   x = m.Custom("Mystery", x);
   m.Output(m.Conv2D(x, {.channels = 4}));
-  const CoralProgram program = Describe(m.graph());
+  const TimedCoralProgram program = Describe(m.graph());
   EXPECT_EQ(program.device_nodes, 1);
   EXPECT_EQ(program.host_nodes, 2);
   EXPECT_EQ(program.input_bytes, 8u * 8 * 4);
@@ -113,7 +114,7 @@ TEST(CoralTiming, QuantizingAFloatInputIsLeftToTheHost) {
   m.tensor(x).type = DataType::kFloat32;
   m.tensor(x).quantization = {};
   m.Output(m.Relu(m.Node(OpType::kQUANTIZE, {x}, {1, 4, 4, 4})));
-  const CoralProgram program = Describe(m.graph());
+  const TimedCoralProgram program = Describe(m.graph());
   EXPECT_EQ(program.device_nodes, 1);
   EXPECT_EQ(program.input_bytes, 64u);
 }
@@ -129,8 +130,8 @@ TEST(CoralTiming, NothingToRunIsAnError) {
 // ---- Time ---------------------------------------------------------------------------------------
 
 // A layer of 1000 dense operations, and one of 500 parameter bytes.
-CoralProgram Small() {
-  CoralProgram program;
+TimedCoralProgram Small() {
+  TimedCoralProgram program;
   program.layers = {{.dense_macs = 1000, .parameter_bytes = 0},
                     {.vector_operations = 600, .parameter_bytes = 500},
                     {.is_issued = false}};
@@ -165,7 +166,7 @@ TEST(CoralTiming, TimeIsTheSumOfItsParts) {
 }
 
 TEST(CoralTiming, StreamingRunsUnderTheComputationThatFollowsAndHalfOfWhatPrecedes) {
-  CoralProgram program = Small();
+  TimedCoralProgram program = Small();
   program.layers[1].parameter_bytes = 10'000'000;  // does not fit: 100,000 s
   const CoralEstimate e = EstimateCoral(program, Round());
   EXPECT_EQ(e.streamed_bytes, 10'000'000u);
@@ -175,7 +176,8 @@ TEST(CoralTiming, StreamingRunsUnderTheComputationThatFollowsAndHalfOfWhatPreced
 }
 
 TEST(CoralTiming, ModelsThatFitTogetherCostWhatTheyCostAlone) {
-  const CoralProgram programs[] = {OfZoo("mobilenet_v1_0.25_128"), OfZoo("mobilenet_v1_0.5_160")};
+  const TimedCoralProgram programs[] = {OfZoo("mobilenet_v1_0.25_128"),
+                                        OfZoo("mobilenet_v1_0.5_160")};
   const std::vector<CoralEstimate> pair = EstimateCoCompiled(programs, On("pcie"));
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_DOUBLE_EQ(pair[i].seconds(), EstimateCoral(programs[i], On("pcie")).seconds());

@@ -157,8 +157,8 @@ int Program(AtollInterpreter* interpreter, const std::vector<std::string>& label
 
     def configure(self, source, build):
         self.check(CMAKE, "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
-                   f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", "-G",
-                   "Unix Makefiles")
+                   f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}",
+                   "-DCMAKE_UNITY_BUILD=OFF", "-G", "Unix Makefiles")
 
     def test_examples(self):
         """The installed sources are all that the programs are made of."""
