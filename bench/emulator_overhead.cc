@@ -21,7 +21,6 @@
 #include "delegate/delegate.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/interpreter.h"
 
@@ -67,8 +66,9 @@ class Runner {
       core.timekeeping = *timekeeping;
       ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
                              EmulatedTransport::Create(core));
-      ATOLL_ASSIGN_OR_RETURN(auto device, UsbDevice::Open(std::move(transport), {.name = "emu"}));
-      runner->delegate_ = std::make_unique<DeviceDelegate>(std::move(device));
+      ATOLL_ASSIGN_OR_RETURN(auto chip, Atoll1Chip::Open(std::move(transport), {.name = "emu"}));
+      runner->delegate_ = std::make_unique<DeviceDelegate>(
+          std::make_unique<Device>(std::move(chip), ChipKeeper::Options()));
     }
     ATOLL_ASSIGN_OR_RETURN(runner->interpreter_,
                            Interpreter::Create(model, {.threads = options.threads,

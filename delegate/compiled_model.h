@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "delegate/partitioner.h"
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "driver/executable.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "driver/executable.h"
 #include "driver/schedule.h"
 #include "runtime/base/status.h"

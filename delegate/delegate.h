@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/device.h"
+#include "driver/device/device.h"
 #include "driver/executable.h"
 #include "runtime/node_executor.h"
 
@@ -37,7 +37,7 @@ class DeviceDelegate final : public Delegate {
  public:
   struct Options {
     int32_t max_partition_nodes = 0;  // in a partition; 0: any number
-    // Graphs are cut into so many stages of about equal time, for the devices of a DeviceGroup, one
+    // Graphs are cut into so many stages of about equal time, for a device of several chips, one
     // after the other; several inferences in progress then keep all of them busy.
     int32_t stages = 1;
   };

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "driver/executable.h"
 #include "runtime/trace.h"
 

@@ -2,7 +2,7 @@
 //
 // Residency plan: several models take turns on one device; which of them stay on it, who makes room
 // for whom, and what that costs. The driver's own Residency decides, on made-up devices: this only
-// plays the requests to it that UsbDevice would. Times are modelled. Pure functions.
+// plays the requests to it that Device would. Times are modelled. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "driver/residency.h"
 #include "runtime/base/status.h"
 #include "runtime/interpreter.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 
 namespace atollrt {
 

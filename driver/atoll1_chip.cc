@@ -17,11 +17,6 @@ constexpr std::chrono::milliseconds kPortResetTimeout{5000};
 // The caching program's request id on the wire; no request has it.
 constexpr uint32_t kCachingRequest = 0;
 
-bool SameDevice(const DeviceInfo& a, const DeviceInfo& b) {
-  return a.array_rows == b.array_rows && a.array_columns == b.array_columns &&
-         a.memory_bytes == b.memory_bytes && a.program_memory_bytes == b.program_memory_bytes;
-}
-
 }  // namespace
 
 struct Atoll1Chip::Prepared final : PreparedExecutable {
@@ -32,18 +27,20 @@ struct Atoll1Chip::Prepared final : PreparedExecutable {
 };
 
 Result<std::unique_ptr<Chip>> Atoll1Chip::Open(std::unique_ptr<UsbTransport> transport,
-                                               NowFunction now, DeviceInfo known) {
+                                               const DeviceInfo& known, NowFunction now) {
   ProtocolSession session(transport.get(), now);
   const Deadline deadline = now() + kOpenTimeout;
-  ATOLL_ASSIGN_OR_RETURN(DeviceInfo info, session.Identify(deadline));
-  ATOLL_RETURN_IF_ERROR(session.ResetCore(deadline));
-  info.name = std::move(known.name);
-  info.description = std::move(known.description);
-  info.note = std::move(known.note);
-  info.emulated = known.emulated;
-  info.host_seconds = known.host_seconds;
+  Result<DeviceInfo> info = session.Identify(deadline);
+  const Status status = info.ok() ? session.ResetCore(deadline) : info.status();
+  if (!status.ok()) return Status(status).WithContext("device " + known.name);
+  info->name = known.name;
+  info->description = known.description;
+  info->note = known.note;
+  info->emulated = known.emulated;
+  info->host_seconds = known.host_seconds;
+  info->request_timeout_min = known.request_timeout_min;
   return std::unique_ptr<Chip>(
-      new Atoll1Chip(std::move(transport), std::move(now), std::move(info)));
+      new Atoll1Chip(std::move(transport), std::move(now), *std::move(info)));
 }
 
 Atoll1Chip::Atoll1Chip(std::unique_ptr<UsbTransport> transport, NowFunction now, DeviceInfo info)
@@ -218,7 +215,7 @@ Status Atoll1Chip::Reopen() {
   ATOLL_RETURN_IF_ERROR(transport_->Reset(now_() + kPortResetTimeout));
   const Deadline deadline = now_() + kOpenTimeout;
   ATOLL_ASSIGN_OR_RETURN(const DeviceInfo info, session_.Identify(deadline));
-  if (!SameDevice(info, info_)) {
+  if (!IsSameKind(info, info_)) {
     return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
                       info.array_rows, info.array_columns,
                       static_cast<unsigned long long>(info.memory_bytes));

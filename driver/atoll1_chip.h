@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/chip.h"
+#include "driver/device/chip.h"
 #include "driver/protocol_session.h"
 #include "driver/residency.h"
 
@@ -21,10 +21,10 @@ namespace atollrt {
 class Atoll1Chip final : public Chip {
  public:
   // Identifies and resets the device. `known` is what only its opener knows of it: name,
-  // description, note, emulated and host_seconds. kUnsupported if it is no Atoll-1 of this ISA
-  // version, or the transport's error.
+  // description, note, emulated, host_seconds and request_timeout_min. kUnsupported if it is no
+  // Atoll-1 of this ISA version, or the transport's error, both with the name.
   static Result<std::unique_ptr<Chip>> Open(std::unique_ptr<UsbTransport> transport,
-                                            NowFunction now, DeviceInfo known);
+                                            const DeviceInfo& known, NowFunction now = Clock::now);
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<PreparedExecutable>> Prepare(

@@ -35,8 +35,8 @@ Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
       return OpenGroup(name, options);
     case DeviceName::Kind::kAuto:
     case DeviceName::Kind::kEmulator: {
-      ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUpEmulator(name, options));
-      return OpenEmulator(std::move(setup));
+      ATOLL_ASSIGN_OR_RETURN(const EmulatorSetup setup, SetUpEmulator(name, options));
+      return OpenEmulator(setup);
     }
     default:
       break;

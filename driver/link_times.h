@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "runtime/base/monotonic.h"
 
 namespace atollrt {

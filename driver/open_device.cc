@@ -9,14 +9,13 @@
 #include <string_view>
 
 #include "driver/activity.h"
+#include "driver/atoll1_chip.h"
 #include "driver/coral/open_coral.h"
 #include "driver/device_name.h"
 #include "driver/emulator/emulated_bus.h"
 #include "driver/faulty_bus.h"
 #include "driver/open_emulator.h"
 #include "driver/recording.h"
-#include "driver/recovering_device.h"
-#include "driver/usb_device.h"
 #include "driver/usb_ids.h"
 
 namespace atollrt {
@@ -35,33 +34,30 @@ constexpr std::chrono::seconds kFaultyOpenTimeout{30};
 struct Opener {
   std::shared_ptr<UsbBus> bus;
   UsbDeviceInfo info;          // of the device as it was first seen
-  UsbDevice::Options device;   // what is known of it before it was asked
+  DeviceInfo known;            // before it was asked
   Clock::duration patience{};  // with it, when it is opened first
   CoralOptions coral;
 };
 
-Result<std::unique_ptr<Device>> OpenCoralOnce(const Opener& opener, const UsbDeviceInfo& info) {
-  CoralOptions coral = opener.coral;
-  coral.name = opener.device.name;
-  Result<std::unique_ptr<Chip>> chip = OpenCoral(opener.bus.get(), info, coral);
-  if (!chip.ok()) return Status(chip.status()).WithContext("device " + coral.name);
-  return std::unique_ptr<Device>(std::make_unique<UsbDevice>(*std::move(chip), opener.device));
-}
-
-Result<std::unique_ptr<Device>> OpenOnce(const Opener& opener, const UsbDeviceInfo& info) {
-  if (IsCoral(info.id)) return OpenCoralOnce(opener, info);
-  Result<std::unique_ptr<UsbTransport>> transport = opener.bus->Open(info, kAtollInterface);
-  if (!transport.ok()) {
-    return Status(transport.status()).WithContext("device " + opener.device.name);
+Result<std::unique_ptr<Chip>> OpenOnce(const Opener& opener, const UsbDeviceInfo& info) {
+  const std::string context = "device " + opener.known.name;
+  if (IsCoral(info.id)) {
+    CoralOptions coral = opener.coral;
+    coral.name = opener.known.name;
+    Result<std::unique_ptr<Chip>> chip = OpenCoral(opener.bus.get(), info, coral);
+    if (!chip.ok()) return Status(chip.status()).WithContext(context);
+    return chip;
   }
-  return UsbDevice::Open(*std::move(transport), opener.device);
+  Result<std::unique_ptr<UsbTransport>> transport = opener.bus->Open(info, kAtollInterface);
+  if (!transport.ok()) return Status(transport.status()).WithContext(context);
+  return Atoll1Chip::Open(*std::move(transport), opener.known);
 }
 
 bool IsSameFamily(const UsbId& a, const UsbId& b) { return IsCoral(a) == IsCoral(b) && IsKnown(b); }
 
 // The device at the port where it was, or else, if `anywhere`, another of its family, which may be
 // the same one at another port. Looks until `deadline`.
-Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadline, bool anywhere) {
+Result<std::unique_ptr<Chip>> OpenAgain(const Opener& opener, Deadline deadline, bool anywhere) {
   for (;;) {
     const uint64_t generation = opener.bus->generation();
     Result<std::vector<UsbDeviceInfo>> devices = opener.bus->List();
@@ -74,9 +70,9 @@ Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadlin
       for (const UsbDeviceInfo& info : *devices) {
         if (!IsSameFamily(opener.info.id, info.id)) continue;
         if (!anywhere && info.path != opener.info.path) continue;
-        auto device = OpenOnce(opener, info);
-        if (device.ok()) return device;
-        status = device.status();
+        auto chip = OpenOnce(opener, info);
+        if (chip.ok()) return chip;
+        status = chip.status();
       }
     }
     const Deadline now = Clock::now();
@@ -89,13 +85,12 @@ Result<std::unique_ptr<Device>> OpenAgain(const Opener& opener, Deadline deadlin
 // What a recording has to say of a device so that it can be replayed.
 void NoteDevice(const Opener& opener, const OpenOptions& options, RecordingBus* recording) {
   recording->Note("session", options.record_note);
-  recording->Note("name", opener.device.name);
-  recording->Note("description", opener.device.description);
-  recording->Note("emulated", opener.device.emulated ? "1" : "0");
-  recording->Note("host_us", Format("%lld", std::llround(opener.device.host_seconds * 1e6)));
-  recording->Note(
-      "timeout_min_ms",
-      Format("%lld", static_cast<long long>(opener.device.request_timeout_min.count())));
+  recording->Note("name", opener.known.name);
+  recording->Note("description", opener.known.description);
+  recording->Note("emulated", opener.known.emulated ? "1" : "0");
+  recording->Note("host_us", Format("%lld", std::llround(opener.known.host_seconds * 1e6)));
+  recording->Note("timeout_min_ms",
+                  Format("%lld", static_cast<long long>(opener.known.request_timeout_min.count())));
   recording->Note("performance", Format("%d", static_cast<int>(opener.coral.performance)));
   recording->Note("faults", options.faults.has_value() ? "1" : "0");
   recording->Note("on_loss", Format("%d", static_cast<int>(options.on_loss)));
@@ -109,10 +104,10 @@ int64_t NumberNote(const ReplayBus& recording, const char* key) {
 }
 
 // A device that comes back; with faults on its bus, and recorded, if that is wanted.
-// `open_stand_in` is RecoveringDevice's open_fallback; without one it is the emulator.
+// `open_stand_in` is the keeper's; without one it is the emulator.
 Result<std::unique_ptr<Device>> OpenRecovering(
     Opener opener, const OpenOptions& options,
-    std::function<Result<std::unique_ptr<Device>>(const DeviceInfo&)> open_stand_in = {}) {
+    std::function<Result<std::unique_ptr<Chip>>(const DeviceInfo&)> open_stand_in = {}) {
   Clock::duration patience = opener.patience;
   if (options.faults.has_value()) {
     opener.bus = std::make_shared<FaultyBus>(opener.bus, *options.faults, FaultyBus::Options());
@@ -124,14 +119,14 @@ Result<std::unique_ptr<Device>> OpenRecovering(
     NoteDevice(opener, options, recording.get());
     opener.bus = recording;
   }
-  ATOLL_ASSIGN_OR_RETURN(
-      std::unique_ptr<Device> device,
-      OpenAgain(opener, Clock::now() + patience, patience > Clock::duration::zero()));
-  RecoveringDevice::Options recovery;
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip, OpenAgain(opener, Clock::now() + patience,
+                                                               patience > Clock::duration::zero()));
+  ChipKeeper::Options recovery;
+  recovery.activity_directory = ActivityDirectory();
   recovery.on_loss = options.on_loss;
   if (options.on_loss == OnDeviceLoss::kReplay) recovery.recovery_timeout = kReplayTimeout;
   if (!IsCoral(opener.info.id)) {
-    recovery.open_fallback = [info = device->info(), threads = options.threads,
+    recovery.open_stand_in = [info = chip->info(), threads = options.threads,
                               open_stand_in = std::move(open_stand_in)] {
       return open_stand_in ? open_stand_in(info) : OpenStandIn(info, threads);
     };
@@ -140,8 +135,7 @@ Result<std::unique_ptr<Device>> OpenRecovering(
   recovery.reopen = [opener = std::move(opener)](Deadline deadline) {
     return OpenAgain(opener, deadline, /*anywhere=*/true);
   };
-  return std::unique_ptr<Device>(
-      std::make_unique<RecoveringDevice>(std::move(device), std::move(recovery)));
+  return std::make_unique<Device>(std::move(chip), std::move(recovery));
 }
 
 Result<std::shared_ptr<ReplayBus>> OpenRecording(const std::string& path) {
@@ -160,11 +154,11 @@ Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOp
   ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> devices, recording.FirstDevices());
   if (devices.empty()) return NotFound("recording '%s' has no device", path.c_str());
   opener.info = devices.front();
-  opener.device.name = recording.Note("name");
-  opener.device.description = recording.Note("description");
-  opener.device.emulated = NumberNote(recording, "emulated") != 0;
-  opener.device.host_seconds = static_cast<double>(NumberNote(recording, "host_us")) * 1e-6;
-  opener.device.request_timeout_min =
+  opener.known.name = recording.Note("name");
+  opener.known.description = recording.Note("description");
+  opener.known.emulated = NumberNote(recording, "emulated") != 0;
+  opener.known.host_seconds = static_cast<double>(NumberNote(recording, "host_us")) * 1e-6;
+  opener.known.request_timeout_min =
       std::chrono::milliseconds(NumberNote(recording, "timeout_min_ms"));
   opener.coral.performance = static_cast<CoralPerformance>(std::min<int64_t>(
       NumberNote(recording, "performance"), static_cast<int64_t>(CoralPerformance::kMax)));
@@ -176,7 +170,7 @@ Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOp
   // A session that took another way than its recording must not be completed elsewhere.
   return OpenRecovering(
       std::move(opener), as_recorded,
-      [bus, threads = options.threads](const DeviceInfo& info) -> Result<std::unique_ptr<Device>> {
+      [bus, threads = options.threads](const DeviceInfo& info) -> Result<std::unique_ptr<Chip>> {
         ATOLL_RETURN_IF_ERROR(bus->departure());
         return OpenStandIn(info, threads);
       });
@@ -227,8 +221,7 @@ Result<std::unique_ptr<Device>> OpenUsbDevice(const UsbDeviceInfo& info,
   Opener opener;
   opener.bus = options.usb;
   opener.info = info;
-  opener.device.name = UsbName(info);
-  opener.device.activity_directory = ActivityDirectory();
+  opener.known.name = UsbName(info);
   opener.coral.performance = options.coral_performance;
   opener.coral.firmware = options.coral_firmware;
   return OpenRecovering(std::move(opener), options);
@@ -269,14 +262,14 @@ Result<std::unique_ptr<Device>> OpenEmulatorOnBus(const DeviceName& name,
                                                   std::string note = {}) {
   ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUpEmulator(name, options, std::move(note)));
   if (!options.faults.has_value() && options.record.empty()) {  // nothing can happen to it
-    return OpenEmulator(std::move(setup));
+    return OpenEmulator(setup);
   }
   auto bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{std::move(setup.core)});
   ATOLL_ASSIGN_OR_RETURN(const std::vector<UsbDeviceInfo> plugged_in, bus->List());
   Opener opener;
   opener.bus = std::move(bus);
   opener.info = plugged_in.front();
-  opener.device = std::move(setup.device);
+  opener.known = std::move(setup.known);
   return OpenRecovering(std::move(opener), options);
 }
 

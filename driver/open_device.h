@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "driver/coral/session.h"
-#include "driver/device.h"
+#include "driver/device/device.h"
 #include "driver/fault_plan.h"
-#include "driver/recovering_device.h"
 #include "driver/usb_bus.h"
 #include "runtime/base/status.h"
 
@@ -48,7 +47,7 @@ struct OpenOptions {
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
-// with what to write instead; otherwise the errors of UsbBus::Open, UsbDevice::Open and OpenCoral.
+// with what to write instead; otherwise the errors of UsbBus::Open, Atoll1Chip::Open and OpenCoral.
 // `auto` that has to leave a device on USB alone says why in DeviceInfo::note.
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
 

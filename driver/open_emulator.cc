@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "driver/activity.h"
-#include "driver/device_group.h"
+#include "driver/atoll1_chip.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/emulator/stepped_machine.h"
@@ -47,12 +47,11 @@ DeviceProfile StandInFor(const DeviceInfo& info) {
 Result<EmulatorSetup> SetUp(DeviceProfile profile, Face face, int threads,
                             uint32_t cpu_features = ~0u) {
   EmulatorSetup setup;
-  UsbDevice::Options& device = setup.device;
-  device.description = EmulatorDescription(profile, face);
-  device.emulated = true;
-  device.activity_directory = ActivityDirectory();
-  device.request_timeout_min = face == Face::kStepped ? kSteppedTimeout : kDirectTimeout;
-  device.host_seconds = profile.host_seconds;
+  DeviceInfo& known = setup.known;
+  known.description = EmulatorDescription(profile, face);
+  known.emulated = true;
+  known.request_timeout_min = face == Face::kStepped ? kSteppedTimeout : kDirectTimeout;
+  known.host_seconds = profile.host_seconds;
   CoreOptions& core = setup.core;
   core.profile = std::move(profile);
   core.face = face;
@@ -60,6 +59,12 @@ Result<EmulatorSetup> SetUp(DeviceProfile profile, Face face, int threads,
   core.features &= cpu_features;
   core.threads = threads > 0 ? threads : std::min(GetHostCpus().cores, kDefaultThreadsMax);
   return setup;
+}
+
+Result<std::unique_ptr<Chip>> OpenChip(const EmulatorSetup& setup) {
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
+                         EmulatedTransport::Create(setup.core));
+  return Atoll1Chip::Open(std::move(transport), setup.known);
 }
 
 }  // namespace
@@ -74,20 +79,20 @@ Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& o
   ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup,
                          SetUp(std::move(profile), name.stepped ? Face::kStepped : Face::kDirect,
                                options.threads, options.cpu_features));
-  setup.device.name = name.which.empty() ? std::string(kEmulator)
-                                         : std::string(kEmulatorPrefix) + setup.core.profile.name;
-  if (name.stepped) setup.device.name += kSteppedSuffix;
-  setup.device.note = std::move(note);
+  setup.known.name = name.which.empty() ? std::string(kEmulator)
+                                        : std::string(kEmulatorPrefix) + setup.core.profile.name;
+  if (name.stepped) setup.known.name += kSteppedSuffix;
+  setup.known.note = std::move(note);
   return setup;
 }
 
-Result<std::unique_ptr<Device>> OpenEmulator(EmulatorSetup setup) {
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
-                         EmulatedTransport::Create(setup.core));
-  return UsbDevice::Open(std::move(transport), std::move(setup.device));
+Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorSetup& setup) {
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip, OpenChip(setup));
+  return std::make_unique<Device>(std::move(chip),
+                                  ChipKeeper::Options{.activity_directory = ActivityDirectory()});
 }
 
-Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads) {
+Result<std::unique_ptr<Chip>> OpenStandIn(const DeviceInfo& info, int threads) {
   // The device said how large it is; it does not say how much of this host it may take.
   const uint64_t bytes = info.memory_bytes + info.program_memory_bytes;
   if (bytes > kStandInBytesMax) {
@@ -100,8 +105,8 @@ Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads)
         static_cast<unsigned long long>(info.program_memory_bytes));
   }
   ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(StandInFor(info), Face::kDirect, threads));
-  setup.device.name = std::string(kEmulator);
-  return OpenEmulator(std::move(setup));
+  setup.known.name = std::string(kEmulator);
+  return OpenChip(setup);
 }
 
 Result<std::unique_ptr<Device>> OpenGroup(const DeviceName& name, const OpenOptions& options) {
@@ -112,7 +117,7 @@ Result<std::unique_ptr<Device>> OpenGroup(const DeviceName& name, const OpenOpti
     ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(one));
     devices.push_back(std::move(device));
   }
-  return DeviceGroup::Create(std::move(devices));
+  return Device::Join(std::move(devices));
 }
 
 Status CpuIsNoDevice() {

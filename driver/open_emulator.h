@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "driver/device.h"
+#include "driver/device/device.h"
 #include "driver/device_name.h"
 #include "driver/emulator/core.h"
 #include "driver/open_device.h"
-#include "driver/usb_device.h"
 #include "runtime/base/status.h"
 
 namespace atollrt {
@@ -19,17 +18,17 @@ namespace atollrt {
 // An emulated device and what is known of it before it was asked.
 struct EmulatorSetup {
   CoreOptions core;
-  UsbDevice::Options device;
+  DeviceInfo known;
 };
 // `name` is kEmulator's. kNotFound for a profile that is not there, and the errors of
 // ReadDeviceProfile. `note` is DeviceInfo::note.
 Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& options,
                                     std::string note = {});
-Result<std::unique_ptr<Device>> OpenEmulator(EmulatorSetup setup);
+Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorSetup& setup);
 
-// An emulated device of the size of `info`, which a device has said: kResourceExhausted if that is
+// An emulated chip of the size of `info`, which a device has said: kResourceExhausted if that is
 // more than half a gigabyte.
-Result<std::unique_ptr<Device>> OpenStandIn(const DeviceInfo& info, int threads);
+Result<std::unique_ptr<Chip>> OpenStandIn(const DeviceInfo& info, int threads);
 
 // "emu,emu": those of the list, which OpenDevice opens, as one.
 Result<std::unique_ptr<Device>> OpenGroup(const DeviceName& name, const OpenOptions& options);

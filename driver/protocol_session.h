@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ProtocolSession: a conversation with one Atoll-1, as docs/protocol.md §5 says a host holds it.
-// It knows registers, records and events, but neither executables nor requests; usb_device.h puts
+// It knows registers, records and events, but neither executables nor requests; atoll1_chip.h puts
 // those on top.
 //
 // Calls block until they are done or `deadline` passes, then kTimeout. Other errors are the
@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "driver/link_times.h"
 #include "driver/protocol.h"
 #include "driver/usb_transport.h"

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "driver/executable.h"
 #include "runtime/base/status.h"
 

@@ -154,7 +154,7 @@ struct DelegatePlan {
   std::vector<std::string> refusals;
 };
 
-// How the partitions of a graph share a device with those of others (driver/device.h).
+// How the partitions of a graph share a device with those of others (driver/device/device_info.h).
 struct PlanOptions {
   int32_t priority = 0;        // of their requests; the higher, the sooner
   uint32_t residency_set = 0;  // graphs of one set stay on the device together; 0: this one alone

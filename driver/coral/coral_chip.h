@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/chip.h"
+#include "driver/device/chip.h"
 #include "driver/coral/executable.h"
 #include "driver/coral/session.h"
 #include "driver/usb_bus.h"

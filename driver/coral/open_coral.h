@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "driver/chip.h"
+#include "driver/device/chip.h"
 #include "driver/coral/coral_chip.h"
 #include "driver/usb_bus.h"
 #include "runtime/base/status.h"

@@ -9,7 +9,7 @@
 
 #include "delegate/delegate.h"
 #include "driver/coral/coral_chip.h"
-#include "driver/usb_device.h"
+#include "driver/device/device.h"
 #include "runtime/interpreter.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_coral.h"
@@ -44,10 +44,8 @@ class CoralPartitionTest : public ::testing::Test {
     auto chip = CoralChip::Open(std::make_unique<FakeCoral>(coral_, &clock_),
                                 {.name = "coral", .now = clock_.Function()});
     ASSERT_TRUE(chip.ok()) << chip.status().message();
-    UsbDevice::Options options;
-    options.now = clock_.Function();
-    delegate_ =
-        std::make_unique<DeviceDelegate>(std::make_unique<UsbDevice>(*std::move(chip), options));
+    delegate_ = std::make_unique<DeviceDelegate>(
+        std::make_unique<Device>(*std::move(chip), ChipKeeper::Options{.now = clock_.Function()}));
   }
 
   // An operator for a Coral: [1, 6] to [1, 2, 3, 2].

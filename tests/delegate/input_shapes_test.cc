@@ -8,9 +8,9 @@
 #include "delegate/delegate.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -28,7 +28,7 @@ std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
   core.threads = 1;
   auto transport = EmulatedTransport::Create(core);
   EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = UsbDevice::Open(*std::move(transport), {.name = "emu"});
+  auto device = OpenAtoll1(*std::move(transport), {.name = "emu"});
   EXPECT_TRUE(device.ok()) << device.status().message();
   return std::make_unique<DeviceDelegate>(*std::move(device));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan says what the real UsbDevice then does on the emulator, byte for byte.
+// The plan says what the real Device then does on the emulator, byte for byte.
 #include "delegate/residency_plan.h"
 
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/protocol.h"
-#include "driver/usb_device.h"
 #include "tests/support/model_builder.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 
@@ -162,7 +162,7 @@ std::unique_ptr<DeviceDelegate> DelegateWith(const ResidencyMemory& memory) {
   core.threads = 1;
   auto transport = EmulatedTransport::Create(core);
   EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = UsbDevice::Open(*std::move(transport), {.name = "emu"});
+  auto device = OpenAtoll1(*std::move(transport), {.name = "emu"});
   EXPECT_TRUE(device.ok()) << device.status().message();
   return std::make_unique<DeviceDelegate>(*std::move(device));
 }

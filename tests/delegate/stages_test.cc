@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "delegate/delegate.h"
-#include "driver/device_group.h"
-#include "tests/support/counting_device.h"
+#include "driver/device/device.h"
+#include "tests/support/counting_chip.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/seeded_run.h"
@@ -40,28 +40,25 @@ std::shared_ptr<const Model> MakeModel() {
   return m.Load();
 }
 
-// Devices that count their requests, in a group.
+// Devices that count their runs, as one.
 struct Group {
-  std::array<std::atomic<int>, kMostDevices> submitted = {};
+  std::array<std::atomic<int>, kMostDevices> runs = {};
   std::unique_ptr<DeviceDelegate> delegate;
 
   void Make(std::vector<std::unique_ptr<Device>> devices) {
     const int32_t stages = static_cast<int32_t>(devices.size());
-    for (size_t i = 0; i < devices.size(); ++i) {
-      devices[i] = std::make_unique<CountingDevice>(std::move(devices[i]), &submitted[i]);
-    }
-    auto group = DeviceGroup::Create(std::move(devices));
+    auto group = Device::Join(std::move(devices));
     ASSERT_TRUE(group.ok()) << group.status().message();
     delegate = std::make_unique<DeviceDelegate>(*std::move(group),
                                                 DeviceDelegate::Options{.stages = stages});
   }
   void Make(int count) {
     std::vector<std::unique_ptr<Device>> devices;
-    for (int i = 0; i < count; ++i) devices.push_back(EmulatedDevice().Open());
+    for (int i = 0; i < count; ++i) devices.push_back(CountedDevice(&runs[static_cast<size_t>(i)]));
     Make(std::move(devices));
   }
   std::vector<int> Counts(int devices) const {
-    return {submitted.begin(), submitted.begin() + devices};
+    return {runs.begin(), runs.begin() + devices};
   }
 };
 
@@ -126,10 +123,13 @@ TEST(Stages, OutliveALostDevice) {
     SCOPED_TRACE(script);
     ShakyDevice shaky;
     shaky.plan = *ParseFaultScript(script);
-    std::vector<std::unique_ptr<Device>> devices;
-    devices.push_back(EmulatedDevice().Open());
-    devices.push_back(shaky.Open());
     Group group;
+    shaky.wrap_chip = [&](std::unique_ptr<Chip> chip) {
+      return std::make_unique<CountingChip>(std::move(chip), &group.runs[1]);
+    };
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(CountedDevice(&group.runs[0]));
+    devices.push_back(shaky.Open());
     group.Make(std::move(devices));
     const auto staged = MakeInterpreter(model, group.delegate.get());
     ASSERT_NE(staged, nullptr);

@@ -8,9 +8,9 @@
 #include "delegate/delegate.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/shaky_device.h"
 
@@ -28,7 +28,7 @@ std::unique_ptr<EmulatedTransport> MakeEmulator() {
 }
 
 std::unique_ptr<DeviceDelegate> MakeDelegate() {
-  auto device = UsbDevice::Open(MakeEmulator(), {.name = "emu"});
+  auto device = OpenAtoll1(MakeEmulator(), {.name = "emu"});
   EXPECT_TRUE(device.ok()) << device.status().message();
   return std::make_unique<DeviceDelegate>(*std::move(device));
 }

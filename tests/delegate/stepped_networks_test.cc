@@ -9,9 +9,9 @@
 #include "delegate/delegate.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -32,8 +32,8 @@ std::unique_ptr<DeviceDelegate> DelegateWith(Face face, Array array, uint64_t me
   core.features = *DetectCpuFeatures();
   auto transport = EmulatedTransport::Create(core);
   EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = UsbDevice::Open(*std::move(transport),
-                                {.name = "emu", .request_timeout_min = std::chrono::minutes(10)});
+  auto device = OpenAtoll1(*std::move(transport),
+                           {.name = "emu", .request_timeout_min = std::chrono::minutes(10)});
   EXPECT_TRUE(device.ok()) << device.status().message();
   return std::make_unique<DeviceDelegate>(*std::move(device));
 }

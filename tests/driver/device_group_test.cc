@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Several emulated devices as one.
-#include "driver/device_group.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "tests/support/counting_device.h"
+#include "tests/support/counting_chip.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/shaky_device.h"
 #include "tests/support/test_executables.h"
@@ -23,12 +21,12 @@ std::shared_ptr<const Executable> AddOne() {
 }
 
 TEST(DeviceGroup, RequestsThatAreUnderWayTogetherAreShared) {
-  std::atomic<int> submitted[3] = {};
+  std::atomic<int> runs[3] = {};
   std::vector<std::unique_ptr<Device>> devices;
-  for (auto& count : submitted) {
-    devices.push_back(std::make_unique<CountingDevice>(EmulatedDevice().Open(), &count));
+  for (auto& count : runs) {
+    devices.push_back(CountedDevice(&count));
   }
-  const auto group = DeviceGroup::Create(std::move(devices));
+  const auto group = Device::Join(std::move(devices));
   ASSERT_TRUE(group.ok()) << group.status().message();
   Device& device = **group;
   EXPECT_EQ(device.info().name, "emu,emu,emu");
@@ -43,32 +41,32 @@ TEST(DeviceGroup, RequestsThatAreUnderWayTogetherAreShared) {
     ASSERT_TRUE(request.ok());
     requests.push_back(*request);
   }
-  for (auto& count : submitted) EXPECT_EQ(count, 2);
   EXPECT_EQ(device.Unload(*id).code(), StatusCode::kDeviceBusy);
   for (const RequestId request : requests) EXPECT_TRUE(device.Wait(request, nullptr).ok());
+  for (auto& count : runs) EXPECT_EQ(count, 2);
   for (const auto& output : outputs) EXPECT_EQ(output, (std::vector<uint8_t>{2, 3, 4, 5}));
   EXPECT_EQ(device.Wait(requests[0], nullptr).code(), StatusCode::kInvalidArgument);
 
   // One after the other stay where the parameters are.
-  const int before[3] = {submitted[0], submitted[1], submitted[2]};
+  const int before[3] = {runs[0], runs[1], runs[2]};
   for (int i = 0; i < 4; ++i) {
     const auto request =
         device.Submit({.executable = *id, .inputs = {input}, .outputs = {outputs[0]}});
     ASSERT_TRUE(device.Wait(*request, nullptr).ok());
   }
   int used = 0;
-  for (int i = 0; i < 3; ++i) used += submitted[i] != before[i];
+  for (int i = 0; i < 3; ++i) used += runs[i] != before[i];
   EXPECT_EQ(used, 1);
   EXPECT_TRUE(device.Unload(*id).ok());
 }
 
 TEST(DeviceGroup, AStageIsOnItsDeviceAlone) {
-  std::atomic<int> submitted[2] = {};
+  std::atomic<int> runs[2] = {};
   std::vector<std::unique_ptr<Device>> devices;
-  for (auto& count : submitted) {
-    devices.push_back(std::make_unique<CountingDevice>(EmulatedDevice().Open(), &count));
+  for (auto& count : runs) {
+    devices.push_back(CountedDevice(&count));
   }
-  const auto group = DeviceGroup::Create(std::move(devices));
+  const auto group = Device::Join(std::move(devices));
   const auto first = (*group)->Load(AddOne(), {.stage = 0});
   const auto second = (*group)->Load(AddOne(), {.stage = 3});
   const std::vector<uint8_t> input = {1, 2, 3, 4};
@@ -80,8 +78,8 @@ TEST(DeviceGroup, AStageIsOnItsDeviceAlone) {
       ASSERT_TRUE((*group)->Wait(*request, nullptr).ok());
     }
   }
-  EXPECT_EQ(submitted[0], 3);
-  EXPECT_EQ(submitted[1], 6);
+  EXPECT_EQ(runs[0], 3);
+  EXPECT_EQ(runs[1], 6);
 }
 
 TEST(DeviceGroup, ALostDevicesRequestsGoToAnother) {
@@ -91,7 +89,7 @@ TEST(DeviceGroup, ALostDevicesRequestsGoToAnother) {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(shaky.Open());
   devices.push_back(EmulatedDevice().Open());
-  const auto group = DeviceGroup::Create(std::move(devices));
+  const auto group = Device::Join(std::move(devices));
   const auto id = (*group)->Load(AddOne());
   const std::vector<uint8_t> input = {1, 2, 3, 4};
   for (int i = 0; i < 4; ++i) {
@@ -110,7 +108,7 @@ TEST(DeviceGroup, ALostDevicesRequestsGoToAnother) {
 TEST(DeviceGroup, ThreadsAndCancellations) {
   std::vector<std::unique_ptr<Device>> devices;
   for (int i = 0; i < 2; ++i) devices.push_back(EmulatedDevice().Open());
-  const auto group = DeviceGroup::Create(std::move(devices));
+  const auto group = Device::Join(std::move(devices));
   Device& device = **group;
   const auto id = device.Load(AddOne());
   std::vector<std::thread> threads;
@@ -139,11 +137,11 @@ TEST(DeviceGroup, IsOfOneKind) {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(EmulatedDevice().Open());
   devices.push_back(EmulatedDevice{.rows = 32, .columns = 32}.Open());
-  const auto group = DeviceGroup::Create(std::move(devices));
+  const auto group = Device::Join(std::move(devices));
   EXPECT_EQ(group.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(group.status().message(), HasSubstr("64x64"));
   EXPECT_THAT(group.status().message(), HasSubstr("32x32"));
-  EXPECT_EQ(DeviceGroup::Create({}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Device::Join({}).code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

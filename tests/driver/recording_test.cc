@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "driver/pcapng.h"
-#include "driver/usb_device.h"
 #include "tests/support/allocation_meter.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/shaky_device.h"
 #include "tests/support/test_executables.h"
@@ -42,7 +42,7 @@ Result<std::vector<uint8_t>> RunSession(UsbBus& bus, uint8_t first, size_t count
   if (devices.empty()) return NotFound("no device");
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport, bus.Open(devices[0], 0));
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                         UsbDevice::Open(std::move(transport), {.name = "device"}));
+                         OpenAtoll1(std::move(transport), {.name = "device"}));
   ATOLL_ASSIGN_OR_RETURN(
       const ExecutableId id,
       device->Load(std::make_shared<Executable>(MakeTableExecutable(

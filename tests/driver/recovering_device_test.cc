@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a RecoveringDevice does about each kind of fault. The device is emulated, the bus faulty;
+// What is done about each kind of fault. The device is emulated, the bus faulty;
 // tests/integration/bad_cable_test.cc has faults by the thousand.
-#include "driver/recovering_device.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "driver/protocol.h"
+#include "tests/support/forwarding_chip.h"
 #include "tests/support/rng.h"
 #include "tests/support/shaky_device.h"
 #include "tests/support/test_executables.h"
@@ -26,25 +25,13 @@ FaultPlan Script(std::string_view text) {
   return plan.ok() ? *std::move(plan) : FaultPlan();
 }
 
-// Another device that loads, but whose requests and resets fail.
-class FailingDevice : public Device {
+// One whose runs and resets fail.
+class FailingChip final : public ForwardingChip {
  public:
-  explicit FailingDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
-  const DeviceInfo& info() const override { return device_->info(); }
-  DeviceState state() const override { return DeviceState::kLost; }
-  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable> executable,
-                            const LoadOptions& options) override {
-    return device_->Load(std::move(executable), options);
-  }
-  Status Unload(ExecutableId id) override { return device_->Unload(id); }
-  Result<RequestId> Submit(const Request&) override { return DeviceLost("pulled"); }
-  Status Wait(RequestId, RequestReport*) override { return DeviceLost("pulled"); }
-  Status Cancel(RequestId) override { return {}; }
-  Status Reset() override { return DeviceLost("pulled"); }
-  DeviceHealth health() const override { return {}; }
-
- private:
-  const std::unique_ptr<Device> device_;
+  using ForwardingChip::ForwardingChip;
+  Status Run(const Job&, RequestReport*) override { return DeviceLost("pulled"); }
+  Status Recover() override { return DeviceLost("pulled"); }
+  Status Reopen() override { return DeviceLost("pulled"); }
 };
 
 // Adds 1 to each of four bytes.
@@ -79,14 +66,14 @@ class OneDevice {
   }
 
   ShakyDevice shaky;
-  std::unique_ptr<RecoveringDevice> device;
+  std::unique_ptr<Device> device;
   ExecutableId id = 0;
   const std::vector<uint8_t> input = {1, 2, 3, 4};
   std::vector<uint8_t> output;
   RequestReport report;
 };
 
-TEST(RecoveringDevice, WithoutFaultsItIsTheDeviceItself) {
+TEST(Recovery, WithoutFaultsItIsTheDeviceItself) {
   OneDevice one("");
   for (int i = 0; i < 3; ++i) one.ExpectRight();
   EXPECT_EQ(one.report.replays, 0);
@@ -129,14 +116,14 @@ INSTANTIATE_TEST_SUITE_P(
                       FaultCase{"event 1 shorten 8", false}, FaultCase{"event 1 corrupt", false},
                       FaultCase{"event 2 unplug 50ms", true}));
 
-TEST(RecoveringDevice, ADelayOrAShortReadIsNoFailure) {
+TEST(Recovery, ADelayOrAShortReadIsNoFailure) {
   OneDevice one("in 1 shorten 1\nin 3 delay 20ms\nevent 2 delay 20ms");
   for (int i = 0; i < 3; ++i) one.ExpectRight();
   EXPECT_EQ(one.shaky.bus->faults(), 3u);
   EXPECT_EQ(one.device->health().failures, 0u);
 }
 
-TEST(RecoveringDevice, ARequestCompletesElsewhereWhenTheDeviceStaysAway) {
+TEST(Recovery, ARequestCompletesElsewhereWhenTheDeviceStaysAway) {
   OneDevice one("out 4 unplug never");
   one.ExpectRight();
   for (int i = 0; i < 3; ++i) {
@@ -149,7 +136,7 @@ TEST(RecoveringDevice, ARequestCompletesElsewhereWhenTheDeviceStaysAway) {
   EXPECT_EQ(health.fallbacks, 3u);
 }
 
-TEST(RecoveringDevice, ADeviceThatWasGivenUpIsTakenBack) {
+TEST(Recovery, ADeviceThatWasGivenUpIsTakenBack) {
   OneDevice one("out 4 unplug 60000ms");
   one.ExpectRight();
   one.ExpectRight();
@@ -169,26 +156,26 @@ TEST(RecoveringDevice, ADeviceThatWasGivenUpIsTakenBack) {
 }
 
 // It is plugged in all the time, but opening it fails for a while: no event of the bus says when.
-TEST(RecoveringDevice, ADeviceThatCouldNotBeOpenedIsLookedForNowAndThen) {
+TEST(Recovery, ADeviceThatCouldNotBeOpenedIsLookedForNowAndThen) {
   for (const bool has_fallback : {true, false}) {
     FakeClock clock;
-    const auto open = [&]() -> Result<std::unique_ptr<Device>> {
-      return EmulatedDevice{.memory_bytes = 8 << 20}.Open();
+    const auto open = [&]() -> Result<std::unique_ptr<Chip>> {
+      return EmulatedDevice{.memory_bytes = 8 << 20}.OpenChip();
     };
     int attempts = 0;
     int failing = 3;
-    RecoveringDevice::Options options;
-    options.reopen = [&](Deadline) -> Result<std::unique_ptr<Device>> {
+    ChipKeeper::Options options;
+    options.reopen = [&](Deadline) -> Result<std::unique_ptr<Chip>> {
       ++attempts;
       if (failing-- > 0) return DeviceLost("it does not answer");
       return open();
     };
-    if (has_fallback) options.open_fallback = open;
+    if (has_fallback) options.open_stand_in = open;
     options.bus_generation = [] { return uint64_t{7}; };
     options.now = clock.Function();
     auto first = open();
     ASSERT_TRUE(first.ok());
-    RecoveringDevice device(std::make_unique<FailingDevice>(*std::move(first)), options);
+    Device device(std::make_unique<FailingChip>(*std::move(first)), options);
     const auto id = device.Load(
         std::make_shared<Executable>(MakeTableExecutable({.name = "one", .offset = 1})));
     ASSERT_TRUE(id.ok());
@@ -217,7 +204,7 @@ TEST(RecoveringDevice, ADeviceThatCouldNotBeOpenedIsLookedForNowAndThen) {
   }
 }
 
-TEST(RecoveringDevice, WithoutStandInRequestsFailUntilTheDeviceIsBack) {
+TEST(Recovery, WithoutStandInRequestsFailUntilTheDeviceIsBack) {
   OneDevice one("out 4 unplug 60000ms", OnDeviceLoss::kReplay);
   one.ExpectRight();
   const Status status = one.Run();
@@ -230,7 +217,7 @@ TEST(RecoveringDevice, WithoutStandInRequestsFailUntilTheDeviceIsBack) {
   EXPECT_EQ(one.device->state(), DeviceState::kReady);
 }
 
-TEST(RecoveringDevice, FailMeansAtOnce) {
+TEST(Recovery, FailMeansAtOnce) {
   OneDevice one("out 4 unplug 300ms", OnDeviceLoss::kFail);
   one.ExpectRight();
   const Deadline before = one.shaky.clock.Now();
@@ -241,7 +228,7 @@ TEST(RecoveringDevice, FailMeansAtOnce) {
   one.ExpectRight();
 }
 
-TEST(RecoveringDevice, AProgramThatFaultsAgainIsToBlame) {
+TEST(Recovery, AProgramThatFaultsAgainIsToBlame) {
   OneDevice one("");
   Executable bad = MakeTableExecutable({.name = "bad"});
   std::get<TableInstruction>(bad.inference_program[1]).count = 1u << 30;
@@ -256,7 +243,7 @@ TEST(RecoveringDevice, AProgramThatFaultsAgainIsToBlame) {
   one.ExpectRight();
 }
 
-TEST(RecoveringDevice, ResetAndCancel) {
+TEST(Recovery, ResetAndCancel) {
   OneDevice one("");
   one.ExpectRight();
   std::vector<uint8_t> output(4);
@@ -273,7 +260,7 @@ TEST(RecoveringDevice, ResetAndCancel) {
   EXPECT_EQ(one.Run().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(RecoveringDevice, RequestsUnderWayWhenAnotherFailsAreSentAgain) {
+TEST(Recovery, RequestsUnderWayWhenAnotherFailsAreSentAgain) {
   OneDevice one("out 6 unplug 50ms");
   one.ExpectRight();
   constexpr int kCount = 5;

@@ -80,34 +80,38 @@ TEST(SelfTest, PassesWithTheKernelsOfEveryLevel) {
 }
 
 // Gives wrong bytes, or nothing more.
-class BrokenDevice : public Device {
+class BrokenChip final : public Chip {
  public:
-  explicit BrokenDevice(Status status) : status_(std::move(status)) { info_.name = "broken"; }
+  explicit BrokenChip(Status status) : status_(std::move(status)) { info_.name = "broken"; }
   const DeviceInfo& info() const override { return info_; }
-  DeviceState state() const override { return DeviceState::kReady; }
-  Result<ExecutableId> Load(std::shared_ptr<const AnyExecutable>, const LoadOptions&) override {
-    return 1u;
+  Result<std::unique_ptr<PreparedExecutable>> Prepare(
+      std::shared_ptr<const AnyExecutable> executable) const override {
+    auto prepared = std::make_unique<PreparedExecutable>();
+    prepared->executable = std::move(executable);
+    return prepared;
   }
-  Status Unload(ExecutableId) override { return {}; }
-  Result<RequestId> Submit(const Request&) override { return 1u; }
-  Status Wait(RequestId, RequestReport*) override { return status_; }
-  Status Cancel(RequestId) override { return {}; }
-  Status Reset() override { return {}; }
+  void Forget(const PreparedExecutable&) override {}
+  bool IsResident(const PreparedExecutable&) const override { return false; }
+  uint64_t memory_used_bytes() const override { return 0; }
+  Status Run(const Job&, RequestReport*) override { return status_; }
+  Status Recover() override { return status_; }
+  Status Reopen() override { return status_; }
+  void Cancel() override {}
 
  private:
   DeviceInfo info_;
-  Status status_;
+  const Status status_;
 };
 
 TEST(SelfTest, TellsWhatIsWrong) {
-  BrokenDevice wrong{Status()};
+  Device wrong(std::make_unique<BrokenChip>(Status()), {});
   const auto results = SelfTestDevice(&wrong);
   EXPECT_EQ(results.size(), SelfTestCases().size());
   for (const SelfTestResult& result : results) {
     EXPECT_EQ(result.status.code(), StatusCode::kInternal);
     EXPECT_THAT(result.status.message(), HasSubstr("broken computes " + result.name + " wrongly"));
   }
-  BrokenDevice lost{DeviceLost("unplugged")};
+  Device lost(std::make_unique<BrokenChip>(DeviceLost("unplugged")), {});
   const auto cut = SelfTestDevice(&lost);
   ASSERT_EQ(cut.size(), 1u);
   EXPECT_EQ(cut[0].status.code(), StatusCode::kDeviceLost);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UsbDevice and the emulated device with a bad cable between them, and with many threads. What
+// A device and the emulated chip with a bad cable between them, and with many threads. What
 // must hold: each request completes exactly once, with the right bytes if it says so; nothing
 // hangs; Reset brings a lost device back.
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/shaky_device.h"
 #include "tests/support/test_executables.h"
@@ -69,7 +69,7 @@ TEST(UsbDeviceFaults, EachRequestCompletesOnceAndRightOverABadCable) {
   shaky.plan.random = true;
   shaky.plan.seed = rng.Next();
   shaky.plan.probability = 1.0 / 400;
-  const std::unique_ptr<RecoveringDevice> device = shaky.Open();
+  const std::unique_ptr<Device> device = shaky.Open();
   const std::vector<Executable> executables = MakeExecutables();
   std::vector<ExecutableId> ids;
   for (const Executable& executable : executables) {
@@ -100,7 +100,7 @@ TEST(UsbDeviceFaults, EachRequestCompletesOnceAndRightOverABadCable) {
 }
 
 TEST(UsbDeviceFaults, ThreadsShareADevice) {
-  const auto opened = UsbDevice::Open(MakeEmulator(32 << 10), {.name = "shared"});
+  const auto opened = OpenAtoll1(MakeEmulator(32 << 10), {.name = "shared"});
   ASSERT_TRUE(opened.ok());
   Device& device = **opened;
   const std::vector<Executable> executables = MakeExecutables();
@@ -139,7 +139,7 @@ TEST(UsbDeviceFaults, ThreadsShareADevice) {
 }
 
 TEST(UsbDeviceFaults, ResetInTheMiddleFailsRequestsButLosesNone) {
-  const auto opened = UsbDevice::Open(MakeEmulator(32 << 10), {.name = "shared"});
+  const auto opened = OpenAtoll1(MakeEmulator(32 << 10), {.name = "shared"});
   ASSERT_TRUE(opened.ok());
   Device& device = **opened;
   const std::vector<Executable> executables = MakeExecutables();
@@ -182,7 +182,7 @@ TEST(UsbDeviceFaults, ResetInTheMiddleFailsRequestsButLosesNone) {
 
 // The device finds fault with an operand that ReadExecutable leaves to it.
 TEST(UsbDeviceFaults, AMalformedProgramIsNamedAndTheDeviceServesOthers) {
-  const auto opened = UsbDevice::Open(MakeEmulator(1 << 20), {.name = "emulated"});
+  const auto opened = OpenAtoll1(MakeEmulator(1 << 20), {.name = "emulated"});
   ASSERT_TRUE(opened.ok());
   Device& device = **opened;
   Executable bad = MakeTableExecutable({.name = "bad"});

@@ -6,7 +6,7 @@
 
 #include "driver/emulator/emulated_transport.h"
 #include "driver/protocol.h"
-#include "driver/usb_device.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/test_executables.h"
 
 namespace atollrt {
@@ -53,8 +53,8 @@ class UsbDeviceOrder : public ::testing::Test {
     CoreOptions core;
     core.profile = DeviceProfiles()[0];
     core.profile.memory_bytes = memory_bytes;
-    auto device = UsbDevice::Open(
-        std::make_unique<StartWatcher>(*EmulatedTransport::Create(core), &started_), {});
+    auto device =
+        OpenAtoll1(std::make_unique<StartWatcher>(*EmulatedTransport::Create(core), &started_), {});
     ASSERT_TRUE(device.ok()) << device.status().message();
     device_ = *std::move(device);
   }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Device stories: what the host must send and what it gets, in order, by docs/protocol.md.
-#include "driver/usb_device.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/base/bytes.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/scripted_transport.h"
 #include "tests/support/test_executables.h"
 
@@ -82,8 +81,8 @@ std::vector<uint8_t> Inference(uint32_t program_offset, uint32_t parameter_base,
 class UsbDeviceTest : public ::testing::Test {
  protected:
   Result<std::unique_ptr<Device>> TryOpen(Table steps) {
-    return UsbDevice::Open(std::make_unique<ScriptedTransport>(std::move(steps), &clock_),
-                           {.name = "test", .now = clock_.Function()});
+    return OpenAtoll1(std::make_unique<ScriptedTransport>(std::move(steps), &clock_),
+                      {.name = "test"}, clock_.Function());
   }
 
   // Opens, and plays `steps` after that.

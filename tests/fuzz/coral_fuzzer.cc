@@ -12,7 +12,7 @@
 #include "driver/coral/firmware.h"
 #include "driver/coral/open_coral.h"
 #include "driver/coral/package.h"
-#include "driver/usb_device.h"
+#include "driver/device/device.h"
 #include "driver/usb_ids.h"
 #include "runtime/base/check.h"
 #include "tests/support/allocation_meter.h"
@@ -154,9 +154,7 @@ void AnswerRuns(std::span<const uint8_t> bytes) {
   auto chip = CoralChip::Open(std::make_unique<AnsweringTransport>(&answers, &clock),
                               {.now = clock.Function()});
   if (!chip.ok()) return;
-  UsbDevice::Options options;
-  options.now = clock.Function();
-  UsbDevice device(*std::move(chip), options);
+  Device device(*std::move(chip), ChipKeeper::Options{.now = clock.Function()});
   static const std::vector<uint8_t> package = WritePackage(CachingModel(7));
   auto executable = ReadCoralPackage(package);
   ATOLL_CHECK(executable.ok());

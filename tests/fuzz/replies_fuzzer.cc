@@ -15,8 +15,6 @@
 #include "driver/device_profile.h"
 #include "driver/protocol.h"
 #include "driver/recording.h"
-#include "driver/recovering_device.h"
-#include "driver/usb_device.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
 #include "tests/support/allocation_meter.h"
@@ -210,28 +208,25 @@ void Use(Device& device) {
 
 void UseHostileDevice(Input input) {
   FakeClock clock;
-  const auto open = [&]() -> Result<std::unique_ptr<Device>> {
-    UsbDevice::Options options;
-    options.now = clock.Function();
-    return UsbDevice::Open(std::make_unique<HostileTransport>(&input, &clock), std::move(options));
+  const auto open = [&] {
+    return Atoll1Chip::Open(std::make_unique<HostileTransport>(&input, &clock), {},
+                            clock.Function());
   };
   const bool recovers = input.Byte() % 2 != 0;
-  auto device = open();
-  if (!device.ok()) return;
-  if (!recovers) {
-    Use(**device);
-    return;
-  }
-  RecoveringDevice::Options options;
+  auto chip = open();
+  if (!chip.ok()) return;
+  ChipKeeper::Options options;
   options.on_loss = OnDeviceLoss::kReplay;
   options.now = clock.Function();
-  options.reopen = [&](Deadline deadline) -> Result<std::unique_ptr<Device>> {
-    auto again = open();
-    if (!again.ok()) clock.AdvanceTo(deadline);
-    return again;
-  };
-  RecoveringDevice recovering(*std::move(device), std::move(options));
-  Use(recovering);
+  if (recovers) {
+    options.reopen = [&](Deadline deadline) {
+      auto again = open();
+      if (!again.ok()) clock.AdvanceTo(deadline);
+      return again;
+    };
+  }
+  Device device(*std::move(chip), std::move(options));
+  Use(device);
 }
 
 void Replay(std::span<const uint8_t> recording) {
@@ -248,12 +243,10 @@ void Replay(std::span<const uint8_t> recording) {
   auto transport = (*bus)->Open(devices->front(), 0);
   if (!transport.ok()) return;
   FakeClock clock;  // goes on by itself, since nothing waits
-  UsbDevice::Options options;
-  options.now = [&clock] {
+  const auto device = OpenAtoll1(*std::move(transport), {}, [&clock] {
     clock.AdvanceTo(clock.Now() + std::chrono::milliseconds(1));
     return clock.Now();
-  };
-  auto device = UsbDevice::Open(*std::move(transport), std::move(options));
+  });
   if (device.ok()) Use(**device);
 }
 

@@ -61,8 +61,8 @@ void RunOverBadCable(OnDeviceLoss on_loss, int requests) {
   shaky.plan.seed = rng.Next();
   shaky.plan.probability = 1.0 / 400;
   shaky.on_loss = on_loss;
-  std::unique_ptr<RecoveringDevice> device = shaky.Open();
-  RecoveringDevice* const recovering = device.get();
+  std::unique_ptr<Device> device = shaky.Open();
+  Device* const recovering = device.get();
   DeviceDelegate delegate(std::move(device));
 
   std::atomic<int> completed{0}, right{0};

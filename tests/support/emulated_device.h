@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
-#include "driver/device.h"
+#include "driver/device/device.h"
 #include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/usb_device.h"
 #include "runtime/base/check.h"
 #include "runtime/kernels/cpu_features.h"
+#include "tests/support/open_atoll1.h"
 
 namespace atollrt {
 
@@ -25,6 +25,10 @@ struct EmulatedDevice {
   int threads = 1;
 
   std::unique_ptr<Device> Open() const {
+    return std::make_unique<Device>(OpenChip(), ChipKeeper::Options());
+  }
+
+  std::unique_ptr<Chip> OpenChip() const {
     CoreOptions core;
     core.profile = DeviceProfiles()[0];
     core.profile.array_rows = rows;
@@ -38,10 +42,10 @@ struct EmulatedDevice {
     core.features = *features;
     auto transport = EmulatedTransport::Create(core);
     ATOLL_CHECK(transport.ok());
-    auto device = UsbDevice::Open(*std::move(transport),
-                                  {.name = "emu", .request_timeout_min = std::chrono::minutes(10)});
-    ATOLL_CHECK(device.ok());
-    return *std::move(device);
+    auto chip = Atoll1Chip::Open(*std::move(transport),
+                                 {.name = "emu", .request_timeout_min = std::chrono::minutes(10)});
+    ATOLL_CHECK(chip.ok());
+    return *std::move(chip);
   }
 
   std::string Describe() const {

@@ -17,7 +17,7 @@ class FakeClock {
   void AdvanceTo(Deadline time) {
     ticks_ = std::max<Clock::rep>(ticks_, time.time_since_epoch().count());
   }
-  // For UsbDevice::Options; the clock must outlive the device.
+  // For ChipKeeper::Options; the clock must outlive the device.
   NowFunction Function() const {
     return [this] { return Now(); };
   }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A RecoveringDevice on a FaultyBus with an emulated device, under a clock that never waits.
+// A device on a FaultyBus, emulated and kept running, under a clock that never waits.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <utility>
 
+#include "driver/device/device.h"
 #include "driver/emulator/emulated_bus.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/faulty_bus.h"
-#include "driver/recovering_device.h"
-#include "driver/usb_device.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/fake_clock.h"
 
@@ -24,12 +23,14 @@ struct ShakyDevice {
   bool has_fallback = true;
   // What to put between the bus with the faults and that of the emulated device.
   std::function<std::shared_ptr<UsbBus>(std::shared_ptr<UsbBus>)> wrap;
+  // What to put around each chip that is opened.
+  std::function<std::unique_ptr<Chip>(std::unique_ptr<Chip>)> wrap_chip;
 
   FakeClock clock;
   std::shared_ptr<FaultyBus> bus;
 
   // Tries until the device is there; `this` must outlive it.
-  std::unique_ptr<RecoveringDevice> Open() {
+  std::unique_ptr<Device> Open() {
     CoreOptions core;
     core.profile = DeviceProfiles()[0];
     core.profile.memory_bytes = memory_bytes;
@@ -45,21 +46,21 @@ struct ShakyDevice {
     const auto open = [this](Deadline deadline) { return OpenOnBus(deadline); };
     auto first = open(clock.Now() + std::chrono::seconds(60));
     ATOLL_CHECK(first.ok());
-    RecoveringDevice::Options options{.on_loss = on_loss,
-                                      .reopen = open,
-                                      .open_fallback = nullptr,
-                                      .bus_generation = [this] { return bus->generation(); },
-                                      .now = clock.Function()};
+    ChipKeeper::Options options{.on_loss = on_loss,
+                                .reopen = open,
+                                .open_stand_in = nullptr,
+                                .bus_generation = [this] { return bus->generation(); },
+                                .now = clock.Function()};
     if (has_fallback) {
-      options.open_fallback = [memory = memory_bytes]() -> Result<std::unique_ptr<Device>> {
-        return EmulatedDevice{.memory_bytes = memory}.Open();
+      options.open_stand_in = [memory = memory_bytes]() -> Result<std::unique_ptr<Chip>> {
+        return EmulatedDevice{.memory_bytes = memory}.OpenChip();
       };
     }
-    return std::make_unique<RecoveringDevice>(*std::move(first), std::move(options));
+    return std::make_unique<Device>(*std::move(first), std::move(options));
   }
 
  private:
-  Result<std::unique_ptr<Device>> OpenOnBus(Deadline deadline) {
+  Result<std::unique_ptr<Chip>> OpenOnBus(Deadline deadline) {
     for (;;) {
       const uint64_t generation = bus->generation();
       const auto devices = bus->List();
@@ -67,10 +68,10 @@ struct ShakyDevice {
       if (devices.ok() && !devices->empty()) {
         auto transport = bus->Open(devices->front(), 0);
         if (transport.ok()) {
-          auto device =
-              UsbDevice::Open(*std::move(transport), {.name = "shaky", .now = clock.Function()});
-          if (device.ok()) return device;
-          status = device.status();
+          auto chip = Atoll1Chip::Open(*std::move(transport), {.name = "shaky"}, clock.Function());
+          if (chip.ok() && wrap_chip) return wrap_chip(*std::move(chip));
+          if (chip.ok()) return chip;
+          status = chip.status();
         } else {
           status = transport.status();
         }

@@ -20,8 +20,8 @@
 #include "driver/emulator/emulated_bus.h"
 #include "driver/fault_plan.h"
 #include "driver/faulty_bus.h"
-#include "driver/usb_device.h"
 #include "runtime/base/bytes.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 #include "tools/gadget/atoll_function.h"
@@ -256,7 +256,7 @@ class GadgetTest : public testing::Test {
     HostEnd* host_;
   };
   std::unique_ptr<Device> OpenDevice() {
-    auto device = UsbDevice::Open(std::make_unique<Borrowed>(host_.get()), {.name = "gadget"});
+    auto device = OpenAtoll1(std::make_unique<Borrowed>(host_.get()), {.name = "gadget"});
     EXPECT_TRUE(device.ok()) << device.status().message();
     return device.ok() ? *std::move(device) : nullptr;
   }

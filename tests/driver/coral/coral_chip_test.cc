@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "driver/coral/package.h"
-#include "driver/usb_device.h"
+#include "driver/device/device.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_coral.h"
 
@@ -55,9 +55,8 @@ class CoralChipTest : public ::testing::Test {
                                                                        .performance = performance,
                                                                        .now = clock_.Function()});
     if (!chip.ok()) return chip.status();
-    UsbDevice::Options options;
-    options.now = clock_.Function();
-    device_ = std::make_unique<UsbDevice>(*std::move(chip), options);
+    device_ =
+        std::make_unique<Device>(*std::move(chip), ChipKeeper::Options{.now = clock_.Function()});
     return {};
   }
 

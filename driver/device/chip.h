@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chip: what differs between families of devices below the queue of requests (usb_device.h): how
+// Chip: what differs between families of devices below the queue of requests (device.h): how
 // executables get ready for the wire, what stays on the device, one run, and the way back after an
 // error. A chip owns the transport to its device and is opened by whoever knows the family; its
 // destruction takes leave of the device as far as that still answers, within seconds.
@@ -16,7 +16,7 @@
 #include <memory>
 #include <span>
 
-#include "driver/device.h"
+#include "driver/device/device_info.h"
 #include "driver/executable.h"
 #include "driver/usb_transport.h"
 #include "runtime/base/status.h"
@@ -39,7 +39,8 @@ class Chip {
 
   virtual const DeviceInfo& info() const = 0;
 
-  // Checks that `executable`, which is not nullptr, can run here. Errors as Device::Load.
+  // Checks that `executable`, which is not nullptr, can run here. kUnsupported for another family
+  // or ISA version, kResourceExhausted if it can never fit.
   virtual Result<std::unique_ptr<PreparedExecutable>> Prepare(
       std::shared_ptr<const AnyExecutable> executable) const = 0;
   // `prepared`, which no run uses, will not be used again.

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/device/chip_keeper.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/base/log.h"
+#include "runtime/base/monotonic.h"
+
+namespace atollrt {
+namespace {
+
+// A program that faults twice is at fault itself.
+constexpr int kFaultsMax = 2;
+
+bool IsTransition(DeviceState from, DeviceState to) {
+  return (from == DeviceState::kRecovering) != (to == DeviceState::kRecovering);
+}
+
+// The conversation with the chip is over, however well it may be.
+bool IsBrokenOff(const Status& status) {
+  return status.code() == StatusCode::kDeviceLost || status.code() == StatusCode::kCancelled;
+}
+
+// What a failed run is to those who asked for it: a fault or a deadline keeps its code; whatever
+// else the transport said, the device was lost.
+Status Outcome(const Status& status, RequestId request, const AnyExecutable& executable) {
+  const bool keeps_code =
+      status.code() == StatusCode::kCorruptModel || status.code() == StatusCode::kTimeout;
+  return Status(keeps_code ? status.code() : StatusCode::kDeviceLost, status.message())
+      .WithContext(Format("request %u for '%s'", request, executable.name.c_str()));
+}
+
+}  // namespace
+
+struct ChipKeeper::Kept {
+  ExecutableId id = 0;
+  std::shared_ptr<const AnyExecutable> executable;
+  LoadOptions options;
+  std::unique_ptr<PreparedExecutable> on_chip{};      // if there is one
+  std::unique_ptr<PreparedExecutable> on_stand_in{};  // once it was needed there
+};
+
+// A chip with all that is kept.
+struct ChipKeeper::Reopened {
+  std::unique_ptr<Chip> chip;
+  std::vector<std::unique_ptr<PreparedExecutable>> prepared;  // in the order of kept_
+};
+
+namespace {
+
+Result<std::unique_ptr<PreparedExecutable>> Prepare(
+    const Chip& chip, ExecutableId id, const std::shared_ptr<const AnyExecutable>& executable,
+    const LoadOptions& options) {
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<PreparedExecutable> prepared, chip.Prepare(executable));
+  prepared->id = id;
+  prepared->residency_set = options.residency_set;
+  return prepared;
+}
+
+}  // namespace
+
+ChipKeeper::ChipKeeper(std::unique_ptr<Chip> chip, Options options)
+    : options_(std::move(options)), info_(chip->info()) {
+  chip_ = {.chip = std::move(chip),
+           .activity = ActivityPublisher::Create(options_.activity_directory, info_)};
+  if (options_.bus_generation) generation_seen_ = options_.bus_generation();
+}
+
+ChipKeeper::~ChipKeeper() = default;
+
+DeviceState ChipKeeper::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+DeviceHealth ChipKeeper::health() const {
+  const std::lock_guard lock(mutex_);
+  return health_;
+}
+
+void ChipKeeper::MoveTo(DeviceState state) {
+  ATOLL_CHECK(IsTransition(state_, state));
+  state_ = state;
+  changed_.notify_all();
+}
+
+void ChipKeeper::WaitUntilRecovered(Lock& lock) {
+  changed_.wait(lock, [this] { return state_ != DeviceState::kRecovering; });
+}
+
+Status ChipKeeper::CheckThere(const char* call) const {
+  const std::lock_guard lock(mutex_);
+  if (state_ != DeviceState::kLost) return {};
+  if (!can_reopen()) {
+    return DeviceLost("%s in state %s of device %s, needs state %s: call Reset", call,
+                      DeviceStateName(state_), info_.name.c_str(),
+                      DeviceStateName(DeviceState::kReady));
+  }
+  const bool may_be_back = !options_.bus_generation ||
+                           options_.bus_generation() != generation_seen_ ||
+                           options_.now() >= next_look_;
+  if (may_be_back) return {};
+  return DeviceLost("%s while device %s is away: %s", call, info_.name.c_str(),
+                    loss_.message().c_str());
+}
+
+// Executables.
+
+Status ChipKeeper::Load(ExecutableId id, std::shared_ptr<const AnyExecutable> executable,
+                        const LoadOptions& options, bool has_wire) {
+  Lock lock(mutex_);
+  WaitUntilRecovered(lock);
+  Kept kept{.id = id, .executable = std::move(executable), .options = options};
+  if (state_ == DeviceState::kReady) {
+    ATOLL_ASSIGN_OR_RETURN(kept.on_chip, Prepare(*chip_.chip, id, kept.executable, options));
+  } else if (state_ == DeviceState::kFallback && has_wire) {
+    kept_[id] = std::move(kept);
+    Status status = PrepareOnStandIn(&kept_[id]);
+    if (!status.ok()) kept_.erase(id);
+    return status;
+  } else if (!can_reopen()) {
+    return DeviceLost("Load in state %s of device %s, needs state %s: call Reset",
+                      DeviceStateName(state_), info_.name.c_str(),
+                      DeviceStateName(DeviceState::kReady));
+  } else {
+    return DeviceLost("Load while device %s is away: %s", info_.name.c_str(),
+                      loss_.message().c_str());
+  }
+  kept_[id] = std::move(kept);
+  return {};
+}
+
+void ChipKeeper::Unload(ExecutableId id) {
+  Lock lock(mutex_);
+  WaitUntilRecovered(lock);
+  const Kept& kept = kept_.at(id);
+  if (kept.on_chip != nullptr) chip_.chip->Forget(*kept.on_chip);
+  if (kept.on_stand_in != nullptr) stand_in_.chip->Forget(*kept.on_stand_in);
+  kept_.erase(id);
+}
+
+bool ChipKeeper::IsResident(ExecutableId id) const {
+  const std::lock_guard lock(mutex_);
+  const Kept& kept = kept_.at(id);
+  if (state_ == DeviceState::kReady) return chip_.chip->IsResident(*kept.on_chip);
+  return kept.on_stand_in != nullptr && stand_in_.chip->IsResident(*kept.on_stand_in);
+}
+
+// Runs.
+
+Status ChipKeeper::Run(const Job& job, RequestReport* report) {
+  const Kept* const kept = [&] {
+    const std::lock_guard lock(mutex_);
+    return &kept_.at(job.executable);
+  }();
+  const auto cancelled = [&] {
+    return Status(StatusCode::kCancelled, Format("request %u was cancelled", job.request));
+  };
+  int failures = 0;
+  int replays = 0;
+  int looks = 0;  // for a chip that was given up
+  Deadline deadline = job.deadline;
+  bool on_stand_in = false;
+  std::optional<Status> end;
+  while (!end.has_value()) {
+    if (interrupted_ || (failures > 0 && *job.cancelled)) {
+      end = cancelled();
+    } else if (state_ == DeviceState::kReady) {
+      const Status status = RunOn(chip_, *kept->on_chip, job, deadline, report);
+      if (status.ok()) {
+        end = Status();
+        continue;
+      }
+      if (interrupted_) continue;
+      in_trouble_ = true;
+      ++failures;
+      {
+        const std::lock_guard lock(mutex_);
+        ++health_.failures;
+      }
+      const bool faults = status.code() == StatusCode::kCorruptModel;
+      BringBack(status);
+      if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
+      const Status outcome = Outcome(status, job.request, *kept->executable);
+      if (failures >= options_.attempts_max && options_.on_loss == OnDeviceLoss::kFallback &&
+          options_.open_stand_in && !*job.cancelled) {
+        Log(LogSeverity::kWarning, "device %s: request %u has failed %d times and goes elsewhere",
+            info_.name.c_str(), job.request, failures);
+        on_stand_in = true;
+        end = RunOnStandIn(job, report);
+      } else if (!can_reopen() || failures >= options_.attempts_max ||
+                 options_.on_loss == OnDeviceLoss::kFail || (faults && failures >= kFaultsMax)) {
+        end = outcome;
+      } else {
+        ++replays;
+        deadline = options_.now() + job.timeout;
+        if (state_ == DeviceState::kReady) {
+          const std::lock_guard lock(mutex_);
+          ++health_.replays;
+          Log(LogSeverity::kInfo, "device %s: request %u is sent again after: %s",
+              info_.name.c_str(), job.request, outcome.message().c_str());
+        }
+      }
+    } else if (*job.cancelled) {
+      end = cancelled();
+    } else if (SeenAgain(looks)) {
+      ++looks;
+      LookAgain();
+    } else if (state_ == DeviceState::kFallback) {
+      on_stand_in = true;
+      end = RunOnStandIn(job, report);
+    } else {
+      end = DeviceLost("request %u for '%s': device %s is away: %s", job.request,
+                       kept->executable->name.c_str(), info_.name.c_str(), loss_.message().c_str());
+    }
+  }
+  in_trouble_ = false;
+  report->replays = replays;
+  report->on_fallback = on_stand_in && end->ok();
+  return *std::move(end);
+}
+
+Status ChipKeeper::RunOn(const Published& where, const PreparedExecutable& prepared, const Job& job,
+                         Deadline deadline, RequestReport* report) {
+  *report = {.times = {.queue_ns = report->times.queue_ns}};
+  const int64_t start_ns = MonotonicNs();
+  if (where.activity != nullptr) where.activity->Begin(start_ns);
+  Status status = where.chip->Run({.prepared = &prepared,
+                                   .request_id = job.request,
+                                   .inputs = job.inputs,
+                                   .outputs = job.outputs,
+                                   .deadline = deadline},
+                                  report);
+  if (where.activity != nullptr) {
+    where.activity->End({.start_ns = start_ns,
+                         .end_ns = MonotonicNs(),
+                         .failed = !status.ok(),
+                         .device_cycles = report->device_cycles,
+                         .macs = status.ok() ? prepared.macs : 0,
+                         .bytes_to_device = report->bytes_to_device,
+                         .bytes_from_device = report->bytes_from_device,
+                         .memory_used_bytes = where.chip->memory_used_bytes()});
+  }
+  return status;
+}
+
+// Elsewhere.
+
+Status ChipKeeper::PrepareOnStandIn(Kept* kept) {
+  if (stand_in_.chip == nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(stand_in_.chip, options_.open_stand_in());
+    const DeviceInfo& info = stand_in_.chip->info();
+    stand_in_.activity = ActivityPublisher::Create(options_.activity_directory, info);
+    Log(LogSeverity::kWarning, "device %s: requests go to %s until it is there again",
+        info_.name.c_str(), info.name.c_str());
+  }
+  if (kept->on_stand_in == nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(kept->on_stand_in,
+                           Prepare(*stand_in_.chip, kept->id, kept->executable, kept->options));
+  }
+  return {};
+}
+
+Status ChipKeeper::RunOnStandIn(const Job& job, RequestReport* report) {
+  Kept* kept = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    kept = &kept_.at(job.executable);
+    ATOLL_RETURN_IF_ERROR(PrepareOnStandIn(kept));
+  }
+  const auto timeout = std::max(job.timeout, stand_in_.chip->info().request_timeout_min);
+  const Status status = RunOn(stand_in_, *kept->on_stand_in, job, options_.now() + timeout, report);
+  if (!status.ok()) {
+    (void)stand_in_.chip->Recover().ok();
+    return Outcome(status, job.request, *kept->executable);
+  }
+  const std::lock_guard lock(mutex_);
+  ++health_.fallbacks;
+  return {};
+}
+
+// Back again.
+
+bool ChipKeeper::SeenAgain(int looks) const {
+  if (!can_reopen()) return false;
+  if (looks >= options_.attempts_max) return false;  // one that comes and goes all the time
+  if (looks == 0 && options_.now() >= next_look_) return true;
+  if (!options_.bus_generation) return state_ == DeviceState::kLost && looks == 0;
+  return options_.bus_generation() != generation_seen_;
+}
+
+void ChipKeeper::Look() {
+  if (state_ != DeviceState::kReady && SeenAgain(0)) LookAgain();
+}
+
+void ChipKeeper::LookAgain() {
+  const bool something_changed =
+      !options_.bus_generation || options_.bus_generation() != generation_seen_;
+  {
+    const std::lock_guard lock(mutex_);
+    MoveTo(DeviceState::kRecovering);
+  }
+  LookOnBus(
+      options_.now() + (something_changed ? options_.lookup_timeout : std::chrono::milliseconds(0)),
+      /*was_ready=*/false);
+}
+
+// After a run that failed for `reason`.
+void ChipKeeper::BringBack(const Status& reason) {
+  Status loss = reason;
+  if (!IsBrokenOff(reason)) {
+    Log(LogSeverity::kWarning, "device %s: reset after %s", info_.name.c_str(),
+        reason.message().c_str());
+    loss = chip_.chip->Recover();
+    if (loss.ok()) {
+      const std::lock_guard lock(mutex_);
+      ++health_.resets;
+      return;
+    }
+  }
+  Log(LogSeverity::kError, "device %s is lost: %s", info_.name.c_str(), loss.message().c_str());
+  {
+    const std::lock_guard lock(mutex_);
+    MoveTo(DeviceState::kRecovering);
+    if (!can_reopen()) {
+      loss_ = loss;
+      MoveTo(DeviceState::kLost);
+      return;
+    }
+  }
+  const bool may_wait = options_.on_loss != OnDeviceLoss::kFail;
+  const Deadline now = options_.now();
+  if (chip_.chip->Reopen().ok()) {
+    const std::lock_guard lock(mutex_);
+    ++health_.resets;
+    MoveTo(DeviceState::kReady);
+    return;
+  }
+  LookOnBus(may_wait ? now + options_.recovery_timeout : now, /*was_ready=*/true);
+}
+
+// In Recovering: opens the chip anew, or goes to Fallback or Lost.
+void ChipKeeper::LookOnBus(Deadline deadline, bool was_ready) {
+  if (chip_.chip != nullptr) {
+    Log(LogSeverity::kWarning, "device %s: looking for it on the bus", info_.name.c_str());
+    std::unique_ptr<Chip> old;
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& [id, kept] : kept_) kept.on_chip = nullptr;
+      old = std::move(chip_.chip);
+    }
+    old = nullptr;  // only then can it be opened again
+  }
+  const uint64_t generation = options_.bus_generation ? options_.bus_generation() : 0;
+  Result<Reopened> reopened = Reopen(deadline);
+  const std::lock_guard lock(mutex_);
+  generation_seen_ = generation;
+  if (reopened.ok()) {
+    chip_.chip = std::move(reopened->chip);
+    size_t i = 0;
+    for (auto& [id, kept] : kept_) kept.on_chip = std::move(reopened->prepared[i++]);
+    ++health_.reopenings;
+    Log(LogSeverity::kWarning, "device %s is there again", info_.name.c_str());
+    MoveTo(DeviceState::kReady);
+    return;
+  }
+  loss_ = reopened.status();
+  look_pause_ =
+      was_ready ? options_.look_pause_min : std::min(2 * look_pause_, options_.look_pause_max);
+  next_look_ = options_.now() + look_pause_;
+  if (was_ready) {
+    ++health_.losses;
+    Log(LogSeverity::kError, "device %s is lost: %s", info_.name.c_str(), loss_.message().c_str());
+  }
+  const bool has_stand_in =
+      options_.on_loss == OnDeviceLoss::kFallback && options_.open_stand_in != nullptr;
+  MoveTo(has_stand_in ? DeviceState::kFallback : DeviceState::kLost);
+}
+
+// Reads kept_ without the mutex: nothing changes it in Recovering.
+Result<ChipKeeper::Reopened> ChipKeeper::Reopen(Deadline deadline) const {
+  Reopened reopened;
+  ATOLL_ASSIGN_OR_RETURN(reopened.chip, options_.reopen(deadline));
+  const DeviceInfo& info = reopened.chip->info();
+  if (!IsSameKind(info, info_)) {
+    return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
+                      info.array_rows, info.array_columns,
+                      static_cast<unsigned long long>(info.memory_bytes));
+  }
+  for (const auto& [id, kept] : kept_) {
+    ATOLL_ASSIGN_OR_RETURN(auto prepared,
+                           Prepare(*reopened.chip, id, kept.executable, kept.options));
+    reopened.prepared.push_back(std::move(prepared));
+  }
+  return reopened;
+}
+
+Status ChipKeeper::Reset() {
+  interrupted_ = false;
+  const bool was_ready = state_ == DeviceState::kReady;
+  {
+    const std::lock_guard lock(mutex_);
+    MoveTo(DeviceState::kRecovering);
+  }
+  const Deadline deadline = options_.now() + options_.recovery_timeout;
+  if (chip_.chip != nullptr) {
+    const Status status = chip_.chip->Reopen();
+    const std::lock_guard lock(mutex_);
+    if (status.ok()) {
+      ++health_.resets;
+      MoveTo(DeviceState::kReady);
+      return {};
+    }
+    if (!can_reopen()) {
+      loss_ = status;
+      MoveTo(DeviceState::kLost);
+    }
+  }
+  if (can_reopen()) LookOnBus(deadline, was_ready);
+  if (state_ == DeviceState::kReady) return {};
+  return DeviceLost("device %s did not come back after a reset: %s", info_.name.c_str(),
+                    loss_.message().c_str());
+}
+
+void ChipKeeper::Interrupt() {
+  const std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  if (chip_.chip != nullptr) chip_.chip->Cancel();
+}
+
+}  // namespace atollrt

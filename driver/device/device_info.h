@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is said of a device and of its requests, above and below the queue (device.h, chip.h).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "driver/executable.h"
+
+namespace atollrt {
+
+// What the device says of itself (docs/protocol.md §2).
+struct DeviceInfo {
+  std::string name{};         // for people: "emu" or "usb:2-3"
+  std::string description{};  // if whoever opened it knows more than its registers say; else empty
+  std::string note{};         // why it was taken instead of another one that is there; else empty
+  bool emulated = false;      // by whom it was opened: its computer is this one, its times a model
+  DeviceFamily family = DeviceFamily::kAtoll1;
+  uint32_t isa_version = 0;
+  uint32_t array_rows = 0;
+  uint32_t array_columns = 0;
+  uint64_t clock_hz = 0;
+  uint64_t memory_bytes = 0;           // on-chip memory for parameters and activations
+  uint64_t program_memory_bytes = 0;   // on-chip memory for instructions
+  uint64_t link_bytes_per_second = 0;  // of the device's link, as modelled or as measured
+  double host_seconds = 0;  // modelled: what the host spends on a request beside the transfers
+  // What a request gets at least, whatever it asks for: more than nothing for a device that is
+  // slower than any hardware.
+  std::chrono::milliseconds request_timeout_min{0};
+};
+
+// Whether executables for the one run on the other.
+inline bool IsSameKind(const DeviceInfo& a, const DeviceInfo& b) {
+  return a.family == b.family && a.array_rows == b.array_rows &&
+         a.array_columns == b.array_columns && a.memory_bytes == b.memory_bytes &&
+         a.program_memory_bytes == b.program_memory_bytes;
+}
+
+// From the best to the worst.
+enum class DeviceState {
+  kReady,
+  kRecovering,  // being reset, or looked for on the bus; requests wait
+  kFallback,    // gone; requests run elsewhere until it is seen again
+  kLost,
+};
+const char* DeviceStateName(DeviceState state);  // "Ready"
+
+// Executables and requests by number; 0 is never given out.
+using ExecutableId = uint32_t;
+using RequestId = uint32_t;
+
+// Where the time of one request went, measured on the host.
+struct RequestTimes {
+  int64_t queue_ns = 0;     // until the device was free for it
+  int64_t link_out_ns = 0;  // until the last byte was sent, an upload included
+  int64_t compute_ns = 0;   // until the first byte came back
+  int64_t link_in_ns = 0;   // until the last one had come
+};
+
+// What one request cost. Cycles are the device's own count (modelled, when it is emulated).
+struct RequestReport {
+  uint64_t device_cycles = 0;      // of the inference program
+  uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request, upload included
+  uint64_t bytes_from_device = 0;  // outputs and events
+  uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters
+  RequestTimes times;
+  // How often it had to be sent again after something had gone wrong, and whether it was completed
+  // by the device's stand-in in the end; the figures above are of the attempt that succeeded.
+  int replays = 0;
+  bool on_fallback = false;
+};
+
+// What went wrong so far, each event counted once.
+struct DeviceHealth {
+  uint64_t failures = 0;    // attempts at a request that did not end well
+  uint64_t resets = 0;      // after which the device was there again
+  uint64_t reopenings = 0;  // after it had been away, or would not be reset
+  uint64_t losses = 0;      // times that it did not come back before the deadline
+  uint64_t replays = 0;     // requests sent again, each time counted
+  uint64_t fallbacks = 0;   // requests that the stand-in completed
+};
+
+// How an executable is to be kept.
+struct LoadOptions {
+  // Executables of one set, if it is not 0, are used together: the use of one counts as a use of
+  // all, and they do not make room for each other while somebody else can.
+  uint32_t residency_set = 0;
+  // On a device of several chips: the one that it runs on, modulo their number; -1: any.
+  int32_t stage = -1;
+};
+
+// One run of an executable. Buffers belong to the caller and must stay valid until Wait returns.
+struct Request {
+  ExecutableId executable = 0;
+  std::vector<std::span<const uint8_t>> inputs;  // sizes as AnyExecutable::inputs
+  std::vector<std::span<uint8_t>> outputs;       // sizes as AnyExecutable::outputs
+  std::chrono::milliseconds timeout{10'000};     // from Submit to completion
+  int32_t priority = 0;                          // the higher, the sooner
+};
+
+}  // namespace atollrt
