@@ -71,8 +71,7 @@ suite() {
 more_packages() {
   echo "== packages for clang, formatting, the units of systemd, a browser, the detector's exams" \
        "and a virtual machine"
-  tools/install_packages.sh clang clang-format-14 chromium systemd python3-numpy python3-pil
-  tools/install_vm_packages.sh
+  tools/install_packages.sh --all
 }
 
 arm64() {

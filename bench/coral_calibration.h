@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "delegate/coral_timing.h"
-#include "runtime/base/status.h"
 
 namespace atollrt {
 

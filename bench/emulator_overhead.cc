@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "delegate/delegate.h"
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
+#include "driver/profiles/device_profile.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/interpreter.h"
 

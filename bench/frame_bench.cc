@@ -12,8 +12,8 @@
 #include <iterator>
 #include <vector>
 
+#include "atoll/check.h"
 #include "atoll/picture.h"
-#include "runtime/base/check.h"
 
 namespace atollrt {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/timing.h"
+#include "driver/isa/timing.h"
 #include "runtime/base/monotonic.h"
 
 namespace atollrt {

@@ -17,7 +17,7 @@
 
 #include "runtime/base/host_cpus.h"
 #include "runtime/base/monotonic.h"
-#include "runtime/kernels/thread_pool.h"
+#include "runtime/base/thread_pool.h"
 
 namespace atollrt {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "models/zoo/zoo.h"
-#include "runtime/graph/tflite_writer.h"
+#include "runtime/tflite/tflite_writer.h"
 
 namespace atollrt {
 namespace {

@@ -15,7 +15,7 @@ if(ATOLL_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # It cannot follow fences. Ours (driver/activity.cc) order words that are atomic by themselves.
+    # It cannot follow fences. Ours (driver/device/activity.cc) order words that are atomic by themselves.
     add_compile_options(-Wno-tsan)
   endif()
 elseif(ATOLL_SANITIZE)

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "delegate/c_api_handles.h"
-#include "driver/assembly.h"
+#include "driver/isa/assembly.h"
 #include "runtime/c_api.h"
 
 using atollrt::FindExecutable;

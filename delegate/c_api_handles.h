@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "atoll/delegate.h"
+#include "atoll/status.h"
 #include "delegate/delegate.h"
-#include "runtime/base/status.h"
 #include "runtime/c_api.h"
 
 struct AtollExecutables {

@@ -18,7 +18,7 @@
 #include "delegate/on_chip_map.h"
 #include "delegate/row_bands.h"
 #include "runtime/base/bytes.h"
-#include "runtime/memory_planner.h"
+#include "runtime/plan/memory_planner.h"
 
 namespace atollrt {
 

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "runtime/graph/compiled_op.h"
-#include "runtime/graph/tflite_writer.h"
 #include "runtime/ops/cpu_ops.h"
-#include "runtime/step_order.h"
+#include "runtime/plan/step_order.h"
+#include "runtime/tflite/tflite_writer.h"
 
 namespace atollrt {
 namespace {

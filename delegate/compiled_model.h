@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
+#include "atoll/status.h"
 #include "delegate/partitioner.h"
 #include "driver/device/device_info.h"
-#include "driver/executable.h"
-#include "runtime/base/status.h"
+#include "driver/isa/executable.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/cpu_features.h"
 

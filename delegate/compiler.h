@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "driver/device/device_info.h"
-#include "driver/executable.h"
-#include "driver/schedule.h"
-#include "runtime/base/status.h"
+#include "driver/isa/executable.h"
+#include "driver/isa/schedule.h"
 #include "runtime/graph/graph.h"
-#include "runtime/node_executor.h"
+#include "runtime/plan/partition_report.h"
 
 namespace atollrt {
 

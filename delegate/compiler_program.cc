@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "delegate/compilation.h"
-#include "driver/memory_access.h"
+#include "driver/isa/memory_access.h"
 
 namespace atollrt {
 namespace {

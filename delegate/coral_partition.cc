@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "driver/coral/package.h"
-#include "runtime/graph/flexbuffer.h"
+#include "runtime/tflite/flexbuffer.h"
 
 namespace atollrt {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "driver/coral/executable.h"
 #include "runtime/graph/graph.h"
-#include "runtime/node_executor.h"
+#include "runtime/plan/partition_report.h"
 
 namespace atollrt {
 

@@ -11,10 +11,11 @@
 #include "delegate/partitioner.h"
 #include "delegate/program_trace.h"
 #include "delegate/residency_plan.h"
-#include "driver/timing.h"
+#include "driver/isa/timing.h"
 #include "runtime/base/log.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/model.h"
+#include "runtime/plan/partition_report.h"
 
 namespace atollrt {
 namespace {
@@ -83,15 +84,9 @@ class PartitionExecutor final : public NodeExecutor {
       const std::span<const uint8_t> changed = request_.outputs[io.outputs.size() + i];
       std::copy(changed.begin(), changed.end(), io.state[state_inputs_[i]]);
     }
-    *io.usage = {.cycles = report.device_cycles,
-                 .bytes_to_device = report.bytes_to_device,
-                 .bytes_from_device = report.bytes_from_device,
-                 .seconds = device_->info().host_seconds +
-                            CyclesToSeconds(report.device_cycles, device_->info()),
-                 .queue_ns = report.times.queue_ns,
-                 .link_out_ns = report.times.link_out_ns,
-                 .compute_ns = report.times.compute_ns,
-                 .link_in_ns = report.times.link_in_ns};
+    *io.cost = report;
+    io.cost->device_seconds =
+        device_->info().host_seconds + CyclesToSeconds(report.device_cycles, device_->info());
     if (io.trace != nullptr) {
       TraceHost(*io.trace, TraceKind::kSubmit, "submit", submit_ns, wait_ns);
       TraceHost(*io.trace, TraceKind::kWait, "wait", wait_ns, done_ns);
@@ -224,7 +219,8 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
     partition.nodes = std::move(part.nodes);
     partition.inputs = std::move(part.boundary.inputs);
     partition.outputs = std::move(part.boundary.outputs);
-    partition.report = MakeReport(*executable, device->info(), std::move(part.compiled));
+    partition.report = std::make_shared<const PartitionReport>(
+        MakeReport(*executable, device->info(), std::move(part.compiled)));
     partitions.push_back(std::move(partition));
   }
   return partitions;
@@ -247,7 +243,7 @@ Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device, const Plan
     partition.executor = std::make_unique<PartitionExecutor>(
         device, id, options.priority, std::move(part.executable), partition.nodes,
         SetBoundary{.inputs = node.inputs, .outputs = node.outputs, .state = {}});
-    partition.report = std::move(part.report);
+    partition.report = std::make_shared<const PartitionReport>(std::move(part.report));
   }
   return plan;
 }

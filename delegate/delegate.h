@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceDelegate: runtime's Delegate on a driver::Device. Partitions a graph, compiles each set,
+// DeviceDelegate: runtime's Delegate on the driver's Device. Partitions a graph, compiles each set,
 // loads the executables; the executors that it returns submit requests to the device. On a Coral,
 // which only Google's compiler knows, the partitions are the operators that it left in the graph.
 // The device is shared by all graphs planned with one delegate. Thread-safe.
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "driver/device/device.h"
-#include "driver/executable.h"
-#include "runtime/node_executor.h"
+#include "driver/isa/executable.h"
+#include "runtime/plan/delegate.h"
 
 namespace atollrt {
 

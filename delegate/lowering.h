@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "driver/instruction.h"
-#include "runtime/base/status.h"
+#include "atoll/status.h"
+#include "driver/isa/instruction.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/quantization.h"
@@ -150,7 +150,7 @@ inline uint32_t UnsignedFlag(ByteType type, uint32_t flag) {
   return type == ByteType::kUInt8 ? flag : 0;
 }
 
-// Whether the loops around an instruction of two tensors (driver/instruction.h) suffice for it.
+// Whether the loops around an instruction of two tensors (driver/isa/instruction.h) suffice for it.
 bool FitsPairLoops(const Broadcast& broadcast);
 
 // A plan that COPY instructions can follow, with a FILL in front: each copy takes at most

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "delegate/lowering.h"
-#include "runtime/graph/shape_inference.h"
 #include "runtime/ops/quantized_params.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/memory_planner.h"
+#include "runtime/plan/memory_planner.h"
 
 namespace atollrt {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "delegate/lowering.h"
-#include "driver/executable.h"
-#include "driver/operand_limits.h"
+#include "driver/isa/executable.h"
+#include "driver/isa/operand_limits.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/quantized_params.h"

@@ -2,8 +2,8 @@
 #include "delegate/program_trace.h"
 
 #include "delegate/compiler.h"
-#include "driver/memory_access.h"
-#include "driver/schedule.h"
+#include "driver/isa/memory_access.h"
+#include "driver/isa/schedule.h"
 
 namespace atollrt {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An inference as it looks from inside the device: the device's timing model (driver/schedule.h)
-// told as trace events.
+// An inference as it looks from inside the device: the device's timing model
+// (driver/isa/schedule.h) told as trace events.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "driver/device/device_info.h"
-#include "driver/executable.h"
-#include "runtime/trace.h"
+#include "driver/isa/executable.h"
+#include "runtime/ops/trace.h"
 
 namespace atollrt {
 

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "delegate/compiler.h"
-#include "driver/protocol.h"
-#include "driver/schedule.h"
+#include "driver/atoll1/protocol.h"
+#include "driver/isa/schedule.h"
 
 namespace atollrt {
 namespace {
@@ -170,7 +170,7 @@ Upload UploadOf(const Executable& executable, const DeviceInfo& device) {
 ResidencyModel ResidencyModelOf(const Interpreter& interpreter) {
   ResidencyModel model;
   for (const int32_t partition : interpreter.PartitionOrder()) {
-    const PartitionReport& report = interpreter.partitions()[partition].report;
+    const PartitionReport& report = *interpreter.partitions()[partition].report;
     model.push_back(
         {.footprint = {.program_bytes = static_cast<uint64_t>(report.program_bytes),
                        .parameter_bytes = static_cast<uint64_t>(report.resident_parameter_bytes),

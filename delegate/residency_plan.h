@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "atoll/status.h"
 #include "driver/device/device_info.h"
-#include "driver/residency.h"
-#include "runtime/base/status.h"
+#include "driver/device/residency.h"
 #include "runtime/interpreter.h"
 
 namespace atollrt {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "delegate/lowering.h"
-#include "driver/timing.h"
+#include "driver/isa/timing.h"
 
 namespace atollrt {
 

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <string>
 
-#include "driver/device_profile.h"
+#include "driver/profiles/device_profile.h"
 
 namespace atollrt {
 namespace {

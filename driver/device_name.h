@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ParseDeviceName: what a device string means, and for every way of being wrong what to write
-// instead (docs/devices.md, "Names"). The one place that knows the forms; it opens nothing and
+// instead (docs/devices.md, "Names"). The one place that tells the forms from each other; it opens nothing and
 // knows nothing of what is plugged in. Thread-safe.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 
 namespace atollrt {
 

@@ -4,7 +4,7 @@
 // bus: the emulator that computes directly, and nothing else.
 #include "driver/emulator/stepped_machine.h"
 #include "driver/open_emulator.h"
-#include "driver/system_usb_bus.h"
+#include "driver/usb/system_usb_bus.h"
 
 namespace atollrt {
 namespace {

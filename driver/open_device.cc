@@ -8,15 +8,15 @@
 #include <functional>
 #include <string_view>
 
-#include "driver/activity.h"
-#include "driver/atoll1_chip.h"
+#include "driver/atoll1/atoll1_chip.h"
 #include "driver/coral/open_coral.h"
+#include "driver/device/activity.h"
 #include "driver/device_name.h"
 #include "driver/emulator/emulated_bus.h"
-#include "driver/faulty_bus.h"
+#include "driver/faults/faulty_bus.h"
 #include "driver/open_emulator.h"
-#include "driver/recording.h"
-#include "driver/usb_ids.h"
+#include "driver/usb/recording.h"
+#include "driver/usb/usb_ids.h"
 
 namespace atollrt {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OpenDevice: from a device string to a Device. Nothing else knows which transports there are, or
-// that one of them ends in an emulator. Thread-safe.
+// OpenDevice: from a device string to a Device. With open_emulator.h, all that knows which
+// transports there are, and that one of them ends in an emulator. Thread-safe.
 //
 //   auto            the first Atoll-1 on USB that can be opened, else the emulator
 //   usb, usb:N      the first, or the N-th from 0, device on USB, in the order of ListDevices
@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "driver/coral/session.h"
 #include "driver/device/device.h"
-#include "driver/fault_plan.h"
-#include "driver/usb_bus.h"
-#include "runtime/base/status.h"
+#include "driver/faults/fault_plan.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

@@ -5,11 +5,11 @@
 #include <chrono>
 #include <utility>
 
-#include "driver/activity.h"
-#include "driver/atoll1_chip.h"
-#include "driver/device_profile.h"
+#include "driver/atoll1/atoll1_chip.h"
+#include "driver/device/activity.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/emulator/stepped_machine.h"
+#include "driver/profiles/device_profile.h"
 #include "runtime/base/host_cpus.h"
 
 namespace atollrt {

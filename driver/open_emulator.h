@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "driver/device/device.h"
 #include "driver/device_name.h"
 #include "driver/emulator/core.h"
 #include "driver/open_device.h"
-#include "runtime/base/status.h"
 
 namespace atollrt {
 
@@ -21,7 +21,7 @@ struct EmulatorSetup {
   DeviceInfo known;
 };
 // `name` is kEmulator's. kNotFound for a profile that is not there, and the errors of
-// ReadDeviceProfile. `note` is DeviceInfo::note.
+// FindDeviceProfile. `note` is DeviceInfo::note.
 Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& options,
                                     std::string note = {});
 Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorSetup& setup);

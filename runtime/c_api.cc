@@ -10,6 +10,7 @@
 #include "runtime/base/log.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/self_test.h"
+#include "runtime/plan/partition_report.h"
 
 using atollrt::Status;
 using atollrt::StatusCode;
@@ -228,7 +229,8 @@ AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpret
   for (const atollrt::Node& node : graph.nodes) result->node_names.push_back(node.op_name());
   for (const atollrt::Partition& partition : result->interpreter->partitions()) {
     std::vector<AtollMemoryBlock>& blocks = result->memory.emplace_back();
-    for (const atollrt::OnChipBlock& block : partition.report.memory) {
+    if (partition.report == nullptr) continue;
+    for (const atollrt::OnChipBlock& block : partition.report->memory) {
       blocks.push_back({.kind = static_cast<AtollMemoryKind>(block.kind),
                         .tensor = block.tensor,
                         .node = block.node,
@@ -402,7 +404,9 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
   if (info == nullptr) return NullArgument("info");
   const auto& partitions = interpreter->interpreter->partitions();
   if (!HasIndex("partition", index, partitions.size())) return ATOLL_INVALID_ARGUMENT;
-  const atollrt::PartitionReport& report = partitions[index].report;
+  static const atollrt::PartitionReport unknown;
+  const auto& known = partitions[index].report;
+  const atollrt::PartitionReport& report = known != nullptr ? *known : unknown;
   const atollrt::ModelledLatency& latency = report.latency;
   *info = {.node_count = static_cast<int32_t>(partitions[index].nodes.size()),
            .instruction_count = report.instruction_count,
@@ -472,15 +476,15 @@ AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
                                           AtollInvokeInfo* info) {
   if (interpreter == nullptr) return NullArgument("interpreter");
   if (info == nullptr) return NullArgument("info");
-  const atollrt::DeviceUsage& usage = interpreter->interpreter->last_usage();
-  *info = {.device_cycles = static_cast<int64_t>(usage.cycles),
-           .bytes_to_device = static_cast<int64_t>(usage.bytes_to_device),
-           .bytes_from_device = static_cast<int64_t>(usage.bytes_from_device),
-           .device_seconds = usage.seconds,
-           .queue_ns = usage.queue_ns,
-           .link_out_ns = usage.link_out_ns,
-           .compute_ns = usage.compute_ns,
-           .link_in_ns = usage.link_in_ns};
+  const atollrt::RequestCost& cost = interpreter->interpreter->last_cost();
+  *info = {.device_cycles = static_cast<int64_t>(cost.device_cycles),
+           .bytes_to_device = static_cast<int64_t>(cost.bytes_to_device),
+           .bytes_from_device = static_cast<int64_t>(cost.bytes_from_device),
+           .device_seconds = cost.device_seconds,
+           .queue_ns = cost.queue_ns,
+           .link_out_ns = cost.link_out_ns,
+           .compute_ns = cost.compute_ns,
+           .link_in_ns = cost.link_in_ns};
   return ToC(Status());
 }
 

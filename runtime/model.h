@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
-#include "runtime/graph/tflite_loader.h"
+#include "runtime/tflite/tflite_loader.h"
 
 namespace atollrt {
 

@@ -3,7 +3,8 @@
 #
 # Installs the Debian packages that building, testing and the demonstration need, if any is missing.
 # The one place where they are listed. Does nothing, quickly, when all are there.
-#   install_packages.sh [PACKAGE...]    those named, instead
+#   install_packages.sh [--all | PACKAGE...]    --all: what optional parts and their tests need, too;
+#                                               or those named, instead
 set -euo pipefail
 
 packages=(
@@ -14,7 +15,17 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev libumockdev-dev umockdev
   dataset-fashion-mnist
 )
-[ $# -eq 0 ] || packages=("$@")
+# clang's build, formatting, the units of systemd, the browser, the exams of the detector, the virtual
+# machine.
+optional=(
+  clang clang-format-14 systemd chromium python3-numpy python3-pil
+  qemu-system-x86 busybox-static cpio kmod
+)
+case "${1:-}" in
+  "") ;;
+  --all) packages+=("${optional[@]}") ;;
+  *) packages=("$@") ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do

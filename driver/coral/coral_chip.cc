@@ -257,7 +257,7 @@ Status CoralChip::Run(const Job& job, RequestReport* report) {
     ForgetAll();
     status = Explain(std::move(status));
   }
-  session_.link_times().Stop(&report->times);
+  session_.link_times().Stop(report);
   report->bytes_to_device = session_.bytes_sent() - sent;
   report->bytes_from_device = session_.bytes_received() - received;
   return status;

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "driver/device/chip.h"
 #include "driver/coral/executable.h"
 #include "driver/coral/session.h"
-#include "driver/usb_bus.h"
+#include "driver/device/chip.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 
 namespace atollrt {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "driver/executable.h"
+#include "driver/isa/executable.h"
 
 namespace atollrt {
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "driver/usb_ids.h"
+#include "driver/usb/usb_ids.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sha256.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/usb_bus.h"
-#include "runtime/base/status.h"
+#include "atoll/status.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

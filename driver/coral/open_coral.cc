@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "driver/coral/firmware.h"
-#include "driver/usb_ids.h"
+#include "driver/usb/usb_ids.h"
 #include "runtime/base/log.h"
 
 namespace atollrt {

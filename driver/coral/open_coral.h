@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "driver/device/chip.h"
+#include "atoll/status.h"
 #include "driver/coral/coral_chip.h"
-#include "driver/usb_bus.h"
-#include "runtime/base/status.h"
+#include "driver/device/chip.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "atoll/status.h"
 #include "driver/coral/executable.h"
-#include "runtime/base/status.h"
 
 namespace atollrt {
 

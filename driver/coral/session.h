@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "driver/coral/registers.h"
-#include "driver/link_times.h"
-#include "driver/usb_transport.h"
-#include "runtime/base/status.h"
+#include "driver/device/link_times.h"
+#include "driver/usb/usb_transport.h"
 
 namespace atollrt {
 

@@ -16,10 +16,10 @@
 #include <memory>
 #include <span>
 
+#include "atoll/status.h"
 #include "driver/device/device_info.h"
-#include "driver/executable.h"
-#include "driver/usb_transport.h"
-#include "runtime/base/status.h"
+#include "driver/isa/executable.h"
+#include "driver/usb/usb_transport.h"
 
 namespace atollrt {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 #include "runtime/base/log.h"
 #include "runtime/base/monotonic.h"
 
@@ -96,7 +96,7 @@ Status ChipKeeper::CheckThere(const char* call) const {
   const std::lock_guard lock(mutex_);
   if (state_ != DeviceState::kLost) return {};
   if (!can_reopen()) {
-    return DeviceLost("%s in state %s of device %s, needs state %s: call Reset", call,
+    return DeviceLost("%s in state %s of device %s, needs state %s: open it again", call,
                       DeviceStateName(state_), info_.name.c_str(),
                       DeviceStateName(DeviceState::kReady));
   }
@@ -118,12 +118,14 @@ Status ChipKeeper::Load(ExecutableId id, std::shared_ptr<const AnyExecutable> ex
   if (state_ == DeviceState::kReady) {
     ATOLL_ASSIGN_OR_RETURN(kept.on_chip, Prepare(*chip_.chip, id, kept.executable, options));
   } else if (state_ == DeviceState::kFallback && has_wire) {
-    kept_[id] = std::move(kept);
-    Status status = PrepareOnStandIn(&kept_[id]);
+    Kept* const added = &(kept_[id] = std::move(kept));
+    lock.unlock();
+    Status status = PrepareOnStandIn(added);
+    lock.lock();
     if (!status.ok()) kept_.erase(id);
     return status;
   } else if (!can_reopen()) {
-    return DeviceLost("Load in state %s of device %s, needs state %s: call Reset",
+    return DeviceLost("Load in state %s of device %s, needs state %s: open it again",
                       DeviceStateName(state_), info_.name.c_str(),
                       DeviceStateName(DeviceState::kReady));
   } else {
@@ -161,6 +163,7 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
     return Status(StatusCode::kCancelled, Format("request %u was cancelled", job.request));
   };
   int failures = 0;
+  int faults = 0;  // of the program, among these
   int replays = 0;
   int looks = 0;  // for a chip that was given up
   Deadline deadline = job.deadline;
@@ -182,7 +185,7 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
         const std::lock_guard lock(mutex_);
         ++health_.failures;
       }
-      const bool faults = status.code() == StatusCode::kCorruptModel;
+      if (status.code() == StatusCode::kCorruptModel) ++faults;
       BringBack(status);
       if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
       const Status outcome = Outcome(status, job.request, *kept->executable);
@@ -193,7 +196,7 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
         on_stand_in = true;
         end = RunOnStandIn(job, report);
       } else if (!can_reopen() || failures >= options_.attempts_max ||
-                 options_.on_loss == OnDeviceLoss::kFail || (faults && failures >= kFaultsMax)) {
+                 options_.on_loss == OnDeviceLoss::kFail || faults >= kFaultsMax) {
         end = outcome;
       } else {
         ++replays;
@@ -218,7 +221,6 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
                        kept->executable->name.c_str(), info_.name.c_str(), loss_.message().c_str());
     }
   }
-  in_trouble_ = false;
   report->replays = replays;
   report->on_fallback = on_stand_in && end->ok();
   return *std::move(end);
@@ -226,7 +228,9 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
 
 Status ChipKeeper::RunOn(const Published& where, const PreparedExecutable& prepared, const Job& job,
                          Deadline deadline, RequestReport* report) {
-  *report = {.times = {.queue_ns = report->times.queue_ns}};
+  const int64_t queue_ns = report->queue_ns;
+  *report = {};
+  report->queue_ns = queue_ns;
   const int64_t start_ns = MonotonicNs();
   if (where.activity != nullptr) where.activity->Begin(start_ns);
   Status status = where.chip->Run({.prepared = &prepared,
@@ -252,15 +256,20 @@ Status ChipKeeper::RunOn(const Published& where, const PreparedExecutable& prepa
 
 Status ChipKeeper::PrepareOnStandIn(Kept* kept) {
   if (stand_in_.chip == nullptr) {
-    ATOLL_ASSIGN_OR_RETURN(stand_in_.chip, options_.open_stand_in());
-    const DeviceInfo& info = stand_in_.chip->info();
-    stand_in_.activity = ActivityPublisher::Create(options_.activity_directory, info);
+    Published opened;
+    ATOLL_ASSIGN_OR_RETURN(opened.chip, options_.open_stand_in());
+    const DeviceInfo& info = opened.chip->info();
+    opened.activity = ActivityPublisher::Create(options_.activity_directory, info);
+    const std::lock_guard lock(mutex_);
+    stand_in_ = std::move(opened);
     Log(LogSeverity::kWarning, "device %s: requests go to %s until it is there again",
         info_.name.c_str(), info.name.c_str());
   }
   if (kept->on_stand_in == nullptr) {
-    ATOLL_ASSIGN_OR_RETURN(kept->on_stand_in,
+    ATOLL_ASSIGN_OR_RETURN(auto prepared,
                            Prepare(*stand_in_.chip, kept->id, kept->executable, kept->options));
+    const std::lock_guard lock(mutex_);
+    kept->on_stand_in = std::move(prepared);
   }
   return {};
 }
@@ -270,8 +279,8 @@ Status ChipKeeper::RunOnStandIn(const Job& job, RequestReport* report) {
   {
     const std::lock_guard lock(mutex_);
     kept = &kept_.at(job.executable);
-    ATOLL_RETURN_IF_ERROR(PrepareOnStandIn(kept));
   }
+  ATOLL_RETURN_IF_ERROR(PrepareOnStandIn(kept));
   const auto timeout = std::max(job.timeout, stand_in_.chip->info().request_timeout_min);
   const Status status = RunOn(stand_in_, *kept->on_stand_in, job, options_.now() + timeout, report);
   if (!status.ok()) {
@@ -322,11 +331,13 @@ void ChipKeeper::BringBack(const Status& reason) {
       return;
     }
   }
-  Log(LogSeverity::kError, "device %s is lost: %s", info_.name.c_str(), loss.message().c_str());
+  Log(LogSeverity::kWarning, "device %s does not answer: %s", info_.name.c_str(),
+      loss.message().c_str());
   {
     const std::lock_guard lock(mutex_);
     MoveTo(DeviceState::kRecovering);
     if (!can_reopen()) {
+      Log(LogSeverity::kError, "device %s is lost: %s", info_.name.c_str(), loss.message().c_str());
       loss_ = loss;
       MoveTo(DeviceState::kLost);
       return;

@@ -21,8 +21,8 @@
 // something was plugged in or out, and now and then without that, in front of a run. It may be
 // there, and have been in trouble only when it was opened.
 //
-// What a run can take at most: attempts_max times its timeout, as often the recovery_timeout, and
-// the time on the stand-in.
+// What a run can take at most: attempts_max times its timeout, as often the recovery_timeout and
+// what Chip::Recover and Reopen take (seconds each), and the time on the stand-in.
 //
 // Calls marked (wire) come one at a time, from whoever holds the wire; the others may come from any
 // thread at any time.
@@ -39,11 +39,11 @@
 #include <span>
 #include <string>
 
-#include "driver/activity.h"
+#include "atoll/status.h"
+#include "driver/device/activity.h"
 #include "driver/device/chip.h"
 #include "driver/device/device_info.h"
-#include "driver/usb_transport.h"
-#include "runtime/base/status.h"
+#include "driver/usb/usb_transport.h"
 
 namespace atollrt {
 
@@ -93,9 +93,10 @@ class ChipKeeper {
   bool can_reopen() const { return options_.reopen != nullptr; }
   // kDeviceLost if there is no sense in waiting for a run now. `call` is what somebody wants to do.
   Status CheckThere(const char* call) const;
-  // Since a run has failed, and until it ends well or is given up: others wait for longer than
-  // they had to expect.
+  // Since a run has failed, until whoever called Run has looked after those that waited meanwhile,
+  // for longer than they had to expect.
   bool in_trouble() const { return in_trouble_; }
+  void EndTrouble() { in_trouble_ = false; }
 
   // Errors as Device::Load. While there is no chip, kDeviceLost, unless the caller `has_wire` and
   // there is a stand-in to load it on.
@@ -123,7 +124,7 @@ class ChipKeeper {
   // Brings a lost or confused chip back to Ready. kDeviceLost if it does not come back. (wire)
   Status Reset();
   // Ends the run in progress with kCancelled, and later ones until Reset, as soon as the chip lets
-  // go.
+  // go; one on the stand-in goes on to its end.
   void Interrupt();
 
  private:
@@ -138,9 +139,9 @@ class ChipKeeper {
   // With the mutex held:
   void MoveTo(DeviceState state);
   void WaitUntilRecovered(Lock& lock);
-  Status PrepareOnStandIn(Kept* kept);
 
   // With the wire held and the mutex not:
+  Status PrepareOnStandIn(Kept* kept);
   Status RunOn(const Published& where, const PreparedExecutable& prepared, const Job& job,
                Deadline deadline, RequestReport* report);
   Status RunOnStandIn(const Job& job, RequestReport* report);

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 #include "runtime/base/log.h"
 #include "runtime/base/monotonic.h"
 
@@ -59,9 +59,10 @@ struct Device::Place {
   bool wire_held = false;
   bool resetting = false;    // Reset has the wire or is the next to get it
   std::vector<Slot*> queue;  // oldest first
-  int in_progress = 0;       // queued, running or, as yet, not waited for
-  uint64_t turns = 0;        // requests taken off the queue so far
-  int deferrals = 0;         // in a row
+  Slot* running = nullptr;
+  int in_progress = 0;  // queued or running
+  uint64_t turns = 0;   // requests taken off the queue so far
+  int deferrals = 0;    // in a row
 
   bool is_free() const { return !wire_held && !resetting; }
 };
@@ -83,7 +84,8 @@ struct Device::Slot {
   Request request;
   Loaded* loaded = nullptr;
   Place* place = nullptr;
-  std::vector<bool> lost_on;  // places that it was on when they were lost
+  std::vector<bool> lost_on;            // places that it was on when they were lost
+  std::chrono::milliseconds timeout{};  // what it gets at the place where it is
   Deadline deadline;
   std::atomic<bool> cancelled = false;
   Status status;
@@ -91,7 +93,11 @@ struct Device::Slot {
   int64_t submit_ns = 0;
 
   // From now on.
-  void SetDeadline() { deadline = place->keeper->now() + request.timeout; }
+  void SetDeadline() {
+    timeout = std::min(std::max(request.timeout, place->keeper->info().request_timeout_min),
+                       kLongestTimeout);
+    deadline = place->keeper->now() + timeout;
+  }
 };
 
 Result<std::unique_ptr<Device>> Device::Create(std::vector<std::unique_ptr<ChipKeeper>> chips) {
@@ -210,6 +216,7 @@ Result<ExecutableId> Device::Load(std::shared_ptr<const AnyExecutable> executabl
     }
   }
   if (!anywhere || (!lost.ok() && lost.code() != StatusCode::kDeviceLost)) {
+    lock.unlock();  // a chip that is being brought back keeps this waiting
     for (const auto& place : places_) {
       if (loaded->is_on[place->index]) place->keeper->Unload(id);
     }
@@ -256,7 +263,7 @@ Device::Slot* Device::TakeFreeSlot() {
 
 // To the best place with the fewest requests. kDeviceLost if there is none left.
 Status Device::Enqueue(Slot* slot) {
-  Status lost = DeviceLost("no chip of device %s is left", info_.name.c_str());
+  Status lost;
   for (;;) {
     Place* best = nullptr;
     const auto score = [&](const Place& place) {
@@ -266,6 +273,9 @@ Status Device::Enqueue(Slot* slot) {
     for (const auto& place : places_) {
       if (!slot->loaded->is_on[place->index] || slot->lost_on[place->index]) continue;
       if (best == nullptr || score(*place) < score(*best)) best = place.get();
+    }
+    if (best == nullptr && lost.ok()) {
+      return DeviceLost("no chip of device %s is left", info_.name.c_str());
     }
     if (best == nullptr) return lost;
     lost = best->keeper->CheckThere("Submit");
@@ -294,8 +304,6 @@ Result<RequestId> Device::Submit(const Request& request) {
   ATOLL_RETURN_IF_ERROR(CheckSizes(executable, "output", executable.outputs, request.outputs));
   Slot* slot = TakeFreeSlot();
   slot->request = request;  // into memory that the slot has from earlier requests
-  slot->request.timeout =
-      std::min(std::max(request.timeout, info_.request_timeout_min), kLongestTimeout);
   slot->loaded = loaded;
   slot->lost_on.assign(places_.size(), false);
   slot->cancelled = false;
@@ -324,12 +332,17 @@ Status Device::Wait(RequestId id, RequestReport* report) {
       return std::exchange(slot->status, Status());
     }
     Place* const place = slot->place;
-    const bool counts =
-        slot->phase == Slot::Phase::kQueued && !place->resetting && !place->keeper->in_trouble();
-    if (counts && place->keeper->now() >= slot->deadline) {
+    // While the chip is in trouble, or is about to be, as a request has run for too long, those
+    // behind it wait: it will get another chance, and they theirs.
+    const Deadline now = place->keeper->now();
+    const bool is_late =
+        place->running != nullptr && now >= place->running->deadline && place->keeper->can_reopen();
+    const bool counts = slot->phase == Slot::Phase::kQueued && !place->resetting && !is_late &&
+                        !place->keeper->in_trouble();
+    if (counts && now >= slot->deadline) {
       Complete(slot, Timeout("request %u for '%s' was still queued after %lld ms", id,
                              slot->loaded->executable->name.c_str(),
-                             static_cast<long long>(slot->request.timeout.count())));
+                             static_cast<long long>(slot->timeout.count())));
     } else if (place->is_free()) {
       RunNext(lock, place);
     } else if (counts) {
@@ -405,28 +418,31 @@ void Device::RunNext(Lock& lock, Place* place) {
   if (place->keeper->now() >= slot->deadline) {
     Complete(slot, Timeout("request %u for '%s' did not start within %lld ms", slot->id,
                            slot->loaded->executable->name.c_str(),
-                           static_cast<long long>(slot->request.timeout.count())));
+                           static_cast<long long>(slot->timeout.count())));
     return;
   }
   slot->phase = Slot::Phase::kRunning;
+  place->running = slot;
   place->wire_held = true;
-  slot->report.times.queue_ns = MonotonicNs() - slot->submit_ns;
+  slot->report.queue_ns = MonotonicNs() - slot->submit_ns;
   lock.unlock();
   Status status = place->keeper->Run({.executable = slot->loaded->id,
                                       .request = slot->id,
                                       .inputs = slot->request.inputs,
                                       .outputs = slot->request.outputs,
-                                      .timeout = slot->request.timeout,
+                                      .timeout = slot->timeout,
                                       .deadline = slot->deadline,
                                       .cancelled = &slot->cancelled},
                                      &slot->report);
   lock.lock();
   place->wire_held = false;
+  place->running = nullptr;
   changed_.notify_all();
   // What waited for a chip in trouble waits from now on.
   if (!status.ok() || slot->report.replays > 0) {
     for (Slot* other : place->queue) other->SetDeadline();
   }
+  place->keeper->EndTrouble();
   if (slot->cancelled) {
     status =
         Status(StatusCode::kCancelled, Format("request %u was cancelled while it ran", slot->id));

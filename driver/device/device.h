@@ -16,9 +16,9 @@
 // for at most a few of those, so that executables do not push each other off the chip with every
 // request. Each request completes exactly once.
 //
-// Several chips: executables are loaded on all of them, or, with a stage, on one; each request goes
-// to the chip with the fewest requests, among equals to the one that its executable used last,
-// where it is still resident. One whose chip is lost for good goes to another one.
+// Several chips: executables are loaded on all that are there, or, with a stage, on one; each
+// request goes to the chip with the fewest requests, among equals to the one that its executable
+// used last, where it is still resident. One whose chip is lost for good goes to another one.
 #pragma once
 
 #include <condition_variable>
@@ -28,24 +28,22 @@
 #include <mutex>
 #include <vector>
 
+#include "atoll/status.h"
 #include "driver/device/chip_keeper.h"
 #include "driver/device/device_info.h"
-#include "runtime/base/status.h"
 
 namespace atollrt {
 
 class Device {
  public:
-  // kInvalidArgument if there is no chip, or if they differ in family, array or memory: executables
-  // are compiled for one kind.
-  static Result<std::unique_ptr<Device>> Create(std::vector<std::unique_ptr<ChipKeeper>> chips);
   // Of one chip.
   Device(std::unique_ptr<Chip> chip, ChipKeeper::Options options);
   // No call may be in progress. Requests that nobody waited for are forgotten.
   ~Device();
 
-  // The chips of several devices as one; errors as Create. No call may be in progress on them, and
-  // nothing loaded.
+  // The chips of several devices as one. No call may be in progress on them, and nothing loaded.
+  // kInvalidArgument if there is none, or if they differ in family, array or memory: executables
+  // are compiled for one kind.
   static Result<std::unique_ptr<Device>> Join(std::vector<std::unique_ptr<Device>> devices);
 
   // Of the first chip; the name is that of all.
@@ -67,9 +65,11 @@ class Device {
   // sizes do not fit, kDeviceLost in Lost.
   Result<RequestId> Submit(const Request& request);
   // Blocks until the request has completed and forgets it; one Wait for each Submit. kTimeout past
-  // its deadline (resetting the chip may take up to seconds longer), kCancelled after Cancel,
-  // kCorruptModel if the chip faulted, kDeviceLost if it is gone. After an error the contents of
-  // the outputs are unspecified. `report` may be nullptr and is filled after errors, too.
+  // its deadline or, on a chip that can be opened again, when its last attempt was too long
+  // (chip_keeper.h says what all of them may take), kCancelled after Cancel, kCorruptModel if the
+  // chip faulted, kDeviceLost if it is gone, kResourceExhausted if there is no memory for a
+  // stand-in. After an error the contents of the outputs are unspecified. `report` may be nullptr
+  // and is filled after errors, too.
   Status Wait(RequestId id, RequestReport* report);
   // Makes the request complete with kCancelled, unless it has completed already. One that is
   // running stays on the chip, and in Wait, until its program has ended.
@@ -87,6 +87,7 @@ class Device {
   using Lock = std::unique_lock<std::mutex>;
 
   explicit Device(std::vector<std::unique_ptr<ChipKeeper>> chips);
+  static Result<std::unique_ptr<Device>> Create(std::vector<std::unique_ptr<ChipKeeper>> chips);
 
   // With the mutex held; those that take a Lock give it up in between.
   Loaded* FindLoaded(ExecutableId id);

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/executable.h"
+#include "driver/isa/executable.h"
+#include "runtime/base/request_cost.h"
 
 namespace atollrt {
 
@@ -53,23 +54,10 @@ const char* DeviceStateName(DeviceState state);  // "Ready"
 using ExecutableId = uint32_t;
 using RequestId = uint32_t;
 
-// Where the time of one request went, measured on the host.
-struct RequestTimes {
-  int64_t queue_ns = 0;     // until the device was free for it
-  int64_t link_out_ns = 0;  // until the last byte was sent, an upload included
-  int64_t compute_ns = 0;   // until the first byte came back
-  int64_t link_in_ns = 0;   // until the last one had come
-};
-
-// What one request cost. Cycles are the device's own count (modelled, when it is emulated).
-struct RequestReport {
-  uint64_t device_cycles = 0;      // of the inference program
-  uint64_t bytes_to_device = 0;    // everything on bulk OUT for this request, upload included
-  uint64_t bytes_from_device = 0;  // outputs and events
-  uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters
-  RequestTimes times;
+// What one request cost: the figures are of the attempt that succeeded, without device_seconds.
+struct RequestReport : RequestCost {
   // How often it had to be sent again after something had gone wrong, and whether it was completed
-  // by the device's stand-in in the end; the figures above are of the attempt that succeeded.
+  // by the device's stand-in in the end.
   int replays = 0;
   bool on_fallback = false;
 };
@@ -98,7 +86,7 @@ struct Request {
   ExecutableId executable = 0;
   std::vector<std::span<const uint8_t>> inputs;  // sizes as AnyExecutable::inputs
   std::vector<std::span<uint8_t>> outputs;       // sizes as AnyExecutable::outputs
-  std::chrono::milliseconds timeout{10'000};     // from Submit to completion
+  std::chrono::milliseconds timeout{10'000};     // of each attempt; of the first, from Submit on
   int32_t priority = 0;                          // the higher, the sooner
 };
 

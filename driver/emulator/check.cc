@@ -5,7 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "driver/operand_limits.h"
+#include "driver/isa/operand_limits.h"
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/resize.h"

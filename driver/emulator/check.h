@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
-#include "driver/protocol.h"
+#include "driver/atoll1/protocol.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
 
 namespace atollrt {
 

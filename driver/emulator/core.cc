@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "driver/timing.h"
+#include "driver/isa/timing.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {

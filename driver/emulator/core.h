@@ -22,7 +22,8 @@
 #include <span>
 #include <vector>
 
-#include "driver/device_profile.h"
+#include "atoll/status.h"
+#include "driver/atoll1/protocol.h"
 #include "driver/emulator/byte_queue.h"
 #include "driver/emulator/check.h"
 #include "driver/emulator/direct_array.h"
@@ -30,15 +31,14 @@
 #include "driver/emulator/record_parser.h"
 #include "driver/emulator/stepped_machine.h"
 #include "driver/emulator/vector_unit.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
-#include "driver/protocol.h"
-#include "driver/schedule.h"
-#include "driver/usb_transport.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
+#include "driver/isa/schedule.h"
+#include "driver/profiles/device_profile.h"
+#include "driver/usb/usb_transport.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

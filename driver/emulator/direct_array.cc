@@ -9,7 +9,7 @@
 
 #include "driver/emulator/slices.h"
 #include "driver/emulator/vector_unit.h"
-#include "driver/operand_limits.h"
+#include "driver/isa/operand_limits.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {

@@ -16,13 +16,13 @@
 #include "driver/emulator/memory.h"
 #include "driver/emulator/slices.h"
 #include "driver/emulator/stop_signal.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/depthwise_conv2d.h"
 #include "runtime/kernels/lstm.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/kernels/transpose_conv.h"
 
 namespace atollrt {

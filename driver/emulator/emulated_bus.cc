@@ -3,16 +3,16 @@
 
 #include <thread>
 
+#include "atoll/status.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/protocol.h"
-#include "runtime/base/status.h"
+#include "driver/usb/usb_ids.h"
 
 namespace atollrt {
 
 Result<std::vector<UsbDeviceInfo>> EmulatedBus::List() {
   std::vector<UsbDeviceInfo> list;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    list.push_back({.id = {kAtollVendorId, kAtollProductId},
+    list.push_back({.id = kAtollUsbId,
                     .path = Format("0-%zu", i + 1),
                     .address = static_cast<int>(i) + 1,
                     .speed = UsbSpeed::kSuper});

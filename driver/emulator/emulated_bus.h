@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "driver/emulator/core.h"
-#include "driver/usb_bus.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

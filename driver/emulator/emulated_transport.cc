@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/emulator/emulated_transport.h"
 
-#include "driver/protocol.h"
+#include "driver/atoll1/protocol.h"
 
 namespace atollrt {
 namespace {

@@ -17,9 +17,9 @@
 #include <mutex>
 #include <span>
 
+#include "atoll/status.h"
 #include "driver/emulator/core.h"
-#include "driver/usb_transport.h"
-#include "runtime/base/status.h"
+#include "driver/usb/usb_transport.h"
 
 namespace atollrt {
 

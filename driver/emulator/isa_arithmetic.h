@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/instruction.h"
+#include "driver/isa/instruction.h"
 
 namespace atollrt::isa {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
 
 namespace atollrt {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "driver/instruction.h"
+#include "driver/isa/instruction.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {

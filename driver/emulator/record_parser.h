@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/protocol.h"
+#include "driver/atoll1/protocol.h"
 
 namespace atollrt {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "atoll/check.h"
 #include "driver/emulator/stepped_jobs.h"
 #include "driver/emulator/stepped_lstm.h"
-#include "runtime/base/check.h"
 
 namespace atollrt {
 

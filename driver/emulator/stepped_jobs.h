@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "driver/emulator/isa_arithmetic.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
 
 namespace atollrt::stepped {
 

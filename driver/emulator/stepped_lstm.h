@@ -15,12 +15,12 @@
 #include <span>
 #include <vector>
 
+#include "atoll/check.h"
 #include "driver/emulator/isa_arithmetic.h"
 #include "driver/emulator/stepped_functions.h"
 #include "driver/emulator/stepped_jobs.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
-#include "runtime/base/check.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
 
 namespace atollrt::stepped {
 

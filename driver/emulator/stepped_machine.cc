@@ -5,10 +5,10 @@
 #include <type_traits>
 #include <variant>
 
+#include "atoll/check.h"
 #include "driver/emulator/stepped_array.h"
 #include "driver/emulator/stepped_sequencer.h"
 #include "driver/emulator/stepped_vector_unit.h"
-#include "runtime/base/check.h"
 
 namespace atollrt {
 namespace {

@@ -2,7 +2,7 @@
 //
 // SteppedMachine: the emulator's stepped face. Array, vector unit and DMA of docs/isa.md §5, cycle
 // by cycle: slow, for small shapes, and the oracle of the direct face (DirectArray, VectorUnit), of
-// the closed forms in driver/timing.h and of the order of driver/schedule.h. It shares no
+// the closed forms in driver/isa/timing.h and of the order of driver/isa/schedule.h. It shares no
 // arithmetic with them.
 //
 // Belongs to one thread at a time.
@@ -14,8 +14,8 @@
 #include <span>
 
 #include "driver/emulator/stop_signal.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
 
 namespace atollrt {
 
@@ -35,7 +35,7 @@ class SteppedMachine {
   // Runs an instruction of array, vector unit or DMA on `memory`, the on-chip memory, and returns
   // the cycles that it took, issue not included. Precondition: the instruction and its channel
   // records have passed CheckInstruction and CheckChannelRecords for these segments and this
-  // memory. Writes what AccessesOf (driver/memory_access.h) says and nothing else.
+  // memory. Writes what AccessesOf (driver/isa/memory_access.h) says and nothing else.
   virtual uint64_t Run(const Instruction& instruction, const Segments& segments,
                        std::span<uint8_t> memory) = 0;
   // The program's time: of the instructions since StartProgram, in order and with the cycles that

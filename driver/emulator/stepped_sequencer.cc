@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 
 namespace atollrt {
 namespace {

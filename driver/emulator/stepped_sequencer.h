@@ -2,8 +2,8 @@
 //
 // SteppedSequencer: the sequencer, the queues of the units and the link of docs/isa.md §5,
 // "Overlap", as a machine with a state that goes from one event to the next. It is the oracle of
-// driver/schedule.h, which has the same list as maxima over earlier times: it is written from that
-// page and shares nothing with it but the table of operands.
+// driver/isa/schedule.h, which has the same list as maxima over earlier times: it is written from
+// that page and shares nothing with it but the table of operands.
 //
 // Belongs to one thread at a time.
 #pragma once
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "driver/emulator/stepped_machine.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
 
 namespace atollrt {
 

@@ -6,11 +6,11 @@
 #include <variant>
 #include <vector>
 
+#include "atoll/check.h"
 #include "driver/emulator/isa_arithmetic.h"
 #include "driver/emulator/stepped_functions.h"
 #include "driver/emulator/stepped_lanes.h"
 #include "driver/emulator/stepped_resize.h"
-#include "runtime/base/check.h"
 
 namespace atollrt {
 

@@ -13,8 +13,8 @@
 
 #include "driver/emulator/stepped_lanes.h"
 #include "driver/emulator/stop_signal.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
 
 namespace atollrt {
 

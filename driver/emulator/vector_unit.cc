@@ -8,13 +8,13 @@
 
 #include "driver/emulator/slices.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/normalization.h"
 #include "runtime/kernels/pool2d.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/kernels/resize.h"
 #include "runtime/kernels/softmax.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {

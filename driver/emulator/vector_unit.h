@@ -8,8 +8,9 @@
 #include "driver/emulator/memory.h"
 #include "driver/emulator/slices.h"
 #include "driver/emulator/stop_signal.h"
-#include "driver/instruction.h"
-#include "driver/memory_access.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/loops/loops.h"
@@ -17,7 +18,6 @@
 #include "runtime/kernels/reduce.h"
 #include "runtime/kernels/softmax.h"
 #include "runtime/kernels/strided_copy.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/graph/shape_inference.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

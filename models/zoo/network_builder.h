@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "models/zoo/sample_run.h"
 #include "models/zoo/zoo.h"
-#include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 
 namespace atollrt {

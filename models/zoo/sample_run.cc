@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/node_executor.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/ops/node_executor.h"
 
 namespace atollrt {
 namespace {
@@ -79,13 +79,13 @@ Status SampleRun::Run(const Graph& graph, const Node& node) {
       outputs.push_back(values.data());
     }
     const std::vector<uint8_t*> state(inputs.size());
-    DeviceUsage usage;
+    RequestCost cost;
     ATOLL_RETURN_IF_ERROR(executor->Invoke({.inputs = inputs,
                                             .outputs = outputs,
                                             .state = state,
                                             .scratch = scratch.data(),
                                             .pool = &pool_,
-                                            .usage = &usage}));
+                                            .cost = &cost}));
   }
   return Status();
 }

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

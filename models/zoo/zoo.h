@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 
 namespace atollrt {

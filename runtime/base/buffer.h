@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 
 namespace atollrt {
 

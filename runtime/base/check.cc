@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 
 #include <cstdio>
 #include <cstdlib>

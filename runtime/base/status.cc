@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 
 #include <cstdarg>
 #include <cstdio>

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 
 namespace atollrt {
 

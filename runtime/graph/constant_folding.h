@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 
 namespace atollrt {

@@ -25,7 +25,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 
 namespace atollrt {
 

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 
 namespace atollrt {

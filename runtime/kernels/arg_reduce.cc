@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/thread_pool.h"
+#include "runtime/base/thread_pool.h"
 
 namespace atollrt {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/reduce.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

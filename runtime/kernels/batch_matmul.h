@@ -11,8 +11,8 @@
 #include <array>
 #include <cstdint>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/quantization.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/thread_pool.h"
+#include "runtime/base/thread_pool.h"
 
 namespace atollrt {
 

@@ -14,8 +14,9 @@
 #include <span>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/gemm/conv_blocks.h"
@@ -24,7 +25,6 @@
 #include "runtime/kernels/line_window.h"
 #include "runtime/kernels/pairs/pair_tail.h"
 #include "runtime/kernels/quantization.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

@@ -10,11 +10,11 @@
 
 #include <cstdint>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/kernels/value_clamp.h"
 
 namespace atollrt {

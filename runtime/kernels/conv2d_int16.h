@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/quantization.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

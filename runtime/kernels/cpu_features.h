@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 
 namespace atollrt {
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/thread_pool.h"
+#include "runtime/base/thread_pool.h"
 
 namespace atollrt {
 namespace {

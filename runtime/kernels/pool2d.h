@@ -14,9 +14,9 @@
 
 #include <cstdint>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/quantization.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/kernels/value_clamp.h"
 
 namespace atollrt {

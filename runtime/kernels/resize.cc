@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/scratch.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {

@@ -14,8 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/loops/loops.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

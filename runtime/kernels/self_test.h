@@ -4,7 +4,7 @@
 // (cpu_features.h) that it has, compute what the reference kernels compute.
 #pragma once
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 
 namespace atollrt {
 

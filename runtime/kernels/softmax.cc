@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/fixed_point.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/quantization.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "runtime/base/sort_few.h"
-#include "runtime/kernels/thread_pool.h"
+#include "runtime/base/thread_pool.h"
 
 namespace atollrt {
 namespace {

@@ -15,11 +15,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/thread_pool.h"
 
 namespace atollrt {
 

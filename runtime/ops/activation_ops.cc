@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/loops/loops.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/loops/loops.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/ops/element_types.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"

@@ -106,7 +106,7 @@ Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outp
   ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<NodeExecutor> executor,
                          PrepareCpuNode(graph, node, CpuFeatures{}));
   ThreadPool pool(1);
-  DeviceUsage usage;
+  RequestCost cost;
   ATOLL_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(executor->ScratchBytes(pool.threads())));
   std::vector<const uint8_t*> inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -121,7 +121,7 @@ Status EvaluateNode(const Graph& graph, const Node& node, std::span<Buffer> outp
                            .state = state,
                            .scratch = scratch.data(),
                            .pool = &pool,
-                           .usage = &usage});
+                           .cost = &cost});
 }
 
 }  // namespace atollrt

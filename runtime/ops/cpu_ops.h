@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/node_executor.h"
+#include "runtime/ops/node_executor.h"
 #include "runtime/ops/type_set.h"
 
 namespace atollrt {

@@ -4,7 +4,7 @@
 // setup arithmetic of docs/quantization.md §4, §5 and §8. Otherwise as quantized_params.h.
 #pragma once
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/elementwise.h"
 #include "runtime/kernels/normalization.h"

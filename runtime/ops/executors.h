@@ -8,10 +8,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/node_executor.h"
+#include "runtime/ops/node_executor.h"
 
 namespace atollrt {
 

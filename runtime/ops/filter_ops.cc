@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "runtime/graph/shape_rules.h"
 #include "runtime/kernels/conv2d_float.h"
 #include "runtime/kernels/conv2d_int16.h"
 #include "runtime/kernels/transpose_conv.h"
@@ -17,6 +16,7 @@
 #include "runtime/ops/int16_params.h"
 #include "runtime/ops/quantized_params.h"
 #include "runtime/ops/tensor_checks.h"
+#include "runtime/shapes/shape_rules.h"
 
 namespace atollrt {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/graph/shape_inference.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

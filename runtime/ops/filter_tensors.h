@@ -9,7 +9,7 @@
 
 #include <initializer_list>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/pool2d.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
-#include "runtime/graph/shape_inference.h"
 #include "runtime/ops/executors.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

@@ -7,7 +7,7 @@
 // Pure functions, thread-safe.
 #pragma once
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/conv2d_int16.h"
 

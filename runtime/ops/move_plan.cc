@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "runtime/graph/shape_inference.h"
-#include "runtime/graph/slice.h"
+#include "runtime/shapes/shape_inference.h"
+#include "runtime/shapes/slice.h"
 
 namespace atollrt {
 namespace {

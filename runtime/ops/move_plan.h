@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/strided_copy.h"
 

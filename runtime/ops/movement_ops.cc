@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/graph/shape_inference.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/lookup_table.h"
 #include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/strided_copy.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/move_plan.h"
 #include "runtime/ops/quantized_params.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/operand_sharing.h"
 
-#include "runtime/graph/shape_inference.h"
 #include "runtime/ops/move_plan.h"
 #include "runtime/ops/quantized_params.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "runtime/base/bytes.h"
-#include "runtime/graph/shape_inference.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/tensor_checks.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

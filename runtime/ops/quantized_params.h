@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/conv2d.h"

@@ -7,7 +7,7 @@
 // Pure functions, thread-safe. Params borrow the weights of the graph.
 #pragma once
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/lstm.h"
 #include "runtime/kernels/svdf.h"

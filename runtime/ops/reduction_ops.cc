@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/graph/shape_inference.h"
 #include "runtime/kernels/arg_reduce.h"
 #include "runtime/kernels/reduce.h"
 #include "runtime/kernels/softmax_float.h"
@@ -12,6 +11,7 @@
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"
 #include "runtime/ops/tensor_checks.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

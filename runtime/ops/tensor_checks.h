@@ -4,7 +4,7 @@
 // node; the caller adds it. Pure functions, thread-safe.
 #pragma once
 
-#include "runtime/base/status.h"
+#include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/lookup_table.h"
 #include "runtime/kernels/quantization.h"

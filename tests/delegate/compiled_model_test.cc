@@ -10,8 +10,9 @@
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
 #include "runtime/graph/compiled_op.h"
-#include "runtime/graph/tflite_writer.h"
 #include "runtime/interpreter.h"
+#include "runtime/plan/partition_report.h"
+#include "runtime/tflite/tflite_writer.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/seeded_run.h"
@@ -71,10 +72,10 @@ TEST(CompiledModel, RunsTheProgramsThatItHolds) {
   const auto after = MakeInterpreter(compiled, delegate.get());
   ASSERT_EQ(after->partitions().size(), before->partitions().size());
   for (size_t i = 0; i < after->partitions().size(); ++i) {
-    EXPECT_EQ(after->partitions()[i].report.instruction_count,
-              before->partitions()[i].report.instruction_count);
-    EXPECT_EQ(after->partitions()[i].report.estimated_cycles,
-              before->partitions()[i].report.estimated_cycles);
+    EXPECT_EQ(after->partitions()[i].report->instruction_count,
+              before->partitions()[i].report->instruction_count);
+    EXPECT_EQ(after->partitions()[i].report->estimated_cycles,
+              before->partitions()[i].report->estimated_cycles);
   }
   int on_cpu = 0;
   for (const NodePlacement& placement : after->placements()) {
@@ -96,9 +97,9 @@ TEST(CompiledModel, ReportsTheTimesOfTheDeviceThatRunsIt) {
   RunWithSeed(interpreter.get(), 1);
   int64_t cycles = 0;
   for (const Partition& partition : interpreter->partitions()) {
-    cycles += partition.report.estimated_cycles;
+    cycles += partition.report->estimated_cycles;
   }
-  EXPECT_EQ(cycles, static_cast<int64_t>(interpreter->last_usage().cycles));
+  EXPECT_EQ(cycles, static_cast<int64_t>(interpreter->last_cost().device_cycles));
 }
 
 TEST(CompiledModel, CanBeCompiledAgain) {

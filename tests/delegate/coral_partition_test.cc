@@ -11,6 +11,7 @@
 #include "driver/coral/coral_chip.h"
 #include "driver/device/device.h"
 #include "runtime/interpreter.h"
+#include "runtime/plan/partition_report.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_coral.h"
 #include "tests/support/model_builder.h"
@@ -79,8 +80,8 @@ TEST_F(CoralPartitionTest, OperatorsForTheCoralRunThereAndOthersHere) {
   ASSERT_TRUE(interpreter.ok()) << interpreter.status().message();
   ASSERT_THAT((*interpreter)->partitions(), SizeIs(2));
   EXPECT_THAT((*interpreter)->partitions()[0].nodes, SizeIs(1));
-  EXPECT_EQ((*interpreter)->partitions()[0].report.resident_parameter_bytes, 8);
-  EXPECT_EQ((*interpreter)->partitions()[0].report.streamed_parameter_bytes, 4);
+  EXPECT_EQ((*interpreter)->partitions()[0].report->resident_parameter_bytes, 8);
+  EXPECT_EQ((*interpreter)->partitions()[0].report->streamed_parameter_bytes, 4);
   EXPECT_EQ((*interpreter)->placements()[0].partition, -1);
   EXPECT_THAT((*interpreter)->placements()[0].reason, HasSubstr("not compiled for the Edge TPU"));
   for (int run = 0; run < 2; ++run) {

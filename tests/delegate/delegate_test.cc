@@ -8,8 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "delegate/lowering.h"
-#include "runtime/graph/shape_inference.h"
 #include "runtime/interpreter.h"
+#include "runtime/plan/partition_report.h"
+#include "runtime/shapes/shape_inference.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
@@ -155,7 +156,7 @@ TEST(DeviceDelegate, GivesTheCpusBytesInPartsOfChannels) {
   const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
   ASSERT_EQ(interpreter->partitions().size(), 1u);
   EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 4u);
-  EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("parts of its output channels"));
+  EXPECT_THAT(interpreter->partitions()[0].report->note, HasSubstr("parts of its output channels"));
   for (const uint64_t seed : {1u, 2u}) {
     EXPECT_EQ(RunWithSeed(interpreter.get(), seed),
               RunWithSeed(MakeInterpreter(model, nullptr).get(), seed));
@@ -218,7 +219,7 @@ TEST(DeviceDelegate, ResizesAndNormalisesInBandsOfRows) {
     const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
     ASSERT_NE(interpreter, nullptr);
     ASSERT_EQ(interpreter->partitions().size(), 1u);
-    EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("bands of rows"));
+    EXPECT_THAT(interpreter->partitions()[0].report->note, HasSubstr("bands of rows"));
     const auto seed = static_cast<uint64_t>(i);
     EXPECT_EQ(RunWithSeed(interpreter.get(), seed),
               RunWithSeed(MakeInterpreter(model, nullptr).get(), seed));
@@ -240,10 +241,10 @@ TEST(DeviceDelegate, ComputesTransposedConvolutionsInBands) {
   const std::unique_ptr<Interpreter> interpreter = MakeInterpreter(model, delegate.get());
   ASSERT_EQ(interpreter->partitions().size(), 1u);
   EXPECT_EQ(interpreter->partitions()[0].nodes.size(), 6u);
-  EXPECT_THAT(interpreter->partitions()[0].report.note, HasSubstr("bands of rows"));
+  EXPECT_THAT(interpreter->partitions()[0].report->note, HasSubstr("bands of rows"));
   EXPECT_EQ(RunWithSeed(interpreter.get(), 1), want);
-  EXPECT_EQ(static_cast<int64_t>(interpreter->last_usage().cycles),
-            interpreter->partitions()[0].report.estimated_cycles);
+  EXPECT_EQ(static_cast<int64_t>(interpreter->last_cost().device_cycles),
+            interpreter->partitions()[0].report->estimated_cycles);
 }
 
 // Which the kernels of both sides compute in another way.
@@ -439,7 +440,7 @@ TEST(DeviceDelegate, ComputesInBandsOfRowsWhatTheCpuComputes) {
         }
       }
       for (const Partition& partition : interpreter->partitions()) {
-        banded += partition.report.note.find("bands of rows") != std::string::npos ? 1 : 0;
+        banded += partition.report->note.find("bands of rows") != std::string::npos ? 1 : 0;
       }
     }
   }
@@ -494,8 +495,8 @@ TEST(DeviceDelegate, EstimatesTheCyclesThatTheDeviceThenCounts) {
   RunWithSeed(interpreter.get(), 1);
   RunWithSeed(interpreter.get(), 1);
   ASSERT_EQ(interpreter->partitions().size(), 1u);
-  EXPECT_EQ(static_cast<int64_t>(interpreter->last_usage().cycles),
-            interpreter->partitions()[0].report.estimated_cycles);
+  EXPECT_EQ(static_cast<int64_t>(interpreter->last_cost().device_cycles),
+            interpreter->partitions()[0].report->estimated_cycles);
 }
 
 TEST(DeviceDelegate, SharesOneDeviceAmongInterpreters) {

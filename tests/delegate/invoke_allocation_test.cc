@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "delegate/delegate.h"
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/open_device.h"
+#include "driver/profiles/device_profile.h"
 #include "runtime/interpreter.h"
 #include "runtime/kernels/cpu_features.h"
 #include "tests/support/absent.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/impatient_transport.h"
-#include "tests/support/open_atoll1.h"
 #include "tests/support/model_builder.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -100,8 +100,8 @@ void CheckModels(const std::filesystem::path& folder) {
   CoreOptions core{.profile = DeviceProfiles()[0], .features = *DetectCpuFeatures()};
   auto emulated = EmulatedTransport::Create(core);
   ASSERT_TRUE(emulated.ok());
-  auto slow = OpenAtoll1(
-      std::make_unique<ImpatientTransport>(*std::move(emulated), &impatient), {.name = "slow"});
+  auto slow = OpenAtoll1(std::make_unique<ImpatientTransport>(*std::move(emulated), &impatient),
+                         {.name = "slow"});
   ASSERT_TRUE(slow.ok());
   DeviceDelegate slow_delegate(*std::move(slow));
   for (const auto& file : std::filesystem::directory_iterator(folder)) {

@@ -8,7 +8,7 @@
 
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
-#include "driver/memory_access.h"
+#include "driver/isa/memory_access.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/rng.h"
 

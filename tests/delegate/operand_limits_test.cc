@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For each limit of driver/operand_limits.inc, and of what an executable may be, models at it and
-// one beyond it: the former run on the device, with the bytes of the CPU, the latter stay on the
-// CPU with the sentence of the rule.
-#include "driver/operand_limits.h"
+// For each limit of driver/isa/operand_limits.inc, and of what an executable may be, models at it
+// and one beyond it: the former run on the device, with the bytes of the CPU, the latter stay on
+// the CPU with the sentence of the rule.
+#include "driver/isa/operand_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 #include "delegate/delegate.h"
 #include "delegate/partitioner.h"
-#include "driver/executable.h"
+#include "driver/isa/executable.h"
 #include "runtime/interpreter.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
@@ -27,7 +27,7 @@ namespace {
 const char* RuleOf(OperandLimit limit) {
   constexpr const char* kRules[] = {
 #define ATOLL_OPERAND_LIMIT(Name, most, meaning, rule) rule,
-#include "driver/operand_limits.inc"
+#include "driver/isa/operand_limits.inc"
 #undef ATOLL_OPERAND_LIMIT
   };
   return kRules[static_cast<size_t>(limit)];

@@ -11,6 +11,7 @@
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
 #include "runtime/interpreter.h"
+#include "runtime/plan/partition_report.h"
 #include "tests/support/model_builder.h"
 
 namespace atollrt {
@@ -81,7 +82,7 @@ TEST_P(ProgramTraceTest, UnitsAndLinkAddUpToTheModelledLatency) {
   const double clock = static_cast<double>(delegate_->device().info().clock_hz);
   uint64_t all_cycles = 0;
   for (int32_t p = 0; p < 2; ++p) {
-    const PartitionReport& report = interpreter_->partitions()[p].report;
+    const PartitionReport& report = *interpreter_->partitions()[p].report;
     std::map<TraceUnit, uint64_t> busy;
     uint64_t parameters = 0;
     uint64_t total = 0;
@@ -112,7 +113,8 @@ TEST_P(ProgramTraceTest, UnitsAndLinkAddUpToTheModelledLatency) {
     EXPECT_EQ(bytes_in, static_cast<uint64_t>(report.output_bytes));
     all_cycles += total;
   }
-  EXPECT_EQ(interpreter_->last_usage().cycles, all_cycles) << "what the emulated device counted";
+  EXPECT_EQ(interpreter_->last_cost().device_cycles, all_cycles)
+      << "what the emulated device counted";
 }
 
 TEST_P(ProgramTraceTest, AUnitDoesOneThingAtATime) {

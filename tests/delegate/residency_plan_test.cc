@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "delegate/delegate.h"
-#include "driver/device_profile.h"
+#include "driver/atoll1/protocol.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/protocol.h"
+#include "driver/profiles/device_profile.h"
+#include "runtime/interpreter.h"
+#include "runtime/plan/partition_report.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
@@ -191,7 +193,7 @@ ModelBuilder RandomModel(Rng& rng) {
 uint64_t ResidentBytes(const Interpreter& interpreter) {
   uint64_t bytes = 0;
   for (const Partition& partition : interpreter.partitions()) {
-    const PartitionReport& report = partition.report;
+    const PartitionReport& report = *partition.report;
     bytes += kRecordHeaderBytes + kStartBytes + partition.inputs.size() * kRecordHeaderBytes +
              static_cast<uint64_t>(report.input_bytes);
     if (report.streamed_parameter_bytes > 0) {
@@ -230,7 +232,7 @@ TEST(ResidencyPlan, SaysWhatTheDeviceThenUploads) {
     for (size_t r = 0; r < rounds.size(); ++r) {
       for (size_t k = 0; k < interpreters.size(); ++k) {
         ASSERT_TRUE(interpreters[k]->Invoke().ok());
-        ASSERT_EQ(interpreters[k]->last_usage().bytes_to_device - ResidentBytes(*interpreters[k]),
+        ASSERT_EQ(interpreters[k]->last_cost().bytes_to_device - ResidentBytes(*interpreters[k]),
                   rounds[r][k].upload.bytes)
             << "model " << k << " in round " << r;
         evictions += !rounds[r][k].evicted.empty();

@@ -57,9 +57,7 @@ struct Group {
     for (int i = 0; i < count; ++i) devices.push_back(CountedDevice(&runs[static_cast<size_t>(i)]));
     Make(std::move(devices));
   }
-  std::vector<int> Counts(int devices) const {
-    return {runs.begin(), runs.begin() + devices};
-  }
+  std::vector<int> Counts(int devices) const { return {runs.begin(), runs.begin() + devices}; }
 };
 
 TEST(Stages, GiveTheBytesOfTheWholeModel) {

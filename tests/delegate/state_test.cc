@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "delegate/delegate.h"
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
+#include "driver/profiles/device_profile.h"
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/open_atoll1.h"

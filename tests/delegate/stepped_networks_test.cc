@@ -7,9 +7,10 @@
 #include <algorithm>
 
 #include "delegate/delegate.h"
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
+#include "driver/profiles/device_profile.h"
 #include "runtime/interpreter.h"
+#include "runtime/plan/partition_report.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
@@ -53,7 +54,7 @@ Outcome RunOn(std::shared_ptr<const Model> model, Delegate* delegate) {
   if (!interpreter.ok()) return outcome;
   outcome.partitions = (*interpreter)->partitions().size();
   for (const Partition& partition : (*interpreter)->partitions()) {
-    outcome.streamed_bytes += partition.report.streamed_parameter_bytes;
+    outcome.streamed_bytes += partition.report->streamed_parameter_bytes;
   }
   Rng rng(3);
   for (int inference = 0; inference < 2; ++inference) {
@@ -66,7 +67,7 @@ Outcome RunOn(std::shared_ptr<const Model> model, Delegate* delegate) {
       const auto bytes = (*interpreter)->ConstTensorBytes(output);
       outcome.outputs.emplace_back(bytes.begin(), bytes.end());
     }
-    outcome.cycles.push_back((*interpreter)->last_usage().cycles);
+    outcome.cycles.push_back((*interpreter)->last_cost().device_cycles);
   }
   return outcome;
 }

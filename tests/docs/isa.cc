@@ -3,8 +3,8 @@
 // The tables of docs/isa.md that follow from the code: device profiles, flags, limits of operands,
 // and what each instruction consists of. They lie between "<!-- generated: NAME -->" and "<!-- end
 // -->"; the rest of the page is written by hand. Fails as well if an instruction is missing, there
-// is one too many, they are in another order than in driver/instructions.inc, or one has no cycles
-// in section 5.
+// is one too many, they are in another order than in driver/isa/instructions.inc, or one has no
+// cycles in section 5.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/device_profile.h"
-#include "driver/instruction.h"
-#include "driver/instruction_meanings.h"
-#include "driver/memory_access.h"
+#include "driver/isa/instruction.h"
+#include "driver/isa/instruction_meanings.h"
+#include "driver/isa/memory_access.h"
+#include "driver/profiles/device_profile.h"
 #include "runtime/base/bytes.h"
 #include "tests/docs/generated_page.h"
 
@@ -136,7 +136,7 @@ std::string OperandLimitTable() {
   std::string table = "| at most | what |\n|---|---|\n";
 #define ATOLL_OPERAND_LIMIT(Name, most, meaning, rule) \
   table += Format("| %llu | %s |\n", static_cast<unsigned long long>(most), meaning);
-#include "driver/operand_limits.inc"
+#include "driver/isa/operand_limits.inc"
 #undef ATOLL_OPERAND_LIMIT
   return table;
 }
@@ -167,7 +167,7 @@ bool CheckParts(const std::string& page, std::vector<std::string> names) {
   std::vector<std::string> expected;
   for (const InstructionInfo& info : InstructionTable()) expected.push_back(info.mnemonic);
   if (names != expected) {
-    return Complain("its instructions are not those of driver/instructions.inc in this order");
+    return Complain("its instructions are not those of driver/isa/instructions.inc in this order");
   }
   const size_t cycles = page.find("\n| instruction | cycles |\n");
   if (cycles == std::string::npos) return Complain("section 5 has no table of cycles");

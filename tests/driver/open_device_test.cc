@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "driver/device_name.h"
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/open_emulator.h"
-#include "driver/usb_ids.h"
+#include "driver/profiles/device_profile.h"
+#include "driver/usb/usb_ids.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 

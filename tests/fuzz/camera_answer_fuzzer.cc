@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/camera/http_camera.h"
-#include "examples/camera/mjpeg.h"
-#include "runtime/base/check.h"
+#include "atoll/check.h"
+#include "camera/sources/http_camera.h"
+#include "camera/sources/mjpeg.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

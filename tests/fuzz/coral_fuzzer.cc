@@ -9,12 +9,12 @@
 #include <memory>
 #include <span>
 
+#include "atoll/check.h"
 #include "driver/coral/firmware.h"
 #include "driver/coral/open_coral.h"
 #include "driver/coral/package.h"
 #include "driver/device/device.h"
-#include "driver/usb_ids.h"
-#include "runtime/base/check.h"
+#include "driver/usb/usb_ids.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_clock.h"

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
 #include "tests/fuzz/small_model.h"

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/assembly.h"
-#include "driver/executable.h"
-#include "driver/protocol.h"
-#include "driver/schedule.h"
-#include "runtime/base/check.h"
+#include "atoll/check.h"
+#include "driver/atoll1/protocol.h"
+#include "driver/isa/assembly.h"
+#include "driver/isa/executable.h"
+#include "driver/isa/schedule.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "atoll/camera/frame_source.h"
+#include "atoll/check.h"
 #include "atoll/picture.h"
-#include "runtime/base/check.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "examples/camera/web/http.h"
-#include "runtime/base/check.h"
+#include "atoll/check.h"
+#include "camera/web/http.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
 #include "tests/fuzz/small_model.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "atoll/camera/frame_source.h"
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "atoll/check.h"
+#include "driver/atoll1/protocol.h"
 #include "driver/emulator/core.h"
-#include "driver/instruction_meanings.h"
-#include "driver/protocol.h"
+#include "driver/isa/instruction_meanings.h"
 #include "runtime/base/bytes.h"
-#include "runtime/base/check.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

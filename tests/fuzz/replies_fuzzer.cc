@@ -12,13 +12,16 @@
 #include <span>
 #include <vector>
 
-#include "driver/device_profile.h"
-#include "driver/protocol.h"
-#include "driver/recording.h"
+#include "atoll/check.h"
+#include "driver/atoll1/atoll1_chip.h"
+#include "driver/atoll1/protocol.h"
+#include "driver/device/device.h"
+#include "driver/profiles/device_profile.h"
+#include "driver/usb/recording.h"
 #include "runtime/base/bytes.h"
-#include "runtime/base/check.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/open_atoll1.h"
 #include "tests/support/test_executables.h"
 
 using namespace atollrt;

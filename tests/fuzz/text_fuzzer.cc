@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/assembly.h"
-#include "driver/device_profile.h"
-#include "runtime/base/check.h"
+#include "atoll/check.h"
+#include "driver/isa/assembly.h"
+#include "driver/profiles/device_profile.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

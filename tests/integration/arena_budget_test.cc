@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "models/zoo/zoo.h"
-#include "runtime/graph/tflite_writer.h"
 #include "runtime/interpreter.h"
+#include "runtime/tflite/tflite_writer.h"
 #include "tests/support/absent.h"
 
 namespace atollrt {

@@ -9,6 +9,7 @@
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
 #include "runtime/interpreter.h"
+#include "runtime/plan/partition_report.h"
 #include "tests/support/model_builder.h"
 #include "tests/support/seeded_run.h"
 
@@ -30,7 +31,7 @@ void ExpectRunsInBands(const ModelBuilder& m) {
   ASSERT_EQ(emulated->partitions().size(), 1u);
   const Partition& partition = emulated->partitions()[0];
   EXPECT_EQ(partition.nodes.size(), model->graph().nodes.size());
-  EXPECT_THAT(partition.report.note, HasSubstr("bands of rows"));
+  EXPECT_THAT(partition.report->note, HasSubstr("bands of rows"));
   EXPECT_EQ(RunWithSeed(emulated.get(), 1), RunWithSeed(cpu.get(), 1));
 }
 

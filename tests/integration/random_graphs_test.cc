@@ -25,6 +25,7 @@
 #include "runtime/interpreter.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/plan/partition_report.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/partial_delegate.h"
 #include "tests/support/random_graph.h"
@@ -292,7 +293,7 @@ void RandomGraphs::CountNodes() {
 void RandomGraphs::LookAtPartitions(const Interpreter& interpreter) {
   statistics_.with_several_partitions += interpreter.partitions().size() > 1;
   for (const Partition& partition : interpreter.partitions()) {
-    const PartitionReport& report = partition.report;
+    const PartitionReport& report = *partition.report;
     wish_ = std::max(wish_, report.activation_bytes + report.resident_parameter_bytes +
                                 report.streamed_parameter_bytes);
     ++statistics_.partitions;
@@ -332,7 +333,7 @@ std::string RandomGraphs::Listing(const Interpreter& interpreter) const {
     for (const int32_t output : node.outputs) text += " " + operand(output);
     text += "\n";
   }
-  for (const Partition& partition : interpreter.partitions()) text += partition.report.note + "\n";
+  for (const Partition& partition : interpreter.partitions()) text += partition.report->note + "\n";
   const std::string path = testing::TempDir() + "random_graph_" + std::to_string(seed_) + ".tflite";
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(file_.data()),

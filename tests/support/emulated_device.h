@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Emulated devices of any size, for tests that want other ones than driver/device_profile.h has.
+// Emulated devices of any size, for tests that want other ones than
+// driver/profiles/device_profile.h has.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "atoll/check.h"
 #include "driver/device/device.h"
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_transport.h"
-#include "runtime/base/check.h"
+#include "driver/profiles/device_profile.h"
 #include "runtime/kernels/cpu_features.h"
 #include "tests/support/open_atoll1.h"
 

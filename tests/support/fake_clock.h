@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "driver/protocol_session.h"
+#include "driver/atoll1/protocol_session.h"
 
 namespace atollrt {
 

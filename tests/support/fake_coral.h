@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/usb_bus.h"
-#include "driver/usb_ids.h"
+#include "driver/usb/usb_bus.h"
+#include "driver/usb/usb_ids.h"
 #include "tests/support/fake_clock.h"
 
 namespace atollrt {

@@ -18,7 +18,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 
 namespace atollrt {
 namespace {

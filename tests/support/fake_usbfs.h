@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/usb_bus.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

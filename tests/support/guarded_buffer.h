@@ -19,7 +19,7 @@
 #include <cstring>
 #include <span>
 
-#include "runtime/base/check.h"
+#include "atoll/check.h"
 
 namespace atollrt {
 

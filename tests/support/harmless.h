@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/graph/tflite_loader.h"
 #include "runtime/interpreter.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/tflite/tflite_loader.h"
 #include "tests/fuzz/small_model.h"
 
 namespace atollrt {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "driver/usb_transport.h"
+#include "driver/usb/usb_transport.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {

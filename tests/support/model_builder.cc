@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/graph/shape_inference.h"
-#include "runtime/graph/tflite_writer.h"
+#include "runtime/shapes/shape_inference.h"
+#include "runtime/tflite/tflite_writer.h"
 
 namespace atollrt {
 std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "driver/atoll1_chip.h"
+#include "driver/atoll1/atoll1_chip.h"
 #include "driver/device/device.h"
 
 namespace atollrt {

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/protocol.h"
-#include "driver/usb_transport.h"
+#include "driver/atoll1/protocol.h"
+#include "driver/usb/usb_transport.h"
 #include "tests/support/fake_clock.h"
 
 namespace atollrt {

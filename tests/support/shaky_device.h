@@ -10,7 +10,7 @@
 #include "driver/device/device.h"
 #include "driver/emulator/emulated_bus.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/faulty_bus.h"
+#include "driver/faults/faulty_bus.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/fake_clock.h"
 

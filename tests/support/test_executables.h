@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/executable.h"
+#include "driver/isa/executable.h"
 
 namespace atollrt {
 

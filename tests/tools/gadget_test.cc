@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "driver/emulator/emulated_bus.h"
-#include "driver/fault_plan.h"
-#include "driver/faulty_bus.h"
+#include "driver/faults/fault_plan.h"
+#include "driver/faults/faulty_bus.h"
 #include "runtime/base/bytes.h"
 #include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"

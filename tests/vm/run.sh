@@ -38,12 +38,12 @@ skip() {
 # ---- The kernel -----------------------------------------------------------------------------------
 for tool in qemu-system-x86_64 busybox cpio depmod modprobe apt-get dpkg; do
   PATH=$PATH:/usr/sbin command -v $tool >/dev/null ||
-    skip "$tool is not installed (tools/install_vm_packages.sh installs what the VM needs)"
+    skip "$tool is not installed (tools/install_packages.sh --all installs what the VM needs)"
 done
 PATH=$PATH:/usr/sbin
 busybox=$(command -v busybox)
 if ldd "$busybox" >/dev/null 2>&1; then
-  skip "busybox is not static; install busybox-static (tools/install_vm_packages.sh)"
+  skip "busybox is not static; install busybox-static (tools/install_packages.sh --all)"
 fi
 
 # Modules that the guest loads; those that they need come along.

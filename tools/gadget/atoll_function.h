@@ -22,9 +22,9 @@
 #include <span>
 #include <thread>
 
-#include "driver/protocol.h"
-#include "driver/usb_bus.h"
-#include "driver/usb_transport.h"
+#include "driver/atoll1/protocol.h"
+#include "driver/usb/usb_bus.h"
+#include "driver/usb/usb_transport.h"
 #include "tools/gadget/function.h"
 #include "tools/gadget/gate.h"
 

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "driver/usb_bus.h"
-#include "runtime/base/status.h"
+#include "atoll/status.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "driver/usb_bus.h"
+#include "driver/usb/usb_bus.h"
 #include "tools/gadget/function.h"
 
 namespace atollrt {

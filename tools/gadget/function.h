@@ -8,8 +8,8 @@
 #include <functional>
 #include <span>
 
-#include "driver/usb_transport.h"
-#include "runtime/base/status.h"
+#include "atoll/status.h"
+#include "driver/usb/usb_transport.h"
 #include "tools/gadget/function_fs.h"
 
 namespace atollrt {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "driver/usb_transport.h"
-#include "runtime/base/status.h"
+#include "atoll/status.h"
+#include "driver/usb/usb_transport.h"
 
 namespace atollrt {
 

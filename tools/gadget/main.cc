@@ -11,10 +11,11 @@
 #include <csignal>
 #include <memory>
 
-#include "driver/device_profile.h"
 #include "driver/emulator/emulated_bus.h"
-#include "driver/fault_plan.h"
-#include "driver/faulty_bus.h"
+#include "driver/faults/fault_plan.h"
+#include "driver/faults/faulty_bus.h"
+#include "driver/profiles/device_profile.h"
+#include "driver/usb/usb_ids.h"
 #include "runtime/base/log.h"
 #include "runtime/kernels/cpu_features.h"
 #include "tools/gadget/atoll_function.h"
@@ -101,7 +102,7 @@ Status ServeAtoll(const GadgetOptions& options, Controller* controller) {
   bool plugged = false;
   for (;;) {
     if (!plugged) {
-      ATOLL_RETURN_IF_ERROR(controller->Bind({kAtollVendorId, kAtollProductId}));
+      ATOLL_RETURN_IF_ERROR(controller->Bind(kAtollUsbId));
       Log(LogSeverity::kInfo, "serving on %s", controller->name().c_str());
       plugged = true;
     }

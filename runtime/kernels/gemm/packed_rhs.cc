@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "atoll/check.h"
 #include "runtime/base/bytes.h"
-#include "runtime/base/check.h"
 #include "runtime/kernels/byte_parts.h"
 
 namespace atollrt {

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "atoll/status.h"
 #include "runtime/base/buffer.h"
-#include "runtime/base/status.h"
 #include "runtime/kernels/gemm/gemm.h"
 #include "runtime/kernels/packed_weights.h"
 

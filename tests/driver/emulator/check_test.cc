@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "driver/instruction_meanings.h"
+#include "driver/isa/instruction_meanings.h"
 #include "tests/driver/emulator/emulated_program.h"
 
 namespace atollrt {

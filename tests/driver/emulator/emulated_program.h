@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/atoll1/protocol.h"
 #include "driver/emulator/core.h"
-#include "driver/protocol.h"
 #include "runtime/base/bytes.h"
 #include "tests/support/rng.h"
 

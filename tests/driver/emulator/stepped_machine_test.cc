@@ -3,8 +3,9 @@
 // The two faces of the emulated device against each other: random instructions of every kind, with
 // operands up to the limits of docs/isa.md §4, on arrays of every shape. They share no arithmetic,
 // so all bytes of memory and the device's cycles are equal only if both are right. The cycles of
-// the direct face are the closed forms of driver/timing.h, those of the stepped one are counted.
-// Each instruction runs in a program, and once more alone: programs hide some cycles behind others.
+// the direct face are the closed forms of driver/isa/timing.h, those of the stepped one are
+// counted. Each instruction runs in a program, and once more alone: programs hide some cycles
+// behind others.
 //
 // ATOLL_STEPPED_ROUNDS sets the number of instructions.
 #include "driver/emulator/stepped_machine.h"
@@ -16,8 +17,8 @@
 
 #include "driver/emulator/check.h"
 #include "driver/emulator/stepped_resize.h"
-#include "driver/memory_access.h"
-#include "driver/timing.h"
+#include "driver/isa/memory_access.h"
+#include "driver/isa/timing.h"
 #include "tests/driver/emulator/emulated_program.h"
 #include "tests/support/rng.h"
 

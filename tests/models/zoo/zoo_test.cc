@@ -13,10 +13,10 @@
 #include <map>
 #include <memory>
 
-#include "runtime/graph/tflite_loader.h"
-#include "runtime/graph/tflite_writer.h"
 #include "runtime/interpreter.h"
 #include "runtime/model.h"
+#include "runtime/tflite/tflite_loader.h"
+#include "runtime/tflite/tflite_writer.h"
 #include "tests/support/absent.h"
 #include "tests/support/rng.h"
 

@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/graph/shape_inference.h"
 #include "runtime/ops/cpu_ops.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

@@ -20,11 +20,11 @@ using Bytes = std::vector<uint8_t>;
 Bytes Run(NodeExecutor* executor, const std::vector<const uint8_t*>& inputs, uint8_t* output,
           size_t size) {
   ThreadPool pool(2);
-  DeviceUsage usage;
+  RequestCost cost;
   const std::vector<uint8_t*> state(inputs.size());
   EXPECT_EQ(executor->ScratchBytes(2), 0u);
   const Status status = executor->Invoke(
-      {.inputs = inputs, .outputs = {&output, 1}, .state = state, .pool = &pool, .usage = &usage});
+      {.inputs = inputs, .outputs = {&output, 1}, .state = state, .pool = &pool, .cost = &cost});
   EXPECT_TRUE(status.ok()) << status.message();
   return {output, output + size};
 }

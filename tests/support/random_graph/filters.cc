@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/graph/shape_inference.h"
+#include "runtime/shapes/shape_inference.h"
 #include "tests/support/random_graph/graph_maker.h"
 
 namespace atollrt {

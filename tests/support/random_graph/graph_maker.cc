@@ -7,11 +7,11 @@
 #include <iterator>
 #include <utility>
 
-#include "runtime/base/check.h"
-#include "runtime/graph/shape_inference.h"
+#include "atoll/check.h"
 #include "runtime/kernels/quantization.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/tensor_checks.h"
+#include "runtime/shapes/shape_inference.h"
 #include "tests/support/work.h"
 
 namespace atollrt {

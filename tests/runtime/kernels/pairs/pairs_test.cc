@@ -8,9 +8,9 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/base/thread_pool.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/thread_pool.h"
 #include "tests/runtime/kernels/random_pairs.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "camera/picture/file_io.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace atollrt {
+
+Status FileError(const std::string& path, const char* verb, int errno_value) {
+  StatusCode code = StatusCode::kInvalidArgument;
+  switch (errno_value) {
+    case ENOENT:
+    case ENOTDIR:
+      code = StatusCode::kNotFound;
+      break;
+    case EACCES:
+    case EPERM:
+      code = StatusCode::kPermissionDenied;
+      break;
+    case EBUSY:
+      code = StatusCode::kDeviceBusy;
+      break;
+    case ENODEV:
+    case ENXIO:
+      code = StatusCode::kDeviceLost;
+      break;
+    case ENOMEM:
+    case ENOSPC:
+    case EMFILE:
+      code = StatusCode::kResourceExhausted;
+      break;
+    default:
+      break;
+  }
+  return Status(code, Format("%s: cannot %s: %s", path.c_str(), verb, std::strerror(errno_value)));
+}
+
+Result<int> OpenRegularFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return FileError(path, "open", errno);
+  struct stat info = {};
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
+  close(fd);
+  return InvalidArgument("%s: %s, not a file of bytes", path.c_str(),
+                         S_ISDIR(info.st_mode)    ? "a directory"
+                         : S_ISFIFO(info.st_mode) ? "a pipe"
+                                                  : "a device");
+}
+
+Status ReadFile(const std::string& path, std::vector<uint8_t>* bytes, const FileRules& rules) {
+  constexpr size_t kMaxBytes = size_t{1} << 30;
+  constexpr size_t kChunkBytes = size_t{1} << 16;
+  std::FILE* file = nullptr;
+  bytes->clear();
+  if (rules.regular_only) {
+    ATOLL_ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path));
+    file = fdopen(fd, "rb");
+    if (file == nullptr) close(fd);
+  } else {
+    file = std::fopen(path.c_str(), "rbe");
+  }
+  if (file == nullptr) return FileError(path, "open", errno);
+  // The size is not asked for beforehand: pipes have none.
+  size_t size = 0;
+  Status status;
+  while (true) {
+    bytes->resize(std::max(size + kChunkBytes, std::min(bytes->capacity(), 2 * size)));
+    const size_t got = std::fread(bytes->data() + size, 1, bytes->size() - size, file);
+    const bool is_first = size == 0;
+    size += got;
+    if (got == 0) {
+      if (std::ferror(file)) status = FileError(path, "read", errno);
+      break;
+    }
+    if (is_first && rules.wants_rest != nullptr && !rules.wants_rest({bytes->data(), size})) break;
+    if (size > kMaxBytes) {
+      status = ResourceExhausted("%s: larger than %zu bytes", path.c_str(), kMaxBytes);
+      break;
+    }
+  }
+  std::fclose(file);
+  bytes->resize(size);
+  return status;
+}
+
+Status WriteFile(const std::string& path, std::span<const uint8_t> bytes) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return FileError(path, "create", errno);
+  Status status;
+  if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
+    status = FileError(path, "write", errno);
+  }
+  if (std::fclose(file) != 0 && status.ok()) status = FileError(path, "write", errno);
+  return status;
+}
+
+}  // namespace atollrt

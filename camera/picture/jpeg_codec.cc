@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only file that includes libjpeg. It reports errors with longjmp; so between a setjmp and the
+// library calls below it no object with a destructor is created.
+#include "camera/picture/jpeg_codec.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "camera/picture/bitmap_readers.h"
+
+// clang-format off: jpeglib.h needs <cstdio> before it, and jerror.h needs jpeglib.h.
+#include <jerror.h>
+#include <jpeglib.h>
+// clang-format on
+
+namespace atollrt {
+namespace {
+
+struct JpegErrors {
+  jpeg_error_mgr manager;  // first: libjpeg hands back a pointer to it
+  std::jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void JpegFail(j_common_ptr jpeg) {
+  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
+  jpeg->err->format_message(jpeg, errors->message);
+  std::longjmp(errors->jump, 1);
+}
+
+// libjpeg calls it a warning when data are missing or corrupt and paints over the hole in gray.
+// Here that is an error; only what leaves every pixel right is let through.
+void JpegMessage(j_common_ptr jpeg, int level) {
+  if (level >= 0) return;
+  switch (jpeg->err->msg_code) {
+    case JWRN_ADOBE_XFORM:
+    case JWRN_BOGUS_ICC:
+    case JWRN_EXTRANEOUS_DATA:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_TOO_MUCH_DATA:
+      return;
+    default:
+      JpegFail(jpeg);
+  }
+}
+
+// A small file can hold thousands of passes over a large picture; real encoders write about ten.
+void JpegLimitScans(j_common_ptr jpeg) {
+  constexpr int kMaxScans = 200;
+  if (jpeg->is_decompressor &&
+      reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number > kMaxScans) {
+    auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
+    std::snprintf(errors->message, sizeof(errors->message), "more than %d scans", kMaxScans);
+    std::longjmp(errors->jump, 1);
+  }
+}
+
+jpeg_error_mgr* InstallJpegErrors(JpegErrors* errors) {
+  jpeg_std_error(&errors->manager);
+  errors->manager.error_exit = JpegFail;
+  errors->manager.emit_message = JpegMessage;
+  return &errors->manager;
+}
+
+// The largest of 8, 4, 2 and 1 by which the picture may be divided.
+unsigned ChooseJpegDivisor(unsigned width, unsigned height, const DecodeOptions& options) {
+  if (options.min_width <= 0 && options.min_height <= 0) return 1;
+  const unsigned min_width = static_cast<unsigned>(std::max(options.min_width, 0));
+  const unsigned min_height = static_cast<unsigned>(std::max(options.min_height, 0));
+  for (unsigned divisor = 8; divisor > 1; divisor /= 2) {
+    if ((width + divisor - 1) / divisor >= min_width &&
+        (height + divisor - 1) / divisor >= min_height) {
+      return divisor;
+    }
+  }
+  return 1;
+}
+
+// ---- Decoding
+// ------------------------------------------------------------------------------------
+
+// What must outlive a longjmp.
+struct Decoder {
+  jpeg_decompress_struct jpeg = {};
+  JpegErrors errors;
+  jpeg_progress_mgr progress = {};
+};
+
+// Reads the header and refuses what is not read here. The caller has called setjmp.
+Status ReadHeader(std::span<const uint8_t> bytes, const DecodeOptions& options, Decoder* decoder) {
+  jpeg_decompress_struct& jpeg = decoder->jpeg;
+  jpeg_create_decompress(&jpeg);
+  decoder->progress.progress_monitor = JpegLimitScans;
+  jpeg.progress = &decoder->progress;
+  jpeg_mem_src(&jpeg, bytes.data(), bytes.size());
+  jpeg_read_header(&jpeg, TRUE);
+  ATOLL_RETURN_IF_ERROR(
+      CheckImageSize("JPEG", jpeg.image_width, jpeg.image_height, options.max_pixels));
+  if (jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK) {
+    return Unsupported("JPEG: CMYK colour is not read, only gray, YCbCr and RGB");
+  }
+  // Coefficients of three components, two bytes each, with room for narrow pictures that are filled
+  // up to blocks. What asks for more is no picture that an encoder makes.
+  const size_t pixels = size_t{jpeg.image_width} * jpeg.image_height;
+  jpeg.mem->max_memory_to_use = static_cast<long>((size_t{16} << 20) + 8 * pixels);
+  jpeg.scale_num = 1;
+  jpeg.scale_denom = ChooseJpegDivisor(jpeg.image_width, jpeg.image_height, options);
+  return Status();
+}
+
+// All rows, `stride` bytes apart.
+void ReadRows(jpeg_decompress_struct* jpeg, uint8_t* pixels, size_t stride) {
+  while (jpeg->output_scanline < jpeg->output_height) {
+    constexpr unsigned kRows = 16;  // a row of MCUs at most
+    JSAMPROW rows[kRows];
+    const unsigned count = std::min(kRows, jpeg->output_height - jpeg->output_scanline);
+    for (unsigned i = 0; i < count; ++i) {
+      rows[i] = pixels + stride * (jpeg->output_scanline + i);
+    }
+    jpeg_read_scanlines(jpeg, rows, count);
+  }
+}
+
+int DctSize(const jpeg_component_info& component) {
+#if JPEG_LIB_VERSION >= 70
+  return component.DCT_v_scaled_size;
+#else
+  return component.DCT_scaled_size;
+#endif
+}
+
+// By how much `size` is smaller than `full`: 0, 1 for half of it, or -1.
+int ShiftOf(unsigned size, unsigned full) {
+  return size == full ? 0 : size == (full + 1) / 2 ? 1 : -1;
+}
+
+// The shape of the planes as they are stored, after jpeg_calc_output_dimensions. False if it is one
+// that PlanarImage does not have, or not of brightness and colour.
+struct Subsampling {
+  int shift_x;
+  int shift_y;
+};
+bool FindSubsampling(const jpeg_decompress_struct& jpeg, Subsampling* subsampling) {
+  if (jpeg.jpeg_color_space != JCS_YCbCr || jpeg.num_components != 3) return false;
+  const jpeg_component_info* components = jpeg.comp_info;
+  const auto shift_x = [&](int i) {
+    return ShiftOf(components[i].downsampled_width, jpeg.output_width);
+  };
+  const auto shift_y = [&](int i) {
+    return ShiftOf(components[i].downsampled_height, jpeg.output_height);
+  };
+  *subsampling = {shift_x(1), shift_y(1)};
+  return shift_x(0) == 0 && shift_y(0) == 0 && shift_x(1) >= 0 && shift_y(1) >= 0 &&
+         shift_x(2) == shift_x(1) && shift_y(2) == shift_y(1);
+}
+
+// All planes as they are stored. A row of MCUs may end below the planes' memory; there its rows
+// go where nobody looks.
+constexpr int kMaxMcuRows = 4 * DCTSIZE;
+void ReadStoredPlanes(jpeg_decompress_struct* jpeg, PlanarImage* planes) {
+  Plane* const all[3] = {&planes->y, &planes->cb, &planes->cr};
+  JSAMPROW rows[3][kMaxMcuRows];
+  JSAMPARRAY arrays[3] = {rows[0], rows[1], rows[2]};
+  const int group_rows = jpeg->comp_info[0].v_samp_factor * DctSize(jpeg->comp_info[0]);
+  int done[3] = {0, 0, 0};
+  while (jpeg->output_scanline < jpeg->output_height) {
+    for (int i = 0; i < 3; ++i) {
+      const jpeg_component_info& component = jpeg->comp_info[i];
+      const int count = component.v_samp_factor * DctSize(component);
+      const int last = static_cast<int>(all[i]->samples.size() / all[i]->stride) - 1;
+      for (int r = 0; r < count; ++r) rows[i][r] = all[i]->row(std::min(done[i] + r, last));
+      done[i] += count;
+    }
+    jpeg_read_raw_data(jpeg, arrays, static_cast<JDIMENSION>(group_rows));
+  }
+}
+
+// Of RGB and of odd subsampling: by way of pixels.
+Status DecodeUnusualPlanes(std::span<const uint8_t> bytes, const DecodeOptions& options,
+                           PlanarImage* planes) {
+  Image image;
+  ATOLL_RETURN_IF_ERROR(DecodeJpeg(bytes, options, &image));
+  ToPlanes(image, planes);
+  return Status();
+}
+
+// ---- Encoding -----------------------------------------------------------------------------------
+
+// A libjpeg destination that grows a vector.
+struct VectorDestination {
+  jpeg_destination_mgr manager;  // first, as above
+  std::vector<uint8_t>* bytes;
+};
+
+void StartOutput(j_compress_ptr jpeg) {
+  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
+  std::vector<uint8_t>& bytes = *destination->bytes;
+  bytes.resize(std::max<size_t>(bytes.capacity(), 4096));
+  destination->manager.next_output_byte = bytes.data();
+  destination->manager.free_in_buffer = bytes.size();
+}
+
+boolean GrowOutput(j_compress_ptr jpeg) {
+  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
+  std::vector<uint8_t>& bytes = *destination->bytes;
+  const size_t used = bytes.size();  // libjpeg calls this with the buffer full
+  bytes.resize(used * 2);
+  destination->manager.next_output_byte = bytes.data() + used;
+  destination->manager.free_in_buffer = bytes.size() - used;
+  return TRUE;
+}
+
+void EndOutput(j_compress_ptr jpeg) {
+  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
+  destination->bytes->resize(destination->bytes->size() - destination->manager.free_in_buffer);
+}
+
+// What must outlive a longjmp.
+struct Encoder {
+  jpeg_compress_struct jpeg = {};
+  JpegErrors errors;
+  VectorDestination destination = {};
+};
+
+// Everything up to jpeg_start_compress. The caller has called setjmp.
+void Describe(int width, int height, int channels, J_COLOR_SPACE color_space, int quality,
+              std::vector<uint8_t>* bytes, Encoder* encoder) {
+  jpeg_compress_struct& jpeg = encoder->jpeg;
+  jpeg_create_compress(&jpeg);
+  encoder->destination.bytes = bytes;
+  encoder->destination.manager.init_destination = StartOutput;
+  encoder->destination.manager.empty_output_buffer = GrowOutput;
+  encoder->destination.manager.term_destination = EndOutput;
+  jpeg.dest = &encoder->destination.manager;
+  jpeg.image_width = static_cast<JDIMENSION>(width);
+  jpeg.image_height = static_cast<JDIMENSION>(height);
+  jpeg.input_components = channels;
+  jpeg.in_color_space = color_space;
+  jpeg_set_defaults(&jpeg);
+  jpeg_set_quality(&jpeg, quality, TRUE);
+}
+
+// Repeats the last samples of rows and the last rows, up to whole blocks.
+void PadToBlocks(Plane* plane) {
+  const size_t width = static_cast<size_t>(plane->width);
+  const size_t padded_width = (width + DCTSIZE - 1) / DCTSIZE * DCTSIZE;
+  for (int y = 0; y < plane->height; ++y) {
+    uint8_t* row = plane->row(y);
+    std::fill(row + width, row + padded_width, row[width - 1]);
+  }
+  const int padded_height = (plane->height + DCTSIZE - 1) / DCTSIZE * DCTSIZE;
+  for (int y = plane->height; y < padded_height; ++y) {
+    std::memcpy(plane->row(y), plane->row(plane->height - 1), padded_width);
+  }
+}
+
+void WritePlanes(jpeg_compress_struct* jpeg, Plane* const planes[3]) {
+  JSAMPROW rows[3][2 * DCTSIZE];
+  JSAMPARRAY arrays[3] = {rows[0], rows[1], rows[2]};
+  const int luma_rows = jpeg->comp_info[0].v_samp_factor * DCTSIZE;
+  while (jpeg->next_scanline < jpeg->image_height) {
+    const int group = static_cast<int>(jpeg->next_scanline) / luma_rows;
+    for (int i = 0; i < jpeg->num_components; ++i) {
+      const int count = jpeg->comp_info[i].v_samp_factor * DCTSIZE;
+      const int last = static_cast<int>(planes[i]->samples.size() / planes[i]->stride) - 1;
+      for (int r = 0; r < count; ++r) {
+        rows[i][r] = planes[i]->row(std::min(group * count + r, last));
+      }
+    }
+    jpeg_write_raw_data(jpeg, arrays, static_cast<JDIMENSION>(luma_rows));
+  }
+}
+
+Status CheckEncoding(int width, int height, int quality) {
+  if (width < 1 || height < 1 || width > JPEG_MAX_DIMENSION || height > JPEG_MAX_DIMENSION) {
+    return InvalidArgument("cannot encode an image of %d x %d as JPEG", width, height);
+  }
+  if (quality < 1 || quality > 100) return InvalidArgument("JPEG quality %d of 1..100", quality);
+  return Status();
+}
+
+}  // namespace
+
+bool LooksLikeJpeg(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
+}
+
+Status DecodeJpeg(std::span<const uint8_t> bytes, const DecodeOptions& options, Image* image) {
+  Decoder decoder;
+  jpeg_decompress_struct& jpeg = decoder.jpeg;
+  jpeg.err = InstallJpegErrors(&decoder.errors);
+  if (setjmp(decoder.errors.jump)) {
+    jpeg_destroy_decompress(&jpeg);
+    return InvalidArgument("JPEG: %s", decoder.errors.message);
+  }
+  if (Status status = ReadHeader(bytes, options, &decoder); !status.ok()) {
+    jpeg_destroy_decompress(&jpeg);
+    return status;
+  }
+  jpeg.out_color_space = options.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg_start_decompress(&jpeg);
+  image->Reshape(static_cast<int>(jpeg.output_width), static_cast<int>(jpeg.output_height),
+                 options.channels);
+  ReadRows(&jpeg, image->pixels.data(), image->row_bytes());
+  jpeg_finish_decompress(&jpeg);
+  jpeg_destroy_decompress(&jpeg);
+  return Status();
+}
+
+Status DecodeJpegPlanes(std::span<const uint8_t> bytes, const DecodeOptions& options,
+                        PlanarImage* planes) {
+  Decoder decoder;
+  jpeg_decompress_struct& jpeg = decoder.jpeg;
+  jpeg.err = InstallJpegErrors(&decoder.errors);
+  if (setjmp(decoder.errors.jump)) {
+    jpeg_destroy_decompress(&jpeg);
+    return InvalidArgument("JPEG: %s", decoder.errors.message);
+  }
+  if (Status status = ReadHeader(bytes, options, &decoder); !status.ok()) {
+    jpeg_destroy_decompress(&jpeg);
+    return status;
+  }
+  jpeg_calc_output_dimensions(&jpeg);
+  const int width = static_cast<int>(jpeg.output_width);
+  const int height = static_cast<int>(jpeg.output_height);
+  Subsampling subsampling;
+  if (options.channels == 1 || jpeg.jpeg_color_space == JCS_GRAYSCALE) {
+    jpeg.out_color_space = JCS_GRAYSCALE;
+    jpeg_start_decompress(&jpeg);
+    planes->ReshapeGray(width, height);
+    ReadRows(&jpeg, planes->y.samples.data(), planes->y.stride);
+  } else if (FindSubsampling(jpeg, &subsampling)) {
+    jpeg.raw_data_out = TRUE;
+    jpeg_start_decompress(&jpeg);
+    planes->ReshapeColor(width, height, subsampling.shift_x, subsampling.shift_y);
+    ReadStoredPlanes(&jpeg, planes);
+  } else {
+    jpeg_destroy_decompress(&jpeg);
+    return DecodeUnusualPlanes(bytes, options, planes);
+  }
+  jpeg_finish_decompress(&jpeg);
+  jpeg_destroy_decompress(&jpeg);
+  return Status();
+}
+
+Status EncodeJpegInto(const Image& image, int quality, std::vector<uint8_t>* jpeg_bytes) {
+  if (image.channels != 1 && image.channels != 3) {
+    return InvalidArgument("cannot encode %d channels as JPEG, only 1 or 3", image.channels);
+  }
+  ATOLL_RETURN_IF_ERROR(CheckEncoding(image.width, image.height, quality));
+  if (image.pixels.size() != image.size_bytes()) {
+    return InvalidArgument("cannot encode an image of %d x %d with %zu bytes as JPEG", image.width,
+                           image.height, image.pixels.size());
+  }
+  Encoder encoder;
+  jpeg_compress_struct& jpeg = encoder.jpeg;
+  jpeg.err = InstallJpegErrors(&encoder.errors);
+  if (setjmp(encoder.errors.jump)) {
+    jpeg_destroy_compress(&jpeg);
+    return InternalError("JPEG encoder: %s", encoder.errors.message);
+  }
+  Describe(image.width, image.height, image.channels, image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB,
+           quality, jpeg_bytes, &encoder);
+  jpeg_start_compress(&jpeg, TRUE);
+  while (jpeg.next_scanline < jpeg.image_height) {
+    auto* row = const_cast<uint8_t*>(image.pixels.data() + image.row_bytes() * jpeg.next_scanline);
+    jpeg_write_scanlines(&jpeg, &row, 1);
+  }
+  jpeg_finish_compress(&jpeg);
+  jpeg_destroy_compress(&jpeg);
+  return Status();
+}
+
+Status EncodePlanesAsJpeg(PlanarImage* planes, int quality, std::vector<uint8_t>* jpeg_bytes) {
+  ATOLL_RETURN_IF_ERROR(CheckEncoding(planes->width, planes->height, quality));
+  Plane* const all[3] = {&planes->y, &planes->cb, &planes->cr};
+  const int count = planes->has_color ? 3 : 1;
+  for (int i = 0; i < count; ++i) PadToBlocks(all[i]);
+  Encoder encoder;
+  jpeg_compress_struct& jpeg = encoder.jpeg;
+  jpeg.err = InstallJpegErrors(&encoder.errors);
+  if (setjmp(encoder.errors.jump)) {
+    jpeg_destroy_compress(&jpeg);
+    return InternalError("JPEG encoder: %s", encoder.errors.message);
+  }
+  Describe(planes->width, planes->height, count, count == 1 ? JCS_GRAYSCALE : JCS_YCbCr, quality,
+           jpeg_bytes, &encoder);
+  jpeg.raw_data_in = TRUE;
+  for (int i = 0; i < count; ++i) {
+    jpeg.comp_info[i].h_samp_factor = i == 0 ? 1 << planes->shift_x : 1;
+    jpeg.comp_info[i].v_samp_factor = i == 0 ? 1 << planes->shift_y : 1;
+  }
+  jpeg_start_compress(&jpeg, TRUE);
+  WritePlanes(&jpeg, all);
+  jpeg_finish_compress(&jpeg);
+  jpeg_destroy_compress(&jpeg);
+  return Status();
+}
+
+Result<std::vector<uint8_t>> EncodeJpeg(const Image& image, int quality) {
+  std::vector<uint8_t> jpeg;
+  ATOLL_RETURN_IF_ERROR(EncodeJpegInto(image, quality, &jpeg));
+  return jpeg;
+}
+
+}  // namespace atollrt

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "camera/web/http.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "atoll/status.h"
+
+namespace atollrt {
+namespace {
+
+constexpr std::array<std::pair<int, const char*>, 12> kReasons = {{
+    {200, "OK"},
+    {400, "Bad Request"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {421, "Misdirected Request"},
+    {431, "Request Header Fields Too Large"},
+    {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
+}};
+
+const char* ReasonOf(int status) {
+  for (const auto& [code, reason] : kReasons) {
+    if (code == status) return reason;
+  }
+  return "Unknown";
+}
+
+// ASCII only, whatever the locale says.
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return Lower(x) == Lower(y); });
+}
+// RFC 9110, section 5.6.2.
+bool IsTokenCharacter(char c) {
+  return IsDigit(c) || (Lower(c) >= 'a' && Lower(c) <= 'z') ||
+         std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+}
+bool IsToken(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), IsTokenCharacter);
+}
+// Neither controls nor spaces nor bytes beyond ASCII.
+bool IsPlain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+std::string_view Trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// The first line of `bytes` without its end, LF or CRLF, and takes it off; null if none is
+// complete.
+std::optional<std::string_view> TakeLine(std::string_view* bytes) {
+  const size_t end = bytes->find('\n');
+  if (end == std::string_view::npos) return std::nullopt;
+  std::string_view line = bytes->substr(0, end);
+  bytes->remove_prefix(end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+ParseState Refuse(HttpRefusal* refusal, int status, std::string sentence) {
+  *refusal = {.status = status, .sentence = std::move(sentence)};
+  return ParseState::kRefused;
+}
+
+// "GET /path?query HTTP/1.1". True if it is fine.
+bool ParseRequestLine(std::string_view line, HttpRequest* request, bool* needs_host,
+                      HttpRefusal* refusal) {
+  const auto refuse = [&](int status, const char* sentence) {
+    *refusal = {.status = status, .sentence = sentence};
+    return false;
+  };
+  const size_t first = line.find(' '), last = line.rfind(' ');
+  if (first == std::string_view::npos || first == last) {
+    return refuse(400, "The first line of a request is a method, a path and a version.");
+  }
+  const std::string_view method = line.substr(0, first), version = line.substr(last + 1);
+  std::string_view target = line.substr(first + 1, last - first - 1);
+  if (!IsToken(method) || !IsPlain(target)) {
+    return refuse(400, "The method or the path has characters that do not belong there.");
+  }
+  if (version != "HTTP/1.1" && version != "HTTP/1.0") {
+    return refuse(505, "This server speaks HTTP/1.1 and HTTP/1.0.");
+  }
+  if (method != "GET" && method != "HEAD") {
+    return refuse(405, "This server answers GET and HEAD only.");
+  }
+  if (!target.starts_with('/')) {
+    return refuse(400, "The target of a request is a path that begins with \"/\".");
+  }
+  request->head = method == "HEAD";
+  const size_t mark = std::min(target.find('?'), target.size());
+  request->path = std::string(target.substr(0, mark));
+  request->query = std::string(target.substr(std::min(mark + 1, target.size())));
+  *needs_host = version == "HTTP/1.1";
+  return true;
+}
+
+}  // namespace
+
+ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusal* refusal) {
+  std::string_view rest = bytes.substr(0, kMaxRequestBytes);
+  const bool all_there = rest.size() == kMaxRequestBytes;
+  // RFC 9112, section 2.2: an empty line before the request is ignored.
+  if (rest.starts_with("\r\n")) rest.remove_prefix(2);
+
+  const std::optional<std::string_view> first = TakeLine(&rest);
+  if ((first ? first->size() : rest.size()) > kMaxRequestLineBytes) {
+    return Refuse(
+        refusal, 414,
+        Format("The first line of a request has at most %zu bytes.", kMaxRequestLineBytes));
+  }
+  if (!first) return ParseState::kIncomplete;
+  *request = {};
+  bool needs_host = false;
+  if (!ParseRequestLine(*first, request, &needs_host, refusal)) return ParseState::kRefused;
+
+  const std::pair<const char*, std::string*> told[] = {{"origin", &request->origin},
+                                                       {"sec-fetch-site", &request->fetch_site},
+                                                       {"sec-fetch-mode", &request->fetch_mode},
+                                                       {"sec-fetch-dest", &request->fetch_dest}};
+  int hosts = 0;
+  while (true) {
+    const std::optional<std::string_view> line = TakeLine(&rest);
+    if (!line && all_there) {
+      return Refuse(refusal, 431,
+                    Format("A request with its headers has at most %zu bytes.", kMaxRequestBytes));
+    }
+    if (!line) return ParseState::kIncomplete;
+    if (line->empty()) break;
+    const size_t colon = line->find(':');
+    if (colon == std::string_view::npos || !IsToken(line->substr(0, colon))) {
+      return Refuse(refusal, 400, "A header is a name, a colon and a value.");
+    }
+    const std::string_view name = line->substr(0, colon), value = Trim(line->substr(colon + 1));
+    if (EqualsIgnoringCase(name, "host")) {
+      ++hosts;
+      if (value.empty() || !IsPlain(value)) {
+        return Refuse(refusal, 400, "The Host header names no host.");
+      }
+      request->host = std::string(value);
+    } else if (EqualsIgnoringCase(name, "transfer-encoding") ||
+               (EqualsIgnoringCase(name, "content-length") && value != "0")) {
+      return Refuse(refusal, 413, "Requests to this server have no body.");
+    }
+    for (const auto& [header, field] : told) {
+      if (!EqualsIgnoringCase(name, header)) continue;
+      if (!field->empty()) *field += ",";
+      *field += value;
+    }
+  }
+  if (hosts > 1 || (needs_host && hosts == 0)) {
+    return Refuse(refusal, 400, Format("A request has one Host header, not %d.", hosts));
+  }
+  return ParseState::kComplete;
+}
+
+std::string_view QueryValue(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    const size_t equals = pair.find('=');
+    if (equals != std::string_view::npos && pair.substr(0, equals) == name) {
+      return pair.substr(equals + 1);
+    }
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+  }
+  return {};
+}
+
+bool IsServedHost(std::string_view host, const ServedHosts& hosts) {
+  // An IPv6 address is in brackets, so outside of them there is one colon at most.
+  const size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
+  const std::string_view name = host.substr(0, end);
+  const std::string_view port = host.substr(name.size());
+  if (!port.empty() && (port[0] != ':' || !std::all_of(port.begin() + 1, port.end(), IsDigit))) {
+    return false;
+  }
+  const bool v6 = name.starts_with('[');
+  const std::string bare(v6 ? name.substr(1, name.size() - 2) : name);
+  if (v6 || bare.find(':') != std::string::npos) {
+    in6_addr ignored;
+    if (!v6 || inet_pton(AF_INET6, bare.c_str(), &ignored) != 1) return false;
+    return !hosts.loopback || bare == "::1" || bare == hosts.address;
+  }
+  in_addr ignored;
+  if (inet_pton(AF_INET, bare.c_str(), &ignored) == 1) {
+    return !hosts.loopback || bare == "127.0.0.1" || bare == hosts.address;
+  }
+  std::string lower = bare;
+  std::transform(lower.begin(), lower.end(), lower.begin(), Lower);
+  if (lower.ends_with('.')) lower.pop_back();  // the same name, spelled out
+  return lower == "localhost" ||
+         std::find(hosts.names.begin(), hosts.names.end(), lower) != hosts.names.end();
+}
+
+bool IsForeign(const HttpRequest& request) {
+  // Browsers send it with requests for other origins, and with none that our page makes.
+  if (!request.origin.empty() && request.origin != "http://" + request.host) return true;
+  const std::string& site = request.fetch_site;
+  if (site.empty() || site == "same-origin" || site == "none") return false;
+  return request.fetch_mode != "navigate" || request.fetch_dest != "document";
+}
+
+std::string FormatHead(const HttpHead& head) {
+  char date[64];
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &utc);
+  std::string text =
+      Format("HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\nContent-Type: %.*s\r\n",
+             head.status, ReasonOf(head.status), date, static_cast<int>(head.content_type.size()),
+             head.content_type.data());
+  if (head.content_length) {
+    text += "Content-Length: " + std::to_string(*head.content_length) + "\r\n";
+  }
+  text += head.more;
+  text +=
+      "Cache-Control: no-store\r\n"
+      "Content-Security-Policy: default-src 'self'; base-uri 'none'; form-action 'none'; "
+      "frame-ancestors 'none'\r\n"
+      "Cross-Origin-Resource-Policy: same-origin\r\n"
+      "Referrer-Policy: no-referrer\r\n"
+      "X-Content-Type-Options: nosniff\r\n"
+      "\r\n";
+  return text;
+}
+
+}  // namespace atollrt

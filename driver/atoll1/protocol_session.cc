@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/atoll1/protocol_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "driver/profiles/device_profile.h"
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+// Parts up to this size are copied together into one transfer; a copy is cheaper than a transfer.
+constexpr size_t kCopyLimitBytes = 4096;
+constexpr size_t kPendingBytes = 16 * 1024;
+
+// A read that brings nothing for this long asks the device how it is: a faulted program sends no
+// more outputs, and a host must not wait for them until its deadline.
+constexpr std::chrono::milliseconds kPollInterval{50};
+// A program that has ended has sent everything. So many answers in a row that it has, while nothing
+// comes, mean that bytes got lost.
+constexpr int kIdlePollsMax = 20;
+// For that question, when the deadline has passed already.
+constexpr std::chrono::milliseconds kGracePeriod{1000};
+
+// What a device can have left over in an endpoint is bounded; one that sends more is broken.
+constexpr size_t kDrainChunkBytes = 16 * 1024;
+constexpr int kDrainChunksMax = 4096;
+
+// Of one run: more than the fastest clock makes in the longest timeout, and few enough to add up
+// and to convert without a thought.
+constexpr uint64_t kCyclesMax = uint64_t{1} << 48;
+
+const char* CoreStatusName(uint32_t status) {
+  switch (static_cast<CoreStatus>(status)) {
+    case CoreStatus::kIdle:
+      return "idle";
+    case CoreStatus::kRunning:
+      return "running";
+    case CoreStatus::kFaulted:
+      return "faulted";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+ProtocolSession::ProtocolSession(UsbTransport* transport, NowFunction now)
+    : transport_(transport), now_(std::move(now)) {
+  pending_.reserve(kPendingBytes);
+}
+
+Result<uint32_t> ProtocolSession::Read32(Register address, Deadline deadline) {
+  uint8_t bytes[4] = {};
+  Status status = transport_->Control(
+      RegisterRequest(static_cast<uint32_t>(address), RegisterWidth::k32, RegisterAccess::kRead),
+      bytes, deadline);
+  if (!status.ok()) {
+    return std::move(status).WithContext(
+        Format("reading register %04X", static_cast<uint32_t>(address)));
+  }
+  return LoadLittleEndian<uint32_t>(bytes);
+}
+
+Result<DeviceInfo> ProtocolSession::Identify(Deadline deadline) {
+  ATOLL_ASSIGN_OR_RETURN(const uint32_t id, Read32(Register::kId, deadline));
+  if (id != kDeviceId) {
+    return Unsupported("the device gives ID %08X, an Atoll-1 gives %08X", id, kDeviceId);
+  }
+  DeviceInfo info;
+  ATOLL_ASSIGN_OR_RETURN(info.isa_version, Read32(Register::kIsa, deadline));
+  if (info.isa_version != kIsaVersion) {
+    return Unsupported(
+        "the device has ISA version %u, this library needs version %u; update the device or use "
+        "a library of its version",
+        info.isa_version, kIsaVersion);
+  }
+  const auto read = [&](Register address, const char* name, ProfileNumber number,
+                        uint32_t unit) -> Result<uint64_t> {
+    ATOLL_ASSIGN_OR_RETURN(const uint32_t units, Read32(address, deadline));
+    const uint64_t value = uint64_t{units} * unit;
+    const Status status = CheckProfileNumber(number, name, static_cast<double>(value));
+    if (status.ok()) return value;
+    return DeviceLost("register %04X: %s; this is no working Atoll-1",
+                      static_cast<uint32_t>(address), status.message().c_str());
+  };
+  ATOLL_ASSIGN_OR_RETURN(const uint64_t rows,
+                         read(Register::kArrayRows, "ARRAY_ROWS", ProfileNumber::kArrayRows, 1));
+  ATOLL_ASSIGN_OR_RETURN(const uint64_t columns, read(Register::kArrayColumns, "ARRAY_COLUMNS",
+                                                      ProfileNumber::kArrayColumns, 1));
+  info.array_rows = static_cast<uint32_t>(rows);
+  info.array_columns = static_cast<uint32_t>(columns);
+  ATOLL_ASSIGN_OR_RETURN(info.clock_hz,
+                         read(Register::kClockKhz, "the clock in Hz", ProfileNumber::kClock, 1000));
+  ATOLL_ASSIGN_OR_RETURN(info.memory_bytes,
+                         read(Register::kMemoryBytes, "MEMORY_BYTES", ProfileNumber::kMemory, 1));
+  ATOLL_ASSIGN_OR_RETURN(info.program_memory_bytes, read(Register::kProgramBytes, "PROGRAM_BYTES",
+                                                         ProfileNumber::kProgramMemory, 1));
+  ATOLL_ASSIGN_OR_RETURN(
+      info.link_bytes_per_second,
+      read(Register::kLinkKbps, "the link in bytes per second", ProfileNumber::kLink, 1000));
+  return info;
+}
+
+Status ProtocolSession::ResetCore(Deadline deadline) {
+  pending_.clear();
+  uint8_t bytes[4];
+  StoreLittleEndian<uint32_t>(bytes, kControlReset);
+  ATOLL_RETURN_IF_ERROR(transport_
+                            ->Control(RegisterRequest(static_cast<uint32_t>(Register::kControl),
+                                                      RegisterWidth::k32, RegisterAccess::kWrite),
+                                      bytes, deadline)
+                            .WithContext("writing CONTROL"));
+  ATOLL_RETURN_IF_ERROR(DrainEndpoint(kOutputEndpoint));
+  return DrainEndpoint(kEventEndpoint);
+}
+
+// Bytes that were under way when the core was reset must not become part of the next answer.
+Status ProtocolSession::DrainEndpoint(uint8_t endpoint) {
+  std::vector<uint8_t> chunk(kDrainChunkBytes);
+  for (int i = 0; i < kDrainChunksMax; ++i) {
+    const Result<size_t> received = transport_->BulkIn(endpoint, chunk, now_());
+    if (received.code() == StatusCode::kTimeout) return {};
+    if (!received.ok()) return received.status();
+    if (*received == 0) return {};
+    bytes_received_ += *received;
+  }
+  return DeviceLost("endpoint %02X goes on sending after a reset", endpoint);
+}
+
+void ProtocolSession::AddSmall(std::span<const uint8_t> bytes) {
+  pending_.insert(pending_.end(), bytes.begin(), bytes.end());
+}
+
+Status ProtocolSession::Flush(Deadline deadline) {
+  if (pending_.empty()) return {};
+  bytes_sent_ += pending_.size();
+  Status status = transport_->BulkOut(kRecordEndpoint, pending_, deadline);
+  link_times_.Sent();
+  pending_.clear();
+  return status;
+}
+
+Status ProtocolSession::Add(std::span<const uint8_t> bytes, Deadline deadline) {
+  if (bytes.size() <= kCopyLimitBytes) {
+    if (pending_.size() + bytes.size() > kPendingBytes) ATOLL_RETURN_IF_ERROR(Flush(deadline));
+    AddSmall(bytes);
+    return {};
+  }
+  ATOLL_RETURN_IF_ERROR(Flush(deadline));
+  bytes_sent_ += bytes.size();
+  Status status = transport_->BulkOut(kRecordEndpoint, bytes, deadline);
+  link_times_.Sent();
+  return status;
+}
+
+Status ProtocolSession::AddRecord(RecordTag tag, std::span<const uint8_t> payload,
+                                  Deadline deadline) {
+  ATOLL_RETURN_IF_ERROR(
+      Add(EncodeRecordHeader({.payload_bytes = static_cast<uint32_t>(payload.size()),
+                              .tag = static_cast<uint8_t>(tag)}),
+          deadline));
+  return Add(payload, deadline);
+}
+
+Status ProtocolSession::StoreInstructions(uint32_t program_offset, std::span<const uint8_t> encoded,
+                                          Deadline deadline) {
+  pending_.clear();
+  AddSmall(EncodeRecordHeader(
+      {.payload_bytes = static_cast<uint32_t>(kInstructionsPrefixBytes + encoded.size()),
+       .tag = static_cast<uint8_t>(RecordTag::kInstructions)}));
+  AddSmall(EncodeInstructionsPrefix(program_offset));
+  ATOLL_RETURN_IF_ERROR(Add(encoded, deadline));
+  return Flush(deadline);
+}
+
+// Fills `data` from `endpoint`, however the device cuts it, or finds out that no more will come.
+Result<ProtocolSession::Received> ProtocolSession::Receive(uint8_t endpoint,
+                                                           std::span<uint8_t> data,
+                                                           Deadline deadline) {
+  size_t filled = 0;
+  int idle_polls = 0;
+  while (filled < data.size()) {
+    const Deadline slice = std::min(deadline, now_() + kPollInterval);
+    const Result<size_t> received = transport_->BulkIn(endpoint, data.subspan(filled), slice);
+    if (!received.ok() && received.code() != StatusCode::kTimeout) return received.status();
+    if (received.ok() && *received > data.size() - filled) {
+      return InternalError("transport says that %zu bytes fit into %zu", *received,
+                           data.size() - filled);
+    }
+    if (received.ok() && *received > 0) {
+      filled += *received;
+      bytes_received_ += *received;
+      link_times_.Received();
+      idle_polls = 0;
+      continue;
+    }
+    ATOLL_ASSIGN_OR_RETURN(const uint32_t core,
+                           Read32(Register::kStatus, std::max(deadline, now_() + kGracePeriod)));
+    if (core == static_cast<uint32_t>(CoreStatus::kFaulted)) return Received::kFaulted;
+    idle_polls = core == static_cast<uint32_t>(CoreStatus::kIdle) ? idle_polls + 1 : 0;
+    if (idle_polls == kIdlePollsMax) {
+      return DeviceLost("the program has ended, but only %zu of %zu bytes came from endpoint %02X",
+                        filled, data.size(), endpoint);
+    }
+    if (now_() >= deadline) {
+      return Timeout("%zu of %zu bytes received from endpoint %02X; the device is %s", filled,
+                     data.size(), endpoint, CoreStatusName(core));
+    }
+  }
+  return Received::kAll;
+}
+
+Result<Event> ProtocolSession::Run(const Job& job, Deadline deadline) {
+  const Event faulted{.kind = EventKind::kFaulted, .request_id = job.start.request_id};
+  pending_.clear();
+  ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kStart, EncodeStart(job.start), deadline));
+  for (const std::span<const uint8_t> input : job.inputs) {
+    ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kInput, input, deadline));
+  }
+  if (!job.parameters.empty()) {
+    ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kParameters, job.parameters, deadline));
+  }
+  ATOLL_RETURN_IF_ERROR(Flush(deadline));
+
+  for (const std::span<uint8_t> output : job.outputs) {
+    ATOLL_ASSIGN_OR_RETURN(const Received received, Receive(kOutputEndpoint, output, deadline));
+    if (received == Received::kFaulted) return faulted;
+  }
+  uint8_t bytes[kEventBytes];
+  ATOLL_ASSIGN_OR_RETURN(const Received received, Receive(kEventEndpoint, bytes, deadline));
+  if (received == Received::kFaulted) return faulted;
+  const Result<Event> event = DecodeEvent(bytes);
+  if (!event.ok()) return DeviceLost("the device sent an %s", event.status().message().c_str());
+  if (event->request_id != job.start.request_id) {
+    return DeviceLost("the device reports on request %u while request %u is running",
+                      event->request_id, job.start.request_id);
+  }
+  if (event->kind == EventKind::kCompleted && event->detail > kCyclesMax) {
+    return DeviceLost("the device says that request %u took %llu cycles, more than a day",
+                      event->request_id, static_cast<unsigned long long>(event->detail));
+  }
+  return *event;
+}
+
+Result<ProtocolSession::Fault> ProtocolSession::ReadFault(Deadline deadline) {
+  Fault fault;
+  ATOLL_ASSIGN_OR_RETURN(const uint32_t code, Read32(Register::kFaultCode, deadline));
+  ATOLL_ASSIGN_OR_RETURN(fault.instruction, Read32(Register::kFaultInstruction, deadline));
+  ATOLL_ASSIGN_OR_RETURN(fault.detail, Read32(Register::kFaultDetail, deadline));
+  fault.code = static_cast<FaultCode>(std::min<uint32_t>(code, 0xFF));
+  return fault;
+}
+
+}  // namespace atollrt

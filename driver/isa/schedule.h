@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Schedule: when each instruction of a program runs (docs/isa.md §5, "Overlap"). The sequencer
+// issues in program order, units work side by side, an instruction waits for its unit, for the
+// memory that earlier ones still use, and for bytes that are on their way over the link; a chained
+// ADD runs beside its convolution. A discrete event model with a handful of operations per
+// instruction: the emulator keeps the device's time with it, the compiler compares programs with
+// it. All times are modelled, in device cycles.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "driver/isa/instruction.h"
+#include "driver/isa/memory_access.h"
+#include "driver/isa/timing.h"
+
+namespace atollrt {
+
+// What the times depend on beside the program.
+struct ScheduleOptions {
+  ArraySize array;
+  uint64_t clock_hz = 0;
+  uint64_t link_bytes_per_second = 0;  // 0: the link takes no time
+};
+
+// Where the time of a program goes. Units overlap, so the parts add up to more than `total`.
+struct ScheduleSummary {
+  uint64_t total = 0;       // from the start message to the last output byte
+  uint64_t link_out = 0;    // inputs on their way to the device
+  uint64_t parameters = 0;  // streamed parameters on their way to the device
+  uint64_t array = 0;       // the array is busy
+  uint64_t vector = 0;      // the vector unit is busy
+  uint64_t dma = 0;         // the on-chip DMA is busy
+  uint64_t link_in = 0;     // outputs on their way to the host
+  uint64_t instructions = 0;
+};
+
+class Schedule {
+ public:
+  explicit Schedule(const ScheduleOptions& options) : options_(options) {}
+
+  // When one instruction was issued, when its unit began with it and when it was done; and when the
+  // bytes that INPUT and PARAMETERS take, or OUTPUT gives, were on their way over the link (both 0
+  // for all others).
+  struct Slot {
+    Unit unit = Unit::kSequencer;
+    uint64_t issued = 0, start = 0, end = 0;
+    uint64_t link_start = 0, link_end = 0;
+  };
+
+  // The next instruction in program order. If its operands are outside the ranges of docs/isa.md
+  // §4, the times from here on mean nothing.
+  Slot Add(const Instruction& instruction) {
+    return Add(instruction, ExecutionCycles(instruction, options_.array));
+  }
+  // The same with cycles that somebody else has counted.
+  Slot Add(const Instruction& instruction, uint64_t execution_cycles);
+
+  const ScheduleSummary& summary() const { return summary_; }
+
+ private:
+  struct InFlight {
+    uint64_t start = 0, end = 0;
+    MemoryAccesses accesses;
+    uint32_t position_bytes = 0;  // of a CONV_2D: its output channels
+  };
+  uint64_t LinkCycles(uint64_t bytes) const;
+  uint64_t AddCycles(uint32_t bytes) const;
+
+  ScheduleOptions options_;
+  uint64_t issued_ = 0;                      // of the last instruction
+  std::array<uint64_t, kUnitCount> free_{};  // when each unit is
+  uint64_t bytes_in_ = 0;                    // taken from the link so far
+  uint64_t link_in_free_ = 0;                // when the last output byte is with the host
+  std::array<InFlight, kInstructionsInFlight> in_flight_{};  // a ring
+  ScheduleSummary summary_;
+};
+
+ScheduleSummary SummarizeProgram(std::span<const Instruction> program,
+                                 const ScheduleOptions& options);
+
+}  // namespace atollrt

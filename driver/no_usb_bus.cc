@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "driver/system_usb_bus.h"
-
-namespace atollrt {
-
-std::shared_ptr<UsbBus> SystemUsbBus() { return nullptr; }
-
-}  // namespace atollrt

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/profiles/device_profile.h"
+
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+namespace atollrt {
+namespace {
+
+using enum ProfileNumber;
+
+constexpr ProfileKey kKeys[] = {
+    {"array_rows", "R, rows of the array", 1, 1024, 1},
+    {"array_columns", "C, columns of the array and lanes of the vector unit", 1, 1024, 1},
+    {"clock_hz", "cycles per second", 1e6, 2e9, 1000},
+    {"memory_bytes", "on-chip memory", 4096, 2147483648, 1},
+    {"program_memory_bytes", "program memory, 128 bytes an instruction", 128, 2147483648, 128},
+    {"link_bytes_per_second", "usable speed of the link to the host", 1000, 1e12, 1000},
+    {"host_seconds", "what the host spends on a request beside the transfers; modelled", 0, 60, 0},
+};
+constexpr size_t kKeyCount = std::size(kKeys);
+static_assert(kKeyCount == static_cast<size_t>(kHost) + 1);
+constexpr char kSummary[] = "summary";
+constexpr size_t kSummaryMax = 100;          // bytes
+constexpr size_t kProfileFileMax = 1 << 16;  // bytes
+
+void Store(ProfileNumber key, double value, DeviceProfile* profile) {
+  const auto whole = static_cast<uint64_t>(value);
+  switch (key) {
+    case kArrayRows:
+      profile->array_rows = static_cast<uint32_t>(whole);
+      break;
+    case kArrayColumns:
+      profile->array_columns = static_cast<uint32_t>(whole);
+      break;
+    case kClock:
+      profile->clock_hz = whole;
+      break;
+    case kMemory:
+      profile->memory_bytes = whole;
+      break;
+    case kProgramMemory:
+      profile->program_memory_bytes = whole;
+      break;
+    case kLink:
+      profile->link_bytes_per_second = whole;
+      break;
+    case kHost:
+      profile->host_seconds = value;
+      break;
+  }
+}
+
+// 8388608 is "8 MiB", 1000 "1000 bytes".
+std::string SizeText(uint64_t bytes) {
+  if (bytes % (1u << 20) == 0) {
+    return Format("%llu MiB", static_cast<unsigned long long>(bytes >> 20));
+  }
+  if (bytes % (1u << 10) == 0) {
+    return Format("%llu KiB", static_cast<unsigned long long>(bytes >> 10));
+  }
+  return Format("%llu bytes", static_cast<unsigned long long>(bytes));
+}
+
+std::string SummaryOf(const DeviceProfile& profile) {
+  return Format("%ux%u at %g MHz, %s, link of %g MB/s", profile.array_rows, profile.array_columns,
+                static_cast<double>(profile.clock_hz) / 1e6, SizeText(profile.memory_bytes).c_str(),
+                static_cast<double>(profile.link_bytes_per_second) / 1e6);
+}
+
+// What a key from outside looks like in a message.
+std::string Quoted(std::string_view text) {
+  constexpr size_t kMaxShown = 40;
+  std::string quoted = "\"";
+  for (const char c : text.substr(0, kMaxShown)) quoted += c >= 0x20 && c < 0x7F ? c : '?';
+  if (text.size() > kMaxShown) quoted += "...";
+  return quoted + "\"";
+}
+
+// Takes the parser's events: one object of numbers and a string. Nothing is kept of other values,
+// and nothing throws.
+class ProfileReader {
+ public:
+  using Json = nlohmann::json;
+
+  explicit ProfileReader(DeviceProfile* profile) : profile_(*profile) {}
+
+  const Status& status() const { return status_; }
+  bool has_summary() const { return has_summary_; }
+
+  bool start_object(size_t) {
+    if (in_object_) return BadType();
+    return in_object_ = true;
+  }
+  bool key(std::string& name) {
+    key_ = name;
+    if (name == kSummary) {
+      key_index_ = kKeyCount;
+      if (std::exchange(has_summary_, true)) return Duplicate();
+      return true;
+    }
+    for (size_t i = 0; i < kKeyCount; ++i) {
+      if (name != kKeys[i].name) continue;
+      key_index_ = i;
+      if (std::exchange(seen_[i], true)) return Duplicate();
+      return true;
+    }
+    std::string known;
+    for (const ProfileKey& known_key : kKeys) known += Format("%s, ", known_key.name);
+    return Fail(InvalidArgument("%s is no key of a profile; there are: %s%s", Quoted(name).c_str(),
+                                known.c_str(), kSummary));
+  }
+  bool number_integer(int64_t value) { return Number(static_cast<double>(value)); }
+  bool number_unsigned(uint64_t value) { return Number(static_cast<double>(value)); }
+  bool number_float(double value, const std::string&) { return Number(value); }
+  bool string(std::string& text) {
+    if (!in_object_ || key_index_ != kKeyCount) return BadType();
+    bool printable = !text.empty() && text.size() <= kSummaryMax;
+    for (const char c : text) printable = printable && c >= 0x20 && c < 0x7F;
+    if (!printable) {
+      return Fail(
+          InvalidArgument("%s must be 1 to %zu printable ASCII characters", kSummary, kSummaryMax));
+    }
+    profile_.summary = text;
+    return true;
+  }
+  bool null() { return BadType(); }
+  bool boolean(bool) { return BadType(); }
+  bool binary(Json::binary_t&) { return BadType(); }
+  bool start_array(size_t) { return BadType(); }
+  bool end_object() { return true; }
+  bool end_array() { return true; }
+  bool parse_error(size_t position, const std::string&, const Json::exception&) {
+    return Fail(InvalidArgument("no valid JSON at byte %zu; write one object, {\"array_rows\": 64}",
+                                position));
+  }
+
+ private:
+  bool Fail(Status status) {
+    status_ = std::move(status);
+    return false;
+  }
+  bool Duplicate() {
+    return Fail(InvalidArgument("%s is there twice; keep one", Quoted(key_).c_str()));
+  }
+  bool Number(double value) {
+    if (!in_object_ || key_index_ == kKeyCount) return BadType();
+    const auto number = static_cast<ProfileNumber>(key_index_);
+    Status status = CheckProfileNumber(number, kKeys[key_index_].name, value);
+    if (!status.ok()) return Fail(std::move(status));
+    Store(number, value, &profile_);
+    return true;
+  }
+  bool BadType() {
+    if (!in_object_) {
+      return Fail(InvalidArgument("a profile is one JSON object, {\"array_rows\": 64}"));
+    }
+    return Fail(InvalidArgument("%s must be a %s", Quoted(key_).c_str(),
+                                key_index_ == kKeyCount ? "string" : "number"));
+  }
+
+  DeviceProfile& profile_;
+  Status status_;
+  bool in_object_ = false;
+  bool has_summary_ = false;
+  bool seen_[kKeyCount] = {};
+  size_t key_index_ = kKeyCount;  // in kKeys; kKeyCount: the summary
+  std::string key_;
+};
+
+struct EmbeddedProfile {
+  const char* name;
+  const char* text;
+};
+constexpr EmbeddedProfile kEmbedded[] = {
+#include "driver/device_profiles.inc"  // made from driver/profiles/*.json, in the build tree
+};
+
+const std::vector<DeviceProfile>& BuiltIn() {
+  static const std::vector<DeviceProfile> profiles = [] {
+    std::vector<DeviceProfile> parsed;
+    for (const EmbeddedProfile& embedded : kEmbedded) {
+      Result<DeviceProfile> profile = ParseDeviceProfile(embedded.name, embedded.text);
+      ATOLL_CHECK(profile.ok());
+      parsed.push_back(*std::move(profile));
+    }
+    return parsed;
+  }();
+  return profiles;
+}
+
+Result<DeviceProfile> ReadProfileFile(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (file == nullptr) {
+    return NotFound("device profile '%s': there is no such file, or it cannot be read",
+                    path.c_str());
+  }
+  std::string text(kProfileFileMax + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) {
+    return NotFound("device profile '%s' cannot be read; it must be a file", path.c_str());
+  }
+  if (text.size() > kProfileFileMax) {
+    return InvalidArgument("device profile '%s' has more than %zu bytes; is it a profile?",
+                           path.c_str(), kProfileFileMax);
+  }
+  return ParseDeviceProfile(path, text);
+}
+
+}  // namespace
+
+std::span<const DeviceProfile> DeviceProfiles() { return BuiltIn(); }
+
+std::span<const ProfileKey> ProfileKeys() { return kKeys; }
+
+Status CheckProfileNumber(ProfileNumber number, const char* what, double value) {
+  const ProfileKey& key = kKeys[static_cast<size_t>(number)];
+  const bool is_multiple = key.step == 0 || std::fmod(value, key.step) == 0;
+  if (value >= key.min && value <= key.max && is_multiple) return {};
+  const std::string kind = key.step > 1    ? Format("a multiple of %g", key.step)
+                           : key.step == 1 ? "a whole number"
+                                           : "a number";
+  return InvalidArgument("%s is %.17g, must be %s from %.17g to %.17g", what, value, kind.c_str(),
+                         key.min, key.max);
+}
+
+Result<DeviceProfile> ParseDeviceProfile(std::string name, std::string_view text) {
+  DeviceProfile profile;
+  profile.name = std::move(name);
+  ProfileReader reader(&profile);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
+  if (!reader.status().ok()) {
+    return Status(reader.status()).WithContext("device profile '" + profile.name + "'");
+  }
+  if (!reader.has_summary()) profile.summary = SummaryOf(profile);
+  return profile;
+}
+
+Result<DeviceProfile> FindDeviceProfile(std::string_view name) {
+  if (name.empty()) return BuiltIn()[0];
+  if (name.ends_with(".json")) return ReadProfileFile(std::string(name));
+  std::string known;
+  for (const DeviceProfile& profile : BuiltIn()) {
+    if (name == profile.name) return profile;
+    known += profile.name + ", ";
+  }
+  return NotFound(
+      "no device profile '%.*s'; there are: %sor the path of a profile of your own, "
+      "which ends in .json",
+      static_cast<int>(name.size()), name.data(), known.c_str());
+}
+
+}  // namespace atollrt

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A session with a device on a UsbBus, recorded in a file, and played back without the device.
+//
+// The file is pcapng. Each call of a transport is a transfer as Linux's usbmon shows it, submitted
+// and completed, so that Wireshark can be used; what USB itself does not show (what was plugged in,
+// opening, resets, the words of errors) is text on a second interface. docs/recording.md has the
+// format.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/usb/usb_bus.h"
+
+namespace atollrt {
+
+// What a session says of itself: keys without spaces, values without line breaks.
+using RecordingNotes = std::vector<std::pair<std::string, std::string>>;
+
+// Passes everything on to `inner` and writes it down. Errors of the disk are logged at the end.
+// Thread-safe; calls are recorded in the order in which they end.
+class RecordingBus final : public UsbBus {
+ public:
+  // kInvalidArgument if the file cannot be made.
+  static Result<std::shared_ptr<RecordingBus>> Create(std::shared_ptr<UsbBus> inner,
+                                                      const std::string& path);
+  ~RecordingBus() override;
+
+  void Note(const std::string& key, const std::string& value);
+
+  Result<std::vector<UsbDeviceInfo>> List() override;
+  Result<std::unique_ptr<UsbTransport>> Open(const UsbDeviceInfo& device,
+                                             uint8_t interface_number) override;
+  uint64_t generation() override;
+  bool WaitForChange(uint64_t seen, Deadline deadline) override;
+
+ private:
+  class File;
+  class Transport;
+  RecordingBus(std::shared_ptr<UsbBus> inner, std::shared_ptr<File> file);
+  const std::shared_ptr<UsbBus> inner_;
+  const std::shared_ptr<File> file_;
+};
+
+// Answers as the recorded devices did, call by call, and compares what it is sent with what they
+// were sent. A session that departs from its recording gets kInternal, with both in words, from
+// then on. Time-outs come at once. For sessions of one thread at a time.
+class ReplayBus final : public UsbBus {
+ public:
+  // Takes hostile bytes. kInvalidArgument if they are no recording.
+  static Result<std::shared_ptr<ReplayBus>> Create(std::span<const uint8_t> recording);
+  ~ReplayBus() override;
+
+  // Empty if there is none of that key.
+  std::string Note(const std::string& key) const;
+  // What was plugged in when the session began.
+  Result<std::vector<UsbDeviceInfo>> FirstDevices() const;
+  // Says where the session went another way than its recording; ok if it has not.
+  Status departure() const;
+  // Transfers so far, and of the recording.
+  size_t replayed() const;
+  size_t transfers() const;
+
+  Result<std::vector<UsbDeviceInfo>> List() override;
+  Result<std::unique_ptr<UsbTransport>> Open(const UsbDeviceInfo& device,
+                                             uint8_t interface_number) override;
+  uint64_t generation() override { return 0; }
+  bool WaitForChange(uint64_t seen, Deadline deadline) override;
+
+ private:
+  class Script;
+  class Transport;
+  explicit ReplayBus(std::shared_ptr<Script> script);
+  const std::shared_ptr<Script> script_;
+};
+
+// The bytes of a recording's file; kNotFound if it cannot be read.
+Result<std::vector<uint8_t>> ReadRecording(const std::string& path);
+
+}  // namespace atollrt

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan/step_plan.h"
+
+#include <algorithm>
+
+#include "runtime/ops/cpu_ops.h"
+#include "runtime/plan/line_chain.h"
+#include "runtime/plan/step_order.h"
+
+namespace atollrt {
+namespace {
+
+// Handing work to another thread and waiting for it takes about a microsecond (bench/
+// thread_pool_bench.cc). What is done in two, by the slowest kernels for bytes, is not worth that.
+bool IsSmall(const Graph& graph, const Node& node) {
+  constexpr int64_t kFewMacs = 32 << 10, kFewBytes = 4 << 10;
+  int64_t bytes = 0;
+  for (const int32_t tensor : node.inputs) {
+    if (tensor < 0) continue;
+    if (graph.tensors[tensor].type == DataType::kFloat32) return false;
+    if (!graph.tensors[tensor].is_constant()) bytes += graph.tensors[tensor].byte_size();
+  }
+  for (const int32_t tensor : node.outputs) bytes += graph.tensors[tensor].byte_size();
+  return MultiplyAccumulates(graph, node) <= kFewMacs && bytes <= kFewBytes;
+}
+
+bool IsVariable(const Graph& graph, int32_t tensor) {
+  return tensor >= 0 && graph.tensors[tensor].is_variable;
+}
+
+// Filters keep weights in an order of their own. Nodes may share them, as many as there are steps
+// of an unrolled network, but a file of a megabyte must not ask for many gigabytes.
+Status CheckWeightCopies(const Graph& graph, const std::vector<NodePlacement>& placements,
+                         size_t model_bytes) {
+  constexpr int64_t kMaxCopiesOfByte = 16;
+  constexpr int64_t kCopiesOfSmallModel = int64_t{1} << 30;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const bool is_filter =
+        node.type == OpType::kCONV_2D || node.type == OpType::kDEPTHWISE_CONV_2D ||
+        node.type == OpType::kFULLY_CONNECTED || node.type == OpType::kTRANSPOSE_CONV;
+    if (is_filter && placements[i].partition < 0) bytes += graph.Input(node, 1)->byte_size();
+  }
+  const auto limit = kMaxCopiesOfByte * static_cast<int64_t>(model_bytes) + kCopiesOfSmallModel;
+  if (bytes <= limit) return Status();
+  return ResourceExhausted(
+      "filters share their weights so often that %lld bytes of them would be prepared; the model "
+      "has %zu bytes",
+      static_cast<long long>(bytes), model_bytes);
+}
+
+// Who touches each tensor, by the steps' positions.
+struct TensorUses {
+  std::vector<int32_t> readers;  // steps and, if it is an output, the caller
+  std::vector<size_t> writer;    // the number of steps for none
+};
+
+TensorUses CountUses(const Graph& graph, const std::vector<Step>& steps) {
+  TensorUses uses{.readers = std::vector<int32_t>(graph.tensors.size()),
+                  .writer = std::vector<size_t>(graph.tensors.size(), steps.size())};
+  for (const int32_t tensor : graph.outputs) ++uses.readers[tensor];
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const int32_t tensor : steps[i].inputs) {
+      if (tensor >= 0) ++uses.readers[tensor];
+    }
+    for (const int32_t tensor : steps[i].outputs) uses.writer[tensor] = i;
+  }
+  return uses;
+}
+
+// `executor` takes over from the steps at these positions, at the place of the last of them. What
+// they leave has no executor, until RemoveReplaced.
+void Replace(const std::vector<size_t>& positions, std::vector<int32_t> inputs,
+             std::unique_ptr<NodeExecutor> executor, std::vector<Step>* steps) {
+  Step replacement;
+  replacement.is_small = true;
+  for (const size_t position : positions) {
+    replacement.is_small &= (*steps)[position].is_small;
+    replacement.members.push_back(std::exchange((*steps)[position], Step()));
+  }
+  replacement.owned = std::move(executor);
+  replacement.executor = replacement.owned.get();
+  replacement.node = replacement.members.front().node;
+  replacement.inputs = std::move(inputs);
+  replacement.outputs = replacement.members.back().outputs;
+  (*steps)[positions.back()] = std::move(replacement);
+}
+
+void RemoveReplaced(std::vector<Step>* steps) {
+  std::erase_if(*steps, [](const Step& step) { return step.executor == nullptr; });
+}
+
+// Before filters become parts of other steps.
+int64_t UsedPackedWeightBytes(const Graph& graph, const std::vector<Step>& steps) {
+  int64_t bytes = 0;
+  for (const Step& step : steps) {
+    const LineRunner* filter = step.partition < 0 ? step.executor->line_runner() : nullptr;
+    if (filter == nullptr || !filter->uses_packed_weights()) continue;
+    const int32_t node = step.members.empty() ? step.node : step.members.back().node;
+    const Tensor& weights = *graph.Input(graph.nodes[node], 1);
+    bytes += static_cast<int64_t>(weights.packed_weights.size());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* delegate,
+                           const PlanOptions& options, CpuFeatures features) {
+  StepPlan plan;
+  plan.placements.resize(graph.nodes.size());
+  if (delegate != nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(DelegatePlan delegated, delegate->Plan(graph, options));
+    plan.partitions = std::move(delegated.partitions);
+    for (size_t i = 0; i < plan.placements.size(); ++i) {
+      plan.placements[i].reason = std::move(delegated.refusals[i]);
+    }
+    for (size_t p = 0; p < plan.partitions.size(); ++p) {
+      for (const int32_t node : plan.partitions[p].nodes) {
+        plan.placements[node].partition = static_cast<int32_t>(p);
+      }
+    }
+  }
+  ATOLL_RETURN_IF_ERROR(CheckWeightCopies(graph, plan.placements, model_bytes));
+  std::vector<bool> partition_seen(plan.partitions.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Step step;
+    step.node = static_cast<int32_t>(i);
+    step.partition = plan.placements[i].partition;
+    if (step.partition >= 0) {
+      if (partition_seen[step.partition]) continue;
+      partition_seen[step.partition] = true;
+      const Partition& partition = plan.partitions[step.partition];
+      step.executor = partition.executor.get();
+      step.inputs = partition.inputs;
+      step.outputs = partition.outputs;
+    } else {
+      const Node& node = graph.nodes[i];
+      if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
+        return Unsupported(
+            "%s: the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is "
+            "used; only the model that it was compiled from can run here",
+            Describe(graph, node).c_str());
+      }
+      ATOLL_ASSIGN_OR_RETURN(step.owned, PrepareCpuNode(graph, node, features));
+      step.executor = step.owned.get();
+      step.inputs = node.inputs;
+      step.outputs = node.outputs;
+      step.is_small = IsSmall(graph, node);
+    }
+    plan.steps.push_back(std::move(step));
+  }
+  return plan;
+}
+
+Result<StepPlan> InOrder(const Graph& graph, StepPlan plan) {
+  std::vector<StepNodes> nodes;
+  for (const Step& step : plan.steps) {
+    nodes.push_back({.nodes = step.partition < 0 ? std::vector<int32_t>{step.node}
+                                                 : plan.partitions[step.partition].nodes,
+                     .inputs = step.inputs,
+                     .outputs = step.outputs});
+  }
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderSteps(graph, nodes));
+  std::vector<Step> ordered;
+  for (const size_t step : order) ordered.push_back(std::move(plan.steps[step]));
+  plan.steps = std::move(ordered);
+  return plan;
+}
+
+Result<StepPlan> FoldPads(const Graph& graph, StepPlan plan, CpuFeatures features) {
+  std::vector<Step>& steps = plan.steps;
+  const TensorUses uses = CountUses(graph, steps);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].partition >= 0 || steps[i].executor->line_runner() == nullptr) continue;
+    const int32_t padded = steps[i].inputs[0];
+    const size_t pad = uses.writer[padded];
+    if (uses.readers[padded] != 1 || pad >= i || steps[pad].partition >= 0) continue;
+    if (!steps[pad].members.empty()) continue;  // a convolution already, with a PAD of its own
+    // Somebody may change it before the convolution.
+    if (IsVariable(graph, steps[pad].inputs[0])) continue;
+    const Node& node = graph.nodes[steps[i].node];
+    Result<std::unique_ptr<NodeExecutor>> executor =
+        PreparePaddedFilter(graph, graph.nodes[steps[pad].node], node, features);
+    if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph, node));
+    if (*executor == nullptr) continue;
+    Replace({pad, i}, {steps[pad].inputs[0]}, *std::move(executor), &steps);
+  }
+  RemoveReplaced(&steps);
+  return plan;
+}
+
+Result<StepPlan> AttachTails(const Graph& graph, StepPlan plan, CpuFeatures features) {
+  std::vector<Step>& steps = plan.steps;
+  const TensorUses uses = CountUses(graph, steps);
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const size_t filter = i - 1;
+    if (steps[i].partition >= 0 || steps[filter].partition >= 0) continue;
+    if (steps[filter].executor == nullptr || steps[i].inputs.size() != 2) continue;
+    for (size_t position = 0; position < 2; ++position) {
+      const int32_t tensor = steps[i].inputs[position];
+      if (tensor < 0 || uses.writer[tensor] != filter || uses.readers[tensor] != 1) continue;
+      if (graph.tensors[tensor].is_variable) continue;
+      const Node& node = graph.nodes[steps[i].node];
+      Result<std::unique_ptr<NodeExecutor>> executor =
+          PrepareTailedFilter(graph, *steps[filter].executor, node, position, features);
+      if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph, node));
+      if (*executor == nullptr) continue;
+      Replace({filter, i}, {steps[filter].inputs[0], steps[i].inputs[1 - position]},
+              *std::move(executor), &steps);
+      break;
+    }
+  }
+  RemoveReplaced(&steps);
+  return plan;
+}
+
+StepPlan ChainLines(const Graph& graph, StepPlan plan) {
+  std::vector<Step>& steps = plan.steps;
+  std::vector<ChainStep> candidates;
+  for (const Step& step : steps) {
+    // What a chain reads, it reads where its last step stands.
+    const bool may_join = step.partition < 0 && std::ranges::none_of(step.inputs, [&](int32_t t) {
+                            return IsVariable(graph, t);
+                          });
+    candidates.push_back({.runner = may_join ? step.executor->line_runner() : nullptr,
+                          .inputs = step.inputs,
+                          .outputs = step.outputs});
+  }
+  for (const std::vector<size_t>& chain : FindLineChains(graph, candidates)) {
+    std::vector<LineStage> stages;
+    std::vector<int32_t> inputs = {steps[chain.front()].inputs[0]};
+    for (const size_t position : chain) {
+      const PairTail* tail = steps[position].executor->pair_tail();
+      stages.push_back({candidates[position].runner, tail});
+      if (tail != nullptr) inputs.push_back(steps[position].inputs[1]);
+    }
+    Replace(chain, std::move(inputs), std::make_unique<LineChain>(std::move(stages)), &steps);
+  }
+  RemoveReplaced(&steps);
+  return plan;
+}
+
+Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
+                           const PlanOptions& options, CpuFeatures features) {
+  ATOLL_ASSIGN_OR_RETURN(StepPlan plan, PlanNodes(graph, model_bytes, delegate, options, features));
+  ATOLL_ASSIGN_OR_RETURN(plan, InOrder(graph, std::move(plan)));
+  ATOLL_ASSIGN_OR_RETURN(plan, FoldPads(graph, std::move(plan), features));
+  plan.used_packed_weight_bytes = UsedPackedWeightBytes(graph, plan.steps);
+  ATOLL_ASSIGN_OR_RETURN(plan, AttachTails(graph, std::move(plan), features));
+  return ChainLines(graph, std::move(plan));
+}
+
+}  // namespace atollrt

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepPlan: what running a graph takes, step by step, before any memory is given to it. It starts
+// with a step for each node on the CPU and each partition of the delegate's, and every function
+// below makes another plan of it, with the same outputs. Pure functions, but for the delegate's
+// and the kernels' preparation of weights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "atoll/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/plan/delegate.h"
+
+namespace atollrt {
+
+// Where a node runs. `partition` is -1 on the CPU.
+struct NodePlacement {
+  int32_t partition = -1;
+  std::string reason;  // why the delegate did not take it; empty without a delegate
+};
+
+// One executor and the tensors that it reads and writes.
+struct Step {
+  std::unique_ptr<NodeExecutor> owned;  // CPU nodes; partitions own theirs
+  NodeExecutor* executor = nullptr;
+  int32_t node = 0;  // the (first) node
+  int32_t partition = -1;
+  std::vector<int32_t> inputs;  // -1: absent
+  std::vector<int32_t> outputs;
+  bool is_small = false;  // not worth a second thread
+  // Steps that this one replaces, each with operands of its own. Together they give the same bytes,
+  // and those of the tensors in between, too.
+  std::vector<Step> members;
+};
+
+struct StepPlan {
+  std::vector<Step> steps;
+  std::vector<Partition> partitions;      // whose executors steps borrow
+  std::vector<NodePlacement> placements;  // of each node
+  // Of Tensor::packed_weights, those that kernels use where they lie.
+  int64_t used_packed_weight_bytes = 0;
+};
+
+// One step for each partition that `delegate` (nullptr: none) makes of the graph, at the place of
+// its first node, and for each other node, bound to its kernel for `features`. `graph` outlives the
+// plan; `model_bytes` is the size of its file, beside which prepared weights must not be out of
+// proportion (kResourceExhausted).
+Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* delegate,
+                           const PlanOptions& options, CpuFeatures features);
+// Every step behind those that write what it reads (step_order.h).
+Result<StepPlan> InOrder(const Graph& graph, StepPlan plan);
+// A PAD whose only reader is a convolution becomes the padding of that.
+Result<StepPlan> FoldPads(const Graph& graph, StepPlan plan, CpuFeatures features);
+// An ADD, SUB or MUL right behind a convolution, of which it is the only reader, becomes the tail
+// of that.
+Result<StepPlan> AttachTails(const Graph& graph, StepPlan plan, CpuFeatures features);
+// Convolutions that hand on large tensors run a few lines at a time (line_chain.h).
+StepPlan ChainLines(const Graph& graph, StepPlan plan);
+
+// All of them, in this order.
+Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
+                           const PlanOptions& options, CpuFeatures features);
+
+}  // namespace atollrt

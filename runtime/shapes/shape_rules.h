@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shape rules: how the shapes of an operator's outputs follow from its inputs, one function per
+// operator or family. Part of shape inference (shape_inference.h); the list shape_rules.inc binds
+// them to operators.
+#pragma once
+
+#include <vector>
+
+#include "atoll/status.h"
+#include "runtime/graph/graph.h"
+#include "runtime/shapes/shape_inference.h"
+
+namespace atollrt {
+
+// Checks counts, ranks, axes and sizes, and appends one shape per output. Errors do not name the
+// node; the caller adds it. Data types are not judged here.
+using ShapeRule = Status (*)(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
+
+#define ATOLL_SHAPE_RULE(name, Rule) \
+  Status Rule(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
+#define ATOLL_CUSTOM_SHAPE_RULE(name, Rule) ATOLL_SHAPE_RULE(name, Rule)
+#include "runtime/shapes/shape_rules.inc"
+#undef ATOLL_CUSTOM_SHAPE_RULE
+#undef ATOLL_SHAPE_RULE
+
+// ---- What rules share -------------------------------------------------------------------------
+
+// Between min_inputs and max_inputs inputs, of which the first min_inputs are present, and exactly
+// `outputs` outputs.
+struct NodeCounts {
+  size_t min_inputs = 0, max_inputs = 0;
+  size_t outputs = 1;
+};
+Status CheckCounts(const Node& node, const NodeCounts& counts);
+
+// The tensor has `rank` dimensions, all at least 1.
+Status CheckRank(const Graph& graph, int32_t tensor, size_t rank);
+
+// 1 to 65535: strides, dilations, filter sizes.
+Status CheckWindowParameter(const char* name, int32_t value);
+
+// The values of a constant int32 or int64 input (axes, sizes, paddings). kUnsupported if the
+// tensor is computed at run time.
+Result<std::vector<int64_t>> ConstantInput(const Graph& graph, const Node& node, size_t position);
+
+// `axis` as NormalizeAxis, or kCorruptModel.
+Result<int32_t> CheckAxis(int64_t axis, const Shape& shape);
+
+}  // namespace atollrt

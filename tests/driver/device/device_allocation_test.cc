@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A frame must not wait for the allocator: once an executable is resident, Submit and Wait take
+// their memory from what earlier requests used.
+#include <gtest/gtest.h>
+
+#include "driver/open_device.h"
+#include "tests/support/allocation_meter.h"
+#include "tests/support/test_executables.h"
+
+namespace atollrt {
+namespace {
+
+// Runs `executable` until it needs nothing more, and then counts.
+void ExpectNoAllocations(Device& device, Executable executable) {
+  const std::vector<uint8_t> input(executable.inputs[0].bytes);
+  std::vector<uint8_t> output(executable.outputs[0].bytes);
+  const auto id = device.Load(std::make_shared<Executable>(std::move(executable)));
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  const Request request{.executable = *id, .inputs = {input}, .outputs = {output}};
+  const auto run = [&] { return device.Wait(*device.Submit(request), nullptr).ok(); };
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(run());
+  const AllocationMeter meter;
+  bool all_ok = true;
+  for (int i = 0; i < 100; ++i) all_ok &= run();
+  EXPECT_EQ(meter.count(), 0);
+  EXPECT_TRUE(all_ok);
+}
+
+TEST(DeviceAllocation, TheSteadyStateAllocatesNothing) {
+  const auto device = OpenDevice({.device = "emu", .threads = 1});
+  ASSERT_TRUE(device.ok());
+  for (const uint32_t count : {4u, 10'000u}) {
+    ExpectNoAllocations(**device, MakeTableExecutable({.count = count}));
+  }
+}
+
+// An image of [1, 8, 8, 4] becomes [1, 16, 16, 4], whose rows are normalised and summed up.
+TEST(DeviceAllocation, InstructionsThatNeedScratchAllocateOnce) {
+  constexpr uint32_t kIn = 256, kLarge = 1024, kOut = 4;
+  constexpr uint32_t kLargeAddress = kIn, kNextAddress = kIn + kLarge;
+  Executable executable;
+  executable.inference_program = {InputInstruction{.bytes = kIn},
+                                  ResizeBilinearInstruction{.output_address = kLargeAddress,
+                                                            .batch = 1,
+                                                            .input_h = 8,
+                                                            .input_w = 8,
+                                                            .channels = 4,
+                                                            .output_h = 16,
+                                                            .output_w = 16,
+                                                            .input_rows = 8,
+                                                            .output_rows = 16},
+                                  SoftmaxInstruction{.input_address = kLargeAddress,
+                                                     .output_address = kNextAddress,
+                                                     .rows = 256,
+                                                     .depth = 4,
+                                                     .multiplier = 1 << 30,
+                                                     .exponent = 23,
+                                                     .min_difference = -200},
+                                  ReduceSumInstruction{.input_address = kNextAddress,
+                                                       .output_address = kLargeAddress,
+                                                       .kept0 = 1,
+                                                       .reduced0 = 1,
+                                                       .kept1 = 1,
+                                                       .reduced1 = 256,
+                                                       .kept2 = 4,
+                                                       .reduced2 = 1,
+                                                       .multiplier = 1 << 30,
+                                                       .exponent = -8,
+                                                       .clamp_min = -128,
+                                                       .clamp_max = 127},
+                                  OutputInstruction{.input_address = kLargeAddress, .bytes = kOut},
+                                  EndInstruction{}};
+  executable.activation_bytes = kIn + 2 * kLarge;
+  executable.inputs = {{.name = "x", .shape = {1, 8, 8, 4}, .bytes = kIn}};
+  executable.outputs = {{.name = "y", .shape = {1, 4}, .bytes = kOut}};
+  const auto device = OpenDevice({.device = "emu", .threads = 2});
+  ASSERT_TRUE(device.ok());
+  ExpectNoAllocations(**device, std::move(executable));
+}
+
+}  // namespace
+}  // namespace atollrt
