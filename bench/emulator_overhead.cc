@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "delegate/delegate.h"
+#include "driver/atoll1/atoll1_chip.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/profiles/device_profile.h"
 #include "runtime/base/monotonic.h"

@@ -75,7 +75,7 @@ Status Load(const std::string& path, const std::string& device, Times* times) {
 Result<std::vector<uint8_t>> Compile(const std::string& path, const std::string& device) {
   ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::FromFile(path));
   ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceDelegate> delegate, OpenDelegate(device));
-  return delegate == nullptr ? CompileForCpu(model->graphs()) : delegate->Compile(model->graphs());
+  return delegate == nullptr ? CompileForCpu(*model) : delegate->Compile(*model);
 }
 
 Status Measure(const std::string& path, const std::string& device, int runs) {

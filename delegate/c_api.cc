@@ -181,6 +181,19 @@ Status ReadCoralOptions(const AtollDelegateOptions& options, atollrt::OpenOption
       options.performance);
 }
 
+Status ReadDelegateOptions(const AtollDelegateOptions& given, AtollDelegateOptions* options) {
+  return atollrt::ReadOptions(
+      "AtollDelegateOptions", "ATOLL_DELEGATE_OPTIONS_INIT", &given,
+      {ATOLL_END_OF(AtollDelegateOptions, device), ATOLL_END_OF(AtollDelegateOptions, num_threads),
+       ATOLL_END_OF(AtollDelegateOptions, max_partition_nodes),
+       ATOLL_END_OF(AtollDelegateOptions, on_device_loss),
+       ATOLL_END_OF(AtollDelegateOptions, faults), ATOLL_END_OF(AtollDelegateOptions, record),
+       ATOLL_END_OF(AtollDelegateOptions, record_note), ATOLL_END_OF(AtollDelegateOptions, stages),
+       ATOLL_END_OF(AtollDelegateOptions, performance),
+       ATOLL_END_OF(AtollDelegateOptions, firmware)},
+      options, sizeof(*options));
+}
+
 // The CPU as a delegate: interpreters that get it run everything there.
 Result<AtollDelegate*> CreateCpuDelegate(const atollrt::OpenOptions& open, int32_t stages) {
   if (open.faults.has_value() || !open.record.empty() || stages > 1) {
@@ -203,13 +216,12 @@ AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelega
   atollrt::OpenOptions open;
   int32_t max_partition_nodes = 0;
   int32_t stages = 0;
+  AtollDelegateOptions read = ATOLL_DELEGATE_OPTIONS_INIT;
   if (options != nullptr) {
-    if (options->struct_size != sizeof(AtollDelegateOptions)) {
-      return ToC(
-          InvalidArgument("AtollDelegateOptions.struct_size is %zu, must be %zu; use "
-                          "ATOLL_DELEGATE_OPTIONS_INIT",
-                          options->struct_size, sizeof(AtollDelegateOptions)));
+    if (const Status status = ReadDelegateOptions(*options, &read); !status.ok()) {
+      return ToC(status);
     }
+    options = &read;
     if (options->device != nullptr) open.device = options->device;
     open.threads = options->num_threads;
     max_partition_nodes = options->max_partition_nodes;

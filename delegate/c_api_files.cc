@@ -20,8 +20,8 @@ AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate, const Atoll
   if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
   const auto* handle = static_cast<const atollrt::DeviceDelegateHandle*>(delegate);
   const bool for_cpu = handle == nullptr || handle->device_delegate == nullptr;
-  const auto bytes = for_cpu ? atollrt::CompileForCpu(model->model->graphs())
-                             : handle->device_delegate->Compile(model->model->graphs());
+  const auto bytes = for_cpu ? atollrt::CompileForCpu(*model->model)
+                             : handle->device_delegate->Compile(*model->model);
   if (!bytes.ok()) return ToC(bytes.status());
   callback(bytes->data(), bytes->size(), user_data);
   return ToC({});

@@ -25,6 +25,11 @@ class Extract {
     if (!packed_weights.empty()) graph_.tensors[node.inputs[1]].packed_weights = packed_weights;
     graph_.nodes.push_back(std::move(node));
   }
+  // -1: not in the new graph.
+  int32_t NumberOf(int32_t tensor) const {
+    const auto entry = number_.find(tensor);
+    return entry == number_.end() ? -1 : entry->second;
+  }
   Graph Finish(std::vector<int32_t> inputs, std::vector<int32_t> outputs) {
     Renumber(&inputs);
     Renumber(&outputs);
@@ -55,6 +60,7 @@ class Extract {
 }  // namespace
 
 Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
+                                                const ModelExtras& extras,
                                                 const std::vector<PartitionExecutable>& partitions,
                                                 CpuFeatures features) {
   const Graph& graph = graphs[0];
@@ -104,7 +110,15 @@ Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
   std::vector<const Graph*> all = {&first};
   for (const Graph& other : graphs.subspan(1)) all.push_back(&other);
   for (const Graph& part : parts) all.push_back(&part);
-  return WriteTflite(all);
+  ModelExtras kept = extras;
+  for (Signature& signature : kept.signatures) {
+    if (signature.graph != 0) continue;
+    for (auto* ends : {&signature.inputs, &signature.outputs}) {
+      for (Signature::End& end : *ends) end.tensor = main.NumberOf(end.tensor);
+      std::erase_if(*ends, [](const Signature::End& end) { return end.tensor < 0; });
+    }
+  }
+  return WriteTflite(all, kept);
 }
 
 Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition, size_t nodes,

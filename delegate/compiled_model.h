@@ -25,9 +25,11 @@ struct PartitionExecutable {
   const Executable* executable = nullptr;
 };
 
-// The file of a model whose graphs are `graphs`, the first of which is divided into `partitions`,
-// if there are any, and nodes for a CPU with `features`. kUnsupported if it would exceed 2 GiB.
+// The file of a model with `graphs`, the first of which is divided into `partitions`, if there are
+// any, and nodes for a CPU with `features`, and with `extras`. kUnsupported if it would exceed 2
+// GiB.
 Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
+                                                const ModelExtras& extras,
                                                 const std::vector<PartitionExecutable>& partitions,
                                                 CpuFeatures features);
 

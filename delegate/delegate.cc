@@ -267,10 +267,10 @@ std::vector<DescribedExecutable> DescribeAll(const Graph& graph,
   return described;
 }
 
-Result<std::vector<uint8_t>> CompileModel(std::span<const Graph> graphs,
+Result<std::vector<uint8_t>> CompileModel(const Model& model,
                                           const std::vector<PartitionExecutable>& partitions) {
   ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
-  return WriteCompiledModel(graphs, partitions, features);
+  return WriteCompiledModel(model.graphs(), model.extras(), partitions, features);
 }
 
 }  // namespace
@@ -321,15 +321,13 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph, const PlanOptions&
   return plan;
 }
 
-Result<std::vector<uint8_t>> CompileForCpu(std::span<const Graph> graphs) {
-  return CompileModel(graphs, {});
-}
+Result<std::vector<uint8_t>> CompileForCpu(const Model& model) { return CompileModel(model, {}); }
 
-Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> graphs) const {
+Result<std::vector<uint8_t>> DeviceDelegate::Compile(const Model& model) const {
   ATOLL_RETURN_IF_ERROR(RequireCompilable(device_->info()));
   ATOLL_ASSIGN_OR_RETURN(
       const CompiledGraph compiled,
-      CompileGraph(graphs[0], device_->info(), options_.max_partition_nodes, {}));
+      CompileGraph(model.graph(), device_->info(), options_.max_partition_nodes, {}));
   if (compiled.partitions.empty()) {
     return Unsupported("no operator of the model can run on the device: nothing to compile");
   }
@@ -337,7 +335,7 @@ Result<std::vector<uint8_t>> DeviceDelegate::Compile(std::span<const Graph> grap
   for (const CompiledPartition& part : compiled.partitions) {
     partitions.push_back({part.nodes, part.boundary, &part.compiled.executable});
   }
-  return CompileModel(graphs, partitions);
+  return CompileModel(model, partitions);
 }
 
 Result<std::vector<DescribedExecutable>> DeviceDelegate::CompileExecutables(

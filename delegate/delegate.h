@@ -15,6 +15,7 @@
 
 #include "driver/device/device.h"
 #include "driver/isa/executable.h"
+#include "runtime/model.h"
 #include "runtime/plan/delegate.h"
 
 namespace atollrt {
@@ -30,8 +31,8 @@ struct DescribedExecutable {
 // of an ordinary one. Takes hostile bytes; errors as ReadExecutable and the loader of models.
 Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t> bytes);
 
-// The same without a device: the graphs of a model, compiled for this CPU.
-Result<std::vector<uint8_t>> CompileForCpu(std::span<const Graph> graphs);
+// The same without a device: a model, compiled for this CPU.
+Result<std::vector<uint8_t>> CompileForCpu(const Model& model);
 
 class DeviceDelegate final : public Delegate {
  public:
@@ -50,7 +51,7 @@ class DeviceDelegate final : public Delegate {
   Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override;
   // The graphs of a model, the first of them compiled for the device and this CPU, as a .tflite
   // file (compiled_model.h). kUnsupported if nothing of it can run there, or for a Coral.
-  Result<std::vector<uint8_t>> Compile(std::span<const Graph> graphs) const;
+  Result<std::vector<uint8_t>> Compile(const Model& model) const;
   // The executables of a graph, compiled for the device, whatever came compiled with the model.
   // kUnsupported for a Coral.
   Result<std::vector<DescribedExecutable>> CompileExecutables(const Graph& graph) const;

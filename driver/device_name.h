@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ParseDeviceName: what a device string means, and for every way of being wrong what to write
-// instead (docs/devices.md, "Names"). The one place that tells the forms from each other; it opens nothing and
-// knows nothing of what is plugged in. Thread-safe.
+// instead (docs/devices.md, "Names"). The one place that tells the forms from each other; it opens
+// nothing and knows nothing of what is plugged in. Thread-safe.
 #pragma once
 
 #include <string_view>

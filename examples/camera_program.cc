@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -32,14 +33,27 @@ int Fail(const std::string& message) {
   return 1;
 }
 
-Result<CameraModel> OpenCameraModel(const std::string& path, const std::string& labels,
-                                    const atollpp::Delegate& delegate,
+uint64_t FramesOf(const char* argument) {
+  const std::string text(argument);
+  if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != text.npos) {
+    std::exit(Fail("FRAMES is '" + text + "'; give a number"));
+  }
+  return std::stoull(text);
+}
+
+Result<CameraModel> OpenCameraModel(const std::string& path, atollrt::Task task,
+                                    const std::string& labels, const atollpp::Delegate& delegate,
                                     AtollInterpreterOptions options) {
   const atollpp::Result<atollpp::Model> file = atollpp::Model::FromFile(path);
   if (!file) return ToStatus(file.status());  // names the file
   atollpp::Result<atollpp::Interpreter> interpreter =
       atollpp::Interpreter::Create(*file, delegate, options);
   if (!interpreter) return ToStatus(interpreter.status()).WithContext(path);
+  const atollrt::Task its_task = atollrt::IdentifyTask(interpreter->get());
+  if (task != atollrt::Task::kNone && task != its_task) {
+    return atollrt::Unsupported("%s is a model to %s, not to %s", path.c_str(),
+                                atollrt::TaskName(its_task), atollrt::TaskName(task));
+  }
 
   atollrt::FrameModelOptions model_options;
   model_options.name = std::filesystem::path(path).stem().string();

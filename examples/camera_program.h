@@ -5,15 +5,20 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "atoll/atoll.hpp"
 #include "atoll/camera.h"
+#include "atoll/vision.h"
 
 // Prints the message on stderr; gives the exit code, 1.
 int Fail(const std::string& message);
+
+// A number of frames, of an argument. Ends the program, with a sentence, if it is none.
+uint64_t FramesOf(const char* argument);
 
 // A model that looks at frames, with all that it needs.
 struct CameraModel {
@@ -21,10 +26,12 @@ struct CameraModel {
   std::unique_ptr<atollrt::FrameModel> model;  // goes before the interpreter
 };
 
-// `labels` is a file with the name of one class per line, or "-" for none. The device of `delegate`
-// may run other models, too. Errors begin with the model's path.
+// `task` is what the model is for, kNone: whatever it is. `labels` is a file with the name of one
+// class per line, or "-" for none. The device of `delegate` may run other models, too. Errors begin
+// with the model's path.
 atollrt::Result<CameraModel> OpenCameraModel(
-    const std::string& path, const std::string& labels, const atollpp::Delegate& delegate,
+    const std::string& path, atollrt::Task task, const std::string& labels,
+    const atollpp::Delegate& delegate,
     AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT);
 
 // Opens a source of frames (atoll/camera/frame_source.h says which there are), which ends when

@@ -25,15 +25,15 @@ int main(int argc, char** argv) {
   }
   const auto device = atollpp::Delegate::Open(argc > 7 ? argv[7] : "auto");
   if (!device) return Fail(device.message());
-  const auto detector = OpenCameraModel(argv[1], argv[2], *device);
+  const auto detector = OpenCameraModel(argv[1], atollrt::Task::kDetect, argv[2], *device);
   if (!detector.ok()) return Fail(detector.status().message());
-  const auto classifier = OpenCameraModel(argv[3], argv[4], *device);
+  const auto classifier = OpenCameraModel(argv[3], atollrt::Task::kClassify, argv[4], *device);
   if (!classifier.ok()) return Fail(classifier.status().message());
   const auto source = OpenCamera(argv[5]);
   if (!source.ok()) return Fail(source.status().message());
 
   atollrt::PipelineOptions options;
-  if (argc > 6) options.max_frames = std::strtoull(argv[6], nullptr, 10);
+  if (argc > 6) options.max_frames = FramesOf(argv[6]);
   options.on_frame = [](const atollrt::ProcessedFrame& processed) {
     const atollrt::ModelResult& found = processed.results[0][0];
     const std::span<const atollrt::ModelResult> closer = processed.results[1];

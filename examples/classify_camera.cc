@@ -20,13 +20,13 @@ int main(int argc, char** argv) {
   }
   const auto device = atollpp::Delegate::Open(argc > 5 ? argv[5] : "auto");
   if (!device) return Fail(device.message());
-  const auto classifier = OpenCameraModel(argv[1], argv[2], *device);
+  const auto classifier = OpenCameraModel(argv[1], atollrt::Task::kClassify, argv[2], *device);
   if (!classifier.ok()) return Fail(classifier.status().message());
   const auto source = OpenCamera(argv[3]);
   if (!source.ok()) return Fail(source.status().message());
 
   atollrt::PipelineOptions options;
-  if (argc > 4) options.max_frames = std::strtoull(argv[4], nullptr, 10);
+  if (argc > 4) options.max_frames = FramesOf(argv[4]);
   options.on_frame = [](const atollrt::ProcessedFrame& processed) {
     const atollrt::ModelResult& result = processed.results[0][0];
     std::printf("frame %llu: %s\n", static_cast<unsigned long long>(processed.frame.sequence),

@@ -87,9 +87,13 @@ int main(int argc, char** argv) {
   if (!file) Fail(std::string(argv[3]) + " cannot be read");
   std::vector<std::string> labels;
   for (std::string line; std::getline(file, line);) labels.push_back(line);
+  if (labels.size() != scores.size()) {
+    Fail(std::string(argv[3]) + " has " + std::to_string(labels.size()) + " labels, the model " +
+         std::to_string(scores.size()) + " classes");
+  }
   if (scores.size() > 5) scores.resize(5);
   for (const auto& [score, c] : scores) {
-    std::printf("%.4f  %s\n", score, c < labels.size() ? labels[c].c_str() : "?");
+    std::printf("%.4f  %s\n", score, labels[c].c_str());
   }
   AtollInterpreterDelete(interpreter);
   AtollDelegateDelete(delegate);

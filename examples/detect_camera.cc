@@ -18,13 +18,13 @@ int main(int argc, char** argv) {
   }
   const auto device = atollpp::Delegate::Open(argc > 5 ? argv[5] : "auto");
   if (!device) return Fail(device.message());
-  const auto detector = OpenCameraModel(argv[1], argv[2], *device);
+  const auto detector = OpenCameraModel(argv[1], atollrt::Task::kDetect, argv[2], *device);
   if (!detector.ok()) return Fail(detector.status().message());
   const auto source = OpenCamera(argv[3]);
   if (!source.ok()) return Fail(source.status().message());
 
   atollrt::PipelineOptions options;
-  if (argc > 4) options.max_frames = std::strtoull(argv[4], nullptr, 10);
+  if (argc > 4) options.max_frames = FramesOf(argv[4]);
   options.on_frame = [](const atollrt::ProcessedFrame& processed) {
     const atollrt::ModelResult& result = processed.results[0][0];
     std::printf("frame %llu: %zu found\n",

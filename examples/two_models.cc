@@ -26,16 +26,16 @@ int main(int argc, char** argv) {
   AtollInterpreterOptions use = ATOLL_INTERPRETER_OPTIONS_INIT;
   use.residency_set = 1;
   use.priority = 1;
-  const auto a = OpenCameraModel(argv[1], argv[2], *device, use);
+  const auto a = OpenCameraModel(argv[1], atollrt::Task::kNone, argv[2], *device, use);
   if (!a.ok()) return Fail(a.status().message());
   use.priority = 0;
-  const auto b = OpenCameraModel(argv[3], argv[4], *device, use);
+  const auto b = OpenCameraModel(argv[3], atollrt::Task::kNone, argv[4], *device, use);
   if (!b.ok()) return Fail(b.status().message());
   const auto source = OpenCamera(argv[5]);
   if (!source.ok()) return Fail(source.status().message());
 
   atollrt::PipelineOptions options;
-  if (argc > 6) options.max_frames = std::strtoull(argv[6], nullptr, 10);
+  if (argc > 6) options.max_frames = FramesOf(argv[6]);
   // If both do not fit, the one that ran last on a frame is the first on the next: it is still
   // there.
   const AtollInterpreter* interpreters[] = {a->interpreter.get(), b->interpreter.get()};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the C interfaces of runtime/ and delegate/ share: status conversion and the layouts of the
-// handles. Not installed.
+// What the C interfaces of runtime/ and delegate/ share: status conversion, options of other
+// versions and the layouts of the handles. Not installed.
 #pragma once
 
+#include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,35 +17,73 @@ namespace atollrt {
 
 // Remembers the message for AtollLastError and gives the code.
 AtollStatus ToC(const Status& status);
+AtollStatus NullArgument(const char* name);
+
+// Whether a handle is there, for functions that return no status: AtollLastError says if it is not.
+template <typename T>
+bool Has(const T* handle, const char* name) {
+  if (handle != nullptr) return true;
+  NullArgument(name);
+  return false;
+}
+// Whether there is an element `index` of `count`; AtollLastError says if there is none.
+bool HasIndex(const char* what, int32_t index, size_t count);
+
+// Copies the options of a caller, a struct that begins with its size, over `options`, which has
+// `size` bytes and the defaults. The caller's ends after its size, or after one of the fields that
+// end at `ends`, or has more that is zero; else kInvalidArgument, which names the struct and the
+// macro that initialises it.
+Status ReadOptions(const char* name, const char* macro, const void* given,
+                   std::initializer_list<size_t> ends, void* options, size_t size);
+
+// The place behind a field of a struct.
+#define ATOLL_END_OF(Struct, field) (offsetof(Struct, field) + sizeof(Struct::field))
 
 }  // namespace atollrt
 
 // The handle behind AtollModel.
 struct AtollModel {
   std::shared_ptr<const atollrt::Model> model;
+  // Of each signature: what AtollSignatureInfo points at, inputs first.
+  std::vector<std::vector<AtollSignatureTensor>> signature_tensors;
 };
 
 // A tensor as callers see it: an interpreter and an index.
 struct AtollTensor {
-  atollrt::Interpreter* interpreter = nullptr;
+  AtollInterpreter* owner = nullptr;
   int32_t index = 0;
 
-  const atollrt::Tensor& tensor() const { return interpreter->graph().tensors[index]; }
+  const atollrt::Tensor& tensor() const;
 };
 
 // The handle behind AtollInterpreter.
 struct AtollInterpreter {
+  std::shared_ptr<const atollrt::Model> model;  // as it came, before any input was resized
+  atollrt::InterpreterOptions options;
   std::shared_ptr<atollrt::Delegate>
       delegate;  // outlives `interpreter`, whoever deletes its handle
   std::unique_ptr<atollrt::Interpreter> interpreter;
+  // Shapes that inputs shall have, and whether `interpreter` has them.
+  std::vector<atollrt::InputShape> input_shapes;
+  bool is_ready = true;
   std::vector<AtollTensor> tensors;                   // all of the graph, by index
   std::vector<std::string> node_names;                // owns what AtollNodeInfo::op points at
   std::vector<std::vector<AtollMemoryBlock>> memory;  // of each partition
 };
+
+inline const atollrt::Tensor& AtollTensor::tensor() const {
+  return owner->interpreter->graph().tensors[index];
+}
 
 // The handle behind AtollDelegate; delegate/c_api.cc derives its own from it.
 struct AtollDelegate {
   virtual ~AtollDelegate() = default;
   // Shared with the interpreters that run on it. nullptr: the CPU.
   std::shared_ptr<atollrt::Delegate> delegate;
+};
+
+// The handle behind AtollBuffer.
+struct AtollBuffer {
+  std::shared_ptr<void> owner;  // shared with the interpreters that use it
+  std::span<uint8_t> bytes;
 };

@@ -35,8 +35,9 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
     return InvalidArgument("%d threads; must be 0 (default) to 256", options.threads);
   }
   ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
-  ATOLL_ASSIGN_OR_RETURN(StepPlan plan, PlanSteps(model->graph(), model->bytes().size(),
-                                                  options.delegate, options.plan, features));
+  ATOLL_ASSIGN_OR_RETURN(StepPlan plan,
+                         PlanSteps(model->graph(), model->bytes().size(), options.delegate,
+                                   options.plan, features, options.keep_all_tensors));
   ATOLL_ASSIGN_OR_RETURN(
       std::unique_ptr<StepWalker> walker,
       StepWalker::Create(model, std::move(plan), features, ThreadCount(options.threads)));
@@ -102,6 +103,7 @@ Status Interpreter::InvokeFallback(const Status& reason) {
         fallback_->ConstTensorBytes(fallback_->graph().outputs[i]);
     std::copy(from.begin(), from.end(), TensorBytes(graph().outputs[i]).begin());
   }
+  walker_->CopyOut();
   return Status();
 }
 
@@ -118,8 +120,10 @@ Status Interpreter::Invoke() {
     const std::lock_guard lock(async_mutex_);
     invoking_ = true;
   }
+  walker_->CopyIn();
   if (fallback_ != nullptr) KeepInputs();
   Status status = walker_->Run();
+  if (status.ok()) walker_->CopyOut();
   if (status.code() == StatusCode::kDeviceLost && fallback_ != nullptr) {
     status = InvokeFallback(status);
   } else {

@@ -29,6 +29,9 @@ struct InterpreterOptions {
   // Does on the CPU what the model does, with inputs and outputs of the same types and shapes:
   // invocations that fail with kDeviceLost complete on it. For models that run on one device only.
   std::shared_ptr<const Model> fallback = nullptr;
+  // Intermediate tensors keep their bytes until the next invocation, but for those inside
+  // partitions. Takes more memory and more time.
+  bool keep_all_tensors = false;
 };
 
 class Interpreter {
@@ -68,6 +71,11 @@ class Interpreter {
   int64_t used_packed_weight_bytes() const { return walker_->plan().used_packed_weight_bytes; }
   // Of the last invocation.
   const RequestCost& last_cost() const { return walker_->cost(); }
+
+  // Inputs and outputs in memory of others: step_walker.h.
+  Status SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes, std::shared_ptr<void> owner) {
+    return walker_->SetTensorMemory(tensor, bytes, std::move(owner));
+  }
 
   // Listeners: step_walker.h.
   void SetTap(StepWalker::Tap tap) { walker_->SetTap(std::move(tap)); }

@@ -126,7 +126,16 @@ Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> 
   return Load(std::move(model), input_shapes);
 }
 
+Result<std::shared_ptr<const Model>> Model::WithInputShapes(
+    std::shared_ptr<const Model> model, std::span<const InputShape> input_shapes) {
+  std::shared_ptr<Model> resized(new Model);
+  resized->bytes_ = model->bytes_;
+  resized->lender_ = std::move(model);
+  return Load(std::move(resized), input_shapes);
+}
+
 void Model::DropPages() const {
+  if (lender_ != nullptr) lender_->DropPages();
   if (mapping_ != nullptr) madvise(mapping_, mapping_size_, MADV_DONTNEED);
 }
 

@@ -31,6 +31,10 @@ class Model {
   static Result<std::shared_ptr<const Model>> FromBuffer(
       std::span<const uint8_t> bytes, std::span<const InputShape> input_shapes = {});
 
+  // The same model with other shapes of its inputs, on the bytes of `model`.
+  static Result<std::shared_ptr<const Model>> WithInputShapes(
+      std::shared_ptr<const Model> model, std::span<const InputShape> input_shapes);
+
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -39,6 +43,7 @@ class Model {
   const Graph& graph() const { return contents_.graphs[0]; }
   const std::vector<Graph>& graphs() const { return contents_.graphs; }
   const std::vector<Variable>& variables() const { return contents_.variables; }
+  const ModelExtras& extras() const { return contents_.extras; }
   std::span<const uint8_t> bytes() const { return bytes_; }
   // Gives back the memory that holds what has been read of a mapped file; what is read again comes
   // from the system's cache. For those who have copied what they need often. Thread-safe.
@@ -50,8 +55,9 @@ class Model {
                                                    std::span<const InputShape> input_shapes);
   LoadedModel contents_;
   std::span<const uint8_t> bytes_;
-  Buffer copy_;              // FromBuffer, FromCopyOfFile
-  void* mapping_ = nullptr;  // FromFile
+  std::shared_ptr<const Model> lender_;  // WithInputShapes: whose bytes these are
+  Buffer copy_;                          // FromBuffer, FromCopyOfFile
+  void* mapping_ = nullptr;              // FromFile
   size_t mapping_size_ = 0;
 };
 

@@ -37,7 +37,7 @@ Result<std::unique_ptr<StepWalker>> StepWalker::CreateFor(std::shared_ptr<const 
   for (const Step& step : walker->plan_.steps) walker->steps_.push_back(Unbound(step));
   ATOLL_RETURN_IF_ERROR(walker->AllocateArena(parent));
   ATOLL_RETURN_IF_ERROR(walker->CreateCallees(features));
-  for (BoundStep& bound : walker->steps_) walker->BindOperands(&bound);
+  walker->BindAll();
   return walker;
 }
 
@@ -64,7 +64,7 @@ Status StepWalker::AllocateArena(const StepWalker* parent) {
   }
   const std::span<const Variable> variables =
       parent == nullptr ? std::span(model_->variables()) : std::span<const Variable>();
-  ArenaLayout layout = LayOutArena(graph_, memory, variables);
+  ArenaLayout layout = LayOutArena(graph_, memory, variables, plan_.keeps_all_tensors);
   if (layout.total_bytes > int64_t{4} << 30) {
     return ResourceExhausted("the model needs %lld bytes for its intermediate tensors",
                              static_cast<long long>(layout.total_bytes));
@@ -72,6 +72,7 @@ Status StepWalker::AllocateArena(const StepWalker* parent) {
   ATOLL_ASSIGN_OR_RETURN(arena_, Buffer::Allocate(static_cast<size_t>(layout.total_bytes)));
   arena_lower_bound_bytes_ = layout.lower_bound_bytes;
   arena_offsets_ = std::move(layout.tensors);
+  blocks_ = std::move(layout.blocks);
   for (size_t i = 0; i < steps_.size(); ++i) {
     steps_[i].scratch_offset = static_cast<size_t>(layout.scratch[i]);
     steps_[i].is_done = layout.is_done[i];
@@ -101,9 +102,22 @@ Status StepWalker::CreateCallees(CpuFeatures features) {
   return Status();
 }
 
+void StepWalker::BindAll() {
+  const auto bind = [this](const auto& self, BoundStep* bound) -> void {
+    BindOperands(bound);
+    // Members have memory for what lies between them only once somebody listens.
+    if (hidden_offsets_.empty()) return;
+    for (BoundStep& member : bound->members) self(self, &member);
+  };
+  for (BoundStep& bound : steps_) bind(bind, &bound);
+}
+
 void StepWalker::BindOperands(BoundStep* bound) {
   const Step& step = *bound->step;
   const auto* variable = std::get_if<VariableOptions>(&graph_.nodes[step.node].options);
+  bound->inputs.clear();
+  bound->outputs.clear();
+  bound->state.clear();
   for (const int32_t tensor : step.inputs) {
     const bool is_state = tensor >= 0 && graph_.tensors[tensor].is_variable;
     bound->state.push_back(is_state ? TensorBytes(tensor).data() : nullptr);
@@ -179,6 +193,15 @@ void StepWalker::ResetVariables() {
 // Where a tensor lies that is not constant; nullptr if it has no memory.
 template <typename Self>
 auto StepWalker::AddressOf(Self* self, int32_t tensor) -> decltype(self->arena_.data()) {
+  for (const Outside& outside : self->outside_) {
+    if (!outside.in_place || self->arena_offsets_[tensor] < 0 ||
+        self->blocks_[tensor] != self->blocks_[outside.tensor]) {
+      continue;
+    }
+    // With it goes all that shares its block, which lies within it.
+    return outside.bytes.data() + self->arena_offsets_[tensor] -
+           self->arena_offsets_[outside.tensor];
+  }
   if (!self->hidden_offsets_.empty() && self->hidden_offsets_[tensor] >= 0) {
     return self->hidden_.data() + self->hidden_offsets_[tensor];
   }
@@ -258,6 +281,52 @@ Status StepWalker::RunStep(BoundStep* bound) {
   return Status();
 }
 
+// Whether the steps can use `data` in place of the tensor's memory in the arena: it is aligned, and
+// whatever else has bytes in the tensor's block has them within it.
+bool StepWalker::MayLieOutside(int32_t tensor, const uint8_t* data) const {
+  const Tensor& t = graph_.tensors[tensor];
+  if (arena_offsets_[tensor] < 0 || reinterpret_cast<uintptr_t>(data) % DataTypeSize(t.type) != 0) {
+    return false;
+  }
+  const int64_t begin = arena_offsets_[tensor], end = begin + t.byte_size();
+  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+    if (arena_offsets_[i] < 0 || blocks_[i] != blocks_[tensor]) continue;
+    if (arena_offsets_[i] < begin || arena_offsets_[i] + graph_.tensors[i].byte_size() > end) {
+      return false;
+    }
+    // Of two that share a block, neither can say where it lies.
+    for (const Outside& other : outside_) {
+      if (other.in_place && other.tensor == static_cast<int32_t>(i) && other.tensor != tensor) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Status StepWalker::SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes,
+                                   std::shared_ptr<void> owner) {
+  const auto is_end = [tensor](const std::vector<int32_t>& ends) {
+    return std::ranges::find(ends, tensor) != ends.end();
+  };
+  if (!is_end(graph_.inputs) && !is_end(graph_.outputs)) {
+    return InvalidArgument("%s is neither an input nor an output",
+                           Describe(graph_, tensor).c_str());
+  }
+  const auto size = static_cast<size_t>(graph_.tensors[tensor].byte_size());
+  if (!bytes.empty() && bytes.size() != size) {
+    return InvalidArgument("%s has %zu bytes, not %zu", Describe(graph_, tensor).c_str(), size,
+                           bytes.size());
+  }
+  std::erase_if(outside_, [tensor](const Outside& other) { return other.tensor == tensor; });
+  if (!bytes.empty()) {
+    const bool in_place = MayLieOutside(tensor, bytes.data());
+    outside_.push_back({tensor, bytes, std::move(owner), in_place});
+  }
+  BindAll();
+  return Status();
+}
+
 Status StepWalker::Run() {
   cost_ = {};
   for (BoundStep& bound : steps_) {
@@ -267,6 +336,24 @@ Status StepWalker::Run() {
     ATOLL_RETURN_IF_ERROR(RunStep(&bound));
   }
   return Status();
+}
+
+void StepWalker::CopyIn() {
+  for (const Outside& outside : outside_) {
+    const bool is_input = std::ranges::find(graph_.inputs, outside.tensor) != graph_.inputs.end();
+    if (outside.in_place || !is_input) continue;
+    std::ranges::copy(outside.bytes, TensorBytes(outside.tensor).begin());
+  }
+}
+
+void StepWalker::CopyOut() {
+  for (const Outside& outside : outside_) {
+    if (outside.in_place ||
+        std::ranges::find(graph_.outputs, outside.tensor) == graph_.outputs.end()) {
+      continue;
+    }
+    std::ranges::copy(std::as_const(*this).ConstTensorBytes(outside.tensor), outside.bytes.begin());
+  }
 }
 
 void StepWalker::Cancel() {

@@ -36,6 +36,10 @@ class StepWalker {
 
   // Runs every step once; ends with the first error, or with kCancelled.
   Status Run();
+  // What lies outside of the arena and is not used in place (SetTensorMemory): inputs before a Run,
+  // outputs when they have been written.
+  void CopyIn();
+  void CopyOut();
   // Makes the Run in progress, or the next one, end with kCancelled, if it still can.
   void Cancel();
   void ForgetCancel() { cancelled_ = false; }
@@ -49,6 +53,13 @@ class StepWalker {
   // (which reuses the memory of intermediates); empty for tensors inside partitions.
   std::span<uint8_t> TensorBytes(int32_t tensor);
   std::span<const uint8_t> ConstTensorBytes(int32_t tensor) const;
+
+  // Where an input or output of the graph lies from now on: `bytes`, as many as it has, which
+  // `owner` keeps there; an empty span: in memory of the walker's again. Steps read and write them
+  // in place; where they cannot, as the tensor is a part of another or `bytes` are not aligned to
+  // its type, they are copied before or after each run. kInvalidArgument for other tensors or
+  // sizes. Between runs.
+  Status SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes, std::shared_ptr<void> owner);
 
   int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
   // What no plan of the arena can go below.
@@ -87,6 +98,8 @@ class StepWalker {
   Status AllocateArena(const StepWalker* parent);
   Status CreateCallees(CpuFeatures features);
   static BoundStep Unbound(const Step& step);
+  void BindAll();
+  bool MayLieOutside(int32_t tensor, const uint8_t* data) const;
   void BindOperands(BoundStep* bound);
   void PrepareToListen();
   template <typename Self>
@@ -104,6 +117,15 @@ class StepWalker {
   Buffer arena_;
   int64_t arena_lower_bound_bytes_ = 0;
   std::vector<int64_t> arena_offsets_;  // per tensor; -1: not in the arena
+  std::vector<int32_t> blocks_;         // per tensor, as ArenaLayout::blocks
+  // Inputs and outputs that lie outside of the arena.
+  struct Outside {
+    int32_t tensor = 0;
+    std::span<uint8_t> bytes;
+    std::shared_ptr<void> owner;
+    bool in_place = false;  // else copied
+  };
+  std::vector<Outside> outside_;
   // Tensors between the members of steps, for listeners: empty until there is one.
   Buffer hidden_;
   std::vector<int64_t> hidden_offsets_;  // per tensor; -1: not there

@@ -332,6 +332,10 @@ Status Device::Wait(RequestId id, RequestReport* report) {
       return std::exchange(slot->status, Status());
     }
     Place* const place = slot->place;
+    if (place->is_free() && place->queue.size() == 1) {  // nothing to look at first
+      RunNext(lock, place);
+      continue;
+    }
     // While the chip is in trouble, or is about to be, as a request has run for too long, those
     // behind it wait: it will get another chance, and they theirs.
     const Deadline now = place->keeper->now();
@@ -398,7 +402,7 @@ Device::Slot* Device::TakeNext(Place* place) {
     return place->keeper->IsResident(slot.loaded->id);
   };
   Slot* next = best_of([](const Slot&) { return true; });
-  if (is_resident(*next)) {
+  if (place->queue.size() == 1 || is_resident(*next)) {
     place->deferrals = 0;
   } else {
     Slot* const resident = best_of([&](const Slot& slot) {

@@ -69,6 +69,8 @@ struct Tensor {
   std::string name;
   DataType type = DataType::kFloat32;
   Shape shape;
+  // The shape in the file if some sizes may be others, which are -1; empty: none may.
+  Shape shape_signature{};
   Quantization quantization;
   std::span<const uint8_t> data;  // constants: in the model (file or folded); empty otherwise
   // Of constant weights: how the kernels of one kind of CPU read them (kernels/packed_weights.h).
@@ -271,6 +273,32 @@ struct Graph {
   const Tensor& Output(const Node& node, size_t position = 0) const {
     return tensors[static_cast<size_t>(node.outputs[position])];
   }
+};
+
+// Names for the ends of a graph, so that callers need no positions.
+struct Signature {
+  struct End {
+    std::string name;
+    int32_t tensor = 0;
+    bool operator==(const End&) const = default;
+  };
+  std::string key;    // "serving_default"
+  int32_t graph = 0;  // of the model's
+  std::vector<End> inputs{};
+  std::vector<End> outputs{};
+  bool operator==(const Signature&) const = default;
+};
+
+// Bytes that came with a model, in its file.
+struct Metadata {
+  std::string name;
+  std::span<const uint8_t> data;
+};
+
+// What a model has beside its graphs.
+struct ModelExtras {
+  std::vector<Signature> signatures;
+  std::vector<Metadata> metadata;
 };
 
 // "tensor 17 'conv1/w'", for messages.

@@ -32,7 +32,7 @@ class Layout {
         members_(graph.tensors.size()),
         alive_(steps.size() + 1) {}
 
-  ArenaLayout Make(std::span<const Variable> variables);
+  ArenaLayout Make(std::span<const Variable> variables, bool keeps_all_tensors);
 
  private:
   // A tensor: when it is there, and where it lies in the block of tensor `root`.
@@ -303,8 +303,14 @@ bool Layout::WriteIntoOutput(int32_t step, const std::vector<OperandSharing::Run
 
 // -------------------------------------------------------------------------------------------------
 
-ArenaLayout Layout::Make(std::span<const Variable> variables) {
+ArenaLayout Layout::Make(std::span<const Variable> variables, bool keeps_all_tensors) {
   FindLifetimes();
+  if (keeps_all_tensors) {
+    for (Place& place : places_) {
+      place.written = 0;
+      place.last_read = last_step_;
+    }
+  }
   for (size_t i = 0; i < places_.size(); ++i) {
     if (places_[i].bytes > 0) CountAlive(BlockOf(static_cast<int32_t>(i)), 1);
   }
@@ -315,7 +321,7 @@ ArenaLayout Layout::Make(std::span<const Variable> variables) {
   layout.is_done.resize(steps_.size());
   std::vector<std::pair<int32_t, OperandSharing>> assembling;
   for (int32_t i = 0; i < last_step_; ++i) {
-    if (steps_[i].node == nullptr) continue;
+    if (steps_[i].node == nullptr || keeps_all_tensors) continue;
     OperandSharing sharing = SharingOf(graph_, *steps_[i].node);
     if (!sharing.overwritable.empty()) TakeOverInput(i, sharing.overwritable);
     if (sharing.runs.empty()) continue;
@@ -346,6 +352,7 @@ ArenaLayout Layout::Make(std::span<const Variable> variables) {
   layout.total_bytes = plan.total;
   layout.lower_bound_bytes = MemoryLowerBound(blocks, Buffer::kAlignment);
   for (const Place& place : places_) {
+    layout.blocks.push_back(place.root);
     layout.tensors.push_back(place.bytes == 0 ? -1 : plan.offsets[place.root] + place.offset);
   }
   const auto scratch = plan.offsets.begin() + static_cast<std::ptrdiff_t>(first_scratch);
@@ -358,8 +365,8 @@ ArenaLayout Layout::Make(std::span<const Variable> variables) {
 }  // namespace
 
 ArenaLayout LayOutArena(const Graph& graph, std::span<const StepMemory> steps,
-                        std::span<const Variable> variables) {
-  return Layout(graph, steps).Make(variables);
+                        std::span<const Variable> variables, bool keeps_all_tensors) {
+  return Layout(graph, steps).Make(variables, keeps_all_tensors);
 }
 
 }  // namespace atollrt

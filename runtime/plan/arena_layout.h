@@ -32,6 +32,8 @@ struct StepMemory {
 };
 
 struct ArenaLayout {
+  // Of each tensor in the arena: a tensor that names its block, the same for all that share it.
+  std::vector<int32_t> blocks;
   std::vector<int64_t>
       tensors;  // offsets; -1: constants, empty tensors and those inside partitions
   std::vector<int64_t> scratch;    // an offset per step
@@ -43,7 +45,8 @@ struct ArenaLayout {
 
 // All tensors that steps name are of `graph`, which has been loaded. Offsets of blocks are
 // multiples of Buffer::kAlignment, those of tensors inside of another one are what they must be.
+// With `keeps_all_tensors`, every tensor has a block of its own for as long as inputs have theirs.
 ArenaLayout LayOutArena(const Graph& graph, std::span<const StepMemory> steps,
-                        std::span<const Variable> variables);
+                        std::span<const Variable> variables, bool keeps_all_tensors = false);
 
 }  // namespace atollrt

@@ -243,11 +243,16 @@ StepPlan ChainLines(const Graph& graph, StepPlan plan) {
 }
 
 Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features) {
+                           const PlanOptions& options, CpuFeatures features,
+                           bool keeps_all_tensors) {
   ATOLL_ASSIGN_OR_RETURN(StepPlan plan, PlanNodes(graph, model_bytes, delegate, options, features));
   ATOLL_ASSIGN_OR_RETURN(plan, InOrder(graph, std::move(plan)));
-  ATOLL_ASSIGN_OR_RETURN(plan, FoldPads(graph, std::move(plan), features));
+  plan.keeps_all_tensors = keeps_all_tensors;
+  if (!keeps_all_tensors) {
+    ATOLL_ASSIGN_OR_RETURN(plan, FoldPads(graph, std::move(plan), features));
+  }
   plan.used_packed_weight_bytes = UsedPackedWeightBytes(graph, plan.steps);
+  if (keeps_all_tensors) return plan;
   ATOLL_ASSIGN_OR_RETURN(plan, AttachTails(graph, std::move(plan), features));
   return ChainLines(graph, std::move(plan));
 }

@@ -39,6 +39,8 @@ struct Step {
 };
 
 struct StepPlan {
+  // Every tensor between steps keeps its bytes until the next run.
+  bool keeps_all_tensors = false;
   std::vector<Step> steps;
   std::vector<Partition> partitions;      // whose executors steps borrow
   std::vector<NodePlacement> placements;  // of each node
@@ -62,8 +64,9 @@ Result<StepPlan> AttachTails(const Graph& graph, StepPlan plan, CpuFeatures feat
 // Convolutions that hand on large tensors run a few lines at a time (line_chain.h).
 StepPlan ChainLines(const Graph& graph, StepPlan plan);
 
-// All of them, in this order.
+// All of them, in this order; if all tensors are kept, the first two alone.
 Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features);
+                           const PlanOptions& options, CpuFeatures features,
+                           bool keeps_all_tensors = false);
 
 }  // namespace atollrt

@@ -116,6 +116,27 @@ Result<std::span<const uint8_t>> BufferBytes(std::span<const uint8_t> bytes,
   return std::span<const uint8_t>();
 }
 
+// What tables of the file take in memory, all together.
+class CopyBudget {
+ public:
+  explicit CopyBudget(size_t file_bytes) : file_bytes_(file_bytes) {}
+
+  // kResourceExhausted if it is out of proportion.
+  Status Count(size_t bytes) {
+    copied_bytes_ += bytes;
+    const size_t allowed = kMaxCopiesOfByte * file_bytes_ + kCopiesOfSmallFile;
+    if (copied_bytes_ <= allowed) return Status();
+    return ResourceExhausted(
+        "the tables of the file, which has %zu bytes, take more than %zu in memory; many must be "
+        "the same",
+        file_bytes_, allowed);
+  }
+
+ private:
+  const size_t file_bytes_;
+  size_t copied_bytes_ = 0;
+};
+
 // Which tensor has packed weights, and the buffer that they are in.
 struct PackedTensor {
   uint32_t subgraph = 0;
@@ -150,16 +171,16 @@ Result<std::vector<PackedTensor>> ReadPackedTensors(std::span<const uint8_t> byt
 // One pass over a subgraph's tables, with the graph that comes out of it.
 class GraphLoader {
  public:
-  // Subgraph `number`, which has tensors. `packed` are those of all subgraphs, `copied_bytes`
-  // counts for all.
+  // Subgraph `number`, which has tensors. `packed` are those of all subgraphs, `budget` is
+  // that of the file.
   GraphLoader(std::span<const uint8_t> bytes, const tflite::Model* model, uint32_t number,
-              std::span<const PackedTensor> packed, size_t* copied_bytes)
+              std::span<const PackedTensor> packed, CopyBudget* budget)
       : bytes_(bytes),
         model_(model),
         number_(number),
         subgraph_(model->subgraphs()->Get(number)),
         packed_(packed),
-        copied_bytes_(*copied_bytes) {}
+        budget_(*budget) {}
 
   // Only the first graph of a model has compiled partitions, and inputs that callers know.
   Result<Graph> Load(const ConstantFolding* folding, bool is_first,
@@ -198,7 +219,7 @@ class GraphLoader {
   }
   Status InlineCompiledPartitions();
   Status Inline(const Node& stand_in, std::vector<Node>* nodes);
-  Status CountCopied(size_t bytes);
+  Status CountCopied(size_t bytes) { return budget_.Count(bytes); }
   // With the first node that uses it: "tensor 17 'conv1/w' of node 3 (CONV_2D) 'conv1/out'".
   std::string DescribeUse(int32_t tensor) const;
   Status ReadTensors();
@@ -224,7 +245,7 @@ class GraphLoader {
   const uint32_t number_;
   const tflite::SubGraph* const subgraph_;
   const std::span<const PackedTensor> packed_;
-  size_t& copied_bytes_;
+  CopyBudget& budget_;
   Graph graph_;
   std::vector<bool> is_output_;  // per tensor: of a node
   std::vector<bool> inlined_;    // per subgraph
@@ -233,16 +254,6 @@ class GraphLoader {
 
 bool IsCompiledPartition(const Node& node) {
   return node.type == OpType::kCUSTOM && node.custom_name == kCompiledOpName;
-}
-
-Status GraphLoader::CountCopied(size_t bytes) {
-  copied_bytes_ += bytes;
-  const size_t allowed = kMaxCopiesOfByte * bytes_.size() + kCopiesOfSmallFile;
-  if (copied_bytes_ <= allowed) return Status();
-  return ResourceExhausted(
-      "the tables of the file, which has %zu bytes, take more than %zu in memory; many must be the "
-      "same",
-      bytes_.size(), allowed);
 }
 
 std::string GraphLoader::DescribeUse(int32_t tensor) const {
@@ -265,7 +276,8 @@ Status GraphLoader::ReadTensors() {
     const tflite::Tensor* stored = subgraph_->tensors()->Get(i);
     Tensor& tensor = graph_.tensors[i];
     if (stored == nullptr) return CorruptModel("tensor %u is missing", i);
-    ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(stored->name()) + BytesOf(stored->shape())));
+    ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(stored->name()) + BytesOf(stored->shape()) +
+                                      BytesOf(stored->shape_signature())));
     tensor.name = String(stored->name());
     if (stored->shape() != nullptr && stored->shape()->size() > kMaxRank) {
       return Unsupported("%s has %u dimensions, at most %zu are supported",
@@ -274,6 +286,7 @@ Status GraphLoader::ReadTensors() {
     }
     tensor.type = static_cast<DataType>(stored->type());
     tensor.shape = Vector(stored->shape());
+    tensor.shape_signature = Vector(stored->shape_signature());
     tensor.is_variable = stored->is_variable();
   }
   return Status();
@@ -442,7 +455,7 @@ Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
     return CorruptModel("its subgraph %d is another partition's, too", op.subgraph);
   }
   inlined_[op.subgraph] = true;
-  GraphLoader loader(bytes_, model_, static_cast<uint32_t>(op.subgraph), packed_, &copied_bytes_);
+  GraphLoader loader(bytes_, model_, static_cast<uint32_t>(op.subgraph), packed_, &budget_);
   ATOLL_RETURN_IF_ERROR(loader.Read());
   Graph& inner = loader.graph_;
   if (inner.inputs.size() != stand_in.inputs.size() ||
@@ -712,6 +725,65 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
   return Status();
 }
 
+using StoredEnds = flatbuffers::Vector<flatbuffers::Offset<tflite::TensorMap>>;
+Result<std::vector<Signature::End>> ReadEnds(const StoredEnds* stored, const Graph& graph,
+                                             CopyBudget* budget) {
+  std::vector<Signature::End> ends;
+  if (stored == nullptr) return ends;
+  for (const tflite::TensorMap* end : *stored) {
+    if (end == nullptr || end->tensor_index() >= graph.tensors.size()) {
+      return CorruptModel("tensor index %u, but there are %zu tensors",
+                          end == nullptr ? 0 : end->tensor_index(), graph.tensors.size());
+    }
+    ATOLL_RETURN_IF_ERROR(budget->Count(sizeof(Signature::End) + BytesOf(end->name())));
+    ends.push_back({String(end->name()), static_cast<int32_t>(end->tensor_index())});
+  }
+  return ends;
+}
+
+Result<Signature> ReadSignature(const tflite::SignatureDef& stored,
+                                const std::vector<Graph>& graphs, CopyBudget* budget) {
+  Signature signature{.key = String(stored.signature_key())};
+  if (stored.subgraph_index() >= graphs.size()) {
+    return CorruptModel("subgraph %u, but there are %zu", stored.subgraph_index(), graphs.size());
+  }
+  signature.graph = static_cast<int32_t>(stored.subgraph_index());
+  const Graph& graph = graphs[stored.subgraph_index()];
+  ATOLL_ASSIGN_OR_RETURN(signature.inputs, ReadEnds(stored.inputs(), graph, budget));
+  ATOLL_ASSIGN_OR_RETURN(signature.outputs, ReadEnds(stored.outputs(), graph, budget));
+  return signature;
+}
+
+Result<ModelExtras> ReadExtras(std::span<const uint8_t> bytes, const tflite::Model& model,
+                               const std::vector<Graph>& graphs, CopyBudget* budget) {
+  ModelExtras extras;
+  if (model.signature_defs() != nullptr) {
+    for (const tflite::SignatureDef* stored : *model.signature_defs()) {
+      if (stored == nullptr)
+        return CorruptModel("signature %zu is missing", extras.signatures.size());
+      ATOLL_RETURN_IF_ERROR(budget->Count(sizeof(Signature) + BytesOf(stored->signature_key())));
+      Result<Signature> signature = ReadSignature(*stored, graphs, budget);
+      if (!signature.ok()) {
+        return Status(signature.status())
+            .WithContext(Format("signature %zu", extras.signatures.size()));
+      }
+      extras.signatures.push_back(*std::move(signature));
+    }
+  }
+  if (model.metadata() != nullptr) {
+    for (const tflite::Metadata* stored : *model.metadata()) {
+      if (stored == nullptr) return CorruptModel("metadata %zu is missing", extras.metadata.size());
+      ATOLL_RETURN_IF_ERROR(budget->Count(sizeof(Metadata) + BytesOf(stored->name())));
+      const auto data = BufferBytes(bytes, model, stored->buffer());
+      if (!data.ok()) {
+        return Status(data.status()).WithContext(Format("metadata %zu", extras.metadata.size()));
+      }
+      extras.metadata.push_back({String(stored->name()), *data});
+    }
+  }
+  return extras;
+}
+
 }  // namespace
 
 Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::Evaluate evaluate,
@@ -719,7 +791,7 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
   ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
   LoadedModel loaded;
   ATOLL_ASSIGN_OR_RETURN(const std::vector<PackedTensor> packed, ReadPackedTensors(bytes, *model));
-  size_t copied_bytes = 0;
+  CopyBudget budget(bytes.size());
   auto folded_bytes = static_cast<int64_t>(kMaxFoldedOfByte * bytes.size() + kCopiesOfSmallFile);
   const ConstantFolding folding{evaluate, &loaded.folded, &folded_bytes};
   std::vector<bool> inlined(model->subgraphs()->size());
@@ -733,7 +805,7 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
     if (subgraph == nullptr || subgraph->tensors() == nullptr) {
       return CorruptModel("subgraph %u has no tensors", i);
     }
-    GraphLoader loader(bytes, model, i, packed, &copied_bytes);
+    GraphLoader loader(bytes, model, i, packed, &budget);
     Result<Graph> graph =
         loader.Load(evaluate == nullptr ? nullptr : &folding, i == 0, input_shapes);
     if (!graph.ok()) {
@@ -744,6 +816,7 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
     loaded.graphs.push_back(*std::move(graph));
   }
   ATOLL_ASSIGN_OR_RETURN(loaded.variables, ResolveVariables(&loaded.graphs));
+  ATOLL_ASSIGN_OR_RETURN(loaded.extras, ReadExtras(bytes, *model, loaded.graphs, &budget));
   return loaded;
 }
 

@@ -28,6 +28,7 @@ struct InputShape {
 struct LoadedModel {
   std::vector<Graph> graphs;  // one per subgraph; the first is the model, CALL_ONCE names others
   std::vector<Variable> variables;
+  ModelExtras extras;
   std::vector<Buffer> folded;  // constants that are not in the file (constant_folding.h)
 };
 

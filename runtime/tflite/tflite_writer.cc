@@ -222,9 +222,11 @@ Offset<tflite::Tensor> WriteTensor(FlatBufferBuilder* fbb, const Tensor& tensor,
         tflite::CreateQuantizationParameters(*fbb, 0, 0, scales, zero_points, 0, 0, q.dimension);
   }
   const auto shape = fbb->CreateVector(tensor.shape);
+  Offset<flatbuffers::Vector<int32_t>> signature;
+  if (!tensor.shape_signature.empty()) signature = fbb->CreateVector(tensor.shape_signature);
   const auto name = fbb->CreateString(tensor.name);
   return tflite::CreateTensor(*fbb, shape, static_cast<int8_t>(tensor.type), buffer, name,
-                              quantization, tensor.is_variable);
+                              quantization, tensor.is_variable, 0, signature);
 }
 
 // What all subgraphs share: buffers, and one code for all nodes of an operator and version.
@@ -263,20 +265,42 @@ class ModelWriter {
     return Status();
   }
 
+  void Add(const ModelExtras& extras) {
+    const auto write_ends = [this](const std::vector<Signature::End>& ends) {
+      std::vector<Offset<tflite::TensorMap>> stored;
+      for (const Signature::End& end : ends) {
+        const auto name = fbb_.CreateString(end.name);
+        stored.push_back(tflite::CreateTensorMap(fbb_, name, static_cast<uint32_t>(end.tensor)));
+      }
+      return fbb_.CreateVector(stored);
+    };
+    for (const Signature& signature : extras.signatures) {
+      const auto inputs = write_ends(signature.inputs);
+      const auto outputs = write_ends(signature.outputs);
+      const auto key = fbb_.CreateString(signature.key);
+      signatures_.push_back(tflite::CreateSignatureDef(fbb_, inputs, outputs, key, 0,
+                                                       static_cast<uint32_t>(signature.graph)));
+    }
+    for (const Metadata& metadata : extras.metadata) {
+      if (metadata.name != kPackedWeightsMetadata) AddMetadata(metadata.name, metadata.data);
+    }
+  }
+
   std::vector<uint8_t> Finish() {
     const auto subgraphs = fbb_.CreateVector(subgraphs_);
     const auto codes = fbb_.CreateVector(codes_);
-    Offset<flatbuffers::Vector<Offset<tflite::Metadata>>> metadata;
     if (!packed_weights_.empty()) {
       std::vector<uint8_t> table(packed_weights_.size() * sizeof(uint32_t));
       std::memcpy(table.data(), packed_weights_.data(), table.size());
-      const uint32_t buffer = AddBuffer(table);
-      const auto name = fbb_.CreateString(kPackedWeightsMetadata);
-      metadata = fbb_.CreateVector({tflite::CreateMetadata(fbb_, name, buffer)});
+      AddMetadata(kPackedWeightsMetadata, table);
     }
+    Offset<flatbuffers::Vector<Offset<tflite::Metadata>>> metadata;
+    if (!metadata_.empty()) metadata = fbb_.CreateVector(metadata_);
+    Offset<flatbuffers::Vector<Offset<tflite::SignatureDef>>> signatures;
+    if (!signatures_.empty()) signatures = fbb_.CreateVector(signatures_);
     const auto buffers = fbb_.CreateVector(buffers_);
     tflite::FinishModelBuffer(fbb_, tflite::CreateModel(fbb_, kWrittenVersion, codes, subgraphs, 0,
-                                                        buffers, 0, metadata));
+                                                        buffers, 0, metadata, signatures));
     std::vector<uint8_t> file(fbb_.GetBufferPointer(), fbb_.GetBufferPointer() + fbb_.GetSize());
     AlignPackedWeights(&file);
     return file;
@@ -295,6 +319,12 @@ class ModelWriter {
                          file->begin() + static_cast<ptrdiff_t>(end),
                          file->begin() + static_cast<ptrdiff_t>(end + moved));
     }
+  }
+
+  void AddMetadata(const std::string& name, std::span<const uint8_t> data) {
+    const uint32_t buffer = AddBuffer(data);
+    const auto stored_name = fbb_.CreateString(name);
+    metadata_.push_back(tflite::CreateMetadata(fbb_, stored_name, buffer));
   }
 
   uint32_t AddBuffer(std::span<const uint8_t> data) {
@@ -343,6 +373,8 @@ class ModelWriter {
   std::map<std::tuple<int32_t, std::string, int32_t>, uint32_t> code_indices_;
   std::vector<Offset<tflite::SubGraph>> subgraphs_;
   std::vector<uint32_t> packed_weights_;  // subgraph, tensor, buffer of each
+  std::vector<Offset<tflite::Metadata>> metadata_;
+  std::vector<Offset<tflite::SignatureDef>> signatures_;
 };
 
 // More bytes than the graph can take in the file.
@@ -351,8 +383,8 @@ uint64_t SizeBound(const Graph& graph) {
   uint64_t bytes = kFixed + graph.name.size() + 4 * (graph.inputs.size() + graph.outputs.size());
   for (const Tensor& tensor : graph.tensors) {
     bytes += kFixed + tensor.data.size() + tensor.packed_weights.size() + tensor.name.size() +
-             4 * tensor.shape.size() + 4 * tensor.quantization.scales.size() +
-             8 * tensor.quantization.zero_points.size();
+             4 * (tensor.shape.size() + tensor.shape_signature.size()) +
+             4 * tensor.quantization.scales.size() + 8 * tensor.quantization.zero_points.size();
   }
   for (const Node& node : graph.nodes) {
     const size_t indices = node.inputs.size() + node.outputs.size() + node.intermediates.size();
@@ -368,10 +400,26 @@ uint64_t SizeBound(const Graph& graph) {
   return bytes;
 }
 
+uint64_t SizeBound(const ModelExtras& extras) {
+  constexpr uint64_t kFixed = 512;
+  uint64_t bytes = 0;
+  for (const Signature& signature : extras.signatures) {
+    bytes += kFixed + signature.key.size();
+    for (const auto* ends : {&signature.inputs, &signature.outputs}) {
+      for (const Signature::End& end : *ends) bytes += kFixed + end.name.size();
+    }
+  }
+  for (const Metadata& metadata : extras.metadata) {
+    bytes += kFixed + metadata.name.size() + metadata.data.size();
+  }
+  return bytes;
+}
+
 }  // namespace
 
-Result<std::vector<uint8_t>> WriteTflite(std::span<const Graph* const> graphs) {
-  uint64_t bytes = 0;
+Result<std::vector<uint8_t>> WriteTflite(std::span<const Graph* const> graphs,
+                                         const ModelExtras& extras) {
+  uint64_t bytes = SizeBound(extras);
   for (const Graph* graph : graphs) bytes += SizeBound(*graph);
   if (bytes >= FLATBUFFERS_MAX_BUFFER_SIZE) {
     return Unsupported("a .tflite file holds less than 2 GiB, the model has up to %llu bytes",
@@ -379,6 +427,7 @@ Result<std::vector<uint8_t>> WriteTflite(std::span<const Graph* const> graphs) {
   }
   ModelWriter writer;
   for (const Graph* graph : graphs) ATOLL_RETURN_IF_ERROR(writer.Add(*graph));
+  writer.Add(extras);
   return writer.Finish();
 }
 

@@ -23,10 +23,14 @@ namespace atollrt {
 // the custom operators that Atoll knows are encoded only if node.custom_options is empty: bytes
 // that came from a file are written as they were, with whatever else they hold.
 //
+// `extras` are written as they are, but for metadata that says where packed weights lie, which is
+// made anew.
+//
 // kInvalidArgument if a node's options are those of another operator, or a tensor index without
 // a tensor is needed to write them; kUnsupported if the file would exceed 2 GiB, which is what
 // offsets in this format reach.
-Result<std::vector<uint8_t>> WriteTflite(std::span<const Graph* const> graphs);
+Result<std::vector<uint8_t>> WriteTflite(std::span<const Graph* const> graphs,
+                                         const ModelExtras& extras = {});
 Result<std::vector<uint8_t>> WriteTflite(const Graph& graph);
 
 }  // namespace atollrt

@@ -5,6 +5,7 @@
  * Every function of the C interface with NULL and with indices, names and numbers that do not
  * exist: a status, or what the header promises of functions without one, and a sentence.
  * check_calls.sh holds that no function is left out. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,13 @@ static void CheckNull(const char* path) {
   AtollExecutableInfo executable;
   AtollInstructionInfo instruction;
   AtollCoralEstimate estimate;
+  AtollSignatureInfo signature;
+  AtollChannelQuantization quantization;
+  AtollBufferOptions buffer_options = ATOLL_BUFFER_OPTIONS_INIT;
+  AtollBuffer* buffer = NULL;
+  const char* name = NULL;
+  const void* data = NULL;
+  size_t size = 0;
   char byte = 0;
   int32_t count = -7;
 
@@ -107,7 +115,27 @@ static void CheckNull(const char* path) {
   EXPECT_SAYS(AtollModelCreateFromFileWithOptions("/", &model_options, &model) == ATOLL_NOT_FOUND);
   AtollModelDelete(NULL);
   EXPECT_SAYS(AtollModelHasOperator(NULL, "ADD") == 0);
+  EXPECT_SAYS(AtollModelGetSignatureCount(NULL) == 0);
+  EXPECT_INVALID(AtollModelGetSignature(NULL, 0, &signature));
+  EXPECT_SAYS(AtollModelGetMetadataCount(NULL) == 0);
+  EXPECT_INVALID(AtollModelGetMetadata(NULL, 0, &name, &data, &size));
   EXPECT(model == NULL);
+
+  EXPECT_INVALID(AtollBufferCreate(NULL, &buffer));
+  EXPECT_INVALID(AtollBufferCreate(&buffer_options, NULL));
+  buffer_options.kind = ATOLL_BUFFER_CALLER;
+  buffer_options.size = 1;
+  EXPECT_INVALID(AtollBufferCreate(&buffer_options, &buffer));
+  buffer_options.kind = ATOLL_BUFFER_DMABUF;
+  EXPECT_SAYS(AtollBufferCreate(&buffer_options, &buffer) == ATOLL_UNSUPPORTED);
+  buffer_options.kind = (AtollBufferKind)77;
+  EXPECT_SAYS(AtollBufferCreate(&buffer_options, &buffer) == ATOLL_UNSUPPORTED);
+  buffer_options.struct_size = 3;
+  EXPECT_INVALID(AtollBufferCreate(&buffer_options, &buffer));
+  AtollBufferDelete(NULL);
+  EXPECT_SAYS(AtollBufferData(NULL) == NULL);
+  EXPECT_SAYS(AtollBufferSize(NULL) == 0);
+  EXPECT(buffer == NULL);
 
   EXPECT_INVALID(AtollInterpreterCreate(NULL, NULL, &interpreter));
   AtollInterpreterDelete(NULL);
@@ -116,6 +144,10 @@ static void CheckNull(const char* path) {
   EXPECT_INVALID(AtollInterpreterWait(NULL));
   EXPECT_INVALID(AtollInterpreterCancel(NULL));
   EXPECT_INVALID(AtollInterpreterResetVariableTensors(NULL));
+  EXPECT_INVALID(AtollInterpreterResizeInput(NULL, 0, &count, 1));
+  EXPECT_INVALID(AtollInterpreterAllocateTensors(NULL));
+  EXPECT_INVALID(AtollInterpreterSetInputBuffer(NULL, 0, NULL, 0));
+  EXPECT_INVALID(AtollInterpreterSetOutputBuffer(NULL, 0, NULL, 0));
   EXPECT_SAYS(AtollInterpreterGetInputTensorCount(NULL) == 0);
   EXPECT_SAYS(AtollInterpreterGetOutputTensorCount(NULL) == 0);
   EXPECT_SAYS(AtollInterpreterGetInputTensor(NULL, 0) == NULL);
@@ -136,6 +168,9 @@ static void CheckNull(const char* path) {
   EXPECT_SAYS(AtollTensorType(NULL) == ATOLL_NO_TYPE);
   EXPECT_SAYS(AtollTensorNumDims(NULL) == 0);
   EXPECT_SAYS(AtollTensorDim(NULL, 0) == -1);
+  EXPECT_SAYS(AtollTensorDimSignature(NULL, 0) == -2);
+  EXPECT_SAYS(AtollTensorIndex(NULL) == -1);
+  EXPECT_INVALID(AtollTensorGetChannelQuantization(NULL, &quantization));
   EXPECT_SAYS(AtollTensorByteSize(NULL) == 0);
   EXPECT_SAYS(AtollTensorData(NULL) == NULL);
   EXPECT_SAYS(AtollTensorConstData(NULL) == NULL);
@@ -242,6 +277,10 @@ static void CheckIndices(const char* path) {
   AtollExecutableInfo executable;
   AtollInstructionInfo instruction;
   AtollCoralEstimate estimate;
+  AtollSignatureInfo signature;
+  const char* name = NULL;
+  const void* data = NULL;
+  size_t size = 0;
   char bytes[784] = {0};
   int32_t count = -7;
   size_t i;
@@ -269,6 +308,12 @@ static void CheckIndices(const char* path) {
     EXPECT_SAYS(AtollInterpreterGetOutputTensor(interpreter, kIndices[i]) == NULL);
     EXPECT_SAYS(AtollInterpreterGetTensor(interpreter, kIndices[i]) == NULL);
     EXPECT_SAYS(AtollTensorDim(input, kIndices[i]) == -1);
+    EXPECT_SAYS(AtollTensorDimSignature(input, kIndices[i]) == -2);
+    EXPECT_INVALID(AtollInterpreterResizeInput(interpreter, kIndices[i], NULL, 0));
+    EXPECT_INVALID(AtollInterpreterSetInputBuffer(interpreter, kIndices[i], NULL, 0));
+    EXPECT_INVALID(AtollInterpreterSetOutputBuffer(interpreter, kIndices[i], NULL, 0));
+    EXPECT_INVALID(AtollModelGetSignature(model, kIndices[i], &signature));
+    EXPECT_INVALID(AtollModelGetMetadata(model, kIndices[i], &name, &data, &size));
     EXPECT_INVALID(AtollInterpreterGetNodeInfo(interpreter, kIndices[i], &node));
     EXPECT_INVALID(AtollInterpreterGetPartitionInfo(interpreter, kIndices[i], &partition));
     EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, kIndices[i], &blocks, &count));
@@ -279,6 +324,9 @@ static void CheckIndices(const char* path) {
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, 0, &blocks, NULL));
   EXPECT_INVALID(AtollInterpreterGetMemoryInfo(interpreter, NULL));
   EXPECT_INVALID(AtollInterpreterGetInvokeInfo(interpreter, NULL));
+  EXPECT_INVALID(AtollInterpreterResizeInput(interpreter, 0, NULL, 4));
+  EXPECT_INVALID(AtollInterpreterResizeInput(interpreter, 0, NULL, -1));
+  EXPECT_INVALID(AtollTensorGetChannelQuantization(input, NULL));
   EXPECT_INVALID(AtollInterpreterWait(interpreter));
   EXPECT(AtollInterpreterCancel(interpreter) == ATOLL_OK); /* nothing */
   EXPECT_INVALID(AtollTensorCopyFromBuffer(input, NULL, 784));
@@ -408,13 +456,205 @@ static void CheckCpu(const char* path) {
   AtollModelDelete(model);
 }
 
-/* A program built when AtollModelOptions ended before `copy_file`. */
-static void CheckOlderOptions(const char* path) {
+/* Programs that were built with an older header, or with a newer one: structs that end after any
+ * field, with garbage behind, and such as have more. */
+typedef union AnyOptions {
+  size_t struct_size;
+  AtollModelOptions model;
+  AtollInterpreterOptions interpreter;
+  AtollDelegateOptions delegate;
+  AtollBufferOptions buffer;
+  unsigned char bytes[256];
+} AnyOptions;
+
+typedef AtollStatus (*UseOptions)(const AnyOptions* options, const char* path);
+
+static AtollStatus UseModelOptions(const AnyOptions* options, const char* path) {
   AtollModel* model = NULL;
-  AtollModelOptions options = ATOLL_MODEL_OPTIONS_INIT;
-  options.struct_size = offsetof(AtollModelOptions, copy_file);
-  options.copy_file = (size_t)-1; /* is not looked at */
-  EXPECT(AtollModelCreateFromFileWithOptions(path, &options, &model) == ATOLL_OK);
+  const AtollStatus status = AtollModelCreateFromFileWithOptions(path, &options->model, &model);
+  AtollModelDelete(model);
+  return status;
+}
+static AtollStatus UseInterpreterOptions(const AnyOptions* options, const char* path) {
+  AtollModel* model = NULL;
+  AtollInterpreter* interpreter = NULL;
+  AtollStatus status;
+  REQUIRE(AtollModelCreateFromFile(path, &model) == ATOLL_OK);
+  status = AtollInterpreterCreate(model, &options->interpreter, &interpreter);
+  AtollInterpreterDelete(interpreter);
+  AtollModelDelete(model);
+  return status;
+}
+static AtollStatus UseDelegateOptions(const AnyOptions* options, const char* path) {
+  AtollDelegate* delegate = NULL;
+  const AtollStatus status = AtollDelegateCreate(&options->delegate, &delegate);
+  (void)path;
+  AtollDelegateDelete(delegate);
+  return status;
+}
+static AtollStatus UseBufferOptions(const AnyOptions* options, const char* path) {
+  AtollBuffer* buffer = NULL;
+  const AtollStatus status = AtollBufferCreate(&options->buffer, &buffer);
+  (void)path;
+  AtollBufferDelete(buffer);
+  return status;
+}
+
+static void CheckOptionSizes(UseOptions use, const AnyOptions* defaults, const size_t* ends,
+                             size_t count, const char* path) {
+  const size_t size = defaults->struct_size;
+  AnyOptions options;
+  size_t i, k;
+  for (i = 0; i < count; ++i) {
+    memcpy(&options, defaults, sizeof(options));
+    memset(options.bytes + ends[i], 0xA5, sizeof(options) - ends[i]);
+    options.struct_size = ends[i];
+    EXPECT(use(&options, path) == ATOLL_OK);
+  }
+  for (i = 0; i < size + 64; ++i) {
+    int is_end = 0;
+    memcpy(&options, defaults, sizeof(options));
+    memset(options.bytes + size, 0, sizeof(options) - size);
+    options.struct_size = i;
+    for (k = 0; k < count; ++k) is_end |= i == ends[k] || i == (ends[k] + 7) / 8 * 8;
+    if (is_end || i >= size) {
+      EXPECT(use(&options, path) == ATOLL_OK);
+    } else {
+      EXPECT_INVALID(use(&options, path));
+    }
+    if (i <= size) continue;
+    options.bytes[i - 1] = 1;
+    EXPECT_INVALID(use(&options, path));
+  }
+  options.struct_size = (size_t)-1;
+  EXPECT_INVALID(use(&options, path));
+}
+
+#define END_OF(Struct, field) (offsetof(Struct, field) + sizeof(((Struct*)NULL)->field))
+#define CHECK_OPTION_SIZES(use, init, ...)                                        \
+  do {                                                                            \
+    static const size_t ends[] = {sizeof(size_t), __VA_ARGS__};                   \
+    AnyOptions defaults;                                                          \
+    memset(&defaults, 0, sizeof(defaults));                                       \
+    init;                                                                         \
+    CheckOptionSizes(use, &defaults, ends, sizeof(ends) / sizeof(ends[0]), path); \
+  } while (0)
+
+static void CheckOtherVersions(const char* path) {
+  const AtollModelOptions model = ATOLL_MODEL_OPTIONS_INIT;
+  const AtollInterpreterOptions interpreter = ATOLL_INTERPRETER_OPTIONS_INIT;
+  AtollDelegateOptions delegate = ATOLL_DELEGATE_OPTIONS_INIT;
+  const AtollBufferOptions buffer = ATOLL_BUFFER_OPTIONS_INIT;
+  CHECK_OPTION_SIZES(
+      UseModelOptions, defaults.model = model, END_OF(AtollModelOptions, input_shapes),
+      END_OF(AtollModelOptions, input_shape_count), END_OF(AtollModelOptions, copy_file));
+  CHECK_OPTION_SIZES(
+      UseInterpreterOptions, defaults.interpreter = interpreter,
+      END_OF(AtollInterpreterOptions, num_threads), END_OF(AtollInterpreterOptions, delegate),
+      END_OF(AtollInterpreterOptions, priority), END_OF(AtollInterpreterOptions, residency_set),
+      END_OF(AtollInterpreterOptions, fallback), END_OF(AtollInterpreterOptions, keep_all_tensors));
+  delegate.device = "cpu";
+  CHECK_OPTION_SIZES(
+      UseDelegateOptions, defaults.delegate = delegate, END_OF(AtollDelegateOptions, device),
+      END_OF(AtollDelegateOptions, num_threads), END_OF(AtollDelegateOptions, max_partition_nodes),
+      END_OF(AtollDelegateOptions, on_device_loss), END_OF(AtollDelegateOptions, faults),
+      END_OF(AtollDelegateOptions, record), END_OF(AtollDelegateOptions, record_note),
+      END_OF(AtollDelegateOptions, stages), END_OF(AtollDelegateOptions, performance),
+      END_OF(AtollDelegateOptions, firmware));
+  CHECK_OPTION_SIZES(UseBufferOptions, defaults.buffer = buffer, END_OF(AtollBufferOptions, kind),
+                     END_OF(AtollBufferOptions, fd), END_OF(AtollBufferOptions, data),
+                     END_OF(AtollBufferOptions, size), END_OF(AtollBufferOptions, offset),
+                     END_OF(AtollBufferOptions, release), END_OF(AtollBufferOptions, user_data));
+}
+
+/* What came after AtollInterpreterCreate: other shapes, memory of the caller's. */
+static int released = 0;
+static void CountRelease(void* user_data) { ++*(int*)user_data; }
+
+static void CheckShapesAndBuffers(const char* path, const char* device) {
+  const int32_t wide[] = {1, 40, 44, 1}, as_it_was[] = {1, 28, 28, 1}, flat[] = {784};
+  AtollModel* model = NULL;
+  AtollDelegate* delegate = NULL;
+  AtollInterpreter* interpreter = NULL;
+  AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+  AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
+  AtollBufferOptions buffer_options = ATOLL_BUFFER_OPTIONS_INIT;
+  AtollBuffer *pixels = NULL, *scores = NULL;
+  AtollTensor* input;
+  const AtollTensor* output;
+  signed char want[10], got[10], picture[784 + 3];
+  int i;
+
+  REQUIRE(AtollModelCreateFromFile(path, &model) == ATOLL_OK);
+  delegate_options.device = device;
+  REQUIRE(AtollDelegateCreate(&delegate_options, &delegate) == ATOLL_OK);
+  options.delegate = delegate;
+  REQUIRE(AtollInterpreterCreate(model, &options, &interpreter) == ATOLL_OK);
+  RunOnce(interpreter, want);
+  input = AtollInterpreterGetInputTensor(interpreter, 0);
+  output = AtollInterpreterGetOutputTensor(interpreter, 0);
+
+  /* Not ready until there is memory for the shape. */
+  REQUIRE(AtollInterpreterResizeInput(interpreter, 0, wide, 4) == ATOLL_OK);
+  EXPECT_INVALID(AtollInterpreterInvoke(interpreter));
+  EXPECT_INVALID(AtollInterpreterInvokeAsync(interpreter));
+  EXPECT_SAYS(AtollTensorData(input) == NULL);
+  EXPECT_SAYS(AtollTensorConstData(output) == NULL);
+  EXPECT_INVALID(AtollTensorCopyFromBuffer(input, picture, 784));
+  REQUIRE(AtollInterpreterAllocateTensors(interpreter) == ATOLL_OK);
+  EXPECT(AtollInterpreterGetInputTensor(interpreter, 0) == input);
+  EXPECT(AtollTensorByteSize(input) == 40 * 44 && AtollTensorDim(input, 2) == 44);
+  EXPECT(AtollTensorByteSize(output) == 10 && AtollTensorData(input) != NULL);
+  EXPECT(AtollInterpreterInvoke(interpreter) == ATOLL_OK);
+  /* A shape that it cannot have, and back. */
+  REQUIRE(AtollInterpreterResizeInput(interpreter, 0, flat, 1) == ATOLL_OK);
+  EXPECT_INVALID(AtollInterpreterAllocateTensors(interpreter));
+  EXPECT_INVALID(AtollInterpreterInvoke(interpreter));
+  REQUIRE(AtollInterpreterResizeInput(interpreter, 0, as_it_was, 4) == ATOLL_OK);
+  REQUIRE(AtollInterpreterAllocateTensors(interpreter) == ATOLL_OK);
+  REQUIRE(AtollInterpreterAllocateTensors(interpreter) == ATOLL_OK);
+  RunOnce(interpreter, got);
+  EXPECT(memcmp(want, got, sizeof(got)) == 0);
+
+  /* The caller's pixels, at an odd place, and Atoll's scores. */
+  for (i = 0; i < 784; ++i) picture[i + 3] = (signed char)(i * 37 % 256 - 128);
+  buffer_options.kind = ATOLL_BUFFER_CALLER;
+  buffer_options.data = picture;
+  buffer_options.size = sizeof(picture);
+  buffer_options.release = CountRelease;
+  buffer_options.user_data = &released;
+  released = 0;
+  REQUIRE(AtollBufferCreate(&buffer_options, &pixels) == ATOLL_OK);
+  EXPECT(AtollBufferData(pixels) == picture && AtollBufferSize(pixels) == sizeof(picture));
+  buffer_options.kind = ATOLL_BUFFER_HEAP;
+  buffer_options.size = 10;
+  REQUIRE(AtollBufferCreate(&buffer_options, &scores) == ATOLL_OK);
+  EXPECT_INVALID(AtollInterpreterSetInputBuffer(interpreter, 0, pixels, 4));
+  EXPECT_INVALID(AtollInterpreterSetInputBuffer(interpreter, 0, pixels, (size_t)-1));
+  EXPECT_INVALID(AtollInterpreterSetOutputBuffer(interpreter, 0, scores, 1));
+  REQUIRE(AtollInterpreterSetInputBuffer(interpreter, 0, pixels, 3) == ATOLL_OK);
+  REQUIRE(AtollInterpreterSetOutputBuffer(interpreter, 0, scores, 0) == ATOLL_OK);
+  AtollBufferDelete(pixels);
+  EXPECT(released == 0);
+  REQUIRE(AtollInterpreterInvoke(interpreter) == ATOLL_OK);
+  EXPECT(memcmp(want, AtollBufferData(scores), 10) == 0);
+  memset(AtollBufferData(scores), 0, 10);
+  picture[3] = (signed char)~picture[3];
+  REQUIRE(AtollInterpreterInvoke(interpreter) == ATOLL_OK);
+  picture[3] = (signed char)~picture[3];
+  REQUIRE(AtollInterpreterInvoke(interpreter) == ATOLL_OK);
+  EXPECT(memcmp(want, AtollBufferData(scores), 10) == 0);
+  /* And the interpreter's own again. */
+  REQUIRE(AtollInterpreterSetInputBuffer(interpreter, 0, NULL, 0) == ATOLL_OK);
+  EXPECT(released == 1);
+  REQUIRE(AtollInterpreterSetOutputBuffer(interpreter, 0, NULL, 0) == ATOLL_OK);
+  memset(AtollBufferData(scores), 0x55, 10);
+  RunOnce(interpreter, got);
+  EXPECT(memcmp(want, got, sizeof(got)) == 0);
+  EXPECT(((unsigned char*)AtollBufferData(scores))[0] == 0x55);
+  AtollBufferDelete(scores);
+  AtollInterpreterDelete(interpreter);
+  AtollDelegateDelete(delegate);
   AtollModelDelete(model);
 }
 
@@ -428,7 +668,9 @@ int main(int argc, char** argv) {
   CheckIndices(argv[1]);
   CheckDeletedEarly(argv[1]);
   CheckCpu(argv[1]);
-  CheckOlderOptions(argv[1]);
+  CheckOtherVersions(argv[1]);
+  CheckShapesAndBuffers(argv[1], "cpu");
+  CheckShapesAndBuffers(argv[1], "emu");
   printf("%d checks, %d failed\n", checks, failures);
   return failures == 0 ? 0 : 1;
 }

@@ -54,6 +54,19 @@ TEST(AtollHpp, RunsAModel) {
   }
 }
 
+TEST(AtollHpp, ResizesInputs) {
+  Interpreter interpreter = MakeInterpreter("emu");
+  const int32_t wide[] = {1, 40, 44, 1};
+  EXPECT_TRUE(interpreter.ResizeInput(0, wide));
+  EXPECT_EQ(interpreter.Invoke().code(), ATOLL_INVALID_ARGUMENT);
+  EXPECT_FALSE(interpreter.input(0).values<int8_t>());
+  const Status status = interpreter.AllocateTensors();
+  EXPECT_TRUE(status) << status.message();
+  EXPECT_EQ(interpreter.input(0).shape(), (std::vector<int32_t>{1, 40, 44, 1}));
+  EXPECT_TRUE(interpreter.Invoke());
+  EXPECT_FALSE(interpreter.ResizeInput(1, wide));
+}
+
 TEST(AtollHpp, DescribesTensors) {
   Interpreter interpreter = MakeInterpreter("cpu");
   EXPECT_EQ(interpreter.input_count(), 1);

@@ -51,7 +51,7 @@ TEST(CompiledModel, GivesTheOriginalsBytesEverywhere) {
   const std::unique_ptr<DeviceDelegate> roomy = DelegateWith(8 << 20);
   const std::unique_ptr<DeviceDelegate> tight = DelegateWith(16 << 10);
   const std::shared_ptr<const Model> original = Islands().Load();
-  const Result<Bytes> file = roomy->Compile(original->graphs());
+  const Result<Bytes> file = roomy->Compile(*original);
   ASSERT_TRUE(file.ok()) << file.status().message();
   const std::shared_ptr<const Model> compiled = Reload(*file);
   ASSERT_NE(compiled, nullptr);
@@ -67,7 +67,7 @@ TEST(CompiledModel, GivesTheOriginalsBytesEverywhere) {
 TEST(CompiledModel, RunsTheProgramsThatItHolds) {
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
   const std::shared_ptr<const Model> original = Islands().Load();
-  const std::shared_ptr<const Model> compiled = Reload(*delegate->Compile(original->graphs()));
+  const std::shared_ptr<const Model> compiled = Reload(*delegate->Compile(*original));
   const auto before = MakeInterpreter(original, delegate.get());
   const auto after = MakeInterpreter(compiled, delegate.get());
   ASSERT_EQ(after->partitions().size(), before->partitions().size());
@@ -89,7 +89,7 @@ TEST(CompiledModel, RunsTheProgramsThatItHolds) {
 // The cycles that the executable states are those of the device that it was compiled for.
 TEST(CompiledModel, ReportsTheTimesOfTheDeviceThatRunsIt) {
   const std::shared_ptr<const Model> compiled =
-      Reload(*DelegateWith(8 << 20)->Compile(Islands().Load()->graphs()));
+      Reload(*DelegateWith(8 << 20)->Compile(*Islands().Load()));
   auto device = OpenDevice({.device = "emu:32x32", .threads = 1});
   ASSERT_TRUE(device.ok()) << device.status().message();
   DeviceDelegate other(*std::move(device));
@@ -105,8 +105,8 @@ TEST(CompiledModel, ReportsTheTimesOfTheDeviceThatRunsIt) {
 TEST(CompiledModel, CanBeCompiledAgain) {
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
   const std::shared_ptr<const Model> original = Islands().Load();
-  const Bytes once = *delegate->Compile(original->graphs());
-  const Bytes twice = *delegate->Compile(Reload(once)->graphs());
+  const Bytes once = *delegate->Compile(*original);
+  const Bytes twice = *delegate->Compile(*Reload(once));
   EXPECT_EQ(RunWithSeed(MakeInterpreter(Reload(twice), delegate.get()).get(), 2),
             RunWithSeed(MakeInterpreter(original, nullptr).get(), 2));
 }
@@ -120,7 +120,7 @@ size_t PackedTensors(const Model& model) {
 TEST(CompiledModel, HasTheWeightsOfTheCpuPacked) {
   const std::shared_ptr<const Model> original = Islands().Load();
   const std::vector<Bytes> want = RunWithSeed(MakeInterpreter(original, nullptr).get(), 1);
-  const Bytes file = *CompileForCpu(original->graphs());
+  const Bytes file = *CompileForCpu(*original);
   const std::shared_ptr<const Model> compiled = Reload(file);
   EXPECT_EQ(PackedTensors(*compiled), 4u);  // two convolutions, one by channels, a full layer
   const auto on_cpu = MakeInterpreter(compiled, nullptr);
@@ -130,10 +130,10 @@ TEST(CompiledModel, HasTheWeightsOfTheCpuPacked) {
     packed += static_cast<int64_t>(tensor.packed_weights.size());
   }
   EXPECT_EQ(on_cpu->used_packed_weight_bytes(), packed);
-  EXPECT_EQ(*CompileForCpu(compiled->graphs()), file) << "compiled again";
+  EXPECT_EQ(*CompileForCpu(*compiled), file) << "compiled again";
   // Those of nodes on the device have their place in its program.
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
-  const std::shared_ptr<const Model> for_device = Reload(*delegate->Compile(compiled->graphs()));
+  const std::shared_ptr<const Model> for_device = Reload(*delegate->Compile(*compiled));
   EXPECT_EQ(PackedTensors(*for_device), 0u);
   EXPECT_EQ(RunWithSeed(MakeInterpreter(for_device, delegate.get()).get(), 1), want);
   EXPECT_EQ(RunWithSeed(MakeInterpreter(compiled, delegate.get()).get(), 1), want);
@@ -147,7 +147,7 @@ TEST(CompiledModel, RunsWithWeightsPackedForAnyCpu) {
   ASSERT_TRUE(available.ok());
   for (const CpuLevel& level : CpuLevels()) {
     if (!Supports(*available, level.features)) continue;
-    const auto file = WriteCompiledModel(original->graphs(), {}, level.features);
+    const auto file = WriteCompiledModel(original->graphs(), {}, {}, level.features);
     ASSERT_TRUE(file.ok()) << file.status().message();
     EXPECT_EQ(RunWithSeed(MakeInterpreter(Reload(*file), nullptr).get(), 1), want) << level.name;
   }
@@ -157,7 +157,7 @@ TEST(CompiledModel, NeedsSomethingToCompile) {
   ModelBuilder m;
   m.Output(m.Node(OpType::kDIV, {m.Input({1, 4}), m.Input({1, 4})}, {1, 4}, ElementwiseOptions{}));
   const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
-  EXPECT_EQ(delegate->Compile(m.Load()->graphs()).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(delegate->Compile(*m.Load()).status().code(), StatusCode::kUnsupported);
 }
 
 // ---- Damaged files ------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ struct Conv {
     builder.Output(builder.Conv2D(builder.Input({1, 4, 4, 2}), {.channels = 2}));
     model = builder.Load();
     const auto delegate = DelegateWith(8 << 20);
-    const std::shared_ptr<const Model> compiled = Reload(*delegate->Compile(model->graphs()));
+    const std::shared_ptr<const Model> compiled = Reload(*delegate->Compile(*model));
     const std::span<const uint8_t> bytes = compiled->graph().compiled[0];
     executable.assign(bytes.begin(), bytes.end());
   }

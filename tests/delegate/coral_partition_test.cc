@@ -154,7 +154,7 @@ TEST_F(CoralPartitionTest, WhatDoesNotFitTheModelIsRefused) {
 TEST_F(CoralPartitionTest, ACoralCompilesNothing) {
   ModelBuilder m;
   m.Output(m.Relu(m.Input({1, 4})));
-  EXPECT_EQ(delegate_->Compile(m.Load()->graphs()).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(delegate_->Compile(*m.Load()).code(), StatusCode::kUnsupported);
   EXPECT_EQ(delegate_->CompileExecutables(m.Load()->graph()).code(), StatusCode::kUnsupported);
 }
 

@@ -122,7 +122,7 @@ TEST(InputShapes, CompiledModelsKeepTheirs) {
   const auto delegate = DelegateWith(1 << 20);
   const auto resized = Load(original, {{.shape = {9, 7}}});
   ASSERT_NE(resized, nullptr);
-  const auto compiled = delegate->Compile(resized->graphs());
+  const auto compiled = delegate->Compile(*resized);
   ASSERT_TRUE(compiled.ok()) << compiled.status().message();
 
   // It has the shapes that it was compiled with.

@@ -247,7 +247,7 @@ void RandomGraphs::CompareCompiled(const EmulatedDevice& shape) {
   if (HasFailure()) return;
   SCOPED_TRACE("compiled for a " + shape.Describe());
   DeviceDelegate device(shape.Open());
-  const Result<Bytes> file = device.Compile(model_->graphs());
+  const Result<Bytes> file = device.Compile(*model_);
   if (!file.ok() && file.status().code() == StatusCode::kUnsupported) return;  // nothing to compile
   ASSERT_TRUE(file.ok()) << file.status().message();
   CompareFile(*file, {&device, large_devices_[0].delegate.get(), nullptr});
@@ -256,7 +256,7 @@ void RandomGraphs::CompareCompiled(const EmulatedDevice& shape) {
 void RandomGraphs::CompareCompiledForCpu() {
   if (HasFailure()) return;
   SCOPED_TRACE("compiled for the CPU");
-  const Result<Bytes> file = CompileForCpu(model_->graphs());
+  const Result<Bytes> file = CompileForCpu(*model_);
   ASSERT_TRUE(file.ok()) << file.status().message();
   CompareFile(*file, {nullptr});
 }

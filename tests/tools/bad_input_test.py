@@ -189,6 +189,44 @@ class BadPictures(CommandTest):
 
 
 class BadOutputs(CommandTest):
+    def test_over_what_is_read(self):
+        bytes = FASHION_MODEL.read_bytes()
+        model = self.file("model.tflite", bytes)
+        labels = self.file("labels.txt", FASHION_LABELS.read_bytes())
+        picture = SOURCE / "models/fashion/ankle_boot.pgm"
+        link = self.directory / "link.tflite"
+        os.link(model, link)
+        for output in (model, self.directory / "." / "model.tflite", link):
+            for arguments in (("run", model, "--device", "emu", "--record", output),
+                              ("compile", model, "--output", output),
+                              ("disasm", model, "--output", output),
+                              ("profile", model, "--report", output),
+                              ("profile", model, "--trace", output),
+                              ("camera", model, "--frames", "1", "--results", output),
+                              ("camera", model, "--frames", "1", "--trace", output)):
+                with self.subTest(arguments=arguments):
+                    self.fail_with(USAGE, arguments, arguments[-2], "choose another")
+                    self.assertEqual(model.read_bytes(), bytes)
+        self.fail_with(USAGE, ("classify", model, picture, f"--labels={labels}", "--device", "emu",
+                               "--record", labels), "--record", "choose another")
+        self.assertEqual(labels.read_bytes(), FASHION_LABELS.read_bytes())
+
+    def test_folders_that_are_absent(self):
+        for option in ("--save", "--trace", "--results"):
+            missing = self.directory / "missing"
+            self.fail_with(FAILURE, ("camera", FASHION_MODEL, "--frames", "1", option,
+                                     missing / "name"), missing)
+            self.assertFalse(missing.exists())
+
+    def test_replays_that_depart(self):
+        recording = self.directory / "session.pcapng"
+        camera = ("camera", FASHION_MODEL, "--policy", "every", "--frames")
+        self.succeed(*camera, "2", "--device", "emu", "--record", recording)
+        self.succeed(*camera, "2", "--device", f"replay:{recording}")
+        departed = run(*camera, "4", "--device", f"replay:{recording}")
+        self.assertEqual(departed.code, FAILURE, departed.stderr)
+        self.assertIn("of 4 frames failed", departed.stderr)
+
     """What cannot be written is said before the work, and nothing is made."""
     PICTURE = SOURCE / "models/fashion/ankle_boot.pgm"
 

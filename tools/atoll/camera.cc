@@ -16,6 +16,7 @@
 #include "tools/atoll/input_shape.h"
 #include "tools/atoll/labels.h"
 #include "tools/atoll/output_files.h"
+#include "tools/atoll/output_path.h"
 #include "tools/atoll/picture_run.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
@@ -190,6 +191,7 @@ void AnnounceSource(const CameraOptions& options, const atollrt::FrameSource& so
 
 void CreateSaveDirectory(const std::string& path) {
   if (path.empty()) return;
+  CheckOutputFolder("--save", path);
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
@@ -390,6 +392,9 @@ void RunCamera(const CameraOptions& options) {
   progress.Follow(atollrt::SourceName(options.source), /*live=*/true, nullptr);
   const std::unique_ptr<atollrt::FrameSource> source = OpenSource(options, crop, source_options);
   CreateSaveDirectory(options.save_dir);
+  if (!options.trace.empty() && !IsStandardOutput(options.trace)) {
+    CheckOutputFile("--trace", options.trace);
+  }
   const Session& first = *models.front().session;
 
   std::vector<atollrt::PipelineModel> uses;
@@ -466,6 +471,13 @@ void RunCamera(const CameraOptions& options) {
                        fmt::format("the run ended after {} frames: {}; check the source and the "
                                    "device",
                                    captured, report.end.message()));
+  }
+  if (report.status.failed > 0 && first.options().device.starts_with("replay:")) {
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("{} of {} frames failed, the first one with: {}; record with --policy every, "
+                    "as which frames are dropped depends on the clock",
+                    report.status.failed, captured, report.first_failure.message()));
   }
   if (captured > 0 && report.status.failed == captured) {
     throw CommandError(ExitCode::kFailure,

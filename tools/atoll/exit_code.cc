@@ -43,8 +43,9 @@ namespace {
 const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
   switch (code) {
     case ExitCode::kNoDevice:
-    case ExitCode::kUsage:
       return "'atoll devices' lists what is there";
+    case ExitCode::kUsage:
+      return "see --help, and 'atoll devices' for what is there";
     case ExitCode::kBadModel:
       if (status == ATOLL_CORRUPT_MODEL) return "get an undamaged copy of the file";
       return activity == Activity::kLoadingModel

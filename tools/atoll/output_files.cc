@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/output_path.h"
 
 namespace atollcmd {
 namespace {
@@ -172,6 +173,7 @@ void OutputFiles::Commit() {
 }
 
 std::FILE* OpenOutput(std::string_view option, const std::string& name) {
+  CheckNamedOnce(option, name);
   const int fd = OpenInto(name);
   std::FILE* const file = fd < 0 ? nullptr : fdopen(fd, "w");
   if (file != nullptr) return file;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
 
 namespace atollcmd {
@@ -46,6 +47,30 @@ fs::file_type TypeOf(std::string_view option, const std::string& path) {
 
 }  // namespace
 
+void CheckNamedOnce(std::string_view option, const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return;
+  const auto is_same = [&path](const std::string& other) {
+    std::error_code ignored;
+    return fs::equivalent(path, other, ignored);
+  };
+  // "--labels=FILE", "replay:FILE"
+  int names = 0;
+  for (const std::string& word : CommandLine()) {
+    bool names_it = is_same(word);
+    for (const char separator : {'=', ':'}) {
+      const size_t at = word.find(separator);
+      names_it |= at != word.npos && is_same(word.substr(at + 1));
+    }
+    names += names_it ? 1 : 0;
+  }
+  if (names < 2) return;
+  Refuse(fmt::format("{} '{}' would overwrite a file that the command line names once more; choose "
+                     "another {}",
+                     option, path, option),
+         ExitCode::kUsage);
+}
+
 void CheckOutputFile(std::string_view option, const std::string& path) {
   if (path.empty())
     Refuse(fmt::format("{} has no name; give the name of a file", option), ExitCode::kUsage);
@@ -54,6 +79,7 @@ void CheckOutputFile(std::string_view option, const std::string& path) {
     Refuse(fmt::format("{} '{}' is a folder; give the name of a file", option, path),
            ExitCode::kUsage);
   }
+  CheckNamedOnce(option, path);
 }
 
 void CheckParentOf(std::string_view option, const std::string& path) {

@@ -12,6 +12,10 @@ namespace atollcmd {
 // than a wish.
 void CheckOutputFile(std::string_view option, const std::string& path);
 
+// Throws CommandError if the file is there already and another word of the command line names it,
+// too: what is read would be overwritten.
+void CheckNamedOnce(std::string_view option, const std::string& path);
+
 // Only that its folder is there.
 void CheckParentOf(std::string_view option, const std::string& path);
 

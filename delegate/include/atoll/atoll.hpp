@@ -26,6 +26,10 @@
 #ifndef ATOLL_ATOLL_HPP_
 #define ATOLL_ATOLL_HPP_
 
+#if __cplusplus < 202002L
+#error "atoll/atoll.hpp needs C++20: -std=c++20, or target_compile_features(... cxx_std_20)"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -379,6 +383,12 @@ class Interpreter {
   Status InvokeAsync() { return Status::Of(AtollInterpreterInvokeAsync(get())); }
   Status Wait() { return Status::Of(AtollInterpreterWait(get())); }
   Status Cancel() { return Status::Of(AtollInterpreterCancel(get())); }
+  // As in atoll/runtime.h: another shape for an input, then memory for it.
+  Status ResizeInput(int32_t index, std::span<const int32_t> dims) {
+    return Status::Of(
+        AtollInterpreterResizeInput(get(), index, dims.data(), static_cast<int32_t>(dims.size())));
+  }
+  Status AllocateTensors() { return Status::Of(AtollInterpreterAllocateTensors(get())); }
   Status ResetVariableTensors() { return Status::Of(AtollInterpreterResetVariableTensors(get())); }
 
   int32_t input_count() const { return AtollInterpreterGetInputTensorCount(get()); }

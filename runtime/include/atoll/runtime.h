@@ -14,7 +14,9 @@
  *  - NULL for something that is needed, and an index out of range, do nothing: a function that
  *    returns a status gives ATOLL_INVALID_ARGUMENT, others 0 (AtollTensorDim -1), NULL, "" or
  *    ATOLL_NO_TYPE; AtollLastError() then names the argument.
- *  - Options structs start with struct_size: initialise them with their *_INIT macro.
+ *  - Options structs start with struct_size: initialise them with their *_INIT macro. A program
+ * that was built with an older header, whose struct ends after an earlier field, gets the defaults
+ * for the rest; one with a newer header is refused only if what is new there is not 0.
  *  - Thread safety: an AtollModel is immutable and may be shared by threads. An AtollInterpreter
  *    and its tensors belong to one thread at a time. Different interpreters may run at the same
  *    time, also on one delegate. AtollLastError is per thread.
@@ -127,6 +129,29 @@ ATOLL_EXPORT void AtollModelDelete(AtollModel* model);
  * before an interpreter is created what kind of model it is. 0 for NULL. */
 ATOLL_EXPORT int32_t AtollModelHasOperator(const AtollModel* model, const char* op);
 
+/* Names that a model has for inputs and outputs. */
+typedef struct AtollSignatureTensor {
+  const char* name;
+  int32_t tensor; /* index in the file */
+} AtollSignatureTensor;
+typedef struct AtollSignatureInfo {
+  const char* key;  /* "serving_default" */
+  int32_t subgraph; /* that it belongs to; interpreters run 0 */
+  const AtollSignatureTensor* inputs;
+  int32_t input_count;
+  const AtollSignatureTensor* outputs;
+  int32_t output_count;
+} AtollSignatureInfo;
+/* What `info` points at lives as long as the model, and interpreters that were made from it. */
+ATOLL_EXPORT int32_t AtollModelGetSignatureCount(const AtollModel* model);
+ATOLL_EXPORT AtollStatus AtollModelGetSignature(const AtollModel* model, int32_t index,
+                                                AtollSignatureInfo* info);
+
+/* Bytes that came with a model under a name, where they lie in it. */
+ATOLL_EXPORT int32_t AtollModelGetMetadataCount(const AtollModel* model);
+ATOLL_EXPORT AtollStatus AtollModelGetMetadata(const AtollModel* model, int32_t index,
+                                               const char** name, const void** data, size_t* size);
+
 /* ---- Delegate ------------------------------------------------------------------------------- */
 
 /* Something that runs parts of graphs elsewhere; atoll/delegate.h creates one. Interpreters that
@@ -152,9 +177,13 @@ typedef struct AtollInterpreterOptions {
    * compiled for a device which no other can stand in for. NULL: none. It is kept as long as it is
    * needed. */
   const AtollModel* fallback;
+  /* Nonzero: all tensors keep their bytes until the next invocation, but for those inside
+   * partitions. Takes more memory, and more time. (As wide as a pointer, so that nothing new hides
+   * in padding.) */
+  size_t keep_all_tensors;
 } AtollInterpreterOptions;
 #define ATOLL_INTERPRETER_OPTIONS_INIT \
-  { sizeof(AtollInterpreterOptions), 0, NULL, 0, 0, NULL }
+  { sizeof(AtollInterpreterOptions), 0, NULL, 0, 0, NULL, 0 }
 
 /* Plans, compiles and allocates everything that Invoke needs. `options` may be NULL. */
 ATOLL_EXPORT AtollStatus AtollInterpreterCreate(const AtollModel* model,
@@ -172,6 +201,16 @@ ATOLL_EXPORT AtollStatus AtollInterpreterInvokeAsync(AtollInterpreter* interpret
 ATOLL_EXPORT AtollStatus AtollInterpreterWait(AtollInterpreter* interpreter);
 /* Makes the invocation in progress end early with ATOLL_CANCELLED if it still can. Any thread. */
 ATOLL_EXPORT AtollStatus AtollInterpreterCancel(AtollInterpreter* interpreter);
+
+/* Another shape for an input, as in AtollInputShape. Until AtollInterpreterAllocateTensors the
+ * interpreter is not ready: it refuses invocations, and tensors have no data. */
+ATOLL_EXPORT AtollStatus AtollInterpreterResizeInput(AtollInterpreter* interpreter, int32_t index,
+                                                     const int32_t* dims, int32_t num_dims);
+/* Plans, compiles and allocates anew for the shapes that inputs have been given; nothing if that
+ * was done. Tensors keep their addresses, not their data; state, listeners and buffers are as after
+ * AtollInterpreterCreate. After a failure (as AtollModelCreateFromFileWithOptions) the interpreter
+ * is not ready, and other shapes may be tried. */
+ATOLL_EXPORT AtollStatus AtollInterpreterAllocateTensors(AtollInterpreter* interpreter);
 
 /* Forgets what earlier invocations left for later ones: variable tensors of recurrent operators,
  * and variables that the model assigns. The next invocation is like the first. */
@@ -209,6 +248,10 @@ ATOLL_EXPORT AtollType AtollTensorType(const AtollTensor* tensor);
 ATOLL_EXPORT int32_t AtollTensorNumDims(const AtollTensor* tensor);
 /* -1 if `dim` is out of range. */
 ATOLL_EXPORT int32_t AtollTensorDim(const AtollTensor* tensor, int32_t dim);
+/* The size in the model's file, -1 if it may be any. -2 if `dim` is out of range. */
+ATOLL_EXPORT int32_t AtollTensorDimSignature(const AtollTensor* tensor, int32_t dim);
+/* Its index in the file; -1 for NULL. */
+ATOLL_EXPORT int32_t AtollTensorIndex(const AtollTensor* tensor);
 ATOLL_EXPORT size_t AtollTensorByteSize(const AtollTensor* tensor);
 /* The tensor's bytes, row-major; write inputs through it, read outputs. */
 ATOLL_EXPORT void* AtollTensorData(AtollTensor* tensor);
@@ -220,11 +263,67 @@ typedef struct AtollQuantization {
   int32_t zero_point;
 } AtollQuantization;
 ATOLL_EXPORT AtollQuantization AtollTensorQuantization(const AtollTensor* tensor);
+/* The same, with one pair for each channel of some weights. The arrays live as long as the tensor.
+ */
+typedef struct AtollChannelQuantization {
+  int32_t count;     /* 0: not quantized; 1: AtollTensorQuantization has it; else per channel */
+  int32_t dimension; /* of the shape, along which channels run */
+  const float* scales;
+  const int64_t* zero_points;
+} AtollChannelQuantization;
+ATOLL_EXPORT AtollStatus AtollTensorGetChannelQuantization(const AtollTensor* tensor,
+                                                           AtollChannelQuantization* info);
 /* `size` must be the tensor's byte size. */
 ATOLL_EXPORT AtollStatus AtollTensorCopyFromBuffer(AtollTensor* tensor, const void* data,
                                                    size_t size);
 ATOLL_EXPORT AtollStatus AtollTensorCopyToBuffer(const AtollTensor* tensor, void* data,
                                                  size_t size);
+
+/* ---- Memory of others ----------------------------------------------------------------------- */
+
+/* Memory for inputs and outputs that is not the interpreter's. Interpreters that use a buffer keep
+ * it; it may be deleted before them. */
+typedef struct AtollBuffer AtollBuffer;
+
+typedef enum AtollBufferKind {
+  ATOLL_BUFFER_HEAP = 0, /* of Atoll's own, `size` zeroed bytes, aligned to 64 */
+  ATOLL_BUFFER_CALLER =
+      1, /* the caller's, at `data`; `release` says when it is not needed any more */
+  ATOLL_BUFFER_SHARED = 2, /* a file that processes share, `fd` from `offset` on */
+  ATOLL_BUFFER_DMABUF = 3, /* a dma-buf, `fd` */
+  ATOLL_BUFFER_DMA = 4     /* the caller's, registered with a device that reads it itself */
+} AtollBufferKind;
+
+typedef struct AtollBufferOptions {
+  size_t struct_size;
+  AtollBufferKind kind;
+  int32_t fd;
+  void* data;
+  size_t size; /* bytes */
+  int64_t offset;
+  void (*release)(void* user_data); /* called once, on any thread; NULL: nobody is told */
+  void* user_data;
+} AtollBufferOptions;
+#define ATOLL_BUFFER_OPTIONS_INIT \
+  { sizeof(AtollBufferOptions), ATOLL_BUFFER_HEAP, -1, NULL, 0, 0, NULL, NULL }
+
+/* ATOLL_UNSUPPORTED for kinds that this version only names: those after ATOLL_BUFFER_CALLER. After
+ * a failure, `release` is not called. */
+ATOLL_EXPORT AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** buffer);
+ATOLL_EXPORT void AtollBufferDelete(AtollBuffer* buffer);
+ATOLL_EXPORT void* AtollBufferData(const AtollBuffer* buffer);
+ATOLL_EXPORT size_t AtollBufferSize(const AtollBuffer* buffer);
+
+/* From now on an input is read from, or an output written to, the bytes of `buffer` from `offset`
+ * on, in place where they are aligned to the tensor's type and the plan allows it, else by a copy;
+ * NULL: the interpreter's own memory again. The buffer holds what the tensor holds between
+ * invocations: AtollTensorData is for tensors without one. */
+ATOLL_EXPORT AtollStatus AtollInterpreterSetInputBuffer(AtollInterpreter* interpreter,
+                                                        int32_t index, const AtollBuffer* buffer,
+                                                        size_t offset);
+ATOLL_EXPORT AtollStatus AtollInterpreterSetOutputBuffer(AtollInterpreter* interpreter,
+                                                         int32_t index, const AtollBuffer* buffer,
+                                                         size_t offset);
 
 /* ---- What runs where ------------------------------------------------------------------------ */
 

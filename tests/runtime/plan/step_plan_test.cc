@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plans made of plans, without memory: which steps there are, what they read and write, and which
+// others they stand for.
+#include "runtime/plan/step_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/model_builder.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr CpuFeatures kFeatures = kBaseline;
+
+StepPlan Nodes(const Model& model, Delegate* delegate = nullptr) {
+  auto plan = PlanNodes(model.graph(), model.bytes().size(), delegate, {}, kFeatures);
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  return *std::move(plan);
+}
+
+// The nodes of a step and of all that it stands for.
+std::vector<int32_t> NodesOf(const Step& step) {
+  if (step.members.empty()) return {step.node};
+  std::vector<int32_t> nodes;
+  for (const Step& member : step.members) {
+    const std::vector<int32_t> inner = NodesOf(member);
+    nodes.insert(nodes.end(), inner.begin(), inner.end());
+  }
+  return nodes;
+}
+
+class NoExecutor final : public NodeExecutor {
+ public:
+  Status Invoke(const NodeIo&) override { return {}; }
+};
+
+// Takes the nodes that it is told to take, all as one partition.
+class FakeDelegate final : public Delegate {
+ public:
+  explicit FakeDelegate(Partition partition) : partition_(std::move(partition)) {}
+  Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions&) override {
+    DelegatePlan plan;
+    plan.refusals.assign(graph.nodes.size(), "not asked for");
+    for (const int32_t node : partition_.nodes) plan.refusals[static_cast<size_t>(node)].clear();
+    plan.partitions.push_back(std::move(partition_));
+    return plan;
+  }
+
+ private:
+  Partition partition_;
+};
+
+TEST(PlanNodes, HasAStepForEachNode) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 8, 8, 3});
+  const int32_t y = m.Conv2D(x, {.channels = 4, .kernel = 3});
+  m.Output(m.Relu(y));
+  const auto model = m.Load();
+  const StepPlan plan = Nodes(*model);
+  ASSERT_THAT(plan.steps, SizeIs(2));
+  EXPECT_EQ(plan.steps[0].inputs[0], x);
+  EXPECT_THAT(plan.steps[0].outputs, ElementsAre(y));
+  EXPECT_EQ(plan.steps[1].node, 1);
+  EXPECT_THAT(plan.placements, SizeIs(2));
+  EXPECT_EQ(plan.placements[0].partition, -1);
+}
+
+TEST(PlanNodes, HasAStepForEachPartitionAtItsFirstNode) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 8, 8, 3});
+  const int32_t a = m.Relu(x);
+  const int32_t b = m.Logistic(a);
+  const int32_t c = m.Relu(b);
+  m.Output(m.Logistic(c));
+  const auto model = m.Load();
+  Partition partition;
+  partition.nodes = {1, 2};
+  partition.inputs = {a};
+  partition.outputs = {c};
+  partition.executor = std::make_unique<NoExecutor>();
+  FakeDelegate delegate(std::move(partition));
+  const StepPlan plan = Nodes(*model, &delegate);
+  ASSERT_THAT(plan.steps, SizeIs(3));
+  EXPECT_EQ(plan.steps[1].partition, 0);
+  EXPECT_EQ(plan.steps[1].executor, plan.partitions[0].executor.get());
+  EXPECT_THAT(plan.steps[1].outputs, ElementsAre(c));
+  EXPECT_EQ(plan.placements[0].reason, "not asked for");
+  EXPECT_EQ(plan.placements[1].partition, 0);
+}
+
+TEST(PlanNodes, RefusesWeightsOutOfProportion) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 8, 8, 3}), {.channels = 4, .kernel = 3}));
+  const auto model = m.Load();
+  const auto plan = PlanNodes(model->graph(), 0, nullptr, {}, kFeatures);
+  EXPECT_TRUE(plan.ok()) << "a small model may have copies";
+}
+
+TEST(InOrder, PutsWritersFirst) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4});
+  const int32_t y = m.Relu(x);
+  m.Output(m.Logistic(y));
+  const auto model = m.Load();
+  StepPlan plan = Nodes(*model);
+  std::swap(plan.steps[0], plan.steps[1]);
+  const auto ordered = InOrder(model->graph(), std::move(plan));
+  ASSERT_TRUE(ordered.ok());
+  EXPECT_EQ(ordered->steps[0].node, 0);
+  EXPECT_EQ(ordered->steps[1].node, 1);
+}
+
+TEST(FoldPads, GivesAConvolutionItsPadding) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 8, 8, 3});
+  const int32_t padded = m.Pad(x, {0, 0, 1, 1, 1, 1, 0, 0});
+  const int32_t y = m.Conv2D(padded, {.channels = 4, .kernel = 3, .padding = Padding::kValid});
+  m.Output(y);
+  const auto model = m.Load();
+  const auto folded = FoldPads(model->graph(), Nodes(*model), kFeatures);
+  ASSERT_TRUE(folded.ok());
+  ASSERT_THAT(folded->steps, SizeIs(1));
+  EXPECT_THAT(folded->steps[0].inputs, ElementsAre(x));
+  EXPECT_THAT(folded->steps[0].outputs, ElementsAre(y));
+  EXPECT_THAT(NodesOf(folded->steps[0]), ElementsAre(0, 1));
+}
+
+TEST(FoldPads, LeavesPaddingThatOthersRead) {
+  ModelBuilder m;
+  const int32_t padded = m.Pad(m.Input({1, 8, 8, 3}), {0, 0, 1, 1, 1, 1, 0, 0});
+  m.Output(m.Conv2D(padded, {.channels = 4, .kernel = 3, .padding = Padding::kValid}));
+  m.Output(padded);
+  const auto model = m.Load();
+  const auto folded = FoldPads(model->graph(), Nodes(*model), kFeatures);
+  ASSERT_TRUE(folded.ok());
+  EXPECT_THAT(folded->steps, SizeIs(2));
+}
+
+TEST(AttachTails, MakesAnAddATail) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 8, 8, 4});
+  const int32_t other = m.Relu(x);
+  const int32_t y = m.Conv2D(x, {.channels = 4, .kernel = 3});
+  const int32_t sum = m.Add(y, other);
+  m.Output(sum);
+  const auto model = m.Load();
+  const auto attached = AttachTails(model->graph(), Nodes(*model), kFeatures);
+  ASSERT_TRUE(attached.ok());
+  ASSERT_THAT(attached->steps, SizeIs(2));
+  EXPECT_THAT(attached->steps[1].inputs, ElementsAre(x, other));
+  EXPECT_THAT(attached->steps[1].outputs, ElementsAre(sum));
+  EXPECT_NE(attached->steps[1].executor->pair_tail(), nullptr);
+}
+
+TEST(ChainLines, ChainsWhatHandsOnLargeTensors) {
+  ModelBuilder m;
+  int32_t x = m.Input({1, 160, 160, 8});
+  for (int i = 0; i < 3; ++i) x = m.Conv2D(x, {.channels = 16, .kernel = 3});
+  m.Output(x);
+  const auto model = m.Load();
+  const StepPlan chained = ChainLines(model->graph(), Nodes(*model));
+  size_t nodes = 0;
+  for (const Step& step : chained.steps) nodes = std::max(nodes, NodesOf(step).size());
+  EXPECT_GE(nodes, 2u);
+  EXPECT_LT(chained.steps.size(), 3u);
+}
+
+TEST(PlanSteps, KeepsEveryStepIfAllTensorsAreKept) {
+  ModelBuilder m;
+  const int32_t padded = m.Pad(m.Input({1, 8, 8, 4}), {0, 0, 1, 1, 1, 1, 0, 0});
+  const int32_t y = m.Conv2D(padded, {.channels = 4, .kernel = 3, .padding = Padding::kValid});
+  m.Output(m.Add(y, y));
+  const auto model = m.Load();
+  const auto kept = PlanSteps(model->graph(), model->bytes().size(), nullptr, {}, kFeatures, true);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_THAT(kept->steps, SizeIs(3));
+  EXPECT_TRUE(kept->keeps_all_tensors);
+}
+
+}  // namespace
+}  // namespace atollrt
