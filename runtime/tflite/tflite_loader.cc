@@ -11,7 +11,9 @@
 #include "runtime/graph/variables.h"
 #include "runtime/shapes/shape_inference.h"
 #include "runtime/tflite/custom_options.h"
+#include "runtime/tflite/model_extras.h"
 #include "runtime/tflite/tflite_options.h"
+#include "runtime/tflite/tflite_tables.h"
 #include "tflite_generated.h"
 
 namespace atollrt {
@@ -20,28 +22,12 @@ namespace {
 constexpr uint32_t kSchemaVersion = 3;
 constexpr int kMaxVerifierDepth = 64;
 constexpr int kMaxVerifierTables = 1'000'000;
-// Of all graphs, nodes, tensors, their names and lists. A table, and what is in it, may stand at
-// any number of places of a file, so a small one could ask for terabytes. What converters write
-// comes to less than a quarter of this.
-constexpr size_t kMaxCopiesOfByte = 24;
-constexpr size_t kCopiesOfSmallFile = 16 << 10;
 // Whoever prepares a node keeps some tens of bytes for each of its operands.
 constexpr size_t kCopiesOfOperand = 8;
 // What constant folding may add.
 constexpr size_t kMaxFoldedOfByte = 8;
 // That a message lists.
 constexpr size_t kMaxListedInputs = 16;
-
-std::string String(const flatbuffers::String* text) {
-  return text == nullptr ? std::string() : text->str();
-}
-
-// Of a copy of it.
-size_t BytesOf(const flatbuffers::String* text) { return text == nullptr ? 0 : text->size(); }
-template <typename T>
-size_t BytesOf(const flatbuffers::Vector<T>* values) {
-  return values == nullptr ? 0 : size_t{values->size()} * sizeof(T);
-}
 
 // Element by element: the verifier aligns the vector's length, not its 64-bit elements.
 template <typename T>
@@ -92,50 +78,6 @@ Result<const tflite::Model*> VerifyContainer(std::span<const uint8_t> bytes) {
   }
   return model;
 }
-
-Result<std::span<const uint8_t>> BufferBytes(std::span<const uint8_t> bytes,
-                                             const tflite::Model& model, uint32_t buffer) {
-  if (buffer >= model.buffers()->size()) {
-    return CorruptModel("buffer index %u, but there are %u buffers", buffer,
-                        model.buffers()->size());
-  }
-  const tflite::Buffer* stored = model.buffers()->Get(buffer);
-  if (stored == nullptr) return std::span<const uint8_t>();
-  if (stored->data() != nullptr && stored->data()->size() > 0) {
-    return std::span<const uint8_t>(stored->data()->data(), stored->data()->size());
-  }
-  // Files over 2 GiB keep buffers behind the flatbuffer. Offsets 0 and 1 mean "none".
-  if (stored->offset() > 1) {
-    uint64_t end = 0;
-    if (!CheckedAdd(stored->offset(), stored->size(), &end) || end > bytes.size()) {
-      return CorruptModel("buffer %u ends at byte %llu of %zu", buffer,
-                          static_cast<unsigned long long>(end), bytes.size());
-    }
-    return bytes.subspan(stored->offset(), stored->size());
-  }
-  return std::span<const uint8_t>();
-}
-
-// What tables of the file take in memory, all together.
-class CopyBudget {
- public:
-  explicit CopyBudget(size_t file_bytes) : file_bytes_(file_bytes) {}
-
-  // kResourceExhausted if it is out of proportion.
-  Status Count(size_t bytes) {
-    copied_bytes_ += bytes;
-    const size_t allowed = kMaxCopiesOfByte * file_bytes_ + kCopiesOfSmallFile;
-    if (copied_bytes_ <= allowed) return Status();
-    return ResourceExhausted(
-        "the tables of the file, which has %zu bytes, take more than %zu in memory; many must be "
-        "the same",
-        file_bytes_, allowed);
-  }
-
- private:
-  const size_t file_bytes_;
-  size_t copied_bytes_ = 0;
-};
 
 // Which tensor has packed weights, and the buffer that they are in.
 struct PackedTensor {
@@ -723,65 +665,6 @@ Status GraphLoader::CheckQuantization(int32_t index) const {
     }
   }
   return Status();
-}
-
-using StoredEnds = flatbuffers::Vector<flatbuffers::Offset<tflite::TensorMap>>;
-Result<std::vector<Signature::End>> ReadEnds(const StoredEnds* stored, const Graph& graph,
-                                             CopyBudget* budget) {
-  std::vector<Signature::End> ends;
-  if (stored == nullptr) return ends;
-  for (const tflite::TensorMap* end : *stored) {
-    if (end == nullptr || end->tensor_index() >= graph.tensors.size()) {
-      return CorruptModel("tensor index %u, but there are %zu tensors",
-                          end == nullptr ? 0 : end->tensor_index(), graph.tensors.size());
-    }
-    ATOLL_RETURN_IF_ERROR(budget->Count(sizeof(Signature::End) + BytesOf(end->name())));
-    ends.push_back({String(end->name()), static_cast<int32_t>(end->tensor_index())});
-  }
-  return ends;
-}
-
-Result<Signature> ReadSignature(const tflite::SignatureDef& stored,
-                                const std::vector<Graph>& graphs, CopyBudget* budget) {
-  Signature signature{.key = String(stored.signature_key())};
-  if (stored.subgraph_index() >= graphs.size()) {
-    return CorruptModel("subgraph %u, but there are %zu", stored.subgraph_index(), graphs.size());
-  }
-  signature.graph = static_cast<int32_t>(stored.subgraph_index());
-  const Graph& graph = graphs[stored.subgraph_index()];
-  ATOLL_ASSIGN_OR_RETURN(signature.inputs, ReadEnds(stored.inputs(), graph, budget));
-  ATOLL_ASSIGN_OR_RETURN(signature.outputs, ReadEnds(stored.outputs(), graph, budget));
-  return signature;
-}
-
-Result<ModelExtras> ReadExtras(std::span<const uint8_t> bytes, const tflite::Model& model,
-                               const std::vector<Graph>& graphs, CopyBudget* budget) {
-  ModelExtras extras;
-  if (model.signature_defs() != nullptr) {
-    for (const tflite::SignatureDef* stored : *model.signature_defs()) {
-      if (stored == nullptr)
-        return CorruptModel("signature %zu is missing", extras.signatures.size());
-      ATOLL_RETURN_IF_ERROR(budget->Count(sizeof(Signature) + BytesOf(stored->signature_key())));
-      Result<Signature> signature = ReadSignature(*stored, graphs, budget);
-      if (!signature.ok()) {
-        return Status(signature.status())
-            .WithContext(Format("signature %zu", extras.signatures.size()));
-      }
-      extras.signatures.push_back(*std::move(signature));
-    }
-  }
-  if (model.metadata() != nullptr) {
-    for (const tflite::Metadata* stored : *model.metadata()) {
-      if (stored == nullptr) return CorruptModel("metadata %zu is missing", extras.metadata.size());
-      ATOLL_RETURN_IF_ERROR(budget->Count(sizeof(Metadata) + BytesOf(stored->name())));
-      const auto data = BufferBytes(bytes, model, stored->buffer());
-      if (!data.ok()) {
-        return Status(data.status()).WithContext(Format("metadata %zu", extras.metadata.size()));
-      }
-      extras.metadata.push_back({String(stored->name()), *data});
-    }
-  }
-  return extras;
 }
 
 }  // namespace
