@@ -321,7 +321,10 @@ Status CameraAnswer::Check() const {
         "the camera wants a login (HTTP status 401); give http://USER:PASSWORD@HOST/PATH");
   }
   if (status_ != 200) {
-    return InvalidArgument("the camera answers with HTTP status %d", status_);
+    const char* next_step = "look up the address of its MJPEG stream";
+    if (status_ == 403) next_step = "its settings must let this user see the stream";
+    if (status_ >= 500) next_step = "start it again, or try later";
+    return InvalidArgument("the camera answers with HTTP status %d; %s", status_, next_step);
   }
   if (type_.starts_with("text/")) {
     return InvalidArgument(

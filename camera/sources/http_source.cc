@@ -178,7 +178,8 @@ class HttpSource : public FrameSource {
       lookup->changed.wait_for(lock, std::chrono::milliseconds(kSliceMs));
     }
     if (lookup->error != 0) {
-      return NotFound("there is no host '%s': %s", url.host.c_str(), gai_strerror(lookup->error));
+      return NotFound("there is no host '%s': %s; check its name, or give its number",
+                      url.host.c_str(), gai_strerror(lookup->error));
     }
     Status status;
     for (const addrinfo* at = lookup->found; at != nullptr; at = at->ai_next) {

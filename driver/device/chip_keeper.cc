@@ -263,7 +263,7 @@ Status ChipKeeper::PrepareOnStandIn(Kept* kept) {
     const std::lock_guard lock(mutex_);
     stand_in_ = std::move(opened);
     Log(LogSeverity::kWarning, "device %s: requests go to %s until it is there again",
-        info_.name.c_str(), info.name.c_str());
+        info_.name.c_str(), info_.emulated ? "another emulator" : info.name.c_str());
   }
   if (kept->on_stand_in == nullptr) {
     ATOLL_ASSIGN_OR_RETURN(auto prepared,

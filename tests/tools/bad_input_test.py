@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever a user gives the command: one sentence, the documented exit code, no partial output."""
-import random
+import json
 import os
+import random
+import socket
 import subprocess
+import threading
 import unittest
 
-from atoll_command import (COMMAND, FASHION_LABELS, FASHION_MODEL, SOURCE, CommandTest, need, run,
-                           tensor)
+from atoll_command import (COMMAND, FASHION_LABELS, FASHION_MODEL, FLATC, SOURCE, CommandTest, need,
+                           run, tensor)
 
 FAILURE, USAGE, NO_DEVICE, BAD_MODEL = 1, 2, 3, 4
 
@@ -56,6 +59,41 @@ class BadModels(CommandTest):
         complex64 = 8
         self.refuse(self.model([tensor("wave", [1, 8], complex64), tensor("y", [1, 8], complex64)],
                                RELU), "wave")
+
+    def test_other_formats(self):
+        """What the file is, and how to come from it to a model: it is not damaged."""
+        for start, name in ((b"\x08\x07\x12\x07pytorch", "an ONNX file"),
+                            (b"\x89HDF\r\n\x1a\n", "a Keras file"), (b"PK\3\4", "an archive"),
+                            (b"version https://git-lfs", "Git LFS"), (b"<!doctype html>", "a page")):
+            for device in ("cpu", "emu"):
+                result = run("run", self.file("model.tflite", start + bytes(64)), "--device", device)
+                self.assertEqual(result.code, BAD_MODEL)
+                self.assertIn(name, result.stderr)
+                self.assertNotIn("undamaged", result.stderr)
+        self.fail_with(BAD_MODEL, ("run", self.file("m.onnx", bytes(64)), *CPU), "convert it to")
+
+    def test_dynamic_range_quantized(self):
+        """Weights of bytes for activations of float32."""
+        relu = {"builtin_code": 9, "deprecated_builtin_code": 9, "version": 3}
+        float32, float16 = 0, 1
+        for dtype, words in ((9, "the model is dynamic-range quantized"), (float16, "float16")):
+            model = self.weighted_model(relu, tensor("x", [1, 4], float32),
+                                        tensor("w", [2, 4], dtype, buffer=1),
+                                        tensor("y", [1, 2], float32))
+            self.refuse(model, words, "full integer quantization")
+            self.assertNotIn("undamaged", run("run", model).stderr)
+
+    def weighted_model(self, operator, *tensors):
+        source = self.file("weighted.json", json.dumps({
+            "version": 3, "operator_codes": [operator],
+            "subgraphs": [{"tensors": tensors, "inputs": [0], "outputs": [2],
+                           "operators": [{"opcode_index": 0, "inputs": [0, 1, -1], "outputs": [2],
+                                          "builtin_options_type": "FullyConnectedOptions",
+                                          "builtin_options": {}}]}],
+            "buffers": [{}, {"data": [1] * 16}]}).encode())
+        subprocess.run([FLATC, "--binary", "-o", self.directory,
+                        SOURCE / "models/schema/tflite.fbs", source], check=True)
+        return self.directory / "weighted.tflite"
 
     def test_pipe(self):
         """Nobody writes into it, and nobody waits for that."""
@@ -285,6 +323,72 @@ class BadOutputs(CommandTest):
         self.assertTrue((self.directory / "raw/out_0.raw").exists())
 
 
+    def test_replayed_command_lines(self):
+        """Their outputs are held against their own inputs."""
+        model = self.file("model.tflite", FASHION_MODEL.read_bytes())
+        recording = self.directory / "session.pcapng"
+        self.succeed("profile", model, "--runs", "1", "--device", "emu", "--record", recording)
+        before = recording.read_bytes()
+        for output in (model, recording):
+            result = run("replay", recording, "--", "--trace", output)
+            self.assertEqual(result.code, USAGE, result.stderr)
+            self.assertIn("would overwrite a file that the command line names once more",
+                          result.stderr)
+        self.assertEqual((model.read_bytes(), recording.read_bytes()),
+                         (FASHION_MODEL.read_bytes(), before))
+
+
+class Forbidden(CommandTest):
+    """Files and folders that the user may not use: who may, and what to do."""
+
+    def setUp(self):
+        super().setUp()
+        self.directory.chmod(0o755)
+        self.user = {"user": 65534, "group": 65534} if os.getuid() == 0 else {}
+        try:
+            if self.forbidden("--version").returncode != 0:
+                raise PermissionError
+        except PermissionError:
+            self.skipTest("another user may not run the command")
+
+    def forbidden(self, *arguments):
+        return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False,
+                              cwd="/", **self.user)
+
+    def locked(self, name, content):
+        path = self.file(name, content)
+        path.chmod(0)
+        return path
+
+    def test_reading(self):
+        model = self.locked("model.tflite", FASHION_MODEL.read_bytes())
+        picture = SOURCE / "models/fashion/ankle_boot.pgm"
+        text = self.locked("text.txt", b"x")
+        good = ("run", FASHION_MODEL, *CPU)
+        for arguments in (("run", model, *CPU), ("disasm", model), (*good, "--input", f"0={text}"),
+                          ("classify", FASHION_MODEL, picture, *CPU, "--labels", text),
+                          ("classify", FASHION_MODEL, text, *CPU),
+                          ("camera", FASHION_MODEL, "--source", text),
+                          ("benchmark", "compare", text, text)):
+            done = self.forbidden(*arguments)
+            self.assertEqual(done.returncode, FAILURE, done.stderr)
+            self.assertIn(b"Permission denied; let this user read it", done.stderr)
+
+    def test_writing(self):
+        self.directory.chmod(0o555)
+        self.addCleanup(self.directory.chmod, 0o755)
+        path = self.directory / "new"
+        for arguments in (("run", FASHION_MODEL, "--device", "emu", "--record", path),
+                          ("run", FASHION_MODEL, *CPU, "--output-dir", path),
+                          ("compile", FASHION_MODEL, "--output", path),
+                          ("camera", FASHION_MODEL, "--frames", "1", "--save", path),
+                          ("camera", FASHION_MODEL, "--frames", "1", "--results", path)):
+            done = self.forbidden(*arguments)
+            self.assertEqual(done.returncode, FAILURE, done.stderr)
+            self.assertIn(f"choose another {arguments[-2]}, in a folder that this user may write "
+                          "to", done.stderr.decode())
+
+
 class BadScripts(CommandTest):
     def test_faults_and_firmware(self):
         for option in ("--faults", "--firmware"):
@@ -367,6 +471,29 @@ class BadCommandLines(CommandTest):
 
     def test_camera_source(self):
         self.fail_with(FAILURE, ("camera", FASHION_MODEL, "--source", "nowhere"), "nowhere")
+        self.fail_with(NO_DEVICE, ("camera", FASHION_MODEL, "--source", "http://no.invalid/x"),
+                       "there is no host 'no.invalid'", "; check its name, or give its number")
+
+    def test_network_cameras_that_refuse(self):
+        """Each answer has its next step."""
+        for status, step in ((404, "look up the address"), (403, "let this user see"),
+                             (503, "try later")):
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                def answer(server=server, status=status):
+                    connection = server.accept()[0]
+                    with connection:
+                        connection.recv(4096)
+                        connection.sendall(b"HTTP/1.1 %d No\r\n\r\n" % status)
+                thread = threading.Thread(target=answer)
+                thread.start()
+                url = f"http://127.0.0.1:{server.getsockname()[1]}/video"
+                self.fail_with(NO_DEVICE, ("camera", FASHION_MODEL, "--source", url),
+                               f"HTTP status {status}; ", step)
+                thread.join()
+
+    def test_numbers_in_words(self):
+        self.fail_with(USAGE, ("camera", FASHION_MODEL, FASHION_MODEL, "--labels", "a"),
+                       "--labels is given once for 2 models;")
 
 
 if __name__ == "__main__":

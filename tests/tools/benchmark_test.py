@@ -135,6 +135,8 @@ class Compare(CommandTest):
             bad = self.report("bad.json", {"m": samples})
             self.assertEqual(run("benchmark", "compare", good, bad).code, 1)
         self.assertEqual(run("benchmark", "compare", good, self.directory / "none").code, 1)
+        both = run("benchmark", "compare", self.directory / "first", self.directory / "second")
+        self.assertIn("first': No such file", both.stderr)
         self.assertEqual(
             run("benchmark", "compare", good, self.report("other.json", {"x": [1.0]})).code, 1)
 

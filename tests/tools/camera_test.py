@@ -194,6 +194,9 @@ class Frames(CameraTest):
         self.assertNotRegex(errors, "made up|nobody")
         self.assertEqual(self.succeed("camera", FASHION_MODEL, "--device", "cpu", "--frames", "2",
                                       "--quiet").stderr, "")
+        # Not even which device was taken.
+        self.assertEqual(self.succeed("camera", FASHION_MODEL, "--frames", "2", "--quiet").stderr,
+                         "")
         self.assertIn("scenes:DIR", self.succeed("camera", "--help").stdout)
 
     def test_shrinking_while_decoding(self):

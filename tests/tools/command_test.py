@@ -6,6 +6,8 @@ import json
 import os
 import pty
 import random
+import re
+import signal
 import subprocess
 import unittest
 import zipfile
@@ -219,6 +221,17 @@ class Faults(CommandTest):
         self.assertEqual((result.code, result.stdout), (5, ""), result.stderr)
         self.assertIn("unplugged", result.stderr)
 
+    def test_advice_names_no_device_in_use(self):
+        """Who uses the emulator gets no advice to use the emulator."""
+        script = self.file("gone.txt", b"out 3 unplug never\n")
+        lost = ("run", FASHION_MODEL, "--device", "emu", "--faults", script, "--on-device-loss")
+        result = run(*lost, "fail")
+        self.assertIn("; leave out --faults, or use --on-device-loss fallback.\n", result.stderr)
+        self.assertNotIn("--device emu", result.stderr)
+        result = self.succeed(*lost, "fallback")
+        self.assertIn("device emu: requests go to another emulator until it is there again",
+                      result.stderr)
+
     def test_fallback_model(self):
         script = self.file("gone.txt", b"out 3 unplug never\n")
         report = self.json("run", FASHION_MODEL, "--device", "emu", "--faults", script,
@@ -415,6 +428,15 @@ class Run(CommandTest):
             self.assertEqual(len(data), 10)
             self.assertEqual(report["outputs"][0]["sha256"], hashlib.sha256(data).hexdigest())
 
+    def test_says_where_outputs_are(self):
+        directory = self.directory / "out"
+        picture = SOURCE / "models/fashion/ankle_boot.pgm"
+        for arguments, what in ((("run", FASHION_MODEL, "--output-dir"), "the outputs"),
+                                (("classify", FASHION_MODEL, picture, "--output"),
+                                 "the annotated pictures")):
+            result = self.succeed(*arguments, directory, "--device", "cpu")
+            self.assertIn(f"atoll: {what} are in '{directory}'\n", result.stderr)
+
     def test_auto_says_what_it_took(self):
         result = self.succeed("run", FASHION_MODEL)
         self.assertRegex(result.stderr, r"\Aatoll: --device auto took \S+ \([^\n]+\)\n\Z")
@@ -449,7 +471,44 @@ class Benchmark(CommandTest):
         self.assertIn("measured on the host", text)
 
 
+class Interrupted(CommandTest):
+    """Ctrl-C ends a benchmark with what was measured until then."""
+
+    def interrupt(self, *arguments):
+        with subprocess.Popen([*COMMAND, "benchmark", *map(str, arguments), "--device", "cpu",
+                               "--runs", "10000000", "--warmup", "1"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE,
+                              env={**os.environ, "ATOLL_PROGRESS": "0.05"}) as process:
+            for line in process.stderr:  # until samples are taken
+                if int(re.search(rb"measuring, (\d+) of", line)[1]) > 30:
+                    break
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, stderr)
+        self.assertRegex(stderr.decode(), r"atoll: interrupted after \d+ of 10000000 runs; [^\n]*\n\Z")
+        return stdout.decode()
+
+    def test_one_model(self):
+        self.assertRegex(self.interrupt(FASHION_MODEL), r"\ninvoke +min .* on the host, \d+ runs\n")
+        report = json.loads(self.interrupt(FASHION_MODEL, "--json"))
+        self.assertGreaterEqual(report["runs"], 1)
+        self.assertGreaterEqual(report["runs"], len(report["samples_ms"]))
+        self.assertGreater(report["latency_ms"]["median"], 0)
+
+    def test_several(self):
+        table = self.interrupt(FASHION_MODEL, "--threads", "1,2")
+        self.assertGreaterEqual(table.count("fashion_int8.tflite"), 1)
+
+
 class Classify(CommandTest):
+    def test_how_to_name_classes(self):
+        arguments = ("classify", FASHION_MODEL, SOURCE / "models/fashion/ankle_boot.pgm",
+                     "--device", "cpu")
+        self.assertEqual(self.succeed(*arguments).stderr,
+                         "atoll: classes are numbers here; --labels FILE names them\n")
+        self.assertEqual(self.succeed(*arguments, "--json").stderr, "")
+        self.assertEqual(self.succeed(*arguments, "--labels", FASHION_LABELS).stderr, "")
+
     PPM = b"P6 300 200 255\n" + bytes(range(256)) * 703 + bytes(32)
 
     def test_annotated_picture(self):

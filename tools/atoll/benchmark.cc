@@ -17,6 +17,7 @@
 #include "tools/atoll/progress.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
+#include "tools/atoll/stop_on_signal.h"
 #include "tools/atoll/stopwatch.h"
 #include "tools/atoll/subcommands.h"
 
@@ -68,18 +69,21 @@ Entries PrepareEntries(const BenchmarkOptions& options) {
   return entries;
 }
 
-// In turns, so that what happens on the machine meanwhile happens to all of them.
-void Measure(const Entries& entries, const BenchmarkOptions& options) {
+// In turns, so that what happens on the machine meanwhile happens to all of them. Ends early when
+// `stop` is set.
+void TakeSamples(const Entries& entries, const BenchmarkOptions& options,
+                 const std::atomic<bool>& stop) {
   Stopwatch stopwatch;
   Progress progress("measuring",
                     static_cast<int64_t>(entries.size()) * (1 + options.warmup + options.runs),
                     "inferences");
   for (const auto& entry : entries) {
+    if (stop) return;
     stopwatch.LapMs();
     entry->session.Invoke();
     entry->first_ms = stopwatch.LapMs();
     progress.Step();
-    for (int i = 0; i < options.warmup; ++i) {
+    for (int i = 0; i < options.warmup && !stop; ++i) {
       entry->session.Invoke();
       progress.Step();
     }
@@ -91,6 +95,7 @@ void Measure(const Entries& entries, const BenchmarkOptions& options) {
       // Brings its data back into the caches.
       if (entries.size() > 1) entry->session.Invoke();
       for (int i = 0; i < count; ++i) {
+        if (stop) return;
         stopwatch.LapMs();
         entry->session.Invoke();
         entry->samples_ms.push_back(stopwatch.LapMs());
@@ -98,12 +103,19 @@ void Measure(const Entries& entries, const BenchmarkOptions& options) {
       }
     }
   }
+}
+
+// Those of which there is at least one sample: all, unless `stop` is set.
+Entries Measure(Entries entries, const BenchmarkOptions& options, const std::atomic<bool>& stop) {
+  TakeSamples(entries, options, stop);
+  std::erase_if(entries, [](const auto& entry) { return entry->samples_ms.empty(); });
   for (const auto& entry : entries) {
     entry->sorted_ms = entry->samples_ms;
     std::sort(entry->sorted_ms.begin(), entry->sorted_ms.end());
     entry->mean_ms = std::accumulate(entry->sorted_ms.begin(), entry->sorted_ms.end(), 0.0) /
-                     static_cast<double>(options.runs);
+                     static_cast<double>(entry->sorted_ms.size());
   }
+  return entries;
 }
 
 int64_t PeakRssBytes() {
@@ -135,7 +147,7 @@ void AddMeasured(const Entry& entry, const BenchmarkOptions& options, Json* repo
                           {"prepare", RoundedMs(load.prepare_ms)}};
   (*report)["first_inference_ms"] = RoundedMs(entry.first_ms);
   (*report)["warmup"] = options.warmup;
-  (*report)["runs"] = options.runs;
+  (*report)["runs"] = entry.samples_ms.size();
   (*report)["latency_ms"] = {{"min", RoundedMs(entry.sorted_ms.front())},
                              {"median", RoundedMs(Percentile(entry.sorted_ms, 50))},
                              {"mean", RoundedMs(entry.mean_ms)},
@@ -152,8 +164,8 @@ void AddMeasured(const Entry& entry, const BenchmarkOptions& options, Json* repo
   (*report)["samples_ms"] = StoredSamples(entry.samples_ms);
 }
 
-Json ReportJson(const Entries& entries, const BenchmarkOptions& options) {
-  if (entries.size() == 1) {
+Json ReportJson(const Entries& entries, const BenchmarkOptions& options, bool is_table) {
+  if (!is_table) {
     Json report = NewReport("benchmark", entries[0]->session);
     AddMeasured(*entries[0], options, &report);
     report["peak_rss_bytes"] = PeakRssBytes();
@@ -173,7 +185,7 @@ Json ReportJson(const Entries& entries, const BenchmarkOptions& options) {
   return report;
 }
 
-std::string ReportText(const Entry& entry, const BenchmarkOptions& options) {
+std::string ReportText(const Entry& entry) {
   const Session& session = entry.session;
   const Session::LoadTimes& load = session.load_times();
   const AtollMemoryInfo memory = session.memory_info();
@@ -189,7 +201,7 @@ std::string ReportText(const Entry& entry, const BenchmarkOptions& options) {
       session.options().model, session.device_name(), session.device_description(),
       session.PartitionSummary(), LoadMs(session), load.model_ms, load.device_ms, load.prepare_ms,
       entry.first_ms, entry.sorted_ms.front(), Percentile(entry.sorted_ms, 50), entry.mean_ms,
-      Percentile(entry.sorted_ms, 90), Percentile(entry.sorted_ms, 99), options.runs,
+      Percentile(entry.sorted_ms, 90), Percentile(entry.sorted_ms, 99), entry.samples_ms.size(),
       ByteSizeText(PeakRssBytes()), ByteSizeText(memory.arena_bytes),
       ByteSizeText(memory.arena_lower_bound_bytes));
   if (session.on_device()) {
@@ -209,11 +221,12 @@ std::string ReportText(const Entry& entry, const BenchmarkOptions& options) {
   return text;
 }
 
-std::string TableText(const Entries& entries, const BenchmarkOptions& options) {
+std::string TableText(const Entries& entries) {
   std::string text = fmt::format(
       "ms per inference, measured on the host, {} runs each, in turns\n"
       "{:>9} {:>9} {:>9} {:>9} {:>9}  {:<7} {:<12} model\n",
-      options.runs, "load", "min", "median", "p90", "p99", "threads", "device");
+      entries.back()->samples_ms.size(), "load", "min", "median", "p90", "p99", "threads",
+      "device");
   for (const auto& entry : entries) {
     const SessionOptions& session = entry->session.options();
     text += fmt::format("{:>9.3f} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f}  {:<7} {:<12} {}\n",
@@ -230,14 +243,26 @@ void RunBenchmark(const BenchmarkOptions& options) {
   if (options.models.empty()) {
     throw CommandError(ExitCode::kUsage, "MODEL is required; see 'atoll benchmark --help'");
   }
-  const Entries entries = PrepareEntries(options);
-  for (const auto& entry : entries) entry->session.Announce();
-  Measure(entries, options);
+  Entries prepared = PrepareEntries(options);
+  const size_t count = prepared.size();
+  for (const auto& entry : prepared) entry->session.Announce();
+  const std::atomic<bool>& stop = StopOnSignals();
+  const Entries entries = Measure(std::move(prepared), options, stop);
   for (const auto& entry : entries) entry->session.AnnounceHealth();
+  const bool is_table = count > 1;
+  if (entries.empty()) {
+    throw CommandError(ExitCode::kInterrupted, "interrupted before anything was measured");
+  }
   if (options.json) {
-    PrintReport(ReportJson(entries, options));
+    PrintReport(ReportJson(entries, options, is_table));
   } else {
-    PrintText(entries.size() == 1 ? ReportText(*entries[0], options) : TableText(entries, options));
+    PrintText(is_table ? TableText(entries) : ReportText(*entries[0]));
+  }
+  const size_t runs = entries.back()->samples_ms.size();
+  if (entries.size() < count || runs < static_cast<size_t>(options.runs)) {
+    throw CommandError(
+        ExitCode::kInterrupted,
+        fmt::format("interrupted after {} of {} runs; this is what they took", runs, options.runs));
   }
 }
 
@@ -281,7 +306,7 @@ void AddBenchmarkCommand(CLI::App* app) {
       "Every model is measured on every device with every number of threads, in turns of ten\n"
       "inferences, and reported as a table, in JSON as a list of entries. 'atoll benchmark\n"
       "compare' says which of them differ between two reports. A model of that name is\n"
-      "./compare.\n"
+      "./compare. Ctrl-C ends with what was measured until then, and with exit code 130.\n"
       "\n"
       "Examples:\n"
       "  atoll benchmark model.tflite\n"

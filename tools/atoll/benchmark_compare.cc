@@ -153,8 +153,8 @@ struct CompareOptions {
 };
 
 void RunCompare(const CompareOptions& options) {
-  const std::vector<Comparison> comparisons =
-      Compare(ReadReport(options.first), ReadReport(options.second));
+  const std::vector<ReportEntry> first = ReadReport(options.first);
+  const std::vector<Comparison> comparisons = Compare(first, ReadReport(options.second));
   if (comparisons.empty()) {
     throw CommandError(
         ExitCode::kFailure,

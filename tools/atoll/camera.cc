@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -165,12 +166,19 @@ std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options, c
   if (!source.ok()) {
     const bool is_device = options.source.starts_with("/dev/");
     const bool is_address = options.source.find("://") != std::string::npos;
-    throw CommandError(
-        is_device || is_address ? ExitCode::kNoDevice : ExitCode::kFailure,
-        fmt::format("cannot open the source: {}{}", Printable(source.status().message()),
-                    is_device    ? "; 'atoll doctor' looks closer"
-                    : is_address ? ""
-                                 : "; 'atoll camera --help' lists the kinds of sources"));
+    const std::string& message = source.status().message();
+    const char* next_step = "'atoll camera --help' lists the kinds of sources";
+    if (is_device) {
+      next_step = "'atoll doctor' looks closer";
+    } else if (is_address) {
+      const bool has_one = message.find("; ") != message.npos || message.ends_with("?)");
+      next_step = has_one ? "" : "look at the camera, and at its address";
+    } else if (source.code() == atollrt::StatusCode::kPermissionDenied) {
+      next_step = AdviseReading(EACCES);
+    }
+    throw CommandError(is_device || is_address ? ExitCode::kNoDevice : ExitCode::kFailure,
+                       fmt::format("cannot open the source: {}{}{}", Printable(message),
+                                   *next_step == '\0' ? "" : "; ", next_step));
   }
   return std::make_unique<CroppedSource>(*std::move(source), crop);
 }
@@ -196,8 +204,8 @@ void CreateSaveDirectory(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (error) {
     throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot create the directory '{}': {}; choose another --save",
-                                   path, error.message()));
+                       fmt::format("cannot create the directory '{}': {}; {}", path,
+                                   error.message(), AdviseWriting("--save", error.value())));
   }
 }
 
@@ -275,9 +283,10 @@ T Choose(const char* option, const std::vector<T>& values, size_t model, size_t 
   if (values.size() != models) {
     throw CommandError(
         ExitCode::kUsage,
-        fmt::format("{} is given {} times for {} models; give it {}once for each, "
-                    "in their order",
-                    option, values.size(), models, one_for_all ? "once for all or " : ""));
+        fmt::format("{} is given {} for {}; give it {}once for each, in their order", option,
+                    values.size() == 1 ? "once" : fmt::format("{} times", values.size()),
+                    models == 1 ? "one model" : fmt::format("{} models", models),
+                    one_for_all ? "once for all or " : ""));
   }
   return values[model];
 }
@@ -372,22 +381,88 @@ bool AllStay(const std::vector<CameraModel>& models) {
   return status == ATOLL_OK && plan->all_fit != 0;
 }
 
-// ------------------------------------------------------------------------------------------------
-
-void RunCamera(const CameraOptions& options) {
-  atollrt::FrameSourceOptions source_options;
-  std::tie(source_options.width, source_options.height) = ParseSize(options.size);
-  if (options.fps > 0) source_options.fps = options.fps;
-  source_options.loop = options.loop;
-  source_options.stop = &StopOnSignals();
-  const Crop crop = ParseCrop(options.crop);
-
-  // The source comes last: a camera does not wait for models.
+std::vector<CameraModel> OpenModels(const CameraOptions& options) {
   std::vector<CameraModel> models;
   for (size_t i = 0; i < options.models.size(); ++i) {
     models.push_back(OpenModel(options, i, models.empty() ? nullptr : models[0].session.get()));
   }
   ApplyInside(options, &models);
+  return models;
+}
+
+// ---- The run -----------------------------------------------------------------------------------
+
+atollrt::FrameSourceOptions SourceOptionsOf(const CameraOptions& options) {
+  atollrt::FrameSourceOptions how;
+  std::tie(how.width, how.height) = ParseSize(options.size);
+  if (options.fps > 0) how.fps = options.fps;
+  how.loop = options.loop;
+  how.stop = &StopOnSignals();
+  return how;
+}
+
+// Without those that are called during the run.
+atollrt::PipelineOptions PipelineOptionsOf(const CameraOptions& options, bool all_stay) {
+  atollrt::PipelineOptions how;
+  how.fps = options.fps;
+  how.policy =
+      options.policy == "every" ? atollrt::QueuePolicy::kEvery : atollrt::QueuePolicy::kNewest;
+  how.queue_size = options.queue;
+  how.max_frames = options.frames;
+  how.alternate_order = !all_stay;
+  how.draw = !options.no_draw;
+  how.jpeg_quality = options.quality;
+  how.stop = &StopOnSignals();
+  return how;
+}
+
+// What was done is reported even if the run ended badly: every frame is to be accounted for.
+void PrintRun(const CameraOptions& options, const CameraRun& run) {
+  // Where lines for programs are, text for people is not.
+  const bool has_lines = IsStandardOutput(options.results) || IsStandardOutput(options.trace);
+  if (options.json || has_lines) fmt::print(stderr, "{}", CameraText(run));
+  if (options.json) {
+    PrintReport(CameraJson(run));
+  } else if (!has_lines) {
+    PrintText(CameraText(run));
+  }
+}
+
+// Throws CommandError if the run ended badly, or no frame went well.
+void Judge(const atollrt::PipelineReport& report, const std::string& device) {
+  const uint64_t captured = report.status.captured;
+  const uint64_t failed = report.status.failed;
+  if (!report.end.ok()) {
+    const bool lost = report.end.code() == atollrt::StatusCode::kDeviceLost;
+    throw CommandError(lost ? ExitCode::kDeviceLost : ExitCode::kFailure,
+                       fmt::format("the run ended after {} frames: {}; check the source and the "
+                                   "device",
+                                   captured, report.end.message()));
+  }
+  const std::string& first = report.first_failure.message();
+  if (failed > 0 && device.starts_with("replay:")) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("{} of {} frames failed, the first one with: {}; record with "
+                                   "--policy every, as which frames are dropped depends on the "
+                                   "clock",
+                                   failed, captured, first));
+  }
+  if (captured > 0 && failed == captured) {
+    throw CommandError(ExitCode::kFailure,
+                       captured == 1
+                           ? fmt::format("the only frame failed: {}; check the source", first)
+                           : fmt::format("all {} frames failed, the first one with: {}; check the "
+                                         "source",
+                                         captured, first));
+  }
+}
+
+void RunCamera(const CameraOptions& options) {
+  const atollrt::FrameSourceOptions source_options = SourceOptionsOf(options);
+  const Crop crop = ParseCrop(options.crop);
+  // The source comes last: a camera does not wait for models.
+  const std::vector<CameraModel> models = OpenModels(options);
+  const Session& first = *models.front().session;
   CameraProgress progress(options.frames, options.quiet);
   progress.Follow(atollrt::SourceName(options.source), /*live=*/true, nullptr);
   const std::unique_ptr<atollrt::FrameSource> source = OpenSource(options, crop, source_options);
@@ -395,7 +470,6 @@ void RunCamera(const CameraOptions& options) {
   if (!options.trace.empty() && !IsStandardOutput(options.trace)) {
     CheckOutputFile("--trace", options.trace);
   }
-  const Session& first = *models.front().session;
 
   std::vector<atollrt::PipelineModel> uses;
   std::vector<const Session*> sessions;
@@ -407,19 +481,10 @@ void RunCamera(const CameraOptions& options) {
   }
   ResultLines lines(options.results, std::move(labels));
   CameraTrace trace(options.trace);
-  first.AnnounceDevice();
-  for (const CameraModel& model : models) model.session->AnnounceWarnings();
+  if (!options.quiet) first.AnnounceDevice();
+  for (const Session* session : sessions) session->AnnounceWarnings();
 
-  atollrt::PipelineOptions pipeline_options;
-  pipeline_options.fps = options.fps;
-  pipeline_options.policy =
-      options.policy == "every" ? atollrt::QueuePolicy::kEvery : atollrt::QueuePolicy::kNewest;
-  pipeline_options.queue_size = options.queue;
-  pipeline_options.max_frames = options.frames;
-  pipeline_options.alternate_order = !AllStay(models);
-  pipeline_options.draw = !options.no_draw;
-  pipeline_options.jpeg_quality = options.quality;
-  pipeline_options.stop = &StopOnSignals();
+  atollrt::PipelineOptions pipeline_options = PipelineOptionsOf(options, AllStay(models));
   std::unique_ptr<atollrt::StreamServer> server;
   pipeline_options.wants_jpeg = [&] {
     return !options.save_dir.empty() || (server != nullptr && server->wants_frames());
@@ -453,51 +518,33 @@ void RunCamera(const CameraOptions& options) {
   first.AnnounceHealth();
   trace.Write(report.status);
   lines.Finish();
-
-  // What was done is reported even if the run ended badly: every frame is to be accounted for.
-  const CameraRun run = {sessions, options.models, progress, report};
-  const uint64_t captured = report.status.captured;
-  // Where lines for programs are, text for people is not.
-  const bool has_lines = IsStandardOutput(options.results) || IsStandardOutput(options.trace);
-  if (options.json || has_lines) fmt::print(stderr, "{}", CameraText(run));
-  if (options.json) {
-    PrintReport(CameraJson(run));
-  } else if (!has_lines) {
-    PrintText(CameraText(run));
-  }
-  if (!report.end.ok()) {
-    const bool lost = report.end.code() == atollrt::StatusCode::kDeviceLost;
-    throw CommandError(lost ? ExitCode::kDeviceLost : ExitCode::kFailure,
-                       fmt::format("the run ended after {} frames: {}; check the source and the "
-                                   "device",
-                                   captured, report.end.message()));
-  }
-  if (report.status.failed > 0 && first.options().device.starts_with("replay:")) {
-    throw CommandError(
-        ExitCode::kFailure,
-        fmt::format("{} of {} frames failed, the first one with: {}; record with --policy every, "
-                    "as which frames are dropped depends on the clock",
-                    report.status.failed, captured, report.first_failure.message()));
-  }
-  if (captured > 0 && report.status.failed == captured) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("all {} frames failed, the first one with: {}; check the source",
-                                   captured, report.first_failure.message()));
-  }
+  PrintRun(options, {sessions, options.models, progress, report});
+  Judge(report, first.options().device);
 }
 
-}  // namespace
+// ---- The command line --------------------------------------------------------------------------
 
-void AddCameraCommand(CLI::App* app) {
-  auto options = std::make_shared<CameraOptions>();
-  CLI::App* command = app->add_subcommand(
-      "camera", "Run models on every frame of a camera and account for each of them.");
-  command
-      ->add_option("MODEL", options->models,
-                   ".tflite files: classifiers, detectors, segmentations, poses; all look at every "
-                   "frame and share the device")
-      ->required();
-  AddDeviceOptions(command, &options->session);
+constexpr char kCameraHelp[] =
+    "Each frame is captured, decoded, brought to the size of each model's input, looked at by\n"
+    "all models, drawn into if somebody will see it, and counted; progress goes to stderr once\n"
+    "a second. At the end captured = processed + dropped + failed, exactly. Times are measured\n"
+    "on the host, apart from what is called 'modelled'; 'total' runs from capture (of files:\n"
+    "from when the frame was due) until all is done. fps is (n - 1) / (capture time of the\n"
+    "last - of the first) of the n frames that were processed. Sources that know the true\n"
+    "class give the accuracy of the first model, too. Ctrl-C ends the run with its report.\n"
+    "Pixels become inputs as in 'atoll classify --help', but brightness and colour are resized\n"
+    "before they become RGB.\n"
+    "\n"
+    "Examples:\n"
+    "  atoll camera model.tflite --source /dev/video0 --labels labels.txt --crop square\n"
+    "  atoll camera a.tflite b.tflite --source /dev/video0 --size 1280x720 --serve :8080\n"
+    "  atoll camera detector.tflite classifier.tflite --inside 1:0 --source street.mjpeg --loop\n"
+    "  atoll camera model.tflite --source photos/ --fps 0 --policy every --save annotated/\n"
+    "  atoll camera models/fashion/fashion_int8.tflite --labels models/fashion/labels.txt \\\n"
+    "      --source fashion:/usr/share/datasets/fashion-mnist --frames 300 --json";
+
+// Returns --source.
+CLI::Option* AddFrameOptions(CLI::App* command, CameraOptions* options) {
   CLI::Option* source =
       command
           ->add_option("--source", options->source,
@@ -531,6 +578,10 @@ void AddCameraCommand(CLI::App* app) {
   command->add_option("--queue", options->queue, "captured frames that may wait to be taken")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
+  return source;
+}
+
+void AddLookOptions(CLI::App* command, CameraOptions* options) {
   command
       ->add_option("--labels", options->labels,
                    "names of the classes, one per line or all lines as 'N name'; once for each "
@@ -565,6 +616,9 @@ void AddCameraCommand(CLI::App* app) {
                    "the part of each frame that the models see: WxH+X+Y | square (the largest "
                    "in the middle) | none (all of it) | source (as the source says)")
       ->capture_default_str();
+}
+
+void AddOutputOptions(CLI::App* command, CameraOptions* options) {
   command->add_option("--save", options->save_dir,
                       "write the annotated frames there as JPEG, at full size");
   command->add_flag("--no-draw", options->no_draw, "do not draw results into these");
@@ -593,24 +647,24 @@ void AddCameraCommand(CLI::App* app) {
   command->add_flag("--quiet", options->quiet, "no progress on stderr while it runs");
   command->add_flag("--json", options->json,
                     "one line of JSON on stdout at the end, the summary on stderr");
-  command->footer(
-      "Each frame is captured, decoded, brought to the size of each model's input, looked at by\n"
-      "all models, drawn into if somebody will see it, and counted; progress goes to stderr once\n"
-      "a second. At the end captured = processed + dropped + failed, exactly. Times are measured\n"
-      "on the host, apart from what is called 'modelled'; 'total' runs from capture (of files:\n"
-      "from when the frame was due) until all is done. fps is (n - 1) / (capture time of the\n"
-      "last - of the first) of the n frames that were processed. Sources that know the true\n"
-      "class give the accuracy of the first model, too. Ctrl-C ends the run with its report.\n"
-      "Pixels become inputs as in 'atoll classify --help', but brightness and colour are resized\n"
-      "before they become RGB.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll camera model.tflite --source /dev/video0 --labels labels.txt --crop square\n"
-      "  atoll camera a.tflite b.tflite --source /dev/video0 --size 1280x720 --serve :8080\n"
-      "  atoll camera detector.tflite classifier.tflite --inside 1:0 --source street.mjpeg --loop\n"
-      "  atoll camera model.tflite --source photos/ --fps 0 --policy every --save annotated/\n"
-      "  atoll camera models/fashion/fashion_int8.tflite --labels models/fashion/labels.txt \\\n"
-      "      --source fashion:/usr/share/datasets/fashion-mnist --frames 300 --json");
+}
+
+}  // namespace
+
+void AddCameraCommand(CLI::App* app) {
+  auto options = std::make_shared<CameraOptions>();
+  CLI::App* command = app->add_subcommand(
+      "camera", "Run models on every frame of a camera and account for each of them.");
+  command
+      ->add_option("MODEL", options->models,
+                   ".tflite files: classifiers, detectors, segmentations, poses; all look at every "
+                   "frame and share the device")
+      ->required();
+  AddDeviceOptions(command, &options->session);
+  CLI::Option* source = AddFrameOptions(command, options.get());
+  AddLookOptions(command, options.get());
+  AddOutputOptions(command, options.get());
+  command->footer(kCameraHelp);
   command->callback([options, source] {
     options->source_given = source->count() > 0;
     RunCamera(*options);

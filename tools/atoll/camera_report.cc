@@ -255,7 +255,8 @@ void ResultLines::Finish() {
   const bool failed = std::ferror(file_.get()) != 0;
   if (std::fclose(file_.release()) != 0 || failed) {
     throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot write '{}': {}", path_, std::strerror(errno)));
+                       fmt::format("cannot write '{}': {}; choose another --results", path_,
+                                   std::strerror(errno)));
   }
 }
 

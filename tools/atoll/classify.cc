@@ -44,6 +44,9 @@ void RunClassify(const ClassifyOptions& options) {
     if (run.canvas() != nullptr) atollrt::DrawLegend(legend, run.canvas());
   }
   run.Finish("classify");
+  if (labels.empty() && !options.pictures.json) {
+    fmt::print(stderr, "atoll: classes are numbers here; --labels FILE names them\n");
+  }
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ constexpr char kFooter[] =
     "  3  no such device, or it cannot be opened\n"
     "  4  the model is invalid, unsupported, or of a kind that the subcommand cannot use\n"
     "  5  the device went away or no longer answers\n"
-    "  6  verification found a mismatch";
+    "  6  verification found a mismatch\n"
+    "  130  interrupted before the work was done";
 
 int Fail(ExitCode code, std::string sentence) {
   while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {
@@ -97,6 +98,7 @@ void SetUp(CLI::App* app) {
 
 // A command line within another one.
 void Run(std::vector<std::string> words) {
+  SetCommandLine(words);
   CLI::App app("", "atoll");
   SetUp(&app);
   std::reverse(words.begin(), words.end());  // as CLI11 wants them

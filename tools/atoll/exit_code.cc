@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+
 namespace atollcmd {
 
 ExitCode ExitCodeOf(AtollStatus status, Activity activity) {
@@ -43,6 +45,8 @@ namespace {
 const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
   switch (code) {
     case ExitCode::kNoDevice:
+      if (status == ATOLL_PERMISSION_DENIED || status == ATOLL_DEVICE_BUSY)
+        return "'atoll doctor' looks closer";
       return "'atoll devices' lists what is there";
     case ExitCode::kUsage:
       return "see --help, and 'atoll devices' for what is there";
@@ -55,13 +59,33 @@ const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
     case ExitCode::kDeviceLost:
       return "plug the device in again or use --device emu";
     default:
-      if (activity == Activity::kLoadingModel) return "check the path";
+      if (status == ATOLL_PERMISSION_DENIED) return AdviseReading(EACCES);
+      if (activity == Activity::kLoadingModel) return AdviseReading(0);
       // For example an index among the inputs, beyond the tensor that it points into.
       return status == ATOLL_INVALID_ARGUMENT ? "check the inputs" : "try --device cpu";
   }
 }
 
+// What kind of conversion made a model that is whole, but not of a kind that runs here; "" if none.
+const char* AdviseConversion(const std::string& message) {
+  const auto has = [&](const char* words) { return message.find(words) != message.npos; };
+  // Weights, and what they are multiplied by.
+  if (has("float32") && (has("type int8") || has("is int8"))) {
+    return "the model is dynamic-range quantized: convert it with full integer quantization";
+  }
+  if (has("has type 1, which")) {
+    return "that is float16: convert the model with full integer quantization";
+  }
+  return "";
+}
+
 }  // namespace
+
+const char* AdviseReading(int error) {
+  return error == EACCES || error == EPERM
+             ? "let this user read it ('ls -l' shows who may), or give another file"
+             : "check the path";
+}
 
 void ThrowIfError(AtollStatus status, Activity activity, const std::string& context,
                   const std::string& next_step) {
@@ -70,6 +94,10 @@ void ThrowIfError(AtollStatus status, Activity activity, const std::string& cont
   if (message.empty()) message = AtollStatusName(status);
   if (!context.empty()) message = fmt::format("{}: {}", context, message);
   const ExitCode code = ExitCodeOf(status, activity);
+  if (const char* const advice = AdviseConversion(message);
+      code == ExitCode::kBadModel && *advice) {
+    throw CommandError(code, fmt::format("{}; {}", message, advice));
+  }
   // Some sentences about what cannot be end in what to do.
   if (next_step.empty() && status == ATOLL_UNSUPPORTED && message.find("; ") != message.npos) {
     throw CommandError(code, message);

@@ -20,6 +20,7 @@ enum class ExitCode {
   kBadModel = 4,        // the model is invalid, unsupported, or of a kind the subcommand cannot use
   kDeviceLost = 5,      // the device went away or no longer answers
   kVerifyMismatch = 6,  // results differ from what they should be
+  kInterrupted = 130,   // by Ctrl-C or SIGTERM, before the work was done; what was done is reported
 };
 
 // What the command was doing when the library refused; the same status means different things to
@@ -39,6 +40,9 @@ class CommandError : public std::runtime_error {
  private:
   ExitCode code_;
 };
+
+// What to do about a file that could not be read, by errno.
+const char* AdviseReading(int error);
 
 // Throws unless `status` is ATOLL_OK: `context` (which may be empty), then the library's own words,
 // then `next_step`, or what can usually be done if that is empty.

@@ -55,9 +55,8 @@ std::optional<std::vector<std::string>> ParseNumbered(const std::vector<std::str
 
 std::string ReadTextFile(const std::string& path) {
   const auto fail = [&](const char* verb, const char* reason) {
-    throw CommandError(ExitCode::kFailure, fmt::format("cannot {} the label file '{}': {}; check "
-                                                       "the path",
-                                                       verb, path, reason));
+    throw CommandError(ExitCode::kFailure, fmt::format("cannot {} the label file '{}': {}; {}",
+                                                       verb, path, reason, AdviseReading(errno)));
   };
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);

@@ -60,8 +60,8 @@ InputFile ParseInputFile(const std::string& argument, size_t input_count) {
 void ReadInto(const InputFile& input, AtollTensor* tensor) {
   const auto fail = [&](const char* verb) {
     throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot {} '{}' for input {}: {}; check the path", verb,
-                                   input.path, input.index, std::strerror(errno)));
+                       fmt::format("cannot {} '{}' for input {}: {}; {}", verb, input.path,
+                                   input.index, std::strerror(errno), AdviseReading(errno)));
   };
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(input.path.c_str(), "rb"),

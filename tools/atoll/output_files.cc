@@ -38,8 +38,9 @@ bool WriteAll(int fd, const char* data, size_t size) {
 
 [[noreturn]] void Fail(const char* verb, const std::string& path, int error,
                        std::string_view option) {
-  throw CommandError(ExitCode::kFailure, fmt::format("cannot {} '{}': {}; choose another {}", verb,
-                                                     path, std::strerror(error), option));
+  throw CommandError(ExitCode::kFailure,
+                     fmt::format("cannot {} '{}': {}; {}", verb, path, std::strerror(error),
+                                 AdviseWriting(option, error)));
 }
 
 // In small letters: ".jpg".
@@ -212,6 +213,7 @@ std::vector<std::string> PlanOutputs(std::string_view option, const std::string&
       planned.push_back((path / NameFor(picture, extensions.front(), &taken)).string());
     }
   }
+  if (planned.size() == 1) CheckNamedOnce(option, planned[0]);
   for (const std::string& file : planned) {
     for (const std::string& picture : pictures) {
       std::error_code error;

@@ -2,7 +2,10 @@
 #include "tools/atoll/output_path.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -45,7 +48,21 @@ fs::file_type TypeOf(std::string_view option, const std::string& path) {
   return status.type();
 }
 
+// Before there is work that would be lost.
+void CheckWritable(std::string_view option, const std::string& path, const fs::path& parent) {
+  std::error_code error;
+  if (fs::exists(path, error) || access(parent.empty() ? "." : parent.c_str(), W_OK) == 0) return;
+  Refuse(fmt::format("{} '{}': {}; {}", option, path, std::strerror(errno),
+                     AdviseWriting(option, errno)));
+}
+
 }  // namespace
+
+std::string AdviseWriting(std::string_view option, int error) {
+  const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS;
+  return fmt::format("choose another {}{}", option,
+                     is_forbidden ? ", in a folder that this user may write to" : "");
+}
 
 void CheckNamedOnce(std::string_view option, const std::string& path) {
   std::error_code error;
@@ -80,11 +97,13 @@ void CheckOutputFile(std::string_view option, const std::string& path) {
            ExitCode::kUsage);
   }
   CheckNamedOnce(option, path);
+  CheckWritable(option, path, fs::path(path).parent_path());
 }
 
 void CheckParentOf(std::string_view option, const std::string& path) {
   CheckParent(option, path, fs::path(path).parent_path());
   TypeOf(option, path);
+  CheckWritable(option, path, fs::path(path).parent_path());
 }
 
 void CheckOutputFolder(std::string_view option, const std::string& path) {
@@ -97,6 +116,7 @@ void CheckOutputFolder(std::string_view option, const std::string& path) {
   if (type != fs::file_type::not_found && type != fs::file_type::directory) {
     Refuse(fmt::format("{} '{}' is a file; give the name of a folder", option, path));
   }
+  CheckWritable(option, path, folder.parent_path());
 }
 
 }  // namespace atollcmd

@@ -16,6 +16,9 @@ void CheckOutputFile(std::string_view option, const std::string& path);
 // too: what is read would be overwritten.
 void CheckNamedOnce(std::string_view option, const std::string& path);
 
+// What to do about a file that could not be written, by errno.
+std::string AdviseWriting(std::string_view option, int error);
+
 // Only that its folder is there.
 void CheckParentOf(std::string_view option, const std::string& path);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -82,8 +83,10 @@ atollrt::Image PictureRun::ReadPicture(const std::string& path, int channels) co
   atollrt::Result<atollrt::Image> image = atollrt::ReadImageFile(path, decode);
   if (image.ok()) return *std::move(image);
   throw CommandError(ExitCode::kFailure,
-                     fmt::format("cannot use the picture: {}; give a JPEG, PNG, BMP or PPM file",
-                                 image.status().message()));
+                     fmt::format("cannot use the picture: {}; {}", image.status().message(),
+                                 image.status().code() == atollrt::StatusCode::kPermissionDenied
+                                     ? AdviseReading(EACCES)
+                                     : "give a JPEG, PNG, BMP or PPM file"));
 }
 
 bool PictureRun::Next() {
@@ -135,6 +138,7 @@ void PictureRun::Finish(const char* command) {
   files_.Commit();
   session_->Announce();
   session_->AnnounceHealth();
+  AnnounceOutput("the annotated pictures", options_.output);
   if (options_.json) {
     Json report = NewReport(command, *session_);
     report["images"] = std::move(entries_);

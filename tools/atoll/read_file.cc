@@ -21,7 +21,7 @@ constexpr size_t kStreamBytesMax = size_t{1} << 26;  // of what may have no end:
 std::string ReadFile(const std::string& path) {
   const auto fail = [&](const char* reason) {
     throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot read '{}': {}; check the path", path, reason));
+                       fmt::format("cannot read '{}': {}; {}", path, reason, AdviseReading(errno)));
   };
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);

@@ -71,6 +71,10 @@ void PrintText(const std::string& text) {
   }
 }
 
+void AnnounceOutput(const char* what, const std::string& path) {
+  if (!path.empty()) fmt::print(stderr, "atoll: {} are in '{}'\n", what, Printable(path));
+}
+
 std::string Printable(std::string_view text) {
   std::string printable(text);
   for (char& c : printable) {

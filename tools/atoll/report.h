@@ -29,6 +29,9 @@ std::string JsonText(const Json& json);
 void PrintReport(const Json& report);
 void PrintText(const std::string& text);
 
+// Says on stderr where something was written; nothing of an empty `path`.
+void AnnounceOutput(const char* what, const std::string& path);
+
 // Text from a file (a tensor's name, a label) made fit for one line of a terminal: control
 // characters become '?'.
 std::string Printable(std::string_view text);

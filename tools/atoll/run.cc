@@ -192,8 +192,8 @@ void RunRun(const RunOptions& options) {
     }
   }
   if (!options.output_dir.empty()) WriteOutputs(*sessions[order[0]], options.output_dir);
-
   first.AnnounceHealth();
+  AnnounceOutput("the outputs", options.output_dir);
   if (options.json) {
     Json report = NewReport("run", first);
     report["models"] = options.models;

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 
@@ -42,6 +43,26 @@ std::string AdviseCoral(const std::string& path) {
   return fmt::format("look for '{}', as it is usually called", name);
 }
 
+// What a file is that is no model, by its first bytes or its name; "" if nobody knows.
+std::string AdviseFormat(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string start(8, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  const auto convert = [](const char* what) {
+    return fmt::format("this is {}; convert it to .tflite, with full integer quantization", what);
+  };
+  // A message whose first fields are the version of its form and who made it, or its graph.
+  const bool is_onnx = start[0] == 8 && start[1] > 0 && start[1] < 32 &&
+                       (start[2] == 0x12 || start[2] == 0x1a || start[2] == 0x3a);
+  if (is_onnx || path.ends_with(".onnx")) return convert("an ONNX file");
+  if (start.starts_with("\x89HDF")) return convert("a Keras file (HDF5)");
+  if (start.starts_with("PK\3\4")) return convert("an archive, as PyTorch and Keras write them");
+  if (path.ends_with(".pb")) return convert("a TensorFlow graph");
+  if (start.starts_with("version ")) return "this is a pointer of Git LFS; 'git lfs pull' gets it";
+  if (start.starts_with("<")) return "this is a page of the Web; download the file itself";
+  return "";
+}
+
 AtollModel* LoadModel(const SessionOptions& options) {
   std::vector<InputShape> shapes;
   for (const std::string& text : options.input_shapes) shapes.push_back(*ParseInputShape(text));
@@ -64,7 +85,10 @@ AtollModel* LoadModel(const SessionOptions& options) {
                         status == ATOLL_UNSUPPORTED;
   // The library's sentence begins with the path.
   ThrowIfError(status, Activity::kLoadingModel, "",
-               is_shape && !shapes.empty() ? "choose another shape, or keep that of the file" : "");
+               status == ATOLL_CORRUPT_MODEL && !AdviseFormat(options.model).empty()
+                   ? AdviseFormat(options.model)
+               : is_shape && !shapes.empty() ? "choose another shape, or keep that of the file"
+                                             : "");
   return model;
 }
 
@@ -195,7 +219,7 @@ Session::Session(const SessionOptions& options, const Session* device_of) : opti
       status == ATOLL_UNSUPPORTED && AtollModelHasOperator(model, kCoralOperator);
   ThrowIfError(status, Activity::kPreparing,
                fmt::format("cannot prepare the model '{}' on {}", options.model, device_name_),
-               for_coral ? AdviseCoral(options.model) : "");
+               for_coral ? AdviseCoral(options.model) : AdviseAfter(status));
   interpreter_.reset(interpreter);
   load_times_.prepare_ms = stopwatch.LapMs();
 }
@@ -260,9 +284,22 @@ void Session::AnnounceWarnings() const {
   }
 }
 
+std::string Session::AdviseAfter(AtollStatus status) const {
+  const bool is_lost = ExitCodeOf(status, Activity::kRunning) == ExitCode::kDeviceLost;
+  if (is_lost && emulated()) {
+    return options_.faults.empty() ? "run it again, or use --device cpu"
+                                   : "leave out --faults, or use --on-device-loss fallback";
+  }
+  const bool is_usual = is_lost || on_device_ || status == ATOLL_INVALID_ARGUMENT ||
+                        status == ATOLL_CORRUPT_MODEL || status == ATOLL_UNSUPPORTED;
+  return is_usual ? "" : "close other programs, or use a smaller model";
+}
+
 void Session::Invoke() {
-  ThrowIfError(AtollInterpreterInvoke(interpreter()), Activity::kRunning,
-               fmt::format("the model '{}' failed on {}", options_.model, device_name_));
+  const AtollStatus status = AtollInterpreterInvoke(interpreter());
+  ThrowIfError(status, Activity::kRunning,
+               fmt::format("the model '{}' failed on {}", options_.model, device_name_),
+               AdviseAfter(status));
 }
 
 std::vector<AtollTensor*> Session::inputs() const {

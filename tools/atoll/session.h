@@ -79,6 +79,8 @@ class Session {
   void Announce() const;
 
   void Invoke();
+  // What to do after a failure of this device, if that is not what is usually said.
+  std::string AdviseAfter(AtollStatus status) const;
 
   std::vector<AtollTensor*> inputs() const;
   std::vector<const AtollTensor*> outputs() const;
