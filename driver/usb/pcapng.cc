@@ -13,6 +13,7 @@ constexpr uint32_t kSectionBlock = 0x0A0D0D0A;
 constexpr uint32_t kInterfaceBlock = 1;
 constexpr uint32_t kPacketBlock = 6;
 constexpr uint32_t kByteOrderMagic = 0x1A2B3C4D;
+constexpr uint16_t kVersion = 1;           // and minor 0
 constexpr uint16_t kResolutionOption = 9;  // if_tsresol
 constexpr uint8_t kNanoseconds = 9;
 constexpr size_t kBlockHeadBytes = 8;    // type, total length
@@ -51,7 +52,7 @@ Result<PcapngWriter> PcapngWriter::Create(const std::string& path,
   PcapngWriter writer(file);
   uint8_t section[16] = {};
   StoreLittleEndian<uint32_t>(section, kByteOrderMagic);
-  StoreLittleEndian<uint16_t>(section + 4, 1);           // version 1.0
+  StoreLittleEndian<uint16_t>(section + 4, kVersion);
   StoreLittleEndian<uint64_t>(section + 8, UINT64_MAX);  // of unknown length
   writer.WriteBlock(kSectionBlock, section, {}, {});
   for (const uint16_t link_type : link_types) {
@@ -101,12 +102,14 @@ Status PcapngWriter::Close() {
 }
 
 Status CheckPcapngStart(std::span<const uint8_t> bytes) {
-  if (bytes.size() >= kBlockFrameBytes + 4 &&
-      LoadLittleEndian<uint32_t>(&bytes[0]) == kSectionBlock &&
-      LoadLittleEndian<uint32_t>(&bytes[8]) == kByteOrderMagic) {
-    return {};
+  if (bytes.size() < kBlockFrameBytes + 4 ||
+      LoadLittleEndian<uint32_t>(&bytes[0]) != kSectionBlock ||
+      LoadLittleEndian<uint32_t>(&bytes[8]) != kByteOrderMagic) {
+    return InvalidArgument("not a pcapng file of little-endian byte order");
   }
-  return InvalidArgument("not a pcapng file of little-endian byte order");
+  const auto version = LoadLittleEndian<uint16_t>(&bytes[12]);
+  if (version == kVersion) return {};
+  return InvalidArgument("a pcapng file of version %u, only %u is known", version, kVersion);
 }
 
 Result<std::vector<PcapngPacket>> ReadPcapng(std::span<const uint8_t> bytes) {
