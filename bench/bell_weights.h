@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 

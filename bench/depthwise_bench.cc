@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Depthwise convolutions of real models on every kernel of depthwise_conv/kernels.inc, one thread:
+// Depthwise convolutions of real models on every kernel of depthwise/kernels.inc, one thread:
 // MAC/s, and percent of the fastest that the kernel's dot product instruction runs in this process
 // (peak_loop.h). Besides the products, each output costs a requantization: small kernels cannot
 // come near the peak.
@@ -13,7 +13,7 @@
 #include "bench/bell_weights.h"
 #include "bench/peak_loop.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
 
 namespace atollrt {
 namespace {
@@ -103,7 +103,7 @@ void RegisterAll() {
       }                                                                                           \
     }                                                                                             \
   }
-#include "runtime/kernels/depthwise_conv/kernels.inc"
+#include "runtime/kernels/depthwise/kernels.inc"
 #undef ATOLL_DEPTHWISE_KERNEL
 }
 

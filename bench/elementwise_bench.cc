@@ -13,13 +13,13 @@
 
 #include "runtime/kernels/arg_reduce.h"
 #include "runtime/kernels/broadcast.h"
-#include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/normalization.h"
 #include "runtime/kernels/pairs/pairs.h"
 #include "runtime/kernels/pool2d.h"
+#include "runtime/kernels/reduce.h"
 #include "runtime/kernels/resize.h"
-#include "runtime/kernels/softmax.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/kernels/strided_copy.h"
 
 namespace atollrt {
@@ -59,7 +59,7 @@ void Register(CpuFeatures level, const std::string& name, const Sizes& sizes, co
 }
 
 void RegisterConversions(CpuFeatures level) {
-  const Loops& loops = ChooseLoops(level);
+  const RowLoops& loops = ChooseRowLoops(level);
   constexpr int64_t kImage = 192 * 192 * 3;  // MoveNet
   Register(level, "cast_uint8_float_192x192x3", {{kImage}, 4 * kImage, kImage},
            [cast = loops.cast(Element::kUInt8, Element::kFloat32)](
@@ -91,7 +91,7 @@ void RegisterConversions(CpuFeatures level) {
 }
 
 void RegisterPairs(CpuFeatures level) {
-  const Loops& loops = ChooseLoops(level);
+  const RowLoops& loops = ChooseRowLoops(level);
   struct Shapes {
     const char* name;
     std::vector<int32_t> first, second;
@@ -136,7 +136,7 @@ void RegisterPairs(CpuFeatures level) {
 }
 
 void RegisterRows(CpuFeatures level) {
-  const Loops& loops = ChooseLoops(level);
+  const RowLoops& loops = ChooseRowLoops(level);
   constexpr int64_t kPixels = 513 * 513;  // DeepLab
   Register(
       level, "arg_max_uint8_513x513x21", {{kPixels * 21}, 8 * kPixels, kPixels},
@@ -164,7 +164,7 @@ void RegisterRows(CpuFeatures level) {
 }
 
 void RegisterImages(CpuFeatures level) {
-  const Loops& loops = ChooseLoops(level);
+  const RowLoops& loops = ChooseRowLoops(level);
   const struct {
     const char* name;
     ResizeParams params;
@@ -198,7 +198,7 @@ void RegisterImages(CpuFeatures level) {
 }
 
 void RegisterPools(CpuFeatures level) {
-  const Loops& loops = ChooseLoops(level);
+  const RowLoops& loops = ChooseRowLoops(level);
   const Pool2DParams pool{.input_h = 112,
                           .input_w = 112,
                           .channels = 64,
@@ -220,7 +220,7 @@ void RegisterPools(CpuFeatures level) {
 }
 
 void RegisterMeans(CpuFeatures level) {
-  const Loops& loops = ChooseLoops(level);
+  const RowLoops& loops = ChooseRowLoops(level);
   const struct {
     const char* name;
     std::vector<int32_t> sizes;
@@ -274,7 +274,7 @@ void RegisterPlain() {
 void RegisterAll() {
   const Result<CpuFeatures> available = DetectCpuFeatures();
   if (!available.ok()) return;
-#define ATOLL_LOOPS(loops, needed)                                                      \
+#define ATOLL_ROW_LOOPS(loops, needed)                                                  \
   if (Supports(*available, needed)) {                                                   \
     const CpuFeatures level = (needed) == kAvx512Vnni ? kAvx512Vnni | kAvx2 : (needed); \
     RegisterConversions(level);                                                         \
@@ -284,8 +284,8 @@ void RegisterAll() {
     RegisterPools(level);                                                               \
     RegisterMeans(level);                                                               \
   }
-#include "runtime/kernels/loops/kernels.inc"
-#undef ATOLL_LOOPS
+#include "runtime/kernels/row_loops/kernels.inc"
+#undef ATOLL_ROW_LOOPS
   RegisterPlain();
 }
 

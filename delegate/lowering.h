@@ -16,7 +16,7 @@
 #include "driver/isa/instruction.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/broadcast.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 #include "runtime/kernels/reduce.h"
 #include "runtime/ops/move_plan.h"
 

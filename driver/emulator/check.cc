@@ -7,7 +7,7 @@
 
 #include "driver/isa/operand_limits.h"
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 #include "runtime/kernels/resize.h"
 
 namespace atollrt {

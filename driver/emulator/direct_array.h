@@ -21,8 +21,8 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/depthwise_conv2d.h"
-#include "runtime/kernels/lstm.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
+#include "runtime/kernels/recurrent.h"
 #include "runtime/kernels/transpose_conv.h"
 
 namespace atollrt {

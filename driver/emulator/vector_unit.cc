@@ -9,12 +9,11 @@
 #include "driver/emulator/slices.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/normalization.h"
 #include "runtime/kernels/pool2d.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
+#include "runtime/kernels/reduce.h"
 #include "runtime/kernels/resize.h"
-#include "runtime/kernels/softmax.h"
 
 namespace atollrt {
 namespace {
@@ -97,7 +96,7 @@ VectorUnit::VectorUnit(OnChipMemory* memory, CpuFeatures features, ThreadPool* p
       pool_(pool),
       limits_(limits),
       combine_pairs_(ChoosePairs(features)),
-      loops_(ChooseLoops(features)) {
+      loops_(ChooseRowLoops(features)) {
   broadcast_.outer.reserve(kPairLoops);
   copy_.loops.reserve(kCopyLoops);
 }

@@ -13,10 +13,10 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/normalization.h"
 #include "runtime/kernels/pairs/pairs.h"
 #include "runtime/kernels/reduce.h"
-#include "runtime/kernels/softmax.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/kernels/strided_copy.h"
 
 namespace atollrt {
@@ -65,7 +65,7 @@ class VectorUnit {
   ThreadPool* const pool_;
   const WorkLimits limits_;
   PairFn combine_pairs_;
-  const Loops& loops_;
+  const RowLoops& loops_;
   SoftmaxTable softmax_table_;  // of the last SOFTMAX
   HostScratch scratch_;
   HostScratch cells_;  // of slices

@@ -62,8 +62,8 @@ void ArgColumns(const ArgReduceParams& p, const uint8_t* plane, int64_t first, i
 // By an exclusive or with `flip` the best of them become the least.
 
 // [begin, end) of rows that lie next to each other.
-void ArgByteRows(const ArgReduceParams& p, const Loops& loops, uint8_t flip, const uint8_t* input,
-                 uint8_t* output, int64_t begin, int64_t end) {
+void ArgByteRows(const ArgReduceParams& p, const RowLoops& loops, uint8_t flip,
+                 const uint8_t* input, uint8_t* output, int64_t begin, int64_t end) {
   int32_t index[kNeighbours];
   for (int64_t row = begin; row < end; row += kNeighbours) {
     const int64_t count = std::min(kNeighbours, end - row);
@@ -155,8 +155,8 @@ void ArgNumbers(const ArgReduceParams& p, const uint8_t* input, uint8_t* output,
   }
 }
 
-void ArgBytes(const ArgReduceParams& p, const Loops& loops, const uint8_t* input, uint8_t* output,
-              ThreadPool* pool) {
+void ArgBytes(const ArgReduceParams& p, const RowLoops& loops, const uint8_t* input,
+              uint8_t* output, ThreadPool* pool) {
   const uint8_t flip = static_cast<uint8_t>((p.input == Element::kInt8 ? 0x80 : 0) ^
                                             (p.which == Extreme::kMax ? 0xff : 0));
   if (p.inner == 1) {
@@ -180,8 +180,8 @@ void ArgBytes(const ArgReduceParams& p, const Loops& loops, const uint8_t* input
 
 }  // namespace
 
-void ArgReduce(const ArgReduceParams& p, const Loops& loops, const uint8_t* input, uint8_t* output,
-               ThreadPool* pool) {
+void ArgReduce(const ArgReduceParams& p, const RowLoops& loops, const uint8_t* input,
+               uint8_t* output, ThreadPool* pool) {
   switch (p.input) {
     case Element::kInt8:
     case Element::kUInt8:

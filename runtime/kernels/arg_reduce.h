@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/reduce.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 
 namespace atollrt {
 
@@ -22,7 +22,7 @@ struct ArgReduceParams {
 
 // For every [outer, inner]: the index along the axis of the first element than which none is
 // better. `input` may be unaligned; `pool` may be nullptr.
-void ArgReduce(const ArgReduceParams& params, const Loops& loops, const uint8_t* input,
+void ArgReduce(const ArgReduceParams& params, const RowLoops& loops, const uint8_t* input,
                uint8_t* output, ThreadPool* pool);
 
 }  // namespace atollrt

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/near_taps.h"
+#include "runtime/kernels/conv_shape.h"
 
 namespace atollrt {
 namespace {
@@ -76,50 +76,12 @@ std::optional<NearFilter> NearFilterOf(const Conv2DParams& params) {
   return WithoutFarTaps(params.shape, FilterKind::kConv, params.weights, params.weight_zero_point);
 }
 
+}  // namespace
+
 Conv2DParams With(const NearFilter& near, Conv2DParams params) {
   params.shape = near.shape;
   params.weights = near.weights.data();
   return params;
-}
-
-}  // namespace
-
-void ReferenceConv2D(const Conv2DParams& params, const uint8_t* input, uint8_t* output) {
-  const ConvShape& s = params.shape;
-  const int32_t group_in = s.input_c / s.groups;
-  const int32_t group_out = s.output_c / s.groups;
-  for (int32_t n = 0; n < s.batch; ++n) {
-    for (int32_t y = 0; y < s.output_h; ++y) {
-      for (int32_t x = 0; x < s.output_w; ++x) {
-        for (int32_t o = 0; o < s.output_c; ++o) {
-          const int32_t first_channel = (o / group_out) * group_in;
-          uint32_t accumulator = 0;
-          for (int32_t ky = 0; ky < s.kernel_h; ++ky) {
-            const int64_t in_y = int64_t{y} * s.stride_h - s.pad_top + int64_t{ky} * s.dilation_h;
-            if (in_y < 0 || in_y >= s.input_h) continue;
-            for (int32_t kx = 0; kx < s.kernel_w; ++kx) {
-              const int64_t in_x =
-                  int64_t{x} * s.stride_w - s.pad_left + int64_t{kx} * s.dilation_w;
-              if (in_x < 0 || in_x >= s.input_w) continue;
-              const uint8_t* cell =
-                  input + ((n * int64_t{s.input_h} + in_y) * s.input_w + in_x) * s.input_c +
-                  first_channel;
-              const uint8_t* weight =
-                  params.weights + ((int64_t{o} * s.kernel_h + ky) * s.kernel_w + kx) * group_in;
-              for (int32_t c = 0; c < group_in; ++c) {
-                accumulator += static_cast<uint32_t>(
-                    (ByteValue(cell[c], params.input_type) - params.input_zero_point) *
-                    (ByteValue(weight[c], params.weight_type) - params.weight_zero_point));
-              }
-            }
-          }
-          *output++ = static_cast<uint8_t>(
-              Requantize(static_cast<int32_t>(accumulator), params.output.mode,
-                         params.output.channels[o], params.output.zero_point, params.output.clamp));
-        }
-      }
-    }
-  }
 }
 
 Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features) {
@@ -151,6 +113,7 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
   conv.params_.output.channels = {};
   return conv;
 }
+
 Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packed) {
   const ConvShape& s = params.shape;
   const int32_t group_out = s.output_c / s.groups;

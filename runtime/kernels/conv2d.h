@@ -22,9 +22,8 @@
 #include "runtime/kernels/gemm/conv_blocks.h"
 #include "runtime/kernels/gemm/gemm.h"
 #include "runtime/kernels/gemm/packed_rhs.h"
-#include "runtime/kernels/line_window.h"
-#include "runtime/kernels/pairs/pair_tail.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/pairs/pairs.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 
@@ -36,19 +35,24 @@ struct OutputStage {
   std::vector<OutputChannel> channels;  // [output_c]
 };
 
+// Of a depthwise convolution, too: its groups are ignored, and output_c is a multiple of input_c.
 struct Conv2DParams {
   ConvShape shape;
   ByteType input_type = ByteType::kInt8;
   ByteType weight_type = ByteType::kInt8;
   int32_t input_zero_point = 0;   // within the input type's range
   int32_t weight_zero_point = 0;  // within the weight type's range
-  // [output_c, kernel_h, kernel_w, input_c / groups]; borrowed during Prepare only.
+  // [output_c, kernel_h, kernel_w, input_c / groups]; depthwise: [kernel_h, kernel_w, output_c].
+  // Borrowed during Prepare only.
   const uint8_t* weights = nullptr;
   // What PackWeights made of these weights, or of whatever else; used where it lies, unless it is
   // for another layout, or empty.
   std::span<const uint8_t> packed_weights{};
   OutputStage output;
 };
+
+// With the filter that is left of theirs, which must outlive the result.
+Conv2DParams With(const NearFilter& near, Conv2DParams params);
 
 // A convolution made ready for one CPU. Immutable after Prepare, so one object may run on several
 // threads at once, each with its own scratch.

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace atollrt {
 
@@ -26,5 +28,43 @@ struct ConvShape {
 
 // What an output channel reads: all channels of its group, or one (groups does not count).
 enum class FilterKind : uint8_t { kConv, kDepthwise };
+
+// ---- Line by line -------------------------------------------------------------------------------
+//
+// Some neighbouring lines of a tensor [h, w, c], of which the others need not exist, yet or any
+// more.
+
+// Lines [first, end).
+struct LineRange {
+  int32_t first = 0;
+  int32_t end = 0;
+};
+
+struct LineWindow {
+  const uint8_t* data = nullptr;  // of line lines.first
+  const uint8_t* end = nullptr;   // nothing at or past this is read
+  LineRange lines;
+};
+
+// The lines of the input of a convolution that lines `output` depend on, of one image.
+LineRange InputLinesOf(const ConvShape& s, LineRange output);
+
+// ---- Filters that are dilated far beyond their image --------------------------------------------
+//
+// Most of their taps read padding in every output, and contribute nothing; kernels that lay a line
+// of activations out with its padding would have millions of cells for an image of one.
+
+struct NearFilter {
+  ConvShape shape;
+  std::vector<uint8_t> weights;  // laid out as those of the whole filter
+};
+
+// The filter of bytes without such taps, which computes the same, or nullopt for one that ends near
+// its image, as those of real models do. The `weights` of a convolution are
+// [output_c, kernel_h, kernel_w, input_c / groups], of a depthwise one [kernel_h, kernel_w,
+// output_c]. Lines of what is left, padding included, are at most a few times as long as those of
+// input and output.
+std::optional<NearFilter> WithoutFarTaps(const ConvShape& shape, FilterKind kind,
+                                         const uint8_t* weights, int32_t weight_zero_point);
 
 }  // namespace atollrt

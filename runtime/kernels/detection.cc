@@ -123,7 +123,7 @@ void Write(const DetectionOutputs& outputs, int32_t entry, const Box& box, int32
 }
 
 // Of one class per anchor, the first of the best.
-int32_t FastByCodes(const DetectionParams& p, const Loops& loops, const Arrays& arrays,
+int32_t FastByCodes(const DetectionParams& p, const RowLoops& loops, const Arrays& arrays,
                     const DetectionInputs& inputs, const DetectionOutputs& outputs) {
   const uint8_t* codes = inputs.score_codes + (p.score_columns - p.num_classes);
   constexpr uint8_t kGreatest = 0xff;
@@ -232,7 +232,7 @@ size_t DetectionScratchBytes(const DetectionParams& params) {
   return scratch.size();
 }
 
-bool DetectionPostProcess(const DetectionParams& p, const Loops& loops,
+bool DetectionPostProcess(const DetectionParams& p, const RowLoops& loops,
                           const DetectionInputs& inputs, const DetectionOutputs& outputs,
                           uint8_t* scratch) {
   Scratch block(scratch);

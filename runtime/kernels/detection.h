@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 
 namespace atollrt {
 
@@ -66,7 +66,7 @@ size_t DetectionScratchBytes(const DetectionParams& params);
 
 // `scratch` is aligned to 64. Entries beyond the detections become 0. False, with outputs
 // undefined, if a box has ymin > ymax or xmin > xmax.
-bool DetectionPostProcess(const DetectionParams& params, const Loops& loops,
+bool DetectionPostProcess(const DetectionParams& params, const RowLoops& loops,
                           const DetectionInputs& inputs, const DetectionOutputs& outputs,
                           uint8_t* scratch);
 

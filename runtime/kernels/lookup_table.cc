@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/kernels/fixed_point.h"
+#include "runtime/kernels/quantization/fixed_point.h"
 
 namespace atollrt {
 namespace {

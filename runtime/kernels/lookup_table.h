@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 

@@ -1,22 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators of bytes that relate every element to its row, in fixed point (docs/quantization.md
-// §5): LOG_SOFTMAX and L2_NORMALIZATION. SOFTMAX has a file of its own. Thread-safe.
+// Operators that relate every element to its row: SOFTMAX, LOG_SOFTMAX and L2_NORMALIZATION; of
+// bytes in fixed point, as TensorFlow Lite's reference kernels compute them (docs/quantization.md
+// §5). Thread-safe.
 #pragma once
 
 #include <cstdint>
 
-#include "runtime/kernels/quantization.h"
+#include "runtime/base/thread_pool.h"
+#include "runtime/kernels/quantization/quantization.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 
 namespace atollrt {
 
-struct LogSoftmaxParams {
+// ---- SOFTMAX ------------------------------------------------------------------------------------
+//
+// The output of bytes always means scale 1/256 (int16: 1/65536) and zero point at the minimum of
+// its type.
+
+struct SoftmaxParams {
   int64_t rows = 0;
   int32_t depth = 0;  // elements normalised together
   ByteType type = ByteType::kInt8;
-  Multiplier multiplier;          // of input scale * 2^26; its exponent is at least 0
-  Multiplier inverse_multiplier;  // of its inverse
-  int32_t min_difference = 0;     // smaller x - max count as exp(-inf)
+  bool to_int16 = false;       // instead of to the same type
+  Multiplier multiplier;       // of beta * input scale * 2^26; its exponent is at least 0
+  int32_t min_difference = 0;  // smaller x - max count as exp(-inf)
+};
+
+// Fills in the multiplier and the bound. beta * input_scale must be finite and > 0.
+SoftmaxParams MakeSoftmaxParams(int64_t rows, int32_t depth, ByteType type, float beta,
+                                float input_scale);
+
+// The exponentials of all differences of two bytes.
+struct SoftmaxTable {
+  // What they were computed for.
+  Multiplier multiplier;
+  int32_t min_difference = 1;     // of nothing yet
+  int32_t exponential[256] = {};  // F0; [255 + x - max], 0 below min_difference
+  uint32_t term[256] = {};        // of the sum: the same as F12
+};
+// Does nothing if `table` is that of `params` already.
+void UpdateSoftmaxTable(const SoftmaxParams& params, SoftmaxTable* table);
+
+// input and output are [rows, depth]; they may be the same if their types are. `table` is that of
+// `params`; `pool` may be nullptr.
+void Softmax(const SoftmaxParams& params, const SoftmaxTable& table, const RowLoops& loops,
+             const uint8_t* input, uint8_t* output, ThreadPool* pool);
+
+// Of float32: y[i] = exp(beta * (x[i] - max)) / sum, in float32 throughout. `input` is [rows,
+// depth] and may be unaligned; `output` likewise, aligned to 4 bytes. depth >= 1.
+void SoftmaxFloat(int64_t rows, int32_t depth, float beta, const uint8_t* input, uint8_t* output);
+
+// ---- LOG_SOFTMAX --------------------------------------------------------------------------------
+
+struct LogSoftmaxParams : SoftmaxParams {
+  Multiplier inverse_multiplier;  // of the inverse of what `multiplier` is of
 };
 
 // input_scale must be finite and at least 2^-26.

@@ -131,8 +131,8 @@ void PoolNumbers(const Pool2DParams& p, const Range& range, const uint8_t* input
 
 }  // namespace
 
-void Pool2D(const Pool2DParams& params, const Loops& loops, const uint8_t* input, uint8_t* output,
-            ThreadPool* pool) {
+void Pool2D(const Pool2DParams& params, const RowLoops& loops, const uint8_t* input,
+            uint8_t* output, ThreadPool* pool) {
   const PoolFormat format{.flip = static_cast<uint8_t>(params.type == ByteType::kInt8 ? 0x80 : 0),
                           .min = params.clamp.min,
                           .max = params.clamp.max};

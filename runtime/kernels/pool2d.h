@@ -15,9 +15,8 @@
 #include <cstdint>
 
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/loops/loops.h"
-#include "runtime/kernels/quantization.h"
-#include "runtime/kernels/value_clamp.h"
+#include "runtime/kernels/quantization/quantization.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 
 namespace atollrt {
 
@@ -39,8 +38,8 @@ struct Pool2DParams {
 
 // `input` is [batch, input_h, input_w, channels], `output` [batch, output_h, output_w, channels];
 // they must not overlap. Rows of the output are shared out over `pool`, which may be nullptr.
-void Pool2D(const Pool2DParams& params, const Loops& loops, const uint8_t* input, uint8_t* output,
-            ThreadPool* pool);
+void Pool2D(const Pool2DParams& params, const RowLoops& loops, const uint8_t* input,
+            uint8_t* output, ThreadPool* pool);
 
 // The same for wider elements. `input` may be unaligned.
 void Pool2DInt16(const Pool2DParams& params, const uint8_t* input, int16_t* output,

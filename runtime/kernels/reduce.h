@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/quantization/quantization.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 
 namespace atollrt {
 
@@ -88,5 +90,27 @@ void ReduceExtreme(Extreme which, std::span<const ReduceLoop> loops, int64_t out
     ReduceLoops<T>(loops, input, output, [](T a, T x) { return x < a ? x : a; });
   }
 }
+
+// ---- Sums of bytes ------------------------------------------------------------------------------
+//
+// MEAN and SUM of bytes; the caller folds the division into the multiplier:
+//
+//   y = clamp(MultiplyByQuantizedMultiplier(S - input_zero_point * n, multiplier)
+//             + output_zero_point)
+//
+// S sums n raw values. Sums wrap modulo 2^32.
+
+struct ByteSumParams {
+  ByteType type = ByteType::kInt8;
+  int32_t input_zero_point = 0;
+  Multiplier multiplier;
+  int32_t output_zero_point = 0;
+  ClampRange clamp{-128, 127};  // within the type's range
+};
+
+// `nest` is that of a ReducePlan for the input; any number of loops, and their counts may be 1.
+// Input and output must not overlap.
+void ByteSum(const ByteSumParams& params, std::span<const ReduceLoop> nest, const RowLoops& loops,
+             const uint8_t* input, uint8_t* output);
 
 }  // namespace atollrt

@@ -125,7 +125,7 @@ struct IntegerBlend {
   using Mixed = Sum;
   static constexpr int kMixedRows = 1;
 
-  static const BilinearLoops<IntegerTap, Sum>& LoopsOf(const Loops& loops) {
+  static const BilinearLoops<IntegerTap, Sum>& LoopsOf(const RowLoops& loops) {
     if constexpr (sizeof(T) == 1) {
       return loops.resize_int8;
     } else {
@@ -157,7 +157,7 @@ struct FloatBlend {
   using Mixed = float;
   static constexpr int kMixedRows = 2;  // of products with the low row's weight, and the high one's
 
-  static const BilinearLoops<FloatTap, float>& LoopsOf(const Loops& loops) {
+  static const BilinearLoops<FloatTap, float>& LoopsOf(const RowLoops& loops) {
     return sizeof(T) == 1 ? loops.resize_uint8 : loops.resize_float;
   }
 
@@ -203,12 +203,12 @@ struct SixteenthsOf;
 template <>
 struct SixteenthsOf<uint8_t> {
   using Mixed = uint16_t;
-  static const auto& LoopsOf(const Loops& loops) { return loops.resize_uint8_sixteenths; }
+  static const auto& LoopsOf(const RowLoops& loops) { return loops.resize_uint8_sixteenths; }
 };
 template <>
 struct SixteenthsOf<int8_t> {
   using Mixed = int16_t;
-  static const auto& LoopsOf(const Loops& loops) { return loops.resize_int8_sixteenths; }
+  static const auto& LoopsOf(const RowLoops& loops) { return loops.resize_int8_sixteenths; }
 };
 
 template <typename Taps>
@@ -329,8 +329,8 @@ void ResizeElements(const BandOfRows<typename Blend::Element>& band,
 }
 
 template <typename Blend>
-void Resize(const ResizeParams& p, const Loops& loops, const ResizeBand& band, const uint8_t* input,
-            uint8_t* output, uint8_t* scratch, ThreadPool* pool) {
+void Resize(const ResizeParams& p, const RowLoops& loops, const ResizeBand& band,
+            const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) {
   using T = typename Blend::Element;
   const typename Blend::Taps rows(Rows(p), p.mode);
   const typename Blend::Taps columns(Columns(p), p.mode);
@@ -394,7 +394,7 @@ size_t BilinearScratchBytes(const ResizeParams& params, ResizeType type, int thr
   });
 }
 
-void ResizeBilinear(const ResizeParams& params, ResizeType type, const Loops& loops,
+void ResizeBilinear(const ResizeParams& params, ResizeType type, const RowLoops& loops,
                     const ResizeBand& band, const uint8_t* input, uint8_t* output, uint8_t* scratch,
                     ThreadPool* pool) {
   VisitBlend(type, [&](auto blend) {

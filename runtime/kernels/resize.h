@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 
 namespace atollrt {
 
@@ -55,7 +55,7 @@ size_t BilinearScratchBytes(const ResizeParams& params, ResizeType type, int thr
 // band.output.count, output_w, channels], aligned to its element and not overlapping. The band's
 // input has the rows that its output is made from. `scratch` is aligned to 64 bytes; without it
 // (nullptr) it takes longer. `pool` may be nullptr.
-void ResizeBilinear(const ResizeParams& params, ResizeType type, const Loops& loops,
+void ResizeBilinear(const ResizeParams& params, ResizeType type, const RowLoops& loops,
                     const ResizeBand& band, const uint8_t* input, uint8_t* output, uint8_t* scratch,
                     ThreadPool* pool);
 

@@ -6,7 +6,7 @@
 
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
 
 namespace atollrt {
 namespace {

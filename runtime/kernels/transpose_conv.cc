@@ -7,8 +7,7 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/conv2d_float.h"
-#include "runtime/kernels/conv2d_int16.h"
+#include "runtime/kernels/conv2d_wide.h"
 
 namespace atollrt {
 
@@ -170,54 +169,6 @@ void TransposeConv<Conv, Params>::Interleave(const Phase& phase, const uint8_t* 
       }
     }
   });
-}
-
-namespace {
-
-// The taps of one axis that bring something to an output: every `stride`-th.
-struct TapRange {
-  int64_t first = 0, end = 0;
-};
-TapRange TapsOf(int64_t position, int32_t input, int32_t kernel, int32_t stride) {
-  return {std::max(position % stride, position - (input - int64_t{1}) * stride),
-          std::min<int64_t>(kernel, position + 1)};
-}
-
-}  // namespace
-
-void ReferenceTransposeConv(const Conv2DParams& params, const uint8_t* input, uint8_t* output) {
-  const ConvShape& s = params.shape;
-  for (int32_t n = 0; n < s.batch; ++n) {
-    for (int32_t y = 0; y < s.output_h; ++y) {
-      const int64_t below = int64_t{y} + s.pad_top;
-      const TapRange rows = TapsOf(below, s.input_h, s.kernel_h, s.stride_h);
-      for (int32_t x = 0; x < s.output_w; ++x) {
-        const int64_t beside = int64_t{x} + s.pad_left;
-        const TapRange columns = TapsOf(beside, s.input_w, s.kernel_w, s.stride_w);
-        for (int32_t o = 0; o < s.output_c; ++o) {
-          uint32_t accumulator = 0;
-          for (int64_t ky = rows.first; ky < rows.end; ky += s.stride_h) {
-            const int64_t in_y = (below - ky) / s.stride_h;
-            for (int64_t kx = columns.first; kx < columns.end; kx += s.stride_w) {
-              const int64_t in_x = (beside - kx) / s.stride_w;
-              const uint8_t* cell =
-                  input + ((n * int64_t{s.input_h} + in_y) * s.input_w + in_x) * s.input_c;
-              const uint8_t* weight =
-                  params.weights + ((int64_t{o} * s.kernel_h + ky) * s.kernel_w + kx) * s.input_c;
-              for (int32_t c = 0; c < s.input_c; ++c) {
-                accumulator += static_cast<uint32_t>(
-                    (ByteValue(cell[c], params.input_type) - params.input_zero_point) *
-                    (ByteValue(weight[c], params.weight_type) - params.weight_zero_point));
-              }
-            }
-          }
-          *output++ = static_cast<uint8_t>(
-              Requantize(static_cast<int32_t>(accumulator), params.output.mode,
-                         params.output.channels[o], params.output.zero_point, params.output.clamp));
-        }
-      }
-    }
-  }
 }
 
 template class TransposeConv<Conv2D, Conv2DParams>;

@@ -5,7 +5,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"
@@ -31,7 +31,7 @@ Executor RunFloats(const Graph& graph, const Node& node, Function function) {
 // Functions that are a loop; `a` and `b` are its parameters.
 Executor RunFloatLoop(const Graph& graph, const Node& node, CpuFeatures features,
                       FloatFunction function, float a = 0, float b = 0) {
-  return Run([map = ChooseLoops(features).float_function(function), a, b,
+  return Run([map = ChooseRowLoops(features).float_function(function), a, b,
               count = graph.Output(node).element_count()](const NodeIo& io) {
     ParallelRanges(io.pool, count, kParallelGrain, [&](int64_t begin, int64_t end) {
       map(a, b, io.inputs[0] + 4 * begin, io.outputs[0] + 4 * begin, end - begin);
@@ -79,7 +79,7 @@ Executor PrepareFloatFunction(const Graph& graph, const Node& node, CpuFeatures 
 
 Executor PrepareTable(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph, node));
-  return Run([table, apply = ChooseLoops(features).apply_table,
+  return Run([table, apply = ChooseRowLoops(features).apply_table,
               count = graph.Output(node).element_count()](const NodeIo& io) {
     ParallelRanges(io.pool, count, kParallelGrain, [&](int64_t begin, int64_t end) {
       apply(table.data(), io.inputs[0] + begin, io.outputs[0] + begin, end - begin);
@@ -101,7 +101,7 @@ Executor PrepareRsqrt(const Graph& graph, const Node& node, CpuFeatures features
     return PrepareFloatFunction(graph, node, features);
   }
   ATOLL_ASSIGN_OR_RETURN(const LookupTable table, MakeNodeTable(graph, node));
-  const auto rsqrt = [table, apply = ChooseLoops(features).apply_table,
+  const auto rsqrt = [table, apply = ChooseRowLoops(features).apply_table,
                       count = input.element_count(),
                       zero_point = input.zero_point()](const NodeIo& io) -> Status {
     for (int64_t i = 0; i < count; ++i) {

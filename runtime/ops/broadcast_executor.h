@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "runtime/kernels/broadcast.h"
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/ops/element_types.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/tensor_checks.h"
@@ -45,7 +45,7 @@ inline Executor RunNumbers(const Graph& graph, const Node& node, CpuFeatures fea
   const Tensor& input = *graph.Input(node, 0);
   const std::optional<Element> element = ElementOf(input.type);
   const NumberPairFn combine =
-      element.has_value() ? ChooseLoops(features).number_pair(op, *element) : nullptr;
+      element.has_value() ? ChooseRowLoops(features).number_pair(op, *element) : nullptr;
   if (combine == nullptr) return UnsupportedType(input);
   const size_t in_bytes = DataTypeSize(input.type);
   const int64_t out_bytes = op >= NumberOp::kEqual ? 1 : static_cast<int64_t>(in_bytes);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/base/thread_pool.h"
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/ops/element_types.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"
@@ -39,14 +39,14 @@ bool IsQuantizedType(DataType type) {
   return IsByteType(type) || type == DataType::kInt16 || type == DataType::kInt32;
 }
 
-Executor PrepareQuantizeFloat(const Tensor& input, const Tensor& output, const Loops& loops) {
+Executor PrepareQuantizeFloat(const Tensor& input, const Tensor& output, const RowLoops& loops) {
   return RunConversion(
       input, output,
       [quantize = loops.quantize(*ElementOf(output.type)), format = AffineFormatOf(output)](
           const uint8_t* x, uint8_t* y, int64_t count) { quantize(format, x, y, count); });
 }
 
-Executor PrepareRequantize(const Tensor& input, const Tensor& output, const Loops& loops) {
+Executor PrepareRequantize(const Tensor& input, const Tensor& output, const RowLoops& loops) {
   const Multiplier multiplier =
       QuantizeMultiplier(static_cast<double>(input.scale()) / static_cast<double>(output.scale()));
   const RequantizeParams params{.input_zero_point = input.zero_point(),
@@ -59,7 +59,8 @@ Executor PrepareRequantize(const Tensor& input, const Tensor& output, const Loop
           const uint8_t* x, uint8_t* y, int64_t count) { requantize(params, x, y, count); });
 }
 
-Executor PrepareDequantizeOneScale(const Tensor& input, const Tensor& output, const Loops& loops) {
+Executor PrepareDequantizeOneScale(const Tensor& input, const Tensor& output,
+                                   const RowLoops& loops) {
   return RunConversion(
       input, output,
       [dequantize = loops.dequantize(*ElementOf(input.type)), format = AffineFormatOf(input)](
@@ -67,7 +68,7 @@ Executor PrepareDequantizeOneScale(const Tensor& input, const Tensor& output, co
 }
 
 // One scale per channel: rows of one channel each.
-Executor PrepareDequantizeChannels(const Tensor& input, const Loops& loops) {
+Executor PrepareDequantizeChannels(const Tensor& input, const RowLoops& loops) {
   const Quantization& quantization = input.quantization;
   int64_t inner = 1;  // elements between neighbouring channels
   for (size_t i = static_cast<size_t>(quantization.dimension) + 1; i < input.shape.size(); ++i) {
@@ -100,7 +101,7 @@ Executor PrepareQuantize(const Graph& graph, const Node& node, CpuFeatures featu
     return Unsupported("from %s to %s", DataTypeName(input.type), DataTypeName(output.type));
   }
   ATOLL_RETURN_IF_ERROR(CheckOneScale("output", output));
-  const Loops& loops = ChooseLoops(features);
+  const RowLoops& loops = ChooseRowLoops(features);
   if (from_float) return PrepareQuantizeFloat(input, output, loops);
   ATOLL_RETURN_IF_ERROR(CheckOneScale("input", input));
   return PrepareRequantize(input, output, loops);
@@ -116,7 +117,7 @@ Executor PrepareDequantize(const Graph& graph, const Node& node, CpuFeatures fea
   if (input.quantization.scales.empty()) {
     return CorruptModel("input '%s' has no scale", input.name.c_str());
   }
-  const Loops& loops = ChooseLoops(features);
+  const RowLoops& loops = ChooseRowLoops(features);
   return input.quantization.scales.size() == 1 ? PrepareDequantizeOneScale(input, output, loops)
                                                : PrepareDequantizeChannels(input, loops);
 }
@@ -129,7 +130,7 @@ Executor PrepareCast(const Graph& graph, const Node& node, CpuFeatures features)
   if (!from.has_value() || !to.has_value()) {
     return Unsupported("from %s to %s", DataTypeName(input.type), DataTypeName(output.type));
   }
-  return RunConversion(input, output, ChooseLoops(features).cast(*from, *to));
+  return RunConversion(input, output, ChooseRowLoops(features).cast(*from, *to));
 }
 
 }  // namespace atollrt

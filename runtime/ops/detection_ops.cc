@@ -8,8 +8,8 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/detection.h"
-#include "runtime/kernels/loops/loops.h"
 #include "runtime/kernels/posenet_decoder.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/kernels/scratch.h"
 #include "runtime/ops/executors.h"
 
@@ -20,7 +20,7 @@ namespace {
 class FloatReader {
  public:
   // `factor` multiplies all numbers; for uint8 it goes into the scale.
-  static Result<FloatReader> Make(const Tensor& tensor, const Loops& loops, float factor = 1) {
+  static Result<FloatReader> Make(const Tensor& tensor, const RowLoops& loops, float factor = 1) {
     FloatReader reader;
     reader.count_ = tensor.element_count();
     reader.factor_ = factor;
@@ -91,8 +91,9 @@ float* AsFloat(uint8_t* bytes) { return reinterpret_cast<float*>(bytes); }
 
 class DetectionExecutor final : public NodeExecutor {
  public:
-  DetectionExecutor(const DetectionParams& params, const Loops& loops, const FloatReader& encodings,
-                    const FloatReader& scores, const FloatReader& anchors)
+  DetectionExecutor(const DetectionParams& params, const RowLoops& loops,
+                    const FloatReader& encodings, const FloatReader& scores,
+                    const FloatReader& anchors)
       : params_(params),
         loops_(loops),
         encodings_(encodings),
@@ -165,7 +166,7 @@ class DetectionExecutor final : public NodeExecutor {
   }
 
   const DetectionParams params_;
-  const Loops& loops_;
+  const RowLoops& loops_;
   const FloatReader encodings_, scores_, anchors_;
   const size_t kernel_bytes_;
   EncodingTerms terms_;
@@ -200,7 +201,7 @@ Executor PrepareDetectionPostProcess(const Graph& graph, const Node& node, CpuFe
       .x_scale = options.x_scale,
       .h_scale = options.h_scale,
       .w_scale = options.w_scale};
-  const Loops& loops = ChooseLoops(features);
+  const RowLoops& loops = ChooseRowLoops(features);
   ATOLL_ASSIGN_OR_RETURN(const FloatReader encoding_reader, FloatReader::Make(encodings, loops));
   ATOLL_ASSIGN_OR_RETURN(const FloatReader score_reader, FloatReader::Make(scores, loops));
   ATOLL_ASSIGN_OR_RETURN(const FloatReader anchor_reader, FloatReader::Make(anchors, loops));
@@ -228,7 +229,7 @@ Executor PreparePosenetDecoder(const Graph& graph, const Node& node, CpuFeatures
   }
   for (size_t i = 0; i < (has_masks ? 4 : 3); ++i) {
     ATOLL_ASSIGN_OR_RETURN(FloatReader reader,
-                           FloatReader::Make(*graph.Input(node, i), ChooseLoops(features),
+                           FloatReader::Make(*graph.Input(node, i), ChooseRowLoops(features),
                                              i == 0 ? 1.0f : cells_per_pixel));
     readers.push_back(std::move(reader));
   }

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/ops/executors.h"
 
 namespace atollrt {

@@ -6,9 +6,9 @@
 
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/elementwise.h"
 #include "runtime/kernels/normalization.h"
-#include "runtime/kernels/value_clamp.h"
+#include "runtime/kernels/pairs/pairs.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "runtime/kernels/conv2d_float.h"
-#include "runtime/kernels/conv2d_int16.h"
+#include "runtime/kernels/conv2d_wide.h"
 #include "runtime/kernels/transpose_conv.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/elementwise_params.h"
@@ -270,7 +269,7 @@ Executor PreparePool2D(const Graph& graph, const Node& node, CpuFeatures feature
   if (type == DataType::kFloat32) return PrepareFloatPool(graph, node);
   if (type == DataType::kInt16) return PrepareInt16Pool(graph, node);
   ATOLL_ASSIGN_OR_RETURN(const Pool2DParams params, MakePool2DParams(graph, node));
-  return Run([params, &loops = ChooseLoops(features)](const NodeIo& io) {
+  return Run([params, &loops = ChooseRowLoops(features)](const NodeIo& io) {
     Pool2D(params, loops, io.inputs[0], io.outputs[0], io.pool);
   });
 }

@@ -9,7 +9,7 @@
 
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/conv2d_int16.h"
+#include "runtime/kernels/conv2d_wide.h"
 
 namespace atollrt {
 

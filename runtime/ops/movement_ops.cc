@@ -8,7 +8,7 @@
 
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/lookup_table.h"
-#include "runtime/kernels/loops/loops.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/kernels/strided_copy.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/move_plan.h"
@@ -84,7 +84,7 @@ Executor PrepareConcatenation(const Graph& graph, const Node& node, CpuFeatures 
   // Part by part rather than step by step: a loop over many short runs of one size.
   const int64_t out_run = outer == 0 ? 0 : output.byte_size() / outer;
   const auto concatenate = [parts, outer, out_run,
-                            apply = ChooseLoops(features).apply_table](const NodeIo& io) {
+                            apply = ChooseRowLoops(features).apply_table](const NodeIo& io) {
     if (out_run == 0) return;
     const auto steps = [&](int64_t begin, int64_t end) {
       uint8_t* out = io.outputs[0] + begin * out_run;

@@ -14,8 +14,8 @@
 #include "runtime/base/request_cost.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/line_window.h"
-#include "runtime/kernels/pairs/pair_tail.h"
+#include "runtime/kernels/conv_shape.h"
+#include "runtime/kernels/pairs/pairs.h"
 #include "runtime/ops/trace.h"
 
 namespace atollrt {

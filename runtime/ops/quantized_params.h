@@ -13,14 +13,14 @@
 
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/byte_sum.h"
 #include "runtime/kernels/conv2d.h"
-#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
 #include "runtime/kernels/lookup_table.h"
+#include "runtime/kernels/normalization.h"
 #include "runtime/kernels/pool2d.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
+#include "runtime/kernels/reduce.h"
 #include "runtime/kernels/resize.h"
-#include "runtime/kernels/softmax.h"
 
 namespace atollrt {
 

@@ -9,8 +9,7 @@
 
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/lstm.h"
-#include "runtime/kernels/svdf.h"
+#include "runtime/kernels/recurrent.h"
 
 namespace atollrt {
 

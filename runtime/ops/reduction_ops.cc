@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runtime/kernels/arg_reduce.h"
+#include "runtime/kernels/normalization.h"
 #include "runtime/kernels/reduce.h"
-#include "runtime/kernels/softmax_float.h"
 #include "runtime/ops/element_types.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"
@@ -33,7 +33,7 @@ Executor PrepareFloatSoftmax(const Graph& graph, const Node& node) {
 Executor PrepareByteSum(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_ASSIGN_OR_RETURN(const ByteSumParams params, MakeByteSumParams(graph, node));
   ReducePlan plan = MakeReducePlan(graph.Input(node, 0)->shape, ReducedAxes(graph, node));
-  return Run([params, plan = std::move(plan), &loops = ChooseLoops(features)](const NodeIo& io) {
+  return Run([params, plan = std::move(plan), &loops = ChooseRowLoops(features)](const NodeIo& io) {
     ByteSum(params, plan.loops, loops, io.inputs[0], io.outputs[0]);
   });
 }
@@ -105,7 +105,7 @@ Executor PrepareSoftmax(const Graph& graph, const Node& node, CpuFeatures featur
   ATOLL_ASSIGN_OR_RETURN(const SoftmaxParams params, MakeSoftmaxParams(graph, node));
   SoftmaxTable table;
   UpdateSoftmaxTable(params, &table);
-  return Run([params, table, &loops = ChooseLoops(features)](const NodeIo& io) {
+  return Run([params, table, &loops = ChooseRowLoops(features)](const NodeIo& io) {
     Softmax(params, table, loops, io.inputs[0], io.outputs[0], io.pool);
   });
 }
@@ -150,7 +150,7 @@ Executor PrepareArgReduction(const Graph& graph, const Node& node, CpuFeatures f
   for (int32_t i = 0; i < static_cast<int32_t>(input.shape.size()); ++i) {
     (i < axis ? params.outer : i == axis ? params.size : params.inner) *= input.shape[i];
   }
-  return Run([params, &loops = ChooseLoops(features)](const NodeIo& io) {
+  return Run([params, &loops = ChooseRowLoops(features)](const NodeIo& io) {
     ArgReduce(params, loops, io.inputs[0], io.outputs[0], io.pool);
   });
 }

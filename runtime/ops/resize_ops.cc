@@ -24,7 +24,7 @@ ResizeType BilinearType(DataType type) {
 class BilinearExecutor final : public NodeExecutor {
  public:
   BilinearExecutor(const ResizeParams& params, ResizeType type, CpuFeatures features)
-      : params_(params), type_(type), loops_(ChooseLoops(features)) {}
+      : params_(params), type_(type), loops_(ChooseRowLoops(features)) {}
   size_t ScratchBytes(int threads) const override {
     return BilinearScratchBytes(params_, type_, threads);
   }
@@ -37,7 +37,7 @@ class BilinearExecutor final : public NodeExecutor {
  private:
   const ResizeParams params_;
   const ResizeType type_;
-  const Loops& loops_;
+  const RowLoops& loops_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/lookup_table.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/graph/graph.h"
-#include "runtime/kernels/pairs/pair_tail.h"
+#include "runtime/kernels/pairs/pairs.h"
 #include "runtime/ops/node_executor.h"
 
 namespace atollrt {

@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/gemm/gemm.h"
-#include "runtime/kernels/requantize_avx512.h"
+#include "runtime/kernels/quantization/requantize_avx512.h"
 
 namespace atollrt {
 namespace {

@@ -23,8 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/output_columns.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/output_columns.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 

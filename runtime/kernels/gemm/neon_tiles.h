@@ -13,7 +13,7 @@
 #include <arm_neon.h>
 
 #include "runtime/kernels/gemm/gemm.h"
-#include "runtime/kernels/requantize_neon.h"
+#include "runtime/kernels/quantization/requantize_neon.h"
 
 namespace atollrt {
 namespace {

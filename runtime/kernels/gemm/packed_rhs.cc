@@ -6,7 +6,7 @@
 
 #include "atoll/check.h"
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/byte_parts.h"
+#include "runtime/kernels/packed_weights.h"
 
 namespace atollrt {
 namespace {

@@ -13,7 +13,7 @@
 #include <immintrin.h>
 
 #include "runtime/kernels/gemm/gemm.h"
-#include "runtime/kernels/requantize_avx2.h"
+#include "runtime/kernels/quantization/requantize_avx2.h"
 
 namespace atollrt {
 namespace {

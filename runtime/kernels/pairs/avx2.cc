@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/pairs/pairs.h"
-#include "runtime/kernels/requantize_avx2.h"
+#include "runtime/kernels/quantization/requantize_avx2.h"
 
 namespace atollrt {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/pairs/pairs.h"
-#include "runtime/kernels/requantize_avx512.h"
+#include "runtime/kernels/quantization/requantize_avx512.h"
 
 namespace atollrt {
 namespace {

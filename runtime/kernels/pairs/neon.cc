@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/pairs/pairs.h"
-#include "runtime/kernels/requantize_neon.h"
+#include "runtime/kernels/quantization/requantize_neon.h"
 
 namespace atollrt {
 namespace {

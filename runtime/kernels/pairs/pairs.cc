@@ -2,9 +2,11 @@
 #include "runtime/kernels/pairs/pairs.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/quantization/fixed_point.h"
 
 namespace atollrt {
 namespace {
@@ -20,6 +22,10 @@ void ForEachPair(const PairParams& p, const uint8_t* x1, const uint8_t* x2, uint
   }
 }
 
+int32_t WrappingShift(int32_t x, int32_t bits) {
+  return static_cast<int32_t>(static_cast<uint32_t>(x) << bits);
+}
+
 int32_t Finish(const PairParams& p, int32_t scaled) {
   const uint32_t sum = static_cast<uint32_t>(scaled) + static_cast<uint32_t>(p.output_zero_point);
   return Clamp(static_cast<int32_t>(sum), p.clamp.min, p.clamp.max);
@@ -28,9 +34,8 @@ int32_t Finish(const PairParams& p, int32_t scaled) {
 // kAdd, kSubtract and kSquaredDifference.
 int32_t CombineTerms(const PairParams& p, int32_t x1, int32_t x2) {
   const auto term = [&](int32_t x, int32_t zero_point, Multiplier multiplier) {
-    const uint32_t shifted = static_cast<uint32_t>(x - zero_point) << p.left_shift;
     return static_cast<uint32_t>(
-        MultiplyByQuantizedMultiplier(static_cast<int32_t>(shifted), multiplier));
+        MultiplyByQuantizedMultiplier(WrappingShift(x - zero_point, p.left_shift), multiplier));
   };
   const uint32_t a = term(x1, p.input1_zero_point, p.input1);
   const uint32_t b = term(x2, p.input2_zero_point, p.input2);
@@ -115,6 +120,90 @@ void CombineBroadcast(PairFn combine, const PairParams& params, const Broadcast&
                [&](const uint8_t* a, const uint8_t* b, int64_t offset, int64_t count) {
                  combine(params, a, b, y + offset, count);
                });
+}
+
+// ---- Operators that only the CPU runs -----------------------------------------------------------
+
+namespace {
+
+// ForEachPair of operands that repeat.
+template <typename Function>
+void CombineBytes(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
+                  const uint8_t* x2, uint8_t* y, ThreadPool* pool, const Function& function) {
+  constexpr int64_t kGrain = 1 << 13;  // a few nanoseconds each
+  ForEachBlock(broadcast, 1, x1, x2, pool, kGrain,
+               [&](const uint8_t* a, const uint8_t* b, int64_t offset, int64_t count) {
+                 ForEachPair(params, a, b, y + offset, count, function);
+               });
+}
+
+// numerator / denominator * multiplier, the denominator positive.
+int32_t Quotient(int32_t numerator, int32_t denominator, Multiplier multiplier) {
+  const Reciprocal inverse = FixedPointReciprocal(denominator, 31);
+  const uint32_t magnitude =
+      static_cast<uint32_t>(numerator >= 0 ? numerator : ~numerator);  // without the sign bits
+  const int32_t headroom = std::countl_zero(magnitude) - 1;
+  const int32_t quotient =
+      SaturatingRoundingDoublingHighMul(WrappingShift(numerator, headroom), inverse.value);
+  const int32_t scaled = SaturatingRoundingDoublingHighMul(quotient, multiplier.value);
+  const int32_t shift = inverse.bits + headroom - multiplier.exponent;
+  if (shift > 31) return 0;
+  // TensorFlow Lite leaves the rest undefined: a quotient of 2^31 and more.
+  if (shift < 0) return scaled == 0 ? 0 : (scaled > 0 ? INT32_MAX / 2 : INT32_MIN / 2);
+  return RoundingDivideByPowerOfTwo(scaled, shift);
+}
+
+}  // namespace
+
+void Divide(const PairParams& params, const Broadcast& broadcast, const uint8_t* x1,
+            const uint8_t* x2, uint8_t* y, ThreadPool* pool) {
+  CombineBytes(params, broadcast, x1, x2, y, pool, [&](int32_t value1, int32_t value2) {
+    const int32_t a = value1 - params.input1_zero_point;
+    const int32_t b = value2 - params.input2_zero_point;
+    return Finish(params, b < 0 ? Quotient(-a, -b, params.output) : Quotient(a, b, params.output));
+  });
+}
+
+void Compare(Comparison comparison, const PairParams& params, const Broadcast& broadcast,
+             const uint8_t* x1, const uint8_t* x2, uint8_t* y, ThreadPool* pool) {
+  constexpr int32_t kLeftShift = 8;
+  // For each Comparison, whether it holds: bit 0 of the lesser, 1 of equals, 2 of the greater.
+  constexpr uint8_t kHolds[] = {0b010, 0b101, 0b001, 0b011, 0b100, 0b110};
+  const int32_t holds = kHolds[static_cast<size_t>(comparison)];
+  CombineBytes(params, broadcast, x1, x2, y, pool, [&](int32_t value1, int32_t value2) {
+    const int32_t a = MultiplyByQuantizedMultiplier(
+        WrappingShift(value1 - params.input1_zero_point, kLeftShift), params.input1);
+    const int32_t b = MultiplyByQuantizedMultiplier(
+        WrappingShift(value2 - params.input2_zero_point, kLeftShift), params.input2);
+    return holds >> ((a >= b ? 1 : 0) + (a > b ? 1 : 0)) & 1;
+  });
+}
+
+void Add16(const Add16Params& params, const Broadcast& broadcast, const uint8_t* x1,
+           const uint8_t* x2, uint8_t* y, ThreadPool* pool) {
+  constexpr int32_t kLeftShift = 15;
+  const auto general = [&](int16_t x1_value, int16_t x2_value) {
+    const int32_t a =
+        MultiplyByQuantizedMultiplier(WrappingShift(x1_value, kLeftShift), params.input1);
+    const int32_t b =
+        MultiplyByQuantizedMultiplier(WrappingShift(x2_value, kLeftShift), params.input2);
+    // Multipliers of at most 1/2 keep both below 2^29.
+    return MultiplyByQuantizedMultiplier(a + params.sign * b, params.output);
+  };
+  const auto shifted = [&](int16_t x1_value, int16_t x2_value) {
+    return RoundingDivideByPowerOfTwo(x1_value, params.shift1) +
+           params.sign * RoundingDivideByPowerOfTwo(x2_value, params.shift2);
+  };
+  const auto combine = [&](auto sum) {
+    CombineElements<int16_t, int16_t>(broadcast, x1, x2, y, pool, [&](int16_t a, int16_t b) {
+      return static_cast<int16_t>(Clamp(sum(a, b), params.clamp.min, params.clamp.max));
+    });
+  };
+  if (params.form == Add16Form::kPowersOfTwo) {
+    combine(shifted);
+  } else {
+    combine(general);
+  }
 }
 
 }  // namespace atollrt

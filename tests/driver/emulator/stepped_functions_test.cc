@@ -6,8 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/kernels/fixed_point.h"
-#include "runtime/kernels/fixed_point16.h"
+#include "runtime/kernels/quantization/fixed_point.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {

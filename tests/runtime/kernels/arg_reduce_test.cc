@@ -56,7 +56,7 @@ void ExpectFindsTheFirstBest(Element element) {
     for (const CpuFeatures level : AvailableCpuLevels()) {
       std::vector<int64_t> output(expected.size() + 1, -1);
       uint8_t* bytes = reinterpret_cast<uint8_t*>(output.data());
-      ArgReduce(p, ChooseLoops(level), input.data(), bytes, rng.OneIn(2) ? &pool : nullptr);
+      ArgReduce(p, ChooseRowLoops(level), input.data(), bytes, rng.OneIn(2) ? &pool : nullptr);
       ASSERT_EQ(output.back(), -1);
       output.pop_back();
       for (size_t i = output.size(); p.output == Element::kInt32 && i-- > 0;) {

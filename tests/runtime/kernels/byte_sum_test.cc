@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernels/byte_sum.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "runtime/kernels/reduce.h"
 #include "tests/runtime/kernels/random_conv.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
@@ -22,7 +21,7 @@ std::vector<uint8_t> SumOf(const ByteSumParams& p, std::span<const ReduceLoop> n
       GuardedBuffer in(input.size(), at);
       std::copy(input.begin(), input.end(), in.data());
       GuardedBuffer out(outputs, at);
-      ByteSum(p, nest, ChooseLoops(level), in.data(), out.data());
+      ByteSum(p, nest, ChooseRowLoops(level), in.data(), out.data());
       EXPECT_TRUE(out.Intact());
       const std::vector<uint8_t> output(out.data(), out.data() + out.size());
       if (first.empty()) first = output;

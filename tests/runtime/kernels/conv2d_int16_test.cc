@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernels/conv2d_int16.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "runtime/kernels/conv2d_wide.h"
 #include "tests/runtime/kernels/filter_sums.h"
 #include "tests/runtime/kernels/random_conv.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -173,7 +173,7 @@ TEST(DepthwiseConv2D, UsesTheKernelOfTheGivenFeatures) {
   ASSERT_TRUE(available.ok());
 #define ATOLL_DEPTHWISE_KERNEL(name, features) \
   if (Supports(*available, features)) listed.push_back(#name);
-#include "runtime/kernels/depthwise_conv/kernels.inc"
+#include "runtime/kernels/depthwise/kernels.inc"
 #undef ATOLL_DEPTHWISE_KERNEL
   EXPECT_THAT(used, testing::UnorderedElementsAreArray(listed));
 }

@@ -37,7 +37,7 @@ Detections Detect(DetectionParams params, const Floats& centres, const Floats& s
       .boxes = Floats(4 * entries, 7), .classes = Floats(entries, 7), .scores = Floats(entries, 7)};
   auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
   result.ok = DetectionPostProcess(
-      params, ChooseLoops(kBaseline),
+      params, ChooseRowLoops(kBaseline),
       {.encodings = encodings.data(), .scores = scores.data(), .anchor_boxes = anchors.data()},
       {.boxes = result.boxes.data(),
        .classes = result.classes.data(),
@@ -128,7 +128,7 @@ TEST(Detection, RefusesBoxesThatEndBeforeTheyBegin) {
   float box[4], label = 0, out_score = 0, count = 0;
   auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
   EXPECT_FALSE(DetectionPostProcess(
-      params, ChooseLoops(kBaseline),
+      params, ChooseRowLoops(kBaseline),
       {.encodings = zeros.data(), .scores = &score, .anchor_boxes = anchor.data()},
       {.boxes = box, .classes = &label, .scores = &out_score, .count = &count}, scratch->data()));
 }
@@ -165,7 +165,7 @@ TEST(Detection, GivesTheSameOfCodesAsOfTheirValues) {
       const size_t entries = static_cast<size_t>(params.max_detections);
       Floats results(6 * entries + 1);
       auto scratch = Buffer::Allocate(DetectionScratchBytes(params));
-      EXPECT_TRUE(DetectionPostProcess(params, ChooseLoops(level), inputs,
+      EXPECT_TRUE(DetectionPostProcess(params, ChooseRowLoops(level), inputs,
                                        {.boxes = &results[1],
                                         .classes = &results[1 + 4 * entries],
                                         .scores = &results[1 + 5 * entries],

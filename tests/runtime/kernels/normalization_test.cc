@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/kernels/fixed_point.h"
+#include "runtime/kernels/quantization/fixed_point.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {

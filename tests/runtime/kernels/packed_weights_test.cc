@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
 #include "tests/runtime/kernels/random_conv.h"
 
 namespace atollrt {

@@ -57,7 +57,7 @@ std::vector<uint8_t> Pooled(const Pool2DParams& p, const std::vector<uint8_t>& i
       GuardedBuffer in(input.size(), at);
       std::copy(input.begin(), input.end(), in.data());
       GuardedBuffer out(size_t(p.batch) * p.output_h * p.output_w * p.channels, at);
-      Pool2D(p, ChooseLoops(level), in.data(), out.data(), &pool);
+      Pool2D(p, ChooseRowLoops(level), in.data(), out.data(), &pool);
       EXPECT_TRUE(out.Intact());
       const std::vector<uint8_t> output(out.data(), out.data() + out.size());
       if (first.empty()) first = output;

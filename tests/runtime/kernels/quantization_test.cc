@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/kernels/pairs/pair_tail.h"
 #include "runtime/kernels/pairs/pairs.h"
 #include "tests/runtime/kernels/random_conv.h"
 

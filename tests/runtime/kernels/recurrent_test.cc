@@ -2,15 +2,15 @@
 //
 // LSTM, SVDF and the 16-bit functions below them. Bytes of whole models are compared with
 // TensorFlow Lite's in tests/tools/golden_test.py.
+#include "runtime/kernels/recurrent.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
 #include "runtime/base/buffer.h"
-#include "runtime/kernels/fixed_point16.h"
-#include "runtime/kernels/lstm.h"
-#include "runtime/kernels/svdf.h"
+#include "runtime/kernels/quantization/fixed_point.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {

@@ -28,9 +28,9 @@ Tap TapAt(ResizeMode mode, int64_t n, int64_t m, int64_t i) {
 }
 
 // Of any level that this machine has.
-const Loops& AnyLoops(Rng& rng) {
+const RowLoops& AnyLoops(Rng& rng) {
   const std::vector<CpuFeatures> levels = AvailableCpuLevels();
-  return ChooseLoops(levels[rng.Int(0, static_cast<int64_t>(levels.size()) - 1)]);
+  return ChooseRowLoops(levels[rng.Int(0, static_cast<int64_t>(levels.size()) - 1)]);
 }
 
 ResizeParams RandomParams(Rng& rng) {

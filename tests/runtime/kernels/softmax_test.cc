@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernels/softmax.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +6,8 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
-#include "runtime/kernels/fixed_point.h"
+#include "runtime/kernels/normalization.h"
+#include "runtime/kernels/quantization/fixed_point.h"
 #include "tests/runtime/kernels/random_conv.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
@@ -33,7 +32,7 @@ std::vector<int32_t> SoftmaxOf(const SoftmaxParams& p, const std::vector<uint8_t
         std::copy(input.begin(), input.end(), in.data());
         GuardedBuffer out(input.size() * (p.to_int16 ? 2 : 1), at);
         uint8_t* const output = in_place ? in.data() : out.data();
-        Softmax(p, table, ChooseLoops(level), in.data(), output, nullptr);
+        Softmax(p, table, ChooseRowLoops(level), in.data(), output, nullptr);
         EXPECT_TRUE(in.Intact() && out.Intact());
         std::vector<int32_t> results;
         for (size_t i = 0; i < input.size(); ++i) results.push_back(ResultOf(p, output, i));

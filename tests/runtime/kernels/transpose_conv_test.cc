@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/kernels/conv2d_float.h"
-#include "runtime/kernels/conv2d_int16.h"
+#include "runtime/kernels/conv2d_wide.h"
 #include "tests/runtime/kernels/filter_sums.h"
 #include "tests/runtime/kernels/random_conv.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 #include "tests/support/run_model.h"
 
 namespace atollrt {

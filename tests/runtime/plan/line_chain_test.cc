@@ -10,7 +10,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/interpreter.h"
-#include "runtime/kernels/depthwise_conv2d.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
 #include "tests/runtime/kernels/random_conv.h"
 #include "tests/runtime/kernels/random_pairs.h"
 #include "tests/support/guarded_buffer.h"

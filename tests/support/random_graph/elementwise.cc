@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 #include "runtime/ops/tensor_checks.h"
 #include "tests/support/random_graph/graph_maker.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "atoll/check.h"
-#include "runtime/kernels/quantization.h"
+#include "runtime/kernels/quantization/quantization.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/tensor_checks.h"
 #include "runtime/shapes/shape_inference.h"

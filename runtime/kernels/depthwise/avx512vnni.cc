@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DepthwiseAvx512Vnni: cells of four taps of one byte, so that one VPDPBUSD adds four products for
+// each of 16 channels. It wants unsigned activations, hence int8 ones are moved by 128, and signed
+// weights.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/kernels/depthwise/depthwise_kernel.h"
+#include "runtime/kernels/quantization/requantize_avx512.h"
+
+namespace atollrt {
+namespace {
+
+constexpr int32_t kTaps = 4;
+constexpr int32_t kPixels = 4;  // at a time; 4 * 16 output bytes fill a register
+
+__m128i Load16(const uint8_t* from, __mmask16 mask) { return _mm_maskz_loadu_epi8(mask, from); }
+
+// The four taps' 16 bytes to 16 channels' four bytes.
+__m512i InterleaveCell(const __m128i tap[kTaps], __m512i flip) {
+  // Masked broadcasts rather than insertions: they leave the shuffle unit alone.
+  __m512i cell = _mm512_castsi128_si512(tap[0]);
+  cell = _mm512_mask_broadcast_i32x4(cell, 0x00F0, tap[1]);
+  cell = _mm512_mask_broadcast_i32x4(cell, 0x0F00, tap[2]);
+  cell = _mm512_mask_broadcast_i32x4(cell, 0xF000, tap[3]);
+  cell = _mm512_xor_si512(cell, flip);
+  // First whole dwords, so that each lane has its four channels of every tap, then the bytes.
+  const __m512i dwords = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i bytes =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  return _mm512_shuffle_epi8(_mm512_permutexvar_epi32(dwords, cell), bytes);
+}
+
+void Interleave(const InterleaveArgs& args) {
+  const __m512i flip = _mm512_set1_epi8(args.type == ByteType::kInt8 ? -128 : 0);
+  for (int32_t c = 0; c < args.channels; c += kDepthwiseBlock) {
+    const int32_t left = args.channels - c;
+    const __mmask16 mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
+    const uint8_t* source[kTaps];
+    for (int t = 0; t < kTaps; ++t) source[t] = args.taps[t].pixels + c;
+    uint8_t* cell = args.cells + c / kDepthwiseBlock * args.block_stride;
+    for (int32_t p = 0; p < args.pixels; ++p, cell += kDepthwiseCellBytes) {
+      __m128i tap[kTaps];
+#pragma GCC unroll 4
+      for (int t = 0; t < kTaps; ++t) {
+        tap[t] = left >= 16 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(source[t]))
+                            : Load16(source[t], mask);
+        source[t] += args.taps[t].stride;
+      }
+      _mm512_store_si512(cell, InterleaveCell(tap, flip));
+    }
+  }
+}
+
+// One block of 16 channels over a row of output pixels.
+struct BlockArgs {
+  const DepthwiseArgs* all;
+  const DepthwiseBlock* block;
+  const uint8_t* cells;
+  int32_t channel;
+  int32_t channels;
+};
+
+// The sums of kPixels output pixels, whose first cells are given.
+template <int kGroups>
+inline void Accumulate(const DepthwiseBlock& block, const uint8_t* const cells[kPixels],
+                       __m512i bias, __m512i sums[kPixels]) {
+#pragma GCC unroll 4
+  for (int p = 0; p < kPixels; ++p) sums[p] = bias;
+  const int64_t groups = kGroups > 0 ? kGroups : block.tap_groups;
+#pragma GCC unroll 8
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t offset = block.offsets[g];
+    const __m512i weight = _mm512_load_si512(block.weights + g * kDepthwiseCellBytes);
+#pragma GCC unroll 4
+    for (int p = 0; p < kPixels; ++p) {
+      sums[p] = _mm512_dpbusd_epi32(sums[p], _mm512_load_si512(cells[p] + offset), weight);
+    }
+  }
+}
+
+// 16 channels of kPixels pixels.
+inline void Store(__m512i bytes, int32_t channels, uint8_t* const to[kPixels]) {
+  const __m128i part[kPixels] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
+                                 _mm512_extracti32x4_epi32(bytes, 2),
+                                 _mm512_extracti32x4_epi32(bytes, 3)};
+  const __mmask16 mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
+#pragma GCC unroll 4
+  for (int p = 0; p < kPixels; ++p) {
+    if (channels == 16) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to[p]), part[p]);
+    } else {
+      _mm_mask_storeu_epi8(to[p], mask, part[p]);
+    }
+  }
+}
+
+template <Epilogue kEpilogue, int kGroups>
+void RunBlock(const BlockArgs& block) {
+  const DepthwiseArgs& args = *block.all;
+  const OutputColumns& columns = *args.columns;
+  const Scale512 scale = LoadScale<kEpilogue>(columns, block.channel);
+  const Bytes512 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
+  const __m512i bias = _mm512_load_si512(columns.bias + block.channel);
+  uint8_t* const output = args.output + block.channel;
+  const auto run = [&](const int32_t pixel[kPixels]) __attribute__((always_inline)) {
+    const uint8_t* cells[kPixels];
+    uint8_t* to[kPixels];
+#pragma GCC unroll 4
+    for (int p = 0; p < kPixels; ++p) {
+      cells[p] = block.cells + pixel[p] * args.pixel_step;
+      to[p] = output + pixel[p] * args.output_stride;
+    }
+    __m512i sum[kPixels];
+    Accumulate<kGroups>(*block.block, cells, bias, sum);
+    Store(ToBytes<kZeroPointOf<kEpilogue>>(
+              Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
+              Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes),
+          block.channels, to);
+  };
+  // The last pixels overlap those before, or each other.
+  int32_t first = 0;
+  for (; first + kPixels <= args.pixels; first += kPixels) {
+    const int32_t pixel[kPixels] = {first, first + 1, first + 2, first + 3};
+    run(pixel);
+  }
+  if (first == args.pixels) return;
+  const int32_t last = args.pixels - 1;
+  const auto before = [last](int32_t distance) { return last > distance ? last - distance : 0; };
+  const int32_t pixel[kPixels] = {before(3), before(2), before(1), last};
+  run(pixel);
+}
+
+template <Epilogue kEpilogue>
+void RunBlockOf(const BlockArgs& block) {
+  switch (block.block->tap_groups) {
+    case 3:
+      return RunBlock<kEpilogue, 3>(block);
+    case 4:
+      return RunBlock<kEpilogue, 4>(block);
+    default:
+      return RunBlock<kEpilogue, 0>(block);
+  }
+}
+
+// Any multiplier: rare.
+void RunBlockPlain(const BlockArgs& block) {
+  const DepthwiseArgs& args = *block.all;
+  const __m512i bias = _mm512_load_si512(args.columns->bias + block.channel);
+  for (int32_t pixel = 0; pixel < args.pixels; ++pixel) {
+    const uint8_t* const cell = block.cells + pixel * args.pixel_step;
+    const uint8_t* const cells[kPixels] = {cell, cell, cell, cell};
+    __m512i sum[kPixels];
+    Accumulate<0>(*block.block, cells, bias, sum);
+    alignas(64) int32_t plain[16];
+    _mm512_store_si512(plain, sum[0]);
+    RequantizePlain(*args.columns,
+                    {plain, 16, 1, block.channel, block.channels,
+                     args.output + pixel * args.output_stride + block.channel, args.output_stride});
+  }
+}
+
+void Run(const DepthwiseArgs& args) {
+  const Epilogue epilogue = EpilogueOf(*args.columns);
+  for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
+    const int32_t left = args.channels - b * kDepthwiseBlock;
+    const BlockArgs block = {&args, args.blocks + b, args.cells + b * args.block_stride,
+                             args.first_channel + b * kDepthwiseBlock,
+                             left < kDepthwiseBlock ? left : kDepthwiseBlock};
+    const int32_t column_block = block.channel / OutputColumns::kBlock;
+    if (args.columns->wide_vectorizable[column_block] == 0) {
+      RunBlockPlain(block);
+    } else if (args.columns->vectorizable[column_block] == 0) {
+      RunBlock<Epilogue::kWide, 0>(block);
+    } else if (epilogue == Epilogue::kFixedPoint) {
+      RunBlockOf<Epilogue::kFixedPoint>(block);
+    } else if (epilogue == Epilogue::kFixedPointPositive) {
+      RunBlockOf<Epilogue::kFixedPointPositive>(block);
+    } else {
+      RunBlock<Epilogue::kDouble, 0>(block);
+    }
+  }
+}
+
+// Filters of three columns, from registers.
+constexpr int kColumns = 3;
+
+// One block of 16 channels.
+struct RowsArgs {
+  const DepthwiseRowsArgs* all;
+  int32_t block;
+  int32_t channel;   // from first_channel
+  int32_t channels;  // 16, or what is left
+  bool is_split;     // some weights have two parts
+};
+
+// The weights of one line; those of the second parts are zeros unless the block is split.
+struct LineWeights {
+  __m512i part[2][kColumns];
+};
+
+inline LineWeights LoadWeights(const DepthwiseBlock& block) {
+  LineWeights weights;
+#pragma GCC unroll 3
+  for (int c = 0; c < kColumns; ++c) {
+    weights.part[0][c] = _mm512_load_si512(block.weights + c * kDepthwiseCellBytes);
+    weights.part[1][c] = _mm512_setzero_si512();
+  }
+  for (int64_t g = kColumns; g < block.tap_groups; ++g) {
+    const __m512i weight = _mm512_load_si512(block.weights + g * kDepthwiseCellBytes);
+#pragma GCC unroll 3
+    for (int c = 0; c < kColumns; ++c) {
+      if (block.offsets[g] == c * kDepthwiseCellBytes) weights.part[1][c] = weight;
+    }
+  }
+  return weights;
+}
+
+// 16 channels, or fewer, of the first `count` of kPixels pixels.
+inline void StoreSome(__m512i bytes, __mmask16 mask, uint8_t* to, int64_t stride, int32_t count) {
+  _mm_mask_storeu_epi8(to, mask, _mm512_castsi512_si128(bytes));
+  if (count > 1) _mm_mask_storeu_epi8(to + stride, mask, _mm512_extracti32x4_epi32(bytes, 1));
+  if (count > 2) _mm_mask_storeu_epi8(to + 2 * stride, mask, _mm512_extracti32x4_epi32(bytes, 2));
+}
+
+// The columns of the input whose 16 bytes may be read in all rows: of the last channels, the last
+// pixels of the image may have less.
+inline int64_t SafeColumns(const RowsArgs& block) {
+  const DepthwiseRowsArgs& args = *block.all;
+  int64_t columns = args.input_w;
+  for (int t = 0; t < kTaps; ++t) {
+    const DepthwiseTap& tap = args.taps[t];
+    const int64_t last = tap.end - tap.pixels - block.channel - 16;
+    const int64_t safe = last < 0 ? 0 : last / tap.stride + 1;
+    if (safe < columns) columns = safe;
+  }
+  return columns;
+}
+
+template <Epilogue kEpilogue, int kStride, int kLines, bool kSplit>
+void RunRowsBlock(const RowsArgs& block) {
+  constexpr int kCells = (kPixels - 1) * kStride + kColumns;
+  constexpr int kKept = kColumns - kStride;  // cells that the next pixels need again
+  constexpr int kNew = kCells - kKept;
+  const DepthwiseRowsArgs& args = *block.all;
+  const OutputColumns& columns = *args.columns;
+  const int32_t channel = args.first_channel + block.channel;
+  const int32_t channels = block.channels;
+  const Scale512 scale = LoadScale<kEpilogue>(columns, channel);
+  const Bytes512 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
+  const __m512i bias = _mm512_load_si512(columns.bias + channel);
+  const __m512i flip = _mm512_set1_epi8(args.type == ByteType::kInt8 ? -128 : 0);
+  LineWeights weights[kLines];
+#pragma GCC unroll 2
+  for (int l = 0; l < kLines; ++l) {
+    weights[l] = LoadWeights(args.blocks[l * args.line_blocks + block.block]);
+  }
+
+  const int32_t pixels = args.pixels;
+  const int64_t output_stride = args.output_stride;
+  const int64_t safe_columns = SafeColumns(block);
+  int64_t x = kKept - int64_t{args.pad_left};  // the next column that needs a cell
+  __m512i cells[kCells];
+  const int64_t step = args.taps[0].stride;
+  const uint8_t* row[kTaps];
+#pragma GCC unroll 4
+  for (int t = 0; t < kTaps; ++t) row[t] = args.taps[t].pixels + block.channel + x * step;
+  // The cell of column x + i, inside of the input or not.
+  const __mmask16 mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
+  const uint8_t* const padding = args.padding + block.channel;
+  const int64_t input_w = args.input_w;
+  const auto edge_cell = [&](int i) __attribute__((always_inline)) {
+    const bool is_inside = x + i >= 0 && x + i < input_w;
+    __m128i tap[kTaps];
+#pragma GCC unroll 4
+    for (int t = 0; t < kTaps; ++t) {
+      tap[t] = _mm_maskz_loadu_epi8(mask, is_inside ? row[t] + i * step : padding);
+    }
+    return InterleaveCell(tap, flip);
+  };
+#pragma GCC unroll 2
+  for (int i = 0; i < kKept; ++i) cells[i] = edge_cell(i - kKept);
+  uint8_t* output[kLines];
+#pragma GCC unroll 2
+  for (int l = 0; l < kLines; ++l) output[l] = args.output + l * args.output_line_stride + channel;
+
+  for (int32_t first = 0; first < pixels; first += kPixels, x += kNew) {
+    if (x >= 0 && x + kNew <= safe_columns) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kNew; ++i) {
+        __m128i tap[kTaps];
+#pragma GCC unroll 4
+        for (int t = 0; t < kTaps; ++t) {
+          tap[t] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[t] + i * step));
+        }
+        cells[kKept + i] = InterleaveCell(tap, flip);
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int i = 0; i < kNew; ++i) cells[kKept + i] = edge_cell(i);
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < kTaps; ++t) row[t] += kNew * step;
+    const int32_t left = pixels - first;
+#pragma GCC unroll 2
+    for (int l = 0; l < kLines; ++l) {
+      __m512i sum[kPixels];
+#pragma GCC unroll 4
+      for (int p = 0; p < kPixels; ++p) {
+        sum[p] = bias;
+#pragma GCC unroll 3
+        for (int c = 0; c < kColumns; ++c) {
+          sum[p] = _mm512_dpbusd_epi32(sum[p], cells[p * kStride + c], weights[l].part[0][c]);
+          if constexpr (kSplit) {
+            sum[p] = _mm512_dpbusd_epi32(sum[p], cells[p * kStride + c], weights[l].part[1][c]);
+          }
+        }
+      }
+      const __m512i bytes = ToBytes<ZeroPoint::kIncluded>(
+          Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
+          Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes);
+      if (left >= kPixels) {
+        uint8_t* const to[kPixels] = {output[l], output[l] + output_stride,
+                                      output[l] + 2 * output_stride, output[l] + 3 * output_stride};
+        Store(bytes, channels, to);
+        output[l] += kPixels * output_stride;
+      } else {
+        StoreSome(bytes, mask, output[l], output_stride, left);
+      }
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < kKept; ++i) cells[i] = cells[kCells - kKept + i];
+  }
+}
+
+template <Epilogue kEpilogue, int kStride, int kLines>
+void RunRowsSplit(const RowsArgs& block) {
+  if (block.is_split || kEpilogue == Epilogue::kWide) {  // which is rare, and need not be fast
+    RunRowsBlock<kEpilogue, kStride, kLines, true>(block);
+  } else if constexpr (kEpilogue != Epilogue::kWide) {
+    RunRowsBlock<kEpilogue, kStride, kLines, false>(block);
+  }
+}
+
+template <Epilogue kEpilogue>
+void RunRowsOf(const RowsArgs& block) {
+  const DepthwiseRowsArgs& args = *block.all;
+  if (args.stride_w == 2) {
+    args.lines == 1 ? RunRowsSplit<kEpilogue, 2, 1>(block) : RunRowsSplit<kEpilogue, 2, 2>(block);
+  } else {
+    args.lines == 1 ? RunRowsSplit<kEpilogue, 1, 1>(block) : RunRowsSplit<kEpilogue, 1, 2>(block);
+  }
+}
+
+void RunRows(const DepthwiseRowsArgs& args) {
+  const bool is_positive = EpilogueOf(*args.columns) == Epilogue::kFixedPointPositive;
+  for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
+    const int32_t left = args.channels - b * kDepthwiseBlock;
+    RowsArgs block = {&args, b, b * kDepthwiseBlock,
+                      left < kDepthwiseBlock ? left : kDepthwiseBlock, false};
+    for (int32_t l = 0; l < args.lines; ++l) {
+      if (args.blocks[l * args.line_blocks + b].tap_groups > kColumns) block.is_split = true;
+    }
+    const int32_t column = args.first_channel + block.channel;
+    if (args.columns->vectorizable[column / OutputColumns::kBlock] == 0) {
+      RunRowsOf<Epilogue::kWide>(block);
+    } else if (is_positive) {
+      RunRowsOf<Epilogue::kFixedPointPositive>(block);
+    } else {
+      RunRowsOf<Epilogue::kFixedPoint>(block);
+    }
+  }
+}
+
+}  // namespace
+
+const DepthwiseKernel DepthwiseAvx512Vnni = {
+    .name = "DepthwiseAvx512Vnni",
+    .taps_per_cell = kTaps,
+    .element_bytes = 1,
+    .int8_input_offset = 128,
+    .interleave = Interleave,
+    .run = Run,
+    .run_rows = RunRows,
+};
+
+}  // namespace atollrt

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The integer arithmetic that every quantized kernel shares: multipliers as (value, exponent)
+// pairs, the two rounding primitives, and the order in which they are applied ("double
+// rounding"). docs/quantization.md derives each formula; this is their only definition in the
+// runtime. (The emulator's stepped face has its own, on purpose.) Pure functions, thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace atollrt {
+
+// How the byte of an activation or weight is read.
+enum class ByteType : uint8_t { kInt8 = 0, kUInt8 = 1 };
+
+constexpr int32_t ByteMin(ByteType type) { return type == ByteType::kInt8 ? -128 : 0; }
+constexpr int32_t ByteMax(ByteType type) { return type == ByteType::kInt8 ? 127 : 255; }
+
+// The value of `byte` read as `type`.
+constexpr int32_t ByteValue(uint8_t byte, ByteType type) {
+  return type == ByteType::kInt8 ? static_cast<int8_t>(byte) : byte;
+}
+
+// A positive real number as value * 2^(exponent - 31), value in [2^30, 2^31); {0, 0} is zero.
+struct Multiplier {
+  int32_t value = 0;
+  int32_t exponent = 0;
+  bool operator==(const Multiplier&) const = default;
+};
+
+// Of the pairs that QuantizeMultiplier gives: what a device has room for.
+inline constexpr int32_t kMaxMultiplierExponent = 127;
+
+// The pair nearest to `real` (docs/quantization.md §2), its exponent above 127 lowered by multiples
+// of 32, which MultiplyByQuantizedMultiplier does not notice. Tiny numbers (below 2^-32) become {0,
+// 0}; infinities and NaN become {0, 0} too: the loader refuses the scales that could lead there.
+Multiplier QuantizeMultiplier(double real);
+
+// (a * b + 2^30) >> 31 in 64 bits, saturated for a = b = -2^31.
+inline int32_t SaturatingRoundingDoublingHighMul(int32_t a, int32_t b) {
+  if (a == INT32_MIN && b == INT32_MIN) return INT32_MAX;
+  return static_cast<int32_t>((static_cast<int64_t>(a) * b + (int64_t{1} << 30)) >> 31);
+}
+
+// x / 2^exponent to the nearest, halves away from zero. 0 <= exponent <= 31.
+inline int32_t RoundingDivideByPowerOfTwo(int32_t x, int32_t exponent) {
+  const int32_t mask = static_cast<int32_t>((int64_t{1} << exponent) - 1);
+  const int32_t remainder = x & mask;
+  const int32_t threshold = (mask >> 1) + (x < 0 ? 1 : 0);
+  return (x >> exponent) + (remainder > threshold ? 1 : 0);
+}
+
+// x * multiplier with TensorFlow Lite's double rounding. A left shift happens first, in 32 bits,
+// wrapping; exponents above 31 are taken modulo 32 as x86-64 and AArch64 shifts do (published
+// models contain them, see docs/quantization.md §2).
+inline int32_t MultiplyByQuantizedMultiplier(int32_t x, Multiplier m) {
+  const int32_t left = m.exponent > 0 ? (m.exponent & 31) : 0;
+  const int32_t right = m.exponent > 0 ? 0 : -m.exponent;
+  const int32_t shifted = static_cast<int32_t>(static_cast<uint32_t>(x) << left);
+  return RoundingDivideByPowerOfTwo(SaturatingRoundingDoublingHighMul(shifted, m.value), right);
+}
+
+// x * multiplier for 64-bit accumulators (int16 activations): the multiplier is cut to 16 bits and
+// there is one rounding, halves up. multiplier.exponent < 15; |x| >= 2^48 wraps.
+inline int32_t MultiplyByQuantizedMultiplier64(int64_t x, Multiplier m) {
+  const int32_t reduced = m.value < 0x7fff0000 ? (m.value + (1 << 15)) >> 16 : 0x7fff;
+  const int32_t shift = 15 - m.exponent;
+  const uint64_t product = static_cast<uint64_t>(x) * static_cast<uint64_t>(reduced);
+  return static_cast<int32_t>(static_cast<int64_t>(product + (uint64_t{1} << (shift - 1))) >>
+                              shift);
+}
+
+inline int32_t Clamp(int32_t x, int32_t lo, int32_t hi) { return x < lo ? lo : (x > hi ? hi : x); }
+
+// The range of values that an output may take after a fused activation.
+struct ClampRange {
+  int32_t min = 0;
+  int32_t max = 0;
+};
+
+// The same for values that are not quantized. Without an activation TensorFlow Lite still clamps to
+// the finite range of the type, so infinities become its limits.
+template <typename T>
+struct ValueClamp {
+  T min = std::numeric_limits<T>::lowest();
+  T max = std::numeric_limits<T>::max();
+  // Not-a-number stays what it is.
+  T operator()(T x) const {
+    const T bounded = x < min ? min : x;
+    return max < bounded ? max : bounded;
+  }
+};
+
+// How an int32 accumulator becomes an output byte.
+enum class RequantizeMode : uint8_t {
+  kFixedPoint = 0,  // clamp(MultiplyByQuantizedMultiplier(acc + bias, multiplier) + zero_point)
+  kDouble = 1,      // clamp(round_half_away(double(acc + bias) * scale) + zero_point)
+};
+
+// Bias and real multiplier of one output channel. Only the field of the mode in use is read.
+struct OutputChannel {
+  int32_t bias = 0;
+  Multiplier multiplier;  // kFixedPoint
+  double scale = 0;       // kDouble
+};
+
+// One requantized value; the scalar truth for both modes. The sum with the bias wraps.
+int32_t Requantize(int32_t accumulator, RequantizeMode mode, const OutputChannel& channel,
+                   int32_t zero_point, ClampRange clamp);
+
+}  // namespace atollrt

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The output stage (output_columns.h) for AVX-512, for inclusion by kernels' ISA files only:
+// everything is in an unnamed namespace, so no copy of it can end up in code for other CPUs.
+//
+// Four forms. kFixedPoint is derived in requantize_avx2.h; the zero point z joins the constant, as
+// z * 2^n is added before the shift by n. Where the clamp cuts off all that is below the zero point
+// (a fused ReLU, or a zero point at the low end of the type), kFixedPointPositive saves a third of
+// the work: without the term for negative x,
+//   y = (high32(x q + 2^30 + 2^(30+n)) + z * 2^(n-1)) >> (n - 1),
+// which for x < 0 is at most z, as x q <= 0 and 2^30 + 2^(30+n) < 2^(31+n), hence clamped to the
+// same value as the exact one. kWide goes step by step as quantization.h does, wraps included: for
+// all x and all shifts.
+#pragma once
+
+#include <immintrin.h>
+
+#include "runtime/kernels/quantization/output_columns.h"
+
+namespace atollrt {
+namespace {
+
+enum class Epilogue { kFixedPoint, kFixedPointPositive, kWide, kDouble };
+
+inline Epilogue EpilogueOf(const OutputColumns& columns) {
+  if (columns.mode == RequantizeMode::kDouble) return Epilogue::kDouble;
+  return columns.clamp.min >= columns.zero_point ? Epilogue::kFixedPointPositive
+                                                 : Epilogue::kFixedPoint;
+}
+
+// What 16 neighbouring columns need, kept in registers while the rows go by.
+struct Scale512 {
+  __m512i multiplier, multiplier_odd;  // the second serves the odd lanes, moved to even places
+  __m512i rounding_even, rounding_odd;
+  __m512i shift;
+  __m512d scale_low, scale_high;
+  __m512i left, zero_point, low, high, offset;  // kWide
+};
+
+// Of columns with the given multipliers and shifts, all to the same zero point.
+template <Epilogue kEpilogue>
+inline Scale512 FixedPointScale(__m512i multiplier, __m512i shift, int32_t zero_point) {
+  constexpr bool kPositive = kEpilogue == Epilogue::kFixedPointPositive;
+  const __m512i one = _mm512_set1_epi32(1);
+  Scale512 s = {};
+  s.multiplier = multiplier;
+  s.multiplier_odd = _mm512_srli_epi64(multiplier, 32);
+  s.shift = kPositive ? _mm512_sub_epi32(shift, one) : shift;
+  // The constant, as its two halves: z 2^s and half of 2^s, which is 2^31 of the lower for s = 0.
+  const __m512i unit = _mm512_sllv_epi32(one, s.shift);
+  const __m512i upper = _mm512_add_epi32(_mm512_srli_epi32(unit, 1),
+                                         _mm512_mullo_epi32(_mm512_set1_epi32(zero_point), unit));
+  const __m512i lower =
+      kPositive ? _mm512_add_epi32(_mm512_slli_epi32(unit, 31), _mm512_set1_epi32(1 << 30))
+                : _mm512_set1_epi32(INT32_MIN);
+  s.rounding_even = _mm512_mask_mov_epi32(_mm512_slli_epi64(upper, 32), 0x5555, lower);
+  s.rounding_odd = _mm512_mask_mov_epi32(_mm512_srli_epi64(lower, 32), 0xAAAA, upper);
+  return s;
+}
+
+// uint8 is int8 moved by 128, so one signed saturation serves both output types.
+inline int32_t ByteOffset(ClampRange clamp) { return clamp.max > 127 ? 128 : 0; }
+
+// Of the columns from `column` on; to the columns' zero point, except for kDouble, where Bytes512
+// adds it.
+template <Epilogue kEpilogue>
+inline Scale512 LoadScale(const OutputColumns& columns, int32_t column) {
+  if constexpr (kEpilogue == Epilogue::kDouble) {
+    Scale512 s = {};
+    s.scale_low = _mm512_load_pd(columns.scale + column);
+    s.scale_high = _mm512_load_pd(columns.scale + column + 8);
+    return s;
+  } else if constexpr (kEpilogue == Epilogue::kWide) {
+    Scale512 s = {};
+    s.multiplier = _mm512_load_si512(columns.multiplier + column);
+    s.multiplier_odd = _mm512_srli_epi64(s.multiplier, 32);
+    const __m512i shift = _mm512_load_si512(columns.shift + column);
+    const __m512i zero = _mm512_setzero_si512();
+    s.shift = _mm512_max_epi32(shift, zero);
+    s.left = _mm512_and_si512(_mm512_max_epi32(_mm512_sub_epi32(zero, shift), zero),
+                              _mm512_set1_epi32(31));
+    s.zero_point = _mm512_set1_epi32(columns.zero_point);
+    s.low = _mm512_set1_epi32(columns.clamp.min);
+    s.high = _mm512_set1_epi32(columns.clamp.max);
+    s.offset = _mm512_set1_epi32(ByteOffset(columns.clamp));
+    return s;
+  } else {
+    return FixedPointScale<kEpilogue>(_mm512_load_si512(columns.multiplier + column),
+                                      _mm512_load_si512(columns.shift + column),
+                                      columns.zero_point - ByteOffset(columns.clamp));
+  }
+}
+
+// 16 accumulators to 16 rescaled values, before the clamp; kWide clamps.
+template <Epilogue kEpilogue>
+inline __m512i Rescale(__m512i x, const Scale512& s) {
+  if constexpr (kEpilogue == Epilogue::kDouble) {
+    const auto round = [](__m512d v) {
+      // Truncation and its remainder are exact, hence so is this rounding of halves away from 0.
+      const __m512d whole = _mm512_roundscale_pd(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+      const __m512d rest = _mm512_sub_pd(v, whole);
+      const __m512d one = _mm512_set1_pd(1.0);
+      const __mmask8 up = _mm512_cmp_pd_mask(rest, _mm512_set1_pd(0.5), _CMP_GE_OQ);
+      const __mmask8 down = _mm512_cmp_pd_mask(rest, _mm512_set1_pd(-0.5), _CMP_LE_OQ);
+      __m512d rounded = _mm512_mask_add_pd(whole, up, whole, one);
+      rounded = _mm512_mask_sub_pd(rounded, down, rounded, one);
+      // Beyond any clamp, within int32.
+      rounded = _mm512_max_pd(rounded, _mm512_set1_pd(-1048576.0));
+      rounded = _mm512_min_pd(rounded, _mm512_set1_pd(1048576.0));
+      return _mm512_cvttpd_epi32(rounded);
+    };
+    const __m256i low =
+        round(_mm512_mul_pd(_mm512_cvtepi32_pd(_mm512_castsi512_si256(x)), s.scale_low));
+    const __m256i high =
+        round(_mm512_mul_pd(_mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(x, 1)), s.scale_high));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+  } else if constexpr (kEpilogue == Epilogue::kWide) {
+    const __m512i half = _mm512_set1_epi64(int64_t{1} << 30);
+    x = _mm512_sllv_epi32(x, s.left);
+    const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x, s.multiplier), half);
+    const __m512i odd =
+        _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(x, 32), s.multiplier_odd), half);
+    // Bits 31 to 62 of each.
+    const __m512i t =
+        _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 31), 0xAAAA, _mm512_slli_epi64(odd, 1));
+    const __m512i one = _mm512_set1_epi32(1);
+    const __m512i mask = _mm512_sub_epi32(_mm512_sllv_epi32(one, s.shift), one);
+    const __m512i threshold =
+        _mm512_sub_epi32(_mm512_srli_epi32(mask, 1), _mm512_srai_epi32(t, 31));
+    const __m512i whole = _mm512_srav_epi32(t, s.shift);
+    const __mmask16 is_up = _mm512_cmpgt_epi32_mask(_mm512_and_si512(t, mask), threshold);
+    __m512i y = _mm512_mask_add_epi32(whole, is_up, whole, one);
+    y = _mm512_add_epi32(y, s.zero_point);
+    y = _mm512_min_epi32(_mm512_max_epi32(y, s.low), s.high);
+    return _mm512_sub_epi32(y, s.offset);
+  } else {
+    constexpr bool kPositive = kEpilogue == Epilogue::kFixedPointPositive;
+    const __m512i x2 = kPositive ? x : _mm512_add_epi32(x, x);
+    const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x2, s.multiplier), s.rounding_even);
+    const __m512i odd = _mm512_add_epi64(
+        _mm512_mul_epi32(_mm512_srli_epi64(x2, 32), s.multiplier_odd), s.rounding_odd);
+    // High halves: of `even` into the even lanes, of `odd` where they are.
+    __m512i high = _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
+    if constexpr (!kPositive) high = _mm512_add_epi32(high, _mm512_srai_epi32(x, 31));
+    return _mm512_srav_epi32(high, s.shift);
+  }
+}
+
+// Zero point and clamp, and the way from int32 to bytes.
+struct Bytes512 {
+  __m512i zero_point, low, high, flip;
+};
+
+inline Bytes512 LoadBytes(int32_t zero_point, ClampRange clamp) {
+  const int32_t offset = ByteOffset(clamp);
+  Bytes512 b;
+  b.zero_point = _mm512_set1_epi16(static_cast<int16_t>(zero_point - offset));
+  b.low = _mm512_set1_epi8(static_cast<int8_t>(clamp.min - offset));
+  b.high = _mm512_set1_epi8(static_cast<int8_t>(clamp.max - offset));
+  b.flip = _mm512_set1_epi8(static_cast<int8_t>(offset));
+  return b;
+}
+
+enum class ZeroPoint { kIncluded, kToAdd };
+
+// Four times 16 rescaled values to 64 output bytes: those of v0, then v1, v2, v3. Saturation to
+// int16 before the zero point is harmless: what saturates is beyond either clamp.
+template <ZeroPoint kZeroPoint>
+inline __m512i ToBytes(__m512i v0, __m512i v1, __m512i v2, __m512i v3, const Bytes512& b) {
+  __m512i v01 = _mm512_packs_epi32(v0, v1);
+  __m512i v23 = _mm512_packs_epi32(v2, v3);
+  if constexpr (kZeroPoint == ZeroPoint::kToAdd) {
+    v01 = _mm512_adds_epi16(v01, b.zero_point);
+    v23 = _mm512_adds_epi16(v23, b.zero_point);
+  }
+  __m512i bytes = _mm512_packs_epi16(v01, v23);
+  bytes = _mm512_min_epi8(_mm512_max_epi8(bytes, b.low), b.high);
+  bytes = _mm512_xor_si512(bytes, b.flip);
+  // Each 128-bit lane holds 4 bytes of each vector; gather them per vector.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_permutexvar_epi32(order, bytes);
+}
+
+template <Epilogue kEpilogue>
+inline constexpr ZeroPoint kZeroPointOf =
+    kEpilogue == Epilogue::kDouble ? ZeroPoint::kToAdd : ZeroPoint::kIncluded;
+
+}  // namespace
+}  // namespace atollrt
