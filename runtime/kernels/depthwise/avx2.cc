@@ -2,11 +2,6 @@
 //
 // DepthwiseAvx2: cells of two taps of int16, so that one VPMADDWD adds two products for each of 8
 // channels, exactly: activations need nine bits at most, and so do weights minus their zero point.
-#include <immintrin.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime/kernels/depthwise/cells256.h"
 
 namespace atollrt {
@@ -24,8 +19,8 @@ void InterleaveBlocks(const InterleaveArgs& args) {
     const uint8_t* source1 = args.taps[1].pixels + c;
     uint8_t* cell = args.cells + c / kDepthwiseBlock * args.block_stride;
     for (int32_t p = 0; p < args.pixels; ++p, cell += kDepthwiseCellBytes) {
-      const __m128i tap0 = Load16Before(source0, args.taps[0].end);
-      const __m128i tap1 = Load16Before(source1, args.taps[1].end);
+      const __m128i tap0 = reinterpret_cast<__m128i>(Load16Before(source0, args.taps[0].end));
+      const __m128i tap1 = reinterpret_cast<__m128i>(Load16Before(source1, args.taps[1].end));
       source0 += args.taps[0].stride;
       source1 += args.taps[1].stride;
       __m256i* to = reinterpret_cast<__m256i*>(cell);
@@ -40,7 +35,7 @@ void Interleave(const InterleaveArgs& args) {
                                 : InterleaveBlocks<ByteType::kUInt8>)(args);
 }
 
-struct WordProducts {
+struct WordSum {
   static __m256i Add(__m256i sums, __m256i cell, __m256i weight) {
     return _mm256_add_epi32(sums, _mm256_madd_epi16(cell, weight));
   }
@@ -53,7 +48,7 @@ const DepthwiseKernel DepthwiseAvx2 = {
     .taps_per_cell = kTaps,
     .element_bytes = 2,
     .interleave = Interleave,
-    .run = Run<WordProducts>,
+    .run = Run<Products256<WordSum>>,
     .run_rows = nullptr,
 };
 

@@ -3,13 +3,8 @@
 // DepthwiseAvx512Vnni: cells of four taps of one byte, so that one VPDPBUSD adds four products for
 // each of 16 channels. It wants unsigned activations, hence int8 ones are moved by 128, and signed
 // weights.
-#include <immintrin.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime/kernels/depthwise/depthwise_kernel.h"
-#include "runtime/kernels/quantization/requantize_avx512.h"
+#include "runtime/kernels/quantization/requantize.h"
 
 namespace atollrt {
 namespace {
@@ -102,8 +97,8 @@ template <Epilogue kEpilogue, int kGroups>
 void RunBlock(const BlockArgs& block) {
   const DepthwiseArgs& args = *block.all;
   const OutputColumns& columns = *args.columns;
-  const Scale512 scale = LoadScale<kEpilogue>(columns, block.channel);
-  const Bytes512 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
+  const Scale scale = LoadScale<kEpilogue>(columns, block.channel);
+  const Bytes to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m512i bias = _mm512_load_si512(columns.bias + block.channel);
   uint8_t* const output = args.output + block.channel;
   const auto run = [&](const int32_t pixel[kPixels]) __attribute__((always_inline)) {
@@ -249,8 +244,8 @@ void RunRowsBlock(const RowsArgs& block) {
   const OutputColumns& columns = *args.columns;
   const int32_t channel = args.first_channel + block.channel;
   const int32_t channels = block.channels;
-  const Scale512 scale = LoadScale<kEpilogue>(columns, channel);
-  const Bytes512 to_bytes = LoadBytes(columns.zero_point, columns.clamp);
+  const Scale scale = LoadScale<kEpilogue>(columns, channel);
+  const Bytes to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m512i bias = _mm512_load_si512(columns.bias + channel);
   const __m512i flip = _mm512_set1_epi8(args.type == ByteType::kInt8 ? -128 : 0);
   LineWeights weights[kLines];

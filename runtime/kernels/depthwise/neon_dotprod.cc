@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DepthwiseNeonDotprod: one SDOT adds the products of four taps for each of four channels.
-#include <arm_neon.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime/kernels/depthwise/neon_cells.h"
 
 namespace atollrt {
 namespace {
 
-struct DotProducts {
+struct DotProducts : BlockProducts {
   static constexpr int kPixels = 4;
-  static constexpr int kSums = 4;
+  static constexpr int kSums = 1;
 
-  static void Add(int32x4_t sums[kSums], const int8x16_t cell[kVectors],
-                  const int8x16_t weight[kVectors]) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kVectors; ++i) sums[i] = vdotq_s32(sums[i], cell[i], weight[i]);
+  static void Start(int32x4_t bias, int32x4_t sums[1]) { sums[0] = bias; }
+  static void Add(int32x4_t sums[1], int8x16_t cell, int8x16_t weight) {
+    sums[0] = vdotq_s32(sums[0], cell, weight);
   }
-  static int32x4_t Total(const int32x4_t sums[kSums], int i) { return sums[i]; }
+  static int32x4_t Total(const int32x4_t sums[1]) { return sums[0]; }
 };
 
 }  // namespace

@@ -4,11 +4,6 @@
 // lie within [-128, 255] and weights within [-128, 127]. (VPMADDUBSW would be twice as fast, but
 // it saturates to int16.) Activations are widened once, when copied; weights stay bytes, to keep
 // twice as many in the caches, and are widened when loaded.
-#include <immintrin.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime/kernels/gemm/tiles256.h"
 
 namespace atollrt {
@@ -20,7 +15,7 @@ void CopyRows(const CopyLhsArgs& args) {
     const uint8_t* source = args.source + r * args.source_stride;
     uint8_t* target = args.target + r * args.target_stride;
     for (int64_t i = 0; i < args.count; i += 16) {
-      const __m128i bytes = Load16Before(source + i, args.source_end);
+      const __m128i bytes = reinterpret_cast<__m128i>(Load16Before(source + i, args.source_end));
       _mm256_storeu_si256(
           reinterpret_cast<__m256i*>(target + 2 * i),
           kType == ByteType::kInt8 ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes));
@@ -46,12 +41,12 @@ struct WordProducts {
 
 const GemmKernel GemmAvx2 = {
     .name = "GemmAvx2",
-    .tile_rows = kTileRows,
-    .panel_columns = kPanelColumns,
-    .k_group = kGroupBytes / 2,
+    .tile_rows = Tiles256<WordProducts>::kRows,
+    .panel_columns = Tiles256<WordProducts>::kColumns,
+    .k_group = kGroupBytes256 / 2,
     .lhs_element_bytes = 2,
     .copy_lhs = CopyLhs,
-    .run = Run<WordProducts>,
+    .run = Run<Tiles256<WordProducts>>,
 };
 
 }  // namespace atollrt

@@ -8,13 +8,8 @@
 // instructions hide their own latency many times over and cost 16 loads. 14 because the sides of
 // feature maps are multiples of 7 more often than not. The sums become bytes where they are, in
 // registers.
-#include <immintrin.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime/kernels/gemm/gemm.h"
-#include "runtime/kernels/quantization/requantize_avx512.h"
+#include "runtime/kernels/quantization/requantize.h"
 
 namespace atollrt {
 namespace {
@@ -64,8 +59,8 @@ struct PanelArgs {
   int32_t column;
   int32_t width;  // columns to write
   Finish finish;
-  Scale512 scale[2];  // unused in kMemory
-  Bytes512 to_bytes;
+  Scale scale[2];  // unused in kMemory
+  Bytes to_bytes;
 };
 
 struct TileArgs {
@@ -129,8 +124,8 @@ inline void StoreNarrow(__m512i (&v)[kRows][1], const PanelArgs& panel, const Ti
 // 16 columns of sums, `stride` apart, to bytes, four rows at a time; the last may be done more than
 // once.
 template <Epilogue kEpilogue>
-void StoreSumsBy(const Scale512& scale, const int32_t* sums, int stride, int rows, __mmask16 mask,
-                 const Bytes512& to_bytes, uint8_t* output, int64_t output_stride) {
+void StoreSumsBy(const Scale& scale, const int32_t* sums, int stride, int rows, __mmask16 mask,
+                 const Bytes& to_bytes, uint8_t* output, int64_t output_stride) {
   for (int r = 0; r < rows; r += 4) {
     int row[4];
     __m512i value[4];
@@ -183,7 +178,7 @@ inline void StoreInRegisters(__m512i (&sums)[kRows][kVectors], const PanelArgs& 
                              const TileArgs& args) {
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
-    const Scale512 scale = panel.scale[v];
+    const Scale scale = panel.scale[v];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) sums[r][v] = Rescale<kEpilogue>(sums[r][v], scale);
   }

@@ -5,11 +5,6 @@
 // broadcast.
 //
 // The register tile is 8 x 8: 16 vectors of sums, 8 of activations, two of weights.
-#include <arm_neon.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime/kernels/gemm/neon_tiles.h"
 
 namespace atollrt {
@@ -29,67 +24,61 @@ inline void Step(int32x4_t c[kRows][kVectors], const int8x16_t a[kRows], const i
   }
 }
 
-template <int kRows, int kVectors>
-void Tile(const TileArgs& args, int32_t* sums) {
-  constexpr int kStep = 16 * kVectors;  // bytes of weights per group
-  const int8_t* rhs = Signed(args.panel->weights);
-  int32x4_t c[kRows][kVectors];
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) {
-    const int32x4_t bias = vld1q_s32(args.bias + 4 * v);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) c[r][v] = bias;
-  }
-  for (int64_t s = 0; s < args.panel->segment_count; ++s) {
-    const RhsSegment& segment = args.panel->segments[s];
-    const int8_t* lhs[kRows];
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      lhs[r] = Signed(args.lhs + segment.lhs_offset + r * args.lhs_stride);
-    }
-    int64_t group = 0;
-    for (; group + kLanes <= segment.groups; group += kLanes) {
-      int8x16_t a[kRows];
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        a[r] = vld1q_s8(lhs[r]);
-        lhs[r] += 16;
-      }
-      Step<0, kRows, kVectors>(c, a, rhs);
-      Step<1, kRows, kVectors>(c, a, rhs + kStep);
-      Step<2, kRows, kVectors>(c, a, rhs + 2 * kStep);
-      Step<3, kRows, kVectors>(c, a, rhs + 3 * kStep);
-      rhs += 4 * kStep;
-    }
-    for (; group < segment.groups; ++group) {
-      int8x16_t a[kRows];
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        int32_t four;
-        __builtin_memcpy(&four, lhs[r], sizeof(four));
-        a[r] = vreinterpretq_s8_s32(vdupq_n_s32(four));
-        lhs[r] += kGroup;
-      }
-      Step<0, kRows, kVectors>(c, a, rhs);
-      rhs += kStep;
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) vst1q_s32(sums + 4 * (kVectors * r + v), c[r][v]);
-  }
-}
-
 struct Tiles {
   static constexpr int kRows = 8;
   static constexpr int kColumns = 8;
-  static TileFn Find(int32_t rows, int32_t columns) {
-    static constexpr TileFn kTiles[2][kRows] = {{Tile<1, 1>, Tile<2, 1>, Tile<3, 1>, Tile<4, 1>,
-                                                 Tile<5, 1>, Tile<6, 1>, Tile<7, 1>, Tile<8, 1>},
-                                                {Tile<1, 2>, Tile<2, 2>, Tile<3, 2>, Tile<4, 2>,
-                                                 Tile<5, 2>, Tile<6, 2>, Tile<7, 2>, Tile<8, 2>}};
-    return kTiles[columns / 8][rows - 1];
+
+  template <int kTileRows, int kTileColumns>
+  static void Tile(const TileArgs& args, int32_t* sums) {
+    constexpr int kVectors = kTileColumns / kLanes;
+    constexpr int kStep = 16 * kVectors;  // bytes of weights per group
+    const int8_t* rhs = Signed(args.panel->weights);
+    int32x4_t c[kTileRows][kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const int32x4_t bias = vld1q_s32(args.bias + 4 * v);
+#pragma GCC unroll 8
+      for (int r = 0; r < kTileRows; ++r) c[r][v] = bias;
+    }
+    for (int64_t s = 0; s < args.panel->segment_count; ++s) {
+      const RhsSegment& segment = args.panel->segments[s];
+      const int8_t* lhs[kTileRows];
+#pragma GCC unroll 8
+      for (int r = 0; r < kTileRows; ++r) {
+        lhs[r] = Signed(args.lhs + segment.lhs_offset + r * args.lhs_stride);
+      }
+      int64_t group = 0;
+      for (; group + kLanes <= segment.groups; group += kLanes) {
+        int8x16_t a[kTileRows];
+#pragma GCC unroll 8
+        for (int r = 0; r < kTileRows; ++r) {
+          a[r] = vld1q_s8(lhs[r]);
+          lhs[r] += 16;
+        }
+        Step<0, kTileRows, kVectors>(c, a, rhs);
+        Step<1, kTileRows, kVectors>(c, a, rhs + kStep);
+        Step<2, kTileRows, kVectors>(c, a, rhs + 2 * kStep);
+        Step<3, kTileRows, kVectors>(c, a, rhs + 3 * kStep);
+        rhs += 4 * kStep;
+      }
+      for (; group < segment.groups; ++group) {
+        int8x16_t a[kTileRows];
+#pragma GCC unroll 8
+        for (int r = 0; r < kTileRows; ++r) {
+          int32_t four;
+          __builtin_memcpy(&four, lhs[r], sizeof(four));
+          a[r] = vreinterpretq_s8_s32(vdupq_n_s32(four));
+          lhs[r] += kGroup;
+        }
+        Step<0, kTileRows, kVectors>(c, a, rhs);
+        rhs += kStep;
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) vst1q_s32(sums + 4 * (kVectors * r + v), c[r][v]);
+    }
   }
 };
 

@@ -6,11 +6,6 @@
 //
 // The register tile is 8 x 8: 16 vectors of sums, each of 2 x 2, four of activations, one of
 // weights.
-#include <arm_neon.h>
-
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime/kernels/gemm/neon_tiles.h"
 
 namespace atollrt {
@@ -37,73 +32,67 @@ inline int8x16_t High(int8x16_t even, int8x16_t odd) {
   return vreinterpretq_s8_s64(vzip2q_s64(vreinterpretq_s64_s8(even), vreinterpretq_s64_s8(odd)));
 }
 
-template <int kRows, int kColumnPairs>
-void Tile(const TileArgs& args, int32_t* sums) {
-  constexpr int kRowPairs = (kRows + 1) / 2;
-  constexpr int kStep = 16 * kColumnPairs;  // bytes of weights per group
-  const int8_t* rhs = Signed(args.panel->weights);
-  int32x4_t c[kRowPairs][kColumnPairs];
-#pragma GCC unroll 4
-  for (int j = 0; j < kColumnPairs; ++j) {
-    const int32x2_t bias = vld1_s32(args.bias + 2 * j);
-#pragma GCC unroll 4
-    for (int i = 0; i < kRowPairs; ++i) c[i][j] = vcombine_s32(bias, bias);
-  }
-  for (int64_t s = 0; s < args.panel->segment_count; ++s) {
-    const RhsSegment& segment = args.panel->segments[s];
-    // An odd last row is multiplied twice.
-    const int8_t* lhs[2 * kRowPairs];
-#pragma GCC unroll 8
-    for (int r = 0; r < 2 * kRowPairs; ++r) {
-      const int row = r < kRows ? r : kRows - 1;
-      lhs[r] = Signed(args.lhs + segment.lhs_offset + row * args.lhs_stride);
-    }
-    int64_t group = 0;
-    for (; group + 2 <= segment.groups; group += 2) {
-      int8x16_t first[kRowPairs], second[kRowPairs];
-#pragma GCC unroll 4
-      for (int i = 0; i < kRowPairs; ++i) {
-        const int8x16_t even = vld1q_s8(lhs[2 * i]);
-        const int8x16_t odd = vld1q_s8(lhs[2 * i + 1]);
-        lhs[2 * i] += 2 * kGroup;
-        lhs[2 * i + 1] += 2 * kGroup;
-        first[i] = Low(even, odd);
-        second[i] = High(even, odd);
-      }
-      Step<kRowPairs, kColumnPairs>(c, first, rhs);
-      Step<kRowPairs, kColumnPairs>(c, second, rhs + kStep);
-      rhs += 2 * kStep;
-    }
-    if (group < segment.groups) {
-      int8x16_t a[kRowPairs];
-#pragma GCC unroll 4
-      for (int i = 0; i < kRowPairs; ++i) {
-        a[i] = vcombine_s8(vld1_s8(lhs[2 * i]), vld1_s8(lhs[2 * i + 1]));
-      }
-      Step<kRowPairs, kColumnPairs>(c, a, rhs);
-      rhs += kStep;
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kColumnPairs; ++j) {
-      const int32x4_t both = c[r / 2][j];
-      vst1_s32(sums + 2 * (kColumnPairs * r + j),
-               r % 2 == 0 ? vget_low_s32(both) : vget_high_s32(both));
-    }
-  }
-}
-
 struct Tiles {
   static constexpr int kRows = 8;
   static constexpr int kColumns = 8;
-  static TileFn Find(int32_t rows, int32_t columns) {
-    static constexpr TileFn kTiles[2][kRows] = {{Tile<1, 2>, Tile<2, 2>, Tile<3, 2>, Tile<4, 2>,
-                                                 Tile<5, 2>, Tile<6, 2>, Tile<7, 2>, Tile<8, 2>},
-                                                {Tile<1, 4>, Tile<2, 4>, Tile<3, 4>, Tile<4, 4>,
-                                                 Tile<5, 4>, Tile<6, 4>, Tile<7, 4>, Tile<8, 4>}};
-    return kTiles[columns / 8][rows - 1];
+
+  template <int kTileRows, int kTileColumns>
+  static void Tile(const TileArgs& args, int32_t* sums) {
+    constexpr int kColumnPairs = kTileColumns / 2;
+    constexpr int kRowPairs = (kTileRows + 1) / 2;
+    constexpr int kStep = 16 * kColumnPairs;  // bytes of weights per group
+    const int8_t* rhs = Signed(args.panel->weights);
+    int32x4_t c[kRowPairs][kColumnPairs];
+#pragma GCC unroll 4
+    for (int j = 0; j < kColumnPairs; ++j) {
+      const int32x2_t bias = vld1_s32(args.bias + 2 * j);
+#pragma GCC unroll 4
+      for (int i = 0; i < kRowPairs; ++i) c[i][j] = vcombine_s32(bias, bias);
+    }
+    for (int64_t s = 0; s < args.panel->segment_count; ++s) {
+      const RhsSegment& segment = args.panel->segments[s];
+      // An odd last row is multiplied twice.
+      const int8_t* lhs[2 * kRowPairs];
+#pragma GCC unroll 8
+      for (int r = 0; r < 2 * kRowPairs; ++r) {
+        const int row = r < kTileRows ? r : kTileRows - 1;
+        lhs[r] = Signed(args.lhs + segment.lhs_offset + row * args.lhs_stride);
+      }
+      int64_t group = 0;
+      for (; group + 2 <= segment.groups; group += 2) {
+        int8x16_t first[kRowPairs], second[kRowPairs];
+#pragma GCC unroll 4
+        for (int i = 0; i < kRowPairs; ++i) {
+          const int8x16_t even = vld1q_s8(lhs[2 * i]);
+          const int8x16_t odd = vld1q_s8(lhs[2 * i + 1]);
+          lhs[2 * i] += 2 * kGroup;
+          lhs[2 * i + 1] += 2 * kGroup;
+          first[i] = Low(even, odd);
+          second[i] = High(even, odd);
+        }
+        Step<kRowPairs, kColumnPairs>(c, first, rhs);
+        Step<kRowPairs, kColumnPairs>(c, second, rhs + kStep);
+        rhs += 2 * kStep;
+      }
+      if (group < segment.groups) {
+        int8x16_t a[kRowPairs];
+#pragma GCC unroll 4
+        for (int i = 0; i < kRowPairs; ++i) {
+          a[i] = vcombine_s8(vld1_s8(lhs[2 * i]), vld1_s8(lhs[2 * i + 1]));
+        }
+        Step<kRowPairs, kColumnPairs>(c, a, rhs);
+        rhs += kStep;
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kColumnPairs; ++j) {
+        const int32x4_t both = c[r / 2][j];
+        vst1_s32(sums + 2 * (kColumnPairs * r + j),
+                 r % 2 == 0 ? vget_low_s32(both) : vget_high_s32(both));
+      }
+    }
   }
 };
 

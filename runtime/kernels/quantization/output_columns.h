@@ -68,6 +68,14 @@ struct OutputColumns {
            int32_t input_zero_point, int32_t offset);
 };
 
+// How vector code (requantize.h) goes from accumulators to bytes.
+enum class Epilogue {
+  kFixedPoint,          // where columns are vectorizable
+  kFixedPointPositive,  // likewise, with a clamp at or above the zero point; AVX-512 only
+  kWide,                // wide_vectorizable: step by step as quantization.h does
+  kDouble,
+};
+
 // The plain form of the last step, and what vector kernels fall back to where a block is not
 // vectorizable: out[r][c] = Requantize(accumulators[r][c]) for `rows` rows and the columns
 // [first, first + count). Strides in elements. Writes exactly rows * count bytes.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output stage (output_columns.h) for AVX2, for inclusion by kernels' ISA files only:
-// everything is in an unnamed namespace, so no copy of it can end up in code for other CPUs.
+// Part of requantize.h: AVX2.
 //
 // The two roundings of TensorFlow Lite in one shift. With x the accumulator, q >= 0 the multiplier
 // and n >= 1 the shift, Requantize computes
@@ -20,11 +19,18 @@
 namespace atollrt {
 namespace {
 
-// kWide goes step by step as quantization.h does, wraps included: for all x and all shifts.
-enum class Epilogue { kFixedPoint, kWide, kDouble };
+using Vector = __m256i;
+using ByteVector = __m256i;
+constexpr int kLanes = 8;
 
-// What 8 neighbouring columns need, kept in registers while the rows go by.
-struct Scale256 {
+inline Vector LoadVector(const void* from) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+}
+inline void StoreVector(void* to, Vector vector) {
+  _mm256_storeu_si256(static_cast<__m256i*>(to), vector);
+}
+
+struct Scale {
   __m256i multiplier, multiplier_odd;  // the second serves the odd lanes, moved to even places
   __m256i rounding_even, rounding_odd;
   __m256i shift;
@@ -32,12 +38,8 @@ struct Scale256 {
   __m256i left, zero_point, low, high;  // kWide
 };
 
-inline __m256i Load256(const void* from) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-}
-
-inline Scale256 FixedPointScale(__m256i multiplier, __m256i shift) {
-  Scale256 s = {};
+inline Scale FixedPointScale(__m256i multiplier, __m256i shift) {
+  Scale s = {};
   s.multiplier = multiplier;
   s.multiplier_odd = _mm256_srli_epi64(multiplier, 32);
   s.shift = shift;
@@ -50,17 +52,17 @@ inline Scale256 FixedPointScale(__m256i multiplier, __m256i shift) {
 }
 
 template <Epilogue kEpilogue>
-inline Scale256 LoadScale(const OutputColumns& columns, int32_t column) {
+inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
   if constexpr (kEpilogue == Epilogue::kDouble) {
-    Scale256 s = {};
+    Scale s = {};
     s.scale_low = _mm256_loadu_pd(columns.scale + column);
     s.scale_high = _mm256_loadu_pd(columns.scale + column + 4);
     return s;
   } else if constexpr (kEpilogue == Epilogue::kWide) {
-    Scale256 s = {};
-    s.multiplier = Load256(columns.multiplier + column);
+    Scale s = {};
+    s.multiplier = LoadVector(columns.multiplier + column);
     s.multiplier_odd = _mm256_srli_epi64(s.multiplier, 32);
-    const __m256i shift = Load256(columns.shift + column);
+    const __m256i shift = LoadVector(columns.shift + column);
     const __m256i zero = _mm256_setzero_si256();
     s.shift = _mm256_max_epi32(shift, zero);
     s.left = _mm256_and_si256(_mm256_max_epi32(_mm256_sub_epi32(zero, shift), zero),
@@ -70,14 +72,24 @@ inline Scale256 LoadScale(const OutputColumns& columns, int32_t column) {
     s.high = _mm256_set1_epi32(columns.clamp.max);
     return s;
   } else {
-    return FixedPointScale(Load256(columns.multiplier + column), Load256(columns.shift + column));
+    return FixedPointScale(LoadVector(columns.multiplier + column),
+                           LoadVector(columns.shift + column));
   }
 }
 
-// 8 accumulators to 8 rescaled values, before the zero point and the clamp; kWide clamps, and takes
-// the zero point off again.
+// High halves of x * multiplier + rounding.
+inline __m256i MultiplyHigh(__m256i x, const Scale& s) {
+  const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(x, s.multiplier), s.rounding_even);
+  const __m256i odd = _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(x, 32), s.multiplier_odd),
+                                       s.rounding_odd);
+  // Of `even` into the even lanes, of `odd` where they are.
+  return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+}
+
+// kWide goes step by step as quantization.h does, wraps included; it clamps, and takes the zero
+// point off again.
 template <Epilogue kEpilogue>
-inline __m256i Rescale(__m256i x, const Scale256& s) {
+inline __m256i Rescale(__m256i x, const Scale& s) {
   if constexpr (kEpilogue == Epilogue::kDouble) {
     const auto round = [](__m256d v) {
       // Truncation and its remainder are exact, hence so is this rounding of halves away from 0.
@@ -118,25 +130,21 @@ inline __m256i Rescale(__m256i x, const Scale256& s) {
     return _mm256_sub_epi32(y, s.zero_point);
   } else {
     const __m256i x2 = _mm256_add_epi32(x, x);
-    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(x2, s.multiplier), s.rounding_even);
-    const __m256i odd = _mm256_add_epi64(
-        _mm256_mul_epi32(_mm256_srli_epi64(x2, 32), s.multiplier_odd), s.rounding_odd);
-    // High halves: of `even` into the even lanes, of `odd` where they are.
-    const __m256i high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+    const __m256i high = MultiplyHigh(x2, s);
     const __m256i sign = _mm256_srai_epi32(x2, 31);
     return _mm256_srav_epi32(_mm256_add_epi32(high, sign), s.shift);
   }
 }
 
 // Zero point and clamp, and the way from int32 to bytes.
-struct Bytes256 {
+struct Bytes {
   __m256i zero_point, low, high, flip;
 };
 
-inline Bytes256 LoadBytes(int32_t zero_point, ClampRange clamp) {
+inline Bytes LoadBytes(int32_t zero_point, ClampRange clamp) {
   // One signed saturation serves both output types: uint8 is int8 moved by 128.
   const int32_t offset = clamp.max > 127 ? 128 : 0;
-  Bytes256 b;
+  Bytes b;
   b.zero_point = _mm256_set1_epi16(static_cast<int16_t>(zero_point - offset));
   b.low = _mm256_set1_epi8(static_cast<int8_t>(clamp.min - offset));
   b.high = _mm256_set1_epi8(static_cast<int8_t>(clamp.max - offset));
@@ -146,7 +154,7 @@ inline Bytes256 LoadBytes(int32_t zero_point, ClampRange clamp) {
 
 // Four times 8 rescaled values to 32 output bytes: those of v0, then v1, v2, v3. Saturation to
 // int16 before the zero point is harmless: what saturates is beyond either clamp.
-inline __m256i ToBytes(__m256i v0, __m256i v1, __m256i v2, __m256i v3, const Bytes256& b) {
+inline __m256i ToBytes(__m256i v0, __m256i v1, __m256i v2, __m256i v3, const Bytes& b) {
   const __m256i v01 = _mm256_adds_epi16(_mm256_packs_epi32(v0, v1), b.zero_point);
   const __m256i v23 = _mm256_adds_epi16(_mm256_packs_epi32(v2, v3), b.zero_point);
   __m256i bytes = _mm256_packs_epi16(v01, v23);

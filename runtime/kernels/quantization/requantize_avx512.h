@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output stage (output_columns.h) for AVX-512, for inclusion by kernels' ISA files only:
-// everything is in an unnamed namespace, so no copy of it can end up in code for other CPUs.
+// Part of requantize.h: AVX-512.
 //
 // Four forms. kFixedPoint is derived in requantize_avx2.h; the zero point z joins the constant, as
 // z * 2^n is added before the shift by n. Where the clamp cuts off all that is below the zero point
@@ -20,7 +19,12 @@
 namespace atollrt {
 namespace {
 
-enum class Epilogue { kFixedPoint, kFixedPointPositive, kWide, kDouble };
+using Vector = __m512i;
+using ByteVector = __m512i;
+constexpr int kLanes = 16;
+
+inline Vector LoadVector(const void* from) { return _mm512_loadu_si512(from); }
+inline void StoreVector(void* to, Vector vector) { _mm512_storeu_si512(to, vector); }
 
 inline Epilogue EpilogueOf(const OutputColumns& columns) {
   if (columns.mode == RequantizeMode::kDouble) return Epilogue::kDouble;
@@ -28,8 +32,7 @@ inline Epilogue EpilogueOf(const OutputColumns& columns) {
                                                  : Epilogue::kFixedPoint;
 }
 
-// What 16 neighbouring columns need, kept in registers while the rows go by.
-struct Scale512 {
+struct Scale {
   __m512i multiplier, multiplier_odd;  // the second serves the odd lanes, moved to even places
   __m512i rounding_even, rounding_odd;
   __m512i shift;
@@ -38,11 +41,11 @@ struct Scale512 {
 };
 
 // Of columns with the given multipliers and shifts, all to the same zero point.
-template <Epilogue kEpilogue>
-inline Scale512 FixedPointScale(__m512i multiplier, __m512i shift, int32_t zero_point) {
+template <Epilogue kEpilogue = Epilogue::kFixedPoint>
+inline Scale FixedPointScale(__m512i multiplier, __m512i shift, int32_t zero_point = 0) {
   constexpr bool kPositive = kEpilogue == Epilogue::kFixedPointPositive;
   const __m512i one = _mm512_set1_epi32(1);
-  Scale512 s = {};
+  Scale s = {};
   s.multiplier = multiplier;
   s.multiplier_odd = _mm512_srli_epi64(multiplier, 32);
   s.shift = kPositive ? _mm512_sub_epi32(shift, one) : shift;
@@ -61,17 +64,17 @@ inline Scale512 FixedPointScale(__m512i multiplier, __m512i shift, int32_t zero_
 // uint8 is int8 moved by 128, so one signed saturation serves both output types.
 inline int32_t ByteOffset(ClampRange clamp) { return clamp.max > 127 ? 128 : 0; }
 
-// Of the columns from `column` on; to the columns' zero point, except for kDouble, where Bytes512
+// Of the columns from `column` on; to the columns' zero point, except for kDouble, where Bytes
 // adds it.
 template <Epilogue kEpilogue>
-inline Scale512 LoadScale(const OutputColumns& columns, int32_t column) {
+inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
   if constexpr (kEpilogue == Epilogue::kDouble) {
-    Scale512 s = {};
+    Scale s = {};
     s.scale_low = _mm512_load_pd(columns.scale + column);
     s.scale_high = _mm512_load_pd(columns.scale + column + 8);
     return s;
   } else if constexpr (kEpilogue == Epilogue::kWide) {
-    Scale512 s = {};
+    Scale s = {};
     s.multiplier = _mm512_load_si512(columns.multiplier + column);
     s.multiplier_odd = _mm512_srli_epi64(s.multiplier, 32);
     const __m512i shift = _mm512_load_si512(columns.shift + column);
@@ -91,9 +94,18 @@ inline Scale512 LoadScale(const OutputColumns& columns, int32_t column) {
   }
 }
 
-// 16 accumulators to 16 rescaled values, before the clamp; kWide clamps.
+// High halves of x * multiplier + rounding.
+inline __m512i MultiplyHigh(__m512i x, const Scale& s) {
+  const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x, s.multiplier), s.rounding_even);
+  const __m512i odd = _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(x, 32), s.multiplier_odd),
+                                       s.rounding_odd);
+  // Of `even` into the even lanes, of `odd` where they are.
+  return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
+}
+
+// With the zero point, except for kDouble; kWide clamps.
 template <Epilogue kEpilogue>
-inline __m512i Rescale(__m512i x, const Scale512& s) {
+inline __m512i Rescale(__m512i x, const Scale& s) {
   if constexpr (kEpilogue == Epilogue::kDouble) {
     const auto round = [](__m512d v) {
       // Truncation and its remainder are exact, hence so is this rounding of halves away from 0.
@@ -136,24 +148,20 @@ inline __m512i Rescale(__m512i x, const Scale512& s) {
   } else {
     constexpr bool kPositive = kEpilogue == Epilogue::kFixedPointPositive;
     const __m512i x2 = kPositive ? x : _mm512_add_epi32(x, x);
-    const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x2, s.multiplier), s.rounding_even);
-    const __m512i odd = _mm512_add_epi64(
-        _mm512_mul_epi32(_mm512_srli_epi64(x2, 32), s.multiplier_odd), s.rounding_odd);
-    // High halves: of `even` into the even lanes, of `odd` where they are.
-    __m512i high = _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
+    __m512i high = MultiplyHigh(x2, s);
     if constexpr (!kPositive) high = _mm512_add_epi32(high, _mm512_srai_epi32(x, 31));
     return _mm512_srav_epi32(high, s.shift);
   }
 }
 
 // Zero point and clamp, and the way from int32 to bytes.
-struct Bytes512 {
+struct Bytes {
   __m512i zero_point, low, high, flip;
 };
 
-inline Bytes512 LoadBytes(int32_t zero_point, ClampRange clamp) {
+inline Bytes LoadBytes(int32_t zero_point, ClampRange clamp) {
   const int32_t offset = ByteOffset(clamp);
-  Bytes512 b;
+  Bytes b;
   b.zero_point = _mm512_set1_epi16(static_cast<int16_t>(zero_point - offset));
   b.low = _mm512_set1_epi8(static_cast<int8_t>(clamp.min - offset));
   b.high = _mm512_set1_epi8(static_cast<int8_t>(clamp.max - offset));
@@ -165,8 +173,8 @@ enum class ZeroPoint { kIncluded, kToAdd };
 
 // Four times 16 rescaled values to 64 output bytes: those of v0, then v1, v2, v3. Saturation to
 // int16 before the zero point is harmless: what saturates is beyond either clamp.
-template <ZeroPoint kZeroPoint>
-inline __m512i ToBytes(__m512i v0, __m512i v1, __m512i v2, __m512i v3, const Bytes512& b) {
+template <ZeroPoint kZeroPoint = ZeroPoint::kToAdd>
+inline __m512i ToBytes(__m512i v0, __m512i v1, __m512i v2, __m512i v3, const Bytes& b) {
   __m512i v01 = _mm512_packs_epi32(v0, v1);
   __m512i v23 = _mm512_packs_epi32(v2, v3);
   if constexpr (kZeroPoint == ZeroPoint::kToAdd) {

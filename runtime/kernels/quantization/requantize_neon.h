@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output stage (output_columns.h) for NEON, for inclusion by kernels' ISA files only:
-// everything is in an unnamed namespace, so no copy of it can end up in code for other CPUs.
+// Part of requantize.h: NEON.
 //
 // NEON has both roundings of TensorFlow Lite, nearly. SQRDMULH is (2 a b + 2^31) >> 32, saturated
 // for a = b = -2^31: SaturatingRoundingDoublingHighMul. SRSHL by -n is floor((t + 2^(n-1)) / 2^n):
@@ -19,10 +18,14 @@
 namespace atollrt {
 namespace {
 
-enum class Epilogue { kFixedPoint, kWide, kDouble };
+using Vector = int32x4_t;
+using ByteVector = uint8x16_t;
+constexpr int kLanes = 4;
 
-// What 4 neighbouring columns need, kept in registers while the rows go by.
-struct Scale128 {
+inline Vector LoadVector(const int32_t* from) { return vld1q_s32(from); }
+inline void StoreVector(int32_t* to, Vector vector) { vst1q_s32(to, vector); }
+
+struct Scale {
   int32x4_t multiplier;
   int32x4_t left_shift;  // negative: SRSHL shifts to the left
   float64x2_t scale_low, scale_high;
@@ -30,8 +33,8 @@ struct Scale128 {
 };
 
 template <Epilogue kEpilogue>
-inline Scale128 LoadScale(const OutputColumns& columns, int32_t column) {
-  Scale128 s = {};
+inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
+  Scale s = {};
   if constexpr (kEpilogue == Epilogue::kDouble) {
     s.scale_low = vld1q_f64(columns.scale + column);
     s.scale_high = vld1q_f64(columns.scale + column + 2);
@@ -50,10 +53,9 @@ inline Scale128 LoadScale(const OutputColumns& columns, int32_t column) {
   return s;
 }
 
-// 4 accumulators to 4 rescaled values, before the zero point and the clamp; kWide clamps, and takes
-// the zero point off again.
+// kWide clamps, and takes the zero point off again.
 template <Epilogue kEpilogue>
-inline int32x4_t Rescale(int32x4_t x, const Scale128& s) {
+inline int32x4_t Rescale(int32x4_t x, const Scale& s) {
   if constexpr (kEpilogue == Epilogue::kDouble) {
     // FCVTAS rounds halves away from zero and saturates, as does the way to int32; what saturates
     // is beyond any clamp.
@@ -77,12 +79,12 @@ inline int32x4_t Rescale(int32x4_t x, const Scale128& s) {
 }
 
 // Zero point and clamp, and the way from int32 to bytes.
-struct Bytes128 {
+struct Bytes {
   int16x8_t zero_point;
   int8x16_t low, high, flip;
 };
 
-inline Bytes128 LoadBytes(int32_t zero_point, ClampRange clamp) {
+inline Bytes LoadBytes(int32_t zero_point, ClampRange clamp) {
   // One signed saturation serves both output types: uint8 is int8 moved by 128.
   const int32_t offset = clamp.max > 127 ? 128 : 0;
   return {vdupq_n_s16(static_cast<int16_t>(zero_point - offset)),
@@ -93,32 +95,12 @@ inline Bytes128 LoadBytes(int32_t zero_point, ClampRange clamp) {
 
 // Four times 4 rescaled values to 16 output bytes: those of v0, then v1, v2, v3. Saturation to
 // int16 before the zero point is harmless: what saturates is beyond either clamp.
-inline uint8x16_t ToBytes(int32x4_t v0, int32x4_t v1, int32x4_t v2, int32x4_t v3,
-                          const Bytes128& b) {
+inline uint8x16_t ToBytes(int32x4_t v0, int32x4_t v1, int32x4_t v2, int32x4_t v3, const Bytes& b) {
   const int16x8_t v01 = vqaddq_s16(vqmovn_high_s32(vqmovn_s32(v0), v1), b.zero_point);
   const int16x8_t v23 = vqaddq_s16(vqmovn_high_s32(vqmovn_s32(v2), v3), b.zero_point);
   int8x16_t bytes = vqmovn_high_s16(vqmovn_s16(v01), v23);
   bytes = vminq_s8(vmaxq_s8(bytes, b.low), b.high);
   return vreinterpretq_u8_s8(veorq_s8(bytes, b.flip));
-}
-
-// 16 bytes at `from`, of which those at or past `end` are not read and yield 0.
-inline uint8x16_t Load16Before(const uint8_t* from, const uint8_t* end) {
-  if (end - from >= 16) return vld1q_u8(from);
-  alignas(16) uint8_t bytes[16] = {};
-  for (int i = 0; i < 16 && from + i < end; ++i) bytes[i] = from[i];
-  return vld1q_u8(bytes);
-}
-
-// Stores the first `count` bytes.
-inline void StoreBytes(uint8_t* to, uint8x16_t bytes, int32_t count) {
-  if (count >= 16) {
-    vst1q_u8(to, bytes);
-    return;
-  }
-  alignas(16) uint8_t all[16];
-  vst1q_u8(all, bytes);
-  for (int32_t i = 0; i < count; ++i) to[i] = all[i];
 }
 
 }  // namespace

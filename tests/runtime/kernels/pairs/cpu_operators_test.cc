@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/pairs/pairs.h"
 
 namespace atollrt {

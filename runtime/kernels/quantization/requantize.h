@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The output stage (output_columns.h) for the instruction set that a file is compiled for; for
+// inclusion by kernels' ISA files only: everything is in an unnamed namespace, so no copy of it can
+// end up in code for other CPUs. Under the same names each set has
+//
+//   Vector, kLanes                    a register of int32
+//   LoadVector, StoreVector           at any alignment
+//   Scale, LoadScale<Epilogue>        what kLanes neighbouring columns need, kept in registers
+//   Rescale<Epilogue>(x, scale)       accumulators to values before the zero point and the clamp
+//   Bytes, LoadBytes, ToBytes         four Vectors of values to a ByteVector: the bytes of the
+//   first
+//                                     Vector, then those of the second, third and fourth
+#pragma once
+
+#if defined(__AVX512BW__)
+#include "runtime/kernels/quantization/requantize_avx512.h"
+#elif defined(__AVX2__)
+#include "runtime/kernels/quantization/requantize_avx2.h"
+#elif defined(__aarch64__)
+#include "runtime/kernels/quantization/requantize_neon.h"
+#endif
+
+namespace atollrt {
+namespace {
+
+// visit.operator()<Epilogue>() with the one that serves the columns from `column` on, if they are
+// wide_vectorizable.
+template <typename Visit>
+inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Visit& visit) {
+  if (columns.mode == RequantizeMode::kDouble) {
+    visit.template operator()<Epilogue::kDouble>();
+  } else if (columns.vectorizable[column / OutputColumns::kBlock] == 0) {
+    visit.template operator()<Epilogue::kWide>();
+  } else {
+    visit.template operator()<Epilogue::kFixedPoint>();
+  }
+}
+
+}  // namespace
+}  // namespace atollrt
