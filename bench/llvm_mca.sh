@@ -64,9 +64,9 @@ echo '|---|---|---|---|---|---|---|'
 row='4TileILi4ELi4E'
 model gemm/neon "$row" 'smull2?' 8 cortex-a72 'Cortex-A72' 8
 model gemm/neon "$row" 'smull2?' 8 neoverse-n1 'Cortex-A76' 8
-model gemm/neon_dotprod '4TileILi8ELi2E' sdot 16 neoverse-n1 'Cortex-A76' 32
-model gemm/neon_i8mm '4TileILi8ELi4E' smmla 32 neoverse-n2 'Cortex-A710' 64
-row='8RunBlock.*RequantizeModeE0E'
+model gemm/neon_dotprod '4TileILi8ELi8E' sdot 16 neoverse-n1 'Cortex-A76' 32
+model gemm/neon_i8mm '4TileILi8ELi8E' smmla 32 neoverse-n2 'Cortex-A710' 64
+row='8RunBlock.*EpilogueE0E'
 model depthwise/neon "$row" 'smull2?' 8 cortex-a72 'Cortex-A72' 8
 model depthwise/neon "$row" 'smull2?' 8 neoverse-n1 'Cortex-A76' 8
 model depthwise/neon_dotprod "$row" sdot 16 neoverse-n1 'Cortex-A76' 32

@@ -11,7 +11,7 @@ namespace atollrt {
 namespace {
 
 constexpr int32_t kGroup = 4;
-constexpr int64_t kLanes = 4;  // groups of a register
+constexpr int64_t kGroupsAtOnce = 4;  // of a register
 
 // Adds the products of one group, in lane kLane of the activations.
 template <int kLane, int kRows, int kVectors>
@@ -48,7 +48,7 @@ struct Tiles {
         lhs[r] = Signed(args.lhs + segment.lhs_offset + r * args.lhs_stride);
       }
       int64_t group = 0;
-      for (; group + kLanes <= segment.groups; group += kLanes) {
+      for (; group + kGroupsAtOnce <= segment.groups; group += kGroupsAtOnce) {
         int8x16_t a[kTileRows];
 #pragma GCC unroll 8
         for (int r = 0; r < kTileRows; ++r) {
