@@ -3,18 +3,10 @@
 #include <utility>
 
 #include "delegate/compilation.h"
+#include "delegate/layer_type.h"
 #include "driver/isa/memory_access.h"
 
 namespace atollrt {
-namespace {
-
-// Of a tensor that goes in or out; the partitioner lets no other types pass.
-LayerType LayerTypeOf(DataType type) {
-  if (type == DataType::kInt16) return LayerType::kInt16;
-  return type == DataType::kUInt8 ? LayerType::kUInt8 : LayerType::kInt8;
-}
-
-}  // namespace
 
 // ---- Program ------------------------------------------------------------------------------------
 
@@ -276,7 +268,7 @@ void Compilation::FillBoundary() {
     // An executable takes no more dimensions; its bytes are the same.
     if (shape.size() > kMaxLayerRank) shape = {static_cast<int32_t>(tensor.element_count())};
     return Layer{.name = tensor.name,
-                 .type = LayerTypeOf(tensor.type),
+                 .type = *LayerTypeOf(tensor.type),
                  .shape = std::move(shape),
                  .bytes = static_cast<uint64_t>(tensor.byte_size())};
   };

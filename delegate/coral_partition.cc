@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "delegate/layer_type.h"
 #include "driver/coral/package.h"
 #include "runtime/tflite/flexbuffer.h"
 
@@ -31,23 +32,6 @@ Result<std::span<const uint8_t>> FindPackage(const Node& node) {
   return *package;
 }
 
-std::optional<DataType> TensorTypeOf(LayerType type) {
-  switch (type) {
-    case LayerType::kInt8:
-      return DataType::kInt8;
-    case LayerType::kUInt8:
-      return DataType::kUInt8;
-    case LayerType::kInt16:
-      return DataType::kInt16;
-    case LayerType::kInt32:
-      return DataType::kInt32;
-    case LayerType::kFloat32:
-      return DataType::kFloat32;
-    default:
-      return {};
-  }
-}
-
 Status CheckTensors(const Graph& graph, const char* kind, const std::vector<int32_t>& tensors,
                     const std::vector<Layer>& layers) {
   if (tensors.size() != layers.size()) {
@@ -57,7 +41,7 @@ Status CheckTensors(const Graph& graph, const char* kind, const std::vector<int3
     const Layer& layer = layers[i];
     if (tensors[i] < 0) return CorruptModel("its %s %zu is absent", kind, i);
     const Tensor& tensor = graph.tensors[static_cast<size_t>(tensors[i])];
-    if (TensorTypeOf(layer.type) != tensor.type) {
+    if (LayerTypeOf(tensor.type) != layer.type) {
       return Unsupported("its %s %zu is %s, in its package %s", kind, i, DataTypeName(tensor.type),
                          LayerTypeName(layer.type));
     }

@@ -6,27 +6,6 @@
 #include "driver/isa/schedule.h"
 
 namespace atollrt {
-namespace {
-
-TraceUnit TraceUnitOf(Unit unit) {
-  switch (unit) {
-    case Unit::kSequencer:
-      return TraceUnit::kSequencer;
-    case Unit::kInfeed:
-      return TraceUnit::kInfeed;
-    case Unit::kOutfeed:
-      return TraceUnit::kOutfeed;
-    case Unit::kDma:
-      return TraceUnit::kDma;
-    case Unit::kArray:
-      return TraceUnit::kArray;
-    case Unit::kVector:
-      return TraceUnit::kVector;
-  }
-  return TraceUnit::kSequencer;
-}
-
-}  // namespace
 
 void TraceProgram(const Executable& executable, std::span<const int32_t> nodes,
                   const DeviceInfo& device, const Trace& trace) {
@@ -36,7 +15,7 @@ void TraceProgram(const Executable& executable, std::span<const int32_t> nodes,
     const Schedule::Slot slot = schedule.Add(instruction);
     TraceEvent event{.kind = TraceKind::kDevice,
                      .name = Mnemonic(instruction),
-                     .device = {.unit = TraceUnitOf(slot.unit),
+                     .device = {.unit = slot.unit,
                                 .instruction = static_cast<int32_t>(i),
                                 .issue_cycle = slot.issued,
                                 .start_cycle = slot.start,
@@ -49,7 +28,7 @@ void TraceProgram(const Executable& executable, std::span<const int32_t> nodes,
     for (const MemoryAccess& access : AccessesOf(instruction)) event.device.bytes += access.bytes;
     trace(event);
     if (slot.unit != Unit::kInfeed && slot.unit != Unit::kOutfeed) continue;
-    event.device.unit = slot.unit == Unit::kInfeed ? TraceUnit::kLinkOut : TraceUnit::kLinkIn;
+    event.device.unit = slot.unit == Unit::kInfeed ? Unit::kLinkOut : Unit::kLinkIn;
     event.device.start_cycle = slot.link_start;
     event.device.end_cycle = slot.link_end;
     trace(event);

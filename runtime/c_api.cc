@@ -31,34 +31,12 @@ std::string& LastError() {
 namespace atollrt {
 
 AtollStatus ToC(const Status& status) {
+  // The enumerations have the same values.
+  static_assert(static_cast<int>(StatusCode::kOk) == ATOLL_OK &&
+                static_cast<int>(StatusCode::kDeviceLost) == ATOLL_DEVICE_LOST &&
+                static_cast<int>(StatusCode::kInternal) == ATOLL_INTERNAL);
   LastError() = status.message();
-  switch (status.code()) {
-    case StatusCode::kOk:
-      return ATOLL_OK;
-    case StatusCode::kInvalidArgument:
-      return ATOLL_INVALID_ARGUMENT;
-    case StatusCode::kCorruptModel:
-      return ATOLL_CORRUPT_MODEL;
-    case StatusCode::kUnsupported:
-      return ATOLL_UNSUPPORTED;
-    case StatusCode::kNotFound:
-      return ATOLL_NOT_FOUND;
-    case StatusCode::kPermissionDenied:
-      return ATOLL_PERMISSION_DENIED;
-    case StatusCode::kDeviceBusy:
-      return ATOLL_DEVICE_BUSY;
-    case StatusCode::kDeviceLost:
-      return ATOLL_DEVICE_LOST;
-    case StatusCode::kTimeout:
-      return ATOLL_TIMEOUT;
-    case StatusCode::kResourceExhausted:
-      return ATOLL_RESOURCE_EXHAUSTED;
-    case StatusCode::kCancelled:
-      return ATOLL_CANCELLED;
-    case StatusCode::kInternal:
-      return ATOLL_INTERNAL;
-  }
-  return ATOLL_INTERNAL;
+  return static_cast<AtollStatus>(status.code());
 }
 
 AtollStatus NullArgument(const char* name) {

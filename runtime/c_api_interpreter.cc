@@ -29,6 +29,19 @@ Status ReadInterpreterOptions(const AtollInterpreterOptions& given,
                               options, sizeof(*options));
 }
 
+// Enumerations that are the same inside, so that they need no more than a cast.
+#define ATOLL_DATA_TYPE(name, number, text, bytes, c_name) \
+  static_assert(static_cast<int>(atollrt::DataType::name) == (c_name));
+#include "runtime/graph/data_types.inc"
+static_assert(static_cast<int>(atollrt::Unit::kLinkOut) == ATOLL_UNIT_LINK_OUT &&
+              static_cast<int>(atollrt::Unit::kInfeed) == ATOLL_UNIT_INFEED &&
+              static_cast<int>(atollrt::Unit::kDma) == ATOLL_UNIT_DMA &&
+              static_cast<int>(atollrt::Unit::kArray) == ATOLL_UNIT_ARRAY &&
+              static_cast<int>(atollrt::Unit::kVector) == ATOLL_UNIT_VECTOR &&
+              static_cast<int>(atollrt::Unit::kOutfeed) == ATOLL_UNIT_OUTFEED &&
+              static_cast<int>(atollrt::Unit::kLinkIn) == ATOLL_UNIT_LINK_IN &&
+              static_cast<int>(atollrt::Unit::kSequencer) == ATOLL_UNIT_SEQUENCER);
+
 // What callers see of `interpreter`, in place of what they saw before.
 void Adopt(std::unique_ptr<atollrt::Interpreter> interpreter, AtollInterpreter* handle) {
   handle->interpreter = std::move(interpreter);
@@ -493,7 +506,7 @@ void AtollInterpreterSetTensorTap(AtollInterpreter* interpreter, AtollTensorTap 
 
 const char* AtollDeviceUnitName(AtollDeviceUnit unit) {
   if (unit < 0 || unit > ATOLL_UNIT_SEQUENCER) return "unknown";
-  return atollrt::TraceUnitName(static_cast<atollrt::TraceUnit>(unit));
+  return atollrt::UnitName(static_cast<atollrt::Unit>(unit));
 }
 
 void AtollInterpreterSetTrace(AtollInterpreter* interpreter, AtollTraceCallback callback,

@@ -92,24 +92,6 @@ bool IsAddress(const OperandInfo& operand) {
 
 std::span<const FlagInfo> FlagTable() { return kFlags; }
 
-const char* UnitName(Unit unit) {
-  switch (unit) {
-    case Unit::kSequencer:
-      return "sequencer";
-    case Unit::kInfeed:
-      return "infeed";
-    case Unit::kOutfeed:
-      return "outfeed";
-    case Unit::kDma:
-      return "DMA";
-    case Unit::kArray:
-      return "array";
-    case Unit::kVector:
-      return "vector";
-  }
-  return "";
-}
-
 std::span<const InstructionInfo> InstructionTable() { return kInstructions; }
 
 EncodedInstruction Encode(const Instruction& instruction) {

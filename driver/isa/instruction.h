@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "atoll/status.h"
+#include "runtime/base/unit.h"
 
 namespace atollrt {
 
@@ -26,11 +27,6 @@ inline constexpr uint32_t kParameterSegment = 0x80000000u;
 // Bits of the `flags` operands: kFlagInputUnsigned and so on.
 #define ATOLL_FLAG(Name, NAME, bit, meaning) inline constexpr uint32_t kFlag##Name = 1u << (bit);
 #include "driver/isa/instructions.inc"
-
-// What executes an instruction. Units work side by side (docs/isa.md §5).
-enum class Unit : uint8_t { kSequencer, kInfeed, kOutfeed, kDma, kArray, kVector };
-inline constexpr size_t kUnitCount = 6;
-const char* UnitName(Unit unit);  // as docs/isa.md calls it: "array"
 
 // struct EndInstruction {}; struct Conv2DInstruction { uint32_t input_address; ... }; and so on.
 // All members have 32 bits and the order of the encoding, so that a struct is words 1, 2, ... of

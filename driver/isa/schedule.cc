@@ -71,6 +71,8 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
       (is_parameters ? summary_.parameters : summary_.link_out) += slot.link_end - slot.link_start;
       break;
     }
+    case Unit::kLinkOut:
+    case Unit::kLinkIn:
     case Unit::kOutfeed:
       break;
     case Unit::kDma:

@@ -3,6 +3,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 namespace atollrt {
@@ -22,33 +23,12 @@ std::string FormatV(const char* format, va_list args) {
 }  // namespace
 
 const char* StatusCodeName(StatusCode code) {
-  switch (code) {
-    case StatusCode::kOk:
-      return "ok";
-    case StatusCode::kInvalidArgument:
-      return "invalid argument";
-    case StatusCode::kCorruptModel:
-      return "corrupt model";
-    case StatusCode::kUnsupported:
-      return "unsupported";
-    case StatusCode::kNotFound:
-      return "not found";
-    case StatusCode::kPermissionDenied:
-      return "permission denied";
-    case StatusCode::kDeviceBusy:
-      return "device busy";
-    case StatusCode::kDeviceLost:
-      return "device lost";
-    case StatusCode::kTimeout:
-      return "timeout";
-    case StatusCode::kResourceExhausted:
-      return "resource exhausted";
-    case StatusCode::kCancelled:
-      return "cancelled";
-    case StatusCode::kInternal:
-      return "internal error";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {
+      "ok",        "invalid argument",   "corrupt model", "unsupported",
+      "not found", "permission denied",  "device busy",   "device lost",
+      "timeout",   "resource exhausted", "cancelled",     "internal error"};
+  const auto index = static_cast<size_t>(code);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 Status::Status(StatusCode code, std::string message)

@@ -9,47 +9,20 @@ namespace atollrt {
 
 const char* DataTypeName(DataType type) {
   switch (type) {
-    case DataType::kFloat32:
-      return "float32";
-    case DataType::kInt32:
-      return "int32";
-    case DataType::kUInt8:
-      return "uint8";
-    case DataType::kInt64:
-      return "int64";
-    case DataType::kString:
-      return "string";
-    case DataType::kBool:
-      return "bool";
-    case DataType::kInt16:
-      return "int16";
-    case DataType::kInt8:
-      return "int8";
-    case DataType::kResource:
-      return "resource";
-    case DataType::kUInt32:
-      return "uint32";
+#define ATOLL_DATA_TYPE(name, number, text, ...) \
+  case DataType::name:                           \
+    return text;
+#include "runtime/graph/data_types.inc"
   }
   return "unknown";
 }
 
 size_t DataTypeSize(DataType type) {
   switch (type) {
-    case DataType::kFloat32:
-    case DataType::kInt32:
-    case DataType::kResource:
-    case DataType::kUInt32:
-      return 4;
-    case DataType::kInt64:
-      return 8;
-    case DataType::kInt16:
-      return 2;
-    case DataType::kUInt8:
-    case DataType::kBool:
-    case DataType::kInt8:
-      return 1;
-    case DataType::kString:
-      return 0;
+#define ATOLL_DATA_TYPE(name, number, text, bytes, c_name) \
+  case DataType::name:                                     \
+    return bytes;
+#include "runtime/graph/data_types.inc"
   }
   return 0;
 }
@@ -71,11 +44,11 @@ std::string ShapeString(const Shape& shape) {
 
 std::string OpTypeName(OpType type) {
   switch (type) {
-#define ATOLL_OP(name, number) \
-  case OpType::k##name:        \
+#define ATOLL_OP_NAME(name, number) \
+  case OpType::k##name:             \
     return #name;
-#include "runtime/graph/op_types.inc"
-#undef ATOLL_OP
+#define ATOLL_OP(name, number, ...) ATOLL_OP_NAME(name, number)
+#include "runtime/graph/operators.inc"
   }
   return Format("operator %d", static_cast<int>(type));
 }

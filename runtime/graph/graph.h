@@ -29,20 +29,11 @@
 
 namespace atollrt {
 
-// Numbers are those of the model file and of AtollType.
 enum class DataType : int8_t {
-  kFloat32 = 0,
-  kInt32 = 2,
-  kUInt8 = 3,
-  kInt64 = 4,
-  kString = 5,
-  kBool = 6,
-  kInt16 = 7,
-  kInt8 = 9,
-  kResource = 13,  // the number of a variable as an int32
-  kUInt32 = 15,
+#define ATOLL_DATA_TYPE(name, number, ...) name = number,
+#include "runtime/graph/data_types.inc"
 };
-const char* DataTypeName(DataType type);  // "int8"
+const char* DataTypeName(DataType type);  // "int8", or "unknown"
 // Bytes of one element; 0 for types without a fixed size.
 size_t DataTypeSize(DataType type);
 inline bool IsByteType(DataType type) {
@@ -89,9 +80,9 @@ struct Tensor {
 };
 
 enum class OpType : int32_t {
-#define ATOLL_OP(name, number) k##name = number,
-#include "runtime/graph/op_types.inc"
-#undef ATOLL_OP
+#define ATOLL_OP(name, number, ...) k##name = number,
+#define ATOLL_OP_NAME(name, number) k##name = number,
+#include "runtime/graph/operators.inc"
 };
 // "CONV_2D"; "operator 147" for numbers that have no name here.
 std::string OpTypeName(OpType type);
@@ -218,13 +209,13 @@ struct PosenetOptions {  // PosenetDecoderOp
   float nms_radius = 0;  // pixels
   bool operator==(const PosenetOptions&) const = default;
 };
+using NoOptions = std::monostate;
 using OpOptions =
-    std::variant<std::monostate, Conv2DOptions, Pool2DOptions, FullyConnectedOptions,
-                 SoftmaxOptions, AxisOptions, ElementwiseOptions, ReshapeOptions, ReducerOptions,
-                 SqueezeOptions, ResizeOptions, BlockOptions, StridedSliceOptions, SplitOptions,
-                 LeakyReluOptions, MirrorPadOptions, BatchMatMulOptions, LstmOptions, SvdfOptions,
-                 CallOnceOptions, VarHandleOptions, VariableOptions, DetectionOptions,
-                 PosenetOptions>;
+    std::variant<NoOptions, Conv2DOptions, Pool2DOptions, FullyConnectedOptions, SoftmaxOptions,
+                 AxisOptions, ElementwiseOptions, ReshapeOptions, ReducerOptions, SqueezeOptions,
+                 ResizeOptions, BlockOptions, StridedSliceOptions, SplitOptions, LeakyReluOptions,
+                 MirrorPadOptions, BatchMatMulOptions, LstmOptions, SvdfOptions, CallOnceOptions,
+                 VarHandleOptions, VariableOptions, DetectionOptions, PosenetOptions>;
 
 // The custom operator that stands for those that Google's compiler took for a Coral.
 inline constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";

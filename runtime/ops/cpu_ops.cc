@@ -16,22 +16,14 @@ namespace {
 constexpr auto MakeCpuOps() {
   using namespace types;
   return std::to_array<CpuOp>({
-#define ATOLL_CPU_OP(name, max_version, data, Prepare) {OpType::k##name, "", max_version, data},
-#define ATOLL_CUSTOM_OP(name, data, Prepare) {OpType::kCUSTOM, name, 1, data},
-#include "runtime/ops/cpu_ops.inc"
-#undef ATOLL_CPU_OP
-#undef ATOLL_CUSTOM_OP
+#define ATOLL_OP(name, number, version, data, Infer, Prepare) \
+  {OpType::k##name, "", version, data, Prepare},
+#define ATOLL_CUSTOM_OP(name, data, Infer, Prepare, Options) \
+  {OpType::kCUSTOM, name, 1, data, Prepare},
+#include "runtime/graph/operators.inc"
   });
 }
 constexpr auto kCpuOps = MakeCpuOps();
-
-constexpr PrepareNode kPrepare[] = {
-#define ATOLL_CPU_OP(name, max_version, types, Prepare) Prepare,
-#define ATOLL_CUSTOM_OP(name, types, Prepare) Prepare,
-#include "runtime/ops/cpu_ops.inc"
-#undef ATOLL_CPU_OP
-#undef ATOLL_CUSTOM_OP
-};
 
 // The operand whose type decides how a node computes; nullptr if it has no data.
 const Tensor* DataOf(const Graph& graph, const Node& node) {
@@ -97,7 +89,7 @@ Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const N
   }
   Status status = CheckDataType(graph, node, op->types);
   if (!status.ok()) return std::move(status).WithContext(Describe(graph, node));
-  Executor executor = kPrepare[op - kCpuOps.data()](graph, node, features);
+  Executor executor = op->prepare(graph, node, features);
   if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph, node));
   return executor;
 }

@@ -16,11 +16,18 @@
 
 namespace atollrt {
 
+// Checks types and quantization of a node (its shapes are right already: InferShapes), computes
+// everything that Invoke will need and binds it. Errors do not name the node; the caller adds it.
+using PrepareNode = Result<std::unique_ptr<NodeExecutor>> (*)(const Graph& graph, const Node& node,
+                                                              CpuFeatures features);
+
+// What the CPU needs of graph/operators.inc.
 struct CpuOp {
   OpType type = OpType::kCUSTOM;
   const char* custom_name = "";  // of OpType::kCUSTOM
   int32_t max_version = 0;       // the newest known one
   TypeSet types = types::kNone;  // that its data may have
+  PrepareNode prepare = nullptr;
 };
 
 // All operators that the CPU has, by name; the custom ones are the last.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the files of runtime/ops that bind nodes to kernels share: executors from functions, and
-// the declarations that cpu_ops.inc lists. Not for use outside this folder.
+// the declarations of these files. Not for use outside this folder.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,12 @@ namespace atollrt {
 
 using Executor = Result<std::unique_ptr<NodeExecutor>>;
 
-// Checks types and quantization of a node (its shapes are right already: InferShapes), computes
-// everything that Invoke will need and binds it. Errors do not name the node; the caller adds it.
-using PrepareNode = Executor (*)(const Graph& graph, const Node& node, CpuFeatures features);
-
-#define ATOLL_CPU_OP(name, max_version, types, Prepare) \
+// Those that operators.inc lists, as PrepareNode in cpu_ops.h.
+#define ATOLL_OP(name, number, version, types, Infer, Prepare) \
   Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
-#define ATOLL_CUSTOM_OP(name, types, Prepare) \
-  Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
-#include "runtime/ops/cpu_ops.inc"
-#undef ATOLL_CPU_OP
-#undef ATOLL_CUSTOM_OP
+#define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
+  ATOLL_OP(name, 32, 1, types, Infer, Prepare)
+#include "runtime/graph/operators.inc"
 // Functions of one byte, through MakeNodeTable: what operators of other types, too, turn to.
 Executor PrepareTable(const Graph& graph, const Node& node, CpuFeatures features);
 

@@ -145,7 +145,7 @@ Executor PrepareArgReduction(const Graph& graph, const Node& node, CpuFeatures f
   const int32_t axis =
       NormalizeAxis(ConstantIntegers(*graph.Input(node, 1))[0], input.shape.size());
   ArgReduceParams params{.which = node.type == OpType::kARG_MAX ? Extreme::kMax : Extreme::kMin,
-                         .input = *ElementOf(input.type),  // a number: cpu_ops.inc
+                         .input = *ElementOf(input.type),  // a number: operators.inc
                          .output = *ElementOf(type)};
   for (int32_t i = 0; i < static_cast<int32_t>(input.shape.size()); ++i) {
     (i < axis ? params.outer : i == axis ? params.size : params.inner) *= input.shape[i];

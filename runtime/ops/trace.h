@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "runtime/base/unit.h"
+
 namespace atollrt {
 
 enum class TraceKind : uint8_t {
@@ -18,19 +20,6 @@ enum class TraceKind : uint8_t {
   kDevice,  // device: one part of it is busy with one instruction
 };
 
-// What of a device is busy: a direction of the link, or a unit (docs/isa.md §5).
-enum class TraceUnit : uint8_t {
-  kLinkOut,  // bytes to the device
-  kInfeed,
-  kDma,
-  kArray,
-  kVector,
-  kOutfeed,
-  kLinkIn,     // bytes from the device
-  kSequencer,  // END
-};
-const char* TraceUnitName(TraceUnit unit);  // "link out"
-
 // Measured.
 struct HostTime {
   int32_t thread = 0;  // 0: the invoking one; 1 ...: others of the interpreter's pool
@@ -40,7 +29,7 @@ struct HostTime {
 
 // Modelled; cycles since the start message of the request.
 struct DeviceTime {
-  TraceUnit unit = TraceUnit::kSequencer;
+  Unit unit = Unit::kSequencer;
   int32_t instruction = 0;  // index in the partition's program
   uint64_t issue_cycle = 0;
   uint64_t start_cycle = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sets of element types, as the list of operators has them (cpu_ops.inc).
+// Sets of element types, as the list of operators has them (graph/operators.inc).
 #pragma once
 
 #include <cstdint>

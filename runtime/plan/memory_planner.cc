@@ -242,13 +242,17 @@ void Search::PlaceMany(const Order& order) {
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   Lives lives(std::move(steps));
   RangeMax<RaiseTo> tops(lives.size());
+  RangeMax<> alive(lives.size());                   // bytes of all that live at a step
   std::vector<std::pair<int64_t, int64_t>> beside;  // from, to
   for (const uint32_t index : order) {
     const MemoryBlock& block = blocks_[index];
     const size_t first = lives.PositionOf(block.first_use);
     const size_t last = lives.PositionOf(block.last_use);
-    int64_t offset = 0;
-    if (visits_ < kLongSearchBudget) {
+    int64_t offset = tops.Max(first, last);
+    // As many bytes as the top is high: at the step of these there is no gap below it.
+    const bool is_full = alive.Max(first, last) == offset;
+    if (!is_full && visits_ < kLongSearchBudget) {
+      offset = 0;
       beside.clear();
       lives.ForEachBeside(block, [&](uint32_t other) {
         beside.emplace_back(offsets_[other], offsets_[other] + blocks_[other].size);
@@ -259,12 +263,11 @@ void Search::PlaceMany(const Order& order) {
         if (from - offset >= block.size) break;
         offset = std::max(offset, to);
       }
-      lives.Add(index, block);
-    } else {
-      offset = tops.Max(first, last);
     }
+    if (visits_ < kLongSearchBudget) lives.Add(index, block);
     offsets_[index] = offset;
     tops.Change(first, last, offset + block.size);
+    alive.Change(first, last, block.size);
   }
   best_offsets_ = offsets_;
   best_total_ = tops.Max();

@@ -115,13 +115,17 @@ Result<int32_t> CheckAxis(int64_t axis, const Shape& shape) {
 namespace {
 
 ShapeRule RuleFor(const Node& node) {
-#define ATOLL_SHAPE_RULE(name, Rule) \
-  if (node.type == OpType::k##name) return Rule;
-#define ATOLL_CUSTOM_SHAPE_RULE(name, Rule) \
-  if (node.type == OpType::kCUSTOM && node.custom_name == (name)) return Rule;
-#include "runtime/shapes/shape_rules.inc"
-#undef ATOLL_CUSTOM_SHAPE_RULE
-#undef ATOLL_SHAPE_RULE
+  switch (node.type) {
+#define ATOLL_OP(name, number, version, types, Infer, Prepare) \
+  case OpType::k##name:                                        \
+    return Infer;
+#include "runtime/graph/operators.inc"
+    default:
+      break;
+  }
+#define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
+  if (node.type == OpType::kCUSTOM && node.custom_name == (name)) return Infer;
+#include "runtime/graph/operators.inc"
   return nullptr;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shape rules: how the shapes of an operator's outputs follow from its inputs, one function per
-// operator or family. Part of shape inference (shape_inference.h); the list shape_rules.inc binds
-// them to operators.
+// operator or family. Part of shape inference (shape_inference.h); the list of operators
+// (graph/operators.inc) says which serves which.
 #pragma once
 
 #include <vector>
@@ -17,12 +17,11 @@ namespace atollrt {
 // node; the caller adds it. Data types are not judged here.
 using ShapeRule = Status (*)(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
 
-#define ATOLL_SHAPE_RULE(name, Rule) \
-  Status Rule(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
-#define ATOLL_CUSTOM_SHAPE_RULE(name, Rule) ATOLL_SHAPE_RULE(name, Rule)
-#include "runtime/shapes/shape_rules.inc"
-#undef ATOLL_CUSTOM_SHAPE_RULE
-#undef ATOLL_SHAPE_RULE
+#define ATOLL_OP(name, number, version, types, Infer, Prepare) \
+  Status Infer(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
+#define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
+  ATOLL_OP(name, 32, 1, types, Infer, Prepare)
+#include "runtime/graph/operators.inc"
 
 // ---- What rules share -------------------------------------------------------------------------
 

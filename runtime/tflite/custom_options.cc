@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tflite/custom_options.h"
 
+#include <flatbuffers/flexbuffers.h>
+
+#include <algorithm>
 #include <cmath>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <tuple>
+#include <type_traits>
 
 #include "runtime/tflite/flexbuffer.h"
 
@@ -14,97 +16,131 @@ namespace {
 // Nothing real comes near; products of two fit an int32.
 constexpr int64_t kMaxCount = 32768;
 
-class Options {
- public:
-  explicit Options(std::vector<FlexbufferEntry> entries) : entries_(std::move(entries)) {}
-
-  // Sets `out` to a number from 1 to kMaxCount.
-  Status Count(std::string_view key, int32_t* out) const {
-    const FlexbufferEntry* entry = Find(key);
-    if (entry == nullptr) return Missing(key);
-    if (entry->integer < 1 || entry->integer > kMaxCount) {
-      return CorruptModel("%s is %lld, must be 1 to %lld", std::string(key).c_str(),
-                          static_cast<long long>(entry->integer),
-                          static_cast<long long>(kMaxCount));
-    }
-    *out = static_cast<int32_t>(entry->integer);
-    return Status();
-  }
-
-  // Sets `out` to a finite number.
-  Status Real(std::string_view key, float* out) const {
-    const FlexbufferEntry* entry = Find(key);
-    if (entry == nullptr) return Missing(key);
-    *out = static_cast<float>(entry->real);
-    return std::isfinite(*out) ? Status()
-                               : CorruptModel("%s is not finite", std::string(key).c_str());
-  }
-
-  // A scale that something is divided by or that divides.
-  Status Positive(std::string_view key, float* out) const {
-    ATOLL_RETURN_IF_ERROR(Real(key, out));
-    if (*out > 0) return Status();
-    return CorruptModel("%s is %g, must be positive", std::string(key).c_str(),
-                        static_cast<double>(*out));
-  }
-
-  const FlexbufferEntry* Find(std::string_view key) const {
-    for (const FlexbufferEntry& entry : entries_) {
-      if (entry.key == key) return &entry;
-    }
-    return nullptr;
-  }
-
- private:
-  static Status Missing(std::string_view key) {
-    return CorruptModel("option %s is missing", std::string(key).c_str());
-  }
-
-  const std::vector<FlexbufferEntry> entries_;
+// Counts are from 1 to kMaxCount, floats finite.
+enum class Rule {
+  kNeeded,
+  kPositive,  // a scale that something is divided by or that divides
+  kDefault,   // absent or 0: as graph.h has it
 };
 
-Status Read(const Options& stored, DetectionOptions* out) {
-  ATOLL_RETURN_IF_ERROR(stored.Count("max_detections", &out->max_detections));
-  ATOLL_RETURN_IF_ERROR(stored.Count("max_classes_per_detection", &out->max_classes_per_detection));
-  // Absent or 0: the default.
-  const FlexbufferEntry* per_class = stored.Find("detections_per_class");
-  if (per_class != nullptr && per_class->integer != 0) {
-    ATOLL_RETURN_IF_ERROR(stored.Count("detections_per_class", &out->detections_per_class));
+template <typename Options, typename Member>
+struct OptionField {
+  const char* key;
+  Member Options::*member;
+  Rule rule = Rule::kNeeded;
+};
+template <typename Options, typename Member, typename... Rules>
+OptionField(const char*, Member Options::*, Rules...) -> OptionField<Options, Member>;
+
+template <typename Options>
+constexpr int kFields = 0;
+
+using Detection = DetectionOptions;
+template <>
+constexpr auto kFields<Detection> = std::tuple{
+    OptionField{"max_detections", &Detection::max_detections},
+    OptionField{"max_classes_per_detection", &Detection::max_classes_per_detection},
+    OptionField{"detections_per_class", &Detection::detections_per_class, Rule::kDefault},
+    OptionField{"num_classes", &Detection::num_classes},
+    OptionField{"use_regular_nms", &Detection::use_regular_nms, Rule::kDefault},
+    OptionField{"nms_score_threshold", &Detection::score_threshold},
+    OptionField{"nms_iou_threshold", &Detection::iou_threshold},
+    OptionField{"y_scale", &Detection::y_scale, Rule::kPositive},
+    OptionField{"x_scale", &Detection::x_scale, Rule::kPositive},
+    OptionField{"h_scale", &Detection::h_scale, Rule::kPositive},
+    OptionField{"w_scale", &Detection::w_scale, Rule::kPositive}};
+
+template <>
+constexpr auto kFields<PosenetOptions> =
+    std::tuple{OptionField{"max_detections", &PosenetOptions::max_detections},
+               OptionField{"stride", &PosenetOptions::stride},
+               OptionField{"score_threshold", &PosenetOptions::score_threshold},
+               OptionField{"nms_radius", &PosenetOptions::nms_radius}};
+
+Status SetCount(const char* key, const FlexbufferEntry& entry, int32_t* out) {
+  if (entry.integer < 1 || entry.integer > kMaxCount) {
+    return CorruptModel("%s is %lld, must be 1 to %lld", key, static_cast<long long>(entry.integer),
+                        static_cast<long long>(kMaxCount));
   }
-  ATOLL_RETURN_IF_ERROR(stored.Count("num_classes", &out->num_classes));
-  const FlexbufferEntry* regular = stored.Find("use_regular_nms");
-  out->use_regular_nms = regular != nullptr && regular->integer != 0;
-  ATOLL_RETURN_IF_ERROR(stored.Real("nms_score_threshold", &out->score_threshold));
-  ATOLL_RETURN_IF_ERROR(stored.Real("nms_iou_threshold", &out->iou_threshold));
-  ATOLL_RETURN_IF_ERROR(stored.Positive("y_scale", &out->y_scale));
-  ATOLL_RETURN_IF_ERROR(stored.Positive("x_scale", &out->x_scale));
-  ATOLL_RETURN_IF_ERROR(stored.Positive("h_scale", &out->h_scale));
-  return stored.Positive("w_scale", &out->w_scale);
-}
-
-Status Read(const Options& stored, PosenetOptions* out) {
-  ATOLL_RETURN_IF_ERROR(stored.Count("max_detections", &out->max_detections));
-  ATOLL_RETURN_IF_ERROR(stored.Count("stride", &out->stride));
-  ATOLL_RETURN_IF_ERROR(stored.Real("score_threshold", &out->score_threshold));
-  return stored.Real("nms_radius", &out->nms_radius);
-}
-
-template <typename T>
-Status ReadInto(Node* node) {
-  ATOLL_ASSIGN_OR_RETURN(std::vector<FlexbufferEntry> entries,
-                         ReadFlexbufferMap(node->custom_options));
-  T options;
-  ATOLL_RETURN_IF_ERROR(Read(Options(std::move(entries)), &options));
-  node->options = options;
+  *out = static_cast<int32_t>(entry.integer);
   return Status();
+}
+
+Status SetReal(const char* key, const FlexbufferEntry& entry, Rule rule, float* out) {
+  *out = static_cast<float>(entry.real);
+  if (!std::isfinite(*out)) return CorruptModel("%s is not finite", key);
+  if (rule != Rule::kPositive || *out > 0) return Status();
+  return CorruptModel("%s is %g, must be positive", key, static_cast<double>(*out));
+}
+
+template <typename Options, typename Member>
+Status ReadField(const std::vector<FlexbufferEntry>& stored,
+                 const OptionField<Options, Member>& field, Options* options) {
+  const auto entry = std::ranges::find(stored, field.key, &FlexbufferEntry::key);
+  Member* const out = &(options->*field.member);
+  if (field.rule == Rule::kDefault && (entry == stored.end() || entry->integer == 0)) {
+    return Status();
+  }
+  if (entry == stored.end()) return CorruptModel("option %s is missing", field.key);
+  if constexpr (std::is_same_v<Member, bool>) {
+    *out = true;
+    return Status();
+  } else if constexpr (std::is_same_v<Member, float>) {
+    return SetReal(field.key, *entry, field.rule, out);
+  } else {
+    return SetCount(field.key, *entry, out);
+  }
+}
+
+template <typename Options>
+Status ReadInto(Node* node) {
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<FlexbufferEntry> stored,
+                         ReadFlexbufferMap(node->custom_options));
+  Options options;
+  Status status;
+  const auto read = [&](const auto& field) {
+    status = ReadField(stored, field, &options);
+    return status.ok();
+  };
+  std::apply([&](const auto&... fields) { (void)(read(fields) && ...); }, kFields<Options>);
+  if (status.ok()) node->options = options;
+  return status;
+}
+
+template <typename Options>
+std::vector<uint8_t> Encode(const Options& options) {
+  flexbuffers::Builder builder;
+  const auto write = [&](const auto& field) {
+    const auto value = options.*field.member;
+    using Member = decltype(value);
+    if constexpr (std::is_same_v<Member, const bool>) {
+      builder.Bool(field.key, value);
+    } else if constexpr (std::is_same_v<Member, const float>) {
+      builder.Float(field.key, value);
+    } else {
+      builder.Int(field.key, value);
+    }
+  };
+  builder.Map(
+      [&] { std::apply([&](const auto&... fields) { (write(fields), ...); }, kFields<Options>); });
+  builder.Finish();
+  return builder.GetBuffer();
 }
 
 }  // namespace
 
 Status ReadCustomOptions(Node* node) {
-  if (node->custom_name == "TFLite_Detection_PostProcess") return ReadInto<DetectionOptions>(node);
-  if (node->custom_name == "PosenetDecoderOp") return ReadInto<PosenetOptions>(node);
+#define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
+  if (node->custom_name == (name)) return ReadInto<Options>(node);
+#include "runtime/graph/operators.inc"
   return Status();
+}
+
+std::vector<uint8_t> EncodeCustomOptions(const OpOptions& options) {
+#define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
+  if (const auto* o = std::get_if<Options>(&options)) return Encode(*o);
+#include "runtime/graph/operators.inc"
+  return {};
 }
 
 }  // namespace atollrt

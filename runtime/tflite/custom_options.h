@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of one custom operator: stored bytes -> OpOptions. Part of the loader.
+// The options of the custom operators that Atoll has: stored bytes -> OpOptions and back, by one
+// list of their fields. Part of the loader and the writer.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
@@ -12,5 +16,8 @@ namespace atollrt {
 // others keep none. kCorruptModel for bytes that are damaged, options that an operator cannot do
 // without and numbers out of range.
 Status ReadCustomOptions(Node* node);
+
+// As a FlexBuffers map; empty if they are of no custom operator.
+std::vector<uint8_t> EncodeCustomOptions(const OpOptions& options);
 
 }  // namespace atollrt

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "runtime/base/bytes.h"
 
@@ -54,18 +55,10 @@ class Reader {
   }
 
   uint64_t Unsigned(uint64_t position, int width) {
+    uint64_t value = 0;
     const uint8_t* at = At(position, static_cast<uint64_t>(width));
-    if (at == nullptr) return 0;
-    switch (width) {
-      case 1:
-        return *at;
-      case 2:
-        return LoadLittleEndian<uint16_t>(at);
-      case 4:
-        return LoadLittleEndian<uint32_t>(at);
-      default:
-        return LoadLittleEndian<uint64_t>(at);
-    }
+    if (at != nullptr) std::memcpy(&value, at, static_cast<size_t>(width));
+    return value;
   }
 
   int64_t Signed(uint64_t position, int width) {
@@ -118,36 +111,6 @@ int64_t Truncated(double value) {
   return static_cast<int64_t>(value);
 }
 
-// Reads the number stored at `position` in a field of `width` bytes; false if it is none.
-bool ReadNumber(Reader* reader, uint64_t position, int width, uint8_t packed_type,
-                FlexbufferEntry* entry) {
-  uint8_t type = packed_type >> 2;
-  if (type == kIndirectInt || type == kIndirectUInt || type == kIndirectFloat) {
-    position = reader->Follow(position, width);
-    width = 1 << (packed_type & 3);
-    type = static_cast<uint8_t>(type - kIndirectInt + kInt);
-  }
-  switch (type) {
-    case kInt:
-      entry->integer = reader->Signed(position, width);
-      entry->real = static_cast<double>(entry->integer);
-      return true;
-    case kUInt:
-    case kBool: {
-      const uint64_t value = reader->Unsigned(position, width);
-      entry->integer = static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX));
-      entry->real = static_cast<double>(value);
-      return true;
-    }
-    case kFloat:
-      entry->real = reader->Float(position, width);
-      entry->integer = Truncated(entry->real);
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool IsWidth(uint64_t width) { return width == 1 || width == 2 || width == 4 || width == 8; }
 
 Status BadMap(std::span<const uint8_t> bytes) {
@@ -155,7 +118,7 @@ Status BadMap(std::span<const uint8_t> bytes) {
 }
 
 // Where the value of one entry stands.
-struct Field {
+struct MapField {
   std::string_view key;
   uint64_t position = 0;
   int width = 0;
@@ -163,7 +126,7 @@ struct Field {
 };
 
 // The entries of the map at the root, in its bytes.
-Result<std::vector<Field>> ReadFields(std::span<const uint8_t> bytes, Reader* reader) {
+Result<std::vector<MapField>> ReadFields(std::span<const uint8_t> bytes, Reader* reader) {
   const Status corrupt = BadMap(bytes);
   const size_t size = bytes.size();
   if (size < 3) return corrupt;
@@ -187,20 +150,53 @@ Result<std::vector<Field>> ReadFields(std::span<const uint8_t> bytes, Reader* re
                              static_cast<unsigned long long>(count),
                              static_cast<unsigned long long>(kMaxFields));
   }
-  std::vector<Field> fields;
+  std::vector<MapField> fields;
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t key = reader->Follow(keys + i * key_width, static_cast<int>(key_width));
     if (!reader->ok()) return corrupt;
-    Field field{.key = reader->Key(key), .position = values + i * width, .width = value_width};
-    field.packed_type = static_cast<uint8_t>(reader->Unsigned(values + count * width + i, 1));
+    fields.push_back(
+        {.key = reader->Key(key),
+         .position = values + i * width,
+         .width = value_width,
+         .packed_type = static_cast<uint8_t>(reader->Unsigned(values + count * width + i, 1))});
     if (!reader->ok()) return corrupt;
-    fields.push_back(std::move(field));
   }
   return fields;
 }
 
+// Reads a number; false if the field is none.
+bool ReadNumber(Reader* reader, const MapField& field, FlexbufferEntry* entry) {
+  uint64_t position = field.position;
+  int width = field.width;
+  uint8_t type = field.packed_type >> 2;
+  if (type == kIndirectInt || type == kIndirectUInt || type == kIndirectFloat) {
+    position = reader->Follow(position, width);
+    width = 1 << (field.packed_type & 3);
+    type = static_cast<uint8_t>(type - kIndirectInt + kInt);
+  }
+  switch (type) {
+    case kInt:
+      entry->integer = reader->Signed(position, width);
+      entry->real = static_cast<double>(entry->integer);
+      return true;
+    case kUInt:
+    case kBool: {
+      const uint64_t value = reader->Unsigned(position, width);
+      entry->integer = static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX));
+      entry->real = static_cast<double>(value);
+      return true;
+    }
+    case kFloat:
+      entry->real = reader->Float(position, width);
+      entry->integer = Truncated(entry->real);
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Reads a string, blob or vector; false if the field is none.
-bool ReadBytes(Reader* reader, const Field& field, FlexbufferBytes* entry) {
+bool ReadBytes(Reader* reader, const MapField& field, FlexbufferBytes* entry) {
   const uint8_t type = field.packed_type >> 2;
   const bool is_bytes = type == kString || type == kBlob;
   entry->is_vector = type >= kVector && type <= kLastTypedVector;
@@ -218,33 +214,30 @@ bool ReadBytes(Reader* reader, const Field& field, FlexbufferBytes* entry) {
   return true;
 }
 
-}  // namespace
-
-Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> bytes) {
+// Those entries of the map that `read` can read.
+template <typename Entry>
+Result<std::vector<Entry>> ReadMap(std::span<const uint8_t> bytes,
+                                   bool (*read)(Reader*, const MapField&, Entry*)) {
   Reader reader(bytes);
-  ATOLL_ASSIGN_OR_RETURN(const std::vector<Field> fields, ReadFields(bytes, &reader));
-  std::vector<FlexbufferEntry> entries;
-  for (const Field& field : fields) {
-    FlexbufferEntry entry{.key = field.key};
-    const bool is_number =
-        ReadNumber(&reader, field.position, field.width, field.packed_type, &entry);
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<MapField> fields, ReadFields(bytes, &reader));
+  std::vector<Entry> entries;
+  for (const MapField& field : fields) {
+    Entry entry{.key = field.key};
+    const bool is_wanted = read(&reader, field, &entry);
     if (!reader.ok()) return BadMap(bytes);
-    if (is_number) entries.push_back(std::move(entry));
+    if (is_wanted) entries.push_back(entry);
   }
   return entries;
 }
 
+}  // namespace
+
+Result<std::vector<FlexbufferEntry>> ReadFlexbufferMap(std::span<const uint8_t> bytes) {
+  return ReadMap(bytes, ReadNumber);
+}
+
 Result<std::vector<FlexbufferBytes>> ReadFlexbufferBytes(std::span<const uint8_t> bytes) {
-  Reader reader(bytes);
-  ATOLL_ASSIGN_OR_RETURN(const std::vector<Field> fields, ReadFields(bytes, &reader));
-  std::vector<FlexbufferBytes> entries;
-  for (const Field& field : fields) {
-    FlexbufferBytes entry{.key = field.key};
-    const bool is_bytes = ReadBytes(&reader, field, &entry);
-    if (!reader.ok()) return BadMap(bytes);
-    if (is_bytes) entries.push_back(std::move(entry));
-  }
-  return entries;
+  return ReadMap(bytes, ReadBytes);
 }
 
 }  // namespace atollrt

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "runtime/base/buffer.h"
@@ -79,16 +80,16 @@ Result<const tflite::Model*> VerifyContainer(std::span<const uint8_t> bytes) {
   return model;
 }
 
-// Which tensor has packed weights, and the buffer that they are in.
+// Tensors with packed weights, by their subgraphs.
 struct PackedTensor {
-  uint32_t subgraph = 0;
   uint32_t tensor = 0;
   uint32_t buffer = 0;
 };
-// In the order of subgraphs.
-Result<std::vector<PackedTensor>> ReadPackedTensors(std::span<const uint8_t> bytes,
-                                                    const tflite::Model& model) {
-  std::vector<PackedTensor> packed;
+using PackedTensors = std::multimap<uint32_t, PackedTensor>;
+
+Result<PackedTensors> ReadPackedTensors(std::span<const uint8_t> bytes,
+                                        const tflite::Model& model) {
+  PackedTensors packed;
   if (model.metadata() == nullptr) return packed;
   for (const tflite::Metadata* metadata : *model.metadata()) {
     if (metadata == nullptr || metadata->name() == nullptr ||
@@ -98,15 +99,12 @@ Result<std::vector<PackedTensor>> ReadPackedTensors(std::span<const uint8_t> byt
     ATOLL_ASSIGN_OR_RETURN(std::span<const uint8_t> table,
                            BufferBytes(bytes, model, metadata->buffer()));
     for (; table.size() >= kPackedTensorBytes; table = table.subspan(kPackedTensorBytes)) {
-      packed.push_back({LoadLittleEndian<uint32_t>(&table[0]),
-                        LoadLittleEndian<uint32_t>(&table[4]),
-                        LoadLittleEndian<uint32_t>(&table[8])});
+      packed.insert(
+          {LoadLittleEndian<uint32_t>(&table[0]),
+           {LoadLittleEndian<uint32_t>(&table[4]), LoadLittleEndian<uint32_t>(&table[8])}});
     }
     break;
   }
-  std::stable_sort(packed.begin(), packed.end(), [](const PackedTensor& a, const PackedTensor& b) {
-    return a.subgraph < b.subgraph;
-  });
   return packed;
 }
 
@@ -116,7 +114,7 @@ class GraphLoader {
   // Subgraph `number`, which has tensors. `packed` are those of all subgraphs, `budget` is
   // that of the file.
   GraphLoader(std::span<const uint8_t> bytes, const tflite::Model* model, uint32_t number,
-              std::span<const PackedTensor> packed, CopyBudget* budget)
+              const PackedTensors& packed, CopyBudget* budget)
       : bytes_(bytes),
         model_(model),
         number_(number),
@@ -186,7 +184,7 @@ class GraphLoader {
   const tflite::Model* const model_;
   const uint32_t number_;
   const tflite::SubGraph* const subgraph_;
-  const std::span<const PackedTensor> packed_;
+  const PackedTensors& packed_;
   CopyBudget& budget_;
   Graph graph_;
   std::vector<bool> is_output_;  // per tensor: of a node
@@ -252,20 +250,18 @@ Status GraphLoader::ReadContents(const tflite::Tensor& stored, int32_t index) {
 }
 
 Status GraphLoader::ReadPackedWeights() {
-  const auto is_earlier = [](const PackedTensor& packed, uint32_t subgraph) {
-    return packed.subgraph < subgraph;
-  };
-  auto packed = std::lower_bound(packed_.begin(), packed_.end(), number_, is_earlier);
-  for (; packed != packed_.end() && packed->subgraph == number_; ++packed) {
-    if (packed->tensor >= graph_.tensors.size()) {
-      return CorruptModel("packed weights of tensor %u, but there are %zu tensors", packed->tensor,
+  const auto [first, last] = packed_.equal_range(number_);
+  for (auto entry = first; entry != last; ++entry) {
+    const PackedTensor& packed = entry->second;
+    if (packed.tensor >= graph_.tensors.size()) {
+      return CorruptModel("packed weights of tensor %u, but there are %zu tensors", packed.tensor,
                           graph_.tensors.size());
     }
-    const auto data = BufferBytes(bytes_, *model_, packed->buffer);
+    const auto data = BufferBytes(bytes_, *model_, packed.buffer);
     if (!data.ok()) return Status(data.status()).WithContext("packed weights");
     if (data->empty()) continue;
     const size_t begin = static_cast<size_t>(-(data->data() - bytes_.data())) % Buffer::kAlignment;
-    graph_.tensors[packed->tensor].packed_weights = data->subspan(std::min(begin, data->size()));
+    graph_.tensors[packed.tensor].packed_weights = data->subspan(std::min(begin, data->size()));
   }
   return Status();
 }
@@ -443,16 +439,8 @@ Status GraphLoader::ReadGraphEnds() {
   ATOLL_RETURN_IF_ERROR(CountCopied(BytesOf(subgraph_->inputs()) + BytesOf(subgraph_->outputs())));
   graph_.inputs = Vector(subgraph_->inputs());
   graph_.outputs = Vector(subgraph_->outputs());
-  for (const std::vector<int32_t>* ends : {&graph_.inputs, &graph_.outputs}) {
-    const char* role = ends == &graph_.inputs ? "input" : "output";
-    for (const int32_t index : *ends) {
-      if (index < 0 || static_cast<size_t>(index) >= graph_.tensors.size()) {
-        return CorruptModel("graph %s: tensor index %d, but there are %zu tensors", role, index,
-                            graph_.tensors.size());
-      }
-    }
-  }
-  return Status();
+  ATOLL_RETURN_IF_ERROR(CheckIndices(graph_.inputs, "graph input:", /*may_be_absent=*/false));
+  return CheckIndices(graph_.outputs, "graph output:", /*may_be_absent=*/false);
 }
 
 // Every tensor is written once, before it is read.
@@ -673,7 +661,7 @@ Result<LoadedModel> LoadTflite(std::span<const uint8_t> bytes, ConstantFolding::
                                std::span<const InputShape> input_shapes) {
   ATOLL_ASSIGN_OR_RETURN(const tflite::Model* const model, VerifyContainer(bytes));
   LoadedModel loaded;
-  ATOLL_ASSIGN_OR_RETURN(const std::vector<PackedTensor> packed, ReadPackedTensors(bytes, *model));
+  ATOLL_ASSIGN_OR_RETURN(const PackedTensors packed, ReadPackedTensors(bytes, *model));
   CopyBudget budget(bytes.size());
   auto folded_bytes = static_cast<int64_t>(kMaxFoldedOfByte * bytes.size() + kCopiesOfSmallFile);
   const ConstantFolding folding{evaluate, &loaded.folded, &folded_bytes};

@@ -1,333 +1,241 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tflite/tflite_options.h"
 
+#include <algorithm>
 #include <cmath>
-
-#include "tflite_generated.h"
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 namespace atollrt {
 namespace {
 
-Status Read(tflite::Activation stored, Activation* out) {
-  if (stored < tflite::Activation::MIN || stored > tflite::Activation::MAX) {
-    return CorruptModel("fused activation %d does not exist", static_cast<int>(stored));
+using flatbuffers::FlatBufferBuilder;
+
+// ---- Values -------------------------------------------------------------------------------------
+
+const char* KindOf(tflite::Activation) { return "fused activation"; }
+const char* KindOf(tflite::Padding) { return "padding"; }
+const char* KindOf(tflite::MirrorPadMode) { return "mirror mode"; }
+
+// Sets `out` to the value of the field `name`.
+template <typename Stored, typename Member>
+Status ReadValue(const char* name, Stored stored, Member* out) {
+  if constexpr (std::is_enum_v<Stored>) {
+    if (stored < Stored::MIN || stored > Stored::MAX) {
+      return CorruptModel("%s %d does not exist", KindOf(stored), static_cast<int>(stored));
+    }
+    *out = static_cast<Member>(stored);
+  } else if constexpr (std::is_same_v<Member, std::string>) {
+    if (stored != nullptr) *out = stored->str();
+  } else if constexpr (std::is_pointer_v<Stored>) {
+    constexpr uint32_t kMaxListedCount = 64;  // more than any tensor has dimensions
+    if (stored == nullptr) return Status();
+    if (stored->size() > kMaxListedCount) {
+      return CorruptModel("%s has %u numbers, at most %u make sense", name, stored->size(),
+                          kMaxListedCount);
+    }
+    out->assign(stored->begin(), stored->end());
+  } else {
+    *out = stored;
+    if constexpr (std::is_floating_point_v<Stored>) {
+      if (!std::isfinite(stored)) return CorruptModel("%s is not finite", name);
+    }
   }
-  *out = static_cast<Activation>(stored);
   return Status();
 }
 
-Status Read(tflite::Padding stored, Padding* out) {
-  if (stored < tflite::Padding::MIN || stored > tflite::Padding::MAX) {
-    return CorruptModel("padding %d does not exist", static_cast<int>(stored));
+// As a field holds it: strings and lists are stored now, before the table.
+template <typename Member, typename Builder, typename Argument>
+Argument StoreValue(const Member& value, void (Builder::*)(Argument), FlatBufferBuilder* fbb) {
+  if constexpr (std::is_same_v<Member, std::string>) {
+    return fbb->CreateString(value);
+  } else if constexpr (std::is_class_v<Member>) {
+    return fbb->CreateVector(value);
+  } else {
+    return static_cast<Argument>(value);
   }
-  *out = static_cast<Padding>(stored);
-  return Status();
 }
 
-Status Read(tflite::MirrorPadMode stored, MirrorPadMode* out) {
-  if (stored < tflite::MirrorPadMode::MIN || stored > tflite::MirrorPadMode::MAX) {
-    return CorruptModel("mirror mode %d does not exist", static_cast<int>(stored));
-  }
-  *out = static_cast<MirrorPadMode>(stored);
-  return Status();
+// ---- What follows from the tensors of a node ----------------------------------------------------
+
+// nullptr if the list has no such position, or no tensor there.
+const Tensor* TensorAt(const Graph& graph, const std::vector<int32_t>& tensors) {
+  const bool is_there =
+      !tensors.empty() && tensors[0] >= 0 && static_cast<size_t>(tensors[0]) < graph.tensors.size();
+  return is_there ? &graph.tensors[static_cast<size_t>(tensors[0])] : nullptr;
 }
 
-// One overload per stored table. Fields keep the names of graph.h.
+int8_t TypeOf(const Tensor* tensor) {
+  return static_cast<int8_t>(tensor == nullptr ? DataType::kFloat32 : tensor->type);
+}
+int8_t InputType(const Graph& graph, const Node& node) {
+  return TypeOf(TensorAt(graph, node.inputs));
+}
+int8_t OutputType(const Graph& graph, const Node& node) {
+  return TypeOf(TensorAt(graph, node.outputs));
+}
 
-// Convolution and depthwise convolution name their fields alike.
+int32_t ChannelsOf(const Tensor* tensor) {
+  return tensor == nullptr || tensor->shape.empty() ? 0 : tensor->shape.back();
+}
+// Output channels per input channel; readers derive it from the shapes, too.
+int32_t DepthMultiplier(const Graph& graph, const Node& node) {
+  const int32_t input = ChannelsOf(TensorAt(graph, node.inputs));
+  return input <= 0 ? 1 : std::max(1, ChannelsOf(TensorAt(graph, node.outputs)) / input);
+}
+
+// ---- Fields -------------------------------------------------------------------------------------
+
+// A field of a table, and the member of the options that has its value.
+template <typename Stored, typename Value, typename Builder, typename Argument, typename Options,
+          typename Member>
+struct TableField {
+  const char* name;
+  Value (Stored::*get)() const;
+  void (Builder::*add)(Argument);
+  Member Options::*member;
+};
+template <typename Stored, typename Value, typename Builder, typename Argument, typename Options,
+          typename Member>
+TableField(const char*, Value (Stored::*)() const, void (Builder::*)(Argument), Member Options::*)
+    -> TableField<Stored, Value, Builder, Argument, Options, Member>;
+
+// One that nobody reads.
+template <typename Builder, typename Argument>
+struct Derived {
+  void (Builder::*add)(Argument);
+  Argument (*value)(const Graph& graph, const Node& node);
+};
+template <typename Builder, typename Argument>
+Derived(void (Builder::*)(Argument), Argument (*)(const Graph&, const Node&))
+    -> Derived<Builder, Argument>;
+
+enum class Presence { kOptional, kRequired };
+
+template <typename Stored, typename Options>
+struct Table;
+#define ATOLL_FIELD(stored, member) \
+  TableField { #stored, &S::stored, &S::Builder::add_##stored, &O::member }
+#define ATOLL_DERIVED(stored, Value) \
+  Derived { &S::Builder::add_##stored, &Value }
+#define ATOLL_TABLE(Stored, Options, presence, ...)                                \
+  template <>                                                                      \
+  struct Table<tflite::Stored, Options> {                                          \
+    using S = tflite::Stored;                                                      \
+    using O = Options;                                                             \
+    static constexpr Presence kPresence = Presence::presence;                      \
+    static constexpr auto kFields = std::tuple{__VA_ARGS__};                       \
+    using Places = std::make_index_sequence<std::tuple_size_v<decltype(kFields)>>; \
+  };
+#include "runtime/tflite/tflite_options.inc"
+#undef ATOLL_TABLE
+#undef ATOLL_DERIVED
+#undef ATOLL_FIELD
+
+// A field by its place in the list of T, which is a Table.
+template <typename T, size_t kPlace>
+Status ReadField(const typename T::S& stored, typename T::O* options) {
+  constexpr auto kField = std::get<kPlace>(T::kFields);
+  if constexpr (requires { kField.get; }) {
+    return ReadValue(kField.name, (stored.*kField.get)(), &(options->*kField.member));
+  } else {
+    return Status();
+  }
+}
+
+template <typename T, size_t kPlace>
+auto StoreField(const Graph& graph, const Node& node, const typename T::O* options,
+                FlatBufferBuilder* fbb) {
+  constexpr auto kField = std::get<kPlace>(T::kFields);
+  if constexpr (requires { kField.value; }) {
+    return kField.value(graph, node);
+  } else {
+    return StoreValue(options->*kField.member, kField.add, fbb);
+  }
+}
+
+template <typename T, size_t kPlace, size_t kBytes, typename Builder, typename Value>
+void AddField(Value value, Builder* builder) {
+  constexpr auto kField = std::get<kPlace>(T::kFields);
+  if constexpr (sizeof(Value) == kBytes) (builder->*kField.add)(value);
+}
+
+// ---- Tables -------------------------------------------------------------------------------------
+
 template <typename Stored>
-Status ReadFilter(const Stored& stored, Conv2DOptions* out) {
-  out->stride_h = stored.stride_h();
-  out->stride_w = stored.stride_w();
-  out->dilation_h = stored.dilation_h_factor();
-  out->dilation_w = stored.dilation_w_factor();
-  ATOLL_RETURN_IF_ERROR(Read(stored.padding(), &out->padding));
-  return Read(stored.fused_activation_function(), &out->activation);
+Status Check(const Stored&) {
+  return Status();
+}
+Status Check(const tflite::FullyConnectedOptions& stored) {
+  if (stored.weights_format() == tflite::WeightsFormat::Default) return Status();
+  return Unsupported("weights format %d; only the default one is read",
+                     static_cast<int>(stored.weights_format()));
 }
 
-Status Read(const tflite::Conv2DOptions& stored, Conv2DOptions* out) {
-  return ReadFilter(stored, out);
-}
-
-Status Read(const tflite::DepthwiseConv2DOptions& stored, Conv2DOptions* out) {
-  return ReadFilter(stored, out);
-}
-
-Status Read(const tflite::TransposeConvOptions& stored, Conv2DOptions* out) {
-  out->stride_h = stored.stride_h();
-  out->stride_w = stored.stride_w();
-  ATOLL_RETURN_IF_ERROR(Read(stored.padding(), &out->padding));
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::Pool2DOptions& stored, Pool2DOptions* out) {
-  out->stride_h = stored.stride_h();
-  out->stride_w = stored.stride_w();
-  out->filter_h = stored.filter_height();
-  out->filter_w = stored.filter_width();
-  ATOLL_RETURN_IF_ERROR(Read(stored.padding(), &out->padding));
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::FullyConnectedOptions& stored, FullyConnectedOptions* out) {
-  if (stored.weights_format() != tflite::WeightsFormat::Default) {
-    return Unsupported("weights format %d; only the default one is read",
-                       static_cast<int>(stored.weights_format()));
+template <typename T, size_t... kPlaces>
+Status ReadTable(const tflite::Operator& op, Node* node, std::index_sequence<kPlaces...>) {
+  if constexpr (!std::is_same_v<typename T::O, NoOptions>) {
+    typename T::O options;
+    if (const auto* const stored = op.builtin_options_as<typename T::S>()) {
+      Status status = Check(*stored);
+      (void)(status.ok() && (... && (status = ReadField<T, kPlaces>(*stored, &options)).ok()));
+      ATOLL_RETURN_IF_ERROR(status);
+    } else if (T::kPresence == Presence::kRequired) {
+      return CorruptModel("its options are missing or of another operator");
+    }
+    node->options = std::move(options);
   }
-  out->keep_num_dims = stored.keep_num_dims();
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::SoftmaxOptions& stored, SoftmaxOptions* out) {
-  out->beta = stored.beta();
-  return std::isfinite(out->beta) ? Status() : CorruptModel("beta is not finite");
-}
-
-Status Read(const tflite::ConcatenationOptions& stored, AxisOptions* out) {
-  out->axis = stored.axis();
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::GatherOptions& stored, AxisOptions* out) {
-  out->axis = stored.axis();
-  out->count = stored.batch_dims();
   return Status();
 }
 
-Status Read(const tflite::PackOptions& stored, AxisOptions* out) {
-  out->axis = stored.axis();
-  out->count = stored.values_count();
-  return Status();
-}
-
-Status Read(const tflite::UnpackOptions& stored, AxisOptions* out) {
-  out->axis = stored.axis();
-  out->count = stored.num();
-  return Status();
-}
-
-Status Read(const tflite::AddOptions& stored, ElementwiseOptions* out) {
-  out->pot_scale_int16 = stored.pot_scale_int16();
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::SubOptions& stored, ElementwiseOptions* out) {
-  out->pot_scale_int16 = stored.pot_scale_int16();
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::MulOptions& stored, ElementwiseOptions* out) {
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::DivOptions& stored, ElementwiseOptions* out) {
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::L2NormOptions& stored, ElementwiseOptions* out) {
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const char* name, const flatbuffers::Vector<int32_t>* stored,
-            std::vector<int32_t>* out) {
-  constexpr uint32_t kMaxListedCount = 64;  // more than any tensor has dimensions
-  if (stored == nullptr) return Status();
-  if (stored->size() > kMaxListedCount) {
-    return CorruptModel("%s has %u numbers, at most %u make sense", name, stored->size(),
-                        kMaxListedCount);
+// The last field first, and all of four bytes before those of one, as flatc's own functions have
+// it: so there are no gaps.
+template <typename T, size_t... kPlaces>
+Result<StoredOptions> WriteTable(const Graph& graph, const Node& node, FlatBufferBuilder* fbb,
+                                 std::index_sequence<kPlaces...>) {
+  const auto* const options = std::get_if<typename T::O>(&node.options);
+  if constexpr (!std::is_same_v<typename T::O, NoOptions>) {
+    if (std::holds_alternative<NoOptions>(node.options)) return StoredOptions();
+    if (options == nullptr) return InvalidArgument("its options are those of another operator");
   }
-  out->assign(stored->begin(), stored->end());
-  return Status();
-}
-
-Status Read(const tflite::ReshapeOptions& stored, ReshapeOptions* out) {
-  return Read("new_shape", stored.new_shape(), &out->new_shape);
-}
-
-Status Read(const tflite::ReducerOptions& stored, ReducerOptions* out) {
-  out->keep_dims = stored.keep_dims();
-  return Status();
-}
-
-Status Read(const tflite::SqueezeOptions& stored, SqueezeOptions* out) {
-  return Read("squeeze_dims", stored.squeeze_dims(), &out->dims);
-}
-
-Status Read(const tflite::ResizeBilinearOptions& stored, ResizeOptions* out) {
-  *out = {stored.align_corners(), stored.half_pixel_centers()};
-  return Status();
-}
-
-Status Read(const tflite::ResizeNearestNeighborOptions& stored, ResizeOptions* out) {
-  *out = {stored.align_corners(), stored.half_pixel_centers()};
-  return Status();
-}
-
-Status Read(const tflite::SpaceToDepthOptions& stored, BlockOptions* out) {
-  out->block_size = stored.block_size();
-  return Status();
-}
-
-Status Read(const tflite::DepthToSpaceOptions& stored, BlockOptions* out) {
-  out->block_size = stored.block_size();
-  return Status();
-}
-
-Status Read(const tflite::StridedSliceOptions& stored, StridedSliceOptions* out) {
-  out->begin_mask = stored.begin_mask();
-  out->end_mask = stored.end_mask();
-  out->ellipsis_mask = stored.ellipsis_mask();
-  out->new_axis_mask = stored.new_axis_mask();
-  out->shrink_axis_mask = stored.shrink_axis_mask();
-  out->offset = stored.offset();
-  return Status();
-}
-
-Status Read(const tflite::SplitOptions& stored, SplitOptions* out) {
-  out->num_splits = stored.num_splits();
-  return Status();
-}
-
-Status Read(const tflite::SplitVOptions& stored, SplitOptions* out) {
-  out->num_splits = stored.num_splits();
-  return Status();
-}
-
-Status Read(const tflite::LeakyReluOptions& stored, LeakyReluOptions* out) {
-  out->alpha = stored.alpha();
-  return std::isfinite(out->alpha) ? Status() : CorruptModel("alpha is not finite");
-}
-
-Status Read(const tflite::MirrorPadOptions& stored, MirrorPadOptions* out) {
-  return Read(stored.mode(), &out->mode);
-}
-
-Status Read(const tflite::BatchMatMulOptions& stored, BatchMatMulOptions* out) {
-  *out = {stored.adj_x(), stored.adj_y()};
-  return Status();
-}
-
-Status Read(const tflite::UnidirectionalSequenceLSTMOptions& stored, LstmOptions* out) {
-  out->cell_clip = stored.cell_clip();
-  out->projection_clip = stored.proj_clip();
-  out->time_major = stored.time_major();
-  if (!std::isfinite(out->cell_clip) || !std::isfinite(out->projection_clip)) {
-    return CorruptModel("a clip is not finite");
-  }
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::SVDFOptions& stored, SvdfOptions* out) {
-  out->rank = stored.rank();
-  return Read(stored.fused_activation_function(), &out->activation);
-}
-
-Status Read(const tflite::CallOnceOptions& stored, CallOnceOptions* out) {
-  out->subgraph = stored.init_subgraph_index();
-  return Status();
-}
-
-Status Read(const tflite::VarHandleOptions& stored, VarHandleOptions* out) {
-  if (stored.container() != nullptr) out->container = stored.container()->str();
-  if (stored.shared_name() != nullptr) out->shared_name = stored.shared_name()->str();
-  return Status();
-}
-
-enum class Table { kOptional, kRequired };
-
-// Sets node->options to Options, read from `stored` if it is there.
-template <typename Options, typename Stored>
-Status ReadInto(const Stored* stored, Table table, Node* node) {
-  Options options;
-  if (stored != nullptr) {
-    ATOLL_RETURN_IF_ERROR(Read(*stored, &options));
-  } else if (table == Table::kRequired) {
-    return CorruptModel("its options are missing or of another operator");
-  }
-  node->options = options;
-  return Status();
+  constexpr size_t kLast = sizeof...(kPlaces) - 1;
+  const std::tuple values{StoreField<T, kLast - kPlaces>(graph, node, options, fbb)...};
+  typename T::S::Builder builder(*fbb);
+  (AddField<T, kLast - kPlaces, 4>(std::get<kPlaces>(values), &builder), ...);
+  (AddField<T, kLast - kPlaces, 1>(std::get<kPlaces>(values), &builder), ...);
+  return StoredOptions{tflite::BuiltinOptionsTraits<typename T::S>::enum_value,
+                       builder.Finish().Union()};
 }
 
 }  // namespace
 
-#define ATOLL_READ(Stored, Options, table) \
-  return ReadInto<Options>(op.builtin_options_as_##Stored(), table, node)
-
 Status ReadTfliteOptions(const tflite::Operator& op, Node* node) {
   switch (node->type) {
-    case OpType::kCONV_2D:
-      ATOLL_READ(Conv2DOptions, Conv2DOptions, Table::kRequired);
-    case OpType::kDEPTHWISE_CONV_2D:
-      ATOLL_READ(DepthwiseConv2DOptions, Conv2DOptions, Table::kRequired);
-    case OpType::kTRANSPOSE_CONV:
-      ATOLL_READ(TransposeConvOptions, Conv2DOptions, Table::kRequired);
-    case OpType::kAVERAGE_POOL_2D:
-    case OpType::kMAX_POOL_2D:
-      ATOLL_READ(Pool2DOptions, Pool2DOptions, Table::kRequired);
-    case OpType::kFULLY_CONNECTED:
-      ATOLL_READ(FullyConnectedOptions, FullyConnectedOptions, Table::kOptional);
-    case OpType::kSOFTMAX:
-      ATOLL_READ(SoftmaxOptions, SoftmaxOptions, Table::kOptional);
-    case OpType::kCONCATENATION:
-      ATOLL_READ(ConcatenationOptions, AxisOptions, Table::kOptional);
-    case OpType::kGATHER:
-      ATOLL_READ(GatherOptions, AxisOptions, Table::kOptional);
-    case OpType::kPACK:
-      ATOLL_READ(PackOptions, AxisOptions, Table::kRequired);
-    case OpType::kUNPACK:
-      ATOLL_READ(UnpackOptions, AxisOptions, Table::kRequired);
-    case OpType::kADD:
-      ATOLL_READ(AddOptions, ElementwiseOptions, Table::kOptional);
-    case OpType::kSUB:
-      ATOLL_READ(SubOptions, ElementwiseOptions, Table::kOptional);
-    case OpType::kMUL:
-      ATOLL_READ(MulOptions, ElementwiseOptions, Table::kOptional);
-    case OpType::kDIV:
-      ATOLL_READ(DivOptions, ElementwiseOptions, Table::kOptional);
-    case OpType::kL2_NORMALIZATION:
-      ATOLL_READ(L2NormOptions, ElementwiseOptions, Table::kOptional);
-    case OpType::kRESHAPE:
-      ATOLL_READ(ReshapeOptions, ReshapeOptions, Table::kOptional);
-    case OpType::kMEAN:
-    case OpType::kSUM:
-    case OpType::kREDUCE_MAX:
-    case OpType::kREDUCE_MIN:
-      ATOLL_READ(ReducerOptions, ReducerOptions, Table::kOptional);
-    case OpType::kSQUEEZE:
-      ATOLL_READ(SqueezeOptions, SqueezeOptions, Table::kOptional);
-    case OpType::kRESIZE_BILINEAR:
-      ATOLL_READ(ResizeBilinearOptions, ResizeOptions, Table::kOptional);
-    case OpType::kRESIZE_NEAREST_NEIGHBOR:
-      ATOLL_READ(ResizeNearestNeighborOptions, ResizeOptions, Table::kOptional);
-    case OpType::kSPACE_TO_DEPTH:
-      ATOLL_READ(SpaceToDepthOptions, BlockOptions, Table::kRequired);
-    case OpType::kDEPTH_TO_SPACE:
-      ATOLL_READ(DepthToSpaceOptions, BlockOptions, Table::kRequired);
-    case OpType::kSTRIDED_SLICE:
-      ATOLL_READ(StridedSliceOptions, StridedSliceOptions, Table::kOptional);
-    case OpType::kSPLIT:
-      ATOLL_READ(SplitOptions, SplitOptions, Table::kRequired);
-    case OpType::kSPLIT_V:
-      ATOLL_READ(SplitVOptions, SplitOptions, Table::kRequired);
-    case OpType::kLEAKY_RELU:
-      ATOLL_READ(LeakyReluOptions, LeakyReluOptions, Table::kOptional);
-    case OpType::kMIRROR_PAD:
-      ATOLL_READ(MirrorPadOptions, MirrorPadOptions, Table::kOptional);
-    case OpType::kBATCH_MATMUL:
-      ATOLL_READ(BatchMatMulOptions, BatchMatMulOptions, Table::kOptional);
-    case OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM:
-      ATOLL_READ(UnidirectionalSequenceLSTMOptions, LstmOptions, Table::kRequired);
-    case OpType::kSVDF:
-      ATOLL_READ(SVDFOptions, SvdfOptions, Table::kRequired);
-    case OpType::kCALL_ONCE:
-      ATOLL_READ(CallOnceOptions, CallOnceOptions, Table::kRequired);
-    case OpType::kVAR_HANDLE:
-      ATOLL_READ(VarHandleOptions, VarHandleOptions, Table::kOptional);
+#define ATOLL_OP_WITH(name, number, version, types, Infer, Prepare, Options, Stored) \
+  case OpType::k##name: {                                                            \
+    using T = Table<tflite::Stored, Options>;                                        \
+    return ReadTable<T>(op, node, T::Places());                                      \
+  }
+#include "runtime/graph/operators.inc"
     default:
       return Status();
   }
 }
 
-#undef ATOLL_READ
+Result<StoredOptions> WriteTfliteOptions(const Graph& graph, const Node& node,
+                                         FlatBufferBuilder* fbb) {
+  switch (node.type) {
+#define ATOLL_OP_WITH(name, number, version, types, Infer, Prepare, Options, Stored) \
+  case OpType::k##name: {                                                            \
+    using T = Table<tflite::Stored, Options>;                                        \
+    return WriteTable<T>(graph, node, fbb, T::Places());                             \
+  }
+#include "runtime/graph/operators.inc"
+    default:
+      return StoredOptions();
+  }
+}
 
 }  // namespace atollrt

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tflite/tflite_writer.h"
 
-#include <flatbuffers/flexbuffers.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -11,6 +9,8 @@
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
 #include "runtime/graph/compiled_op.h"
+#include "runtime/tflite/custom_options.h"
+#include "runtime/tflite/tflite_options.h"
 #include "tflite_generated.h"
 
 namespace atollrt {
@@ -18,199 +18,9 @@ namespace {
 
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
-using TableType = tflite::BuiltinOptions;
 
 constexpr uint32_t kWrittenVersion = 3;
 constexpr size_t kBufferAlignment = 16;
-
-struct StoredOptions {
-  TableType type = TableType::NONE;
-  Offset<void> table;
-};
-
-tflite::Activation Stored(Activation activation) {
-  return static_cast<tflite::Activation>(activation);
-}
-tflite::Padding Stored(Padding padding) { return static_cast<tflite::Padding>(padding); }
-
-// The type of the tensor in a list at a position, float32 (0) if there is none.
-int8_t StoredType(const Graph& graph, const std::vector<int32_t>& tensors, size_t position) {
-  if (position >= tensors.size() || tensors[position] < 0 ||
-      static_cast<size_t>(tensors[position]) >= graph.tensors.size()) {
-    return 0;
-  }
-  return static_cast<int8_t>(graph.tensors[static_cast<size_t>(tensors[position])].type);
-}
-
-int32_t LastDimension(const Graph& graph, const std::vector<int32_t>& tensors) {
-  if (tensors.empty() || tensors[0] < 0 ||
-      static_cast<size_t>(tensors[0]) >= graph.tensors.size()) {
-    return 0;
-  }
-  const Shape& shape = graph.tensors[static_cast<size_t>(tensors[0])].shape;
-  return shape.empty() ? 0 : shape.back();
-}
-
-// Output channels per input channel; readers derive it from the shapes, too.
-int32_t DepthMultiplier(const Graph& graph, const Node& node) {
-  const int32_t input = LastDimension(graph, node.inputs);
-  return input <= 0 ? 1 : std::max(1, LastDimension(graph, node.outputs) / input);
-}
-
-// The table of an operator whose options follow from the types of its tensors alone.
-StoredOptions WriteTypeOptions(FlatBufferBuilder* fbb, const Graph& graph, const Node& node) {
-  const int8_t output = StoredType(graph, node.outputs, 0);
-  switch (node.type) {
-    case OpType::kARG_MAX:
-      return {TableType::ArgMaxOptions, tflite::CreateArgMaxOptions(*fbb, output).Union()};
-    case OpType::kARG_MIN:
-      return {TableType::ArgMinOptions, tflite::CreateArgMinOptions(*fbb, output).Union()};
-    case OpType::kCAST:
-      return {TableType::CastOptions,
-              tflite::CreateCastOptions(*fbb, StoredType(graph, node.inputs, 0), output).Union()};
-    case OpType::kSHAPE:
-      return {TableType::ShapeOptions, tflite::CreateShapeOptions(*fbb, output).Union()};
-    default:
-      return {};
-  }
-}
-
-// Sets `out` to what `write` makes of node.options, nothing if there are none.
-template <typename Options, typename Write>
-Status WriteWith(const Node& node, TableType type, StoredOptions* out, const Write& write) {
-  if (std::holds_alternative<std::monostate>(node.options)) return Status();
-  const auto* options = std::get_if<Options>(&node.options);
-  if (options == nullptr) return InvalidArgument("its options are those of another operator");
-  *out = {type, write(*options).Union()};
-  return Status();
-}
-
-#define ATOLL_WRITE(Options, Table, ...)                 \
-  return WriteWith<Options>(node, TableType::Table, out, \
-                            [&](const Options& o) { return tflite::Create##Table(__VA_ARGS__); })
-
-// The switch of ReadTfliteOptions, the other way round.
-Status WriteOptions(FlatBufferBuilder* fbb, const Graph& graph, const Node& node,
-                    StoredOptions* out) {
-  FlatBufferBuilder& b = *fbb;
-  switch (node.type) {
-    case OpType::kCONV_2D:
-      ATOLL_WRITE(Conv2DOptions, Conv2DOptions, b, Stored(o.padding), o.stride_w, o.stride_h,
-                  Stored(o.activation), o.dilation_w, o.dilation_h);
-    case OpType::kDEPTHWISE_CONV_2D:
-      ATOLL_WRITE(Conv2DOptions, DepthwiseConv2DOptions, b, Stored(o.padding), o.stride_w,
-                  o.stride_h, DepthMultiplier(graph, node), Stored(o.activation), o.dilation_w,
-                  o.dilation_h);
-    case OpType::kTRANSPOSE_CONV:
-      ATOLL_WRITE(Conv2DOptions, TransposeConvOptions, b, Stored(o.padding), o.stride_w, o.stride_h,
-                  Stored(o.activation));
-    case OpType::kAVERAGE_POOL_2D:
-    case OpType::kMAX_POOL_2D:
-      ATOLL_WRITE(Pool2DOptions, Pool2DOptions, b, Stored(o.padding), o.stride_w, o.stride_h,
-                  o.filter_w, o.filter_h, Stored(o.activation));
-    case OpType::kFULLY_CONNECTED:
-      ATOLL_WRITE(FullyConnectedOptions, FullyConnectedOptions, b, Stored(o.activation),
-                  tflite::WeightsFormat::Default, o.keep_num_dims);
-    case OpType::kSOFTMAX:
-      ATOLL_WRITE(SoftmaxOptions, SoftmaxOptions, b, o.beta);
-    case OpType::kCONCATENATION:
-      ATOLL_WRITE(AxisOptions, ConcatenationOptions, b, o.axis, Stored(o.activation));
-    case OpType::kGATHER:
-      ATOLL_WRITE(AxisOptions, GatherOptions, b, o.axis, o.count);
-    case OpType::kPACK:
-      ATOLL_WRITE(AxisOptions, PackOptions, b, o.count, o.axis);
-    case OpType::kUNPACK:
-      ATOLL_WRITE(AxisOptions, UnpackOptions, b, o.count, o.axis);
-    case OpType::kADD:
-      ATOLL_WRITE(ElementwiseOptions, AddOptions, b, Stored(o.activation), o.pot_scale_int16);
-    case OpType::kSUB:
-      ATOLL_WRITE(ElementwiseOptions, SubOptions, b, Stored(o.activation), o.pot_scale_int16);
-    case OpType::kMUL:
-      ATOLL_WRITE(ElementwiseOptions, MulOptions, b, Stored(o.activation));
-    case OpType::kDIV:
-      ATOLL_WRITE(ElementwiseOptions, DivOptions, b, Stored(o.activation));
-    case OpType::kL2_NORMALIZATION:
-      ATOLL_WRITE(ElementwiseOptions, L2NormOptions, b, Stored(o.activation));
-    case OpType::kRESHAPE:
-      ATOLL_WRITE(ReshapeOptions, ReshapeOptions, b, b.CreateVector(o.new_shape));
-    case OpType::kMEAN:
-    case OpType::kSUM:
-    case OpType::kREDUCE_MAX:
-    case OpType::kREDUCE_MIN:
-      ATOLL_WRITE(ReducerOptions, ReducerOptions, b, o.keep_dims);
-    case OpType::kSQUEEZE:
-      ATOLL_WRITE(SqueezeOptions, SqueezeOptions, b, b.CreateVector(o.dims));
-    case OpType::kRESIZE_BILINEAR:
-      ATOLL_WRITE(ResizeOptions, ResizeBilinearOptions, b, o.align_corners, o.half_pixel_centers);
-    case OpType::kRESIZE_NEAREST_NEIGHBOR:
-      ATOLL_WRITE(ResizeOptions, ResizeNearestNeighborOptions, b, o.align_corners,
-                  o.half_pixel_centers);
-    case OpType::kSPACE_TO_DEPTH:
-      ATOLL_WRITE(BlockOptions, SpaceToDepthOptions, b, o.block_size);
-    case OpType::kDEPTH_TO_SPACE:
-      ATOLL_WRITE(BlockOptions, DepthToSpaceOptions, b, o.block_size);
-    case OpType::kSTRIDED_SLICE:
-      ATOLL_WRITE(StridedSliceOptions, StridedSliceOptions, b, o.begin_mask, o.end_mask,
-                  o.ellipsis_mask, o.new_axis_mask, o.shrink_axis_mask, o.offset);
-    case OpType::kSPLIT:
-      ATOLL_WRITE(SplitOptions, SplitOptions, b, o.num_splits);
-    case OpType::kSPLIT_V:
-      ATOLL_WRITE(SplitOptions, SplitVOptions, b, o.num_splits);
-    case OpType::kLEAKY_RELU:
-      ATOLL_WRITE(LeakyReluOptions, LeakyReluOptions, b, o.alpha);
-    case OpType::kMIRROR_PAD:
-      ATOLL_WRITE(MirrorPadOptions, MirrorPadOptions, b,
-                  static_cast<tflite::MirrorPadMode>(o.mode));
-    case OpType::kBATCH_MATMUL:
-      ATOLL_WRITE(BatchMatMulOptions, BatchMatMulOptions, b, o.transpose_lhs, o.transpose_rhs);
-    case OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM:
-      ATOLL_WRITE(LstmOptions, UnidirectionalSequenceLSTMOptions, b, Stored(o.activation),
-                  o.cell_clip, o.projection_clip, o.time_major);
-    case OpType::kSVDF:
-      ATOLL_WRITE(SvdfOptions, SVDFOptions, b, o.rank, Stored(o.activation));
-    case OpType::kCALL_ONCE:
-      ATOLL_WRITE(CallOnceOptions, CallOnceOptions, b, o.subgraph);
-    case OpType::kVAR_HANDLE:
-      ATOLL_WRITE(VarHandleOptions, VarHandleOptions, b, b.CreateString(o.container),
-                  b.CreateString(o.shared_name));
-    default:
-      *out = WriteTypeOptions(fbb, graph, node);
-      return Status();
-  }
-}
-
-#undef ATOLL_WRITE
-
-// The options of a custom operator as a FlexBuffers map; empty if Atoll knows none of it.
-std::vector<uint8_t> EncodeCustomOptions(const Node& node) {
-  flexbuffers::Builder builder;
-  if (const auto* o = std::get_if<DetectionOptions>(&node.options)) {
-    builder.Map([&] {
-      builder.Int("max_detections", o->max_detections);
-      builder.Int("max_classes_per_detection", o->max_classes_per_detection);
-      builder.Int("detections_per_class", o->detections_per_class);
-      builder.Int("num_classes", o->num_classes);
-      builder.Bool("use_regular_nms", o->use_regular_nms);
-      builder.Float("nms_score_threshold", o->score_threshold);
-      builder.Float("nms_iou_threshold", o->iou_threshold);
-      builder.Float("y_scale", o->y_scale);
-      builder.Float("x_scale", o->x_scale);
-      builder.Float("h_scale", o->h_scale);
-      builder.Float("w_scale", o->w_scale);
-    });
-  } else if (const auto* p = std::get_if<PosenetOptions>(&node.options)) {
-    builder.Map([&] {
-      builder.Int("max_detections", p->max_detections);
-      builder.Int("stride", p->stride);
-      builder.Float("score_threshold", p->score_threshold);
-      builder.Float("nms_radius", p->nms_radius);
-    });
-  } else {
-    return {};
-  }
-  builder.Finish();
-  return builder.GetBuffer();
-}
 
 Offset<tflite::Tensor> WriteTensor(FlatBufferBuilder* fbb, const Tensor& tensor, uint32_t buffer) {
   Offset<tflite::QuantizationParameters> quantization;
@@ -250,10 +60,9 @@ class ModelWriter {
     }
     std::vector<Offset<tflite::Operator>> nodes;
     for (const Node& node : graph.nodes) {
-      StoredOptions options;
-      Status status = WriteOptions(&fbb_, graph, node, &options);
-      if (!status.ok()) return std::move(status).WithContext(Describe(graph, node));
-      nodes.push_back(WriteNode(node, options));
+      const Result<StoredOptions> options = WriteTfliteOptions(graph, node, &fbb_);
+      if (!options.ok()) return Status(options.status()).WithContext(Describe(graph, node));
+      nodes.push_back(WriteNode(node, *options));
     }
     const auto stored_tensors = fbb_.CreateVector(tensors);
     const auto inputs = fbb_.CreateVector(graph.inputs);
@@ -355,7 +164,7 @@ class ModelWriter {
     const auto inputs = fbb_.CreateVector(node.inputs);
     const auto outputs = fbb_.CreateVector(node.outputs);
     std::vector<uint8_t> custom(node.custom_options.begin(), node.custom_options.end());
-    if (custom.empty()) custom = EncodeCustomOptions(node);
+    if (custom.empty()) custom = EncodeCustomOptions(node.options);
     Offset<flatbuffers::Vector<uint8_t>> custom_options;
     if (!custom.empty()) {
       fbb_.ForceVectorAlignment(custom.size(), 1, kBufferAlignment);

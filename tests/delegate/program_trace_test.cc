@@ -83,7 +83,7 @@ TEST_P(ProgramTraceTest, UnitsAndLinkAddUpToTheModelledLatency) {
   uint64_t all_cycles = 0;
   for (int32_t p = 0; p < 2; ++p) {
     const PartitionReport& report = *interpreter_->partitions()[p].report;
-    std::map<TraceUnit, uint64_t> busy;
+    std::map<Unit, uint64_t> busy;
     uint64_t parameters = 0;
     uint64_t total = 0;
     uint64_t bytes_out = 0;
@@ -91,21 +91,21 @@ TEST_P(ProgramTraceTest, UnitsAndLinkAddUpToTheModelledLatency) {
     for (const TraceEvent& event : DeviceEvents(p)) {
       const uint64_t cycles = event.device.end_cycle - event.device.start_cycle;
       busy[event.device.unit] += cycles;
-      if (event.device.unit == TraceUnit::kLinkOut) {
+      if (event.device.unit == Unit::kLinkOut) {
         bytes_out += event.device.bytes;
         if (std::string_view(event.name) == "PARAMETERS") parameters += cycles;
       }
-      if (event.device.unit == TraceUnit::kLinkIn) bytes_in += event.device.bytes;
+      if (event.device.unit == Unit::kLinkIn) bytes_in += event.device.bytes;
       total = std::max(total, event.device.end_cycle);
     }
     const auto cycles_of = [&](double seconds) {
       return static_cast<uint64_t>(seconds * clock + 0.5);
     };
-    EXPECT_EQ(busy[TraceUnit::kArray], cycles_of(report.latency.array));
-    EXPECT_EQ(busy[TraceUnit::kVector], cycles_of(report.latency.vector));
-    EXPECT_EQ(busy[TraceUnit::kDma], cycles_of(report.latency.dma));
-    EXPECT_EQ(busy[TraceUnit::kLinkIn], cycles_of(report.latency.link_in));
-    EXPECT_EQ(busy[TraceUnit::kLinkOut] - parameters, cycles_of(report.latency.link_out));
+    EXPECT_EQ(busy[Unit::kArray], cycles_of(report.latency.array));
+    EXPECT_EQ(busy[Unit::kVector], cycles_of(report.latency.vector));
+    EXPECT_EQ(busy[Unit::kDma], cycles_of(report.latency.dma));
+    EXPECT_EQ(busy[Unit::kLinkIn], cycles_of(report.latency.link_in));
+    EXPECT_EQ(busy[Unit::kLinkOut] - parameters, cycles_of(report.latency.link_out));
     EXPECT_EQ(parameters, cycles_of(report.latency.parameters));
     EXPECT_EQ(total, static_cast<uint64_t>(report.estimated_cycles));
     EXPECT_EQ(bytes_out,
@@ -119,7 +119,7 @@ TEST_P(ProgramTraceTest, UnitsAndLinkAddUpToTheModelledLatency) {
 
 TEST_P(ProgramTraceTest, AUnitDoesOneThingAtATime) {
   for (int32_t p = 0; p < 2; ++p) {
-    std::map<TraceUnit, uint64_t> free;
+    std::map<Unit, uint64_t> free;
     for (const TraceEvent& event : DeviceEvents(p)) {
       EXPECT_GE(event.device.start_cycle, free[event.device.unit]);
       EXPECT_GE(event.device.end_cycle, event.device.start_cycle);

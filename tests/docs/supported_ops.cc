@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // docs/supported_ops.md from what the code does: the list of the CPU's operators
-// (runtime/ops/cpu_ops.inc), the constraints of the device (delegate/constraints.inc) and the
+// (runtime/graph/operators.inc), the constraints of the device (delegate/constraints.inc) and the
 // partitioner's own verdict. Without an argument it fails if the page is stale; --write writes it.
 #include <cstdio>
 #include <string>
@@ -96,7 +96,7 @@ std::string Page() {
   std::string page =
       "# Supported operators\n"
       "\n"
-      "<!-- Made by tests/docs/supported_ops.cc from runtime/ops/cpu_ops.inc, "
+      "<!-- Made by tests/docs/supported_ops.cc from runtime/graph/operators.inc, "
       "delegate/constraints.inc and the partitioner. Do not edit. -->\n"
       "\n"
       "The version is the newest one that Atoll knows; older ones run as well. The types are those "

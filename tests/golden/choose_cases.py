@@ -5,7 +5,7 @@
     tests/golden/choose_cases.py CONFORMANCE_DIRECTORY
 
 copies the chosen models and a manifest with only their cases to tests/golden/ops. The choice is a
-function of the manifest and of runtime/ops/cpu_ops.inc: every variant of every operator that Atoll
+function of the manifest and of runtime/graph/operators.inc: every variant of every operator that Atoll
 runs, once per input type, and every model that must be refused because of one of these operators
 or of the file itself.
 """
@@ -29,8 +29,8 @@ CASES_WITHOUT_VARIANT = 1  # of an operator whose cases do not say what they var
 
 
 def implemented_operators():
-    text = (ROOT / "runtime/ops/cpu_ops.inc").read_text()
-    return set(re.findall(r'^ATOLL_(?:CPU|CUSTOM)_OP\("?(\w+)', text, re.MULTILINE))
+    text = (ROOT / "runtime/graph/operators.inc").read_text()
+    return set(re.findall(r'^ATOLL_(?:OP|OP_WITH|CUSTOM_OP)\("?(\w+)', text, re.MULTILINE))
 
 
 def runs_here(case, operators):

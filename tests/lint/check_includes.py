@@ -71,9 +71,7 @@ INDEPENDENT = {
 # Library -> (pattern of its headers, files that may include it).
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
-                    ["runtime/tflite/tflite_loader.cc", "runtime/tflite/tflite_options.cc",
-                     "runtime/tflite/tflite_tables.h", "runtime/tflite/tflite_writer.cc", "driver/isa/executable.cc",
-                     "driver/coral/package.cc",
+                    ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/package.cc",
                      "tests/*"]),
     "libusb": (r"libusb.*", ["driver/usb/libusb/*", "tests/driver/usb/coral_stub_test.cc"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),

@@ -28,11 +28,22 @@ inline uint64_t TestSeed(uint64_t otherwise) {
 #define __has_feature(feature) 0
 #endif
 
-// How many random cases a test looks at: `count`, times ATOLL_TEST_SCALE if that is set, and a
-// tenth of it where code is slow, under the sanitizers and without optimization.
-inline int TestCount(int count) {
+// ATOLL_TEST_SCALE; 1 if it is not set, or empty. Ends the program if it is no number above 0:
+// tests that look at nothing would pass.
+inline double TestScale() {
   const char* text = std::getenv("ATOLL_TEST_SCALE");
-  double cases = count * (text != nullptr ? std::strtod(text, nullptr) : 1);
+  if (text == nullptr || *text == '\0') return 1;
+  char* end = nullptr;
+  const double scale = std::strtod(text, &end);
+  if (*end == '\0' && scale > 0) return scale;
+  std::fprintf(stderr, "ATOLL_TEST_SCALE is '%s', must be a number above 0\n", text);
+  std::exit(2);
+}
+
+// How many random cases a test looks at: `count`, times TestScale(), and a tenth of it where code
+// is slow, under the sanitizers and without optimization.
+inline int TestCount(int count) {
+  double cases = count * TestScale();
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || !defined(__OPTIMIZE__)
   cases /= 10;
 #endif

@@ -419,7 +419,7 @@ class Memory(CameraTest):
     @unittest.skipIf(EMULATOR, "an emulator's memory is not ours")
     def test_is_flat(self):
         """Unpaced frames, of which one in fifty is damaged; 100,000 with ATOLL_TEST_SCALE=10."""
-        count = int(10_000 * float(os.environ.get("ATOLL_TEST_SCALE", "1")))
+        count = int(10_000 * float(os.environ.get("ATOLL_TEST_SCALE") or 1))
         good = self.frames(10, "--size", "160x120")
         stream = b"".join(good[i % 10] if i % 50 else good[0][:len(good[0]) // 2]
                           for i in range(1000))

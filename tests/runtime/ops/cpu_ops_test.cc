@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cpu_ops.inc says of an operator's types is what its functions do: others are refused, and
+// What operators.inc says of an operator's types is what its functions do: others are refused, and
 // for each that is listed some model runs.
 #include "runtime/ops/cpu_ops.h"
 
