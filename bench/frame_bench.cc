@@ -80,12 +80,7 @@ BENCHMARK(ScalePlanes)->Arg(3)->Arg(1);
 
 void ResizeRgb(benchmark::State& state) {
   const Image image = *DecodeImage(Jpeg());
-  Resizer resizer = *Resizer::Create({.src_width = image.width,
-                                      .src_height = image.height,
-                                      .dst_width = kInputSide,
-                                      .dst_height = kInputSide});
-  Image input;
-  for (auto _ : state) ATOLL_CHECK(resizer.Run(image, &input).ok());
+  for (auto _ : state) ATOLL_CHECK(Resize(image, kInputSide, kInputSide).ok());
 }
 BENCHMARK(ResizeRgb);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "camera/picture/bitmap_readers.h"
-
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
+#include "camera/picture/formats.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -108,45 +108,6 @@ Result<BmpHeader> ReadBmpHeader(std::span<const uint8_t> bytes, int64_t max_pixe
   return header;
 }
 
-struct Palette {
-  uint8_t rgb[256][3];
-  size_t entries;
-  bool is_gray;
-};
-
-Palette ReadBmpPalette(std::span<const uint8_t> bytes, const BmpHeader& header) {
-  Palette palette = {};
-  palette.entries = header.palette_entries;
-  palette.is_gray = true;
-  for (size_t i = 0; i < palette.entries; ++i) {
-    const uint8_t* bgr = bytes.data() + header.palette_offset + i * 4;
-    for (int c = 0; c < 3; ++c) palette.rgb[i][c] = bgr[2 - c];
-    palette.is_gray = palette.is_gray && bgr[0] == bgr[1] && bgr[1] == bgr[2];
-  }
-  return palette;
-}
-
-Status ReadPaletteRow(const Palette& palette, const uint8_t* src, int width, int y, int channels,
-                      uint8_t* dst) {
-  for (int x = 0; x < width; ++x) {
-    if (src[x] >= palette.entries) {
-      return InvalidArgument("BMP: pixel (%d, %d) has colour %d of a palette of %zu", x, y, src[x],
-                             palette.entries);
-    }
-    std::memcpy(dst + static_cast<ptrdiff_t>(x) * channels, palette.rgb[src[x]],
-                static_cast<size_t>(channels));
-  }
-  return Status();
-}
-
-void ReadBgrRow(const uint8_t* src, int width, int pixel_bytes, uint8_t* dst) {
-  for (int x = 0; x < width; ++x, src += pixel_bytes, dst += 3) {
-    dst[0] = src[2];
-    dst[1] = src[1];
-    dst[2] = src[0];
-  }
-}
-
 }  // namespace
 
 ImageSize ReadBmpSize(std::span<const uint8_t> bytes) {
@@ -158,19 +119,26 @@ ImageSize ReadBmpSize(std::span<const uint8_t> bytes) {
 
 Status DecodeBmp(std::span<const uint8_t> bytes, int64_t max_pixels, Image* image) {
   ATOLL_ASSIGN_OR_RETURN(const BmpHeader header, ReadBmpHeader(bytes, max_pixels));
-  const Palette palette = ReadBmpPalette(bytes, header);
   const bool indexed = header.bits_per_pixel == 8;
-  image->Reshape(static_cast<int>(header.width), static_cast<int>(header.height),
-                 indexed && palette.is_gray ? 1 : 3);
+  const uint8_t* palette = bytes.data() + header.palette_offset;  // B, G, R, unused
+  bool is_gray = indexed;
+  for (size_t i = 0; i < header.palette_entries; ++i) {
+    const uint8_t* bgr = palette + 4 * i;
+    is_gray = is_gray && bgr[0] == bgr[1] && bgr[1] == bgr[2];
+  }
+  image->Reshape(static_cast<int>(header.width), static_cast<int>(header.height), is_gray ? 1 : 3);
   for (int y = 0; y < image->height; ++y) {
     const int file_row = header.top_down ? y : image->height - 1 - y;
     const uint8_t* src =
         bytes.data() + header.pixel_offset + header.row_bytes * static_cast<size_t>(file_row);
     uint8_t* dst = image->pixels.data() + image->row_bytes() * static_cast<size_t>(y);
-    if (indexed) {
-      ATOLL_RETURN_IF_ERROR(ReadPaletteRow(palette, src, image->width, y, image->channels, dst));
-    } else {
-      ReadBgrRow(src, image->width, header.bits_per_pixel / 8, dst);
+    for (int x = 0; x < image->width; ++x, src += header.bits_per_pixel / 8) {
+      if (indexed && *src >= header.palette_entries) {
+        return InvalidArgument("BMP: pixel (%d, %d) has colour %d of a palette of %zu", x, y, *src,
+                               header.palette_entries);
+      }
+      const uint8_t* bgr = indexed ? palette + 4 * *src : src;
+      for (int c = image->channels; c-- > 0;) *dst++ = bgr[c];
     }
   }
   return Status();
@@ -180,61 +148,49 @@ namespace {
 
 bool IsPnmSpace(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Reads the header's numbers: decimal, separated by white space and comments.
-class PnmHeaderReader {
+// The header behind its "P6": decimal numbers, separated by white space and comments.
+class PnmHeader {
  public:
-  explicit PnmHeaderReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  explicit PnmHeader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
   // Numbers above `max` are refused, so none overflows.
   Result<int64_t> ReadNumber(const char* name, int64_t max) {
-    SkipSpaceAndComments();
-    int64_t value = 0;
-    bool any = false;
-    for (; position_ < bytes_.size() && bytes_[position_] >= '0' && bytes_[position_] <= '9';
-         ++position_) {
-      any = true;
-      value = value * 10 + (bytes_[position_] - '0');
-      if (value > max) {
-        return InvalidArgument("PPM: %s is above %lld", name, static_cast<long long>(max));
-      }
+    for (bool comment = false; position_ < bytes_.size(); ++position_) {
+      if (bytes_[position_] == '#') comment = true;
+      if (!comment && !IsPnmSpace(bytes_[position_])) break;
+      if (bytes_[position_] == '\n') comment = false;
     }
-    if (!any) return InvalidArgument("PPM: no number for the %s at byte %zu", name, position_);
+    const auto* const begin = reinterpret_cast<const char*>(bytes_.data());
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(begin + position_, begin + bytes_.size(), value);
+    if (end == begin + position_ || value < 0) {
+      return InvalidArgument("PPM: no number for the %s at byte %zu", name, position_);
+    }
+    if (error != std::errc() || value > max) {
+      return InvalidArgument("PPM: %s is above %lld", name, static_cast<long long>(max));
+    }
+    position_ = static_cast<size_t>(end - begin);
     return value;
   }
 
-  // Exactly one white space separates the last number from the pixels.
-  Status SkipOneSpace() {
+  // What follows the one white space behind the last number.
+  Result<std::span<const uint8_t>> Pixels() const {
     if (position_ >= bytes_.size() || !IsPnmSpace(bytes_[position_])) {
       return InvalidArgument("PPM: no white space after the maxval at byte %zu", position_);
     }
-    ++position_;
-    return Status();
+    return bytes_.subspan(position_ + 1);
   }
-
-  size_t position() const { return position_; }
 
  private:
-  void SkipSpaceAndComments() {
-    while (position_ < bytes_.size()) {
-      if (bytes_[position_] == '#') {
-        while (position_ < bytes_.size() && bytes_[position_] != '\n') ++position_;
-      } else if (IsPnmSpace(bytes_[position_])) {
-        ++position_;
-      } else {
-        return;
-      }
-    }
-  }
-
   std::span<const uint8_t> bytes_;
-  size_t position_ = 2;  // after the "P6"
+  size_t position_ = 2;
 };
 
 }  // namespace
 
 ImageSize ReadPnmSize(std::span<const uint8_t> bytes) {
   if (bytes.size() < 2) return {};
-  PnmHeaderReader header(bytes);
+  PnmHeader header(bytes);
   const Result<int64_t> width = header.ReadNumber("width", INT32_MAX);
   if (!width.ok()) return {};
   const Result<int64_t> height = header.ReadNumber("height", INT32_MAX);
@@ -244,19 +200,18 @@ ImageSize ReadPnmSize(std::span<const uint8_t> bytes) {
 
 Status DecodePnm(std::span<const uint8_t> bytes, int64_t max_pixels, Image* image) {
   if (bytes.size() < 2) return InvalidArgument("PPM: %zu bytes", bytes.size());
-  PnmHeaderReader header(bytes);
+  PnmHeader header(bytes);
   constexpr int64_t kMaxNumber = INT32_MAX;
   ATOLL_ASSIGN_OR_RETURN(const int64_t width, header.ReadNumber("width", kMaxNumber));
   ATOLL_ASSIGN_OR_RETURN(const int64_t height, header.ReadNumber("height", kMaxNumber));
   ATOLL_ASSIGN_OR_RETURN(const int64_t maxval, header.ReadNumber("maxval", 65535));
-  ATOLL_RETURN_IF_ERROR(header.SkipOneSpace());
+  ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> data, header.Pixels());
   if (maxval == 0) return InvalidArgument("PPM: maxval is 0");
   ATOLL_RETURN_IF_ERROR(CheckImageSize("PPM", width, height, max_pixels));
 
   const int channels = bytes[1] == '5' ? 1 : 3;
   const size_t samples = static_cast<size_t>(width * height * channels);
   const size_t sample_bytes = maxval < 256 ? 1 : 2;
-  const std::span<const uint8_t> data = bytes.subspan(header.position());
   if (data.size() < samples * sample_bytes) {
     return InvalidArgument("PPM: %lld x %lld pixels take %zu bytes, but %zu are present",
                            static_cast<long long>(width), static_cast<long long>(height),

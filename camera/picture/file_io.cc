@@ -89,15 +89,4 @@ Status ReadFile(const std::string& path, std::vector<uint8_t>* bytes, const File
   return status;
 }
 
-Status WriteFile(const std::string& path, std::span<const uint8_t> bytes) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return FileError(path, "create", errno);
-  Status status;
-  if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
-    status = FileError(path, "write", errno);
-  }
-  if (std::fclose(file) != 0 && status.ok()) status = FileError(path, "write", errno);
-  return status;
-}
-
 }  // namespace atollrt

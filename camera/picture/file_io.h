@@ -30,7 +30,4 @@ Status ReadFile(const std::string& path, std::vector<uint8_t>* bytes, const File
 // A descriptor of a regular file for reading. kInvalidArgument for what is none, without waiting.
 Result<int> OpenRegularFile(const std::string& path);
 
-// Creates or replaces the file. Errors name the path.
-Status WriteFile(const std::string& path, std::span<const uint8_t> bytes);
-
 }  // namespace atollrt

@@ -12,43 +12,60 @@
 #include <initializer_list>
 
 #include "atoll/picture/image.h"
-#include "camera/picture/bitmap_readers.h"
 #include "camera/picture/file_io.h"
-#include "camera/picture/jpeg_codec.h"
+#include "camera/picture/formats.h"
 
 namespace atollrt {
 namespace {
 
 // --- PNG -----------------------------------------------------------------------------------------
 
-// Everything that must outlive a longjmp.
-struct PngReader {
-  std::span<const uint8_t> left;
-  char message[160] = "";
+// What must outlive a longjmp.
+struct Png {
   png_structp png = nullptr;
   png_infop info = nullptr;
+  bool writes = false;
+  char message[160] = "";
   std::vector<png_bytep> rows;
+  std::span<const uint8_t> left;  // to read
+  std::vector<uint8_t> written;
 
-  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+  // False when memory is out.
+  bool Create(bool to_write) {
+    writes = to_write;
+    const auto create = writes ? png_create_write_struct : png_create_read_struct;
+    png = create(PNG_LIBPNG_VER_STRING, this, Fail, [](png_structp, png_const_charp) {});
+    if (png != nullptr) info = png_create_info_struct(png);
+    return info != nullptr;
+  }
+  ~Png() {
+    if (writes) {
+      png_destroy_write_struct(&png, &info);
+    } else {
+      png_destroy_read_struct(&png, &info, nullptr);
+    }
+  }
+  [[noreturn]] static void Fail(png_structp png, png_const_charp text) {
+    auto* self = static_cast<Png*>(png_get_error_ptr(png));
+    std::snprintf(self->message, sizeof(self->message), "%s", text);
+    png_longjmp(png, 1);
+  }
 };
 
-[[noreturn]] void PngFail(png_structp png, png_const_charp text) {
-  auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
-  std::snprintf(reader->message, sizeof(reader->message), "%s", text);
-  png_longjmp(png, 1);
-}
-
-void PngIgnoreWarning(png_structp, png_const_charp) {}
-
 void PngRead(png_structp png, png_bytep out, size_t size) {
-  auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+  auto* reader = static_cast<Png*>(png_get_io_ptr(png));
   if (size > reader->left.size()) png_error(png, "ends too early");
   std::memcpy(out, reader->left.data(), size);
   reader->left = reader->left.subspan(size);
 }
 
+void PngAppend(png_structp png, png_bytep data, size_t size) {
+  std::vector<uint8_t>& bytes = static_cast<Png*>(png_get_io_ptr(png))->written;
+  bytes.insert(bytes.end(), data, data + size);
+}
+
 // Reads the header and asks for 8-bit gray or RGB without alpha. False: `message` says why not.
-bool ReadPngInfo(PngReader* reader, int* channels) {
+bool ReadPngInfo(Png* reader) {
   png_structp png = reader->png;
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_read_fn(png, reader, PngRead);
@@ -63,11 +80,10 @@ bool ReadPngInfo(PngReader* reader, int* channels) {
   png_set_strip_alpha(png);
   png_set_interlace_handling(png);
   png_read_update_info(png, reader->info);
-  *channels = png_get_channels(png, reader->info);
   return true;
 }
 
-bool ReadPngPixels(PngReader* reader) {
+bool ReadPngPixels(Png* reader) {
   if (setjmp(png_jmpbuf(reader->png))) return false;
   png_read_image(reader->png, reader->rows.data());
   png_read_end(reader->png, nullptr);
@@ -75,16 +91,14 @@ bool ReadPngPixels(PngReader* reader) {
 }
 
 Status DecodePng(std::span<const uint8_t> bytes, int64_t max_pixels, Image* image) {
-  PngReader reader;
+  Png reader;
   reader.left = bytes;
-  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, PngFail, PngIgnoreWarning);
-  if (reader.png != nullptr) reader.info = png_create_info_struct(reader.png);
-  if (reader.info == nullptr) return ResourceExhausted("PNG: out of memory");
-  int channels = 0;
-  if (!ReadPngInfo(&reader, &channels)) return InvalidArgument("PNG: %s", reader.message);
+  if (!reader.Create(false)) return ResourceExhausted("PNG: out of memory");
+  if (!ReadPngInfo(&reader)) return InvalidArgument("PNG: %s", reader.message);
   const png_uint_32 width = png_get_image_width(reader.png, reader.info);
   const png_uint_32 height = png_get_image_height(reader.png, reader.info);
   ATOLL_RETURN_IF_ERROR(CheckImageSize("PNG", width, height, max_pixels));
+  const int channels = png_get_channels(reader.png, reader.info);
   if (channels != 1 && channels != 3) return Unsupported("PNG: %d channels", channels);
   image->Reshape(static_cast<int>(width), static_cast<int>(height), channels);
   ATOLL_CHECK(png_get_rowbytes(reader.png, reader.info) == image->row_bytes());
@@ -96,37 +110,14 @@ Status DecodePng(std::span<const uint8_t> bytes, int64_t max_pixels, Image* imag
   return Status();
 }
 
-// What libpng writes, and what must outlive a longjmp.
-struct PngWriter {
-  std::vector<uint8_t> bytes;
-  char message[160] = "";
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-  std::vector<png_bytep> rows;
-  std::vector<png_color> palette;
-
-  ~PngWriter() { png_destroy_write_struct(&png, &info); }
-};
-
-[[noreturn]] void PngWriteFail(png_structp png, png_const_charp text) {
-  auto* writer = static_cast<PngWriter*>(png_get_error_ptr(png));
-  std::snprintf(writer->message, sizeof(writer->message), "%s", text);
-  png_longjmp(png, 1);
-}
-
-void PngAppend(png_structp png, png_bytep data, size_t size) {
-  std::vector<uint8_t>& bytes = static_cast<PngWriter*>(png_get_io_ptr(png))->bytes;
-  bytes.insert(bytes.end(), data, data + size);
-}
-
-bool WriteIndexedPng(PngWriter* writer, int width, int height) {
+bool WriteIndexedPng(Png* writer, int width, int height, std::span<const png_color> palette) {
   png_structp png = writer->png;
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_write_fn(png, writer, PngAppend, nullptr);
   png_set_IHDR(png, writer->info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
                8, PNG_COLOR_TYPE_PALETTE, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                PNG_FILTER_TYPE_DEFAULT);
-  png_set_PLTE(png, writer->info, writer->palette.data(), static_cast<int>(writer->palette.size()));
+  png_set_PLTE(png, writer->info, palette.data(), static_cast<int>(palette.size()));
   png_write_info(png, writer->info);
   png_write_image(png, writer->rows.data());
   png_write_end(png, nullptr);
@@ -259,19 +250,17 @@ Result<std::vector<uint8_t>> EncodeIndexedPng(const Image& indices,
     return InvalidArgument("a pixel of colour %d in a palette of %zu colours", largest,
                            palette.size());
   }
-  PngWriter writer;
-  for (const Color& color : palette) writer.palette.push_back({color.r, color.g, color.b});
+  std::vector<png_color> colors;
+  for (const Color& color : palette) colors.push_back({color.r, color.g, color.b});
+  Png writer;
   for (size_t y = 0; y < static_cast<size_t>(indices.height); ++y) {
     writer.rows.push_back(const_cast<uint8_t*>(indices.pixels.data() + indices.row_bytes() * y));
   }
-  writer.png =
-      png_create_write_struct(PNG_LIBPNG_VER_STRING, &writer, PngWriteFail, PngIgnoreWarning);
-  if (writer.png != nullptr) writer.info = png_create_info_struct(writer.png);
-  if (writer.info == nullptr) return ResourceExhausted("PNG: out of memory");
-  if (!WriteIndexedPng(&writer, indices.width, indices.height)) {
+  if (!writer.Create(true)) return ResourceExhausted("PNG: out of memory");
+  if (!WriteIndexedPng(&writer, indices.width, indices.height, colors)) {
     return InternalError("PNG encoder: %s", writer.message);
   }
-  return std::move(writer.bytes);
+  return std::move(writer.written);
 }
 
 Result<std::vector<uint8_t>> EncodePgm(const Image& gray) {

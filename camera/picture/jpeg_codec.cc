@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only file that includes libjpeg. It reports errors with longjmp; so between a setjmp and the
-// library calls below it no object with a destructor is created.
-#include "camera/picture/jpeg_codec.h"
-
+// JPEG: the only file that includes libjpeg. It reports errors with longjmp; so between a setjmp
+// and the library calls below it no object with a destructor is created.
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
 
-#include "camera/picture/bitmap_readers.h"
+#include "camera/picture/formats.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it, and jerror.h needs jpeglib.h.
 #include <jerror.h>
@@ -79,8 +77,7 @@ unsigned ChooseJpegDivisor(unsigned width, unsigned height, const DecodeOptions&
   return 1;
 }
 
-// ---- Decoding
-// ------------------------------------------------------------------------------------
+// --- Decoding ------------------------------------------------------------------------------------
 
 // What must outlive a longjmp.
 struct Decoder {
@@ -157,37 +154,53 @@ bool FindSubsampling(const jpeg_decompress_struct& jpeg, Subsampling* subsamplin
          shift_x(2) == shift_x(1) && shift_y(2) == shift_y(1);
 }
 
-// All planes as they are stored. A row of MCUs may end below the planes' memory; there its rows
-// go where nobody looks.
-constexpr int kMaxMcuRows = 4 * DCTSIZE;
+// The rows of a row of MCUs, of each plane. Those that would lie below a plane's memory are its
+// last one, where nobody looks.
+struct McuRows {
+  static constexpr int kMax = 4 * DCTSIZE;
+  JSAMPROW rows[3][kMax];
+  JSAMPARRAY planes[3] = {rows[0], rows[1], rows[2]};
+
+  void Set(int i, Plane* plane, int first, int count) {
+    const int last = static_cast<int>(plane->samples.size() / plane->stride) - 1;
+    for (int r = 0; r < count; ++r) rows[i][r] = plane->row(std::min(first + r, last));
+  }
+};
+
+// All planes as they are stored.
 void ReadStoredPlanes(jpeg_decompress_struct* jpeg, PlanarImage* planes) {
   Plane* const all[3] = {&planes->y, &planes->cb, &planes->cr};
-  JSAMPROW rows[3][kMaxMcuRows];
-  JSAMPARRAY arrays[3] = {rows[0], rows[1], rows[2]};
+  McuRows rows;
   const int group_rows = jpeg->comp_info[0].v_samp_factor * DctSize(jpeg->comp_info[0]);
-  int done[3] = {0, 0, 0};
-  while (jpeg->output_scanline < jpeg->output_height) {
+  for (int group = 0; jpeg->output_scanline < jpeg->output_height; ++group) {
     for (int i = 0; i < 3; ++i) {
-      const jpeg_component_info& component = jpeg->comp_info[i];
-      const int count = component.v_samp_factor * DctSize(component);
-      const int last = static_cast<int>(all[i]->samples.size() / all[i]->stride) - 1;
-      for (int r = 0; r < count; ++r) rows[i][r] = all[i]->row(std::min(done[i] + r, last));
-      done[i] += count;
+      const int count = jpeg->comp_info[i].v_samp_factor * DctSize(jpeg->comp_info[i]);
+      rows.Set(i, all[i], group * count, count);
     }
-    jpeg_read_raw_data(jpeg, arrays, static_cast<JDIMENSION>(group_rows));
+    jpeg_read_raw_data(jpeg, rows.planes, static_cast<JDIMENSION>(group_rows));
   }
 }
 
-// Of RGB and of odd subsampling: by way of pixels.
-Status DecodeUnusualPlanes(std::span<const uint8_t> bytes, const DecodeOptions& options,
-                           PlanarImage* planes) {
-  Image image;
-  ATOLL_RETURN_IF_ERROR(DecodeJpeg(bytes, options, &image));
-  ToPlanes(image, planes);
+// Reads the header, then the picture by `read`, which gives false to stop before it begins.
+template <typename Read>
+Status Decode(std::span<const uint8_t> bytes, const DecodeOptions& options, Read read) {
+  Decoder decoder;
+  jpeg_decompress_struct& jpeg = decoder.jpeg;
+  jpeg.err = InstallJpegErrors(&decoder.errors);
+  if (setjmp(decoder.errors.jump)) {
+    jpeg_destroy_decompress(&jpeg);
+    return InvalidArgument("JPEG: %s", decoder.errors.message);
+  }
+  if (Status status = ReadHeader(bytes, options, &decoder); !status.ok()) {
+    jpeg_destroy_decompress(&jpeg);
+    return status;
+  }
+  if (read(&jpeg)) jpeg_finish_decompress(&jpeg);
+  jpeg_destroy_decompress(&jpeg);
   return Status();
 }
 
-// ---- Encoding -----------------------------------------------------------------------------------
+// --- Encoding ------------------------------------------------------------------------------------
 
 // A libjpeg destination that grows a vector.
 struct VectorDestination {
@@ -225,22 +238,42 @@ struct Encoder {
   VectorDestination destination = {};
 };
 
-// Everything up to jpeg_start_compress. The caller has called setjmp.
-void Describe(int width, int height, int channels, J_COLOR_SPACE color_space, int quality,
-              std::vector<uint8_t>* bytes, Encoder* encoder) {
-  jpeg_compress_struct& jpeg = encoder->jpeg;
+// Writes a picture by `write`, which is called with everything described but for what it wants to
+// change, and starts with jpeg_start_compress.
+template <typename Write>
+Status Encode(int width, int height, int channels, J_COLOR_SPACE color_space, int quality,
+              std::vector<uint8_t>* bytes, Write write) {
+  if (quality < 1 || quality > 100) return InvalidArgument("JPEG quality %d of 1..100", quality);
+  Encoder encoder;
+  jpeg_compress_struct& jpeg = encoder.jpeg;
+  jpeg.err = InstallJpegErrors(&encoder.errors);
+  if (setjmp(encoder.errors.jump)) {
+    jpeg_destroy_compress(&jpeg);
+    return InternalError("JPEG encoder: %s", encoder.errors.message);
+  }
   jpeg_create_compress(&jpeg);
-  encoder->destination.bytes = bytes;
-  encoder->destination.manager.init_destination = StartOutput;
-  encoder->destination.manager.empty_output_buffer = GrowOutput;
-  encoder->destination.manager.term_destination = EndOutput;
-  jpeg.dest = &encoder->destination.manager;
+  encoder.destination.bytes = bytes;
+  encoder.destination.manager.init_destination = StartOutput;
+  encoder.destination.manager.empty_output_buffer = GrowOutput;
+  encoder.destination.manager.term_destination = EndOutput;
+  jpeg.dest = &encoder.destination.manager;
   jpeg.image_width = static_cast<JDIMENSION>(width);
   jpeg.image_height = static_cast<JDIMENSION>(height);
   jpeg.input_components = channels;
   jpeg.in_color_space = color_space;
   jpeg_set_defaults(&jpeg);
   jpeg_set_quality(&jpeg, quality, TRUE);
+  write(&jpeg);
+  jpeg_finish_compress(&jpeg);
+  jpeg_destroy_compress(&jpeg);
+  return Status();
+}
+
+Status CheckSides(int width, int height) {
+  if (width >= 1 && height >= 1 && width <= JPEG_MAX_DIMENSION && height <= JPEG_MAX_DIMENSION) {
+    return Status();
+  }
+  return InvalidArgument("cannot encode an image of %d x %d as JPEG", width, height);
 }
 
 // Repeats the last samples of rows and the last rows, up to whole blocks.
@@ -258,28 +291,15 @@ void PadToBlocks(Plane* plane) {
 }
 
 void WritePlanes(jpeg_compress_struct* jpeg, Plane* const planes[3]) {
-  JSAMPROW rows[3][2 * DCTSIZE];
-  JSAMPARRAY arrays[3] = {rows[0], rows[1], rows[2]};
+  McuRows rows;
   const int luma_rows = jpeg->comp_info[0].v_samp_factor * DCTSIZE;
-  while (jpeg->next_scanline < jpeg->image_height) {
-    const int group = static_cast<int>(jpeg->next_scanline) / luma_rows;
+  for (int group = 0; jpeg->next_scanline < jpeg->image_height; ++group) {
     for (int i = 0; i < jpeg->num_components; ++i) {
       const int count = jpeg->comp_info[i].v_samp_factor * DCTSIZE;
-      const int last = static_cast<int>(planes[i]->samples.size() / planes[i]->stride) - 1;
-      for (int r = 0; r < count; ++r) {
-        rows[i][r] = planes[i]->row(std::min(group * count + r, last));
-      }
+      rows.Set(i, planes[i], group * count, count);
     }
-    jpeg_write_raw_data(jpeg, arrays, static_cast<JDIMENSION>(luma_rows));
+    jpeg_write_raw_data(jpeg, rows.planes, static_cast<JDIMENSION>(luma_rows));
   }
-}
-
-Status CheckEncoding(int width, int height, int quality) {
-  if (width < 1 || height < 1 || width > JPEG_MAX_DIMENSION || height > JPEG_MAX_DIMENSION) {
-    return InvalidArgument("cannot encode an image of %d x %d as JPEG", width, height);
-  }
-  if (quality < 1 || quality > 100) return InvalidArgument("JPEG quality %d of 1..100", quality);
-  return Status();
 }
 
 }  // namespace
@@ -289,60 +309,44 @@ bool LooksLikeJpeg(std::span<const uint8_t> bytes) {
 }
 
 Status DecodeJpeg(std::span<const uint8_t> bytes, const DecodeOptions& options, Image* image) {
-  Decoder decoder;
-  jpeg_decompress_struct& jpeg = decoder.jpeg;
-  jpeg.err = InstallJpegErrors(&decoder.errors);
-  if (setjmp(decoder.errors.jump)) {
-    jpeg_destroy_decompress(&jpeg);
-    return InvalidArgument("JPEG: %s", decoder.errors.message);
-  }
-  if (Status status = ReadHeader(bytes, options, &decoder); !status.ok()) {
-    jpeg_destroy_decompress(&jpeg);
-    return status;
-  }
-  jpeg.out_color_space = options.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  jpeg_start_decompress(&jpeg);
-  image->Reshape(static_cast<int>(jpeg.output_width), static_cast<int>(jpeg.output_height),
-                 options.channels);
-  ReadRows(&jpeg, image->pixels.data(), image->row_bytes());
-  jpeg_finish_decompress(&jpeg);
-  jpeg_destroy_decompress(&jpeg);
-  return Status();
+  return Decode(bytes, options, [&](jpeg_decompress_struct* jpeg) {
+    jpeg->out_color_space = options.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_start_decompress(jpeg);
+    image->Reshape(static_cast<int>(jpeg->output_width), static_cast<int>(jpeg->output_height),
+                   options.channels);
+    ReadRows(jpeg, image->pixels.data(), image->row_bytes());
+    return true;
+  });
 }
 
 Status DecodeJpegPlanes(std::span<const uint8_t> bytes, const DecodeOptions& options,
                         PlanarImage* planes) {
-  Decoder decoder;
-  jpeg_decompress_struct& jpeg = decoder.jpeg;
-  jpeg.err = InstallJpegErrors(&decoder.errors);
-  if (setjmp(decoder.errors.jump)) {
-    jpeg_destroy_decompress(&jpeg);
-    return InvalidArgument("JPEG: %s", decoder.errors.message);
-  }
-  if (Status status = ReadHeader(bytes, options, &decoder); !status.ok()) {
-    jpeg_destroy_decompress(&jpeg);
-    return status;
-  }
-  jpeg_calc_output_dimensions(&jpeg);
-  const int width = static_cast<int>(jpeg.output_width);
-  const int height = static_cast<int>(jpeg.output_height);
-  Subsampling subsampling;
-  if (options.channels == 1 || jpeg.jpeg_color_space == JCS_GRAYSCALE) {
-    jpeg.out_color_space = JCS_GRAYSCALE;
-    jpeg_start_decompress(&jpeg);
-    planes->ReshapeGray(width, height);
-    ReadRows(&jpeg, planes->y.samples.data(), planes->y.stride);
-  } else if (FindSubsampling(jpeg, &subsampling)) {
-    jpeg.raw_data_out = TRUE;
-    jpeg_start_decompress(&jpeg);
-    planes->ReshapeColor(width, height, subsampling.shift_x, subsampling.shift_y);
-    ReadStoredPlanes(&jpeg, planes);
-  } else {
-    jpeg_destroy_decompress(&jpeg);
-    return DecodeUnusualPlanes(bytes, options, planes);
-  }
-  jpeg_finish_decompress(&jpeg);
-  jpeg_destroy_decompress(&jpeg);
+  bool unusual = false;
+  ATOLL_RETURN_IF_ERROR(Decode(bytes, options, [&](jpeg_decompress_struct* jpeg) {
+    jpeg_calc_output_dimensions(jpeg);
+    const int width = static_cast<int>(jpeg->output_width);
+    const int height = static_cast<int>(jpeg->output_height);
+    Subsampling subsampling;
+    if (options.channels == 1 || jpeg->jpeg_color_space == JCS_GRAYSCALE) {
+      jpeg->out_color_space = JCS_GRAYSCALE;
+      jpeg_start_decompress(jpeg);
+      planes->ReshapeGray(width, height);
+      ReadRows(jpeg, planes->y.samples.data(), planes->y.stride);
+    } else if (FindSubsampling(*jpeg, &subsampling)) {
+      jpeg->raw_data_out = TRUE;
+      jpeg_start_decompress(jpeg);
+      planes->ReshapeColor(width, height, subsampling.shift_x, subsampling.shift_y);
+      ReadStoredPlanes(jpeg, planes);
+    } else {
+      unusual = true;
+    }
+    return !unusual;
+  }));
+  if (!unusual) return Status();
+  // RGB and odd subsampling, by way of pixels.
+  Image image;
+  ATOLL_RETURN_IF_ERROR(DecodeJpeg(bytes, options, &image));
+  ToPlanes(image, planes);
   return Status();
 }
 
@@ -350,54 +354,38 @@ Status EncodeJpegInto(const Image& image, int quality, std::vector<uint8_t>* jpe
   if (image.channels != 1 && image.channels != 3) {
     return InvalidArgument("cannot encode %d channels as JPEG, only 1 or 3", image.channels);
   }
-  ATOLL_RETURN_IF_ERROR(CheckEncoding(image.width, image.height, quality));
+  ATOLL_RETURN_IF_ERROR(CheckSides(image.width, image.height));
   if (image.pixels.size() != image.size_bytes()) {
     return InvalidArgument("cannot encode an image of %d x %d with %zu bytes as JPEG", image.width,
                            image.height, image.pixels.size());
   }
-  Encoder encoder;
-  jpeg_compress_struct& jpeg = encoder.jpeg;
-  jpeg.err = InstallJpegErrors(&encoder.errors);
-  if (setjmp(encoder.errors.jump)) {
-    jpeg_destroy_compress(&jpeg);
-    return InternalError("JPEG encoder: %s", encoder.errors.message);
-  }
-  Describe(image.width, image.height, image.channels, image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB,
-           quality, jpeg_bytes, &encoder);
-  jpeg_start_compress(&jpeg, TRUE);
-  while (jpeg.next_scanline < jpeg.image_height) {
-    auto* row = const_cast<uint8_t*>(image.pixels.data() + image.row_bytes() * jpeg.next_scanline);
-    jpeg_write_scanlines(&jpeg, &row, 1);
-  }
-  jpeg_finish_compress(&jpeg);
-  jpeg_destroy_compress(&jpeg);
-  return Status();
+  return Encode(
+      image.width, image.height, image.channels, image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB,
+      quality, jpeg_bytes, [&](jpeg_compress_struct* jpeg) {
+        jpeg_start_compress(jpeg, TRUE);
+        while (jpeg->next_scanline < jpeg->image_height) {
+          auto* row =
+              const_cast<uint8_t*>(image.pixels.data() + image.row_bytes() * jpeg->next_scanline);
+          jpeg_write_scanlines(jpeg, &row, 1);
+        }
+      });
 }
 
 Status EncodePlanesAsJpeg(PlanarImage* planes, int quality, std::vector<uint8_t>* jpeg_bytes) {
-  ATOLL_RETURN_IF_ERROR(CheckEncoding(planes->width, planes->height, quality));
+  ATOLL_RETURN_IF_ERROR(CheckSides(planes->width, planes->height));
   Plane* const all[3] = {&planes->y, &planes->cb, &planes->cr};
   const int count = planes->has_color ? 3 : 1;
   for (int i = 0; i < count; ++i) PadToBlocks(all[i]);
-  Encoder encoder;
-  jpeg_compress_struct& jpeg = encoder.jpeg;
-  jpeg.err = InstallJpegErrors(&encoder.errors);
-  if (setjmp(encoder.errors.jump)) {
-    jpeg_destroy_compress(&jpeg);
-    return InternalError("JPEG encoder: %s", encoder.errors.message);
-  }
-  Describe(planes->width, planes->height, count, count == 1 ? JCS_GRAYSCALE : JCS_YCbCr, quality,
-           jpeg_bytes, &encoder);
-  jpeg.raw_data_in = TRUE;
-  for (int i = 0; i < count; ++i) {
-    jpeg.comp_info[i].h_samp_factor = i == 0 ? 1 << planes->shift_x : 1;
-    jpeg.comp_info[i].v_samp_factor = i == 0 ? 1 << planes->shift_y : 1;
-  }
-  jpeg_start_compress(&jpeg, TRUE);
-  WritePlanes(&jpeg, all);
-  jpeg_finish_compress(&jpeg);
-  jpeg_destroy_compress(&jpeg);
-  return Status();
+  return Encode(planes->width, planes->height, count, count == 1 ? JCS_GRAYSCALE : JCS_YCbCr,
+                quality, jpeg_bytes, [&](jpeg_compress_struct* jpeg) {
+                  jpeg->raw_data_in = TRUE;
+                  for (int i = 0; i < count; ++i) {
+                    jpeg->comp_info[i].h_samp_factor = i == 0 ? 1 << planes->shift_x : 1;
+                    jpeg->comp_info[i].v_samp_factor = i == 0 ? 1 << planes->shift_y : 1;
+                  }
+                  jpeg_start_compress(jpeg, TRUE);
+                  WritePlanes(jpeg, all);
+                });
 }
 
 Result<std::vector<uint8_t>> EncodeJpeg(const Image& image, int quality) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "camera/picture/jpeg_codec.h"
+#include "camera/picture/formats.h"
 
 namespace atollrt {
 namespace {

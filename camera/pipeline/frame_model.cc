@@ -2,23 +2,18 @@
 #include "atoll/camera/frame_model.h"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "atoll/vision/draw.h"
-#include "atoll/vision/segmentation.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
-
-int64_t SteadyNowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // The failure of the library on this thread; both lists of codes are the same.
 Status LastError(AtollStatus status) {
@@ -28,11 +23,9 @@ Status LastError(AtollStatus status) {
 }
 
 // What depends on the task: from outputs to results, and into pictures.
-class TaskView {
- public:
-  virtual ~TaskView() = default;
-  virtual Status Read(ModelResult* result) = 0;
-  virtual void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const = 0;
+struct TaskView {
+  std::function<Status(ModelResult* result)> read;
+  std::function<void(const ModelResult& result, const Canvas& canvas, LabelPlace* labels)> draw;
 };
 
 class Names {
@@ -43,8 +36,13 @@ class Names {
     return index >= 0 && at < labels_.size() && !labels_[at].empty() ? labels_[at]
                                                                      : Format("class %d", index);
   }
-  std::string WithScore(int index, float score) const {
-    return (*this)[index] + Format(" %.2f", static_cast<double>(score));
+  // "cat 0.93" for each ClassScore or Detection.
+  template <typename T>
+  void Caption(const std::vector<T>& found, std::vector<std::string>* captions) const {
+    captions->clear();
+    for (const T& one : found) {
+      captions->push_back((*this)[one.class_index] + Format(" %.2f", double{one.score}));
+    }
   }
 
  private:
@@ -52,130 +50,37 @@ class Names {
 };
 
 // Labels below each other.
-void DrawCaptions(const std::vector<std::string>& captions, const Canvas& canvas,
-                  LabelPlace* labels) {
-  for (const std::string& caption : captions) {
+void DrawCaptions(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) {
+  for (const std::string& caption : result.captions) {
     const Rect drawn = DrawLabel(caption, labels->at, labels->scale, {}, canvas);
     labels->at.y = drawn.y + drawn.height + 2 * labels->scale;
   }
 }
 
-class ClassifierView : public TaskView {
- public:
-  ClassifierView(ClassificationReader reader, Names names, int top)
-      : reader_(reader), names_(std::move(names)), top_(top) {}
-
-  Status Read(ModelResult* result) override {
-    if (top_ == 1) {
-      result->classes.assign(1, reader_.ReadBest());
-    } else {
-      reader_.ReadTop(top_, &result->classes);
-    }
-    result->captions.clear();
-    for (const ClassScore& best : result->classes) {
-      result->captions.push_back(names_.WithScore(best.class_index, best.score));
-    }
-    return Status();
+// "cat 12%" for the largest classes of a map, the largest first.
+void CaptionLargest(const Image& map, const Names& names, std::vector<std::string>* captions) {
+  constexpr size_t kShown = 3;
+  const std::array<int64_t, 256> counts = CountPixels(map);
+  std::array<int, kShown> largest;
+  std::array<int, 256> order;
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort_copy(order.begin(), order.end(), largest.begin(), largest.end(),
+                         [&](int a, int b) {
+                           const auto count = [&](int i) { return counts[static_cast<size_t>(i)]; };
+                           return std::pair(-count(a), a) < std::pair(-count(b), b);
+                         });
+  const double pixels = static_cast<double>(map.pixels.size());
+  captions->clear();
+  for (const int index : largest) {
+    const double share = static_cast<double>(counts[static_cast<size_t>(index)]) / pixels;
+    if (share > 0) captions->push_back(names[index] + Format(" %.0f%%", 100 * share));
   }
-  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
-    DrawCaptions(result.captions, canvas, labels);
-  }
-
- private:
-  ClassificationReader reader_;
-  Names names_;
-  int top_;
-};
-
-class DetectorView : public TaskView {
- public:
-  DetectorView(DetectionReader reader, Names names, float threshold, int max_detections)
-      : reader_(reader),
-        names_(std::move(names)),
-        threshold_(threshold),
-        max_detections_(static_cast<size_t>(max_detections)) {}
-
-  Status Read(ModelResult* result) override {
-    reader_.Read(threshold_, &result->detections);
-    if (result->detections.size() > max_detections_) result->detections.resize(max_detections_);
-    result->captions.clear();
-    for (const Detection& detection : result->detections) {
-      result->captions.push_back(names_.WithScore(detection.class_index, detection.score));
-    }
-    return Status();
-  }
-  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace*) const override {
-    DrawDetections(result.detections, result.captions, result.seen, canvas);
-  }
-
- private:
-  DetectionReader reader_;
-  Names names_;
-  float threshold_;
-  size_t max_detections_;
-};
-
-class PoseView : public TaskView {
- public:
-  PoseView(PoseReader reader, float threshold) : reader_(reader), threshold_(threshold) {}
-
-  Status Read(ModelResult* result) override {
-    reader_.Read(threshold_, &result->poses);
-    result->captions.clear();
-    for (const Pose& pose : result->poses) {
-      result->captions.push_back(Format("pose %.2f", static_cast<double>(pose.score)));
-    }
-    return Status();
-  }
-  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace*) const override {
-    DrawPoses(result.poses, threshold_, result.seen, canvas);
-  }
-
- private:
-  PoseReader reader_;
-  float threshold_;
-};
-
-class SegmenterView : public TaskView {
- public:
-  SegmenterView(SegmentationReader reader, Names names)
-      : reader_(reader), names_(std::move(names)), palette_(SegmentationPalette()) {}
-
-  Status Read(ModelResult* result) override {
-    ATOLL_RETURN_IF_ERROR(reader_.Read(&result->map));
-    const std::array<int64_t, 256> counts = CountPixels(result->map);
-    std::array<int, kShown> largest;
-    std::array<int, 256> order;
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort_copy(
-        order.begin(), order.end(), largest.begin(), largest.end(), [&](int a, int b) {
-          const auto count = [&](int i) { return counts[static_cast<size_t>(i)]; };
-          return std::pair(-count(a), a) < std::pair(-count(b), b);
-        });
-    const double pixels = static_cast<double>(result->map.pixels.size());
-    result->captions.clear();
-    for (const int index : largest) {
-      const double share = static_cast<double>(counts[static_cast<size_t>(index)]) / pixels;
-      if (share > 0) result->captions.push_back(names_[index] + Format(" %.0f%%", 100 * share));
-    }
-    return Status();
-  }
-  void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
-    DrawSegmentation(result.map, palette_, result.seen, canvas);
-    DrawCaptions(result.captions, canvas, labels);
-  }
-
- private:
-  static constexpr size_t kShown = 3;
-  SegmentationReader reader_;
-  Names names_;
-  std::array<Color, 256> palette_;
-};
+}
 
 class InterpreterModel : public FrameModel {
  public:
   InterpreterModel(AtollInterpreter* interpreter, PictureInput input, std::string name, Task task,
-                   std::unique_ptr<TaskView> view)
+                   TaskView view)
       : interpreter_(interpreter),
         input_(std::move(input)),
         name_(std::move(name)),
@@ -189,7 +94,7 @@ class InterpreterModel : public FrameModel {
     return input_.Write(picture, part);
   }
   Status Submit() override {
-    submit_ns_ = SteadyNowNs();
+    submit_ns_ = MonotonicNs();
     const AtollStatus status = AtollInterpreterInvokeAsync(interpreter_);
     return status == ATOLL_OK ? Status() : LastError(status);
   }
@@ -198,16 +103,16 @@ class InterpreterModel : public FrameModel {
     if (status != ATOLL_OK) return LastError(status);
     AtollInvokeInfo info = {};
     AtollInterpreterGetInvokeInfo(interpreter_, &info);
-    *times = {.total_ns = SteadyNowNs() - submit_ns_,
+    *times = {.total_ns = MonotonicNs() - submit_ns_,
               .link_out_ns = info.link_out_ns,
               .compute_ns = info.compute_ns,
               .link_in_ns = info.link_in_ns,
               .modelled_seconds = info.device_seconds};
     return Status();
   }
-  Status Read(ModelResult* result) override { return view_->Read(result); }
+  Status Read(ModelResult* result) override { return view_.read(result); }
   void Draw(const ModelResult& result, const Canvas& canvas, LabelPlace* labels) const override {
-    view_->Draw(result, canvas, labels);
+    view_.draw(result, canvas, labels);
   }
 
   void Describe(ModelStatus* status) const override {
@@ -239,31 +144,66 @@ class InterpreterModel : public FrameModel {
   PictureInput input_;
   const std::string name_;
   const Task task_;
-  const std::unique_ptr<TaskView> view_;
+  const TaskView view_;
   int64_t submit_ns_ = 0;
 };
 
-Result<std::unique_ptr<TaskView>> OpenView(AtollInterpreter* interpreter, Task task,
-                                           FrameModelOptions& options) {
+Result<TaskView> OpenView(AtollInterpreter* interpreter, Task task, FrameModelOptions options) {
   Names names(std::move(options.labels));
+  const float threshold = options.threshold;
+  TaskView view;
   switch (task) {
     case Task::kClassify: {
-      ATOLL_ASSIGN_OR_RETURN(auto reader, ClassificationReader::Create(interpreter));
-      return std::unique_ptr<TaskView>(
-          std::make_unique<ClassifierView>(reader, std::move(names), options.top));
+      ATOLL_ASSIGN_OR_RETURN(const auto reader, ClassificationReader::Create(interpreter));
+      view.read = [reader, names, top = options.top](ModelResult* result) {
+        reader.ReadTop(top, &result->classes);
+        names.Caption(result->classes, &result->captions);
+        return Status();
+      };
+      view.draw = DrawCaptions;
+      return view;
     }
     case Task::kDetect: {
-      ATOLL_ASSIGN_OR_RETURN(auto reader, DetectionReader::Create(interpreter));
-      return std::unique_ptr<TaskView>(std::make_unique<DetectorView>(
-          reader, std::move(names), options.threshold, options.max_detections));
+      ATOLL_ASSIGN_OR_RETURN(const auto reader, DetectionReader::Create(interpreter));
+      view.read = [=, most = static_cast<size_t>(options.max_detections)](ModelResult* result) {
+        reader.Read(threshold, &result->detections);
+        if (result->detections.size() > most) result->detections.resize(most);
+        names.Caption(result->detections, &result->captions);
+        return Status();
+      };
+      view.draw = [](const ModelResult& result, const Canvas& canvas, LabelPlace*) {
+        DrawDetections(result.detections, result.captions, result.seen, canvas);
+      };
+      return view;
     }
     case Task::kSegment: {
-      ATOLL_ASSIGN_OR_RETURN(auto reader, SegmentationReader::Create(interpreter));
-      return std::unique_ptr<TaskView>(std::make_unique<SegmenterView>(reader, std::move(names)));
+      ATOLL_ASSIGN_OR_RETURN(const auto reader, SegmentationReader::Create(interpreter));
+      view.read = [reader, names](ModelResult* result) {
+        ATOLL_RETURN_IF_ERROR(reader.Read(&result->map));
+        CaptionLargest(result->map, names, &result->captions);
+        return Status();
+      };
+      view.draw = [palette = SegmentationPalette()](const ModelResult& result, const Canvas& canvas,
+                                                    LabelPlace* labels) {
+        DrawSegmentation(result.map, palette, result.seen, canvas);
+        DrawCaptions(result, canvas, labels);
+      };
+      return view;
     }
     case Task::kPose: {
-      ATOLL_ASSIGN_OR_RETURN(auto reader, PoseReader::Create(interpreter));
-      return std::unique_ptr<TaskView>(std::make_unique<PoseView>(reader, options.threshold));
+      ATOLL_ASSIGN_OR_RETURN(const auto reader, PoseReader::Create(interpreter));
+      view.read = [reader, threshold](ModelResult* result) {
+        reader.Read(threshold, &result->poses);
+        result->captions.clear();
+        for (const Pose& pose : result->poses) {
+          result->captions.push_back(Format("pose %.2f", double{pose.score}));
+        }
+        return Status();
+      };
+      view.draw = [threshold](const ModelResult& result, const Canvas& canvas, LabelPlace*) {
+        DrawPoses(result.poses, threshold, result.seen, canvas);
+      };
+      return view;
     }
     case Task::kNone:
       break;
@@ -284,10 +224,10 @@ Result<std::unique_ptr<FrameModel>> OpenFrameModel(AtollInterpreter* interpreter
   }
   ATOLL_ASSIGN_OR_RETURN(PictureInput input, PictureInput::Create(interpreter, options.scaling));
   const Task task = IdentifyTask(interpreter);
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<TaskView> view, OpenView(interpreter, task, options));
+  std::string name = options.name.empty() ? "model" : std::move(options.name);
+  ATOLL_ASSIGN_OR_RETURN(TaskView view, OpenView(interpreter, task, std::move(options)));
   return std::unique_ptr<FrameModel>(std::make_unique<InterpreterModel>(
-      interpreter, std::move(input), options.name.empty() ? "model" : std::move(options.name), task,
-      std::move(view)));
+      interpreter, std::move(input), std::move(name), task, std::move(view)));
 }
 
 }  // namespace atollrt

@@ -5,15 +5,42 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "atoll/camera/pipeline.h"
-#include "camera/pipeline/latency_recorder.h"
+#include "atoll/camera/status.h"
 
 namespace atollrt {
+
+// Collects latencies in memory that is taken once, for a LatencySummary. Not thread-safe.
+class LatencyRecorder {
+ public:
+  static constexpr size_t kCapacity = 16384;
+
+  LatencyRecorder() : values_(kCapacity) {}
+
+  void Add(double milliseconds);
+
+  // What a summary is made of. Quick to take, so that others can go on adding while it is made.
+  struct Sample {
+    std::vector<float> latest;
+    uint64_t count = 0;
+    double max = 0;
+    LatencySummary Summarize() &&;
+  };
+  // The latest values, at least 1 and at most kCapacity; count and max of all.
+  Sample Take(size_t latest = kCapacity) const;
+  LatencySummary Summarize() const { return Take().Summarize(); }
+
+ private:
+  std::vector<float> values_;  // a ring
+  uint64_t count_ = 0;
+  double max_ = 0;
+};
 
 // A sum per second, over the last whole second.
 class SlidingRate {

@@ -2,9 +2,13 @@
 //
 // Files and streams in place of a camera: a directory of pictures, MJPEG and Y4M.
 #include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -16,12 +20,78 @@
 #include <vector>
 
 #include "camera/picture/file_io.h"
-#include "camera/sources/byte_stream.h"
 #include "camera/sources/mjpeg.h"
 #include "camera/sources/sources.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
+
+// A file, a pipe or the standard input, read through a buffer of 64 KiB.
+class ByteStream {
+ public:
+  // "-" is the standard input. Never waits, not for the writer of a pipe either. `stop` may be
+  // null.
+  static Result<std::unique_ptr<ByteStream>> Open(const std::string& path,
+                                                  const std::atomic<bool>* stop) {
+    const bool is_stdin = path == "-";
+    const std::string name = is_stdin ? "standard input" : path;
+    // The flags of the standard input are shared with other programs.
+    FileDescriptor file(is_stdin
+                            ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                            : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (file.get() < 0) return FileError(name, "open", errno);
+    struct stat info = {};
+    const bool live = fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode);
+    return std::unique_ptr<ByteStream>(new ByteStream(name, std::move(file), live, stop));
+  }
+
+  const std::string& name() const { return name_; }  // of the file, or "standard input"
+  // Whether bytes come in their own time: from anything but a regular file.
+  bool live() const { return live_; }
+
+  // What is there and has not been skipped, after waiting for at least one byte. Nothing at the
+  // end, and within a tenth of a second after *stop became true. Valid until the next call.
+  Result<std::span<const uint8_t>> Peek() {
+    constexpr int kPollMs = 100;
+    constexpr size_t kBufferBytes = size_t{1} << 16;
+    while (begin_ == end_) {
+      if (stopped()) return std::span<const uint8_t>();
+      pollfd ready = {file_.get(), POLLIN, 0};
+      const int count = poll(&ready, 1, kPollMs);
+      if (count < 0 && errno != EINTR) return FileError(name_, "wait for", errno);
+      if (count <= 0) continue;
+      buffer_.resize(kBufferBytes);
+      const ssize_t got = read(file_.get(), buffer_.data(), buffer_.size());
+      if (got == 0) return std::span<const uint8_t>();
+      if (got < 0 && errno != EINTR && errno != EAGAIN) return FileError(name_, "read", errno);
+      begin_ = 0;
+      end_ = static_cast<size_t>(got > 0 ? got : 0);
+    }
+    return std::span<const uint8_t>(buffer_).subspan(begin_, end_ - begin_);
+  }
+  void Skip(size_t count) { begin_ += count; }
+  // Whether Peek gave nothing because of *stop.
+  bool stopped() const { return stop_ != nullptr && stop_->load(); }
+  // Back to the beginning; false if that cannot be.
+  bool Rewind() {
+    begin_ = end_ = 0;
+    return !live_ && lseek(file_.get(), 0, SEEK_SET) == 0;
+  }
+
+ private:
+  ByteStream(std::string name, FileDescriptor file, bool live, const std::atomic<bool>* stop)
+      : name_(std::move(name)), file_(std::move(file)), live_(live), stop_(stop) {}
+
+  const std::string name_;
+  const FileDescriptor file_;
+  const bool live_;
+  const std::atomic<bool>* const stop_;
+  std::vector<uint8_t> buffer_;
+  size_t begin_ = 0;  // of what has not been skipped, in the buffer
+  size_t end_ = 0;
+};
 
 // "NAME, picture 17" in the memory of an earlier name.
 void NameFrame(const std::string& stream, const char* what, uint64_t sequence, std::string* name) {
@@ -102,7 +172,7 @@ class MjpegStream : public FrameSource {
     ++pictures_;
     NameFrame(stream_->name(), "picture", sequence_, &frame->name);
     DescribeEncodedFrame(frame);
-    if (live()) frame->capture_time_ns = SteadyNowNs();
+    if (live()) frame->capture_time_ns = MonotonicNs();
     frame->sequence = sequence_++;
     return true;
   }
@@ -119,11 +189,15 @@ class MjpegStream : public FrameSource {
   uint64_t sequence_ = 0;
 };
 
-// ---- YUV4MPEG2
-// -----------------------------------------------------------------------------------
+// --- YUV4MPEG2 -----------------------------------------------------------------------------------
 
 constexpr std::string_view kY4mMagic = "YUV4MPEG2 ";
 constexpr std::string_view kY4mFrame = "FRAME";
+constexpr std::pair<std::string_view, FrameFormat> kY4mFormats[] = {
+    {"420", FrameFormat::kYuv420},      {"420jpeg", FrameFormat::kYuv420},
+    {"420mpeg2", FrameFormat::kYuv420}, {"420paldv", FrameFormat::kYuv420},
+    {"422", FrameFormat::kYuv422},      {"444", FrameFormat::kYuv444},
+    {"mono", FrameFormat::kYuv400}};
 
 struct Y4mHeader {
   int width = 0;
@@ -150,31 +224,20 @@ Result<Y4mHeader> ParseY4mHeader(const std::string& name, std::string_view line)
       return InvalidArgument("%s: Y4M with '%s', which is no width or height", name.c_str(),
                              std::string(field.substr(0, 40)).c_str());
     }
-    bool good = true;
-    if (field[0] == 'C') {
-      if (value == "420" || value == "420jpeg" || value == "420mpeg2" || value == "420paldv") {
-        header.format = FrameFormat::kYuv420;
-      } else if (value == "422") {
-        header.format = FrameFormat::kYuv422;
-      } else if (value == "444") {
-        header.format = FrameFormat::kYuv444;
-      } else if (value == "mono") {
-        header.format = FrameFormat::kYuv400;
-      } else {
-        good = false;
-      }
-    }
     if (field == "XCOLORRANGE=FULL") header.full_range = true;
-    if (!good) {
+    if (field[0] != 'C') continue;
+    const auto known = std::find_if(std::begin(kY4mFormats), std::end(kY4mFormats),
+                                    [&](const auto& format) { return format.first == value; });
+    if (known == std::end(kY4mFormats)) {
       return Unsupported("%s: Y4M with '%s'; read are 8-bit 420, 422, 444 and mono", name.c_str(),
                          std::string(field.substr(0, 40)).c_str());
     }
+    header.format = known->second;
   }
-  constexpr int kMaxSide = 16384;
-  if (header.width < 1 || header.width > kMaxSide || header.height < 1 ||
-      header.height > kMaxSide) {
+  if (header.width < 1 || header.width > kMaxFrameSide || header.height < 1 ||
+      header.height > kMaxFrameSide) {
     return InvalidArgument("%s: Y4M of %d x %d; sides are 1 to %d", name.c_str(), header.width,
-                           header.height, kMaxSide);
+                           header.height, kMaxFrameSide);
   }
   const int64_t pixels = int64_t{header.width} * header.height;
   if (pixels > kMaxFramePixels) {
@@ -223,13 +286,8 @@ class Y4mStream : public FrameSource {
       frame->bytes.insert(frame->bytes.end(), bytes.begin(), bytes.end());
       stream_->Skip(bytes.size());
     }
-    frame->format = header_.format;
-    frame->full_range = header_.full_range;
-    frame->width = header_.width;
-    frame->height = header_.height;
-    frame->capture_time_ns = live() ? SteadyNowNs() : 0;
-    frame->label.reset();
-    frame->crop = {};
+    DescribeRawFrame(header_.format, header_.width, header_.height, header_.full_range, frame);
+    if (live()) frame->capture_time_ns = MonotonicNs();
     frame->sequence = sequence_++;
     return true;
   }

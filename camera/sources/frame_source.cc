@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "camera/picture/file_io.h"
 #include "camera/sources/http_camera.h"
+#include "camera/sources/http_text.h"
 #include "camera/sources/mjpeg.h"
 #include "camera/sources/sources.h"
 
@@ -47,20 +47,8 @@ struct Subsampling {
   int shift_y;
 };
 Subsampling SubsamplingOf(FrameFormat format) {
-  return {format == FrameFormat::kYuv420 || format == FrameFormat::kYuv422 ||
-                  format == FrameFormat::kYuyv
-              ? 1
-              : 0,
-          format == FrameFormat::kYuv420 ? 1 : 0};
-}
-
-void Reshape(const Frame& frame, bool has_color, PlanarImage* picture) {
-  if (!has_color) {
-    picture->ReshapeGray(frame.width, frame.height);
-    return;
-  }
-  const Subsampling subsampling = SubsamplingOf(frame.format);
-  picture->ReshapeColor(frame.width, frame.height, subsampling.shift_x, subsampling.shift_y);
+  const bool both = format == FrameFormat::kYuv420;
+  return {both || format == FrameFormat::kYuv422 || format == FrameFormat::kYuyv, both};
 }
 
 Status DecodeUncompressed(const Frame& frame, const DecodeOptions& options, PlanarImage* picture) {
@@ -79,7 +67,12 @@ Status DecodeUncompressed(const Frame& frame, const DecodeOptions& options, Plan
                            frame.width, frame.height, size, frame.bytes.size());
   }
   const bool has_color = options.channels == 3 && frame.format != FrameFormat::kYuv400;
-  Reshape(frame, has_color, picture);
+  if (has_color) {
+    const Subsampling subsampling = SubsamplingOf(frame.format);
+    picture->ReshapeColor(frame.width, frame.height, subsampling.shift_x, subsampling.shift_y);
+  } else {
+    picture->ReshapeGray(frame.width, frame.height);
+  }
   const uint8_t* bytes = frame.bytes.data();
   if (is_yuyv) {
     for (int y = 0; y < frame.height; ++y, bytes += size_t{2} * picture->y.width) {
@@ -114,12 +107,6 @@ size_t PlanesSize(FrameFormat format, int width, int height) {
   return luma + 2 * static_cast<size_t>(color_width) * static_cast<size_t>(color_height);
 }
 
-int64_t SteadyNowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage* picture) {
   if (options.channels != 1 && options.channels != 3) {
     return InvalidArgument("cannot decode to %d channels, only to 1 or 3", options.channels);
@@ -131,21 +118,21 @@ Status DecodeFrame(const Frame& frame, const DecodeOptions& options, PlanarImage
   return DecodeUncompressed(frame, options, picture);
 }
 
-void DescribeEncodedFrame(Frame* frame) {
-  if (const std::optional<JpegSize> jpeg = ReadJpegSize(frame->bytes)) {
-    frame->width = jpeg->width;
-    frame->height = jpeg->height;
-  } else {
-    const ImageSize bitmap = ReadBitmapSize(frame->bytes);
-    frame->width = bitmap.width;
-    frame->height = bitmap.height;
-  }
-  frame->format = FrameFormat::kEncoded;
-  frame->full_range = true;
+void DescribeRawFrame(FrameFormat format, int width, int height, bool full_range, Frame* frame) {
+  frame->format = format;
+  frame->full_range = full_range;
+  frame->width = width;
+  frame->height = height;
   frame->capture_time_ns = 0;
   frame->label.reset();
   frame->crop = {};
   frame->error = Status();
+}
+
+void DescribeEncodedFrame(Frame* frame) {
+  const std::optional<ImageSize> jpeg = ReadJpegSize(frame->bytes);
+  const ImageSize size = jpeg ? *jpeg : ReadBitmapSize(frame->bytes);
+  DescribeRawFrame(FrameFormat::kEncoded, size.width, size.height, true, frame);
 }
 
 namespace {
@@ -158,10 +145,7 @@ const char* After(const char* prefix, const std::string& spec) {
 // "http", in small letters, of an address; "" for what is none.
 std::string SchemeOf(const std::string& spec) {
   const size_t end = spec.find("://");
-  if (end == std::string::npos) return "";
-  std::string scheme = spec.substr(0, end);
-  for (char& c : scheme) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return scheme;
+  return end == std::string::npos ? "" : Lowercase(spec.substr(0, end));
 }
 
 bool IsVideoDevice(const struct stat& info) {
@@ -177,11 +161,10 @@ std::string SourceName(const std::string& spec) {
 
 Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
                                                      const FrameSourceOptions& options) {
-  constexpr int kMaxSide = 16384;
-  if (options.width < 1 || options.width > kMaxSide || options.height < 1 ||
-      options.height > kMaxSide || int64_t{options.width} * options.height > kMaxFramePixels) {
+  if (options.width < 1 || options.width > kMaxFrameSide || options.height < 1 ||
+      options.height > kMaxFrameSide || int64_t{options.width} * options.height > kMaxFramePixels) {
     return InvalidArgument("camera size %d x %d is not within 1..%d, or above %lld pixels",
-                           options.width, options.height, kMaxSide,
+                           options.width, options.height, kMaxFrameSide,
                            static_cast<long long>(kMaxFramePixels));
   }
   if (spec == "test") return OpenTestPattern(options);

@@ -5,26 +5,20 @@
 #include <charconv>
 #include <optional>
 
+#include "camera/sources/http_text.h"
+
 namespace atollrt {
 namespace {
 
 constexpr std::string_view kScheme = "http://";
 
-// ASCII only, whatever the locale says.
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-std::string Lowercase(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), Lower);
-  return lower;
-}
-// Neither controls nor spaces nor bytes beyond ASCII.
-bool IsPlain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
-}
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+// The number that `text` is, and nothing else; nullopt if it is none, or too large.
+template <typename T>
+std::optional<T> ParseNumber(std::string_view text, int base = 10) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 // %41 is A; nullopt if what follows a % is no number.
@@ -36,11 +30,9 @@ std::optional<std::string> DecodePercent(std::string_view text) {
       text.remove_prefix(1);
       continue;
     }
-    unsigned code = 0;
-    if (text.size() < 3) return std::nullopt;
-    const auto [end, error] = std::from_chars(text.data() + 1, text.data() + 3, code, 16);
-    if (error != std::errc() || end != text.data() + 3) return std::nullopt;
-    decoded += static_cast<char>(code);
+    const std::optional<uint8_t> code = ParseNumber<uint8_t>(text.substr(1, 2), 16);
+    if (text.size() < 3 || !code) return std::nullopt;
+    decoded += static_cast<char>(*code);
     text.remove_prefix(3);
   }
   return decoded;
@@ -132,9 +124,7 @@ Result<CameraUrl> ParseCameraUrl(std::string_view text) {
   }
   const size_t colon = rest.rfind(':');
   if (colon != std::string_view::npos && rest.find(']', colon) == std::string_view::npos) {
-    const std::string_view port = rest.substr(colon + 1);
-    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), url.port);
-    if (error != std::errc() || end != port.data() + port.size()) url.port = 0;
+    url.port = ParseNumber<int>(rest.substr(colon + 1)).value_or(0);
     rest = rest.substr(0, colon);
   }
   if (rest.size() > 2 && rest.front() == '[' && rest.back() == ']') {
@@ -190,13 +180,10 @@ std::string FormatCameraRequest(const CameraUrl& url) {
 Status CameraAnswer::Receive(std::span<const uint8_t> bytes, std::vector<uint8_t>* body) {
   while (!bytes.empty() && state_ != State::kEnded) {
     if (state_ == State::kBody || state_ == State::kChunk) {
-      const bool counts = state_ == State::kChunk || !until_close_;
-      const size_t size =
-          counts ? static_cast<size_t>(std::min<uint64_t>(bytes.size(), left_)) : bytes.size();
+      const size_t size = static_cast<size_t>(std::min<uint64_t>(bytes.size(), left_));
       body->insert(body->end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
       bytes = bytes.subspan(size);
-      if (!counts) continue;
-      left_ -= size;
+      if (left_ != kUntilClose) left_ -= size;
       if (left_ == 0) state_ = state_ == State::kChunk ? State::kChunkEnd : State::kEnded;
       if (size > 0) head_bytes_ = 0;
       continue;
@@ -247,10 +234,10 @@ Status CameraAnswer::TakeLine() {
 
 Status CameraAnswer::TakeStatusLine() {
   const std::string_view line = line_;
-  const auto [end, error] = std::from_chars(line.data() + std::min<size_t>(9, line.size()),
-                                            line.data() + line.size(), status_);
-  if (!line.starts_with("HTTP/1.") || line.size() < 12 || line[8] != ' ' || error != std::errc() ||
-      end != line.data() + 12 || status_ < 100 || status_ > 599) {
+  std::string_view digits = line.substr(std::min<size_t>(9, line.size()));
+  digits = digits.substr(0, digits.find_first_not_of("0123456789"));
+  status_ = digits.size() == 3 ? ParseNumber<int>(digits).value_or(0) : 0;
+  if (status_ < 100 || status_ > 599 || !line.starts_with("HTTP/1.") || line[8] != ' ') {
     return InvalidArgument("the camera does not answer in HTTP");
   }
   has_status_ = true;
@@ -267,17 +254,16 @@ Status CameraAnswer::TakeHeader() {
   if (name == "www-authenticate") challenge_ += Lowercase(value.substr(0, value.find(' '))) + " ";
   if (name == "location") location_ = value;
   if (name == "transfer-encoding") {
-    if (Lowercase(value) != "chunked" && Lowercase(value) != "identity") {
+    const std::string coding = Lowercase(value);
+    if (coding != "chunked" && coding != "identity") {
       return Unsupported("the camera's answer has a transfer coding that is not read");
     }
-    chunked_ = chunked_ || Lowercase(value) == "chunked";
+    chunked_ = chunked_ || coding == "chunked";
   }
   if (name == "content-length") {
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), left_);
-    if (value.empty() || error != std::errc() || end != value.data() + value.size()) {
-      return InvalidArgument("the camera's answer has a length that is no number");
-    }
-    until_close_ = false;
+    const std::optional<uint64_t> length = ParseNumber<uint64_t>(value);
+    if (!length) return InvalidArgument("the camera's answer has a length that is no number");
+    left_ = *length;
   }
   return Status();
 }
@@ -294,37 +280,52 @@ Status CameraAnswer::EndHead() {
   } else if (chunked_) {
     state_ = State::kChunkSize;
   } else {
-    state_ = !until_close_ && left_ == 0 ? State::kEnded : State::kBody;
+    state_ = left_ == 0 ? State::kEnded : State::kBody;
   }
   return Status();
 }
 
 Status CameraAnswer::TakeChunkSize() {
-  const std::string_view line = std::string_view(line_).substr(0, line_.find_first_of("; \t"));
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), left_, 16);
-  if (line.empty() || error != std::errc() || end != line.data() + line.size()) {
-    return InvalidArgument("the camera's answer has a chunk whose size is no number");
-  }
+  const std::optional<uint64_t> size =
+      ParseNumber<uint64_t>(std::string_view(line_).substr(0, line_.find_first_of("; \t")), 16);
+  if (!size) return InvalidArgument("the camera's answer has a chunk whose size is no number");
+  left_ = *size;
   state_ = left_ == 0 ? State::kTrailer : State::kChunk;
   return Status();
 }
 
-Status CameraAnswer::Check() const {
+Status CameraAnswer::Check(bool with_login) const {
+  const auto denied = [](const char* sentence) {
+    return Status(StatusCode::kPermissionDenied, sentence);
+  };
+  if (status_ == 401 && !challenge_.empty() && challenge_.find("basic ") == std::string::npos) {
+    return Unsupported(
+        "the camera wants a login of a kind that is not spoken here (HTTP status 401); basic is, "
+        "which many cameras can be set to");
+  }
+  if (status_ == 401 && with_login) {
+    return denied(
+        "the camera refuses this login (HTTP status 401); check USER and PASSWORD in "
+        "http://USER:PASSWORD@HOST/PATH");
+  }
   if (status_ == 401) {
-    if (!challenge_.empty() && challenge_.find("basic ") == std::string::npos) {
-      return Unsupported(
-          "the camera wants a login of a kind that is not spoken here (HTTP status 401); basic is, "
-          "which many cameras can be set to");
-    }
-    return Status(
-        StatusCode::kPermissionDenied,
+    return denied(
         "the camera wants a login (HTTP status 401); give http://USER:PASSWORD@HOST/PATH");
   }
+  if (status_ == 403) {
+    return denied(
+        "the camera does not let this user see the stream (HTTP status 403); give another login, "
+        "http://USER:PASSWORD@HOST/PATH");
+  }
+  if (status_ == 404) {
+    return NotFound(
+        "the camera has nothing at this path (HTTP status 404); look up the path of the camera's "
+        "MJPEG stream");
+  }
   if (status_ != 200) {
-    const char* next_step = "look up the address of its MJPEG stream";
-    if (status_ == 403) next_step = "its settings must let this user see the stream";
-    if (status_ >= 500) next_step = "start it again, or try later";
-    return InvalidArgument("the camera answers with HTTP status %d; %s", status_, next_step);
+    return InvalidArgument("the camera answers with HTTP status %d; %s", status_,
+                           status_ >= 500 ? "start it again, or try later"
+                                          : "look up the address of its MJPEG stream");
   }
   if (type_.starts_with("text/")) {
     return InvalidArgument(

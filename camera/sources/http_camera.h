@@ -56,8 +56,8 @@ class CameraAnswer {
   int status() const { return status_; }
   bool redirects() const { return status_ >= 300 && status_ < 400 && !location_.empty(); }
   const std::string& location() const { return location_; }
-  // Ok for 200 with what may be pictures; otherwise why there are none.
-  Status Check() const;
+  // Ok for 200 with what may be pictures; otherwise why there are none, and what to do about it.
+  Status Check(bool with_login = false) const;  // whether the request had one
 
  private:
   enum class State { kHead, kBody, kChunkSize, kChunk, kChunkEnd, kTrailer, kEnded };
@@ -74,8 +74,8 @@ class CameraAnswer {
   bool has_status_ = false;
   int status_ = 0;
   bool chunked_ = false;
-  bool until_close_ = true;
-  uint64_t left_ = 0;  // bytes of the body, or of the chunk
+  static constexpr uint64_t kUntilClose = UINT64_MAX;
+  uint64_t left_ = kUntilClose;  // bytes of the body, or of the chunk
   std::string type_;
   std::string encoding_;
   std::string challenge_;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network camera that sends MJPEG over HTTP. Everything that may wait, down to looking up its
-// name, waits in slices, so that it ends when it is told to, whatever the camera does.
-#include <fcntl.h>
+// A network camera that sends MJPEG over HTTP. Everything that may wait does so in slices or in a
+// thread that nobody waits for: it ends when it is told to, whatever the camera does.
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +16,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,6 +24,8 @@
 #include "camera/sources/http_camera.h"
 #include "camera/sources/mjpeg.h"
 #include "camera/sources/sources.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -37,194 +36,112 @@ constexpr int kSilenceMs = 5000;  // that a stream may have in it
 constexpr int kSliceMs = 50;
 constexpr int kMaxRedirects = 5;
 
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
-
-// The addresses of a name. The C library waits for name servers as long as it likes, and cannot be
-// told to stop: a thread of its own does that, which nobody waits for if it takes too long.
-struct Lookup {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  int error = 0;
-  addrinfo* found = nullptr;
-
-  ~Lookup() {
-    if (found != nullptr) freeaddrinfo(found);
-  }
-};
-
-std::shared_ptr<Lookup> StartLookup(const CameraUrl& url) {
-  auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host = url.host, port = std::to_string(url.port)] {
-    addrinfo hints = {};
-    hints.ai_flags = AI_NUMERICSERV;
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-    const std::lock_guard lock(lookup->mutex);
-    lookup->error = error;
-    lookup->found = error == 0 ? found : nullptr;
-    lookup->done = true;
-    lookup->changed.notify_all();
-  }).detach();
-  return lookup;
+int64_t DeadlineNs(int timeout_ms) { return MonotonicNs() + int64_t{timeout_ms} * 1'000'000; }
+Status Stopped() { return {StatusCode::kCancelled, "stopped"}; }
+Status ConnectError(int error) {
+  return DeviceLost("cannot connect: %s (is the camera on, and the port right?)",
+                    std::strerror(error));
 }
 
-// A thread receives; Next takes its latest picture. One that nobody takes in time gives way.
-class HttpSource : public FrameSource {
+// The latest picture, handed from the thread that receives to the one that asks. One that nobody
+// takes in time gives way.
+struct Mailbox {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<uint8_t> picture;
+  int64_t time_ns = 0;
+  uint64_t number = 0;
+  bool has_picture = false;
+  int64_t lookup_until_ns = INT64_MAX;  // while the host's name is looked up
+  Status end;                           // why nothing comes any more
+  bool ended = false;
+  std::atomic<bool> closing = false;  // nobody asks any more
+};
+
+// The receiving thread: from looking up the host to the end of the stream.
+class Receiver {
  public:
-  HttpSource(CameraUrl url, const std::atomic<bool>* stop)
-      : url_(std::move(url)), name_(url_.Name()), stop_(stop) {}
-  ~HttpSource() override {
-    closing_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
+  Receiver(CameraUrl url, std::shared_ptr<Mailbox> mailbox)
+      : url_(std::move(url)), mailbox_(std::move(mailbox)) {}
 
-  // Waits for the first picture, so that a wrong address is told at once.
-  Status Start() {
-    thread_ = std::thread([this] { Receive(); });
-    std::unique_lock lock(mutex_);
-    const int64_t deadline_ns = DeadlineNs(kFirstFrameTimeoutMs);
-    while (!has_picture_ && !ended_) {
-      if (Stopping()) return Stopped().WithContext(name_);
-      if (SteadyNowNs() >= deadline_ns) {
-        return Timeout("%s: no picture for %d ms", name_.c_str(), kFirstFrameTimeoutMs);
-      }
-      changed_.wait_for(lock, std::chrono::milliseconds(kSliceMs));
-    }
-    return has_picture_ ? Status() : end_;
+  void Run() {
+    Status end = Converse();
+    const std::lock_guard lock(mailbox_->mutex);
+    mailbox_->end = std::move(end);
+    mailbox_->ended = true;
+    mailbox_->changed.notify_all();
   }
-
-  Result<bool> Next(Frame* frame) override {
-    std::unique_lock lock(mutex_);
-    const int64_t deadline_ns = DeadlineNs(kFrameTimeoutMs);
-    while (!has_picture_ && !ended_) {
-      if (Stopping()) return false;
-      if (SteadyNowNs() >= deadline_ns) {
-        return Timeout("%s: no frame for %d ms", name_.c_str(), kFrameTimeoutMs);
-      }
-      changed_.wait_for(lock, std::chrono::milliseconds(kSliceMs));
-    }
-    if (!has_picture_) {
-      if (Stopping()) return false;
-      return end_;
-    }
-    std::swap(frame->bytes, picture_);
-    has_picture_ = false;
-    DescribeEncodedFrame(frame);
-    frame->name = name_;
-    frame->capture_time_ns = picture_time_ns_;
-    frame->sequence = picture_number_;
-    return true;
-  }
-
-  bool live() const override { return true; }
-  std::string description() const override { return name_ + ": MJPEG over HTTP"; }
 
  private:
-  static int64_t DeadlineNs(int timeout_ms) {
-    return SteadyNowNs() + int64_t{timeout_ms} * 1'000'000;
-  }
-  bool Stopping() const { return closing_.load() || (stop_ != nullptr && stop_->load()); }
-  static Status Stopped() { return {StatusCode::kCancelled, "stopped"}; }
-
-  void Receive() {
-    Status end = Converse().WithContext(name_);
-    const std::lock_guard lock(mutex_);
-    end_ = std::move(end);
-    ended_ = true;
-    changed_.notify_all();
-  }
-
-  // From looking up the host to the end of the stream; why it ended.
   Status Converse() {
-    CameraUrl url = url_;
     for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
-      ATOLL_ASSIGN_OR_RETURN(const Socket socket, Connect(url));
-      ATOLL_RETURN_IF_ERROR(Send(socket, FormatCameraRequest(url)));
+      ATOLL_ASSIGN_OR_RETURN(const FileDescriptor socket, Connect());
+      ATOLL_RETURN_IF_ERROR(Send(socket, FormatCameraRequest(url_)));
       CameraAnswer answer;
       ATOLL_RETURN_IF_ERROR(ReceiveAnswer(socket, &answer));
       if (!answer.redirects()) return DeviceLost("the stream ended");
-      ATOLL_ASSIGN_OR_RETURN(url, FollowRedirect(url, answer.location()));
+      ATOLL_ASSIGN_OR_RETURN(url_, FollowRedirect(url_, answer.location()));
     }
     return InvalidArgument("the camera sends us on for more than %d times", kMaxRedirects);
   }
 
-  Result<Socket> Connect(const CameraUrl& url) {
-    const std::shared_ptr<Lookup> lookup = StartLookup(url);
-    std::unique_lock lock(lookup->mutex);
-    const int64_t deadline_ns = DeadlineNs(kConnectTimeoutMs);
-    while (!lookup->done) {
-      if (Stopping()) return Stopped();
-      if (SteadyNowNs() >= deadline_ns) {
-        return Timeout("no address of '%s' within %d ms", url.host.c_str(), kConnectTimeoutMs);
-      }
-      lookup->changed.wait_for(lock, std::chrono::milliseconds(kSliceMs));
+  void SetLookupDeadline(int64_t until_ns) {
+    const std::lock_guard lock(mailbox_->mutex);
+    mailbox_->lookup_until_ns = until_ns;
+  }
+
+  Result<FileDescriptor> Connect() {
+    addrinfo hints = {};
+    hints.ai_flags = AI_NUMERICSERV;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    SetLookupDeadline(DeadlineNs(kConnectTimeoutMs));
+    const int error =
+        getaddrinfo(url_.host.c_str(), std::to_string(url_.port).c_str(), &hints, &found);
+    SetLookupDeadline(INT64_MAX);
+    if (error != 0) {
+      return NotFound("there is no host '%s': %s; check the name, or give the camera's IP address",
+                      url_.host.c_str(), gai_strerror(error));
     }
-    if (lookup->error != 0) {
-      return NotFound("there is no host '%s': %s; check its name, or give its number",
-                      url.host.c_str(), gai_strerror(lookup->error));
-    }
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
     Status status;
-    for (const addrinfo* at = lookup->found; at != nullptr; at = at->ai_next) {
-      Socket socket;
-      status = ConnectTo(*at, &socket);
+    for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+      FileDescriptor socket(
+          ::socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at->ai_protocol));
+      status = ConnectTo(*at, socket);
       if (status.ok()) return socket;
-      if (Stopping()) break;
+      if (mailbox_->closing) break;
     }
     return status;
   }
 
-  Status ConnectTo(const addrinfo& at, Socket* socket) {
-    *socket = Socket(
-        ::socket(at.ai_family, at.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol));
-    if (socket->fd() < 0) return ConnectError(errno);
-    if (connect(socket->fd(), at.ai_addr, at.ai_addrlen) == 0) return Status();
+  Status ConnectTo(const addrinfo& at, const FileDescriptor& socket) {
+    if (socket.get() < 0) return ConnectError(errno);
+    if (connect(socket.get(), at.ai_addr, at.ai_addrlen) == 0) return Status();
     if (errno != EINPROGRESS && errno != EINTR) return ConnectError(errno);
-    ATOLL_RETURN_IF_ERROR(WaitFor(*socket, POLLOUT, DeadlineNs(kConnectTimeoutMs)));
+    ATOLL_RETURN_IF_ERROR(WaitFor(socket, POLLOUT, DeadlineNs(kConnectTimeoutMs)));
     int error = 0;
     socklen_t size = sizeof(error);
-    getsockopt(socket->fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     return error == 0 ? Status() : ConnectError(error);
   }
 
-  static Status ConnectError(int error) {
-    return DeviceLost("cannot connect: %s (is the camera on, and the port right?)",
-                      std::strerror(error));
-  }
-
-  Status WaitFor(const Socket& socket, short events, int64_t deadline_ns) {
-    while (true) {
-      if (Stopping()) return Stopped();
-      pollfd ready = {socket.fd(), events, 0};
+  Status WaitFor(const FileDescriptor& socket, short events, int64_t deadline_ns) {
+    while (!mailbox_->closing) {
+      pollfd ready = {socket.get(), events, 0};
       const int count = poll(&ready, 1, kSliceMs);
       if (count > 0) return Status();
       if (count < 0 && errno != EINTR) return ConnectError(errno);
-      if (SteadyNowNs() >= deadline_ns) return Timeout("the camera does not answer");
+      if (MonotonicNs() >= deadline_ns) return Timeout("the camera does not answer");
     }
+    return Stopped();
   }
 
-  Status Send(const Socket& socket, std::string_view request) {
+  Status Send(const FileDescriptor& socket, std::string_view request) {
     const int64_t deadline_ns = DeadlineNs(kConnectTimeoutMs);
     while (!request.empty()) {
       ATOLL_RETURN_IF_ERROR(WaitFor(socket, POLLOUT, deadline_ns));
-      const ssize_t sent = send(socket.fd(), request.data(), request.size(), MSG_NOSIGNAL);
+      const ssize_t sent = send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL);
       if (sent < 0 && errno != EINTR && errno != EAGAIN) return ConnectError(errno);
       request.remove_prefix(static_cast<size_t>(std::max<ssize_t>(sent, 0)));
     }
@@ -232,7 +149,7 @@ class HttpSource : public FrameSource {
   }
 
   // Until the answer ends, or what is to be had of it: one that redirects has nothing but its head.
-  Status ReceiveAnswer(const Socket& socket, CameraAnswer* answer) {
+  Status ReceiveAnswer(const FileDescriptor& socket, CameraAnswer* answer) {
     std::array<uint8_t, size_t{1} << 16> bytes;
     std::vector<uint8_t> body;
     JpegSplitter splitter;
@@ -240,7 +157,7 @@ class HttpSource : public FrameSource {
     int64_t deadline_ns = DeadlineNs(kConnectTimeoutMs);  // of the head, however it trickles in
     while (!answer->ended()) {
       ATOLL_RETURN_IF_ERROR(WaitFor(socket, POLLIN, deadline_ns));
-      const ssize_t got = recv(socket.fd(), bytes.data(), bytes.size(), 0);
+      const ssize_t got = recv(socket.get(), bytes.data(), bytes.size(), 0);
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (got < 0) return DeviceLost("the connection broke: %s", std::strerror(errno));
       if (got == 0) break;
@@ -248,52 +165,101 @@ class HttpSource : public FrameSource {
       ATOLL_RETURN_IF_ERROR(answer->Receive({bytes.data(), static_cast<size_t>(got)}, &body));
       if (!answer->has_head()) continue;
       if (answer->redirects()) return Status();
-      if (!checked) ATOLL_RETURN_IF_ERROR(answer->Check());
+      if (!checked) ATOLL_RETURN_IF_ERROR(answer->Check(!url_.login.empty()));
       checked = true;
       deadline_ns = DeadlineNs(kSilenceMs);
-      ATOLL_RETURN_IF_ERROR(Take(body, &splitter));
+      ATOLL_RETURN_IF_ERROR(Deliver(body, &splitter));
     }
     if (answer->has_head()) return Status();
     return DeviceLost("the camera closed the connection without an answer");
   }
 
-  // All pictures that are complete; the latest one stays.
-  Status Take(const std::vector<uint8_t>& body, JpegSplitter* splitter) {
+  // The latest of all pictures that are complete.
+  Status Deliver(const std::vector<uint8_t>& body, JpegSplitter* splitter) {
     splitter->Append(body);
-    uint64_t count = 0;
+    const uint64_t before = count_;
     while (true) {
       ATOLL_ASSIGN_OR_RETURN(const bool found, splitter->Next(&latest_));
       if (!found) break;
-      ++count;
+      ++count_;
     }
-    if (count == 0) return Status();
-    const std::lock_guard lock(mutex_);
-    std::swap(picture_, latest_);
-    picture_time_ns_ = SteadyNowNs();
-    count_ += count;
-    picture_number_ = count_ - 1;
-    has_picture_ = true;
-    changed_.notify_all();
+    if (count_ == before) return Status();
+    const std::lock_guard lock(mailbox_->mutex);
+    std::swap(mailbox_->picture, latest_);
+    mailbox_->time_ns = MonotonicNs();
+    mailbox_->number = count_ - 1;
+    mailbox_->has_picture = true;
+    mailbox_->changed.notify_all();
     return Status();
   }
 
-  const CameraUrl url_;
-  const std::string name_;
-  const std::atomic<bool>* const stop_;
-  std::atomic<bool> closing_ = false;
-  std::thread thread_;
-
-  std::vector<uint8_t> latest_;  // of the thread
+  CameraUrl url_;
+  const std::shared_ptr<Mailbox> mailbox_;
+  std::vector<uint8_t> latest_;
   uint64_t count_ = 0;
+};
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<uint8_t> picture_;
-  int64_t picture_time_ns_ = 0;
-  uint64_t picture_number_ = 0;
-  bool has_picture_ = false;
-  bool ended_ = false;
-  Status end_;
+class HttpSource : public FrameSource {
+ public:
+  // Nobody waits for the thread to end: the C library looks up names for as long as it likes, and
+  // cannot be told to stop. From everything else it is back within a slice.
+  HttpSource(CameraUrl url, const std::atomic<bool>* stop)
+      : name_(url.Name()), host_(url.host), stop_(stop) {
+    std::thread([receiver = Receiver(std::move(url), mailbox_)]() mutable {
+      receiver.Run();
+    }).detach();
+  }
+  ~HttpSource() override { mailbox_->closing = true; }
+
+  // Waits for the first picture, so that a wrong address is told at once.
+  Status Start() {
+    std::unique_lock lock(mailbox_->mutex);
+    return Await("picture", kFirstFrameTimeoutMs, &lock);
+  }
+
+  Result<bool> Next(Frame* frame) override {
+    std::unique_lock lock(mailbox_->mutex);
+    Status status = Await("frame", kFrameTimeoutMs, &lock);
+    if (status.code() == StatusCode::kCancelled) return false;
+    ATOLL_RETURN_IF_ERROR(status);
+    std::swap(frame->bytes, mailbox_->picture);
+    mailbox_->has_picture = false;
+    DescribeEncodedFrame(frame);
+    frame->name = name_;
+    frame->capture_time_ns = mailbox_->time_ns;
+    frame->sequence = mailbox_->number;
+    return true;
+  }
+
+  bool live() const override { return true; }
+  std::string description() const override { return name_ + ": MJPEG over HTTP"; }
+
+ private:
+  // Until there is a picture. kCancelled after *stop.
+  Status Await(const char* what, int timeout_ms, std::unique_lock<std::mutex>* lock) {
+    const int64_t deadline_ns = DeadlineNs(timeout_ms);
+    Status status;
+    while (!mailbox_->has_picture && status.ok()) {
+      const int64_t now_ns = MonotonicNs();
+      if (stop_ != nullptr && stop_->load()) {
+        status = Stopped();
+      } else if (mailbox_->ended) {
+        status = mailbox_->end;
+      } else if (now_ns >= mailbox_->lookup_until_ns) {
+        status = Timeout("no address of '%s' within %d ms", host_.c_str(), kConnectTimeoutMs);
+      } else if (now_ns >= deadline_ns) {
+        status = Timeout("no %s for %d ms", what, timeout_ms);
+      } else {
+        mailbox_->changed.wait_for(*lock, std::chrono::milliseconds(kSliceMs));
+      }
+    }
+    return std::move(status).WithContext(name_);
+  }
+
+  const std::string name_;
+  const std::string host_;
+  const std::atomic<bool>* const stop_;
+  const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
 };
 
 }  // namespace

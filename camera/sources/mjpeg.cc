@@ -123,7 +123,7 @@ std::optional<size_t> JpegSplitter::FindEnd() {
   return std::nullopt;
 }
 
-std::optional<JpegSize> ReadJpegSize(std::span<const uint8_t> bytes) {
+std::optional<ImageSize> ReadJpegSize(std::span<const uint8_t> bytes) {
   if (bytes.size() < 2 || bytes[0] != 0xff || bytes[1] != kSoi) return std::nullopt;
   size_t position = 2;
   while (const std::optional<Marker> marker = NextMarker(bytes, &position)) {
@@ -132,7 +132,7 @@ std::optional<JpegSize> ReadJpegSize(std::span<const uint8_t> bytes) {
       // Length (2), precision (1), height (2), width (2).
       if (marker->position + 9 > bytes.size()) return std::nullopt;
       const uint8_t* p = bytes.data() + marker->position;
-      return JpegSize{.width = p[7] << 8 | p[8], .height = p[5] << 8 | p[6]};
+      return ImageSize{.width = p[7] << 8 | p[8], .height = p[5] << 8 | p[6]};
     }
     position = marker->next;
   }

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "atoll/picture/image.h"
 #include "atoll/status.h"
 
 namespace atollrt {
@@ -46,12 +47,7 @@ class JpegSplitter {
   bool finished_ = false;
 };
 
-struct JpegSize {
-  int width;
-  int height;
-};
-
 // From the frame header of the JPEG that `bytes` begins with.
-std::optional<JpegSize> ReadJpegSize(std::span<const uint8_t> bytes);
+std::optional<ImageSize> ReadJpegSize(std::span<const uint8_t> bytes);
 
 }  // namespace atollrt

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The frame sources behind OpenFrameSource, one function each; what they deliver is described
-// there.
+// there. And what they share.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "atoll/camera/frame_source.h"
 #include "atoll/status.h"
@@ -26,19 +29,36 @@ Result<std::unique_ptr<FrameSource>> OpenScenes(const std::string& directory,
 Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
                                               const FrameSourceOptions& options);
 
-// std::chrono::steady_clock.
-int64_t SteadyNowNs();
-
 // Without a frame for so long, a live source has failed.
 inline constexpr int kFrameTimeoutMs = 2000;
+
+// What is larger is refused before there is memory for it.
+inline constexpr int kMaxFrameSide = 16384;
+inline constexpr int64_t kMaxFramePixels = DecodeOptions().max_pixels;
 
 // The bytes of a frame of one of the planar formats.
 size_t PlanesSize(FrameFormat format, int width, int height);
 
-// Sets format, width and height from frame->bytes, and clears what only some sources set.
+// Sets format and size, from frame->bytes if these are encoded, and clears what only some sources
+// set.
 void DescribeEncodedFrame(Frame* frame);
+void DescribeRawFrame(FrameFormat format, int width, int height, bool full_range, Frame* frame);
 
-// Larger frames are refused before there is memory for them.
-inline constexpr int64_t kMaxFramePixels = DecodeOptions().max_pixels;
+// The test set of Fashion-MNIST.
+inline constexpr int kFashionMnistSide = 28;  // of a picture, in pixels
+inline constexpr size_t kFashionMnistPixels = size_t{kFashionMnistSide} * kFashionMnistSide;
+
+struct FashionMnist {
+  std::vector<uint8_t> pixels;  // kFashionMnistPixels gray levels per picture, clothes on black
+  std::vector<uint8_t> labels;  // one per picture, at least one
+
+  size_t count() const { return labels.size(); }
+  const uint8_t* picture(size_t index) const { return pixels.data() + index * kFashionMnistPixels; }
+};
+
+// Reads t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, or either with .gz, in `directory`.
+// Errors name the file: it cannot be opened or read, is no IDX file of these dimensions, is cut
+// off, or there is not exactly one label per picture.
+Result<FashionMnist> ReadFashionMnistTestSet(const std::string& directory);
 
 }  // namespace atollrt

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +19,8 @@
 #include "atoll/camera/camera_list.h"
 #include "camera/picture/file_io.h"
 #include "camera/sources/sources.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -28,15 +29,14 @@ constexpr uint32_t kBufferCount = 4;
 
 class V4l2Source : public FrameSource {
  public:
-  V4l2Source(std::string path, int fd, const std::atomic<bool>* stop)
-      : path_(std::move(path)), fd_(fd), stop_(stop) {}
+  V4l2Source(std::string path, FileDescriptor device, const std::atomic<bool>* stop)
+      : path_(std::move(path)), device_(std::move(device)), stop_(stop) {}
   ~V4l2Source() override {
     if (streaming_) {
       v4l2_buf_type type = V4L2_BUF_TYPE_VIDEO_CAPTURE;
       Ioctl(VIDIOC_STREAMOFF, &type);
     }
     for (const Mapping& mapping : mappings_) munmap(mapping.data, mapping.size);
-    close(fd_);
   }
 
   Status Start(const FrameSourceOptions& options) {
@@ -51,7 +51,7 @@ class V4l2Source : public FrameSource {
   }
 
   Result<bool> Next(Frame* frame) override {
-    const int64_t deadline_ns = SteadyNowNs() + int64_t{kFrameTimeoutMs} * 1'000'000;
+    const int64_t deadline_ns = MonotonicNs() + int64_t{kFrameTimeoutMs} * 1'000'000;
     while (true) {
       ATOLL_ASSIGN_OR_RETURN(const bool readable, WaitUntilReadable(deadline_ns));
       if (!readable) return false;
@@ -87,7 +87,7 @@ class V4l2Source : public FrameSource {
   int Ioctl(unsigned long request, void* argument) const {
     int result;
     do {
-      result = ioctl(fd_, request, argument);
+      result = ioctl(device_.get(), request, argument);
     } while (result != 0 && errno == EINTR);
     return result;
   }
@@ -138,7 +138,7 @@ class V4l2Source : public FrameSource {
       width_ = format.fmt.pix.width;
       height_ = format.fmt.pix.height;
       row_bytes_ = std::max(format.fmt.pix.bytesperline, 2 * width_);
-      if (width_ == 0 || height_ == 0 || width_ > 16384 || height_ > 16384 ||
+      if (width_ == 0 || height_ == 0 || width_ > kMaxFrameSide || height_ > kMaxFrameSide ||
           int64_t{width_} * height_ > kMaxFramePixels) {
         return Unsupported("%s: picture size %u x %u", path_.c_str(), width_, height_);
       }
@@ -171,7 +171,7 @@ class V4l2Source : public FrameSource {
     for (uint32_t i = 0; i < request.count; ++i) {
       v4l2_buffer buffer = MakeBuffer(i);
       if (Ioctl(VIDIOC_QUERYBUF, &buffer) != 0) return Error("query a buffer");
-      void* data = mmap(nullptr, buffer.length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
+      void* data = mmap(nullptr, buffer.length, PROT_READ | PROT_WRITE, MAP_SHARED, device_.get(),
                         static_cast<off_t>(buffer.m.offset));
       if (data == MAP_FAILED) return Error("map a buffer");
       mappings_.push_back({data, buffer.length});
@@ -185,11 +185,11 @@ class V4l2Source : public FrameSource {
     constexpr int64_t kPollMs = 100;
     while (true) {
       if (stop_ != nullptr && stop_->load()) return false;
-      const int64_t left_ms = (deadline_ns - SteadyNowNs()) / 1'000'000;
+      const int64_t left_ms = (deadline_ns - MonotonicNs()) / 1'000'000;
       if (left_ms <= 0) {
         return Timeout("%s: no frame for %d ms", path_.c_str(), kFrameTimeoutMs);
       }
-      pollfd ready = {fd_, POLLIN, 0};
+      pollfd ready = {device_.get(), POLLIN, 0};
       const int result = poll(&ready, 1, static_cast<int>(std::min(left_ms, kPollMs)));
       if (result < 0 && errno != EINTR) return Error("wait for a frame");
       if (result <= 0) continue;
@@ -215,7 +215,7 @@ class V4l2Source : public FrameSource {
     frame->capture_time_ns =
         monotonic ? int64_t{buffer.timestamp.tv_sec} * 1'000'000'000 +
                         int64_t{buffer.timestamp.tv_usec} * 1000  // steady_clock's clock, on Linux
-                  : SteadyNowNs();
+                  : MonotonicNs();
     frame->sequence = buffer.sequence;
     frame->name = path_;
   }
@@ -229,17 +229,12 @@ class V4l2Source : public FrameSource {
     for (size_t y = 0; y < rows; ++y) {
       std::memcpy(frame->bytes.data() + dense * y, data + row_bytes_ * y, dense);
     }
-    frame->format = FrameFormat::kYuyv;
-    frame->full_range = false;
-    frame->width = static_cast<int>(width_);
-    frame->height = static_cast<int>(height_);
-    frame->label.reset();
-    frame->crop = {};
-    frame->error = Status();
+    DescribeRawFrame(FrameFormat::kYuyv, static_cast<int>(width_), static_cast<int>(height_), false,
+                     frame);
   }
 
   const std::string path_;
-  const int fd_;
+  const FileDescriptor device_;
   const std::atomic<bool>* const stop_;
   std::vector<Mapping> mappings_;
   bool streaming_ = false;
@@ -253,13 +248,13 @@ class V4l2Source : public FrameSource {
 
 Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
                                               const FrameSourceOptions& options) {
-  const int fd = open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) {
+  FileDescriptor device(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  if (device.get() < 0) {
     const int error = errno;
     const Status status = FileError(path, "open", error);
     return Status(status.code(), status.message() + "; " + CameraHint(path, error, ListCameras()));
   }
-  auto source = std::make_unique<V4l2Source>(path, fd, options.stop);
+  auto source = std::make_unique<V4l2Source>(path, std::move(device), options.stop);
   ATOLL_RETURN_IF_ERROR(source->Start(options));
   return std::unique_ptr<FrameSource>(std::move(source));
 }

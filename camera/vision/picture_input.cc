@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "camera/vision/tensor_values.h"
+#include "camera/vision/tensor_text.h"
 
 namespace atollrt {
 namespace {

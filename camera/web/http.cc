@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "atoll/status.h"
+#include "camera/sources/http_text.h"
 
 namespace atollrt {
 namespace {
@@ -35,30 +36,13 @@ const char* ReasonOf(int status) {
   return "Unknown";
 }
 
-// ASCII only, whatever the locale says.
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return Lower(x) == Lower(y); });
-}
 // RFC 9110, section 5.6.2.
-bool IsTokenCharacter(char c) {
-  return IsDigit(c) || (Lower(c) >= 'a' && Lower(c) <= 'z') ||
-         std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
-}
 bool IsToken(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), IsTokenCharacter);
-}
-// Neither controls nor spaces nor bytes beyond ASCII.
-bool IsPlain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
-}
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  });
 }
 
 // The first line of `bytes` without its end, LF or CRLF, and takes it off; null if none is
@@ -146,19 +130,19 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
     if (colon == std::string_view::npos || !IsToken(line->substr(0, colon))) {
       return Refuse(refusal, 400, "A header is a name, a colon and a value.");
     }
-    const std::string_view name = line->substr(0, colon), value = Trim(line->substr(colon + 1));
-    if (EqualsIgnoringCase(name, "host")) {
+    const std::string name = Lowercase(line->substr(0, colon));
+    const std::string_view value = Trim(line->substr(colon + 1));
+    if (name == "host") {
       ++hosts;
       if (value.empty() || !IsPlain(value)) {
         return Refuse(refusal, 400, "The Host header names no host.");
       }
       request->host = std::string(value);
-    } else if (EqualsIgnoringCase(name, "transfer-encoding") ||
-               (EqualsIgnoringCase(name, "content-length") && value != "0")) {
+    } else if (name == "transfer-encoding" || (name == "content-length" && value != "0")) {
       return Refuse(refusal, 413, "Requests to this server have no body.");
     }
     for (const auto& [header, field] : told) {
-      if (!EqualsIgnoringCase(name, header)) continue;
+      if (name != header) continue;
       if (!field->empty()) *field += ",";
       *field += value;
     }
@@ -200,8 +184,7 @@ bool IsServedHost(std::string_view host, const ServedHosts& hosts) {
   if (inet_pton(AF_INET, bare.c_str(), &ignored) == 1) {
     return !hosts.loopback || bare == "127.0.0.1" || bare == hosts.address;
   }
-  std::string lower = bare;
-  std::transform(lower.begin(), lower.end(), lower.begin(), Lower);
+  std::string lower = Lowercase(bare);
   if (lower.ends_with('.')) lower.pop_back();  // the same name, spelled out
   return lower == "localhost" ||
          std::find(hosts.names.begin(), hosts.names.end(), lower) != hosts.names.end();

@@ -66,8 +66,8 @@ Status Describe(int fd, Listener* listener) {
 }
 
 // 0, or errno.
-int ListenOn(const addrinfo& at, Descriptor* socket) {
-  *socket = Descriptor(
+int ListenOn(const addrinfo& at, FileDescriptor* socket) {
+  *socket = FileDescriptor(
       ::socket(at.ai_family, at.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol));
   const int fd = socket->get();
   if (fd < 0) return errno;

@@ -1,37 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unistd.h>
-
 #include <string>
-#include <utility>
 
 #include "atoll/status.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace atollrt {
 
-// A file descriptor with an owner.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
-
 struct Listener {
-  Descriptor socket;    // listens; neither it nor what it accepts blocks
-  std::string address;  // numeric, without brackets: "127.0.0.1", "::1"
+  FileDescriptor socket;  // listens; neither it nor what it accepts blocks
+  std::string address;    // numeric, without brackets: "127.0.0.1", "::1"
   int port = 0;
   bool loopback = false;
   bool any = false;  // all addresses of this computer

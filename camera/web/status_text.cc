@@ -2,10 +2,9 @@
 #include "camera/web/status_text.h"
 
 #include <cinttypes>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "atoll/status.h"
 
@@ -38,22 +37,17 @@ Json ModelJson(const ModelStatus& model) {
           {"results", model.results}};
 }
 
-// ---- Prometheus
-// -----------------------------------------------------------------------------------
+// ---- Prometheus ---------------------------------------------------------------------------------
 
-using Labels = std::initializer_list<std::pair<const char*, std::string_view>>;
+using Labels = std::vector<std::pair<const char*, std::string>>;
 
 // Valid UTF-8, with what the format wants escaped in the value of a label.
-std::string EscapeLabel(std::string_view value) {
+std::string EscapeLabel(const std::string& value) {
   const std::string valid = Json::parse(Dump(Json(value))).get<std::string>();
   std::string escaped;
   for (const char c : valid) {
-    if (c == '\n') {
-      escaped += "\\n";
-      continue;
-    }
-    if (c == '\\' || c == '"') escaped += '\\';
-    escaped += c;
+    if (c == '\\' || c == '"' || c == '\n') escaped += '\\';
+    escaped += c == '\n' ? 'n' : c;
   }
   return escaped;
 }
@@ -65,35 +59,36 @@ class MetricsText {
     name_ = std::move(name);
     text_ += Format("# HELP %s %s\n# TYPE %s %s\n", name_.c_str(), help, name_.c_str(), type);
   }
-  void Count(uint64_t value, Labels labels = {}) { Sample("", labels, std::to_string(value)); }
-  void Value(double value, Labels labels = {}) { Sample("", labels, Format("%.9g", value)); }
-  // Samples of a summary; `name` and `value` label them all. Prometheus wants seconds.
+  void Count(uint64_t value, const Labels& labels) { Sample("", labels, std::to_string(value)); }
+  void Value(double value, const Labels& labels) { Sample("", labels, Format("%.9g", value)); }
+  // Samples of a summary, in seconds, as Prometheus wants it.
   void Quantiles(const LatencySummary& ms, Labels labels) {
+    labels.push_back({"quantile", ""});
     for (const auto& [quantile, value] :
          {std::pair{"0.5", ms.p50}, {"0.9", ms.p90}, {"0.99", ms.p99}}) {
-      Sample("", labels, Format("%.9g", value / 1e3), quantile);
+      labels.back().second = quantile;
+      Value(value / 1e3, labels);
     }
+    labels.pop_back();
     Sample("_count", labels, std::to_string(ms.count));
   }
-  // A family with one sample.
-  void Counter(const char* name, const char* help, uint64_t value) {
+  // Families with one sample.
+  void Counter(const char* name, const char* help, uint64_t value, const Labels& labels = {}) {
     Family(name, "counter", help);
-    Count(value);
+    Count(value, labels);
   }
-  void Gauge(const char* name, const char* help, double value) {
+  void Gauge(const char* name, const char* help, double value, const Labels& labels = {}) {
     Family(name, "gauge", help);
-    Value(value);
+    Value(value, labels);
   }
   std::string Take() { return std::move(text_); }
 
  private:
-  void Sample(const char* suffix, Labels labels, const std::string& value,
-              const char* quantile = nullptr) {
+  void Sample(const char* suffix, const Labels& labels, const std::string& value) {
     std::string list;
     for (const auto& [label, text] : labels) {
       list += (list.empty() ? "" : ",") + std::string(label) + "=\"" + EscapeLabel(text) + "\"";
     }
-    if (quantile != nullptr) list += std::string(",quantile=\"") + quantile + "\"";
     text_ += name_ + suffix + (list.empty() ? "" : "{" + list + "}") + " " + value + "\n";
   }
 
@@ -122,49 +117,52 @@ void WriteFrames(const PipelineStatus& status, MetricsText* text) {
 }
 
 // Models may have the same name, so their number is a label, too.
-void WriteModels(const PipelineStatus& status, MetricsText* text) {
-  const auto each = [&](auto write) {
-    for (size_t i = 0; i < status.models.size(); ++i) write(status.models[i], std::to_string(i));
+void WriteModels(const std::vector<ModelStatus>& models, MetricsText* text) {
+  const auto each = [&](const char* name, const char* type, const char* help, auto write) {
+    text->Family(name, type, help);
+    for (size_t i = 0; i < models.size(); ++i) {
+      write(models[i], Labels{{"index", std::to_string(i)}, {"model", models[i].name}});
+    }
   };
-  text->Family("atoll_model_inferences_total", "counter", "Inferences of each model.");
-  each([&](const ModelStatus& model, const std::string& index) {
-    text->Count(model.inferences, {{"index", index}, {"model", model.name}});
-  });
-  text->Family("atoll_model_latency_seconds", "summary",
-               "Measured time of an inference, of the latest 1024.");
-  each([&](const ModelStatus& model, const std::string& index) {
-    text->Quantiles(model.infer_ms, {{"index", index}, {"model", model.name}});
-  });
-  text->Family("atoll_model_modelled_device_seconds", "gauge",
-               "Modelled time of an inference on the device; 0 without one.");
-  each([&](const ModelStatus& model, const std::string& index) {
-    text->Value(model.modelled_device_ms / 1e3, {{"index", index}, {"model", model.name}});
-  });
+  each("atoll_model_inferences_total", "counter", "Inferences of each model.",
+       [&](const ModelStatus& model, const Labels& labels) {
+         text->Count(model.inferences, labels);
+       });
+  each("atoll_model_latency_seconds", "summary",
+       "Measured time of an inference, of the latest 1024.",
+       [&](const ModelStatus& model, const Labels& labels) {
+         text->Quantiles(model.infer_ms, labels);
+       });
+  each("atoll_model_modelled_device_seconds", "gauge",
+       "Modelled time of an inference on the device; 0 without one.",
+       [&](const ModelStatus& model, const Labels& labels) {
+         text->Value(model.modelled_device_ms / 1e3, labels);
+       });
 }
 
 void WriteDevice(const DeviceStatus& device, MetricsText* text) {
-  const auto gauge = [&](const char* name, const char* help, double value) {
-    text->Family(name, "gauge", help);
-    text->Value(value, {{"device", device.name}});
-  };
-  const auto counter = [&](const char* name, const char* help, int64_t value) {
-    text->Family(name, "counter", help);
-    text->Count(static_cast<uint64_t>(value), {{"device", device.name}});
-  };
-  gauge("atoll_device_utilization",
-        "Measured part of the last second that requests had the device, 0 to 1.",
-        device.utilization);
-  gauge("atoll_device_modelled_utilization",
-        "The same if inferences took as long as modelled; 0 without a model of the device.",
-        device.modelled_utilization);
-  counter("atoll_device_failures_total", "Requests that failed on the device.", device.failures);
-  counter("atoll_device_resets_total", "Resets of the device.", device.resets);
-  counter("atoll_device_reopenings_total", "Times that the device was opened anew.",
-          device.reopenings);
-  counter("atoll_device_losses_total", "Times that the device was lost.", device.losses);
-  counter("atoll_device_replays_total", "Requests that were sent again.", device.replays);
-  counter("atoll_device_fallbacks_total", "Requests that were completed without the device.",
-          device.fallbacks);
+  const Labels labels = {{"device", device.name}};
+  text->Gauge("atoll_device_utilization",
+              "Measured part of the last second that requests had the device, 0 to 1.",
+              device.utilization, labels);
+  text->Gauge("atoll_device_modelled_utilization",
+              "The same if inferences took as long as modelled; 0 without a model of the device.",
+              device.modelled_utilization, labels);
+  const struct {
+    const char* name;
+    const char* help;
+    int64_t value;
+  } counters[] = {
+      {"failures", "Requests that failed on the device.", device.failures},
+      {"resets", "Resets of the device.", device.resets},
+      {"reopenings", "Times that the device was opened anew.", device.reopenings},
+      {"losses", "Times that the device was lost.", device.losses},
+      {"replays", "Requests that were sent again.", device.replays},
+      {"fallbacks", "Requests that were completed without the device.", device.fallbacks}};
+  for (const auto& counter : counters) {
+    text->Counter(Format("atoll_device_%s_total", counter.name).c_str(), counter.help,
+                  static_cast<uint64_t>(counter.value), labels);
+  }
 }
 
 void WriteViewers(const ViewerCounts& viewers, MetricsText* text) {
@@ -238,7 +236,7 @@ std::string StatusJson(const PipelineStatus& status, const ViewerCounts& viewers
 std::string StatusMetrics(const PipelineStatus& status, const ViewerCounts& viewers) {
   MetricsText text;
   WriteFrames(status, &text);
-  WriteModels(status, &text);
+  WriteModels(status.models, &text);
   WriteDevice(status.device, &text);
   WriteViewers(viewers, &text);
   return text.Take();

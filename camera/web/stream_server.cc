@@ -21,11 +21,13 @@
 
 #include "atoll/camera/web.h"
 #include "atoll/check.h"
+#include "camera/sources/http_text.h"
 #include "camera/web/http.h"
 #include "camera/web/listen.h"
 #include "camera/web/newest_frame.h"
 #include "camera/web/page_files.h"
 #include "camera/web/status_text.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/monotonic.h"
 
 namespace atollrt {
@@ -82,7 +84,7 @@ struct Output {
 };
 
 struct Connection {
-  Descriptor socket;
+  FileDescriptor socket;
   State state = State::kRequest;
   bool snapshot = false;  // what was asked for
   int64_t deadline_ns = kNever;
@@ -106,11 +108,6 @@ int Remainder(const Output& output, std::array<iovec, 3>* pieces) {
                           .iov_len = piece.size() - skipped};
   }
   return count;
-}
-
-std::string Lowercase(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
 }
 
 // What this computer calls itself, alone and in its network, and what it was told to be called.
@@ -139,7 +136,7 @@ bool IsHostName(const std::string& name) {
 
 class StreamServer::Loop {
  public:
-  Loop(StreamServerOptions options, Listener listener, Descriptor wake)
+  Loop(StreamServerOptions options, Listener listener, FileDescriptor wake)
       : options_(std::move(options)),
         listener_(std::move(listener)),
         hosts_(NamesOf(listener_, options_)),
@@ -179,33 +176,335 @@ class StreamServer::Loop {
     [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
   }
 
-  void Run();
-  int PollTimeoutMs(int64_t now_ns) const;
-  void Accept(int64_t now_ns);
-  bool MakeRoom();
+  void Run() {
+    while (!stop_) {
+      const int64_t before_ns = MonotonicNs();
+      const bool accepts = before_ns >= accept_after_ns_ && MakeRoom();
+      polled_.clear();
+      polled_.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
+      // poll() skips negative descriptors.
+      polled_.push_back(
+          {.fd = accepts ? listener_.socket.get() : -1, .events = POLLIN, .revents = 0});
+      for (const auto& connection : connections_) {
+        const short writes = connection->output.done() ? 0 : POLLOUT;
+        polled_.push_back({.fd = connection->socket.get(),
+                           .events = static_cast<short>(POLLIN | writes),
+                           .revents = 0});
+      }
+      // Of its errors, none is possible but EINTR and ENOMEM, both of which pass.
+      if (poll(polled_.data(), polled_.size(), PollTimeoutMs(before_ns)) < 0) continue;
 
-  void Read(Connection* connection);
-  void Answer(Connection* connection, const HttpRequest& request);
-  void AnswerStream(Connection* connection, const HttpRequest& request);
-  void AnswerSnapshot(Connection* connection, const HttpRequest& request);
+      if (polled_[0].revents != 0) {
+        uint64_t count = 0;
+        [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof(count));
+      }
+      const int64_t now_ns = MonotonicNs();
+      for (size_t i = 0; i < connections_.size(); ++i) {
+        Connection* connection = connections_[i].get();
+        const short events = polled_[i + 2].revents;
+        if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) Read(connection);
+        if ((events & POLLOUT) != 0) Write(connection);
+        OfferFrame(connection);
+        if (now_ns >= connection->deadline_ns) Expire(connection);
+      }
+      if (polled_[1].revents != 0) Accept(now_ns);
+      std::erase_if(connections_,
+                    [](const auto& connection) { return connection->state == State::kClosed; });
+    }
+    for (const auto& connection : connections_) Close(connection.get());
+    connections_.clear();
+  }
+
+  int PollTimeoutMs(int64_t now_ns) const {
+    int64_t next_ns = accept_after_ns_ > now_ns ? accept_after_ns_ : kNever;
+    for (const auto& one : connections_) next_ns = std::min(next_ns, one->deadline_ns);
+    if (next_ns == kNever) return -1;
+    // Rounded up, so that the deadline has passed then.
+    const int64_t ms = (std::max<int64_t>(next_ns - now_ns, 0) + kNsPerMs - 1) / kNsPerMs;
+    return static_cast<int>(std::min<int64_t>(ms, INT_MAX));
+  }
+
+  // Whether there is a place for one more connection. If all are taken, the oldest that has not
+  // even sent its request, or has its answer, gives way: idle ones cannot keep others out.
+  bool MakeRoom() {
+    const size_t limit = static_cast<size_t>(options_.max_viewers) + options_.max_requests;
+    if (connections_.size() < limit) return true;
+    const auto idle = std::find_if(connections_.begin(), connections_.end(), [](const auto& one) {
+      return one->state == State::kRequest || one->state == State::kLinger;
+    });
+    if (idle == connections_.end()) return false;
+    Close(idle->get());
+    connections_.erase(idle);
+    return true;
+  }
+
+  // One at a time, since each may have to make room.
+  void Accept(int64_t now_ns) {
+    const int fd = accept4(listener_.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      // Other errors are about one connection that has gone meanwhile.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        accept_after_ns_ = now_ns + kAcceptPauseNs;
+      }
+      return;
+    }
+    auto connection = std::make_unique<Connection>();
+    connection->socket = FileDescriptor(fd);
+    connection->deadline_ns = now_ns + options_.request_timeout_ms * kNsPerMs;
+    connections_.push_back(std::move(connection));
+  }
+
+  // ---- Requests ----
+
+  void Read(Connection* connection) {
+    if (connection->state == State::kClosed) return;
+    std::array<char, 4096> bytes;
+    const ssize_t got = recv(connection->socket.get(), bytes.data(), bytes.size(), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    // An end where the request has been read may be that of a half-closed connection, but browsers
+    // close whole ones.
+    if (got <= 0) return Close(connection);
+
+    if (connection->state != State::kRequest) {
+      connection->ignored_bytes += static_cast<size_t>(got);
+      const bool lingers = connection->state == State::kLinger;  // for as long as the deadline
+      if (!lingers && connection->ignored_bytes > kMaxIgnoredBytes) Close(connection);
+      return;
+    }
+    connection->request.append(bytes.data(), static_cast<size_t>(got));
+    HttpRequest request;
+    HttpRefusal refusal;
+    switch (ParseRequest(connection->request, &request, &refusal)) {
+      case ParseState::kIncomplete:
+        return;
+      case ParseState::kRefused:
+        return Refuse(connection, refusal, request);
+      case ParseState::kComplete:
+        std::string().swap(connection->request);
+        return Answer(connection, request);
+    }
+  }
+
+  void Answer(Connection* connection, const HttpRequest& request) {
+    if (!request.host.empty() && !IsServedHost(request.host, hosts_)) {
+      return Refuse(
+          connection,
+          {421,
+           listener_.loopback
+               ? "This server is for this computer alone; ask for " + listener_.Url() + "."
+               : "This server does not know itself by this name; ask for its address, or tell it "
+                 "the name (--serve-name)."},
+          request);
+    }
+    if (IsForeign(request)) {
+      return Refuse(connection, {403, "Pages from elsewhere cannot have anything from here."},
+                    request);
+    }
+    for (const PageFile& file : kPageFiles) {
+      if (request.path == file.path) {
+        return SendAnswer(connection, {.content_type = file.type}, request, std::string(file.text));
+      }
+    }
+    if (request.path == "/stream.mjpg") return AnswerStream(connection, request);
+    if (request.path == "/snapshot.jpg") return AnswerSnapshot(connection, request);
+    if (request.path == "/api/status") {
+      return SendAnswer(connection, {.content_type = "application/json"}, request,
+                        StatusJson(CurrentStatus(), viewers(), Watches(request)) + "\n");
+    }
+    if (request.path == "/metrics") {
+      return SendAnswer(connection, {.content_type = "text/plain; version=0.0.4; charset=utf-8"},
+                        request, StatusMetrics(CurrentStatus(), viewers()));
+    }
+    Refuse(connection,
+           {404,
+            "There is nothing here; there are /, /stream.mjpg, /snapshot.jpg, /api/status and "
+            "/metrics."},
+           request);
+  }
+
+  void AnswerStream(Connection* connection, const HttpRequest& request) {
+    if (request.head) {
+      return SendAnswer(connection, {.content_type = kStreamType}, request, {});
+    }
+    if (watching_ >= options_.max_viewers) {
+      ++refused_;
+      return Refuse(connection,
+                    {503, Format("%d viewers watch already, and no more may; try again later.",
+                                 options_.max_viewers)},
+                    request);
+    }
+    ++served_;
+    ++watching_;
+    connection->state = State::kStream;
+    connection->viewer = QueryValue(request.query, "viewer");
+    connection->seen = frames_.number();
+    ++waiting_;
+    StartOutput(connection,
+                {.head = FormatHead({.content_type = kStreamType}) + std::string(kBoundary)});
+  }
+
+  void AnswerSnapshot(Connection* connection, const HttpRequest& request) {
+    if (request.head) {
+      return SendAnswer(connection, {.content_type = "image/jpeg"}, request, {});
+    }
+    // They may take long, and must leave places for what is answered at once.
+    const auto snapshots =
+        std::count_if(connections_.begin(), connections_.end(), [](const auto& one) {
+          return one->snapshot && one->state != State::kLinger && one->state != State::kClosed;
+        });
+    if (snapshots >= std::max(1, options_.max_requests / 2)) {
+      return Refuse(connection,
+                    {503, Format("%d snapshots are under way already; try again later.",
+                                 static_cast<int>(snapshots))},
+                    request);
+    }
+    connection->snapshot = true;
+    connection->state = State::kSnapshot;
+    connection->seen = frames_.number();
+    connection->deadline_ns = MonotonicNs() + options_.snapshot_timeout_ms * kNsPerMs;
+    ++waiting_;
+  }
+
   // Headers and, unless the request is HEAD, the text.
   void SendAnswer(Connection* connection, HttpHead head, const HttpRequest& request,
-                  std::string text);
-  void Refuse(Connection* connection, const HttpRefusal& refusal, const HttpRequest& request);
-  void OfferFrame(Connection* connection);
-  void StartOutput(Connection* connection, Output output);
-  void Write(Connection* connection);
-  void Finished(Connection* connection);
-  void Expire(Connection* connection);
-  void Close(Connection* connection);
-  const PipelineStatus& CurrentStatus();
+                  std::string text) {
+    if (!text.empty()) head.content_length = text.size();
+    Output output{.head = FormatHead(head)};
+    if (!request.head) output.head += text;
+    connection->state = State::kAnswer;
+    StartOutput(connection, std::move(output));
+  }
+
+  void Refuse(Connection* connection, const HttpRefusal& refusal, const HttpRequest& request) {
+    const char* more = refusal.status == 405   ? "Allow: GET, HEAD\r\n"
+                       : refusal.status == 503 ? "Retry-After: 5\r\n"
+                                               : "";
+    SendAnswer(connection, {.status = refusal.status, .content_type = kTextType, .more = more},
+               request, refusal.sentence + "\n");
+  }
+
+  const PipelineStatus& CurrentStatus() {
+    if (const int64_t now_ns = MonotonicNs(); now_ns - status_ns_ >= kStatusAgeNs) {
+      status_ = options_.status();
+      status_ns_ = now_ns;
+    }
+    return status_;
+  }
+
   // Whether the viewer that a request names watches the stream; none if it names none.
-  std::optional<bool> Watches(const HttpRequest& request) const;
+  std::optional<bool> Watches(const HttpRequest& request) const {
+    const std::string_view viewer = QueryValue(request.query, "viewer");
+    if (viewer.empty()) return std::nullopt;
+    return std::any_of(connections_.begin(), connections_.end(), [&](const auto& connection) {
+      return connection->state == State::kStream && connection->viewer == viewer;
+    });
+  }
+
+  // ---- Answers ----
+
+  // Gives a connection that waits for a frame the newest one, if it has not seen it.
+  void OfferFrame(Connection* connection) {
+    const bool streams = connection->state == State::kStream && connection->output.done();
+    if (!streams && connection->state != State::kSnapshot) return;
+    const NewestFrame::Frame* frame = frames_.TakeIfNewerThan(connection->seen);
+    if (frame == nullptr) return;
+    connection->frame = frame;
+    HttpHead head{.content_type = "image/jpeg", .content_length = frame->jpeg.size()};
+    Output output{.body = {reinterpret_cast<const char*>(frame->jpeg.data()), frame->jpeg.size()}};
+    if (streams) {
+      frames_skipped_ += frame->number - connection->seen - 1;
+      output.head =
+          Format("Content-Type: image/jpeg\r\nContent-Length: %zu\r\n\r\n", frame->jpeg.size());
+      output.tail = kPartEnd;
+    } else {
+      --waiting_;
+      connection->state = State::kAnswer;
+      output.head = FormatHead(head);
+    }
+    connection->seen = frame->number;
+    StartOutput(connection, std::move(output));
+  }
+
+  void StartOutput(Connection* connection, Output output) {
+    connection->output = std::move(output);
+    connection->deadline_ns = MonotonicNs() + options_.write_timeout_ms * kNsPerMs;
+    Write(connection);
+  }
+
+  void Write(Connection* connection) {
+    if (connection->state == State::kClosed) return;
+    Output* output = &connection->output;
+    while (!output->done()) {
+      std::array<iovec, 3> pieces;
+      msghdr message{};
+      message.msg_iov = pieces.data();
+      message.msg_iovlen = static_cast<size_t>(Remainder(*output, &pieces));
+      const ssize_t sent = sendmsg(connection->socket.get(), &message, MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && errno == EAGAIN) return;
+      if (sent < 0) return Close(connection);
+      output->sent += static_cast<size_t>(sent);
+      if (connection->state == State::kStream) bytes_sent_ += static_cast<uint64_t>(sent);
+    }
+    Finished(connection);
+  }
+
+  // All of the output is on its way.
+  void Finished(Connection* connection) {
+    if (connection->frame != nullptr) {
+      frames_.GiveBack(std::exchange(connection->frame, nullptr));
+      if (connection->state == State::kStream) ++frames_sent_;
+    }
+    connection->output = {};
+    if (connection->state == State::kStream) {
+      connection->deadline_ns = kNever;
+      return;
+    }
+    shutdown(connection->socket.get(), SHUT_WR);
+    connection->state = State::kLinger;
+    connection->deadline_ns = MonotonicNs() + kLingerNs;
+  }
+
+  void Expire(Connection* connection) {
+    switch (connection->state) {
+      case State::kRequest:
+        return Refuse(connection,
+                      {408, Format("A request must be complete %d ms after the connection is.",
+                                   options_.request_timeout_ms)},
+                      {});
+      case State::kSnapshot:
+        --waiting_;
+        return Refuse(connection,
+                      {503, Format("No frame came within %d ms; /api/status says whether the "
+                                   "pipeline runs.",
+                                   options_.snapshot_timeout_ms)},
+                      {});
+      case State::kStream:
+        ++dropped_;
+        return Close(connection);
+      case State::kAnswer:
+      case State::kLinger:
+        return Close(connection);
+      case State::kClosed:
+        return;
+    }
+  }
+
+  void Close(Connection* connection) {
+    if (connection->state == State::kClosed) return;
+    if (connection->state == State::kStream) --watching_;
+    if (connection->state == State::kStream || connection->state == State::kSnapshot) --waiting_;
+    if (connection->frame != nullptr) frames_.GiveBack(std::exchange(connection->frame, nullptr));
+    connection->output = {};
+    connection->socket = FileDescriptor();
+    connection->state = State::kClosed;
+    connection->deadline_ns = kNever;
+  }
 
   const StreamServerOptions options_;
   const Listener listener_;
   const ServedHosts hosts_;
-  const Descriptor wake_;
+  const FileDescriptor wake_;
   NewestFrame frames_;
 
   std::atomic<bool> stop_ = false;
@@ -223,338 +522,6 @@ class StreamServer::Loop {
 
   std::thread thread_;  // the last member: it uses all others
 };
-
-// ---- The loop
-// -------------------------------------------------------------------------------------
-
-void StreamServer::Loop::Run() {
-  while (!stop_) {
-    const int64_t before_ns = MonotonicNs();
-    const bool accepts = before_ns >= accept_after_ns_ && MakeRoom();
-    polled_.clear();
-    polled_.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
-    // poll() skips negative descriptors.
-    polled_.push_back(
-        {.fd = accepts ? listener_.socket.get() : -1, .events = POLLIN, .revents = 0});
-    for (const auto& connection : connections_) {
-      const short writes = connection->output.done() ? 0 : POLLOUT;
-      polled_.push_back({.fd = connection->socket.get(),
-                         .events = static_cast<short>(POLLIN | writes),
-                         .revents = 0});
-    }
-    // Of its errors, none is possible but EINTR and ENOMEM, both of which pass.
-    if (poll(polled_.data(), polled_.size(), PollTimeoutMs(before_ns)) < 0) continue;
-
-    if (polled_[0].revents != 0) {
-      uint64_t count = 0;
-      [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof(count));
-    }
-    const int64_t now_ns = MonotonicNs();
-    for (size_t i = 0; i < connections_.size(); ++i) {
-      Connection* connection = connections_[i].get();
-      const short events = polled_[i + 2].revents;
-      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) Read(connection);
-      if ((events & POLLOUT) != 0) Write(connection);
-      OfferFrame(connection);
-      if (now_ns >= connection->deadline_ns) Expire(connection);
-    }
-    if (polled_[1].revents != 0) Accept(now_ns);
-    std::erase_if(connections_,
-                  [](const auto& connection) { return connection->state == State::kClosed; });
-  }
-  for (const auto& connection : connections_) Close(connection.get());
-  connections_.clear();
-}
-
-int StreamServer::Loop::PollTimeoutMs(int64_t now_ns) const {
-  int64_t next_ns = accept_after_ns_ > now_ns ? accept_after_ns_ : kNever;
-  for (const auto& connection : connections_) next_ns = std::min(next_ns, connection->deadline_ns);
-  if (next_ns == kNever) return -1;
-  // Rounded up, so that the deadline has passed then.
-  const int64_t ms = (std::max<int64_t>(next_ns - now_ns, 0) + kNsPerMs - 1) / kNsPerMs;
-  return static_cast<int>(std::min<int64_t>(ms, INT_MAX));
-}
-
-// Whether there is a place for one more connection. If all are taken, the oldest that has not even
-// sent its request, or has its answer, gives way: idle ones cannot keep others out.
-bool StreamServer::Loop::MakeRoom() {
-  const size_t limit = static_cast<size_t>(options_.max_viewers) + options_.max_requests;
-  if (connections_.size() < limit) return true;
-  const auto idle = std::find_if(connections_.begin(), connections_.end(), [](const auto& one) {
-    return one->state == State::kRequest || one->state == State::kLinger;
-  });
-  if (idle == connections_.end()) return false;
-  Close(idle->get());
-  connections_.erase(idle);
-  return true;
-}
-
-// One at a time, since each may have to make room.
-void StreamServer::Loop::Accept(int64_t now_ns) {
-  const int fd = accept4(listener_.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd < 0) {
-    // Other errors are about one connection that has gone meanwhile.
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      accept_after_ns_ = now_ns + kAcceptPauseNs;
-    }
-    return;
-  }
-  auto connection = std::make_unique<Connection>();
-  connection->socket = Descriptor(fd);
-  connection->deadline_ns = now_ns + options_.request_timeout_ms * kNsPerMs;
-  connections_.push_back(std::move(connection));
-}
-
-// ---- Requests
-// -------------------------------------------------------------------------------------
-
-void StreamServer::Loop::Read(Connection* connection) {
-  if (connection->state == State::kClosed) return;
-  std::array<char, 4096> bytes;
-  const ssize_t got = recv(connection->socket.get(), bytes.data(), bytes.size(), 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  // An end where the request has been read may be that of a half-closed connection, but browsers
-  // close whole ones.
-  if (got <= 0) return Close(connection);
-
-  if (connection->state != State::kRequest) {
-    connection->ignored_bytes += static_cast<size_t>(got);
-    const bool lingers = connection->state == State::kLinger;  // for as long as the deadline
-    if (!lingers && connection->ignored_bytes > kMaxIgnoredBytes) Close(connection);
-    return;
-  }
-  connection->request.append(bytes.data(), static_cast<size_t>(got));
-  HttpRequest request;
-  HttpRefusal refusal;
-  switch (ParseRequest(connection->request, &request, &refusal)) {
-    case ParseState::kIncomplete:
-      return;
-    case ParseState::kRefused:
-      return Refuse(connection, refusal, request);
-    case ParseState::kComplete:
-      std::string().swap(connection->request);
-      return Answer(connection, request);
-  }
-}
-
-void StreamServer::Loop::Answer(Connection* connection, const HttpRequest& request) {
-  if (!request.host.empty() && !IsServedHost(request.host, hosts_)) {
-    return Refuse(
-        connection,
-        {421,
-         listener_.loopback
-             ? "This server is for this computer alone; ask for " + listener_.Url() + "."
-             : "This server does not know itself by this name; ask for its address, or tell it "
-               "the name (--serve-name)."},
-        request);
-  }
-  if (IsForeign(request)) {
-    return Refuse(connection, {403, "Pages from elsewhere cannot have anything from here."},
-                  request);
-  }
-  for (const PageFile& file : kPageFiles) {
-    if (request.path == file.path) {
-      return SendAnswer(connection, {.content_type = file.type}, request, std::string(file.text));
-    }
-  }
-  if (request.path == "/stream.mjpg") return AnswerStream(connection, request);
-  if (request.path == "/snapshot.jpg") return AnswerSnapshot(connection, request);
-  if (request.path == "/api/status") {
-    return SendAnswer(connection, {.content_type = "application/json"}, request,
-                      StatusJson(CurrentStatus(), viewers(), Watches(request)) + "\n");
-  }
-  if (request.path == "/metrics") {
-    return SendAnswer(connection, {.content_type = "text/plain; version=0.0.4; charset=utf-8"},
-                      request, StatusMetrics(CurrentStatus(), viewers()));
-  }
-  Refuse(connection,
-         {404,
-          "There is nothing here; there are /, /stream.mjpg, /snapshot.jpg, /api/status and "
-          "/metrics."},
-         request);
-}
-
-void StreamServer::Loop::AnswerStream(Connection* connection, const HttpRequest& request) {
-  if (request.head) {
-    return SendAnswer(connection, {.content_type = kStreamType}, request, {});
-  }
-  if (watching_ >= options_.max_viewers) {
-    ++refused_;
-    return Refuse(connection,
-                  {503, Format("%d viewers watch already, and no more may; try again later.",
-                               options_.max_viewers)},
-                  request);
-  }
-  ++served_;
-  ++watching_;
-  connection->state = State::kStream;
-  connection->viewer = QueryValue(request.query, "viewer");
-  connection->seen = frames_.number();
-  ++waiting_;
-  StartOutput(connection,
-              {.head = FormatHead({.content_type = kStreamType}) + std::string(kBoundary)});
-}
-
-void StreamServer::Loop::AnswerSnapshot(Connection* connection, const HttpRequest& request) {
-  if (request.head) {
-    return SendAnswer(connection, {.content_type = "image/jpeg"}, request, {});
-  }
-  // They may take long, and must leave places for what is answered at once.
-  const auto snapshots =
-      std::count_if(connections_.begin(), connections_.end(), [](const auto& one) {
-        return one->snapshot && one->state != State::kLinger && one->state != State::kClosed;
-      });
-  if (snapshots >= std::max(1, options_.max_requests / 2)) {
-    return Refuse(connection,
-                  {503, Format("%d snapshots are under way already; try again later.",
-                               static_cast<int>(snapshots))},
-                  request);
-  }
-  connection->snapshot = true;
-  connection->state = State::kSnapshot;
-  connection->seen = frames_.number();
-  connection->deadline_ns = MonotonicNs() + options_.snapshot_timeout_ms * kNsPerMs;
-  ++waiting_;
-}
-
-void StreamServer::Loop::SendAnswer(Connection* connection, HttpHead head,
-                                    const HttpRequest& request, std::string text) {
-  if (!text.empty()) head.content_length = text.size();
-  Output output{.head = FormatHead(head)};
-  if (!request.head) output.head += text;
-  connection->state = State::kAnswer;
-  StartOutput(connection, std::move(output));
-}
-
-void StreamServer::Loop::Refuse(Connection* connection, const HttpRefusal& refusal,
-                                const HttpRequest& request) {
-  const char* more = refusal.status == 405   ? "Allow: GET, HEAD\r\n"
-                     : refusal.status == 503 ? "Retry-After: 5\r\n"
-                                             : "";
-  SendAnswer(connection, {.status = refusal.status, .content_type = kTextType, .more = more},
-             request, refusal.sentence + "\n");
-}
-
-const PipelineStatus& StreamServer::Loop::CurrentStatus() {
-  if (const int64_t now_ns = MonotonicNs(); now_ns - status_ns_ >= kStatusAgeNs) {
-    status_ = options_.status();
-    status_ns_ = now_ns;
-  }
-  return status_;
-}
-
-std::optional<bool> StreamServer::Loop::Watches(const HttpRequest& request) const {
-  const std::string_view viewer = QueryValue(request.query, "viewer");
-  if (viewer.empty()) return std::nullopt;
-  return std::any_of(connections_.begin(), connections_.end(), [&](const auto& connection) {
-    return connection->state == State::kStream && connection->viewer == viewer;
-  });
-}
-
-// ---- Answers
-// --------------------------------------------------------------------------------------
-
-// Gives a connection that waits for a frame the newest one, if it has not seen it.
-void StreamServer::Loop::OfferFrame(Connection* connection) {
-  const bool streams = connection->state == State::kStream && connection->output.done();
-  if (!streams && connection->state != State::kSnapshot) return;
-  const NewestFrame::Frame* frame = frames_.TakeIfNewerThan(connection->seen);
-  if (frame == nullptr) return;
-  connection->frame = frame;
-  HttpHead head{.content_type = "image/jpeg", .content_length = frame->jpeg.size()};
-  Output output{.body = {reinterpret_cast<const char*>(frame->jpeg.data()), frame->jpeg.size()}};
-  if (streams) {
-    frames_skipped_ += frame->number - connection->seen - 1;
-    output.head =
-        Format("Content-Type: image/jpeg\r\nContent-Length: %zu\r\n\r\n", frame->jpeg.size());
-    output.tail = kPartEnd;
-  } else {
-    --waiting_;
-    connection->state = State::kAnswer;
-    output.head = FormatHead(head);
-  }
-  connection->seen = frame->number;
-  StartOutput(connection, std::move(output));
-}
-
-void StreamServer::Loop::StartOutput(Connection* connection, Output output) {
-  connection->output = std::move(output);
-  connection->deadline_ns = MonotonicNs() + options_.write_timeout_ms * kNsPerMs;
-  Write(connection);
-}
-
-void StreamServer::Loop::Write(Connection* connection) {
-  if (connection->state == State::kClosed) return;
-  Output* output = &connection->output;
-  while (!output->done()) {
-    std::array<iovec, 3> pieces;
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = static_cast<size_t>(Remainder(*output, &pieces));
-    const ssize_t sent = sendmsg(connection->socket.get(), &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return;
-    if (sent < 0) return Close(connection);
-    output->sent += static_cast<size_t>(sent);
-    if (connection->state == State::kStream) bytes_sent_ += static_cast<uint64_t>(sent);
-  }
-  Finished(connection);
-}
-
-// All of the output is on its way.
-void StreamServer::Loop::Finished(Connection* connection) {
-  if (connection->frame != nullptr) {
-    frames_.GiveBack(std::exchange(connection->frame, nullptr));
-    if (connection->state == State::kStream) ++frames_sent_;
-  }
-  connection->output = {};
-  if (connection->state == State::kStream) {
-    connection->deadline_ns = kNever;
-    return;
-  }
-  shutdown(connection->socket.get(), SHUT_WR);
-  connection->state = State::kLinger;
-  connection->deadline_ns = MonotonicNs() + kLingerNs;
-}
-
-void StreamServer::Loop::Expire(Connection* connection) {
-  switch (connection->state) {
-    case State::kRequest:
-      return Refuse(connection,
-                    {408, Format("A request must be complete %d ms after the connection is.",
-                                 options_.request_timeout_ms)},
-                    {});
-    case State::kSnapshot:
-      --waiting_;
-      return Refuse(connection,
-                    {503, Format("No frame came within %d ms; /api/status says whether the "
-                                 "pipeline runs.",
-                                 options_.snapshot_timeout_ms)},
-                    {});
-    case State::kStream:
-      ++dropped_;
-      return Close(connection);
-    case State::kAnswer:
-    case State::kLinger:
-      return Close(connection);
-    case State::kClosed:
-      return;
-  }
-}
-
-void StreamServer::Loop::Close(Connection* connection) {
-  if (connection->state == State::kClosed) return;
-  if (connection->state == State::kStream) --watching_;
-  if (connection->state == State::kStream || connection->state == State::kSnapshot) --waiting_;
-  if (connection->frame != nullptr) frames_.GiveBack(std::exchange(connection->frame, nullptr));
-  connection->output = {};
-  connection->socket = Descriptor();
-  connection->state = State::kClosed;
-  connection->deadline_ns = kNever;
-}
-
-// ---- The server
-// -----------------------------------------------------------------------------------
 
 Result<std::unique_ptr<StreamServer>> StreamServer::Start(StreamServerOptions options) {
   const struct {
@@ -577,7 +544,7 @@ Result<std::unique_ptr<StreamServer>> StreamServer::Start(StreamServerOptions op
   }
   if (!options.status) return InvalidArgument("the server needs a function that gives the status");
   ATOLL_ASSIGN_OR_RETURN(Listener listener, Listen(options.address, options.port));
-  Descriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  FileDescriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (wake.get() < 0) return ResourceExhausted("eventfd: %s", std::strerror(errno));
   return std::unique_ptr<StreamServer>(new StreamServer(
       std::make_unique<Loop>(std::move(options), std::move(listener), std::move(wake))));

@@ -15,8 +15,8 @@
 
 #include "atoll/delegate.h"
 #include "atoll/picture/resize.h"
-#include "atoll/vision/detection.h"
 #include "atoll/vision/picture_input.h"
+#include "atoll/vision/readers.h"
 #include "tests/support/average_precision.h"
 
 namespace atollrt {

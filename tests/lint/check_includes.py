@@ -46,7 +46,7 @@ OURS = {
                        "runtime/base/"],
     "camera/pipeline": ["camera/pipeline/", "camera/picture/", "camera/sources/", "atoll/camera",
                         "atoll/picture", "atoll/vision", "atoll/runtime.h", "runtime/base/"],
-    "camera/web": ["camera/web/", "atoll/camera", "runtime/base/"],
+    "camera/web": ["camera/web/", "camera/sources/http_text.h", "atoll/camera", "runtime/base/"],
     "examples": ["camera_program.h", "atoll/"],
     "examples/embed": [],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],

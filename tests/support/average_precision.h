@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "atoll/vision/detection.h"
+#include "atoll/vision/readers.h"
 
 namespace atollrt {
 

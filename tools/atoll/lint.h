@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "atoll/runtime.h"
-#include "atoll/vision/task.h"
+#include "atoll/vision/readers.h"
 
 namespace atollcmd {
 

@@ -15,7 +15,6 @@
 
 #include "atoll/picture/input_scaler.h"
 #include "atoll/picture/overlay.h"
-#include "camera/pipeline/latency_recorder.h"
 #include "camera/pipeline/pipeline_statistics.h"
 
 namespace atollrt {

@@ -30,6 +30,7 @@
 namespace atollrt {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -505,15 +506,25 @@ TEST(HttpCamera, SaysWhatIsWrong) {
   EXPECT_THAT(OpenError("http://host:99999/"), HasSubstr("an address is http://HOST"));
   EXPECT_THAT(OpenError("http://127.0.0.1:1/cam"),
               StartsWith("http://127.0.0.1:1/cam: cannot connect: Connection refused"));
-  EXPECT_THAT(OpenError("http://127.0.0.1.invalid/"), HasSubstr("there is no host '127.0.0.1.inv"));
-  const auto error = [](const std::string& answer) {
+  EXPECT_THAT(OpenError("http://127.0.0.1.invalid/"),
+              AllOf(HasSubstr("there is no host '127.0.0.1.inv"),
+                    HasSubstr("; check the name, or give the camera's IP address")));
+  const auto error = [](const std::string& answer, const std::string& login = "") {
     CameraServer server({answer});
-    return OpenError(server.url("/"));
+    return OpenError("http://" + login + server.host() + "/");
   };
   EXPECT_THAT(error("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
-              HasSubstr("HTTP status 404"));
-  EXPECT_THAT(error("HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"x\"\r\n\r\n"),
-              HasSubstr("the camera wants a login (HTTP status 401)"));
+              AllOf(HasSubstr("nothing at this path (HTTP status 404)"),
+                    HasSubstr("; look up the path of the camera's MJPEG stream")));
+  const std::string no = "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"x\"\r\n\r\n";
+  EXPECT_THAT(error(no), AllOf(HasSubstr("the camera wants a login (HTTP status 401)"),
+                               HasSubstr("; give http://USER:PASSWORD@HOST/PATH")));
+  EXPECT_THAT(error(no, "me:secret@"),
+              AllOf(HasSubstr("the camera refuses this login (HTTP status 401)"),
+                    HasSubstr("; check USER and PASSWORD"), testing::Not(HasSubstr("secret"))));
+  EXPECT_THAT(
+      error("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
+      AllOf(HasSubstr("(HTTP status 403)"), HasSubstr("; give another login, http://USER")));
   EXPECT_THAT(error("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>"),
               HasSubstr("there is a page or a text"));
   EXPECT_THAT(error(""), HasSubstr("closed the connection without an answer"));

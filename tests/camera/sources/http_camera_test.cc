@@ -127,7 +127,10 @@ TEST(CameraAnswer, SaysWhatIsWrong) {
             "|the camera's answer has a length that is no number");
   EXPECT_EQ(Received("HTTP/2 200 OK\r\n\r\n"), "|the camera does not answer in HTTP");
   EXPECT_EQ(Received("HTTP/1.1 2000\r\n\r\n"), "|the camera does not answer in HTTP");
-  EXPECT_EQ(Received("HTTP/1.1 503 No\r\n\r\n"), "|the camera answers with HTTP status 503");
+  EXPECT_EQ(Received("HTTP/1.1 503 No\r\n\r\n"),
+            "|the camera answers with HTTP status 503; start it again, or try later");
+  EXPECT_EQ(Received("HTTP/1.1 410 Gone\r\n\r\n"),
+            "|the camera answers with HTTP status 410; look up the address of its MJPEG stream");
   EXPECT_THAT(Received("HTTP/1.1 401 No\r\nWWW-Authenticate: Digest realm=x\r\n\r\n"),
               HasSubstr("a login of a kind that is not spoken here"));
   EXPECT_THAT(Received("HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; x\r\n\r\n"),

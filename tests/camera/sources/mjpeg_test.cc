@@ -159,7 +159,7 @@ TEST(JpegSplitter, EndsWhatHasNoEnd) {
 
 TEST(ReadJpegSize, ReadsTheFrameHeader) {
   const Bytes jpeg = RealJpeg(46);
-  const std::optional<JpegSize> size = ReadJpegSize(jpeg);
+  const std::optional<ImageSize> size = ReadJpegSize(jpeg);
   ASSERT_TRUE(size.has_value());
   EXPECT_EQ(size->width, 46);
   EXPECT_EQ(size->height, 23);

@@ -14,11 +14,8 @@
 #include "atoll/picture/planar_image.h"
 #include "atoll/runtime.h"
 #include "atoll/status.h"
-#include "atoll/vision/classification.h"
-#include "atoll/vision/detection.h"
 #include "atoll/vision/picture_input.h"
-#include "atoll/vision/pose.h"
-#include "atoll/vision/task.h"
+#include "atoll/vision/readers.h"
 
 namespace atollrt {
 

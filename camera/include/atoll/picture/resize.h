@@ -11,73 +11,14 @@
 // computes the same bytes.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "atoll/picture/image.h"
 #include "atoll/status.h"
 
 namespace atollrt {
 
-struct ResizeGeometry {
-  int src_width = 0;
-  int src_height = 0;
-  int dst_width = 0;
-  int dst_height = 0;
-  int channels = 3;  // 1 or 3
-  // The part of the source to resize; what lies outside has no influence. Empty means all of it.
-  Rect crop = {};
-  bool operator==(const ResizeGeometry&) const = default;
-};
-
-// A resizer for one geometry: weights and scratch memory are made once, Run only computes.
-// Not thread-safe (the scratch memory is its own); different objects are independent.
-class Resizer {
- public:
-  // kInvalidArgument when a size is not in 1..65535, channels is neither 1 nor 3, or the crop
-  // reaches outside of the source.
-  static Result<Resizer> Create(const ResizeGeometry& geometry);
-
-  const ResizeGeometry& geometry() const { return geometry_; }
-
-  // `src` holds src_height rows, `src_row_bytes` apart; `dst` receives dst_height rows without
-  // padding and must not overlap it. Both interleaved as in Image.
-  void Run(const uint8_t* src, size_t src_row_bytes, uint8_t* dst);
-
-  // Reshapes `dst`; kInvalidArgument when `src` has not the size and channels of the geometry.
-  Status Run(const Image& src, Image* dst);
-
- private:
-  // The source pixels that one output pixel is made of, along one axis.
-  struct Taps {
-    int first;   // index of the first source pixel, within the crop
-    int count;   // at least 1
-    int offset;  // of its first weight in Axis::weights
-  };
-  struct Axis {
-    std::vector<Taps> taps;  // one per output pixel
-    std::vector<int32_t> weights;
-  };
-  Resizer() = default;
-  static Axis MakeAxis(int src_size, int dst_size);
-  void MakePairs();
-  template <int kChannels>
-  void RunHorizontal(const uint8_t* src_row, uint8_t* dst_row) const;
-  void RunVertical(const Taps& taps, uint8_t* dst_row);
-
-  ResizeGeometry geometry_;
-  Axis horizontal_;
-  Axis vertical_;
-  // The leading output pixels of horizontal_, with taps two by two, where SSE2 can do them so:
-  // `count` is of pairs, `offset` into pair_weights_. Empty elsewhere.
-  std::vector<Taps> pair_taps_;
-  std::vector<int16_t> pair_weights_;
-  std::vector<uint8_t> rows_;  // the crop after the horizontal pass
-  std::vector<int32_t> sums_;  // one output row
-};
-
-// One-off convenience: the whole image, or `crop` of it, resized.
+// The image, or `crop` of it (empty means all; what lies outside has no influence), resized.
+// kInvalidArgument when a size is not in 1..65535, channels are neither 1 nor 3, pixels are missing
+// or the crop reaches outside of the image. Thread-safe.
 Result<Image> Resize(const Image& src, int dst_width, int dst_height, const Rect& crop = {});
 
 }  // namespace atollrt

@@ -10,8 +10,7 @@
 
 #include "atoll/picture/image.h"
 #include "atoll/picture/overlay.h"
-#include "atoll/vision/detection.h"
-#include "atoll/vision/pose.h"
+#include "atoll/vision/readers.h"
 
 namespace atollrt {
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A video for detectors: pieces of clothing from Fashion-MNIST drift, grow and shrink in front of a
-// background and hide each other, like the scenes that models/scenes is trained on.
+// Frames that are made here and delivered as a camera would: a moving pattern, the pictures of
+// Fashion-MNIST, and scenes of them. In a scene pieces of clothing drift, grow and shrink in front
+// of a background and hide each other, like the scenes that models/scenes is trained on.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,13 +12,127 @@
 
 #include "atoll/picture/overlay.h"
 #include "atoll/picture/resize.h"
-#include "camera/sources/fashion_mnist.h"
 #include "camera/sources/sources.h"
 
 namespace atollrt {
 namespace {
 
 constexpr int kJpegQuality = 90;
+
+// Row `y` of a part of an RGB image.
+uint8_t* RowOf(Image* image, const Rect& rect, int y) {
+  return image->pixels.data() + static_cast<size_t>(rect.y + y) * image->row_bytes() +
+         static_cast<size_t>(rect.x) * 3;
+}
+
+// --- test ----------------------------------------------------------------------------------------
+
+// Colour bars, a box that walks along a diagonal, and the number of the frame. The pattern repeats
+// after kPeriod frames, so that each is encoded only once.
+class TestPattern : public FrameSource {
+ public:
+  TestPattern(int width, int height) { canvas_.Reshape(width, height, 3); }
+
+  Result<bool> Next(Frame* frame) override {
+    const size_t index = sequence_ % kPeriod;
+    if (index == encoded_.size()) {
+      Draw(static_cast<int>(index));
+      encoded_.emplace_back();
+      ATOLL_RETURN_IF_ERROR(EncodeJpegInto(canvas_, kJpegQuality, &encoded_.back()));
+      encoded_.back().shrink_to_fit();
+    }
+    frame->bytes = encoded_[index];
+    frame->name = "test pattern";
+    DescribeEncodedFrame(frame);
+    frame->sequence = sequence_++;
+    return true;
+  }
+
+  std::string description() const override {
+    return Format("test: pattern of %d x %d", canvas_.width, canvas_.height);
+  }
+
+ private:
+  static constexpr size_t kPeriod = 60;
+
+  void Draw(int index) {
+    constexpr Color kBars[] = {{192, 192, 192}, {192, 192, 0}, {0, 192, 192}, {0, 192, 0},
+                               {192, 0, 192},   {192, 0, 0},   {0, 0, 192},   {16, 16, 16}};
+    constexpr int kCount = static_cast<int>(std::size(kBars));
+    const int width = canvas_.width;
+    const int height = canvas_.height;
+    for (int i = 0; i < kCount; ++i) {
+      const int x = width * i / kCount;
+      FillRectangle({x, 0, width * (i + 1) / kCount - x, height}, kBars[i], &canvas_);
+    }
+    const int size = std::max(1, std::min(width, height) / 5);
+    const int period = static_cast<int>(kPeriod);
+    const Rect box = {(width - size) * index / period, (height - size) * index / period, size,
+                      size};
+    FillRectangle(box, {255, 255, 255}, &canvas_);
+    DrawText(Format("%02d", index), {box.x + size / 8, box.y + size / 4}, std::max(1, size / 16),
+             {0, 0, 0}, &canvas_);
+  }
+
+  Image canvas_;
+  std::vector<std::vector<uint8_t>> encoded_;
+  uint64_t sequence_ = 0;
+};
+
+// --- fashion:DIR ---------------------------------------------------------------------------------
+
+constexpr int kFrameWidth = 640;
+constexpr int kFrameHeight = 480;
+constexpr Rect kFashionCrop = {96, 16, 448, 448};
+
+class Fashion : public FrameSource {
+ public:
+  Fashion(std::string directory, FashionMnist pictures, bool loop)
+      : directory_(std::move(directory)), pictures_(std::move(pictures)), loop_(loop) {
+    canvas_.Reshape(kFrameWidth, kFrameHeight, 3);
+    small_.Reshape(kFashionMnistSide, kFashionMnistSide, 1);
+  }
+
+  Result<bool> Next(Frame* frame) override {
+    if (next_ == pictures_.count()) {
+      if (!loop_) return false;
+      next_ = 0;
+    }
+    std::copy_n(pictures_.picture(next_), kFashionMnistPixels, small_.pixels.begin());
+    ATOLL_ASSIGN_OR_RETURN(const Image enlarged,
+                           Resize(small_, kFashionCrop.width, kFashionCrop.height));
+    const uint8_t* src = enlarged.pixels.data();
+    for (int y = 0; y < kFashionCrop.height; ++y) {
+      uint8_t* dst = RowOf(&canvas_, kFashionCrop, y);
+      for (int x = 0; x < kFashionCrop.width; ++x, ++src, dst += 3) dst[0] = dst[1] = dst[2] = *src;
+    }
+    ATOLL_RETURN_IF_ERROR(EncodeJpegInto(canvas_, kJpegQuality, &frame->bytes));
+    DescribeEncodedFrame(frame);
+    frame->name = Format("fashion:%s, picture %zu", directory_.c_str(), next_);
+    frame->label = pictures_.labels[next_];
+    frame->crop = kFashionCrop;
+    frame->sequence = sequence_++;
+    ++next_;
+    return true;
+  }
+
+  std::string description() const override {
+    return Format("fashion:%s: %zu frames of %d x %d", directory_.c_str(), pictures_.count(),
+                  kFrameWidth, kFrameHeight);
+  }
+
+ private:
+  const std::string directory_;
+  const FashionMnist pictures_;
+  const bool loop_;
+  Image small_;
+  Image canvas_;  // black outside of the crop
+  size_t next_ = 0;
+  uint64_t sequence_ = 0;
+};
+
+// --- scenes:DIR ----------------------------------------------------------------------------------
+
 constexpr int kPieces = 6;
 constexpr int kOpaqueLevel = 48;  // from this gray level on a pixel hides what is behind it
 // Sides of a piece's picture, as fractions of the frame's shorter side.
@@ -175,15 +290,10 @@ class Scenes : public FrameSource {
                     pixels, pixels};
   }
 
-  uint8_t* Row(Image* image, const Rect& rect, int y) {
-    return image->pixels.data() + static_cast<size_t>(rect.y + y) * image->row_bytes() +
-           static_cast<size_t>(rect.x) * 3;
-  }
-
   void Erase(const Rect& rect) {
     for (int y = 0; y < rect.height; ++y) {
-      std::copy_n(Row(&background_, rect, y), size_t{3} * static_cast<size_t>(rect.width),
-                  Row(&canvas_, rect, y));
+      std::copy_n(RowOf(&background_, rect, y), size_t{3} * static_cast<size_t>(rect.width),
+                  RowOf(&canvas_, rect, y));
     }
   }
 
@@ -201,7 +311,7 @@ class Scenes : public FrameSource {
         levels[i] = Mix(sprite.levels[above], sprite.levels[below], row.fraction);
         opacity[i] = Mix(sprite.opacity[above], sprite.opacity[below], row.fraction);
       }
-      uint8_t* dst = Row(&canvas_, piece.drawn, y);
+      uint8_t* dst = RowOf(&canvas_, piece.drawn, y);
       for (const Tap& tap : taps_) {
         const int seen = Mix(opacity[tap.first], opacity[tap.first + 1], tap.fraction) >> 16;
         if (seen > 0) {
@@ -257,6 +367,16 @@ Result<Image> MakeBackground(int width, int height, Random* random) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<FrameSource>> OpenTestPattern(const FrameSourceOptions& options) {
+  return std::unique_ptr<FrameSource>(new TestPattern(options.width, options.height));
+}
+
+Result<std::unique_ptr<FrameSource>> OpenFashion(const std::string& directory,
+                                                 const FrameSourceOptions& options) {
+  ATOLL_ASSIGN_OR_RETURN(FashionMnist pictures, ReadFashionMnistTestSet(directory));
+  return std::unique_ptr<FrameSource>(new Fashion(directory, std::move(pictures), options.loop));
+}
 
 Result<std::unique_ptr<FrameSource>> OpenScenes(const std::string& directory,
                                                 const FrameSourceOptions& options) {
