@@ -48,7 +48,8 @@ Result<BmpHeader> ReadBmpHeader(std::span<const uint8_t> bytes, int64_t max_pixe
     return InvalidArgument("BMP: %zu bytes are too few for its headers", bytes.size());
   }
   const uint8_t* info = bytes.data() + kBmpFileHeaderBytes;
-  const uint32_t info_bytes = LoadLittleEndian<uint32_t>(info);
+  const auto number = [info](size_t at) { return LoadLittleEndian<uint32_t>(info + at); };
+  const uint32_t info_bytes = number(0);
   if (info_bytes < kInfoHeaderBytes) {
     return Unsupported("BMP: info header of %u bytes; at least 40 are needed", info_bytes);
   }
@@ -62,7 +63,7 @@ Result<BmpHeader> ReadBmpHeader(std::span<const uint8_t> bytes, int64_t max_pixe
   header.top_down = signed_height < 0;
   header.height = header.top_down ? -signed_height : signed_height;
   header.bits_per_pixel = LoadLittleEndian<uint16_t>(info + 14);
-  const uint32_t compression = LoadLittleEndian<uint32_t>(info + 16);
+  const uint32_t compression = number(16);
   ATOLL_RETURN_IF_ERROR(CheckImageSize("BMP", header.width, header.height, max_pixels));
 
   if (header.bits_per_pixel != 8 && header.bits_per_pixel != 24 && header.bits_per_pixel != 32) {
@@ -73,12 +74,9 @@ Result<BmpHeader> ReadBmpHeader(std::span<const uint8_t> bytes, int64_t max_pixe
     if (bytes.size() < kBmpFileHeaderBytes + kInfoHeaderBytes + kBmpMaskBytes) {
       return InvalidArgument("BMP: ends before its colour masks");
     }
-    const uint32_t red = LoadLittleEndian<uint32_t>(info + 40);
-    const uint32_t green = LoadLittleEndian<uint32_t>(info + 44);
-    const uint32_t blue = LoadLittleEndian<uint32_t>(info + 48);
-    if (red != 0xff0000 || green != 0xff00 || blue != 0xff) {
-      return Unsupported("BMP: colour masks %08x %08x %08x; only B, G, R order is read", red, green,
-                         blue);
+    if (number(40) != 0xff0000 || number(44) != 0xff00 || number(48) != 0xff) {
+      return Unsupported("BMP: colour masks %08x %08x %08x; only B, G, R order is read", number(40),
+                         number(44), number(48));
     }
     if (info_bytes == kInfoHeaderBytes) palette_offset += kBmpMaskBytes;
   } else if (compression != kBmpUncompressed) {
@@ -87,7 +85,7 @@ Result<BmpHeader> ReadBmpHeader(std::span<const uint8_t> bytes, int64_t max_pixe
   }
   header.palette_offset = palette_offset;
   if (header.bits_per_pixel == 8) {
-    const uint32_t colors_used = LoadLittleEndian<uint32_t>(info + 32);
+    const uint32_t colors_used = number(32);
     if (colors_used > 256) return InvalidArgument("BMP: palette of %u colours", colors_used);
     header.palette_entries = colors_used == 0 ? 256 : colors_used;
   }

@@ -9,7 +9,6 @@
 #include <span>
 
 #include "atoll/picture/image.h"
-#include "atoll/picture/planar_image.h"
 #include "atoll/status.h"
 
 namespace atollrt {

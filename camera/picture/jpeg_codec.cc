@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "camera/picture/formats.h"
@@ -202,40 +203,13 @@ Status Decode(std::span<const uint8_t> bytes, const DecodeOptions& options, Read
 
 // --- Encoding ------------------------------------------------------------------------------------
 
-// A libjpeg destination that grows a vector.
-struct VectorDestination {
-  jpeg_destination_mgr manager;  // first, as above
-  std::vector<uint8_t>* bytes;
-};
-
-void StartOutput(j_compress_ptr jpeg) {
-  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
-  std::vector<uint8_t>& bytes = *destination->bytes;
-  bytes.resize(std::max<size_t>(bytes.capacity(), 4096));
-  destination->manager.next_output_byte = bytes.data();
-  destination->manager.free_in_buffer = bytes.size();
-}
-
-boolean GrowOutput(j_compress_ptr jpeg) {
-  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
-  std::vector<uint8_t>& bytes = *destination->bytes;
-  const size_t used = bytes.size();  // libjpeg calls this with the buffer full
-  bytes.resize(used * 2);
-  destination->manager.next_output_byte = bytes.data() + used;
-  destination->manager.free_in_buffer = bytes.size() - used;
-  return TRUE;
-}
-
-void EndOutput(j_compress_ptr jpeg) {
-  auto* destination = reinterpret_cast<VectorDestination*>(jpeg->dest);
-  destination->bytes->resize(destination->bytes->size() - destination->manager.free_in_buffer);
-}
-
 // What must outlive a longjmp.
 struct Encoder {
   jpeg_compress_struct jpeg = {};
   JpegErrors errors;
-  VectorDestination destination = {};
+  // Where the file is: in the vector that is to have it, unless that was too small.
+  unsigned char* file = nullptr;
+  unsigned long file_bytes = 0;
 };
 
 // Writes a picture by `write`, which is called with everything described but for what it wants to
@@ -252,11 +226,10 @@ Status Encode(int width, int height, int channels, J_COLOR_SPACE color_space, in
     return InternalError("JPEG encoder: %s", encoder.errors.message);
   }
   jpeg_create_compress(&jpeg);
-  encoder.destination.bytes = bytes;
-  encoder.destination.manager.init_destination = StartOutput;
-  encoder.destination.manager.empty_output_buffer = GrowOutput;
-  encoder.destination.manager.term_destination = EndOutput;
-  jpeg.dest = &encoder.destination.manager;
+  bytes->resize(std::max<size_t>(bytes->capacity(), 4096));
+  encoder.file = bytes->data();
+  encoder.file_bytes = bytes->size();
+  jpeg_mem_dest(&jpeg, &encoder.file, &encoder.file_bytes);
   jpeg.image_width = static_cast<JDIMENSION>(width);
   jpeg.image_height = static_cast<JDIMENSION>(height);
   jpeg.input_components = channels;
@@ -266,6 +239,13 @@ Status Encode(int width, int height, int channels, J_COLOR_SPACE color_space, in
   write(&jpeg);
   jpeg_finish_compress(&jpeg);
   jpeg_destroy_compress(&jpeg);
+  if (encoder.file == bytes->data()) {
+    bytes->resize(encoder.file_bytes);
+  } else {
+    bytes->reserve(2 * encoder.file_bytes);  // the next one may be larger
+    bytes->assign(encoder.file, encoder.file + encoder.file_bytes);
+    std::free(encoder.file);
+  }
   return Status();
 }
 

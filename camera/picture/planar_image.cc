@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "atoll/picture/planar_image.h"
+#include "atoll/picture/image.h"
 
 #include <algorithm>
 

@@ -200,17 +200,17 @@ Status CheckOptions(const PipelineOptions& options, const std::vector<PipelineMo
   return Status();
 }
 
-}  // namespace
-
-class Pipeline::Impl {
+class FramePipeline : public Pipeline {
  public:
-  Impl(FrameSource* source, std::vector<PipelineModel> models, PipelineOptions options)
+  FramePipeline(FrameSource* source, std::vector<PipelineModel> models, PipelineOptions options)
       : source_(source),
         models_(std::move(models)),
         options_(std::move(options)),
         clock_(options_.clock != nullptr ? options_.clock : &steady_clock_),
         statistics_(models_.size()),
-        free_(SlotCount()),
+        // One is being captured into.
+        slots_(static_cast<size_t>(1 + options_.queue_size + options_.max_in_flight)),
+        free_(slots_.size()),
         captured_(static_cast<size_t>(options_.queue_size)),
         decoded_(static_cast<size_t>(options_.max_in_flight)),
         inferred_(static_cast<size_t>(options_.max_in_flight)),
@@ -236,7 +236,7 @@ class Pipeline::Impl {
                      [&](size_t a, size_t b) { return models_[a].priority > models_[b].priority; });
   }
 
-  PipelineReport Run() {
+  PipelineReport Run() override {
     running_ = true;
     std::thread capture([this] { Capture(); });
     std::thread decode([this] { DecodeAll(); });
@@ -259,7 +259,7 @@ class Pipeline::Impl {
     return report;
   }
 
-  PipelineStatus status() const {
+  PipelineStatus status() const override {
     PipelineStatus status;
     status.source = source_->description();
     status.policy = QueuePolicyName(options_.policy);
@@ -271,12 +271,6 @@ class Pipeline::Impl {
   }
 
  private:
-  size_t SlotCount() {
-    // One is being captured into.
-    slots_.resize(static_cast<size_t>(1 + options_.queue_size + options_.max_in_flight));
-    return slots_.size();
-  }
-
   bool Stopping() const {
     return aborted_.load() || (options_.stop != nullptr && options_.stop->load());
   }
@@ -610,7 +604,7 @@ class Pipeline::Impl {
 
   PipelineStatistics statistics_;
 
-  std::deque<Slot> slots_;
+  std::vector<Slot> slots_;
   BoundedQueue<Slot*> free_;
   BoundedQueue<Slot*> captured_;
   BoundedQueue<Slot*> decoded_;
@@ -624,18 +618,15 @@ class Pipeline::Impl {
   Status device_lost_;
 };
 
+}  // namespace
+
 Result<std::unique_ptr<Pipeline>> Pipeline::Create(FrameSource* source,
                                                    std::vector<PipelineModel> models,
                                                    PipelineOptions options) {
   if (source == nullptr) return InvalidArgument("camera: no source");
   ATOLL_RETURN_IF_ERROR(CheckOptions(options, models));
   return std::unique_ptr<Pipeline>(
-      new Pipeline(std::make_unique<Impl>(source, std::move(models), std::move(options))));
+      new FramePipeline(source, std::move(models), std::move(options)));
 }
-
-Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Pipeline::~Pipeline() = default;
-PipelineReport Pipeline::Run() { return impl_->Run(); }
-PipelineStatus Pipeline::status() const { return impl_->status(); }
 
 }  // namespace atollrt

@@ -38,18 +38,11 @@ void LatencyRecorder::Add(double milliseconds) {
 
 LatencyRecorder::Sample LatencyRecorder::Take(size_t latest) const {
   Sample sample = {{}, count_, max_};
-  const size_t size = static_cast<size_t>(std::min<uint64_t>({count_, latest, kCapacity}));
-  const size_t end = count_ % kCapacity;  // of the ring's newer part
-  const size_t newer = count_ < kCapacity ? size : std::min(size, end);
-  const auto ring = values_.begin();
-  const auto part = [&](size_t first, size_t last) {
-    sample.latest.insert(sample.latest.end(), ring + static_cast<ptrdiff_t>(first),
-                         ring + static_cast<ptrdiff_t>(last));
-  };
+  const uint64_t size = std::min<uint64_t>({count_, latest, kCapacity});
   sample.latest.reserve(size);
-  const size_t stop = count_ < kCapacity ? static_cast<size_t>(count_) : end;
-  part(stop - newer, stop);
-  part(kCapacity - (size - newer), kCapacity);
+  for (uint64_t i = count_ - size; i < count_; ++i) {
+    sample.latest.push_back(values_[i % kCapacity]);
+  }
   return sample;
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "atoll/camera/camera_list.h"
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -11,10 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <utility>
+
+#include "atoll/camera/frame_source.h"
+#include "camera/picture/file_io.h"
 
 namespace atollrt {
 namespace {
@@ -23,12 +23,9 @@ constexpr const char* kClassFolder = "/sys/class/video4linux";
 
 // The first line of a short file, fit for one line of a terminal; "" if there is none.
 std::string ReadLine(const std::string& path) {
-  const auto close = [](std::FILE* file) { std::fclose(file); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "re"), close);
-  std::array<char, 256> text = {};
-  if (!file || std::fgets(text.data(), text.size(), file.get()) == nullptr) return "";
-  std::string line = text.data();
-  line.resize(std::min(line.find('\n'), line.size()));
+  std::vector<uint8_t> bytes;
+  if (!ReadFile(path, &bytes).ok()) return "";
+  std::string line(bytes.begin(), std::find(bytes.begin(), bytes.end(), '\n'));
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return line;

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <iterator>
 #include <span>
 #include <string>
@@ -93,14 +92,6 @@ class ByteStream {
   size_t end_ = 0;
 };
 
-// "NAME, picture 17" in the memory of an earlier name.
-void NameFrame(const std::string& stream, const char* what, uint64_t sequence, std::string* name) {
-  char number[64];
-  std::snprintf(number, sizeof(number), ", %s %llu", what,
-                static_cast<unsigned long long>(sequence));
-  name->assign(stream).append(number);
-}
-
 class PictureDirectory : public FrameSource {
  public:
   PictureDirectory(std::string directory, std::vector<std::string> names, bool loop)
@@ -170,7 +161,7 @@ class MjpegStream : public FrameSource {
       if (finished_) splitter_.Finish();
     }
     ++pictures_;
-    NameFrame(stream_->name(), "picture", sequence_, &frame->name);
+    frame->name = stream_->name() + ", picture " + std::to_string(sequence_);
     DescribeEncodedFrame(frame);
     if (live()) frame->capture_time_ns = MonotonicNs();
     frame->sequence = sequence_++;
@@ -271,7 +262,7 @@ class Y4mStream : public FrameSource {
       }
     }
     if (!has_line) return false;
-    NameFrame(stream_->name(), "frame", sequence_, &frame->name);
+    frame->name = stream_->name() + ", frame " + std::to_string(sequence_);
     if (!std::string_view(line).starts_with(kY4mFrame)) {
       return InvalidArgument("%s: does not begin with FRAME", frame->name.c_str());
     }

@@ -175,8 +175,6 @@ std::string FormatCameraRequest(const CameraUrl& url) {
   return request + "\r\n";
 }
 
-// ---- The answer ---------------------------------------------------------------------------------
-
 Status CameraAnswer::Receive(std::span<const uint8_t> bytes, std::vector<uint8_t>* body) {
   while (!bytes.empty() && state_ != State::kEnded) {
     if (state_ == State::kBody || state_ == State::kChunk) {
@@ -214,34 +212,49 @@ Status CameraAnswer::Receive(std::span<const uint8_t> bytes, std::vector<uint8_t
 }
 
 Status CameraAnswer::TakeLine() {
+  const std::string_view line = line_;
   switch (state_) {
+    case State::kStatusLine: {
+      std::string_view digits = line.substr(std::min<size_t>(9, line.size()));
+      digits = digits.substr(0, digits.find_first_not_of("0123456789"));
+      status_ = digits.size() == 3 ? ParseNumber<int>(digits).value_or(0) : 0;
+      if (status_ < 100 || status_ > 599 || !line.starts_with("HTTP/1.") || line[8] != ' ') {
+        return InvalidArgument("the camera does not answer in HTTP");
+      }
+      state_ = State::kHead;
+      return Status();
+    }
     case State::kHead:
-      if (!has_status_) return TakeStatusLine();
-      return line_.empty() ? EndHead() : TakeHeader();
-    case State::kChunkSize:
-      return TakeChunkSize();
+      if (!line.empty()) return TakeHeader();
+      if (status_ < 200) {  // the answer proper follows; all heads together have the limit
+        const size_t head_bytes = head_bytes_;
+        *this = CameraAnswer();
+        head_bytes_ = head_bytes;
+      } else if (status_ != 200) {
+        state_ = State::kEnded;
+      } else if (chunked_) {
+        state_ = State::kChunkSize;
+      } else {
+        state_ = left_ == 0 ? State::kEnded : State::kBody;
+      }
+      return Status();
+    case State::kChunkSize: {
+      const auto size = ParseNumber<uint64_t>(line.substr(0, line.find_first_of("; \t")), 16);
+      if (!size) return InvalidArgument("the camera's answer has a chunk whose size is no number");
+      left_ = *size;
+      state_ = left_ == 0 ? State::kTrailer : State::kChunk;
+      return Status();
+    }
     case State::kChunkEnd:
-      if (!line_.empty()) return InvalidArgument("the camera's answer has a chunk without an end");
+      if (!line.empty()) return InvalidArgument("the camera's answer has a chunk without an end");
       state_ = State::kChunkSize;
       return Status();
     case State::kTrailer:
-      if (line_.empty()) state_ = State::kEnded;
+      if (line.empty()) state_ = State::kEnded;
       return Status();
     default:
       return Status();
   }
-}
-
-Status CameraAnswer::TakeStatusLine() {
-  const std::string_view line = line_;
-  std::string_view digits = line.substr(std::min<size_t>(9, line.size()));
-  digits = digits.substr(0, digits.find_first_not_of("0123456789"));
-  status_ = digits.size() == 3 ? ParseNumber<int>(digits).value_or(0) : 0;
-  if (status_ < 100 || status_ > 599 || !line.starts_with("HTTP/1.") || line[8] != ' ') {
-    return InvalidArgument("the camera does not answer in HTTP");
-  }
-  has_status_ = true;
-  return Status();
 }
 
 Status CameraAnswer::TakeHeader() {
@@ -265,32 +278,6 @@ Status CameraAnswer::TakeHeader() {
     if (!length) return InvalidArgument("the camera's answer has a length that is no number");
     left_ = *length;
   }
-  return Status();
-}
-
-Status CameraAnswer::EndHead() {
-  if (status_ < 200) {  // the answer proper follows; all heads together have the limit
-    const size_t head_bytes = head_bytes_;
-    *this = CameraAnswer();
-    head_bytes_ = head_bytes;
-    return Status();
-  }
-  if (status_ != 200) {
-    state_ = State::kEnded;
-  } else if (chunked_) {
-    state_ = State::kChunkSize;
-  } else {
-    state_ = left_ == 0 ? State::kEnded : State::kBody;
-  }
-  return Status();
-}
-
-Status CameraAnswer::TakeChunkSize() {
-  const std::optional<uint64_t> size =
-      ParseNumber<uint64_t>(std::string_view(line_).substr(0, line_.find_first_of("; \t")), 16);
-  if (!size) return InvalidArgument("the camera's answer has a chunk whose size is no number");
-  left_ = *size;
-  state_ = left_ == 0 ? State::kTrailer : State::kChunk;
   return Status();
 }
 

@@ -49,7 +49,7 @@ class CameraAnswer {
   // answer, and then it has ended.
   Status Receive(std::span<const uint8_t> bytes, std::vector<uint8_t>* body);
 
-  bool has_head() const { return state_ != State::kHead; }
+  bool has_head() const { return state_ > State::kHead; }
   bool ended() const { return state_ == State::kEnded; }
 
   // After the head.
@@ -60,18 +60,14 @@ class CameraAnswer {
   Status Check(bool with_login = false) const;  // whether the request had one
 
  private:
-  enum class State { kHead, kBody, kChunkSize, kChunk, kChunkEnd, kTrailer, kEnded };
+  enum class State { kStatusLine, kHead, kBody, kChunkSize, kChunk, kChunkEnd, kTrailer, kEnded };
 
   Status TakeLine();
-  Status TakeStatusLine();
   Status TakeHeader();
-  Status EndHead();
-  Status TakeChunkSize();
 
-  State state_ = State::kHead;
+  State state_ = State::kStatusLine;
   std::string line_;       // what has arrived of it
   size_t head_bytes_ = 0;  // of all lines since bytes of the body came last
-  bool has_status_ = false;
   int status_ = 0;
   bool chunked_ = false;
   static constexpr uint64_t kUntilClose = UINT64_MAX;

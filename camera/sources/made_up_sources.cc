@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "atoll/picture/image.h"
 #include "atoll/picture/overlay.h"
-#include "atoll/picture/resize.h"
 #include "camera/sources/sources.h"
 
 namespace atollrt {

@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "atoll/camera/camera_list.h"
 #include "camera/picture/file_io.h"
 #include "camera/sources/sources.h"
 #include "runtime/base/file_descriptor.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "camera/web/listen.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -43,25 +43,20 @@ Status ListenError(const std::string& where, int error) {
 Status Describe(int fd, Listener* listener) {
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  auto* const address = reinterpret_cast<sockaddr*>(&bound);
+  if (getsockname(fd, address, &size) != 0 ||
+      getnameinfo(address, size, host.data(), host.size(), port.data(), port.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return InternalError("getsockname: %s", std::strerror(errno));
   }
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (bound.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(bound);
-    listener->port = ntohs(v4.sin_port);
-    listener->loopback = ntohl(v4.sin_addr.s_addr) >> 24 == 127;
-    listener->any = v4.sin_addr.s_addr == htonl(INADDR_ANY);
-    inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
-  } else {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(bound);
-    listener->port = ntohs(v6.sin6_port);
-    listener->loopback = IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) ||
-                         (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && v6.sin6_addr.s6_addr[12] == 127);
-    listener->any = IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr);
-    inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
-  }
-  listener->address = text.data();
+  std::string& text = listener->address;
+  text = host.data();
+  text = text.substr(0, text.find('%'));  // without an interface
+  listener->port = std::atoi(port.data());
+  listener->loopback = text.starts_with("127.") || text == "::1" || text.starts_with("::ffff:127.");
+  listener->any = text == "0.0.0.0" || text == "::";
   return {};
 }
 

@@ -86,7 +86,6 @@ struct Output {
 struct Connection {
   FileDescriptor socket;
   State state = State::kRequest;
-  bool snapshot = false;  // what was asked for
   int64_t deadline_ns = kNever;
   std::string request;       // what has arrived of it
   std::string viewer;        // of the stream: the name that it gave itself
@@ -132,33 +131,32 @@ bool IsHostName(const std::string& name) {
   });
 }
 
-}  // namespace
-
-class StreamServer::Loop {
+class Server : public StreamServer {
  public:
-  Loop(StreamServerOptions options, Listener listener, FileDescriptor wake)
+  Server(StreamServerOptions options, Listener listener, FileDescriptor wake)
       : options_(std::move(options)),
         listener_(std::move(listener)),
         hosts_(NamesOf(listener_, options_)),
         wake_(std::move(wake)),
         thread_([this] { Run(); }) {}
 
-  ~Loop() {
+  ~Server() override {
     stop_ = true;
     Wake();
     thread_.join();
   }
 
-  const Listener& listener() const { return listener_; }
-  bool wants_frames() const { return waiting_ > 0; }
+  int port() const override { return listener_.port; }
+  std::string url() const override { return listener_.Url(); }
+  bool wants_frames() const override { return waiting_ > 0; }
 
-  void Publish(std::span<const uint8_t> jpeg) {
+  void Publish(std::span<const uint8_t> jpeg) override {
     if (jpeg.empty() || !wants_frames()) return;
     frames_.Put(jpeg);
     Wake();
   }
 
-  ViewerCounts viewers() const {
+  ViewerCounts viewers() const override {
     return {.watching = watching_,
             .limit = options_.max_viewers,
             .served = served_,
@@ -278,7 +276,7 @@ class StreamServer::Loop {
       case ParseState::kIncomplete:
         return;
       case ParseState::kRefused:
-        return Refuse(connection, refusal, request);
+        return Refuse(connection, request, refusal.status, refusal.sentence);
       case ParseState::kComplete:
         std::string().swap(connection->request);
         return Answer(connection, request);
@@ -288,17 +286,15 @@ class StreamServer::Loop {
   void Answer(Connection* connection, const HttpRequest& request) {
     if (!request.host.empty() && !IsServedHost(request.host, hosts_)) {
       return Refuse(
-          connection,
-          {421,
-           listener_.loopback
-               ? "This server is for this computer alone; ask for " + listener_.Url() + "."
-               : "This server does not know itself by this name; ask for its address, or tell it "
-                 "the name (--serve-name)."},
-          request);
+          connection, request, 421,
+          listener_.loopback
+              ? "This server is for this computer alone; ask for " + listener_.Url() + "."
+              : "This server does not know itself by this name; ask for its address, or tell it "
+                "the name (--serve-name).");
     }
     if (IsForeign(request)) {
-      return Refuse(connection, {403, "Pages from elsewhere cannot have anything from here."},
-                    request);
+      return Refuse(connection, request, 403,
+                    "Pages from elsewhere cannot have anything from here.");
     }
     for (const PageFile& file : kPageFiles) {
       if (request.path == file.path) {
@@ -315,11 +311,9 @@ class StreamServer::Loop {
       return SendAnswer(connection, {.content_type = "text/plain; version=0.0.4; charset=utf-8"},
                         request, StatusMetrics(CurrentStatus(), viewers()));
     }
-    Refuse(connection,
-           {404,
-            "There is nothing here; there are /, /stream.mjpg, /snapshot.jpg, /api/status and "
-            "/metrics."},
-           request);
+    Refuse(connection, request, 404,
+           "There is nothing here; there are /, /stream.mjpg, /snapshot.jpg, /api/status and "
+           "/metrics.");
   }
 
   void AnswerStream(Connection* connection, const HttpRequest& request) {
@@ -328,10 +322,9 @@ class StreamServer::Loop {
     }
     if (watching_ >= options_.max_viewers) {
       ++refused_;
-      return Refuse(connection,
-                    {503, Format("%d viewers watch already, and no more may; try again later.",
-                                 options_.max_viewers)},
-                    request);
+      return Refuse(connection, request, 503,
+                    Format("%d viewers watch already, and no more may; try again later.",
+                           options_.max_viewers));
     }
     ++served_;
     ++watching_;
@@ -350,15 +343,13 @@ class StreamServer::Loop {
     // They may take long, and must leave places for what is answered at once.
     const auto snapshots =
         std::count_if(connections_.begin(), connections_.end(), [](const auto& one) {
-          return one->snapshot && one->state != State::kLinger && one->state != State::kClosed;
+          return one->state == State::kSnapshot ||
+                 (one->state == State::kAnswer && one->frame != nullptr);
         });
     if (snapshots >= std::max(1, options_.max_requests / 2)) {
-      return Refuse(connection,
-                    {503, Format("%d snapshots are under way already; try again later.",
-                                 static_cast<int>(snapshots))},
-                    request);
+      return Refuse(connection, request, 503,
+                    Format("%td snapshots are under way already; try again later.", snapshots));
     }
-    connection->snapshot = true;
     connection->state = State::kSnapshot;
     connection->seen = frames_.number();
     connection->deadline_ns = MonotonicNs() + options_.snapshot_timeout_ms * kNsPerMs;
@@ -375,12 +366,13 @@ class StreamServer::Loop {
     StartOutput(connection, std::move(output));
   }
 
-  void Refuse(Connection* connection, const HttpRefusal& refusal, const HttpRequest& request) {
-    const char* more = refusal.status == 405   ? "Allow: GET, HEAD\r\n"
-                       : refusal.status == 503 ? "Retry-After: 5\r\n"
-                                               : "";
-    SendAnswer(connection, {.status = refusal.status, .content_type = kTextType, .more = more},
-               request, refusal.sentence + "\n");
+  void Refuse(Connection* connection, const HttpRequest& request, int status,
+              const std::string& sentence) {
+    const char* more = status == 405   ? "Allow: GET, HEAD\r\n"
+                       : status == 503 ? "Retry-After: 5\r\n"
+                                       : "";
+    SendAnswer(connection, {.status = status, .content_type = kTextType, .more = more}, request,
+               sentence + "\n");
   }
 
   const PipelineStatus& CurrentStatus() {
@@ -468,17 +460,15 @@ class StreamServer::Loop {
   void Expire(Connection* connection) {
     switch (connection->state) {
       case State::kRequest:
-        return Refuse(connection,
-                      {408, Format("A request must be complete %d ms after the connection is.",
-                                   options_.request_timeout_ms)},
-                      {});
+        return Refuse(connection, {}, 408,
+                      Format("A request must be complete %d ms after the connection is.",
+                             options_.request_timeout_ms));
       case State::kSnapshot:
         --waiting_;
-        return Refuse(connection,
-                      {503, Format("No frame came within %d ms; /api/status says whether the "
-                                   "pipeline runs.",
-                                   options_.snapshot_timeout_ms)},
-                      {});
+        return Refuse(connection, {}, 503,
+                      Format("No frame came within %d ms; /api/status says whether the pipeline "
+                             "runs.",
+                             options_.snapshot_timeout_ms));
       case State::kStream:
         ++dropped_;
         return Close(connection);
@@ -523,6 +513,8 @@ class StreamServer::Loop {
   std::thread thread_;  // the last member: it uses all others
 };
 
+}  // namespace
+
 Result<std::unique_ptr<StreamServer>> StreamServer::Start(StreamServerOptions options) {
   const struct {
     const char* name;
@@ -546,17 +538,8 @@ Result<std::unique_ptr<StreamServer>> StreamServer::Start(StreamServerOptions op
   ATOLL_ASSIGN_OR_RETURN(Listener listener, Listen(options.address, options.port));
   FileDescriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (wake.get() < 0) return ResourceExhausted("eventfd: %s", std::strerror(errno));
-  return std::unique_ptr<StreamServer>(new StreamServer(
-      std::make_unique<Loop>(std::move(options), std::move(listener), std::move(wake))));
+  return std::unique_ptr<StreamServer>(
+      new Server(std::move(options), std::move(listener), std::move(wake)));
 }
-
-StreamServer::StreamServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
-StreamServer::~StreamServer() = default;
-
-int StreamServer::port() const { return loop_->listener().port; }
-std::string StreamServer::url() const { return loop_->listener().Url(); }
-bool StreamServer::wants_frames() const { return loop_->wants_frames(); }
-void StreamServer::Publish(std::span<const uint8_t> jpeg) { loop_->Publish(jpeg); }
-ViewerCounts StreamServer::viewers() const { return loop_->viewers(); }
 
 }  // namespace atollrt

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "atoll/delegate.h"
-#include "atoll/picture/resize.h"
+#include "atoll/picture/image.h"
 #include "atoll/vision/picture_input.h"
 #include "atoll/vision/readers.h"
 #include "tests/support/average_precision.h"

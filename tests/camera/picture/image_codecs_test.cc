@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "atoll/picture/image.h"
-#include "atoll/picture/planar_image.h"
 #include "tests/support/allocation_meter.h"
 
 // clang-format off: jpeglib.h needs <cstdio> before it.

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "atoll/picture/resize.h"
+#include "atoll/picture/image.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/fashion_files.h"
 

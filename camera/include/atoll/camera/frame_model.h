@@ -11,7 +11,6 @@
 #include "atoll/camera/status.h"
 #include "atoll/picture/image.h"
 #include "atoll/picture/overlay.h"
-#include "atoll/picture/planar_image.h"
 #include "atoll/runtime.h"
 #include "atoll/status.h"
 #include "atoll/vision/picture_input.h"

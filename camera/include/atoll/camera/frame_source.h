@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "atoll/picture/planar_image.h"
+#include "atoll/picture/image.h"
 #include "atoll/status.h"
 
 namespace atollrt {
@@ -91,6 +91,25 @@ Result<std::unique_ptr<FrameSource>> OpenFrameSource(const std::string& spec,
 // What messages call a spec: "standard input", or itself without the login and the query that an
 // address may have.
 std::string SourceName(const std::string& spec);
+
+// A camera that is connected, from what the kernel shows in /sys and /dev; it is not opened.
+struct CameraDevice {
+  std::string path;        // "/dev/video0"
+  std::string name;        // "HD Webcam", from the device: any bytes but control characters
+  bool has_node = false;   // else the kernel knows it, but there is nothing in /dev
+  bool permitted = false;  // to this user
+  std::string group = {};  // of the node; its number if it has no name
+};
+
+// The video nodes that a camera's pictures come from, in the order of their numbers. (A camera has
+// others, for what is no picture.) `root`: the folder with a copy of another computer's /sys and
+// /dev; "" for this one's.
+std::vector<CameraDevice> ListCameras(const std::string& root = "");
+
+// What helps when opening `path` failed with `error`, an errno, and these cameras are there: the
+// end of a sentence.
+std::string CameraHint(const std::string& path, int error,
+                       const std::vector<CameraDevice>& cameras);
 
 // Decodes any format into `picture`, reusing its memory. options.min_width and min_height mean
 // something to JPEG alone. Errors as DecodeImage.

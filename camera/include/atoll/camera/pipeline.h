@@ -3,11 +3,10 @@
 // From a source of frames to what models see in them: several models on every frame, the age of
 // every result known and every frame accounted for.
 //
-//   capture thread     decode thread      infer thread            calling thread
-//   source -> pace --> [queue] decode --> [queue] resize,     --> [queue] draw -> encode ->
-//   on_frame
-//              newest: drops the oldest           submit and
-//              every:  waits for room             collect, per model
+//   capture thread    decode thread   infer thread          calling thread
+//   source, pace ---> decode -------> resize, submit and -> draw, encode, on_frame
+//                 |                   collect, per model
+//                 newest: drops the oldest; every: waits for room
 //
 // Frames circulate through a fixed number of slots, whose buffers stop being allocated once they
 // have grown to size. While the device runs one model, the next one's input is made.
@@ -25,7 +24,7 @@
 #include "atoll/camera/frame_model.h"
 #include "atoll/camera/frame_source.h"
 #include "atoll/camera/status.h"
-#include "atoll/picture/planar_image.h"
+#include "atoll/picture/image.h"
 #include "atoll/status.h"
 
 namespace atollrt {
@@ -140,19 +139,14 @@ class Pipeline {
   static Result<std::unique_ptr<Pipeline>> Create(FrameSource* source,
                                                   std::vector<PipelineModel> models,
                                                   PipelineOptions options);
-  ~Pipeline();
+  virtual ~Pipeline() = default;
 
   // Runs until the source ends or a reason in PipelineReport::end; blocks. Once.
-  PipelineReport Run();
+  virtual PipelineReport Run() = 0;
 
   // What it does now, percentiles over the latest 1024 frames. From any thread, also before and
   // after Run.
-  PipelineStatus status() const;
-
- private:
-  class Impl;
-  explicit Pipeline(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual PipelineStatus status() const = 0;
 };
 
 }  // namespace atollrt

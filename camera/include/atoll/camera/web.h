@@ -64,26 +64,21 @@ class StreamServer {
   static Result<std::unique_ptr<StreamServer>> Start(StreamServerOptions options);
 
   // Ends every connection, at once, whatever its viewer does; `status` is not called any more.
-  ~StreamServer();
+  virtual ~StreamServer() = default;
 
-  int port() const;
+  virtual int port() const = 0;
   // For a browser on this computer: "http://127.0.0.1:8080/".
-  std::string url() const;
+  virtual std::string url() const = 0;
 
   // Whether somebody would see a frame: watches, or waits for a snapshot. While false, there is no
   // need to encode any.
-  bool wants_frames() const;
+  virtual bool wants_frames() const = 0;
 
   // Hands a JPEG file to everybody who waits for one; copies it into a buffer that is used again,
   // and never waits for viewers. Does nothing while !wants_frames().
-  void Publish(std::span<const uint8_t> jpeg);
+  virtual void Publish(std::span<const uint8_t> jpeg) = 0;
 
-  ViewerCounts viewers() const;
-
- private:
-  class Loop;
-  explicit StreamServer(std::unique_ptr<Loop> loop);
-  std::unique_ptr<Loop> loop_;
+  virtual ViewerCounts viewers() const = 0;
 };
 
 }  // namespace atollrt

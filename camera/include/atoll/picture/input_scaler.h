@@ -4,7 +4,7 @@
 // the input's channels and translated to the numbers that the model stores, row by row, with
 // nothing in between but one row of each plane.
 //
-// Sampling: as resize.h's, with a triangle of half-width max(m / n, 1) around the middle of each
+// Sampling: as Resize's, with a triangle of half-width max(m / n, 1) around the middle of each
 // output pixel, for m source samples that become n; brightness and colour each from their own
 // plane, in which the part to resize may begin and end between two samples. Weights are multiples
 // of 2^-14 that add up to 1: in the order of the samples, each is the rounded sum of the exact ones
@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "atoll/picture/planar_image.h"
+#include "atoll/picture/image.h"
 #include "atoll/status.h"
 
 namespace atollrt {

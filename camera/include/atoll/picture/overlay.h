@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "atoll/picture/image.h"
-#include "atoll/picture/planar_image.h"
 
 namespace atollrt {
 

@@ -16,7 +16,6 @@
 
 #include "atoll/picture/image.h"
 #include "atoll/picture/input_scaler.h"
-#include "atoll/picture/planar_image.h"
 #include "atoll/runtime.h"
 #include "atoll/status.h"
 
