@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "atoll/picture/image.h"
-
 #include <algorithm>
 
+#include "atoll/picture/image.h"
 #include "camera/picture/formats.h"
 
 namespace atollrt {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "atoll/picture/input_scaler.h"
 #include "atoll/picture/image.h"
+#include "atoll/picture/input_scaler.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
