@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -101,7 +102,7 @@ void CheckModels(const std::filesystem::path& folder) {
   auto emulated = EmulatedTransport::Create(core);
   ASSERT_TRUE(emulated.ok());
   auto slow = OpenAtoll1(std::make_unique<ImpatientTransport>(*std::move(emulated), &impatient),
-                         {.name = "slow"});
+                         {.name = "slow", .request_timeout_min = std::chrono::minutes(10)});
   ASSERT_TRUE(slow.ok());
   DeviceDelegate slow_delegate(*std::move(slow));
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
