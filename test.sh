@@ -7,35 +7,54 @@ cd "$(dirname "$0")"
 
 usage() {
   cat <<'TEXT'
-Usage: ./test.sh [--ci | --arm64 | --full]
+Usage: ./test.sh [--ci | --arm64 | --full [PORTION...]]
   (nothing)  build as users run it and run the test suite, apart from tests labelled slow, vm or
              browser
-  --ci       that; the camera's page in a browser; a virtual machine with a real USB stack; the suite
-             under AddressSanitizer and UndefinedBehaviorSanitizer, and what has threads under
-             ThreadSanitizer, where tests look at a tenth of the random cases; a build with clang
-             whose warnings are errors
+  --ci       that; clang-tidy; the camera's page in a browser; a virtual machine with a real USB
+             stack; the suite under AddressSanitizer and UndefinedBehaviorSanitizer, and what has
+             threads under ThreadSanitizer, where tests look at a tenth of the random cases; a build
+             with clang whose warnings are errors
   --arm64    build for 64-bit ARM and run the whole test suite under QEMU, as Cortex-A53 (without
              dot product instructions) and as Cortex-A76, and the kernels as a CPU with everything
-  --full     everything: slow tests and ten times as many random cases too, also under the
-             sanitizers; clang's build is tested, too; and --arm64
+  --full     all of these portions, or those named, in any order, on one day or on several:
+               release  everything, slow tests too, with ten times as many random cases
+               asan     the suite with slow tests under AddressSanitizer and
+                        UndefinedBehaviorSanitizer
+               tsan     what has threads, slow tests too, under ThreadSanitizer
+               clang    clang's build and the suite
+               arm64    as --arm64
+             and a line for each, for the table in docs/testing.md
 With --ci and --full a tool that is missing is a failure. The environment variable
 ATOLL_REQUIRE_SHARED=ON makes absent reference data one.
 TEXT
 }
 
 mode=release
+portions=()
 case "${1:-}" in
   "") ;;
   --ci) mode=ci ;;
   --arm64) mode=arm64 ;;
-  --full) mode=full ;;
+  --full)
+    mode=full
+    portions=("${@:2}")
+    [ ${#portions[@]} -gt 0 ] || portions=(release asan tsan clang arm64)
+    for portion in "${portions[@]}"; do
+      case $portion in
+        release | asan | tsan | clang | arm64) ;;
+        *) usage >&2; exit 2 ;;
+      esac
+    done
+    ;;
   --help | -h) usage; exit 0 ;;
   *) usage >&2; exit 2 ;;
 esac
+[ "$mode" = full ] || [ $# -le 1 ] || { usage >&2; exit 2; }
 
 logs=()
 reports=()
 failed=()
+rows=()
 
 # build PRESET: configures and builds it. Warnings are errors in all builds but the one that users
 # run.
@@ -84,10 +103,18 @@ arm64() {
   QEMU_CPU=max run aarch64 aarch64.max -R '^runtime/kernels/|^integration/golden_ops_test/'
 }
 
-# Tests of threads.
-threads() {
-  build tsan
-  run tsan tsan "$@"
+# full PORTION: one of those of --full, and its line for the table of results.
+full() {
+  local portion=$1 began=$SECONDS before=${#failed[@]} result=passed
+  case $portion in
+    release) ATOLL_TEST_SCALE="${ATOLL_TEST_SCALE:-10}" suite release ;;
+    asan) suite asan -LE '^(lint|vm)$' ;;
+    tsan) suite tsan ;;
+    clang) suite clang -LE '^(slow|vm|browser)$' ;;
+    arm64) arm64 ;;
+  esac
+  [ ${#failed[@]} -eq "$before" ] || result=failed
+  rows+=("| $portion | $(git rev-parse --short HEAD) | $result | $(((SECONDS - began + 30) / 60)) |")
 }
 
 echo "Atoll tests ($mode): install missing packages, build, run ctest; a first run takes minutes."
@@ -98,21 +125,19 @@ case $mode in
   ci)
     more_packages
     suite release -LE '^(slow|vm|browser)$'
+    run release tidy -R '^lint/tidy$'
     run release browser -L '^browser$'
     run release vm -L '^vm$' -LE slow
     suite asan -LE '^(slow|lint|vm|browser)$'
-    threads -LE slow
+    suite tsan -LE slow
     build clang
     ;;
   arm64) arm64 ;;
   full)
-    export ATOLL_TEST_SCALE="${ATOLL_TEST_SCALE:-10}"  # ten times as many random cases
     more_packages
-    suite release
-    suite asan
-    threads
-    suite clang -LE '^(slow|vm|browser)$'
-    arm64
+    for portion in "${portions[@]}"; do
+      full "$portion"
+    done
     ;;
 esac
 
@@ -144,6 +169,7 @@ case $mode in
     fi
     ;;
 esac
+[ ${#rows[@]} -eq 0 ] || printf '%s\n' '| portion | commit | result | minutes |' "${rows[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
   echo "FAILED: ${failed[*]}"
   exit 1
