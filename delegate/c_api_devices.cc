@@ -20,7 +20,6 @@
 #include "runtime/kernels/self_test.h"
 
 using atollrt::InvalidArgument;
-using atollrt::Result;
 using atollrt::SelfTestResult;
 using atollrt::Status;
 using atollrt::ToC;

@@ -32,14 +32,16 @@ bool Compilation::ChooseLayout() {
   const bool is_searched = set_.size() <= kSearchedSteps;
   const bool bands_fit = is_searched && AddBands();
   if (bands_fit) Consider(&best, &best_cycles);
-  const auto stream = [&](Layout layout) {
+  const auto stream = [&] {
+    const Layout layout = layout_;
     for (const bool prefetch : {true, false}) {
       layout_ = layout;
       layout_.prefetch = prefetch;
       if (AddStreaming()) Consider(&best, &best_cycles);
     }
   };
-  stream(plain);
+  layout_ = plain;
+  stream();
   if (is_searched && !bands_fit) {
     // Bands around what is left on chip when everything is streamed, and then stream less.
     layout_ = plain;
@@ -48,7 +50,7 @@ bool Compilation::ChooseLayout() {
     }
     if (AddBands()) {
       layout_.streamed = plain.streamed;
-      stream(layout_);
+      stream();
     }
   }
   if (!best) {
@@ -170,10 +172,10 @@ bool Compilation::AddBands() {
     }
     std::optional<RowBands> bands = FindBands(peak, budget, has_bands ? MakeBlocks() : blocks);
     if (!bands) return false;
-    layout_.bands.insert(
+    const auto place =
         std::find_if(layout_.bands.begin(), layout_.bands.end(),
-                     [&](const RowBands& other) { return other.first() > bands->first(); }),
-        *std::move(bands));
+                     [&](const RowBands& other) { return other.first() > bands->first(); });
+    layout_.bands.insert(place, *std::move(bands));
   }
 }
 
@@ -309,9 +311,9 @@ std::vector<size_t> Compilation::BlocksThatMayChange(const RowBands& bands) cons
 
 std::string Compilation::LayoutNote() const {
   std::string note;
-  const auto add = [&](std::string sentence) {
+  const auto add = [&](const std::string& sentence) {
     if (!note.empty()) note += "; ";
-    note += std::move(sentence);
+    note += sentence;
   };
   for (const RowBands& bands : layout_.bands) {
     int64_t whole = 0;

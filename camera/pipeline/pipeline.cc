@@ -507,7 +507,7 @@ class FramePipeline : public Pipeline {
     const size_t index = slot->result_counts[i]++;
     if (index == results.size()) results.emplace_back();
     results[index].seen = part;
-    const Status status = model->Read(&results[index]);
+    Status status = model->Read(&results[index]);
     Lap(Stage::kPost, static_cast<int>(i), begin_ns, slot);
     return status;
   }
@@ -563,7 +563,7 @@ class FramePipeline : public Pipeline {
     if (options_.draw) DrawResults(slot);
     Lap(Stage::kDraw, -1, &begin_ns, slot);
     if (!slot->wants_jpeg) return Status();
-    const Status status = EncodePlanesAsJpeg(&slot->picture, options_.jpeg_quality, &slot->jpeg);
+    Status status = EncodePlanesAsJpeg(&slot->picture, options_.jpeg_quality, &slot->jpeg);
     Lap(Stage::kEncode, -1, &begin_ns, slot);
     return status;
   }

@@ -303,6 +303,7 @@ void ArgMax(const void* data, size_t pixels, size_t classes, uint8_t* out) {
   for (size_t i = 0; i < pixels; ++i, values += classes) {
     size_t best = 0;
     for (size_t c = 1; c < classes; ++c) {
+      // NOLINTNEXTLINE(misc-redundant-expression): only what is no number differs from itself
       const bool first_number = values[best] != values[best] && values[c] == values[c];
       if (values[c] > values[best] || first_number) best = c;
     }

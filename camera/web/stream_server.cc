@@ -358,7 +358,7 @@ class Server : public StreamServer {
 
   // Headers and, unless the request is HEAD, the text.
   void SendAnswer(Connection* connection, HttpHead head, const HttpRequest& request,
-                  std::string text) {
+                  const std::string& text) {
     if (!text.empty()) head.content_length = text.size();
     Output output{.head = FormatHead(head)};
     if (!request.head) output.head += text;

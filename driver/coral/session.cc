@@ -289,7 +289,7 @@ Status CoralSession::BringUp(const Settings& settings, Deadline deadline) {
 
 void CoralSession::Close(Deadline deadline) {
   Status first;
-  const auto go_on = [&](Status status) {
+  const auto go_on = [&](const Status& status) {
     if (first.ok()) first = status;
     return !IsFinal(status) && now_() < deadline;
   };

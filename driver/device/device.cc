@@ -119,8 +119,8 @@ Result<std::unique_ptr<Device>> Device::Create(std::vector<std::unique_ptr<ChipK
 
 Result<std::unique_ptr<Device>> Device::Join(std::vector<std::unique_ptr<Device>> devices) {
   std::vector<std::unique_ptr<ChipKeeper>> chips;
-  for (const auto& device : devices) {
-    for (const auto& place : device->places_) chips.push_back(std::move(place->keeper));
+  for (auto& device : devices) {
+    for (auto& place : device->places_) chips.push_back(std::move(place->keeper));
   }
   return Create(std::move(chips));
 }

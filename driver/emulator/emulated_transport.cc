@@ -76,7 +76,7 @@ Status EmulatedTransport::Control(const ControlSetup& setup, std::span<uint8_t> 
   const bool reads = (setup.request_type & 0x80) != 0;
   if (reads) RunCore(call, [] { return false; });
   if (call.interrupted()) return Cancelled();
-  const Status status = core_->Control(setup, data);
+  Status status = core_->Control(setup, data);
   activity_.notify_all();
   return status;
 }

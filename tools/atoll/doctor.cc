@@ -229,7 +229,7 @@ void RunDoctor(const DoctorOptions& options) {
   } else {
     PrintText(Text(findings, cameras, results, open_failure));
   }
-  if (verdict) throw *verdict;
+  if (verdict) throw CommandError(*verdict);
 }
 
 }  // namespace
