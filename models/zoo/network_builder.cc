@@ -40,7 +40,9 @@ constexpr double kUnseen = 2;
 // No channel is amplified by more than this over the others.
 constexpr double kMaxAmplification = 4;
 
-Quantization OfProbabilities() { return {.scales = {1.0f / 256}, .zero_points = {-128}}; }
+NumberFormat OfProbabilities() {
+  return {DataType::kInt8, {.scales = {1.0f / 256}, .zero_points = {-128}}};
+}
 
 Conv2DOptions OptionsOf(const Window& window) {
   return {.padding = window.padding,
@@ -91,34 +93,12 @@ std::string NetworkBuilder::LayerName(const char* kind) {
   return std::string(kind) + "_" + std::to_string(model_.graph.nodes.size());
 }
 
-int32_t NetworkBuilder::AddTensor(std::string name, DataType type, Shape shape) {
-  Tensor tensor;
-  tensor.name = std::move(name);
-  tensor.type = type;
-  tensor.shape = std::move(shape);
-  model_.graph.tensors.push_back(std::move(tensor));
-  return static_cast<int32_t>(model_.graph.tensors.size()) - 1;
-}
-
-int32_t NetworkBuilder::AddConstant(const std::string& name, DataType type, Shape shape,
-                                    std::vector<uint8_t> bytes) {
-  const int32_t tensor = AddTensor(name, type, std::move(shape));
-  model_.constants.push_back(std::move(bytes));
-  at(tensor).data = model_.constants.back();
-  return tensor;
-}
-
 int32_t NetworkBuilder::Integers(const std::string& name, const std::vector<int32_t>& values) {
-  std::vector<uint8_t> bytes(4 * values.size());
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return AddConstant(name, DataType::kInt32, {static_cast<int32_t>(values.size())},
-                     std::move(bytes));
+  return model_.AddNumbers(DataType::kInt32, {static_cast<int32_t>(values.size())}, values, name);
 }
 
 int32_t NetworkBuilder::Floats(Shape shape, const std::vector<float>& values) {
-  std::vector<uint8_t> bytes(4 * values.size());
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return AddConstant(LayerName("constant"), DataType::kFloat32, std::move(shape), std::move(bytes));
+  return model_.AddNumbers(DataType::kFloat32, std::move(shape), values, LayerName("constant"));
 }
 
 int32_t NetworkBuilder::QuantizedVector(const std::string& name,
@@ -130,16 +110,14 @@ int32_t NetworkBuilder::QuantizedVector(const std::string& name,
   for (const double value : values) {
     bytes.push_back(static_cast<uint8_t>(std::lround(value / scale)));
   }
-  const int32_t tensor =
-      AddConstant(name, DataType::kInt8, {static_cast<int32_t>(values.size())}, std::move(bytes));
-  at(tensor).quantization = {.scales = {static_cast<float>(scale)}, .zero_points = {0}};
-  return tensor;
+  return model_.AddConstant(
+      {DataType::kInt8, {.scales = {static_cast<float>(scale)}, .zero_points = {0}}},
+      {static_cast<int32_t>(values.size())}, std::move(bytes), name);
 }
 
 int32_t NetworkBuilder::Input(int32_t h, int32_t w) {
-  const int32_t tensor = AddTensor("input", DataType::kInt8, {1, h, w, 3});
-  at(tensor).quantization = {.scales = {1.0f / 127.5f}, .zero_points = {-1}};
-  model_.graph.inputs.push_back(tensor);
+  const int32_t tensor = model_.AddInput(
+      {DataType::kInt8, {.scales = {1.0f / 127.5f}, .zero_points = {-1}}}, {1, h, w, 3}, "input");
   if (has_samples()) status_ = samples_->SetPictures(at(tensor), tensor);
   return tensor;
 }
@@ -148,18 +126,10 @@ int32_t NetworkBuilder::Input(int32_t h, int32_t w) {
 // ---------------------------------------------------------------------------------------
 
 int32_t NetworkBuilder::AddNode(OpType type, std::vector<int32_t> inputs, Shape shape,
-                                OpOptions options, DataType output_type,
-                                Quantization quantization) {
-  const int32_t output = AddTensor(LayerName("out"), output_type, std::move(shape));
-  at(output).quantization = std::move(quantization);
-  Node node;
-  node.type = type;
-  node.version = VersionOf(type);
-  node.inputs = std::move(inputs);
-  node.outputs = {output};
-  node.options = std::move(options);
-  model_.graph.nodes.push_back(std::move(node));
-  return output;
+                                OpOptions options, NumberFormat output) {
+  const int32_t tensor = model_.AddTensor(std::move(output), std::move(shape), LayerName("out"));
+  model_.AddNode(type, std::move(inputs), {tensor}, std::move(options)).version = VersionOf(type);
+  return tensor;
 }
 
 void NetworkBuilder::RunSamples() {
@@ -170,7 +140,7 @@ int32_t NetworkBuilder::AddMover(OpType type, std::vector<int32_t> inputs, Shape
                                  OpOptions options) {
   Quantization same = at(inputs[0]).quantization;
   const int32_t output = AddNode(type, std::move(inputs), std::move(shape), std::move(options),
-                                 DataType::kInt8, std::move(same));
+                                 {DataType::kInt8, std::move(same)});
   RunSamples();
   return output;
 }
@@ -178,7 +148,7 @@ int32_t NetworkBuilder::AddMover(OpType type, std::vector<int32_t> inputs, Shape
 int32_t NetworkBuilder::AddLayer(OpType type, std::vector<int32_t> inputs, Shape shape,
                                  OpOptions options, Range range) {
   const int32_t output = AddNode(type, std::move(inputs), std::move(shape), std::move(options),
-                                 DataType::kInt8, Over(range.low, range.high));
+                                 {DataType::kInt8, Over(range.low, range.high)});
   RunSamples();
   return output;
 }
@@ -259,17 +229,18 @@ int32_t NetworkBuilder::AddFilter(int32_t input, Shape shape, const Filter& filt
                                   OpOptions options) {
   const size_t count = static_cast<size_t>(filter.outputs) * static_cast<size_t>(filter.taps);
   const size_t outputs = static_cast<size_t>(filter.outputs);
-  const int32_t weights =
-      AddConstant(LayerName("weights"), DataType::kInt8, filter.weights,
-                  samples_ != nullptr ? RandomWeights(count) : std::vector<uint8_t>(count));
-  const int32_t bias = AddConstant(LayerName("bias"), DataType::kInt32, {filter.outputs},
-                                   std::vector<uint8_t>(4 * outputs));
   const bool is_depthwise = filter.type == OpType::kDEPTHWISE_CONV_2D;
-  at(weights).quantization = {.scales = std::vector<float>(outputs, 1.0f),
-                              .zero_points = std::vector<int64_t>(outputs, 0),
-                              .dimension = is_depthwise ? 3 : 0};
-  at(bias).quantization = at(weights).quantization;
-  at(bias).quantization.dimension = 0;
+  Quantization by_channel = {.scales = std::vector<float>(outputs, 1.0f),
+                             .zero_points = std::vector<int64_t>(outputs, 0),
+                             .dimension = is_depthwise ? 3 : 0};
+  const int32_t weights =
+      model_.AddConstant({DataType::kInt8, by_channel}, filter.weights,
+                         samples_ != nullptr ? RandomWeights(count) : std::vector<uint8_t>(count),
+                         LayerName("weights"));
+  by_channel.dimension = 0;
+  const int32_t bias =
+      model_.AddConstant({DataType::kInt32, std::move(by_channel)}, {filter.outputs},
+                         std::vector<uint8_t>(4 * outputs), LayerName("bias"));
   std::vector<int32_t> operands = {input, weights, bias};
   if (filter.type == OpType::kTRANSPOSE_CONV) {
     operands = {Integers(LayerName("shape"), shape), weights, input, bias};
@@ -278,7 +249,7 @@ int32_t NetworkBuilder::AddFilter(int32_t input, Shape shape, const Filter& filt
   const double low = filter.activation == Activation::kNone ? -reach : 0;
   const double high = filter.activation == Activation::kRelu6 ? std::min(reach, 6.0) : reach;
   const int32_t output = AddNode(filter.type, std::move(operands), std::move(shape), {},
-                                 DataType::kInt8, Over(low, high));
+                                 {DataType::kInt8, Over(low, high)});
   const auto set_activation = [&options](Activation activation) {
     std::visit(
         [activation](auto& o) {
@@ -397,10 +368,7 @@ int32_t NetworkBuilder::Concat(std::vector<int32_t> inputs) {
 }
 
 int32_t NetworkBuilder::ConcatAlong(std::vector<int32_t> inputs, int32_t axis) {
-  const size_t dimension = static_cast<size_t>(axis);
-  Shape out = shape(inputs[0]);
-  out[dimension] = 0;
-  for (const int32_t input : inputs) out[dimension] += shape(input)[dimension];
+  Shape out = model_.ConcatenatedShape(inputs, axis);
   return AddMover(OpType::kCONCATENATION, std::move(inputs), std::move(out),
                   AxisOptions{.axis = axis});
 }
@@ -427,7 +395,7 @@ int32_t NetworkBuilder::GlobalAveragePool(int32_t input) {
                      {.h = shape(input)[1], .w = shape(input)[2], .padding = Padding::kValid});
 }
 
-int32_t NetworkBuilder::Reshape(int32_t input, Shape out) {
+int32_t NetworkBuilder::Reshape(int32_t input, const Shape& out) {
   const int32_t size = Integers(LayerName("shape"), out);
   return AddMover(OpType::kRESHAPE, {input, size}, out, ReshapeOptions{.new_shape = out});
 }
@@ -439,23 +407,22 @@ int32_t NetworkBuilder::ResizeBilinear(int32_t input, int32_t h, int32_t w) {
 }
 
 int32_t NetworkBuilder::Logistic(int32_t input) {
-  return AddNode(OpType::kLOGISTIC, {input}, shape(input), {}, DataType::kInt8, OfProbabilities());
+  return AddNode(OpType::kLOGISTIC, {input}, shape(input), {}, OfProbabilities());
 }
 
 int32_t NetworkBuilder::Softmax(int32_t input) {
-  return AddNode(OpType::kSOFTMAX, {input}, shape(input), SoftmaxOptions{}, DataType::kInt8,
-                 OfProbabilities());
+  return AddNode(OpType::kSOFTMAX, {input}, shape(input), SoftmaxOptions{}, OfProbabilities());
 }
 
 int32_t NetworkBuilder::Dequantize(int32_t input) {
-  return AddNode(OpType::kDEQUANTIZE, {input}, shape(input), {}, DataType::kFloat32, {});
+  return AddNode(OpType::kDEQUANTIZE, {input}, shape(input), {}, {DataType::kFloat32, {}});
 }
 
 int32_t NetworkBuilder::ToUInt8(int32_t input) {
   Quantization shifted = at(input).quantization;
   shifted.zero_points[0] += 128;
-  return AddNode(OpType::kQUANTIZE, {input}, shape(input), {}, DataType::kUInt8,
-                 std::move(shifted));
+  return AddNode(OpType::kQUANTIZE, {input}, shape(input), {},
+                 {DataType::kUInt8, std::move(shifted)});
 }
 
 int32_t NetworkBuilder::ArgMax(int32_t input) {
@@ -463,22 +430,20 @@ int32_t NetworkBuilder::ArgMax(int32_t input) {
   const int32_t axis = Integers(LayerName("axis"), {static_cast<int32_t>(out.size()) - 1});
   at(axis).shape = {};
   out.pop_back();
-  return AddNode(OpType::kARG_MAX, {input, axis}, std::move(out), {}, DataType::kInt64, {});
+  return AddNode(OpType::kARG_MAX, {input, axis}, std::move(out), {}, {DataType::kInt64, {}});
 }
 
 std::vector<int32_t> NetworkBuilder::Custom(const std::string& name, OpOptions options,
                                             std::vector<int32_t> inputs,
                                             const std::vector<Shape>& outputs) {
-  Node node;
-  node.custom_name = name;
-  node.inputs = std::move(inputs);
-  node.options = std::move(options);
+  std::vector<int32_t> tensors;
   for (const Shape& out : outputs) {
-    node.outputs.push_back(AddTensor(LayerName("out") + "_" + std::to_string(node.outputs.size()),
-                                     DataType::kFloat32, out));
+    tensors.push_back(model_.AddTensor({DataType::kFloat32, {}}, out,
+                                       LayerName("out") + "_" + std::to_string(tensors.size())));
   }
-  model_.graph.nodes.push_back(node);
-  return node.outputs;
+  model_.AddNode(OpType::kCUSTOM, std::move(inputs), tensors, std::move(options)).custom_name =
+      name;
+  return tensors;
 }
 
 Result<ZooModel> NetworkBuilder::Finish() && {

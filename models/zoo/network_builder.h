@@ -55,7 +55,7 @@ class NetworkBuilder {
   int32_t AveragePool(int32_t input, const Window& window);
   // AVERAGE_POOL_2D over all of h and w: [1, 1, 1, c].
   int32_t GlobalAveragePool(int32_t input);
-  int32_t Reshape(int32_t input, Shape shape);
+  int32_t Reshape(int32_t input, const Shape& shape);
   int32_t ResizeBilinear(int32_t input, int32_t h, int32_t w);
   int32_t Logistic(int32_t input);
   int32_t Softmax(int32_t input);  // over the last dimension
@@ -80,16 +80,13 @@ class NetworkBuilder {
     double low = 0, high = 0;
   };
 
-  const Tensor& at(int32_t index) const { return model_.graph.tensors[static_cast<size_t>(index)]; }
-  Tensor& at(int32_t index) { return model_.graph.tensors[static_cast<size_t>(index)]; }
+  const Tensor& at(int32_t index) const { return model_.tensor(index); }
+  Tensor& at(int32_t index) { return model_.tensor(index); }
 
   uint64_t Next();
   double Real();  // uniform in [-1, 1)
   std::vector<uint8_t> RandomWeights(size_t count);
 
-  int32_t AddTensor(std::string name, DataType type, Shape shape);
-  int32_t AddConstant(const std::string& name, DataType type, Shape shape,
-                      std::vector<uint8_t> bytes);
   int32_t Integers(const std::string& name, const std::vector<int32_t>& values);
   // A vector of int8 with one scale, nearest to `values`.
   int32_t QuantizedVector(const std::string& name, const std::vector<double>& values);
@@ -100,7 +97,7 @@ class NetworkBuilder {
   int32_t AddMover(OpType type, std::vector<int32_t> inputs, Shape shape, OpOptions options);
   // Adds the node and its output, without values for the samples.
   int32_t AddNode(OpType type, std::vector<int32_t> inputs, Shape shape, OpOptions options,
-                  DataType output_type, Quantization quantization);
+                  NumberFormat output);
   // Gives the output of the last node its values.
   void RunSamples();
   int32_t Pool(OpType type, int32_t input, const Window& window);

@@ -9,24 +9,16 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "atoll/status.h"
-#include "runtime/graph/graph.h"
+#include "models/zoo/owned_graph.h"
 
 namespace atollrt {
 
-struct ZooModel {
-  Graph graph;                                 // its constants point into `constants`
-  std::deque<std::vector<uint8_t>> constants;  // moving a deque moves none of its elements
-
-  ZooModel() = default;
-  ZooModel(ZooModel&&) = default;
-  ZooModel& operator=(ZooModel&&) = default;
-};
+using ZooModel = OwnedGraph;
 
 // What a name may be: "mobilenet_v1_<width>_<size>", one per family.
 std::vector<std::string> ZooFamilies();

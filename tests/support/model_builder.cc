@@ -4,12 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "runtime/shapes/shape_inference.h"
 #include "runtime/tflite/tflite_writer.h"
 
 namespace atollrt {
+namespace {
+
+NumberFormat Activations() {
+  return {DataType::kInt8, {.scales = {1.0f / 16}, .zero_points = {-3}}};
+}
+
+}  // namespace
+
 std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs) {
   Result<std::vector<uint8_t>> file = WriteTflite(graphs);
   EXPECT_TRUE(file.ok()) << file.status().message();
@@ -17,42 +24,16 @@ std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs) {
 }
 
 int32_t ModelBuilder::Activation(Shape shape) {
-  const int32_t index = static_cast<int32_t>(graph_.tensors.size());
-  Tensor tensor;
-  tensor.name = "t" + std::to_string(index);
-  tensor.type = DataType::kInt8;
-  tensor.shape = std::move(shape);
-  tensor.quantization = {.scales = {1.0f / 16}, .zero_points = {-3}};
-  graph_.tensors.push_back(std::move(tensor));
-  return index;
+  return model_.AddTensor(Activations(), std::move(shape));
 }
 
 int32_t ModelBuilder::Input(Shape shape) {
-  const int32_t index = Activation(std::move(shape));
-  graph_.inputs.push_back(index);
-  return index;
-}
-
-int32_t ModelBuilder::Constant(DataType type, Shape shape, std::vector<uint8_t> bytes) {
-  const int32_t index = Activation(std::move(shape));
-  constants_.push_back(std::move(bytes));
-  tensor(index).type = type;
-  tensor(index).quantization = {};
-  tensor(index).data = constants_.back();
-  return index;
+  return model_.AddInput(Activations(), std::move(shape));
 }
 
 int32_t ModelBuilder::Constant(Shape shape) {
-  const int32_t index = Activation(shape);
-  constants_.push_back(RandomBytes(ElementCount(shape)));
-  tensor(index).data = constants_.back();
-  return index;
-}
-
-int32_t ModelBuilder::Integers(Shape shape, const std::vector<int32_t>& values) {
-  std::vector<uint8_t> bytes(values.size() * 4);
-  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return Constant(DataType::kInt32, std::move(shape), std::move(bytes));
+  const int64_t count = ElementCount(shape);
+  return model_.AddConstant(Activations(), std::move(shape), RandomBytes(count));
 }
 
 std::vector<uint8_t> ModelBuilder::RandomBytes(int64_t count) {
@@ -89,12 +70,7 @@ Shape ModelBuilder::WindowShape(const Shape& input, int32_t size, int32_t stride
 int32_t ModelBuilder::Node(OpType type, std::vector<int32_t> inputs, Shape output_shape,
                            OpOptions options) {
   const int32_t output = Activation(std::move(output_shape));
-  atollrt::Node node;
-  node.type = type;
-  node.inputs = std::move(inputs);
-  node.outputs = {output};
-  node.options = std::move(options);
-  graph_.nodes.push_back(std::move(node));
+  model_.AddNode(type, std::move(inputs), {output}, std::move(options));
   return output;
 }
 
@@ -158,9 +134,8 @@ int32_t ModelBuilder::Lstm(int32_t input, const Recurrent& layer) {
   }
   const Quantization hidden = {.scales = {1.0f / 128}, .zero_points = {-3}};
   const auto state = [&](DataType type, Quantization quantization) {
-    const int32_t index = Activation({shape[layer.time_major ? 1 : 0], units});
-    tensor(index).type = type;
-    tensor(index).quantization = std::move(quantization);
+    const int32_t index =
+        model_.AddTensor({type, std::move(quantization)}, {shape[layer.time_major ? 1 : 0], units});
     tensor(index).is_variable = true;
     return index;
   };
@@ -169,15 +144,14 @@ int32_t ModelBuilder::Lstm(int32_t input, const Recurrent& layer) {
                                         .zero_points = {0}});
   std::vector<int32_t> intermediates;
   for (int i = 0; i < 5; ++i) {
-    intermediates.push_back(Activation({0}));
-    tensor(intermediates.back()).quantization = hidden;
+    intermediates.push_back(model_.AddTensor({DataType::kInt8, hidden}, {0}));
   }
   const int32_t output =
       Node(OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM, std::move(inputs), {shape[0], shape[1], units},
            LstmOptions{.activation = Activation::kTanh,
                        .cell_clip = layer.cell_clip,
                        .time_major = layer.time_major});
-  graph_.nodes.back().intermediates = std::move(intermediates);
+  graph().nodes.back().intermediates = std::move(intermediates);
   tensor(output).quantization = hidden;
   return output;
 }
@@ -222,11 +196,8 @@ int32_t ModelBuilder::Pad(int32_t input, const std::vector<int32_t>& paddings) {
 }
 
 int32_t ModelBuilder::Concatenation(const std::vector<int32_t>& inputs, int32_t axis) {
-  Shape shape = tensor(inputs[0]).shape;
-  const size_t dimension = static_cast<size_t>(axis);
-  shape[dimension] = 0;
-  for (const int32_t input : inputs) shape[dimension] += tensor(input).shape[dimension];
-  return Node(OpType::kCONCATENATION, inputs, std::move(shape), AxisOptions{.axis = axis});
+  return Node(OpType::kCONCATENATION, inputs, model_.ConcatenatedShape(inputs, axis),
+              AxisOptions{.axis = axis});
 }
 
 int32_t ModelBuilder::Reshape(int32_t input, Shape shape) {
@@ -264,11 +235,11 @@ int32_t ModelBuilder::Softmax(int32_t input) {
 
 int32_t ModelBuilder::Custom(const std::string& name, int32_t input) {
   const int32_t output = Node(OpType::kCUSTOM, {input}, tensor(input).shape);
-  graph_.nodes.back().custom_name = name;
+  graph().nodes.back().custom_name = name;
   return output;
 }
 
-std::vector<uint8_t> ModelBuilder::Build() const { return WriteGraphs({&graph_}); }
+std::vector<uint8_t> ModelBuilder::Build() const { return WriteGraphs({&graph()}); }
 
 std::shared_ptr<const Model> ModelBuilder::Load() const {
   auto model = Model::FromBuffer(Build());

@@ -13,12 +13,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "runtime/graph/graph.h"
+#include "models/zoo/owned_graph.h"
 #include "runtime/model.h"
 #include "tests/support/rng.h"
 
@@ -53,10 +53,14 @@ class ModelBuilder {
   // Tensors. Activations are int8 with scale 1/16 and zero point -3, unless changed afterwards.
   int32_t Activation(Shape shape);
   int32_t Input(Shape shape);
-  int32_t Constant(DataType type, Shape shape, std::vector<uint8_t> bytes);
+  int32_t Constant(DataType type, Shape shape, std::vector<uint8_t> bytes) {
+    return model_.AddConstant({type, {}}, std::move(shape), std::move(bytes));
+  }
   int32_t Constant(Shape shape);  // random, of the type and quantization of activations
-  int32_t Integers(Shape shape, const std::vector<int32_t>& values);
-  void Output(int32_t tensor) { graph_.outputs.push_back(tensor); }
+  int32_t Integers(Shape shape, const std::vector<int32_t>& values) {
+    return model_.AddNumbers(DataType::kInt32, std::move(shape), values);
+  }
+  void Output(int32_t tensor) { graph().outputs.push_back(tensor); }
 
   // Operators.
   int32_t Conv2D(int32_t input, const Filter& filter);
@@ -83,9 +87,9 @@ class ModelBuilder {
   int32_t Node(OpType type, std::vector<int32_t> inputs, Shape output_shape,
                OpOptions options = {});
 
-  Graph& graph() { return graph_; }
-  const Graph& graph() const { return graph_; }
-  Tensor& tensor(int32_t index) { return graph_.tensors[static_cast<size_t>(index)]; }
+  Graph& graph() { return model_.graph; }
+  const Graph& graph() const { return model_.graph; }
+  Tensor& tensor(int32_t index) { return model_.tensor(index); }
   std::vector<uint8_t> Build() const;
   // The loaded model; the test fails if it does not load.
   std::shared_ptr<const Model> Load() const;
@@ -99,8 +103,7 @@ class ModelBuilder {
                     int32_t channels) const;
 
   Rng rng_;
-  Graph graph_;
-  std::deque<std::vector<uint8_t>> constants_;  // what Tensor::data points at
+  OwnedGraph model_;
 };
 
 }  // namespace atollrt

@@ -14,7 +14,7 @@ namespace {
 
 // A constant byte of value `value` that broadcasts with everything.
 int32_t ByteScalar(GraphMaker& g, const NumberFormat& format, int32_t value) {
-  return g.Constant(format, {}, {static_cast<uint8_t>(value)});
+  return g.model().AddConstant(format, {}, {static_cast<uint8_t>(value)});
 }
 
 int32_t ZeroPointOf(GraphMaker& g, int32_t tensor) {
@@ -174,7 +174,7 @@ bool MakeFloats(GraphMaker& g, OpType type) {
     const float divisor = g.choose().Pick({0.5f, -3.0f, 0.01f});
     std::vector<uint8_t> bytes(sizeof(divisor));
     std::memcpy(bytes.data(), &divisor, sizeof(divisor));
-    y = g.Node(type, {y, g.Constant(floats, {}, std::move(bytes))}, floats);
+    y = g.Node(type, {y, g.model().AddConstant(floats, {}, std::move(bytes))}, floats);
   }
   if (g.choose().OneIn(2)) g.Node(OpType::kQUANTIZE, {y}, g.Around(g.type(x), g.scale(x)));
   return true;

@@ -104,7 +104,7 @@ bool MakeTransposeConv(GraphMaker& g, OpType type) {
   const int32_t columns = output_size(shape[2], w);
   // The product of the sizes may be far too large for memory.
   if (int64_t{rows} * columns * channels > (1 << 20)) return false;
-  const int32_t size = g.builder().Integers({4}, {shape[0], rows, columns, channels});
+  const int32_t size = g.Int32s({4}, {shape[0], rows, columns, channels});
   const int32_t weights = g.Weights(g.type(x), {channels, h.kernel, w.kernel, shape[3]}, 0);
   std::vector<int32_t> inputs{size, weights, x};
   if (const int32_t bias = g.Bias(g.type(x), channels); bias >= 0) inputs.push_back(bias);
@@ -188,7 +188,7 @@ bool MakeResize(GraphMaker& g, OpType type) {
   options.align_corners = !options.half_pixel_centers && g.choose().OneIn(2);
   const int32_t rows = size(shape[1]);
   const int32_t columns = size(shape[2]);
-  g.Node(type, {x, g.builder().Integers({2}, {rows, columns})}, g.Like(x), options);
+  g.Node(type, {x, g.Int32s({2}, {rows, columns})}, g.Like(x), options);
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/tensor_checks.h"
 #include "runtime/shapes/shape_inference.h"
+#include "tests/support/model_builder.h"
 #include "tests/support/work.h"
 
 namespace atollrt {
@@ -35,10 +36,7 @@ TypeSet AcceptedTypes(OpType type) {
 }  // namespace
 
 GraphMaker::GraphMaker(Choices* choices, const RandomGraphOptions& options)
-    : choices_(*choices),
-      options_(options),
-      data_(static_cast<uint64_t>(choices->Int(0, 255))),
-      builder_(/*seed=*/1) {}
+    : choices_(*choices), options_(options), data_(static_cast<uint64_t>(choices->Int(0, 255))) {}
 
 std::vector<uint8_t> RandomModel(Choices* choices, const RandomGraphOptions& options) {
   return GraphMaker(choices, options).Make();
@@ -52,7 +50,7 @@ std::vector<uint8_t> GraphMaker::Make() {
   if (large_images_) ShrinkEnds();
   NameOutputs();
   std::vector<const Graph*> graphs{&graph()};
-  if (initialization_ != nullptr) graphs.push_back(&initialization_->graph());
+  if (initialization_) graphs.push_back(&initialization_->graph);
   return WriteGraphs(graphs);
 }
 
@@ -64,7 +62,7 @@ void GraphMaker::StartGraph() {
   chain_percent_ = choose().Pick({50, 90, 10});
   for (int32_t inputs = choose().OneIn(3) ? 2 : 1; inputs > 0; --inputs) {
     Shape shape = InputShape();
-    pool_.push_back(NewInput(Anything(type_), std::move(shape)));
+    pool_.push_back(model_.AddInput(Anything(type_), std::move(shape)));
   }
 }
 
@@ -84,13 +82,6 @@ Shape GraphMaker::InputShape() {
     largest = (largest + 1) / 2;
   }
   return shape;
-}
-
-int32_t GraphMaker::NewInput(const NumberFormat& format, Shape shape) {
-  const int32_t input = builder_.Input(std::move(shape));
-  builder_.tensor(input).type = format.type;
-  builder_.tensor(input).quantization = format.quantization;
-  return input;
 }
 
 void GraphMaker::AddNodes() {
@@ -133,12 +124,12 @@ void GraphMaker::AddNodes() {
 
 // Adds what the recipe makes, or nothing.
 bool GraphMaker::Follow(const Recipe& recipe) {
-  Graph& graph = builder_.graph();
+  Graph& graph = model_.graph;
   const size_t tensors = graph.tensors.size();
   const size_t nodes = graph.nodes.size();
   const size_t inputs = graph.inputs.size();
   const std::vector<NamedVariable> variables = variables_;
-  const bool had_initialization = initialization_ != nullptr;
+  const bool had_initialization = initialization_.has_value();
   accepted_ = AcceptedTypes(recipe.type);
   if (!recipe.make(*this, recipe.type) || !IsAffordable(tensors, nodes)) {
     graph.tensors.resize(tensors);
@@ -205,7 +196,7 @@ void GraphMaker::ShrinkEnds() {
 
 // Outputs are most tensors that nothing reads, some that something reads, and maybe one twice.
 void GraphMaker::NameOutputs() {
-  Graph& graph = builder_.graph();
+  Graph& graph = model_.graph;
   const std::vector<bool> is_read = ReadTensors();
   std::vector<int32_t> written = graph.inputs;
   for (const auto& node : graph.nodes) {
@@ -292,7 +283,8 @@ int32_t GraphMaker::Partner(int32_t like, const Shape& wanted) {
   NumberFormat format = Like(like);
   if (choose().OneIn(2)) format = Around(type(like), scale(like));
   constexpr size_t kInputsMax = 5;
-  if (graph().inputs.size() < kInputsMax && choose().OneIn(4)) return NewInput(format, wanted);
+  if (graph().inputs.size() < kInputsMax && choose().OneIn(4))
+    return model_.AddInput(format, wanted);
   return Constant(format, wanted);
 }
 
@@ -355,25 +347,20 @@ void GraphMaker::FillBytes(std::vector<uint8_t>* bytes) {
   std::fill(bytes->begin(), bytes->end(), extreme);
 }
 
-int32_t GraphMaker::Constant(NumberFormat format, Shape shape, std::vector<uint8_t> bytes) {
-  const int32_t tensor = builder_.Constant(format.type, std::move(shape), std::move(bytes));
-  builder_.tensor(tensor).quantization = std::move(format.quantization);
-  return tensor;
-}
-
 int32_t GraphMaker::Constant(NumberFormat format, Shape shape) {
   std::vector<uint8_t> bytes(static_cast<size_t>(ElementCount(shape)) * DataTypeSize(format.type));
   FillBytes(&bytes);
-  return Constant(std::move(format), std::move(shape), std::move(bytes));
+  return model_.AddConstant(std::move(format), std::move(shape), std::move(bytes));
+}
+
+int32_t GraphMaker::Int32s(Shape shape, const std::vector<int32_t>& values) {
+  return model_.AddNumbers(DataType::kInt32, std::move(shape), values);
 }
 
 int32_t GraphMaker::Integers(Shape shape, const std::vector<int32_t>& values) {
-  if (values.empty() || !choose().OneIn(4)) return builder_.Integers(std::move(shape), values);
-  std::vector<uint8_t> bytes;
-  for (const int64_t value : values) {
-    for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
-  }
-  return Constant(Plain(DataType::kInt64), std::move(shape), std::move(bytes));
+  if (values.empty() || !choose().OneIn(4)) return Int32s(std::move(shape), values);
+  return model_.AddNumbers(DataType::kInt64, std::move(shape),
+                           std::vector<int64_t>(values.begin(), values.end()));
 }
 
 template <typename Fits>
@@ -423,15 +410,12 @@ int32_t GraphMaker::Bias(DataType type, int32_t channels) {
   const int32_t limit = choose().OneIn(24) ? INT32_MAX : 1 << choose().Int(0, is_int16 ? 22 : 14);
   std::vector<int32_t> values;
   for (int32_t c = 0; c < channels; ++c) values.push_back(data_.Int32(-limit, limit));
-  return is_int16 ? Integers({channels}, values) : builder_.Integers({channels}, values);
+  return is_int16 ? Integers({channels}, values) : Int32s({channels}, values);
 }
 
 int32_t GraphMaker::VariableTensor(NumberFormat format, Shape shape) {
-  const int32_t index = builder_.Activation(std::move(shape));
-  Tensor& tensor = builder_.tensor(index);
-  tensor.type = format.type;
-  tensor.quantization = std::move(format.quantization);
-  tensor.is_variable = true;
+  const int32_t index = model_.AddTensor(std::move(format), std::move(shape));
+  model_.tensor(index).is_variable = true;
   return index;
 }
 
@@ -445,19 +429,10 @@ int32_t GraphMaker::Node(OpType type, std::vector<int32_t> inputs, const NumberF
 std::vector<int32_t> GraphMaker::Nodes(OpType type, std::vector<int32_t> inputs,
                                        const NumberFormat& output, int32_t count,
                                        OpOptions options) {
-  atollrt::Node node;
-  node.type = type;
-  node.inputs = std::move(inputs);
-  node.options = std::move(options);
-  for (int32_t i = 0; i < count; ++i) {
-    const int32_t tensor = builder_.Activation({});
-    builder_.tensor(tensor).type = output.type;
-    builder_.tensor(tensor).quantization = output.quantization;
-    node.outputs.push_back(tensor);
-  }
-  const std::vector<int32_t> outputs = node.outputs;
-  builder_.graph().nodes.push_back(std::move(node));
-  const Status status = InferShapes(&builder_.graph());
+  std::vector<int32_t> outputs;
+  for (int32_t i = 0; i < count; ++i) outputs.push_back(model_.AddTensor(output, {}));
+  model_.AddNode(type, std::move(inputs), outputs, std::move(options));
+  const Status status = InferShapes(&model_.graph);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.message().c_str());
   ATOLL_CHECK(status.ok());  // a recipe makes something invalid
   return outputs;

@@ -7,23 +7,17 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "models/zoo/owned_graph.h"
 #include "runtime/ops/type_set.h"
 #include "tests/support/choices.h"
-#include "tests/support/model_builder.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
-
-// What the numbers of a tensor stand for.
-struct NumberFormat {
-  DataType type = DataType::kInt8;
-  Quantization quantization;
-};
 
 // What READ_VARIABLE and ASSIGN_VARIABLE name.
 struct NamedVariable {
@@ -95,10 +89,10 @@ class GraphMaker {
 
   // ---- Constants ------------------------------------------------------------------------------
 
-  int32_t Constant(NumberFormat format, Shape shape, std::vector<uint8_t> bytes);
   // Of random bytes.
   int32_t Constant(NumberFormat format, Shape shape);
-  // int32 or, where operators accept both, maybe int64.
+  int32_t Int32s(Shape shape, const std::vector<int32_t>& values);
+  // The same or, where operators accept both, maybe int64.
   int32_t Integers(Shape shape, const std::vector<int32_t>& values);
   int32_t Indices(const std::vector<int32_t>& values) {
     return Integers({static_cast<int32_t>(values.size())}, values);
@@ -122,15 +116,14 @@ class GraphMaker {
                              int32_t count, OpOptions options);
 
   std::vector<NamedVariable>& variables() { return variables_; }
-  std::unique_ptr<ModelBuilder>& initialization() { return initialization_; }
-  ModelBuilder& builder() { return builder_; }
-  const Graph& graph() const { return builder_.graph(); }
+  std::optional<OwnedGraph>& initialization() { return initialization_; }
+  OwnedGraph& model() { return model_; }
+  const Graph& graph() const { return model_.graph; }
 
  private:
   struct Recipe;
 
   void StartGraph();
-  int32_t NewInput(const NumberFormat& format, Shape shape);
   Shape InputShape();
   void AddNodes();
   bool Follow(const Recipe& recipe);
@@ -150,8 +143,8 @@ class GraphMaker {
   Choices& choices_;
   const RandomGraphOptions& options_;
   Rng data_;  // bytes of constants, which no fuzzer needs to see
-  ModelBuilder builder_;
-  std::unique_ptr<ModelBuilder> initialization_;  // the graph that CALL_ONCE names, if any
+  OwnedGraph model_;
+  std::optional<OwnedGraph> initialization_;  // the graph that CALL_ONCE names, if any
   std::vector<NamedVariable> variables_;
   std::vector<int32_t> pool_;        // tensors that operators may read
   DataType type_ = DataType::kInt8;  // of inputs

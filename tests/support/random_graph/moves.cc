@@ -37,7 +37,7 @@ bool MakeReshape(GraphMaker& g, OpType type) {
   std::vector<int32_t> inputs{x};
   ReshapeOptions options;
   if (g.choose().OneIn(2)) {
-    inputs.push_back(g.builder().Integers({GraphMaker::Rank(target)}, target));
+    inputs.push_back(g.Int32s({GraphMaker::Rank(target)}, target));
   } else {
     options.new_shape = target;
   }

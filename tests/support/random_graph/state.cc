@@ -13,32 +13,22 @@ NumberFormat PowerOfTwo(GraphMaker& g, DataType type, int32_t low, int32_t high)
 }
 
 // Nodes without outputs, and those whose shapes no rule knows, are written as they are.
-int32_t Handle(ModelBuilder* m, const std::string& name) {
-  const int32_t handle =
-      m->Node(OpType::kVAR_HANDLE, {}, {}, VarHandleOptions{.container = "", .shared_name = name});
-  m->tensor(handle).type = DataType::kResource;
-  m->tensor(handle).quantization = {};
+int32_t Handle(OwnedGraph* m, const std::string& name) {
+  const int32_t handle = m->AddTensor({DataType::kResource, {}}, {});
+  m->AddNode(OpType::kVAR_HANDLE, {}, {handle},
+             VarHandleOptions{.container = "", .shared_name = name});
   return handle;
 }
 
-void Effect(ModelBuilder* m, OpType type, std::vector<int32_t> inputs, OpOptions options = {}) {
-  Node node;
-  node.type = type;
-  node.inputs = std::move(inputs);
-  node.options = std::move(options);
-  m->graph().nodes.push_back(std::move(node));
+void Assign(OwnedGraph* m, const NamedVariable& variable, int32_t value) {
+  const int32_t handle = Handle(m, variable.name);
+  m->AddNode(OpType::kASSIGN_VARIABLE, {handle, value}, {});
 }
 
-void Assign(ModelBuilder* m, const NamedVariable& variable, int32_t value) {
+void Read(OwnedGraph* m, const NamedVariable& variable) {
   const int32_t handle = Handle(m, variable.name);
-  Effect(m, OpType::kASSIGN_VARIABLE, {handle, value});
-}
-
-void Read(ModelBuilder* m, const NamedVariable& variable) {
-  const int32_t handle = Handle(m, variable.name);
-  const int32_t value = m->Node(OpType::kREAD_VARIABLE, {handle}, variable.shape);
-  m->tensor(value).type = variable.format.type;
-  m->tensor(value).quantization = variable.format.quantization;
+  const int32_t value = m->AddTensor(variable.format, variable.shape);
+  m->AddNode(OpType::kREAD_VARIABLE, {handle}, {value});
 }
 
 const NamedVariable& NewVariable(GraphMaker& g, Shape shape, NumberFormat format) {
@@ -56,39 +46,37 @@ bool MakeAssignVariable(GraphMaker& g, OpType) {
   if (!g.variables().empty() && g.choose().OneIn(2)) {
     const NamedVariable variable = g.choose().Pick(g.variables());
     const int32_t like = g.AsType(g.Any(), variable.format.type);  // only its type matters
-    Assign(&g.builder(), variable, g.Partner(like, variable.shape));
+    Assign(&g.model(), variable, g.Partner(like, variable.shape));
     return true;
   }
   const int32_t x = g.Any();
-  Assign(&g.builder(), NewVariable(g, g.shape(x), g.Like(x)), x);
+  Assign(&g.model(), NewVariable(g, g.shape(x), g.Like(x)), x);
   return true;
 }
 
 bool MakeReadVariable(GraphMaker& g, OpType type) {
   if (g.variables().empty() || g.choose().OneIn(3)) MakeAssignVariable(g, type);
-  Read(&g.builder(), g.choose().Pick(g.variables()));
+  Read(&g.model(), g.choose().Pick(g.variables()));
   return true;
 }
 
 // Another graph gives a variable its first value; this one reads it.
 bool MakeCallOnce(GraphMaker& g, OpType type) {
-  if (g.initialization() != nullptr) return false;
+  if (g.initialization()) return false;
   const int32_t like = g.Any();
   const NamedVariable& variable = NewVariable(g, g.shape(like), g.Like(like));
-  g.initialization() = std::make_unique<ModelBuilder>();
-  ModelBuilder* m = g.initialization().get();
+  OwnedGraph* const m = &g.initialization().emplace();
   std::vector<uint8_t> bytes(static_cast<size_t>(g.graph().tensors[like].byte_size()));
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(37 * i);
-  int32_t value = m->Constant(variable.format.type, variable.shape, bytes);
-  m->tensor(value).quantization = variable.format.quantization;
+  int32_t value = m->AddConstant(variable.format, variable.shape, std::move(bytes));
   if (IsByteType(variable.format.type) && g.choose().OneIn(2)) {
-    value = m->Relu(value);
-    m->tensor(value).type = variable.format.type;
-    m->tensor(value).quantization = variable.format.quantization;
+    const int32_t positive = m->AddTensor(variable.format, variable.shape);
+    m->AddNode(OpType::kRELU, {value}, {positive});
+    value = positive;
   }
   Assign(m, variable, value);
-  Effect(&g.builder(), type, {}, CallOnceOptions{.subgraph = 1});
-  Read(&g.builder(), variable);
+  g.model().AddNode(type, {}, {}, CallOnceOptions{.subgraph = 1});
+  Read(&g.model(), variable);
   return true;
 }
 
@@ -117,7 +105,7 @@ bool MakeLstm(GraphMaker& g, OpType type) {
     inputs[1 + gate] = weights(shape[2], g.scale(x));
     inputs[5 + gate] = weights(units, static_cast<double>(hidden.quantization.scales[0]));
     int32_t bias = g.Bias(DataType::kInt8, units);
-    if (bias < 0) bias = g.builder().Integers({units}, std::vector<int32_t>(units));
+    if (bias < 0) bias = g.Int32s({units}, std::vector<int32_t>(units));
     inputs[12 + gate] = bias;
   }
   inputs[18] = g.VariableTensor(hidden, {batch, units});
@@ -125,13 +113,11 @@ bool MakeLstm(GraphMaker& g, OpType type) {
   std::vector<int32_t> intermediates;
   for (int i = 0; i < 5; ++i) {
     // The fifth holds the format of the hidden value; the others are for layer normalization.
-    const int32_t tensor = g.builder().Activation({});
-    g.builder().tensor(tensor).quantization = hidden.quantization;
-    intermediates.push_back(tensor);
+    intermediates.push_back(g.model().AddTensor(hidden, {}));
   }
   const float clip = g.choose().OneIn(3) ? 0.5f : 0.0f;
   g.Node(type, std::move(inputs), hidden, LstmOptions{.cell_clip = clip, .time_major = time_major});
-  g.builder().graph().nodes.back().intermediates = std::move(intermediates);
+  g.model().graph.nodes.back().intermediates = std::move(intermediates);
   return true;
 }
 
