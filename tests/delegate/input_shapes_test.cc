@@ -6,11 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "delegate/delegate.h"
-#include "driver/emulator/emulated_transport.h"
-#include "driver/profiles/device_profile.h"
 #include "runtime/interpreter.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
-#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -21,16 +19,7 @@ using ::testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
 
 std::unique_ptr<DeviceDelegate> DelegateWith(uint64_t memory_bytes) {
-  CoreOptions core;
-  core.profile = DeviceProfiles()[0];
-  core.profile.memory_bytes = memory_bytes;
-  core.features = *DetectCpuFeatures();
-  core.threads = 1;
-  auto transport = EmulatedTransport::Create(core);
-  EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = OpenAtoll1(*std::move(transport), {.name = "emu"});
-  EXPECT_TRUE(device.ok()) << device.status().message();
-  return std::make_unique<DeviceDelegate>(*std::move(device));
+  return std::make_unique<DeviceDelegate>(EmulatedDevice{.memory_bytes = memory_bytes}.Open());
 }
 
 // All outputs for inputs from `seed`, behind their shapes.

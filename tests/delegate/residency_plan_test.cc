@@ -8,12 +8,10 @@
 
 #include "delegate/delegate.h"
 #include "driver/atoll1/protocol.h"
-#include "driver/emulator/emulated_transport.h"
-#include "driver/profiles/device_profile.h"
 #include "runtime/interpreter.h"
 #include "runtime/plan/partition_report.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
-#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 
@@ -156,17 +154,9 @@ TEST(ResidencyPlan, AnUploadIsTheProgramsAndTheCachingProgram) {
 // ---------------------------------------------------------------------------
 
 std::unique_ptr<DeviceDelegate> DelegateWith(const ResidencyMemory& memory) {
-  CoreOptions core;
-  core.profile = DeviceProfiles()[0];
-  core.profile.memory_bytes = memory.memory_bytes;
-  core.profile.program_memory_bytes = memory.program_memory_bytes;
-  core.features = *DetectCpuFeatures();
-  core.threads = 1;
-  auto transport = EmulatedTransport::Create(core);
-  EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = OpenAtoll1(*std::move(transport), {.name = "emu"});
-  EXPECT_TRUE(device.ok()) << device.status().message();
-  return std::make_unique<DeviceDelegate>(*std::move(device));
+  const EmulatedDevice device{.memory_bytes = memory.memory_bytes,
+                              .program_bytes = memory.program_memory_bytes};
+  return std::make_unique<DeviceDelegate>(device.Open());
 }
 
 // One partition, or two around an operator that no device has.

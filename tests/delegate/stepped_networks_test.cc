@@ -7,12 +7,10 @@
 #include <algorithm>
 
 #include "delegate/delegate.h"
-#include "driver/emulator/emulated_transport.h"
-#include "driver/profiles/device_profile.h"
 #include "runtime/interpreter.h"
 #include "runtime/plan/partition_report.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"
-#include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -26,17 +24,9 @@ struct Array {
 };
 
 std::unique_ptr<DeviceDelegate> DelegateWith(Face face, Array array, uint64_t memory_bytes) {
-  CoreOptions core{.profile = DeviceProfiles()[0], .face = face};
-  core.profile.array_rows = array.rows;
-  core.profile.array_columns = array.columns;
-  core.profile.memory_bytes = memory_bytes;
-  core.features = *DetectCpuFeatures();
-  auto transport = EmulatedTransport::Create(core);
-  EXPECT_TRUE(transport.ok()) << transport.status().message();
-  auto device = OpenAtoll1(*std::move(transport),
-                           {.name = "emu", .request_timeout_min = std::chrono::minutes(10)});
-  EXPECT_TRUE(device.ok()) << device.status().message();
-  return std::make_unique<DeviceDelegate>(*std::move(device));
+  const EmulatedDevice device{
+      .rows = array.rows, .columns = array.columns, .memory_bytes = memory_bytes, .face = face};
+  return std::make_unique<DeviceDelegate>(device.Open());
 }
 
 // What several inferences, one after the other, give.

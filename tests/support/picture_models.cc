@@ -106,6 +106,17 @@ ModelBuilder PosenetModel(int entries) {
   return m;
 }
 
+ModelBuilder ModelWithInput(const Shape& shape, DataType type, float scale, int32_t zero_point) {
+  ModelBuilder m;
+  m.Output(m.Reshape(m.Input(shape), shape));
+  for (Tensor& tensor : m.graph().tensors) {
+    tensor.type = type;
+    tensor.quantization = {};
+    if (scale != 0) tensor.quantization = {.scales = {scale}, .zero_points = {zero_point}};
+  }
+  return m;
+}
+
 ModelBuilder ModelWithOutput(Shape picture, DataType type, Shape output) {
   ModelBuilder m;
   const int32_t input = m.Input(std::move(picture));

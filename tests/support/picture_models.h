@@ -27,6 +27,9 @@ ModelBuilder PictureDetectorModel();
 // room for `entries` poses.
 ModelBuilder PosenetModel(int entries);
 
+// An input that is also the output; without a scale it is not quantized.
+ModelBuilder ModelWithInput(const Shape& shape, DataType type, float scale, int32_t zero_point);
+
 // A picture of `shape` and one output of another shape and type, which the test writes.
 ModelBuilder ModelWithOutput(Shape picture, DataType type, Shape output);
 

@@ -48,21 +48,7 @@ ModelBuilder GoodModel(const Shape& picture = {1, 32, 32, 3}) {
   return m;
 }
 
-// Its input as another kind of tensor.
-ModelBuilder ModelWithInput(DataType type, float scale, int32_t zero_point,
-                            const Shape& shape = {1, 32, 32, 3}) {
-  ModelBuilder m;
-  const int32_t input = m.Input(shape);
-  m.Output(m.Reshape(input, shape));
-  for (Tensor& tensor : m.graph().tensors) {
-    if (tensor.is_constant()) continue;
-    tensor.type = type;
-    tensor.quantization = {};
-    if (scale != 0) tensor.quantization = {.scales = {scale}, .zero_points = {zero_point}};
-  }
-  return m;
-}
-
+const Shape kPicture32 = {1, 32, 32, 3};
 constexpr ModelUse kPicture = {.takes_picture = true};
 constexpr ModelUse kClassify = {.task = Task::kClassify, .takes_picture = true};
 
@@ -94,7 +80,7 @@ TEST(Lint, FindsFloatModels) {
 
 TEST(Lint, FindsInputsThatAreNoPictures) {
   const auto lint = [](const Shape& shape) {
-    return Lint(ModelWithInput(DataType::kInt8, 1.0f / 255, -128, shape), kPicture);
+    return Lint(ModelWithInput(shape, DataType::kInt8, 1.0f / 255, -128), kPicture);
   };
   EXPECT_THAT(Codes(lint({1, 32, 32, 3})), IsEmpty());
   const auto first = lint({1, 3, 224, 224});
@@ -110,7 +96,7 @@ TEST(Lint, FindsInputsThatAreNoPictures) {
 }
 
 TEST(Lint, AsksForTheScalingOfFloatInputs) {
-  const ModelBuilder m = ModelWithInput(DataType::kFloat32, 0, 0);
+  const ModelBuilder m = ModelWithInput(kPicture32, DataType::kFloat32, 0, 0);
   const auto findings = Lint(m, kPicture);
   ASSERT_THAT(Codes(findings), ElementsAre("input_normalization"));
   EXPECT_THAT(findings[0].message, HasSubstr("--mean 0 --std 255"));
@@ -120,21 +106,21 @@ TEST(Lint, AsksForTheScalingOfFloatInputs) {
 
 TEST(Lint, KnowsTheRangesThatPicturesAreTrainedOn) {
   const auto codes = [](DataType type, float scale, int32_t zero_point) {
-    return Codes(Lint(ModelWithInput(type, scale, zero_point), kPicture));
+    return Codes(Lint(ModelWithInput(kPicture32, type, scale, zero_point), kPicture));
   };
   EXPECT_THAT(codes(DataType::kUInt8, 0.0078125f, 128), IsEmpty());
   EXPECT_THAT(codes(DataType::kInt8, 0.007843f, -1), IsEmpty());
   EXPECT_THAT(codes(DataType::kUInt8, 1, 0), IsEmpty());
   EXPECT_THAT(codes(DataType::kInt8, 1, 0), IsEmpty());
   const auto normalized =
-      Lint(ModelWithInput(DataType::kInt8, 0.01866f, -15), kPicture);  // ImageNet's
+      Lint(ModelWithInput(kPicture32, DataType::kInt8, 0.01866f, -15), kPicture);  // ImageNet's
   ASSERT_THAT(Codes(normalized), ElementsAre("input_normalization"));
   EXPECT_THAT(normalized[0].message,
               AllOf(HasSubstr("-2.109 to 2.65"), HasSubstr("--mean and --std")));
 }
 
 TEST(Lint, FindsByteInputsWithoutAScale) {
-  const auto findings = Lint(ModelWithInput(DataType::kInt8, 0, 0), kPicture);
+  const auto findings = Lint(ModelWithInput(kPicture32, DataType::kInt8, 0, 0), kPicture);
   ASSERT_THAT(Codes(findings), ElementsAre("input_scale"));
   EXPECT_THAT(findings[0].message, HasSubstr("-128 to 127"));
   // Where the model converts the bytes itself, it means them.
@@ -163,7 +149,7 @@ TEST(Lint, FindsScoresThatAreNoProbabilities) {
 }
 
 TEST(Lint, FindsPicturesThatPassForSegmentations) {
-  const ModelBuilder m = ModelWithInput(DataType::kInt8, 1.0f / 255, -128);
+  const ModelBuilder m = ModelWithInput(kPicture32, DataType::kInt8, 1.0f / 255, -128);
   EXPECT_THAT(Codes(Lint(m, {.task = Task::kSegment, .takes_picture = true})),
               ElementsAre("output_is_picture"));
 }
@@ -200,7 +186,7 @@ TEST(Lint, AdvisesTheSubcommandThatFits) {
 
 TEST(Lint, AdvisesHowToConvertTheInput) {
   const auto advice = [](const Shape& shape) {
-    const PreparedModel model(ModelWithInput(DataType::kInt8, 1, 0, shape));
+    const PreparedModel model(ModelWithInput(shape, DataType::kInt8, 1, 0));
     return AdviseInput(model.get());
   };
   EXPECT_THAT(advice({1, 1, 64, 64}), HasSubstr("channels last, [1,64,64,1]"));
@@ -209,7 +195,7 @@ TEST(Lint, AdvisesHowToConvertTheInput) {
 
 TEST(Lint, TellsPicturesFromSounds) {
   const auto seems = [](const Shape& shape) {
-    const PreparedModel model(ModelWithInput(DataType::kInt8, 1, 0, shape));
+    const PreparedModel model(ModelWithInput(shape, DataType::kInt8, 1, 0));
     return SeemsToTakePictures(model.get());
   };
   EXPECT_TRUE(seems({1, 28, 28, 1}));

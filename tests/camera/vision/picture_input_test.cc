@@ -14,20 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A model with an input of 4 x 64 pixels.
-ModelBuilder PictureModel(DataType type, float scale, int32_t zero_point,
-                          Shape shape = {1, 4, 64, 1}) {
-  ModelBuilder m;
-  const int32_t input = m.Input(std::move(shape));
-  m.Output(m.Reshape(input, m.tensor(input).shape));
-  for (Tensor& tensor : m.graph().tensors) {
-    if (tensor.is_constant()) continue;
-    tensor.type = type;
-    tensor.quantization = {};
-    if (scale != 0) tensor.quantization = {.scales = {scale}, .zero_points = {zero_point}};
-  }
-  return m;
-}
+const Shape kPicture = {1, 4, 64, 1};
 
 // Every pixel value once.
 Image AllPixels() {
@@ -54,8 +41,8 @@ std::vector<T> Stored(const ModelBuilder& m, const PixelScaling& scaling = {}) {
 
 TEST(PictureInput, StretchesBlackToWhiteOverAQuantizedInput) {
   for (const float scale : {0.0f, 0.0078125f, 3.0f}) {
-    const auto bytes = Stored<uint8_t>(PictureModel(DataType::kUInt8, scale, 17));
-    const auto chars = Stored<int8_t>(PictureModel(DataType::kInt8, scale, -17));
+    const auto bytes = Stored<uint8_t>(ModelWithInput(kPicture, DataType::kUInt8, scale, 17));
+    const auto chars = Stored<int8_t>(ModelWithInput(kPicture, DataType::kInt8, scale, -17));
     for (int p = 0; p < 256; ++p) {
       EXPECT_EQ(bytes[static_cast<size_t>(p)], p);
       EXPECT_EQ(chars[static_cast<size_t>(p)], p - 128);
@@ -64,28 +51,30 @@ TEST(PictureInput, StretchesBlackToWhiteOverAQuantizedInput) {
 }
 
 TEST(PictureInput, StretchesBlackToWhiteOverMinusOneToOneInAFloatInput) {
-  const auto stored = Stored<float>(PictureModel(DataType::kFloat32, 0, 0));
+  const auto stored = Stored<float>(ModelWithInput(kPicture, DataType::kFloat32, 0, 0));
   EXPECT_EQ(stored[0], -1.0f);
   EXPECT_EQ(stored[255], 1.0f);
 }
 
 TEST(PictureInput, QuantizesScaledPixelsWithTheInputsOwnParameters) {
   const PixelScaling scaling = {.mean = 100, .std = 50};
-  const auto floats = Stored<float>(PictureModel(DataType::kFloat32, 0, 0), scaling);
+  const auto floats = Stored<float>(ModelWithInput(kPicture, DataType::kFloat32, 0, 0), scaling);
   EXPECT_EQ(floats[0], -2.0f);
   EXPECT_EQ(floats[200], 2.0f);
-  const auto chars = Stored<int8_t>(PictureModel(DataType::kInt8, 0.0625f, 10), scaling);
+  const auto chars =
+      Stored<int8_t>(ModelWithInput(kPicture, DataType::kInt8, 0.0625f, 10), scaling);
   EXPECT_EQ(chars[100], 10);
   EXPECT_EQ(chars[200], 10 + 32);
   EXPECT_EQ(chars[0], 10 - 32);
-  const auto bytes = Stored<uint8_t>(PictureModel(DataType::kUInt8, 0.005f, 0), scaling);
+  const auto bytes =
+      Stored<uint8_t>(ModelWithInput(kPicture, DataType::kUInt8, 0.005f, 0), scaling);
   EXPECT_EQ(bytes[0], 0);      // clamped
   EXPECT_EQ(bytes[101], 4);    // 0.02 / 0.005
   EXPECT_EQ(bytes[255], 255);  // clamped
 }
 
 TEST(PictureInput, TakesEitherOfMeanAndStdAlone) {
-  const ModelBuilder m = PictureModel(DataType::kFloat32, 0, 0);
+  const ModelBuilder m = ModelWithInput(kPicture, DataType::kFloat32, 0, 0);
   EXPECT_EQ(Stored<float>(m, {.mean = 55, .std = {}})[255], 200.0f);
   EXPECT_EQ(Stored<float>(m, {.mean = {}, .std = 255})[255], 1.0f);
 }
@@ -95,20 +84,23 @@ TEST(PictureInput, RefusesOtherInputs) {
     const PreparedModel model(m);
     return PictureInput::Create(model.get(), scaling).status();
   };
-  EXPECT_THAT(refusal(PictureModel(DataType::kInt8, 1, 0, {1, 4, 64, 4})).message(),
+  EXPECT_THAT(refusal(ModelWithInput({1, 4, 64, 4}, DataType::kInt8, 1, 0)).message(),
               HasSubstr("[1,4,64,4]"));
-  EXPECT_THAT(refusal(PictureModel(DataType::kInt8, 1, 0, {2, 4, 64, 3})).message(),
+  EXPECT_THAT(refusal(ModelWithInput({2, 4, 64, 3}, DataType::kInt8, 1, 0)).message(),
               HasSubstr("[2,4,64,3]"));
-  EXPECT_THAT(refusal(PictureModel(DataType::kInt8, 1, 0, {1, 64})).message(), HasSubstr("[1,64]"));
-  EXPECT_THAT(refusal(PictureModel(DataType::kInt32, 0, 0)).message(), HasSubstr("int32"));
+  EXPECT_THAT(refusal(ModelWithInput({1, 64}, DataType::kInt8, 1, 0)).message(),
+              HasSubstr("[1,64]"));
+  EXPECT_THAT(refusal(ModelWithInput(kPicture, DataType::kInt32, 0, 0)).message(),
+              HasSubstr("int32"));
   EXPECT_THAT(refusal(DetectorModel(2)).message(), HasSubstr("2 inputs"));
-  const Status unscaled = refusal(PictureModel(DataType::kUInt8, 0, 0), {.mean = 1, .std = 2});
+  const Status unscaled =
+      refusal(ModelWithInput(kPicture, DataType::kUInt8, 0, 0), {.mean = 1, .std = 2});
   EXPECT_EQ(unscaled.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(unscaled.message(), HasSubstr("no scale"));
 }
 
 TEST(PictureInput, RefusesPicturesOfAnotherSize) {
-  const PreparedModel model(PictureModel(DataType::kUInt8, 1, 0));
+  const PreparedModel model(ModelWithInput(kPicture, DataType::kUInt8, 1, 0));
   const auto input = PictureInput::Create(model.get());
   ASSERT_TRUE(input.ok());
   Image image;
