@@ -23,7 +23,8 @@ TIDY = 'clang-tidy-14'
 LEFT_OUT = re.compile(r'/tests/|/bench/|/cmake/libatoll/|/atoll_camera_static\.dir/|'
                       r'/atoll_kernels_no_avx512\.dir/|/atoll_kernels_avx512\.dir/|'
                       r'/runtime/kernels/\w+/(avx|neon)\w*\.cc$')
-GNU_ONLY = re.compile(r' -fno-ipa-sra\b| -Wno-(restrict|stringop-over\w+|subobject-linkage)\b')
+GNU_ONLY = re.compile(r' -f(no-)?(ipa|tree|vect)-[\w=-]+| -Wno-(restrict|stringop-over\w+|'
+                      r'subobject-linkage)\b')
 
 
 def main():
