@@ -32,60 +32,6 @@ const char* QueuePolicyName(QueuePolicy policy) {
 
 namespace {
 
-// A queue of at most `capacity` entries between threads.
-template <typename T>
-class BoundedQueue {
- public:
-  explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
-
-  // Waits for room.
-  void Push(T entry) {
-    std::unique_lock lock(mutex_);
-    has_room_.wait(lock, [&] { return entries_.size() < capacity_; });
-    entries_.push_back(std::move(entry));
-    has_entry_.notify_one();
-  }
-
-  // Never waits: a full queue gives up its oldest entry.
-  std::optional<T> PushNewest(T entry) {
-    const std::lock_guard lock(mutex_);
-    std::optional<T> oldest;
-    if (entries_.size() == capacity_) {
-      oldest = std::move(entries_.front());
-      entries_.pop_front();
-    }
-    entries_.push_back(std::move(entry));
-    has_entry_.notify_one();
-    return oldest;
-  }
-
-  // Takes the oldest entry, waiting for one; none when the queue is closed and empty.
-  std::optional<T> Pop() {
-    std::unique_lock lock(mutex_);
-    has_entry_.wait(lock, [&] { return !entries_.empty() || closed_; });
-    if (entries_.empty()) return std::nullopt;
-    T entry = std::move(entries_.front());
-    entries_.pop_front();
-    has_room_.notify_one();
-    return entry;
-  }
-
-  // No Push follows.
-  void Close() {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    has_entry_.notify_all();
-  }
-
- private:
-  const size_t capacity_;
-  std::mutex mutex_;
-  std::condition_variable has_entry_;
-  std::condition_variable has_room_;
-  std::deque<T> entries_;
-  bool closed_ = false;
-};
-
 // When the frames of a source that is not live are due.
 class Pacer {
  public:
@@ -150,13 +96,56 @@ struct Slot {
   bool wants_jpeg = false;
   PlanarImage picture;
   Rect seen;  // the part of the picture that models look at
-  std::vector<std::vector<ModelResult>>
-      results;  // by model; more entries than count stay allocated
+  // By model; more entries than count stay allocated.
+  std::vector<std::vector<ModelResult>> results;
   std::vector<size_t> result_counts;
   std::vector<uint8_t> jpeg;
   FrameTimes times = {};
   int64_t waiting_since_ns = 0;
   Status status;  // why the frame failed
+};
+
+// Slots on their way from one thread to another.
+class SlotQueue {
+ public:
+  explicit SlotQueue(int capacity) : capacity_(static_cast<size_t>(capacity)) {}
+
+  // When there is no room: waits for it or, unless it is to wait, returns the oldest slot instead.
+  Slot* Push(Slot* slot, bool waits = true) {
+    std::unique_lock lock(mutex_);
+    if (waits) has_room_.wait(lock, [&] { return slots_.size() < capacity_; });
+    Slot* const oldest = slots_.size() < capacity_ ? nullptr : slots_.front();
+    if (oldest != nullptr) slots_.pop_front();
+    slots_.push_back(slot);
+    has_slot_.notify_one();
+    return oldest;
+  }
+
+  // Takes the oldest slot, waiting for one; null when the queue is closed and empty.
+  Slot* Pop() {
+    std::unique_lock lock(mutex_);
+    has_slot_.wait(lock, [&] { return !slots_.empty() || closed_; });
+    if (slots_.empty()) return nullptr;
+    Slot* const slot = slots_.front();
+    slots_.pop_front();
+    has_room_.notify_one();
+    return slot;
+  }
+
+  // No Push follows.
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    has_slot_.notify_all();
+  }
+
+ private:
+  const size_t capacity_;
+  std::mutex mutex_;
+  std::condition_variable has_slot_;
+  std::condition_variable has_room_;
+  std::deque<Slot*> slots_;
+  bool closed_ = false;
 };
 
 Status CheckOptions(const PipelineOptions& options, const std::vector<PipelineModel>& models) {
@@ -210,10 +199,10 @@ class FramePipeline : public Pipeline {
         statistics_(models_.size()),
         // One is being captured into.
         slots_(static_cast<size_t>(1 + options_.queue_size + options_.max_in_flight)),
-        free_(slots_.size()),
-        captured_(static_cast<size_t>(options_.queue_size)),
-        decoded_(static_cast<size_t>(options_.max_in_flight)),
-        inferred_(static_cast<size_t>(options_.max_in_flight)),
+        free_(static_cast<int>(slots_.size())),
+        captured_(options_.queue_size),
+        decoded_(options_.max_in_flight),
+        inferred_(options_.max_in_flight),
         room_in_flight_(options_.max_in_flight) {
     for (Slot& slot : slots_) {
       slot.results.resize(models_.size());
@@ -232,8 +221,7 @@ class FramePipeline : public Pipeline {
       }
     }
     seen_results_.resize(models_.size());
-    std::stable_sort(frame_order_.begin(), frame_order_.end(),
-                     [&](size_t a, size_t b) { return models_[a].priority > models_[b].priority; });
+    SortByPriority();
   }
 
   PipelineReport Run() override {
@@ -241,9 +229,9 @@ class FramePipeline : public Pipeline {
     std::thread capture([this] { Capture(); });
     std::thread decode([this] { DecodeAll(); });
     std::thread infer([this] { InferAll(); });
-    while (const std::optional<Slot*> slot = inferred_.Pop()) {
-      Finish(*slot);
-      free_.Push(*slot);
+    while (Slot* slot = inferred_.Pop()) {
+      Finish(slot);
+      free_.Push(slot);
       room_in_flight_.release();
     }
     infer.join();
@@ -271,6 +259,11 @@ class FramePipeline : public Pipeline {
   }
 
  private:
+  void SortByPriority() {
+    std::stable_sort(frame_order_.begin(), frame_order_.end(),
+                     [&](size_t a, size_t b) { return models_[a].priority > models_[b].priority; });
+  }
+
   bool Stopping() const {
     return aborted_.load() || (options_.stop != nullptr && options_.stop->load());
   }
@@ -292,17 +285,15 @@ class FramePipeline : public Pipeline {
     std::optional<Pacer> pacer;
     uint64_t count = 0;
     while (!Stopping() && (options_.max_frames == 0 || count < options_.max_frames)) {
-      Slot* slot = *free_.Pop();
+      Slot* slot = free_.Pop();
       if (!CaptureInto(slot, &pacer)) {
         free_.Push(slot);
         break;
       }
       ++count;
-      if (options_.policy == QueuePolicy::kEvery) {
-        captured_.Push(slot);
-      } else if (const std::optional<Slot*> dropped = captured_.PushNewest(slot)) {
+      if (Slot* dropped = captured_.Push(slot, options_.policy == QueuePolicy::kEvery)) {
         statistics_.Drop();
-        free_.Push(*dropped);
+        free_.Push(dropped);
       }
     }
     captured_.Close();
@@ -352,15 +343,15 @@ class FramePipeline : public Pipeline {
   void DecodeAll() {
     while (true) {
       room_in_flight_.acquire();  // first, so that the frame is the newest there is
-      const std::optional<Slot*> slot = captured_.Pop();
-      if (!slot) break;
+      Slot* slot = captured_.Pop();
+      if (slot == nullptr) break;
       if (Stopping()) {
-        DropInFlight(*slot);
+        DropInFlight(slot);
         continue;
       }
-      Lap(Stage::kQueue, -1, &(*slot)->waiting_since_ns, *slot);
-      (*slot)->status = Decode(*slot);
-      decoded_.Push(*slot);
+      Lap(Stage::kQueue, -1, &slot->waiting_since_ns, slot);
+      slot->status = Decode(slot);
+      decoded_.Push(slot);
     }
     decoded_.Close();
   }
@@ -417,21 +408,21 @@ class FramePipeline : public Pipeline {
   // ---- Inference thread ----
 
   void InferAll() {
-    while (const std::optional<Slot*> slot = decoded_.Pop()) {
+    while (Slot* slot = decoded_.Pop()) {
       if (aborted_.load()) {
-        DropInFlight(*slot);
+        DropInFlight(slot);
         continue;
       }
-      Lap(Stage::kQueue, -1, &(*slot)->waiting_since_ns, *slot);
-      if ((*slot)->status.ok()) {
-        (*slot)->status = Infer(*slot);
-        if ((*slot)->status.code() == StatusCode::kDeviceLost) {
-          device_lost_ = (*slot)->status;
+      Lap(Stage::kQueue, -1, &slot->waiting_since_ns, slot);
+      if (slot->status.ok()) {
+        slot->status = Infer(slot);
+        if (slot->status.code() == StatusCode::kDeviceLost) {
+          device_lost_ = slot->status;
           aborted_.store(true);
         }
       }
-      (*slot)->waiting_since_ns = clock_->NowNs();
-      inferred_.Push(*slot);
+      slot->waiting_since_ns = clock_->NowNs();
+      inferred_.Push(slot);
     }
     inferred_.Close();
   }
@@ -460,9 +451,7 @@ class FramePipeline : public Pipeline {
     Trace({Stage::kInfer, -1, slot->frame.sequence, infer_from_ns_, infer_until_ns_});
     if (options_.alternate_order) {
       std::reverse(frame_order_.begin(), frame_order_.end());
-      std::stable_sort(frame_order_.begin(), frame_order_.end(), [&](size_t a, size_t b) {
-        return models_[a].priority > models_[b].priority;
-      });
+      SortByPriority();
     }
     return status;
   }
@@ -515,20 +504,16 @@ class FramePipeline : public Pipeline {
   // The device's part, which lies at the end of the inference but for what the host does after it.
   void AddInference(size_t i, const InferenceTimes& times, int64_t end_ns, Slot* slot) {
     const int64_t device_ns = times.link_out_ns + times.compute_ns + times.link_in_ns;
-    const int64_t total_ns = std::max(times.total_ns, device_ns);
-    const auto add = [&](Stage stage, int64_t ns, int64_t from_ns) {
+    const int64_t compute_ns = device_ns == 0 ? times.total_ns : times.compute_ns;
+    int64_t from_ns = end_ns - times.link_out_ns - compute_ns - times.link_in_ns;
+    for (const auto& [stage, ns] : {std::pair{Stage::kLinkOut, times.link_out_ns},
+                                    {Stage::kCompute, compute_ns},
+                                    {Stage::kLinkIn, times.link_in_ns}}) {
       slot->times[static_cast<size_t>(stage)] += Milliseconds(ns);
       if (ns > 0) {
         Trace({stage, static_cast<int>(i), slot->frame.sequence, from_ns, from_ns + ns});
       }
-    };
-    if (device_ns == 0) {
-      add(Stage::kCompute, total_ns, end_ns - total_ns);
-    } else {
-      int64_t from_ns = end_ns - device_ns;
-      add(Stage::kLinkOut, times.link_out_ns, from_ns);
-      add(Stage::kCompute, times.compute_ns, from_ns += times.link_out_ns);
-      add(Stage::kLinkIn, times.link_in_ns, from_ns += times.compute_ns);
+      from_ns += ns;
     }
     statistics_.Infer(i, times, end_ns);
   }
@@ -605,10 +590,10 @@ class FramePipeline : public Pipeline {
   PipelineStatistics statistics_;
 
   std::vector<Slot> slots_;
-  BoundedQueue<Slot*> free_;
-  BoundedQueue<Slot*> captured_;
-  BoundedQueue<Slot*> decoded_;
-  BoundedQueue<Slot*> inferred_;
+  SlotQueue free_;
+  SlotQueue captured_;
+  SlotQueue decoded_;
+  SlotQueue inferred_;
   std::counting_semaphore<> room_in_flight_;
 
   std::atomic<bool> running_ = false;

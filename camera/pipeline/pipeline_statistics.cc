@@ -108,17 +108,9 @@ void PipelineStatistics::Fail(Status failure) {
 
 void PipelineStatistics::Process(const ProcessedFrame& processed, bool drawn) {
   const auto happened = [&](Stage stage) {
-    switch (stage) {
-      case Stage::kLinkOut:
-      case Stage::kLinkIn:
-        return processed.times[static_cast<size_t>(stage)] > 0;
-      case Stage::kDraw:
-        return drawn;
-      case Stage::kEncode:
-        return !processed.jpeg.empty();
-      default:
-        return true;
-    }
+    const bool is_link = stage == Stage::kLinkOut || stage == Stage::kLinkIn;
+    if (is_link) return processed.times[static_cast<size_t>(stage)] > 0;
+    return stage == Stage::kDraw ? drawn : stage != Stage::kEncode || !processed.jpeg.empty();
   };
   const std::lock_guard lock(mutex_);
   processed_.Add(processed.frame.capture_time_ns);

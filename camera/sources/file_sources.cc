@@ -50,25 +50,25 @@ class ByteStream {
   // Whether bytes come in their own time: from anything but a regular file.
   bool live() const { return live_; }
 
-  // What is there and has not been skipped, after waiting for at least one byte. Nothing at the
-  // end, and within a tenth of a second after *stop became true. Valid until the next call.
-  Result<std::span<const uint8_t>> Peek() {
+  // What is there and has not been skipped, after waiting for at least so many bytes: fewer at the
+  // end, and none within a tenth of a second after *stop became true. Valid until the next call.
+  Result<std::span<const uint8_t>> Peek(size_t least = 1) {
     constexpr int kPollMs = 100;
-    constexpr size_t kBufferBytes = size_t{1} << 16;
-    while (begin_ == end_) {
+    while (bytes_left() < least) {
       if (stopped()) return std::span<const uint8_t>();
       pollfd ready = {file_.get(), POLLIN, 0};
       const int count = poll(&ready, 1, kPollMs);
       if (count < 0 && errno != EINTR) return FileError(name_, "wait for", errno);
       if (count <= 0) continue;
-      buffer_.resize(kBufferBytes);
-      const ssize_t got = read(file_.get(), buffer_.data(), buffer_.size());
-      if (got == 0) return std::span<const uint8_t>();
-      if (got < 0 && errno != EINTR && errno != EAGAIN) return FileError(name_, "read", errno);
+      std::copy_n(buffer_.begin() + static_cast<ptrdiff_t>(begin_), bytes_left(), buffer_.begin());
+      end_ = bytes_left();
       begin_ = 0;
-      end_ = static_cast<size_t>(got > 0 ? got : 0);
+      const ssize_t got = read(file_.get(), buffer_.data() + end_, buffer_.size() - end_);
+      if (got == 0) break;
+      if (got < 0 && errno != EINTR && errno != EAGAIN) return FileError(name_, "read", errno);
+      end_ += static_cast<size_t>(got > 0 ? got : 0);
     }
-    return std::span<const uint8_t>(buffer_).subspan(begin_, end_ - begin_);
+    return std::span<const uint8_t>(buffer_).subspan(begin_, bytes_left());
   }
   void Skip(size_t count) { begin_ += count; }
   // Whether Peek gave nothing because of *stop.
@@ -83,11 +83,13 @@ class ByteStream {
   ByteStream(std::string name, FileDescriptor file, bool live, const std::atomic<bool>* stop)
       : name_(std::move(name)), file_(std::move(file)), live_(live), stop_(stop) {}
 
+  size_t bytes_left() const { return end_ - begin_; }
+
   const std::string name_;
   const FileDescriptor file_;
   const bool live_;
   const std::atomic<bool>* const stop_;
-  std::vector<uint8_t> buffer_;
+  std::vector<uint8_t> buffer_ = std::vector<uint8_t>(size_t{1} << 16);
   size_t begin_ = 0;  // of what has not been skipped, in the buffer
   size_t end_ = 0;
 };
@@ -133,11 +135,8 @@ bool HasPictureName(const std::string& name) {
 
 class MjpegStream : public FrameSource {
  public:
-  // `begun` has been taken from the stream already.
-  MjpegStream(std::unique_ptr<ByteStream> stream, std::span<const uint8_t> begun, bool loop)
-      : stream_(std::move(stream)), loop_(loop) {
-    splitter_.Append(begun);
-  }
+  MjpegStream(std::unique_ptr<ByteStream> stream, bool loop)
+      : stream_(std::move(stream)), loop_(loop) {}
 
   Result<bool> Next(Frame* frame) override {
     while (true) {
@@ -243,8 +242,9 @@ class Y4mStream : public FrameSource {
   Y4mStream(std::unique_ptr<ByteStream> stream, bool loop)
       : stream_(std::move(stream)), loop_(loop) {}
 
-  // Reads the header, of which `line` has been taken from the stream already.
-  Status Start(std::string line) {
+  // Reads the header.
+  Status Start() {
+    std::string line;
     ATOLL_ASSIGN_OR_RETURN(const bool has_line, ReadLine(&line));
     if (!has_line) return InvalidArgument("%s: Y4M without a header", stream_->name().c_str());
     ATOLL_ASSIGN_OR_RETURN(header_, ParseY4mHeader(stream_->name(), line));
@@ -256,7 +256,6 @@ class Y4mStream : public FrameSource {
     ATOLL_ASSIGN_OR_RETURN(bool has_line, ReadLine(&line));
     if (!has_line && loop_ && sequence_ > 0 && !stream_->stopped() && stream_->Rewind()) {
       ATOLL_ASSIGN_OR_RETURN(has_line, ReadLine(&line));  // the header again
-      line.clear();
       if (has_line) {
         ATOLL_ASSIGN_OR_RETURN(has_line, ReadLine(&line));
       }
@@ -289,21 +288,23 @@ class Y4mStream : public FrameSource {
   }
 
  private:
-  // Appends what is left of a line, without its end. False at the end of the stream.
+  // A line without its end. False at the end of the stream.
   Result<bool> ReadLine(std::string* line) {
     constexpr size_t kMaxLine = 256;
-    while (true) {
-      ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream_->Peek());
-      if (bytes.empty()) return false;
+    for (size_t least = 1;; ++least) {
+      ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream_->Peek(least));
+      if (bytes.size() < least) return false;
       const auto end = std::find(bytes.begin(), bytes.end(), static_cast<uint8_t>('\n'));
-      const auto size = static_cast<size_t>(end - bytes.begin());
-      if (line->size() + size > kMaxLine) {
+      line->assign(bytes.begin(), end);
+      if (line->size() > kMaxLine) {
         return InvalidArgument("%s: a line of Y4M has no end within %zu bytes",
                                stream_->name().c_str(), kMaxLine);
       }
-      line->append(bytes.begin(), end);
-      stream_->Skip(end == bytes.end() ? size : size + 1);
-      if (end != bytes.end()) return true;
+      if (end != bytes.end()) {
+        stream_->Skip(line->size() + 1);
+        return true;
+      }
+      least = bytes.size();
     }
   }
 
@@ -315,23 +316,15 @@ class Y4mStream : public FrameSource {
 
 // By its first bytes, for which it waits; null when it was stopped before.
 Result<std::unique_ptr<FrameSource>> Identify(std::unique_ptr<ByteStream> stream, bool loop) {
-  std::string begun;
-  while (begun.size() < kY4mMagic.size()) {
-    ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream->Peek());
-    if (stream->stopped()) return std::unique_ptr<FrameSource>();
-    if (bytes.empty()) break;
-    const size_t size = std::min(bytes.size(), kY4mMagic.size() - begun.size());
-    begun.append(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
-    stream->Skip(size);
+  ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream->Peek(kY4mMagic.size()));
+  if (stream->stopped()) return std::unique_ptr<FrameSource>();
+  if (bytes.size() < kY4mMagic.size() ||
+      !std::equal(kY4mMagic.begin(), kY4mMagic.end(), bytes.begin())) {
+    return std::unique_ptr<FrameSource>(new MjpegStream(std::move(stream), loop));
   }
-  if (begun == kY4mMagic) {
-    auto source = std::make_unique<Y4mStream>(std::move(stream), loop);
-    ATOLL_RETURN_IF_ERROR(source->Start(std::move(begun)));
-    return std::unique_ptr<FrameSource>(std::move(source));
-  }
-  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(begun.data()),
-                                       begun.size());
-  return std::unique_ptr<FrameSource>(new MjpegStream(std::move(stream), bytes, loop));
+  auto source = std::make_unique<Y4mStream>(std::move(stream), loop);
+  ATOLL_RETURN_IF_ERROR(source->Start());
+  return std::unique_ptr<FrameSource>(std::move(source));
 }
 
 // What comes in its own time, if at all: what it is shows with the first frame.
