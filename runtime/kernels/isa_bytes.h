@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #endif
 
+#include <cstddef>
 #include <cstdint>
 
 namespace atollrt {
@@ -23,7 +24,7 @@ inline Bytes16 Load16Before(const uint8_t* from, const uint8_t* end) {
     return bytes;
   }
   alignas(16) uint8_t some[16] = {};
-  for (int i = 0; i < 16 && from + i < end; ++i) some[i] = from[i];
+  if (end > from) __builtin_memcpy(some, from, static_cast<size_t>(end - from));
   __builtin_memcpy(&bytes, some, sizeof(bytes));
   return bytes;
 }

@@ -45,9 +45,10 @@ void InterleaveFourTaps(const InterleaveArgs& args) {
                                                                 12, 28, 13, 29, 14, 30, 15, 31));
       };
       const auto store = [cell](Pairs8 a, Pairs8 b, int at) {
-        const Pairs8 quads[2] = {__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11),
-                                 __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)};
-        __builtin_memcpy(cell + at, quads, sizeof(quads));
+        const Pairs8 first = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+        const Pairs8 last = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+        __builtin_memcpy(cell + at, &first, sizeof(first));
+        __builtin_memcpy(cell + at + 16, &last, sizeof(last));
       };
       store(low(tap[0], tap[1]), low(tap[2], tap[3]), 0);
       store(high(tap[0], tap[1]), high(tap[2], tap[3]), 32);
@@ -119,7 +120,6 @@ void RunBlock(const BlockArgs& block) {
     scale[i] = LoadScale<kEpilogue>(columns, block.channel + kLanes * i);
     bias[i] = LoadVector(columns.bias + block.channel + kLanes * i);
   }
-  uint8_t* const output = args.output + block.channel;
   for (int32_t first = 0; first < args.pixels; first += kPixels) {
     // Past the end, the last pixel is computed again.
     int32_t pixel[kPixels];
@@ -131,6 +131,7 @@ void RunBlock(const BlockArgs& block) {
     }
     Vector v[kPixels * kVectors];
     Accumulate<Products>(block, cells, bias, v);
+    uint8_t* const output = args.output + block.channel;
     if (!vectorizable) {
       alignas(Vector) int32_t plain[kPixels * kWidth];
       for (int i = 0; i < kPixels * kVectors; ++i) StoreVector(plain + kLanes * i, v[i]);
@@ -142,12 +143,11 @@ void RunBlock(const BlockArgs& block) {
     alignas(ByteVector) uint8_t bytes[kPixels * kWidth];
 #pragma GCC unroll 4
     for (int i = 0; i < kPixels * kVectors; i += 4) {
-      const ByteVector some =
-          ToBytes(Rescale<kEpilogue>(v[i], scale[i % kVectors]),
-                  Rescale<kEpilogue>(v[i + 1], scale[(i + 1) % kVectors]),
-                  Rescale<kEpilogue>(v[i + 2], scale[(i + 2) % kVectors]),
-                  Rescale<kEpilogue>(v[i + 3], scale[(i + 3) % kVectors]), to_bytes);
-      __builtin_memcpy(bytes + kLanes * i, &some, sizeof(some));
+      StoreBytes(bytes + kLanes * i,
+                 ToBytes(Rescale<kEpilogue>(v[i], scale[i % kVectors]),
+                         Rescale<kEpilogue>(v[i + 1], scale[(i + 1) % kVectors]),
+                         Rescale<kEpilogue>(v[i + 2], scale[(i + 2) % kVectors]),
+                         Rescale<kEpilogue>(v[i + 3], scale[(i + 3) % kVectors]), to_bytes));
     }
 #pragma GCC unroll 4
     for (int p = 0; p < kPixels; ++p) {

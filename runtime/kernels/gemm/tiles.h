@@ -79,9 +79,8 @@ void StoreRows(const StoreArgs& args, const int32_t* sums) {
       value[i] = Rescale<kEpilogue>(LoadVector(sums + kWidth * row + kLanes * (i % kVectors)),
                                     scale[i % kVectors]);
     }
-    const ByteVector stored = ToBytes(value[0], value[1], value[2], value[3], to_bytes);
-    alignas(ByteVector) uint8_t bytes[sizeof(stored)];
-    __builtin_memcpy(bytes, &stored, sizeof(stored));
+    alignas(ByteVector) uint8_t bytes[sizeof(ByteVector)];
+    StoreBytes(bytes, ToBytes(value[0], value[1], value[2], value[3], to_bytes));
     for (int i = 0; i < kRowsAtOnce && r + i < args.rows; ++i) {
       uint8_t* output = args.output + (r + i) * args.output_stride;
       if (args.width == kWidth) {

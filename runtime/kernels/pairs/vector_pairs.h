@@ -130,8 +130,7 @@ inline void ForEachBlock(const uint8_t* x1, const uint8_t* x2, uint8_t* y, int64
       x2 = rest2;
       to = rest;
     }
-    const ByteVector bytes = block(x1, x2);
-    __builtin_memcpy(to, &bytes, sizeof(bytes));
+    StoreBytes(to, block(x1, x2));
   }
   const int64_t whole = count / kBytes * kBytes;
   if (whole < count) __builtin_memcpy(y + whole, rest, static_cast<size_t>(count - whole));

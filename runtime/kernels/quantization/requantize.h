@@ -5,7 +5,7 @@
 // end up in code for other CPUs. Under the same names each set has
 //
 //   Vector, kLanes                    a register of int32
-//   LoadVector, StoreVector           at any alignment
+//   LoadVector, StoreVector           at any alignment; likewise StoreBytes of a ByteVector
 //   Scale, LoadScale<Epilogue>        what kLanes neighbouring columns need, kept in registers
 //   Rescale<Epilogue>(x, scale)       accumulators to values before the zero point and the clamp
 //   Bytes, LoadBytes, ToBytes         four Vectors of values to a ByteVector: the bytes of the

@@ -29,6 +29,7 @@ inline Vector LoadVector(const void* from) {
 inline void StoreVector(void* to, Vector vector) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), vector);
 }
+inline void StoreBytes(uint8_t* to, ByteVector bytes) { StoreVector(to, bytes); }
 
 struct Scale {
   __m256i multiplier, multiplier_odd;  // the second serves the odd lanes, moved to even places

@@ -31,6 +31,7 @@ inline Epilogue EpilogueOf(const OutputColumns& columns) {
   return columns.clamp.min >= columns.zero_point ? Epilogue::kFixedPointPositive
                                                  : Epilogue::kFixedPoint;
 }
+inline void StoreBytes(uint8_t* to, ByteVector bytes) { StoreVector(to, bytes); }
 
 struct Scale {
   __m512i multiplier, multiplier_odd;  // the second serves the odd lanes, moved to even places

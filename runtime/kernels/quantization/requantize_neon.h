@@ -24,6 +24,7 @@ constexpr int kLanes = 4;
 
 inline Vector LoadVector(const int32_t* from) { return vld1q_s32(from); }
 inline void StoreVector(int32_t* to, Vector vector) { vst1q_s32(to, vector); }
+inline void StoreBytes(uint8_t* to, ByteVector bytes) { vst1q_u8(to, bytes); }
 
 struct Scale {
   int32x4_t multiplier;
