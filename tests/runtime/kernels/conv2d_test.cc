@@ -4,28 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "tests/runtime/kernels/random_conv.h"
+#include "tests/runtime/kernels/filter_of_bytes.h"
 #include "tests/runtime/kernels/random_pairs.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
 namespace {
-
-std::string Describe(const Conv2DParams& p) {
-  const ConvShape& s = p.shape;
-  return Format(
-      "input %dx%dx%dx%d output %dx%dx%d kernel %dx%d stride %dx%d dilation %dx%d pad %d,%d groups "
-      "%d types %d,%d zero points %d,%d mode %d clamp %d..%d output zero point %d",
-      s.batch, s.input_h, s.input_w, s.input_c, s.output_h, s.output_w, s.output_c, s.kernel_h,
-      s.kernel_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.pad_top, s.pad_left,
-      s.groups, int(p.input_type), int(p.weight_type), p.input_zero_point, p.weight_zero_point,
-      int(p.output.mode), p.output.clamp.min, p.output.clamp.max, p.output.zero_point);
-}
 
 Conv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = SmallGeometry) {
   Conv2DParams p;
@@ -34,12 +22,7 @@ Conv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = SmallGeome
   s.groups = rng->Pick<int32_t>({1, 1, 1, 1, 1, 2, 3});
   s.input_c = s.groups * rng->Pick<int32_t>({1, 3, 4, 8, 16, 32, 64, rng->Int32(1, 70)});
   s.output_c = s.groups * rng->Pick<int32_t>({1, 8, 16, 17, 24, 32, 33, rng->Int32(1, 70)});
-  p.input_type = RandomType(rng);
-  p.weight_type = RandomType(rng);
-  p.input_zero_point = RandomZeroPoint(rng, p.input_type);
-  p.weight_zero_point = RandomZeroPoint(rng, p.weight_type);
-  const double depth = s.kernel_h * s.kernel_w * (s.input_c / s.groups);
-  p.output = RandomOutputStage(rng, s.output_c, depth * 128 * 64);
+  ChooseNumbers(rng, s.kernel_h * s.kernel_w * (s.input_c / s.groups), &p);
   return p;
 }
 
@@ -47,50 +30,29 @@ int64_t WeightBytes(const ConvShape& s) {
   return int64_t{s.output_c} * s.kernel_h * s.kernel_w * (s.input_c / s.groups);
 }
 
-// Runs `p` with operands hard against unmapped pages and compares with the reference.
-void ExpectEqualsReference(Rng* rng, Conv2DParams p, CpuFeatures features, ThreadPool* pool) {
-  const auto side = [&] { return rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}); };
-  const auto gap = [&] { return static_cast<size_t>(rng->Int(0, 63)); };
-  GuardedBuffer weights(static_cast<size_t>(WeightBytes(p.shape)), side());
-  GuardedBuffer input(static_cast<size_t>(p.shape.InputBytes()), side());
-  GuardedBuffer output(static_cast<size_t>(p.shape.OutputBytes()), side(), gap());
-  RandomBytes(rng, weights.bytes());
-  RandomBytes(rng, input.bytes());
-  p.weights = weights.data();
-
-  std::vector<uint8_t> expected(output.size());
-  ReferenceConv2D(p, input.data(), expected.data());
-
-  // Weights are packed by Prepare, or were before and are used where they lie.
-  const bool is_packed = rng->OneIn(2);
-  const PackedFile packed(is_packed ? Conv2D::PackWeights(p, features) : std::vector<uint8_t>());
-  p.packed_weights = packed.bytes();
-  Result<Conv2D> prepared = Conv2D::Prepare(p, features);
-  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
-  const Conv2D conv = *std::move(prepared);
-  EXPECT_EQ(conv.uses_packed_weights(), is_packed) << Describe(p);
-  std::memset(weights.data(), 0x55, weights.size());  // not needed any more
-  GuardedBuffer scratch(conv.ScratchBytes(pool == nullptr ? 1 : pool->threads()), side(), gap());
-  conv.Run(input.data(), output.data(), scratch.data(), pool);
-
-  const auto check = [&](const std::vector<uint8_t>& wanted, GuardedBuffer& found) {
-    EXPECT_EQ(std::vector<uint8_t>(found.data(), found.data() + found.size()), wanted)
-        << conv.kernel_name() << ": " << Describe(p);
-    EXPECT_TRUE(found.Intact() && output.Intact() && scratch.Intact())
-        << conv.kernel_name() << ": " << Describe(p);
-  };
-  check(expected, output);
-
+void ExpectEqualsReference(Rng* rng, const Conv2DParams& p, CpuFeatures features,
+                           ThreadPool* pool) {
   // Once more with a tail, whose result lies on the output, on the other operand or elsewhere.
-  const PairTail tail = RandomPairTail(rng);
-  GuardedBuffer other(expected.size(), side()), elsewhere(expected.size(), side());
-  RandomBytes(rng, other.bytes());
-  const std::vector<uint8_t> combined = ReferenceTail(tail, expected, other.data());
-  GuardedBuffer* const y = rng->Pick({&output, &other, &elsewhere});
-  conv.Run(input.data(), output.data(), scratch.data(), pool,
-           {.tail = &tail, .other = other.data(), .y = y->data()});
-  check(combined, *y);
-  if (y != &output) check(expected, output);
+  const auto with_tail = [&](const FilterRun<Conv2D>& run) {
+    const auto side = [&] { return rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}); };
+    const PairTail tail = RandomPairTail(rng);
+    GuardedBuffer other(run.expected.size(), side()), elsewhere(run.expected.size(), side());
+    RandomBytes(rng, other.bytes());
+    const std::vector<uint8_t> combined = ReferenceTail(tail, run.expected, other.data());
+    GuardedBuffer* const y = rng->Pick({&run.output, &other, &elsewhere});
+    run.conv.Run(run.input.data(), run.output.data(), run.scratch.data(), pool,
+                 {.tail = &tail, .other = other.data(), .y = y->data()});
+    const auto check = [&](const std::vector<uint8_t>& wanted, GuardedBuffer& found) {
+      EXPECT_EQ(std::vector<uint8_t>(found.data(), found.data() + found.size()), wanted)
+          << run.conv.kernel_name() << ": " << DescribeFilter(p);
+      EXPECT_TRUE(found.Intact() && run.output.Intact() && run.scratch.Intact())
+          << run.conv.kernel_name() << ": " << DescribeFilter(p);
+    };
+    check(combined, *y);
+    if (y != &run.output) check(run.expected, run.output);
+  };
+  ExpectEqualsReference<Conv2D>(rng, p, WeightBytes(p.shape), ReferenceConv2D, features, pool,
+                                with_tail);
 }
 
 TEST(Conv2D, EqualsTheReferenceForRandomLayersOnEveryCpuLevel) {
@@ -160,12 +122,7 @@ TEST(Conv2D, LeavesOutTapsFarFromTheImage) {
     const Conv2DParams params = RandomParams(&rng, FarGeometry);
     for (const CpuFeatures features : AvailableCpuLevels()) {
       ExpectEqualsReference(&rng, params, features, rng.Pick<ThreadPool*>({nullptr, &two}));
-      const std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(params.shape)), 3);
-      Conv2DParams p = params;
-      p.weights = weights.data();
-      const auto conv = Conv2D::Prepare(p, features);
-      ASSERT_TRUE(conv.ok());
-      EXPECT_LE(conv->ScratchBytes(1), 2u << 20) << Describe(p);
+      ExpectLittleScratch<Conv2D>(params, WeightBytes(params.shape), features);
     }
   }
 }

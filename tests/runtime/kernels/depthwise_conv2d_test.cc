@@ -4,28 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "tests/runtime/kernels/random_conv.h"
+#include "tests/runtime/kernels/filter_of_bytes.h"
 #include "tests/support/guarded_buffer.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
 namespace {
-
-std::string Describe(const DepthwiseConv2DParams& p) {
-  const ConvShape& s = p.shape;
-  return Format(
-      "input %dx%dx%dx%d output %dx%dx%d kernel %dx%d stride %dx%d dilation %dx%d pad %d,%d groups "
-      "%d types %d,%d zero points %d,%d mode %d clamp %d..%d output zero point %d",
-      s.batch, s.input_h, s.input_w, s.input_c, s.output_h, s.output_w, s.output_c, s.kernel_h,
-      s.kernel_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.pad_top, s.pad_left,
-      s.groups, int(p.input_type), int(p.weight_type), p.input_zero_point, p.weight_zero_point,
-      int(p.output.mode), p.output.clamp.min, p.output.clamp.max, p.output.zero_point);
-}
 
 DepthwiseConv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = SmallGeometry) {
   DepthwiseConv2DParams p;
@@ -33,49 +21,16 @@ DepthwiseConv2DParams RandomParams(Rng* rng, ConvShape (*geometry)(Rng* rng) = S
   ConvShape& s = p.shape;
   s.input_c = rng->Pick<int32_t>({1, 3, 8, 16, 32, 48, rng->Int32(1, 70)});
   s.output_c = s.input_c * rng->Pick<int32_t>({1, 1, 1, 1, 2, 3, 8});
-  p.input_type = RandomType(rng);
-  p.weight_type = RandomType(rng);
-  p.input_zero_point = RandomZeroPoint(rng, p.input_type);
-  p.weight_zero_point = RandomZeroPoint(rng, p.weight_type);
-  const double depth = s.kernel_h * s.kernel_w;
-  p.output = RandomOutputStage(rng, s.output_c, depth * 128 * 64);
+  ChooseNumbers(rng, s.kernel_h * s.kernel_w, &p);
   return p;
 }
 
 int64_t WeightBytes(const ConvShape& s) { return int64_t{s.kernel_h} * s.kernel_w * s.output_c; }
 
-// Runs `p` with operands hard against unmapped pages and compares with the reference.
-void ExpectEqualsReference(Rng* rng, DepthwiseConv2DParams p, CpuFeatures features,
+void ExpectEqualsReference(Rng* rng, const DepthwiseConv2DParams& p, CpuFeatures features,
                            ThreadPool* pool) {
-  const auto side = [&] { return rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}); };
-  const auto gap = [&] { return static_cast<size_t>(rng->Int(0, 63)); };
-  GuardedBuffer weights(static_cast<size_t>(WeightBytes(p.shape)), side());
-  GuardedBuffer input(static_cast<size_t>(p.shape.InputBytes()), side());
-  GuardedBuffer output(static_cast<size_t>(p.shape.OutputBytes()), side(), gap());
-  RandomBytes(rng, weights.bytes());
-  RandomBytes(rng, input.bytes());
-  p.weights = weights.data();
-
-  std::vector<uint8_t> expected(output.size());
-  ReferenceDepthwiseConv2D(p, input.data(), expected.data());
-
-  // Weights are packed by Prepare, or were before and are used where they lie.
-  const bool is_packed = rng->OneIn(2);
-  const PackedFile packed(is_packed ? DepthwiseConv2D::PackWeights(p, features)
-                                    : std::vector<uint8_t>());
-  p.packed_weights = packed.bytes();
-  Result<DepthwiseConv2D> prepared = DepthwiseConv2D::Prepare(p, features);
-  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
-  const DepthwiseConv2D conv = *std::move(prepared);
-  EXPECT_EQ(conv.uses_packed_weights(), is_packed) << Describe(p);
-  std::memset(weights.data(), 0x55, weights.size());  // not needed any more
-  GuardedBuffer scratch(conv.ScratchBytes(pool == nullptr ? 1 : pool->threads()), side(), gap());
-  conv.Run(input.data(), output.data(), scratch.data(), pool);
-
-  const std::vector<uint8_t> actual(output.data(), output.data() + output.size());
-  EXPECT_EQ(actual, expected) << conv.kernel_name() << ": " << Describe(p);
-  EXPECT_TRUE(output.Intact()) << conv.kernel_name() << ": " << Describe(p);
-  EXPECT_TRUE(scratch.Intact()) << conv.kernel_name() << ": " << Describe(p);
+  ExpectEqualsReference<DepthwiseConv2D>(rng, p, WeightBytes(p.shape), ReferenceDepthwiseConv2D,
+                                         features, pool, [](const auto&) {});
 }
 
 TEST(DepthwiseConv2D, EqualsTheReferenceForRandomLayersOnEveryCpuLevel) {
@@ -147,12 +102,7 @@ TEST(DepthwiseConv2D, LeavesOutTapsFarFromTheImage) {
     const DepthwiseConv2DParams params = RandomParams(&rng, FarGeometry);
     for (const CpuFeatures features : AvailableCpuLevels()) {
       ExpectEqualsReference(&rng, params, features, rng.Pick<ThreadPool*>({nullptr, &two}));
-      const std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(params.shape)), 3);
-      DepthwiseConv2DParams p = params;
-      p.weights = weights.data();
-      const auto conv = DepthwiseConv2D::Prepare(p, features);
-      ASSERT_TRUE(conv.ok());
-      EXPECT_LE(conv->ScratchBytes(1), 2u << 20) << Describe(p);
+      ExpectLittleScratch<DepthwiseConv2D>(params, WeightBytes(params.shape), features);
     }
   }
 }

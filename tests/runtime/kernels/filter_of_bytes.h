@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the tests of Conv2D and DepthwiseConv2D have in common: `Conv` is one of them, `Params` what
+// it is prepared from.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/kernels/random_conv.h"
+#include "tests/support/guarded_buffer.h"
+#include "tests/support/rng.h"
+
+namespace atollrt {
+
+template <typename Params>
+std::string DescribeFilter(const Params& p) {
+  const ConvShape& s = p.shape;
+  return Format(
+      "input %dx%dx%dx%d output %dx%dx%d kernel %dx%d stride %dx%d dilation %dx%d pad %d,%d groups "
+      "%d types %d,%d zero points %d,%d mode %d clamp %d..%d output zero point %d",
+      s.batch, s.input_h, s.input_w, s.input_c, s.output_h, s.output_w, s.output_c, s.kernel_h,
+      s.kernel_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.pad_top, s.pad_left,
+      s.groups, int(p.input_type), int(p.weight_type), p.input_zero_point, p.weight_zero_point,
+      int(p.output.mode), p.output.clamp.min, p.output.clamp.max, p.output.zero_point);
+}
+
+// Types and zero points at random, and an output stage for sums of `depth` products.
+template <typename Params>
+void ChooseNumbers(Rng* rng, double depth, Params* p) {
+  p->input_type = RandomType(rng);
+  p->weight_type = RandomType(rng);
+  p->input_zero_point = RandomZeroPoint(rng, p->input_type);
+  p->weight_zero_point = RandomZeroPoint(rng, p->weight_type);
+  p->output = RandomOutputStage(rng, p->shape.output_c, depth * 128 * 64);
+}
+
+template <typename Conv>
+struct FilterRun {
+  const Conv& conv;
+  GuardedBuffer &input, &output, &scratch;
+  const std::vector<uint8_t>& expected;
+};
+
+// Runs `p` with operands hard against unmapped pages and compares with the reference; then
+// more(run) may look at it.
+template <typename Conv, typename Params, typename Reference, typename More>
+void ExpectEqualsReference(Rng* rng, Params p, int64_t weight_bytes, Reference reference,
+                           CpuFeatures features, ThreadPool* pool, More more) {
+  const auto side = [&] { return rng->Pick({GuardedBuffer::kEnd, GuardedBuffer::kStart}); };
+  const auto gap = [&] { return static_cast<size_t>(rng->Int(0, 63)); };
+  GuardedBuffer weights(static_cast<size_t>(weight_bytes), side());
+  GuardedBuffer input(static_cast<size_t>(p.shape.InputBytes()), side());
+  GuardedBuffer output(static_cast<size_t>(p.shape.OutputBytes()), side(), gap());
+  RandomBytes(rng, weights.bytes());
+  RandomBytes(rng, input.bytes());
+  p.weights = weights.data();
+
+  std::vector<uint8_t> expected(output.size());
+  reference(p, input.data(), expected.data());
+
+  // Weights are packed by Prepare, or were before and are used where they lie.
+  const bool is_packed = rng->OneIn(2);
+  const PackedFile packed(is_packed ? Conv::PackWeights(p, features) : std::vector<uint8_t>());
+  p.packed_weights = packed.bytes();
+  Result<Conv> prepared = Conv::Prepare(p, features);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  const Conv conv = *std::move(prepared);
+  EXPECT_EQ(conv.uses_packed_weights(), is_packed) << DescribeFilter(p);
+  std::memset(weights.data(), 0x55, weights.size());  // not needed any more
+  GuardedBuffer scratch(conv.ScratchBytes(pool == nullptr ? 1 : pool->threads()), side(), gap());
+  conv.Run(input.data(), output.data(), scratch.data(), pool);
+
+  const std::vector<uint8_t> actual(output.data(), output.data() + output.size());
+  EXPECT_EQ(actual, expected) << conv.kernel_name() << ": " << DescribeFilter(p);
+  EXPECT_TRUE(output.Intact() && scratch.Intact())
+      << conv.kernel_name() << ": " << DescribeFilter(p);
+  more(FilterRun<Conv>{conv, input, output, scratch, expected});
+}
+
+// What is over padding in every output takes neither time nor memory.
+template <typename Conv, typename Params>
+void ExpectLittleScratch(Params p, int64_t weight_bytes, CpuFeatures features) {
+  const std::vector<uint8_t> weights(static_cast<size_t>(weight_bytes), 3);
+  p.weights = weights.data();
+  const auto conv = Conv::Prepare(p, features);
+  ASSERT_TRUE(conv.ok());
+  EXPECT_LE(conv->ScratchBytes(1), 2u << 20) << DescribeFilter(p);
+}
+
+}  // namespace atollrt
