@@ -25,6 +25,7 @@ struct Arrays {
   float* column;         // [anchors]: the scores that a suppression looks at
   int32_t* candidates;   // [anchors]
   int32_t* selected;     // [max_detections]
+  Box* kept;             // [max_detections]: the boxes of these, side by side
   int32_t* labels;       // kFast: [num_classes], sorted for one anchor at a time
   int32_t* best_labels;  // kFast by codes: [anchors]
   Detection* merged;     // kRegular: [max_detections] each
@@ -36,6 +37,7 @@ Arrays Take(const DetectionParams& p, Scratch* scratch) {
           scratch->Take<float>(p.anchors),
           scratch->Take<int32_t>(p.anchors),
           scratch->Take<int32_t>(p.max_detections),
+          scratch->Take<Box>(p.max_detections),
           scratch->Take<int32_t>(p.num_classes),
           scratch->Take<int32_t>(p.anchors),
           scratch->Take<Detection>(p.max_detections),
@@ -83,14 +85,23 @@ float IntersectionOverUnion(const Box& a, const Box& b) {
   return intersection / (area_a + area_b - intersection);
 }
 
+// Of most pairs nothing more needs to be known.
+bool AreApart(const Box& a, const Box& b) {
+  return a.ymax <= b.ymin || b.ymax <= a.ymin || a.xmax <= b.xmin || b.xmax <= a.xmin;
+}
+
 // Non-maximum suppression over arrays.column; returns how many of arrays.selected it has set. A
-// heap gives the candidates one after the other, as long as more are wanted.
-int32_t Suppress(const DetectionParams& p, const Arrays& arrays, int32_t limit) {
+// heap gives the candidates one after the other, as long as more are wanted. Of those that are not
+// above `*floor`, unless that is nullptr, none is.
+int32_t Suppress(const DetectionParams& p, const Arrays& arrays, int32_t limit,
+                 const float* floor = nullptr) {
   const float* scores = arrays.column;
   int32_t* const candidates = arrays.candidates;
   int32_t count = 0;
   for (int32_t i = 0; i < p.anchors; ++i) {
-    if (scores[i] >= p.score_threshold) candidates[count++] = i;
+    if (scores[i] >= p.score_threshold && (floor == nullptr || scores[i] > *floor)) {
+      candidates[count++] = i;
+    }
   }
   // The index as a second key makes the order that of a stable sort. There are no NaNs.
   const auto is_behind = [scores](int32_t a, int32_t b) {
@@ -103,10 +114,13 @@ int32_t Suppress(const DetectionParams& p, const Arrays& arrays, int32_t limit) 
     const int32_t anchor = candidates[count - 1];
     const Box& box = arrays.boxes[anchor];
     const bool is_dropped =
-        std::any_of(arrays.selected, arrays.selected + selected, [&](int32_t better) {
-          return IntersectionOverUnion(arrays.boxes[better], box) > p.iou_threshold;
+        std::any_of(arrays.kept, arrays.kept + selected, [&](const Box& better) {
+          if (p.iou_threshold >= 0 && AreApart(better, box)) return false;
+          return IntersectionOverUnion(better, box) > p.iou_threshold;
         });
-    if (!is_dropped) arrays.selected[selected++] = anchor;
+    if (is_dropped) continue;
+    arrays.kept[selected] = box;
+    arrays.selected[selected++] = anchor;
   }
   return selected;
 }
@@ -182,7 +196,10 @@ int32_t Regular(const DetectionParams& p, Arrays arrays, const float* scores,
     for (int32_t i = 0; i < p.anchors; ++i) {
       arrays.column[i] = scores[int64_t{i} * p.score_columns + label];
     }
-    const int32_t found = Suppress(p, arrays, limit);
+    // Below what the other classes have, nothing finds a place any more.
+    const bool is_full = count == p.max_detections;
+    const int32_t found =
+        Suppress(p, arrays, limit, is_full ? &arrays.merged[count - 1].score : nullptr);
     // Both lists are sorted, and earlier classes come first among equals.
     std::swap(arrays.merged, arrays.previous);
     int32_t old = 0;

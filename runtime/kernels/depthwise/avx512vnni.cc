@@ -33,7 +33,7 @@ void Interleave(const InterleaveArgs& args) {
   const __m512i flip = _mm512_set1_epi8(args.type == ByteType::kInt8 ? -128 : 0);
   for (int32_t c = 0; c < args.channels; c += kDepthwiseBlock) {
     const int32_t left = args.channels - c;
-    const __mmask16 mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
+    const __mmask16 mask = LowBytes16(left);
     const uint8_t* source[kTaps];
     for (int t = 0; t < kTaps; ++t) source[t] = args.taps[t].pixels + c;
     uint8_t* cell = args.cells + c / kDepthwiseBlock * args.block_stride;
@@ -77,22 +77,6 @@ inline void Accumulate(const DepthwiseBlock& block, const uint8_t* const cells[k
   }
 }
 
-// 16 channels of kPixels pixels.
-inline void Store(__m512i bytes, int32_t channels, uint8_t* const to[kPixels]) {
-  const __m128i part[kPixels] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
-                                 _mm512_extracti32x4_epi32(bytes, 2),
-                                 _mm512_extracti32x4_epi32(bytes, 3)};
-  const __mmask16 mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
-#pragma GCC unroll 4
-  for (int p = 0; p < kPixels; ++p) {
-    if (channels == 16) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to[p]), part[p]);
-    } else {
-      _mm_mask_storeu_epi8(to[p], mask, part[p]);
-    }
-  }
-}
-
 template <Epilogue kEpilogue, int kGroups>
 void RunBlock(const BlockArgs& block) {
   const DepthwiseArgs& args = *block.all;
@@ -100,6 +84,7 @@ void RunBlock(const BlockArgs& block) {
   const Scale scale = LoadScale<kEpilogue>(columns, block.channel);
   const Bytes to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m512i bias = _mm512_load_si512(columns.bias + block.channel);
+  const __mmask16 mask = LowBytes16(block.channels);
   uint8_t* const output = args.output + block.channel;
   const auto run = [&](const int32_t pixel[kPixels]) __attribute__((always_inline)) {
     const uint8_t* cells[kPixels];
@@ -111,10 +96,11 @@ void RunBlock(const BlockArgs& block) {
     }
     __m512i sum[kPixels];
     Accumulate<kGroups>(*block.block, cells, bias, sum);
-    Store(ToBytes<kZeroPointOf<kEpilogue>>(
-              Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
-              Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes),
-          block.channels, to);
+    StoreQuarters(ToBytes<kZeroPointOf<kEpilogue>>(Rescale<kEpilogue>(sum[0], scale),
+                                                   Rescale<kEpilogue>(sum[1], scale),
+                                                   Rescale<kEpilogue>(sum[2], scale),
+                                                   Rescale<kEpilogue>(sum[3], scale), to_bytes),
+                  mask, to);
   };
   // The last pixels overlap those before, or each other.
   int32_t first = 0;
@@ -235,6 +221,74 @@ inline int64_t SafeColumns(const RowsArgs& block) {
   return columns;
 }
 
+// Where the cells of a block come from.
+struct CellSource {
+  const uint8_t* row[kTaps];  // of column x
+  int64_t x;                  // the next column that needs a cell
+  int64_t step, input_w;
+  const uint8_t* padding;
+  __mmask16 mask;
+  __m512i flip;
+
+  // The cell of column x + i, all of whose bytes may be read.
+  [[gnu::always_inline]] __m512i WholeCell(int i) const {
+    __m128i tap[kTaps];
+#pragma GCC unroll 4
+    for (int t = 0; t < kTaps; ++t) {
+      tap[t] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[t] + i * step));
+    }
+    return InterleaveCell(tap, flip);
+  }
+  // The same, inside of the input or not.
+  [[gnu::always_inline]] __m512i EdgeCell(int i) const {
+    const bool is_inside = x + i >= 0 && x + i < input_w;
+    __m128i tap[kTaps];
+#pragma GCC unroll 4
+    for (int t = 0; t < kTaps; ++t) {
+      tap[t] = _mm_maskz_loadu_epi8(mask, is_inside ? row[t] + i * step : padding);
+    }
+    return InterleaveCell(tap, flip);
+  }
+  [[gnu::always_inline]] void Advance(int columns) {
+    x += columns;
+#pragma GCC unroll 4
+    for (int t = 0; t < kTaps; ++t) row[t] += columns * step;
+  }
+};
+
+inline CellSource SourceOf(const RowsArgs& block, int64_t x) {
+  const DepthwiseRowsArgs& args = *block.all;
+  CellSource source = {.row = {},
+                       .x = x,
+                       .step = args.taps[0].stride,
+                       .input_w = args.input_w,
+                       .padding = args.padding + block.channel,
+                       .mask = LowBytes16(block.channels),
+                       .flip = _mm512_set1_epi8(args.type == ByteType::kInt8 ? -128 : 0)};
+#pragma GCC unroll 4
+  for (int t = 0; t < kTaps; ++t) {
+    source.row[t] = args.taps[t].pixels + block.channel + x * source.step;
+  }
+  return source;
+}
+
+// kPixels pixels of one line.
+template <int kStride, bool kSplit>
+[[gnu::always_inline]] inline void AddLine(const __m512i* cells, const LineWeights& weights,
+                                           __m512i bias, __m512i sums[kPixels]) {
+#pragma GCC unroll 4
+  for (int p = 0; p < kPixels; ++p) {
+    sums[p] = bias;
+#pragma GCC unroll 3
+    for (int c = 0; c < kColumns; ++c) {
+      sums[p] = _mm512_dpbusd_epi32(sums[p], cells[p * kStride + c], weights.part[0][c]);
+      if constexpr (kSplit) {
+        sums[p] = _mm512_dpbusd_epi32(sums[p], cells[p * kStride + c], weights.part[1][c]);
+      }
+    }
+  }
+}
+
 template <Epilogue kEpilogue, int kStride, int kLines, bool kSplit>
 void RunRowsBlock(const RowsArgs& block) {
   constexpr int kCells = (kPixels - 1) * kStride + kColumns;
@@ -243,87 +297,45 @@ void RunRowsBlock(const RowsArgs& block) {
   const DepthwiseRowsArgs& args = *block.all;
   const OutputColumns& columns = *args.columns;
   const int32_t channel = args.first_channel + block.channel;
-  const int32_t channels = block.channels;
   const Scale scale = LoadScale<kEpilogue>(columns, channel);
   const Bytes to_bytes = LoadBytes(columns.zero_point, columns.clamp);
   const __m512i bias = _mm512_load_si512(columns.bias + channel);
-  const __m512i flip = _mm512_set1_epi8(args.type == ByteType::kInt8 ? -128 : 0);
+  const int64_t stride = args.output_stride;
+  const int64_t safe_columns = SafeColumns(block);
   LineWeights weights[kLines];
+  uint8_t* output[kLines];
 #pragma GCC unroll 2
   for (int l = 0; l < kLines; ++l) {
     weights[l] = LoadWeights(args.blocks[l * args.line_blocks + block.block]);
+    output[l] = args.output + l * args.output_line_stride + channel;
   }
-
-  const int32_t pixels = args.pixels;
-  const int64_t output_stride = args.output_stride;
-  const int64_t safe_columns = SafeColumns(block);
-  int64_t x = kKept - int64_t{args.pad_left};  // the next column that needs a cell
+  CellSource source = SourceOf(block, kKept - int64_t{args.pad_left});
   __m512i cells[kCells];
-  const int64_t step = args.taps[0].stride;
-  const uint8_t* row[kTaps];
-#pragma GCC unroll 4
-  for (int t = 0; t < kTaps; ++t) row[t] = args.taps[t].pixels + block.channel + x * step;
-  // The cell of column x + i, inside of the input or not.
-  const __mmask16 mask = static_cast<__mmask16>(channels >= 16 ? 0xFFFF : (1 << channels) - 1);
-  const uint8_t* const padding = args.padding + block.channel;
-  const int64_t input_w = args.input_w;
-  const auto edge_cell = [&](int i) __attribute__((always_inline)) {
-    const bool is_inside = x + i >= 0 && x + i < input_w;
-    __m128i tap[kTaps];
-#pragma GCC unroll 4
-    for (int t = 0; t < kTaps; ++t) {
-      tap[t] = _mm_maskz_loadu_epi8(mask, is_inside ? row[t] + i * step : padding);
-    }
-    return InterleaveCell(tap, flip);
-  };
 #pragma GCC unroll 2
-  for (int i = 0; i < kKept; ++i) cells[i] = edge_cell(i - kKept);
-  uint8_t* output[kLines];
-#pragma GCC unroll 2
-  for (int l = 0; l < kLines; ++l) output[l] = args.output + l * args.output_line_stride + channel;
-
-  for (int32_t first = 0; first < pixels; first += kPixels, x += kNew) {
-    if (x >= 0 && x + kNew <= safe_columns) {
+  for (int i = 0; i < kKept; ++i) cells[i] = source.EdgeCell(i - kKept);
+  for (int32_t left = args.pixels; left > 0; left -= kPixels) {
+    if (source.x >= 0 && source.x + kNew <= safe_columns) {
 #pragma GCC unroll 8
-      for (int i = 0; i < kNew; ++i) {
-        __m128i tap[kTaps];
-#pragma GCC unroll 4
-        for (int t = 0; t < kTaps; ++t) {
-          tap[t] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row[t] + i * step));
-        }
-        cells[kKept + i] = InterleaveCell(tap, flip);
-      }
+      for (int i = 0; i < kNew; ++i) cells[kKept + i] = source.WholeCell(i);
     } else {
 #pragma GCC unroll 8
-      for (int i = 0; i < kNew; ++i) cells[kKept + i] = edge_cell(i);
+      for (int i = 0; i < kNew; ++i) cells[kKept + i] = source.EdgeCell(i);
     }
-#pragma GCC unroll 4
-    for (int t = 0; t < kTaps; ++t) row[t] += kNew * step;
-    const int32_t left = pixels - first;
+    source.Advance(kNew);
 #pragma GCC unroll 2
     for (int l = 0; l < kLines; ++l) {
       __m512i sum[kPixels];
-#pragma GCC unroll 4
-      for (int p = 0; p < kPixels; ++p) {
-        sum[p] = bias;
-#pragma GCC unroll 3
-        for (int c = 0; c < kColumns; ++c) {
-          sum[p] = _mm512_dpbusd_epi32(sum[p], cells[p * kStride + c], weights[l].part[0][c]);
-          if constexpr (kSplit) {
-            sum[p] = _mm512_dpbusd_epi32(sum[p], cells[p * kStride + c], weights[l].part[1][c]);
-          }
-        }
-      }
+      AddLine<kStride, kSplit>(cells, weights[l], bias, sum);
       const __m512i bytes = ToBytes<ZeroPoint::kIncluded>(
           Rescale<kEpilogue>(sum[0], scale), Rescale<kEpilogue>(sum[1], scale),
           Rescale<kEpilogue>(sum[2], scale), Rescale<kEpilogue>(sum[3], scale), to_bytes);
       if (left >= kPixels) {
-        uint8_t* const to[kPixels] = {output[l], output[l] + output_stride,
-                                      output[l] + 2 * output_stride, output[l] + 3 * output_stride};
-        Store(bytes, channels, to);
-        output[l] += kPixels * output_stride;
+        uint8_t* const to[kPixels] = {output[l], output[l] + stride, output[l] + 2 * stride,
+                                      output[l] + 3 * stride};
+        StoreQuarters(bytes, source.mask, to);
+        output[l] += kPixels * stride;
       } else {
-        StoreSome(bytes, mask, output[l], output_stride, left);
+        StoreSome(bytes, source.mask, output[l], stride, left);
       }
     }
 #pragma GCC unroll 2

@@ -98,26 +98,16 @@ inline void StoreWide(__m512i (&v)[kRows][2], const PanelArgs& panel, const Tile
 // kRows times 16 columns, four rows at a time; the last ones may be done more than once.
 template <int kRows>
 inline void StoreNarrow(__m512i (&v)[kRows][1], const PanelArgs& panel, const TileArgs& args) {
-  const __mmask16 mask = static_cast<__mmask16>(LowBytes(panel.width));
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r += 4) {
     const int r1 = r + 1 < kRows ? r + 1 : r, r2 = r + 2 < kRows ? r + 2 : r,
               r3 = r + 3 < kRows ? r + 3 : r;
-    const __m512i bytes =
-        ToBytes<ZeroPoint::kIncluded>(v[r][0], v[r1][0], v[r2][0], v[r3][0], panel.to_bytes);
-    const __m128i part[4] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
-                             _mm512_extracti32x4_epi32(bytes, 2),
-                             _mm512_extracti32x4_epi32(bytes, 3)};
-    const int row[4] = {r, r1, r2, r3};
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      uint8_t* const output = args.output + row[i] * args.output_stride;
-      if (panel.width == 16) {
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(output), part[i]);
-      } else {
-        _mm_mask_storeu_epi8(output, mask, part[i]);
-      }
-    }
+    uint8_t* const to[4] = {
+        args.output + r * args.output_stride, args.output + r1 * args.output_stride,
+        args.output + r2 * args.output_stride, args.output + r3 * args.output_stride};
+    StoreQuarters(
+        ToBytes<ZeroPoint::kIncluded>(v[r][0], v[r1][0], v[r2][0], v[r3][0], panel.to_bytes),
+        LowBytes16(panel.width), to);
   }
 }
 
@@ -127,22 +117,17 @@ template <Epilogue kEpilogue>
 void StoreSumsBy(const Scale& scale, const int32_t* sums, int stride, int rows, __mmask16 mask,
                  const Bytes& to_bytes, uint8_t* output, int64_t output_stride) {
   for (int r = 0; r < rows; r += 4) {
-    int row[4];
+    uint8_t* to[4];
     __m512i value[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      row[i] = r + i < rows ? r + i : r;
-      value[i] = Rescale<kEpilogue>(_mm512_load_si512(sums + row[i] * stride), scale);
+      const int row = r + i < rows ? r + i : r;
+      to[i] = output + row * output_stride;
+      value[i] = Rescale<kEpilogue>(_mm512_load_si512(sums + row * stride), scale);
     }
-    const __m512i bytes =
-        ToBytes<kZeroPointOf<kEpilogue>>(value[0], value[1], value[2], value[3], to_bytes);
-    const __m128i part[4] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
-                             _mm512_extracti32x4_epi32(bytes, 2),
-                             _mm512_extracti32x4_epi32(bytes, 3)};
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      _mm_mask_storeu_epi8(output + row[i] * output_stride, mask, part[i]);
-    }
+    StoreQuarters(
+        ToBytes<kZeroPointOf<kEpilogue>>(value[0], value[1], value[2], value[3], to_bytes), mask,
+        to);
   }
 }
 
@@ -155,7 +140,7 @@ void StoreSums(const int32_t* sums, int rows, int vectors, const PanelArgs& pane
     const int32_t column = panel.column + 16 * v;
     const int32_t left = panel.width - 16 * v;
     const int32_t width = left < 16 ? left : 16;
-    const __mmask16 mask = static_cast<__mmask16>(LowBytes(width));
+    const __mmask16 mask = LowBytes16(width);
     const int32_t* const from = sums + 16 * v;
     uint8_t* const output = args.output + 16 * v;
     if (epilogue == Epilogue::kDouble) {
@@ -189,22 +174,21 @@ inline void StoreInRegisters(__m512i (&sums)[kRows][kVectors], const PanelArgs& 
   }
 }
 
-// One tile. Few sums are split over several chains, since one chain advances only once per latency
-// of VPDPBUSD.
+// Few sums are split over several chains, since one chain advances only once per latency of
+// VPDPBUSD.
+constexpr int ChainsOf(int sums) { return sums >= 6 ? 1 : (sums >= 3 ? 2 : 4); }
 template <int kRows, int kVectors>
-void Tile(const PanelArgs& panel, const TileArgs& args) {
-  constexpr int kSums = kRows * kVectors;
-  constexpr int kChains = kSums >= 6 ? 1 : (kSums >= 3 ? 2 : 4);
-  const int64_t stride = args.lhs_stride;
-  const int64_t prefetch = args.prefetch;
-  const uint8_t* rhs = panel.panel->weights;
+using Chains = __m512i[ChainsOf(kRows * kVectors)][kRows][kVectors];
 
-  __m512i c[kChains][kRows][kVectors];
+// The first chain begins with the bias.
+template <int kRows, int kVectors>
+[[gnu::always_inline]] inline void Start(const int32_t* bias, Chains<kRows, kVectors>& c) {
+  constexpr int kChains = ChainsOf(kRows * kVectors);
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
-    const __m512i bias = _mm512_load_si512(panel.columns->bias + panel.column + 16 * v);
+    const __m512i first = _mm512_load_si512(bias + 16 * v);
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) c[0][r][v] = bias;
+    for (int r = 0; r < kRows; ++r) c[0][r][v] = first;
   }
 #pragma GCC unroll 16
   for (int chain = 1; chain < kChains; ++chain) {
@@ -214,15 +198,24 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
       for (int v = 0; v < kVectors; ++v) c[chain][r][v] = _mm512_setzero_si512();
     }
   }
+}
 
+// The products of all segments.
+template <int kRows, int kVectors>
+[[gnu::always_inline]] inline void AddProducts(const PanelArgs& panel, const TileArgs& args,
+                                               Chains<kRows, kVectors>& c) {
+  constexpr int kChains = ChainsOf(kRows * kVectors);
+  // x86 addresses base + {0, 1, 2} * stride for free, so a third of the row pointers suffices.
+  constexpr int kPointers = (kRows + 2) / 3;
+  const int64_t stride = args.lhs_stride;
+  const int64_t prefetch = args.prefetch;
+  const uint8_t* rhs = panel.panel->weights;
   const RhsSegment* segment = panel.panel->segments;
   const RhsSegment* const end = segment + panel.panel->segment_count;
   do {
-    // x86 addresses base + {0, 1, 2} * stride for free, so a third of the row pointers suffices.
-    const uint8_t* lhs[(kRows + 2) / 3];
+    const uint8_t* lhs[kPointers];
 #pragma GCC unroll 16
-    for (int i = 0; i < (kRows + 2) / 3; ++i)
-      lhs[i] = args.lhs + segment->lhs_offset + 3 * i * stride;
+    for (int i = 0; i < kPointers; ++i) lhs[i] = args.lhs + segment->lhs_offset + 3 * i * stride;
     const auto step = [&](int chain) __attribute__((always_inline)) {
       __m512i b[kVectors];
 #pragma GCC unroll 16
@@ -239,7 +232,7 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
         }
       }
 #pragma GCC unroll 16
-      for (int i = 0; i < (kRows + 2) / 3; ++i) lhs[i] += kGroup;
+      for (int i = 0; i < kPointers; ++i) lhs[i] += kGroup;
     };
     int64_t group = 0;
     for (; group + kChains <= segment->groups; group += kChains) {
@@ -250,7 +243,13 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
       for (; group < segment->groups; ++group) step(0);
     }
   } while (++segment != end);
+}
 
+// The chains' sums to bytes.
+template <int kRows, int kVectors>
+[[gnu::always_inline]] inline void Store(const PanelArgs& panel, const TileArgs& args,
+                                         const Chains<kRows, kVectors>& c) {
+  constexpr int kChains = ChainsOf(kRows * kVectors);
   __m512i sums[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -269,7 +268,7 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
   } else if (panel.finish == Finish::kFixedPointPositive) {
     StoreInRegisters<Epilogue::kFixedPointPositive>(sums, panel, args);
   } else {
-    alignas(64) int32_t memory[16 * kSums];
+    alignas(64) int32_t memory[16 * kRows * kVectors];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
@@ -279,6 +278,14 @@ void Tile(const PanelArgs& panel, const TileArgs& args) {
     }
     StoreSums(memory, kRows, kVectors, panel, args);
   }
+}
+
+template <int kRows, int kVectors>
+void Tile(const PanelArgs& panel, const TileArgs& args) {
+  Chains<kRows, kVectors> c;
+  Start<kRows, kVectors>(panel.columns->bias + panel.column, c);
+  AddProducts<kRows, kVectors>(panel, args, c);
+  Store<kRows, kVectors>(panel, args, c);
 }
 
 using TileFn = void (*)(const PanelArgs& panel, const TileArgs& args);

@@ -194,5 +194,24 @@ template <Epilogue kEpilogue>
 inline constexpr ZeroPoint kZeroPointOf =
     kEpilogue == Epilogue::kDouble ? ZeroPoint::kToAdd : ZeroPoint::kIncluded;
 
+inline __mmask16 LowBytes16(int32_t count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xFFFF : (1 << count) - 1);
+}
+
+// Stores the bytes that `mask` names of each quarter of a ByteVector, the i-th to `to[i]`.
+inline void StoreQuarters(__m512i bytes, __mmask16 mask, uint8_t* const to[4]) {
+  const __m128i quarter[4] = {_mm512_castsi512_si128(bytes), _mm512_extracti32x4_epi32(bytes, 1),
+                              _mm512_extracti32x4_epi32(bytes, 2),
+                              _mm512_extracti32x4_epi32(bytes, 3)};
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    if (mask == 0xFFFF) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to[i]), quarter[i]);
+    } else {
+      _mm_mask_storeu_epi8(to[i], mask, quarter[i]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace atollrt

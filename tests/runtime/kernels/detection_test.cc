@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -184,6 +185,53 @@ TEST(Detection, GivesTheSameOfCodesAsOfTheirValues) {
                             .anchor_boxes = anchors.data()}),
                 expected)
           << "round " << round;
+    }
+  }
+}
+
+// Many scores are equal, and most detections of a class find no place among those of the others.
+TEST(Detection, RegularMergesWhatEachClassHasAlone) {
+  Rng rng(TestSeed(2));
+  for (int round = 0; round < TestCount(100); ++round) {
+    const int32_t classes = rng.Int32(1, 8);
+    DetectionParams params = Params(kRegular, classes, rng.Int32(1, 12));
+    params.detections_per_class = rng.Int32(1, 12);
+    const size_t anchors = static_cast<size_t>(rng.Int(1, 60));
+    Floats centres, scores;
+    for (size_t i = 0; i < anchors; ++i) {
+      centres.push_back(static_cast<float>(rng.Int(0, 80)) * 0.25f);
+      for (int32_t c = 0; c < classes; ++c) {
+        scores.push_back(static_cast<float>(rng.Int(0, 8)) * 0.125f);
+      }
+    }
+    struct One {
+      float score, label;
+      Floats box;
+    };
+    std::vector<One> expected;
+    for (int32_t c = 0; c < classes; ++c) {
+      Floats column;
+      for (size_t i = 0; i < anchors; ++i) {
+        column.push_back(scores[i * static_cast<size_t>(classes) + static_cast<size_t>(c)]);
+      }
+      DetectionParams alone = params;
+      alone.num_classes = alone.score_columns = 1;
+      const Detections d = Detect(alone, centres, column);
+      for (size_t k = 0; k < static_cast<size_t>(d.count); ++k) {
+        const auto box = d.boxes.begin() + static_cast<std::ptrdiff_t>(4 * k);
+        expected.push_back({d.scores[k], static_cast<float>(c), Floats(box, box + 4)});
+      }
+    }
+    std::stable_sort(expected.begin(), expected.end(),
+                     [](const One& a, const One& b) { return a.score > b.score; });
+    expected.resize(std::min(expected.size(), static_cast<size_t>(params.max_detections)));
+    const Detections d = Detect(params, centres, scores);
+    ASSERT_EQ(static_cast<size_t>(d.count), expected.size()) << "round " << round;
+    for (size_t k = 0; k < expected.size(); ++k) {
+      EXPECT_EQ(d.scores[k], expected[k].score);
+      EXPECT_EQ(d.classes[k], expected[k].label);
+      const auto box = d.boxes.begin() + static_cast<std::ptrdiff_t>(4 * k);
+      EXPECT_EQ(Floats(box, box + 4), expected[k].box) << "round " << round;
     }
   }
 }
