@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/scratch.h"
 
 namespace atollrt {
 namespace {
@@ -81,16 +81,21 @@ struct FloatType {
   }
 };
 
+// The operands, rearranged.
 template <typename Type>
-size_t LhsScratchBytes(const BatchMatMulParams& p) {
-  return AlignUp(static_cast<size_t>(p.m) * static_cast<size_t>(p.k) * sizeof(typename Type::Value),
-                 Buffer::kAlignment);
-}
+struct Rearranged {
+  Rearranged(const BatchMatMulParams& p, Scratch* scratch)
+      : a(scratch->Take<typename Type::Value>(int64_t{p.m} * p.k)),
+        b(scratch->Take<typename Type::Value>(int64_t{p.k} * p.n)) {}
+  typename Type::Value* const a;
+  typename Type::Value* const b;
+};
 
 template <typename Type>
 size_t ScratchBytes(const BatchMatMulParams& p) {
-  return LhsScratchBytes<Type>(p) +
-         static_cast<size_t>(p.k) * static_cast<size_t>(p.n) * sizeof(typename Type::Value);
+  Scratch count(nullptr);
+  Rearranged<Type>(p, &count);
+  return count.size();
 }
 
 template <typename Type>
@@ -98,8 +103,10 @@ void MultiplyMatrices(const BatchMatMulParams& p, const uint8_t* lhs, const uint
                       typename Type::Stored* output, uint8_t* scratch, ThreadPool* pool) {
   using Stored = typename Type::Stored;
   using Value = typename Type::Value;
-  Value* const a = reinterpret_cast<Value*>(scratch);
-  Value* const b = reinterpret_cast<Value*>(scratch + LhsScratchBytes<Type>(p));
+  Scratch block(scratch);
+  const Rearranged<Type> rows(p, &block);
+  Value* const a = rows.a;
+  Value* const b = rows.b;
   Rearrange<Stored>({p.m, p.k, p.lhs}, lhs, static_cast<Value>(p.lhs_zero_point), a);
   const Rearrangement rhs_rows = Type::kRhsByColumns ? Rearrangement{p.n, p.k, Transposed(p.rhs)}
                                                      : Rearrangement{p.k, p.n, p.rhs};

@@ -253,15 +253,16 @@ class Decoder {
       decoded[static_cast<size_t>(keypoint.kind)] = true;
       pose->at[keypoint.kind] = keypoint.at;
       pose->scores[keypoint.kind] = keypoint.score;
-      for (int32_t e = 0; e < kPosenetEdges; ++e) {
-        if (kEdges[e].parent == keypoint.kind && !decoded[static_cast<size_t>(kEdges[e].child)]) {
-          push(Neighbour(keypoint.at, kEdges[e].child, e));
+      const auto push_neighbour = [&](int32_t near, int32_t far, int32_t channel) {
+        if (near == keypoint.kind && !decoded[static_cast<size_t>(far)]) {
+          push(Neighbour(keypoint.at, far, channel));
         }
+      };
+      for (int32_t e = 0; e < kPosenetEdges; ++e) {
+        push_neighbour(kEdges[e].parent, kEdges[e].child, e);
       }
       for (int32_t e = 0; e < kPosenetEdges; ++e) {
-        if (kEdges[e].child == keypoint.kind && !decoded[static_cast<size_t>(kEdges[e].parent)]) {
-          push(Neighbour(keypoint.at, kEdges[e].parent, 2 * kPosenetEdges + e));
-        }
+        push_neighbour(kEdges[e].child, kEdges[e].parent, 2 * kPosenetEdges + e);
       }
     }
     // The skeleton is connected, so all keypoints are there.

@@ -12,16 +12,12 @@ namespace atollrt {
 namespace {
 
 // The gates of one step, [units] each.
-struct Gates {
-  int16_t* input;
-  int16_t* forget;
-  int16_t* cell;
-  int16_t* output;
-};
+using Gates = std::array<int16_t*, kLstmGates>;
 
 Gates TakeGates(const LstmParams& p, Scratch* scratch) {
-  return {scratch->Take<int16_t>(p.units), scratch->Take<int16_t>(p.units),
-          scratch->Take<int16_t>(p.units), scratch->Take<int16_t>(p.units)};
+  Gates gates;
+  for (int16_t*& gate : gates) gate = scratch->Take<int16_t>(p.units);
+  return gates;
 }
 
 // sum of a * b, plus `bias`, modulo 2^32.
@@ -31,9 +27,8 @@ int32_t DotProduct(const int8_t* a, const int8_t* b, int32_t count, int32_t bias
   return static_cast<int32_t>(sum);
 }
 
-void Preactivation(const LstmParams& p, LstmGate gate, const int8_t* x, const int8_t* hidden,
+void Preactivation(const LstmParams& p, size_t g, const int8_t* x, const int8_t* hidden,
                    int16_t* a) {
-  const size_t g = static_cast<size_t>(gate);
   const int8_t* const input_weights = p.input.weights[g];
   const int8_t* const recurrent_weights = p.recurrent.weights[g];
   for (int32_t u = 0; u < p.units; ++u) {
@@ -52,15 +47,13 @@ void Preactivation(const LstmParams& p, LstmGate gate, const int8_t* x, const in
 }
 
 void Step(const LstmParams& p, const Gates& gates, const int8_t* x, int8_t* hidden, uint8_t* cell) {
-  Preactivation(p, LstmGate::kInput, x, hidden, gates.input);
-  Preactivation(p, LstmGate::kForget, x, hidden, gates.forget);
-  Preactivation(p, LstmGate::kCell, x, hidden, gates.cell);
-  Preactivation(p, LstmGate::kOutput, x, hidden, gates.output);
+  for (size_t g = 0; g < kLstmGates; ++g) Preactivation(p, g, x, hidden, gates[g]);
+  const auto [input, forget, cell_input, output] = gates;
   for (int32_t u = 0; u < p.units; ++u, cell += sizeof(int16_t)) {
-    const int32_t i = FixedPointLogistic16(gates.input[u]);
-    const int32_t f = FixedPointLogistic16(gates.forget[u]);
-    const int32_t g = FixedPointTanh16(gates.cell[u], 3);
-    const int32_t o = FixedPointLogistic16(gates.output[u]);
+    const int32_t i = FixedPointLogistic16(input[u]);
+    const int32_t f = FixedPointLogistic16(forget[u]);
+    const int32_t g = FixedPointTanh16(cell_input[u], 3);
+    const int32_t o = FixedPointLogistic16(output[u]);
     const int32_t kept = RoundingDivideByPowerOfTwo(f * LoadLittleEndian<int16_t>(cell), 15);
     const int32_t added = RoundingDivideByPowerOfTwo(i * g, 15 + p.cell_integer_bits);
     int32_t c = SaturateToInt16(kept + added);

@@ -83,14 +83,9 @@ Status TestWith(CpuFeatures features) {
                           .output = MakeOutputStage(37, mode, type)};
         ATOLL_RETURN_IF_ERROR(
             CompareWithReference<Conv2D>(conv, ReferenceConv2D, features, &source));
-        DepthwiseConv2DParams depthwise{.shape = shape,
-                                        .input_type = type,
-                                        .weight_type = type,
-                                        .input_zero_point = 5,
-                                        .weight_zero_point = weight_zero_point,
-                                        .weights = weights.data(),
-                                        .output = MakeOutputStage(channels, mode, type)};
+        DepthwiseConv2DParams depthwise = conv;
         depthwise.shape.output_c = channels;
+        depthwise.output = MakeOutputStage(channels, mode, type);
         ATOLL_RETURN_IF_ERROR(CompareWithReference<DepthwiseConv2D>(
             depthwise, ReferenceDepthwiseConv2D, features, &source));
       }

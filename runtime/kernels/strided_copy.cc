@@ -98,19 +98,13 @@ void CopyPlane(const Loop& outer, const Loop& inner, size_t run, const CopyRun& 
 }
 
 template <typename CopyRun>
-void CopyLoops(std::span<const Loop> loops, size_t run, const CopyRun& copy, const uint8_t* in,
-               uint8_t* out) {
-  if (loops.empty()) {
-    copy(in, out);
-  } else if (loops.size() == 1) {
-    CopyRow(loops[0], copy, in, out);
-  } else if (loops.size() == 2) {
-    CopyPlane(loops[0], loops[1], run, copy, in, out);
-  } else {
-    for (int64_t i = 0; i < loops[0].count; ++i) {
-      CopyLoops(loops.subspan(1), run, copy, in + i * loops[0].in_stride,
-                out + i * loops[0].out_stride);
-    }
+void CopyLoops(const Loop& outer, std::span<const Loop> inner, size_t run, const CopyRun& copy,
+               const uint8_t* in, uint8_t* out) {
+  if (inner.empty()) return CopyRow(outer, copy, in, out);
+  if (inner.size() == 1) return CopyPlane(outer, inner[0], run, copy, in, out);
+  for (int64_t i = 0; i < outer.count; ++i) {
+    CopyLoops(inner[0], inner.subspan(1), run, copy, in + i * outer.in_stride,
+              out + i * outer.out_stride);
   }
 }
 
@@ -248,19 +242,9 @@ void RunStridedCopy(const StridedCopy& copy, const uint8_t* in, uint8_t* out, Th
   ParallelRanges(pool, outer.count, std::max<int64_t>(kParallelBytes / step_bytes, 1),
                  [&](int64_t begin, int64_t end) {
                    const Loop part{end - begin, outer.in_stride, outer.out_stride};
-                   const uint8_t* from = in + begin * outer.in_stride;
-                   uint8_t* to = out + begin * outer.out_stride;
                    WithRun(run, [&](const auto& copy_run) {
-                     if (inner.empty()) {
-                       CopyRow(part, copy_run, from, to);
-                     } else if (inner.size() == 1) {
-                       CopyPlane(part, inner[0], run, copy_run, from, to);
-                     } else {
-                       for (int64_t i = 0; i < part.count; ++i) {
-                         CopyLoops(inner, run, copy_run, from + i * part.in_stride,
-                                   to + i * part.out_stride);
-                       }
-                     }
+                     CopyLoops(part, inner, run, copy_run, in + begin * outer.in_stride,
+                               out + begin * outer.out_stride);
                    });
                  });
 }

@@ -8,8 +8,8 @@
 // stride, dilation and padding; and each cell serves all output pixels above it.
 //
 // The cells of one output row and some blocks of 16 channels live in an L1-size scratch block:
-// [block][kernel row group][column]. All functions are thread-safe. ISA files include this header
-// and no other, hence no inline functions here.
+// [block][kernel row group][column]. All functions are thread-safe. Of ISA files the same is true
+// as of those of gemm.h.
 #pragma once
 
 #include <cstddef>

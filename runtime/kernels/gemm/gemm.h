@@ -8,16 +8,16 @@
 // row of the filter. Rows of neighbouring pixels overlap in memory; nothing is gathered. Where
 // activations are bytes that the kernel can multiply as they are, lhs is the input itself; else,
 // and where a filter hangs over the edge of the image, it is a small block that CopyLhs has filled
-// (conv_blocks.h). rhs are weights, packed once (packed_rhs.h). Sums are exact modulo 2^32 and the
-// output stage is fused, so accumulators stay in registers.
+// (conv_blocks.h). rhs are weights, packed once (packed_rhs.h). Sums are exact modulo 2^32, and
+// become bytes tile by tile.
 //
 // Zero points never reach the inner loop. With x' = x + lhs_offset the byte that is multiplied and
 // zx' the zero point moved alike, sum (x - zx)(w - zw) = sum x' (w - zw) - zx' sum (w - zw), the
 // last term being part of the bias. Weights less their zero point may need nine bits; what does not
 // fit a byte is multiplied in a segment of its own.
 //
-// All functions are thread-safe. ISA files include this header and no other, hence no inline
-// functions here.
+// All functions are thread-safe. ISA files include this header, and so must not call inline
+// functions that it, or what it includes, defines for all: the linker might keep their copy.
 #pragma once
 
 #include <cstddef>

@@ -13,8 +13,7 @@
 //
 // Sums, shifts and squares wrap in 32 bits. A kernel takes operands of equal sizes and equals
 // CombinePairsReference for all parameters; CombineBroadcast brings other operands to that form.
-// All functions are thread-safe and allocate nothing. ISA files include this header, and call none
-// of its inline functions.
+// All functions are thread-safe and allocate nothing. ISA files include this header: see gemm.h.
 #pragma once
 
 #include <cstdint>
