@@ -60,7 +60,7 @@ Status Append(const std::string& path, gzFile file, size_t count, std::vector<ui
 // dimensions but the first must be `inner`.
 Result<std::vector<uint8_t>> ReadIdx(std::string path, std::span<const uint32_t> inner) {
   constexpr uint32_t kMostItems = 100'000;  // the training set, too
-  ATOLL_ASSIGN_OR_RETURN(const gzFile opened, OpenCompressed(&path));
+  ATOLL_ASSIGN_OR_RETURN(gzFile_s* const opened, OpenCompressed(&path));
   const std::unique_ptr<gzFile_s, decltype(&gzclose)> file(opened, &gzclose);
   std::vector<uint8_t> bytes;
   const size_t header_bytes = 4 + 4 * (1 + inner.size());
