@@ -67,15 +67,15 @@ jpeg_error_mgr* InstallJpegErrors(JpegErrors* errors) {
 // The largest of 8, 4, 2 and 1 by which the picture may be divided.
 unsigned ChooseJpegDivisor(unsigned width, unsigned height, const DecodeOptions& options) {
   if (options.min_width <= 0 && options.min_height <= 0) return 1;
-  const unsigned min_width = static_cast<unsigned>(std::max(options.min_width, 0));
-  const unsigned min_height = static_cast<unsigned>(std::max(options.min_height, 0));
-  for (unsigned divisor = 8; divisor > 1; divisor /= 2) {
-    if ((width + divisor - 1) / divisor >= min_width &&
-        (height + divisor - 1) / divisor >= min_height) {
-      return divisor;
-    }
+  unsigned divisor = 8;
+  const auto too_small = [&](unsigned side, int least) {
+    return (side + divisor - 1) / divisor < static_cast<unsigned>(std::max(least, 0));
+  };
+  while (divisor > 1 &&
+         (too_small(width, options.min_width) || too_small(height, options.min_height))) {
+    divisor /= 2;
   }
-  return 1;
+  return divisor;
 }
 
 // --- Decoding ------------------------------------------------------------------------------------

@@ -36,25 +36,17 @@ constexpr ptrdiff_t kMaxCells = 10'000;
 // Of UTF-8: the bytes after the first one of a character are not drawn.
 bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
 
-// The part of start .. start + length that lies in 0 .. limit. 64 bits, so no sum overflows.
-struct Range {
-  int begin;
-  int end;
-};
-Range Clip(int64_t start, int64_t length, int limit) {
-  const auto clamp = [&](int64_t value) {
+// In 64 bits no sum overflows.
+void Fill(int64_t x, int64_t y, int64_t width, int64_t height, Color color, const Canvas& canvas) {
+  const auto within = [](int64_t value, int limit) {
     return static_cast<int>(std::clamp<int64_t>(value, 0, limit));
   };
-  return {clamp(start), clamp(start + length)};
-}
-
-void Fill(int64_t x, int64_t y, int64_t width, int64_t height, Color color, const Canvas& canvas) {
-  if (width <= 0 || height <= 0) return;
-  const Range columns = Clip(x, width, canvas.width());
-  const Range rows = Clip(y, height, canvas.height());
-  if (columns.begin == columns.end) return;
-  for (int row = rows.begin; row < rows.end; ++row) {
-    canvas.Blend(columns.begin, row, columns.end - columns.begin, color, Canvas::kOpaque);
+  const int left = within(x, canvas.width());
+  const int count = within(x + width, canvas.width()) - left;
+  const int bottom = within(y + height, canvas.height());
+  if (count <= 0) return;
+  for (int row = within(y, canvas.height()); row < bottom; ++row) {
+    canvas.Blend(left, row, count, color, Canvas::kOpaque);
   }
 }
 

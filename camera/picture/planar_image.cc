@@ -24,26 +24,22 @@ void Plane::Reshape(int new_width, int new_height) {
   samples.resize(stride * RoundUp(new_height, kRowMultiple));
 }
 
-void PlanarImage::ReshapeColor(int new_width, int new_height, int new_shift_x, int new_shift_y) {
-  width = new_width;
-  height = new_height;
-  has_color = true;
-  shift_x = new_shift_x;
-  shift_y = new_shift_y;
-  y.Reshape(width, height);
-  const int color_width = (width + shift_x) >> shift_x;
-  const int color_height = (height + shift_y) >> shift_y;
-  cb.Reshape(color_width, color_height);
-  cr.Reshape(color_width, color_height);
-}
-
 void PlanarImage::ReshapeGray(int new_width, int new_height) {
   width = new_width;
   height = new_height;
   has_color = false;
-  shift_x = 0;
-  shift_y = 0;
+  shift_x = shift_y = 0;
   y.Reshape(width, height);
+}
+
+void PlanarImage::ReshapeColor(int new_width, int new_height, int new_shift_x, int new_shift_y) {
+  ReshapeGray(new_width, new_height);
+  has_color = true;
+  shift_x = new_shift_x;
+  shift_y = new_shift_y;
+  for (Plane* plane : {&cb, &cr}) {
+    plane->Reshape((width + shift_x) >> shift_x, (height + shift_y) >> shift_y);
+  }
 }
 
 YCbCr ToYCbCr(Color color) {

@@ -189,8 +189,8 @@ void InputScaler::ScaleRow(const Plane& plane, const PlaneAxes& axes, int row, u
 }
 
 template <typename T>
-Status InputScaler::RunAs(const PlanarImage& picture, const Rect& part,
-                          const std::array<T, 256>& stored, T* out) {
+Status InputScaler::Run(const PlanarImage& picture, const Rect& part,
+                        const std::array<T, 256>& stored, T* out) {
   const Rect whole = {0, 0, picture.width, picture.height};
   const Rect& seen = part == Rect{} ? whole : part;
   if (width_ == 0) return InvalidArgument("SetOutput comes before Run");
@@ -222,15 +222,8 @@ Status InputScaler::RunAs(const PlanarImage& picture, const Rect& part,
   return Status();
 }
 
-Status InputScaler::Run(const PlanarImage& picture, const Rect& part, const StoredBytes& stored,
-                        uint8_t* out) {
-  return RunAs(picture, part, stored, out);
-}
-
-Status InputScaler::Run(const PlanarImage& picture, const Rect& part, const StoredFloats& stored,
-                        float* out) {
-  return RunAs(picture, part, stored, out);
-}
+template Status InputScaler::Run(const PlanarImage&, const Rect&, const StoredBytes&, uint8_t*);
+template Status InputScaler::Run(const PlanarImage&, const Rect&, const StoredFloats&, float*);
 
 // --- Pixels --------------------------------------------------------------------------------------
 

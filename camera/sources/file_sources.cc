@@ -315,7 +315,7 @@ class Y4mStream : public FrameSource {
 };
 
 // By its first bytes, for which it waits; null when it was stopped before.
-Result<std::unique_ptr<FrameSource>> Identify(std::unique_ptr<ByteStream> stream, bool loop) {
+OpenedSource Identify(std::unique_ptr<ByteStream> stream, bool loop) {
   ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream->Peek(kY4mMagic.size()));
   if (stream->stopped()) return std::unique_ptr<FrameSource>();
   if (bytes.size() < kY4mMagic.size() ||
@@ -350,8 +350,7 @@ class LiveStream : public FrameSource {
 
 }  // namespace
 
-Result<std::unique_ptr<FrameSource>> OpenPictureDirectory(const std::string& directory,
-                                                          const FrameSourceOptions& options) {
+OpenedSource OpenPictureDirectory(const std::string& directory, const FrameSourceOptions& options) {
   DIR* dir = opendir(directory.c_str());
   if (dir == nullptr) return FileError(directory, "open", errno);
   std::vector<std::string> names;
@@ -372,8 +371,7 @@ Result<std::unique_ptr<FrameSource>> OpenPictureDirectory(const std::string& dir
       new PictureDirectory(directory, std::move(names), options.loop));
 }
 
-Result<std::unique_ptr<FrameSource>> OpenStream(const std::string& path,
-                                                const FrameSourceOptions& options) {
+OpenedSource OpenStream(const std::string& path, const FrameSourceOptions& options) {
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> stream, ByteStream::Open(path, options.stop));
   if (stream->live()) return std::unique_ptr<FrameSource>(new LiveStream(std::move(stream)));
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<FrameSource> source,

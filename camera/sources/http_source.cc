@@ -264,8 +264,7 @@ class HttpSource : public FrameSource {
 
 }  // namespace
 
-Result<std::unique_ptr<FrameSource>> OpenHttp(const std::string& url,
-                                              const FrameSourceOptions& options) {
+OpenedSource OpenHttp(const std::string& url, const FrameSourceOptions& options) {
   ATOLL_ASSIGN_OR_RETURN(CameraUrl parsed, ParseCameraUrl(url));
   auto source = std::make_unique<HttpSource>(std::move(parsed), options.stop);
   ATOLL_RETURN_IF_ERROR(source->Start());

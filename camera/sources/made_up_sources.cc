@@ -368,18 +368,16 @@ Result<Image> MakeBackground(int width, int height, Random* random) {
 
 }  // namespace
 
-Result<std::unique_ptr<FrameSource>> OpenTestPattern(const FrameSourceOptions& options) {
+OpenedSource OpenTestPattern(const FrameSourceOptions& options) {
   return std::unique_ptr<FrameSource>(new TestPattern(options.width, options.height));
 }
 
-Result<std::unique_ptr<FrameSource>> OpenFashion(const std::string& directory,
-                                                 const FrameSourceOptions& options) {
+OpenedSource OpenFashion(const std::string& directory, const FrameSourceOptions& options) {
   ATOLL_ASSIGN_OR_RETURN(FashionMnist pictures, ReadFashionMnistTestSet(directory));
   return std::unique_ptr<FrameSource>(new Fashion(directory, std::move(pictures), options.loop));
 }
 
-Result<std::unique_ptr<FrameSource>> OpenScenes(const std::string& directory,
-                                                const FrameSourceOptions& options) {
+OpenedSource OpenScenes(const std::string& directory, const FrameSourceOptions& options) {
   ATOLL_ASSIGN_OR_RETURN(FashionMnist pictures, ReadFashionMnistTestSet(directory));
   Random random;
   ATOLL_ASSIGN_OR_RETURN(Image background, MakeBackground(options.width, options.height, &random));

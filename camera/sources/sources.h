@@ -15,19 +15,14 @@
 
 namespace atollrt {
 
-Result<std::unique_ptr<FrameSource>> OpenTestPattern(const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenFashion(const std::string& directory,
-                                                 const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenPictureDirectory(const std::string& directory,
-                                                          const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenStream(const std::string& path,
-                                                const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenHttp(const std::string& url,
-                                              const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenScenes(const std::string& directory,
-                                                const FrameSourceOptions& options);
-Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
-                                              const FrameSourceOptions& options);
+using OpenedSource = Result<std::unique_ptr<FrameSource>>;
+OpenedSource OpenTestPattern(const FrameSourceOptions& options);
+OpenedSource OpenFashion(const std::string& directory, const FrameSourceOptions& options);
+OpenedSource OpenScenes(const std::string& directory, const FrameSourceOptions& options);
+OpenedSource OpenPictureDirectory(const std::string& directory, const FrameSourceOptions& options);
+OpenedSource OpenStream(const std::string& path, const FrameSourceOptions& options);
+OpenedSource OpenHttp(const std::string& url, const FrameSourceOptions& options);
+OpenedSource OpenV4l2(const std::string& path, const FrameSourceOptions& options);
 
 // Without a frame for so long, a live source has failed.
 inline constexpr int kFrameTimeoutMs = 2000;

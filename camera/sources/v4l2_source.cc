@@ -245,8 +245,7 @@ class V4l2Source : public FrameSource {
 
 }  // namespace
 
-Result<std::unique_ptr<FrameSource>> OpenV4l2(const std::string& path,
-                                              const FrameSourceOptions& options) {
+OpenedSource OpenV4l2(const std::string& path, const FrameSourceOptions& options) {
   FileDescriptor device(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (device.get() < 0) {
     const int error = errno;

@@ -36,9 +36,10 @@ class InputScaler {
 
   // Resizes `part` of the picture, all of it if that is empty, into height x width x channels
   // values at `out`. kInvalidArgument when the part reaches outside. Weights are kept while sizes
-  // and part stay the same; then nothing is allocated.
-  Status Run(const PlanarImage& picture, const Rect& part, const StoredBytes& stored, uint8_t* out);
-  Status Run(const PlanarImage& picture, const Rect& part, const StoredFloats& stored, float* out);
+  // and part stay the same; then nothing is allocated. T is uint8_t or float.
+  template <typename T>
+  Status Run(const PlanarImage& picture, const Rect& part, const std::array<T, 256>& stored,
+             T* out);
 
  private:
   // The source samples that one output pixel is made of, along one axis.
@@ -68,9 +69,6 @@ class InputScaler {
   void MakeAxis(double begin, double end, int from, int to, int multiple, Axis* axis);
   void Prepare(const PlanarImage& picture, const Rect& part);
   void ScaleRow(const Plane& plane, const PlaneAxes& axes, int row, uint8_t* out);
-  template <typename T>
-  Status RunAs(const PlanarImage& picture, const Rect& part, const std::array<T, 256>& stored,
-               T* out);
 
   int width_ = 0;
   int height_ = 0;
