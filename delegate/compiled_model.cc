@@ -5,7 +5,7 @@
 
 #include "runtime/graph/compiled_op.h"
 #include "runtime/ops/cpu_ops.h"
-#include "runtime/plan/step_order.h"
+#include "runtime/plan/step_plan.h"
 #include "runtime/tflite/tflite_writer.h"
 
 namespace atollrt {

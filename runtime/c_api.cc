@@ -43,6 +43,15 @@ AtollStatus NullArgument(const char* name) {
   return ToC(InvalidArgument("argument '%s' is NULL", name));
 }
 
+AtollStatus CheckNotNull(const char* names, std::initializer_list<const void*> arguments) {
+  for (const void* argument : arguments) {
+    const size_t length = std::strcspn(names, ",");
+    if (argument == nullptr) return NullArgument(std::string(names, length).c_str());
+    names += length + (names[length] == ',' ? 2 : 0);
+  }
+  return ATOLL_OK;
+}
+
 bool HasIndex(const char* what, int32_t index, size_t count) {
   if (index >= 0 && static_cast<size_t>(index) < count) return true;
   ToC(InvalidArgument("%s %d; there are %zu, counted from 0", what, index, count));
@@ -126,6 +135,19 @@ atollrt::Result<std::vector<atollrt::InputShape>> InputShapesOf(const AtollModel
   return shapes;
 }
 
+// Sets `model` to what `load` makes of options and shapes.
+template <typename Load>
+AtollStatus CreateModel(const AtollModelOptions* options, AtollModel** model, const Load& load) {
+  const auto read = ReadModelOptions(options);
+  if (!read.ok()) return ToC(read.status());
+  const auto input_shapes = InputShapesOf(*read);
+  if (!input_shapes.ok()) return ToC(input_shapes.status());
+  auto loaded = load(*read, *input_shapes);
+  if (!loaded.ok()) return ToC(loaded.status());
+  *model = MakeModel(*std::move(loaded));
+  return ToC(Status());
+}
+
 }  // namespace
 
 extern "C" {
@@ -141,7 +163,7 @@ const char* AtollStatusName(AtollStatus status) {
 const char* AtollLastError(void) { return LastError().c_str(); }
 
 AtollStatus AtollCpuName(const char** name) {
-  if (name == nullptr) return NullArgument("name");
+  ATOLL_RETURN_IF_NULL(name);
   const auto features = atollrt::DetectCpuFeatures();
   if (!features.ok()) return ToC(features.status());
   *name = atollrt::CpuFeaturesName(*features);
@@ -163,33 +185,21 @@ AtollStatus AtollModelCreateFromBuffer(const void* data, size_t size, AtollModel
 
 AtollStatus AtollModelCreateFromFileWithOptions(const char* path, const AtollModelOptions* options,
                                                 AtollModel** model) {
-  if (path == nullptr) return NullArgument("path");
-  if (model == nullptr) return NullArgument("model");
-  const auto read = ReadModelOptions(options);
-  if (!read.ok()) return ToC(read.status());
-  const auto input_shapes = InputShapesOf(*read);
-  if (!input_shapes.ok()) return ToC(input_shapes.status());
-  auto loaded = read->copy_file != 0 ? atollrt::Model::FromCopyOfFile(path, *input_shapes)
-                                     : atollrt::Model::FromFile(path, *input_shapes);
-  if (!loaded.ok()) return ToC(loaded.status());
-  *model = MakeModel(*std::move(loaded));
-  return ToC(Status());
+  ATOLL_RETURN_IF_NULL(path, model);
+  return CreateModel(options, model, [path](const AtollModelOptions& read, const auto& shapes) {
+    return read.copy_file != 0 ? atollrt::Model::FromCopyOfFile(path, shapes)
+                               : atollrt::Model::FromFile(path, shapes);
+  });
 }
 
 AtollStatus AtollModelCreateFromBufferWithOptions(const void* data, size_t size,
                                                   const AtollModelOptions* options,
                                                   AtollModel** model) {
-  if (data == nullptr) return NullArgument("data");
-  if (model == nullptr) return NullArgument("model");
-  const auto read = ReadModelOptions(options);
-  if (!read.ok()) return ToC(read.status());
-  const auto input_shapes = InputShapesOf(*read);
-  if (!input_shapes.ok()) return ToC(input_shapes.status());
-  auto loaded =
-      atollrt::Model::FromBuffer({static_cast<const uint8_t*>(data), size}, *input_shapes);
-  if (!loaded.ok()) return ToC(loaded.status());
-  *model = MakeModel(*std::move(loaded));
-  return ToC(Status());
+  ATOLL_RETURN_IF_NULL(data, model);
+  const std::span bytes(static_cast<const uint8_t*>(data), size);
+  return CreateModel(options, model, [bytes](const AtollModelOptions&, const auto& shapes) {
+    return atollrt::Model::FromBuffer(bytes, shapes);
+  });
 }
 
 void AtollModelDelete(AtollModel* model) { delete model; }
@@ -211,8 +221,7 @@ int32_t AtollModelGetSignatureCount(const AtollModel* model) {
 
 AtollStatus AtollModelGetSignature(const AtollModel* model, int32_t index,
                                    AtollSignatureInfo* info) {
-  if (model == nullptr) return NullArgument("model");
-  if (info == nullptr) return NullArgument("info");
+  ATOLL_RETURN_IF_NULL(model, info);
   const auto& signatures = model->model->extras().signatures;
   if (!HasIndex("signature", index, signatures.size())) return ATOLL_INVALID_ARGUMENT;
   const atollrt::Signature& signature = signatures[static_cast<size_t>(index)];
@@ -234,10 +243,7 @@ int32_t AtollModelGetMetadataCount(const AtollModel* model) {
 
 AtollStatus AtollModelGetMetadata(const AtollModel* model, int32_t index, const char** name,
                                   const void** data, size_t* size) {
-  if (model == nullptr) return NullArgument("model");
-  if (name == nullptr) return NullArgument("name");
-  if (data == nullptr) return NullArgument("data");
-  if (size == nullptr) return NullArgument("size");
+  ATOLL_RETURN_IF_NULL(model, name, data, size);
   const auto& metadata = model->model->extras().metadata;
   if (!HasIndex("metadata", index, metadata.size())) return ATOLL_INVALID_ARGUMENT;
   const atollrt::Metadata& entry = metadata[static_cast<size_t>(index)];

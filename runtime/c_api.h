@@ -18,6 +18,14 @@ namespace atollrt {
 // Remembers the message for AtollLastError and gives the code.
 AtollStatus ToC(const Status& status);
 AtollStatus NullArgument(const char* name);
+// NullArgument for the first argument that is nullptr, else ATOLL_OK. `names` are theirs, as the
+// preprocessor writes a list.
+AtollStatus CheckNotNull(const char* names, std::initializer_list<const void*> arguments);
+#define ATOLL_RETURN_IF_NULL(...)                                                         \
+  do {                                                                                    \
+    const AtollStatus atoll_null_ = ::atollrt::CheckNotNull(#__VA_ARGS__, {__VA_ARGS__}); \
+    if (atoll_null_ != ATOLL_OK) return atoll_null_;                                      \
+  } while (false)
 
 // Whether a handle is there, for functions that return no status: AtollLastError says if it is not.
 template <typename T>
@@ -44,7 +52,7 @@ Status ReadOptions(const char* name, const char* macro, const void* given,
 // The handle behind AtollModel.
 struct AtollModel {
   std::shared_ptr<const atollrt::Model> model;
-  // Of each signature: what AtollSignatureInfo points at, inputs first.
+  // The tensors of each signature, inputs first; AtollSignatureInfo points at them.
   std::vector<std::vector<AtollSignatureTensor>> signature_tensors;
 };
 
@@ -60,8 +68,8 @@ struct AtollTensor {
 struct AtollInterpreter {
   std::shared_ptr<const atollrt::Model> model;  // as it came, before any input was resized
   atollrt::InterpreterOptions options;
-  std::shared_ptr<atollrt::Delegate>
-      delegate;  // outlives `interpreter`, whoever deletes its handle
+  // Outlives `interpreter`, whoever deletes its handle.
+  std::shared_ptr<atollrt::Delegate> delegate;
   std::unique_ptr<atollrt::Interpreter> interpreter;
   // Shapes that inputs shall have, and whether `interpreter` has them.
   std::vector<atollrt::InputShape> input_shapes;

@@ -101,8 +101,7 @@ extern "C" {
 
 AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpreterOptions* options,
                                    AtollInterpreter** interpreter) {
-  if (model == nullptr) return NullArgument("model");
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(model, interpreter);
   AtollInterpreterOptions read = ATOLL_INTERPRETER_OPTIONS_INIT;
   if (options != nullptr) {
     if (const Status status = ReadInterpreterOptions(*options, &read); !status.ok()) {
@@ -126,7 +125,7 @@ AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpret
 
 AtollStatus AtollInterpreterResizeInput(AtollInterpreter* interpreter, int32_t index,
                                         const int32_t* dims, int32_t num_dims) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   if (num_dims < 0 || (num_dims > 0 && dims == nullptr)) {
     return ToC(InvalidArgument("input %d is to have %d sizes at %p", index, num_dims,
                                static_cast<const void*>(dims)));
@@ -141,7 +140,7 @@ AtollStatus AtollInterpreterResizeInput(AtollInterpreter* interpreter, int32_t i
 }
 
 AtollStatus AtollInterpreterAllocateTensors(AtollInterpreter* interpreter) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   if (interpreter->is_ready) return ToC(Status());
   const auto model = atollrt::Model::WithInputShapes(interpreter->model, interpreter->input_shapes);
   if (!model.ok()) return ToC(model.status());
@@ -159,21 +158,20 @@ AtollStatus AtollInterpreterAllocateTensors(AtollInterpreter* interpreter) {
 
 AtollStatus AtollInterpreterSetInputBuffer(AtollInterpreter* interpreter, int32_t index,
                                            const AtollBuffer* buffer, size_t offset) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   return SetMemory(interpreter, "input", interpreter->interpreter->graph().inputs, index, buffer,
                    offset);
 }
 
 AtollStatus AtollInterpreterSetOutputBuffer(AtollInterpreter* interpreter, int32_t index,
                                             const AtollBuffer* buffer, size_t offset) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   return SetMemory(interpreter, "output", interpreter->interpreter->graph().outputs, index, buffer,
                    offset);
 }
 
 AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** buffer) {
-  if (options == nullptr) return NullArgument("options");
-  if (buffer == nullptr) return NullArgument("buffer");
+  ATOLL_RETURN_IF_NULL(options, buffer);
   AtollBufferOptions read = ATOLL_BUFFER_OPTIONS_INIT;
   if (const Status status = atollrt::ReadOptions(
           "AtollBufferOptions", "ATOLL_BUFFER_OPTIONS_INIT", options,
@@ -222,30 +220,30 @@ size_t AtollBufferSize(const AtollBuffer* buffer) {
 void AtollInterpreterDelete(AtollInterpreter* interpreter) { delete interpreter; }
 
 AtollStatus AtollInterpreterInvoke(AtollInterpreter* interpreter) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   if (const Status status = CheckReady(*interpreter); !status.ok()) return ToC(status);
   return ToC(interpreter->interpreter->Invoke());
 }
 
 AtollStatus AtollInterpreterInvokeAsync(AtollInterpreter* interpreter) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   if (const Status status = CheckReady(*interpreter); !status.ok()) return ToC(status);
   return ToC(interpreter->interpreter->InvokeAsync());
 }
 
 AtollStatus AtollInterpreterWait(AtollInterpreter* interpreter) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   return ToC(interpreter->interpreter->Wait());
 }
 
 AtollStatus AtollInterpreterCancel(AtollInterpreter* interpreter) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   interpreter->interpreter->Cancel();
   return ToC(Status());
 }
 
 AtollStatus AtollInterpreterResetVariableTensors(AtollInterpreter* interpreter) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
+  ATOLL_RETURN_IF_NULL(interpreter);
   interpreter->interpreter->ResetVariables();
   return ToC(Status());
 }
@@ -332,8 +330,7 @@ AtollQuantization AtollTensorQuantization(const AtollTensor* tensor) {
 
 AtollStatus AtollTensorGetChannelQuantization(const AtollTensor* tensor,
                                               AtollChannelQuantization* info) {
-  if (tensor == nullptr) return NullArgument("tensor");
-  if (info == nullptr) return NullArgument("info");
+  ATOLL_RETURN_IF_NULL(tensor, info);
   const atollrt::Quantization& q = tensor->tensor().quantization;
   *info = {.count = static_cast<int32_t>(q.scales.size()),
            .dimension = q.dimension,
@@ -347,8 +344,7 @@ int32_t AtollTensorIsConstant(const AtollTensor* tensor) {
 }
 
 AtollStatus AtollTensorCopyFromBuffer(AtollTensor* tensor, const void* data, size_t size) {
-  if (tensor == nullptr) return NullArgument("tensor");
-  if (data == nullptr) return NullArgument("data");
+  ATOLL_RETURN_IF_NULL(tensor, data);
   if (!IsReady(*tensor)) return ATOLL_INVALID_ARGUMENT;
   const std::span<uint8_t> bytes = tensor->owner->interpreter->TensorBytes(tensor->index);
   if (bytes.size() != size) {
@@ -360,8 +356,7 @@ AtollStatus AtollTensorCopyFromBuffer(AtollTensor* tensor, const void* data, siz
 }
 
 AtollStatus AtollTensorCopyToBuffer(const AtollTensor* tensor, void* data, size_t size) {
-  if (tensor == nullptr) return NullArgument("tensor");
-  if (data == nullptr) return NullArgument("data");
+  ATOLL_RETURN_IF_NULL(tensor, data);
   if (!IsReady(*tensor)) return ATOLL_INVALID_ARGUMENT;
   const std::span<const uint8_t> bytes =
       tensor->owner->interpreter->ConstTensorBytes(tensor->index);
@@ -380,8 +375,7 @@ int32_t AtollInterpreterGetNodeCount(const AtollInterpreter* interpreter) {
 
 AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter, int32_t index,
                                         AtollNodeInfo* info) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
-  if (info == nullptr) return NullArgument("info");
+  ATOLL_RETURN_IF_NULL(interpreter, info);
   const atollrt::Graph& graph = interpreter->interpreter->graph();
   if (!HasIndex("node", index, graph.nodes.size())) return ATOLL_INVALID_ARGUMENT;
   const atollrt::Node& node = graph.nodes[index];
@@ -404,8 +398,7 @@ int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter) {
 
 AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter, int32_t index,
                                              AtollPartitionInfo* info) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
-  if (info == nullptr) return NullArgument("info");
+  ATOLL_RETURN_IF_NULL(interpreter, info);
   const auto& partitions = interpreter->interpreter->partitions();
   if (!HasIndex("partition", index, partitions.size())) return ATOLL_INVALID_ARGUMENT;
   static const atollrt::PartitionReport unknown;
@@ -437,9 +430,7 @@ AtollStatus AtollInterpreterGetPartitionInfo(const AtollInterpreter* interpreter
 
 AtollStatus AtollInterpreterGetPartitionMemory(const AtollInterpreter* interpreter, int32_t index,
                                                const AtollMemoryBlock** blocks, int32_t* count) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
-  if (blocks == nullptr) return NullArgument("blocks");
-  if (count == nullptr) return NullArgument("count");
+  ATOLL_RETURN_IF_NULL(interpreter, blocks, count);
   const auto& partitions = interpreter->memory;
   if (!HasIndex("partition", index, partitions.size())) return ATOLL_INVALID_ARGUMENT;
   *blocks = partitions[index].data();
@@ -460,8 +451,7 @@ const AtollTensor* AtollInterpreterGetTensor(const AtollInterpreter* interpreter
 
 AtollStatus AtollInterpreterGetMemoryInfo(const AtollInterpreter* interpreter,
                                           AtollMemoryInfo* info) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
-  if (info == nullptr) return NullArgument("info");
+  ATOLL_RETURN_IF_NULL(interpreter, info);
   int64_t constants = 0;
   int64_t packed = 0;
   for (const atollrt::Tensor& tensor : interpreter->interpreter->graph().tensors) {
@@ -478,8 +468,7 @@ AtollStatus AtollInterpreterGetMemoryInfo(const AtollInterpreter* interpreter,
 
 AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
                                           AtollInvokeInfo* info) {
-  if (interpreter == nullptr) return NullArgument("interpreter");
-  if (info == nullptr) return NullArgument("info");
+  ATOLL_RETURN_IF_NULL(interpreter, info);
   const atollrt::RequestCost& cost = interpreter->interpreter->last_cost();
   *info = {.device_cycles = static_cast<int64_t>(cost.device_cycles),
            .bytes_to_device = static_cast<int64_t>(cost.bytes_to_device),

@@ -44,7 +44,7 @@ class Interpreter {
 
   // Allocates nothing. After an error the contents of the outputs are unspecified.
   Status Invoke();
-  // As after Create (step_walker.h).
+  // Makes the next invocation like the first one (step_walker.h).
   void ResetVariables() { walker_->ResetVariables(); }
   // Runs Invoke on a thread of this interpreter's; exactly one Wait follows.
   Status InvokeAsync();
@@ -62,14 +62,14 @@ class Interpreter {
 
   const std::vector<NodePlacement>& placements() const { return walker_->plan().placements; }
   const std::vector<Partition>& partitions() const { return walker_->plan().partitions; }
-  // Their indices in the order in which Invoke runs them.
+  // Indices of the partitions in the order in which Invoke runs them.
   std::vector<int32_t> PartitionOrder() const;
   // Memory of its own, and what no plan of the arena can go below.
   int64_t arena_bytes() const { return walker_->arena_bytes(); }
   int64_t arena_lower_bound_bytes() const { return walker_->arena_lower_bound_bytes(); }
-  // Of Tensor::packed_weights, those that kernels use where they lie.
+  // Bytes of Tensor::packed_weights that kernels use where they lie.
   int64_t used_packed_weight_bytes() const { return walker_->plan().used_packed_weight_bytes; }
-  // Of the last invocation.
+  // What the partitions of the last invocation cost together.
   const RequestCost& last_cost() const { return walker_->cost(); }
 
   // Inputs and outputs in memory of others: step_walker.h.

@@ -52,6 +52,13 @@ Result<OpenFile> OpenModelFile(const std::string& path) {
   return file;
 }
 
+// Errors name the model.
+template <typename T>
+Result<T> Named(const std::string& path, Result<T> result) {
+  if (result.ok()) return result;
+  return Status(result.status()).WithContext(Format("model '%s'", path.c_str()));
+}
+
 Status Shrank(const std::string& path, size_t size) {
   return CorruptModel(
       "model '%s' has no longer the %zu bytes that it had when it was opened; replace models by "
@@ -85,20 +92,14 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path,
     return Shrank(path, file.size);
   }
   model->bytes_ = {static_cast<const uint8_t*>(model->mapping_), model->mapping_size_};
-  auto loaded = Load(std::move(model), input_shapes);
-  if (!loaded.ok()) {
-    return Status(loaded.status()).WithContext(Format("model '%s'", path.c_str()));
-  }
-  return loaded;
+  return Named(path, Load(std::move(model), input_shapes));
 }
 
 Result<std::shared_ptr<const Model>> Model::FromCopyOfFile(
     const std::string& path, std::span<const InputShape> input_shapes) {
   ATOLL_ASSIGN_OR_RETURN(const OpenFile file, OpenModelFile(path));
   std::shared_ptr<Model> model(new Model);
-  Result<Buffer> copy = Buffer::Allocate(file.size);
-  if (!copy.ok()) return Status(copy.status()).WithContext(Format("model '%s'", path.c_str()));
-  model->copy_ = *std::move(copy);
+  ATOLL_ASSIGN_OR_RETURN(model->copy_, Named(path, Buffer::Allocate(file.size)));
   for (size_t done = 0; done < file.size;) {
     const ssize_t count = read(file.descriptor.get(), model->copy_.data() + done, file.size - done);
     if (count < 0 && errno == EINTR) continue;
@@ -109,11 +110,7 @@ Result<std::shared_ptr<const Model>> Model::FromCopyOfFile(
     done += static_cast<size_t>(count);
   }
   model->bytes_ = model->copy_.bytes();
-  auto loaded = Load(std::move(model), input_shapes);
-  if (!loaded.ok()) {
-    return Status(loaded.status()).WithContext(Format("model '%s'", path.c_str()));
-  }
-  return loaded;
+  return Named(path, Load(std::move(model), input_shapes));
 }
 
 Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> bytes,

@@ -36,15 +36,15 @@ class StepWalker {
 
   // Runs every step once; ends with the first error, or with kCancelled.
   Status Run();
-  // What lies outside of the arena and is not used in place (SetTensorMemory): inputs before a Run,
-  // outputs when they have been written.
+  // Copy tensors that lie outside of the arena and are not used in place (SetTensorMemory): inputs
+  // before a Run, outputs after it.
   void CopyIn();
   void CopyOut();
   // Makes the Run in progress, or the next one, end with kCancelled, if it still can.
   void Cancel();
   void ForgetCancel() { cancelled_ = false; }
-  // As after Create: variable tensors hold their zero point (int8) or 0, no variable is assigned,
-  // and CALL_ONCE will run again.
+  // Brings back the state after Create: variable tensors hold their zero point (int8) or 0, no
+  // variable is assigned, and CALL_ONCE will run again.
   void ResetVariables();
 
   const Graph& graph() const { return graph_; }
@@ -64,7 +64,7 @@ class StepWalker {
   int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
   // What no plan of the arena can go below.
   int64_t arena_lower_bound_bytes() const { return arena_lower_bound_bytes_; }
-  // Of the last Run: the sum over its partitions.
+  // What the partitions of the last Run cost together.
   const RequestCost& cost() const { return cost_; }
 
   // Called on the running thread for each tensor that a step has written.
@@ -85,7 +85,8 @@ class StepWalker {
     bool is_done = false;                // by the places of its operands (arena_layout.h)
     std::unique_ptr<StepWalker> callee;  // CALL_ONCE
     bool called = false;
-    // Of Step::members; they run one by one while somebody listens to the tensors in between.
+    // Those of Step::members, which run one by one while somebody listens to the tensors in
+    // between.
     std::vector<BoundStep> members;
   };
 

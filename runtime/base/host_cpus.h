@@ -14,17 +14,17 @@ namespace atollrt {
 struct HostCpus {
   static constexpr int kMostCores = 16;
   int logical = 1;  // threads that can run at one time
-  // Of these: what is worth a thread, as siblings share the multipliers of a core. Counted no
-  // further than kMostCores.
+  // Cores that these threads run on, at most kMostCores: what is worth a thread of a pool, since
+  // the threads of one core share its multipliers.
   int cores = 1;
 };
 
-// Of this process, when first called. Thread-safe.
+// The CPUs of this process, counted at the first call. Thread-safe.
 const HostCpus& GetHostCpus();
 
-// Of a process that may run on CPUs of these numbers, by the files below `root` ("": this machine):
-// /sys/devices/system/cpu, /proc/self/cgroup and /sys/fs/cgroup of either version. What cannot be
-// read limits nothing.
+// Counts the CPUs whose numbers are `allowed` by the files below `root` ("" for this machine):
+// /sys/devices/system/cpu, /proc/self/cgroup and /sys/fs/cgroup of either version. Files that
+// cannot be read limit nothing.
 HostCpus CountHostCpus(std::span<const int> allowed, const std::string& root);
 
 }  // namespace atollrt

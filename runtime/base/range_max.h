@@ -24,7 +24,7 @@ class RangeMax {
   explicit RangeMax(size_t size)
       : most_(4 * std::max<size_t>(size, 1)), all_(most_), last_(size - (size > 0)) {}
 
-  // Of positions [first, last].
+  // Changes the numbers at positions [first, last]; Max is the largest of those.
   void Change(size_t first, size_t last, int64_t by) { Change(1, 0, last_, first, last, by); }
   int64_t Max(size_t first, size_t last) const { return Max(1, 0, last_, first, last); }
   int64_t Max() const { return most_[1]; }
@@ -51,8 +51,8 @@ class RangeMax {
     return Operation()(most, all_[node]);
   }
 
-  // Of a binary tree, in which the children of i are 2 i and 2 i + 1: the largest number of a
-  // node's positions, changes of the nodes above aside; and the changes of all of them.
+  // A binary tree; the children of node i are 2 i and 2 i + 1. most_: the largest number below a
+  // node, without what was changed at nodes above it. all_: what was changed for all below a node.
   std::vector<int64_t> most_, all_;
   size_t last_;
 };

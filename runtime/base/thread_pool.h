@@ -129,8 +129,8 @@ void ParallelFor(ThreadPool* pool, int tasks, const Body& body) {
   }
 }
 
-// Of elements that take a fraction of a nanosecond each: a few microseconds of work, of which a
-// thread that is awake costs a tenth.
+// The least part of a range whose elements take a fraction of a nanosecond each: a few
+// microseconds, ten times what it costs to hand it to a thread that is awake.
 inline constexpr int64_t kParallelGrain = 1 << 13;
 
 // body(begin, end, worker), or body(begin, end), for parts of [0, count): on `pool`, or on this

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The intermediate representation: one graph of nodes and tensors as plain structs. Tensors have
-// the numbers of the model file; so have nodes, but for those that constant folding has removed
-// (constant_folding.h). The loader makes it and guarantees, for everything after it:
+// The intermediate representation: one graph of nodes and tensors as plain structs. Both have the
+// numbers of the model file, unless constant folding has removed nodes (constant_folding.h) or
+// those of a compiled partition took its place. The loader makes it and guarantees, for what comes
+// after:
 //   - every index is in range (-1 only where an operator's input is absent);
 //   - nodes stand in an order in which every tensor is written before it is read, once;
 //   - every shape is concrete, has at most kMaxRank dimensions and a byte size that fits
@@ -64,8 +65,8 @@ struct Tensor {
   Shape shape_signature{};
   Quantization quantization;
   std::span<const uint8_t> data;  // constants: in the model (file or folded); empty otherwise
-  // Of constant weights: how the kernels of one kind of CPU read them (kernels/packed_weights.h).
-  // In the file, and not looked into; empty if they are not there.
+  // Constant weights once more, as kernels of one kind of CPU read them (kernels/packed_weights.h):
+  // bytes of the file, which nobody checks; empty if it has none.
   std::span<const uint8_t> packed_weights{};
   bool is_variable = false;
 

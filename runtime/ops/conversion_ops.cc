@@ -7,7 +7,6 @@
 
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/row_loops/row_loops.h"
-#include "runtime/ops/element_types.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/quantized_params.h"
 
@@ -39,32 +38,13 @@ bool IsQuantizedType(DataType type) {
   return IsByteType(type) || type == DataType::kInt16 || type == DataType::kInt32;
 }
 
-Executor PrepareQuantizeFloat(const Tensor& input, const Tensor& output, const RowLoops& loops) {
-  return RunConversion(
-      input, output,
-      [quantize = loops.quantize(*ElementOf(output.type)), format = AffineFormatOf(output)](
-          const uint8_t* x, uint8_t* y, int64_t count) { quantize(format, x, y, count); });
-}
-
-Executor PrepareRequantize(const Tensor& input, const Tensor& output, const RowLoops& loops) {
-  const Multiplier multiplier =
-      QuantizeMultiplier(static_cast<double>(input.scale()) / static_cast<double>(output.scale()));
-  const RequantizeParams params{.input_zero_point = input.zero_point(),
-                                .multiplier = multiplier.value,
-                                .exponent = multiplier.exponent,
-                                .output_zero_point = output.zero_point()};
-  return RunConversion(
-      input, output,
-      [requantize = loops.requantize(*ElementOf(input.type), *ElementOf(output.type)), params](
-          const uint8_t* x, uint8_t* y, int64_t count) { requantize(params, x, y, count); });
-}
-
-Executor PrepareDequantizeOneScale(const Tensor& input, const Tensor& output,
-                                   const RowLoops& loops) {
-  return RunConversion(
-      input, output,
-      [dequantize = loops.dequantize(*ElementOf(input.type)), format = AffineFormatOf(input)](
-          const uint8_t* x, uint8_t* y, int64_t count) { dequantize(format, x, y, count); });
+// The same of function(params, input, output, count).
+template <typename Function, typename Params>
+Executor RunConversion(const Tensor& input, const Tensor& output, Function function,
+                       const Params& params) {
+  return RunConversion(input, output, [=](const uint8_t* x, uint8_t* y, int64_t count) {
+    function(params, x, y, count);
+  });
 }
 
 // One scale per channel: rows of one channel each.
@@ -102,9 +82,19 @@ Executor PrepareQuantize(const Graph& graph, const Node& node, CpuFeatures featu
   }
   ATOLL_RETURN_IF_ERROR(CheckOneScale("output", output));
   const RowLoops& loops = ChooseRowLoops(features);
-  if (from_float) return PrepareQuantizeFloat(input, output, loops);
+  if (from_float) {
+    return RunConversion(input, output, loops.quantize(*ElementOf(output.type)),
+                         AffineFormatOf(output));
+  }
   ATOLL_RETURN_IF_ERROR(CheckOneScale("input", input));
-  return PrepareRequantize(input, output, loops);
+  const Multiplier multiplier =
+      QuantizeMultiplier(static_cast<double>(input.scale()) / static_cast<double>(output.scale()));
+  return RunConversion(input, output,
+                       loops.requantize(*ElementOf(input.type), *ElementOf(output.type)),
+                       RequantizeParams{.input_zero_point = input.zero_point(),
+                                        .multiplier = multiplier.value,
+                                        .exponent = multiplier.exponent,
+                                        .output_zero_point = output.zero_point()});
 }
 
 Executor PrepareDequantize(const Graph& graph, const Node& node, CpuFeatures features) {
@@ -118,8 +108,9 @@ Executor PrepareDequantize(const Graph& graph, const Node& node, CpuFeatures fea
     return CorruptModel("input '%s' has no scale", input.name.c_str());
   }
   const RowLoops& loops = ChooseRowLoops(features);
-  return input.quantization.scales.size() == 1 ? PrepareDequantizeOneScale(input, output, loops)
-                                               : PrepareDequantizeChannels(input, loops);
+  if (input.quantization.scales.size() > 1) return PrepareDequantizeChannels(input, loops);
+  return RunConversion(input, output, loops.dequantize(*ElementOf(input.type)),
+                       AffineFormatOf(input));
 }
 
 Executor PrepareCast(const Graph& graph, const Node& node, CpuFeatures features) {

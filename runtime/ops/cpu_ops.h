@@ -21,7 +21,7 @@ namespace atollrt {
 using PrepareNode = Result<std::unique_ptr<NodeExecutor>> (*)(const Graph& graph, const Node& node,
                                                               CpuFeatures features);
 
-// What the CPU needs of graph/operators.inc.
+// A line of graph/operators.inc, as far as it concerns the CPU.
 struct CpuOp {
   OpType type = OpType::kCUSTOM;
   const char* custom_name = "";  // of OpType::kCUSTOM

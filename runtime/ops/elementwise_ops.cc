@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic of two tensors with broadcasting: bytes by their quantization, other types plainly.
+// Operators of two tensors with broadcasting, arithmetic and comparisons: bytes by their
+// quantization, other types plainly.
 #include <cmath>
+#include <optional>
 
-#include "runtime/ops/broadcast_executor.h"
+#include "runtime/kernels/broadcast.h"
+#include "runtime/kernels/row_loops/row_loops.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
@@ -11,6 +14,50 @@
 
 namespace atollrt {
 namespace {
+
+Status UnsupportedType(const Tensor& tensor) {
+  return Unsupported("'%s' has type %s, which this operator is not computed in",
+                     tensor.name.c_str(), DataTypeName(tensor.type));
+}
+
+// The loops of a node's first two inputs.
+Broadcast BroadcastOf(const Graph& graph, const Node& node) {
+  return MakeBroadcast(graph.Input(node, 0)->shape, graph.Input(node, 1)->shape);
+}
+
+// Both inputs and the output have the same type.
+Status CheckPairTypes(const Graph& graph, const Node& node) {
+  ATOLL_RETURN_IF_ERROR(CheckSameType(*graph.Input(node, 0), *graph.Input(node, 1)));
+  return CheckSameType(*graph.Input(node, 0), graph.Output(node));
+}
+
+// An executor that computes Out function(In, In) for every pair of elements.
+template <typename In, typename Out, typename Function>
+Executor RunPairs(const Graph& graph, const Node& node, Function function) {
+  return Run([broadcast = BroadcastOf(graph, node), function](const NodeIo& io) {
+    CombineElements<In, Out>(broadcast, io.inputs[0], io.inputs[1], io.outputs[0], io.pool,
+                             function);
+  });
+}
+
+// An executor of a loop over pairs of numbers; kUnsupported if `op` is not computed in the inputs'
+// type. The results have the inputs' size, those of comparisons are bytes.
+Executor RunNumbers(const Graph& graph, const Node& node, CpuFeatures features, NumberOp op,
+                    const NumberBounds& bounds = {}) {
+  const Tensor& input = *graph.Input(node, 0);
+  const std::optional<Element> element = ElementOf(input.type);
+  const NumberPairFn combine =
+      element.has_value() ? ChooseRowLoops(features).number_pair(op, *element) : nullptr;
+  if (combine == nullptr) return UnsupportedType(input);
+  const size_t in_bytes = DataTypeSize(input.type);
+  const int64_t out_bytes = op >= NumberOp::kEqual ? 1 : static_cast<int64_t>(in_bytes);
+  return Run([=, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
+    ForEachBlock(broadcast, in_bytes, io.inputs[0], io.inputs[1], io.pool, kParallelGrain,
+                 [&](const uint8_t* x1, const uint8_t* x2, int64_t offset, int64_t count) {
+                   combine(bounds, x1, x2, io.outputs[0] + offset * out_bytes, count);
+                 });
+  });
+}
 
 // Truncating; the divisor is not 0.
 struct Quotient {
@@ -116,22 +163,35 @@ Executor PrepareAdd16(const Graph& graph, const Node& node) {
   });
 }
 
-// MAXIMUM and MINIMUM compare raw values, whatever they mean.
-Executor RunSelection(const Graph& graph, const Node& node, CpuFeatures features, NumberOp op) {
-  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
-  if (IsByteType(graph.Output(node).type)) return RunBytePairs(graph, node, features);
-  return RunNumbers(graph, node, features, op);
+NumberOp NumberOpOf(OpType type) {
+  switch (type) {
+    case OpType::kEQUAL:
+      return NumberOp::kEqual;
+    case OpType::kNOT_EQUAL:
+      return NumberOp::kNotEqual;
+    case OpType::kLESS:
+      return NumberOp::kLess;
+    case OpType::kLESS_EQUAL:
+      return NumberOp::kLessEqual;
+    case OpType::kGREATER:
+      return NumberOp::kGreater;
+    default:
+      return NumberOp::kGreaterEqual;
+  }
 }
 
 }  // namespace
 
-Executor PrepareAdd(const Graph& graph, const Node& node, CpuFeatures features) {
+// ADD, SUB, MUL.
+Executor PrepareAddOrMul(const Graph& graph, const Node& node, CpuFeatures features) {
   ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
   const DataType type = graph.Output(node).type;
   if (IsByteType(type)) return RunBytePairs(graph, node, features);
   if (type == DataType::kInt16) return PrepareAdd16(graph, node);
-  return RunClampedNumbers(graph, node, features,
-                           node.type == OpType::kSUB ? NumberOp::kSubtract : NumberOp::kAdd);
+  NumberOp op = NumberOp::kAdd;
+  if (node.type == OpType::kSUB) op = NumberOp::kSubtract;
+  if (node.type == OpType::kMUL) op = NumberOp::kMultiply;
+  return RunClampedNumbers(graph, node, features, op);
 }
 
 Executor PrepareTailedFilter(const Graph& graph, const NodeExecutor& filter, const Node& node,
@@ -150,12 +210,6 @@ Executor PrepareTailedFilter(const Graph& graph, const NodeExecutor& filter, con
   return Executor(std::make_unique<TailedFilterExecutor>(
       filter,
       PairTail{.combine = ChoosePairs(features), .params = params, .is_second = position == 1}));
-}
-
-Executor PrepareMul(const Graph& graph, const Node& node, CpuFeatures features) {
-  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
-  if (IsByteType(graph.Output(node).type)) return RunBytePairs(graph, node, features);
-  return RunClampedNumbers(graph, node, features, NumberOp::kMultiply);
 }
 
 Executor PrepareDiv(const Graph& graph, const Node& node, CpuFeatures features) {
@@ -188,12 +242,12 @@ Executor PrepareFloorDiv(const Graph& graph, const Node& node, CpuFeatures) {
   }
 }
 
-Executor PrepareMaximum(const Graph& graph, const Node& node, CpuFeatures features) {
-  return RunSelection(graph, node, features, NumberOp::kMaximum);
-}
-
-Executor PrepareMinimum(const Graph& graph, const Node& node, CpuFeatures features) {
-  return RunSelection(graph, node, features, NumberOp::kMinimum);
+// MAXIMUM and MINIMUM compare raw values, whatever they mean.
+Executor PrepareSelection(const Graph& graph, const Node& node, CpuFeatures features) {
+  ATOLL_RETURN_IF_ERROR(CheckPairTypes(graph, node));
+  if (IsByteType(graph.Output(node).type)) return RunBytePairs(graph, node, features);
+  return RunNumbers(graph, node, features,
+                    node.type == OpType::kMAXIMUM ? NumberOp::kMaximum : NumberOp::kMinimum);
 }
 
 Executor PrepareSquaredDifference(const Graph& graph, const Node& node, CpuFeatures features) {
@@ -216,6 +270,28 @@ Executor PreparePrelu(const Graph& graph, const Node& node, CpuFeatures features
   if (IsByteType(output.type)) return RunBytePairs(graph, node, features);
   if (output.type != DataType::kFloat32) return UnsupportedType(output);
   return RunNumbers(graph, node, features, NumberOp::kPrelu);
+}
+
+// Bytes by the real values that they stand for, other types plainly.
+Executor PrepareComparison(const Graph& graph, const Node& node, CpuFeatures features) {
+  const Tensor& input = *graph.Input(node, 0);
+  const Tensor& output = graph.Output(node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(input, *graph.Input(node, 1)));
+  if (output.type != DataType::kBool) {
+    return CorruptModel("output '%s' has type %s, must be bool", output.name.c_str(),
+                        DataTypeName(output.type));
+  }
+  const NumberOp op = NumberOpOf(node.type);
+  if (!IsByteType(input.type)) return RunNumbers(graph, node, features, op);
+  ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
+  // Comparison has the same six in the same order.
+  static_assert(static_cast<int>(NumberOp::kGreaterEqual) - static_cast<int>(NumberOp::kEqual) ==
+                static_cast<int>(Comparison::kGreaterEqual));
+  const auto comparison =
+      static_cast<Comparison>(static_cast<int>(op) - static_cast<int>(NumberOp::kEqual));
+  return Run([params, comparison, broadcast = BroadcastOf(graph, node)](const NodeIo& io) {
+    Compare(comparison, params, broadcast, io.inputs[0], io.inputs[1], io.outputs[0], io.pool);
+  });
 }
 
 }  // namespace atollrt

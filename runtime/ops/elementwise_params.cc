@@ -85,28 +85,6 @@ bool IsPowerOfTwo(float scale, int32_t* exponent) {
   return std::abs(log2 - rounded) < 1e-3f;
 }
 
-Status CheckQuantized16(const char* role, const Tensor& tensor) {
-  if (tensor.quantization.scales.size() != 1 || !(tensor.scale() > 0) || tensor.zero_point() != 0) {
-    return CorruptModel(
-        "%s '%s' has %zu scales and zero point %d, must have one positive scale and "
-        "zero point 0",
-        role, tensor.name.c_str(), tensor.quantization.scales.size(), tensor.zero_point());
-  }
-  return Status();
-}
-
-Status CheckRows(const Tensor& input) {
-  if (!input.shape.empty() && input.shape.back() >= 1) return Status();
-  return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
-}
-
-Status CheckOutputFormat(const Tensor& output, float scale, int32_t zero_point) {
-  if (output.scale() == scale && output.zero_point() == zero_point) return Status();
-  return CorruptModel("output '%s' has scale %g and zero point %d, must have %g and %d",
-                      output.name.c_str(), static_cast<double>(output.scale()), output.zero_point(),
-                      static_cast<double>(scale), zero_point);
-}
-
 }  // namespace
 
 Result<PairParams> MakePairParams(const Graph& graph, const Node& node) {
@@ -151,9 +129,9 @@ Result<Add16Params> MakeAdd16Params(const Graph& graph, const Node& node) {
   const Tensor& a = *graph.Input(node, 0);
   const Tensor& b = *graph.Input(node, 1);
   const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckQuantized16("input 0", a));
-  ATOLL_RETURN_IF_ERROR(CheckQuantized16("input 1", b));
-  ATOLL_RETURN_IF_ERROR(CheckQuantized16("output", output));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("input 0", a));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("input 1", b));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("output", output));
   const ElementwiseOptions& options = std::get<ElementwiseOptions>(node.options);
   Add16Params params;
   params.sign = node.type == OpType::kSUB ? -1 : 1;

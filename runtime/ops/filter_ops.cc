@@ -12,7 +12,6 @@
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
 #include "runtime/ops/filter_tensors.h"
-#include "runtime/ops/int16_params.h"
 #include "runtime/ops/quantized_params.h"
 #include "runtime/ops/tensor_checks.h"
 #include "runtime/shapes/shape_rules.h"

@@ -3,7 +3,7 @@
 // BATCH_MATMUL.
 #include "runtime/kernels/batch_matmul.h"
 #include "runtime/ops/executors.h"
-#include "runtime/ops/int16_params.h"
+#include "runtime/ops/quantized_params.h"
 #include "runtime/ops/tensor_checks.h"
 
 namespace atollrt {

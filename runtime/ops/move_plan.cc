@@ -29,6 +29,28 @@ struct View {
   std::vector<int64_t> strides;
 };
 
+// How to walk images, whose last dimension stays together, block by block: first the places in a
+// block, then the images, then the blocks.
+struct Blocks {
+  Shape sizes;
+  View view;
+};
+Blocks CutIntoBlocks(const Shape& images, const std::vector<int64_t>& blocks) {
+  const std::vector<int64_t> strides = Strides(images);
+  Blocks cut;
+  const auto add = [&cut](int64_t size, int64_t stride) {
+    cut.sizes.push_back(static_cast<int32_t>(size));
+    cut.view.strides.push_back(stride);
+  };
+  for (size_t i = 0; i < blocks.size(); ++i) add(blocks[i], strides[i + 1]);
+  add(images[0], strides[0]);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    add(images[i + 1] / blocks[i], strides[i + 1] * blocks[i]);
+  }
+  add(images.back(), 1);
+  return cut;
+}
+
 // Collects the copies of one node.
 class Planner {
  public:
@@ -51,22 +73,18 @@ class Planner {
 
   // Copies a box of `sizes` from one view to another.
   void Copy(MoveOperand from, const View& in, MoveOperand to, const View& out, const Shape& sizes);
-  void CopyAll(int64_t count) {
-    Copy(kOnlyInput, {0, {1}}, kOnlyOutput, {0, {1}}, {static_cast<int32_t>(count)});
-  }
-
-  void PlanSlice(const ResolvedSlice& slice);
-  void PlanSplit(size_t input, int32_t axis);
-  void PlanPack();
-  void PlanUnpack();
-  void PlanTranspose();
-  void PlanTile();
+  Status PlanAll();
+  Status PlanSlice();
+  Status PlanSplit();
+  Status PlanPack();
+  Status PlanUnpack();
+  Status PlanTranspose();
+  Status PlanTile();
   Status PlanPad();
   Status PlanMirrorPad();
-  void PlanSpaceToBatch();
-  void PlanBatchToSpace();
-  void PlanDepthToSpace();
-  void PlanSpaceToDepth();
+  Status PlanSpaceToBatch();
+  Status PlanBatchToSpace();
+  Status PlanDepthToSpace();
   void Fill(MoveOperand target, int64_t count, const Tensor& like);
 
   const Graph& graph_;
@@ -86,7 +104,14 @@ void Planner::Copy(MoveOperand from, const View& in, MoveOperand to, const View&
   plan_.copies.push_back({from, to, MakeStridedCopy(elements, element_bytes_)});
 }
 
-void Planner::PlanSlice(const ResolvedSlice& slice) {
+Status Planner::PlanAll() {
+  const auto count = static_cast<int32_t>(graph_.Output(node_).element_count());
+  Copy(kOnlyInput, {0, {1}}, kOnlyOutput, {0, {1}}, {count});
+  return Status();
+}
+
+Status Planner::PlanSlice() {
+  ATOLL_ASSIGN_OR_RETURN(const ResolvedSlice slice, ResolveSlice(graph_, node_));
   // Dropped axes have one element and new ones too, so the output is walked like the input.
   View in{0, Strides(InputShape())};
   Shape sizes;
@@ -97,19 +122,24 @@ void Planner::PlanSlice(const ResolvedSlice& slice) {
     sizes.push_back(axis.count);
   }
   Copy(kOnlyInput, in, kOnlyOutput, {0, Strides(sizes)}, sizes);
+  return Status();
 }
 
 // Consecutive parts of the input along `axis`, as long as the outputs are.
-void Planner::PlanSplit(size_t input, int32_t axis) {
+Status Planner::PlanSplit() {
+  const bool has_sizes = node_.type == OpType::kSPLIT_V;
+  const size_t input = has_sizes ? 0 : 1;
+  const int32_t axis = NormalizeAxis(Constants(has_sizes ? 2 : 0)[0], InputShape(input).size());
   View in{0, Strides(InputShape(input))};
   for (size_t i = 0; i < node_.outputs.size(); ++i) {
     const Shape& part = graph_.Output(node_, i).shape;
     Copy({Kind::kInput, input}, in, {Kind::kOutput, i}, {0, Strides(part)}, part);
     in.offset += part[axis] * in.strides[axis];
   }
+  return Status();
 }
 
-void Planner::PlanPack() {
+Status Planner::PlanPack() {
   const Shape& input = InputShape();
   const int32_t axis =
       NormalizeAxis(std::get<AxisOptions>(node_.options).axis, OutputShape().size());
@@ -120,9 +150,10 @@ void Planner::PlanPack() {
     Copy({Kind::kInput, i}, {0, Strides(input)}, kOnlyOutput, out, input);
     out.offset += step;
   }
+  return Status();
 }
 
-void Planner::PlanUnpack() {
+Status Planner::PlanUnpack() {
   const int32_t axis =
       NormalizeAxis(std::get<AxisOptions>(node_.options).axis, InputShape().size());
   View in{0, Strides(InputShape())};
@@ -133,19 +164,21 @@ void Planner::PlanUnpack() {
     Copy(kOnlyInput, in, {Kind::kOutput, i}, {0, Strides(part)}, part);
     in.offset += step;
   }
+  return Status();
 }
 
-void Planner::PlanTranspose() {
+Status Planner::PlanTranspose() {
   const std::vector<int64_t> strides = Strides(InputShape());
   View in;
   for (const int64_t axis : Constants(1)) {
     in.strides.push_back(strides[NormalizeAxis(axis, strides.size())]);
   }
   Copy(kOnlyInput, in, kOnlyOutput, {0, Strides(OutputShape())}, OutputShape());
+  return Status();
 }
 
 // Each axis is two loops: over its copies, which all read from the same place, and along it.
-void Planner::PlanTile() {
+Status Planner::PlanTile() {
   const Shape& shape = InputShape();
   const std::vector<int64_t> multiples = Constants(1);
   const std::vector<int64_t> in_strides = Strides(shape);
@@ -158,6 +191,7 @@ void Planner::PlanTile() {
     out.strides.insert(out.strides.end(), {shape[i] * out_strides[i], out_strides[i]});
   }
   Copy(kOnlyInput, in, kOnlyOutput, out, sizes);
+  return Status();
 }
 
 // Quantized tensors are padded with their zero point, all others with 0.
@@ -250,7 +284,7 @@ Status Planner::PlanMirrorPad() {
 }
 
 // The padded image is cut into blocks; the place in the block goes to the batch dimension.
-void Planner::PlanSpaceToBatch() {
+Status Planner::PlanSpaceToBatch() {
   const std::vector<int64_t> blocks = Constants(1);
   const std::vector<int64_t> paddings = Constants(2);
   const size_t dims = blocks.size();
@@ -270,26 +304,13 @@ void Planner::PlanSpaceToBatch() {
     for (size_t i = 0; i < dims; ++i) out.offset += paddings[2 * i] * strides[i + 1];
     Copy(kOnlyInput, {0, Strides(InputShape())}, kScratch, out, InputShape());
   }
-  // Output order: places in the block, images, then blocks and the rest.
-  View in;
-  Shape sizes;
-  for (size_t i = 0; i < dims; ++i) {
-    sizes.push_back(static_cast<int32_t>(blocks[i]));
-    in.strides.push_back(strides[i + 1]);
-  }
-  sizes.push_back(padded[0]);
-  in.strides.push_back(strides[0]);
-  for (size_t i = 0; i < dims; ++i) {
-    sizes.push_back(OutputShape()[i + 1]);
-    in.strides.push_back(strides[i + 1] * blocks[i]);
-  }
-  sizes.push_back(padded.back());
-  in.strides.push_back(1);
+  const auto [sizes, in] = CutIntoBlocks(padded, blocks);
   Copy(source, in, kOnlyOutput, {0, Strides(sizes)}, sizes);
+  return Status();
 }
 
 // The inverse; what is cropped is assembled in scratch memory first.
-void Planner::PlanBatchToSpace() {
+Status Planner::PlanBatchToSpace() {
   const std::vector<int64_t> blocks = Constants(1);
   const std::vector<int64_t> crops = Constants(2);
   const size_t dims = blocks.size();
@@ -300,100 +321,57 @@ void Planner::PlanBatchToSpace() {
     has_crops = has_crops || whole[i + 1] != OutputShape()[i + 1];
   }
   const std::vector<int64_t> strides = Strides(whole);
-  View out;
-  Shape sizes;
-  for (size_t i = 0; i < dims; ++i) {
-    sizes.push_back(static_cast<int32_t>(blocks[i]));
-    out.strides.push_back(strides[i + 1]);
-  }
-  sizes.push_back(whole[0]);
-  out.strides.push_back(strides[0]);
-  for (size_t i = 0; i < dims; ++i) {
-    sizes.push_back(InputShape()[i + 1]);
-    out.strides.push_back(strides[i + 1] * blocks[i]);
-  }
-  sizes.push_back(whole.back());
-  out.strides.push_back(1);
+  const auto [sizes, out] = CutIntoBlocks(whole, blocks);
   Copy(kOnlyInput, {0, Strides(sizes)}, has_crops ? kScratch : kOnlyOutput, out, sizes);
-  if (!has_crops) return;
+  if (!has_crops) return Status();
   plan_.scratch_bytes = static_cast<size_t>(ElementCount(whole)) * element_bytes_;
   View kept{0, strides};
   for (size_t i = 0; i < dims; ++i) kept.offset += crops[2 * i] * strides[i + 1];
   Copy(kScratch, kept, kOnlyOutput, {0, Strides(OutputShape())}, OutputShape());
+  return Status();
 }
 
 // [n, h, block, w, block, c] and [n, h, w, block, block, c] are each other's transposition.
-void Planner::PlanDepthToSpace() {
+Status Planner::PlanDepthToSpace() {
+  const bool to_space = node_.type == OpType::kDEPTH_TO_SPACE;
   const int32_t block = std::get<BlockOptions>(node_.options).block_size;
-  const Shape& in = InputShape();
-  const int32_t channels = OutputShape()[3];
-  const Shape sizes{in[0], in[1], block, in[2], block, channels};
-  const std::vector<int64_t> s = Strides({in[0], in[1], in[2], block, block, channels});
+  const Shape& deep = to_space ? InputShape() : OutputShape();
+  const int32_t channels = (to_space ? OutputShape() : InputShape())[3];
+  const Shape wide{deep[0], deep[1], block, deep[2], block, channels};
+  const Shape tall{deep[0], deep[1], deep[2], block, block, channels};
+  const std::vector<int64_t> s = Strides(to_space ? tall : wide);
+  const Shape& sizes = to_space ? wide : tall;
   Copy(kOnlyInput, {0, {s[0], s[1], s[3], s[2], s[4], s[5]}}, kOnlyOutput, {0, Strides(sizes)},
        sizes);
-}
-
-void Planner::PlanSpaceToDepth() {
-  const int32_t block = std::get<BlockOptions>(node_.options).block_size;
-  const Shape& out = OutputShape();
-  const int32_t channels = InputShape()[3];
-  const Shape sizes{out[0], out[1], out[2], block, block, channels};
-  const std::vector<int64_t> s = Strides({out[0], out[1], block, out[2], block, channels});
-  Copy(kOnlyInput, {0, {s[0], s[1], s[3], s[2], s[4], s[5]}}, kOnlyOutput, {0, Strides(sizes)},
-       sizes);
+  return Status();
 }
 
 Status Planner::Plan() {
-  switch (node_.type) {
-    case OpType::kEXPAND_DIMS:
-    case OpType::kRESHAPE:
-    case OpType::kSQUEEZE:
-      CopyAll(graph_.Output(node_).element_count());
-      return Status();
-    case OpType::kSLICE:
-    case OpType::kSTRIDED_SLICE: {
-      ATOLL_ASSIGN_OR_RETURN(const ResolvedSlice slice, ResolveSlice(graph_, node_));
-      PlanSlice(slice);
-      return Status();
-    }
-    case OpType::kSPLIT:
-      PlanSplit(1, NormalizeAxis(Constants(0)[0], InputShape(1).size()));
-      return Status();
-    case OpType::kSPLIT_V:
-      PlanSplit(0, NormalizeAxis(Constants(2)[0], InputShape(0).size()));
-      return Status();
-    case OpType::kPACK:
-      PlanPack();
-      return Status();
-    case OpType::kUNPACK:
-      PlanUnpack();
-      return Status();
-    case OpType::kTRANSPOSE:
-      PlanTranspose();
-      return Status();
-    case OpType::kTILE:
-      PlanTile();
-      return Status();
-    case OpType::kPAD:
-    case OpType::kPADV2:
-      return PlanPad();
-    case OpType::kMIRROR_PAD:
-      return PlanMirrorPad();
-    case OpType::kSPACE_TO_BATCH_ND:
-      PlanSpaceToBatch();
-      return Status();
-    case OpType::kBATCH_TO_SPACE_ND:
-      PlanBatchToSpace();
-      return Status();
-    case OpType::kDEPTH_TO_SPACE:
-      PlanDepthToSpace();
-      return Status();
-    case OpType::kSPACE_TO_DEPTH:
-      PlanSpaceToDepth();
-      return Status();
-    default:
-      return InternalError("%s does not only move elements", node_.op_name().c_str());
+  static constexpr struct {
+    OpType type;
+    Status (Planner::*plan)();
+  } kPlans[] = {{OpType::kEXPAND_DIMS, &Planner::PlanAll},
+                {OpType::kRESHAPE, &Planner::PlanAll},
+                {OpType::kSQUEEZE, &Planner::PlanAll},
+                {OpType::kSLICE, &Planner::PlanSlice},
+                {OpType::kSTRIDED_SLICE, &Planner::PlanSlice},
+                {OpType::kSPLIT, &Planner::PlanSplit},
+                {OpType::kSPLIT_V, &Planner::PlanSplit},
+                {OpType::kPACK, &Planner::PlanPack},
+                {OpType::kUNPACK, &Planner::PlanUnpack},
+                {OpType::kTRANSPOSE, &Planner::PlanTranspose},
+                {OpType::kTILE, &Planner::PlanTile},
+                {OpType::kPAD, &Planner::PlanPad},
+                {OpType::kPADV2, &Planner::PlanPad},
+                {OpType::kMIRROR_PAD, &Planner::PlanMirrorPad},
+                {OpType::kSPACE_TO_BATCH_ND, &Planner::PlanSpaceToBatch},
+                {OpType::kBATCH_TO_SPACE_ND, &Planner::PlanBatchToSpace},
+                {OpType::kDEPTH_TO_SPACE, &Planner::PlanDepthToSpace},
+                {OpType::kSPACE_TO_DEPTH, &Planner::PlanDepthToSpace}};
+  for (const auto& [type, plan] : kPlans) {
+    if (type == node_.type) return (this->*plan)();
   }
+  return InternalError("%s does not only move elements", node_.op_name().c_str());
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class LineRunner {
   virtual int64_t WeightBytes() const = 0;
   // Whether they lie in the file as its kernel reads them (Tensor::packed_weights).
   virtual bool uses_packed_weights() const { return false; }
-  // Of one thread.
+  // Scratch memory of RunLines, which each thread needs.
   virtual size_t LineScratchBytes() const = 0;
   // Computes lines `lines` of the output of one image, on this thread: `input` has all lines that
   // they depend on, lines.first goes to the beginning of `output`. Allocates nothing.

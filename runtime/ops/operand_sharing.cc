@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/operand_sharing.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "runtime/ops/move_plan.h"
 #include "runtime/ops/quantized_params.h"
 #include "runtime/shapes/shape_inference.h"
@@ -66,44 +69,25 @@ std::vector<int32_t> InputsLikeOutput(const Graph& graph, const Node& node, size
 }  // namespace
 
 OperandSharing SharingOf(const Graph& graph, const Node& node) {
-  switch (node.type) {
-    case OpType::kADD:
-    case OpType::kDIV:
-    case OpType::kMAXIMUM:
-    case OpType::kMINIMUM:
-    case OpType::kMUL:
-    case OpType::kPRELU:
-    case OpType::kSQUARED_DIFFERENCE:
-    case OpType::kSUB:
-      return {.overwritable = InputsLikeOutput(graph, node, 2), .runs = {}};
-    case OpType::kEXP:
-    case OpType::kHARD_SWISH:
-    case OpType::kLEAKY_RELU:
-    case OpType::kLOGISTIC:
-    case OpType::kQUANTIZE:
-    case OpType::kRELU:
-    case OpType::kRELU6:
-    case OpType::kRELU_N1_TO_1:
-    case OpType::kRSQRT:
-    case OpType::kSQRT:
-    case OpType::kTANH:
-      return {.overwritable = InputsLikeOutput(graph, node, 1), .runs = {}};
-    case OpType::kCONCATENATION:
-      return {.overwritable = {}, .runs = RunsOfConcatenation(graph, node)};
-    case OpType::kEXPAND_DIMS:
-    case OpType::kPACK:
-    case OpType::kRESHAPE:
-    case OpType::kSLICE:
-    case OpType::kSPLIT:
-    case OpType::kSPLIT_V:
-    case OpType::kSQUEEZE:
-    case OpType::kSTRIDED_SLICE:
-    case OpType::kTRANSPOSE:
-    case OpType::kUNPACK:
-      return {.overwritable = {}, .runs = RunsOfMove(graph, node)};
-    default:
-      return {};
+  using enum OpType;
+  const auto is_one_of = [&node](std::initializer_list<OpType> types) {
+    return std::find(types.begin(), types.end(), node.type) != types.end();
+  };
+  if (is_one_of({kADD, kDIV, kMAXIMUM, kMINIMUM, kMUL, kPRELU, kSQUARED_DIFFERENCE, kSUB})) {
+    return {.overwritable = InputsLikeOutput(graph, node, 2), .runs = {}};
   }
+  if (is_one_of({kEXP, kHARD_SWISH, kLEAKY_RELU, kLOGISTIC, kQUANTIZE, kRELU, kRELU6, kRELU_N1_TO_1,
+                 kRSQRT, kSQRT, kTANH})) {
+    return {.overwritable = InputsLikeOutput(graph, node, 1), .runs = {}};
+  }
+  if (is_one_of({kEXPAND_DIMS, kPACK, kRESHAPE, kSLICE, kSPLIT, kSPLIT_V, kSQUEEZE, kSTRIDED_SLICE,
+                 kTRANSPOSE, kUNPACK})) {
+    return {.overwritable = {}, .runs = RunsOfMove(graph, node)};
+  }
+  if (node.type == kCONCATENATION) {
+    return {.overwritable = {}, .runs = RunsOfConcatenation(graph, node)};
+  }
+  return {};
 }
 
 }  // namespace atollrt

@@ -103,6 +103,22 @@ Result<LookupTable> MakeHardSwishNodeTable(const ByteFormat& from, const ByteFor
   return MakeHardSwishTable(from, to);
 }
 
+// TensorFlow Lite chooses the accumulator by the bias: only one of 32 bits has 32 bits as well.
+Requantize16Mode ModeOf(const Node& node, const Tensor* bias) {
+  if (node.type == OpType::kFULLY_CONNECTED) return Requantize16Mode::kDouble;
+  const bool is_narrow = bias != nullptr && bias->type == DataType::kInt32;
+  return is_narrow ? Requantize16Mode::kFixedPoint : Requantize16Mode::kWide;
+}
+
+int64_t BiasOf(const Tensor* bias, int32_t channel) {
+  if (bias == nullptr) return 0;
+  const size_t index = static_cast<size_t>(channel);
+  if (bias->type == DataType::kInt32) {
+    return LoadLittleEndian<int32_t>(bias->data.data() + 4 * index);
+  }
+  return LoadLittleEndian<int64_t>(bias->data.data() + 8 * index);
+}
+
 }  // namespace
 
 Result<ClampRange> FusedClamp(const Tensor& output, Activation activation) {
@@ -146,6 +162,42 @@ Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& no
   return params;
 }
 
+Result<Multiplier> WideMultiplier(double real) {
+  const Multiplier multiplier = QuantizeMultiplier(real);
+  if (multiplier.exponent < 15 && std::isfinite(real)) return multiplier;
+  return Unsupported("multiplier %g of 64-bit sums, must be below 16384", real);
+}
+
+Result<Conv2DInt16Params> MakeConv2DInt16Params(const Graph& graph, const Node& node) {
+  const FilterTensors t = FilterTensorsOf(graph, node);
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("input", t.input));
+  ATOLL_RETURN_IF_ERROR(CheckSameType(t.input, t.output));
+  ATOLL_RETURN_IF_ERROR(CheckQuantizedInt16("output", t.output));
+  ATOLL_RETURN_IF_ERROR(CheckWeights(t, DataType::kInt8));
+  ATOLL_RETURN_IF_ERROR(CheckBias(t, {DataType::kInt64, DataType::kInt32}));
+  Conv2DInt16Params params;
+  params.shape = FilterShape(graph, node);
+  params.kind = FilterKindOf(node);
+  params.weights = t.weights.data.data();
+  params.mode = ModeOf(node, t.bias);
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedClamp(t.output, FusedActivation(node)));
+  params.channels.resize(static_cast<size_t>(params.shape.output_c));
+  const std::vector<float>& scales = t.weights.quantization.scales;
+  for (int32_t c = 0; c < params.shape.output_c; ++c) {
+    const double product = static_cast<double>(t.input.scale()) *
+                           static_cast<double>(scales.size() == 1 ? scales[0] : scales[c]);
+    Output16Channel& channel = params.channels[c];
+    channel.bias = BiasOf(t.bias, c);
+    channel.scale = product / static_cast<double>(t.output.scale());
+    if (params.mode == Requantize16Mode::kWide) {
+      ATOLL_ASSIGN_OR_RETURN(channel.multiplier, WideMultiplier(channel.scale));
+    } else {
+      channel.multiplier = QuantizeMultiplier(channel.scale);
+    }
+  }
+  return params;
+}
+
 Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node) {
   const Tensor& input = *graph.Input(node, 0);
   const Tensor& output = graph.Output(node);
@@ -174,9 +226,7 @@ Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node) {
   }
   const float beta = std::get<SoftmaxOptions>(node.options).beta;
   if (!(beta > 0)) return CorruptModel("beta is %g, must be positive", static_cast<double>(beta));
-  if (input.shape.empty() || input.shape.back() < 1) {
-    return CorruptModel("input has shape %s", ShapeString(input.shape).c_str());
-  }
+  ATOLL_RETURN_IF_ERROR(CheckRows(input));
   const int32_t depth = input.shape.back();
   SoftmaxParams params =
       MakeSoftmaxParams(input.element_count() / depth, depth, type, beta, input.scale());
@@ -276,12 +326,6 @@ Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {
     ATOLL_ASSIGN_OR_RETURN(const ClampRange clamp, FusedClamp(output, activation));
     return MakeRequantizeTable(from, to, QuantizeMultiplier(static_cast<double>(real)), clamp);
   };
-  const auto check_output = [&](float scale, int32_t zero_point) -> Status {
-    if (output.scale() == scale && output.zero_point() == zero_point) return Status();
-    return CorruptModel("output '%s' has scale %g and zero point %d, must have %g and %d",
-                        output.name.c_str(), static_cast<double>(output.scale()),
-                        output.zero_point(), static_cast<double>(scale), zero_point);
-  };
   const bool is_unsigned = to.type == ByteType::kUInt8;
   switch (node.type) {
     case OpType::kRELU:
@@ -291,10 +335,10 @@ Result<LookupTable> MakeNodeTable(const Graph& graph, const Node& node) {
     case OpType::kRELU_N1_TO_1:
       return relu_table(Activation::kReluN1To1);
     case OpType::kLOGISTIC:
-      ATOLL_RETURN_IF_ERROR(check_output(1.0f / 256, ByteMin(to.type)));
+      ATOLL_RETURN_IF_ERROR(CheckOutputFormat(output, 1.0f / 256, ByteMin(to.type)));
       return MakeLogisticTable(from, to);
     case OpType::kTANH:
-      ATOLL_RETURN_IF_ERROR(check_output(1.0f / 128, is_unsigned ? 128 : 0));
+      ATOLL_RETURN_IF_ERROR(CheckOutputFormat(output, 1.0f / 128, is_unsigned ? 128 : 0));
       return MakeTanhTable(from, to);
     case OpType::kEXP:
       return MakeExpTable(from, to);

@@ -14,6 +14,7 @@
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/conv2d.h"
+#include "runtime/kernels/conv2d_wide.h"
 #include "runtime/kernels/depthwise/depthwise_conv2d.h"
 #include "runtime/kernels/lookup_table.h"
 #include "runtime/kernels/normalization.h"
@@ -34,6 +35,13 @@ Result<Conv2DParams> MakeConv2DParams(const Graph& graph, const Node& node);
 // FULLY_CONNECTED as a 1x1 convolution of [rows, 1, 1, depth].
 Result<Conv2DParams> MakeFullyConnectedParams(const Graph& graph, const Node& node);
 Result<DepthwiseConv2DParams> MakeDepthwiseConv2DParams(const Graph& graph, const Node& node);
+// The same of int16 activations (docs/quantization.md §3, §10): zero points are 0, weights are
+// int8, accumulators have 64 bits.
+Result<Conv2DInt16Params> MakeConv2DInt16Params(const Graph& graph, const Node& node);
+// The multiplier of a 64-bit accumulator; kUnsupported if it is 2^14 or more, for which
+// MultiplyByQuantizedMultiplier64 is not defined.
+Result<Multiplier> WideMultiplier(double real);
+
 Result<Pool2DParams> MakePool2DParams(const Graph& graph, const Node& node);
 // int8 or uint8; int8 also to int16.
 Result<SoftmaxParams> MakeSoftmaxParams(const Graph& graph, const Node& node);

@@ -21,31 +21,17 @@ ResizeType BilinearType(DataType type) {
   }
 }
 
-class BilinearExecutor final : public NodeExecutor {
- public:
-  BilinearExecutor(const ResizeParams& params, ResizeType type, CpuFeatures features)
-      : params_(params), type_(type), loops_(ChooseRowLoops(features)) {}
-  size_t ScratchBytes(int threads) const override {
-    return BilinearScratchBytes(params_, type_, threads);
-  }
-  Status Invoke(const NodeIo& io) override {
-    ResizeBilinear(params_, type_, loops_, WholeImages(params_), io.inputs[0], io.outputs[0],
-                   io.scratch, io.pool);
-    return Status();
-  }
-
- private:
-  const ResizeParams params_;
-  const ResizeType type_;
-  const RowLoops& loops_;
-};
-
 }  // namespace
 
 Executor PrepareResizeBilinear(const Graph& graph, const Node& node, CpuFeatures features) {
   const ResizeType type = BilinearType(graph.Input(node, 0)->type);
   ATOLL_ASSIGN_OR_RETURN(const ResizeParams params, MakeResizeParams(graph, node));
-  return std::unique_ptr<NodeExecutor>(std::make_unique<BilinearExecutor>(params, type, features));
+  return Run(
+      [params, type, &loops = ChooseRowLoops(features)](const NodeIo& io) {
+        ResizeBilinear(params, type, loops, WholeImages(params), io.inputs[0], io.outputs[0],
+                       io.scratch, io.pool);
+      },
+      [params, type](int threads) { return BilinearScratchBytes(params, type, threads); });
 }
 
 Executor PrepareResizeNearest(const Graph& graph, const Node& node, CpuFeatures) {

@@ -17,9 +17,15 @@ ByteFormat FormatOf(const Tensor& tensor);
 
 // A byte tensor with exactly one, positive scale.
 Status CheckQuantizedByte(const char* role, const Tensor& tensor);
+// A tensor of int16 with exactly one, positive scale, and zero point 0.
+Status CheckQuantizedInt16(const char* role, const Tensor& tensor);
 Status CheckSameType(const Tensor& a, const Tensor& b);
+// Rows along the last dimension, which has elements.
+Status CheckRows(const Tensor& input);
 // At least one element.
 Status CheckElements(const Tensor& input);
+// An output whose scale and zero point are fixed.
+Status CheckOutputFormat(const Tensor& output, float scale, int32_t zero_point);
 // Equal scales and zero points.
 Status CheckSameQuantization(const Tensor& a, const Tensor& b);
 

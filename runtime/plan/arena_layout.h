@@ -32,7 +32,7 @@ struct StepMemory {
 };
 
 struct ArenaLayout {
-  // Of each tensor in the arena: a tensor that names its block, the same for all that share it.
+  // For each tensor in the arena, one that stands for its block: the same for all in that block.
   std::vector<int32_t> blocks;
   std::vector<int64_t>
       tensors;  // offsets; -1: constants, empty tensors and those inside partitions

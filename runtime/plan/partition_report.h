@@ -46,7 +46,7 @@ struct PartitionReport {
   int64_t output_bytes = 0;
   int64_t estimated_cycles = 0;  // modelled, from the start message to the last output byte
   ModelledLatency latency;
-  // What it takes to bring it to a device where it is not, or no longer, resident.
+  // What it costs to load it onto a device on which it is not, or no longer, resident.
   int64_t program_bytes = 0;
   int64_t upload_bytes = 0;         // over the link, all records
   double upload_seconds = 0;        // modelled

@@ -44,7 +44,7 @@ struct StepPlan {
   std::vector<Step> steps;
   std::vector<Partition> partitions;      // whose executors steps borrow
   std::vector<NodePlacement> placements;  // of each node
-  // Of Tensor::packed_weights, those that kernels use where they lie.
+  // Bytes of Tensor::packed_weights that kernels use where they lie.
   int64_t used_packed_weight_bytes = 0;
 };
 
@@ -54,7 +54,7 @@ struct StepPlan {
 // proportion (kResourceExhausted).
 Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* delegate,
                            const PlanOptions& options, CpuFeatures features);
-// Every step behind those that write what it reads (step_order.h).
+// Every step behind those that write what it reads.
 Result<StepPlan> InOrder(const Graph& graph, StepPlan plan);
 // A PAD whose only reader is a convolution becomes the padding of that.
 Result<StepPlan> FoldPads(const Graph& graph, StepPlan plan, CpuFeatures features);
@@ -63,6 +63,18 @@ Result<StepPlan> FoldPads(const Graph& graph, StepPlan plan, CpuFeatures feature
 Result<StepPlan> AttachTails(const Graph& graph, StepPlan plan, CpuFeatures features);
 // Convolutions that hand on large tensors run a few lines at a time (line_chain.h).
 StepPlan ChainLines(const Graph& graph, StepPlan plan);
+
+// Nodes of a graph that run as one, with the tensors that they read from outside and write.
+struct StepNodes {
+  std::vector<int32_t> nodes;
+  std::vector<int32_t> inputs;  // -1: absent
+  std::vector<int32_t> outputs;
+};
+
+// A stable topological order, as positions in `steps`, which hold every node of the graph once: a
+// step runs when everything that it reads has been written, and what touches the same state keeps
+// its order. kInternal if the steps form a cycle.
+Result<std::vector<size_t>> OrderSteps(const Graph& graph, const std::vector<StepNodes>& steps);
 
 // All of them, in this order; if all tensors are kept, the first two alone.
 Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,

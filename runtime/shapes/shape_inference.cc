@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
-#include "runtime/base/bytes.h"
+#include "runtime/graph/graph_checks.h"
 #include "runtime/shapes/shape_rules.h"
 
 namespace atollrt {
@@ -39,6 +40,18 @@ bool BroadcastShapes(const Shape& a, const Shape& b, Shape* result) {
     (*result)[rank - 1 - i] = da == 1 ? db : da;
   }
   return true;
+}
+
+Result<Shapes> One(Shape shape) {
+  Shapes shapes;
+  shapes.push_back(std::move(shape));
+  return shapes;
+}
+
+Status CheckBiasSize(const Tensor* bias, int32_t channels, const char* name) {
+  if (bias == nullptr || bias->element_count() == channels) return Status();
+  return CorruptModel("bias has %lld elements for %d %s",
+                      static_cast<long long>(bias->element_count()), channels, name);
 }
 
 Status CheckCounts(const Node& node, const NodeCounts& counts) {
@@ -145,9 +158,13 @@ Status CheckEnds(const Node& node) {
 
 // `unknown`: the node without a rule on whose stored shapes this one depends, or nullptr.
 Status InferOutputs(Graph* graph, const Node& node, ShapeRule rule, const Node* unknown) {
-  std::vector<Shape> outputs;
   Status status = CheckEnds(node);
-  if (status.ok()) status = rule(*graph, node, &outputs);
+  Shapes outputs;
+  if (status.ok()) {
+    Result<Shapes> inferred = rule(*graph, node);
+    status = inferred.status();
+    if (inferred.ok()) outputs = *std::move(inferred);
+  }
   if (!status.ok() && unknown != nullptr) {
     return Unsupported(
         "%s: Atoll has no %soperator of this name, and the shapes stored for it do not fit %s",
@@ -186,19 +203,6 @@ void RemoveNodes(const std::vector<bool>& gone, std::vector<Node>* nodes) {
 }
 
 }  // namespace
-
-bool HasAllowedSize(const Tensor& tensor) {
-  if (tensor.shape.size() > kMaxRank) return false;
-  // Strides are products of some of the sizes, so a size of 0 makes the others no less large.
-  uint64_t bytes = std::max<size_t>(1, DataTypeSize(tensor.type));
-  for (const int32_t dim : tensor.shape) {
-    if (dim < 0 || !CheckedMultiply(bytes, static_cast<uint64_t>(std::max(1, dim)), &bytes) ||
-        bytes > static_cast<uint64_t>(kMaxTensorBytes)) {
-      return false;
-    }
-  }
-  return true;
-}
 
 Status InferShapes(Graph* graph, const ConstantFolding* folding) {
   // Per tensor: the node without a rule on whose stored shapes its own depends. Files may store

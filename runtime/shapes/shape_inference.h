@@ -27,11 +27,6 @@ int32_t NormalizeAxis(int64_t axis, size_t rank);
 // NumPy broadcasting; false if the shapes do not fit together.
 bool BroadcastShapes(const Shape& a, const Shape& b, Shape* result);
 
-// Whether there are at most kMaxRank sizes, all fixed, and their product, times the bytes of an
-// element, is at most kMaxTensorBytes. Sizes of 0 count as 1, as do the elements of types without a
-// size.
-bool HasAllowedSize(const Tensor& tensor);
-
 // Checks the number of inputs and outputs, ranks and options of every node that it knows and sets
 // the shape of its outputs. Nodes whose operator it does not know keep stored shapes (they are
 // refused later, by name). Removes the nodes that `folding` folds, unless it is nullptr.

@@ -13,17 +13,21 @@
 
 namespace atollrt {
 
-// Checks counts, ranks, axes and sizes, and appends one shape per output. Errors do not name the
+// Checks counts, ranks, axes and sizes, and gives one shape per output. Errors do not name the
 // node; the caller adds it. Data types are not judged here.
-using ShapeRule = Status (*)(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
+using Shapes = std::vector<Shape>;
+using ShapeRule = Result<Shapes> (*)(const Graph& graph, const Node& node);
 
 #define ATOLL_OP(name, number, version, types, Infer, Prepare) \
-  Status Infer(const Graph& graph, const Node& node, std::vector<Shape>* outputs);
+  Result<Shapes> Infer(const Graph& graph, const Node& node);
 #define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
   ATOLL_OP(name, 32, 1, types, Infer, Prepare)
 #include "runtime/graph/operators.inc"
 
 // ---- What rules share -------------------------------------------------------------------------
+
+// The shapes of a single output.
+Result<Shapes> One(Shape shape);
 
 // Between min_inputs and max_inputs inputs, of which the first min_inputs are present, and exactly
 // `outputs` outputs.
@@ -35,6 +39,9 @@ Status CheckCounts(const Node& node, const NodeCounts& counts);
 
 // The tensor has `rank` dimensions, all at least 1.
 Status CheckRank(const Graph& graph, int32_t tensor, size_t rank);
+
+// A bias, if there is one, has an element for each channel (unit).
+Status CheckBiasSize(const Tensor* bias, int32_t channels, const char* name);
 
 // 1 to 65535: strides, dilations, filter sizes.
 Status CheckWindowParameter(const char* name, int32_t value);

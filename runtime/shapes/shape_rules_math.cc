@@ -7,8 +7,7 @@
 
 namespace atollrt {
 
-Status InferFullyConnected(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
-  Shape output;
+Result<Shapes> InferFullyConnected(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 3}));
   ATOLL_RETURN_IF_ERROR(CheckRank(graph, node.inputs[1], 2));
   const Tensor& input = *graph.Input(node, 0);
@@ -20,26 +19,20 @@ Status InferFullyConnected(const Graph& graph, const Node& node, std::vector<Sha
     return CorruptModel("input of shape %s is not a whole number of rows of %d",
                         ShapeString(input.shape).c_str(), depth);
   }
-  const Tensor* bias = graph.Input(node, 2);
-  if (bias != nullptr && bias->element_count() != units) {
-    return CorruptModel("bias has %lld elements for %d units",
-                        static_cast<long long>(bias->element_count()), units);
-  }
+  ATOLL_RETURN_IF_ERROR(CheckBiasSize(graph.Input(node, 2), units, "units"));
   if (std::get<FullyConnectedOptions>(node.options).keep_num_dims) {
     if (input.shape.empty() || input.shape.back() != depth) {
       return CorruptModel("keep_num_dims with an input of shape %s and a depth of %d",
                           ShapeString(input.shape).c_str(), depth);
     }
-    output = input.shape;
+    Shape output = input.shape;
     output.back() = units;
-  } else {
-    output = {static_cast<int32_t>(elements / depth), units};
+    return One(std::move(output));
   }
-  outputs->push_back(std::move(output));
-  return Status();
+  return One({static_cast<int32_t>(elements / depth), units});
 }
 
-Status InferBatchMatMul(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+Result<Shapes> InferBatchMatMul(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
   const Shape& lhs = graph.Input(node, 0)->shape;
   const Shape& rhs = graph.Input(node, 1)->shape;
@@ -63,25 +56,19 @@ Status InferBatchMatMul(const Graph& graph, const Node& node, std::vector<Shape>
   }
   output.push_back(lhs[m]);
   output.push_back(rhs[n]);
-  outputs->push_back(std::move(output));
-  return Status();
+  return One(std::move(output));
 }
 
-Status InferReduction(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
-  Shape output;
+Result<Shapes> InferReduction(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
   ATOLL_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, ConstantInput(graph, node, 1));
   const Shape& input = graph.Input(node, 0)->shape;
   std::vector<bool> reduce(input.size());
   for (const int64_t value : axes) {
-    const int32_t axis = NormalizeAxis(value, input.size());
-    if (axis < 0) {
-      return CorruptModel("axis %lld does not exist in shape %s", static_cast<long long>(value),
-                          ShapeString(input).c_str());
-    }
+    ATOLL_ASSIGN_OR_RETURN(const int32_t axis, CheckAxis(value, input));
     reduce[axis] = true;
   }
-  output.clear();
+  Shape output;
   for (size_t i = 0; i < input.size(); ++i) {
     if (!reduce[i]) {
       output.push_back(input[i]);
@@ -89,11 +76,10 @@ Status InferReduction(const Graph& graph, const Node& node, std::vector<Shape>* 
       output.push_back(1);
     }
   }
-  outputs->push_back(std::move(output));
-  return Status();
+  return One(std::move(output));
 }
 
-Status InferBroadcast(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+Result<Shapes> InferBroadcast(const Graph& graph, const Node& node) {
   Shape output;
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {2, 2}));
   const Shape& a = graph.Input(node, 0)->shape;
@@ -102,22 +88,20 @@ Status InferBroadcast(const Graph& graph, const Node& node, std::vector<Shape>* 
     return CorruptModel("shapes %s and %s do not broadcast", ShapeString(a).c_str(),
                         ShapeString(b).c_str());
   }
-  outputs->push_back(std::move(output));
-  return Status();
+  return One(std::move(output));
 }
 
-Status InferPrelu(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
-  ATOLL_RETURN_IF_ERROR(InferBroadcast(graph, node, outputs));
+Result<Shapes> InferPrelu(const Graph& graph, const Node& node) {
+  ATOLL_ASSIGN_OR_RETURN(Shapes outputs, InferBroadcast(graph, node));
   const Shape& input = graph.Input(node, 0)->shape;
-  if (outputs->back() == input) return Status();
+  if (outputs.back() == input) return outputs;
   return CorruptModel("slopes of shape %s enlarge an input of shape %s",
                       ShapeString(graph.Input(node, 1)->shape).c_str(), ShapeString(input).c_str());
 }
 
-Status InferUnary(const Graph& graph, const Node& node, std::vector<Shape>* outputs) {
+Result<Shapes> InferUnary(const Graph& graph, const Node& node) {
   ATOLL_RETURN_IF_ERROR(CheckCounts(node, {1, 1}));
-  outputs->push_back(graph.Input(node, 0)->shape);
-  return Status();
+  return One(graph.Input(node, 0)->shape);
 }
 
 }  // namespace atollrt

@@ -2,13 +2,13 @@
 #include "runtime/tflite/tflite_loader.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
 #include "runtime/graph/compiled_op.h"
+#include "runtime/graph/graph_checks.h"
 #include "runtime/graph/variables.h"
 #include "runtime/shapes/shape_inference.h"
 #include "runtime/tflite/custom_options.h"
@@ -27,8 +27,6 @@ constexpr int kMaxVerifierTables = 1'000'000;
 constexpr size_t kCopiesOfOperand = 8;
 // What constant folding may add.
 constexpr size_t kMaxFoldedOfByte = 8;
-// That a message lists.
-constexpr size_t kMaxListedInputs = 16;
 
 // Element by element: the verifier aligns the vector's length, not its 64-bit elements.
 template <typename T>
@@ -39,20 +37,6 @@ std::vector<T> Vector(const flatbuffers::Vector<T>* values) {
     copy[i] = LoadLittleEndian<T>(values->Data() + i * sizeof(T));
   }
   return copy;
-}
-
-// What a zero point may be: a value of the type, if that is an integer of at most 32 bits.
-std::pair<int64_t, int64_t> ZeroPointRange(DataType type) {
-  switch (type) {
-    case DataType::kInt8:
-      return {INT8_MIN, INT8_MAX};
-    case DataType::kUInt8:
-      return {0, UINT8_MAX};
-    case DataType::kInt16:
-      return {INT16_MIN, INT16_MAX};
-    default:
-      return {INT32_MIN, INT32_MAX};
-  }
 }
 
 // The tables that all subgraphs share; kCorruptModel unless they are there.
@@ -127,17 +111,18 @@ class GraphLoader {
                      std::span<const InputShape> input_shapes) {
     ATOLL_RETURN_IF_ERROR(Read());
     if (is_first) ATOLL_RETURN_IF_ERROR(InlineCompiledPartitions());
-    ATOLL_RETURN_IF_ERROR(CheckOrder());
-    if (is_first) ATOLL_RETURN_IF_ERROR(SetInputShapes(input_shapes));
-    ATOLL_RETURN_IF_ERROR(CheckStoredShapes());
+    ATOLL_RETURN_IF_ERROR(CheckOrder(graph_));
+    std::string changed_inputs;
+    if (is_first) {
+      ATOLL_ASSIGN_OR_RETURN(changed_inputs, SetInputShapes(input_shapes, &graph_));
+    }
+    ATOLL_RETURN_IF_ERROR(CheckStoredShapes(graph_));
     Status status = InferShapes(&graph_, folding);
     if (!status.ok()) {
       // The file is not to blame for what does not fit another shape.
-      return changed_inputs_.empty() ? status : std::move(status).WithContext(changed_inputs_);
+      return changed_inputs.empty() ? status : std::move(status).WithContext(changed_inputs);
     }
-    for (size_t i = 0; i < graph_.tensors.size(); ++i) {
-      ATOLL_RETURN_IF_ERROR(CheckQuantization(static_cast<int32_t>(i)));
-    }
+    ATOLL_RETURN_IF_ERROR(CheckQuantization(graph_));
     return std::move(graph_);
   }
 
@@ -160,8 +145,6 @@ class GraphLoader {
   Status InlineCompiledPartitions();
   Status Inline(const Node& stand_in, std::vector<Node>* nodes);
   Status CountCopied(size_t bytes) { return budget_.Count(bytes); }
-  // With the first node that uses it: "tensor 17 'conv1/w' of node 3 (CONV_2D) 'conv1/out'".
-  std::string DescribeUse(int32_t tensor) const;
   Status ReadTensors();
   Status ReadContents(const tflite::Tensor& stored, int32_t index);
   Status ReadQuantization(const tflite::QuantizationParameters* stored, int32_t index);
@@ -172,13 +155,6 @@ class GraphLoader {
   Status CheckIndices(const std::vector<int32_t>& indices, const char* role,
                       bool may_be_absent) const;
   Status ReadGraphEnds();
-  Status CheckOrder() const;
-  Status SetInputShapes(std::span<const InputShape> input_shapes);
-  Status SetInputShape(const InputShape& wanted, int32_t input);
-  Result<int32_t> FindInput(const InputShape& wanted) const;
-  std::string ListInputs() const;
-  Status CheckStoredShapes() const;
-  Status CheckQuantization(int32_t index) const;
 
   const std::span<const uint8_t> bytes_;
   const tflite::Model* const model_;
@@ -187,25 +163,11 @@ class GraphLoader {
   const PackedTensors& packed_;
   CopyBudget& budget_;
   Graph graph_;
-  std::vector<bool> is_output_;  // per tensor: of a node
-  std::vector<bool> inlined_;    // per subgraph
-  std::string changed_inputs_;   // "with input 'x' of shape [1, 320, 320, 3]", or empty
+  std::vector<bool> inlined_;  // per subgraph
 };
 
 bool IsCompiledPartition(const Node& node) {
   return node.type == OpType::kCUSTOM && node.custom_name == kCompiledOpName;
-}
-
-std::string GraphLoader::DescribeUse(int32_t tensor) const {
-  const auto has = [tensor](const std::vector<int32_t>& tensors) {
-    return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
-  };
-  for (const Node& node : graph_.nodes) {
-    if (has(node.inputs) || has(node.outputs) || has(node.intermediates)) {
-      return Describe(graph_, tensor) + " of " + Describe(graph_, node);
-    }
-  }
-  return Describe(graph_, tensor);
 }
 
 Status GraphLoader::ReadTensors() {
@@ -236,15 +198,15 @@ Status GraphLoader::ReadContents(const tflite::Tensor& stored, int32_t index) {
   Tensor& tensor = graph_.tensors[index];
   if (stored.sparsity() != nullptr) {
     return Unsupported("%s is stored in sparse form, which Atoll does not read",
-                       DescribeUse(index).c_str());
+                       DescribeUse(graph_, index).c_str());
   }
   ATOLL_RETURN_IF_ERROR(ReadQuantization(stored.quantization(), index));
   const auto data = BufferBytes(bytes_, *model_, stored.buffer());
-  if (!data.ok()) return Status(data.status()).WithContext(DescribeUse(index));
+  if (!data.ok()) return Status(data.status()).WithContext(DescribeUse(graph_, index));
   tensor.data = *data;
   // Its first value is the model's business, not the file's, and operators write to it.
   if (tensor.is_variable && tensor.is_constant()) {
-    return CorruptModel("%s is a variable with constant data", DescribeUse(index).c_str());
+    return CorruptModel("%s is a variable with constant data", DescribeUse(graph_, index).c_str());
   }
   return Status();
 }
@@ -276,7 +238,7 @@ Status GraphLoader::ReadQuantization(const tflite::QuantizationParameters* store
   quantization.zero_points = Vector(stored->zero_point());
   quantization.dimension = stored->quantized_dimension();
   if (quantization.zero_points.size() != quantization.scales.size()) {
-    return CorruptModel("%s: %zu scales but %zu zero points", DescribeUse(index).c_str(),
+    return CorruptModel("%s: %zu scales but %zu zero points", DescribeUse(graph_, index).c_str(),
                         quantization.scales.size(), quantization.zero_points.size());
   }
   return Status();
@@ -295,7 +257,6 @@ Status GraphLoader::CheckIndices(const std::vector<int32_t>& indices, const char
 }
 
 Status GraphLoader::ReadNodes() {
-  is_output_.resize(graph_.tensors.size());
   if (subgraph_->operators() == nullptr) return Status();
   const uint32_t count = subgraph_->operators()->size();
   ATOLL_RETURN_IF_ERROR(CountCopied(count * sizeof(Node)));
@@ -304,7 +265,6 @@ Status GraphLoader::ReadNodes() {
     const tflite::Operator* op = subgraph_->operators()->Get(i);
     if (op == nullptr) return CorruptModel("node %u is missing", i);
     ATOLL_RETURN_IF_ERROR(ReadNode(*op, static_cast<int32_t>(i)));
-    for (const int32_t output : graph_.nodes.back().outputs) is_output_[output] = true;
   }
   return Status();
 }
@@ -373,10 +333,6 @@ Status GraphLoader::InlineCompiledPartitions() {
     if (!status.ok()) return std::move(status).WithContext(Describe(graph_, node));
   }
   graph_.nodes = std::move(nodes);
-  is_output_.assign(graph_.tensors.size(), false);
-  for (const Node& node : graph_.nodes) {
-    for (const int32_t output : node.outputs) is_output_[output] = true;
-  }
   return Status();
 }
 
@@ -441,218 +397,6 @@ Status GraphLoader::ReadGraphEnds() {
   graph_.outputs = Vector(subgraph_->outputs());
   ATOLL_RETURN_IF_ERROR(CheckIndices(graph_.inputs, "graph input:", /*may_be_absent=*/false));
   return CheckIndices(graph_.outputs, "graph output:", /*may_be_absent=*/false);
-}
-
-// Every tensor is written once, before it is read.
-Status GraphLoader::CheckOrder() const {
-  std::vector<bool> written(graph_.tensors.size());
-  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
-    const Tensor& tensor = graph_.tensors[i];
-    // A constant without elements (no axes, the shape of a scalar) has no bytes to tell it by.
-    const bool is_empty = std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0;
-    written[i] = tensor.is_constant() || tensor.is_variable || (is_empty && !is_output_[i]);
-  }
-  for (const int32_t input : graph_.inputs) {
-    // Callers write their inputs; constants lie in the file.
-    if (graph_.tensors[input].is_constant()) {
-      return CorruptModel("%s is an input of the model and a constant", DescribeUse(input).c_str());
-    }
-    written[input] = true;
-  }
-  for (const Node& node : graph_.nodes) {
-    for (const int32_t input : node.inputs) {
-      if (input >= 0 && !written[input]) {
-        return CorruptModel("%s reads %s before anything has written it",
-                            Describe(graph_, node).c_str(), Describe(graph_, input).c_str());
-      }
-    }
-    for (const int32_t output : node.outputs) {
-      if (written[output]) {
-        return CorruptModel(
-            "%s writes %s, which is %s", Describe(graph_, node).c_str(),
-            Describe(graph_, output).c_str(),
-            graph_.tensors[output].is_constant() ? "a constant" : "written already");
-      }
-      written[output] = true;
-    }
-  }
-  for (const int32_t output : graph_.outputs) {
-    if (!written[output]) {
-      return CorruptModel("graph output %s is never written", Describe(graph_, output).c_str());
-    }
-  }
-  return Status();
-}
-
-// "0 'image' [1, 224, 224, 3], 1 'size' [2]"
-std::string GraphLoader::ListInputs() const {
-  std::string list;
-  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-    if (i == kMaxListedInputs) {
-      return list + Format(" and %zu more", graph_.inputs.size() - kMaxListedInputs);
-    }
-    const Tensor& input = graph_.tensors[graph_.inputs[i]];
-    list += Format("%s%zu '%s' %s", i == 0 ? "" : ", ", i, input.name.c_str(),
-                   ShapeString(input.shape).c_str());
-  }
-  return list.empty() ? "none" : list;
-}
-
-// As a tensor.
-Result<int32_t> GraphLoader::FindInput(const InputShape& wanted) const {
-  const std::vector<int32_t>& inputs = graph_.inputs;
-  if (wanted.name.empty()) {
-    const size_t index = wanted.index == -1 && inputs.size() == 1
-                             ? 0
-                             : static_cast<size_t>(static_cast<int64_t>(wanted.index));
-    if (index < inputs.size()) return inputs[index];
-    if (wanted.index == -1) {
-      return InvalidArgument("it is not said which input shall have the shape %s; there are: %s",
-                             ShapeString(wanted.shape).c_str(), ListInputs().c_str());
-    }
-    return InvalidArgument("there is no input %d; there are: %s", wanted.index,
-                           ListInputs().c_str());
-  }
-  int32_t found = -1;
-  for (const int32_t input : inputs) {
-    if (graph_.tensors[input].name != wanted.name || input == found) continue;
-    if (found >= 0) {
-      return InvalidArgument("several inputs are called '%s', say which one by its number: %s",
-                             wanted.name.c_str(), ListInputs().c_str());
-    }
-    found = input;
-  }
-  if (found >= 0) return found;
-  return InvalidArgument("no input is called '%s'; there are: %s", wanted.name.c_str(),
-                         ListInputs().c_str());
-}
-
-Status GraphLoader::SetInputShapes(std::span<const InputShape> input_shapes) {
-  std::vector<bool> is_set(graph_.tensors.size());
-  for (const InputShape& wanted : input_shapes) {
-    ATOLL_ASSIGN_OR_RETURN(const int32_t input, FindInput(wanted));
-    if (is_set[input]) {
-      return InvalidArgument("a shape for input '%s' is given twice",
-                             graph_.tensors[input].name.c_str());
-    }
-    is_set[input] = true;
-    ATOLL_RETURN_IF_ERROR(SetInputShape(wanted, input));
-  }
-  return Status();
-}
-
-Status GraphLoader::SetInputShape(const InputShape& wanted, int32_t input) {
-  Tensor& tensor = graph_.tensors[input];
-  const size_t rank = tensor.shape.size();
-  Shape shape = wanted.shape;
-  if (shape.size() == 2 && (rank == 3 || rank == 4)) {
-    shape = tensor.shape;
-    std::copy(wanted.shape.begin(), wanted.shape.end(), shape.begin() + 1);
-  }
-  const auto refuse = [&](const std::string& reason) {
-    return InvalidArgument("input '%s' %s cannot have the shape %s: %s", tensor.name.c_str(),
-                           ShapeString(tensor.shape).c_str(), ShapeString(wanted.shape).c_str(),
-                           reason.c_str());
-  };
-  if (shape.size() != rank) {
-    return refuse(Format("it must have %zu sizes%s", rank,
-                         rank == 3 || rank == 4 ? ", or be a height and a width" : ""));
-  }
-  if (std::any_of(wanted.shape.begin(), wanted.shape.end(), [](int32_t dim) { return dim < 1; })) {
-    return refuse("sizes must be at least 1");
-  }
-  if (shape == tensor.shape) return Status();
-  if (!graph_.compiled.empty()) {
-    return Unsupported(
-        "the model was compiled for input '%s' of shape %s and cannot have another; load the "
-        "original model with the shape %s, or compile that anew",
-        tensor.name.c_str(), ShapeString(tensor.shape).c_str(), ShapeString(wanted.shape).c_str());
-  }
-  Tensor changed{.name = {}, .type = tensor.type, .shape = shape, .quantization = {}, .data = {}};
-  // Sizes that stay dynamic are refused with those of the other tensors.
-  const bool is_fixed =
-      std::none_of(shape.begin(), shape.end(), [](int32_t dim) { return dim < 0; });
-  if (is_fixed && !HasAllowedSize(changed)) {
-    return refuse(Format("of %s, that is more than %lld bytes", DataTypeName(tensor.type),
-                         static_cast<long long>(kMaxTensorBytes)));
-  }
-  tensor.shape = std::move(shape);
-  changed_inputs_ += Format("%s input '%s' of shape %s", changed_inputs_.empty() ? "with" : " and",
-                            tensor.name.c_str(), ShapeString(tensor.shape).c_str());
-  return Status();
-}
-
-// Shapes that no inference replaces: those of inputs, constants and tensors that no node uses.
-Status GraphLoader::CheckStoredShapes() const {
-  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
-    const Tensor& tensor = graph_.tensors[i];
-    const int32_t index = static_cast<int32_t>(i);
-    if (std::string(DataTypeName(tensor.type)) == "unknown") {
-      return Unsupported("%s has type %d, which Atoll does not know", DescribeUse(index).c_str(),
-                         static_cast<int>(tensor.type));
-    }
-    if (is_output_[i]) continue;
-    if (std::any_of(tensor.shape.begin(), tensor.shape.end(),
-                    [](int32_t dim) { return dim < 0; })) {
-      const bool is_input =
-          std::find(graph_.inputs.begin(), graph_.inputs.end(), index) != graph_.inputs.end();
-      return Unsupported("%s has the dynamic shape %s; %s", DescribeUse(index).c_str(),
-                         ShapeString(tensor.shape).c_str(),
-                         is_input ? "give this input a shape when loading the model, or convert it "
-                                    "with fixed sizes"
-                                  : "convert the model with fixed sizes");
-    }
-    if (!HasAllowedSize(tensor)) {
-      return CorruptModel("%s: shape %s of %s is larger than %lld bytes",
-                          DescribeUse(index).c_str(), ShapeString(tensor.shape).c_str(),
-                          DataTypeName(tensor.type), static_cast<long long>(kMaxTensorBytes));
-    }
-    if (tensor.is_constant() && static_cast<int64_t>(tensor.data.size()) < tensor.byte_size()) {
-      return CorruptModel("%s: shape %s of %s needs %lld bytes, its buffer has %zu",
-                          DescribeUse(index).c_str(), ShapeString(tensor.shape).c_str(),
-                          DataTypeName(tensor.type), static_cast<long long>(tensor.byte_size()),
-                          tensor.data.size());
-    }
-  }
-  return Status();
-}
-
-Status GraphLoader::CheckQuantization(int32_t index) const {
-  const Tensor& tensor = graph_.tensors[index];
-  const Quantization& q = tensor.quantization;
-  for (size_t i = 0; i < q.scales.size(); ++i) {
-    // Constants may have scale 0 (a channel of zeros); nothing divides by it.
-    if (!std::isfinite(q.scales[i]) || q.scales[i] < 0 ||
-        (q.scales[i] == 0 && !tensor.is_constant())) {
-      return CorruptModel("%s: scale[%zu] is %g", DescribeUse(index).c_str(), i,
-                          static_cast<double>(q.scales[i]));
-    }
-    const auto [lo, hi] = ZeroPointRange(tensor.type);
-    if (q.zero_points[i] < lo || q.zero_points[i] > hi) {
-      return CorruptModel("%s: zero_point[%zu] is %lld, outside the range of %s",
-                          DescribeUse(index).c_str(), i, static_cast<long long>(q.zero_points[i]),
-                          DataTypeName(tensor.type));
-    }
-  }
-  // Biases take their scale from input and weights, so what is stored with them may be anything
-  // (published models have quantized_dimension 3 on vectors).
-  if ((tensor.type == DataType::kInt32 || tensor.type == DataType::kInt64) &&
-      tensor.is_constant()) {
-    return Status();
-  }
-  if (q.scales.size() > 1) {
-    const bool exists = q.dimension >= 0 && static_cast<size_t>(q.dimension) < tensor.shape.size();
-    if (!exists) {
-      return CorruptModel("%s: quantized dimension %d, but the shape is %s",
-                          DescribeUse(index).c_str(), q.dimension,
-                          ShapeString(tensor.shape).c_str());
-    }
-    if (tensor.shape[q.dimension] != static_cast<int64_t>(q.scales.size())) {
-      return CorruptModel("%s: %zu scales for dimension %d of shape %s", DescribeUse(index).c_str(),
-                          q.scales.size(), q.dimension, ShapeString(tensor.shape).c_str());
-    }
-  }
-  return Status();
 }
 
 }  // namespace

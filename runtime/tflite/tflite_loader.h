@@ -13,17 +13,9 @@
 #include "runtime/base/buffer.h"
 #include "runtime/graph/constant_folding.h"
 #include "runtime/graph/graph.h"
+#include "runtime/shapes/input_shapes.h"
 
 namespace atollrt {
-
-// The shape that an input of the model shall have instead of the stored one.
-struct InputShape {
-  std::string name{};  // of the input; empty: `index` says which one
-  int32_t index = -1;  // among the inputs; -1: the only one
-  // As many sizes as are stored, each at least 1. Two sizes for an input of three or four, [n, h,
-  // w] or [n, h, w, c], are its height and width; the others stay.
-  Shape shape;
-};
 
 struct LoadedModel {
   std::vector<Graph> graphs;  // one per subgraph; the first is the model, CALL_ONCE names others

@@ -14,9 +14,9 @@
 
 namespace atollrt {
 
-// Of all graphs, nodes, tensors, their names and lists. A table, and what is in it, may stand at
-// any number of places of a file, so a small one could ask for terabytes. What converters write
-// comes to less than a quarter of this.
+// Bytes of memory that graphs, nodes, tensors, their names and lists may take: for each byte of the
+// file, and for any file. Any number of places of it may refer to one table, so that a small file
+// could ask for terabytes. Files of converters need less than a quarter of this.
 inline constexpr size_t kMaxCopiesOfByte = 24;
 inline constexpr size_t kCopiesOfSmallFile = 16 << 10;
 
@@ -24,7 +24,7 @@ inline std::string String(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
 }
 
-// Of a copy of it.
+// Bytes that a copy of it needs.
 inline size_t BytesOf(const flatbuffers::String* text) {
   return text == nullptr ? 0 : text->size();
 }

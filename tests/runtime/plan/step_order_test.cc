@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/plan/step_order.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/plan/step_plan.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
