@@ -8,7 +8,6 @@
 #include <immintrin.h>
 #endif
 
-#include <cstddef>
 #include <cstdint>
 
 namespace atollrt {
@@ -24,7 +23,7 @@ inline Bytes16 Load16Before(const uint8_t* from, const uint8_t* end) {
     return bytes;
   }
   alignas(16) uint8_t some[16] = {};
-  if (end > from) __builtin_memcpy(some, from, static_cast<size_t>(end - from));
+  for (int i = 0; i < 16 && from + i < end; ++i) some[i] = from[i];
   __builtin_memcpy(&bytes, some, sizeof(bytes));
   return bytes;
 }

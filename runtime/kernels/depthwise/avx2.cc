@@ -48,7 +48,7 @@ const DepthwiseKernel DepthwiseAvx2 = {
     .taps_per_cell = kTaps,
     .element_bytes = 2,
     .interleave = Interleave,
-    .run = Run<Products256<WordSum>>,
+    .run = Run<X86Products<WordSum>>,
     .run_rows = nullptr,
 };
 

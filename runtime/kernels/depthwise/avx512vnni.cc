@@ -3,8 +3,7 @@
 // DepthwiseAvx512Vnni: cells of four taps of one byte, so that one VPDPBUSD adds four products for
 // each of 16 channels. It wants unsigned activations, hence int8 ones are moved by 128, and signed
 // weights.
-#include "runtime/kernels/depthwise/depthwise_kernel.h"
-#include "runtime/kernels/quantization/requantize.h"
+#include "runtime/kernels/depthwise/cells.h"
 
 namespace atollrt {
 namespace {
@@ -50,121 +49,11 @@ void Interleave(const InterleaveArgs& args) {
   }
 }
 
-// One block of 16 channels over a row of output pixels.
-struct BlockArgs {
-  const DepthwiseArgs* all;
-  const DepthwiseBlock* block;
-  const uint8_t* cells;
-  int32_t channel;
-  int32_t channels;
+struct ByteSum {
+  static __m512i Add(__m512i sums, __m512i cell, __m512i weight) {
+    return _mm512_dpbusd_epi32(sums, cell, weight);
+  }
 };
-
-// The sums of kPixels output pixels, whose first cells are given.
-template <int kGroups>
-inline void Accumulate(const DepthwiseBlock& block, const uint8_t* const cells[kPixels],
-                       __m512i bias, __m512i sums[kPixels]) {
-#pragma GCC unroll 4
-  for (int p = 0; p < kPixels; ++p) sums[p] = bias;
-  const int64_t groups = kGroups > 0 ? kGroups : block.tap_groups;
-#pragma GCC unroll 8
-  for (int64_t g = 0; g < groups; ++g) {
-    const int64_t offset = block.offsets[g];
-    const __m512i weight = _mm512_load_si512(block.weights + g * kDepthwiseCellBytes);
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      sums[p] = _mm512_dpbusd_epi32(sums[p], _mm512_load_si512(cells[p] + offset), weight);
-    }
-  }
-}
-
-template <Epilogue kEpilogue, int kGroups>
-void RunBlock(const BlockArgs& block) {
-  const DepthwiseArgs& args = *block.all;
-  const OutputColumns& columns = *args.columns;
-  const Scale scale = LoadScale<kEpilogue>(columns, block.channel);
-  const Bytes to_bytes = LoadBytes(columns.zero_point, columns.clamp);
-  const __m512i bias = _mm512_load_si512(columns.bias + block.channel);
-  const __mmask16 mask = LowBytes16(block.channels);
-  uint8_t* const output = args.output + block.channel;
-  const auto run = [&](const int32_t pixel[kPixels]) __attribute__((always_inline)) {
-    const uint8_t* cells[kPixels];
-    uint8_t* to[kPixels];
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      cells[p] = block.cells + pixel[p] * args.pixel_step;
-      to[p] = output + pixel[p] * args.output_stride;
-    }
-    __m512i sum[kPixels];
-    Accumulate<kGroups>(*block.block, cells, bias, sum);
-    StoreQuarters(ToBytes<kZeroPointOf<kEpilogue>>(Rescale<kEpilogue>(sum[0], scale),
-                                                   Rescale<kEpilogue>(sum[1], scale),
-                                                   Rescale<kEpilogue>(sum[2], scale),
-                                                   Rescale<kEpilogue>(sum[3], scale), to_bytes),
-                  mask, to);
-  };
-  // The last pixels overlap those before, or each other.
-  int32_t first = 0;
-  for (; first + kPixels <= args.pixels; first += kPixels) {
-    const int32_t pixel[kPixels] = {first, first + 1, first + 2, first + 3};
-    run(pixel);
-  }
-  if (first == args.pixels) return;
-  const int32_t last = args.pixels - 1;
-  const auto before = [last](int32_t distance) { return last > distance ? last - distance : 0; };
-  const int32_t pixel[kPixels] = {before(3), before(2), before(1), last};
-  run(pixel);
-}
-
-template <Epilogue kEpilogue>
-void RunBlockOf(const BlockArgs& block) {
-  switch (block.block->tap_groups) {
-    case 3:
-      return RunBlock<kEpilogue, 3>(block);
-    case 4:
-      return RunBlock<kEpilogue, 4>(block);
-    default:
-      return RunBlock<kEpilogue, 0>(block);
-  }
-}
-
-// Any multiplier: rare.
-void RunBlockPlain(const BlockArgs& block) {
-  const DepthwiseArgs& args = *block.all;
-  const __m512i bias = _mm512_load_si512(args.columns->bias + block.channel);
-  for (int32_t pixel = 0; pixel < args.pixels; ++pixel) {
-    const uint8_t* const cell = block.cells + pixel * args.pixel_step;
-    const uint8_t* const cells[kPixels] = {cell, cell, cell, cell};
-    __m512i sum[kPixels];
-    Accumulate<0>(*block.block, cells, bias, sum);
-    alignas(64) int32_t plain[16];
-    _mm512_store_si512(plain, sum[0]);
-    RequantizePlain(*args.columns,
-                    {plain, 16, 1, block.channel, block.channels,
-                     args.output + pixel * args.output_stride + block.channel, args.output_stride});
-  }
-}
-
-void Run(const DepthwiseArgs& args) {
-  const Epilogue epilogue = EpilogueOf(*args.columns);
-  for (int32_t b = 0; b * kDepthwiseBlock < args.channels; ++b) {
-    const int32_t left = args.channels - b * kDepthwiseBlock;
-    const BlockArgs block = {&args, args.blocks + b, args.cells + b * args.block_stride,
-                             args.first_channel + b * kDepthwiseBlock,
-                             left < kDepthwiseBlock ? left : kDepthwiseBlock};
-    const int32_t column_block = block.channel / OutputColumns::kBlock;
-    if (args.columns->wide_vectorizable[column_block] == 0) {
-      RunBlockPlain(block);
-    } else if (args.columns->vectorizable[column_block] == 0) {
-      RunBlock<Epilogue::kWide, 0>(block);
-    } else if (epilogue == Epilogue::kFixedPoint) {
-      RunBlockOf<Epilogue::kFixedPoint>(block);
-    } else if (epilogue == Epilogue::kFixedPointPositive) {
-      RunBlockOf<Epilogue::kFixedPointPositive>(block);
-    } else {
-      RunBlock<Epilogue::kDouble, 0>(block);
-    }
-  }
-}
 
 // Filters of three columns, from registers.
 constexpr int kColumns = 3;
@@ -390,7 +279,7 @@ const DepthwiseKernel DepthwiseAvx512Vnni = {
     .element_bytes = 1,
     .int8_input_offset = 128,
     .interleave = Interleave,
-    .run = Run,
+    .run = Run<X86Products<ByteSum>>,
     .run_rows = RunRows,
 };
 

@@ -56,6 +56,23 @@ void InterleaveFourTaps(const InterleaveArgs& args) {
   }
 }
 
+#if defined(__x86_64__)
+// `Products` of one Vector of channels. `Sum` is a class with Add(sums, cell, weight).
+template <typename Sum>
+struct X86Products {
+  using Cell = Vector;
+  static constexpr int kPixels = 4;
+  static constexpr int kVectors = 1;
+  static constexpr int kSums = 1;
+  static Vector Load(const uint8_t* from) { return LoadVector(from); }
+  static void Start(Vector bias, Vector sums[1]) { sums[0] = bias; }
+  static void Add(Vector sums[1], Vector cell, Vector weight) {
+    sums[0] = Sum::Add(sums[0], cell, weight);
+  }
+  static Vector Total(const Vector sums[1]) { return sums[0]; }
+};
+#endif
+
 // Some channels of a block over a row of output pixels.
 struct BlockArgs {
   const DepthwiseArgs* all;
@@ -104,6 +121,28 @@ inline void Accumulate(const BlockArgs& args, const uint8_t* const cells[Product
   }
 }
 
+// bytes[pixel][channel] of kPixels pixels to `to`, `channels` of each. They may be the same pixel.
+template <int kPixels, int kWidth>
+inline void StorePixels(const ByteVector (&bytes)[kPixels * kWidth / sizeof(ByteVector)],
+                        int32_t channels, uint8_t* const to[kPixels]) {
+#if defined(__AVX512BW__)
+  StoreQuarters(bytes[0], LowBytes16(channels), to);
+#else
+  alignas(ByteVector) uint8_t memory[kPixels * kWidth];
+  constexpr int kBytes = sizeof(ByteVector);
+#pragma GCC unroll 4
+  for (int i = 0; i < kPixels * kWidth / kBytes; ++i) StoreBytes(memory + kBytes * i, bytes[i]);
+#pragma GCC unroll 4
+  for (int p = 0; p < kPixels; ++p) {
+    if (channels == kWidth) {
+      __builtin_memcpy(to[p], memory + kWidth * p, kWidth);
+    } else {
+      for (int32_t c = 0; c < channels; ++c) to[p][c] = memory[kWidth * p + c];
+    }
+  }
+#endif
+}
+
 template <typename Products, Epilogue kEpilogue>
 void RunBlock(const BlockArgs& block) {
   constexpr int kPixels = Products::kPixels;
@@ -140,24 +179,19 @@ void RunBlock(const BlockArgs& block) {
                                 output + first * args.output_stride, args.output_stride});
       continue;
     }
-    alignas(ByteVector) uint8_t bytes[kPixels * kWidth];
+    uint8_t* to[kPixels];
+#pragma GCC unroll 4
+    for (int p = 0; p < kPixels; ++p) to[p] = output + pixel[p] * args.output_stride;
+    ByteVector bytes[kPixels * kVectors / 4];
 #pragma GCC unroll 4
     for (int i = 0; i < kPixels * kVectors; i += 4) {
-      StoreBytes(bytes + kLanes * i,
-                 ToBytes(Rescale<kEpilogue>(v[i], scale[i % kVectors]),
-                         Rescale<kEpilogue>(v[i + 1], scale[(i + 1) % kVectors]),
-                         Rescale<kEpilogue>(v[i + 2], scale[(i + 2) % kVectors]),
-                         Rescale<kEpilogue>(v[i + 3], scale[(i + 3) % kVectors]), to_bytes));
+      bytes[i / 4] =
+          ToBytesOf<kEpilogue>(Rescale<kEpilogue>(v[i], scale[i % kVectors]),
+                               Rescale<kEpilogue>(v[i + 1], scale[(i + 1) % kVectors]),
+                               Rescale<kEpilogue>(v[i + 2], scale[(i + 2) % kVectors]),
+                               Rescale<kEpilogue>(v[i + 3], scale[(i + 3) % kVectors]), to_bytes);
     }
-#pragma GCC unroll 4
-    for (int p = 0; p < kPixels; ++p) {
-      uint8_t* to = output + pixel[p] * args.output_stride;
-      if (block.channels == kWidth) {
-        __builtin_memcpy(to, bytes + kWidth * p, kWidth);
-      } else {
-        for (int32_t c = 0; c < block.channels; ++c) to[c] = bytes[kWidth * p + c];
-      }
-    }
+    StorePixels<kPixels, kWidth>(bytes, block.channels, to);
   }
 }
 

@@ -32,9 +32,23 @@ inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Vis
     visit.template operator()<Epilogue::kDouble>();
   } else if (columns.vectorizable[column / OutputColumns::kBlock] == 0) {
     visit.template operator()<Epilogue::kWide>();
+#if defined(__AVX512BW__)
+  } else if (EpilogueOf(columns) == Epilogue::kFixedPointPositive) {
+    visit.template operator()<Epilogue::kFixedPointPositive>();
+#endif
   } else {
     visit.template operator()<Epilogue::kFixedPoint>();
   }
+}
+
+// ToBytes of what Rescale<kEpilogue> made.
+template <Epilogue kEpilogue>
+inline ByteVector ToBytesOf(Vector v0, Vector v1, Vector v2, Vector v3, const Bytes& bytes) {
+#if defined(__AVX512BW__)
+  return ToBytes<kZeroPointOf<kEpilogue>>(v0, v1, v2, v3, bytes);
+#else
+  return ToBytes(v0, v1, v2, v3, bytes);
+#endif
 }
 
 }  // namespace
