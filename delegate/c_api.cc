@@ -19,7 +19,7 @@
 #include "driver/device_name.h"
 #include "driver/isa/executable.h"
 #include "driver/open_device.h"
-#include "driver/usb/system_usb_bus.h"
+#include "driver/usb/usb_bus.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
 

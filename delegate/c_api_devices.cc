@@ -9,18 +9,12 @@
 #include "atoll/delegate.h"
 #include "delegate/coral_timing.h"
 #include "driver/coral/firmware.h"
-#include "driver/device_name.h"
 #include "driver/doctor/diagnosis.h"
 #include "driver/doctor/self_test.h"
-#include "driver/open_device.h"
-#include "driver/usb/system_usb_bus.h"
-#include "runtime/base/monotonic.h"
+#include "driver/usb/usb_bus.h"
 #include "runtime/c_api.h"
-#include "runtime/kernels/cpu_features.h"
-#include "runtime/kernels/self_test.h"
 
 using atollrt::InvalidArgument;
-using atollrt::SelfTestResult;
 using atollrt::Status;
 using atollrt::ToC;
 
@@ -34,55 +28,9 @@ struct FindingList {
 
 // Keeps what AtollDeviceSelfTest hands out.
 struct SelfTestList {
-  struct Entry {
-    std::string device;
-    SelfTestResult result;
-  };
-  std::vector<Entry> entries;
+  std::vector<atollrt::SelfTestResult> results;
   std::vector<AtollSelfTestResult> infos;
-
-  void Add(const std::string& device, std::vector<SelfTestResult> results) {
-    for (SelfTestResult& result : results) entries.push_back({device, std::move(result)});
-  }
 };
-
-SelfTestResult TestKernels() {
-  const int64_t begin_ns = atollrt::MonotonicNs();
-  SelfTestResult result{.name = "kernels of every level", .status = atollrt::RunSelfTest()};
-  result.seconds = static_cast<double>(atollrt::MonotonicNs() - begin_ns) * 1e-9;
-  return result;
-}
-
-// Everything about `device`.
-Status Test(const std::string& device, SelfTestList* list) {
-  // A stand-in must not answer for a device that is lost.
-  ATOLL_ASSIGN_OR_RETURN(const atollrt::DeviceName name, atollrt::ParseDeviceName(device));
-  if (name.kind == atollrt::DeviceName::Kind::kCpu) {
-    list->Add("cpu", {TestKernels()});
-    return {};
-  }
-  atollrt::OpenOptions options{
-      .device = device, .usb = atollrt::SystemUsbBus(), .on_loss = atollrt::OnDeviceLoss::kFail};
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<atollrt::Device> opened, OpenDevice(options));
-  list->Add("cpu", {TestKernels()});
-  const bool is_emulated = opened->info().emulated;
-  options.device = is_emulated ? opened->info().name : "emu";
-  ATOLL_ASSIGN_OR_RETURN(const atollrt::CpuFeatures available, atollrt::DetectCpuFeatures());
-  for (const atollrt::CpuLevel& level : atollrt::CpuLevels()) {
-    if (!atollrt::Supports(available, level.features)) continue;
-    options.cpu_features = level.features;
-    ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<atollrt::Device> emulator, OpenDevice(options));
-    list->Add(options.device + ", " + level.name + " kernels", SelfTestDevice(emulator.get()));
-  }
-  const atollrt::DeviceInfo& info = opened->info();
-  if (info.family != atollrt::DeviceFamily::kAtoll1) {
-    // Its instructions are not known; but it has been brought up, register by register.
-    list->Add(info.name, {{.name = "opened", .status = Status()}});
-  } else if (!is_emulated) {
-    list->Add(info.name, SelfTestDevice(opened.get()));
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -114,13 +62,15 @@ AtollStatus AtollDeviceSelfTest(const char* device, const AtollSelfTestResult** 
   if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
   thread_local SelfTestList list;
   list = {};
-  if (const Status status = Test(device, &list); !status.ok()) return ToC(status);
-  for (const SelfTestList::Entry& entry : list.entries) {
-    list.infos.push_back({.device = entry.device.c_str(),
-                          .name = entry.result.name.c_str(),
-                          .status = ToC(entry.result.status),
-                          .failure = entry.result.status.message().c_str(),
-                          .seconds = entry.result.seconds});
+  auto tested = atollrt::SelfTest(device, atollrt::SystemUsbBus());
+  if (!tested.ok()) return ToC(tested.status());
+  list.results = *std::move(tested);
+  for (const atollrt::SelfTestResult& result : list.results) {
+    list.infos.push_back({.device = result.device.c_str(),
+                          .name = result.name.c_str(),
+                          .status = ToC(result.status),
+                          .failure = result.status.message().c_str(),
+                          .seconds = result.seconds});
   }
   *results = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "delegate/layer_type.h"
-#include "driver/coral/package.h"
+#include "driver/coral/executable.h"
 #include "runtime/tflite/flexbuffer.h"
 
 namespace atollrt {

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OpenDevice: from a device string to a Device. With open_emulator.h, all that knows which
-// transports there are, and that one of them ends in an emulator. Thread-safe.
-//
-//   auto            the first Atoll-1 on USB that can be opened, else the emulator
-//   usb, usb:N      the first, or the N-th from 0, device on USB, in the order of ListDevices
-//   usb:2-3.1       the device on USB at that port: bus 2, port 3 of it, port 1 of the hub there
-//   pci:N           the N-th Atoll-1 on PCIe
-//   emu             the emulated device, profile usb3
-//   emu:<profile>   with another profile: a built-in one or a .json file (device_profile.h)
-//   ...+stepped     either, computing register by register in each cycle (docs/isa.md §5): the same
-//                   bytes and the same modelled cycles, 30 to 200 times slower
-//   A,B             those of the list, of one kind, as one: requests go to whichever is free
-//   replay:FILE     the device of a recorded session, as it answered then
+// OpenDevice: from a device string to a Device. With open_emulator.h and open_on_bus.cc, all that
+// knows which transports there are, and that one of them ends in an emulator. Thread-safe.
+// What the strings mean is in docs/devices.md, "Names", and device_name.h.
 #pragma once
 
 #include <memory>
@@ -23,13 +13,14 @@
 #include "atoll/status.h"
 #include "driver/coral/session.h"
 #include "driver/device/device.h"
+#include "driver/device_name.h"
 #include "driver/faults/fault_plan.h"
 #include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 
 struct OpenOptions {
-  std::string device = "auto";  // as above
+  std::string device = "auto";
   int threads = 0;              // that an emulated device computes with; 0: one per CPU, at most 4
   uint32_t cpu_features = ~0u;  // CpuFeatures that an emulated device may use, for self-tests
   std::shared_ptr<UsbBus> usb = {};  // where devices on USB are; nullptr: this program has no USB
@@ -48,7 +39,7 @@ struct OpenOptions {
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
 // with what to write instead; otherwise the errors of UsbBus::Open, Atoll1Chip::Open and OpenCoral.
-// `auto` that has to leave a device on USB alone says why in DeviceInfo::note.
+// `auto` that has to leave a device on USB alone says why in DeviceOrigin::note.
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
 
 // One device string that could be opened, or why not.
@@ -69,5 +60,10 @@ Result<std::string> ReadRecordingNote(const std::string& path);
 
 // One line for people: "emulated Atoll-1, 64x64 at 500 MHz, 8 MiB, USB 3".
 std::string DescribeDevice(const DeviceInfo& info);
+
+// For OpenDevice and ListDevices: what is more than an emulator alone. libatoll-core has another
+// OpenOnBus, which opens `auto` and refuses the rest (emulator_only.cc).
+Result<std::unique_ptr<Device>> OpenOnBus(const DeviceName& name, const OpenOptions& options);
+std::vector<DeviceListing> ListOnBus(const std::shared_ptr<UsbBus>& usb);
 
 }  // namespace atollrt

@@ -30,24 +30,10 @@ std::string EmulatorDescription(const DeviceProfile& profile, Face face) {
          (face == Face::kStepped ? ", cycle by cycle: 30 to 200 times slower" : "");
 }
 
-DeviceProfile StandInFor(const DeviceInfo& info) {
-  DeviceProfile profile;
-  profile.name = "stand-in";
-  profile.summary = "a stand-in";
-  profile.array_rows = info.array_rows;
-  profile.array_columns = info.array_columns;
-  profile.clock_hz = info.clock_hz;
-  profile.memory_bytes = info.memory_bytes;
-  profile.program_memory_bytes = info.program_memory_bytes;
-  profile.link_bytes_per_second = info.link_bytes_per_second;
-  profile.host_seconds = info.host_seconds;
-  return profile;
-}
-
 Result<EmulatorSetup> SetUp(DeviceProfile profile, Face face, int threads,
                             uint32_t cpu_features = ~0u) {
   EmulatorSetup setup;
-  DeviceInfo& known = setup.known;
+  DeviceOrigin& known = setup.known;
   known.description = EmulatorDescription(profile, face);
   known.emulated = true;
   known.request_timeout_min = face == Face::kStepped ? kSteppedTimeout : kDirectTimeout;
@@ -104,24 +90,13 @@ Result<std::unique_ptr<Chip>> OpenStandIn(const DeviceInfo& info, int threads) {
         static_cast<unsigned long long>(info.memory_bytes),
         static_cast<unsigned long long>(info.program_memory_bytes));
   }
-  ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(StandInFor(info), Face::kDirect, threads));
+  DeviceProfile profile;
+  static_cast<DeviceFigures&>(profile) = info;
+  profile.summary = "a stand-in";
+  profile.host_seconds = info.host_seconds;
+  ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(std::move(profile), Face::kDirect, threads));
   setup.known.name = std::string(kEmulator);
   return OpenChip(setup);
-}
-
-Result<std::unique_ptr<Device>> OpenGroup(const DeviceName& name, const OpenOptions& options) {
-  std::vector<std::unique_ptr<Device>> devices;
-  OpenOptions one = options;
-  for (const std::string_view member : name.members) {
-    one.device = std::string(member);
-    ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(one));
-    devices.push_back(std::move(device));
-  }
-  return Device::Join(std::move(devices));
-}
-
-Status CpuIsNoDevice() {
-  return InvalidArgument("'cpu' is this computer's CPU and no device to open; 'emu' is one");
 }
 
 std::vector<DeviceListing> ListEmulators(bool has_default) {
@@ -140,14 +115,6 @@ std::vector<DeviceListing> ListEmulators(bool has_default) {
                        .available = true});
   }
   return devices;
-}
-
-std::string DescribeDevice(const DeviceInfo& info) {
-  if (!info.description.empty()) return info.description;
-  return Format("Atoll-1, %ux%u at %llu MHz, %llu KiB, link %llu MB/s", info.array_rows,
-                info.array_columns, static_cast<unsigned long long>(info.clock_hz / 1'000'000),
-                static_cast<unsigned long long>(info.memory_bytes / 1024),
-                static_cast<unsigned long long>(info.link_bytes_per_second / 1'000'000));
 }
 
 }  // namespace atollrt

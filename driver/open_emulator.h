@@ -15,13 +15,12 @@
 
 namespace atollrt {
 
-// An emulated device and what is known of it before it was asked.
 struct EmulatorSetup {
   CoreOptions core;
-  DeviceInfo known;
+  DeviceOrigin known;
 };
 // `name` is kEmulator's. kNotFound for a profile that is not there, and the errors of
-// FindDeviceProfile. `note` is DeviceInfo::note.
+// FindDeviceProfile. `note` is DeviceOrigin::note.
 Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& options,
                                     std::string note = {});
 Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorSetup& setup);
@@ -29,12 +28,6 @@ Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorSetup& setup);
 // An emulated chip of the size of `info`, which a device has said: kResourceExhausted if that is
 // more than half a gigabyte.
 Result<std::unique_ptr<Chip>> OpenStandIn(const DeviceInfo& info, int threads);
-
-// "emu,emu": those of the list, which OpenDevice opens, as one.
-Result<std::unique_ptr<Device>> OpenGroup(const DeviceName& name, const OpenOptions& options);
-
-// kInvalidArgument: the CPU, which is no device, was to be opened as one.
-Status CpuIsNoDevice();
 
 // One of each profile, and the stepped one. The first is the default, if that is wanted.
 std::vector<DeviceListing> ListEmulators(bool has_default);

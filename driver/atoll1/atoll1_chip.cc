@@ -27,20 +27,14 @@ struct Atoll1Chip::Prepared final : PreparedExecutable {
 };
 
 Result<std::unique_ptr<Chip>> Atoll1Chip::Open(std::unique_ptr<UsbTransport> transport,
-                                               const DeviceInfo& known, NowFunction now) {
+                                               const DeviceOrigin& origin, NowFunction now) {
   ProtocolSession session(transport.get(), now);
   const Deadline deadline = now() + kOpenTimeout;
-  Result<DeviceInfo> info = session.Identify(deadline);
-  const Status status = info.ok() ? session.ResetCore(deadline) : info.status();
-  if (!status.ok()) return Status(status).WithContext("device " + known.name);
-  info->name = known.name;
-  info->description = known.description;
-  info->note = known.note;
-  info->emulated = known.emulated;
-  info->host_seconds = known.host_seconds;
-  info->request_timeout_min = known.request_timeout_min;
-  return std::unique_ptr<Chip>(
-      new Atoll1Chip(std::move(transport), std::move(now), *std::move(info)));
+  const Result<DeviceFigures> figures = session.Identify(deadline);
+  const Status status = figures.ok() ? session.ResetCore(deadline) : figures.status();
+  if (!status.ok()) return Status(status).WithContext("device " + origin.name);
+  return std::unique_ptr<Chip>(new Atoll1Chip(std::move(transport), std::move(now),
+                                              DeviceInfo{*figures, origin, kIsaVersion}));
 }
 
 Atoll1Chip::Atoll1Chip(std::unique_ptr<UsbTransport> transport, NowFunction now, DeviceInfo info)
@@ -131,9 +125,7 @@ void Atoll1Chip::ForgetAll() {
 Status Atoll1Chip::Run(const Job& job, RequestReport* report) {
   const auto& prepared = static_cast<const Prepared&>(*job.prepared);
   const Executable& executable = prepared.atoll1();
-  const uint64_t sent = session_.bytes_sent();
-  const uint64_t received = session_.bytes_received();
-  session_.link_times().Start();
+  session_.meter().Start();
   bool upload = false;
   const Placement placement = Place(prepared, &upload);
   Status status = upload ? Upload(prepared, placement, job.deadline) : Status();
@@ -154,9 +146,7 @@ Status Atoll1Chip::Run(const Job& job, RequestReport* report) {
     status = cycles.status();
     if (cycles.ok()) report->device_cycles = *cycles;
   }
-  session_.link_times().Stop(report);
-  report->bytes_to_device = session_.bytes_sent() - sent;
-  report->bytes_from_device = session_.bytes_received() - received;
+  session_.meter().Stop(report);
   report->parameter_bytes =
       executable.streamed_parameters.size() + (upload ? executable.resident_parameters.size() : 0);
   if (!status.ok()) ForgetAll();
@@ -177,23 +167,16 @@ Status Atoll1Chip::Upload(const Prepared& prepared, const Placement& placement, 
                 .parameter_base = placement.parameter_base,
                 .activation_base = 0,
                 .request_id = kCachingRequest},
-      .inputs = {},
-      .parameters = executable.resident_parameters,
-      .outputs = {}};
+      .parameters = executable.resident_parameters};
   return RunProgram(executable, executable.caching_program, job, deadline).status();
 }
 
-// The program's cycles.
+// The program's cycles, or the fault in it.
 Result<uint64_t> Atoll1Chip::RunProgram(const Executable& executable,
                                         const std::vector<Instruction>& program,
                                         const ProtocolSession::Job& job, Deadline deadline) {
   ATOLL_ASSIGN_OR_RETURN(const Event event, session_.Run(job, deadline));
-  if (event.kind == EventKind::kFaulted) return DescribeFault(executable, program);
-  return event.detail;
-}
-
-Status Atoll1Chip::DescribeFault(const Executable& executable,
-                                 const std::vector<Instruction>& program) {
+  if (event.kind == EventKind::kCompleted) return event.detail;
   ATOLL_ASSIGN_OR_RETURN(const ProtocolSession::Fault fault,
                          session_.ReadFault(now_() + kRecoveryTimeout));
   return CorruptModel("device fault %s in instruction %u (%s) of %s'%s', detail %u",
@@ -214,12 +197,8 @@ Status Atoll1Chip::Reopen() {
   ForgetAll();
   ATOLL_RETURN_IF_ERROR(transport_->Reset(now_() + kPortResetTimeout));
   const Deadline deadline = now_() + kOpenTimeout;
-  ATOLL_ASSIGN_OR_RETURN(const DeviceInfo info, session_.Identify(deadline));
-  if (!IsSameKind(info, info_)) {
-    return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
-                      info.array_rows, info.array_columns,
-                      static_cast<unsigned long long>(info.memory_bytes));
-  }
+  ATOLL_ASSIGN_OR_RETURN(const DeviceFigures figures, session_.Identify(deadline));
+  ATOLL_RETURN_IF_ERROR(CheckSameShape(info_, figures));
   return session_.ResetCore(deadline);
 }
 

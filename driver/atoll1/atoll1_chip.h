@@ -20,11 +20,11 @@ namespace atollrt {
 
 class Atoll1Chip final : public Chip {
  public:
-  // Identifies and resets the device. `known` is what only its opener knows of it: name,
-  // description, note, emulated, host_seconds and request_timeout_min. kUnsupported if it is no
-  // Atoll-1 of this ISA version, or the transport's error, both with the name.
+  // Identifies and resets the device. kUnsupported if it is no Atoll-1 of this ISA version, or the
+  // transport's error, both with the name.
   static Result<std::unique_ptr<Chip>> Open(std::unique_ptr<UsbTransport> transport,
-                                            const DeviceInfo& known, NowFunction now = Clock::now);
+                                            const DeviceOrigin& origin,
+                                            NowFunction now = Clock::now);
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<PreparedExecutable>> Prepare(
@@ -35,7 +35,6 @@ class Atoll1Chip final : public Chip {
   Status Run(const Job& job, RequestReport* report) override;
   Status Recover() override;
   Status Reopen() override;
-  void Cancel() override { transport_->Cancel(); }
 
  private:
   struct Prepared;
@@ -47,7 +46,6 @@ class Atoll1Chip final : public Chip {
   Status Upload(const Prepared& prepared, const Placement& placement, Deadline deadline);
   Result<uint64_t> RunProgram(const Executable& executable, const std::vector<Instruction>& program,
                               const ProtocolSession::Job& job, Deadline deadline);
-  Status DescribeFault(const Executable& executable, const std::vector<Instruction>& program);
 
   const DeviceInfo info_;
   const NowFunction now_;

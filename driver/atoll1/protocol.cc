@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/atoll1/protocol.h"
 
+#include <iterator>
+
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -79,23 +81,10 @@ Result<StartMessage> DecodeStart(std::span<const uint8_t> payload) {
 }
 
 const char* FaultCodeName(FaultCode code) {
-  switch (code) {
-    case FaultCode::kNone:
-      return "NONE";
-    case FaultCode::kBadOpcode:
-      return "BAD_OPCODE";
-    case FaultCode::kBadOperand:
-      return "BAD_OPERAND";
-    case FaultCode::kBadAddress:
-      return "BAD_ADDRESS";
-    case FaultCode::kOverlap:
-      return "OVERLAP";
-    case FaultCode::kBadProgram:
-      return "BAD_PROGRAM";
-    case FaultCode::kBadStream:
-      return "BAD_STREAM";
-  }
-  return "UNKNOWN";
+  constexpr const char* kNames[] = {"NONE",    "BAD_OPCODE",  "BAD_OPERAND", "BAD_ADDRESS",
+                                    "OVERLAP", "BAD_PROGRAM", "BAD_STREAM"};
+  const auto index = static_cast<size_t>(code);
+  return index < std::size(kNames) ? kNames[index] : "UNKNOWN";
 }
 
 std::array<uint8_t, kEventBytes> EncodeEvent(const Event& event) {

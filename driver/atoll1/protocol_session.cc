@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/isa/instruction.h"
 #include "driver/profiles/device_profile.h"
 #include "runtime/base/bytes.h"
 
@@ -31,18 +32,6 @@ constexpr int kDrainChunksMax = 4096;
 // and to convert without a thought.
 constexpr uint64_t kCyclesMax = uint64_t{1} << 48;
 
-const char* CoreStatusName(uint32_t status) {
-  switch (static_cast<CoreStatus>(status)) {
-    case CoreStatus::kIdle:
-      return "idle";
-    case CoreStatus::kRunning:
-      return "running";
-    case CoreStatus::kFaulted:
-      return "faulted";
-  }
-  return "unknown";
-}
-
 }  // namespace
 
 ProtocolSession::ProtocolSession(UsbTransport* transport, NowFunction now)
@@ -62,44 +51,42 @@ Result<uint32_t> ProtocolSession::Read32(Register address, Deadline deadline) {
   return LoadLittleEndian<uint32_t>(bytes);
 }
 
-Result<DeviceInfo> ProtocolSession::Identify(Deadline deadline) {
+Result<DeviceFigures> ProtocolSession::Identify(Deadline deadline) {
   ATOLL_ASSIGN_OR_RETURN(const uint32_t id, Read32(Register::kId, deadline));
   if (id != kDeviceId) {
     return Unsupported("the device gives ID %08X, an Atoll-1 gives %08X", id, kDeviceId);
   }
-  DeviceInfo info;
-  ATOLL_ASSIGN_OR_RETURN(info.isa_version, Read32(Register::kIsa, deadline));
-  if (info.isa_version != kIsaVersion) {
+  ATOLL_ASSIGN_OR_RETURN(const uint32_t isa_version, Read32(Register::kIsa, deadline));
+  if (isa_version != kIsaVersion) {
     return Unsupported(
         "the device has ISA version %u, this library needs version %u; update the device or use "
         "a library of its version",
-        info.isa_version, kIsaVersion);
+        isa_version, kIsaVersion);
   }
-  const auto read = [&](Register address, const char* name, ProfileNumber number,
-                        uint32_t unit) -> Result<uint64_t> {
-    ATOLL_ASSIGN_OR_RETURN(const uint32_t units, Read32(address, deadline));
-    const uint64_t value = uint64_t{units} * unit;
-    const Status status = CheckProfileNumber(number, name, static_cast<double>(value));
-    if (status.ok()) return value;
-    return DeviceLost("register %04X: %s; this is no working Atoll-1",
-                      static_cast<uint32_t>(address), status.message().c_str());
+  constexpr struct {
+    Register address;
+    const char* name;
+    ProfileNumber number;
+    uint32_t unit;
+  } kRegisters[] = {
+      {Register::kArrayRows, "ARRAY_ROWS", ProfileNumber::kArrayRows, 1},
+      {Register::kArrayColumns, "ARRAY_COLUMNS", ProfileNumber::kArrayColumns, 1},
+      {Register::kClockKhz, "the clock in Hz", ProfileNumber::kClock, 1000},
+      {Register::kMemoryBytes, "MEMORY_BYTES", ProfileNumber::kMemory, 1},
+      {Register::kProgramBytes, "PROGRAM_BYTES", ProfileNumber::kProgramMemory, 1},
+      {Register::kLinkKbps, "the link in bytes per second", ProfileNumber::kLink, 1000},
   };
-  ATOLL_ASSIGN_OR_RETURN(const uint64_t rows,
-                         read(Register::kArrayRows, "ARRAY_ROWS", ProfileNumber::kArrayRows, 1));
-  ATOLL_ASSIGN_OR_RETURN(const uint64_t columns, read(Register::kArrayColumns, "ARRAY_COLUMNS",
-                                                      ProfileNumber::kArrayColumns, 1));
-  info.array_rows = static_cast<uint32_t>(rows);
-  info.array_columns = static_cast<uint32_t>(columns);
-  ATOLL_ASSIGN_OR_RETURN(info.clock_hz,
-                         read(Register::kClockKhz, "the clock in Hz", ProfileNumber::kClock, 1000));
-  ATOLL_ASSIGN_OR_RETURN(info.memory_bytes,
-                         read(Register::kMemoryBytes, "MEMORY_BYTES", ProfileNumber::kMemory, 1));
-  ATOLL_ASSIGN_OR_RETURN(info.program_memory_bytes, read(Register::kProgramBytes, "PROGRAM_BYTES",
-                                                         ProfileNumber::kProgramMemory, 1));
-  ATOLL_ASSIGN_OR_RETURN(
-      info.link_bytes_per_second,
-      read(Register::kLinkKbps, "the link in bytes per second", ProfileNumber::kLink, 1000));
-  return info;
+  DeviceProfile profile;
+  for (const auto& [address, name, number, unit] : kRegisters) {
+    ATOLL_ASSIGN_OR_RETURN(const uint32_t units, Read32(address, deadline));
+    const Status status =
+        SetProfileNumber(number, name, static_cast<double>(uint64_t{units} * unit), &profile);
+    if (!status.ok()) {
+      return DeviceLost("register %04X: %s; this is no working Atoll-1",
+                        static_cast<uint32_t>(address), status.message().c_str());
+    }
+  }
+  return DeviceFigures(profile);
 }
 
 Status ProtocolSession::ResetCore(Deadline deadline) {
@@ -123,54 +110,47 @@ Status ProtocolSession::DrainEndpoint(uint8_t endpoint) {
     if (received.code() == StatusCode::kTimeout) return {};
     if (!received.ok()) return received.status();
     if (*received == 0) return {};
-    bytes_received_ += *received;
   }
   return DeviceLost("endpoint %02X goes on sending after a reset", endpoint);
 }
 
-void ProtocolSession::AddSmall(std::span<const uint8_t> bytes) {
-  pending_.insert(pending_.end(), bytes.begin(), bytes.end());
+Status ProtocolSession::Send(std::span<const uint8_t> bytes, Deadline deadline) {
+  Status status = transport_->BulkOut(kRecordEndpoint, bytes, deadline);
+  meter_.Sent(bytes.size());
+  return status;
 }
 
 Status ProtocolSession::Flush(Deadline deadline) {
   if (pending_.empty()) return {};
-  bytes_sent_ += pending_.size();
-  Status status = transport_->BulkOut(kRecordEndpoint, pending_, deadline);
-  link_times_.Sent();
+  Status status = Send(pending_, deadline);
   pending_.clear();
   return status;
 }
 
 Status ProtocolSession::Add(std::span<const uint8_t> bytes, Deadline deadline) {
-  if (bytes.size() <= kCopyLimitBytes) {
-    if (pending_.size() + bytes.size() > kPendingBytes) ATOLL_RETURN_IF_ERROR(Flush(deadline));
-    AddSmall(bytes);
-    return {};
+  const bool copies = bytes.size() <= kCopyLimitBytes;
+  if (!copies || pending_.size() + bytes.size() > kPendingBytes) {
+    ATOLL_RETURN_IF_ERROR(Flush(deadline));
   }
-  ATOLL_RETURN_IF_ERROR(Flush(deadline));
-  bytes_sent_ += bytes.size();
-  Status status = transport_->BulkOut(kRecordEndpoint, bytes, deadline);
-  link_times_.Sent();
-  return status;
+  if (!copies) return Send(bytes, deadline);
+  pending_.insert(pending_.end(), bytes.begin(), bytes.end());
+  return {};
 }
 
 Status ProtocolSession::AddRecord(RecordTag tag, std::span<const uint8_t> payload,
-                                  Deadline deadline) {
-  ATOLL_RETURN_IF_ERROR(
-      Add(EncodeRecordHeader({.payload_bytes = static_cast<uint32_t>(payload.size()),
-                              .tag = static_cast<uint8_t>(tag)}),
-          deadline));
+                                  Deadline deadline, std::span<const uint8_t> prefix) {
+  const auto bytes = static_cast<uint32_t>(prefix.size() + payload.size());
+  ATOLL_RETURN_IF_ERROR(Add(
+      EncodeRecordHeader({.payload_bytes = bytes, .tag = static_cast<uint8_t>(tag)}), deadline));
+  ATOLL_RETURN_IF_ERROR(Add(prefix, deadline));
   return Add(payload, deadline);
 }
 
 Status ProtocolSession::StoreInstructions(uint32_t program_offset, std::span<const uint8_t> encoded,
                                           Deadline deadline) {
   pending_.clear();
-  AddSmall(EncodeRecordHeader(
-      {.payload_bytes = static_cast<uint32_t>(kInstructionsPrefixBytes + encoded.size()),
-       .tag = static_cast<uint8_t>(RecordTag::kInstructions)}));
-  AddSmall(EncodeInstructionsPrefix(program_offset));
-  ATOLL_RETURN_IF_ERROR(Add(encoded, deadline));
+  ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kInstructions, encoded, deadline,
+                                  EncodeInstructionsPrefix(program_offset)));
   return Flush(deadline);
 }
 
@@ -190,22 +170,25 @@ Result<ProtocolSession::Received> ProtocolSession::Receive(uint8_t endpoint,
     }
     if (received.ok() && *received > 0) {
       filled += *received;
-      bytes_received_ += *received;
-      link_times_.Received();
+      meter_.Received(*received);
       idle_polls = 0;
       continue;
     }
     ATOLL_ASSIGN_OR_RETURN(const uint32_t core,
                            Read32(Register::kStatus, std::max(deadline, now_() + kGracePeriod)));
-    if (core == static_cast<uint32_t>(CoreStatus::kFaulted)) return Received::kFaulted;
-    idle_polls = core == static_cast<uint32_t>(CoreStatus::kIdle) ? idle_polls + 1 : 0;
+    const auto core_status = static_cast<CoreStatus>(core);
+    if (core_status == CoreStatus::kFaulted) return Received::kFaulted;
+    idle_polls = core_status == CoreStatus::kIdle ? idle_polls + 1 : 0;
     if (idle_polls == kIdlePollsMax) {
       return DeviceLost("the program has ended, but only %zu of %zu bytes came from endpoint %02X",
                         filled, data.size(), endpoint);
     }
     if (now_() >= deadline) {
       return Timeout("%zu of %zu bytes received from endpoint %02X; the device is %s", filled,
-                     data.size(), endpoint, CoreStatusName(core));
+                     data.size(), endpoint,
+                     core_status == CoreStatus::kIdle      ? "idle"
+                     : core_status == CoreStatus::kRunning ? "running"
+                                                           : "unknown");
     }
   }
   return Received::kAll;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProtocolSession: a conversation with one Atoll-1, as docs/protocol.md §5 says a host holds it.
-// It knows registers, records and events, but neither executables nor requests; atoll1_chip.h puts
-// those on top.
+// ProtocolSession: what a host does with one Atoll-1 (docs/protocol.md §5). It knows registers,
+// records and events, but neither executables nor requests; atoll1_chip.h puts those on top.
 //
 // Calls block until they are done or `deadline` passes, then kTimeout. Other errors are the
 // transport's; a device that breaks the protocol gives kDeviceLost. After any error the
@@ -16,8 +15,8 @@
 
 #include "atoll/status.h"
 #include "driver/atoll1/protocol.h"
-#include "driver/device/device_info.h"
-#include "driver/device/link_times.h"
+#include "driver/device/link_meter.h"
+#include "driver/isa/device_shape.h"
 #include "driver/usb/usb_transport.h"
 
 namespace atollrt {
@@ -28,9 +27,9 @@ class ProtocolSession {
   ProtocolSession(UsbTransport* transport, NowFunction now);
 
   // Reads the registers that never change, and takes what a profile may be (device_profile.h).
-  // kUnsupported if it is no Atoll-1 or has another ISA version; kDeviceLost with the register and
-  // what it must be. The name is left empty.
-  Result<DeviceInfo> Identify(Deadline deadline);
+  // kUnsupported if it is no Atoll-1 or has another ISA version than kIsaVersion; kDeviceLost with
+  // the register and what it must be.
+  Result<DeviceFigures> Identify(Deadline deadline);
 
   // Stops the program, clears the fault and empties both directions. Memories become undefined.
   Status ResetCore(Deadline deadline);
@@ -43,9 +42,9 @@ class ProtocolSession {
   // where they are, outputs are received in place.
   struct Job {
     StartMessage start;
-    std::span<const std::span<const uint8_t>> inputs;
-    std::span<const uint8_t> parameters;
-    std::span<const std::span<uint8_t>> outputs;
+    std::span<const std::span<const uint8_t>> inputs = {};
+    std::span<const uint8_t> parameters = {};
+    std::span<const std::span<uint8_t>> outputs = {};
   };
   // The event that ended the program: completed, with all outputs received, or faulted.
   Result<Event> Run(const Job& job, Deadline deadline);
@@ -57,17 +56,15 @@ class ProtocolSession {
   };
   Result<Fault> ReadFault(Deadline deadline);
 
-  // Everything on bulk OUT and bulk IN so far.
-  uint64_t bytes_sent() const { return bytes_sent_; }
-  uint64_t bytes_received() const { return bytes_received_; }
-  // Of the transfers on these; the chip starts and stops it.
-  LinkTimes& link_times() { return link_times_; }
+  // Measures what crosses bulk OUT and bulk IN; the caller starts and stops it.
+  LinkMeter& meter() { return meter_; }
 
  private:
   Result<uint32_t> Read32(Register address, Deadline deadline);
-  void AddSmall(std::span<const uint8_t> bytes);
+  Status Send(std::span<const uint8_t> bytes, Deadline deadline);
   Status Add(std::span<const uint8_t> bytes, Deadline deadline);
-  Status AddRecord(RecordTag tag, std::span<const uint8_t> payload, Deadline deadline);
+  Status AddRecord(RecordTag tag, std::span<const uint8_t> payload, Deadline deadline,
+                   std::span<const uint8_t> prefix = {});
   Status Flush(Deadline deadline);
   Status DrainEndpoint(uint8_t endpoint);
   enum class Received { kAll, kFaulted };
@@ -76,9 +73,7 @@ class ProtocolSession {
   UsbTransport* transport_;
   NowFunction now_;
   std::vector<uint8_t> pending_;  // small parts of records, to be sent as one transfer
-  uint64_t bytes_sent_ = 0;
-  uint64_t bytes_received_ = 0;
-  LinkTimes link_times_;
+  LinkMeter meter_;
 };
 
 }  // namespace atollrt

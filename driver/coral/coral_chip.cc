@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/coral/firmware.h"
 #include "runtime/base/buffer.h"
 #include "runtime/base/log.h"
 
@@ -19,35 +20,29 @@ constexpr std::chrono::milliseconds kFaultTimeout{500};  // for registers that e
 constexpr uint32_t kArraySide = 64;
 constexpr uint64_t kMemoryBytes = 8 << 20;
 
+constexpr uint8_t kInterface = 0;
+// For the system to let this user in, and between looks whether it does.
+constexpr std::chrono::milliseconds kPermissionTimeout{2000};
+constexpr std::chrono::milliseconds kPermissionPoll{100};
+
 const char* SpeedText(UsbSpeed speed) {
-  switch (speed) {
-    case UsbSpeed::kLow:
-    case UsbSpeed::kFull:
-      return "USB 1: far too slow";
-    case UsbSpeed::kHigh:
-      return "USB 2";
-    case UsbSpeed::kSuper:
-    case UsbSpeed::kSuperPlus:
-      return "USB 3";
-    default:
-      return "USB";
-  }
+  constexpr const char* kTexts[] = {
+      "USB", "USB 1: far too slow", "USB 1: far too slow", "USB 2", "USB 3", "USB 3"};
+  return kTexts[static_cast<size_t>(speed)];
 }
 
 DeviceInfo MakeInfo(const CoralChip::Options& options) {
-  const uint64_t clock_hz = CoralClockHz(options.performance);
-  return {
-      .name = options.name,
-      .description = Format("Coral Edge TPU, %u MHz, %s%s%s",
-                            static_cast<unsigned>(clock_hz / 1'000'000), SpeedText(options.speed),
-                            options.path.empty() ? "" : ", port ", options.path.c_str()),
-      .note = {},
-      .family = DeviceFamily::kCoral,
-      .array_rows = kArraySide,
-      .array_columns = kArraySide,
-      .clock_hz = clock_hz,
-      .memory_bytes = kMemoryBytes,
-      .link_bytes_per_second = options.speed == UsbSpeed::kHigh ? 40'000'000u : 400'000'000u};
+  DeviceInfo info;
+  info.family = DeviceFamily::kCoral;
+  info.array_rows = info.array_columns = kArraySide;
+  info.clock_hz = CoralClockHz(options.performance);
+  info.memory_bytes = kMemoryBytes;
+  info.link_bytes_per_second = options.speed == UsbSpeed::kHigh ? 40'000'000 : 400'000'000;
+  info.name = options.name;
+  info.description =
+      Format("Coral Edge TPU, %u MHz, %s%s%s", static_cast<unsigned>(info.clock_hz / 1'000'000),
+             SpeedText(options.speed), options.path.empty() ? "" : ", port ", options.path.c_str());
+  return info;
 }
 
 // Whether the device takes and gives the caller's bytes as they are.
@@ -68,6 +63,31 @@ struct CoralChip::Prepared final : PreparedExecutable {
   mutable std::vector<Buffer> outputs;
   mutable Buffer scratch;
 };
+
+Result<std::unique_ptr<Chip>> OpenCoral(UsbBus* bus, const UsbDeviceInfo& device,
+                                        const CoralOptions& options) {
+  const NowFunction& now = options.now;
+  UsbDeviceInfo ready = device;
+  if (device.id == kCoralBootUsbId) {
+    ATOLL_ASSIGN_OR_RETURN(const CoralFirmware firmware, FindCoralFirmware(options.firmware));
+    Log(LogSeverity::kInfo, "device %s: a Coral without firmware at port %s gets '%s'",
+        options.name.c_str(), device.path.c_str(), firmware.path.c_str());
+    ATOLL_ASSIGN_OR_RETURN(ready, DownloadCoralFirmware(bus, device, firmware.image, now));
+  }
+  const Deadline deadline = now() + kPermissionTimeout;
+  auto transport = bus->Open(ready, kInterface);
+  while (transport.code() == StatusCode::kPermissionDenied && now() < deadline) {
+    // Permissions change without a sign on the bus.
+    (void)bus->WaitForChange(bus->generation(), std::min(deadline, now() + kPermissionPoll));
+    transport = bus->Open(ready, kInterface);
+  }
+  if (!transport.ok()) return transport.status();
+  return CoralChip::Open(*std::move(transport), {.name = options.name,
+                                                 .path = ready.path,
+                                                 .speed = ready.speed,
+                                                 .performance = options.performance,
+                                                 .now = now});
+}
 
 Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> transport,
                                               Options options) {
@@ -100,7 +120,8 @@ CoralChip::CoralChip(std::unique_ptr<UsbTransport> transport, Options options)
       settings_{.performance = options.performance,
                 .is_high_speed = options.speed == UsbSpeed::kHigh},
       transport_(std::move(transport)),
-      session_(transport_.get(), now_, info_.name) {}
+      link_(transport_.get(), now_),
+      session_(&link_, now_, info_.name) {}
 
 CoralChip::~CoralChip() {
   if (is_up_) session_.Close(now_() + kCloseTimeout);
@@ -145,25 +166,20 @@ uint64_t CoralChip::memory_used_bytes() const {
   return bytes;
 }
 
-// Evicts what a run of `prepared` evicts; whether its own parameters are on the chip.
 bool CoralChip::IsResident(const PreparedExecutable& prepared) const {
   const std::lock_guard lock(mutex_);
   return std::find(cached_.begin(), cached_.end(), &prepared) != cached_.end();
 }
 
+// Evicts what a run of `prepared` evicts; whether its own parameters are on the chip.
 bool CoralChip::UseCache(const Prepared& prepared) {
   const uint64_t token = prepared.coral().caching_token;
-  const std::lock_guard lock(mutex_);
-  if (token == 0 || token != token_) {
-    cached_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    if (token == 0 || token != token_) cached_.clear();
     token_ = token;
   }
-  return std::find(cached_.begin(), cached_.end(), &prepared) != cached_.end();
-}
-
-void CoralChip::SetCached(const Prepared& prepared) {
-  const std::lock_guard lock(mutex_);
-  cached_.push_back(&prepared);
+  return IsResident(prepared);
 }
 
 void CoralChip::ForgetAll() {
@@ -182,27 +198,27 @@ Status CoralChip::Transfer(const CoralTransfer& transfer, const CoralProgram& pr
   const size_t index = transfer.index;
   switch (transfer.kind) {
     case CoralTransfer::Kind::kInstructions:
-      return session_.Send(coral::Tag::kInstructions, program.chunks[index], job.deadline);
+      return link_.Send(coral::Tag::kInstructions, program.chunks[index], job.deadline);
     case CoralTransfer::Kind::kInput: {
       const Buffer& packed = prepared.inputs[index];
       const std::span<const uint8_t> input =
           packed.size() != 0 ? packed.bytes() : job.inputs[index];
-      return session_.Send(coral::Tag::kInput, window(input), job.deadline);
+      return link_.Send(coral::Tag::kInput, window(input), job.deadline);
     }
     case CoralTransfer::Kind::kParameters:
-      return session_.Send(coral::Tag::kParameters,
-                           window(std::span<const uint8_t>(program.parameters)), job.deadline);
+      return link_.Send(coral::Tag::kParameters,
+                        window(std::span<const uint8_t>(program.parameters)), job.deadline);
     case CoralTransfer::Kind::kScratchIn:
-      return session_.Send(coral::Tag::kInput, window(prepared.scratch.bytes()), job.deadline);
+      return link_.Send(coral::Tag::kInput, window(prepared.scratch.bytes()), job.deadline);
     case CoralTransfer::Kind::kOutput: {
       Buffer& packed = prepared.outputs[index];
       const std::span<uint8_t> output = packed.size() != 0 ? packed.bytes() : job.outputs[index];
-      return session_.Receive(window(output), job.deadline);
+      return link_.Receive(window(output), job.deadline);
     }
     case CoralTransfer::Kind::kScratchOut:
-      return session_.Receive(window(prepared.scratch.bytes()), job.deadline);
+      return link_.Receive(window(prepared.scratch.bytes()), job.deadline);
     case CoralTransfer::Kind::kInterrupt:
-      return session_.AwaitInterrupt(transfer.index, job.deadline);
+      return link_.AwaitInterrupt(transfer.index, job.deadline);
   }
   return {};
 }
@@ -227,7 +243,10 @@ Status CoralChip::RunBoth(const Prepared& prepared, const Job& job, RequestRepor
         executable.name.c_str(), executable.caching.parameters.size());
     ATOLL_RETURN_IF_ERROR(
         RunProgram(executable.caching, prepared, job).WithContext("upload of the parameters"));
-    SetCached(prepared);
+    {
+      const std::lock_guard lock(mutex_);
+      cached_.push_back(&prepared);
+    }
     report->parameter_bytes += executable.caching.parameters.size();
   }
   report->parameter_bytes += executable.inference.parameters.size();
@@ -249,17 +268,13 @@ Status CoralChip::RunBoth(const Prepared& prepared, const Job& job, RequestRepor
 
 Status CoralChip::Run(const Job& job, RequestReport* report) {
   const auto& prepared = static_cast<const Prepared&>(*job.prepared);
-  const uint64_t sent = session_.bytes_sent();
-  const uint64_t received = session_.bytes_received();
-  session_.link_times().Start();
+  link_.meter().Start();
   Status status = RunBoth(prepared, job, report);
   if (!status.ok()) {
     ForgetAll();
     status = Explain(std::move(status));
   }
-  session_.link_times().Stop(report);
-  report->bytes_to_device = session_.bytes_sent() - sent;
-  report->bytes_from_device = session_.bytes_received() - received;
+  link_.meter().Stop(report);
   return status;
 }
 

@@ -21,10 +21,24 @@
 
 namespace atollrt {
 
+struct CoralOptions {
+  std::string name = "usb";  // DeviceOrigin::name
+  CoralPerformance performance = CoralPerformance::kMax;
+  std::string firmware = {};  // a file; empty: where FindCoralFirmware looks
+  NowFunction now = Clock::now;
+};
+
+// `device` is a Coral (IsCoral). Gives it its firmware if it has none, opens it and brings it up.
+// A device that has just come back may be out of bounds for a moment, until the system has set its
+// permissions: that is waited for. Errors of FindCoralFirmware, DownloadCoralFirmware, UsbBus::Open
+// and CoralChip::Open.
+Result<std::unique_ptr<Chip>> OpenCoral(UsbBus* bus, const UsbDeviceInfo& device,
+                                        const CoralOptions& options);
+
 class CoralChip final : public Chip {
  public:
   struct Options {
-    std::string name = "usb";           // DeviceInfo::name
+    std::string name = "usb";           // DeviceOrigin::name
     std::string path = {};              // of the port, for people
     UsbSpeed speed = UsbSpeed::kSuper;  // of the link
     CoralPerformance performance = CoralPerformance::kMax;
@@ -46,7 +60,6 @@ class CoralChip final : public Chip {
   Status Run(const Job& job, RequestReport* report) override;
   Status Recover() override { return Reopen(); }
   Status Reopen() override;
-  void Cancel() override { transport_->Cancel(); }
 
  private:
   struct Prepared;
@@ -54,7 +67,6 @@ class CoralChip final : public Chip {
   CoralChip(std::unique_ptr<UsbTransport> transport, Options options);
 
   bool UseCache(const Prepared& prepared);
-  void SetCached(const Prepared& prepared);
   void ForgetAll();
   Status Transfer(const CoralTransfer& transfer, const CoralProgram& program,
                   const Prepared& prepared, const Job& job);
@@ -66,8 +78,10 @@ class CoralChip final : public Chip {
   const NowFunction now_;
   const CoralSession::Settings settings_;
   const std::unique_ptr<UsbTransport> transport_;
-  CoralSession session_;  // belongs to the holder of the wire, as does what follows
-  bool is_up_ = false;    // for all that is known, it would notice being closed
+  // These belong to the holder of the wire.
+  CoralUsbLink link_;
+  CoralSession session_;
+  bool is_up_ = false;  // for all that is known, it would notice being closed
 
   mutable std::mutex mutex_;  // guards what follows; never held during a transfer
   uint64_t token_ = 0;        // of what is cached

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sha256.h"
@@ -318,16 +318,16 @@ void AddDirectories(std::string_view list, const char* folder, std::vector<std::
   }
 }
 
-}  // namespace
-
-std::string CoralFirmwareAdvice() {
+// What to get from where and where to put it; one sentence.
+std::string Advice() {
   return Format(
       "get %s (10783 bytes, SHA-256 %s) and give it with --firmware, name it in "
       "ATOLL_CORAL_FIRMWARE, or put it into /usr/share/atoll or ~/.local/share/atoll",
       kSource, kKnownDigest);
 }
 
-std::vector<std::string> CoralFirmwarePlaces() {
+// Where to look for it, in this order.
+std::vector<std::string> Places() {
   const std::string given = Environment("ATOLL_CORAL_FIRMWARE");
   if (!given.empty()) return {given};
   std::vector<std::string> places;
@@ -346,11 +346,13 @@ std::vector<std::string> CoralFirmwarePlaces() {
   return places;
 }
 
+}  // namespace
+
 Result<CoralFirmware> FindCoralFirmware(const std::string& path) {
   CoralFirmware firmware;
   File file;
   int error = ENOENT;
-  for (const std::string& place : path.empty() ? CoralFirmwarePlaces() : std::vector{path}) {
+  for (const std::string& place : path.empty() ? Places() : std::vector{path}) {
     file.reset(std::fopen(place.c_str(), "rb"));
     firmware.path = place;
     if (file != nullptr) break;
@@ -367,14 +369,14 @@ Result<CoralFirmware> FindCoralFirmware(const std::string& path) {
                     path.empty() ? "a Coral without firmware is plugged in, and no firmware file "
                                    "was found"
                                  : Format("there is no firmware file '%s'", path.c_str()).c_str(),
-                    CoralFirmwareAdvice().c_str());
+                    Advice().c_str());
   }
   firmware.image.resize(kImageBytesMax + 1);
   firmware.image.resize(std::fread(firmware.image.data(), 1, firmware.image.size(), file.get()));
   if (std::ferror(file.get()) != 0 || firmware.image.empty() ||
       firmware.image.size() > kImageBytesMax) {
     return InvalidArgument("'%s' cannot be the firmware of a Coral, which has 1 to %zu bytes; %s",
-                           firmware.path.c_str(), kImageBytesMax, CoralFirmwareAdvice().c_str());
+                           firmware.path.c_str(), kImageBytesMax, Advice().c_str());
   }
   firmware.is_known = Sha256Hex(firmware.image.data(), firmware.image.size()) == kKnownDigest;
   if (!firmware.is_known) {

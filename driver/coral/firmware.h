@@ -2,8 +2,7 @@
 //
 // The firmware of a Coral USB accelerator. The stick forgets it with every loss of power and then
 // shows up as another device (1a6e:089a), which takes it by USB's standard for firmware downloads
-// (DFU 1.1) and comes back as itself (18d1:9302). Atoll ships no firmware; CoralFirmwareAdvice says
-// where to get it.
+// (DFU 1.1) and comes back as itself (18d1:9302). Atoll ships no firmware.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +15,16 @@
 
 namespace atollrt {
 
-// What to get from where and where to put it; one sentence.
-std::string CoralFirmwareAdvice();
-// Where FindCoralFirmware looks, in this order: what the environment variable
-// ATOLL_CORAL_FIRMWARE says, else the file apex_latest_single_ep.bin in the user's and the
-// system's data directories and in /lib/firmware.
-std::vector<std::string> CoralFirmwarePlaces();
-
 struct CoralFirmware {
   std::string path;
   std::vector<uint8_t> image;
   bool is_known = false;  // the published file, byte for byte
 };
-// Reads the file at `path`, or the first that is found if that is empty. Warns of one that is not
-// the published file. kNotFound, with CoralFirmwareAdvice, if there is none; kInvalidArgument if it
-// cannot be firmware; kPermissionDenied.
+// Reads the file at `path`, or if that is empty, the first of what the environment variable
+// ATOLL_CORAL_FIRMWARE says, else of the files apex_latest_single_ep.bin in the user's and the
+// system's data directories and in /lib/firmware. Warns of one that is not the published file.
+// kNotFound, with what to get from where and where to put it, if there is none; kInvalidArgument if
+// it cannot be firmware; kPermissionDenied.
 Result<CoralFirmware> FindCoralFirmware(const std::string& path);
 
 // Gives `device`, which waits for firmware, the image, verifies it, restarts the device and waits

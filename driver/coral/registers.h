@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace atollrt::coral {
 
@@ -75,7 +76,11 @@ enum class Register64 : uint32_t {
   kEventMask = 0x4C148,
   kMultiEndpoint = 0x4C160,
 };
+// What a register holds.
+template <typename Register>
+using Word = std::conditional_t<std::is_same_v<Register, Register32>, uint32_t, uint64_t>;
+
 inline constexpr uint32_t kTopLevelStride = 0x10;
-inline constexpr int kTopLevelCount = 4;
+inline constexpr uint32_t kTopLevelCount = 4;
 
 }  // namespace atollrt::coral

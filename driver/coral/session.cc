@@ -15,14 +15,8 @@ namespace {
 using coral::Register32;
 using coral::Register64;
 
-constexpr std::chrono::milliseconds kAnswerPatience{1000};
 constexpr std::chrono::milliseconds kPollPatience{1000};
-// Registers may be written again; a link error or two need not end a session.
-constexpr int kControlAttempts = 5;
-// For large payloads, on top of kCoralPatience: a third of what USB 2 manages.
-constexpr uint64_t kBytesPerMillisecond = 10'000;
-constexpr int kInterruptsAtOnce =
-    8;  // that CheckFaults takes before it believes in a broken device
+constexpr int kInterruptsAtOnce = 8;  // that CheckFaults takes: more come from a broken device
 
 struct RegisterField {
   uint32_t mask;
@@ -41,7 +35,26 @@ constexpr RegisterField kClocks{Bits(28, 31), 28};
 constexpr uint32_t kMemoryTestStatus = Bits(16, 18), kMemoryTestMask = Bits(20, 22);
 constexpr uint32_t kBootStatus = Bits(16, 17), kBootMask = Bits(18, 19);
 constexpr uint32_t kThermalEnable = Bits(31, 31);
-constexpr uint32_t kMonitorInterrupts = 3;
+
+// What makes interrupts of faults, in the order in which it is turned on, and off: bits of a
+// register and their values. All bits: it is written without having been read.
+constexpr uint32_t kAllBits = ~0u;
+struct InterruptSwitch {
+  Register32 address;
+  uint32_t on_mask, on_value;
+  uint32_t off_mask, off_value;
+};
+constexpr InterruptSwitch kInterruptSwitches[] = {
+    {Register32::kTemperatureWarning, kThermalEnable, kThermalEnable, kThermalEnable, 0},
+    {Register32::kMemoryTest, kMemoryTestStatus | kMemoryTestMask, 0, kMemoryTestMask,
+     kMemoryTestMask},
+    {Register32::kBootFailures, kBootStatus | kBootMask, 0, kBootMask, kBootMask},
+    {Register32::kSlaveMonitor, kAllBits, 1, kAllBits, 0},
+    {Register32::kMasterMonitor, kAllBits, 1, kAllBits, 0},
+    {Register32::kSlaveMask, kAllBits, 3, kAllBits, 0},
+    {Register32::kMasterMask, kAllBits, 3, kAllBits, 0},
+    {Register32::kTemperatureShutdown, kThermalEnable, kThermalEnable, kThermalEnable, 0},
+};
 
 constexpr uint64_t kAllTiles = 0x7F;
 constexpr uint64_t kSleepDelays = 0x1E02;  // wake 30, sleep 2
@@ -62,7 +75,7 @@ constexpr Register64 kTileRunControls[] = {Register64::kTileOp,        Register6
 // Interrupt word on the interrupt endpoint.
 constexpr uint32_t kFatalInterrupt = 1;
 constexpr int kFirstTopLevelBit = 1;
-enum TopLevel { kThermalShutdown = 0, kBusError = 1, kMemoryTest = 2, kThermalWarning = 3 };
+enum TopLevel : uint32_t { kThermalShutdown, kBusError, kMemoryTest, kThermalWarning };
 constexpr uint32_t kShutdownRaised = Bits(30, 30), kShutdownClear = Bits(28, 28);
 constexpr uint32_t kWarningRaised = Bits(31, 31), kWarningClear = Bits(29, 29);
 
@@ -89,17 +102,20 @@ uint32_t With(RegisterField field, uint32_t value, uint32_t word) {
   return (word & ~field.mask) | value << field.shift;
 }
 
-uint32_t ClockBits(CoralPerformance performance) {
-  switch (performance) {
-    case CoralPerformance::kLow:
-      return 0xF;
-    case CoralPerformance::kMedium:
-      return 0x6;
-    case CoralPerformance::kHigh:
-      return 0x5;
-    default:
-      return 0x0;
-  }
+// Control or status of one of the four interrupts beside the fatal one.
+Register64 TopLevelRegister(Register64 first, uint32_t number) {
+  return static_cast<Register64>(static_cast<uint32_t>(first) + number * coral::kTopLevelStride);
+}
+
+// By CoralPerformance.
+struct ClockSetting {
+  uint32_t bits;  // of kClocks
+  uint64_t hz;
+};
+constexpr ClockSetting kClockSettings[] = {
+    {0xF, 62'500'000}, {0x6, 125'000'000}, {0x5, 250'000'000}, {0x0, 500'000'000}};
+const ClockSetting& ClockSettingOf(CoralPerformance performance) {
+  return kClockSettings[static_cast<size_t>(performance)];
 }
 
 std::string DescribeHibError(uint64_t bits) {
@@ -115,79 +131,25 @@ bool IsFinal(const Status& status) { return status.code() == StatusCode::kCancel
 
 }  // namespace
 
-uint64_t CoralClockHz(CoralPerformance performance) {
-  switch (performance) {
-    case CoralPerformance::kLow:
-      return 62'500'000;
-    case CoralPerformance::kMedium:
-      return 125'000'000;
-    case CoralPerformance::kHigh:
-      return 250'000'000;
-    default:
-      return 500'000'000;
-  }
-}
+uint64_t CoralClockHz(CoralPerformance performance) { return ClockSettingOf(performance).hz; }
 
-CoralSession::CoralSession(UsbTransport* transport, NowFunction now, std::string name)
-    : transport_(transport), now_(std::move(now)), name_(std::move(name)) {}
-
-Deadline CoralSession::Sooner(Deadline deadline, std::chrono::milliseconds patience) const {
-  return std::min(deadline, now_() + patience);
-}
-
-// Registers.
-
-Status CoralSession::Access(bool read, uint32_t address, std::span<uint8_t> data,
-                            Deadline deadline) {
-  constexpr uint8_t kVendorRead = 0xC0, kVendorWrite = 0x40;
-  const ControlSetup setup{.request_type = read ? kVendorRead : kVendorWrite,
-                           .request = static_cast<uint8_t>(data.size() == sizeof(uint32_t)),
-                           .value = static_cast<uint16_t>(address),
-                           .index = static_cast<uint16_t>(address >> 16)};
-  Status status;
-  for (int attempt = 0; attempt < kControlAttempts; ++attempt) {
-    status = transport_->Control(setup, data, Sooner(deadline, kAnswerPatience));
-    if (status.ok() || IsFinal(status) || now_() >= deadline) break;
-  }
-  return std::move(status).WithContext(
-      Format("%s register %05x", read ? "reading" : "writing", address));
-}
-
-Result<uint32_t> CoralSession::Read(Register32 address, Deadline deadline) {
-  std::array<uint8_t, sizeof(uint32_t)> data{};
-  ATOLL_RETURN_IF_ERROR(Access(true, static_cast<uint32_t>(address), data, deadline));
-  return LoadLittleEndian<uint32_t>(data.data());
-}
-
-Result<uint64_t> CoralSession::Read(Register64 address, Deadline deadline) {
-  std::array<uint8_t, sizeof(uint64_t)> data{};
-  ATOLL_RETURN_IF_ERROR(Access(true, static_cast<uint32_t>(address), data, deadline));
-  return LoadLittleEndian<uint64_t>(data.data());
-}
-
-Status CoralSession::Write(Register32 address, uint32_t value, Deadline deadline) {
-  std::array<uint8_t, sizeof(uint32_t)> data{};
-  StoreLittleEndian(data.data(), value);
-  return Access(false, static_cast<uint32_t>(address), data, deadline);
-}
-
-Status CoralSession::Write(Register64 address, uint64_t value, Deadline deadline) {
-  std::array<uint8_t, sizeof(uint64_t)> data{};
-  StoreLittleEndian(data.data(), value);
-  return Access(false, static_cast<uint32_t>(address), data, deadline);
-}
+CoralSession::CoralSession(CoralUsbLink* link, NowFunction now, std::string name)
+    : link_(link), now_(std::move(now)), name_(std::move(name)) {}
 
 Status CoralSession::Update(Register32 address, uint32_t mask, uint32_t value, Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t word, Read(address, deadline));
-  return Write(address, (word & ~mask) | value, deadline);
+  uint32_t word = 0;
+  if (mask != kAllBits) {
+    ATOLL_ASSIGN_OR_RETURN(word, link_->Read(address, deadline));
+  }
+  return link_->Write(address, (word & ~mask) | value, deadline);
 }
 
-template <typename Register, typename Word>
-Status CoralSession::Await(Register address, Word mask, Word value, const char* what,
-                           Deadline deadline) {
-  deadline = Sooner(deadline, kPollPatience);
+template <typename Register>
+Status CoralSession::Await(Register address, coral::Word<Register> mask,
+                           coral::Word<Register> value, const char* what, Deadline deadline) {
+  deadline = std::min(deadline, now_() + kPollPatience);
   for (;;) {
-    ATOLL_ASSIGN_OR_RETURN(const Word word, Read(address, deadline));
+    ATOLL_ASSIGN_OR_RETURN(const auto word, link_->Read(address, deadline));
     if ((word & mask) == value) return {};
     if (now_() >= deadline) {
       return Timeout("the chip does not %s: register %05x has %llx, should have %llx (of %llx)",
@@ -200,20 +162,21 @@ Status CoralSession::Await(Register address, Word mask, Word value, const char* 
 // From power-on to programs, and back.
 
 Status CoralSession::Sleep(Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t power, Read(Register32::kPower, deadline));
+  ATOLL_ASSIGN_OR_RETURN(const uint32_t power, link_->Read(Register32::kPower, deadline));
   if (Get(kForceSleep, power) == kSleepNow) return {};
-  ATOLL_RETURN_IF_ERROR(Write(Register32::kPower, With(kForceSleep, kSleepNow, power), deadline));
+  ATOLL_RETURN_IF_ERROR(
+      link_->Write(Register32::kPower, With(kForceSleep, kSleepNow, power), deadline));
   ATOLL_RETURN_IF_ERROR(Await(Register32::kPower, kPowerState.mask, kAsleep << kPowerState.shift,
                               "go to sleep", deadline));
   constexpr uint32_t kClearAll = 0xF;
-  ATOLL_RETURN_IF_ERROR(Write(Register32::kBulkCredits, kClearAll, deadline));
-  return Write(Register32::kBulkCredits, 0, deadline);
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register32::kBulkCredits, kClearAll, deadline));
+  return link_->Write(Register32::kBulkCredits, 0, deadline);
 }
 
 Status CoralSession::WakeUp(CoralPerformance performance, Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(uint32_t power, Read(Register32::kPower, deadline));
-  power = With(kForceSleep, kForbidSleep, With(kClocks, ClockBits(performance), power));
-  ATOLL_RETURN_IF_ERROR(Write(Register32::kPower, power, deadline));
+  ATOLL_ASSIGN_OR_RETURN(uint32_t power, link_->Read(Register32::kPower, deadline));
+  power = With(kForceSleep, kForbidSleep, With(kClocks, ClockSettingOf(performance).bits, power));
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register32::kPower, power, deadline));
   ATOLL_RETURN_IF_ERROR(Await(Register32::kPower, kPowerState.mask, kRunning << kPowerState.shift,
                               "wake up", deadline));
   return Await(Register64::kScalarCore, ~uint64_t{0}, uint64_t{0}, "reset its core", deadline);
@@ -221,70 +184,74 @@ Status CoralSession::WakeUp(CoralPerformance performance, Deadline deadline) {
 
 // Writes to tiles go to all of them. It must be read back: later writes may be faster.
 Status CoralSession::SelectAllTiles(Deadline deadline) {
-  ATOLL_RETURN_IF_ERROR(Write(Register64::kTileConfig, kAllTiles, deadline));
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kTileConfig, kAllTiles, deadline));
   return Await(Register64::kTileConfig, ~uint64_t{0}, kAllTiles, "select its tiles", deadline);
 }
 
+// Goes on past errors; the first one.
 Status CoralSession::SetRunControl(uint64_t value, Deadline deadline) {
   Status first;
   const auto keep = [&first](Status status) {
     if (first.ok()) first = std::move(status);
-    return first.ok() || !IsFinal(first);
+    return !IsFinal(first);
   };
   for (const Register64 unit : kCoreRunControls) {
-    if (!keep(Write(unit, value, deadline))) return first;
+    if (!keep(link_->Write(unit, value, deadline))) return first;
   }
   if (!keep(SelectAllTiles(deadline))) return first;
   for (const Register64 unit : kTileRunControls) {
-    if (!keep(Write(unit, value, deadline))) return first;
+    if (!keep(link_->Write(unit, value, deadline))) return first;
   }
   return first;
 }
 
-Status CoralSession::EnableInterrupts(Deadline deadline) {
-  ATOLL_RETURN_IF_ERROR(Write(Register64::kFatalControl, 1, deadline));
+bool CoralSession::SetInterrupts(bool on, Deadline deadline, const GoOn& go_on) {
+  const uint64_t control = on ? 1 : 0;
+  if (on && !go_on(link_->Write(Register64::kFatalControl, control, deadline))) return false;
   for (uint32_t i = 0; i < coral::kTopLevelCount; ++i) {
-    const auto control = static_cast<Register64>(
-        static_cast<uint32_t>(Register64::kTopLevelControl0) + i * coral::kTopLevelStride);
-    ATOLL_RETURN_IF_ERROR(Write(control, 1, deadline));
+    const Register64 address = TopLevelRegister(Register64::kTopLevelControl0, i);
+    if (!go_on(link_->Write(address, control, deadline))) return false;
   }
-  ATOLL_RETURN_IF_ERROR(
-      Update(Register32::kTemperatureWarning, kThermalEnable, kThermalEnable, deadline));
-  ATOLL_RETURN_IF_ERROR(
-      Update(Register32::kMemoryTest, kMemoryTestStatus | kMemoryTestMask, 0, deadline));
-  ATOLL_RETURN_IF_ERROR(Update(Register32::kBootFailures, kBootStatus | kBootMask, 0, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register32::kSlaveMonitor, 1, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register32::kMasterMonitor, 1, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register32::kSlaveMask, kMonitorInterrupts, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register32::kMasterMask, kMonitorInterrupts, deadline));
-  return Update(Register32::kTemperatureShutdown, kThermalEnable, kThermalEnable, deadline);
+  for (const InterruptSwitch& one : kInterruptSwitches) {
+    if (!go_on(Update(one.address, on ? one.on_mask : one.off_mask,
+                      on ? one.on_value : one.off_value, deadline))) {
+      return false;
+    }
+  }
+  return on || go_on(link_->Write(Register64::kFatalControl, control, deadline));
 }
 
 Status CoralSession::BringUp(const Settings& settings, Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t chip, Read(Register32::kChip, deadline));
+  ATOLL_ASSIGN_OR_RETURN(const uint32_t chip, link_->Read(Register32::kChip, deadline));
   if ((chip & 0x7FFF) != coral::kChipId) {
     return Unsupported("the chip says that it is %04x; a Coral is %04x", chip & 0x7FFF,
                        coral::kChipId);
   }
   ATOLL_RETURN_IF_ERROR(Update(Register32::kPhyModes, kInactivePhyModes, 0, deadline));
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t gates, Read(Register32::kGates, deadline));
+  ATOLL_ASSIGN_OR_RETURN(const uint32_t gates, link_->Read(Register32::kGates, deadline));
   if (Get(kGateMode, gates) == kGatedByHardware) {  // not through its reset
     ATOLL_RETURN_IF_ERROR(
         Update(Register32::kGates, kGateMode.mask, kNeverGated << kGateMode.shift, deadline));
   }
   ATOLL_RETURN_IF_ERROR(Sleep(deadline));
   ATOLL_RETURN_IF_ERROR(WakeUp(settings.performance, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register64::kIdle, kIdleAfterOne, deadline));
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kIdle, kIdleAfterOne, deadline));
   ATOLL_RETURN_IF_ERROR(SelectAllTiles(deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register64::kDeepSleep, kSleepDelays, deadline));
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kDeepSleep, kSleepDelays, deadline));
   ATOLL_RETURN_IF_ERROR(
       Update(Register32::kGates, kGateMode.mask, kGatedByHardware << kGateMode.shift, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register64::kEventMask, kInterruptEventsOnly, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register64::kMultiEndpoint, 0, deadline));
-  ATOLL_RETURN_IF_ERROR(Write(Register64::kOutfeedChunk,
-                              settings.is_high_speed ? kPacketsOf256 : kPacketsOf1024, deadline));
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kEventMask, kInterruptEventsOnly, deadline));
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kMultiEndpoint, 0, deadline));
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kOutfeedChunk,
+                                     settings.is_high_speed ? kPacketsOf256 : kPacketsOf1024,
+                                     deadline));
   ATOLL_RETURN_IF_ERROR(SetRunControl(kRun, deadline));
-  return EnableInterrupts(deadline);
+  Status status;
+  SetInterrupts(true, deadline, [&status](const Status& step) {
+    status = step;
+    return status.ok();
+  });
+  return status;
 }
 
 void CoralSession::Close(Deadline deadline) {
@@ -293,114 +260,44 @@ void CoralSession::Close(Deadline deadline) {
     if (first.ok()) first = status;
     return !IsFinal(status) && now_() < deadline;
   };
-  const auto close = [&] {
-    for (uint32_t i = 0; i < coral::kTopLevelCount; ++i) {
-      const auto control = static_cast<Register64>(
-          static_cast<uint32_t>(Register64::kTopLevelControl0) + i * coral::kTopLevelStride);
-      if (!go_on(Write(control, 0, deadline))) return;
-    }
-    const bool alive =
-        go_on(Update(Register32::kTemperatureWarning, kThermalEnable, 0, deadline)) &&
-        go_on(Update(Register32::kMemoryTest, kMemoryTestMask, kMemoryTestMask, deadline)) &&
-        go_on(Update(Register32::kBootFailures, kBootMask, kBootMask, deadline)) &&
-        go_on(Write(Register32::kSlaveMonitor, 0, deadline)) &&
-        go_on(Write(Register32::kMasterMonitor, 0, deadline)) &&
-        go_on(Write(Register32::kSlaveMask, 0, deadline)) &&
-        go_on(Write(Register32::kMasterMask, 0, deadline)) &&
-        go_on(Update(Register32::kTemperatureShutdown, kThermalEnable, 0, deadline)) &&
-        go_on(Write(Register64::kFatalControl, 0, deadline)) &&
-        go_on(SetRunControl(kHalt, deadline));
-    if (alive) go_on(Sleep(deadline));
-  };
-  close();
+  if (SetInterrupts(false, deadline, go_on) && go_on(SetRunControl(kHalt, deadline))) {
+    go_on(Sleep(deadline));
+  }
   if (!first.ok()) {
     Log(LogSeverity::kWarning, "device %s: closing was not complete: %s", name_.c_str(),
         first.message().c_str());
   }
 }
 
-// Runs.
-
-Status CoralSession::Send(coral::Tag tag, std::span<const uint8_t> payload, Deadline deadline) {
-  std::array<uint8_t, coral::kHeaderBytes> header{};
-  StoreLittleEndian(header.data(), static_cast<uint32_t>(payload.size()));
-  header[sizeof(uint32_t)] = static_cast<uint8_t>(tag);
-  const std::chrono::milliseconds transfer_time(payload.size() / kBytesPerMillisecond);
-  ATOLL_RETURN_IF_ERROR(
-      transport_->BulkOut(coral::kOutEndpoint, header, Sooner(deadline, kCoralPatience)));
-  bytes_sent_ += header.size();
-  ATOLL_RETURN_IF_ERROR(transport_->BulkOut(coral::kOutEndpoint, payload,
-                                            Sooner(deadline, kCoralPatience + transfer_time)));
-  bytes_sent_ += payload.size();
-  link_times_.Sent();
-  return {};
-}
-
-Status CoralSession::Receive(std::span<uint8_t> output, Deadline deadline) {
-  while (!output.empty()) {
-    ATOLL_ASSIGN_OR_RETURN(
-        const size_t received,
-        transport_->BulkIn(coral::kOutputEndpoint, output, Sooner(deadline, kCoralPatience)));
-    bytes_received_ += received;
-    link_times_.Received();
-    output = output.subspan(received);
-    if (!output.empty() && now_() >= deadline) {
-      return Timeout("%zu bytes of an output are missing", output.size());
-    }
-  }
-  return {};
-}
-
-Status CoralSession::AwaitInterrupt(uint32_t number, Deadline deadline) {
-  std::array<uint8_t, coral::kEventBytes> event{};
-  ATOLL_ASSIGN_OR_RETURN(const size_t size, transport_->BulkIn(coral::kEventEndpoint, event,
-                                                               Sooner(deadline, kCoralPatience)));
-  bytes_received_ += size;
-  link_times_.Received();
-  if (size != event.size()) {
-    return DeviceLost("the device sent an event of %zu bytes, must be %zu", size, event.size());
-  }
-  const uint32_t tag = event[coral::kEventTagByte] & 0xFu;
-  const uint32_t wanted = static_cast<uint32_t>(coral::Tag::kInterrupt0) + number;
-  if (tag != wanted) {
-    return DeviceLost("the device sent an event with tag %u where %u was due", tag, wanted);
-  }
-  return {};
-}
-
 // Faults.
 
 Status CoralSession::CheckFaults(Deadline deadline) {
   for (int i = 0; i < kInterruptsAtOnce; ++i) {
-    std::array<uint8_t, coral::kInterruptBytes> bytes{};
-    const Result<size_t> size = transport_->InterruptIn(coral::kInterruptEndpoint, bytes, now_());
-    if (!size.ok()) return IsFinal(size.status()) ? size.status() : Status();
-    bytes_received_ += *size;
-    if (*size != bytes.size()) return {};
-    const auto word = LoadLittleEndian<uint32_t>(bytes.data());
-    for (int number = 0; number < coral::kTopLevelCount; ++number) {
-      if (word >> (kFirstTopLevelBit + number) & 1) {
+    ATOLL_ASSIGN_OR_RETURN(const std::optional<uint32_t> faults, link_->TakeFaults());
+    if (!faults.has_value()) return {};
+    for (uint32_t number = 0; number < coral::kTopLevelCount; ++number) {
+      if (*faults >> (kFirstTopLevelBit + number) & 1) {
         ATOLL_RETURN_IF_ERROR(HandleTopLevel(number, deadline));
       }
     }
-    if ((word & kFatalInterrupt) == 0) continue;
+    if ((*faults & kFatalInterrupt) == 0) continue;
     const std::string error = DescribeError(deadline);
     if (!error.empty()) return DeviceLost("%s", error.c_str());
-    ATOLL_RETURN_IF_ERROR(Write(Register64::kFatalStatus, 0, deadline));
+    ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kFatalStatus, 0, deadline));
   }
   return {};
 }
 
 std::string CoralSession::DescribeError(Deadline deadline) {
-  const Result<uint64_t> error = Read(Register64::kHibError, deadline);
+  const Result<uint64_t> error = link_->Read(Register64::kHibError, deadline);
   if (!error.ok() || *error == 0) return "";
-  const Result<uint64_t> first = Read(Register64::kHibFirstError, deadline);
+  const Result<uint64_t> first = link_->Read(Register64::kHibFirstError, deadline);
   return Format("the chip reports %s (error register %llx, first error %llx)",
                 DescribeHibError(*error).c_str(), static_cast<unsigned long long>(*error),
                 static_cast<unsigned long long>(first.ok() ? *first : 0));
 }
 
-Status CoralSession::HandleTopLevel(int number, Deadline deadline) {
+Status CoralSession::HandleTopLevel(uint32_t number, Deadline deadline) {
   constexpr const char* kNames[] = {"is too hot and shuts down", "reports an error on its bus",
                                     "reports a failed test of its memory or clocks", "is hot"};
   Log(LogSeverity::kWarning, "device %s %s", name_.c_str(), kNames[number]);
@@ -409,10 +306,10 @@ Status CoralSession::HandleTopLevel(int number, Deadline deadline) {
     case kThermalWarning: {
       const bool is_shutdown = number == kThermalShutdown;
       const uint32_t clear = is_shutdown ? kShutdownClear : kWarningClear;
-      ATOLL_ASSIGN_OR_RETURN(const uint32_t word, Read(Register32::kTemperature, deadline));
+      ATOLL_ASSIGN_OR_RETURN(const uint32_t word, link_->Read(Register32::kTemperature, deadline));
       const bool raised = (word & (is_shutdown ? kShutdownRaised : kWarningRaised)) != 0;
       ATOLL_RETURN_IF_ERROR(
-          Write(Register32::kTemperature, (word & ~clear) | (raised ? clear : 0), deadline));
+          link_->Write(Register32::kTemperature, (word & ~clear) | (raised ? clear : 0), deadline));
       break;
     }
     case kBusError: {
@@ -422,10 +319,10 @@ Status CoralSession::HandleTopLevel(int number, Deadline deadline) {
           {Register32::kMasterWriteError, Register32::kMasterMonitor},
           {Register32::kMasterReadError, Register32::kMasterMonitor}};
       for (const auto& [flag, monitor] : kFlagsAndMonitors) {
-        ATOLL_ASSIGN_OR_RETURN(const uint32_t error, Read(flag, deadline));
+        ATOLL_ASSIGN_OR_RETURN(const uint32_t error, link_->Read(flag, deadline));
         if (error != 1) continue;
-        ATOLL_RETURN_IF_ERROR(Write(monitor, 0, deadline));
-        ATOLL_RETURN_IF_ERROR(Write(monitor, 1, deadline));
+        ATOLL_RETURN_IF_ERROR(link_->Write(monitor, 0, deadline));
+        ATOLL_RETURN_IF_ERROR(link_->Write(monitor, 1, deadline));
       }
       break;
     }
@@ -434,10 +331,7 @@ Status CoralSession::HandleTopLevel(int number, Deadline deadline) {
       ATOLL_RETURN_IF_ERROR(Update(Register32::kBootFailures, 0, 0, deadline));
       break;
   }
-  const auto status =
-      static_cast<Register64>(static_cast<uint32_t>(Register64::kTopLevelStatus0) +
-                              static_cast<uint32_t>(number) * coral::kTopLevelStride);
-  return Write(status, 0, deadline);
+  return link_->Write(TopLevelRegister(Register64::kTopLevelStatus0, number), 0, deadline);
 }
 
 }  // namespace atollrt

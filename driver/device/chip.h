@@ -19,7 +19,7 @@
 #include "atoll/status.h"
 #include "driver/device/device_info.h"
 #include "driver/isa/executable.h"
-#include "driver/usb/usb_transport.h"
+#include "runtime/base/clock.h"
 
 namespace atollrt {
 
@@ -66,11 +66,9 @@ class Chip {
   // After a run that failed while the device stayed on the bus: makes it ready again with as little
   // as that takes. (wire)
   virtual Status Recover() = 0;
-  // Makes it ready again from whatever state it is in, by a reset of the USB port; also after
-  // Cancel. (wire)
+  // Makes it ready again from whatever state it is in, by a reset of the USB port. kDeviceLost if
+  // another device answers then. (wire)
   virtual Status Reopen() = 0;
-  // Ends the wire's calls in progress, and later ones until Reopen, with kCancelled.
-  virtual void Cancel() = 0;
 };
 
 }  // namespace atollrt

@@ -2,7 +2,6 @@
 #include "driver/device/chip_keeper.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -92,45 +91,52 @@ void ChipKeeper::WaitUntilRecovered(Lock& lock) {
   changed_.wait(lock, [this] { return state_ != DeviceState::kRecovering; });
 }
 
+// Of a chip that was given up. Without word from the bus it is looked for in each run.
+bool ChipKeeper::MayBeBack() const {
+  return can_reopen() &&
+         (!options_.bus_generation || options_.bus_generation() != generation_seen_ ||
+          options_.now() >= next_look_);
+}
+
+Status ChipKeeper::Away(const char* call) const {
+  if (can_reopen()) {
+    return DeviceLost("%s while device %s is away: %s", call, info_.name.c_str(),
+                      loss_.message().c_str());
+  }
+  return DeviceLost("%s in state %s of device %s, needs state %s: open it again", call,
+                    DeviceStateName(state_), info_.name.c_str(),
+                    DeviceStateName(DeviceState::kReady));
+}
+
+DeviceState ChipKeeper::expected_state() const {
+  const std::lock_guard lock(mutex_);
+  const bool given_up = state_ == DeviceState::kFallback || state_ == DeviceState::kLost;
+  return given_up && options_.bus_generation && MayBeBack() ? DeviceState::kReady : state_;
+}
+
 Status ChipKeeper::CheckThere(const char* call) const {
   const std::lock_guard lock(mutex_);
-  if (state_ != DeviceState::kLost) return {};
-  if (!can_reopen()) {
-    return DeviceLost("%s in state %s of device %s, needs state %s: open it again", call,
-                      DeviceStateName(state_), info_.name.c_str(),
-                      DeviceStateName(DeviceState::kReady));
-  }
-  const bool may_be_back = !options_.bus_generation ||
-                           options_.bus_generation() != generation_seen_ ||
-                           options_.now() >= next_look_;
-  if (may_be_back) return {};
-  return DeviceLost("%s while device %s is away: %s", call, info_.name.c_str(),
-                    loss_.message().c_str());
+  return state_ != DeviceState::kLost || MayBeBack() ? Status() : Away(call);
 }
 
 // Executables.
 
 Status ChipKeeper::Load(ExecutableId id, std::shared_ptr<const AnyExecutable> executable,
-                        const LoadOptions& options, bool has_wire) {
+                        const LoadOptions& options, WhileAway while_away) {
   Lock lock(mutex_);
   WaitUntilRecovered(lock);
   Kept kept{.id = id, .executable = std::move(executable), .options = options};
   if (state_ == DeviceState::kReady) {
     ATOLL_ASSIGN_OR_RETURN(kept.on_chip, Prepare(*chip_.chip, id, kept.executable, options));
-  } else if (state_ == DeviceState::kFallback && has_wire) {
+  } else if (state_ == DeviceState::kFallback && while_away == WhileAway::kOnStandIn) {
     Kept* const added = &(kept_[id] = std::move(kept));
     lock.unlock();
     Status status = PrepareOnStandIn(added);
     lock.lock();
     if (!status.ok()) kept_.erase(id);
     return status;
-  } else if (!can_reopen()) {
-    return DeviceLost("Load in state %s of device %s, needs state %s: open it again",
-                      DeviceStateName(state_), info_.name.c_str(),
-                      DeviceStateName(DeviceState::kReady));
-  } else {
-    return DeviceLost("Load while device %s is away: %s", info_.name.c_str(),
-                      loss_.message().c_str());
+  } else if (!can_reopen() || while_away != WhileAway::kLater) {
+    return Away("Load");
   }
   kept_[id] = std::move(kept);
   return {};
@@ -154,83 +160,72 @@ bool ChipKeeper::IsResident(ExecutableId id) const {
 
 // Runs.
 
+void ChipKeeper::Count(uint64_t DeviceHealth::*event) {
+  const std::lock_guard lock(mutex_);
+  ++(health_.*event);
+}
+
 Status ChipKeeper::Run(const Job& job, RequestReport* report) {
-  const Kept* const kept = [&] {
+  Kept* const kept = [&] {
     const std::lock_guard lock(mutex_);
     return &kept_.at(job.executable);
   }();
-  const auto cancelled = [&] {
-    return Status(StatusCode::kCancelled, Format("request %u was cancelled", job.request));
-  };
   int failures = 0;
   int faults = 0;  // of the program, among these
-  int replays = 0;
-  int looks = 0;  // for a chip that was given up
+  int looks = 0;   // for a chip that was given up
   Deadline deadline = job.deadline;
-  bool on_stand_in = false;
-  std::optional<Status> end;
-  while (!end.has_value()) {
-    if (interrupted_ || (failures > 0 && *job.cancelled)) {
-      end = cancelled();
-    } else if (state_ == DeviceState::kReady) {
-      const Status status = RunOn(chip_, *kept->on_chip, job, deadline, report);
-      if (status.ok()) {
-        end = Status();
+  report->replays = 0;
+  for (;;) {
+    if (*job.cancelled && (failures > 0 || state_ != DeviceState::kReady)) {
+      return Status(StatusCode::kCancelled, Format("request %u was cancelled", job.request));
+    }
+    if (state_ != DeviceState::kReady) {
+      if (SeenAgain(looks)) {
+        ++looks;
+        LookAgain();
         continue;
       }
-      if (interrupted_) continue;
-      in_trouble_ = true;
-      ++failures;
-      {
-        const std::lock_guard lock(mutex_);
-        ++health_.failures;
-      }
-      if (status.code() == StatusCode::kCorruptModel) ++faults;
-      BringBack(status);
-      if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
-      const Status outcome = Outcome(status, job.request, *kept->executable);
-      if (failures >= options_.attempts_max && options_.on_loss == OnDeviceLoss::kFallback &&
-          options_.open_stand_in && !*job.cancelled) {
-        Log(LogSeverity::kWarning, "device %s: request %u has failed %d times and goes elsewhere",
-            info_.name.c_str(), job.request, failures);
-        on_stand_in = true;
-        end = RunOnStandIn(job, report);
-      } else if (!can_reopen() || failures >= options_.attempts_max ||
-                 options_.on_loss == OnDeviceLoss::kFail || faults >= kFaultsMax) {
-        end = outcome;
-      } else {
-        ++replays;
-        deadline = options_.now() + job.timeout;
-        if (state_ == DeviceState::kReady) {
-          const std::lock_guard lock(mutex_);
-          ++health_.replays;
-          Log(LogSeverity::kInfo, "device %s: request %u is sent again after: %s",
-              info_.name.c_str(), job.request, outcome.message().c_str());
-        }
-      }
-    } else if (*job.cancelled) {
-      end = cancelled();
-    } else if (SeenAgain(looks)) {
-      ++looks;
-      LookAgain();
-    } else if (state_ == DeviceState::kFallback) {
-      on_stand_in = true;
-      end = RunOnStandIn(job, report);
-    } else {
-      end = DeviceLost("request %u for '%s': device %s is away: %s", job.request,
-                       kept->executable->name.c_str(), info_.name.c_str(), loss_.message().c_str());
+      if (state_ == DeviceState::kFallback) return RunOnStandIn(kept, job, report);
+      return DeviceLost("request %u for '%s': device %s is away: %s", job.request,
+                        kept->executable->name.c_str(), info_.name.c_str(),
+                        loss_.message().c_str());
+    }
+    const Status status = RunOn(chip_, *kept->on_chip, job, deadline, report);
+    if (status.ok()) return {};
+    in_trouble_ = true;
+    ++failures;
+    Count(&DeviceHealth::failures);
+    if (status.code() == StatusCode::kCorruptModel) ++faults;
+    BringBack(status);
+    if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
+    const Status outcome = Outcome(status, job.request, *kept->executable);
+    const bool gives_up = failures >= options_.attempts_max;
+    if (gives_up && options_.on_loss == OnDeviceLoss::kFallback && options_.open_stand_in &&
+        !*job.cancelled) {
+      Log(LogSeverity::kWarning, "device %s: request %u has failed %d times and goes elsewhere",
+          info_.name.c_str(), job.request, failures);
+      return RunOnStandIn(kept, job, report);
+    }
+    if (gives_up || !can_reopen() || options_.on_loss == OnDeviceLoss::kFail ||
+        faults >= kFaultsMax) {
+      return outcome;
+    }
+    ++report->replays;
+    deadline = options_.now() + job.timeout;
+    if (state_ == DeviceState::kReady) {
+      Count(&DeviceHealth::replays);
+      Log(LogSeverity::kInfo, "device %s: request %u is sent again after: %s", info_.name.c_str(),
+          job.request, outcome.message().c_str());
     }
   }
-  report->replays = replays;
-  report->on_fallback = on_stand_in && end->ok();
-  return *std::move(end);
 }
 
 Status ChipKeeper::RunOn(const Published& where, const PreparedExecutable& prepared, const Job& job,
                          Deadline deadline, RequestReport* report) {
-  const int64_t queue_ns = report->queue_ns;
-  *report = {};
-  report->queue_ns = queue_ns;
+  RequestReport anew;  // but for what is known before a run, and of earlier attempts
+  anew.queue_ns = report->queue_ns;
+  anew.replays = report->replays;
+  *report = anew;
   const int64_t start_ns = MonotonicNs();
   if (where.activity != nullptr) where.activity->Begin(start_ns);
   Status status = where.chip->Run({.prepared = &prepared,
@@ -274,12 +269,7 @@ Status ChipKeeper::PrepareOnStandIn(Kept* kept) {
   return {};
 }
 
-Status ChipKeeper::RunOnStandIn(const Job& job, RequestReport* report) {
-  Kept* kept = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    kept = &kept_.at(job.executable);
-  }
+Status ChipKeeper::RunOnStandIn(Kept* kept, const Job& job, RequestReport* report) {
   ATOLL_RETURN_IF_ERROR(PrepareOnStandIn(kept));
   const auto timeout = std::max(job.timeout, stand_in_.chip->info().request_timeout_min);
   const Status status = RunOn(stand_in_, *kept->on_stand_in, job, options_.now() + timeout, report);
@@ -287,8 +277,8 @@ Status ChipKeeper::RunOnStandIn(const Job& job, RequestReport* report) {
     (void)stand_in_.chip->Recover().ok();
     return Outcome(status, job.request, *kept->executable);
   }
-  const std::lock_guard lock(mutex_);
-  ++health_.fallbacks;
+  report->on_fallback = true;
+  Count(&DeviceHealth::fallbacks);
   return {};
 }
 
@@ -325,11 +315,7 @@ void ChipKeeper::BringBack(const Status& reason) {
     Log(LogSeverity::kWarning, "device %s: reset after %s", info_.name.c_str(),
         reason.message().c_str());
     loss = chip_.chip->Recover();
-    if (loss.ok()) {
-      const std::lock_guard lock(mutex_);
-      ++health_.resets;
-      return;
-    }
+    if (loss.ok()) return Count(&DeviceHealth::resets);
   }
   Log(LogSeverity::kWarning, "device %s does not answer: %s", info_.name.c_str(),
       loss.message().c_str());
@@ -396,51 +382,13 @@ void ChipKeeper::LookOnBus(Deadline deadline, bool was_ready) {
 Result<ChipKeeper::Reopened> ChipKeeper::Reopen(Deadline deadline) const {
   Reopened reopened;
   ATOLL_ASSIGN_OR_RETURN(reopened.chip, options_.reopen(deadline));
-  const DeviceInfo& info = reopened.chip->info();
-  if (!IsSameKind(info, info_)) {
-    return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
-                      info.array_rows, info.array_columns,
-                      static_cast<unsigned long long>(info.memory_bytes));
-  }
+  ATOLL_RETURN_IF_ERROR(CheckSameShape(info_, reopened.chip->info()));
   for (const auto& [id, kept] : kept_) {
     ATOLL_ASSIGN_OR_RETURN(auto prepared,
                            Prepare(*reopened.chip, id, kept.executable, kept.options));
     reopened.prepared.push_back(std::move(prepared));
   }
   return reopened;
-}
-
-Status ChipKeeper::Reset() {
-  interrupted_ = false;
-  const bool was_ready = state_ == DeviceState::kReady;
-  {
-    const std::lock_guard lock(mutex_);
-    MoveTo(DeviceState::kRecovering);
-  }
-  const Deadline deadline = options_.now() + options_.recovery_timeout;
-  if (chip_.chip != nullptr) {
-    const Status status = chip_.chip->Reopen();
-    const std::lock_guard lock(mutex_);
-    if (status.ok()) {
-      ++health_.resets;
-      MoveTo(DeviceState::kReady);
-      return {};
-    }
-    if (!can_reopen()) {
-      loss_ = status;
-      MoveTo(DeviceState::kLost);
-    }
-  }
-  if (can_reopen()) LookOnBus(deadline, was_ready);
-  if (state_ == DeviceState::kReady) return {};
-  return DeviceLost("device %s did not come back after a reset: %s", info_.name.c_str(),
-                    loss_.message().c_str());
-}
-
-void ChipKeeper::Interrupt() {
-  const std::lock_guard lock(mutex_);
-  interrupted_ = true;
-  if (chip_.chip != nullptr) chip_.chip->Cancel();
 }
 
 }  // namespace atollrt

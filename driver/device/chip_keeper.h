@@ -4,18 +4,17 @@
 // chip is reset or opened anew, gets its executables again, and the run is repeated; if the chip
 // does not come back before a deadline, the same run completes on a stand-in, with the same bytes.
 //
-//        opened                       back (Recovering may last its deadline)
-//   ───────────> Ready <──────────────────────────────── Recovering <─────────────────────┐
-//                 │  a run fails, or Reset                  ^  │  │                       │
-//                 └─────────────────────────────────────────┘  │  └─ deadline ─> Fallback ─┤
-//                                                              │                           │
-//                               Lost <─────────────────────────┘ deadline, no stand-in     │
-//                                 │                                   seen again, or Reset │
-//                                 └────────────────────────────────────────────────────────┘
+//        opened                 back (Recovering may last its deadline)
+//   ───────────> Ready <─────────────────────────────── Recovering <─────────────────┐
+//                 │  a run fails                          ^  │  │                   │
+//                 └───────────────────────────────────────┘  │  └─ deadline ─> Fallback
+//                                                            │                   │
+//                               Lost <───────────────────────┘ deadline,         │
+//                                 │                            no stand-in       │
+//                                 └──────────────────────────────────────────────┘ seen again
 //
-// A chip without `reopen` is lost with the first failure that Chip::Recover does not mend, and only
-// Reset brings it back. A program that faults, or a run that takes too long, leaves the chip Ready:
-// Recover has reset it.
+// A chip without `reopen` is lost for good with the first failure that Chip::Recover does not mend.
+// A program that faults, or a run that takes too long, leaves the chip Ready: Recover has reset it.
 //
 // There is no hidden thread: while the stand-in works, the chip is looked for again whenever
 // something was plugged in or out, and now and then without that, in front of a run. It may be
@@ -43,7 +42,7 @@
 #include "driver/device/activity.h"
 #include "driver/device/chip.h"
 #include "driver/device/device_info.h"
-#include "driver/usb/usb_transport.h"
+#include "runtime/base/clock.h"
 
 namespace atollrt {
 
@@ -91,6 +90,8 @@ class ChipKeeper {
   DeviceHealth health() const;
   Deadline now() const { return options_.now(); }
   bool can_reopen() const { return options_.reopen != nullptr; }
+  // state(), but kReady if the chip was given up and a run would look for it again.
+  DeviceState expected_state() const;
   // kDeviceLost if there is no sense in waiting for a run now. `call` is what somebody wants to do.
   Status CheckThere(const char* call) const;
   // Since a run has failed, until whoever called Run has looked after those that waited meanwhile,
@@ -98,10 +99,15 @@ class ChipKeeper {
   bool in_trouble() const { return in_trouble_; }
   void EndTrouble() { in_trouble_ = false; }
 
-  // Errors as Device::Load. While there is no chip, kDeviceLost, unless the caller `has_wire` and
-  // there is a stand-in to load it on.
+  // What Load does while there is no chip.
+  enum class WhileAway {
+    kFail,       // kDeviceLost
+    kOnStandIn,  // loads on the stand-in, if there is one; the caller has the wire
+    kLater,      // succeeds: the chip gets the executable when it is back, if it can be reopened
+  };
+  // Errors as Device::Load.
   Status Load(ExecutableId id, std::shared_ptr<const AnyExecutable> executable,
-              const LoadOptions& options, bool has_wire);
+              const LoadOptions& options, WhileAway while_away);
   // `id` is loaded, and no run uses it.
   void Unload(ExecutableId id);
   // Whether a run of `id` would have nothing to upload.
@@ -116,16 +122,10 @@ class ChipKeeper {
     Deadline deadline{};                  // which has this
     const std::atomic<bool>* cancelled = nullptr;
   };
-  // Errors as Device::Wait, and kCancelled after Interrupt. `report` is filled after errors, too.
-  // (wire)
+  // Errors as Device::Wait. `report` is filled after errors, too. (wire)
   Status Run(const Job& job, RequestReport* report);
   // If the chip was given up: looks for it. (wire)
   void Look();
-  // Brings a lost or confused chip back to Ready. kDeviceLost if it does not come back. (wire)
-  Status Reset();
-  // Ends the run in progress with kCancelled, and later ones until Reset, as soon as the chip lets
-  // go; one on the stand-in goes on to its end.
-  void Interrupt();
 
  private:
   // A chip with who looks at it.
@@ -139,12 +139,15 @@ class ChipKeeper {
   // With the mutex held:
   void MoveTo(DeviceState state);
   void WaitUntilRecovered(Lock& lock);
+  bool MayBeBack() const;
+  Status Away(const char* call) const;
 
+  void Count(uint64_t DeviceHealth::*event);
   // With the wire held and the mutex not:
-  Status PrepareOnStandIn(Kept* kept);
   Status RunOn(const Published& where, const PreparedExecutable& prepared, const Job& job,
                Deadline deadline, RequestReport* report);
-  Status RunOnStandIn(const Job& job, RequestReport* report);
+  Status PrepareOnStandIn(Kept* kept);
+  Status RunOnStandIn(Kept* kept, const Job& job, RequestReport* report);
   bool SeenAgain(int looks) const;
   void LookAgain();
   void BringBack(const Status& reason);
@@ -155,7 +158,6 @@ class ChipKeeper {
   const Options options_;
   const DeviceInfo info_;
   std::atomic<bool> in_trouble_{false};
-  std::atomic<bool> interrupted_{false};
 
   // Guards what follows, and is never held during a transfer. What only the holder of the wire
   // changes, it reads without.

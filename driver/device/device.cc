@@ -39,17 +39,15 @@ Status CheckSizes(const AnyExecutable& executable, const char* kind,
 }  // namespace
 
 const char* DeviceStateName(DeviceState state) {
-  switch (state) {
-    case DeviceState::kReady:
-      return "Ready";
-    case DeviceState::kRecovering:
-      return "Recovering";
-    case DeviceState::kFallback:
-      return "Fallback";
-    case DeviceState::kLost:
-      break;
-  }
-  return "Lost";
+  constexpr const char* kNames[] = {"Ready", "Recovering", "Fallback", "Lost"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+Status CheckSameShape(const DeviceFigures& before, const DeviceFigures& now) {
+  if (now.shape() == before.shape()) return {};
+  return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
+                    now.array_rows, now.array_columns,
+                    static_cast<unsigned long long>(now.memory_bytes));
 }
 
 // A chip, and who waits for it.
@@ -57,14 +55,11 @@ struct Device::Place {
   std::unique_ptr<ChipKeeper> keeper;
   size_t index = 0;
   bool wire_held = false;
-  bool resetting = false;    // Reset has the wire or is the next to get it
   std::vector<Slot*> queue;  // oldest first
   Slot* running = nullptr;
   int in_progress = 0;  // queued or running
   uint64_t turns = 0;   // requests taken off the queue so far
   int deferrals = 0;    // in a row
-
-  bool is_free() const { return !wire_held && !resetting; }
 };
 
 struct Device::Loaded {
@@ -105,7 +100,7 @@ Result<std::unique_ptr<Device>> Device::Create(std::vector<std::unique_ptr<ChipK
   const DeviceInfo& first = chips[0]->info();
   for (const auto& chip : chips) {
     const DeviceInfo& info = chip->info();
-    if (!IsSameKind(first, info)) {
+    if (info.shape() != first.shape()) {
       return InvalidArgument(
           "devices %s (%ux%u, %llu bytes) and %s (%ux%u, %llu bytes) differ: a group has devices "
           "of one kind",
@@ -173,16 +168,17 @@ Device::Loaded* Device::FindLoaded(ExecutableId id) {
 Status Device::Load(Lock& lock, Place* place, ExecutableId id,
                     const std::shared_ptr<const AnyExecutable>& executable,
                     const LoadOptions& options) {
+  using WhileAway = ChipKeeper::WhileAway;
   lock.unlock();
-  Status status = place->keeper->Load(id, executable, options, /*has_wire=*/false);
+  Status status = place->keeper->Load(id, executable, options, WhileAway::kFail);
   lock.lock();
   if (status.code() != StatusCode::kDeviceLost) return status;
   // It may be back.
-  changed_.wait(lock, [place] { return place->is_free(); });
+  changed_.wait(lock, [place] { return !place->wire_held; });
   place->wire_held = true;
   lock.unlock();
   place->keeper->Look();
-  status = place->keeper->Load(id, executable, options, /*has_wire=*/true);
+  status = place->keeper->Load(id, executable, options, WhileAway::kOnStandIn);
   lock.lock();
   place->wire_held = false;
   changed_.notify_all();
@@ -203,6 +199,7 @@ Result<ExecutableId> Device::Load(std::shared_ptr<const AnyExecutable> executabl
   const ExecutableId id = loaded->id = last_executable_;
   Status lost;
   bool anywhere = false;
+  std::vector<Place*> away;
   for (const auto& place : places_) {
     if (options.stage >= 0 && static_cast<size_t>(options.stage) % places_.size() != place->index) {
       continue;
@@ -213,15 +210,22 @@ Result<ExecutableId> Device::Load(std::shared_ptr<const AnyExecutable> executabl
     } else {
       lost = std::move(status);
       if (lost.code() != StatusCode::kDeviceLost) break;
+      away.push_back(place.get());
     }
   }
+  lock.unlock();  // a chip that is being brought back keeps what follows waiting
   if (!anywhere || (!lost.ok() && lost.code() != StatusCode::kDeviceLost)) {
-    lock.unlock();  // a chip that is being brought back keeps this waiting
     for (const auto& place : places_) {
       if (loaded->is_on[place->index]) place->keeper->Unload(id);
     }
     return lost;
   }
+  for (Place* const place : away) {
+    const Status later =
+        place->keeper->Load(id, loaded->executable, options, ChipKeeper::WhileAway::kLater);
+    loaded->is_on[place->index] = later.ok();
+  }
+  lock.lock();
   loaded_[id] = std::move(loaded);
   return id;
 }
@@ -267,7 +271,7 @@ Status Device::Enqueue(Slot* slot) {
   for (;;) {
     Place* best = nullptr;
     const auto score = [&](const Place& place) {
-      return std::tuple(place.keeper->state(), place.in_progress,
+      return std::tuple(place.keeper->expected_state(), place.in_progress,
                         place.index != slot->loaded->last_place);
     };
     for (const auto& place : places_) {
@@ -332,7 +336,7 @@ Status Device::Wait(RequestId id, RequestReport* report) {
       return std::exchange(slot->status, Status());
     }
     Place* const place = slot->place;
-    if (place->is_free() && place->queue.size() == 1) {  // nothing to look at first
+    if (!place->wire_held && place->queue.size() == 1) {  // nothing to look at first
       RunNext(lock, place);
       continue;
     }
@@ -341,13 +345,13 @@ Status Device::Wait(RequestId id, RequestReport* report) {
     const Deadline now = place->keeper->now();
     const bool is_late =
         place->running != nullptr && now >= place->running->deadline && place->keeper->can_reopen();
-    const bool counts = slot->phase == Slot::Phase::kQueued && !place->resetting && !is_late &&
-                        !place->keeper->in_trouble();
+    const bool counts =
+        slot->phase == Slot::Phase::kQueued && !is_late && !place->keeper->in_trouble();
     if (counts && now >= slot->deadline) {
       Complete(slot, Timeout("request %u for '%s' was still queued after %lld ms", id,
                              slot->loaded->executable->name.c_str(),
                              static_cast<long long>(slot->timeout.count())));
-    } else if (place->is_free()) {
+    } else if (!place->wire_held) {
       RunNext(lock, place);
     } else if (counts) {
       changed_.wait_until(lock, slot->deadline);
@@ -450,13 +454,7 @@ void Device::RunNext(Lock& lock, Place* place) {
   if (slot->cancelled) {
     status =
         Status(StatusCode::kCancelled, Format("request %u was cancelled while it ran", slot->id));
-  } else if (status.code() == StatusCode::kCancelled && place->keeper->can_reopen()) {
-    // Reset came in between.
-    slot->phase = Slot::Phase::kQueued;
-    slot->SetDeadline();
-    place->queue.insert(place->queue.begin(), slot);
-    return;
-  } else if (status.code() == StatusCode::kCancelled || status.code() == StatusCode::kDeviceLost) {
+  } else if (status.code() == StatusCode::kDeviceLost) {
     // Elsewhere, if there is an elsewhere; otherwise what this one said is what there is to say.
     slot->lost_on[place->index] = true;
     --place->in_progress;
@@ -466,48 +464,8 @@ void Device::RunNext(Lock& lock, Place* place) {
       return;
     }
     ++place->in_progress;
-    status = Status(StatusCode::kDeviceLost, status.message());
   }
   Complete(slot, std::move(status));
-}
-
-// Resets.
-
-Status Device::Reset(Lock& lock, Place* place) {
-  if (place->resetting) {  // join the one that is under way
-    changed_.wait(lock, [place] { return !place->resetting; });
-    if (place->keeper->state() == DeviceState::kReady) return {};
-    return DeviceLost("device %s did not come back after a reset",
-                      place->keeper->info().name.c_str());
-  }
-  place->resetting = true;
-  place->keeper->Interrupt();  // whoever holds the wire gives it back
-  changed_.wait(lock, [place] { return !place->wire_held; });
-  place->wire_held = true;
-  while (!place->keeper->can_reopen() && !place->queue.empty()) {
-    Slot* slot = place->queue.front();
-    Complete(slot, DeviceLost("request %u did not start: the device was reset", slot->id));
-  }
-  lock.unlock();
-  Status status = place->keeper->Reset();
-  lock.lock();
-  place->wire_held = false;
-  place->resetting = false;
-  for (Slot* slot : place->queue) slot->SetDeadline();
-  changed_.notify_all();
-  return status;
-}
-
-Status Device::Reset() {
-  Lock lock(mutex_);
-  Status first;
-  bool any = false;
-  for (const auto& place : places_) {
-    Status status = Reset(lock, place.get());
-    any |= status.ok();
-    if (first.ok()) first = std::move(status);
-  }
-  return any ? Status() : first;
 }
 
 }  // namespace atollrt

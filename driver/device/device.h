@@ -16,9 +16,11 @@
 // for at most a few of those, so that executables do not push each other off the chip with every
 // request. Each request completes exactly once.
 //
-// Several chips: executables are loaded on all that are there, or, with a stage, on one; each
-// request goes to the chip with the fewest requests, among equals to the one that its executable
-// used last, where it is still resident. One whose chip is lost for good goes to another one.
+// Several chips: executables are loaded on all of them, or, with a stage, on one; a chip that is
+// away gets them when it is back. Each request goes to the chip with the fewest requests, among
+// equals to the one that its executable used last, where it is still resident. A chip that is away
+// gets a request again, which looks for it, when something was plugged in or out, and now and then;
+// a request whose chip is lost goes to another one.
 #pragma once
 
 #include <condition_variable>
@@ -75,11 +77,6 @@ class Device {
   // running stays on the chip, and in Wait, until its program has ended.
   Status Cancel(RequestId id);
 
-  // Brings lost or confused chips back to Ready; executables stay registered. Requests in progress
-  // are sent again afterwards or, on a chip that nobody knows how to open again, complete with
-  // kDeviceLost. kDeviceLost if no chip comes back.
-  Status Reset();
-
  private:
   struct Place;
   struct Loaded;
@@ -99,7 +96,6 @@ class Device {
   void Complete(Slot* slot, Status status);
   Slot* TakeNext(Place* place);
   void RunNext(Lock& lock, Place* place);
-  Status Reset(Lock& lock, Place* place);
 
   DeviceInfo info_;
 

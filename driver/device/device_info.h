@@ -9,37 +9,31 @@
 #include <string>
 #include <vector>
 
+#include "atoll/status.h"
 #include "driver/isa/executable.h"
 #include "runtime/base/request_cost.h"
 
 namespace atollrt {
 
-// What the device says of itself (docs/protocol.md §2).
-struct DeviceInfo {
+// What only its opener knows of a device.
+struct DeviceOrigin {
   std::string name{};         // for people: "emu" or "usb:2-3"
-  std::string description{};  // if whoever opened it knows more than its registers say; else empty
+  std::string description{};  // if the opener knows more than its registers say; else empty
   std::string note{};         // why it was taken instead of another one that is there; else empty
-  bool emulated = false;      // by whom it was opened: its computer is this one, its times a model
-  DeviceFamily family = DeviceFamily::kAtoll1;
-  uint32_t isa_version = 0;
-  uint32_t array_rows = 0;
-  uint32_t array_columns = 0;
-  uint64_t clock_hz = 0;
-  uint64_t memory_bytes = 0;           // on-chip memory for parameters and activations
-  uint64_t program_memory_bytes = 0;   // on-chip memory for instructions
-  uint64_t link_bytes_per_second = 0;  // of the device's link, as modelled or as measured
-  double host_seconds = 0;  // modelled: what the host spends on a request beside the transfers
+  bool emulated = false;      // its computer is this one, its times a model
+  double host_seconds = 0;    // modelled: what the host spends on a request beside the transfers
   // What a request gets at least, whatever it asks for: more than nothing for a device that is
   // slower than any hardware.
   std::chrono::milliseconds request_timeout_min{0};
 };
 
-// Whether executables for the one run on the other.
-inline bool IsSameKind(const DeviceInfo& a, const DeviceInfo& b) {
-  return a.family == b.family && a.array_rows == b.array_rows &&
-         a.array_columns == b.array_columns && a.memory_bytes == b.memory_bytes &&
-         a.program_memory_bytes == b.program_memory_bytes;
-}
+// With what the device says of itself (docs/protocol.md §2).
+struct DeviceInfo : DeviceFigures, DeviceOrigin {
+  uint32_t isa_version = 0;
+};
+
+// kDeviceLost if `now`, which answers in the place of `before`, is of another shape.
+Status CheckSameShape(const DeviceFigures& before, const DeviceFigures& now);
 
 // From the best to the worst.
 enum class DeviceState {

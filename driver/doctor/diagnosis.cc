@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/doctor/diagnosis.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/stat.h>
@@ -10,10 +9,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
-#include <optional>
 
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "runtime/base/process_files.h"
 
 namespace atollrt {
@@ -27,20 +24,6 @@ constexpr UsbId kCoralPciId{0x1ac1, 0x089a};
 constexpr const char* kRulesFile = "60-atoll.rules";
 
 // Files of the kernel.
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
-
-std::vector<std::string> NamesIn(const std::string& directory) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, CloseDirectory> open(opendir(directory.c_str()));
-  if (open == nullptr) return names;
-  while (const dirent* entry = readdir(open.get())) {
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
-  return names;
-}
 
 bool Exists(const std::string& path) {
   struct stat status = {};
@@ -127,11 +110,6 @@ std::vector<SysfsDevice> ReadUsb(const std::string& root) {
   return devices;
 }
 
-const char* KindOf(const UsbId& id) {
-  if (id == kCoralUsbId) return "Coral USB Accelerator";
-  return id == kCoralBootUsbId ? "Coral USB Accelerator without firmware" : "Atoll-1";
-}
-
 // One pass over what there is.
 class Doctor {
  public:
@@ -202,7 +180,7 @@ void Doctor::CheckDevice(const SysfsDevice& device) {
   }
   if (usable) {
     Add(FindingLevel::kFine, "usable", name,
-        Format("%s, %d Mbit/s, can be opened", KindOf(device.id), device.speed), "");
+        Format("%s, %d Mbit/s, can be opened", UsbProductName(device.id), device.speed), "");
   }
   CheckSpeed(device, name);
   CheckPower(device, name);
@@ -248,14 +226,10 @@ bool Doctor::CheckAccess(const SysfsDevice& device, const std::string& name) {
         "this user may not open its node " + device.node, PermissionFix());
     return false;
   }
-  std::string holders;
-  for (const ProcessWithFile& process : ProcessesWithFile(node)) {
-    if (process.pid == getpid()) continue;
-    holders +=
-        Format("%s%d (%s)", holders.empty() ? "" : ", ", process.pid, process.command.c_str());
-  }
+  std::vector<ProcessWithFile> holders = ProcessesWithFile(node);
+  std::erase_if(holders, [](const ProcessWithFile& process) { return process.pid == getpid(); });
   if (holders.empty()) return true;
-  Add(FindingLevel::kError, "busy", name, "process " + holders + " has it open",
+  Add(FindingLevel::kError, "busy", name, "process " + ProcessesText(holders) + " has it open",
       "end that process, or use another device");
   return false;
 }
@@ -337,17 +311,8 @@ void Doctor::CheckPci() {
 }  // namespace
 
 const char* FindingLevelName(FindingLevel level) {
-  switch (level) {
-    case FindingLevel::kFine:
-      return "fine";
-    case FindingLevel::kNote:
-      return "note";
-    case FindingLevel::kWarning:
-      return "warning";
-    case FindingLevel::kError:
-      break;
-  }
-  return "error";
+  constexpr const char* kNames[] = {"fine", "note", "warning", "error"};
+  return kNames[static_cast<size_t>(level)];
 }
 
 std::vector<Finding> Diagnose(const DiagnosisOptions& options) { return Doctor(options).Run(); }

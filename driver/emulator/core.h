@@ -24,11 +24,11 @@
 
 #include "atoll/status.h"
 #include "driver/atoll1/protocol.h"
+#include "driver/atoll1/record_parser.h"
 #include "driver/emulator/byte_queue.h"
 #include "driver/emulator/check.h"
 #include "driver/emulator/direct_array.h"
 #include "driver/emulator/memory.h"
-#include "driver/emulator/record_parser.h"
 #include "driver/emulator/stepped_machine.h"
 #include "driver/emulator/vector_unit.h"
 #include "driver/isa/instruction.h"

@@ -5,7 +5,7 @@
 
 #include "atoll/status.h"
 #include "driver/emulator/emulated_transport.h"
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

@@ -116,16 +116,17 @@ Result<PlannedFault> ParseFault(std::span<const std::string_view> words, int lin
 }  // namespace
 
 bool CanHappen(FaultWhere where, FaultWhat what) {
+  const bool is_call = where == FaultWhere::kOpen || where == FaultWhere::kReset;
   switch (what) {
-    case FaultWhat::kDrop:
-      return where != FaultWhere::kOpen;
     case FaultWhat::kDelay:
     case FaultWhat::kUnplug:
       return true;
+    case FaultWhat::kDrop:
+      return where != FaultWhere::kOpen;
     case FaultWhat::kStall:
-      return where != FaultWhere::kReset && where != FaultWhere::kOpen;
+      return !is_call;
     case FaultWhat::kShorten:
-      return where == FaultWhere::kOut || where == FaultWhere::kIn || where == FaultWhere::kEvent;
+      return !is_call && where != FaultWhere::kControl && where != FaultWhere::kInterrupt;
     case FaultWhat::kCorrupt:
       return where == FaultWhere::kEvent || where == FaultWhere::kControl;
   }

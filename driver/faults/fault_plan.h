@@ -1,27 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FaultPlan: what shall go wrong on a bus, and when; faulty_bus.h makes it happen. As text, with
-// which people and tests say it (docs/faults.md):
-//
-//   seed:N:P         at random, in each transfer with probability P: "seed:7:1/400",
-//                    "seed:7:0.01"; only what a driver can notice. What happens to a transfer is a
-//                    function of N, its kind and its number.
-//   a script         one fault a line, '#' begins a comment:
-//     WHERE NUMBER WHAT ...    in transfer NUMBER (from 1) of that kind of a device
-//     speed high               devices are at the end of a USB 2 cable
-//     throttle 20MB/s          transfers take as long as on such a link
-//
-//   WHERE   control | out | in | event | interrupt | reset | open
-//   WHAT    drop              its bytes are lost: it times out
-//           delay 50ms        it comes so much later
-//           stall             the device refuses it
-//           shorten 100       it ends after so many bytes; OUT times out, IN goes on with the next
-//           corrupt           bits of an event or of what a register says are flipped
-//           unplug 300ms      the device goes; it comes back to the same port then ("never": not)
-//           unplug 300ms moved      to another port
-//           unplug 300ms twice      and once more at the first call after it came back
-//
-// Transfers are counted as faulty_bus.h says.
+// FaultPlan: what shall go wrong on a bus, and when; faulty_bus.h makes it happen, and counts
+// transfers. People and tests say it as text: "seed:N:P", or a script of one fault a line
+// (docs/faults.md, "Making things go wrong").
 //
 // Immutable after parsing; thread-safe.
 #pragma once

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "driver/atoll1/protocol.h"
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "runtime/base/log.h"
 
 namespace atollrt {
@@ -65,19 +65,10 @@ PlannedFault RandomFault(Dice* dice, FaultWhere where, uint64_t number, size_t s
   return fault;
 }
 
-Status Stalled() { return InvalidArgument("the device stalled"); }
-
-bool IsRead(const ControlSetup& setup) { return (setup.request_type & 0x80) != 0; }
-
-bool SameSetup(const ControlSetup& a, const ControlSetup& b) {
-  return a.request_type == b.request_type && a.request == b.request && a.value == b.value &&
-         a.index == b.index;
-}
-
 // With this a host asks whether it must go on waiting; how often depends on how long that takes.
 bool AsksForStatus(const ControlSetup& setup) {
-  return SameSetup(setup, RegisterRequest(static_cast<uint32_t>(Register::kStatus),
-                                          RegisterWidth::k32, RegisterAccess::kRead));
+  return setup == RegisterRequest(static_cast<uint32_t>(Register::kStatus), RegisterWidth::k32,
+                                  RegisterAccess::kRead);
 }
 
 }  // namespace
@@ -250,20 +241,23 @@ class FaultyBus::Transport final : public UsbTransport {
       if (!state_->Reach(inner_path_, visit_)) return Unplugged();
       return ControlBelow(setup, data, deadline);
     }
-    const Call call(this, FaultWhere::kControl, data.size(), deadline);
-    if (call.ended()) {
+    const auto fault = Begin(FaultWhere::kControl, data.size(), deadline);
+    if (!fault.ok()) {
       last_read_.reset();
-      return call.end();
+      return fault.status();
     }
     Status status = ControlBelow(setup, data, deadline);
-    if (status.ok() && call.corrupts() && !data.empty()) data[0] ^= 0x5A;
+    if (status.ok() && fault->has_value() && (*fault)->what == FaultWhat::kCorrupt && !data.empty())
+      data[0] ^= 0x5A;
     return status;
   }
 
   Status BulkOut(uint8_t endpoint, std::span<const uint8_t> data, Deadline deadline) override {
-    const Call call(this, FaultWhere::kOut, data.size(), deadline);
-    if (call.ended()) return call.end();
-    const size_t size = call.Shortened(data.size());
+    ATOLL_ASSIGN_OR_RETURN(const auto fault, Begin(FaultWhere::kOut, data.size(), deadline));
+    size_t size = data.size();
+    if (fault.has_value() && fault->what == FaultWhat::kShorten) {
+      size = std::min<uint64_t>(size, fault->bytes);
+    }
     Status status = Passed(
         inner_->BulkOut(endpoint, data.first(size), state_->InnerDeadline(deadline)), deadline);
     if (!status.ok()) return status;
@@ -288,58 +282,41 @@ class FaultyBus::Transport final : public UsbTransport {
   Status Reset(Deadline deadline) override {
     reads_.fill({});
     last_read_.reset();
-    const Call call(this, FaultWhere::kReset, 0, deadline);
-    if (call.ended()) return call.end();
+    ATOLL_RETURN_IF_ERROR(Begin(FaultWhere::kReset, 0, deadline).status());
     return Passed(inner_->Reset(state_->InnerDeadline(deadline)), deadline);
   }
 
  private:
-  // One call that sends or asks, and its fault.
-  class Call {
-   public:
-    Call(Transport* transport, FaultWhere where, size_t size, Deadline deadline) {
-      State& state = *transport->state_;
-      const std::string& path = transport->inner_path_;
-      if (!state.Reach(path, transport->visit_)) {  // nothing can go wrong with a call to nobody
-        end_ = transport->Unplugged();
-        return;
+  // Of a call that sends or asks: what goes wrong with it while it goes on, if anything does; or
+  // how it ends at once.
+  Result<std::optional<PlannedFault>> Begin(FaultWhere where, size_t size, Deadline deadline) {
+    // Nothing can go wrong with a call to nobody.
+    if (!state_->Reach(inner_path_, visit_)) return Unplugged();
+    std::optional<PlannedFault> fault = state_->Next(inner_path_, where, size);
+    if (fault.has_value()) ATOLL_RETURN_IF_ERROR(Apply(*fault, deadline));
+    return fault;
+  }
+  // An error if the call ends with that.
+  Status Apply(const PlannedFault& fault, Deadline deadline) {
+    switch (fault.what) {
+      case FaultWhat::kDelay: {
+        const Deadline until = state_->now() + fault.time;
+        state_->SleepUntil(std::min(until, deadline));
+        return until <= deadline ? Status() : Timeout("the answer came too late");
       }
-      fault_ = state.Next(path, where, size);
-      if (!fault_.has_value()) return;
-      switch (fault_->what) {
-        case FaultWhat::kDelay:
-          if (!transport->Delay(fault_->time, deadline)) {
-            end_ = Timeout("the answer came too late");
-          }
-          break;
-        case FaultWhat::kStall:
-          end_ = Stalled();
-          break;
-        case FaultWhat::kUnplug:
-          state.Unplug(path, *fault_);
-          end_ = transport->Unplugged();
-          break;
-        case FaultWhat::kDrop:
-          end_ = state.Lose(deadline);
-          break;
-        case FaultWhat::kShorten:
-        case FaultWhat::kCorrupt:
-          break;
-      }
+      case FaultWhat::kStall:
+        return InvalidArgument("the device stalled");
+      case FaultWhat::kUnplug:
+        state_->Unplug(inner_path_, fault);
+        return Unplugged();
+      case FaultWhat::kDrop:
+        return state_->Lose(deadline);
+      case FaultWhat::kShorten:
+      case FaultWhat::kCorrupt:
+        break;
     }
-
-    bool ended() const { return !end_.ok(); }
-    Status end() const { return end_; }
-    bool corrupts() const { return fault_.has_value() && fault_->what == FaultWhat::kCorrupt; }
-    size_t Shortened(size_t size) const {
-      if (!fault_.has_value() || fault_->what != FaultWhat::kShorten) return size;
-      return std::min<uint64_t>(size, fault_->bytes);
-    }
-
-   private:
-    std::optional<PlannedFault> fault_;
-    Status end_;
-  };
+    return {};
+  }
 
   Status Unplugged() const {
     return DeviceLost("the device at port %s was unplugged", inner_path_.c_str());
@@ -348,13 +325,12 @@ class FaultyBus::Transport final : public UsbTransport {
   // Whether a host that waits asks whether it must go on; a Coral's reads a register again and
   // again. Such calls do not count.
   bool IsWaiting(const ControlSetup& setup) const {
-    return is_atoll_ ? AsksForStatus(setup)
-                     : last_read_.has_value() && SameSetup(*last_read_, setup);
+    return is_atoll_ ? AsksForStatus(setup) : last_read_ == setup;
   }
   Status ControlBelow(const ControlSetup& setup, std::span<uint8_t> data, Deadline deadline) {
     Status status = Passed(inner_->Control(setup, data, state_->InnerDeadline(deadline)), deadline);
     last_read_.reset();
-    if (status.ok() && IsRead(setup)) last_read_ = setup;
+    if (status.ok() && setup.is_in()) last_read_ = setup;
     return status;
   }
 
@@ -362,13 +338,6 @@ class FaultyBus::Transport final : public UsbTransport {
   T Passed(T result, Deadline deadline) {
     if (result.code() == StatusCode::kTimeout) state_->PassTime(deadline);
     return result;
-  }
-
-  // False if `deadline` comes before so much time has passed.
-  bool Delay(milliseconds time, Deadline deadline) const {
-    const Deadline until = state_->now() + time;
-    state_->SleepUntil(std::min(until, deadline));
-    return until <= deadline;
   }
 
   // A read, by `read_below`. It is a transfer, which something can happen to, when it brings bytes
@@ -392,30 +361,20 @@ class FaultyBus::Transport final : public UsbTransport {
     const std::optional<PlannedFault> fault =
         goes_on ? std::nullopt : state_->Next(inner_path_, where, data.size());
     if (fault.has_value()) {
-      switch (fault->what) {
-        case FaultWhat::kDelay:
-          if (Delay(fault->time, deadline)) break;
-          reads.PutBack(data.first(count));
-          return Timeout("the answer came too late");
-        case FaultWhat::kStall:
-          reads.PutBack(data.first(count));
-          return Stalled();
-        case FaultWhat::kUnplug:
-          state_->Unplug(inner_path_, *fault);
-          return Unplugged();
-        case FaultWhat::kDrop:  // received by no one
-          return state_->Lose(deadline);
-        case FaultWhat::kShorten: {
-          const size_t size = std::min<uint64_t>(count, fault->bytes);
-          // The rest comes with the next read, but of an event it is lost.
-          if (where != FaultWhere::kEvent) reads.PutBack(data.first(count).subspan(size));
-          count = size;
-          break;
-        }
-        case FaultWhat::kCorrupt:
-          data[0] ^= 0x5A;
-          break;
+      const std::span<const uint8_t> bytes = data.first(count);
+      const Status end = Apply(*fault, deadline);
+      if (!end.ok()) {
+        // Late or stalled they come another time; else they are lost.
+        const bool keeps = fault->what == FaultWhat::kDelay || fault->what == FaultWhat::kStall;
+        if (keeps) reads.PutBack(bytes);
+        return end;
       }
+      if (fault->what == FaultWhat::kShorten) {
+        count = std::min<uint64_t>(count, fault->bytes);
+        // The rest comes with the next read, but of an event it is lost.
+        if (where != FaultWhere::kEvent) reads.PutBack(bytes.subspan(count));
+      }
+      if (fault->what == FaultWhat::kCorrupt) data[0] ^= 0x5A;
     }
     reads.goes_on_at = count < data.size() ? data.data() + count : nullptr;
     Throttle(count);

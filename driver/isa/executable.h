@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "atoll/status.h"
+#include "driver/isa/device_shape.h"
 #include "driver/isa/instruction.h"
 
 namespace atollrt {
@@ -37,7 +38,6 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
-enum class DeviceFamily : uint8_t { kAtoll1, kCoral };
 const char* DeviceFamilyName(DeviceFamily family);  // "Atoll-1", "Coral"
 
 struct AnyExecutable {

@@ -12,49 +12,23 @@
 namespace atollrt {
 namespace {
 
-using enum ProfileNumber;
-
 constexpr ProfileKey kKeys[] = {
-    {"array_rows", "R, rows of the array", 1, 1024, 1},
-    {"array_columns", "C, columns of the array and lanes of the vector unit", 1, 1024, 1},
-    {"clock_hz", "cycles per second", 1e6, 2e9, 1000},
-    {"memory_bytes", "on-chip memory", 4096, 2147483648, 1},
-    {"program_memory_bytes", "program memory, 128 bytes an instruction", 128, 2147483648, 128},
-    {"link_bytes_per_second", "usable speed of the link to the host", 1000, 1e12, 1000},
+    {"array_rows", "R, rows of the array", 1, 1024, 1, &DeviceShape::array_rows},
+    {"array_columns", "C, columns of the array and lanes of the vector unit", 1, 1024, 1,
+     &DeviceShape::array_columns},
+    {"clock_hz", "cycles per second", 1e6, 2e9, 1000, nullptr, &DeviceFigures::clock_hz},
+    {"memory_bytes", "on-chip memory", 4096, 2147483648, 1, nullptr, &DeviceShape::memory_bytes},
+    {"program_memory_bytes", "program memory, 128 bytes an instruction", 128, 2147483648, 128,
+     nullptr, &DeviceShape::program_memory_bytes},
+    {"link_bytes_per_second", "usable speed of the link to the host", 1000, 1e12, 1000, nullptr,
+     &DeviceFigures::link_bytes_per_second},
     {"host_seconds", "what the host spends on a request beside the transfers; modelled", 0, 60, 0},
 };
 constexpr size_t kKeyCount = std::size(kKeys);
-static_assert(kKeyCount == static_cast<size_t>(kHost) + 1);
+static_assert(kKeyCount == static_cast<size_t>(ProfileNumber::kHost) + 1);
 constexpr char kSummary[] = "summary";
 constexpr size_t kSummaryMax = 100;          // bytes
 constexpr size_t kProfileFileMax = 1 << 16;  // bytes
-
-void Store(ProfileNumber key, double value, DeviceProfile* profile) {
-  const auto whole = static_cast<uint64_t>(value);
-  switch (key) {
-    case kArrayRows:
-      profile->array_rows = static_cast<uint32_t>(whole);
-      break;
-    case kArrayColumns:
-      profile->array_columns = static_cast<uint32_t>(whole);
-      break;
-    case kClock:
-      profile->clock_hz = whole;
-      break;
-    case kMemory:
-      profile->memory_bytes = whole;
-      break;
-    case kProgramMemory:
-      profile->program_memory_bytes = whole;
-      break;
-    case kLink:
-      profile->link_bytes_per_second = whole;
-      break;
-    case kHost:
-      profile->host_seconds = value;
-      break;
-  }
-}
 
 // 8388608 is "8 MiB", 1000 "1000 bytes".
 std::string SizeText(uint64_t bytes) {
@@ -82,8 +56,8 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
-// Takes the parser's events: one object of numbers and a string. Nothing is kept of other values,
-// and nothing throws.
+// Takes the parser's events: one object of numbers and a string. Nothing is kept of other values.
+// Of nlohmann's parser this is the part that reports errors instead of throwing them.
 class ProfileReader {
  public:
   using Json = nlohmann::json;
@@ -150,11 +124,9 @@ class ProfileReader {
   }
   bool Number(double value) {
     if (!in_object_ || key_index_ == kKeyCount) return BadType();
-    const auto number = static_cast<ProfileNumber>(key_index_);
-    Status status = CheckProfileNumber(number, kKeys[key_index_].name, value);
-    if (!status.ok()) return Fail(std::move(status));
-    Store(number, value, &profile_);
-    return true;
+    Status status = SetProfileNumber(static_cast<ProfileNumber>(key_index_), kKeys[key_index_].name,
+                                     value, &profile_);
+    return status.ok() || Fail(std::move(status));
   }
   bool BadType() {
     if (!in_object_) {
@@ -219,10 +191,20 @@ std::span<const DeviceProfile> DeviceProfiles() { return BuiltIn(); }
 
 std::span<const ProfileKey> ProfileKeys() { return kKeys; }
 
-Status CheckProfileNumber(ProfileNumber number, const char* what, double value) {
+Status SetProfileNumber(ProfileNumber number, const char* what, double value,
+                        DeviceProfile* profile) {
   const ProfileKey& key = kKeys[static_cast<size_t>(number)];
   const bool is_multiple = key.step == 0 || std::fmod(value, key.step) == 0;
-  if (value >= key.min && value <= key.max && is_multiple) return {};
+  if (value >= key.min && value <= key.max && is_multiple) {
+    if (key.small != nullptr) {
+      profile->*key.small = static_cast<uint32_t>(value);
+    } else if (key.large != nullptr) {
+      profile->*key.large = static_cast<uint64_t>(value);
+    } else {
+      profile->host_seconds = value;
+    }
+    return {};
+  }
   const std::string kind = key.step > 1    ? Format("a multiple of %g", key.step)
                            : key.step == 1 ? "a whole number"
                                            : "a number";

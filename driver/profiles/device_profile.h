@@ -12,30 +12,36 @@
 #include <string_view>
 
 #include "atoll/status.h"
+#include "driver/isa/device_shape.h"
 
 namespace atollrt {
 
-struct DeviceProfile {
-  std::string name;     // what follows "emu:"
-  std::string summary;  // for `atoll devices`: "64x64 at 500 MHz, 8 MiB, USB 3"
-  uint32_t array_rows = 64;
-  uint32_t array_columns = 64;
-  uint64_t clock_hz = 500'000'000;
-  uint64_t memory_bytes = 8u << 20;
-  uint64_t program_memory_bytes = 1u << 20;
-  uint64_t link_bytes_per_second = 455'000'000;
+struct DeviceProfile : DeviceFigures {
+  DeviceProfile()
+      : DeviceFigures{{.array_rows = 64,
+                       .array_columns = 64,
+                       .memory_bytes = 8u << 20,
+                       .program_memory_bytes = 1u << 20},
+                      500'000'000,
+                      455'000'000} {}
+
+  std::string name;               // what follows "emu:"
+  std::string summary;            // for `atoll devices`: "64x64 at 500 MHz, 8 MiB, USB 3"
   double host_seconds = 0.30e-3;  // what a host with this link spends on a request
 };
 
 // All built-in profiles; the first is the default, "usb3".
 std::span<const DeviceProfile> DeviceProfiles();
 
-// A number of a profile file: its key and what it may be.
+// A number of a profile: its key in a file and what it may be.
 struct ProfileKey {
   const char* name;
   const char* meaning;
   double min, max;
   double step;  // what it must be a multiple of: registers hold no finer values; 0: of nothing
+  // Where it is stored; neither: host_seconds.
+  uint32_t DeviceShape::*small = nullptr;
+  uint64_t DeviceFigures::*large = nullptr;
 };
 std::span<const ProfileKey> ProfileKeys();
 
@@ -50,10 +56,11 @@ enum class ProfileNumber : size_t {
   kHost,
 };
 
+// Stores a number that comes from outside: from the file of a profile, or a register of a device.
 // kInvalidArgument that `what` is `value` and what it must be, unless `number` may be that:
-// "array_rows is 0, must be a whole number from 1 to 1024". For whatever comes from outside: files
-// of profiles, and registers of devices.
-Status CheckProfileNumber(ProfileNumber number, const char* what, double value);
+// "array_rows is 0, must be a whole number from 1 to 1024".
+Status SetProfileNumber(ProfileNumber number, const char* what, double value,
+                        DeviceProfile* profile);
 
 // The profile that a file's text describes, which is hostile: one object of ProfileKeys() and
 // "summary", each at most once; what is absent is as above, and the summary made from the numbers.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/usb/system_usb_bus.h"
+#include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 

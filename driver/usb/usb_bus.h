@@ -26,6 +26,21 @@ struct UsbId {
   bool operator==(const UsbId&) const = default;
 };
 
+// The devices that this driver knows. A Coral USB Accelerator has another id before it has its
+// firmware, as it is after power comes on.
+inline constexpr UsbId kAtollUsbId{0x1209, 0x0001};
+inline constexpr UsbId kCoralBootUsbId{0x1a6e, 0x089a};
+inline constexpr UsbId kCoralUsbId{0x18d1, 0x9302};
+
+inline bool IsCoral(const UsbId& id) { return id == kCoralUsbId || id == kCoralBootUsbId; }
+inline bool IsKnown(const UsbId& id) { return id == kAtollUsbId || IsCoral(id); }
+// Of a known one.
+inline const char* UsbProductName(const UsbId& id) {
+  return id == kCoralUsbId   ? "Coral USB Accelerator"
+         : id == kAtollUsbId ? "Atoll-1"
+                             : "Coral USB Accelerator without firmware";
+}
+
 struct UsbDeviceInfo {
   UsbId id;
   std::string path;  // bus and ports as Linux writes them: "2-3.1"
@@ -53,5 +68,11 @@ class UsbBus {
   // case. Without word from the system it looks itself, a few times in a second.
   virtual bool WaitForChange(uint64_t seen, Deadline deadline) = 0;
 };
+
+// The USB of this computer, one for the whole process while somebody holds it. Nothing happens
+// before its first use; where there is no USB its calls give kNotFound with the reason. nullptr if
+// this program was built without USB: it links libusb/ (atoll_libusb) or no_usb_bus.cc
+// (atoll_no_usb). Thread-safe.
+std::shared_ptr<UsbBus> SystemUsbBus();
 
 }  // namespace atollrt

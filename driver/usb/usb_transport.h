@@ -14,19 +14,13 @@
 // is gone or the bus failed: Reset tells which.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "atoll/status.h"
+#include "runtime/base/clock.h"
 
 namespace atollrt {
-
-using Clock = std::chrono::steady_clock;
-using Deadline = Clock::time_point;
-// The clock against which deadlines are set; tests bring their own.
-using NowFunction = std::function<Deadline()>;
 
 // The setup packet of a control request, less its length (USB 2.0, 9.3).
 struct ControlSetup {
@@ -34,6 +28,9 @@ struct ControlSetup {
   uint8_t request = 0;       // bRequest
   uint16_t value = 0;        // wValue
   uint16_t index = 0;        // wIndex
+  bool operator==(const ControlSetup&) const = default;
+
+  bool is_in() const { return (request_type & 0x80) != 0; }
 };
 
 class UsbTransport {

@@ -10,20 +10,14 @@
 #include <memory>
 #include <string_view>
 
+#include "atoll/status.h"
+
 namespace atollrt {
 namespace {
 
 struct CloseDirectory {
   void operator()(DIR* directory) const { closedir(directory); }
 };
-
-std::vector<std::string> NamesIn(const std::string& directory) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, CloseDirectory> open(opendir(directory.c_str()));
-  if (open == nullptr) return names;
-  while (const dirent* entry = readdir(open.get())) names.emplace_back(entry->d_name);
-  return names;
-}
 
 bool IsDecimal(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -32,6 +26,14 @@ bool IsDecimal(std::string_view text) {
 }
 
 }  // namespace
+
+std::vector<std::string> NamesIn(const std::string& directory) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, CloseDirectory> open(opendir(directory.c_str()));
+  if (open == nullptr) return names;
+  while (const dirent* entry = readdir(open.get())) names.emplace_back(entry->d_name);
+  return names;
+}
 
 std::vector<ProcessWithFile> ProcessesWithFile(const std::string& path) {
   std::vector<ProcessWithFile> processes;
@@ -52,6 +54,14 @@ std::vector<ProcessWithFile> ProcessesWithFile(const std::string& path) {
     }
   }
   return processes;
+}
+
+std::string ProcessesText(const std::vector<ProcessWithFile>& processes) {
+  std::string text;
+  for (const ProcessWithFile& process : processes) {
+    text += Format("%s%d (%s)", text.empty() ? "" : ", ", process.pid, process.command.c_str());
+  }
+  return text;
 }
 
 }  // namespace atollrt

@@ -17,4 +17,10 @@ struct ProcessWithFile {
 // Empty if there is none, or none that may be looked at. `path` may be a device node.
 std::vector<ProcessWithFile> ProcessesWithFile(const std::string& path);
 
+// "12 (atoll), 31 (other)".
+std::string ProcessesText(const std::vector<ProcessWithFile>& processes);
+
+// What is in a directory, "." and ".." included; empty if it cannot be read.
+std::vector<std::string> NamesIn(const std::string& directory);
+
 }  // namespace atollrt

@@ -158,10 +158,8 @@ TEST(DeviceState, SurvivesADeviceThatFails) {
         break;
       }
       ++failures;
-      for (int i = 0; delegate.device().state() == DeviceState::kLost; ++i) {
-        ASSERT_LT(i, 100);
-        (void)delegate.device().Reset().ok();
-      }
+      // Meanwhile it may be plugged in again.
+      shaky.clock.AdvanceTo(shaky.clock.Now() + std::chrono::milliseconds(100));
     }
   }
   std::printf("%d faults injected, %d invocations failed\n", static_cast<int>(shaky.bus->faults()),

@@ -13,7 +13,7 @@
 #include "driver/emulator/emulated_transport.h"
 #include "driver/open_emulator.h"
 #include "driver/profiles/device_profile.h"
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "tests/support/rng.h"
 #include "tests/support/test_executables.h"
 

@@ -10,11 +10,11 @@
 #include <span>
 
 #include "atoll/check.h"
+#include "driver/coral/coral_chip.h"
+#include "driver/coral/executable.h"
 #include "driver/coral/firmware.h"
-#include "driver/coral/open_coral.h"
-#include "driver/coral/package.h"
 #include "driver/device/device.h"
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_clock.h"

@@ -166,7 +166,8 @@ void Use(Device& device) {
   // What plans, divides and sizes things by these numbers does not look at them again.
   const DeviceInfo& info = device.info();
   const auto check = [](ProfileNumber number, auto value) {
-    ATOLL_CHECK(CheckProfileNumber(number, "", static_cast<double>(value)).ok());
+    DeviceProfile ignored;
+    ATOLL_CHECK(SetProfileNumber(number, "", static_cast<double>(value), &ignored).ok());
   };
   check(ProfileNumber::kArrayRows, info.array_rows);
   check(ProfileNumber::kArrayColumns, info.array_columns);
@@ -204,7 +205,6 @@ void Use(Device& device) {
       ATOLL_CHECK(report.device_cycles <= uint64_t{1} << 48);
       ATOLL_CHECK(device.Wait(id, nullptr).code() == StatusCode::kInvalidArgument);
     }
-    (void)device.Reset().ok();
   }
   for (const ExecutableId id : ids) (void)device.Unload(id).ok();
 }

@@ -25,16 +25,19 @@ OURS = {
     "models/zoo": ["models/zoo/", "runtime/"],
     "driver": ["driver/", "runtime/base/"],
     "driver/isa": ["driver/isa/", "runtime/base/"],
-    "driver/profiles": ["driver/profiles/", "driver/device_profiles.inc", "runtime/base/"],
+    "driver/profiles": ["driver/profiles/", "driver/device_profiles.inc",
+                        "driver/isa/device_shape.h", "runtime/base/"],
     "driver/usb": ["driver/usb/", "runtime/base/"],
     "driver/faults": ["driver/faults/", "driver/atoll1/protocol.h", "driver/usb/", "runtime/base/"],
     "driver/atoll1": ["driver/atoll1/", "driver/device/", "driver/isa/", "driver/profiles/",
                       "driver/usb/", "runtime/base/"],
     "driver/coral": ["driver/coral/", "driver/device/", "driver/isa/", "driver/usb/",
                      "runtime/base/"],
-    "driver/doctor": ["driver/doctor/", "driver/device/", "driver/isa/", "driver/usb/",
-                      "runtime/base/", "runtime/kernels/cpu_features.h"],
-    "driver/device": ["driver/device/", "driver/isa/", "driver/usb/", "runtime/base/"],
+    "driver/doctor": ["driver/doctor/", "driver/device/", "driver/device_name.h",
+                      "driver/open_device.h", "driver/isa/", "driver/usb/", "driver/self_test.inc",
+                      "runtime/base/", "runtime/kernels/cpu_features.h",
+                      "runtime/kernels/self_test.h"],
+    "driver/device": ["driver/device/", "driver/isa/", "runtime/base/"],
     "driver/emulator": ["driver/", "runtime/base/", "runtime/kernels/"],
     "delegate": ["delegate/", "driver/", "runtime/", "atoll/runtime.h", "atoll/delegate.h"],
     "delegate/include": ["atoll/runtime.h", "atoll/delegate.h"],
@@ -59,7 +62,7 @@ EVERYWHERE = ("atoll/status.h", "atoll/check.h")
 # Within a folder that may be included, parts that only the named files may include.
 PRIVATE = {
     "driver/usb/libusb/": ["driver/usb/libusb/*"],
-    "driver/emulator/": ["driver/emulator/*", "driver/open_device.cc", "driver/open_emulator.*",
+    "driver/emulator/": ["driver/emulator/*", "driver/open_on_bus.cc", "driver/open_emulator.*",
                          "driver/emulator_only.cc", "tools/gadget/main.cc",
                          "tests/*", "bench/*"],
 }
@@ -71,7 +74,7 @@ INDEPENDENT = {
 # Library -> (pattern of its headers, files that may include it).
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
-                    ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/package.cc",
+                    ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/executable.cc",
                      "tests/*"]),
     "libusb": (r"libusb.*", ["driver/usb/libusb/*", "tests/driver/usb/coral_stub_test.cc"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "driver/atoll1/protocol_session.h"
+#include "runtime/base/clock.h"
 
 namespace atollrt {
 

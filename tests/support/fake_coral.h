@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "driver/usb/usb_bus.h"
-#include "driver/usb/usb_ids.h"
 #include "tests/support/fake_clock.h"
 
 namespace atollrt {

@@ -26,7 +26,6 @@ class ForwardingChip : public Chip {
   Status Run(const Job& job, RequestReport* report) override { return inner_->Run(job, report); }
   Status Recover() override { return inner_->Recover(); }
   Status Reopen() override { return inner_->Reopen(); }
-  void Cancel() override { inner_->Cancel(); }
 
  private:
   const std::unique_ptr<Chip> inner_;

@@ -12,10 +12,10 @@
 namespace atollrt {
 
 inline Result<std::unique_ptr<Device>> OpenAtoll1(std::unique_ptr<UsbTransport> transport,
-                                                  const DeviceInfo& known,
+                                                  const DeviceOrigin& origin,
                                                   NowFunction now = Clock::now) {
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip,
-                         Atoll1Chip::Open(std::move(transport), known, now));
+                         Atoll1Chip::Open(std::move(transport), origin, now));
   return std::make_unique<Device>(std::move(chip), ChipKeeper::Options{.now = std::move(now)});
 }
 

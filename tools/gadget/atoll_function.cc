@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstring>
 
-#include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 
 namespace atollrt {
@@ -42,23 +41,15 @@ constexpr int kInterruptSignal = SIGUSR2;
 }  // namespace
 
 size_t RecordReads::Next(size_t packet_bytes, size_t limit) const {
-  const uint64_t whole_packets = owed_ / packet_bytes * packet_bytes;
-  return std::clamp<uint64_t>(whole_packets, packet_bytes, limit);
+  const uint64_t owed = lost_ ? 0 : parser_.owed();
+  return std::clamp<uint64_t>(owed / packet_bytes * packet_bytes, packet_bytes, limit);
 }
 
 void RecordReads::Took(std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    if (owed_ > 0) {
-      const size_t count = std::min<uint64_t>(owed_, bytes.size());
-      owed_ -= count;
-      bytes = bytes.subspan(count);
-      continue;
-    }
-    header_[header_bytes_++] = bytes[0];
-    bytes = bytes.subspan(1);
-    if (header_bytes_ < header_.size()) continue;
-    header_bytes_ = 0;
-    owed_ = LoadLittleEndian<uint32_t>(header_.data());
+  while (!lost_) {
+    const RecordParser::Event event = parser_.Next(bytes).event;
+    if (event == RecordParser::Event::kNeedBytes) return;
+    lost_ = event == RecordParser::Event::kBadRecord;
   }
 }
 
@@ -243,10 +234,7 @@ void AtollFunction::DeviceFailed(size_t index, EndpointFile* file, const Status&
   if (status.code() == StatusCode::kDeviceLost) return Lose(status);
   if (status.code() == StatusCode::kInvalidArgument) return file->Halt(kEndpoints[index].address);
   // Cancelled: the gate is being shut. Late: the bytes are lost on the way, as bytes can be.
-  if (status.code() == StatusCode::kCancelled || status.code() == StatusCode::kTimeout) return;
-  Log(LogSeverity::kWarning, "endpoint %02X: %s", kEndpoints[index].address,
-      status.message().c_str());
-  std::this_thread::sleep_for(kErrorPause);
+  if (status.code() != StatusCode::kTimeout) HostFailed(index, status);
 }
 
 }  // namespace atollrt

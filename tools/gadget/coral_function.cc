@@ -8,9 +8,6 @@
 namespace atollrt {
 namespace {
 
-constexpr UsbId kRomId{0x1a6e, 0x089a};
-constexpr UsbId kApplicationId{0x18d1, 0x9302};
-
 constexpr uint8_t kClassOut = 0x21;
 constexpr uint8_t kClassIn = 0xA1;
 // DFU 1.1, section 3.
@@ -30,7 +27,7 @@ static_assert(CoralFunction::kTransferBytes == 0x0100);
 
 }  // namespace
 
-UsbId CoralFunction::id() const { return mode_ == Mode::kRom ? kRomId : kApplicationId; }
+UsbId CoralFunction::id() const { return mode_ == Mode::kRom ? kCoralBootUsbId : kCoralUsbId; }
 
 InterfaceDescription CoralFunction::Describe() const {
   if (mode_ == Mode::kRom) {

@@ -2,24 +2,31 @@
 //
 // atoll-gadget: an Atoll-1 for another computer, on a board whose USB port can be a device
 // (docs/gadget.md). The emulated core computes; FunctionFS is the cable.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "driver/emulator/emulated_bus.h"
 #include "driver/faults/fault_plan.h"
 #include "driver/faults/faulty_bus.h"
 #include "driver/profiles/device_profile.h"
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "runtime/base/log.h"
 #include "runtime/kernels/cpu_features.h"
 #include "tools/gadget/atoll_function.h"
-#include "tools/gadget/controller.h"
 #include "tools/gadget/coral_function.h"
 #include "tools/gadget/function.h"
 
@@ -40,6 +47,68 @@ constexpr char kCoral[] = "coral";
 
 // How long an unplugged device stays away.
 constexpr std::chrono::milliseconds kAway{500};
+
+// The gadget's directory in configfs: under which ids it appears on which USB device controller,
+// and whether it does.
+class Controller {
+ public:
+  // `directory` was made by tools/gadget/setup.sh; `name` is one of /sys/class/udc, or "" for the
+  // first one there.
+  static Result<Controller> Find(std::string directory, std::string name) {
+    constexpr char kControllers[] = "/sys/class/udc";
+    std::error_code error;
+    if (!std::filesystem::is_directory(directory, error)) {
+      return NotFound("%s does not exist; make the gadget first (tools/gadget/setup.sh up)",
+                      directory.c_str());
+    }
+    if (name.empty()) {
+      std::vector<std::string> names;
+      for (const auto& entry : std::filesystem::directory_iterator(kControllers, error)) {
+        names.push_back(entry.path().filename());
+      }
+      if (names.empty()) {
+        return NotFound(
+            "%s is empty: this computer has no USB device controller, or its driver is not loaded "
+            "(on a Raspberry Pi: dtoverlay=dwc2 in config.txt)",
+            kControllers);
+      }
+      name = *std::min_element(names.begin(), names.end());
+    }
+    return Controller(std::move(directory), std::move(name));
+  }
+
+  const std::string& name() const { return name_; }
+
+  // Appears on the bus; kDeviceBusy if the controller has another gadget.
+  Status Bind(const UsbId& id) {
+    ATOLL_RETURN_IF_ERROR(Unbind());
+    ATOLL_RETURN_IF_ERROR(WriteAttribute("idVendor", Format("0x%04x", id.vendor)));
+    ATOLL_RETURN_IF_ERROR(WriteAttribute("idProduct", Format("0x%04x", id.product)));
+    return WriteAttribute("UDC", name_);
+  }
+  // Leaves the bus; does nothing if it is not there.
+  Status Unbind() { return WriteAttribute("UDC", "", /*harmless_error=*/ENODEV); }
+
+ private:
+  Controller(std::string directory, std::string name)
+      : directory_(std::move(directory)), name_(std::move(name)) {}
+
+  Status WriteAttribute(const char* attribute, const std::string& value, int harmless_error = 0) {
+    const FileDescriptor file(open((directory_ + "/" + attribute).c_str(), O_WRONLY | O_CLOEXEC));
+    const std::string line = value + "\n";
+    if (file.get() >= 0 && write(file.get(), line.data(), line.size()) >= 0) return {};
+    const int error = errno;
+    if (error == harmless_error) return {};
+    const StatusCode code = error == EBUSY    ? StatusCode::kDeviceBusy
+                            : error == EACCES ? StatusCode::kPermissionDenied
+                                              : StatusCode::kInternal;
+    return Status(code, Format("writing '%s' to %s/%s: %s", value.c_str(), directory_.c_str(),
+                               attribute, std::strerror(error)));
+  }
+
+  std::string directory_;
+  std::string name_;
+};
 
 LogSeverity g_least_severity = LogSeverity::kWarning;
 

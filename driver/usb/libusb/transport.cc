@@ -25,18 +25,11 @@ constexpr std::chrono::seconds kDrainTimeout{2};
 
 Status Cancelled() { return Status(StatusCode::kCancelled, "the transfer was cancelled"); }
 
-const char* TransferStatusText(int status) {
-  switch (status) {
-    case LIBUSB_TRANSFER_ERROR:
-      return "an error on the bus";
-    case LIBUSB_TRANSFER_OVERFLOW:
-      return "the device sent more than a packet";
-    default:
-      return "an unknown error";
-  }
-}
-
 }  // namespace
+
+std::string LibusbErrorText(int code) {
+  return Format("%s, %s", libusb_error_name(code), libusb_strerror(code));
+}
 
 struct LibusbTransport::Transfer {
   libusb_transfer* usb = nullptr;
@@ -66,6 +59,15 @@ struct LibusbTransport::Pipe {
   void Pop() {
     first = (first + 1) % kMostInFlight;
     --count;
+  }
+  void PopAll() {
+    while (count > 0) Pop();
+  }
+  // The last first, so that a later transfer does not get what an earlier one no longer takes.
+  void Cancel() {
+    for (int i = count - 1; i >= 0; --i) {
+      if (at(i).in_flight) libusb_cancel_transfer(at(i).usb);
+    }
   }
   int in_flight() const {
     return static_cast<int>(
@@ -97,9 +99,8 @@ class LibusbTransport::Call {
   Lock lock_;
 };
 
-LibusbTransport::LibusbTransport(std::shared_ptr<LibusbContext> context,
-                                 libusb_device_handle* handle, uint8_t interface_number,
-                                 std::string path)
+LibusbTransport::LibusbTransport(std::shared_ptr<void> context, libusb_device_handle* handle,
+                                 uint8_t interface_number, std::string path)
     : context_(std::move(context)),
       handle_(handle),
       interface_number_(interface_number),
@@ -227,20 +228,13 @@ Status LibusbTransport::Submit(Pipe* pipe, size_t bytes, std::span<const uint8_t
   if (!has_room) {
     return ResourceExhausted("no memory for a USB transfer of %zu bytes", bytes);
   }
-  libusb_transfer* usb = transfer.usb;
-  usb->dev_handle = handle_;
-  usb->flags = 0;
-  usb->endpoint = pipe->endpoint;
-  usb->type = pipe->type;
-  usb->timeout = 0;  // the caller's deadline is kept by the caller
-  usb->length = static_cast<int>(bytes);
-  usb->callback = OnEnd;
-  usb->user_data = pipe;
-  usb->buffer = transfer.buffer;
-  usb->num_iso_packets = 0;
+  // Without a timeout: the caller's deadline is kept by the caller.
+  libusb_fill_bulk_transfer(transfer.usb, handle_, pipe->endpoint, transfer.buffer,
+                            static_cast<int>(bytes), OnEnd, pipe, 0);
+  transfer.usb->type = pipe->type;
   transfer.taken = 0;
   transfer.in_flight = true;
-  const int error = libusb_submit_transfer(usb);
+  const int error = libusb_submit_transfer(transfer.usb);
   if (error == 0) {
     ++pipe->count;
     return Status();
@@ -279,12 +273,9 @@ Status LibusbTransport::WaitForFront(const Pipe& pipe, Deadline deadline, Lock& 
   return pipe.front().in_flight ? Timeout("the deadline passed") : Status();
 }
 
-// Cancels what is in flight and waits until it is over. The last first, so that a later transfer
-// does not get what an earlier one no longer takes.
+// Cancels what is in flight and waits until it is over.
 Status LibusbTransport::Drain(Pipe* pipe, Lock& lock) {
-  for (int i = pipe->count - 1; i >= 0; --i) {
-    if (pipe->at(i).in_flight) libusb_cancel_transfer(pipe->at(i).usb);
-  }
+  pipe->Cancel();
   if (changed_.wait_for(lock, kDrainTimeout, [&] { return pipe->in_flight() == 0; })) return {};
   broken_ =
       DeviceLost("the system does not give back a transfer to the USB device at %s", path_.c_str());
@@ -293,10 +284,7 @@ Status LibusbTransport::Drain(Pipe* pipe, Lock& lock) {
 
 void LibusbTransport::CancelTransfers() {
   for (const auto& pipe : pipes_) {
-    if (pipe == nullptr) continue;
-    for (int i = pipe->count - 1; i >= 0; --i) {
-      if (pipe->at(i).in_flight) libusb_cancel_transfer(pipe->at(i).usb);
-    }
+    if (pipe != nullptr) pipe->Cancel();
   }
 }
 
@@ -318,7 +306,11 @@ Status LibusbTransport::Explain(const Pipe& pipe, const Transfer& transfer) cons
       return DeviceLost("the USB device at %s is gone; plug it in again", path_.c_str());
     default:
       return DeviceLost("endpoint %02X of the USB device at %s failed: %s; try another cable",
-                        pipe.endpoint, path_.c_str(), TransferStatusText(transfer.usb->status));
+                        pipe.endpoint, path_.c_str(),
+                        transfer.usb->status == LIBUSB_TRANSFER_ERROR ? "an error on the bus"
+                        : transfer.usb->status == LIBUSB_TRANSFER_OVERFLOW
+                            ? "the device sent more than a packet"
+                            : "an unknown error");
   }
 }
 
@@ -330,7 +322,7 @@ Status LibusbTransport::TakeError(Pipe* pipe, Lock& lock) {
   const bool stalled = transfer.usb->status == LIBUSB_TRANSFER_STALL;
   if (transfer.usb->status == LIBUSB_TRANSFER_NO_DEVICE) broken_ = status;
   ATOLL_RETURN_IF_ERROR(Drain(pipe, lock));
-  while (pipe->count > 0) pipe->Pop();
+  pipe->PopAll();
   if (stalled && pipe->type != LIBUSB_TRANSFER_TYPE_CONTROL) {
     lock.unlock();
     libusb_clear_halt(handle_, pipe->endpoint);  // one that fails shows in the next transfer
@@ -418,7 +410,7 @@ Status LibusbTransport::BulkOut(uint8_t endpoint, std::span<const uint8_t> data,
     sent += static_cast<size_t>(usb.actual_length);
     if (usb.actual_length != usb.length) {
       ATOLL_RETURN_IF_ERROR(Drain(pipe, call.lock()));
-      while (pipe->count > 0) pipe->Pop();
+      pipe->PopAll();
       return DeviceLost("endpoint %02X of the USB device at %s took %d of %d bytes", endpoint,
                         path_.c_str(), usb.actual_length, usb.length);
     }
@@ -530,7 +522,7 @@ Status LibusbTransport::Reset(Deadline deadline) {
   if (!broken_.ok()) return broken_;
   for (const auto& pipe : pipes_) {
     if (pipe == nullptr) continue;
-    while (pipe->count > 0) pipe->Pop();
+    pipe->PopAll();
     pipe->window = 1;
   }
   lock.unlock();

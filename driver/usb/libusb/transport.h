@@ -21,15 +21,18 @@
 #include <string>
 
 #include "atoll/status.h"
-#include "driver/usb/libusb/context.h"
 #include "driver/usb/usb_transport.h"
 
 namespace atollrt {
 
+// One of libusb's error codes as words: "LIBUSB_ERROR_IO, Input/Output Error".
+std::string LibusbErrorText(int code);
+
 class LibusbTransport final : public UsbTransport {
  public:
-  // Takes over `handle`, of which the interface has been claimed. `path` is for messages.
-  LibusbTransport(std::shared_ptr<LibusbContext> context, libusb_device_handle* handle,
+  // Takes over `handle`, of which the interface has been claimed. `context` handles libusb's events
+  // for as long as somebody has it. `path` is for messages.
+  LibusbTransport(std::shared_ptr<void> context, libusb_device_handle* handle,
                   uint8_t interface_number, std::string path);
   // No call may be in progress. Takes a few seconds at most, whatever the device does.
   ~LibusbTransport() override;
@@ -64,7 +67,7 @@ class LibusbTransport final : public UsbTransport {
   void FreeBuffer(Transfer* transfer);
   static void LIBUSB_CALL OnEnd(libusb_transfer* usb);
 
-  const std::shared_ptr<LibusbContext> context_;
+  const std::shared_ptr<void> context_;
   libusb_device_handle* const handle_;
   const uint8_t interface_number_;
   const std::string path_;

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "driver/coral/package.h"
+#include "driver/coral/executable.h"
 #include "driver/device/device.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_coral.h"
@@ -287,8 +287,10 @@ TEST_F(CoralChipTest, BadEventsEndTheConversation) {
     EXPECT_EQ(status.code(), StatusCode::kDeviceLost);
     EXPECT_THAT(status.message(), AllOf(HasSubstr("upload of the parameters"),
                                         HasSubstr("transfer 3 of 3"), HasSubstr(bad.message)));
-    ASSERT_TRUE(device_->Reset().ok());
-    EXPECT_TRUE(Run(id).ok());
+    device_.reset();
+    state_->events.clear();
+    ASSERT_TRUE(Open().ok());
+    EXPECT_TRUE(Run(Load(CachingModel(7))).ok());
     device_.reset();
   }
 }

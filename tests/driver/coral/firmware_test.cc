@@ -11,7 +11,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "driver/coral/open_coral.h"
+#include "driver/coral/coral_chip.h"
 #include "tests/support/fake_coral.h"
 
 namespace atollrt {

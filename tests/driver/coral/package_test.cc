@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Packages of docs/coral.md: what good ones mean, and that bad ones are refused by name.
-#include "driver/coral/package.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
+#include "driver/coral/executable.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/guarded_buffer.h"

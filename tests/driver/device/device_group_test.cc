@@ -106,6 +106,76 @@ TEST(DeviceGroup, ALostDevicesRequestsGoToAnother) {
   EXPECT_EQ((*group)->health().losses, 1u);
 }
 
+// Where the other chip is a shaky one, whose runs are counted.
+struct ShakyGroup {
+  explicit ShakyGroup(std::string_view script, OnDeviceLoss on_loss) {
+    shaky.plan = *ParseFaultScript(script);
+    shaky.on_loss = on_loss;
+    shaky.wrap_chip = [this](std::unique_ptr<Chip> chip) -> std::unique_ptr<Chip> {
+      return std::make_unique<CountingChip>(std::move(chip), &shaky_runs);
+    };
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(shaky.Open());
+    devices.push_back(EmulatedDevice().Open());
+    group = *Device::Join(std::move(devices));
+  }
+  // So many requests at once, which all must be answered by one of the chips.
+  void Run(ExecutableId id, int count) {
+    const std::vector<uint8_t> input = {1, 2, 3, 4};
+    std::vector<std::vector<uint8_t>> outputs(static_cast<size_t>(count), std::vector<uint8_t>(4));
+    std::vector<RequestId> requests;
+    for (auto& output : outputs) {
+      requests.push_back(
+          *group->Submit({.executable = id, .inputs = {input}, .outputs = {output}}));
+    }
+    for (const RequestId request : requests) {
+      const Status status = group->Wait(request, nullptr);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    for (const auto& output : outputs) EXPECT_EQ(output, (std::vector<uint8_t>{2, 3, 4, 5}));
+  }
+
+  std::atomic<int> shaky_runs{0};
+  ShakyDevice shaky;
+  std::unique_ptr<Device> group;
+};
+
+TEST(DeviceGroup, AChipThatWasAwayGetsWhatWasLoadedMeanwhile) {
+  for (const OnDeviceLoss on_loss :
+       {OnDeviceLoss::kReplay, OnDeviceLoss::kFallback, OnDeviceLoss::kFail}) {
+    ShakyGroup two("out 4 unplug 60000ms", on_loss);
+    const auto first = two.group->Load(AddOne());
+    two.Run(*first, 2);
+    two.Run(*first, 4);
+    EXPECT_EQ(two.group->health().losses, 1u);
+    const int runs_before = two.shaky_runs;
+    const auto second = two.group->Load(AddOne());
+    ASSERT_TRUE(second.ok()) << second.status().message();
+    two.Run(*second, 2);
+    EXPECT_EQ(two.shaky_runs, runs_before);
+    two.shaky.clock.AdvanceTo(two.shaky.clock.Now() + std::chrono::seconds(61));
+    two.Run(*second, 2);
+    two.Run(*first, 2);
+    EXPECT_EQ(two.shaky_runs, runs_before + 2) << "on each chip one of each";
+    EXPECT_EQ(two.group->health().reopenings, 1u);
+    EXPECT_TRUE(two.group->Unload(*first).ok());
+    EXPECT_TRUE(two.group->Unload(*second).ok());
+  }
+}
+
+TEST(DeviceGroup, WhatIsLoadedNowhereIsNotKept) {
+  ShakyDevice shaky;
+  shaky.plan = *ParseFaultScript("out 1 unplug 60000ms");
+  shaky.on_loss = OnDeviceLoss::kReplay;
+  const auto device = shaky.Open();
+  const auto id = device->Load(AddOne());
+  const std::vector<uint8_t> input(4);
+  std::vector<uint8_t> output(4);
+  const auto request = device->Submit({.executable = *id, .inputs = {input}, .outputs = {output}});
+  EXPECT_EQ(device->Wait(*request, nullptr).code(), StatusCode::kDeviceLost);
+  EXPECT_EQ(device->Load(AddOne()).code(), StatusCode::kDeviceLost);
+}
+
 TEST(DeviceGroup, ThreadsAndCancellations) {
   std::vector<std::unique_ptr<Device>> devices;
   for (int i = 0; i < 2; ++i) devices.push_back(EmulatedDevice().Open());

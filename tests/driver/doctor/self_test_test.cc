@@ -23,7 +23,7 @@ TEST(SelfTest, AnswersAreThoseOfTheSteppedMachine) {
       const auto hash = RunSelfTestCase(test, device->get());
       ASSERT_TRUE(hash.ok()) << test.executable->name << ": " << hash.status().message();
       EXPECT_EQ(*hash, test.output_hash)
-          << Format("%s: 0x%016llx in driver/doctor/self_test.cc", test.executable->name.c_str(),
+          << Format("%s: %016llx in driver/doctor/self_test.txt", test.executable->name.c_str(),
                     static_cast<unsigned long long>(*hash));
     }
   }
@@ -73,7 +73,7 @@ TEST(SelfTest, PassesWithTheKernelsOfEveryLevel) {
     if (!Supports(available, level.features)) continue;
     const auto device = OpenDevice({.device = "emu", .threads = 2, .cpu_features = level.features});
     ASSERT_TRUE(device.ok());
-    for (const SelfTestResult& result : SelfTestDevice(device->get())) {
+    for (const SelfTestResult& result : SelfTestDevice(device->get(), "emu")) {
       EXPECT_TRUE(result.status.ok()) << level.name << ": " << result.status.message();
     }
   }
@@ -96,7 +96,6 @@ class BrokenChip final : public Chip {
   Status Run(const Job&, RequestReport*) override { return status_; }
   Status Recover() override { return status_; }
   Status Reopen() override { return status_; }
-  void Cancel() override {}
 
  private:
   DeviceInfo info_;
@@ -105,14 +104,14 @@ class BrokenChip final : public Chip {
 
 TEST(SelfTest, TellsWhatIsWrong) {
   Device wrong(std::make_unique<BrokenChip>(Status()), {});
-  const auto results = SelfTestDevice(&wrong);
+  const auto results = SelfTestDevice(&wrong, "broken");
   EXPECT_EQ(results.size(), SelfTestCases().size());
   for (const SelfTestResult& result : results) {
     EXPECT_EQ(result.status.code(), StatusCode::kInternal);
     EXPECT_THAT(result.status.message(), HasSubstr("broken computes " + result.name + " wrongly"));
   }
   Device lost(std::make_unique<BrokenChip>(DeviceLost("unplugged")), {});
-  const auto cut = SelfTestDevice(&lost);
+  const auto cut = SelfTestDevice(&lost, "broken");
   ASSERT_EQ(cut.size(), 1u);
   EXPECT_EQ(cut[0].status.code(), StatusCode::kDeviceLost);
 }

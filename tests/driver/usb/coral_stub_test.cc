@@ -11,8 +11,7 @@
 #include <thread>
 
 #include "driver/open_device.h"
-#include "driver/usb/system_usb_bus.h"
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "runtime/base/bytes.h"
 #include "tests/support/absent.h"
 

@@ -14,8 +14,7 @@
 #include "driver/atoll1/protocol.h"
 #include "driver/emulator/core.h"
 #include "driver/open_device.h"
-#include "driver/usb/system_usb_bus.h"
-#include "driver/usb/usb_ids.h"
+#include "driver/usb/usb_bus.h"
 #include "tests/support/fake_usbfs.h"
 #include "tests/support/test_executables.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RecordParser: cuts the byte stream of bulk OUT into what the core acts on (docs/protocol.md §3).
-// Transfers may end anywhere; payloads are handed on as they come, without being collected. Takes
-// hostile bytes. Not thread-safe.
+// RecordParser: cuts the byte stream of bulk OUT into records (docs/protocol.md §3), for a device
+// that acts on them and for a board that must know how much of one is still to come. Transfers may
+// end anywhere; payloads are handed on as they come, without being collected. Takes hostile bytes.
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -35,6 +36,9 @@ class RecordParser {
 
   // Takes a prefix off `bytes` and says what it is.
   Piece Next(std::span<const uint8_t>& bytes);
+
+  // Bytes that the record begun has still to bring; 0 before its header is complete.
+  uint64_t owed() const { return state_ == State::kHeader ? 0 : remaining_ - collected_bytes_; }
 
   // Forgets a record begun.
   void Reset() { *this = RecordParser(program_bytes_); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/emulator/record_parser.h"
+#include "driver/atoll1/record_parser.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/faults/fault_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/one_shaky_device.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(FaultPlans, AreReadOrExplained) {
+  const FaultPlan plan = Script(
+      "# a comment\nspeed high\nthrottle 20MB/s\n out 12 unplug 300ms twice # here\n"
+      "in 3 shorten 100\ncontrol 4 stall\nevent 1 corrupt\nopen 2 unplug never\n");
+  EXPECT_TRUE(plan.high_speed);
+  EXPECT_EQ(plan.bytes_per_second, 20'000'000u);
+  ASSERT_EQ(plan.faults.size(), 5u);
+  EXPECT_EQ(Describe(plan.faults[0]), "unplug 300ms twice in out 12");
+  EXPECT_EQ(Describe(plan.faults[1]), "shorten 100 in in 3");
+  EXPECT_EQ(Describe(plan.faults[4]), "unplug never in open 2");
+
+  const auto seeded = ReadFaultPlan("seed:7:1/400");
+  ASSERT_TRUE(seeded.ok());
+  EXPECT_EQ(seeded->seed, 7u);
+  EXPECT_DOUBLE_EQ(seeded->probability, 1.0 / 400);
+
+  const auto refusal = [](std::string_view text) {
+    const auto result = ParseFaultScript(text);
+    return result.ok() ? std::string("accepted") : result.status().message();
+  };
+  EXPECT_THAT(refusal("\nfoo 1 drop"), HasSubstr("line 2 of the fault script, 'foo 1 drop'"));
+  EXPECT_THAT(refusal("out 0 drop"), HasSubstr("its number, from 1"));
+  EXPECT_THAT(refusal("out 1 explode"), HasSubstr("third comes drop"));
+  EXPECT_THAT(refusal("out 1 corrupt"), HasSubstr("cannot happen"));
+  EXPECT_THAT(refusal("in 1 shorten x"), HasSubstr("shorten 100"));
+  EXPECT_THAT(refusal("in 1 unplug 5"), HasSubstr("milliseconds"));
+  EXPECT_THAT(refusal("in 1 unplug 5ms later"), HasSubstr("moved or twice"));
+  EXPECT_THAT(refusal("in 1 drop now"), HasSubstr("too many words"));
+  EXPECT_THAT(refusal("throttle 5"), HasSubstr("throttle 20MB/s"));
+  EXPECT_EQ(ReadFaultPlan("seed:x:1").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFaultPlan("seed:1:2").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFaultPlan("/nonexistent").code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace atollrt
