@@ -81,7 +81,7 @@ LIBRARIES = {
     "libjpeg, libpng": (r"jpeglib\.h|jerror\.h|turbojpeg\.h|png\.h",
                         ["camera/picture/image_codecs.cc", "camera/picture/jpeg_codec.cc",
                          "tests/camera/picture/*"]),
-    "zlib": (r"zlib\.h", ["camera/sources/*.cc", "tools/atoll/associated_files.cc", "tests/*"]),
+    "zlib": (r"zlib\.h", ["camera/sources/*.cc", "tools/atoll/labels.cc", "tests/*"]),
     "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*",
                                   ["driver/profiles/device_profile.cc", "tools/*", "camera/*", "examples/*",
                                    "tests/*", "bench/*"]),

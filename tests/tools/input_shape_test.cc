@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/input_shape.h"
+#include "tools/atoll/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

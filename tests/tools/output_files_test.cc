@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/output_files.h"
+#include "tools/atoll/files.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

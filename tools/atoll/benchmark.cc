@@ -1,28 +1,235 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// `atoll benchmark`, and `atoll benchmark compare`, which takes two of its reports: for every
+// model, device and number of threads that both have, how much longer the second took, and whether
+// that is more than noise.
+//
+// Samples that follow each other are alike (the same neighbours on the machine, the same clock
+// rate), so what is resampled are blocks of samples: 2,000 times both medians are taken of
+// blocks drawn with replacement, which gives the interval that holds 95 % of the ratios. An entry
+// is better or worse if the whole interval lies more than 1 % from 1. The same files give the same
+// answer.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
-#include "tools/atoll/benchmark_compare.h"
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/machine.h"
-#include "tools/atoll/model_inputs.h"
-#include "tools/atoll/percentile.h"
-#include "tools/atoll/progress.h"
+#include "tools/atoll/files.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/stop_on_signal.h"
-#include "tools/atoll/stopwatch.h"
-#include "tools/atoll/subcommands.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
+
+// How many samples `atoll benchmark` takes of an entry before it turns to the next one.
+constexpr int kSamplesPerTurn = 10;
+
+struct TimeRatio {
+  double ratio = 1;  // of the medians, second to first
+  double low = 1, high = 1;
+  std::vector<double> resampled;  // not sorted
+};
+
+constexpr int kResamples = 2000;
+constexpr double kConfidence = 0.95;
+constexpr double kSmallest = 0.01;  // differences up to this one are of no interest
+
+struct ReportEntry {
+  std::string name;  // "mobilenet.tflite, cpu, 2 threads"
+  std::vector<double> samples_ms;
+};
+
+struct Comparison {
+  std::string name;
+  double first_ms = 0, second_ms = 0;  // medians
+  TimeRatio time;
+  std::string verdict;
+};
+
+double Median(std::vector<double>* samples) {
+  const auto middle = samples->begin() + static_cast<std::ptrdiff_t>(samples->size() / 2);
+  std::nth_element(samples->begin(), middle, samples->end());
+  return *middle;
+}
+
+double MedianOf(std::vector<double> samples) { return Median(&samples); }
+
+// The median of as many blocks as there are, drawn with replacement.
+double ResampledMedian(const std::vector<double>& samples, std::mt19937_64* random,
+                       std::vector<double>* scratch) {
+  constexpr size_t kBlock = kSamplesPerTurn;
+  const size_t blocks = (samples.size() + kBlock - 1) / kBlock;
+  scratch->clear();
+  for (size_t i = 0; i < blocks; ++i) {
+    const size_t begin = (*random)() % blocks * kBlock;
+    const size_t end = std::min(begin + kBlock, samples.size());
+    scratch->insert(scratch->end(), samples.begin() + static_cast<std::ptrdiff_t>(begin),
+                    samples.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return Median(scratch);
+}
+
+// Sets low and high by the ratios that have been resampled.
+void FindInterval(TimeRatio* time) {
+  std::vector<double> sorted = time->resampled;
+  std::sort(sorted.begin(), sorted.end());
+  const double outside = (1 - kConfidence) / 2 * static_cast<double>(sorted.size());
+  time->low = sorted[static_cast<size_t>(outside)];
+  time->high = sorted[sorted.size() - 1 - static_cast<size_t>(outside)];
+}
+
+std::string Verdict(const TimeRatio& time) {
+  if (time.high < 1 - kSmallest) return "better";
+  if (time.low > 1 + kSmallest) return "worse";
+  return "noise";
+}
+
+ReportEntry ReadEntry(const Json& stored) {
+  ReportEntry entry;
+  const std::string model =
+      std::filesystem::path(stored.at("model").get<std::string>()).filename().string();
+  const int threads = stored.at("threads").get<int>();
+  entry.name = fmt::format("{}, {}, {}", model, stored.at("device").at("name").get<std::string>(),
+                           threads == 0   ? "default threads"
+                           : threads == 1 ? "1 thread"
+                                          : fmt::format("{} threads", threads));
+  entry.samples_ms = stored.at("samples_ms").get<std::vector<double>>();
+  const bool all_positive = std::all_of(entry.samples_ms.begin(), entry.samples_ms.end(),
+                                        [](double ms) { return std::isfinite(ms) && ms > 0; });
+  if (entry.samples_ms.empty() || !all_positive) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("'{}' has samples that are no times", entry.name));
+  }
+  return entry;
+}
+
+// The entries of a report, which is one itself if it is of a single model.
+std::vector<ReportEntry> ReadReport(const std::string& path) {
+  const std::string text = ReadFile(path);
+  try {
+    const Json report = Json::parse(text);
+    if (report.at("command") != "benchmark") throw std::runtime_error("of another command");
+    std::vector<ReportEntry> entries;
+    if (!report.contains("entries")) return {ReadEntry(report)};
+    for (const Json& stored : report.at("entries")) entries.push_back(ReadEntry(stored));
+    return entries;
+  } catch (const CommandError& error) {
+    throw CommandError(ExitCode::kFailure, fmt::format("report '{}': {}", path, error.what()));
+  } catch (const std::exception&) {
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("'{}' is no report of 'atoll benchmark --json' with samples; make it anew",
+                    path));
+  }
+}
+
+// Of samples in the order in which they were taken; neither is empty.
+TimeRatio CompareTimes(const std::vector<double>& first, const std::vector<double>& second) {
+  TimeRatio time;
+  time.ratio = MedianOf(second) / MedianOf(first);
+  std::mt19937_64 random(1);
+  std::vector<double> scratch;
+  for (int i = 0; i < kResamples; ++i) {
+    const double first_median = ResampledMedian(first, &random, &scratch);
+    time.resampled.push_back(ResampledMedian(second, &random, &scratch) / first_median);
+  }
+  FindInterval(&time);
+  return time;
+}
+
+std::vector<Comparison> Compare(const std::vector<ReportEntry>& first,
+                                const std::vector<ReportEntry>& second) {
+  std::vector<Comparison> comparisons;
+  for (const ReportEntry& a : first) {
+    const auto b = std::find_if(second.begin(), second.end(),
+                                [&](const ReportEntry& other) { return other.name == a.name; });
+    if (b == second.end()) continue;
+    Comparison& comparison = comparisons.emplace_back();
+    comparison.name = a.name;
+    comparison.first_ms = MedianOf(a.samples_ms);
+    comparison.second_ms = MedianOf(b->samples_ms);
+    comparison.time = CompareTimes(a.samples_ms, b->samples_ms);
+    comparison.verdict = Verdict(comparison.time);
+  }
+  return comparisons;
+}
+
+// The geometric mean of the ratios, resampled with them.
+TimeRatio MeanOf(const std::vector<Comparison>& comparisons) {
+  TimeRatio mean;
+  const double count = static_cast<double>(comparisons.size());
+  double sum = 0;
+  std::vector<double> sums(kResamples);
+  for (const Comparison& comparison : comparisons) {
+    sum += std::log(comparison.time.ratio);
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += std::log(comparison.time.resampled[i]);
+  }
+  mean.ratio = std::exp(sum / count);
+  for (const double resampled : sums) mean.resampled.push_back(std::exp(resampled / count));
+  FindInterval(&mean);
+  return mean;
+}
+
+Json RatioJson(const TimeRatio& time) {
+  const auto rounded = [](double x) { return std::round(x * 1e4) / 1e4; };
+  return {{"ratio", rounded(time.ratio)}, {"low", rounded(time.low)}, {"high", rounded(time.high)}};
+}
+
+struct CompareOptions {
+  std::string first, second;
+  bool json = false;
+};
+
+void RunCompare(const CompareOptions& options) {
+  const std::vector<ReportEntry> first = ReadReport(options.first);
+  const std::vector<Comparison> comparisons = Compare(first, ReadReport(options.second));
+  if (comparisons.empty()) {
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("'{}' and '{}' have no model, device and number of threads in common",
+                    options.first, options.second));
+  }
+  const TimeRatio mean = MeanOf(comparisons);
+  if (options.json) {
+    Json report = NewReport("benchmark compare");
+    report["first"] = options.first;
+    report["second"] = options.second;
+    report["entries"] = Json::array();
+    for (const Comparison& comparison : comparisons) {
+      Json entry = {{"name", comparison.name},
+                    {"first_ms", RoundedMs(comparison.first_ms)},
+                    {"second_ms", RoundedMs(comparison.second_ms)}};
+      entry.update(RatioJson(comparison.time));
+      entry["verdict"] = comparison.verdict;
+      report["entries"].push_back(std::move(entry));
+    }
+    report["geometric_mean"] = RatioJson(mean);
+    report["geometric_mean"]["verdict"] = Verdict(mean);
+    PrintReport(report);
+    return;
+  }
+  std::string text = fmt::format("{:>10} {:>10} {:>7} {:>16}\n", "first ms", "second ms", "ratio",
+                                 "95 % interval");
+  for (const Comparison& comparison : comparisons) {
+    text += fmt::format("{:>10.3f} {:>10.3f} {:>7.3f} {:>7.3f} .. {:>5.3f}  {:<6}  {}\n",
+                        comparison.first_ms, comparison.second_ms, comparison.time.ratio,
+                        comparison.time.low, comparison.time.high, comparison.verdict,
+                        Printable(comparison.name));
+  }
+  text += fmt::format("{:>29.3f} {:>7.3f} .. {:>5.3f}  {:<6}  geometric mean of {}\n", mean.ratio,
+                      mean.low, mean.high, Verdict(mean), comparisons.size());
+  PrintText(text);
+}
 
 // Samples in a report; of more, every second, third ... is stored.
 constexpr size_t kMaxStoredSamples = 2000;
@@ -266,58 +473,26 @@ void RunBenchmark(const BenchmarkOptions& options) {
   }
 }
 
+void AddCompareCommand(CLI::App* benchmark) {
+  Subcommand<CompareOptions> command(benchmark, "benchmark compare", RunCompare);
+  command.Add("FIRST", command->first)->required();
+  command.Add("SECOND", command->second)->required();
+  command.Flag("--json", command->json);
+}
+
 }  // namespace
 
 void AddBenchmarkCommand(CLI::App* app) {
-  auto options = std::make_shared<BenchmarkOptions>();
-  CLI::App* command = app->add_subcommand(
-      "benchmark", "Time to load models and to run them, measured on this host.");
-  command->add_option("MODEL", options->models, "one .tflite file or more");
-  command
-      ->add_option("--device", options->devices,
-                   "auto | cpu | emu | emu:PROFILE | usb | usb:N | pci:N, as for 'atoll run'; "
-                   "repeatable")
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  command
-      ->add_option("--threads", options->threads,
-                   "host threads for operators on the CPU and for the emulator; 0: as the machine "
-                   "suggests; several with commas or repeated")
-      ->allow_extra_args(false)
-      ->delimiter(',')
-      ->check(CLI::Range(0, 256))
-      ->capture_default_str();
-  AddInputShapeOption(command, &options->input_shapes);
-  command->add_flag("--copy", options->copy,
-                    "read model files into memory instead of mapping them");
-  command->add_option("--runs", options->runs, "measured inferences")
-      ->check(CLI::Range(1, 10'000'000))
-      ->capture_default_str();
-  command->add_option("--warmup", options->warmup, "inferences between the first and the measured")
-      ->check(CLI::Range(0, 10'000'000))
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "one line of JSON on stdout");
-  command->footer(
-      "All times are measured on the host, inputs filled from seed 1, apart from the line (in\n"
-      "JSON: the object modelled_device) called 'modelled': what the device's timing model says\n"
-      "that the device itself would take. With the emulator the two have nothing in common.\n"
-      "Percentiles are nearest-rank. In JSON, latency_ms.median is the time of one inference.\n"
-      "\n"
-      "Every model is measured on every device with every number of threads, in turns of ten\n"
-      "inferences, and reported as a table, in JSON as a list of entries. 'atoll benchmark\n"
-      "compare' says which of them differ between two reports. A model of that name is\n"
-      "./compare. Ctrl-C ends with what was measured until then, and with exit code 130.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll benchmark model.tflite\n"
-      "  atoll benchmark model.tflite --device cpu --threads 1 --runs 200\n"
-      "  atoll benchmark model.tflite --device emu --json\n"
-      "  atoll benchmark *.tflite --device cpu --threads 1,2 --runs 200 --json > after.json\n"
-      "  atoll benchmark compare before.json after.json");
-  AddBenchmarkCompareCommand(command);
-  command->callback([command, options] {
-    if (command->get_subcommands().empty()) RunBenchmark(*options);
-  });
+  Subcommand<BenchmarkOptions> command(app, "benchmark", RunBenchmark);
+  command.Add("MODEL", command->models);
+  command.AddRepeatable("--device", command->devices);
+  command.AddRepeatable("--threads", command->threads)->delimiter(',')->check(CLI::Range(0, 256));
+  AddInputShapeOption(&command, &command->input_shapes);
+  command.Flag("--copy", command->copy);
+  command.Add("--runs", command->runs)->check(CLI::Range(1, 10'000'000));
+  command.Add("--warmup", command->warmup)->check(CLI::Range(0, 10'000'000));
+  command.Flag("--json", command->json);
+  AddCompareCommand(command.app());
 }
 
 }  // namespace atollcmd

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -12,18 +11,14 @@
 
 #include "atoll/camera/web.h"
 #include "tools/atoll/camera_report.h"
-#include "tools/atoll/camera_trace.h"
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/input_shape.h"
+#include "tools/atoll/files.h"
 #include "tools/atoll/labels.h"
-#include "tools/atoll/output_files.h"
-#include "tools/atoll/output_path.h"
-#include "tools/atoll/picture_run.h"
+#include "tools/atoll/measure.h"
+#include "tools/atoll/pictures.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/stop_on_signal.h"
-#include "tools/atoll/subcommands.h"
-#include "tools/atoll/validators.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
@@ -253,27 +248,6 @@ struct CameraModel {
   std::vector<std::string> labels;  // by class; maybe none
 };
 
-LabelRule RuleFor(const Session& session, atollrt::Task task) {
-  switch (task) {
-    case atollrt::Task::kClassify: {
-      const int count = OpenReader<atollrt::ClassificationReader>(session, task).class_count();
-      return {.classes = {count, count}};
-    }
-    case atollrt::Task::kDetect: {
-      // The operator's scores may or may not have a column for the background.
-      const int count = OpenReader<atollrt::DetectionReader>(session, task).score_count();
-      return {.classes = {count - 1, count}, .without_background = true};
-    }
-    case atollrt::Task::kSegment: {
-      const auto reader = OpenReader<atollrt::SegmentationReader>(session, task);
-      const int count = reader.class_count();
-      return {.classes = {count, count > 0 ? count : reader.kMaxClasses}};
-    }
-    default:
-      return {.classes = {0, 0}};
-  }
-}
-
 // The options of one model among those for all.
 template <typename T>
 T Choose(const char* option, const std::vector<T>& values, size_t model, size_t models, T otherwise,
@@ -316,7 +290,7 @@ CameraModel OpenModel(const CameraOptions& options, size_t index, const Session*
   if (wants_none) label_options.path.clear();
   label_options.offset = options.label_offset;
   label_options.model = options.models[index];
-  const LabelRule rule = RuleFor(session, task);
+  const LabelRule rule = LabelRuleOf(session, task);
   if (!label_options.path.empty() || (!wants_none && rule.classes.most > 0)) {
     const Labels labels(label_options, rule);
     for (int c = 0; c < rule.classes.most && !labels.empty(); ++c) {
@@ -522,153 +496,39 @@ void RunCamera(const CameraOptions& options) {
   Judge(report, first.options().device);
 }
 
-// ---- The command line --------------------------------------------------------------------------
-
-constexpr char kCameraHelp[] =
-    "Each frame is captured, decoded, brought to the size of each model's input, looked at by\n"
-    "all models, drawn into if somebody will see it, and counted; progress goes to stderr once\n"
-    "a second. At the end captured = processed + dropped + failed, exactly. Times are measured\n"
-    "on the host, apart from what is called 'modelled'; 'total' runs from capture (of files:\n"
-    "from when the frame was due) until all is done. fps is (n - 1) / (capture time of the\n"
-    "last - of the first) of the n frames that were processed. Sources that know the true\n"
-    "class give the accuracy of the first model, too. Ctrl-C ends the run with its report.\n"
-    "Pixels become inputs as in 'atoll classify --help', but brightness and colour are resized\n"
-    "before they become RGB.\n"
-    "\n"
-    "Examples:\n"
-    "  atoll camera model.tflite --source /dev/video0 --labels labels.txt --crop square\n"
-    "  atoll camera a.tflite b.tflite --source /dev/video0 --size 1280x720 --serve :8080\n"
-    "  atoll camera detector.tflite classifier.tflite --inside 1:0 --source street.mjpeg --loop\n"
-    "  atoll camera model.tflite --source photos/ --fps 0 --policy every --save annotated/\n"
-    "  atoll camera models/fashion/fashion_int8.tflite --labels models/fashion/labels.txt \\\n"
-    "      --source fashion:/usr/share/datasets/fashion-mnist --frames 300 --json";
-
-// Returns --source.
-CLI::Option* AddFrameOptions(CLI::App* command, CameraOptions* options) {
-  CLI::Option* source =
-      command
-          ->add_option("--source", options->source,
-                       "/dev/videoN | http://[USER:PASSWORD@]HOST/PATH (MJPEG) | - (MJPEG or Y4M "
-                       "from the standard input) | FILE.mjpeg | FILE.y4m | a directory of pictures "
-                       "| test (a made-up pattern) | fashion:DIR (the pictures of Fashion-MNIST) | "
-                       "scenes:DIR (made-up scenes of them, for detectors)")
-          ->capture_default_str();
-  command->add_flag("--loop", options->loop, "files start again instead of ending");
-  command
-      ->add_option("--size", options->size,
-                   "WxH asked of a camera, which may choose otherwise, and of made-up sources")
-      ->capture_default_str();
-  command
-      ->add_option("--fps", options->fps,
-                   "frames per second; 0: as fast as the source can; a camera may choose "
-                   "otherwise")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
-  command
-      ->add_option("--frames", options->frames,
-                   "stop after so many captured frames; 0: at the end of the source or Ctrl-C")
-      ->check(WholeNumber())
-      ->capture_default_str();
-  command
-      ->add_option("--policy", options->policy,
-                   "newest: a frame nobody has taken yet gives way to a newer one; every: "
-                   "capturing waits")
-      ->check(CLI::IsMember({"newest", "every"}))
-      ->capture_default_str();
-  command->add_option("--queue", options->queue, "captured frames that may wait to be taken")
-      ->check(CLI::Range(1, 16))
-      ->capture_default_str();
-  return source;
-}
-
-void AddLookOptions(CLI::App* command, CameraOptions* options) {
-  command
-      ->add_option("--labels", options->labels,
-                   "names of the classes, one per line or all lines as 'N name'; once for each "
-                   "model, in their order; - for none")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--label-offset", options->label_offset,
-                   "class c is called by label c + offset, for files with a background more (1) "
-                   "or less (-1) than the model")
-      ->check(CLI::Range(-1000, 1000));
-  command
-      ->add_option("--threshold", options->thresholds,
-                   "leave out detections and poses of a lower score (0.5; poses 0.3); once for "
-                   "all, or once for each model")
-      ->allow_extra_args(false)
-      ->check(Score());
-  command
-      ->add_option("--priority", options->priorities,
-                   "P,P,...: one number for each model; the higher, the sooner on a frame")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command
-      ->add_option("--inside", options->inside,
-                   "B:A: model B looks into the boxes of model A, a detector, instead of the "
-                   "frame; counted from 0; repeatable")
-      ->allow_extra_args(false);
-  command->add_option("--crops", options->max_crops, "so many boxes of a frame, the best ones")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  command
-      ->add_option("--crop", options->crop,
-                   "the part of each frame that the models see: WxH+X+Y | square (the largest "
-                   "in the middle) | none (all of it) | source (as the source says)")
-      ->capture_default_str();
-}
-
-void AddOutputOptions(CLI::App* command, CameraOptions* options) {
-  command->add_option("--save", options->save_dir,
-                      "write the annotated frames there as JPEG, at full size");
-  command->add_flag("--no-draw", options->no_draw, "do not draw results into these");
-  command->add_option("--quality", options->quality, "of the JPEGs that are made")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  command->add_option("--results", options->results,
-                      "write what was seen in each frame as a line of JSON to this file; - is the "
-                      "standard output, and then the report goes to stderr");
-  command->add_option("--trace", options->trace,
-                      "write where the time of each frame went to this file, for "
-                      "https://ui.perfetto.dev");
-  command->add_option(
-      "--serve", options->serve,
-      "[ADDRESS]:PORT: a page with the live picture, where the time goes, what runs "
-      "where, and /metrics; without an address for this computer alone");
-  command
-      ->add_option("--serve-name", options->serve_names,
-                   "a name by which browsers reach the page, beside addresses and the names that "
-                   "this computer has itself; repeatable")
-      ->allow_extra_args(false);
-  command->add_option("--max-viewers", options->max_viewers, "of the live picture at a time")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  AddPixelScalingOptions(command, &options->scaling);
-  command->add_flag("--quiet", options->quiet, "no progress on stderr while it runs");
-  command->add_flag("--json", options->json,
-                    "one line of JSON on stdout at the end, the summary on stderr");
-}
-
 }  // namespace
 
 void AddCameraCommand(CLI::App* app) {
-  auto options = std::make_shared<CameraOptions>();
-  CLI::App* command = app->add_subcommand(
-      "camera", "Run models on every frame of a camera and account for each of them.");
-  command
-      ->add_option("MODEL", options->models,
-                   ".tflite files: classifiers, detectors, segmentations, poses; all look at every "
-                   "frame and share the device")
-      ->required();
-  AddDeviceOptions(command, &options->session);
-  CLI::Option* source = AddFrameOptions(command, options.get());
-  AddLookOptions(command, options.get());
-  AddOutputOptions(command, options.get());
-  command->footer(kCameraHelp);
-  command->callback([options, source] {
-    options->source_given = source->count() > 0;
-    RunCamera(*options);
+  Subcommand<CameraOptions> command(app, "camera", RunCamera);
+  command.Add("MODEL", command->models)->required();
+  AddDeviceOptions(&command, &command->session);
+  command.Add("--source", command->source)->each([options = command.options()](const std::string&) {
+    options->source_given = true;
   });
+  command.Flag("--loop", command->loop);
+  command.Add("--size", command->size);
+  command.Add("--fps", command->fps)->check(CLI::Range(0.0, 1000.0));
+  command.Add("--frames", command->frames)->check(WholeNumber());
+  command.Add("--policy", command->policy)->check(CLI::IsMember({"newest", "every"}));
+  command.Add("--queue", command->queue)->check(CLI::Range(1, 16));
+  command.AddRepeatable("--labels", command->labels);
+  command.Add("--label-offset", command->label_offset)->check(CLI::Range(-1000, 1000));
+  command.AddRepeatable("--threshold", command->thresholds)->check(Score());
+  command.AddRepeatable("--priority", command->priorities)->delimiter(',');
+  command.AddRepeatable("--inside", command->inside);
+  command.Add("--crops", command->max_crops)->check(CLI::Range(1, 100));
+  command.Add("--crop", command->crop);
+  command.Add("--save", command->save_dir);
+  command.Flag("--no-draw", command->no_draw);
+  command.Add("--quality", command->quality)->check(CLI::Range(1, 100));
+  command.Add("--results", command->results);
+  command.Add("--trace", command->trace);
+  command.Add("--serve", command->serve);
+  command.AddRepeatable("--serve-name", command->serve_names);
+  command.Add("--max-viewers", command->max_viewers)->check(CLI::Range(1, 1024));
+  AddPixelScalingOptions(&command, &command->scaling);
+  command.Flag("--quiet", command->quiet);
+  command.Flag("--json", command->json);
 }
 
 }  // namespace atollcmd

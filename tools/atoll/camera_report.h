@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -14,9 +15,9 @@
 #include <vector>
 
 #include "atoll/camera.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/stopwatch.h"
 
 namespace atollcmd {
 
@@ -103,6 +104,27 @@ atollrt::Status SaveFrame(const std::string& directory, const atollrt::Processed
 
 // Everything but how busy it is.
 void DescribeDevice(const Session& session, atollrt::DeviceStatus* status);
+
+// Where the time of each frame went, for Perfetto and chrome://tracing: a track for each stage,
+// and one for the frames themselves. The first million spans, which are half an hour of one model,
+// are kept.
+class CameraTrace {
+ public:
+  // "": none.
+  explicit CameraTrace(std::string path) : path_(std::move(path)) {}
+
+  bool enabled() const { return !path_.empty(); }
+  // Any thread.
+  void Add(const atollrt::StageSpan& span);
+  // Throws CommandError.
+  void Write(const atollrt::PipelineStatus& status) const;
+
+ private:
+  static constexpr size_t kMaxSpans = 1'000'000;
+  const std::string path_;
+  std::mutex mutex_;
+  std::vector<atollrt::StageSpan> spans_;
+};
 
 struct CameraRun {
   const std::vector<const Session*>& sessions;

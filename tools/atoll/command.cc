@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -17,34 +16,20 @@
 #include <vector>
 
 #include "atoll/runtime.h"
-#include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/files.h"
 #include "tools/atoll/report.h"
-#include "tools/atoll/subcommands.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
 
-constexpr char kFooter[] =
-    "Examples:\n"
-    "  atoll devices\n"
-    "  atoll inspect model.tflite\n"
-    "  atoll classify model.tflite photo.jpg --labels labels.txt\n"
-    "  atoll detect detector.tflite photo.jpg --labels labels.txt --output boxes.jpg\n"
-    "  atoll benchmark model.tflite --device emu\n"
-    "'atoll SUBCOMMAND --help' explains each with examples.\n"
-    "\n"
-    "Results go to stdout, with --json as one line of JSON; notes and errors go to stderr.\n"
-    "\n"
-    "Exit codes:\n"
-    "  0  ok\n"
-    "  1  failure: a file that cannot be read or written, a bad picture, anything not below\n"
-    "  2  usage: the command line, or an --input or label file that does not fit the model\n"
-    "  3  no such device, or it cannot be opened\n"
-    "  4  the model is invalid, unsupported, or of a kind that the subcommand cannot use\n"
-    "  5  the device went away or no longer answers\n"
-    "  6  verification found a mismatch\n"
-    "  130  interrupted before the work was done";
+constexpr void (*kSubcommands[])(CLI::App*) = {
+    AddDevicesCommand,   AddInspectCommand, AddCompileCommand,   AddDisasmCommand,
+    AddAsmCommand,       AddRunCommand,     AddVerifyCommand,    AddClassifyCommand,
+    AddDetectCommand,    AddSegmentCommand, AddPoseCommand,      AddCameraCommand,
+    AddBenchmarkCommand, AddProfileCommand, AddResidencyCommand, AddReplayCommand,
+    AddTopCommand,       AddDoctorCommand};
 
 int Fail(ExitCode code, std::string sentence) {
   while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {
@@ -66,38 +51,16 @@ void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
   if (severity >= ATOLL_LOG_WARNING) fmt::print(stderr, "atoll: note: {}\n", Printable(message));
 }
 
-void Run(std::vector<std::string> words);
-
-void AddSubcommands(CLI::App* app) {
-  AddDevicesCommand(app);
-  AddInspectCommand(app);
-  AddCompileCommand(app);
-  AddDisasmCommand(app);
-  AddAsmCommand(app);
-  AddRunCommand(app);
-  AddVerifyCommand(app);
-  AddClassifyCommand(app);
-  AddDetectCommand(app);
-  AddSegmentCommand(app);
-  AddPoseCommand(app);
-  AddCameraCommand(app);
-  AddBenchmarkCommand(app);
-  AddProfileCommand(app);
-  AddResidencyCommand(app);
-  AddReplayCommand(app, Run);
-  AddTopCommand(app);
-  AddDoctorCommand(app);
-}
-
 void SetUp(CLI::App* app) {
   app->require_subcommand(1);
   app->set_version_flag("--version", fmt::format("atoll {}", AtollVersion()));
-  app->footer(kFooter);
-  AddSubcommands(app);
+  app->footer(HelpText("atoll"));
+  for (const auto add : kSubcommands) add(app);
 }
 
-// A command line within another one.
-void Run(std::vector<std::string> words) {
+}  // namespace
+
+void RunWords(std::vector<std::string> words) {
   SetCommandLine(words);
   CLI::App app("", "atoll");
   SetUp(&app);
@@ -109,8 +72,6 @@ void Run(std::vector<std::string> words) {
                        fmt::format("the recorded command line: {}", error.what()));
   }
 }
-
-}  // namespace
 
 int RunCommand(int argc, char** argv) {
   OccupyStandardStreams();

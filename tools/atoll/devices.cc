@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "atoll/camera.h"
 #include "atoll/delegate.h"
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
-#include "tools/atoll/subcommands.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
@@ -41,19 +50,390 @@ void RunDevices(const DevicesOptions& options) {
   }
 }
 
+struct DoctorOptions {
+  std::string device = "auto";
+  std::string root;
+  bool json = false;
+};
+
+// What one device, or the CPU, made of the self-test.
+struct DeviceTest {
+  std::string device;
+  int passed = 0;
+  std::vector<const AtollSelfTestResult*> failed;
+  double seconds = 0;
+};
+
+// What there is to say about cameras. None is an error: most commands do without.
+struct CameraFinding {
+  AtollFindingLevel level;
+  const char* code;
+  std::string device;
+  std::string message;
+  std::string fix;
+};
+
+std::vector<CameraFinding> LookAtCameras(const std::string& root) {
+  std::vector<CameraFinding> findings;
+  for (const atollrt::CameraDevice& camera : atollrt::ListCameras(root)) {
+    CameraFinding finding = {ATOLL_FINDING_FINE, "camera", camera.path,
+                             fmt::format("a camera, {}", camera.name), ""};
+    if (!camera.has_node) {
+      finding.level = ATOLL_FINDING_WARNING;
+      finding.code = "camera_no_node";
+      finding.message += ", which the kernel has, but here is no node of it";
+      finding.fix = fmt::format("give the container --device {}", camera.path);
+    } else if (!camera.permitted) {
+      finding.level = ATOLL_FINDING_WARNING;
+      finding.code = "camera_no_permission";
+      finding.message +=
+          fmt::format(", which this user may not open; the group '{}' may", camera.group);
+      finding.fix = fmt::format("sudo usermod -aG {} $USER, then log in again", camera.group);
+    }
+    findings.push_back(std::move(finding));
+  }
+  if (findings.empty()) {
+    findings.push_back({ATOLL_FINDING_NOTE, "no_camera", "", "the kernel shows no camera",
+                        "plug one in; 'atoll camera' takes files, pipes and network cameras, too"});
+  }
+  return findings;
+}
+
+const char* LevelName(AtollFindingLevel level) {
+  switch (level) {
+    case ATOLL_FINDING_FINE:
+      return "fine";
+    case ATOLL_FINDING_NOTE:
+      return "note";
+    case ATOLL_FINDING_WARNING:
+      return "warning";
+    case ATOLL_FINDING_ERROR:
+      break;
+  }
+  return "error";
+}
+
+// Two lines: what is the case, and what to do.
+std::string Paragraph(const char* level, const std::string& device, const std::string& message,
+                      const std::string& fix) {
+  std::string text = fmt::format("{:<8} {}{}{}\n", level, Printable(device),
+                                 device.empty() ? "" : ": ", Printable(message));
+  if (!fix.empty()) text += fmt::format("{:<8} {}\n", "", Printable(fix));
+  return text;
+}
+
+std::vector<DeviceTest> ByDevice(std::span<const AtollSelfTestResult> results) {
+  std::vector<DeviceTest> tests;
+  for (const AtollSelfTestResult& result : results) {
+    if (tests.empty() || tests.back().device != result.device) {
+      tests.emplace_back().device = result.device;
+    }
+    DeviceTest& test = tests.back();
+    test.seconds += result.seconds;
+    if (result.status == ATOLL_OK) {
+      ++test.passed;
+    } else {
+      test.failed.push_back(&result);
+    }
+  }
+  return tests;
+}
+
+std::string Text(std::span<const AtollFinding> findings, const std::vector<CameraFinding>& cameras,
+                 std::span<const AtollSelfTestResult> results, const std::string& open_failure) {
+  std::string text;
+  for (const AtollFinding& finding : findings) {
+    text += Paragraph(LevelName(finding.level), finding.device, finding.message, finding.fix);
+  }
+  for (const CameraFinding& camera : cameras) {
+    text += Paragraph(LevelName(camera.level), camera.device, camera.message, camera.fix);
+  }
+  for (const DeviceTest& test : ByDevice(results)) {
+    text += Paragraph(test.failed.empty() ? "passed" : "failed", test.device,
+                      fmt::format("{} of {} known answers, {:.3f} s", test.passed,
+                                  test.passed + static_cast<int>(test.failed.size()), test.seconds),
+                      "");
+    for (const AtollSelfTestResult* result : test.failed) {
+      text += fmt::format("{:<8} {}\n", "", Printable(result->failure));
+    }
+  }
+  if (!open_failure.empty()) text += Paragraph("failed", "", open_failure, "");
+  return text;
+}
+
+Json ReportJson(const DoctorOptions& options, std::span<const AtollFinding> findings,
+                const std::vector<CameraFinding>& cameras,
+                std::span<const AtollSelfTestResult> results, const std::string& open_failure,
+                bool healthy) {
+  Json report = NewReport("doctor");
+  report["device"] = options.device;
+  report["healthy"] = healthy;
+  report["findings"] = Json::array();
+  for (const AtollFinding& finding : findings) {
+    report["findings"].push_back({{"level", LevelName(finding.level)},
+                                  {"code", finding.code},
+                                  {"device", finding.device},
+                                  {"message", finding.message},
+                                  {"fix", finding.fix}});
+  }
+  report["cameras"] = Json::array();
+  for (const CameraFinding& camera : cameras) {
+    report["cameras"].push_back({{"level", LevelName(camera.level)},
+                                 {"code", camera.code},
+                                 {"device", camera.device},
+                                 {"message", camera.message},
+                                 {"fix", camera.fix}});
+  }
+  report["self_test"] = nullptr;
+  if (options.root.empty() && open_failure.empty()) {
+    report["self_test"] = Json::array();
+    for (const AtollSelfTestResult& result : results) {
+      report["self_test"].push_back({{"device", result.device},
+                                     {"name", result.name},
+                                     {"passed", result.status == ATOLL_OK},
+                                     {"failure", result.failure},
+                                     {"ms", RoundedMs(result.seconds * 1e3)}});
+    }
+  }
+  report["open_failure"] = open_failure.empty() ? Json(nullptr) : Json(open_failure);
+  return report;
+}
+
+// What to end with, worst first; nothing if all is well.
+std::optional<CommandError> Verdict(std::span<const AtollFinding> findings,
+                                    std::span<const AtollSelfTestResult> results) {
+  const AtollSelfTestResult* lost = nullptr;
+  for (const AtollSelfTestResult& result : results) {
+    if (result.status == ATOLL_OK) continue;
+    if (result.status == ATOLL_INTERNAL) {
+      return CommandError(ExitCode::kVerifyMismatch,
+                          fmt::format("{} computes wrongly: {}; use another device", result.device,
+                                      result.failure));
+    }
+    lost = &result;
+  }
+  if (lost != nullptr) {
+    return CommandError(
+        ExitCodeOf(lost->status, Activity::kRunning),
+        fmt::format("{} failed: {}; plug it in again", lost->device, lost->failure));
+  }
+  for (const AtollFinding& finding : findings) {
+    if (finding.level != ATOLL_FINDING_ERROR) continue;
+    const std::string device = *finding.device == '\0' ? "" : fmt::format("{}: ", finding.device);
+    return CommandError(ExitCode::kNoDevice,
+                        fmt::format("{}{}; {}", device, finding.message, finding.fix));
+  }
+  return {};
+}
+
+void RunDoctor(const DoctorOptions& options) {
+  const AtollFinding* finding_list = nullptr;
+  int32_t finding_count = 0;
+  ThrowIfError(AtollDiagnose(options.root.c_str(), &finding_list, &finding_count),
+               Activity::kOpeningDevice, "cannot look at devices");
+  const std::span findings(finding_list, static_cast<size_t>(finding_count));
+  const std::vector<CameraFinding> cameras = LookAtCameras(options.root);
+
+  const AtollSelfTestResult* result_list = nullptr;
+  int32_t result_count = 0;
+  std::string open_failure;
+  std::optional<CommandError> verdict;
+  if (options.root.empty()) {
+    const Progress progress("testing");
+    const AtollStatus status =
+        AtollDeviceSelfTest(options.device.c_str(), &result_list, &result_count);
+    if (status != ATOLL_OK) {
+      open_failure = AtollLastError();
+      const ExitCode code = ExitCodeOf(status, Activity::kOpeningDevice);
+      if (code == ExitCode::kUsage) {
+        ThrowIfError(status, Activity::kOpeningDevice, "");
+      }
+      verdict.emplace(code,
+                      fmt::format("cannot test the device '{}': {}", options.device, open_failure));
+    }
+  }
+  const std::span results(result_list, static_cast<size_t>(result_count));
+  if (!verdict) verdict = Verdict(findings, results);
+  if (options.json) {
+    PrintReport(
+        ReportJson(options, findings, cameras, results, open_failure, !verdict.has_value()));
+  } else {
+    PrintText(Text(findings, cameras, results, open_failure));
+  }
+  if (verdict) throw *verdict;
+}
+
+struct TopOptions {
+  bool once = false;
+  double interval_seconds = 1;
+  bool json = false;
+};
+
+// What the counters of the last second come to.
+struct Rates {
+  double requests_per_second = 0;
+  double duty_cycle = 0;           // measured: share of the time in which a request had the device
+  double modelled_duty_cycle = 0;  // modelled: device time per time
+  double array_utilisation = 0;    // modelled: of the array's peak, while the device works
+  double bytes_to_device_per_second = 0;
+  double bytes_from_device_per_second = 0;
+  double memory_share = 0;  // of on-chip memory in use
+};
+
+Rates RatesOf(const AtollActivity& activity) {
+  // Counters come from other processes and may hold anything; no division by 0.
+  const auto ratio = [](double part, double whole) { return whole > 0 ? part / whole : 0.0; };
+  const AtollActivityCounts& recent = activity.recent;
+  const double seconds = activity.recent_seconds;
+  const double cycles = static_cast<double>(recent.device_cycles);
+  const double peak = static_cast<double>(activity.array_rows) * activity.array_columns;
+  return {
+      .requests_per_second = ratio(static_cast<double>(recent.requests), seconds),
+      .duty_cycle = ratio(recent.busy_seconds, seconds),
+      .modelled_duty_cycle = ratio(cycles, static_cast<double>(activity.clock_hz) * seconds),
+      .array_utilisation = ratio(static_cast<double>(recent.macs), cycles * peak),
+      .bytes_to_device_per_second = ratio(static_cast<double>(recent.bytes_to_device), seconds),
+      .bytes_from_device_per_second = ratio(static_cast<double>(recent.bytes_from_device), seconds),
+      .memory_share = ratio(static_cast<double>(activity.memory_used_bytes),
+                            static_cast<double>(activity.memory_bytes))};
+}
+
+std::span<const AtollActivity> Look() {
+  const AtollActivity* list = nullptr;
+  int32_t count = 0;
+  const AtollStatus status = AtollListActivity(&list, &count);
+  if (status == ATOLL_NOT_FOUND) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("{}; unset it to see devices", AtollLastError()));
+  }
+  ThrowIfError(status, Activity::kOpeningDevice, "cannot list what devices do");
+  return {list, static_cast<size_t>(count)};
+}
+
+Json CountsJson(const AtollActivityCounts& counts) {
+  return {{"requests", counts.requests},
+          {"failures", counts.failures},
+          {"busy_seconds", counts.busy_seconds},
+          {"device_cycles", counts.device_cycles},
+          {"macs", counts.macs},
+          {"bytes_to_device", counts.bytes_to_device},
+          {"bytes_from_device", counts.bytes_from_device}};
+}
+
+Json ReportJson(std::span<const AtollActivity> activities) {
+  Json report = NewReport("top");
+  report["activities"] = Json::array();
+  for (const AtollActivity& activity : activities) {
+    const Rates rates = RatesOf(activity);
+    report["activities"].push_back({{"pid", activity.pid},
+                                    {"command", activity.command},
+                                    {"device", activity.device},
+                                    {"open_seconds", activity.open_seconds},
+                                    {"running_seconds", activity.running_seconds},
+                                    {"memory_bytes", activity.memory_bytes},
+                                    {"memory_used_bytes", activity.memory_used_bytes},
+                                    {"recent_seconds", activity.recent_seconds},
+                                    {"requests_per_second", rates.requests_per_second},
+                                    {"duty_cycle", rates.duty_cycle},
+                                    {"modelled_duty_cycle", rates.modelled_duty_cycle},
+                                    {"modelled_array_utilisation", rates.array_utilisation},
+                                    {"step_ms",
+                                     {{"min", RoundedMs(activity.step_min_seconds * 1e3)},
+                                      {"mean", RoundedMs(activity.step_mean_seconds * 1e3)},
+                                      {"max", RoundedMs(activity.step_max_seconds * 1e3)}}},
+                                    {"recent", CountsJson(activity.recent)},
+                                    {"total", CountsJson(activity.total)}});
+  }
+  return report;
+}
+
+// Columns of the terminal; without one, lines are as long as they need to be.
+size_t LineWidth(bool in_place) {
+  winsize size = {};
+  const bool known = in_place && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : SIZE_MAX;
+}
+
+std::string StepText(const AtollActivity& activity) {
+  if (activity.recent.requests > 0) {
+    return fmt::format("{:>9.3f} {:>9.3f} {:>9.3f}", activity.step_min_seconds * 1e3,
+                       activity.step_mean_seconds * 1e3, activity.step_max_seconds * 1e3);
+  }
+  if (activity.running_seconds > 0) {
+    return fmt::format("{:>29}", fmt::format("running for {:.1f} s", activity.running_seconds));
+  }
+  return fmt::format("{:>9} {:>9} {:>9}", "-", "-", "-");
+}
+
+std::string ReportText(std::span<const AtollActivity> activities, size_t width) {
+  std::string text;
+  const auto add_line = [&](const std::string& line) {
+    text += line.substr(0, width);
+    text += '\n';
+  };
+  add_line(fmt::format(
+      "{:>7} {:<12} {:>8} {:>6} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6} {:>6}  {}", "PID",
+      "DEVICE", "REQ/S", "DUTY", "MODELLED", "ARRAY", "MIN ms", "MEAN ms", "MAX ms", "OUT MB/s",
+      "IN MB/s", "MEM", "FAILED", "COMMAND"));
+  for (const AtollActivity& activity : activities) {
+    const Rates rates = RatesOf(activity);
+    add_line(fmt::format(
+        "{:>7} {:<12} {:>8.1f} {:>5.1f}% {:>8.1f}% {:>5.1f}% {} {:>9.2f} {:>8.2f} {:>5.1f}% {:>6}  "
+        "{}",
+        activity.pid, activity.device, rates.requests_per_second, rates.duty_cycle * 100,
+        rates.modelled_duty_cycle * 100, rates.array_utilisation * 100, StepText(activity),
+        rates.bytes_to_device_per_second / 1e6, rates.bytes_from_device_per_second / 1e6,
+        rates.memory_share * 100, activity.total.failures, activity.command));
+  }
+  if (activities.empty()) text += "no device is in use\n";
+  return text;
+}
+
+// On a terminal the table stays in place.
+void Show(std::span<const AtollActivity> activities, bool in_place) {
+  const std::string text = ReportText(activities, LineWidth(in_place));
+  if (!in_place) {
+    PrintText(text);
+    return;
+  }
+  PrintText("\x1b[H\x1b[J" + text +
+            "\nOver the last second. Measured on the host: requests, DUTY (one has the device), "
+            "times of requests.\nModelled: MODELLED (device time per second), ARRAY (share of its "
+            "peak). Ctrl-C ends.\n");
+}
+
+void RunTop(const TopOptions& options) {
+  const std::atomic<bool>& stop = StopOnSignals();
+  const bool in_place = !options.once && !options.json && isatty(STDOUT_FILENO) != 0;
+  if (in_place) PrintText("\x1b[2J");
+  for (;;) {
+    const std::span<const AtollActivity> activities = Look();
+    options.json ? PrintReport(ReportJson(activities)) : Show(activities, in_place);
+    if (options.once || stop) return;
+    poll(nullptr, 0, static_cast<int>(options.interval_seconds * 1e3));  // a signal ends it
+    if (stop) return;
+  }
+}
+
 }  // namespace
 
 void AddDevicesCommand(CLI::App* app) {
-  auto options = std::make_shared<DevicesOptions>();
-  CLI::App* command = app->add_subcommand("devices", "What --device can take on this computer.");
-  command->add_flag("--json", options->json, "one line of JSON on stdout");
-  command->footer(
-      "docs/isa.md, section 1, says what the profiles of emulated devices consist of.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll devices\n"
-      "  atoll devices --json");
-  command->callback([options] { RunDevices(*options); });
+  Subcommand<DevicesOptions> command(app, "devices", RunDevices);
+  command.Flag("--json", command->json);
+}
+
+void AddDoctorCommand(CLI::App* app) {
+  Subcommand<DoctorOptions> command(app, "doctor", RunDoctor);
+  command.Add("--device", command->device);
+  command.Add("--root", command->root)->check(CLI::ExistingDirectory);
+  command.Flag("--json", command->json);
+}
+
+void AddTopCommand(CLI::App* app) {
+  Subcommand<TopOptions> command(app, "top", RunTop);
+  command.Flag("--once", command->once);
+  command.Add("--interval", command->interval_seconds)->check(CLI::Range(0.1, 3600.0));
+  command.Flag("--json", command->json);
 }
 
 }  // namespace atollcmd

@@ -2,23 +2,324 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 
+#include "atoll/delegate.h"
 #include "atoll/vision.h"
-#include "tools/atoll/coral.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"
-#include "tools/atoll/progress.h"
+#include "tools/atoll/measure.h"
+#include "tools/atoll/pictures.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/subcommands.h"
-#include "tools/atoll/what_if.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
+
+// What a real Coral would take for a model: modelled, and never mixed with the times of a device of
+// ours.
+class CoralReport {
+ public:
+  // Throws CommandError if there is no such host or a Coral would run nothing of the model.
+  CoralReport(const AtollModel* model, std::string host);
+
+  Json ToJson() const;
+  std::string ToText() const;  // lines
+
+ private:
+  const std::string host_;
+  AtollCoralEstimate estimate_ = {};
+};
+
+CoralReport::CoralReport(const AtollModel* model, std::string host) : host_(std::move(host)) {
+  const AtollStatus status = AtollEstimateCoral(model, host_.c_str(), &estimate_);
+  if (status == ATOLL_NOT_FOUND) {
+    throw CommandError(ExitCode::kUsage, fmt::format("--coral: {}", AtollLastError()));
+  }
+  ThrowIfError(status, Activity::kPreparing, "cannot predict a Coral's time");
+}
+
+Json CoralReport::ToJson() const {
+  const AtollCoralEstimate& e = estimate_;
+  const auto ms = [](double seconds) { return RoundedMs(seconds * 1e3); };
+  return {{"host", host_},
+          {"modelled_ms", ms(e.seconds)},
+          {"breakdown_ms",
+           {{"host", ms(e.host_seconds)},
+            {"link_out", ms(e.link_out_seconds)},
+            {"dense", ms(e.dense_seconds)},
+            {"vector", ms(e.vector_seconds)},
+            {"layers", ms(e.layer_seconds)},
+            {"parameters", ms(e.parameter_seconds)},
+            {"link_in", ms(e.link_in_seconds)}}},
+          {"upload_ms", ms(e.upload_seconds)},
+          {"instruction_bytes", e.instruction_bytes},
+          {"input_bytes", e.input_bytes},
+          {"output_bytes", e.output_bytes},
+          {"cached_parameter_bytes", e.cached_parameter_bytes},
+          {"streamed_parameter_bytes", e.streamed_parameter_bytes},
+          {"nodes_on_device", e.device_node_count},
+          {"nodes_on_host", e.host_node_count}};
+}
+
+std::string CoralReport::ToText() const {
+  const AtollCoralEstimate& e = estimate_;
+  std::string text = fmt::format(
+      "a real Coral on {} (modelled, not measured; docs/fidelity.md): {:.3f} ms per inference\n"
+      "    host        {:.3f} ms\n"
+      "    link        {:.3f} ms out: {} of instructions, {} of inputs; {:.3f} ms in: {}\n"
+      "    computation {:.3f} ms dense, {:.3f} ms depthwise and element-wise, {:.3f} ms for {} "
+      "layers\n"
+      "    parameters  {:.3f} ms waiting for {} streamed; {} cached, uploaded in {:.3f} ms\n",
+      host_, e.seconds * 1e3, e.host_seconds * 1e3, e.link_out_seconds * 1e3,
+      ByteSizeText(e.instruction_bytes), ByteSizeText(e.input_bytes), e.link_in_seconds * 1e3,
+      ByteSizeText(e.output_bytes), e.dense_seconds * 1e3, e.vector_seconds * 1e3,
+      e.layer_seconds * 1e3, e.device_node_count, e.parameter_seconds * 1e3,
+      ByteSizeText(e.streamed_parameter_bytes), ByteSizeText(e.cached_parameter_bytes),
+      e.upload_seconds * 1e3);
+  if (e.host_node_count > 0) {
+    text += fmt::format("    not in it   {} of {} operators, which the host's CPU would run\n",
+                        e.host_node_count, e.host_node_count + e.device_node_count);
+  }
+  return text;
+}
+
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0;;) {
+    const size_t comma = text.find(',', begin);
+    parts.push_back(text.substr(begin, comma - begin));
+    if (comma == std::string::npos) return parts;
+    begin = comma + 1;
+  }
+}
+
+CLI::Validator InputShapesText() {
+  return {[](std::string& text) {
+            for (std::string& part : SplitAtCommas(text)) {
+              if (std::string error = InputShapeText()(part); !error.empty()) return error;
+            }
+            return std::string();
+          },
+          "[NAME=]SHAPE[,...]"};
+}
+
+CLI::Validator DeviceWithTimes() {
+  return {[](std::string& text) {
+            return text == "cpu" ? "'cpu' has no modelled times; name a device, for example "
+                                   "emu:usb2, or all"
+                                 : "";
+          },
+          "DEVICE"};
+}
+
+std::vector<std::string> EmulatorProfiles() {
+  const AtollDeviceInfo* devices = nullptr;
+  int32_t count = 0;
+  ThrowIfError(AtollListDevices(&devices, &count), Activity::kOpeningDevice, "cannot list devices");
+  std::vector<std::string> profiles;
+  for (const AtollDeviceInfo& device : std::span(devices, count)) {
+    const std::string_view name = device.name;
+    if (name == "emu" || name.starts_with("emu:")) profiles.emplace_back(name);
+  }
+  return profiles;
+}
+
+std::string SizesText(const AtollTensor* tensor) {
+  std::vector<int32_t> sizes;
+  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
+    sizes.push_back(AtollTensorDim(tensor, i));
+  }
+  return fmt::format("{}", fmt::join(sizes, "x"));
+}
+
+struct WhatIfOptions {
+  std::vector<std::string> profiles;  // devices; "all": every profile of the emulator
+  // Each one set of shapes, as ParseInputShape takes them, with commas between.
+  std::vector<std::string> shapes;
+
+  bool any() const { return !profiles.empty() || !shapes.empty(); }
+};
+
+// One row for each device and set of shapes, the present ones first.
+class WhatIfTable {
+ public:
+  // Prepares the model of `session` in all these ways. Throws CommandError for what is wrong on the
+  // command line; that a model cannot be prepared in some way is a row with the reason.
+  WhatIfTable(const Session& session, const WhatIfOptions& options);
+
+  Json ToJson() const;
+  std::string ToText() const;  // lines
+
+ private:
+  struct Row {
+    std::string device;
+    std::vector<std::string> given;  // the shapes of --what-if or --input-shape
+    std::string shapes;              // of all inputs: "1x320x320x3"
+    std::string reason;              // why it cannot be; nothing of the rest is then set
+    AtollModelledLatency seconds = {};
+    int64_t cycles = 0;
+    size_t nodes = 0;
+    size_t nodes_on_device = 0;
+    size_t partitions = 0;
+    int64_t resident_bytes = 0;
+    int64_t activation_bytes = 0;
+    int64_t streamed_bytes = 0;
+    int64_t macs = 0;
+  };
+  static Row ReadRow(const Session& session);
+
+  std::vector<Row> rows_;
+};
+
+WhatIfTable::Row WhatIfTable::ReadRow(const Session& session) {
+  Row row;
+  std::vector<std::string> shapes;
+  for (const AtollTensor* input : session.inputs()) shapes.push_back(SizesText(input));
+  row.shapes = fmt::format("{}", fmt::join(shapes, ","));
+  for (const AtollNodeInfo& node : session.nodes()) {
+    ++row.nodes;
+    row.nodes_on_device += node.partition >= 0;
+    row.macs += node.macs;
+  }
+  for (const AtollPartitionInfo& partition : session.partitions()) {
+    ++row.partitions;
+    row.cycles += partition.estimated_cycles;
+    row.resident_bytes += partition.resident_parameter_bytes;
+    row.streamed_bytes += partition.streamed_parameter_bytes;
+    // Partitions share this memory.
+    row.activation_bytes = std::max(row.activation_bytes, partition.activation_bytes);
+    const AtollModelledLatency& latency = partition.latency;
+    row.seconds.total += latency.total;
+    row.seconds.host += latency.host;
+    row.seconds.link_out += latency.link_out;
+    row.seconds.parameters += latency.parameters;
+    row.seconds.array += latency.array;
+    row.seconds.vector += latency.vector;
+    row.seconds.dma += latency.dma;
+    row.seconds.link_in += latency.link_in;
+  }
+  if (!session.on_device()) {
+    row.reason = "the CPU has no modelled times";
+  } else if (row.partitions == 0) {
+    row.reason = row.nodes == 0 ? "the model has no operators"
+                                : fmt::format("nothing runs on the device: {}",
+                                              session.nodes().front().reason);
+  }
+  return row;
+}
+
+WhatIfTable::WhatIfTable(const Session& session, const WhatIfOptions& options) {
+  std::vector<std::string> devices = {session.device_name()};
+  for (const std::string& profile : options.profiles) {
+    for (const std::string& device :
+         profile == "all" ? EmulatorProfiles() : std::vector<std::string>{profile}) {
+      if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
+        devices.push_back(device);
+      }
+    }
+  }
+  std::vector<std::vector<std::string>> shapes = {session.options().input_shapes};
+  for (const std::string& text : options.shapes) shapes.push_back(SplitAtCommas(text));
+
+  for (const std::string& device : devices) {
+    for (const std::vector<std::string>& given : shapes) {
+      SessionOptions what_if = session.options();
+      what_if.device = device;
+      what_if.input_shapes = given;
+      Row row;
+      try {
+        row = rows_.empty() ? ReadRow(session) : ReadRow(Session(what_if));
+      } catch (const CommandError& error) {
+        if (error.code() != ExitCode::kBadModel) throw;
+        // The library's sentence alone: of the model, the report speaks all along.
+        const std::string_view sentence = AtollLastError();
+        const std::string model = fmt::format("model '{}': ", what_if.model);
+        row.reason = sentence.substr(sentence.starts_with(model) ? model.size() : 0);
+      }
+      row.device = device;
+      row.given = given;
+      if (row.shapes.empty()) row.shapes = fmt::format("{}", fmt::join(given, ","));
+      rows_.push_back(std::move(row));
+    }
+  }
+}
+
+Json WhatIfTable::ToJson() const {
+  const auto ms = [](double seconds) { return RoundedMs(seconds * 1e3); };
+  Json rows = Json::array();
+  for (const Row& row : rows_) {
+    Json json = {{"device", row.device}, {"input_shapes", row.given}, {"shapes", row.shapes}};
+    json["reason"] = row.reason;
+    json["modelled_ms"] = row.partitions > 0 ? Json(ms(row.seconds.total)) : Json();
+    if (row.partitions > 0) {
+      json["modelled_parts_ms"] = {{"host", ms(row.seconds.host)},
+                                   {"link_out", ms(row.seconds.link_out)},
+                                   {"parameters", ms(row.seconds.parameters)},
+                                   {"array", ms(row.seconds.array)},
+                                   {"vector", ms(row.seconds.vector)},
+                                   {"dma", ms(row.seconds.dma)},
+                                   {"link_in", ms(row.seconds.link_in)}};
+      json["modelled_cycles"] = row.cycles;
+    } else {
+      json["modelled_parts_ms"] = nullptr;
+      json["modelled_cycles"] = nullptr;
+    }
+    json["macs"] = row.macs;
+    json["nodes"] = row.nodes;
+    json["nodes_on_device"] = row.nodes_on_device;
+    json["partition_count"] = row.partitions;
+    json["on_chip_bytes"] = row.resident_bytes + row.activation_bytes;
+    json["resident_parameter_bytes"] = row.resident_bytes;
+    json["activation_bytes"] = row.activation_bytes;
+    json["streamed_parameter_bytes"] = row.streamed_bytes;
+    rows.push_back(std::move(json));
+  }
+  return rows;
+}
+
+std::string WhatIfTable::ToText() const {
+  size_t device_width = 6, shape_width = 6;
+  for (const Row& row : rows_) {
+    device_width = std::max(device_width, row.device.size());
+    shape_width = std::max(shape_width, row.shapes.size());
+  }
+  std::string text =
+      "\nwhat if: modelled ms per inference, not measured. Link and units work side by side, so "
+      "the\n"
+      "parts may add up to more than the total; operators on the CPU are not in it\n";
+  auto out = std::back_inserter(text);
+  fmt::format_to(out,
+                 "  {:<{}}  {:<{}}  {:>9} {:>7} {:>8} {:>7} {:>8} {:>8} {:>7} {:>7}  {:>13}  {:>9} "
+                 "{:>5}  {:>9}  {:>9}\n",
+                 "device", device_width, "inputs", shape_width, "total", "host", "link out",
+                 "params", "array", "vector", "dma", "link in", "cycles", "operators", "parts",
+                 "on chip", "streamed");
+  for (const Row& row : rows_) {
+    fmt::format_to(out, "{} {:<{}}  {:<{}}  ", &row == rows_.data() ? '*' : ' ', row.device,
+                   device_width, row.shapes, shape_width);
+    if (row.partitions == 0) {
+      fmt::format_to(out, "{}\n", Printable(row.reason));
+      continue;
+    }
+    const AtollModelledLatency& s = row.seconds;
+    fmt::format_to(
+        out,
+        "{:>9.3f} {:>7.3f} {:>8.3f} {:>7.3f} {:>8.3f} {:>8.3f} {:>7.3f} {:>7.3f}  {:>13}  {:>9} "
+        "{:>5}  {:>9}  {:>9}\n",
+        s.total * 1e3, s.host * 1e3, s.link_out * 1e3, s.parameters * 1e3, s.array * 1e3,
+        s.vector * 1e3, s.dma * 1e3, s.link_in * 1e3, Thousands(row.cycles),
+        fmt::format("{}/{}", row.nodes_on_device, row.nodes), row.partitions,
+        ByteSizeText(row.resident_bytes + row.activation_bytes), ByteSizeText(row.streamed_bytes));
+  }
+  return text + "* as it is now\n";
+}
 
 struct InspectOptions {
   SessionOptions session;
@@ -56,28 +357,6 @@ Plan ReadPlan(const Session& session) {
     plan.task = atollrt::IdentifyTask(session.interpreter());
   }
   return plan;
-}
-
-// What the label file has to fit, if the model says anything about classes.
-std::optional<LabelRule> RuleFor(const Session& session, atollrt::Task task) {
-  AtollInterpreter* interpreter = session.interpreter();
-  switch (task) {
-    case atollrt::Task::kClassify: {
-      const int count = atollrt::ClassificationReader::Create(interpreter)->class_count();
-      return LabelRule{{count, count}};
-    }
-    case atollrt::Task::kDetect: {
-      const int count = atollrt::DetectionReader::Create(interpreter)->score_count();
-      return LabelRule{{count - 1, count}, true};
-    }
-    case atollrt::Task::kSegment: {
-      const int count = atollrt::SegmentationReader::Create(interpreter)->class_count();
-      if (count == 0) return std::nullopt;
-      return LabelRule{{count, count}};
-    }
-    default:
-      return std::nullopt;
-  }
 }
 
 Json ReportJson(const Session& session, const Plan& plan) {
@@ -231,9 +510,9 @@ void RunInspect(const InspectOptions& options) {
   session.Lint({.task = plan.task,
                 .takes_picture = SeemsToTakePictures(session.interpreter()),
                 .lists_reasons = true});
-  if (const std::optional<LabelRule> rule = RuleFor(session, plan.task)) {
+  if (const LabelRule rule = LabelRuleOf(session, plan.task); rule.classes.most > 0) {
     session.AddWarnings(
-        Labels(WithModel(options.labels, options.session.model), *rule, /*lenient=*/true)
+        Labels(WithModel(options.labels, options.session.model), rule, /*lenient=*/true)
             .warnings());
   }
   if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
@@ -250,34 +529,13 @@ void RunInspect(const InspectOptions& options) {
 }  // namespace
 
 void AddInspectCommand(CLI::App* app) {
-  auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app->add_subcommand(
-      "inspect", "What is in a model, what of it would run on the device, and why the rest not.");
-  AddSessionOptions(command, &options->session);
-  AddLabelOptions(command, &options->labels);
-  command->add_option("--coral", options->coral,
-                      "also what a real Coral would take (modelled) on usb3, usb2, usb3-pi4 or "
-                      "pcie");
-  AddWhatIfOptions(command, &options->what_if);
-  command->add_flag("--json", options->json, "one line of JSON on stdout");
-  command->footer(
-      "Prints the operators with their place and, for those left on the CPU, the reason; the\n"
-      "tensors; bytes on chip and over the link; and the device time that the device's timing\n"
-      "model gives, which is an estimate and is called 'modelled' everywhere. Warnings say what\n"
-      "is commonly wrong with such models and label files, and how to repair it.\n"
-      "\n"
-      "--profile and --what-if add a table: a row for each device with each set of shapes, what "
-      "is\n"
-      "modelled for it, or why it cannot be. The first row is the model as it is now.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll inspect model.tflite\n"
-      "  atoll inspect model.tflite --device emu:usb2 --json\n"
-      "  atoll inspect model.tflite --coral usb3\n"
-      "  atoll inspect model.tflite --input-shape 1x320x320x3\n"
-      "  atoll inspect model.tflite --profile all\n"
-      "  atoll inspect model.tflite --profile emu:usb2 --what-if 320x320 --what-if image=160x160");
-  command->callback([options] { RunInspect(*options); });
+  Subcommand<InspectOptions> command(app, "inspect", RunInspect);
+  AddSessionOptions(&command, &command->session);
+  AddLabelOptions(&command, &command->labels);
+  command.Add("--coral", command->coral);
+  command.AddRepeatable("--profile", command->what_if.profiles)->check(DeviceWithTimes());
+  command.AddRepeatable("--what-if", command->what_if.shapes)->check(InputShapesText());
+  command.Flag("--json", command->json);
 }
 
 }  // namespace atollcmd

@@ -7,10 +7,7 @@
 #include <vector>
 
 #include "tools/atoll/lint.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 
@@ -32,7 +29,7 @@ inline LabelOptions WithModel(LabelOptions options, const std::string& model) {
 }
 
 // Adds --labels and --label-offset to a subcommand.
-void AddLabelOptions(CLI::App* app, LabelOptions* options);
+void AddLabelOptions(Command* command, LabelOptions* options);
 
 // What a model knows about its classes.
 struct LabelRule {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/profile_data.h"
-
 #include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <span>
 
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/percentile.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 
 namespace atollcmd {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -11,10 +10,10 @@
 
 #include "atoll/delegate.h"
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/progress.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/subcommands.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
@@ -267,24 +266,10 @@ void RunResidency(const ResidencyOptions& options) {
 }  // namespace
 
 void AddResidencyCommand(CLI::App* app) {
-  auto options = std::make_shared<ResidencyOptions>();
-  CLI::App* command = app->add_subcommand(
-      "residency", "Which models can stay on a device together, and what it costs if not.");
-  command->add_option("MODEL", options->models, ".tflite files, in the order in which they run")
-      ->required()
-      ->expected(1, kMaxModels);
-  AddDeviceOptions(command, &options->session);
-  command->add_flag("--json", options->json, "one line of JSON on stdout");
-  command->footer(
-      "Models that take turns on one device share its memory. One that finds no room makes those\n"
-      "used least recently go, and they are uploaded again when they are next used. Printed are\n"
-      "what each model takes, who makes room for whom when they run in turn, what a round takes,\n"
-      "and, if not all stay, what would make them fit. Nothing is run; times are modelled.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll residency detector.tflite classifier.tflite\n"
-      "  atoll residency a.tflite b.tflite c.tflite --device emu:usb2 --json");
-  command->callback([options] { RunResidency(*options); });
+  Subcommand<ResidencyOptions> command(app, "residency", RunResidency);
+  command.Add("MODEL", command->models)->required()->expected(1, kMaxModels);
+  AddDeviceOptions(&command, &command->session);
+  command.Flag("--json", command->json);
 }
 
 }  // namespace atollcmd

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
 
+#include "atoll/delegate.h"
 #include "runtime/base/sha256.h"
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/model_inputs.h"
-#include "tools/atoll/output_files.h"
-#include "tools/atoll/output_path.h"
-#include "tools/atoll/progress.h"
+#include "tools/atoll/files.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/subcommands.h"
-#include "tools/atoll/validators.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
@@ -218,58 +217,84 @@ void RunRun(const RunOptions& options) {
   PrintText(text);
 }
 
+// The words of the recorded command line.
+std::vector<std::string> ReadCommandLine(const std::string& path) {
+  std::string text;
+  const auto keep = [](const void* data, size_t size, void* user_data) {
+    static_cast<std::string*>(user_data)->assign(static_cast<const char*>(data), size);
+  };
+  if (AtollReadRecordingNote(path.c_str(), keep, &text) != ATOLL_OK) {
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("cannot replay: {}; give a file that --record wrote", AtollLastError()));
+  }
+  const Json words = Json::parse(text, nullptr, false);
+  std::vector<std::string> command;
+  for (const Json& word : words.is_array() ? words : Json::array()) {
+    if (word.is_string()) command.push_back(word.get<std::string>());
+  }
+  if (command.empty() || command[0] == "replay") {
+    throw CommandError(
+        ExitCode::kUsage,
+        fmt::format("'{}' does not say what was run when it was recorded; use --device replay:{} "
+                    "with the same subcommand",
+                    path, path));
+  }
+  return command;
+}
+
+// Takes an option and its value out of a command line.
+void Remove(std::string_view option, std::vector<std::string>* words) {
+  for (size_t i = 0; i < words->size();) {
+    const std::string& word = (*words)[i];
+    const bool is_alone = word == option;
+    if (!is_alone && !word.starts_with(std::string(option) + "=")) {
+      ++i;
+      continue;
+    }
+    const auto at = words->begin() + static_cast<ptrdiff_t>(i);
+    words->erase(at, at + (is_alone && i + 1 < words->size() ? 2 : 1));
+  }
+}
+
+struct ReplayOptions {
+  std::string recording;
+  std::vector<std::string> added;
+};
+
+void RunReplay(const ReplayOptions& options) {
+  std::vector<std::string> words = ReadCommandLine(options.recording);
+  std::string shown = "atoll";
+  for (const std::string& word : words) shown += " " + word;
+  fmt::print(stderr, "atoll: replaying '{}'\n", Printable(shown));
+  for (const char* option : {"--device", "--faults", "--record", "--on-device-loss"}) {
+    Remove(option, &words);
+  }
+  words.insert(words.end(), {"--device", "replay:" + options.recording});
+  words.insert(words.end(), options.added.begin(), options.added.end());
+  RunWords(std::move(words));
+}
+
 }  // namespace
 
 void AddRunCommand(CLI::App* app) {
-  auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app->add_subcommand(
-      "run", "Run models on given or made-up inputs and print checksums of their outputs.");
-  command->add_option("MODEL", options->models, ".tflite files, which share the device")
-      ->required();
-  AddDeviceOptions(command, &options->session);
-  AddInputShapeOption(command, &options->session.input_shapes);
-  command
-      ->add_option("--input", options->inputs,
-                   "K=FILE: take input K (from 0) from a file of exactly its bytes; repeatable")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--order", options->order,
-                   "which model to run when, as 0,1,0 (counted from 0); by default each once")
-      ->delimiter(',')
-      ->check(WholeNumber())
-      ->allow_extra_args(false);
-  command
-      ->add_option("--seed", options->seeds,
-                   "fills the inputs that are not given; one for all runs, or S,S,... one for each")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(WholeNumber())
-      ->capture_default_str();
-  command
-      ->add_option("--seed-at", options->seed_at,
-                   "of a model compiled for a Coral: device also fills what operators on the CPU "
-                   "would give to the Coral, model does not")
-      ->check(CLI::IsMember({"device", "model"}))
-      ->capture_default_str();
-  command->add_option("--output-dir", options->output_dir,
-                      "write output k to out_k.raw there, all or none");
-  command->add_flag("--checksums", options->checksums,
-                    "also a line for each intermediate tensor that exists outside of the device");
-  command->add_flag("--json", options->json, "one line of JSON on stdout");
-  command->footer(
-      "Each output is one line: index, name, type, shape, quantization, SHA-256 of its bytes\n"
-      "(little-endian, row-major).\n"
-      "\n"
-      "Inputs from a seed: every input restarts its own splitmix64 at that state. The bytes of\n"
-      "an integer tensor are those of the numbers in turn, least significant first; bool is the\n"
-      "lowest bit of each byte; float32 is one number per element, (n >> 40) / 2^24 * 2 - 1.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll run model.tflite\n"
-      "  atoll run model.tflite --device cpu --seed 2 --checksums\n"
-      "  atoll run a_edgetpu.tflite b_edgetpu.tflite --device usb --order 0,1,0 --seed 1,2,3\n"
-      "  atoll run model.tflite --input 0=image.raw --output-dir results");
-  command->callback([options] { RunRun(*options); });
+  Subcommand<RunOptions> command(app, "run", RunRun);
+  command.Add("MODEL", command->models)->required();
+  AddDeviceOptions(&command, &command->session);
+  AddInputShapeOption(&command, &command->session.input_shapes);
+  command.AddRepeatable("--input", command->inputs);
+  command.AddRepeatable("--order", command->order)->delimiter(',')->check(WholeNumber());
+  command.AddRepeatable("--seed", command->seeds)->delimiter(',')->check(WholeNumber());
+  command.Add("--seed-at", command->seed_at)->check(CLI::IsMember({"device", "model"}));
+  command.Add("--output-dir", command->output_dir);
+  command.Flag("--checksums", command->checksums);
+  command.Flag("--json", command->json);
+}
+
+void AddReplayCommand(CLI::App* app) {
+  Subcommand<ReplayOptions> command(app, "replay", RunReplay);
+  command.Add("FILE", command->recording)->required();
+  command.Add("OPTIONS", command->added);
 }
 
 }  // namespace atollcmd

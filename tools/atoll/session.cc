@@ -3,21 +3,18 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string_view>
 #include <system_error>
 
-#include "tools/atoll/command_line.h"
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/input_shape.h"
-#include "tools/atoll/output_path.h"
-#include "tools/atoll/progress.h"
-#include "tools/atoll/read_file.h"
+#include "tools/atoll/files.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
-#include "tools/atoll/stopwatch.h"
 
 namespace atollcmd {
 namespace {
@@ -84,76 +81,13 @@ AtollModel* LoadModel(const SessionOptions& options) {
   const bool is_shape = status == ATOLL_INVALID_ARGUMENT || status == ATOLL_CORRUPT_MODEL ||
                         status == ATOLL_UNSUPPORTED;
   // The library's sentence begins with the path.
-  ThrowIfError(status, Activity::kLoadingModel, "",
-               status == ATOLL_CORRUPT_MODEL && !AdviseFormat(options.model).empty()
-                   ? AdviseFormat(options.model)
-               : is_shape && !shapes.empty() ? "choose another shape, or keep that of the file"
-                                             : "");
+  std::string next_step = status == ATOLL_CORRUPT_MODEL ? AdviseFormat(options.model) : "";
+  if (next_step.empty() && is_shape && !shapes.empty()) {
+    next_step = "choose another shape, or keep that of the file";
+  }
+  ThrowIfError(status, Activity::kLoadingModel, "", next_step);
   return model;
 }
-
-}  // namespace
-
-void AddSessionOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option("MODEL", options->model, "a .tflite file")->required();
-  AddDeviceOptions(app, options);
-  AddInputShapeOption(app, &options->input_shapes);
-}
-
-void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes) {
-  app->add_option("--input-shape", *input_shapes,
-                  "[NAME=]1x320x320x3: the shape of an input, instead of the one in the file; "
-                  "[NAME=]320x320: its height and width alone; NAME may be its number, from 0; "
-                  "repeatable")
-      ->allow_extra_args(false)
-      ->check(InputShapeText());
-}
-
-void AddDeviceOptions(CLI::App* app, SessionOptions* options) {
-  app->add_option(
-         "--device", options->device,
-         "auto | cpu | emu | emu:PROFILE | usb | usb:N | usb:BUS-PORT | pci:N | replay:FILE, or a "
-         "list of devices of one kind, A,B, which share the requests; auto takes the first real "
-         "device, else the emulator; PROFILE is a name of 'atoll devices' or a .json file; "
-         "emu+stepped and emu:PROFILE+stepped go cycle by cycle")
-      ->capture_default_str();
-  app->add_flag("--copy", options->copy,
-                "read model files into memory instead of mapping them: then a file may be "
-                "overwritten while it is used");
-  app->add_option("--threads", options->threads,
-                  "host threads for operators on the CPU and for the emulator; 0: as the machine "
-                  "suggests")
-      ->check(CLI::Range(0, 256))
-      ->capture_default_str();
-  app->add_option("--stages", options->stages,
-                  "cut the model into so many stages of about equal time, for the devices of a "
-                  "list: --device emu,emu --stages 2")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app->add_option("--on-device-loss", options->on_device_loss,
-                  "when a device that was lost does not come back within seconds: fallback "
-                  "completes requests on the emulator, with the same bytes; replay fails them; "
-                  "fail does not even wait")
-      ->check(CLI::IsMember({"replay", "fallback", "fail"}))
-      ->capture_default_str();
-  app->add_option("--performance", options->performance,
-                  "clock of a Coral: low, medium, high or max (63, 125, 250, 500 MHz)")
-      ->check(CLI::IsMember({"low", "medium", "high", "max"}))
-      ->capture_default_str();
-  app->add_option("--firmware", options->firmware,
-                  "file with the firmware of a Coral (docs/coral.md)");
-  app->add_option("--fallback-model", options->fallback_model,
-                  "a .tflite file with the same inputs and outputs: completes on the CPU what a "
-                  "device that was lost does not, for models that run on a Coral only");
-  app->add_option("--faults", options->faults,
-                  "what shall go wrong between host and device: seed:N:P, as seed:7:1/400, or a "
-                  "script (docs/faults.md)");
-  app->add_option("--record", options->record,
-                  "record what goes over the bus in this file, a .pcapng for Wireshark and 'atoll "
-                  "replay'");
-}
-
-namespace {
 
 std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
   if (!options.record.empty()) CheckOutputFile("--record", options.record);
@@ -185,7 +119,89 @@ std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
   return {delegate, AtollDelegateDelete};
 }
 
+class SplitMix64 {
+ public:
+  explicit SplitMix64(uint64_t seed) : state_(seed) {}
+  uint64_t Next() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+struct InputFile {
+  size_t index;  // of the model input
+  std::string path;
+};
+
+InputFile ParseInputFile(const std::string& argument, size_t input_count) {
+  const size_t equals = std::min(argument.find('='), argument.size());
+  const std::optional<size_t> index =
+      ParseNumber<size_t>(std::string_view(argument).substr(0, equals));
+  if (!index || equals + 1 >= argument.size()) {
+    throw CommandError(ExitCode::kUsage,
+                       fmt::format("--input '{}' is not of the form K=FILE; for example "
+                                   "--input 0=image.raw",
+                                   argument));
+  }
+  if (*index >= input_count) {
+    throw CommandError(ExitCode::kUsage,
+                       fmt::format("--input '{}' names input {}, but the model has {} (counted "
+                                   "from 0); 'atoll inspect' lists them",
+                                   argument, *index, input_count));
+  }
+  return {*index, argument.substr(equals + 1)};
+}
+
+void ReadInto(const InputFile& input, AtollTensor* tensor) {
+  const size_t wanted = AtollTensorByteSize(tensor);
+  const std::string bytes =
+      ReadBeginning(input.path, wanted + 1, [&](const char* verb, const std::string& why) {
+        throw CommandError(ExitCode::kFailure, fmt::format("cannot {} '{}' for input {}: {}", verb,
+                                                           input.path, input.index, why));
+      });
+  if (bytes.size() != wanted) {
+    throw CommandError(
+        ExitCode::kUsage,
+        fmt::format("'{}' has {} bytes, but input {} '{}' takes exactly {} ({} {}); give a file of "
+                    "that size",
+                    input.path, bytes.size() < wanted ? fmt::format("{}", bytes.size()) : "more",
+                    input.index, AtollTensorName(tensor), wanted,
+                    AtollTypeName(AtollTensorType(tensor)), ShapeText(tensor)));
+  }
+  std::memcpy(AtollTensorData(tensor), bytes.data(), wanted);
+}
+
 }  // namespace
+
+void AddSessionOptions(Command* command, SessionOptions* options) {
+  command->Add("MODEL", options->model)->required();
+  AddDeviceOptions(command, options);
+  AddInputShapeOption(command, &options->input_shapes);
+}
+
+void AddInputShapeOption(Command* command, std::vector<std::string>* input_shapes) {
+  command->AddRepeatable("--input-shape", *input_shapes)->check(InputShapeText());
+}
+
+void AddDeviceOptions(Command* command, SessionOptions* options) {
+  command->Add("--device", options->device);
+  command->Flag("--copy", options->copy);
+  command->Add("--threads", options->threads)->check(CLI::Range(0, 256));
+  command->Add("--stages", options->stages)->check(CLI::Range(1, 64));
+  command->Add("--on-device-loss", options->on_device_loss)
+      ->check(CLI::IsMember({"replay", "fallback", "fail"}));
+  command->Add("--performance", options->performance)
+      ->check(CLI::IsMember({"low", "medium", "high", "max"}));
+  command->Add("--firmware", options->firmware);
+  command->Add("--fallback-model", options->fallback_model);
+  command->Add("--faults", options->faults);
+  command->Add("--record", options->record);
+}
 
 Session::Session(const SessionOptions& options, const Session* device_of) : options_(options) {
   const Progress progress(fmt::format("preparing '{}' for {}", options.model, options.device));
@@ -228,13 +244,6 @@ bool Session::on_coral() const {
   return on_device() && AtollModelHasOperator(model(), kCoralOperator) != 0;
 }
 
-AtollDeviceHealth Session::device_health() const {
-  AtollDeviceHealth health = {};
-  ThrowIfError(AtollDelegateGetDeviceHealth(delegate_.get(), &health), Activity::kOpeningDevice,
-               "cannot ask the device");
-  return health;
-}
-
 void Session::AnnounceHealth() const {
   const AtollDeviceHealth health = device_health();
   if (health.failures == 0) return;
@@ -252,13 +261,6 @@ void Session::AnnounceHealth() const {
   fmt::print(stderr, "atoll: device {}: failures {}{}\n", device_name_, health.failures, text);
 }
 
-AtollDeviceInfo Session::device_info() const {
-  AtollDeviceInfo info = {};
-  ThrowIfError(AtollDelegateGetDeviceInfo(delegate_.get(), &info), Activity::kOpeningDevice,
-               "cannot describe the device");
-  return info;
-}
-
 void Session::AnnounceDevice() const {
   if (options_.device == "auto") {
     const std::string note = device_info().note;
@@ -271,11 +273,6 @@ void Session::Lint(const ModelUse& use) { AddWarnings(LintModel(interpreter(), u
 
 void Session::AddWarnings(const std::vector<Finding>& warnings) {
   warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
-}
-
-void Session::Announce() const {
-  AnnounceDevice();
-  AnnounceWarnings();
 }
 
 void Session::AnnounceWarnings() const {
@@ -318,23 +315,13 @@ std::vector<const AtollTensor*> Session::outputs() const {
   return tensors;
 }
 
-std::vector<AtollNodeInfo> Session::nodes() const {
-  std::vector<AtollNodeInfo> nodes(AtollInterpreterGetNodeCount(interpreter()));
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    ThrowIfError(AtollInterpreterGetNodeInfo(interpreter(), static_cast<int32_t>(i), &nodes[i]),
-                 Activity::kRunning, "cannot describe an operator");
-  }
-  return nodes;
-}
-
-std::vector<AtollPartitionInfo> Session::partitions() const {
-  std::vector<AtollPartitionInfo> partitions(AtollInterpreterGetPartitionCount(interpreter()));
-  for (size_t i = 0; i < partitions.size(); ++i) {
-    ThrowIfError(
-        AtollInterpreterGetPartitionInfo(interpreter(), static_cast<int32_t>(i), &partitions[i]),
-        Activity::kRunning, "cannot describe a partition");
-  }
-  return partitions;
+std::span<const AtollMemoryBlock> Session::partition_memory(size_t partition) const {
+  const AtollMemoryBlock* blocks = nullptr;
+  int32_t count = 0;
+  ThrowIfError(AtollInterpreterGetPartitionMemory(interpreter(), static_cast<int32_t>(partition),
+                                                  &blocks, &count),
+               Activity::kRunning, "cannot describe a partition");
+  return {blocks, static_cast<size_t>(count)};
 }
 
 std::string Session::PartitionSummary() const {
@@ -347,24 +334,81 @@ std::string Session::PartitionSummary() const {
                      count == 1 ? "" : "s", delegated, all.size(), all.size() - delegated);
 }
 
-AtollInvokeInfo Session::invoke_info() const {
-  AtollInvokeInfo info = {};
-  ThrowIfError(AtollInterpreterGetInvokeInfo(interpreter(), &info), Activity::kRunning,
-               "cannot describe the invocation");
-  return info;
-}
-
-AtollMemoryInfo Session::memory_info() const {
-  AtollMemoryInfo info = {};
-  ThrowIfError(AtollInterpreterGetMemoryInfo(interpreter(), &info), Activity::kRunning,
-               "cannot describe the memory");
-  return info;
-}
-
 int64_t Session::macs() const {
   int64_t macs = 0;
   for (const AtollNodeInfo& node : nodes()) macs += node.macs;
   return macs;
+}
+
+std::optional<InputShape> ParseInputShape(std::string_view text) {
+  InputShape shape;
+  // Names may contain the sign, sizes cannot.
+  if (const size_t equals = text.rfind('='); equals != text.npos) {
+    const std::string_view input = text.substr(0, equals);
+    if (input.empty()) return std::nullopt;
+    shape.index = ParseNumber<int32_t>(input).value_or(-1);
+    if (shape.index < 0) shape.name = input;
+    text.remove_prefix(equals + 1);
+  }
+  for (const std::string& part : Split(text, 'x')) {
+    const std::optional<int32_t> size = ParseNumber<int32_t>(part);
+    if (!size || *size < 1) return std::nullopt;
+    shape.sizes.push_back(*size);
+  }
+  return shape;
+}
+
+CLI::Validator InputShapeText() {
+  return {[](std::string& text) {
+            return ParseInputShape(text)
+                       ? std::string()
+                       : fmt::format(
+                             "'{}' is no shape of an input; write for example 1x320x320x3, "
+                             "320x320 or NAME=1x64",
+                             text);
+          },
+          "[NAME=]SHAPE"};
+}
+
+void FillFromSeed(uint64_t seed, AtollTensor* tensor) {
+  SplitMix64 stream(seed);
+  auto* data = static_cast<uint8_t*>(AtollTensorData(tensor));
+  const size_t size = AtollTensorByteSize(tensor);
+  const AtollType type = AtollTensorType(tensor);
+  if (type == ATOLL_FLOAT32) {
+    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
+      const double unit = static_cast<double>(stream.Next() >> 40) / 16777216.0;
+      const auto value = static_cast<float>(unit * 2.0 - 1.0);
+      std::memcpy(data + i, &value, sizeof(value));
+    }
+    return;
+  }
+  for (size_t i = 0; i < size; i += 8) {
+    const uint64_t number = stream.Next();
+    for (size_t k = i; k < size && k < i + 8; ++k) {
+      data[k] = static_cast<uint8_t>(number >> (8 * (k - i)));
+      if (type == ATOLL_BOOL) data[k] &= 1;
+    }
+  }
+}
+
+void FillInputs(const Session& session, uint64_t seed, const std::vector<std::string>& files) {
+  const std::vector<AtollTensor*> tensors = session.inputs();
+  std::vector<bool> given(tensors.size(), false);
+  for (const std::string& argument : files) {
+    const InputFile input = ParseInputFile(argument, tensors.size());
+    if (given[input.index]) {
+      throw CommandError(ExitCode::kUsage,
+                         fmt::format("input {} is given twice, the second time as '{}'; give each "
+                                     "input once",
+                                     input.index, input.path));
+    }
+    given[input.index] = true;
+    ReadInto(input, tensors[input.index]);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!given[i]) FillFromSeed(seed, tensors[i]);
+  }
 }
 
 }  // namespace atollcmd

@@ -4,18 +4,21 @@
 // with. RAII over the C interface; failures throw CommandError. One thread at a time.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
+#include "tools/atoll/exit_code.h"
 #include "tools/atoll/lint.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 
@@ -37,12 +40,25 @@ struct SessionOptions {
   bool copy = false;                // read the file, do not map it
 };
 
+struct InputShape {
+  std::string name;    // of the input; empty: `index` says which one
+  int32_t index = -1;  // among the inputs; -1: the only one
+  std::vector<int32_t> sizes;
+};
+
+// "1x320x320x3", "320x320" (height and width), with "NAME=" or the number of an input and "=" in
+// front where there are several; nullopt for anything else. Sizes are from 1 to 2^31 - 1.
+std::optional<InputShape> ParseInputShape(std::string_view text);
+
+// Accepts what ParseInputShape takes.
+CLI::Validator InputShapeText();
+
 // Adds MODEL, --device, --threads and --input-shape to a subcommand.
-void AddSessionOptions(CLI::App* app, SessionOptions* options);
+void AddSessionOptions(Command* command, SessionOptions* options);
 // --input-shape alone.
-void AddInputShapeOption(CLI::App* app, std::vector<std::string>* input_shapes);
+void AddInputShapeOption(Command* command, std::vector<std::string>* input_shapes);
 // --device and what goes with it alone.
-void AddDeviceOptions(CLI::App* app, SessionOptions* options);
+void AddDeviceOptions(Command* command, SessionOptions* options);
 
 class Session {
  public:
@@ -64,7 +80,9 @@ class Session {
   // Whether the model was compiled for a Coral, and so the device is one.
   bool on_coral() const;
   // What the device is made of; zeros with --device cpu.
-  AtollDeviceInfo device_info() const;
+  AtollDeviceInfo device_info() const {
+    return Ask(AtollDelegateGetDeviceInfo, delegate(), "the device");
+  }
 
   // Looks for what is commonly wrong with models that are used so; adds to warnings().
   void Lint(const ModelUse& use);
@@ -76,7 +94,10 @@ class Session {
   void AnnounceDevice() const;
   void AnnounceWarnings() const;
   // Both.
-  void Announce() const;
+  void Announce() const {
+    AnnounceDevice();
+    AnnounceWarnings();
+  }
 
   void Invoke();
   // What to do after a failure of this device, if that is not what is usually said.
@@ -84,14 +105,27 @@ class Session {
 
   std::vector<AtollTensor*> inputs() const;
   std::vector<const AtollTensor*> outputs() const;
-  std::vector<AtollNodeInfo> nodes() const;
-  std::vector<AtollPartitionInfo> partitions() const;
+  std::vector<AtollNodeInfo> nodes() const {
+    return AskAll(AtollInterpreterGetNodeCount, AtollInterpreterGetNodeInfo, "an operator");
+  }
+  std::vector<AtollPartitionInfo> partitions() const {
+    return AskAll(AtollInterpreterGetPartitionCount, AtollInterpreterGetPartitionInfo,
+                  "a partition");
+  }
   // "1 partition with 64 of 66 operators on the device, 2 on the CPU"
   std::string PartitionSummary() const;
-  AtollInvokeInfo invoke_info() const;
-  AtollMemoryInfo memory_info() const;
+  AtollInvokeInfo invoke_info() const {
+    return Ask(AtollInterpreterGetInvokeInfo, interpreter(), "the invocation");
+  }
+  AtollMemoryInfo memory_info() const {
+    return Ask(AtollInterpreterGetMemoryInfo, interpreter(), "the memory");
+  }
   // Zeros on the CPU.
-  AtollDeviceHealth device_health() const;
+  AtollDeviceHealth device_health() const {
+    return Ask(AtollDelegateGetDeviceHealth, delegate(), "the device");
+  }
+  // What is on the device for a partition, from the start of its request on.
+  std::span<const AtollMemoryBlock> partition_memory(size_t partition) const;
   // Says on stderr what went wrong with the device so far, if anything did.
   void AnnounceHealth() const;
   int64_t macs() const;
@@ -104,6 +138,25 @@ class Session {
   const LoadTimes& load_times() const { return load_times_; }
 
  private:
+  template <typename Object, typename Info>
+  static Info Ask(AtollStatus (*get)(const Object*, Info*), const Object* object,
+                  const char* what) {
+    Info info = {};
+    ThrowIfError(get(object, &info), Activity::kRunning, fmt::format("cannot describe {}", what));
+    return info;
+  }
+  template <typename Info>
+  std::vector<Info> AskAll(int32_t (*get_count)(const AtollInterpreter*),
+                           AtollStatus (*get)(const AtollInterpreter*, int32_t, Info*),
+                           const char* what) const {
+    std::vector<Info> all(static_cast<size_t>(get_count(interpreter())));
+    for (size_t i = 0; i < all.size(); ++i) {
+      ThrowIfError(get(interpreter(), static_cast<int32_t>(i), &all[i]), Activity::kRunning,
+                   fmt::format("cannot describe {}", what));
+    }
+    return all;
+  }
+
   template <auto kDelete>
   struct Deleter {
     template <typename T>
@@ -122,5 +175,19 @@ class Session {
   LoadTimes load_times_;
   std::vector<Finding> warnings_;
 };
+
+// ---- Inputs ------------------------------------------------------------------------------------
+//
+// Seed S: every input restarts its own splitmix64 at state = S. The bytes of an integer tensor are
+// those of the numbers in turn, each as 8 bytes, least significant first, the last number cut off;
+// bool is the lowest bit of each byte; float32 is one number per element,
+// (next() >> 40) / 2^24 * 2 - 1, so in [-1, 1). The same stream everywhere makes runs comparable
+// between devices, machines and other runtimes.
+
+void FillFromSeed(uint64_t seed, AtollTensor* tensor);
+
+// Fills all inputs from `seed`, apart from those that `files` names ("0=image.raw": the index of
+// the input and a file of exactly its bytes).
+void FillInputs(const Session& session, uint64_t seed, const std::vector<std::string>& files);
 
 }  // namespace atollcmd

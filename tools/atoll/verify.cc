@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -10,20 +11,183 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "runtime/base/sha256.h"
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/golden.h"
-#include "tools/atoll/model_inputs.h"
-#include "tools/atoll/output_files.h"
-#include "tools/atoll/progress.h"
+#include "tools/atoll/files.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/subcommands.h"
-#include "tools/atoll/validators.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
+
+// A decimal number that is all of `text`.
+template <typename T>
+T Number(const std::string& text) {
+  T number = {};
+  const char* end = text.data() + text.size();
+  const auto [number_end, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || number_end != end) {
+    throw std::invalid_argument(fmt::format("'{}' is not a number", text));
+  }
+  return number;
+}
+
+std::vector<uint8_t> DecodeBase64(const std::string& text) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<uint8_t> bytes;
+  uint32_t bits = 0;
+  int bit_count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    const size_t digit = kDigits.find(c);
+    if (digit == std::string_view::npos) throw std::invalid_argument("damaged base64");
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    bit_count += 6;
+    if (bit_count < 8) continue;
+    bit_count -= 8;
+    bytes.push_back(static_cast<uint8_t>(bits >> bit_count));
+  }
+  return bytes;
+}
+
+// Results on file: DIR/<model's name>.json with, per seed, the SHA-256 of inputs, outputs and
+// intermediate tensors (docs/command.md).
+class Golden {
+ public:
+  struct Output {
+    int32_t tensor = -1;  // index in the file
+    std::string sha256;
+    std::vector<uint8_t> bytes;  // empty if only the hash is on file
+  };
+  struct Inference {
+    std::map<int32_t, std::string> tensors;  // index in the file -> SHA-256
+    std::vector<Output> outputs;
+  };
+
+  // Reads and checks the file; throws CommandError if it is not of this form or of another model.
+  Golden(const std::string& directory, const std::string& model);
+
+  const std::string& directory() const { return directory_; }
+  const std::string& path() const { return path_; }
+  std::vector<uint64_t> seeds() const;  // ascending
+
+  // Throws CommandError if the seed is not on file, or its inputs or outputs are not those of
+  // `session`, whose inputs hold what it stands for.
+  const Inference& ForSeed(uint64_t seed, const Session& session);
+
+ private:
+  struct Entry {
+    std::vector<std::string> inputs;  // SHA-256
+    Inference inference;
+  };
+  std::string directory_;
+  std::string path_;
+  std::map<uint64_t, Entry> entries_;
+};
+
+Golden::Golden(const std::string& directory, const std::string& model) : directory_(directory) {
+  const std::filesystem::path file = std::filesystem::path(model).stem().string() + ".json";
+  path_ = (std::filesystem::path(directory) / file).string();
+  const std::string text = ReadFile(path_);
+  try {
+    const Json json = Json::parse(text);
+    if (json.contains("sha256")) {
+      const std::string bytes = ReadFile(model);
+      if (atollrt::Sha256Hex(bytes.data(), bytes.size()) != json["sha256"].get<std::string>()) {
+        throw CommandError(ExitCode::kUsage,
+                           fmt::format("'{}' holds results of another file than '{}' (their "
+                                       "SHA-256 differ); give the directory that goes with it",
+                                       path_, model));
+      }
+    }
+    for (const auto& [seed, stored] : json.at("seeds").items()) {
+      if (!stored.contains("outputs")) continue;  // it could not be run there
+      Entry entry;
+      for (const Json& input : stored.at("inputs")) entry.inputs.push_back(input.at("sha256"));
+      for (const auto& [index, sha256] : stored.at("tensors").items()) {
+        entry.inference.tensors[Number<int32_t>(index)] = sha256.get<std::string>();
+      }
+      for (const Json& stored_output : stored.at("outputs")) {
+        Output output;
+        output.sha256 = stored_output.at("sha256").get<std::string>();
+        if (stored_output.contains("base64")) {
+          output.bytes = DecodeBase64(stored_output["base64"].get<std::string>());
+          // A hash that is not that of the bytes is the one that counts.
+          if (atollrt::Sha256Hex(output.bytes.data(), output.bytes.size()) != output.sha256) {
+            output.bytes.clear();
+          }
+        }
+        entry.inference.outputs.push_back(std::move(output));
+      }
+      entries_[Number<uint64_t>(seed)] = std::move(entry);
+    }
+  } catch (const Json::exception& error) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("'{}' is not a file of golden results: {}; see "
+                                   "docs/command.md for its form",
+                                   path_, error.what()));
+  } catch (const std::invalid_argument& error) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("'{}' is not a file of golden results: {}; see "
+                                   "docs/command.md for its form",
+                                   path_, error.what()));
+  }
+  if (entries_.empty()) {
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("'{}' holds no results of any seed; compare with a device instead", path_));
+  }
+}
+
+std::vector<uint64_t> Golden::seeds() const {
+  std::vector<uint64_t> seeds;
+  for (const auto& entry : entries_) seeds.push_back(entry.first);
+  return seeds;
+}
+
+const Golden::Inference& Golden::ForSeed(uint64_t seed, const Session& session) {
+  const auto found = entries_.find(seed);
+  if (found == entries_.end()) {
+    throw CommandError(ExitCode::kUsage, fmt::format("'{}' holds no results of seed {}; it has {}",
+                                                     path_, seed, fmt::join(seeds(), ", ")));
+  }
+  Entry& entry = found->second;
+  const std::vector<AtollTensor*> inputs = session.inputs();
+  const std::vector<const AtollTensor*> outputs = session.outputs();
+  std::vector<std::string> hashes;
+  for (const AtollTensor* input : inputs) {
+    hashes.push_back(atollrt::Sha256Hex(AtollTensorConstData(input), AtollTensorByteSize(input)));
+  }
+  if (hashes != entry.inputs || outputs.size() != entry.inference.outputs.size()) {
+    throw CommandError(ExitCode::kFailure,
+                       fmt::format("the inputs or outputs of seed {} in '{}' are not those of this "
+                                   "model; make the file anew",
+                                   seed, path_));
+  }
+  const int32_t tensor_count = AtollInterpreterGetTensorCount(session.interpreter());
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    Output& output = entry.inference.outputs[k];
+    for (int32_t i = 0; i < tensor_count; ++i) {
+      if (AtollInterpreterGetTensor(session.interpreter(), i) == outputs[k]) output.tensor = i;
+    }
+    if (!output.bytes.empty() && output.bytes.size() != AtollTensorByteSize(outputs[k])) {
+      output.bytes.clear();
+    }
+    const auto tensor = entry.inference.tensors.find(output.tensor);
+    if (tensor != entry.inference.tensors.end() && tensor->second != output.sha256) {
+      throw CommandError(ExitCode::kFailure,
+                         fmt::format("'{}' contradicts itself: output {} of seed {} is tensor {}, "
+                                     "but with another hash there; make the file anew",
+                                     path_, k, seed, output.tensor));
+    }
+  }
+  return entry.inference;
+}
 
 using Bytes = std::vector<uint8_t>;
 using TensorBytes = std::map<int32_t, Bytes>;  // by tensor index in the file
@@ -518,40 +682,12 @@ void RunVerify(const VerifyOptions& options) {
 }  // namespace
 
 void AddVerifyCommand(CLI::App* app) {
-  auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command = app->add_subcommand(
-      "verify", "Compare every tensor of a model on two devices, or with results on file.");
-  AddSessionOptions(command, &options->session);
-  command
-      ->add_option("--against", options->against,
-                   "what is right: a device as for --device, or golden:DIR for the hashes in "
-                   "DIR/<model's name>.json")
-      ->capture_default_str();
-  command
-      ->add_option(
-          "--seed", options->seeds,
-          "inputs as of 'atoll run', S,S,... or repeatable; default 1, with golden:DIR all "
-          "on file")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(WholeNumber());
-  command->add_option("--save", options->save,
-                      "directory for a reproducer, written only if something differs; default "
-                      "atoll-verify-<model's name>");
-  command->add_flag("--json", options->json, "one line of JSON on stdout");
-  command->footer(
-      "Compared are all tensors that exist on both sides, in the order in which operators write\n"
-      "them; those inside a partition exist only on the device. Quantized and integer tensors "
-      "must\n"
-      "be equal in every byte; float32 counts as equal within 1e-5 of the largest wanted value.\n"
-      "One line per seed; at a mismatch also the first differing tensor, what wrote it, the first\n"
-      "differing element and a reproducer, and exit code 6.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll verify model.tflite\n"
-      "  atoll verify model.tflite --device usb --against emu --seed 1 --seed 2\n"
-      "  atoll verify model.tflite --device emu --against golden:expected --save mismatch");
-  command->callback([options] { RunVerify(*options); });
+  Subcommand<VerifyOptions> command(app, "verify", RunVerify);
+  AddSessionOptions(&command, &command->session);
+  command.Add("--against", command->against);
+  command.AddRepeatable("--seed", command->seeds)->delimiter(',')->check(WholeNumber());
+  command.Add("--save", command->save);
+  command.Flag("--json", command->json);
 }
 
 }  // namespace atollcmd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/output_files.h"
+#include "tools/atoll/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,19 +10,123 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/output_path.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string>& Words() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+}  // namespace
+
+const std::vector<std::string>& CommandLine() { return Words(); }
+void SetCommandLine(std::vector<std::string> words) { Words() = std::move(words); }
+
+// ---- Reading -----------------------------------------------------------------------------------
+
+std::string ReadBeginning(
+    const std::string& path, size_t bytes_max,
+    const std::function<void(const char* verb, const std::string& why)>& fail) {
+  const auto fail_with = [&](const char* verb, int error) {
+    fail(verb, fmt::format("{}; {}", std::strerror(error), AdviseReading(error)));
+  };
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+  if (!file) fail_with("open", errno);
+  std::string bytes;
+  std::string piece(size_t{1} << 16, '\0');
+  while (bytes.size() < bytes_max) {
+    const size_t count =
+        std::fread(piece.data(), 1, std::min(piece.size(), bytes_max - bytes.size()), file.get());
+    if (count == 0) break;
+    bytes.append(piece, 0, count);
+  }
+  if (std::ferror(file.get())) fail_with("read", errno);
+  return bytes;
+}
+
+std::string ReadFile(const std::string& path) {
+  constexpr size_t kBytesMax = size_t{1} << 31;
+  constexpr size_t kStreamBytesMax = size_t{1} << 26;  // of what may have no end: a pipe, a device
+  const auto fail = [&](const char*, const std::string& why) {
+    throw CommandError(ExitCode::kFailure, fmt::format("cannot read '{}': {}", path, why));
+  };
+  std::error_code no_type;
+  const size_t bytes_max = fs::is_regular_file(path, no_type) ? kBytesMax : kStreamBytesMax;
+  std::string bytes = ReadBeginning(path, bytes_max + 1, fail);
+  if (bytes.size() > bytes_max) {
+    fail("", fmt::format("it has more than {} MiB; check the path", bytes_max >> 20));
+  }
+  return bytes;
+}
+
+void CheckFile(std::string_view option, const std::string& path, std::string_view what) {
+  const auto fail = [&](const char* reason) {
+    throw CommandError(
+        ExitCode::kFailure,
+        fmt::format("cannot read {} '{}': {}; give the path of {}", option, path, reason, what));
+  };
+  if (access(path.c_str(), R_OK) != 0) fail(std::strerror(errno));
+  std::error_code error;
+  if (fs::is_directory(path, error)) fail("it is a folder");
+}
+
+// ---- Writing -----------------------------------------------------------------------------------
+
+namespace {
+
+[[noreturn]] void Refuse(const std::string& sentence, ExitCode code = ExitCode::kFailure) {
+  throw CommandError(code, sentence);
+}
+
+void CheckParent(std::string_view option, const std::string& path, const fs::path& parent) {
+  if (parent.empty()) return;
+  std::error_code error;
+  const fs::file_status status = fs::status(parent, error);
+  if (status.type() == fs::file_type::not_found) {
+    Refuse(fmt::format("{} '{}': there is no folder '{}'; make it or choose another {}", option,
+                       path, parent.string(), option));
+  }
+  if (error) {
+    Refuse(fmt::format("{} '{}': {}; choose another {}", option, path, error.message(), option));
+  }
+  if (!fs::is_directory(status)) {
+    Refuse(fmt::format("{} '{}': '{}' is no folder; choose another {}", option, path,
+                       parent.string(), option));
+  }
+}
+
+// What is there; throws if nobody can tell, as of a name that is too long.
+fs::file_type TypeOf(std::string_view option, const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found) {
+    Refuse(fmt::format("{} '{}': {}; choose another {}", option, path, error.message(), option));
+  }
+  return status.type();
+}
+
+// Before there is work that would be lost.
+void CheckWritable(std::string_view option, const std::string& path, const fs::path& parent) {
+  std::error_code error;
+  if (fs::exists(path, error) || access(parent.empty() ? "." : parent.c_str(), W_OK) == 0) return;
+  Refuse(fmt::format("{} '{}': {}; {}", option, path, std::strerror(errno),
+                     AdviseWriting(option, errno)));
+}
 
 // False, with errno, if not everything could be written.
 bool WriteAll(int fd, const char* data, size_t size) {
@@ -45,7 +149,7 @@ bool WriteAll(int fd, const char* data, size_t size) {
 
 // In small letters: ".jpg".
 std::string ExtensionOf(const std::string& path) {
-  std::string extension = std::filesystem::path(path).extension().string();
+  std::string extension = fs::path(path).extension().string();
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return extension;
 }
@@ -57,7 +161,7 @@ bool IsOneOf(const std::string& extension, const std::vector<std::string>& exten
 // NAME.jpg for the picture photos/NAME.png, or NAME-2.jpg if that name is taken.
 std::string NameFor(const std::string& picture, const std::string& extension,
                     std::set<std::string>* taken) {
-  const std::string stem = std::filesystem::path(picture).stem().string();
+  const std::string stem = fs::path(picture).stem().string();
   std::string name = stem + extension;
   for (int number = 2; !taken->insert(name).second; ++number) {
     name = fmt::format("{}-{}{}", stem, number, extension);
@@ -71,11 +175,9 @@ std::optional<int> DescriptorOf(const std::string& name) {
   if (name == "-" || name == "/dev/stdout") return STDOUT_FILENO;
   if (name == "/dev/stderr") return STDERR_FILENO;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
-    int fd = -1;
-    const char* const end = name.data() + name.size();
     if (!name.starts_with(folder)) continue;
-    const auto [number_end, error] = std::from_chars(name.data() + folder.size(), end, fd);
-    if (error == std::errc() && number_end == end && fd >= 0) return fd;
+    const std::optional<int> fd = ParseNumber<int>(std::string_view(name).substr(folder.size()));
+    if (fd && *fd >= 0) return fd;
   }
   return {};
 }
@@ -129,6 +231,67 @@ int CreateBeside(const std::string& path, std::string* temporary_path) {
 
 }  // namespace
 
+std::string AdviseWriting(std::string_view option, int error) {
+  const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS;
+  return fmt::format("choose another {}{}", option,
+                     is_forbidden ? ", in a folder that this user may write to" : "");
+}
+
+void CheckNamedOnce(std::string_view option, const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return;
+  const auto is_same = [&path](const std::string& other) {
+    std::error_code ignored;
+    return fs::equivalent(path, other, ignored);
+  };
+  // "--labels=FILE", "replay:FILE"
+  int names = 0;
+  for (const std::string& word : CommandLine()) {
+    bool names_it = is_same(word);
+    for (const char separator : {'=', ':'}) {
+      const size_t at = word.find(separator);
+      names_it |= at != word.npos && is_same(word.substr(at + 1));
+    }
+    names += names_it ? 1 : 0;
+  }
+  if (names < 2) return;
+  Refuse(fmt::format("{} '{}' would overwrite a file that the command line names once more; choose "
+                     "another {}",
+                     option, path, option),
+         ExitCode::kUsage);
+}
+
+void CheckOutputFile(std::string_view option, const std::string& path) {
+  if (path.empty())
+    Refuse(fmt::format("{} has no name; give the name of a file", option), ExitCode::kUsage);
+  CheckParent(option, path, fs::path(path).parent_path());
+  if (!fs::path(path).has_filename() || TypeOf(option, path) == fs::file_type::directory) {
+    Refuse(fmt::format("{} '{}' is a folder; give the name of a file", option, path),
+           ExitCode::kUsage);
+  }
+  CheckNamedOnce(option, path);
+  CheckWritable(option, path, fs::path(path).parent_path());
+}
+
+void CheckParentOf(std::string_view option, const std::string& path) {
+  CheckParent(option, path, fs::path(path).parent_path());
+  TypeOf(option, path);
+  CheckWritable(option, path, fs::path(path).parent_path());
+}
+
+void CheckOutputFolder(std::string_view option, const std::string& path) {
+  if (path.empty())
+    Refuse(fmt::format("{} has no name; give the name of a folder", option), ExitCode::kUsage);
+  fs::path folder(path);
+  if (!folder.has_filename()) folder = folder.parent_path();  // "annotated/"
+  CheckParent(option, path, folder.parent_path());
+  const fs::file_type type = TypeOf(option, path);
+  if (type != fs::file_type::not_found && type != fs::file_type::directory) {
+    Refuse(fmt::format("{} '{}' is a file; give the name of a folder", option, path));
+  }
+  CheckWritable(option, path, folder.parent_path());
+}
+
 OutputFiles::~OutputFiles() {
   for (const File& file : files_) {
     if (!file.temporary_path.empty()) unlink(file.temporary_path.c_str());
@@ -141,9 +304,9 @@ void OutputFiles::Add(std::string_view option, const std::string& name, const vo
     files_.push_back({std::string(option), "", name, {static_cast<const char*>(data), size}});
     return;
   }
-  if (const auto directory = std::filesystem::path(name).parent_path(); !directory.empty()) {
+  if (const auto directory = fs::path(name).parent_path(); !directory.empty()) {
     std::error_code error;
-    std::filesystem::create_directories(directory, error);
+    fs::create_directories(directory, error);
     if (error) Fail("create the directory", directory.string(), error.value(), option);
   }
   std::string temporary_path;
@@ -190,10 +353,10 @@ std::vector<std::string> PlanOutputs(std::string_view option, const std::string&
                                      const std::vector<std::string>& pictures) {
   static const std::vector<std::string> other_pictures = {
       ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"};
-  const std::filesystem::path path(output);
+  const fs::path path(output);
   const std::string extension = ExtensionOf(output);
   std::vector<std::string> planned;
-  if (IsOneOf(extension, extensions) && !std::filesystem::is_directory(path)) {
+  if (IsOneOf(extension, extensions) && !fs::is_directory(path)) {
     if (pictures.size() > 1) {
       throw CommandError(ExitCode::kUsage,
                          fmt::format("{} '{}' is one file, but there are {} pictures; give a "
@@ -201,7 +364,7 @@ std::vector<std::string> PlanOutputs(std::string_view option, const std::string&
                                      option, output, pictures.size()));
     }
     planned.push_back(output);
-  } else if (IsOneOf(extension, other_pictures) && !std::filesystem::is_directory(path)) {
+  } else if (IsOneOf(extension, other_pictures) && !fs::is_directory(path)) {
     throw CommandError(
         ExitCode::kUsage,
         fmt::format("{} '{}' would have to be a {}; give a file name that ends in {}, or a "
@@ -217,7 +380,7 @@ std::vector<std::string> PlanOutputs(std::string_view option, const std::string&
   for (const std::string& file : planned) {
     for (const std::string& picture : pictures) {
       std::error_code error;
-      if (std::filesystem::equivalent(file, picture, error) && !error) {
+      if (fs::equivalent(file, picture, error) && !error) {
         throw CommandError(ExitCode::kUsage,
                            fmt::format("{} '{}' would overwrite the picture '{}'; choose another "
                                        "{}",

@@ -1,29 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "tools/atoll/exit_code.h"
-#include "tools/atoll/output_files.h"
-#include "tools/atoll/output_path.h"
-#include "tools/atoll/read_file.h"
+#include "tools/atoll/files.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/subcommands.h"
+#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
 
-constexpr int kAllPartitions = -1;
+struct CompileOptions {
+  SessionOptions session;
+  std::string output;
+  bool json = false;
+};
+
+void RunCompile(const CompileOptions& options) {
+  CheckOutputFile("--output", options.output);
+  const Session session(options.session);
+  Stopwatch stopwatch;
+  std::string bytes;
+  const auto keep = [](const void* data, size_t size, void* user_data) {
+    static_cast<std::string*>(user_data)->assign(static_cast<const char*>(data), size);
+  };
+  {
+    const Progress progress(fmt::format("compiling '{}'", options.session.model));
+    ThrowIfError(AtollDelegateCompileModel(session.delegate(), session.model(), keep, &bytes),
+                 Activity::kPreparing, fmt::format("cannot compile '{}'", options.session.model));
+  }
+  const double compile_ms = stopwatch.LapMs();
+
+  OutputFiles files;
+  files.Add("--output", options.output, bytes.data(), bytes.size());
+  files.Commit();
+  session.AnnounceDevice();
+
+  if (options.json) {
+    Json report = NewReport("compile", session);
+    report["output"] = options.output;
+    report["bytes"] = bytes.size();
+    report["compile_ms"] = compile_ms;
+    PrintReport(report);
+  } else {
+    PrintText(fmt::format("{}: {}, {} bytes, compiled in {:.1f} ms\n", options.output,
+                          session.PartitionSummary(), bytes.size(), compile_ms));
+  }
+}
 
 struct DisasmOptions {
   std::string file;
-  std::string device;  // or empty
-  int partition = kAllPartitions;
+  std::string device;            // or empty
+  std::optional<int> partition;  // else all
   bool parameters = false;
   std::string output;
   bool json = false;
@@ -85,12 +119,12 @@ Listing Read(const DisasmOptions& options) {
                        fmt::format("no operator of '{}' runs on {}; 'atoll inspect' says why",
                                    options.file, listing.session->device_name()));
   }
-  if (options.partition >= count) {
+  if (options.partition && *options.partition >= count) {
     throw CommandError(ExitCode::kUsage, fmt::format("--partition {}: '{}' has {}, counted from 0",
-                                                     options.partition, options.file, count));
+                                                     *options.partition, options.file, count));
   }
   for (int i = 0; i < count; ++i) {
-    if (options.partition == kAllPartitions || options.partition == i) {
+    if (options.partition.value_or(i) == i) {
       listing.selected.push_back(i);
     }
   }
@@ -182,36 +216,58 @@ void RunDisasm(const DisasmOptions& options) {
   }
 }
 
+struct AsmOptions {
+  std::string text;
+  std::string output;
+  bool json = false;
+};
+
+void RunAsm(const AsmOptions& options) {
+  CheckOutputFile("--output", options.output);
+  const std::string text = ReadFile(options.text);
+  std::string bytes;
+  const auto keep = [](const void* data, size_t size, void* user_data) {
+    static_cast<std::string*>(user_data)->assign(static_cast<const char*>(data), size);
+  };
+  ThrowIfError(AtollAssemble(text.data(), text.size(), keep, &bytes), Activity::kLoadingModel,
+               fmt::format("'{}'", options.text), "docs/assembly.md describes the text");
+  OutputFiles files;
+  files.Add("--output", options.output, bytes.data(), bytes.size());
+  files.Commit();
+  if (options.json) {
+    Json report = NewReport("asm");
+    report["output"] = options.output;
+    report["bytes"] = bytes.size();
+    PrintReport(report);
+  } else {
+    PrintText(fmt::format("{}: an executable of {} bytes\n", options.output, bytes.size()));
+  }
+}
+
 }  // namespace
 
+void AddCompileCommand(CLI::App* app) {
+  Subcommand<CompileOptions> command(app, "compile", RunCompile);
+  AddSessionOptions(&command, &command->session);
+  command.Add("-o,--output", command->output)->required();
+  command.Flag("--json", command->json);
+}
+
 void AddDisasmCommand(CLI::App* app) {
-  auto options = std::make_shared<DisasmOptions>();
-  CLI::App* command = app->add_subcommand(
-      "disasm", "Print the programs that a device runs: of an executable file or of a model.");
-  command
-      ->add_option("FILE", options->file,
-                   "an executable file, or a .tflite file, compiled by 'atoll compile' or not")
-      ->required();
-  command->add_option("--device", options->device,
-                      "compile the model for this device first, as other subcommands do; without "
-                      "it, print what the file holds or, if it holds no executable, compile for "
-                      "auto");
-  command->add_option("--partition", options->partition, "only this one, counted from 0")
-      ->check(CLI::NonNegativeNumber);
-  command->add_flag("--parameters", options->parameters,
-                    "write parameters, too, two digits a byte; 'atoll asm' needs them");
-  command->add_option("-o,--output", options->output, "the file to write the text to");
-  command->add_flag("--json", options->json, "one line of JSON on stdout");
-  command->footer(
-      "docs/assembly.md describes the text, docs/isa.md the instructions. Cycles are modelled: "
-      "those\n"
-      "of each instruction by itself, on the array that the program was compiled for.\n"
-      "\n"
-      "Examples:\n"
-      "  atoll disasm model.tflite --device emu:1mib\n"
-      "  atoll disasm model_atoll.tflite --partition 0 --parameters -o program.s\n"
-      "  atoll asm program.s -o program.atx");
-  command->callback([options] { RunDisasm(*options); });
+  Subcommand<DisasmOptions> command(app, "disasm", RunDisasm);
+  command.Add("FILE", command->file)->required();
+  command.Add("--device", command->device);
+  command.Add("--partition", command->partition)->check(CLI::NonNegativeNumber);
+  command.Flag("--parameters", command->parameters);
+  command.Add("-o,--output", command->output);
+  command.Flag("--json", command->json);
+}
+
+void AddAsmCommand(CLI::App* app) {
+  Subcommand<AsmOptions> command(app, "asm", RunAsm);
+  command.Add("TEXT", command->text)->required();
+  command.Add("-o,--output", command->output)->required();
+  command.Flag("--json", command->json);
 }
 
 }  // namespace atollcmd

@@ -1,19 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/progress.h"
+#include "tools/atoll/measure.h"
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "tools/atoll/exit_code.h"
+#include "tools/atoll/peak_loop.h"
 #include "tools/atoll/report.h"
 
 namespace atollcmd {
 namespace {
+
+// x86 has a "model name", most ARM boards a "Model" at the end.
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line, board;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name")) return line.substr(colon + 2);
+    if (line.starts_with("Model")) board = line.substr(colon + 2);
+  }
+  return board.empty() ? "unknown" : board;
+}
+
+std::atomic<bool> g_stop = false;
 
 constexpr double kFirstSeconds = 2;
 constexpr double kTerminalSeconds = 0.5;  // where a line takes the place of the one before
@@ -40,6 +63,27 @@ bool ReadPace(bool is_terminal, Pace* pace) {
 }
 
 }  // namespace
+
+Json MachineJson() {
+  const char* kernels = "";
+  ThrowIfError(AtollCpuName(&kernels), Activity::kOpeningDevice, "cannot use the CPU");
+  utsname system = {};
+  uname(&system);
+  return {{"cpu", CpuModel()},
+          {"kernels", kernels},
+          {"logical_cpus", std::thread::hardware_concurrency()},
+          {"system", std::string(system.sysname) + " " + system.release + " " + system.machine},
+          {"peak_gmacs", std::round(PeakMacsPerSecond(kernels) / 1e7) / 100}};
+}
+
+const std::atomic<bool>& StopOnSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { g_stop = true; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  return g_stop;
+}
 
 Progress::Progress(std::string what, int64_t total, std::string unit)
     : what_(std::move(what)), total_(total), unit_(std::move(unit)) {
