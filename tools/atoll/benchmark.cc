@@ -13,12 +13,17 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/atoll/exit_code.h"
@@ -53,7 +58,6 @@ struct Comparison {
   std::string name;
   double first_ms = 0, second_ms = 0;  // medians
   TimeRatio time;
-  std::string verdict;
 };
 
 double Median(std::vector<double>* samples) {
@@ -107,8 +111,7 @@ ReportEntry ReadEntry(const Json& stored) {
   const bool all_positive = std::all_of(entry.samples_ms.begin(), entry.samples_ms.end(),
                                         [](double ms) { return std::isfinite(ms) && ms > 0; });
   if (entry.samples_ms.empty() || !all_positive) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("'{}' has samples that are no times", entry.name));
+    Fail(ExitCode::kFailure, "'{}' has samples that are no times", entry.name);
   }
   return entry;
 }
@@ -124,12 +127,10 @@ std::vector<ReportEntry> ReadReport(const std::string& path) {
     for (const Json& stored : report.at("entries")) entries.push_back(ReadEntry(stored));
     return entries;
   } catch (const CommandError& error) {
-    throw CommandError(ExitCode::kFailure, fmt::format("report '{}': {}", path, error.what()));
+    Fail(ExitCode::kFailure, "report '{}': {}", path, error.what());
   } catch (const std::exception&) {
-    throw CommandError(
-        ExitCode::kFailure,
-        fmt::format("'{}' is no report of 'atoll benchmark --json' with samples; make it anew",
-                    path));
+    Fail(ExitCode::kFailure,
+         "'{}' is no report of 'atoll benchmark --json' with samples; make it anew", path);
   }
 }
 
@@ -159,7 +160,6 @@ std::vector<Comparison> Compare(const std::vector<ReportEntry>& first,
     comparison.first_ms = MedianOf(a.samples_ms);
     comparison.second_ms = MedianOf(b->samples_ms);
     comparison.time = CompareTimes(a.samples_ms, b->samples_ms);
-    comparison.verdict = Verdict(comparison.time);
   }
   return comparisons;
 }
@@ -182,7 +182,10 @@ TimeRatio MeanOf(const std::vector<Comparison>& comparisons) {
 
 Json RatioJson(const TimeRatio& time) {
   const auto rounded = [](double x) { return std::round(x * 1e4) / 1e4; };
-  return {{"ratio", rounded(time.ratio)}, {"low", rounded(time.low)}, {"high", rounded(time.high)}};
+  return {{"ratio", rounded(time.ratio)},
+          {"low", rounded(time.low)},
+          {"high", rounded(time.high)},
+          {"verdict", Verdict(time)}};
 }
 
 struct CompareOptions {
@@ -194,41 +197,32 @@ void RunCompare(const CompareOptions& options) {
   const std::vector<ReportEntry> first = ReadReport(options.first);
   const std::vector<Comparison> comparisons = Compare(first, ReadReport(options.second));
   if (comparisons.empty()) {
-    throw CommandError(
-        ExitCode::kFailure,
-        fmt::format("'{}' and '{}' have no model, device and number of threads in common",
-                    options.first, options.second));
+    Fail(ExitCode::kFailure, "'{}' and '{}' have no model, device and number of threads in common",
+         options.first, options.second);
   }
   const TimeRatio mean = MeanOf(comparisons);
-  if (options.json) {
-    Json report = NewReport("benchmark compare");
-    report["first"] = options.first;
-    report["second"] = options.second;
-    report["entries"] = Json::array();
-    for (const Comparison& comparison : comparisons) {
-      Json entry = {{"name", comparison.name},
-                    {"first_ms", RoundedMs(comparison.first_ms)},
-                    {"second_ms", RoundedMs(comparison.second_ms)}};
-      entry.update(RatioJson(comparison.time));
-      entry["verdict"] = comparison.verdict;
-      report["entries"].push_back(std::move(entry));
-    }
-    report["geometric_mean"] = RatioJson(mean);
-    report["geometric_mean"]["verdict"] = Verdict(mean);
-    PrintReport(report);
-    return;
-  }
+  Json report = NewReport("benchmark compare");
+  report["first"] = options.first;
+  report["second"] = options.second;
+  report["entries"] = Json::array();
   std::string text = fmt::format("{:>10} {:>10} {:>7} {:>16}\n", "first ms", "second ms", "ratio",
                                  "95 % interval");
   for (const Comparison& comparison : comparisons) {
+    Json& entry =
+        report["entries"].emplace_back(Json{{"name", comparison.name},
+                                            {"first_ms", RoundedMs(comparison.first_ms)},
+                                            {"second_ms", RoundedMs(comparison.second_ms)}});
+    entry.update(RatioJson(comparison.time));
     text += fmt::format("{:>10.3f} {:>10.3f} {:>7.3f} {:>7.3f} .. {:>5.3f}  {:<6}  {}\n",
                         comparison.first_ms, comparison.second_ms, comparison.time.ratio,
-                        comparison.time.low, comparison.time.high, comparison.verdict,
+                        comparison.time.low, comparison.time.high, Verdict(comparison.time),
                         Printable(comparison.name));
   }
+  report["geometric_mean"] = RatioJson(mean);
   text += fmt::format("{:>29.3f} {:>7.3f} .. {:>5.3f}  {:<6}  geometric mean of {}\n", mean.ratio,
                       mean.low, mean.high, Verdict(mean), comparisons.size());
-  PrintText(text);
+  Print(
+      options.json, [&] { return report; }, [&] { return text; });
 }
 
 // Samples in a report; of more, every second, third ... is stored.
@@ -448,7 +442,7 @@ std::string TableText(const Entries& entries) {
 
 void RunBenchmark(const BenchmarkOptions& options) {
   if (options.models.empty()) {
-    throw CommandError(ExitCode::kUsage, "MODEL is required; see 'atoll benchmark --help'");
+    Fail(ExitCode::kUsage, "MODEL is required; see 'atoll benchmark --help'");
   }
   Entries prepared = PrepareEntries(options);
   const size_t count = prepared.size();
@@ -458,18 +452,15 @@ void RunBenchmark(const BenchmarkOptions& options) {
   for (const auto& entry : entries) entry->session.AnnounceHealth();
   const bool is_table = count > 1;
   if (entries.empty()) {
-    throw CommandError(ExitCode::kInterrupted, "interrupted before anything was measured");
+    Fail(ExitCode::kInterrupted, "interrupted before anything was measured");
   }
-  if (options.json) {
-    PrintReport(ReportJson(entries, options, is_table));
-  } else {
-    PrintText(is_table ? TableText(entries) : ReportText(*entries[0]));
-  }
+  Print(
+      options.json, [&] { return ReportJson(entries, options, is_table); },
+      [&] { return is_table ? TableText(entries) : ReportText(*entries[0]); });
   const size_t runs = entries.back()->samples_ms.size();
   if (entries.size() < count || runs < static_cast<size_t>(options.runs)) {
-    throw CommandError(
-        ExitCode::kInterrupted,
-        fmt::format("interrupted after {} of {} runs; this is what they took", runs, options.runs));
+    Fail(ExitCode::kInterrupted, "interrupted after {} of {} runs; this is what they took", runs,
+         options.runs);
   }
 }
 

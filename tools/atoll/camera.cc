@@ -5,15 +5,24 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "atoll/camera/web.h"
 #include "tools/atoll/camera_report.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/files.h"
 #include "tools/atoll/labels.h"
+#include "tools/atoll/lint.h"
 #include "tools/atoll/measure.h"
 #include "tools/atoll/pictures.h"
 #include "tools/atoll/report.h"
@@ -29,11 +38,10 @@ struct CameraOptions {
   std::string source = "test";
   bool source_given = false;
   std::string size = "640x480";
-  bool loop = false;
-  double fps = 30;
-  uint64_t frames = 0;
   std::string policy = "newest";
-  int queue = 1;
+  atollrt::FrameSourceOptions frames;
+  atollrt::PipelineOptions pipeline;
+  atollrt::StreamServerOptions server;
   std::vector<std::string> labels;  // one for each model, "-" for none
   std::optional<int> label_offset;
   std::vector<float> thresholds;  // one for all, or one for each model
@@ -43,76 +51,57 @@ struct CameraOptions {
   std::string crop = "source";
   std::string save_dir;
   bool no_draw = false;
-  int quality = 80;
   std::string results;
   std::string trace;
   std::string serve;
-  std::vector<std::string> serve_names;
   bool quiet = false;
-  int max_viewers = 16;
   atollrt::PixelScaling scaling;
   bool json = false;
 };
 
 // ---- Which part of a frame the model sees ------------------------------------------------------
 
-struct Crop {
-  enum class Kind { kSource, kSquare, kNone, kRect } kind = Kind::kSource;
-  atollrt::Rect rect;
-};
+// "640x480" at 'x'.
+std::optional<std::pair<int, int>> ParsePair(std::string_view text, char separator) {
+  const std::vector<std::string> parts = Split(text, separator);
+  const auto first = ParseNumber<int>(parts.front());
+  const auto second = ParseNumber<int>(parts.back());
+  if (parts.size() != 2 || !first || !second) return std::nullopt;
+  return std::pair(*first, *second);
+}
 
-Crop ParseCrop(const std::string& text) {
-  if (text == "source") return {Crop::Kind::kSource, {}};
-  if (text == "square") return {Crop::Kind::kSquare, {}};
-  if (text == "none") return {Crop::Kind::kNone, {}};
-  Crop crop = {Crop::Kind::kRect, {}};
-  struct Field {
-    int* value;
-    char after;  // the character that follows the number
-  };
-  const Field fields[] = {
-      {&crop.rect.width, 'x'}, {&crop.rect.height, '+'}, {&crop.rect.x, '+'}, {&crop.rect.y, '\0'}};
-  const char* next = text.c_str();
-  const char* end = next + text.size();
-  bool good = true;
-  for (const Field& field : fields) {
-    const auto [number_end, error] = std::from_chars(next, end, *field.value);
-    good = good && error == std::errc() && *field.value >= 0 && *number_end == field.after;
-    if (!good) break;
-    next = number_end + 1;
+using CropOf = std::function<atollrt::Rect(const atollrt::Frame& frame)>;
+
+CropOf ParseCrop(const std::string& text) {
+  if (text == "source") return [](const auto& frame) { return frame.crop; };
+  if (text == "none") return [](const auto&) { return atollrt::Rect(); };
+  if (text == "square") {
+    return [](const auto& frame) {
+      const int side = std::min(frame.width, frame.height);
+      return atollrt::Rect{(frame.width - side) / 2, (frame.height - side) / 2, side, side};
+    };
   }
-  if (!good || crop.rect.width < 1 || crop.rect.height < 1) {
-    throw CommandError(ExitCode::kUsage,
-                       fmt::format("--crop '{}' is none of WxH+X+Y, square, none, source; for "
-                                   "example --crop 480x480+80+0",
-                                   text));
+  // WxH+X+Y
+  const std::vector<std::string> places = Split(text, '+');
+  const auto size = ParsePair(places[0], 'x');
+  const auto x = ParseNumber<int>(places.size() == 3 ? places[1] : "");
+  const auto y = ParseNumber<int>(places.back());
+  if (!size || !x || !y || size->first < 1 || size->second < 1 || *x < 0 || *y < 0) {
+    Fail(ExitCode::kUsage,
+         "--crop '{}' is none of WxH+X+Y, square, none, source; for example --crop 480x480+80+0",
+         text);
   }
-  return crop;
+  return [rect = atollrt::Rect{*x, *y, size->first, size->second}](const auto&) { return rect; };
 }
 
 class CroppedSource : public atollrt::FrameSource {
  public:
-  CroppedSource(std::unique_ptr<atollrt::FrameSource> source, const Crop& crop)
-      : source_(std::move(source)), crop_(crop) {}
+  CroppedSource(std::unique_ptr<atollrt::FrameSource> source, CropOf crop)
+      : source_(std::move(source)), crop_(std::move(crop)) {}
 
   atollrt::Result<bool> Next(atollrt::Frame* frame) override {
     atollrt::Result<bool> more = source_->Next(frame);
-    if (!more.ok() || !*more) return more;
-    switch (crop_.kind) {
-      case Crop::Kind::kSource:
-        break;
-      case Crop::Kind::kNone:
-        frame->crop = {};
-        break;
-      case Crop::Kind::kRect:
-        frame->crop = crop_.rect;
-        break;
-      case Crop::Kind::kSquare: {
-        const int side = std::min(frame->width, frame->height);
-        frame->crop = {(frame->width - side) / 2, (frame->height - side) / 2, side, side};
-        break;
-      }
-    }
+    if (more.ok() && *more) frame->crop = crop_(*frame);
     return more;
   }
   bool live() const override { return source_->live(); }
@@ -120,24 +109,15 @@ class CroppedSource : public atollrt::FrameSource {
 
  private:
   std::unique_ptr<atollrt::FrameSource> source_;
-  Crop crop_;
+  const CropOf crop_;
 };
 
 std::pair<int, int> ParseSize(const std::string& text) {
-  int width = 0;
-  int height = 0;
-  const char* end = text.c_str() + text.size();
-  const auto [x, first] = std::from_chars(text.c_str(), end, width);
-  bool good = first == std::errc() && x != end && *x == 'x';
-  if (good) {
-    const auto [last, second] = std::from_chars(x + 1, end, height);
-    good = second == std::errc() && last == end;
+  const auto size = ParsePair(text, 'x');
+  if (!size || size->first < 1 || size->second < 1) {
+    Fail(ExitCode::kUsage, "--size '{}' is no size; for example --size 1280x720", text);
   }
-  if (!good || width < 1 || height < 1) {
-    throw CommandError(ExitCode::kUsage,
-                       fmt::format("--size '{}' is no size; for example --size 1280x720", text));
-  }
-  return {width, height};
+  return *size;
 }
 
 // What is left when somebody has stopped the run before its source was open: no frames.
@@ -152,7 +132,7 @@ class StoppedSource : public atollrt::FrameSource {
 };
 
 // Whose messages name the source without a password.
-std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options, const Crop& crop,
+std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options, const CropOf& crop,
                                                  const atollrt::FrameSourceOptions& how) {
   auto source = atollrt::OpenFrameSource(options.source, how);
   if (source.code() == atollrt::StatusCode::kCancelled) {
@@ -171,9 +151,9 @@ std::unique_ptr<atollrt::FrameSource> OpenSource(const CameraOptions& options, c
     } else if (source.code() == atollrt::StatusCode::kPermissionDenied) {
       next_step = AdviseReading(EACCES);
     }
-    throw CommandError(is_device || is_address ? ExitCode::kNoDevice : ExitCode::kFailure,
-                       fmt::format("cannot open the source: {}{}{}", Printable(message),
-                                   *next_step == '\0' ? "" : "; ", next_step));
+    Fail(is_device || is_address ? ExitCode::kNoDevice : ExitCode::kFailure,
+         "cannot open the source: {}{}{}", Printable(message), *next_step == '\0' ? "" : "; ",
+         next_step);
   }
   return std::make_unique<CroppedSource>(*std::move(source), crop);
 }
@@ -198,9 +178,8 @@ void CreateSaveDirectory(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot create the directory '{}': {}; {}", path,
-                                   error.message(), AdviseWriting("--save", error.value())));
+    Fail(ExitCode::kFailure, "cannot create the directory '{}': {}; {}", path, error.message(),
+         AdviseWriting("--save", error.value()));
   }
 }
 
@@ -210,29 +189,26 @@ void CreateSaveDirectory(const std::string& path) {
 std::unique_ptr<atollrt::StreamServer> StartServer(
     const CameraOptions& options, std::function<atollrt::PipelineStatus()> status) {
   if (options.serve.empty()) return nullptr;
-  atollrt::StreamServerOptions server_options;
+  atollrt::StreamServerOptions server_options = options.server;
   const size_t colon = options.serve.rfind(':');
-  const std::string port = colon == std::string::npos ? "" : options.serve.substr(colon + 1);
-  const char* const port_end = port.c_str() + port.size();
-  const auto [end, error] = std::from_chars(port.c_str(), port_end, server_options.port);
+  const auto port = ParseNumber<decltype(server_options.port)>(
+      colon == std::string::npos ? "" : options.serve.substr(colon + 1));
   std::string address = options.serve.substr(0, std::min(colon, options.serve.size()));
   if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
     address = address.substr(1, address.size() - 2);  // IPv6
   }
-  if (error != std::errc() || end != port_end) {
-    throw CommandError(ExitCode::kUsage,
-                       fmt::format("--serve '{}' is not [ADDRESS]:PORT; for example --serve :8080, "
-                                   "or 0.0.0.0:8080 for other computers, too",
-                                   options.serve));
+  if (!port) {
+    Fail(ExitCode::kUsage,
+         "--serve '{}' is not [ADDRESS]:PORT; for example --serve :8080, or 0.0.0.0:8080 for other "
+         "computers, too",
+         options.serve);
   }
+  server_options.port = *port;
   if (!address.empty()) server_options.address = address;
-  server_options.names = options.serve_names;
-  server_options.max_viewers = options.max_viewers;
   server_options.status = std::move(status);
   auto server = atollrt::StreamServer::Start(std::move(server_options));
   if (!server.ok()) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot serve the page: {}", server.status().message()));
+    Fail(ExitCode::kFailure, "cannot serve the page: {}", server.status().message());
   }
   fmt::print(stderr, "atoll: see {}\n", (*server)->url());
   return *std::move(server);
@@ -255,12 +231,10 @@ T Choose(const char* option, const std::vector<T>& values, size_t model, size_t 
   if (values.empty()) return otherwise;
   if (values.size() == 1 && one_for_all) return values[0];
   if (values.size() != models) {
-    throw CommandError(
-        ExitCode::kUsage,
-        fmt::format("{} is given {} for {}; give it {}once for each, in their order", option,
-                    values.size() == 1 ? "once" : fmt::format("{} times", values.size()),
-                    models == 1 ? "one model" : fmt::format("{} models", models),
-                    one_for_all ? "once for all or " : ""));
+    Fail(ExitCode::kUsage, "{} is given {} for {}; give it {}once for each, in their order", option,
+         values.size() == 1 ? "once" : fmt::format("{} times", values.size()),
+         models == 1 ? "one model" : fmt::format("{} models", models),
+         one_for_all ? "once for all or " : "");
   }
   return values[model];
 }
@@ -301,10 +275,8 @@ CameraModel OpenModel(const CameraOptions& options, size_t index, const Session*
   }
   auto model = atollrt::OpenFrameModel(session.interpreter(), std::move(model_options));
   if (!model.ok()) {
-    throw CommandError(ExitCode::kBadModel,
-                       fmt::format("cannot show what '{}' sees: {}; {}", options.models[index],
-                                   model.status().message(),
-                                   AdviseTask(session.interpreter(), atollrt::Task::kNone)));
+    Fail(ExitCode::kBadModel, "cannot show what '{}' sees: {}; {}", options.models[index],
+         model.status().message(), AdviseTask(session.interpreter(), atollrt::Task::kNone));
   }
   opened.model = *std::move(model);
   opened.use.model = opened.model.get();
@@ -315,28 +287,20 @@ CameraModel OpenModel(const CameraOptions& options, size_t index, const Session*
 // --inside 1:0: model 1 looks into the boxes of model 0.
 void ApplyInside(const CameraOptions& options, std::vector<CameraModel>* models) {
   for (const std::string& text : options.inside) {
-    size_t inner = 0;
-    size_t outer = 0;
-    const char* end = text.c_str() + text.size();
-    const auto [colon, first] = std::from_chars(text.c_str(), end, inner);
-    bool good = first == std::errc() && colon != end && *colon == ':';
-    if (good) {
-      const auto [last, second] = std::from_chars(colon + 1, end, outer);
-      good = second == std::errc() && last == end && inner < models->size() && outer < inner;
+    const auto pair = ParsePair(text, ':');
+    if (!pair || pair->second < 0 || pair->second >= pair->first ||
+        pair->first >= static_cast<int>(models->size())) {
+      Fail(ExitCode::kUsage,
+           "--inside '{}' is not two models of the command line, counted from 0, the detector "
+           "first there; for example --inside 1:0",
+           text);
     }
-    if (!good) {
-      throw CommandError(
-          ExitCode::kUsage,
-          fmt::format("--inside '{}' is not two models of the command line, counted from 0, the "
-                      "detector first there; for example --inside 1:0",
-                      text));
-    }
+    const auto inner = static_cast<size_t>(pair->first);
+    const auto outer = static_cast<size_t>(pair->second);
     const Session& session = *(*models)[outer].session;
     if (atollrt::IdentifyTask(session.interpreter()) != atollrt::Task::kDetect) {
-      throw CommandError(ExitCode::kUsage,
-                         fmt::format("--inside {}: model {} ('{}') makes no boxes; it must be a "
-                                     "detector",
-                                     text, outer, session.options().model));
+      Fail(ExitCode::kUsage, "--inside {}: model {} ('{}') makes no boxes; it must be a detector",
+           text, outer, session.options().model);
     }
     (*models)[inner].use.inside = static_cast<int>(outer);
     (*models)[inner].use.max_crops = options.max_crops;
@@ -366,30 +330,6 @@ std::vector<CameraModel> OpenModels(const CameraOptions& options) {
 
 // ---- The run -----------------------------------------------------------------------------------
 
-atollrt::FrameSourceOptions SourceOptionsOf(const CameraOptions& options) {
-  atollrt::FrameSourceOptions how;
-  std::tie(how.width, how.height) = ParseSize(options.size);
-  if (options.fps > 0) how.fps = options.fps;
-  how.loop = options.loop;
-  how.stop = &StopOnSignals();
-  return how;
-}
-
-// Without those that are called during the run.
-atollrt::PipelineOptions PipelineOptionsOf(const CameraOptions& options, bool all_stay) {
-  atollrt::PipelineOptions how;
-  how.fps = options.fps;
-  how.policy =
-      options.policy == "every" ? atollrt::QueuePolicy::kEvery : atollrt::QueuePolicy::kNewest;
-  how.queue_size = options.queue;
-  how.max_frames = options.frames;
-  how.alternate_order = !all_stay;
-  how.draw = !options.no_draw;
-  how.jpeg_quality = options.quality;
-  how.stop = &StopOnSignals();
-  return how;
-}
-
 // What was done is reported even if the run ended badly: every frame is to be accounted for.
 void PrintRun(const CameraOptions& options, const CameraRun& run) {
   // Where lines for programs are, text for people is not.
@@ -408,18 +348,16 @@ void Judge(const atollrt::PipelineReport& report, const std::string& device) {
   const uint64_t failed = report.status.failed;
   if (!report.end.ok()) {
     const bool lost = report.end.code() == atollrt::StatusCode::kDeviceLost;
-    throw CommandError(lost ? ExitCode::kDeviceLost : ExitCode::kFailure,
-                       fmt::format("the run ended after {} frames: {}; check the source and the "
-                                   "device",
-                                   captured, report.end.message()));
+    Fail(lost ? ExitCode::kDeviceLost : ExitCode::kFailure,
+         "the run ended after {} frames: {}; check the source and the device", captured,
+         report.end.message());
   }
   const std::string& first = report.first_failure.message();
   if (failed > 0 && device.starts_with("replay:")) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("{} of {} frames failed, the first one with: {}; record with "
-                                   "--policy every, as which frames are dropped depends on the "
-                                   "clock",
-                                   failed, captured, first));
+    Fail(ExitCode::kFailure,
+         "{} of {} frames failed, the first one with: {}; record with --policy every, as which "
+         "frames are dropped depends on the clock",
+         failed, captured, first);
   }
   if (captured > 0 && failed == captured) {
     throw CommandError(ExitCode::kFailure,
@@ -432,12 +370,15 @@ void Judge(const atollrt::PipelineReport& report, const std::string& device) {
 }
 
 void RunCamera(const CameraOptions& options) {
-  const atollrt::FrameSourceOptions source_options = SourceOptionsOf(options);
-  const Crop crop = ParseCrop(options.crop);
+  atollrt::FrameSourceOptions source_options = options.frames;
+  std::tie(source_options.width, source_options.height) = ParseSize(options.size);
+  if (options.pipeline.fps > 0) source_options.fps = options.pipeline.fps;
+  source_options.stop = &StopOnSignals();
+  const CropOf crop = ParseCrop(options.crop);
   // The source comes last: a camera does not wait for models.
   const std::vector<CameraModel> models = OpenModels(options);
   const Session& first = *models.front().session;
-  CameraProgress progress(options.frames, options.quiet);
+  CameraProgress progress(options.pipeline.max_frames, options.quiet);
   progress.Follow(atollrt::SourceName(options.source), /*live=*/true, nullptr);
   const std::unique_ptr<atollrt::FrameSource> source = OpenSource(options, crop, source_options);
   CreateSaveDirectory(options.save_dir);
@@ -458,7 +399,12 @@ void RunCamera(const CameraOptions& options) {
   if (!options.quiet) first.AnnounceDevice();
   for (const Session* session : sessions) session->AnnounceWarnings();
 
-  atollrt::PipelineOptions pipeline_options = PipelineOptionsOf(options, AllStay(models));
+  atollrt::PipelineOptions pipeline_options = options.pipeline;
+  pipeline_options.policy =
+      options.policy == "every" ? atollrt::QueuePolicy::kEvery : atollrt::QueuePolicy::kNewest;
+  pipeline_options.alternate_order = !AllStay(models);
+  pipeline_options.draw = !options.no_draw;
+  pipeline_options.stop = &StopOnSignals();
   std::unique_ptr<atollrt::StreamServer> server;
   pipeline_options.wants_jpeg = [&] {
     return !options.save_dir.empty() || (server != nullptr && server->wants_frames());
@@ -478,8 +424,8 @@ void RunCamera(const CameraOptions& options) {
   auto pipeline =
       atollrt::Pipeline::Create(source.get(), std::move(uses), std::move(pipeline_options));
   if (!pipeline.ok()) {
-    throw CommandError(ExitCode::kUsage, fmt::format("cannot start: {}; see 'atoll camera --help'",
-                                                     pipeline.status().message()));
+    Fail(ExitCode::kUsage, "cannot start: {}; see 'atoll camera --help'",
+         pipeline.status().message());
   }
   const atollrt::Pipeline& running = **pipeline;
   server = StartServer(options, [&] { return running.status(); });
@@ -505,12 +451,12 @@ void AddCameraCommand(CLI::App* app) {
   command.Add("--source", command->source)->each([options = command.options()](const std::string&) {
     options->source_given = true;
   });
-  command.Flag("--loop", command->loop);
+  command.Flag("--loop", command->frames.loop);
   command.Add("--size", command->size);
-  command.Add("--fps", command->fps)->check(CLI::Range(0.0, 1000.0));
-  command.Add("--frames", command->frames)->check(WholeNumber());
+  command.Add("--fps", command->pipeline.fps)->check(CLI::Range(0.0, 1000.0));
+  command.Add("--frames", command->pipeline.max_frames)->check(WholeNumber());
   command.Add("--policy", command->policy)->check(CLI::IsMember({"newest", "every"}));
-  command.Add("--queue", command->queue)->check(CLI::Range(1, 16));
+  command.Add("--queue", command->pipeline.queue_size)->check(CLI::Range(1, 16));
   command.AddRepeatable("--labels", command->labels);
   command.Add("--label-offset", command->label_offset)->check(CLI::Range(-1000, 1000));
   command.AddRepeatable("--threshold", command->thresholds)->check(Score());
@@ -520,12 +466,12 @@ void AddCameraCommand(CLI::App* app) {
   command.Add("--crop", command->crop);
   command.Add("--save", command->save_dir);
   command.Flag("--no-draw", command->no_draw);
-  command.Add("--quality", command->quality)->check(CLI::Range(1, 100));
+  command.Add("--quality", command->pipeline.jpeg_quality)->check(CLI::Range(1, 100));
   command.Add("--results", command->results);
   command.Add("--trace", command->trace);
   command.Add("--serve", command->serve);
-  command.AddRepeatable("--serve-name", command->serve_names);
-  command.Add("--max-viewers", command->max_viewers)->check(CLI::Range(1, 1024));
+  command.AddRepeatable("--serve-name", command->server.names);
+  command.Add("--max-viewers", command->server.max_viewers)->check(CLI::Range(1, 1024));
   AddPixelScalingOptions(&command, &command->scaling);
   command.Flag("--quiet", command->quiet);
   command.Flag("--json", command->json);

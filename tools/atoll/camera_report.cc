@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/atoll/camera_report.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,10 +10,13 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <map>
+#include <span>
 #include <utility>
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/files.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 
 namespace atollcmd {
@@ -22,6 +27,7 @@ using atollrt::LatencySummary;
 using atollrt::ModelResult;
 using atollrt::ProcessedFrame;
 using atollrt::Stage;
+using atollrt::StageSpan;
 
 std::string Captions(const ProcessedFrame& processed) {
   constexpr size_t kMost = 60;
@@ -128,9 +134,6 @@ std::string UtcText(int64_t utc_ns) {
   return fmt::format("{}.{:03}Z", text, utc_ns / 1'000'000 % 1000);
 }
 
-using atollrt::Stage;
-using atollrt::StageSpan;
-
 constexpr int kProcess = 1;
 
 // Tracks from top to bottom: stages of the frame on their threads, one for what the host does for
@@ -140,31 +143,14 @@ struct Track {
   const char* name;
 };
 Track TrackOf(Stage stage) {
-  switch (stage) {
-    case Stage::kTotal:
-      return {1, "frames"};
-    case Stage::kCapture:
-      return {2, "capture"};
-    case Stage::kDecode:
-      return {3, "decode"};
-    case Stage::kResize:
-    case Stage::kPost:
-      return {4, "resize, post"};
-    case Stage::kInfer:
-      return {5, "inference"};
-    case Stage::kLinkOut:
-      return {6, "link out"};
-    case Stage::kCompute:
-      return {7, "compute"};
-    case Stage::kLinkIn:
-      return {8, "link in"};
-    case Stage::kDraw:
-    case Stage::kEncode:
-      return {9, "draw, encode"};
-    case Stage::kQueue:
-      return {10, "waiting"};
-  }
-  return {0, ""};
+  static const std::map<Stage, Track> tracks = {
+      {Stage::kTotal, {1, "frames"}},        {Stage::kCapture, {2, "capture"}},
+      {Stage::kDecode, {3, "decode"}},       {Stage::kResize, {4, "resize, post"}},
+      {Stage::kPost, {4, "resize, post"}},   {Stage::kInfer, {5, "inference"}},
+      {Stage::kLinkOut, {6, "link out"}},    {Stage::kCompute, {7, "compute"}},
+      {Stage::kLinkIn, {8, "link in"}},      {Stage::kDraw, {9, "draw, encode"}},
+      {Stage::kEncode, {9, "draw, encode"}}, {Stage::kQueue, {10, "waiting"}}};
+  return tracks.at(stage);
 }
 
 double Microseconds(int64_t ns) { return static_cast<double>(ns) * 1e-3; }
@@ -290,9 +276,8 @@ void ResultLines::Finish() {
   if (!file_) return;
   const bool failed = std::ferror(file_.get()) != 0;
   if (std::fclose(file_.release()) != 0 || failed) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot write '{}': {}; choose another --results", path_,
-                                   std::strerror(errno)));
+    Fail(ExitCode::kFailure, "cannot write '{}': {}; choose another --results", path_,
+         std::strerror(errno));
   }
 }
 
@@ -351,10 +336,7 @@ Json CameraJson(const CameraRun& run) {
                               {"infer_ms", LatencyJson(model.infer_ms)},
                               {"modelled_device_ms", RoundedMs(model.modelled_device_ms)}});
   }
-  const atollrt::DeviceStatus& device = status.device;
-  json["device_health"] = {{"failures", device.failures},     {"resets", device.resets},
-                           {"reopenings", device.reopenings}, {"losses", device.losses},
-                           {"replays", device.replays},       {"fallbacks", device.fallbacks}};
+  json["device_health"] = HealthJson(status.device);
   json["first_failure"] =
       run.report.first_failure.ok() ? Json() : Json(run.report.first_failure.message());
   json["end"] = run.report.end.ok() ? Json() : Json(run.report.end.message());
@@ -466,9 +448,7 @@ void CameraTrace::Write(const atollrt::PipelineStatus& status) const {
                                        {"source", status.source},
                                        {"device", status.device.description}}},
                                      {"traceEvents", std::move(events)}});
-  OutputFiles files;
-  files.Add("--trace", path_, text.data(), text.size());
-  files.Commit();
+  WriteOutput("--trace", path_, text);
 }
 
 }  // namespace atollcmd

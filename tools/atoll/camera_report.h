@@ -12,10 +12,10 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "atoll/camera.h"
-#include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
 

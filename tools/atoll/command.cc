@@ -31,7 +31,7 @@ constexpr void (*kSubcommands[])(CLI::App*) = {
     AddBenchmarkCommand, AddProfileCommand, AddResidencyCommand, AddReplayCommand,
     AddTopCommand,       AddDoctorCommand};
 
-int Fail(ExitCode code, std::string sentence) {
+int Say(ExitCode code, std::string sentence) {
   while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {
     sentence.pop_back();
   }
@@ -68,8 +68,7 @@ void RunWords(std::vector<std::string> words) {
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    throw CommandError(ExitCode::kUsage,
-                       fmt::format("the recorded command line: {}", error.what()));
+    Fail(ExitCode::kUsage, "the recorded command line: {}", error.what());
   }
 }
 
@@ -93,16 +92,16 @@ int RunCommand(int argc, char** argv) {
     if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
       what = fmt::format("there is no subcommand '{}'", argv[1]);
     }
-    return Fail(ExitCode::kUsage, fmt::format("{}; see '{} --help'", what, scope));
+    return Say(ExitCode::kUsage, fmt::format("{}; see '{} --help'", what, scope));
   } catch (const CommandError& error) {
-    return Fail(error.code(), error.what());
+    return Say(error.code(), error.what());
   } catch (const std::filesystem::filesystem_error& error) {
-    return Fail(ExitCode::kFailure, fmt::format("cannot use '{}': {}; choose another name",
-                                                error.path1().string(), error.code().message()));
+    return Say(ExitCode::kFailure, fmt::format("cannot use '{}': {}; choose another name",
+                                               error.path1().string(), error.code().message()));
   } catch (const std::bad_alloc&) {
-    return Fail(ExitCode::kFailure, "out of memory; close other programs or use a smaller model");
+    return Say(ExitCode::kFailure, "out of memory; close other programs or use a smaller model");
   } catch (const std::exception& error) {
-    return Fail(ExitCode::kFailure, fmt::format("unexpected failure: {}", error.what()));
+    return Say(ExitCode::kFailure, fmt::format("unexpected failure: {}", error.what()));
   }
 }
 

@@ -4,13 +4,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <memory>
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "atoll/camera.h"
 #include "atoll/delegate.h"
@@ -40,14 +39,11 @@ void RunDevices(const DevicesOptions& options) {
                        {"available", device.available != 0},
                        {"auto", device.is_default != 0}});
   }
-  if (options.json) {
-    Json report = NewReport("devices");
-    report["devices"] = std::move(devices);
-    PrintReport(report);
-  } else {
-    text += "* --device auto takes this one; emu:FILE.json takes a profile of your own\n";
-    PrintText(text);
-  }
+  text += "* --device auto takes this one; emu:FILE.json takes a profile of your own\n";
+  Json report = NewReport("devices");
+  report["devices"] = std::move(devices);
+  Print(
+      options.json, [&] { return report; }, [&] { return text; });
 }
 
 struct DoctorOptions {
@@ -56,147 +52,86 @@ struct DoctorOptions {
   bool json = false;
 };
 
-// What one device, or the CPU, made of the self-test.
-struct DeviceTest {
-  std::string device;
-  int passed = 0;
-  std::vector<const AtollSelfTestResult*> failed;
-  double seconds = 0;
-};
+Json FindingJson(const char* level, const char* code, const std::string& device,
+                 const std::string& message, const std::string& fix) {
+  return {{"level", level}, {"code", code}, {"device", device}, {"message", message}, {"fix", fix}};
+}
 
 // What there is to say about cameras. None is an error: most commands do without.
-struct CameraFinding {
-  AtollFindingLevel level;
-  const char* code;
-  std::string device;
-  std::string message;
-  std::string fix;
-};
-
-std::vector<CameraFinding> LookAtCameras(const std::string& root) {
-  std::vector<CameraFinding> findings;
+Json LookAtCameras(const std::string& root) {
+  Json findings = Json::array();
   for (const atollrt::CameraDevice& camera : atollrt::ListCameras(root)) {
-    CameraFinding finding = {ATOLL_FINDING_FINE, "camera", camera.path,
-                             fmt::format("a camera, {}", camera.name), ""};
+    const std::string message = fmt::format("a camera, {}", camera.name);
     if (!camera.has_node) {
-      finding.level = ATOLL_FINDING_WARNING;
-      finding.code = "camera_no_node";
-      finding.message += ", which the kernel has, but here is no node of it";
-      finding.fix = fmt::format("give the container --device {}", camera.path);
+      findings.push_back(FindingJson("warning", "camera_no_node", camera.path,
+                                     message + ", which the kernel has, but here is no node of it",
+                                     fmt::format("give the container --device {}", camera.path)));
     } else if (!camera.permitted) {
-      finding.level = ATOLL_FINDING_WARNING;
-      finding.code = "camera_no_permission";
-      finding.message +=
-          fmt::format(", which this user may not open; the group '{}' may", camera.group);
-      finding.fix = fmt::format("sudo usermod -aG {} $USER, then log in again", camera.group);
+      findings.push_back(
+          FindingJson("warning", "camera_no_permission", camera.path,
+                      fmt::format("{}, which this user may not open; the group '{}' may", message,
+                                  camera.group),
+                      fmt::format("sudo usermod -aG {} $USER, then log in again", camera.group)));
+    } else {
+      findings.push_back(FindingJson("fine", "camera", camera.path, message, ""));
     }
-    findings.push_back(std::move(finding));
   }
   if (findings.empty()) {
-    findings.push_back({ATOLL_FINDING_NOTE, "no_camera", "", "the kernel shows no camera",
-                        "plug one in; 'atoll camera' takes files, pipes and network cameras, too"});
+    findings.push_back(
+        FindingJson("note", "no_camera", "", "the kernel shows no camera",
+                    "plug one in; 'atoll camera' takes files, pipes and network cameras, too"));
   }
   return findings;
 }
 
 const char* LevelName(AtollFindingLevel level) {
-  switch (level) {
-    case ATOLL_FINDING_FINE:
-      return "fine";
-    case ATOLL_FINDING_NOTE:
-      return "note";
-    case ATOLL_FINDING_WARNING:
-      return "warning";
-    case ATOLL_FINDING_ERROR:
-      break;
-  }
-  return "error";
+  constexpr const char* kNames[] = {"fine", "note", "warning", "error"};
+  return kNames[level];
 }
 
 // Two lines: what is the case, and what to do.
-std::string Paragraph(const char* level, const std::string& device, const std::string& message,
-                      const std::string& fix) {
+std::string Paragraph(const std::string& level, const std::string& device,
+                      const std::string& message, const std::string& fix) {
   std::string text = fmt::format("{:<8} {}{}{}\n", level, Printable(device),
                                  device.empty() ? "" : ": ", Printable(message));
   if (!fix.empty()) text += fmt::format("{:<8} {}\n", "", Printable(fix));
   return text;
 }
 
-std::vector<DeviceTest> ByDevice(std::span<const AtollSelfTestResult> results) {
-  std::vector<DeviceTest> tests;
-  for (const AtollSelfTestResult& result : results) {
-    if (tests.empty() || tests.back().device != result.device) {
-      tests.emplace_back().device = result.device;
-    }
-    DeviceTest& test = tests.back();
-    test.seconds += result.seconds;
-    if (result.status == ATOLL_OK) {
-      ++test.passed;
-    } else {
-      test.failed.push_back(&result);
-    }
-  }
-  return tests;
-}
-
-std::string Text(std::span<const AtollFinding> findings, const std::vector<CameraFinding>& cameras,
-                 std::span<const AtollSelfTestResult> results, const std::string& open_failure) {
+// What one device after the other, or the CPU, made of the self-test.
+std::string SelfTestText(std::span<const AtollSelfTestResult> results) {
   std::string text;
-  for (const AtollFinding& finding : findings) {
-    text += Paragraph(LevelName(finding.level), finding.device, finding.message, finding.fix);
-  }
-  for (const CameraFinding& camera : cameras) {
-    text += Paragraph(LevelName(camera.level), camera.device, camera.message, camera.fix);
-  }
-  for (const DeviceTest& test : ByDevice(results)) {
-    text += Paragraph(test.failed.empty() ? "passed" : "failed", test.device,
-                      fmt::format("{} of {} known answers, {:.3f} s", test.passed,
-                                  test.passed + static_cast<int>(test.failed.size()), test.seconds),
-                      "");
-    for (const AtollSelfTestResult* result : test.failed) {
-      text += fmt::format("{:<8} {}\n", "", Printable(result->failure));
+  for (size_t begin = 0, end = 0; begin < results.size(); begin = end) {
+    const std::string device = results[begin].device;
+    int passed = 0;
+    double seconds = 0;
+    std::string failures;
+    for (; end < results.size() && device == results[end].device; ++end) {
+      const AtollSelfTestResult& result = results[end];
+      seconds += result.seconds;
+      passed += result.status == ATOLL_OK;
+      if (result.status != ATOLL_OK) {
+        failures += fmt::format("{:<8} {}\n", "", Printable(result.failure));
+      }
     }
+    text += Paragraph(failures.empty() ? "passed" : "failed", device,
+                      fmt::format("{} of {} known answers, {:.3f} s", passed, end - begin, seconds),
+                      "") +
+            failures;
   }
-  if (!open_failure.empty()) text += Paragraph("failed", "", open_failure, "");
   return text;
 }
 
-Json ReportJson(const DoctorOptions& options, std::span<const AtollFinding> findings,
-                const std::vector<CameraFinding>& cameras,
-                std::span<const AtollSelfTestResult> results, const std::string& open_failure,
-                bool healthy) {
-  Json report = NewReport("doctor");
-  report["device"] = options.device;
-  report["healthy"] = healthy;
-  report["findings"] = Json::array();
-  for (const AtollFinding& finding : findings) {
-    report["findings"].push_back({{"level", LevelName(finding.level)},
-                                  {"code", finding.code},
-                                  {"device", finding.device},
-                                  {"message", finding.message},
-                                  {"fix", finding.fix}});
+Json SelfTestJson(std::span<const AtollSelfTestResult> results) {
+  Json tests = Json::array();
+  for (const AtollSelfTestResult& result : results) {
+    tests.push_back({{"device", result.device},
+                     {"name", result.name},
+                     {"passed", result.status == ATOLL_OK},
+                     {"failure", result.failure},
+                     {"ms", RoundedMs(result.seconds * 1e3)}});
   }
-  report["cameras"] = Json::array();
-  for (const CameraFinding& camera : cameras) {
-    report["cameras"].push_back({{"level", LevelName(camera.level)},
-                                 {"code", camera.code},
-                                 {"device", camera.device},
-                                 {"message", camera.message},
-                                 {"fix", camera.fix}});
-  }
-  report["self_test"] = nullptr;
-  if (options.root.empty() && open_failure.empty()) {
-    report["self_test"] = Json::array();
-    for (const AtollSelfTestResult& result : results) {
-      report["self_test"].push_back({{"device", result.device},
-                                     {"name", result.name},
-                                     {"passed", result.status == ATOLL_OK},
-                                     {"failure", result.failure},
-                                     {"ms", RoundedMs(result.seconds * 1e3)}});
-    }
-  }
-  report["open_failure"] = open_failure.empty() ? Json(nullptr) : Json(open_failure);
-  return report;
+  return tests;
 }
 
 // What to end with, worst first; nothing if all is well.
@@ -232,34 +167,52 @@ void RunDoctor(const DoctorOptions& options) {
   ThrowIfError(AtollDiagnose(options.root.c_str(), &finding_list, &finding_count),
                Activity::kOpeningDevice, "cannot look at devices");
   const std::span findings(finding_list, static_cast<size_t>(finding_count));
-  const std::vector<CameraFinding> cameras = LookAtCameras(options.root);
+  Json report = NewReport("doctor");
+  report["device"] = options.device;
+  report["healthy"] = true;
+  report["findings"] = Json::array();
+  for (const AtollFinding& finding : findings) {
+    report["findings"].push_back(FindingJson(LevelName(finding.level), finding.code, finding.device,
+                                             finding.message, finding.fix));
+  }
+  report["cameras"] = LookAtCameras(options.root);
+  report["self_test"] = nullptr;
+  report["open_failure"] = nullptr;
 
   const AtollSelfTestResult* result_list = nullptr;
   int32_t result_count = 0;
-  std::string open_failure;
   std::optional<CommandError> verdict;
   if (options.root.empty()) {
     const Progress progress("testing");
     const AtollStatus status =
         AtollDeviceSelfTest(options.device.c_str(), &result_list, &result_count);
     if (status != ATOLL_OK) {
-      open_failure = AtollLastError();
+      const std::string open_failure = AtollLastError();
       const ExitCode code = ExitCodeOf(status, Activity::kOpeningDevice);
-      if (code == ExitCode::kUsage) {
-        ThrowIfError(status, Activity::kOpeningDevice, "");
-      }
+      if (code == ExitCode::kUsage) ThrowIfError(status, Activity::kOpeningDevice, "");
+      report["open_failure"] = open_failure;
       verdict.emplace(code,
                       fmt::format("cannot test the device '{}': {}", options.device, open_failure));
     }
   }
   const std::span results(result_list, static_cast<size_t>(result_count));
+  if (options.root.empty() && !verdict) report["self_test"] = SelfTestJson(results);
   if (!verdict) verdict = Verdict(findings, results);
-  if (options.json) {
-    PrintReport(
-        ReportJson(options, findings, cameras, results, open_failure, !verdict.has_value()));
-  } else {
-    PrintText(Text(findings, cameras, results, open_failure));
-  }
+  report["healthy"] = !verdict.has_value();
+  Print(
+      options.json, [&] { return report; },
+      [&] {
+        std::string text;
+        for (const char* list : {"findings", "cameras"}) {
+          for (const Json& finding : report[list]) {
+            text +=
+                Paragraph(finding["level"], finding["device"], finding["message"], finding["fix"]);
+          }
+        }
+        text += SelfTestText(results);
+        const Json& failure = report["open_failure"];
+        return failure.is_null() ? text : text + Paragraph("failed", "", failure, "");
+      });
   if (verdict) throw *verdict;
 }
 
@@ -303,8 +256,7 @@ std::span<const AtollActivity> Look() {
   int32_t count = 0;
   const AtollStatus status = AtollListActivity(&list, &count);
   if (status == ATOLL_NOT_FOUND) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("{}; unset it to see devices", AtollLastError()));
+    Fail(ExitCode::kFailure, "{}; unset it to see devices", AtollLastError());
   }
   ThrowIfError(status, Activity::kOpeningDevice, "cannot list what devices do");
   return {list, static_cast<size_t>(count)};

@@ -4,8 +4,11 @@
 // and the exit code. ExitCodeOf is the one place where the library's codes become exit codes.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "atoll/runtime.h"
 
@@ -40,6 +43,11 @@ class CommandError : public std::runtime_error {
  private:
   ExitCode code_;
 };
+
+template <typename... T>
+[[noreturn]] void Fail(ExitCode code, fmt::format_string<T...> sentence, T&&... values) {
+  throw CommandError(code, fmt::format(sentence, std::forward<T>(values)...));
+}
 
 // What to do about a file that could not be read, by errno.
 const char* AdviseReading(int error);

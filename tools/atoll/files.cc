@@ -63,7 +63,7 @@ std::string ReadFile(const std::string& path) {
   constexpr size_t kBytesMax = size_t{1} << 31;
   constexpr size_t kStreamBytesMax = size_t{1} << 26;  // of what may have no end: a pipe, a device
   const auto fail = [&](const char*, const std::string& why) {
-    throw CommandError(ExitCode::kFailure, fmt::format("cannot read '{}': {}", path, why));
+    Fail(ExitCode::kFailure, "cannot read '{}': {}", path, why);
   };
   std::error_code no_type;
   const size_t bytes_max = fs::is_regular_file(path, no_type) ? kBytesMax : kStreamBytesMax;
@@ -74,11 +74,14 @@ std::string ReadFile(const std::string& path) {
   return bytes;
 }
 
+void AppendBytes(const void* data, size_t size, void* string) {
+  static_cast<std::string*>(string)->append(static_cast<const char*>(data), size);
+}
+
 void CheckFile(std::string_view option, const std::string& path, std::string_view what) {
   const auto fail = [&](const char* reason) {
-    throw CommandError(
-        ExitCode::kFailure,
-        fmt::format("cannot read {} '{}': {}; give the path of {}", option, path, reason, what));
+    Fail(ExitCode::kFailure, "cannot read {} '{}': {}; give the path of {}", option, path, reason,
+         what);
   };
   if (access(path.c_str(), R_OK) != 0) fail(std::strerror(errno));
   std::error_code error;
@@ -89,43 +92,31 @@ void CheckFile(std::string_view option, const std::string& path, std::string_vie
 
 namespace {
 
-[[noreturn]] void Refuse(const std::string& sentence, ExitCode code = ExitCode::kFailure) {
-  throw CommandError(code, sentence);
-}
-
-void CheckParent(std::string_view option, const std::string& path, const fs::path& parent) {
-  if (parent.empty()) return;
+// Throws unless something could be made in the folder `parent` of `path`, before there is work that
+// would be lost; gives what is there already.
+fs::file_type CheckPlace(std::string_view option, const std::string& path, fs::path parent) {
+  const auto refuse = [&](const std::string& why) {
+    Fail(ExitCode::kFailure, "{} '{}': {}", option, path, why);
+  };
+  if (parent.empty()) parent = ".";
   std::error_code error;
-  const fs::file_status status = fs::status(parent, error);
-  if (status.type() == fs::file_type::not_found) {
-    Refuse(fmt::format("{} '{}': there is no folder '{}'; make it or choose another {}", option,
-                       path, parent.string(), option));
+  const fs::file_status folder = fs::status(parent, error);
+  if (folder.type() == fs::file_type::not_found) {
+    refuse(fmt::format("there is no folder '{}'; make it or choose another {}", parent.string(),
+                       option));
   }
-  if (error) {
-    Refuse(fmt::format("{} '{}': {}; choose another {}", option, path, error.message(), option));
+  if (error) refuse(fmt::format("{}; choose another {}", error.message(), option));
+  if (!fs::is_directory(folder)) {
+    refuse(fmt::format("'{}' is no folder; choose another {}", parent.string(), option));
   }
-  if (!fs::is_directory(status)) {
-    Refuse(fmt::format("{} '{}': '{}' is no folder; choose another {}", option, path,
-                       parent.string(), option));
+  const fs::file_type type = fs::status(path, error).type();
+  const bool is_free = type == fs::file_type::not_found;
+  // Of a name that is too long, for example, nobody can tell.
+  if (error && !is_free) refuse(fmt::format("{}; choose another {}", error.message(), option));
+  if (is_free && access(parent.c_str(), W_OK) != 0) {
+    refuse(fmt::format("{}; {}", std::strerror(errno), AdviseWriting(option, errno)));
   }
-}
-
-// What is there; throws if nobody can tell, as of a name that is too long.
-fs::file_type TypeOf(std::string_view option, const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (error && status.type() != fs::file_type::not_found) {
-    Refuse(fmt::format("{} '{}': {}; choose another {}", option, path, error.message(), option));
-  }
-  return status.type();
-}
-
-// Before there is work that would be lost.
-void CheckWritable(std::string_view option, const std::string& path, const fs::path& parent) {
-  std::error_code error;
-  if (fs::exists(path, error) || access(parent.empty() ? "." : parent.c_str(), W_OK) == 0) return;
-  Refuse(fmt::format("{} '{}': {}; {}", option, path, std::strerror(errno),
-                     AdviseWriting(option, errno)));
+  return type;
 }
 
 // False, with errno, if not everything could be written.
@@ -140,11 +131,10 @@ bool WriteAll(int fd, const char* data, size_t size) {
   return true;
 }
 
-[[noreturn]] void Fail(const char* verb, const std::string& path, int error,
-                       std::string_view option) {
-  throw CommandError(ExitCode::kFailure,
-                     fmt::format("cannot {} '{}': {}; {}", verb, path, std::strerror(error),
-                                 AdviseWriting(option, error)));
+[[noreturn]] void CannotWrite(const char* verb, const std::string& path, int error,
+                              std::string_view option) {
+  Fail(ExitCode::kFailure, "cannot {} '{}': {}; {}", verb, path, std::strerror(error),
+       AdviseWriting(option, error));
 }
 
 // In small letters: ".jpg".
@@ -245,51 +235,39 @@ void CheckNamedOnce(std::string_view option, const std::string& path) {
     return fs::equivalent(path, other, ignored);
   };
   // "--labels=FILE", "replay:FILE"
-  int names = 0;
-  for (const std::string& word : CommandLine()) {
-    bool names_it = is_same(word);
-    for (const char separator : {'=', ':'}) {
-      const size_t at = word.find(separator);
-      names_it |= at != word.npos && is_same(word.substr(at + 1));
-    }
-    names += names_it ? 1 : 0;
-  }
-  if (names < 2) return;
-  Refuse(fmt::format("{} '{}' would overwrite a file that the command line names once more; choose "
-                     "another {}",
-                     option, path, option),
-         ExitCode::kUsage);
+  const auto names_it = [&](const std::string& word) {
+    const size_t equals = word.find('=');
+    const size_t colon = word.find(':');
+    return is_same(word) || (equals != word.npos && is_same(word.substr(equals + 1))) ||
+           (colon != word.npos && is_same(word.substr(colon + 1)));
+  };
+  if (std::count_if(CommandLine().begin(), CommandLine().end(), names_it) < 2) return;
+  Fail(ExitCode::kUsage,
+       "{} '{}' would overwrite a file that the command line names once more; choose another {}",
+       option, path, option);
 }
 
 void CheckOutputFile(std::string_view option, const std::string& path) {
-  if (path.empty())
-    Refuse(fmt::format("{} has no name; give the name of a file", option), ExitCode::kUsage);
-  CheckParent(option, path, fs::path(path).parent_path());
-  if (!fs::path(path).has_filename() || TypeOf(option, path) == fs::file_type::directory) {
-    Refuse(fmt::format("{} '{}' is a folder; give the name of a file", option, path),
-           ExitCode::kUsage);
+  if (path.empty()) Fail(ExitCode::kUsage, "{} has no name; give the name of a file", option);
+  const fs::file_type type = CheckPlace(option, path, fs::path(path).parent_path());
+  if (!fs::path(path).has_filename() || type == fs::file_type::directory) {
+    Fail(ExitCode::kUsage, "{} '{}' is a folder; give the name of a file", option, path);
   }
   CheckNamedOnce(option, path);
-  CheckWritable(option, path, fs::path(path).parent_path());
 }
 
 void CheckParentOf(std::string_view option, const std::string& path) {
-  CheckParent(option, path, fs::path(path).parent_path());
-  TypeOf(option, path);
-  CheckWritable(option, path, fs::path(path).parent_path());
+  CheckPlace(option, path, fs::path(path).parent_path());
 }
 
 void CheckOutputFolder(std::string_view option, const std::string& path) {
-  if (path.empty())
-    Refuse(fmt::format("{} has no name; give the name of a folder", option), ExitCode::kUsage);
+  if (path.empty()) Fail(ExitCode::kUsage, "{} has no name; give the name of a folder", option);
   fs::path folder(path);
   if (!folder.has_filename()) folder = folder.parent_path();  // "annotated/"
-  CheckParent(option, path, folder.parent_path());
-  const fs::file_type type = TypeOf(option, path);
+  const fs::file_type type = CheckPlace(option, path, folder.parent_path());
   if (type != fs::file_type::not_found && type != fs::file_type::directory) {
-    Refuse(fmt::format("{} '{}' is a file; give the name of a folder", option, path));
+    Fail(ExitCode::kFailure, "{} '{}' is a file; give the name of a folder", option, path);
   }
-  CheckWritable(option, path, folder.parent_path());
 }
 
 OutputFiles::~OutputFiles() {
@@ -307,22 +285,22 @@ void OutputFiles::Add(std::string_view option, const std::string& name, const vo
   if (const auto directory = fs::path(name).parent_path(); !directory.empty()) {
     std::error_code error;
     fs::create_directories(directory, error);
-    if (error) Fail("create the directory", directory.string(), error.value(), option);
+    if (error) CannotWrite("create the directory", directory.string(), error.value(), option);
   }
   std::string temporary_path;
   const int fd = CreateBeside(name, &temporary_path);
-  if (fd < 0) Fail("create", name, errno, option);
+  if (fd < 0) CannotWrite("create", name, errno, option);
   files_.push_back({std::string(option), temporary_path, name, {}});
   const bool written = WriteAll(fd, static_cast<const char*>(data), size);
   const int error = errno;
-  if (close(fd) != 0 && written) Fail("write", name, errno, option);
-  if (!written) Fail("write", name, error, option);
+  if (close(fd) != 0 && written) CannotWrite("write", name, errno, option);
+  if (!written) CannotWrite("write", name, error, option);
 }
 
 void OutputFiles::Commit() {
   for (const File& file : files_) {
     if (file.temporary_path.empty() && !WriteInto(file.path, file.data)) {
-      Fail("write", file.path, errno, file.option);
+      CannotWrite("write", file.path, errno, file.option);
     }
   }
   std::erase_if(files_, [](const File& file) { return file.temporary_path.empty(); });
@@ -330,10 +308,16 @@ void OutputFiles::Commit() {
     if (rename(files_[i].temporary_path.c_str(), files_[i].path.c_str()) != 0) {
       const int error = errno;
       for (size_t k = 0; k < i; ++k) unlink(files_[k].path.c_str());
-      Fail("rename into", files_[i].path, error, files_[i].option);
+      CannotWrite("rename into", files_[i].path, error, files_[i].option);
     }
   }
   files_.clear();
+}
+
+void WriteOutput(std::string_view option, const std::string& name, std::string_view bytes) {
+  OutputFiles files;
+  files.Add(option, name, bytes.data(), bytes.size());
+  files.Commit();
 }
 
 std::FILE* OpenOutput(std::string_view option, const std::string& name) {
@@ -343,7 +327,7 @@ std::FILE* OpenOutput(std::string_view option, const std::string& name) {
   if (file != nullptr) return file;
   const int error = errno;
   if (fd >= 0) close(fd);
-  Fail("create", name, error, option);
+  CannotWrite("create", name, error, option);
 }
 
 bool IsStandardOutput(const std::string& name) { return DescriptorOf(name) == STDOUT_FILENO; }
@@ -358,18 +342,14 @@ std::vector<std::string> PlanOutputs(std::string_view option, const std::string&
   std::vector<std::string> planned;
   if (IsOneOf(extension, extensions) && !fs::is_directory(path)) {
     if (pictures.size() > 1) {
-      throw CommandError(ExitCode::kUsage,
-                         fmt::format("{} '{}' is one file, but there are {} pictures; give a "
-                                     "directory",
-                                     option, output, pictures.size()));
+      Fail(ExitCode::kUsage, "{} '{}' is one file, but there are {} pictures; give a directory",
+           option, output, pictures.size());
     }
     planned.push_back(output);
   } else if (IsOneOf(extension, other_pictures) && !fs::is_directory(path)) {
-    throw CommandError(
-        ExitCode::kUsage,
-        fmt::format("{} '{}' would have to be a {}; give a file name that ends in {}, or a "
-                    "directory",
-                    option, output, extension.substr(1), fmt::join(extensions, " or ")));
+    Fail(ExitCode::kUsage,
+         "{} '{}' would have to be a {}; give a file name that ends in {}, or a directory", option,
+         output, extension.substr(1), fmt::join(extensions, " or "));
   } else {
     std::set<std::string> taken;
     for (const std::string& picture : pictures) {
@@ -381,10 +361,8 @@ std::vector<std::string> PlanOutputs(std::string_view option, const std::string&
     for (const std::string& picture : pictures) {
       std::error_code error;
       if (fs::equivalent(file, picture, error) && !error) {
-        throw CommandError(ExitCode::kUsage,
-                           fmt::format("{} '{}' would overwrite the picture '{}'; choose another "
-                                       "{}",
-                                       option, output, picture, option));
+        Fail(ExitCode::kUsage, "{} '{}' would overwrite the picture '{}'; choose another {}",
+             option, output, picture, option);
       }
     }
   }

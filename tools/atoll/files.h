@@ -30,6 +30,9 @@ std::string ReadBeginning(
 // Throws if there is no file that can be read; `what` should be there.
 void CheckFile(std::string_view option, const std::string& path, std::string_view what);
 
+// What the library calls with bytes: appends them to a std::string.
+void AppendBytes(const void* data, size_t size, void* string);
+
 // ---- Writing -----------------------------------------------------------------------------------
 
 // Whether a file of this name can be written, as far as one can tell before the work is done: it
@@ -77,6 +80,9 @@ class OutputFiles {
 
   std::vector<File> files_;
 };
+
+// One file, at once.
+void WriteOutput(std::string_view option, const std::string& name, std::string_view bytes);
 
 // A stream that writes into what `name` is, or into a new file, as it goes along; names mean the
 // same as above.

@@ -3,16 +3,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "atoll/delegate.h"
 #include "atoll/vision.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"
+#include "tools/atoll/lint.h"
 #include "tools/atoll/measure.h"
 #include "tools/atoll/pictures.h"
 #include "tools/atoll/report.h"
@@ -22,43 +25,30 @@
 namespace atollcmd {
 namespace {
 
-// What a real Coral would take for a model: modelled, and never mixed with the times of a device of
-// ours.
-class CoralReport {
- public:
-  // Throws CommandError if there is no such host or a Coral would run nothing of the model.
-  CoralReport(const AtollModel* model, std::string host);
+double Ms(double seconds) { return RoundedMs(seconds * 1e3); }
 
-  Json ToJson() const;
-  std::string ToText() const;  // lines
-
- private:
-  const std::string host_;
-  AtollCoralEstimate estimate_ = {};
-};
-
-CoralReport::CoralReport(const AtollModel* model, std::string host) : host_(std::move(host)) {
-  const AtollStatus status = AtollEstimateCoral(model, host_.c_str(), &estimate_);
-  if (status == ATOLL_NOT_FOUND) {
-    throw CommandError(ExitCode::kUsage, fmt::format("--coral: {}", AtollLastError()));
-  }
+// What a real Coral on `host` would take for a model: modelled, and never mixed with the times of a
+// device of ours.
+AtollCoralEstimate EstimateCoral(const AtollModel* model, const std::string& host) {
+  AtollCoralEstimate estimate = {};
+  const AtollStatus status = AtollEstimateCoral(model, host.c_str(), &estimate);
+  if (status == ATOLL_NOT_FOUND) Fail(ExitCode::kUsage, "--coral: {}", AtollLastError());
   ThrowIfError(status, Activity::kPreparing, "cannot predict a Coral's time");
+  return estimate;
 }
 
-Json CoralReport::ToJson() const {
-  const AtollCoralEstimate& e = estimate_;
-  const auto ms = [](double seconds) { return RoundedMs(seconds * 1e3); };
-  return {{"host", host_},
-          {"modelled_ms", ms(e.seconds)},
+Json CoralJson(const AtollCoralEstimate& e, const std::string& host) {
+  return {{"host", host},
+          {"modelled_ms", Ms(e.seconds)},
           {"breakdown_ms",
-           {{"host", ms(e.host_seconds)},
-            {"link_out", ms(e.link_out_seconds)},
-            {"dense", ms(e.dense_seconds)},
-            {"vector", ms(e.vector_seconds)},
-            {"layers", ms(e.layer_seconds)},
-            {"parameters", ms(e.parameter_seconds)},
-            {"link_in", ms(e.link_in_seconds)}}},
-          {"upload_ms", ms(e.upload_seconds)},
+           {{"host", Ms(e.host_seconds)},
+            {"link_out", Ms(e.link_out_seconds)},
+            {"dense", Ms(e.dense_seconds)},
+            {"vector", Ms(e.vector_seconds)},
+            {"layers", Ms(e.layer_seconds)},
+            {"parameters", Ms(e.parameter_seconds)},
+            {"link_in", Ms(e.link_in_seconds)}}},
+          {"upload_ms", Ms(e.upload_seconds)},
           {"instruction_bytes", e.instruction_bytes},
           {"input_bytes", e.input_bytes},
           {"output_bytes", e.output_bytes},
@@ -68,8 +58,7 @@ Json CoralReport::ToJson() const {
           {"nodes_on_host", e.host_node_count}};
 }
 
-std::string CoralReport::ToText() const {
-  const AtollCoralEstimate& e = estimate_;
+std::string CoralText(const AtollCoralEstimate& e, const std::string& host) {
   std::string text = fmt::format(
       "a real Coral on {} (modelled, not measured; docs/fidelity.md): {:.3f} ms per inference\n"
       "    host        {:.3f} ms\n"
@@ -77,7 +66,7 @@ std::string CoralReport::ToText() const {
       "    computation {:.3f} ms dense, {:.3f} ms depthwise and element-wise, {:.3f} ms for {} "
       "layers\n"
       "    parameters  {:.3f} ms waiting for {} streamed; {} cached, uploaded in {:.3f} ms\n",
-      host_, e.seconds * 1e3, e.host_seconds * 1e3, e.link_out_seconds * 1e3,
+      host, e.seconds * 1e3, e.host_seconds * 1e3, e.link_out_seconds * 1e3,
       ByteSizeText(e.instruction_bytes), ByteSizeText(e.input_bytes), e.link_in_seconds * 1e3,
       ByteSizeText(e.output_bytes), e.dense_seconds * 1e3, e.vector_seconds * 1e3,
       e.layer_seconds * 1e3, e.device_node_count, e.parameter_seconds * 1e3,
@@ -90,19 +79,9 @@ std::string CoralReport::ToText() const {
   return text;
 }
 
-std::vector<std::string> SplitAtCommas(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0;;) {
-    const size_t comma = text.find(',', begin);
-    parts.push_back(text.substr(begin, comma - begin));
-    if (comma == std::string::npos) return parts;
-    begin = comma + 1;
-  }
-}
-
 CLI::Validator InputShapesText() {
   return {[](std::string& text) {
-            for (std::string& part : SplitAtCommas(text)) {
+            for (std::string& part : Split(text, ',')) {
               if (std::string error = InputShapeText()(part); !error.empty()) return error;
             }
             return std::string();
@@ -131,14 +110,6 @@ std::vector<std::string> EmulatorProfiles() {
   return profiles;
 }
 
-std::string SizesText(const AtollTensor* tensor) {
-  std::vector<int32_t> sizes;
-  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
-    sizes.push_back(AtollTensorDim(tensor, i));
-  }
-  return fmt::format("{}", fmt::join(sizes, "x"));
-}
-
 struct WhatIfOptions {
   std::vector<std::string> profiles;  // devices; "all": every profile of the emulator
   // Each one set of shapes, as ParseInputShape takes them, with commas between.
@@ -147,41 +118,41 @@ struct WhatIfOptions {
   bool any() const { return !profiles.empty() || !shapes.empty(); }
 };
 
-// One row for each device and set of shapes, the present ones first.
-class WhatIfTable {
- public:
-  // Prepares the model of `session` in all these ways. Throws CommandError for what is wrong on the
-  // command line; that a model cannot be prepared in some way is a row with the reason.
-  WhatIfTable(const Session& session, const WhatIfOptions& options);
-
-  Json ToJson() const;
-  std::string ToText() const;  // lines
-
- private:
-  struct Row {
-    std::string device;
-    std::vector<std::string> given;  // the shapes of --what-if or --input-shape
-    std::string shapes;              // of all inputs: "1x320x320x3"
-    std::string reason;              // why it cannot be; nothing of the rest is then set
-    AtollModelledLatency seconds = {};
-    int64_t cycles = 0;
-    size_t nodes = 0;
-    size_t nodes_on_device = 0;
-    size_t partitions = 0;
-    int64_t resident_bytes = 0;
-    int64_t activation_bytes = 0;
-    int64_t streamed_bytes = 0;
-    int64_t macs = 0;
-  };
-  static Row ReadRow(const Session& session);
-
-  std::vector<Row> rows_;
+// The model on a device with a set of shapes.
+struct WhatIf {
+  std::string device;
+  std::vector<std::string> given;  // the shapes of --what-if or --input-shape
+  std::string shapes;              // of all inputs: "1x320x320x3"
+  std::string reason;              // why it cannot be; nothing of the rest is then set
+  AtollModelledLatency seconds = {};
+  int64_t cycles = 0;
+  size_t nodes = 0;
+  size_t nodes_on_device = 0;
+  size_t partitions = 0;
+  int64_t resident_bytes = 0;
+  int64_t activation_bytes = 0;
+  int64_t streamed_bytes = 0;
+  int64_t macs = 0;
 };
 
-WhatIfTable::Row WhatIfTable::ReadRow(const Session& session) {
-  Row row;
+// The parts of the modelled time, in the order of the table.
+struct LatencyPart {
+  const char* key;
+  double AtollModelledLatency::*seconds;
+};
+constexpr LatencyPart kLatencyParts[] = {{"host", &AtollModelledLatency::host},
+                                         {"link_out", &AtollModelledLatency::link_out},
+                                         {"parameters", &AtollModelledLatency::parameters},
+                                         {"array", &AtollModelledLatency::array},
+                                         {"vector", &AtollModelledLatency::vector},
+                                         {"dma", &AtollModelledLatency::dma},
+                                         {"link_in", &AtollModelledLatency::link_in}};
+
+WhatIf ReadWhatIf(const Session& session) {
+  WhatIf row;
   std::vector<std::string> shapes;
-  for (const AtollTensor* input : session.inputs()) shapes.push_back(SizesText(input));
+  for (const AtollTensor* input : session.inputs())
+    shapes.push_back(fmt::format("{}", fmt::join(ShapeOf(input), "x")));
   row.shapes = fmt::format("{}", fmt::join(shapes, ","));
   for (const AtollNodeInfo& node : session.nodes()) {
     ++row.nodes;
@@ -195,15 +166,8 @@ WhatIfTable::Row WhatIfTable::ReadRow(const Session& session) {
     row.streamed_bytes += partition.streamed_parameter_bytes;
     // Partitions share this memory.
     row.activation_bytes = std::max(row.activation_bytes, partition.activation_bytes);
-    const AtollModelledLatency& latency = partition.latency;
-    row.seconds.total += latency.total;
-    row.seconds.host += latency.host;
-    row.seconds.link_out += latency.link_out;
-    row.seconds.parameters += latency.parameters;
-    row.seconds.array += latency.array;
-    row.seconds.vector += latency.vector;
-    row.seconds.dma += latency.dma;
-    row.seconds.link_in += latency.link_in;
+    row.seconds.total += partition.latency.total;
+    for (const auto& [key, part] : kLatencyParts) row.seconds.*part += partition.latency.*part;
   }
   if (!session.on_device()) {
     row.reason = "the CPU has no modelled times";
@@ -215,7 +179,11 @@ WhatIfTable::Row WhatIfTable::ReadRow(const Session& session) {
   return row;
 }
 
-WhatIfTable::WhatIfTable(const Session& session, const WhatIfOptions& options) {
+// One row for each device and set of shapes, the present ones first: the model of `session`
+// prepared in all these ways. Throws CommandError for what is wrong on the command line; that a
+// model cannot be prepared in some way is a row with the reason.
+std::vector<WhatIf> TryOut(const Session& session, const WhatIfOptions& options) {
+  std::vector<WhatIf> rows;
   std::vector<std::string> devices = {session.device_name()};
   for (const std::string& profile : options.profiles) {
     for (const std::string& device :
@@ -226,16 +194,16 @@ WhatIfTable::WhatIfTable(const Session& session, const WhatIfOptions& options) {
     }
   }
   std::vector<std::vector<std::string>> shapes = {session.options().input_shapes};
-  for (const std::string& text : options.shapes) shapes.push_back(SplitAtCommas(text));
+  for (const std::string& text : options.shapes) shapes.push_back(Split(text, ','));
 
   for (const std::string& device : devices) {
     for (const std::vector<std::string>& given : shapes) {
       SessionOptions what_if = session.options();
       what_if.device = device;
       what_if.input_shapes = given;
-      Row row;
+      WhatIf row;
       try {
-        row = rows_.empty() ? ReadRow(session) : ReadRow(Session(what_if));
+        row = rows.empty() ? ReadWhatIf(session) : ReadWhatIf(Session(what_if));
       } catch (const CommandError& error) {
         if (error.code() != ExitCode::kBadModel) throw;
         // The library's sentence alone: of the model, the report speaks all along.
@@ -246,47 +214,43 @@ WhatIfTable::WhatIfTable(const Session& session, const WhatIfOptions& options) {
       row.device = device;
       row.given = given;
       if (row.shapes.empty()) row.shapes = fmt::format("{}", fmt::join(given, ","));
-      rows_.push_back(std::move(row));
+      rows.push_back(std::move(row));
     }
-  }
-}
-
-Json WhatIfTable::ToJson() const {
-  const auto ms = [](double seconds) { return RoundedMs(seconds * 1e3); };
-  Json rows = Json::array();
-  for (const Row& row : rows_) {
-    Json json = {{"device", row.device}, {"input_shapes", row.given}, {"shapes", row.shapes}};
-    json["reason"] = row.reason;
-    json["modelled_ms"] = row.partitions > 0 ? Json(ms(row.seconds.total)) : Json();
-    if (row.partitions > 0) {
-      json["modelled_parts_ms"] = {{"host", ms(row.seconds.host)},
-                                   {"link_out", ms(row.seconds.link_out)},
-                                   {"parameters", ms(row.seconds.parameters)},
-                                   {"array", ms(row.seconds.array)},
-                                   {"vector", ms(row.seconds.vector)},
-                                   {"dma", ms(row.seconds.dma)},
-                                   {"link_in", ms(row.seconds.link_in)}};
-      json["modelled_cycles"] = row.cycles;
-    } else {
-      json["modelled_parts_ms"] = nullptr;
-      json["modelled_cycles"] = nullptr;
-    }
-    json["macs"] = row.macs;
-    json["nodes"] = row.nodes;
-    json["nodes_on_device"] = row.nodes_on_device;
-    json["partition_count"] = row.partitions;
-    json["on_chip_bytes"] = row.resident_bytes + row.activation_bytes;
-    json["resident_parameter_bytes"] = row.resident_bytes;
-    json["activation_bytes"] = row.activation_bytes;
-    json["streamed_parameter_bytes"] = row.streamed_bytes;
-    rows.push_back(std::move(json));
   }
   return rows;
 }
 
-std::string WhatIfTable::ToText() const {
+Json WhatIfJson(const std::vector<WhatIf>& table) {
+  Json rows = Json::array();
+  for (const WhatIf& row : table) {
+    Json ms, parts, cycles;  // null
+    if (row.partitions > 0) {
+      ms = Ms(row.seconds.total);
+      for (const auto& [key, part] : kLatencyParts) parts[key] = Ms(row.seconds.*part);
+      cycles = row.cycles;
+    }
+    rows.push_back({{"device", row.device},
+                    {"input_shapes", row.given},
+                    {"shapes", row.shapes},
+                    {"reason", row.reason},
+                    {"modelled_ms", std::move(ms)},
+                    {"modelled_parts_ms", std::move(parts)},
+                    {"modelled_cycles", std::move(cycles)},
+                    {"macs", row.macs},
+                    {"nodes", row.nodes},
+                    {"nodes_on_device", row.nodes_on_device},
+                    {"partition_count", row.partitions},
+                    {"on_chip_bytes", row.resident_bytes + row.activation_bytes},
+                    {"resident_parameter_bytes", row.resident_bytes},
+                    {"activation_bytes", row.activation_bytes},
+                    {"streamed_parameter_bytes", row.streamed_bytes}});
+  }
+  return rows;
+}
+
+std::string WhatIfText(const std::vector<WhatIf>& rows) {
   size_t device_width = 6, shape_width = 6;
-  for (const Row& row : rows_) {
+  for (const WhatIf& row : rows) {
     device_width = std::max(device_width, row.device.size());
     shape_width = std::max(shape_width, row.shapes.size());
   }
@@ -301,22 +265,22 @@ std::string WhatIfTable::ToText() const {
                  "device", device_width, "inputs", shape_width, "total", "host", "link out",
                  "params", "array", "vector", "dma", "link in", "cycles", "operators", "parts",
                  "on chip", "streamed");
-  for (const Row& row : rows_) {
-    fmt::format_to(out, "{} {:<{}}  {:<{}}  ", &row == rows_.data() ? '*' : ' ', row.device,
+  for (const WhatIf& row : rows) {
+    fmt::format_to(out, "{} {:<{}}  {:<{}}  ", &row == rows.data() ? '*' : ' ', row.device,
                    device_width, row.shapes, shape_width);
     if (row.partitions == 0) {
       fmt::format_to(out, "{}\n", Printable(row.reason));
       continue;
     }
     const AtollModelledLatency& s = row.seconds;
-    fmt::format_to(
-        out,
-        "{:>9.3f} {:>7.3f} {:>8.3f} {:>7.3f} {:>8.3f} {:>8.3f} {:>7.3f} {:>7.3f}  {:>13}  {:>9} "
-        "{:>5}  {:>9}  {:>9}\n",
-        s.total * 1e3, s.host * 1e3, s.link_out * 1e3, s.parameters * 1e3, s.array * 1e3,
-        s.vector * 1e3, s.dma * 1e3, s.link_in * 1e3, Thousands(row.cycles),
-        fmt::format("{}/{}", row.nodes_on_device, row.nodes), row.partitions,
-        ByteSizeText(row.resident_bytes + row.activation_bytes), ByteSizeText(row.streamed_bytes));
+    fmt::format_to(out,
+                   "{:>9.3f} {:>7.3f} {:>8.3f} {:>7.3f} {:>8.3f} {:>8.3f} {:>7.3f} {:>7.3f}  "
+                   "{:>13}  {:>9} {:>5}  {:>9}  {:>9}\n",
+                   s.total * 1e3, s.host * 1e3, s.link_out * 1e3, s.parameters * 1e3, s.array * 1e3,
+                   s.vector * 1e3, s.dma * 1e3, s.link_in * 1e3, Thousands(row.cycles),
+                   fmt::format("{}/{}", row.nodes_on_device, row.nodes), row.partitions,
+                   ByteSizeText(row.resident_bytes + row.activation_bytes),
+                   ByteSizeText(row.streamed_bytes));
   }
   return text + "* as it is now\n";
 }
@@ -336,8 +300,8 @@ struct Plan {
   AtollMemoryInfo memory = {};
   double modelled_seconds = 0;
   atollrt::Task task = atollrt::Task::kNone;  // what the model says about pictures, if it takes any
-  std::optional<CoralReport> coral;
-  std::optional<WhatIfTable> what_if;
+  std::optional<AtollCoralEstimate> coral;
+  std::vector<WhatIf> what_if;
 };
 
 Plan ReadPlan(const Session& session) {
@@ -359,7 +323,7 @@ Plan ReadPlan(const Session& session) {
   return plan;
 }
 
-Json ReportJson(const Session& session, const Plan& plan) {
+Json ReportJson(const Session& session, const Plan& plan, const std::string& coral_host) {
   Json report = NewReport("inspect", session);
   report["task"] = atollrt::TaskName(plan.task);
   report["macs"] = session.macs();
@@ -369,7 +333,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
   report["packed_weight_bytes"] = plan.memory.packed_weight_bytes;
   report["used_packed_weight_bytes"] = plan.memory.used_packed_weight_bytes;
   report["modelled_device_seconds"] = plan.modelled_seconds;
-  if (plan.coral) report["coral"] = plan.coral->ToJson();
+  if (plan.coral) report["coral"] = CoralJson(*plan.coral, coral_host);
   report["inputs"] = Json::array();
   for (const AtollTensor* tensor : session.inputs()) report["inputs"].push_back(TensorJson(tensor));
   report["outputs"] = Json::array();
@@ -378,20 +342,12 @@ Json ReportJson(const Session& session, const Plan& plan) {
   }
   report["partitions"] = Json::array();
   for (const AtollPartitionInfo& partition : plan.partitions) {
-    report["partitions"].push_back(
-        {{"node_count", partition.node_count},
-         {"instruction_count", partition.instruction_count},
-         {"resident_parameter_bytes", partition.resident_parameter_bytes},
-         {"streamed_parameter_bytes", partition.streamed_parameter_bytes},
-         {"activation_bytes", partition.activation_bytes},
-         {"input_bytes", partition.input_bytes},
-         {"output_bytes", partition.output_bytes},
-         {"modelled_cycles", partition.estimated_cycles},
-         {"modelled_seconds", partition.latency.total},
-         {"program_bytes", partition.program_bytes},
-         {"upload_bytes", partition.upload_bytes},
-         {"modelled_upload_seconds", partition.upload_seconds},
-         {"note", partition.note}});
+    Json& json = report["partitions"].emplace_back(PartitionJson(partition));
+    json.update({{"modelled_seconds", partition.latency.total},
+                 {"program_bytes", partition.program_bytes},
+                 {"upload_bytes", partition.upload_bytes},
+                 {"modelled_upload_seconds", partition.upload_seconds},
+                 {"note", partition.note}});
   }
   report["nodes"] = Json::array();
   for (const AtollNodeInfo& node : plan.nodes) {
@@ -410,7 +366,7 @@ Json ReportJson(const Session& session, const Plan& plan) {
     tensor["constant"] = AtollTensorIsConstant(plan.tensors[i]) != 0;
     report["tensors"].push_back(std::move(tensor));
   }
-  if (plan.what_if) report["what_if"] = plan.what_if->ToJson();
+  if (!plan.what_if.empty()) report["what_if"] = WhatIfJson(plan.what_if);
   return report;
 }
 
@@ -438,7 +394,7 @@ std::string PartitionText(size_t index, const AtollPartitionInfo& partition) {
   return text;
 }
 
-std::string ReportText(const Session& session, const Plan& plan) {
+std::string ReportText(const Session& session, const Plan& plan, const std::string& coral_host) {
   std::string text;
   auto out = std::back_inserter(text);
   fmt::format_to(out, "model    {}, {} operators, {:.3f} million multiply-accumulates\n",
@@ -480,7 +436,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
                    "modelled device time per inference: {:.3f} ms (an estimate, not measured)\n",
                    plan.modelled_seconds * 1e3);
   }
-  if (plan.coral) text += plan.coral->ToText();
+  if (plan.coral) text += CoralText(*plan.coral, coral_host);
 
   fmt::format_to(out, "\noperators\n");
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -498,7 +454,7 @@ std::string ReportText(const Session& session, const Plan& plan) {
     fmt::format_to(out, "  {:>4} {}{}\n", i, TensorText(plan.tensors[i]),
                    AtollTensorIsConstant(plan.tensors[i]) ? " constant" : "");
   }
-  if (plan.what_if) text += plan.what_if->ToText();
+  if (!plan.what_if.empty()) text += WhatIfText(plan.what_if);
   return text;
 }
 
@@ -515,15 +471,13 @@ void RunInspect(const InspectOptions& options) {
         Labels(WithModel(options.labels, options.session.model), rule, /*lenient=*/true)
             .warnings());
   }
-  if (!options.coral.empty()) plan.coral.emplace(session.model(), options.coral);
-  if (options.what_if.any()) plan.what_if.emplace(session, options.what_if);
+  if (!options.coral.empty()) plan.coral = EstimateCoral(session.model(), options.coral);
+  if (options.what_if.any()) plan.what_if = TryOut(session, options.what_if);
   progress.reset();
   session.AnnounceDevice();
-  if (options.json) {
-    PrintReport(ReportJson(session, plan));
-  } else {
-    PrintText(ReportText(session, plan));
-  }
+  Print(
+      options.json, [&] { return ReportJson(session, plan, options.coral); },
+      [&] { return ReportText(session, plan, options.coral); });
 }
 
 }  // namespace

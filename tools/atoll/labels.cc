@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/atoll/labels.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/files.h"
 #include "tools/atoll/report.h"
 
 namespace atollcmd {
@@ -50,40 +52,25 @@ uint16_t U16(std::string_view bytes, size_t offset) {
 }
 uint32_t U32(std::string_view bytes, size_t offset) { return LittleEndian(bytes, offset, 4); }
 
-// A file to read pieces of.
-class FilePieces {
- public:
-  explicit FilePieces(const std::string& path)
-      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    struct stat info = {};
-    if (fd_ >= 0 && fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) {
-      size_ = static_cast<uint64_t>(info.st_size);
-    }
+// A file to read pieces of, and its size.
+struct File {
+  explicit File(const std::string& path) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return;
+    size = std::filesystem::file_size(path, error);
+    stream.open(path, std::ios::binary);
   }
-  ~FilePieces() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FilePieces(const FilePieces&) = delete;
-  FilePieces& operator=(const FilePieces&) = delete;
-
-  uint64_t size() const { return size_; }
   // Nothing if that is not all in the file.
-  std::optional<std::string> Read(uint64_t offset, size_t size) const {
-    if (offset > size_ || size > size_ - offset) return {};
-    std::string bytes(size, '\0');
-    size_t done = 0;
-    while (done < size) {
-      const ssize_t count =
-          pread(fd_, bytes.data() + done, size - done, static_cast<off_t>(offset + done));
-      if (count <= 0) return {};
-      done += static_cast<size_t>(count);
-    }
+  std::optional<std::string> Read(uint64_t offset, size_t count) {
+    if (offset > size || count > size - offset) return {};
+    std::string bytes(count, '\0');
+    stream.seekg(static_cast<std::streamoff>(offset));
+    if (!stream.read(bytes.data(), static_cast<std::streamsize>(count))) return {};
     return bytes;
   }
 
- private:
-  const int fd_;
-  uint64_t size_ = 0;
+  std::ifstream stream;
+  uint64_t size = 0;
 };
 
 struct ArchiveEntry {
@@ -95,10 +82,10 @@ struct ArchiveEntry {
   uint64_t offset = 0;  // of its header in the file
 };
 
-std::vector<ArchiveEntry> ReadDirectory(const FilePieces& file) {
+std::vector<ArchiveEntry> ReadDirectory(File& file) {
   const auto tail_size =
-      static_cast<size_t>(std::min<uint64_t>(file.size(), kEndBytes + kCommentBytesMax));
-  const uint64_t tail_offset = file.size() - tail_size;
+      static_cast<size_t>(std::min<uint64_t>(file.size, kEndBytes + kCommentBytesMax));
+  const uint64_t tail_offset = file.size - tail_size;
   const auto tail = file.Read(tail_offset, tail_size);
   if (!tail || tail_size < kEndBytes) return {};
   const size_t end = tail->rfind(kEndSignature, tail_size - kEndBytes);
@@ -143,7 +130,7 @@ std::optional<std::string> InflateText(const std::string& stored, size_t bytes) 
   return text;
 }
 
-std::optional<std::string> ReadEntry(const FilePieces& file, const ArchiveEntry& entry) {
+std::optional<std::string> ReadEntry(File& file, const ArchiveEntry& entry) {
   if (entry.bytes > kTextBytesMax || entry.stored_bytes > kTextBytesMax) return {};
   if ((entry.flags & kEncrypted) != 0) return {};
   const auto header = file.Read(entry.offset, kFileBytes);
@@ -174,7 +161,7 @@ struct AssociatedFile {
 // file. Nothing if there is none, or if the archive, whose bytes are hostile, is damaged or keeps
 // it in a way that nobody writes. At most 16 MiB.
 std::optional<AssociatedFile> FindEmbeddedLabels(const std::string& model) {
-  const FilePieces file(model);
+  File file(model);
   std::vector<ArchiveEntry> texts = ReadDirectory(file);
   std::erase_if(
       texts, [](const ArchiveEntry& entry) { return !SmallLetters(entry.name).ends_with(".txt"); });
@@ -223,8 +210,7 @@ std::optional<std::vector<std::string>> ParseNumbered(const std::vector<std::str
 
 std::string ReadTextFile(const std::string& path) {
   const auto fail = [&](const char* verb, const std::string& why) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("cannot {} the label file '{}': {}", verb, path, why));
+    Fail(ExitCode::kFailure, "cannot {} the label file '{}': {}", verb, path, why);
   };
   std::string text = ReadBeginning(path, kMaxFileBytes + 1, fail);
   if (text.size() > kMaxFileBytes) fail("use", "it is larger than 16 MiB; check the path");
@@ -275,8 +261,7 @@ Labels::Labels(const LabelOptions& options, const LabelRule& rule, bool lenient)
     embedded = true;
   } else {
     if (!options.offset) return;
-    throw CommandError(ExitCode::kUsage,
-                       "--label-offset shifts labels, and the model has none; give --labels");
+    Fail(ExitCode::kUsage, "--label-offset shifts labels, and the model has none; give --labels");
   }
   names_ = ParseLabels(text);
   for (std::string& name : names_) name = Printable(name);

@@ -49,7 +49,12 @@ class Labels {
   bool empty() const { return names_.empty(); }
   // Fit for one line of a terminal; "" where there is none.
   const std::string& operator[](int class_index) const;
-  // The same with a stand-in, "class 17".
+  // With two blanks in front, for the end of a line; "" where there is none.
+  std::string Behind(int class_index) const {
+    const std::string& name = (*this)[class_index];
+    return name.empty() ? "" : "  " + name;
+  }
+  // Of the name, or a stand-in, "class 17".
   std::string NameOf(int class_index) const;
 
   const std::vector<Finding>& warnings() const { return warnings_; }

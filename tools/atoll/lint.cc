@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <utility>
 
 #include "tools/atoll/report.h"
 
@@ -13,6 +16,17 @@ namespace atollcmd {
 namespace {
 
 using atollrt::Task;
+
+template <typename... T>
+Finding Found(const char* code, fmt::format_string<T...> message, T&&... values) {
+  return {code, fmt::format(message, std::forward<T>(values)...)};
+}
+
+template <typename... T>
+void Add(std::vector<Finding>* findings, const char* code, fmt::format_string<T...> message,
+         T&&... values) {
+  findings->push_back(Found(code, message, std::forward<T>(values)...));
+}
 
 std::vector<AtollNodeInfo> NodesOf(const AtollInterpreter* interpreter) {
   std::vector<AtollNodeInfo> nodes;
@@ -67,19 +81,16 @@ void LintPlacement(const AtollInterpreter* interpreter, bool lists_reasons,
     }
   }
   if (float_macs * 2 > macs) {
-    findings->push_back(
-        {"float_model",
-         fmt::format("the model computes {:.0f} % of its multiply-accumulates in float32, which no "
-                     "device does and which is slow on the CPU; convert it with full integer "
-                     "quantization",
-                     100.0 * static_cast<double>(float_macs) / static_cast<double>(macs))});
+    Add(findings, "float_model",
+        "the model computes {:.0f} % of its multiply-accumulates in float32, which no device does "
+        "and which is slow on the CPU; convert it with full integer quantization",
+        100.0 * static_cast<double>(float_macs) / static_cast<double>(macs));
   } else if (refused != nullptr && AtollInterpreterGetPartitionCount(interpreter) == 0) {
-    findings->push_back(
-        {"nothing_on_device",
-         fmt::format("none of the model's {} operators runs on the device; {}: {}; {}",
-                     nodes.size(), refused->op, refused->reason,
-                     lists_reasons ? "the list of operators has the reason for each"
-                                   : "'atoll inspect' gives the reason for each")});
+    Add(findings, "nothing_on_device",
+        "none of the model's {} operators runs on the device; {}: {}; {}", nodes.size(),
+        refused->op, refused->reason,
+        lists_reasons ? "the list of operators has the reason for each"
+                      : "'atoll inspect' gives the reason for each");
   }
 }
 
@@ -95,23 +106,23 @@ std::optional<Finding> LintInputShape(const AtollTensor* input) {
                           AtollTensorDim(input, 2), AtollTensorDim(input, 3)};
   const auto is_color = [](int32_t channels) { return channels == 1 || channels == 3; };
   if (is_color(dims[1]) && !is_color(dims[3]) && LooksLikePicture(dims[2], dims[3])) {
-    return Finding{"input_channels",
-                   fmt::format("the model's input {} has its {} channels first; convert the model "
-                               "with channels last, [1,{},{},{}]",
-                               InputText(input), dims[1], dims[2], dims[3], dims[1])};
+    return Found("input_channels",
+                 "the model's input {} has its {} channels first; convert the model with channels "
+                 "last, [1,{},{},{}]",
+                 InputText(input), dims[1], dims[2], dims[3], dims[1]);
   }
   if (!LooksLikePicture(dims[1], dims[2])) return std::nullopt;
   if (dims[0] == 1 && !is_color(dims[3]) && dims[3] <= 16) {
-    return Finding{"input_channels",
-                   fmt::format("the model's input {} has {} channels, but pictures have 3 (RGB) or "
-                               "1 (gray); use 'atoll run' with an --input file of all channels",
-                               InputText(input), dims[3])};
+    return Found("input_channels",
+                 "the model's input {} has {} channels, but pictures have 3 (RGB) or 1 (gray); use "
+                 "'atoll run' with an --input file of all channels",
+                 InputText(input), dims[3]);
   }
   if (dims[0] > 1 && is_color(dims[3])) {
-    return Finding{"input_batch",
-                   fmt::format("the model's input {} is a batch of {} pictures; convert the model "
-                               "with batch size 1",
-                               InputText(input), dims[0])};
+    return Found(
+        "input_batch",
+        "the model's input {} is a batch of {} pictures; convert the model with batch size 1",
+        InputText(input), dims[0]);
   }
   return std::nullopt;
 }
@@ -142,30 +153,24 @@ bool OnlyCast(const AtollInterpreter* interpreter, const AtollTensor* input) {
 void LintPixels(AtollInterpreter* interpreter, const AtollTensor* input,
                 std::vector<Finding>* findings) {
   if (AtollTensorType(input) == ATOLL_FLOAT32) {
-    findings->push_back(
-        {"input_normalization",
-         fmt::format("the model's input {} does not say which numbers stand for black and white; "
-                     "pixels become -1 to 1; if it was trained on 0 to 1, add --mean 0 --std 255, "
-                     "if on 0 to 255, --mean 0 --std 1, and if on -1 to 1, --mean 127.5 --std "
-                     "127.5, which only silences this",
-                     InputText(input))});
+    Add(findings, "input_normalization",
+        "the model's input {} does not say which numbers stand for black and white; pixels become "
+        "-1 to 1; if it was trained on 0 to 1, add --mean 0 --std 255, if on 0 to 255, --mean 0 "
+        "--std 1, and if on -1 to 1, --mean 127.5 --std 127.5, which only silences this",
+        InputText(input));
   } else if (IsByte(input) && AtollTensorQuantization(input).scale == 0) {
     if (OnlyCast(interpreter, input)) return;
-    findings->push_back(
-        {"input_scale",
-         fmt::format("the model's input {} has no scale, so pixels are stored as {}; if the model "
-                     "expects something else, convert it again with a quantized input",
-                     InputText(input),
-                     AtollTensorType(input) == ATOLL_INT8 ? "-128 to 127" : "0 to 255")});
+    Add(findings, "input_scale",
+        "the model's input {} has no scale, so pixels are stored as {}; if the model expects "
+        "something else, convert it again with a quantized input",
+        InputText(input), AtollTensorType(input) == ATOLL_INT8 ? "-128 to 127" : "0 to 255");
   } else if (IsByte(input) && !IsUsualPixelRange(RangeOf(input))) {
     const Range range = RangeOf(input);
-    findings->push_back(
-        {"input_normalization",
-         fmt::format("the model's input {} holds {:.4g} to {:.4g}, which is no usual range of "
-                     "pixels; black to white become all of it; if the model was trained on pixels "
-                     "normalized by a mean and a deviation, give these, from 0 to 255, as --mean "
-                     "and --std",
-                     InputText(input), range.low, range.high)});
+    Add(findings, "input_normalization",
+        "the model's input {} holds {:.4g} to {:.4g}, which is no usual range of pixels; black to "
+        "white become all of it; if the model was trained on pixels normalized by a mean and a "
+        "deviation, give these, from 0 to 255, as --mean and --std",
+        InputText(input), range.low, range.high);
   }
 }
 
@@ -209,11 +214,10 @@ Origin OriginOf(const AtollInterpreter* interpreter, const AtollTensor* output) 
 void LintScores(const AtollInterpreter* interpreter, std::vector<Finding>* findings) {
   const AtollTensor* output = AtollInterpreterGetOutputTensor(interpreter, 0);
   if (IsByte(output) && AtollTensorQuantization(output).scale == 0) {
-    findings->push_back(
-        {"output_scores",
-         fmt::format("the model's output {} has no scale, so its scores are the stored numbers, no "
-                     "probabilities; only their order counts",
-                     InputText(output))});
+    Add(findings, "output_scores",
+        "the model's output {} has no scale, so its scores are the stored numbers, no "
+        "probabilities; only their order counts",
+        InputText(output));
     return;
   }
   const Origin origin = OriginOf(interpreter, output);
@@ -224,22 +228,19 @@ void LintScores(const AtollInterpreter* interpreter, std::vector<Finding>* findi
     if (numbers.low >= -0.01 && numbers.high <= 1.01) return;
     range = fmt::format(", from {:.4g} to {:.4g}", numbers.low, numbers.high);
   }
-  findings->push_back(
-      {"output_scores",
-       fmt::format("the scores of the model's output {} are no probabilities{}: it ends in {}, not "
-                   "in SOFTMAX or LOGISTIC; only their order counts",
-                   InputText(output), range,
-                   origin.op.empty() ? "its own input" : std::string(origin.op))});
+  Add(findings, "output_scores",
+      "the scores of the model's output {} are no probabilities{}: it ends in {}, not in SOFTMAX "
+      "or LOGISTIC; only their order counts",
+      InputText(output), range, origin.op.empty() ? "its own input" : std::string(origin.op));
 }
 
 void LintSegmentation(AtollInterpreter* interpreter, std::vector<Finding>* findings) {
   const AtollTensor* output = AtollInterpreterGetOutputTensor(interpreter, 0);
   if (AtollTensorNumDims(output) != 4 || AtollTensorDim(output, 3) != 3) return;
-  findings->push_back(
-      {"output_is_picture",
-       fmt::format("the model's output {} has 3 channels: it may be a picture rather than the "
-                   "scores of 3 classes; 'atoll run' writes its bytes",
-                   InputText(output))});
+  Add(findings, "output_is_picture",
+      "the model's output {} has 3 channels: it may be a picture rather than the scores of 3 "
+      "classes; 'atoll run' writes its bytes",
+      InputText(output));
 }
 
 // A box encoding and class scores for each of many anchors, in one tensor or in two.

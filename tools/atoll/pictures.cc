@@ -10,12 +10,14 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "atoll/picture.h"
@@ -102,10 +104,43 @@ struct PictureOptions {
 class PictureRun {
  public:
   // Throws CommandError unless the model takes pictures. `options` and `session` must outlive it.
-  PictureRun(const PictureOptions& options, atollrt::Task task, Session* session);
+  PictureRun(const PictureOptions& options, atollrt::Task task, Session* session)
+      : options_(options), session_(session), input_(OpenPictureInput(*session, options.scaling)) {
+    if (!options.output.empty()) {
+      outputs_ = PlanPictures("--output", options.output, {".jpg", ".jpeg"}, options.images);
+    }
+    progress_.emplace("looking at pictures", static_cast<int64_t>(options.images.size()), "done");
+    session->Lint({.task = task, .takes_picture = true, .scaling_given = options.scaling.given()});
+  }
 
   // Brings the next picture into the input and runs the model. False after the last one.
-  bool Next();
+  bool Next() {
+    FinishCanvas();
+    if (next_ > 0) progress_->Step();
+    if (next_ == options_.images.size()) return false;
+    const std::string& path = options_.images[next_];
+    picture_ = ReadPicture(path, input_.channels());
+    const auto resized = atollrt::Resize(picture_, input_.width(), input_.height());
+    atollrt::Status status = resized.ok() ? input_.Write(*resized) : resized.status();
+    if (!status.ok()) {
+      Fail(ExitCode::kFailure, "cannot use the picture '{}': {}; give another one", path,
+           status.message());
+    }
+    Stopwatch stopwatch;
+    session_->Invoke();
+    const double latency_ms = stopwatch.LapMs();
+    entries_.push_back({{"image", path},
+                        {"width", picture_.width},
+                        {"height", picture_.height},
+                        {"latency_ms", RoundedMs(latency_ms)}});
+    text_ += Printable(path) + "\n";
+    if (!outputs_.empty()) {
+      entry()["output"] = outputs_[next_];
+      canvas_ = picture_.channels == 3 ? picture_ : ReadPicture(path, 3);
+    }
+    ++next_;
+    return true;
+  }
 
   // The latest picture: its number, its size in the file, its part of the report and of the text.
   size_t index() const { return next_ - 1; }
@@ -120,13 +155,43 @@ class PictureRun {
 
   // One more file that appears with Finish.
   void AddFile(std::string_view option, const std::string& path,
-               const atollrt::Result<std::vector<uint8_t>>& bytes);
+               const atollrt::Result<std::vector<uint8_t>>& bytes) {
+    if (!bytes.ok()) {
+      Fail(ExitCode::kFailure, "cannot make '{}': {}; leave out {}", path, bytes.status().message(),
+           option);
+    }
+    files_.Add(option, path, bytes->data(), bytes->size());
+  }
 
-  void Finish(const char* command);
+  void Finish(const char* command) {
+    progress_.reset();
+    files_.Commit();
+    session_->Announce();
+    session_->AnnounceHealth();
+    AnnounceOutput("the annotated pictures", options_.output);
+    Json report = NewReport(command, *session_);
+    report["images"] = std::move(entries_);
+    Print(
+        options_.json, [&] { return report; }, [&] { return text_; });
+  }
 
  private:
-  atollrt::Image ReadPicture(const std::string& path, int channels) const;
-  void FinishCanvas();
+  atollrt::Image ReadPicture(const std::string& path, int channels) const {
+    atollrt::DecodeOptions decode;
+    decode.channels = channels;
+    atollrt::Result<atollrt::Image> image = atollrt::ReadImageFile(path, decode);
+    if (image.ok()) return *std::move(image);
+    Fail(ExitCode::kFailure, "cannot use the picture: {}; {}", image.status().message(),
+         image.status().code() == atollrt::StatusCode::kPermissionDenied
+             ? AdviseReading(EACCES)
+             : "give a JPEG, PNG, BMP or PPM file");
+  }
+
+  void FinishCanvas() {
+    if (next_ == 0 || outputs_.empty()) return;
+    constexpr int kQuality = 92;
+    AddFile("--output", outputs_[next_ - 1], atollrt::EncodeJpeg(canvas_, kQuality));
+  }
 
   const PictureOptions& options_;
   Session* session_;
@@ -154,86 +219,6 @@ double PixelPlace(float fraction, int size) {
   return std::round(static_cast<double>(fraction) * size * 10) / 10;
 }
 
-PictureRun::PictureRun(const PictureOptions& options, atollrt::Task task, Session* session)
-    : options_(options), session_(session), input_(OpenPictureInput(*session, options.scaling)) {
-  if (!options.output.empty()) {
-    outputs_ = PlanPictures("--output", options.output, {".jpg", ".jpeg"}, options.images);
-  }
-  progress_.emplace("looking at pictures", static_cast<int64_t>(options.images.size()), "done");
-  session->Lint({.task = task, .takes_picture = true, .scaling_given = options.scaling.given()});
-}
-
-atollrt::Image PictureRun::ReadPicture(const std::string& path, int channels) const {
-  atollrt::DecodeOptions decode;
-  decode.channels = channels;
-  atollrt::Result<atollrt::Image> image = atollrt::ReadImageFile(path, decode);
-  if (image.ok()) return *std::move(image);
-  throw CommandError(ExitCode::kFailure,
-                     fmt::format("cannot use the picture: {}; {}", image.status().message(),
-                                 image.status().code() == atollrt::StatusCode::kPermissionDenied
-                                     ? AdviseReading(EACCES)
-                                     : "give a JPEG, PNG, BMP or PPM file"));
-}
-
-bool PictureRun::Next() {
-  FinishCanvas();
-  if (next_ > 0) progress_->Step();
-  if (next_ == options_.images.size()) return false;
-  const std::string& path = options_.images[next_];
-  picture_ = ReadPicture(path, input_.channels());
-  const auto resized = atollrt::Resize(picture_, input_.width(), input_.height());
-  atollrt::Status status = resized.ok() ? input_.Write(*resized) : resized.status();
-  if (!status.ok()) {
-    throw CommandError(ExitCode::kFailure, fmt::format("cannot use the picture '{}': {}; give "
-                                                       "another one",
-                                                       path, status.message()));
-  }
-  Stopwatch stopwatch;
-  session_->Invoke();
-  const double latency_ms = stopwatch.LapMs();
-  entries_.push_back({{"image", path},
-                      {"width", picture_.width},
-                      {"height", picture_.height},
-                      {"latency_ms", RoundedMs(latency_ms)}});
-  text_ += Printable(path) + "\n";
-  if (!outputs_.empty()) {
-    entry()["output"] = outputs_[next_];
-    canvas_ = picture_.channels == 3 ? picture_ : ReadPicture(path, 3);
-  }
-  ++next_;
-  return true;
-}
-
-void PictureRun::FinishCanvas() {
-  if (next_ == 0 || outputs_.empty()) return;
-  constexpr int kQuality = 92;
-  AddFile("--output", outputs_[next_ - 1], atollrt::EncodeJpeg(canvas_, kQuality));
-}
-
-void PictureRun::AddFile(std::string_view option, const std::string& path,
-                         const atollrt::Result<std::vector<uint8_t>>& bytes) {
-  if (!bytes.ok()) {
-    throw CommandError(ExitCode::kFailure, fmt::format("cannot make '{}': {}; leave out {}", path,
-                                                       bytes.status().message(), option));
-  }
-  files_.Add(option, path, bytes->data(), bytes->size());
-}
-
-void PictureRun::Finish(const char* command) {
-  progress_.reset();
-  files_.Commit();
-  session_->Announce();
-  session_->AnnounceHealth();
-  AnnounceOutput("the annotated pictures", options_.output);
-  if (options_.json) {
-    Json report = NewReport(command, *session_);
-    report["images"] = std::move(entries_);
-    PrintReport(report);
-  } else {
-    PrintText(text_);
-  }
-}
-
 struct ClassifyOptions {
   PictureOptions pictures;
   LabelOptions labels;
@@ -254,11 +239,9 @@ void RunClassify(const ClassifyOptions& options) {
     Json entries = Json::array();
     std::vector<atollrt::LegendEntry> legend;
     for (const auto& [index, score] : top) {
-      const std::string& label = labels[index];
-      run.text() +=
-          fmt::format("  {:.4f}  {:>4}{}{}\n", score, index, label.empty() ? "" : "  ", label);
+      run.text() += fmt::format("  {:.4f}  {:>4}{}\n", score, index, labels.Behind(index));
       Json entry = {{"index", index}, {"score", ShortestDouble(score)}};
-      if (!labels.empty()) entry["label"] = label;
+      if (!labels.empty()) entry["label"] = labels[index];
       entries.push_back(std::move(entry));
       legend.push_back({{}, fmt::format("{:.2f} {}", score, labels.NameOf(index))});
     }
@@ -299,9 +282,8 @@ void RunDetect(const DetectOptions& options) {
       const double bottom = PixelPlace(detection.bottom, run.height());
       const int index = detection.class_index;
       run.text() += fmt::format(
-          "  {:.4f}  {:>4}  left {:>6.1f}  top {:>6.1f}  right {:>6.1f}  bottom {:>6.1f}{}{}\n",
-          detection.score, index, left, top, right, bottom, labels[index].empty() ? "" : "  ",
-          labels[index]);
+          "  {:.4f}  {:>4}  left {:>6.1f}  top {:>6.1f}  right {:>6.1f}  bottom {:>6.1f}{}\n",
+          detection.score, index, left, top, right, bottom, labels.Behind(index));
       Json entry = {{"index", index}, {"score", ShortestDouble(detection.score)}};
       if (!labels.empty()) entry["label"] = labels[index];
       entry["box"] = {{"left", left}, {"top", top}, {"right", right}, {"bottom", bottom}};
@@ -361,9 +343,8 @@ void RunSegment(const SegmentOptions& options) {
     for (const int index : ClassesBySize(counts)) {
       const int64_t pixels = counts[static_cast<size_t>(index)];
       const double share = static_cast<double>(pixels) / static_cast<double>(total);
-      run.text() +=
-          fmt::format("  {:>6.2f} %  {:>9} pixels  {:>4}{}{}\n", 100 * share, Thousands(pixels),
-                      index, labels[index].empty() ? "" : "  ", labels[index]);
+      run.text() += fmt::format("  {:>6.2f} %  {:>9} pixels  {:>4}{}\n", 100 * share,
+                                Thousands(pixels), index, labels.Behind(index));
       Json entry = {{"index", index}, {"pixels", pixels}, {"share", share}};
       if (!labels.empty()) entry["label"] = labels[index];
       entries.push_back(std::move(entry));

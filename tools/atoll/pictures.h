@@ -3,6 +3,8 @@
 // How models and pictures come together.
 #pragma once
 
+#include <utility>
+
 #include "atoll/vision.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/labels.h"

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tools/atoll/files.h"
 #include "tools/atoll/measure.h"
@@ -208,18 +211,11 @@ Json PartitionsJson(const Profile& profile) {
   Json partitions = Json::array();
   for (const PartitionProfile& partition : profile.partitions) {
     const AtollPartitionInfo& info = partition.info;
-    partitions.push_back({{"node_count", info.node_count},
-                          {"instruction_count", info.instruction_count},
-                          {"resident_parameter_bytes", info.resident_parameter_bytes},
-                          {"streamed_parameter_bytes", info.streamed_parameter_bytes},
-                          {"activation_bytes", info.activation_bytes},
-                          {"input_bytes", info.input_bytes},
-                          {"output_bytes", info.output_bytes},
-                          {"modelled_cycles", info.estimated_cycles},
-                          {"modelled_ms", RoundedMs(info.latency.total * 1e3)},
-                          {"measured_submit_ms", RoundedMs(partition.submit_ms)},
-                          {"measured_wait_ms", RoundedMs(partition.wait_ms)},
-                          {"note", info.note}});
+    Json& json = partitions.emplace_back(PartitionJson(info));
+    json.update({{"modelled_ms", RoundedMs(info.latency.total * 1e3)},
+                 {"measured_submit_ms", RoundedMs(partition.submit_ms)},
+                 {"measured_wait_ms", RoundedMs(partition.wait_ms)},
+                 {"note", info.note}});
   }
   return partitions;
 }
@@ -380,14 +376,12 @@ struct ProfileOptions {
   bool json = false;
 };
 
-// The layers that add the most to the modelled time; on the CPU alone those that take the longest.
-std::vector<size_t> Slowest(const Profile& profile) {
+// Layers, those with the most of `amount` first.
+std::vector<size_t> LayersBy(const Profile& profile, auto amount) {
   std::vector<size_t> order(profile.layers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const LayerProfile& x = profile.layers[a];
-    const LayerProfile& y = profile.layers[b];
-    return profile.device.empty() ? x.host_ms > y.host_ms : x.added_cycles > y.added_cycles;
+    return profile.layers[a].*amount > profile.layers[b].*amount;
   });
   return order;
 }
@@ -432,7 +426,7 @@ void AddLayersText(const Profile& profile, size_t count, std::string* text) {
       out, "\n{} slowest layers, modelled\n  {:>4} {:<24} {:>9} {:>6} {:>10} {:>10} {:>6}  {}\n",
       count, "node", "operator", "ms", "share", "MMAC", "MAC/cycle", "peak", "output");
   const double clock = static_cast<double>(profile.device_info.clock_hz);
-  const std::vector<size_t> order = Slowest(profile);
+  const std::vector<size_t> order = LayersBy(profile, &LayerProfile::added_cycles);
   for (size_t i = 0; i < count; ++i) {
     const LayerProfile& layer = profile.layers[order[i]];
     const double seconds = static_cast<double>(layer.added_cycles) / clock;
@@ -459,11 +453,7 @@ void AddHostText(const Profile& profile, size_t count, std::string* text) {
     fmt::format_to(out, "  partition {:<14} {:>9.4f} ms to submit and to wait\n", i,
                    profile.partitions[i].submit_ms + profile.partitions[i].wait_ms);
   }
-  std::vector<size_t> order(profile.layers.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return profile.layers[a].host_ms > profile.layers[b].host_ms;
-  });
+  const std::vector<size_t> order = LayersBy(profile, &LayerProfile::host_ms);
   for (size_t i = 0; i < std::min(count, order.size()); ++i) {
     const LayerProfile& layer = profile.layers[order[i]];
     if (layer.host_ms == 0) break;
@@ -504,11 +494,9 @@ void RunProfile(const ProfileOptions& options) {
   if (!options.trace.empty()) write("--trace", options.trace, JsonText(TraceJson(profile)) + "\n");
   if (!options.report.empty()) write("--report", options.report, ProfilePage(session, profile));
   files.Commit();
-  if (options.json) {
-    PrintReport(ProfileJson(session, profile));
-  } else {
-    PrintText(ReportText(session, options, profile));
-  }
+  Print(
+      options.json, [&] { return ProfileJson(session, profile); },
+      [&] { return ReportText(session, options, profile); });
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/atoll/profile_data.h"
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
-#include <span>
+#include <utility>
 
-#include "tools/atoll/exit_code.h"
 #include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
 
@@ -82,12 +83,8 @@ void DescribeGraph(const Session& session, Profile* profile) {
   for (const AtollPartitionInfo& info : session.partitions()) {
     PartitionProfile partition;
     partition.info = info;
-    const AtollMemoryBlock* blocks = nullptr;
-    int32_t count = 0;
-    const auto index = static_cast<int32_t>(profile->partitions.size());
-    ThrowIfError(AtollInterpreterGetPartitionMemory(interpreter, index, &blocks, &count),
-                 Activity::kRunning, "cannot describe the on-chip memory");
-    partition.memory.assign(blocks, blocks + count);
+    const auto memory = session.partition_memory(profile->partitions.size());
+    partition.memory.assign(memory.begin(), memory.end());
     profile->partitions.push_back(std::move(partition));
   }
 }
@@ -199,25 +196,10 @@ void TakeMedians(Profile* profile) {
 }  // namespace
 
 const char* PartName(Part part) {
-  switch (part) {
-    case Part::kHost:
-      return "host";
-    case Part::kLinkOut:
-      return "link out";
-    case Part::kParameters:
-      return "parameters";
-    case Part::kArray:
-      return "array";
-    case Part::kVector:
-      return "vector";
-    case Part::kDma:
-      return "DMA";
-    case Part::kLinkIn:
-      return "link in";
-    case Part::kSequencer:
-      return "sequencer";
-  }
-  return "";
+  constexpr const char* kNames[] = {"host",   "link out", "parameters", "array",
+                                    "vector", "DMA",      "link in",    "sequencer"};
+  static_assert(std::size(kNames) == kPartCount);
+  return kNames[static_cast<size_t>(part)];
 }
 
 double Profile::Utilisation(int64_t macs, int64_t cycles) const {

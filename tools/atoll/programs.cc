@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,31 +28,27 @@ void RunCompile(const CompileOptions& options) {
   const Session session(options.session);
   Stopwatch stopwatch;
   std::string bytes;
-  const auto keep = [](const void* data, size_t size, void* user_data) {
-    static_cast<std::string*>(user_data)->assign(static_cast<const char*>(data), size);
-  };
   {
     const Progress progress(fmt::format("compiling '{}'", options.session.model));
-    ThrowIfError(AtollDelegateCompileModel(session.delegate(), session.model(), keep, &bytes),
-                 Activity::kPreparing, fmt::format("cannot compile '{}'", options.session.model));
+    ThrowIfError(
+        AtollDelegateCompileModel(session.delegate(), session.model(), AppendBytes, &bytes),
+        Activity::kPreparing, fmt::format("cannot compile '{}'", options.session.model));
   }
   const double compile_ms = stopwatch.LapMs();
 
-  OutputFiles files;
-  files.Add("--output", options.output, bytes.data(), bytes.size());
-  files.Commit();
+  WriteOutput("--output", options.output, bytes);
   session.AnnounceDevice();
 
-  if (options.json) {
-    Json report = NewReport("compile", session);
-    report["output"] = options.output;
-    report["bytes"] = bytes.size();
-    report["compile_ms"] = compile_ms;
-    PrintReport(report);
-  } else {
-    PrintText(fmt::format("{}: {}, {} bytes, compiled in {:.1f} ms\n", options.output,
-                          session.PartitionSummary(), bytes.size(), compile_ms));
-  }
+  Json report = NewReport("compile", session);
+  report["output"] = options.output;
+  report["bytes"] = bytes.size();
+  report["compile_ms"] = compile_ms;
+  Print(
+      options.json, [&] { return report; },
+      [&] {
+        return fmt::format("{}: {}, {} bytes, compiled in {:.1f} ms\n", options.output,
+                           session.PartitionSummary(), bytes.size(), compile_ms);
+      });
 }
 
 struct DisasmOptions {
@@ -81,8 +78,8 @@ bool IsExecutable(std::string_view bytes) {
 
 Executables Compile(const Session& session) {
   if (!session.on_device()) {
-    throw CommandError(ExitCode::kUsage,
-                       "--device cpu: there is nothing to compile for; name a device, e.g. emu");
+    Fail(ExitCode::kUsage,
+         "--device cpu: there is nothing to compile for; name a device, e.g. emu");
   }
   AtollExecutables* executables = nullptr;
   ThrowIfError(AtollExecutablesCreateForDevice(session.delegate(), session.model(), &executables),
@@ -95,8 +92,7 @@ Listing Read(const DisasmOptions& options) {
   {
     const std::string bytes = ReadFile(options.file);
     if (IsExecutable(bytes) && !options.device.empty()) {
-      throw CommandError(ExitCode::kUsage,
-                         fmt::format("'{}' is compiled already; leave out --device", options.file));
+      Fail(ExitCode::kUsage, "'{}' is compiled already; leave out --device", options.file);
     }
     if (options.device.empty()) {
       AtollExecutables* executables = nullptr;
@@ -115,13 +111,12 @@ Listing Read(const DisasmOptions& options) {
   }
   const int count = AtollExecutablesGetCount(listing.executables.get());
   if (count == 0) {
-    throw CommandError(ExitCode::kBadModel,
-                       fmt::format("no operator of '{}' runs on {}; 'atoll inspect' says why",
-                                   options.file, listing.session->device_name()));
+    Fail(ExitCode::kBadModel, "no operator of '{}' runs on {}; 'atoll inspect' says why",
+         options.file, listing.session->device_name());
   }
   if (options.partition && *options.partition >= count) {
-    throw CommandError(ExitCode::kUsage, fmt::format("--partition {}: '{}' has {}, counted from 0",
-                                                     *options.partition, options.file, count));
+    Fail(ExitCode::kUsage, "--partition {}: '{}' has {}, counted from 0", *options.partition,
+         options.file, count);
   }
   for (int i = 0; i < count; ++i) {
     if (options.partition.value_or(i) == i) {
@@ -138,17 +133,14 @@ std::string ReportText(const DisasmOptions& options, const Listing& listing) {
                         listing.session->device_description());
   }
   text += "\n";
-  const auto append = [](const void* data, size_t size, void* user_data) {
-    static_cast<std::string*>(user_data)->append(static_cast<const char*>(data), size);
-  };
   for (const int i : listing.selected) {
     text += fmt::format("\n; partition {} of {}\n", i,
                         AtollExecutablesGetCount(listing.executables.get()));
-    ThrowIfError(
-        AtollExecutablesDisassemble(
-            listing.executables.get(), i,
-            options.parameters ? ATOLL_WRITE_PARAMETERS : ATOLL_OMIT_PARAMETERS, append, &text),
-        Activity::kRunning, "cannot disassemble");
+    ThrowIfError(AtollExecutablesDisassemble(
+                     listing.executables.get(), i,
+                     options.parameters ? ATOLL_WRITE_PARAMETERS : ATOLL_OMIT_PARAMETERS,
+                     AppendBytes, &text),
+                 Activity::kRunning, "cannot disassemble");
   }
   return text;
 }
@@ -203,17 +195,11 @@ void RunDisasm(const DisasmOptions& options) {
   if (!options.output.empty()) CheckOutputFile("--output", options.output);
   const Listing listing = Read(options);
   const std::string text = ReportText(options, listing);
-  if (!options.output.empty()) {
-    OutputFiles files;
-    files.Add("--output", options.output, text.data(), text.size());
-    files.Commit();
-  }
+  if (!options.output.empty()) WriteOutput("--output", options.output, text);
   if (listing.session) listing.session->AnnounceDevice();
-  if (options.json) {
-    PrintReport(ReportJson(options, listing));
-  } else {
-    PrintText(options.output.empty() ? text : options.output + "\n");
-  }
+  Print(
+      options.json, [&] { return ReportJson(options, listing); },
+      [&] { return options.output.empty() ? text : options.output + "\n"; });
 }
 
 struct AsmOptions {
@@ -226,22 +212,16 @@ void RunAsm(const AsmOptions& options) {
   CheckOutputFile("--output", options.output);
   const std::string text = ReadFile(options.text);
   std::string bytes;
-  const auto keep = [](const void* data, size_t size, void* user_data) {
-    static_cast<std::string*>(user_data)->assign(static_cast<const char*>(data), size);
-  };
-  ThrowIfError(AtollAssemble(text.data(), text.size(), keep, &bytes), Activity::kLoadingModel,
-               fmt::format("'{}'", options.text), "docs/assembly.md describes the text");
-  OutputFiles files;
-  files.Add("--output", options.output, bytes.data(), bytes.size());
-  files.Commit();
-  if (options.json) {
-    Json report = NewReport("asm");
-    report["output"] = options.output;
-    report["bytes"] = bytes.size();
-    PrintReport(report);
-  } else {
-    PrintText(fmt::format("{}: an executable of {} bytes\n", options.output, bytes.size()));
-  }
+  ThrowIfError(AtollAssemble(text.data(), text.size(), AppendBytes, &bytes),
+               Activity::kLoadingModel, fmt::format("'{}'", options.text),
+               "docs/assembly.md describes the text");
+  WriteOutput("--output", options.output, bytes);
+  Json report = NewReport("asm");
+  report["output"] = options.output;
+  report["bytes"] = bytes.size();
+  Print(
+      options.json, [&] { return report; },
+      [&] { return fmt::format("{}: an executable of {} bytes\n", options.output, bytes.size()); });
 }
 
 }  // namespace

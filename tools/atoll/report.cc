@@ -14,18 +14,6 @@
 #include "tools/atoll/exit_code.h"
 
 namespace atollcmd {
-namespace {
-
-std::vector<int32_t> ShapeOf(const AtollTensor* tensor) {
-  std::vector<int32_t> shape;
-  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
-    shape.push_back(AtollTensorDim(tensor, i));
-  }
-  return shape;
-}
-
-}  // namespace
-
 Json NewReport(std::string_view command) {
   return {{"schema", 1}, {"command", command}, {"atoll", AtollVersion()}};
 }
@@ -34,13 +22,8 @@ Json NewReport(std::string_view command, const Session& session) {
   Json report = NewReport(command);
   report["model"] = session.options().model;
   report["input_shapes"] = session.options().input_shapes;
-  report["device"] = {{"requested", session.options().device},
-                      {"name", session.device_name()},
-                      {"description", session.device_description()}};
-  const AtollDeviceHealth health = session.device_health();
-  report["device"]["health"] = {{"failures", health.failures},     {"resets", health.resets},
-                                {"reopenings", health.reopenings}, {"losses", health.losses},
-                                {"replays", health.replays},       {"fallbacks", health.fallbacks}};
+  report["device"] = DeviceJson(session);
+  report["device"]["health"] = HealthJson(session.device_health());
   const std::vector<AtollNodeInfo> nodes = session.nodes();
   int64_t on_device = 0;
   for (const AtollNodeInfo& node : nodes) on_device += node.partition >= 0;
@@ -65,9 +48,8 @@ void PrintReport(const Json& report) {
 
 void PrintText(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw CommandError(
-        ExitCode::kFailure,
-        fmt::format("cannot write to stdout: {}; check where it leads", std::strerror(errno)));
+    Fail(ExitCode::kFailure, "cannot write to stdout: {}; check where it leads",
+         std::strerror(errno));
   }
 }
 
@@ -81,6 +63,14 @@ std::string Printable(std::string_view text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
   return printable;
+}
+
+std::vector<int32_t> ShapeOf(const AtollTensor* tensor) {
+  std::vector<int32_t> shape;
+  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
+    shape.push_back(AtollTensorDim(tensor, i));
+  }
+  return shape;
 }
 
 std::string ShapeText(const AtollTensor* tensor) {
@@ -101,6 +91,23 @@ Json TensorJson(const AtollTensor* tensor) {
           {"scale", ShortestDouble(quantization.scale)},
           {"zero_point", quantization.zero_point},
           {"bytes", AtollTensorByteSize(tensor)}};
+}
+
+Json DeviceJson(const Session& session) {
+  return {{"requested", session.options().device},
+          {"name", session.device_name()},
+          {"description", session.device_description()}};
+}
+
+Json PartitionJson(const AtollPartitionInfo& partition) {
+  return {{"node_count", partition.node_count},
+          {"instruction_count", partition.instruction_count},
+          {"resident_parameter_bytes", partition.resident_parameter_bytes},
+          {"streamed_parameter_bytes", partition.streamed_parameter_bytes},
+          {"activation_bytes", partition.activation_bytes},
+          {"input_bytes", partition.input_bytes},
+          {"output_bytes", partition.output_bytes},
+          {"modelled_cycles", partition.estimated_cycles}};
 }
 
 std::string Thousands(int64_t number) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "atoll/runtime.h"
 #include "tools/atoll/session.h"
@@ -29,6 +30,12 @@ std::string JsonText(const Json& json);
 void PrintReport(const Json& report);
 void PrintText(const std::string& text);
 
+// One of both, as --json wants it.
+template <typename MakeReport, typename MakeText>
+void Print(bool json, MakeReport report, MakeText text) {
+  json ? PrintReport(report()) : PrintText(text());
+}
+
 // Says on stderr where something was written; nothing of an empty `path`.
 void AnnounceOutput(const char* what, const std::string& path);
 
@@ -36,11 +43,24 @@ void AnnounceOutput(const char* what, const std::string& path);
 // characters become '?'.
 std::string Printable(std::string_view text);
 
+std::vector<int32_t> ShapeOf(const AtollTensor* tensor);
 std::string ShapeText(const AtollTensor* tensor);  // "[1,224,224,3]"
 // "scale 0.0078125 zero_point 128", or "" if the tensor is not quantized per tensor.
 std::string QuantizationText(const AtollTensor* tensor);
 // name, dtype, shape, scale and zero_point, bytes.
 Json TensorJson(const AtollTensor* tensor);
+
+// requested, name, description.
+Json DeviceJson(const Session& session);
+// What a partition takes of the device, and its modelled_cycles.
+Json PartitionJson(const AtollPartitionInfo& partition);
+// failures, resets, reopenings, losses, replays, fallbacks: of an AtollDeviceHealth or its like.
+template <typename Health>
+Json HealthJson(const Health& health) {
+  return {{"failures", health.failures},     {"resets", health.resets},
+          {"reopenings", health.reopenings}, {"losses", health.losses},
+          {"replays", health.replays},       {"fallbacks", health.fallbacks}};
+}
 
 std::string Thousands(int64_t number);    // "1,234,567"
 std::string ByteSizeText(int64_t bytes);  // "3.49 MB" (10^6), "512 bytes"

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,35 +28,22 @@ struct ResidencyOptions {
   bool json = false;
 };
 
-// The resident parameters of one operator.
-struct Parameters {
-  size_t model = 0;
-  int32_t node = 0;
-  std::string op;
-  std::string output;
-  int64_t bytes = 0;
-};
-
-void AppendParameters(const Session& session, size_t model, std::vector<Parameters>* parameters) {
+// The resident parameters of the operators of model number `model`, an entry for each.
+void AppendParameters(const Session& session, size_t model, std::vector<Json>* parameters) {
   const std::vector<AtollNodeInfo> nodes = session.nodes();
   for (size_t p = 0; p < session.partitions().size(); ++p) {
-    const AtollMemoryBlock* blocks = nullptr;
-    int32_t count = 0;
-    ThrowIfError(AtollInterpreterGetPartitionMemory(session.interpreter(), static_cast<int32_t>(p),
-                                                    &blocks, &count),
-                 Activity::kRunning, "cannot describe a partition");
-    for (const AtollMemoryBlock& block : std::span(blocks, count)) {
+    for (const AtollMemoryBlock& block : session.partition_memory(p)) {
       if (block.kind != ATOLL_MEMORY_RESIDENT_PARAMETERS || block.node < 0) continue;
       const AtollNodeInfo& node = nodes[block.node];
       const char* output =
           node.output_count == 0
               ? ""
               : AtollTensorName(AtollInterpreterGetTensor(session.interpreter(), node.outputs[0]));
-      parameters->push_back({.model = model,
-                             .node = block.node,
-                             .op = node.op,
-                             .output = output,
-                             .bytes = block.bytes});
+      parameters->push_back({{"model", model},
+                             {"node", block.node},
+                             {"op", node.op},
+                             {"output", output},
+                             {"bytes", block.bytes}});
     }
   }
 }
@@ -79,7 +67,7 @@ class Residency {
                  Activity::kPreparing, fmt::format("cannot plan for {}", device().device_name()));
     plan_ = *plan;
     std::stable_sort(parameters_.begin(), parameters_.end(),
-                     [](const Parameters& a, const Parameters& b) { return a.bytes > b.bytes; });
+                     [](const Json& a, const Json& b) { return a["bytes"] > b["bytes"]; });
     if (parameters_.size() > kLargestListed) parameters_.resize(kLargestListed);
   }
 
@@ -101,7 +89,7 @@ class Residency {
   std::string AdviceText() const;
 
   std::vector<std::unique_ptr<Session>> sessions_;
-  std::vector<Parameters> parameters_;  // the largest, in descending order
+  std::vector<Json> parameters_;  // the largest, in descending order
   // Its arrays stay valid, as no other plan is made.
   AtollResidencyPlan plan_ = {};
 };
@@ -112,9 +100,7 @@ Json BytesOrNull(int64_t bytes) { return bytes > 0 ? Json(bytes) : Json(); }
 
 Json Residency::ToJson() const {
   Json report = NewReport("residency");
-  report["device"] = {{"requested", device().options().device},
-                      {"name", device().device_name()},
-                      {"description", device().device_description()}};
+  report["device"] = DeviceJson(device());
   report["memory_bytes"] = plan_.memory_bytes;
   report["program_memory_bytes"] = plan_.program_memory_bytes;
   report["models"] = Json::array();
@@ -147,14 +133,7 @@ Json Residency::ToJson() const {
   report["modelled_resident_round_ms"] = Ms(plan_.resident_round_seconds);
   report["needed_memory_bytes"] = BytesOrNull(plan_.needed_memory_bytes);
   report["needed_program_memory_bytes"] = BytesOrNull(plan_.needed_program_memory_bytes);
-  report["largest_parameters"] = Json::array();
-  for (const Parameters& parameters : parameters_) {
-    report["largest_parameters"].push_back({{"model", parameters.model},
-                                            {"node", parameters.node},
-                                            {"op", parameters.op},
-                                            {"output", parameters.output},
-                                            {"bytes", parameters.bytes}});
-  }
+  report["largest_parameters"] = parameters_;
   return report;
 }
 
@@ -201,10 +180,12 @@ std::string Residency::AdviceText() const {
                     fmt::join(subset, ", "), subset.size() == 1 ? "it fits" : "they fit together");
   }
   if (!parameters_.empty()) text += "    smaller parameters; the largest are\n";
-  for (const Parameters& parameters : parameters_) {
+  for (const Json& parameters : parameters_) {
     text += fmt::format("      {:>10} bytes of {}: operator {} {} '{}'\n",
-                        Thousands(parameters.bytes), parameters.model, parameters.node,
-                        Printable(parameters.op), Printable(parameters.output));
+                        Thousands(parameters["bytes"]), parameters["model"].get<size_t>(),
+                        parameters["node"].get<int32_t>(),
+                        Printable(parameters["op"].get<std::string>()),
+                        Printable(parameters["output"].get<std::string>()));
   }
   return text;
 }
@@ -251,16 +232,12 @@ std::string Residency::ToText() const {
 
 void RunResidency(const ResidencyOptions& options) {
   if (options.session.device == "cpu") {
-    throw CommandError(ExitCode::kUsage,
-                       "--device cpu: models are on a device or not; name one, e.g. emu");
+    Fail(ExitCode::kUsage, "--device cpu: models are on a device or not; name one, e.g. emu");
   }
   const Residency residency(options);
   residency.device().AnnounceDevice();
-  if (options.json) {
-    PrintReport(residency.ToJson());
-  } else {
-    PrintText(residency.ToText());
-  }
+  Print(
+      options.json, [&] { return residency.ToJson(); }, [&] { return residency.ToText(); });
 }
 
 }  // namespace

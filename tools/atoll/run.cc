@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "atoll/delegate.h"
 #include "runtime/base/sha256.h"
@@ -97,28 +100,26 @@ std::string ChecksumText(const char* kind, const Json& tensor) {
 }
 
 void CheckOptions(const RunOptions& options, size_t invocations) {
-  const auto refuse = [](const std::string& sentence) {
-    throw CommandError(ExitCode::kUsage, sentence);
-  };
+  const size_t models = options.models.size();
   for (const size_t model : options.order) {
-    if (model >= options.models.size()) {
-      refuse(fmt::format(
-          "--order names model {}, but there {} (counted from 0)", model,
-          options.models.size() == 1 ? "is one" : fmt::format("are {}", options.models.size())));
+    if (model >= models) {
+      Fail(ExitCode::kUsage, "--order names model {}, but there {} (counted from 0)", model,
+           models == 1 ? "is one" : fmt::format("are {}", models));
     }
   }
   if (options.seeds.size() != 1 && options.seeds.size() != invocations) {
-    refuse(fmt::format("--seed has {} numbers for {} invocations; give one, or one for each",
-                       options.seeds.size(), invocations));
+    Fail(ExitCode::kUsage, "--seed has {} numbers for {} invocations; give one, or one for each",
+         options.seeds.size(), invocations);
   }
-  if (options.models.size() > 1 && !options.inputs.empty()) {
-    refuse("--input is for one model alone; give one, or inputs from a --seed");
+  if (models > 1 && !options.inputs.empty()) {
+    Fail(ExitCode::kUsage, "--input is for one model alone; give one, or inputs from a --seed");
   }
-  if (options.models.size() > 1 && !options.session.input_shapes.empty()) {
-    refuse("--input-shape is for one model alone; give one");
+  if (models > 1 && !options.session.input_shapes.empty()) {
+    Fail(ExitCode::kUsage, "--input-shape is for one model alone; give one");
   }
   if (invocations > 1 && !options.output_dir.empty()) {
-    refuse(fmt::format("--output-dir takes the outputs of one invocation, not of {}", invocations));
+    Fail(ExitCode::kUsage, "--output-dir takes the outputs of one invocation, not of {}",
+         invocations);
   }
 }
 
@@ -220,13 +221,9 @@ void RunRun(const RunOptions& options) {
 // The words of the recorded command line.
 std::vector<std::string> ReadCommandLine(const std::string& path) {
   std::string text;
-  const auto keep = [](const void* data, size_t size, void* user_data) {
-    static_cast<std::string*>(user_data)->assign(static_cast<const char*>(data), size);
-  };
-  if (AtollReadRecordingNote(path.c_str(), keep, &text) != ATOLL_OK) {
-    throw CommandError(
-        ExitCode::kFailure,
-        fmt::format("cannot replay: {}; give a file that --record wrote", AtollLastError()));
+  if (AtollReadRecordingNote(path.c_str(), AppendBytes, &text) != ATOLL_OK) {
+    Fail(ExitCode::kFailure, "cannot replay: {}; give a file that --record wrote",
+         AtollLastError());
   }
   const Json words = Json::parse(text, nullptr, false);
   std::vector<std::string> command;
@@ -234,11 +231,10 @@ std::vector<std::string> ReadCommandLine(const std::string& path) {
     if (word.is_string()) command.push_back(word.get<std::string>());
   }
   if (command.empty() || command[0] == "replay") {
-    throw CommandError(
-        ExitCode::kUsage,
-        fmt::format("'{}' does not say what was run when it was recorded; use --device replay:{} "
-                    "with the same subcommand",
-                    path, path));
+    Fail(ExitCode::kUsage,
+         "'{}' does not say what was run when it was recorded; use --device replay:{} with the "
+         "same subcommand",
+         path, path);
   }
   return command;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/files.h"
@@ -143,16 +144,14 @@ InputFile ParseInputFile(const std::string& argument, size_t input_count) {
   const std::optional<size_t> index =
       ParseNumber<size_t>(std::string_view(argument).substr(0, equals));
   if (!index || equals + 1 >= argument.size()) {
-    throw CommandError(ExitCode::kUsage,
-                       fmt::format("--input '{}' is not of the form K=FILE; for example "
-                                   "--input 0=image.raw",
-                                   argument));
+    Fail(ExitCode::kUsage,
+         "--input '{}' is not of the form K=FILE; for example --input 0=image.raw", argument);
   }
   if (*index >= input_count) {
-    throw CommandError(ExitCode::kUsage,
-                       fmt::format("--input '{}' names input {}, but the model has {} (counted "
-                                   "from 0); 'atoll inspect' lists them",
-                                   argument, *index, input_count));
+    Fail(ExitCode::kUsage,
+         "--input '{}' names input {}, but the model has {} (counted from 0); 'atoll inspect' "
+         "lists them",
+         argument, *index, input_count);
   }
   return {*index, argument.substr(equals + 1)};
 }
@@ -161,17 +160,15 @@ void ReadInto(const InputFile& input, AtollTensor* tensor) {
   const size_t wanted = AtollTensorByteSize(tensor);
   const std::string bytes =
       ReadBeginning(input.path, wanted + 1, [&](const char* verb, const std::string& why) {
-        throw CommandError(ExitCode::kFailure, fmt::format("cannot {} '{}' for input {}: {}", verb,
-                                                           input.path, input.index, why));
+        Fail(ExitCode::kFailure, "cannot {} '{}' for input {}: {}", verb, input.path, input.index,
+             why);
       });
   if (bytes.size() != wanted) {
-    throw CommandError(
-        ExitCode::kUsage,
-        fmt::format("'{}' has {} bytes, but input {} '{}' takes exactly {} ({} {}); give a file of "
-                    "that size",
-                    input.path, bytes.size() < wanted ? fmt::format("{}", bytes.size()) : "more",
-                    input.index, AtollTensorName(tensor), wanted,
-                    AtollTypeName(AtollTensorType(tensor)), ShapeText(tensor)));
+    Fail(ExitCode::kUsage,
+         "'{}' has {} bytes, but input {} '{}' takes exactly {} ({} {}); give a file of that size",
+         input.path, bytes.size() < wanted ? fmt::format("{}", bytes.size()) : "more", input.index,
+         AtollTensorName(tensor), wanted, AtollTypeName(AtollTensorType(tensor)),
+         ShapeText(tensor));
   }
   std::memcpy(AtollTensorData(tensor), bytes.data(), wanted);
 }
@@ -398,10 +395,9 @@ void FillInputs(const Session& session, uint64_t seed, const std::vector<std::st
   for (const std::string& argument : files) {
     const InputFile input = ParseInputFile(argument, tensors.size());
     if (given[input.index]) {
-      throw CommandError(ExitCode::kUsage,
-                         fmt::format("input {} is given twice, the second time as '{}'; give each "
-                                     "input once",
-                                     input.index, input.path));
+      Fail(ExitCode::kUsage,
+           "input {} is given twice, the second time as '{}'; give each input once", input.index,
+           input.path);
     }
     given[input.index] = true;
     ReadInto(input, tensors[input.index]);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 
 #include "tools/atoll/help_text.h"  // made from help.txt, in the build tree

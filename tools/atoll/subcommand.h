@@ -6,12 +6,11 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <system_error>
 #include <vector>
 
 namespace atollcmd {

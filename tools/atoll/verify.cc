@@ -3,15 +3,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/sha256.h"
 #include "tools/atoll/exit_code.h"
@@ -24,16 +29,41 @@
 namespace atollcmd {
 namespace {
 
-// A decimal number that is all of `text`.
+using Bytes = std::vector<uint8_t>;
+using TensorBytes = std::map<int32_t, Bytes>;  // by tensor index in the file
+
+constexpr char kGoldenPrefix[] = "golden:";
+constexpr double kFloatTolerance = 1e-5;  // of the largest wanted magnitude
+
+struct VerifyOptions {
+  SessionOptions session;
+  std::string against = "cpu";
+  std::vector<uint64_t> seeds;
+  std::string save;
+  bool json = false;
+};
+
+// What one tensor should be: bytes, or only their SHA-256.
+struct Wanted {
+  std::string sha256;  // empty: known as bytes
+  Bytes bytes;
+};
+using WantedTensors = std::map<int32_t, Wanted>;  // by tensor index in the file
+
+std::string Sha256(const Bytes& bytes) { return atollrt::Sha256Hex(bytes.data(), bytes.size()); }
+
+Bytes BytesOf(const AtollTensor* tensor) {
+  const auto* data = static_cast<const uint8_t*>(AtollTensorConstData(tensor));
+  return {data, data + AtollTensorByteSize(tensor)};
+}
+
+// ---- Results on file ---------------------------------------------------------------------------
+
 template <typename T>
 T Number(const std::string& text) {
-  T number = {};
-  const char* end = text.data() + text.size();
-  const auto [number_end, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || number_end != end) {
-    throw std::invalid_argument(fmt::format("'{}' is not a number", text));
-  }
-  return number;
+  const std::optional<T> number = ParseNumber<T>(text);
+  if (!number) throw std::invalid_argument(fmt::format("'{}' is not a number", text));
+  return *number;
 }
 
 std::vector<uint8_t> DecodeBase64(const std::string& text) {
@@ -55,159 +85,113 @@ std::vector<uint8_t> DecodeBase64(const std::string& text) {
   return bytes;
 }
 
-// Results on file: DIR/<model's name>.json with, per seed, the SHA-256 of inputs, outputs and
-// intermediate tensors (docs/command.md).
-class Golden {
- public:
-  struct Output {
-    int32_t tensor = -1;  // index in the file
-    std::string sha256;
-    std::vector<uint8_t> bytes;  // empty if only the hash is on file
-  };
-  struct Inference {
-    std::map<int32_t, std::string> tensors;  // index in the file -> SHA-256
-    std::vector<Output> outputs;
-  };
-
-  // Reads and checks the file; throws CommandError if it is not of this form or of another model.
-  Golden(const std::string& directory, const std::string& model);
-
-  const std::string& directory() const { return directory_; }
-  const std::string& path() const { return path_; }
-  std::vector<uint64_t> seeds() const;  // ascending
-
-  // Throws CommandError if the seed is not on file, or its inputs or outputs are not those of
-  // `session`, whose inputs hold what it stands for.
-  const Inference& ForSeed(uint64_t seed, const Session& session);
-
- private:
+// DIR/<model's name>.json with, per seed, the SHA-256 of inputs, outputs and intermediate tensors
+// (docs/command.md).
+struct Golden {
   struct Entry {
     std::vector<std::string> inputs;  // SHA-256
-    Inference inference;
+    WantedTensors tensors;
+    std::vector<Wanted> outputs;
   };
-  std::string directory_;
-  std::string path_;
-  std::map<uint64_t, Entry> entries_;
+  std::string directory;
+  std::string path;
+  std::map<uint64_t, Entry> entries;  // by seed
 };
 
-Golden::Golden(const std::string& directory, const std::string& model) : directory_(directory) {
-  const std::filesystem::path file = std::filesystem::path(model).stem().string() + ".json";
-  path_ = (std::filesystem::path(directory) / file).string();
-  const std::string text = ReadFile(path_);
+Golden::Entry ReadEntry(const Json& stored) {
+  Golden::Entry entry;
+  for (const Json& input : stored.at("inputs")) entry.inputs.push_back(input.at("sha256"));
+  for (const auto& [index, sha256] : stored.at("tensors").items()) {
+    entry.tensors[Number<int32_t>(index)].sha256 = sha256.get<std::string>();
+  }
+  for (const Json& stored_output : stored.at("outputs")) {
+    Wanted& output = entry.outputs.emplace_back();
+    output.sha256 = stored_output.at("sha256").get<std::string>();
+    if (!stored_output.contains("base64")) continue;
+    output.bytes = DecodeBase64(stored_output["base64"].get<std::string>());
+    // A hash that is not that of the bytes is the one that counts.
+    if (Sha256(output.bytes) != output.sha256) output.bytes.clear();
+  }
+  return entry;
+}
+
+// Throws CommandError if the file is not of this form or of another model.
+Golden ReadGolden(const std::string& directory, const std::string& model) {
+  const std::string name = std::filesystem::path(model).stem().string() + ".json";
+  Golden golden = {directory, (std::filesystem::path(directory) / name).string(), {}};
+  const std::string text = ReadFile(golden.path);
   try {
     const Json json = Json::parse(text);
     if (json.contains("sha256")) {
       const std::string bytes = ReadFile(model);
       if (atollrt::Sha256Hex(bytes.data(), bytes.size()) != json["sha256"].get<std::string>()) {
-        throw CommandError(ExitCode::kUsage,
-                           fmt::format("'{}' holds results of another file than '{}' (their "
-                                       "SHA-256 differ); give the directory that goes with it",
-                                       path_, model));
+        Fail(ExitCode::kUsage,
+             "'{}' holds results of another file than '{}' (their SHA-256 differ); give the "
+             "directory that goes with it",
+             golden.path, model);
       }
     }
     for (const auto& [seed, stored] : json.at("seeds").items()) {
       if (!stored.contains("outputs")) continue;  // it could not be run there
-      Entry entry;
-      for (const Json& input : stored.at("inputs")) entry.inputs.push_back(input.at("sha256"));
-      for (const auto& [index, sha256] : stored.at("tensors").items()) {
-        entry.inference.tensors[Number<int32_t>(index)] = sha256.get<std::string>();
-      }
-      for (const Json& stored_output : stored.at("outputs")) {
-        Output output;
-        output.sha256 = stored_output.at("sha256").get<std::string>();
-        if (stored_output.contains("base64")) {
-          output.bytes = DecodeBase64(stored_output["base64"].get<std::string>());
-          // A hash that is not that of the bytes is the one that counts.
-          if (atollrt::Sha256Hex(output.bytes.data(), output.bytes.size()) != output.sha256) {
-            output.bytes.clear();
-          }
-        }
-        entry.inference.outputs.push_back(std::move(output));
-      }
-      entries_[Number<uint64_t>(seed)] = std::move(entry);
+      golden.entries[Number<uint64_t>(seed)] = ReadEntry(stored);
     }
-  } catch (const Json::exception& error) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("'{}' is not a file of golden results: {}; see "
-                                   "docs/command.md for its form",
-                                   path_, error.what()));
-  } catch (const std::invalid_argument& error) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("'{}' is not a file of golden results: {}; see "
-                                   "docs/command.md for its form",
-                                   path_, error.what()));
+  } catch (const CommandError&) {
+    throw;
+  } catch (const std::exception& error) {
+    Fail(ExitCode::kFailure,
+         "'{}' is not a file of golden results: {}; see docs/command.md for its form", golden.path,
+         error.what());
   }
-  if (entries_.empty()) {
-    throw CommandError(
-        ExitCode::kFailure,
-        fmt::format("'{}' holds no results of any seed; compare with a device instead", path_));
+  if (golden.entries.empty()) {
+    Fail(ExitCode::kFailure, "'{}' holds no results of any seed; compare with a device instead",
+         golden.path);
   }
+  return golden;
 }
 
-std::vector<uint64_t> Golden::seeds() const {
+std::vector<uint64_t> SeedsOf(const Golden& golden) {
   std::vector<uint64_t> seeds;
-  for (const auto& entry : entries_) seeds.push_back(entry.first);
+  for (const auto& entry : golden.entries) seeds.push_back(entry.first);
   return seeds;
 }
 
-const Golden::Inference& Golden::ForSeed(uint64_t seed, const Session& session) {
-  const auto found = entries_.find(seed);
-  if (found == entries_.end()) {
-    throw CommandError(ExitCode::kUsage, fmt::format("'{}' holds no results of seed {}; it has {}",
-                                                     path_, seed, fmt::join(seeds(), ", ")));
+// Throws CommandError if the seed is not on file, or its inputs or outputs are not those of
+// `session`, whose inputs hold what it stands for.
+WantedTensors WantedOf(const Golden& golden, uint64_t seed, const Session& session) {
+  const auto found = golden.entries.find(seed);
+  if (found == golden.entries.end()) {
+    Fail(ExitCode::kUsage, "'{}' holds no results of seed {}; it has {}", golden.path, seed,
+         fmt::join(SeedsOf(golden), ", "));
   }
-  Entry& entry = found->second;
-  const std::vector<AtollTensor*> inputs = session.inputs();
+  const Golden::Entry& entry = found->second;
   const std::vector<const AtollTensor*> outputs = session.outputs();
   std::vector<std::string> hashes;
-  for (const AtollTensor* input : inputs) {
-    hashes.push_back(atollrt::Sha256Hex(AtollTensorConstData(input), AtollTensorByteSize(input)));
+  for (const AtollTensor* input : session.inputs()) hashes.push_back(Sha256(BytesOf(input)));
+  if (hashes != entry.inputs || outputs.size() != entry.outputs.size()) {
+    Fail(ExitCode::kFailure,
+         "the inputs or outputs of seed {} in '{}' are not those of this model; make the file anew",
+         seed, golden.path);
   }
-  if (hashes != entry.inputs || outputs.size() != entry.inference.outputs.size()) {
-    throw CommandError(ExitCode::kFailure,
-                       fmt::format("the inputs or outputs of seed {} in '{}' are not those of this "
-                                   "model; make the file anew",
-                                   seed, path_));
-  }
-  const int32_t tensor_count = AtollInterpreterGetTensorCount(session.interpreter());
+  WantedTensors wanted = entry.tensors;
   for (size_t k = 0; k < outputs.size(); ++k) {
-    Output& output = entry.inference.outputs[k];
-    for (int32_t i = 0; i < tensor_count; ++i) {
-      if (AtollInterpreterGetTensor(session.interpreter(), i) == outputs[k]) output.tensor = i;
+    int32_t index = AtollInterpreterGetTensorCount(session.interpreter()) - 1;
+    while (index >= 0 && AtollInterpreterGetTensor(session.interpreter(), index) != outputs[k]) {
+      --index;
     }
-    if (!output.bytes.empty() && output.bytes.size() != AtollTensorByteSize(outputs[k])) {
-      output.bytes.clear();
+    const auto tensor = entry.tensors.find(index);
+    if (tensor != entry.tensors.end() && tensor->second.sha256 != entry.outputs[k].sha256) {
+      Fail(ExitCode::kFailure,
+           "'{}' contradicts itself: output {} of seed {} is tensor {}, but with another hash "
+           "there; make the file anew",
+           golden.path, k, seed, index);
     }
-    const auto tensor = entry.inference.tensors.find(output.tensor);
-    if (tensor != entry.inference.tensors.end() && tensor->second != output.sha256) {
-      throw CommandError(ExitCode::kFailure,
-                         fmt::format("'{}' contradicts itself: output {} of seed {} is tensor {}, "
-                                     "but with another hash there; make the file anew",
-                                     path_, k, seed, output.tensor));
-    }
+    Wanted& output = wanted[index] = entry.outputs[k];
+    if (output.bytes.size() != AtollTensorByteSize(outputs[k])) output.bytes.clear();
   }
-  return entry.inference;
+  return wanted;
 }
 
-using Bytes = std::vector<uint8_t>;
-using TensorBytes = std::map<int32_t, Bytes>;  // by tensor index in the file
-
-constexpr char kGoldenPrefix[] = "golden:";
-constexpr double kFloatTolerance = 1e-5;  // of the largest wanted magnitude
-
-struct VerifyOptions {
-  SessionOptions session;
-  std::string against = "cpu";
-  std::vector<uint64_t> seeds;
-  std::string save;
-  bool json = false;
-};
-
-// What one tensor should be: bytes, or only their SHA-256.
-struct Wanted {
-  std::string sha256;  // empty: known as bytes
-  Bytes bytes;
-};
+// ---- Comparing ---------------------------------------------------------------------------------
 
 struct Comparison {
   bool equal = true;
@@ -232,26 +216,20 @@ struct SeedResult {
   Bytes got, want;  // of the first differing tensor; want is empty if only its hash is known
 };
 
-float FloatAt(const Bytes& bytes, size_t element) {
-  float value = 0;
-  std::memcpy(&value, bytes.data() + element * sizeof(value), sizeof(value));
+template <typename T>
+T Load(const Bytes& bytes, size_t element) {
+  T value = {};
+  std::memcpy(&value, bytes.data() + element * sizeof(T), sizeof(T));
   return value;
-}
-
-size_t ElementCount(const AtollTensor* tensor) {
-  size_t count = 1;
-  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
-    count *= static_cast<size_t>(AtollTensorDim(tensor, i));
-  }
-  return count;
 }
 
 Comparison Compare(const AtollTensor* tensor, const Bytes& got, const Wanted& want) {
   Comparison result;
-  result.element_count = ElementCount(tensor);
+  result.element_count = 1;
+  for (const int32_t dim : ShapeOf(tensor)) result.element_count *= static_cast<size_t>(dim);
   const bool is_float = AtollTensorType(tensor) == ATOLL_FLOAT32;
   if (want.bytes.empty() && !want.sha256.empty()) {
-    result.equal = atollrt::Sha256Hex(got.data(), got.size()) == want.sha256;
+    result.equal = Sha256(got) == want.sha256;
     result.judged = result.equal || !is_float;
     return result;
   }
@@ -259,7 +237,7 @@ Comparison Compare(const AtollTensor* tensor, const Bytes& got, const Wanted& wa
   double tolerance = 0;
   if (is_float) {
     for (size_t i = 0; i < result.element_count; ++i) {
-      const double magnitude = std::fabs(FloatAt(want.bytes, i));
+      const double magnitude = std::fabs(Load<float>(want.bytes, i));
       if (std::isfinite(magnitude)) tolerance = std::max(tolerance, magnitude);
     }
     tolerance *= kFloatTolerance;
@@ -268,7 +246,8 @@ Comparison Compare(const AtollTensor* tensor, const Bytes& got, const Wanted& wa
   for (size_t i = 0; i < result.element_count; ++i) {
     if (std::memcmp(&got[i * size], &want.bytes[i * size], size) == 0) continue;
     if (is_float) {
-      const double error = std::fabs(double{FloatAt(got, i)} - double{FloatAt(want.bytes, i)});
+      const double error =
+          std::fabs(double{Load<float>(got, i)} - double{Load<float>(want.bytes, i)});
       if (error <= tolerance) continue;  // not for NaN
     }
     if (result.differing_count++ == 0) result.first = i;
@@ -278,18 +257,11 @@ Comparison Compare(const AtollTensor* tensor, const Bytes& got, const Wanted& wa
   return result;
 }
 
-template <typename T>
-T Load(const Bytes& bytes, size_t element) {
-  T value = {};
-  std::memcpy(&value, bytes.data() + element * sizeof(T), sizeof(T));
-  return value;
-}
-
 // One stored element: a number, or text for floats that JSON has no number for.
 Json Element(AtollType type, const Bytes& bytes, size_t element) {
   switch (type) {
     case ATOLL_FLOAT32: {
-      const float value = FloatAt(bytes, element);
+      const float value = Load<float>(bytes, element);
       if (!std::isfinite(value)) return fmt::format("{}", value);
       return ShortestDouble(value);
     }
@@ -309,18 +281,13 @@ Json Element(AtollType type, const Bytes& bytes, size_t element) {
 }
 
 std::vector<int32_t> Coordinates(const AtollTensor* tensor, size_t element) {
-  std::vector<int32_t> coordinates(static_cast<size_t>(AtollTensorNumDims(tensor)));
+  std::vector<int32_t> coordinates = ShapeOf(tensor);
   for (size_t i = coordinates.size(); i-- > 0;) {
-    const auto dim = static_cast<size_t>(AtollTensorDim(tensor, static_cast<int32_t>(i)));
+    const auto dim = static_cast<size_t>(coordinates[i]);
     coordinates[i] = static_cast<int32_t>(element % dim);
     element /= dim;
   }
   return coordinates;
-}
-
-Bytes BytesOf(const AtollTensor* tensor) {
-  const auto* data = static_cast<const uint8_t*>(AtollTensorConstData(tensor));
-  return {data, data + AtollTensorByteSize(tensor)};
 }
 
 void RecordTensor(int32_t index, AtollTensor* tensor, void* user_data) {
@@ -357,15 +324,14 @@ Json DescribeDifference(const Session& session, size_t node_index, const AtollNo
   } else {
     for (const char* unknown : {"differing_count", "element", "got", "want"}) json[unknown] = {};
   }
-  json["got_sha256"] = atollrt::Sha256Hex(got.data(), got.size());
-  json["want_sha256"] =
-      !want.sha256.empty() ? want.sha256 : atollrt::Sha256Hex(want.bytes.data(), want.bytes.size());
+  json["got_sha256"] = Sha256(got);
+  json["want_sha256"] = want.sha256.empty() ? Sha256(want.bytes) : want.sha256;
   return json;
 }
 
 // Compares what both have, in the order in which the model's operators write.
 SeedResult CompareTensors(const Session& session, uint64_t seed, TensorBytes* got,
-                          std::map<int32_t, Wanted>* want) {
+                          WantedTensors* want) {
   SeedResult result;
   result.seed = seed;
   size_t node_index = 0;
@@ -401,8 +367,8 @@ class Reference {
  public:
   explicit Reference(const VerifyOptions& options) {
     if (options.against.starts_with(kGoldenPrefix)) {
-      golden_ = std::make_unique<Golden>(options.against.substr(std::strlen(kGoldenPrefix)),
-                                         options.session.model);
+      golden_ =
+          ReadGolden(options.against.substr(std::strlen(kGoldenPrefix)), options.session.model);
     } else {
       SessionOptions session = options.session;
       session.device = options.against;
@@ -415,43 +381,33 @@ class Reference {
   }
 
   std::vector<uint64_t> default_seeds() const {
-    return golden_ ? golden_->seeds() : std::vector<uint64_t>{1};
+    return golden_ ? SeedsOf(*golden_) : std::vector<uint64_t>{1};
   }
-  std::string name() const { return golden_ ? golden_->path() : session_->device_name(); }
+  std::string name() const { return golden_ ? golden_->path : session_->device_name(); }
   // What to write after --against to get this one again, anywhere.
   std::string argument() const {
-    return golden_ ? kGoldenPrefix + std::filesystem::absolute(golden_->directory()).string()
+    return golden_ ? kGoldenPrefix + std::filesystem::absolute(golden_->directory).string()
                    : session_->device_name();
   }
   std::string description() const {
     return golden_ ? name() : fmt::format("{} ({})", name(), session_->device_description());
   }
   Json DescriptionJson() const {
-    if (golden_) return {{"golden", golden_->path()}};
-    return {{"requested", session_->options().device},
-            {"name", session_->device_name()},
-            {"description", session_->device_description()}};
+    return golden_ ? Json{{"golden", golden_->path}} : DeviceJson(*session_);
   }
 
   // What the tensors should be after the inputs of `seed`. `session` has run on them.
-  std::map<int32_t, Wanted> Tensors(const Session& session, uint64_t seed) {
-    std::map<int32_t, Wanted> wanted;
-    if (golden_) {
-      const Golden::Inference& inference = golden_->ForSeed(seed, session);
-      for (const auto& [index, sha256] : inference.tensors) wanted[index].sha256 = sha256;
-      for (const Golden::Output& output : inference.outputs) {
-        wanted[output.tensor] = {output.sha256, output.bytes};
-      }
-    } else {
-      for (auto& [index, bytes] : RunAndRecord(session_.get(), seed)) {
-        wanted[index].bytes = std::move(bytes);
-      }
+  WantedTensors Tensors(const Session& session, uint64_t seed) {
+    if (golden_) return WantedOf(*golden_, seed, session);
+    WantedTensors wanted;
+    for (auto& [index, bytes] : RunAndRecord(session_.get(), seed)) {
+      wanted[index].bytes = std::move(bytes);
     }
     return wanted;
   }
 
  private:
-  std::unique_ptr<Golden> golden_;  // or
+  std::optional<Golden> golden_;  // or
   std::unique_ptr<Session> session_;
 };
 
@@ -462,7 +418,7 @@ void LookInside(const VerifyOptions& options, Reference* reference, SeedResult* 
   apart.max_partition_nodes = 1;
   Session session(apart);
   TensorBytes got = RunAndRecord(&session, result->seed);
-  std::map<int32_t, Wanted> want = reference->Tensors(session, result->seed);
+  WantedTensors want = reference->Tensors(session, result->seed);
   result->first_difference_alone =
       CompareTensors(session, result->seed, &got, &want).first_difference;
 }
@@ -533,13 +489,7 @@ std::string Quoted(const std::string& word) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
   std::string quoted = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
   return quoted + "'";
 }
 
@@ -615,14 +565,12 @@ void RunVerify(const VerifyOptions& options) {
   bool looked_inside = false;  // the first difference of all is enough
   for (const uint64_t seed : seeds) {
     TensorBytes got = RunAndRecord(&session, seed);
-    std::map<int32_t, Wanted> want = reference.Tensors(session, seed);
+    WantedTensors want = reference.Tensors(session, seed);
     results.push_back(CompareTensors(session, seed, &got, &want));
     if (results.back().tensor_count == 0) {
-      throw CommandError(
-          ExitCode::kFailure,
-          fmt::format("no tensor of '{}' on {} could be compared with {}; compare "
-                      "with --against cpu",
-                      options.session.model, session.device_name(), reference.name()));
+      Fail(ExitCode::kFailure,
+           "no tensor of '{}' on {} could be compared with {}; compare with --against cpu",
+           options.session.model, session.device_name(), reference.name());
     }
     progress.Step();
     if (results.back().differing_tensor_count == 0) continue;
@@ -655,28 +603,25 @@ void RunVerify(const VerifyOptions& options) {
     }
   }
 
-  if (options.json) {
-    Json report = NewReport("verify", session);
-    report["against"] = reference.DescriptionJson();
-    report["equal"] = different == results.end();
-    report["seeds"] = Json::array();
-    for (const SeedResult& result : results) report["seeds"].push_back(ResultJson(result));
-    report["saved"] = directory.empty() || !save_error.empty() ? Json() : Json(directory);
-    PrintReport(report);
-  } else {
-    std::string text;
-    for (const SeedResult& result : results) text += ResultText(result);
-    PrintText(text);
+  Json report = NewReport("verify", session);
+  report["against"] = reference.DescriptionJson();
+  report["equal"] = different == results.end();
+  report["seeds"] = Json::array();
+  std::string text;
+  for (const SeedResult& result : results) {
+    report["seeds"].push_back(ResultJson(result));
+    text += ResultText(result);
   }
+  report["saved"] = directory.empty() || !save_error.empty() ? Json() : Json(directory);
+  Print(
+      options.json, [&] { return report; }, [&] { return text; });
   if (different == results.end()) return;
   const Json& first = different->first_difference;
-  throw CommandError(
-      ExitCode::kVerifyMismatch,
-      fmt::format("'{}' on {} differs from {} at tensor {} '{}' with seed {}; {}",
-                  options.session.model, session.device_name(), reference.name(),
-                  first["index"].get<int32_t>(), first["name"].get<std::string>(), different->seed,
-                  save_error.empty() ? fmt::format("see '{}/findings.txt'", directory)
-                                     : fmt::format("no reproducer: {}", save_error)));
+  Fail(ExitCode::kVerifyMismatch, "'{}' on {} differs from {} at tensor {} '{}' with seed {}; {}",
+       options.session.model, session.device_name(), reference.name(),
+       first["index"].get<int32_t>(), first["name"].get<std::string>(), different->seed,
+       save_error.empty() ? fmt::format("see '{}/findings.txt'", directory)
+                          : fmt::format("no reproducer: {}", save_error));
 }
 
 }  // namespace
