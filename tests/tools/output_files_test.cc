@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/atoll/files.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +14,7 @@
 #include <thread>
 
 #include "tools/atoll/exit_code.h"
+#include "tools/atoll/files.h"
 
 namespace atollcmd {
 namespace {

@@ -213,7 +213,7 @@ void RunDoctor(const DoctorOptions& options) {
         const Json& failure = report["open_failure"];
         return failure.is_null() ? text : text + Paragraph("failed", "", failure, "");
       });
-  if (verdict) throw *verdict;
+  if (verdict) throw CommandError(*verdict);
 }
 
 struct TopOptions {

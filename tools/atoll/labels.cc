@@ -135,8 +135,8 @@ std::optional<std::string> ReadEntry(File& file, const ArchiveEntry& entry) {
   if ((entry.flags & kEncrypted) != 0) return {};
   const auto header = file.Read(entry.offset, kFileBytes);
   if (!header || !header->starts_with(kFileSignature)) return {};
-  const auto stored = file.Read(entry.offset + kFileBytes + U16(*header, 26) + U16(*header, 28),
-                                entry.stored_bytes);
+  auto stored = file.Read(entry.offset + kFileBytes + U16(*header, 26) + U16(*header, 28),
+                          entry.stored_bytes);
   if (!stored) return {};
   if (entry.method == kStored && entry.stored_bytes == entry.bytes) return stored;
   // What is made of a byte is at most 1032 bytes: a greater promise is not kept.
