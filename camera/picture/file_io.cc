@@ -9,35 +9,20 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 namespace atollrt {
 
 Status FileError(const std::string& path, const char* verb, int errno_value) {
-  StatusCode code = StatusCode::kInvalidArgument;
-  switch (errno_value) {
-    case ENOENT:
-    case ENOTDIR:
-      code = StatusCode::kNotFound;
-      break;
-    case EACCES:
-    case EPERM:
-      code = StatusCode::kPermissionDenied;
-      break;
-    case EBUSY:
-      code = StatusCode::kDeviceBusy;
-      break;
-    case ENODEV:
-    case ENXIO:
-      code = StatusCode::kDeviceLost;
-      break;
-    case ENOMEM:
-    case ENOSPC:
-    case EMFILE:
-      code = StatusCode::kResourceExhausted;
-      break;
-    default:
-      break;
-  }
+  const auto is = [&](std::initializer_list<int> errors) {
+    return std::find(errors.begin(), errors.end(), errno_value) != errors.end();
+  };
+  const StatusCode code = is({ENOENT, ENOTDIR})          ? StatusCode::kNotFound
+                          : is({EACCES, EPERM})          ? StatusCode::kPermissionDenied
+                          : is({EBUSY})                  ? StatusCode::kDeviceBusy
+                          : is({ENODEV, ENXIO})          ? StatusCode::kDeviceLost
+                          : is({ENOMEM, ENOSPC, EMFILE}) ? StatusCode::kResourceExhausted
+                                                         : StatusCode::kInvalidArgument;
   return Status(code, Format("%s: cannot %s: %s", path.c_str(), verb, std::strerror(errno_value)));
 }
 

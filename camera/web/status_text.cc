@@ -118,26 +118,19 @@ void WriteFrames(const PipelineStatus& status, MetricsText* text) {
 
 // Models may have the same name, so their number is a label, too.
 void WriteModels(const std::vector<ModelStatus>& models, MetricsText* text) {
-  const auto each = [&](const char* name, const char* type, const char* help, auto write) {
-    text->Family(name, type, help);
-    for (size_t i = 0; i < models.size(); ++i) {
-      write(models[i], Labels{{"index", std::to_string(i)}, {"model", models[i].name}});
-    }
+  const auto labels = [&](size_t i) {
+    return Labels{{"index", std::to_string(i)}, {"model", models[i].name}};
   };
-  each("atoll_model_inferences_total", "counter", "Inferences of each model.",
-       [&](const ModelStatus& model, const Labels& labels) {
-         text->Count(model.inferences, labels);
-       });
-  each("atoll_model_latency_seconds", "summary",
-       "Measured time of an inference, of the latest 1024.",
-       [&](const ModelStatus& model, const Labels& labels) {
-         text->Quantiles(model.infer_ms, labels);
-       });
-  each("atoll_model_modelled_device_seconds", "gauge",
-       "Modelled time of an inference on the device; 0 without one.",
-       [&](const ModelStatus& model, const Labels& labels) {
-         text->Value(model.modelled_device_ms / 1e3, labels);
-       });
+  text->Family("atoll_model_inferences_total", "counter", "Inferences of each model.");
+  for (size_t i = 0; i < models.size(); ++i) text->Count(models[i].inferences, labels(i));
+  text->Family("atoll_model_latency_seconds", "summary",
+               "Measured time of an inference, of the latest 1024.");
+  for (size_t i = 0; i < models.size(); ++i) text->Quantiles(models[i].infer_ms, labels(i));
+  text->Family("atoll_model_modelled_device_seconds", "gauge",
+               "Modelled time of an inference on the device; 0 without one.");
+  for (size_t i = 0; i < models.size(); ++i) {
+    text->Value(models[i].modelled_device_ms / 1e3, labels(i));
+  }
 }
 
 void WriteDevice(const DeviceStatus& device, MetricsText* text) {
