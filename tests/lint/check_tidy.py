@@ -28,7 +28,7 @@ GNU_ONLY = re.compile(r' -f(no-)?(ipa|tree|vect)-[\w=-]+| -Wno-(restrict|stringo
 
 
 def main():
-    source, build = sys.argv[1:3]
+    source, build = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
     parts = [f'{source}/{part}' for part in sys.argv[3:]]
     if shutil.which(TIDY) is None:
         print(f'ATOLL-SKIPPED: {TIDY} is not installed')
