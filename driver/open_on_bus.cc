@@ -96,11 +96,12 @@ void NoteDevice(const Opener& opener, const OpenOptions& options, RecordingBus* 
   recording->Note("on_loss", Format("%d", static_cast<int>(options.on_loss)));
 }
 
-int64_t NumberNote(const ReplayBus& recording, const char* key) {
+// 0 if there is none of that key.
+int64_t NumberNote(const ReplayBus& recording, const char* key, int64_t most = INT32_MAX) {
   const std::string text = recording.Note(key);
   int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
-  return std::clamp<int64_t>(value, 0, INT32_MAX);
+  return std::clamp<int64_t>(value, 0, most);
 }
 
 // A device that comes back; with faults on its bus, and recorded, if that is wanted.
@@ -160,12 +161,12 @@ Result<std::unique_ptr<Device>> OpenReplay(const std::string& path, const OpenOp
   opener.known.host_seconds = static_cast<double>(NumberNote(recording, "host_us")) * 1e-6;
   opener.known.request_timeout_min =
       std::chrono::milliseconds(NumberNote(recording, "timeout_min_ms"));
-  opener.coral.performance = static_cast<CoralPerformance>(std::min<int64_t>(
-      NumberNote(recording, "performance"), static_cast<int64_t>(CoralPerformance::kMax)));
+  opener.coral.performance = static_cast<CoralPerformance>(
+      NumberNote(recording, "performance", static_cast<int64_t>(CoralPerformance::kMax)));
   OpenOptions as_recorded;
   as_recorded.threads = options.threads;
-  as_recorded.on_loss = static_cast<OnDeviceLoss>(std::min<int64_t>(
-      NumberNote(recording, "on_loss"), static_cast<int64_t>(OnDeviceLoss::kFail)));
+  as_recorded.on_loss = static_cast<OnDeviceLoss>(
+      NumberNote(recording, "on_loss", static_cast<int64_t>(OnDeviceLoss::kFail)));
   if (NumberNote(recording, "faults") != 0) opener.patience = kFaultyOpenTimeout;
   // A session that took another way than its recording must not be completed elsewhere.
   return OpenRecovering(

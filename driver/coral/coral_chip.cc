@@ -31,7 +31,7 @@ const char* SpeedText(UsbSpeed speed) {
   return kTexts[static_cast<size_t>(speed)];
 }
 
-DeviceInfo MakeInfo(const CoralChip::Options& options) {
+DeviceInfo MakeInfo(const CoralOptions& options) {
   DeviceInfo info;
   info.family = DeviceFamily::kCoral;
   info.array_rows = info.array_columns = kArraySide;
@@ -82,15 +82,14 @@ Result<std::unique_ptr<Chip>> OpenCoral(UsbBus* bus, const UsbDeviceInfo& device
     transport = bus->Open(ready, kInterface);
   }
   if (!transport.ok()) return transport.status();
-  return CoralChip::Open(*std::move(transport), {.name = options.name,
-                                                 .path = ready.path,
-                                                 .speed = ready.speed,
-                                                 .performance = options.performance,
-                                                 .now = now});
+  CoralOptions found = options;
+  found.path = ready.path;
+  found.speed = ready.speed;
+  return CoralChip::Open(*std::move(transport), std::move(found));
 }
 
 Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> transport,
-                                              Options options) {
+                                              CoralOptions options) {
   const std::string name = options.name;
   if (options.speed == UsbSpeed::kLow) {
     return Unsupported("a Coral cannot work at low speed; use another port or cable");
@@ -114,7 +113,7 @@ Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> tran
   return std::unique_ptr<Chip>(std::move(chip));
 }
 
-CoralChip::CoralChip(std::unique_ptr<UsbTransport> transport, Options options)
+CoralChip::CoralChip(std::unique_ptr<UsbTransport> transport, CoralOptions options)
     : info_(MakeInfo(options)),
       now_(std::move(options.now)),
       settings_{.performance = options.performance,

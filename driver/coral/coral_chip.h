@@ -22,7 +22,9 @@
 namespace atollrt {
 
 struct CoralOptions {
-  std::string name = "usb";  // DeviceOrigin::name
+  std::string name = "usb";           // DeviceOrigin::name
+  std::string path = {};              // of the port, for people; OpenCoral's is the device's
+  UsbSpeed speed = UsbSpeed::kSuper;  // of the link; likewise
   CoralPerformance performance = CoralPerformance::kMax;
   std::string firmware = {};  // a file; empty: where FindCoralFirmware looks
   NowFunction now = Clock::now;
@@ -37,17 +39,10 @@ Result<std::unique_ptr<Chip>> OpenCoral(UsbBus* bus, const UsbDeviceInfo& device
 
 class CoralChip final : public Chip {
  public:
-  struct Options {
-    std::string name = "usb";           // DeviceOrigin::name
-    std::string path = {};              // of the port, for people
-    UsbSpeed speed = UsbSpeed::kSuper;  // of the link
-    CoralPerformance performance = CoralPerformance::kMax;
-    NowFunction now = Clock::now;
-  };
   // Brings the chip up; one that does not follow gets a reset of its port and another chance.
   // kUnsupported if it is no Coral, kTimeout if it does not follow, or the transport's error.
   static Result<std::unique_ptr<Chip>> Open(std::unique_ptr<UsbTransport> transport,
-                                            Options options);
+                                            CoralOptions options);
   // Halts the chip and puts it to sleep.
   ~CoralChip() override;
 
@@ -64,7 +59,7 @@ class CoralChip final : public Chip {
  private:
   struct Prepared;
 
-  CoralChip(std::unique_ptr<UsbTransport> transport, Options options);
+  CoralChip(std::unique_ptr<UsbTransport> transport, CoralOptions options);
 
   bool UseCache(const Prepared& prepared);
   void ForgetAll();

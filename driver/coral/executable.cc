@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
+#include <iterator>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -487,14 +487,9 @@ Status ProgramReader::Read(const schema::Executable& stored, CopyLimit* copies) 
 // Executables.
 
 const char* RoleName(schema::Role role) {
-  switch (role) {
-    case schema::Role::StandAlone:
-      return "stand-alone executable";
-    case schema::Role::Caching:
-      return "parameter-caching executable";
-    default:
-      return "inference executable";
-  }
+  constexpr const char* kNames[] = {"stand-alone executable", "parameter-caching executable",
+                                    "inference executable"};
+  return kNames[std::min(static_cast<size_t>(role), std::size(kNames) - 1)];
 }
 
 Status ReadInference(const schema::Executable& stored, CopyLimit* copies,
