@@ -177,7 +177,7 @@ Status Check(const tflite::FullyConnectedOptions& stored) {
 template <typename T, size_t... kPlaces>
 Status ReadTable(const tflite::Operator& op, Node* node, std::index_sequence<kPlaces...>) {
   if constexpr (!std::is_same_v<typename T::O, NoOptions>) {
-    typename T::O options;
+    auto& options = node->options.emplace<typename T::O>();
     if (const auto* const stored = op.builtin_options_as<typename T::S>()) {
       Status status = Check(*stored);
       (void)(status.ok() && (... && (status = ReadField<T, kPlaces>(*stored, &options)).ok()));
@@ -185,7 +185,6 @@ Status ReadTable(const tflite::Operator& op, Node* node, std::index_sequence<kPl
     } else if (T::kPresence == Presence::kRequired) {
       return CorruptModel("its options are missing or of another operator");
     }
-    node->options = std::move(options);
   }
   return Status();
 }
