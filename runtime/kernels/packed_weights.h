@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/kernels/quantization/output_columns.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/quantization/output_columns.h"
 #include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {

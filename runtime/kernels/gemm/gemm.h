@@ -23,7 +23,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/quantization/output_columns.h"
 #include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {

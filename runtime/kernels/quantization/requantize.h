@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The output stage (output_columns.h) for the instruction set that a file is compiled for; for
+// The output stage (OutputColumns) for the instruction set that a file is compiled for; for
 // inclusion by kernels' ISA files only: everything is in an unnamed namespace, so no copy of it can
 // end up in code for other CPUs. Under the same names each set has
 //

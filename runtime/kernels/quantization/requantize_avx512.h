@@ -14,7 +14,7 @@
 
 #include <immintrin.h>
 
-#include "runtime/kernels/quantization/output_columns.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 namespace {

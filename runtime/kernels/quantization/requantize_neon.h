@@ -13,7 +13,7 @@
 
 #include <arm_neon.h>
 
-#include "runtime/kernels/quantization/output_columns.h"
+#include "runtime/kernels/quantization/quantization.h"
 
 namespace atollrt {
 namespace {
