@@ -9,8 +9,8 @@
 namespace atollrt {
 
 struct RequestCost {
-  uint64_t device_cycles = 0;      // of its program, by the device's count; modelled, if emulated
-  double device_seconds = 0;       // modelled: these cycles and the transfers over the link
+  uint64_t device_cycles = 0;      // of its program, the link included; modelled, if emulated
+  double device_seconds = 0;       // modelled latency: these cycles and the host's work for it
   uint64_t bytes_to_device = 0;    // everything that was sent for it, an upload included
   uint64_t bytes_from_device = 0;  // outputs and events
   uint64_t parameter_bytes = 0;    // the part of bytes_to_device that was parameters

@@ -226,7 +226,7 @@ struct TopOptions {
 struct Rates {
   double requests_per_second = 0;
   double duty_cycle = 0;           // measured: share of the time in which a request had the device
-  double modelled_duty_cycle = 0;  // modelled: device time per time
+  double modelled_duty_cycle = 0;  // modelled: time of the device's programs per time
   double array_utilisation = 0;    // modelled: of the array's peak, while the device works
   double bytes_to_device_per_second = 0;
   double bytes_from_device_per_second = 0;
@@ -350,7 +350,7 @@ void Show(std::span<const AtollActivity> activities, bool in_place) {
   }
   PrintText("\x1b[H\x1b[J" + text +
             "\nOver the last second. Measured on the host: requests, DUTY (one has the device), "
-            "times of requests.\nModelled: MODELLED (device time per second), ARRAY (share of its "
+            "times of requests.\nModelled: MODELLED (programs on the device), ARRAY (share of its "
             "peak). Ctrl-C ends.\n");
 }
 

@@ -308,7 +308,7 @@ ATOLL_EXPORT AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
 typedef struct AtollActivityCounts {
   int64_t requests; /* completed, failed ones included */
   int64_t failures;
-  int64_t device_cycles; /* modelled when the device is the emulator */
+  int64_t device_cycles; /* of programs with their bytes on the link; modelled by the emulator */
   int64_t macs;          /* multiply-accumulates */
   int64_t bytes_to_device;
   int64_t bytes_from_device;
