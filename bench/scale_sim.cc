@@ -7,6 +7,8 @@
 //
 // The file has a line of headings, then one layer in each line: name, height and width of the
 // input, height and width of the filter, channels, filters, stride.
+#include "tests/support/scale_sim.h"
+
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -16,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "driver/isa/timing.h"
 #include "runtime/base/monotonic.h"
 
 namespace atollrt {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C interface of delegate.h over DeviceDelegate, the driver and residency; nothing else happens
-// here. What libatoll-core leaves out is in c_api_files.cc and c_api_devices.cc.
+// here. What libatoll-core leaves out is in c_api_full.cc.
 #include "runtime/c_api.h"
 
 #include <algorithm>
@@ -23,21 +23,13 @@
 #include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
 
+using atollrt::AllGiven;
 using atollrt::DeviceDelegateHandle;
 using atollrt::FindExecutable;
 using atollrt::InvalidArgument;
 using atollrt::Result;
 using atollrt::Status;
 using atollrt::ToC;
-
-Result<const atollrt::DescribedExecutable*> atollrt::FindExecutable(
-    const AtollExecutables* executables, int32_t index) {
-  if (executables == nullptr) return InvalidArgument("argument 'executables' is NULL");
-  if (index < 0 || static_cast<size_t>(index) >= executables->list.size()) {
-    return InvalidArgument("executable %d of %zu", index, executables->list.size());
-  }
-  return &executables->list[static_cast<size_t>(index)];
-}
 
 Result<const DeviceDelegateHandle*> atollrt::FindDevice(const AtollDelegate* delegate,
                                                         const char* what) {
@@ -59,7 +51,6 @@ namespace {
 // Keeps the strings that AtollListDevices hands out.
 struct DeviceList {
   std::vector<atollrt::DeviceListing> listings;
-  std::string cpu;  // its description
   std::vector<AtollDeviceInfo> infos;
 };
 
@@ -135,50 +126,55 @@ Result<FoundInstruction> FindInstruction(const AtollExecutables* executables, in
       static_cast<size_t>(position)};
 }
 
-int64_t TotalBytes(const std::vector<atollrt::Layer>& layers) {
-  int64_t bytes = 0;
-  for (const atollrt::Layer& layer : layers) bytes += static_cast<int64_t>(layer.bytes);
-  return bytes;
+// An option that is one of some words; nullptr leaves what is there.
+template <typename T, size_t n>
+Status ReadChoice(const char* option, const char* given,
+                  const std::pair<std::string_view, T> (&choices)[n], const char* words,
+                  T* choice) {
+  if (given == nullptr) return {};
+  for (const auto& [word, value] : choices) {
+    if (word != given) continue;
+    *choice = value;
+    return {};
+  }
+  return InvalidArgument("AtollDelegateOptions.%s is '%s', must be %s", option, given, words);
 }
 
-Status ReadLossOptions(const AtollDelegateOptions& options, atollrt::OpenOptions* open) {
-  if (options.on_device_loss != nullptr) {
-    const std::string_view on_loss = options.on_device_loss;
-    if (on_loss == "replay") {
-      open->on_loss = atollrt::OnDeviceLoss::kReplay;
-    } else if (on_loss == "fail") {
-      open->on_loss = atollrt::OnDeviceLoss::kFail;
-    } else if (on_loss != "fallback") {
-      return InvalidArgument(
-          "AtollDelegateOptions.on_device_loss is '%s', must be replay, fallback or fail",
-          options.on_device_loss);
-    }
-  }
-  if (options.faults != nullptr) {
-    ATOLL_ASSIGN_OR_RETURN(open->faults, atollrt::ReadFaultPlan(options.faults));
-  }
-  if (options.record != nullptr) open->record = options.record;
-  if (options.record_note != nullptr) open->record_note = options.record_note;
-  return Status();
-}
-
-Status ReadCoralOptions(const AtollDelegateOptions& options, atollrt::OpenOptions* open) {
-  if (options.firmware != nullptr) open->coral_firmware = options.firmware;
-  if (options.performance == nullptr) return Status();
+Status ReadOpenOptions(const AtollDelegateOptions& options, atollrt::OpenOptions* open) {
   using atollrt::CoralPerformance;
+  using atollrt::OnDeviceLoss;
+  constexpr std::pair<std::string_view, OnDeviceLoss> kLosses[] = {
+      {"replay", OnDeviceLoss::kReplay},
+      {"fallback", OnDeviceLoss::kFallback},
+      {"fail", OnDeviceLoss::kFail}};
   constexpr std::pair<std::string_view, CoralPerformance> kLevels[] = {
       {"low", CoralPerformance::kLow},
       {"medium", CoralPerformance::kMedium},
       {"high", CoralPerformance::kHigh},
       {"max", CoralPerformance::kMax}};
-  for (const auto& [name, level] : kLevels) {
-    if (name != options.performance) continue;
-    open->coral_performance = level;
-    return Status();
+  if (options.num_threads < 0 || options.stages < 0) {
+    return InvalidArgument(
+        "AtollDelegateOptions.num_threads is %d and .stages %d, must be at least 0",
+        options.num_threads, options.stages);
   }
-  return InvalidArgument(
-      "AtollDelegateOptions.performance is '%s', must be low, medium, high or max",
-      options.performance);
+  if (options.max_partition_nodes < 0) {
+    return InvalidArgument(
+        "AtollDelegateOptions.max_partition_nodes is %d, must be at least 0 (as many as go "
+        "together)",
+        options.max_partition_nodes);
+  }
+  if (options.device != nullptr) open->device = options.device;
+  open->threads = options.num_threads;
+  ATOLL_RETURN_IF_ERROR(ReadChoice("on_device_loss", options.on_device_loss, kLosses,
+                                   "replay, fallback or fail", &open->on_loss));
+  if (options.faults != nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(open->faults, atollrt::ReadFaultPlan(options.faults));
+  }
+  if (options.record != nullptr) open->record = options.record;
+  if (options.record_note != nullptr) open->record_note = options.record_note;
+  if (options.firmware != nullptr) open->coral_firmware = options.firmware;
+  return ReadChoice("performance", options.performance, kLevels, "low, medium, high or max",
+                    &open->coral_performance);
 }
 
 Status ReadDelegateOptions(const AtollDelegateOptions& given, AtollDelegateOptions* options) {
@@ -194,16 +190,36 @@ Status ReadDelegateOptions(const AtollDelegateOptions& given, AtollDelegateOptio
       options, sizeof(*options));
 }
 
-// The CPU as a delegate: interpreters that get it run everything there.
-Result<AtollDelegate*> CreateCpuDelegate(const atollrt::OpenOptions& open, int32_t stages) {
-  if (open.faults.has_value() || !open.record.empty() || stages > 1) {
-    return InvalidArgument(
-        "the CPU is no device that could have %s; leave that out, or use the device 'emu'",
-        stages > 1 ? "stages" : (open.faults.has_value() ? "faults" : "its session recorded"));
-  }
+Result<AtollDelegate*> CreateDelegate(const AtollDelegateOptions* given) {
+  AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
+  if (given != nullptr) ATOLL_RETURN_IF_ERROR(ReadDelegateOptions(*given, &options));
+  atollrt::OpenOptions open;
+  ATOLL_RETURN_IF_ERROR(ReadOpenOptions(options, &open));
+  ATOLL_ASSIGN_OR_RETURN(const atollrt::DeviceName name, atollrt::ParseDeviceName(open.device));
   auto handle = std::make_unique<DeviceDelegateHandle>();
-  handle->name = "cpu";
-  ATOLL_ASSIGN_OR_RETURN(handle->description, atollrt::DescribeCpu());
+  // The CPU as a delegate: interpreters that get it run everything there.
+  if (name.kind == atollrt::DeviceName::Kind::kCpu) {
+    if (open.faults.has_value() || !open.record.empty() || options.stages > 1) {
+      return InvalidArgument(
+          "the CPU is no device that could have %s; leave that out, or use the device 'emu'",
+          options.stages > 1 ? "stages"
+                             : (open.faults.has_value() ? "faults" : "its session recorded"));
+    }
+    handle->name = "cpu";
+    ATOLL_ASSIGN_OR_RETURN(handle->description, atollrt::DescribeCpu());
+    return handle.release();
+  }
+  open.usb = atollrt::SystemUsbBus();
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<atollrt::Device> device, atollrt::OpenDevice(open));
+  handle->info = device->info();
+  handle->name = handle->info.name;
+  handle->description = atollrt::DescribeDevice(handle->info);
+  auto device_delegate = std::make_unique<atollrt::DeviceDelegate>(
+      std::move(device),
+      atollrt::DeviceDelegate::Options{.max_partition_nodes = options.max_partition_nodes,
+                                       .stages = std::max(options.stages, 1)});
+  handle->device_delegate = device_delegate.get();
+  handle->delegate = std::move(device_delegate);
   return handle.release();
 }
 
@@ -213,63 +229,16 @@ extern "C" {
 
 AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelegate** delegate) {
   if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
-  atollrt::OpenOptions open;
-  int32_t max_partition_nodes = 0;
-  int32_t stages = 0;
-  AtollDelegateOptions read = ATOLL_DELEGATE_OPTIONS_INIT;
-  if (options != nullptr) {
-    if (const Status status = ReadDelegateOptions(*options, &read); !status.ok()) {
-      return ToC(status);
-    }
-    options = &read;
-    if (options->device != nullptr) open.device = options->device;
-    open.threads = options->num_threads;
-    max_partition_nodes = options->max_partition_nodes;
-    stages = options->stages;
-    if (open.threads < 0 || stages < 0) {
-      return ToC(InvalidArgument(
-          "AtollDelegateOptions.num_threads is %d and .stages %d, must be at least 0", open.threads,
-          stages));
-    }
-    if (max_partition_nodes < 0) {
-      return ToC(
-          InvalidArgument("AtollDelegateOptions.max_partition_nodes is %d, must be at least "
-                          "0 (as many as go together)",
-                          max_partition_nodes));
-    }
-    if (const Status status = ReadLossOptions(*options, &open); !status.ok()) return ToC(status);
-    if (const Status status = ReadCoralOptions(*options, &open); !status.ok()) return ToC(status);
-  }
-  const auto name = atollrt::ParseDeviceName(open.device);
-  if (!name.ok()) return ToC(name.status());
-  if (name->kind == atollrt::DeviceName::Kind::kCpu) {
-    const auto cpu = CreateCpuDelegate(open, stages);
-    if (!cpu.ok()) return ToC(cpu.status());
-    *delegate = *cpu;
-    return ToC(Status());
-  }
-  open.usb = atollrt::SystemUsbBus();
-  auto device = atollrt::OpenDevice(open);
-  if (!device.ok()) return ToC(device.status());
-  auto* handle = new DeviceDelegateHandle;
-  handle->name = (*device)->info().name;
-  handle->description = atollrt::DescribeDevice((*device)->info());
-  handle->info = (*device)->info();
-  auto device_delegate = std::make_unique<atollrt::DeviceDelegate>(
-      *std::move(device),
-      atollrt::DeviceDelegate::Options{.max_partition_nodes = max_partition_nodes,
-                                       .stages = std::max(stages, 1)});
-  handle->device_delegate = device_delegate.get();
-  handle->delegate = std::move(device_delegate);
-  *delegate = handle;
+  const auto created = CreateDelegate(options);
+  if (!created.ok()) return ToC(created.status());
+  *delegate = *created;
   return ToC(Status());
 }
 
 void AtollDelegateDelete(AtollDelegate* delegate) { delete delegate; }
 
 AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDeviceInfo* info) {
-  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
-  if (info == nullptr) return ToC(InvalidArgument("argument 'info' is NULL"));
+  if (!AllGiven({{"delegate", delegate}, {"info", info}})) return ATOLL_INVALID_ARGUMENT;
   const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
   *info = {.name = handle->name.c_str(),
            .description = handle->description.c_str(),
@@ -293,8 +262,7 @@ int32_t AtollDelegateIsEmulated(const AtollDelegate* delegate) {
 }
 
 AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate, AtollDeviceHealth* health) {
-  if (delegate == nullptr) return ToC(InvalidArgument("argument 'delegate' is NULL"));
-  if (health == nullptr) return ToC(InvalidArgument("argument 'health' is NULL"));
+  if (!AllGiven({{"delegate", delegate}, {"health", health}})) return ATOLL_INVALID_ARGUMENT;
   const auto* handle = static_cast<const DeviceDelegateHandle*>(delegate);
   if (handle->device_delegate == nullptr) {  // nothing can happen to the CPU
     *health = {};
@@ -311,8 +279,7 @@ AtollStatus AtollDelegateGetDeviceHealth(const AtollDelegate* delegate, AtollDev
 }
 
 AtollStatus AtollReadRecordingNote(const char* path, AtollBytesCallback callback, void* user_data) {
-  if (path == nullptr) return ToC(InvalidArgument("argument 'path' is NULL"));
-  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  if (!AllGiven({{"path", path}, {"callback", callback}})) return ATOLL_INVALID_ARGUMENT;
   const auto note = atollrt::ReadRecordingNote(path);
   if (!note.ok()) return ToC(note.status());
   callback(note->data(), note->size(), user_data);
@@ -324,8 +291,7 @@ AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
                                const AtollResidencyPlan** plan) {
   const auto handle = atollrt::FindDevice(delegate, "memory for models to stay in");
   if (!handle.ok()) return ToC(handle.status());
-  if (interpreters == nullptr) return ToC(InvalidArgument("argument 'interpreters' is NULL"));
-  if (plan == nullptr) return ToC(InvalidArgument("argument 'plan' is NULL"));
+  if (!AllGiven({{"interpreters", interpreters}, {"plan", plan}})) return ATOLL_INVALID_ARGUMENT;
   if (count < 1) return ToC(InvalidArgument("%d interpreters to plan the residency of", count));
   std::vector<atollrt::ResidencyModel> models;
   for (int32_t i = 0; i < count; ++i) {
@@ -382,37 +348,28 @@ AtollStatus AtollPlanResidency(const AtollDelegate* delegate,
 }
 
 AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
-  if (devices == nullptr) return ToC(InvalidArgument("argument 'devices' is NULL"));
-  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  if (!AllGiven({{"devices", devices}, {"count", count}})) return ATOLL_INVALID_ARGUMENT;
   thread_local DeviceList list;
-  auto cpu_description = atollrt::DescribeCpu();
-  if (!cpu_description.ok()) return ToC(cpu_description.status());
-  list.cpu = *std::move(cpu_description);
+  auto cpu = atollrt::DescribeCpu();
+  if (!cpu.ok()) return ToC(cpu.status());
   list.listings = atollrt::ListDevices(atollrt::SystemUsbBus());
+  list.listings.push_back({.name = "cpu", .description = *std::move(cpu), .available = true});
   list.infos.clear();
   for (const atollrt::DeviceListing& listing : list.listings) {
-    AtollDeviceInfo info = {};
+    AtollDeviceInfo& info = list.infos.emplace_back();
     info.name = listing.name.c_str();
     info.description = listing.description.c_str();
     info.note = "";
     info.available = listing.available ? 1 : 0;
     info.is_default = listing.is_default ? 1 : 0;
-    list.infos.push_back(info);
   }
-  AtollDeviceInfo cpu = {};
-  cpu.name = "cpu";
-  cpu.description = list.cpu.c_str();
-  cpu.note = "";
-  cpu.available = 1;
-  list.infos.push_back(cpu);
   *devices = list.infos.data();
   *count = static_cast<int32_t>(list.infos.size());
   return ToC(Status());
 }
 
 AtollStatus AtollExecutablesCreate(const void* data, size_t size, AtollExecutables** executables) {
-  if (data == nullptr) return ToC(InvalidArgument("argument 'data' is NULL"));
-  if (executables == nullptr) return ToC(InvalidArgument("argument 'executables' is NULL"));
+  if (!AllGiven({{"data", data}, {"executables", executables}})) return ATOLL_INVALID_ARGUMENT;
   auto list = atollrt::ReadExecutables({static_cast<const uint8_t*>(data), size});
   if (!list.ok()) return ToC(list.status());
   *executables = new AtollExecutables{*std::move(list)};
@@ -423,8 +380,7 @@ AtollStatus AtollExecutablesCreateForDevice(const AtollDelegate* delegate, const
                                             AtollExecutables** executables) {
   const auto handle = atollrt::FindDevice(delegate, "programs");
   if (!handle.ok()) return ToC(handle.status());
-  if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
-  if (executables == nullptr) return ToC(InvalidArgument("argument 'executables' is NULL"));
+  if (!AllGiven({{"model", model}, {"executables", executables}})) return ATOLL_INVALID_ARGUMENT;
   auto list = (*handle)->device_delegate->CompileExecutables(model->model->graph());
   if (!list.ok()) return ToC(list.status());
   *executables = new AtollExecutables{*std::move(list)};
@@ -452,8 +408,8 @@ AtollStatus AtollExecutablesGetInfo(const AtollExecutables* executables, int32_t
            .resident_parameter_bytes = static_cast<int64_t>(e.resident_parameters.size()),
            .streamed_parameter_bytes = static_cast<int64_t>(e.streamed_parameters.size()),
            .activation_bytes = static_cast<int64_t>(e.activation_bytes),
-           .input_bytes = TotalBytes(e.inputs),
-           .output_bytes = TotalBytes(e.outputs),
+           .input_bytes = static_cast<int64_t>(atollrt::TotalBytes(e.inputs)),
+           .output_bytes = static_cast<int64_t>(atollrt::TotalBytes(e.outputs)),
            .estimated_cycles = static_cast<int64_t>(e.estimated_cycles)};
   return ToC(Status());
 }
@@ -479,8 +435,7 @@ AtollStatus AtollExecutablesGetInstruction(const AtollExecutables* executables, 
 }
 
 AtollStatus AtollListActivity(const AtollActivity** activities, int32_t* count) {
-  if (activities == nullptr) return ToC(InvalidArgument("argument 'activities' is NULL"));
-  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  if (!AllGiven({{"activities", activities}, {"count", count}})) return ATOLL_INVALID_ARGUMENT;
   const std::string directory = atollrt::ActivityDirectory();
   if (directory.empty()) {
     return ToC(atollrt::NotFound(

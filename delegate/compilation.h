@@ -10,19 +10,58 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "delegate/compiler.h"
 #include "delegate/lowering.h"
-#include "delegate/on_chip_map.h"
 #include "delegate/row_bands.h"
 #include "runtime/base/bytes.h"
 #include "runtime/plan/memory_planner.h"
 
 namespace atollrt {
 
-// A set on its way to an executable.
+// ---- The memory plan, which is made in steps, told in instructions of the program, for reports
+// ----
+
+// Which part of the plan an instruction carries out.
+struct InstructionOrigin {
+  int32_t step = -1;  // -1: takes inputs, before all steps; behind the last one: gives outputs
+  int32_t band = 0;   // of a step that runs in bands of rows
+  bool fetches_parameters = false;  // PARAMETERS: runs before its step does
+  bool moves_rows = false;          // of an input or output, for the band: computes no node
+};
+
+// Instructions [first, last].
+struct InstructionRange {
+  int32_t first = 0, last = 0;
+  bool operator==(const InstructionRange&) const = default;
+};
+
+// The life of a tensor or of scratch: one range, or, for what is used anew for each of `bands`
+// bands, up to one for each, in ascending order. None if its steps have no instructions. Looks at
+// the instructions of `around` only, beginning from both ends: outside of it there are none that
+// belong to it.
+std::vector<InstructionRange> InstructionsOf(const MemoryBlock& block, int32_t bands,
+                                             std::span<const InstructionOrigin> origins,
+                                             InstructionRange around);
+
+// The life of the streamed parameters of `step`, from the first instruction that fetches them on;
+// none if nothing does.
+std::vector<InstructionRange> InstructionsOfParameters(const MemoryBlock& block, int32_t step,
+                                                       std::span<const InstructionOrigin> origins,
+                                                       InstructionRange around);
+
+template <typename T>
+void SortAndUnify(std::vector<T>* list) {
+  std::sort(list->begin(), list->end());
+  list->erase(std::unique(list->begin(), list->end()), list->end());
+}
+
+// ---- The compiler
+// --------------------------------------------------------------------------------
+
 class Compilation {
  public:
   Compilation(const Graph& graph, const std::vector<int32_t>& set,
@@ -110,7 +149,6 @@ class Compilation {
   void EmitInputRows(const RowBands& bands, int32_t band);
   enum class KeptRows { kSave, kRestore };
   void EmitKeptRows(KeptRows direction, const RowBands& bands, int32_t band, size_t step);
-  void EmitCopy(uint32_t from, uint32_t to, int64_t bytes);
   void EmitSentRows(const RowBands& bands, int32_t band, size_t step);
   void FillBoundary();
   std::vector<OnChipBlock> MapMemory() const;
@@ -124,13 +162,10 @@ class Compilation {
             static_cast<int32_t>(std::min(channels, most * (part + 1)))};
   }
   int64_t PartBytes(size_t step) const;
-  int64_t ParameterBytes(size_t step) const {
-    return static_cast<int64_t>(lowered_[step]->parameters().size());
-  }
+  int64_t ParameterBytes(size_t step) const { return lowered_[step]->parameters().size(); }
   // Tensors that the set touches are numbered in the order that they have in the graph.
   size_t Number(int32_t tensor) const {
-    return static_cast<size_t>(std::lower_bound(tensors_.begin(), tensors_.end(), tensor) -
-                               tensors_.begin());
+    return std::lower_bound(tensors_.begin(), tensors_.end(), tensor) - tensors_.begin();
   }
   // Blocks of the memory plan: tensors, then, of steps, streamed parameters, scratch, and rows that
   // one band keeps for the next.
@@ -138,6 +173,7 @@ class Compilation {
   size_t ParameterBlock(size_t step) const { return tensors_.size() + step; }
   size_t ScratchBlock(size_t step) const { return tensors_.size() + set_.size() + step; }
   size_t KeptBlock(size_t step) const { return tensors_.size() + 2 * set_.size() + step; }
+  // nullptr for a step that is computed as a whole, and for -1.
   const RowBands* BandsOf(size_t step) const {
     const auto behind =
         std::partition_point(layout_.bands.begin(), layout_.bands.end(),
@@ -150,27 +186,20 @@ class Compilation {
   // Whether rows of an input or output of the set come or go while its bands run.
   bool MovesInRows(int32_t tensor) const {
     if (tensor == arriving_.tensor) {
-      const RowBands* bands = BandsOf(static_cast<size_t>(arriving_.first_reader));
+      const RowBands* bands = BandsOf(arriving_.first_reader);
       if (bands != nullptr && bands->arriving() == tensor) return true;
     }
-    return SendsRows(tensor);
-  }
-  bool SendsRows(int32_t output) const {
-    const int32_t writer = Writer(output);
-    if (writer < 0) return false;
-    const RowBands* bands = BandsOf(static_cast<size_t>(writer));
-    return bands != nullptr && bands->Sends(static_cast<size_t>(writer));
+    const RowBands* bands = BandsOf(Writer(tensor));
+    return bands != nullptr && bands->Sends(Writer(tensor));
   }
   // Activation-segment address of a tensor.
-  uint32_t Address(int32_t tensor) const {
-    return static_cast<uint32_t>(plan_.offsets[TensorBlock(tensor)]);
-  }
+  uint32_t Address(int32_t tensor) const { return Word(plan_.offsets[TensorBlock(tensor)]); }
   TensorPlace PlaceOf(int32_t tensor, const RowBands* bands, int32_t band) const;
   TensorPlace InputPlace(const RowBands& bands, int32_t band) const;
   int64_t InputBufferBytes(const RowBands& bands) const;
   // Where a step's parameters lie when it runs.
   uint32_t ParameterAddress(size_t step) const {
-    return layout_.streamed[step] ? static_cast<uint32_t>(plan_.offsets[ParameterBlock(step)])
+    return layout_.streamed[step] ? Word(plan_.offsets[ParameterBlock(step)])
                                   : kParameterSegment | resident_offset_[step];
   }
   // The tensor whose bytes it shares.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled models: .tflite files in which each partition is one custom operator that holds its
-// executable and names the subgraph that it was made from (runtime/graph/compiled_op.h), and the
-// weights of CPU nodes are there packed, too. They load without a compile step on the device that
-// they were made for and without packing on the CPU, and run everywhere. Pure functions.
+// Compiled models: .tflite files in which each partition is a custom operator that holds its
+// executable and names the subgraph that it was made from (runtime/graph/compiled_op.h), with
+// packed weights of CPU nodes. They load without a compile step on the device that they were made
+// for, without packing on such a CPU, and run everywhere. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct PartitionExecutable {
   const Executable* executable = nullptr;
 };
 
-// The file of a model with `graphs`, the first of which is divided into `partitions`, if there are
-// any, and nodes for a CPU with `features`, and with `extras`. kUnsupported if it would exceed 2
-// GiB.
+// The file of `graphs` and `extras`. The first graph has `partitions`, maybe none, as operators of
+// their own; weights of its other nodes are packed for a CPU with `features`. kUnsupported if it
+// would exceed 2 GiB.
 Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
                                                 const ModelExtras& extras,
                                                 const std::vector<PartitionExecutable>& partitions,

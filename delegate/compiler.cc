@@ -2,11 +2,21 @@
 #include "delegate/compiler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "delegate/compilation.h"
 
 namespace atollrt {
+namespace {
+
+// In so many rounds the first set that does not fit into on-chip memory loses a node, one in each,
+// if it is not larger than that: what there is of networks needs no more. After that, and for large
+// sets, cutting them is what takes a bounded number of steps.
+constexpr int32_t kRefusingRounds = 16;
+constexpr size_t kRefusingNodes = 1024;
+
+}  // namespace
 
 Result<CompiledSet> Compilation::Run(WhenTooLarge when_too_large, CompileFailure* failure) {
   if (const size_t layers = inputs_.size() + outputs_.size(); layers > kMaxLayers) {
@@ -31,11 +41,11 @@ Result<CompiledSet> Compilation::Run(WhenTooLarge when_too_large, CompileFailure
     const std::vector<MemoryBlock> blocks = MakeBlocks();
     const std::vector<int64_t> alive = BytesAlive(blocks);
     const auto peak = std::max_element(alive.begin(), alive.end());
-    const size_t step = static_cast<size_t>(peak - alive.begin());
+    const size_t step = peak - alive.begin();
     const std::string reason = DescribePeak(step, blocks);
     if (when_too_large == WhenTooLarge::kCut) {
       const int64_t pieces = *peak / std::max<int64_t>(MemoryBytes(), 1) + 1;
-      return Cut(static_cast<size_t>(pieces), CountInstructions(), reason, failure);
+      return Cut(pieces, CountInstructions(), reason, failure);
     }
     failure->node = set_[step];
     return ResourceExhausted("%s", reason.c_str());
@@ -62,8 +72,7 @@ void Compilation::NumberTensors() {
   }
   touch(inputs_);
   touch(outputs_);
-  std::sort(tensors_.begin(), tensors_.end());
-  tensors_.erase(std::unique(tensors_.begin(), tensors_.end()), tensors_.end());
+  SortAndUnify(&tensors_);
 }
 
 Status Compilation::LowerNodes(CompileFailure* failure) {
@@ -99,11 +108,10 @@ std::vector<size_t> Compilation::CountInstructions() const {
 // That so many instructions have room; else cuts the set, by the `counts` of its steps if known.
 Status Compilation::FitProgram(size_t instructions, std::vector<size_t> counts,
                                CompileFailure* failure) const {
-  const size_t room = static_cast<size_t>(device_.program_memory_bytes / kInstructionBytes);
+  const size_t room = device_.program_memory_bytes / kInstructionBytes;
   if (instructions <= room) return Status();
   if (counts.empty()) counts = CountInstructions();
-  const size_t longest =
-      static_cast<size_t>(std::max_element(counts.begin(), counts.end()) - counts.begin());
+  const size_t longest = std::max_element(counts.begin(), counts.end()) - counts.begin();
   // What moves inputs and outputs takes room in every piece.
   const size_t pieces = instructions / std::max<size_t>(room - room / 16, 1) + 1;
   return Cut(pieces, counts,
@@ -217,6 +225,78 @@ Result<CompiledSet> CompileSet(const Graph& graph, const std::vector<int32_t>& s
                                const std::vector<int32_t>& outputs, const DeviceInfo& device,
                                CompileFailure* failure, WhenTooLarge when_too_large) {
   return Compilation(graph, set, inputs, outputs, device).Run(when_too_large, failure);
+}
+
+Result<CompiledGraph> CompileGraph(const Graph& graph, const DeviceInfo& device, int32_t max_nodes,
+                                   std::span<const int32_t> stages) {
+  const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(device.memory_bytes),
+                               .max_nodes = max_nodes,
+                               .stages = stages};
+  CompiledGraph result;
+  BoundaryFinder boundaries(graph);
+  std::vector<std::string> refused(graph.nodes.size());
+  // What became of the sets of this round and earlier ones, by their first nodes: most are the same
+  // in the next one.
+  struct Known {
+    std::vector<int32_t> set;
+    std::vector<CompiledPartition> partitions;
+  };
+  std::vector<Known> known(graph.nodes.size());
+  NodeSets sets;
+  for (bool all_fit = false; !all_fit; ++result.rounds) {
+    sets = PartitionGraph(graph, limits, refused);
+    all_fit = true;
+    for (const std::vector<int32_t>& set : sets.sets) {
+      Known& last = known[set[0]];
+      if (last.set == set) continue;
+      last = {};
+      const bool refuses = result.rounds < kRefusingRounds && set.size() <= kRefusingNodes;
+      bool fits = true;
+      std::vector<std::vector<int32_t>> pieces = {set};  // the next one last
+      while (!pieces.empty()) {
+        CompiledPartition& partition = last.partitions.emplace_back();
+        partition.nodes = std::move(pieces.back());
+        pieces.pop_back();
+        partition.boundary = boundaries.Find(partition.nodes);
+        result.compiled_nodes += static_cast<int64_t>(partition.nodes.size());
+        CompileFailure failure;
+        Result<CompiledSet> one = CompileSet(
+            graph, partition.nodes, partition.boundary.inputs, partition.boundary.OutputsAndState(),
+            device, &failure, refuses ? WhenTooLarge::kRefusePeak : WhenTooLarge::kCut);
+        if (one.ok()) {
+          partition.compiled = *std::move(one);
+          continue;
+        }
+        last.partitions.pop_back();
+        if (failure.node >= 0) {
+          refused[failure.node] = one.status().message();
+          fits = false;
+        } else if (!failure.pieces.empty()) {
+          std::move(failure.pieces.rbegin(), failure.pieces.rend(), std::back_inserter(pieces));
+        } else {
+          return one.status();
+        }
+      }
+      if (fits) {
+        last.set = set;
+        continue;
+      }
+      all_fit = false;
+      if (refuses) break;
+    }
+  }
+  result.refusals = std::move(sets.reasons);
+  // By their first nodes, too.
+  std::vector<CompiledPartition*> partitions(graph.nodes.size());
+  for (const std::vector<int32_t>& set : sets.sets) {
+    for (CompiledPartition& partition : known[set[0]].partitions) {
+      partitions[partition.nodes[0]] = &partition;
+    }
+  }
+  for (CompiledPartition* const partition : partitions) {
+    if (partition != nullptr) result.partitions.push_back(std::move(*partition));
+  }
+  return result;
 }
 
 ScheduleOptions ScheduleOptionsOf(const DeviceInfo& device) {

@@ -13,10 +13,7 @@ namespace {
 constexpr size_t kBandedStepsMax = 32;
 constexpr int32_t kBandsMax = 64;
 
-int64_t Rounded(int64_t bytes) {
-  return static_cast<int64_t>(
-      AlignUp(static_cast<uint64_t>(bytes), static_cast<uint64_t>(kOnChipAlignment)));
-}
+int64_t Rounded(int64_t bytes) { return AlignUp(bytes, kOnChipAlignment); }
 
 }  // namespace
 
@@ -84,8 +81,7 @@ bool Compilation::AddStreaming() {
   RangeMax<> alive(set_.size() + 2);
   const auto count = [&](const MemoryBlock& block, int64_t sign) {
     if (block.size == 0) return;
-    alive.Change(static_cast<size_t>(block.first_use + 1), static_cast<size_t>(block.last_use + 1),
-                 sign * Rounded(block.size));
+    alive.Change(block.first_use + 1, block.last_use + 1, sign * Rounded(block.size));
   };
   for (const MemoryBlock& block : MakeBlocks()) count(block, 1);
   int64_t free_bytes = MemoryBytes() - ResidentBytes();
@@ -161,14 +157,11 @@ bool Compilation::AddBands() {
     if (PlanFits()) return true;
     const std::vector<MemoryBlock> blocks = MakeBlocks();
     const size_t peak = StepAtPeak(blocks);
-    const auto around_peak =
-        std::find_if(layout_.bands.begin(), layout_.bands.end(),
-                     [&](const RowBands& bands) { return bands.Contains(peak); });
-    const bool has_bands = around_peak != layout_.bands.end();
+    const bool has_bands = BandsOf(peak) != nullptr;
     if (has_bands || MemoryLowerBound(blocks, kOnChipAlignment) <= budget) {
       budget -= budget / 16;
       if (budget < kPage) return false;
-      if (has_bands) layout_.bands.erase(around_peak);
+      std::erase_if(layout_.bands, [&](const RowBands& bands) { return bands.Contains(peak); });
     }
     std::optional<RowBands> bands = FindBands(peak, budget, has_bands ? MakeBlocks() : blocks);
     if (!bands) return false;
@@ -249,8 +242,7 @@ int64_t Compilation::WholeBytes(size_t first, size_t last,
       if (!is_inside) whole.push_back(TensorBlock(tensor));
     }
   }
-  std::sort(whole.begin(), whole.end());
-  whole.erase(std::unique(whole.begin(), whole.end()), whole.end());
+  SortAndUnify(&whole);
   int64_t bytes = 0;
   for (const size_t block : whole) bytes += blocks[block].size;
   return bytes;
@@ -269,8 +261,8 @@ bool Compilation::FitsBands(const RowBands& bands, int64_t budget,
     const int32_t begin = std::max(block.first_use, static_cast<int32_t>(first));
     const int32_t end = std::min(block.last_use, static_cast<int32_t>(last)) + 1;
     if (begin >= end) return;
-    change[static_cast<size_t>(begin) - first] += sign * block.size;
-    change[static_cast<size_t>(end) - first] -= sign * block.size;
+    change[begin - first] += sign * block.size;
+    change[end - first] -= sign * block.size;
   };
   const std::vector<size_t> changing = BlocksThatMayChange(bands);
   std::vector<MemoryBlock> before;
@@ -302,8 +294,7 @@ std::vector<size_t> Compilation::BlocksThatMayChange(const RowBands& bands) cons
     blocks.insert(blocks.end(), {ScratchBlock(step), KeptBlock(step), ParameterBlock(step)});
   }
   if (bands.arriving() >= 0) blocks.push_back(Number(bands.arriving()));
-  std::sort(blocks.begin(), blocks.end());
-  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  SortAndUnify(&blocks);
   return blocks;
 }
 
@@ -334,7 +325,7 @@ std::string Compilation::LayoutNote() const {
     }
     const bool sends = std::any_of(outputs_.begin(), outputs_.end(), [&](int32_t tensor) {
       const int32_t writer = Writer(tensor);
-      return writer >= 0 && bands.Sends(static_cast<size_t>(writer));
+      return writer >= 0 && bands.Sends(writer);
     });
     if (bands.arriving() >= 0 || sends) {
       note += Format(" (%s%s%s while others are computed)",
@@ -496,24 +487,19 @@ void Compilation::Confine(const RowBands& bands, std::vector<MemoryBlock>* block
 
 // Of each of the two buffers of the input that arrives.
 int64_t Compilation::InputBufferBytes(const RowBands& bands) const {
-  const int64_t bytes = bands.InputBandRows() * RowBytes(graph_.tensors[bands.arriving()]);
-  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kOnChipAlignment));
+  return Rounded(bands.InputBandRows() * RowBytes(graph_.tensors[bands.arriving()]));
 }
 
 // Of the buffer for one part.
 int64_t Compilation::PartBytes(size_t step) const {
   const ChannelRange part = Part(step, 0);
-  const int64_t bytes = lowered_[step]->PartParameterBytes(part.begin, part.end);
-  return static_cast<int64_t>(AlignUp(static_cast<uint64_t>(bytes), kOnChipAlignment));
+  return Rounded(lowered_[step]->PartParameterBytes(part.begin, part.end));
 }
 
 int64_t Compilation::ResidentBytes() const {
   int64_t bytes = 0;
   for (size_t step = 0; step < set_.size(); ++step) {
-    if (!layout_.streamed[step]) {
-      bytes += static_cast<int64_t>(AlignUp(static_cast<uint64_t>(ParameterBytes(step)),
-                                            static_cast<uint64_t>(kOnChipAlignment)));
-    }
+    if (!layout_.streamed[step]) bytes += Rounded(ParameterBytes(step));
   }
   return bytes;
 }
@@ -553,8 +539,8 @@ std::vector<int64_t> Compilation::BytesAlive(const std::vector<MemoryBlock>& blo
     const int32_t begin = std::max(block.first_use, 0);
     const int32_t end = std::min(block.last_use + 1, steps);
     if (begin >= end) continue;
-    alive[static_cast<size_t>(begin)] += block.size;
-    alive[static_cast<size_t>(end)] -= block.size;
+    alive[begin] += block.size;
+    alive[end] -= block.size;
   }
   for (size_t step = 1; step < alive.size(); ++step) alive[step] += alive[step - 1];
   alive.pop_back();
@@ -564,7 +550,7 @@ std::vector<int64_t> Compilation::BytesAlive(const std::vector<MemoryBlock>& blo
 // The step at which the most bytes are alive.
 size_t Compilation::StepAtPeak(const std::vector<MemoryBlock>& blocks) const {
   const std::vector<int64_t> alive = BytesAlive(blocks);
-  return static_cast<size_t>(std::max_element(alive.begin(), alive.end()) - alive.begin());
+  return std::max_element(alive.begin(), alive.end()) - alive.begin();
 }
 
 }  // namespace atollrt

@@ -7,6 +7,14 @@
 #include "driver/isa/memory_access.h"
 
 namespace atollrt {
+namespace {
+
+bool RunsDuring(const MemoryBlock& block, const InstructionOrigin& origin) {
+  return !origin.fetches_parameters && block.first_use <= origin.step &&
+         origin.step <= block.last_use;
+}
+
+}  // namespace
 
 // ---- Program ------------------------------------------------------------------------------------
 
@@ -15,14 +23,13 @@ void Compilation::LayOutParameters() {
   for (size_t step = 0; step < set_.size(); ++step) {
     const std::vector<uint8_t>& bytes = lowered_[step]->parameters();
     if (bytes.empty() || layout_.streamed[step]) continue;
-    resident.resize(AlignUp(resident.size(), static_cast<uint64_t>(kOnChipAlignment)));
-    resident_offset_[step] = static_cast<uint32_t>(resident.size());
+    resident.resize(AlignUp(resident.size(), kOnChipAlignment));
+    resident_offset_[step] = Word(resident.size());
     resident.insert(resident.end(), bytes.begin(), bytes.end());
   }
   if (resident.empty()) return;
   executable_.caching_program = {
-      ParametersInstruction{.output_address = kParameterSegment,
-                            .bytes = static_cast<uint32_t>(resident.size())},
+      ParametersInstruction{.output_address = kParameterSegment, .bytes = Word(resident.size())},
       EndInstruction{}};
 }
 
@@ -42,7 +49,7 @@ Executable Compilation::Assemble() {
   origins_.clear();
   LayOutParameters();
   executable_.name = graph_.name.empty() ? "partition" : graph_.name;
-  executable_.activation_bytes = static_cast<uint64_t>(plan_.total);
+  executable_.activation_bytes = plan_.total;
   executable_.array_rows = device_.array_rows;
   executable_.array_columns = device_.array_columns;
   EmitProgram();
@@ -61,7 +68,7 @@ void Compilation::EmitProgram() {
   for (const int32_t tensor : inputs_) {
     if (MovesInRows(tensor)) continue;
     Emit(InputInstruction{.output_address = Address(tensor),
-                          .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())},
+                          .bytes = Word(graph_.tensors[tensor].byte_size())},
          {.step = -1});
   }
   const std::vector<Group> groups = Groups();
@@ -94,7 +101,7 @@ void Compilation::EmitProgram() {
   for (const int32_t tensor : outputs_) {
     if (MovesInRows(tensor)) continue;
     Emit(OutputInstruction{.input_address = Address(tensor),
-                           .bytes = static_cast<uint32_t>(graph_.tensors[tensor].byte_size())},
+                           .bytes = Word(graph_.tensors[tensor].byte_size())},
          behind_steps);
   }
   Emit(EndInstruction{}, behind_steps);
@@ -124,15 +131,14 @@ void Compilation::EmitParameters(const Group& group) {
 }
 
 void Compilation::EmitParameters(size_t step, uint32_t address, const std::vector<uint8_t>& bytes) {
-  Emit(ParametersInstruction{.output_address = address,
-                             .bytes = static_cast<uint32_t>(bytes.size())},
+  Emit(ParametersInstruction{.output_address = address, .bytes = Word(bytes.size())},
        {.step = static_cast<int32_t>(step), .fetches_parameters = true});
   std::vector<uint8_t>& stream = executable_.streamed_parameters;
   stream.insert(stream.end(), bytes.begin(), bytes.end());
 }
 
 uint32_t Compilation::PartAddress(size_t step, int32_t part) const {
-  return ParameterAddress(step) + (part % 2 == 0 ? 0 : static_cast<uint32_t>(PartBytes(step)));
+  return ParameterAddress(step) + (part % 2 == 0 ? 0 : Word(PartBytes(step)));
 }
 
 void Compilation::EmitPartParameters(size_t step, int32_t part) {
@@ -159,9 +165,8 @@ TensorPlace Compilation::PlaceOf(int32_t tensor, const RowBands* bands, int32_t 
   if (bands == nullptr) return {Address(tensor), all};
   if (tensor == bands->arriving()) return InputPlace(*bands, band);
   const int32_t writer = writer_[Number(tensor)];
-  const bool internal = writer >= 0 && bands->Contains(static_cast<size_t>(writer)) &&
-                        bands->IsInternal(static_cast<size_t>(writer));
-  return {Address(tensor), internal ? bands->Rows(band, static_cast<size_t>(writer)) : all};
+  const bool internal = writer >= 0 && bands->Contains(writer) && bands->IsInternal(writer);
+  return {Address(tensor), internal ? bands->Rows(band, writer) : all};
 }
 
 void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
@@ -180,7 +185,7 @@ void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
   }
   for (const int32_t tensor : node.outputs) place.outputs.push_back(PlaceOf(tensor, bands, band));
   place.parameters = ParameterAddress(step);
-  place.scratch = static_cast<uint32_t>(plan_.offsets[ScratchBlock(step)]);
+  place.scratch = Word(plan_.offsets[ScratchBlock(step)]);
   if (layout_.parts[step] > 1) {
     EmitParts(step, std::move(place));
     return;
@@ -188,13 +193,6 @@ void Compilation::EmitStep(size_t step, const RowBands* bands, int32_t band) {
   lowered_[step]->Emit(place, rows, &executable_.inference_program);
   SetOrigin({.step = static_cast<int32_t>(step), .band = band});
   if (bands != nullptr) EmitKeptRows(KeptRows::kSave, *bands, band + 1, step);
-}
-
-void Compilation::EmitCopy(uint32_t from, uint32_t to, int64_t bytes) {
-  CopyInstruction copy{
-      .input_address = from, .output_address = to, .bytes = static_cast<uint32_t>(bytes)};
-  copy.count0 = copy.count1 = copy.count2 = copy.count3 = copy.count4 = 1;
-  executable_.inference_program.push_back(copy);
 }
 
 // The rows that `band` does not compute: from where they wait to the beginning of its own, or, in
@@ -205,15 +203,16 @@ void Compilation::EmitKeptRows(KeptRows direction, const RowBands& bands, int32_
   const RowRange kept = bands.KeptRows(band, step);
   if (kept.count() <= 0) return;
   const int32_t at = direction == KeptRows::kSave ? band - 1 : band;
-  uint32_t waiting = static_cast<uint32_t>(plan_.offsets[KeptBlock(step)]);
+  uint32_t waiting = Word(plan_.offsets[KeptBlock(step)]);
   for (const int32_t tensor : NodeAt(step).outputs) {
     const int64_t row_bytes = RowBytes(graph_.tensors[tensor]);
     const TensorPlace place = PlaceOf(tensor, &bands, at);
-    const uint32_t rows =
-        place.address + static_cast<uint32_t>((kept.begin - place.rows.begin) * row_bytes);
+    const uint32_t rows = place.address + Word((kept.begin - place.rows.begin) * row_bytes);
     const int64_t bytes = kept.count() * row_bytes;
-    direction == KeptRows::kSave ? EmitCopy(rows, waiting, bytes) : EmitCopy(waiting, rows, bytes);
-    waiting += static_cast<uint32_t>(bytes);
+    executable_.inference_program.push_back(direction == KeptRows::kSave
+                                                ? MakeCopy(rows, waiting, bytes)
+                                                : MakeCopy(waiting, rows, bytes));
+    waiting += Word(bytes);
   }
   SetOrigin({.step = static_cast<int32_t>(step), .band = at});
 }
@@ -221,30 +220,30 @@ void Compilation::EmitKeptRows(KeptRows direction, const RowBands& bands, int32_
 // Where the rows lie that a band has of the input that arrives: in the two buffers in turn.
 TensorPlace Compilation::InputPlace(const RowBands& bands, int32_t band) const {
   const int64_t offset = band % 2 == 0 ? 0 : InputBufferBytes(bands);
-  return {Address(bands.arriving()) + static_cast<uint32_t>(offset), bands.InputRows(band)};
+  return {Address(bands.arriving()) + Word(offset), bands.InputRows(band)};
 }
 
 // Those rows that are here already move over from the other buffer; the others arrive.
 void Compilation::EmitInputRows(const RowBands& bands, int32_t band) {
   if (bands.arriving() < 0) return;
-  const uint32_t row_bytes = static_cast<uint32_t>(RowBytes(graph_.tensors[bands.arriving()]));
+  std::vector<Instruction>& program = executable_.inference_program;
+  const int64_t row_bytes = RowBytes(graph_.tensors[bands.arriving()]);
   const TensorPlace place = InputPlace(bands, band);
   int32_t here = place.rows.begin;
   if (band > 0) {
     const TensorPlace before = InputPlace(bands, band - 1);
     here = before.rows.end;
     const int32_t kept = here - place.rows.begin;
+    const int32_t skipped = place.rows.begin - before.rows.begin;
     if (kept > 0) {
-      const int32_t skipped = place.rows.begin - before.rows.begin;
-      EmitCopy(before.address + static_cast<uint32_t>(skipped) * row_bytes, place.address,
-               int64_t{kept} * row_bytes);
+      program.push_back(
+          MakeCopy(before.address + Word(skipped * row_bytes), place.address, kept * row_bytes));
     }
   }
   if (place.rows.end > here) {
-    executable_.inference_program.push_back(InputInstruction{
-        .output_address =
-            place.address + static_cast<uint32_t>(here - place.rows.begin) * row_bytes,
-        .bytes = static_cast<uint32_t>(place.rows.end - here) * row_bytes});
+    program.push_back(InputInstruction{
+        .output_address = place.address + Word((here - place.rows.begin) * row_bytes),
+        .bytes = Word((place.rows.end - here) * row_bytes)});
   }
   SetOrigin({.step = static_cast<int32_t>(bands.first()), .band = band, .moves_rows = true});
 }
@@ -256,8 +255,8 @@ void Compilation::EmitSentRows(const RowBands& bands, int32_t band, size_t step)
   const TensorPlace place = PlaceOf(tensor, &bands, band);
   const RowRange sent = bands.SentRows(band);
   const int64_t offset = (sent.begin - place.rows.begin) * row_bytes;
-  Emit(OutputInstruction{.input_address = place.address + static_cast<uint32_t>(offset),
-                         .bytes = static_cast<uint32_t>(sent.count() * row_bytes)},
+  Emit(OutputInstruction{.input_address = place.address + Word(offset),
+                         .bytes = Word(sent.count() * row_bytes)},
        {.step = static_cast<int32_t>(step), .band = band, .moves_rows = true});
 }
 
@@ -278,84 +277,100 @@ void Compilation::FillBoundary() {
 
 // ---- Report -------------------------------------------------------------------------------------
 
+std::vector<InstructionRange> InstructionsOf(const MemoryBlock& block, int32_t bands,
+                                             std::span<const InstructionOrigin> origins,
+                                             InstructionRange around) {
+  if (bands == 1) {
+    while (around.first <= around.last && !RunsDuring(block, origins[around.first])) ++around.first;
+    while (around.first <= around.last && !RunsDuring(block, origins[around.last])) --around.last;
+    if (around.first > around.last) return {};
+    return {around};
+  }
+  std::vector<std::optional<InstructionRange>> of_band(bands);
+  for (int32_t at = around.first; at <= around.last; ++at) {
+    if (!RunsDuring(block, origins[at])) continue;
+    auto& range = of_band[origins[at].band];
+    if (!range) range = {at, at};
+    range->last = at;
+  }
+  std::vector<InstructionRange> ranges;
+  for (const auto& range : of_band) {
+    if (range) ranges.push_back(*range);
+  }
+  return ranges;
+}
+
+std::vector<InstructionRange> InstructionsOfParameters(const MemoryBlock& block, int32_t step,
+                                                       std::span<const InstructionOrigin> origins,
+                                                       InstructionRange around) {
+  const auto fetches = [&](int32_t at) {
+    return origins[at].fetches_parameters && origins[at].step == step;
+  };
+  while (around.first <= around.last && !fetches(around.first)) ++around.first;
+  while (around.first <= around.last && !fetches(around.last) &&
+         !RunsDuring(block, origins[around.last])) {
+    --around.last;
+  }
+  if (around.first > around.last) return {};
+  return {around};
+}
+
 std::vector<OnChipBlock> Compilation::MapMemory() const {
   using Kind = OnChipBlock::Kind;
   std::vector<OnChipBlock> map;
-  const auto add = [&](OnChipBlock block, const InstructionRange& life) {
-    block.first_instruction = life.first;
-    block.last_instruction = life.last;
-    map.push_back(block);
-  };
   const std::vector<MemoryBlock> blocks = MakeBlocks();
   const std::span<const InstructionOrigin> origins = origins_;
+  const int32_t last_instruction = static_cast<int32_t>(origins.size()) - 1;
   // The instructions of the groups during which a block lives.
   const auto around = [&](const MemoryBlock& block) {
-    const size_t last = static_cast<size_t>(std::max(block.last_use, 0));
+    const size_t last = std::max(block.last_use, 0);
     const RowBands* bands = last < set_.size() ? BandsOf(last) : nullptr;
     const size_t behind = std::min((bands != nullptr ? bands->last() : last) + 1, set_.size());
-    return InstructionRange{
-        block.first_use < 0 ? 0 : group_begin_[static_cast<size_t>(block.first_use)],
-        (last < set_.size() ? group_begin_[behind] : static_cast<int32_t>(origins.size())) - 1};
+    return InstructionRange{block.first_use < 0 ? 0 : group_begin_[block.first_use],
+                            last < set_.size() ? group_begin_[behind] - 1 : last_instruction};
+  };
+  const auto add = [&](OnChipBlock block, size_t index,
+                       const std::vector<InstructionRange>& lives) {
+    block.offset = plan_.offsets[index];
+    block.bytes = blocks[index].size;
+    for (const InstructionRange& life : lives) {
+      block.first_instruction = life.first;
+      block.last_instruction = life.last;
+      map.push_back(block);
+    }
+  };
+  // What has room for one of the bands, or for everything if there are none.
+  const auto add_each = [&](const OnChipBlock& block, size_t index, const RowBands* bands) {
+    if (blocks[index].size == 0) return;
+    add(block, index,
+        InstructionsOf(blocks[index], bands != nullptr ? bands->bands() : 1, origins,
+                       around(blocks[index])));
   };
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (blocks[i].size == 0) continue;
     const int32_t writer = writer_[i];
-    const RowBands* bands = writer >= 0 ? BandsOf(static_cast<size_t>(writer)) : nullptr;
-    const bool refilled = bands != nullptr && bands->IsInternal(static_cast<size_t>(writer));
-    const OnChipBlock block{.kind = Kind::kTensor,
-                            .tensor = tensors_[i],
-                            .node = writer >= 0 ? set_[writer] : -1,
-                            .offset = plan_.offsets[i],
-                            .bytes = blocks[i].size};
-    for (const InstructionRange& life :
-         InstructionsOf(blocks[i], refilled ? bands->bands() : 1, origins, around(blocks[i]))) {
-      add(block, life);
-    }
+    const RowBands* bands = BandsOf(writer);
+    const bool refilled = bands != nullptr && bands->IsInternal(writer);
+    add_each(
+        {.kind = Kind::kTensor, .tensor = tensors_[i], .node = writer >= 0 ? set_[writer] : -1}, i,
+        refilled ? bands : nullptr);
   }
-  const InstructionRange whole_program{0, static_cast<int32_t>(origins.size()) - 1};
   for (size_t step = 0; step < set_.size(); ++step) {
     if (const int64_t bytes = ParameterBytes(step); bytes > 0 && !layout_.streamed[step]) {
-      add({.kind = Kind::kResidentParameters,
-           .node = set_[step],
-           .offset = resident_offset_[step],
-           .bytes = bytes},
-          whole_program);
+      map.push_back({.kind = Kind::kResidentParameters,
+                     .node = set_[step],
+                     .offset = resident_offset_[step],
+                     .bytes = bytes,
+                     .last_instruction = last_instruction});
     }
     const size_t parameters = ParameterBlock(step);
     if (blocks[parameters].size > 0) {
-      const auto life = InstructionsOfParameters(blocks[parameters], static_cast<int32_t>(step),
-                                                 origins, around(blocks[parameters]));
-      if (life) {
-        add({.kind = Kind::kStreamedParameters,
-             .node = set_[step],
-             .offset = plan_.offsets[parameters],
-             .bytes = blocks[parameters].size},
-            *life);
-      }
+      add({.kind = Kind::kStreamedParameters, .node = set_[step]}, parameters,
+          InstructionsOfParameters(blocks[parameters], static_cast<int32_t>(step), origins,
+                                   around(blocks[parameters])));
     }
-    const size_t kept = KeptBlock(step);
-    if (blocks[kept].size > 0) {
-      for (const InstructionRange& life :
-           InstructionsOf(blocks[kept], 1, origins, around(blocks[kept]))) {
-        add({.kind = Kind::kScratch,
-             .node = set_[step],
-             .offset = plan_.offsets[kept],
-             .bytes = blocks[kept].size},
-            life);
-      }
-    }
-    const size_t scratch = ScratchBlock(step);
-    if (blocks[scratch].size == 0) continue;
-    const RowBands* bands = BandsOf(step);
-    for (const InstructionRange& life :
-         InstructionsOf(blocks[scratch], bands != nullptr ? bands->bands() : 1, origins,
-                        around(blocks[scratch]))) {
-      add({.kind = Kind::kScratch,
-           .node = set_[step],
-           .offset = plan_.offsets[scratch],
-           .bytes = blocks[scratch].size},
-          life);
-    }
+    const OnChipBlock scratch{.kind = Kind::kScratch, .node = set_[step]};
+    add_each(scratch, KeptBlock(step), nullptr);
+    add_each(scratch, ScratchBlock(step), BandsOf(step));
   }
   return map;
 }

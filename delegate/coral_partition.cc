@@ -59,41 +59,26 @@ Status CheckTensors(const Graph& graph, const char* kind, const std::vector<int3
 
 int64_t InstructionBytes(const CoralProgram& program) {
   int64_t bytes = 0;
-  for (const auto& chunk : program.chunks) bytes += static_cast<int64_t>(chunk.size());
+  for (const auto& chunk : program.chunks) bytes += chunk.size();
   return bytes;
 }
 
-}  // namespace
-
-bool IsForCoral(const Node& node) {
-  return node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator;
-}
-
 Result<CoralExecutable> ReadCoralNode(const Graph& graph, const Node& node) {
-  const auto read = [&]() -> Result<CoralExecutable> {
-    ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> package, FindPackage(node));
-    ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralPackage(package));
-    ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "input", node.inputs, executable.inputs));
-    ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "output", node.outputs, executable.outputs));
-    if (!node.outputs.empty()) executable.name = graph.Output(node).name;
-    return executable;
-  };
-  Result<CoralExecutable> executable = read();
-  if (!executable.ok()) return Status(executable.status()).WithContext(Describe(graph, node));
+  ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> package, FindPackage(node));
+  ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralPackage(package));
+  ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "input", node.inputs, executable.inputs));
+  ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "output", node.outputs, executable.outputs));
+  if (!node.outputs.empty()) executable.name = graph.Output(node).name;
   return executable;
 }
 
 PartitionReport ReportCoral(const CoralExecutable& executable, uint64_t link_bytes_per_second) {
   PartitionReport report;
-  report.resident_parameter_bytes = static_cast<int64_t>(executable.caching.parameters.size());
-  report.streamed_parameter_bytes = static_cast<int64_t>(executable.inference.parameters.size());
-  for (const Layer& layer : executable.inputs) {
-    report.input_bytes += static_cast<int64_t>(layer.bytes);
-  }
-  for (const Layer& layer : executable.outputs) {
-    report.output_bytes += static_cast<int64_t>(layer.bytes);
-  }
-  report.estimated_cycles = static_cast<int64_t>(executable.estimated_cycles);
+  report.resident_parameter_bytes = executable.caching.parameters.size();
+  report.streamed_parameter_bytes = executable.inference.parameters.size();
+  report.input_bytes = TotalBytes(executable.inputs);
+  report.output_bytes = TotalBytes(executable.outputs);
+  report.estimated_cycles = executable.estimated_cycles;
   report.program_bytes =
       InstructionBytes(executable.caching) + InstructionBytes(executable.inference);
   report.upload_bytes = InstructionBytes(executable.caching) + report.resident_parameter_bytes;
@@ -107,6 +92,8 @@ PartitionReport ReportCoral(const CoralExecutable& executable, uint64_t link_byt
   return report;
 }
 
+}  // namespace
+
 Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
                                                         uint64_t link_bytes_per_second,
                                                         std::vector<std::string>* refusals) {
@@ -114,17 +101,17 @@ Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     std::string& refusal = refusals->emplace_back();
-    if (!IsForCoral(node)) {
+    if (node.type != OpType::kCUSTOM || node.custom_name != kEdgeTpuOperator) {
       refusal =
           "not compiled for the Edge TPU; a Coral runs only what edgetpu_compiler made for it";
       continue;
     }
-    ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralNode(graph, node));
-    PartitionReport report = ReportCoral(executable, link_bytes_per_second);
-    partitions.push_back(
-        {.node = static_cast<int32_t>(i),
-         .executable = std::make_shared<const CoralExecutable>(std::move(executable)),
-         .report = std::move(report)});
+    Result<CoralExecutable> executable = ReadCoralNode(graph, node);
+    if (!executable.ok()) return Status(executable.status()).WithContext(Describe(graph, node));
+    CoralPartition& partition = partitions.emplace_back();
+    partition.node = static_cast<int32_t>(i);
+    partition.report = ReportCoral(*executable, link_bytes_per_second);
+    partition.executable = std::make_shared<const CoralExecutable>(*std::move(executable));
   }
   return partitions;
 }

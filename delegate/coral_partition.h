@@ -15,23 +15,15 @@
 
 namespace atollrt {
 
-// Whether the node is such an operator.
-bool IsForCoral(const Node& node);
-
-// The executable of a node that is; its inputs and outputs are those of the node, in order. Takes
-// hostile bytes. kCorruptModel if it is damaged or does not fit the node's tensors; kUnsupported as
-// ReadCoralPackage, and for types of tensors that the driver cannot give to the chip.
-Result<CoralExecutable> ReadCoralNode(const Graph& graph, const Node& node);
-
-// What is known of it without running it.
-PartitionReport ReportCoral(const CoralExecutable& executable, uint64_t link_bytes_per_second);
-
 struct CoralPartition {
   int32_t node = 0;
+  // Its inputs and outputs are those of the node, in order.
   std::shared_ptr<const AnyExecutable> executable;
-  PartitionReport report;
+  PartitionReport report;  // what is known without running it
 };
-// All of them, in the order of the nodes, and for each node that is none the reason.
+// All of them, in the order of the nodes, and for each node that is none the reason. Takes hostile
+// bytes. kCorruptModel if an executable is damaged or does not fit the node's tensors; kUnsupported
+// as ReadCoralPackage, and for types of tensors that the driver cannot give to the chip.
 Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
                                                         uint64_t link_bytes_per_second,
                                                         std::vector<std::string>* refusals);

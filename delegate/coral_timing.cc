@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/base/bytes.h"
+
 namespace atollrt {
 namespace {
 
@@ -38,59 +40,23 @@ constexpr double kInstructionBytesPerFilter = 1800;
 constexpr double kInstructionBytesPerConcatenatedInput = 4000;
 constexpr double kInstructionBytesPerElement = 0.004;
 
-uint64_t RoundUp(uint64_t value, uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 // ---- Mapping ------------------------------------------------------------------------------------
+
+template <OpType... types>
+bool IsOneOf(OpType type) {
+  return ((type == types) || ...);
+}
 
 // What Google's compiler 16 maps, tensors permitting.
 bool IsMapped(OpType type) {
-  switch (type) {
-    case OpType::kADD:
-    case OpType::kAVERAGE_POOL_2D:
-    case OpType::kCONCATENATION:
-    case OpType::kCONV_2D:
-    case OpType::kDEPTHWISE_CONV_2D:
-    case OpType::kEXPAND_DIMS:
-    case OpType::kFULLY_CONNECTED:
-    case OpType::kL2_NORMALIZATION:
-    case OpType::kLOGISTIC:
-    case OpType::kMAXIMUM:
-    case OpType::kMAX_POOL_2D:
-    case OpType::kMEAN:
-    case OpType::kMINIMUM:
-    case OpType::kMUL:
-    case OpType::kPACK:
-    case OpType::kPAD:
-    case OpType::kPRELU:
-    case OpType::kQUANTIZE:
-    case OpType::kREDUCE_MAX:
-    case OpType::kREDUCE_MIN:
-    case OpType::kRELU:
-    case OpType::kRELU6:
-    case OpType::kRELU_N1_TO_1:
-    case OpType::kRESHAPE:
-    case OpType::kRESIZE_BILINEAR:
-    case OpType::kRESIZE_NEAREST_NEIGHBOR:
-    case OpType::kRSQRT:
-    case OpType::kSLICE:
-    case OpType::kSOFTMAX:
-    case OpType::kSPACE_TO_DEPTH:
-    case OpType::kSPLIT:
-    case OpType::kSQUARED_DIFFERENCE:
-    case OpType::kSQUEEZE:
-    case OpType::kSTRIDED_SLICE:
-    case OpType::kSUB:
-    case OpType::kSUM:
-    case OpType::kTANH:
-    case OpType::kTRANSPOSE:
-    case OpType::kTRANSPOSE_CONV:
-    case OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM:
-      return true;
-    default:
-      return false;
-  }
+  using enum OpType;
+  return IsOneOf<kADD, kAVERAGE_POOL_2D, kCONCATENATION, kCONV_2D, kDEPTHWISE_CONV_2D, kEXPAND_DIMS,
+                 kFULLY_CONNECTED, kL2_NORMALIZATION, kLOGISTIC, kMAXIMUM, kMAX_POOL_2D, kMEAN,
+                 kMINIMUM, kMUL, kPACK, kPAD, kPRELU, kQUANTIZE, kREDUCE_MAX, kREDUCE_MIN, kRELU,
+                 kRELU6, kRELU_N1_TO_1, kRESHAPE, kRESIZE_BILINEAR, kRESIZE_NEAREST_NEIGHBOR,
+                 kRSQRT, kSLICE, kSOFTMAX, kSPACE_TO_DEPTH, kSPLIT, kSQUARED_DIFFERENCE, kSQUEEZE,
+                 kSTRIDED_SLICE, kSUB, kSUM, kTANH, kTRANSPOSE, kTRANSPOSE_CONV,
+                 kUNIDIRECTIONAL_SEQUENCE_LSTM>(type);
 }
 
 bool IsActivation(const Tensor* tensor) { return tensor != nullptr && !tensor->is_constant(); }
@@ -145,7 +111,7 @@ std::pair<size_t, size_t> MappedRange(const Graph& graph) {
 // ---- Layers -------------------------------------------------------------------------------------
 
 // Output channels fill a multiple of the cells that work on them.
-uint64_t PaddedOutputs(uint64_t channels) { return RoundUp(channels, channels <= 64 ? 16 : 64); }
+uint64_t PaddedOutputs(uint64_t channels) { return AlignUp(channels, channels <= 64 ? 16 : 64); }
 
 constexpr uint64_t kBiasBytes = 4;
 constexpr uint64_t kLanes = 4;  // of a cell, along the input channels
@@ -155,7 +121,7 @@ constexpr uint64_t kLanes = 4;  // of a cell, along the input channels
 uint64_t DenseParameterBytes(const Shape& weights) {
   uint64_t taps = 1;
   for (size_t i = 1; i + 1 < weights.size(); ++i) taps *= static_cast<uint64_t>(weights[i]);
-  const uint64_t inputs = RoundUp(static_cast<uint64_t>(weights.back()), kLanes);
+  const uint64_t inputs = AlignUp(weights.back(), kLanes);
   return PaddedOutputs(static_cast<uint64_t>(weights[0])) * (taps * inputs + kBiasBytes);
 }
 
@@ -256,7 +222,7 @@ void DescribeEnds(const Graph& graph, size_t first, size_t last, TimedCoralProgr
       } else if (IsActivation(&tensor) && !tensor.is_variable && !is_made[input] &&
                  !is_sent[input]) {
         is_sent[input] = true;
-        program->input_bytes += RoundUp(static_cast<uint64_t>(tensor.byte_size()), kTransferUnit);
+        program->input_bytes += AlignUp(tensor.byte_size(), kTransferUnit);
       }
     }
     for (const int32_t output : graph.nodes[i].outputs) is_made[output] = is_inside;
@@ -265,7 +231,7 @@ void DescribeEnds(const Graph& graph, size_t first, size_t last, TimedCoralProgr
   for (size_t i = 0; i < graph.tensors.size(); ++i) {
     if (!is_made[i] || !is_needed[i]) continue;
     const Tensor& tensor = graph.tensors[i];
-    program->output_bytes += RoundUp(static_cast<uint64_t>(tensor.byte_size()), kTransferUnit);
+    program->output_bytes += AlignUp(tensor.byte_size(), kTransferUnit);
   }
 }
 

@@ -7,7 +7,6 @@
 #include "delegate/compiled_model.h"
 #include "delegate/compiler.h"
 #include "delegate/coral_partition.h"
-#include "delegate/graph_compiler.h"
 #include "delegate/partitioner.h"
 #include "delegate/program_trace.h"
 #include "delegate/residency_plan.h"
@@ -44,12 +43,10 @@ class PartitionExecutor final : public NodeExecutor {
     request_.priority = priority;
     request_.inputs.resize(executable_->inputs.size());
     request_.outputs.resize(executable_->outputs.size());
-    for (const Layer& layer : executable_->inputs) input_bytes_.push_back(layer.bytes);
-    for (const Layer& layer : executable_->outputs) output_bytes_.push_back(layer.bytes);
     for (const int32_t tensor : boundary.state) {
       const auto input = std::find(boundary.inputs.begin(), boundary.inputs.end(), tensor);
       state_inputs_.push_back(static_cast<size_t>(input - boundary.inputs.begin()));
-      state_bytes_ += input_bytes_[state_inputs_.back()];
+      state_bytes_ += executable_->inputs[state_inputs_.back()].bytes;
     }
   }
 
@@ -62,14 +59,15 @@ class PartitionExecutor final : public NodeExecutor {
   size_t ScratchBytes(int) const override { return state_bytes_; }
 
   Status Invoke(const NodeIo& io) override {
-    for (size_t i = 0; i < input_bytes_.size(); ++i) {
-      request_.inputs[i] = {io.inputs[i], input_bytes_[i]};
+    for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      request_.inputs[i] = {io.inputs[i], executable_->inputs[i].bytes};
     }
     uint8_t* new_state = io.scratch;
-    for (size_t i = 0; i < output_bytes_.size(); ++i) {
+    for (size_t i = 0; i < request_.outputs.size(); ++i) {
       const bool is_state = i >= io.outputs.size();
-      request_.outputs[i] = {is_state ? new_state : io.outputs[i], output_bytes_[i]};
-      if (is_state) new_state += output_bytes_[i];
+      const uint64_t bytes = executable_->outputs[i].bytes;
+      request_.outputs[i] = {is_state ? new_state : io.outputs[i], bytes};
+      if (is_state) new_state += bytes;
     }
     const int64_t submit_ns = io.trace != nullptr ? MonotonicNs() : 0;
     ATOLL_ASSIGN_OR_RETURN(const RequestId id, device_->Submit(request_));
@@ -109,8 +107,6 @@ class PartitionExecutor final : public NodeExecutor {
   const std::shared_ptr<const AnyExecutable> executable_;
   const std::vector<int32_t> nodes_;  // of the graph
   Request request_;                   // reused, so that Invoke allocates nothing
-  std::vector<size_t> input_bytes_;
-  std::vector<size_t> output_bytes_;  // state included
   std::vector<size_t> state_inputs_;  // which of the inputs
   size_t state_bytes_ = 0;
   std::atomic<RequestId> running_{0};
@@ -120,19 +116,15 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
                            CompiledSet compiled) {
   PartitionReport report;
   report.instruction_count = static_cast<int32_t>(executable.inference_program.size());
-  report.resident_parameter_bytes = static_cast<int64_t>(executable.resident_parameters.size());
-  report.streamed_parameter_bytes = static_cast<int64_t>(executable.streamed_parameters.size());
-  report.activation_bytes = static_cast<int64_t>(executable.activation_bytes);
-  for (const Layer& layer : executable.inputs) {
-    report.input_bytes += static_cast<int64_t>(layer.bytes);
-  }
-  for (const Layer& layer : executable.outputs) {
-    report.output_bytes += static_cast<int64_t>(layer.bytes);
-  }
+  report.resident_parameter_bytes = executable.resident_parameters.size();
+  report.streamed_parameter_bytes = executable.streamed_parameters.size();
+  report.activation_bytes = executable.activation_bytes;
+  report.input_bytes = TotalBytes(executable.inputs);
+  report.output_bytes = TotalBytes(executable.outputs);
   // Those that the executable states are of the device that it was compiled for.
   const ScheduleSummary times =
       SummarizeProgram(executable.inference_program, ScheduleOptionsOf(device));
-  report.estimated_cycles = static_cast<int64_t>(times.total);
+  report.estimated_cycles = times.total;
   report.latency = {.total = device.host_seconds + CyclesToSeconds(times.total, device),
                     .host = device.host_seconds,
                     .link_out = CyclesToSeconds(times.link_out, device),
@@ -142,8 +134,8 @@ PartitionReport MakeReport(const Executable& executable, const DeviceInfo& devic
                     .dma = CyclesToSeconds(times.dma, device),
                     .link_in = CyclesToSeconds(times.link_in, device)};
   const Upload upload = UploadOf(executable, device);
-  report.program_bytes = static_cast<int64_t>(FootprintOf(executable).program_bytes);
-  report.upload_bytes = static_cast<int64_t>(upload.bytes);
+  report.program_bytes = FootprintOf(executable).program_bytes;
+  report.upload_bytes = upload.bytes;
   report.upload_seconds = upload.seconds;
   report.memory = std::move(compiled.memory);
   report.note = std::move(compiled.note);

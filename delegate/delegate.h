@@ -20,8 +20,8 @@
 
 namespace atollrt {
 
-// An executable and, for people, what the nodes are called that it was made from: by their place in
-// the partition, "node 4 (CONV_2D) 'conv1/out'".
+// An executable and, for people, the names of its nodes in the order of the partition: "node 4
+// (CONV_2D) 'conv1/out'".
 struct DescribedExecutable {
   Executable executable;
   std::vector<std::string> node_names;  // empty if that is not known

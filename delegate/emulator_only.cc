@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What libatoll-core has in place of c_api_devices.cc, c_api_files.cc and coral_partition.cc.
+// What libatoll-core has in place of c_api_full.cc and coral_partition.cc.
 #include "atoll/delegate.h"
 #include "delegate/coral_partition.h"
 #include "runtime/c_api.h"
@@ -22,32 +22,16 @@ AtollStatus Absent(const char* what) {
 
 }  // namespace
 
+#define ATOLL_ABSENT(Function, ...) \
+  AtollStatus Function(__VA_ARGS__) { return Absent(#Function); }
+
 extern "C" {
-
-AtollStatus AtollDiagnose(const char*, const AtollFinding**, int32_t*) {
-  return Absent("AtollDiagnose");
-}
-
-AtollStatus AtollDeviceSelfTest(const char*, const AtollSelfTestResult**, int32_t*) {
-  return Absent("AtollDeviceSelfTest");
-}
-
-AtollStatus AtollEstimateCoral(const AtollModel*, const char*, AtollCoralEstimate*) {
-  return Absent("AtollEstimateCoral");
-}
-
-AtollStatus AtollDelegateCompileModel(const AtollDelegate*, const AtollModel*, AtollBytesCallback,
-                                      void*) {
-  return Absent("AtollDelegateCompileModel");
-}
-
-AtollStatus AtollExecutablesDisassemble(const AtollExecutables*, int32_t, AtollAssemblyParameters,
-                                        AtollBytesCallback, void*) {
-  return Absent("AtollExecutablesDisassemble");
-}
-
-AtollStatus AtollAssemble(const char*, size_t, AtollBytesCallback, void*) {
-  return Absent("AtollAssemble");
-}
-
+ATOLL_ABSENT(AtollDiagnose, const char*, const AtollFinding**, int32_t*)
+ATOLL_ABSENT(AtollDeviceSelfTest, const char*, const AtollSelfTestResult**, int32_t*)
+ATOLL_ABSENT(AtollEstimateCoral, const AtollModel*, const char*, AtollCoralEstimate*)
+ATOLL_ABSENT(AtollDelegateCompileModel, const AtollDelegate*, const AtollModel*, AtollBytesCallback,
+             void*)
+ATOLL_ABSENT(AtollExecutablesDisassemble, const AtollExecutables*, int32_t, AtollAssemblyParameters,
+             AtollBytesCallback, void*)
+ATOLL_ABSENT(AtollAssemble, const char*, size_t, AtollBytesCallback, void*)
 }  // extern "C"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "delegate/lowering.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -13,7 +16,7 @@ constexpr DeviceOp kDeviceOps[] = {
 };
 
 uint32_t RowAddress(const TensorPlace& place, const Tensor& tensor, int32_t row) {
-  return place.address + static_cast<uint32_t>((row - place.rows.begin) * RowBytes(tensor));
+  return place.address + Word((row - place.rows.begin) * RowBytes(tensor));
 }
 
 }  // namespace
@@ -25,25 +28,6 @@ int32_t RowCount(const Tensor& tensor) { return IsImage(tensor) ? tensor.shape[1
 int64_t RowBytes(const Tensor& tensor) {
   const int32_t rows = RowCount(tensor);
   return rows == 0 ? 0 : tensor.byte_size() / rows;
-}
-
-int64_t NodeLowering::scratch_bytes(int32_t) const { return 0; }
-
-RowRange NodeLowering::InputRows(size_t, RowRange output) const { return output; }
-
-std::vector<uint8_t> NodeLowering::PartParameters(int32_t, int32_t) const { return parameters_; }
-
-int64_t NodeLowering::PartParameterBytes(int32_t, int32_t) const {
-  return static_cast<int64_t>(parameters_.size());
-}
-
-int64_t NodeLowering::PartScratchBytes(int32_t, int32_t) const {
-  return scratch_bytes(RowCount(output()));
-}
-
-void NodeLowering::EmitPart(const OperandPlaces& place, int32_t, int32_t,
-                            std::vector<Instruction>* program) const {
-  Emit(place, AllRows(output()), program);
 }
 
 uint32_t NodeLowering::AppendAligned(std::span<const uint8_t> bytes,
@@ -87,6 +71,26 @@ std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputC
     record += kChannelRecordBytes;
   }
   return records;
+}
+
+CopyInstruction MakeCopy(uint32_t from, uint32_t to, int64_t bytes,
+                         std::span<const StridedCopy::Loop> loops) {
+  CopyInstruction i{.input_address = from, .output_address = to, .bytes = Word(bytes)};
+  // Counts of 1 in front.
+  StridedCopy::Loop all[kCopyLoops];
+  std::copy_backward(loops.begin(), loops.end(), std::end(all));
+  const auto set = [](const StridedCopy::Loop& loop, uint32_t& count, uint32_t& input_stride,
+                      uint32_t& output_stride) {
+    count = Word(loop.count);
+    input_stride = Word(loop.in_stride);
+    output_stride = Word(loop.out_stride);
+  };
+  set(all[0], i.count0, i.input_stride0, i.output_stride0);
+  set(all[1], i.count1, i.input_stride1, i.output_stride1);
+  set(all[2], i.count2, i.input_stride2, i.output_stride2);
+  set(all[3], i.count3, i.input_stride3, i.output_stride3);
+  set(all[4], i.count4, i.input_stride4, i.output_stride4);
+  return i;
 }
 
 const DeviceOp* FindDeviceOp(OpType type) {

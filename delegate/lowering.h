@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowering: one node of the graph -> the parameters that it needs on the device and the
-// instructions that compute it (docs/isa.md), for any band of its output's rows. Knows nothing of
-// other nodes or of where things lie; the compiler decides that. Which operators there are is the
-// list device_ops.inc.
+// Lowering: one node of the graph -> its parameters on the device and the instructions that compute
+// it (docs/isa.md), for any band of its output's rows. Other nodes, and where things lie, are the
+// compiler's. device_ops.inc lists the operators.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include "runtime/kernels/broadcast.h"
 #include "runtime/kernels/quantization/quantization.h"
 #include "runtime/kernels/reduce.h"
+#include "runtime/kernels/strided_copy.h"
 #include "runtime/ops/move_plan.h"
 
 namespace atollrt {
@@ -68,26 +68,30 @@ class NodeLowering {
   // them. Offsets in it are multiples of kOnChipAlignment where that matters for speed.
   const std::vector<uint8_t>& parameters() const { return parameters_; }
 
-  // On-chip memory that the instructions of a band of at most `rows` rows need for themselves.
-  virtual int64_t scratch_bytes(int32_t rows) const;
+  // On-chip memory that the instructions of a band of at most so many rows need for themselves.
+  virtual int64_t scratch_bytes(int32_t) const { return 0; }
 
   // Whether Emit can compute any band of rows by itself. Then all outputs are images of equally
   // many rows. Inputs may be of other heights, and no images at all: those count as one row.
   virtual bool divides_into_rows() const { return false; }
-  // The rows of input `position` from which rows `output` are made; none if it is a constant. Only
-  // if divides_into_rows(); the default is that rows correspond one to one.
-  virtual RowRange InputRows(size_t position, RowRange output) const;
+  // The rows of the input at a position from which rows `output` are made; none if it is a
+  // constant. Only if divides_into_rows(); the default is that rows correspond one to one.
+  virtual RowRange InputRows(size_t, RowRange output) const { return output; }
 
   // How many output channels there are by which parameters and work can be divided: 1 if they
-  // cannot be. What follows is for channels [begin, end) of them.
+  // cannot be. What follows is for channels [begin, end) of them, the two numbers.
   virtual int32_t divisible_channels() const { return 1; }
-  virtual std::vector<uint8_t> PartParameters(int32_t begin, int32_t end) const;
-  virtual int64_t PartParameterBytes(int32_t begin, int32_t end) const;
-  virtual int64_t PartScratchBytes(int32_t begin, int32_t end) const;
+  virtual std::vector<uint8_t> PartParameters(int32_t, int32_t) const { return parameters_; }
+  virtual int64_t PartParameterBytes(int32_t, int32_t) const { return parameters_.size(); }
+  virtual int64_t PartScratchBytes(int32_t, int32_t) const {
+    return scratch_bytes(RowCount(output()));
+  }
   // Appends the instructions that make these channels of all rows; the places are of whole tensors,
   // place.parameters of PartParameters and place.scratch of PartScratchBytes.
-  virtual void EmitPart(const OperandPlaces& place, int32_t begin, int32_t end,
-                        std::vector<Instruction>* program) const;
+  virtual void EmitPart(const OperandPlaces& place, int32_t, int32_t,
+                        std::vector<Instruction>* program) const {
+    Emit(place, AllRows(output()), program);
+  }
 
   // Appends the instructions that make rows `rows` of all outputs: AllRows if it does not divide.
   // The places hold at least the rows that are needed.
@@ -110,9 +114,7 @@ class NodeLowering {
   uint32_t InputAddress(const OperandPlaces& place, size_t position, int32_t row = 0) const;
   uint32_t OutputAddress(const OperandPlaces& place, size_t position, int32_t row = 0) const;
   // Elements, which are bytes, of a band of the output.
-  uint32_t CountOf(RowRange rows) const {
-    return static_cast<uint32_t>(rows.count() * RowBytes(output()));
-  }
+  uint32_t CountOf(RowRange rows) const { return Word(rows.count() * RowBytes(output())); }
 
   const Graph& graph_;
   const Node& node_;
@@ -135,6 +137,12 @@ struct DeviceOp {
   Lowering (*lower)(const Graph& graph, const Node& node);
 };
 
+template <typename Kind, typename... Arguments>
+Lowering MakeLowering(const Graph& graph, const Node& node, Arguments&&... arguments) {
+  return std::unique_ptr<const NodeLowering>(
+      std::make_unique<Kind>(graph, node, std::forward<Arguments>(arguments)...));
+}
+
 // nullptr for operators that the device has no instructions for.
 const DeviceOp* FindDeviceOp(OpType type);
 
@@ -149,6 +157,10 @@ std::vector<uint8_t> ChannelRecords(RequantizeMode mode, std::span<const OutputC
 inline uint32_t UnsignedFlag(ByteType type, uint32_t flag) {
   return type == ByteType::kUInt8 ? flag : 0;
 }
+
+// A COPY of runs of `bytes`; `loops`, kCopyLoops at most, go forwards.
+CopyInstruction MakeCopy(uint32_t from, uint32_t to, int64_t bytes,
+                         std::span<const StridedCopy::Loop> loops = {});
 
 // Whether the loops around an instruction of two tensors (driver/isa/instruction.h) suffice for it.
 bool FitsPairLoops(const Broadcast& broadcast);

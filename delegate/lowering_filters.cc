@@ -75,18 +75,15 @@ class WindowLowering final : public NodeLowering {
     return 1;
   }
   std::vector<uint8_t> PartParameters(int32_t begin, int32_t end) const override {
-    const size_t channel_bytes = static_cast<size_t>(this->channel_bytes());
-    const size_t first = static_cast<size_t>(begin);
-    const size_t count = static_cast<size_t>(end - begin);
+    const size_t count = end - begin;
     std::vector<uint8_t> part;
-    AppendAligned(weights_.subspan(first * channel_bytes, count * channel_bytes), &part);
-    AppendAligned(ChannelRecords(stage_.mode, std::span(stage_.channels).subspan(first, count)),
+    AppendAligned(weights_.subspan(begin * channel_bytes(), count * channel_bytes()), &part);
+    AppendAligned(ChannelRecords(stage_.mode, std::span(stage_.channels).subspan(begin, count)),
                   &part);
     return part;
   }
   int64_t PartParameterBytes(int32_t begin, int32_t end) const override {
-    return part_channel_offset(end - begin) +
-           (end - begin) * static_cast<int64_t>(kChannelRecordBytes);
+    return part_channel_offset(end - begin) + (end - begin) * kChannelRecordBytes;
   }
   // The part as a tensor of its own, unless there is only one position.
   int64_t PartScratchBytes(int32_t begin, int32_t end) const override {
@@ -96,26 +93,16 @@ class WindowLowering final : public NodeLowering {
                 std::vector<atollrt::Instruction>* program) const override {
     if constexpr (requires { instruction_.groups; }) {
       Instruction i = instruction_;
-      const uint32_t count = static_cast<uint32_t>(end - begin);
+      const uint32_t output = OutputAddress(place, 0) + begin;
       i.input_address = InputAddress(place, 0);
       i.weight_address = place.parameters;
-      i.channel_address =
-          place.parameters + static_cast<uint32_t>(part_channel_offset(end - begin));
-      const uint32_t output = OutputAddress(place, 0) + static_cast<uint32_t>(begin);
+      i.channel_address = place.parameters + Word(part_channel_offset(end - begin));
       i.output_address = positions() == 1 ? output : place.scratch;
-      i.output_c = count;
+      i.output_c = end - begin;
       program->push_back(i);
       if (positions() == 1) return;
-      program->push_back(CopyInstruction{.input_address = place.scratch,
-                                         .output_address = output,
-                                         .bytes = count,
-                                         .count0 = 1,
-                                         .count1 = 1,
-                                         .count2 = 1,
-                                         .count3 = 1,
-                                         .count4 = static_cast<uint32_t>(positions()),
-                                         .input_stride4 = count,
-                                         .output_stride4 = instruction_.output_c});
+      const StridedCopy::Loop loop{positions(), i.output_c, instruction_.output_c};
+      program->push_back(MakeCopy(place.scratch, output, i.output_c, {&loop, 1}));
     }
   }
 
@@ -131,9 +118,9 @@ class WindowLowering final : public NodeLowering {
     RowRange from = AllRows(input(image_));
     if (divides_into_rows()) {
       from = window_.InputRows(rows);
-      i.input_h = static_cast<uint32_t>(from.count());
-      i.output_h = static_cast<uint32_t>(rows.count());
-      i.pad_top = static_cast<uint32_t>(window_.PadAbove(rows));
+      i.input_h = from.count();
+      i.output_h = rows.count();
+      i.pad_top = window_.PadAbove(rows);
     }
     i.input_address = InputAddress(place, image_, from.begin);
     i.output_address = OutputAddress(place, 0, rows.begin);
@@ -145,12 +132,9 @@ class WindowLowering final : public NodeLowering {
   }
 
  private:
-  int64_t channel_bytes() const {  // of the weights
-    return static_cast<int64_t>(weights_.size() / stage_.channels.size());
-  }
+  size_t channel_bytes() const { return weights_.size() / stage_.channels.size(); }
   int64_t part_channel_offset(int32_t channels) const {
-    return static_cast<int64_t>(
-        AlignUp(static_cast<uint64_t>(channel_bytes() * channels), kOnChipAlignment));
+    return AlignUp(channel_bytes() * channels, kOnChipAlignment);
   }
   int64_t positions() const {
     return int64_t{instruction_.batch} * instruction_.output_h * instruction_.output_w;
@@ -203,43 +187,42 @@ Instruction MakeFilter(const Params& params) {
   return i;
 }
 
-template <typename Instruction, typename Params>
-Lowering LowerFilter(const Graph& graph, const Node& node, const Params& params) {
-  const ConvShape& shape = params.shape;
-  const RowWindow window{shape.input_h, shape.kernel_h, shape.stride_h, shape.dilation_h,
-                         shape.pad_top};
-  auto lowering = std::make_unique<WindowLowering<Instruction, RowWindow>>(
-      graph, node, MakeFilter<Instruction>(params), window, 0);
+template <typename Instruction, typename Window, typename Params>
+Lowering LowerFilter(const Graph& graph, const Node& node, const Params& params,
+                     const Window& window, size_t image = 0) {
+  auto lowering = std::make_unique<WindowLowering<Instruction, Window>>(
+      graph, node, MakeFilter<Instruction>(params), window, image);
   lowering->AddFilter(params.weights, params.output);
   return std::unique_ptr<const NodeLowering>(std::move(lowering));
+}
+
+RowWindow RowsOf(const ConvShape& s) {
+  return {s.input_h, s.kernel_h, s.stride_h, s.dilation_h, s.pad_top};
 }
 
 }  // namespace
 
 Lowering LowerConv2D(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const Conv2DParams params, MakeConv2DParams(graph, node));
-  return LowerFilter<Conv2DInstruction>(graph, node, params);
+  return LowerFilter<Conv2DInstruction>(graph, node, params, RowsOf(params.shape));
 }
 
 Lowering LowerFullyConnected(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const Conv2DParams params, MakeFullyConnectedParams(graph, node));
-  return LowerFilter<Conv2DInstruction>(graph, node, params);
+  return LowerFilter<Conv2DInstruction>(graph, node, params, RowsOf(params.shape));
 }
 
 Lowering LowerDepthwiseConv2D(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const DepthwiseConv2DParams params,
                          MakeDepthwiseConv2DParams(graph, node));
-  return LowerFilter<DepthwiseConv2DInstruction>(graph, node, params);
+  return LowerFilter<DepthwiseConv2DInstruction>(graph, node, params, RowsOf(params.shape));
 }
 
 Lowering LowerTransposeConv(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const Conv2DParams params, MakeConv2DParams(graph, node));
-  const ConvShape& shape = params.shape;
-  const TransposedRowWindow window{shape.input_h, shape.kernel_h, shape.stride_h, shape.pad_top};
-  auto lowering = std::make_unique<WindowLowering<TransposeConv2DInstruction, TransposedRowWindow>>(
-      graph, node, MakeFilter<TransposeConv2DInstruction>(params), window, 2);
-  lowering->AddFilter(params.weights, params.output);
-  return std::unique_ptr<const NodeLowering>(std::move(lowering));
+  const ConvShape& s = params.shape;
+  const TransposedRowWindow window{s.input_h, s.kernel_h, s.stride_h, s.pad_top};
+  return LowerFilter<TransposeConv2DInstruction>(graph, node, params, window, 2);
 }
 
 Lowering LowerPool2D(const Graph& graph, const Node& node) {
@@ -252,8 +235,7 @@ Lowering LowerPool2D(const Graph& graph, const Node& node) {
   i.clamp_min = params.clamp.min;
   i.clamp_max = params.clamp.max;
   const RowWindow window{params.input_h, params.kernel_h, params.stride_h, 1, params.pad_top};
-  return std::unique_ptr<const NodeLowering>(
-      std::make_unique<WindowLowering<Pool2DInstruction, RowWindow>>(graph, node, i, window, 0));
+  return MakeLowering<WindowLowering<Pool2DInstruction, RowWindow>>(graph, node, i, window, 0);
 }
 
 }  // namespace atollrt

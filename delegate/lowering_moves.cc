@@ -59,27 +59,7 @@ class CopySteps {
       }
       return;
     }
-    // Counts of 1 in front.
-    Loop loops[kCopyLoops];
-    std::copy_backward(loops_.begin(), loops_.end(), std::end(loops));
-    program->push_back(CopyInstruction{.input_address = input,
-                                       .output_address = output,
-                                       .bytes = Word(copy_.run_bytes),
-                                       .count0 = Word(loops[0].count),
-                                       .count1 = Word(loops[1].count),
-                                       .count2 = Word(loops[2].count),
-                                       .count3 = Word(loops[3].count),
-                                       .count4 = Word(loops[4].count),
-                                       .input_stride0 = Word(loops[0].in_stride),
-                                       .input_stride1 = Word(loops[1].in_stride),
-                                       .input_stride2 = Word(loops[2].in_stride),
-                                       .input_stride3 = Word(loops[3].in_stride),
-                                       .input_stride4 = Word(loops[4].in_stride),
-                                       .output_stride0 = Word(loops[0].out_stride),
-                                       .output_stride1 = Word(loops[1].out_stride),
-                                       .output_stride2 = Word(loops[2].out_stride),
-                                       .output_stride3 = Word(loops[3].out_stride),
-                                       .output_stride4 = Word(loops[4].out_stride)});
+    program->push_back(MakeCopy(input, output, copy_.run_bytes, loops_));
   }
 
   const StridedCopy& copy_;
@@ -223,7 +203,7 @@ class MoveLowering final : public NodeLowering {
 }  // namespace
 
 Lowering LowerNothing(const Graph& graph, const Node& node) {
-  return std::unique_ptr<const NodeLowering>(std::make_unique<NoLowering>(graph, node));
+  return MakeLowering<NoLowering>(graph, node);
 }
 
 Lowering LowerMove(const Graph& graph, const Node& node) {

@@ -53,24 +53,22 @@ class PairLowering final : public NodeLowering {
     const Broadcast broadcast = MakeBroadcast(BandShape(0, rows), BandShape(1, rows));
     const uint32_t address[] = {OperandAddress(place, 0, rows), OperandAddress(place, 1, rows),
                                 OutputAddress(place, 0, rows.begin)};
+    const auto emit = [&]<typename T>(T) {
+      program->push_back(WithConstants(MakeInstruction<T>(broadcast, address)));
+    };
     switch (params_.op) {
       case PairOp::kAdd:
       case PairOp::kSubtract:
       case PairOp::kSquaredDifference:
-        program->push_back(MakeAdd(MakeInstruction<AddInstruction>(broadcast, address)));
-        break;
+        return emit(AddInstruction());
       case PairOp::kMultiply:
-        program->push_back(MakeMultiply(MakeInstruction<MultiplyInstruction>(broadcast, address)));
-        break;
+        return emit(MultiplyInstruction());
       case PairOp::kPrelu:
-        program->push_back(MakePrelu(MakeInstruction<PreluInstruction>(broadcast, address)));
-        break;
+        return emit(PreluInstruction());
       case PairOp::kMaximum:
-        program->push_back(WithFlags(MakeInstruction<MaximumInstruction>(broadcast, address)));
-        break;
+        return emit(MaximumInstruction());
       case PairOp::kMinimum:
-        program->push_back(WithFlags(MakeInstruction<MinimumInstruction>(broadcast, address)));
-        break;
+        return emit(MinimumInstruction());
     }
   }
 
@@ -101,47 +99,35 @@ class PairLowering final : public NodeLowering {
 
   // ---- The rest of the operands -----------------------------------------------------------------
 
-  template <typename T>
-  T WithFlags(T i) const {
+  template <PairInstruction T>
+  T WithConstants(T i) const {
+    constexpr bool kIsAdd = std::is_same_v<T, AddInstruction>;
     i.flags = UnsignedFlag(params_.type, kFlagInputUnsigned);
+    if constexpr (requires { i.clamp_min; }) {
+      i.input1_zero_point = params_.input1_zero_point;
+      i.input2_zero_point = params_.input2_zero_point;
+      i.output_zero_point = params_.output_zero_point;
+      i.clamp_min = params_.clamp.min;
+      i.clamp_max = params_.clamp.max;
+    }
+    if constexpr (kIsAdd) {
+      if (params_.op != PairOp::kAdd) i.flags |= kFlagSubtract;
+      if (params_.op == PairOp::kSquaredDifference) i.flags |= kFlagSquare;
+      i.left_shift = Word(params_.left_shift);
+      Set(params_.input1, i.input1_multiplier, i.input1_exponent);
+      Set(params_.input2, i.input2_multiplier, i.input2_exponent);
+    }
+    if constexpr (requires { i.output_multiplier; }) {
+      Set(params_.output, i.output_multiplier, i.output_exponent);
+    } else if constexpr (requires { i.positive_multiplier; }) {
+      Set(params_.input1, i.positive_multiplier, i.positive_exponent);
+      Set(params_.output, i.negative_multiplier, i.negative_exponent);
+    }
     return i;
   }
-  template <typename T>
-  T WithFormats(T i) const {
-    i.input1_zero_point = params_.input1_zero_point;
-    i.input2_zero_point = params_.input2_zero_point;
-    i.output_zero_point = params_.output_zero_point;
-    i.clamp_min = params_.clamp.min;
-    i.clamp_max = params_.clamp.max;
-    return WithFlags(i);
-  }
-
-  AddInstruction MakeAdd(const AddInstruction& loops) const {
-    AddInstruction i = WithFormats(loops);
-    if (params_.op != PairOp::kAdd) i.flags |= kFlagSubtract;
-    if (params_.op == PairOp::kSquaredDifference) i.flags |= kFlagSquare;
-    i.left_shift = Word(params_.left_shift);
-    i.input1_multiplier = params_.input1.value;
-    i.input1_exponent = InstructionExponent(params_.input1.exponent);
-    i.input2_multiplier = params_.input2.value;
-    i.input2_exponent = InstructionExponent(params_.input2.exponent);
-    i.output_multiplier = params_.output.value;
-    i.output_exponent = InstructionExponent(params_.output.exponent);
-    return i;
-  }
-  MultiplyInstruction MakeMultiply(const MultiplyInstruction& loops) const {
-    MultiplyInstruction i = WithFormats(loops);
-    i.output_multiplier = params_.output.value;
-    i.output_exponent = InstructionExponent(params_.output.exponent);
-    return i;
-  }
-  PreluInstruction MakePrelu(const PreluInstruction& loops) const {
-    PreluInstruction i = WithFormats(loops);
-    i.positive_multiplier = params_.input1.value;
-    i.positive_exponent = InstructionExponent(params_.input1.exponent);
-    i.negative_multiplier = params_.output.value;
-    i.negative_exponent = InstructionExponent(params_.output.exponent);
-    return i;
+  static void Set(const Multiplier& from, int32_t& multiplier, int32_t& exponent) {
+    multiplier = from.value;
+    exponent = InstructionExponent(from.exponent);
   }
 
   const PairParams params_;
@@ -151,7 +137,7 @@ class PairLowering final : public NodeLowering {
 
 Lowering LowerPair(const Graph& graph, const Node& node) {
   ATOLL_ASSIGN_OR_RETURN(const PairParams params, MakePairParams(graph, node));
-  return std::unique_ptr<const NodeLowering>(std::make_unique<PairLowering>(graph, node, params));
+  return MakeLowering<PairLowering>(graph, node, params);
 }
 
 bool FitsPairLoops(const Broadcast& broadcast) { return broadcast.outer.size() < kPairLoops; }

@@ -7,7 +7,7 @@
 
 #include "delegate/lowering.h"
 #include "driver/isa/executable.h"
-#include "driver/isa/operand_limits.h"
+#include "driver/isa/instruction.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/quantized_params.h"
@@ -88,30 +88,25 @@ bool HasKnownVersion(const Candidate& c) {
   return c.node.version <= NewestKnownVersion(c.node.type);
 }
 
+template <typename Predicate>
+bool All(const std::vector<const Tensor*>& tensors, const Predicate& holds) {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const Tensor* t) { return holds(*t); });
+}
+
 bool HasByteActivations(const Candidate& c) {
-  for (const Tensor* tensor : c.activations()) {
-    if (!IsByteType(tensor->type)) return false;
-  }
-  return IsByteType(c.output().type);
+  return All(c.activations(), [](const Tensor& t) { return IsByteType(t.type); }) &&
+         IsByteType(c.output().type);
 }
 
 // Only QUANTIZE goes from one byte type to the other. The CPU refuses the rest with more words.
 bool KeepsType(const Candidate& c) {
-  if (c.node.type == OpType::kQUANTIZE) return true;
-  for (const Tensor* tensor : c.activations()) {
-    if (tensor->type != c.output().type) return false;
-  }
-  return true;
+  return c.node.type == OpType::kQUANTIZE ||
+         All(c.activations(), [&](const Tensor& t) { return t.type == c.output().type; });
 }
 
 bool HasElements(const Candidate& c) {
-  for (const Tensor* tensor : c.activations()) {
-    if (tensor->element_count() < 1) return false;
-  }
-  for (const Tensor* tensor : c.outputs()) {
-    if (tensor->element_count() < 1) return false;
-  }
-  return true;
+  const auto has_one = [](const Tensor& t) { return t.element_count() >= 1; };
+  return All(c.activations(), has_one) && All(c.outputs(), has_one);
 }
 
 bool HasConstantParameters(const Candidate& c) {
@@ -129,10 +124,7 @@ bool HasConstantParameters(const Candidate& c) {
 }
 
 bool HasVariableActivation(const Candidate& c) {
-  for (const Tensor* tensor : c.activations()) {
-    if (!tensor->is_constant()) return true;
-  }
-  return false;
+  return !All(c.activations(), [](const Tensor& t) { return t.is_constant(); });
 }
 
 // The device changes the state where it lies. Whoever else reads it there, perhaps under another
@@ -177,7 +169,7 @@ uint64_t LargestFor(OperandLimit limit, const Candidate& c) {
   // Of a window over `channels` channels.
   const auto of_window = [limit](const auto& window, uint64_t channels, uint64_t dilation_h,
                                  uint64_t dilation_w) {
-    const auto size = [](int32_t number) { return static_cast<uint64_t>(std::max(number, 0)); };
+    const auto size = [](int32_t number) -> uint64_t { return std::max(number, 0); };
     const uint64_t kernel_h = size(window.kernel_h), kernel_w = size(window.kernel_w);
     switch (limit) {
       case OperandLimit::kTaps:
@@ -194,17 +186,14 @@ uint64_t LargestFor(OperandLimit limit, const Candidate& c) {
   const Graph& graph = c.graph;
   if (HasState(c.node.type)) {
     const Shape& weights = c.input(1).shape;
-    return limit == OperandLimit::kTaps ? static_cast<uint64_t>(std::max(weights[0], weights[1]))
-                                        : 0;
+    return limit == OperandLimit::kTaps ? std::max(weights[0], weights[1]) : 0;
   }
   if (IsFilter(c.node.type)) {
     const ConvShape shape = FilterShape(graph, c.node);
-    const uint64_t channels = c.node.type == OpType::kDEPTHWISE_CONV_2D
-                                  ? 1
-                                  : static_cast<uint64_t>(shape.input_c / shape.groups);
+    const bool is_depthwise = c.node.type == OpType::kDEPTHWISE_CONV_2D;
+    const uint64_t channels = is_depthwise ? 1 : shape.input_c / shape.groups;
     if (c.node.type == OpType::kTRANSPOSE_CONV && limit == OperandLimit::kReach) return 0;
-    return of_window(shape, channels, static_cast<uint64_t>(shape.dilation_h),
-                     static_cast<uint64_t>(shape.dilation_w));
+    return of_window(shape, channels, shape.dilation_h, shape.dilation_w);
   }
   if (IsLoweredBy(c.node.type, LowerPool2D)) return of_window(PoolShape(graph, c.node), 1, 1, 1);
   return 0;
@@ -223,7 +212,6 @@ bool HasFewOperands(const Candidate& c) {
 
 // What of a node must be on chip at once, however it is computed.
 std::vector<MemoryNeed> OnChipNeeds(const Candidate& c) {
-  constexpr int64_t kChannelRecordBytes = 16;
   std::vector<MemoryNeed> needs;
   const auto need = [&](const char* what, const Tensor& tensor) {
     needs.push_back({tensor.byte_size(), what + (" " + ShapeString(tensor.shape))});
@@ -288,16 +276,15 @@ class SetGraph {
       sets_[i] = {.parent = node, .first = node, .last = node, .members = {node}};
     }
     std::vector<int32_t> writer(graph.tensors.size(), -1);
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const int32_t node = static_cast<int32_t>(i);
-      for (const int32_t tensor : graph.nodes[i].inputs) {
+    for (int32_t node = 0; node < static_cast<int32_t>(graph.nodes.size()); ++node) {
+      for (const int32_t tensor : graph.nodes[node].inputs) {
         if (tensor < 0 || writer[tensor] < 0) continue;
         const Edge edge{writer[tensor], node};
         Connect(edge);
         const bool same_stage = stages.empty() || stages[edge.from] == stages[edge.to];
         if (supported_[edge.from] && supported_[edge.to] && same_stage) joints_.push_back(edge);
       }
-      for (const int32_t tensor : graph.nodes[i].outputs) writer[tensor] = node;
+      for (const int32_t tensor : graph.nodes[node].outputs) writer[tensor] = node;
     }
     // No edges to grow along, but paths that must not lead out of a set and back.
     for (const auto& [earlier, later] : StateOrder(graph)) Connect({earlier, later});
@@ -600,10 +587,6 @@ SetBoundary BoundaryFinder::Find(const std::vector<int32_t>& set) {
     }
   }
   return boundary;
-}
-
-SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set) {
-  return BoundaryFinder(graph).Find(set);
 }
 
 }  // namespace atollrt

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Partitioner: Graph -> sets of nodes for the device, and a reason for every node that is in none.
-// Sets are connected (through tensors), convex (no path leaves one and comes back, so the
-// graph of partitions and CPU nodes has no cycle) and maximal (no two neighbouring sets could be
-// one, within the limits; in graphs of very many nodes that are tangled with others on the CPU,
-// sets may stay apart that could be one, for the sake of time). Sets that only move bytes are given
-// up if another computes, unless the size of sets is limited. Pure function.
+// Sets are connected through tensors; convex: no path leaves one and comes back, so the graph of
+// partitions and CPU nodes has no cycle; and maximal: no two neighbouring sets could be one within
+// the limits, except in huge tangled graphs, where looking for that would take too long. Sets that
+// only move bytes are given up if another one computes and the size of sets is not limited. Pure
+// function.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ inline constexpr char kMemoryAdvice[] =
 NodeSets PartitionGraph(const Graph& graph, const PartitionLimits& limits,
                         const std::vector<std::string>& refused);
 
-// Tensors that a set reads from outside (constants and what is empty not among them), those of its
-// outputs that are read outside or are outputs of the graph, and its state: those inputs that it
-// also changes, which are variable tensors of the graph. Each in the order of first use.
+// What a set reads from outside, without constants and empty tensors; which of its outputs are read
+// outside or are outputs of the graph; and its state, the inputs that it changes, which are
+// variable tensors. Each in the order of first use.
 struct SetBoundary {
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;
@@ -57,7 +57,7 @@ struct SetBoundary {
 };
 class BoundaryFinder {
  public:
-  // Borrows the graph, which is looked at as a whole only here. Not thread-safe.
+  // Borrows the graph. Takes time in proportion to the graph, Find to the set. Not thread-safe.
   explicit BoundaryFinder(const Graph& graph);
   SetBoundary Find(const std::vector<int32_t>& set);
 
@@ -68,6 +68,5 @@ class BoundaryFinder {
   std::vector<int32_t> readers_;  // per tensor: nodes' inputs, and outputs of the graph
   std::vector<Place> places_;     // per tensor; all kOutside between calls
 };
-SetBoundary FindBoundary(const Graph& graph, const std::vector<int32_t>& set);
 
 }  // namespace atollrt

@@ -3,10 +3,9 @@
 
 #include "delegate/compiler.h"
 #include "driver/isa/memory_access.h"
-#include "driver/isa/schedule.h"
+#include "driver/isa/timing.h"
 
 namespace atollrt {
-
 void TraceProgram(const Executable& executable, std::span<const int32_t> nodes,
                   const DeviceInfo& device, const Trace& trace) {
   Schedule schedule(ScheduleOptionsOf(device));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An inference as it looks from inside the device: the device's timing model
-// (driver/isa/schedule.h) told as trace events.
+// The device's timing model of an inference (driver/isa/timing.h) as trace events.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include "delegate/compiler.h"
 #include "driver/atoll1/protocol.h"
-#include "driver/isa/schedule.h"
+#include "driver/isa/timing.h"
 
 namespace atollrt {
 namespace {
@@ -19,20 +19,24 @@ constexpr size_t kMaxRounds = 64;
 // A device with nothing but its residency, to which models come in turns.
 class Turns {
  public:
-  explicit Turns(const ResidencyMemory& memory)
-      : residency_(memory.memory_bytes, memory.program_memory_bytes) {}
+  Turns(std::span<const ResidencyModel> models, const ResidencyMemory& memory)
+      : models_(models), residency_(memory.memory_bytes, memory.program_memory_bytes) {
+    for (size_t model = 0; model < models.size(); ++model) {
+      first_.push_back(static_cast<ExecutableId>(model_of_.size()) + 1);
+      model_of_.insert(model_of_.end(), models[model].size(), model);
+    }
+  }
 
   // What is where between two rounds. As every round uses all parts in the same order, the order in
   // which they were last used follows from it.
   using State = std::map<ExecutableId, std::pair<uint32_t, uint32_t>>;
   const State& state() const { return state_; }
 
-  ResidencyTurn Run(std::span<const ResidencyModel> models, size_t model) {
+  ResidencyTurn Run(size_t model) {
     ResidencyTurn turn{.model = model, .upload = {}, .evicted = {}};
-    for (size_t i = 0; i < models[model].size(); ++i) {
-      const ResidencyPart& part = models[model][i];
-      const ExecutableId id = IdOf(models, model, i);
-      if (residency_.Use(id) != nullptr) continue;
+    ExecutableId id = first_[model] - 1;
+    for (const ResidencyPart& part : models_[model]) {
+      if (residency_.Use(++id) != nullptr) continue;
       std::vector<ExecutableId> evicted;
       const Placement placement =
           residency_.Place(id, part.footprint, static_cast<uint32_t>(model) + 1, &evicted);
@@ -41,7 +45,7 @@ class Turns {
       turn.upload.seconds += part.upload.seconds;
       for (const ExecutableId gone : evicted) {
         state_.erase(gone);
-        turn.evicted.push_back(ModelOf(models, gone));
+        turn.evicted.push_back(model_of_[gone - 1]);
       }
     }
     std::sort(turn.evicted.begin(), turn.evicted.end());
@@ -50,18 +54,10 @@ class Turns {
   }
 
  private:
+  const std::span<const ResidencyModel> models_;
   // Parts are numbered from 1, model by model.
-  static ExecutableId IdOf(std::span<const ResidencyModel> models, size_t model, size_t part) {
-    size_t id = 1 + part;
-    for (size_t m = 0; m < model; ++m) id += models[m].size();
-    return static_cast<ExecutableId>(id);
-  }
-  static size_t ModelOf(std::span<const ResidencyModel> models, ExecutableId id) {
-    size_t model = 0;
-    for (size_t left = id - 1; left >= models[model].size(); ++model) left -= models[model].size();
-    return model;
-  }
-
+  std::vector<ExecutableId> first_;  // of each model
+  std::vector<size_t> model_of_;
   Residency residency_;
   State state_;
 };
@@ -70,10 +66,10 @@ class Turns {
 // uploads nothing.
 bool Fit(std::span<const ResidencyModel> models, const std::vector<bool>& chosen,
          const ResidencyMemory& memory) {
-  Turns turns(memory);
+  Turns turns(models, memory);
   for (int round = 0; round < 2; ++round) {
     for (size_t i = 0; i < models.size(); ++i) {
-      if (chosen[i] && turns.Run(models, i).upload.bytes > 0 && round > 0) return false;
+      if (chosen[i] && turns.Run(i).upload.bytes > 0 && round > 0) return false;
     }
   }
   return true;
@@ -103,27 +99,16 @@ uint64_t FewestUnits(uint64_t most, const Predicate& fits) {
 
 ResidencyMemory NeededMemory(std::span<const ResidencyModel> models) {
   const std::vector<bool> all(models.size(), true);
-  const auto fit = [&](const ResidencyMemory& memory) {
-    return EachFitsAlone(models, memory) && Fit(models, all, memory);
+  // The least of one kind of memory, in units, with enough of the other.
+  const auto least = [&](uint64_t ResidencyMemory::*kind, uint64_t unit) {
+    return unit * FewestUnits(kLargestMemory / unit, [&](uint64_t units) {
+             ResidencyMemory memory{kLargestMemory, kLargestMemory};
+             memory.*kind = units * unit;
+             return EachFitsAlone(models, memory) && Fit(models, all, memory);
+           });
   };
-  ResidencyMemory needed;
-  needed.memory_bytes =
-      kResidencyUnitBytes * FewestUnits(kLargestMemory / kResidencyUnitBytes, [&](uint64_t units) {
-        return fit(
-            {.memory_bytes = units * kResidencyUnitBytes, .program_memory_bytes = kLargestMemory});
-      });
-  needed.program_memory_bytes =
-      kInstructionBytes * FewestUnits(kLargestMemory / kInstructionBytes, [&](uint64_t units) {
-        return fit(
-            {.memory_bytes = kLargestMemory, .program_memory_bytes = units * kInstructionBytes});
-      });
-  return needed;
-}
-
-double UploadSeconds(const ResidencyModel& model) {
-  double seconds = 0;
-  for (const ResidencyPart& part : model) seconds += part.upload.seconds;
-  return seconds;
+  return {.memory_bytes = least(&ResidencyMemory::memory_bytes, kResidencyUnitBytes),
+          .program_memory_bytes = least(&ResidencyMemory::program_memory_bytes, kInstructionBytes)};
 }
 
 // Of all sets that fit, the one whose uploads take the longest; the first of equals.
@@ -137,7 +122,8 @@ std::vector<bool> BestSubset(std::span<const ResidencyModel> models,
     double seconds = 0;
     for (size_t i = 0; i < models.size(); ++i) {
       chosen[i] = (bits >> (models.size() - 1 - i) & 1) != 0;
-      if (chosen[i]) seconds += UploadSeconds(models[i]);
+      if (!chosen[i]) continue;
+      for (const ResidencyPart& part : models[i]) seconds += part.upload.seconds;
     }
     if (seconds <= best_seconds || !Fit(models, chosen, memory)) continue;
     best_seconds = seconds;
@@ -171,13 +157,13 @@ ResidencyModel ResidencyModelOf(const Interpreter& interpreter) {
   ResidencyModel model;
   for (const int32_t partition : interpreter.PartitionOrder()) {
     const PartitionReport& report = *interpreter.partitions()[partition].report;
-    model.push_back(
-        {.footprint = {.program_bytes = static_cast<uint64_t>(report.program_bytes),
-                       .parameter_bytes = static_cast<uint64_t>(report.resident_parameter_bytes),
-                       .activation_bytes = static_cast<uint64_t>(report.activation_bytes)},
-         .upload = {.bytes = static_cast<uint64_t>(report.upload_bytes),
-                    .seconds = report.upload_seconds},
-         .inference_seconds = report.latency.total});
+    ResidencyPart& part = model.emplace_back();
+    part.footprint.program_bytes = report.program_bytes;
+    part.footprint.parameter_bytes = report.resident_parameter_bytes;
+    part.footprint.activation_bytes = report.activation_bytes;
+    part.upload.bytes = report.upload_bytes;
+    part.upload.seconds = report.upload_seconds;
+    part.inference_seconds = report.latency.total;
   }
   return model;
 }
@@ -197,11 +183,11 @@ Result<ResidencyPlan> PlanResidency(std::span<const ResidencyModel> models,
   }
 
   ResidencyPlan plan;
-  Turns turns(memory);
+  Turns turns(models, memory);
   std::vector<Turns::State> states = {turns.state()};
   do {
     ResidencyRound& round = plan.rounds.emplace_back();
-    for (size_t i = 0; i < models.size(); ++i) round.push_back(turns.Run(models, i));
+    for (size_t i = 0; i < models.size(); ++i) round.push_back(turns.Run(i));
     const auto seen = std::find(states.begin(), states.end(), turns.state());
     if (seen != states.end()) {
       plan.repeating_round = static_cast<size_t>(seen - states.begin());

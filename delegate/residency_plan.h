@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Residency plan: several models take turns on one device; which of them stay on it, who makes room
-// for whom, and what that costs. The driver's own Residency decides, on made-up devices: this only
-// plays the requests to it that Device would. Times are modelled. Pure functions.
+// for whom, and what that costs. The driver's Residency decides, asked as Device would ask it.
+// Times are modelled. Pure functions.
 #pragma once
 
 #include <cstddef>

@@ -56,11 +56,11 @@ void RowBands::DivideRows(const std::vector<BandStep>& steps, int32_t bands) {
     }
     for (const int32_t tensor : node.outputs) makers.emplace_back(tensor, i);
   }
-  rows_.assign(static_cast<size_t>(bands), std::vector<RowRange>(count));
+  rows_.assign(bands, std::vector<RowRange>(count));
   computed_rows_ = rows_;
   for (int32_t band = 0; band < bands; ++band) {
-    std::vector<RowRange>& rows = rows_[static_cast<size_t>(band)];
-    std::vector<RowRange>& computed = computed_rows_[static_cast<size_t>(band)];
+    std::vector<RowRange>& rows = rows_[band];
+    std::vector<RowRange>& computed = computed_rows_[band];
     for (size_t i = count; i-- > 0;) {
       const BandStep& step = steps[first_ + i];
       const bool sends = Sends(first_ + i);
@@ -71,7 +71,7 @@ void RowBands::DivideRows(const std::vector<BandStep>& steps, int32_t bands) {
         rows[i] = Hull(rows[i], share);
         if (sends) sent_rows_.push_back(share);
       }
-      const RowRange before = band > 0 ? rows_[static_cast<size_t>(band) - 1][i] : RowRange();
+      const RowRange before = band > 0 ? rows_[band - 1][i] : RowRange();
       computed[i] = Missing(rows[i], before);
       if (computed[i].count() <= 0) continue;
       for (const auto& [maker, position] : sources[i]) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Row bands: consecutive steps of a program, or one, computed together for some rows of the image
-// after others, so that what passes between them is never on chip as a whole, nor what only they
-// take from the host or give to it. Rows that neighbouring bands both need are computed, or taken,
-// once and kept. Pure functions.
+// Row bands: consecutive steps of a program, or a single one, compute some rows of the image, then
+// the next ones. Tensors between them, and those that only they exchange with the host, are never
+// on chip as a whole. Rows that two bands need are computed, or taken, once and kept. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct BandStep {
   bool may_send_rows = false;
 };
 
-// The input of a set of which rows may arrive while others are computed; none if there is not.
+// The input of a set whose rows may arrive while others are computed; tensor -1 if there is none.
 struct ArrivingInput {
   int32_t tensor = -1;
   int32_t rows = 0;
@@ -47,12 +47,10 @@ class RowBands {
   bool Contains(size_t step) const { return first_ <= step && step <= last_; }
 
   // The rows of a step's outputs that a band needs, kept ones first; may be none.
-  RowRange Rows(int32_t band, size_t step) const {
-    return rows_[static_cast<size_t>(band)][step - first_];
-  }
+  RowRange Rows(int32_t band, size_t step) const { return rows_[band][step - first_]; }
   // Those of them that it computes; may be none.
   RowRange ComputedRows(int32_t band, size_t step) const {
-    return computed_rows_[static_cast<size_t>(band)][step - first_];
+    return computed_rows_[band][step - first_];
   }
   // Those of them that the band before had, too.
   RowRange KeptRows(int32_t band, size_t step) const {
@@ -62,17 +60,17 @@ class RowBands {
   }
   // The most rows that one band leaves to the next, 0 if the outputs are not internal: those stay.
   int32_t MostKeptRows(size_t step) const;
-  // Whether no step outside reads the step's outputs, which do not leave as a whole either; they
-  // then need room for one band only.
+  // Whether the step's outputs need room for one band only: no step outside reads them, and they do
+  // not leave the set as a whole.
   bool IsInternal(size_t step) const { return internal_[step - first_]; }
-  // Whether the step's output, which is internal, leaves the set band by band: SentRows of each.
+  // Whether the step's output leaves the set band by band, SentRows of each.
   bool Sends(size_t step) const { return sender_ == step; }
-  RowRange SentRows(int32_t band) const { return sent_rows_[static_cast<size_t>(band)]; }
+  RowRange SentRows(int32_t band) const { return sent_rows_[band]; }
 
   // The input whose rows arrive band by band, or -1: that one takes room for two bands.
   int32_t arriving() const { return arriving_; }
-  // Its rows that a band has at hand. Those before the end of the band before are there already.
-  RowRange InputRows(int32_t band) const { return input_rows_[static_cast<size_t>(band)]; }
+  // Its rows that a band reads. Those that the band before had are there already.
+  RowRange InputRows(int32_t band) const { return input_rows_[band]; }
   // Rows of the largest band of it.
   int32_t InputBandRows() const;
   // Rows of the largest band of a step's outputs, kept ones included.

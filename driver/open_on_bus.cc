@@ -12,7 +12,7 @@
 #include "driver/atoll1/atoll1_chip.h"
 #include "driver/coral/coral_chip.h"
 #include "driver/device/activity.h"
-#include "driver/emulator/emulated_bus.h"
+#include "driver/emulator/emulated_transport.h"
 #include "driver/faults/faulty_bus.h"
 #include "driver/open_device.h"
 #include "driver/open_emulator.h"

@@ -11,27 +11,30 @@ namespace atollrt {
 
 RecordParser::Piece RecordParser::Next(std::span<const uint8_t>& bytes) {
   for (;;) {
+    Piece piece{.tag = header_.tag};
     switch (state_) {
       case State::kHeader:
         if (!Collect(kRecordHeaderBytes, bytes)) return {};
-        if (const Piece piece = BeginRecord(); piece.event != Event::kNeedBytes) return piece;
+        piece = BeginRecord();
         break;
       case State::kProgramPrefix:
         if (!Collect(kInstructionsPrefixBytes, bytes)) return {};
-        if (const Piece piece = BeginProgram(); piece.event != Event::kNeedBytes) return piece;
+        if (!BeginProgram()) piece.event = Event::kBadRecord;
         break;
       case State::kStart: {
         if (!Collect(kStartBytes, bytes)) return {};
         state_ = State::kHeader;
         const Result<StartMessage> start = DecodeStart(collected_);
-        if (!start.ok()) return {.event = Event::kBadRecord, .tag = header_.tag};
-        return {.event = Event::kStart, .tag = header_.tag, .start = *start};
+        piece.event = start.ok() ? Event::kStart : Event::kBadRecord;
+        if (start.ok()) piece.start = *start;
+        break;
       }
       case State::kPayload:
         if (remaining_ > 0) return Payload(bytes);
         state_ = State::kHeader;
         break;
     }
+    if (piece.event != Event::kNeedBytes) return piece;
   }
 }
 
@@ -55,12 +58,15 @@ RecordParser::Piece RecordParser::BeginRecord() {
   switch (static_cast<RecordTag>(header_.tag)) {
     case RecordTag::kInstructions:
       state_ = State::kProgramPrefix;
+      payload_ = Event::kProgramBytes;
       fits = remaining_ >= kInstructionsPrefixBytes &&
              (remaining_ - kInstructionsPrefixBytes) % kInstructionBytes == 0;
       break;
     case RecordTag::kInput:
     case RecordTag::kParameters:
       state_ = State::kPayload;
+      payload_ = header_.tag == static_cast<uint8_t>(RecordTag::kInput) ? Event::kInput
+                                                                        : Event::kParameters;
       fits = true;
       break;
     case RecordTag::kStart:
@@ -71,36 +77,25 @@ RecordParser::Piece RecordParser::BeginRecord() {
   return {.event = fits ? Event::kNeedBytes : Event::kBadRecord, .tag = header_.tag};
 }
 
-RecordParser::Piece RecordParser::BeginProgram() {
+bool RecordParser::BeginProgram() {
   state_ = State::kPayload;
   remaining_ -= static_cast<uint32_t>(kInstructionsPrefixBytes);
   program_offset_ = LoadLittleEndian<uint32_t>(&collected_[0]);
-  const bool fits = LoadLittleEndian<uint32_t>(&collected_[4]) == 0 &&
-                    program_offset_ % kInstructionBytes == 0 &&
-                    uint64_t{program_offset_} + remaining_ <= program_bytes_;
-  return {.event = fits ? Event::kNeedBytes : Event::kBadRecord, .tag = header_.tag};
+  return LoadLittleEndian<uint32_t>(&collected_[4]) == 0 &&
+         program_offset_ % kInstructionBytes == 0 &&
+         uint64_t{program_offset_} + remaining_ <= program_bytes_;
 }
 
 RecordParser::Piece RecordParser::Payload(std::span<const uint8_t>& bytes) {
   if (bytes.empty()) return {};
-  Piece piece{.tag = header_.tag,
-              .payload = bytes.first(std::min<size_t>(bytes.size(), remaining_)),
-              .program_offset = program_offset_};
+  const Piece piece{.event = payload_,
+                    .tag = header_.tag,
+                    .payload = bytes.first(std::min<size_t>(bytes.size(), remaining_)),
+                    .program_offset = program_offset_};
   const uint32_t count = static_cast<uint32_t>(piece.payload.size());
   bytes = bytes.subspan(count);
   remaining_ -= count;
-  switch (static_cast<RecordTag>(header_.tag)) {
-    case RecordTag::kInstructions:
-      piece.event = Event::kProgramBytes;
-      program_offset_ += count;
-      break;
-    case RecordTag::kInput:
-      piece.event = Event::kInput;
-      break;
-    default:
-      piece.event = Event::kParameters;
-      break;
-  }
+  program_offset_ += count;
   return piece;
 }
 

@@ -47,14 +47,15 @@ class RecordParser {
   // Collects the first `size` bytes of a header or short payload; true when there are so many.
   bool Collect(size_t size, std::span<const uint8_t>& bytes);
   Piece BeginRecord();
-  Piece BeginProgram();
+  bool BeginProgram();  // false if it does not fit
   Piece Payload(std::span<const uint8_t>& bytes);
 
   uint64_t program_bytes_;
   enum class State { kHeader, kProgramPrefix, kStart, kPayload } state_ = State::kHeader;
   RecordHeader header_;
-  uint32_t remaining_ = 0;       // bytes of the payload still to come, in kPayload
-  uint32_t program_offset_ = 0;  // of the next program byte
+  Event payload_ = Event::kInput;  // what it is, in kPayload
+  uint32_t remaining_ = 0;         // bytes of the payload still to come, in kPayload
+  uint32_t program_offset_ = 0;    // of the next program byte
   std::array<uint8_t, kStartBytes> collected_{};
   size_t collected_bytes_ = 0;
 };

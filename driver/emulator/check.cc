@@ -5,7 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "driver/isa/operand_limits.h"
+#include "driver/isa/instruction.h"
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/quantization/quantization.h"
 #include "runtime/kernels/resize.h"
@@ -103,9 +103,34 @@ ByteType InputType(uint32_t flags) {
   return (flags & kFlagInputUnsigned) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
 }
 
-// What all filters have in common: arithmetic and tensors.
-template <typename T>
-void CheckFilter(const T& i, Checker& check) {
+// One for each kind of instruction. Divisions come after the check that their divisor is not 0.
+void CheckOperands(const EndInstruction&, Checker&) {}
+
+template <StreamInstruction T>
+void CheckOperands(const T& i, Checker& check) {
+  check.Sizes({&i.bytes});
+}
+
+template <FilterInstruction T>
+void CheckOperands(const T& i, Checker& check) {
+  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
+               &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w});
+  if constexpr (requires { i.dilation_h; }) check.Sizes({&i.dilation_h, &i.dilation_w});
+  if constexpr (requires { i.groups; }) check.Sizes({&i.groups});
+  if (check.fault().code != FaultCode::kNone) return;
+  if constexpr (requires { i.groups; }) {
+    check.Operand(i.groups, i.input_c % i.groups == 0 && i.output_c % i.groups == 0);
+  } else if constexpr (std::is_same_v<T, DepthwiseConv2DInstruction>) {
+    check.Operand(i.input_c, i.output_c % i.input_c == 0);
+  }
+  check.Limit(i.pad_top, OperandLimit::kPad);
+  check.Limit(i.pad_left, OperandLimit::kPad);
+  check.Limit(i.kernel_h, OperandLimit::kTaps,
+              SaturatingProduct({i.kernel_h, i.kernel_w, SummedChannels(i)}));
+  if constexpr (requires { i.dilation_h; }) {
+    check.Window(i.output_h, i.stride_h, i.kernel_h, i.dilation_h);
+    check.Window(i.output_w, i.stride_w, i.kernel_w, i.dilation_w);
+  }
   const ByteType type = InputType(i.flags);
   check.Flags(i.flags, kFlagInputUnsigned | kFlagWeightsUnsigned | kFlagDouble);
   check.ZeroPoint(i.input_zero_point, type);
@@ -113,57 +138,6 @@ void CheckFilter(const T& i, Checker& check) {
                   (i.flags & kFlagWeightsUnsigned) != 0 ? ByteType::kUInt8 : ByteType::kInt8);
   check.ZeroPoint(i.output_zero_point, type);
   check.ClampRange(i.clamp_min, i.clamp_max, type);
-}
-
-// What CONV_2D and DEPTHWISE_CONV_2D have in common. `group_channels` is the number of channels
-// that one output is summed over.
-template <typename T>
-void CheckConvolution(const T& i, uint64_t group_channels, Checker& check) {
-  check.Limit(i.pad_top, OperandLimit::kPad);
-  check.Limit(i.pad_left, OperandLimit::kPad);
-  check.Limit(i.kernel_h, OperandLimit::kTaps,
-              SaturatingProduct({i.kernel_h, i.kernel_w, group_channels}));
-  check.Window(i.output_h, i.stride_h, i.kernel_h, i.dilation_h);
-  check.Window(i.output_w, i.stride_w, i.kernel_w, i.dilation_w);
-  CheckFilter(i, check);
-}
-
-// One overload per instruction. Divisions come after the check that their divisor is not 0.
-void CheckOperands(const EndInstruction&, Checker&) {}
-
-void CheckOperands(const InputInstruction& i, Checker& check) { check.Sizes({&i.bytes}); }
-
-void CheckOperands(const OutputInstruction& i, Checker& check) { check.Sizes({&i.bytes}); }
-
-void CheckOperands(const ParametersInstruction& i, Checker& check) { check.Sizes({&i.bytes}); }
-
-void CheckOperands(const Conv2DInstruction& i, Checker& check) {
-  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
-               &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w, &i.dilation_h, &i.dilation_w,
-               &i.groups});
-  if (check.fault().code != FaultCode::kNone) return;
-  check.Operand(i.groups, i.input_c % i.groups == 0 && i.output_c % i.groups == 0);
-  const uint64_t group_channels = i.input_c / i.groups;
-  CheckConvolution(i, group_channels, check);
-}
-
-void CheckOperands(const DepthwiseConv2DInstruction& i, Checker& check) {
-  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
-               &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w, &i.dilation_h, &i.dilation_w});
-  if (check.fault().code != FaultCode::kNone) return;
-  check.Operand(i.input_c, i.output_c % i.input_c == 0);
-  CheckConvolution(i, 1, check);
-}
-
-void CheckOperands(const TransposeConv2DInstruction& i, Checker& check) {
-  check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.input_c, &i.output_h, &i.output_w, &i.output_c,
-               &i.kernel_h, &i.kernel_w, &i.stride_h, &i.stride_w});
-  if (check.fault().code != FaultCode::kNone) return;
-  check.Limit(i.pad_top, OperandLimit::kPad);
-  check.Limit(i.pad_left, OperandLimit::kPad);
-  check.Limit(i.kernel_h, OperandLimit::kTaps,
-              SaturatingProduct({i.kernel_h, i.kernel_w, i.input_c}));
-  CheckFilter(i, check);
 }
 
 void CheckOperands(const LstmInstruction& i, Checker& check) {
@@ -177,60 +151,35 @@ void CheckOperands(const LstmInstruction& i, Checker& check) {
   check.ZeroPoint(i.hidden_zero_point, ByteType::kInt8);
 }
 
-// What instructions of two tensors have in common; flags and constants come before it.
 template <PairInstruction T>
-void CheckPair(const T& i, Checker& check) {
+void CheckOperands(const T& i, Checker& check) {
+  const ByteType type = InputType(i.flags);
+  constexpr bool kIsAdd = std::is_same_v<T, AddInstruction>;
+  check.Flags(i.flags,
+              kFlagInputUnsigned | (kIsAdd ? kFlagSubtract | kFlagSquare | kFlagChained : 0));
+  if constexpr (kIsAdd) {
+    check.Operand(i.flags, (i.flags & kFlagSquare) == 0 || (i.flags & kFlagSubtract) != 0);
+    check.Operand(i.left_shift, i.left_shift <= kLeftShiftMax);
+  }
+  if constexpr (requires { i.clamp_min; }) {
+    check.ZeroPoint(i.input1_zero_point, type);
+    check.ZeroPoint(i.input2_zero_point, type);
+    check.ZeroPoint(i.output_zero_point, type);
+    if constexpr (kIsAdd) {
+      check.Multiplier(i.input1_multiplier, i.input1_exponent);
+      check.Multiplier(i.input2_multiplier, i.input2_exponent);
+    }
+    if constexpr (requires { i.output_multiplier; }) {
+      check.Multiplier(i.output_multiplier, i.output_exponent);
+    } else {
+      check.Multiplier(i.positive_multiplier, i.positive_exponent);
+      check.Multiplier(i.negative_multiplier, i.negative_exponent);
+    }
+    check.ClampRange(i.clamp_min, i.clamp_max, type);
+  }
   check.Sizes({&i.count0, &i.count1, &i.count2, &i.count3});
   check.Operand(i.input1_stride3, i.input1_stride3 <= 1);
   check.Operand(i.input2_stride3, i.input2_stride3 <= 1);
-}
-
-void CheckOperands(const AddInstruction& i, Checker& check) {
-  const ByteType type = InputType(i.flags);
-  check.Flags(i.flags, kFlagInputUnsigned | kFlagSubtract | kFlagSquare | kFlagChained);
-  check.Operand(i.flags, (i.flags & kFlagSquare) == 0 || (i.flags & kFlagSubtract) != 0);
-  check.Operand(i.left_shift, i.left_shift <= kLeftShiftMax);
-  check.ZeroPoint(i.input1_zero_point, type);
-  check.ZeroPoint(i.input2_zero_point, type);
-  check.ZeroPoint(i.output_zero_point, type);
-  check.Multiplier(i.input1_multiplier, i.input1_exponent);
-  check.Multiplier(i.input2_multiplier, i.input2_exponent);
-  check.Multiplier(i.output_multiplier, i.output_exponent);
-  check.ClampRange(i.clamp_min, i.clamp_max, type);
-  CheckPair(i, check);
-}
-
-void CheckOperands(const MultiplyInstruction& i, Checker& check) {
-  const ByteType type = InputType(i.flags);
-  check.Flags(i.flags, kFlagInputUnsigned);
-  check.ZeroPoint(i.input1_zero_point, type);
-  check.ZeroPoint(i.input2_zero_point, type);
-  check.ZeroPoint(i.output_zero_point, type);
-  check.Multiplier(i.output_multiplier, i.output_exponent);
-  check.ClampRange(i.clamp_min, i.clamp_max, type);
-  CheckPair(i, check);
-}
-
-void CheckOperands(const MaximumInstruction& i, Checker& check) {
-  check.Flags(i.flags, kFlagInputUnsigned);
-  CheckPair(i, check);
-}
-
-void CheckOperands(const MinimumInstruction& i, Checker& check) {
-  check.Flags(i.flags, kFlagInputUnsigned);
-  CheckPair(i, check);
-}
-
-void CheckOperands(const PreluInstruction& i, Checker& check) {
-  const ByteType type = InputType(i.flags);
-  check.Flags(i.flags, kFlagInputUnsigned);
-  check.ZeroPoint(i.input1_zero_point, type);
-  check.ZeroPoint(i.input2_zero_point, type);
-  check.ZeroPoint(i.output_zero_point, type);
-  check.Multiplier(i.positive_multiplier, i.positive_exponent);
-  check.Multiplier(i.negative_multiplier, i.negative_exponent);
-  check.ClampRange(i.clamp_min, i.clamp_max, type);
-  CheckPair(i, check);
 }
 
 // Every window must hold a cell of the image: the first may not end before it, nor the last begin
@@ -257,20 +206,17 @@ void CheckOperands(const Pool2DInstruction& i, Checker& check) {
                 WindowsMeetImage(i.input_w, i.output_w, i.kernel_w, i.stride_w, i.pad_left));
 }
 
-// What REDUCE_SUM, REDUCE_MAX and REDUCE_MIN have in common.
-template <typename T>
-void CheckReduction(const T& i, Checker& check) {
+template <ReductionInstruction T>
+void CheckOperands(const T& i, Checker& check) {
+  if constexpr (requires { i.multiplier; }) {
+    const ByteType type = InputType(i.flags);
+    check.ZeroPoint(i.input_zero_point, type);
+    check.Multiplier(i.multiplier, i.exponent);
+    check.ZeroPoint(i.output_zero_point, type);
+    check.ClampRange(i.clamp_min, i.clamp_max, type);
+  }
   check.Sizes({&i.kept0, &i.reduced0, &i.kept1, &i.reduced1, &i.kept2, &i.reduced2});
   check.Flags(i.flags, kFlagInputUnsigned);
-}
-
-void CheckOperands(const ReduceSumInstruction& i, Checker& check) {
-  const ByteType type = InputType(i.flags);
-  check.ZeroPoint(i.input_zero_point, type);
-  check.Multiplier(i.multiplier, i.exponent);
-  check.ZeroPoint(i.output_zero_point, type);
-  check.ClampRange(i.clamp_min, i.clamp_max, type);
-  CheckReduction(i, check);
 }
 
 void CheckOperands(const TableInstruction& i, Checker& check) { check.Sizes({&i.count}); }
@@ -287,10 +233,6 @@ void CheckOperands(const FillInstruction& i, Checker& check) {
   check.Sizes({&i.bytes});
   check.Operand(i.value, i.value <= 255);
 }
-
-void CheckOperands(const ReduceMaxInstruction& i, Checker& check) { CheckReduction(i, check); }
-
-void CheckOperands(const ReduceMinInstruction& i, Checker& check) { CheckReduction(i, check); }
 
 void CheckOperands(const SoftmaxInstruction& i, Checker& check) {
   check.Sizes({&i.rows, &i.depth});
@@ -311,10 +253,9 @@ void CheckOperands(const L2NormalizationInstruction& i, Checker& check) {
   check.ZeroPoint(i.input_zero_point, InputType(i.flags));
 }
 
-// What RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR have in common. input_rows(params, rows): what
-// output rows are made from.
-template <typename T, typename InputRows>
-void CheckResize(const T& i, Checker& check, InputRows input_rows) {
+template <ResizeInstruction T>
+void CheckOperands(const T& i, Checker& check) {
+  if constexpr (requires { i.flags; }) check.Flags(i.flags, kFlagInputUnsigned);
   check.Sizes({&i.batch, &i.input_h, &i.input_w, &i.channels, &i.output_h, &i.output_w,
                &i.input_rows, &i.output_rows});
   check.Operand(i.mode, i.mode <= static_cast<uint32_t>(ResizeMode::kHalfPixelCenters));
@@ -324,25 +265,18 @@ void CheckResize(const T& i, Checker& check, InputRows input_rows) {
   const ResizeParams params{.input_h = static_cast<int32_t>(i.input_h),
                             .output_h = static_cast<int32_t>(i.output_h),
                             .mode = static_cast<ResizeMode>(i.mode)};
-  const ResizeRows needed = input_rows(
-      params, {static_cast<int32_t>(i.output_first), static_cast<int32_t>(i.output_rows)});
+  const ResizeRows made{static_cast<int32_t>(i.output_first), static_cast<int32_t>(i.output_rows)};
+  ResizeRows needed;
+  if constexpr (requires { i.flags; }) {
+    const bool is_unsigned = InputType(i.flags) == ByteType::kUInt8;
+    needed = BilinearInputRows(params, is_unsigned ? ResizeType::kUInt8 : ResizeType::kInt8, made);
+  } else {
+    needed = NearestInputRows(params, made);
+  }
   const uint32_t first = static_cast<uint32_t>(needed.first);
   const uint32_t end = first + static_cast<uint32_t>(needed.count);
   check.Operand(i.input_first, first >= i.input_first);
   check.Operand(i.input_rows, end <= i.input_first + i.input_rows);
-}
-
-void CheckOperands(const ResizeBilinearInstruction& i, Checker& check) {
-  check.Flags(i.flags, kFlagInputUnsigned);
-  const ResizeType type =
-      InputType(i.flags) == ByteType::kUInt8 ? ResizeType::kUInt8 : ResizeType::kInt8;
-  CheckResize(i, check, [type](const ResizeParams& params, ResizeRows rows) {
-    return BilinearInputRows(params, type, rows);
-  });
-}
-
-void CheckOperands(const ResizeNearestNeighborInstruction& i, Checker& check) {
-  CheckResize(i, check, NearestInputRows);
 }
 
 void CheckOperands(std::monostate, Checker&) { ATOLL_CHECK(false); }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
-#include "driver/isa/timing.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -17,22 +17,19 @@ constexpr uint64_t kMemoryMax = uint64_t{1} << 31;
 // Of an LSTM: for each gate, those of its two products.
 constexpr uint32_t kLstmRecordsPerUnit = 2 * kLstmGates;
 
-// The channel records that an instruction reads, if it does.
+// The channel records that an instruction reads; none if `channels` is 0.
 struct RecordsOperand {
-  uint32_t address;
-  uint32_t channels;
-  uint32_t flags;
+  uint32_t address = 0, channels = 0, flags = 0;
 };
-std::optional<RecordsOperand> RecordsOf(const Instruction& instruction) {
+RecordsOperand RecordsOf(const Instruction& instruction) {
   return std::visit(
-      [](const auto& i) -> std::optional<RecordsOperand> {
+      [](const auto& i) -> RecordsOperand {
         if constexpr (requires { i.output_c; }) {
-          return RecordsOperand{i.channel_address, i.output_c, i.flags};
+          return {i.channel_address, i.output_c, i.flags};
         } else if constexpr (requires { i.channel_address; }) {
-          return RecordsOperand{i.channel_address, kLstmRecordsPerUnit * i.units, 0};
-        } else {
-          return std::nullopt;
+          return {i.channel_address, kLstmRecordsPerUnit * i.units, 0};
         }
+        return {};
       },
       instruction);
 }
@@ -67,8 +64,9 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
       pool_(options.threads),
       memory_(std::move(memory)),
       program_(std::move(program)),
-      direct_array_(&memory_, options.features, &pool_, options.work_limits),
-      vector_unit_(&memory_, options.features, &pool_, options.work_limits),
+      host_{&memory_, &pool_, options.features, options.work_limits},
+      direct_array_(&host_),
+      vector_unit_(&host_),
       parser_(program_.size()),
       schedule_(MakeScheduleOptions(options.profile)) {
   if (options.face == Face::kStepped) {
@@ -84,8 +82,7 @@ Core::Core(const CoreOptions& options, OnChipMemory memory, Buffer program)
 Core::~Core() = default;
 
 void Core::set_stop(const StopSignal& stop) {
-  direct_array_.set_stop(stop);
-  vector_unit_.set_stop(stop);
+  host_.stop = stop;
   if (stepped_ != nullptr) stepped_->set_stop(stop);
 }
 
@@ -123,60 +120,32 @@ Status Core::Control(const ControlSetup& setup, std::span<uint8_t> data) {
 
 Status Core::ReadRegister(const DecodedRegisterRequest& request, std::span<uint8_t> data) const {
   const DeviceProfile& profile = options_.profile;
-  uint64_t value = 0;
-  RegisterWidth width = RegisterWidth::k32;
-  switch (static_cast<Register>(request.address)) {
-    case Register::kId:
-      value = kDeviceId;
-      break;
-    case Register::kIsa:
-      value = kIsaVersion;
-      break;
-    case Register::kArrayRows:
-      value = profile.array_rows;
-      break;
-    case Register::kArrayColumns:
-      value = profile.array_columns;
-      break;
-    case Register::kClockKhz:
-      value = profile.clock_hz / 1000;
-      break;
-    case Register::kMemoryBytes:
-      value = profile.memory_bytes;
-      break;
-    case Register::kProgramBytes:
-      value = profile.program_memory_bytes;
-      break;
-    case Register::kLinkKbps:
-      value = profile.link_bytes_per_second / 1000;
-      break;
-    case Register::kStatus:
-      value = static_cast<uint32_t>(status_);
-      break;
-    case Register::kFaultCode:
-      value = static_cast<uint32_t>(fault_.code);
-      break;
-    case Register::kFaultInstruction:
-      value = fault_instruction_;
-      break;
-    case Register::kFaultDetail:
-      value = fault_.detail;
-      break;
-    case Register::kCycles:
-      value = cycles_;
-      width = RegisterWidth::k64;
-      break;
-    case Register::kInstructions:
-      value = instructions_;
-      width = RegisterWidth::k64;
-      break;
-    default:
-      return InvalidArgument("register %04X cannot be read", request.address);
+  const std::pair<Register, uint64_t> values[] = {
+      {Register::kId, kDeviceId},
+      {Register::kIsa, kIsaVersion},
+      {Register::kArrayRows, profile.array_rows},
+      {Register::kArrayColumns, profile.array_columns},
+      {Register::kClockKhz, profile.clock_hz / 1000},
+      {Register::kMemoryBytes, profile.memory_bytes},
+      {Register::kProgramBytes, profile.program_memory_bytes},
+      {Register::kLinkKbps, profile.link_bytes_per_second / 1000},
+      {Register::kStatus, static_cast<uint32_t>(status_)},
+      {Register::kFaultCode, static_cast<uint32_t>(fault_.code)},
+      {Register::kFaultInstruction, fault_instruction_},
+      {Register::kFaultDetail, fault_.detail},
+      {Register::kCycles, cycles_},
+      {Register::kInstructions, instructions_}};
+  const auto read = std::find_if(std::begin(values), std::end(values), [&](const auto& entry) {
+    return static_cast<uint32_t>(entry.first) == request.address;
+  });
+  if (read == std::end(values)) {
+    return InvalidArgument("register %04X cannot be read", request.address);
   }
-  if (request.width != width) {
+  const bool is_wide = read->first == Register::kCycles || read->first == Register::kInstructions;
+  if (is_wide != (request.width == RegisterWidth::k64)) {
     return InvalidArgument("register %04X has another width", request.address);
   }
-  std::memcpy(data.data(), &value, data.size());
+  std::memcpy(data.data(), &read->second, data.size());
   return Status();
 }
 
@@ -212,12 +181,11 @@ size_t Core::AcceptBulkOut(std::span<const uint8_t> bytes) {
   }
 }
 
-// What becomes of the running program is open again: its schedule, as far as it has run.
+// A write may have changed the rest of the running program: from now on its time is computed.
 void Core::ComputeTime() {
   if (status_ != CoreStatus::kRunning || !known_cycles_) return;
   known_cycles_.reset();
-  const size_t first = start_.program_offset / kInstructionBytes;
-  for (size_t i = first; i < first + next_; ++i) {
+  for (size_t i = first_slot(); i < first_slot() + next_; ++i) {
     schedule_.Add(slots_[i]->instruction, slots_[i]->execution_cycles);
   }
 }
@@ -247,7 +215,7 @@ void Core::Start(const StartMessage& start) {
   known_cycles_.reset();
   schedule_ = Schedule(MakeScheduleOptions(options_.profile));
   if (stepped_ != nullptr) stepped_->StartProgram();
-  const uint64_t first = start.program_offset / kInstructionBytes;
+  const uint64_t first = first_slot();
   if (start.program_offset % kInstructionBytes != 0 || start.instruction_count == 0 ||
       first + start.instruction_count > program_.size() / kInstructionBytes) {
     RaiseFault({FaultCode::kBadProgram, 0});
@@ -288,16 +256,9 @@ bool Core::Step() {
     Advance(*chained);
     return true;
   }
-  switch (Run(*slot)) {
-    case Progress::kNone:
-      return false;
-    case Progress::kSome:
-      return true;
-    case Progress::kDone:
-      break;
-  }
-  Advance(*slot);
-  return true;
+  const Progress progress = Run(*slot);
+  if (progress == Progress::kDone) Advance(*slot);
+  return progress != Progress::kNone;
 }
 
 // Past an instruction that has run.
@@ -344,7 +305,7 @@ const Core::Slot* Core::Fetch() {
 // Instruction `number` of the program, checked but for its channel records; nullptr with a fault.
 // The one before it has been decoded, unless it was overwritten since.
 Core::Slot* Core::Decoded(uint32_t number, Fault* fault) {
-  const size_t index = start_.program_offset / kInstructionBytes + number;
+  const size_t index = first_slot() + number;
   std::unique_ptr<Slot>& slot = slots_[index];
   if (slot == nullptr) {
     const std::span<const uint8_t, kInstructionBytes> bytes(
@@ -356,15 +317,14 @@ Core::Slot* Core::Decoded(uint32_t number, Fault* fault) {
     slot = std::make_unique<Slot>();
     slot->instruction = *Decode(bytes);
   }
-  const Segments segments{start_.parameter_base, start_.activation_base};
   const Slot* const before = number > 0 ? slots_[index - 1].get() : nullptr;
   *fault =
-      CheckChain(before != nullptr ? &before->instruction : nullptr, slot->instruction, segments);
+      CheckChain(before != nullptr ? &before->instruction : nullptr, slot->instruction, segments());
   if (fault->code != FaultCode::kNone) return nullptr;
-  if (slot->checked_for != segments) {
-    *fault = CheckInstruction(slot->instruction, segments, memory_.size());
+  if (slot->checked_for != segments()) {
+    *fault = CheckInstruction(slot->instruction, segments(), memory_.size());
     if (fault->code != FaultCode::kNone) return nullptr;
-    slot->checked_for = segments;
+    slot->checked_for = segments();
     slot->records_checked = 0;
     const ArraySize array{options_.profile.array_rows, options_.profile.array_columns};
     slot->execution_cycles = ExecutionCycles(slot->instruction, array);
@@ -373,28 +333,16 @@ Core::Slot* Core::Decoded(uint32_t number, Fault* fault) {
 }
 
 Fault Core::CheckRecords(Slot& slot) {
-  const std::optional<RecordsOperand> records = RecordsOf(slot.instruction);
-  if (!records) return {};
-  const uint64_t address = slot.checked_for->Resolve(records->address);
-  const uint64_t bytes = uint64_t{records->channels} * kChannelRecordBytes;
+  const RecordsOperand records = RecordsOf(slot.instruction);
+  if (records.channels == 0) return {};
+  const uint64_t address = slot.checked_for->Resolve(records.address);
+  const uint64_t bytes = uint64_t{records.channels} * kChannelRecordBytes;
   if (slot.records_checked != 0 && !memory_.ChangedSince(slot.records_checked, address, bytes)) {
     return {};
   }
-  const Fault fault = CheckChannelRecords({memory_.ReadAt(address, bytes), bytes}, records->flags);
+  const Fault fault = CheckChannelRecords({memory_.ReadAt(address, bytes), bytes}, records.flags);
   slot.records_checked = fault.code == FaultCode::kNone ? memory_.now() : 0;
   return fault;
-}
-
-template <typename T>
-void Core::RunDirect(const Slot& slot, const T& operands) {
-  const Segments& segments = *slot.checked_for;
-  if constexpr (std::is_same_v<T, LstmInstruction>) {
-    direct_array_.RunLstm(operands, segments);
-  } else if constexpr (requires { operands.weight_address; }) {
-    direct_array_.Run(slot.instruction, segments);
-  } else {
-    vector_unit_.Run(operands, segments);
-  }
 }
 
 void Core::RunStepped(const Slot& slot) {
@@ -423,8 +371,10 @@ Core::Progress Core::Run(const Slot& slot) {
         } else if constexpr (!std::is_same_v<T, std::monostate>) {
           if (stepped_ != nullptr) {
             RunStepped(slot);
+          } else if constexpr (requires { i.weight_address; }) {
+            direct_array_.Run(slot.instruction, *slot.checked_for);
           } else {
-            RunDirect(slot, i);
+            vector_unit_.Run(slot.instruction, *slot.checked_for);
           }
         }
         return Progress::kDone;
@@ -442,20 +392,18 @@ size_t Core::TransferSize(uint32_t bytes, size_t available) {
 }
 
 Core::Progress Core::Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes) {
-  const Segments segments{start_.parameter_base, start_.activation_base};
   const size_t count = TransferSize(bytes, stream.size());
   if (count == 0) return Progress::kNone;
-  const uint64_t address = segments.Resolve(output_address) + transferred_;
+  const uint64_t address = segments().Resolve(output_address) + transferred_;
   stream.Take({memory_.WriteAt(address, count), count});
   transferred_ += static_cast<uint32_t>(count);
   return transferred_ == bytes ? Progress::kDone : Progress::kSome;
 }
 
 Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
-  const Segments segments{start_.parameter_base, start_.activation_base};
   const size_t count = TransferSize(bytes, kQueueLimit - outputs_.size());
   if (count == 0) return Progress::kNone;
-  const uint64_t address = segments.Resolve(input_address) + transferred_;
+  const uint64_t address = segments().Resolve(input_address) + transferred_;
   outputs_.Append({memory_.ReadAt(address, count), count});
   sent_ += count;
   transferred_ += static_cast<uint32_t>(count);
@@ -475,7 +423,7 @@ Core::Progress Core::Complete() {
     cycles = schedule_.summary().total;
     // Not of a program that has changed meanwhile.
     if (started_at_write_ == program_writes_ && options_.timekeeping == Timekeeping::kOnce) {
-      Slot& first = *slots_[start_.program_offset / kInstructionBytes];
+      Slot& first = *slots_[first_slot()];
       first.program_length = start_.instruction_count;
       first.program_writes = program_writes_;
       first.program_cycles = cycles;

@@ -25,15 +25,13 @@
 #include "atoll/status.h"
 #include "driver/atoll1/protocol.h"
 #include "driver/atoll1/record_parser.h"
-#include "driver/emulator/byte_queue.h"
 #include "driver/emulator/check.h"
-#include "driver/emulator/direct_array.h"
+#include "driver/emulator/direct_face.h"
 #include "driver/emulator/memory.h"
 #include "driver/emulator/stepped_machine.h"
-#include "driver/emulator/vector_unit.h"
 #include "driver/isa/instruction.h"
 #include "driver/isa/memory_access.h"
-#include "driver/isa/schedule.h"
+#include "driver/isa/timing.h"
 #include "driver/profiles/device_profile.h"
 #include "driver/usb/usb_transport.h"
 #include "runtime/base/buffer.h"
@@ -94,8 +92,8 @@ class Core {
   // nothing to do: no program runs, or it waits for the host.
   bool Step();
 
-  // Says that a Step in progress shall end soon; then the memories are undefined, and Reset must be
-  // the next call. Without one that never happens.
+  // Lets a Step in progress end early; the memories are then undefined, and Reset must be the next
+  // call.
   void set_stop(const StopSignal& stop);
 
   CoreStatus status() const { return status_; }
@@ -110,14 +108,13 @@ class Core {
   // An instruction of program memory in the form in which it runs.
   struct Slot {
     Instruction instruction;
-    // What it was last checked for, if it was.
-    std::optional<Segments> checked_for;
-    uint64_t records_checked = 0;   // time of the memory, 0 never
-    uint64_t execution_cycles = 0;  // valid once checked
-    // Of the program of so many instructions that begins here, as long as program memory is what it
-    // was after so many writes: its time is the same whatever the data.
+    std::optional<Segments> checked_for;  // the last check's; none before it
+    uint64_t records_checked = 0;         // time of the memory, 0 never
+    uint64_t execution_cycles = 0;        // valid once checked
+    // The time of a program does not depend on its data. That of the one that begins here, with
+    // this many instructions, is known as long as nobody has written program memory again.
     uint32_t program_length = 0;
-    uint64_t program_writes = 0;
+    uint64_t program_writes = 0;  // Core::program_writes_ when it was found
     uint64_t program_cycles = 0;
   };
   enum class Progress { kDone, kSome, kNone };
@@ -135,19 +132,20 @@ class Core {
   Slot* Decoded(uint32_t number, Fault* fault);
   Fault CheckRecords(Slot& slot);
   Progress Run(const Slot& slot);
-  // An instruction of array, vector unit or DMA.
-  template <typename T>
-  void RunDirect(const Slot& slot, const T& operands);
+  void RunStepped(const Slot& slot);
   void Advance(const Slot& slot);
   const Slot* ChainedBehind(const Slot& slot);
-  void RunStepped(const Slot& slot);
-  // How many of its `bytes` the instruction in progress moves now, of which `available` could be.
-  // Stepped, they are of one block, whose cycle passes when it is complete.
+  // How many bytes the instruction in progress, which moves `bytes` in all, moves now. The stepped
+  // face moves one block at most, and counts its cycle when it is complete.
   size_t TransferSize(uint32_t bytes, size_t available);
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
   Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
   Progress Send(uint32_t input_address, uint32_t bytes);
   Progress Complete();
+
+  // Of the running program.
+  Segments segments() const { return {start_.parameter_base, start_.activation_base}; }
+  size_t first_slot() const { return start_.program_offset / kInstructionBytes; }
 
   const CoreOptions options_;
   ThreadPool pool_;
@@ -155,9 +153,10 @@ class Core {
   Buffer program_;
   // One per instruction of program memory, or nullptr, as far as programs have been started.
   std::vector<std::unique_ptr<Slot>> slots_;
+  DirectHost host_;
   DirectArray direct_array_;
   VectorUnit vector_unit_;
-  std::unique_ptr<SteppedMachine> stepped_;  // instead of these two, if that is the face
+  std::unique_ptr<SteppedMachine> stepped_;  // instead of these, if that is the face
 
   RecordParser parser_;
   ByteQueue inputs_, parameters_, outputs_, events_, fault_words_;
@@ -171,8 +170,8 @@ class Core {
   uint64_t stepped_cycles_ = 0;  // that this one has taken on the stepped face
   uint64_t program_writes_ = 0;  // to program memory, so far
   uint64_t started_at_write_ = 0;
-  // Of the running program: what it will have taken, if that is known, else the schedule so far.
-  // The stepped face keeps its own.
+  // Of the running program: its time if that is known, else the schedule so far. The stepped face
+  // keeps its own.
   std::optional<uint64_t> known_cycles_;
   Schedule schedule_;
   // The fault, if status_ says so.

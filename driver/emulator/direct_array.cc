@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/emulator/direct_array.h"
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <type_traits>
-#include <vector>
 
-#include "driver/emulator/slices.h"
-#include "driver/emulator/vector_unit.h"
-#include "driver/isa/operand_limits.h"
+#include "driver/emulator/direct_face.h"
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/conv2d.h"
+#include "runtime/kernels/depthwise/depthwise_conv2d.h"
+#include "runtime/kernels/transpose_conv.h"
 
 namespace atollrt {
 namespace {
@@ -32,13 +30,6 @@ struct Range {
   uint64_t address = 0;
   uint64_t size_bytes = 0;
 };
-
-ByteType TypeOf(uint32_t flags, uint32_t unsigned_flag) {
-  return (flags & unsigned_flag) != 0 ? ByteType::kUInt8 : ByteType::kInt8;
-}
-
-// Checked operands fit.
-int32_t Size(uint32_t operand) { return static_cast<int32_t>(operand); }
 
 OutputChannel ReadChannelRecord(const uint8_t* record, RequantizeMode mode) {
   OutputChannel channel;
@@ -66,34 +57,11 @@ OutputStage MakeOutputStage(const uint8_t* records, uint32_t channels, uint32_t 
   return stage;
 }
 
-template <typename T>
-ConvShape MakeShape(const T& i, uint32_t groups) {
-  ConvShape shape{.batch = Size(i.batch),
-                  .input_h = Size(i.input_h),
-                  .input_w = Size(i.input_w),
-                  .input_c = Size(i.input_c),
-                  .output_h = Size(i.output_h),
-                  .output_w = Size(i.output_w),
-                  .output_c = Size(i.output_c),
-                  .kernel_h = Size(i.kernel_h),
-                  .kernel_w = Size(i.kernel_w),
-                  .stride_h = Size(i.stride_h),
-                  .stride_w = Size(i.stride_w),
-                  .pad_top = Size(i.pad_top),
-                  .pad_left = Size(i.pad_left),
-                  .groups = Size(groups)};
-  if constexpr (requires { i.dilation_h; }) {
-    shape.dilation_h = Size(i.dilation_h);
-    shape.dilation_w = Size(i.dilation_w);
-  }
-  return shape;
-}
-
 // Everything that the instructions, and the params of their kernels, have in common.
 template <typename Params, typename T>
-Params MakeParams(const T& i, uint32_t groups, const uint8_t* weights, const uint8_t* records) {
-  return Params{.shape = MakeShape(i, groups),
-                .input_type = TypeOf(i.flags, kFlagInputUnsigned),
+Params MakeParams(const T& i, const uint8_t* weights, const uint8_t* records) {
+  return Params{.shape = ShapeOf(i),
+                .input_type = TypeOf(i.flags),
                 .weight_type = TypeOf(i.flags, kFlagWeightsUnsigned),
                 .input_zero_point = i.input_zero_point,
                 .weight_zero_point = i.weight_zero_point,
@@ -102,113 +70,106 @@ Params MakeParams(const T& i, uint32_t groups, const uint8_t* weights, const uin
                                           {i.clamp_min, i.clamp_max})};
 }
 
+template <typename T>
+uint32_t GroupsOf(const T& i) {
+  if constexpr (requires { i.groups; }) return i.groups;
+  return 1;
+}
+
+template <typename T>
+uint64_t RecordBytes(const T& i) {
+  return uint64_t{i.output_c} * kChannelRecordBytes;
+}
+
+// The kernel of an instruction.
+template <typename T>
+struct KernelFor;
+template <>
+struct KernelFor<Conv2DInstruction> {
+  using Kernel = Conv2D;
+  using Params = Conv2DParams;
+  static constexpr auto kReference = ReferenceConv2D;
+};
+template <>
+struct KernelFor<DepthwiseConv2DInstruction> {
+  using Kernel = DepthwiseConv2D;
+  using Params = DepthwiseConv2DParams;
+  static constexpr auto kReference = ReferenceDepthwiseConv2D;
+};
+template <>
+struct KernelFor<TransposeConv2DInstruction> {
+  using Kernel = TransposeConv<Conv2D, Conv2DParams>;
+  using Params = Conv2DParams;
+  static constexpr auto kReference = ReferenceTransposeConv;
+};
+template <typename T>
+constexpr bool kIsTransposed = std::is_same_v<T, TransposeConv2DInstruction>;
+
+template <typename T>
+auto PrepareKernel(const typename KernelFor<T>::Params& params, CpuFeatures features) {
+  using Kernel = typename KernelFor<T>::Kernel;
+  if constexpr (kIsTransposed<T>) {
+    const uint8_t zero_weight = static_cast<uint8_t>(params.weight_zero_point);
+    return Kernel::Prepare(params, {.zero_weight = zero_weight}, features);
+  } else {
+    return Kernel::Prepare(params, features);
+  }
+}
+
 // What packed weights take, roughly but not less: channels are padded to whole vectors, weights of
 // one channel to whole words, and each may take two bytes.
-uint64_t PackedBytes(uint64_t groups, uint64_t group_channels, uint64_t channel_weights) {
+uint64_t PaddedBytes(uint64_t groups, uint64_t group_channels, uint64_t channel_weights) {
   return groups * AlignUp(group_channels, 32) * (2 * AlignUp(channel_weights, 4) + 32);
 }
 
 // UINT64_MAX for windows that are spread so far that no kernel should be prepared for them.
 template <typename T>
-uint64_t PackedConvolutionBytes(const T& i, uint64_t groups, uint64_t weight_bytes) {
+uint64_t PackedConvolutionBytes(const T& i) {
+  const uint64_t groups = GroupsOf(i);
   const bool compact =
       WindowReach(i.output_h, i.stride_h, i.kernel_h, i.dilation_h) <= kExtentMax &&
       WindowReach(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) <= kExtentMax;
-  return compact ? PackedBytes(groups, i.output_c / groups, weight_bytes / i.output_c) : UINT64_MAX;
+  return compact ? PaddedBytes(groups, i.output_c / groups, WeightBytes(i) / i.output_c)
+                 : UINT64_MAX;
 }
 
-// How each of the instructions maps to its kernel.
-struct Conv2DMapping {
-  static constexpr bool kIsTransposed = false;
-  using Kernel = Conv2D;
-  using Params = Conv2DParams;
-  static constexpr auto kReference = ReferenceConv2D;
-  static uint64_t WeightBytes(const Conv2DInstruction& i) {
-    return uint64_t{i.output_c} * i.kernel_h * i.kernel_w * (i.input_c / i.groups);
-  }
-  static uint32_t Groups(const Conv2DInstruction& i) { return i.groups; }
-  static uint64_t PackedBytes(const Conv2DInstruction& i) {
-    return PackedConvolutionBytes(i, i.groups, WeightBytes(i));
-  }
-  static Result<Kernel> Prepare(const Params& params, CpuFeatures features) {
-    return Conv2D::Prepare(params, features);
-  }
-};
-struct DepthwiseMapping {
-  static constexpr bool kIsTransposed = false;
-  using Kernel = DepthwiseConv2D;
-  using Params = DepthwiseConv2DParams;
-  static constexpr auto kReference = ReferenceDepthwiseConv2D;
-  static uint64_t WeightBytes(const DepthwiseConv2DInstruction& i) {
-    return uint64_t{i.kernel_h} * i.kernel_w * i.output_c;
-  }
-  static uint32_t Groups(const DepthwiseConv2DInstruction&) { return 1; }
-  // Cells of 16 channels and of up to four rows of taps, for up to three more output rows, whose
-  // weights lie further down, and for each part of weights that do not fit a byte. A line of
-  // padding is as deep as the output and as wide as the input, or what windows see of it.
-  static uint64_t PackedBytes(const DepthwiseConv2DInstruction& i) {
-    constexpr uint64_t kCellChannels = 16, kCellBytes = 64 + 16, kParts = 3, kSlack = 65;
-    const uint64_t cells = DivideRoundingUp<uint64_t>(i.output_c, kCellChannels) *
-                           (uint64_t{i.kernel_h} + 3) * i.kernel_w;
-    const uint64_t columns = std::min<uint64_t>(
-        i.input_w, WindowReach(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) + kSlack);
-    return SaturatingSum(PackedConvolutionBytes(i, 1, WeightBytes(i)),
-                         cells * kParts * kCellBytes + columns * i.output_c);
-  }
-  static Result<Kernel> Prepare(const Params& params, CpuFeatures features) {
-    return DepthwiseConv2D::Prepare(params, features);
-  }
-};
-struct TransposeMapping {
-  static constexpr bool kIsTransposed = true;
-  using Kernel = TransposeConv<Conv2D, Conv2DParams>;
-  using Params = Conv2DParams;
-  static constexpr auto kReference = ReferenceTransposeConv;
-  static uint64_t WeightBytes(const TransposeConv2DInstruction& i) {
-    return uint64_t{i.output_c} * i.kernel_h * i.kernel_w * i.input_c;
-  }
-  static uint32_t Groups(const TransposeConv2DInstruction&) { return 1; }
-  // Of all phases.
-  static uint64_t PackedBytes(const TransposeConv2DInstruction& i) {
-    const ConvShape shape = MakeShape(i, 1);
-    if (!SplitsWell(shape)) return UINT64_MAX;
-    const auto rows =
-        SplitTransposeConv({shape.output_h, shape.kernel_h, shape.stride_h, shape.pad_top});
-    const auto columns =
-        SplitTransposeConv({shape.output_w, shape.kernel_w, shape.stride_w, shape.pad_left});
-    uint64_t bytes = 0;
-    for (const TransposePhase& row : rows) {
-      for (const TransposePhase& column : columns) {
-        const uint64_t taps = uint64_t{static_cast<uint32_t>(row.taps)} * column.taps;
-        bytes += atollrt::PackedBytes(1, i.output_c, taps * i.input_c);
-      }
-    }
-    return bytes;
-  }
-  static Result<Kernel> Prepare(const Params& params, CpuFeatures features) {
-    const uint8_t zero_weight = static_cast<uint8_t>(params.weight_zero_point);
-    return Kernel::Prepare(params, {.zero_weight = zero_weight}, features);
-  }
-};
+uint64_t PackedBytes(const Conv2DInstruction& i) { return PackedConvolutionBytes(i); }
 
-// Calls visitor(operands, mapping).
-template <typename Visitor>
-auto VisitFilter(const Instruction& instruction, const Visitor& visitor) {
-  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
-    return visitor(*conv, Conv2DMapping());
+// Cells of 16 channels and of up to four rows of taps, for up to three more output rows, whose
+// weights lie further down, and for each part of weights that do not fit a byte. A line of padding
+// is as deep as the output and as wide as the input, or what windows see of it.
+uint64_t PackedBytes(const DepthwiseConv2DInstruction& i) {
+  constexpr uint64_t kCellChannels = 16, kCellBytes = 64 + 16, kParts = 3, kSlack = 65;
+  const uint64_t cells = DivideRoundingUp<uint64_t>(i.output_c, kCellChannels) *
+                         (uint64_t{i.kernel_h} + 3) * i.kernel_w;
+  const uint64_t columns = std::min<uint64_t>(
+      i.input_w, WindowReach(i.output_w, i.stride_w, i.kernel_w, i.dilation_w) + kSlack);
+  return SaturatingSum(PackedConvolutionBytes(i),
+                       cells * kParts * kCellBytes + columns * i.output_c);
+}
+
+// Of all phases.
+uint64_t PackedBytes(const TransposeConv2DInstruction& i) {
+  const ConvShape s = ShapeOf(i);
+  if (!SplitsWell(s)) return UINT64_MAX;
+  const auto rows = SplitTransposeConv({s.output_h, s.kernel_h, s.stride_h, s.pad_top});
+  const auto columns = SplitTransposeConv({s.output_w, s.kernel_w, s.stride_w, s.pad_left});
+  uint64_t bytes = 0;
+  for (const TransposePhase& row : rows) {
+    for (const TransposePhase& column : columns) {
+      const uint64_t taps = uint64_t{static_cast<uint32_t>(row.taps)} * column.taps;
+      bytes += PaddedBytes(1, i.output_c, taps * i.input_c);
+    }
   }
-  if (const auto* depthwise = std::get_if<DepthwiseConv2DInstruction>(&instruction)) {
-    return visitor(*depthwise, DepthwiseMapping());
-  }
-  const auto* transposed = std::get_if<TransposeConv2DInstruction>(&instruction);
-  ATOLL_CHECK(transposed != nullptr);
-  return visitor(*transposed, TransposeMapping());
+  return bytes;
 }
 
 }  // namespace
 
 struct DirectArray::Prepared {
-  std::variant<std::monostate, Conv2D, DepthwiseConv2D, TransposeMapping::Kernel> kernel;
+  std::variant<std::monostate, Conv2D, DepthwiseConv2D,
+               KernelFor<TransposeConv2DInstruction>::Kernel>
+      kernel;
   uint64_t time = 0;  // of the memory, when it was read
   Range weights, records;
   uint64_t packed_bytes = 0;
@@ -219,24 +180,22 @@ struct DirectArray::Prepared {
 
 // Of where it reads and writes, which tells most filters of a device from each other.
 size_t DirectArray::KeyHash::operator()(const Key& key) const {
-  return VisitFilter(key.instruction, [&](const auto& i, auto) {
-    uint64_t hash = 0;
-    for (const uint32_t word : {key.segments.parameter_base, key.segments.activation_base,
-                                i.weight_address, i.input_address, i.output_address}) {
-      hash = (hash ^ word) * 0x9E3779B97F4A7C15u + (hash >> 29);
-    }
-    return static_cast<size_t>(hash);
-  });
+  return std::visit(
+      [&](const auto& i) {
+        uint64_t hash = 0;
+        if constexpr (requires { i.weight_address; }) {
+          for (const uint32_t word : {key.segments.parameter_base, key.segments.activation_base,
+                                      i.weight_address, i.input_address, i.output_address}) {
+            hash = (hash ^ word) * 0x9E3779B97F4A7C15u + (hash >> 29);
+          }
+        }
+        return static_cast<size_t>(hash);
+      },
+      key.instruction);
 }
 
-DirectArray::DirectArray(OnChipMemory* memory, CpuFeatures features, ThreadPool* pool,
-                         const WorkLimits& limits)
-    : memory_(memory),
-      features_(features),
-      pool_(pool),
-      limits_(limits),
-      combine_pairs_(ChoosePairs(features)),
-      packed_limit_(std::max(kPackedPerMemory * memory->size(), kPackedMin)) {}
+DirectArray::DirectArray(DirectHost* host)
+    : host_(*host), packed_limit_(std::max(kPackedPerMemory * memory_->size(), kPackedMin)) {}
 
 DirectArray::~DirectArray() = default;
 
@@ -250,13 +209,11 @@ bool DirectArray::Holds(const Prepared& prepared) const {
 // Whether memory changed since, but back to what it was.
 bool DirectArray::HoldsAgain(Prepared* prepared) const {
   if (prepared->source.empty()) return false;
-  const Range& w = prepared->weights;
-  const Range& r = prepared->records;
   const uint8_t* source = prepared->source.data();
-  if (std::memcmp(memory_->ReadAt(w.address, w.size_bytes), source, w.size_bytes) != 0 ||
-      std::memcmp(memory_->ReadAt(r.address, r.size_bytes), source + w.size_bytes, r.size_bytes) !=
-          0) {
-    return false;
+  for (const Range& range : {prepared->weights, prepared->records}) {
+    const uint8_t* bytes = memory_->ReadAt(range.address, range.size_bytes);
+    if (std::memcmp(bytes, source, range.size_bytes) != 0) return false;
+    source += range.size_bytes;
   }
   prepared->time = memory_->now();
   return true;
@@ -266,54 +223,43 @@ bool DirectArray::HoldsAgain(Prepared* prepared) const {
 // more weights in turn than a cache can help with.
 void DirectArray::MakeRoom(uint64_t bytes) {
   if (prepared_bytes_ + bytes <= packed_limit_) return;
-  for (auto it = prepared_.begin(); it != prepared_.end();) {
-    if (Holds(*it->second)) {
-      ++it;
-    } else {
-      prepared_bytes_ -= it->second->packed_bytes;
-      it = prepared_.erase(it);
-    }
-  }
+  std::erase_if(prepared_, [&](const auto& entry) {
+    if (Holds(*entry.second)) return false;
+    prepared_bytes_ -= entry.second->packed_bytes;
+    return true;
+  });
   if (prepared_bytes_ + bytes <= packed_limit_) return;
   prepared_.clear();
   prepared_bytes_ = 0;
 }
 
 // Packed weights that agree with memory, or nullptr if the instruction should run as plain loops.
-DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
+template <typename T>
+DirectArray::Prepared* DirectArray::Prepare(const T& i, const Key& key) {
   bool overwritten = false;
   if (const auto found = prepared_.find(key); found != prepared_.end()) {
     Prepared* const prepared = found->second.get();
     if (Holds(*prepared) || HoldsAgain(prepared)) return prepared;
     overwritten = true;
-    prepared_bytes_ -= found->second->packed_bytes;
+    prepared_bytes_ -= prepared->packed_bytes;
     prepared_.erase(found);
   }
-  const uint64_t packed_bytes = VisitFilter(key.instruction, [](const auto& i, auto mapping) {
-    return decltype(mapping)::PackedBytes(i);
-  });
+  const uint64_t packed_bytes = PackedBytes(i);
   if (packed_bytes > packed_limit_) return nullptr;
   MakeRoom(packed_bytes);
   ++packings_;
   auto prepared = std::make_unique<Prepared>();
   prepared->packed_bytes = packed_bytes;
   prepared->time = memory_->now();
-  const bool packed = VisitFilter(key.instruction, [&](const auto& i, auto mapping) {
-    using Mapping = decltype(mapping);
-    prepared->weights = {key.segments.Resolve(i.weight_address), Mapping::WeightBytes(i)};
-    prepared->records = {key.segments.Resolve(i.channel_address),
-                         uint64_t{i.output_c} * kChannelRecordBytes};
-    auto kernel = Mapping::Prepare(
-        MakeParams<typename Mapping::Params>(
-            i, Mapping::Groups(i),
-            memory_->ReadAt(prepared->weights.address, prepared->weights.size_bytes),
-            memory_->ReadAt(prepared->records.address, prepared->records.size_bytes)),
-        features_);
-    if (!kernel.ok()) return false;
-    prepared->kernel = *std::move(kernel);
-    return true;
-  });
-  if (!packed) return nullptr;
+  prepared->weights = {key.segments.Resolve(i.weight_address), WeightBytes(i)};
+  prepared->records = {key.segments.Resolve(i.channel_address), RecordBytes(i)};
+  const Operands operands{memory_, key.segments};
+  auto kernel = PrepareKernel<T>(
+      MakeParams<typename KernelFor<T>::Params>(i, operands.Read(i.weight_address, WeightBytes(i)),
+                                                operands.Read(i.channel_address, RecordBytes(i))),
+      host_.features);
+  if (!kernel.ok()) return nullptr;
+  prepared->kernel = *std::move(kernel);
   if (overwritten) {
     for (const Range& range : {prepared->weights, prepared->records}) {
       const uint8_t* bytes = memory_->ReadAt(range.address, range.size_bytes);
@@ -326,7 +272,18 @@ DirectArray::Prepared* DirectArray::Prepare(const Key& key) {
 }
 
 void DirectArray::Run(const Instruction& instruction, const Segments& segments) {
-  Run(instruction, segments, {});
+  std::visit(
+      [&](const auto& i) {
+        using T = std::decay_t<decltype(i)>;
+        if constexpr (FilterInstruction<T>) {
+          RunFilter(i, {instruction, segments}, {});
+        } else if constexpr (std::is_same_v<T, LstmInstruction>) {
+          RunLstm(i, segments);
+        } else {
+          ATOLL_CHECK(false);
+        }
+      },
+      instruction);
 }
 
 void DirectArray::RunChained(const Instruction& instruction, const AddInstruction& add,
@@ -335,103 +292,100 @@ void DirectArray::RunChained(const Instruction& instruction, const AddInstructio
   const bool is_second = segments.Resolve(add.input1_address) != segments.Resolve(made.address);
   const uint32_t other = is_second ? add.input1_address : add.input2_address;
   const PairTail tail{
-      .combine = combine_pairs_, .params = PairParamsOf(add), .is_second = is_second};
-  Run(instruction, segments,
-      {.tail = &tail,
-       .other = memory_->ReadAt(segments.Resolve(other), made.bytes),
-       .y = memory_->WriteAt(segments.Resolve(add.output_address), made.bytes)});
+      .combine = host_.combine_pairs, .params = PairParamsOf(add), .is_second = is_second};
+  const Operands operands{memory_, segments};
+  RunFilter(std::get<Conv2DInstruction>(instruction), {instruction, segments},
+            {.tail = &tail,
+             .other = operands.Read(other, made.bytes),
+             .y = operands.Write(add.output_address, made.bytes)});
 }
 
 // Of kernels that are packed for each slice anew, unless it has the shape of the last one, and as
 // plain loops where they cannot be.
-template <typename Mapping, typename T>
-void DirectArray::RunInSlices(const T& i, const Segments& segments, const uint8_t* input,
+template <typename T>
+void DirectArray::RunInSlices(const T& i, const Operands& operands, const uint8_t* input,
                               uint8_t* output) {
-  using Kernel = typename Mapping::Kernel;
-  auto params = MakeParams<typename Mapping::Params>(
-      i, Mapping::Groups(i),
-      memory_->ReadAt(segments.Resolve(i.weight_address), Mapping::WeightBytes(i)),
-      memory_->ReadAt(segments.Resolve(i.channel_address),
-                      uint64_t{i.output_c} * kChannelRecordBytes));
-  const bool packs = Mapping::PackedBytes(i) <= packed_limit_;
+  using Kernel = typename KernelFor<T>::Kernel;
+  auto params =
+      MakeParams<typename KernelFor<T>::Params>(i, operands.Read(i.weight_address, WeightBytes(i)),
+                                                operands.Read(i.channel_address, RecordBytes(i)));
+  const bool packs = PackedBytes(i) <= packed_limit_;
   std::optional<Kernel> kernel;
   ConvShape kernel_shape;
-  ForEachSlice(
-      {.shape = params.shape,
-       .is_transposed = Mapping::kIsTransposed,
-       .pixel_work = Mapping::WeightBytes(i),
-       .work_at_once = packs ? limits_.filter_slice : limits_.plain_slice},
-      stop_, input, output, &cells_,
-      [&](const ConvShape& shape, const uint8_t* from, uint8_t* to, bool is_plain) {
-        params.shape = shape;
-        const bool may_pack = packs && !is_plain && (!Mapping::kIsTransposed || SplitsWell(shape));
-        if (may_pack && (!kernel.has_value() || kernel_shape != shape)) {
-          kernel.reset();
-          kernel_shape = shape;
-          ++packings_;
-          Result<Kernel> prepared = Mapping::Prepare(params, features_);
-          if (prepared.ok()) kernel = *std::move(prepared);
-        }
-        if (may_pack && kernel.has_value() &&
-            scratch_.Reserve(kernel->ScratchBytes(pool_ != nullptr ? pool_->threads() : 1))) {
-          kernel->Run(from, to, scratch_.data(), pool_);
-        } else {
-          Mapping::kReference(params, from, to);
-        }
-      });
+  ForEachSlice({.shape = params.shape,
+                .is_transposed = kIsTransposed<T>,
+                .pixel_work = WeightBytes(i),
+                .work_at_once = packs ? host_.limits.filter_slice : host_.limits.plain_slice},
+               &host_, input, output,
+               [&](const ConvShape& shape, const uint8_t* from, uint8_t* to, bool is_plain) {
+                 params.shape = shape;
+                 const bool may_pack =
+                     packs && !is_plain && (!kIsTransposed<T> || SplitsWell(shape));
+                 if (may_pack && (!kernel.has_value() || kernel_shape != shape)) {
+                   kernel.reset();
+                   kernel_shape = shape;
+                   ++packings_;
+                   Result<Kernel> prepared = PrepareKernel<T>(params, host_.features);
+                   if (prepared.ok()) kernel = *std::move(prepared);
+                 }
+                 if (may_pack && kernel.has_value() &&
+                     host_.scratch.Reserve(kernel->ScratchBytes(host_.pool->threads()))) {
+                   kernel->Run(from, to, host_.scratch.data(), host_.pool);
+                 } else {
+                   KernelFor<T>::kReference(params, from, to);
+                 }
+               });
 }
 
 // A tail needs a CONV_2D.
-void DirectArray::Run(const Instruction& instruction, const Segments& segments,
-                      const PairTailOperands& tail) {
-  VisitFilter(instruction, [&](const auto& i, auto mapping) {
-    using Mapping = decltype(mapping);
-    const uint64_t work =
-        SaturatingProduct({i.batch, i.output_h, i.output_w, Mapping::WeightBytes(i)});
-    const bool is_long =
-        work > (i.output_c < kFewChannels ? limits_.long_narrow_filter : limits_.long_filter);
-    const Prepared* prepared = is_long ? nullptr : Prepare({instruction, segments});
-    const uint64_t input_bytes = uint64_t{i.batch} * i.input_h * i.input_w * i.input_c;
-    const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.output_c;
-    const uint8_t* input = memory_->ReadAt(segments.Resolve(i.input_address), input_bytes);
-    uint8_t* output = memory_->WriteAt(segments.Resolve(i.output_address), output_bytes);
-    if (prepared != nullptr) {
-      const auto& kernel = std::get<typename Mapping::Kernel>(prepared->kernel);
-      const size_t needed = kernel.ScratchBytes(pool_ != nullptr ? pool_->threads() : 1);
-      if (scratch_.Reserve(needed)) {
-        if constexpr (std::is_same_v<Mapping, Conv2DMapping>) {
-          kernel.Run(input, output, scratch_.data(), pool_, tail);
-        } else {
-          kernel.Run(input, output, scratch_.data(), pool_);
-        }
-        return;
+template <typename T>
+void DirectArray::RunFilter(const T& i, const Key& key, const PairTailOperands& tail) {
+  const uint64_t work = SaturatingProduct({i.batch, i.output_h, i.output_w, WeightBytes(i)});
+  const WorkLimits& limits = host_.limits;
+  const bool is_long =
+      work > (i.output_c < kFewChannels ? limits.long_narrow_filter : limits.long_filter);
+  const Prepared* prepared = is_long ? nullptr : Prepare(i, key);
+  const Operands operands{memory_, key.segments};
+  const uint64_t output_bytes = uint64_t{i.batch} * i.output_h * i.output_w * i.output_c;
+  const uint8_t* input =
+      operands.Read(i.input_address, uint64_t{i.batch} * i.input_h * i.input_w * i.input_c);
+  uint8_t* output = operands.Write(i.output_address, output_bytes);
+  if (prepared != nullptr) {
+    const auto& kernel = std::get<typename KernelFor<T>::Kernel>(prepared->kernel);
+    if (host_.scratch.Reserve(kernel.ScratchBytes(host_.pool->threads()))) {
+      if constexpr (std::is_same_v<T, Conv2DInstruction>) {
+        kernel.Run(input, output, host_.scratch.data(), host_.pool, tail);
+      } else {
+        kernel.Run(input, output, host_.scratch.data(), host_.pool);
       }
+      return;
     }
-    RunInSlices<Mapping>(i, segments, input, output);
-    if (tail.tail != nullptr) {
-      tail.tail->Run(output, tail.other, tail.y, static_cast<int64_t>(output_bytes));
-    }
-  });
+  }
+  RunInSlices(i, operands, input, output);
+  if (tail.tail != nullptr) {
+    tail.tail->Run(output, tail.other, tail.y, static_cast<int64_t>(output_bytes));
+  }
 }
 
 void DirectArray::RunLstm(const LstmInstruction& i, const Segments& segments) {
   LstmParams& p = lstm_;
-  p.batch = Size(i.batch);
-  p.steps = Size(i.steps);
-  p.inputs = Size(i.inputs);
-  p.units = Size(i.units);
+  p.batch = i.batch;
+  p.steps = i.steps;
+  p.inputs = i.inputs;
+  p.units = i.units;
   p.layout = i.time_major != 0 ? LstmLayout::kTimeMajor : LstmLayout::kBatchMajor;
-  p.cell_integer_bits = Size(i.cell_integer_bits);
-  p.cell_clip = Size(i.cell_clip);
+  p.cell_integer_bits = i.cell_integer_bits;
+  p.cell_clip = i.cell_clip;
   p.hidden_multiplier = {i.hidden_multiplier, i.hidden_exponent};
   p.hidden_zero_point = i.hidden_zero_point;
 
   const uint64_t units = i.units;
   const uint64_t weight_bytes = kLstmGates * units * (i.inputs + units);
-  const auto* weights = reinterpret_cast<const int8_t*>(
-      memory_->ReadAt(segments.Resolve(i.weight_address), weight_bytes));
-  const uint8_t* record = memory_->ReadAt(segments.Resolve(i.channel_address),
-                                          2 * kLstmGates * units * kChannelRecordBytes);
+  const Operands operands{memory_, segments};
+  const auto* weights =
+      reinterpret_cast<const int8_t*>(operands.Read(i.weight_address, weight_bytes));
+  const uint8_t* record =
+      operands.Read(i.channel_address, 2 * kLstmGates * units * kChannelRecordBytes);
   const auto take = [&](uint64_t columns, LstmProduct* product) {
     for (const int8_t*& gate : product->weights) {
       gate = weights;
@@ -447,31 +401,31 @@ void DirectArray::RunLstm(const LstmInstruction& i, const Segments& segments) {
   take(units, &p.recurrent);
 
   // A few bytes for each row of the weights, which are on chip.
-  ATOLL_CHECK(scratch_.Reserve(LstmScratchBytes(p)));
+  ATOLL_CHECK(host_.scratch.Reserve(LstmScratchBytes(p)));
   const uint64_t rows = uint64_t{i.batch} * i.steps;
-  const uint8_t* input = memory_->ReadAt(segments.Resolve(i.input_address), rows * i.inputs);
-  uint8_t* hidden = memory_->WriteAt(segments.Resolve(i.hidden_address), i.batch * units);
-  uint8_t* cell = memory_->WriteAt(segments.Resolve(i.cell_address), 2 * i.batch * units);
-  uint8_t* output = memory_->WriteAt(segments.Resolve(i.output_address), rows * units);
+  const uint8_t* input = operands.Read(i.input_address, rows * i.inputs);
+  uint8_t* hidden = operands.Write(i.hidden_address, i.batch * units);
+  uint8_t* cell = operands.Write(i.cell_address, 2 * i.batch * units);
+  uint8_t* output = operands.Write(i.output_address, rows * units);
   // Some steps of one sequence, or one step of some sequences, as they lie in a row.
   const auto run = [&](uint64_t sequence, uint64_t sequences, uint64_t row, uint64_t steps) {
     p.batch = static_cast<int32_t>(sequences);
     p.steps = static_cast<int32_t>(steps);
     Lstm(p, reinterpret_cast<const int8_t*>(input) + row * i.inputs,
          reinterpret_cast<int8_t*>(hidden) + sequence * units, cell + 2 * sequence * units,
-         reinterpret_cast<int8_t*>(output) + row * units, scratch_.data());
+         reinterpret_cast<int8_t*>(output) + row * units, host_.scratch.data());
   };
-  const uint64_t at_once = limits_.lstm_slice / weight_bytes + 1;
+  const uint64_t at_once = host_.limits.lstm_slice / weight_bytes + 1;
   if (rows <= at_once) return run(0, i.batch, 0, i.steps);
   if (p.layout == LstmLayout::kTimeMajor) {
     for (uint64_t step = 0; step < i.steps; ++step) {
-      for (uint64_t b = 0; b < i.batch && !stop_(); b += at_once) {
+      for (uint64_t b = 0; b < i.batch && !host_.stop(); b += at_once) {
         run(b, std::min<uint64_t>(at_once, i.batch - b), step * i.batch + b, 1);
       }
     }
   } else {
     for (uint64_t b = 0; b < i.batch; ++b) {
-      for (uint64_t step = 0; step < i.steps && !stop_(); step += at_once) {
+      for (uint64_t step = 0; step < i.steps && !host_.stop(); step += at_once) {
         run(b, 1, b * i.steps + step, std::min<uint64_t>(at_once, i.steps - step));
       }
     }

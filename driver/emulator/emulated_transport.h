@@ -16,9 +16,12 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "atoll/status.h"
 #include "driver/emulator/core.h"
+#include "driver/usb/usb_bus.h"
 #include "driver/usb/usb_transport.h"
 
 namespace atollrt {
@@ -67,6 +70,23 @@ class EmulatedTransport final : public UsbTransport {
   // Of these, those that wait for the mutex. They leave only with it, so whoever has it and sees
   // none has not been disturbed.
   std::atomic<int> interrupters_{0};
+};
+
+// A UsbBus into which emulated devices are plugged for good. Each Open powers the device up anew.
+class EmulatedBus final : public UsbBus {
+ public:
+  // Ports "0-1", "0-2", ... with one device each.
+  explicit EmulatedBus(std::vector<CoreOptions> devices) : devices_(std::move(devices)) {}
+
+  Result<std::vector<UsbDeviceInfo>> List() override;
+  // Errors as Core::Create, too.
+  Result<std::unique_ptr<UsbTransport>> Open(const UsbDeviceInfo& device,
+                                             uint8_t interface_number) override;
+  uint64_t generation() override { return 0; }
+  bool WaitForChange(uint64_t seen, Deadline deadline) override;
+
+ private:
+  const std::vector<CoreOptions> devices_;
 };
 
 }  // namespace atollrt

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OnChipMemory: the bytes that a program computes on, and when they last changed. Time is counted
-// in writes and kept per page, so that whoever derives something from the bytes (packed weights)
-// can tell later whether it still holds. Not thread-safe.
+// The memory of the emulated device and the streams that go in and out. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -14,6 +14,9 @@
 
 namespace atollrt {
 
+// The bytes that a program computes on, and when they last changed. Time is counted in writes and
+// kept per page, so that whoever derives something from the bytes (packed weights) can tell later
+// whether it still holds.
 class OnChipMemory {
  public:
   static constexpr uint64_t kPageBytes = 4096;
@@ -56,5 +59,64 @@ class OnChipMemory {
 // gigabytes, of which only what is written takes memory of the host: beyond the first 64 MiB, more
 // than chips have, they are zeros.
 void Undefine(Buffer* memory);
+
+// Bytes in the order in which they came. Memory is kept for reuse, so a steady flow allocates
+// nothing. Unbounded: its owner bounds it.
+class ByteQueue {
+ public:
+  size_t size() const { return bytes_.size() - taken_; }
+
+  // Makes room for so many bytes: to append as many to an empty queue then allocates nothing,
+  // whatever is taken in between.
+  void Reserve(size_t size_bytes) { bytes_.reserve(size_bytes); }
+
+  void Append(std::span<const uint8_t> bytes) {
+    if (taken_ >= bytes_.size() / 2) {  // the move is paid for by the bytes taken before
+      bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(taken_));
+      taken_ = 0;
+    }
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+
+  // Moves the oldest bytes into `destination` until it is full or the queue empty; returns how
+  // many.
+  size_t Take(std::span<uint8_t> destination) {
+    const size_t count = std::min(size(), destination.size());
+    if (count > 0) std::memcpy(destination.data(), bytes_.data() + taken_, count);
+    taken_ += count;
+    return count;
+  }
+
+  // Empties the queue and gives its memory back.
+  void Clear() {
+    bytes_ = {};
+    taken_ = 0;
+  }
+
+ private:
+  std::vector<uint8_t> bytes_;
+  size_t taken_ = 0;  // of the front of bytes_
+};
+
+// Host memory that instructions borrow while they run. It grows to the most that one has asked for,
+// so steady inferences allocate nothing, and there is a bound to what a program can make us take:
+// whoever is refused runs as plain loops, which need none.
+class HostScratch {
+ public:
+  // Whether data() has, from now on, at least `size_bytes`. What was in it may be lost.
+  bool Reserve(size_t size_bytes) {
+    constexpr size_t kMax = 64 << 20;
+    if (size_bytes > buffer_.size() && size_bytes <= kMax) {
+      buffer_ = Buffer();
+      if (auto grown = Buffer::Allocate(size_bytes); grown.ok()) buffer_ = *std::move(grown);
+    }
+    return size_bytes <= buffer_.size();
+  }
+
+  uint8_t* data() { return buffer_.data(); }  // aligned to Buffer::kAlignment
+
+ private:
+  Buffer buffer_;
+};
 
 }  // namespace atollrt

@@ -5,7 +5,6 @@
 
 #include "atoll/check.h"
 #include "driver/emulator/stepped_jobs.h"
-#include "driver/emulator/stepped_lstm.h"
 
 namespace atollrt {
 
@@ -35,21 +34,17 @@ SteppedArray::SteppedArray(uint32_t rows, uint32_t columns) : rows_(rows), colum
   partial_sums_.resize(columns_ + cells);
 }
 
-uint64_t SteppedArray::Run(const Conv2DInstruction& instruction, const Segments& segments,
+uint64_t SteppedArray::Run(const Instruction& instruction, const Segments& segments,
                            std::span<uint8_t> memory) {
-  const stepped::Places places(instruction, segments);
-  return RunJob(stepped::Conv2DJob(instruction, places, rows_, columns_), memory);
-}
-
-uint64_t SteppedArray::Run(const TransposeConv2DInstruction& instruction, const Segments& segments,
-                           std::span<uint8_t> memory) {
-  const stepped::Places places(instruction, segments);
-  return RunJob(stepped::TransposeConv2DJob(instruction, places, rows_, columns_), memory);
-}
-
-uint64_t SteppedArray::Run(const LstmInstruction& instruction, const Segments& segments,
-                           std::span<uint8_t> memory) {
-  return RunJob(stepped::LstmJob(instruction, segments, rows_, columns_), memory);
+  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
+    return RunJob(stepped::Conv2DJob(*conv, segments, rows_, columns_), memory);
+  }
+  if (const auto* transposed = std::get_if<TransposeConv2DInstruction>(&instruction)) {
+    return RunJob(stepped::TransposeConv2DJob(*transposed, segments, rows_, columns_), memory);
+  }
+  const auto* lstm = std::get_if<LstmInstruction>(&instruction);
+  ATOLL_CHECK(lstm != nullptr);
+  return RunJob(stepped::LstmJob(*lstm, segments, rows_, columns_), memory);
 }
 
 template <typename Job>
@@ -68,7 +63,7 @@ uint64_t SteppedArray::RunJob(Job job, std::span<uint8_t> memory) {
       next_start += job.SlotCycles(next);
       next = job.After(next);
     }
-    if (slots.empty() || stop_()) return static_cast<uint64_t>(cycle);
+    if (slots.empty() || stop_()) return cycle;
     MoveActivations();
     for (const Slot<Tile>& slot : slots) {
       if (job.HasWeights(slot.tile)) {
@@ -77,15 +72,15 @@ uint64_t SteppedArray::RunJob(Job job, std::span<uint8_t> memory) {
       }
       const Range fed = InFirstCycles(slot.age, job.Positions(slot.tile), rows);
       for (int64_t row = fed.first; row < fed.end; ++row) {
-        auto& feeder = feeders[static_cast<size_t>(row)];
+        auto& feeder = feeders[row];
         if (row == slot.age) feeder.StartTile(job, slot.tile, row);
-        *Activations(static_cast<size_t>(row)) = feeder.Next(job, memory);
+        *Activations(row) = feeder.Next(job, memory);
       }
     }
     Multiply();
     const uint32_t* sums = partial_sums_.data() + size_t{rows_} * columns_;
     for (const Slot<Tile>& slot : slots) job.Take(slot.tile, slot.age - (rows - 1), sums, memory);
-    if (observer_ && cycle >= 0) observer_(static_cast<uint64_t>(cycle));
+    if (observer_ && cycle >= 0) observer_(cycle);
 
     for (Slot<Tile>& slot : slots) ++slot.age;
     // A slot is over when its last cycle has passed the last cell.
@@ -103,7 +98,7 @@ void SteppedArray::DriveWeights(const Job& job, const Slot& slot, std::span<cons
   const Range entering = InFirstCycles(slot.age + rows, rows, columns_);
   for (int64_t column = entering.first; column < entering.end; ++column) {
     const int64_t row = rows - 1 - (slot.age + rows - column);
-    shadow_weights_[static_cast<size_t>(column)] = job.Weight(slot.tile, row, column, memory);
+    shadow_weights_[column] = job.Weight(slot.tile, row, column, memory);
   }
 }
 
@@ -117,7 +112,7 @@ void SteppedArray::MoveWeights(int64_t age) {
     int16_t* shadow = shadow_weights_.data() + (row + 1) * columns_;
     const int64_t arriving = age - row;
     if (arriving >= 0 && arriving < columns_) {
-      active_weights_[static_cast<size_t>(row * columns_ + arriving)] = shadow[arriving];
+      active_weights_[row * columns_ + arriving] = shadow[arriving];
     }
     const Range moving = InFirstCycles(arriving + rows, rows - row, columns_);
     if (moving.first >= moving.end) continue;

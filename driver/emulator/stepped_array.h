@@ -27,16 +27,11 @@ class SteppedArray {
   // rows x columns cells, both at least 1: R and C of docs/isa.md.
   SteppedArray(uint32_t rows, uint32_t columns);
 
-  // Runs one instruction on `memory`, the on-chip memory, and returns the cycles that it took,
-  // issue not included. Precondition: the instruction passes the checks of docs/isa.md §4 with
-  // these segments and this memory. Writes the output tensor, an LSTM its state, too, and nothing
-  // else.
-  uint64_t Run(const Conv2DInstruction& instruction, const Segments& segments,
-               std::span<uint8_t> memory);
-  uint64_t Run(const TransposeConv2DInstruction& instruction, const Segments& segments,
-               std::span<uint8_t> memory);
-  uint64_t Run(const LstmInstruction& instruction, const Segments& segments,
-               std::span<uint8_t> memory);
+  // Runs one instruction of the array on `memory`, the on-chip memory, and returns the cycles that
+  // it took, issue not included. Precondition: the instruction passes the checks of docs/isa.md §4
+  // with these segments and this memory. Writes the output tensor, an LSTM its state, too, and
+  // nothing else.
+  uint64_t Run(const Instruction& instruction, const Segments& segments, std::span<uint8_t> memory);
 
   // Runs in progress end early when it says so.
   void set_stop(const StopSignal& stop) { stop_ = stop; }

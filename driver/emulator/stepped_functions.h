@@ -3,12 +3,14 @@
 // The functions of docs/isa.md §3 as the lanes of the vector unit compute them: one product in a
 // cycle, or a shift that is as long as its operand says. Each is an object that holds the registers
 // of one evaluation; Step() is one cycle and says whether it was the last, so that whoever steps it
-// counts the cycles. What needs no product (sums, shifts
-// by constants, choosing bits) is done in the same cycle as the product that needs it.
+// counts the cycles. What needs no product (sums, shifts by constants, choosing bits) is done in
+// the same cycle as the product that needs it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -29,49 +31,38 @@ class Exponential {
   bool Step(int64_t multiplier, int64_t exponent) {
     using isa::Rdpot;
     using isa::Srdhm;
-    switch (step_++) {
-      case 0: {
-        const int64_t a = isa::Mbqm(difference_, multiplier, exponent);
-        is_zero_ = a == 0;
-        const int64_t b = (a & ((int64_t{1} << 24) - 1)) - (int64_t{1} << 24);
-        bits_ = (b - a) >> 24;
-        x_ = 32 * b + (int64_t{1} << 28);
-        return false;
-      }
-      case 1:
-        x2_ = Srdhm(x_, x_);
-        return false;
-      case 2:
-        x3_ = Srdhm(x2_, x_);
-        return false;
-      case 3:
-        x4_ = Srdhm(x2_, x2_);
-        return false;
-      case 4:
-        polynomial_ = x_ + Rdpot(Srdhm(Rdpot(x4_, 2) + x3_, 715827883) + x2_, 1);
-        return false;
-      case 5:
-        result_ = 1895147668 + Srdhm(1895147668, polynomial_);
-        return false;
-      default: {
-        const size_t factor = step_ - 7;
-        if ((bits_ >> factor & 1) != 0) result_ = Srdhm(result_, kFactors[factor]);
-        if (factor + 1 < kFactors.size()) return false;
-        if (is_zero_) result_ = isa::kInt32Max;
-        return true;
-      }
-    }
+    constexpr size_t kFirstFactor = 6;
+    const size_t step = step_++;
+    if (step == 0) Reduce(isa::Mbqm(difference_, multiplier, exponent));
+    if (step == 1) x2_ = Srdhm(x_, x_);
+    if (step == 2) x3_ = Srdhm(x2_, x_);
+    if (step == 3) x4_ = Srdhm(x2_, x2_);
+    if (step == 4) x_ += Rdpot(Srdhm(Rdpot(x4_, 2) + x3_, 715827883) + x2_, 1);
+    if (step == 5) result_ = 1895147668 + Srdhm(1895147668, x_);
+    if (step < kFirstFactor) return false;
+    const size_t factor = step - kFirstFactor;
+    if ((bits_ >> factor & 1) != 0) result_ = Srdhm(result_, kFactors[factor]);
+    if (factor + 1 < kFactors.size()) return false;
+    if (is_zero_) result_ = isa::kInt32Max;
+    return true;
   }
 
   int64_t result() const { return result_; }
 
  private:
+  void Reduce(int64_t a) {
+    is_zero_ = a == 0;
+    const int64_t b = (a & ((int64_t{1} << 24) - 1)) - (int64_t{1} << 24);
+    bits_ = (b - a) >> 24;
+    x_ = 32 * b + (int64_t{1} << 28);
+  }
+
   static constexpr std::array<int64_t, 7> kFactors = {1672461947, 1302514674, 790015084, 290630308,
                                                       39332535,   720401,     242};
   size_t step_ = 0;
   int64_t difference_ = 0;
   int64_t bits_ = 0;  // which factors
-  int64_t x_ = 0, x2_ = 0, x3_ = 0, x4_ = 0, polynomial_ = 0;
+  int64_t x_ = 0, x2_ = 0, x3_ = 0, x4_ = 0;
   int64_t result_ = 0;
   bool is_zero_ = false;
 };
@@ -85,20 +76,15 @@ class Reciprocal {
     const size_t step = step_++;
     if (step == 0) {
       leading_zeros_ = std::countl_zero(sum_);
-      const uint64_t shifted = uint64_t{sum_} << leading_zeros_;
-      const int64_t a = static_cast<int64_t>(shifted) - (int64_t{1} << 31);
-      half_ = a / 2 + (int64_t{1} << 30);
-      return false;
-    }
-    if (step == 1) {
+      const int64_t shifted = int64_t{sum_} << leading_zeros_;
+      half_ = (shifted - (int64_t{1} << 31)) / 2 + (int64_t{1} << 30);
+    } else if (step == 1) {
       x_ = 1515870810 + isa::Srdhm(half_, -1010580540);
-      return false;
-    }
-    if (step % 2 == 0) {
+    } else if (step % 2 == 0) {
       error_ = (int64_t{1} << 29) - isa::Srdhm(half_, x_);
-      return false;
+    } else {
+      x_ += isa::Shl(isa::Srdhm(x_, error_), 2);
     }
-    x_ += isa::Shl(isa::Srdhm(x_, error_), 2);
     return step == kLastStep;
   }
 
@@ -124,27 +110,18 @@ class InverseRoot {
     const size_t step = step_++;
     if (step == 0) {
       Normalize();
-      return false;
-    }
-    if (step == kLastStep) {
+    } else if (step == kLastStep) {
       y_ = Srdhm(y_, 1518500250);
-      return true;
+    } else if (step % 4 == 1) {
+      power_ = Srdhm(y_, y_);
+    } else if (step % 4 == 2) {
+      power_ = isa::Shl(Srdhm(power_, y_), 6);
+    } else if (step % 4 == 3) {
+      power_ = Srdhm(half_, power_);
+    } else {
+      y_ = isa::Shl(Srdhm((int64_t{1} << 28) + (int64_t{1} << 27), y_) - power_, 3);
     }
-    switch (step % 4) {
-      case 1:
-        power_ = Srdhm(y_, y_);
-        break;
-      case 2:
-        power_ = isa::Shl(Srdhm(power_, y_), 6);
-        break;
-      case 3:
-        power_ = Srdhm(half_, power_);
-        break;
-      default:
-        y_ = isa::Shl(Srdhm((int64_t{1} << 28) + (int64_t{1} << 27), y_) - power_, 3);
-        break;
-    }
-    return false;
+    return step == kLastStep;
   }
 
   int64_t multiplier() const {
@@ -193,50 +170,29 @@ class GateFunction {
 
   bool Step() {
     using isa::Product16;
-    using isa::Sat16;
-    switch (stage_++) {
-      case 0:
-        x2_ = Product16(x_, x_);
-        return false;
-      case 1:
-        x3_ = Product16(x2_, x_);
-        return false;
-      case 2:
-        x4_ = Product16(x2_, x2_);
-        return false;
-      case 3:
-        z_ = isa::Rdpot(Product16(isa::Rdpot(x4_, 2) + x3_, 10923) + x2_, 1);
-        return false;
-      case 4:
-        power_ = Sat16(28918 + Product16(28918, x_ + z_));
-        return false;
-      case 12:
-        if (is_tiny_) power_ = 0;
-        if (is_one_) power_ = 32767;
-        v_ = (power_ + 32768) >> 1;
-        x_ = 23130 + Product16(v_, -15420);
-        return false;
-      case 13:
-      case 15:
-      case 17:
-        error_ = 8192 - Product16(v_, x_);
-        return false;
-      case 14:
-      case 16:
-        x_ += Sat16(4 * Product16(x_, error_));
-        return false;
-      case 18:
-        x_ += Sat16(4 * Product16(x_, error_));
-        return true;
-      default: {  // 5 ... 11
-        const size_t factor = stage_ - 6;
-        const int64_t j = static_cast<int64_t>(factor) - 2;
-        if (j < k_ && (bits_ >> (15 - k_ + j) & 1) != 0) {
-          power_ = Product16(power_, kFactors[factor]);
-        }
-        return false;
+    constexpr int64_t kFirstFactor = 5, kHalve = 12;
+    const int64_t stage = stage_++;
+    if (stage == 0) x2_ = Product16(x_, x_);
+    if (stage == 1) x3_ = Product16(x2_, x_);
+    if (stage == 2) x4_ = Product16(x2_, x2_);
+    if (stage == 3) z_ = isa::Rdpot(Product16(isa::Rdpot(x4_, 2) + x3_, 10923) + x2_, 1);
+    if (stage == 4) power_ = isa::Sat16(28918 + Product16(28918, x_ + z_));
+    if (kFirstFactor <= stage && stage < kHalve) {
+      const int64_t j = stage - kFirstFactor - 2;
+      if (j < k_ && (bits_ >> (15 - k_ + j) & 1) != 0) {
+        power_ = Product16(power_, kFactors[stage - kFirstFactor]);
       }
     }
+    if (stage == kHalve) {
+      if (is_tiny_) power_ = 0;
+      if (is_one_) power_ = 32767;
+      v_ = (power_ + 32768) >> 1;
+      x_ = 23130 + Product16(v_, -15420);
+    }
+    // Three corrections of two products.
+    if (stage > kHalve && stage % 2 == 1) error_ = 8192 - Product16(v_, x_);
+    if (stage > kHalve && stage % 2 == 0) x_ += isa::Sat16(4 * Product16(x_, error_));
+    return stage + 1 == kStages;
   }
 
   int64_t result() const {
@@ -255,10 +211,60 @@ class GateFunction {
   int64_t k_ = 0;
   bool is_one_ = false, is_tiny_ = false;
   int64_t bits_ = 0;  // which factors
-  size_t stage_ = 0;
+  int64_t stage_ = 0;
   int64_t x_ = 0, x2_ = 0, x3_ = 0, x4_ = 0, z_ = 0;
   int64_t power_ = 0;  // exp(-|a|)
   int64_t v_ = 0, error_ = 0;
 };
+
+// ---- Resizing ----
+//
+// Which cells RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR read, and with which weights, as the
+// address unit works it out. Of an axis, `n` is the size of the whole input, `m` of the whole
+// output, `index` the position in the whole output, all within the ranges of docs/isa.md §4.
+
+// Where one axis of RESIZE_BILINEAR reads for one output index, with the weights of the two cells:
+// as integers that add up to 1024, or, with INPUT_UNSIGNED, in single precision.
+struct BilinearAxis {
+  std::array<int64_t, 2> cells = {};  // lo, hi
+  std::array<int64_t, 2> weights = {};
+  std::array<float, 2> real_weights = {};
+};
+
+inline BilinearAxis IntegerAxis(int64_t n, int64_t m, int64_t index, uint32_t mode) {
+  const bool aligns_ends = mode == 1 && m > 1;
+  const int64_t s = aligns_ends ? ((n - 1) * 1024 + (m - 1) / 2) / (m - 1) : (n * 1024 + m / 2) / m;
+  const int64_t v = index * s + (mode == 2 ? s / 2 - 512 : 0);
+  const int64_t lo = isa::Between(v / 1024, 0, n - 1);
+  const int64_t hi = isa::Between((v + 1023) / 1024, 0, n - 1);
+  const int64_t f = lo == hi ? 0 : v - 1024 * lo;
+  return {.cells = {lo, hi}, .weights = {1024 - f, f}};
+}
+
+inline float RealScale(int64_t n, int64_t m, uint32_t mode) {
+  const bool aligns_ends = mode == 1 && m > 1;
+  return aligns_ends ? static_cast<float>(n - 1) / static_cast<float>(m - 1)
+                     : static_cast<float>(n) / static_cast<float>(m);
+}
+
+inline BilinearAxis RealAxis(int64_t n, int64_t m, int64_t index, uint32_t mode) {
+  const float s = RealScale(n, m, mode);
+  const float i = static_cast<float>(index);
+  const float v = mode == 2 ? (i + 0.5f) * s - 0.5f : i * s;
+  const int64_t lo = isa::Between(static_cast<int64_t>(std::floor(v)), 0, n - 1);
+  const int64_t hi = isa::Between(static_cast<int64_t>(std::ceil(v)), 0, n - 1);
+  const float f = v - static_cast<float>(lo);
+  return {.cells = {lo, hi}, .real_weights = {1 - f, f}};
+}
+
+// The cell that RESIZE_NEAREST_NEIGHBOR copies.
+inline int64_t NearestCell(int64_t n, int64_t m, int64_t index, uint32_t mode) {
+  const float s = RealScale(n, m, mode);
+  const float i = static_cast<float>(index);
+  const float v = mode == 2 ? (i + 0.5f) * s : i * s;
+  const float whole = std::floor(v);
+  const int64_t rounded_up = mode == 1 && v - whole >= 0.5f ? 1 : 0;
+  return std::min(static_cast<int64_t>(whole) + rounded_up, n - 1);
+}
 
 }  // namespace atollrt::stepped

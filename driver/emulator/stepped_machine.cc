@@ -2,7 +2,6 @@
 #include "driver/emulator/stepped_machine.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <variant>
 
 #include "atoll/check.h"
@@ -67,24 +66,17 @@ class Machine final : public SteppedMachine {
 uint64_t Machine::Run(const Instruction& instruction, const Segments& segments,
                       std::span<uint8_t> memory) {
   if (UnitOf(instruction) == Unit::kVector) return vector_unit_.Run(instruction, segments, memory);
-  return std::visit(
-      [&](const auto& i) -> uint64_t {
-        using T = std::decay_t<decltype(i)>;
-        if constexpr (requires { array_.Run(i, segments, memory); }) {
-          return array_.Run(i, segments, memory);
-        } else if constexpr (std::is_same_v<T, CopyInstruction>) {
-          return CopyRuns(i, 0, segments.Resolve(i.input_address),
-                          segments.Resolve(i.output_address), memory, stop_);
-        } else if constexpr (std::is_same_v<T, FillInstruction>) {
-          const size_t to = segments.Resolve(i.output_address);
-          return ForBlocks(i.bytes, [&](size_t first, size_t count) {
-            std::fill_n(&memory[to + first], count, static_cast<uint8_t>(i.value));
-          });
-        }
-        ATOLL_CHECK(false);
-        return 0;
-      },
-      instruction);
+  if (UnitOf(instruction) == Unit::kArray) return array_.Run(instruction, segments, memory);
+  if (const auto* copy = std::get_if<CopyInstruction>(&instruction)) {
+    return CopyRuns(*copy, 0, segments.Resolve(copy->input_address),
+                    segments.Resolve(copy->output_address), memory, stop_);
+  }
+  const auto* fill = std::get_if<FillInstruction>(&instruction);
+  ATOLL_CHECK(fill != nullptr);
+  const size_t to = segments.Resolve(fill->output_address);
+  return ForBlocks(fill->bytes, [&](size_t first, size_t count) {
+    std::fill_n(&memory[to + first], count, static_cast<uint8_t>(fill->value));
+  });
 }
 
 }  // namespace

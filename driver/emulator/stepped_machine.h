@@ -2,8 +2,7 @@
 //
 // SteppedMachine: the emulator's stepped face. Array, vector unit and DMA of docs/isa.md §5, cycle
 // by cycle: slow, for small shapes, and the oracle of the direct face (DirectArray, VectorUnit), of
-// the closed forms in driver/isa/timing.h and of the order of driver/isa/schedule.h. It shares no
-// arithmetic with them.
+// the closed forms and of the order of driver/isa/timing.h. It shares no arithmetic with them.
 //
 // Belongs to one thread at a time.
 #pragma once

@@ -2,7 +2,6 @@
 #include "driver/emulator/stepped_sequencer.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <variant>
 
 #include "atoll/check.h"
@@ -49,21 +48,13 @@ void SteppedSequencer::Add(const Instruction& instruction, uint64_t cycles) {
   entry.unit = UnitOf(instruction);
   entry.cycles = cycles;
   entry.accesses = AccessesOf(instruction);
-  std::visit(
-      [&](const auto& i) {
-        using T = std::decay_t<decltype(i)>;
-        if constexpr (std::is_same_v<T, InputInstruction> ||
-                      std::is_same_v<T, ParametersInstruction> ||
-                      std::is_same_v<T, OutputInstruction>) {
-          entry.link_bytes = i.bytes;
-        } else if constexpr (std::is_same_v<T, Conv2DInstruction>) {
-          entry.last_position =
-              2 * ((uint64_t{i.output_c} + options_.columns - 1) / options_.columns);
-        } else if constexpr (std::is_same_v<T, AddInstruction>) {
-          entry.is_chained = (i.flags & kFlagChained) != 0;
-        }
-      },
-      instruction);
+  if (const auto* conv = std::get_if<Conv2DInstruction>(&instruction)) {
+    entry.last_position =
+        2 * ((uint64_t{conv->output_c} + options_.columns - 1) / options_.columns);
+  } else if (entry.unit == Unit::kInfeed || entry.unit == Unit::kOutfeed) {
+    entry.link_bytes = entry.accesses.begin()->bytes;
+  }
+  entry.is_chained = ChainedAdd(instruction) != nullptr;
   // The first tile of weights.
   if (entry.unit == Unit::kArray) entry.cycles += options_.rows;
 }

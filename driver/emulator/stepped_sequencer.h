@@ -2,8 +2,8 @@
 //
 // SteppedSequencer: the sequencer, the queues of the units and the link of docs/isa.md §5,
 // "Overlap", as a machine with a state that goes from one event to the next. It is the oracle of
-// driver/isa/schedule.h, which has the same list as maxima over earlier times: it is written from
-// that page and shares nothing with it but the table of operands.
+// Schedule (driver/isa/timing.h), which has the same list as maxima over earlier times: it is
+// written from that page and shares nothing with it but the table of operands.
 //
 // Belongs to one thread at a time.
 #pragma once

@@ -9,8 +9,6 @@
 #include "atoll/check.h"
 #include "driver/emulator/isa_arithmetic.h"
 #include "driver/emulator/stepped_functions.h"
-#include "driver/emulator/stepped_lanes.h"
-#include "driver/emulator/stepped_resize.h"
 
 namespace atollrt {
 
@@ -109,41 +107,20 @@ class Execution {
   }
 
   void operator()(const MultiplyInstruction& i) {
-    ForEachPair(
-        i, [&](uint8_t x1) { return isa::Value(x1, IsUnsigned(i)) - i.input1_zero_point; },
-        [&](int64_t a, uint8_t x2) {
-          return a * (isa::Value(x2, IsUnsigned(i)) - i.input2_zero_point);
-        },
-        [&](int64_t, int64_t product) {
-          return Requantized(i, product, i.output_multiplier, i.output_exponent);
-        });
-  }
-
-  void operator()(const MaximumInstruction& i) {
-    ForEachPair(
-        i, [&](uint8_t x1) { return isa::Value(x1, IsUnsigned(i)); },
-        [&](int64_t a, uint8_t x2) { return std::max(a, isa::Value(x2, IsUnsigned(i))); },
-        [](int64_t, int64_t y) { return static_cast<uint8_t>(y); });
-  }
-
-  void operator()(const MinimumInstruction& i) {
-    ForEachPair(
-        i, [&](uint8_t x1) { return isa::Value(x1, IsUnsigned(i)); },
-        [&](int64_t a, uint8_t x2) { return std::min(a, isa::Value(x2, IsUnsigned(i))); },
-        [](int64_t, int64_t y) { return static_cast<uint8_t>(y); });
+    ForEachProduct(i, [&](int64_t, int64_t product) {
+      return Requantized(i, product, i.output_multiplier, i.output_exponent);
+    });
   }
 
   void operator()(const PreluInstruction& i) {
-    ForEachPair(
-        i, [&](uint8_t x1) { return isa::Value(x1, IsUnsigned(i)) - i.input1_zero_point; },
-        [&](int64_t a, uint8_t x2) {
-          return a * (isa::Value(x2, IsUnsigned(i)) - i.input2_zero_point);
-        },
-        [&](int64_t a, int64_t product) {
-          return a >= 0 ? Requantized(i, a, i.positive_multiplier, i.positive_exponent)
-                        : Requantized(i, product, i.negative_multiplier, i.negative_exponent);
-        });
+    ForEachProduct(i, [&](int64_t a, int64_t product) {
+      return a >= 0 ? Requantized(i, a, i.positive_multiplier, i.positive_exponent)
+                    : Requantized(i, product, i.negative_multiplier, i.negative_exponent);
+    });
   }
+
+  void operator()(const MaximumInstruction& i) { ForEachChoice(i, Greater); }
+  void operator()(const MinimumInstruction& i) { ForEachChoice(i, Lesser); }
 
   void operator()(const ReduceSumInstruction& i) {
     Reduce(
@@ -154,19 +131,8 @@ class Execution {
         WrappedSum, [&](int64_t sum) { return Requantized(i, sum, i.multiplier, i.exponent); });
   }
 
-  void operator()(const ReduceMaxInstruction& i) {
-    Reduce(
-        i, LeastByte(i),
-        [&](int64_t m, uint8_t byte) { return Greater(m, isa::Value(byte, IsUnsigned(i))); },
-        Greater, [](int64_t m) { return static_cast<uint8_t>(m); });
-  }
-
-  void operator()(const ReduceMinInstruction& i) {
-    Reduce(
-        i, GreatestByte(i),
-        [&](int64_t m, uint8_t byte) { return Lesser(m, isa::Value(byte, IsUnsigned(i))); }, Lesser,
-        [](int64_t m) { return static_cast<uint8_t>(m); });
-  }
+  void operator()(const ReduceMaxInstruction& i) { ReduceByChoice(i, LeastByte(i), Greater); }
+  void operator()(const ReduceMinInstruction& i) { ReduceByChoice(i, GreatestByte(i), Lesser); }
 
   void operator()(const TableInstruction& i) {
     const size_t input = At(i.input_address), output = At(i.output_address);
@@ -194,9 +160,7 @@ class Execution {
       const int64_t greatest = lanes_[0].value;
 
       const auto counts = [&](uint64_t k) { return element(k) - greatest >= i.min_difference; };
-      const auto exponential = [&](uint64_t k) {
-        return exponentials[static_cast<size_t>(greatest - element(k))];
-      };
+      const auto exponential = [&](uint64_t k) { return exponentials[greatest - element(k)]; };
       lanes_.Clear([](Lane& lane) { lane.value = 0; });
       Pass(i.depth, [&](Lane& lane, uint64_t k) {
         if (counts(k)) lane.value = WrappedSum(lane.value, isa::Rdpot(exponential(k), 12));
@@ -395,6 +359,33 @@ class Execution {
         }
       }
     }
+  }
+
+  // The products of differences from the zero points: y = output(difference 1, product).
+  template <typename T, typename OutputByte>
+  void ForEachProduct(const T& i, const OutputByte& output_byte) {
+    ForEachPair(
+        i, [&](uint8_t x1) { return isa::Value(x1, IsUnsigned(i)) - i.input1_zero_point; },
+        [&](int64_t a, uint8_t x2) {
+          return a * (isa::Value(x2, IsUnsigned(i)) - i.input2_zero_point);
+        },
+        output_byte);
+  }
+  // y = choose(x1, x2).
+  template <typename T, typename Choose>
+  void ForEachChoice(const T& i, const Choose& choose) {
+    ForEachPair(
+        i, [&](uint8_t x1) { return isa::Value(x1, IsUnsigned(i)); },
+        [&](int64_t a, uint8_t x2) { return choose(a, isa::Value(x2, IsUnsigned(i))); },
+        [](int64_t, int64_t y) { return static_cast<uint8_t>(y); });
+  }
+
+  template <typename T, typename Choose>
+  void ReduceByChoice(const T& i, int64_t neutral, const Choose& choose) {
+    Reduce(
+        i, neutral,
+        [&](int64_t m, uint8_t byte) { return choose(m, isa::Value(byte, IsUnsigned(i))); }, choose,
+        [](int64_t m) { return static_cast<uint8_t>(m); });
   }
 
   // Reductions begin with `neutral`. If the last axis is kept, each lane has an output of its own;

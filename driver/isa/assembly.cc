@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -17,14 +19,7 @@ namespace {
 constexpr char kActivations[] = "act";
 constexpr char kParameters[] = "par";
 constexpr size_t kBytesPerLine = 32;
-constexpr char kHexDigits[] = "0123456789abcdef";
-
-struct TypeName {
-  const char* name;
-  LayerType type;
-};
-constexpr TypeName kTypeNames[] = {
-    {"int8", LayerType::kInt8}, {"uint8", LayerType::kUInt8}, {"int16", LayerType::kInt16}};
+constexpr LayerType kTypes[] = {LayerType::kInt8, LayerType::kUInt8, LayerType::kInt16};
 
 bool IsPrintable(char c) { return c >= 0x20 && c < 0x7F; }
 
@@ -34,14 +29,8 @@ bool IsPrintable(char c) { return c >= 0x20 && c < 0x7F; }
 std::string Quote(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (IsPrintable(c)) {
-      quoted += c;
-    } else {
-      quoted += Format("\\x%02x", static_cast<unsigned char>(c));
-    }
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += IsPrintable(c) ? std::string(1, c) : Format("\\x%02x", static_cast<uint8_t>(c));
   }
   return quoted + "\"";
 }
@@ -59,7 +48,7 @@ std::string LayerLine(const char* directive, const Layer& layer) {
     shape += Format("%s%d", shape.empty() ? "" : ", ", extent);
   }
   return Format(".%s %s %s [%s]  ; %llu bytes\n", directive, Quote(layer.name).c_str(),
-                kTypeNames[static_cast<size_t>(layer.type)].name, shape.c_str(),
+                LayerTypeName(layer.type), shape.c_str(),
                 static_cast<unsigned long long>(layer.bytes));
 }
 
@@ -69,8 +58,7 @@ std::string DataSection(const char* directive, const std::vector<uint8_t>& data,
   for (size_t i = 0; i < data.size(); ++i) {
     if (i % kBytesPerLine == 0) text += " ";
     if (i % 4 == 0) text += ' ';
-    text += kHexDigits[data[i] >> 4];
-    text += kHexDigits[data[i] & 15];
+    for (const int digit : {data[i] >> 4, data[i] & 15}) text += "0123456789abcdef"[digit];
     if (i % kBytesPerLine == kBytesPerLine - 1 || i + 1 == data.size()) text += '\n';
   }
   return text;
@@ -118,11 +106,17 @@ bool IsWordCharacter(char c) {
          c == '+' || c == '-' || c == '|' || c == '.';
 }
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
+// Digits and nothing else, of a number of no more than 64 bits.
+std::optional<uint64_t> ParseDigits(std::string_view text, int base) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+// Decimal, or hexadecimal after 0x.
+std::optional<uint64_t> ParseUnsigned(std::string_view text) {
+  return text.starts_with("0x") ? ParseDigits(text.substr(2), 16) : ParseDigits(text, 10);
 }
 
 // A piece of the text as it may appear in a message: short, printable, in quotes.
@@ -171,6 +165,13 @@ class Line {
   }
 
  private:
+  // What the next two digits say.
+  std::optional<uint8_t> HexByte() const {
+    const std::string_view digits = text_.substr(position_, 2);
+    if (digits.size() < 2) return std::nullopt;
+    return ParseDigits(digits, 16);
+  }
+
   std::string_view text_;
   size_t number_;
   size_t position_ = 0;
@@ -193,9 +194,8 @@ Result<std::string> Line::String() {
     char c = text_[position_++];
     if (c == '\\') {
       c = position_ < text_.size() ? text_[position_++] : '\0';
-      if (c == 'x' && position_ + 2 <= text_.size() && HexDigit(text_[position_]) >= 0 &&
-          HexDigit(text_[position_ + 1]) >= 0) {
-        c = static_cast<char>(HexDigit(text_[position_]) * 16 + HexDigit(text_[position_ + 1]));
+      if (const auto byte = HexByte(); c == 'x' && byte) {
+        c = static_cast<char>(*byte);
         position_ += 2;
       } else if (c != '"' && c != '\\') {
         token_ = position_ - 1;
@@ -211,36 +211,15 @@ Result<std::string> Line::String() {
 
 Status Line::AppendBytes(std::vector<uint8_t>* bytes) {
   while (!AtEnd()) {
-    const int high = HexDigit(text_[position_]);
-    const int low = position_ + 1 < text_.size() ? HexDigit(text_[position_ + 1]) : -1;
-    if (high < 0 || low < 0) {
+    const std::optional<uint8_t> byte = HexByte();
+    if (!byte) {
       return Error("%s is no byte; bytes are two hexadecimal digits each",
                    Shown(text_.substr(position_, 2)).c_str());
     }
-    bytes->push_back(static_cast<uint8_t>(high * 16 + low));
+    bytes->push_back(*byte);
     position_ += 2;
   }
   return {};
-}
-
-// Decimal, or hexadecimal after 0x; nothing else and no more than 64 bits.
-std::optional<uint64_t> ParseUnsigned(std::string_view text) {
-  uint64_t base = 10;
-  if (text.starts_with("0x")) {
-    base = 16;
-    text.remove_prefix(2);
-  }
-  if (text.empty()) return std::nullopt;
-  uint64_t value = 0;
-  for (const char c : text) {
-    const int digit = HexDigit(c);
-    if (digit < 0 || static_cast<uint64_t>(digit) >= base) return std::nullopt;
-    if (!CheckedMultiply(value, base, &value) ||
-        !CheckedAdd(value, static_cast<uint64_t>(digit), &value)) {
-      return std::nullopt;
-    }
-  }
-  return value;
 }
 
 std::optional<uint32_t> ParseAddress(std::string_view text) {
@@ -382,194 +361,32 @@ Status ForEachLine(std::string_view text, Read read) {
   return {};
 }
 
-// Takes lines and makes executables of them.
-class ExecutableReader {
- public:
-  // `rest` is the text behind the line.
-  Status Read(Line& line, std::string_view rest);
-  Result<std::vector<Executable>> Finish();
-
- private:
-  // What lines that are no directives belong to.
-  enum Section { kNone, kCaching, kInference, kResident, kStreamed };
-  struct Directive {
-    const char* name;
-    Status (ExecutableReader::*read)(Line&);
-    bool repeats;
-  };
-  static const Directive kDirectives[12];
-
-  Status ReadDirective(Line& line, std::string_view name);
-  Status ReadExecutable(Line& line);
-  Status ReadIsa(Line& line);
-  Status ReadArray(Line& line);
-  Status ReadCycles(Line& line) {
-    return ReadNumber(line, UINT64_MAX, &current_->estimated_cycles);
-  }
-  Status ReadActivations(Line& line) {
-    return ReadNumber(line, UINT64_MAX, &current_->activation_bytes);
-  }
-  Status ReadInput(Line& line) { return ReadLayer(line, &current_->inputs); }
-  Status ReadOutput(Line& line) { return ReadLayer(line, &current_->outputs); }
-  Status ReadCaching(Line&) { return Enter(kCaching, &current_->caching_program); }
-  Status ReadInference(Line&) {
-    current_->inference_nodes.reserve(CountInstructions(rest_));
-    return Enter(kInference, &current_->inference_program);
-  }
-  Status ReadNode(Line& line);
-  Status ReadResident(Line& line) { return ReadData(line, kResident, &resident_bytes_); }
-  Status ReadStreamed(Line& line) { return ReadData(line, kStreamed, &streamed_bytes_); }
-
-  Status Enter(Section section, std::vector<Instruction>* program) {
-    section_ = section;
-    program->reserve(CountInstructions(rest_));
-    return {};
-  }
-  Status ReadNumber(Line& line, uint64_t max, uint64_t* value);
-  Status ReadLayer(Line& line, std::vector<Layer>* layers);
-  Status ReadData(Line& line, Section section, uint64_t* bytes);
-  Status CloseExecutable();
-
-  std::vector<Executable> executables_;
-  // Of the executable that is being read.
-  Executable* current_ = nullptr;  // the last of executables_
-  Section section_ = kNone;
-  std::array<bool, 12> seen_{};  // per directive
-  int32_t node_ = -1;
-  bool has_nodes_ = false;
-  uint64_t resident_bytes_ = 0, streamed_bytes_ = 0;
-  std::string_view rest_;
-};
-
-const ExecutableReader::Directive ExecutableReader::kDirectives[12] = {
-    {"executable", &ExecutableReader::ReadExecutable, true},
-    {"isa", &ExecutableReader::ReadIsa, false},
-    {"array", &ExecutableReader::ReadArray, false},
-    {"cycles", &ExecutableReader::ReadCycles, false},
-    {"activations", &ExecutableReader::ReadActivations, false},
-    {"input", &ExecutableReader::ReadInput, true},
-    {"output", &ExecutableReader::ReadOutput, true},
-    {"caching", &ExecutableReader::ReadCaching, false},
-    {"inference", &ExecutableReader::ReadInference, false},
-    {"node", &ExecutableReader::ReadNode, true},
-    {"resident", &ExecutableReader::ReadResident, false},
-    {"streamed", &ExecutableReader::ReadStreamed, false},
-};
-
-Status ExecutableReader::Read(Line& line, std::string_view rest) {
-  rest_ = rest;
-  if (line.Take('.')) return ReadDirective(line, line.Word());
-  switch (section_) {
-    case kNone:
-      return line.Error(
-          "a directive belongs here: .executable, and .caching or .inference before "
-          "instructions");
-    case kResident:
-      return line.AppendBytes(&current_->resident_parameters);
-    case kStreamed:
-      return line.AppendBytes(&current_->streamed_parameters);
-    case kCaching:
-    case kInference:
-      break;
-  }
-  ATOLL_ASSIGN_OR_RETURN(Instruction instruction, ReadInstruction(line));
-  if (section_ == kCaching) {
-    current_->caching_program.push_back(std::move(instruction));
-  } else {
-    current_->inference_program.push_back(std::move(instruction));
-    current_->inference_nodes.push_back(node_);
-  }
-  return {};
-}
-
-Status ExecutableReader::ReadDirective(Line& line, std::string_view name) {
-  std::string known;
-  for (size_t i = 0; i < seen_.size(); ++i) {
-    const Directive& directive = kDirectives[i];
-    known += Format("%s.%s", i == 0 ? "" : ", ", directive.name);
-    if (name != directive.name) continue;
-    if (current_ == nullptr && i != 0) {
-      return line.Error("a text begins with .executable and a name in double quotes");
-    }
-    if (std::exchange(seen_[i], true) && !directive.repeats) {
-      return line.Error(".%s is there twice; keep one", directive.name);
-    }
-    ATOLL_RETURN_IF_ERROR((this->*directive.read)(line));
-    return line.ExpectEnd();
-  }
-  return line.Error("%s is no directive; there are %s", Shown(name).c_str(), known.c_str());
-}
-
-Status ExecutableReader::ReadExecutable(Line& line) {
-  ATOLL_RETURN_IF_ERROR(CloseExecutable());
-  ATOLL_ASSIGN_OR_RETURN(std::string name, line.String());
-  current_ = &executables_.emplace_back();
-  current_->name = std::move(name);
-  section_ = kNone;
-  seen_ = {};
-  node_ = -1;
-  has_nodes_ = false;
-  resident_bytes_ = streamed_bytes_ = 0;
-  return {};
-}
-
-Status ExecutableReader::ReadIsa(Line& line) {
-  uint64_t version = 0;
-  ATOLL_RETURN_IF_ERROR(ReadNumber(line, UINT32_MAX, &version));
-  current_->isa_version = static_cast<uint32_t>(version);
-  if (version == kIsaVersion) return {};
-  return Unsupported(
-      "%s is written for ISA version %llu, this library knows version %u; disassemble a model that "
-      "this version of Atoll has compiled",
-      Shown(current_->name).c_str(), static_cast<unsigned long long>(version), kIsaVersion);
-}
-
-Status ExecutableReader::ReadArray(Line& line) {
-  uint64_t rows = 0, columns = 0;
-  ATOLL_RETURN_IF_ERROR(ReadNumber(line, UINT32_MAX, &rows));
-  ATOLL_RETURN_IF_ERROR(ReadNumber(line, UINT32_MAX, &columns));
-  current_->array_rows = static_cast<uint32_t>(rows);
-  current_->array_columns = static_cast<uint32_t>(columns);
-  return {};
-}
-
-Status ExecutableReader::ReadNode(Line& line) {
-  if (section_ != kInference) return line.Error(".node belongs into the .inference program");
-  const std::string_view text = line.Word();
-  const std::optional<uint64_t> value = ParseUnsigned(text);
-  if (text != "none" && (!value || *value > INT32_MAX)) {
-    return line.Error("%s is no node; write 'none' or a number up to %d", Shown(text).c_str(),
-                      INT32_MAX);
-  }
-  node_ = text == "none" ? -1 : static_cast<int32_t>(*value);
-  has_nodes_ = true;
-  return {};
-}
-
-Status ExecutableReader::ReadNumber(Line& line, uint64_t max, uint64_t* value) {
+template <typename T>
+Status ReadNumber(Line& line, T* value) {
+  constexpr uint64_t kMost = std::numeric_limits<T>::max();
   const std::string_view text = line.Word();
   const std::optional<uint64_t> number = ParseUnsigned(text);
-  if (!number || *number > max) {
+  if (!number || *number > kMost) {
     return line.Error("%s is no number from 0 to %llu; one belongs here", Shown(text).c_str(),
-                      static_cast<unsigned long long>(max));
+                      static_cast<unsigned long long>(kMost));
   }
-  *value = *number;
+  *value = static_cast<T>(*number);
   return {};
 }
 
 // "name" type [extent, ...]
-Status ExecutableReader::ReadLayer(Line& line, std::vector<Layer>* layers) {
+Status ReadLayer(Line& line, std::vector<Layer>* layers) {
   Layer layer;
   ATOLL_ASSIGN_OR_RETURN(layer.name, line.String());
-  const std::string_view type = line.Word();
-  const auto known =
-      std::find_if(std::begin(kTypeNames), std::end(kTypeNames),
-                   [&](const TypeName& candidate) { return type == candidate.name; });
-  if (known == std::end(kTypeNames)) {
+  const std::string_view name = line.Word();
+  const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](LayerType candidate) {
+    return name == LayerTypeName(candidate);
+  });
+  if (type == std::end(kTypes)) {
     return line.Error("%s is no type of a layer; there are int8, uint8 and int16",
-                      Shown(type).c_str());
+                      Shown(name).c_str());
   }
-  layer.type = known->type;
+  layer.type = *type;
   if (!line.Take('[')) {
     line.AtEnd();
     return line.Error("a shape like [1, 4] belongs here");
@@ -580,23 +397,171 @@ Status ExecutableReader::ReadLayer(Line& line, std::vector<Layer>* layers) {
       line.AtEnd();
       return line.Error("a shape goes on with ',' or ends with ']'");
     }
-    uint64_t extent = 0;
-    ATOLL_RETURN_IF_ERROR(ReadNumber(line, INT32_MAX, &extent));
-    layer.shape.push_back(static_cast<int32_t>(extent));
-    layer.bytes = SaturatingProduct({layer.bytes, extent});
+    ATOLL_RETURN_IF_ERROR(ReadNumber(line, &layer.shape.emplace_back()));
+    layer.bytes = SaturatingProduct({layer.bytes, static_cast<uint64_t>(layer.shape.back())});
   }
   layers->push_back(std::move(layer));
   return {};
 }
 
-Status ExecutableReader::ReadData(Line& line, Section section, uint64_t* bytes) {
-  section_ = section;
-  return ReadNumber(line, UINT64_MAX, bytes);
+// Takes lines and makes executables of them.
+class ExecutableReader {
+ public:
+  // `rest` is the text behind the line.
+  Status Read(Line& line, std::string_view rest);
+  Result<std::vector<Executable>> Finish();
+
+ private:
+  using Reader = ExecutableReader;
+  struct Directive {
+    const char* name;
+    bool repeats;
+    Status (*read)(Reader& reader, Line& line);
+  };
+  static const Directive kDirectives[12];
+
+  Status ReadDirective(Line& line, std::string_view name);
+  Status BeginExecutable(Line& line);
+  Status CheckIsa() const;
+  Status EnterProgram(std::vector<Instruction>* program);
+  Status EnterData(Line& line, std::vector<uint8_t>* data, uint64_t* announced);
+  Status ReadNode(Line& line);
+  Status CloseExecutable();
+
+  std::vector<Executable> executables_;
+  Executable* current_ = nullptr;  // the last of them, which is being read
+  // Of that one.
+  struct State {
+    std::array<bool, 12> seen{};  // per directive
+    // What lines that are no directives belong to, or nullptr.
+    std::vector<Instruction>* program = nullptr;
+    std::vector<uint8_t>* data = nullptr;
+    int32_t node = -1;
+    bool has_nodes = false;
+    uint64_t resident_bytes = 0, streamed_bytes = 0;
+  } state_;
+  std::string_view rest_;
+};
+
+const ExecutableReader::Directive ExecutableReader::kDirectives[12] = {
+    {"executable", true, [](Reader& r, Line& line) { return r.BeginExecutable(line); }},
+    {"isa", false,
+     [](Reader& r, Line& line) {
+       ATOLL_RETURN_IF_ERROR(ReadNumber(line, &r.current_->isa_version));
+       return r.CheckIsa();
+     }},
+    {"array", false,
+     [](Reader& r, Line& line) {
+       ATOLL_RETURN_IF_ERROR(ReadNumber(line, &r.current_->array_rows));
+       return ReadNumber(line, &r.current_->array_columns);
+     }},
+    {"cycles", false,
+     [](Reader& r, Line& line) { return ReadNumber(line, &r.current_->estimated_cycles); }},
+    {"activations", false,
+     [](Reader& r, Line& line) { return ReadNumber(line, &r.current_->activation_bytes); }},
+    {"input", true, [](Reader& r, Line& line) { return ReadLayer(line, &r.current_->inputs); }},
+    {"output", true, [](Reader& r, Line& line) { return ReadLayer(line, &r.current_->outputs); }},
+    {"caching", false,
+     [](Reader& r, Line&) { return r.EnterProgram(&r.current_->caching_program); }},
+    {"inference", false,
+     [](Reader& r, Line&) {
+       r.current_->inference_nodes.reserve(CountInstructions(r.rest_));
+       return r.EnterProgram(&r.current_->inference_program);
+     }},
+    {"node", true, [](Reader& r, Line& line) { return r.ReadNode(line); }},
+    {"resident", false,
+     [](Reader& r, Line& line) {
+       return r.EnterData(line, &r.current_->resident_parameters, &r.state_.resident_bytes);
+     }},
+    {"streamed", false,
+     [](Reader& r, Line& line) {
+       return r.EnterData(line, &r.current_->streamed_parameters, &r.state_.streamed_bytes);
+     }},
+};
+
+Status ExecutableReader::Read(Line& line, std::string_view rest) {
+  rest_ = rest;
+  if (line.Take('.')) return ReadDirective(line, line.Word());
+  if (state_.data != nullptr) return line.AppendBytes(state_.data);
+  if (state_.program == nullptr) {
+    return line.Error(
+        "a directive belongs here: .executable, and .caching or .inference before "
+        "instructions");
+  }
+  ATOLL_ASSIGN_OR_RETURN(Instruction instruction, ReadInstruction(line));
+  state_.program->push_back(std::move(instruction));
+  if (state_.program == &current_->inference_program) {
+    current_->inference_nodes.push_back(state_.node);
+  }
+  return {};
+}
+
+Status ExecutableReader::ReadDirective(Line& line, std::string_view name) {
+  std::string known;
+  for (const Directive& directive : kDirectives) {
+    const size_t i = static_cast<size_t>(&directive - kDirectives);
+    known += Format("%s.%s", i == 0 ? "" : ", ", directive.name);
+    if (name != directive.name) continue;
+    if (current_ == nullptr && i != 0) {
+      return line.Error("a text begins with .executable and a name in double quotes");
+    }
+    if (std::exchange(state_.seen[i], true) && !directive.repeats) {
+      return line.Error(".%s is there twice; keep one", directive.name);
+    }
+    ATOLL_RETURN_IF_ERROR(directive.read(*this, line));
+    return line.ExpectEnd();
+  }
+  return line.Error("%s is no directive; there are %s", Shown(name).c_str(), known.c_str());
+}
+
+Status ExecutableReader::BeginExecutable(Line& line) {
+  ATOLL_RETURN_IF_ERROR(CloseExecutable());
+  ATOLL_ASSIGN_OR_RETURN(std::string name, line.String());
+  current_ = &executables_.emplace_back();
+  current_->name = std::move(name);
+  state_ = {};
+  return {};
+}
+
+Status ExecutableReader::CheckIsa() const {
+  if (current_->isa_version == kIsaVersion) return {};
+  return Unsupported(
+      "%s is written for ISA version %u, this library knows version %u; disassemble a model that "
+      "this version of Atoll has compiled",
+      Shown(current_->name).c_str(), current_->isa_version, kIsaVersion);
+}
+
+Status ExecutableReader::EnterProgram(std::vector<Instruction>* program) {
+  state_.program = program;
+  state_.data = nullptr;
+  program->reserve(CountInstructions(rest_));
+  return {};
+}
+
+Status ExecutableReader::EnterData(Line& line, std::vector<uint8_t>* data, uint64_t* announced) {
+  state_.program = nullptr;
+  state_.data = data;
+  return ReadNumber(line, announced);
+}
+
+Status ExecutableReader::ReadNode(Line& line) {
+  if (state_.program != &current_->inference_program) {
+    return line.Error(".node belongs into the .inference program");
+  }
+  const std::string_view text = line.Word();
+  const std::optional<uint64_t> value = ParseUnsigned(text);
+  if (text != "none" && (!value || *value > INT32_MAX)) {
+    return line.Error("%s is no node; write 'none' or a number up to %d", Shown(text).c_str(),
+                      INT32_MAX);
+  }
+  state_.node = text == "none" ? -1 : static_cast<int32_t>(*value);
+  state_.has_nodes = true;
+  return {};
 }
 
 Status ExecutableReader::CloseExecutable() {
   if (current_ == nullptr) return {};
-  if (!has_nodes_) current_->inference_nodes.clear();
+  if (!state_.has_nodes) current_->inference_nodes.clear();
   const auto check = [&](const char* directive, uint64_t announced, size_t there) {
     if (announced == there) return Status();
     return CorruptModel(
@@ -604,8 +569,10 @@ Status ExecutableReader::CloseExecutable() {
         static_cast<unsigned long long>(announced), there,
         there == 0 ? "; disassemble with parameters (atoll disasm --parameters)" : "");
   };
-  ATOLL_RETURN_IF_ERROR(check("resident", resident_bytes_, current_->resident_parameters.size()));
-  ATOLL_RETURN_IF_ERROR(check("streamed", streamed_bytes_, current_->streamed_parameters.size()));
+  ATOLL_RETURN_IF_ERROR(
+      check("resident", state_.resident_bytes, current_->resident_parameters.size()));
+  ATOLL_RETURN_IF_ERROR(
+      check("streamed", state_.streamed_bytes, current_->streamed_parameters.size()));
   return ValidateExecutable(*current_);
 }
 

@@ -12,7 +12,6 @@
 namespace atollrt {
 namespace {
 
-// Everything that is measured in bytes stays below this: on-chip addresses have 31 offset bits.
 constexpr size_t kContainerAlignment = 8;   // of the widest scalar in executable.fbs
 constexpr size_t kParameterAlignment = 32;  // force_align in executable.fbs
 
@@ -23,8 +22,7 @@ struct Movement {
   uint64_t parameters = 0;
 };
 
-Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64_t* total_bytes) {
-  *total_bytes = 0;
+Status ValidateLayers(const char* kind, const std::vector<Layer>& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
     const std::string name = Quoted(layer.name);
@@ -54,15 +52,22 @@ Status ValidateLayers(const char* kind, const std::vector<Layer>& layers, uint64
                           name.c_str(), static_cast<unsigned long long>(bytes),
                           static_cast<unsigned long long>(layer.bytes));
     }
-    *total_bytes += layer.bytes;
   }
   return {};
 }
 
-// Checks that each address operand begins inside its segment, `extent` bytes of it for those that
-// move a stream (0: only the first byte is known here).
-Status ValidateAddresses(const Executable& executable, const Instruction& instruction,
-                         uint64_t extent) {
+// Checks that each address operand begins inside its segment, all bytes of it for those that move a
+// stream, and counts these in `moved`.
+Status ValidateInstruction(const Executable& executable, const Instruction& instruction,
+                           Movement* moved) {
+  uint64_t extent = 0;
+  if (const auto* input = std::get_if<InputInstruction>(&instruction)) {
+    moved->input += extent = input->bytes;
+  } else if (const auto* output = std::get_if<OutputInstruction>(&instruction)) {
+    moved->output += extent = output->bytes;
+  } else if (const auto* parameters = std::get_if<ParametersInstruction>(&instruction)) {
+    moved->parameters += extent = parameters->bytes;
+  }
   const InstructionInfo& info = InstructionTable()[instruction.index()];
   const EncodedInstruction encoded = Encode(instruction);
   for (size_t i = 0; i < info.operands.size(); ++i) {
@@ -82,19 +87,6 @@ Status ValidateAddresses(const Executable& executable, const Instruction& instru
     }
   }
   return {};
-}
-
-Status ValidateInstruction(const Executable& executable, const Instruction& instruction,
-                           Movement* moved) {
-  uint64_t extent = 0;
-  if (const auto* input = std::get_if<InputInstruction>(&instruction)) {
-    moved->input += extent = input->bytes;
-  } else if (const auto* output = std::get_if<OutputInstruction>(&instruction)) {
-    moved->output += extent = output->bytes;
-  } else if (const auto* parameters = std::get_if<ParametersInstruction>(&instruction)) {
-    moved->parameters += extent = parameters->bytes;
-  }
-  return ValidateAddresses(executable, instruction, extent);
 }
 
 Status ValidateProgram(const Executable& executable, const std::vector<Instruction>& program,
@@ -162,9 +154,11 @@ Status ValidateContents(const Executable& executable) {
     return CorruptModel("%zu inputs and %zu outputs, at most %zu together are allowed",
                         executable.inputs.size(), executable.outputs.size(), kMaxLayers);
   }
-  Movement inference{.parameters = executable.streamed_parameters.size()};
-  ATOLL_RETURN_IF_ERROR(ValidateLayers("input", executable.inputs, &inference.input));
-  ATOLL_RETURN_IF_ERROR(ValidateLayers("output", executable.outputs, &inference.output));
+  ATOLL_RETURN_IF_ERROR(ValidateLayers("input", executable.inputs));
+  ATOLL_RETURN_IF_ERROR(ValidateLayers("output", executable.outputs));
+  const Movement inference{.input = TotalBytes(executable.inputs),
+                           .output = TotalBytes(executable.outputs),
+                           .parameters = executable.streamed_parameters.size()};
   ATOLL_RETURN_IF_ERROR(ValidateProgram(executable, executable.inference_program, inference)
                             .WithContext("inference program"));
   ATOLL_RETURN_IF_ERROR(ValidateNodes(executable).WithContext("inference program"));
@@ -301,21 +295,19 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<schema::Layer>>> Sto
 }  // namespace
 
 uint64_t LayerTypeBytes(LayerType type) {
-  switch (type) {
-    case LayerType::kInt16:
-    case LayerType::kFloat16:
-      return 2;
-    case LayerType::kInt32:
-    case LayerType::kFloat32:
-      return 4;
-    default:
-      return 1;
-  }
+  constexpr uint8_t kBytes[] = {1, 1, 2, 4, 2, 4};
+  return kBytes[static_cast<size_t>(type)];
 }
 
 const char* LayerTypeName(LayerType type) {
   constexpr const char* kNames[] = {"int8", "uint8", "int16", "int32", "float16", "float32"};
   return kNames[static_cast<size_t>(type)];
+}
+
+uint64_t TotalBytes(const std::vector<Layer>& layers) {
+  uint64_t bytes = 0;
+  for (const Layer& layer : layers) bytes += layer.bytes;
+  return bytes;
 }
 
 std::string Quoted(std::string_view name) {

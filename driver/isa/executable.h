@@ -4,8 +4,8 @@
 // parameters, layouts of inputs and outputs, estimated cycles. docs/executable.md describes the
 // stored form. Plain data; immutable once shared.
 //
-// AnyExecutable is what executables of all families of devices have in common, and all that who
-// runs one needs to know.
+// AnyExecutable is what executables of all families of devices have in common: all that a caller
+// must know to run one.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,8 @@ struct Layer {
   uint64_t bytes = 0;          // of all elements
   bool operator==(const Layer&) const = default;
 };
+
+uint64_t TotalBytes(const std::vector<Layer>& layers);
 
 const char* DeviceFamilyName(DeviceFamily family);  // "Atoll-1", "Coral"
 
@@ -80,10 +82,10 @@ uint64_t InstructionCycles(const Executable& executable, const Instruction& inst
 // A name from outside as it may appear in a message: short, printable, between quotes.
 std::string Quoted(std::string_view name);
 
-// Whether an executable means something (docs/executable.md, "What must hold"): layer sizes match
-// shapes, each program ends with its only END and moves exactly the announced bytes, operands
-// begin inside their segments. Operand values are left to the device. kCorruptModel with the name
-// and the numbers; kUnsupported for another ISA version.
+// Checks docs/executable.md, "What must hold": layer sizes match shapes, each program ends with its
+// only END and moves exactly the announced bytes, operands begin inside their segments. Operand
+// values are left to the device. kCorruptModel with the name and the numbers; kUnsupported for
+// another ISA version.
 Status ValidateExecutable(const Executable& executable);
 
 // The stored form; ReadExecutable gives an equal executable back. `executable` must be valid and

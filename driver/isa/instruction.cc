@@ -3,9 +3,6 @@
 
 #include <cstring>
 #include <string_view>
-#include <type_traits>
-
-#include "runtime/base/bytes.h"
 
 namespace atollrt {
 namespace {
@@ -154,5 +151,38 @@ std::string Disassemble(const Instruction& instruction) {
 const char* Mnemonic(const Instruction& instruction) { return InfoOf(instruction).mnemonic; }
 
 Unit UnitOf(const Instruction& instruction) { return InfoOf(instruction).unit; }
+
+const char* MeaningOf(const InstructionInfo& instruction) {
+  constexpr const char* kMeanings[] = {
+#define ATOLL_INSTRUCTION(Struct, MNEMONIC, opcode, unit, meaning) meaning,
+#include "driver/isa/instructions.inc"
+  };
+  return kMeanings[&instruction - kInstructions.data()];
+}
+
+const char* MeaningOf(const OperandInfo& operand) {
+  constexpr const char* kMeanings[] = {
+#define ATOLL_OPERAND(Struct, type, name, meaning) meaning,
+#include "driver/isa/instructions.inc"
+  };
+  return kMeanings[&operand - kOperands];
+}
+
+const char* MeaningOf(const FlagInfo& flag) {
+  constexpr const char* kMeanings[] = {
+#define ATOLL_FLAG(Name, NAME, bit, meaning) meaning,
+#include "driver/isa/instructions.inc"
+  };
+  return kMeanings[&flag - kFlags];
+}
+
+bool IsWithin(OperandLimit limit, uint64_t number) {
+  constexpr uint64_t kMost[] = {
+#define ATOLL_OPERAND_LIMIT(Name, most, meaning, rule) most,
+#include "driver/isa/operand_limits.inc"
+#undef ATOLL_OPERAND_LIMIT
+  };
+  return number <= kMost[static_cast<size_t>(limit)];
+}
 
 }  // namespace atollrt

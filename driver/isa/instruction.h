@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <variant>
 
 #include "atoll/status.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/unit.h"
 
 namespace atollrt {
@@ -45,15 +47,44 @@ using Instruction = std::variant<
 #include "driver/isa/instructions.inc"
     std::monostate>;  // closes the list; never encoded
 
-// Instructions of two tensors, of which each repeats along loops of its choice: ADD and those like
-// it.
+// Kinds of instructions that are alike in their operands. INPUT, OUTPUT and PARAMETERS:
+template <typename T>
+concept StreamInstruction = std::is_same_v<T, InputInstruction> ||
+    std::is_same_v<T, OutputInstruction> || std::is_same_v<T, ParametersInstruction>;
+// CONV_2D, DEPTHWISE_CONV_2D and TRANSPOSE_CONV_2D:
+template <typename T>
+concept FilterInstruction = requires(const T& i) {
+  i.output_c;
+};
+// Those of two tensors, each of which repeats along loops of its choice: ADD, MULTIPLY, ...
 template <typename T>
 concept PairInstruction = requires(const T& i) {
   i.input2_stride3;
 };
+// REDUCE_SUM, REDUCE_MAX and REDUCE_MIN:
+template <typename T>
+concept ReductionInstruction = requires(const T& i) {
+  i.reduced2;
+};
+// RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR:
+template <typename T>
+concept ResizeInstruction = requires(const T& i) {
+  i.output_first;
+};
 
-// Loops of such instructions and of COPY, outermost first, with bytes between the steps of each
-// operand.
+// The input channels that a filter sums up for one output channel; 0 if it has 0 groups.
+template <FilterInstruction T>
+uint32_t SummedChannels(const T& i) {
+  if constexpr (requires { i.groups; }) return i.groups == 0 ? 0 : i.input_c / i.groups;
+  return std::is_same_v<T, DepthwiseConv2DInstruction> ? 1 : i.input_c;
+}
+// Bytes of its weights, saturated.
+template <FilterInstruction T>
+uint64_t WeightBytes(const T& i) {
+  return SaturatingProduct({i.output_c, i.kernel_h, i.kernel_w, SummedChannels(i)});
+}
+
+// Loops of pairs and of COPY, outermost first, with bytes between the steps of each operand.
 inline constexpr size_t kPairLoops = 4;
 inline constexpr size_t kCopyLoops = 5;
 struct PairLoop {
@@ -103,8 +134,7 @@ std::string Disassemble(const Instruction& instruction);
 const char* Mnemonic(const Instruction& instruction);
 Unit UnitOf(const Instruction& instruction);
 
-// Operands of one instruction in order, for generic walks. What they mean is in
-// instruction_meanings.h.
+// Operands of one instruction in order, for generic walks.
 struct OperandInfo {
   const char* name;
   bool is_signed;  // the word is in two's complement
@@ -125,5 +155,26 @@ struct FlagInfo {
   uint32_t bit;  // its value, not its number
 };
 std::span<const FlagInfo> FlagTable();  // ascending
+
+// What the list says of them in words, for documentation. These take entries of InstructionTable,
+// their operands, and entries of FlagTable, not copies.
+const char* MeaningOf(const InstructionInfo& instruction);
+const char* MeaningOf(const OperandInfo& operand);
+const char* MeaningOf(const FlagInfo& flag);
+
+// Limits of operands (operand_limits.inc); numbers may be hostile.
+enum class OperandLimit : uint8_t {
+#define ATOLL_OPERAND_LIMIT(Name, most, meaning, rule) k##Name,
+#include "driver/isa/operand_limits.inc"
+#undef ATOLL_OPERAND_LIMIT
+};
+bool IsWithin(OperandLimit limit, uint64_t number);
+
+// What OperandLimit::kReach is about: the first cell of the last window's last tap, counted from
+// the first cell of the first window. `output` and `kernel` are at least 1.
+inline uint64_t WindowReach(uint64_t output, uint64_t stride, uint64_t kernel, uint64_t dilation) {
+  return SaturatingSum(SaturatingProduct({output - 1, stride}),
+                       SaturatingProduct({kernel - 1, dilation}));
+}
 
 }  // namespace atollrt

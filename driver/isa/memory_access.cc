@@ -13,63 +13,45 @@ constexpr uint64_t kTableBytes = 256;
 // Operands are named by reference: their position in the struct is their position in the encoding.
 class Lister {
  public:
+  using Kind = MemoryAccess::Kind;
+
   template <typename T>
   explicit Lister(const T& instruction)
       : first_operand_(reinterpret_cast<const uint8_t*>(&instruction)) {}
 
-  void Read(const uint32_t& address, uint64_t bytes) {
-    Add(MemoryAccess::Kind::kRead, address, bytes);
-  }
-  void ReadInPlace(const uint32_t& address, uint64_t bytes) {
-    Add(MemoryAccess::Kind::kReadInPlace, address, bytes);
-  }
-  void ReadWrite(const uint32_t& address, uint64_t bytes) {
-    Add(MemoryAccess::Kind::kReadWrite, address, bytes);
-  }
-  void Write(const uint32_t& address, uint64_t bytes) {
-    Add(MemoryAccess::Kind::kWrite, address, bytes);
-  }
-  const MemoryAccesses& accesses() const { return accesses_; }
-
- private:
-  void Add(MemoryAccess::Kind kind, const uint32_t& address, uint64_t bytes) {
+  void Add(Kind kind, const uint32_t& address, uint64_t bytes) {
     const auto offset = reinterpret_cast<const uint8_t*>(&address) - first_operand_;
     accesses_.Add({kind, static_cast<uint8_t>(offset / 4 + 1), address, bytes});
   }
+  void Read(const uint32_t& address, uint64_t bytes) { Add(Kind::kRead, address, bytes); }
+  void Write(const uint32_t& address, uint64_t bytes) { Add(Kind::kWrite, address, bytes); }
+  const MemoryAccesses& accesses() const { return accesses_; }
 
+ private:
   const uint8_t* const first_operand_;
   MemoryAccesses accesses_;
 };
 
 void List(const EndInstruction&, Lister&) {}
 
-void List(const InputInstruction& i, Lister& list) { list.Write(i.output_address, i.bytes); }
+template <StreamInstruction T>
+void List(const T& i, Lister& list) {
+  if constexpr (requires { i.input_address; }) {
+    list.Read(i.input_address, i.bytes);
+  } else {
+    list.Write(i.output_address, i.bytes);
+  }
+}
 
-void List(const OutputInstruction& i, Lister& list) { list.Read(i.input_address, i.bytes); }
-
-void List(const ParametersInstruction& i, Lister& list) { list.Write(i.output_address, i.bytes); }
-
-// What CONV_2D and DEPTHWISE_CONV_2D have in common.
-template <typename T>
-void ListFilter(const T& i, uint64_t weight_bytes, Lister& list) {
+template <FilterInstruction T>
+void List(const T& i, Lister& list) {
+  if constexpr (requires { i.groups; }) {
+    if (i.groups == 0) return;
+  }
   list.Read(i.input_address, SaturatingProduct({i.batch, i.input_h, i.input_w, i.input_c}));
-  list.Read(i.weight_address, weight_bytes);
+  list.Read(i.weight_address, WeightBytes(i));
   list.Read(i.channel_address, uint64_t{i.output_c} * kChannelRecordBytes);
   list.Write(i.output_address, SaturatingProduct({i.batch, i.output_h, i.output_w, i.output_c}));
-}
-
-void List(const Conv2DInstruction& i, Lister& list) {
-  if (i.groups == 0) return;
-  ListFilter(i, SaturatingProduct({i.output_c, i.kernel_h, i.kernel_w, i.input_c / i.groups}),
-             list);
-}
-
-void List(const DepthwiseConv2DInstruction& i, Lister& list) {
-  ListFilter(i, SaturatingProduct({i.kernel_h, i.kernel_w, i.output_c}), list);
-}
-
-void List(const TransposeConv2DInstruction& i, Lister& list) {
-  ListFilter(i, SaturatingProduct({i.output_c, i.kernel_h, i.kernel_w, i.input_c}), list);
 }
 
 void List(const LstmInstruction& i, Lister& list) {
@@ -77,8 +59,8 @@ void List(const LstmInstruction& i, Lister& list) {
   list.Read(i.input_address, SaturatingProduct({i.batch, i.steps, i.inputs}));
   list.Read(i.weight_address, SaturatingProduct({kGates, i.units, uint64_t{i.inputs} + i.units}));
   list.Read(i.channel_address, SaturatingProduct({2 * kGates, i.units, kChannelRecordBytes}));
-  list.ReadWrite(i.hidden_address, SaturatingProduct({i.batch, i.units}));
-  list.ReadWrite(i.cell_address, SaturatingProduct({2, i.batch, i.units}));
+  list.Add(Lister::Kind::kReadWrite, i.hidden_address, SaturatingProduct({i.batch, i.units}));
+  list.Add(Lister::Kind::kReadWrite, i.cell_address, SaturatingProduct({2, i.batch, i.units}));
   list.Write(i.output_address, SaturatingProduct({i.batch, i.steps, i.units}));
 }
 
@@ -96,15 +78,9 @@ void List(const T& i, Lister& list) {
     is_output2 = is_output2 && (steps == 0 || loops[k].input2_stride == count);
     count = SaturatingProduct({count, loops[k].count});
   }
-  const auto read = [&](const uint32_t& address, uint64_t bytes, bool is_output) {
-    if (is_output) {
-      list.ReadInPlace(address, bytes);
-    } else {
-      list.Read(address, bytes);
-    }
-  };
-  read(i.input1_address, end1, is_output1);
-  read(i.input2_address, end2, is_output2);
+  using Kind = MemoryAccess::Kind;
+  list.Add(is_output1 ? Kind::kReadInPlace : Kind::kRead, i.input1_address, end1);
+  list.Add(is_output2 ? Kind::kReadInPlace : Kind::kRead, i.input2_address, end2);
   list.Write(i.output_address, count);
 }
 
@@ -113,19 +89,16 @@ void List(const Pool2DInstruction& i, Lister& list) {
   list.Write(i.output_address, SaturatingProduct({i.batch, i.output_h, i.output_w, i.channels}));
 }
 
-// What REDUCE_SUM, REDUCE_MAX and REDUCE_MIN have in common.
-template <typename T>
-void ListReduction(const T& i, Lister& list) {
+template <ReductionInstruction T>
+void List(const T& i, Lister& list) {
   list.Read(i.input_address,
             SaturatingProduct({i.kept0, i.reduced0, i.kept1, i.reduced1, i.kept2, i.reduced2}));
   list.Write(i.output_address, SaturatingProduct({i.kept0, i.kept1, i.kept2}));
 }
 
-void List(const ReduceSumInstruction& i, Lister& list) { ListReduction(i, list); }
-
 void List(const TableInstruction& i, Lister& list) {
   list.Read(i.table_address, kTableBytes);
-  list.ReadInPlace(i.input_address, i.count);
+  list.Add(Lister::Kind::kReadInPlace, i.input_address, i.count);
   list.Write(i.output_address, i.count);
 }
 
@@ -142,30 +115,21 @@ void List(const CopyInstruction& i, Lister& list) {
 
 void List(const FillInstruction& i, Lister& list) { list.Write(i.output_address, i.bytes); }
 
-void List(const ReduceMaxInstruction& i, Lister& list) { ListReduction(i, list); }
-
-void List(const ReduceMinInstruction& i, Lister& list) { ListReduction(i, list); }
-
-// What works on rows of elements by themselves.
+// SOFTMAX and L2_NORMALIZATION.
 template <typename T>
-void ListRows(const T& i, Lister& list) {
+void List(const T& i, Lister& list) requires requires {
+  i.depth;
+}
+{
   list.Read(i.input_address, uint64_t{i.rows} * i.depth);
   list.Write(i.output_address, uint64_t{i.rows} * i.depth);
 }
 
-void List(const SoftmaxInstruction& i, Lister& list) { ListRows(i, list); }
-
-void List(const L2NormalizationInstruction& i, Lister& list) { ListRows(i, list); }
-
-template <typename T>
-void ListResize(const T& i, Lister& list) {
+template <ResizeInstruction T>
+void List(const T& i, Lister& list) {
   list.Read(i.input_address, SaturatingProduct({i.batch, i.input_rows, i.input_w, i.channels}));
   list.Write(i.output_address, SaturatingProduct({i.batch, i.output_rows, i.output_w, i.channels}));
 }
-
-void List(const ResizeBilinearInstruction& i, Lister& list) { ListResize(i, list); }
-
-void List(const ResizeNearestNeighborInstruction& i, Lister& list) { ListResize(i, list); }
 
 void List(std::monostate, Lister&) {}
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which on-chip memory an instruction reads and writes, as spans from the first byte to the last:
-// what the device checks before it runs the instruction, and what orders it among others or lets
-// two run together (docs/isa.md §3 to §5). Pure functions, thread-safe.
+// Which on-chip memory an instruction reads and writes, as spans from the first byte to the last.
+// The device checks them, and they say which instructions wait for each other or may run together
+// (docs/isa.md §3 to §5). Pure functions, thread-safe.
 #pragma once
 
 #include <array>
@@ -66,9 +66,8 @@ MemoryAccesses AccessesOf(const Instruction& instruction);
 bool AreApart(const MemoryAccess& a, const MemoryAccess& b, const Segments& segments);
 
 // Whether `add` may have CHAINED behind `before` (docs/isa.md §3, ADD): memory is the same whether
-// its sums are made one by one, each as soon as there is the byte of the convolution, or all of
-// them afterwards. That it may write onto its inputs, if at all, is a rule for every ADD and is
-// taken for granted.
+// each sum is made as soon as there is the byte of the convolution, or all of them afterwards. That
+// the ADD by itself is valid is taken for granted.
 bool MayChain(const Instruction& before, const AddInstruction& add, const Segments& segments);
 
 }  // namespace atollrt

@@ -47,7 +47,7 @@ Compiled Compile(const ModelBuilder& m, uint64_t memory_bytes = 8 << 20) {
   std::shared_ptr<const Model> model = m.Load();
   std::vector<int32_t> set(model->graph().nodes.size());
   std::iota(set.begin(), set.end(), 0);
-  SetBoundary boundary = FindBoundary(model->graph(), set);
+  SetBoundary boundary = BoundaryFinder(model->graph()).Find(set);
   CompileFailure failure;
   Result<CompiledSet> result =
       CompileSet(model->graph(), set, boundary.inputs, boundary.OutputsAndState(),
@@ -659,7 +659,7 @@ TEST(Compiler, TouchesOnlyWhatItOwnsAndHasWrittenInRandomModels) {
     for (const uint64_t memory : {8u << 20, 40u << 10, 12u << 10}) {
       const PartitionLimits limits{.memory_bytes = static_cast<int64_t>(memory)};
       for (const std::vector<int32_t>& set : PartitionGraph(graph, limits, {}).sets) {
-        const SetBoundary boundary = FindBoundary(graph, set);
+        const SetBoundary boundary = BoundaryFinder(graph).Find(set);
         CompileFailure failure;
         const Result<CompiledSet> compiled = CompileSet(
             graph, set, boundary.inputs, boundary.OutputsAndState(), DeviceWith(memory), &failure);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "delegate/graph_compiler.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "delegate/compiler.h"
 #include "delegate/delegate.h"
 #include "runtime/interpreter.h"
 #include "tests/support/emulated_device.h"

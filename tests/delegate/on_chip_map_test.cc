@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "delegate/on_chip_map.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "delegate/compilation.h"
 #include "delegate/compiler.h"
 #include "delegate/partitioner.h"
 #include "driver/isa/memory_access.h"
@@ -17,7 +16,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::Optional;
 using Kind = OnChipBlock::Kind;
 
 // ---- Ranges -------------------------------------------------------------------------------------
@@ -62,9 +60,9 @@ TEST(InstructionsOf, LooksAroundOnly) {
 
 TEST(InstructionsOf, ParametersAreThereFromTheirFetch) {
   EXPECT_THAT(InstructionsOfParameters({.first_use = 0, .last_use = 2}, 2, kOrigins, kAll),
-              Optional(InstructionRange{1, 6}));
-  EXPECT_EQ(InstructionsOfParameters({.first_use = 0, .last_use = 2}, 1, kOrigins, kAll),
-            std::nullopt);
+              ElementsAre(InstructionRange{1, 6}));
+  EXPECT_THAT(InstructionsOfParameters({.first_use = 0, .last_use = 2}, 1, kOrigins, kAll),
+              IsEmpty());
 }
 
 // ---- Programs -----------------------------------------------------------------------------------
@@ -78,7 +76,7 @@ Compiled Compile(const ModelBuilder& m, uint64_t memory_bytes) {
   std::shared_ptr<const Model> model = m.Load();
   std::vector<int32_t> set(model->graph().nodes.size());
   std::iota(set.begin(), set.end(), 0);
-  const SetBoundary boundary = FindBoundary(model->graph(), set);
+  const SetBoundary boundary = BoundaryFinder(model->graph()).Find(set);
   DeviceInfo device;
   device.array_rows = device.array_columns = 64;
   device.clock_hz = 500'000'000;

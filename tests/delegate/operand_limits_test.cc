@@ -3,8 +3,6 @@
 // For each limit of driver/isa/operand_limits.inc, and of what an executable may be, models at it
 // and one beyond it: the former run on the device, with the bytes of the CPU, the latter stay on
 // the CPU with the sentence of the rule.
-#include "driver/isa/operand_limits.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +14,7 @@
 #include "delegate/delegate.h"
 #include "delegate/partitioner.h"
 #include "driver/isa/executable.h"
+#include "driver/isa/instruction.h"
 #include "runtime/interpreter.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/model_builder.h"

@@ -346,12 +346,18 @@ TEST(Constraints, NodesLargerThanTheMemoryStayOnTheCpu) {
 
 // ---- Boundaries ---------------------------------------------------------------------------------
 
+// Of nodes 0 and 1.
+SetBoundary BoundaryOfBoth(ModelBuilder& m) {
+  const std::shared_ptr<const Model> model = m.Load();
+  return BoundaryFinder(model->graph()).Find({0, 1});
+}
+
 TEST(Boundary, LeavesOutConstantsAndInnerTensors) {
   ModelBuilder m;
   const int32_t x = m.Input({1, 8, 8, 4});
   const int32_t y = m.Conv2D(m.Conv2D(x, {.channels = 4}), {.channels = 4});
   m.Output(y);
-  const SetBoundary boundary = FindBoundary(m.Load()->graph(), {0, 1});
+  const SetBoundary boundary = BoundaryOfBoth(m);
   EXPECT_THAT(boundary.inputs, ElementsAre(x));
   EXPECT_THAT(boundary.outputs, ElementsAre(y));
 }
@@ -362,7 +368,7 @@ TEST(Boundary, NamesEachInputOnceInOrderOfUse) {
   const int32_t b = m.Input({1, 4});
   const int32_t sum = m.Add(b, a);
   m.Output(m.Add(sum, b));
-  EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).inputs, ElementsAre(b, a));
+  EXPECT_THAT(BoundaryOfBoth(m).inputs, ElementsAre(b, a));
 }
 
 TEST(Boundary, IncludesInnerTensorsThatTheGraphGivesOut) {
@@ -371,7 +377,7 @@ TEST(Boundary, IncludesInnerTensorsThatTheGraphGivesOut) {
   const int32_t last = m.Conv2D(inner, {.channels = 4});
   m.Output(last);
   m.Output(inner);
-  EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).outputs, ElementsAre(inner, last));
+  EXPECT_THAT(BoundaryOfBoth(m).outputs, ElementsAre(inner, last));
 }
 
 TEST(Boundary, IncludesInnerTensorsThatTheCpuReads) {
@@ -380,7 +386,7 @@ TEST(Boundary, IncludesInnerTensorsThatTheCpuReads) {
   const int32_t last = m.Conv2D(inner, {.channels = 4});
   m.Output(last);
   m.Output(m.LogSoftmax(inner));
-  EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).outputs, ElementsAre(inner, last));
+  EXPECT_THAT(BoundaryOfBoth(m).outputs, ElementsAre(inner, last));
 }
 
 TEST(Boundary, LeavesOutResultsThatNobodyReads) {
@@ -389,7 +395,7 @@ TEST(Boundary, LeavesOutResultsThatNobodyReads) {
   const int32_t y = m.Conv2D(x, {.channels = 4});
   m.Conv2D(y, {.channels = 4});
   m.Output(y);
-  EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).outputs, ElementsAre(y));
+  EXPECT_THAT(BoundaryOfBoth(m).outputs, ElementsAre(y));
 }
 
 // A list without elements has no bytes in the file, but it is no activation either.
@@ -397,7 +403,7 @@ TEST(Boundary, LeavesOutAnEmptyListOfAxes) {
   ModelBuilder m;
   const int32_t x = m.Input({1, 2, 2, 2});
   m.Output(m.Mean(m.Relu(x), {}));
-  EXPECT_THAT(FindBoundary(m.Load()->graph(), {0, 1}).inputs, ElementsAre(x));
+  EXPECT_THAT(BoundaryOfBoth(m).inputs, ElementsAre(x));
 }
 
 TEST(Boundary, NamesTheStateOfRecurrentLayers) {
@@ -410,7 +416,7 @@ TEST(Boundary, NamesTheStateOfRecurrentLayers) {
   const Graph& graph = model->graph();
   const std::vector<int32_t>& a = graph.nodes[0].inputs;
   const std::vector<int32_t>& b = graph.nodes[1].inputs;
-  const SetBoundary boundary = FindBoundary(graph, {0, 1});
+  const SetBoundary boundary = BoundaryFinder(graph).Find({0, 1});
   EXPECT_THAT(boundary.inputs, ElementsAre(x, a[18], a[19], b[18], b[19]));
   EXPECT_THAT(boundary.outputs, ElementsAre(y));
   EXPECT_THAT(boundary.state, ElementsAre(a[18], a[19], b[18], b[19]));

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "driver/isa/instruction.h"
-#include "driver/isa/instruction_meanings.h"
 #include "driver/isa/memory_access.h"
 #include "driver/profiles/device_profile.h"
 #include "runtime/base/bytes.h"

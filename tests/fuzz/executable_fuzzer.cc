@@ -12,7 +12,7 @@
 #include "driver/atoll1/protocol.h"
 #include "driver/isa/assembly.h"
 #include "driver/isa/executable.h"
-#include "driver/isa/schedule.h"
+#include "driver/isa/timing.h"
 #include "tests/support/allocation_meter.h"
 
 using namespace atollrt;

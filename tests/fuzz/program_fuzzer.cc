@@ -16,7 +16,7 @@
 #include "atoll/check.h"
 #include "driver/atoll1/protocol.h"
 #include "driver/emulator/core.h"
-#include "driver/isa/instruction_meanings.h"
+#include "driver/isa/instruction.h"
 #include "runtime/base/bytes.h"
 #include "tests/support/allocation_meter.h"
 

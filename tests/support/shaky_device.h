@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "driver/device/device.h"
-#include "driver/emulator/emulated_bus.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/faults/faulty_bus.h"
 #include "tests/support/emulated_device.h"

@@ -17,7 +17,7 @@
 #include <numeric>
 #include <thread>
 
-#include "driver/emulator/emulated_bus.h"
+#include "driver/emulator/emulated_transport.h"
 #include "driver/faults/fault_plan.h"
 #include "driver/faults/faulty_bus.h"
 #include "runtime/base/bytes.h"

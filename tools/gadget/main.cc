@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "driver/emulator/emulated_bus.h"
+#include "driver/emulator/emulated_transport.h"
 #include "driver/faults/fault_plan.h"
 #include "driver/faults/faulty_bus.h"
 #include "driver/profiles/device_profile.h"

@@ -108,25 +108,17 @@ class [[nodiscard]] Result {
 
 namespace internal {
 
-// The AtollType that holds a T, for the types that tensors can have.
+// The AtollType that holds a T; -1: tensors have no such type.
 template <typename T>
-inline constexpr int kTypeOf = -1;
-template <>
-inline constexpr int kTypeOf<float> = ATOLL_FLOAT32;
-template <>
-inline constexpr int kTypeOf<int32_t> = ATOLL_INT32;
-template <>
-inline constexpr int kTypeOf<uint8_t> = ATOLL_UINT8;
-template <>
-inline constexpr int kTypeOf<int64_t> = ATOLL_INT64;
-template <>
-inline constexpr int kTypeOf<bool> = ATOLL_BOOL;
-template <>
-inline constexpr int kTypeOf<int16_t> = ATOLL_INT16;
-template <>
-inline constexpr int kTypeOf<int8_t> = ATOLL_INT8;
-template <>
-inline constexpr int kTypeOf<uint32_t> = ATOLL_UINT32;
+inline constexpr int kTypeOf = std::is_same_v<T, float>      ? ATOLL_FLOAT32
+                               : std::is_same_v<T, int32_t>  ? ATOLL_INT32
+                               : std::is_same_v<T, uint8_t>  ? ATOLL_UINT8
+                               : std::is_same_v<T, int64_t>  ? ATOLL_INT64
+                               : std::is_same_v<T, bool>     ? ATOLL_BOOL
+                               : std::is_same_v<T, int16_t>  ? ATOLL_INT16
+                               : std::is_same_v<T, int8_t>   ? ATOLL_INT8
+                               : std::is_same_v<T, uint32_t> ? ATOLL_UINT32
+                                                             : -1;
 
 }  // namespace internal
 
@@ -199,26 +191,7 @@ class ConstTensor {
   // What the values stand for: scale * (value - zero point) of int8, uint8 and int16 (the values
   // themselves without a scale), numbers of other types as they are. Empty if there are none.
   std::vector<float> RealValues() const {
-    switch (type()) {
-      case ATOLL_FLOAT32:
-        return Dequantized(values<float>());
-      case ATOLL_INT8:
-        return Dequantized(values<int8_t>());
-      case ATOLL_UINT8:
-        return Dequantized(values<uint8_t>());
-      case ATOLL_INT16:
-        return Dequantized(values<int16_t>());
-      case ATOLL_INT32:
-        return Dequantized(values<int32_t>());
-      case ATOLL_UINT32:
-        return Dequantized(values<uint32_t>());
-      case ATOLL_INT64:
-        return Dequantized(values<int64_t>());
-      case ATOLL_BOOL:
-        return Dequantized(values<bool>());
-      default:
-        return {};
-    }
+    return RealValuesOfOne<float, int8_t, uint8_t, int16_t, int32_t, uint32_t, int64_t, bool>();
   }
 
  protected:
@@ -244,6 +217,13 @@ class ConstTensor {
   }
 
  private:
+  // Of whichever of the types it has.
+  template <typename... T>
+  std::vector<float> RealValuesOfOne() const {
+    std::vector<float> real;
+    ((type() == internal::kTypeOf<T> && (real = Dequantized(values<T>()), true)) || ...);
+    return real;
+  }
   template <typename T>
   std::vector<float> Dequantized(const Values<const T>& stored) const {
     std::vector<float> real;

@@ -5,8 +5,9 @@
 
 #include <limits>
 
-#include "driver/isa/instruction_meanings.h"
+#include "driver/isa/instruction.h"
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/assembled.h"
 
 namespace atollrt {
 namespace {
@@ -31,98 +32,37 @@ Instruction With(const Instruction& instruction, const std::string& operand, uin
 }
 
 Conv2DInstruction GoodConv() {
-  return {.input_address = 0,
-          .weight_address = 1000,
-          .channel_address = 2000,
-          .output_address = 3000,
-          .batch = 1,
-          .input_h = 4,
-          .input_w = 5,
-          .input_c = 6,
-          .output_h = 4,
-          .output_w = 5,
-          .output_c = 4,
-          .kernel_h = 3,
-          .kernel_w = 3,
-          .stride_h = 1,
-          .stride_w = 1,
-          .dilation_h = 1,
-          .dilation_w = 1,
-          .pad_top = 1,
-          .pad_left = 1,
-          .groups = 2,
-          .clamp_min = -128,
-          .clamp_max = 127};
+  return Assembled<Conv2DInstruction>(
+      "weight_address=act+1000, channel_address=act+2000, output_address=act+3000, batch=1, "
+      "input_h=4, input_w=5, input_c=6, output_h=4, output_w=5, output_c=4, kernel_h=3, "
+      "kernel_w=3, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1, pad_top=1, pad_left=1, "
+      "groups=2, clamp_min=-128, clamp_max=127");
 }
 DepthwiseConv2DInstruction GoodDepthwise() {
-  return {.input_address = 0,
-          .weight_address = 1000,
-          .channel_address = 2000,
-          .output_address = 3000,
-          .batch = 1,
-          .input_h = 4,
-          .input_w = 5,
-          .input_c = 6,
-          .output_h = 4,
-          .output_w = 5,
-          .output_c = 12,
-          .kernel_h = 3,
-          .kernel_w = 3,
-          .stride_h = 1,
-          .stride_w = 1,
-          .dilation_h = 1,
-          .dilation_w = 1,
-          .pad_top = 1,
-          .pad_left = 1,
-          .clamp_min = -128,
-          .clamp_max = 127};
+  return Assembled<DepthwiseConv2DInstruction>(
+      "weight_address=act+1000, channel_address=act+2000, output_address=act+3000, batch=1, "
+      "input_h=4, input_w=5, input_c=6, output_h=4, output_w=5, output_c=12, kernel_h=3, "
+      "kernel_w=3, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1, pad_top=1, pad_left=1, "
+      "clamp_min=-128, clamp_max=127");
 }
 TransposeConv2DInstruction GoodTranspose() {
-  return {.input_address = 0,
-          .weight_address = 1000,
-          .channel_address = 2000,
-          .output_address = 3000,
-          .batch = 1,
-          .input_h = 4,
-          .input_w = 5,
-          .input_c = 6,
-          .output_h = 8,
-          .output_w = 10,
-          .output_c = 4,
-          .kernel_h = 3,
-          .kernel_w = 3,
-          .stride_h = 2,
-          .stride_w = 2,
-          .clamp_min = -128,
-          .clamp_max = 127};
+  return Assembled<TransposeConv2DInstruction>(
+      "weight_address=act+1000, channel_address=act+2000, output_address=act+3000, batch=1, "
+      "input_h=4, input_w=5, input_c=6, output_h=8, output_w=10, output_c=4, kernel_h=3, "
+      "kernel_w=3, stride_h=2, stride_w=2, clamp_min=-128, clamp_max=127");
 }
 LstmInstruction GoodLstm() {
-  return {.input_address = 0,
-          .weight_address = 1000,
-          .channel_address = 2000,
-          .hidden_address = 4000,
-          .cell_address = 5000,
-          .output_address = 6000,
-          .batch = 2,
-          .steps = 3,
-          .inputs = 5,
-          .units = 4};
+  return Assembled<LstmInstruction>(
+      "weight_address=act+1000, channel_address=act+2000, hidden_address=act+4000, "
+      "cell_address=act+5000, output_address=act+6000, batch=2, steps=3, inputs=5, units=4");
 }
 // A hundred elements, as three loops; input 1 has the output's layout, input 2 repeats.
 template <PairInstruction T>
 T GoodPair() {
-  return {.input1_address = 0,
-          .input2_address = 100,
-          .output_address = 200,
-          .count0 = 2,
-          .count1 = 1,
-          .count2 = 5,
-          .count3 = 10,
-          .input1_stride0 = 50,
-          .input1_stride2 = 10,
-          .input1_stride3 = 1,
-          .input2_stride0 = 40,
-          .input2_stride3 = 1};
+  return Assembled<T>(
+      "input2_address=act+100, output_address=act+200, count0=2, count1=1, count2=5, "
+      "count3=10, input1_stride0=50, input1_stride2=10, input1_stride3=1, input2_stride0=40, "
+      "input2_stride3=1");
 }
 AddInstruction GoodAdd() {
   AddInstruction add = GoodPair<AddInstruction>();
@@ -148,20 +88,10 @@ std::vector<Instruction> GoodPairs() {
           GoodPrelu()};
 }
 Pool2DInstruction GoodPool() {
-  return {.input_address = 0,
-          .output_address = 1000,
-          .batch = 1,
-          .input_h = 4,
-          .input_w = 4,
-          .channels = 3,
-          .output_h = 2,
-          .output_w = 2,
-          .kernel_h = 2,
-          .kernel_w = 2,
-          .stride_h = 2,
-          .stride_w = 2,
-          .clamp_min = -128,
-          .clamp_max = 127};
+  return Assembled<Pool2DInstruction>(
+      "output_address=act+1000, batch=1, input_h=4, input_w=4, channels=3, output_h=2, "
+      "output_w=2, kernel_h=2, kernel_w=2, stride_h=2, stride_w=2, clamp_min=-128, "
+      "clamp_max=127");
 }
 template <typename T>
 T GoodReduction() {
@@ -183,13 +113,9 @@ ReduceSumInstruction GoodSum() {
   return i;
 }
 SoftmaxInstruction GoodSoftmax() {
-  return {.input_address = 0,
-          .output_address = 100,
-          .rows = 4,
-          .depth = 25,
-          .multiplier = 1 << 30,
-          .exponent = 23,
-          .min_difference = -248};
+  return Assembled<SoftmaxInstruction>(
+      "output_address=act+100, rows=4, depth=25, multiplier=1073741824, exponent=23, "
+      "min_difference=-248");
 }
 L2NormalizationInstruction GoodL2() {
   return {.input_address = 0, .output_address = 100, .rows = 4, .depth = 25};
@@ -216,22 +142,10 @@ TableInstruction GoodTable() {
   return {.input_address = 0, .output_address = 100, .count = 100, .table_address = 200};
 }
 CopyInstruction GoodCopy() {
-  return {.input_address = 0,
-          .output_address = 1000,
-          .bytes = 4,
-          .count0 = 2,
-          .count1 = 3,
-          .count2 = 4,
-          .count3 = 1,
-          .count4 = 2,
-          .input_stride0 = 100,
-          .input_stride1 = 20,
-          .input_stride2 = 4,
-          .input_stride4 = 10,
-          .output_stride0 = 96,
-          .output_stride1 = 32,
-          .output_stride2 = 8,
-          .output_stride4 = 4};
+  return Assembled<CopyInstruction>(
+      "output_address=act+1000, bytes=4, count0=2, count1=3, count2=4, count3=1, count4=2, "
+      "input_stride0=100, input_stride1=20, input_stride2=4, input_stride4=10, "
+      "output_stride0=96, output_stride1=32, output_stride2=8, output_stride4=4");
 }
 FillInstruction GoodFill() { return {.output_address = 0, .bytes = 10, .value = 255}; }
 

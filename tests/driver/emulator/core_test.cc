@@ -7,6 +7,7 @@
 
 #include "tests/driver/emulator/emulated_program.h"
 #include "tests/support/allocation_meter.h"
+#include "tests/support/assembled.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -414,16 +415,9 @@ TEST(Core, AllocatesNothingInSteadyInference) {
 
 TEST(Core, AllocatesNothingForARecurrentLayerInSteadyInference) {
   const auto core = MakeCore();
-  const LstmInstruction lstm{.input_address = 0,
-                             .weight_address = 0x1000,
-                             .channel_address = 0x2000,
-                             .hidden_address = 0x3000,
-                             .cell_address = 0x3100,
-                             .output_address = 0x3200,
-                             .batch = 1,
-                             .steps = 3,
-                             .inputs = 5,
-                             .units = 7};
+  const LstmInstruction lstm = Assembled<LstmInstruction>(
+      "weight_address=act+4096, channel_address=act+8192, hidden_address=act+12288, "
+      "cell_address=act+12544, output_address=act+12800, batch=1, steps=3, inputs=5, units=7");
   Send(*core, ProgramRecord({FillInstruction{.bytes = 0x4000}, lstm, EndInstruction{}}));
   const Bytes start = StartRecord({.instruction_count = 3});
   Bytes event(kEventBytes);
@@ -486,8 +480,7 @@ TEST(Core, ReportsFaultsOfPrograms) {
        {FaultCode::kBadAddress, 1},
        0},
       {"overlap",
-       {CopyInstruction{
-           .bytes = 1, .count0 = 1, .count1 = 1, .count2 = 1, .count3 = 1, .count4 = 1}},
+       {Assembled<CopyInstruction>("bytes=1, count0=1, count1=1, count2=1, count3=1, count4=1")},
        {.instruction_count = 1},
        {FaultCode::kOverlap, 1},
        0},

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/assembled.h"
 
 namespace atollrt {
 namespace {
@@ -203,13 +204,10 @@ TEST(EmulatedTransport, CancelEndsCallsUntilReset) {
 TEST(EmulatedTransport, CancelInterruptsAProgramBetweenInstructions) {
   const auto usb = MakeTransport();
   // 60 instructions that copy 16 MiB byte by byte: seconds, if they ran to the end.
-  std::vector<Instruction> program(60, CopyInstruction{.output_address = 1,
-                                                       .bytes = 1,
-                                                       .count0 = 1 << 12,
-                                                       .count1 = 1 << 12,
-                                                       .count2 = 1,
-                                                       .count3 = 1,
-                                                       .count4 = 1});
+  std::vector<Instruction> program(
+      60,
+      Assembled<CopyInstruction>(
+          "output_address=act+1, bytes=1, count0=4096, count1=4096, count2=1, count3=1, count4=1"));
   Write(*usb, ProgramRecord(program));
   Write(*usb, StartRecord({.instruction_count = 60}));
   std::thread canceller([&] { usb->Cancel(); });

@@ -8,6 +8,7 @@
 #include "driver/emulator/isa_arithmetic.h"
 #include "tests/driver/emulator/emulated_program.h"
 #include "tests/support/allocation_meter.h"
+#include "tests/support/assembled.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -273,24 +274,10 @@ TEST(Instructions, TransposeConv2DTakesStridesOfAnySize) {
 
 TEST(Instructions, GiveTheSameBytesOnEveryArray) {
   Rng rng(TestSeed(13));
-  Conv2DInstruction i{.batch = 1,
-                      .input_h = 5,
-                      .input_w = 6,
-                      .input_c = 40,
-                      .output_h = 5,
-                      .output_w = 6,
-                      .output_c = 70,
-                      .kernel_h = 3,
-                      .kernel_w = 3,
-                      .stride_h = 1,
-                      .stride_w = 1,
-                      .dilation_h = 1,
-                      .dilation_w = 1,
-                      .pad_top = 1,
-                      .pad_left = 1,
-                      .groups = 1,
-                      .clamp_min = -128,
-                      .clamp_max = 127};
+  Conv2DInstruction i = Assembled<Conv2DInstruction>(
+      "batch=1, input_h=5, input_w=6, input_c=40, output_h=5, output_w=6, output_c=70, "
+      "kernel_h=3, kernel_w=3, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1, pad_top=1, "
+      "pad_left=1, groups=1, clamp_min=-128, clamp_max=127");
   const Bytes input = RandomBytes(rng, 5 * 6 * 40);
   const Bytes weights = RandomBytes(rng, 70 * 9 * 40);
   const Bytes records = RandomRecords(rng, 70, 0);
@@ -417,24 +404,10 @@ TEST(Instructions, GiveTheSameBytesAndCyclesOnBothFaces) {
 
 TEST(Instructions, GiveTheSameBytesWithThreads) {
   Rng rng(TestSeed(14));
-  Conv2DInstruction i{.batch = 1,
-                      .input_h = 12,
-                      .input_w = 12,
-                      .input_c = 32,
-                      .output_h = 12,
-                      .output_w = 12,
-                      .output_c = 40,
-                      .kernel_h = 3,
-                      .kernel_w = 3,
-                      .stride_h = 1,
-                      .stride_w = 1,
-                      .dilation_h = 1,
-                      .dilation_w = 1,
-                      .pad_top = 1,
-                      .pad_left = 1,
-                      .groups = 1,
-                      .clamp_min = -128,
-                      .clamp_max = 127};
+  Conv2DInstruction i = Assembled<Conv2DInstruction>(
+      "batch=1, input_h=12, input_w=12, input_c=32, output_h=12, output_w=12, output_c=40, "
+      "kernel_h=3, kernel_w=3, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1, pad_top=1, "
+      "pad_left=1, groups=1, clamp_min=-128, clamp_max=127");
   const Bytes input = RandomBytes(rng, 12 * 12 * 32);
   const Bytes weights = RandomBytes(rng, 40 * 9 * 32);
   const Bytes records = RandomRecords(rng, 40, 0);
@@ -648,20 +621,10 @@ TEST(Instructions, PreluMultipliesNegativeValuesBySlopes) {
 
 TEST(Instructions, Pool2DCutsWindowsAtTheBorder) {
   const auto core = MakeCore();
-  Pool2DInstruction i{.output_address = 100,
-                      .batch = 1,
-                      .input_h = 2,
-                      .input_w = 2,
-                      .channels = 2,
-                      .output_h = 2,
-                      .output_w = 1,
-                      .kernel_h = 2,
-                      .kernel_w = 2,
-                      .stride_h = 1,
-                      .stride_w = 1,
-                      .pad_top = 1,
-                      .clamp_min = -128,
-                      .clamp_max = 50};
+  Pool2DInstruction i = Assembled<Pool2DInstruction>(
+      "output_address=act+100, batch=1, input_h=2, input_w=2, channels=2, output_h=2, "
+      "output_w=1, kernel_h=2, kernel_w=2, stride_h=1, stride_w=1, pad_top=1, clamp_min=-128, "
+      "clamp_max=50");
   const Bytes input = {1, 0xFF, 2, 0xFE, 60, 0, 7, 0xF0};  // signed: 1 -1 | 2 -2 / 60 0 | 7 -16
   const auto run = [&] {
     return RunProgram(*core,

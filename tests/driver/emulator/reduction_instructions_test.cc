@@ -6,6 +6,7 @@
 
 #include "driver/emulator/isa_arithmetic.h"
 #include "tests/driver/emulator/emulated_program.h"
+#include "tests/support/assembled.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -110,19 +111,10 @@ TEST(Reductions, ExtremesAreThoseOfRawValues) {
 TEST(Reductions, MeanOfTwoImages) {
   const auto core = MakeCore();
   // q = 2^30 and e = -1: a quarter.
-  const ReduceSumInstruction i{.output_address = 50,
-                               .kept0 = 2,
-                               .reduced0 = 1,
-                               .kept1 = 1,
-                               .reduced1 = 2,
-                               .kept2 = 2,
-                               .reduced2 = 1,
-                               .input_zero_point = 1,
-                               .multiplier = 1 << 30,
-                               .exponent = -1,
-                               .output_zero_point = -10,
-                               .clamp_min = -128,
-                               .clamp_max = 127};
+  const ReduceSumInstruction i = Assembled<ReduceSumInstruction>(
+      "output_address=act+50, kept0=2, reduced0=1, kept1=1, reduced1=2, kept2=2, reduced2=1, "
+      "input_zero_point=1, multiplier=1073741824, exponent=-1, output_zero_point=-10, "
+      "clamp_min=-128, clamp_max=127");
   // Sums less 2: 4 + 8 - 2 = 10, -2; 198, -258 (as int8: 100 + 100, -128 - 128).
   // 2.5 -> SRDHM(10, 2^30) = 5, RDPOT(5, 1) = 3; -2: -1 -> -1; 99 -> 50; -129 -> -65.
   EXPECT_EQ(RunOne(*core, i, {4, 0, 8, 0, 100, 0x80, 100, 0x80}, 50, 4),

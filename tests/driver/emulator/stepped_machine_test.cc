@@ -16,7 +16,7 @@
 #include <set>
 
 #include "driver/emulator/check.h"
-#include "driver/emulator/stepped_resize.h"
+#include "driver/emulator/stepped_functions.h"
 #include "driver/isa/memory_access.h"
 #include "driver/isa/timing.h"
 #include "tests/driver/emulator/emulated_program.h"

@@ -8,6 +8,8 @@
 
 #include <vector>
 
+#include "tests/support/assembled.h"
+
 namespace atollrt {
 namespace {
 
@@ -22,17 +24,9 @@ TEST(SteppedVectorUnit, HoldsTheRegistersOfThePageInEachCycle) {
     for (const stepped::Lane& lane : unit.lanes().all()) got.back().push_back(lane.value);
   });
   std::vector<uint8_t> memory = {3, 1, 4, 1, 5, 9, 2, 0};
-  const ReduceSumInstruction sum{.output_address = 7,
-                                 .kept0 = 1,
-                                 .reduced0 = 1,
-                                 .kept1 = 1,
-                                 .reduced1 = 1,
-                                 .kept2 = 1,
-                                 .reduced2 = 7,
-                                 .multiplier = 1 << 30,
-                                 .exponent = 1,
-                                 .clamp_min = -128,
-                                 .clamp_max = 127};
+  const ReduceSumInstruction sum = Assembled<ReduceSumInstruction>(
+      "output_address=act+7, kept0=1, reduced0=1, kept1=1, reduced1=1, kept2=1, reduced2=7, "
+      "multiplier=1073741824, exponent=1, clamp_min=-128, clamp_max=127");
   EXPECT_EQ(unit.Run(sum, {}, memory), 4u);
   EXPECT_EQ(got, expected);
   EXPECT_EQ(memory.back(), 25);

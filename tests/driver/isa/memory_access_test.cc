@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/assembled.h"
+
 namespace atollrt {
 namespace {
 
@@ -33,24 +35,10 @@ TEST(AreApart, MeansNoByteInCommon) {
 // Memory in hundreds: input, weights, records, output of the convolution (40 bytes), the other
 // operand, the sum.
 Conv2DInstruction Conv() {
-  return {.input_address = 0,
-          .weight_address = 100,
-          .channel_address = 200,
-          .output_address = 300,
-          .batch = 1,
-          .input_h = 5,
-          .input_w = 4,
-          .input_c = 3,
-          .output_h = 5,
-          .output_w = 4,
-          .output_c = 2,
-          .kernel_h = 1,
-          .kernel_w = 1,
-          .stride_h = 1,
-          .stride_w = 1,
-          .dilation_h = 1,
-          .dilation_w = 1,
-          .groups = 1};
+  return Assembled<Conv2DInstruction>(
+      "weight_address=act+100, channel_address=act+200, output_address=act+300, batch=1, "
+      "input_h=5, input_w=4, input_c=3, output_h=5, output_w=4, output_c=2, kernel_h=1, "
+      "kernel_w=1, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1, groups=1");
 }
 AddInstruction Add(uint32_t input1, uint32_t input2, uint32_t output) {
   return {.input1_address = input1,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/isa/schedule.h"
-
 #include <gtest/gtest.h>
 
 #include "driver/emulator/stepped_sequencer.h"
+#include "driver/isa/timing.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
+#include "tests/support/assembled.h"
+#include "tests/support/scale_sim.h"
 
 namespace atollrt {
 namespace {
@@ -17,16 +19,9 @@ constexpr ArraySize k128x16{128, 16};
 
 // 3x3, 16 -> 100 channels, 10x12 outputs.
 Conv2DInstruction Conv() {
-  return {.batch = 1,
-          .input_h = 10,
-          .input_w = 12,
-          .input_c = 16,
-          .output_h = 10,
-          .output_w = 12,
-          .output_c = 100,
-          .kernel_h = 3,
-          .kernel_w = 3,
-          .groups = 1};
+  return Assembled<Conv2DInstruction>(
+      "batch=1, input_h=10, input_w=12, input_c=16, output_h=10, output_w=12, output_c=100, "
+      "kernel_h=3, kernel_w=3, groups=1");
 }
 
 // MobileNet v1 on a 64x64 weight-stationary array as SCALE-Sim v3 reports it: the sum, and single
@@ -86,16 +81,9 @@ TEST(Timing, SurvivesOperandsThatFault) {
 }
 
 TEST(Timing, OfFullyConnectedIsTheLoadingOfTiles) {
-  const Conv2DInstruction dense{.batch = 1,
-                                .input_h = 1,
-                                .input_w = 1,
-                                .input_c = 1024,
-                                .output_h = 1,
-                                .output_w = 1,
-                                .output_c = 1001,
-                                .kernel_h = 1,
-                                .kernel_w = 1,
-                                .groups = 1};
+  const Conv2DInstruction dense = Assembled<Conv2DInstruction>(
+      "batch=1, input_h=1, input_w=1, input_c=1024, output_h=1, output_w=1, output_c=1001, "
+      "kernel_h=1, kernel_w=1, groups=1");
   EXPECT_EQ(ExecutionCycles(dense, k64), 16u * 16 * 64 + 126);
 }
 
@@ -107,15 +95,9 @@ TEST(Timing, OfGroupsIsThatOfEachInTurn) {
 
 TEST(Timing, OfTransposeConv2DIsATileForEachTapAndADrain) {
   // M = 30, 60 outputs, one tile of input channels, two of output channels.
-  const TransposeConv2DInstruction transposed{.batch = 1,
-                                              .input_h = 5,
-                                              .input_w = 6,
-                                              .input_c = 16,
-                                              .output_h = 10,
-                                              .output_w = 6,
-                                              .output_c = 100,
-                                              .kernel_h = 3,
-                                              .kernel_w = 2};
+  const TransposeConv2DInstruction transposed = Assembled<TransposeConv2DInstruction>(
+      "batch=1, input_h=5, input_w=6, input_c=16, output_h=10, output_w=6, output_c=100, "
+      "kernel_h=3, kernel_w=2");
   EXPECT_EQ(ExecutionCycles(transposed, k64), 2u * 6 * 64 + 2 * 60 + 126);
   EXPECT_EQ(ExecutionCycles(transposed, {8, 128}), 6u * 2 * 30 + 60 + 134);
 }
@@ -129,22 +111,16 @@ TEST(Timing, OfLstmIsTwoProductsAndTheNewStateInEachStep) {
 }
 
 TEST(Timing, OfTheVectorUnitIsLanesAndTaps) {
-  EXPECT_EQ(ExecutionCycles(DepthwiseConv2DInstruction{.batch = 2,
-                                                       .output_h = 5,
-                                                       .output_w = 7,
-                                                       .output_c = 65,
-                                                       .kernel_h = 3,
-                                                       .kernel_w = 3},
-                            k64),
-            70u * 2 * 9);
-  EXPECT_EQ(ExecutionCycles(Pool2DInstruction{.batch = 1,
-                                              .channels = 64,
-                                              .output_h = 4,
-                                              .output_w = 4,
-                                              .kernel_h = 2,
-                                              .kernel_w = 2},
-                            k64),
-            16u * 4);
+  EXPECT_EQ(
+      ExecutionCycles(Assembled<DepthwiseConv2DInstruction>(
+                          "batch=2, output_h=5, output_w=7, output_c=65, kernel_h=3, kernel_w=3"),
+                      k64),
+      70u * 2 * 9);
+  EXPECT_EQ(
+      ExecutionCycles(Assembled<Pool2DInstruction>(
+                          "batch=1, channels=64, output_h=4, output_w=4, kernel_h=2, kernel_w=2"),
+                      k64),
+      16u * 4);
   EXPECT_EQ(ExecutionCycles(TableInstruction{.count = 128}, k64), 2u);
 }
 
@@ -167,8 +143,8 @@ TEST(Timing, OfReductionsIsRowsInLanes) {
   EXPECT_EQ(cycles(ReduceMaxInstruction()), expected);
   EXPECT_EQ(cycles(ReduceMinInstruction()), expected);
   // Fewer lanes than there are hold the 5 elements of an output.
-  const ReduceMaxInstruction narrow{
-      .kept0 = 1, .reduced0 = 1, .kept1 = 1, .reduced1 = 1, .kept2 = 7, .reduced2 = 5};
+  const ReduceMaxInstruction narrow = Assembled<ReduceMaxInstruction>(
+      "kept0=1, reduced0=1, kept1=1, reduced1=1, kept2=7, reduced2=5");
   EXPECT_EQ(ExecutionCycles(narrow, k64), 7u * (1 + 3));
 }
 
@@ -211,8 +187,8 @@ TEST(Timing, OfTransfersIs64BytesACycle) {
   EXPECT_EQ(ExecutionCycles(OutputInstruction{.bytes = 64}, k64), 1u);
   EXPECT_EQ(ExecutionCycles(ParametersInstruction{.bytes = 65}, k64), 2u);
   EXPECT_EQ(ExecutionCycles(FillInstruction{.bytes = 129}, k32), 3u);
-  const CopyInstruction copy{
-      .bytes = 65, .count0 = 2, .count1 = 3, .count2 = 5, .count3 = 7, .count4 = 11};
+  const CopyInstruction copy =
+      Assembled<CopyInstruction>("bytes=65, count0=2, count1=3, count2=5, count3=7, count4=11");
   EXPECT_EQ(ExecutionCycles(copy, k64), 2310u * 2);
   EXPECT_EQ(ExecutionCycles(EndInstruction{}, k64), 0u);
 }
@@ -224,19 +200,12 @@ TEST(Timing, MultiplyAccumulatesAreThoseOfFilters) {
   EXPECT_EQ(MultiplyAccumulates(grouped), 120u * 100 * 36);
   grouped.groups = 0;
   EXPECT_EQ(MultiplyAccumulates(grouped), 0u) << "refused by the device, but counted before";
-  EXPECT_EQ(
-      MultiplyAccumulates(DepthwiseConv2DInstruction{
-          .batch = 2, .output_h = 5, .output_w = 7, .output_c = 65, .kernel_h = 3, .kernel_w = 3}),
-      70u * 65 * 9);
-  EXPECT_EQ(MultiplyAccumulates(TransposeConv2DInstruction{.batch = 2,
-                                                           .input_h = 3,
-                                                           .input_w = 4,
-                                                           .input_c = 5,
-                                                           .output_h = 9,
-                                                           .output_w = 9,
-                                                           .output_c = 6,
-                                                           .kernel_h = 3,
-                                                           .kernel_w = 2}),
+  EXPECT_EQ(MultiplyAccumulates(Assembled<DepthwiseConv2DInstruction>(
+                "batch=2, output_h=5, output_w=7, output_c=65, kernel_h=3, kernel_w=3")),
+            70u * 65 * 9);
+  EXPECT_EQ(MultiplyAccumulates(Assembled<TransposeConv2DInstruction>(
+                "batch=2, input_h=3, input_w=4, input_c=5, output_h=9, output_w=9, output_c=6, "
+                "kernel_h=3, kernel_w=2")),
             24u * 5 * 6 * 6);
   EXPECT_EQ(MultiplyAccumulates(LstmInstruction{.batch = 2, .steps = 7, .inputs = 5, .units = 3}),
             14u * 12 * 8);

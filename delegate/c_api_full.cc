@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of delegate.h that is about devices rather than models on them: what is wrong with them,
-// whether they compute right, how long a Coral would take.
+// The part of delegate.h that libatoll-core has not: what is wrong with devices, whether they
+// compute right, how long a Coral would take; compiled models, executables and their text as files.
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "atoll/delegate.h"
+#include "delegate/c_api_handles.h"
 #include "delegate/coral_timing.h"
 #include "driver/coral/firmware.h"
 #include "driver/doctor/diagnosis.h"
 #include "driver/doctor/self_test.h"
+#include "driver/isa/assembly.h"
 #include "driver/usb/usb_bus.h"
 #include "runtime/c_api.h"
 
+using atollrt::AllGiven;
+using atollrt::FindExecutable;
 using atollrt::InvalidArgument;
 using atollrt::Status;
 using atollrt::ToC;
@@ -37,8 +41,7 @@ struct SelfTestList {
 extern "C" {
 
 AtollStatus AtollDiagnose(const char* root, const AtollFinding** findings, int32_t* count) {
-  if (findings == nullptr) return ToC(InvalidArgument("argument 'findings' is NULL"));
-  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  if (!AllGiven({{"findings", findings}, {"count", count}})) return ATOLL_INVALID_ARGUMENT;
   thread_local FindingList list;
   list.findings = atollrt::Diagnose({.root = root == nullptr ? "" : root,
                                      .coral_firmware = atollrt::FindCoralFirmware("").status()});
@@ -57,9 +60,8 @@ AtollStatus AtollDiagnose(const char* root, const AtollFinding** findings, int32
 
 AtollStatus AtollDeviceSelfTest(const char* device, const AtollSelfTestResult** results,
                                 int32_t* count) {
-  if (device == nullptr) return ToC(InvalidArgument("argument 'device' is NULL"));
-  if (results == nullptr) return ToC(InvalidArgument("argument 'results' is NULL"));
-  if (count == nullptr) return ToC(InvalidArgument("argument 'count' is NULL"));
+  if (!AllGiven({{"device", device}, {"results", results}, {"count", count}}))
+    return ATOLL_INVALID_ARGUMENT;
   thread_local SelfTestList list;
   list = {};
   auto tested = atollrt::SelfTest(device, atollrt::SystemUsbBus());
@@ -79,8 +81,7 @@ AtollStatus AtollDeviceSelfTest(const char* device, const AtollSelfTestResult** 
 
 AtollStatus AtollEstimateCoral(const AtollModel* model, const char* host,
                                AtollCoralEstimate* estimate) {
-  if (model == nullptr) return ToC(InvalidArgument("argument 'model' is NULL"));
-  if (estimate == nullptr) return ToC(InvalidArgument("argument 'estimate' is NULL"));
+  if (!AllGiven({{"model", model}, {"estimate", estimate}})) return ATOLL_INVALID_ARGUMENT;
   const auto found = atollrt::FindCoralHost(host == nullptr ? "usb3" : host);
   if (!found.ok()) return ToC(found.status());
   const auto program = atollrt::DescribeForCoral(model->model->graph());
@@ -104,6 +105,49 @@ AtollStatus AtollEstimateCoral(const AtollModel* model, const char* host,
                .device_node_count = program->device_nodes,
                .host_node_count = program->host_nodes};
   return ToC(Status());
+}
+
+AtollStatus AtollDelegateCompileModel(const AtollDelegate* delegate, const AtollModel* model,
+                                      AtollBytesCallback callback, void* user_data) {
+  if (!AllGiven({{"model", model}, {"callback", callback}})) return ATOLL_INVALID_ARGUMENT;
+  const auto* handle = static_cast<const atollrt::DeviceDelegateHandle*>(delegate);
+  const bool for_cpu = handle == nullptr || handle->device_delegate == nullptr;
+  const auto bytes = for_cpu ? atollrt::CompileForCpu(*model->model)
+                             : handle->device_delegate->Compile(*model->model);
+  if (!bytes.ok()) return ToC(bytes.status());
+  callback(bytes->data(), bytes->size(), user_data);
+  return ToC({});
+}
+
+AtollStatus AtollExecutablesDisassemble(const AtollExecutables* executables, int32_t index,
+                                        AtollAssemblyParameters parameters,
+                                        AtollBytesCallback callback, void* user_data) {
+  if (callback == nullptr) return ToC(InvalidArgument("argument 'callback' is NULL"));
+  if (parameters != ATOLL_OMIT_PARAMETERS && parameters != ATOLL_WRITE_PARAMETERS) {
+    return ToC(InvalidArgument("argument 'parameters' is %d", parameters));
+  }
+  const auto found = FindExecutable(executables, index);
+  if (!found.ok()) return ToC(found.status());
+  const std::string text = atollrt::DisassembleExecutable(
+      (*found)->executable,
+      {.node_names = (*found)->node_names, .parameters = parameters == ATOLL_WRITE_PARAMETERS});
+  callback(text.data(), text.size(), user_data);
+  return ToC({});
+}
+
+AtollStatus AtollAssemble(const char* text, size_t size, AtollBytesCallback callback,
+                          void* user_data) {
+  if (!AllGiven({{"text", text}, {"callback", callback}})) return ATOLL_INVALID_ARGUMENT;
+  const auto executables = atollrt::AssembleExecutables({text, size});
+  if (!executables.ok()) return ToC(executables.status());
+  if (executables->size() != 1) {
+    return ToC(atollrt::CorruptModel(
+        "the text holds %zu executables, and a file holds one; keep one .executable",
+        executables->size()));
+  }
+  const std::vector<uint8_t> bytes = atollrt::WriteExecutable((*executables)[0]);
+  callback(bytes.data(), bytes.size(), user_data);
+  return ToC({});
 }
 
 }  // extern "C"
