@@ -198,7 +198,7 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
     if (status.code() == StatusCode::kCorruptModel) ++faults;
     BringBack(status);
     if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
-    const Status outcome = Outcome(status, job.request, *kept->executable);
+    Status outcome = Outcome(status, job.request, *kept->executable);
     const bool gives_up = failures >= options_.attempts_max;
     if (gives_up && options_.on_loss == OnDeviceLoss::kFallback && options_.open_stand_in &&
         !*job.cancelled) {
