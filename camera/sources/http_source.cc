@@ -85,9 +85,13 @@ class Receiver {
     return InvalidArgument("the camera sends us on for more than %d times", kMaxRedirects);
   }
 
-  void SetLookupDeadline(int64_t until_ns) {
+  // False if nobody asks any more: whoever closed may not have waited for this.
+  bool SetLookupDeadline(int64_t until_ns) {
     const std::lock_guard lock(mailbox_->mutex);
+    if (mailbox_->closing) return false;
     mailbox_->lookup_until_ns = until_ns;
+    mailbox_->changed.notify_all();
+    return true;
   }
 
   Result<FileDescriptor> Connect() {
@@ -95,17 +99,18 @@ class Receiver {
     hints.ai_flags = AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
-    SetLookupDeadline(DeadlineNs(kConnectTimeoutMs));
+    if (!SetLookupDeadline(DeadlineNs(kConnectTimeoutMs))) return Stopped();
     const int error =
         getaddrinfo(url_.host.c_str(), std::to_string(url_.port).c_str(), &hints, &found);
-    SetLookupDeadline(INT64_MAX);
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(error == 0 ? found : nullptr,
+                                                                  &freeaddrinfo);
+    if (!SetLookupDeadline(INT64_MAX)) return Stopped();
     if (error != 0) {
       return NotFound("there is no host '%s': %s; check the name, or give the camera's IP address",
                       url_.host.c_str(), gai_strerror(error));
     }
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
     Status status;
-    for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
       FileDescriptor socket(
           ::socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at->ai_protocol));
       status = ConnectTo(*at, socket);
@@ -201,7 +206,7 @@ class Receiver {
 
 class HttpSource : public FrameSource {
  public:
-  // Nobody waits for the thread to end: the C library looks up names for as long as it likes, and
+  // Nobody waits for the thread while the C library looks up a name, for as long as it likes: it
   // cannot be told to stop. From everything else it is back within a slice.
   HttpSource(CameraUrl url, const std::atomic<bool>* stop)
       : name_(url.Name()), host_(url.host), stop_(stop) {
@@ -209,7 +214,13 @@ class HttpSource : public FrameSource {
       receiver.Run();
     }).detach();
   }
-  ~HttpSource() override { mailbox_->closing = true; }
+  // The connection is closed then, so that a camera with room for one can be opened again.
+  ~HttpSource() override {
+    std::unique_lock lock(mailbox_->mutex);
+    mailbox_->closing = true;
+    mailbox_->changed.wait(
+        lock, [this] { return mailbox_->ended || mailbox_->lookup_until_ns != INT64_MAX; });
+  }
 
   // Waits for the first picture, so that a wrong address is told at once.
   Status Start() {

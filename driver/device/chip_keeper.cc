@@ -185,7 +185,10 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
         LookAgain();
         continue;
       }
-      if (state_ == DeviceState::kFallback) return RunOnStandIn(kept, job, report);
+      const bool goes_elsewhere = job.may_go_elsewhere && failures == 0;
+      if (state_ == DeviceState::kFallback && !goes_elsewhere) {
+        return RunOnStandIn(kept, job, report);
+      }
       return DeviceLost("request %u for '%s': device %s is away: %s", job.request,
                         kept->executable->name.c_str(), info_.name.c_str(),
                         loss_.message().c_str());

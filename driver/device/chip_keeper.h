@@ -121,6 +121,8 @@ class ChipKeeper {
     std::chrono::milliseconds timeout{};  // of each attempt but the first,
     Deadline deadline{};                  // which has this
     const std::atomic<bool>* cancelled = nullptr;
+    // Another chip is ready: while this one is away, kDeviceLost rather than the stand-in.
+    bool may_go_elsewhere = false;
   };
   // Errors as Device::Wait. `report` is filled after errors, too. (wire)
   Status Run(const Job& job, RequestReport* report);

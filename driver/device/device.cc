@@ -433,6 +433,10 @@ void Device::RunNext(Lock& lock, Place* place) {
   place->running = slot;
   place->wire_held = true;
   slot->report.queue_ns = MonotonicNs() - slot->submit_ns;
+  const bool another_is_ready = std::ranges::any_of(places_, [&](const auto& other) {
+    return other.get() != place && slot->loaded->is_on[other->index] &&
+           !slot->lost_on[other->index] && other->keeper->state() == DeviceState::kReady;
+  });
   lock.unlock();
   Status status = place->keeper->Run({.executable = slot->loaded->id,
                                       .request = slot->id,
@@ -440,7 +444,8 @@ void Device::RunNext(Lock& lock, Place* place) {
                                       .outputs = slot->request.outputs,
                                       .timeout = slot->timeout,
                                       .deadline = slot->deadline,
-                                      .cancelled = &slot->cancelled},
+                                      .cancelled = &slot->cancelled,
+                                      .may_go_elsewhere = another_is_ready},
                                      &slot->report);
   lock.lock();
   place->wire_held = false;

@@ -360,6 +360,13 @@ class Forbidden(CommandTest):
         path.chmod(0)
         return path
 
+    def test_standard_output_needs_no_folder(self):
+        for arguments in (("disasm", FASHION_MODEL, "--output", "-"),
+                          ("profile", FASHION_MODEL, "--device", "emu", "--trace", "-")):
+            with self.subTest(arguments[0]):
+                done = self.forbidden(*arguments)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_reading(self):
         model = self.locked("model.tflite", FASHION_MODEL.read_bytes())
         picture = SOURCE / "models/fashion/ankle_boot.pgm"

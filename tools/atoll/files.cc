@@ -92,33 +92,6 @@ void CheckFile(std::string_view option, const std::string& path, std::string_vie
 
 namespace {
 
-// Throws unless something could be made in the folder `parent` of `path`, before there is work that
-// would be lost; gives what is there already.
-fs::file_type CheckPlace(std::string_view option, const std::string& path, fs::path parent) {
-  const auto refuse = [&](const std::string& why) {
-    Fail(ExitCode::kFailure, "{} '{}': {}", option, path, why);
-  };
-  if (parent.empty()) parent = ".";
-  std::error_code error;
-  const fs::file_status folder = fs::status(parent, error);
-  if (folder.type() == fs::file_type::not_found) {
-    refuse(fmt::format("there is no folder '{}'; make it or choose another {}", parent.string(),
-                       option));
-  }
-  if (error) refuse(fmt::format("{}; choose another {}", error.message(), option));
-  if (!fs::is_directory(folder)) {
-    refuse(fmt::format("'{}' is no folder; choose another {}", parent.string(), option));
-  }
-  const fs::file_type type = fs::status(path, error).type();
-  const bool is_free = type == fs::file_type::not_found;
-  // Of a name that is too long, for example, nobody can tell.
-  if (error && !is_free) refuse(fmt::format("{}; choose another {}", error.message(), option));
-  if (is_free && access(parent.c_str(), W_OK) != 0) {
-    refuse(fmt::format("{}; {}", std::strerror(errno), AdviseWriting(option, errno)));
-  }
-  return type;
-}
-
 // False, with errno, if not everything could be written.
 bool WriteAll(int fd, const char* data, size_t size) {
   while (size > 0) {
@@ -186,6 +159,33 @@ bool IsWrittenInto(const std::string& name) {
   if (DescriptorOf(name)) return true;
   struct stat info = {};
   return lstat(name.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+// Throws unless something could be made in the folder `parent` of `path`, before there is work that
+// would be lost; gives what is there already.
+fs::file_type CheckPlace(std::string_view option, const std::string& path, fs::path parent) {
+  const auto refuse = [&](const std::string& why) {
+    Fail(ExitCode::kFailure, "{} '{}': {}", option, path, why);
+  };
+  if (parent.empty()) parent = ".";
+  std::error_code error;
+  const fs::file_status folder = fs::status(parent, error);
+  if (folder.type() == fs::file_type::not_found) {
+    refuse(fmt::format("there is no folder '{}'; make it or choose another {}", parent.string(),
+                       option));
+  }
+  if (error) refuse(fmt::format("{}; choose another {}", error.message(), option));
+  if (!fs::is_directory(folder)) {
+    refuse(fmt::format("'{}' is no folder; choose another {}", parent.string(), option));
+  }
+  const fs::file_type type = fs::status(path, error).type();
+  const bool is_free = type == fs::file_type::not_found;
+  // Of a name that is too long, for example, nobody can tell.
+  if (error && !is_free) refuse(fmt::format("{}; choose another {}", error.message(), option));
+  if (is_free && !IsWrittenInto(path) && access(parent.c_str(), W_OK) != 0) {
+    refuse(fmt::format("{}; {}", std::strerror(errno), AdviseWriting(option, errno)));
+  }
+  return type;
 }
 
 // False, with errno, if not everything could be written.

@@ -159,7 +159,8 @@ struct DeviceList {
 UsbSpeed SpeedOf(int speed) {
   static_assert(static_cast<int>(UsbSpeed::kLow) == LIBUSB_SPEED_LOW &&
                 static_cast<int>(UsbSpeed::kSuperPlus) == LIBUSB_SPEED_SUPER_PLUS);
-  return speed <= LIBUSB_SPEED_SUPER_PLUS ? static_cast<UsbSpeed>(speed) : UsbSpeed::kUnknown;
+  return speed >= 0 && speed <= LIBUSB_SPEED_SUPER_PLUS ? static_cast<UsbSpeed>(speed)
+                                                        : UsbSpeed::kUnknown;
 }
 
 Result<DeviceList> ReadDeviceList(const LibusbContext& context) {

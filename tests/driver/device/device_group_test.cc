@@ -163,6 +163,22 @@ TEST(DeviceGroup, AChipThatWasAwayGetsWhatWasLoadedMeanwhile) {
   }
 }
 
+// A chip that may be back is looked for; what it does not come back for is for another chip, and
+// not for the emulator that stands in where there is none.
+TEST(DeviceGroup, LooksInVainCostNoRequestItsChip) {
+  ShakyGroup two("out 4 unplug never", OnDeviceLoss::kFallback);
+  const auto id = two.group->Load(AddOne());
+  two.Run(*id, 4);
+  ASSERT_EQ(two.group->health().losses, 1u);
+  const uint64_t fallbacks = two.group->health().fallbacks;
+  for (int i = 0; i < 3; ++i) {
+    two.shaky.clock.AdvanceTo(two.shaky.clock.Now() + std::chrono::seconds(61));
+    two.Run(*id, 4);
+  }
+  EXPECT_EQ(two.group->health().fallbacks, fallbacks);
+  EXPECT_TRUE(two.group->Unload(*id).ok());
+}
+
 TEST(DeviceGroup, WhatIsLoadedNowhereIsNotKept) {
   ShakyDevice shaky;
   shaky.plan = *ParseFaultScript("out 1 unplug 60000ms");
