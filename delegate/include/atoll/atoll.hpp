@@ -221,7 +221,7 @@ class ConstTensor {
   template <typename... T>
   std::vector<float> RealValuesOfOne() const {
     std::vector<float> real;
-    ((type() == internal::kTypeOf<T> && (real = Dequantized(values<T>()), true)) || ...);
+    (void)((type() == internal::kTypeOf<T> && (real = Dequantized(values<T>()), true)) || ...);
     return real;
   }
   template <typename T>
