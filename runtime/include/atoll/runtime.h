@@ -15,8 +15,8 @@
  *    returns a status gives ATOLL_INVALID_ARGUMENT, others 0 (AtollTensorDim -1), NULL, "" or
  *    ATOLL_NO_TYPE; AtollLastError() then names the argument.
  *  - Options structs start with struct_size: initialise them with their *_INIT macro. A program
- * that was built with an older header, whose struct ends after an earlier field, gets the defaults
- * for the rest; one with a newer header is refused only if what is new there is not 0.
+ *    that was built with an older header, whose struct ends after an earlier field, gets the
+ *    defaults for the rest; one with a newer header is refused only if what is new there is not 0.
  *  - Thread safety: an AtollModel is immutable and may be shared by threads. An AtollInterpreter
  *    and its tensors belong to one thread at a time. Different interpreters may run at the same
  *    time, also on one delegate. AtollLastError is per thread.
@@ -287,8 +287,8 @@ typedef struct AtollBuffer AtollBuffer;
 
 typedef enum AtollBufferKind {
   ATOLL_BUFFER_HEAP = 0, /* of Atoll's own, `size` zeroed bytes, aligned to 64 */
-  ATOLL_BUFFER_CALLER =
-      1, /* the caller's, at `data`; `release` says when it is not needed any more */
+  /* The caller's, at `data`; `release` says when it is not needed any more. */
+  ATOLL_BUFFER_CALLER = 1,
   ATOLL_BUFFER_SHARED = 2, /* a file that processes share, `fd` from `offset` on */
   ATOLL_BUFFER_DMABUF = 3, /* a dma-buf, `fd` */
   ATOLL_BUFFER_DMA = 4     /* the caller's, registered with a device that reads it itself */
