@@ -19,9 +19,9 @@
 
 namespace atollrt {
 
-int64_t SteadyClock::NowNs() { return MonotonicNs(); }
+int64_t SteadyPipelineClock::NowNs() { return MonotonicNs(); }
 
-void SteadyClock::SleepUntilNs(int64_t deadline_ns) {
+void SteadyPipelineClock::SleepUntilNs(int64_t deadline_ns) {
   std::this_thread::sleep_until(
       std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline_ns)));
 }
@@ -576,8 +576,8 @@ class FramePipeline : public Pipeline {
   FrameSource* const source_;
   const std::vector<PipelineModel> models_;
   const PipelineOptions options_;
-  SteadyClock steady_clock_;
-  Clock* const clock_;
+  SteadyPipelineClock steady_clock_;
+  PipelineClock* const clock_;
   bool needs_color_ = false;
   std::vector<size_t> frame_order_;  // of the models that look at frames
   // Scratch of Infer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The clock of everything that waits. (The camera's, which is installed, is in its pipeline.h.)
+// The clock of everything that waits. (The camera's is the PipelineClock of its installed header.)
 #pragma once
 
 #include <chrono>

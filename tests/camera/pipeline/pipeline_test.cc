@@ -28,7 +28,7 @@ using testing::HasSubstr;
 constexpr int64_t kMs = 1'000'000;
 
 // Time passes only by sleeping and by Advance.
-class FakeClock : public Clock {
+class FakeClock : public PipelineClock {
  public:
   int64_t NowNs() override { return now_ns_.load(); }
   void SleepUntilNs(int64_t deadline_ns) override {
@@ -698,8 +698,8 @@ TEST(SlidingRate, IsThatOfTheLastWholeSecond) {
   EXPECT_EQ(rate.PerSecond(9000 * kMs), 0);
 }
 
-TEST(SteadyClock, ReturnsAtOnceFromPastDeadlines) {
-  SteadyClock clock;
+TEST(SteadyPipelineClock, ReturnsAtOnceFromPastDeadlines) {
+  SteadyPipelineClock clock;
   const int64_t before = clock.NowNs();
   clock.SleepUntilNs(before - kMs);
   clock.SleepUntilNs(before + 1);

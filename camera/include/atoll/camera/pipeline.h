@@ -30,16 +30,16 @@
 namespace atollrt {
 
 // The pipeline's time. Tests bring their own; called from all threads.
-class Clock {
+class PipelineClock {
  public:
-  virtual ~Clock() = default;
+  virtual ~PipelineClock() = default;
   virtual int64_t NowNs() = 0;
   // Returns at or after the deadline; at once if that has passed.
   virtual void SleepUntilNs(int64_t deadline_ns) = 0;
 };
 
 // std::chrono::steady_clock.
-class SteadyClock : public Clock {
+class SteadyPipelineClock : public PipelineClock {
  public:
   int64_t NowNs() override;
   void SleepUntilNs(int64_t deadline_ns) override;
@@ -118,7 +118,7 @@ struct PipelineOptions {
   // Polled at least every 50 ms while pacing; true ends the run after the frames in flight. May be
   // set by a signal handler.
   const std::atomic<bool>* stop = nullptr;
-  Clock* clock = nullptr;  // null: a SteadyClock
+  PipelineClock* clock = nullptr;  // null: a SteadyPipelineClock
 };
 
 struct PipelineReport {
