@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compat/tensorflowlite_c/interpreter.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+
+namespace {
+
+struct TypePair {
+  AtollType atoll;
+  TfLiteType tflite;
+};
+constexpr TypePair kTypes[] = {{ATOLL_FLOAT32, kTfLiteFloat32},   {ATOLL_INT32, kTfLiteInt32},
+                               {ATOLL_UINT8, kTfLiteUInt8},       {ATOLL_INT64, kTfLiteInt64},
+                               {ATOLL_STRING, kTfLiteString},     {ATOLL_BOOL, kTfLiteBool},
+                               {ATOLL_INT16, kTfLiteInt16},       {ATOLL_INT8, kTfLiteInt8},
+                               {ATOLL_RESOURCE, kTfLiteResource}, {ATOLL_UINT32, kTfLiteUInt32}};
+
+TfLiteType ToTfLite(AtollType type) {
+  const auto* const pair = std::ranges::find(kTypes, type, &TypePair::atoll);
+  return pair != std::end(kTypes) ? pair->tflite : kTfLiteNoType;
+}
+
+TfLiteStatus ToTfLite(AtollStatus status) {
+  switch (status) {
+    case ATOLL_OK:
+      return kTfLiteOk;
+    case ATOLL_CANCELLED:
+      return kTfLiteCancelled;
+    case ATOLL_DEVICE_LOST:
+    case ATOLL_DEVICE_BUSY:
+    case ATOLL_TIMEOUT:
+      return kTfLiteDelegateError;
+    default:
+      return kTfLiteError;
+  }
+}
+
+TfLiteIntArray* Dims(const AtollTensor& tensor, int32_t (*dim)(const AtollTensor*, int32_t)) {
+  const int32_t count = AtollTensorNumDims(&tensor);
+  TfLiteIntArray* const dims = TfLiteIntArrayCreate(count);
+  for (int32_t i = 0; i < count; ++i) dims->data[i] = dim(&tensor, i);
+  return dims;
+}
+
+// The file's shape, if a size of it may change; else none.
+TfLiteIntArray* Signature(const AtollTensor& tensor) {
+  TfLiteIntArray* const dims = Dims(tensor, AtollTensorDimSignature);
+  if (std::count(dims->data, dims->data + dims->size, -1) == 0) dims->size = 0;
+  return dims;
+}
+
+TfLiteQuantization Quantization(const AtollTensor& tensor) {
+  AtollChannelQuantization channels = {};
+  if (AtollTensorGetChannelQuantization(&tensor, &channels) != ATOLL_OK || channels.count == 0) {
+    return {};
+  }
+  auto* const affine =
+      static_cast<TfLiteAffineQuantization*>(std::malloc(sizeof(TfLiteAffineQuantization)));
+  *affine = {.scale = TfLiteFloatArrayCreate(channels.count),
+             .zero_point = TfLiteIntArrayCreate(channels.count),
+             .quantized_dimension = channels.dimension};
+  std::copy_n(channels.scales, channels.count, affine->scale->data);
+  for (int32_t i = 0; i < channels.count; ++i) {
+    affine->zero_point->data[i] = static_cast<int32_t>(channels.zero_points[i]);
+  }
+  return {.type = kTfLiteAffineQuantization, .params = affine};
+}
+
+// A view of a tensor's bytes; what the caller may write is its own affair.
+void* DataOf(const AtollTensor* tensor) { return const_cast<void*>(AtollTensorConstData(tensor)); }
+
+}  // namespace
+
+std::unique_ptr<TfLiteInterpreter> TfLiteInterpreter::Create(
+    std::shared_ptr<AtollModel> model, const TfLiteInterpreterOptions& options) {
+  std::unique_ptr<TfLiteInterpreter> made(new TfLiteInterpreter(std::move(model), options));
+  made->device_ = atollcompat::ChooseDevice(options.delegates, options.reporter);
+  if (!made->device_.ok || !made->MakeInterpreter()) return nullptr;
+  made->MakeTensors();
+  return made;
+}
+
+TfLiteInterpreter::~TfLiteInterpreter() {
+  for (TfLiteTensor& tensor : tensors_) TfLiteTensorFree(&tensor);
+}
+
+bool TfLiteInterpreter::MakeInterpreter() {
+  AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+  options.num_threads = std::max(options_.num_threads, 0);
+  options.delegate = device_.delegate;
+  AtollInterpreter* made = nullptr;
+  if (AtollInterpreterCreate(model_.get(), &options, &made) != ATOLL_OK) {
+    reporter().SayLastError();
+    return false;
+  }
+  interpreter_.reset(made);
+  return true;
+}
+
+void TfLiteInterpreter::MakeTensors() {
+  AtollInterpreter* const from = interpreter_.get();
+  const auto count = static_cast<size_t>(AtollInterpreterGetTensorCount(from));
+  tensors_.resize(count);
+  own_data_.resize(count);
+  names_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const AtollTensor* const tensor = AtollInterpreterGetTensor(from, static_cast<int32_t>(i));
+    names_[i] = AtollTensorName(tensor);
+    const AtollQuantization whole = AtollTensorQuantization(tensor);
+    const bool is_constant = AtollTensorIsConstant(tensor) != 0;
+    tensors_[i] = {.type = ToTfLite(AtollTensorType(tensor)),
+                   .dims = Dims(*tensor, AtollTensorDim),
+                   .params = {whole.scale, whole.zero_point},
+                   .allocation_type = is_constant ? kTfLiteMmapRo : kTfLiteArenaRw,
+                   .bytes = AtollTensorByteSize(tensor),
+                   .name = names_[i].c_str(),
+                   .buffer_handle = -1,
+                   .quantization = Quantization(*tensor),
+                   .dims_signature = Signature(*tensor)};
+    if (is_constant) tensors_[i].data.data = DataOf(tensor);
+  }
+  for (int32_t i = 0; i < AtollInterpreterGetInputTensorCount(from); ++i) {
+    inputs_.push_back(AtollTensorIndex(AtollInterpreterGetInputTensor(from, i)));
+  }
+  for (int32_t i = 0; i < AtollInterpreterGetOutputTensorCount(from); ++i) {
+    outputs_.push_back(AtollTensorIndex(AtollInterpreterGetOutputTensor(from, i)));
+  }
+}
+
+void TfLiteInterpreter::RefreshTensors() {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const AtollTensor* const tensor =
+        AtollInterpreterGetTensor(interpreter_.get(), static_cast<int32_t>(i));
+    TfLiteIntArray* const dims = Dims(*tensor, AtollTensorDim);
+    if (TfLiteIntArrayEqual(dims, tensors_[i].dims)) {
+      TfLiteIntArrayFree(dims);
+    } else {
+      TfLiteIntArrayFree(tensors_[i].dims);
+      tensors_[i].dims = dims;
+    }
+    tensors_[i].bytes = AtollTensorByteSize(tensor);
+    if (tensors_[i].allocation_type == kTfLiteMmapRo) tensors_[i].data.data = DataOf(tensor);
+  }
+  const auto show = [this](const std::vector<int>& indices, bool is_input) {
+    for (size_t i = 0; i < indices.size(); ++i) {
+      const auto index = static_cast<size_t>(indices[i]);
+      own_data_[index] = DataOf(InputOrOutput(i, is_input));
+      tensors_[index].data.data = own_data_[index];
+    }
+  };
+  show(inputs_, true);
+  show(outputs_, false);
+}
+
+AtollTensor* TfLiteInterpreter::InputOrOutput(size_t index, bool is_input) {
+  const auto number = static_cast<int32_t>(index);
+  return is_input ? AtollInterpreterGetInputTensor(interpreter_.get(), number)
+                  : const_cast<AtollTensor*>(
+                        AtollInterpreterGetOutputTensor(interpreter_.get(), number));
+}
+
+void TfLiteInterpreter::ForgetData() {
+  is_allocated_ = false;
+  for (TfLiteTensor& tensor : tensors_) {
+    if (tensor.allocation_type != kTfLiteMmapRo) tensor.data.data = nullptr;
+  }
+}
+
+TfLiteStatus TfLiteInterpreter::AllocateTensors() {
+  if (const AtollStatus status = AtollInterpreterAllocateTensors(interpreter_.get());
+      status != ATOLL_OK) {
+    ForgetData();
+    reporter().SayLastError();
+    return ToTfLite(status);
+  }
+  RefreshTensors();
+  is_allocated_ = true;
+  return kTfLiteOk;
+}
+
+TfLiteStatus TfLiteInterpreter::ResizeInput(int32_t input, const int* dims, int32_t count) {
+  if (input < 0 || static_cast<size_t>(input) >= inputs_.size()) {
+    reporter().Say("there is no input %d: the model has %zu", input, inputs_.size());
+    return kTfLiteError;
+  }
+  TfLiteTensor& tensor = tensors_[static_cast<size_t>(inputs_[static_cast<size_t>(input)])];
+  if (TfLiteIntArrayEqualsArray(tensor.dims, count, dims)) return kTfLiteOk;
+  if (AtollInterpreterResizeInput(interpreter_.get(), input, dims, count) != ATOLL_OK) {
+    reporter().SayLastError();
+    return kTfLiteError;
+  }
+  TfLiteIntArrayFree(tensor.dims);
+  tensor.dims = TfLiteIntArrayCreate(count);
+  std::copy_n(dims, count, tensor.dims->data);
+  ForgetData();
+  return kTfLiteOk;
+}
+
+TfLiteStatus TfLiteInterpreter::Invoke() {
+  if (!is_allocated_) {
+    reporter().Say("Invoke called on model that is not ready.");
+    return kTfLiteError;
+  }
+  const auto moved = [this](int index) {
+    const TfLiteTensor& tensor = tensors_[static_cast<size_t>(index)];
+    return tensor.data.data != own_data_[static_cast<size_t>(index)] && tensor.data.data != nullptr;
+  };
+  for (const int index : inputs_) {
+    const TfLiteTensor& tensor = tensors_[static_cast<size_t>(index)];
+    if (moved(index))
+      std::memcpy(own_data_[static_cast<size_t>(index)], tensor.data.data, tensor.bytes);
+  }
+  const AtollStatus status = AtollInterpreterInvoke(interpreter_.get());
+  if (status != ATOLL_OK) {
+    reporter().SayLastError();
+    return ToTfLite(status);
+  }
+  for (const int index : outputs_) {
+    const TfLiteTensor& tensor = tensors_[static_cast<size_t>(index)];
+    if (moved(index))
+      std::memcpy(tensor.data.data, own_data_[static_cast<size_t>(index)], tensor.bytes);
+  }
+  return kTfLiteOk;
+}
+
+TfLiteStatus TfLiteInterpreter::Cancel() {
+  if (!options_.can_cancel) return kTfLiteError;
+  return ToTfLite(AtollInterpreterCancel(interpreter_.get()));
+}
+
+TfLiteStatus TfLiteInterpreter::ResetVariableTensors() {
+  return ToTfLite(AtollInterpreterResetVariableTensors(interpreter_.get()));
+}
+
+TfLiteStatus TfLiteInterpreter::ModifyGraph(TfLiteDelegate* delegate) {
+  if (delegate == nullptr) return kTfLiteError;
+  options_.delegates.push_back(delegate);
+  atollcompat::Device device = atollcompat::ChooseDevice(options_.delegates, reporter());
+  if (!device.ok) return kTfLiteDelegateError;
+  if (device.delegate == device_.delegate) return kTfLiteOk;
+  std::swap(device, device_);
+  // The shapes that were asked for hold in the new one, too.
+  std::vector<TfLiteIntArray*> dims;
+  for (const int index : inputs_) dims.push_back(tensors_[static_cast<size_t>(index)].dims);
+  if (!MakeInterpreter()) {
+    std::swap(device, device_);
+    return kTfLiteDelegateError;
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    TfLiteIntArray* const in_file = Dims(*InputOrOutput(i, /*is_input=*/true), AtollTensorDim);
+    const bool same = TfLiteIntArrayEqual(in_file, dims[i]) != 0;
+    TfLiteIntArrayFree(in_file);
+    if (!same) {
+      AtollInterpreterResizeInput(interpreter_.get(), static_cast<int32_t>(i), dims[i]->data,
+                                  dims[i]->size);
+    }
+  }
+  ForgetData();
+  return kTfLiteOk;
+}
+
+TfLiteTensor* TfLiteInterpreter::tensor(int32_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= tensors_.size()) return nullptr;
+  return &tensors_[static_cast<size_t>(index)];
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * usage: run_model MODEL SEED [--repeat N] [--delegate LIBRARY [KEY=VALUE ...]]
+ *
+ * A program as others write it against TensorFlow Lite's C interface: fills the inputs from SEED as the
+ * reference data says, runs the model, and writes the bytes of all outputs, one after the other, to
+ * stdout. It is linked to a libtensorflowlite_c; which one it gets is LD_LIBRARY_PATH's to say. Exit
+ * code 1, with what was reported on stderr, if something fails. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compat/tensorflowlite_c/c_api.h"
+
+static void Report(void* user_data, const char* format, va_list args) {
+  (void)user_data;
+  vfprintf(stderr, format, args);
+  fputc('\n', stderr);
+}
+
+static uint64_t Next(uint64_t* state) {
+  uint64_t z = *state += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+static void Fill(TfLiteType type, uint8_t* bytes, size_t size, uint64_t seed) {
+  uint64_t state = seed;
+  if (type == kTfLiteFloat32) {
+    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
+      const float value = (float)((double)(Next(&state) >> 40) / (1 << 24) * 2 - 1);
+      memcpy(bytes + i, &value, sizeof(value));
+    }
+    return;
+  }
+  for (size_t i = 0; i < size; i += 8) {
+    const uint64_t value = Next(&state);
+    memcpy(bytes + i, &value, size - i < 8 ? size - i : 8);
+  }
+}
+
+static int Fail(const char* what) {
+  fprintf(stderr, "run_model: %s failed\n", what);
+  return 1;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) return Fail("usage: run_model MODEL SEED [...]; it");
+  const uint64_t seed = strtoull(argv[2], NULL, 10);
+  int repeat = 1;
+  TfLiteDelegate* delegate = NULL;
+  for (int i = 3; i < argc; ++i) {
+    if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
+      repeat = atoi(argv[++i]);
+    } else if (strcmp(argv[i], "--delegate") == 0 && i + 1 < argc) {
+      TfLiteExternalDelegateOptions options = TfLiteExternalDelegateOptionsDefault(argv[++i]);
+      while (i + 1 < argc && strchr(argv[i + 1], '=') != NULL) {
+        char* const pair = argv[++i];
+        char* const equals = strchr(pair, '=');
+        *equals = '\0';
+        options.insert(&options, pair, equals + 1);
+      }
+      delegate = TfLiteExternalDelegateCreate(&options);
+      if (delegate == NULL) return Fail("TfLiteExternalDelegateCreate");
+    }
+  }
+
+  TfLiteModel* const model = TfLiteModelCreateFromFile(argv[1]);
+  if (model == NULL) return Fail("TfLiteModelCreateFromFile");
+  TfLiteInterpreterOptions* const options = TfLiteInterpreterOptionsCreate();
+  TfLiteInterpreterOptionsSetNumThreads(options, 2);
+  TfLiteInterpreterOptionsSetErrorReporter(options, Report, NULL);
+  if (delegate != NULL) TfLiteInterpreterOptionsAddDelegate(options, delegate);
+  TfLiteInterpreter* const interpreter = TfLiteInterpreterCreate(model, options);
+  if (interpreter == NULL) return Fail("TfLiteInterpreterCreate");
+  TfLiteInterpreterOptionsDelete(options);
+  TfLiteModelDelete(model);
+  if (TfLiteInterpreterAllocateTensors(interpreter) != kTfLiteOk) {
+    return Fail("TfLiteInterpreterAllocateTensors");
+  }
+  for (int turn = 0; turn < repeat; ++turn) {
+    for (int32_t i = 0; i < TfLiteInterpreterGetInputTensorCount(interpreter); ++i) {
+      TfLiteTensor* const input = TfLiteInterpreterGetInputTensor(interpreter, i);
+      const size_t size = TfLiteTensorByteSize(input);
+      uint8_t* const bytes = malloc(size);
+      Fill(TfLiteTensorType(input), bytes, size, seed);
+      const TfLiteStatus status = TfLiteTensorCopyFromBuffer(input, bytes, size);
+      free(bytes);
+      if (status != kTfLiteOk) return Fail("TfLiteTensorCopyFromBuffer");
+    }
+    if (TfLiteInterpreterInvoke(interpreter) != kTfLiteOk) return Fail("TfLiteInterpreterInvoke");
+  }
+  for (int32_t i = 0; i < TfLiteInterpreterGetOutputTensorCount(interpreter); ++i) {
+    const TfLiteTensor* const output = TfLiteInterpreterGetOutputTensor(interpreter, i);
+    const size_t size = TfLiteTensorByteSize(output);
+    uint8_t* const bytes = malloc(size);
+    if (TfLiteTensorCopyToBuffer(output, bytes, size) != kTfLiteOk) {
+      return Fail("TfLiteTensorCopyToBuffer");
+    }
+    fwrite(bytes, 1, size, stdout);
+    free(bytes);
+  }
+  TfLiteInterpreterDelete(interpreter);
+  if (delegate != NULL) TfLiteExternalDelegateDelete(delegate);
+  return 0;
+}
