@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a runtime of TensorFlow Lite looks for in a library of delegates.
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "compat/tflite_delegate/delegate.h"
+
+namespace {
+
+using atollcompat::Delegate;
+using atollcompat::DelegateOptions;
+using atollcompat::Operators;
+
+// False if `text` is no number from `least` to `most`.
+bool ReadNumber(const std::string& text, int least, int most, int* number) {
+  char* end = nullptr;
+  const long value = std::strtol(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || value < least || value > most) return false;
+  *number = static_cast<int>(value);
+  return true;
+}
+
+// "" if the option was taken, else what is wrong with it.
+std::string ReadOption(const std::string& key, const std::string& value, DelegateOptions* options) {
+  const auto wrong = [&](const char* what) {
+    return "option '" + key + "' is '" + value + "'; " + what;
+  };
+  if (key == "device") {
+    if (!value.empty()) options->device = value;
+  } else if (key == "performance") {
+    options->performance = value;
+  } else if (key == "on_device_loss") {
+    options->on_device_loss = value;
+  } else if (key == "ops") {
+    if (value != "all" && value != "device") return wrong("it may be 'all' or 'device'");
+    options->operators = value == "all" ? Operators::kAll : Operators::kDevice;
+  } else if (key == "min_nodes") {
+    if (!ReadNumber(value, 1, 1 << 20, &options->min_nodes)) return wrong("it is a number from 1");
+  } else if (key == "num_threads") {
+    if (!ReadNumber(value, 0, 1024, &options->num_threads)) {
+      return wrong("it is a number from 0 to 1024");
+    }
+  } else if (key == "verbosity") {
+    if (!ReadNumber(value, 0, 10, &options->verbosity)) return wrong("it is a number from 0 to 10");
+  } else {
+    return "there is no option '" + key +
+           "'; there are device, ops, min_nodes, num_threads, performance, on_device_loss and "
+           "verbosity";
+  }
+  return "";
+}
+
+}  // namespace
+
+extern "C" {
+
+// Never null: a runtime's C interface calls what it gets without a look. What is wrong is reported
+// here, and again, as an error, when the delegate is given to an interpreter.
+__attribute__((visibility("default"))) TfLiteDelegate* tflite_plugin_create_delegate(
+    char** keys, char** values, size_t count, void (*report)(const char* message)) {
+  DelegateOptions options;
+  if (const char* const device = std::getenv("ATOLL_DEVICE");
+      device != nullptr && *device != '\0') {
+    options.device = device;
+  }
+  std::string error;
+  // Python passes an int: the upper half of the register is whatever it was.
+  const auto options_given = static_cast<uint32_t>(count);
+  for (uint32_t i = 0; i < options_given && error.empty(); ++i) {
+    if (keys[i] == nullptr || values[i] == nullptr) continue;
+    error = ReadOption(keys[i], values[i], &options);
+  }
+  std::unique_ptr<Delegate> made =
+      error.empty() ? Delegate::Create(options) : Delegate::Broken(error);
+  if (!made->error().empty() && report != nullptr) report(made->error().c_str());
+  return made.release()->shown();
+}
+
+__attribute__((visibility("default"))) void tflite_plugin_destroy_delegate(
+    TfLiteDelegate* delegate) {
+  if (delegate != nullptr) delete Delegate::Of(delegate);
+}
+
+}  // extern "C"
