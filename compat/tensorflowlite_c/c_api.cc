@@ -83,8 +83,7 @@ const char* TfLiteVersion(void) { return kVersion; }
 const char* TfLiteExtensionApisVersion(void) { return kVersion; }
 int TfLiteSchemaVersion(void) { return 3; }
 
-// ---- Models
-// ---------------------------------------------------------------------------------------
+// ---- Models ------------------------------------------------------------------------------------
 
 TfLiteModel* TfLiteModelCreate(const void* data, size_t size) {
   return MakeModel(data, size, Reporter());
@@ -105,8 +104,7 @@ TfLiteModel* TfLiteModelCreateFromFileWithErrorReporter(const char* path,
 
 void TfLiteModelDelete(TfLiteModel* model) { delete model; }
 
-// ---- Options
-// --------------------------------------------------------------------------------------
+// ---- Options -----------------------------------------------------------------------------------
 
 TfLiteInterpreterOptions* TfLiteInterpreterOptionsCreate(void) {
   return new TfLiteInterpreterOptions;
@@ -163,8 +161,7 @@ void TfLiteInterpreterOptionsSetUseNNAPI(TfLiteInterpreterOptions* /*options*/, 
 void TfLiteInterpreterOptionsSetEnableDelegateFallback(TfLiteInterpreterOptions* /*options*/,
                                                        bool /*enable*/) {}
 
-// ---- Interpreters
-// ---------------------------------------------------------------------------------
+// ---- Interpreters ------------------------------------------------------------------------------
 
 TfLiteInterpreter* TfLiteInterpreterCreate(const TfLiteModel* model,
                                            const TfLiteInterpreterOptions* options) {
@@ -249,8 +246,7 @@ TfLiteTensor* TfLiteInterpreterGetTensor(const TfLiteInterpreter* interpreter, i
   return Mutable(interpreter)->tensor(index);
 }
 
-// ---- Tensors
-// --------------------------------------------------------------------------------------
+// ---- Tensors -----------------------------------------------------------------------------------
 
 TfLiteType TfLiteTensorType(const TfLiteTensor* tensor) { return tensor->type; }
 
@@ -285,8 +281,7 @@ TfLiteStatus TfLiteTensorCopyToBuffer(const TfLiteTensor* tensor, void* data, si
   return kTfLiteOk;
 }
 
-// ---- Signatures
-// -----------------------------------------------------------------------------------
+// ---- Signatures --------------------------------------------------------------------------------
 
 int32_t TfLiteInterpreterGetSignatureCount(const TfLiteInterpreter* interpreter) {
   return AtollModelGetSignatureCount(&interpreter->model());

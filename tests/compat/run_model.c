@@ -2,10 +2,10 @@
  *
  * usage: run_model MODEL SEED [--repeat N] [--delegate LIBRARY [KEY=VALUE ...]]
  *
- * A program as others write it against TensorFlow Lite's C interface: fills the inputs from SEED as the
- * reference data says, runs the model, and writes the bytes of all outputs, one after the other, to
- * stdout. It is linked to a libtensorflowlite_c; which one it gets is LD_LIBRARY_PATH's to say. Exit
- * code 1, with what was reported on stderr, if something fails. */
+ * A program as others write it against TensorFlow Lite's C interface: fills the inputs from SEED as
+ * the reference data says, runs the model, and writes the bytes of all outputs, one after the
+ * other, to stdout. It is linked to a libtensorflowlite_c; which one it gets is LD_LIBRARY_PATH's
+ * to say. Exit code 1, with what was reported on stderr, if something fails. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -41,6 +41,7 @@ OURS = {
     "driver/emulator": ["driver/", "runtime/base/", "runtime/kernels/"],
     "delegate": ["delegate/", "driver/", "runtime/", "atoll/runtime.h", "atoll/delegate.h"],
     "delegate/include": ["atoll/runtime.h", "atoll/delegate.h"],
+    "compat": ["compat/", "atoll/runtime.h", "atoll/delegate.h"],
     "camera/include": ["atoll/"],
     "camera/picture": ["camera/picture/", "atoll/picture", "runtime/base/"],
     "camera/vision": ["camera/vision/", "atoll/vision", "atoll/picture", "atoll/runtime.h",
@@ -75,7 +76,7 @@ INDEPENDENT = {
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
                     ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/executable.cc",
-                     "tests/*"]),
+                     "compat/tflite_delegate/model_writer.cc", "tests/*"]),
     "libusb": (r"libusb.*", ["driver/usb/libusb/*", "tests/driver/usb/coral_stub_test.cc"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),
     "libjpeg, libpng": (r"jpeglib\.h|jerror\.h|turbojpeg\.h|png\.h",

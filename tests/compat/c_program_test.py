@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A C program for TensorFlow Lite with our library in its place, and with our delegate under the
+original: the bytes of outputs are those of TensorFlow Lite's reference kernels."""
+import unittest
+
+from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, equal_to_golden, golden_models,
+                             need_original, run_model)
+
+
+class GoldenTest(unittest.TestCase):
+    longMessage = True
+
+    def check(self, *arguments, **options):
+        compared = 0
+        for name, model, seeds in golden_models():
+            for seed, wanted in seeds.items():
+                with self.subTest(model=name, seed=seed):
+                    result = run_model(model, seed, *arguments, **options)
+                    self.assertEqual(result.code, 0, result.stderr)
+                    self.assertTrue(equal_to_golden(result.stdout, wanted["outputs"]), name)
+                    compared += 1
+        self.assertGreaterEqual(compared, 50)
+
+
+class StandIn(GoldenTest):
+    def test_on_the_cpu(self):
+        self.check()
+
+    def test_on_the_device_of_the_environment(self):
+        self.check(ATOLL_DEVICE="emu")
+
+    def test_on_the_device_of_a_delegate(self):
+        self.check("--delegate", DELEGATE, "device=emu")
+
+
+class UnderTheOriginal(GoldenTest):
+    def setUp(self):
+        need_original()
+
+    def test_delegate_on_the_emulator(self):
+        self.check("--delegate", DELEGATE, "device=emu", libraries=ORIGINAL_LIBRARIES)
+
+    def test_delegate_on_the_cpu(self):
+        self.check("--delegate", DELEGATE, "device=cpu", libraries=ORIGINAL_LIBRARIES)
+
+
+if __name__ == "__main__":
+    unittest.main()
