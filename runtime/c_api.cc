@@ -208,7 +208,7 @@ int32_t AtollModelHasOperator(const AtollModel* model, const char* op) {
   if (!Has(model, "model") || !Has(op, "op")) return 0;
   for (const atollrt::Graph& graph : model->model->graphs()) {
     for (const atollrt::Node& node : graph.nodes) {
-      if (node.op_name() == op) return 1;
+      if (node.op_name() == op || atollrt::OpTypeName(node.type) == op) return 1;
     }
   }
   return 0;

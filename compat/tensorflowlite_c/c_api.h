@@ -59,8 +59,7 @@ TFL_EXPORT void TfLiteInterpreterOptionsSetErrorReporter(TfLiteInterpreterOption
                                                          void* user_data);
 TFL_EXPORT TfLiteStatus
 TfLiteInterpreterOptionsEnableCancellation(TfLiteInterpreterOptions* options, bool enable);
-/* Kernels of the program's own are not called: a model with one of their operators is refused if
- * Atoll does not know it. */
+/* Kernels of the program's own are not called. */
 TFL_EXPORT void TfLiteInterpreterOptionsAddBuiltinOp(TfLiteInterpreterOptions* options,
                                                      int32_t builtin_code,
                                                      const TfLiteRegistration* registration,
@@ -81,8 +80,9 @@ TFL_EXPORT void TfLiteInterpreterOptionsSetEnableDelegateFallback(TfLiteInterpre
 
 /* ---- Interpreters --------------------------------------------------------------------------- */
 
-/* NULL, with the reason reported, for a model that Atoll cannot run: also one with an unknown
- * custom operator, which TensorFlow Lite says no earlier than AllocateTensors. */
+/* NULL, with the reason reported, for a model that Atoll cannot run. With a custom operator that it
+ * does not know, there is an interpreter without tensors, whose AllocateTensors is
+ * kTfLiteUnresolvedOps. */
 TFL_EXPORT TfLiteInterpreter* TfLiteInterpreterCreate(const TfLiteModel* model,
                                                       const TfLiteInterpreterOptions* options);
 TFL_EXPORT TfLiteInterpreter* TfLiteInterpreterCreateWithSelectedOps(

@@ -79,7 +79,7 @@ std::unique_ptr<TfLiteInterpreter> TfLiteInterpreter::Create(
   std::unique_ptr<TfLiteInterpreter> made(new TfLiteInterpreter(std::move(model), options));
   made->device_ = atollcompat::ChooseDevice(options.delegates, options.reporter);
   if (!made->device_.ok || !made->MakeInterpreter()) return nullptr;
-  made->MakeTensors();
+  if (made->interpreter_ != nullptr) made->MakeTensors();
   return made;
 }
 
@@ -92,12 +92,15 @@ bool TfLiteInterpreter::MakeInterpreter() {
   options.num_threads = std::max(options_.num_threads, 0);
   options.delegate = device_.delegate;
   AtollInterpreter* made = nullptr;
-  if (AtollInterpreterCreate(model_.get(), &options, &made) != ATOLL_OK) {
-    reporter().SayLastError();
-    return false;
-  }
+  const AtollStatus status = AtollInterpreterCreate(model_.get(), &options, &made);
   interpreter_.reset(made);
-  return true;
+  if (status == ATOLL_OK) return true;
+  if (status == ATOLL_UNSUPPORTED && AtollModelHasOperator(model_.get(), "CUSTOM") != 0) {
+    unresolved_ = AtollLastError();
+    return true;
+  }
+  reporter().SayLastError();
+  return false;
 }
 
 void TfLiteInterpreter::MakeTensors() {
@@ -170,6 +173,10 @@ void TfLiteInterpreter::ForgetData() {
 }
 
 TfLiteStatus TfLiteInterpreter::AllocateTensors() {
+  if (interpreter_ == nullptr) {
+    reporter().Say("%s", unresolved_.c_str());
+    return kTfLiteUnresolvedOps;
+  }
   if (const AtollStatus status = AtollInterpreterAllocateTensors(interpreter_.get());
       status != ATOLL_OK) {
     ForgetData();
@@ -227,11 +234,12 @@ TfLiteStatus TfLiteInterpreter::Invoke() {
 }
 
 TfLiteStatus TfLiteInterpreter::Cancel() {
-  if (!options_.can_cancel) return kTfLiteError;
+  if (!options_.can_cancel || interpreter_ == nullptr) return kTfLiteError;
   return ToTfLite(AtollInterpreterCancel(interpreter_.get()));
 }
 
 TfLiteStatus TfLiteInterpreter::ResetVariableTensors() {
+  if (interpreter_ == nullptr) return kTfLiteError;
   return ToTfLite(AtollInterpreterResetVariableTensors(interpreter_.get()));
 }
 

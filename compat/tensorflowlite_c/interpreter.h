@@ -68,7 +68,10 @@ struct TfLiteInterpreter {
   std::shared_ptr<AtollModel> model_;
   TfLiteInterpreterOptions options_;
   atollcompat::Device device_;
+  // Null for a model with a custom operator that nobody here knows, and `unresolved_` says so: such
+  // an interpreter has no tensors and cannot be allocated.
   std::unique_ptr<AtollInterpreter, atollcompat::InterpreterDelete> interpreter_;
+  std::string unresolved_;
   std::vector<TfLiteTensor> tensors_;
   std::vector<void*> own_data_;  // of each tensor, where the interpreter has it
   std::vector<std::string> names_;

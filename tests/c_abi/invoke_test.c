@@ -51,6 +51,7 @@ static void CheckArguments(const char* path) {
   REQUIRE(AtollModelCreateFromFile(path, &model) == ATOLL_OK);
   EXPECT(AtollModelHasOperator(model, "CONV_2D") != 0);
   EXPECT(AtollModelHasOperator(model, "edgetpu-custom-op") == 0);
+  EXPECT(AtollModelHasOperator(model, "CUSTOM") == 0);
   EXPECT(AtollInterpreterCreate(NULL, NULL, &interpreter) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollInterpreterCreate(model, NULL, NULL) == ATOLL_INVALID_ARGUMENT);
   options.struct_size = 3;

@@ -17,8 +17,9 @@ NumberFormat Activations() {
 
 }  // namespace
 
-std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs) {
-  Result<std::vector<uint8_t>> file = WriteTflite(graphs);
+std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs,
+                                 const ModelExtras& extras) {
+  Result<std::vector<uint8_t>> file = WriteTflite(graphs, extras);
   EXPECT_TRUE(file.ok()) << file.status().message();
   return file.ok() ? *std::move(file) : std::vector<uint8_t>();
 }
@@ -239,7 +240,9 @@ int32_t ModelBuilder::Custom(const std::string& name, int32_t input) {
   return output;
 }
 
-std::vector<uint8_t> ModelBuilder::Build() const { return WriteGraphs({&graph()}); }
+std::vector<uint8_t> ModelBuilder::Build(const ModelExtras& extras) const {
+  return WriteGraphs({&graph()}, extras);
+}
 
 std::shared_ptr<const Model> ModelBuilder::Load() const {
   auto model = Model::FromBuffer(Build());

@@ -25,7 +25,8 @@
 namespace atollrt {
 
 // WriteTflite of several subgraphs; the test fails if they cannot be written.
-std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs);
+std::vector<uint8_t> WriteGraphs(const std::vector<const Graph*>& graphs,
+                                 const ModelExtras& extras = {});
 
 class ModelBuilder {
  public:
@@ -90,7 +91,7 @@ class ModelBuilder {
   Graph& graph() { return model_.graph; }
   const Graph& graph() const { return model_.graph; }
   Tensor& tensor(int32_t index) { return model_.tensor(index); }
-  std::vector<uint8_t> Build() const;
+  std::vector<uint8_t> Build(const ModelExtras& extras = {}) const;
   // The loaded model; the test fails if it does not load.
   std::shared_ptr<const Model> Load() const;
 

@@ -125,8 +125,9 @@ ATOLL_EXPORT AtollStatus AtollModelCreateFromBufferWithOptions(const void* data,
                                                                AtollModel** model);
 
 ATOLL_EXPORT void AtollModelDelete(AtollModel* model);
-/* Nonzero if the model has a node of this operator: "CONV_2D", or the name of a custom one. Tells
- * before an interpreter is created what kind of model it is. 0 for NULL. */
+/* Nonzero if the model has a node of this operator: "CONV_2D", the name of a custom one, or
+ * "CUSTOM" for any custom one. Tells before an interpreter is created what kind of model it is. 0
+ * for NULL. */
 ATOLL_EXPORT int32_t AtollModelHasOperator(const AtollModel* model, const char* op);
 
 /* Names that a model has for inputs and outputs. */

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TensorFlow Lite's C interface. What the suite TfLiteC asserts holds of TensorFlow Lite 2.9, too:
+// where npm has brought it, the same program runs with it. The other suites are of ours alone.
+#include "compat/tensorflowlite_c/c_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/model_builder.h"
+
+namespace {
+
+using atollrt::DataType;
+using atollrt::ModelBuilder;
+using atollrt::OpType;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kFashion[] = ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite";
+
+struct ModelFree {
+  void operator()(TfLiteModel* model) const { TfLiteModelDelete(model); }
+};
+struct OptionsFree {
+  void operator()(TfLiteInterpreterOptions* options) const {
+    TfLiteInterpreterOptionsDelete(options);
+  }
+};
+struct InterpreterFree {
+  void operator()(TfLiteInterpreter* interpreter) const { TfLiteInterpreterDelete(interpreter); }
+};
+struct RunnerFree {
+  void operator()(TfLiteSignatureRunner* runner) const { TfLiteSignatureRunnerDelete(runner); }
+};
+using ModelPtr = std::unique_ptr<TfLiteModel, ModelFree>;
+using OptionsPtr = std::unique_ptr<TfLiteInterpreterOptions, OptionsFree>;
+using InterpreterPtr = std::unique_ptr<TfLiteInterpreter, InterpreterFree>;
+using RunnerPtr = std::unique_ptr<TfLiteSignatureRunner, RunnerFree>;
+
+// Appends each message as a line to the std::string that is its user data.
+void Collect(void* user_data, const char* format, va_list args) {
+  char text[1024];
+  std::vsnprintf(text, sizeof(text), format, args);
+  static_cast<std::string*>(user_data)->append(text).append("\n");
+}
+
+// An interpreter and what it reported. The model and the options are gone, as after most programs'
+// set-up; the bytes stay.
+struct Session {
+  explicit Session(std::vector<uint8_t> file) : bytes(std::move(file)) {
+    const ModelPtr model(TfLiteModelCreate(bytes.data(), bytes.size()));
+    EXPECT_NE(model, nullptr);
+    Start(model.get());
+  }
+  explicit Session(const char* path) {
+    const ModelPtr model(TfLiteModelCreateFromFile(path));
+    EXPECT_NE(model, nullptr);
+    Start(model.get());
+  }
+  void Start(TfLiteModel* model) {
+    const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+    TfLiteInterpreterOptionsSetNumThreads(options.get(), 1);
+    TfLiteInterpreterOptionsSetErrorReporter(options.get(), Collect, &said);
+    interpreter.reset(TfLiteInterpreterCreate(model, options.get()));
+    EXPECT_NE(interpreter, nullptr) << said;
+  }
+
+  TfLiteInterpreter* get() { return interpreter.get(); }
+  TfLiteTensor* input(int32_t index = 0) {
+    return TfLiteInterpreterGetInputTensor(interpreter.get(), index);
+  }
+  const TfLiteTensor* output(int32_t index = 0) {
+    return TfLiteInterpreterGetOutputTensor(interpreter.get(), index);
+  }
+  // Writes `values`, runs, and gives output 0.
+  std::vector<int8_t> Run(const std::vector<int8_t>& values) {
+    EXPECT_EQ(TfLiteTensorCopyFromBuffer(input(), values.data(), values.size()), kTfLiteOk);
+    EXPECT_EQ(TfLiteInterpreterInvoke(get()), kTfLiteOk) << said;
+    std::vector<int8_t> results(TfLiteTensorByteSize(output()));
+    EXPECT_EQ(TfLiteTensorCopyToBuffer(output(), results.data(), results.size()), kTfLiteOk);
+    return results;
+  }
+
+  std::vector<uint8_t> bytes;
+  std::string said;
+  InterpreterPtr interpreter;
+};
+
+// y = RELU(x), int8 [1, 4] with zero point -3: nothing below -3 is left.
+std::vector<uint8_t> ReluModel() {
+  ModelBuilder m;
+  m.Output(m.Relu(m.Input({1, 4})));
+  return m.Build();
+}
+
+std::vector<int> DimsOf(const TfLiteTensor& tensor) {
+  return {tensor.dims->data, tensor.dims->data + tensor.dims->size};
+}
+
+TEST(TfLiteC, RunsAfterModelAndOptionsAreGone) {
+  Session session(ReluModel());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  EXPECT_THAT(session.Run({-128, -4, 5, 127}), ElementsAre(-3, -3, 5, 127));
+  EXPECT_THAT(session.Run({1, 2, 3, 4}), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(session.said, IsEmpty());
+}
+
+TEST(TfLiteC, DescribesTensors) {
+  Session session(ReluModel());
+  EXPECT_EQ(TfLiteInterpreterGetInputTensorCount(session.get()), 1);
+  EXPECT_EQ(TfLiteInterpreterGetOutputTensorCount(session.get()), 1);
+  const TfLiteTensor* const input = session.input();
+  ASSERT_NE(input, nullptr);
+  EXPECT_EQ(TfLiteTensorType(input), kTfLiteInt8);
+  EXPECT_EQ(TfLiteTensorNumDims(input), 2);
+  EXPECT_EQ(TfLiteTensorDim(input, 0), 1);
+  EXPECT_EQ(TfLiteTensorDim(input, 1), 4);
+  EXPECT_EQ(TfLiteTensorByteSize(input), 4u);
+  EXPECT_NE(TfLiteTensorName(input), nullptr);
+  EXPECT_FLOAT_EQ(TfLiteTensorQuantizationParams(input).scale, 1.0f / 16);
+  EXPECT_EQ(TfLiteTensorQuantizationParams(input).zero_point, -3);
+}
+
+TEST(TfLiteC, TensorsAreStructsThatProgramsRead) {
+  Session session(ReluModel());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  const TfLiteTensor& input = *session.input();
+  EXPECT_EQ(input.type, kTfLiteInt8);
+  EXPECT_THAT(DimsOf(input), ElementsAre(1, 4));
+  EXPECT_EQ(input.bytes, 4u);
+  EXPECT_EQ(input.allocation_type, kTfLiteArenaRw);
+  EXPECT_EQ(input.data.data, TfLiteTensorData(&input));
+  EXPECT_EQ(input.buffer_handle, -1);
+  EXPECT_FALSE(input.is_variable);
+  EXPECT_EQ(input.delegate, nullptr);
+  EXPECT_EQ(input.sparsity, nullptr);
+  ASSERT_EQ(input.quantization.type, kTfLiteAffineQuantization);
+  const auto& affine = *static_cast<const TfLiteAffineQuantization*>(input.quantization.params);
+  ASSERT_EQ(affine.scale->size, 1);
+  EXPECT_FLOAT_EQ(affine.scale->data[0], 1.0f / 16);
+  ASSERT_EQ(affine.zero_point->size, 1);
+  EXPECT_EQ(affine.zero_point->data[0], -3);
+  EXPECT_EQ(affine.quantized_dimension, 0);
+}
+
+TEST(TfLiteC, NothingRunsBeforeItIsAllocated) {
+  Session session(ReluModel());
+  EXPECT_EQ(TfLiteTensorData(session.input()), nullptr);
+  EXPECT_EQ(TfLiteInterpreterInvoke(session.get()), kTfLiteError);
+  EXPECT_THAT(session.said, HasSubstr("Invoke called on model that is not ready."));
+}
+
+TEST(TfLiteC, CopiesNeedTheExactSize) {
+  Session session(ReluModel());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  int8_t bytes[8] = {};
+  for (const size_t size : {0, 3, 5, 8}) {
+    EXPECT_EQ(TfLiteTensorCopyFromBuffer(session.input(), bytes, size), kTfLiteError) << size;
+    EXPECT_EQ(TfLiteTensorCopyToBuffer(session.output(), bytes, size), kTfLiteError) << size;
+  }
+}
+
+TEST(TfLiteC, ResizedModelsWaitForTheirMemory) {
+  Session session(ReluModel());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  const TfLiteTensor* const input = session.input();
+  const TfLiteTensor* const output = session.output();
+  const int wider[] = {1, 6};
+  ASSERT_EQ(TfLiteInterpreterResizeInputTensor(session.get(), 0, wider, 2), kTfLiteOk);
+  EXPECT_EQ(TfLiteInterpreterInvoke(session.get()), kTfLiteError);
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  EXPECT_EQ(session.input(), input);
+  EXPECT_EQ(session.output(), output);
+  EXPECT_THAT(DimsOf(*input), ElementsAre(1, 6));
+  EXPECT_THAT(DimsOf(*output), ElementsAre(1, 6));
+  EXPECT_EQ(input->bytes, 6u);
+  EXPECT_THAT(session.Run({-9, 1, 2, 3, 4, 5}), ElementsAre(-3, 1, 2, 3, 4, 5));
+  // And back.
+  const int before[] = {1, 4};
+  ASSERT_EQ(TfLiteInterpreterResizeInputTensor(session.get(), 0, before, 2), kTfLiteOk);
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  EXPECT_THAT(session.Run({-9, 1, 2, 3}), ElementsAre(-3, 1, 2, 3));
+}
+
+TEST(TfLiteC, AShapeThatFitsNothingFailsWhenItIsAllocated) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 4, 4, 2}), {.channels = 3}));
+  Session session(m.Build());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  const int odd[] = {1, 4, 4, 3};
+  EXPECT_EQ(TfLiteInterpreterResizeInputTensor(session.get(), 0, odd, 4), kTfLiteOk);
+  EXPECT_NE(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  EXPECT_THAT(session.said, HasSubstr("CONV_2D"));
+  EXPECT_EQ(TfLiteInterpreterInvoke(session.get()), kTfLiteError);
+  // It is not lost by that.
+  const int right[] = {1, 4, 4, 2};
+  EXPECT_EQ(TfLiteInterpreterResizeInputTensor(session.get(), 0, right, 4), kTfLiteOk);
+  EXPECT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  EXPECT_EQ(TfLiteInterpreterInvoke(session.get()), kTfLiteOk);
+}
+
+TEST(TfLiteC, ThereIsNoTensorBeyondTheLast) {
+  Session session(ReluModel());
+  EXPECT_EQ(TfLiteInterpreterGetInputTensor(session.get(), 1), nullptr);
+  EXPECT_EQ(TfLiteInterpreterGetOutputTensor(session.get(), 1), nullptr);
+}
+
+TEST(TfLiteC, WhatIsNoModelIsNone) {
+  const char text[] = "this is no model at all, only text";
+  EXPECT_EQ(TfLiteModelCreate(text, sizeof(text)), nullptr);
+  EXPECT_EQ(TfLiteModelCreate(text, 0), nullptr);
+  EXPECT_EQ(TfLiteModelCreateFromFile("/there/is/no/such.tflite"), nullptr);
+}
+
+TEST(TfLiteC, FilesAndBytesAreTheSameModel) {
+  std::ifstream file(kFashion, std::ios::binary);
+  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+  Session from_file(kFashion);
+  Session from_bytes(bytes);
+  std::vector<std::vector<int8_t>> results;
+  for (Session* const session : {&from_file, &from_bytes}) {
+    ASSERT_EQ(TfLiteInterpreterAllocateTensors(session->get()), kTfLiteOk);
+    std::vector<int8_t> picture(TfLiteTensorByteSize(session->input()));
+    for (size_t i = 0; i < picture.size(); ++i) picture[i] = static_cast<int8_t>(i * 7);
+    results.push_back(session->Run(picture));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0].size(), 10u);
+}
+
+TEST(TfLiteC, OptionsMayBeAbsent) {
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), nullptr));
+  ASSERT_NE(interpreter, nullptr);
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(interpreter.get()), kTfLiteOk);
+  EXPECT_EQ(TfLiteInterpreterInvoke(interpreter.get()), kTfLiteOk);
+}
+
+TEST(TfLiteC, OneModelHasManyInterpreters) {
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  std::vector<std::vector<int8_t>> results(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < results.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), nullptr));
+      TfLiteInterpreterAllocateTensors(interpreter.get());
+      TfLiteTensor* const input = TfLiteInterpreterGetInputTensor(interpreter.get(), 0);
+      for (int turn = 0; turn < 20; ++turn) {
+        std::memset(TfLiteTensorData(input), 17, TfLiteTensorByteSize(input));
+        TfLiteInterpreterInvoke(interpreter.get());
+      }
+      const TfLiteTensor* const output = TfLiteInterpreterGetOutputTensor(interpreter.get(), 0);
+      results[i].resize(TfLiteTensorByteSize(output));
+      TfLiteTensorCopyToBuffer(output, results[i].data(), results[i].size());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+}
+
+TEST(TfLiteC, DeletingNothingIsAllowed) {
+  TfLiteModelDelete(nullptr);
+  TfLiteInterpreterOptionsDelete(nullptr);
+  TfLiteInterpreterDelete(nullptr);
+}
+
+TEST(TfLiteC, PerChannelQuantizationHasNoSingleScale) {
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 4, 4, 2}), {.channels = 3, .kernel = 1}));
+  const int32_t weights = m.graph().nodes[0].inputs[1];
+  const auto& quantization = m.graph().tensors[weights].quantization;
+  ASSERT_EQ(quantization.scales.size(), 3u);
+  Session session(m.Build());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  EXPECT_GT(TfLiteTensorQuantizationParams(session.output()).scale, 0);
+}
+
+TEST(TfLiteC, TypesHaveNames) {
+  EXPECT_STREQ(TfLiteTypeGetName(kTfLiteNoType), "NOTYPE");
+  EXPECT_STREQ(TfLiteTypeGetName(kTfLiteFloat32), "FLOAT32");
+  EXPECT_STREQ(TfLiteTypeGetName(kTfLiteInt8), "INT8");
+  EXPECT_STREQ(TfLiteTypeGetName(kTfLiteUInt8), "UINT8");
+  EXPECT_STREQ(TfLiteTypeGetName(kTfLiteUInt32), "UINT32");
+}
+
+TEST(TfLiteC, ArraysAreTheProgramsOwn) {
+  TfLiteIntArray* const three = TfLiteIntArrayCreate(3);
+  for (int i = 0; i < 3; ++i) three->data[i] = i;
+  TfLiteIntArray* const copy = TfLiteIntArrayCopy(three);
+  EXPECT_EQ(TfLiteIntArrayEqual(three, copy), 1);
+  const int numbers[] = {0, 1, 2};
+  EXPECT_EQ(TfLiteIntArrayEqualsArray(three, 3, numbers), 1);
+  EXPECT_EQ(TfLiteIntArrayEqualsArray(three, 2, numbers), 0);
+  copy->data[2] = 7;
+  EXPECT_EQ(TfLiteIntArrayEqual(three, copy), 0);
+  TfLiteIntArrayFree(three);
+  TfLiteIntArrayFree(copy);
+  TfLiteFloatArray* const floats = TfLiteFloatArrayCreate(2);
+  EXPECT_EQ(floats->size, 2);
+  TfLiteFloatArrayFree(floats);
+}
+
+TEST(TfLiteC, VariablesAreReset) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 1, 4});
+  m.Output(m.Lstm(x, {.units = 3}));
+  Session session(m.Build());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  const std::vector<int8_t> values = {90, -70, 40, 100};
+  const std::vector<int8_t> first = session.Run(values);
+  const std::vector<int8_t> second = session.Run(values);
+  EXPECT_NE(first, second);  // it remembers
+  ASSERT_EQ(TfLiteInterpreterResetVariableTensors(session.get()), kTfLiteOk);
+  EXPECT_EQ(session.Run(values), first);
+}
+
+TEST(TfLiteC, AnUnknownCustomOperatorIsNamed) {
+  ModelBuilder m;
+  m.Output(m.Custom("SomebodysOwn", m.Input({1, 4})));
+  const std::vector<uint8_t> bytes = m.Build();
+  const ModelPtr model(TfLiteModelCreate(bytes.data(), bytes.size()));
+  ASSERT_NE(model, nullptr);
+  std::string said;
+  const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+  TfLiteInterpreterOptionsSetErrorReporter(options.get(), Collect, &said);
+  const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), options.get()));
+  ASSERT_NE(interpreter, nullptr) << said;
+  EXPECT_EQ(TfLiteInterpreterAllocateTensors(interpreter.get()), kTfLiteUnresolvedOps);
+  EXPECT_THAT(said, HasSubstr("SomebodysOwn"));
+  EXPECT_EQ(TfLiteInterpreterInvoke(interpreter.get()), kTfLiteError);
+}
+
+// ---- Ours ---------------------------------------------------------------------------------------
+
+// y = RELU(x), with the signature "serving" that calls them "in" and "out".
+std::vector<uint8_t> SignedModel() {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4});
+  const int32_t y = m.Relu(x);
+  m.Output(y);
+  atollrt::ModelExtras extras;
+  extras.signatures.push_back(
+      {.key = "serving", .graph = 0, .inputs = {{"in", x}}, .outputs = {{"out", y}}});
+  return m.Build(extras);
+}
+
+TEST(StandInC, SaysWhatItStandsInFor) {
+  EXPECT_STREQ(TfLiteVersion(), "2.16.1");
+  EXPECT_STREQ(TfLiteExtensionApisVersion(), "2.16.1");
+  EXPECT_EQ(TfLiteSchemaVersion(), 3);
+}
+
+// TensorFlow Lite reads what is not there.
+TEST(StandInC, LooksBeforeItReads) {
+  Session session(ReluModel());
+  int8_t bytes[4] = {};
+  EXPECT_EQ(TfLiteTensorCopyFromBuffer(session.input(), bytes, 4), kTfLiteError);
+  EXPECT_EQ(TfLiteTensorCopyToBuffer(session.output(), bytes, 4), kTfLiteError);
+  EXPECT_EQ(TfLiteInterpreterGetInputTensor(session.get(), -1), nullptr);
+  EXPECT_EQ(TfLiteInterpreterGetOutputTensor(session.get(), -1), nullptr);
+  EXPECT_EQ(TfLiteInterpreterCreate(nullptr, nullptr), nullptr);
+  const int any[] = {1, 4};
+  EXPECT_EQ(TfLiteInterpreterResizeInputTensor(session.get(), -1, any, 2), kTfLiteError);
+  EXPECT_EQ(TfLiteInterpreterResizeInputTensor(session.get(), 1, any, 2), kTfLiteError);
+  const int negative[] = {1, -4};
+  EXPECT_TRUE(TfLiteInterpreterResizeInputTensor(session.get(), 0, negative, 2) != kTfLiteOk ||
+              TfLiteInterpreterAllocateTensors(session.get()) != kTfLiteOk);
+}
+
+TEST(StandInC, RunsSignatures) {
+  Session session(SignedModel());
+  ASSERT_EQ(TfLiteInterpreterGetSignatureCount(session.get()), 1);
+  EXPECT_STREQ(TfLiteInterpreterGetSignatureKey(session.get(), 0), "serving");
+  EXPECT_EQ(TfLiteInterpreterGetSignatureKey(session.get(), 1), nullptr);
+  EXPECT_EQ(TfLiteInterpreterGetSignatureRunner(session.get(), "other"), nullptr);
+  EXPECT_THAT(session.said, HasSubstr("other"));
+  const RunnerPtr runner(TfLiteInterpreterGetSignatureRunner(session.get(), "serving"));
+  ASSERT_NE(runner, nullptr);
+  EXPECT_EQ(TfLiteSignatureRunnerGetInputCount(runner.get()), 1u);
+  EXPECT_STREQ(TfLiteSignatureRunnerGetInputName(runner.get(), 0), "in");
+  EXPECT_EQ(TfLiteSignatureRunnerGetInputName(runner.get(), 1), nullptr);
+  EXPECT_STREQ(TfLiteSignatureRunnerGetOutputName(runner.get(), 0), "out");
+  EXPECT_EQ(TfLiteSignatureRunnerGetInputTensor(runner.get(), "out"), nullptr);
+  const int wider[] = {1, 5};
+  ASSERT_EQ(TfLiteSignatureRunnerResizeInputTensor(runner.get(), "in", wider, 2), kTfLiteOk);
+  EXPECT_EQ(TfLiteSignatureRunnerResizeInputTensor(runner.get(), "no", wider, 2), kTfLiteError);
+  ASSERT_EQ(TfLiteSignatureRunnerAllocateTensors(runner.get()), kTfLiteOk);
+  const int8_t values[] = {-9, 1, 2, 3, 4};
+  ASSERT_EQ(TfLiteTensorCopyFromBuffer(TfLiteSignatureRunnerGetInputTensor(runner.get(), "in"),
+                                       values, sizeof(values)),
+            kTfLiteOk);
+  ASSERT_EQ(TfLiteSignatureRunnerInvoke(runner.get()), kTfLiteOk);
+  int8_t results[5] = {};
+  ASSERT_EQ(TfLiteTensorCopyToBuffer(TfLiteSignatureRunnerGetOutputTensor(runner.get(), "out"),
+                                     results, sizeof(results)),
+            kTfLiteOk);
+  EXPECT_THAT(results, ElementsAre(-3, 1, 2, 3, 4));
+}
+
+TEST(StandInC, KnowsIndicesInTheFile) {
+  Session session(SignedModel());
+  EXPECT_EQ(TfLiteInterpreterInputTensorIndices(session.get())[0], 0);
+  EXPECT_EQ(TfLiteInterpreterGetInputTensorIndex(session.get(), 0), 0);
+  EXPECT_EQ(TfLiteInterpreterGetInputTensorIndex(session.get(), 1), -1);
+  EXPECT_EQ(TfLiteInterpreterGetTensor(session.get(), 0), session.input());
+  EXPECT_EQ(TfLiteInterpreterGetTensor(session.get(), 99), nullptr);
+  EXPECT_EQ(TfLiteInterpreterGetTensor(session.get(), -1), nullptr);
+}
+
+TEST(StandInC, CancelsWhereThatWasAskedFor) {
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+  const InterpreterPtr without(TfLiteInterpreterCreate(model.get(), options.get()));
+  EXPECT_EQ(TfLiteInterpreterCancel(without.get()), kTfLiteError);
+  EXPECT_EQ(TfLiteInterpreterOptionsEnableCancellation(options.get(), true), kTfLiteOk);
+  const OptionsPtr copy(TfLiteInterpreterOptionsCopy(options.get()));
+  const InterpreterPtr with(TfLiteInterpreterCreate(model.get(), copy.get()));
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(with.get()), kTfLiteOk);
+  EXPECT_EQ(TfLiteInterpreterCancel(with.get()), kTfLiteOk);
+  // Without an invocation in progress there was nothing to cancel.
+  EXPECT_EQ(TfLiteInterpreterInvoke(with.get()), kTfLiteOk);
+}
+
+TEST(StandInC, DataMayPointAtTheProgramsMemory) {
+  Session session(ReluModel());
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  int8_t in[4] = {-9, 8, 7, 6};
+  int8_t out[4] = {};
+  session.input()->data.int8 = in;
+  const_cast<TfLiteTensor*>(session.output())->data.int8 = out;
+  ASSERT_EQ(TfLiteInterpreterInvoke(session.get()), kTfLiteOk);
+  EXPECT_THAT(out, ElementsAre(-3, 8, 7, 6));
+}
+
+TEST(StandInC, ForeignDelegatesAreLeftOut) {
+  static int prepared;
+  prepared = 0;
+  TfLiteDelegate foreign = {};
+  foreign.Prepare = [](TfLiteContext* context, TfLiteDelegate* /*delegate*/) {
+    ++prepared;
+    TfLiteIntArray* plan = nullptr;
+    EXPECT_EQ(context->GetExecutionPlan(context, &plan), kTfLiteOk);
+    EXPECT_EQ(plan->size, 0);
+    return kTfLiteOk;
+  };
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+  TfLiteInterpreterOptionsAddDelegate(options.get(), &foreign);
+  testing::internal::CaptureStderr();
+  const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), options.get()));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("WARNING"));
+  ASSERT_NE(interpreter, nullptr);
+  EXPECT_EQ(prepared, 1);
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(interpreter.get()), kTfLiteOk);
+  EXPECT_EQ(TfLiteInterpreterInvoke(interpreter.get()), kTfLiteOk);
+}
+
+TEST(StandInC, LibrariesThatAreNoDelegatesAreNamed) {
+  TfLiteExternalDelegateOptions options = TfLiteExternalDelegateOptionsDefault("libm.so.6");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(TfLiteExternalDelegateCreate(&options), nullptr);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("libm.so.6"));
+  options = TfLiteExternalDelegateOptionsDefault("/no/such/library.so");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(TfLiteExternalDelegateCreate(&options), nullptr);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("/no/such/library.so"));
+}
+
+TEST(StandInC, OptionsOfExternalDelegatesEnd) {
+  TfLiteExternalDelegateOptions options = TfLiteExternalDelegateOptionsDefault("x");
+  for (int i = 0; i < kTfLiteExternalDelegateMaxOptions; ++i) {
+    ASSERT_EQ(options.insert(&options, "key", "value"), kTfLiteOk) << i;
+  }
+  EXPECT_EQ(options.insert(&options, "key", "value"), kTfLiteError);
+}
+
+TEST(StandInC, XnnpackIsNotNeeded) {
+  TfLiteXNNPackDelegateOptions xnnpack = TfLiteXNNPackDelegateOptionsDefault();
+  TfLiteDelegate* const delegate = TfLiteXNNPackDelegateCreate(&xnnpack);
+  ASSERT_NE(delegate, nullptr);
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+  TfLiteInterpreterOptionsAddDelegate(options.get(), delegate);
+  testing::internal::CaptureStderr();
+  const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), options.get()));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
+  ASSERT_NE(interpreter, nullptr);
+  TfLiteXNNPackDelegateDelete(delegate);
+}
+
+TEST(StandInC, ADeviceThatIsNoneIsAReason) {
+  setenv("ATOLL_DEVICE", "usb:/no/such", 1);
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  std::string said;
+  const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+  TfLiteInterpreterOptionsSetErrorReporter(options.get(), Collect, &said);
+  EXPECT_EQ(TfLiteInterpreterCreate(model.get(), options.get()), nullptr);
+  unsetenv("ATOLL_DEVICE");
+  EXPECT_THAT(said, HasSubstr("usb"));
+}
+
+}  // namespace
