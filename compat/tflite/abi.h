@@ -182,8 +182,10 @@ typedef struct TfLiteDelegateParams {
   TfLiteIntArray* output_tensors;
 } TfLiteDelegateParams;
 
+enum { kTfLiteEdgeTpuContext = 2 };
+
 typedef struct TfLiteExternalContext {
-  int type; /* 2: of an Edge TPU */
+  int type; /* kTfLiteEdgeTpuContext */
   TfLiteStatus (*Refresh)(struct TfLiteContext* context);
 } TfLiteExternalContext;
 

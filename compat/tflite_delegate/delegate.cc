@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <functional>
 #include <set>
 #include <utility>
 
 #include "compat/tflite/handshake.h"
 #include "compat/tflite_delegate/kernel.h"
+#include "compat/tflite_delegate/model_writer.h"
 
 namespace atollcompat {
 namespace {
@@ -36,7 +36,8 @@ struct IntArray {
 
 }  // namespace
 
-Delegate::Delegate() {
+Delegate::Delegate(std::shared_ptr<Device> device, DelegateOptions options)
+    : options_(std::move(options)), device_(std::move(device)) {
   shown_.delegate.data_ = this;
   shown_.delegate.Prepare = Prepare;
   // With it the runtime asks the delegate before it prepares operators, which it would fail to do
@@ -44,92 +45,69 @@ Delegate::Delegate() {
   shown_.delegate.flags = kTfLiteDelegateFlagsAllowDynamicTensors;
 }
 
-Delegate::~Delegate() { AtollDelegateDelete(device_); }
-
-std::unique_ptr<Delegate> Delegate::Create(const DelegateOptions& options) {
-  std::unique_ptr<Delegate> made(new Delegate);
-  made->options_ = options;
-  AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
-  device.device = options.device.c_str();
-  if (!options.performance.empty()) device.performance = options.performance.c_str();
-  if (!options.on_device_loss.empty()) device.on_device_loss = options.on_device_loss.c_str();
-  if (AtollDelegateCreate(&device, &made->device_) != ATOLL_OK) made->error_ = AtollLastError();
-  return made;
-}
-
 std::unique_ptr<Delegate> Delegate::Broken(std::string error) {
-  std::unique_ptr<Delegate> made(new Delegate);
+  auto made = std::make_unique<Delegate>(nullptr, DelegateOptions());
   made->error_ = std::move(error);
   return made;
 }
 
-std::shared_ptr<AtollModel> Delegate::ModelOf(const std::string& bytes, std::string* error) {
-  const std::lock_guard lock(mutex_);
-  auto& same_hash = models_[std::hash<std::string>()(bytes)];
-  std::erase_if(same_hash, [](const auto& entry) { return entry.second.expired(); });
-  for (const auto& [known, model] : same_hash) {
-    if (known == bytes) return model.lock();
+std::string Delegate::WhyNot(TfLiteContext* context, const TfLiteNode& node,
+                             const TfLiteRegistration& registration) {
+  if (IsEdgeTpuOperator(registration)) return "";
+  if (options_.operators == Operators::kCompiled) return "it was not compiled for an Edge TPU";
+  if (std::ranges::find(kNeverTaken, registration.builtin_code) != std::end(kNeverTaken)) {
+    return "it concerns more than its partition";
   }
-  AtollModel* made = nullptr;
-  if (AtollModelCreateFromBuffer(bytes.data(), bytes.size(), &made) != ATOLL_OK) {
-    *error = AtollLastError();
-    return nullptr;
-  }
-  std::shared_ptr<AtollModel> model(made, AtollModelDelete);
-  same_hash.emplace_back(bytes, model);
-  return model;
-}
-
-bool Delegate::Takes(TfLiteContext* context, int index) {
-  TfLiteNode* node = nullptr;
-  TfLiteRegistration* registration = nullptr;
-  if (context->GetNodeAndRegistration(context, index, &node, &registration) != kTfLiteOk) {
-    return false;
-  }
-  std::string reason;
-  const auto refuse = [&] {
-    if (options_.verbosity >= 2) {
-      Print("node %d (%s) stays with the runtime: %s", index, OperatorName(*registration).c_str(),
-            reason.c_str());
-    }
-    return false;
-  };
-  if (std::ranges::find(kNeverTaken, registration->builtin_code) != std::end(kNeverTaken)) {
-    reason = "it concerns more than its partition";
-    return refuse();
-  }
-  const std::vector<int> outputs(node->outputs->data, node->outputs->data + node->outputs->size);
-  const WrittenModel alone = WriteModel(context, {&index, 1}, outputs);
-  reason = alone.error;
-  if (!reason.empty()) return refuse();
+  const GraphNode itself = {&node, &registration};
+  const std::span<const int> outputs(node.outputs->data, static_cast<size_t>(node.outputs->size));
+  const WrittenModel alone = WriteModel(context, {&itself, 1}, outputs);
+  if (!alone.error.empty()) return alone.error;
   // What Atoll says of it alone is what it will say of it among others.
   AtollModel* model = nullptr;
   AtollInterpreter* interpreter = nullptr;
   AtollInterpreterOptions interpreter_options = ATOLL_INTERPRETER_OPTIONS_INIT;
   interpreter_options.num_threads = 1;
-  if (options_.operators == Operators::kDevice) interpreter_options.delegate = device_;
-  bool taken =
-      AtollModelCreateFromBuffer(alone.bytes.data(), alone.bytes.size(), &model) == ATOLL_OK &&
-      AtollInterpreterCreate(model, &interpreter_options, &interpreter) == ATOLL_OK;
-  if (!taken) {
+  if (options_.operators == Operators::kDevice) interpreter_options.delegate = device_->handle();
+  std::string reason;
+  if (AtollModelCreateFromBuffer(alone.bytes.data(), alone.bytes.size(), &model) != ATOLL_OK ||
+      AtollInterpreterCreate(model, &interpreter_options, &interpreter) != ATOLL_OK) {
     reason = AtollLastError();
   } else if (options_.operators == Operators::kDevice) {
     AtollNodeInfo info = {};
-    taken = AtollInterpreterGetNodeInfo(interpreter, 0, &info) == ATOLL_OK && info.partition >= 0;
-    if (!taken) reason = info.reason != nullptr ? info.reason : "";
+    if (AtollInterpreterGetNodeInfo(interpreter, 0, &info) != ATOLL_OK) {
+      reason = AtollLastError();
+    } else if (info.partition < 0) {
+      reason = info.reason != nullptr && *info.reason != '\0' ? info.reason : "it runs on the CPU";
+    }
   }
   AtollInterpreterDelete(interpreter);
   AtollModelDelete(model);
-  return taken || refuse();
+  return reason;
 }
 
 TfLiteStatus Delegate::TakeNodes(TfLiteContext* context) {
+  if (options_.external_context != nullptr) {
+    context->SetExternalContext(context, kTfLiteEdgeTpuContext, options_.external_context.get());
+  }
   TfLiteIntArray* plan = nullptr;
   if (context->GetExecutionPlan(context, &plan) != kTfLiteOk) return kTfLiteError;
   const std::vector<int> nodes(plan->data, plan->data + plan->size);  // the array is the runtime's
   std::vector<int> taken;
-  for (const int node : nodes) {
-    if (Takes(context, node)) taken.push_back(node);
+  std::set<int> needed;  // whatever the size of their partition
+  for (const int index : nodes) {
+    TfLiteNode* node = nullptr;
+    TfLiteRegistration* registration = nullptr;
+    if (context->GetNodeAndRegistration(context, index, &node, &registration) != kTfLiteOk) {
+      return kTfLiteError;
+    }
+    const std::string reason = WhyNot(context, *node, *registration);
+    if (reason.empty()) {
+      taken.push_back(index);
+      if (IsEdgeTpuOperator(*registration)) needed.insert(index);
+    } else if (options_.verbosity >= 2) {
+      Print("node %d (%s) stays with the runtime: %s", index, OperatorName(*registration).c_str(),
+            reason.c_str());
+    }
   }
   if (options_.min_nodes > 1 && !taken.empty()) {
     TfLiteDelegateParams* partitions = nullptr;
@@ -141,9 +119,11 @@ TfLiteStatus Delegate::TakeNodes(TfLiteContext* context) {
     }
     std::set<int> small;
     for (int i = 0; i < count; ++i) {
-      const TfLiteIntArray* const members = partitions[i].nodes_to_replace;
-      if (members->size < options_.min_nodes) {
-        small.insert(members->data, members->data + members->size);
+      const TfLiteIntArray& members = *partitions[i].nodes_to_replace;
+      const std::span indices(members.data, static_cast<size_t>(members.size));
+      if (members.size < options_.min_nodes &&
+          std::ranges::none_of(indices, [&](int node) { return needed.contains(node); })) {
+        small.insert(indices.begin(), indices.end());
       }
     }
     std::erase_if(taken, [&](int node) { return small.contains(node); });
@@ -152,14 +132,14 @@ TfLiteStatus Delegate::TakeNodes(TfLiteContext* context) {
     Print("Atoll runs %zu of %zu operators", taken.size(), nodes.size());
   }
   const IntArray replaced(taken);
-  return context->ReplaceNodeSubsetsWithDelegateKernels(context, KernelRegistration(),
-                                                        replaced.array, shown());
+  return context->ReplaceNodeSubsetsWithDelegateKernels(
+      context, KernelRegistration(options_.kernel_name), replaced.array, shown());
 }
 
 TfLiteStatus Delegate::Prepare(TfLiteContext* context, TfLiteDelegate* delegate) {
   Delegate* const self = Of(delegate);
   if (Handshake* const handshake = FindHandshake(context); handshake != nullptr) {
-    handshake->delegate = self->device_;
+    if (self->device_ != nullptr) handshake->delegate = self->device_->handle();
     return kTfLiteOk;
   }
   if (!self->error_.empty()) {

@@ -2,63 +2,58 @@
 #ifndef ATOLL_COMPAT_TFLITE_DELEGATE_DELEGATE_H_
 #define ATOLL_COMPAT_TFLITE_DELEGATE_DELEGATE_H_
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "atoll/delegate.h"
 #include "compat/tflite/abi.h"
-#include "compat/tflite_delegate/model_writer.h"
+#include "compat/tflite_delegate/device.h"
 
 namespace atollcompat {
 
-// Which of a graph's operators the delegate takes.
+// Which of a graph's operators the delegate takes. Those that Google's compiler made
+// ("edgetpu-custom-op") always: nobody else has a kernel for them, so what is wrong with one can be
+// said by the delegate alone.
 enum class Operators : uint8_t {
-  kAll,     // all that Atoll computes, on the device or on the CPU
-  kDevice,  // those that the device has instructions for
+  kAll,       // all that Atoll computes, on the device or on the CPU
+  kDevice,    // those that the device has instructions for
+  kCompiled,  // no others
 };
 
 struct DelegateOptions {
-  std::string device = "auto";  // docs/devices.md
-  std::string performance;      // of a Coral; "": Atoll's default
-  std::string on_device_loss;   // "": Atoll's default
   Operators operators = Operators::kAll;
   int min_nodes = 1;  // smaller partitions stay with the runtime
   int num_threads = 0;
   int verbosity = 0;  // 1: which operators are taken, on stderr; 2: and why others are not
+  const char* kernel_name = "AtollDelegate";  // in messages of the runtime; lives for ever
+  // What runtimes get as their external context of an Edge TPU; null: nothing.
+  std::shared_ptr<TfLiteExternalContext> external_context;
 };
 
 // A TfLiteDelegate that runs partitions with Atoll, on any number of interpreters and threads. What
-// a runtime gets is `shown`; it must outlive the interpreters.
+// a runtime gets is `shown`; it must outlive the interpreters, or at least be called by none of
+// them any more: what their kernels need they keep.
 class Delegate {
  public:
-  // Opens the device. Never null: if it could not be opened, `error` says why, and interpreters
-  // that the delegate is given to fail with it.
-  static std::unique_ptr<Delegate> Create(const DelegateOptions& options);
-  ~Delegate();
+  Delegate(std::shared_ptr<Device> device, DelegateOptions options);
 
   // Fails with `error` in Prepare.
   static std::unique_ptr<Delegate> Broken(std::string error);
 
   TfLiteDelegate* shown() { return &shown_.delegate; }
   static Delegate* Of(TfLiteDelegate* delegate) { return static_cast<Delegate*>(delegate->data_); }
-  const std::string& error() const { return error_; }
   const DelegateOptions& options() const { return options_; }
-  AtollDelegate* device() const { return device_; }
-
-  // The model of these bytes, which interpreters with the same partition share.
-  std::shared_ptr<AtollModel> ModelOf(const std::string& bytes, std::string* error);
+  const std::shared_ptr<Device>& device() const { return device_; }
 
   // A line on stderr.
   __attribute__((format(printf, 1, 2))) static void Print(const char* format, ...);
 
  private:
-  Delegate();
   static TfLiteStatus Prepare(TfLiteContext* context, TfLiteDelegate* delegate);
   TfLiteStatus TakeNodes(TfLiteContext* context);
-  bool Takes(TfLiteContext* context, int node);
+  // "" if Atoll computes the node, else why not.
+  std::string WhyNot(TfLiteContext* context, const TfLiteNode& node,
+                     const TfLiteRegistration& registration);
 
   // Newer runtimes may read more of the struct than is known here: they find zeros.
   struct Shown {
@@ -67,10 +62,8 @@ class Delegate {
   };
   Shown shown_;
   DelegateOptions options_;
+  std::shared_ptr<Device> device_;  // null if it is broken
   std::string error_;
-  AtollDelegate* device_ = nullptr;
-  std::mutex mutex_;
-  std::map<size_t, std::vector<std::pair<std::string, std::weak_ptr<AtollModel>>>> models_;
 };
 
 }  // namespace atollcompat

@@ -3,20 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "compat/tflite_delegate/delegate.h"
 
 namespace atollcompat {
 namespace {
-
-struct InterpreterDelete {
-  void operator()(AtollInterpreter* interpreter) const { AtollInterpreterDelete(interpreter); }
-};
 
 std::vector<int> DimsOf(const TfLiteTensor& tensor) {
   return {tensor.dims->data, tensor.dims->data + tensor.dims->size};
@@ -30,53 +22,17 @@ TfLiteIntArray* MakeIntArray(std::span<const int> numbers) {
   return array;
 }
 
-class Kernel {
- public:
-  Kernel(TfLiteContext* context, const TfLiteDelegateParams& params);
-  TfLiteStatus Prepare(TfLiteContext* context);
-  TfLiteStatus Invoke(TfLiteContext* context);
+}  // namespace
 
- private:
-  // A tensor of the runtime that is an input or an output here.
-  struct Port {
-    int tensor;
-    void* memory = nullptr;  // that the interpreter was told to use
-  };
-  TfLiteStatus Fail(TfLiteContext* context, const char* format, const char* reason);
-  bool MakeInterpreter(TfLiteContext* context, const std::vector<std::vector<int>>& dims);
-  TfLiteStatus ShapeOutputs(TfLiteContext* context);
-  bool Bind(TfLiteContext* context, bool is_input, int32_t index, Port* port);
-  void NoticeReset(TfLiteContext* context);
-  void MarkVariables(TfLiteContext* context);
-
-  // TensorFlow Lite resets variables by filling its own memory of them, which nobody uses here.
-  // What is written there after each invocation tells whether that has happened.
-  static constexpr uint8_t kMark = 0x5A;
-
-  Delegate* owner_;
-  WrittenModel written_;
-  std::vector<std::vector<int>> written_dims_;  // of the inputs
-  std::shared_ptr<AtollModel> model_;
-  std::unique_ptr<AtollInterpreter, InterpreterDelete> interpreter_;
-  std::vector<std::vector<int>> dims_;  // that interpreter_ was made for
-  std::vector<Port> inputs_;
-  std::vector<Port> outputs_;
-  bool has_run_ = false;
-};
-
-Kernel::Kernel(TfLiteContext* context, const TfLiteDelegateParams& params)
-    : owner_(Delegate::Of(params.delegate)) {
-  const std::span nodes(params.nodes_to_replace->data,
-                        static_cast<size_t>(params.nodes_to_replace->size));
-  const std::span outputs(params.output_tensors->data,
-                          static_cast<size_t>(params.output_tensors->size));
-  written_ = WriteModel(context, nodes, outputs);
+Kernel::Kernel(TfLiteContext* context, std::span<const GraphNode> nodes,
+               std::span<const int> outputs, Setup setup)
+    : setup_(std::move(setup)), written_(WriteModel(context, nodes, outputs)) {
   for (const int input : written_.inputs) {
     inputs_.push_back({input});
     written_dims_.push_back(DimsOf(context->tensors[input]));
   }
   for (const int output : written_.outputs) outputs_.push_back({output});
-  if (written_.error.empty()) model_ = owner_->ModelOf(written_.bytes, &written_.error);
+  if (written_.error.empty()) model_ = setup_.device->ModelOf(written_.bytes, &written_.error);
   written_.bytes = {};
 }
 
@@ -87,8 +43,8 @@ TfLiteStatus Kernel::Fail(TfLiteContext* context, const char* format, const char
 
 bool Kernel::MakeInterpreter(TfLiteContext* context, const std::vector<std::vector<int>>& dims) {
   AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
-  options.delegate = owner_->device();
-  options.num_threads = owner_->options().num_threads;
+  options.delegate = setup_.device->handle();
+  options.num_threads = setup_.num_threads;
   if (options.num_threads == 0) options.num_threads = std::max(context->recommended_num_threads, 0);
   AtollInterpreter* made = nullptr;
   if (AtollInterpreterCreate(model_.get(), &options, &made) != ATOLL_OK) return false;
@@ -149,6 +105,11 @@ TfLiteStatus Kernel::Prepare(TfLiteContext* context) {
 
 bool Kernel::Bind(TfLiteContext* context, bool is_input, int32_t index, Port* port) {
   const TfLiteTensor& tensor = context->tensors[port->tensor];
+  if (is_input && tensor.buffer_handle >= 0) {
+    context->ReportError(context, "Atoll: input '%s' is a dma-buf, which is not read from",
+                         tensor.name != nullptr ? tensor.name : "");
+    return false;
+  }
   if (tensor.data.data == port->memory && port->memory != nullptr) return true;
   if (tensor.data.data == nullptr) {
     context->ReportError(context, "Atoll: tensor '%s' has no memory",
@@ -210,13 +171,36 @@ TfLiteStatus Kernel::Invoke(TfLiteContext* context) {
   return kTfLiteOk;
 }
 
+namespace {
+
 void* InitKernel(TfLiteContext* context, const char* buffer, size_t /*length: 0*/) {
-  return new Kernel(context, *reinterpret_cast<const TfLiteDelegateParams*>(buffer));
+  const auto& params = *reinterpret_cast<const TfLiteDelegateParams*>(buffer);
+  const Delegate& owner = *Delegate::Of(params.delegate);
+  std::vector<GraphNode> nodes;
+  for (int i = 0; i < params.nodes_to_replace->size; ++i) {
+    TfLiteNode* node = nullptr;
+    TfLiteRegistration* registration = nullptr;
+    if (context->GetNodeAndRegistration(context, params.nodes_to_replace->data[i], &node,
+                                        &registration) != kTfLiteOk) {
+      return nullptr;  // it would be the runtime's mistake; Prepare says that there is no kernel
+    }
+    nodes.push_back({node, registration});
+  }
+  const std::span<const int> outputs(params.output_tensors->data,
+                                     static_cast<size_t>(params.output_tensors->size));
+  return new Kernel(context, nodes, outputs,
+                    {.kept = owner.options().external_context,
+                     .device = owner.device(),
+                     .num_threads = owner.options().num_threads});
 }
 
 void FreeKernel(TfLiteContext* /*context*/, void* kernel) { delete static_cast<Kernel*>(kernel); }
 
 TfLiteStatus PrepareKernel(TfLiteContext* context, TfLiteNode* node) {
+  if (node->user_data == nullptr) {
+    context->ReportError(context, "Atoll: the runtime does not know the nodes of its partition");
+    return kTfLiteError;
+  }
   return static_cast<Kernel*>(node->user_data)->Prepare(context);
 }
 
@@ -230,7 +214,7 @@ const char* ProfilingString(const TfLiteContext* /*context*/, const TfLiteNode* 
 
 }  // namespace
 
-TfLiteRegistration KernelRegistration() {
+TfLiteRegistration KernelRegistration(const char* name) {
   constexpr int32_t kDelegateOperator = 51;
   TfLiteRegistration registration = {};
   registration.init = InitKernel;
@@ -239,7 +223,7 @@ TfLiteRegistration KernelRegistration() {
   registration.invoke = InvokeKernel;
   registration.profiling_string = ProfilingString;
   registration.builtin_code = kDelegateOperator;
-  registration.custom_name = "AtollDelegate";
+  registration.custom_name = name;
   registration.version = 1;
   return registration;
 }

@@ -18,7 +18,6 @@ namespace tflite = atollrt::tflite;  // the generated tables
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-constexpr int32_t kCustomOperator = 32;
 constexpr size_t kMaxModelBytes = size_t{1} << 30;  // flatbuffers end at 2 GiB
 constexpr int kMaxListedCount = 8;                  // numbers of a list in builtin parameters
 
@@ -98,23 +97,23 @@ bool IsConstant(const TfLiteTensor& tensor) {
 
 class Writer {
  public:
-  explicit Writer(TfLiteContext* context) : context_(context) {}
+  explicit Writer(const TfLiteContext* context) : context_(context) {}
 
-  WrittenModel Write(std::span<const int> nodes, std::span<const int> outputs);
+  WrittenModel Write(std::span<const GraphNode> nodes, std::span<const int> outputs);
 
  private:
   bool Fail(std::string why) {
     if (model_.error.empty()) model_.error = std::move(why);
     return false;
   }
-  bool AddNode(int index);
+  bool AddNode(const TfLiteNode& node, const TfLiteRegistration& registration);
   Offset<void> WriteOptions(const Options& options, const void* params, int32_t version);
   uint32_t AddCode(const TfLiteRegistration& registration);
   // Indices in the file; -1 for those that are absent. False if one cannot be written.
   bool Map(const TfLiteIntArray* tensors, std::vector<int32_t>* mapped);
   int32_t AddTensor(int index);
 
-  TfLiteContext* context_;
+  const TfLiteContext* context_;
   FlatBufferBuilder fbb_;
   WrittenModel model_;
   std::map<int, int32_t> tensors_;  // of the runtime: index in the file
@@ -246,40 +245,35 @@ Offset<void> Writer::WriteOptions(const Options& options, const void* params, in
   return Offset<void>(fbb_.EndTable(start));
 }
 
-bool Writer::AddNode(int index) {
-  TfLiteNode* node = nullptr;
-  TfLiteRegistration* registration = nullptr;
-  if (context_->GetNodeAndRegistration(context_, index, &node, &registration) != kTfLiteOk) {
-    return Fail("node " + std::to_string(index) + " does not exist");
-  }
+bool Writer::AddNode(const TfLiteNode& node, const TfLiteRegistration& registration) {
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;
   std::vector<int32_t> intermediates;
-  if (!Map(node->inputs, &inputs) || !Map(node->outputs, &outputs) ||
-      !Map(node->intermediates, &intermediates)) {
+  if (!Map(node.inputs, &inputs) || !Map(node.outputs, &outputs) ||
+      !Map(node.intermediates, &intermediates)) {
     return false;
   }
-  for (int i = 0; i < node->outputs->size; ++i) written_.insert(node->outputs->data[i]);
-  const uint32_t code = AddCode(*registration);
+  for (int i = 0; i < node.outputs->size; ++i) written_.insert(node.outputs->data[i]);
+  const uint32_t code = AddCode(registration);
   auto table = tflite::BuiltinOptions::NONE;
   Offset<void> options;
   Offset<flatbuffers::Vector<uint8_t>> custom;
-  if (registration->builtin_code == kCustomOperator) {
-    if (node->custom_initial_data != nullptr && node->custom_initial_data_size > 0) {
-      const auto size = static_cast<size_t>(node->custom_initial_data_size);
+  if (registration.builtin_code == kCustomOperator) {
+    if (node.custom_initial_data != nullptr && node.custom_initial_data_size > 0) {
+      const auto size = static_cast<size_t>(node.custom_initial_data_size);
       if (fbb_.GetSize() + size > kMaxModelBytes) return Fail("options of more than 1 GiB");
       // Atoll's executables are read where they lie.
       fbb_.ForceVectorAlignment(size, 1, 16);
-      custom = fbb_.CreateVector(static_cast<const uint8_t*>(node->custom_initial_data), size);
+      custom = fbb_.CreateVector(static_cast<const uint8_t*>(node.custom_initial_data), size);
     }
-  } else if (node->builtin_data != nullptr) {
+  } else if (node.builtin_data != nullptr) {
     for (const Options& candidate : AllOptions()) {
-      if (std::ranges::find(candidate.operators, registration->builtin_code) ==
+      if (std::ranges::find(candidate.operators, registration.builtin_code) ==
           candidate.operators.end()) {
         continue;
       }
       table = candidate.table;
-      options = WriteOptions(candidate, node->builtin_data, registration->version);
+      options = WriteOptions(candidate, node.builtin_data, registration.version);
       break;
     }
   }
@@ -291,10 +285,10 @@ bool Writer::AddNode(int index) {
   return true;
 }
 
-WrittenModel Writer::Write(std::span<const int> nodes, std::span<const int> outputs) {
+WrittenModel Writer::Write(std::span<const GraphNode> nodes, std::span<const int> outputs) {
   buffers_.push_back(tflite::CreateBuffer(fbb_));  // 0: no data
-  for (const int node : nodes) {
-    if (!AddNode(node)) return std::move(model_);
+  for (const auto& [node, registration] : nodes) {
+    if (!AddNode(*node, *registration)) return std::move(model_);
   }
   std::vector<int32_t> file_inputs;
   std::vector<int32_t> file_outputs;
@@ -309,10 +303,7 @@ WrittenModel Writer::Write(std::span<const int> nodes, std::span<const int> outp
   }
   // Intermediates have no bytes, only quantization.
   std::set<int> quantization_only;
-  for (const int number : nodes) {
-    TfLiteNode* node = nullptr;
-    TfLiteRegistration* registration = nullptr;
-    context_->GetNodeAndRegistration(context_, number, &node, &registration);
+  for (const auto& [node, registration] : nodes) {
     for (int i = 0; node->intermediates != nullptr && i < node->intermediates->size; ++i) {
       quantization_only.insert(node->intermediates->data[i]);
     }
@@ -340,9 +331,14 @@ WrittenModel Writer::Write(std::span<const int> nodes, std::span<const int> outp
 
 }  // namespace
 
-WrittenModel WriteModel(TfLiteContext* context, std::span<const int> nodes,
+WrittenModel WriteModel(const TfLiteContext* context, std::span<const GraphNode> nodes,
                         std::span<const int> outputs) {
   return Writer(context).Write(nodes, outputs);
+}
+
+bool IsEdgeTpuOperator(const TfLiteRegistration& registration) {
+  return registration.builtin_code == kCustomOperator && registration.custom_name != nullptr &&
+         std::strcmp(registration.custom_name, kEdgeTpuOperator) == 0;
 }
 
 std::string OperatorName(const TfLiteRegistration& registration) {

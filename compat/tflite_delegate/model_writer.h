@@ -19,12 +19,23 @@ struct WrittenModel {
   std::vector<int> variables;  // tensors that keep what the nodes leave in them
 };
 
+// A node of a runtime's graph. Pointers from GetNodeAndRegistration are good until the next call of
+// anything that adds nodes.
+struct GraphNode {
+  const TfLiteNode* node;
+  const TfLiteRegistration* registration;
+};
+
 // `nodes` in the order in which they run. `outputs` are the runtime's tensors that must exist
 // afterwards; what the nodes read, do not write and is neither constant nor variable becomes an
-// input. Asks `context` for nodes, so it may be called in a delegate's Prepare and a kernel's init
-// only. Shapes are those that tensors have at that moment.
-WrittenModel WriteModel(TfLiteContext* context, std::span<const int> nodes,
+// input. Shapes are those that tensors have at that moment.
+WrittenModel WriteModel(const TfLiteContext* context, std::span<const GraphNode> nodes,
                         std::span<const int> outputs);
+
+// What Google's compiler makes of the operators that an Edge TPU runs.
+inline constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
+inline constexpr int32_t kCustomOperator = 32;
+bool IsEdgeTpuOperator(const TfLiteRegistration& registration);
 
 // "CONV_2D" is not known here; "operator 3", or the name of a custom one.
 std::string OperatorName(const TfLiteRegistration& registration);

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include "compat/tflite_delegate/delegate.h"
 
@@ -12,6 +12,8 @@ namespace {
 
 using atollcompat::Delegate;
 using atollcompat::DelegateOptions;
+using atollcompat::Device;
+using atollcompat::DeviceOptions;
 using atollcompat::Operators;
 
 // False if `text` is no number from `least` to `most`.
@@ -24,16 +26,17 @@ bool ReadNumber(const std::string& text, int least, int most, int* number) {
 }
 
 // "" if the option was taken, else what is wrong with it.
-std::string ReadOption(const std::string& key, const std::string& value, DelegateOptions* options) {
+std::string ReadOption(const std::string& key, const std::string& value, DeviceOptions* device,
+                       DelegateOptions* options) {
   const auto wrong = [&](const char* what) {
     return "option '" + key + "' is '" + value + "'; " + what;
   };
   if (key == "device") {
-    if (!value.empty()) options->device = value;
+    if (!value.empty()) device->device = value;
   } else if (key == "performance") {
-    options->performance = value;
+    device->performance = value;
   } else if (key == "on_device_loss") {
-    options->on_device_loss = value;
+    device->on_device_loss = value;
   } else if (key == "ops") {
     if (value != "all" && value != "device") return wrong("it may be 'all' or 'device'");
     options->operators = value == "all" ? Operators::kAll : Operators::kDevice;
@@ -62,21 +65,23 @@ extern "C" {
 __attribute__((visibility("default"))) TfLiteDelegate* tflite_plugin_create_delegate(
     char** keys, char** values, size_t count, void (*report)(const char* message)) {
   DelegateOptions options;
+  DeviceOptions wanted;
   if (const char* const device = std::getenv("ATOLL_DEVICE");
       device != nullptr && *device != '\0') {
-    options.device = device;
+    wanted.device = device;
   }
   std::string error;
   // Python passes an int: the upper half of the register is whatever it was.
   const auto options_given = static_cast<uint32_t>(count);
   for (uint32_t i = 0; i < options_given && error.empty(); ++i) {
     if (keys[i] == nullptr || values[i] == nullptr) continue;
-    error = ReadOption(keys[i], values[i], &options);
+    error = ReadOption(keys[i], values[i], &wanted, &options);
   }
-  std::unique_ptr<Delegate> made =
-      error.empty() ? Delegate::Create(options) : Delegate::Broken(error);
-  if (!made->error().empty() && report != nullptr) report(made->error().c_str());
-  return made.release()->shown();
+  std::shared_ptr<Device> device;
+  if (error.empty()) device = Device::Open(wanted, &error);
+  if (device != nullptr) return (new Delegate(std::move(device), std::move(options)))->shown();
+  if (report != nullptr) report(error.c_str());
+  return Delegate::Broken(error).release()->shown();
 }
 
 __attribute__((visibility("default"))) void tflite_plugin_destroy_delegate(
