@@ -6,8 +6,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -442,6 +442,33 @@ TEST(StandInC, DataMayPointAtTheProgramsMemory) {
   ASSERT_EQ(TfLiteInterpreterInvoke(session.get()), kTfLiteOk);
   EXPECT_THAT(out, ElementsAre(-3, 8, 7, 6));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep what is freed
+size_t ResidentBytes() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm").ignore(32, ' ') >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(StandInC, KeepsNothingOfWhatIsDeleted) {
+  const auto cycle = [](int times) {
+    for (int i = 0; i < times; ++i) {
+      const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+      const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+      TfLiteInterpreterOptionsSetNumThreads(options.get(), 1);
+      const InterpreterPtr interpreter(TfLiteInterpreterCreate(model.get(), options.get()));
+      ASSERT_EQ(TfLiteInterpreterAllocateTensors(interpreter.get()), kTfLiteOk);
+      if (i % 100 == 0) {
+        ASSERT_EQ(TfLiteInterpreterInvoke(interpreter.get()), kTfLiteOk);
+      }
+    }
+  };
+  cycle(200);
+  const size_t before = ResidentBytes();
+  cycle(10000);
+  EXPECT_LT(ResidentBytes(), before + (1 << 20));
+}
+#endif
 
 TEST(StandInC, ForeignDelegatesAreLeftOut) {
   static int prepared;
