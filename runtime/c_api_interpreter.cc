@@ -343,6 +343,10 @@ int32_t AtollTensorIsConstant(const AtollTensor* tensor) {
   return Has(tensor, "tensor") && tensor->tensor().is_constant() ? 1 : 0;
 }
 
+int32_t AtollTensorIsVariable(const AtollTensor* tensor) {
+  return Has(tensor, "tensor") && tensor->tensor().is_variable ? 1 : 0;
+}
+
 AtollStatus AtollTensorCopyFromBuffer(AtollTensor* tensor, const void* data, size_t size) {
   ATOLL_RETURN_IF_NULL(tensor, data);
   if (!IsReady(*tensor)) return ATOLL_INVALID_ARGUMENT;

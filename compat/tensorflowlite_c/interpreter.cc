@@ -121,6 +121,7 @@ void TfLiteInterpreter::MakeTensors() {
                    .bytes = AtollTensorByteSize(tensor),
                    .name = names_[i].c_str(),
                    .buffer_handle = -1,
+                   .is_variable = AtollTensorIsVariable(tensor) != 0,
                    .quantization = Quantization(*tensor),
                    .dims_signature = Signature(*tensor)};
     if (is_constant) tensors_[i].data.data = DataOf(tensor);

@@ -176,6 +176,7 @@ static void CheckNull(const char* path) {
   EXPECT_SAYS(AtollTensorConstData(NULL) == NULL);
   EXPECT_SAYS(AtollTensorQuantization(NULL).scale == 0);
   EXPECT_SAYS(AtollTensorIsConstant(NULL) == 0);
+  EXPECT_SAYS(AtollTensorIsVariable(NULL) == 0);
   EXPECT_INVALID(AtollTensorCopyFromBuffer(NULL, &byte, 1));
   EXPECT_INVALID(AtollTensorCopyToBuffer(NULL, &byte, 1));
 

@@ -270,6 +270,7 @@ static void CheckTensors(AtollInterpreter* interpreter) {
   EXPECT(AtollTensorQuantization(input).scale > 0);
   EXPECT(AtollTensorByteSize(output) == 10);
   EXPECT(AtollTensorIsConstant(input) == 0);
+  EXPECT(AtollTensorIsVariable(input) == 0);
   EXPECT(AtollTensorCopyFromBuffer(input, &byte, 1) == ATOLL_INVALID_ARGUMENT);
   EXPECT(strstr(AtollLastError(), "784") != NULL);
   EXPECT(AtollTensorCopyToBuffer(output, &byte, 1) == ATOLL_INVALID_ARGUMENT);
