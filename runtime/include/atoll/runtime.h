@@ -408,8 +408,8 @@ ATOLL_EXPORT const AtollTensor* AtollInterpreterGetTensor(const AtollInterpreter
                                                           int32_t index);
 /* Nonzero if the tensor is stored in the model file (weights, biases, shapes). */
 ATOLL_EXPORT int32_t AtollTensorIsConstant(const AtollTensor* tensor);
-/* Nonzero if an invocation leaves something in it for the next (AtollInterpreterResetVariableTensors).
- */
+/* Nonzero if an invocation leaves something in it for the next, until
+ * AtollInterpreterResetVariableTensors. */
 ATOLL_EXPORT int32_t AtollTensorIsVariable(const AtollTensor* tensor);
 
 typedef struct AtollMemoryInfo {
