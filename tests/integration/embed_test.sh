@@ -42,7 +42,7 @@ done
 if grep -rIlF -e "$source/" -e "$build/" "$prefix"; then
   fail "these files name the source or the build tree"
 fi
-for file in "$prefix"/bin/* "$lib"/*.so; do
+for file in "$prefix"/bin/* "$lib"/*.so "$lib"/atoll/stand-ins/*.so*; do
   if readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -vF '[$ORIGIN'; then
     fail "$file looks for libraries in a fixed place"
   fi
@@ -50,6 +50,12 @@ done
 # Units name the prefix that was asked for, which nobody can move.
 grep -qF "ExecStart=$place/first/bin/atoll camera" "$prefix/lib/systemd/system/atoll-camera.service" ||
   fail "atoll-camera.service does not start the installed command"
+
+# A program for TensorFlow Lite finds the stand-in where it is told to look, and it libatoll.
+results=$(LD_LIBRARY_PATH=$lib/atoll/stand-ins "${emulator[@]}" "$build/tests/compat/run_model" \
+  "$prefix/share/atoll/fashion_int8.tflite" 1 --delegate "$lib/libatoll_tflite_delegate.so" device=emu |
+  wc -c)
+[ "$results" -eq 10 ] || fail "a program for TensorFlow Lite gave $results bytes, not 10"
 
 # Each program says of the bundled picture what the command says.
 model=$prefix/share/atoll/fashion_int8.tflite picture=$prefix/share/atoll/ankle_boot.pgm
