@@ -2,23 +2,18 @@
 #ifndef ATOLL_COMPAT_TFLITE_DELEGATE_DELEGATE_H_
 #define ATOLL_COMPAT_TFLITE_DELEGATE_DELEGATE_H_
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "compat/tflite/abi.h"
+#include "compat/tflite_delegate/chooser.h"
 #include "compat/tflite_delegate/device.h"
+#include "compat/tflite_delegate/partition.h"
 
 namespace atollcompat {
-
-// Which of a graph's operators the delegate takes. Those that Google's compiler made
-// ("edgetpu-custom-op") always: nobody else has a kernel for them, so what is wrong with one can be
-// said by the delegate alone.
-enum class Operators : uint8_t {
-  kAll,       // all that Atoll computes, on the device or on the CPU
-  kDevice,    // those that the device has instructions for
-  kCompiled,  // no others
-};
 
 struct DelegateOptions {
   Operators operators = Operators::kAll;
@@ -45,15 +40,16 @@ class Delegate {
   const DelegateOptions& options() const { return options_; }
   const std::shared_ptr<Device>& device() const { return device_; }
 
+  // What Prepare made for these nodes of an interpreter that is just being changed; without an
+  // interpreter and an error if it made nothing.
+  Partition TakePrepared(const TfLiteContext* context, const TfLiteDelegateParams& params);
+
   // A line on stderr.
   __attribute__((format(printf, 1, 2))) static void Print(const char* format, ...);
 
  private:
   static TfLiteStatus Prepare(TfLiteContext* context, TfLiteDelegate* delegate);
   TfLiteStatus TakeNodes(TfLiteContext* context);
-  // "" if Atoll computes the node, else why not.
-  std::string WhyNot(TfLiteContext* context, const TfLiteNode& node,
-                     const TfLiteRegistration& registration);
 
   // Newer runtimes may read more of the struct than is known here: they find zeros.
   struct Shown {
@@ -64,6 +60,8 @@ class Delegate {
   DelegateOptions options_;
   std::shared_ptr<Device> device_;  // null if it is broken
   std::string error_;
+  std::mutex mutex_;
+  std::map<const TfLiteContext*, std::vector<ChosenPartition>> prepared_;  // while it is changed
 };
 
 }  // namespace atollcompat

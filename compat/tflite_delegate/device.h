@@ -2,11 +2,13 @@
 #ifndef ATOLL_COMPAT_TFLITE_DELEGATE_DEVICE_H_
 #define ATOLL_COMPAT_TFLITE_DELEGATE_DEVICE_H_
 
+#include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
-#include <utility>
 
 #include "atoll/delegate.h"
 
@@ -16,6 +18,8 @@ struct DeviceOptions {
   std::string device = "auto";  // docs/devices.md
   std::string performance;      // of a Coral; "": Atoll's default
   std::string on_device_loss;   // "": Atoll's default
+  std::string faults;           // docs/faults.md; "": none
+  int num_threads = 0;          // that the emulator computes with; 0: Atoll's default
 };
 
 // An opened device, and the models of what runs on it: shared by delegates and kernels of any
@@ -30,15 +34,26 @@ class Device {
 
   AtollDelegate* handle() const { return handle_; }
 
-  // The model of these bytes, which interpreters with the same partition share.
-  std::shared_ptr<AtollModel> ModelOf(const std::string& bytes, std::string* error);
+  // The model of these bytes, which are copied. As long as one such model lives, all who ask get
+  // it: what is compiled for its partitions is compiled once. Null, with why in `error`, if it
+  // does not load.
+  std::shared_ptr<AtollModel> ModelOf(std::span<const uint8_t> bytes, std::string* error);
 
  private:
-  explicit Device(AtollDelegate* handle) : handle_(handle) {}
+  // Bytes are told apart by a hash with a secret key, so that they need not be kept.
+  using Digest = std::array<uint64_t, 2>;
+  struct Entry {
+    std::mutex mutex;  // held while the model is made
+    std::weak_ptr<AtollModel> model;
+  };
 
-  AtollDelegate* handle_;
+  explicit Device(AtollDelegate* handle);
+  Digest DigestOf(std::span<const uint8_t> bytes) const;
+
+  AtollDelegate* const handle_;
+  std::array<uint64_t, 4> key_;
   std::mutex mutex_;
-  std::multimap<size_t, std::pair<std::string, std::weak_ptr<AtollModel>>> models_;  // by hash
+  std::map<Digest, std::shared_ptr<Entry>> models_;
 };
 
 }  // namespace atollcompat

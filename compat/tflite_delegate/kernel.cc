@@ -24,47 +24,67 @@ TfLiteIntArray* MakeIntArray(std::span<const int> numbers) {
 
 }  // namespace
 
+Kernel::Kernel(Partition partition, Setup setup)
+    : setup_(std::move(setup)), partition_(std::move(partition)), dims_(partition_.dims) {
+  for (const int input : partition_.written.inputs) inputs_.push_back({input});
+  for (const int output : partition_.written.outputs) outputs_.push_back({output});
+}
+
 Kernel::Kernel(TfLiteContext* context, std::span<const GraphNode> nodes,
                std::span<const int> outputs, Setup setup)
-    : setup_(std::move(setup)), written_(WriteModel(context, nodes, outputs)) {
-  for (const int input : written_.inputs) {
-    inputs_.push_back({input});
-    written_dims_.push_back(DimsOf(context->tensors[input]));
-  }
-  for (const int output : written_.outputs) outputs_.push_back({output});
-  if (written_.error.empty()) model_ = setup_.device->ModelOf(written_.bytes, &written_.error);
-  written_.bytes = {};
-}
+    : Kernel(MakePartition(context, nodes, outputs, setup.device.get(), setup.device->handle(),
+                           ThreadsOf(context, setup.num_threads)),
+             setup) {}
 
 TfLiteStatus Kernel::Fail(TfLiteContext* context, const char* format, const char* reason) {
   context->ReportError(context, format, reason);
   return kTfLiteError;
 }
 
-bool Kernel::MakeInterpreter(TfLiteContext* context, const std::vector<std::vector<int>>& dims) {
+bool Kernel::MakeInterpreter(int num_threads) {
   AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
   options.delegate = setup_.device->handle();
-  options.num_threads = setup_.num_threads;
-  if (options.num_threads == 0) options.num_threads = std::max(context->recommended_num_threads, 0);
+  options.num_threads = num_threads;
   AtollInterpreter* made = nullptr;
-  if (AtollInterpreterCreate(model_.get(), &options, &made) != ATOLL_OK) return false;
-  interpreter_.reset(made);
-  bool is_resized = false;
+  if (AtollInterpreterCreate(partition_.model.get(), &options, &made) != ATOLL_OK) return false;
+  partition_.interpreter.reset(made);
+  partition_.num_threads = num_threads;
+  dims_ = partition_.dims;
+  return true;
+}
+
+bool Kernel::Resize(const std::vector<std::vector<int>>& dims, std::string* error) {
+  AtollInterpreter* const interpreter = partition_.interpreter.get();
+  dims_.clear();
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == written_dims_[i]) continue;
-    is_resized = true;
-    if (AtollInterpreterResizeInput(made, static_cast<int32_t>(i), dims[i].data(),
+    if (AtollInterpreterResizeInput(interpreter, static_cast<int32_t>(i), dims[i].data(),
                                     static_cast<int32_t>(dims[i].size())) != ATOLL_OK) {
+      *error = AtollLastError();
       return false;
     }
   }
-  return !is_resized || AtollInterpreterAllocateTensors(made) == ATOLL_OK;
+  if (AtollInterpreterAllocateTensors(interpreter) != ATOLL_OK) {
+    *error = AtollLastError();
+    return false;
+  }
+  // Two sizes of an image are enough for Atoll, but here they are another shape.
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const AtollTensor* const input =
+        AtollInterpreterGetInputTensor(interpreter, static_cast<int32_t>(i));
+    if (AtollTensorNumDims(input) == static_cast<int32_t>(dims[i].size())) continue;
+    *error = std::string("input '") + AtollTensorName(input) + "' has " +
+             std::to_string(AtollTensorNumDims(input)) + " dimensions, and cannot have " +
+             std::to_string(dims[i].size());
+    return false;
+  }
+  dims_ = dims;
+  return true;
 }
 
 TfLiteStatus Kernel::ShapeOutputs(TfLiteContext* context) {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const AtollTensor* const made =
-        AtollInterpreterGetOutputTensor(interpreter_.get(), static_cast<int32_t>(i));
+        AtollInterpreterGetOutputTensor(partition_.interpreter.get(), static_cast<int32_t>(i));
     std::vector<int> dims;
     for (int32_t d = 0; d < AtollTensorNumDims(made); ++d) dims.push_back(AtollTensorDim(made, d));
     TfLiteTensor& tensor = context->tensors[outputs_[i].tensor];
@@ -77,11 +97,17 @@ TfLiteStatus Kernel::ShapeOutputs(TfLiteContext* context) {
 }
 
 TfLiteStatus Kernel::Prepare(TfLiteContext* context) {
-  if (!written_.error.empty()) return Fail(context, "Atoll: %s", written_.error.c_str());
+  if (!partition_.error.empty()) return Fail(context, "Atoll: %s", partition_.error.c_str());
   std::vector<std::vector<int>> dims;
   for (const Port& input : inputs_) {
     const TfLiteTensor& tensor = context->tensors[input.tensor];
-    if (tensor.allocation_type == kTfLiteDynamic || tensor.dims == nullptr) {
+    const bool is_known =
+        tensor.dims != nullptr &&
+        // Nodes behind a dynamic tensor are prepared when it has its bytes, and so its shape.
+        (tensor.allocation_type != kTfLiteDynamic || tensor.data.data != nullptr) &&
+        std::all_of(tensor.dims->data, tensor.dims->data + tensor.dims->size,
+                    [](int size) { return size > 0; });
+    if (!is_known) {
       return Fail(context,
                   "Atoll: the shape of '%s' is known only while the model runs; give inputs their "
                   "sizes (ResizeInputTensor) before AllocateTensors",
@@ -89,16 +115,18 @@ TfLiteStatus Kernel::Prepare(TfLiteContext* context) {
     }
     dims.push_back(DimsOf(tensor));
   }
-  if (interpreter_ == nullptr || dims != dims_) {
-    interpreter_.reset();
-    if (!MakeInterpreter(context, dims)) {
-      interpreter_.reset();
-      return Fail(context, "Atoll: %s", AtollLastError());
-    }
-    dims_ = std::move(dims);
+  const int num_threads = ThreadsOf(context, setup_.num_threads);
+  const bool is_other = num_threads != partition_.num_threads;
+  if (is_other && !MakeInterpreter(num_threads)) {
+    return Fail(context, "Atoll: %s", AtollLastError());
+  }
+  std::string error;
+  const bool is_resized = dims != dims_;
+  if (is_resized && !Resize(dims, &error)) return Fail(context, "Atoll: %s", error.c_str());
+  if (is_other || is_resized) {
     has_run_ = false;
-    for (Port& port : inputs_) port.memory = nullptr;
-    for (Port& port : outputs_) port.memory = nullptr;
+    for (Port& port : inputs_) port = {port.tensor};
+    for (Port& port : outputs_) port = {port.tensor};
   }
   return ShapeOutputs(context);
 }
@@ -110,7 +138,9 @@ bool Kernel::Bind(TfLiteContext* context, bool is_input, int32_t index, Port* po
                          tensor.name != nullptr ? tensor.name : "");
     return false;
   }
-  if (tensor.data.data == port->memory && port->memory != nullptr) return true;
+  if (tensor.data.data == port->memory && tensor.bytes == port->bytes && port->memory != nullptr) {
+    return true;
+  }
   if (tensor.data.data == nullptr) {
     context->ReportError(context, "Atoll: tensor '%s' has no memory",
                          tensor.name != nullptr ? tensor.name : "");
@@ -123,8 +153,9 @@ bool Kernel::Bind(TfLiteContext* context, bool is_input, int32_t index, Port* po
   AtollBuffer* buffer = nullptr;
   AtollStatus status = AtollBufferCreate(&options, &buffer);
   if (status == ATOLL_OK) {
-    status = is_input ? AtollInterpreterSetInputBuffer(interpreter_.get(), index, buffer, 0)
-                      : AtollInterpreterSetOutputBuffer(interpreter_.get(), index, buffer, 0);
+    status = is_input
+                 ? AtollInterpreterSetInputBuffer(partition_.interpreter.get(), index, buffer, 0)
+                 : AtollInterpreterSetOutputBuffer(partition_.interpreter.get(), index, buffer, 0);
     AtollBufferDelete(buffer);
   }
   if (status != ATOLL_OK) {
@@ -132,7 +163,14 @@ bool Kernel::Bind(TfLiteContext* context, bool is_input, int32_t index, Port* po
     return false;
   }
   port->memory = tensor.data.data;
+  port->bytes = tensor.bytes;
   return true;
+}
+
+uint8_t Kernel::MarkOf(const TfLiteTensor& variable) {
+  constexpr uint8_t kMark = 0x5A;
+  // Those of bytes are filled with their zero point.
+  return static_cast<uint8_t>(variable.params.zero_point) == kMark ? kMark + 1 : kMark;
 }
 
 void Kernel::NoticeReset(TfLiteContext* context) {
@@ -141,33 +179,36 @@ void Kernel::NoticeReset(TfLiteContext* context) {
     const TfLiteTensor& tensor = context->tensors[variable];
     if (tensor.data.data == nullptr) return true;
     return std::all_of(tensor.data.uint8, tensor.data.uint8 + tensor.bytes,
-                       [](uint8_t byte) { return byte == kMark; });
+                       [mark = MarkOf(tensor)](uint8_t byte) { return byte == mark; });
   };
-  if (!std::ranges::all_of(written_.variables, is_marked)) {
-    AtollInterpreterResetVariableTensors(interpreter_.get());
+  if (!std::ranges::all_of(partition_.written.variables, is_marked)) {
+    AtollInterpreterResetVariableTensors(partition_.interpreter.get());
   }
 }
 
 void Kernel::MarkVariables(TfLiteContext* context) {
-  for (const int variable : written_.variables) {
+  for (const int variable : partition_.written.variables) {
     const TfLiteTensor& tensor = context->tensors[variable];
-    if (tensor.data.data != nullptr) std::memset(tensor.data.data, kMark, tensor.bytes);
+    if (tensor.data.data != nullptr) std::memset(tensor.data.data, MarkOf(tensor), tensor.bytes);
   }
 }
 
 TfLiteStatus Kernel::Invoke(TfLiteContext* context) {
+  if (partition_.interpreter == nullptr) {
+    return Fail(context, "Atoll: %s", partition_.error.c_str());
+  }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!Bind(context, true, static_cast<int32_t>(i), &inputs_[i])) return kTfLiteError;
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (!Bind(context, false, static_cast<int32_t>(i), &outputs_[i])) return kTfLiteError;
   }
-  if (!written_.variables.empty()) NoticeReset(context);
-  if (AtollInterpreterInvoke(interpreter_.get()) != ATOLL_OK) {
+  if (!partition_.written.variables.empty()) NoticeReset(context);
+  if (AtollInterpreterInvoke(partition_.interpreter.get()) != ATOLL_OK) {
     return Fail(context, "Atoll: %s", AtollLastError());
   }
   has_run_ = true;
-  if (!written_.variables.empty()) MarkVariables(context);
+  if (!partition_.written.variables.empty()) MarkVariables(context);
   return kTfLiteOk;
 }
 
@@ -175,7 +216,14 @@ namespace {
 
 void* InitKernel(TfLiteContext* context, const char* buffer, size_t /*length: 0*/) {
   const auto& params = *reinterpret_cast<const TfLiteDelegateParams*>(buffer);
-  const Delegate& owner = *Delegate::Of(params.delegate);
+  Delegate& owner = *Delegate::Of(params.delegate);
+  Kernel::Setup setup = {.kept = owner.options().external_context,
+                         .device = owner.device(),
+                         .num_threads = owner.options().num_threads};
+  Partition prepared = owner.TakePrepared(context, params);
+  if (prepared.interpreter != nullptr || !prepared.error.empty()) {
+    return new Kernel(std::move(prepared), std::move(setup));
+  }
   std::vector<GraphNode> nodes;
   for (int i = 0; i < params.nodes_to_replace->size; ++i) {
     TfLiteNode* node = nullptr;
@@ -188,10 +236,7 @@ void* InitKernel(TfLiteContext* context, const char* buffer, size_t /*length: 0*
   }
   const std::span<const int> outputs(params.output_tensors->data,
                                      static_cast<size_t>(params.output_tensors->size));
-  return new Kernel(context, nodes, outputs,
-                    {.kept = owner.options().external_context,
-                     .device = owner.device(),
-                     .num_threads = owner.options().num_threads});
+  return new Kernel(context, nodes, outputs, std::move(setup));
 }
 
 void FreeKernel(TfLiteContext* /*context*/, void* kernel) { delete static_cast<Kernel*>(kernel); }
@@ -205,6 +250,7 @@ TfLiteStatus PrepareKernel(TfLiteContext* context, TfLiteNode* node) {
 }
 
 TfLiteStatus InvokeKernel(TfLiteContext* context, TfLiteNode* node) {
+  if (node->user_data == nullptr) return kTfLiteError;
   return static_cast<Kernel*>(node->user_data)->Invoke(context);
 }
 

@@ -10,6 +10,7 @@
 #include "compat/tflite/abi.h"
 #include "compat/tflite_delegate/device.h"
 #include "compat/tflite_delegate/model_writer.h"
+#include "compat/tflite_delegate/partition.h"
 
 namespace atollcompat {
 
@@ -27,6 +28,8 @@ class Kernel {
   // `nodes` and `outputs` as for WriteModel. What is wrong with them Prepare says.
   Kernel(TfLiteContext* context, std::span<const GraphNode> nodes, std::span<const int> outputs,
          Setup setup);
+  // The same of a partition that was made before.
+  Kernel(Partition partition, Setup setup);
 
   const std::shared_ptr<Device>& device() const { return setup_.device; }
 
@@ -39,12 +42,11 @@ class Kernel {
   struct Port {
     int tensor;
     void* memory = nullptr;  // that the interpreter was told to use
-  };
-  struct InterpreterDelete {
-    void operator()(AtollInterpreter* interpreter) const { AtollInterpreterDelete(interpreter); }
+    size_t bytes = 0;
   };
   TfLiteStatus Fail(TfLiteContext* context, const char* format, const char* reason);
-  bool MakeInterpreter(TfLiteContext* context, const std::vector<std::vector<int>>& dims);
+  bool MakeInterpreter(int num_threads);
+  bool Resize(const std::vector<std::vector<int>>& dims, std::string* error);
   TfLiteStatus ShapeOutputs(TfLiteContext* context);
   bool Bind(TfLiteContext* context, bool is_input, int32_t index, Port* port);
   void NoticeReset(TfLiteContext* context);
@@ -52,14 +54,11 @@ class Kernel {
 
   // TensorFlow Lite resets variables by filling its own memory of them, which nobody uses here.
   // What is written there after each invocation tells whether that has happened.
-  static constexpr uint8_t kMark = 0x5A;
+  static uint8_t MarkOf(const TfLiteTensor& variable);
 
   Setup setup_;
-  WrittenModel written_;
-  std::vector<std::vector<int>> written_dims_;  // of the inputs
-  std::shared_ptr<AtollModel> model_;
-  std::unique_ptr<AtollInterpreter, InterpreterDelete> interpreter_;
-  std::vector<std::vector<int>> dims_;  // that interpreter_ was made for
+  Partition partition_;
+  std::vector<std::vector<int>> dims_;  // that the interpreter has; none: it is not ready
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
   bool has_run_ = false;

@@ -18,8 +18,9 @@ namespace tflite = atollrt::tflite;  // the generated tables
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-constexpr size_t kMaxModelBytes = size_t{1} << 30;  // flatbuffers end at 2 GiB
-constexpr int kMaxListedCount = 8;                  // numbers of a list in builtin parameters
+constexpr size_t kMaxModelBytes = (size_t{1} << 31) - (size_t{1} << 26);  // offsets are 31 bits
+constexpr int kMaxListedCount = 8;  // numbers of a list in builtin parameters
+constexpr int kMaxRank = 64;
 
 // How a field of the builtin parameters becomes one of the file's.
 enum class Kind : uint8_t { kInt32, kFloat, kBool, kByte32, kPadding, kMirror, kType, kInt32List };
@@ -89,15 +90,99 @@ int8_t FileType(int32_t type) {
   }
 }
 
+// Null if operators of this number have no builtin parameters.
+const Options* OptionsOf(int32_t builtin_code) {
+  for (const Options& options : AllOptions()) {
+    if (std::ranges::find(options.operators, builtin_code) != options.operators.end()) {
+      return &options;
+    }
+  }
+  return nullptr;
+}
+
+std::string NameOf(const TfLiteTensor& tensor) {
+  return "tensor '" + std::string(tensor.name != nullptr ? tensor.name : "") + "'";
+}
+
+// Null, or what is wrong with an array that shall have `least` to `most` numbers.
+template <typename Array>
+bool HasSize(const Array* array, int least, int most) {
+  return array != nullptr && array->size >= least && array->size <= most;
+}
+
+// The quantization of a tensor as a table has it: none, or the old pair, or one for each channel.
+const TfLiteAffineQuantization* AffineOf(const TfLiteTensor& tensor) {
+  return tensor.quantization.type == kTfLiteAffineQuantization
+             ? static_cast<const TfLiteAffineQuantization*>(tensor.quantization.params)
+             : nullptr;
+}
+
 bool IsConstant(const TfLiteTensor& tensor) {
   return (tensor.allocation_type == kTfLiteMmapRo ||
           tensor.allocation_type == kTfLitePersistentRo) &&
          tensor.data.data != nullptr;
 }
 
+// `has_bytes`: it holds more than quantization.
+std::string TensorProblem(const TfLiteTensor& tensor, bool has_bytes) {
+  if (FileType(tensor.type) < 0) {
+    return NameOf(tensor) + " has type " + std::to_string(tensor.type) +
+           ", which Atoll does not compute with";
+  }
+  if (tensor.dims == nullptr || tensor.allocation_type == kTfLiteDynamic) {
+    return "the shape of " + NameOf(tensor) + " is known only while the model runs";
+  }
+  if (!HasSize(tensor.dims, 0, kMaxRank)) {
+    return NameOf(tensor) + " has " + std::to_string(tensor.dims->size) + " dimensions";
+  }
+  for (int i = 0; has_bytes && i < tensor.dims->size; ++i) {
+    if (tensor.dims->data[i] <= 0) {
+      return NameOf(tensor) + " has the size " + std::to_string(tensor.dims->data[i]) +
+             " in dimension " + std::to_string(i);
+    }
+  }
+  if (tensor.sparsity != nullptr) {
+    return NameOf(tensor) + " is stored in sparse form, which Atoll does not read";
+  }
+  const TfLiteAffineQuantization* const affine = AffineOf(tensor);
+  if (affine == nullptr && tensor.quantization.type != kTfLiteNoQuantization &&
+      tensor.quantization.type != kTfLiteAffineQuantization) {
+    return NameOf(tensor) + " has quantization of kind " +
+           std::to_string(tensor.quantization.type) + ", which Atoll does not know";
+  }
+  if (affine != nullptr && affine->scale != nullptr && affine->zero_point != nullptr &&
+      (!HasSize(affine->scale, 0, INT32_MAX) || affine->scale->size != affine->zero_point->size)) {
+    return NameOf(tensor) + " has " + std::to_string(affine->scale->size) + " scales and " +
+           std::to_string(affine->zero_point->size) + " zero points";
+  }
+  return "";
+}
+
+// What is wrong with the arrays of a node, which are all that is looked at.
+std::string ArrayProblem(const TfLiteContext* context, const TfLiteNode& node) {
+  const auto check = [context](const TfLiteIntArray* tensors, const char* role,
+                               int least) -> std::string {
+    if (tensors == nullptr && least < 0) return "";
+    if (!HasSize(tensors, std::max(least, 0), INT32_MAX)) return std::string("it has no ") + role;
+    for (int i = 0; i < tensors->size; ++i) {
+      const int tensor = tensors->data[i];
+      if (tensor < 0 && least <= 0) continue;  // absent
+      if (tensor < 0 || static_cast<size_t>(tensor) >= context->tensors_size) {
+        return "tensor " + std::to_string(tensor) + " does not exist";
+      }
+    }
+    return "";
+  };
+  std::string problem = check(node.inputs, "inputs", 0);
+  if (problem.empty()) problem = check(node.outputs, "outputs", 1);
+  if (problem.empty()) problem = check(node.intermediates, "intermediates", -1);
+  return problem;
+}
+
 class Writer {
  public:
-  explicit Writer(const TfLiteContext* context) : context_(context) {}
+  // `bytes` is about the size of the file.
+  Writer(const TfLiteContext* context, size_t bytes) : context_(context), fbb_(bytes) {}
 
   WrittenModel Write(std::span<const GraphNode> nodes, std::span<const int> outputs);
 
@@ -107,18 +192,24 @@ class Writer {
     return false;
   }
   bool AddNode(const TfLiteNode& node, const TfLiteRegistration& registration);
+  // A number of an enumeration, which the file has one byte for; 0 after a failure.
+  int8_t NumberInByte(int64_t number) {
+    if (number >= 0 && number <= INT8_MAX) return static_cast<int8_t>(number);
+    Fail("its parameters have a number " + std::to_string(number) + " where Atoll knows none");
+    return 0;
+  }
   Offset<void> WriteOptions(const Options& options, const void* params, int32_t version);
   uint32_t AddCode(const TfLiteRegistration& registration);
   // Indices in the file; -1 for those that are absent. False if one cannot be written.
-  bool Map(const TfLiteIntArray* tensors, std::vector<int32_t>* mapped);
-  int32_t AddTensor(int index);
+  bool Map(const TfLiteIntArray* tensors, std::vector<int32_t>* mapped, bool has_bytes = true);
+  int32_t AddTensor(int index, bool has_bytes);
 
   const TfLiteContext* context_;
   FlatBufferBuilder fbb_;
   WrittenModel model_;
   std::map<int, int32_t> tensors_;  // of the runtime: index in the file
-  std::vector<int> order_;          // the other way
   std::set<int> written_;
+  std::set<int> quantization_only_;  // intermediates, which have no bytes
   std::vector<Offset<tflite::Tensor>> file_tensors_;
   std::vector<Offset<tflite::Buffer>> buffers_;
   std::vector<Offset<tflite::Operator>> operators_;
@@ -142,24 +233,17 @@ uint32_t Writer::AddCode(const TfLiteRegistration& registration) {
   return found->second;
 }
 
-int32_t Writer::AddTensor(int index) {
+int32_t Writer::AddTensor(int index, bool has_bytes) {
   if (const auto found = tensors_.find(index); found != tensors_.end()) return found->second;
   const TfLiteTensor& tensor = context_->tensors[index];
-  const int8_t type = FileType(tensor.type);
-  const std::string name = tensor.name != nullptr ? tensor.name : "";
-  if (type < 0) {
-    Fail("tensor '" + name + "' has type " + std::to_string(tensor.type) +
-         ", which Atoll does not compute with");
-    return -1;
-  }
-  if (tensor.dims == nullptr || tensor.allocation_type == kTfLiteDynamic) {
-    Fail("the shape of tensor '" + name + "' is known only while the model runs");
+  if (std::string problem = TensorProblem(tensor, has_bytes); !problem.empty()) {
+    Fail(std::move(problem));
     return -1;
   }
   uint32_t buffer = 0;
   if (IsConstant(tensor)) {
     if (fbb_.GetSize() + tensor.bytes > kMaxModelBytes) {
-      Fail("constants of more than 1 GiB");
+      Fail("constants of 2 GiB or more");
       return -1;
     }
     fbb_.ForceVectorAlignment(tensor.bytes, 1, 16);
@@ -168,36 +252,35 @@ int32_t Writer::AddTensor(int index) {
     buffers_.push_back(tflite::CreateBuffer(fbb_, data));
   }
   Offset<tflite::QuantizationParameters> quantization;
-  if (tensor.quantization.type == kTfLiteAffineQuantization &&
-      tensor.quantization.params != nullptr) {
-    const auto& affine = *static_cast<const TfLiteAffineQuantization*>(tensor.quantization.params);
-    if (affine.scale != nullptr && affine.zero_point != nullptr) {
-      const std::vector<int64_t> zero_points(affine.zero_point->data,
-                                             affine.zero_point->data + affine.zero_point->size);
-      const auto scales =
-          fbb_.CreateVector(affine.scale->data, static_cast<size_t>(affine.scale->size));
-      const auto zeros = fbb_.CreateVector(zero_points);
-      quantization = tflite::CreateQuantizationParameters(fbb_, 0, 0, scales, zeros, 0, 0,
-                                                          affine.quantized_dimension);
-    }
+  const TfLiteAffineQuantization* const affine = AffineOf(tensor);
+  if (affine != nullptr && affine->scale != nullptr && affine->zero_point != nullptr) {
+    const std::vector<int64_t> zero_points(affine->zero_point->data,
+                                           affine->zero_point->data + affine->zero_point->size);
+    const auto scales =
+        fbb_.CreateVector(affine->scale->data, static_cast<size_t>(affine->scale->size));
+    const auto zeros = fbb_.CreateVector(zero_points);
+    quantization = tflite::CreateQuantizationParameters(fbb_, 0, 0, scales, zeros, 0, 0,
+                                                        affine->quantized_dimension);
+  } else if (affine == nullptr && tensor.params.scale != 0) {
+    const auto scales = fbb_.CreateVector(&tensor.params.scale, 1);
+    const int64_t zero_point = tensor.params.zero_point;
+    const auto zeros = fbb_.CreateVector(&zero_point, 1);
+    quantization = tflite::CreateQuantizationParameters(fbb_, 0, 0, scales, zeros);
   }
   const auto shape = fbb_.CreateVector(tensor.dims->data, static_cast<size_t>(tensor.dims->size));
-  const auto stored_name = fbb_.CreateString(name);
+  const auto stored_name = fbb_.CreateString(tensor.name != nullptr ? tensor.name : "");
   const auto number = static_cast<int32_t>(file_tensors_.size());
-  file_tensors_.push_back(tflite::CreateTensor(fbb_, shape, type, buffer, stored_name, quantization,
-                                               tensor.is_variable));
+  file_tensors_.push_back(tflite::CreateTensor(fbb_, shape, FileType(tensor.type), buffer,
+                                               stored_name, quantization, tensor.is_variable));
   tensors_.emplace(index, number);
-  order_.push_back(index);
+  model_.tensors.push_back(index);
   return number;
 }
 
-bool Writer::Map(const TfLiteIntArray* tensors, std::vector<int32_t>* mapped) {
+bool Writer::Map(const TfLiteIntArray* tensors, std::vector<int32_t>* mapped, bool has_bytes) {
   for (int i = 0; tensors != nullptr && i < tensors->size; ++i) {
     const int index = tensors->data[i];
-    if (index >= 0 && static_cast<size_t>(index) >= context_->tensors_size) {
-      return Fail("tensor " + std::to_string(index) + " does not exist");
-    }
-    mapped->push_back(index < 0 ? -1 : AddTensor(index));
+    mapped->push_back(index < 0 ? -1 : AddTensor(index, has_bytes));
     if (index >= 0 && mapped->back() < 0) return false;
   }
   return true;
@@ -228,14 +311,14 @@ Offset<void> Writer::WriteOptions(const Options& options, const void* params, in
         fbb_.AddElement<uint8_t>(field.slot, Load<uint8_t>(params, field.offset) != 0);
         break;
       case Kind::kByte32:
-        fbb_.AddElement<int8_t>(field.slot, static_cast<int8_t>(int32()));
+        fbb_.AddElement<int8_t>(field.slot, NumberInByte(int32()));
         break;
       case Kind::kPadding:  // from 1 there, from 0 in the file
       case Kind::kMirror:
-        fbb_.AddElement<int8_t>(field.slot, static_cast<int8_t>(int32() - 1));
+        fbb_.AddElement<int8_t>(field.slot, NumberInByte(static_cast<int64_t>(int32()) - 1));
         break;
       case Kind::kType:
-        fbb_.AddElement<int8_t>(field.slot, FileType(int32()));
+        fbb_.AddElement<int8_t>(field.slot, NumberInByte(FileType(int32())));
         break;
       case Kind::kInt32List:
         fbb_.AddOffset(field.slot, lists[field.slot]);
@@ -250,10 +333,13 @@ bool Writer::AddNode(const TfLiteNode& node, const TfLiteRegistration& registrat
   std::vector<int32_t> outputs;
   std::vector<int32_t> intermediates;
   if (!Map(node.inputs, &inputs) || !Map(node.outputs, &outputs) ||
-      !Map(node.intermediates, &intermediates)) {
+      !Map(node.intermediates, &intermediates, /*has_bytes=*/false)) {
     return false;
   }
   for (int i = 0; i < node.outputs->size; ++i) written_.insert(node.outputs->data[i]);
+  for (int i = 0; node.intermediates != nullptr && i < node.intermediates->size; ++i) {
+    quantization_only_.insert(node.intermediates->data[i]);
+  }
   const uint32_t code = AddCode(registration);
   auto table = tflite::BuiltinOptions::NONE;
   Offset<void> options;
@@ -261,21 +347,16 @@ bool Writer::AddNode(const TfLiteNode& node, const TfLiteRegistration& registrat
   if (registration.builtin_code == kCustomOperator) {
     if (node.custom_initial_data != nullptr && node.custom_initial_data_size > 0) {
       const auto size = static_cast<size_t>(node.custom_initial_data_size);
-      if (fbb_.GetSize() + size > kMaxModelBytes) return Fail("options of more than 1 GiB");
+      if (fbb_.GetSize() + size > kMaxModelBytes) return Fail("constants of 2 GiB or more");
       // Atoll's executables are read where they lie.
       fbb_.ForceVectorAlignment(size, 1, 16);
       custom = fbb_.CreateVector(static_cast<const uint8_t*>(node.custom_initial_data), size);
     }
-  } else if (node.builtin_data != nullptr) {
-    for (const Options& candidate : AllOptions()) {
-      if (std::ranges::find(candidate.operators, registration.builtin_code) ==
-          candidate.operators.end()) {
-        continue;
-      }
-      table = candidate.table;
-      options = WriteOptions(candidate, node.builtin_data, registration.version);
-      break;
-    }
+  } else if (const Options* const known = OptionsOf(registration.builtin_code); known != nullptr) {
+    if (node.builtin_data == nullptr) return Fail("it has no parameters");
+    table = known->table;
+    options = WriteOptions(*known, node.builtin_data, registration.version);
+    if (!model_.error.empty()) return false;
   }
   const auto stored_inputs = fbb_.CreateVector(inputs);
   const auto stored_outputs = fbb_.CreateVector(outputs);
@@ -292,7 +373,7 @@ WrittenModel Writer::Write(std::span<const GraphNode> nodes, std::span<const int
   }
   std::vector<int32_t> file_inputs;
   std::vector<int32_t> file_outputs;
-  for (const int index : order_) {
+  for (const int index : model_.tensors) {
     const TfLiteTensor& tensor = context_->tensors[index];
     if (tensor.is_variable) {
       model_.variables.push_back(index);
@@ -301,14 +382,7 @@ WrittenModel Writer::Write(std::span<const GraphNode> nodes, std::span<const int
       model_.inputs.push_back(index);
     }
   }
-  // Intermediates have no bytes, only quantization.
-  std::set<int> quantization_only;
-  for (const auto& [node, registration] : nodes) {
-    for (int i = 0; node->intermediates != nullptr && i < node->intermediates->size; ++i) {
-      quantization_only.insert(node->intermediates->data[i]);
-    }
-  }
-  std::erase_if(model_.inputs, [&](int index) { return quantization_only.contains(index); });
+  std::erase_if(model_.inputs, [&](int index) { return quantization_only_.contains(index); });
   for (const int index : model_.inputs) file_inputs.push_back(tensors_.at(index));
   for (const int index : outputs) {
     const auto found = tensors_.find(index);
@@ -325,7 +399,8 @@ WrittenModel Writer::Write(std::span<const GraphNode> nodes, std::span<const int
   const auto codes = fbb_.CreateVector(codes_);
   const auto buffers = fbb_.CreateVector(buffers_);
   fbb_.Finish(tflite::CreateModel(fbb_, 3, codes, subgraphs, 0, buffers), "TFL3");
-  model_.bytes.assign(reinterpret_cast<const char*>(fbb_.GetBufferPointer()), fbb_.GetSize());
+  const auto file = std::make_shared<flatbuffers::DetachedBuffer>(fbb_.Release());
+  model_.bytes = {.data = {file, file->data()}, .size = file->size()};
   return std::move(model_);
 }
 
@@ -333,7 +408,42 @@ WrittenModel Writer::Write(std::span<const GraphNode> nodes, std::span<const int
 
 WrittenModel WriteModel(const TfLiteContext* context, std::span<const GraphNode> nodes,
                         std::span<const int> outputs) {
-  return Writer(context).Write(nodes, outputs);
+  // Room for all of it at once: to grow would take twice as much.
+  constexpr size_t kBytesOfTable = 256;
+  size_t bytes = kBytesOfTable;
+  std::set<int> constants;
+  for (const auto& [node, registration] : nodes) {
+    if (std::string problem = ArrayProblem(context, *node); !problem.empty()) {
+      return {.error = std::move(problem)};
+    }
+    bytes += kBytesOfTable + static_cast<size_t>(std::max(node->custom_initial_data_size, 0));
+    for (int i = 0; i < node->inputs->size; ++i) {
+      const int tensor = node->inputs->data[i];
+      bytes += kBytesOfTable;
+      if (tensor < 0 || !IsConstant(context->tensors[tensor])) continue;
+      if (constants.insert(tensor).second) bytes += context->tensors[tensor].bytes;
+    }
+    if (bytes > kMaxModelBytes) return {.error = "constants of 2 GiB or more"};
+  }
+  return Writer(context, bytes).Write(nodes, outputs);
+}
+
+std::string NodeProblem(const TfLiteContext* context, const GraphNode& graph_node) {
+  const auto& [node, registration] = graph_node;
+  std::string problem = ArrayProblem(context, *node);
+  if (!problem.empty()) return problem;
+  for (const TfLiteIntArray* tensors : {node->inputs, node->outputs, node->intermediates}) {
+    for (int i = 0; tensors != nullptr && i < tensors->size; ++i) {
+      if (tensors->data[i] < 0) continue;
+      problem = TensorProblem(context->tensors[tensors->data[i]], tensors != node->intermediates);
+      if (!problem.empty()) return problem;
+    }
+  }
+  if (node->builtin_data == nullptr && registration->builtin_code != kCustomOperator &&
+      OptionsOf(registration->builtin_code) != nullptr) {
+    return "it has no parameters";
+  }
+  return "";
 }
 
 bool IsEdgeTpuOperator(const TfLiteRegistration& registration) {

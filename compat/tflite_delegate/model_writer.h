@@ -2,6 +2,8 @@
 #ifndef ATOLL_COMPAT_TFLITE_DELEGATE_MODEL_WRITER_H_
 #define ATOLL_COMPAT_TFLITE_DELEGATE_MODEL_WRITER_H_
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,13 +12,22 @@
 
 namespace atollcompat {
 
+// The bytes of a file, where they were written.
+struct FileBytes {
+  std::shared_ptr<const uint8_t> data;
+  size_t size = 0;
+
+  std::span<const uint8_t> span() const { return {data.get(), size}; }
+};
+
 // Some nodes of a runtime's graph as a model file.
 struct WrittenModel {
-  std::string bytes;
+  FileBytes bytes;
   std::string error;        // why there are no bytes, in a sentence; "" if there are
   std::vector<int> inputs;  // of the model, in its order: the runtime's tensors
   std::vector<int> outputs;
   std::vector<int> variables;  // tensors that keep what the nodes leave in them
+  std::vector<int> tensors;    // all, in the order of the file: the runtime's
 };
 
 // A node of a runtime's graph. Pointers from GetNodeAndRegistration are good until the next call of
@@ -28,9 +39,13 @@ struct GraphNode {
 
 // `nodes` in the order in which they run. `outputs` are the runtime's tensors that must exist
 // afterwards; what the nodes read, do not write and is neither constant nor variable becomes an
-// input. Shapes are those that tensors have at that moment.
+// input. Shapes are those that tensors have at that moment. Nodes may be malformed in any way that
+// can be seen.
 WrittenModel WriteModel(const TfLiteContext* context, std::span<const GraphNode> nodes,
                         std::span<const int> outputs);
+
+// Why this node cannot be a part of a model, "" if it can as far as is known without loading it.
+std::string NodeProblem(const TfLiteContext* context, const GraphNode& node);
 
 // What Google's compiler makes of the operators that an Edge TPU runs.
 inline constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a runtime of TensorFlow Lite looks for in a library of delegates.
+#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -18,10 +19,11 @@ using atollcompat::Operators;
 
 // False if `text` is no number from `least` to `most`.
 bool ReadNumber(const std::string& text, int least, int most, int* number) {
-  char* end = nullptr;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < least || value > most) return false;
-  *number = static_cast<int>(value);
+  const char* const end = text.data() + text.size();
+  int value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || value < least || value > most) return false;
+  *number = value;
   return true;
 }
 
@@ -37,6 +39,8 @@ std::string ReadOption(const std::string& key, const std::string& value, DeviceO
     device->performance = value;
   } else if (key == "on_device_loss") {
     device->on_device_loss = value;
+  } else if (key == "faults") {
+    device->faults = value;
   } else if (key == "ops") {
     if (value != "all" && value != "device") return wrong("it may be 'all' or 'device'");
     options->operators = value == "all" ? Operators::kAll : Operators::kDevice;
@@ -46,12 +50,13 @@ std::string ReadOption(const std::string& key, const std::string& value, DeviceO
     if (!ReadNumber(value, 0, 1024, &options->num_threads)) {
       return wrong("it is a number from 0 to 1024");
     }
+    device->num_threads = options->num_threads;
   } else if (key == "verbosity") {
     if (!ReadNumber(value, 0, 10, &options->verbosity)) return wrong("it is a number from 0 to 10");
   } else {
     return "there is no option '" + key +
-           "'; there are device, ops, min_nodes, num_threads, performance, on_device_loss and "
-           "verbosity";
+           "'; there are device, ops, min_nodes, num_threads, performance, on_device_loss, faults "
+           "and verbosity";
   }
   return "";
 }
@@ -73,7 +78,8 @@ __attribute__((visibility("default"))) TfLiteDelegate* tflite_plugin_create_dele
   std::string error;
   // Python passes an int: the upper half of the register is whatever it was.
   const auto options_given = static_cast<uint32_t>(count);
-  for (uint32_t i = 0; i < options_given && error.empty(); ++i) {
+  const bool has_options = keys != nullptr && values != nullptr;
+  for (uint32_t i = 0; has_options && i < options_given && error.empty(); ++i) {
     if (keys[i] == nullptr || values[i] == nullptr) continue;
     error = ReadOption(keys[i], values[i], &wanted, &options);
   }
