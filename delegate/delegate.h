@@ -46,6 +46,7 @@ class DeviceDelegate final : public Delegate {
   DeviceDelegate(std::unique_ptr<Device> device, const Options& options)
       : device_(std::move(device)), options_(options) {}
 
+  bool is_coral() const override { return device_->info().family == DeviceFamily::kCoral; }
   // Partitions that came compiled with the model are taken as they are if the device has room for
   // them and their size is not limited; otherwise the graph is partitioned and compiled.
   Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override;

@@ -7,6 +7,7 @@
 #include "runtime/base/buffer.h"
 #include "runtime/c_api.h"
 #include "runtime/plan/partition_report.h"
+#include "runtime/substitute.h"
 
 namespace {
 
@@ -70,6 +71,19 @@ void Adopt(std::unique_ptr<atollrt::Interpreter> interpreter, AtollInterpreter* 
   handle->is_ready = true;
 }
 
+// Makes the interpreter behind `handle`, of `model` or of what runs in its place.
+AtollStatus Prepare(std::shared_ptr<const atollrt::Model> model,
+                    atollrt::InterpreterOptions options, AtollInterpreter* handle) {
+  if (const Status status = SubstituteForCoral(&model, &options, &handle->substitute);
+      !status.ok()) {
+    return ToC(status);
+  }
+  auto created = atollrt::Interpreter::Create(std::move(model), options);
+  if (!created.ok()) return ToC(created.status());
+  Adopt(*std::move(created), handle);
+  return ToC(Status());
+}
+
 Status CheckReady(const AtollInterpreter& interpreter) {
   if (interpreter.is_ready) return {};
   return InvalidArgument(
@@ -116,10 +130,14 @@ AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpret
   if (read.fallback != nullptr) handle->options.fallback = read.fallback->model;
   if (read.delegate != nullptr) handle->delegate = read.delegate->delegate;
   handle->options.delegate = handle->delegate.get();
-  auto created = atollrt::Interpreter::Create(handle->model, handle->options);
-  if (!created.ok()) return ToC(created.status());
-  Adopt(*std::move(created), handle.get());
-  *interpreter = handle.release();
+  const AtollStatus status = Prepare(handle->model, handle->options, handle.get());
+  if (status == ATOLL_OK) *interpreter = handle.release();
+  return status;
+}
+
+AtollStatus AtollInterpreterGetSubstitute(const AtollInterpreter* interpreter, const char** path) {
+  ATOLL_RETURN_IF_NULL(interpreter, path);
+  *path = interpreter->substitute ? interpreter->substitute->c_str() : nullptr;
   return ToC(Status());
 }
 
@@ -150,10 +168,7 @@ AtollStatus AtollInterpreterAllocateTensors(AtollInterpreter* interpreter) {
     if (!fallback.ok()) return ToC(Status(fallback.status()).WithContext("the fallback model"));
     options.fallback = *std::move(fallback);
   }
-  auto created = atollrt::Interpreter::Create(*model, options);
-  if (!created.ok()) return ToC(created.status());
-  Adopt(*std::move(created), interpreter);
-  return ToC(Status());
+  return Prepare(*model, std::move(options), interpreter);
 }
 
 AtollStatus AtollInterpreterSetInputBuffer(AtollInterpreter* interpreter, int32_t index,

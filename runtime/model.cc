@@ -78,6 +78,7 @@ Result<std::shared_ptr<const Model>> Model::FromFile(const std::string& path,
                                                      std::span<const InputShape> input_shapes) {
   ATOLL_ASSIGN_OR_RETURN(const OpenFile file, OpenModelFile(path));
   std::shared_ptr<Model> model(new Model);
+  model->path_ = path;
   model->mapping_size_ = file.size;
   model->mapping_ =
       mmap(nullptr, model->mapping_size_, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
@@ -99,6 +100,7 @@ Result<std::shared_ptr<const Model>> Model::FromCopyOfFile(
     const std::string& path, std::span<const InputShape> input_shapes) {
   ATOLL_ASSIGN_OR_RETURN(const OpenFile file, OpenModelFile(path));
   std::shared_ptr<Model> model(new Model);
+  model->path_ = path;
   ATOLL_ASSIGN_OR_RETURN(model->copy_, Named(path, Buffer::Allocate(file.size)));
   for (size_t done = 0; done < file.size;) {
     const ssize_t count = read(file.descriptor.get(), model->copy_.data() + done, file.size - done);
@@ -127,8 +129,22 @@ Result<std::shared_ptr<const Model>> Model::WithInputShapes(
     std::shared_ptr<const Model> model, std::span<const InputShape> input_shapes) {
   std::shared_ptr<Model> resized(new Model);
   resized->bytes_ = model->bytes_;
+  resized->path_ = model->path_;
   resized->lender_ = std::move(model);
   return Load(std::move(resized), input_shapes);
+}
+
+Result<std::shared_ptr<const Model>> Model::WithGraph(std::shared_ptr<const Model> model,
+                                                      Graph graph) {
+  std::shared_ptr<Model> changed(new Model);
+  changed->bytes_ = model->bytes_;
+  changed->path_ = model->path_;
+  changed->contents_.graphs = model->contents_.graphs;
+  changed->contents_.graphs[0] = std::move(graph);
+  changed->contents_.variables = model->contents_.variables;
+  changed->contents_.extras = model->contents_.extras;
+  changed->lender_ = std::move(model);
+  return std::shared_ptr<const Model>(std::move(changed));
 }
 
 void Model::DropPages() const {

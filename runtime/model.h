@@ -35,6 +35,11 @@ class Model {
   static Result<std::shared_ptr<const Model>> WithInputShapes(
       std::shared_ptr<const Model> model, std::span<const InputShape> input_shapes);
 
+  // `model` with another first graph, on its bytes and with what else it has. The graph points into
+  // `model` and is as graph.h says.
+  static Result<std::shared_ptr<const Model>> WithGraph(std::shared_ptr<const Model> model,
+                                                        Graph graph);
+
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -45,6 +50,7 @@ class Model {
   const std::vector<Variable>& variables() const { return contents_.variables; }
   const ModelExtras& extras() const { return contents_.extras; }
   std::span<const uint8_t> bytes() const { return bytes_; }
+  const std::string& path() const { return path_; }  // as it was given; empty: not from a file
   // Gives back the memory that holds what has been read of a mapped file; what is read again comes
   // from the system's cache. For those who have copied what they need often. Thread-safe.
   void DropPages() const;
@@ -55,7 +61,8 @@ class Model {
                                                    std::span<const InputShape> input_shapes);
   LoadedModel contents_;
   std::span<const uint8_t> bytes_;
-  std::shared_ptr<const Model> lender_;  // WithInputShapes: whose bytes these are
+  std::string path_;
+  std::shared_ptr<const Model> lender_;  // WithInputShapes, WithGraph: whose bytes these are
   Buffer copy_;                          // FromBuffer, FromCopyOfFile
   void* mapping_ = nullptr;              // FromFile
   size_t mapping_size_ = 0;

@@ -42,6 +42,8 @@ struct PlanOptions {
 class Delegate {
  public:
   virtual ~Delegate() = default;
+  // Whether it runs what Google's compiler made (kEdgeTpuOperator), which nobody else does.
+  virtual bool is_coral() const { return false; }
   // Decides what to take of `graph`, which outlives the plan, and makes it ready to run. May be
   // called from several threads.
   virtual Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) = 0;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <string_view>
@@ -59,6 +60,7 @@ void ReportAbsent(const std::string& what) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
+  unsetenv("ATOLL_MODEL_PATH");  // what the user has there is no matter of tests
   constexpr std::string_view kFile = "--file=";
   if (argc > 1 && std::string_view(argv[1]).starts_with(kFile) &&
       !atollrt::KeepTestsOf(std::string_view(argv[1]).substr(kFile.size()))) {

@@ -23,6 +23,8 @@ FASHION_MODEL = SOURCE / "models/fashion/fashion_int8.tflite"
 FASHION_LABELS = SOURCE / "models/fashion/labels.txt"
 FASHION_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
+os.environ.pop("ATOLL_MODEL_PATH", None)  # what the user has there is no matter of tests
+
 Result = collections.namedtuple("Result", "code stdout stderr")
 
 

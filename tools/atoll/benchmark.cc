@@ -233,6 +233,7 @@ struct BenchmarkOptions {
   std::vector<std::string> devices = {"auto"};
   std::vector<int> threads = {0};
   std::vector<std::string> input_shapes;
+  std::vector<std::string> fallback_models;
   int runs = 50;
   int warmup = 3;
   bool copy = false;
@@ -253,15 +254,17 @@ using Entries = std::vector<std::unique_ptr<Entry>>;
 
 Entries PrepareEntries(const BenchmarkOptions& options) {
   Entries entries;
-  for (const std::string& model : options.models) {
+  SessionOptions all;
+  all.input_shapes = options.input_shapes;
+  all.fallback_models = options.fallback_models;
+  all.copy = options.copy;
+  for (size_t model = 0; model < options.models.size(); ++model) {
     for (const std::string& device : options.devices) {
       for (const int threads : options.threads) {
-        entries.push_back(
-            std::make_unique<Entry>(SessionOptions{.model = model,
-                                                   .device = device,
-                                                   .threads = threads,
-                                                   .input_shapes = options.input_shapes,
-                                                   .copy = options.copy}));
+        SessionOptions one = OptionsFor(all, options.models, model);
+        one.device = device;
+        one.threads = threads;
+        entries.push_back(std::make_unique<Entry>(one));
         FillInputs(entries.back()->session, 1, {});
         entries.back()->session.Lint({});
       }
@@ -479,6 +482,7 @@ void AddBenchmarkCommand(CLI::App* app) {
   command.AddRepeatable("--device", command->devices);
   command.AddRepeatable("--threads", command->threads)->delimiter(',')->check(CLI::Range(0, 256));
   AddInputShapeOption(&command, &command->input_shapes);
+  AddFallbackOption(&command, &command->fallback_models);
   command.Flag("--copy", command->copy);
   command.Add("--runs", command->runs)->check(CLI::Range(1, 10'000'000));
   command.Add("--warmup", command->warmup)->check(CLI::Range(0, 10'000'000));

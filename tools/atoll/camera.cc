@@ -242,8 +242,7 @@ T Choose(const char* option, const std::vector<T>& values, size_t model, size_t 
 CameraModel OpenModel(const CameraOptions& options, size_t index, const Session* device_of) {
   const size_t count = options.models.size();
   CameraModel opened;
-  SessionOptions session_options = options.session;
-  session_options.model = options.models[index];
+  SessionOptions session_options = OptionsFor(options.session, options.models, index);
   session_options.priority =
       Choose("--priority", options.priorities, index, count, 0, /*one_for_all=*/false);
   session_options.residency_set = 1;  // they take turns on every frame
@@ -263,7 +262,7 @@ CameraModel OpenModel(const CameraOptions& options, size_t index, const Session*
   const bool wants_none = label_options.path == "-";
   if (wants_none) label_options.path.clear();
   label_options.offset = options.label_offset;
-  label_options.model = options.models[index];
+  label_options.model = session.running_path();
   const LabelRule rule = LabelRuleOf(session, task);
   if (!label_options.path.empty() || (!wants_none && rule.classes.most > 0)) {
     const Labels labels(label_options, rule);

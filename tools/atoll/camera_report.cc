@@ -329,6 +329,7 @@ Json CameraJson(const CameraRun& run) {
   for (size_t i = 0; i < status.models.size(); ++i) {
     const atollrt::ModelStatus& model = status.models[i];
     json["models"].push_back({{"model", run.models[i]},
+                              {"substitute", SubstituteJson(*run.sessions[i])},
                               {"task", model.task},
                               {"partition", model.partition},
                               {"inside", model.runs_on.empty() ? Json() : Json(model.runs_on)},

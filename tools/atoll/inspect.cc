@@ -468,10 +468,10 @@ void RunInspect(const InspectOptions& options) {
                 .lists_reasons = true});
   if (const LabelRule rule = LabelRuleOf(session, plan.task); rule.classes.most > 0) {
     session.AddWarnings(
-        Labels(WithModel(options.labels, options.session.model), rule, /*lenient=*/true)
+        Labels(WithModel(options.labels, session.running_path()), rule, /*lenient=*/true)
             .warnings());
   }
-  if (!options.coral.empty()) plan.coral = EstimateCoral(session.model(), options.coral);
+  if (!options.coral.empty()) plan.coral = EstimateCoral(session.running_model(), options.coral);
   if (options.what_if.any()) plan.what_if = TryOut(session, options.what_if);
   progress.reset();
   session.AnnounceDevice();

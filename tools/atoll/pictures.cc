@@ -229,7 +229,7 @@ void RunClassify(const ClassifyOptions& options) {
   Session session(options.pictures.session);
   const auto reader = OpenReader<atollrt::ClassificationReader>(session, Task::kClassify);
   PictureRun run(options.pictures, Task::kClassify, &session);
-  const Labels labels(WithModel(options.labels, options.pictures.session.model),
+  const Labels labels(WithModel(options.labels, session.running_path()),
                       LabelRuleOf(session, Task::kClassify));
   session.AddWarnings(labels.warnings());
 
@@ -265,7 +265,7 @@ void RunDetect(const DetectOptions& options) {
   Session session(options.pictures.session);
   const auto reader = OpenReader<atollrt::DetectionReader>(session, Task::kDetect);
   PictureRun run(options.pictures, Task::kDetect, &session);
-  const Labels labels(WithModel(options.labels, options.pictures.session.model),
+  const Labels labels(WithModel(options.labels, session.running_path()),
                       LabelRuleOf(session, Task::kDetect));
   session.AddWarnings(labels.warnings());
 
@@ -322,7 +322,7 @@ void RunSegment(const SegmentOptions& options) {
   Session session(options.pictures.session);
   const auto reader = OpenReader<atollrt::SegmentationReader>(session, Task::kSegment);
   PictureRun run(options.pictures, Task::kSegment, &session);
-  const Labels labels(WithModel(options.labels, options.pictures.session.model),
+  const Labels labels(WithModel(options.labels, session.running_path()),
                       LabelRuleOf(session, Task::kSegment));
   session.AddWarnings(labels.warnings());
   std::vector<std::string> masks;

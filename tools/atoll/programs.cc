@@ -31,7 +31,7 @@ void RunCompile(const CompileOptions& options) {
   {
     const Progress progress(fmt::format("compiling '{}'", options.session.model));
     ThrowIfError(
-        AtollDelegateCompileModel(session.delegate(), session.model(), AppendBytes, &bytes),
+        AtollDelegateCompileModel(session.delegate(), session.running_model(), AppendBytes, &bytes),
         Activity::kPreparing, fmt::format("cannot compile '{}'", options.session.model));
   }
   const double compile_ms = stopwatch.LapMs();
@@ -53,7 +53,8 @@ void RunCompile(const CompileOptions& options) {
 
 struct DisasmOptions {
   std::string file;
-  std::string device;            // or empty
+  std::string device;  // or empty
+  std::vector<std::string> fallback_models;
   std::optional<int> partition;  // else all
   bool parameters = false;
   std::string output;
@@ -82,8 +83,9 @@ Executables Compile(const Session& session) {
          "--device cpu: there is nothing to compile for; name a device, e.g. emu");
   }
   AtollExecutables* executables = nullptr;
-  ThrowIfError(AtollExecutablesCreateForDevice(session.delegate(), session.model(), &executables),
-               Activity::kPreparing, fmt::format("cannot compile '{}'", session.options().model));
+  ThrowIfError(
+      AtollExecutablesCreateForDevice(session.delegate(), session.running_model(), &executables),
+      Activity::kPreparing, fmt::format("cannot compile '{}'", session.options().model));
   return Executables(executables);
 }
 
@@ -105,6 +107,7 @@ Listing Read(const DisasmOptions& options) {
   if (AtollExecutablesGetCount(listing.executables.get()) == 0) {
     SessionOptions session;
     session.model = options.file;
+    session.fallback_models = options.fallback_models;
     if (!options.device.empty()) session.device = options.device;
     listing.session.emplace(session);
     listing.executables = Compile(*listing.session);
@@ -237,6 +240,7 @@ void AddDisasmCommand(CLI::App* app) {
   Subcommand<DisasmOptions> command(app, "disasm", RunDisasm);
   command.Add("FILE", command->file)->required();
   command.Add("--device", command->device);
+  AddFallbackOption(&command, &command->fallback_models);
   command.Add("--partition", command->partition)->check(CLI::NonNegativeNumber);
   command.Flag("--parameters", command->parameters);
   command.Add("-o,--output", command->output);

@@ -18,9 +18,14 @@ Json NewReport(std::string_view command) {
   return {{"schema", 1}, {"command", command}, {"atoll", AtollVersion()}};
 }
 
+Json SubstituteJson(const Session& session) {
+  return session.substitute_path().empty() ? Json() : Json(session.substitute_path());
+}
+
 Json NewReport(std::string_view command, const Session& session) {
   Json report = NewReport(command);
   report["model"] = session.options().model;
+  report["substitute"] = SubstituteJson(session);
   report["input_shapes"] = session.options().input_shapes;
   report["device"] = DeviceJson(session);
   report["device"]["health"] = HealthJson(session.device_health());

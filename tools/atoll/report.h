@@ -20,6 +20,8 @@ using Json = nlohmann::ordered_json;
 
 // {"schema": 1, "command": `command`, "atoll": version}
 Json NewReport(std::string_view command);
+// The file that runs in the place of a model which was compiled for a Coral; null: the model runs.
+Json SubstituteJson(const Session& session);
 // The same with what a Session stands for: model, device, partitions in short, warnings.
 Json NewReport(std::string_view command, const Session& session);
 

@@ -54,10 +54,9 @@ class Residency {
   explicit Residency(const ResidencyOptions& options) {
     const Progress progress("planning");
     std::vector<const AtollInterpreter*> interpreters;
-    for (const std::string& path : options.models) {
-      SessionOptions session = options.session;
-      session.model = path;
-      sessions_.push_back(std::make_unique<Session>(session));
+    for (size_t i = 0; i < options.models.size(); ++i) {
+      sessions_.push_back(
+          std::make_unique<Session>(OptionsFor(options.session, options.models, i)));
       interpreters.push_back(sessions_.back()->interpreter());
       AppendParameters(*sessions_.back(), sessions_.size() - 1, &parameters_);
     }
@@ -107,6 +106,7 @@ Json Residency::ToJson() const {
   for (size_t i = 0; i < models().size(); ++i) {
     const AtollResidencyModel& model = models()[i];
     report["models"].push_back({{"model", sessions_[i]->options().model},
+                                {"substitute", SubstituteJson(*sessions_[i])},
                                 {"partition_count", sessions_[i]->partitions().size()},
                                 {"program_bytes", model.program_bytes},
                                 {"parameter_bytes", model.parameter_bytes},

@@ -168,11 +168,10 @@ void RunRun(const RunOptions& options) {
   if (!options.output_dir.empty()) CheckOutputFolder("--output-dir", options.output_dir);
 
   std::vector<std::unique_ptr<Session>> sessions;
-  for (const std::string& model : options.models) {
-    SessionOptions session = options.session;
-    session.model = model;
+  for (size_t i = 0; i < options.models.size(); ++i) {
     sessions.push_back(
-        std::make_unique<Session>(session, sessions.empty() ? nullptr : sessions.front().get()));
+        std::make_unique<Session>(OptionsFor(options.session, options.models, i),
+                                  sessions.empty() ? nullptr : sessions.front().get()));
   }
   Session& first = *sessions.front();
   if (options.models.size() == 1) FillInputs(first, options.seeds[0], options.inputs);
@@ -197,6 +196,10 @@ void RunRun(const RunOptions& options) {
   if (options.json) {
     Json report = NewReport("run", first);
     report["models"] = options.models;
+    report["substitutes"] = Json::array();
+    for (const auto& session : sessions) {
+      report["substitutes"].push_back(SubstituteJson(*session));
+    }
     if (invocations.size() == 1) {
       for (const auto& [key, value] : invocations[0].items()) {
         if (key != "model") report[key] = value;

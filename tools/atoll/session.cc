@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string_view>
@@ -21,25 +20,6 @@ namespace atollcmd {
 namespace {
 
 constexpr char kCoralOperator[] = "edgetpu-custom-op";
-
-// What to use instead of a model compiled for a Coral Edge TPU: Google's compiler makes
-// NAME_edgetpu.tflite of NAME.tflite.
-std::string AdviseCoral(const std::string& path) {
-  constexpr std::string_view kSuffix = "_edgetpu.tflite";
-  const std::filesystem::path compiled(path);
-  std::string name = compiled.filename().string();
-  if (!name.ends_with(kSuffix)) return "look for the file that was given to edgetpu_compiler";
-  name.resize(name.size() - kSuffix.size());
-  // Of models that were compiled together, A_cocompiled_with_B is A.
-  name.resize(std::min(name.size(), name.find("_cocompiled_with_")));
-  if (name.empty()) return "look for the file that was given to edgetpu_compiler";
-  name += ".tflite";
-  std::error_code error;
-  if (std::filesystem::exists(compiled.parent_path() / name, error)) {
-    return fmt::format("use '{}', which lies beside it", (compiled.parent_path() / name).string());
-  }
-  return fmt::format("look for '{}', as it is usually called", name);
-}
 
 // What a file is that is no model, by its first bytes or its name; "" if nobody knows.
 std::string AdviseFormat(const std::string& path) {
@@ -61,7 +41,7 @@ std::string AdviseFormat(const std::string& path) {
   return "";
 }
 
-AtollModel* LoadModel(const SessionOptions& options) {
+AtollModel* LoadModel(const SessionOptions& options, const std::string& path) {
   std::vector<InputShape> shapes;
   for (const std::string& text : options.input_shapes) shapes.push_back(*ParseInputShape(text));
   std::vector<AtollInputShape> c_shapes;
@@ -77,12 +57,12 @@ AtollModel* LoadModel(const SessionOptions& options) {
   model_options.copy_file = options.copy ? 1 : 0;
   AtollModel* model = nullptr;
   const AtollStatus status =
-      AtollModelCreateFromFileWithOptions(options.model.c_str(), &model_options, &model);
+      AtollModelCreateFromFileWithOptions(path.c_str(), &model_options, &model);
   // A file that was fine without --input-shape is not damaged.
   const bool is_shape = status == ATOLL_INVALID_ARGUMENT || status == ATOLL_CORRUPT_MODEL ||
                         status == ATOLL_UNSUPPORTED;
   // The library's sentence begins with the path.
-  std::string next_step = status == ATOLL_CORRUPT_MODEL ? AdviseFormat(options.model) : "";
+  std::string next_step = status == ATOLL_CORRUPT_MODEL ? AdviseFormat(path) : "";
   if (next_step.empty() && is_shape && !shapes.empty()) {
     next_step = "choose another shape, or keep that of the file";
   }
@@ -90,7 +70,18 @@ AtollModel* LoadModel(const SessionOptions& options) {
   return model;
 }
 
-std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
+// The path of the fallback; "" for none.
+std::string FallbackOf(const SessionOptions& options) {
+  const std::vector<std::string>& paths = options.fallback_models;
+  if (paths.size() > 1) {
+    Fail(ExitCode::kUsage, "--fallback-model is given {} times for one model; give it once",
+         paths.size());
+  }
+  return paths.empty() || paths[0] == "-" ? "" : paths[0];
+}
+
+// `is_optional`: the model runs on whatever there is if there is no device of that name.
+std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options, bool is_optional) {
   if (!options.record.empty()) CheckOutputFile("--record", options.record);
   if (!options.faults.empty() && !options.faults.starts_with("seed:")) {
     CheckFile("--faults", options.faults, "a script, or seed:N:P");
@@ -111,7 +102,13 @@ std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options) {
   delegate_options.performance = options.performance.c_str();
   if (!options.firmware.empty()) delegate_options.firmware = options.firmware.c_str();
   AtollDelegate* delegate = nullptr;
-  const AtollStatus status = AtollDelegateCreate(&delegate_options, &delegate);
+  AtollStatus status = AtollDelegateCreate(&delegate_options, &delegate);
+  if (status == ATOLL_NOT_FOUND && is_optional) {
+    fmt::print(stderr, "atoll: note: {}: --device auto in its place\n",
+               Printable(AtollLastError()));
+    delegate_options.device = "auto";
+    status = AtollDelegateCreate(&delegate_options, &delegate);
+  }
   // What is said of a name that is none needs nothing in front of it.
   ThrowIfError(status, Activity::kOpeningDevice,
                status == ATOLL_INVALID_ARGUMENT
@@ -195,23 +192,47 @@ void AddDeviceOptions(Command* command, SessionOptions* options) {
   command->Add("--performance", options->performance)
       ->check(CLI::IsMember({"low", "medium", "high", "max"}));
   command->Add("--firmware", options->firmware);
-  command->Add("--fallback-model", options->fallback_model);
+  AddFallbackOption(command, &options->fallback_models);
   command->Add("--faults", options->faults);
   command->Add("--record", options->record);
+}
+
+void AddFallbackOption(Command* command, std::vector<std::string>* fallback_models) {
+  command->AddRepeatable("--fallback-model", *fallback_models);
+}
+
+SessionOptions OptionsFor(const SessionOptions& all, const std::vector<std::string>& models,
+                          size_t index) {
+  SessionOptions one = all;
+  one.model = models[index];
+  const std::vector<std::string>& fallbacks = all.fallback_models;
+  if (fallbacks.empty() || models.size() == 1) return one;
+  if (fallbacks.size() != models.size()) {
+    Fail(ExitCode::kUsage,
+         "--fallback-model is given {} for {} models; give it once for each, in their order, - for "
+         "none",
+         fallbacks.size() == 1 ? "once" : fmt::format("{} times", fallbacks.size()), models.size());
+  }
+  one.fallback_models = {fallbacks[index]};
+  return one;
 }
 
 Session::Session(const SessionOptions& options, const Session* device_of) : options_(options) {
   const Progress progress(fmt::format("preparing '{}' for {}", options.model, options.device));
   Stopwatch stopwatch;
-  AtollModel* model = LoadModel(options);
+  AtollModel* model = LoadModel(options, options.model);
   model_.reset(model);
   load_times_.model_ms = stopwatch.LapMs();
 
+  const std::string fallback = FallbackOf(options);
   AtollInterpreterOptions interpreter_options = ATOLL_INTERPRETER_OPTIONS_INIT;
   interpreter_options.num_threads = options.threads;
   interpreter_options.priority = options.priority;
   interpreter_options.residency_set = options.residency_set;
-  delegate_ = device_of != nullptr ? device_of->delegate_ : OpenDelegate(options);
+  const bool is_for_coral = AtollModelHasOperator(model, kCoralOperator) != 0;
+  // What is to run without a Coral needs none.
+  const bool is_optional = is_for_coral && !fallback.empty() && options.device.starts_with("usb");
+  delegate_ = device_of != nullptr ? device_of->delegate_ : OpenDelegate(options, is_optional);
   const AtollDeviceInfo info = device_info();
   device_name_ = info.name;
   on_device_ = device_name_ != "cpu";
@@ -219,26 +240,33 @@ Session::Session(const SessionOptions& options, const Session* device_of) : opti
   interpreter_options.delegate = delegate_.get();
   load_times_.device_ms = stopwatch.LapMs();
 
-  std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> fallback;
-  if (!options.fallback_model.empty()) {
-    SessionOptions of_fallback = options;
-    of_fallback.model = options.fallback_model;
-    fallback.reset(LoadModel(of_fallback));
-    interpreter_options.fallback = fallback.get();
+  if (!fallback.empty()) {
+    substitute_.reset(LoadModel(options, fallback));
+    interpreter_options.fallback = substitute_.get();
   }
   AtollInterpreter* interpreter = nullptr;
   const AtollStatus status = AtollInterpreterCreate(model, &interpreter_options, &interpreter);
-  const bool for_coral =
-      status == ATOLL_UNSUPPORTED && AtollModelHasOperator(model, kCoralOperator);
+  // The library says itself what can be done about a model for a Coral.
+  const bool says_all = status == ATOLL_UNSUPPORTED && is_for_coral;
   ThrowIfError(status, Activity::kPreparing,
                fmt::format("cannot prepare the model '{}' on {}", options.model, device_name_),
-               for_coral ? AdviseCoral(options.model) : AdviseAfter(status));
+               says_all ? "" : AdviseAfter(status));
   interpreter_.reset(interpreter);
+  const char* path = nullptr;
+  ThrowIfError(AtollInterpreterGetSubstitute(interpreter, &path), Activity::kPreparing,
+               "cannot ask what runs");
+  if (path == nullptr) {
+    substitute_.reset();
+  } else {
+    substitute_path_ = path;
+    if (substitute_ == nullptr) substitute_.reset(LoadModel(options, path));
+  }
   load_times_.prepare_ms = stopwatch.LapMs();
 }
 
 bool Session::on_coral() const {
-  return on_device() && AtollModelHasOperator(model(), kCoralOperator) != 0;
+  return on_device() && substitute_path_.empty() &&
+         AtollModelHasOperator(model(), kCoralOperator) != 0;
 }
 
 void Session::AnnounceHealth() const {
@@ -324,11 +352,14 @@ std::span<const AtollMemoryBlock> Session::partition_memory(size_t partition) co
 std::string Session::PartitionSummary() const {
   size_t delegated = 0;
   const std::vector<AtollNodeInfo> all = nodes();
-  if (!on_device()) return fmt::format("all {} operators on the CPU", all.size());
+  const std::string instead =
+      substitute_path_.empty() ? ""
+                               : fmt::format(", of '{}' in its place", Printable(substitute_path_));
+  if (!on_device()) return fmt::format("all {} operators on the CPU{}", all.size(), instead);
   for (const AtollNodeInfo& node : all) delegated += node.partition >= 0;
   const size_t count = partitions().size();
-  return fmt::format("{} partition{} with {} of {} operators on the device, {} on the CPU", count,
-                     count == 1 ? "" : "s", delegated, all.size(), all.size() - delegated);
+  return fmt::format("{} partition{} with {} of {} operators on the device, {} on the CPU{}", count,
+                     count == 1 ? "" : "s", delegated, all.size(), all.size() - delegated, instead);
 }
 
 int64_t Session::macs() const {

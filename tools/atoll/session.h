@@ -30,7 +30,8 @@ struct SessionOptions {
   std::vector<std::string> input_shapes;  // as ParseInputShape takes them
   std::string on_device_loss = "fallback";
   int stages = 1;
-  std::string fallback_model = {};  // path; empty: none
+  // Paths, one for each model, "-" for none; empty: none at all. Of one model, at most one.
+  std::vector<std::string> fallback_models = {};
   std::string faults = {};          // empty: none
   std::string record = {};          // a file to record in; empty: none
   std::string performance = "max";  // of a Coral
@@ -59,6 +60,13 @@ void AddSessionOptions(Command* command, SessionOptions* options);
 void AddInputShapeOption(Command* command, std::vector<std::string>* input_shapes);
 // --device and what goes with it alone.
 void AddDeviceOptions(Command* command, SessionOptions* options);
+// --fallback-model alone, which AddDeviceOptions adds, too.
+void AddFallbackOption(Command* command, std::vector<std::string>* fallback_models);
+
+// The options of one of the models of a command line, from those for all. Throws CommandError
+// unless each has its fallback, if any has.
+SessionOptions OptionsFor(const SessionOptions& all, const std::vector<std::string>& models,
+                          size_t index);
 
 class Session {
  public:
@@ -67,6 +75,14 @@ class Session {
   explicit Session(const SessionOptions& options, const Session* device_of = nullptr);
 
   const AtollModel* model() const { return model_.get(); }
+  // What runs: the model, or what takes the place of one that was compiled for a Coral.
+  const AtollModel* running_model() const {
+    return substitute_ != nullptr && !substitute_path_.empty() ? substitute_.get() : model_.get();
+  }
+  const std::string& running_path() const {
+    return substitute_path_.empty() ? options_.model : substitute_path_;
+  }
+  const std::string& substitute_path() const { return substitute_path_; }  // "": the model runs
   AtollInterpreter* interpreter() const { return interpreter_.get(); }
   const AtollDelegate* delegate() const { return delegate_.get(); }
   const SessionOptions& options() const { return options_; }
@@ -77,7 +93,7 @@ class Session {
   bool on_device() const { return on_device_; }  // else on the CPU
   // Whether the device is this computer's emulation of one.
   bool emulated() const { return AtollDelegateIsEmulated(delegate_.get()) != 0; }
-  // Whether the model was compiled for a Coral, and so the device is one.
+  // Whether a model that was compiled for a Coral runs on one.
   bool on_coral() const;
   // What the device is made of; zeros with --device cpu.
   AtollDeviceInfo device_info() const {
@@ -167,6 +183,8 @@ class Session {
 
   SessionOptions options_;
   std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> model_;
+  std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> substitute_;  // of substitute_path_
+  std::string substitute_path_;
   std::shared_ptr<AtollDelegate> delegate_;
   std::unique_ptr<AtollInterpreter, Deleter<AtollInterpreterDelete>> interpreter_;
   std::string device_name_;

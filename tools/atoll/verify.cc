@@ -384,6 +384,7 @@ class Reference {
     return golden_ ? SeedsOf(*golden_) : std::vector<uint64_t>{1};
   }
   std::string name() const { return golden_ ? golden_->path : session_->device_name(); }
+  std::string substitute_path() const { return golden_ ? "" : session_->substitute_path(); }
   // What to write after --against to get this one again, anywhere.
   std::string argument() const {
     return golden_ ? kGoldenPrefix + std::filesystem::absolute(golden_->directory).string()
@@ -556,6 +557,15 @@ Json ResultJson(const SeedResult& result) {
 void RunVerify(const VerifyOptions& options) {
   Session session(options.session);
   Reference reference(options);
+  if (session.substitute_path() != reference.substitute_path()) {
+    Fail(
+        ExitCode::kUsage,
+        "'{}' runs in the place of '{}' on one side alone, and may be another conversion: nothing "
+        "would follow from a difference; compare devices on which the same model runs, as with "
+        "--device emu --against cpu",
+        session.substitute_path().empty() ? reference.substitute_path() : session.substitute_path(),
+        options.session.model);
+  }
   const std::vector<uint64_t> seeds =
       options.seeds.empty() ? reference.default_seeds() : options.seeds;
 

@@ -371,6 +371,14 @@ class Interpreter {
   Status AllocateTensors() { return Status::Of(AtollInterpreterAllocateTensors(get())); }
   Status ResetVariableTensors() { return Status::Of(AtollInterpreterResetVariableTensors(get())); }
 
+  // The file that runs instead of a model that was compiled for a Coral, where there is none ("" if
+  // it came from memory); nullopt: the model itself runs.
+  std::optional<std::string> substitute() const {
+    const char* path = nullptr;
+    if (AtollInterpreterGetSubstitute(get(), &path) != ATOLL_OK || path == nullptr) return {};
+    return path;
+  }
+
   int32_t input_count() const { return AtollInterpreterGetInputTensorCount(get()); }
   int32_t output_count() const { return AtollInterpreterGetOutputTensorCount(get()); }
   Tensor input(int32_t index) { return Tensor(AtollInterpreterGetInputTensor(get(), index)); }

@@ -4,8 +4,9 @@
  * atoll/runtime.h. A delegate may be shared by interpreters on any threads, which keep it open:
  * it may be deleted before them.
  *
- * libatoll-core has the emulated device alone. There, other devices are ATOLL_NOT_FOUND; faults,
- * recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest, AtollEstimateCoral,
+ * libatoll-core has the emulated device alone, and nothing runs in the place of models that were
+ * compiled for a Coral (AtollInterpreterGetSubstitute). There, other devices are ATOLL_NOT_FOUND;
+ * faults, recordings, "+stepped", AtollDiagnose, AtollDeviceSelfTest, AtollEstimateCoral,
  * AtollDelegateCompileModel, AtollAssemble and AtollExecutablesDisassemble are ATOLL_UNSUPPORTED,
  * and so is ATOLL_CPU=avx512vnni: it has no kernels for AVX-512, and uses those for AVX-VNNI in its
  * place.

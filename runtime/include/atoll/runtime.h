@@ -173,10 +173,11 @@ typedef struct AtollInterpreterOptions {
   /* Interpreters with the same number, if it is not 0, are used together: their models do not push
    * each other off the device while another one can make room. */
   uint32_t residency_set;
-  /* Does on the CPU what the model does, with inputs and outputs of the same types and shapes:
-   * invocations that would fail with ATOLL_DEVICE_LOST complete on it. For models that were
-   * compiled for a device which no other can stand in for. NULL: none. It is kept as long as it is
-   * needed. */
+  /* Does what the model does, with inputs and outputs of the same types and shapes. For models that
+   * were compiled for a Coral, which no other device can stand in for: on a Coral, invocations that
+   * would fail with ATOLL_DEVICE_LOST complete on it, on the CPU; without one, it runs in the
+   * model's place from the start (AtollInterpreterGetSubstitute), and NULL lets the library look
+   * for such a model. It is kept as long as it is needed. */
   const AtollModel* fallback;
   /* Nonzero: all tensors keep their bytes until the next invocation, but for those inside
    * partitions. Takes more memory, and more time. (As wide as a pointer, so that nothing new hides
@@ -190,6 +191,17 @@ typedef struct AtollInterpreterOptions {
 ATOLL_EXPORT AtollStatus AtollInterpreterCreate(const AtollModel* model,
                                                 const AtollInterpreterOptions* options,
                                                 AtollInterpreter** interpreter);
+/* What runs instead, of a model that Google's compiler made for a Coral, where `delegate` is none:
+ * the model that it was made from, on any device and exactly, found as docs/coral.md says
+ * (AtollInterpreterOptions.fallback, ATOLL_MODEL_PATH, beside the file). `path` becomes the name of
+ * its file, "" if the fallback came from memory, or NULL if the model itself runs. It is decided
+ * when the interpreter is created, and again by AtollInterpreterAllocateTensors after a resize: a
+ * Coral that is plugged in later changes nothing. Inputs and outputs keep the names and indices
+ * that they have in the compiled model; everything else that the interpreter tells is of the one
+ * that runs. Its bytes may differ from a Coral's, as may those of another conversion. The string
+ * lives until then, or as long as the interpreter. Always NULL in libatoll-core. */
+ATOLL_EXPORT AtollStatus AtollInterpreterGetSubstitute(const AtollInterpreter* interpreter,
+                                                       const char** path);
 /* Waits for an invocation in progress. */
 ATOLL_EXPORT void AtollInterpreterDelete(AtollInterpreter* interpreter);
 

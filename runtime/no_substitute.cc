@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What libatoll-core has in place of coral_substitute.cc.
+#include "runtime/substitute.h"
+
+namespace atollrt {
+
+Status SubstituteForCoral(std::shared_ptr<const Model>*, InterpreterOptions*,
+                          std::optional<std::string>*) {
+  return {};
+}
+
+}  // namespace atollrt
