@@ -18,7 +18,7 @@ packages=(
 # clang's build and its checks, formatting, the comparison of the C interface with its older self, the
 # units of systemd, the browser, the exams of the detector, the virtual machine.
 optional=(
-  clang clang-format-14 clang-tidy-14 abigail-tools systemd chromium python3-numpy python3-pil
+  clang clang-format-14 clang-tidy-14 abigail-tools systemd chromium python3-dev python3-numpy python3-pil
   qemu-system-x86 busybox-static cpio kmod
 )
 case "${1:-}" in

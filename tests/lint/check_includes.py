@@ -55,6 +55,7 @@ OURS = {
     "examples/embed": [],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
     "tools/gadget": ["tools/gadget/", "driver/", "runtime/base/", "runtime/kernels/cpu_features.h"],
+    "python": ["python/", "atoll/runtime.h", "atoll/delegate.h"],
     "tests": [""],
     "bench": [""],
 }
@@ -77,6 +78,7 @@ LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
                     ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/executable.cc",
                      "compat/tflite_delegate/model_writer.cc", "tests/*"]),
+    "CPython": (r"Python\.h", ["python/extension/python.h"]),
     "libusb": (r"libusb.*", ["driver/usb/libusb/*", "tests/driver/usb/coral_stub_test.cc"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),
     "libjpeg, libpng": (r"jpeglib\.h|jerror\.h|turbojpeg\.h|png\.h",

@@ -43,7 +43,7 @@ def main():
         files = [file for file in files if concerns(file, parts)]
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, 'compile_commands.json').write_text(json.dumps(commands))
-        ours = f'^{re.escape(source)}/(camera|delegate|driver|examples|models|runtime|tools)/'
+        ours = f'^{re.escape(source)}/(camera|delegate|driver|examples|models|python|runtime|tools)/'
 
         def check(file):
             done = subprocess.run([TIDY, '--quiet', f'--config-file={source}/.clang-tidy',

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Atoll's interpreter with TensorFlow Lite's interface: atoll.tflite."""
+from atoll.tflite import Delegate, Interpreter, OpResolverType, SignatureRunner, load_delegate
+
+__all__ = ["Delegate", "Interpreter", "OpResolverType", "SignatureRunner", "load_delegate"]

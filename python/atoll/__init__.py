@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Atoll: quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, or on its emulator.
+
+    import atoll
+    interpreter = atoll.Interpreter("model.tflite", device="emu")
+    scores, = interpreter.run(image)
+
+What can fail raises an `atoll.Error`, which is also what programs in Python catch in such a case:
+a `ValueError` for wrong arguments and for files that are no models, a `FileNotFoundError` for files
+and devices that are not there, and so on.
+"""
+from atoll._atoll import (CancelledError, CorruptModelError, DeadlineError, Delegate,
+                          DeviceBusyError, DeviceLostError, Error, InternalError,
+                          InvalidArgumentError, Model, NotFoundError, PermissionDeniedError,
+                          ResourceExhaustedError, UnsupportedError, cpu_name, version)
+from atoll.devices import Device, Finding, devices, diagnose
+from atoll.interpreter import Interpreter, Node, Tensor
+from atoll.measure import Benchmark, NodeTime, Profile, benchmark, profile
+
+__version__ = version()
+__all__ = [
+    "Benchmark", "CancelledError", "CorruptModelError", "DeadlineError", "Delegate", "Device",
+    "DeviceBusyError", "DeviceLostError", "Error", "Finding", "InternalError", "Interpreter",
+    "InvalidArgumentError", "Model", "Node", "NodeTime", "NotFoundError", "PermissionDeniedError",
+    "Profile", "ResourceExhaustedError", "Tensor", "UnsupportedError", "benchmark", "cpu_name",
+    "devices", "diagnose", "profile", "version",
+]
