@@ -30,29 +30,42 @@ void TraceHost(const Trace& trace, TraceKind kind, const char* name, int64_t sta
          .host = {.start_ns = start_ns, .duration_ns = end_ns - start_ns}});
 }
 
+// A partition that the device knows.
+struct LoadedPartition {
+  LoadedPartition(Device* on, ExecutableId number, std::shared_ptr<const AnyExecutable> what)
+      : device(on), id(number), executable(std::move(what)) {}
+  ~LoadedPartition() {
+    if (const Status status = device->Unload(id); !status.ok()) {
+      Log(LogSeverity::kWarning, "unload: %s", status.message().c_str());
+    }
+  }
+  LoadedPartition(const LoadedPartition&) = delete;
+  LoadedPartition& operator=(const LoadedPartition&) = delete;
+
+  Device* const device;
+  const ExecutableId id;
+  const std::shared_ptr<const AnyExecutable> executable;
+  std::vector<int32_t> nodes;  // of the graph
+  SetBoundary boundary;
+  std::shared_ptr<const PartitionReport> report;
+};
+
 // One partition on the device. Its state lives with the host: it goes to the device with every
 // request and comes back changed. Until the request has succeeded the new state is in scratch, so
 // that a device that fails leaves the old one as it was.
 class PartitionExecutor final : public NodeExecutor {
  public:
-  PartitionExecutor(Device* device, ExecutableId id, int32_t priority,
-                    std::shared_ptr<const AnyExecutable> executable, std::vector<int32_t> nodes,
-                    const SetBoundary& boundary)
-      : device_(device), id_(id), executable_(std::move(executable)), nodes_(std::move(nodes)) {
-    request_.executable = id;
+  PartitionExecutor(std::shared_ptr<const LoadedPartition> loaded, int32_t priority)
+      : loaded_(std::move(loaded)), device_(loaded_->device), executable_(*loaded_->executable) {
+    request_.executable = loaded_->id;
     request_.priority = priority;
-    request_.inputs.resize(executable_->inputs.size());
-    request_.outputs.resize(executable_->outputs.size());
+    request_.inputs.resize(executable_.inputs.size());
+    request_.outputs.resize(executable_.outputs.size());
+    const SetBoundary& boundary = loaded_->boundary;
     for (const int32_t tensor : boundary.state) {
       const auto input = std::find(boundary.inputs.begin(), boundary.inputs.end(), tensor);
       state_inputs_.push_back(static_cast<size_t>(input - boundary.inputs.begin()));
-      state_bytes_ += executable_->inputs[state_inputs_.back()].bytes;
-    }
-  }
-
-  ~PartitionExecutor() override {
-    if (const Status status = device_->Unload(id_); !status.ok()) {
-      Log(LogSeverity::kWarning, "unload: %s", status.message().c_str());
+      state_bytes_ += executable_.inputs[state_inputs_.back()].bytes;
     }
   }
 
@@ -60,12 +73,12 @@ class PartitionExecutor final : public NodeExecutor {
 
   Status Invoke(const NodeIo& io) override {
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
-      request_.inputs[i] = {io.inputs[i], executable_->inputs[i].bytes};
+      request_.inputs[i] = {io.inputs[i], executable_.inputs[i].bytes};
     }
     uint8_t* new_state = io.scratch;
     for (size_t i = 0; i < request_.outputs.size(); ++i) {
       const bool is_state = i >= io.outputs.size();
-      const uint64_t bytes = executable_->outputs[i].bytes;
+      const uint64_t bytes = executable_.outputs[i].bytes;
       request_.outputs[i] = {is_state ? new_state : io.outputs[i], bytes};
       if (is_state) new_state += bytes;
     }
@@ -88,8 +101,8 @@ class PartitionExecutor final : public NodeExecutor {
     if (io.trace != nullptr) {
       TraceHost(*io.trace, TraceKind::kSubmit, "submit", submit_ns, wait_ns);
       TraceHost(*io.trace, TraceKind::kWait, "wait", wait_ns, done_ns);
-      if (executable_->family == DeviceFamily::kAtoll1) {
-        TraceProgram(static_cast<const Executable&>(*executable_), nodes_, device_->info(),
+      if (executable_.family == DeviceFamily::kAtoll1) {
+        TraceProgram(static_cast<const Executable&>(executable_), loaded_->nodes, device_->info(),
                      *io.trace);
       }
     }
@@ -102,10 +115,9 @@ class PartitionExecutor final : public NodeExecutor {
   }
 
  private:
+  const std::shared_ptr<const LoadedPartition> loaded_;  // shared by the plans of a graph
   Device* const device_;
-  const ExecutableId id_;
-  const std::shared_ptr<const AnyExecutable> executable_;
-  const std::vector<int32_t> nodes_;  // of the graph
+  const AnyExecutable& executable_;
   Request request_;                   // reused, so that Invoke allocates nothing
   std::vector<size_t> state_inputs_;  // which of the inputs
   size_t state_bytes_ = 0;
@@ -195,23 +207,21 @@ std::vector<int32_t> CutIntoStages(size_t nodes, const std::vector<CompiledParti
   return stage_of;
 }
 
+using LoadedPartitions = std::vector<std::unique_ptr<const LoadedPartition>>;
+
 // Hands the executables to the device.
-Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> compiled,
-                                              Device* device, const PlanOptions& options,
-                                              std::span<const int32_t> stages) {
-  std::vector<Partition> partitions;
+Result<LoadedPartitions> LoadPartitions(std::vector<CompiledPartition> compiled, Device* device,
+                                        uint32_t residency_set, std::span<const int32_t> stages) {
+  LoadedPartitions partitions;
   for (CompiledPartition& part : compiled) {
     auto executable = std::make_shared<const Executable>(std::move(part.compiled.executable));
-    const LoadOptions load{.residency_set = options.residency_set,
+    const LoadOptions load{.residency_set = residency_set,
                            .stage = stages.empty() ? -1 : stages[part.nodes[0]]};
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device->Load(executable, load));
-    Partition partition;
-    partition.executor = std::make_unique<PartitionExecutor>(device, id, options.priority,
-                                                             executable, part.nodes, part.boundary);
-    partition.nodes = std::move(part.nodes);
-    partition.inputs = std::move(part.boundary.inputs);
-    partition.outputs = std::move(part.boundary.outputs);
-    partition.report = std::make_shared<const PartitionReport>(
+    auto partition = std::make_unique<LoadedPartition>(device, id, executable);
+    partition->nodes = std::move(part.nodes);
+    partition->boundary = std::move(part.boundary);
+    partition->report = std::make_shared<const PartitionReport>(
         MakeReport(*executable, device->info(), std::move(part.compiled)));
     partitions.push_back(std::move(partition));
   }
@@ -219,25 +229,23 @@ Result<std::vector<Partition>> LoadPartitions(std::vector<CompiledPartition> com
 }
 
 // For a Coral: each operator that was compiled for one is a partition.
-Result<DelegatePlan> PlanForCoral(const Graph& graph, Device* device, const PlanOptions& options) {
-  DelegatePlan plan;
+Result<LoadedPartitions> LoadForCoral(const Graph& graph, Device* device, uint32_t residency_set,
+                                      std::vector<std::string>* refusals) {
+  LoadedPartitions partitions;
   ATOLL_ASSIGN_OR_RETURN(
       std::vector<CoralPartition> compiled,
-      ReadCoralPartitions(graph, device->info().link_bytes_per_second, &plan.refusals));
+      ReadCoralPartitions(graph, device->info().link_bytes_per_second, refusals));
   for (CoralPartition& part : compiled) {
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id,
-                           device->Load(part.executable, {.residency_set = options.residency_set}));
+                           device->Load(part.executable, {.residency_set = residency_set}));
     const Node& node = graph.nodes[part.node];
-    Partition& partition = plan.partitions.emplace_back();
-    partition.nodes = {part.node};
-    partition.inputs = node.inputs;
-    partition.outputs = node.outputs;
-    partition.executor = std::make_unique<PartitionExecutor>(
-        device, id, options.priority, std::move(part.executable), partition.nodes,
-        SetBoundary{.inputs = node.inputs, .outputs = node.outputs, .state = {}});
-    partition.report = std::make_shared<const PartitionReport>(std::move(part.report));
+    auto partition = std::make_unique<LoadedPartition>(device, id, std::move(part.executable));
+    partition->nodes = {part.node};
+    partition->boundary = {.inputs = node.inputs, .outputs = node.outputs, .state = {}};
+    partition->report = std::make_shared<const PartitionReport>(std::move(part.report));
+    partitions.push_back(std::move(partition));
   }
-  return plan;
+  return partitions;
 }
 
 Status RequireCompilable(const DeviceInfo& device) {
@@ -280,21 +288,31 @@ Result<std::vector<DescribedExecutable>> ReadExecutables(std::span<const uint8_t
   return DescribeAll(model->graph(), std::move(partitions));
 }
 
-Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph, const PlanOptions& plan_options) {
-  PlanOptions options = plan_options;
+// What all plans of a graph share.
+struct DeviceDelegate::LoadedPlan {
+  LoadedPartitions partitions;
+  std::vector<std::string> refusals;
+};
+
+Result<std::shared_ptr<const DeviceDelegate::LoadedPlan>> DeviceDelegate::Load(
+    const Graph& graph, uint32_t residency_set) {
   // Sets of the caller's are of the lower half.
-  if (options.residency_set == 0) options.residency_set = ++graphs_ | 0x8000'0000;
+  if (residency_set == 0) residency_set = ++graphs_ | 0x8000'0000;
   const DeviceInfo& device = device_->info();
-  if (device.family == DeviceFamily::kCoral) return PlanForCoral(graph, device_.get(), options);
-  DelegatePlan plan;
+  auto plan = std::make_shared<LoadedPlan>();
+  if (device.family == DeviceFamily::kCoral) {
+    ATOLL_ASSIGN_OR_RETURN(plan->partitions,
+                           LoadForCoral(graph, device_.get(), residency_set, &plan->refusals));
+    return std::shared_ptr<const LoadedPlan>(std::move(plan));
+  }
   if (!graph.compiled.empty() && options_.max_partition_nodes == 0 && options_.stages == 1) {
     ATOLL_ASSIGN_OR_RETURN(std::vector<CompiledPartition> partitions,
-                           ReadCompiledPartitions(graph, &plan.refusals));
-    Result<std::vector<Partition>> loaded =
-        LoadPartitions(std::move(partitions), device_.get(), options, {});
+                           ReadCompiledPartitions(graph, &plan->refusals));
+    Result<LoadedPartitions> loaded =
+        LoadPartitions(std::move(partitions), device_.get(), residency_set, {});
     if (loaded.ok()) {
-      plan.partitions = *std::move(loaded);
-      return plan;
+      plan->partitions = *std::move(loaded);
+      return std::shared_ptr<const LoadedPlan>(std::move(plan));
     }
     // Made for a device with more memory.
     if (loaded.status().code() != StatusCode::kResourceExhausted) return loaded.status();
@@ -307,9 +325,46 @@ Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph, const PlanOptions&
     ATOLL_ASSIGN_OR_RETURN(compiled,
                            CompileGraph(graph, device, options_.max_partition_nodes, stages));
   }
-  plan.refusals = std::move(compiled.refusals);
-  ATOLL_ASSIGN_OR_RETURN(plan.partitions, LoadPartitions(std::move(compiled.partitions),
-                                                         device_.get(), options, stages));
+  plan->refusals = std::move(compiled.refusals);
+  ATOLL_ASSIGN_OR_RETURN(plan->partitions, LoadPartitions(std::move(compiled.partitions),
+                                                          device_.get(), residency_set, stages));
+  return std::shared_ptr<const LoadedPlan>(std::move(plan));
+}
+
+std::shared_ptr<DeviceDelegate::Shelf> DeviceDelegate::FindShelf(const Graph& graph,
+                                                                 uint32_t residency_set) {
+  const std::lock_guard lock(shelves_mutex_);
+  std::erase_if(shelves_, [](const auto& entry) {
+    return entry.second.use_count() == 1 && entry.second->plan.expired();
+  });
+  std::shared_ptr<Shelf>& shelf = shelves_[{&graph, residency_set}];
+  if (shelf == nullptr) shelf = std::make_shared<Shelf>();
+  return shelf;
+}
+
+Result<DelegatePlan> DeviceDelegate::Plan(const Graph& graph, const PlanOptions& options) {
+  const std::shared_ptr<Shelf> shelf = FindShelf(graph, options.residency_set);
+  std::shared_ptr<const LoadedPlan> loaded;
+  {
+    const std::lock_guard lock(shelf->mutex);
+    loaded = shelf->plan.lock();
+    if (loaded == nullptr) {
+      ATOLL_ASSIGN_OR_RETURN(loaded, Load(graph, options.residency_set));
+      shelf->plan = loaded;
+    }
+  }
+  DelegatePlan plan;
+  plan.refusals = loaded->refusals;
+  for (const auto& from : loaded->partitions) {
+    Partition& partition = plan.partitions.emplace_back();
+    partition.nodes = from->nodes;
+    partition.inputs = from->boundary.inputs;
+    partition.outputs = from->boundary.outputs;
+    partition.report = from->report;
+    // Executors keep all that was loaded with theirs.
+    partition.executor = std::make_unique<PartitionExecutor>(
+        std::shared_ptr<const LoadedPartition>(loaded, from.get()), options.priority);
+  }
   return plan;
 }
 

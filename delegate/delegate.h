@@ -3,14 +3,18 @@
 // DeviceDelegate: runtime's Delegate on the driver's Device. Partitions a graph, compiles each set,
 // loads the executables; the executors that it returns submit requests to the device. On a Coral,
 // which only Google's compiler knows, the partitions are the operators that it left in the graph.
-// The device is shared by all graphs planned with one delegate. Thread-safe.
+// The device is shared by all graphs planned with one delegate, and what was compiled for a graph
+// by all plans of it. Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/device/device.h"
@@ -48,7 +52,8 @@ class DeviceDelegate final : public Delegate {
 
   bool is_coral() const override { return device_->info().family == DeviceFamily::kCoral; }
   // Partitions that came compiled with the model are taken as they are if the device has room for
-  // them and their size is not limited; otherwise the graph is partitioned and compiled.
+  // them and their size is not limited; otherwise the graph is partitioned and compiled. As long as
+  // a plan of the same graph and residency set lives, its executables serve the next one, too.
   Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override;
   // The graphs of a model, the first of them compiled for the device and this CPU, as a .tflite
   // file (compiled_model.h). kUnsupported if nothing of it can run there, or for a Coral.
@@ -59,9 +64,21 @@ class DeviceDelegate final : public Delegate {
   Device& device() { return *device_; }
 
  private:
+  struct LoadedPlan;
+  // What was loaded for a graph; its mutex is held while it is compiled.
+  struct Shelf {
+    std::mutex mutex;
+    std::weak_ptr<const LoadedPlan> plan;
+  };
+  std::shared_ptr<Shelf> FindShelf(const Graph& graph, uint32_t residency_set);
+  Result<std::shared_ptr<const LoadedPlan>> Load(const Graph& graph, uint32_t residency_set);
+
   const std::unique_ptr<Device> device_;
   const Options options_;
-  std::atomic<uint32_t> graphs_{0};  // planned so far, each a residency set if nobody says more
+  std::atomic<uint32_t> graphs_{0};  // loaded so far, each a residency set if nobody says more
+  std::mutex shelves_mutex_;
+  // By the address of a graph, which outlives its plans, and the residency set asked for.
+  std::map<std::pair<const Graph*, uint32_t>, std::shared_ptr<Shelf>> shelves_;
 };
 
 }  // namespace atollrt

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -127,11 +128,28 @@ Result<std::shared_ptr<const Model>> Model::FromBuffer(std::span<const uint8_t> 
 
 Result<std::shared_ptr<const Model>> Model::WithInputShapes(
     std::shared_ptr<const Model> model, std::span<const InputShape> input_shapes) {
+  const auto is_same = [&](const Resized& known) {
+    return std::equal(known.shapes.begin(), known.shapes.end(), input_shapes.begin(),
+                      input_shapes.end(), [](const InputShape& a, const InputShape& b) {
+                        return a.name == b.name && a.index == b.index && a.shape == b.shape;
+                      });
+  };
+  const std::shared_ptr<const Model> kept = model;  // as long as the lock
+  const Model& original = *kept;
+  const std::lock_guard lock(original.resized_mutex_);
+  std::erase_if(original.resized_, [](const Resized& known) { return known.model.expired(); });
+  for (const Resized& known : original.resized_) {
+    if (!is_same(known)) continue;
+    if (std::shared_ptr<const Model> same = known.model.lock(); same != nullptr) return same;
+  }
   std::shared_ptr<Model> resized(new Model);
   resized->bytes_ = model->bytes_;
   resized->path_ = model->path_;
   resized->lender_ = std::move(model);
-  return Load(std::move(resized), input_shapes);
+  ATOLL_ASSIGN_OR_RETURN(std::shared_ptr<const Model> loaded,
+                         Load(std::move(resized), input_shapes));
+  original.resized_.push_back({{input_shapes.begin(), input_shapes.end()}, loaded});
+  return loaded;
 }
 
 Result<std::shared_ptr<const Model>> Model::WithGraph(std::shared_ptr<const Model> model,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,8 @@ class Model {
   static Result<std::shared_ptr<const Model>> FromBuffer(
       std::span<const uint8_t> bytes, std::span<const InputShape> input_shapes = {});
 
-  // The same model with other shapes of its inputs, on the bytes of `model`.
+  // The same model with other shapes of its inputs, on the bytes of `model`. As long as one of the
+  // same shapes lives, all who ask get it.
   static Result<std::shared_ptr<const Model>> WithInputShapes(
       std::shared_ptr<const Model> model, std::span<const InputShape> input_shapes);
 
@@ -59,6 +61,12 @@ class Model {
   Model() = default;
   static Result<std::shared_ptr<const Model>> Load(std::shared_ptr<Model> model,
                                                    std::span<const InputShape> input_shapes);
+  // Models that were made of this one.
+  struct Resized {
+    std::vector<InputShape> shapes;
+    std::weak_ptr<const Model> model;
+  };
+
   LoadedModel contents_;
   std::span<const uint8_t> bytes_;
   std::string path_;
@@ -66,6 +74,8 @@ class Model {
   Buffer copy_;                          // FromBuffer, FromCopyOfFile
   void* mapping_ = nullptr;              // FromFile
   size_t mapping_size_ = 0;
+  mutable std::mutex resized_mutex_;
+  mutable std::vector<Resized> resized_;
 };
 
 }  // namespace atollrt

@@ -515,6 +515,50 @@ TEST(DeviceDelegate, SharesOneDeviceAmongInterpreters) {
   }
 }
 
+// What is on the device for one interpreter is there for all others of its model.
+TEST(DeviceDelegate, CompilesAModelOnceForAllItsInterpreters) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(24 << 10);
+  ModelBuilder m;
+  m.Output(m.FullyConnected(m.Input({1, 128}), 128));  // 16 KiB of parameters
+  const std::shared_ptr<const Model> model = m.Load();
+  std::unique_ptr<Interpreter> first = MakeInterpreter(model, delegate.get());
+  const std::vector<Bytes> want = RunWithSeed(first.get(), 1);
+  const uint64_t uploaded = first->last_cost().bytes_to_device;
+  RunWithSeed(first.get(), 1);
+  const uint64_t resident = first->last_cost().bytes_to_device;
+  ASSERT_GT(uploaded, resident + (16 << 10));
+  std::unique_ptr<Interpreter> second = MakeInterpreter(model, delegate.get());
+  EXPECT_EQ(first->partitions()[0].report, second->partitions()[0].report);
+  EXPECT_EQ(RunWithSeed(second.get(), 1), want);
+  EXPECT_EQ(second->last_cost().bytes_to_device, resident);
+  first = nullptr;
+  EXPECT_EQ(RunWithSeed(second.get(), 1), want);
+  EXPECT_EQ(second->last_cost().bytes_to_device, resident);
+  second = nullptr;
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(model, delegate.get()).get(), 1), want);
+}
+
+TEST(DeviceDelegate, CompilesAModelOnceForEachShape) {
+  const std::unique_ptr<DeviceDelegate> delegate = DelegateWith(8 << 20);
+  ModelBuilder m;
+  m.Output(m.Conv2D(m.Input({1, 8, 8, 3}), {.channels = 4, .kernel = 3}));
+  const std::shared_ptr<const Model> model = m.Load();
+  const InputShape shape = {.index = 0, .shape = {1, 16, 16, 3}};
+  const InputShape other = {.index = 0, .shape = {1, 12, 16, 3}};
+  const auto first = Model::WithInputShapes(model, {&shape, 1});
+  const auto second = Model::WithInputShapes(model, {&shape, 1});
+  const auto third = Model::WithInputShapes(model, {&other, 1});
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  EXPECT_EQ(*first, *second);
+  EXPECT_NE(*first, *third);
+  const auto report = [&](const std::shared_ptr<const Model>& of) {
+    return MakeInterpreter(of, delegate.get())->partitions().at(0).report;
+  };
+  const std::unique_ptr<Interpreter> kept = MakeInterpreter(*first, delegate.get());
+  EXPECT_EQ(report(*second), kept->partitions()[0].report);
+  EXPECT_NE(report(*third), kept->partitions()[0].report);
+}
+
 TEST(DeviceDelegate, RefusesAFaultyModelAsTheCpuDoes) {
   ModelBuilder m;
   const int32_t y = m.Conv2D(m.Input({1, 4, 4, 2}), {.channels = 2});
