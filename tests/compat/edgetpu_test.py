@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libedgetpu.so.1 under TensorFlow Lite: programs for an Edge TPU, with a stand-in for libusb-1.0 that
+has a Coral on its bus (tools/coral-stub of the reference data). What reaches the bus must be what
+the original library sends, and outputs the bytes that it delivers.
+
+Environment beyond that of tflite_programs.py: ATOLL_RUN_EDGETPU, the program; ATOLL_EDGETPU, the
+library; ATOLL_CORAL_STUB, the folder of the built stand-in for libusb.
+"""
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tflite_programs import (EMULATOR, ORIGINAL_LIBRARIES, SHARED, SOURCE, STAND_IN,
+                             equal_to_golden, golden_models, need_original, need_shared, run_model,
+                             skip)
+
+RUN_EDGETPU = os.environ["ATOLL_RUN_EDGETPU"]
+LIBRARY = pathlib.Path(os.environ["ATOLL_EDGETPU"])
+STUB = os.environ.get("ATOLL_CORAL_STUB", "")
+WIRE = SHARED / "golden/coral-wire"
+COMPARE = SHARED / "tools/coral-stub/compare_trace.py"
+SMALL = SHARED / "models/hello_world_int8.tflite"
+FASHION = SOURCE / "models/fashion/fashion_int8.tflite"
+# The published firmware has this digest. Any image of that size does for the stand-in.
+FIRMWARE_BYTES = 10783
+FIRMWARE_SHA256 = "3b07311b174b81fd14fd2c887f40d646c0ebf2f140cc5ee5cf8befa0f3e3dc7f"
+# Nothing of the surroundings says what a device is.
+PLAIN = {name: value for name, value in os.environ.items()
+         if name not in ("ATOLL_DEVICE", "ATOLL_EDGETPU_EMULATE", "ATOLL_MODEL_PATH")}
+
+
+def model_path(name):
+    return SHARED / f"models/edgetpu/{name}_edgetpu.tflite"
+
+
+def run(way, *arguments, runtime=ORIGINAL_LIBRARIES, stub=False, timeout=300, **environment):
+    """The ended program run_edgetpu with that folder's TensorFlow Lite."""
+    folders = [str(runtime), str(LIBRARY.parent)] + ([STUB] if stub else [])
+    return subprocess.run(
+        [*EMULATOR, RUN_EDGETPU, way, *map(str, arguments)], capture_output=True, check=False,
+        timeout=timeout, env={**PLAIN, "LD_LIBRARY_PATH": ":".join(folders),
+                              "ATOLL_ACTIVITY": "off", **environment})
+
+
+class WireTest(unittest.TestCase):
+    longMessage = True
+    RUNTIME = STAND_IN
+    WAYS = ("plugin", "c", "custom")
+    SCENARIOS = None  # all
+
+    def setUp(self):
+        if not STUB:
+            skip("the stand-in for libusb is not built: the reference data or libusb is absent")
+        need_shared(WIRE / "manifest.json")
+        need_shared(COMPARE)
+        if self.RUNTIME == ORIGINAL_LIBRARIES:
+            need_original()
+        self.manifest = json.loads((WIRE / "manifest.json").read_text())
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        self.firmware = self.directory / "firmware.bin"
+        self.firmware.write_bytes(bytes(i * i % 251 for i in range(FIRMWARE_BYTES)))
+
+    def check(self, scenario, way):
+        log = self.directory / "log"
+        arguments = []
+        for option in scenario["options"]:
+            arguments += ["--option", option]
+        # Options are for a device that is named; one that is first by its number is.
+        arguments += ["--device", ":0"] if scenario["options"] and way == "plugin" else []
+        if scenario["models"]:
+            arguments += ["--order", ",".join(map(str, scenario["order"])),
+                          "--seed", ",".join(map(str, scenario["seeds"]))]
+        done = run(way, *arguments, *map(model_path, scenario["models"]), runtime=self.RUNTIME,
+                   stub=True, FAKEUSB_LOG=str(log), FAKEUSB_MODE=scenario["mode"],
+                   FAKEUSB_SPEED=scenario["speed"], ATOLL_CORAL_FIRMWARE=str(self.firmware),
+                   FAKEUSB_PLAN=":".join(str(WIRE / self.manifest["models"][m]["plan"])
+                                         for m in scenario["models"]))
+        events = [json.loads(line) for line in
+                  (WIRE / f"{scenario['name']}.outputs").read_text().splitlines()] \
+            if scenario["models"] else []
+        if any(e["event"] == "prepare" and e["status"] != 0 for e in events):
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(b"TfLiteInterpreterAllocateTensors failed", done.stderr)
+            return
+        self.assertEqual(done.returncode, 0, done.stderr)
+        outputs, rest = [], done.stdout
+        for event in events:
+            for output in event.get("outputs", []):
+                outputs.append((hashlib.sha256(rest[:output["bytes"]]).hexdigest(),
+                                output["sha256"]))
+                rest = rest[output["bytes"]:]
+        self.assertEqual(rest, b"")
+        self.assertEqual([got for got, _ in outputs], [want for _, want in outputs])
+        trace = self.directory / "golden.trace"
+        trace.write_text((WIRE / f"{scenario['name']}.trace").read_text().replace(
+            FIRMWARE_SHA256, hashlib.sha256(self.firmware.read_bytes()).hexdigest()))
+        compared = subprocess.run(
+            [sys.executable, "-B", str(COMPARE), "--mode", "essential", str(trace), str(log)],
+            capture_output=True, check=False, text=True)
+        self.assertEqual(compared.returncode, 0, compared.stdout)
+
+    def test_every_scenario(self):
+        compared = 0
+        for scenario in self.manifest["scenarios"]:
+            if self.SCENARIOS is not None and scenario["name"] not in self.SCENARIOS:
+                continue
+            if not all(model_path(m).exists() for m in scenario["models"]):
+                continue
+            for way in self.WAYS:
+                if way == "custom" and scenario["options"]:
+                    continue  # it has no options
+                with self.subTest(scenario["name"], way=way):
+                    self.check(scenario, way)
+                    compared += 1
+        self.assertGreater(compared, 0)
+
+
+class Wire(WireTest):
+    RUNTIME = ORIGINAL_LIBRARIES
+
+
+class WireOfTheStandIn(WireTest):
+    """Our own libtensorflowlite_c takes the device of a delegate, and has the operator itself."""
+    WAYS = ("plugin", "c")
+    SCENARIOS = ("open_app", "rom_to_inference", "open_clock_low", "mobilenet_v1_0.25_128_seeds",
+                 "split_concat", "cocompiled_pair", "ssd_v1_segments")
+
+
+class EmulatedTest(unittest.TestCase):
+    """Models that nobody compiled, on the emulated device that programs are given on demand."""
+    RUNTIME = STAND_IN
+
+    def test_golden_models(self):
+        if self.RUNTIME == ORIGINAL_LIBRARIES:
+            need_original()
+        compared = 0
+        for name, model, seeds in golden_models():
+            if name not in ("mobilenet_v1_0.25_128_quant", "kws_ref_model", "person_detect",
+                            "mlperf_tiny_resnet8_int8"):
+                continue
+            result = run_model(model, 1, "--delegate", LIBRARY, libraries=self.RUNTIME,
+                               ATOLL_EDGETPU_EMULATE="1", ATOLL_DEVICE="")
+            with self.subTest(model=name):
+                self.assertEqual(result.code, 0, result.stderr)
+                self.assertTrue(equal_to_golden(result.stdout, seeds["1"]["outputs"]), name)
+                compared += 1
+        self.assertGreater(compared, 0)
+
+
+class Emulated(EmulatedTest):
+    RUNTIME = ORIGINAL_LIBRARIES
+
+
+class EmulatedUnderTheStandIn(EmulatedTest):
+    pass
+
+
+class Memory(unittest.TestCase):
+    """Delegates and interpreters come and go for days."""
+    KILOBYTES = 1000
+
+    def check(self, model, *arguments, **environment):
+        need_original()
+        need_shared(model)
+        done = run("plugin", *arguments, "--whole", "--order", "0", model, **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        after_a_tenth, after_all = map(int, done.stdout.split())
+        self.assertLess(after_all - after_a_tenth, self.KILOBYTES)
+
+    def test_interpreters_and_delegates(self):
+        self.check(SMALL, "--times", 10_000, "--keep-open", ATOLL_EDGETPU_EMULATE="1")
+
+    def test_devices(self):
+        self.check(FASHION, "--times", 300, ATOLL_EDGETPU_EMULATE="1")
+
+    def test_without_a_device(self):
+        self.check(FASHION, "--times", 1000, "--device", "cpu")
+
+
+class Exports(unittest.TestCase):
+    """What Google's library is to linkers and loaders."""
+    FUNCTIONS = {
+        "edgetpu_create_delegate", "edgetpu_free_delegate", "edgetpu_free_devices",
+        "edgetpu_list_devices", "edgetpu_verbosity", "edgetpu_version",
+        "tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate",
+        "_ZN7edgetpu14EdgeTpuManager12GetSingletonEv", "_ZN7edgetpu16RegisterCustomOpEv",
+        "_ZN7edgetpulsERSoNS_10DeviceTypeE", "_ZN7edgetpu14EdgeTpuContextD0Ev",
+        "_ZN7edgetpu14EdgeTpuContextD1Ev", "_ZN7edgetpu14EdgeTpuContextD2Ev"}
+
+    def readelf(self, *options):
+        return subprocess.run(["readelf", "-W", *options, str(LIBRARY)], check=True, text=True,
+                              capture_output=True).stdout
+
+    def test_functions_and_their_version(self):
+        exported = dict(re.findall(r"(?:FUNC|OBJECT|NOTYPE) +(?:GLOBAL|WEAK) +\w+ +(?:\d+|ABS) +"
+                                   r"([^@\s]+)(@@?\S+)?$", self.readelf("--dyn-syms"), re.M))
+        self.assertEqual(exported.pop("VER_1.0"), "")
+        self.assertEqual(exported, dict.fromkeys(self.FUNCTIONS, "@@VER_1.0"))
+
+    def test_names(self):
+        self.assertIn("soname: [libedgetpu.so.1]", self.readelf("--dynamic"))
+        for name in ("libedgetpu.so.1", "libedgetpu.so.1.0"):
+            self.assertEqual((LIBRARY.parent / name).resolve().name, "libedgetpu.so.1.0")
+
+
+if __name__ == "__main__":
+    unittest.main()
