@@ -168,7 +168,7 @@ std::vector<Context::Setup> Candidates(const DeviceRequest& request, std::string
   if (request.number.has_value()) {
     listed = {listed[number]};
   } else {  // Google's library takes those on PCIe first
-    std::ranges::stable_partition(listed, [](const ListedDevice& device) {
+    std::stable_partition(listed.begin(), listed.end(), [](const ListedDevice& device) {
       return device.record.type == DeviceType::kApexPci;
     });
   }

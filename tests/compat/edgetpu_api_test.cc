@@ -151,6 +151,7 @@ class OneOperator {
     context.recommended_num_threads = -1;
     context.GetExternalContext = GetExternal;
     context.SetExternalContext = SetExternal;
+    context.PreviewDelegatePartitioning = Preview;
   }
   ~OneOperator() {
     if (kernel_.free != nullptr) kernel_.free(&context, node.user_data);
@@ -256,6 +257,15 @@ class OneOperator {
     self->node.user_data = registration.init(context, reinterpret_cast<const char*>(&params), 0);
     return kTfLiteOk;
   }
+  static TfLiteStatus Preview(TfLiteContext* context, const TfLiteIntArray* nodes,
+                              TfLiteDelegateParams** partitions, int* count) {
+    OneOperator* const self = Of(context);
+    self->preview_ = {nullptr, const_cast<TfLiteIntArray*>(nodes), self->inputs_.get(),
+                      self->outputs_.get()};
+    *partitions = &self->preview_;
+    *count = nodes->size > 0 ? 1 : 0;
+    return kTfLiteOk;
+  }
   static TfLiteExternalContext* GetExternal(TfLiteContext* context, int type) {
     return type == kTfLiteEdgeTpuContext ? Of(context)->external : nullptr;
   }
@@ -269,6 +279,7 @@ class OneOperator {
   ArrayPtr inputs_;
   ArrayPtr outputs_;
   ArrayPtr plan_;
+  TfLiteDelegateParams preview_ = {};
   TfLiteRegistration original_ = {};
   TfLiteRegistration kernel_ = {};
 };

@@ -163,6 +163,33 @@ class EmulatedUnderTheStandIn(EmulatedTest):
     pass
 
 
+class WithoutACoral(unittest.TestCase):
+    """Compiled models run as what they were made from, where the environment says where that is."""
+    NAMES = ("mobilenet_v1_0.25_128_quant", "movenet_single_pose_lightning_ptq",
+             "libredgetpu_dense_256")
+
+    def check(self, **environment):
+        need_original()
+        compared = 0
+        for name, _, seeds in golden_models():
+            if name not in self.NAMES or not model_path(name).exists():
+                continue
+            result = run_model(model_path(name), 1, "--delegate", LIBRARY, "device=usb",
+                               libraries=ORIGINAL_LIBRARIES, ATOLL_DEVICE="",
+                               ATOLL_MODEL_PATH=str(SHARED / "models"), **environment)
+            with self.subTest(model=name):
+                self.assertEqual(result.code, 0, result.stderr)
+                self.assertTrue(equal_to_golden(result.stdout, seeds["1"]["outputs"]), name)
+                compared += 1
+        self.assertGreater(compared, 0)
+
+    def test_on_the_cpu(self):
+        self.check(ATOLL_EDGETPU_EMULATE="")
+
+    def test_on_the_emulator(self):
+        self.check(ATOLL_EDGETPU_EMULATE="1")
+
+
 class Memory(unittest.TestCase):
     """Delegates and interpreters come and go for days."""
     KILOBYTES = 1000
