@@ -139,6 +139,7 @@ static void CheckNull(const char* path) {
 
   EXPECT_INVALID(AtollInterpreterCreate(NULL, NULL, &interpreter));
   AtollInterpreterDelete(NULL);
+  EXPECT_INVALID(AtollInterpreterGetSubstitute(NULL, &name));
   EXPECT_INVALID(AtollInterpreterInvoke(NULL));
   EXPECT_INVALID(AtollInterpreterInvokeAsync(NULL));
   EXPECT_INVALID(AtollInterpreterWait(NULL));
@@ -323,6 +324,7 @@ static void CheckIndices(const char* path) {
   EXPECT_INVALID(AtollInterpreterGetPartitionInfo(interpreter, 0, NULL));
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, 0, NULL, &count));
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, 0, &blocks, NULL));
+  EXPECT_INVALID(AtollInterpreterGetSubstitute(interpreter, NULL));
   EXPECT_INVALID(AtollInterpreterGetMemoryInfo(interpreter, NULL));
   EXPECT_INVALID(AtollInterpreterGetInvokeInfo(interpreter, NULL));
   EXPECT_INVALID(AtollInterpreterResizeInput(interpreter, 0, NULL, 4));

@@ -246,6 +246,26 @@ class Options(CoralTest):
         self.assertIn(digest, logs["device"][0])
         self.assertNotIn(digest, logs["model"][0])
 
+    def test_what_runs_elsewhere(self):
+        """The device decides, not what is plugged in; and bytes of two models are not compared."""
+        name = "libredgetpu_bright_16x16"
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(STUB), "FAKEUSB_LOG": "/dev/null",
+                       "FAKEUSB_MODE": "app", "ATOLL_ACTIVITY": "off",
+                       "ATOLL_MODEL_PATH": str(SHARED / "models")}
+
+        def atoll(*arguments):
+            return subprocess.run([*COMMAND, *map(str, arguments)], env=environment,
+                                  capture_output=True, check=False, text=True)
+
+        done = atoll("run", model_path(name))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"/{name}.tflite' runs instead", done.stderr)
+        self.assertRegex(done.stderr, "a Coral is plugged in; --device usb[^ ]* runs '")
+        self.assertEqual(done.stdout, atoll("run", SHARED / f"models/{name}.tflite").stdout)
+        done = atoll("verify", model_path(name), "--device", "usb", "--against", "cpu")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("on one side alone", done.stderr)
+
     def test_a_coral_compiles_nothing(self):
         environment = {**os.environ, "LD_LIBRARY_PATH": str(STUB), "FAKEUSB_LOG": "/dev/null",
                        "FAKEUSB_MODE": "app", "ATOLL_ACTIVITY": "off"}

@@ -117,6 +117,18 @@ std::shared_ptr<AtollDelegate> OpenDelegate(const SessionOptions& options, bool 
   return {delegate, AtollDelegateDelete};
 }
 
+// The name of a Coral that is plugged in; "" if there is none.
+std::string FindCoral() {
+  const AtollDeviceInfo* devices = nullptr;
+  int32_t count = 0;
+  if (AtollListDevices(&devices, &count) != ATOLL_OK) return "";
+  for (const AtollDeviceInfo& device : std::span(devices, static_cast<size_t>(count))) {
+    const bool is_coral = std::string_view(device.description).starts_with("Coral ");
+    if (device.available != 0 && is_coral) return device.name;
+  }
+  return "";
+}
+
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t seed) : state_(seed) {}
@@ -287,6 +299,12 @@ void Session::AnnounceHealth() const {
 }
 
 void Session::AnnounceDevice() const {
+  if (options_.device == "auto" && !substitute_path_.empty()) {
+    if (const std::string coral = FindCoral(); !coral.empty()) {
+      fmt::print(stderr, "atoll: note: a Coral is plugged in; --device {} runs '{}' itself\n",
+                 coral, Printable(options_.model));
+    }
+  }
   if (options_.device == "auto") {
     const std::string note = device_info().note;
     fmt::print(stderr, "atoll: --device auto took {} ({}){}{}\n", device_name_, device_description_,
