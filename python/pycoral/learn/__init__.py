@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""New classes for models, learned on this computer."""

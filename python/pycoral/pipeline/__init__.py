@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models in segments, one behind the other."""
