@@ -50,6 +50,7 @@ class Interpreter:
     view_count: int
     nodes: List[Dict[str, Any]]
     partitions: List[Dict[str, Any]]
+    substitute: Optional[str]
     memory: Dict[str, int]
     last_invocation: Dict[str, Any]
     def invoke(self) -> None: ...
@@ -70,6 +71,7 @@ class Tensor:
     shape_signature: Tuple[int, ...]
     nbytes: int
     is_constant: bool
+    is_variable: bool
     has_memory: bool
     quantization: Tuple[float, int]
     channel_quantization: Tuple[List[float], List[int], int]

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edge TPUs by the names that Google's software has for them.
+"""Edge TPUs by the names that Google's software has for them, as libedgetpu.so.1 of Atoll's reads
+them (docs/coral.md).
 
-"" is any device, ":N" the N-th of all, "usb" and "pci" the first on that bus, "usb:N" and "pci:N" the
-N-th on it. The environment variable ATOLL_EDGETPU_EMULATE=1 says that an emulated device is there,
-on USB, after all real ones.
+"" is any device: what ATOLL_DEVICE says, else the first, on PCIe before USB; ":N" the N-th of all,
+"usb" and "pci" the first on that bus, "usb:N" and "pci:N" the N-th on it; others are Atoll's names.
+ATOLL_EDGETPU_EMULATE=1 says that an emulated device is there, on USB, after all real ones. Where none
+is there and ATOLL_MODEL_PATH is set, models that were compiled run on the CPU as what they were made
+from.
 """
 import os
 import re
@@ -18,16 +21,17 @@ _PERFORMANCES = {"Low": "low", "Medium": "medium", "High": "high", "Max": "max"}
 
 
 def _found() -> List[Dict[str, str]]:
-    """type, path and Atoll's name of each device."""
+    """type, path and Atoll's name of each device that can be opened."""
     found = []
     for device in _atoll.devices():
         bus, _, place = device["name"].partition(":")
-        if bus == "usb" and place:  # else it says that there is none
+        if not device["available"] or not place:
+            continue
+        if bus == "usb":
             found.append({"type": "usb", "path": f"/sys/bus/usb/devices/{place}",
                           "name": device["name"]})
-        elif bus == "pci" and place or device["name"].startswith("/dev/apex"):
-            path = device["name"] if bus != "pci" else f"/dev/apex_{place}"
-            found.append({"type": "pci", "path": path, "name": device["name"]})
+        elif bus == "pci":
+            found.append({"type": "pci", "path": f"/dev/apex_{place}", "name": device["name"]})
     if os.environ.get("ATOLL_EDGETPU_EMULATE", "0") not in ("", "0"):
         found.append({"type": "usb", "path": "emu", "name": "emu"})
     return found
@@ -41,27 +45,37 @@ def list_edge_tpus() -> List[Dict[str, str]]:
 def open_edge_tpu(options: Mapping[str, str]) -> _atoll.Delegate:
     """The device that the options of Google's library name. ValueError if it is not there, or if an
     option that counts has a value that is none; other options are ignored, as they are there."""
-    device = options.get("device", "")
+    device = options.get("device", "") or os.environ.get("ATOLL_DEVICE", "")
     name = re.fullmatch(r"(usb|pci)?(?::(\d+))?", device)
-    if name is None:
-        raise ValueError(f"there is no device '{device}'; names are '', ':N', 'usb', 'usb:N', "
-                         "'pci' and 'pci:N'")
-    bus, number = name.groups()
+    bus, number = name.groups() if name else (None, None)
     performance = None
-    if number is not None:
+    if name is None or number is not None:
         performance = _one_of(options, "Performance", _PERFORMANCES)
         _one_of(options, "Usb.AlwaysDfu", {"True": True, "False": False})
         _one_of(options, "Usb.MaxBulkInQueueLength", {str(n): n for n in range(257)})
-    candidates = [found for found in _found() if bus in (None, found["type"])]
-    if int(number or 0) >= len(candidates):
-        raise ValueError(
-            f"there is no Edge TPU '{device}': {len(candidates)} such devices were found, counted "
-            "from 0; with ATOLL_EDGETPU_EMULATE=1 an emulated one is there")
-    found = candidates[int(number or 0)]["name"]
-    try:
-        return _atoll.Delegate(found, performance=None if found == "emu" else performance)
-    except _atoll.Error as error:
-        raise ValueError(str(error)) from error
+    candidates = [device] if name is None else _candidates(bus, number)
+    for candidate in candidates:
+        try:
+            return _atoll.Delegate(candidate, performance=(
+                performance if candidate.startswith(("usb", "pci")) else None))
+        except _atoll.Error as error:
+            if candidate == candidates[-1]:
+                raise ValueError(str(error)) from error
+    raise ValueError(
+        f"no Edge TPU '{device}' is there. ATOLL_EDGETPU_EMULATE=1 gives programs an emulated one; "
+        "with ATOLL_MODEL_PATH, models that were compiled run as those in its folders that they "
+        "were made from")
+
+
+def _candidates(bus: Any, number: Any) -> List[str]:
+    """Atoll's names of what may be meant, the best first."""
+    found = _found()
+    if not found and int(number or 0) == 0 and os.environ.get("ATOLL_MODEL_PATH"):
+        return ["cpu"]
+    fitting = [device for device in found if bus in (None, device["type"])]
+    if number is not None:
+        return [device["name"] for device in fitting[int(number):int(number) + 1]]
+    return [device["name"] for device in sorted(fitting, key=lambda device: device["type"])]
 
 
 def _one_of(options: Mapping[str, str], key: str, values: Mapping[str, Any]) -> Any:

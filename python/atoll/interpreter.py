@@ -211,6 +211,12 @@ class Interpreter:
         return self._native.partitions
 
     @property
+    def substitute(self) -> Optional[str]:
+        """The file that runs instead of a model that was compiled for a Coral, where there is none
+        ("" if it came from memory; docs/coral.md); None: the model itself runs."""
+        return self._native.substitute
+
+    @property
     def memory(self) -> Dict[str, int]:
         """Bytes that the interpreter needs."""
         return self._native.memory

@@ -126,7 +126,7 @@ class Interpreter:
                 threads=num_threads or 0,
                 keep_all_tensors=bool(experimental_preserve_all_tensors))
         except _atoll.Error as error:
-            self._error = str(error)
+            self._error = _why_not_prepared(self._model, str(error))
         self._tensors: Dict[int, _interpreter.Tensor] = {}
         self._shapes: Dict[int, List[int]] = {}  # of inputs, by tensor, until they are allocated
         self._ready = False
@@ -301,7 +301,7 @@ class Interpreter:
 
     def _native(self) -> _atoll.Interpreter:
         if self._interpreter is None:
-            raise RuntimeError(_with_node(self._error, "prepare"))
+            raise RuntimeError(self._error)
         return self._interpreter._native
 
     def _tensor(self, index: int, subgraph: int = 0) -> _interpreter.Tensor:
@@ -400,6 +400,14 @@ def _with_node(message: str, step: str) -> str:
     operator = re.search(r"node (\d+) \(([^)]+)\)", message)
     if operator is None:
         return message
-    if operator[2] == "edgetpu-custom-op":
-        message = f"Encountered unresolved custom op: edgetpu-custom-op.\n{message}"
     return f"{message}\nNode number {operator[1]} ({operator[2]}) failed to {step}."
+
+
+def _why_not_prepared(model: _atoll.Model, message: str) -> str:
+    """The same of what happened when there was no interpreter yet."""
+    custom = "edgetpu-custom-op"
+    if not model.has_operator(custom):
+        return _with_node(message, "prepare")
+    if "\nNode number " not in _with_node(message, "prepare"):
+        message += f"\nNode number 0 ({custom}) failed to prepare."
+    return f"Encountered unresolved custom op: {custom}.\n{message}"

@@ -368,6 +368,14 @@ PyObject* Partitions(PyObject* self, void*) {
   });
 }
 
+PyObject* Substitute(PyObject* self, void*) {
+  const Turn turn(self);
+  const char* path = nullptr;
+  const AtollStatus status = AtollInterpreterGetSubstitute(Handle(self), &path);
+  if (status != ATOLL_OK) return Raise(status);
+  return path != nullptr ? PyUnicode_DecodeFSDefault(path) : None();
+}
+
 PyObject* MemoryInfo(PyObject* self, void*) {
   AtollMemoryInfo info = {};
   const Turn turn(self);
@@ -423,6 +431,11 @@ PyGetSetDef interpreter_properties[] = {
     {"nodes", Nodes, nullptr,
      "A list of dicts, in execution order: where each operator runs, and why.", nullptr},
     {"partitions", Partitions, nullptr, "A list of dicts: what the device runs.", nullptr},
+    {"substitute", Substitute, nullptr,
+     "The file that runs instead of a model compiled for a Coral, \"\" if it came from memory; "
+     "None: "
+     "the model itself runs.",
+     nullptr},
     {"memory", MemoryInfo, nullptr, "Bytes that the interpreter needs, as a dict.", nullptr},
     {"last_invocation", InvokeInfo, nullptr,
      "What the device said about the last invocation, as a dict.", nullptr},
@@ -661,6 +674,11 @@ PyObject* IsConstant(PyObject* self, void*) {
   return PyBool_FromLong(AtollTensorIsConstant(TensorOf(self).tensor));
 }
 
+PyObject* IsVariable(PyObject* self, void*) {
+  const Turn turn(TensorOf(self).owner);
+  return PyBool_FromLong(AtollTensorIsVariable(TensorOf(self).tensor));
+}
+
 PyObject* HasMemory(PyObject* self, void*) {
   const TensorObject& object = TensorOf(self);
   const Turn turn(object.owner);
@@ -698,6 +716,7 @@ PyGetSetDef tensor_properties[] = {
     {"shape_signature", ShapeSignature, nullptr, "The shape in the file; -1: any size.", nullptr},
     {"nbytes", ByteSize, nullptr, nullptr, nullptr},
     {"is_constant", IsConstant, nullptr, "Whether it is stored in the model's file.", nullptr},
+    {"is_variable", IsVariable, nullptr, "Whether it remembers something.", nullptr},
     {"has_memory", HasMemory, nullptr, "False inside partitions, and before allocate().", nullptr},
     {"quantization", Quantization, nullptr, "(scale, zero point); (0.0, 0): see the channels.",
      nullptr},

@@ -212,13 +212,31 @@ class Opening(Interpreters):
         self.assertTrue(0 < in_opening < len(models))
 
     def test_coral_model_without_a_coral(self):
-        path = packages.SHARED / "models/edgetpu/libredgetpu_dense_256_edgetpu.tflite"
-        if not path.exists():
-            self.skipTest(f"{path} is absent")
-        interpreter = tflite.Interpreter(str(path))
+        name = "libredgetpu_dense_256"
+        original = packages.SHARED / f"models/{name}.tflite"
+        compiled = packages.SHARED / f"models/edgetpu/{name}_edgetpu.tflite"
+        if not compiled.exists():
+            self.skipTest(f"{compiled} is absent")
+        interpreter = tflite.Interpreter(str(compiled))
         text = self.fails(RuntimeError, "Encountered unresolved custom op: edgetpu-custom-op.",
                           interpreter.allocate_tensors)
-        self.assertIn("\nNode number 0 (edgetpu-custom-op) failed to prepare.", text)
+        self.assertTrue(text.endswith("\nNode number 0 (edgetpu-custom-op) failed to prepare."), text)
+        # It runs as what it was made from, where that is known.
+        expected = None
+        with mock.patch.dict(os.environ, {"ATOLL_MODEL_PATH": str(original.parent)}):
+            for path, delegates in ((original, None), (compiled, None),
+                                    (compiled, [tflite.load_delegate("libedgetpu.so.1")])):
+                interpreter = tflite.Interpreter(str(path), experimental_delegates=delegates)
+                self.assertEqual(interpreter._interpreter.substitute,
+                                 None if path == original else str(original))
+                interpreter.allocate_tensors()
+                (details,) = interpreter.get_input_details()
+                interpreter.set_tensor(details["index"],
+                                       packages.seeded(1, details["shape"], details["dtype"]))
+                interpreter.invoke()
+                found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+                expected = found if expected is None else expected
+                np.testing.assert_array_equal(found, expected)
 
 
 class Tensors(Interpreters):
@@ -372,7 +390,8 @@ class Delegates(Interpreters):
             for library in ("libedgetpu.so.1", "libedgetpu.so.1.0", "/usr/lib/libedgetpu.so",
                             "edgetpu.dll", "libedgetpu.1.dylib"):
                 for options in (None, {}, {"device": ""}, {"device": "usb"}, {"device": ":0"},
-                                {"device": "usb:0", "Performance": "High", "anything": 1}):
+                                {"device": "usb:0", "Performance": "High", "anything": 1},
+                                {"device": "emu:32x32"}):
                     with self.subTest(f"{library} {options}"):
                         output, interpreter = self.run_with(library, options)
                         np.testing.assert_array_equal(output, expected)
@@ -400,6 +419,8 @@ class Delegates(Interpreters):
         with emulated():
             for key, value in (("Performance", "Fast"), ("Usb.AlwaysDfu", "maybe"),
                                ("Usb.MaxBulkInQueueLength", 257)):
+                self.fails(ValueError, key, tflite.load_delegate, "libedgetpu.so.1",
+                           {"device": "emu", key: value})
                 self.fails(ValueError, key, tflite.load_delegate, "libedgetpu.so.1",
                            {"device": ":0", key: value})
                 # They only count for a device with a number.
