@@ -411,8 +411,14 @@ class Search {
     rules_.may_cut = compiled.path().empty() && compiled.graph().nodes.size() == 1;
   }
 
-  // nullptr: nothing fits.
-  std::shared_ptr<const Model> Run() {
+  Result<std::shared_ptr<const Model>> Take(std::shared_ptr<const Model> fallback) {
+    rules_.compares_quantization = false;
+    auto fitting = Fit(compiled_, std::move(fallback), rules_);
+    if (!fitting.ok()) return Status(fitting.status()).WithContext("the fallback model");
+    return fitting;
+  }
+
+  Result<std::shared_ptr<const Model>> Run() {
     const std::vector<File> files = FilesInModelPath(&reasons_);
     if (!files.empty() && ByHash(files)) return found_;
     if (BesideFile(compiled_.path())) return found_;
@@ -424,9 +430,10 @@ class Search {
         return found_;
       }
     }
-    return nullptr;
+    return NotFound();
   }
 
+ private:
   Status NotFound() const {
     std::string why;
     // What lies at the usual places, and does not fit; more of them would tell no more.
@@ -444,7 +451,6 @@ class Search {
         why.c_str(), beside.c_str());
   }
 
- private:
   bool ByHash(const std::vector<File>& files) {
     const std::string whole = Hash(compiled_.bytes());
     const std::string package = package_.empty() ? "none" : Hash(package_);
@@ -511,27 +517,67 @@ void NoteOnce(const Model& compiled, const Model& substitute) {
       pair.first.c_str(), pair.second.c_str());
 }
 
+// The substitutes of models while somebody uses them: interpreters of one model share what runs,
+// and with it what devices compile for it.
+class Substitutes {
+ public:
+  using Pointer = std::shared_ptr<const Model>;
+
+  // nullptr: none is known.
+  Pointer Find(const Pointer& compiled, const Pointer& fallback) {
+    const std::lock_guard lock(mutex_);
+    return Known(compiled, fallback);
+  }
+  // The one that was there first.
+  Pointer Add(const Pointer& compiled, const Pointer& fallback, const Pointer& substitute) {
+    const std::lock_guard lock(mutex_);
+    if (Pointer known = Known(compiled, fallback)) return known;
+    entries_.push_back({compiled, fallback, fallback != nullptr, substitute});
+    return substitute;
+  }
+
+ private:
+  struct Entry {
+    std::weak_ptr<const Model> compiled, fallback;
+    bool has_fallback;
+    std::weak_ptr<const Model> substitute;
+  };
+
+  Pointer Known(const Pointer& compiled, const Pointer& fallback) {
+    std::erase_if(entries_, [](const Entry& entry) { return entry.substitute.expired(); });
+    for (const Entry& entry : entries_) {
+      if (entry.compiled.lock() == compiled && entry.has_fallback == (fallback != nullptr) &&
+          entry.fallback.lock() == fallback) {
+        return entry.substitute.lock();
+      }
+    }
+    return nullptr;
+  }
+
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
 }  // namespace
 
 Status SubstituteForCoral(std::shared_ptr<const Model>* model, InterpreterOptions* options,
                           std::optional<std::string>* path) {
   path->reset();
   if (options->delegate != nullptr && options->delegate->is_coral()) return {};
-  const Model& compiled = **model;
-  if (!IsForCoral(compiled)) return {};
-  std::shared_ptr<const Model> substitute;
-  if (options->fallback != nullptr) {
-    auto fitting = Fit(compiled, options->fallback,
-                       {.compares_quantization = false,
-                        .may_cut = compiled.path().empty() && compiled.graph().nodes.size() == 1});
-    if (!fitting.ok()) return Status(fitting.status()).WithContext("the fallback model");
-    substitute = *std::move(fitting);
-  } else {
-    Search search(compiled);
-    substitute = search.Run();
-    if (substitute == nullptr) return search.NotFound();
+  const std::shared_ptr<const Model> compiled = *model;
+  if (!IsForCoral(*compiled)) return {};
+  static auto* const known = new Substitutes;
+  std::shared_ptr<const Model> substitute = known->Find(compiled, options->fallback);
+  if (substitute == nullptr) {
+    Search search(*compiled);
+    if (options->fallback != nullptr) {
+      ATOLL_ASSIGN_OR_RETURN(substitute, search.Take(options->fallback));
+    } else {
+      ATOLL_ASSIGN_OR_RETURN(substitute, search.Run());
+    }
+    substitute = known->Add(compiled, options->fallback, substitute);
   }
-  NoteOnce(compiled, *substitute);
+  NoteOnce(*compiled, *substitute);
   *path = substitute->path();
   *model = std::move(substitute);
   options->fallback = nullptr;

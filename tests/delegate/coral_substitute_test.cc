@@ -551,6 +551,29 @@ TEST_F(CoralSubstitute, NothingIsReplacedOnACoral) {
   EXPECT_EQ(substitute, std::nullopt);
 }
 
+// So that devices compile and hold it once.
+TEST_F(CoralSubstitute, InterpretersOfAModelShareWhatRuns) {
+  const TwoInputModel original;
+  const CoralModel compiled(original);
+  const std::shared_ptr<const Model> model =
+      *Model::FromFile(Write("net_edgetpu.tflite", compiled.m.Build()));
+  Write("net.tflite", original.m.Build());
+  const std::shared_ptr<const Model> fallback = original.m.Load();
+  const auto substitute = [&](const std::shared_ptr<const Model>& with) {
+    std::shared_ptr<const Model> runs = model;
+    InterpreterOptions options{.fallback = with};
+    std::optional<std::string> path;
+    EXPECT_TRUE(SubstituteForCoral(&runs, &options, &path).ok());
+    EXPECT_NE(runs, model);
+    return runs;
+  };
+  const std::shared_ptr<const Model> first = substitute(nullptr), given = substitute(fallback);
+  EXPECT_EQ(substitute(nullptr), first);
+  EXPECT_EQ(substitute(fallback), given);
+  EXPECT_NE(given, first);
+  EXPECT_NE(substitute(original.m.Load()), given);
+}
+
 // The public models, which the library knows by their hashes: whole files under any name, and as
 // delegates see them, the operator alone.
 TEST_F(CoralSubstitute, PublicModelsByHash) {
