@@ -8,9 +8,10 @@ cd "$(dirname "$0")"
 usage() {
   cat <<'TEXT'
 Usage: ./test.sh [--ci | --arm64 | --full [PORTION...]]
-  (nothing)  build as users run it and run the test suite, apart from tests labelled slow, vm or
-             browser
-  --ci       that; clang-tidy; the camera's page in a browser; a virtual machine with a real USB
+  (nothing)  build as users run it and run the test suite, apart from tests labelled slow, vm,
+             browser or original
+  --ci       that, with the packages for Python, and under TensorFlow Lite 2.9, which npm brings
+             (original); clang-tidy; the camera's page in a browser; a virtual machine with a real USB
              stack; the suite under AddressSanitizer and UndefinedBehaviorSanitizer, and what has
              threads under ThreadSanitizer, where tests look at a tenth of the random cases; a build
              with clang whose warnings are errors
@@ -57,13 +58,14 @@ failed=()
 rows=()
 
 # build PRESET: configures and builds it. Warnings are errors in all builds but the one that users
-# run.
+# run; the packages for Python are optional there.
 build() {
-  local preset=$1 werror=ON
+  local preset=$1 werror=ON python=ON
   [ "$preset" != release ] || werror=OFF
+  case $mode in release | arm64) python=OFF ;; esac
   echo "== $preset: build"
   cmake --preset "$preset" --log-level=WARNING -DATOLL_WERROR="$werror" \
-        -DATOLL_REQUIRE_SHARED="${ATOLL_REQUIRE_SHARED:-OFF}"
+        -DATOLL_PYTHON="$python" -DATOLL_REQUIRE_SHARED="${ATOLL_REQUIRE_SHARED:-OFF}"
   cmake --build --preset "$preset"
 }
 
@@ -121,7 +123,7 @@ echo "Atoll tests ($mode): install missing packages, build, run ctest; a first r
 echo "== packages"
 tools/install_packages.sh
 case $mode in
-  release) suite release -LE '^(slow|vm|browser)$' ;;
+  release) suite release -LE '^(slow|vm|browser|original)$' ;;
   ci)
     more_packages
     suite release -LE '^(slow|vm|browser)$'
@@ -135,6 +137,7 @@ case $mode in
   arm64) arm64 ;;
   full)
     more_packages
+    tools/install_packages.sh python3-opencv
     for portion in "${portions[@]}"; do
       full "$portion"
     done
