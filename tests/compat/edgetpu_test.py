@@ -127,6 +127,52 @@ class Wire(WireTest):
     RUNTIME = ORIGINAL_LIBRARIES
 
 
+class Faults(WireTest):
+    """What cannot work ends in a sentence, whatever the way, and never in a crash."""
+    RUNTIME = ORIGINAL_LIBRARIES
+    test_every_scenario = None
+    NAME = "mobilenet_v1_0.25_128_quant"
+
+    def run_model(self, way, *arguments, mode="app", **environment):
+        need_shared(model_path(self.NAME))
+        return run(way, *arguments, model_path(self.NAME), stub=True, FAKEUSB_LOG="/dev/null",
+                   FAKEUSB_MODE=mode, FAKEUSB_PLAN=str(WIRE / f"plans/{self.NAME}.plan"),
+                   HOME=str(self.directory), XDG_DATA_HOME=str(self.directory),
+                   XDG_DATA_DIRS="/nowhere", **environment)
+
+    def expect_refused(self, done, *words):
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for word in words:
+            self.assertIn(word.encode(), done.stderr)
+
+    def test_a_device_that_is_pulled(self):
+        for way in self.WAYS:
+            self.expect_refused(
+                self.run_model(way, "--order", "0,0,0", FAKEUSB_FAULT="unplug:10:-1"),
+                "Atoll: ", "usb:2-3", "TfLiteInterpreterInvoke failed")
+
+    def test_a_device_that_cannot_be_opened(self):
+        for way in self.WAYS:
+            done = self.run_model(way, "--order", "0", FAKEUSB_FAULT="control:1:-1:100000")
+            self.expect_refused(done, "no device" if way == "custom" else "usb:2-3")
+
+    def test_a_device_without_firmware(self):
+        for way in ("plugin", "c"):
+            self.expect_refused(self.run_model(way, "--order", "0", mode="rom"),
+                                "apex_latest_single_ep.bin")
+
+    def test_what_can_be_overcome_is(self):
+        for way in self.WAYS:
+            done = self.run_model(way, "--order", "0,0,0", FAKEUSB_FAULT="unplug:5:300:app")
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_threads_share_a_device(self):
+        for way in self.WAYS:
+            others = [model_path(self.NAME)] * 3
+            done = self.run_model(way, "--threads", "--order", "0,0,0,0,0,0,0,0", *others)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class WireOfTheStandIn(WireTest):
     """Our own libtensorflowlite_c takes the device of a delegate, and has the operator itself."""
     WAYS = ("plugin", "c")
@@ -231,6 +277,10 @@ class Exports(unittest.TestCase):
                                    r"([^@\s]+)(@@?\S+)?$", self.readelf("--dyn-syms"), re.M))
         self.assertEqual(exported.pop("VER_1.0"), "")
         self.assertEqual(exported, dict.fromkeys(self.FUNCTIONS, "@@VER_1.0"))
+
+    def test_it_stays_when_it_was_unloaded(self):
+        """Runtimes load and unload it with each delegate, which would leave something behind."""
+        self.assertIn("NODELETE", self.readelf("--dynamic"))
 
     def test_names(self):
         self.assertIn("soname: [libedgetpu.so.1]", self.readelf("--dynamic"))

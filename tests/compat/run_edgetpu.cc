@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // usage: run_edgetpu WAY [--device DEVICE] [--option KEY=VALUE] [--order 0,1,0] [--seed 1,2]
-//                    [--whole] [--times N] [--keep-open] MODEL...
+//                    [--whole] [--times N] [--keep-open] [--threads] MODEL...
 //
 // A program as others write it for an Edge TPU: over TensorFlow Lite's C interface, and over
 // libedgetpu.so.1 in one of the ways in which programs use it. WAY:
@@ -27,6 +27,8 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "compat/edgetpu/edgetpu.h"
@@ -50,6 +52,7 @@ struct Arguments {
   std::vector<uint64_t> seeds = {1};
   bool whole = false;
   bool keep_open = false;
+  bool threads = false;
   int times = 1;
   std::vector<std::string> models;
 };
@@ -83,6 +86,8 @@ Arguments Read(int argc, char** argv) {
       arguments.whole = true;
     } else if (argument == "--keep-open") {
       arguments.keep_open = true;
+    } else if (argument == "--threads") {
+      arguments.threads = true;
     } else if (argument == "--times") {
       arguments.times = std::stoi(value());
     } else {
@@ -306,6 +311,16 @@ int main(int argc, char** argv) {
     std::vector<std::unique_ptr<Session>> sessions;
     for (const std::string& file : files) {
       sessions.push_back(std::make_unique<Session>(arguments, file));
+    }
+    if (arguments.threads) {
+      std::vector<std::thread> threads;
+      for (const auto& session : sessions) {
+        threads.emplace_back([&] {
+          for (size_t i = 0; i < arguments.order.size(); ++i) session->Run(1, false);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      continue;
     }
     for (size_t i = 0; i < arguments.order.size(); ++i) {
       const uint64_t seed = arguments.seeds[i % arguments.seeds.size()];
