@@ -121,8 +121,11 @@ Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
   return WriteTflite(all, kept);
 }
 
-Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition, size_t nodes,
+Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
+                                         std::span<const int32_t> nodes,
                                          const SetBoundary& boundary) {
+  // One operator for all that the partition was made from.
+  const bool is_one = nodes.size() == 1 && IsCompiledOp(graph.nodes[nodes[0]]);
   const std::string name = Format("compiled partition %zu", partition);
   Result<Executable> executable = ReadExecutable(graph.compiled[partition]);
   if (!executable.ok()) return Status(executable.status()).WithContext(name);
@@ -144,10 +147,11 @@ Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition, s
   ATOLL_RETURN_IF_ERROR(check(executable->inputs, boundary.inputs, "input"));
   ATOLL_RETURN_IF_ERROR(check(executable->outputs, boundary.OutputsAndState(), "output"));
   for (size_t i = 0; i < executable->inference_nodes.size(); ++i) {
-    const int32_t node = executable->inference_nodes[i];
-    if (node < 0 || static_cast<size_t>(node) < nodes) continue;
+    int32_t& node = executable->inference_nodes[i];
+    if (is_one) node = std::min(node, 0);
+    if (node < 0 || static_cast<size_t>(node) < nodes.size()) continue;
     return CorruptModel("%s: instruction %zu belongs to node %d of %zu", name.c_str(), i, node,
-                        nodes);
+                        nodes.size());
   }
   return executable;
 }

@@ -33,10 +33,11 @@ Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
                                                 const std::vector<PartitionExecutable>& partitions,
                                                 CpuFeatures features);
 
-// The executable that came with a model as Graph::compiled[partition], checked against the `nodes`
-// nodes that it stands for. kUnsupported, with what to do, if it is for another version of the
+// The executable that came with a model as Graph::compiled[partition], checked against the nodes
+// that it stands for. kUnsupported, with what to do, if it is for another version of the
 // instruction set.
-Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition, size_t nodes,
+Result<Executable> ReadCompiledPartition(const Graph& graph, size_t partition,
+                                         std::span<const int32_t> nodes,
                                          const SetBoundary& boundary);
 
 }  // namespace atollrt

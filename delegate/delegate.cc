@@ -173,7 +173,7 @@ Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph
     partition.boundary = boundaries.Find(partition.nodes);
     ATOLL_ASSIGN_OR_RETURN(
         partition.compiled.executable,
-        ReadCompiledPartition(graph, i, partition.nodes.size(), partition.boundary));
+        ReadCompiledPartition(graph, i, partition.nodes, partition.boundary));
   }
   return partitions;
 }

@@ -8,6 +8,7 @@
 #include "delegate/lowering.h"
 #include "driver/isa/executable.h"
 #include "driver/isa/instruction.h"
+#include "runtime/graph/compiled_op.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/quantized_params.h"
@@ -569,7 +570,8 @@ SetBoundary BoundaryFinder::Find(const std::vector<int32_t>& set) {
       if (from.is_constant() || from.element_count() == 0) continue;
       places_[tensor] = Place::kInput;
       boundary.inputs.push_back(tensor);
-      const bool is_state = HasState(graph_.nodes[node].type) && from.is_variable;
+      const bool has_state = HasState(graph_.nodes[node].type) || IsCompiledOp(graph_.nodes[node]);
+      const bool is_state = has_state && from.is_variable;
       if (is_state) boundary.state.push_back(tensor);
     }
   }

@@ -64,7 +64,7 @@ class Chooser {
 };
 
 std::string Chooser::WhyNot(const GraphNode& node) const {
-  if (options_.operators == Operators::kCompiled) return "it was not compiled for an Edge TPU";
+  if (options_.operators == Operators::kCompiled) return "it was not compiled";
   if (std::ranges::find(kNeverTaken, node.registration->builtin_code) != std::end(kNeverTaken)) {
     return "it concerns more than its partition";
   }
@@ -86,7 +86,7 @@ bool Chooser::ReadPlan(const TfLiteIntArray& plan) {
              .inputs = SpanOf(node->inputs),
              .outputs = SpanOf(node->outputs),
              .is_candidate = true,
-             .is_needed = IsEdgeTpuOperator(*registration)};
+             .is_needed = IsCompiledOperator(*registration)};
     if (!known.is_needed) {
       if (const std::string reason = WhyNot(known.known); !reason.empty()) Refuse(index, reason);
     }

@@ -11,9 +11,9 @@
 
 namespace atollcompat {
 
-// Which of a graph's operators the delegate takes. Those that Google's compiler made
-// ("edgetpu-custom-op") always: nobody else has a kernel for them, so what is wrong with one can be
-// said by the delegate alone.
+// Which of a graph's operators the delegate takes. Those that a compiler made, Google's
+// ("edgetpu-custom-op") or Atoll's, always: nobody else has a kernel for them, so what is wrong
+// with one can be said by the delegate alone.
 enum class Operators : uint8_t {
   kAll,       // all that Atoll computes, on the device or on the CPU
   kDevice,    // those that the partitioner gives to the device

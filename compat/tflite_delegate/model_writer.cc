@@ -179,6 +179,16 @@ std::string ArrayProblem(const TfLiteContext* context, const TfLiteNode& node) {
   return problem;
 }
 
+// Where the options of kAtollOperator have the subgraph that it was made from
+// (docs/executable.md, "In a model").
+constexpr size_t kSubgraphBegin = 8;
+constexpr size_t kSubgraphEnd = 12;
+
+bool IsCustom(const TfLiteRegistration& registration, const char* name) {
+  return registration.builtin_code == kCustomOperator && registration.custom_name != nullptr &&
+         std::strcmp(registration.custom_name, name) == 0;
+}
+
 class Writer {
  public:
   // `bytes` is about the size of the file.
@@ -350,7 +360,12 @@ bool Writer::AddNode(const TfLiteNode& node, const TfLiteRegistration& registrat
       if (fbb_.GetSize() + size > kMaxModelBytes) return Fail("constants of 2 GiB or more");
       // Atoll's executables are read where they lie.
       fbb_.ForceVectorAlignment(size, 1, 16);
-      custom = fbb_.CreateVector(static_cast<const uint8_t*>(node.custom_initial_data), size);
+      uint8_t* stored = nullptr;
+      custom = fbb_.CreateUninitializedVector<uint8_t>(size, &stored);
+      std::memcpy(stored, node.custom_initial_data, size);
+      if (IsCustom(registration, kAtollOperator) && size >= kSubgraphEnd) {
+        std::fill(stored + kSubgraphBegin, stored + kSubgraphEnd, uint8_t{0});  // none
+      }
     }
   } else if (const Options* const known = OptionsOf(registration.builtin_code); known != nullptr) {
     if (node.builtin_data == nullptr) return Fail("it has no parameters");
@@ -446,9 +461,8 @@ std::string NodeProblem(const TfLiteContext* context, const GraphNode& graph_nod
   return "";
 }
 
-bool IsEdgeTpuOperator(const TfLiteRegistration& registration) {
-  return registration.builtin_code == kCustomOperator && registration.custom_name != nullptr &&
-         std::strcmp(registration.custom_name, kEdgeTpuOperator) == 0;
+bool IsCompiledOperator(const TfLiteRegistration& registration) {
+  return IsCustom(registration, kEdgeTpuOperator) || IsCustom(registration, kAtollOperator);
 }
 
 std::string OperatorName(const TfLiteRegistration& registration) {

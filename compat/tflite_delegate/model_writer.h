@@ -50,7 +50,11 @@ std::string NodeProblem(const TfLiteContext* context, const GraphNode& node);
 // What Google's compiler makes of the operators that an Edge TPU runs.
 inline constexpr char kEdgeTpuOperator[] = "edgetpu-custom-op";
 inline constexpr int32_t kCustomOperator = 32;
-bool IsEdgeTpuOperator(const TfLiteRegistration& registration);
+// What Atoll's own compiler makes. What it was made from is elsewhere in the file, where runtimes
+// do not look; a written model has the executable alone, for a device like that which it is for.
+inline constexpr char kAtollOperator[] = "atoll-compiled-partition";
+// Whether it is one of the two, which nobody else has a kernel for.
+bool IsCompiledOperator(const TfLiteRegistration& registration);
 
 // "CONV_2D" is not known here; "operator 3", or the name of a custom one.
 std::string OperatorName(const TfLiteRegistration& registration);

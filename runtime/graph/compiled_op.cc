@@ -15,6 +15,10 @@ constexpr size_t kHeaderBytes = 16;  // magic, layout, subgraph, 0
 
 }  // namespace
 
+bool IsCompiledOp(const Node& node) {
+  return node.type == OpType::kCUSTOM && node.custom_name == kCompiledOpName;
+}
+
 std::vector<uint8_t> EncodeCompiledOp(const CompiledOp& op) {
   std::vector<uint8_t> options(kHeaderBytes + op.executable.size());
   std::copy(kMagic.begin(), kMagic.end(), options.begin());

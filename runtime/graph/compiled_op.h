@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "atoll/status.h"
+#include "runtime/graph/graph.h"
 
 namespace atollrt {
 
@@ -24,9 +25,13 @@ inline constexpr char kPackedWeightsMetadata[] = "atoll-packed-weights";
 inline constexpr size_t kPackedTensorBytes = 12;
 
 struct CompiledOp {
-  int32_t subgraph = 0;                 // of the model, not the first
+  // Of the model, not the first. 0: none, as in what delegates of other runtimes are given; then
+  // the operator stays in the graph, and runs on a device that takes the executable, or not at all.
+  int32_t subgraph = 0;
   std::span<const uint8_t> executable;  // as stored; not looked into
 };
+
+bool IsCompiledOp(const Node& node);
 
 std::vector<uint8_t> EncodeCompiledOp(const CompiledOp& op);
 // The result points into `options`. kCorruptModel, or kUnsupported for a newer layout.

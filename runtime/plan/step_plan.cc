@@ -6,6 +6,7 @@
 #include <queue>
 #include <utility>
 
+#include "runtime/graph/compiled_op.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/plan/line_chain.h"
 
@@ -143,6 +144,12 @@ Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* del
         return Unsupported(
             "%s: the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is "
             "used; only the model that it was compiled from can run here",
+            Describe(graph, node).c_str());
+      }
+      if (IsCompiledOp(node)) {
+        return Unsupported(
+            "%s: what it was compiled from is not here; it runs on a device like that which it was "
+            "compiled for, and where Atoll reads the model file, which has that, too",
             Describe(graph, node).c_str());
       }
       ATOLL_ASSIGN_OR_RETURN(step.owned, PrepareCpuNode(graph, node, features));

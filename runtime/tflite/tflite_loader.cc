@@ -166,10 +166,6 @@ class GraphLoader {
   std::vector<bool> inlined_;  // per subgraph
 };
 
-bool IsCompiledPartition(const Node& node) {
-  return node.type == OpType::kCUSTOM && node.custom_name == kCompiledOpName;
-}
-
 Status GraphLoader::ReadTensors() {
   const uint32_t count = subgraph_->tensors()->size();
   ATOLL_RETURN_IF_ERROR(CountCopied(count * sizeof(Tensor)));
@@ -322,10 +318,10 @@ Status GraphLoader::ReadOperator(const tflite::Operator& op, Node* node) {
 // Puts the nodes of its subgraph in the place of every node that stands for a compiled partition.
 Status GraphLoader::InlineCompiledPartitions() {
   inlined_.resize(model_->subgraphs()->size());
-  if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), IsCompiledPartition)) return Status();
+  if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), IsCompiledOp)) return Status();
   std::vector<Node> nodes;
   for (Node& node : graph_.nodes) {
-    if (!IsCompiledPartition(node)) {
+    if (!IsCompiledOp(node)) {
       nodes.push_back(std::move(node));
       continue;
     }
@@ -338,6 +334,12 @@ Status GraphLoader::InlineCompiledPartitions() {
 
 Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
   ATOLL_ASSIGN_OR_RETURN(const CompiledOp op, DecodeCompiledOp(stand_in.custom_options));
+  if (op.subgraph == 0) {
+    nodes->push_back(stand_in);
+    nodes->back().compiled = static_cast<int32_t>(graph_.compiled.size());
+    graph_.compiled.push_back(op.executable);
+    return Status();
+  }
   const tflite::SubGraph* subgraph = nullptr;
   if (op.subgraph > 0 && static_cast<size_t>(op.subgraph) < inlined_.size()) {
     subgraph = model_->subgraphs()->Get(static_cast<uint32_t>(op.subgraph));
@@ -379,7 +381,7 @@ Status GraphLoader::Inline(const Node& stand_in, std::vector<Node>* nodes) {
   const int32_t partition = static_cast<int32_t>(graph_.compiled.size());
   graph_.compiled.push_back(op.executable);
   for (Node& node : inner.nodes) {
-    if (IsCompiledPartition(node)) {
+    if (IsCompiledOp(node)) {
       return CorruptModel("its subgraph %d has compiled partitions of its own", op.subgraph);
     }
     for (std::vector<int32_t>* indices : {&node.inputs, &node.outputs, &node.intermediates}) {

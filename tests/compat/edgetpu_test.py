@@ -16,7 +16,7 @@ import sys
 import tempfile
 import unittest
 
-from tflite_programs import (EMULATOR, ORIGINAL_LIBRARIES, SHARED, SOURCE, STAND_IN,
+from tflite_programs import (DELEGATE, EMULATOR, ORIGINAL_LIBRARIES, SHARED, SOURCE, STAND_IN,
                              equal_to_golden, golden_models, need_original, need_shared, run_model,
                              skip)
 
@@ -234,6 +234,36 @@ class WithoutACoral(unittest.TestCase):
 
     def test_on_the_emulator(self):
         self.check(ATOLL_EDGETPU_EMULATE="1")
+
+
+class CompiledByAtoll(unittest.TestCase):
+    """What `atoll compile` makes runs on a device like that which it is for; the partition's
+    operators are where other runtimes do not look."""
+
+    def test_models(self):
+        need_original()
+        compared = 0
+        for name, model, seeds in golden_models():
+            if name not in ("mobilenet_v1_0.25_128_quant", "keras_lstm_mnist_ptq",
+                            "mlperf_tiny_ad01_int8"):
+                continue
+            with self.subTest(model=name), tempfile.TemporaryDirectory() as directory:
+                compiled = pathlib.Path(directory, "compiled.tflite")
+                subprocess.run([os.environ["ATOLL_COMMAND"], "compile", str(model), "--device",
+                                "emu", "--output", str(compiled)], check=True, env=PLAIN,
+                               stdout=subprocess.DEVNULL)
+                for library, environment in ((LIBRARY, {"ATOLL_EDGETPU_EMULATE": "1"}),
+                                             (DELEGATE, {"ATOLL_DEVICE": "emu"})):
+                    result = run_model(compiled, 1, "--delegate", library,
+                                       libraries=ORIGINAL_LIBRARIES, **environment)
+                    self.assertEqual(result.code, 0, result.stderr)
+                    self.assertTrue(equal_to_golden(result.stdout, seeds["1"]["outputs"]), name)
+                    compared += 1
+                result = run_model(compiled, 1, "--delegate", LIBRARY, "device=cpu",
+                                   libraries=ORIGINAL_LIBRARIES)
+                self.assertEqual(result.code, 1)
+                self.assertIn("what it was compiled from is not here", result.stderr)
+        self.assertGreater(compared, 0)
 
 
 class Memory(unittest.TestCase):

@@ -189,13 +189,47 @@ struct Conv {
 
 TEST(CompiledModel, RefusesOperatorsThatNameNoSubgraph) {
   const Conv conv;
-  for (const int32_t subgraph : {-1, 0, 2, 1'000'000'000}) {
+  for (const int32_t subgraph : {-1, 2, 1'000'000'000}) {
     const Bytes file = WithOptions(
         EncodeCompiledOp({.subgraph = subgraph, .executable = conv.executable}), conv.graph());
     const Status status = Model::FromBuffer(file).status();
     EXPECT_EQ(status.code(), StatusCode::kCorruptModel) << subgraph;
     EXPECT_THAT(status.message(), HasSubstr(kCompiledOpName));
   }
+}
+
+// What a delegate of another runtime writes of a compiled model.
+TEST(CompiledModel, NeedsNoSubgraphOnADeviceThatTakesTheExecutable) {
+  const Conv conv;
+  const Bytes file =
+      WithOptions(EncodeCompiledOp({.subgraph = 0, .executable = conv.executable}), conv.graph());
+  const std::shared_ptr<const Model> model = Reload(file);
+  ASSERT_NE(model, nullptr);
+  const auto delegate = DelegateWith(8 << 20);
+  EXPECT_EQ(RunWithSeed(MakeInterpreter(model, delegate.get()).get(), 1),
+            RunWithSeed(MakeInterpreter(conv.model, nullptr).get(), 1));
+  const auto on_cpu = Interpreter::Create(model, {.threads = 1});
+  EXPECT_EQ(on_cpu.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(on_cpu.status().message(), HasSubstr("what it was compiled from is not here"));
+}
+
+TEST(CompiledModel, RefusesOtherEndsAndDamageWithoutASubgraph) {
+  const Conv conv;
+  const auto delegate = DelegateWith(8 << 20);
+  ModelBuilder other;
+  const int32_t x = other.Input({1, 4, 4, 3});
+  other.Output(other.Custom(kCompiledOpName, x));
+  const Bytes options = EncodeCompiledOp({.subgraph = 0, .executable = conv.executable});
+  other.graph().nodes.back().custom_options = options;
+  const auto wider = Interpreter::Create(other.Load(), {.threads = 1, .delegate = delegate.get()});
+  EXPECT_EQ(wider.status().code(), StatusCode::kCorruptModel);
+  EXPECT_THAT(wider.status().message(), HasSubstr("input 0 of its executable has 32 bytes"));
+  Bytes damaged = conv.executable;
+  damaged.resize(damaged.size() / 2);
+  const auto half = Interpreter::Create(
+      Reload(WithOptions(EncodeCompiledOp({.subgraph = 0, .executable = damaged}), conv.graph())),
+      {.threads = 1, .delegate = delegate.get()});
+  EXPECT_EQ(half.status().code(), StatusCode::kCorruptModel);
 }
 
 TEST(CompiledModel, RefusesOptionsThatAreNone) {
