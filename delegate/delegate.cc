@@ -171,9 +171,8 @@ Result<std::vector<CompiledPartition>> ReadCompiledPartitions(const Graph& graph
   for (size_t i = 0; i < partitions.size(); ++i) {
     CompiledPartition& partition = partitions[i];
     partition.boundary = boundaries.Find(partition.nodes);
-    ATOLL_ASSIGN_OR_RETURN(
-        partition.compiled.executable,
-        ReadCompiledPartition(graph, i, partition.nodes, partition.boundary));
+    ATOLL_ASSIGN_OR_RETURN(partition.compiled.executable,
+                           ReadCompiledPartition(graph, i, partition.nodes, partition.boundary));
   }
   return partitions;
 }
