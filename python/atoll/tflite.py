@@ -157,8 +157,11 @@ class Interpreter:
     def invoke(self) -> None:
         """Runs the model. Other threads of Python run meanwhile."""
         self._ensure_safe()
-        if not self._ready:
-            raise RuntimeError("Invoke called on model that is not ready.")
+        self._invoke()
+
+    def _invoke(self) -> None:
+        """The same, whoever looks at tensors meanwhile."""
+        self._ensure_ready()
         try:
             self._interpreter.invoke()
         except _atoll.Error as error:
@@ -291,6 +294,10 @@ class Interpreter:
 
     def _native_handle(self) -> int:
         return id(self)
+
+    def _ensure_ready(self) -> None:
+        if not self._ready:
+            raise RuntimeError("Invoke called on model that is not ready.")
 
     def _ensure_safe(self) -> None:
         if self._interpreter is not None and self._interpreter._native.view_count:

@@ -15,7 +15,10 @@ _HEAD = (tflite.RESHAPE, tflite.SQUEEZE, tflite.SOFTMAX, tflite.LOGISTIC, tflite
 
 
 def _open(path: Union[str, "os.PathLike[str]"]) -> bytes:
-    Model(path)  # its bytes are sound
+    try:
+        Model(path)  # its bytes are sound
+    except OSError as error:
+        raise ValueError(f"Failed to open file: {os.fspath(path)}") from error
     with open(path, "rb") as file:
         return file.read()
 
@@ -133,7 +136,7 @@ class ImprintingEnginePythonWrapper:
 
     def SerializeModel(self) -> bytes:
         if not self._sums:
-            raise RuntimeError("no class has been learned")
+            raise RuntimeError("Model is not trained.")
         file = ModelFile(self._content)
         operator = file.operators[self._layer]
         weights_tensor = operator["inputs"][1]

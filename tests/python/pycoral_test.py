@@ -171,15 +171,18 @@ class Inference(OnEmulator):
 
     def test_before_allocation(self):
         interpreter = edgetpu.make_interpreter(str(FASHION))
-        with self.assertRaisesRegex(RuntimeError, "Invoke called on model that is not ready."):
-            edgetpu.run_inference(interpreter, self.image)
+        for call in (lambda: edgetpu.run_inference(interpreter, self.image),
+                     lambda: edgetpu.invoke_with_dmabuffer(interpreter._native_handle(), 0, 784)):
+            with self.assertRaisesRegex(RuntimeError, "Invoke called on model that is not ready."):
+                call()
 
     def test_live_view(self):
-        view = common.input_tensor(self.interpreter)
-        with self.assertRaisesRegex(RuntimeError, "There is at least 1 reference to internal data"):
-            edgetpu.run_inference(self.interpreter, self.image)
-        del view
+        """These do not mind: the memory of tensors stays where it is."""
+        view = self.interpreter.tensor(25)()
+        edgetpu.run_inference(self.interpreter, np.zeros_like(self.image))
+        self.assertFalse(np.array_equal(view, self.expected))
         edgetpu.run_inference(self.interpreter, self.image)
+        np.testing.assert_array_equal(view, self.expected)
 
     def test_handle_of_nothing(self):
         handle = self.interpreter._native_handle()
@@ -294,7 +297,8 @@ class Pipeline(OnEmulator):
         del second.operators[:6]
         second.graph["inputs"] = [between]
         second.cut(len(second.operators), outputs)
-        return [self.ready(first.to_bytes()), self.ready(second.to_bytes())]
+        self.contents = [first.to_bytes(), second.to_bytes()]
+        return [self.ready(content) for content in self.contents]
 
     def test_segments(self):
         whole = self.ready(str(FASHION))
@@ -338,15 +342,53 @@ class Pipeline(OnEmulator):
         runner.push({})
         self.assertIsNone(runner.pop())
 
+    def test_order_of_segments(self):
+        with self.assertRaisesRegex(ValueError, "Interpreter 1 can not get its input tensors"):
+            PipelinedModelRunner(self.segments()[::-1])
+
     def test_failure(self):
-        """A shape that does not fit is seen by the segment; whoever pops is told, nobody hangs."""
-        runner = PipelinedModelRunner([self.ready(str(FASHION))])
+        """It is seen by the segment; whoever pops is told, then whoever pushes; nobody hangs."""
+        not_ready = self.segments()
+        not_ready[1] = edgetpu.make_interpreter(self.contents[1])
+        for interpreters, image, text in (
+                (self.segments(), np.zeros((1, 28, 28, 2), np.int8),
+                 "Segment 0 runner error: Cannot set tensor: Dimension mismatch"),
+                (not_ready, np.zeros((1, 28, 28, 1), np.int8),
+                 "Segment 1 runner error: Invoke called on model that is not ready.")):
+            runner = PipelinedModelRunner(interpreters)
+            runner.set_input_queue_size(1)
+            for _ in range(9):
+                runner.push({"image": image})
+            for _ in range(2):
+                with self.assertRaisesRegex(RuntimeError, text):
+                    runner.pop()
+            with self.assertRaisesRegex(RuntimeError, text):
+                runner.push({"image": image})
+            runner.push({})
+
+    def test_full_queues(self):
+        """Three queues of one and two segments hold five requests."""
+        runner = PipelinedModelRunner(self.segments())
         runner.set_input_queue_size(1)
-        for _ in range(5):
-            runner.push({"image": np.zeros((1, 28, 28, 2), np.int8)})
-        for _ in range(2):
-            with self.assertRaisesRegex(RuntimeError, "Dimension mismatch"):
-                runner.pop()
+        runner.set_output_queue_size(1)
+        image = np.zeros((1, 28, 28, 1), np.int8)
+        pushed = []
+
+        def push():
+            for number in range(6):
+                runner.push({"image": image})
+                pushed.append(number)
+            runner.push({})
+
+        pusher = threading.Thread(target=push)
+        pusher.start()
+        while len(pushed) < 5:
+            pusher.join(0.01)
+        pusher.join(0.2)
+        self.assertTrue(pusher.is_alive())
+        self.assertEqual(len(pushed), 5)
+        self.assertEqual(sum(1 for _ in iter(runner.pop, None)), 6)
+        pusher.join()
 
     def test_forgotten(self):
         before = threading.active_count()
@@ -452,8 +494,9 @@ class Learning(OnEmulator):
     def test_imprinting_refuses(self):
         with self.assertRaisesRegex(ValueError, "cannot be kept"):
             ImprintingEngine(str(FASHION), keep_classes=True)
-        with self.assertRaises(FileNotFoundError):
-            ImprintingEngine("/nowhere.tflite")
+        for open_file in (ImprintingEngine, SoftmaxRegression(96, 3).serialize_model):
+            with self.assertRaisesRegex(ValueError, "Failed to open file: /nowhere.tflite"):
+                open_file("/nowhere.tflite")
         with self.assertRaises(ValueError):
             ImprintingEngine(str(SCENES))  # a detector
         with self.assertRaises(ValueError):
@@ -462,7 +505,7 @@ class Learning(OnEmulator):
         for embedding, number in ((np.zeros(95), 0), (np.zeros(96), 1), (np.zeros(96), -1)):
             with self.assertRaises(ValueError):
                 engine.train(embedding, number)
-        with self.assertRaises(RuntimeError):
+        with self.assertRaisesRegex(RuntimeError, "Model is not trained."):
             engine.serialize_model()
 
     def test_softmax_regression(self):

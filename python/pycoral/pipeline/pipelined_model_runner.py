@@ -36,8 +36,8 @@ class PipelinedModelRunner:
                              f"{sorted(self._types)}, but got {sorted(input_tensors)}")
         for name, tensor in input_tensors.items():
             if not isinstance(tensor, np.ndarray) or tensor.dtype != self._types[name]:
-                raise ValueError(f"Input '{name}' should be a numpy array of type "
-                                 f"{np.dtype(self._types[name])}")
+                raise ValueError("Input should be a list of numpy array of type "
+                                 f"{np.dtype(self._types[name])}, but '{name}' is not")
         self._runner.Push(input_tensors)
 
     def pop(self) -> Optional[Dict[str, np.ndarray]]:

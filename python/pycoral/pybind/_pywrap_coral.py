@@ -53,29 +53,22 @@ def InvokeWithMemBuffer(handle: int, address: int, size: int) -> None:
 
 def InvokeWithDmaBuffer(handle: int, fd: int, size: int) -> None:
     """Invokes with the input read from the file, which is mapped."""
+    interpreter_of(handle)._ensure_ready()
     with mmap.mmap(fd, size, prot=mmap.PROT_READ) as mapping:
-        view = memoryview(mapping)
-        try:
+        with memoryview(mapping) as view:
             _invoke(handle, view)
-        finally:
-            view.release()
 
 
 def _invoke(handle: int, data: Any) -> None:
     interpreter = interpreter_of(handle)
-    tensor = interpreter._tensor(interpreter._native().input_indices[0])
-    size = data.nbytes
-    if not interpreter._ready:
-        raise RuntimeError("Invoke called on model that is not ready.")
-    if size < tensor.nbytes:
-        raise ValueError(f"input size={size}, expected={tensor.nbytes}.")
-    if tensor.nbytes == 0:
-        interpreter.invoke()
-        return
+    interpreter._ensure_ready()
     native = interpreter._native()
+    tensor = interpreter._tensor(native.input_indices[0])
+    if data.nbytes < tensor.nbytes:
+        raise ValueError(f"input size={data.nbytes}, expected={tensor.nbytes}.")
     with data.cast("B") as flat, flat[:tensor.nbytes] as part:
         native.set_input_buffer(0, part)
         try:
-            interpreter.invoke()
+            interpreter._invoke()
         finally:
             native.set_input_buffer(0, None)
