@@ -225,6 +225,22 @@ typedef struct TfLiteContext {
 #ifdef __cplusplus
 } /* extern "C" */
 
+#include <cstring>
+
+namespace atollcompat {
+
+// The number of an enumeration in a struct of a runtime, which may have more of them than are known
+// here.
+template <typename Enum>
+int32_t NumberOf(const Enum& field) {
+  int32_t number;
+  static_assert(sizeof(field) == sizeof(number));
+  std::memcpy(&number, &field, sizeof(number));
+  return number;
+}
+
+}  // namespace atollcompat
+
 #if UINTPTR_MAX == UINT64_MAX
 #define ATOLL_TFLITE_AT(type, field, offset) \
   static_assert(offsetof(type, field) == (offset), #type "." #field)

@@ -51,6 +51,8 @@ class Chooser {
   bool Preview(std::span<const int> nodes, std::vector<ChosenPartition>* partitions);
   void Settle(ChosenPartition* chosen);
   void RefuseReadersOf(std::span<const int> nodes, int tensor, const std::string& reason);
+  bool IsUnknown(int tensor) const;
+  void RefuseUnknown();
   void RefuseUnsafe(const ChosenPartition& chosen);
 
   TfLiteContext* const context_;
@@ -61,6 +63,7 @@ class Chooser {
   std::unordered_map<int, Node> nodes_;
   std::unordered_map<int, int> reads_;  // how often nodes of the plan have a tensor as input
   std::unordered_set<int> made_;        // tensors that nodes of the plan write
+  std::unordered_set<int> scalars_;     // those of them that are known to have no dimension
 };
 
 std::string Chooser::WhyNot(const GraphNode& node) const {
@@ -91,7 +94,9 @@ bool Chooser::ReadPlan(const TfLiteIntArray& plan) {
       if (const std::string reason = WhyNot(known.known); !reason.empty()) Refuse(index, reason);
     }
     for (const int tensor : known.inputs) ++reads_[tensor];
-    made_.insert(known.outputs.begin(), known.outputs.end());
+    std::ranges::copy_if(known.outputs, std::inserter(made_, made_.end()), [this](int tensor) {
+      return tensor >= 0 && static_cast<size_t>(tensor) < context_->tensors_size;
+    });
   }
   return true;
 }
@@ -163,7 +168,10 @@ void Chooser::ReadPlacement(std::span<const int> nodes, const Partition& placed)
     for (int32_t output = 0; output < info.output_count; ++output) {
       // Others are inside what came compiled.
       const auto tensor = static_cast<size_t>(info.outputs[output]);
-      if (tensor < placed.written.tensors.size()) infos[placed.written.tensors[tensor]] = info;
+      if (tensor >= placed.written.tensors.size()) continue;
+      infos[placed.written.tensors[tensor]] = info;
+      const AtollTensor* const made = AtollInterpreterGetTensor(interpreter, info.outputs[output]);
+      if (AtollTensorNumDims(made) == 0) scalars_.insert(placed.written.tensors[tensor]);
     }
   }
   std::unordered_set<int> read_on_device;
@@ -210,12 +218,33 @@ void Chooser::RefuseReadersOf(std::span<const int> nodes, int tensor, const std:
   }
 }
 
+// Files need not have the shapes of tensors between operators: those look like scalars until the
+// runtime has prepared what writes them. That is too late for what reads them elsewhere.
+bool Chooser::IsUnknown(int tensor) const {
+  if (!made_.contains(tensor) || scalars_.contains(tensor)) return false;
+  const TfLiteIntArray* const dims = context_->tensors[tensor].dims;
+  return dims == nullptr || dims->size == 0;
+}
+
+void Chooser::RefuseUnknown() {
+  std::unordered_set<int> unknown;
+  for (const int index : plan_) {
+    const Node& node = nodes_.at(index);
+    if (node.is_candidate &&
+        std::ranges::any_of(node.inputs, [&](int tensor) { return unknown.contains(tensor); })) {
+      Refuse(index, "the shape of its input is not known yet");
+    }
+    if (node.is_candidate) continue;
+    std::ranges::copy_if(node.outputs, std::inserter(unknown, unknown.end()),
+                         [this](int tensor) { return IsUnknown(tensor); });
+  }
+}
+
 // What would go wrong only when the runtime has replaced the nodes.
 void Chooser::RefuseUnsafe(const ChosenPartition& chosen) {
   const WrittenModel& written = chosen.partition.written;
   for (const int tensor : written.inputs) {
-    // Of tensors between operators a file need not have the shape; that looks like a scalar.
-    if (made_.contains(tensor) && context_->tensors[tensor].dims->size == 0) {
+    if (IsUnknown(tensor)) {
       RefuseReadersOf(chosen.nodes, tensor, "the shape of its input is not known yet");
     }
   }
@@ -272,6 +301,7 @@ Choice Chooser::Run() {
   }
   if (options_.operators == Operators::kDevice) Place(Candidates(), /*on_device=*/true);
   while (choice_.error.empty()) {
+    RefuseUnknown();
     choice_.nodes = Candidates();
     std::vector<ChosenPartition> partitions;
     if (!choice_.nodes.empty() && !Preview(choice_.nodes, &partitions)) {

@@ -104,7 +104,7 @@ TfLiteStatus Kernel::Prepare(TfLiteContext* context) {
     const bool is_known =
         tensor.dims != nullptr &&
         // Nodes behind a dynamic tensor are prepared when it has its bytes, and so its shape.
-        (tensor.allocation_type != kTfLiteDynamic || tensor.data.data != nullptr) &&
+        (NumberOf(tensor.allocation_type) != kTfLiteDynamic || tensor.data.data != nullptr) &&
         std::all_of(tensor.dims->data, tensor.dims->data + tensor.dims->size,
                     [](int size) { return size > 0; });
     if (!is_known) {
@@ -114,6 +114,13 @@ TfLiteStatus Kernel::Prepare(TfLiteContext* context) {
                   tensor.name != nullptr ? tensor.name : "");
     }
     dims.push_back(DimsOf(tensor));
+  }
+  for (const int list : partition_.written.empty_lists) {
+    const TfLiteTensor& tensor = context->tensors[list];
+    if (tensor.dims == nullptr || tensor.dims->size != 1 || tensor.dims->data[0] != 0) {
+      return Fail(context, "Atoll: '%s' was empty when the graph was partitioned, and is not now",
+                  tensor.name != nullptr ? tensor.name : "");
+    }
   }
   const int num_threads = ThreadsOf(context, setup_.num_threads);
   const bool is_other = num_threads != partition_.num_threads;

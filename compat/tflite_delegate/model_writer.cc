@@ -112,30 +112,37 @@ bool HasSize(const Array* array, int least, int most) {
 
 // The quantization of a tensor as a table has it: none, or the old pair, or one for each channel.
 const TfLiteAffineQuantization* AffineOf(const TfLiteTensor& tensor) {
-  return tensor.quantization.type == kTfLiteAffineQuantization
+  return NumberOf(tensor.quantization.type) == kTfLiteAffineQuantization
              ? static_cast<const TfLiteAffineQuantization*>(tensor.quantization.params)
              : nullptr;
 }
 
 bool IsConstant(const TfLiteTensor& tensor) {
-  return (tensor.allocation_type == kTfLiteMmapRo ||
-          tensor.allocation_type == kTfLitePersistentRo) &&
+  return (NumberOf(tensor.allocation_type) == kTfLiteMmapRo ||
+          NumberOf(tensor.allocation_type) == kTfLitePersistentRo) &&
          tensor.data.data != nullptr;
+}
+
+// A list of axes or the like that is empty: a constant, although nothing is stored of it.
+bool IsEmptyList(const TfLiteTensor& tensor) {
+  const int32_t type = NumberOf(tensor.type);
+  return tensor.dims != nullptr && tensor.dims->size == 1 && tensor.dims->data[0] == 0 &&
+         (type == kTfLiteInt32 || type == kTfLiteInt64);
 }
 
 // `has_bytes`: it holds more than quantization.
 std::string TensorProblem(const TfLiteTensor& tensor, bool has_bytes) {
-  if (FileType(tensor.type) < 0) {
-    return NameOf(tensor) + " has type " + std::to_string(tensor.type) +
+  if (FileType(NumberOf(tensor.type)) < 0) {
+    return NameOf(tensor) + " has type " + std::to_string(NumberOf(tensor.type)) +
            ", which Atoll does not compute with";
   }
-  if (tensor.dims == nullptr || tensor.allocation_type == kTfLiteDynamic) {
+  if (tensor.dims == nullptr || NumberOf(tensor.allocation_type) == kTfLiteDynamic) {
     return "the shape of " + NameOf(tensor) + " is known only while the model runs";
   }
   if (!HasSize(tensor.dims, 0, kMaxRank)) {
     return NameOf(tensor) + " has " + std::to_string(tensor.dims->size) + " dimensions";
   }
-  for (int i = 0; has_bytes && i < tensor.dims->size; ++i) {
+  for (int i = 0; has_bytes && !IsEmptyList(tensor) && i < tensor.dims->size; ++i) {
     if (tensor.dims->data[i] <= 0) {
       return NameOf(tensor) + " has the size " + std::to_string(tensor.dims->data[i]) +
              " in dimension " + std::to_string(i);
@@ -145,10 +152,10 @@ std::string TensorProblem(const TfLiteTensor& tensor, bool has_bytes) {
     return NameOf(tensor) + " is stored in sparse form, which Atoll does not read";
   }
   const TfLiteAffineQuantization* const affine = AffineOf(tensor);
-  if (affine == nullptr && tensor.quantization.type != kTfLiteNoQuantization &&
-      tensor.quantization.type != kTfLiteAffineQuantization) {
+  if (affine == nullptr && NumberOf(tensor.quantization.type) != kTfLiteNoQuantization &&
+      NumberOf(tensor.quantization.type) != kTfLiteAffineQuantization) {
     return NameOf(tensor) + " has quantization of kind " +
-           std::to_string(tensor.quantization.type) + ", which Atoll does not know";
+           std::to_string(NumberOf(tensor.quantization.type)) + ", which Atoll does not know";
   }
   if (affine != nullptr && affine->scale != nullptr && affine->zero_point != nullptr &&
       (!HasSize(affine->scale, 0, INT32_MAX) || affine->scale->size != affine->zero_point->size)) {
@@ -280,7 +287,7 @@ int32_t Writer::AddTensor(int index, bool has_bytes) {
   const auto shape = fbb_.CreateVector(tensor.dims->data, static_cast<size_t>(tensor.dims->size));
   const auto stored_name = fbb_.CreateString(tensor.name != nullptr ? tensor.name : "");
   const auto number = static_cast<int32_t>(file_tensors_.size());
-  file_tensors_.push_back(tflite::CreateTensor(fbb_, shape, FileType(tensor.type), buffer,
+  file_tensors_.push_back(tflite::CreateTensor(fbb_, shape, FileType(NumberOf(tensor.type)), buffer,
                                                stored_name, quantization, tensor.is_variable));
   tensors_.emplace(index, number);
   model_.tensors.push_back(index);
@@ -392,8 +399,9 @@ WrittenModel Writer::Write(std::span<const GraphNode> nodes, std::span<const int
     const TfLiteTensor& tensor = context_->tensors[index];
     if (tensor.is_variable) {
       model_.variables.push_back(index);
+    } else if (IsEmptyList(tensor) && !written_.contains(index)) {
+      model_.empty_lists.push_back(index);
     } else if (!IsConstant(tensor) && !written_.contains(index)) {
-      // Quantization of what is between the gates of an LSTM: a tensor that nobody reads or writes.
       model_.inputs.push_back(index);
     }
   }

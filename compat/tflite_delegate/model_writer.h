@@ -26,8 +26,9 @@ struct WrittenModel {
   std::string error;        // why there are no bytes, in a sentence; "" if there are
   std::vector<int> inputs;  // of the model, in its order: the runtime's tensors
   std::vector<int> outputs;
-  std::vector<int> variables;  // tensors that keep what the nodes leave in them
-  std::vector<int> tensors;    // all, in the order of the file: the runtime's
+  std::vector<int> variables;    // tensors that keep what the nodes leave in them
+  std::vector<int> empty_lists;  // that are taken for constants
+  std::vector<int> tensors;      // all, in the order of the file: the runtime's
 };
 
 // A node of a runtime's graph. Pointers from GetNodeAndRegistration are good until the next call of
