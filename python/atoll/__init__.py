@@ -9,6 +9,10 @@ What can fail raises an `atoll.Error`, which is also what programs in Python cat
 a `ValueError` for wrong arguments and for files that are no models, a `FileNotFoundError` for files
 and devices that are not there, and so on.
 """
+import atexit
+import logging
+
+from atoll import _atoll
 from atoll._atoll import (CancelledError, CorruptModelError, DeadlineError, Delegate,
                           DeviceBusyError, DeviceLostError, Error, InternalError,
                           InvalidArgumentError, Model, NotFoundError, PermissionDeniedError,
@@ -16,6 +20,12 @@ from atoll._atoll import (CancelledError, CorruptModelError, DeadlineError, Dele
 from atoll.devices import Device, Finding, devices, diagnose
 from atoll.interpreter import Interpreter, Node, Tensor
 from atoll.measure import Benchmark, NodeTime, Profile, benchmark, profile
+
+_logger = logging.getLogger("atoll")
+_logger.addHandler(logging.NullHandler())  # silent unless the program wants to hear it
+_LEVELS = (logging.INFO, logging.WARNING, logging.ERROR)
+_atoll.set_log(lambda severity, message: _logger.log(_LEVELS[severity], "%s", message))
+atexit.register(_atoll.set_log, None)
 
 __version__ = version()
 __all__ = [

@@ -2,6 +2,10 @@
 //
 // The module atoll._atoll: Atoll's C interface as objects of CPython. What makes it pleasant to use
 // (numpy, names, checks of types) is python/atoll.
+#include <mutex>
+#include <string>
+#include <vector>
+
 #include "python/extension/python.h"
 
 namespace atollpython {
@@ -29,7 +33,59 @@ PyObject* CpuName(PyObject*, PyObject*) {
   return status == ATOLL_OK ? PyUnicode_FromString(name) : Raise(status);
 }
 
-PyMethodDef functions[] = {{"version", Version, METH_NOARGS, "version() -> str"},
+// ---- Notes and warnings
+// ---------------------------------------------------------------------------
+
+// They come on any thread that is inside Atoll, without the GIL, and must not wait for it: whoever
+// has it may be waiting for Atoll. So they are kept until the main thread gets to them.
+struct Note {
+  AtollLogSeverity severity;
+  std::string message;
+};
+constexpr size_t kMaxNotes = 100;
+std::mutex notes_mutex;
+std::vector<Note> notes;           // guarded by notes_mutex
+PyObject* log_function = nullptr;  // guarded by the GIL
+
+int HandOverNotes(void*) {
+  std::vector<Note> taken;
+  {
+    const std::lock_guard lock(notes_mutex);
+    taken.swap(notes);
+  }
+  for (const Note& note : taken) {
+    if (log_function == nullptr) break;
+    const Ref done(PyObject_CallFunction(log_function, "is", static_cast<int>(note.severity),
+                                         note.message.c_str()));
+    if (!done) PyErr_WriteUnraisable(log_function);
+  }
+  return 0;
+}
+
+void KeepNote(AtollLogSeverity severity, const char* message, void*) {
+  {
+    const std::lock_guard lock(notes_mutex);
+    if (notes.size() < kMaxNotes) notes.push_back({severity, message});
+  }
+  Py_AddPendingCall(HandOverNotes, nullptr);
+}
+
+PyObject* SetLog(PyObject*, PyObject* function) {
+  Ref old(std::exchange(log_function, nullptr));
+  if (function != Py_None) {
+    Py_INCREF(function);
+    log_function = function;
+  }
+  AtollSetLogCallback(log_function != nullptr ? KeepNote : nullptr, nullptr);
+  Py_INCREF(Py_None);
+  return Py_None;
+}
+
+PyMethodDef functions[] = {{"set_log", SetLog, METH_O,
+                            "set_log(function or None)\n\nThe main thread calls function(severity, "
+                            "message) with notes (0), "
+                            "warnings (1) and errors (2)."},
+                           {"version", Version, METH_NOARGS, "version() -> str"},
                            {"cpu_name", CpuName, METH_NOARGS,
                             "cpu_name() -> str\n\nThe instruction set whose kernels are used."},
                            {nullptr, nullptr, 0, nullptr}};

@@ -338,6 +338,23 @@ class Errors(unittest.TestCase):
                 self.assertEqual(lost, on_device_loss == "fail")
                 self.assertGreater(delegate.health["failures"], 0)
 
+    def test_notes(self):
+        """What goes wrong is said to Python's logging, and printed nowhere."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "unplug.txt")
+            script.write_text("out 9 unplug 50ms\n", encoding="ascii")
+            program = (f"import atoll, logging, sys\n"
+                       f"if sys.argv[1:]: logging.basicConfig(level=logging.INFO)\n"
+                       f"d = atoll.Delegate('emu', faults={str(script)!r})\n"
+                       f"i = atoll.Interpreter({str(FASHION)!r}, d)\n"
+                       "for _ in range(20): i.invoke()\n"
+                       "assert d.health['failures'] > 0")
+            for arguments, said in (([], r"\A\Z"), (["heard"], r"WARNING:atoll:.*there again")):
+                done = subprocess.run([sys.executable, "-c", program, *arguments],
+                                      capture_output=True, text=True, check=False, timeout=100)
+                self.assertEqual((done.returncode, done.stdout), (0, ""))
+                self.assertRegex(done.stderr, said)
+
     def test_native_objects(self):
         """What the extension itself is given wrongly is an exception, too."""
         from atoll import _atoll
