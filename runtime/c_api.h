@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +68,8 @@ struct AtollTensor {
 struct AtollInterpreter {
   std::shared_ptr<const atollrt::Model> model;  // as it came, before any input was resized
   atollrt::InterpreterOptions options;
-  std::optional<std::string> substitute;  // the file that runs in its place; nullopt: it does
+  // The file that runs in its place, by the name that `interpreter` keeps; nullptr: it runs itself.
+  const char* substitute = nullptr;
   // Outlives `interpreter`, whoever deletes its handle.
   std::shared_ptr<atollrt::Delegate> delegate;
   std::unique_ptr<atollrt::Interpreter> interpreter;

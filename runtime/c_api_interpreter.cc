@@ -137,7 +137,7 @@ AtollStatus AtollInterpreterCreate(const AtollModel* model, const AtollInterpret
 
 AtollStatus AtollInterpreterGetSubstitute(const AtollInterpreter* interpreter, const char** path) {
   ATOLL_RETURN_IF_NULL(interpreter, path);
-  *path = interpreter->substitute ? interpreter->substitute->c_str() : nullptr;
+  *path = interpreter->substitute;
   return ToC(Status());
 }
 

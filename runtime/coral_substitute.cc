@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -561,8 +562,8 @@ class Substitutes {
 }  // namespace
 
 Status SubstituteForCoral(std::shared_ptr<const Model>* model, InterpreterOptions* options,
-                          std::optional<std::string>* path) {
-  path->reset();
+                          const char** path) {
+  *path = nullptr;
   if (options->delegate != nullptr && options->delegate->is_coral()) return {};
   const std::shared_ptr<const Model> compiled = *model;
   if (!IsForCoral(*compiled)) return {};
@@ -578,7 +579,7 @@ Status SubstituteForCoral(std::shared_ptr<const Model>* model, InterpreterOption
     substitute = known->Add(compiled, options->fallback, substitute);
   }
   NoteOnce(*compiled, *substitute);
-  *path = substitute->path();
+  *path = substitute->path().c_str();
   *model = std::move(substitute);
   options->fallback = nullptr;
   return {};

@@ -5,8 +5,7 @@
 
 namespace atollrt {
 
-Status SubstituteForCoral(std::shared_ptr<const Model>*, InterpreterOptions*,
-                          std::optional<std::string>*) {
+Status SubstituteForCoral(std::shared_ptr<const Model>*, InterpreterOptions*, const char**) {
   return {};
 }
 

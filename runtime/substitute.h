@@ -20,8 +20,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "atoll/status.h"
 #include "runtime/interpreter.h"
@@ -31,11 +29,12 @@ namespace atollrt {
 
 // If `*model` has operators for a Coral and `options->delegate` is none, replaces it by the model
 // that runs instead, with the names and numbers of its inputs and outputs in `*model`, takes
-// `options->fallback` away, and sets `*path` to the file of the substitute, "" if it came from
-// memory; a note in the log says so, once for each pair. Otherwise `*path` is nullopt and nothing
-// changes. kUnsupported if there is no substitute, with the ways to name one and why files that
-// were looked at did not fit; kInvalidArgument if the fallback does not fit.
+// `options->fallback` away, and sets `*path` to the file of the substitute, whose name is the new
+// model's, "" if it came from memory; a note in the log says so, once for each pair. Otherwise
+// `*path` is nullptr and nothing changes. kUnsupported if there is no substitute, with the ways to
+// name one and why files that were looked at did not fit; kInvalidArgument if the fallback does not
+// fit.
 Status SubstituteForCoral(std::shared_ptr<const Model>* model, InterpreterOptions* options,
-                          std::optional<std::string>* path);
+                          const char** path);
 
 }  // namespace atollrt

@@ -81,7 +81,7 @@ SelfTestCase Make(std::string name, uint64_t output_hash, const std::vector<Inst
   std::vector<uint8_t>& parameters = executable->resident_parameters;
   for (const MemoryAccess& access : AccessesOf(given[0])) {
     const OperandInfo& operand = InstructionTable()[given[0].index()].operands[access.word - 1];
-    const std::string_view content = operand.name;
+    const std::string_view content = operand.name();
     uint32_t address = activation_bytes;
     if (content == "weight_address" || content == "channel_address" || content == "table_address") {
       const size_t begin = parameters.size();

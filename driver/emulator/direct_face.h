@@ -91,7 +91,7 @@ class DirectArray {
   struct Key {
     Instruction instruction;
     Segments segments;
-    bool operator==(const Key&) const = default;
+    bool operator==(const Key& other) const;
   };
   struct KeyHash {
     size_t operator()(const Key& key) const;

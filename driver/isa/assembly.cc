@@ -272,7 +272,7 @@ Result<uint32_t> ReadOperand(Line& line, const OperandInfo& operand) {
   if (IsAddress(operand)) {
     word = ParseAddress(text);
     hint = "an address, act+0x10 or par+0x10 with an offset below 0x80000000";
-  } else if (std::string_view(operand.name) == "flags") {
+  } else if (std::string_view(operand.name()) == "flags") {
     word = ParseFlags(text);
     hint = "flags joined by '|', of ";
     for (const FlagInfo& flag : FlagTable()) {
@@ -287,7 +287,7 @@ Result<uint32_t> ReadOperand(Line& line, const OperandInfo& operand) {
     hint = "a number from 0 to 4294967295";
   }
   if (word) return *word;
-  return line.Error("%s is no value of %s; write %s", Shown(text).c_str(), operand.name,
+  return line.Error("%s is no value of %s; write %s", Shown(text).c_str(), operand.name(),
                     hint.c_str());
 }
 
@@ -307,21 +307,21 @@ Result<Instruction> ReadInstruction(Line& line) {
   while (!line.AtEnd()) {
     const std::string_view name = line.Word();
     size_t index = 0;
-    while (index < info->operands.size() && name != info->operands[index].name) ++index;
+    while (index < info->operands.size() && name != info->operands[index].name()) ++index;
     if (index == info->operands.size()) {
       std::string operands;
       for (const OperandInfo& operand : info->operands) {
-        operands += Format("%s%s", operands.empty() ? "" : ", ", operand.name);
+        operands += Format("%s%s", operands.empty() ? "" : ", ", operand.name());
       }
       return line.Error("%s is no operand of %s; it has %s", Shown(name).c_str(), info->mnemonic,
                         operands.empty() ? "none" : operands.c_str());
     }
     if (std::exchange(seen[index], true)) {
-      return line.Error("%s is there twice; keep one", info->operands[index].name);
+      return line.Error("%s is there twice; keep one", info->operands[index].name());
     }
     if (!line.Take('=')) {
       line.AtEnd();
-      return line.Error("'=' and a value belong after %s", info->operands[index].name);
+      return line.Error("'=' and a value belong after %s", info->operands[index].name());
     }
     ATOLL_ASSIGN_OR_RETURN(const uint32_t word, ReadOperand(line, info->operands[index]));
     StoreLittleEndian(&bytes[4 * (index + 1)], word);

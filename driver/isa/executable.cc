@@ -80,7 +80,7 @@ Status ValidateInstruction(const Executable& executable, const Instruction& inst
     const uint64_t end = offset + std::max<uint64_t>(extent, 1);
     if (end > segment_bytes) {
       return CorruptModel("%s %s reaches byte %llu of the %s segment, which has %llu",
-                          info.mnemonic, info.operands[i].name,
+                          info.mnemonic, info.operands[i].name(),
                           static_cast<unsigned long long>(end),
                           in_parameters ? "parameter" : "activation",
                           static_cast<unsigned long long>(segment_bytes));

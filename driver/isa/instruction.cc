@@ -25,11 +25,42 @@ constexpr FlagInfo kFlags[] = {
 #include "driver/isa/instructions.inc"
 };
 
-// Those of all instructions, one after the other.
-constexpr OperandInfo kOperands[] = {
-#define ATOLL_OPERAND(Struct, type, name, meaning) {#name, std::is_signed_v<type>},
+// The names of operands, each once: where the list has it first.
+struct OperandNames {
+  static constexpr std::string_view kListed[] = {
+#define ATOLL_OPERAND(Struct, type, name, meaning) #name,
 #include "driver/isa/instructions.inc"
+  };
+  std::array<const char*, std::size(kListed)> names = {};
+  std::array<uint8_t, std::size(kListed)> indices = {};  // of all operands in the list
+  size_t count = 0;
+
+  constexpr OperandNames() {
+    for (size_t i = 0; i < std::size(kListed); ++i) {
+      size_t index = 0;
+      while (index < count && kListed[i] != names[index]) ++index;
+      if (index == count) names[count++] = kListed[i].data();
+      indices[i] = static_cast<uint8_t>(index);
+    }
+  }
 };
+constexpr OperandNames kNames;
+static_assert(kNames.count <= 128);
+constexpr auto kOperandNames = [] {
+  std::array<const char*, kNames.count> names = {};
+  for (size_t i = 0; i < names.size(); ++i) names[i] = kNames.names[i];
+  return names;
+}();
+
+// Those of all instructions, one after the other.
+constexpr auto kOperands = [] {
+  std::array<OperandInfo, kNames.indices.size()> operands{{
+#define ATOLL_OPERAND(Struct, type, name, meaning) {0, std::is_signed_v<type>},
+#include "driver/isa/instructions.inc"
+  }};
+  for (size_t i = 0; i < operands.size(); ++i) operands[i].name_index = kNames.indices[i] & 0x7F;
+  return operands;
+}();
 
 constexpr auto kInstructions = [] {
   size_t end = 0;
@@ -77,14 +108,16 @@ std::string OperandText(const OperandInfo& operand, uint32_t word) {
     return Format("%s+0x%X", (word & kParameterSegment) != 0 ? "par" : "act",
                   word & ~kParameterSegment);
   }
-  if (std::string_view(operand.name) == "flags") return FlagsText(word);
+  if (std::string_view(operand.name()) == "flags") return FlagsText(word);
   return operand.is_signed ? Format("%d", static_cast<int32_t>(word)) : Format("%u", word);
 }
 
 }  // namespace
 
+const char* OperandInfo::name() const { return kOperandNames[name_index]; }
+
 bool IsAddress(const OperandInfo& operand) {
-  return std::string_view(operand.name).ends_with("_address");
+  return std::string_view(operand.name()).ends_with("_address");
 }
 
 std::span<const FlagInfo> FlagTable() { return kFlags; }
@@ -142,7 +175,7 @@ std::string Disassemble(const Instruction& instruction) {
     const OperandInfo& operand = info.operands[i];
     const uint32_t word = Word(bytes, i + 1);
     if (word == 0 && !IsAddress(operand)) continue;
-    line += Format("%s%s=%s", separator, operand.name, OperandText(operand, word).c_str());
+    line += Format("%s%s=%s", separator, operand.name(), OperandText(operand, word).c_str());
     separator = ", ";
   }
   return line;
@@ -165,7 +198,7 @@ const char* MeaningOf(const OperandInfo& operand) {
 #define ATOLL_OPERAND(Struct, type, name, meaning) meaning,
 #include "driver/isa/instructions.inc"
   };
-  return kMeanings[&operand - kOperands];
+  return kMeanings[&operand - kOperands.data()];
 }
 
 const char* MeaningOf(const FlagInfo& flag) {

@@ -136,8 +136,9 @@ Unit UnitOf(const Instruction& instruction);
 
 // Operands of one instruction in order, for generic walks.
 struct OperandInfo {
-  const char* name;
-  bool is_signed;  // the word is in two's complement
+  const char* name() const;
+  uint8_t name_index : 7;  // the same of operands of the same name, of which there are few
+  bool is_signed : 1;      // the word is in two's complement
 };
 // An on-chip address: its name ends in "_address".
 bool IsAddress(const OperandInfo& operand);

@@ -142,8 +142,8 @@ Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* del
       const Node& node = graph.nodes[i];
       if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
         return Unsupported(
-            "%s: the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is "
-            "used; only the model that it was compiled from can run here",
+            "%s: compiled for a Coral, and none is used; the model that it was made from can run "
+            "here",
             Describe(graph, node).c_str());
       }
       if (IsCompiledOp(node)) {

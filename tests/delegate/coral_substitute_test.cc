@@ -544,11 +544,11 @@ TEST_F(CoralSubstitute, NothingIsReplacedOnACoral) {
   const std::shared_ptr<const Model> fallback = original.m.Load();
   const std::shared_ptr<const Model> before = model;
   InterpreterOptions options{.delegate = &coral, .fallback = fallback};
-  std::optional<std::string> substitute = "something";
+  const char* substitute = "something";
   EXPECT_TRUE(SubstituteForCoral(&model, &options, &substitute).ok());
   EXPECT_EQ(model, before);
   EXPECT_EQ(options.fallback, fallback);
-  EXPECT_EQ(substitute, std::nullopt);
+  EXPECT_EQ(substitute, nullptr);
 }
 
 // So that devices compile and hold it once.
@@ -562,7 +562,7 @@ TEST_F(CoralSubstitute, InterpretersOfAModelShareWhatRuns) {
   const auto substitute = [&](const std::shared_ptr<const Model>& with) {
     std::shared_ptr<const Model> runs = model;
     InterpreterOptions options{.fallback = with};
-    std::optional<std::string> path;
+    const char* path = nullptr;
     EXPECT_TRUE(SubstituteForCoral(&runs, &options, &path).ok());
     EXPECT_NE(runs, model);
     return runs;

@@ -111,13 +111,13 @@ std::string InstructionBlock(const InstructionInfo& info) {
     } else {
       values.push_back(word);
     }
-    if (std::string_view(operand.name) == "flags") {
+    if (std::string_view(operand.name()) == "flags") {
       flags = meaning;
       for (size_t bar; (bar = flags.find(" |")) != std::string::npos;) flags.replace(bar, 2, ",");
       meaning = "as above";
     }
     table +=
-        Format("| %zu | `%s` | %s | %s |\n", word, operand.name, type.c_str(), meaning.c_str());
+        Format("| %zu | `%s` | %s | %s |\n", word, operand.name(), type.c_str(), meaning.c_str());
   }
   std::string text =
       Format("Opcode 0x%02X, unit *%s*: %s.", info.opcode, UnitName(info.unit), MeaningOf(info));

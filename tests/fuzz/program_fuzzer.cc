@@ -75,7 +75,7 @@ uint32_t FlagsFrom(uint8_t byte, std::string_view allowed) {
 
 // A value that suits an operand of this name.
 uint32_t OperandFrom(uint8_t byte, const OperandInfo& operand, uint32_t flags) {
-  const std::string_view name = operand.name;
+  const std::string_view name = operand.name();
   if (IsAddress(operand)) {
     const uint32_t segment = byte % 32 >= 16 ? kParameterSegment : 0;
     return segment | (byte % 16 * kBlock + byte / 64);
@@ -141,7 +141,7 @@ Instruction InstructionFrom(Input& input, const Instruction& before) {
     const uint8_t byte = input.Byte();
     const uint32_t word =
         byte >= kAnyWord ? input.Word() : OperandFrom(byte, info.operands[i], flags);
-    if (std::string_view(info.operands[i].name) == "flags") flags = word;
+    if (std::string_view(info.operands[i].name()) == "flags") flags = word;
     StoreLittleEndian(&bytes[4 * (i + 1)], word);
   }
   Instruction instruction = *Decode(bytes);

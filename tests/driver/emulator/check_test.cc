@@ -18,7 +18,7 @@ constexpr uint64_t kMemory = 1 << 16;
 uint32_t WordOf(const Instruction& instruction, const std::string& operand) {
   const InstructionInfo& info = InstructionTable()[instruction.index()];
   for (size_t i = 0; i < info.operands.size(); ++i) {
-    if (operand == info.operands[i].name) return static_cast<uint32_t>(i + 1);
+    if (operand == info.operands[i].name()) return static_cast<uint32_t>(i + 1);
   }
   ADD_FAILURE() << info.mnemonic << " has no operand " << operand;
   return 0;
@@ -209,7 +209,7 @@ TEST(Check, TakesExactlyTheFlagsOfTheList) {
   for (const Instruction& good : GoodInstructions()) {
     const InstructionInfo& info = InstructionTable()[good.index()];
     for (const OperandInfo& operand : info.operands) {
-      if (std::string_view(operand.name) != "flags") continue;
+      if (std::string_view(operand.name()) != "flags") continue;
       const std::string allowed = std::string(" ") + MeaningOf(operand) + " ";
       for (int number = 0; number < 32; ++number) {
         const uint32_t bit = 1u << number;
@@ -232,7 +232,7 @@ TEST(Check, RefusesSizesOfZeroAndBeyond31Bits) {
   for (const Instruction& good : GoodInstructions()) {
     const InstructionInfo& info = InstructionTable()[good.index()];
     for (const OperandInfo& operand : info.operands) {
-      const std::string name = operand.name;
+      const std::string name = operand.name();
       const bool is_size =
           name == "batch" || name == "bytes" || name == "depth" || name == "channels" ||
           name == "groups" || name == "steps" || name == "inputs" || name == "units" ||
@@ -317,21 +317,21 @@ TEST(Check, RefusesValuesOutsideTheirRange) {
   for (const Instruction& good : GoodInstructions()) {
     const InstructionInfo& info = InstructionTable()[good.index()];
     for (const OperandInfo& operand : info.operands) {
-      const std::string name = operand.name;
+      const std::string name = operand.name();
       if (name.ends_with("zero_point")) {
-        breaches.push_back({good, operand.name, 128});
-        breaches.push_back({good, operand.name, minus(129)});
+        breaches.push_back({good, operand.name(), 128});
+        breaches.push_back({good, operand.name(), minus(129)});
       } else if (name == "clamp_min") {
-        breaches.push_back({good, operand.name, minus(129)});
+        breaches.push_back({good, operand.name(), minus(129)});
         breaches.push_back(
-            {With(good, "clamp_max", 5), operand.name, 6, FaultCode::kBadOperand, "clamp_max"});
+            {With(good, "clamp_max", 5), operand.name(), 6, FaultCode::kBadOperand, "clamp_max"});
       } else if (name == "clamp_max") {
-        breaches.push_back({good, operand.name, 128});
+        breaches.push_back({good, operand.name(), 128});
       } else if (name.ends_with("multiplier")) {
-        breaches.push_back({good, operand.name, minus(1)});
+        breaches.push_back({good, operand.name(), minus(1)});
       } else if (name.ends_with("exponent")) {
-        breaches.push_back({good, operand.name, 128});
-        breaches.push_back({good, operand.name, minus(32)});
+        breaches.push_back({good, operand.name(), 128});
+        breaches.push_back({good, operand.name(), minus(32)});
       }
     }
   }

@@ -776,7 +776,7 @@ TEST(Core, SurvivesRandomPrograms) {
       EncodedInstruction bytes{};
       StoreLittleEndian<uint32_t>(bytes.data(), info.opcode);
       for (size_t word = 1; word <= info.operands.size(); ++word) {
-        const std::string name = info.operands[word - 1].name;
+        const std::string name = info.operands[word - 1].name();
         int64_t value = rng.Int(1, 3);
         if (name.ends_with("_address")) value = rng.Int(0, 4095);
         if (name == "flags") value = rng.Int(0, rng.OneIn(3) ? 3 : 1);

@@ -364,8 +364,8 @@ TEST(Prepare, UnknownCustomOperatorIsNamed) {
 TEST(Prepare, ModelsCompiledForACoralAreRecognized) {
   ModelBuilder m;
   m.Output(m.Custom("edgetpu-custom-op", m.Relu(m.Input({1, 4}))));
-  EXPECT_THAT(PrepareRefusal(m), AllOf(HasSubstr("node 1 (edgetpu-custom-op)"),
-                                       HasSubstr("compiled for a Coral Edge TPU")));
+  EXPECT_THAT(PrepareRefusal(m),
+              AllOf(HasSubstr("node 1 (edgetpu-custom-op)"), HasSubstr("compiled for a Coral")));
 }
 
 TEST(Prepare, UnknownOperatorIsNamed) {
