@@ -186,10 +186,10 @@ class Interpreter:
 
     def resize(self, shapes: Dict[Which, Sequence[int]]) -> None:
         """Gives inputs, by position or name, other shapes; all others follow. Buffers of
-        `set_input` and `set_output` are forgotten. BufferError while views of tensors are alive."""
-        for which, shape in shapes.items():
-            self._native.resize_input(self._position(self.inputs, which), shape)
-        self._native.allocate()
+        `set_input` and `set_output` are forgotten. If they do not fit, shapes stay as they are.
+        BufferError while views of tensors are alive."""
+        self._native.resize([(self._position(self.inputs, which), shape)
+                             for which, shape in shapes.items()])
 
     def reset(self) -> None:
         """Forgets what earlier invocations left for later ones (recurrent layers, variables)."""

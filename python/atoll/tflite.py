@@ -140,15 +140,15 @@ class Interpreter:
         native = self._native()
         self._ready = False
         if self._shapes:
+            for index, shape in self._shapes.items():
+                rank = len(self._tensor(index).shape)
+                if len(shape) != rank:  # two sizes would mean something to Atoll
+                    raise RuntimeError(f"input {index} has {rank} dimensions, not the {len(shape)} "
+                                       f"of {shape}")
             indices = native.input_indices
             try:
-                for index, shape in self._shapes.items():
-                    rank = len(self._tensor(index).shape)
-                    if len(shape) != rank:  # two sizes would mean something to Atoll
-                        raise RuntimeError(f"input {index} has {rank} dimensions, not the "
-                                           f"{len(shape)} of {shape}")
-                    native.resize_input(indices.index(index), shape)
-                native.allocate()
+                native.resize([(indices.index(index), shape)
+                               for index, shape in self._shapes.items()])
             except (_atoll.Error, OverflowError) as error:
                 raise RuntimeError(_with_node(str(error), "prepare")) from error
             self._shapes = {}

@@ -27,7 +27,6 @@ struct State {
   std::recursive_mutex mutex;
   Py_ssize_t views = 0;
   bool invoking = false;
-  bool resized = false;
   // Inputs and outputs that lie in memory of others, by their tensors.
   struct Bound {
     const AtollTensor* tensor;
@@ -147,46 +146,89 @@ PyObject* Cancel(PyObject* self, PyObject*) {
   return NoneOr(AtollInterpreterCancel(Handle(self)));
 }
 
-PyObject* ResizeInput(PyObject* self, PyObject* args) {
-  int index = 0;
-  PyObject* sizes = nullptr;
-  if (PyArg_ParseTuple(args, "iO:resize_input", &index, &sizes) == 0) return nullptr;
-  const Py_ssize_t count = PySequence_Size(sizes);
-  if (count < 0) return nullptr;
-  std::vector<int32_t> dims;
+using Sizes32 = std::vector<int32_t>;
+
+// False with an exception if `sequence` is none of sizes.
+bool ReadSizes(PyObject* sequence, Sizes32* dims) {
+  const Py_ssize_t count = PySequence_Size(sequence);
+  if (count < 0) return false;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const Ref item(PySequence_GetItem(sizes, i));
+    const Ref item(PySequence_GetItem(sequence, i));
     const Ref number(item ? PyNumber_Index(item.get()) : nullptr);
     const long size = number ? PyLong_AsLong(number.get()) : -1;
-    if (size == -1 && PyErr_Occurred() != nullptr) return nullptr;
-    if (size < 1 || size > INT32_MAX) return RaiseInvalidArgument("sizes are numbers from 1");
-    dims.push_back(static_cast<int32_t>(size));
+    if (size == -1 && PyErr_Occurred() != nullptr) return false;
+    if (size < 1 || size > INT32_MAX) {
+      RaiseInvalidArgument("sizes are numbers from 1");
+      return false;
+    }
+    dims->push_back(static_cast<int32_t>(size));
   }
-  const Turn turn(self);
-  const AtollStatus status = AtollInterpreterResizeInput(Handle(self), index, dims.data(),
-                                                         static_cast<int32_t>(dims.size()));
-  if (status == ATOLL_OK) StateOf(self)->resized = true;
-  return NoneOr(status);
+  return true;
 }
 
-PyObject* Allocate(PyObject* self, PyObject*) {
+Sizes32 SizesOf(const AtollTensor* tensor) {
+  Sizes32 dims;
+  for (int32_t i = 0; i < AtollTensorNumDims(tensor); ++i) {
+    dims.push_back(AtollTensorDim(tensor, i));
+  }
+  return dims;
+}
+
+struct NewShape {
+  int32_t index;
+  Sizes32 dims;
+};
+
+AtollStatus ResizeAndAllocate(AtollInterpreter* interpreter, const std::vector<NewShape>& shapes) {
+  for (const NewShape& shape : shapes) {
+    const AtollStatus status = AtollInterpreterResizeInput(
+        interpreter, shape.index, shape.dims.data(), static_cast<int32_t>(shape.dims.size()));
+    if (status != ATOLL_OK) return status;
+  }
+  return AtollInterpreterAllocateTensors(interpreter);
+}
+
+// All or nothing: if the shapes do not fit, the interpreter is as it was, but for its buffers.
+PyObject* Resize(PyObject* self, PyObject* shapes) {
+  const Py_ssize_t count = PySequence_Size(shapes);
+  if (count < 0) return nullptr;
+  std::vector<NewShape> wanted;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref item(PySequence_GetItem(shapes, i));
+    const Ref pair(item ? PySequence_Tuple(item.get()) : nullptr);
+    int index = 0;
+    PyObject* sizes = nullptr;
+    wanted.emplace_back();
+    if (!pair || PyArg_ParseTuple(pair.get(), "iO:resize", &index, &sizes) == 0 ||
+        !ReadSizes(sizes, &wanted.back().dims)) {
+      return nullptr;
+    }
+    wanted.back().index = index;
+  }
   State* const state = StateOf(self);
   std::vector<State::Bound> released;  // after the turn, as it may run others' code
   const Turn turn(self);
-  if (!state->resized) return None();
   if (state->views > 0) {
     PyErr_Format(PyExc_BufferError,
                  "%zd views of the interpreter's tensors are alive; their memory cannot move",
                  state->views);
     return nullptr;
   }
+  std::vector<NewShape> before;
+  for (const NewShape& shape : wanted) {
+    const AtollTensor* const tensor =
+        AtollInterpreterGetInputTensor(state->interpreter, shape.index);
+    if (tensor == nullptr) return Raise(ATOLL_INVALID_ARGUMENT);
+    before.push_back({shape.index, SizesOf(tensor)});
+  }
   // Nobody can begin to look meanwhile: that takes a turn, too.
   const AtollStatus status =
-      WithoutGil([state] { return AtollInterpreterAllocateTensors(state->interpreter); });
-  if (status != ATOLL_OK) return Raise(status);
-  state->resized = false;
+      WithoutGil([&] { return ResizeAndAllocate(state->interpreter, wanted); });
   released.swap(state->bound);
-  return None();
+  if (status == ATOLL_OK) return None();
+  Raise(status);
+  WithoutGil([&] { return ResizeAndAllocate(state->interpreter, before); });
+  return nullptr;
 }
 
 PyObject* ResetVariables(PyObject* self, PyObject*) {
@@ -414,9 +456,8 @@ PyMethodDef interpreter_methods[] = {
      "invoke_traced() -> list of dicts: invoke(), and what took time in it"},
     {"cancel", Cancel, METH_NOARGS,
      "cancel()\n\nEnds an invoke() in progress on another thread early, if that can be done."},
-    {"resize_input", ResizeInput, METH_VARARGS, "resize_input(index, shape)"},
-    {"allocate", Allocate, METH_NOARGS,
-     "allocate()\n\nAfter resize_input. BufferError while views of tensors are alive."},
+    {"resize", Resize, METH_O,
+     "resize([(index of the input, shape), ...])\n\nBufferError while views of tensors are alive."},
     {"reset_variables", ResetVariables, METH_NOARGS,
      "reset_variables()\n\nThe next invocation is like the first."},
     {"set_input_buffer", SetInputBuffer, METH_VARARGS, "set_input_buffer(index, buffer or None)"},
@@ -538,7 +579,7 @@ void* OwnBytes(const TensorObject& self) {
   static char nothing = 0;
   const void* const data = AtollTensorConstData(self.tensor);
   if (data != nullptr) return const_cast<void*>(data);
-  if (StateOf(self.owner)->resized) return Raise(ATOLL_INVALID_ARGUMENT);
+  if (*AtollLastError() != '\0') return Raise(ATOLL_INVALID_ARGUMENT);  // it is not ready
   if (AtollTensorByteSize(self.tensor) == 0) return &nothing;
   const std::string message = "tensor '" + std::string(AtollTensorName(self.tensor)) +
                               "' has no memory: it exists inside a partition only";
@@ -717,7 +758,7 @@ PyGetSetDef tensor_properties[] = {
     {"nbytes", ByteSize, nullptr, nullptr, nullptr},
     {"is_constant", IsConstant, nullptr, "Whether it is stored in the model's file.", nullptr},
     {"is_variable", IsVariable, nullptr, "Whether it remembers something.", nullptr},
-    {"has_memory", HasMemory, nullptr, "False inside partitions, and before allocate().", nullptr},
+    {"has_memory", HasMemory, nullptr, "False inside partitions.", nullptr},
     {"quantization", Quantization, nullptr, "(scale, zero point); (0.0, 0): see the channels.",
      nullptr},
     {"channel_quantization", ChannelQuantization, nullptr, "(scales, zero points, dimension)",

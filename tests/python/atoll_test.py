@@ -88,9 +88,12 @@ class Running(Runs):
         with self.assertRaises(BufferError):
             interpreter.resize({0: [2, 28, 28, 1]})
         np.testing.assert_array_equal(view, self.expected)
-        with self.assertRaises(atoll.InvalidArgumentError):  # not allocated
-            interpreter.invoke()
         del view
+        for shape in ((2, 28, 28, 3), (1, 28, 28), (), (0, 28, 28, 1), (1 << 40, 28, 28, 1),
+                      (2**31 - 1, 28, 28, 1)):
+            with self.subTest(shape), self.assertRaises((ValueError, OverflowError)):
+                interpreter.resize({0: shape})
+            np.testing.assert_array_equal(interpreter.run(self.image)[0], self.expected)
         interpreter.resize({0: [2, 28, 28, 1]})
         np.testing.assert_array_equal(interpreter.run(both)[0], np.tile(self.expected, (2, 1)))
 
@@ -364,10 +367,11 @@ class Errors(unittest.TestCase):
                      lambda: interpreter.set_input_buffer(0, None, 1),
                      lambda: interpreter.set_input_buffer(5, b""),
                      lambda: interpreter.set_output_buffer(-1, bytearray(10)),
-                     lambda: interpreter.resize_input(0, None),
-                     lambda: interpreter.resize_input(0, "ab"),
-                     lambda: interpreter.resize_input(0, [1 << 70]),
-                     lambda: interpreter.resize_input(7, [1]),
+                     lambda: interpreter.resize(None), lambda: interpreter.resize([0]),
+                     lambda: interpreter.resize([(0, None)]),
+                     lambda: interpreter.resize([(0, "ab")]),
+                     lambda: interpreter.resize([(0, [1 << 70])]),
+                     lambda: interpreter.resize([(7, [1])]),
                      lambda: _atoll.Tensor(interpreter, 2).copy_from(b""),
                      lambda: _atoll.Tensor(interpreter, 0).copy_to(b"x" * 784)):
             with self.assertRaises((TypeError, ValueError, BufferError, OverflowError)):
