@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
 #include "runtime/graph/compiled_op.h"
@@ -230,6 +232,24 @@ TEST(CompiledModel, RefusesOtherEndsAndDamageWithoutASubgraph) {
       Reload(WithOptions(EncodeCompiledOp({.subgraph = 0, .executable = damaged}), conv.graph())),
       {.threads = 1, .delegate = delegate.get()});
   EXPECT_EQ(half.status().code(), StatusCode::kCorruptModel);
+}
+
+TEST(CompiledModel, SurvivesDamageWithoutASubgraph) {
+  const Conv conv;
+  const auto delegate = DelegateWith(8 << 20);
+  Bytes file = WithOptions(EncodeCompiledOp({.subgraph = 0, .executable = conv.executable}),
+                           ModelBuilder().graph());
+  int runs = 0;
+  for (uint8_t& byte : file) {
+    for (const uint8_t damage : {uint8_t{0x00}, uint8_t{0xFF}, static_cast<uint8_t>(byte + 1)}) {
+      const uint8_t before = std::exchange(byte, damage);
+      if (const auto model = Model::FromBuffer(file); model.ok()) {
+        runs += Interpreter::Create(*model, {.threads = 1, .delegate = delegate.get()}).ok();
+      }
+      byte = before;
+    }
+  }
+  EXPECT_GT(runs, 0);
 }
 
 TEST(CompiledModel, RefusesOptionsThatAreNone) {
