@@ -403,6 +403,7 @@ void MadeUpTflite::MakeNodes() {
 
 // Everything that a runtime may move lies elsewhere afterwards.
 void MadeUpTflite::Shake() {
+  if (!shakes) return;
   Move(&tensors_);
   context()->tensors = tensors();
   constexpr size_t kMany = 100;  // of a large graph it would take too long

@@ -78,8 +78,9 @@ class MadeUpTflite {
   const std::string& errors() const { return errors_; }
   void ClearErrors() { errors_.clear(); }
 
-  // Before the next call: every tensor is in other memory for each invocation, and what was there
-  // before is gone.
+  // Whether what may move does; programs that measure turn it off.
+  bool shakes = true;
+  // Every tensor is in other memory for each invocation, and what was there before is gone.
   bool moves_memory = false;
   // What a test makes of the graph after the runtime has made its structs, before a delegate sees
   // them.
