@@ -54,7 +54,7 @@ TfLiteExternalContext* NoExternalContext(TfLiteContext* /*context*/, int /*type*
 void IgnoreExternalContext(TfLiteContext* /*context*/, int /*type*/,
                            TfLiteExternalContext* /*external*/) {}
 
-// What is behind `delegate`; no AtollDelegate and does_nothing 0 if it is not one of ours.
+// What is behind `delegate`; all zeros if it is not one of ours.
 Handshake ShakeHands(TfLiteDelegate* delegate) {
   Handshake handshake = {};
   if (delegate->Prepare == nullptr) return handshake;
@@ -105,6 +105,10 @@ Device ChooseDevice(const std::vector<TfLiteDelegate*>& delegates, const Reporte
   for (TfLiteDelegate* const delegate : delegates) {
     const Handshake handshake = ShakeHands(delegate);
     if (handshake.delegate != nullptr) return {.ok = true, .delegate = handshake.delegate};
+    if (handshake.error != nullptr) {
+      reporter.Say("%s", handshake.error);
+      return {};
+    }
     if (handshake.does_nothing != 0) continue;
     Warn(
         "a delegate that is not Atoll's is left out: Atoll's libtensorflowlite_c runs models with "

@@ -17,8 +17,9 @@ struct Device {
   std::shared_ptr<AtollDelegate> of_process;  // keeps it, if it is not the program's own
 };
 
-// The first of Atoll's own among a program's delegates (others are left out with a warning), else
-// the device that ATOLL_DEVICE names, which interpreters of a process share.
+// The first of Atoll's own among a program's delegates (others are left out with a warning; that it
+// could not open its device is an error), else the device that ATOLL_DEVICE names, which
+// interpreters of a process share.
 Device ChooseDevice(const std::vector<TfLiteDelegate*>& delegates, const Reporter& reporter);
 
 }  // namespace atollcompat

@@ -22,6 +22,9 @@ struct Handshake {
   AtollDelegate* delegate;
   // Out: nonzero if the delegate does nothing by design (XNNPACK's stand-in).
   int32_t does_nothing;
+  // Out: why there is no AtollDelegate, of a delegate of Atoll's that could not open its device;
+  // borrowed from the TfLiteDelegate. Null otherwise.
+  const char* error;
 };
 
 // The handshake that `context` stands for; null if it is that of a runtime.

@@ -80,6 +80,7 @@ TfLiteStatus Delegate::Prepare(TfLiteContext* context, TfLiteDelegate* delegate)
   Delegate* const self = Of(delegate);
   if (Handshake* const handshake = FindHandshake(context); handshake != nullptr) {
     if (self->device_ != nullptr) handshake->delegate = self->device_->handle();
+    if (!self->error_.empty()) handshake->error = self->error_.c_str();
     return kTfLiteOk;
   }
   if (!self->error_.empty()) {

@@ -61,8 +61,9 @@ def open_edge_tpu(options: Mapping[str, str]) -> _atoll.Delegate:
         except _atoll.Error as error:
             if candidate == candidates[-1]:
                 raise ValueError(str(error)) from error
+    which = f" '{device}'" if device else ""
     raise ValueError(
-        f"no Edge TPU '{device}' is there. ATOLL_EDGETPU_EMULATE=1 gives programs an emulated one; "
+        f"no Edge TPU{which} is there. ATOLL_EDGETPU_EMULATE=1 gives programs an emulated one; "
         "with ATOLL_MODEL_PATH, models that were compiled run as those in its folders that they "
         "were made from")
 

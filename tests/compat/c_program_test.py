@@ -3,8 +3,10 @@
 original: the bytes of outputs are those of TensorFlow Lite's reference kernels."""
 import unittest
 
-from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, equal_to_golden, golden_models,
+from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, SOURCE, equal_to_golden, golden_models,
                              need_original, run_model)
+
+FASHION = SOURCE / "models/fashion/fashion_int8.tflite"
 
 
 class GoldenTest(unittest.TestCase):
@@ -31,6 +33,14 @@ class StandIn(GoldenTest):
 
     def test_on_the_device_of_a_delegate(self):
         self.check("--delegate", DELEGATE, "device=emu")
+
+    def test_a_delegate_without_its_device(self):
+        # An error, as under the original: a program that wants a device would run without one.
+        for device, why in (("EMU", "did you mean 'emu'"), ("usb:99", "no device on USB")):
+            result = run_model(FASHION, 1, "--delegate", DELEGATE, f"device={device}")
+            self.assertEqual(result.code, 1, result.stderr)
+            self.assertIn(why, result.stderr)
+            self.assertNotIn("left out", result.stderr)
 
 
 class UnderTheOriginal(GoldenTest):

@@ -410,6 +410,9 @@ class Delegates(Interpreters):
             text = self.fails(ValueError, "Failed to load delegate from libedgetpu.so.1.0\n",
                               tflite.load_delegate, "libedgetpu.so.1.0", {"device": "usb:31"})
             self.assertIn("usb:31", text)
+            text = self.fails(ValueError, "Failed to load delegate from libedgetpu.so.1\n",
+                              tflite.load_delegate, "libedgetpu.so.1")
+            self.assertIn("no Edge TPU is there", text)
         with emulated():
             for device in (":1", "usb:1", "pci", "pci:0", "usb:-1", "gpu", ":"):
                 self.fails(ValueError, "Failed to load delegate from libedgetpu.so.1\n",
