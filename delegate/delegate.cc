@@ -334,7 +334,9 @@ std::shared_ptr<DeviceDelegate::Shelf> DeviceDelegate::FindShelf(const Graph& gr
                                                                  uint32_t residency_set) {
   const std::lock_guard lock(shelves_mutex_);
   std::erase_if(shelves_, [](const auto& entry) {
-    return entry.second.use_count() == 1 && entry.second->plan.expired();
+    // Nobody else can come to it now; who was there last has left it with its mutex.
+    const std::unique_lock idle(entry.second->mutex, std::try_to_lock);
+    return idle.owns_lock() && entry.second.use_count() == 1 && entry.second->plan.expired();
   });
   std::shared_ptr<Shelf>& shelf = shelves_[{&graph, residency_set}];
   if (shelf == nullptr) shelf = std::make_shared<Shelf>();

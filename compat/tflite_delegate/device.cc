@@ -79,7 +79,9 @@ std::shared_ptr<AtollModel> Device::ModelOf(std::span<const uint8_t> bytes, std:
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(models_, [](const auto& known) {
-      return known.second.use_count() == 1 && known.second->model.expired();
+      // Nobody else can come to it now; who was there last has left it with its mutex.
+      const std::unique_lock idle(known.second->mutex, std::try_to_lock);
+      return idle.owns_lock() && known.second.use_count() == 1 && known.second->model.expired();
     });
     std::shared_ptr<Entry>& known = models_[digest];
     if (known == nullptr) known = std::make_shared<Entry>();
