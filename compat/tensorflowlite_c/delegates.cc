@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -76,7 +77,7 @@ Handshake ShakeHands(TfLiteDelegate* delegate) {
 
 // The device that ATOLL_DEVICE names. As long as one interpreter uses it, all share it: a real one
 // can be opened once.
-Device DeviceOfProcess(const char* name, const Reporter& reporter) {
+Device DeviceOfProcess(const char* name, std::string* error) {
   static std::mutex mutex;
   static std::weak_ptr<AtollDelegate> open;
   static std::string open_name;
@@ -87,7 +88,7 @@ Device DeviceOfProcess(const char* name, const Reporter& reporter) {
     options.device = name;
     AtollDelegate* created = nullptr;
     if (AtollDelegateCreate(&options, &created) != ATOLL_OK) {
-      reporter.Say("ATOLL_DEVICE: %s", AtollLastError());
+      *error = AtollLastError();
       return {};
     }
     device.of_process = {created, AtollDelegateDelete};
@@ -116,7 +117,11 @@ Device ChooseDevice(const std::vector<TfLiteDelegate*>& delegates, const Reporte
   }
   const char* const name = std::getenv("ATOLL_DEVICE");
   if (name == nullptr || *name == '\0') return {.ok = true};
-  return DeviceOfProcess(name, reporter);
+  std::string error;
+  Device device = DeviceOfProcess(name, &error);
+  // Not before: the program's function may make an interpreter, too.
+  if (!device.ok) reporter.Say("ATOLL_DEVICE: %s", error.c_str());
+  return device;
 }
 
 }  // namespace atollcompat
@@ -188,8 +193,9 @@ TfLiteDelegate* TfLiteExternalDelegateCreate(const TfLiteExternalDelegateOptions
         "tflite_plugin_destroy_delegate",
         options->lib_path);
   } else {
-    external->made = create(options->keys, options->values, static_cast<size_t>(options->count),
-                            PrintPluginError);
+    const int count = std::clamp<int>(options->count, 0, kTfLiteExternalDelegateMaxOptions);
+    external->made =
+        create(options->keys, options->values, static_cast<size_t>(count), PrintPluginError);
   }
   if (external->made == nullptr) {
     dlclose(external->library);
@@ -200,7 +206,7 @@ TfLiteDelegate* TfLiteExternalDelegateCreate(const TfLiteExternalDelegateOptions
   external->shown.flags = external->made->flags;
   external->shown.Prepare = [](TfLiteContext* context, TfLiteDelegate* delegate) {
     TfLiteDelegate* const made = Of(delegate)->made;
-    return made->Prepare(context, made);
+    return made->Prepare != nullptr ? made->Prepare(context, made) : kTfLiteError;
   };
   return &external.release()->shown;
 }

@@ -78,7 +78,7 @@ std::unique_ptr<TfLiteInterpreter> TfLiteInterpreter::Create(
     std::shared_ptr<AtollModel> model, const TfLiteInterpreterOptions& options) {
   std::unique_ptr<TfLiteInterpreter> made(new TfLiteInterpreter(std::move(model), options));
   made->device_ = atollcompat::ChooseDevice(options.delegates, options.reporter);
-  if (!made->device_.ok || !made->MakeInterpreter()) return nullptr;
+  if (!made->device_.ok || !made->MakeInterpreter(made->device_)) return nullptr;
   if (made->interpreter_ != nullptr) made->MakeTensors();
   return made;
 }
@@ -87,15 +87,19 @@ TfLiteInterpreter::~TfLiteInterpreter() {
   for (TfLiteTensor& tensor : tensors_) TfLiteTensorFree(&tensor);
 }
 
-bool TfLiteInterpreter::MakeInterpreter() {
+bool TfLiteInterpreter::MakeInterpreter(const atollcompat::Device& device) {
   AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
-  options.num_threads = std::max(options_.num_threads, 0);
-  options.delegate = device_.delegate;
+  constexpr int32_t kMostThreads = 256;  // that Atoll takes
+  options.num_threads = std::clamp(options_.num_threads, 0, kMostThreads);
+  options.delegate = device.delegate;
   AtollInterpreter* made = nullptr;
   const AtollStatus status = AtollInterpreterCreate(model_.get(), &options, &made);
-  interpreter_.reset(made);
-  if (status == ATOLL_OK) return true;
-  if (status == ATOLL_UNSUPPORTED && AtollModelHasOperator(model_.get(), "CUSTOM") != 0) {
+  if (status == ATOLL_OK) {
+    interpreter_.reset(made);
+    return true;
+  }
+  if (interpreter_ == nullptr && status == ATOLL_UNSUPPORTED &&
+      AtollModelHasOperator(model_.get(), "CUSTOM") != 0) {
     unresolved_ = AtollLastError();
     return true;
   }
@@ -138,6 +142,7 @@ void TfLiteInterpreter::RefreshTensors() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const AtollTensor* const tensor =
         AtollInterpreterGetTensor(interpreter_.get(), static_cast<int32_t>(i));
+    if (tensor == nullptr) continue;  // of the model that ran before there was another delegate
     TfLiteIntArray* const dims = Dims(*tensor, AtollTensorDim);
     if (TfLiteIntArrayEqual(dims, tensors_[i].dims)) {
       TfLiteIntArrayFree(dims);
@@ -248,23 +253,31 @@ TfLiteStatus TfLiteInterpreter::ModifyGraph(TfLiteDelegate* delegate) {
   if (delegate == nullptr) return kTfLiteError;
   options_.delegates.push_back(delegate);
   atollcompat::Device device = atollcompat::ChooseDevice(options_.delegates, reporter());
-  if (!device.ok) return kTfLiteDelegateError;
-  if (device.delegate == device_.delegate) return kTfLiteOk;
-  std::swap(device, device_);
-  // The shapes that were asked for hold in the new one, too.
-  std::vector<TfLiteIntArray*> dims;
-  for (const int index : inputs_) dims.push_back(tensors_[static_cast<size_t>(index)].dims);
-  if (!MakeInterpreter()) {
-    std::swap(device, device_);
+  if (device.ok && device.delegate == device_.delegate) return kTfLiteOk;
+  if (!device.ok || !MakeInterpreter(device)) {
+    options_.delegates.pop_back();  // the program may delete what it could not use
     return kTfLiteDelegateError;
   }
+  std::swap(device, device_);
+  if (interpreter_ == nullptr) return kTfLiteOk;  // AllocateTensors says why
+  if (tensors_.empty()) {
+    MakeTensors();
+    return kTfLiteOk;
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].allocation_type != kTfLiteMmapRo) continue;
+    tensors_[i].data.data =
+        DataOf(AtollInterpreterGetTensor(interpreter_.get(), static_cast<int32_t>(i)));
+  }
+  // The shapes that were asked for hold in the new one, too.
   for (size_t i = 0; i < inputs_.size(); ++i) {
+    const TfLiteIntArray* const dims = tensors_[static_cast<size_t>(inputs_[i])].dims;
     TfLiteIntArray* const in_file = Dims(*InputOrOutput(i, /*is_input=*/true), AtollTensorDim);
-    const bool same = TfLiteIntArrayEqual(in_file, dims[i]) != 0;
+    const bool same = TfLiteIntArrayEqual(in_file, dims) != 0;
     TfLiteIntArrayFree(in_file);
     if (!same) {
-      AtollInterpreterResizeInput(interpreter_.get(), static_cast<int32_t>(i), dims[i]->data,
-                                  dims[i]->size);
+      AtollInterpreterResizeInput(interpreter_.get(), static_cast<int32_t>(i), dims->data,
+                                  dims->size);
     }
   }
   ForgetData();

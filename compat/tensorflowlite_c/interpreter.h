@@ -58,7 +58,8 @@ struct TfLiteInterpreter {
  private:
   TfLiteInterpreter(std::shared_ptr<AtollModel> model, const TfLiteInterpreterOptions& options)
       : model_(std::move(model)), options_(options) {}
-  bool MakeInterpreter();
+  // False, with the reason reported and all as it was, if the model cannot run on `device`.
+  bool MakeInterpreter(const atollcompat::Device& device);
   void MakeTensors();
   // Shapes, sizes and addresses as they are now.
   void RefreshTensors();

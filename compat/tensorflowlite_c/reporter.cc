@@ -2,6 +2,7 @@
 #include "compat/tensorflowlite_c/reporter.h"
 
 #include <cstdio>
+#include <string>
 
 #include "atoll/runtime.h"
 
@@ -27,7 +28,11 @@ void Reporter::Say(const char* format, ...) const {
   va_end(args);
 }
 
-void Reporter::SayLastError() const { Say("%s", AtollLastError()); }
+void Reporter::SayLastError() const {
+  // The program's function may make another call fail while it reads the sentence.
+  const std::string error = AtollLastError();
+  Say("%s", error.c_str());
+}
 
 void Warn(const char* format, ...) {
   va_list args;

@@ -10,10 +10,12 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/model_builder.h"
@@ -510,6 +512,126 @@ TEST(StandInC, OptionsOfExternalDelegatesEnd) {
     ASSERT_EQ(options.insert(&options, "key", "value"), kTfLiteOk) << i;
   }
   EXPECT_EQ(options.insert(&options, "key", "value"), kTfLiteError);
+}
+
+TEST(StandInC, OptionsOfExternalDelegatesAreAsManyAsThereCanBe) {
+  TfLiteExternalDelegateOptions options =
+      TfLiteExternalDelegateOptionsDefault(ATOLL_TFLITE_DELEGATE);
+  for (const int count : {-1, INT32_MIN, INT32_MAX}) {
+    options.count = count;
+    TfLiteDelegate* const delegate = TfLiteExternalDelegateCreate(&options);
+    EXPECT_NE(delegate, nullptr);
+    TfLiteExternalDelegateDelete(delegate);
+  }
+}
+
+TfLiteDelegate* MakeExternal(const std::vector<std::pair<const char*, const char*>>& pairs) {
+  TfLiteExternalDelegateOptions options =
+      TfLiteExternalDelegateOptionsDefault(ATOLL_TFLITE_DELEGATE);
+  for (const auto& [key, value] : pairs) options.insert(&options, key, value);
+  return TfLiteExternalDelegateCreate(&options);
+}
+
+// A device that is lost takes no graph; the one that was there goes on.
+TEST(StandInC, AGraphThatNobodyTookIsAsItWas) {
+  const std::string plan = testing::TempDir() + "atoll_lost_" + std::to_string(getpid());
+  std::ofstream(plan) << "out 1 unplug never\n";
+  TfLiteDelegate* const lost =
+      MakeExternal({{"device", "emu"}, {"faults", plan.c_str()}, {"on_device_loss", "fail"}});
+  std::remove(plan.c_str());
+  ASSERT_NE(lost, nullptr);
+  {
+    Session first(kFashion);
+    ASSERT_EQ(TfLiteInterpreterModifyGraphWithDelegate(first.get(), lost), kTfLiteOk) << first.said;
+    ASSERT_EQ(TfLiteInterpreterAllocateTensors(first.get()), kTfLiteOk);
+    ASSERT_NE(TfLiteInterpreterInvoke(first.get()), kTfLiteOk);
+  }
+  Session session(kFashion);
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk);
+  const std::vector<int8_t> image(28 * 28, 3);
+  const std::vector<int8_t> expected = session.Run(image);
+  EXPECT_EQ(TfLiteInterpreterModifyGraphWithDelegate(session.get(), lost), kTfLiteDelegateError);
+  EXPECT_THAT(session.said, HasSubstr("away"));
+  EXPECT_EQ(session.Run(image), expected);
+  TfLiteExternalDelegateDelete(lost);
+  EXPECT_EQ(session.Run(image), expected);
+}
+
+TEST(StandInC, ForgetsDelegatesThatTookNothing) {
+  static int prepared;
+  prepared = 0;
+  TfLiteDelegate foreign = {};
+  foreign.Prepare = [](TfLiteContext*, TfLiteDelegate*) {
+    ++prepared;
+    return kTfLiteOk;
+  };
+  TfLiteDelegate other = {};
+  Session session(kFashion);
+  setenv("ATOLL_DEVICE", "usb:/no/such", 1);
+  EXPECT_EQ(TfLiteInterpreterModifyGraphWithDelegate(session.get(), &foreign),
+            kTfLiteDelegateError);
+  unsetenv("ATOLL_DEVICE");
+  EXPECT_EQ(prepared, 1);
+  EXPECT_EQ(TfLiteInterpreterModifyGraphWithDelegate(session.get(), &other), kTfLiteOk);
+  EXPECT_EQ(prepared, 1);
+}
+
+// What could not run before has tensors when it can.
+TEST(StandInC, ADelegateBringsTensorsOfAModelThatHadNone) {
+  const std::string folder = testing::TempDir() + "atoll_beside_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const auto write = [](const std::string& path, const std::vector<uint8_t>& bytes) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  };
+  ModelBuilder m;
+  m.Output(m.Custom("edgetpu-custom-op", m.Input({1, 4})));
+  write(folder + "/relu_edgetpu.tflite", m.Build());
+  Session session((folder + "/relu_edgetpu.tflite").c_str());
+  EXPECT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteUnresolvedOps);
+  EXPECT_EQ(TfLiteInterpreterGetInputTensorCount(session.get()), 0);
+  write(folder + "/relu.tflite", ReluModel());
+  TfLiteDelegate* const delegate = MakeExternal({{"device", "emu"}});
+  EXPECT_EQ(TfLiteInterpreterModifyGraphWithDelegate(session.get(), delegate), kTfLiteOk);
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(TfLiteInterpreterGetInputTensorCount(session.get()), 1);
+  ASSERT_EQ(TfLiteInterpreterAllocateTensors(session.get()), kTfLiteOk) << session.said;
+  EXPECT_THAT(session.Run({-128, -4, 5, 127}), ElementsAre(-3, -3, 5, 127));
+  TfLiteExternalDelegateDelete(delegate);
+}
+
+// A program's function that makes other calls fail before it reads what it was told.
+TEST(StandInC, ReportersMayCallBack) {
+  std::string said;
+  const auto report = [](void* user_data, const char* format, va_list args) {
+    if (getenv("ATOLL_DEVICE") != nullptr) {
+      setenv("ATOLL_DEVICE", "cpu", 1);  // this time it is there
+      const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+      EXPECT_NE(InterpreterPtr(TfLiteInterpreterCreate(model.get(), nullptr)), nullptr);
+    }
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(TfLiteModelCreate(std::string(100, 'x').c_str(), 100), nullptr);
+    testing::internal::GetCapturedStderr();
+    Collect(user_data, format, args);
+  };
+  EXPECT_EQ(TfLiteModelCreateWithErrorReporter("no model", 8, report, &said), nullptr);
+  EXPECT_THAT(said, HasSubstr("8 bytes"));
+  said.clear();
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+  TfLiteInterpreterOptionsSetErrorReporter(options.get(), report, &said);
+  setenv("ATOLL_DEVICE", "usb:/no/such", 1);
+  EXPECT_EQ(TfLiteInterpreterCreate(model.get(), options.get()), nullptr);
+  unsetenv("ATOLL_DEVICE");
+  EXPECT_THAT(said, HasSubstr("ATOLL_DEVICE: "));
+}
+
+TEST(StandInC, TakesAsManyThreadsAsThereMayBe) {
+  const ModelPtr model(TfLiteModelCreateFromFile(kFashion));
+  const OptionsPtr options(TfLiteInterpreterOptionsCreate());
+  TfLiteInterpreterOptionsSetNumThreads(options.get(), INT32_MAX);
+  EXPECT_NE(InterpreterPtr(TfLiteInterpreterCreate(model.get(), options.get())), nullptr);
 }
 
 TEST(StandInC, XnnpackIsNotNeeded) {
