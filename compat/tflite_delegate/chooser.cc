@@ -201,8 +201,12 @@ bool Chooser::Preview(std::span<const int> nodes, std::vector<ChosenPartition>* 
                                             &params, &count) != kTfLiteOk) {
     return false;
   }
+  if (params == nullptr && count > 0) return false;
   for (int i = 0; i < count; ++i) {
     const std::span<const int> members = SpanOf(params[i].nodes_to_replace);
+    if (!std::ranges::all_of(members, [this](int node) { return nodes_.contains(node); })) {
+      return false;
+    }
     const std::span<const int> outputs = SpanOf(params[i].output_tensors);
     partitions->push_back(
         {{members.begin(), members.end()}, {outputs.begin(), outputs.end()}, Partition()});

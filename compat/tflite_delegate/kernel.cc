@@ -37,7 +37,8 @@ Kernel::Kernel(TfLiteContext* context, std::span<const GraphNode> nodes,
              setup) {}
 
 TfLiteStatus Kernel::Fail(TfLiteContext* context, const char* format, const char* reason) {
-  context->ReportError(context, format, reason);
+  const std::string kept = reason;  // a runtime's function may make another call fail
+  context->ReportError(context, format, kept.c_str());
   return kTfLiteError;
 }
 
@@ -166,7 +167,7 @@ bool Kernel::Bind(TfLiteContext* context, bool is_input, int32_t index, Port* po
     AtollBufferDelete(buffer);
   }
   if (status != ATOLL_OK) {
-    context->ReportError(context, "Atoll: %s", AtollLastError());
+    Fail(context, "Atoll: %s", AtollLastError());
     return false;
   }
   port->memory = tensor.data.data;
@@ -236,7 +237,8 @@ void* InitKernel(TfLiteContext* context, const char* buffer, size_t /*length: 0*
     TfLiteNode* node = nullptr;
     TfLiteRegistration* registration = nullptr;
     if (context->GetNodeAndRegistration(context, params.nodes_to_replace->data[i], &node,
-                                        &registration) != kTfLiteOk) {
+                                        &registration) != kTfLiteOk ||
+        node == nullptr || registration == nullptr) {
       return nullptr;  // it would be the runtime's mistake; Prepare says that there is no kernel
     }
     nodes.push_back({node, registration});

@@ -13,7 +13,7 @@ std::vector<int> AsArray(std::span<const int> numbers) {
 }
 
 int ThreadsOf(const TfLiteContext* context, int num_threads) {
-  constexpr int kMost = 1024;
+  constexpr int kMost = 256;  // that interpreters take
   return std::clamp(num_threads != 0 ? num_threads : context->recommended_num_threads, 0, kMost);
 }
 

@@ -47,8 +47,8 @@ std::string ReadOption(const std::string& key, const std::string& value, DeviceO
   } else if (key == "min_nodes") {
     if (!ReadNumber(value, 1, 1 << 20, &options->min_nodes)) return wrong("it is a number from 1");
   } else if (key == "num_threads") {
-    if (!ReadNumber(value, 0, 1024, &options->num_threads)) {
-      return wrong("it is a number from 0 to 1024");
+    if (!ReadNumber(value, 0, 256, &options->num_threads)) {
+      return wrong("it is a number from 0 to 256");
     }
     device->num_threads = options->num_threads;
   } else if (key == "verbosity") {

@@ -634,7 +634,7 @@ TEST(TfliteDelegate, SaysWhatIsWrongWithOptions) {
            {"min_nodes", "", "option 'min_nodes' is ''"},
            {"min_nodes", "2x", "option 'min_nodes' is '2x'"},
            {"min_nodes", "99999999999999999999", "option 'min_nodes' is '9999"},
-           {"num_threads", "-1", "option 'num_threads' is '-1'; it is a number from 0 to 1024"},
+           {"num_threads", "-1", "option 'num_threads' is '-1'; it is a number from 0 to 256"},
            {"num_threads", "1025", "option 'num_threads' is '1025'"},
            {"verbosity", "loud", "option 'verbosity' is 'loud'; it is a number from 0 to 10"},
            {"performance", "fast", "performance is 'fast', must be low, medium, high or max"},
@@ -846,6 +846,48 @@ TEST(TfliteDelegate, FailsWhereTheRuntimeDoes) {
   // Without ModifyGraph all that a delegate may ask is forbidden.
   EXPECT_EQ(delegate->Prepare(runtime.context(), delegate.get()), kTfLiteDelegateError);
   EXPECT_THAT(runtime.errors(), HasSubstr("Atoll: the runtime does not tell its execution plan"));
+}
+
+// Runtimes whose answers make no sense.
+TEST(TfliteDelegate, TakesNoPartitionThatIsNone) {
+  const Plugin::DelegatePtr delegate = Plugin::Get().Make({{"device", "emu"}, {"ops", "all"}});
+  using Preview = TfLiteStatus(TfLiteContext*, const TfLiteIntArray*, TfLiteDelegateParams**, int*);
+  const auto expect_refused = [&](Preview* preview) {
+    static Preview* instead;
+    instead = preview;
+    TfLiteDelegate shown = *delegate;
+    shown.data_ = delegate.get();
+    shown.Prepare = [](TfLiteContext* context, TfLiteDelegate* self) {
+      Preview* const before = std::exchange(context->PreviewDelegatePartitioning, instead);
+      auto* const real = static_cast<TfLiteDelegate*>(self->data_);
+      const TfLiteStatus status = real->Prepare(context, real);
+      context->PreviewDelegatePartitioning = before;
+      return status;
+    };
+    MadeUpTflite runtime(Fashion(), NewestLayout());
+    EXPECT_EQ(runtime.ModifyGraph(&shown), kTfLiteDelegateError);
+    EXPECT_THAT(runtime.errors(), HasSubstr("does not tell how it would partition"));
+  };
+  expect_refused([](TfLiteContext*, const TfLiteIntArray*, TfLiteDelegateParams** all, int* count) {
+    static std::vector<int> nodes = {2, 0, 4711};  // of which the last does not exist
+    static TfLiteDelegateParams params;
+    params.nodes_to_replace = reinterpret_cast<TfLiteIntArray*>(nodes.data());
+    *all = &params;
+    *count = 1;
+    return kTfLiteOk;
+  });
+  expect_refused([](TfLiteContext*, const TfLiteIntArray*, TfLiteDelegateParams** all, int* count) {
+    *all = nullptr;
+    *count = 3;
+    return kTfLiteOk;
+  });
+}
+
+TEST(TfliteDelegate, TakesAsManyThreadsAsThereMayBe) {
+  const Plugin::DelegatePtr delegate = Plugin::Get().Make({{"device", "emu"}, {"ops", "all"}});
+  MadeUpTflite runtime(Fashion(), NewestLayout(), /*threads=*/4096);
+  ASSERT_EQ(runtime.ModifyGraph(delegate.get()), kTfLiteOk) << runtime.errors();
+  EXPECT_GT(runtime.claimed(), 0u);
 }
 
 // Invocations of what was never prepared, or has no memory.
