@@ -157,6 +157,11 @@ Status ReadOpenOptions(const AtollDelegateOptions& options, atollrt::OpenOptions
         "AtollDelegateOptions.num_threads is %d and .stages %d, must be at least 0",
         options.num_threads, options.stages);
   }
+  constexpr int32_t kMaxThreads = 256;  // as of interpreters
+  if (options.num_threads > kMaxThreads) {
+    return InvalidArgument("AtollDelegateOptions.num_threads is %d, must be at most %d",
+                           options.num_threads, kMaxThreads);
+  }
   if (options.max_partition_nodes < 0) {
     return InvalidArgument(
         "AtollDelegateOptions.max_partition_nodes is %d, must be at least 0 (as many as go "

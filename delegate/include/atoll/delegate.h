@@ -29,7 +29,7 @@ typedef struct AtollDelegateOptions {
    * this delegate run everything on the CPU, as without one. NULL means "auto". All names:
    * docs/devices.md. */
   const char* device;
-  /* Host threads that the emulator computes with; 0: a sensible default. */
+  /* Host threads that the emulator computes with, at most 256; 0: a sensible default. */
   int32_t num_threads;
   /* Most operators in a partition; 0: as many as go together, 1: each by itself, which shows every
    * tensor between them. If it is not 0, models that were compiled before are partitioned anew. */
