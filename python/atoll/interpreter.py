@@ -2,6 +2,7 @@
 """Interpreter: a model, ready to run; and its tensors as arrays of numpy."""
 import dataclasses
 import os
+import threading
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -125,6 +126,7 @@ class Interpreter:
         if device is not None and not isinstance(device, _atoll.Delegate):
             device = _atoll.Delegate(device)
         self.delegate: Optional[_atoll.Delegate] = device
+        self._running = threading.RLock()
         self._native = _atoll.Interpreter(
             self.model, device, num_threads=threads, priority=priority,
             residency_set=residency_set, keep_all_tensors=keep_all_tensors,
@@ -151,14 +153,15 @@ class Interpreter:
         if len(values) != len(self.inputs):
             raise _atoll.InvalidArgumentError(
                 f"the model has {len(self.inputs)} inputs, not {len(values)}")
-        try:
-            for position, value in enumerate(values):
-                self.set_input(position, value)
-            self._native.invoke()
-        finally:
-            for position in range(len(self.inputs)):
-                self._native.set_input_buffer(position, None)
-        return [output.numpy() for output in self.outputs]
+        with self._running:  # another thread's values are for another time
+            try:
+                for position, value in enumerate(values):
+                    self.set_input(position, value)
+                self._native.invoke()
+            finally:
+                for position in range(len(self.inputs)):
+                    self._native.set_input_buffer(position, None)
+            return [output.numpy() for output in self.outputs]
 
     def set_input(self, which: Which, value: Any) -> None:
         """From now on the input is read from `value`, where it lies: what is written there later

@@ -11,6 +11,7 @@ PyTypeObject* delegate_type = nullptr;
 struct DelegateObject {
   PyObject base;
   AtollDelegate* delegate;
+  pid_t owner;
 };
 
 AtollDelegate* Handle(PyObject* self) { return reinterpret_cast<DelegateObject*>(self)->delegate; }
@@ -37,16 +38,19 @@ PyObject* New(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   reinterpret_cast<DelegateObject*>(self)->delegate = delegate;
+  reinterpret_cast<DelegateObject*>(self)->owner = getpid();
   return self;
 }
 
 void Dealloc(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   AtollDelegate* const delegate = Handle(self);
-  WithoutGil([delegate] {
-    AtollDelegateDelete(delegate);
-    return 0;
-  });
+  if (MayDelete(reinterpret_cast<DelegateObject*>(self)->owner)) {
+    WithoutGil([delegate] {
+      AtollDelegateDelete(delegate);
+      return 0;
+    });
+  }
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
 }

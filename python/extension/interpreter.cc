@@ -22,6 +22,7 @@ PyTypeObject* interpreter_type = nullptr;
 // Everything but `mutex` is guarded by the GIL, the interpreter by `mutex`.
 struct State {
   AtollInterpreter* interpreter = nullptr;
+  pid_t owner = getpid();
   // Whoever waits for it does so without the GIL. Recursive, as making an object may run
   // finalizers.
   std::recursive_mutex mutex;
@@ -118,10 +119,12 @@ PyObject* NewInterpreter(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 void DeallocInterpreter(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   State* const state = StateOf(self);
-  WithoutGil([state] {
-    AtollInterpreterDelete(state->interpreter);
-    return 0;
-  });
+  if (MayDelete(state->owner)) {
+    WithoutGil([state] {
+      AtollInterpreterDelete(state->interpreter);
+      return 0;
+    });
+  }
   delete state;
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
@@ -150,8 +153,13 @@ using Sizes32 = std::vector<int32_t>;
 
 // False with an exception if `sequence` is none of sizes.
 bool ReadSizes(PyObject* sequence, Sizes32* dims) {
+  constexpr Py_ssize_t kMost = 64;  // far more than any tensor has; a sequence may be endless
   const Py_ssize_t count = PySequence_Size(sequence);
   if (count < 0) return false;
+  if (count > kMost) {
+    RaiseInvalidArgument("a shape has at most 64 sizes");
+    return false;
+  }
   for (Py_ssize_t i = 0; i < count; ++i) {
     const Ref item(PySequence_GetItem(sequence, i));
     const Ref number(item ? PyNumber_Index(item.get()) : nullptr);

@@ -12,6 +12,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <utility>
@@ -75,6 +76,10 @@ auto WithoutGil(const Call& call) {
   PyEval_RestoreThread(state);
   return result;
 }
+
+// Whether a handle that process `owner` made may be deleted. Not in a child of it (os.fork):
+// threads that would have to end first are not there, and memory goes with the child.
+inline bool MayDelete(pid_t owner) { return getpid() == owner; }
 
 // Another object's memory, contiguous, for as long as this lives.
 class Memory {

@@ -90,7 +90,7 @@ class Running(Runs):
         np.testing.assert_array_equal(view, self.expected)
         del view
         for shape in ((2, 28, 28, 3), (1, 28, 28), (), (0, 28, 28, 1), (1 << 40, 28, 28, 1),
-                      (2**31 - 1, 28, 28, 1)):
+                      (2**31 - 1, 28, 28, 1), range(1, 10**9)):
             with self.subTest(shape), self.assertRaises((ValueError, OverflowError)):
                 interpreter.resize({0: shape})
             np.testing.assert_array_equal(interpreter.run(self.image)[0], self.expected)
@@ -316,6 +316,9 @@ class Errors(unittest.TestCase):
             atoll.Interpreter(FASHION, "EMU")
         with self.assertRaises(atoll.NotFoundError):
             atoll.Interpreter(FASHION, "usb:31")
+        for threads in (-1, 257, 2**31 - 1):
+            with self.assertRaisesRegex(atoll.InvalidArgumentError, str(threads)):
+                atoll.Delegate("emu", num_threads=threads)
         for wrong in (3, object(), atoll.Model(FASHION)):
             with self.assertRaises(TypeError):
                 atoll.Interpreter(FASHION, wrong)

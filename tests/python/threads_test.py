@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several threads of Python: interpreters side by side, one interpreter in turns, the interpreter
 lock of Python while a model runs."""
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -63,6 +65,36 @@ class Threads(unittest.TestCase):
                 np.testing.assert_array_equal(interpreter.get_tensor(25), expected)
 
         self.side_by_side(*[work] * 4)
+
+    def test_answers_belong_to_their_questions(self):
+        interpreter = atoll.Interpreter(FASHION, threads=1)
+        images = [packages.seeded(seed, (1, 28, 28, 1), np.int8) for seed in range(4)]
+        expected = [interpreter.run(image)[0] for image in images]
+
+        def work(seed):
+            def run():
+                for _ in range(400):
+                    np.testing.assert_array_equal(interpreter.run(images[seed])[0], expected[seed])
+            return run
+
+        self.side_by_side(*map(work, range(4)))
+
+    def test_a_forked_child_ends(self):
+        """There interpreters go, although the threads that they had are not there."""
+        program = """if True:
+            import os, sys, atoll
+            kept = [atoll.Interpreter(sys.argv[1], device, threads=2) for device in (None, "emu")]
+            for interpreter in kept:
+                interpreter.invoke()
+            child = os.fork()
+            if child == 0:
+                del kept, interpreter
+                sys.exit(7)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            """
+        done = subprocess.run([sys.executable, "-c", program, str(FASHION)], timeout=60,
+                              stdout=subprocess.PIPE, check=True)
+        self.assertEqual(done.stdout, b"7\n")
 
     def test_shapes_change_while_others_look(self):
         interpreter = atoll.Interpreter(FASHION, threads=1)
