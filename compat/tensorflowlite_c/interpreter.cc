@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <mutex>
+#include <set>
+#include <string>
 
 namespace {
 
@@ -72,6 +75,20 @@ TfLiteQuantization Quantization(const AtollTensor& tensor) {
 // A view of a tensor's bytes; what the caller may write is its own affair.
 void* DataOf(const AtollTensor* tensor) { return const_cast<void*>(AtollTensorConstData(tensor)); }
 
+// Says, once for each file, that it runs in the place of a model that was compiled for a Coral.
+void WarnOfSubstitute(const AtollInterpreter& interpreter) {
+  const char* path = nullptr;
+  if (AtollInterpreterGetSubstitute(&interpreter, &path) != ATOLL_OK || path == nullptr) return;
+  static std::mutex mutex;
+  static auto* const told = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (!told->insert(path).second) return;
+  atollcompat::Warn(
+      "the model was compiled for a Coral, and none is used: '%s' runs instead; it may be another "
+      "conversion, whose bytes differ from the Coral's",
+      path);
+}
+
 }  // namespace
 
 std::unique_ptr<TfLiteInterpreter> TfLiteInterpreter::Create(
@@ -96,6 +113,7 @@ bool TfLiteInterpreter::MakeInterpreter(const atollcompat::Device& device) {
   const AtollStatus status = AtollInterpreterCreate(model_.get(), &options, &made);
   if (status == ATOLL_OK) {
     interpreter_.reset(made);
+    WarnOfSubstitute(*made);
     return true;
   }
   if (interpreter_ == nullptr && status == ATOLL_UNSUPPORTED &&

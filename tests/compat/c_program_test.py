@@ -3,8 +3,8 @@
 original: the bytes of outputs are those of TensorFlow Lite's reference kernels."""
 import unittest
 
-from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, SOURCE, equal_to_golden, golden_models,
-                             need_original, run_model)
+from tflite_programs import (DELEGATE, ORIGINAL_LIBRARIES, SHARED, SOURCE, equal_to_golden,
+                             golden_models, need_original, need_shared, run_model)
 
 FASHION = SOURCE / "models/fashion/fashion_int8.tflite"
 
@@ -41,6 +41,14 @@ class StandIn(GoldenTest):
             self.assertEqual(result.code, 1, result.stderr)
             self.assertIn(why, result.stderr)
             self.assertNotIn("left out", result.stderr)
+
+    def test_what_runs_instead_of_a_compiled_model_is_told_once(self):
+        models = SHARED / "models"
+        need_shared(models)
+        result = run_model(models / "edgetpu/mobilenet_v1_0.25_128_quant_edgetpu.tflite", 1,
+                           "--repeat", "3", ATOLL_MODEL_PATH=str(models))
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertEqual(result.stderr.count("mobilenet_v1_0.25_128_quant.tflite' runs instead"), 1)
 
 
 class UnderTheOriginal(GoldenTest):
