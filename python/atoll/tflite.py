@@ -57,7 +57,7 @@ class Delegate:
 def load_delegate(library: str, options: Optional[Mapping[Any, Any]] = None) -> Delegate:
     """Opens a device. `library` is "libedgetpu.so.1" in any of its spellings, with the options of
     that (atoll.edgetpu), or "libatoll_tflite_delegate.so" with the options `device`,
-    `num_threads`, `performance` and `on_device_loss`; neither file needs to be there.
+    `num_threads`, `performance`, `on_device_loss` and `faults`; neither file needs to be there.
 
     OSError if it is another library that is not there, ValueError if it is one that is, or if there
     is no such device.
@@ -72,7 +72,7 @@ def _open_library(library: str, options: Mapping[str, str]) -> _atoll.Delegate:
         known = dict(options)
         taken: Dict[str, Any] = {
             "device": known.pop("device", "") or os.environ.get("ATOLL_DEVICE") or None}
-        for key in ("performance", "on_device_loss"):
+        for key in ("performance", "on_device_loss", "faults"):
             taken[key] = known.pop(key, None)
         threads = known.pop("num_threads", "0")
         if not threads.isdecimal():
@@ -83,7 +83,7 @@ def _open_library(library: str, options: Mapping[str, str]) -> _atoll.Delegate:
             known.pop(key, None)
         if known:
             raise ValueError(f"there is no option '{min(known)}'; there are device, num_threads, "
-                             "performance and on_device_loss")
+                             "performance, on_device_loss and faults")
         return _atoll.Delegate(**taken)
     ctypes.PyDLL(library)
     raise ValueError("Atoll stands in for libedgetpu.so.1, and brings libatoll_tflite_delegate.so; "

@@ -399,9 +399,11 @@ class Delegates(Interpreters):
                         self.assertEqual(len(interpreter._interpreter.partitions), 1)
 
     def test_atoll_library(self):
-        for options in (None, {"device": "emu"}, {"device": "cpu", "num_threads": 1}):
+        for options in (None, {"device": "emu"}, {"device": "cpu", "num_threads": 1},
+                        {"device": "emu", "faults": "seed:1:1/100"}):
             self.run_with("libatoll_tflite_delegate.so", options)
-        for options in ({"device": "EMU"}, {"devcie": "emu"}, {"num_threads": "many"}):
+        for options in ({"device": "EMU"}, {"devcie": "emu"}, {"num_threads": "many"},
+                        {"device": "emu", "faults": "sometimes"}):
             self.fails(ValueError, "Failed to load delegate from libatoll_tflite_delegate.so\n",
                        tflite.load_delegate, "libatoll_tflite_delegate.so", options)
 
