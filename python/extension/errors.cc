@@ -44,9 +44,7 @@ ErrorClass classes[] = {
 PyObject* Set(AtollStatus status, const char* message) {
   for (const ErrorClass& known : classes) {
     if (known.status != status) continue;
-    // Sentences quote names from files, which need not be UTF-8.
-    Ref text(PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(__builtin_strlen(message)),
-                                  "replace"));
+    const Ref text(MakeText(message));
     const Ref error(text ? PyObject_CallFunctionObjArgs(known.type, text.get(), nullptr) : nullptr);
     if (!error) return nullptr;
     if (status == ATOLL_NOT_FOUND) {

@@ -688,8 +688,7 @@ PyObject* CopyTo(PyObject* self, PyObject* target) {
 
 PyObject* Name(PyObject* self, void*) {
   const Turn turn(TensorOf(self).owner);
-  const char* const name = AtollTensorName(TensorOf(self).tensor);
-  return PyUnicode_DecodeUTF8(name, static_cast<Py_ssize_t>(std::strlen(name)), "replace");
+  return MakeText(AtollTensorName(TensorOf(self).tensor));
 }
 
 PyObject* Index(PyObject* self, void*) {

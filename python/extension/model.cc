@@ -73,13 +73,8 @@ PyObject* HasOperator(PyObject* self, PyObject* name) {
 }
 
 PyObject* TensorNames(const AtollSignatureTensor* tensors, int32_t count) {
-  Ref names(PyDict_New());
-  for (int32_t i = 0; names && i < count; ++i) {
-    const Ref index(PyLong_FromLong(tensors[i].tensor));
-    if (!index || PyDict_SetItemString(names.get(), tensors[i].name, index.get()) != 0) {
-      return nullptr;
-    }
-  }
+  Dict names;
+  for (int32_t i = 0; i < count; ++i) names.Int(tensors[i].name, tensors[i].tensor);
   return names.release();
 }
 

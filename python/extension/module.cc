@@ -55,9 +55,13 @@ int HandOverNotes(void*) {
   }
   for (const Note& note : taken) {
     if (log_function == nullptr) break;
-    const Ref done(PyObject_CallFunction(log_function, "is", static_cast<int>(note.severity),
-                                         note.message.c_str()));
-    if (!done) PyErr_WriteUnraisable(log_function);
+    Py_INCREF(log_function);  // it may set another one
+    const Ref function(log_function);
+    const Ref text(MakeText(note.message.c_str()));
+    const Ref done(text ? PyObject_CallFunction(function.get(), "iO",
+                                                static_cast<int>(note.severity), text.get())
+                        : nullptr);
+    if (!done) PyErr_WriteUnraisable(function.get());
   }
   return 0;
 }

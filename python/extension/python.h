@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "atoll/delegate.h"
@@ -129,16 +130,22 @@ PyTypeObject* AddType(PyObject* module, const char* name, PyType_Spec* spec);
 bool ModelOf(PyObject* object, AtollModel** model);
 bool DelegateOf(PyObject* object, AtollDelegate** delegate);
 
+// Text of Atoll's, which may quote names from files that are not UTF-8.
+inline PyObject* MakeText(const char* text) {
+  return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace");
+}
+
 // Makes a dictionary, entry by entry; the last reference is nullptr if one failed.
 class Dict {
  public:
   Dict() : dict_(PyDict_New()) {}
   Dict& Add(const char* key, PyObject* owned) {
     const Ref value(owned);
-    if (!value || !dict_ || PyDict_SetItemString(dict_.get(), key, value.get()) != 0) dict_ = Ref();
+    const Ref name(value && dict_ ? MakeText(key) : nullptr);
+    if (!name || PyDict_SetItem(dict_.get(), name.get(), value.get()) != 0) dict_ = Ref();
     return *this;
   }
-  Dict& Text(const char* key, const char* value) { return Add(key, PyUnicode_FromString(value)); }
+  Dict& Text(const char* key, const char* value) { return Add(key, MakeText(value)); }
   Dict& Int(const char* key, int64_t value) { return Add(key, PyLong_FromLongLong(value)); }
   Dict& Float(const char* key, double value) { return Add(key, PyFloat_FromDouble(value)); }
   Dict& Bool(const char* key, int value) { return Add(key, PyBool_FromLong(value)); }

@@ -361,6 +361,18 @@ class Errors(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (0, ""))
                 self.assertRegex(done.stderr, said)
 
+    def test_names_that_are_no_text(self):
+        """Bytes of a file that are not UTF-8 are no reason not to say what there is to say."""
+        content = FASHION.read_bytes().replace(b"main", b"m\x82in")
+        self.assertIn(b"m\x82in", content)
+        program = ("import atoll, logging, sys\n"
+                   "logging.basicConfig(level=logging.INFO)\n"
+                   "atoll.Interpreter(sys.stdin.buffer.read(), 'emu').invoke()")
+        done = subprocess.run([sys.executable, "-X", "utf8", "-c", program], input=content,
+                              capture_output=True, check=True, timeout=100)
+        self.assertIn("uploading 'm\ufffdin'", done.stderr.decode())
+        self.assertNotIn(b"Traceback", done.stderr)
+
     def test_native_objects(self):
         """What the extension itself is given wrongly is an exception, too."""
         from atoll import _atoll
