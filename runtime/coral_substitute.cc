@@ -447,7 +447,8 @@ class Search {
     return Unsupported(
         "the model was compiled for a Coral Edge TPU by Google's compiler, and no Coral is used; "
         "%sthe model that it was made from can run instead: give it as the fallback model "
-        "(--fallback-model), put it into a folder that ATOLL_MODEL_PATH names, which is enough for "
+        "(AtollInterpreterOptions, or --fallback-model of the command), put it into a folder that "
+        "ATOLL_MODEL_PATH names, which is enough for "
         "Coral's public models, or %s",
         why.c_str(), beside.c_str());
   }

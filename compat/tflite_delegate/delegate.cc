@@ -60,7 +60,7 @@ TfLiteStatus Delegate::TakeNodes(TfLiteContext* context) {
           OperatorName(*registration).c_str(), refusal.reason.c_str());
   }
   if (options_.verbosity >= 1) {
-    Print("Atoll runs %zu of %zu operators", choice.nodes.size(),
+    Print("%zu of %zu operators are run here", choice.nodes.size(),
           choice.nodes.size() + choice.refusals.size());
   }
   const std::vector<int> replaced = AsArray(choice.nodes);

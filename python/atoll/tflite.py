@@ -8,6 +8,7 @@ the error.
 """
 import ctypes
 import enum
+import logging
 import os
 import re
 import weakref
@@ -332,6 +333,20 @@ class Interpreter:
         if not (self._ready or tensor.is_constant) or not tensor.has_memory:
             raise ValueError("Tensor data is null. Run allocate_tensors() first")
         return tensor
+
+
+class InterpreterWithCustomOps(Interpreter):
+    """An Interpreter. Kernels of a program's own, in libraries made for TensorFlow Lite, are not
+    called: Atoll has its own for the custom operators that it knows."""
+
+    def __init__(self, custom_op_registerers: Optional[Sequence[Any]] = None,
+                 **keywords: Any) -> None:
+        self._custom_op_registerers = list(custom_op_registerers or [])
+        if self._custom_op_registerers:
+            logging.getLogger("atoll").warning(
+                "kernels for custom operators that %s would register are not used: Atoll has its own",
+                ", ".join(map(str, self._custom_op_registerers)))
+        super().__init__(**keywords)
 
 
 class SignatureRunner:

@@ -413,7 +413,7 @@ TEST(TfliteDelegate, LeavesDynamicTensorsToTheRuntimeAndSaysWhy) {
   EXPECT_THAT(runtime.partitions(), ElementsAre(ElementsAre(1, 2, 3)));
   EXPECT_THAT(said, HasSubstr("node 0 (operator 3) stays with the runtime: the shape of tensor"));
   EXPECT_THAT(said, HasSubstr("is known only while the model runs"));
-  EXPECT_THAT(said, HasSubstr("Atoll runs 3 of 4 operators"));
+  EXPECT_THAT(said, HasSubstr("3 of 4 operators are run here"));
 }
 
 TEST(TfliteDelegate, SaysWhatToDoAboutDynamicTensors) {

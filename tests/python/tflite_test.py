@@ -43,6 +43,16 @@ class Interpreters(unittest.TestCase):
 
 
 class Details(Interpreters):
+    def test_with_custom_operators(self):
+        for module in (tflite, litert):
+            with self.assertLogs("atoll", "WARNING") as logs:
+                interpreter = module.InterpreterWithCustomOps(
+                    custom_op_registerers=["SomeRegisterer"], model_path=str(FASHION))
+            self.assertIn("SomeRegisterer", logs.output[0])
+            self.assertIsInstance(interpreter, module.Interpreter)
+            interpreter.allocate_tensors()
+            interpreter.invoke()
+
     def test_packages(self):
         self.assertEqual(tflite_runtime.__version__, "2.5.0.post1")
         self.assertTrue(tflite_runtime.__git_version__)
