@@ -635,7 +635,8 @@ int GetBuffer(PyObject* self, Py_buffer* view, int flags) {
   view->buf = data;
   view->len = static_cast<Py_ssize_t>(AtollTensorByteSize(object.tensor));
   view->readonly = readonly;
-  view->ndim = rank;
+  // Who does not ask for sizes sees one row of bytes, as of a memoryview.
+  view->ndim = (flags & PyBUF_ND) != 0 ? rank : 1;
   view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
   view->shape = (flags & PyBUF_ND) != 0 ? shape : nullptr;
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? shape + rank : nullptr;

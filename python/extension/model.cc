@@ -47,6 +47,8 @@ PyObject* New(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     status = WithoutGil([&] {
       return AtollModelCreateFromBufferWithOptions(data, memory.size(), &options, &model);
     });
+    // Before the memory is given back, which may run somebody's code.
+    if (status != ATOLL_OK) return Raise(status);
   }
   if (status != ATOLL_OK) return Raise(status);
   const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));

@@ -373,6 +373,16 @@ class Errors(unittest.TestCase):
         self.assertIn("uploading 'm\ufffdin'", done.stderr.decode())
         self.assertNotIn(b"Traceback", done.stderr)
 
+    def test_a_view_without_sizes(self):
+        """As of 3.12 any program can ask for one: tensor.__buffer__(0)."""
+        tensor = atoll.Interpreter(FASHION).inputs[0]
+        view = (ctypes.c_char * 256)()  # a Py_buffer and more
+        api = ctypes.pythonapi
+        self.assertEqual(api.PyObject_GetBuffer(ctypes.py_object(tensor), view, 0), 0)
+        api.PyMemoryView_FromBuffer.restype = ctypes.py_object
+        self.assertEqual(api.PyMemoryView_FromBuffer(view).nbytes, 784)
+        api.PyBuffer_Release(view)
+
     def test_native_objects(self):
         """What the extension itself is given wrongly is an exception, too."""
         from atoll import _atoll
