@@ -383,11 +383,11 @@ TEST(TfliteDelegate, RefusesShapesThatTheModelCannotHave) {
   // Told by a runtime that does not ask whether the model can have them.
   const auto prepare = [&](const std::vector<int>& dims) {
     const std::vector<int> array = AsArray(dims);
-    TfLiteTensor& input = runtime.tensor(model->graph().inputs[0]);
-    TfLiteIntArray* const before = input.dims;
-    input.dims = reinterpret_cast<TfLiteIntArray*>(const_cast<int*>(array.data()));
-    const TfLiteStatus status = runtime.AllocateTensors();
-    input.dims = before;
+    const int input = model->graph().inputs[0];
+    TfLiteIntArray* const before = runtime.tensor(input).dims;
+    runtime.tensor(input).dims = reinterpret_cast<TfLiteIntArray*>(const_cast<int*>(array.data()));
+    const TfLiteStatus status = runtime.AllocateTensors();  // moves tensors
+    runtime.tensor(input).dims = before;
     const std::string errors = runtime.errors();
     runtime.ClearErrors();
     return status == kTfLiteOk ? "" : errors;
