@@ -260,6 +260,14 @@ void Manager::Say(const std::string& error) const {
   if (verbosity_ >= 1) Delegate::Print("%s", error.c_str());
 }
 
+std::optional<DeviceRequest> Manager::RequestOf(DeviceType type, const std::string& path) const {
+  DeviceRequest request;
+  std::string error;
+  if (DeviceRequest::FromPath(static_cast<int>(type), path, &request, &error)) return request;
+  Say(error);
+  return std::nullopt;
+}
+
 void Manager::Forget(const Context* context, std::shared_ptr<Device>* device) {
   const std::lock_guard lock(mutex_);
   device->reset();
@@ -381,13 +389,8 @@ std::unique_ptr<EdgeTpuContext> Manager::NewEdgeTpuContext(DeviceType type,
 
 std::unique_ptr<EdgeTpuContext> Manager::NewEdgeTpuContext(DeviceType type, const std::string& path,
                                                            const DeviceOptions& options) {
-  DeviceRequest request;
-  std::string error;
-  if (!DeviceRequest::FromPath(static_cast<int>(type), path, &request, &error)) {
-    Say(error);
-    return nullptr;
-  }
-  return OpenExclusive(request, options);
+  const std::optional<DeviceRequest> request = RequestOf(type, path);
+  return request ? OpenExclusive(*request, options) : nullptr;
 }
 
 std::vector<EdgeTpuManager::DeviceEnumerationRecord> Manager::EnumerateEdgeTpu() const {
@@ -411,13 +414,9 @@ std::shared_ptr<EdgeTpuContext> Manager::OpenDevice(DeviceType type, const std::
 
 std::shared_ptr<EdgeTpuContext> Manager::OpenDevice(DeviceType type, const std::string& path,
                                                     const DeviceOptions& options) {
-  DeviceRequest request;
   std::string error;
-  if (!DeviceRequest::FromPath(static_cast<int>(type), path, &request, &error)) {
-    Say(error);
-    return nullptr;
-  }
-  return OpenShared(request, options, &error);
+  const std::optional<DeviceRequest> request = RequestOf(type, path);
+  return request ? OpenShared(*request, options, &error) : nullptr;
 }
 
 std::vector<std::shared_ptr<EdgeTpuContext>> Manager::GetOpenedDevices() const {

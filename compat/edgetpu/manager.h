@@ -114,6 +114,8 @@ class Manager final : public edgetpu::EdgeTpuManager {
   // Waits for shared contexts whose last user has gone to have let go of their devices.
   void AwaitClosed(std::unique_lock<std::mutex>* lock);
   void Say(const std::string& error) const;
+  // Nothing, having said why, for a type that does not exist.
+  std::optional<DeviceRequest> RequestOf(edgetpu::DeviceType type, const std::string& path) const;
 
   mutable std::mutex mutex_;
   std::condition_variable closed_;
