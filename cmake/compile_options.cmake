@@ -61,21 +61,28 @@ if(NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
 endif()
 
 # A library of ours: static, position independent, no exceptions, no RTTI. SMALL: what runs once per
-# model rather than in every inference, and is compiled for size. Sections of their own let the
+# model or request rather than for every element, and is compiled for size; SMALLEST: even where that
+# takes more instructions, if the compiler knows how. Sections of their own let the
 # linker drop functions that nobody calls; tables for unwinding the stack have no use without
 # exceptions (debuggers read their own). Without g++'s -fipa-sra, which gives each file variants of
 # its own, what files have of the same templates is there once.
-#   atoll_library(name [SMALL] SOURCES a.cc b.cc LIBS other)
+#   atoll_library(name [SMALL | SMALLEST] SOURCES a.cc b.cc LIBS other)
 function(atoll_library name)
-  cmake_parse_arguments(ARG "SMALL" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "SMALL;SMALLEST" "" "SOURCES;LIBS" ${ARGN})
+  set(size_option)
+  if(ARG_SMALLEST AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
+    set(size_option -Oz)
+  elseif(ARG_SMALL OR ARG_SMALLEST)
+    set(size_option -Os)
+  endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   atoll_warnings(${name})
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${name} PRIVATE
       -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables -fno-unwind-tables
-      $<$<BOOL:${ARG_SMALL}>:-Os>
-      $<$<AND:$<BOOL:${ARG_SMALL}>,$<CXX_COMPILER_ID:GNU>>:-fno-ipa-sra>)
+      ${size_option}
+      $<$<AND:$<BOOL:${size_option}>,$<CXX_COMPILER_ID:GNU>>:-fno-ipa-sra>)
   endif()
   target_link_libraries(${name} PUBLIC ${ARG_LIBS})
 endfunction()

@@ -19,6 +19,7 @@
 #include "driver/device_name.h"
 #include "driver/isa/executable.h"
 #include "driver/open_device.h"
+#include "driver/pcie/pcie_bus.h"
 #include "driver/usb/usb_bus.h"
 #include "runtime/base/monotonic.h"
 #include "runtime/kernels/cpu_features.h"
@@ -215,6 +216,7 @@ Result<AtollDelegate*> CreateDelegate(const AtollDelegateOptions* given) {
     return handle.release();
   }
   open.usb = atollrt::SystemUsbBus();
+  open.pcie = atollrt::SystemPcieBus();
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<atollrt::Device> device, atollrt::OpenDevice(open));
   handle->info = device->info();
   handle->name = handle->info.name;
@@ -357,7 +359,7 @@ AtollStatus AtollListDevices(const AtollDeviceInfo** devices, int32_t* count) {
   thread_local DeviceList list;
   auto cpu = atollrt::DescribeCpu();
   if (!cpu.ok()) return ToC(cpu.status());
-  list.listings = atollrt::ListDevices(atollrt::SystemUsbBus());
+  list.listings = atollrt::ListDevices(atollrt::SystemUsbBus(), atollrt::SystemPcieBus());
   list.listings.push_back({.name = "cpu", .description = *std::move(cpu), .available = true});
   list.infos.clear();
   for (const atollrt::DeviceListing& listing : list.listings) {

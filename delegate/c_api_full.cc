@@ -13,6 +13,7 @@
 #include "driver/doctor/diagnosis.h"
 #include "driver/doctor/self_test.h"
 #include "driver/isa/assembly.h"
+#include "driver/pcie/pcie_bus.h"
 #include "driver/usb/usb_bus.h"
 #include "runtime/c_api.h"
 
@@ -43,8 +44,14 @@ extern "C" {
 AtollStatus AtollDiagnose(const char* root, const AtollFinding** findings, int32_t* count) {
   if (!AllGiven({{"findings", findings}, {"count", count}})) return ATOLL_INVALID_ARGUMENT;
   thread_local FindingList list;
-  list.findings = atollrt::Diagnose({.root = root == nullptr ? "" : root,
-                                     .coral_firmware = atollrt::FindCoralFirmware("").status()});
+  atollrt::DiagnosisOptions options;
+  options.root = root == nullptr ? "" : root;
+  options.coral_firmware = atollrt::FindCoralFirmware("").status();
+  if (options.root.empty()) {
+    options.pcie = atollrt::SystemPcieBus();
+    options = atollrt::OnThisComputer(std::move(options));
+  }
+  list.findings = atollrt::Diagnose(options);
   list.infos.clear();
   for (const atollrt::Finding& finding : list.findings) {
     list.infos.push_back({.level = static_cast<AtollFindingLevel>(finding.level),
@@ -64,7 +71,7 @@ AtollStatus AtollDeviceSelfTest(const char* device, const AtollSelfTestResult** 
     return ATOLL_INVALID_ARGUMENT;
   thread_local SelfTestList list;
   list = {};
-  auto tested = atollrt::SelfTest(device, atollrt::SystemUsbBus());
+  auto tested = atollrt::SelfTest(device, atollrt::SystemUsbBus(), atollrt::SystemPcieBus());
   if (!tested.ok()) return ToC(tested.status());
   list.results = *std::move(tested);
   for (const atollrt::SelfTestResult& result : list.results) {

@@ -55,6 +55,10 @@ class DeviceDelegate final : public Delegate {
   // them and their size is not limited; otherwise the graph is partitioned and compiled. As long as
   // a plan of the same graph and residency set lives, its executables serve the next one, too.
   Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override;
+  Status RegisterMemory(std::span<uint8_t> memory) override {
+    return device_->RegisterMemory(memory);
+  }
+  void UnregisterMemory(std::span<uint8_t> memory) override { device_->UnregisterMemory(memory); }
   // The graphs of a model, the first of them compiled for the device and this CPU, as a .tflite
   // file (compiled_model.h). kUnsupported if nothing of it can run there, or for a Coral.
   Result<std::vector<uint8_t>> Compile(const Model& model) const;

@@ -104,16 +104,12 @@ Status NoDevice(std::string_view text) {
   if (lower.empty()) {
     return InvalidArgument("the device has an empty name; 'auto' takes what is there");
   }
-  if (IsOneOf(lower, {"/dev/apex", "apex"})) {
-    return InvalidArgument(
-        "'%s' is a Coral on PCIe or M.2, and only those on USB can be driven; a Coral USB "
-        "Accelerator is 'usb', emulated devices are 'emu' and 'emu:pcie', and 'cpu' needs none",
-        name.c_str());
-  }
   if (IsOneOf(lower, {"coral", "edgetpu", "edge-tpu", "edge_tpu", "tpu", "google"})) {
     return InvalidArgument(
         "'%s' is no name of a device: a Coral USB Accelerator is 'usb', or 'usb:N' beside others, "
-        "and runs what edgetpu_compiler made; other models run on 'emu' and 'cpu'",
+        "one "
+        "on PCIe 'pci', and they run what edgetpu_compiler made; other models run on 'emu' and "
+        "'cpu'",
         name.c_str());
   }
   if (lower.starts_with("/dev/bus/usb")) {
@@ -129,7 +125,7 @@ Status NoDevice(std::string_view text) {
   const std::string meant = Suggest(text);
   return InvalidArgument(
       "'%s' is no device%s%s%s; the names are auto, cpu, emu, emu:PROFILE, usb, usb:N, "
-      "usb:BUS-PORT, pci:N and replay:FILE",
+      "usb:BUS-PORT, pci, pci:N, pci:ADDRESS, /dev/apex_N and replay:FILE",
       name.c_str(), meant.empty() ? "" : " (did you mean '", meant.c_str(),
       meant.empty() ? "" : "'?)");
 }
@@ -198,10 +194,7 @@ Result<DeviceName> ParseDeviceName(std::string_view text) {
                      "behind 'usb:' belongs a number, counted from 0, or a port, as in "
                      "usb:2-3.1: port 1 of the hub at port 3 of bus 2");
   }
-  if (text == "pci" || Consume(&rest, "pci:")) {
-    if (IsNumber(rest)) return DeviceName{Kind::kPcie, rest};
-    return Misplaced(text, "behind 'pci:' belongs a number, counted from 0");
-  }
+  if (auto on_pcie = ParsePcieName(text); on_pcie.has_value()) return *std::move(on_pcie);
   return NoDevice(text);
 }
 

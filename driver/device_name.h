@@ -5,6 +5,8 @@
 // nothing and knows nothing of what is plugged in. Thread-safe.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,13 +23,14 @@ struct DeviceName {
     kCpu,       // cpu: no device at all
     kEmulator,  // emu, emu:PROFILE, either with +stepped behind it
     kUsb,       // usb, usb:N, usb:BUS-PORT
-    kPcie,      // pci:N
+    kPcie,      // pci, pci:N, pci:ADDRESS
+    kApex,      // /dev/apex_N: a Coral on PCIe by its kernel modules
     kReplay,    // replay:FILE
     kGroup,     // A,B: devices of one kind as one
   };
   Kind kind = Kind::kAuto;
-  // Into the string that was parsed: the profile, the number, the port or the file, "" if the
-  // string names none.
+  // Into the string that was parsed: the profile, the number, the port, the address, the node or
+  // the file, "" if the string names none.
   std::string_view which = {};
   bool stepped = false;  // of an emulator
   // Of a group, at least two; each parses, none is the CPU.
@@ -36,5 +39,12 @@ struct DeviceName {
 
 // kInvalidArgument with what is wrong with the string and what was probably meant.
 Result<DeviceName> ParseDeviceName(std::string_view text);
+
+// For ParseDeviceName: names on PCIe; nullopt for what has nothing of them. libatoll-core, which
+// drives no such device, has another one (emulator_only.cc).
+std::optional<Result<DeviceName>> ParsePcieName(std::string_view text);
+
+// A PCI address as Linux writes it, domain included: "01:00.0" is "0000:01:00.0". "" if it is none.
+std::string PciAddressOf(std::string_view text);
 
 }  // namespace atollrt

@@ -4,13 +4,14 @@
 // bus: the emulator that computes directly, and nothing else.
 #include "driver/emulator/stepped_machine.h"
 #include "driver/open_emulator.h"
+#include "driver/pcie/pcie_bus.h"
 #include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 namespace {
 
 constexpr const char* kAbsent =
-    "this program was built without USB (libatoll-core); libatoll has it";
+    "this program was built without USB and PCIe (libatoll-core); libatoll has them";
 
 constexpr const char* kNoFaults =
     "this program was built without faults and recordings (libatoll-core); libatoll has them";
@@ -18,6 +19,13 @@ constexpr const char* kNoFaults =
 }  // namespace
 
 std::shared_ptr<UsbBus> SystemUsbBus() { return nullptr; }
+std::shared_ptr<PcieBus> SystemPcieBus() { return nullptr; }
+
+// As none of them can be opened, it does not matter which are right.
+std::optional<Result<DeviceName>> ParsePcieName(std::string_view text) {
+  if (!text.starts_with("pci") && !text.starts_with("/dev/apex")) return std::nullopt;
+  return DeviceName{DeviceName::Kind::kPcie, text};
+}
 
 bool HasSteppedMachine() { return false; }
 std::unique_ptr<SteppedMachine> MakeSteppedMachine(const SteppedMachineOptions&) { return nullptr; }
@@ -31,8 +39,13 @@ Result<std::unique_ptr<Device>> OpenOnBus(const DeviceName& name, const OpenOpti
   return OpenEmulator(setup);
 }
 
-std::vector<DeviceListing> ListOnBus(const std::shared_ptr<UsbBus>&) {
+std::vector<DeviceListing> ListOnBus(const std::shared_ptr<UsbBus>&,
+                                     const std::shared_ptr<PcieBus>&) {
   return {{.name = "usb", .description = kAbsent}};
+}
+
+Result<std::unique_ptr<Chip>> OpenEmulatedOnPcie(const EmulatorSetup& setup) {
+  return OpenEmulatedOnUsb(setup);
 }
 
 Result<FaultPlan> ReadFaultPlan(const std::string&) { return Unsupported("%s", kNoFaults); }

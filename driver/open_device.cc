@@ -39,8 +39,9 @@ Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
   return OpenEmulator(setup);
 }
 
-std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb) {
-  std::vector<DeviceListing> devices = ListOnBus(usb);
+std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb,
+                                       const std::shared_ptr<PcieBus>& pcie) {
+  std::vector<DeviceListing> devices = ListOnBus(usb, pcie);
   const bool has_default =
       std::any_of(devices.begin(), devices.end(), [](const auto& one) { return one.is_default; });
   for (DeviceListing& emulator : ListEmulators(!has_default)) {

@@ -15,6 +15,7 @@
 #include "driver/device/device.h"
 #include "driver/device_name.h"
 #include "driver/faults/fault_plan.h"
+#include "driver/pcie/pcie_bus.h"
 #include "driver/usb/usb_bus.h"
 
 namespace atollrt {
@@ -23,13 +24,16 @@ struct OpenOptions {
   std::string device = "auto";
   int threads = 0;              // that an emulated device computes with; 0: one per CPU, at most 4
   uint32_t cpu_features = ~0u;  // CpuFeatures that an emulated device may use, for self-tests
-  std::shared_ptr<UsbBus> usb = {};  // where devices on USB are; nullptr: this program has no USB
-  // What becomes of requests when a device on USB, or one with faults, is lost; the stand-in is an
-  // emulated device of the same size.
+  // Where devices on USB and on PCIe are; nullptr: this program was built without.
+  std::shared_ptr<UsbBus> usb = {};
+  std::shared_ptr<PcieBus> pcie = {};
+  // What becomes of requests when a device on a bus, or one with faults, is lost; the stand-in is
+  // an emulated device of the same size.
   OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
   // What shall go wrong between the driver and the device (fault_plan.h).
   std::optional<FaultPlan> faults = {};
-  // Where to record what goes over the bus (recording.h), and what to note there: by whom. "": not.
+  // Where to record what goes over the bus (driver/recording), and what to note there: by whom.
+  // "": not.
   std::string record = {};
   std::string record_note = {};
   // Of a Coral: its clock, and the file with its firmware ("": where FindCoralFirmware looks).
@@ -38,8 +42,9 @@ struct OpenOptions {
 };
 
 // kInvalidArgument for a string of no known form, kNotFound for a device that is not there, both
-// with what to write instead; otherwise the errors of UsbBus::Open, Atoll1Chip::Open and OpenCoral.
-// `auto` that has to leave a device on USB alone says why in DeviceOrigin::note.
+// with what to write instead; otherwise the errors of UsbBus::Open, PcieBus::Open,
+// Atoll1Chip::Open, OpenCoral, OpenCoralPcie and OpenApex. `auto` that has to leave a device on a
+// bus alone says why in DeviceOrigin::note.
 Result<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options);
 
 // One device string that could be opened, or why not.
@@ -50,9 +55,11 @@ struct DeviceListing {
   bool is_default = false;  // `auto` takes this one
 };
 
-// What is there now: real devices first, by port, then each profile of the emulator. Opens nothing:
-// a real device that is available may still turn out to be busy. `usb` as in OpenOptions.
-std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb);
+// What is there now: real devices first, those on USB by port and those on PCIe by address, then
+// each profile of the emulator. Opens nothing: a real device that is available may still turn out
+// to be busy. `usb` and `pcie` as in OpenOptions.
+std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb,
+                                       const std::shared_ptr<PcieBus>& pcie = {});
 
 // OpenOptions::record_note of a recorded session. kNotFound if it cannot be read, kInvalidArgument
 // if it is none.
@@ -64,6 +71,7 @@ std::string DescribeDevice(const DeviceInfo& info);
 // For OpenDevice and ListDevices: what is more than an emulator alone. libatoll-core has another
 // OpenOnBus, which opens `auto` and refuses the rest (emulator_only.cc).
 Result<std::unique_ptr<Device>> OpenOnBus(const DeviceName& name, const OpenOptions& options);
-std::vector<DeviceListing> ListOnBus(const std::shared_ptr<UsbBus>& usb);
+std::vector<DeviceListing> ListOnBus(const std::shared_ptr<UsbBus>& usb,
+                                     const std::shared_ptr<PcieBus>& pcie);
 
 }  // namespace atollrt

@@ -47,13 +47,13 @@ Result<EmulatorSetup> SetUp(DeviceProfile profile, Face face, int threads,
   return setup;
 }
 
-Result<std::unique_ptr<Chip>> OpenChip(const EmulatorSetup& setup) {
+}  // namespace
+
+Result<std::unique_ptr<Chip>> OpenEmulatedOnUsb(const EmulatorSetup& setup) {
   ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<UsbTransport> transport,
                          EmulatedTransport::Create(setup.core));
   return Atoll1Chip::Open(std::move(transport), setup.known);
 }
-
-}  // namespace
 
 Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& options,
                                     std::string note) {
@@ -73,7 +73,9 @@ Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& o
 }
 
 Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorSetup& setup) {
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip, OpenChip(setup));
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip, setup.core.profile.on_pcie
+                                                         ? OpenEmulatedOnPcie(setup)
+                                                         : OpenEmulatedOnUsb(setup));
   return std::make_unique<Device>(std::move(chip),
                                   ChipKeeper::Options{.activity_directory = ActivityDirectory()});
 }
@@ -96,7 +98,7 @@ Result<std::unique_ptr<Chip>> OpenStandIn(const DeviceInfo& info, int threads) {
   profile.host_seconds = info.host_seconds;
   ATOLL_ASSIGN_OR_RETURN(EmulatorSetup setup, SetUp(std::move(profile), Face::kDirect, threads));
   setup.known.name = std::string(kEmulator);
-  return OpenChip(setup);
+  return OpenEmulatedOnUsb(setup);
 }
 
 std::vector<DeviceListing> ListEmulators(bool has_default) {

@@ -25,6 +25,11 @@ Result<EmulatorSetup> SetUpEmulator(const DeviceName& name, const OpenOptions& o
                                     std::string note = {});
 Result<std::unique_ptr<Device>> OpenEmulator(const EmulatorSetup& setup);
 
+// The chip of a setup, at the end of an emulated USB cable, or on PCIe, which libatoll-core has
+// not: there it is the cable, too.
+Result<std::unique_ptr<Chip>> OpenEmulatedOnUsb(const EmulatorSetup& setup);
+Result<std::unique_ptr<Chip>> OpenEmulatedOnPcie(const EmulatorSetup& setup);
+
 // An emulated chip of the size of `info`, which a device has said: kResourceExhausted if that is
 // more than half a gigabyte.
 Result<std::unique_ptr<Chip>> OpenStandIn(const DeviceInfo& info, int threads);

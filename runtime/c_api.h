@@ -96,4 +96,5 @@ struct AtollDelegate {
 struct AtollBuffer {
   std::shared_ptr<void> owner;  // shared with the interpreters that use it
   std::span<uint8_t> bytes;
+  bool for_device = false;  // which must reach it
 };

@@ -11,6 +11,7 @@
 
 namespace {
 
+using atollrt::Format;
 using atollrt::Has;
 using atollrt::HasIndex;
 using atollrt::InvalidArgument;
@@ -105,8 +106,9 @@ AtollStatus SetMemory(AtollInterpreter* interpreter, const char* kind,
     return ToC(InvalidArgument("%s '%s' has %zu bytes; the buffer has %zu, from %zu on", kind,
                                t.name.c_str(), size, buffer->bytes.size(), offset));
   }
-  return ToC(interpreter->interpreter->SetTensorMemory(tensor, buffer->bytes.subspan(offset, size),
-                                                       buffer->owner));
+  Status status = interpreter->interpreter->SetTensorMemory(
+      tensor, buffer->bytes.subspan(offset, size), buffer->owner, buffer->for_device);
+  return ToC(std::move(status).WithContext(Format("%s '%s'", kind, t.name.c_str())));
 }
 
 }  // namespace
@@ -208,9 +210,10 @@ AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** b
     *buffer = new AtollBuffer{owner, owner->bytes()};
     return ToC(Status());
   }
-  if (kind != ATOLL_BUFFER_CALLER) {
+  if (kind != ATOLL_BUFFER_CALLER && kind != ATOLL_BUFFER_DMA) {
     return ToC(atollrt::Unsupported(
-        "buffers of kind %d cannot be made yet; ATOLL_BUFFER_HEAP and ATOLL_BUFFER_CALLER can",
+        "buffers of kind %d cannot be made yet; ATOLL_BUFFER_HEAP, ATOLL_BUFFER_CALLER and "
+        "ATOLL_BUFFER_DMA can",
         static_cast<int>(kind)));
   }
   if (read.data == nullptr && read.size > 0) return NullArgument("AtollBufferOptions.data");
@@ -218,7 +221,7 @@ AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** b
   std::shared_ptr<void> owner(data, [release = read.release, user_data = read.user_data](void*) {
     if (release != nullptr) release(user_data);
   });
-  *buffer = new AtollBuffer{std::move(owner), {data, read.size}};
+  *buffer = new AtollBuffer{std::move(owner), {data, read.size}, kind == ATOLL_BUFFER_DMA};
   return ToC(Status());
 }
 
@@ -497,6 +500,12 @@ AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
            .link_out_ns = cost.link_out_ns,
            .compute_ns = cost.compute_ns,
            .link_in_ns = cost.link_in_ns};
+  return ToC(Status());
+}
+
+AtollStatus AtollInterpreterGetCopiedBytes(const AtollInterpreter* interpreter, int64_t* bytes) {
+  ATOLL_RETURN_IF_NULL(interpreter, bytes);
+  *bytes = static_cast<int64_t>(interpreter->interpreter->last_cost().bytes_copied);
   return ToC(Status());
 }
 

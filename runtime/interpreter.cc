@@ -27,6 +27,7 @@ Interpreter::~Interpreter() {
   }
   async_changed_.notify_all();
   if (async_thread_.joinable()) async_thread_.join();
+  for (std::span<uint8_t>& one : registered_) (void)Register({}, &one).ok();
 }
 
 Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const Model> model,
@@ -42,6 +43,13 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
       std::unique_ptr<StepWalker> walker,
       StepWalker::Create(model, std::move(plan), features, ThreadCount(options.threads)));
   std::unique_ptr<Interpreter> interpreter(new Interpreter(std::move(walker)));
+  if (!interpreter->walker_->plan().partitions.empty()) {
+    interpreter->delegate_ = options.delegate;
+    // What it does not reach it copies.
+    interpreter->registered_.resize(model->graph().tensors.size() + 1);
+    (void)interpreter->Register(interpreter->walker_->arena(), &interpreter->registered_.back())
+        .ok();
+  }
   // Kernels and programs have packed most weights, some of which would otherwise be there twice.
   model->DropPages();
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareFallback(options));
@@ -105,6 +113,28 @@ Status Interpreter::InvokeFallback(const Status& reason) {
   }
   walker_->CopyOut();
   return Status();
+}
+
+// In the place of what was registered there.
+Status Interpreter::Register(std::span<uint8_t> bytes, std::span<uint8_t>* registered) {
+  // First, as the same addresses may be other memory now.
+  if (!registered->empty()) delegate_->UnregisterMemory(*registered);
+  *registered = {};
+  Status status = bytes.empty() ? Status() : delegate_->RegisterMemory(bytes);
+  if (status.ok()) *registered = bytes;
+  return status;
+}
+
+Status Interpreter::SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes,
+                                    std::shared_ptr<void> owner, bool for_device) {
+  if (delegate_ != nullptr) {
+    Status status = Register(bytes, &registered_[static_cast<size_t>(tensor)]);
+    if (!status.ok() && for_device) {
+      ATOLL_RETURN_IF_ERROR(walker_->SetTensorMemory(tensor, {}, {}));
+      return status;
+    }
+  }
+  return walker_->SetTensorMemory(tensor, bytes, std::move(owner));
 }
 
 std::vector<int32_t> Interpreter::PartitionOrder() const {

@@ -72,10 +72,11 @@ class Interpreter {
   // What the partitions of the last invocation cost together.
   const RequestCost& last_cost() const { return walker_->cost(); }
 
-  // Inputs and outputs in memory of others: step_walker.h.
-  Status SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes, std::shared_ptr<void> owner) {
-    return walker_->SetTensorMemory(tensor, bytes, std::move(owner));
-  }
+  // Inputs and outputs in memory of others (step_walker.h), which stays where it is until it is
+  // replaced. The delegate gets it ready; `for_device`: or else its error is given, and the tensor
+  // lies in the arena.
+  Status SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes, std::shared_ptr<void> owner,
+                         bool for_device = false);
 
   // Listeners: step_walker.h.
   void SetTap(StepWalker::Tap tap) { walker_->SetTap(std::move(tap)); }
@@ -86,9 +87,13 @@ class Interpreter {
   Status PrepareFallback(const InterpreterOptions& options);
   void KeepInputs();
   Status InvokeFallback(const Status& reason);
+  Status Register(std::span<uint8_t> bytes, std::span<uint8_t>* registered);
   void AsyncLoop();
 
   const std::unique_ptr<StepWalker> walker_;
+  Delegate* delegate_ = nullptr;  // if it has taken something
+  // What it was told of: memory of others by tensor, and behind that the arena.
+  std::vector<std::span<uint8_t>> registered_;
   std::unique_ptr<Interpreter> fallback_;  // nullptr: none
   bool on_fallback_ = false;               // the last invocation was
   bool invoking_ = false;                  // guarded by async_mutex_

@@ -61,6 +61,7 @@ class StepWalker {
   // sizes. Between runs.
   Status SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes, std::shared_ptr<void> owner);
 
+  std::span<uint8_t> arena() { return arena_.bytes(); }
   int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
   // What no plan of the arena can go below.
   int64_t arena_lower_bound_bytes() const { return arena_lower_bound_bytes_; }

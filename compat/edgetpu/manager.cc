@@ -35,7 +35,8 @@ using edgetpu::EdgeTpuManager;
 constexpr std::string_view kUsbPrefix = "usb:";
 constexpr std::string_view kUsbFolder = "/sys/bus/usb/devices/";
 constexpr std::string_view kPciPrefix = "pci:";
-constexpr std::string_view kPciFile = "/dev/apex_";
+constexpr std::string_view kPciFolder = "/sys/bus/pci/devices/";
+constexpr std::string_view kApexPrefix = "/dev/apex_";
 constexpr char kEmulator[] = "emu";
 constexpr char kCpu[] = "cpu";
 // The newest packages that run; what Google's library says of itself in its version.
@@ -59,14 +60,18 @@ ListedDevice ListedAs(const std::string& name) {
     return {{DeviceType::kApexUsb, std::string(kUsbFolder) + port}, name};
   }
   if (view.starts_with(kPciPrefix)) {
-    const std::string number(view.substr(kPciPrefix.size()));
-    return {{DeviceType::kApexPci, std::string(kPciFile) + number}, name};
+    std::string address(view.substr(kPciPrefix.size()));
+    if (std::ranges::count(address, ':') == 1) address = "0000:" + address;
+    return {{DeviceType::kApexPci, std::string(kPciFolder) + address},
+            std::string(kPciPrefix) + address};
   }
+  if (view.starts_with(kApexPrefix)) return {{DeviceType::kApexPci, name}, name};
   return {{DeviceType::kApexUsb, name}, name};
 }
 
 bool IsReal(std::string_view name) {
-  return name.starts_with(kUsbPrefix) || name.starts_with(kPciPrefix);
+  return name.starts_with(kUsbPrefix) || name.starts_with(kPciPrefix) ||
+         name.starts_with(kApexPrefix);
 }
 
 // What is there, in the order in which programs count.
@@ -238,8 +243,8 @@ bool DeviceRequest::FromPath(int type, const std::string& path, DeviceRequest* r
   *request = {};
   if (view.starts_with(kUsbFolder)) {
     request->name = std::string(kUsbPrefix) + path.substr(kUsbFolder.size());
-  } else if (view.starts_with(kPciFile)) {
-    request->name = std::string(kPciPrefix) + path.substr(kPciFile.size());
+  } else if (view.starts_with(kPciFolder)) {
+    request->name = std::string(kPciPrefix) + path.substr(kPciFolder.size());
   } else if (!path.empty()) {
     *request = Parse(path);
   }

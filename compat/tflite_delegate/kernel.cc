@@ -131,11 +131,11 @@ TfLiteStatus Kernel::Prepare(TfLiteContext* context) {
   std::string error;
   const bool is_resized = dims != dims_;
   if (is_resized && !Resize(dims, &error)) return Fail(context, "Atoll: %s", error.c_str());
-  if (is_other || is_resized) {
-    has_run_ = false;
-    for (Port& port : inputs_) port = {port.tensor};
-    for (Port& port : outputs_) port = {port.tensor};
-  }
+  if (is_other || is_resized) has_run_ = false;
+  // Tensors may lie elsewhere now, or at the same addresses in other memory, which a device that
+  // reaches memory itself has to be told of.
+  for (Port& port : inputs_) port = {port.tensor};
+  for (Port& port : outputs_) port = {port.tensor};
   return ShapeOutputs(context);
 }
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "driver/isa/instruction.h"
-#include "driver/profiles/device_profile.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -28,14 +26,10 @@ constexpr std::chrono::milliseconds kGracePeriod{1000};
 constexpr size_t kDrainChunkBytes = 16 * 1024;
 constexpr int kDrainChunksMax = 4096;
 
-// Of one run: more than the fastest clock makes in the longest timeout, and few enough to add up
-// and to convert without a thought.
-constexpr uint64_t kCyclesMax = uint64_t{1} << 48;
-
 }  // namespace
 
-ProtocolSession::ProtocolSession(UsbTransport* transport, NowFunction now)
-    : transport_(transport), now_(std::move(now)) {
+ProtocolSession::ProtocolSession(std::unique_ptr<UsbTransport> transport, NowFunction now)
+    : transport_(std::move(transport)), now_(std::move(now)) {
   pending_.reserve(kPendingBytes);
 }
 
@@ -49,44 +43,6 @@ Result<uint32_t> ProtocolSession::Read32(Register address, Deadline deadline) {
         Format("reading register %04X", static_cast<uint32_t>(address)));
   }
   return LoadLittleEndian<uint32_t>(bytes);
-}
-
-Result<DeviceFigures> ProtocolSession::Identify(Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t id, Read32(Register::kId, deadline));
-  if (id != kDeviceId) {
-    return Unsupported("the device gives ID %08X, an Atoll-1 gives %08X", id, kDeviceId);
-  }
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t isa_version, Read32(Register::kIsa, deadline));
-  if (isa_version != kIsaVersion) {
-    return Unsupported(
-        "the device has ISA version %u, this library needs version %u; update the device or use "
-        "a library of its version",
-        isa_version, kIsaVersion);
-  }
-  constexpr struct {
-    Register address;
-    const char* name;
-    ProfileNumber number;
-    uint32_t unit;
-  } kRegisters[] = {
-      {Register::kArrayRows, "ARRAY_ROWS", ProfileNumber::kArrayRows, 1},
-      {Register::kArrayColumns, "ARRAY_COLUMNS", ProfileNumber::kArrayColumns, 1},
-      {Register::kClockKhz, "the clock in Hz", ProfileNumber::kClock, 1000},
-      {Register::kMemoryBytes, "MEMORY_BYTES", ProfileNumber::kMemory, 1},
-      {Register::kProgramBytes, "PROGRAM_BYTES", ProfileNumber::kProgramMemory, 1},
-      {Register::kLinkKbps, "the link in bytes per second", ProfileNumber::kLink, 1000},
-  };
-  DeviceProfile profile;
-  for (const auto& [address, name, number, unit] : kRegisters) {
-    ATOLL_ASSIGN_OR_RETURN(const uint32_t units, Read32(address, deadline));
-    const Status status =
-        SetProfileNumber(number, name, static_cast<double>(uint64_t{units} * unit), &profile);
-    if (!status.ok()) {
-      return DeviceLost("register %04X: %s; this is no working Atoll-1",
-                        static_cast<uint32_t>(address), status.message().c_str());
-    }
-  }
-  return DeviceFigures(profile);
 }
 
 Status ProtocolSession::ResetCore(Deadline deadline) {
@@ -146,14 +102,6 @@ Status ProtocolSession::AddRecord(RecordTag tag, std::span<const uint8_t> payloa
   return Add(payload, deadline);
 }
 
-Status ProtocolSession::StoreInstructions(uint32_t program_offset, std::span<const uint8_t> encoded,
-                                          Deadline deadline) {
-  pending_.clear();
-  ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kInstructions, encoded, deadline,
-                                  EncodeInstructionsPrefix(program_offset)));
-  return Flush(deadline);
-}
-
 // Fills `data` from `endpoint`, however the device cuts it, or finds out that no more will come.
 Result<ProtocolSession::Received> ProtocolSession::Receive(uint8_t endpoint,
                                                            std::span<uint8_t> data,
@@ -194,9 +142,15 @@ Result<ProtocolSession::Received> ProtocolSession::Receive(uint8_t endpoint,
   return Received::kAll;
 }
 
-Result<Event> ProtocolSession::Run(const Job& job, Deadline deadline) {
-  const Event faulted{.kind = EventKind::kFaulted, .request_id = job.start.request_id};
+Status ProtocolSession::ResetDevice(Deadline deadline) { return transport_->Reset(deadline); }
+
+Status ProtocolSession::Begin(const Job& job, Deadline deadline) {
   pending_.clear();
+  if (!job.instructions.empty()) {
+    ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kInstructions, job.instructions, deadline,
+                                    EncodeInstructionsPrefix(job.start.program_offset)));
+    ATOLL_RETURN_IF_ERROR(Flush(deadline));
+  }
   ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kStart, EncodeStart(job.start), deadline));
   for (const std::span<const uint8_t> input : job.inputs) {
     ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kInput, input, deadline));
@@ -204,9 +158,14 @@ Result<Event> ProtocolSession::Run(const Job& job, Deadline deadline) {
   if (!job.parameters.empty()) {
     ATOLL_RETURN_IF_ERROR(AddRecord(RecordTag::kParameters, job.parameters, deadline));
   }
-  ATOLL_RETURN_IF_ERROR(Flush(deadline));
+  return Flush(deadline);
+}
 
-  for (const std::span<uint8_t> output : job.outputs) {
+Result<ProtocolSession::End> ProtocolSession::Finish(uint32_t request_id,
+                                                     std::span<const std::span<uint8_t>> outputs,
+                                                     Deadline deadline) {
+  const End faulted{.event = {.kind = EventKind::kFaulted, .request_id = request_id}};
+  for (const std::span<uint8_t> output : outputs) {
     ATOLL_ASSIGN_OR_RETURN(const Received received, Receive(kOutputEndpoint, output, deadline));
     if (received == Received::kFaulted) return faulted;
   }
@@ -215,24 +174,8 @@ Result<Event> ProtocolSession::Run(const Job& job, Deadline deadline) {
   if (received == Received::kFaulted) return faulted;
   const Result<Event> event = DecodeEvent(bytes);
   if (!event.ok()) return DeviceLost("the device sent an %s", event.status().message().c_str());
-  if (event->request_id != job.start.request_id) {
-    return DeviceLost("the device reports on request %u while request %u is running",
-                      event->request_id, job.start.request_id);
-  }
-  if (event->kind == EventKind::kCompleted && event->detail > kCyclesMax) {
-    return DeviceLost("the device says that request %u took %llu cycles, more than a day",
-                      event->request_id, static_cast<unsigned long long>(event->detail));
-  }
-  return *event;
-}
-
-Result<ProtocolSession::Fault> ProtocolSession::ReadFault(Deadline deadline) {
-  Fault fault;
-  ATOLL_ASSIGN_OR_RETURN(const uint32_t code, Read32(Register::kFaultCode, deadline));
-  ATOLL_ASSIGN_OR_RETURN(fault.instruction, Read32(Register::kFaultInstruction, deadline));
-  ATOLL_ASSIGN_OR_RETURN(fault.detail, Read32(Register::kFaultDetail, deadline));
-  fault.code = static_cast<FaultCode>(std::min<uint32_t>(code, 0xFF));
-  return fault;
+  ATOLL_RETURN_IF_ERROR(CheckEvent(*event, request_id));
+  return End{.event = *event};
 }
 
 }  // namespace atollrt

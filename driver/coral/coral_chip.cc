@@ -16,10 +16,6 @@ constexpr std::chrono::milliseconds kPortResetTimeout{5000};
 constexpr std::chrono::milliseconds kCloseTimeout{2000};
 constexpr std::chrono::milliseconds kFaultTimeout{500};  // for registers that explain a failure
 
-// What is published of the chip. The memory is what is left for parameters, roughly.
-constexpr uint32_t kArraySide = 64;
-constexpr uint64_t kMemoryBytes = 8 << 20;
-
 constexpr uint8_t kInterface = 0;
 // For the system to let this user in, and between looks whether it does.
 constexpr std::chrono::milliseconds kPermissionTimeout{2000};
@@ -31,26 +27,11 @@ const char* SpeedText(UsbSpeed speed) {
   return kTexts[static_cast<size_t>(speed)];
 }
 
-DeviceInfo MakeInfo(const CoralOptions& options) {
-  DeviceInfo info;
-  info.family = DeviceFamily::kCoral;
-  info.array_rows = info.array_columns = kArraySide;
-  info.clock_hz = CoralClockHz(options.performance);
-  info.memory_bytes = kMemoryBytes;
-  info.link_bytes_per_second = options.speed == UsbSpeed::kHigh ? 40'000'000 : 400'000'000;
-  info.name = options.name;
-  info.description =
-      Format("Coral Edge TPU, %u MHz, %s%s%s", static_cast<unsigned>(info.clock_hz / 1'000'000),
-             SpeedText(options.speed), options.path.empty() ? "" : ", port ", options.path.c_str());
-  return info;
-}
-
-// Whether the device takes and gives the caller's bytes as they are.
-bool IsPlain(const CoralLayer& wire, const Layer& layer) {
-  return !wire.flips_sign && wire.wire_bytes == layer.bytes;
-}
-bool IsPlainOutput(const CoralLayer& wire, const Layer& layer) {
-  return IsPlain(wire, layer) && wire.copies.size() == 1 && wire.copies[0].count == 1;
+DeviceInfo UsbInfo(const CoralOptions& options) {
+  const bool is_slow = options.speed == UsbSpeed::kHigh;
+  const std::string port = options.path.empty() ? "" : ", port " + options.path;
+  return CoralDeviceInfo(options, SpeedText(options.speed) + port,
+                         is_slow ? 40'000'000 : 400'000'000);
 }
 
 }  // namespace
@@ -114,7 +95,7 @@ Result<std::unique_ptr<Chip>> CoralChip::Open(std::unique_ptr<UsbTransport> tran
 }
 
 CoralChip::CoralChip(std::unique_ptr<UsbTransport> transport, CoralOptions options)
-    : info_(MakeInfo(options)),
+    : info_(UsbInfo(options)),
       now_(std::move(options.now)),
       settings_{.performance = options.performance,
                 .is_high_speed = options.speed == UsbSpeed::kHigh},
@@ -138,53 +119,17 @@ Result<std::unique_ptr<PreparedExecutable>> CoralChip::Prepare(
   const CoralExecutable& coral = prepared->coral();
   prepared->inputs.resize(coral.inputs.size());
   for (size_t i = 0; i < coral.inputs.size(); ++i) {
-    if (IsPlain(coral.input_wires[i], coral.inputs[i])) continue;
+    if (IsPlainCoralInput(coral.input_wires[i], coral.inputs[i])) continue;
     ATOLL_ASSIGN_OR_RETURN(prepared->inputs[i], Buffer::Allocate(coral.input_wires[i].wire_bytes));
   }
   prepared->outputs.resize(coral.outputs.size());
   for (size_t i = 0; i < coral.outputs.size(); ++i) {
-    if (IsPlainOutput(coral.output_wires[i], coral.outputs[i])) continue;
+    if (IsPlainCoralOutput(coral.output_wires[i], coral.outputs[i])) continue;
     ATOLL_ASSIGN_OR_RETURN(prepared->outputs[i],
                            Buffer::Allocate(coral.output_wires[i].wire_bytes));
   }
   ATOLL_ASSIGN_OR_RETURN(prepared->scratch, Buffer::Allocate(coral.scratch_bytes));
   return std::unique_ptr<PreparedExecutable>(std::move(prepared));
-}
-
-// What is cached.
-
-void CoralChip::Forget(const PreparedExecutable& prepared) {
-  const std::lock_guard lock(mutex_);
-  std::erase(cached_, &prepared);
-}
-
-uint64_t CoralChip::memory_used_bytes() const {
-  const std::lock_guard lock(mutex_);
-  uint64_t bytes = 0;
-  for (const Prepared* prepared : cached_) bytes += prepared->coral().caching.parameters.size();
-  return bytes;
-}
-
-bool CoralChip::IsResident(const PreparedExecutable& prepared) const {
-  const std::lock_guard lock(mutex_);
-  return std::find(cached_.begin(), cached_.end(), &prepared) != cached_.end();
-}
-
-// Evicts what a run of `prepared` evicts; whether its own parameters are on the chip.
-bool CoralChip::UseCache(const Prepared& prepared) {
-  const uint64_t token = prepared.coral().caching_token;
-  {
-    const std::lock_guard lock(mutex_);
-    if (token == 0 || token != token_) cached_.clear();
-    token_ = token;
-  }
-  return IsResident(prepared);
-}
-
-void CoralChip::ForgetAll() {
-  const std::lock_guard lock(mutex_);
-  cached_.clear();
-  token_ = 0;
 }
 
 // Runs.
@@ -236,16 +181,13 @@ Status CoralChip::RunProgram(const CoralProgram& program, const Prepared& prepar
 
 Status CoralChip::RunBoth(const Prepared& prepared, const Job& job, RequestReport* report) {
   const CoralExecutable& executable = prepared.coral();
-  const bool is_cached = UseCache(prepared);
+  const bool is_cached = cache_.Use(prepared);
   if (!executable.caching.transfers.empty() && !is_cached) {
     Log(LogSeverity::kInfo, "device %s: uploading '%s', parameters %zu bytes", info_.name.c_str(),
         executable.name.c_str(), executable.caching.parameters.size());
     ATOLL_RETURN_IF_ERROR(
         RunProgram(executable.caching, prepared, job).WithContext("upload of the parameters"));
-    {
-      const std::lock_guard lock(mutex_);
-      cached_.push_back(&prepared);
-    }
+    cache_.Add(prepared);
     report->parameter_bytes += executable.caching.parameters.size();
   }
   report->parameter_bytes += executable.inference.parameters.size();
@@ -265,12 +207,12 @@ Status CoralChip::RunBoth(const Prepared& prepared, const Job& job, RequestRepor
   return {};
 }
 
-Status CoralChip::Run(const Job& job, RequestReport* report) {
+Status CoralChip::Run(const Job& job, std::span<const Job>, RequestReport* report) {
   const auto& prepared = static_cast<const Prepared&>(*job.prepared);
   link_.meter().Start();
   Status status = RunBoth(prepared, job, report);
   if (!status.ok()) {
-    ForgetAll();
+    cache_.Clear();
     status = Explain(std::move(status));
   }
   link_.meter().Stop(report);
@@ -290,7 +232,7 @@ Status CoralChip::Explain(Status status) {
 }
 
 Status CoralChip::Reopen() {
-  ForgetAll();
+  cache_.Clear();
   is_up_ = false;
   ATOLL_RETURN_IF_ERROR(transport_->Reset(now_() + kPortResetTimeout));
   ATOLL_RETURN_IF_ERROR(session_.BringUp(settings_, now_() + kBringUpTimeout));

@@ -4,31 +4,21 @@
 // follows the lists of transfers of CoralExecutables to the letter: one transfer after the other,
 // so nothing is ever sent while an output is outstanding.
 //
-// Parameters stay on the chip between runs. Executables of one token share it; a run of another
-// token evicts them all. They count as being there once the chip has said so, and no longer after
-// any error.
+// Parameters count as being on the chip (parameter_cache.h) once it has said so, and no longer
+// after any error.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
-#include <vector>
 
+#include "driver/coral/coral_options.h"
 #include "driver/coral/executable.h"
+#include "driver/coral/parameter_cache.h"
 #include "driver/coral/session.h"
 #include "driver/device/chip.h"
 #include "driver/usb/usb_bus.h"
 
 namespace atollrt {
-
-struct CoralOptions {
-  std::string name = "usb";           // DeviceOrigin::name
-  std::string path = {};              // of the port, for people; OpenCoral's is the device's
-  UsbSpeed speed = UsbSpeed::kSuper;  // of the link; likewise
-  CoralPerformance performance = CoralPerformance::kMax;
-  std::string firmware = {};  // a file; empty: where FindCoralFirmware looks
-  NowFunction now = Clock::now;
-};
 
 // `device` is a Coral (IsCoral). Gives it its firmware if it has none, opens it and brings it up.
 // A device that has just come back may be out of bounds for a moment, until the system has set its
@@ -49,10 +39,12 @@ class CoralChip final : public Chip {
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<PreparedExecutable>> Prepare(
       std::shared_ptr<const AnyExecutable> executable) const override;
-  void Forget(const PreparedExecutable& prepared) override;
-  bool IsResident(const PreparedExecutable& prepared) const override;
-  uint64_t memory_used_bytes() const override;
-  Status Run(const Job& job, RequestReport* report) override;
+  void Forget(const PreparedExecutable& prepared) override { cache_.Forget(prepared); }
+  bool IsResident(const PreparedExecutable& prepared) const override {
+    return cache_.IsResident(prepared);
+  }
+  uint64_t memory_used_bytes() const override { return cache_.used_bytes(); }
+  Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override;
   Status Recover() override { return Reopen(); }
   Status Reopen() override;
 
@@ -61,8 +53,6 @@ class CoralChip final : public Chip {
 
   CoralChip(std::unique_ptr<UsbTransport> transport, CoralOptions options);
 
-  bool UseCache(const Prepared& prepared);
-  void ForgetAll();
   Status Transfer(const CoralTransfer& transfer, const CoralProgram& program,
                   const Prepared& prepared, const Job& job);
   Status RunProgram(const CoralProgram& program, const Prepared& prepared, const Job& job);
@@ -78,9 +68,7 @@ class CoralChip final : public Chip {
   CoralSession session_;
   bool is_up_ = false;  // for all that is known, it would notice being closed
 
-  mutable std::mutex mutex_;  // guards what follows; never held during a transfer
-  uint64_t token_ = 0;        // of what is cached
-  std::vector<const Prepared*> cached_;
+  CoralParameterCache cache_;
 };
 
 }  // namespace atollrt

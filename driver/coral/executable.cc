@@ -286,7 +286,7 @@ class LayerNames {
     if (!is_new) return known->second;
     const auto found = by_name_.find(Text(stored));
     if (found == by_name_.end()) {
-      return CorruptModel("it moves the %s %s, which does not exist", kind_,
+      return CorruptModel("it names the %s %s, which does not exist", kind_,
                           Quoted(Text(stored)).c_str());
     }
     return known->second = found->second;
@@ -314,6 +314,7 @@ class ProgramReader {
   Status Read(const schema::Executable& stored, CopyLimit* copies);
 
  private:
+  Status AddField(const schema::Patch& patch, uint32_t chunk);
   Status AddMove(const schema::Move& move, schema::Direction direction);
   Status Add(const schema::Transfer& stored);
   // What a list that is right transfer by transfer must be as a whole.
@@ -323,6 +324,53 @@ class ProgramReader {
   CoralProgram& program_;
   LayerNames inputs_, outputs_;
 };
+
+Status ProgramReader::AddField(const schema::Patch& patch, uint32_t chunk) {
+  constexpr uint32_t kFieldBits = 32;
+  const schema::Address* const address = patch.address();
+  if (address == nullptr) return CorruptModel("it does not say of what it is the address");
+  if (address->batch() != 0) {
+    return Unsupported("it belongs to batch element %d; only batches of 1 are supported",
+                       address->batch());
+  }
+  CoralAddressField field;
+  field.chunk = chunk;
+  uint32_t index = 0;
+  switch (address->of()) {
+    case schema::AddressOf::Input: {
+      field.base = CoralAddressField::Base::kInput;
+      ATOLL_ASSIGN_OR_RETURN(index, inputs_.Find(address->layer()));
+      break;
+    }
+    case schema::AddressOf::Output: {
+      field.base = CoralAddressField::Base::kOutput;
+      ATOLL_ASSIGN_OR_RETURN(index, outputs_.Find(address->layer()));
+      break;
+    }
+    case schema::AddressOf::Parameters:
+      field.base = CoralAddressField::Base::kParameters;
+      break;
+    case schema::AddressOf::Scratch:
+      field.base = CoralAddressField::Base::kScratch;
+      break;
+    default:
+      return CorruptModel("it is the address of something of the unknown kind %d",
+                          static_cast<int>(address->of()));
+  }
+  field.index = static_cast<uint16_t>(index);
+  if (address->half() != 0 && address->half() != 1) {
+    return CorruptModel("it is half %d of an address; there are 0 and 1", address->half());
+  }
+  field.is_upper_half = address->half() == 1;
+  const uint64_t bits = uint64_t{8} * program_.chunks[chunk].size();
+  if (patch.bit_offset() < 0 || static_cast<uint64_t>(patch.bit_offset()) + kFieldBits > bits) {
+    return CorruptModel("it has %u bits from bit %d on, its chunk has %llu", kFieldBits,
+                        patch.bit_offset(), static_cast<unsigned long long>(bits));
+  }
+  field.bit = static_cast<uint32_t>(patch.bit_offset());
+  program_.fields.push_back(field);
+  return {};
+}
 
 Status ProgramReader::AddMove(const schema::Move& move, schema::Direction direction) {
   const schema::Address* const address = move.address();
@@ -467,6 +515,14 @@ Status ProgramReader::Read(const schema::Executable& stored, CopyLimit* copies) 
     if (chunk.empty()) return CorruptModel("its instruction chunk %u is empty", i);
     ATOLL_RETURN_IF_ERROR(copies->Add(chunk.size(), "instruction chunks"));
     program_.chunks.emplace_back(chunk.begin(), chunk.end());
+    const auto* const patches = stored.chunks()->Get(i)->patches();
+    ATOLL_RETURN_IF_ERROR(
+        copies->Add(SizeOf(patches) * sizeof(CoralAddressField), "address fields"));
+    for (uint32_t k = 0; k < SizeOf(patches); ++k) {
+      ATOLL_RETURN_IF_ERROR(
+          AddField(*patches->Get(k), i)
+              .WithContext(Format("address field %u of instruction chunk %u", k, i)));
+    }
   }
   const std::span<const uint8_t> parameters = Bytes(stored.parameters());
   ATOLL_RETURN_IF_ERROR(copies->Add(parameters.size(), "instructions and parameters"));
@@ -475,7 +531,7 @@ Status ProgramReader::Read(const schema::Executable& stored, CopyLimit* copies) 
   if (transfers == nullptr || !transfers->complete()) {
     return Unsupported(
         "its list of transfers is incomplete, as that of models with recurrent state (LSTM): which "
-        "transfer comes next would be for the device to say, and sticks on USB do not by default. "
+        "transfer comes next would be for the device to say, and Corals on USB do not by default. "
         "Run the model that it was compiled from");
   }
   for (uint32_t i = 0; i < SizeOf(transfers->list()); ++i) {
@@ -508,6 +564,11 @@ Status ReadInference(const schema::Executable& stored, CopyLimit* copies,
   }
   executable->scratch_bytes = static_cast<uint32_t>(stored.scratch_bytes());
   uint64_t total = executable->scratch_bytes;
+  if (total > kCoralBuffersMax) {
+    return Unsupported("its scratch buffer has %llu bytes; at most %llu are supported",
+                       static_cast<unsigned long long>(total),
+                       static_cast<unsigned long long>(kCoralBuffersMax));
+  }
   ATOLL_RETURN_IF_ERROR(ReadLayers("input", stored.inputs(), false, copies, &total,
                                    &executable->inputs, &executable->input_wires));
   ATOLL_RETURN_IF_ERROR(ReadLayers("output", stored.outputs(), true, copies, &total,
@@ -612,6 +673,24 @@ void FlipSigns(const CoralLayer& layer, std::span<uint8_t> bytes) {
 }
 
 }  // namespace
+
+void WriteCoralAddress(const CoralAddressField& field, uint64_t address, std::span<uint8_t> chunk) {
+  const uint64_t half = field.is_upper_half ? address >> 32 : address & 0xFFFFFFFF;
+  const uint32_t shift = field.bit % 8;
+  const uint64_t mask = uint64_t{0xFFFFFFFF} << shift;
+  const std::span<uint8_t> bytes = chunk.subspan(field.bit / 8, shift == 0 ? 4 : 5);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto keep = static_cast<uint8_t>(~(mask >> 8 * i));
+    bytes[i] = static_cast<uint8_t>((bytes[i] & keep) | (half << shift >> 8 * i));
+  }
+}
+
+bool IsPlainCoralInput(const CoralLayer& wire, const Layer& layer) {
+  return !wire.flips_sign && wire.wire_bytes == layer.bytes;
+}
+bool IsPlainCoralOutput(const CoralLayer& wire, const Layer& layer) {
+  return IsPlainCoralInput(wire, layer) && wire.copies.size() == 1 && wire.copies[0].count == 1;
+}
 
 void UnpackCoralOutput(const CoralLayer& layer, std::span<const uint8_t> wire,
                        std::span<uint8_t> output) {

@@ -32,9 +32,22 @@ struct CoralTransfer {
   bool operator==(const CoralTransfer&) const = default;
 };
 
+// 32 bits of the instructions that say where in memory something begins: one half of an address.
+// They mean something on PCIe, where the device reaches memory by itself.
+struct CoralAddressField {
+  enum class Base : uint8_t { kInput, kOutput, kParameters, kScratch };
+  Base base = Base::kInput;
+  bool is_upper_half = false;
+  uint16_t index = 0;  // of the input or output
+  uint32_t chunk = 0;
+  uint32_t bit = 0;  // of the chunk, from the lowest bit of its first byte on; all 32 are inside
+  bool operator==(const CoralAddressField&) const = default;
+};
+
 // Each chunk is sent; the last transfer is interrupt 0 and no other is.
 struct CoralProgram {
   std::vector<std::vector<uint8_t>> chunks;
+  std::vector<CoralAddressField> fields;  // in the order of chunks
   std::vector<uint8_t> parameters;
   std::vector<CoralTransfer> transfers;
 };
@@ -77,11 +90,18 @@ inline constexpr uint64_t kCoralBuffersMax = 64 << 20;
 inline constexpr int32_t kCoralRuntimeVersion = 14;
 
 // Takes hostile bytes, at any alignment: verifies all containers, and that every number leads
-// somewhere: windows inside of their layers, outputs complete, tiles without overlap. The name is
-// left empty. kCorruptModel with the thing and the numbers; kUnsupported for what
-// a single chip on USB cannot do: a newer runtime, several chips, recurrent state on the chip.
+// somewhere: windows inside of their layers, address fields inside of their chunks, outputs
+// complete, tiles without overlap. The name is left empty. kCorruptModel with the thing and the
+// numbers; kUnsupported for what nobody here drives: a newer runtime, several chips, recurrent
+// state on the chip.
 Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes);
 
+// Writes its half of `address` into the field's chunk.
+void WriteCoralAddress(const CoralAddressField& field, uint64_t address, std::span<uint8_t> chunk);
+
+// Whether the device takes an input, or gives an output, as the bytes of the layer are.
+bool IsPlainCoralInput(const CoralLayer& wire, const Layer& layer);
+bool IsPlainCoralOutput(const CoralLayer& wire, const Layer& layer);
 // Gives what the device sends for an output, wire_bytes of it, the form that the layer has.
 void UnpackCoralOutput(const CoralLayer& layer, std::span<const uint8_t> wire,
                        std::span<uint8_t> output);

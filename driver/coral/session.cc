@@ -12,26 +12,24 @@
 namespace atollrt {
 namespace {
 
+using coral::Bits;
+using coral::DescribeHibError;
+using coral::Get;
+using coral::kClocks;
+using coral::kForceSleep;
+using coral::kGateMode;
+using coral::kPowerState;
 using coral::Register32;
 using coral::Register64;
+using coral::With;
 
 constexpr std::chrono::milliseconds kPollPatience{1000};
 constexpr int kInterruptsAtOnce = 8;  // that CheckFaults takes: more come from a broken device
 
-struct RegisterField {
-  uint32_t mask;
-  int shift;
-};
-constexpr uint32_t Bits(int first, int last) { return (2u << last) - (1u << first); }
-
 constexpr uint32_t kInactivePhyModes = Bits(8, 13);  // of PCIe and USB
-constexpr RegisterField kGateMode{Bits(18, 19), 18};
 constexpr uint32_t kGatedByHardware = 1, kNeverGated = 2;
-constexpr RegisterField kPowerState{Bits(8, 9), 8};
 constexpr uint32_t kRunning = 0, kAsleep = 2;
-constexpr RegisterField kForceSleep{Bits(22, 23), 22};
 constexpr uint32_t kForbidSleep = 2, kSleepNow = 3;
-constexpr RegisterField kClocks{Bits(28, 31), 28};
 constexpr uint32_t kMemoryTestStatus = Bits(16, 18), kMemoryTestMask = Bits(20, 22);
 constexpr uint32_t kBootStatus = Bits(16, 17), kBootMask = Bits(18, 19);
 constexpr uint32_t kThermalEnable = Bits(31, 31);
@@ -56,21 +54,10 @@ constexpr InterruptSwitch kInterruptSwitches[] = {
     {Register32::kTemperatureShutdown, kThermalEnable, kThermalEnable, kThermalEnable, 0},
 };
 
-constexpr uint64_t kAllTiles = 0x7F;
 constexpr uint64_t kSleepDelays = 0x1E02;  // wake 30, sleep 2
 constexpr uint64_t kIdleAfterOne = 1;
 constexpr uint64_t kInterruptEventsOnly = 0xF0;
 constexpr uint64_t kPacketsOf1024 = 0x80, kPacketsOf256 = 0x20;  // in units of 8 bytes
-constexpr uint64_t kRun = 1, kHalt = 2;
-
-constexpr Register64 kCoreRunControls[] = {Register64::kScalarCore, Register64::kActivationPop,
-                                           Register64::kParameterPop, Register64::kInfeed,
-                                           Register64::kOutfeed};
-constexpr Register64 kTileRunControls[] = {Register64::kTileOp,        Register64::kNarrowToWide,
-                                           Register64::kWideToNarrow,  Register64::kMesh0,
-                                           Register64::kMesh1,         Register64::kMesh2,
-                                           Register64::kMesh3,         Register64::kRingConsumer0,
-                                           Register64::kRingConsumer1, Register64::kRingProducer};
 
 // Interrupt word on the interrupt endpoint.
 constexpr uint32_t kFatalInterrupt = 1;
@@ -79,59 +66,18 @@ enum TopLevel : uint32_t { kThermalShutdown, kBusError, kMemoryTest, kThermalWar
 constexpr uint32_t kShutdownRaised = Bits(30, 30), kShutdownClear = Bits(28, 28);
 constexpr uint32_t kWarningRaised = Bits(31, 31), kWarningClear = Bits(29, 29);
 
-constexpr const char* kErrorNames[] = {
-    "page fault",
-    "page fault in the extended table",
-    "parity error in a register",
-    "error answer to a write on the bus",
-    "error answer to a read on the bus",
-    "bad configuration of the instruction queue",
-    "bad configuration of the input queue",
-    "bad configuration of the parameter queue",
-    "bad configuration of the output queue",
-    "invalid descriptor in the instruction queue",
-    "invalid descriptor in the input queue",
-    "invalid descriptor in the parameter queue",
-    "invalid descriptor in the output queue",
-    "transfer of no bytes",
-    "uncorrectable error in the page table",
-};
-
-uint32_t Get(RegisterField field, uint32_t word) { return (word & field.mask) >> field.shift; }
-uint32_t With(RegisterField field, uint32_t value, uint32_t word) {
-  return (word & ~field.mask) | value << field.shift;
-}
-
 // Control or status of one of the four interrupts beside the fatal one.
 Register64 TopLevelRegister(Register64 first, uint32_t number) {
   return static_cast<Register64>(static_cast<uint32_t>(first) + number * coral::kTopLevelStride);
 }
 
-// By CoralPerformance.
-struct ClockSetting {
-  uint32_t bits;  // of kClocks
-  uint64_t hz;
-};
-constexpr ClockSetting kClockSettings[] = {
-    {0xF, 62'500'000}, {0x6, 125'000'000}, {0x5, 250'000'000}, {0x0, 500'000'000}};
-const ClockSetting& ClockSettingOf(CoralPerformance performance) {
-  return kClockSettings[static_cast<size_t>(performance)];
-}
-
-std::string DescribeHibError(uint64_t bits) {
-  std::string text;
-  for (size_t i = 0; i < std::size(kErrorNames); ++i) {
-    if (bits >> i & 1) text += (text.empty() ? "" : ", ") + std::string(kErrorNames[i]);
-  }
-  return text.empty() ? "unknown error" : text;
-}
+// Of kClocks, by CoralPerformance.
+constexpr uint32_t kClockSettings[] = {0xF, 0x6, 0x5, 0x0};
 
 // Anything else may go better the next time. A device that is gone says so at once, every time.
 bool IsFinal(const Status& status) { return status.code() == StatusCode::kCancelled; }
 
 }  // namespace
-
-uint64_t CoralClockHz(CoralPerformance performance) { return ClockSettingOf(performance).hz; }
 
 CoralSession::CoralSession(CoralUsbLink* link, NowFunction now, std::string name)
     : link_(link), now_(std::move(now)), name_(std::move(name)) {}
@@ -175,7 +121,8 @@ Status CoralSession::Sleep(Deadline deadline) {
 
 Status CoralSession::WakeUp(CoralPerformance performance, Deadline deadline) {
   ATOLL_ASSIGN_OR_RETURN(uint32_t power, link_->Read(Register32::kPower, deadline));
-  power = With(kForceSleep, kForbidSleep, With(kClocks, ClockSettingOf(performance).bits, power));
+  power = With(kForceSleep, kForbidSleep,
+               With(kClocks, kClockSettings[static_cast<size_t>(performance)], power));
   ATOLL_RETURN_IF_ERROR(link_->Write(Register32::kPower, power, deadline));
   ATOLL_RETURN_IF_ERROR(Await(Register32::kPower, kPowerState.mask, kRunning << kPowerState.shift,
                               "wake up", deadline));
@@ -184,8 +131,9 @@ Status CoralSession::WakeUp(CoralPerformance performance, Deadline deadline) {
 
 // Writes to tiles go to all of them. It must be read back: later writes may be faster.
 Status CoralSession::SelectAllTiles(Deadline deadline) {
-  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kTileConfig, kAllTiles, deadline));
-  return Await(Register64::kTileConfig, ~uint64_t{0}, kAllTiles, "select its tiles", deadline);
+  ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kTileConfig, coral::kAllTiles, deadline));
+  return Await(Register64::kTileConfig, ~uint64_t{0}, coral::kAllTiles, "select its tiles",
+               deadline);
 }
 
 // Goes on past errors; the first one.
@@ -195,11 +143,11 @@ Status CoralSession::SetRunControl(uint64_t value, Deadline deadline) {
     if (first.ok()) first = std::move(status);
     return !IsFinal(first);
   };
-  for (const Register64 unit : kCoreRunControls) {
+  for (const Register64 unit : coral::kCoreRunControls) {
     if (!keep(link_->Write(unit, value, deadline))) return first;
   }
   if (!keep(SelectAllTiles(deadline))) return first;
-  for (const Register64 unit : kTileRunControls) {
+  for (const Register64 unit : coral::kTileRunControls) {
     if (!keep(link_->Write(unit, value, deadline))) return first;
   }
   return first;
@@ -245,7 +193,7 @@ Status CoralSession::BringUp(const Settings& settings, Deadline deadline) {
   ATOLL_RETURN_IF_ERROR(link_->Write(Register64::kOutfeedChunk,
                                      settings.is_high_speed ? kPacketsOf256 : kPacketsOf1024,
                                      deadline));
-  ATOLL_RETURN_IF_ERROR(SetRunControl(kRun, deadline));
+  ATOLL_RETURN_IF_ERROR(SetRunControl(coral::kRun, deadline));
   Status status;
   SetInterrupts(true, deadline, [&status](const Status& step) {
     status = step;
@@ -260,7 +208,7 @@ void CoralSession::Close(Deadline deadline) {
     if (first.ok()) first = status;
     return !IsFinal(status) && now_() < deadline;
   };
-  if (SetInterrupts(false, deadline, go_on) && go_on(SetRunControl(kHalt, deadline))) {
+  if (SetInterrupts(false, deadline, go_on) && go_on(SetRunControl(coral::kHalt, deadline))) {
     go_on(Sleep(deadline));
   }
   if (!first.ok()) {
@@ -298,9 +246,7 @@ std::string CoralSession::DescribeError(Deadline deadline) {
 }
 
 Status CoralSession::HandleTopLevel(uint32_t number, Deadline deadline) {
-  constexpr const char* kNames[] = {"is too hot and shuts down", "reports an error on its bus",
-                                    "reports a failed test of its memory or clocks", "is hot"};
-  Log(LogSeverity::kWarning, "device %s %s", name_.c_str(), kNames[number]);
+  Log(LogSeverity::kWarning, "device %s %s", name_.c_str(), coral::TopLevelMeaning(number));
   switch (number) {
     case kThermalShutdown:
     case kThermalWarning: {

@@ -14,14 +14,11 @@
 #include <string>
 
 #include "atoll/status.h"
+#include "driver/coral/coral_options.h"
 #include "driver/coral/registers.h"
 #include "driver/coral/usb_link.h"
 
 namespace atollrt {
-
-// Clock of the tensor core: 63, 125, 250, 500 MHz.
-enum class CoralPerformance : uint8_t { kLow, kMedium, kHigh, kMax };
-uint64_t CoralClockHz(CoralPerformance performance);
 
 class CoralSession {
  public:

@@ -23,6 +23,9 @@
 
 namespace atollrt {
 
+// Most jobs that any chip has under way.
+inline constexpr size_t kJobsInFlightMax = 4;
+
 // An executable ready for the wire. Each chip derives its own and is given back nothing else.
 struct PreparedExecutable {
   virtual ~PreparedExecutable() = default;
@@ -61,13 +64,34 @@ class Chip {
   // Uploads what is not resident, runs, receives the outputs. `report` is filled after errors, too.
   // kTimeout past the deadline, kCorruptModel if the device says that the program is malformed,
   // otherwise the transport's errors, or kDeviceLost if the device breaks the protocol. (wire)
-  virtual Status Run(const Job& job, RequestReport* report) = 0;
+  //
+  // `ahead` are the jobs that will be run next, in this order. A chip that can have several under
+  // way may begin them: their buffers then belong to it until the Run that names them (the same
+  // request_id) has returned. Such a Run follows unless one fails: after an error, and so after
+  // Recover, Reopen and destruction, nothing is under way any more.
+  virtual Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) = 0;
+  // How many it can have under way, that of Run included; kJobsInFlightMax at most.
+  virtual size_t jobs_in_flight_max() const { return 1; }
+
+  // Ends what is under way, for which no Run will come: in front of destruction, so that programs
+  // may go first. (wire)
+  virtual void Abandon() {}
+
+  // Tells of memory in which buffers of later jobs will lie, as long as it is not taken back: a
+  // chip that reaches host memory itself gets it ready once, instead of copying. An error says why
+  // it will copy; nothing has to be taken back then. No job under way may use what is taken back.
+  // The same memory may be told of several times, and is then taken back as often.
+  virtual Status RegisterMemory(std::span<uint8_t> memory) {
+    (void)memory;
+    return {};
+  }
+  virtual void UnregisterMemory(std::span<uint8_t> memory) { (void)memory; }
 
   // After a run that failed while the device stayed on the bus: makes it ready again with as little
   // as that takes. (wire)
   virtual Status Recover() = 0;
-  // Makes it ready again from whatever state it is in, by a reset of the USB port. kDeviceLost if
-  // another device answers then. (wire)
+  // Makes it ready again from whatever state it is in, by a reset of the whole device. kDeviceLost
+  // if another device answers then. (wire)
   virtual Status Reopen() = 0;
 };
 

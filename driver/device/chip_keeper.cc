@@ -2,6 +2,7 @@
 #include "driver/device/chip_keeper.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -24,11 +25,16 @@ bool IsBrokenOff(const Status& status) {
   return status.code() == StatusCode::kDeviceLost || status.code() == StatusCode::kCancelled;
 }
 
-// What a failed run is to those who asked for it: a fault or a deadline keeps its code; whatever
-// else the transport said, the device was lost.
+// This computer has not what a run takes, and will not have it the next time either.
+bool IsLackOfMemory(const Status& status) {
+  return status.code() == StatusCode::kResourceExhausted;
+}
+
+// What a failed run is to those who asked for it: a fault, a deadline or a lack of memory keeps its
+// code; whatever else the link said, the device was lost.
 Status Outcome(const Status& status, RequestId request, const AnyExecutable& executable) {
-  const bool keeps_code =
-      status.code() == StatusCode::kCorruptModel || status.code() == StatusCode::kTimeout;
+  const bool keeps_code = status.code() == StatusCode::kCorruptModel ||
+                          status.code() == StatusCode::kTimeout || IsLackOfMemory(status);
   return Status(keeps_code ? status.code() : StatusCode::kDeviceLost, status.message())
       .WithContext(Format("request %u for '%s'", request, executable.name.c_str()));
 }
@@ -51,6 +57,15 @@ struct ChipKeeper::Reopened {
 
 namespace {
 
+Chip::Job ChipJob(const ChipKeeper::Job& job, const PreparedExecutable& prepared,
+                  Deadline deadline) {
+  return {.prepared = &prepared,
+          .request_id = job.request,
+          .inputs = job.inputs,
+          .outputs = job.outputs,
+          .deadline = deadline};
+}
+
 Result<std::unique_ptr<PreparedExecutable>> Prepare(
     const Chip& chip, ExecutableId id, const std::shared_ptr<const AnyExecutable>& executable,
     const LoadOptions& options) {
@@ -69,7 +84,10 @@ ChipKeeper::ChipKeeper(std::unique_ptr<Chip> chip, Options options)
   if (options_.bus_generation) generation_seen_ = options_.bus_generation();
 }
 
-ChipKeeper::~ChipKeeper() = default;
+ChipKeeper::~ChipKeeper() {
+  // Requests that nobody waits for may still use what goes in front of the chip.
+  if (chip_.chip != nullptr) chip_.chip->Abandon();
+}
 
 DeviceState ChipKeeper::state() const {
   const std::lock_guard lock(mutex_);
@@ -158,18 +176,52 @@ bool ChipKeeper::IsResident(ExecutableId id) const {
   return kept.on_stand_in != nullptr && stand_in_.chip->IsResident(*kept.on_stand_in);
 }
 
+// Memory.
+
+Status ChipKeeper::RegisterMemory(std::span<uint8_t> memory) {
+  Lock lock(mutex_);
+  WaitUntilRecovered(lock);
+  if (state_ == DeviceState::kReady) {
+    Status status = chip_.chip->RegisterMemory(memory);
+    if (!status.ok() && status.code() != StatusCode::kDeviceLost) return status;
+  }
+  registered_.push_back(memory);
+  return {};
+}
+
+void ChipKeeper::UnregisterMemory(std::span<uint8_t> memory) {
+  Lock lock(mutex_);
+  WaitUntilRecovered(lock);
+  const auto found = std::ranges::find_if(registered_, [memory](std::span<uint8_t> other) {
+    return other.data() == memory.data() && other.size() == memory.size();
+  });
+  if (found == registered_.end()) return;
+  registered_.erase(found);
+  if (chip_.chip != nullptr) chip_.chip->UnregisterMemory(memory);
+}
+
 // Runs.
+
+size_t ChipKeeper::jobs_in_flight_max() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == DeviceState::kReady ? chip_.chip->jobs_in_flight_max() : 1;
+}
+
+ChipKeeper::Kept* ChipKeeper::FindKept(ExecutableId id) {
+  const std::lock_guard lock(mutex_);
+  return &kept_.at(id);
+}
 
 void ChipKeeper::Count(uint64_t DeviceHealth::*event) {
   const std::lock_guard lock(mutex_);
   ++(health_.*event);
 }
 
-Status ChipKeeper::Run(const Job& job, RequestReport* report) {
-  Kept* const kept = [&] {
-    const std::lock_guard lock(mutex_);
-    return &kept_.at(job.executable);
-  }();
+Status ChipKeeper::Run(const Job& job, std::span<const Job> next, RequestReport* report) {
+  // They stay where they are while they have requests.
+  Kept* const kept = FindKept(job.executable);
+  std::array<Kept*, kJobsInFlightMax> kept_next{};
+  for (size_t i = 0; i < next.size(); ++i) kept_next[i] = FindKept(next[i].executable);
   int failures = 0;
   int faults = 0;  // of the program, among these
   int looks = 0;   // for a chip that was given up
@@ -193,7 +245,12 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
                         kept->executable->name.c_str(), info_.name.c_str(),
                         loss_.message().c_str());
     }
-    const Status status = RunOn(chip_, *kept->on_chip, job, deadline, report);
+    std::array<Chip::Job, kJobsInFlightMax> ahead;
+    for (size_t i = 0; i < next.size(); ++i) {
+      ahead[i] = ChipJob(next[i], *kept_next[i]->on_chip, next[i].deadline);
+    }
+    const Status status = RunOn(chip_, ChipJob(job, *kept->on_chip, deadline),
+                                std::span(ahead).first(next.size()), report);
     if (status.ok()) return {};
     in_trouble_ = true;
     ++failures;
@@ -202,7 +259,7 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
     BringBack(status);
     if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
     Status outcome = Outcome(status, job.request, *kept->executable);
-    const bool gives_up = failures >= options_.attempts_max;
+    const bool gives_up = failures >= options_.attempts_max || IsLackOfMemory(status);
     if (gives_up && options_.on_loss == OnDeviceLoss::kFallback && options_.open_stand_in &&
         !*job.cancelled) {
       Log(LogSeverity::kWarning, "device %s: request %u has failed %d times and goes elsewhere",
@@ -223,26 +280,21 @@ Status ChipKeeper::Run(const Job& job, RequestReport* report) {
   }
 }
 
-Status ChipKeeper::RunOn(const Published& where, const PreparedExecutable& prepared, const Job& job,
-                         Deadline deadline, RequestReport* report) {
+Status ChipKeeper::RunOn(const Published& where, const Chip::Job& job,
+                         std::span<const Chip::Job> ahead, RequestReport* report) {
   RequestReport anew;  // but for what is known before a run, and of earlier attempts
   anew.queue_ns = report->queue_ns;
   anew.replays = report->replays;
   *report = anew;
   const int64_t start_ns = MonotonicNs();
   if (where.activity != nullptr) where.activity->Begin(start_ns);
-  Status status = where.chip->Run({.prepared = &prepared,
-                                   .request_id = job.request,
-                                   .inputs = job.inputs,
-                                   .outputs = job.outputs,
-                                   .deadline = deadline},
-                                  report);
+  Status status = where.chip->Run(job, ahead, report);
   if (where.activity != nullptr) {
     where.activity->End({.start_ns = start_ns,
                          .end_ns = MonotonicNs(),
                          .failed = !status.ok(),
                          .device_cycles = report->device_cycles,
-                         .macs = status.ok() ? prepared.macs : 0,
+                         .macs = status.ok() ? job.prepared->macs : 0,
                          .bytes_to_device = report->bytes_to_device,
                          .bytes_from_device = report->bytes_from_device,
                          .memory_used_bytes = where.chip->memory_used_bytes()});
@@ -275,7 +327,8 @@ Status ChipKeeper::PrepareOnStandIn(Kept* kept) {
 Status ChipKeeper::RunOnStandIn(Kept* kept, const Job& job, RequestReport* report) {
   ATOLL_RETURN_IF_ERROR(PrepareOnStandIn(kept));
   const auto timeout = std::max(job.timeout, stand_in_.chip->info().request_timeout_min);
-  const Status status = RunOn(stand_in_, *kept->on_stand_in, job, options_.now() + timeout, report);
+  const Status status =
+      RunOn(stand_in_, ChipJob(job, *kept->on_stand_in, options_.now() + timeout), {}, report);
   if (!status.ok()) {
     (void)stand_in_.chip->Recover().ok();
     return Outcome(status, job.request, *kept->executable);
@@ -381,7 +434,7 @@ void ChipKeeper::LookOnBus(Deadline deadline, bool was_ready) {
   MoveTo(has_stand_in ? DeviceState::kFallback : DeviceState::kLost);
 }
 
-// Reads kept_ without the mutex: nothing changes it in Recovering.
+// Reads kept_ and registered_ without the mutex: nothing changes them in Recovering.
 Result<ChipKeeper::Reopened> ChipKeeper::Reopen(Deadline deadline) const {
   Reopened reopened;
   ATOLL_ASSIGN_OR_RETURN(reopened.chip, options_.reopen(deadline));
@@ -390,6 +443,10 @@ Result<ChipKeeper::Reopened> ChipKeeper::Reopen(Deadline deadline) const {
     ATOLL_ASSIGN_OR_RETURN(auto prepared,
                            Prepare(*reopened.chip, id, kept.executable, kept.options));
     reopened.prepared.push_back(std::move(prepared));
+  }
+  // What cannot be given to the chip is copied, and the chip says so.
+  for (const std::span<uint8_t> memory : registered_) {
+    (void)reopened.chip->RegisterMemory(memory).ok();
   }
   return reopened;
 }

@@ -37,6 +37,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "atoll/status.h"
 #include "driver/device/activity.h"
@@ -113,6 +114,11 @@ class ChipKeeper {
   // Whether a run of `id` would have nothing to upload.
   bool IsResident(ExecutableId id) const;
 
+  // As Chip's, for this chip and all that come after it. While it is away, memory is kept for
+  // later.
+  Status RegisterMemory(std::span<uint8_t> memory);
+  void UnregisterMemory(std::span<uint8_t> memory);
+
   struct Job {
     ExecutableId executable = 0;
     RequestId request = 0;
@@ -124,8 +130,12 @@ class ChipKeeper {
     // Another chip is ready: while this one is away, kDeviceLost rather than the stand-in.
     bool may_go_elsewhere = false;
   };
-  // Errors as Device::Wait. `report` is filled after errors, too. (wire)
-  Status Run(const Job& job, RequestReport* report);
+  // As Chip's, of the chip as it is now.
+  size_t jobs_in_flight_max() const;
+  // Errors as Device::Wait. `report` is filled after errors, too. `next`, fewer than
+  // kJobsInFlightMax, are the jobs whose Runs come next, as long as none fails: they may have begun
+  // when this one has succeeded elsewhere than on the stand-in; otherwise none has. (wire)
+  Status Run(const Job& job, std::span<const Job> next, RequestReport* report);
   // If the chip was given up: looks for it. (wire)
   void Look();
 
@@ -144,10 +154,11 @@ class ChipKeeper {
   bool MayBeBack() const;
   Status Away(const char* call) const;
 
+  Kept* FindKept(ExecutableId id);
   void Count(uint64_t DeviceHealth::*event);
   // With the wire held and the mutex not:
-  Status RunOn(const Published& where, const PreparedExecutable& prepared, const Job& job,
-               Deadline deadline, RequestReport* report);
+  Status RunOn(const Published& where, const Chip::Job& job, std::span<const Chip::Job> ahead,
+               RequestReport* report);
   Status PrepareOnStandIn(Kept* kept);
   Status RunOnStandIn(Kept* kept, const Job& job, RequestReport* report);
   bool SeenAgain(int looks) const;
@@ -169,8 +180,9 @@ class ChipKeeper {
   Published chip_;      // of none in Fallback and Lost, unless it cannot be opened again
   Published stand_in_;  // once it was needed
   std::map<ExecutableId, Kept> kept_;
-  Status loss_;                   // why there is no chip
-  uint64_t generation_seen_ = 0;  // of the bus, when the chip was last looked for
+  std::vector<std::span<uint8_t>> registered_;  // memory
+  Status loss_;                                 // why there is no chip
+  uint64_t generation_seen_ = 0;                // of the bus, when the chip was last looked for
   std::chrono::milliseconds look_pause_{0};
   Deadline next_look_{};  // if nothing is plugged in or out before
   DeviceHealth health_;

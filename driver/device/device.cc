@@ -2,6 +2,7 @@
 #include "driver/device/device.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 #include <tuple>
@@ -36,6 +37,10 @@ Status CheckSizes(const AnyExecutable& executable, const char* kind,
   return {};
 }
 
+Status Cancelled(RequestId id) {
+  return Status(StatusCode::kCancelled, Format("request %u was cancelled", id));
+}
+
 }  // namespace
 
 const char* DeviceStateName(DeviceState state) {
@@ -56,8 +61,9 @@ struct Device::Place {
   size_t index = 0;
   bool wire_held = false;
   std::vector<Slot*> queue;  // oldest first
+  std::vector<Slot*> begun;  // that run next, in this order, whatever is queued
   Slot* running = nullptr;
-  int in_progress = 0;  // queued or running
+  int in_progress = 0;  // queued, begun or running
   uint64_t turns = 0;   // requests taken off the queue so far
   int deferrals = 0;    // in a row
 };
@@ -133,6 +139,7 @@ Device::Device(std::vector<std::unique_ptr<ChipKeeper>> chips) : info_(chips[0]-
     places_.push_back(std::make_unique<Place>());
     places_.back()->keeper = std::move(chip);
     places_.back()->index = places_.size() - 1;
+    places_.back()->begun.reserve(kJobsInFlightMax);
   }
 }
 
@@ -245,6 +252,22 @@ Status Device::Unload(ExecutableId id) {
     if (last.mapped()->is_on[place->index]) place->keeper->Unload(id);
   }
   return {};
+}
+
+// Memory.
+
+Status Device::RegisterMemory(std::span<uint8_t> memory) {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    Status status = places_[i]->keeper->RegisterMemory(memory);
+    if (status.ok()) continue;
+    while (i-- > 0) places_[i]->keeper->UnregisterMemory(memory);
+    return status;
+  }
+  return {};
+}
+
+void Device::UnregisterMemory(std::span<uint8_t> memory) {
+  for (const auto& place : places_) place->keeper->UnregisterMemory(memory);
 }
 
 // Requests.
@@ -366,7 +389,7 @@ Status Device::Cancel(RequestId id) {
   Slot* slot = FindSlot(id);
   if (slot == nullptr) return InvalidArgument("Cancel of request %u, which is unknown", id);
   if (slot->phase == Slot::Phase::kQueued) {
-    Complete(slot, Status(StatusCode::kCancelled, Format("request %u was cancelled", id)));
+    Complete(slot, Cancelled(id));
   } else if (slot->phase == Slot::Phase::kRunning) {
     slot->cancelled = true;
   }
@@ -389,7 +412,7 @@ void Device::Complete(Slot* slot, Status status) {
 }
 
 // Takes the request that runs next (device.h) off the queue.
-Device::Slot* Device::TakeNext(Place* place) {
+Device::Slot* Device::TakeNext(Place* place, bool* next_is_resident) {
   const auto best_of = [place](const auto& may_run) {
     Slot* best = nullptr;
     for (Slot* slot : place->queue) {
@@ -406,7 +429,8 @@ Device::Slot* Device::TakeNext(Place* place) {
     return place->keeper->IsResident(slot.loaded->id);
   };
   Slot* next = best_of([](const Slot&) { return true; });
-  if (place->queue.size() == 1 || is_resident(*next)) {
+  *next_is_resident = is_resident(*next);
+  if (place->queue.size() == 1 || *next_is_resident) {
     place->deferrals = 0;
   } else {
     Slot* const resident = best_of([&](const Slot& slot) {
@@ -415,45 +439,88 @@ Device::Slot* Device::TakeNext(Place* place) {
     const bool defers = resident != nullptr && place->deferrals < kDeferralsMax;
     place->deferrals = defers ? place->deferrals + 1 : 0;
     if (defers) next = resident;
+    *next_is_resident = defers;
   }
   std::erase(place->queue, next);
   next->loaded->turn[place->index] = ++place->turns;
   return next;
 }
 
-void Device::RunNext(Lock& lock, Place* place) {
-  Slot* slot = TakeNext(place);
-  if (place->keeper->now() >= slot->deadline) {
-    Complete(slot, Timeout("request %u for '%s' did not start within %lld ms", slot->id,
-                           slot->loaded->executable->name.c_str(),
-                           static_cast<long long>(slot->timeout.count())));
-    return;
+// Completes the request if it should have begun by now.
+bool Device::IsTooLate(Slot* slot) {
+  if (slot->place->keeper->now() < slot->deadline) {
+    slot->phase = Slot::Phase::kRunning;
+    slot->report.queue_ns = MonotonicNs() - slot->submit_ns;
+    return false;
   }
-  slot->phase = Slot::Phase::kRunning;
+  Complete(slot, Timeout("request %u for '%s' did not start within %lld ms", slot->id,
+                         slot->loaded->executable->name.c_str(),
+                         static_cast<long long>(slot->timeout.count())));
+  return true;
+}
+
+// Takes off the queue what the chip may begin while another request runs. Behind one that is not on
+// the chip comes nothing yet: what is there then, only its upload will tell.
+void Device::BeginNext(Place* place) {
+  const size_t others_max = place->keeper->jobs_in_flight_max() - 1;
+  bool is_resident = true;
+  while (is_resident && !place->queue.empty() && place->begun.size() < others_max) {
+    Slot* const next = TakeNext(place, &is_resident);
+    if (!IsTooLate(next)) place->begun.push_back(next);
+  }
+}
+
+// After a failure nothing has begun.
+void Device::Requeue(Place* place) {
+  place->queue.insert(place->queue.begin(), place->begun.begin(), place->begun.end());
+  for (Slot* const slot : place->begun) {
+    slot->phase = Slot::Phase::kQueued;
+    if (slot->cancelled) Complete(slot, Cancelled(slot->id));
+  }
+  place->begun.clear();
+}
+
+void Device::RunNext(Lock& lock, Place* place) {
+  bool is_resident = true;
+  Slot* slot = nullptr;
+  if (!place->begun.empty()) {
+    slot = place->begun.front();
+    place->begun.erase(place->begun.begin());
+  } else {
+    slot = TakeNext(place, &is_resident);
+    if (IsTooLate(slot)) return;
+  }
+  if (is_resident) BeginNext(place);
   place->running = slot;
   place->wire_held = true;
-  slot->report.queue_ns = MonotonicNs() - slot->submit_ns;
-  const bool another_is_ready = std::ranges::any_of(places_, [&](const auto& other) {
+  const auto job_of = [](const Slot& one) {
+    return ChipKeeper::Job{.executable = one.loaded->id,
+                           .request = one.id,
+                           .inputs = one.request.inputs,
+                           .outputs = one.request.outputs,
+                           .timeout = one.timeout,
+                           .deadline = one.deadline,
+                           .cancelled = &one.cancelled};
+  };
+  ChipKeeper::Job job = job_of(*slot);
+  std::array<ChipKeeper::Job, kJobsInFlightMax> next;
+  std::ranges::transform(place->begun, next.begin(), [&](Slot* one) { return job_of(*one); });
+  const size_t next_count = place->begun.size();
+  job.may_go_elsewhere = std::ranges::any_of(places_, [&](const auto& other) {
     return other.get() != place && slot->loaded->is_on[other->index] &&
            !slot->lost_on[other->index] && other->keeper->state() == DeviceState::kReady;
   });
   lock.unlock();
-  Status status = place->keeper->Run({.executable = slot->loaded->id,
-                                      .request = slot->id,
-                                      .inputs = slot->request.inputs,
-                                      .outputs = slot->request.outputs,
-                                      .timeout = slot->timeout,
-                                      .deadline = slot->deadline,
-                                      .cancelled = &slot->cancelled,
-                                      .may_go_elsewhere = another_is_ready},
-                                     &slot->report);
+  Status status = place->keeper->Run(job, std::span(next).first(next_count), &slot->report);
   lock.lock();
   place->wire_held = false;
   place->running = nullptr;
   changed_.notify_all();
+  if (!status.ok() || slot->report.on_fallback) Requeue(place);
   // What waited for a chip in trouble waits from now on.
   if (!status.ok() || slot->report.replays > 0) {
     for (Slot* other : place->queue) other->SetDeadline();
+    for (Slot* other : place->begun) other->SetDeadline();
   }
   place->keeper->EndTrouble();
   if (slot->cancelled) {

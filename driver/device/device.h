@@ -10,11 +10,15 @@
 // request from upload to completion, and gives the wire back, until its own has completed. There is
 // no hidden thread.
 //
-// Order: requests run on a chip one at a time: those of the highest priority first, among equals
-// those of the executable that has not had a turn for longest, and those of one executable in the
-// order of Submit. While executables that are on the chip have requests, too, one that is not waits
-// for at most a few of those, so that executables do not push each other off the chip with every
-// request. Each request completes exactly once.
+// Order: requests run on a chip one after the other: those of the highest priority first, among
+// equals those of the executable that has not had a turn for longest, and those of one executable
+// in the order of Submit. A chip that can have several under way (Chip::jobs_in_flight_max) is
+// given those that come next, too, whenever one begins: these are running from then on, whoever
+// waits for them and whenever, and nothing gets in front of them; after a failure all but the one
+// that failed are queued again, in their order and with their time anew. While executables that are
+// on the chip have requests, too, one that is not waits for at most a few of those, so that
+// executables do not push each other off the chip with every request. Each request completes
+// exactly once.
 //
 // Several chips: executables are loaded on all of them, or, with a stage, on one; a chip that is
 // away gets them when it is back. Each request goes to the chip with the fewest requests, among
@@ -28,6 +32,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "atoll/status.h"
@@ -77,6 +82,13 @@ class Device {
   // running stays on the chip, and in Wait, until its program has ended.
   Status Cancel(RequestId id);
 
+  // Tells of memory in which buffers of requests will lie, until as many calls of UnregisterMemory
+  // say that none do any more. Chips that reach it themselves (on PCIe) then need no copies. After
+  // an error, which says why it cannot be given to a chip and what to do, it is not registered, and
+  // is copied; without such chips there is none. No request in progress may use what is taken back.
+  Status RegisterMemory(std::span<uint8_t> memory);
+  void UnregisterMemory(std::span<uint8_t> memory);
+
  private:
   struct Place;
   struct Loaded;
@@ -94,7 +106,10 @@ class Device {
               const std::shared_ptr<const AnyExecutable>& executable, const LoadOptions& options);
   Status Enqueue(Slot* slot);
   void Complete(Slot* slot, Status status);
-  Slot* TakeNext(Place* place);
+  Slot* TakeNext(Place* place, bool* is_resident);
+  bool IsTooLate(Slot* slot);
+  void BeginNext(Place* place);
+  void Requeue(Place* place);
   void RunNext(Lock& lock, Place* place);
 
   DeviceInfo info_;

@@ -50,6 +50,8 @@ using RequestId = uint32_t;
 
 // What one request cost: the figures are of the attempt that succeeded, without device_seconds.
 struct RequestReport : RequestCost {
+  // Of the device in cycles since its reset, when it had completed the request; 0: it does not say.
+  uint64_t device_clock = 0;
   // How often it had to be sent again after something had gone wrong, and whether it was completed
   // by the device's stand-in in the end.
   int replays = 0;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "driver/doctor/diagnosis_pcie.h"
 #include "driver/usb/usb_bus.h"
 #include "runtime/base/process_files.h"
 
@@ -20,8 +22,6 @@ constexpr int kHighSpeed = 480;  // Mbit/s, as sysfs writes it
 constexpr int kSuperSpeed = 5000;
 constexpr int kUsb21 = 0x210;       // bcdUSB from which on a device may know USB 3, too
 constexpr int kSelfPowered = 0x40;  // bit of bmAttributes
-constexpr UsbId kCoralPciId{0x1ac1, 0x089a};
-constexpr const char* kRulesFile = "60-atoll.rules";
 
 // Files of the kernel.
 
@@ -114,14 +114,14 @@ std::vector<SysfsDevice> ReadUsb(const std::string& root) {
 class Doctor {
  public:
   explicit Doctor(const DiagnosisOptions& options)
-      : options_(options), usb_(ReadUsb(options.root)) {}
+      : options_(options), usb_(ReadUsb(options.root)), on_pcie_(DiagnosePcie(options)) {}
 
   std::vector<Finding> Run() {
     CheckUsb();
     for (const SysfsDevice& device : usb_) {
       if (IsKnown(device.id)) CheckDevice(device);
     }
-    CheckPci();
+    for (Finding& finding : on_pcie_) findings_.push_back(std::move(finding));
     return std::move(findings_);
   }
 
@@ -136,11 +136,10 @@ class Doctor {
   bool CheckAccess(const SysfsDevice& device, const std::string& name);
   void CheckSpeed(const SysfsDevice& device, const std::string& name);
   void CheckPower(const SysfsDevice& device, const std::string& name);
-  void CheckPci();
-  std::string PermissionFix() const;
 
   const DiagnosisOptions& options_;
   const std::vector<SysfsDevice> usb_;
+  std::vector<Finding> on_pcie_;
   std::vector<Finding> findings_;
 };
 
@@ -158,13 +157,16 @@ void Doctor::CheckUsb() {
                        "devices that come and go"
                      : "start udev, or mount devtmpfs on /dev");
   }
-  if (std::none_of(usb_.begin(), usb_.end(), [](const auto& d) { return IsKnown(d.id); })) {
+  if (on_pcie_.empty() &&
+      std::none_of(usb_.begin(), usb_.end(), [](const auto& d) { return IsKnown(d.id); })) {
     Add(FindingLevel::kNote, "no_device", "",
-        Format("no Atoll-1 (%04x:%04x) or Coral (%04x:%04x, %04x:%04x) is plugged in",
-               kAtollUsbId.vendor, kAtollUsbId.product, kCoralUsbId.vendor, kCoralUsbId.product,
-               kCoralBootUsbId.vendor, kCoralBootUsbId.product),
+        Format("no Atoll-1 (%04x:%04x, on PCIe %04x:%04x) or Coral (%04x:%04x, %04x:%04x, on PCIe "
+               "%04x:%04x) is plugged in",
+               kAtollUsbId.vendor, kAtollUsbId.product, kAtollPcieId.vendor, kAtollPcieId.device,
+               kCoralUsbId.vendor, kCoralUsbId.product, kCoralBootUsbId.vendor,
+               kCoralBootUsbId.product, kCoralPcieId.vendor, kCoralPcieId.device),
         "plug one in; if it is, try another cable, port and supply of power, and look at 'sudo "
-        "dmesg'. --device emu needs none");
+        "dmesg'; a card, at 'lspci -nn'. --device emu needs none");
   }
 }
 
@@ -186,30 +188,6 @@ void Doctor::CheckDevice(const SysfsDevice& device) {
   CheckPower(device, name);
 }
 
-// What this user has to do to be let in.
-std::string Doctor::PermissionFix() const {
-  bool has_rules = false;
-  for (const char* folder : {"/etc/udev/rules.d/", "/run/udev/rules.d/", "/usr/lib/udev/rules.d/",
-                             "/usr/local/lib/udev/rules.d/", "/lib/udev/rules.d/"}) {
-    has_rules = has_rules || Exists(options_.root + folder + kRulesFile);
-  }
-  if (!has_rules) {
-    return Format(
-        "sudo cp driver/usb/udev/%s /etc/udev/rules.d/ && sudo udevadm control --reload && sudo "
-        "udevadm trigger --subsystem-match=usb",
-        kRulesFile);
-  }
-  bool in_group = false;
-  if (const group* plugdev = getgrnam("plugdev"); plugdev != nullptr) {
-    std::vector<gid_t> groups(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
-    if (getgroups(static_cast<int>(groups.size()), groups.data()) < 0) groups.clear();
-    groups.push_back(getegid());
-    in_group = std::find(groups.begin(), groups.end(), plugdev->gr_gid) != groups.end();
-  }
-  return in_group ? "plug the device in again, so that the rules see it"
-                  : "sudo usermod -aG plugdev $USER, then log in again";
-}
-
 // Whether this user may open it and nobody else has it.
 bool Doctor::CheckAccess(const SysfsDevice& device, const std::string& name) {
   const std::string node = options_.root + device.node;
@@ -223,7 +201,9 @@ bool Doctor::CheckAccess(const SysfsDevice& device, const std::string& name) {
   }
   if (faccessat(AT_FDCWD, node.c_str(), R_OK | W_OK, AT_EACCESS) != 0) {
     Add(FindingLevel::kError, "no_permission", name,
-        "this user may not open its node " + device.node, PermissionFix());
+        "this user may not open its node " + device.node,
+        PermissionFix(options_.root, "60-atoll.rules", "driver/usb/udev/", "usb",
+                      "plug the device in again, so that the rules see it"));
     return false;
   }
   std::vector<ProcessWithFile> holders = ProcessesWithFile(node);
@@ -288,31 +268,44 @@ void Doctor::CheckPower(const SysfsDevice& device, const std::string& name) {
   }
 }
 
-void Doctor::CheckPci() {
-  const std::string folder = options_.root + "/sys/bus/pci/devices/";
-  std::vector<std::string> names = NamesIn(folder);
-  std::sort(names.begin(), names.end());
-  for (const std::string& address : names) {
-    const std::string path = folder + address;
-    if (ReadNumber(path + "/vendor", 16) != kCoralPciId.vendor ||
-        ReadNumber(path + "/device", 16) != kCoralPciId.product) {
-      continue;
-    }
-    const bool has_driver = Exists(path + "/driver");
-    Add(FindingLevel::kError, has_driver ? "pcie_unsupported" : "no_pcie_driver", "pci:" + address,
-        has_driver ? "a Coral on PCIe, with its driver"
-                   : "a Coral on PCIe, without its kernel modules gasket and apex",
-        has_driver ? "this version drives devices on USB only"
-                   : "install gasket-dkms for what uses it; this version of Atoll drives devices "
-                     "on USB only");
-  }
-}
-
 }  // namespace
 
 const char* FindingLevelName(FindingLevel level) {
   constexpr const char* kNames[] = {"fine", "note", "warning", "error"};
   return kNames[static_cast<size_t>(level)];
+}
+
+std::string PermissionFix(const std::string& root, const std::string& rules,
+                          const std::string& source, const std::string& subsystem,
+                          const std::string& then) {
+  bool has_rules = false;
+  for (const char* folder : {"/etc/udev/rules.d/", "/run/udev/rules.d/", "/usr/lib/udev/rules.d/",
+                             "/usr/local/lib/udev/rules.d/", "/lib/udev/rules.d/"}) {
+    has_rules = has_rules || Exists(root + folder + rules);
+  }
+  if (!has_rules) {
+    return Format(
+        "sudo cp %s%s /etc/udev/rules.d/ && sudo udevadm control --reload && sudo udevadm trigger "
+        "--subsystem-match=%s",
+        source.c_str(), rules.c_str(), subsystem.c_str());
+  }
+  bool in_group = false;
+  if (const group* plugdev = getgrnam("plugdev"); plugdev != nullptr) {
+    std::vector<gid_t> groups(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
+    if (getgroups(static_cast<int>(groups.size()), groups.data()) < 0) groups.clear();
+    groups.push_back(getegid());
+    in_group = std::find(groups.begin(), groups.end(), plugdev->gr_gid) != groups.end();
+  }
+  return in_group ? then : "sudo usermod -aG plugdev $USER, then log in again";
+}
+
+DiagnosisOptions OnThisComputer(DiagnosisOptions options) {
+  options.page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  rlimit limit = {};
+  if (geteuid() != 0 && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    options.memlock_bytes = limit.rlim_cur;
+  }
+  return options;
 }
 
 std::vector<Finding> Diagnose(const DiagnosisOptions& options) { return Doctor(options).Run(); }

@@ -201,7 +201,8 @@ std::vector<SelfTestResult> SelfTestDevice(Device* device, const std::string& na
 }
 
 Result<std::vector<SelfTestResult>> SelfTest(const std::string& device,
-                                             const std::shared_ptr<UsbBus>& usb) {
+                                             const std::shared_ptr<UsbBus>& usb,
+                                             const std::shared_ptr<PcieBus>& pcie) {
   ATOLL_ASSIGN_OR_RETURN(const DeviceName parsed, ParseDeviceName(device));
   std::vector<SelfTestResult> results;
   if (parsed.kind == DeviceName::Kind::kCpu) {
@@ -209,7 +210,7 @@ Result<std::vector<SelfTestResult>> SelfTest(const std::string& device,
     return results;
   }
   // A stand-in must not answer for a device that is lost.
-  OpenOptions options{.device = device, .usb = usb, .on_loss = OnDeviceLoss::kFail};
+  OpenOptions options{.device = device, .usb = usb, .pcie = pcie, .on_loss = OnDeviceLoss::kFail};
   ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<Device> opened, OpenDevice(options));
   const DeviceInfo& info = opened->info();
   results.push_back(TestKernels());

@@ -15,6 +15,7 @@
 #include "atoll/status.h"
 #include "driver/device/device.h"
 #include "driver/isa/executable.h"
+#include "driver/pcie/pcie_bus.h"
 #include "driver/usb/usb_bus.h"
 
 namespace atollrt {
@@ -48,6 +49,7 @@ std::vector<SelfTestResult> SelfTestDevice(Device* device, const std::string& na
 // "cpu" the emulator with the kernels of each level that the CPU has; and the device itself, of
 // which a Coral is opened only. Errors of OpenDevice.
 Result<std::vector<SelfTestResult>> SelfTest(const std::string& device,
-                                             const std::shared_ptr<UsbBus>& usb);
+                                             const std::shared_ptr<UsbBus>& usb,
+                                             const std::shared_ptr<PcieBus>& pcie = {});
 
 }  // namespace atollrt

@@ -162,7 +162,8 @@ size_t Core::AcceptBulkOut(std::span<const uint8_t> bytes) {
       case RecordParser::Event::kNeedBytes:
         return accepted;
       case RecordParser::Event::kProgramBytes:
-        WriteProgram(piece.program_offset, piece.payload);
+        std::copy(piece.payload.begin(), piece.payload.end(),
+                  ProgramMemory(piece.program_offset, piece.payload.size()).begin());
         break;
       case RecordParser::Event::kInput:
         inputs_.Append(piece.payload);
@@ -190,14 +191,24 @@ void Core::ComputeTime() {
   }
 }
 
-void Core::WriteProgram(uint32_t offset, std::span<const uint8_t> bytes) {
+std::span<uint8_t> Core::ProgramMemory(uint32_t offset, size_t size_bytes) {
   ComputeTime();
   ++program_writes_;
-  std::copy(bytes.begin(), bytes.end(), program_.data() + offset);
-  const size_t end = DivideRoundingUp(offset + bytes.size(), kInstructionBytes);
+  const size_t end = DivideRoundingUp(offset + size_bytes, kInstructionBytes);
   for (size_t i = offset / kInstructionBytes; i < std::min(end, slots_.size()); ++i) {
     slots_[i].reset();
   }
+  return program_.bytes().subspan(offset, size_bytes);
+}
+
+ScheduleSummary Core::Summarize(uint64_t bytes_ahead) const {
+  ScheduleOptions options = MakeScheduleOptions(options_.profile);
+  options.bytes_ahead = bytes_ahead;
+  Schedule schedule(options);
+  for (size_t i = first_slot(); i < first_slot() + next_; ++i) {
+    schedule.Add(slots_[i]->instruction, slots_[i]->execution_cycles);
+  }
+  return schedule.summary();
 }
 
 void Core::Start(const StartMessage& start) {
@@ -363,9 +374,9 @@ Core::Progress Core::Run(const Slot& slot) {
         if constexpr (std::is_same_v<T, EndInstruction>) {
           return Complete();
         } else if constexpr (std::is_same_v<T, InputInstruction>) {
-          return Receive(inputs_, i.output_address, i.bytes);
+          return Receive(*streams_.inputs, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, ParametersInstruction>) {
-          return Receive(parameters_, i.output_address, i.bytes);
+          return Receive(*streams_.parameters, i.output_address, i.bytes);
         } else if constexpr (std::is_same_v<T, OutputInstruction>) {
           return Send(i.input_address, i.bytes);
         } else if constexpr (!std::is_same_v<T, std::monostate>) {
@@ -391,20 +402,22 @@ size_t Core::TransferSize(uint32_t bytes, size_t available) {
   return std::min(of_block, available);
 }
 
-Core::Progress Core::Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes) {
-  const size_t count = TransferSize(bytes, stream.size());
+Core::Progress Core::Receive(ByteSource& stream, uint32_t output_address, uint32_t bytes) {
+  size_t count = TransferSize(bytes, stream.available());
   if (count == 0) return Progress::kNone;
   const uint64_t address = segments().Resolve(output_address) + transferred_;
-  stream.Take({memory_.WriteAt(address, count), count});
+  count = stream.Take({memory_.WriteAt(address, count), count});
+  if (count == 0) return Progress::kNone;
   transferred_ += static_cast<uint32_t>(count);
   return transferred_ == bytes ? Progress::kDone : Progress::kSome;
 }
 
 Core::Progress Core::Send(uint32_t input_address, uint32_t bytes) {
-  const size_t count = TransferSize(bytes, kQueueLimit - outputs_.size());
+  size_t count = TransferSize(bytes, streams_.outputs->room());
   if (count == 0) return Progress::kNone;
   const uint64_t address = segments().Resolve(input_address) + transferred_;
-  outputs_.Append({memory_.ReadAt(address, count), count});
+  count = streams_.outputs->Append({memory_.ReadAt(address, count), count});
+  if (count == 0) return Progress::kNone;
   sent_ += count;
   transferred_ += static_cast<uint32_t>(count);
   return transferred_ == bytes ? Progress::kDone : Progress::kSome;
@@ -431,7 +444,7 @@ Core::Progress Core::Complete() {
   }
   cycles_ += cycles;
   // How much of it has been taken already depends on the host; next time, all may have to wait.
-  outputs_.Reserve(std::min(sent_, kQueueLimit));
+  if (streams_.outputs == &outputs_) outputs_.Reserve(std::min(sent_, kQueueLimit));
   events_.Append(EncodeEvent(
       {.kind = EventKind::kCompleted, .request_id = start_.request_id, .detail = cycles}));
   status_ = CoreStatus::kIdle;

@@ -2,7 +2,8 @@
 //
 // Core: the emulated Atoll-1 itself, as docs/isa.md and docs/protocol.md describe it. It is
 // passive: the host side of the cable puts bytes in and takes bytes out, and Step lets the device
-// run its next instruction. It keeps no time but its own cycle count.
+// run its next instruction. It keeps no time but its own cycle count. A host side that brings the
+// streams itself, as a ring does, uses Streams, ProgramMemory and Start instead of records.
 //
 //                 start                    END
 //       Idle ──────────────> Running ──────────────> Idle
@@ -83,6 +84,25 @@ class Core {
   // full.
   size_t AcceptBulkOut(std::span<const uint8_t> bytes);
 
+  // Where INPUT and PARAMETERS take from and OUTPUT gives to from now on; borrowed.
+  struct Streams {
+    ByteSource* inputs;
+    ByteSource* parameters;
+    ByteSink* outputs;
+  };
+  void set_streams(const Streams& streams) { streams_ = streams; }
+
+  // Program memory [offset, offset + size_bytes), which it must contain, to be written right away;
+  // call it anew for every write.
+  std::span<uint8_t> ProgramMemory(uint32_t offset, size_t size_bytes);
+
+  // Starts a program on a core that is not faulted; a fault if one runs, or this cannot be one.
+  void Start(const StartMessage& start);
+
+  // The schedule of the program that has completed last, if so many bytes of its inputs were there
+  // before it (ScheduleOptions::bytes_ahead). Before program memory is written again.
+  ScheduleSummary Summarize(uint64_t bytes_ahead) const;
+
   // What endpoint 81, 82 or 83 has to send; whoever takes bytes makes room for more.
   ByteQueue& outputs() { return outputs_; }
   ByteQueue& events() { return events_; }
@@ -122,9 +142,7 @@ class Core {
   Core(const CoreOptions& options, OnChipMemory memory, Buffer program);
 
   Status ReadRegister(const DecodedRegisterRequest& request, std::span<uint8_t> data) const;
-  void WriteProgram(uint32_t offset, std::span<const uint8_t> bytes);
   void ComputeTime();
-  void Start(const StartMessage& start);
   void RaiseFault(Fault fault);
 
   // The next instruction, checked; nullptr after a fault.
@@ -139,7 +157,7 @@ class Core {
   // face moves one block at most, and counts its cycle when it is complete.
   size_t TransferSize(uint32_t bytes, size_t available);
   // Moves bytes for the instruction in progress, from a stream or to the output stream.
-  Progress Receive(ByteQueue& stream, uint32_t output_address, uint32_t bytes);
+  Progress Receive(ByteSource& stream, uint32_t output_address, uint32_t bytes);
   Progress Send(uint32_t input_address, uint32_t bytes);
   Progress Complete();
 
@@ -159,7 +177,8 @@ class Core {
   std::unique_ptr<SteppedMachine> stepped_;  // instead of these, if that is the face
 
   RecordParser parser_;
-  ByteQueue inputs_, parameters_, outputs_, events_, fault_words_;
+  ByteQueue inputs_, parameters_, outputs_{kQueueLimit}, events_, fault_words_;
+  Streams streams_{&inputs_, &parameters_, &outputs_};
 
   CoreStatus status_ = CoreStatus::kIdle;
   // The running program.

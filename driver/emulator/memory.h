@@ -60,27 +60,54 @@ class OnChipMemory {
 // than chips have, they are zeros.
 void Undefine(Buffer* memory);
 
-// Bytes in the order in which they came. Memory is kept for reuse, so a steady flow allocates
-// nothing. Unbounded: its owner bounds it.
-class ByteQueue {
+// Where the core takes bytes from, and where it leaves them. As much as available() and room() say
+// can be moved by the next call.
+class ByteSource {
  public:
+  virtual size_t available() = 0;
+  // Moves the next bytes, at most available(), into `destination`; returns how many: none if what
+  // is behind this has failed.
+  virtual size_t Take(std::span<uint8_t> destination) = 0;
+
+ protected:
+  ~ByteSource() = default;
+};
+class ByteSink {
+ public:
+  virtual size_t room() = 0;
+  // Appends `bytes`, at most room(); returns how many: none if what is behind this has failed.
+  virtual size_t Append(std::span<const uint8_t> bytes) = 0;
+
+ protected:
+  ~ByteSink() = default;
+};
+
+// Bytes in the order in which they came. Memory is kept for reuse, so a steady flow allocates
+// nothing. The limit is for those who ask for room(); beyond it, its owner bounds it.
+class ByteQueue final : public ByteSource, public ByteSink {
+ public:
+  explicit ByteQueue(size_t limit_bytes = SIZE_MAX) : limit_(limit_bytes) {}
+
   size_t size() const { return bytes_.size() - taken_; }
+  size_t available() override { return size(); }
+  size_t room() override { return limit_ - std::min(limit_, size()); }
 
   // Makes room for so many bytes: to append as many to an empty queue then allocates nothing,
   // whatever is taken in between.
   void Reserve(size_t size_bytes) { bytes_.reserve(size_bytes); }
 
-  void Append(std::span<const uint8_t> bytes) {
+  size_t Append(std::span<const uint8_t> bytes) override {
     if (taken_ >= bytes_.size() / 2) {  // the move is paid for by the bytes taken before
       bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(taken_));
       taken_ = 0;
     }
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return bytes.size();
   }
 
   // Moves the oldest bytes into `destination` until it is full or the queue empty; returns how
   // many.
-  size_t Take(std::span<uint8_t> destination) {
+  size_t Take(std::span<uint8_t> destination) override {
     const size_t count = std::min(size(), destination.size());
     if (count > 0) std::memcpy(destination.data(), bytes_.data() + taken_, count);
     taken_ += count;
@@ -94,6 +121,7 @@ class ByteQueue {
   }
 
  private:
+  size_t limit_;
   std::vector<uint8_t> bytes_;
   size_t taken_ = 0;  // of the front of bytes_
 };

@@ -13,10 +13,59 @@ namespace {
 
 constexpr std::string_view kSeedPrefix = "seed:";
 constexpr size_t kScriptBytesMax = size_t{1} << 20;
-constexpr std::string_view kWheres[kFaultWheres] = {"control",   "out",   "in",  "event",
-                                                    "interrupt", "reset", "open"};
-constexpr std::string_view kWhats[] = {"drop", "delay", "stall", "shorten", "corrupt", "unplug"};
+constexpr std::string_view kWheres[kFaultWheres] = {"control", "out",  "in",   "event", "interrupt",
+                                                    "reset",   "open", "read", "write", "vector"};
+constexpr std::string_view kWhats[] = {"drop",    "delay",  "stall",  "shorten",
+                                       "corrupt", "unplug", "repeat", "unmap"};
 constexpr std::string_view kReplugs[] = {"", "moved", "twice", "never"};
+
+// Of which one is picked at random.
+constexpr FaultWhat kUsbWhats[] = {FaultWhat::kDrop,    FaultWhat::kDelay,   FaultWhat::kStall,
+                                   FaultWhat::kShorten, FaultWhat::kCorrupt, FaultWhat::kUnplug};
+constexpr FaultWhat kPcieWhats[] = {FaultWhat::kDrop,   FaultWhat::kDelay,  FaultWhat::kCorrupt,
+                                    FaultWhat::kRepeat, FaultWhat::kUnplug, FaultWhat::kUnmap};
+// What happens at random takes no longer.
+constexpr int kRandomDelayMs = 100;
+constexpr int kRandomAbsenceMs = 300;
+
+uint64_t Mix(uint64_t z) {  // the finalizer of splitmix64 (Steele, Lea, Flood 2014)
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// Random numbers for one transfer.
+class Dice {
+ public:
+  Dice(uint64_t seed, FaultWhere where, uint64_t number)
+      : state_(Mix(Mix(seed + kGamma) + static_cast<uint64_t>(where)) + number * kGamma) {
+    state_ = Mix(state_);
+  }
+  uint64_t Next() { return Mix(state_ += kGamma); }
+  double Real() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+
+ private:
+  static constexpr uint64_t kGamma = 0x9e3779b97f4a7c15u;
+  uint64_t state_;
+};
+
+// What a register says is left alone: nobody could notice.
+PlannedFault RandomFault(Dice* dice, FaultWhere where, uint64_t number, size_t size) {
+  PlannedFault fault{.where = where, .number = number};
+  const std::span<const FaultWhat> whats =
+      Has(FaultBus::kUsb, where) ? std::span<const FaultWhat>(kUsbWhats) : kPcieWhats;
+  do {
+    fault.what = whats[dice->Next() % whats.size()];
+  } while (!CanHappen(where, fault.what) ||
+           (fault.what == FaultWhat::kCorrupt &&
+            (where == FaultWhere::kControl || where == FaultWhere::kRead)));
+  fault.bytes = dice->Next() % (size + 1);
+  const bool unplugs = fault.what == FaultWhat::kUnplug;
+  fault.time =
+      std::chrono::milliseconds(1 + dice->Next() % (unplugs ? kRandomAbsenceMs : kRandomDelayMs));
+  if (unplugs) fault.replug = static_cast<Replug>(dice->Next() % 3);
+  return fault;
+}
 
 std::vector<std::string_view> SplitWords(std::string_view line) {
   std::vector<std::string_view> words;
@@ -70,7 +119,8 @@ Result<PlannedFault> ParseFault(std::span<const std::string_view> words, int lin
   const int where = FindWord(kWheres, words[0]);
   if (where < 0) {
     return BadLine(line, text,
-                   "begin with control, out, in, event, interrupt, reset, open, speed or throttle");
+                   "begin with control, out, in, event, interrupt, reset, open, speed or throttle, "
+                   "or, on PCIe, with read, write, vector, reset or open");
   }
   fault.where = static_cast<FaultWhere>(where);
   const auto number = words.size() > 1 ? ParseNumber<uint64_t>(words[1]) : std::nullopt;
@@ -81,7 +131,8 @@ Result<PlannedFault> ParseFault(std::span<const std::string_view> words, int lin
   const int what = words.size() > 2 ? FindWord(kWhats, words[2]) : -1;
   if (what < 0) {
     return BadLine(line, text,
-                   "third comes drop, delay MS, stall, shorten BYTES, corrupt or unplug MS");
+                   "third comes drop, delay MS, stall, shorten BYTES, corrupt, unplug MS, repeat "
+                   "or unmap");
   }
   fault.what = static_cast<FaultWhat>(what);
   if (!CanHappen(fault.where, fault.what)) {
@@ -93,6 +144,13 @@ Result<PlannedFault> ParseFault(std::span<const std::string_view> words, int lin
     const auto bytes = ParseNumber<uint64_t>(argument);
     if (!bytes.has_value()) return BadLine(line, text, "write the bytes: shorten 100");
     fault.bytes = *bytes;
+    used = 4;
+  } else if (fault.what == FaultWhat::kUnmap && !argument.empty()) {
+    const auto mapping = ParseNumber<uint64_t>(argument);
+    if (!mapping.has_value() || *mapping == 0) {
+      return BadLine(line, text, "write unmap for all mappings, or unmap 2 for the second");
+    }
+    fault.bytes = *mapping;
     used = 4;
   } else if (fault.what == FaultWhat::kUnplug && argument == "never") {
     fault.replug = Replug::kNever;
@@ -115,8 +173,13 @@ Result<PlannedFault> ParseFault(std::span<const std::string_view> words, int lin
 
 }  // namespace
 
+bool Has(FaultBus bus, FaultWhere where) {
+  return bus == FaultBus::kUsb ? where < FaultWhere::kRead : where >= FaultWhere::kReset;
+}
+
 bool CanHappen(FaultWhere where, FaultWhat what) {
   const bool is_call = where == FaultWhere::kOpen || where == FaultWhere::kReset;
+  const bool is_on_pcie = where >= FaultWhere::kRead;
   switch (what) {
     case FaultWhat::kDelay:
     case FaultWhat::kUnplug:
@@ -124,18 +187,24 @@ bool CanHappen(FaultWhere where, FaultWhat what) {
     case FaultWhat::kDrop:
       return where != FaultWhere::kOpen;
     case FaultWhat::kStall:
-      return !is_call;
+      return !is_call && !is_on_pcie;
     case FaultWhat::kShorten:
-      return !is_call && where != FaultWhere::kControl && where != FaultWhere::kInterrupt;
+      return !is_call && !is_on_pcie && where != FaultWhere::kControl &&
+             where != FaultWhere::kInterrupt;
     case FaultWhat::kCorrupt:
-      return where == FaultWhere::kEvent || where == FaultWhere::kControl;
+      return where == FaultWhere::kEvent || where == FaultWhere::kControl ||
+             where == FaultWhere::kRead || where == FaultWhere::kVector;
+    case FaultWhat::kRepeat:
+      return where == FaultWhere::kWrite || where == FaultWhere::kVector;
+    case FaultWhat::kUnmap:
+      return where == FaultWhere::kWrite;
   }
   return false;
 }
 
 std::string Describe(const PlannedFault& fault) {
   std::string text(kWhats[static_cast<int>(fault.what)]);
-  if (fault.what == FaultWhat::kShorten)
+  if (fault.what == FaultWhat::kShorten || (fault.what == FaultWhat::kUnmap && fault.bytes != 0))
     text += Format(" %llu", static_cast<unsigned long long>(fault.bytes));
   if (fault.what == FaultWhat::kDelay ||
       (fault.what == FaultWhat::kUnplug && fault.replug != Replug::kNever)) {
@@ -147,6 +216,33 @@ std::string Describe(const PlannedFault& fault) {
   }
   return text + Format(" in %s %llu", kWheres[static_cast<int>(fault.where)].data(),
                        static_cast<unsigned long long>(fault.number));
+}
+
+std::optional<PlannedFault> FaultPlan::Find(FaultWhere where, uint64_t number, size_t size) const {
+  std::optional<PlannedFault> fault;
+  for (const PlannedFault& candidate : faults) {
+    if (candidate.where == where && candidate.number == number) fault = candidate;
+  }
+  if (!fault.has_value() && random) {
+    Dice dice(seed, where, number);
+    if (dice.Real() < probability) fault = RandomFault(&dice, where, number, size);
+  }
+  return fault;
+}
+
+Status CheckSuits(const FaultPlan& plan, FaultBus bus) {
+  const bool is_usb = bus == FaultBus::kUsb;
+  for (const PlannedFault& fault : plan.faults) {
+    if (Has(bus, fault.where)) continue;
+    return InvalidArgument("'%s' does not happen on %s; there it is %s", Describe(fault).c_str(),
+                           is_usb ? "USB" : "PCIe",
+                           is_usb ? "control, out, in, event, interrupt, reset and open"
+                                  : "read, write, vector, reset and open");
+  }
+  if (!is_usb && (plan.high_speed || plan.bytes_per_second != 0)) {
+    return InvalidArgument("'speed' and 'throttle' are of a USB cable, and the device is on PCIe");
+  }
+  return {};
 }
 
 Result<FaultPlan> ParseFaultScript(std::string_view text) {

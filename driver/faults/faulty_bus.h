@@ -9,28 +9,20 @@
 // happens to it: a host waits when it reads the STATUS of an Atoll-1, or the same register again.
 // Nor do calls count that reach no device.
 //
-// Time is the caller's: with a clock of its own that sleep_until moves, nothing ever waits. The
-// devices below are then asked in real time, for at most a moment.
-//
 // Thread-safe as UsbBus and UsbTransport demand.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "driver/faults/fault_plan.h"
+#include "driver/faults/fault_run.h"
 #include "driver/usb/usb_bus.h"
 
 namespace atollrt {
 
 class FaultyBus final : public UsbBus {
  public:
-  struct Options {
-    std::chrono::milliseconds patience{1000};
-    NowFunction now = Clock::now;
-    // Returns when now() has reached the time. nullptr: sleeps.
-    std::function<void(Deadline)> sleep_until;
-  };
+  using Options = FaultOptions;
   FaultyBus(std::shared_ptr<UsbBus> inner, FaultPlan plan, Options options);
   ~FaultyBus() override;
 
@@ -43,9 +35,9 @@ class FaultyBus final : public UsbBus {
   uint64_t faults() const;  // that have happened so far
 
  private:
-  class State;
   class Transport;
-  std::shared_ptr<State> state_;
+  const std::shared_ptr<UsbBus> inner_;
+  const std::shared_ptr<FaultRun> run_;
 };
 
 }  // namespace atollrt

@@ -151,6 +151,11 @@ uint64_t Schedule::LinkCycles(uint64_t bytes) const {
   return DivideRoundingUp(bytes * options_.clock_hz, options_.link_bytes_per_second);
 }
 
+// When the last of the first so many bytes is on the device.
+uint64_t Schedule::ArrivalCycles(uint64_t bytes) const {
+  return LinkCycles(bytes - std::min(bytes, options_.bytes_ahead));
+}
+
 // Of an ADD of so many neighbouring bytes.
 uint64_t Schedule::AddCycles(uint32_t bytes) const {
   const AddInstruction add{.count0 = 1, .count1 = 1, .count2 = 1, .count3 = bytes};
@@ -183,9 +188,9 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
       break;
     case Unit::kInfeed: {
       const uint64_t bytes = accesses.begin()->bytes;
-      slot.link_start = LinkCycles(bytes_in_);
+      slot.link_start = ArrivalCycles(bytes_in_);
       bytes_in_ += bytes;
-      slot.link_end = LinkCycles(bytes_in_);
+      slot.link_end = ArrivalCycles(bytes_in_);
       // Bytes are stored as they arrive; the last ones cannot be earlier than they are there.
       busy = std::max(busy, slot.link_end > slot.start ? slot.link_end - slot.start : 0);
       const bool is_parameters = std::holds_alternative<ParametersInstruction>(instruction);
@@ -214,9 +219,9 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
   slot.end = slot.start + busy;
   if (total != nullptr) *total += busy;
   if (slot.unit == Unit::kOutfeed) {
-    slot.link_start = std::max(link_in_free_, slot.end);
+    slot.link_start = std::max(summary_.delivered, slot.end);
     slot.link_end = slot.link_start + LinkCycles(accesses.begin()->bytes);
-    link_in_free_ = slot.link_end;
+    summary_.delivered = slot.link_end;
     summary_.link_in += slot.link_end - slot.link_start;
   }
   unit_free = slot.end;
@@ -224,7 +229,8 @@ Schedule::Slot Schedule::Add(const Instruction& instruction, uint64_t execution_
   const auto* conv = std::get_if<Conv2DInstruction>(&instruction);
   place = {slot.start, slot.end, accesses, conv != nullptr ? conv->output_c : 0};
   ++summary_.instructions;
-  summary_.total = std::max({summary_.total, slot.end, link_in_free_});
+  summary_.computed = std::max(summary_.computed, slot.end);
+  summary_.total = std::max(summary_.computed, summary_.delivered);
   return slot;
 }
 

@@ -39,6 +39,9 @@ struct ScheduleOptions {
   ArraySize array;
   uint64_t clock_hz = 0;
   uint64_t link_bytes_per_second = 0;  // 0: the link takes no time
+  // Of what INPUT and PARAMETERS take, the first so many bytes are on the device before the program
+  // starts.
+  uint64_t bytes_ahead = 0;
 };
 
 // Where the time of a program goes. Units overlap, so the parts add up to more than `total`.
@@ -51,6 +54,10 @@ struct ScheduleSummary {
   uint64_t dma = 0;         // the on-chip DMA is busy
   uint64_t link_in = 0;     // outputs on their way to the host
   uint64_t instructions = 0;
+  // Of `total`: when the last instruction is done, and when the last output byte is with the host
+  // (0 without any).
+  uint64_t computed = 0;
+  uint64_t delivered = 0;
 };
 
 // When each instruction of a program runs ("Overlap"). The sequencer issues in program order, units
@@ -88,13 +95,13 @@ class Schedule {
     uint32_t position_bytes = 0;  // of a CONV_2D: its output channels
   };
   uint64_t LinkCycles(uint64_t bytes) const;
+  uint64_t ArrivalCycles(uint64_t bytes) const;
   uint64_t AddCycles(uint32_t bytes) const;
 
   ScheduleOptions options_;
-  uint64_t issued_ = 0;                      // of the last instruction
-  std::array<uint64_t, kUnitCount> free_{};  // when each unit is
-  uint64_t bytes_in_ = 0;                    // taken from the link so far
-  uint64_t link_in_free_ = 0;                // when the last output byte is with the host
+  uint64_t issued_ = 0;                                      // of the last instruction
+  std::array<uint64_t, kUnitCount> free_{};                  // when each unit is
+  uint64_t bytes_in_ = 0;                                    // taken from the link so far
   std::array<InFlight, kInstructionsInFlight> in_flight_{};  // a ring
   ScheduleSummary summary_;
 };

@@ -26,7 +26,9 @@ constexpr ProfileKey kKeys[] = {
 };
 constexpr size_t kKeyCount = std::size(kKeys);
 static_assert(kKeyCount == static_cast<size_t>(ProfileNumber::kHost) + 1);
-constexpr char kSummary[] = "summary";
+// What is text, and counted on behind them.
+constexpr const char* kTextKeys[] = {"summary", "link"};
+constexpr size_t kSummary = kKeyCount, kLink = kKeyCount + 1;
 constexpr size_t kSummaryMax = 100;          // bytes
 constexpr size_t kProfileFileMax = 1 << 16;  // bytes
 
@@ -56,7 +58,7 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
-// Takes the parser's events: one object of numbers and a string. Nothing is kept of other values.
+// Takes the parser's events: one object of numbers and strings. Nothing is kept of other values.
 // Of nlohmann's parser this is the part that reports errors instead of throwing them.
 class ProfileReader {
  public:
@@ -65,7 +67,7 @@ class ProfileReader {
   explicit ProfileReader(DeviceProfile* profile) : profile_(*profile) {}
 
   const Status& status() const { return status_; }
-  bool has_summary() const { return has_summary_; }
+  bool has_summary() const { return seen_[kSummary]; }
 
   bool start_object(size_t) {
     if (in_object_) return BadType();
@@ -73,32 +75,32 @@ class ProfileReader {
   }
   bool key(std::string& name) {
     key_ = name;
-    if (name == kSummary) {
-      key_index_ = kKeyCount;
-      if (std::exchange(has_summary_, true)) return Duplicate();
-      return true;
-    }
-    for (size_t i = 0; i < kKeyCount; ++i) {
-      if (name != kKeys[i].name) continue;
+    for (size_t i = 0; i < std::size(seen_); ++i) {
+      if (name != (i < kKeyCount ? kKeys[i].name : kTextKeys[i - kKeyCount])) continue;
       key_index_ = i;
       if (std::exchange(seen_[i], true)) return Duplicate();
       return true;
     }
     std::string known;
     for (const ProfileKey& known_key : kKeys) known += Format("%s, ", known_key.name);
-    return Fail(InvalidArgument("%s is no key of a profile; there are: %s%s", Quoted(name).c_str(),
-                                known.c_str(), kSummary));
+    return Fail(InvalidArgument("%s is no key of a profile; there are: %s%s, %s",
+                                Quoted(name).c_str(), known.c_str(), kTextKeys[1], kTextKeys[0]));
   }
   bool number_integer(int64_t value) { return Number(static_cast<double>(value)); }
   bool number_unsigned(uint64_t value) { return Number(static_cast<double>(value)); }
   bool number_float(double value, const std::string&) { return Number(value); }
   bool string(std::string& text) {
-    if (!in_object_ || key_index_ != kKeyCount) return BadType();
+    if (!in_object_ || key_index_ < kKeyCount) return BadType();
+    if (key_index_ == kLink) {
+      profile_.on_pcie = text == "pcie";
+      return profile_.on_pcie || text == "usb" ||
+             Fail(InvalidArgument("link is %s, must be \"usb\" or \"pcie\"", Quoted(text).c_str()));
+    }
     bool printable = !text.empty() && text.size() <= kSummaryMax;
     for (const char c : text) printable = printable && c >= 0x20 && c < 0x7F;
     if (!printable) {
-      return Fail(
-          InvalidArgument("%s must be 1 to %zu printable ASCII characters", kSummary, kSummaryMax));
+      return Fail(InvalidArgument("%s must be 1 to %zu printable ASCII characters", kTextKeys[0],
+                                  kSummaryMax));
     }
     profile_.summary = text;
     return true;
@@ -123,7 +125,7 @@ class ProfileReader {
     return Fail(InvalidArgument("%s is there twice; keep one", Quoted(key_).c_str()));
   }
   bool Number(double value) {
-    if (!in_object_ || key_index_ == kKeyCount) return BadType();
+    if (!in_object_ || key_index_ >= kKeyCount) return BadType();
     Status status = SetProfileNumber(static_cast<ProfileNumber>(key_index_), kKeys[key_index_].name,
                                      value, &profile_);
     return status.ok() || Fail(std::move(status));
@@ -133,15 +135,14 @@ class ProfileReader {
       return Fail(InvalidArgument("a profile is one JSON object, {\"array_rows\": 64}"));
     }
     return Fail(InvalidArgument("%s must be a %s", Quoted(key_).c_str(),
-                                key_index_ == kKeyCount ? "string" : "number"));
+                                key_index_ >= kKeyCount ? "string" : "number"));
   }
 
   DeviceProfile& profile_;
   Status status_;
   bool in_object_ = false;
-  bool has_summary_ = false;
-  bool seen_[kKeyCount] = {};
-  size_t key_index_ = kKeyCount;  // in kKeys; kKeyCount: the summary
+  bool seen_[kKeyCount + std::size(kTextKeys)] = {};
+  size_t key_index_ = kSummary;  // in kKeys, kSummary or kLink
   std::string key_;
 };
 

@@ -28,6 +28,7 @@ struct DeviceProfile : DeviceFigures {
   std::string name;               // what follows "emu:"
   std::string summary;            // for `atoll devices`: "64x64 at 500 MHz, 8 MiB, USB 3"
   double host_seconds = 0.30e-3;  // what a host with this link spends on a request
+  bool on_pcie = false;           // the link is PCIe, else USB
 };
 
 // All built-in profiles; the first is the default, "usb3".
@@ -62,9 +63,10 @@ enum class ProfileNumber : size_t {
 Status SetProfileNumber(ProfileNumber number, const char* what, double value,
                         DeviceProfile* profile);
 
-// The profile that a file's text describes, which is hostile: one object of ProfileKeys() and
-// "summary", each at most once; what is absent is as above, and the summary made from the numbers.
-// kInvalidArgument names the key and what it may be, or where the text is no JSON.
+// The profile that a file's text describes, which is hostile: one object of ProfileKeys(), "link"
+// ("usb" or "pcie") and "summary", each at most once; what is absent is as above, and the summary
+// made from the numbers. kInvalidArgument names the key and what it may be, or where the text is no
+// JSON.
 Result<DeviceProfile> ParseDeviceProfile(std::string name, std::string_view text);
 
 // The built-in profile of that name ("" means the default), or the one in the file of that name if

@@ -13,7 +13,7 @@ import json
 import sys
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 import atoll
 
@@ -44,6 +44,8 @@ async def answer(idle, reader, writer):
                 status = "200 OK"
             finally:
                 idle.put_nowait(interpreter)
+    except UnidentifiedImageError:
+        body = {"error": "the bytes are no picture; POST a JPEG or PNG file"}
     except (EOFError, OSError, ValueError, asyncio.LimitOverrunError) as error:
         body = {"error": str(error)}
     text = json.dumps(body).encode()

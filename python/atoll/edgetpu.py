@@ -24,14 +24,14 @@ def _found() -> List[Dict[str, str]]:
     """type, path and Atoll's name of each device that can be opened."""
     found = []
     for device in _atoll.devices():
-        bus, _, place = device["name"].partition(":")
-        if not device["available"] or not place:
+        name = device["name"]
+        bus, _, place = name.partition(":")
+        if not device["available"]:
             continue
-        if bus == "usb":
-            found.append({"type": "usb", "path": f"/sys/bus/usb/devices/{place}",
-                          "name": device["name"]})
-        elif bus == "pci":
-            found.append({"type": "pci", "path": f"/dev/apex_{place}", "name": device["name"]})
+        if name.startswith("/dev/apex_"):
+            found.append({"type": "pci", "path": name, "name": name})
+        elif bus in ("usb", "pci") and place:
+            found.append({"type": bus, "path": f"/sys/bus/{bus}/devices/{place}", "name": name})
     if os.environ.get("ATOLL_EDGETPU_EMULATE", "0") not in ("", "0"):
         found.append({"type": "usb", "path": "emu", "name": "emu"})
     return found
@@ -57,7 +57,7 @@ def open_edge_tpu(options: Mapping[str, str]) -> _atoll.Delegate:
     for candidate in candidates:
         try:
             return _atoll.Delegate(candidate, performance=(
-                performance if candidate.startswith(("usb", "pci")) else None))
+                performance if candidate.startswith(("usb", "pci", "/dev/apex_")) else None))
         except _atoll.Error as error:
             if candidate == candidates[-1]:
                 raise ValueError(str(error)) from error

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,16 @@ class Delegate {
   // Decides what to take of `graph`, which outlives the plan, and makes it ready to run. May be
   // called from several threads.
   virtual Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) = 0;
+
+  // Tells of memory in which operands of its partitions will lie, until it is taken back. It stays
+  // where it is meanwhile, so whoever reaches memory by himself gets it ready once; others copy. An
+  // error says why it cannot be reached and what to do about it; then there is nothing to take
+  // back. Not while one of these partitions runs. May be called from several threads.
+  virtual Status RegisterMemory(std::span<uint8_t> memory) {
+    (void)memory;
+    return {};
+  }
+  virtual void UnregisterMemory(std::span<uint8_t> memory) { (void)memory; }
 };
 
 }  // namespace atollrt

@@ -88,6 +88,7 @@ static void CheckNull(const char* path) {
   const char* name = NULL;
   const void* data = NULL;
   size_t size = 0;
+  int64_t copied = 0;
   char byte = 0;
   int32_t count = -7;
 
@@ -140,6 +141,7 @@ static void CheckNull(const char* path) {
   EXPECT_INVALID(AtollInterpreterCreate(NULL, NULL, &interpreter));
   AtollInterpreterDelete(NULL);
   EXPECT_INVALID(AtollInterpreterGetSubstitute(NULL, &name));
+  EXPECT_INVALID(AtollInterpreterGetCopiedBytes(NULL, &copied));
   EXPECT_INVALID(AtollInterpreterInvoke(NULL));
   EXPECT_INVALID(AtollInterpreterInvokeAsync(NULL));
   EXPECT_INVALID(AtollInterpreterWait(NULL));
@@ -221,9 +223,8 @@ static void CheckNull(const char* path) {
 }
 
 static void CheckDelegateOptions(void) {
-  static const char* const kNoDevices[] = {"",      "toaster", "CPU",         "usb:",
-                                           "usb:x", "emu:",    "emu,",        ",",
-                                           "pci",   "coral",   "/dev/apex_0", "cpu,emu"};
+  static const char* const kNoDevices[] = {"",     "toaster", "CPU", "usb:",  "usb:x",  "emu:",
+                                           "emu,", ",",       "pcx", "coral", "apex_0", "cpu,emu"};
   AtollDelegate* delegate = NULL;
   AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
   size_t i;
@@ -325,6 +326,7 @@ static void CheckIndices(const char* path) {
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, 0, NULL, &count));
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, 0, &blocks, NULL));
   EXPECT_INVALID(AtollInterpreterGetSubstitute(interpreter, NULL));
+  EXPECT_INVALID(AtollInterpreterGetCopiedBytes(interpreter, NULL));
   EXPECT_INVALID(AtollInterpreterGetMemoryInfo(interpreter, NULL));
   EXPECT_INVALID(AtollInterpreterGetInvokeInfo(interpreter, NULL));
   EXPECT_INVALID(AtollInterpreterResizeInput(interpreter, 0, NULL, 4));

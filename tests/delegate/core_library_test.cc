@@ -46,7 +46,7 @@ TEST(CoreLibrary, SaysWhatItLeavesOut) {
   AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
   for (const char* device : {"usb", "usb:0", "usb:2-3.1", "pci:0", "replay:session.pcapng"}) {
     options.device = device;
-    ExpectFails(Open(options), ATOLL_NOT_FOUND, "libatoll has it; or use --device emu");
+    ExpectFails(Open(options), ATOLL_NOT_FOUND, "libatoll has them; or use --device emu");
   }
   options.device = "emu+stepped";
   ExpectFails(Open(options), ATOLL_UNSUPPORTED, "libatoll has it");
@@ -67,7 +67,7 @@ TEST(CoreLibrary, SaysWhatItLeavesOut) {
   ExpectFails(AtollEstimateCoral(nullptr, "usb3", &estimate), ATOLL_UNSUPPORTED, "link libatoll");
   ExpectFails(AtollReadRecordingNote(
                   "session.pcapng", [](const void*, size_t, void*) {}, nullptr),
-              ATOLL_UNSUPPORTED, "libatoll has it");
+              ATOLL_UNSUPPORTED, "libatoll has them");
 }
 
 TEST(CoreLibrary, WritesNoFiles) {

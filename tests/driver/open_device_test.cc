@@ -12,6 +12,7 @@
 #include "driver/device_name.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/open_emulator.h"
+#include "driver/pcie/pcie_bus.h"
 #include "driver/profiles/device_profile.h"
 #include "driver/usb/usb_bus.h"
 #include "tests/support/rng.h"
@@ -87,6 +88,84 @@ TEST(OpenDevice, AutoTakesARealDeviceOrSaysWhyNot) {
             "device usb:1-2.4: process 7 has it; device usb:2-10: process 7 has it");
 }
 
+// A bus with these functions, which somebody else has.
+class ListedPcie : public PcieBus {
+ public:
+  explicit ListedPcie(std::vector<PcieDeviceInfo> devices) : devices_(std::move(devices)) {}
+  Result<std::vector<PcieDeviceInfo>> List() override { return devices_; }
+  Result<std::unique_ptr<PcieFunction>> Open(const PcieDeviceInfo& device) override {
+    return Status(StatusCode::kDeviceBusy, device.address + " is somebody else's");
+  }
+  uint64_t generation() override { return 0; }
+  bool WaitForChange(uint64_t, Deadline) override { return false; }
+
+ private:
+  std::vector<PcieDeviceInfo> devices_;
+};
+
+const std::vector<PcieDeviceInfo> kSomeFunctions = {
+    {.id = kCoralPcieId,
+     .address = "0000:01:00.0",
+     .driver = "vfio-pci",
+     .link_lanes = 1,
+     .link_generation = 2},
+    {.id = kAtollPcieId, .address = "0000:02:00.0", .driver = ""},
+    {.id = kAtollPcieId, .address = "0001:af:00.0", .driver = "vfio-pci"},
+};
+
+TEST(OpenDevice, DevicesOnPcieAreOpenedByNumberAndByAddress) {
+  const auto bus = std::make_shared<ListedPcie>(kSomeFunctions);
+  const std::pair<const char*, const char*> right[] = {
+      {"pci", "0000:01:00.0"},
+      {"pci:0", "0000:01:00.0"},
+      {"pci:01:00.0", "0000:01:00.0"},
+      {"pci:1", "0000:02:00.0"},
+      {"pci:02:00.0", "0000:02:00.0"},
+      {"pci:2", "0001:af:00.0"},
+      {"pci:0001:AF:00.0", "0001:af:00.0"},
+  };
+  for (const auto& [name, address] : right) {
+    const auto device = OpenDevice({.device = name, .pcie = bus});
+    EXPECT_THAT(device.status().message(), HasSubstr(std::string("device pci:") + address + ": "));
+  }
+  for (const char* name : {"pci:3", "pci:af:00.0", "pci:0000:01:00.1"}) {
+    const auto device = OpenDevice({.device = name, .pcie = bus});
+    EXPECT_EQ(device.code(), StatusCode::kNotFound) << name;
+    EXPECT_THAT(device.status().message(),
+                HasSubstr("there is pci:0000:01:00.0, pci:0000:02:00.0, pci:0001:af:00.0;"));
+  }
+}
+
+TEST(OpenDevice, AutoNeverTakesACoral) {
+  const auto bus = std::make_shared<ListedPcie>(kSomeFunctions);
+  const auto device = OpenDevice({.pcie = bus});
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  EXPECT_EQ((*device)->info().name, "emu");
+  EXPECT_THAT((*device)->info().note, HasSubstr("device pci:0000:02:00.0: "));
+  EXPECT_THAT((*device)->info().note, HasSubstr("; device pci:0001:af:00.0: "));
+  EXPECT_THAT((*device)->info().note, ::testing::Not(HasSubstr("0000:01:00.0")));
+}
+
+TEST(ListDevices, ThoseOnPcieFollowThoseOnUsb) {
+  const auto devices = ListDevices(std::make_shared<ListedBus>(std::vector<UsbDeviceInfo>()),
+                                   std::make_shared<ListedPcie>(kSomeFunctions));
+  ASSERT_GT(devices.size(), 5u);
+  EXPECT_EQ(devices[0].name, "usb");
+  EXPECT_EQ(devices[1].name, "pci:0000:01:00.0");
+  EXPECT_EQ(devices[1].description, "Coral Accelerator (PCIe), gen 2 x1");
+  EXPECT_TRUE(devices[1].available);
+  EXPECT_FALSE(devices[1].is_default);
+  EXPECT_EQ(devices[2].name, "pci:0000:02:00.0");
+  EXPECT_EQ(devices[2].description,
+            "Atoll-1, PCIe, without a driver; 'atoll doctor' says what to do");
+  EXPECT_FALSE(devices[2].available);
+  EXPECT_FALSE(devices[2].is_default);
+  EXPECT_EQ(devices[3].name, "pci:0001:af:00.0");
+  EXPECT_TRUE(devices[3].is_default);
+  EXPECT_EQ(devices[4].name, "emu");
+  EXPECT_FALSE(devices[4].is_default);
+}
+
 TEST(ListDevices, RealOnesComeFirst) {
   const auto devices = ListDevices(std::make_shared<ListedBus>(kSomeDevices));
   ASSERT_GT(devices.size(), 4u);
@@ -138,9 +217,30 @@ TEST(OpenDevice, EveryWayOfBeingWrongHasASentence) {
       {"usb:1-2.", "behind 'usb:' belongs a number"},
       {"usb:1-2..3", "behind 'usb:' belongs a number"},
       {"usb:1-x", "behind 'usb:' belongs a number"},
-      {"pci", "behind 'pci:' belongs a number"},
-      {"pci:", "behind 'pci:' belongs a number"},
+      {"pci:", "behind 'pci:' belongs a number, counted from 0, or an address"},
       {"pci:x", "behind 'pci:' belongs a number"},
+      {"pci:-1", "behind 'pci:' belongs a number"},
+      {"pci:1.0", "behind 'pci:' belongs a number"},
+      {"pci:01:00", "did you mean 'pci:01:00.0'?"},
+      {"pci:0000:01:00", "did you mean 'pci:0000:01:00.0'?"},
+      {"pci:01:20.0", "device (00 to 1f), function (0 to 7)"},
+      {"pci:01:00.8", "device (00 to 1f), function (0 to 7)"},
+      {"pci:1:0.0", "bus (two digits)"},
+      {"pci:zz:00.0", "in hexadecimal digits"},
+      {"pci:0000:0000:01:00.0", "in hexadecimal digits"},
+      {"pci:000000001:01:00.0", "in hexadecimal digits"},
+      {"pci: 01:00.0", "in hexadecimal digits"},
+      {"PCI", "did you mean 'pci'?"},
+      {"pcie", "did you mean 'pci'?"},
+      {"pci0", "did you mean 'pci:0'?"},
+      {"pcie:1", "did you mean 'pci:1'?"},
+      {"PCI:01:00.0", "did you mean 'pci:01:00.0'?"},
+      {"0000:01:00.0", "did you mean 'pci:0000:01:00.0'?"},
+      {"01:00.0", "did you mean 'pci:0000:01:00.0'?"},
+      {"/sys/bus/pci/devices/0000:02:00.0", "did you mean 'pci:0000:02:00.0'?"},
+      {"/dev/vfio/7", "a node of VFIO belongs to a group"},
+      {"/dev/vfio/devices/vfio0", "a node of VFIO belongs to a group"},
+      {"pci+stepped", "only 'emu' can be +stepped"},
       {"emu:", "a profile belongs behind 'emu:'"},
       {"emu:+stepped", "a profile belongs behind 'emu:'"},
       {"emu+stepped+stepped", "did you mean 'emu+stepped'?"},
@@ -161,8 +261,14 @@ TEST(OpenDevice, EveryWayOfBeingWrongHasASentence) {
       {"edgetpu", "a Coral USB Accelerator is 'usb'"},
       {"edgetpu:0", "a Coral USB Accelerator is 'usb'"},
       {"tpu", "a Coral USB Accelerator is 'usb'"},
-      {"/dev/apex_0", "a Coral on PCIe or M.2"},
-      {"apex_0", "a Coral on PCIe or M.2"},
+      {"tpu", "one on PCIe 'pci'"},
+      {"/dev/apex", "did you mean '/dev/apex_0'?"},
+      {"/dev/apex_", "did you mean '/dev/apex_0'?"},
+      {"/dev/apex1", "did you mean '/dev/apex_1'?"},
+      {"/dev/apex_x", "did you mean '/dev/apex_0'?"},
+      {"apex_0", "did you mean '/dev/apex_0'?"},
+      {"apex:1", "did you mean '/dev/apex_1'?"},
+      {"Apex", "did you mean '/dev/apex_0'?"},
       {"/dev/bus/usb/002/005", "is a node"},
       {"/dev/video0", "is a camera"},
       // Not a device, though a name of one place to compute.
@@ -188,7 +294,13 @@ TEST(ParseDeviceName, KnowsEveryForm) {
       {"usb", Kind::kUsb, "", false},
       {"usb:12", Kind::kUsb, "12", false},
       {"usb:2-3.1", Kind::kUsb, "2-3.1", false},
+      {"pci", Kind::kPcie, "", false},
       {"pci:0", Kind::kPcie, "0", false},
+      {"pci:0000:01:00.0", Kind::kPcie, "0000:01:00.0", false},
+      {"pci:AF:1f.7", Kind::kPcie, "AF:1f.7", false},
+      {"pci:10000:e1:00.0", Kind::kPcie, "10000:e1:00.0", false},
+      {"/dev/apex_0", Kind::kApex, "/dev/apex_0", false},
+      {"/dev/apex_12", Kind::kApex, "/dev/apex_12", false},
       {"replay:a,b.pcapng", Kind::kReplay, "a,b.pcapng", false},
   };
   for (const auto& [text, kind, which, stepped] : right) {
@@ -209,7 +321,8 @@ TEST(OpenDevice, AbsentDevicesSayWhatToDoNext) {
   const std::shared_ptr<UsbBus> none = std::make_shared<ListedBus>(std::vector<UsbDeviceInfo>());
   for (const auto& usb : {none, std::shared_ptr<UsbBus>()}) {
     for (const char* name :
-         {"usb", "usb:0", "usb:17", "usb:99999999999999999999", "usb:2-3.1", "pci:0"}) {
+         {"usb", "usb:0", "usb:17", "usb:99999999999999999999", "usb:2-3.1", "pci", "pci:0",
+          "pci:99999999999999999999", "pci:0000:01:00.0", "pci:01:00.0"}) {
       const auto device = OpenDevice({.device = name, .usb = usb});
       EXPECT_EQ(device.code(), StatusCode::kNotFound) << name;
       EXPECT_THAT(device.status().message(), HasSubstr("use --device emu")) << name;
@@ -241,6 +354,27 @@ TEST(OpenDevice, EveryListedDeviceThatIsAvailableOpensAndRuns) {
     EXPECT_EQ(output, (std::vector<uint8_t>{0x10, 0x11, 0x12, 0x0F}));
   }
   EXPECT_EQ(defaults, 1);
+}
+
+// Which is a cable or a slot, as the profile says; only a ring tells the device's clock.
+TEST(OpenDevice, AnEmulatorHasTheLinkOfItsProfile) {
+  for (const auto& [name, on_pcie] : {std::pair("emu", false), std::pair("emu:pcie", true),
+                                      std::pair("emu:pcie+stepped", true)}) {
+    const auto device = OpenDevice({.device = name, .threads = 1});
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    const auto id =
+        (*device)->Load(std::make_shared<Executable>(MakeTableExecutable({.offset = 1})));
+    ASSERT_TRUE(id.ok());
+    const std::vector<uint8_t> input = {1, 2, 3, 4};
+    std::vector<uint8_t> output(4);
+    const auto request =
+        (*device)->Submit({.executable = *id, .inputs = {input}, .outputs = {output}});
+    RequestReport report;
+    ASSERT_TRUE((*device)->Wait(*request, &report).ok());
+    EXPECT_EQ(output, (std::vector<uint8_t>{2, 3, 4, 5}));
+    EXPECT_EQ(report.device_clock > 0, on_pcie) << name;
+    EXPECT_EQ(report.bytes_copied, on_pcie ? 8u : 0u) << name;
+  }
 }
 
 TEST(OpenDevice, EveryEmulatorHasASteppedFace) {

@@ -16,36 +16,16 @@
 #include "driver/atoll1/atoll1_chip.h"
 #include "driver/atoll1/protocol.h"
 #include "driver/device/device.h"
-#include "driver/profiles/device_profile.h"
-#include "driver/usb/recording.h"
+#include "driver/recording/usb_recording.h"
 #include "runtime/base/bytes.h"
+#include "tests/fuzz/requests.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/open_atoll1.h"
-#include "tests/support/test_executables.h"
 
 using namespace atollrt;
 
 namespace {
-
-// The input, byte by byte; nothing behind its end.
-class Input {
- public:
-  explicit Input(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-  bool empty() const { return bytes_.empty(); }
-  uint8_t Byte() {
-    if (bytes_.empty()) return 0;
-    const uint8_t byte = bytes_[0];
-    bytes_ = bytes_.subspan(1);
-    return byte;
-  }
-  void Fill(std::span<uint8_t> data) {
-    for (uint8_t& byte : data) byte = Byte();
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-};
 
 // How a call ends; half of all bytes mean honestly.
 enum class Answer { kHonest, kBytes, kStall, kTimeout, kLost, kCancelled };
@@ -160,54 +140,6 @@ class HostileTransport final : public UsbTransport {
   uint32_t request_id_ = 0;
   bool has_event_ = false;
 };
-
-// A few requests; each completes once.
-void Use(Device& device) {
-  // What plans, divides and sizes things by these numbers does not look at them again.
-  const DeviceInfo& info = device.info();
-  const auto check = [](ProfileNumber number, auto value) {
-    DeviceProfile ignored;
-    ATOLL_CHECK(SetProfileNumber(number, "", static_cast<double>(value), &ignored).ok());
-  };
-  check(ProfileNumber::kArrayRows, info.array_rows);
-  check(ProfileNumber::kArrayColumns, info.array_columns);
-  check(ProfileNumber::kClock, info.clock_hz);
-  check(ProfileNumber::kMemory, info.memory_bytes);
-  check(ProfileNumber::kProgramMemory, info.program_memory_bytes);
-  check(ProfileNumber::kLink, info.link_bytes_per_second);
-  std::vector<ExecutableId> ids;
-  for (const uint32_t extra : {0u, 20'000u, 40'000u}) {
-    const auto id =
-        device.Load(std::make_shared<Executable>(MakeTableExecutable({.extra_parameters = extra})));
-    if (id.ok()) ids.push_back(*id);
-  }
-  const std::vector<uint8_t> bytes(4);
-  for (int round = 0; round < 2; ++round) {
-    std::vector<std::pair<RequestId, std::vector<uint8_t>>> requests;
-    requests.reserve(ids.size());
-    for (const ExecutableId id : ids) {
-      requests.emplace_back(0, std::vector<uint8_t>(4));
-      const auto request = device.Submit({.executable = id,
-                                          .inputs = {bytes},
-                                          .outputs = {requests.back().second},
-                                          .timeout = std::chrono::milliseconds(500)});
-      if (request.ok()) {
-        requests.back().first = *request;
-      } else {
-        ATOLL_CHECK(request.code() == StatusCode::kDeviceLost);
-        requests.pop_back();
-      }
-    }
-    for (const auto& [id, output] : requests) {
-      RequestReport report;
-      const Status status = device.Wait(id, &report);
-      ATOLL_CHECK(status.ok() || !status.message().empty());
-      ATOLL_CHECK(report.device_cycles <= uint64_t{1} << 48);
-      ATOLL_CHECK(device.Wait(id, nullptr).code() == StatusCode::kInvalidArgument);
-    }
-  }
-  for (const ExecutableId id : ids) (void)device.Unload(id).ok();
-}
 
 void UseHostileDevice(Input input) {
   FakeClock clock;

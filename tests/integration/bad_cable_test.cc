@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bundled model over a bad cable: random faults in about one of 400 calls of the transport, two
-// interpreters on two threads. Each request completes exactly once, with the right bytes, in
+// The bundled model over a bad cable, and in a bad slot: random faults in about one of 400 calls,
+// two interpreters on two threads. Each request completes exactly once, with the right bytes, in
 // bounded time; the clock is one that never waits. ATOLL_TEST_SCALE=50 makes it 100,000 requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,13 +50,14 @@ std::vector<Example> MakeExamples(const std::shared_ptr<const Model>& model, Rng
   return examples;
 }
 
+template <typename Link>
 void RunOverBadCable(OnDeviceLoss on_loss, int requests) {
   Rng rng(TestSeed(11));
   const std::shared_ptr<const Model> model = FashionModel();
   ASSERT_NE(model, nullptr);
   const std::vector<Example> examples = MakeExamples(model, rng);
 
-  ShakyDevice shaky;
+  ShakyDeviceOn<Link> shaky;
   shaky.plan.random = true;
   shaky.plan.seed = rng.Next();
   shaky.plan.probability = 1.0 / 400;
@@ -105,11 +106,19 @@ void RunOverBadCable(OnDeviceLoss on_loss, int requests) {
 }
 
 TEST(BadCable, EachRequestCompletesOnceAndRightWithAStandIn) {
-  RunOverBadCable(OnDeviceLoss::kFallback, TestCount(2000));
+  RunOverBadCable<ShakyUsb>(OnDeviceLoss::kFallback, TestCount(2000));
 }
 
 TEST(BadCable, EachRequestCompletesOnceAndRightByReplayAlone) {
-  RunOverBadCable(OnDeviceLoss::kReplay, TestCount(1000));
+  RunOverBadCable<ShakyUsb>(OnDeviceLoss::kReplay, TestCount(1000));
+}
+
+TEST(BadSlot, EachRequestCompletesOnceAndRightWithAStandIn) {
+  RunOverBadCable<ShakyPcie>(OnDeviceLoss::kFallback, TestCount(2000));
+}
+
+TEST(BadSlot, EachRequestCompletesOnceAndRightByReplayAlone) {
+  RunOverBadCable<ShakyPcie>(OnDeviceLoss::kReplay, TestCount(1000));
 }
 
 }  // namespace

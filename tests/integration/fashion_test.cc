@@ -91,4 +91,91 @@ TEST(FashionModel, IsAccurateAndTheSameOnTheEmulator) {
   EXPECT_GE(correct, kImages * 92 / 100);
 }
 
+// Whatever inputs and outputs lie in: the device reads and writes it there.
+TEST(FashionModel, NothingIsCopiedForADeviceOnPcie) {
+  AtollModel* model = nullptr;
+  ASSERT_EQ(AtollModelCreateFromFile(kModel, &model), ATOLL_OK) << AtollLastError();
+  AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
+  device.device = "emu:pcie";
+  AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+  AtollInterpreter* on_cpu = nullptr;
+  ASSERT_EQ(AtollInterpreterCreate(model, &options, &on_cpu), ATOLL_OK) << AtollLastError();
+  ASSERT_EQ(AtollDelegateCreate(&device, &options.delegate), ATOLL_OK) << AtollLastError();
+  AtollInterpreter* interpreter = nullptr;
+  ASSERT_EQ(AtollInterpreterCreate(model, &options, &interpreter), ATOLL_OK) << AtollLastError();
+
+  std::vector<int8_t> picture(kPixels);
+  std::vector<int8_t> wanted(kClasses);
+  int runs = 0;
+  const auto draw = [&] {
+    ++runs;
+    for (size_t i = 0; i < kPixels; ++i) picture[i] = static_cast<int8_t>(i * 31 + runs * 7);
+    AtollTensor* const input = AtollInterpreterGetInputTensor(on_cpu, 0);
+    ASSERT_EQ(AtollTensorCopyFromBuffer(input, picture.data(), kPixels), ATOLL_OK);
+    ASSERT_EQ(AtollInterpreterInvoke(on_cpu), ATOLL_OK) << AtollLastError();
+    const AtollTensor* const output = AtollInterpreterGetOutputTensor(on_cpu, 0);
+    ASSERT_EQ(AtollTensorCopyToBuffer(output, wanted.data(), kClasses), ATOLL_OK);
+  };
+  const auto expect_no_copy = [&] {
+    ASSERT_EQ(AtollInterpreterInvoke(interpreter), ATOLL_OK) << AtollLastError();
+    int64_t copied = -1;
+    EXPECT_EQ(AtollInterpreterGetCopiedBytes(interpreter, &copied), ATOLL_OK);
+    EXPECT_EQ(copied, 0);
+    AtollInvokeInfo info;
+    EXPECT_EQ(AtollInterpreterGetInvokeInfo(interpreter, &info), ATOLL_OK);
+    EXPECT_GE(info.bytes_to_device, static_cast<int64_t>(kPixels));
+  };
+
+  // In the interpreter's own memory; the first time with an upload.
+  for (int i = 0; i < 2; ++i) {
+    draw();
+    AtollTensor* const input = AtollInterpreterGetInputTensor(interpreter, 0);
+    ASSERT_EQ(AtollTensorCopyFromBuffer(input, picture.data(), kPixels), ATOLL_OK);
+    expect_no_copy();
+    std::vector<int8_t> got(kClasses);
+    const AtollTensor* const output = AtollInterpreterGetOutputTensor(interpreter, 0);
+    ASSERT_EQ(AtollTensorCopyToBuffer(output, got.data(), kClasses), ATOLL_OK);
+    EXPECT_EQ(got, wanted);
+  }
+  for (const AtollBufferKind kind : {ATOLL_BUFFER_HEAP, ATOLL_BUFFER_CALLER, ATOLL_BUFFER_DMA}) {
+    std::vector<int8_t> memory(kPixels + kClasses);
+    int released = 0;
+    AtollBufferOptions wishes = ATOLL_BUFFER_OPTIONS_INIT;
+    wishes.kind = kind;
+    wishes.data = kind == ATOLL_BUFFER_HEAP ? nullptr : memory.data();
+    wishes.size = memory.size();
+    wishes.user_data = &released;
+    if (kind != ATOLL_BUFFER_HEAP) {
+      wishes.release = [](void* count) { ++*static_cast<int*>(count); };
+    }
+    AtollBuffer* buffer = nullptr;
+    ASSERT_EQ(AtollBufferCreate(&wishes, &buffer), ATOLL_OK) << AtollLastError();
+    auto* const data = static_cast<int8_t*>(AtollBufferData(buffer));
+    ASSERT_EQ(AtollInterpreterSetInputBuffer(interpreter, 0, buffer, 0), ATOLL_OK);
+    ASSERT_EQ(AtollInterpreterSetOutputBuffer(interpreter, 0, buffer, kPixels), ATOLL_OK);
+    AtollBufferDelete(buffer);
+    for (int i = 0; i < 2; ++i) {
+      draw();
+      std::copy(picture.begin(), picture.end(), data);
+      expect_no_copy();
+      EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), data + kPixels));
+    }
+    // On the CPU they are buffers like others.
+    if (kind == ATOLL_BUFFER_DMA) {
+      wishes.release = nullptr;
+      ASSERT_EQ(AtollBufferCreate(&wishes, &buffer), ATOLL_OK) << AtollLastError();
+      EXPECT_EQ(AtollInterpreterSetInputBuffer(on_cpu, 0, buffer, 0), ATOLL_OK);
+      EXPECT_EQ(AtollInterpreterSetInputBuffer(on_cpu, 0, nullptr, 0), ATOLL_OK);
+      AtollBufferDelete(buffer);
+    }
+    EXPECT_EQ(AtollInterpreterSetInputBuffer(interpreter, 0, nullptr, 0), ATOLL_OK);
+    EXPECT_EQ(AtollInterpreterSetOutputBuffer(interpreter, 0, nullptr, 0), ATOLL_OK);
+    EXPECT_EQ(released, kind == ATOLL_BUFFER_HEAP ? 0 : 1);
+  }
+  AtollInterpreterDelete(interpreter);
+  AtollInterpreterDelete(on_cpu);
+  AtollDelegateDelete(options.delegate);
+  AtollModelDelete(model);
+}
+
 }  // namespace

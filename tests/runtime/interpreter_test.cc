@@ -125,6 +125,59 @@ TEST(Fallback, HasTheSameConstantOutputs) {
       HasSubstr("output 1 of the fallback model, 't2', is not the same constant as 't2' of"));
 }
 
+// ---- Memory that a device reaches itself --------------------------------------------------------
+
+// Has the last node, on a device that reaches some memory.
+class ReachingDelegate final : public Delegate {
+ public:
+  Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override {
+    return LostDelegate().Plan(graph, options);
+  }
+  Status RegisterMemory(std::span<uint8_t> memory) override {
+    if (is_full) return ResourceExhausted("raise the limit");
+    registered.push_back(memory.data());
+    return {};
+  }
+  void UnregisterMemory(std::span<uint8_t> memory) override {
+    const auto found = std::find(registered.begin(), registered.end(), memory.data());
+    ASSERT_NE(found, registered.end());
+    registered.erase(found);
+  }
+  bool is_full = false;
+  std::vector<const uint8_t*> registered;
+};
+
+TEST(RegisteredMemory, IsTheArenaAndWhatTensorsLieIn) {
+  ReachingDelegate delegate;
+  auto created =
+      Interpreter::Create(ModelOfConstantOutput({1, 2, 3}), {.threads = 1, .delegate = &delegate});
+  ASSERT_TRUE(created.ok()) << created.status().message();
+  Interpreter& interpreter = **created;
+  const int32_t input = interpreter.graph().inputs[0];
+  const int32_t output = interpreter.graph().outputs[0];
+  ASSERT_EQ(delegate.registered.size(), 1u);
+  const uint8_t* const arena = delegate.registered[0];
+  Bytes in(4), out(4), other(4);
+  EXPECT_TRUE(interpreter.SetTensorMemory(input, in, nullptr).ok());
+  EXPECT_TRUE(interpreter.SetTensorMemory(output, out, nullptr, /*for_device=*/true).ok());
+  EXPECT_EQ(delegate.registered, (std::vector<const uint8_t*>{arena, in.data(), out.data()}));
+  // Told anew: the same addresses may be other memory now.
+  EXPECT_TRUE(interpreter.SetTensorMemory(input, in, nullptr).ok());
+  EXPECT_EQ(delegate.registered, (std::vector<const uint8_t*>{arena, out.data(), in.data()}));
+  delegate.is_full = true;
+  EXPECT_TRUE(interpreter.SetTensorMemory(input, other, nullptr).ok());  // copied
+  EXPECT_EQ(interpreter.TensorBytes(input).data(), other.data());
+  const Status status = interpreter.SetTensorMemory(output, other, nullptr, /*for_device=*/true);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "raise the limit");
+  EXPECT_EQ(delegate.registered, (std::vector<const uint8_t*>{arena}));
+  delegate.is_full = false;
+  EXPECT_TRUE(interpreter.SetTensorMemory(output, out, nullptr).ok());
+  EXPECT_TRUE(interpreter.SetTensorMemory(output, {}, nullptr).ok());
+  *created = nullptr;
+  EXPECT_TRUE(delegate.registered.empty());
+}
+
 // ---- Invoke -------------------------------------------------------------------------------------
 
 TEST_F(InterpreterTest, InvokeAllocatesNothing) {

@@ -3,6 +3,7 @@
 
 #include <flatbuffers/flexbuffers.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "package_generated.h"
@@ -71,8 +72,19 @@ std::vector<uint8_t> Finish(Builder& b) {
 std::vector<uint8_t> WriteExecutable(const PackedExecutable& executable) {
   Builder b;
   std::vector<flatbuffers::Offset<schema::Chunk>> chunks;
-  for (const auto& chunk : executable.chunks) {
-    chunks.push_back(schema::CreateChunk(b, b.CreateVector(chunk)));
+  for (size_t i = 0; i < executable.chunks.size(); ++i) {
+    std::vector<flatbuffers::Offset<schema::Patch>> patches;
+    for (const PackedField& field : executable.fields) {
+      if (field.chunk != static_cast<int32_t>(i)) continue;
+      flatbuffers::Offset<schema::Address> address;
+      if (field.has_address) {
+        address = schema::CreateAddress(b, static_cast<schema::AddressOf>(field.of), field.batch,
+                                        b.CreateString(field.layer), field.half);
+      }
+      patches.push_back(schema::CreatePatch(b, address, field.bit));
+    }
+    const auto instructions = b.CreateVector(executable.chunks[i]);
+    chunks.push_back(schema::CreateChunk(b, instructions, b.CreateVector(patches)));
   }
   for (size_t i = 0; i < executable.more_chunks; ++i) chunks.push_back(chunks[0]);
   std::vector<flatbuffers::Offset<schema::Transfer>> transfers;
@@ -119,6 +131,14 @@ PackedTransfer Interrupts(int32_t number) {
   return {.kind = PackedTransfer::kInterrupt, .number = number};
 }
 PackedTransfer Fences() { return {.kind = PackedTransfer::kFence}; }
+
+std::vector<PackedField> AddressAt(int32_t chunk, int32_t bit, int16_t of, std::string layer) {
+  PackedField lower{.chunk = chunk, .of = of, .layer = std::move(layer), .bit = bit};
+  PackedField upper = lower;
+  upper.half = 1;
+  upper.bit += 64;
+  return {lower, upper};
+}
 
 std::vector<uint8_t> WritePackage(const PackedModel& model) {
   Builder bundle;
@@ -193,6 +213,27 @@ PackedModel CachingModel(uint64_t token, uint8_t mark) {
                            .chunks = {{0x11, mark}},
                            .parameters = {1, 2, 3, 4, 5, 6, 7, 8},
                            .transfers = {SendsChunk(), SendsParameters(0, 8), Interrupts()}}}};
+}
+
+PackedModel WithAddresses(PackedModel model) {
+  constexpr size_t kBundleBytes = 16;
+  constexpr int32_t kBit = 70;  // of a bundle, as Google's compiler has it
+  for (PackedExecutable& executable : model.executables) {
+    // In the first chunk: of all that is moved, two bundles each.
+    std::vector<PackedField>& fields = executable.fields;
+    const auto add = [&](int16_t of, const std::string& layer) {
+      const auto bit = static_cast<int32_t>(fields.size() / 2 * 2 * kBundleBytes * 8) + kBit;
+      for (PackedField& field : AddressAt(0, bit, of, layer)) fields.push_back(std::move(field));
+    };
+    for (const PackedLayer& input : executable.inputs) add(1, input.name);
+    for (const PackedLayer& output : executable.outputs) add(0, output.name);
+    add(2, "");
+    add(3, "");
+    for (auto& chunk : executable.chunks) {
+      chunk.resize(std::max(chunk.size(), (fields.size() + 1) * kBundleBytes));
+    }
+  }
+  return model;
 }
 
 }  // namespace atollrt

@@ -41,12 +41,26 @@ PackedTransfer MovesScratch(int16_t direction, int32_t offset, int32_t bytes);
 PackedTransfer Interrupts(int32_t number = 0);
 PackedTransfer Fences();
 
+// An address in the instructions.
+struct PackedField {
+  int32_t chunk = 0;
+  int16_t of = 0;  // 0 output, 1 input, 2 parameters, 3 scratch
+  std::string layer = {};
+  int16_t half = 0;  // 1: the upper one
+  int32_t bit = 0;
+  int32_t batch = 0;
+  bool has_address = true;
+};
+// Both halves of one, at `bit` and 64 bits behind.
+std::vector<PackedField> AddressAt(int32_t chunk, int32_t bit, int16_t of, std::string layer = {});
+
 struct PackedExecutable {
   int16_t role = 0;  // 0: stands alone, 1: caches parameters, 2: inference
   uint64_t token = 0;
   int32_t batch = 1;
   int32_t scratch_bytes = 0;
   std::vector<std::vector<uint8_t>> chunks = {};
+  std::vector<PackedField> fields = {};
   std::vector<uint8_t> parameters = {};
   std::vector<PackedTransfer> transfers = {};
   bool complete = true;
@@ -72,5 +86,8 @@ std::vector<uint8_t> WriteCoralOptions(const std::vector<uint8_t>& package, int 
 PackedModel StandAloneModel();
 // int8 "in" of 6, to int8 "out" of 2x3x2 in two tiles, 8 cached parameters, 4 streamed ones.
 PackedModel CachingModel(uint64_t token, uint8_t mark = 0);
+// The same models with room in their instructions for the addresses that they need on PCIe, and
+// with those.
+PackedModel WithAddresses(PackedModel model);
 
 }  // namespace atollrt

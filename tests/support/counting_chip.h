@@ -17,9 +17,9 @@ class CountingChip final : public ForwardingChip {
  public:
   CountingChip(std::unique_ptr<Chip> inner, std::atomic<int>* runs)
       : ForwardingChip(std::move(inner)), runs_(runs) {}
-  Status Run(const Job& job, RequestReport* report) override {
+  Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override {
     ++*runs_;
-    return ForwardingChip::Run(job, report);
+    return ForwardingChip::Run(job, ahead, report);
   }
 
  private:

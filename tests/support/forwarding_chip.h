@@ -23,7 +23,9 @@ class ForwardingChip : public Chip {
     return inner_->IsResident(prepared);
   }
   uint64_t memory_used_bytes() const override { return inner_->memory_used_bytes(); }
-  Status Run(const Job& job, RequestReport* report) override { return inner_->Run(job, report); }
+  Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override {
+    return inner_->Run(job, ahead, report);
+  }
   Status Recover() override { return inner_->Recover(); }
   Status Reopen() override { return inner_->Reopen(); }
 

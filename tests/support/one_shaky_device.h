@@ -23,11 +23,13 @@ inline FaultPlan Script(std::string_view text) {
 }
 
 // Adds 1 to each of four bytes.
-class OneDevice {
+template <typename Link>
+class OneDeviceOn {
  public:
-  explicit OneDevice(
+  using Shaky = ShakyDeviceOn<Link>;
+  explicit OneDeviceOn(
       std::string_view script, OnDeviceLoss on_loss = OnDeviceLoss::kFallback,
-      const std::function<void(ShakyDevice*)>& set_up = [](ShakyDevice*) {}) {
+      const std::function<void(Shaky*)>& set_up = [](Shaky*) {}) {
     shaky.plan = Script(script);
     shaky.on_loss = on_loss;
     set_up(&shaky);
@@ -53,12 +55,15 @@ class OneDevice {
     EXPECT_EQ(output, (std::vector<uint8_t>{2, 3, 4, 5}));
   }
 
-  ShakyDevice shaky;
+  Shaky shaky;
   std::unique_ptr<Device> device;
   ExecutableId id = 0;
   const std::vector<uint8_t> input = {1, 2, 3, 4};
   std::vector<uint8_t> output;
   RequestReport report;
 };
+
+using OneDevice = OneDeviceOn<ShakyUsb>;
+using OnePcieDevice = OneDeviceOn<ShakyPcie>;
 
 }  // namespace atollrt

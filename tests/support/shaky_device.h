@@ -1,32 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A device on a FaultyBus, emulated and kept running, under a clock that never waits.
+// A device on a bus with faults, emulated and kept running, under a clock that never waits.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <utility>
 
+#include "driver/atoll1/ring_session.h"
 #include "driver/device/device.h"
+#include "driver/emulator/emulated_pcie.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/faults/faulty_bus.h"
+#include "driver/faults/faulty_pcie_bus.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/fake_clock.h"
 
 namespace atollrt {
 
-struct ShakyDevice {
+// A cable.
+struct ShakyUsb {
+  using Bus = UsbBus;
+  using Faulty = FaultyBus;
+  using Emulated = EmulatedBus;
+  static Result<std::unique_ptr<Chip>> Open(Bus* bus, const UsbDeviceInfo& info, NowFunction now) {
+    ATOLL_ASSIGN_OR_RETURN(auto transport, bus->Open(info, 0));
+    return Atoll1Chip::Open(std::move(transport), {.name = "shaky"}, std::move(now));
+  }
+};
+// A slot.
+struct ShakyPcie {
+  using Bus = PcieBus;
+  using Faulty = FaultyPcieBus;
+  using Emulated = EmulatedPcieBus;
+  static Result<std::unique_ptr<Chip>> Open(Bus* bus, const PcieDeviceInfo& info, NowFunction now) {
+    ATOLL_ASSIGN_OR_RETURN(auto function, bus->Open(info));
+    return OpenAtoll1OnPcie(std::move(function), {.name = "shaky"}, std::move(now));
+  }
+};
+
+template <typename Link>
+struct ShakyDeviceOn {
+  using Bus = typename Link::Bus;
+
   FaultPlan plan;
   uint64_t memory_bytes = 8 << 20;
   OnDeviceLoss on_loss = OnDeviceLoss::kFallback;
   bool has_fallback = true;
   // What to put between the bus with the faults and that of the emulated device.
-  std::function<std::shared_ptr<UsbBus>(std::shared_ptr<UsbBus>)> wrap;
+  std::function<std::shared_ptr<Bus>(std::shared_ptr<Bus>)> wrap;
   // What to put around each chip that is opened.
   std::function<std::unique_ptr<Chip>(std::unique_ptr<Chip>)> wrap_chip;
 
   FakeClock clock;
-  std::shared_ptr<FaultyBus> bus;
+  std::shared_ptr<typename Link::Faulty> bus;
 
   // Tries until the device is there; `this` must outlive it.
   std::unique_ptr<Device> Open() {
@@ -36,12 +63,13 @@ struct ShakyDevice {
     const Result<CpuFeatures> features = DetectCpuFeatures();
     ATOLL_CHECK(features.ok());
     core.features = *features;
-    std::shared_ptr<UsbBus> below = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
+    std::shared_ptr<Bus> below =
+        std::make_shared<typename Link::Emulated>(std::vector<CoreOptions>{core});
     if (wrap) below = wrap(std::move(below));
-    bus = std::make_shared<FaultyBus>(
+    bus = std::make_shared<typename Link::Faulty>(
         std::move(below), plan,
-        FaultyBus::Options{.now = clock.Function(),
-                           .sleep_until = [this](Deadline time) { clock.AdvanceTo(time); }});
+        FaultOptions{.now = clock.Function(),
+                     .sleep_until = [this](Deadline time) { clock.AdvanceTo(time); }});
     const auto open = [this](Deadline deadline) { return OpenOnBus(deadline); };
     auto first = open(clock.Now() + std::chrono::seconds(60));
     ATOLL_CHECK(first.ok());
@@ -65,15 +93,10 @@ struct ShakyDevice {
       const auto devices = bus->List();
       Status status = devices.ok() ? NotFound("no device on the bus") : devices.status();
       if (devices.ok() && !devices->empty()) {
-        auto transport = bus->Open(devices->front(), 0);
-        if (transport.ok()) {
-          auto chip = Atoll1Chip::Open(*std::move(transport), {.name = "shaky"}, clock.Function());
-          if (chip.ok() && wrap_chip) return wrap_chip(*std::move(chip));
-          if (chip.ok()) return chip;
-          status = chip.status();
-        } else {
-          status = transport.status();
-        }
+        auto chip = Link::Open(bus.get(), devices->front(), clock.Function());
+        if (chip.ok() && wrap_chip) return wrap_chip(*std::move(chip));
+        if (chip.ok()) return chip;
+        status = chip.status();
       }
       if (clock.Now() >= deadline) return status;
       bus->WaitForChange(generation,
@@ -81,5 +104,8 @@ struct ShakyDevice {
     }
   }
 };
+
+using ShakyDevice = ShakyDeviceOn<ShakyUsb>;
+using ShakyPcieDevice = ShakyDeviceOn<ShakyPcie>;
 
 }  // namespace atollrt

@@ -411,7 +411,7 @@ class BadScripts(CommandTest):
 
 class BadDevices(CommandTest):
     def test_absent(self):
-        for device in ("usb:99", "pci:0", "emu:nonesuch"):
+        for device in ("usb:99", "pci:0", "/dev/apex_9", "emu:nonesuch"):
             for command in (("run",), ("inspect",), ("benchmark",), ("camera",)):
                 self.fail_with(NO_DEVICE, (*command, FASHION_MODEL, "--device", device), device)
 
@@ -424,7 +424,7 @@ class BadDevices(CommandTest):
     def test_one_sentence_everywhere(self):
         """Every subcommand says the same of a name, and no library's list without 'cpu'."""
         for device, mention in (("coral", "a Coral USB Accelerator is 'usb'"),
-                                ("/dev/apex_0", "a Coral on PCIe or M.2"),
+                                ("/dev/apex", "did you mean '/dev/apex_0'?"),
                                 ("EMU", "did you mean 'emu'?"), ("gpu", "did you mean 'cpu'?"),
                                 ("cpu,emu", "the CPU cannot share requests"),
                                 ("toaster", "the names are auto, cpu, emu,")):

@@ -261,6 +261,18 @@ class Replay(CommandTest):
         report = json.loads(self.succeed("replay", recording, "--", "--json").stdout)
         self.assertEqual(report["command"], "run")
 
+    def test_bit_for_bit_on_pcie(self):
+        for line in ("", "write 6 drop", "write 6 unplug 50ms", "vector 6 corrupt", "write 6 unmap"):
+            script = self.file("faults.txt", line.encode())
+            recording = self.directory / "session.pcapng"
+            first = self.succeed("run", FASHION_MODEL, "--device", "emu:pcie", "--record", recording,
+                                 "--faults", script)
+            again = self.succeed("replay", recording)
+            self.assertEqual(again.stdout, first.stdout)
+        script = self.file("usb.txt", b"out 3 stall\n")
+        self.fail_with(2, ("run", FASHION_MODEL, "--device", "emu:pcie", "--faults", script),
+                       "does not happen on PCIe")
+
     def test_departs(self):
         recording = self.directory / "session.pcapng"
         self.succeed("run", FASHION_MODEL, "--device", "emu", "--record", recording)

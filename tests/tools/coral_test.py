@@ -18,6 +18,7 @@ import unittest
 
 import atoll_command
 from atoll_command import COMMAND, SHARED, need
+from coral_stand_in import splitmix64
 
 WIRE = SHARED / "golden/coral-wire"
 TOOLS = SHARED / "tools/coral-stub"
@@ -39,17 +40,6 @@ SCENARIOS = {s["name"]: s for s in MANIFEST["scenarios"]}
 
 def model_path(name):
     return MODELS / f"{name}_edgetpu.tflite"
-
-
-def splitmix64(seed, size):
-    data = bytearray()
-    mask = 2**64 - 1
-    while len(data) < size:
-        seed = (seed + 0x9E3779B97F4A7C15) & mask
-        z = ((seed ^ seed >> 30) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
-        data += (z ^ z >> 31).to_bytes(8, "little")
-    return bytes(data[:size])
 
 
 class CoralTest(unittest.TestCase):

@@ -73,6 +73,58 @@ class Doctor(CommandTest):
         self.assertRegex(text, r"(?m)^warning  usb:1-2: it is linked at 480 Mbit/s")
         self.assertRegex(text, r"(?m)^         use a port of USB 3 and a cable for it")
 
+    def card(self, driver):
+        """A folder with a Coral on PCIe that is bound to `driver`, or None."""
+        root = self.directory / "computer"
+        folder = root / "sys/bus/pci/devices/0000:01:00.0"
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text("0x1ac1\n")
+        (folder / "device").write_text("0x089a\n")
+        (folder / "iommu_group").symlink_to("../../../../kernel/iommu_groups/7")
+        if driver is not None:
+            (root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
+            (folder / "driver").symlink_to(f"../../drivers/{driver}")
+        return root, folder
+
+    def test_fixes_are_offered_and_nothing_is_done_without_consent(self):
+        root, folder = self.card("other")
+        report, sentence = self.diagnose(3, "--root", root, "--fix")
+        self.assertIn("bound to the driver other", sentence)
+        fix, = report["fixes"]
+        self.assertEqual((fix["device"], fix["state"]), ("pci:0000:01:00.0", "offered"))
+        self.assertEqual(fix["commands"], [
+            "echo vfio-pci > /sys/bus/pci/devices/0000:01:00.0/driver_override",
+            "echo 0000:01:00.0 > /sys/bus/pci/devices/0000:01:00.0/driver/unbind",
+            "echo 0000:01:00.0 > /sys/bus/pci/drivers_probe"])
+        self.assertFalse((folder / "driver_override").exists())
+        self.assertFalse((root / "sys/bus/pci/drivers_probe").exists())
+        self.assertNotIn("fixes", self.diagnose(3, "--root", root)[0])
+        self.fail_with(2, ["doctor", "--yes"], "--yes answers what --fix asks")
+
+    def test_a_card_is_bound(self):
+        root, folder = self.card("other")
+        report, _ = self.diagnose(3, "--root", root, "--fix", "--yes")
+        self.assertEqual(report["fixes"][0]["state"], "done")
+        self.assertEqual((folder / "driver_override").read_text(), "vfio-pci\n")
+        self.assertEqual((folder / "driver/unbind").read_text(), "0000:01:00.0\n")
+        self.assertEqual((root / "sys/bus/pci/drivers_probe").read_text(), "0000:01:00.0\n")
+
+    def test_a_card_without_a_driver_is_bound(self):
+        root, _ = self.card(None)
+        report, _ = self.diagnose(3, "--root", root, "--fix", "--yes")
+        self.assertEqual(len(report["fixes"][0]["commands"]), 2)
+
+    def test_what_cannot_be_fixed(self):
+        root, folder = self.card("other")
+        (folder / "iommu_group").unlink()
+        report, _ = self.diagnose(3, "--root", root, "--fix", "--yes")
+        self.assertEqual(report["fixes"], [])
+        (folder / "iommu_group").symlink_to("../../../../kernel/iommu_groups/7")
+        (root / "sys/bus/pci/drivers_probe").mkdir()  # cannot be written
+        fix, = self.diagnose(3, "--root", root, "--fix", "--yes")[0]["fixes"]
+        self.assertEqual(fix["state"], "failed")
+        self.assertIn("drivers_probe'", fix["failure"])
+
     def test_cameras(self):
         """They are looked at beside devices, and none is an error."""
         root = self.computer(("usb1", "1d6b:0003", 5000, True), ("1-2", "1209:0001", 5000, True))

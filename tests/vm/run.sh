@@ -1,34 +1,43 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The programs of a build tree on Linux's own USB stack, without hardware: Debian's kernel in a
-# virtual machine, whose dummy_hcd is a USB host and a USB device controller back to back, and
-# whose vivid is a camera (docs/testing.md). Needs neither root nor KVM.
-#   tests/vm/run.sh [--full] [--build DIR] [--script FILE] [--timeout SECONDS]
+# The programs of a build tree on Linux's own USB and PCI stacks, without hardware: Debian's kernel in
+# a virtual machine (docs/testing.md). On USB its dummy_hcd is a host and a device controller back to
+# back, and its vivid is a camera; on PCIe the device is a process on this side of the VM
+# (pcie_function.cc), behind an emulated IOMMU. Needs neither root nor KVM.
+#   tests/vm/run.sh [--pcie] [--full] [--build DIR] [--script FILE] [--kernel DIR]
+#                   [--timeout SECONDS]
+#     --pcie     devices on PCIe, not on USB
 #     --full     the long version of the test
 #     --build    the build tree (build/release); the kernel's files are kept in its vm/
-#     --script   another script for the guest than tests/vm/guest.sh
+#     --script   another script for the guest than tests/vm/guest_usb.sh or guest_pcie.sh
+#     --kernel   another kernel than Debian's: a directory with vmlinuz and lib/modules
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+bus=usb
 full=0
 build=build/release
-script=tests/vm/guest.sh
+script=
+kernel=
 timeout=
 while [ $# -gt 0 ]; do
   case "$1" in
+    --pcie) bus=pcie ;;
     --full) full=1 ;;
     --build) build=$2; shift ;;
     --script) script=$2; shift ;;
+    --kernel) kernel=$(realpath "$2"); shift ;;
     --timeout) timeout=$2; shift ;;
     *) sed -n '/^#   tests/,/^set/s/^# *//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
+[ -n "$script" ] || script=tests/vm/guest_$bus.sh
 [ -n "$timeout" ] || timeout=$((full ? 5400 : 900))
 shared=${ATOLL_SHARED_DIR:-../shared}
-mkdir -p "$build/vm"
-vm=$(realpath "$build/vm")
+mkdir -p "$build/vm/$bus"
+vm=$(realpath "$build/vm/$bus")
 
 skip() {
   echo "ATOLL-SKIPPED: $1"
@@ -45,19 +54,25 @@ busybox=$(command -v busybox)
 if ldd "$busybox" >/dev/null 2>&1; then
   skip "busybox is not static; install busybox-static (tools/install_packages.sh --all)"
 fi
+if [ $bus = pcie ]; then
+  devices=$(qemu-system-x86_64 -device help)
+  for device in x-pci-proxy-dev intel-iommu edu; do
+    grep -q "^name \"$device\"" <<<"$devices" || skip "this QEMU has no $device"
+  done
+fi
 
-# Modules that the guest loads; those that they need come along.
-modules=(libcomposite usb_f_fs dummy_hcd vivid)
+# Modules that guests load; those that they need come along.
+modules=(libcomposite usb_f_fs dummy_hcd vivid vfio-pci vfio_iommu_type1)
 
-# fetch_kernel: makes $vm/kernel with vmlinuz, version and lib/modules, from Debian's package.
+# fetch_kernel: makes $kernel with vmlinuz and lib/modules, from Debian's package.
 fetch_kernel() {
-  [ ! -e "$vm/kernel/complete" ] || return 0
+  [ "$(cat "$kernel/complete" 2>/dev/null)" != "${modules[*]}" ] || return 0
   local package
   package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '$1 == "Depends:" {print $2; exit}')
   [ -n "$package" ] || skip "apt knows no linux-image-amd64; run apt-get update"
   echo "Fetching $package."
-  rm -rf "$vm/kernel" "$vm/package"
-  mkdir -p "$vm/kernel" "$vm/package"
+  rm -rf "$kernel" "$vm/package"
+  mkdir -p "$kernel" "$vm/package"
   (cd "$vm/package" && apt-get download "$package" >apt.log 2>&1) ||
     skip "apt-get cannot download $package: $(tail -n 1 "$vm/package/apt.log")"
   dpkg -x "$vm"/package/*.deb "$vm/package/unpacked"
@@ -67,14 +82,14 @@ fetch_kernel() {
   for module in "${modules[@]}"; do
     modprobe -d "$vm/package/unpacked" -S "$version" --show-depends "$module"
   done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r file; do
-    install -D -m 644 "$file" "$vm/kernel/${file#"$vm/package/unpacked/"}"
+    install -D -m 644 "$file" "$kernel/${file#"$vm/package/unpacked/"}"
   done
   cp "$vm/package/unpacked/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} \
-     "$vm/kernel/lib/modules/$version/"
-  depmod -b "$vm/kernel" "$version"
-  cp "$vm/package/unpacked/boot/vmlinuz-$version" "$vm/kernel/vmlinuz"
+     "$kernel/lib/modules/$version/"
+  depmod -b "$kernel" "$version"
+  cp "$vm/package/unpacked/boot/vmlinuz-$version" "$kernel/vmlinuz"
   rm -rf "$vm/package"
-  touch "$vm/kernel/complete"
+  echo "${modules[*]}" > "$kernel/complete"
 }
 
 # ---- The guest's file system ----------------------------------------------------------------------
@@ -101,11 +116,16 @@ make_initramfs() {
   rm -rf "$root"
   mkdir -p "$root"/{bin,dev,proc,sys,tmp,lib,models}
   cp "$busybox" "$root/bin/busybox"
-  cp -r "$vm/kernel/lib/modules" "$root/lib/"
+  cp -r "$kernel/lib/modules" "$root/lib/"
   install tests/vm/init "$root/init"
+  install tests/vm/guest_common.sh "$root/"
   install "$script" "$root/guest.sh"
-  install tools/gadget/setup.sh "$root/bin/setup-gadget"
-  add_program "$build/tools/gadget/atoll-gadget" atoll-gadget
+  if [ $bus = usb ]; then
+    install tools/gadget/setup.sh "$root/bin/setup-gadget"
+    add_program "$build/tools/gadget/atoll-gadget" atoll-gadget
+  else
+    add_program "$build/tests/vm/vm-edu" edu
+  fi
   add_program "$build/tools/atoll/atoll" atoll
   add_program "$build/tests/vm/vm-inferences" inferences
   cp models/fashion/fashion_int8.tflite "$root/models/fashion.tflite"
@@ -117,34 +137,51 @@ make_initramfs() {
   for model in "$root"/models/*.tflite; do
     "$build/tools/atoll/atoll" run "$model" --device emu --seed 1 > "${model%.tflite}.expected"
   done
-  add_shared_model edgetpu/testconv1_edgetpu coral
+  [ $bus = pcie ] || add_shared_model edgetpu/testconv1_edgetpu coral
   (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0 | gzip -1) > "$vm/initramfs.gz"
 }
 
 # ---- Run ------------------------------------------------------------------------------------------
 # A fixed CPU, so that the same code runs everywhere. ttyS0 is the kernel's console, ttyS1 carries
-# what the guest reports.
+# what the guest reports. The function on PCIe sees the guest's memory as a file, and answers one
+# processor only.
 boot() {
+  local program=() machine=q35,accel=tcg append= memory=1024 hardware=(-smp 2)
+  if [ $bus = pcie ]; then
+    program=("$build/tests/vm/vm-pcie-function")
+    machine+=,memory-backend=ram
+    # Without looking whether its timer works through the IOMMU, which it does not on a busy host.
+    append="intel_iommu=on no_timer_check"
+    hardware=(-smp 1 -object "memory-backend-memfd,id=ram,size=${memory}M,share=on"
+              -device intel-iommu,intremap=on,caching-mode=on -device edu)
+  fi
   rm -f "$vm/console.log" "$vm/report.log"
-  timeout --kill-after=10 "$timeout" qemu-system-x86_64 -machine q35,accel=tcg -cpu "$cpu" -smp 2 \
-      -m 1024 -display none -monitor none -nodefaults -no-reboot -net none \
+  timeout --kill-after=10 "$timeout" "${program[@]}" qemu-system-x86_64 -machine "$machine" \
+      -cpu "$cpu" -m $memory "${hardware[@]}" \
+      -display none -monitor none -nodefaults -no-reboot -net none \
       -serial "file:$vm/console.log" -serial stdio \
-      -kernel "$vm/kernel/vmlinuz" -initrd "$vm/initramfs.gz" \
-      -append "console=ttyS0 quiet panic=-1 atoll_full=$full" </dev/null | tee "$vm/report.log"
+      -kernel "$kernel/vmlinuz" -initrd "$vm/initramfs.gz" \
+      -append "console=ttyS0 quiet panic=-1 atoll_full=$full $append" \
+      </dev/null 2>"$vm/function.log" | tee "$vm/report.log"
 }
 
 cpu=${ATOLL_VM_CPU:-Nehalem-v1}
-[ -x "$build/tools/gadget/atoll-gadget" ] || {
-  echo "$build has no atoll-gadget: build first (cmake --build $build)" >&2
-  exit 1
-}
-fetch_kernel
+for program in tools/gadget/atoll-gadget tests/vm/vm-pcie-function; do
+  [ -x "$build/$program" ] || {
+    echo "$build has no $program: build first (cmake --build $build)" >&2
+    exit 1
+  }
+done
+if [ -z "$kernel" ]; then
+  kernel=$(realpath "$build/vm")/kernel
+  fetch_kernel
+fi
 make_initramfs
 start=$SECONDS
 boot || echo "qemu: exit code $?"
 echo "The VM ran $((SECONDS - start)) s on $cpu."
 if ! grep -q '^RESULT pass' "$vm/report.log"; then
-  echo "FAILED; the end of the kernel's console ($vm/console.log):"
-  tail -n 40 "$vm/console.log"
+  echo "FAILED; the end of the kernel's console ($vm/console.log) and of $vm/function.log:"
+  tail -n 40 "$vm/console.log" "$vm/function.log"
   exit 1
 fi

@@ -4,8 +4,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iostream>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +17,7 @@
 #include "atoll/delegate.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/measure.h"
+#include "tools/atoll/mending.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/subcommand.h"
 
@@ -49,6 +52,8 @@ void RunDevices(const DevicesOptions& options) {
 struct DoctorOptions {
   std::string device = "auto";
   std::string root;
+  bool fix = false;
+  bool yes = false;
   bool json = false;
 };
 
@@ -161,12 +166,73 @@ std::optional<CommandError> Verdict(std::span<const AtollFinding> findings,
   return {};
 }
 
+// Valid until the next call.
+std::span<const AtollFinding> Diagnose(const std::string& root) {
+  const AtollFinding* list = nullptr;
+  int32_t count = 0;
+  ThrowIfError(AtollDiagnose(root.c_str(), &list, &count), Activity::kOpeningDevice,
+               "cannot look at devices");
+  return {list, static_cast<size_t>(count)};
+}
+
+// Whoever sits in front of it has read what is going to be done, and wants it.
+bool IsWanted(const Mending& mending) {
+  std::string text = fmt::format("{}: {}\n", Printable(mending.device), mending.effect);
+  for (const MendingStep& step : mending.steps) text += fmt::format("  {}\n", step.shown);
+  fmt::print(stderr, "{}Do this now? [y/N] ", text);
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+// What can be done about the findings; does it where that is wanted.
+Json FixFindings(std::span<const AtollFinding> findings, const DoctorOptions& options) {
+  Json fixes = Json::array();
+  const bool may_ask = !options.json && isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
+  const bool has_rights = !options.root.empty() || geteuid() == 0;
+  for (const Mending& mending : MendingsOf(findings, options.root)) {
+    Json fix = {{"device", mending.device},
+                {"effect", mending.effect},
+                {"commands", Json::array()},
+                {"state", "offered"},
+                {"failure", ""}};
+    for (const MendingStep& step : mending.steps) fix["commands"].push_back(step.shown);
+    if (!has_rights) {
+      if (options.yes) fix["state"] = "failed";
+      fix["failure"] = "only root may do that: sudo atoll doctor --fix";
+    } else if (options.yes || (may_ask && IsWanted(mending))) {
+      const std::optional<std::string> failure = Mend(mending);
+      fix["state"] = failure ? "failed" : "done";
+      fix["failure"] = failure.value_or("");
+    }
+    fixes.push_back(std::move(fix));
+  }
+  return fixes;
+}
+
+std::string FixesText(const Json& fixes) {
+  std::string text;
+  for (const Json& fix : fixes) {
+    text += Paragraph(fix["state"], fix["device"], fix["effect"], "");
+    for (const Json& command : fix["commands"]) {
+      text += fmt::format("{:<8}   {}\n", "", Printable(command.get<std::string>()));
+    }
+    const std::string failure = fix["failure"];
+    if (!failure.empty()) text += fmt::format("{:<8} {}\n", "", Printable(failure));
+  }
+  return text.empty() ? Paragraph("note", "", "there is nothing that --fix can do", "") : text;
+}
+
 void RunDoctor(const DoctorOptions& options) {
-  const AtollFinding* finding_list = nullptr;
-  int32_t finding_count = 0;
-  ThrowIfError(AtollDiagnose(options.root.c_str(), &finding_list, &finding_count),
-               Activity::kOpeningDevice, "cannot look at devices");
-  const std::span findings(finding_list, static_cast<size_t>(finding_count));
+  if (options.yes && !options.fix) {
+    Fail(ExitCode::kUsage, "--yes answers what --fix asks, and belongs to it");
+  }
+  std::span<const AtollFinding> findings = Diagnose(options.root);
+  const Json fixes = options.fix ? FixFindings(findings, options) : Json();
+  // What was done shows.
+  if (std::ranges::any_of(fixes, [](const Json& fix) { return fix["state"] == "done"; })) {
+    findings = Diagnose(options.root);
+  }
   Json report = NewReport("doctor");
   report["device"] = options.device;
   report["healthy"] = true;
@@ -175,6 +241,7 @@ void RunDoctor(const DoctorOptions& options) {
     report["findings"].push_back(FindingJson(LevelName(finding.level), finding.code, finding.device,
                                              finding.message, finding.fix));
   }
+  if (options.fix) report["fixes"] = fixes;
   report["cameras"] = LookAtCameras(options.root);
   report["self_test"] = nullptr;
   report["open_failure"] = nullptr;
@@ -209,6 +276,7 @@ void RunDoctor(const DoctorOptions& options) {
                 Paragraph(finding["level"], finding["device"], finding["message"], finding["fix"]);
           }
         }
+        if (options.fix) text += FixesText(fixes);
         text += SelfTestText(results);
         const Json& failure = report["open_failure"];
         return failure.is_null() ? text : text + Paragraph("failed", "", failure, "");
@@ -378,6 +446,8 @@ void AddDoctorCommand(CLI::App* app) {
   Subcommand<DoctorOptions> command(app, "doctor", RunDoctor);
   command.Add("--device", command->device);
   command.Add("--root", command->root)->check(CLI::ExistingDirectory);
+  command.Flag("--fix", command->fix);
+  command.Flag("--yes", command->yes);
   command.Flag("--json", command->json);
 }
 

@@ -155,6 +155,7 @@ Result<std::shared_ptr<UsbBus>> MakeBus(const GadgetOptions& options) {
   std::shared_ptr<UsbBus> bus = std::make_shared<EmulatedBus>(std::vector<CoreOptions>{core});
   if (options.faults.empty()) return bus;
   ATOLL_ASSIGN_OR_RETURN(FaultPlan plan, ReadFaultPlan(options.faults));
+  ATOLL_RETURN_IF_ERROR(CheckSuits(plan, FaultBus::kUsb));
   return std::shared_ptr<UsbBus>(
       std::make_shared<FaultyBus>(std::move(bus), std::move(plan), FaultyBus::Options()));
 }

@@ -117,13 +117,14 @@ typedef enum AtollFindingLevel {
 typedef struct AtollFinding {
   AtollFindingLevel level;
   const char* code;    /* "no_permission": for programs */
-  const char* device;  /* "usb:2-3.1", or "" if it is about none */
+  const char* device;  /* "usb:2-3.1", "pci:0000:01:00.0"; "" if it is about none */
   const char* message; /* what is the case */
   const char* fix;     /* what to do; "" for nothing */
 } AtollFinding;
 
-/* Why devices cannot be used, or are slower than they could be. Opens none. `root` is a folder that
- * stands for /, NULL for this computer. The array stays valid until the next call on the same
+/* Why devices cannot be used, or are slower than they could be. Opens none on USB; those on PCIe
+ * that look usable are opened and closed again. `root` is a folder that stands for /, of which
+ * nothing is opened; NULL for this computer. The array stays valid until the next call on the same
  * thread. */
 ATOLL_EXPORT AtollStatus AtollDiagnose(const char* root, const AtollFinding** findings,
                                        int32_t* count);

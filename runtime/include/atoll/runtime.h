@@ -300,11 +300,15 @@ typedef struct AtollBuffer AtollBuffer;
 
 typedef enum AtollBufferKind {
   ATOLL_BUFFER_HEAP = 0, /* of Atoll's own, `size` zeroed bytes, aligned to 64 */
-  /* The caller's, at `data`; `release` says when it is not needed any more. */
+  /* The caller's, at `data`, which stays there until `release` says that it is not needed any more.
+   */
   ATOLL_BUFFER_CALLER = 1,
   ATOLL_BUFFER_SHARED = 2, /* a file that processes share, `fd` from `offset` on */
   ATOLL_BUFFER_DMABUF = 3, /* a dma-buf, `fd` */
-  ATOLL_BUFFER_DMA = 4     /* the caller's, registered with a device that reads it itself */
+  /* As ATOLL_BUFFER_CALLER, and on a device that reaches memory itself (PCIe) never a copy for it:
+   * AtollInterpreterSetInputBuffer and AtollInterpreterSetOutputBuffer fail if it cannot be pinned,
+   * and say why and what to do. Others do without where they can and copy where they must. */
+  ATOLL_BUFFER_DMA = 4
 } AtollBufferKind;
 
 typedef struct AtollBufferOptions {
@@ -320,7 +324,7 @@ typedef struct AtollBufferOptions {
 #define ATOLL_BUFFER_OPTIONS_INIT \
   { sizeof(AtollBufferOptions), ATOLL_BUFFER_HEAP, -1, NULL, 0, 0, NULL, NULL }
 
-/* ATOLL_UNSUPPORTED for kinds that this version only names: those after ATOLL_BUFFER_CALLER. After
+/* ATOLL_UNSUPPORTED for kinds that this version only names: _SHARED and _DMABUF. After
  * a failure, `release` is not called. */
 ATOLL_EXPORT AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** buffer);
 ATOLL_EXPORT void AtollBufferDelete(AtollBuffer* buffer);
@@ -329,8 +333,9 @@ ATOLL_EXPORT size_t AtollBufferSize(const AtollBuffer* buffer);
 
 /* From now on an input is read from, or an output written to, the bytes of `buffer` from `offset`
  * on, in place where they are aligned to the tensor's type and the plan allows it, else by a copy;
- * NULL: the interpreter's own memory again. The buffer holds what the tensor holds between
- * invocations: AtollTensorData is for tensors without one. */
+ * NULL: the interpreter's own memory again. While it is set, a device that reaches memory itself
+ * has it pinned: its pages, whole, can be read and written by that device. The buffer holds what
+ * the tensor holds between invocations: AtollTensorData is for tensors without one. */
 ATOLL_EXPORT AtollStatus AtollInterpreterSetInputBuffer(AtollInterpreter* interpreter,
                                                         int32_t index, const AtollBuffer* buffer,
                                                         size_t offset);
@@ -453,6 +458,12 @@ typedef struct AtollInvokeInfo {
 } AtollInvokeInfo;
 ATOLL_EXPORT AtollStatus AtollInterpreterGetInvokeInfo(const AtollInterpreter* interpreter,
                                                        AtollInvokeInfo* info);
+
+/* Bytes of inputs and outputs, programs and parameters that this computer's CPU copied in the last
+ * completed invocation because the device could not reach them where they are; 0 on links that the
+ * CPU feeds anyway, as USB. */
+ATOLL_EXPORT AtollStatus AtollInterpreterGetCopiedBytes(const AtollInterpreter* interpreter,
+                                                        int64_t* bytes);
 
 /* ---- Taps and traces ------------------------------------------------------------------------ */
 

@@ -18,6 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Kind = CoralTransfer::Kind;
+using Bytes = std::vector<uint8_t>;
 
 CoralExecutable Read(const PackedModel& model) {
   Result<CoralExecutable> executable = ReadCoralPackage(WritePackage(model));
@@ -103,6 +104,46 @@ TEST(CoralPackage, ScratchGoesBothWays) {
   EXPECT_EQ(executable.inference.transfers[2], (CoralTransfer{Kind::kScratchIn, 0, 8, 24}));
 }
 
+TEST(CoralPackage, AddressFieldsAreKeptInTheOrderOfTheChunks) {
+  PackedModel model = CachingModel(7);
+  model.executables[0].chunks = {Bytes(32), Bytes(16)};
+  model.executables[0].fields = AddressAt(1, 8, 0, "out");
+  for (const PackedField& field : AddressAt(0, 70, 1, "in")) {
+    model.executables[0].fields.push_back(field);
+  }
+  model.executables[1].chunks = {Bytes(16)};
+  model.executables[1].fields = AddressAt(0, 0, 2);
+  using Base = CoralAddressField::Base;
+  const CoralExecutable executable = Read(model);
+  EXPECT_THAT(executable.inference.fields,
+              ElementsAre(CoralAddressField{Base::kInput, false, 0, 0, 70},
+                          CoralAddressField{Base::kInput, true, 0, 0, 134},
+                          CoralAddressField{Base::kOutput, false, 0, 1, 8},
+                          CoralAddressField{Base::kOutput, true, 0, 1, 72}));
+  EXPECT_THAT(executable.caching.fields,
+              ElementsAre(CoralAddressField{Base::kParameters, false, 0, 0, 0},
+                          CoralAddressField{Base::kParameters, true, 0, 0, 64}));
+}
+
+TEST(CoralPackage, AnAddressIsWrittenWhereItBelongsAndNowhereElse) {
+  constexpr uint64_t kAddress = 0x8000'1234'9ABC'DEF8;
+  for (const int fill : {0x00, 0xFF, 0xA5}) {
+    const auto background = static_cast<uint8_t>(fill);
+    for (uint32_t bit = 0; bit + 32 <= 80; ++bit) {
+      for (const bool is_upper : {false, true}) {
+        Bytes chunk(10, background);
+        WriteCoralAddress({.is_upper_half = is_upper, .bit = bit}, kAddress, chunk);
+        const uint64_t half = is_upper ? kAddress >> 32 : kAddress & 0xFFFFFFFF;
+        for (uint32_t i = 0; i < 80; ++i) {
+          const bool is_inside = i >= bit && i < bit + 32;
+          const uint64_t wanted = is_inside ? half >> (i - bit) & 1 : background >> i % 8 & 1;
+          ASSERT_EQ(chunk[i / 8] >> i % 8 & 1u, wanted) << bit << " " << i;
+        }
+      }
+    }
+  }
+}
+
 struct BadPackage {
   const char* name;
   std::function<void(PackedModel&)> spoil;  // of CachingModel
@@ -124,12 +165,40 @@ TEST_P(BadPackages, AreRefusedWithTheReason) {
 PackedExecutable& Inference(PackedModel& m) { return m.executables[0]; }
 PackedExecutable& Caching(PackedModel& m) { return m.executables[1]; }
 PackedLayer& Output(PackedModel& m) { return Inference(m).outputs[0]; }
+// Into a chunk of 4 bytes.
+void AddField(PackedModel& m, PackedField field) {
+  Inference(m).chunks[0].resize(4);
+  Inference(m).fields = {std::move(field)};
+}
 constexpr StatusCode kBad = StatusCode::kCorruptModel;
 constexpr StatusCode kNo = StatusCode::kUnsupported;
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadPackages,
     ::testing::Values(
+        BadPackage{"field", [](auto& m) { AddField(m, {.of = 2, .bit = 1}); }, kBad,
+                   "address field 0 of instruction chunk 0: it has 32 bits from bit 1 on, its "
+                   "chunk has 32"},
+        BadPackage{"negative_field", [](auto& m) { AddField(m, {.of = 2, .bit = -1}); }, kBad,
+                   "from bit -1 on"},
+        BadPackage{"far_field", [](auto& m) { AddField(m, {.of = 2, .bit = INT32_MAX}); }, kBad,
+                   "from bit 2147483647 on"},
+        BadPackage{"field_of_nothing",
+                   [](auto& m) { AddField(m, {.of = 2, .has_address = false}); }, kBad,
+                   "of what it is the address"},
+        BadPackage{"field_of_batch", [](auto& m) { AddField(m, {.of = 2, .batch = 1}); }, kNo,
+                   "batch element 1"},
+        BadPackage{"third_half", [](auto& m) { AddField(m, {.of = 2, .half = 2}); }, kBad,
+                   "half 2 of an address"},
+        BadPackage{"field_kind", [](auto& m) { AddField(m, {.of = 4}); }, kBad, "unknown kind 4"},
+        BadPackage{"field_layer", [](auto& m) { AddField(m, {.of = 1, .layer = "x"}); }, kBad,
+                   "names the input 'x', which does not exist"},
+        BadPackage{"caching_field",
+                   [](auto& m) {
+                     Caching(m).chunks[0].resize(16);
+                     Caching(m).fields = AddressAt(0, 0, 1, "in");
+                   },
+                   kBad, "names the input 'in', which does not exist"},
         BadPackage{"newer", [](auto& m) { m.runtime_version = 15; }, kNo, "version 15"},
         BadPackage{"chips", [](auto& m) { m.for_several_chips = true; }, kNo, "several chips"},
         BadPackage{"chip", [](auto& m) { m.chip = -1; }, kNo, "several chips"},
@@ -164,6 +233,14 @@ INSTANTIATE_TEST_SUITE_P(
                    kNo, "at most 67108864"},
         BadPackage{"scratch", [](auto& m) { Inference(m).scratch_bytes = -1; }, kBad,
                    "scratch buffer has -1"},
+        BadPackage{"scratch_alone",
+                   [](auto& m) {
+                     Inference(m).inputs.clear();
+                     Inference(m).outputs.clear();
+                     Inference(m).transfers = {SendsChunk(0), SendsChunk(1), Interrupts()};
+                     Inference(m).scratch_bytes = 1 << 30;
+                   },
+                   kNo, "scratch buffer has 1073741824 bytes; at most 67108864"},
         BadPackage{"input_window", [](auto& m) { Inference(m).transfers[1].bytes = 9; }, kBad,
                    "9 bytes from 0 on of the input, which has 8"},
         BadPackage{"negative", [](auto& m) { Inference(m).transfers[1].offset = -1; }, kBad,

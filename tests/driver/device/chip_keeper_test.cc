@@ -21,7 +21,9 @@ using ::testing::HasSubstr;
 class FailingChip final : public ForwardingChip {
  public:
   using ForwardingChip::ForwardingChip;
-  Status Run(const Job&, RequestReport*) override { return DeviceLost("pulled"); }
+  Status Run(const Job&, std::span<const Job>, RequestReport*) override {
+    return DeviceLost("pulled");
+  }
   Status Recover() override { return DeviceLost("pulled"); }
   Status Reopen() override { return DeviceLost("pulled"); }
 };
@@ -81,8 +83,8 @@ class ScriptedChip final : public ForwardingChip {
  public:
   ScriptedChip(std::unique_ptr<Chip> inner, std::vector<std::function<Status()>>* runs)
       : ForwardingChip(std::move(inner)), runs_(*runs) {}
-  Status Run(const Job& job, RequestReport* report) override {
-    if (runs_.empty()) return ForwardingChip::Run(job, report);
+  Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override {
+    if (runs_.empty()) return ForwardingChip::Run(job, ahead, report);
     const std::function<Status()> run = runs_.front();
     runs_.erase(runs_.begin());
     return run();

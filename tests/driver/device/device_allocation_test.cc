@@ -11,15 +11,21 @@
 namespace atollrt {
 namespace {
 
-// Runs `executable` until it needs nothing more, and then counts.
-void ExpectNoAllocations(Device& device, Executable executable) {
+// Runs `executable`, so many requests at a time, until it needs nothing more, and then counts.
+void ExpectNoAllocations(Device& device, Executable executable, size_t at_a_time = 1) {
   const std::vector<uint8_t> input(executable.inputs[0].bytes);
   std::vector<uint8_t> output(executable.outputs[0].bytes);
   const auto id = device.Load(std::make_shared<Executable>(std::move(executable)));
   ASSERT_TRUE(id.ok()) << id.status().message();
   const Request request{.executable = *id, .inputs = {input}, .outputs = {output}};
-  const auto run = [&] { return device.Wait(*device.Submit(request), nullptr).ok(); };
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(run());
+  std::vector<RequestId> ids(at_a_time);
+  const auto run = [&] {
+    for (RequestId& one : ids) one = *device.Submit(request);
+    bool all_ok = true;
+    for (const RequestId one : ids) all_ok &= device.Wait(one, nullptr).ok();
+    return all_ok;
+  };
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(run());
   const AllocationMeter meter;
   bool all_ok = true;
   for (int i = 0; i < 100; ++i) all_ok &= run();
@@ -28,11 +34,20 @@ void ExpectNoAllocations(Device& device, Executable executable) {
 }
 
 TEST(DeviceAllocation, TheSteadyStateAllocatesNothing) {
-  const auto device = OpenDevice({.device = "emu", .threads = 1});
-  ASSERT_TRUE(device.ok());
-  for (const uint32_t count : {4u, 10'000u}) {
-    ExpectNoAllocations(**device, MakeTableExecutable({.count = count}));
+  for (const char* name : {"emu", "emu:pcie"}) {
+    const auto device = OpenDevice({.device = name, .threads = 1});
+    ASSERT_TRUE(device.ok());
+    for (const uint32_t count : {4u, 10'000u}) {
+      SCOPED_TRACE(name);
+      ExpectNoAllocations(**device, MakeTableExecutable({.count = count}));
+    }
   }
+}
+
+TEST(DeviceAllocation, NorDoesItWithSeveralRequestsUnderWay) {
+  const auto device = OpenDevice({.device = "emu:pcie", .threads = 1});
+  ASSERT_TRUE(device.ok());
+  ExpectNoAllocations(**device, MakeTableExecutable({.count = 10'000}), 4);
 }
 
 // An image of [1, 8, 8, 4] becomes [1, 16, 16, 4], whose rows are normalised and summed up.

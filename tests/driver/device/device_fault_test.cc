@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -61,10 +62,22 @@ Trial MakeTrial(Rng& rng, const std::vector<Executable>& executables) {
   return trial;
 }
 
+// A cable, and a slot.
+template <typename Link>
+class FaultsOn : public ::testing::Test {};
+using Links = ::testing::Types<ShakyUsb, ShakyPcie>;
+struct LinkNames {
+  template <typename Link>
+  static std::string GetName(int) {
+    return std::is_same_v<Link, ShakyUsb> ? "Usb" : "Pcie";
+  }
+};
+TYPED_TEST_SUITE(FaultsOn, Links, LinkNames);
+
 // Several under way at once, on a device that has no room for all executables.
-TEST(DeviceFaults, EachRequestCompletesOnceAndRightOverABadCable) {
+TYPED_TEST(FaultsOn, EachRequestCompletesOnceAndRightOverABadCable) {
   Rng rng(TestSeed(1));
-  ShakyDevice shaky;
+  ShakyDeviceOn<TypeParam> shaky;
   shaky.memory_bytes = 32 << 10;
   shaky.plan.random = true;
   shaky.plan.seed = rng.Next();
@@ -77,7 +90,9 @@ TEST(DeviceFaults, EachRequestCompletesOnceAndRightOverABadCable) {
     ASSERT_TRUE(id.ok()) << id.status().message();
     ids.push_back(*id);
   }
-  for (int round = 0; round < TestCount(1000); ++round) {
+  // Never fewer: something has to go wrong.
+  const int rounds = std::max(TestCount(1000), 1000);
+  for (int round = 0; round < rounds; ++round) {
     std::vector<Trial> trials;
     for (int64_t i = rng.Int(1, 4); i > 0; --i) trials.push_back(MakeTrial(rng, executables));
     for (Trial& trial : trials) {
@@ -138,8 +153,8 @@ TEST(DeviceFaults, ThreadsShareADevice) {
   EXPECT_EQ(completed, 400);
 }
 
-TEST(DeviceFaults, LossesInTheMiddleFailRequestsButLoseNone) {
-  ShakyDevice shaky;
+TYPED_TEST(FaultsOn, LossesInTheMiddleFailRequestsButLoseNone) {
+  ShakyDeviceOn<TypeParam> shaky;
   shaky.memory_bytes = 32 << 10;
   shaky.plan = *ReadFaultPlan("seed:3:1/40");
   shaky.on_loss = OnDeviceLoss::kFail;

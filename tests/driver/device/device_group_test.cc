@@ -228,9 +228,9 @@ class TimedChip final : public ForwardingChip {
     info_.request_timeout_min = timeout_min;
   }
   const DeviceInfo& info() const override { return info_; }
-  Status Run(const Job& job, RequestReport* report) override {
+  Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override {
     given_ = std::chrono::ceil<std::chrono::milliseconds>(job.deadline - Clock::now());
-    return ForwardingChip::Run(job, report);
+    return ForwardingChip::Run(job, ahead, report);
   }
 
  private:

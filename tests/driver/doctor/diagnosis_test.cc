@@ -240,21 +240,6 @@ TEST(Diagnosis, HubsWithLittlePower) {
                                            "fine usable usb:2-4.2", "note hub_power usb:2-4.2"));
 }
 
-TEST(Diagnosis, CoralsOnPcie) {
-  Computer computer;
-  computer.PlugRootHubs();
-  computer.Plug({.path = "2-3", .id = kAtoll});
-  computer.Write("/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n");
-  computer.Write("/sys/bus/pci/devices/0000:00:02.0/device", "0x089a\n");
-  computer.Write("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x1ac1\n");
-  computer.Write("/sys/bus/pci/devices/0000:01:00.0/device", "0x089a\n");
-  EXPECT_THAT(computer.Codes(),
-              ElementsAre("fine usable usb:2-3", "error no_pcie_driver pci:0000:01:00.0"));
-  computer.Write("/sys/bus/pci/devices/0000:01:00.0/driver/bind", "");
-  EXPECT_THAT(computer.Codes(),
-              ElementsAre("fine usable usb:2-3", "error pcie_unsupported pci:0000:01:00.0"));
-}
-
 TEST(Diagnosis, FilesOfAnyContentAreNoMatter) {
   Computer computer;
   computer.PlugRootHubs();

@@ -93,7 +93,7 @@ class BrokenChip final : public Chip {
   void Forget(const PreparedExecutable&) override {}
   bool IsResident(const PreparedExecutable&) const override { return false; }
   uint64_t memory_used_bytes() const override { return 0; }
-  Status Run(const Job&, RequestReport*) override { return status_; }
+  Status Run(const Job&, std::span<const Job>, RequestReport*) override { return status_; }
   Status Recover() override { return status_; }
   Status Reopen() override { return status_; }
 

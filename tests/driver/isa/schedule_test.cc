@@ -336,5 +336,37 @@ TEST(Schedule, EqualsTheSteppedSequencer) {
   EXPECT_GT(chained, 0);
 }
 
+// What the clock of overlapping programs needs: when the instructions are done, and when the
+// outputs are.
+TEST(Schedule, TellsInstructionsFromTheWayOfOutputs) {
+  Schedule schedule(kSlowLink);
+  schedule.Add(InputInstruction{.bytes = 640});
+  EXPECT_EQ(schedule.summary().delivered, 0u);
+  const auto output = schedule.Add(OutputInstruction{.bytes = 6400});
+  const auto end = schedule.Add(EndInstruction{});
+  EXPECT_EQ(output.end, 640u + 100);
+  EXPECT_EQ(end.end, output.end);
+  EXPECT_EQ(schedule.summary().computed, end.end);
+  EXPECT_EQ(schedule.summary().delivered, output.end + 6400);
+  EXPECT_EQ(schedule.summary().total, output.end + 6400);
+}
+
+TEST(Schedule, BytesThatAreThereBeforehandNeedNoTimeOnTheLink) {
+  const auto computed = [](uint64_t bytes_ahead) {
+    ScheduleOptions options = kSlowLink;
+    options.bytes_ahead = bytes_ahead;
+    Schedule schedule(options);
+    schedule.Add(InputInstruction{.bytes = 6400});
+    schedule.Add(ParametersInstruction{.output_address = 6400, .bytes = 3200});
+    schedule.Add(EndInstruction{});
+    return schedule.summary().computed;
+  };
+  EXPECT_EQ(computed(0), 9600u);
+  EXPECT_EQ(computed(1000), 8600u);
+  EXPECT_EQ(computed(6400), 3200u);
+  EXPECT_EQ(computed(9600), 64u + 100 + 50);
+  EXPECT_EQ(computed(UINT64_MAX), 64u + 100 + 50);
+}
+
 }  // namespace
 }  // namespace atollrt

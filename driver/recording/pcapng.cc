@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/usb/pcapng.h"
+#include "driver/recording/pcapng.h"
 
 #include <cerrno>
 #include <cstring>

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The test inside the VM (run.sh). A line per check: "PASS ..." or "FAIL ..." with its seconds; the
-# exit code says whether all passed.
+# The test inside the VM (run.sh) of devices on USB.
 set -eu
+. /guest_common.sh
 
 udc=dummy_udc.0
 gadget=/sys/kernel/config/usb_gadget/atoll
@@ -19,35 +19,7 @@ in 3 delay 50ms
 event 4 corrupt
 in 6 stall
 TEXT
-failed=0
 
-seconds() { cut -d ' ' -f 1 /proc/uptime; }
-
-# check NAME COMMAND...: what it prints is shown only if it fails, but for the last line.
-check() {
-  name=$1
-  shift
-  start=$(seconds)
-  if "$@" > /tmp/check.log 2>&1; then result=PASS; else result=FAIL; fi
-  took=$(echo "$(seconds) $start" | awk '{printf "%.1f s", $1 - $2}')
-  echo "$result $name ($took) $(tail -n 1 /tmp/check.log)"
-  if [ $result = FAIL ]; then
-    failed=1
-    cat /tmp/check.log
-    dmesg | tail -n 10
-  fi
-}
-
-# wait_for SECONDS COMMAND...
-wait_for() {
-  tries=$(($1 * 10))
-  shift
-  until "$@"; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || { echo "waited in vain for: $*"; return 1; }
-    sleep 0.1
-  done
-}
 has_vendor() { cat /sys/bus/usb/devices/*/idVendor 2>/dev/null | grep -q "^$1$"; }
 off_the_bus() { ! has_vendor 1209; }
 
@@ -64,15 +36,6 @@ stop_gadget() {
   wait "$gadget_pid" || { echo "atoll-gadget ended with exit code $?"; cat /tmp/gadget.log; return 1; }
   wait_for 5 off_the_bus
 }
-
-# equal_outputs MODEL: what the emulator gave on the other side of the VM.
-equal_outputs() {
-  atoll run "/models/$1.tflite" --device usb > /tmp/outputs
-  cmp /tmp/outputs "/models/$1.expected"
-}
-
-# number NAME FILE: that behind the name in the last line of what `inferences` wrote.
-number() { sed -n "\$s/.*$1 \([0-9]*\).*/\1/p" "$2"; }
 
 # back N: whether the inferences have found the device again so many times.
 back() { [ "$(grep -c 'is there again' /tmp/inferences.log)" -ge "$1" ]; }
@@ -103,7 +66,7 @@ unplugged_at_random() {
 
 # holdings: open files and kilobytes of the gadget.
 holdings() {
-  echo "$(ls "/proc/$gadget_pid/fd" | wc -l) $(sed -n 's/^VmRSS: *\([0-9]*\).*/\1/p' "/proc/$gadget_pid/status")"
+  echo "$(ls "/proc/$gadget_pid/fd" | wc -l) $(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$gadget_pid/status")"
 }
 # no_leak: the gadget holds what it held when `before` was written, but for some memory that its
 # allocator keeps.
@@ -203,14 +166,14 @@ coral_boot() {
 modprobe dummy_hcd is_super_speed=1
 for speed in full-speed high-speed; do
   check "gadget at $speed" start_gadget $speed
-  check "fashion at $speed" equal_outputs fashion
+  check "fashion at $speed" equal_outputs usb fashion
   check "end at $speed" stop_gadget
 done
 check "gadget at super-speed" start_gadget super-speed
 check "devices" sh -c 'atoll devices | grep "Atoll-1, USB 3"'
 for model in fashion kws resnet8; do
   if [ -e "/models/$model.tflite" ]; then
-    check "$model" equal_outputs $model
+    check "$model" equal_outputs usb $model
   else
     echo "SKIP $model: no reference models beside the tree"
   fi

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "driver/usb/pcapng.h"
+#include "driver/recording/pcapng.h"
 #include "driver/usb/usb_bus.h"
 
 namespace atollrt {
@@ -99,8 +99,5 @@ class ReplayBus final : public UsbBus, public std::enable_shared_from_this<Repla
   size_t replayed_ = 0;
   Status departure_;
 };
-
-// The bytes of a recording's file; kNotFound if it cannot be read.
-Result<std::vector<uint8_t>> ReadRecording(const std::string& path);
 
 }  // namespace atollrt

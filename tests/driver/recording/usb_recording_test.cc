@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/usb/recording.h"
+#include "driver/recording/usb_recording.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "driver/usb/pcapng.h"
+#include "driver/recording/pcapng.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "driver/usb/recording.h"
+#include "driver/recording/usb_recording.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <string_view>
 #include <thread>
 
+#include "driver/recording/session_text.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 
@@ -43,7 +42,6 @@ constexpr uint32_t kTextInterface = 1;
 // Wireshark takes packets of at most 256 KiB; longer transfers are written in pieces, which have
 // the same id.
 constexpr size_t kPieceBytes = size_t{128} << 10;
-constexpr size_t kRecordingBytesMax = size_t{1} << 31;
 
 // The header that Linux's usbmon puts in front of each packet
 // (Documentation/usb/usbmon.rst, struct usbmon_packet; 64 bytes).
@@ -156,21 +154,6 @@ std::string Describe(const UsbCall& call) {
   return "a reset";
 }
 
-std::string OneLine(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
-
-std::string StatusText(const Status& status) {
-  return Format("%d ", static_cast<int>(status.code())) + OneLine(status.message());
-}
-
-uint64_t UnixNs() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
-}
-
 }  // namespace
 
 // ---- Recording --------------------------------------------------------------------------------
@@ -246,8 +229,7 @@ void RecordingBus::WriteText(const std::string& text) {
 }
 
 void RecordingBus::WriteTextLocked(const std::string& text) {
-  writer_.Write(kTextInterface, UnixNs(),
-                {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, {});
+  writer_.Write(kTextInterface, UnixNs(), TextBytes(text), {});
 }
 
 // One call, which began at `begin_ns`; `moved` is what was sent or received.
@@ -276,7 +258,7 @@ void RecordingBus::WriteTransfer(const UsbCall& call, uint8_t device, uint64_t b
 }
 
 void RecordingBus::Note(const std::string& key, const std::string& value) {
-  WriteText("note " + key + " " + OneLine(value));
+  WriteText(SessionNotes::Text(key, value));
 }
 
 Result<std::vector<UsbDeviceInfo>> RecordingBus::List() {
@@ -316,46 +298,18 @@ struct SessionEvent {
   std::string message = {};
 
   Status status() const { return code == StatusCode::kOk ? Status() : Status(code, message); }
-};
-
-// Cuts the text up to `separator` off the front.
-std::string_view Cut(std::string_view* text, char separator) {
-  const std::string_view first = text->substr(0, text->find(separator));
-  text->remove_prefix(std::min(first.size() + 1, text->size()));
-  return first;
-}
-
-// Takes words and numbers off the front of a line.
-class LineReader {
- public:
-  explicit LineReader(std::string_view line) : rest_(line) {}
-  std::string_view Word() { return Cut(&rest_, ' '); }
-  uint32_t Number(int base = 10) {
-    const std::string_view word = Word();
-    uint32_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
-    ok_ &= error == std::errc() && end == word.data() + word.size() && !word.empty();
-    return value;
+  void ReadStatus(LineReader* line) {
+    std::string_view words;
+    line->ReadStatus(&code, &words);
+    message = std::string(words);
   }
-  void ReadStatus(SessionEvent* event) {
-    const uint32_t code = Number();
-    ok_ &= code <= static_cast<uint32_t>(StatusCode::kInternal);
-    event->code = ok_ ? static_cast<StatusCode>(code) : StatusCode::kInternal;
-    event->message = std::string(rest_);
-  }
-  std::string_view rest() const { return rest_; }
-  bool ok() const { return ok_; }
-
- private:
-  std::string_view rest_;
-  bool ok_ = true;
 };
 
 }  // namespace
 
 struct RecordedSession {
   std::vector<SessionEvent> events;
-  std::vector<std::pair<std::string, std::string>> notes;
+  SessionNotes notes;
   size_t transfers = 0;
   std::optional<uint64_t> last_id;  // of the transfer at the end of `events`
 
@@ -395,18 +349,17 @@ struct RecordedSession {
     const std::string_view kind = line.Word();
     SessionEvent event;
     if (kind == "note") {
-      const std::string key(line.Word());
-      notes.emplace_back(key, line.rest());
+      notes.Read(line);
       return {};
     }
     if (kind == "failed") {
       if (!last_id.has_value()) return InvalidArgument("an error of no transfer");
-      line.ReadStatus(&events.back());
+      events.back().ReadStatus(&line);
       return line.ok() ? Status() : InvalidArgument("an error without code");
     }
     if (kind == "list") {
       event.call.kind = Kind::kList;
-      line.ReadStatus(&event);
+      event.ReadStatus(&line);
       while (!text.empty() && line.ok()) {
         LineReader entry(Cut(&text, '\n'));
         UsbDeviceInfo& info = event.devices.emplace_back();
@@ -414,7 +367,7 @@ struct RecordedSession {
         info.id.product = static_cast<uint16_t>(entry.Number(16));
         info.address = static_cast<int>(entry.Number());
         info.speed = static_cast<UsbSpeed>(
-            std::min(entry.Number(), static_cast<uint32_t>(UsbSpeed::kSuperPlus)));
+            std::min(entry.Number(), static_cast<uint64_t>(UsbSpeed::kSuperPlus)));
         info.path = std::string(entry.rest());
         if (!entry.ok()) return InvalidArgument("a list of devices that cannot be read");
       }
@@ -422,10 +375,10 @@ struct RecordedSession {
       event.call.kind = Kind::kOpen;
       event.call.path = std::string(line.Word());
       event.call.interface_number = static_cast<uint8_t>(line.Number());
-      line.ReadStatus(&event);
+      event.ReadStatus(&line);
     } else if (kind == "reset") {
       event.call.kind = Kind::kReset;
-      line.ReadStatus(&event);
+      event.ReadStatus(&line);
     } else {
       return {};  // of a later version
     }
@@ -515,12 +468,7 @@ ReplayBus::~ReplayBus() {
   }
 }
 
-std::string ReplayBus::Note(const std::string& key) const {
-  for (const auto& [name, value] : session_->notes) {
-    if (name == key) return value;
-  }
-  return "";
-}
+std::string ReplayBus::Note(const std::string& key) const { return session_->notes.Find(key); }
 
 Result<std::vector<UsbDeviceInfo>> ReplayBus::FirstDevices() const {
   for (const SessionEvent& event : session_->events) {
@@ -597,23 +545,6 @@ Result<std::unique_ptr<UsbTransport>> ReplayBus::Open(const UsbDeviceInfo& devic
 bool ReplayBus::WaitForChange(uint64_t, Deadline deadline) {
   std::this_thread::sleep_until(std::min(deadline, Clock::now() + std::chrono::milliseconds(10)));
   return false;
-}
-
-Result<std::vector<uint8_t>> ReadRecording(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (file == nullptr) return NotFound("cannot read the recording '%s'", path.c_str());
-  std::vector<uint8_t> bytes;
-  uint8_t chunk[1 << 16];
-  while (const size_t count = std::fread(chunk, 1, sizeof(chunk), file.get())) {
-    // What is none shall not be read to its end, if it has one.
-    if (bytes.empty()) ATOLL_RETURN_IF_ERROR(CheckPcapngStart({chunk, count}));
-    bytes.insert(bytes.end(), chunk, chunk + count);
-    if (bytes.size() > kRecordingBytesMax) {
-      return ResourceExhausted("the recording '%s' is larger than %zu bytes", path.c_str(),
-                               kRecordingBytesMax);
-    }
-  }
-  return bytes;
 }
 
 }  // namespace atollrt
