@@ -22,6 +22,8 @@ OURS = {
                     "runtime/base/"],
     "runtime/plan": ["runtime/plan/", "runtime/ops/", "runtime/kernels/", "runtime/graph/",
                      "runtime/base/"],
+    "quantize": ["quantize/", "runtime/", "atoll/quantize.h"],
+    "quantize/include": ["atoll/"],
     "models/zoo": ["models/zoo/", "runtime/"],
     "driver": ["driver/", "runtime/base/"],
     "driver/isa": ["driver/isa/", "runtime/base/"],
@@ -90,7 +92,7 @@ LIBRARIES = {
                          "tests/camera/picture/*"]),
     "zlib": (r"zlib\.h", ["camera/sources/*.cc", "tools/atoll/labels.cc", "tests/*"]),
     "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*",
-                                  ["driver/profiles/device_profile.cc", "tools/*", "camera/*", "examples/*",
+                                  ["driver/profiles/device_profile.cc", "quantize/report.cc", "tools/*", "camera/*", "examples/*",
                                    "tests/*", "bench/*"]),
     "GoogleTest, benchmark": (r"(gtest|gmock|benchmark)/.*", ["tests/*", "bench/*"]),
 }
