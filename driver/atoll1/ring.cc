@@ -2,7 +2,9 @@
 #include "driver/atoll1/ring.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "driver/pcie/device_memory.h"
 #include "runtime/base/bytes.h"
 
 namespace atollrt {
@@ -91,6 +93,16 @@ std::array<uint8_t, kRingEventBytes> EncodeRingEvent(const RingEvent& event) {
   StoreLittleEndian<uint32_t>(&bytes[kRingEventSequence], event.sequence);
   StoreLittleEndian<uint32_t>(&bytes[kCheckedBytes],
                               Crc32(std::span(bytes).first<kCheckedBytes>()));
+  return bytes;
+}
+
+std::array<uint8_t, kRingEventBytes> LoadRingEvent(
+    std::span<const uint8_t, kRingEventBytes> place) {
+  std::array<uint8_t, kRingEventBytes> bytes;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+    const uint64_t word = LoadFromDevice(&place[at]);
+    std::memcpy(&bytes[at], &word, sizeof(word));
+  }
   return bytes;
 }
 

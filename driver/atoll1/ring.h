@@ -76,6 +76,8 @@ struct RingEvent {
   bool operator==(const RingEvent&) const = default;
 };
 std::array<uint8_t, kRingEventBytes> EncodeRingEvent(const RingEvent& event);
+// The bytes of one, 8-byte aligned, that the device may be writing: each word whole.
+std::array<uint8_t, kRingEventBytes> LoadRingEvent(std::span<const uint8_t, kRingEventBytes> place);
 // kInvalidArgument unless it is one, and its check is right.
 Result<RingEvent> DecodeRingEvent(std::span<const uint8_t, kRingEventBytes> bytes);
 

@@ -392,10 +392,7 @@ Status RingSession::Begin(const Job& job, Deadline) {
 // Whether the event is there, whole and the one that is awaited. What is there in part may still be
 // under way.
 RingSession::Look RingSession::LookAtEvent(const Flight& flight, RingEvent* event) const {
-  std::array<uint8_t, kRingEventBytes> bytes;
-  // The device may write meanwhile.
-  const volatile uint8_t* const there = EventOf(flight).data();
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = there[i];
+  const auto bytes = LoadRingEvent(EventOf(flight));
   if (LoadLittleEndian<uint32_t>(&bytes[kRingEventSequence]) != flight.sequence) {
     return Look::kNotYet;
   }
@@ -441,7 +438,7 @@ Result<RingSession::Look> RingSession::Inspect(const Flight& flight, RingEvent* 
   if (look == Look::kWhole) return look;
   const bool is_done = static_cast<int32_t>(head - flight.descriptor) > 0;
   if (is_done || status == RingStatus::kProgramFault) {
-    const Result<RingEvent> there = DecodeRingEvent(EventOf(flight));
+    const Result<RingEvent> there = DecodeRingEvent(LoadRingEvent(EventOf(flight)));
     if (there.ok()) {
       return InternalError("the device says that event %u is there, and it is event %u",
                            flight.sequence, there->sequence);

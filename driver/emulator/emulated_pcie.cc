@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "driver/pcie/device_memory.h"
 #include "driver/pcie/page_memory.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
@@ -122,7 +123,7 @@ class EmulatedPcie::Slot final : public PcieUpstream {
   }
   bool WriteMemory(uint64_t address, std::span<const uint8_t> source, uint64_t* fault) override {
     return iommu_->Reach(address, source.size(), DmaDirection::kFromDevice, fault,
-                         [&](uint8_t* bytes) { std::memcpy(bytes, source.data(), source.size()); });
+                         [&](uint8_t* bytes) { StoreAsDevice(source, bytes); });
   }
   void RaiseInterrupt(uint32_t vector) override {
     if (vector < vectors_) raised_ |= uint64_t{1} << vector;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <thread>
 
+#include "driver/pcie/device_memory.h"
 #include "driver/pcie/page_memory.h"
 #include "driver/recording/session_text.h"
 #include "runtime/base/bytes.h"
@@ -99,17 +100,19 @@ PcieCall RegisterCall(PcieKind kind, uint32_t bar, uint64_t offset, uint32_t bit
 }
 
 // Calls take(offset, length) for the ranges in which `now` differs from `before`. What lies between
-// two changes is taken, too, if they are near and `other` is as `before` there.
+// two changes is taken, too, if they are near and `other` is as `before` there. The device, and
+// other threads of the program, may change `now` and `other` meanwhile.
 template <typename Take>
 void ForEachChange(Bytes now, Bytes before, Bytes other, const Take& take) {
   size_t at = 0;
   const auto find = [&](size_t from) {  // the first difference
-    constexpr size_t kStride = 4096;
+    uint8_t seen[4096];
     while (from < now.size()) {
-      const size_t count = std::min(kStride, now.size() - from);
-      if (std::memcmp(&now[from], &before[from], count) != 0) {
-        while (now[from] == before[from]) ++from;
-        return from;
+      const size_t count = std::min(sizeof(seen), now.size() - from);
+      GlanceAt(now.subspan(from, count), seen);
+      if (std::memcmp(seen, &before[from], count) != 0) {
+        const uint8_t* const change = std::mismatch(seen, seen + count, &before[from]).first;
+        return from + static_cast<size_t>(change - seen);
       }
       from += count;
     }
@@ -119,9 +122,9 @@ void ForEachChange(Bytes now, Bytes before, Bytes other, const Take& take) {
     size_t end = at + 1;
     for (size_t i = end; i < now.size() && i - end <= kGapBytes && i - at < kMemoryPieceBytes;
          ++i) {
-      if (now[i] != before[i]) {
+      if (GlanceAt(&now[i]) != before[i]) {
         end = i + 1;
-      } else if (other[i] != before[i]) {
+      } else if (GlanceAt(&other[i]) != before[i]) {
         break;
       }
     }
@@ -163,8 +166,8 @@ class RecordingPcieBus::Mapping final : public DmaMapping {
             RecordingPcieBus* bus) {
     // Once only: the device may change them meanwhile.
     const std::span<uint8_t> alike = std::span(alike_).subspan(offset, changed.size());
-    std::memcpy(alike.data(), changed.data(), changed.size());
-    std::memcpy(to.data() + offset, alike.data(), alike.size());
+    GlanceAt(changed, alike.data());
+    StoreAsDevice(alike, to.data() + offset);
     bus->Write(Format("%s %llu %zx\n", who, Wide(number_), offset), alike);
   }
 

@@ -14,6 +14,7 @@
 #include <map>
 #include <utility>
 
+#include "driver/pcie/device_memory.h"
 #include "driver/vfio/vfio_abi.h"
 #include "runtime/base/log.h"
 
@@ -338,7 +339,7 @@ Result<Word> VfioFunction::Read(uint32_t bar, uint64_t offset) {
   ATOLL_ASSIGN_OR_RETURN(uint8_t* const mapped, Find(bar, offset, sizeof(Word)));
   Word value = 0;
   if (mapped != nullptr) {
-    value = *reinterpret_cast<const volatile Word*>(mapped);
+    value = LoadRegister<Word>(mapped);
     BarrierAfterLoad();
     if (lost_.load(std::memory_order_acquire)) return Gone();
     return value;
@@ -357,7 +358,7 @@ Status VfioFunction::Write(uint32_t bar, uint64_t offset, Word value) {
   ATOLL_ASSIGN_OR_RETURN(uint8_t* const mapped, Find(bar, offset, sizeof(Word)));
   BarrierBeforeStore();
   if (mapped != nullptr) {
-    *reinterpret_cast<volatile Word*>(mapped) = value;
+    StoreRegister(mapped, value);
     return lost_.load(std::memory_order_acquire) ? Gone() : Status();
   }
   const std::shared_lock lock(fd_mutex_);

@@ -131,16 +131,16 @@ class Ring {
     return event_count_++;
   }
   RingEvent EventAt(size_t number) {
-    const auto event = DecodeRingEvent(std::span<const uint8_t, kRingEventBytes>(
-        &events_->bytes()[(number % kEntries) * kRingEventBytes], kRingEventBytes));
+    const auto event = DecodeRingEvent(LoadRingEvent(std::span<const uint8_t, kRingEventBytes>(
+        &events_->bytes()[(number % kEntries) * kRingEventBytes], kRingEventBytes)));
     EXPECT_TRUE(event.ok()) << event.status().message();
     return event.ok() ? *event : RingEvent();
   }
 
   // Whether that event has been written, after an interrupt for it or for one before.
   bool HasEvent(size_t number) {
-    const auto event = DecodeRingEvent(std::span<const uint8_t, kRingEventBytes>(
-        &events_->bytes()[(number % kEntries) * kRingEventBytes], kRingEventBytes));
+    const auto event = DecodeRingEvent(LoadRingEvent(std::span<const uint8_t, kRingEventBytes>(
+        &events_->bytes()[(number % kEntries) * kRingEventBytes], kRingEventBytes)));
     return event.ok() && event->sequence == number + 1;
   }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "driver/emulator/pcie_endpoint.h"
+#include "driver/pcie/device_memory.h"
 #include "driver/profiles/device_profile.h"
 #include "driver/vfio/vfio_bus.h"
 #include "tests/driver/pcie/pcie_function_contract.h"
@@ -73,7 +74,7 @@ class EndpointOnVfio final : public FakeVfio, private PcieUpstream {
       if (right == 'r') {
         std::memcpy(device.data(), host.data(), bytes);
       } else {
-        std::memcpy(host.data(), device.data(), bytes);
+        StoreAsDevice(device.first(bytes), host.data());
       }
       address += bytes;
       device = device.subspan(bytes);
