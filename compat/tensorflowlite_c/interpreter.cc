@@ -19,7 +19,8 @@ constexpr TypePair kTypes[] = {{ATOLL_FLOAT32, kTfLiteFloat32},   {ATOLL_INT32, 
                                {ATOLL_UINT8, kTfLiteUInt8},       {ATOLL_INT64, kTfLiteInt64},
                                {ATOLL_STRING, kTfLiteString},     {ATOLL_BOOL, kTfLiteBool},
                                {ATOLL_INT16, kTfLiteInt16},       {ATOLL_INT8, kTfLiteInt8},
-                               {ATOLL_RESOURCE, kTfLiteResource}, {ATOLL_UINT32, kTfLiteUInt32}};
+                               {ATOLL_RESOURCE, kTfLiteResource}, {ATOLL_UINT32, kTfLiteUInt32},
+                               {ATOLL_FLOAT16, kTfLiteFloat16}};
 
 TfLiteType ToTfLite(AtollType type) {
   const auto* const pair = std::ranges::find(kTypes, type, &TypePair::atoll);

@@ -561,6 +561,8 @@ const char* FormatOf(AtollType type) {
       return "b";
     case ATOLL_UINT32:
       return "I";
+    case ATOLL_FLOAT16:
+      return "e";
     default:
       return nullptr;
   }
@@ -575,6 +577,7 @@ Py_ssize_t ItemSizeOf(char format) {
     case 'I':
       return 4;
     case 'h':
+    case 'e':
       return 2;
     default:
       return 1;

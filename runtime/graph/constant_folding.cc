@@ -21,6 +21,13 @@ bool MayFold(const Tensor& tensor) {
   }
 }
 
+// Weights of half precision, whatever their size: their kernels take single precision.
+bool WidensHalves(const Graph& graph, const Node& node) {
+  if (node.type != OpType::kDEQUANTIZE) return false;
+  const Tensor* input = graph.Input(node, 0);
+  return input != nullptr && input->type == DataType::kFloat16 && input->is_constant();
+}
+
 // Nothing that the node reads changes from one inference to the next.
 bool ReadsConstants(const Graph& graph, const Node& node) {
   if (node.type == OpType::kSHAPE) return true;
@@ -43,7 +50,9 @@ bool WritesValues(const Graph& graph, const Node& node) {
 }  // namespace
 
 bool ConstantFolding::Fold(Graph* graph, const Node& node) const {
-  if (!ReadsConstants(*graph, node) || !WritesValues(*graph, node)) return false;
+  const bool may_fold =
+      WidensHalves(*graph, node) || (ReadsConstants(*graph, node) && WritesValues(*graph, node));
+  if (!may_fold) return false;
   int64_t bytes = 0;
   for (const int32_t index : node.outputs) {
     bytes += std::max<int64_t>(graph->tensors[index].byte_size(), Buffer::kAlignment);

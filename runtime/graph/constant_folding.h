@@ -5,7 +5,8 @@
 // sizes that a layer takes as such nodes (SHAPE, STRIDED_SLICE, MUL, PACK, then RESHAPE), and shape
 // inference can only go on with their values. Part of the loader.
 //
-// Only tensors of at most kMaxFoldedBytes take part, and only those of the types that sizes are
+// So are those that make float32 of constants of half precision, for which kernels have no use.
+// Of the others, only tensors of at most kMaxFoldedBytes take part, and only those of the types that sizes are
 // computed with and without quantization, and all of them together are bounded by the size of the
 // file, so a hostile one cannot make loading expensive.
 #pragma once

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/ops/apart_ops.h"
 #include "runtime/ops/executors.h"
 
 namespace atollrt {
@@ -56,6 +57,13 @@ std::string TypeNames(TypeSet types) {
   return text.empty() ? last : text + " or " + last;
 }
 
+const CpuOp* FindOp(std::span<const CpuOp> ops, const Node& node) {
+  const auto op = std::find_if(ops.begin(), ops.end(), [&](const CpuOp& each) {
+    return each.type == node.type && each.custom_name == node.custom_name;
+  });
+  return op == ops.end() ? nullptr : &*op;
+}
+
 Status CheckDataType(const Graph& graph, const Node& node, TypeSet types) {
   const Tensor* data = DataOf(graph, node);
   if (data == nullptr || types.Contains(data->type)) return Status();
@@ -68,18 +76,20 @@ Status CheckDataType(const Graph& graph, const Node& node, TypeSet types) {
 std::span<const CpuOp> CpuOps() { return kCpuOps; }
 
 int32_t NewestKnownVersion(OpType type) {
-  for (const CpuOp& op : kCpuOps) {
-    if (op.type == type) return op.max_version;
+  Node node;
+  node.type = type;
+  for (const std::span<const CpuOp> ops : {CpuOps(), ApartOps()}) {
+    if (const CpuOp* op = FindOp(ops, node)) return op->max_version;
   }
   return 0;
 }
 
 Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const Node& node,
                                                      CpuFeatures features) {
-  const CpuOp* op = std::find_if(std::begin(kCpuOps), std::end(kCpuOps), [&](const CpuOp& each) {
-    return each.type == node.type && each.custom_name == node.custom_name;
-  });
-  if (op == std::end(kCpuOps)) {
+  const CpuOp* const apart = FindOp(ApartOps(), node);
+  const CpuOp* op = FindOp(kCpuOps, node);
+  if (op == nullptr) op = apart;
+  if (op == nullptr) {
     return Unsupported("%s: Atoll has no %soperator of this name", Describe(graph, node).c_str(),
                        node.type == OpType::kCUSTOM ? "custom " : "");
   }
@@ -87,9 +97,14 @@ Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const N
     return Unsupported("%s: version %d; the newest known one is %d", Describe(graph, node).c_str(),
                        node.version, op->max_version);
   }
-  Status status = CheckDataType(graph, node, op->types);
+  Status status =
+      CheckDataType(graph, node, apart == nullptr ? op->types : op->types | apart->types);
   if (!status.ok()) return std::move(status).WithContext(Describe(graph, node));
-  Executor executor = op->prepare(graph, node, features);
+  Executor executor = std::unique_ptr<NodeExecutor>();
+  if (apart != nullptr && apart->types.Contains(DataOf(graph, node)->type)) {
+    executor = apart->prepare(graph, node, features);
+  }
+  if (executor.ok() && *executor == nullptr) executor = op->prepare(graph, node, features);
   if (!executor.ok()) return Status(executor.status()).WithContext(Describe(graph, node));
   return executor;
 }

@@ -85,7 +85,7 @@ Executor WithNumberType(DataType type, Function function) {
   }
 }
 
-// Nothing for strings and handles.
+// Nothing for float16, strings and handles.
 inline std::optional<Element> ElementOf(DataType type) {
   switch (type) {
     case DataType::kInt8:
@@ -104,6 +104,7 @@ inline std::optional<Element> ElementOf(DataType type) {
       return Element::kBool;
     case DataType::kFloat32:
       return Element::kFloat32;
+    case DataType::kFloat16:
     case DataType::kString:
     case DataType::kResource:
       break;

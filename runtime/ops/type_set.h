@@ -40,6 +40,7 @@ inline constexpr TypeSet kInt16{DataType::kInt16};
 inline constexpr TypeSet kInt32{DataType::kInt32};
 inline constexpr TypeSet kInt64{DataType::kInt64};
 inline constexpr TypeSet kFloat32{DataType::kFloat32};
+inline constexpr TypeSet kFloat16{DataType::kFloat16};
 inline constexpr TypeSet kBool{DataType::kBool};
 inline constexpr TypeSet kNumbers = kBytes | kInt16 | kInt32 | kInt64 | kFloat32;
 // Whatever has a fixed size and is no handle.

@@ -139,7 +139,7 @@ ShapeRule RuleFor(const Node& node) {
 #define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
   if (node.type == OpType::kCUSTOM && node.custom_name == (name)) return Infer;
 #include "runtime/graph/operators.inc"
-  return nullptr;
+  return ApartShapeRule(node.type);
 }
 
 // Whoever looks at a node relies on its having outputs and inputs.

@@ -217,6 +217,7 @@ Status ReadTfliteOptions(const tflite::Operator& op, Node* node) {
     using T = Table<tflite::Stored, Options>;                                        \
     return ReadTable<T>(op, node, T::Places());                                      \
   }
+#define ATOLL_OP_APART_WITH ATOLL_OP_WITH
 #include "runtime/graph/operators.inc"
     default:
       return Status();
@@ -231,6 +232,7 @@ Result<StoredOptions> WriteTfliteOptions(const Graph& graph, const Node& node,
     using T = Table<tflite::Stored, Options>;                                        \
     return WriteTable<T>(graph, node, fbb, T::Places());                             \
   }
+#define ATOLL_OP_APART_WITH ATOLL_OP_WITH
 #include "runtime/graph/operators.inc"
     default:
       return StoredOptions();

@@ -28,6 +28,8 @@ int TfliteType(DataType type) {
   switch (type) {
     case DataType::kFloat32:
       return 1;
+    case DataType::kFloat16:
+      return 10;
     case DataType::kInt32:
       return 2;
     case DataType::kUInt8:

@@ -236,6 +236,7 @@ typedef struct AtollTensor AtollTensor;
 typedef enum AtollType {
   ATOLL_NO_TYPE = -1, /* there is no tensor */
   ATOLL_FLOAT32 = 0,
+  ATOLL_FLOAT16 = 1,
   ATOLL_INT32 = 2,
   ATOLL_UINT8 = 3,
   ATOLL_INT64 = 4,

@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 
 constexpr DataType kTypes[] = {
     DataType::kFloat32, DataType::kInt32, DataType::kUInt8, DataType::kInt64,    DataType::kString,
-    DataType::kBool,    DataType::kInt16, DataType::kInt8,  DataType::kResource, DataType::kUInt32};
+    DataType::kBool,    DataType::kInt16, DataType::kInt8,  DataType::kResource, DataType::kUInt32,
+    DataType::kFloat16};
 
 std::string NameOf(const CpuOp& op) {
   return op.type == OpType::kCUSTOM ? op.custom_name : OpTypeName(op.type);

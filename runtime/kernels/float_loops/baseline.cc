@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define ATOLL_FLOAT_LOOPS_NAME kFloatLoopsBaseline
+#include "runtime/kernels/float_loops/float_loops.inc"

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions that bind nodes to the kernels that are linked apart (apart_ops.h), as PrepareNode
+// in cpu_ops.h. An empty pointer: the operator of CpuOps() shall run the node. Not for use outside
+// this folder.
+#pragma once
+
+#include "runtime/ops/executors.h"
+
+namespace atollrt {
+
+#define ATOLL_OP_APART(name, number, version, types, Infer, Prepare) \
+  Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
+#include "runtime/graph/operators.inc"
+Executor PrepareFloatLstm(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareHalfDequantize(const Graph& graph, const Node& node, CpuFeatures features);
+
+}  // namespace atollrt

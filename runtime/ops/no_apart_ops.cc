@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What libatoll-core has in place of the operators that are linked apart: none.
+#include "runtime/ops/apart_ops.h"
+#include "runtime/shapes/shape_rules.h"
+
+namespace atollrt {
+
+std::span<const CpuOp> ApartOps() { return {}; }
+
+ShapeRule ApartShapeRule(OpType) { return nullptr; }
+
+}  // namespace atollrt
