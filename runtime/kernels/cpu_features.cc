@@ -59,7 +59,8 @@ CpuFeatures Hardware() {
 #if defined(__x86_64__)
   const unsigned kept = KeptRegisters();
   const CpuId extended = AskCpu(7, 0);
-  if (HasAll(kept, kYmm) && HasAll(extended.ebx, bit_AVX2)) {
+  const bool has_fma = HasAll(AskCpu(1, 0).ecx, bit_FMA);
+  if (HasAll(kept, kYmm) && HasAll(extended.ebx, bit_AVX2) && has_fma) {
     features |= kAvx2;
     constexpr unsigned kAvxVnniBit = 1u << 4;
     if (extended.eax >= 1 && HasAll(AskCpu(7, 1).eax, kAvxVnniBit)) features |= kAvxVnni;

@@ -15,7 +15,7 @@ namespace atollrt {
 using CpuFeatures = uint32_t;
 inline constexpr CpuFeatures kBaseline = 0;
 // x86-64
-inline constexpr CpuFeatures kAvx2 = 1u << 0;
+inline constexpr CpuFeatures kAvx2 = 1u << 0;        // with FMA
 inline constexpr CpuFeatures kAvx512Vnni = 1u << 1;  // with F, BW, VL and DQ
 inline constexpr CpuFeatures kAvxVnni = 1u << 2;     // VPDPBUSD of 256 bits in AVX encoding
 // The same in the encoding of AVX-512: the code for kAvxVnni, where kAvx512Vnni has no kernels.

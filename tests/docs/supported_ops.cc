@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "delegate/partitioner.h"
+#include "runtime/ops/apart_ops.h"
 #include "runtime/ops/cpu_ops.h"
 #include "tests/docs/generated_page.h"
 
@@ -27,10 +28,10 @@ constexpr Constraint kConstraints[] = {
 };
 
 // In the order of the page's table.
-constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUInt8, DataType::kInt16,
-                               DataType::kInt32,   DataType::kInt64, DataType::kUInt32,
-                               DataType::kFloat32, DataType::kBool,  DataType::kString,
-                               DataType::kResource};
+constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUInt8,   DataType::kInt16,
+                               DataType::kInt32,   DataType::kInt64,   DataType::kUInt32,
+                               DataType::kFloat32, DataType::kFloat16, DataType::kBool,
+                               DataType::kString,  DataType::kResource};
 
 // Why the partitioner leaves the first node of a graph on the CPU; "" if it does not.
 std::string Reason(const Graph& graph) {
@@ -92,6 +93,25 @@ std::string TypesText(TypeSet types) {
   return text.empty() ? "–" : text;
 }
 
+// What libatoll-core does without.
+std::string ApartText() {
+  std::string text =
+      "\n## What libatoll has beside that\n"
+      "\n"
+      "The operators of float32 networks, which libatoll-core does without. Where one is in the "
+      "table above, too, these are more types of its data, or faster kernels for the same: sums of "
+      "products may then differ in their last places from one instruction set to another, never "
+      "from one number of threads to another.\n"
+      "\n"
+      "| operator | version | data on the CPU |\n"
+      "|---|---|---|\n";
+  for (const CpuOp& op : ApartOps()) {
+    text += Format("| %s | %d | %s |\n", OpTypeName(op.type).c_str(), NewestKnownVersion(op.type),
+                   TypesText(op.types).c_str());
+  }
+  return text;
+}
+
 std::string Page() {
   std::string page =
       "# Supported operators\n"
@@ -132,7 +152,7 @@ std::string Page() {
     if (rule.empty()) return {};
     page += rule;
   }
-  return page;
+  return page + ApartText();
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ import tempfile
 TIDY = 'clang-tidy-14'
 # What links what others compile, and stand-ins for other sources; tests; one level of many.
 LEFT_OUT = re.compile(r'/tests/|/bench/|/cmake/libatoll/|/atoll_camera_static\.dir/|'
-                      r'/atoll_kernels_no_avx512\.dir/|/atoll_kernels_avx512\.dir/|'
+                      r'/atoll_kernels_no_avx512\.dir/|/atoll_kernels_avx512\.dir/|/atoll_no_apart\.dir/|'
                       r'/runtime/kernels/\w+/(avx|neon)\w*\.cc$')
 # Warnings are the compilers' own affair, and g++'s optimizations nothing that clang knows.
 NOT_FOR_TIDY = re.compile(r' -W[\w=+-]+| -f(no-)?(align|ipa|tree|vect)-[\w=-]+')

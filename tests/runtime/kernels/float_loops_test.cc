@@ -24,7 +24,7 @@ struct Level {
   const FloatLoops* loops;
 };
 std::vector<Level> Levels() {
-  const CpuFeatures features = DetectCpuFeatures().value_or(kBaseline);
+  const CpuFeatures features = DetectCpuFeatures().ok() ? *DetectCpuFeatures() : kBaseline;
   std::vector<Level> levels;
 #define ATOLL_FLOAT_LOOPS(name, needed) \
   if (Supports(features, needed)) levels.push_back({#name, &name});

@@ -45,7 +45,7 @@ struct Function {
   double (*exact)(double x);
 };
 
-TEST(FloatFunctions, AreExactToAFewUnits) {
+TEST(FloatMaps, AreExactToAFewUnits) {
   constexpr Function kFunctions[] = {
       {OpType::kABS, [](double x) { return std::abs(x); }},
       {OpType::kCEIL, [](double x) { return std::ceil(x); }},
