@@ -6,9 +6,9 @@
 // inference can only go on with their values. Part of the loader.
 //
 // So are those that make float32 of constants of half precision, for which kernels have no use.
-// Of the others, only tensors of at most kMaxFoldedBytes take part, and only those of the types that sizes are
-// computed with and without quantization, and all of them together are bounded by the size of the
-// file, so a hostile one cannot make loading expensive.
+// Of the others, only tensors of at most kMaxFoldedBytes take part, and only those of the types
+// that sizes are computed with and without quantization, and all of them together are bounded by
+// the size of the file, so a hostile one cannot make loading expensive.
 #pragma once
 
 #include <cstdint>
