@@ -64,7 +64,8 @@ struct VfioBus::Group {
 
 // What a function holds beside its device: its address, and its group.
 struct VfioBus::Tenancy {
-  Tenancy(std::shared_ptr<Taken> all, std::string own) : taken(std::move(all)), address(std::move(own)) {}
+  Tenancy(std::shared_ptr<Taken> all, std::string own)
+      : taken(std::move(all)), address(std::move(own)) {}
   ~Tenancy() {
     group = nullptr;
     const std::lock_guard lock(taken->mutex);
