@@ -12,6 +12,11 @@ namespace atollrt {
 #define ATOLL_OP_APART(name, number, version, types, Infer, Prepare) \
   Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
 #include "runtime/graph/operators.inc"
+Executor PrepareFloatDepthwise(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareFloatPool(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareFloatNormalization(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareFloatReduction(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareFloatSoftmaxRows(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatLstm(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareHalfDequantize(const Graph& graph, const Node& node, CpuFeatures features);
 

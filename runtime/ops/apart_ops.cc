@@ -15,9 +15,18 @@ constexpr auto MakeApartOps() {
   {OpType::k##name, "", version, data, Prepare},
 #include "runtime/graph/operators.inc"
       // More types, and faster kernels, of those in CpuOps(), whose versions count.
+      {OpType::kAVERAGE_POOL_2D, "", 0, kFloat32, PrepareFloatPool},
+      {OpType::kDEPTHWISE_CONV_2D, "", 0, kFloat32, PrepareFloatDepthwise},
       {OpType::kDEQUANTIZE, "", 0, kFloat16, PrepareHalfDequantize},
       {OpType::kEXP, "", 0, kFloat32, PrepareFloatMap},
+      {OpType::kL2_NORMALIZATION, "", 0, kFloat32, PrepareFloatNormalization},
       {OpType::kLOGISTIC, "", 0, kFloat32, PrepareFloatMap},
+      {OpType::kMAX_POOL_2D, "", 0, kFloat32, PrepareFloatPool},
+      {OpType::kMEAN, "", 0, kFloat32, PrepareFloatReduction},
+      {OpType::kREDUCE_MAX, "", 0, kFloat32, PrepareFloatReduction},
+      {OpType::kREDUCE_MIN, "", 0, kFloat32, PrepareFloatReduction},
+      {OpType::kSOFTMAX, "", 0, kFloat32, PrepareFloatSoftmaxRows},
+      {OpType::kSUM, "", 0, kFloat32, PrepareFloatReduction},
       {OpType::kTANH, "", 0, kFloat32, PrepareFloatMap},
       {OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM, "", 0, kFloat32, PrepareFloatLstm},
   });
