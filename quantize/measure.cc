@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantize/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace atollrt {
+namespace {
+
+constexpr size_t kWorstSamples = 8;
+
+// Sums of squares of a signal and of what is wrong with it.
+struct Noise {
+  double signal = 0, noise = 0;
+
+  void Add(std::span<const float> wanted, std::span<const float> computed) {
+    double s = 0, n = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double value = static_cast<double>(wanted[i]);
+      const double error = value - static_cast<double>(computed[i]);
+      s += value * value;
+      n += error * error;
+    }
+    signal += s;
+    noise += n;
+  }
+  void Add(const Noise& other) {
+    signal += other.signal;
+    noise += other.noise;
+  }
+  double Decibels() const {
+    return signal > 0 && noise > 0 ? 10 * std::log10(signal / noise) : kNoSqnr;
+  }
+};
+
+// What enters the SOFTMAX or LOGISTIC that ends the graph at `output`, behind which little is left
+// to compare; else the output.
+int32_t LogitsOf(const Graph& graph, const std::vector<int32_t>& producers, int32_t output) {
+  int32_t tensor = output;
+  while (producers[tensor] >= 0) {
+    const Node& node = graph.nodes[producers[tensor]];
+    switch (node.type) {
+      case OpType::kSOFTMAX:
+      case OpType::kLOGISTIC:
+      case OpType::kLOG_SOFTMAX:
+        return node.inputs[0];
+      case OpType::kRESHAPE:
+      case OpType::kSQUEEZE:
+      case OpType::kEXPAND_DIMS:
+        tensor = node.inputs[0];
+        break;
+      default:
+        return output;
+    }
+  }
+  return output;
+}
+
+// One node of bytes, to be run on what the float model computes.
+struct Alone {
+  size_t layer = 0;
+  std::vector<int32_t> floats;  // of the float graph: its inputs
+  std::unique_ptr<Interpreter> interpreter;
+};
+
+class Measurer {
+ public:
+  Measurer(const EditedGraph& edited, const Scheme& scheme, const EmittedGraph& emitted,
+           const QuantizeOptions& options)
+      : edited_(edited), scheme_(scheme), emitted_(emitted), options_(options) {}
+
+  Status Prepare(QuantizeReport* report) {
+    const Graph& graph = edited_.graph;
+    const Graph& made = emitted_.edited.graph;
+    ATOLL_ASSIGN_OR_RETURN(floats_, RunnerOf(edited_, graph, options_.threads, true));
+    ATOLL_ASSIGN_OR_RETURN(bytes_, RunnerOf(emitted_.edited, made, options_.threads, true));
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      QuantizeReport::Layer layer;
+      layer.index = static_cast<int32_t>(i);
+      layer.operation = node.op_name();
+      const NodeChoice& choice = scheme_.choice(i);
+      layer.type = choice.precision == Precision::kInt8    ? "int8"
+                   : choice.precision == Precision::kInt16 ? "16x8"
+                                                           : "float";
+      layer.reason = choice.reason;
+      if (!node.outputs.empty()) {
+        const int32_t output = node.outputs[0];
+        const Range& range = scheme_.range(output);
+        const Tensor& stored = made.tensors[emitted_.tensors[output]];
+        layer.name = graph.tensors[output].name;
+        if (range.is_known()) {
+          layer.low = static_cast<double>(range.low);
+          layer.high = static_cast<double>(range.high);
+        }
+        layer.scale = static_cast<double>(stored.scale());
+        layer.zero_point = stored.zero_point();
+        layer.histogram.assign(kHistogramBins, 0);
+      }
+      report->layers.push_back(std::move(layer));
+      accumulated_.emplace_back();
+      alone_noise_.emplace_back();
+      if (choice.precision != Precision::kFloat) ATOLL_RETURN_IF_ERROR(PrepareAlone(i));
+    }
+    const std::vector<int32_t> producers = Producers(graph);
+    for (const int32_t output : graph.outputs) {
+      if (graph.tensors[output].type != DataType::kFloat32) continue;
+      outputs_.push_back(output);
+      logits_.push_back(LogitsOf(graph, producers, output));
+    }
+    return Status();
+  }
+
+  Status Run(std::span<const std::vector<float>> sample, QuantizeReport* report) {
+    SetInputs(sample, floats_.get());
+    SetInputs(sample, bytes_.get());
+    ATOLL_RETURN_IF_ERROR(floats_->Invoke());
+    ATOLL_RETURN_IF_ERROR(bytes_->Invoke());
+    const Graph& graph = edited_.graph;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      if (graph.nodes[i].outputs.empty()) continue;
+      const int32_t output = graph.nodes[i].outputs[0];
+      if (graph.tensors[output].type != DataType::kFloat32) continue;
+      const std::span<const float> wanted = Wanted(output);
+      accumulated_[i].Add(wanted, Computed(output));
+      Count(wanted, &report->layers[i]);
+    }
+    for (Alone& alone : alone_) ATOLL_RETURN_IF_ERROR(RunAlone(&alone));
+    Noise sample_noise;
+    for (size_t k = 0; k < outputs_.size(); ++k) {
+      output_noise_.Add(Wanted(outputs_[k]), Computed(outputs_[k]));
+      sample_noise.Add(Wanted(logits_[k]), Computed(logits_[k]));
+    }
+    logits_noise_.Add(sample_noise);
+    report->worst.push_back({report->samples, sample_noise.Decibels()});
+    ++report->samples;
+    const auto worse = [](const QuantizeReport::Sample& a, const QuantizeReport::Sample& b) {
+      return a.sqnr_db < b.sqnr_db;
+    };
+    std::stable_sort(report->worst.begin(), report->worst.end(), worse);
+    if (report->worst.size() > kWorstSamples) report->worst.pop_back();
+    return Status();
+  }
+
+  void Finish(QuantizeReport* report) const {
+    for (size_t i = 0; i < report->layers.size(); ++i) {
+      report->layers[i].sqnr_accumulated_db = accumulated_[i].Decibels();
+      report->layers[i].sqnr_alone_db = alone_noise_[i].Decibels();
+    }
+    report->output_sqnr_db = output_noise_.Decibels();
+    report->logits_sqnr_db = logits_noise_.Decibels();
+  }
+
+ private:
+  std::span<const float> Wanted(int32_t tensor) const {
+    const std::span<const uint8_t> bytes = std::as_const(*floats_).ConstTensorBytes(tensor);
+    return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+  }
+  std::span<const float> Computed(int32_t tensor) {
+    const int32_t stored = emitted_.tensors[tensor];
+    Dequantize(emitted_.edited.graph.tensors[stored],
+               std::as_const(*bytes_).ConstTensorBytes(stored), &computed_);
+    return computed_;
+  }
+
+  Status PrepareAlone(size_t layer) {
+    const Graph& made = emitted_.edited.graph;
+    const Node& node = made.nodes[emitted_.nodes[layer]];
+    Alone alone;
+    alone.layer = layer;
+    Graph single;
+    single.tensors = made.tensors;
+    single.nodes = {node};
+    single.outputs = {node.outputs[0]};
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const int32_t input = node.inputs[k];
+      if (input < 0 || made.tensors[input].is_constant()) continue;
+      if (std::find(single.inputs.begin(), single.inputs.end(), input) != single.inputs.end()) {
+        continue;
+      }
+      single.inputs.push_back(input);
+      const int32_t from = edited_.graph.nodes[layer].inputs[k];
+      if (edited_.graph.tensors[from].type != DataType::kFloat32) return Status();
+      alone.floats.push_back(from);
+    }
+    // Only what the node uses is bound to memory.
+    ATOLL_ASSIGN_OR_RETURN(alone.interpreter,
+                           RunnerOf(emitted_.edited, std::move(single), options_.threads, false));
+    alone_.push_back(std::move(alone));
+    return Status();
+  }
+
+  Status RunAlone(Alone* alone) {
+    std::vector<std::vector<float>> inputs;
+    for (const int32_t tensor : alone->floats) {
+      const std::span<const float> values = Wanted(tensor);
+      inputs.emplace_back(values.begin(), values.end());
+    }
+    SetInputs(inputs, alone->interpreter.get());
+    ATOLL_RETURN_IF_ERROR(alone->interpreter->Invoke());
+    const Graph& single = alone->interpreter->graph();
+    const Tensor& output = single.tensors[single.outputs[0]];
+    const int32_t tensor = edited_.graph.nodes[alone->layer].outputs[0];
+    if (edited_.graph.tensors[tensor].type != DataType::kFloat32) return Status();
+    Dequantize(output, std::as_const(*alone->interpreter).ConstTensorBytes(single.outputs[0]),
+               &computed_);
+    alone_noise_[alone->layer].Add(Wanted(tensor), computed_);
+    return Status();
+  }
+
+  static void Count(std::span<const float> values, QuantizeReport::Layer* layer) {
+    const auto low = static_cast<float>(layer->low);
+    const float width = static_cast<float>(layer->high) - low;
+    const float bins = width > 0 ? kHistogramBins / width : 0.0f;
+    for (const float value : values) {
+      const auto bin = static_cast<int>((value - low) * bins);
+      ++layer->histogram[static_cast<size_t>(std::clamp(bin, 0, kHistogramBins - 1))];
+    }
+  }
+
+  const EditedGraph& edited_;
+  const Scheme& scheme_;
+  const EmittedGraph& emitted_;
+  const QuantizeOptions& options_;
+  std::unique_ptr<Interpreter> floats_, bytes_;
+  std::vector<Alone> alone_;
+  std::vector<Noise> accumulated_, alone_noise_;  // by layer
+  std::vector<int32_t> outputs_, logits_;
+  Noise output_noise_, logits_noise_;
+  std::vector<float> computed_;
+};
+
+}  // namespace
+
+Status MeasureQuantized(const EditedGraph& edited, const Scheme& scheme,
+                        const EmittedGraph& emitted, const QuantizeOptions& options,
+                        Samples* samples, ProgressReporter* progress, QuantizeReport* report) {
+  Measurer measurer(edited, scheme, emitted, options);
+  ATOLL_RETURN_IF_ERROR(measurer.Prepare(report));
+  progress->Begin("report", samples->count());
+  ATOLL_RETURN_IF_ERROR(samples->Rewind());
+  while (true) {
+    ATOLL_ASSIGN_OR_RETURN(const auto sample, samples->Next());
+    if (sample.empty()) break;
+    ATOLL_RETURN_IF_ERROR(measurer.Run(sample, report));
+    ATOLL_RETURN_IF_ERROR(progress->Advance());
+  }
+  measurer.Finish(report);
+  return Status();
+}
+
+}  // namespace atollrt
