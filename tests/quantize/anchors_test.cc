@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Public pairs of a float model and the int8 model that TensorFlow Lite's converter made of it:
+// what the quantizer makes must be better, on the same inputs, and the emulated device must agree
+// with the CPU in every byte.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "delegate/delegate.h"
+#include "driver/open_device.h"
+#include "quantize/quantizer.h"
+#include "runtime/interpreter.h"
+#include "tests/quantize/quantize_testing.h"
+#include "tests/support/absent.h"
+
+namespace atollrt {
+namespace {
+
+using Samples = std::vector<ListedSamples::Sample>;
+
+std::string FloatModel(const std::string& name) {
+  return std::string(ATOLL_SHARED_DIR) + "/models/float/" + name;
+}
+
+class Anchors : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::filesystem::exists(FloatModel("MANIFEST.md"))) return;
+    ReportAbsent("reference data: models/float");
+    GTEST_SKIP();
+  }
+};
+
+// Bytes of all outputs for each sample, on the CPU or a device.
+std::vector<std::vector<uint8_t>> Outputs(std::span<const uint8_t> model, Delegate* delegate,
+                                          const Samples& samples) {
+  auto loaded = Model::FromBuffer(model);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  auto interpreter = Interpreter::Create(*loaded, {.threads = 1, .delegate = delegate});
+  EXPECT_TRUE(interpreter.ok()) << interpreter.status().message();
+  if (delegate != nullptr) {
+    EXPECT_FALSE((*interpreter)->partitions().empty());
+  }
+  std::vector<std::vector<uint8_t>> outputs;
+  for (const ListedSamples::Sample& sample : samples) {
+    const Graph& graph = (*interpreter)->graph();
+    const Tensor& input = graph.tensors[graph.inputs[0]];
+    const std::span<uint8_t> bytes = (*interpreter)->TensorBytes(graph.inputs[0]);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const float steps = std::round(sample[0][i] / input.scale());
+      bytes[i] = static_cast<uint8_t>(static_cast<int8_t>(
+          std::clamp(steps + static_cast<float>(input.zero_point()), -128.0f, 127.0f)));
+    }
+    EXPECT_TRUE((*interpreter)->Invoke().ok());
+    std::vector<uint8_t> all;
+    for (const int32_t output : graph.outputs) {
+      const std::span<const uint8_t> values = (*interpreter)->TensorBytes(output);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    outputs.push_back(std::move(all));
+  }
+  return outputs;
+}
+
+void ExpectSameOnEmulator(std::span<const uint8_t> model, const Samples& samples) {
+  auto device = OpenDevice({.device = "emu", .threads = 1});
+  ASSERT_TRUE(device.ok());
+  DeviceDelegate delegate(*std::move(device));
+  const Samples few(samples.begin(), samples.begin() + 4);
+  EXPECT_EQ(Outputs(model, nullptr, few), Outputs(model, &delegate, few));
+}
+
+struct Bar {
+  double logits_db, same_top1;
+};
+
+void ExpectBetter(const std::string& name, const Samples& calibration, const Samples& inputs,
+                  const Bar& bar) {
+  if (calibration.empty()) GTEST_SKIP();
+  const std::vector<uint8_t> model = ReadBytes(FloatModel(name));
+  ListedSamples data(calibration);
+  const auto quantized = Quantize(model, &data, {});
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  const Agreement found = Compare(model, quantized->model, inputs);
+  std::printf("%s: logits %.2f dB, output %.2f dB, same top-1 %.3f; report %.2f dB\n", name.c_str(),
+              found.logits_db, found.output_db, found.same_top1, quantized->report.logits_sqnr_db);
+  EXPECT_GE(found.logits_db, bar.logits_db);
+  EXPECT_GE(found.same_top1, bar.same_top1);
+  ExpectSameOnEmulator(quantized->model, inputs);
+}
+
+TEST_F(Anchors, Resnet8) {
+  ExpectBetter("mlperf_tiny_resnet8_float.tflite", MakeCrops(2, 32, 1, 0, 5),
+               MakeCrops(1, 32, 1, 0, 5), {27.7, 0.894});
+}
+
+TEST_F(Anchors, VisualWakeWords) {
+  ExpectBetter("mlperf_tiny_vww_96_float.tflite", MakeCrops(2, 96, 255, 0, 5),
+               MakeCrops(1, 96, 255, 0, 5), {14.2, 0.955});
+}
+
+TEST_F(Anchors, AnomalyDetection) {
+  const Samples windows = ReadSamples(FloatModel("ad01_windows_float32_40x640.bin"), 640);
+  ASSERT_EQ(windows.size(), 40u);
+  ExpectBetter("mlperf_tiny_ad01_float.tflite", windows, windows, {33.6, 0});
+}
+
+TEST_F(Anchors, MobileNetV1) {
+  ExpectBetter("mobilenet_v1_0.25_224_float.tflite", MakeCrops(2, 224, 127.5f, -1, 3),
+               MakeCrops(1, 224, 127.5f, -1, 3), {12.5, 0.6});
+}
+
+}  // namespace
+}  // namespace atollrt
