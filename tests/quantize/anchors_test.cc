@@ -11,6 +11,7 @@
 
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
+#include "quantize/check_prescriptions.h"
 #include "quantize/quantizer.h"
 #include "runtime/interpreter.h"
 #include "tests/quantize/quantize_testing.h"
@@ -88,6 +89,18 @@ TEST_F(Anchors, ConvertersFiles) {
   EXPECT_NEAR(vww.same_top1, 0.955, 0.001);
 }
 
+// Files of the converter keep to the specification that the check holds files to.
+TEST_F(Anchors, ConvertersFilesKeepToTheSpecification) {
+  for (const char* name :
+       {"mlperf_tiny_resnet8_int8.tflite", "mlperf_tiny_vww_96_int8.tflite",
+        "mlperf_tiny_ad01_int8.tflite", "mlperf_tiny_kws_int8.tflite", "person_detect.tflite",
+        "edsr_f32b5_full_qint8.tflite", "movenet_single_pose_lightning_ptq.tflite"}) {
+    const Status check =
+        CheckPrescriptions(ReadBytes(std::string(ATOLL_SHARED_DIR) + "/models/" + name));
+    EXPECT_TRUE(check.ok()) << name << ": " << check.message();
+  }
+}
+
 struct Bar {
   double logits_db, same_top1;
 };
@@ -104,6 +117,8 @@ void ExpectBetter(const std::string& name, const Samples& calibration, const Sam
               found.logits_db, found.output_db, found.same_top1, quantized->report.logits_sqnr_db);
   EXPECT_GE(found.logits_db, bar.logits_db);
   EXPECT_GE(found.same_top1, bar.same_top1);
+  const Status check = CheckPrescriptions(quantized->model);
+  EXPECT_TRUE(check.ok()) << check.message();
   ExpectSameOnEmulator(quantized->model, inputs);
 }
 
