@@ -6,12 +6,12 @@
 
 #include "atoll/quantize.h"
 
-#define EXPECT(condition)                                                              \
-  do {                                                                                 \
-    if (!(condition)) {                                                                \
-      printf("line %d: " #condition "; %s\n", __LINE__, AtollQuantizeLastError());     \
-      failed = 1;                                                                      \
-    }                                                                                  \
+#define EXPECT(condition)                                                          \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
+      printf("line %d: " #condition "; %s\n", __LINE__, AtollQuantizeLastError()); \
+      failed = 1;                                                                  \
+    }                                                                              \
   } while (0)
 
 static int NoSample(void* user_data, float* const* inputs, const size_t* counts, size_t count) {

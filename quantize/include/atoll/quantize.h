@@ -64,8 +64,11 @@ typedef struct AtollQuantizeOptions {
   int (*progress)(void* user_data, const char* phase, int64_t done, int64_t total);
   void* user_data; /* of accuracy and progress */
 } AtollQuantizeOptions;
-#define ATOLL_QUANTIZE_OPTIONS_INIT \
-  { sizeof(AtollQuantizeOptions) }
+#define ATOLL_QUANTIZE_OPTIONS_INIT                                                              \
+  {                                                                                              \
+    sizeof(AtollQuantizeOptions), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, NULL, 0, NULL, \
+        NULL                                                                                     \
+  }
 
 /* A quantized model and its report. */
 typedef struct AtollQuantized AtollQuantized;
