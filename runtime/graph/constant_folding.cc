@@ -25,7 +25,8 @@ bool MayFold(const Tensor& tensor) {
 bool WidensHalves(const Graph& graph, const Node& node) {
   if (node.type != OpType::kDEQUANTIZE) return false;
   const Tensor* input = graph.Input(node, 0);
-  return input != nullptr && input->type == DataType::kFloat16 && input->is_constant();
+  return input != nullptr && input->type == DataType::kFloat16 && input->is_constant() &&
+         input->element_count() > 0;
 }
 
 // Nothing that the node reads changes from one inference to the next.

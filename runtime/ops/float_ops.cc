@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators of float32 that are linked apart: functions of one and of two numbers, selections,
-// reductions, and what goes from float16.
+// Operators of float32 that are linked apart: functions of one, of two and of many numbers, and
+// what goes from float16.
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -49,18 +49,48 @@ Executor RunCalls(const Graph& graph, const Node& node, Function function) {
   });
 }
 
-// With the sign of the divisor.
-float FloorMod(float a, float b) {
-  const float rest = std::fmod(a, b);
-  return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
-}
-
-template <typename Function>
+template <typename T, typename Function>
 Executor RunPairs(const Graph& graph, const Node& node, Function function) {
   return Run([broadcast = MakeBroadcast(graph.Input(node, 0)->shape, graph.Input(node, 1)->shape),
               function](const NodeIo& io) {
-    CombineElements<float, float>(broadcast, io.inputs[0], io.inputs[1], io.outputs[0], io.pool,
-                                  function);
+    CombineElements<T, T>(broadcast, io.inputs[0], io.inputs[1], io.outputs[0], io.pool, function);
+  });
+}
+
+// The rest has the sign of the divisor.
+template <typename T>
+T WithSignOf(T divisor, T rest) {
+  return rest != 0 && (divisor < 0) != (rest < 0) ? static_cast<T>(rest + divisor) : rest;
+}
+
+template <typename T>
+Executor RunIntegerFloorMod(const Graph& graph, const Node& node) {
+  const auto floor_mod = [](T a, T b) {
+    // What divides everything, and what alone could overflow.
+    if (b == -1 || b == 0) return T{0};
+    return WithSignOf<T>(b, static_cast<T>(a % b));
+  };
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<NodeExecutor> prepared,
+                         RunPairs<T>(graph, node, floor_mod));
+  // Shared, since executors are made of copyable functions.
+  const std::shared_ptr<NodeExecutor> divide = std::move(prepared);
+  return Run([divide, count = graph.Input(node, 1)->element_count()](const NodeIo& io) -> Status {
+    for (int64_t i = 0; i < count; ++i) {
+      if (LoadLittleEndian<T>(io.inputs[1] + i * static_cast<int64_t>(sizeof(T))) == 0) {
+        return InvalidArgument("element %lld of the divisor is zero", static_cast<long long>(i));
+      }
+    }
+    return divide->Invoke(io);
+  });
+}
+
+// Wraps.
+template <typename T>
+Executor RunNegate(const Graph& graph, const Node& node) {
+  return Run([count = graph.Output(node).element_count()](const NodeIo& io) {
+    for (int64_t i = 0; i < count * static_cast<int64_t>(sizeof(T)); i += sizeof(T)) {
+      StoreLittleEndian<T>(io.outputs[0] + i, T{0} - LoadLittleEndian<T>(io.inputs[0] + i));
+    }
   });
 }
 
@@ -75,37 +105,6 @@ float FromHalf(uint16_t half) {
   }
   const uint32_t biased = exponent == 31 ? 255 : exponent + 112;
   return std::bit_cast<float>(sign | biased << 23 | fraction << 13);
-}
-
-// How far an operand of `shape` moves per step of each dimension of `output`, in elements.
-std::vector<int64_t> BroadcastStrides(const Shape& shape, const Shape& output) {
-  std::vector<int64_t> strides(output.size());
-  int64_t stride = 1;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    const int32_t size = shape[shape.size() - 1 - i];
-    if (size != 1) strides[output.size() - 1 - i] = stride;
-    stride *= size;
-  }
-  return strides;
-}
-
-struct SelectStrides {
-  Shape output;
-  std::vector<int64_t> condition, a, b;
-};
-
-// For all elements of dimensions `axis` and on: y = condition ? a : b.
-uint8_t* SelectElements(const SelectStrides& s, size_t axis, int64_t size, const uint8_t* condition,
-                        const uint8_t* a, const uint8_t* b, uint8_t* y) {
-  if (axis == s.output.size()) {
-    std::memcpy(y, *condition != 0 ? a : b, static_cast<size_t>(size));
-    return y + size;
-  }
-  for (int32_t i = 0; i < s.output[axis]; ++i) {
-    y = SelectElements(s, axis + 1, size, condition + i * s.condition[axis],
-                       a + i * s.a[axis] * size, b + i * s.b[axis] * size, y);
-  }
-  return y;
 }
 
 }  // namespace
@@ -130,6 +129,8 @@ Executor PrepareFloatMap(const Graph& graph, const Node& node, CpuFeatures featu
     case OpType::kLOGISTIC:
       return RunLoop(graph, node, features, FloatMap::kLogistic);
     case OpType::kNEG:
+      if (graph.Output(node).type == DataType::kInt32) return RunNegate<uint32_t>(graph, node);
+      if (graph.Output(node).type == DataType::kInt64) return RunNegate<uint64_t>(graph, node);
       return RunLoop(graph, node, features, FloatMap::kNegate);
     case OpType::kROUND:  // halves to even
       return RunCalls(graph, node, [](float x) { return std::nearbyint(x); });
@@ -148,8 +149,33 @@ Executor PrepareFloatMap(const Graph& graph, const Node& node, CpuFeatures featu
 Executor PrepareFloatPairs(const Graph& graph, const Node& node, CpuFeatures) {
   ATOLL_RETURN_IF_ERROR(CheckSameType(*graph.Input(node, 0), *graph.Input(node, 1)));
   ATOLL_RETURN_IF_ERROR(CheckSameType(*graph.Input(node, 0), graph.Output(node)));
-  if (node.type == OpType::kFLOOR_MOD) return RunPairs(graph, node, FloorMod);
-  return RunPairs(graph, node, [](float a, float b) { return std::pow(a, b); });
+  if (node.type == OpType::kPOW) {
+    return RunPairs<float>(graph, node, [](float a, float b) { return std::pow(a, b); });
+  }
+  switch (graph.Output(node).type) {
+    case DataType::kInt32:
+      return RunIntegerFloorMod<int32_t>(graph, node);
+    case DataType::kInt64:
+      return RunIntegerFloorMod<int64_t>(graph, node);
+    default:
+      return RunPairs<float>(graph, node,
+                             [](float a, float b) { return WithSignOf(b, std::fmod(a, b)); });
+  }
+}
+
+// ADD_N.
+Executor PrepareFloatSum(const Graph& graph, const Node& node, CpuFeatures features) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    ATOLL_RETURN_IF_ERROR(CheckSameType(*graph.Input(node, i), graph.Output(node)));
+  }
+  return Run([add = ChooseFloatLoops(features).fold(FloatFold::kSum),
+              count = graph.Output(node).element_count()](const NodeIo& io) {
+    ParallelRanges(io.pool, count, kParallelGrain, [&](int64_t begin, int64_t end) {
+      float* const y = reinterpret_cast<float*>(io.outputs[0]) + begin;
+      std::fill_n(y, end - begin, 0.0f);
+      for (const uint8_t* x : io.inputs) add(x + 4 * begin, y, end - begin);
+    });
+  });
 }
 
 Executor PrepareFloatProduct(const Graph& graph, const Node& node, CpuFeatures) {
@@ -199,47 +225,6 @@ Executor PrepareL2Pool(const Graph& graph, const Node& node, CpuFeatures) {
         }
       }
     });
-  });
-}
-
-Executor PrepareBroadcastTo(const Graph& graph, const Node& node, CpuFeatures) {
-  const Tensor& input = *graph.Input(node, 0);
-  const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckSameType(input, output));
-  const size_t size = DataTypeSize(input.type);
-  return Run([size, broadcast = MakeBroadcast(input.shape, output.shape)](const NodeIo& io) {
-    // The other operand stands for the shape; nobody reads it.
-    ForEachBlock(broadcast, size, io.inputs[0], io.outputs[0], io.pool, kParallelGrain,
-                 [&](const uint8_t* x, const uint8_t*, int64_t offset, int64_t count) {
-                   std::memcpy(io.outputs[0] + offset * static_cast<int64_t>(size), x,
-                               static_cast<size_t>(count) * size);
-                 });
-  });
-}
-
-Executor PrepareSelect(const Graph& graph, const Node& node, CpuFeatures) {
-  const Tensor& a = *graph.Input(node, 1);
-  const Tensor& output = graph.Output(node);
-  ATOLL_RETURN_IF_ERROR(CheckSameType(a, *graph.Input(node, 2)));
-  ATOLL_RETURN_IF_ERROR(CheckSameType(a, output));
-  const int64_t size = static_cast<int64_t>(DataTypeSize(a.type));
-  if (size == 0) return Unsupported("'%s' has type %s", a.name.c_str(), DataTypeName(a.type));
-  if (output.element_count() == 0) return Run([](const NodeIo&) {});
-  SelectStrides strides;
-  strides.output = output.shape;
-  strides.a = BroadcastStrides(a.shape, output.shape);
-  strides.b = BroadcastStrides(graph.Input(node, 2)->shape, output.shape);
-  const Shape& condition = graph.Input(node, 0)->shape;
-  if (node.type == OpType::kSELECT && condition.size() == 1 && output.shape.size() > 1) {
-    strides.condition.resize(output.shape.size());
-    strides.condition[0] = condition[0] == 1 ? 0 : 1;
-  } else if (ElementCount(condition) == 1) {
-    strides.condition.resize(output.shape.size());
-  } else {
-    strides.condition = BroadcastStrides(condition, output.shape);
-  }
-  return Run([size, strides = std::move(strides)](const NodeIo& io) {
-    SelectElements(strides, 0, size, io.inputs[0], io.inputs[1], io.inputs[2], io.outputs[0]);
   });
 }
 

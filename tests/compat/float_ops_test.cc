@@ -347,6 +347,19 @@ TEST(TfLiteFloat, Moves) {
   compare(kGATHER, [](Comparison& c) {
     c.Node(kGATHER, {c.Input({4, 5, 3}), c.Ints({3, 0, 3})}, AxisOptions{.axis = 1});
   });
+  compare(kREVERSE_V2, [](Comparison& c) {
+    c.Node(kREVERSE_V2, {c.Input({4, 5, 3}), c.Ints({1})});
+  });
+  compare(kFILL, [](Comparison& c) { c.Node(kFILL, {c.Ints({2, 3}), c.Input({})}); });
+  compare(kTOPK_V2, [](Comparison& c) {
+    c.Node(kTOPK_V2, {c.Input({3, 40}), c.m.Integers({}, {7})});
+    const int32_t places = SetType<int32_t>(c.m, c.m.Activation({3, 7}));
+    c.m.graph().nodes.back().outputs.push_back(places);
+    c.m.Output(places);
+  });
+  compare(kADD_N, [](Comparison& c) {
+    c.Node(kADD_N, {c.Input({3, 7}), c.Input({3, 7}), c.Input({3, 7})});
+  });
   compare(kTILE, [](Comparison& c) { c.Node(kTILE, {c.Input({2, 1, 3}), c.Ints({1, 4, 2})}); });
   compare(kBROADCAST_TO, [](Comparison& c) {
     c.Node(kBROADCAST_TO, {c.Input({3, 1, 2}), c.Ints({2, 3, 4, 2})});

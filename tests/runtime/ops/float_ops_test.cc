@@ -146,6 +146,74 @@ TEST(Select, TakesRowsOrBroadcasts) {
   EXPECT_THAT(RunModel<float>(m, std::vector<uint8_t>{1, 0}), ElementsAre(1, 2, 3, 9, 9, 9));
 }
 
+TEST(Reverse, TurnsAxesRound) {
+  ModelBuilder m;
+  const int32_t x = TypedInput<float>(m, {2, 3, 2});
+  m.Output(SetType<float>(m, m.Node(OpType::kREVERSE_V2, {x, m.Integers({1}, {-2})}, {})));
+  EXPECT_THAT(RunModel<float>(m, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}),
+              ElementsAre(5, 6, 3, 4, 1, 2, 11, 12, 9, 10, 7, 8));
+  ModelBuilder both;
+  const int32_t y = TypedInput<int8_t>(both, {2, 3});
+  both.Output(
+      SetType<int8_t>(both, both.Node(OpType::kREVERSE_V2, {y, both.Integers({2}, {0, 1})}, {})));
+  EXPECT_THAT(RunModel<int8_t>(both, std::vector<int8_t>{1, 2, 3, 4, 5, 6}),
+              ElementsAre(6, 5, 4, 3, 2, 1));
+}
+
+TEST(Fill, RepeatsItsValue) {
+  ModelBuilder m;
+  const int32_t value = TypedInput<float>(m, {});
+  m.Output(SetType<float>(m, m.Node(OpType::kFILL, {m.Integers({2}, {2, 3}), value}, {})));
+  EXPECT_EQ(OutputShape(m), (Shape{2, 3}));
+  EXPECT_EQ(RunModel<float>(m, std::vector<float>{0.5f}), std::vector<float>(6, 0.5f));
+}
+
+TEST(Logic, Broadcasts) {
+  const auto run = [](OpType type, std::vector<uint8_t> a) {
+    ModelBuilder m;
+    std::vector<int32_t> operands = {TypedInput<bool>(m, {2, 2})};
+    if (type != OpType::kLOGICAL_NOT) {
+      operands.push_back(m.Constant(DataType::kBool, {2}, {0, 1}));
+    }
+    m.Output(SetType<bool>(m, m.Node(type, operands, {})));
+    return RunModel<uint8_t>(m, a);
+  };
+  EXPECT_THAT(run(OpType::kLOGICAL_AND, {0, 0, 1, 1}), ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(run(OpType::kLOGICAL_OR, {0, 0, 1, 1}), ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(run(OpType::kLOGICAL_NOT, {0, 1, 1, 0}), ElementsAre(1, 0, 0, 1));
+}
+
+TEST(TopK, SortsTheGreatest) {
+  ModelBuilder m;
+  const int32_t x = TypedInput<float>(m, {2, 5});
+  const int32_t values = SetType<float>(m, m.Node(OpType::kTOPK_V2, {x, m.Integers({}, {3})}, {}));
+  const int32_t places = SetType<int32_t>(m, m.Activation({2, 3}));
+  m.graph().nodes.back().outputs.push_back(places);
+  m.Output(values);
+  EXPECT_THAT(RunModel<float>(m, std::vector<float>{3, 1, 4, 1, 5, 2, 2, NAN, 0, 2}),
+              ElementsAre(5, 4, 3, 2, 2, 2));
+  m.graph().outputs = {places};
+  EXPECT_THAT(RunModel<int32_t>(m, std::vector<float>{3, 1, 4, 1, 5, 2, 2, NAN, 0, 2}),
+              ElementsAre(4, 2, 0, 0, 1, 4));
+}
+
+TEST(AddN, AddsAllInputs) {
+  ModelBuilder m;
+  const int32_t x = TypedInput<float>(m, {3});
+  const std::vector<int32_t> operands = {x, Floats(m, {3}, {1, 2, 3}), x};
+  m.Output(SetType<float>(m, m.Node(OpType::kADD_N, operands, {})));
+  EXPECT_THAT(RunModel<float>(m, std::vector<float>{10, 20, 30}), ElementsAre(21, 42, 63));
+}
+
+TEST(FloorMod, OfIntegersHasTheSignOfTheDivisor) {
+  ModelBuilder m;
+  const int32_t x = TypedInput<int32_t>(m, {5});
+  const int32_t divisors = m.Integers({5}, {3, 3, -3, -3, -1});
+  m.Output(SetType<int32_t>(m, m.Node(OpType::kFLOOR_MOD, {x, divisors}, {})));
+  EXPECT_THAT(RunModel<int32_t>(m, std::vector<int32_t>{5, -5, 5, -5, INT32_MIN}),
+              ElementsAre(2, 1, -1, -2, 0));
+}
+
 // ---- Reductions ---------------------------------------------------------------------------------
 
 TEST(ReduceProd, MultipliesAlongAxes) {
