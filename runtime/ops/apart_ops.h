@@ -6,6 +6,7 @@
 // Thread-safe.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "runtime/ops/cpu_ops.h"
@@ -15,5 +16,12 @@ namespace atollrt {
 // By name. An operator may be in CpuOps(), too: then the one here is asked first for data of its
 // types, and leaves to the other one what it returns an empty pointer for.
 std::span<const CpuOp> ApartOps();
+
+// The executor of a DEPTHWISE_CONV_2D of float32 with the geometry `shape` in the place of its own:
+// that without the PAD that makes its input (PreparePaddedFilter). nullptr if there is none.
+Result<std::unique_ptr<NodeExecutor>> PrepareUnpaddedFloatFilter(const Graph& graph,
+                                                                 const Node& node,
+                                                                 const ConvShape& shape,
+                                                                 CpuFeatures features);
 
 }  // namespace atollrt

@@ -43,8 +43,9 @@ int32_t NewestKnownVersion(OpType type);
 Result<std::unique_ptr<NodeExecutor>> PrepareCpuNode(const Graph& graph, const Node& node,
                                                      CpuFeatures features);
 
-// The same for a convolution of bytes together with `pad`, the PAD that makes its input 0: the
-// executor reads what `pad` reads instead. nullptr if one cannot stand for both.
+// The same for a convolution of bytes, or a depthwise one of float32, together with `pad`, the PAD
+// that makes its input 0: the executor reads what `pad` reads instead. nullptr if one cannot stand
+// for both.
 Result<std::unique_ptr<NodeExecutor>> PreparePaddedFilter(const Graph& graph, const Node& pad,
                                                           const Node& node, CpuFeatures features);
 

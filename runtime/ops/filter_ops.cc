@@ -8,6 +8,7 @@
 
 #include "runtime/kernels/conv2d_wide.h"
 #include "runtime/kernels/transpose_conv.h"
+#include "runtime/ops/apart_ops.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/executors.h"
@@ -210,8 +211,11 @@ Executor PreparePaddedFilter(const Graph& graph, const Node& pad, const Node& no
                              CpuFeatures features) {
   const auto none = [] { return Executor(std::unique_ptr<NodeExecutor>()); };
   const Tensor& input = *graph.Input(pad, 0);
-  const bool is_byte = input.type == DataType::kInt8 || input.type == DataType::kUInt8;
-  if (pad.type != OpType::kPAD || !is_byte || input.shape.size() != 4) return none();
+  const bool is_float = input.type == DataType::kFloat32;
+  if (pad.type != OpType::kPAD || !(is_float || IsByteType(input.type)) ||
+      input.shape.size() != 4) {
+    return none();
+  }
   // Zero points are what PAD adds, and what a convolution takes for cells outside of its input.
   ATOLL_ASSIGN_OR_RETURN(const std::vector<int64_t> paddings, ConstantInput(graph, pad, 1));
   const bool only_sides = paddings[0] == 0 && paddings[1] == 0 && paddings[6] == 0 &&
@@ -221,13 +225,19 @@ Executor PreparePaddedFilter(const Graph& graph, const Node& pad, const Node& no
   // No filter's own padding comes near, and sums with it stay within 32 bits.
   constexpr int64_t kMostPadding = 65535;
   if (*std::max_element(paddings.begin(), paddings.end()) > kMostPadding) return none();
-  const auto unpadded = [&](auto params) {
-    if (!params.ok()) return params;
-    ConvShape& s = params->shape;
+  const auto unpad = [&](ConvShape& s) {
     s.input_h = input.shape[1];
     s.input_w = input.shape[2];
     s.pad_top += static_cast<int32_t>(paddings[2]);
     s.pad_left += static_cast<int32_t>(paddings[4]);
+  };
+  if (is_float) {
+    ConvShape shape = FilterShape(graph, node);
+    unpad(shape);
+    return PrepareUnpaddedFloatFilter(graph, node, shape, features);
+  }
+  const auto unpadded = [&](auto params) {
+    if (params.ok()) unpad(params->shape);
     return params;
   };
   const int64_t weight_bytes = graph.Input(node, 1)->byte_size();

@@ -7,6 +7,7 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/float_loops/float_loops.h"
 #include "runtime/ops/apart_executors.h"
+#include "runtime/ops/apart_ops.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/tensor_checks.h"
@@ -59,13 +60,17 @@ Executor RunWindows(const WindowRows& windows) {
 }  // namespace
 
 Executor PrepareFloatDepthwise(const Graph& graph, const Node& node, CpuFeatures features) {
+  return PrepareUnpaddedFloatFilter(graph, node, FilterShape(graph, node), features);
+}
+
+Executor PrepareUnpaddedFloatFilter(const Graph& graph, const Node& node, const ConvShape& s,
+                                    CpuFeatures features) {
   const FilterTensors t = FilterTensorsOf(graph, node);
   ATOLL_RETURN_IF_ERROR(CheckSameType(t.input, t.output));
   ATOLL_RETURN_IF_ERROR(CheckWeights(t, DataType::kFloat32));
   ATOLL_RETURN_IF_ERROR(CheckBias(t, {DataType::kFloat32}));
   ATOLL_ASSIGN_OR_RETURN(const ValueClamp<float> clamp,
                          FusedValueClamp<float>(FusedActivation(node)));
-  const ConvShape s = FilterShape(graph, node);
   return RunWindows({.input_h = s.input_h,
                      .output_h = s.output_h,
                      .batch = s.batch,

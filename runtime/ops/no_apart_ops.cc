@@ -8,6 +8,11 @@ namespace atollrt {
 
 std::span<const CpuOp> ApartOps() { return {}; }
 
+Result<std::unique_ptr<NodeExecutor>> PrepareUnpaddedFloatFilter(const Graph&, const Node&,
+                                                                 const ConvShape&, CpuFeatures) {
+  return std::unique_ptr<NodeExecutor>();
+}
+
 ShapeRule ApartShapeRule(OpType) { return nullptr; }
 
 }  // namespace atollrt

@@ -141,6 +141,37 @@ TEST(FloatDepthwise, EqualsDoublePrecision) {
   }
 }
 
+// A PAD becomes the padding of its filter; not so if its output is the model's, too.
+TEST(FloatDepthwise, TakesThePaddingOfAPad) {
+  Rng rng(TestSeed(6));
+  constexpr int32_t kChannels = 21;
+  for (int round = 0; round < TestCount(40); ++round) {
+    const int32_t height = static_cast<int32_t>(rng.Int(1, 12));
+    const int32_t width = static_cast<int32_t>(rng.Int(1, 12));
+    std::vector<int32_t> paddings(8);
+    for (size_t i = 2; i < 6; ++i) paddings[i] = static_cast<int32_t>(rng.Int(1, 4));
+    const Conv2DOptions options{.padding = rng.Int(0, 1) == 0 ? Padding::kSame : Padding::kValid,
+                                .stride_h = static_cast<int32_t>(rng.Int(1, 2)),
+                                .stride_w = static_cast<int32_t>(rng.Int(1, 2))};
+    const std::vector<float> weights = RandomNumbers(rng, 9 * kChannels);
+    const std::vector<float> x = RandomNumbers(rng, int64_t{height} * width * kChannels);
+    std::vector<float> results[2];
+    for (const bool is_folded : {false, true}) {
+      ModelBuilder m;
+      const int32_t input = TypedInput<float>(m, {1, height, width, kChannels});
+      const int32_t padded =
+          SetType<float>(m, m.Node(OpType::kPAD, {input, m.Integers({4, 2}, paddings)}, {}));
+      m.Output(SetType<float>(
+          m, m.Node(OpType::kDEPTHWISE_CONV_2D, {padded, Numbers(m, {1, 3, 3, kChannels}, weights)},
+                    {1, 1, 1, kChannels}, options)));
+      if (!is_folded) m.Output(padded);
+      results[is_folded] = RunModel<float>(m, x);
+    }
+    ASSERT_FALSE(results[0].empty());
+    EXPECT_EQ(results[0], results[1]);
+  }
+}
+
 TEST(FloatPools, EqualDoublePrecision) {
   Rng rng(TestSeed(2));
   for (int round = 0; round < TestCount(60); ++round) {
