@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "quantize/bias_correction.h"
@@ -10,6 +12,7 @@
 #include "quantize/emit.h"
 #include "quantize/float_pass.h"
 #include "quantize/measure.h"
+#include "quantize/range_methods.h"
 #include "quantize/rewrite.h"
 #include "quantize/samples.h"
 #include "quantize/scheme.h"
@@ -20,6 +23,9 @@ namespace atollrt {
 namespace {
 
 constexpr int64_t kFewSamples = 16;
+// How often a search quantizes at most, and what is an improvement.
+constexpr int kMaxTries = 24;
+constexpr double kImprovement = 0.05;
 
 Precision WantedPrecision(const QuantizeOptions& options) {
   return options.activations_16 ? Precision::kInt16 : Precision::kInt8;
@@ -131,6 +137,54 @@ void WarnOfSamples(const Graph& graph, const Scheme& scheme, int64_t samples,
   }
 }
 
+// Files of labels lie in a zip archive behind the model: it is kept, with the places in it moved.
+void AppendFiles(std::span<const uint8_t> from, std::vector<uint8_t>* model) {
+  constexpr size_t kEndBytes = 22;
+  constexpr uint8_t kEndMark[] = {'P', 'K', 5, 6}, kEntryMark[] = {'P', 'K', 1, 2};
+  const auto read = [](const uint8_t* place, size_t bytes) {
+    uint32_t value = 0;
+    std::memcpy(&value, place, bytes);
+    return static_cast<size_t>(value);
+  };
+  const auto move = [&read](uint8_t* place, ptrdiff_t by) {
+    const auto value = static_cast<uint32_t>(static_cast<ptrdiff_t>(read(place, 4)) + by);
+    std::memcpy(place, &value, sizeof(value));
+  };
+  if (from.size() < kEndBytes) return;
+  const size_t lowest = from.size() > kEndBytes + 65535 ? from.size() - kEndBytes - 65535 : 0;
+  size_t end = from.size() - kEndBytes + 1;
+  do {
+    if (end == lowest) return;
+    --end;
+  } while (std::memcmp(from.data() + end, kEndMark, sizeof(kEndMark)) != 0);
+  const size_t entries = read(from.data() + end + 10, 2);
+  const size_t directory_bytes = read(from.data() + end + 12, 4);
+  const size_t directory = read(from.data() + end + 16, 4);
+  // Places count from the beginning of the file, or from that of the archive.
+  if (directory_bytes > end) return;
+  const size_t begin_of_directory = end - directory_bytes;
+  if (directory > begin_of_directory) return;
+  const size_t shift = begin_of_directory - directory;
+  size_t first = begin_of_directory;
+  size_t entry = begin_of_directory;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < entries; ++i) {
+    if (entry + 46 > end || std::memcmp(from.data() + entry, kEntryMark, 4) != 0) return;
+    const size_t local = read(from.data() + entry + 42, 4) + shift;
+    if (local >= begin_of_directory) return;
+    first = std::min(first, local);
+    places.push_back(entry + 42);
+    entry += 46 + read(from.data() + entry + 28, 2) + read(from.data() + entry + 30, 2) +
+             read(from.data() + entry + 32, 2);
+  }
+  const auto by = static_cast<ptrdiff_t>(model->size()) - static_cast<ptrdiff_t>(first) +
+                  static_cast<ptrdiff_t>(shift);
+  const size_t before = model->size();
+  model->insert(model->end(), from.begin() + static_cast<ptrdiff_t>(first), from.end());
+  for (const size_t place : places) move(model->data() + before + (place - first), by);
+  move(model->data() + before + (end + 16 - first), by);
+}
+
 ModelExtras ExtrasFor(const Model& source, const EditedGraph& edited, const EmittedGraph& emitted) {
   ModelExtras extras = source.extras();
   const auto move_ends = [](std::vector<Signature::End>* ends, const std::vector<int32_t>& from,
@@ -147,67 +201,212 @@ ModelExtras ExtrasFor(const Model& source, const EditedGraph& edited, const Emit
   return extras;
 }
 
+// What a try at quantizing decides, and what came of it.
+struct Plan {
+  std::vector<NodeChoice> choices;
+  RangeMethod ranges = RangeMethod::kMinMax;
+};
+struct Outcome {
+  Plan plan;
+  std::vector<uint8_t> model;
+  QuantizeReport report;
+  double quality = 0;  // SQNR of the logits, or what options.accuracy says
+};
+
+const char* RangesName(RangeMethod method) {
+  switch (method) {
+    case RangeMethod::kMinMax:
+      return "min/max";
+    case RangeMethod::kPercentile:
+      return "percentile";
+    default:
+      return "least squares";
+  }
+}
+
+class Quantizer {
+ public:
+  Quantizer(std::span<const uint8_t> bytes, CalibrationData* data, const QuantizeOptions& options)
+      : bytes_(bytes), data_(data), options_(options), progress_(options) {}
+
+  Result<Quantized> Run() {
+    ATOLL_RETURN_IF_ERROR(CheckOptions(options_));
+    ATOLL_ASSIGN_OR_RETURN(edited_.source, Model::FromBuffer(bytes_));
+    if (edited_.source->graphs().size() != 1) {
+      return Unsupported("the model has %zu subgraphs, only models of one can be quantized",
+                         edited_.source->graphs().size());
+    }
+    edited_.graph = edited_.source->graph();
+    ATOLL_RETURN_IF_ERROR(RewriteFloatGraph(&edited_));
+    samples_.emplace(edited_.graph, data_);
+    ATOLL_RETURN_IF_ERROR(data_->Rewind());
+    ATOLL_ASSIGN_OR_RETURN(measures_, MeasureFloat(edited_, options_, &*samples_, &progress_));
+
+    Plan plan{Scheme::Choose(edited_.graph, precision()), options_.ranges};
+    ATOLL_RETURN_IF_ERROR(KeepFloat(edited_.graph, options_, &plan.choices));
+    ATOLL_ASSIGN_OR_RETURN(Outcome outcome, Try(plan));
+    if (options_.keep_float_below_db > 0) {
+      ATOLL_RETURN_IF_ERROR(KeepWorstFloat(&outcome));
+    }
+    if (options_.target_sqnr_db > 0 || options_.accuracy) {
+      ATOLL_RETURN_IF_ERROR(Search(&outcome));
+    }
+    return Quantized{std::move(outcome.model), std::move(outcome.report)};
+  }
+
+ private:
+  Precision precision() const { return WantedPrecision(options_); }
+
+  Result<Outcome> Try(const Plan& plan) {
+    Outcome outcome{.plan = plan, .model = {}, .report = {}, .quality = 0};
+    std::vector<NodeChoice>& choices = outcome.plan.choices;
+    ATOLL_ASSIGN_OR_RETURN(
+        const std::vector<Range> ranges,
+        ChooseRanges(edited_, measures_, options_, plan.ranges, &*samples_, &progress_));
+    FilterChanges changes;
+    while (true) {
+      const Scheme scheme(edited_.graph, choices, ranges);
+      ATOLL_ASSIGN_OR_RETURN(const EmittedGraph emitted, Emit(scheme, changes));
+      if (!FallBackToFloat(edited_, emitted, &choices)) break;
+    }
+    const Scheme scheme(edited_.graph, choices, ranges);
+    if (options_.bias_correction) {
+      ATOLL_RETURN_IF_ERROR(
+          CorrectBiases(edited_, scheme, measures_, options_, &*samples_, &progress_, &changes));
+    }
+    ATOLL_ASSIGN_OR_RETURN(const EmittedGraph emitted, Emit(scheme, changes));
+    QuantizeReport& report = outcome.report;
+    report.model = options_.name;
+    DescribeOptions(options_, &report);
+    ATOLL_RETURN_IF_ERROR(
+        MeasureQuantized(edited_, scheme, emitted, options_, &*samples_, &progress_, &report));
+    const Graph& made = emitted.edited.graph;
+    for (size_t i = 0; i < made.inputs.size(); ++i) {
+      report.inputs.push_back(
+          DescribeEnd(made, made.inputs[i], measures_.ranges[edited_.graph.inputs[i]]));
+    }
+    for (size_t i = 0; i < made.outputs.size(); ++i) {
+      report.outputs.push_back(
+          DescribeEnd(made, made.outputs[i], measures_.ranges[edited_.graph.outputs[i]]));
+    }
+    WarnOfSamples(edited_.graph, scheme, report.samples, &report);
+    const Graph* const graphs[] = {&made};
+    ATOLL_ASSIGN_OR_RETURN(outcome.model,
+                           WriteTflite(graphs, ExtrasFor(*edited_.source, edited_, emitted)));
+    AppendFiles(bytes_, &outcome.model);
+    report.bytes_before = static_cast<int64_t>(bytes_.size());
+    report.bytes_after = static_cast<int64_t>(outcome.model.size());
+    outcome.quality = report.logits_sqnr_db;
+    if (options_.accuracy) {
+      ATOLL_ASSIGN_OR_RETURN(outcome.quality, options_.accuracy(outcome.model));
+    }
+    return outcome;
+  }
+
+  Result<EmittedGraph> Emit(const Scheme& scheme, const FilterChanges& changes) const {
+    return EmitQuantized(edited_, scheme, changes, options_.input_type, options_.output_type,
+                         precision());
+  }
+
+  Status KeepWorstFloat(Outcome* outcome) {
+    Plan plan = outcome->plan;
+    std::vector<std::string> choices;
+    for (const QuantizeReport::Layer& layer : outcome->report.layers) {
+      if (layer.type == "float" || !(layer.sqnr_alone_db < options_.keep_float_below_db)) continue;
+      plan.choices[static_cast<size_t>(layer.index)] = {
+          Precision::kFloat, Format("its own SQNR was %.1f dB, below %g", layer.sqnr_alone_db,
+                                    options_.keep_float_below_db)};
+      choices.push_back(Format("%s %d '%s' stays float: its own SQNR was %.1f dB",
+                               layer.operation.c_str(), layer.index, layer.name.c_str(),
+                               layer.sqnr_alone_db));
+    }
+    if (choices.empty()) return Status();
+    ATOLL_ASSIGN_OR_RETURN(*outcome, Try(plan));
+    outcome->report.choices = std::move(choices);
+    return Status();
+  }
+
+  bool IsEnough(double quality) const {
+    return quality >= (options_.accuracy ? options_.target_accuracy : options_.target_sqnr_db);
+  }
+
+  // Tries `plan`; if it is better than `best`, takes its place and says `choice` of it.
+  Status Improve(const Plan& plan, const std::string& choice, Outcome* best, bool* improved) {
+    ++tries_;
+    ATOLL_ASSIGN_OR_RETURN(Outcome outcome, Try(plan));
+    *improved = outcome.quality > best->quality + kImprovement ||
+                (IsEnough(outcome.quality) && !IsEnough(best->quality));
+    if (!*improved) return Status();
+    outcome.report.choices = best->report.choices;
+    outcome.report.choices.push_back(
+        Format("%s: %.2f instead of %.2f", choice.c_str(), outcome.quality, best->quality));
+    *best = std::move(outcome);
+    return Status();
+  }
+
+  Status Search(Outcome* best) {
+    bool improved = false;
+    for (const RangeMethod method :
+         {RangeMethod::kLeastSquares, RangeMethod::kPercentile, RangeMethod::kMinMax}) {
+      if (IsEnough(best->quality) || method == options_.ranges) continue;
+      Plan plan = best->plan;
+      plan.ranges = method;
+      ATOLL_RETURN_IF_ERROR(
+          Improve(plan, Format("ranges by %s", RangesName(method)), best, &improved));
+    }
+    // The layers that lose most, more of them each time: 16 bits first, then float.
+    std::vector<QuantizeReport::Layer> worst = best->report.layers;
+    std::stable_sort(worst.begin(), worst.end(), [](const auto& a, const auto& b) {
+      return a.sqnr_alone_db < b.sqnr_alone_db;
+    });
+    std::erase_if(worst, [](const auto& layer) {
+      return layer.type == "float" || layer.sqnr_alone_db == kNoSqnr;
+    });
+    for (const Precision wider : {Precision::kInt16, Precision::kFloat}) {
+      if (wider == precision()) continue;
+      for (size_t count = 1; count / 2 < worst.size(); count *= 2) {
+        if (IsEnough(best->quality) || tries_ >= kMaxTries) break;
+        Plan plan = best->plan;
+        std::string names;
+        const size_t end = std::min(count, worst.size());
+        for (size_t k = 0; k < end; ++k) {
+          const auto index = static_cast<size_t>(worst[k].index);
+          if (RuleOf(edited_.graph.nodes[index].type, wider) == OpRule::kNone &&
+              wider == Precision::kInt16) {
+            continue;
+          }
+          plan.choices[index] = {wider, "the search chose it"};
+          if (k < 4) names += (names.empty() ? "'" : ", '") + worst[k].name + "'";
+        }
+        if (end > 4) names += Format(" and %zu more", end - 4);
+        ATOLL_RETURN_IF_ERROR(Improve(
+            plan, Format("%s for %s", wider == Precision::kInt16 ? "16x8" : "float", names.c_str()),
+            best, &improved));
+      }
+    }
+    if (!IsEnough(best->quality)) {
+      best->report.warnings.push_back(Format(
+          "the search tried %d variants and reached %.2f, less than the %.2f asked for", tries_,
+          best->quality, options_.accuracy ? options_.target_accuracy : options_.target_sqnr_db));
+    }
+    return Status();
+  }
+
+  const std::span<const uint8_t> bytes_;
+  CalibrationData* const data_;
+  const QuantizeOptions& options_;
+  ProgressReporter progress_;
+  EditedGraph edited_;
+  std::optional<Samples> samples_;
+  FloatMeasures measures_;
+  int tries_ = 0;
+};
+
 }  // namespace
 
 Result<Quantized> Quantize(std::span<const uint8_t> float_model, CalibrationData* data,
                            const QuantizeOptions& options) {
-  ATOLL_RETURN_IF_ERROR(CheckOptions(options));
-  EditedGraph edited;
-  ATOLL_ASSIGN_OR_RETURN(edited.source, Model::FromBuffer(float_model));
-  if (edited.source->graphs().size() != 1) {
-    return Unsupported("the model has %zu subgraphs, only models of one can be quantized",
-                       edited.source->graphs().size());
-  }
-  edited.graph = edited.source->graph();
-  ATOLL_RETURN_IF_ERROR(RewriteFloatGraph(&edited));
-
-  Samples samples(edited.graph, data);
-  ProgressReporter progress(options);
-  ATOLL_RETURN_IF_ERROR(data->Rewind());
-  ATOLL_ASSIGN_OR_RETURN(const FloatMeasures measures,
-                         MeasureFloat(edited, options, &samples, &progress));
-
-  const Precision precision = WantedPrecision(options);
-  std::vector<NodeChoice> choices = Scheme::Choose(edited.graph, precision);
-  ATOLL_RETURN_IF_ERROR(KeepFloat(edited.graph, options, &choices));
-  FilterChanges changes;
-  while (true) {
-    const Scheme scheme(edited.graph, choices, measures.ranges);
-    ATOLL_ASSIGN_OR_RETURN(
-        const EmittedGraph emitted,
-        EmitQuantized(edited, scheme, changes, options.input_type, options.output_type, precision));
-    if (!FallBackToFloat(edited, emitted, &choices)) break;
-  }
-  const Scheme scheme(edited.graph, choices, measures.ranges);
-  if (options.bias_correction) {
-    ATOLL_RETURN_IF_ERROR(
-        CorrectBiases(edited, scheme, measures, options, &samples, &progress, &changes));
-  }
-  ATOLL_ASSIGN_OR_RETURN(
-      const EmittedGraph emitted,
-      EmitQuantized(edited, scheme, changes, options.input_type, options.output_type, precision));
-  Quantized quantized;
-  QuantizeReport& report = quantized.report;
-  report.model = options.name;
-  DescribeOptions(options, &report);
-  ATOLL_RETURN_IF_ERROR(
-      MeasureQuantized(edited, scheme, emitted, options, &samples, &progress, &report));
-  WarnOfSamples(edited.graph, scheme, report.samples, &report);
-  const Graph& made = emitted.edited.graph;
-  for (size_t i = 0; i < made.inputs.size(); ++i) {
-    report.inputs.push_back(
-        DescribeEnd(made, made.inputs[i], scheme.range(edited.graph.inputs[i])));
-  }
-  for (size_t i = 0; i < made.outputs.size(); ++i) {
-    report.outputs.push_back(
-        DescribeEnd(made, made.outputs[i], scheme.range(edited.graph.outputs[i])));
-  }
-  const Graph* const graphs[] = {&made};
-  ATOLL_ASSIGN_OR_RETURN(quantized.model,
-                         WriteTflite(graphs, ExtrasFor(*edited.source, edited, emitted)));
-  report.bytes_before = static_cast<int64_t>(float_model.size());
-  report.bytes_after = static_cast<int64_t>(quantized.model.size());
-  return quantized;
+  return Quantizer(float_model, data, options).Run();
 }
 
 }  // namespace atollrt

@@ -51,7 +51,7 @@ struct QuantizeProgress {
 };
 
 struct QuantizeOptions {
-  std::string name;  // of the model, for the report
+  std::string name = {};  // of the model, for the report
   RangeMethod ranges = RangeMethod::kMinMax;
   double percentile = 99.99;  // of kPercentile; above 50, at most 100
   bool bias_correction = true;
@@ -60,7 +60,7 @@ struct QuantizeOptions {
   EndType input_type = EndType::kQuantized;
   EndType output_type = EndType::kQuantized;
   // Nodes that stay float: by index (of the report's layers) or by the name of an output.
-  std::vector<std::string> keep_float;
+  std::vector<std::string> keep_float = {};
   // Nodes whose own SQNR would be below stay float; 0: none does.
   double keep_float_below_db = 0;
   // Searches per-layer choices until the logits have this SQNR; 0: no search. Where nothing tried
@@ -68,11 +68,11 @@ struct QuantizeOptions {
   double target_sqnr_db = 0;
   // The search asks this instead, if it is there, for a number that grows with quality, and goes on
   // until it is at least target_accuracy.
-  std::function<Result<double>(std::span<const uint8_t> model)> accuracy;
+  std::function<Result<double>(std::span<const uint8_t> model)> accuracy = {};
   double target_accuracy = 0;
   int threads = 0;  // 0: as the interpreter chooses
   // Called now and then, on the calling thread; false ends the work with kCancelled.
-  std::function<bool(const QuantizeProgress& progress)> progress;
+  std::function<bool(const QuantizeProgress& progress)> progress = {};
 };
 
 struct Quantized {

@@ -69,6 +69,14 @@ Status DequantizeWeights(EditedGraph* edited) {
 }
 
 Status RefuseQuantizedActivations(const Graph& graph) {
+  for (const int32_t input : graph.inputs) {
+    const Tensor& tensor = graph.tensors[input];
+    if (!IsQuantizedType(tensor.type) || tensor.quantization.scales.empty()) continue;
+    return Unsupported(
+        "input '%s' is %s with scale %g: the model is quantized already; give the float model that "
+        "it was made of",
+        tensor.name.c_str(), DataTypeName(tensor.type), static_cast<double>(tensor.scale()));
+  }
   for (const Node& node : graph.nodes) {
     for (const int32_t output : node.outputs) {
       const Tensor& tensor = graph.tensors[output];

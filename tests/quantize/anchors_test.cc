@@ -20,7 +20,7 @@
 namespace atollrt {
 namespace {
 
-using Samples = std::vector<ListedSamples::Sample>;
+using SampleList = std::vector<ListedSamples::Sample>;
 
 std::string FloatModel(const std::string& name) {
   return std::string(ATOLL_SHARED_DIR) + "/models/float/" + name;
@@ -37,7 +37,7 @@ class Anchors : public testing::Test {
 
 // Bytes of all outputs for each sample, on the CPU or a device.
 std::vector<std::vector<uint8_t>> Outputs(std::span<const uint8_t> model, Delegate* delegate,
-                                          const Samples& samples) {
+                                          const SampleList& samples) {
   auto loaded = Model::FromBuffer(model);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
   auto interpreter = Interpreter::Create(*loaded, {.threads = 1, .delegate = delegate});
@@ -66,17 +66,17 @@ std::vector<std::vector<uint8_t>> Outputs(std::span<const uint8_t> model, Delega
   return outputs;
 }
 
-void ExpectSameOnEmulator(std::span<const uint8_t> model, const Samples& samples) {
+void ExpectSameOnEmulator(std::span<const uint8_t> model, const SampleList& samples) {
   auto device = OpenDevice({.device = "emu", .threads = 1});
   ASSERT_TRUE(device.ok());
   DeviceDelegate delegate(*std::move(device));
-  const Samples few(samples.begin(), samples.begin() + 4);
+  const SampleList few(samples.begin(), samples.begin() + 4);
   EXPECT_EQ(Outputs(model, nullptr, few), Outputs(model, &delegate, few));
 }
 
 // The yardstick itself: files of TensorFlow Lite's converter have the figures that others measured.
 TEST_F(Anchors, ConvertersFiles) {
-  const Samples small = MakeCrops(1, 32, 1, 0, 5), large = MakeCrops(1, 96, 255, 0, 5);
+  const SampleList small = MakeCrops(1, 32, 1, 0, 5), large = MakeCrops(1, 96, 255, 0, 5);
   if (small.empty()) GTEST_SKIP();
   const std::string folder = std::string(ATOLL_SHARED_DIR) + "/models/";
   const Agreement resnet8 = Compare(ReadBytes(FloatModel("mlperf_tiny_resnet8_float.tflite")),
@@ -105,7 +105,7 @@ struct Bar {
   double logits_db, same_top1;
 };
 
-void ExpectBetter(const std::string& name, const Samples& calibration, const Samples& inputs,
+void ExpectBetter(const std::string& name, const SampleList& calibration, const SampleList& inputs,
                   const Bar& bar) {
   if (calibration.empty()) GTEST_SKIP();
   const std::vector<uint8_t> model = ReadBytes(FloatModel(name));
@@ -133,7 +133,7 @@ TEST_F(Anchors, VisualWakeWords) {
 }
 
 TEST_F(Anchors, AnomalyDetection) {
-  const Samples windows = ReadSamples(FloatModel("ad01_windows_float32_40x640.bin"), 640);
+  const SampleList windows = ReadSamples(FloatModel("ad01_windows_float32_40x640.bin"), 640);
   ASSERT_EQ(windows.size(), 40u);
   ExpectBetter("mlperf_tiny_ad01_float.tflite", windows, windows, {33.6, 0});
 }

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random float networks, whose errors must stay below what the steps of each layer add up to, and
+// every option; calibration data that nobody should give.
+#include "quantize/quantizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "delegate/delegate.h"
+#include "driver/open_device.h"
+#include "quantize/check_prescriptions.h"
+#include "quantize/edited_graph.h"
+#include "quantize/float_pass.h"
+#include "runtime/tflite/tflite_writer.h"
+#include "tests/quantize/quantize_testing.h"
+#include "tests/support/rng.h"
+
+namespace atollrt {
+namespace {
+
+using testing::HasSubstr;
+using SampleList = std::vector<ListedSamples::Sample>;
+
+// Float models, node by node.
+class FloatBuilder {
+ public:
+  explicit FloatBuilder(uint64_t seed) : rng_(seed) { graph_.name = "main"; }
+
+  int32_t Tensor(Shape shape) {
+    atollrt::Tensor tensor;
+    tensor.name = "t" + std::to_string(graph_.tensors.size());
+    tensor.shape = std::move(shape);
+    graph_.tensors.push_back(std::move(tensor));
+    return static_cast<int32_t>(graph_.tensors.size() - 1);
+  }
+  int32_t Input(Shape shape) {
+    graph_.inputs.push_back(Tensor(std::move(shape)));
+    return graph_.inputs.back();
+  }
+  int32_t Constant(Shape shape, float scale) {
+    std::vector<float> values(static_cast<size_t>(ElementCount(shape)));
+    for (float& value : values) value = scale * Value();
+    return Constant(std::move(shape), DataType::kFloat32, values);
+  }
+  template <typename T>
+  int32_t Constant(Shape shape, DataType type, const std::vector<T>& values) {
+    const int32_t made = Tensor(std::move(shape));
+    const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    data_.push_back(
+        std::make_unique<std::vector<uint8_t>>(bytes, bytes + values.size() * sizeof(T)));
+    graph_.tensors[made].type = type;
+    graph_.tensors[made].data = *data_.back();
+    return made;
+  }
+  int32_t Node(OpType type, std::vector<int32_t> inputs, Shape shape, OpOptions options = {}) {
+    atollrt::Node node;
+    node.type = type;
+    node.inputs = std::move(inputs);
+    node.outputs = {Tensor(std::move(shape))};
+    node.options = std::move(options);
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.back().outputs[0];
+  }
+  int32_t Conv(int32_t input, int32_t channels, int32_t kernel) {
+    const Shape in = ShapeOf(input);
+    const int32_t depth = kernel * kernel * in[3];
+    const int32_t weights = Constant({channels, kernel, kernel, in[3]}, Gain(depth));
+    return Node(OpType::kCONV_2D, {input, weights, Constant({channels}, 0.3f)},
+                {in[0], in[1], in[2], channels}, Conv2DOptions());
+  }
+  int32_t Depthwise(int32_t input) {
+    const Shape in = ShapeOf(input);
+    return Node(OpType::kDEPTHWISE_CONV_2D,
+                {input, Constant({1, 3, 3, in[3]}, Gain(9)), Constant({in[3]}, 0.3f)}, in,
+                Conv2DOptions());
+  }
+  int32_t FullyConnected(int32_t input, int32_t units) {
+    const int32_t depth = ShapeOf(input).back();
+    return Node(OpType::kFULLY_CONNECTED,
+                {input, Constant({units, depth}, Gain(depth)), Constant({units}, 0.3f)}, {1, units},
+                FullyConnectedOptions());
+  }
+  int32_t Binary(OpType type, int32_t a, int32_t b) {
+    return Node(type, {a, b}, ShapeOf(a), ElementwiseOptions());
+  }
+  int32_t Unary(OpType type, int32_t a) { return Node(type, {a}, ShapeOf(a)); }
+  int32_t Softmax(int32_t a) { return Node(OpType::kSOFTMAX, {a}, ShapeOf(a), SoftmaxOptions()); }
+  int32_t Concat(int32_t a, int32_t b) {
+    Shape shape = ShapeOf(a);
+    shape.back() += ShapeOf(b).back();
+    return Node(OpType::kCONCATENATION, {a, b}, shape, AxisOptions{.axis = -1});
+  }
+  int32_t Flatten(int32_t a) {
+    const Shape shape{1, static_cast<int32_t>(ElementCount(ShapeOf(a)))};
+    return Node(OpType::kRESHAPE, {a, Constant({2}, DataType::kInt32, std::vector<int32_t>(shape))},
+                shape, ReshapeOptions{shape});
+  }
+  void Output(int32_t tensor) { graph_.outputs.push_back(tensor); }
+
+  const Shape& ShapeOf(int32_t tensor) const { return graph_.tensors[tensor].shape; }
+  float Value() { return 2 * static_cast<float>(rng_.Int(0, 10000)) / 10000 - 1; }
+  int Below(int limit) { return static_cast<int>(rng_.Int(0, limit - 1)); }
+  Graph& graph() { return graph_; }
+
+  std::vector<uint8_t> Build(const ModelExtras& extras = {}) const {
+    const Graph* const graphs[] = {&graph_};
+    auto bytes = WriteTflite(graphs, extras);
+    EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+    return *std::move(bytes);
+  }
+  SampleList MakeSamples(size_t count) {
+    SampleList samples;
+    for (size_t i = 0; i < count; ++i) {
+      ListedSamples::Sample sample;
+      for (const int32_t input : graph_.inputs) {
+        std::vector<float> values(static_cast<size_t>(ElementCount(ShapeOf(input))));
+        for (float& value : values) value = Value();
+        sample.push_back(std::move(values));
+      }
+      samples.push_back(std::move(sample));
+    }
+    return samples;
+  }
+
+ private:
+  static float Gain(int32_t depth) { return 1.5f / std::sqrt(static_cast<float>(depth)); }
+
+  Rng rng_;
+  Graph graph_;
+  std::vector<std::unique_ptr<std::vector<uint8_t>>> data_;
+};
+
+// A chain of layers with branches.
+std::vector<uint8_t> RandomNetwork(uint64_t seed, SampleList* samples) {
+  FloatBuilder b(seed);
+  int32_t x = b.Input({1, 8, 8, 3});
+  for (int layer = 0; layer < 6; ++layer) {
+    switch (b.Below(8)) {
+      case 0:
+        x = b.Conv(x, 1 + b.Below(8), 1);
+        break;
+      case 1:
+        x = b.Unary(OpType::kRELU, b.Conv(x, 1 + b.Below(8), 3));
+        break;
+      case 2:
+        x = b.Unary(OpType::kRELU6, b.Depthwise(x));
+        break;
+      case 3:
+        x = b.Binary(OpType::kADD, x, b.Conv(x, b.ShapeOf(x)[3], 1));
+        break;
+      case 4:
+        x = b.Concat(b.Unary(OpType::kLOGISTIC, x), b.Conv(x, 2, 1));
+        break;
+      case 5:
+        x = b.Binary(OpType::kADD, b.Depthwise(x), b.Constant({b.ShapeOf(x)[3]}, 0.5f));
+        break;
+      case 6:
+        x = b.Binary(OpType::kMUL, b.Conv(x, 4, 1), b.Constant({4}, 2.0f));
+        break;
+      default:
+        x = b.Binary(OpType::kADD, x, b.Unary(OpType::kTANH, x));
+    }
+  }
+  x = b.FullyConnected(b.Flatten(x), 5);
+  b.Output(b.Below(2) == 0 ? b.Softmax(x) : x);
+  *samples = b.MakeSamples(20);
+  return b.Build();
+}
+
+Result<Quantized> QuantizeWith(const std::vector<uint8_t>& model, const SampleList& samples,
+                               const QuantizeOptions& options = {}) {
+  ListedSamples data(samples);
+  return Quantize(model, &data, options);
+}
+
+// The largest error that each tensor of a quantized graph can have, from the sizes of its steps.
+std::vector<double> ErrorBounds(const Graph& q, const std::vector<double>& largest) {
+  std::vector<double> bounds(q.tensors.size(), 0);
+  const auto step = [&q](int32_t t) { return static_cast<double>(q.tensors[t].scale()); };
+  for (const int32_t input : q.inputs) bounds[input] = 0.5 * step(input);
+  for (const Node& node : q.nodes) {
+    const int32_t output = node.outputs[0];
+    double bound = 0;
+    if (IsFilter(node)) {
+      const Tensor& weights = *q.Input(node, kFilterWeights);
+      const size_t channels = weights.quantization.scales.size();
+      const size_t inner = ChannelDimension(node) == 3 ? 1 : weights.data.size() / channels;
+      const double depth =
+          static_cast<double>(static_cast<size_t>(weights.element_count()) / channels);
+      std::vector<double> sums(channels, 0);
+      for (size_t i = 0; i < static_cast<size_t>(weights.element_count()); ++i) {
+        sums[i / inner % channels] += std::abs(static_cast<int8_t>(weights.data[i]));
+      }
+      const int32_t input = node.inputs[0];
+      for (size_t c = 0; c < channels; ++c) {
+        const double s = static_cast<double>(weights.quantization.scales[c]);
+        bound =
+            std::max(bound, sums[c] * s * bounds[input] +
+                                depth * s / 2 * (largest[input] + bounds[input]) + s * step(input));
+      }
+    } else if (node.type == OpType::kMUL) {
+      bound = bounds[node.inputs[0]] * (largest[node.inputs[1]] + step(node.inputs[1])) +
+              step(node.inputs[1]) * largest[node.inputs[0]];
+    } else {
+      for (const int32_t input : node.inputs) {
+        if (input < 0 || q.tensors[input].type != DataType::kInt8) continue;
+        const double own = q.tensors[input].is_constant() ? 0.5 * step(input) : bounds[input];
+        bound = node.type == OpType::kADD ? bound + own : std::max(bound, own);
+      }
+    }
+    bounds[output] = bound + 1.5 * step(output);
+  }
+  return bounds;
+}
+
+class RandomNetworks : public testing::TestWithParam<int> {};
+
+TEST_P(RandomNetworks, ErrorsStayBelowTheSumOfSteps) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(static_cast<uint64_t>(GetParam()), &samples);
+  const auto quantized = QuantizeWith(model, samples, {.bias_correction = false});
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  const Status check = CheckPrescriptions(quantized->model);
+  EXPECT_TRUE(check.ok()) << check.message();
+
+  const auto floats = Model::FromBuffer(model), bytes = Model::FromBuffer(quantized->model);
+  ASSERT_TRUE(floats.ok() && bytes.ok());
+  auto device = OpenDevice({.device = "emu", .threads = 1});
+  ASSERT_TRUE(device.ok());
+  DeviceDelegate delegate(*std::move(device));
+  const auto a = Interpreter::Create(*floats, {.threads = 1});
+  const auto b = Interpreter::Create(*bytes, {.threads = 2, .keep_all_tensors = true});
+  const auto emulated = Interpreter::Create(*bytes, {.threads = 1, .delegate = &delegate});
+  ASSERT_TRUE(a.ok() && b.ok() && emulated.ok());
+  const Graph& q = (*b)->graph();
+  std::vector<double> largest(q.tensors.size(), 0);
+  double error = 0;
+  for (const ListedSamples::Sample& sample : samples) {
+    for (Interpreter* interpreter : {a->get(), b->get(), emulated->get()}) {
+      SetInputs(sample, interpreter);
+      ASSERT_TRUE(interpreter->Invoke().ok());
+    }
+    std::vector<float> wanted, computed;
+    for (size_t t = 0; t < q.tensors.size(); ++t) {
+      if (q.tensors[t].type != DataType::kInt8 || q.tensors[t].quantization.scales.size() != 1)
+        continue;
+      Dequantize(q.tensors[t], (*b)->TensorBytes(static_cast<int32_t>(t)), &computed);
+      for (const float value : computed) {
+        largest[t] = std::max(largest[t], std::abs(static_cast<double>(value)));
+      }
+    }
+    const int32_t from = (*a)->graph().outputs[0], to = q.outputs[0];
+    Dequantize((*a)->graph().tensors[from], (*a)->TensorBytes(from), &wanted);
+    Dequantize(q.tensors[to], (*b)->TensorBytes(to), &computed);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      error = std::max(error, std::abs(static_cast<double>(wanted[i] - computed[i])));
+    }
+    EXPECT_TRUE(std::ranges::equal((*b)->TensorBytes(to),
+                                   (*emulated)->TensorBytes((*emulated)->graph().outputs[0])));
+  }
+  EXPECT_LE(error, ErrorBounds(q, largest)[q.outputs[0]]);
+  EXPECT_GT(quantized->report.logits_sqnr_db, 15);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomNetworks, testing::Range(1, 25));
+
+TEST(Quantizer, IsTheSameForEveryNumberOfThreads) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(3, &samples);
+  const auto one = QuantizeWith(model, samples, {.threads = 1});
+  const auto three = QuantizeWith(model, samples, {.threads = 3});
+  ASSERT_TRUE(one.ok() && three.ok());
+  EXPECT_EQ(one->model, three->model);
+  EXPECT_EQ(ToJson(one->report), ToJson(three->report));
+}
+
+TEST(Quantizer, EveryOptionGivesAFileThatKeepsToTheSpecification) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(5, &samples);
+  const QuantizeOptions variants[] = {
+      {.ranges = RangeMethod::kPercentile, .percentile = 99.9},
+      {.ranges = RangeMethod::kLeastSquares},
+      {.bias_correction = false},
+      {.compensate_rounding = true},
+      {.activations_16 = true},
+      {.input_type = EndType::kFloat, .output_type = EndType::kFloat},
+      {.input_type = EndType::kUInt8, .output_type = EndType::kUInt8},
+      {.keep_float = {"0"}},
+      {.keep_float_below_db = 35},
+      {.target_sqnr_db = 45},
+  };
+  for (const QuantizeOptions& options : variants) {
+    const auto quantized = QuantizeWith(model, samples, options);
+    ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+    const Status check = CheckPrescriptions(quantized->model);
+    EXPECT_TRUE(check.ok()) << check.message();
+    const Agreement found = Compare(model, quantized->model, samples);
+    EXPECT_GT(found.logits_db, 15) << &options - variants;
+  }
+}
+
+TEST(Quantizer, EndsHaveTheTypesAskedFor) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(7, &samples);
+  const auto types = [&](const QuantizeOptions& options) {
+    const auto quantized = QuantizeWith(model, samples, options);
+    EXPECT_TRUE(quantized.ok()) << quantized.status().message();
+    const Graph graph = (*Model::FromBuffer(quantized->model))->graph();
+    return std::pair(graph.tensors[graph.inputs[0]].type, graph.tensors[graph.outputs[0]].type);
+  };
+  EXPECT_EQ(types({}), std::pair(DataType::kInt8, DataType::kInt8));
+  EXPECT_EQ(types({.input_type = EndType::kFloat, .output_type = EndType::kFloat}),
+            std::pair(DataType::kFloat32, DataType::kFloat32));
+  EXPECT_EQ(types({.input_type = EndType::kUInt8}), std::pair(DataType::kUInt8, DataType::kInt8));
+  EXPECT_EQ(types({.activations_16 = true}).first, DataType::kInt16);
+}
+
+TEST(Quantizer, ReportSaysWhatStaysFloatAndWhy) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(9, &samples);
+  const auto quantized = QuantizeWith(model, samples, {.name = "nine", .keep_float = {"1"}});
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  const auto json = nlohmann::json::parse(ToJson(quantized->report));
+  EXPECT_EQ(json["model"], "nine");
+  EXPECT_EQ(json["layers"][1]["type"], "float");
+  EXPECT_EQ(json["layers"][1]["reason"], "it was asked to stay float");
+  EXPECT_EQ(json["layers"][0]["type"], "int8");
+  int64_t counted = 0;
+  for (const auto& count : json["layers"][0]["histogram"]) counted += count.get<int64_t>();
+  EXPECT_GT(counted, 0);
+  EXPECT_EQ(json["calibration"]["samples"], 20);
+  EXPECT_EQ(json["worst"].size(), 8u);
+}
+
+TEST(Quantizer, SearchReachesItsTarget) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(11, &samples);
+  const auto plain = QuantizeWith(model, samples);
+  ASSERT_TRUE(plain.ok());
+  const double target = plain->report.logits_sqnr_db + 5;
+  const auto searched = QuantizeWith(model, samples, {.target_sqnr_db = target});
+  ASSERT_TRUE(searched.ok()) << searched.status().message();
+  EXPECT_GE(searched->report.logits_sqnr_db, target);
+  EXPECT_FALSE(searched->report.choices.empty());
+  int asked = 0;
+  QuantizeOptions options;
+  options.target_accuracy = 2;
+  options.accuracy = [&asked](std::span<const uint8_t>) -> Result<double> { return ++asked; };
+  EXPECT_TRUE(QuantizeWith(model, samples, options).ok());
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(Quantizer, SignaturesAndMetadataAreKept) {
+  FloatBuilder b(13);
+  const int32_t x = b.Input({1, 4, 4, 3});
+  const int32_t y = b.Conv(x, 2, 3);
+  b.Output(y);
+  const std::vector<uint8_t> note = {1, 2, 3, 4};
+  const ModelExtras extras{{{"serving_default", 0, {{"x", x}}, {{"y", y}}}}, {{"note", note}}};
+  const std::vector<uint8_t> file = b.Build(extras);
+  for (const EndType type : {EndType::kQuantized, EndType::kFloat, EndType::kUInt8}) {
+    const auto quantized =
+        QuantizeWith(file, b.MakeSamples(3), {.input_type = type, .output_type = type});
+    ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+    const auto model = Model::FromBuffer(quantized->model);
+    ASSERT_TRUE(model.ok());
+    const Graph& graph = (*model)->graph();
+    const ModelExtras& kept = (*model)->extras();
+    ASSERT_EQ(kept.signatures.size(), 1u);
+    EXPECT_EQ(kept.signatures[0].inputs[0].tensor, graph.inputs[0]);
+    EXPECT_EQ(kept.signatures[0].outputs[0].tensor, graph.outputs[0]);
+    EXPECT_EQ(graph.tensors[graph.inputs[0]].name, "t0");
+    ASSERT_EQ(kept.metadata.size(), 1u);
+    EXPECT_TRUE(std::ranges::equal(kept.metadata[0].data, note));
+  }
+}
+
+TEST(Quantizer, BadSamplesAreNamed) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(15, &samples);
+  const auto message = [&model](const SampleList& bad) {
+    const auto quantized = QuantizeWith(model, bad);
+    EXPECT_EQ(quantized.code(), StatusCode::kInvalidArgument);
+    return quantized.status().message();
+  };
+  EXPECT_THAT(message({}), HasSubstr("no samples"));
+  SampleList bad = samples;
+  bad[3][0].pop_back();
+  EXPECT_THAT(message(bad), HasSubstr("sample 3 has 191 values for input 0 't0'"));
+  bad = samples;
+  bad[2][0][7] = NAN;
+  EXPECT_THAT(message(bad), HasSubstr("sample 2: value 7 of input 0 't0' is nan"));
+  bad = samples;
+  bad[1][0][0] = INFINITY;
+  EXPECT_THAT(message(bad), HasSubstr("is inf"));
+  bad = samples;
+  bad[4].push_back({1});
+  EXPECT_THAT(message(bad), HasSubstr("sample 4 has values for 2 inputs, the model has 1"));
+  bad = samples;
+  std::fill(bad[5][0].begin(), bad[5][0].end(), 3e38f);
+  EXPECT_THAT(message(bad), HasSubstr("on sample 5"));
+}
+
+TEST(Quantizer, ConstantAndFewSamplesGiveWarnings) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(17, &samples);
+  SampleList constant(20, {std::vector<float>(192, 0.0f)});
+  const auto quantized = QuantizeWith(model, constant);
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  EXPECT_THAT(quantized->report.warnings, testing::Contains(HasSubstr("are 0 in all samples")));
+  samples.resize(5);
+  const auto few = QuantizeWith(model, samples);
+  ASSERT_TRUE(few.ok());
+  EXPECT_THAT(few->report.warnings, testing::Contains(HasSubstr("5 samples are few")));
+}
+
+TEST(Quantizer, WhatCannotBeDoneIsSaid) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(19, &samples);
+  const auto error = [&](const std::vector<uint8_t>& bytes, const QuantizeOptions& options) {
+    const auto quantized = QuantizeWith(bytes, samples, options);
+    EXPECT_FALSE(quantized.ok());
+    return quantized.status().message();
+  };
+  EXPECT_THAT(error(model, {.keep_float = {"nobody"}}), HasSubstr("no node is 'nobody'"));
+  EXPECT_THAT(error(model, {.ranges = RangeMethod::kPercentile, .percentile = 12}),
+              HasSubstr("percentile 12"));
+  EXPECT_THAT(error(model, {.activations_16 = true, .input_type = EndType::kUInt8}),
+              HasSubstr("int16"));
+  const auto once = QuantizeWith(model, samples);
+  ASSERT_TRUE(once.ok());
+  EXPECT_THAT(error(once->model, {}), HasSubstr("quantized already"));
+}
+
+TEST(Quantizer, StopsWhenAsked) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(21, &samples);
+  for (int limit : {1, 25, 60}) {
+    int calls = 0;
+    QuantizeOptions options;
+    options.progress = [&calls, limit](const QuantizeProgress& progress) {
+      EXPECT_LE(progress.done, std::max<int64_t>(progress.total, progress.done));
+      return ++calls < limit;
+    };
+    EXPECT_EQ(QuantizeWith(model, samples, options).code(), StatusCode::kCancelled);
+  }
+}
+
+}  // namespace
+}  // namespace atollrt
