@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "delegate/delegate.h"
 #include "driver/open_device.h"
@@ -249,7 +250,11 @@ TEST_P(RandomNetworks, ErrorsStayBelowTheSumOfSteps) {
     for (size_t t = 0; t < q.tensors.size(); ++t) {
       if (q.tensors[t].type != DataType::kInt8 || q.tensors[t].quantization.scales.size() != 1)
         continue;
-      Dequantize(q.tensors[t], (*b)->TensorBytes(static_cast<int32_t>(t)), &computed);
+      const std::span<const uint8_t> bytes_of =
+          std::as_const(**b).ConstTensorBytes(static_cast<int32_t>(t));
+      ASSERT_EQ(static_cast<int64_t>(bytes_of.size()), q.tensors[t].byte_size())
+          << Describe(q, static_cast<int32_t>(t));
+      Dequantize(q.tensors[t], bytes_of, &computed);
       for (const float value : computed) {
         largest[t] = std::max(largest[t], std::abs(static_cast<double>(value)));
       }
@@ -401,9 +406,13 @@ TEST(Quantizer, BadSamplesAreNamed) {
   bad = samples;
   bad[4].push_back({1});
   EXPECT_THAT(message(bad), HasSubstr("sample 4 has values for 2 inputs, the model has 1"));
-  bad = samples;
-  std::fill(bad[5][0].begin(), bad[5][0].end(), 3e38f);
-  EXPECT_THAT(message(bad), HasSubstr("on sample 5"));
+  FloatBuilder b(1);
+  b.Output(b.Unary(OpType::kEXP, b.Input({1, 4})));
+  SampleList large = b.MakeSamples(4);
+  large[2][0][1] = 200;
+  const auto quantized = QuantizeWith(b.Build(), large);
+  EXPECT_EQ(quantized.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(quantized.status().message(), HasSubstr("on sample 2"));
 }
 
 TEST(Quantizer, ConstantAndFewSamplesGiveWarnings) {
