@@ -9,6 +9,7 @@
 #include "atoll/quantize.h"
 #include "quantize/check_prescriptions.h"
 #include "quantize/quantizer.h"
+#include "runtime/ops/cpu_ops.h"
 #include "runtime/tflite/tflite_loader.h"
 
 struct AtollQuantized {
@@ -133,7 +134,7 @@ Result<QuantizeOptions> ToOptions(const AtollQuantizeOptions* given) {
 Result<Quantized> QuantizeFor(std::span<const uint8_t> model, const AtollQuantizeSamples& samples,
                               const AtollQuantizeOptions* given) {
   ATOLL_ASSIGN_OR_RETURN(const QuantizeOptions options, ToOptions(given));
-  ATOLL_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadTflite(model));
+  ATOLL_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadTflite(model, EvaluateNode));
   CallersSamples data(samples, loaded.graphs[0]);
   return Quantize(model, &data, options);
 }

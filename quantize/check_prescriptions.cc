@@ -6,6 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "runtime/ops/cpu_ops.h"
 #include "runtime/tflite/tflite_loader.h"
 
 namespace atollrt {
@@ -259,7 +260,7 @@ class Checker {
 std::vector<std::string> BrokenPrescriptions(const Graph& graph) { return Checker(graph).Run(); }
 
 Status CheckPrescriptions(std::span<const uint8_t> model) {
-  ATOLL_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadTflite(model));
+  ATOLL_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadTflite(model, EvaluateNode));
   std::string all;
   for (const Graph& graph : loaded.graphs) {
     for (const std::string& problem : BrokenPrescriptions(graph)) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "quantize/bias_correction.h"
+#include "quantize/compensated_rounding.h"
 #include "quantize/edited_graph.h"
 #include "quantize/emit.h"
 #include "quantize/float_pass.h"
@@ -270,6 +271,11 @@ class Quantizer {
       if (!FallBackToFloat(edited_, emitted, &choices)) break;
     }
     const Scheme scheme(edited_.graph, choices, ranges);
+    if (options_.compensate_rounding) {
+      ATOLL_ASSIGN_OR_RETURN(const EmittedGraph nearest, Emit(scheme, changes));
+      ATOLL_RETURN_IF_ERROR(
+          CompensateRounding(edited_, nearest, options_, &*samples_, &progress_, &changes));
+    }
     if (options_.bias_correction) {
       ATOLL_RETURN_IF_ERROR(
           CorrectBiases(edited_, scheme, measures_, options_, &*samples_, &progress_, &changes));

@@ -46,7 +46,7 @@ enum class EndType {
 
 // What is under way, for people who wait.
 struct QuantizeProgress {
-  const char* phase = "";  // "ranges", "bias correction", "report", "search"
+  const char* phase = "";  // "ranges", "rounding", "bias correction", "report"
   int64_t done = 0, total = 0;
 };
 

@@ -138,6 +138,57 @@ TEST_F(Anchors, AnomalyDetection) {
   ExpectBetter("mlperf_tiny_ad01_float.tflite", windows, windows, {33.6, 0});
 }
 
+// What the options gain or lose on this network, within what other samples would change.
+TEST_F(Anchors, AnomalyDetectionWithCompensatedRounding) {
+  const SampleList windows = ReadSamples(FloatModel("ad01_windows_float32_40x640.bin"), 640);
+  const std::vector<uint8_t> model = ReadBytes(FloatModel("mlperf_tiny_ad01_float.tflite"));
+  const auto quality = [&](bool compensate) {
+    ListedSamples data(windows);
+    const auto quantized =
+        Quantize(model, &data, {.bias_correction = false, .compensate_rounding = compensate});
+    return quantized.ok() ? quantized->report.logits_sqnr_db : 0.0;
+  };
+  const double nearest = quality(false), compensated = quality(true);
+  std::printf("ad01 rounded to nearest %.2f dB, compensated %.2f dB\n", nearest, compensated);
+  EXPECT_GT(compensated, nearest);
+}
+
+// int8 weights beside float activations become floats again; the result is a model like others.
+TEST_F(Anchors, HalfQuantizedFileIsRepaired) {
+  const std::vector<uint8_t> model = ReadBytes(FloatModel("mlperf_tiny_kws_hybrid.tflite"));
+  SampleList samples;
+  for (int i = 0; i < 16; ++i) {
+    std::vector<float> values(490);
+    for (size_t k = 0; k < values.size(); ++k) {
+      values[k] = 40 * std::sin(static_cast<float>(k * static_cast<size_t>(i + 3)));
+    }
+    samples.push_back({std::move(values)});
+  }
+  ListedSamples data(samples);
+  const auto quantized = Quantize(model, &data, {});
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  EXPECT_GT(quantized->report.logits_sqnr_db, 25);
+  EXPECT_TRUE(CheckPrescriptions(quantized->model).ok());
+}
+
+TEST_F(Anchors, FaceDetectorIsQuantizedAsAWhole) {
+  const std::vector<uint8_t> model = ReadBytes(FloatModel("rfb320_float.tflite"));
+  SampleList samples(2, {std::vector<float>(240 * 320 * 3)});
+  for (size_t k = 0; k < samples[0][0].size(); ++k) {
+    samples[0][0][k] = std::sin(static_cast<float>(k) / 500);
+    samples[1][0][k] = std::sin(static_cast<float>(k) / 77);
+  }
+  ListedSamples data(samples);
+  const auto quantized = Quantize(model, &data, {});
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  for (const QuantizeReport::Layer& layer : quantized->report.layers) {
+    EXPECT_EQ(layer.type, "int8") << layer.name << ": " << layer.reason;
+  }
+  const Status check = CheckPrescriptions(quantized->model);
+  EXPECT_TRUE(check.ok()) << check.message();
+  EXPECT_GT(quantized->report.logits_sqnr_db, 15);
+}
+
 TEST_F(Anchors, MobileNetV1) {
   ExpectBetter("mobilenet_v1_0.25_224_float.tflite", MakeCrops(2, 224, 127.5f, -1, 3),
                MakeCrops(1, 224, 127.5f, -1, 3), {12.5, 0.6});
