@@ -1,0 +1,734 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolutions, pools, batch normalization and matrix products.
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "quantize/onnx/onnx_operators.h"
+#include "runtime/shapes/shape_inference.h"
+
+namespace atollrt {
+namespace {
+
+constexpr int64_t kMaxWindow = 65535;
+
+// A window over h and w (a single axis counts as w, with h of 1).
+struct OnnxWindow {
+  int64_t input[2] = {1, 1}, filter[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1};
+  int64_t before[2] = {0, 0}, after[2] = {0, 0};
+  int64_t extent(int axis) const { return (filter[axis] - 1) * dilation[axis] + 1; }
+  bool padded() const { return before[0] + before[1] + after[0] + after[1] != 0; }
+};
+
+Status ReadAxes(const OnnxNodeImport& n, const char* name, size_t spatial, int64_t low,
+                int64_t* axes) {
+  const Dims values = n.Ints(name);
+  if (values.empty()) return Status();
+  if (values.size() != spatial) {
+    return CorruptModel("%s has %zu numbers for %zu axes", name, values.size(), spatial);
+  }
+  for (size_t i = 0; i < spatial; ++i) {
+    if (values[i] < low || values[i] > kMaxWindow) {
+      return CorruptModel("%s is %s", name, DimsString(values).c_str());
+    }
+    axes[2 - spatial + i] = values[i];
+  }
+  return Status();
+}
+
+// Of a value [N, C, W] or [N, C, H, W] and a filter.
+Result<OnnxWindow> ReadWindow(const OnnxNodeImport& n, const OnnxValue& x, const Dims& filter) {
+  if (x.rank() != 3 && x.rank() != 4) {
+    return Unsupported(
+        "an input of shape %s; windows over one or two axes are supported, so 3 or 4 dimensions",
+        DimsString(x.dims).c_str());
+  }
+  const size_t spatial = x.rank() - 2;
+  if (filter.size() != spatial) {
+    return CorruptModel("a filter of %s for an input of %s", DimsString(filter).c_str(),
+                        DimsString(x.dims).c_str());
+  }
+  OnnxWindow window;
+  for (size_t i = 0; i < spatial; ++i) {
+    window.input[2 - spatial + i] = x.dims[2 + i];
+    window.filter[2 - spatial + i] = filter[i];
+    if (filter[i] < 1 || filter[i] > kMaxWindow) {
+      return CorruptModel("a filter of %s", DimsString(filter).c_str());
+    }
+  }
+  ATOLL_RETURN_IF_ERROR(ReadAxes(n, "strides", spatial, 1, window.stride));
+  ATOLL_RETURN_IF_ERROR(ReadAxes(n, "dilations", spatial, 1, window.dilation));
+  const std::string_view auto_pad = n.Text("auto_pad", "NOTSET");
+  if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
+    for (int i = 0; i < 2; ++i) {
+      const int64_t output = (window.input[i] + window.stride[i] - 1) / window.stride[i];
+      const int64_t total = std::max<int64_t>(
+          0, (output - 1) * window.stride[i] + window.extent(i) - window.input[i]);
+      const int64_t less = total / 2;
+      window.before[i] = auto_pad == "SAME_UPPER" ? less : total - less;
+      window.after[i] = total - window.before[i];
+    }
+  } else if (auto_pad == "NOTSET") {
+    const Dims pads = n.Ints("pads");
+    if (!pads.empty() && pads.size() != 2 * spatial) {
+      return CorruptModel("pads has %zu numbers for %zu axes", pads.size(), spatial);
+    }
+    for (size_t i = 0; i < pads.size(); ++i) {
+      if (pads[i] < 0 || pads[i] > kMaxWindow) {
+        return Unsupported("pads of %s; negative ones are not supported", DimsString(pads).c_str());
+      }
+      (i < spatial ? window.before : window.after)[2 - spatial + i % spatial] = pads[i];
+    }
+  } else if (auto_pad != "VALID") {
+    return CorruptModel("auto_pad is '%s'", std::string(auto_pad).c_str());
+  }
+  return window;
+}
+
+bool IsSamePadding(const OnnxWindow& window) {
+  for (int i = 0; i < 2; ++i) {
+    const WindowResult same = ResolveWindow(
+        {static_cast<int32_t>(window.input[i]), static_cast<int32_t>(window.filter[i]),
+         static_cast<int32_t>(window.stride[i]), static_cast<int32_t>(window.dilation[i])},
+        Padding::kSame);
+    const int64_t total = std::max<int64_t>(
+        0, (int64_t{same.output} - 1) * window.stride[i] + window.extent(i) - window.input[i]);
+    const int64_t windows =
+        (window.input[i] + window.before[i] + window.after[i] - window.extent(i)) /
+            window.stride[i] + 1;
+    // Cells of padding behind the last window change nothing.
+    if (same.pad_before != window.before[i] || windows != same.output ||
+        window.before[i] + window.after[i] < total) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The tensor [N, H, W, C] of a value [N, C, H, W] or [N, C, W].
+Result<int32_t> AsPicture(OnnxNodeImport& n, const OnnxValue& x) {
+  ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.Stored(x, ChannelsLast(x.rank())));
+  if (x.rank() == 4) return tensor;
+  Shape shape = n.b.tensor(tensor).shape;
+  shape.insert(shape.begin() + 1, 1);
+  return n.b.EmitReshape(tensor, shape);
+}
+
+// The value of a tensor [N, H, W, C], of `rank` dimensions.
+Status SetPicture(OnnxNodeImport& n, int32_t tensor, size_t rank) {
+  if (rank == 4) return n.SetTensor(tensor, ChannelsLast(4));
+  Shape shape = n.b.tensor(tensor).shape;
+  shape.erase(shape.begin() + 1);
+  ATOLL_ASSIGN_OR_RETURN(const int32_t line, n.b.EmitReshape(tensor, shape));
+  return n.SetTensor(line, ChannelsLast(3));
+}
+
+// PAD, or PADV2 where the padding is not 0.
+Result<int32_t> EmitPad(OnnxNodeImport& n, int32_t tensor, const OnnxWindow& window, float value) {
+  if (!window.padded()) return tensor;
+  const auto i32 = [](int64_t number) { return static_cast<int32_t>(number); };
+  ATOLL_ASSIGN_OR_RETURN(
+      const int32_t sizes,
+      n.b.IntTensor({4, 2}, {0, 0, i32(window.before[0]), i32(window.after[0]),
+                             i32(window.before[1]), i32(window.after[1]), 0, 0}));
+  if (value == 0) return n.b.Emit(OpType::kPAD, {tensor, sizes});
+  ATOLL_ASSIGN_OR_RETURN(const int32_t scalar, n.b.ScalarTensor(value));
+  return n.b.Emit(OpType::kPADV2, {tensor, sizes, scalar});
+}
+
+Conv2DOptions ConvOptions(const OnnxWindow& window, Padding padding) {
+  Conv2DOptions options;
+  options.padding = padding;
+  options.stride_h = static_cast<int32_t>(window.stride[0]);
+  options.stride_w = static_cast<int32_t>(window.stride[1]);
+  options.dilation_h = static_cast<int32_t>(window.dilation[0]);
+  options.dilation_w = static_cast<int32_t>(window.dilation[1]);
+  return options;
+}
+
+// The weights and bias of a convolution, constants: [O, I / groups, H, W] (of a transposed one
+// [I, O / groups, H, W]), and a bias of zeros if there is none.
+struct Filter {
+  OnnxValue weights;
+  std::vector<float> bias;
+};
+Result<Filter> ReadFilter(OnnxNodeImport& n, size_t rank, int64_t outputs) {
+  Filter filter;
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* weights, n.FloatInput(1));
+  if (!weights->is_constant()) {
+    return Unsupported("weights that are computed at run time; they must be an initializer");
+  }
+  filter.weights = *weights;
+  if (rank == 3) filter.weights.dims.insert(filter.weights.dims.begin() + 2, 1);
+  if (n.has(2)) {
+    ATOLL_ASSIGN_OR_RETURN(filter.bias, n.FloatsAt(2, "the bias"));
+    if (static_cast<int64_t>(filter.bias.size()) != outputs) {
+      return CorruptModel("a bias of %zu for %lld output channels", filter.bias.size(),
+                          static_cast<long long>(outputs));
+    }
+  } else {
+    ATOLL_RETURN_IF_ERROR(n.b.Charge(outputs, sizeof(float)));
+    filter.bias.assign(static_cast<size_t>(outputs), 0.0f);
+  }
+  return filter;
+}
+
+// Outputs first ... first + count - 1 of a filter.
+Result<OnnxValue> FilterRows(OnnxNodeImport& n, const OnnxValue& weights, int64_t first,
+                             int64_t count) {
+  Dims dims = weights.dims;
+  const int64_t row = DimsCount(dims) / dims[0];
+  dims[0] = count;
+  const auto begin = weights.constant->floats.begin() + first * row;
+  return n.b.Floats(std::move(dims), std::vector<float>(begin, begin + count * row));
+}
+
+// A tensor for the constant alone, so that batch normalization may change it.
+Result<int32_t> OwnTensor(OnnxNodeImport& n, const OnnxValue& value, const Perm& perm) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue permuted, n.b.Permute(value, perm));
+  return n.b.FloatTensor(ToShape(permuted.dims), permuted.constant->floats);
+}
+
+Result<std::vector<int32_t>> SplitChannels(OnnxNodeImport& n, int32_t x, int64_t groups) {
+  ATOLL_ASSIGN_OR_RETURN(const int32_t axis, n.b.IntTensor({}, {3}));
+  return n.b.EmitMany(OpType::kSPLIT, {axis, x}, static_cast<size_t>(groups),
+                      SplitOptions{static_cast<int32_t>(groups)}, DataType::kFloat32);
+}
+
+Status CheckGroups(int64_t groups, int64_t channels, const Dims& weights) {
+  if (groups < 1 || channels % groups != 0) {
+    return CorruptModel("group is %lld for %lld channels", static_cast<long long>(groups),
+                        static_cast<long long>(channels));
+  }
+  for (const int64_t size : weights) {
+    if (size < 1) return CorruptModel("weights of shape %s", DimsString(weights).c_str());
+  }
+  return Status();
+}
+
+Status ImportConv(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* w, n.FloatInput(1));
+  if (w->rank() != x->rank() || w->rank() < 3) {
+    return Unsupported("an input of shape %s with weights of shape %s; convolutions over one or "
+                       "two axes are supported",
+                       DimsString(x->dims).c_str(), DimsString(w->dims).c_str());
+  }
+  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window,
+                         ReadWindow(n, *x, Dims(w->dims.begin() + 2, w->dims.end())));
+  const int64_t groups = n.Int("group", 1);
+  ATOLL_RETURN_IF_ERROR(CheckGroups(groups, x->dims[1], w->dims));
+  const int64_t outputs = w->dims[0];
+  if (w->dims[1] != x->dims[1] / groups || outputs % groups != 0) {
+    return CorruptModel("weights of shape %s for %lld channels in %lld groups",
+                        DimsString(w->dims).c_str(), static_cast<long long>(x->dims[1]),
+                        static_cast<long long>(groups));
+  }
+  ATOLL_ASSIGN_OR_RETURN(const Filter filter, ReadFilter(n, x->rank(), outputs));
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, AsPicture(n, *x));
+  Padding padding = Padding::kValid;
+  if (window.padded() && IsSamePadding(window)) {
+    padding = Padding::kSame;
+  } else {
+    ATOLL_ASSIGN_OR_RETURN(tensor, EmitPad(n, tensor, window, 0));
+  }
+  const Conv2DOptions options = ConvOptions(window, padding);
+  const size_t rank = x->rank();
+  if (groups > 1 && groups == x->dims[1]) {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t weights, OwnTensor(n, filter.weights, {1, 2, 3, 0}));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t bias,
+                           n.b.FloatTensor({static_cast<int32_t>(outputs)}, filter.bias));
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kDEPTHWISE_CONV_2D, {tensor, weights, bias},
+                                            options));
+    return SetPicture(n, tensor, rank);
+  }
+  std::vector<int32_t> parts = {tensor};
+  if (groups > 1) {
+    ATOLL_ASSIGN_OR_RETURN(parts, SplitChannels(n, tensor, groups));
+  }
+  const int64_t count = outputs / groups;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t first = static_cast<int64_t>(i) * count;
+    ATOLL_ASSIGN_OR_RETURN(const OnnxValue rows, FilterRows(n, filter.weights, first, count));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t weights, OwnTensor(n, rows, {0, 2, 3, 1}));
+    ATOLL_ASSIGN_OR_RETURN(
+        const int32_t bias,
+        n.b.FloatTensor({static_cast<int32_t>(count)},
+                        {filter.bias.begin() + first, filter.bias.begin() + first + count}));
+    ATOLL_ASSIGN_OR_RETURN(parts[i],
+                           n.b.Emit(OpType::kCONV_2D, {parts[i], weights, bias}, options));
+  }
+  tensor = parts[0];
+  if (groups > 1) {
+    AxisOptions axis;
+    axis.axis = 3;
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kCONCATENATION, parts, axis));
+  }
+  return SetPicture(n, tensor, rank);
+}
+
+// [I, O, H, W] with zeros between the taps.
+Result<OnnxValue> Dilate(OnnxNodeImport& n, const OnnxValue& weights, const OnnxWindow& window) {
+  if (window.dilation[0] == 1 && window.dilation[1] == 1) return weights;
+  Dims dims = weights.dims;
+  dims[2] = window.extent(0);
+  dims[3] = window.extent(1);
+  ATOLL_RETURN_IF_ERROR(n.b.Charge(DimsCount(dims), sizeof(float)));
+  std::vector<float> values(static_cast<size_t>(DimsCount(dims)), 0.0f);
+  size_t source = 0;
+  for (int64_t plane = 0; plane < dims[0] * dims[1]; ++plane) {
+    for (int64_t y = 0; y < window.filter[0]; ++y) {
+      for (int64_t x = 0; x < window.filter[1]; ++x) {
+        values[static_cast<size_t>((plane * dims[2] + y * window.dilation[0]) * dims[3] +
+                                   x * window.dilation[1])] =
+            weights.constant->floats[source++];
+      }
+    }
+  }
+  return n.b.Floats(std::move(dims), std::move(values));
+}
+
+Status ImportConvTranspose(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* w, n.FloatInput(1));
+  if (w->rank() != x->rank() || w->rank() < 3) {
+    return Unsupported("an input of shape %s with weights of shape %s",
+                       DimsString(x->dims).c_str(), DimsString(w->dims).c_str());
+  }
+  const std::string_view auto_pad = n.Text("auto_pad", "NOTSET");
+  if (auto_pad != "NOTSET" && auto_pad != "VALID") {
+    return Unsupported("auto_pad '%s'; export with pads", std::string(auto_pad).c_str());
+  }
+  if (!n.Ints("output_shape").empty()) {
+    return Unsupported("the attribute output_shape; export with pads and output_padding");
+  }
+  ATOLL_ASSIGN_OR_RETURN(OnnxWindow window,
+                         ReadWindow(n, *x, Dims(w->dims.begin() + 2, w->dims.end())));
+  const int64_t groups = n.Int("group", 1);
+  ATOLL_RETURN_IF_ERROR(CheckGroups(groups, x->dims[1], w->dims));
+  if (w->dims[0] != x->dims[1]) {
+    return CorruptModel("weights of shape %s for %lld channels", DimsString(w->dims).c_str(),
+                        static_cast<long long>(x->dims[1]));
+  }
+  int64_t extra[2] = {0, 0};
+  ATOLL_RETURN_IF_ERROR(ReadAxes(n, "output_padding", x->rank() - 2, 0, extra));
+  const size_t rank = x->rank();
+  const int64_t count = w->dims[1];
+  ATOLL_ASSIGN_OR_RETURN(Filter filter, ReadFilter(n, rank, count * groups));
+  ATOLL_ASSIGN_OR_RETURN(filter.weights, Dilate(n, filter.weights, window));
+  int64_t full[2];
+  int64_t output[2];
+  bool same = true;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t extent = window.extent(i);
+    // With what the padding at the end takes away, and what output_padding adds.
+    full[i] = (window.input[i] - 1) * window.stride[i] + extent + extra[i];
+    output[i] = full[i] - window.before[i] - window.after[i];
+    if (output[i] < 1 || full[i] > INT32_MAX || extra[i] >= window.stride[i]) {
+      return CorruptModel("pads and output_padding that make %lld of %lld cells",
+                          static_cast<long long>(output[i]), static_cast<long long>(full[i]));
+    }
+    const WindowResult result = ResolveWindow(
+        {static_cast<int32_t>(output[i]), static_cast<int32_t>(extent),
+         static_cast<int32_t>(window.stride[i]), 1},
+        Padding::kSame);
+    same &= result.output == window.input[i] && result.pad_before == window.before[i];
+  }
+  const int64_t* size = same ? output : full;
+  Conv2DOptions options = ConvOptions(window, same ? Padding::kSame : Padding::kValid);
+  options.dilation_h = options.dilation_w = 1;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t picture, AsPicture(n, *x));
+  std::vector<int32_t> parts = {picture};
+  if (groups > 1) {
+    ATOLL_ASSIGN_OR_RETURN(parts, SplitChannels(n, picture, groups));
+  }
+  const int32_t batch = n.b.tensor(picture).shape[0];
+  const int64_t inputs = x->dims[1] / groups;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    ATOLL_ASSIGN_OR_RETURN(
+        const OnnxValue rows,
+        FilterRows(n, filter.weights, static_cast<int64_t>(i) * inputs, inputs));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t weights, OwnTensor(n, rows, {1, 2, 3, 0}));
+    const auto first = filter.bias.begin() + static_cast<int64_t>(i) * count;
+    ATOLL_ASSIGN_OR_RETURN(const int32_t bias, n.b.FloatTensor({static_cast<int32_t>(count)},
+                                                               {first, first + count}));
+    ATOLL_ASSIGN_OR_RETURN(
+        const int32_t shape,
+        n.b.IntTensor({4}, {batch, static_cast<int32_t>(size[0]), static_cast<int32_t>(size[1]),
+                            static_cast<int32_t>(count)}));
+    ATOLL_ASSIGN_OR_RETURN(
+        parts[i], n.b.Emit(OpType::kTRANSPOSE_CONV, {shape, weights, parts[i], bias}, options));
+  }
+  int32_t tensor = parts[0];
+  if (groups > 1) {
+    AxisOptions axis;
+    axis.axis = 3;
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kCONCATENATION, parts, axis));
+  }
+  if (size != output && window.padded()) {
+    ATOLL_ASSIGN_OR_RETURN(
+        const int32_t begin,
+        n.b.IntTensor({4}, {0, static_cast<int32_t>(window.before[0]),
+                            static_cast<int32_t>(window.before[1]), 0}));
+    ATOLL_ASSIGN_OR_RETURN(
+        const int32_t sizes,
+        n.b.IntTensor({4}, {batch, static_cast<int32_t>(output[0]),
+                            static_cast<int32_t>(output[1]), n.b.tensor(tensor).shape[3]}));
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kSLICE, {tensor, begin, sizes}));
+  }
+  return SetPicture(n, tensor, rank);
+}
+
+// ---- Pools ----
+
+// Windows that ceil_mode adds reach beyond the padding, but begin before its end.
+void ApplyCeilMode(const OnnxNodeImport& n, OnnxWindow* window) {
+  if (n.Int("ceil_mode", 0) == 0) return;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t padded = window->input[i] + window->before[i] + window->after[i];
+    const int64_t room = padded - window->extent(i);
+    if (room < 0) continue;
+    int64_t windows = (room + window->stride[i] - 1) / window->stride[i] + 1;
+    if ((windows - 1) * window->stride[i] >= window->input[i] + window->before[i]) --windows;
+    const int64_t reach = (windows - 1) * window->stride[i] + window->extent(i);
+    if (reach > padded) window->after[i] += reach - padded;
+  }
+}
+
+// Whether no element of a tensor is below 0.
+bool IsNonNegative(OnnxNodeImport& n, int32_t tensor) {
+  for (int depth = 0; depth < 64; ++depth) {
+    const Node* node = n.b.Producer(tensor);
+    if (node == nullptr) return false;
+    Activation activation = Activation::kNone;
+    if (const auto* conv = std::get_if<Conv2DOptions>(&node->options)) {
+      activation = conv->activation;
+    } else if (const auto* elementwise = std::get_if<ElementwiseOptions>(&node->options)) {
+      activation = elementwise->activation;
+    }
+    if (activation == Activation::kRelu || activation == Activation::kRelu6) return true;
+    switch (node->type) {
+      case OpType::kRELU:
+      case OpType::kRELU6:
+      case OpType::kLOGISTIC:
+      case OpType::kSOFTMAX:
+        return true;
+      case OpType::kRESHAPE:
+      case OpType::kTRANSPOSE:
+      case OpType::kMAX_POOL_2D:
+      case OpType::kPAD:
+      case OpType::kSLICE:
+        tensor = node->inputs[0];
+        break;
+      default:
+        return false;
+    }
+  }
+  return false;
+}
+
+Pool2DOptions PoolOptions(const OnnxWindow& window, Padding padding) {
+  Pool2DOptions options;
+  options.padding = padding;
+  options.stride_h = static_cast<int32_t>(window.stride[0]);
+  options.stride_w = static_cast<int32_t>(window.stride[1]);
+  options.filter_h = static_cast<int32_t>(window.filter[0]);
+  options.filter_w = static_cast<int32_t>(window.filter[1]);
+  return options;
+}
+
+Result<OnnxWindow> ReadPool(const OnnxNodeImport& n, const OnnxValue& x) {
+  ATOLL_ASSIGN_OR_RETURN(OnnxWindow window, ReadWindow(n, x, n.Ints("kernel_shape")));
+  if (window.dilation[0] != 1 || window.dilation[1] != 1) {
+    return Unsupported("dilations of %lld x %lld; pools without holes are supported",
+                       static_cast<long long>(window.dilation[0]),
+                       static_cast<long long>(window.dilation[1]));
+  }
+  ApplyCeilMode(n, &window);
+  return window;
+}
+
+Status ImportMaxPool(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  if (n.node.outputs.size() > 1 && !n.node.outputs[1].empty()) {
+    return Unsupported("the output Indices; export without return_indices");
+  }
+  if (n.Int("storage_order", 0) != 0) return Unsupported("storage_order 1");
+  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window, ReadPool(n, *x));
+  const size_t rank = x->rank();
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, AsPicture(n, *x));
+  Padding padding = Padding::kValid;
+  if (window.padded() && IsSamePadding(window)) {
+    padding = Padding::kSame;
+  } else {
+    // Padding never wins: 0 is the least element behind a ReLU.
+    const float least = IsNonNegative(n, tensor) ? 0.0f : -FLT_MAX;
+    ATOLL_ASSIGN_OR_RETURN(tensor, EmitPad(n, tensor, window, least));
+  }
+  ATOLL_ASSIGN_OR_RETURN(tensor,
+                         n.b.Emit(OpType::kMAX_POOL_2D, {tensor}, PoolOptions(window, padding)));
+  return SetPicture(n, tensor, rank);
+}
+
+Status ImportAveragePool(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow plain,
+                         ReadWindow(n, *x, n.Ints("kernel_shape")));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window, ReadPool(n, *x));
+  const bool include_pad = n.Int("count_include_pad", 0) != 0;
+  const size_t rank = x->rank();
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, AsPicture(n, *x));
+  if (!window.padded() || (!include_pad && IsSamePadding(window))) {
+    const Padding padding = window.padded() ? Padding::kSame : Padding::kValid;
+    ATOLL_ASSIGN_OR_RETURN(
+        tensor, n.b.Emit(OpType::kAVERAGE_POOL_2D, {tensor}, PoolOptions(window, padding)));
+    return SetPicture(n, tensor, rank);
+  }
+  ATOLL_ASSIGN_OR_RETURN(tensor, EmitPad(n, tensor, window, 0));
+  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kAVERAGE_POOL_2D, {tensor},
+                                          PoolOptions(window, Padding::kValid)));
+  // The average counts every cell of a window; ONNX counts those of the input, with the padding if
+  // it is told so, and never those that ceil_mode adds.
+  std::vector<float> factors[2];
+  bool all_one = true;
+  const Shape shape = n.b.tensor(tensor).shape;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t low = include_pad ? 0 : window.before[i];
+    const int64_t high =
+        plain.before[i] + plain.input[i] + (include_pad ? plain.after[i] : 0);
+    ATOLL_RETURN_IF_ERROR(n.b.Charge(shape[1 + i], sizeof(float)));
+    for (int64_t k = 0; k < shape[1 + i]; ++k) {
+      const int64_t begin = std::max(low, k * window.stride[i]);
+      const int64_t end = std::min(high, k * window.stride[i] + window.filter[i]);
+      if (end <= begin) return Unsupported("a window that lies in the padding alone");
+      factors[i].push_back(static_cast<float>(window.filter[i]) / static_cast<float>(end - begin));
+      all_one &= end - begin == window.filter[i];
+    }
+  }
+  if (!all_one) {
+    ATOLL_RETURN_IF_ERROR(n.b.Charge(int64_t{shape[1]} * shape[2], sizeof(float)));
+    std::vector<float> factor;
+    for (const float h : factors[0]) {
+      for (const float w : factors[1]) factor.push_back(h * w);
+    }
+    ATOLL_ASSIGN_OR_RETURN(const int32_t constant,
+                           n.b.FloatTensor({1, shape[1], shape[2], 1}, factor));
+    ATOLL_ASSIGN_OR_RETURN(tensor,
+                           n.b.Emit(OpType::kMUL, {tensor, constant}, ElementwiseOptions{}));
+  }
+  return SetPicture(n, tensor, rank);
+}
+
+Status ImportGlobalPool(OnnxNodeImport& n, OpType type) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  if (x->rank() < 3) return CorruptModel("an input of shape %s", DimsString(x->dims).c_str());
+  Perm perm;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.AnyOrder(*x, &perm));
+  std::vector<int32_t> axes;
+  for (size_t i = 0; i < perm.size(); ++i) {
+    if (perm[i] >= 2) axes.push_back(static_cast<int32_t>(i));
+  }
+  ATOLL_ASSIGN_OR_RETURN(const int32_t constant,
+                         n.b.IntTensor({static_cast<int32_t>(axes.size())}, axes));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t result,
+                         n.b.Emit(type, {tensor, constant}, ReducerOptions{true}));
+  return n.SetTensor(result, perm);
+}
+
+// ---- Batch normalization ----
+
+bool FoldIntoConvolution(OnnxNodeImport& n, const OnnxValue& x, const std::vector<float>& scale,
+                         const std::vector<float>& shift) {
+  if (x.is_constant() || !n.OnlyReader(0) || x.rank() != 4 || x.perm != ChannelsLast(4)) {
+    return false;
+  }
+  const Node* node = n.b.Producer(x.tensor);
+  if (node == nullptr) return false;
+  const bool depthwise = node->type == OpType::kDEPTHWISE_CONV_2D;
+  if (node->type != OpType::kCONV_2D && node->type != OpType::kTRANSPOSE_CONV && !depthwise) {
+    return false;
+  }
+  if (std::get<Conv2DOptions>(node->options).activation != Activation::kNone) return false;
+  const size_t bias_at = node->type == OpType::kTRANSPOSE_CONV ? 3 : 2;
+  std::vector<uint8_t>* weights = n.b.ConstantBytes(node->inputs[1]);
+  std::vector<uint8_t>* bias = n.b.ConstantBytes(node->inputs[bias_at]);
+  if (weights == nullptr || bias == nullptr) return false;
+  const size_t channels = scale.size();
+  const size_t count = weights->size() / sizeof(float);
+  const size_t per_channel = count / channels;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t channel = depthwise ? i % channels : i / per_channel;
+    float value = 0;
+    std::memcpy(&value, weights->data() + i * sizeof(float), sizeof(float));
+    value *= scale[channel];
+    std::memcpy(weights->data() + i * sizeof(float), &value, sizeof(float));
+  }
+  for (size_t i = 0; i < channels; ++i) {
+    float value = 0;
+    std::memcpy(&value, bias->data() + i * sizeof(float), sizeof(float));
+    value = value * scale[i] + shift[i];
+    std::memcpy(bias->data() + i * sizeof(float), &value, sizeof(float));
+  }
+  return true;
+}
+
+Status ImportBatchNormalization(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  if (n.Int("training_mode", 0) != 0) {
+    return Unsupported("training_mode 1; export the model in evaluation mode");
+  }
+  if (n.opset < 9 && n.Int("spatial", 1) == 0) return Unsupported("spatial 0");
+  if (x->rank() < 2) return CorruptModel("an input of shape %s", DimsString(x->dims).c_str());
+  std::vector<float> parameters[4];
+  constexpr const char* kNames[] = {"the scale", "B", "the mean", "the variance"};
+  for (size_t i = 0; i < 4; ++i) {
+    ATOLL_ASSIGN_OR_RETURN(parameters[i], n.FloatsAt(1 + i, kNames[i]));
+    if (static_cast<int64_t>(parameters[i].size()) != x->dims[1]) {
+      return CorruptModel("%s has %zu numbers for %lld channels", kNames[i], parameters[i].size(),
+                          static_cast<long long>(x->dims[1]));
+    }
+  }
+  const float epsilon = n.Float("epsilon", 1e-5f);
+  std::vector<float> scale;
+  std::vector<float> shift;
+  for (size_t i = 0; i < parameters[0].size(); ++i) {
+    const double factor = parameters[0][i] / std::sqrt(double{parameters[3][i]} + epsilon);
+    scale.push_back(static_cast<float>(factor));
+    shift.push_back(static_cast<float>(parameters[1][i] - parameters[2][i] * factor));
+  }
+  if (FoldIntoConvolution(n, *x, scale, shift)) return n.Set(*x);
+  const Perm perm = ChannelsLast(x->rank());
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.Stored(*x, perm));
+  const int32_t channels = static_cast<int32_t>(scale.size());
+  ATOLL_ASSIGN_OR_RETURN(const int32_t factor, n.b.FloatTensor({channels}, scale));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t addend, n.b.FloatTensor({channels}, shift));
+  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kMUL, {tensor, factor}, ElementwiseOptions{}));
+  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kADD, {tensor, addend}, ElementwiseOptions{}));
+  return n.SetTensor(tensor, perm);
+}
+
+// ---- Matrix products ----
+
+// FULLY_CONNECTED of a tensor [..., K] with a constant [N, K] and a bias.
+Result<int32_t> EmitFullyConnected(OnnxNodeImport& n, int32_t tensor, const OnnxValue& weights,
+                                   const std::vector<float>& bias) {
+  ATOLL_ASSIGN_OR_RETURN(const int32_t w, n.b.ConstantTensor(weights));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t b,
+                         n.b.FloatTensor({static_cast<int32_t>(bias.size())}, bias));
+  FullyConnectedOptions options;
+  options.keep_num_dims = n.b.tensor(tensor).shape.size() != 2;
+  return n.b.Emit(OpType::kFULLY_CONNECTED, {tensor, w, b}, options);
+}
+
+Status ImportMatMul(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* a, n.FloatInput(0));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* w, n.FloatInput(1));
+  if (a->rank() < 2 || w->rank() < 2) {
+    return Unsupported("vectors as operands: %s and %s; reshape them to matrices",
+                       DimsString(a->dims).c_str(), DimsString(w->dims).c_str());
+  }
+  if (a->dims.back() != w->dims[w->rank() - 2]) {
+    return CorruptModel("matrices of %s and %s", DimsString(a->dims).c_str(),
+                        DimsString(w->dims).c_str());
+  }
+  const size_t rank = std::max(a->rank(), w->rank());
+  ATOLL_ASSIGN_OR_RETURN(const int32_t left, n.b.InOrder(*a));
+  int32_t result = -1;
+  if (w->is_constant() && w->rank() == 2) {
+    ATOLL_ASSIGN_OR_RETURN(const OnnxValue weights, n.b.Permute(*w, {1, 0}));
+    ATOLL_RETURN_IF_ERROR(n.b.Charge(w->dims[1], sizeof(float)));
+    const std::vector<float> bias(static_cast<size_t>(w->dims[1]), 0.0f);
+    ATOLL_ASSIGN_OR_RETURN(result, EmitFullyConnected(n, left, weights, bias));
+  } else {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t right, n.b.InOrder(*w));
+    ATOLL_ASSIGN_OR_RETURN(result,
+                           n.b.Emit(OpType::kBATCH_MATMUL, {left, right}, BatchMatMulOptions{}));
+  }
+  return n.SetTensor(result, IdentityPerm(rank));
+}
+
+Status ImportGemm(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* a, n.FloatInput(0));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* w, n.FloatInput(1));
+  if (a->rank() != 2 || w->rank() != 2) {
+    return CorruptModel("matrices of %s and %s", DimsString(a->dims).c_str(),
+                        DimsString(w->dims).c_str());
+  }
+  const float alpha = n.Float("alpha", 1);
+  const float beta = n.Float("beta", 1);
+  const bool transposed = n.Int("transB", 0) != 0;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t left,
+                         n.b.Stored(*a, n.Int("transA", 0) != 0 ? Perm{1, 0} : Perm{0, 1}));
+  const int64_t depth = n.b.tensor(left).shape[1];
+  const int64_t units = w->dims[transposed ? 0 : 1];
+  if (w->dims[transposed ? 1 : 0] != depth || units < 1) {
+    return CorruptModel("matrices of %s and %s", DimsString(a->dims).c_str(),
+                        DimsString(w->dims).c_str());
+  }
+  ATOLL_RETURN_IF_ERROR(n.b.Charge(units, sizeof(float)));
+  std::vector<float> bias(static_cast<size_t>(units), 0.0f);
+  const OnnxValue* addend = nullptr;  // what is no bias
+  if (n.has(2)) {
+    ATOLL_ASSIGN_OR_RETURN(addend, n.FloatInput(2));
+    const bool row = addend->is_constant() &&
+                     (DimsCount(addend->dims) == 1 ||
+                      (DimsCount(addend->dims) == units && addend->dims.back() == units));
+    if (row && w->is_constant()) {
+      const std::vector<float>& values = addend->constant->floats;
+      for (size_t i = 0; i < bias.size(); ++i) bias[i] = beta * values[values.size() == 1 ? 0 : i];
+      addend = nullptr;
+    }
+  }
+  int32_t result = -1;
+  if (w->is_constant()) {
+    ATOLL_ASSIGN_OR_RETURN(OnnxValue weights,
+                           n.b.Permute(*w, transposed ? Perm{0, 1} : Perm{1, 0}));
+    if (alpha != 1) {
+      std::vector<float> scaled = weights.constant->floats;
+      for (float& value : scaled) value *= alpha;
+      ATOLL_ASSIGN_OR_RETURN(weights, n.b.Floats(weights.dims, std::move(scaled)));
+    }
+    ATOLL_ASSIGN_OR_RETURN(result, EmitFullyConnected(n, left, weights, bias));
+  } else {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t right, n.b.InOrder(*w));
+    BatchMatMulOptions options;
+    options.transpose_rhs = transposed;
+    ATOLL_ASSIGN_OR_RETURN(result, n.b.Emit(OpType::kBATCH_MATMUL, {left, right}, options));
+    if (alpha != 1) {
+      ATOLL_ASSIGN_OR_RETURN(const int32_t factor, n.b.ScalarTensor(alpha));
+      ATOLL_ASSIGN_OR_RETURN(result,
+                             n.b.Emit(OpType::kMUL, {result, factor}, ElementwiseOptions{}));
+    }
+  }
+  if (addend != nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(int32_t right, n.b.InOrder(*addend));
+    if (beta != 1) {
+      ATOLL_ASSIGN_OR_RETURN(const int32_t factor, n.b.ScalarTensor(beta));
+      ATOLL_ASSIGN_OR_RETURN(right, n.b.Emit(OpType::kMUL, {right, factor}, ElementwiseOptions{}));
+    }
+    ATOLL_ASSIGN_OR_RETURN(result, n.b.Emit(OpType::kADD, {result, right}, ElementwiseOptions{}));
+  }
+  return n.SetTensor(result, {0, 1});
+}
+
+}  // namespace
+
+std::vector<OnnxOperatorEntry> OnnxLayerOperators() {
+  return {
+      {"Conv", ImportConv},
+      {"ConvTranspose", ImportConvTranspose},
+      {"MaxPool", ImportMaxPool},
+      {"AveragePool", ImportAveragePool},
+      {"GlobalAveragePool", [](OnnxNodeImport& n) { return ImportGlobalPool(n, OpType::kMEAN); }},
+      {"GlobalMaxPool",
+       [](OnnxNodeImport& n) { return ImportGlobalPool(n, OpType::kREDUCE_MAX); }},
+      {"BatchNormalization", ImportBatchNormalization},
+      {"Gemm", ImportGemm},
+      {"MatMul", ImportMatMul},
+  };
+}
+
+}  // namespace atollrt

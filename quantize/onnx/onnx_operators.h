@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operators of ONNX, one function for each or for a family: it reads a node's operands and
+// adds to the graph what computes its outputs. Errors do not name the node; the caller does. Part
+// of the importer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "atoll/status.h"
+#include "quantize/onnx/onnx_graph.h"
+#include "quantize/onnx/onnx_proto.h"
+
+namespace atollrt {
+
+// One node while it is imported.
+class OnnxNodeImport {
+ public:
+  using Values = std::unordered_map<std::string_view, OnnxValue>;
+  using Uses = std::unordered_map<std::string_view, int32_t>;
+
+  OnnxNodeImport(const OnnxNode& node, int64_t opset, OnnxGraphBuilder* builder, Values* values,
+                 const Uses* uses)
+      : node(node), opset(opset), b(*builder), values_(*values), uses_(*uses) {}
+
+  const OnnxNode& node;
+  const int64_t opset;
+  OnnxGraphBuilder& b;
+
+  // ---- Operands ----
+  size_t input_count() const { return node.inputs.size(); }
+  bool has(size_t position) const {
+    return position < node.inputs.size() && !node.inputs[position].empty();
+  }
+  // kCorruptModel if it is absent; stays where it is while outputs are set.
+  Result<const OnnxValue*> Input(size_t position) const;
+  Result<const OnnxValue*> FloatInput(size_t position) const;
+  // A constant of whole numbers; kUnsupported if it is computed.
+  Result<Dims> IntegersAt(size_t position, const char* what) const;
+  // The numbers of an attribute before opset `since`, and of an input from it on; `fallback` if
+  // there is neither.
+  Result<Dims> IntegersOf(const char* attribute, size_t position, int64_t since,
+                          Dims fallback) const;
+  Result<std::vector<float>> FloatsAt(size_t position, const char* what) const;
+  bool all_constant() const;
+  // Whether nothing else reads input `position`, which no other name has, either.
+  bool OnlyReader(size_t position) const;
+
+  // ---- Attributes ----
+  const OnnxAttribute* Attribute(std::string_view name) const;
+  int64_t Int(std::string_view name, int64_t fallback) const;
+  float Float(std::string_view name, float fallback) const;
+  std::string_view Text(std::string_view name, std::string_view fallback) const;
+  Dims Ints(std::string_view name) const;
+
+  // ---- Results ----
+  Status Set(OnnxValue value) { return SetAt(0, std::move(value)); }
+  Status SetAt(size_t position, OnnxValue value);
+  Status SetTensor(int32_t tensor, Perm perm, OnnxType type = OnnxType::kFloat) {
+    return Set(b.FromTensor(tensor, std::move(perm), type));
+  }
+
+ private:
+  Values& values_;
+  const Uses& uses_;
+};
+
+// `axis` in [-rank, rank) as [0, rank).
+Result<int32_t> OnnxAxis(int64_t axis, size_t rank);
+// Where a value's axis is stored.
+int32_t StoredAxis(const OnnxValue& value, int32_t axis);
+
+using OnnxOperator = Status (*)(OnnxNodeImport& n);
+struct OnnxOperatorEntry {
+  std::string_view name;
+  OnnxOperator import;
+};
+// Windows and matrix products; arithmetic; movement of data.
+std::vector<OnnxOperatorEntry> OnnxLayerOperators();
+std::vector<OnnxOperatorEntry> OnnxMathOperators();
+std::vector<OnnxOperatorEntry> OnnxMoveOperators();
+
+// Puts an activation into the node that computes input `position`, if nothing else reads that and
+// it has none yet.
+bool FuseActivation(OnnxNodeImport& n, Activation activation);
+
+}  // namespace atollrt
