@@ -249,9 +249,8 @@ Result<std::vector<int32_t>> OnnxGraphBuilder::EmitMany(OpType type, std::vector
 
 Result<int32_t> OnnxGraphBuilder::EmitTyped(OpType type, std::vector<int32_t> inputs,
                                             OpOptions options, DataType output_type) {
-  ATOLL_ASSIGN_OR_RETURN(
-      const std::vector<int32_t> outputs,
-      EmitMany(type, std::move(inputs), 1, std::move(options), output_type));
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<int32_t> outputs,
+                         EmitMany(type, std::move(inputs), 1, std::move(options), output_type));
   return outputs[0];
 }
 
@@ -272,9 +271,8 @@ Result<int32_t> OnnxGraphBuilder::EmitReshape(int32_t tensor_index, const Shape&
   if (tensor(source).shape == shape) return source;
   ATOLL_RETURN_IF_ERROR(CheckStoredShape(shape, DataType::kFloat32));
   if (tensor(tensor_index).shape == shape) return tensor_index;
-  ATOLL_ASSIGN_OR_RETURN(
-      const int32_t sizes,
-      IntTensor({static_cast<int32_t>(shape.size())}, {shape.begin(), shape.end()}));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t sizes, IntTensor({static_cast<int32_t>(shape.size())},
+                                                        {shape.begin(), shape.end()}));
   return Emit(OpType::kRESHAPE, {source, sizes}, ReshapeOptions{shape});
 }
 
@@ -356,8 +354,8 @@ Result<int32_t> OnnxGraphBuilder::Stored(const OnnxValue& value, const Perm& per
   }
   Perm order;
   for (const int32_t axis : perm) {
-    order.push_back(static_cast<int32_t>(
-        std::find(value.perm.begin(), value.perm.end(), axis) - value.perm.begin()));
+    order.push_back(static_cast<int32_t>(std::find(value.perm.begin(), value.perm.end(), axis) -
+                                         value.perm.begin()));
   }
   return EmitTranspose(value.tensor, order);
 }

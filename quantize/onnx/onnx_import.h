@@ -27,7 +27,7 @@ enum class OnnxLayout {
 
 struct OnnxOptions {
   struct InputShape {
-    std::string name;  // of the input; "": the only one
+    std::string name;           // of the input; "": the only one
     std::vector<int64_t> dims;  // in ONNX's order, every one at least 1
   };
   // Instead of those in the file. Dimensions that are symbols in the file are 1 without.

@@ -98,7 +98,8 @@ bool IsSamePadding(const OnnxWindow& window) {
         0, (int64_t{same.output} - 1) * window.stride[i] + window.extent(i) - window.input[i]);
     const int64_t windows =
         (window.input[i] + window.before[i] + window.after[i] - window.extent(i)) /
-            window.stride[i] + 1;
+            window.stride[i] +
+        1;
     // Cells of padding behind the last window change nothing.
     if (same.pad_before != window.before[i] || windows != same.output ||
         window.before[i] + window.after[i] < total) {
@@ -213,9 +214,10 @@ Status ImportConv(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* w, n.FloatInput(1));
   if (w->rank() != x->rank() || w->rank() < 3) {
-    return Unsupported("an input of shape %s with weights of shape %s; convolutions over one or "
-                       "two axes are supported",
-                       DimsString(x->dims).c_str(), DimsString(w->dims).c_str());
+    return Unsupported(
+        "an input of shape %s with weights of shape %s; convolutions over one or "
+        "two axes are supported",
+        DimsString(x->dims).c_str(), DimsString(w->dims).c_str());
   }
   ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window,
                          ReadWindow(n, *x, Dims(w->dims.begin() + 2, w->dims.end())));
@@ -241,8 +243,8 @@ Status ImportConv(OnnxNodeImport& n) {
     ATOLL_ASSIGN_OR_RETURN(const int32_t weights, OwnTensor(n, filter.weights, {1, 2, 3, 0}));
     ATOLL_ASSIGN_OR_RETURN(const int32_t bias,
                            n.b.FloatTensor({static_cast<int32_t>(outputs)}, filter.bias));
-    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kDEPTHWISE_CONV_2D, {tensor, weights, bias},
-                                            options));
+    ATOLL_ASSIGN_OR_RETURN(tensor,
+                           n.b.Emit(OpType::kDEPTHWISE_CONV_2D, {tensor, weights, bias}, options));
     return SetPicture(n, tensor, rank);
   }
   std::vector<int32_t> parts = {tensor};
@@ -283,8 +285,7 @@ Result<OnnxValue> Dilate(OnnxNodeImport& n, const OnnxValue& weights, const Onnx
     for (int64_t y = 0; y < window.filter[0]; ++y) {
       for (int64_t x = 0; x < window.filter[1]; ++x) {
         values[static_cast<size_t>((plane * dims[2] + y * window.dilation[0]) * dims[3] +
-                                   x * window.dilation[1])] =
-            weights.constant->floats[source++];
+                                   x * window.dilation[1])] = weights.constant->floats[source++];
       }
     }
   }
@@ -295,8 +296,8 @@ Status ImportConvTranspose(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* w, n.FloatInput(1));
   if (w->rank() != x->rank() || w->rank() < 3) {
-    return Unsupported("an input of shape %s with weights of shape %s",
-                       DimsString(x->dims).c_str(), DimsString(w->dims).c_str());
+    return Unsupported("an input of shape %s with weights of shape %s", DimsString(x->dims).c_str(),
+                       DimsString(w->dims).c_str());
   }
   const std::string_view auto_pad = n.Text("auto_pad", "NOTSET");
   if (auto_pad != "NOTSET" && auto_pad != "VALID") {
@@ -331,10 +332,10 @@ Status ImportConvTranspose(OnnxNodeImport& n) {
       return CorruptModel("pads and output_padding that make %lld of %lld cells",
                           static_cast<long long>(output[i]), static_cast<long long>(full[i]));
     }
-    const WindowResult result = ResolveWindow(
-        {static_cast<int32_t>(output[i]), static_cast<int32_t>(extent),
-         static_cast<int32_t>(window.stride[i]), 1},
-        Padding::kSame);
+    const WindowResult result =
+        ResolveWindow({static_cast<int32_t>(output[i]), static_cast<int32_t>(extent),
+                       static_cast<int32_t>(window.stride[i]), 1},
+                      Padding::kSame);
     same &= result.output == window.input[i] && result.pad_before == window.before[i];
   }
   const int64_t* size = same ? output : full;
@@ -348,13 +349,12 @@ Status ImportConvTranspose(OnnxNodeImport& n) {
   const int32_t batch = n.b.tensor(picture).shape[0];
   const int64_t inputs = x->dims[1] / groups;
   for (size_t i = 0; i < parts.size(); ++i) {
-    ATOLL_ASSIGN_OR_RETURN(
-        const OnnxValue rows,
-        FilterRows(n, filter.weights, static_cast<int64_t>(i) * inputs, inputs));
+    ATOLL_ASSIGN_OR_RETURN(const OnnxValue rows,
+                           FilterRows(n, filter.weights, static_cast<int64_t>(i) * inputs, inputs));
     ATOLL_ASSIGN_OR_RETURN(const int32_t weights, OwnTensor(n, rows, {1, 2, 3, 0}));
     const auto first = filter.bias.begin() + static_cast<int64_t>(i) * count;
-    ATOLL_ASSIGN_OR_RETURN(const int32_t bias, n.b.FloatTensor({static_cast<int32_t>(count)},
-                                                               {first, first + count}));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t bias,
+                           n.b.FloatTensor({static_cast<int32_t>(count)}, {first, first + count}));
     ATOLL_ASSIGN_OR_RETURN(
         const int32_t shape,
         n.b.IntTensor({4}, {batch, static_cast<int32_t>(size[0]), static_cast<int32_t>(size[1]),
@@ -369,14 +369,13 @@ Status ImportConvTranspose(OnnxNodeImport& n) {
     ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kCONCATENATION, parts, axis));
   }
   if (size != output && window.padded()) {
-    ATOLL_ASSIGN_OR_RETURN(
-        const int32_t begin,
-        n.b.IntTensor({4}, {0, static_cast<int32_t>(window.before[0]),
-                            static_cast<int32_t>(window.before[1]), 0}));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t begin,
+                           n.b.IntTensor({4}, {0, static_cast<int32_t>(window.before[0]),
+                                               static_cast<int32_t>(window.before[1]), 0}));
     ATOLL_ASSIGN_OR_RETURN(
         const int32_t sizes,
-        n.b.IntTensor({4}, {batch, static_cast<int32_t>(output[0]),
-                            static_cast<int32_t>(output[1]), n.b.tensor(tensor).shape[3]}));
+        n.b.IntTensor({4}, {batch, static_cast<int32_t>(output[0]), static_cast<int32_t>(output[1]),
+                            n.b.tensor(tensor).shape[3]}));
     ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kSLICE, {tensor, begin, sizes}));
   }
   return SetPicture(n, tensor, rank);
@@ -475,8 +474,7 @@ Status ImportMaxPool(OnnxNodeImport& n) {
 
 Status ImportAveragePool(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
-  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow plain,
-                         ReadWindow(n, *x, n.Ints("kernel_shape")));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow plain, ReadWindow(n, *x, n.Ints("kernel_shape")));
   ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window, ReadPool(n, *x));
   const bool include_pad = n.Int("count_include_pad", 0) != 0;
   const size_t rank = x->rank();
@@ -488,8 +486,8 @@ Status ImportAveragePool(OnnxNodeImport& n) {
     return SetPicture(n, tensor, rank);
   }
   ATOLL_ASSIGN_OR_RETURN(tensor, EmitPad(n, tensor, window, 0));
-  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kAVERAGE_POOL_2D, {tensor},
-                                          PoolOptions(window, Padding::kValid)));
+  ATOLL_ASSIGN_OR_RETURN(
+      tensor, n.b.Emit(OpType::kAVERAGE_POOL_2D, {tensor}, PoolOptions(window, Padding::kValid)));
   // The average counts every cell of a window; ONNX counts those of the input, with the padding if
   // it is told so, and never those that ceil_mode adds.
   std::vector<float> factors[2];
@@ -497,8 +495,7 @@ Status ImportAveragePool(OnnxNodeImport& n) {
   const Shape shape = n.b.tensor(tensor).shape;
   for (int i = 0; i < 2; ++i) {
     const int64_t low = include_pad ? 0 : window.before[i];
-    const int64_t high =
-        plain.before[i] + plain.input[i] + (include_pad ? plain.after[i] : 0);
+    const int64_t high = plain.before[i] + plain.input[i] + (include_pad ? plain.after[i] : 0);
     ATOLL_RETURN_IF_ERROR(n.b.Charge(shape[1 + i], sizeof(float)));
     for (int64_t k = 0; k < shape[1 + i]; ++k) {
       const int64_t begin = std::max(low, k * window.stride[i]);
@@ -723,8 +720,7 @@ std::vector<OnnxOperatorEntry> OnnxLayerOperators() {
       {"MaxPool", ImportMaxPool},
       {"AveragePool", ImportAveragePool},
       {"GlobalAveragePool", [](OnnxNodeImport& n) { return ImportGlobalPool(n, OpType::kMEAN); }},
-      {"GlobalMaxPool",
-       [](OnnxNodeImport& n) { return ImportGlobalPool(n, OpType::kREDUCE_MAX); }},
+      {"GlobalMaxPool", [](OnnxNodeImport& n) { return ImportGlobalPool(n, OpType::kREDUCE_MAX); }},
       {"BatchNormalization", ImportBatchNormalization},
       {"Gemm", ImportGemm},
       {"MatMul", ImportMatMul},

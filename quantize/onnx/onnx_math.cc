@@ -56,13 +56,21 @@ struct BinaryFold {
 };
 constexpr BinaryFold kBinaryFolds[] = {
     {"Add", [](float a, float b) { return a + b; },
-     [](int64_t a, int64_t b) { return Wrap(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }},
+     [](int64_t a, int64_t b) {
+       return Wrap(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+     }},
     {"Sub", [](float a, float b) { return a - b; },
-     [](int64_t a, int64_t b) { return Wrap(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }},
+     [](int64_t a, int64_t b) {
+       return Wrap(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+     }},
     {"Mul", [](float a, float b) { return a * b; },
-     [](int64_t a, int64_t b) { return Wrap(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }},
+     [](int64_t a, int64_t b) {
+       return Wrap(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+     }},
     {"Div", [](float a, float b) { return a / b; },
-     [](int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? Wrap(-static_cast<uint64_t>(a)) : a / b; }},
+     [](int64_t a, int64_t b) {
+       return b == 0 ? 0 : b == -1 ? Wrap(-static_cast<uint64_t>(a)) : a / b;
+     }},
     {"Pow", [](float a, float b) { return std::pow(a, b); },
      [](int64_t a, int64_t b) {
        const double power = std::pow(static_cast<double>(a), static_cast<double>(b));
@@ -180,10 +188,9 @@ Status ImportBinary(OnnxNodeImport& n, OpType type) {
     }
     ATOLL_ASSIGN_OR_RETURN(const Pair pair, StorePair(n, result, *next));
     const bool options = type != OpType::kMAXIMUM && type != OpType::kMINIMUM;
-    ATOLL_ASSIGN_OR_RETURN(
-        const int32_t tensor,
-        n.b.Emit(type, {pair.a, pair.b},
-                 options ? OpOptions(ElementwiseOptions{}) : OpOptions(NoOptions{})));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.Emit(type, {pair.a, pair.b},
+                                                          options ? OpOptions(ElementwiseOptions{})
+                                                                  : OpOptions(NoOptions{})));
     result = n.b.FromTensor(tensor, pair.perm);
   }
   return n.Set(std::move(result));
@@ -310,8 +317,7 @@ Status ImportPow(OnnxNodeImport& n) {
     ATOLL_ASSIGN_OR_RETURN(int32_t result,
                            n.b.Emit(OpType::kMUL, {base, base}, ElementwiseOptions{}));
     if (exponent == 3) {
-      ATOLL_ASSIGN_OR_RETURN(result,
-                             n.b.Emit(OpType::kMUL, {result, base}, ElementwiseOptions{}));
+      ATOLL_ASSIGN_OR_RETURN(result, n.b.Emit(OpType::kMUL, {result, base}, ElementwiseOptions{}));
     }
     return result;
   });
@@ -341,10 +347,9 @@ Status ImportClip(OnnxNodeImport& n) {
         ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
         if (x->is_constant()) return Unsupported("whole numbers");
       }
-      ATOLL_ASSIGN_OR_RETURN(const std::vector<float> value,
-                             n.FloatsAt(i, i == 1 ? "min" : "max"));
-      if (value.size() != 1) return CorruptModel("%s has %zu numbers", i == 1 ? "min" : "max",
-                                                 value.size());
+      ATOLL_ASSIGN_OR_RETURN(const std::vector<float> value, n.FloatsAt(i, i == 1 ? "min" : "max"));
+      if (value.size() != 1)
+        return CorruptModel("%s has %zu numbers", i == 1 ? "min" : "max", value.size());
       (i == 1 ? low : high) = value[0];
     }
   }
@@ -463,8 +468,7 @@ Status ImportSoftmax(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
   ATOLL_ASSIGN_OR_RETURN(const int32_t axis,
                          OnnxAxis(n.Int("axis", n.opset < 13 ? 1 : -1), x->rank()));
-  const OpType type =
-      n.node.op_type == "Softmax" ? OpType::kSOFTMAX : OpType::kLOG_SOFTMAX;
+  const OpType type = n.node.op_type == "Softmax" ? OpType::kSOFTMAX : OpType::kLOG_SOFTMAX;
   const OpOptions options =
       type == OpType::kSOFTMAX ? OpOptions(SoftmaxOptions{}) : OpOptions(NoOptions{});
   // Before opset 13 all axes from this one on are one.
@@ -476,12 +480,10 @@ Status ImportSoftmax(OnnxNodeImport& n) {
     int64_t rows = 1;
     for (int32_t i = 0; i < axis; ++i) rows *= x->dims[i];
     const Dims dims = x->dims;
-    ATOLL_ASSIGN_OR_RETURN(const OnnxValue matrix,
-                           n.b.Reshape(*x, {rows, DimsCount(dims) / rows}));
+    ATOLL_ASSIGN_OR_RETURN(const OnnxValue matrix, n.b.Reshape(*x, {rows, DimsCount(dims) / rows}));
     ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.InOrder(matrix));
     ATOLL_ASSIGN_OR_RETURN(const int32_t soft, n.b.Emit(type, {tensor}, options));
-    ATOLL_ASSIGN_OR_RETURN(OnnxValue result,
-                           n.b.Reshape(n.b.FromTensor(soft, {0, 1}), dims));
+    ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Reshape(n.b.FromTensor(soft, {0, 1}), dims));
     return n.Set(std::move(result));
   }
   Perm perm;
@@ -525,10 +527,14 @@ Status ImportReduction(OnnxNodeImport& n, OpType type) {
     for (size_t i = 1; i < values.size(); ++i) {
       const uint64_t a = static_cast<uint64_t>(result);
       const uint64_t b = static_cast<uint64_t>(values[i]);
-      if (type == OpType::kREDUCE_MAX) result = std::max(result, values[i]);
-      else if (type == OpType::kREDUCE_MIN) result = std::min(result, values[i]);
-      else if (type == OpType::kREDUCE_PROD) result = Wrap(a * b);
-      else result = Wrap(a + b);
+      if (type == OpType::kREDUCE_MAX)
+        result = std::max(result, values[i]);
+      else if (type == OpType::kREDUCE_MIN)
+        result = std::min(result, values[i]);
+      else if (type == OpType::kREDUCE_PROD)
+        result = Wrap(a * b);
+      else
+        result = Wrap(a + b);
     }
     if (type == OpType::kMEAN) result /= static_cast<int64_t>(values.size());
     ATOLL_ASSIGN_OR_RETURN(OnnxValue value,
@@ -536,8 +542,7 @@ Status ImportReduction(OnnxNodeImport& n, OpType type) {
     return n.Set(std::move(value));
   }
   if (type == OpType::kREDUCE_PROD || !x->is_float()) {
-    return Unsupported("an operand of type %s that is computed at run time",
-                       OnnxTypeName(x->type));
+    return Unsupported("an operand of type %s that is computed at run time", OnnxTypeName(x->type));
   }
   Perm perm;
   ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.AnyOrder(*x, &perm));
@@ -550,8 +555,10 @@ Status ImportReduction(OnnxNodeImport& n, OpType type) {
     if (!reduced[i]) ++next;
   }
   for (size_t i = 0; i < perm.size(); ++i) {
-    if (reduced[perm[i]]) axes.push_back(static_cast<int32_t>(i));
-    else rest.push_back(renamed[perm[i]]);
+    if (reduced[perm[i]])
+      axes.push_back(static_cast<int32_t>(i));
+    else
+      rest.push_back(renamed[perm[i]]);
   }
   if (n.node.op_type == "ReduceL2") {
     ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kMUL, {tensor, tensor}, ElementwiseOptions{}));
@@ -577,9 +584,8 @@ Status ImportArg(OnnxNodeImport& n, OpType type) {
   const int32_t stored =
       static_cast<int32_t>(std::find(perm.begin(), perm.end(), axis) - perm.begin());
   ATOLL_ASSIGN_OR_RETURN(const int32_t constant, n.b.IntTensor({}, {stored}));
-  ATOLL_ASSIGN_OR_RETURN(
-      const int32_t result,
-      n.b.EmitTyped(type, {tensor, constant}, NoOptions{}, DataType::kInt64));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t result,
+                         n.b.EmitTyped(type, {tensor, constant}, NoOptions{}, DataType::kInt64));
   perm.erase(perm.begin() + stored);
   for (int32_t& index : perm) index -= index > axis ? 1 : 0;
   OnnxValue value = n.b.FromTensor(result, perm, OnnxType::kInt64);
@@ -630,8 +636,10 @@ std::vector<OnnxOperatorEntry> OnnxMathOperators() {
       {"Neg", ImportNeg},
       {"Abs", ImportAbs},
       {"Reciprocal", ImportReciprocal},
-      {"Floor", [](OnnxNodeImport& n) { return FoldUnary(n, [](float x) { return std::floor(x); }); }},
-      {"Ceil", [](OnnxNodeImport& n) { return FoldUnary(n, [](float x) { return std::ceil(x); }); }},
+      {"Floor",
+       [](OnnxNodeImport& n) { return FoldUnary(n, [](float x) { return std::floor(x); }); }},
+      {"Ceil",
+       [](OnnxNodeImport& n) { return FoldUnary(n, [](float x) { return std::ceil(x); }); }},
       {"Relu", ImportRelu},
       {"Clip", ImportClip},
       {"LeakyRelu", ImportLeakyRelu},

@@ -74,6 +74,9 @@ Result<int32_t> OnnxAxis(int64_t axis, size_t rank);
 // Where a value's axis is stored.
 int32_t StoredAxis(const OnnxValue& value, int32_t axis);
 
+// A constant of the file: floats of any width as float, whole numbers and bool as int64.
+Result<OnnxValue> LoadOnnxTensor(const OnnxTensor& tensor, OnnxGraphBuilder* builder);
+
 using OnnxOperator = Status (*)(OnnxNodeImport& n);
 struct OnnxOperatorEntry {
   std::string_view name;

@@ -13,7 +13,7 @@ enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 
 struct Field {
   uint32_t number = 0;
   uint32_t wire_type = 0;
-  uint64_t value = 0;               // kVarint, kFixed64, kFixed32
+  uint64_t value = 0;                // kVarint, kFixed64, kFixed32
   std::span<const uint8_t> bytes{};  // kLength
 };
 
@@ -310,9 +310,9 @@ Result<OnnxGraph> ReadGraph(std::span<const uint8_t> bytes) {
 }  // namespace
 
 const char* OnnxTypeName(OnnxType type) {
-  constexpr const char* kNames[] = {"undefined", "float",  "uint8",   "int8",   "uint16",
-                                    "int16",     "int32",  "int64",   "string", "bool",
-                                    "float16",   "double", "uint32",  "uint64"};
+  constexpr const char* kNames[] = {"undefined", "float",  "uint8",  "int8",   "uint16",
+                                    "int16",     "int32",  "int64",  "string", "bool",
+                                    "float16",   "double", "uint32", "uint64"};
   const size_t index = static_cast<size_t>(type);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

@@ -39,11 +39,11 @@ struct OnnxTensor {
   std::string_view name;
   std::vector<int64_t> dims;
   OnnxType type = OnnxType::kUndefined;
-  bool external = false;              // its values lie in another file
-  std::span<const uint8_t> raw{};     // little-endian; empty: the values are in one of these
-  std::vector<float> floats{};        // kFloat
-  std::vector<double> doubles{};      // kDouble
-  std::vector<int64_t> integers{};    // every integer type, bits of kFloat16
+  bool external = false;            // its values lie in another file
+  std::span<const uint8_t> raw{};   // little-endian; empty: the values are in one of these
+  std::vector<float> floats{};      // kFloat
+  std::vector<double> doubles{};    // kDouble
+  std::vector<int64_t> integers{};  // every integer type, bits of kFloat16
 };
 
 struct OnnxAttribute {

@@ -1,0 +1,898 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Movement of data: shapes, slices, joins, resizing; and what constants are made with.
+#include <algorithm>
+#include <cmath>
+
+#include "quantize/onnx/onnx_operators.h"
+
+namespace atollrt {
+namespace {
+
+Status ImportIdentity(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  if (n.node.outputs.size() > 1 && !n.node.outputs[1].empty()) {
+    return Unsupported("the output mask; export the model in evaluation mode");
+  }
+  return n.Set(*x);
+}
+
+// ---- Shapes ----
+
+Status ImportReshape(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(Dims dims, n.IntegersOf("shape", 1, 5, {}));
+  int64_t known = 1;
+  int64_t* inferred = nullptr;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == 0 && n.Int("allowzero", 0) == 0) {
+      if (i >= x->rank()) return CorruptModel("size %zu of the shape is 0", i);
+      dims[i] = x->dims[i];
+    }
+    if (dims[i] == -1 && inferred == nullptr) {
+      inferred = &dims[i];
+    } else if (dims[i] < 0 || __builtin_mul_overflow(known, dims[i], &known)) {
+      return CorruptModel("the shape is %s", DimsString(dims).c_str());
+    }
+  }
+  if (inferred != nullptr) {
+    if (known < 1 || DimsCount(x->dims) % known != 0) {
+      return CorruptModel("%s cannot have the shape %s", DimsString(x->dims).c_str(),
+                          DimsString(dims).c_str());
+    }
+    *inferred = DimsCount(x->dims) / known;
+  }
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Reshape(*x, dims));
+  return n.Set(std::move(result));
+}
+
+Status ImportFlatten(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  int64_t axis = n.Int("axis", 1);
+  if (axis < 0) axis += static_cast<int64_t>(x->rank());
+  if (axis < 0 || axis > static_cast<int64_t>(x->rank())) {
+    return CorruptModel("axis %lld", static_cast<long long>(axis));
+  }
+  const Dims rows(x->dims.begin(), x->dims.begin() + axis);
+  const Dims columns(x->dims.begin() + axis, x->dims.end());
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Reshape(*x, {DimsCount(rows), DimsCount(columns)}));
+  return n.Set(std::move(result));
+}
+
+Status ImportSqueeze(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(const Dims axes, n.IntegersOf("axes", 1, 13, {}));
+  std::vector<bool> dropped(x->rank(), false);
+  for (size_t i = 0; i < x->rank(); ++i) dropped[i] = axes.empty() && x->dims[i] == 1;
+  for (const int64_t axis : axes) {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t index, OnnxAxis(axis, x->rank()));
+    if (x->dims[index] != 1) {
+      return CorruptModel("axis %d of %s is not 1", index, DimsString(x->dims).c_str());
+    }
+    dropped[index] = true;
+  }
+  Dims dims;
+  for (size_t i = 0; i < x->rank(); ++i) {
+    if (!dropped[i]) dims.push_back(x->dims[i]);
+  }
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Reshape(*x, dims));
+  return n.Set(std::move(result));
+}
+
+Status ImportUnsqueeze(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(const Dims axes, n.IntegersOf("axes", 1, 13, {}));
+  const size_t rank = x->rank() + axes.size();
+  std::vector<bool> added(rank, false);
+  for (const int64_t axis : axes) {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t index, OnnxAxis(axis, rank));
+    if (added[index]) return CorruptModel("axes are %s", DimsString(axes).c_str());
+    added[index] = true;
+  }
+  Dims dims;
+  size_t next = 0;
+  for (size_t i = 0; i < rank; ++i) dims.push_back(added[i] ? 1 : x->dims[next++]);
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Reshape(*x, dims));
+  return n.Set(std::move(result));
+}
+
+Status ImportTranspose(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  Dims order = n.Ints("perm");
+  const int32_t rank = static_cast<int32_t>(x->rank());
+  if (order.empty()) {
+    for (int32_t i = rank; i-- > 0;) order.push_back(i);
+  }
+  Perm inverse(x->rank(), -1);
+  bool valid = order.size() == x->rank();
+  for (int32_t i = 0; valid && i < rank; ++i) {
+    valid = order[i] >= 0 && order[i] < rank && inverse[order[i]] < 0;
+    if (valid) inverse[order[i]] = i;
+  }
+  if (!valid) {
+    return CorruptModel("perm %s for %s", DimsString(order).c_str(), DimsString(x->dims).c_str());
+  }
+  if (x->is_constant()) {
+    ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Permute(*x, Perm(order.begin(), order.end())));
+    return n.Set(std::move(result));
+  }
+  // The tensor stays where it is; its axes have other names.
+  Perm perm;
+  for (const int32_t axis : x->perm) perm.push_back(inverse[axis]);
+  return n.Set(n.b.FromTensor(x->tensor, std::move(perm), x->type));
+}
+
+Status ImportShape(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  const int64_t rank = static_cast<int64_t>(x->rank());
+  const auto bound = [&](int64_t value) {
+    return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank);
+  };
+  const int64_t start = bound(std::max(n.Int("start", 0), -rank));
+  const int64_t end = std::max(start, bound(std::max(n.Int("end", rank), -rank)));
+  Dims dims(x->dims.begin() + start, x->dims.begin() + end);
+  const int64_t count = end - start;
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Integers({count}, std::move(dims)));
+  return n.Set(std::move(result));
+}
+
+Status ImportSize(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Integers({}, {DimsCount(x->dims)}));
+  return n.Set(std::move(result));
+}
+
+// A constant's elements, by a list of positions along one axis.
+Result<OnnxValue> PickAlong(OnnxNodeImport& n, const OnnxValue& x, int32_t axis,
+                            const std::vector<int64_t>& positions, Dims dims) {
+  int64_t outer = 1;
+  int64_t inner = 1;
+  for (int32_t i = 0; i < axis; ++i) outer *= x.dims[i];
+  for (size_t i = axis + 1; i < x.rank(); ++i) inner *= x.dims[i];
+  const int64_t count = static_cast<int64_t>(positions.size());
+  ATOLL_RETURN_IF_ERROR(n.b.Charge(DimsCount({outer, inner, count}), sizeof(int64_t)));
+  std::vector<int64_t> indices;
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const int64_t position : positions) {
+      for (int64_t i = 0; i < inner; ++i)
+        indices.push_back((o * x.dims[axis] + position) * inner + i);
+    }
+  }
+  return n.b.Pick(x, std::move(dims), indices);
+}
+
+Status ImportGather(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* index, n.Input(1));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t axis, OnnxAxis(n.Int("axis", 0), x->rank()));
+  if (!index->is_constant() || index->is_float()) {
+    return Unsupported("indices that are computed at run time; they must be constants");
+  }
+  std::vector<int64_t> positions = index->constant->integers;
+  for (int64_t& position : positions) {
+    if (position < 0) position += x->dims[axis];
+    if (position < 0 || position >= x->dims[axis]) {
+      return CorruptModel("index %lld for axis %d of %s", static_cast<long long>(position), axis,
+                          DimsString(x->dims).c_str());
+    }
+  }
+  Dims dims(x->dims.begin(), x->dims.begin() + axis);
+  dims.insert(dims.end(), index->dims.begin(), index->dims.end());
+  dims.insert(dims.end(), x->dims.begin() + axis + 1, x->dims.end());
+  if (x->is_constant()) {
+    ATOLL_ASSIGN_OR_RETURN(OnnxValue result, PickAlong(n, *x, axis, positions, dims));
+    return n.Set(std::move(result));
+  }
+  if (positions.empty()) return Unsupported("no indices");
+  // Along the stored axis, flat; then the axis becomes those of the indices.
+  std::vector<int32_t> flat(positions.begin(), positions.end());
+  ATOLL_ASSIGN_OR_RETURN(const int32_t constant,
+                         n.b.IntTensor({static_cast<int32_t>(flat.size())}, flat));
+  AxisOptions options;
+  options.axis = StoredAxis(*x, axis);
+  const Perm perm = x->perm;
+  const OnnxType type = x->type;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t tensor,
+                         n.b.Emit(OpType::kGATHER, {x->tensor, constant}, options));
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Reshape(n.b.FromTensor(tensor, perm, type), dims));
+  return n.Set(std::move(result));
+}
+
+// ---- Slices ----
+
+struct SliceRange {
+  int64_t begin = 0, step = 1, count = 0;
+};
+
+// A stored tensor, cut along its value's axes.
+Result<int32_t> EmitSlice(OnnxNodeImport& n, const OnnxValue& x,
+                          const std::vector<SliceRange>& ranges) {
+  std::vector<int32_t> begin, size, end, stride;
+  bool plain = true;
+  bool whole = true;
+  StridedSliceOptions options;
+  for (size_t i = 0; i < x.perm.size(); ++i) {
+    const SliceRange& range = ranges[x.perm[i]];
+    begin.push_back(static_cast<int32_t>(range.begin));
+    size.push_back(static_cast<int32_t>(range.count));
+    stride.push_back(static_cast<int32_t>(range.step));
+    const int64_t last = range.begin + (range.count - 1) * range.step;
+    const int64_t behind = range.step > 0 ? last + 1 : last - 1;
+    if (behind < 0) options.end_mask |= 1 << i;
+    end.push_back(static_cast<int32_t>(std::max<int64_t>(behind, 0)));
+    plain &= range.step == 1;
+    whole &= range.step == 1 && range.count == x.dims[x.perm[i]];
+  }
+  if (whole) return x.tensor;
+  const Shape shape = {static_cast<int32_t>(begin.size())};
+  ATOLL_ASSIGN_OR_RETURN(const int32_t begins, n.b.IntTensor(shape, begin));
+  if (plain) {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t sizes, n.b.IntTensor(shape, size));
+    return n.b.Emit(OpType::kSLICE, {x.tensor, begins, sizes});
+  }
+  ATOLL_ASSIGN_OR_RETURN(const int32_t ends, n.b.IntTensor(shape, end));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t strides, n.b.IntTensor(shape, stride));
+  return n.b.Emit(OpType::kSTRIDED_SLICE, {x.tensor, begins, ends, strides}, options);
+}
+
+Status ImportSlice(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(const Dims starts, n.IntegersOf("starts", 1, 10, {}));
+  ATOLL_ASSIGN_OR_RETURN(const Dims ends, n.IntegersOf("ends", 2, 10, {}));
+  Dims all;
+  for (size_t i = 0; i < starts.size(); ++i) all.push_back(static_cast<int64_t>(i));
+  ATOLL_ASSIGN_OR_RETURN(const Dims axes, n.IntegersOf("axes", 3, 10, all));
+  Dims steps(starts.size(), 1);
+  if (n.opset >= 10) {
+    ATOLL_ASSIGN_OR_RETURN(steps, n.IntegersOf("", 4, 10, steps));
+  }
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size()) {
+    return CorruptModel("starts %s, ends %s, axes %s", DimsString(starts).c_str(),
+                        DimsString(ends).c_str(), DimsString(axes).c_str());
+  }
+  std::vector<SliceRange> ranges;
+  for (const int64_t size : x->dims) ranges.push_back({0, 1, size});
+  for (size_t i = 0; i < axes.size(); ++i) {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t axis, OnnxAxis(axes[i], x->rank()));
+    const int64_t size = x->dims[axis];
+    const int64_t step = steps[i];
+    if (step == 0 || step > INT32_MAX || step < -INT32_MAX) {
+      return CorruptModel("a step of %lld", static_cast<long long>(step));
+    }
+    const int64_t low = step > 0 ? 0 : -1;
+    const int64_t high = step > 0 ? size : size - 1;
+    const auto bound = [&](int64_t value, int64_t least) {
+      return std::clamp<int64_t>(value < 0 ? value + size : value, least, high);
+    };
+    const int64_t begin = bound(starts[i], 0);
+    const int64_t end = bound(ends[i], low);
+    const int64_t span = step > 0 ? end - begin : begin - end;
+    const int64_t stride = std::abs(step);
+    ranges[axis] = {begin, step, span <= 0 ? 0 : (span + stride - 1) / stride};
+  }
+  if (x->is_constant()) {
+    OnnxValue result = *x;
+    for (size_t axis = 0; axis < ranges.size(); ++axis) {
+      const SliceRange& range = ranges[axis];
+      if (range.step == 1 && range.count == result.dims[axis]) continue;
+      std::vector<int64_t> positions;
+      for (int64_t k = 0; k < range.count; ++k) positions.push_back(range.begin + k * range.step);
+      Dims dims = result.dims;
+      dims[axis] = range.count;
+      ATOLL_ASSIGN_OR_RETURN(result,
+                             PickAlong(n, result, static_cast<int32_t>(axis), positions, dims));
+    }
+    return n.Set(std::move(result));
+  }
+  for (const SliceRange& range : ranges) {
+    if (range.count == 0) return Unsupported("a slice without elements");
+  }
+  const Perm perm = x->perm;
+  const OnnxType type = x->type;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, EmitSlice(n, *x, ranges));
+  return n.SetTensor(tensor, perm, type);
+}
+
+Status ImportSplit(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* input, n.Input(0));
+  const OnnxValue x = *input;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t axis, OnnxAxis(n.Int("axis", 0), x.rank()));
+  ATOLL_ASSIGN_OR_RETURN(Dims sizes, n.IntegersOf("split", 1, 13, {}));
+  const int64_t outputs = static_cast<int64_t>(n.node.outputs.size());
+  if (sizes.empty() && outputs > 0) {
+    if (x.dims[axis] % outputs != 0) {
+      return CorruptModel("%lld outputs of axis %d of %s", static_cast<long long>(outputs), axis,
+                          DimsString(x.dims).c_str());
+    }
+    sizes.assign(static_cast<size_t>(outputs), x.dims[axis] / outputs);
+  }
+  int64_t sum = 0;
+  for (const int64_t size : sizes) {
+    if (size < 1 || size > x.dims[axis])
+      return CorruptModel("a part of %lld", static_cast<long long>(size));
+    sum += size;
+  }
+  if (static_cast<int64_t>(sizes.size()) != outputs || sum != x.dims[axis]) {
+    return CorruptModel("parts %s of axis %d of %s for %lld outputs", DimsString(sizes).c_str(),
+                        axis, DimsString(x.dims).c_str(), static_cast<long long>(outputs));
+  }
+  if (x.is_constant()) {
+    int64_t begin = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      std::vector<int64_t> positions;
+      for (int64_t k = 0; k < sizes[i]; ++k) positions.push_back(begin + k);
+      begin += sizes[i];
+      Dims dims = x.dims;
+      dims[axis] = sizes[i];
+      ATOLL_ASSIGN_OR_RETURN(OnnxValue part, PickAlong(n, x, axis, positions, dims));
+      ATOLL_RETURN_IF_ERROR(n.SetAt(i, std::move(part)));
+    }
+    return Status();
+  }
+  std::vector<int32_t> parts;
+  const bool equal =
+      std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == sizes[0]; });
+  ATOLL_ASSIGN_OR_RETURN(const int32_t along, n.b.IntTensor({}, {StoredAxis(x, axis)}));
+  const SplitOptions options{static_cast<int32_t>(outputs)};
+  const DataType type = n.b.tensor(x.tensor).type;
+  if (equal) {
+    ATOLL_ASSIGN_OR_RETURN(
+        parts, n.b.EmitMany(OpType::kSPLIT, {along, x.tensor}, sizes.size(), options, type));
+  } else {
+    ATOLL_ASSIGN_OR_RETURN(
+        const int32_t lengths,
+        n.b.IntTensor({static_cast<int32_t>(sizes.size())}, {sizes.begin(), sizes.end()}));
+    ATOLL_ASSIGN_OR_RETURN(parts, n.b.EmitMany(OpType::kSPLIT_V, {x.tensor, lengths, along},
+                                               sizes.size(), options, type));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (n.node.outputs[i].empty()) continue;
+    ATOLL_RETURN_IF_ERROR(n.SetAt(i, n.b.FromTensor(parts[i], x.perm, x.type)));
+  }
+  return Status();
+}
+
+Status ImportConcat(OnnxNodeImport& n) {
+  std::vector<OnnxValue> values;
+  bool constant = true;
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    ATOLL_ASSIGN_OR_RETURN(const OnnxValue* value, n.Input(i));
+    constant &= value->is_constant();
+    values.push_back(*value);
+  }
+  if (values.empty()) return CorruptModel("no inputs");
+  ATOLL_ASSIGN_OR_RETURN(const int32_t axis, OnnxAxis(n.Int("axis", 1), values[0].rank()));
+  Dims dims = values[0].dims;
+  dims[axis] = 0;
+  for (const OnnxValue& value : values) {
+    bool fits = value.rank() == dims.size() && value.is_float() == values[0].is_float();
+    for (size_t i = 0; fits && i < dims.size(); ++i) {
+      fits = static_cast<int32_t>(i) == axis || value.dims[i] == dims[i];
+    }
+    if (!fits) {
+      return CorruptModel("%s and %s along axis %d", DimsString(values[0].dims).c_str(),
+                          DimsString(value.dims).c_str(), axis);
+    }
+    dims[axis] += value.dims[axis];
+  }
+  if (constant) {
+    ATOLL_RETURN_IF_ERROR(n.b.Charge(DimsCount(dims), sizeof(int64_t)));
+    std::vector<float> floats;
+    std::vector<int64_t> integers;
+    int64_t outer = 1;
+    for (int32_t i = 0; i < axis; ++i) outer *= dims[i];
+    for (int64_t o = 0; o < outer; ++o) {
+      for (const OnnxValue& value : values) {
+        const int64_t count = DimsCount(value.dims) / outer;
+        const auto append = [&](const auto& from, auto* to) {
+          to->insert(to->end(), from.begin() + o * count, from.begin() + (o + 1) * count);
+        };
+        if (value.is_float())
+          append(value.constant->floats, &floats);
+        else
+          append(value.constant->integers, &integers);
+      }
+    }
+    if (values[0].is_float()) {
+      ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Floats(dims, std::move(floats)));
+      return n.Set(std::move(result));
+    }
+    ATOLL_ASSIGN_OR_RETURN(OnnxValue result,
+                           n.b.Integers(dims, std::move(integers), values[0].type));
+    return n.Set(std::move(result));
+  }
+  // The order of most of the data.
+  Perm perm;
+  int64_t most = -1;
+  for (const OnnxValue& value : values) {
+    if (value.is_constant() || DimsCount(value.dims) <= most) continue;
+    most = DimsCount(value.dims);
+    perm = value.perm;
+  }
+  std::vector<int32_t> tensors;
+  for (const OnnxValue& value : values) {
+    if (DimsCount(value.dims) == 0) continue;
+    ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.Stored(value, perm));
+    tensors.push_back(tensor);
+  }
+  if (tensors.size() == 1) return n.SetTensor(tensors[0], perm, values[0].type);
+  AxisOptions options;
+  options.axis = static_cast<int32_t>(std::find(perm.begin(), perm.end(), axis) - perm.begin());
+  const DataType type = n.b.tensor(tensors[0]).type;
+  for (const int32_t tensor : tensors) {
+    if (n.b.tensor(tensor).type != type) return Unsupported("inputs of several types");
+  }
+  ATOLL_ASSIGN_OR_RETURN(const int32_t result, n.b.Emit(OpType::kCONCATENATION, tensors, options));
+  return n.SetTensor(result, perm, values[0].type);
+}
+
+Status ImportPad(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* input, n.FloatInput(0));
+  OnnxValue x = *input;
+  ATOLL_ASSIGN_OR_RETURN(const Dims pads, n.IntegersOf("pads", 1, 11, {}));
+  if (n.has(3)) return Unsupported("the input axes");
+  if (pads.size() != 2 * x.rank()) {
+    return CorruptModel("pads %s for %s", DimsString(pads).c_str(), DimsString(x.dims).c_str());
+  }
+  float value = n.Float("value", 0);
+  if (n.opset >= 11 && n.has(2)) {
+    ATOLL_ASSIGN_OR_RETURN(const std::vector<float> numbers, n.FloatsAt(2, "constant_value"));
+    if (numbers.size() != 1) return CorruptModel("constant_value has %zu numbers", numbers.size());
+    value = numbers[0];
+  }
+  std::vector<SliceRange> ranges;
+  for (size_t i = 0; i < x.rank(); ++i) {
+    for (const int64_t pad : {pads[i], pads[i + x.rank()]}) {
+      if (pad > INT32_MAX || pad < -INT32_MAX)
+        return CorruptModel("pads %s", DimsString(pads).c_str());
+    }
+    const int64_t before = std::min<int64_t>(0, pads[i]);
+    const int64_t after = std::min<int64_t>(0, pads[i + x.rank()]);
+    ranges.push_back({-before, 1, x.dims[i] + before + after});
+    if (ranges.back().count < 1) return Unsupported("pads that leave nothing");
+  }
+  Perm perm;
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.AnyOrder(x, &perm));
+  ATOLL_ASSIGN_OR_RETURN(tensor, EmitSlice(n, n.b.FromTensor(tensor, perm), ranges));
+  std::vector<int32_t> sizes;
+  bool none = true;
+  for (const int32_t axis : perm) {
+    for (const int64_t pad : {pads[axis], pads[axis + x.rank()]}) {
+      sizes.push_back(static_cast<int32_t>(std::max<int64_t>(0, pad)));
+      none &= pad <= 0;
+    }
+  }
+  if (none) return n.SetTensor(tensor, perm);
+  ATOLL_ASSIGN_OR_RETURN(const int32_t constant,
+                         n.b.IntTensor({static_cast<int32_t>(perm.size()), 2}, sizes));
+  const std::string_view mode = n.Text("mode", "constant");
+  if (mode == "reflect") {
+    ATOLL_ASSIGN_OR_RETURN(tensor,
+                           n.b.Emit(OpType::kMIRROR_PAD, {tensor, constant}, MirrorPadOptions{}));
+  } else if (mode != "constant") {
+    return Unsupported("mode '%s'; constant and reflect are supported", std::string(mode).c_str());
+  } else if (value == 0) {
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kPAD, {tensor, constant}));
+  } else {
+    ATOLL_ASSIGN_OR_RETURN(const int32_t scalar, n.b.ScalarTensor(value));
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kPADV2, {tensor, constant, scalar}));
+  }
+  return n.SetTensor(tensor, perm);
+}
+
+// ---- Resizing ----
+
+// Where output cell `i` of an axis comes from, as ONNX has it.
+double SourcePosition(std::string_view mode, int64_t i, int64_t in, int64_t out, double scale) {
+  const double x = static_cast<double>(i);
+  if (mode == "align_corners") {
+    return out == 1 ? 0 : x * static_cast<double>(in - 1) / static_cast<double>(out - 1);
+  }
+  if (mode == "asymmetric") return x / scale;
+  if (mode == "pytorch_half_pixel" && out <= 1) return 0;
+  return (x + 0.5) / scale - 0.5;
+}
+
+int64_t NearestCell(std::string_view rounding, double x, int64_t in) {
+  double cell = 0;
+  if (rounding == "floor")
+    cell = std::floor(x);
+  else if (rounding == "ceil")
+    cell = std::ceil(x);
+  else if (rounding == "round_prefer_ceil")
+    cell = std::floor(x + 0.5);
+  else
+    cell = std::ceil(x - 0.5);
+  return std::clamp<int64_t>(static_cast<int64_t>(cell), 0, in - 1);
+}
+
+// TensorFlow Lite's own formula, in float as its kernel has it.
+int64_t NearestOfTflite(const ResizeOptions& options, int64_t i, int64_t in, int64_t out) {
+  const float scale = options.align_corners && out > 1
+                          ? static_cast<float>(in - 1) / static_cast<float>(out - 1)
+                          : static_cast<float>(in) / static_cast<float>(out);
+  const float offset = options.half_pixel_centers ? 0.5f : 0.0f;
+  const float x = (static_cast<float>(i) + offset) * scale;
+  const int64_t cell = static_cast<int64_t>(options.align_corners ? std::round(x) : std::floor(x));
+  return std::clamp<int64_t>(cell, 0, in - 1);
+}
+
+Status ImportResize(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  const bool upsample = n.node.op_type == "Upsample";
+  if (x->rank() != 4) {
+    return Unsupported("an input of shape %s; 4 dimensions are supported",
+                       DimsString(x->dims).c_str());
+  }
+  std::vector<float> scales = {};
+  Dims sizes;
+  if (upsample && n.opset < 9) {
+    const OnnxAttribute* attribute = n.Attribute("scales");
+    if (attribute != nullptr) scales = attribute->floats;
+  } else {
+    const size_t at = upsample || n.opset < 11 ? 1 : 2;
+    if (n.has(at)) {
+      ATOLL_ASSIGN_OR_RETURN(scales, n.FloatsAt(at, "scales"));
+    }
+    if (n.has(3)) {
+      ATOLL_ASSIGN_OR_RETURN(sizes, n.IntegersAt(3, "sizes"));
+    }
+  }
+  const bool by_size = scales.empty();
+  if ((by_size ? sizes.size() : scales.size()) != 4) {
+    return CorruptModel("%zu scales and %zu sizes for 4 dimensions", scales.size(), sizes.size());
+  }
+  int64_t out[4];
+  double scale[4];
+  for (size_t i = 0; i < 4; ++i) {
+    const double in = static_cast<double>(x->dims[i]);
+    if (!by_size && !(scales[i] > 0 && scales[i] < 65536)) {
+      return CorruptModel("a scale of %g", static_cast<double>(scales[i]));
+    }
+    out[i] = by_size ? sizes[i] : static_cast<int64_t>(std::floor(in * double{scales[i]}));
+    scale[i] = by_size ? static_cast<double>(out[i]) / in : double{scales[i]};
+    if (out[i] < 1 || out[i] > INT32_MAX)
+      return CorruptModel("a size of %lld", static_cast<long long>(out[i]));
+  }
+  if (out[0] != x->dims[0] || out[1] != x->dims[1]) {
+    return Unsupported(
+        "sizes that change the batch or the channels; height and width are supported");
+  }
+  const std::string_view mode = n.Text("mode", "nearest");
+  // Before opset 11 there is one way alone.
+  const bool old = upsample || n.opset < 11;
+  const std::string_view transformation =
+      old ? "asymmetric" : n.Text("coordinate_transformation_mode", "half_pixel");
+  const std::string_view rounding = old ? "floor" : n.Text("nearest_mode", "round_prefer_floor");
+  if (transformation != "asymmetric" && transformation != "align_corners" &&
+      transformation != "half_pixel" && transformation != "pytorch_half_pixel") {
+    return Unsupported(
+        "coordinate_transformation_mode '%s'; half_pixel, pytorch_half_pixel, "
+        "align_corners and asymmetric are supported",
+        std::string(transformation).c_str());
+  }
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.Stored(*x, ChannelsLast(4)));
+  const int64_t in[2] = {x->dims[2], x->dims[3]};
+  ATOLL_ASSIGN_OR_RETURN(const int32_t size, n.b.IntTensor({2}, {static_cast<int32_t>(out[2]),
+                                                                 static_cast<int32_t>(out[3])}));
+  if (mode == "nearest") {
+    // What the kernel would pick with each of its options; or else lists of rows and columns.
+    std::vector<int32_t> cells[2];
+    for (int axis = 0; axis < 2; ++axis) {
+      ATOLL_RETURN_IF_ERROR(n.b.Charge(out[2 + axis], sizeof(int32_t)));
+      for (int64_t i = 0; i < out[2 + axis]; ++i) {
+        const double position =
+            SourcePosition(transformation, i, in[axis], out[2 + axis], scale[2 + axis]);
+        cells[axis].push_back(static_cast<int32_t>(NearestCell(rounding, position, in[axis])));
+      }
+    }
+    for (const ResizeOptions options :
+         {ResizeOptions{false, false}, ResizeOptions{false, true}, ResizeOptions{true, false}}) {
+      bool equal = true;
+      for (int axis = 0; axis < 2; ++axis) {
+        for (size_t i = 0; equal && i < cells[axis].size(); ++i) {
+          equal = NearestOfTflite(options, static_cast<int64_t>(i), in[axis], out[2 + axis]) ==
+                  cells[axis][i];
+        }
+      }
+      if (!equal) continue;
+      ATOLL_ASSIGN_OR_RETURN(tensor,
+                             n.b.Emit(OpType::kRESIZE_NEAREST_NEIGHBOR, {tensor, size}, options));
+      return n.SetTensor(tensor, ChannelsLast(4));
+    }
+    for (int axis = 0; axis < 2; ++axis) {
+      ATOLL_ASSIGN_OR_RETURN(
+          const int32_t list,
+          n.b.IntTensor({static_cast<int32_t>(cells[axis].size())}, cells[axis]));
+      AxisOptions options;
+      options.axis = 1 + axis;
+      ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kGATHER, {tensor, list}, options));
+    }
+    return n.SetTensor(tensor, ChannelsLast(4));
+  }
+  if (mode != "linear") {
+    return Unsupported("mode '%s'; nearest and linear are supported", std::string(mode).c_str());
+  }
+  ResizeOptions options;
+  options.align_corners = transformation == "align_corners";
+  options.half_pixel_centers =
+      transformation == "half_pixel" || transformation == "pytorch_half_pixel";
+  for (int axis = 0; axis < 2; ++axis) {
+    const double exact = static_cast<double>(out[2 + axis]) / static_cast<double>(in[axis]);
+    if (!options.align_corners && std::abs(exact - scale[2 + axis]) > 1e-4 * exact &&
+        out[2 + axis] > 1) {
+      return Unsupported(
+          "a scale of %g that makes %lld of %lld cells; scales that give a whole "
+          "number are supported",
+          scale[2 + axis], static_cast<long long>(out[2 + axis]), static_cast<long long>(in[axis]));
+    }
+    if (transformation == "pytorch_half_pixel" && out[2 + axis] == 1 && in[axis] > 1) {
+      return Unsupported("pytorch_half_pixel that makes 1 of %lld cells",
+                         static_cast<long long>(in[axis]));
+    }
+  }
+  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kRESIZE_BILINEAR, {tensor, size}, options));
+  return n.SetTensor(tensor, ChannelsLast(4));
+}
+
+Status ImportDepthToSpace(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  const int64_t block = n.Int("blocksize", 0);
+  if (x->rank() != 4 || block < 1 || block > 65535 || x->dims[1] % (block * block) != 0) {
+    return CorruptModel("blocksize %lld for %s", static_cast<long long>(block),
+                        DimsString(x->dims).c_str());
+  }
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.Stored(*x, ChannelsLast(4)));
+  const int64_t channels = x->dims[1] / (block * block);
+  if (n.Text("mode", "DCR") == "CRD" && channels > 1) {
+    // Channel c block^2 + k of ONNX is k channels + c here.
+    std::vector<int32_t> order;
+    for (int64_t k = 0; k < block * block; ++k) {
+      for (int64_t c = 0; c < channels; ++c)
+        order.push_back(static_cast<int32_t>(c * block * block + k));
+    }
+    ATOLL_ASSIGN_OR_RETURN(const int32_t list,
+                           n.b.IntTensor({static_cast<int32_t>(order.size())}, order));
+    AxisOptions options;
+    options.axis = 3;
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kGATHER, {tensor, list}, options));
+  }
+  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kDEPTH_TO_SPACE, {tensor},
+                                          BlockOptions{static_cast<int32_t>(block)}));
+  return n.SetTensor(tensor, ChannelsLast(4));
+}
+
+Status ImportSpaceToDepth(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
+  const int64_t block = n.Int("blocksize", 0);
+  if (x->rank() != 4 || block < 1 || block > 65535) {
+    return CorruptModel("blocksize %lld for %s", static_cast<long long>(block),
+                        DimsString(x->dims).c_str());
+  }
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.Stored(*x, ChannelsLast(4)));
+  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kSPACE_TO_DEPTH, {tensor},
+                                          BlockOptions{static_cast<int32_t>(block)}));
+  return n.SetTensor(tensor, ChannelsLast(4));
+}
+
+// ---- Copies ----
+
+Status ImportTile(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(const Dims repeats, n.IntegersAt(1, "repeats"));
+  if (repeats.size() != x->rank()) return CorruptModel("repeats %s", DimsString(repeats).c_str());
+  Perm perm;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.AnyOrder(*x, &perm));
+  std::vector<int32_t> stored;
+  for (const int32_t axis : perm) {
+    if (repeats[axis] < 1 || repeats[axis] > INT32_MAX)
+      return CorruptModel("repeats %s", DimsString(repeats).c_str());
+    stored.push_back(static_cast<int32_t>(repeats[axis]));
+  }
+  const OnnxType type = x->type;
+  ATOLL_ASSIGN_OR_RETURN(const int32_t list,
+                         n.b.IntTensor({static_cast<int32_t>(stored.size())}, stored));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t result, n.b.Emit(OpType::kTILE, {tensor, list}));
+  return n.SetTensor(result, perm, type);
+}
+
+Status ImportExpand(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* input, n.Input(0));
+  ATOLL_ASSIGN_OR_RETURN(Dims shape, n.IntegersAt(1, "shape"));
+  Dims dims = input->dims;
+  const size_t rank = std::max(dims.size(), shape.size());
+  dims.insert(dims.begin(), rank - dims.size(), 1);
+  shape.insert(shape.begin(), rank - shape.size(), 1);
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue x, n.b.Reshape(*input, dims));
+  std::vector<int64_t> repeats;
+  for (size_t i = 0; i < rank; ++i) {
+    if (shape[i] < 1 || shape[i] > INT32_MAX ||
+        (dims[i] != 1 && shape[i] != 1 && shape[i] != dims[i])) {
+      return CorruptModel("%s as %s", DimsString(dims).c_str(), DimsString(shape).c_str());
+    }
+    repeats.push_back(dims[i] == 1 ? shape[i] : 1);
+  }
+  if (x.is_constant()) {
+    for (size_t i = 0; i < rank; ++i) {
+      if (repeats[i] == 1) continue;
+      ATOLL_RETURN_IF_ERROR(n.b.Charge(repeats[i], sizeof(int64_t)));
+      const std::vector<int64_t> positions(static_cast<size_t>(repeats[i]), 0);
+      Dims larger = x.dims;
+      larger[i] = repeats[i];
+      ATOLL_ASSIGN_OR_RETURN(x, PickAlong(n, x, static_cast<int32_t>(i), positions, larger));
+    }
+    return n.Set(std::move(x));
+  }
+  if (std::all_of(repeats.begin(), repeats.end(), [](int64_t count) { return count == 1; })) {
+    return n.Set(std::move(x));
+  }
+  std::vector<int32_t> stored;
+  for (const int32_t axis : x.perm) stored.push_back(static_cast<int32_t>(repeats[axis]));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t list, n.b.IntTensor({static_cast<int32_t>(rank)}, stored));
+  ATOLL_ASSIGN_OR_RETURN(const int32_t result, n.b.Emit(OpType::kTILE, {x.tensor, list}));
+  return n.SetTensor(result, x.perm, x.type);
+}
+
+Status ImportConstantOfShape(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const Dims dims, n.IntegersAt(0, "the shape"));
+  for (const int64_t size : dims) {
+    if (size < 0) return CorruptModel("a shape of %s", DimsString(dims).c_str());
+  }
+  const int64_t count = DimsCount(dims);
+  const OnnxAttribute* attribute = n.Attribute("value");
+  OnnxTensor tensor;
+  tensor.type = OnnxType::kFloat;
+  tensor.floats = {0};
+  if (attribute != nullptr) {
+    ATOLL_ASSIGN_OR_RETURN(tensor, ReadOnnxTensor(attribute->tensor));
+  }
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue value, LoadOnnxTensor(tensor, &n.b));
+  if (DimsCount(value.dims) != 1)
+    return CorruptModel("value has the shape %s", DimsString(value.dims).c_str());
+  ATOLL_RETURN_IF_ERROR(n.b.Charge(count, sizeof(int64_t)));
+  ATOLL_ASSIGN_OR_RETURN(
+      OnnxValue result, n.b.Pick(value, dims, std::vector<int64_t>(static_cast<size_t>(count), 0)));
+  return n.Set(std::move(result));
+}
+
+Status ImportConstant(OnnxNodeImport& n) {
+  for (const OnnxAttribute& attribute : n.node.attributes) {
+    if (attribute.name == "value") {
+      ATOLL_ASSIGN_OR_RETURN(const OnnxTensor tensor, ReadOnnxTensor(attribute.tensor));
+      ATOLL_ASSIGN_OR_RETURN(OnnxValue value, LoadOnnxTensor(tensor, &n.b));
+      return n.Set(std::move(value));
+    }
+    if (attribute.name == "value_float" || attribute.name == "value_floats") {
+      const bool one = attribute.name == "value_float";
+      std::vector<float> values = one ? std::vector<float>{attribute.f} : attribute.floats;
+      const Dims dims = one ? Dims{} : Dims{static_cast<int64_t>(values.size())};
+      ATOLL_ASSIGN_OR_RETURN(OnnxValue value, n.b.Floats(dims, std::move(values)));
+      return n.Set(std::move(value));
+    }
+    if (attribute.name == "value_int" || attribute.name == "value_ints") {
+      const bool one = attribute.name == "value_int";
+      std::vector<int64_t> values = one ? std::vector<int64_t>{attribute.i} : attribute.ints;
+      const Dims dims = one ? Dims{} : Dims{static_cast<int64_t>(values.size())};
+      ATOLL_ASSIGN_OR_RETURN(OnnxValue value, n.b.Integers(dims, std::move(values)));
+      return n.Set(std::move(value));
+    }
+  }
+  return Unsupported("no attribute value, value_float(s) or value_int(s)");
+}
+
+Status ImportRange(OnnxNodeImport& n) {
+  int64_t numbers[3];
+  for (size_t i = 0; i < 3; ++i) {
+    ATOLL_ASSIGN_OR_RETURN(const Dims value, n.IntegersAt(i, "an operand"));
+    if (value.size() != 1) return CorruptModel("operand %zu has %zu numbers", i, value.size());
+    numbers[i] = value[0];
+    if (std::abs(numbers[i] / 2) > INT32_MAX)
+      return Unsupported("an operand of %lld", static_cast<long long>(numbers[i]));
+  }
+  const auto [start, limit, delta] = numbers;
+  if (delta == 0) return CorruptModel("a delta of 0");
+  const int64_t span = delta > 0 ? limit - start : start - limit;
+  const int64_t count = span <= 0 ? 0 : (span + std::abs(delta) - 1) / std::abs(delta);
+  ATOLL_RETURN_IF_ERROR(n.b.Charge(count, sizeof(int64_t)));
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(start + i * delta);
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Integers({count}, std::move(values)));
+  return n.Set(std::move(result));
+}
+
+Status ImportCast(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
+  const OnnxType to = static_cast<OnnxType>(static_cast<int32_t>(n.Int("to", 0)));
+  const bool to_float =
+      to == OnnxType::kFloat || to == OnnxType::kFloat16 || to == OnnxType::kDouble;
+  const bool to_integer = to == OnnxType::kInt64 || to == OnnxType::kInt32 || to == OnnxType::kBool;
+  if (!to_float && !to_integer) {
+    return Unsupported("to %s; floats, int32, int64 and bool are supported", OnnxTypeName(to));
+  }
+  if (x->is_float() && to_float) return n.Set(*x);
+  if (!x->is_constant()) {
+    const bool known = x->type == OnnxType::kInt64 || x->type == OnnxType::kInt32;
+    if (to == OnnxType::kBool || (!x->is_float() && !known)) {
+      return Unsupported("from %s to %s at run time", OnnxTypeName(x->type), OnnxTypeName(to));
+    }
+    const DataType type = to_float                 ? DataType::kFloat32
+                          : to == OnnxType::kInt64 ? DataType::kInt64
+                                                   : DataType::kInt32;
+    const Perm perm = x->perm;
+    ATOLL_ASSIGN_OR_RETURN(const int32_t tensor,
+                           n.b.EmitTyped(OpType::kCAST, {x->tensor}, NoOptions{}, type));
+    return n.SetTensor(tensor, perm, to_float ? OnnxType::kFloat : to);
+  }
+  if (to_float) {
+    std::vector<float> values(x->constant->integers.begin(), x->constant->integers.end());
+    ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Floats(x->dims, std::move(values)));
+    return n.Set(std::move(result));
+  }
+  std::vector<int64_t> values = x->constant->integers;
+  if (x->is_float()) {
+    for (const float value : x->constant->floats) {
+      values.push_back(std::abs(value) < 9e18f ? static_cast<int64_t>(value) : 0);
+    }
+  }
+  for (int64_t& value : values) {
+    if (to == OnnxType::kBool) value = value != 0;
+    if (to == OnnxType::kInt32) value = static_cast<int32_t>(static_cast<uint64_t>(value));
+  }
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Integers(x->dims, std::move(values), to));
+  return n.Set(std::move(result));
+}
+
+// Of constants: what exporters choose shapes with.
+Status ImportWhere(OnnxNodeImport& n) {
+  ATOLL_ASSIGN_OR_RETURN(const Dims condition, n.IntegersAt(0, "the condition"));
+  ATOLL_ASSIGN_OR_RETURN(const Dims a, n.IntegersAt(1, "an operand"));
+  ATOLL_ASSIGN_OR_RETURN(const Dims b, n.IntegersAt(2, "an operand"));
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* shape, n.Input(a.size() >= b.size() ? 1 : 2));
+  const size_t count = static_cast<size_t>(DimsCount(shape->dims));
+  for (const size_t size : {condition.size(), a.size(), b.size()}) {
+    if (size != count && size != 1) return Unsupported("operands of several shapes");
+  }
+  if (count == 0) return CorruptModel("no operands");
+  Dims values;
+  for (size_t i = 0; i < count; ++i) {
+    const auto at = [&](const Dims& from) { return from[from.size() == 1 ? 0 : i]; };
+    values.push_back(at(condition) != 0 ? at(a) : at(b));
+  }
+  ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Integers(shape->dims, std::move(values)));
+  return n.Set(std::move(result));
+}
+
+}  // namespace
+
+std::vector<OnnxOperatorEntry> OnnxMoveOperators() {
+  return {
+      {"Identity", ImportIdentity},
+      {"Dropout", ImportIdentity},
+      {"Reshape", ImportReshape},
+      {"Flatten", ImportFlatten},
+      {"Squeeze", ImportSqueeze},
+      {"Unsqueeze", ImportUnsqueeze},
+      {"Transpose", ImportTranspose},
+      {"Shape", ImportShape},
+      {"Size", ImportSize},
+      {"Gather", ImportGather},
+      {"Slice", ImportSlice},
+      {"Split", ImportSplit},
+      {"Concat", ImportConcat},
+      {"Pad", ImportPad},
+      {"Resize", ImportResize},
+      {"Upsample", ImportResize},
+      {"DepthToSpace", ImportDepthToSpace},
+      {"SpaceToDepth", ImportSpaceToDepth},
+      {"Tile", ImportTile},
+      {"Expand", ImportExpand},
+      {"Constant", ImportConstant},
+      {"ConstantOfShape", ImportConstantOfShape},
+      {"Range", ImportRange},
+      {"Cast", ImportCast},
+      {"Where", ImportWhere},
+  };
+}
+
+}  // namespace atollrt
