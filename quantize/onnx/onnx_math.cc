@@ -270,7 +270,7 @@ Status ImportNeg(OnnxNodeImport& n) {
     return n.Set(std::move(result));
   }
   if (x->is_constant()) return FoldUnary(n, [](float value) { return -value; });
-  return ImportUnary(n, [&](int32_t x) { return EmitScalar(n, OpType::kMUL, x, -1); });
+  return ImportUnary(n, [&](int32_t tensor) { return EmitScalar(n, OpType::kMUL, tensor, -1); });
 }
 
 Status ImportAbs(OnnxNodeImport& n) {

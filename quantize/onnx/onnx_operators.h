@@ -23,9 +23,9 @@ class OnnxNodeImport {
   using Values = std::unordered_map<std::string_view, OnnxValue>;
   using Uses = std::unordered_map<std::string_view, int32_t>;
 
-  OnnxNodeImport(const OnnxNode& node, int64_t opset, OnnxGraphBuilder* builder, Values* values,
-                 const Uses* uses)
-      : node(node), opset(opset), b(*builder), values_(*values), uses_(*uses) {}
+  OnnxNodeImport(const OnnxNode& imported, int64_t version, OnnxGraphBuilder* builder,
+                 Values* values, const Uses* uses)
+      : node(imported), opset(version), b(*builder), values_(*values), uses_(*uses) {}
 
   const OnnxNode& node;
   const int64_t opset;

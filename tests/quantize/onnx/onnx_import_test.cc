@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantize/onnx/onnx_import.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/interpreter.h"
+#include "runtime/model.h"
+#include "tests/support/absent.h"
+
+namespace atollrt {
+namespace {
+
+using ::testing::HasSubstr;
+
+// ---- A writer of protobuf, as plain as can be ----
+
+std::string Varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+  return bytes + static_cast<char>(value);
+}
+std::string Number(uint32_t field, uint64_t value) { return Varint(field << 3) + Varint(value); }
+std::string Bytes(uint32_t field, const std::string& bytes) {
+  return Varint((field << 3) | 2) + Varint(bytes.size()) + bytes;
+}
+std::string NodeProto(const std::string& op, const std::vector<std::string>& inputs,
+                      const std::string& output, const std::string& attributes = "") {
+  std::string node;
+  for (const std::string& input : inputs) node += Bytes(1, input);
+  return Bytes(1, node + Bytes(2, output) + Bytes(3, "the " + op) + Bytes(4, op) + attributes);
+}
+std::string IntAttribute(const std::string& name, int64_t value) {
+  return Bytes(5, Bytes(1, name) + Number(3, static_cast<uint64_t>(value)));
+}
+std::string Value(uint32_t field, const std::string& name, const std::vector<int64_t>& dims) {
+  std::string shape;
+  for (const int64_t size : dims) {
+    shape += Bytes(1, size < 0 ? Bytes(2, "N") : Number(1, static_cast<uint64_t>(size)));
+  }
+  return Bytes(field, Bytes(1, name) + Bytes(2, Bytes(1, Number(1, 1) + Bytes(2, shape))));
+}
+std::string Initializer(const std::string& name, const std::vector<int64_t>& dims,
+                        const std::vector<float>& values) {
+  std::string tensor;
+  for (const int64_t size : dims) tensor += Number(1, static_cast<uint64_t>(size));
+  const std::string raw(reinterpret_cast<const char*>(values.data()),
+                        values.size() * sizeof(float));
+  return Bytes(5, tensor + Number(2, 1) + Bytes(8, name) + Bytes(9, raw));
+}
+std::vector<uint8_t> ModelProto(const std::string& graph, int64_t opset = 13) {
+  const std::string model =
+      Number(1, 7) + Bytes(8, Number(2, static_cast<uint64_t>(opset))) + Bytes(7, graph);
+  return {model.begin(), model.end()};
+}
+
+std::string ErrorOf(const std::vector<uint8_t>& bytes, const OnnxOptions& options = {}) {
+  const auto result = ImportOnnx(bytes, options);
+  return result.ok() ? "imported" : result.status().message();
+}
+
+std::vector<float> Outputs(const std::vector<uint8_t>& model, const std::vector<float>& input,
+                           size_t output = 0) {
+  const auto loaded = Model::FromBuffer(model);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  const auto interpreter = Interpreter::Create(*loaded, {.threads = 1});
+  EXPECT_TRUE(interpreter.ok()) << interpreter.status().message();
+  const Graph& graph = (*loaded)->graph();
+  const std::span<uint8_t> bytes = (*interpreter)->TensorBytes(graph.inputs[0]);
+  EXPECT_EQ(bytes.size(), input.size() * sizeof(float));
+  std::memcpy(bytes.data(), input.data(), bytes.size());
+  const Status status = (*interpreter)->Invoke();
+  EXPECT_TRUE(status.ok()) << status.message();
+  const std::span<const uint8_t> result = (*interpreter)->TensorBytes(graph.outputs[output]);
+  std::vector<float> values(result.size() / sizeof(float));
+  std::memcpy(values.data(), result.data(), result.size());
+  return values;
+}
+
+TEST(OnnxImport, PicturesBecomeChannelsLast) {
+  // Two channels of 1x2 pixels, negated by a 1x1 convolution, then a ReLU.
+  const std::string graph = NodeProto("Conv", {"x", "w"}, "y") + NodeProto("Relu", {"y"}, "z") +
+                            Initializer("w", {2, 2, 1, 1}, {0, -1, -1, 0}) +
+                            Value(11, "x", {1, 2, 1, 2}) + Value(12, "z", {1, 2, 1, 2});
+  const auto nhwc = ImportOnnx(ModelProto(graph));
+  ASSERT_TRUE(nhwc.ok()) << nhwc.status().message();
+  EXPECT_THAT(Outputs(*nhwc, {-1, -2, -3, 4}), ::testing::ElementsAre(2, 1, 0, 3));
+  const auto stored = ImportOnnx(ModelProto(graph), {{}, OnnxLayout::kAsStored});
+  ASSERT_TRUE(stored.ok()) << stored.status().message();
+  EXPECT_THAT(Outputs(*stored, {-1, -2, -3, 4}), ::testing::ElementsAre(3, 0, 1, 2));
+  // The activation is the convolution's.
+  const auto loaded = Model::FromBuffer(*nhwc);
+  ASSERT_TRUE(loaded.ok());
+  ASSERT_EQ((*loaded)->graph().nodes.size(), 1u);
+}
+
+TEST(OnnxImport, WhatCannotBeTakenIsNamed) {
+  const std::string ends = Value(11, "x", {1, 2, 4, 4}) + Value(12, "y", {1, 2, 4, 4});
+  EXPECT_THAT(ErrorOf(ModelProto(NodeProto("Erf", {"x"}, "y") + ends)),
+              HasSubstr("node 0 'the Erf' (Erf, opset 13): this operator cannot be imported"));
+  EXPECT_THAT(ErrorOf(ModelProto(NodeProto("Relu", {"x"}, "y") + ends, 18)),
+              HasSubstr("opset 18; 7 to 17 are supported"));
+  EXPECT_THAT(ErrorOf(ModelProto(NodeProto("Relu", {"q"}, "y") + ends)),
+              HasSubstr("input 'q' is computed by no node before it"));
+  EXPECT_THAT(ErrorOf(ModelProto(
+                  NodeProto("ArgMax", {"x"}, "y", IntAttribute("select_last_index", 1)) + ends)),
+              HasSubstr("(ArgMax, opset 13): select_last_index 1"));
+  EXPECT_THAT(ErrorOf(ModelProto(NodeProto("Relu", {"x"}, "z") + ends)),
+              HasSubstr("output 'y' is computed by no node"));
+  EXPECT_THAT(ErrorOf({}), HasSubstr("0 bytes without a graph"));
+}
+
+TEST(OnnxImport, SymbolsAreOneUnlessAShapeIsGiven) {
+  const std::string graph =
+      NodeProto("Relu", {"x"}, "y") + Value(11, "x", {-1, 3}) + Value(12, "y", {-1, 3});
+  const auto one = ImportOnnx(ModelProto(graph));
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_EQ((*Model::FromBuffer(*one))->graph().tensors[0].shape, (Shape{1, 3}));
+  OnnxOptions options;
+  options.input_shapes = {{"x", {4, 3}}};
+  const auto four = ImportOnnx(ModelProto(graph), options);
+  ASSERT_TRUE(four.ok()) << four.status().message();
+  EXPECT_EQ((*Model::FromBuffer(*four))->graph().tensors[0].shape, (Shape{4, 3}));
+  options.input_shapes = {{"q", {4, 3}}};
+  EXPECT_THAT(ErrorOf(ModelProto(graph), options), HasSubstr("no input 'q'; its first one is x"));
+}
+
+// Every byte of a small file changed, and every length of it: an error or a model, never a crash.
+TEST(OnnxImport, DamagedFilesAreRefused) {
+  const std::vector<uint8_t> file =
+      ModelProto(NodeProto("Conv", {"x", "w"}, "y") + NodeProto("Softmax", {"y"}, "z") +
+                 Initializer("w", {2, 2, 1, 1}, {0, -1, -1, 0}) + Value(11, "x", {1, 2, 1, 2}) +
+                 Value(12, "z", {1, 2, 1, 2}));
+  for (size_t size = 0; size < file.size(); ++size) {
+    (void)ImportOnnx(std::span(file).first(size));
+  }
+  for (size_t i = 0; i < file.size(); ++i) {
+    for (const int change : {0x01, 0x08, 0x40, 0x80, 0xff}) {
+      std::vector<uint8_t> damaged = file;
+      damaged[i] = static_cast<uint8_t>(damaged[i] ^ change);
+      (void)ImportOnnx(damaged);
+    }
+  }
+  EXPECT_TRUE(ImportOnnx(file).ok());
+}
+
+std::vector<uint8_t> ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The same network as an ONNX file and as the one that TensorFlow wrote.
+TEST(OnnxImport, FaceDetectorEqualsItsTflite) {
+  const std::filesystem::path folder = std::string(ATOLL_SHARED_DIR) + "/models/float";
+  if (!std::filesystem::exists(folder / "rfb320.onnx")) {
+    ReportAbsent("reference data: models/float/rfb320.onnx");
+    return;
+  }
+  const auto imported = ImportOnnx(ReadFile(folder / "rfb320.onnx"));
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  std::vector<float> picture(240 * 320 * 3);
+  uint32_t state = 1;
+  for (float& value : picture) {
+    state = state * 1664525 + 1013904223;
+    value = static_cast<float>(state >> 8) / (1 << 23) - 1;
+  }
+  const std::vector<uint8_t> original = ReadFile(folder / "rfb320_float.tflite");
+  // Scores and boxes; the files may list them in another order.
+  const std::vector<float> got[] = {Outputs(*imported, picture, 0), Outputs(*imported, picture, 1)};
+  const std::vector<float> expected[] = {Outputs(original, picture, 0),
+                                         Outputs(original, picture, 1)};
+  for (const std::vector<float>& values : got) {
+    const std::vector<float>& same =
+        values.size() == expected[0].size() ? expected[0] : expected[1];
+    ASSERT_EQ(values.size(), same.size());
+    double worst = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      worst = std::max(worst, std::abs(double{values[i]} - double{same[i]}));
+    }
+    EXPECT_LT(worst, 1e-3);
+  }
+}
+
+}  // namespace
+}  // namespace atollrt
