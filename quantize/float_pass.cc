@@ -134,46 +134,61 @@ Result<std::unique_ptr<Interpreter>> RunnerOf(const EditedGraph& edited, Graph g
 }
 
 void SetInputs(std::span<const std::vector<float>> sample, Interpreter* interpreter) {
+  for (size_t i = 0; i < sample.size(); ++i) SetInput(sample[i], i, interpreter);
+}
+
+void SetInput(std::span<const float> values, size_t position, Interpreter* interpreter) {
   const Graph& graph = interpreter->graph();
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const Tensor& tensor = graph.tensors[graph.inputs[i]];
-    const std::span<uint8_t> bytes = interpreter->TensorBytes(graph.inputs[i]);
-    const std::vector<float>& values = sample[i];
-    const auto store = [&bytes, &values](auto kind, double low, double high, double scale,
-                                         double zero_point) {
-      auto* to = reinterpret_cast<decltype(kind)*>(bytes.data());
-      for (size_t k = 0; k < values.size(); ++k) {
-        const double steps = std::round(static_cast<double>(values[k]) / scale);
-        to[k] = static_cast<decltype(kind)>(std::clamp(steps + zero_point, low, high));
-      }
-    };
-    const double scale =
-        tensor.quantization.scales.empty() ? 1.0 : static_cast<double>(tensor.scale());
-    switch (tensor.type) {
-      case DataType::kFloat32:
-        std::memcpy(bytes.data(), values.data(), bytes.size());
-        break;
-      case DataType::kInt8:
-        store(int8_t{}, -128, 127, scale, tensor.zero_point());
-        break;
-      case DataType::kUInt8:
-        store(uint8_t{}, 0, 255, scale, tensor.zero_point());
-        break;
-      case DataType::kInt16:
-        store(int16_t{}, -32768, 32767, scale, tensor.zero_point());
-        break;
-      case DataType::kInt32:
-        store(int32_t{}, INT32_MIN, INT32_MAX, 1, 0);
-        break;
-      case DataType::kInt64:
-        store(int64_t{}, -0x1p53, 0x1p53, 1, 0);
-        break;
-      case DataType::kBool:
-        store(uint8_t{}, 0, 1, 1, 0);
-        break;
-      default:
-        break;
+  const Tensor& tensor = graph.tensors[graph.inputs[position]];
+  const std::span<uint8_t> bytes = interpreter->TensorBytes(graph.inputs[position]);
+  const auto store = [&bytes, &values](auto kind, double low, double high) {
+    auto* to = reinterpret_cast<decltype(kind)*>(bytes.data());
+    for (size_t k = 0; k < values.size(); ++k) {
+      to[k] = static_cast<decltype(kind)>(
+          std::clamp(std::round(static_cast<double>(values[k])), low, high));
     }
+  };
+  // As QUANTIZE does it. No float beyond 2^22 steps is told from another.
+  const auto quantize = [&bytes, &values, &tensor](auto kind, float low, float high) {
+    auto* to = reinterpret_cast<decltype(kind)*>(bytes.data());
+    const float scale = tensor.scale();
+    const auto zero_point = static_cast<float>(tensor.zero_point());
+    constexpr float kLimit = 4194304.0f;
+    for (size_t k = 0; k < values.size(); ++k) {
+      const float steps = std::clamp(values[k] / scale, -kLimit, kLimit);
+      const float half = steps < 0 ? -0.5f : 0.5f;
+      const auto rounded = static_cast<float>(static_cast<int32_t>(steps + half));
+      to[k] = static_cast<decltype(kind)>(std::clamp(rounded + zero_point, low, high));
+    }
+  };
+  switch (tensor.type) {
+    case DataType::kFloat32:
+      std::memcpy(bytes.data(), values.data(), bytes.size());
+      break;
+    case DataType::kInt8:
+      quantize(int8_t{}, -128, 127);
+      break;
+    case DataType::kUInt8:
+      if (tensor.quantization.scales.empty()) {
+        store(uint8_t{}, 0, 255);
+      } else {
+        quantize(uint8_t{}, 0, 255);
+      }
+      break;
+    case DataType::kInt16:
+      quantize(int16_t{}, -32768, 32767);
+      break;
+    case DataType::kInt32:
+      store(int32_t{}, INT32_MIN, INT32_MAX);
+      break;
+    case DataType::kInt64:
+      store(int64_t{}, -0x1p53, 0x1p53);
+      break;
+    case DataType::kBool:
+      store(uint8_t{}, 0, 1);
+      break;
+    default:
+      break;
   }
 }
 

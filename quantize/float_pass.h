@@ -50,6 +50,8 @@ Result<std::unique_ptr<Interpreter>> RunnerOf(const EditedGraph& edited, Graph g
                                               bool keep_all_tensors);
 // Copies a sample into an interpreter's inputs, quantized or converted as they want it.
 void SetInputs(std::span<const std::vector<float>> sample, Interpreter* interpreter);
+// The same for one input, by its position.
+void SetInput(std::span<const float> values, size_t position, Interpreter* interpreter);
 // Bytes of a tensor as real values.
 void Dequantize(const Tensor& tensor, std::span<const uint8_t> bytes, std::vector<float>* values);
 

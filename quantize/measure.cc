@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 namespace atollrt {
@@ -59,8 +60,6 @@ int32_t LogitsOf(const Graph& graph, const std::vector<int32_t>& producers, int3
 
 // One node of bytes, to be run on what the float model computes.
 struct Alone {
-  size_t layer = 0;
-  std::vector<int32_t> floats;  // of the float graph: its inputs
   std::unique_ptr<Interpreter> interpreter;
 };
 
@@ -73,7 +72,9 @@ class Measurer {
   Status Prepare(QuantizeReport* report) {
     const Graph& graph = edited_.graph;
     const Graph& made = emitted_.edited.graph;
-    ATOLL_ASSIGN_OR_RETURN(floats_, RunnerOf(edited_, graph, options_.threads, true));
+    ATOLL_ASSIGN_OR_RETURN(floats_, RunnerOf(edited_, graph, options_.threads, false));
+    readers_.resize(graph.tensors.size());
+    layers_.assign(graph.tensors.size(), -1);
     ATOLL_ASSIGN_OR_RETURN(bytes_, RunnerOf(emitted_.edited, made, options_.threads, true));
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& node = graph.nodes[i];
@@ -97,6 +98,7 @@ class Measurer {
         layer.scale = static_cast<double>(stored.scale());
         layer.zero_point = stored.zero_point();
         layer.histogram.assign(kHistogramBins, 0);
+        layers_[output] = static_cast<int32_t>(i);
       }
       report->layers.push_back(std::move(layer));
       accumulated_.emplace_back();
@@ -115,22 +117,17 @@ class Measurer {
   Status Run(std::span<const std::vector<float>> sample, QuantizeReport* report) {
     SetInputs(sample, floats_.get());
     SetInputs(sample, bytes_.get());
-    ATOLL_RETURN_IF_ERROR(floats_->Invoke());
     ATOLL_RETURN_IF_ERROR(bytes_->Invoke());
-    const Graph& graph = edited_.graph;
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      if (graph.nodes[i].outputs.empty()) continue;
-      const int32_t output = graph.nodes[i].outputs[0];
-      if (graph.tensors[output].type != DataType::kFloat32) continue;
-      const std::span<const float> wanted = Wanted(output);
-      accumulated_[i].Add(wanted, Computed(output));
-      Count(wanted, &report->layers[i]);
-    }
-    for (Alone& alone : alone_) ATOLL_RETURN_IF_ERROR(RunAlone(&alone));
+    noise_.assign(edited_.graph.tensors.size(), Noise());
+    problem_ = Status();
+    floats_->SetTap([this, report](int32_t tensor) { Listen(tensor, report); });
+    for (const int32_t input : edited_.graph.inputs) Listen(input, report);
+    ATOLL_RETURN_IF_ERROR(floats_->Invoke());
+    ATOLL_RETURN_IF_ERROR(problem_);
     Noise sample_noise;
     for (size_t k = 0; k < outputs_.size(); ++k) {
-      output_noise_.Add(Wanted(outputs_[k]), Computed(outputs_[k]));
-      sample_noise.Add(Wanted(logits_[k]), Computed(logits_[k]));
+      output_noise_.Add(noise_[outputs_[k]]);
+      sample_noise.Add(noise_[logits_[k]]);
     }
     logits_noise_.Add(sample_noise);
     report->worst.push_back({report->samples, sample_noise.Decibels()});
@@ -164,48 +161,63 @@ class Measurer {
     return computed_;
   }
 
-  Status PrepareAlone(size_t layer) {
-    const Graph& made = emitted_.edited.graph;
-    const Node& node = made.nodes[emitted_.nodes[layer]];
-    Alone alone;
-    alone.layer = layer;
-    Graph single;
-    single.tensors = made.tensors;
-    single.nodes = {node};
-    single.outputs = {node.outputs[0]};
-    for (size_t k = 0; k < node.inputs.size(); ++k) {
-      const int32_t input = node.inputs[k];
-      if (input < 0 || made.tensors[input].is_constant()) continue;
-      if (std::find(single.inputs.begin(), single.inputs.end(), input) != single.inputs.end()) {
-        continue;
-      }
-      single.inputs.push_back(input);
-      const int32_t from = edited_.graph.nodes[layer].inputs[k];
-      if (edited_.graph.tensors[from].type != DataType::kFloat32) return Status();
-      alone.floats.push_back(from);
+  // What the float model has just computed, before its memory is used again.
+  void Listen(int32_t tensor, QuantizeReport* report) {
+    if (edited_.graph.tensors[tensor].type != DataType::kFloat32) return;
+    const std::span<const float> wanted = Wanted(tensor);
+    if (emitted_.tensors[tensor] >= 0) noise_[tensor].Add(wanted, Computed(tensor));
+    for (const auto& [reader, position] : readers_[tensor]) {
+      SetInput(wanted, position, alone_[reader].interpreter.get());
     }
-    // Only what the node uses is bound to memory.
-    ATOLL_ASSIGN_OR_RETURN(alone.interpreter,
-                           RunnerOf(emitted_.edited, std::move(single), options_.threads, false));
-    alone_.push_back(std::move(alone));
-    return Status();
+    const int32_t layer = layers_[tensor];
+    if (layer < 0) return;
+    accumulated_[layer].Add(noise_[tensor]);
+    Count(wanted, &report->layers[layer]);
+    const auto alone = alone_.find(layer);
+    if (alone == alone_.end() || !problem_.ok()) return;
+    Interpreter* interpreter = alone->second.interpreter.get();
+    problem_ = interpreter->Invoke();
+    const int32_t output = interpreter->graph().outputs[0];
+    Dequantize(interpreter->graph().tensors[output],
+               std::as_const(*interpreter).ConstTensorBytes(output), &computed_);
+    alone_noise_[layer].Add(wanted, computed_);
   }
 
-  Status RunAlone(Alone* alone) {
-    std::vector<std::vector<float>> inputs;
-    for (const int32_t tensor : alone->floats) {
-      const std::span<const float> values = Wanted(tensor);
-      inputs.emplace_back(values.begin(), values.end());
+  Status PrepareAlone(size_t layer) {
+    const Graph& graph = edited_.graph;
+    const Graph& made = emitted_.edited.graph;
+    const Node& node = made.nodes[emitted_.nodes[layer]];
+    if (graph.Output(graph.nodes[layer]).type != DataType::kFloat32) return Status();
+    // The node, and of the tensors those that it has.
+    Graph single;
+    single.nodes = {node};
+    std::vector<std::pair<int32_t, size_t>> floats;  // each with its position among the inputs
+    std::map<int32_t, int32_t> moved;
+    const auto move = [&](int32_t* tensor) {
+      const auto [entry, is_new] =
+          moved.insert({*tensor, static_cast<int32_t>(single.tensors.size())});
+      if (is_new) single.tensors.push_back(made.tensors[*tensor]);
+      *tensor = entry->second;
+      return is_new;
+    };
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      int32_t* input = &single.nodes[0].inputs[k];
+      if (*input < 0) continue;
+      const bool is_constant = made.tensors[*input].is_constant();
+      if (!move(input) || is_constant) continue;
+      const int32_t from = graph.nodes[layer].inputs[k];
+      if (graph.tensors[from].type != DataType::kFloat32) return Status();
+      floats.emplace_back(from, single.inputs.size());
+      single.inputs.push_back(*input);
     }
-    SetInputs(inputs, alone->interpreter.get());
-    ATOLL_RETURN_IF_ERROR(alone->interpreter->Invoke());
-    const Graph& single = alone->interpreter->graph();
-    const Tensor& output = single.tensors[single.outputs[0]];
-    const int32_t tensor = edited_.graph.nodes[alone->layer].outputs[0];
-    if (edited_.graph.tensors[tensor].type != DataType::kFloat32) return Status();
-    Dequantize(output, std::as_const(*alone->interpreter).ConstTensorBytes(single.outputs[0]),
-               &computed_);
-    alone_noise_[alone->layer].Add(Wanted(tensor), computed_);
+    for (int32_t& output : single.nodes[0].outputs) move(&output);
+    single.outputs = {single.nodes[0].outputs[0]};
+    const auto index = static_cast<int32_t>(layer);
+    ATOLL_ASSIGN_OR_RETURN(alone_[index].interpreter,
+                           RunnerOf(emitted_.edited, std::move(single), 1, false));
+    for (const auto& [tensor, position] : floats) {
+      readers_[tensor].emplace_back(index, position);
+    }
     return Status();
   }
 
@@ -224,7 +236,12 @@ class Measurer {
   const EmittedGraph& emitted_;
   const QuantizeOptions& options_;
   std::unique_ptr<Interpreter> floats_, bytes_;
-  std::vector<Alone> alone_;
+  std::map<int32_t, Alone> alone_;  // by layer
+  // Of each float tensor: the layers that read it alone, and at which of their inputs.
+  std::vector<std::vector<std::pair<int32_t, size_t>>> readers_;
+  std::vector<int32_t> layers_;  // whose first output a tensor is; -1: none
+  std::vector<Noise> noise_;     // of this sample, by tensor
+  Status problem_;
   std::vector<Noise> accumulated_, alone_noise_;  // by layer
   std::vector<int32_t> outputs_, logits_;
   Noise output_noise_, logits_noise_;
