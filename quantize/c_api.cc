@@ -8,6 +8,7 @@
 
 #include "atoll/quantize.h"
 #include "quantize/check_prescriptions.h"
+#include "quantize/onnx/onnx_import.h"
 #include "quantize/quantizer.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/tflite/tflite_loader.h"
@@ -170,6 +171,29 @@ const char* AtollQuantizedReport(const AtollQuantized* quantized) {
 }
 
 void AtollQuantizedDelete(AtollQuantized* quantized) { delete quantized; }
+
+AtollStatus AtollImportOnnx(const void* model, size_t model_size, const AtollOnnxShape* shapes,
+                            size_t shape_count, int keep_layout, AtollQuantized** imported) {
+  if (model == nullptr) return atollrt::NullArgumentOf("AtollImportOnnx", "model");
+  if (imported == nullptr) return atollrt::NullArgumentOf("AtollImportOnnx", "imported");
+  if (shapes == nullptr && shape_count > 0) {
+    return atollrt::NullArgumentOf("AtollImportOnnx", "shapes");
+  }
+  atollrt::OnnxOptions options;
+  if (keep_layout != 0) options.layout = atollrt::OnnxLayout::kAsStored;
+  for (size_t i = 0; i < shape_count; ++i) {
+    const AtollOnnxShape& shape = shapes[i];
+    if (shape.input == nullptr || (shape.dims == nullptr && shape.dim_count > 0)) {
+      return atollrt::NullArgumentOf("AtollImportOnnx", "a name or shape of an input");
+    }
+    options.input_shapes.push_back(
+        {shape.input, std::vector<int64_t>(shape.dims, shape.dims + shape.dim_count)});
+  }
+  auto result = atollrt::ImportOnnx({static_cast<const uint8_t*>(model), model_size}, options);
+  if (!result.ok()) return atollrt::Report(result.status());
+  *imported = new AtollQuantized{*std::move(result), ""};
+  return ATOLL_OK;
+}
 
 AtollStatus AtollQuantizeCheck(const void* model, size_t model_size) {
   if (model == nullptr) return atollrt::NullArgumentOf("AtollQuantizeCheck", "model");

@@ -44,6 +44,10 @@ int main(void) {
   EXPECT(AtollQuantize(bytes, sizeof(bytes), &samples, &options, &result) ==
          ATOLL_INVALID_ARGUMENT);
   EXPECT(result == NULL);
+  EXPECT(AtollImportOnnx(NULL, 0, NULL, 0, 0, &result) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollImportOnnx(bytes, sizeof(bytes), NULL, 1, 0, &result) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollImportOnnx(bytes, sizeof(bytes), NULL, 0, 0, NULL) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollImportOnnx(bytes, sizeof(bytes), NULL, 0, 0, &result) == ATOLL_CORRUPT_MODEL);
   EXPECT(AtollQuantizeCheck(NULL, 0) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollQuantizeCheck(bytes, sizeof(bytes)) == ATOLL_CORRUPT_MODEL);
   EXPECT(AtollQuantizedModel(NULL, &size) == NULL && size == 0);

@@ -85,6 +85,20 @@ ATOLL_EXPORT const void* AtollQuantizedModel(const AtollQuantized* quantized, si
 ATOLL_EXPORT const char* AtollQuantizedReport(const AtollQuantized* quantized);
 ATOLL_EXPORT void AtollQuantizedDelete(AtollQuantized* quantized);
 
+/* The shape that an input of an ONNX model shall have. */
+typedef struct AtollOnnxShape {
+  const char* input;   /* its name; "": the only one */
+  const int64_t* dims; /* in the order of the ONNX file */
+  size_t dim_count;
+} AtollOnnxShape;
+
+/* Imports an ONNX file as a float .tflite file: AtollQuantizedModel has its bytes, the report is
+ * empty. Inputs of four dimensions become [N, H, W, C], unless `keep_layout` is 1. `shapes` may be
+ * NULL if `shape_count` is 0: symbolic dimensions are then 1. */
+ATOLL_EXPORT AtollStatus AtollImportOnnx(const void* model, size_t model_size,
+                                         const AtollOnnxShape* shapes, size_t shape_count,
+                                         int keep_layout, AtollQuantized** imported);
+
 /* ATOLL_OK if a .tflite file keeps to TensorFlow Lite's specification of quantization: types,
  * scales that operators share or prescribe, zero points, scales of biases. Else
  * ATOLL_CORRUPT_MODEL, and the error says all that is wrong, a line each. */
