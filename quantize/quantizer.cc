@@ -120,6 +120,30 @@ QuantizeReport::End DescribeEnd(const Graph& graph, int32_t end, const Range& ra
   return described;
 }
 
+// Whether what reads an input brings values of 0 to 255 down to about 1, by a constant.
+bool ScalesBytesDown(const Graph& graph, int32_t input) {
+  for (const Node& node : graph.nodes) {
+    if (node.inputs.size() != 2 || (node.inputs[0] != input && node.inputs[1] != input)) continue;
+    const Tensor& operand = graph.tensors[node.inputs[node.inputs[0] == input ? 1 : 0]];
+    if (!operand.is_constant() || operand.type != DataType::kFloat32) continue;
+    float largest = 0;
+    for (const float value : Floats(operand)) largest = std::max(largest, std::abs(value));
+    switch (node.type) {
+      case OpType::kMUL:
+        if (largest > 0 && largest < 0.04f) return true;
+        break;
+      case OpType::kDIV:
+      case OpType::kADD:
+      case OpType::kSUB:
+        if (largest >= 50) return true;
+        break;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
 void WarnOfSamples(const Graph& graph, const Scheme& scheme, int64_t samples,
                    QuantizeReport* report) {
   if (samples < kFewSamples) {
@@ -131,6 +155,19 @@ void WarnOfSamples(const Graph& graph, const Scheme& scheme, int64_t samples,
     const Range& range = scheme.range(input);
     if (!range.is_known()) continue;
     const char* name = graph.tensors[input].name.c_str();
+    const bool scales_down = ScalesBytesDown(graph, input);
+    if (scales_down && range.low >= -1.5f && range.high <= 1.5f) {
+      report->warnings.push_back(Format(
+          "samples of input '%s' range from %g to %g, but the model scales values of 0 to 255 "
+          "down itself: give it pixels as they are",
+          name, static_cast<double>(range.low), static_cast<double>(range.high)));
+    } else if (!scales_down && graph.tensors[input].shape.size() == 4 && range.low >= 0 &&
+               range.high > 0.9f && range.high <= 1.0f) {
+      report->warnings.push_back(
+          Format("input '%s' takes values from 0 to 1, as the samples: pixels of 0 to 255 must be "
+                 "divided by 255 at run time, or all of them become white",
+                 name));
+    }
     if (range.low == range.high) {
       report->warnings.push_back(Format("all values of input '%s' are %g in all samples", name,
                                         static_cast<double>(range.low)));

@@ -428,6 +428,56 @@ TEST(Quantizer, ConstantAndFewSamplesGiveWarnings) {
   EXPECT_THAT(few->report.warnings, testing::Contains(HasSubstr("5 samples are few")));
 }
 
+TEST(Quantizer, SamplesOfAnotherScaleThanTheModelsGiveAWarning) {
+  FloatBuilder b(23);
+  const int32_t x = b.Input({1, 4, 4, 3});
+  const int32_t scale = b.Constant({1}, DataType::kFloat32, std::vector<float>{1.0f / 255});
+  b.Output(b.Conv(b.Binary(OpType::kMUL, x, scale), 2, 3));
+  SampleList samples = b.MakeSamples(16);
+  const auto small = QuantizeWith(b.Build(), samples);
+  ASSERT_TRUE(small.ok()) << small.status().message();
+  EXPECT_THAT(small->report.warnings, testing::Contains(HasSubstr("scales values of 0 to 255")));
+  for (ListedSamples::Sample& sample : samples) {
+    for (float& value : sample[0]) value = 127.5f * (value + 1);
+  }
+  const auto right = QuantizeWith(b.Build(), samples);
+  ASSERT_TRUE(right.ok());
+  EXPECT_THAT(right->report.warnings, testing::IsEmpty());
+}
+
+// The places in a zip archive behind a model count from the beginning of the file.
+TEST(Quantizer, FilesOfLabelsAreKept) {
+  SampleList samples;
+  std::vector<uint8_t> model = RandomNetwork(25, &samples);
+  const auto plain = QuantizeWith(model, samples);
+  ASSERT_TRUE(plain.ok());
+  const auto place = static_cast<uint32_t>(model.size());
+  const auto number = [](uint32_t value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i);
+    return text;
+  };
+  const std::string local =
+      "PK\3\4" + number(10, 2) + number(0, 20) + number(1, 2) + number(0, 2) + "L" + "cat";
+  const std::string entry = "PK\1\2" + number(10, 2) + number(10, 2) + number(0, 12) +
+                            number(3, 4) + number(3, 4) + number(1, 2) + number(0, 12);
+  const auto archive = [&](uint32_t begin) {
+    const std::string directory = entry + number(begin, 4) + "L";
+    const auto size = static_cast<uint32_t>(directory.size());
+    return local + directory + "PK\5\6" + number(0, 4) + number(1, 2) + number(1, 2) +
+           number(size, 4) + number(begin + static_cast<uint32_t>(local.size()), 4) + number(0, 2);
+  };
+  const std::string before = archive(place);
+  model.insert(model.end(), before.begin(), before.end());
+  const auto quantized = QuantizeWith(model, samples);
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  const std::string wanted = archive(static_cast<uint32_t>(plain->model.size()));
+  ASSERT_EQ(quantized->model.size(), plain->model.size() + wanted.size());
+  EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(),
+                         quantized->model.end() - static_cast<ptrdiff_t>(wanted.size()),
+                         [](char a, uint8_t c) { return static_cast<uint8_t>(a) == c; }));
+}
+
 TEST(Quantizer, WhatCannotBeDoneIsSaid) {
   SampleList samples;
   const std::vector<uint8_t> model = RandomNetwork(19, &samples);
