@@ -483,27 +483,28 @@ Status ImportPad(OnnxNodeImport& n) {
 
 // ---- Resizing ----
 
-// Where output cell `i` of an axis comes from, as ONNX has it.
-double SourcePosition(std::string_view mode, int64_t i, int64_t in, int64_t out, double scale) {
-  const double x = static_cast<double>(i);
+// Where output cell `i` of an axis comes from, in float as ONNX's runtimes compute it.
+float SourcePosition(std::string_view mode, int64_t i, int64_t in, int64_t out, float scale) {
+  const float x = static_cast<float>(i);
   if (mode == "align_corners") {
-    return out == 1 ? 0 : x * static_cast<double>(in - 1) / static_cast<double>(out - 1);
+    return out == 1 ? 0 : x * static_cast<float>(in - 1) / static_cast<float>(out - 1);
   }
   if (mode == "asymmetric") return x / scale;
   if (mode == "pytorch_half_pixel" && out <= 1) return 0;
-  return (x + 0.5) / scale - 0.5;
+  return (x + 0.5f) / scale - 0.5f;
 }
 
-int64_t NearestCell(std::string_view rounding, double x, int64_t in) {
-  double cell = 0;
-  if (rounding == "floor")
+int64_t NearestCell(std::string_view rounding, float x, int64_t in) {
+  float cell = 0;
+  if (rounding == "floor") {
     cell = std::floor(x);
-  else if (rounding == "ceil")
+  } else if (rounding == "ceil") {
     cell = std::ceil(x);
-  else if (rounding == "round_prefer_ceil")
-    cell = std::floor(x + 0.5);
-  else
-    cell = std::ceil(x - 0.5);
+  } else if (rounding == "round_prefer_ceil") {
+    cell = std::floor(x + 0.5f);
+  } else {
+    cell = std::ceil(x - 0.5f);
+  }
   return std::clamp<int64_t>(static_cast<int64_t>(cell), 0, in - 1);
 }
 
@@ -544,14 +545,14 @@ Status ImportResize(OnnxNodeImport& n) {
     return CorruptModel("%zu scales and %zu sizes for 4 dimensions", scales.size(), sizes.size());
   }
   int64_t out[4];
-  double scale[4];
+  float scale[4];
   for (size_t i = 0; i < 4; ++i) {
-    const double in = static_cast<double>(x->dims[i]);
+    const float in = static_cast<float>(x->dims[i]);
     if (!by_size && !(scales[i] > 0 && scales[i] < 65536)) {
       return CorruptModel("a scale of %g", static_cast<double>(scales[i]));
     }
-    out[i] = by_size ? sizes[i] : static_cast<int64_t>(std::floor(in * double{scales[i]}));
-    scale[i] = by_size ? static_cast<double>(out[i]) / in : double{scales[i]};
+    out[i] = by_size ? sizes[i] : static_cast<int64_t>(std::floor(in * scales[i]));
+    scale[i] = by_size ? static_cast<float>(out[i]) / in : scales[i];
     if (out[i] < 1 || out[i] > INT32_MAX)
       return CorruptModel("a size of %lld", static_cast<long long>(out[i]));
   }
@@ -582,7 +583,7 @@ Status ImportResize(OnnxNodeImport& n) {
     for (int axis = 0; axis < 2; ++axis) {
       ATOLL_RETURN_IF_ERROR(n.b.Charge(out[2 + axis], sizeof(int32_t)));
       for (int64_t i = 0; i < out[2 + axis]; ++i) {
-        const double position =
+        const float position =
             SourcePosition(transformation, i, in[axis], out[2 + axis], scale[2 + axis]);
         cells[axis].push_back(static_cast<int32_t>(NearestCell(rounding, position, in[axis])));
       }
@@ -620,7 +621,7 @@ Status ImportResize(OnnxNodeImport& n) {
       transformation == "half_pixel" || transformation == "pytorch_half_pixel";
   for (int axis = 0; axis < 2; ++axis) {
     const double exact = static_cast<double>(out[2 + axis]) / static_cast<double>(in[axis]);
-    if (!options.align_corners && std::abs(exact - scale[2 + axis]) > 1e-4 * exact &&
+    if (!options.align_corners && std::abs(exact - double{scale[2 + axis]}) > 1e-4 * exact &&
         out[2 + axis] > 1) {
       return Unsupported(
           "a scale of %g that makes %lld of %lld cells; scales that give a whole "
