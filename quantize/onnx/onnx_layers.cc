@@ -474,7 +474,6 @@ Status ImportMaxPool(OnnxNodeImport& n) {
 
 Status ImportAveragePool(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
-  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow plain, ReadWindow(n, *x, n.Ints("kernel_shape")));
   ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window, ReadPool(n, *x));
   const bool include_pad = n.Int("count_include_pad", 0) != 0;
   const size_t rank = x->rank();
@@ -488,14 +487,14 @@ Status ImportAveragePool(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(tensor, EmitPad(n, tensor, window, 0));
   ATOLL_ASSIGN_OR_RETURN(
       tensor, n.b.Emit(OpType::kAVERAGE_POOL_2D, {tensor}, PoolOptions(window, Padding::kValid)));
-  // The average counts every cell of a window; ONNX counts those of the input, with the padding if
-  // it is told so, and never those that ceil_mode adds.
+  // The average counts every cell of a window, and so does ONNX if it is told to count the padding.
+  if (include_pad) return SetPicture(n, tensor, rank);
   std::vector<float> factors[2];
   bool all_one = true;
   const Shape shape = n.b.tensor(tensor).shape;
   for (int i = 0; i < 2; ++i) {
-    const int64_t low = include_pad ? 0 : window.before[i];
-    const int64_t high = plain.before[i] + plain.input[i] + (include_pad ? plain.after[i] : 0);
+    const int64_t low = window.before[i];
+    const int64_t high = window.before[i] + window.input[i];
     ATOLL_RETURN_IF_ERROR(n.b.Charge(shape[1 + i], sizeof(float)));
     for (int64_t k = 0; k < shape[1 + i]; ++k) {
       const int64_t begin = std::max(low, k * window.stride[i]);

@@ -585,7 +585,9 @@ Status ImportResize(OnnxNodeImport& n) {
       for (int64_t i = 0; i < out[2 + axis]; ++i) {
         const float position =
             SourcePosition(transformation, i, in[axis], out[2 + axis], scale[2 + axis]);
-        cells[axis].push_back(static_cast<int32_t>(NearestCell(rounding, position, in[axis])));
+        // Opset 10 rounds up where it makes a picture smaller.
+        const std::string_view way = old && scale[2 + axis] < 1 ? "ceil" : rounding;
+        cells[axis].push_back(static_cast<int32_t>(NearestCell(way, position, in[axis])));
       }
     }
     for (const ResizeOptions options :
