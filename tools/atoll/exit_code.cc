@@ -73,8 +73,10 @@ const char* AdviseConversion(const std::string& message) {
   if (has("float32") && (has("type int8") || has("is int8"))) {
     return "the model is dynamic-range quantized: convert it with full integer quantization";
   }
-  if (has("has type 1, which")) {
-    return "that is float16: convert the model with full integer quantization";
+  if (has("type float16")) {
+    return "float16 weights run where a DEQUANTIZE makes float32 of them, as TensorFlow's "
+           "converter "
+           "writes them; convert the model again, or with full integer quantization";
   }
   return "";
 }
