@@ -451,14 +451,14 @@ Result<OnnxValue> LoadOnnxTensor(const OnnxTensor& tensor, OnnxGraphBuilder* bui
   std::vector<float> floats;
   std::vector<int64_t> integers;
   const std::span<const uint8_t> raw = tensor.raw;
+  floats.reserve(tensor.type == OnnxType::kFloat ? raw.size() / 4 : 0);
   size_t width = 0;
   switch (tensor.type) {
     case OnnxType::kFloat:
       width = 4;
       floats = tensor.floats;
-      if (!raw.empty()) {
-        floats.resize(raw.size() / 4);
-        std::memcpy(floats.data(), raw.data(), floats.size() * sizeof(float));
+      for (size_t i = 0; i < raw.size() / 4; ++i) {
+        floats.push_back(LoadLittleEndian<float>(raw.data() + 4 * i));
       }
       break;
     case OnnxType::kDouble:
