@@ -80,7 +80,8 @@ Result<OnnxWindow> ReadWindow(const OnnxNodeImport& n, const OnnxValue& x, const
       if (pads[i] < 0 || pads[i] > kMaxWindow) {
         return Unsupported("pads of %s; negative ones are not supported", DimsString(pads).c_str());
       }
-      (i < spatial ? window.before : window.after)[2 - spatial + i % spatial] = pads[i];
+      int64_t* side = i < spatial ? window.before : window.after;
+      side[2 - spatial + i % spatial] = pads[i];
     }
   } else if (auto_pad != "VALID") {
     return CorruptModel("auto_pad is '%s'", std::string(auto_pad).c_str());
