@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "driver/recording/pcapng.h"
+#include "driver/recording/session_text.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/open_atoll1.h"
 #include "tests/support/rng.h"
