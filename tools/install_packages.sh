@@ -10,7 +10,7 @@ set -euo pipefail
 packages=(
   cmake ninja-build make g++ pkg-config python3
   libusb-1.0-0-dev libflatbuffers-dev flatbuffers-compiler libeigen3-dev
-  libjpeg62-turbo-dev libpng-dev zlib1g-dev
+  libjpeg62-turbo-dev libpng-dev zlib1g-dev libzip-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev libumockdev-dev umockdev
   dataset-fashion-mnist

@@ -29,7 +29,7 @@ constexpr void (*kSubcommands[])(CLI::App*) = {
     AddAsmCommand,       AddRunCommand,     AddVerifyCommand,    AddClassifyCommand,
     AddDetectCommand,    AddSegmentCommand, AddPoseCommand,      AddCameraCommand,
     AddBenchmarkCommand, AddProfileCommand, AddResidencyCommand, AddReplayCommand,
-    AddTopCommand,       AddDoctorCommand};
+    AddTopCommand,       AddDoctorCommand,  AddQuantizeCommand,  AddImportCommand};
 
 int Say(ExitCode code, std::string sentence) {
   while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {

@@ -334,15 +334,6 @@ Json HostJson(const Profile& profile) {
   return {{"run", median}, {"spans", std::move(spans)}};
 }
 
-// Text of a script element: nothing in it may end the element or begin a comment.
-std::string ScriptText(const Json& json) {
-  std::string text;
-  for (const char c : JsonText(json)) {
-    c == '<' ? text += "\\u003c" : text += c;
-  }
-  return text;
-}
-
 Json ProfileJson(const Session& session, const Profile& profile) {
   Json report = NewReport("profile", session);
   report["modelled"] = profile.partitions.empty() ? Json() : LatencyJson(profile);
@@ -361,10 +352,7 @@ std::string ProfilePage(const Session& session, const Profile& profile) {
   data["edges"] = EdgesJson(session);
   data["host"] = HostJson(profile);
 
-  constexpr std::string_view kPlace = "{{data}}";
-  std::string page(kProfilePageTemplate);
-  page.replace(page.find(kPlace), kPlace.size(), ScriptText(data));
-  return page;
+  return FillPage(kProfilePageTemplate, data);
 }
 
 struct ProfileOptions {

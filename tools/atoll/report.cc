@@ -46,6 +46,18 @@ std::string JsonText(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string FillPage(std::string_view page, const Json& data) {
+  // Nothing in the text may end the element or begin a comment.
+  std::string script;
+  for (const char c : JsonText(data)) {
+    c == '<' ? script += "\\u003c" : script += c;
+  }
+  constexpr std::string_view kPlace = "{{data}}";
+  std::string filled(page);
+  filled.replace(filled.find(kPlace), kPlace.size(), script);
+  return filled;
+}
+
 void PrintReport(const Json& report) {
   // Names in model files need not be UTF-8; the report must be.
   PrintText(JsonText(report) + "\n");

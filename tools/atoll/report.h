@@ -28,6 +28,9 @@ Json NewReport(std::string_view command, const Session& session);
 // In one line; what is no UTF-8 is replaced.
 std::string JsonText(const Json& json);
 
+// A page of HTML with `data` in the place of "{{data}}", which is within a script element.
+std::string FillPage(std::string_view page, const Json& data);
+
 // Write everything to stdout and flush; throw CommandError if that fails (disk full, closed pipe).
 void PrintReport(const Json& report);
 void PrintText(const std::string& text);

@@ -113,6 +113,8 @@ void AddCameraCommand(CLI::App* app);
 void AddBenchmarkCommand(CLI::App* app);
 void AddProfileCommand(CLI::App* app);
 void AddResidencyCommand(CLI::App* app);
+void AddQuantizeCommand(CLI::App* app);
+void AddImportCommand(CLI::App* app);
 void AddReplayCommand(CLI::App* app);
 void AddTopCommand(CLI::App* app);
 void AddDoctorCommand(CLI::App* app);
