@@ -83,16 +83,17 @@ std::optional<std::string_view> FieldOf(std::string_view header, std::string_vie
 bool IsArrayFile(std::string_view path) { return path.ends_with(".npz") || path.ends_with(".npy"); }
 
 struct ArrayFile::Stream {
-  // Fills in at most so many bytes; 0 at the end or after an error.
-  std::function<size_t(void* bytes, size_t size)> read;
+  // Fills in at most so many bytes; 0 at the end, negative if they are damaged.
+  std::function<int64_t(void* bytes, size_t size)> read;
   const NumberType* type = nullptr;
   bool swapped = false;  // most significant byte first
+  int64_t left = 0;      // values
 
   bool ReadAll(void* bytes, size_t size) const {
     for (size_t done = 0; done < size;) {
-      const size_t count = read(static_cast<uint8_t*>(bytes) + done, size - done);
-      if (count == 0) return false;
-      done += count;
+      const int64_t count = read(static_cast<uint8_t*>(bytes) + done, size - done);
+      if (count <= 0) return false;
+      done += static_cast<size_t>(count);
     }
     return true;
   }
@@ -144,8 +145,7 @@ ArrayFile::Stream ArrayFile::Open(size_t array, Array* header) const {
     if (opened == nullptr) FailWith(array, zip_strerror(archive));
     stream.read = [file = std::shared_ptr<zip_file_t>(opened, zip_fclose), archive = archive_](
                       void* bytes, size_t size) {
-      const zip_int64_t count = zip_fread(file.get(), bytes, size);
-      return count < 0 ? 0 : static_cast<size_t>(count);
+      return int64_t{zip_fread(file.get(), bytes, size)};
     };
   } else {
     std::FILE* const opened = std::fopen(path_.c_str(), "rb");
@@ -153,8 +153,10 @@ ArrayFile::Stream ArrayFile::Open(size_t array, Array* header) const {
       Fail(ExitCode::kFailure, "cannot open '{}': {}; {}", path_, std::strerror(errno),
            AdviseReading(errno));
     }
-    stream.read = [file = std::shared_ptr<std::FILE>(opened, std::fclose)](
-                      void* bytes, size_t size) { return std::fread(bytes, 1, size, file.get()); };
+    stream.read = [file = std::shared_ptr<std::FILE>(opened, std::fclose)](void* bytes,
+                                                                           size_t size) {
+      return static_cast<int64_t>(std::fread(bytes, 1, size, file.get()));
+    };
   }
 
   // "\x93NUMPY", the version, the length of the text, and the text: a dictionary of Python.
@@ -197,12 +199,16 @@ ArrayFile::Stream ArrayFile::Open(size_t array, Array* header) const {
     FailWith(array, "it is in Fortran's order; save numpy.ascontiguousarray of it");
   }
   header->shape.clear();
+  stream.left = 1;
   for (const std::string& part : Split(shape->substr(1), ',')) {
     const size_t digits = part.find_first_not_of(' ');
     if (digits == part.npos) continue;  // behind the last comma
     const auto size = ParseNumber<int64_t>(std::string_view(part).substr(digits));
     if (!size || *size < 0) FailWith(array, fmt::format("its shape is {})", *shape));
     header->shape.push_back(*size);
+    if (__builtin_mul_overflow(stream.left, *size, &stream.left)) {
+      FailWith(array, fmt::format("its shape is {}), too large", *shape));
+    }
   }
   return stream;
 }
@@ -213,13 +219,16 @@ void ArrayFile::Rewind() {
 }
 
 void ArrayFile::Read(size_t array, std::span<float> values) {
-  const Stream& stream = streams_[array];
+  constexpr const char* kDamaged = "it has fewer values than its shape says, or is damaged";
+  Stream& stream = streams_[array];
+  if (static_cast<int64_t>(values.size()) > stream.left) FailWith(array, kDamaged);
+  stream.left -= static_cast<int64_t>(values.size());
   const size_t size = stream.type->size;
   std::vector<uint8_t> piece(std::min<size_t>(values.size(), 4096) * size);
   while (!values.empty()) {
     const size_t count = std::min<size_t>(values.size(), 4096);
     if (!stream.ReadAll(piece.data(), count * size)) {
-      FailWith(array, "it has fewer values than its shape says, or its bytes are damaged");
+      FailWith(array, kDamaged);
     }
     for (size_t i = 0; i < count; ++i) {
       uint8_t* const bytes = piece.data() + i * size;
@@ -227,6 +236,10 @@ void ArrayFile::Read(size_t array, std::span<float> values) {
       values[i] = stream.type->convert(bytes);
     }
     values = values.subspan(count);
+  }
+  // Archives know at the end whether their bytes are those that were written.
+  if (uint8_t beyond = 0; stream.left == 0 && stream.read(&beyond, 1) < 0) {
+    FailWith(array, "its bytes are damaged: the checksum is another; save it again");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -330,9 +331,9 @@ std::vector<std::string> PicturesIn(const std::string& folder) {
 }
 
 // So many of them, evenly spread: folders have their classes one after the other.
-std::vector<std::string> Thinned(std::vector<std::string> paths, int64_t most) {
+std::vector<std::string> Thinned(const std::vector<std::string>& paths, int64_t most) {
   const auto count = static_cast<int64_t>(paths.size());
-  if (most == 0 || count <= most) return paths;
+  if (count <= most) return paths;
   std::vector<std::string> some;
   for (int64_t i = 0; i < most; ++i) some.push_back(paths[static_cast<size_t>(i * count / most)]);
   return some;
@@ -355,8 +356,8 @@ Calibration::Calibration(const CalibrationOptions& options, AtollInterpreter* in
   for (const std::string& source : options.sources) {
     std::error_code error;
     if (source.starts_with(kCamera)) {
-      const int64_t frames = options.samples_max == 0 ? kCameraFrames : options.samples_max;
-      sources_.push_back(std::make_unique<CameraFrames>(source.substr(kCamera.size()), frames,
+      sources_.push_back(std::make_unique<CameraFrames>(source.substr(kCamera.size()),
+                                                        options.samples_max.value_or(kCameraFrames),
                                                         scaler_of_pictures()));
     } else if (fs::is_directory(source, error)) {
       const std::vector<std::string> found = PicturesIn(source);
@@ -369,10 +370,11 @@ Calibration::Calibration(const CalibrationOptions& options, AtollInterpreter* in
   }
   if (!pictures.empty()) {
     sources_.push_back(std::make_unique<PictureFiles>(
-        Thinned(std::move(pictures), options.samples_max), scaler_of_pictures()));
+        Thinned(pictures, options.samples_max.value_or(std::numeric_limits<int64_t>::max())),
+        scaler_of_pictures()));
   }
   for (const auto& source : sources_) count_ += source->count();
-  if (options.samples_max > 0) count_ = std::min(count_, options.samples_max);
+  if (options.samples_max) count_ = std::min(count_, *options.samples_max);
   if (count_ == 0) {
     Fail(ExitCode::kUsage, "--calibrate names no samples; give about a hundred that are typical");
   }

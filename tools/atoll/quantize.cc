@@ -657,7 +657,7 @@ void RunQuantize(const Options& options) {
   for (const Json& warning : report["calibration"]["warnings"]) {
     fmt::print(stderr, "atoll: warning: {}\n", Printable(warning.get<std::string>()));
   }
-  AnnounceOutput("the report", options.report);
+  AnnounceOutput("the details", options.report);
   for (Json& entry : report["worst"]) entry.erase("picture");
   Print(
       options.json, [&] { return report; }, [&] { return ReportText(report); });
@@ -668,7 +668,7 @@ void RunQuantize(const Options& options) {
 void AddQuantizeCommand(CLI::App* app) {
   Subcommand<Options> command(app, "quantize", RunQuantize);
   command.Add("MODEL", command->model)->required();
-  command.Add("--output,-o", command->output)->required();
+  command.Add("-o,--output", command->output)->required();
   command.Add("--calibrate", command->calibration.sources)->required();
   command.Add("--samples", command->calibration.samples_max)->check(CLI::Range(1, 1'000'000));
   AddPixelScalingOptions(&command, &command->calibration.scaling);
@@ -697,7 +697,7 @@ void AddQuantizeCommand(CLI::App* app) {
 void AddImportCommand(CLI::App* app) {
   Subcommand<ImportOptions> command(app, "import", RunImport);
   command.Add("MODEL", command->model)->required();
-  command.Add("--output,-o", command->output)->required();
+  command.Add("-o,--output", command->output)->required();
   AddInputShapeOption(&command, &command->input_shapes);
   command.Flag("--keep-layout", command->keep_layout);
   command.Flag("--json", command->json);
