@@ -20,6 +20,7 @@ from atoll._atoll import (CancelledError, CorruptModelError, DeadlineError, Dele
 from atoll.devices import Device, Finding, devices, diagnose
 from atoll.interpreter import Interpreter, Node, Tensor
 from atoll.measure import Benchmark, NodeTime, Profile, benchmark, profile
+from atoll.quantizing import Quantized, check_quantization, import_onnx, quantize
 
 _logger = logging.getLogger("atoll")
 _logger.addHandler(logging.NullHandler())  # silent unless the program wants to hear it
@@ -32,6 +33,7 @@ __all__ = [
     "Benchmark", "CancelledError", "CorruptModelError", "DeadlineError", "Delegate", "Device",
     "DeviceBusyError", "DeviceLostError", "Error", "Finding", "InternalError", "Interpreter",
     "InvalidArgumentError", "Model", "Node", "NodeTime", "NotFoundError", "PermissionDeniedError",
-    "Profile", "ResourceExhaustedError", "Tensor", "UnsupportedError", "benchmark", "cpu_name",
-    "devices", "diagnose", "profile", "version",
+    "Profile", "Quantized", "ResourceExhaustedError", "Tensor", "UnsupportedError", "benchmark",
+    "check_quantization", "cpu_name", "devices", "diagnose", "import_onnx", "profile", "quantize",
+    "version",
 ]

@@ -19,8 +19,8 @@ import sysconfig
 import zipfile
 
 STAND_INS = "atoll_stand_ins"
-# Where libatoll is if it does not lie beside the extension: of lib/atoll/python/atoll/atoll.
-LIBRARY = "libatoll.so.*"
+# What lies in lib, above lib/atoll/python/atoll/atoll, unless it lies beside the extension.
+LIBRARIES = ("libatoll.so.*", "libatoll-quantize.so.*")
 FOUR_UP = 4
 
 
@@ -59,9 +59,10 @@ def contents(folder, packages, is_stand_in):
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield prefix + path.relative_to(folder).as_posix(), path.read_bytes()
-        if next(package.glob("*.so"), None) and not next(package.glob(LIBRARY), None):
-            library = shortest(package.parents[FOUR_UP - 1].glob(LIBRARY))
-            yield f"{package.name}/{library.name}", library.read_bytes()
+        for names in LIBRARIES if next(package.glob("*.so"), None) else ():
+            if not next(package.glob(names), None):
+                library = shortest(package.parents[FOUR_UP - 1].glob(names))
+                yield f"{package.name}/{library.name}", library.read_bytes()
     if is_stand_in:
         yield (f"atoll_{packages[0].name}.pth",
                "".join(f"{STAND_INS}/{package.name}\n" for package in packages).encode())

@@ -22,7 +22,7 @@ struct CalibrationOptions {
   // Pictures, folders with pictures in them or in their folders, .npz and .npy files,
   // camera:SOURCE.
   std::vector<std::string> sources;
-  int64_t samples_max = 0;        // 0: all; of a camera kCameraFrames
+  std::optional<int64_t> samples_max;  // else all; of a camera kCameraFrames
   atollrt::PixelScaling scaling;  // of pictures
 };
 inline constexpr int64_t kCameraFrames = 100;
