@@ -80,7 +80,7 @@ def _load():
         name = "libatoll-quantize.so." + _atoll.version().split(".", maxsplit=1)[0]
         here = pathlib.Path(__file__).resolve().parent
         # In a wheel beside this file, else in lib, four folders above.
-        paths = [path for path in (here / name, *(up / name for up in here.parents[3:4]))
+        paths = [path for path in (here / name, here.parents[3] / name)
                  if path.exists()]
         try:
             library = ctypes.CDLL(str(paths[0]) if paths else name)
@@ -150,10 +150,12 @@ class _Feed:
             self.iterator = iter(samples)
         else:
             self.iterator = samples
+        self.taken = False
         self.error = None
 
     def next(self, _, places, counts, count):
         try:
+            self.taken = True
             try:
                 sample = next(self.iterator)
             except StopIteration:
@@ -179,6 +181,8 @@ class _Feed:
             return -1
 
     def rewind(self, _):
+        if not self.taken:
+            return 0
         if isinstance(self.samples, collections.abc.Iterator):
             return -1
         self.iterator = iter(self.samples)

@@ -152,8 +152,8 @@ class Packaging(unittest.TestCase):
         lib = prefix / os.environ["ATOLL_LIBDIR"]
         folders = lib / "atoll/python"
         self.assertEqual(sorted(path.name for path in folders.iterdir()), sorted(NAMES))
-        library = next((BUILD / "atoll/atoll").glob("libatoll.so.*"))
-        os.symlink(library.resolve(), lib / library.name)
+        for library in (BUILD / "atoll/atoll").glob("libatoll*.so.*"):
+            os.symlink(library.resolve(), lib / library.name)
         python, site = self.environment("folder")
         # As it is, for one program.
         path = ":".join(str(folders / package) for package in NAMES)
@@ -162,6 +162,7 @@ class Packaging(unittest.TestCase):
                                      f"import {module}", cwd=self.place)
         self.install(python, *(folders / package for package in NAMES))
         self.assertTrue((site / "atoll/libatoll.so.0").is_file())
+        self.assertTrue((site / "atoll/libatoll-quantize.so.0").is_file())
         for module in MODULES.values():
             self.check(python, "-c", f"import {module}", cwd=self.place)
         # Python finds nothing of it by itself.

@@ -66,16 +66,16 @@ class Quantize(CommandTest):
         tensors = [("picture", [1, SIDE, SIDE, CHANNELS], 0), ("w", [FILTERS, 3, 3, CHANNELS], 1),
                    ("b", [FILTERS], 2), ("features", [1, SIDE, SIDE, FILTERS], 0)]
         source = self.file("float.json", json.dumps({
-            "version": 3, "operator_codes": [{"builtin_code": "CONV_2D"}],
+            "version": 3, "operator_codes": [{"builtin_code": 3, "deprecated_builtin_code": 3}],
             "buffers": [{}, {"data": floats(FILTERS * 9 * CHANNELS)}, {"data": floats(FILTERS)}],
             "subgraphs": [{
                 "inputs": [0], "outputs": [3],
-                "tensors": [{"name": name, "shape": shape, "type": "FLOAT32", "buffer": buffer}
+                "tensors": [{"name": name, "shape": shape, "type": 0, "buffer": buffer}
                             for name, shape, buffer in tensors],
                 "operators": [{"inputs": [0, 1, 2], "outputs": [3],
                                "builtin_options_type": "Conv2DOptions",
-                               "builtin_options": {"padding": "SAME", "stride_w": 1, "stride_h": 1,
-                                                   "fused_activation_function": "RELU"}}]}],
+                               "builtin_options": {"padding": 0, "stride_w": 1, "stride_h": 1,
+                                                   "fused_activation_function": 1}}]}],
         }).encode())
         subprocess.run([FLATC, "--binary", "-o", self.directory,
                         SOURCE / "models/schema/tflite.fbs", source], check=True)

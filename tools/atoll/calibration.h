@@ -23,7 +23,7 @@ struct CalibrationOptions {
   // camera:SOURCE.
   std::vector<std::string> sources;
   std::optional<int64_t> samples_max;  // else all; of a camera kCameraFrames
-  atollrt::PixelScaling scaling;  // of pictures
+  atollrt::PixelScaling scaling;       // of pictures
 };
 inline constexpr int64_t kCameraFrames = 100;
 
