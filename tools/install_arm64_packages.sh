@@ -9,7 +9,7 @@ cd "$(dirname "$0")"
 packages=(
   g++-aarch64-linux-gnu qemu-user-static
   libflatbuffers-dev:arm64
-  libjpeg62-turbo-dev:arm64 libpng-dev:arm64 zlib1g-dev:arm64
+  libjpeg62-turbo-dev:arm64 libpng-dev:arm64 zlib1g-dev:arm64 libzip-dev:arm64
   libfmt-dev:arm64
   libgtest-dev:arm64 libgmock-dev:arm64 libbenchmark-dev:arm64
 )
