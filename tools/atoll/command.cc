@@ -29,7 +29,8 @@ constexpr void (*kSubcommands[])(CLI::App*) = {
     AddAsmCommand,       AddRunCommand,     AddVerifyCommand,    AddClassifyCommand,
     AddDetectCommand,    AddSegmentCommand, AddPoseCommand,      AddCameraCommand,
     AddBenchmarkCommand, AddProfileCommand, AddResidencyCommand, AddReplayCommand,
-    AddTopCommand,       AddDoctorCommand,  AddQuantizeCommand,  AddImportCommand};
+    AddTopCommand,       AddDoctorCommand,  AddQuantizeCommand,  AddImportCommand,
+    AddEvaluateCommand};
 
 int Say(ExitCode code, std::string sentence) {
   while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {

@@ -115,6 +115,7 @@ void AddProfileCommand(CLI::App* app);
 void AddResidencyCommand(CLI::App* app);
 void AddQuantizeCommand(CLI::App* app);
 void AddImportCommand(CLI::App* app);
+void AddEvaluateCommand(CLI::App* app);
 void AddReplayCommand(CLI::App* app);
 void AddTopCommand(CLI::App* app);
 void AddDoctorCommand(CLI::App* app);
