@@ -34,7 +34,7 @@ def convolve(x, weights, bias, stride, groups):
     """As TensorFlow Lite pads with SAME, within the limits that ConvBatchNorm states."""
     if stride == 2:
         return F.conv2d(F.pad(x, (0, 1, 0, 1)), weights, bias, stride, groups=groups)
-    return F.conv2d(x, weights, bias, stride, padding=weights.shape[-1] // 2, groups=groups)
+    return F.conv2d(x, weights, bias, stride, padding=int(weights.shape[-1]) // 2, groups=groups)
 
 
 def learning_rate(progress, peak, warm_up=0.15):

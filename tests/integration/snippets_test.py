@@ -195,7 +195,7 @@ int Program(AtollInterpreter* interpreter, const std::vector<std::string>& label
             (folder / name).symlink_to(SOURCE / name)
         count = 0
         for page, words in commands():
-            files = [word for word in words if re.search(r"\.(tflite|pgm|txt|jpe?g|bmp|png|s|atx)$",
+            files = [word for word in words if re.search(r"\.(tflite|onnx|npz|json|pgm|txt|jpe?g|bmp|png|s|atx)$",
                                                          word)]
             if NOT_RUN.search(" ".join(words)) or "..." in words or page.name == "isa.md":
                 continue

@@ -326,8 +326,12 @@ class Coco : public DataSet {
     std::map<int64_t, int> classes;
     size_t next = 0;
     for (const auto& [id, name] : categories) {
-      const int64_t number = by_labels ? (*by_labels)[next++] : id - categories.begin()->first;
-      if (number >= 1'000'000) Fail(ExitCode::kUsage, "the category '{}' has number {}", name, id);
+      const int64_t number =
+          by_labels ? (*by_labels)[next++]
+                    : static_cast<int64_t>(static_cast<uint64_t>(id) -
+                                           static_cast<uint64_t>(categories.begin()->first));
+      if (number < 0 || number >= 1'000'000)
+        Fail(ExitCode::kUsage, "the category '{}' has number {}", name, id);
       classes[id] = static_cast<int>(number);
       class_count_ = std::max(class_count_, static_cast<int>(number) + 1);
     }

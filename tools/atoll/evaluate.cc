@@ -198,9 +198,8 @@ void RunEvaluate(const EvaluateOptions& options) {
       session.device = device;
       auto candidate = std::make_unique<Candidate>(session, *data, options.scaling);
       // A float model has nothing for a device.
-      const bool again = !candidates.empty() && !candidate->session().on_device() &&
-                         candidates.back()->session().options().model == model &&
-                         !candidates.back()->session().on_device();
+      const bool again = candidate->session().partitions().empty() && !candidates.empty() &&
+                         candidates.back()->session().options().model == model;
       if (!again) candidates.push_back(std::move(candidate));
     }
   }
