@@ -47,7 +47,7 @@ std::vector<int64_t> BroadcastIndices(const Dims& from, const Dims& dims) {
 
 int64_t Wrap(uint64_t value) { return static_cast<int64_t>(value); }
 
-// Both operands of one constant operation: kNumber gives a number, kTruth a bool.
+// An operation on constants; `truth`: its result is a bool.
 struct BinaryFold {
   std::string_view name;
   float (*floats)(float, float);
@@ -143,8 +143,8 @@ Result<Pair> StorePair(OnnxNodeImport& n, const OnnxValue& a, const OnnxValue& b
     padded.insert(padded.begin(), rank - value.rank(), 1);
     if (DimsCount(value.dims) == 1 && value.is_constant()) padded = {};
     ATOLL_ASSIGN_OR_RETURN(OnnxValue whole, n.b.Reshape(value, padded));
-    if (padded.empty()) return n.b.ConstantTensor(whole);
     if (!whole.is_constant()) return n.b.Stored(whole, pair.perm);
+    if (padded.empty()) return n.b.ConstantTensor(whole);
     ATOLL_ASSIGN_OR_RETURN(whole, n.b.Permute(whole, pair.perm));
     // Leading ones say nothing.
     while (whole.rank() > 1 && whole.dims[0] == 1) whole.dims.erase(whole.dims.begin());
@@ -152,16 +152,8 @@ Result<Pair> StorePair(OnnxNodeImport& n, const OnnxValue& a, const OnnxValue& b
   };
   ATOLL_ASSIGN_OR_RETURN(pair.a, store(a));
   ATOLL_ASSIGN_OR_RETURN(pair.b, store(b));
-  // A constant of one element lost its dimensions; the result has those of both.
-  if (n.b.tensor(pair.a).shape.size() < rank && n.b.tensor(pair.b).shape.size() < rank) {
-    const OnnxValue& larger = a.rank() >= b.rank() ? a : b;
-    ATOLL_ASSIGN_OR_RETURN((larger.rank() == a.rank() && &larger == &a ? pair.a : pair.b),
-                           n.b.InOrder(larger));
-  }
   return pair;
 }
-
-bool SumsToRange(const OnnxValue& value) { return value.is_float(); }
 
 Status ImportBinary(OnnxNodeImport& n, OpType type) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* first, n.Input(0));
@@ -182,7 +174,7 @@ Status ImportBinary(OnnxNodeImport& n, OpType type) {
       return CorruptModel("operands of types %s and %s", OnnxTypeName(result.type),
                           OnnxTypeName(next->type));
     }
-    if (!SumsToRange(result)) {
+    if (!result.is_float()) {
       return Unsupported("operands of type %s that are computed at run time; float is supported",
                          OnnxTypeName(result.type));
     }
@@ -472,11 +464,9 @@ Status ImportSoftmax(OnnxNodeImport& n) {
   const OpOptions options =
       type == OpType::kSOFTMAX ? OpOptions(SoftmaxOptions{}) : OpOptions(NoOptions{});
   // Before opset 13 all axes from this one on are one.
-  bool flat = n.opset < 13;
-  for (size_t i = axis + 1; i < x->rank(); ++i) flat &= true;
   int64_t behind = 1;
   for (size_t i = axis + 1; i < x->rank(); ++i) behind *= x->dims[i];
-  if (flat && behind != 1) {
+  if (n.opset < 13 && behind != 1) {
     int64_t rows = 1;
     for (int32_t i = 0; i < axis; ++i) rows *= x->dims[i];
     const Dims dims = x->dims;
