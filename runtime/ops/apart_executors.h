@@ -12,6 +12,8 @@ namespace atollrt {
 #define ATOLL_OP_APART(name, number, version, types, Infer, Prepare) \
   Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
 #include "runtime/graph/operators.inc"
+// CONV_2D and FULLY_CONNECTED.
+Executor PrepareFloatConv2D(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatDepthwise(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatPool(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatNormalization(const Graph& graph, const Node& node, CpuFeatures features);

@@ -16,9 +16,11 @@ constexpr auto MakeApartOps() {
 #include "runtime/graph/operators.inc"
       // More types, and faster kernels, of those in CpuOps(), whose versions count.
       {OpType::kAVERAGE_POOL_2D, "", 0, kFloat32, PrepareFloatPool},
+      {OpType::kCONV_2D, "", 0, kFloat32, PrepareFloatConv2D},
       {OpType::kDEPTHWISE_CONV_2D, "", 0, kFloat32, PrepareFloatDepthwise},
       {OpType::kDEQUANTIZE, "", 0, kFloat16, PrepareHalfDequantize},
       {OpType::kEXP, "", 0, kFloat32, PrepareFloatMap},
+      {OpType::kFULLY_CONNECTED, "", 0, kFloat32, PrepareFloatConv2D},
       {OpType::kL2_NORMALIZATION, "", 0, kFloat32, PrepareFloatNormalization},
       {OpType::kLOGISTIC, "", 0, kFloat32, PrepareFloatMap},
       {OpType::kMAX_POOL_2D, "", 0, kFloat32, PrepareFloatPool},

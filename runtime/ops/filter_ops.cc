@@ -126,20 +126,6 @@ Executor RunTransposed(Result<Params> params, const TransposeConvFormat& format,
       std::make_unique<FilterExecutor<Transposed>>(std::move(kernel), 2));
 }
 
-Result<Conv2DFloatParams> MakeConv2DFloatParams(const Graph& graph, const Node& node) {
-  const FilterTensors t = FilterTensorsOf(graph, node);
-  ATOLL_RETURN_IF_ERROR(CheckSameType(t.input, t.output));
-  ATOLL_RETURN_IF_ERROR(CheckWeights(t, DataType::kFloat32));
-  ATOLL_RETURN_IF_ERROR(CheckBias(t, {DataType::kFloat32}));
-  Conv2DFloatParams params;
-  params.shape = FilterShape(graph, node);
-  params.kind = FilterKindOf(node);
-  params.weights = t.weights.data.data();
-  params.bias = t.bias == nullptr ? nullptr : t.bias->data.data();
-  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedValueClamp<float>(FusedActivation(node)));
-  return params;
-}
-
 // The executor of a filter node whose kernel for bytes is `Kernel`.
 template <typename Kernel, typename MakeParams>
 Executor PrepareFilter(const Graph& graph, const Node& node, CpuFeatures features,
@@ -178,6 +164,20 @@ Executor PrepareInt16Pool(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+Result<Conv2DFloatParams> MakeConv2DFloatParams(const Graph& graph, const Node& node) {
+  const FilterTensors t = FilterTensorsOf(graph, node);
+  ATOLL_RETURN_IF_ERROR(CheckSameType(t.input, t.output));
+  ATOLL_RETURN_IF_ERROR(CheckWeights(t, DataType::kFloat32));
+  ATOLL_RETURN_IF_ERROR(CheckBias(t, {DataType::kFloat32}));
+  Conv2DFloatParams params;
+  params.shape = FilterShape(graph, node);
+  params.kind = FilterKindOf(node);
+  params.weights = t.weights.data.data();
+  params.bias = t.bias == nullptr ? nullptr : t.bias->data.data();
+  ATOLL_ASSIGN_OR_RETURN(params.clamp, FusedValueClamp<float>(FusedActivation(node)));
+  return params;
+}
 
 Executor PrepareConv2D(const Graph& graph, const Node& node, CpuFeatures features) {
   return PrepareFilter<Conv2D>(graph, node, features, MakeConv2DParams);

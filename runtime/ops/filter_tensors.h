@@ -11,6 +11,7 @@
 
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/kernels/conv2d_wide.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/pool2d.h"
 
@@ -40,5 +41,8 @@ Activation FusedActivation(const Node& node);
 Status CheckWeights(const FilterTensors& tensors, DataType type);
 // A bias must be a constant of one of `types`.
 Status CheckBias(const FilterTensors& tensors, std::initializer_list<DataType> types);
+
+// Of a node of float32 (in filter_ops.cc). The weights are borrowed from the graph.
+Result<Conv2DFloatParams> MakeConv2DFloatParams(const Graph& graph, const Node& node);
 
 }  // namespace atollrt
