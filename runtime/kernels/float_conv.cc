@@ -28,6 +28,44 @@ bool IsMatrix(const ConvShape& s) {
          s.input_w == s.output_w;
 }
 
+// The patches of pixels in turn, as GatherPatch has each of them; cells that lie side by side in a
+// row of the image are copied at once.
+void GatherPatches(const ConvShape& s, const uint8_t* input, int32_t group, int64_t pixel,
+                   int64_t count, float* patches) {
+  if (s.groups != 1 || s.dilation_w != 1) {
+    for (int64_t i = 0; i < count; ++i, patches += FilterDepth(s)) {
+      GatherPatch(s, input, group, pixel + i, patches);
+    }
+    return;
+  }
+  int64_t x = pixel % s.output_w;
+  int64_t y = pixel / s.output_w % s.output_h;
+  int64_t image = pixel / s.output_w / s.output_h;
+  const int64_t row = int64_t{s.kernel_w} * s.input_c;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t left = x * s.stride_w - s.pad_left;
+    const int64_t first = std::clamp<int64_t>(-left, 0, s.kernel_w) * s.input_c;
+    const int64_t end =
+        std::max(std::clamp<int64_t>(s.input_w - left, 0, s.kernel_w) * s.input_c, first);
+    for (int64_t ky = 0; ky < s.kernel_h; ++ky, patches += row) {
+      const int64_t in_y = y * s.stride_h - s.pad_top + ky * s.dilation_h;
+      if (in_y < 0 || in_y >= s.input_h || first == end) {
+        std::fill_n(patches, row, 0.0f);
+        continue;
+      }
+      const int64_t cell = ((image * s.input_h + in_y) * s.input_w + left) * s.input_c + first;
+      std::fill_n(patches, first, 0.0f);
+      std::memcpy(patches + first, input + 4 * cell, static_cast<size_t>(end - first) * 4);
+      std::fill_n(patches + end, row - end, 0.0f);
+    }
+    if (++x < s.output_w) continue;
+    x = 0;
+    if (++y < s.output_h) continue;
+    y = 0;
+    ++image;
+  }
+}
+
 }  // namespace
 
 int64_t FloatConv::BlockFloats(int64_t channel) const {
@@ -102,9 +140,7 @@ void FloatConv::RunTile(const uint8_t* input, int64_t pixel, int64_t columns, in
     packed += BlockFloats(row);
     if (block < first) continue;
     if (x == patches && gathered != group) {
-      for (int64_t c = 0; c < columns; ++c) {
-        GatherPatch(s, input, group, pixel + c, patches + c * depth);
-      }
+      GatherPatches(s, input, group, pixel, columns, patches);
       gathered = group;
     }
     const int64_t rows = std::min(kBlockRows, GroupRows(s) - row);

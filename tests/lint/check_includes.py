@@ -86,7 +86,7 @@ LIBRARIES = {
                      "compat/tflite_delegate/model_writer.cc", "tests/*"]),
     "CPython": (r"Python\.h", ["python/extension/python.h"]),
     "libusb": (r"libusb.*", ["driver/usb/libusb/*", "tests/driver/usb/coral_stub_test.cc"]),
-    "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/*.cc", "tests/*"]),
+    "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/float_products/float_products.inc"]),
     "libjpeg, libpng": (r"jpeglib\.h|jerror\.h|turbojpeg\.h|png\.h",
                         ["camera/picture/image_codecs.cc", "camera/picture/jpeg_codec.cc",
                          "tests/camera/picture/*"]),
