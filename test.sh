@@ -24,6 +24,8 @@ Usage: ./test.sh [--ci | --arm64 | --full [PORTION...]]
                tsan     what has threads, slow tests too, under ThreadSanitizer
                clang    clang's build and the suite
                arm64    as --arm64
+               onnx     networks of torchvision, exported by PyTorch, against onnxruntime, which npm
+                        brings
              and a line for each, for the table in docs/testing.md
 With --ci and --full a tool that is missing is a failure. The environment variable
 ATOLL_REQUIRE_SHARED=ON makes absent reference data one.
@@ -39,10 +41,10 @@ case "${1:-}" in
   --full)
     mode=full
     portions=("${@:2}")
-    [ ${#portions[@]} -gt 0 ] || portions=(release asan tsan clang arm64)
+    [ ${#portions[@]} -gt 0 ] || portions=(release asan tsan clang arm64 onnx)
     for portion in "${portions[@]}"; do
       case $portion in
-        release | asan | tsan | clang | arm64) ;;
+        release | asan | tsan | clang | arm64 | onnx) ;;
         *) usage >&2; exit 2 ;;
       esac
     done
@@ -105,6 +107,17 @@ arm64() {
   QEMU_CPU=max run aarch64 aarch64.max -R '^runtime/kernels/|^integration/golden_ops_test/'
 }
 
+onnx() {
+  echo "== PyTorch and onnxruntime"
+  tools/install_packages.sh python3-torch python3-torchvision
+  build release
+  mkdir -p build/onnxruntime
+  cp tests/quantize/onnx/onnxruntime/package*.json build/onnxruntime/
+  npm ci --prefix build/onnxruntime --ignore-scripts --no-audit --no-fund --loglevel=error
+  PYTHONPATH=build/release/python/atoll /usr/bin/python3 -W ignore \
+    tests/quantize/onnx/torchvision_networks.py build/onnxruntime || failed+=(onnx)
+}
+
 # full PORTION: one of those of --full, and its line for the table of results.
 full() {
   local portion=$1 began=$SECONDS before=${#failed[@]} result=passed
@@ -114,6 +127,7 @@ full() {
     tsan) suite tsan ;;
     clang) suite clang -LE '^(slow|vm|browser)$' ;;
     arm64) arm64 ;;
+    onnx) onnx ;;
   esac
   [ ${#failed[@]} -eq "$before" ] || result=failed
   rows+=("| $portion | $(git rev-parse --short HEAD) | $result | $(((SECONDS - began + 30) / 60)) |")
