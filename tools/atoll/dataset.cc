@@ -149,7 +149,7 @@ class Idx : public DataSet {
 std::string IdxFile(const std::string& folder, const char* name) {
   for (const char* ending : {"", ".gz"}) {
     std::error_code error;
-    const std::string path = fmt::format("{}/{}{}", folder, name, ending);
+    std::string path = fmt::format("{}/{}{}", folder, name, ending);
     if (fs::exists(path, error)) return path;
   }
   return "";
