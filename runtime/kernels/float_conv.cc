@@ -113,6 +113,10 @@ Result<FloatConv> FloatConv::Prepare(const Conv2DFloatParams& params, CpuFeature
   return conv;
 }
 
+size_t FloatConv::ScratchBytes(int threads) const {
+  return static_cast<size_t>(threads) * WorkerBytes();
+}
+
 size_t FloatConv::WorkerBytes() const {
   const int64_t depth = FilterDepth(params_.shape);
   const auto floats = static_cast<size_t>(products_->scratch_floats(depth) + Columns() * depth);

@@ -24,14 +24,15 @@ class FloatConv {
   // memory.
   static Result<FloatConv> Prepare(const Conv2DFloatParams& params, CpuFeatures features);
 
-  // Bytes of scratch that Run needs for each thread, a multiple of Buffer::kAlignment.
-  size_t WorkerBytes() const;
+  // Bytes of scratch that Run needs with a pool of `threads` threads.
+  size_t ScratchBytes(int threads) const;
 
   // `input` may be unaligned; `output` is aligned to 8 bytes, `scratch` to Buffer::kAlignment.
   // `pool` may be nullptr.
   void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
 
  private:
+  size_t WorkerBytes() const;
   // Floats of the packed block of weights that begins with this channel of a group.
   int64_t BlockFloats(int64_t channel) const;
   int64_t Columns() const;

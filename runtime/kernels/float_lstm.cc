@@ -4,91 +4,120 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/bytes.h"
+
 namespace atollrt {
 namespace {
 
-// Rows of `x`, whose products with the input weights do not depend on the state, at a time.
-constexpr int64_t kRows = 32;
-
-struct Sizes {
-  int64_t rows;       // of x: batch * steps
-  int64_t gate_rows;  // of one gate
-  int64_t row;        // all gates of a row
-};
-Sizes SizesOf(const FloatLstmParams& p) {
-  return {int64_t{p.batch} * p.steps, p.units, static_cast<int64_t>(kLstmGates) * p.units};
-}
+constexpr auto kGates = static_cast<int64_t>(kLstmGates);
 
 uint8_t* Bytes(float* values) { return reinterpret_cast<uint8_t*>(values); }
 
-void Activate(const FloatLstmParams& p, const float* x, float* y) {
-  if (p.has_tanh) {
-    p.loops->map(FloatMap::kTanh)(reinterpret_cast<const uint8_t*>(x), Bytes(y), p.units);
-    return;
-  }
-  for (int32_t u = 0; u < p.units; ++u) {
-    y[u] = std::min(std::max(x[u], p.clamp_min), p.clamp_max);
-  }
-}
-
-// One step of one sequence; `gates` has the products with the inputs, and is overwritten.
-void Step(const FloatLstmParams& p, float* gates, float* hidden, float* cell, float* y) {
-  const auto* state = reinterpret_cast<const uint8_t*>(hidden);
+// One gate after the other, `floats` of each.
+Result<Buffer> AllGates(const std::array<const uint8_t*, kLstmGates>& gates, int64_t floats) {
+  const auto bytes = static_cast<size_t>(floats) * sizeof(float);
+  ATOLL_ASSIGN_OR_RETURN(Buffer all, Buffer::Allocate(bytes * kLstmGates));
   for (size_t gate = 0; gate < kLstmGates; ++gate) {
-    p.loops->add_products(p.recurrent_weights[gate], state, p.units, p.units,
-                          gates + static_cast<int64_t>(gate) * p.units);
+    std::memcpy(all.data() + gate * bytes, gates[gate], bytes);
   }
-  float* const input = gates;
-  float* const forget = gates + p.units;
-  float* const candidate = gates + int64_t{2} * p.units;
-  float* const output = gates + int64_t{3} * p.units;
-  const FloatMapFn logistic = p.loops->map(FloatMap::kLogistic);
-  logistic(Bytes(input), Bytes(input), int64_t{2} * p.units);
-  logistic(Bytes(output), Bytes(output), p.units);
-  Activate(p, candidate, candidate);
-  for (int32_t u = 0; u < p.units; ++u) cell[u] = forget[u] * cell[u] + input[u] * candidate[u];
-  if (p.cell_clip > 0) {
-    for (int32_t u = 0; u < p.units; ++u) {
-      cell[u] = std::min(std::max(cell[u], -p.cell_clip), p.cell_clip);
-    }
-  }
-  Activate(p, cell, candidate);
-  for (int32_t u = 0; u < p.units; ++u) hidden[u] = output[u] * candidate[u];
-  std::memcpy(y, hidden, static_cast<size_t>(p.units) * sizeof(float));
+  return all;
 }
 
 }  // namespace
 
-size_t FloatLstmScratchBytes(const FloatLstmParams& params) {
-  const Sizes sizes = SizesOf(params);
-  return static_cast<size_t>(std::min(sizes.rows, kRows) * sizes.row) * sizeof(float);
+Result<FloatLstm> FloatLstm::Prepare(const FloatLstmParams& params, CpuFeatures features) {
+  const int64_t units = params.units;
+  ATOLL_ASSIGN_OR_RETURN(const Buffer input_weights,
+                         AllGates(params.input_weights, units * params.inputs));
+  ATOLL_ASSIGN_OR_RETURN(const Buffer bias, AllGates(params.bias, units));
+  Conv2DFloatParams rows;
+  rows.shape.batch = params.batch * params.steps;
+  rows.shape.input_c = params.inputs;
+  rows.shape.output_c = static_cast<int32_t>(kGates * units);
+  rows.weights = input_weights.data();
+  rows.bias = bias.data();
+  ATOLL_ASSIGN_OR_RETURN(FloatConv inputs, FloatConv::Prepare(rows, features));
+
+  FloatLstm lstm(std::move(inputs));
+  lstm.params_ = params;
+  lstm.params_.input_weights = lstm.params_.recurrent_weights = lstm.params_.bias = {};
+  lstm.products_ = &ChooseFloatProducts(features);
+  lstm.loops_ = &ChooseFloatLoops(features);
+  ATOLL_ASSIGN_OR_RETURN(const Buffer recurrent, AllGates(params.recurrent_weights, units * units));
+  ATOLL_ASSIGN_OR_RETURN(
+      lstm.recurrent_,
+      Buffer::Allocate(static_cast<size_t>(lstm.products_->packed_floats(kGates * units, units)) *
+                       sizeof(float)));
+  lstm.products_->pack(reinterpret_cast<const float*>(recurrent.data()), kGates * units, units,
+                       reinterpret_cast<float*>(lstm.recurrent_.data()));
+  return lstm;
 }
 
-void FloatLstm(const FloatLstmParams& params, const uint8_t* x, float* hidden, float* cell,
-               float* y, uint8_t* scratch, ThreadPool* pool) {
-  const FloatLstmParams& p = params;
-  const Sizes sizes = SizesOf(p);
-  float* const gates = reinterpret_cast<float*>(scratch);
-  constexpr int64_t kGrain = 1 << 16;  // products
-  const int64_t least = std::max<int64_t>(1, kGrain / (sizes.row * p.inputs));
+size_t FloatLstm::SumsBytes() const {
+  const int64_t rows = int64_t{params_.batch} * params_.steps;
+  return AlignUp(static_cast<size_t>(rows * kGates * params_.units) * sizeof(float),
+                 Buffer::kAlignment);
+}
+
+size_t FloatLstm::ScratchBytes(int threads) const {
+  // What the state is multiplied with comes after the inputs' turn.
+  return SumsBytes() +
+         std::max(inputs_.ScratchBytes(threads),
+                  static_cast<size_t>(products_->scratch_floats(params_.units)) * sizeof(float));
+}
+
+void FloatLstm::Activate(const float* x, float* y) const {
+  if (params_.has_tanh) {
+    loops_->map(FloatMap::kTanh)(reinterpret_cast<const uint8_t*>(x), Bytes(y), params_.units);
+    return;
+  }
+  for (int32_t u = 0; u < params_.units; ++u) {
+    y[u] = std::min(std::max(x[u], params_.clamp_min), params_.clamp_max);
+  }
+}
+
+void FloatLstm::Step(float* gates, float* hidden, float* cell, float* y) const {
+  const int32_t units = params_.units;
+  float* const input = gates;
+  float* const forget = gates + units;
+  float* const candidate = gates + int64_t{2} * units;
+  float* const output = gates + int64_t{3} * units;
+  const FloatMapFn logistic = loops_->map(FloatMap::kLogistic);
+  logistic(Bytes(input), Bytes(input), int64_t{2} * units);
+  logistic(Bytes(output), Bytes(output), units);
+  Activate(candidate, candidate);
+  for (int32_t u = 0; u < units; ++u) cell[u] = forget[u] * cell[u] + input[u] * candidate[u];
+  if (const float clip = params_.cell_clip; clip > 0) {
+    for (int32_t u = 0; u < units; ++u) cell[u] = std::min(std::max(cell[u], -clip), clip);
+  }
+  Activate(cell, candidate);
+  for (int32_t u = 0; u < units; ++u) hidden[u] = output[u] * candidate[u];
+  std::memcpy(y, hidden, static_cast<size_t>(units) * sizeof(float));
+}
+
+void FloatLstm::Run(const uint8_t* x, float* hidden, float* cell, float* y, uint8_t* scratch,
+                    ThreadPool* pool) const {
+  const int64_t units = params_.units;
+  const int64_t row_floats = kGates * units;
+  float* const sums = reinterpret_cast<float*>(scratch);
+  uint8_t* const rest = scratch + SumsBytes();
+  inputs_.Run(x, scratch, rest, pool);
   // Rows lie as in x: those of a sequence follow each other, or those of a step.
-  for (int64_t first = 0; first < sizes.rows; first += kRows) {
-    const int64_t rows = std::min(kRows, sizes.rows - first);
-    ParallelRanges(pool, rows, least, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        for (size_t gate = 0; gate < kLstmGates; ++gate) {
-          float* const sums = gates + i * sizes.row + static_cast<int64_t>(gate) * p.units;
-          std::memcpy(sums, p.bias[gate], static_cast<size_t>(p.units) * sizeof(float));
-          p.loops->add_products(p.input_weights[gate], x + 4 * (first + i) * p.inputs, p.units,
-                                p.inputs, sums);
-        }
-      }
-    });
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t row = first + i;
-      const int64_t sequence = p.layout == LstmLayout::kTimeMajor ? row % p.batch : row / p.steps;
-      Step(p, gates + i * sizes.row, hidden + sequence * p.units, cell + sequence * p.units,
-           y + row * p.units);
+  const bool is_time_major = params_.layout == LstmLayout::kTimeMajor;
+  const int64_t sequence_rows = is_time_major ? 1 : params_.steps;
+  const int64_t step_rows = is_time_major ? params_.batch : 1;
+  for (int64_t step = 0; step < params_.steps; ++step) {
+    for (int64_t first = 0; first < params_.batch; first += kProductColumns) {
+      const int64_t count = std::min(kProductColumns, params_.batch - first);
+      products_->multiply(reinterpret_cast<const float*>(recurrent_.data()), row_floats, units,
+                          hidden + first * units, units, count,
+                          sums + (first * sequence_rows + step * step_rows) * row_floats,
+                          sequence_rows * row_floats, reinterpret_cast<float*>(rest));
+    }
+    for (int64_t sequence = 0; sequence < params_.batch; ++sequence) {
+      const int64_t row = sequence * sequence_rows + step * step_rows;
+      Step(sums + row * row_floats, hidden + sequence * units, cell + sequence * units,
+           y + row * units);
     }
   }
 }

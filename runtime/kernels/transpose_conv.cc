@@ -3,11 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
-
-#include "runtime/base/buffer.h"
-#include "runtime/base/bytes.h"
-#include "runtime/kernels/conv2d_wide.h"
 
 namespace atollrt {
 
@@ -50,32 +45,6 @@ ConvShape PhaseShape(const ConvShape& whole, const TransposePhase& row,
   return shape;
 }
 
-// The phase's part of the weights, turned around.
-Result<Buffer> PhaseWeights(const ConvShape& s, const TransposePhase& row,
-                            const TransposePhase& column, const TransposeConvFormat& format,
-                            const uint8_t* weights) {
-  const size_t cell_bytes = static_cast<size_t>(s.input_c) * format.weight_bytes;
-  const size_t cells = static_cast<size_t>(s.output_c) * static_cast<size_t>(row.taps) *
-                       static_cast<size_t>(column.taps);
-  ATOLL_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(cells * cell_bytes));
-  uint8_t* target = buffer.data();
-  for (int64_t o = 0; o < s.output_c; ++o) {
-    for (int32_t u = row.taps; u-- > 0;) {
-      const int64_t ky = row.first_tap + int64_t{u} * s.stride_h;
-      for (int32_t v = column.taps; v-- > 0; target += cell_bytes) {
-        const int64_t kx = column.first_tap + int64_t{v} * s.stride_w;
-        if (ky >= s.kernel_h || kx >= s.kernel_w) {
-          std::memset(target, format.zero_weight, cell_bytes);
-          continue;
-        }
-        const size_t cell = static_cast<size_t>((o * s.kernel_h + ky) * s.kernel_w + kx);
-        std::memcpy(target, weights + cell * cell_bytes, cell_bytes);
-      }
-    }
-  }
-  return buffer;
-}
-
 }  // namespace
 
 int64_t TransposeTaps(const ConvShape& s) {
@@ -94,85 +63,65 @@ bool SplitsWell(const ConvShape& s) {
          TransposeTaps(s) <= kMostTapsPerTap * s.kernel_h * s.kernel_w;
 }
 
-template <typename Conv, typename Params>
-Result<TransposeConv<Conv, Params>> TransposeConv<Conv, Params>::Prepare(
-    const Params& params, const TransposeConvFormat& format, CpuFeatures features) {
-  TransposeConv result;
-  const ConvShape& s = params.shape;
-  result.shape_ = s;
-  result.pixel_bytes_ = static_cast<size_t>(s.output_c) * format.activation_bytes;
+Result<std::vector<TransposeCell>> TransposeCells(const ConvShape& s) {
   if (PhaseCount(s) > kMaxTransposePhases) {
     return Unsupported("strides of %d and %d; their product must be at most %zu", s.stride_h,
                        s.stride_w, kMaxTransposePhases);
   }
-  const auto rows = SplitTransposeConv({s.output_h, s.kernel_h, s.stride_h, s.pad_top});
+  std::vector<TransposeCell> cells;
   const auto columns = SplitTransposeConv({s.output_w, s.kernel_w, s.stride_w, s.pad_left});
-  result.phases_.reserve(rows.size() * columns.size());
-  for (const TransposePhase& row : rows) {
+  for (const TransposePhase& row :
+       SplitTransposeConv({s.output_h, s.kernel_h, s.stride_h, s.pad_top})) {
     for (const TransposePhase& column : columns) {
-      ATOLL_ASSIGN_OR_RETURN(const Buffer weights,
-                             PhaseWeights(s, row, column, format, params.weights));
-      Params phase = params;
-      phase.shape = PhaseShape(s, row, column);
-      phase.weights = weights.data();
-      ATOLL_ASSIGN_OR_RETURN(Conv conv, Conv::Prepare(phase, features));
-      result.phases_.push_back({row, column, std::move(conv)});
+      cells.push_back({row, column, PhaseShape(s, row, column)});
     }
   }
-  return result;
+  return cells;
 }
 
-template <typename Conv, typename Params>
-size_t TransposeConv<Conv, Params>::PhaseBytes(const Phase& phase) const {
-  const size_t pixels = static_cast<size_t>(shape_.batch) * static_cast<size_t>(phase.row.count) *
-                        static_cast<size_t>(phase.column.count);
-  return AlignUp(pixels * pixel_bytes_, Buffer::kAlignment);
-}
-
-template <typename Conv, typename Params>
-size_t TransposeConv<Conv, Params>::ScratchBytes(int threads) const {
-  size_t bytes = 0;
-  for (const Phase& phase : phases_) {
-    bytes = std::max(bytes, PhaseBytes(phase) + phase.conv.ScratchBytes(threads));
+Result<Buffer> TransposeCellWeights(const ConvShape& s, const TransposeCell& cell,
+                                    const TransposeConvFormat& format, const uint8_t* weights) {
+  const TransposePhase& row = cell.row;
+  const TransposePhase& column = cell.column;
+  const size_t cell_bytes = static_cast<size_t>(s.input_c) * format.weight_bytes;
+  const size_t cells = static_cast<size_t>(s.output_c) * static_cast<size_t>(row.taps) *
+                       static_cast<size_t>(column.taps);
+  ATOLL_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(cells * cell_bytes));
+  uint8_t* target = buffer.data();
+  for (int64_t o = 0; o < s.output_c; ++o) {
+    for (int32_t u = row.taps; u-- > 0;) {
+      const int64_t ky = row.first_tap + int64_t{u} * s.stride_h;
+      for (int32_t v = column.taps; v-- > 0; target += cell_bytes) {
+        const int64_t kx = column.first_tap + int64_t{v} * s.stride_w;
+        if (ky >= s.kernel_h || kx >= s.kernel_w) {
+          std::memset(target, format.zero_weight, cell_bytes);
+          continue;
+        }
+        const size_t tap = static_cast<size_t>((o * s.kernel_h + ky) * s.kernel_w + kx);
+        std::memcpy(target, weights + tap * cell_bytes, cell_bytes);
+      }
+    }
   }
-  return bytes;
+  return buffer;
 }
 
-template <typename Conv, typename Params>
-void TransposeConv<Conv, Params>::Run(const uint8_t* input, uint8_t* output, uint8_t* scratch,
-                                      ThreadPool* pool) const {
-  if (phases_.size() == 1 && shape_.stride_h == 1 && shape_.stride_w == 1) {
-    phases_[0].conv.Run(input, output, scratch, pool);
-    return;
-  }
-  for (const Phase& phase : phases_) {
-    phase.conv.Run(input, scratch, scratch + PhaseBytes(phase), pool);
-    Interleave(phase, scratch, output, pool);
-  }
-}
-
-template <typename Conv, typename Params>
-void TransposeConv<Conv, Params>::Interleave(const Phase& phase, const uint8_t* source,
-                                             uint8_t* output, ThreadPool* pool) const {
-  const size_t step = pixel_bytes_ * static_cast<size_t>(shape_.stride_w);
-  const int64_t lines = int64_t{shape_.batch} * phase.row.count;
+void InterleaveTransposeCell(const ConvShape& s, const TransposeCell& cell, size_t pixel_bytes,
+                             const uint8_t* source, uint8_t* output, ThreadPool* pool) {
+  const size_t step = pixel_bytes * static_cast<size_t>(s.stride_w);
+  const int64_t lines = int64_t{s.batch} * cell.row.count;
   const int threads = pool == nullptr ? 1 : pool->threads();
   ParallelFor(pool, threads, [&](int task, int) {
     for (int64_t line = lines * task / threads; line < lines * (task + 1) / threads; ++line) {
-      const int64_t y = phase.row.first + line % phase.row.count * shape_.stride_h;
-      const int64_t row = line / phase.row.count * shape_.output_h + y;
-      const uint8_t* from = source + static_cast<size_t>(line * phase.column.count) * pixel_bytes_;
+      const int64_t y = cell.row.first + line % cell.row.count * s.stride_h;
+      const int64_t row = line / cell.row.count * s.output_h + y;
+      const uint8_t* from = source + static_cast<size_t>(line * cell.column.count) * pixel_bytes;
       uint8_t* to =
-          output + static_cast<size_t>(row * shape_.output_w + phase.column.first) * pixel_bytes_;
-      for (int32_t x = 0; x < phase.column.count; ++x, from += pixel_bytes_, to += step) {
-        std::memcpy(to, from, pixel_bytes_);
+          output + static_cast<size_t>(row * s.output_w + cell.column.first) * pixel_bytes;
+      for (int32_t x = 0; x < cell.column.count; ++x, from += pixel_bytes, to += step) {
+        std::memcpy(to, from, pixel_bytes);
       }
     }
   });
 }
-
-template class TransposeConv<Conv2D, Conv2DParams>;
-template class TransposeConv<Conv2DFloat, Conv2DFloatParams>;
-template class TransposeConv<Conv2DInt16, Conv2DInt16Params>;
 
 }  // namespace atollrt

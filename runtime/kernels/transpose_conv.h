@@ -12,10 +12,14 @@
 // of the filter. No product is computed in vain, and the fast kernels serve.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "atoll/status.h"
+#include "runtime/base/buffer.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/conv_shape.h"
@@ -54,8 +58,23 @@ struct TransposeConvFormat {
   uint8_t zero_weight = 0;  // the byte of a weight that means 0
 };
 
-// `Conv` is Conv2D, Conv2DInt16 or Conv2DFloat; `Params` are its parameters. Immutable after
-// Prepare; several threads may run one object, each with its own scratch.
+// One convolution of stride 1, which computes part of the output.
+struct TransposeCell {
+  TransposePhase row, column;
+  ConvShape shape;
+};
+// kUnsupported for more than kMaxTransposePhases.
+Result<std::vector<TransposeCell>> TransposeCells(const ConvShape& shape);
+
+// The cell's part of the weights, turned around.
+Result<Buffer> TransposeCellWeights(const ConvShape& shape, const TransposeCell& cell,
+                                    const TransposeConvFormat& format, const uint8_t* weights);
+// Puts the cell's output where it belongs in the whole.
+void InterleaveTransposeCell(const ConvShape& shape, const TransposeCell& cell, size_t pixel_bytes,
+                             const uint8_t* source, uint8_t* output, ThreadPool* pool);
+
+// `Conv` is Conv2D, Conv2DInt16, Conv2DFloat or FloatConv; `Params` are its parameters. Immutable
+// after Prepare; several threads may run one object, each with its own scratch.
 template <typename Conv, typename Params>
 class TransposeConv {
  public:
@@ -64,22 +83,57 @@ class TransposeConv {
   // kernel_h, kernel_w, input_c], borrowed during Prepare only. kUnsupported for more than
   // kMaxTransposePhases, kResourceExhausted if the weights do not fit memory.
   static Result<TransposeConv> Prepare(const Params& params, const TransposeConvFormat& format,
-                                       CpuFeatures features);
+                                       CpuFeatures features) {
+    TransposeConv result;
+    result.shape_ = params.shape;
+    result.pixel_bytes_ = static_cast<size_t>(params.shape.output_c) * format.activation_bytes;
+    ATOLL_ASSIGN_OR_RETURN(const std::vector<TransposeCell> cells, TransposeCells(params.shape));
+    result.phases_.reserve(cells.size());
+    for (const TransposeCell& cell : cells) {
+      ATOLL_ASSIGN_OR_RETURN(const Buffer weights,
+                             TransposeCellWeights(params.shape, cell, format, params.weights));
+      Params phase = params;
+      phase.shape = cell.shape;
+      phase.weights = weights.data();
+      ATOLL_ASSIGN_OR_RETURN(Conv conv, Conv::Prepare(phase, features));
+      result.phases_.push_back({cell, std::move(conv)});
+    }
+    return result;
+  }
 
   // Bytes of scratch that Run needs with a pool of `threads` threads.
-  size_t ScratchBytes(int threads) const;
+  size_t ScratchBytes(int threads) const {
+    size_t bytes = 0;
+    for (const Phase& phase : phases_) {
+      bytes = std::max(bytes, PhaseBytes(phase) + phase.conv.ScratchBytes(threads));
+    }
+    return bytes;
+  }
 
   // `scratch` is aligned to Buffer::kAlignment; otherwise as Conv::Run.
-  void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const;
+  void Run(const uint8_t* input, uint8_t* output, uint8_t* scratch, ThreadPool* pool) const {
+    if (phases_.size() == 1 && shape_.stride_h == 1 && shape_.stride_w == 1) {
+      phases_[0].conv.Run(input, output, scratch, pool);
+      return;
+    }
+    for (const Phase& phase : phases_) {
+      phase.conv.Run(input, scratch, scratch + PhaseBytes(phase), pool);
+      InterleaveTransposeCell(shape_, phase.cell, pixel_bytes_, scratch, output, pool);
+    }
+  }
 
  private:
   struct Phase {
-    TransposePhase row, column;
+    TransposeCell cell;
     Conv conv;
   };
-  size_t PhaseBytes(const Phase& phase) const;  // of its output, aligned
-  void Interleave(const Phase& phase, const uint8_t* source, uint8_t* output,
-                  ThreadPool* pool) const;
+  // Of its output, aligned.
+  size_t PhaseBytes(const Phase& phase) const {
+    const ConvShape& s = phase.cell.shape;
+    return AlignUp(static_cast<size_t>(s.batch) * static_cast<size_t>(s.output_h) *
+                       static_cast<size_t>(s.output_w) * pixel_bytes_,
+                   Buffer::kAlignment);
+  }
 
   ConvShape shape_;
   size_t pixel_bytes_ = 0;  // of the output

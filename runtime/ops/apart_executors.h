@@ -5,6 +5,7 @@
 // this folder.
 #pragma once
 
+#include "runtime/kernels/conv_shape.h"
 #include "runtime/ops/executors.h"
 
 namespace atollrt {
@@ -14,6 +15,8 @@ namespace atollrt {
 #include "runtime/graph/operators.inc"
 // CONV_2D and FULLY_CONNECTED.
 Executor PrepareFloatConv2D(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareFloatTransposeConv(const Graph& graph, const Node& node, CpuFeatures features);
+Executor PrepareFloatBatchMatMul(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatDepthwise(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatPool(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatNormalization(const Graph& graph, const Node& node, CpuFeatures features);
@@ -21,5 +24,11 @@ Executor PrepareFloatReduction(const Graph& graph, const Node& node, CpuFeatures
 Executor PrepareFloatSoftmaxRows(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareFloatLstm(const Graph& graph, const Node& node, CpuFeatures features);
 Executor PrepareHalfDequantize(const Graph& graph, const Node& node, CpuFeatures features);
+
+// With the geometry `shape` in the place of the node's own.
+Executor PrepareFloatConv2DAs(const Graph& graph, const Node& node, const ConvShape& shape,
+                              CpuFeatures features);
+Executor PrepareFloatDepthwiseAs(const Graph& graph, const Node& node, const ConvShape& shape,
+                                 CpuFeatures features);
 
 }  // namespace atollrt

@@ -16,6 +16,7 @@ constexpr auto MakeApartOps() {
 #include "runtime/graph/operators.inc"
       // More types, and faster kernels, of those in CpuOps(), whose versions count.
       {OpType::kAVERAGE_POOL_2D, "", 0, kFloat32, PrepareFloatPool},
+      {OpType::kBATCH_MATMUL, "", 0, kFloat32, PrepareFloatBatchMatMul},
       {OpType::kCONV_2D, "", 0, kFloat32, PrepareFloatConv2D},
       {OpType::kDEPTHWISE_CONV_2D, "", 0, kFloat32, PrepareFloatDepthwise},
       {OpType::kDEQUANTIZE, "", 0, kFloat16, PrepareHalfDequantize},
@@ -30,6 +31,7 @@ constexpr auto MakeApartOps() {
       {OpType::kSOFTMAX, "", 0, kFloat32, PrepareFloatSoftmaxRows},
       {OpType::kSUM, "", 0, kFloat32, PrepareFloatReduction},
       {OpType::kTANH, "", 0, kFloat32, PrepareFloatMap},
+      {OpType::kTRANSPOSE_CONV, "", 0, kFloat32, PrepareFloatTransposeConv},
       {OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM, "", 0, kFloat32, PrepareFloatLstm},
   });
 }
@@ -38,5 +40,17 @@ constexpr auto kApartOps = MakeApartOps();
 }  // namespace
 
 std::span<const CpuOp> ApartOps() { return kApartOps; }
+
+Executor PrepareUnpaddedFloatFilter(const Graph& graph, const Node& node, const ConvShape& shape,
+                                    CpuFeatures features) {
+  switch (node.type) {
+    case OpType::kCONV_2D:
+      return PrepareFloatConv2DAs(graph, node, shape, features);
+    case OpType::kDEPTHWISE_CONV_2D:
+      return PrepareFloatDepthwiseAs(graph, node, shape, features);
+    default:
+      return std::unique_ptr<NodeExecutor>();
+  }
+}
 
 }  // namespace atollrt

@@ -17,8 +17,9 @@ namespace atollrt {
 // types, and leaves to the other one what it returns an empty pointer for.
 std::span<const CpuOp> ApartOps();
 
-// The executor of a DEPTHWISE_CONV_2D of float32 with the geometry `shape` in the place of its own:
-// that without the PAD that makes its input (PreparePaddedFilter). nullptr if there is none.
+// The executor of a CONV_2D or DEPTHWISE_CONV_2D of float32 with the geometry `shape` in the place
+// of its own: that without the PAD that makes its input (PreparePaddedFilter). nullptr if there is
+// none.
 Result<std::unique_ptr<NodeExecutor>> PrepareUnpaddedFloatFilter(const Graph& graph,
                                                                  const Node& node,
                                                                  const ConvShape& shape,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // UNIDIRECTIONAL_SEQUENCE_LSTM of float32.
+#include <memory>
+#include <utility>
+
 #include "runtime/kernels/float_lstm.h"
 #include "runtime/ops/apart_executors.h"
 #include "runtime/ops/elementwise_params.h"
@@ -19,6 +22,12 @@ Status CheckFloats(const Graph& graph, const Node& node) {
         "input %zu has type %s, but input 0 has type float32; layers that mix them "
         "are not computed",
         i, DataTypeName(tensor->type));
+  }
+  for (const size_t first : {kInputWeights, kRecurrentWeights, kBias}) {
+    for (size_t gate = 0; gate < kLstmGates; ++gate) {
+      if (graph.Input(node, first + gate)->is_constant()) continue;
+      return Unsupported("input %zu is no constant", first + gate);
+    }
   }
   for (const size_t state : {kLstmHidden, kLstmCell}) {
     if (!graph.Input(node, state)->is_variable) {
@@ -51,19 +60,19 @@ Executor PrepareFloatLstm(const Graph& graph, const Node& node, CpuFeatures feat
     params.clamp_max = clamp.max;
   }
   params.cell_clip = options.cell_clip;
-  params.loops = &ChooseFloatLoops(features);
-  const size_t scratch = FloatLstmScratchBytes(params);
-  const auto lstm = [params](const NodeIo& io) {
-    FloatLstmParams p = params;
-    for (size_t gate = 0; gate < kLstmGates; ++gate) {
-      p.input_weights[gate] = io.inputs[kInputWeights + gate];
-      p.recurrent_weights[gate] = io.inputs[kRecurrentWeights + gate];
-      p.bias[gate] = io.inputs[kBias + gate];
-    }
-    FloatLstm(p, io.inputs[0], Floats(io.state[kLstmHidden]), Floats(io.state[kLstmCell]),
-              Floats(io.outputs[0]), io.scratch, io.pool);
-  };
-  return Run(lstm, scratch);
+  for (size_t gate = 0; gate < kLstmGates; ++gate) {
+    params.input_weights[gate] = graph.Input(node, kInputWeights + gate)->data.data();
+    params.recurrent_weights[gate] = graph.Input(node, kRecurrentWeights + gate)->data.data();
+    params.bias[gate] = graph.Input(node, kBias + gate)->data.data();
+  }
+  ATOLL_ASSIGN_OR_RETURN(FloatLstm prepared, FloatLstm::Prepare(params, features));
+  const auto lstm = std::make_shared<const FloatLstm>(std::move(prepared));
+  return Run(
+      [lstm](const NodeIo& io) {
+        lstm->Run(io.inputs[0], Floats(io.state[kLstmHidden]), Floats(io.state[kLstmCell]),
+                  Floats(io.outputs[0]), io.scratch, io.pool);
+      },
+      [lstm](int threads) { return lstm->ScratchBytes(threads); });
 }
 
 }  // namespace atollrt

@@ -7,7 +7,6 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/float_loops/float_loops.h"
 #include "runtime/ops/apart_executors.h"
-#include "runtime/ops/apart_ops.h"
 #include "runtime/ops/elementwise_params.h"
 #include "runtime/ops/filter_tensors.h"
 #include "runtime/ops/tensor_checks.h"
@@ -60,11 +59,11 @@ Executor RunWindows(const WindowRows& windows) {
 }  // namespace
 
 Executor PrepareFloatDepthwise(const Graph& graph, const Node& node, CpuFeatures features) {
-  return PrepareUnpaddedFloatFilter(graph, node, FilterShape(graph, node), features);
+  return PrepareFloatDepthwiseAs(graph, node, FilterShape(graph, node), features);
 }
 
-Executor PrepareUnpaddedFloatFilter(const Graph& graph, const Node& node, const ConvShape& s,
-                                    CpuFeatures features) {
+Executor PrepareFloatDepthwiseAs(const Graph& graph, const Node& node, const ConvShape& s,
+                                 CpuFeatures features) {
   const FilterTensors t = FilterTensorsOf(graph, node);
   ATOLL_RETURN_IF_ERROR(CheckSameType(t.input, t.output));
   ATOLL_RETURN_IF_ERROR(CheckWeights(t, DataType::kFloat32));

@@ -3,6 +3,7 @@
 // BATCH_MATMUL.
 #include "runtime/kernels/batch_matmul.h"
 #include "runtime/ops/executors.h"
+#include "runtime/ops/matmul_shape.h"
 #include "runtime/ops/quantized_params.h"
 #include "runtime/ops/tensor_checks.h"
 
@@ -13,8 +14,24 @@ MatrixLayout LayoutOf(bool transposed) {
   return transposed ? MatrixLayout::kColumnMajor : MatrixLayout::kRowMajor;
 }
 
-// Shapes and batches; InferBatchMatMul has seen to it that they fit.
-BatchMatMulParams MakeShape(const Graph& graph, const Node& node) {
+Status SetQuantization(const Tensor& lhs, const Tensor& rhs, const Tensor& output,
+                       BatchMatMulParams* params) {
+  const double real =
+      static_cast<double>(lhs.scale() * rhs.scale()) / static_cast<double>(output.scale());
+  if (lhs.type == DataType::kInt16) {
+    ATOLL_ASSIGN_OR_RETURN(params->multiplier, WideMultiplier(real));
+    return Status();
+  }
+  params->multiplier = QuantizeMultiplier(real);
+  params->lhs_zero_point = lhs.zero_point();
+  params->rhs_zero_point = rhs.zero_point();
+  params->output_zero_point = output.zero_point();
+  return Status();
+}
+
+}  // namespace
+
+BatchMatMulParams MatMulShape(const Graph& graph, const Node& node) {
   const Shape& lhs = graph.Input(node, 0)->shape;
   const Shape& rhs = graph.Input(node, 1)->shape;
   const Shape& output = graph.Output(node).shape;
@@ -39,23 +56,6 @@ BatchMatMulParams MakeShape(const Graph& graph, const Node& node) {
   return params;
 }
 
-Status SetQuantization(const Tensor& lhs, const Tensor& rhs, const Tensor& output,
-                       BatchMatMulParams* params) {
-  const double real =
-      static_cast<double>(lhs.scale() * rhs.scale()) / static_cast<double>(output.scale());
-  if (lhs.type == DataType::kInt16) {
-    ATOLL_ASSIGN_OR_RETURN(params->multiplier, WideMultiplier(real));
-    return Status();
-  }
-  params->multiplier = QuantizeMultiplier(real);
-  params->lhs_zero_point = lhs.zero_point();
-  params->rhs_zero_point = rhs.zero_point();
-  params->output_zero_point = output.zero_point();
-  return Status();
-}
-
-}  // namespace
-
 Executor PrepareBatchMatMul(const Graph& graph, const Node& node, CpuFeatures) {
   const Tensor& lhs = *graph.Input(node, 0);
   const Tensor& rhs = *graph.Input(node, 1);
@@ -63,7 +63,7 @@ Executor PrepareBatchMatMul(const Graph& graph, const Node& node, CpuFeatures) {
   BatchMatMulType type = BatchMatMulType::kFloat32;
   if (lhs.type == DataType::kInt8) type = BatchMatMulType::kInt8;
   if (lhs.type == DataType::kInt16) type = BatchMatMulType::kInt16;
-  BatchMatMulParams params = MakeShape(graph, node);
+  BatchMatMulParams params = MatMulShape(graph, node);
   ATOLL_RETURN_IF_ERROR(CheckSameType(lhs, rhs));
   ATOLL_RETURN_IF_ERROR(CheckSameType(lhs, output));
   if (type != BatchMatMulType::kFloat32) {

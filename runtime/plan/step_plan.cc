@@ -237,8 +237,8 @@ Result<StepPlan> FoldPads(const Graph& graph, StepPlan plan, CpuFeatures feature
   const TensorUses uses = CountUses(graph, steps);
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].partition >= 0) continue;
-    const bool is_depthwise = graph.nodes[steps[i].node].type == OpType::kDEPTHWISE_CONV_2D;
-    if (!is_depthwise && steps[i].executor->line_runner() == nullptr) continue;
+    const OpType type = graph.nodes[steps[i].node].type;
+    if (type != OpType::kCONV_2D && type != OpType::kDEPTHWISE_CONV_2D) continue;
     const int32_t padded = steps[i].inputs[0];
     const size_t pad = uses.writer[padded];
     if (uses.readers[padded] != 1 || pad >= i || steps[pad].partition >= 0) continue;

@@ -9,21 +9,11 @@
 #include <vector>
 
 #include "tests/runtime/kernels/filter_sums.h"
+#include "tests/runtime/kernels/float_levels.h"
 #include "tests/runtime/kernels/random_conv.h"
 
 namespace atollrt {
 namespace {
-
-// What FloatProducts are chosen by, for every level that this CPU has.
-std::vector<CpuFeatures> Levels() {
-  const CpuFeatures features = DetectCpuFeatures().ok() ? *DetectCpuFeatures() : kBaseline;
-  std::vector<CpuFeatures> levels;
-#define ATOLL_FLOAT_PRODUCTS(name, needed) \
-  if (Supports(features, needed)) levels.push_back(needed);
-#include "runtime/kernels/float_products/kernels.inc"
-#undef ATOLL_FLOAT_PRODUCTS
-  return levels;
-}
 
 struct Case {
   Conv2DFloatParams params;
@@ -34,7 +24,7 @@ std::vector<float> RunOn(const FloatConv& conv, const ConvShape& s, const uint8_
                          ThreadPool* pool) {
   std::vector<float> output(static_cast<size_t>(s.OutputBytes()));
   const auto threads = static_cast<size_t>(pool == nullptr ? 1 : pool->threads());
-  Result<Buffer> scratch = Buffer::Allocate(conv.WorkerBytes() * threads);
+  Result<Buffer> scratch = Buffer::Allocate(conv.ScratchBytes(static_cast<int>(threads)));
   EXPECT_TRUE(scratch.ok());
   conv.Run(input, reinterpret_cast<uint8_t*>(output.data()), scratch->data(), pool);
   return output;
@@ -51,7 +41,7 @@ void Check(const Case& test) {
   ThreadPool three(3);
   std::vector<uint8_t> moved(test.input.size() * 4 + 1);
   std::memcpy(moved.data() + 1, test.input.data(), test.input.size() * 4);
-  for (const CpuFeatures level : Levels()) {
+  for (const CpuFeatures level : FloatProductLevels()) {
     const Result<FloatConv> conv = FloatConv::Prepare(test.params, level);
     ASSERT_TRUE(conv.ok());
     const std::vector<float> output = RunOn(*conv, s, BytesOf(test.input), nullptr);

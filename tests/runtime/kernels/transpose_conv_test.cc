@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/kernels/conv2d_wide.h"
+#include "runtime/kernels/float_conv.h"
 #include "tests/runtime/kernels/filter_sums.h"
+#include "tests/runtime/kernels/float_levels.h"
 #include "tests/runtime/kernels/random_conv.h"
 
 namespace atollrt {
@@ -132,12 +134,19 @@ TEST(TransposeConv, ScattersFloat) {
     const std::vector<float> input = RandomFloats(&rng, p.shape.InputBytes());
     const std::vector<float> weights = RandomFloats(&rng, WeightCount(p.shape));
     p.weights = BytesOf(weights);
-    const auto kernel =
-        TransposeConv<Conv2DFloat, Conv2DFloatParams>::Prepare(p, {4, 4, 0}, kBaseline);
-    ASSERT_TRUE(kernel.ok());
-    const std::vector<float> output = RunKernel(*kernel, p.shape, input);
     const std::vector<double> sums = TransposeConvSums<double>(p.shape, input, weights);
-    for (size_t j = 0; j < sums.size(); ++j) ASSERT_NEAR(output[j], sums[j], 1e-4) << "case " << i;
+    const auto check = [&](const auto& kernel) {
+      ASSERT_TRUE(kernel.ok());
+      const std::vector<float> output = RunKernel(*kernel, p.shape, input);
+      for (size_t j = 0; j < sums.size(); ++j) ASSERT_NEAR(output[j], sums[j], 1e-4);
+    };
+    SCOPED_TRACE(i);
+    ASSERT_NO_FATAL_FAILURE(
+        check(TransposeConv<Conv2DFloat, Conv2DFloatParams>::Prepare(p, {4, 4, 0}, kBaseline)));
+    for (const CpuFeatures level : FloatProductLevels()) {
+      ASSERT_NO_FATAL_FAILURE(
+          check(TransposeConv<FloatConv, Conv2DFloatParams>::Prepare(p, {4, 4, 0}, level)));
+    }
   }
 }
 

@@ -133,24 +133,27 @@ TEST(FoldPads, GivesAConvolutionItsPadding) {
   EXPECT_THAT(NodesOf(folded->steps[0]), ElementsAre(0, 1));
 }
 
-TEST(FoldPads, GivesADepthwiseFilterOfFloatsItsPadding) {
-  ModelBuilder m;
-  const auto floats = [&m](int32_t tensor) {
-    m.tensor(tensor).type = DataType::kFloat32;
-    m.tensor(tensor).quantization = {};
-    return tensor;
-  };
-  const int32_t x = floats(m.Input({1, 8, 8, 3}));
-  const int32_t padded = floats(m.Pad(x, {0, 0, 1, 1, 1, 1, 0, 0}));
-  const int32_t weights =
-      m.Constant(DataType::kFloat32, {1, 3, 3, 3}, std::vector<uint8_t>(4 * 27));
-  m.Output(floats(m.Node(OpType::kDEPTHWISE_CONV_2D, {padded, weights}, {1, 8, 8, 3},
-                         Conv2DOptions{.padding = Padding::kValid})));
-  const auto model = m.Load();
-  const auto folded = FoldPads(model->graph(), Nodes(*model), kFeatures);
-  ASSERT_TRUE(folded.ok());
-  ASSERT_THAT(folded->steps, SizeIs(1));
-  EXPECT_THAT(folded->steps[0].inputs, ElementsAre(x));
+TEST(FoldPads, GivesFiltersOfFloatsTheirPadding) {
+  for (const OpType type : {OpType::kCONV_2D, OpType::kDEPTHWISE_CONV_2D}) {
+    ModelBuilder m;
+    const auto floats = [&m](int32_t tensor) {
+      m.tensor(tensor).type = DataType::kFloat32;
+      m.tensor(tensor).quantization = {};
+      return tensor;
+    };
+    const int32_t x = floats(m.Input({1, 8, 8, 3}));
+    const int32_t padded = floats(m.Pad(x, {0, 0, 1, 1, 1, 1, 0, 0}));
+    const int32_t filters = type == OpType::kCONV_2D ? 3 : 1;
+    const int32_t weights = m.Constant(DataType::kFloat32, {filters, 3, 3, 3},
+                                       std::vector<uint8_t>(static_cast<size_t>(4 * 27 * filters)));
+    m.Output(floats(
+        m.Node(type, {padded, weights}, {1, 8, 8, 3}, Conv2DOptions{.padding = Padding::kValid})));
+    const auto model = m.Load();
+    const auto folded = FoldPads(model->graph(), Nodes(*model), kFeatures);
+    ASSERT_TRUE(folded.ok());
+    ASSERT_THAT(folded->steps, SizeIs(1));
+    EXPECT_THAT(folded->steps[0].inputs, ElementsAre(x));
+  }
 }
 
 TEST(FoldPads, LeavesPaddingThatOthersRead) {
