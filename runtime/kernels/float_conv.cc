@@ -28,6 +28,10 @@ bool IsMatrix(const ConvShape& s) {
          s.input_w == s.output_w;
 }
 
+// Of a patch: as many floats are copied at once, by instructions; what is too much is overwritten
+// by the next row, and after the last one there is room.
+constexpr int64_t kShortRow = 16;
+
 // The patches of pixels in turn, as GatherPatch has each of them; cells that lie side by side in a
 // row of the image are copied at once.
 void GatherPatches(const ConvShape& s, const uint8_t* input, int32_t group, int64_t pixel,
@@ -42,6 +46,8 @@ void GatherPatches(const ConvShape& s, const uint8_t* input, int32_t group, int6
   int64_t y = pixel / s.output_w % s.output_h;
   int64_t image = pixel / s.output_w / s.output_h;
   const int64_t row = int64_t{s.kernel_w} * s.input_c;
+  const int64_t cells = int64_t{s.batch} * s.input_h * s.input_w * s.input_c;
+  const bool is_short = row <= kShortRow;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t left = x * s.stride_w - s.pad_left;
     const int64_t first = std::clamp<int64_t>(-left, 0, s.kernel_w) * s.input_c;
@@ -54,6 +60,10 @@ void GatherPatches(const ConvShape& s, const uint8_t* input, int32_t group, int6
         continue;
       }
       const int64_t cell = ((image * s.input_h + in_y) * s.input_w + left) * s.input_c + first;
+      if (is_short && end - first == row && cell + kShortRow <= cells) {
+        std::memcpy(patches, input + 4 * cell, kShortRow * 4);
+        continue;
+      }
       std::fill_n(patches, first, 0.0f);
       std::memcpy(patches + first, input + 4 * cell, static_cast<size_t>(end - first) * 4);
       std::fill_n(patches + end, row - end, 0.0f);
@@ -82,6 +92,7 @@ Result<FloatConv> FloatConv::Prepare(const Conv2DFloatParams& params, CpuFeature
   conv.params_ = params;
   conv.params_.weights = conv.params_.bias = nullptr;
   conv.products_ = &ChooseFloatProducts(features);
+  conv.loops_ = &ChooseFloatLoops(features);
   const ConvShape& s = params.shape;
   const int64_t depth = FilterDepth(s);
   int64_t group_floats = 0;
@@ -119,7 +130,8 @@ size_t FloatConv::ScratchBytes(int threads) const {
 
 size_t FloatConv::WorkerBytes() const {
   const int64_t depth = FilterDepth(params_.shape);
-  const auto floats = static_cast<size_t>(products_->scratch_floats(depth) + Columns() * depth);
+  const auto floats =
+      static_cast<size_t>(products_->scratch_floats(depth) + Columns() * depth + kShortRow);
   return AlignUp(floats * sizeof(float), Buffer::kAlignment);
 }
 
@@ -150,12 +162,9 @@ void FloatConv::RunTile(const uint8_t* input, int64_t pixel, int64_t columns, in
     const int64_t rows = std::min(kBlockRows, GroupRows(s) - row);
     const int64_t channel = group * GroupRows(s) + row;
     float* const y = output + pixel * s.output_c + channel;
-    for (int64_t c = 0; c < columns; ++c) std::copy_n(bias + channel, rows, y + c * s.output_c);
+    loops_->fill(bias + channel, rows, columns, y, s.output_c);
     products_->multiply(weights, rows, depth, x, depth, columns, y, s.output_c, scratch);
-    for (int64_t c = 0; c < columns; ++c) {
-      float* const values = y + c * s.output_c;
-      for (int64_t r = 0; r < rows; ++r) values[r] = params_.clamp(values[r]);
-    }
+    loops_->clamp(params_.clamp.min, params_.clamp.max, rows, columns, y, s.output_c);
   }
 }
 

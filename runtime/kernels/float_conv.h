@@ -13,6 +13,7 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/kernels/conv2d_wide.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/float_loops/float_loops.h"
 #include "runtime/kernels/float_products/float_products.h"
 
 namespace atollrt {
@@ -43,6 +44,7 @@ class FloatConv {
 
   Conv2DFloatParams params_;  // without weights
   const FloatProducts* products_ = nullptr;
+  const FloatLoops* loops_ = nullptr;
   Buffer bias_;
   Buffer packed_;
 };

@@ -65,6 +65,10 @@ struct FloatLoops {
   void (*add_products)(const uint8_t* weights, const uint8_t* x, int64_t rows, int64_t depth,
                        float* y);
 
+  // Columns of `rows` floats, `stride` floats apart: all become `values`, or are clamped.
+  void (*fill)(const float* values, int64_t rows, int64_t columns, float* y, int64_t stride);
+  void (*clamp)(float min, float max, int64_t rows, int64_t columns, float* y, int64_t stride);
+
   void (*depthwise_row)(const FloatWindowRow& row);
   // Of the cells of the window that are inside of the image, of which there is at least one.
   void (*max_pool_row)(const FloatWindowRow& row);
