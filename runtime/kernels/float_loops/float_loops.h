@@ -61,10 +61,6 @@ using FloatFoldRowFn = float (*)(const uint8_t* x, int64_t count, float start);
 struct FloatLoops {
   FloatMapFn (*map)(FloatMap map);
 
-  // y[r] += sum over i of weights[r, i] * x[i], for `rows` rows of `depth`.
-  void (*add_products)(const uint8_t* weights, const uint8_t* x, int64_t rows, int64_t depth,
-                       float* y);
-
   // Columns of `rows` floats, `stride` floats apart: all become `values`, or are clamped.
   void (*fill)(const float* values, int64_t rows, int64_t columns, float* y, int64_t stride);
   void (*clamp)(float min, float max, int64_t rows, int64_t columns, float* y, int64_t stride);

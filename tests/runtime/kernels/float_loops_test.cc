@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -119,30 +120,30 @@ TEST(FloatLoops, FunctionsGiveTheSameBytesAtEveryLevelAndInPlace) {
   }
 }
 
-TEST(FloatLoops, AddProductsOfRows) {
+TEST(FloatLoops, FillAndClampColumnsAndNothingBesides) {
   Rng rng(TestSeed(3));
   for (int round = 0; round < TestCount(60); ++round) {
-    const int64_t rows = rng.Int(1, 20);
-    const int64_t depth = rng.Int(1, 70);
-    std::vector<float> weights(static_cast<size_t>(rows * depth)), x(static_cast<size_t>(depth));
-    std::vector<float> start(static_cast<size_t>(rows));
-    for (std::vector<float>* values : {&weights, &x, &start}) {
-      for (float& value : *values) value = static_cast<float>(rng.Real() * 2 - 1);
+    const int64_t rows = rng.Int(1, 70);
+    const int64_t columns = rng.Int(1, 5);
+    const int64_t stride = rows + rng.Int(0, 3);
+    std::vector<float> before(static_cast<size_t>(columns * stride));
+    std::vector<float> values(static_cast<size_t>(rows));
+    for (std::vector<float>* floats : {&before, &values}) {
+      for (float& x : *floats) x = static_cast<float>(rng.Real() * 4 - 2);
     }
+    before[0] = std::numeric_limits<float>::quiet_NaN();
     for (const Level& level : Levels()) {
-      std::vector<float> y = start;
-      level.loops->add_products(reinterpret_cast<const uint8_t*>(weights.data()),
-                                reinterpret_cast<const uint8_t*>(x.data()), rows, depth, y.data());
-      for (int64_t r = 0; r < rows; ++r) {
-        double exact = static_cast<double>(start[static_cast<size_t>(r)]);
-        double magnitude = std::abs(exact);
-        for (int64_t i = 0; i < depth; ++i) {
-          const double product = static_cast<double>(weights[static_cast<size_t>(r * depth + i)]) *
-                                 static_cast<double>(x[static_cast<size_t>(i)]);
-          exact += product;
-          magnitude += std::abs(product);
-        }
-        ASSERT_NEAR(static_cast<double>(y[static_cast<size_t>(r)]), exact, 1e-6 * magnitude)
+      std::vector<float> filled = before;
+      std::vector<float> clamped = before;
+      level.loops->fill(values.data(), rows, columns, filled.data(), stride);
+      level.loops->clamp(-1, 0.5f, rows, columns, clamped.data(), stride);
+      EXPECT_TRUE(std::isnan(clamped[0])) << level.name;
+      for (int64_t i = 1; i < columns * stride; ++i) {
+        const auto at = static_cast<size_t>(i);
+        const bool is_row = i % stride < rows;
+        ASSERT_EQ(filled[at], is_row ? values[static_cast<size_t>(i % stride)] : before[at])
+            << level.name;
+        ASSERT_EQ(clamped[at], is_row ? std::clamp(before[at], -1.0f, 0.5f) : before[at])
             << level.name;
       }
     }
