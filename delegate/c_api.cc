@@ -232,6 +232,16 @@ Result<AtollDelegate*> CreateDelegate(const AtollDelegateOptions* given) {
 
 }  // namespace
 
+Result<atollrt::OpenOptions> atollrt::OpenOptionsOf(const AtollDelegateOptions* given) {
+  AtollDelegateOptions options = ATOLL_DELEGATE_OPTIONS_INIT;
+  if (given != nullptr) ATOLL_RETURN_IF_ERROR(ReadDelegateOptions(*given, &options));
+  OpenOptions open;
+  ATOLL_RETURN_IF_ERROR(ReadOpenOptions(options, &open));
+  open.usb = SystemUsbBus();
+  open.pcie = SystemPcieBus();
+  return open;
+}
+
 extern "C" {
 
 AtollStatus AtollDelegateCreate(const AtollDelegateOptions* options, AtollDelegate** delegate) {

@@ -12,6 +12,7 @@
 #include "atoll/delegate.h"
 #include "atoll/status.h"
 #include "delegate/delegate.h"
+#include "driver/open_device.h"
 #include "runtime/c_api.h"
 
 struct AtollExecutables {
@@ -46,6 +47,9 @@ inline bool AllGiven(std::initializer_list<Argument> arguments) {
 
 // kInvalidArgument for NULL and for the CPU, which `what` cannot be asked of.
 Result<const DeviceDelegateHandle*> FindDevice(const AtollDelegate* delegate, const char* what);
+
+// What to open; NULL: the defaults. Errors as AtollDelegateCreate.
+Result<OpenOptions> OpenOptionsOf(const AtollDelegateOptions* given);
 
 // "this computer's CPU, avx2 kernels"
 Result<std::string> DescribeCpu();

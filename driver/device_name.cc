@@ -80,7 +80,7 @@ std::string Suggest(std::string_view text) {
   if (name.starts_with("emu+s")) return "emu+stepped";
   if (name.starts_with("emul") || name.starts_with("sim")) return "emu";
   if (name.starts_with("cpu")) return "cpu";
-  std::vector<std::string> names = {"auto", "cpu", "emu", "emu+stepped", "usb"};
+  std::vector<std::string> names = {"auto", "cpu", "emu", "emu+stepped", "usb", "broker"};
   for (const DeviceProfile& profile : DeviceProfiles()) {
     if (name == profile.name) return "emu:" + profile.name;
     names.push_back("emu:" + profile.name);
@@ -125,7 +125,7 @@ Status NoDevice(std::string_view text) {
   const std::string meant = Suggest(text);
   return InvalidArgument(
       "'%s' is no device%s%s%s; the names are auto, cpu, emu, emu:PROFILE, usb, usb:N, "
-      "usb:BUS-PORT, pci, pci:N, pci:ADDRESS, /dev/apex_N and replay:FILE",
+      "usb:BUS-PORT, pci, pci:N, pci:ADDRESS, /dev/apex_N, broker, broker:PATH and replay:FILE",
       name.c_str(), meant.empty() ? "" : " (did you mean '", meant.c_str(),
       meant.empty() ? "" : "'?)");
 }
@@ -183,6 +183,13 @@ Result<DeviceName> ParseDeviceName(std::string_view text) {
   if (text == "auto") return DeviceName{Kind::kAuto};
   if (text == "cpu") return DeviceName{Kind::kCpu};
   if (text == "usb") return DeviceName{Kind::kUsb};
+  if (text == "broker") return DeviceName{Kind::kBroker};
+  if (Consume(&rest, "broker:")) {
+    if (!rest.empty()) return DeviceName{Kind::kBroker, rest};
+    return Misplaced(text,
+                     "the path of a broker's socket belongs behind it; plain 'broker' is the "
+                     "one of this user or computer");
+  }
   if (Consume(&rest, "emu") && (rest.empty() || rest[0] == ':' || rest[0] == '+')) {
     return ParseEmulator(text, rest);
   }

@@ -13,6 +13,8 @@
 
 #include "driver/atoll1/atoll1_chip.h"
 #include "driver/atoll1/ring_session.h"
+#include "driver/broker/broker_chip.h"
+#include "driver/broker/socket.h"
 #include "driver/coral/coral_chip.h"
 #include "driver/coral/coral_pcie_chip.h"
 #include "driver/device/activity.h"
@@ -38,6 +40,8 @@ constexpr std::string_view kVfioDriver = "vfio-pci";
 constexpr std::chrono::seconds kReplayTimeout{30};
 // How often a bus is looked at for a device that is not there, if it does not tell.
 constexpr std::chrono::milliseconds kLookInterval{100};
+// For a broker to say hello.
+constexpr std::chrono::seconds kAnswerTimeout{5};
 // For opening a device despite the faults that were asked for.
 constexpr std::chrono::seconds kFaultyOpenTimeout{30};
 
@@ -469,12 +473,46 @@ Result<std::unique_ptr<Device>> OpenEmulatorOnBus(const DeviceName& name,
              : open(Opener<UsbBus>(), std::make_shared<EmulatedBus>(devices));
 }
 
+// The device that a broker shares. `which`: its socket, "" the one of this user or computer.
+Result<std::unique_ptr<Device>> OpenBroker(std::string_view which, const OpenOptions& options) {
+  DeviceOrigin origin;
+  origin.name = which.empty() ? "broker" : "broker:" + std::string(which);
+  ATOLL_RETURN_IF_ERROR(RefuseFaults(origin.name, options));
+  const auto open = [path = which.empty() ? DefaultBrokerPath() : std::string(which),
+                     origin](Deadline deadline) -> Result<std::unique_ptr<Chip>> {
+    constexpr std::chrono::milliseconds kPause{20};
+    for (;;) {
+      auto chip = BrokerChip::Open(path, origin, std::max(deadline, Clock::now() + kAnswerTimeout));
+      const StatusCode code = chip.status().code();
+      const bool may_come = code == StatusCode::kNotFound || code == StatusCode::kDeviceLost;
+      if (chip.ok() || !may_come || Clock::now() + kPause >= deadline) return chip;
+      std::this_thread::sleep_for(kPause);
+    }
+  };
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip, open(Clock::now()));
+  ChipKeeper::Options recovery = RecoveryOptions(options);
+  recovery.activity_directory = "";  // what the device does the broker publishes
+  if (chip->info().family == DeviceFamily::kAtoll1) {
+    recovery.open_stand_in = [info = chip->info(), threads = options.threads] {
+      return OpenStandIn(info, threads);
+    };
+  }
+  recovery.reopen = open;
+  return std::make_unique<Device>(std::move(chip), std::move(recovery));
+}
+
 // The first Atoll-1 that can be opened: a Coral runs models that were made for it, and no others.
 Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
   std::string note;
   const auto note_why_not = [&](const Status& status) {
     note += (note.empty() ? "" : "; ") + status.message();
   };
+  // Where a broker is, the devices are its own.
+  if (!options.faults.has_value() && options.record.empty()) {
+    auto device = OpenBroker("", options);
+    if (device.ok()) return device;
+    if (device.status().code() != StatusCode::kNotFound) note_why_not(device.status());
+  }
   // Where there is no bus, there is no device on it.
   const auto on_usb = ListKnown(options.usb.get());
   for (const UsbDeviceInfo& info : on_usb.ok() ? *on_usb : std::vector<UsbDeviceInfo>()) {
@@ -510,6 +548,8 @@ Result<std::unique_ptr<Device>> OpenOnBus(const DeviceName& name, const OpenOpti
       return OpenReplay(std::string(name.which), options);
     case DeviceName::Kind::kPcie:
       return OpenPcie(options.device, name.which, options);
+    case DeviceName::Kind::kBroker:
+      return OpenBroker(name.which, options);
     case DeviceName::Kind::kApex:
       return OpenApexDevice(std::string(name.which), options);
     default:

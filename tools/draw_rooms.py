@@ -15,10 +15,10 @@ import pathlib
 import re
 import sys
 
-WINGS = ("runtime", "quantize", "models", "driver", "delegate", "camera", "examples", "python", "tools")
+WINGS = ("runtime", "quantize", "models", "driver", "delegate", "serve", "camera", "examples", "python", "tools")
 EVERYWHERE = ("atoll/status.h", "atoll/check.h")
 PICTURE = "docs/images/rooms.svg"
-COLORS = {"runtime": "#dbe9f6", "models": "#ececec", "quantize": "#e0f2f1", "driver": "#fde6d0", "delegate": "#e3f1dc",
+COLORS = {"runtime": "#dbe9f6", "models": "#ececec", "quantize": "#e0f2f1", "driver": "#fde6d0", "delegate": "#e3f1dc", "serve": "#f3e5f5",
           "camera": "#f3e0ee", "examples": "#fbf3c7", "python": "#fbf3c7",
           "tools": "#fbf3c7"}
 

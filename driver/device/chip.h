@@ -60,6 +60,7 @@ class Chip {
     std::span<const std::span<const uint8_t>> inputs;
     std::span<const std::span<uint8_t>> outputs;
     Deadline deadline;
+    int32_t priority = 0;  // the request's, for a chip that others use, too
   };
   // Uploads what is not resident, runs, receives the outputs. `report` is filled after errors, too.
   // kTimeout past the deadline, kCorruptModel if the device says that the program is malformed,

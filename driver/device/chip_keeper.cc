@@ -63,7 +63,8 @@ Chip::Job ChipJob(const ChipKeeper::Job& job, const PreparedExecutable& prepared
           .request_id = job.request,
           .inputs = job.inputs,
           .outputs = job.outputs,
-          .deadline = deadline};
+          .deadline = deadline,
+          .priority = job.priority};
 }
 
 Result<std::unique_ptr<PreparedExecutable>> Prepare(

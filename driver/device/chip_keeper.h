@@ -126,6 +126,7 @@ class ChipKeeper {
     std::span<const std::span<uint8_t>> outputs;
     std::chrono::milliseconds timeout{};  // of each attempt but the first,
     Deadline deadline{};                  // which has this
+    int32_t priority = 0;
     const std::atomic<bool>* cancelled = nullptr;
     // Another chip is ready: while this one is away, kDeviceLost rather than the stand-in.
     bool may_go_elsewhere = false;

@@ -151,6 +151,12 @@ DeviceState Device::state() const {
   return best;
 }
 
+size_t Device::jobs_in_flight_max() const {
+  size_t sum = 0;
+  for (const auto& place : places_) sum += place->keeper->jobs_in_flight_max();
+  return sum;
+}
+
 DeviceHealth Device::health() const {
   DeviceHealth sum;
   for (const auto& place : places_) {
@@ -500,6 +506,7 @@ void Device::RunNext(Lock& lock, Place* place) {
                            .outputs = one.request.outputs,
                            .timeout = one.timeout,
                            .deadline = one.deadline,
+                           .priority = one.request.priority,
                            .cancelled = &one.cancelled};
   };
   ChipKeeper::Job job = job_of(*slot);

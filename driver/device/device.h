@@ -58,6 +58,8 @@ class Device {
   // The best of its chips'.
   DeviceState state() const;
   DeviceHealth health() const;  // sums
+  // Requests that its chips can have under way.
+  size_t jobs_in_flight_max() const;
 
   // Checks that `executable` can run here (family, ISA version, sizes against the memories) and
   // registers it; it is uploaded when first used and stays on the chip while there is room. The

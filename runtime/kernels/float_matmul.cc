@@ -120,7 +120,9 @@ void FloatMatMul::Run(const uint8_t* lhs, const uint8_t* rhs, float* output, uin
   // Tasks are a matter of the shape alone, and so is what each of them computes.
   const int64_t column_tasks = (n + kTaskColumns - 1) / kTaskColumns;
   const int64_t tasks = column_tasks * ((m + kTaskRows - 1) / kTaskRows);
-  const auto& [outer, middle, inner] = params_.batches;
+  const MatrixBatch& outer = params_.batches[0];
+  const MatrixBatch& middle = params_.batches[1];
+  const MatrixBatch& inner = params_.batches[2];
   const int64_t pairs = outer.count * middle.count * inner.count;
   constexpr int64_t kGrain = int64_t{1} << 17;  // products
   const int64_t work = std::min(kTaskColumns, n) * std::min(kTaskRows, m) * k;

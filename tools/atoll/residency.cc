@@ -93,7 +93,7 @@ class Residency {
   AtollResidencyPlan plan_ = {};
 };
 
-double Ms(double seconds) { return RoundedMs(seconds * 1e3); }
+double MsOf(double seconds) { return RoundedMs(seconds * 1e3); }
 
 Json BytesOrNull(int64_t bytes) { return bytes > 0 ? Json(bytes) : Json(); }
 
@@ -111,9 +111,9 @@ Json Residency::ToJson() const {
                                 {"program_bytes", model.program_bytes},
                                 {"parameter_bytes", model.parameter_bytes},
                                 {"activation_bytes", model.activation_bytes},
-                                {"modelled_inference_ms", Ms(model.inference_seconds)},
+                                {"modelled_inference_ms", MsOf(model.inference_seconds)},
                                 {"upload_bytes", model.upload_bytes},
-                                {"modelled_upload_ms", Ms(model.upload_seconds)},
+                                {"modelled_upload_ms", MsOf(model.upload_seconds)},
                                 {"in_subset", model.in_subset != 0}});
   }
   report["all_fit"] = plan_.all_fit != 0;
@@ -123,14 +123,14 @@ Json Residency::ToJson() const {
     for (const AtollResidencyTurn& turn : turns(round)) {
       list.push_back({{"model", turn.model},
                       {"upload_bytes", turn.upload_bytes},
-                      {"modelled_upload_ms", Ms(turn.upload_seconds)},
-                      {"modelled_ms", Ms(turn.seconds)},
+                      {"modelled_upload_ms", MsOf(turn.upload_seconds)},
+                      {"modelled_ms", MsOf(turn.seconds)},
                       {"evicted", std::vector(turn.evicted, turn.evicted + turn.evicted_count)}});
     }
   }
   report["repeating_round"] = plan_.repeating_round;
-  report["modelled_round_ms"] = Ms(plan_.round_seconds);
-  report["modelled_resident_round_ms"] = Ms(plan_.resident_round_seconds);
+  report["modelled_round_ms"] = MsOf(plan_.round_seconds);
+  report["modelled_resident_round_ms"] = MsOf(plan_.resident_round_seconds);
   report["needed_memory_bytes"] = BytesOrNull(plan_.needed_memory_bytes);
   report["needed_program_memory_bytes"] = BytesOrNull(plan_.needed_program_memory_bytes);
   report["largest_parameters"] = parameters_;

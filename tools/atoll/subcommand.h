@@ -98,6 +98,7 @@ CLI::Validator NonzeroNumber();
 
 // ---- The subcommands ---------------------------------------------------------------------------
 
+void AddBrokerCommand(CLI::App* app);
 void AddDevicesCommand(CLI::App* app);
 void AddInspectCommand(CLI::App* app);
 void AddCompileCommand(CLI::App* app);

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/broker/broker_chip.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "driver/isa/executable.h"
+#include "driver/isa/timing.h"
+#include "runtime/base/bytes.h"
+
+namespace atollrt {
+namespace {
+
+constexpr size_t kAligned = 64;
+// For what the broker answers at once.
+constexpr std::chrono::seconds kAnswerTimeout{5};
+// The broker gives up a request in time; this is for its answer to come.
+constexpr std::chrono::seconds kGrace{2};
+
+bool IsTrusted(uid_t uid) {
+  if (uid == 0 || uid == geteuid()) return true;
+  const char* const text = getenv("ATOLL_BROKER_UID");
+  if (text == nullptr) return false;
+  uid_t trusted = 0;
+  const char* const end = text + std::strlen(text);
+  const auto parsed = std::from_chars(text, end, trusted);
+  return parsed.ec == std::errc() && parsed.ptr == end && uid == trusted;
+}
+
+std::string ProgramName() { return program_invocation_short_name; }
+
+size_t Aligned(size_t bytes) { return AlignUp(bytes, kAligned); }
+
+}  // namespace
+
+// ---- BrokerLink ---------------------------------------------------------------------------------
+
+BrokerLink::BrokerLink(FileDescriptor socket, DeviceInfo info)
+    : socket_(std::move(socket)), info_(std::move(info)) {}
+
+Result<std::unique_ptr<BrokerLink>> BrokerLink::Connect(const std::string& path,
+                                                        const std::string& program,
+                                                        Deadline deadline) {
+  ATOLL_ASSIGN_OR_RETURN(FileDescriptor socket, ConnectTo(path));
+  ATOLL_ASSIGN_OR_RETURN(const Peer peer, PeerOf(socket.get()));
+  if (!IsTrusted(peer.uid)) {
+    return Status(StatusCode::kPermissionDenied,
+                  Format("the broker at '%s' belongs to user %u, neither to root nor to this user; "
+                         "if that is right, set ATOLL_BROKER_UID=%u",
+                         path.c_str(), peer.uid, peer.uid));
+  }
+  ATOLL_RETURN_IF_ERROR(
+      SendMessage(socket.get(), WriteBrokerMessage(BrokerHello(), TailOf(program))));
+  ReceivedMessage message;
+  ATOLL_RETURN_IF_ERROR(ReceiveMessage(socket.get(), deadline, &message));
+  const auto welcome = ReadBrokerMessage<BrokerWelcome>(message.bytes);
+  if (!welcome.has_value()) {
+    return DeviceLost("what listens at '%s' does not answer as a broker", path.c_str());
+  }
+  const std::string text = TextOf(welcome->tail);
+  if (welcome->message.protocol < kBrokerProtocolMin ||
+      welcome->message.protocol > kBrokerProtocolMax) {
+    return Unsupported("the broker at '%s' refuses: %s", path.c_str(), text.c_str());
+  }
+  ATOLL_ASSIGN_OR_RETURN(DeviceInfo info, DeviceInfoOf(welcome->message));
+  info.description = text;
+  return std::unique_ptr<BrokerLink>(new BrokerLink(std::move(socket), std::move(info)));
+}
+
+Status BrokerLink::Send(std::span<const uint8_t> message, int fd) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!lost_.ok()) return lost_;
+  }
+  return SendMessage(socket_.get(), message, fd);
+}
+
+Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline) {
+  ReceivedMessage message;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (const auto found = answers_.find(request); found != answers_.end()) {
+      Answer answer = std::move(found->second);
+      answers_.erase(found);
+      return answer;
+    }
+    if (!lost_.ok()) return lost_;
+    if (is_reading_) {
+      if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && is_reading_ &&
+          !answers_.contains(request)) {
+        return Timeout("the broker did not answer in time");
+      }
+      continue;
+    }
+    is_reading_ = true;
+    lock.unlock();
+    const Status status = ReceiveMessage(socket_.get(), deadline, &message);
+    lock.lock();
+    is_reading_ = false;
+    if (status.ok()) {
+      if (const auto done = ReadBrokerMessage<BrokerDone>(message.bytes); done.has_value()) {
+        answers_[done->message.request] = {done->message, TextOf(done->tail)};
+      } else {
+        lost_ = DeviceLost("the broker does not keep to the protocol");
+      }
+    } else if (status.code() != StatusCode::kTimeout) {
+      lost_ = DeviceLost("the broker is gone: %s", status.message().c_str());
+    }
+    changed_.notify_all();
+    if (status.code() == StatusCode::kTimeout) {
+      return Timeout("the broker did not answer in time");
+    }
+  }
+}
+
+void BrokerLink::Close() {
+  shutdown(socket_.get(), SHUT_RDWR);  // whoever reads returns
+  const std::lock_guard lock(mutex_);
+  if (lost_.ok()) lost_ = DeviceLost("the connection to the broker was closed");
+  changed_.notify_all();
+}
+
+// ---- BrokerChip ---------------------------------------------------------------------------------
+
+struct BrokerChip::Prepared final : PreparedExecutable {
+  std::vector<uint8_t> stored;
+  // Guarded by the chip's mutex.
+  std::weak_ptr<BrokerLink> link;  // where it is loaded
+  uint32_t number = 0;             // there
+};
+
+Result<std::unique_ptr<Chip>> BrokerChip::Open(const std::string& path, const DeviceOrigin& origin,
+                                               Deadline deadline) {
+  ATOLL_ASSIGN_OR_RETURN(std::shared_ptr<BrokerLink> link,
+                         BrokerLink::Connect(path, ProgramName(), deadline));
+  DeviceInfo info = link->info();
+  info.name = origin.name;
+  info.note = origin.note;
+  info.description += ", by the broker at " + path;
+  return std::unique_ptr<Chip>(new BrokerChip(path, std::move(info), std::move(link)));
+}
+
+BrokerChip::BrokerChip(std::string path, DeviceInfo info, std::shared_ptr<BrokerLink> link)
+    : path_(std::move(path)), info_(std::move(info)), link_(std::move(link)) {}
+
+BrokerChip::~BrokerChip() { Drop(); }
+
+std::shared_ptr<BrokerLink> BrokerChip::link() const {
+  const std::lock_guard lock(mutex_);
+  return link_;
+}
+
+Status BrokerChip::Lost() const {
+  return DeviceLost("device %s: there is no connection to the broker at '%s'", info_.name.c_str(),
+                    path_.c_str());
+}
+
+Result<std::unique_ptr<PreparedExecutable>> BrokerChip::Prepare(
+    std::shared_ptr<const AnyExecutable> executable) const {
+  if (executable->family != info_.family) {
+    return Unsupported("'%s' is compiled for %s devices, device %s is %s", executable->name.c_str(),
+                       DeviceFamilyName(executable->family), info_.name.c_str(),
+                       DeviceFamilyName(info_.family));
+  }
+  if (executable->family != DeviceFamily::kAtoll1) {
+    return Unsupported(
+        "a broker does not take executables of %s devices yet; open the device by "
+        "its own name",
+        DeviceFamilyName(executable->family));
+  }
+  auto prepared = std::make_unique<Prepared>();
+  const auto& own = static_cast<const Executable&>(*executable);
+  ATOLL_RETURN_IF_ERROR(ValidateExecutable(own));
+  for (const Instruction& instruction : own.inference_program) {
+    prepared->macs += MultiplyAccumulates(instruction);
+  }
+  prepared->stored = WriteExecutable(own);
+  prepared->executable = std::move(executable);
+  const std::shared_ptr<BrokerLink> link = this->link();
+  if (link == nullptr) return Lost();
+  ATOLL_RETURN_IF_ERROR(LoadOn(link.get(), prepared.get(), Clock::now() + kAnswerTimeout));
+  const std::lock_guard lock(mutex_);
+  prepared->link = link;
+  return std::unique_ptr<PreparedExecutable>(std::move(prepared));
+}
+
+// Sets `number`, which nobody else reads before `link` is set.
+Status BrokerChip::LoadOn(BrokerLink* link, Prepared* prepared, Deadline deadline) const {
+  ATOLL_ASSIGN_OR_RETURN(const SharedMemory memory, SharedMemory::Create(prepared->stored.size()));
+  std::memcpy(memory.bytes().data(), prepared->stored.data(), prepared->stored.size());
+  BrokerLoad load;
+  load.request = link->NewRequest();
+  load.bytes = prepared->stored.size();
+  load.residency_set = prepared->residency_set;
+  ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(load), memory.fd()));
+  ATOLL_ASSIGN_OR_RETURN(const BrokerLink::Answer answer, link->Await(load.request, deadline));
+  ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
+  prepared->number = answer.done.value;
+  return {};
+}
+
+void BrokerChip::Forget(const PreparedExecutable& prepared) {
+  const auto& own = static_cast<const Prepared&>(prepared);
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<BrokerLink> link = own.link.lock();
+  if (link == nullptr || link != link_) return;
+  BrokerUnload unload;
+  unload.executable = own.number;
+  // One that is gone has forgotten it.
+  if (!link->Send(WriteBrokerMessage(unload)).ok()) link->Close();
+}
+
+bool BrokerChip::IsResident(const PreparedExecutable& prepared) const {
+  const std::lock_guard lock(mutex_);
+  return link_ != nullptr && static_cast<const Prepared&>(prepared).link.lock() == link_;
+}
+
+BrokerChip::Flight* BrokerChip::FlightOf(uint32_t request_id) {
+  for (Flight& flight : flights_) {
+    if (flight.request_id == request_id) return &flight;
+  }
+  return nullptr;
+}
+
+Status BrokerChip::Begin(BrokerLink* link, const Job& job) {
+  // It was handed out as const, but is the chip's own.
+  auto* const prepared = const_cast<Prepared*>(static_cast<const Prepared*>(job.prepared));
+  if (!IsResident(*prepared)) {
+    ATOLL_RETURN_IF_ERROR(LoadOn(link, prepared, std::max(job.deadline, Clock::now())));
+    const std::lock_guard lock(mutex_);
+    prepared->link = link_;
+  }
+  Flight* const flight = FlightOf(0);
+  if (flight == nullptr) return InternalError("more than %zu runs have begun", flights_.size());
+
+  size_t bytes = 0;
+  for (const auto& input : job.inputs) bytes += Aligned(input.size());
+  flight->inputs_bytes = bytes;
+  for (const auto& output : job.outputs) bytes += Aligned(output.size());
+  if (flight->memory.bytes().size() < bytes) {
+    ATOLL_ASSIGN_OR_RETURN(flight->memory, SharedMemory::Create(bytes));
+    flight->arena = 0;
+  }
+  if (flight->arena == 0) {
+    BrokerArena arena;
+    arena.request = link->NewRequest();
+    arena.bytes = flight->memory.bytes().size();
+    arena.id = static_cast<uint32_t>(flight - flights_.data()) + 1;
+    ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(arena), flight->memory.fd()));
+    ATOLL_ASSIGN_OR_RETURN(const BrokerLink::Answer answer,
+                           link->Await(arena.request, Clock::now() + kAnswerTimeout));
+    ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
+    flight->arena = arena.id;
+  }
+  std::vector<uint64_t> offsets;
+  uint64_t offset = 0;
+  for (const auto& input : job.inputs) {
+    if (!input.empty()) {
+      std::memcpy(flight->memory.bytes().data() + offset, input.data(), input.size());
+    }
+    offsets.push_back(offset);
+    offset += Aligned(input.size());
+  }
+  for (const auto& output : job.outputs) {
+    offsets.push_back(offset);
+    offset += Aligned(output.size());
+  }
+  BrokerSubmit submit;
+  submit.request = link->NewRequest();
+  submit.executable = prepared->number;
+  submit.priority = job.priority;
+  submit.timeout_ms = static_cast<uint64_t>(std::max<int64_t>(
+      std::chrono::ceil<std::chrono::milliseconds>(job.deadline - Clock::now()).count(), 0));
+  submit.arena = flight->arena;
+  submit.buffers = static_cast<uint32_t>(offsets.size());
+  ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(
+      submit, {reinterpret_cast<const uint8_t*>(offsets.data()), offsets.size() * 8})));
+  flight->request = submit.request;
+  flight->request_id = job.request_id;
+  return {};
+}
+
+Status BrokerChip::Run(const Job& job, std::span<const Job> ahead, RequestReport* report) {
+  const std::shared_ptr<BrokerLink> link = this->link();
+  if (link == nullptr) return Lost();
+  const auto run = [&]() -> Status {
+    if (FlightOf(job.request_id) == nullptr) ATOLL_RETURN_IF_ERROR(Begin(link.get(), job));
+    for (const Job& next : ahead) {
+      if (FlightOf(next.request_id) == nullptr && FlightOf(0) != nullptr) {
+        ATOLL_RETURN_IF_ERROR(Begin(link.get(), next));
+      }
+    }
+    Flight* const flight = FlightOf(job.request_id);
+    ATOLL_ASSIGN_OR_RETURN(const BrokerLink::Answer answer,
+                           link->Await(flight->request, job.deadline + kGrace));
+    flight->request_id = 0;
+    *report = ReportOf(answer.done);
+    ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
+    const uint8_t* from = flight->memory.bytes().data() + flight->inputs_bytes;
+    for (const auto& output : job.outputs) {
+      if (!output.empty()) std::memcpy(output.data(), from, output.size());
+      from += Aligned(output.size());
+      report->bytes_copied += output.size();
+    }
+    for (const auto& input : job.inputs) report->bytes_copied += input.size();
+    return {};
+  };
+  Status status = run();
+  // Then nothing may be under way; the broker forgets what is, with the connection.
+  if (!status.ok()) Drop();
+  return status;
+}
+
+void BrokerChip::Abandon() { Drop(); }
+
+void BrokerChip::Drop() {
+  for (Flight& flight : flights_) {
+    // The broker may still write into what was under way.
+    if (flight.request_id != 0) flight.memory = SharedMemory();
+    flight.request_id = flight.arena = 0;
+  }
+  const std::lock_guard lock(mutex_);
+  if (link_ != nullptr) link_->Close();
+  link_ = nullptr;
+}
+
+Status BrokerChip::Connect(Deadline deadline) {
+  ATOLL_ASSIGN_OR_RETURN(std::shared_ptr<BrokerLink> link,
+                         BrokerLink::Connect(path_, ProgramName(), deadline));
+  ATOLL_RETURN_IF_ERROR(CheckSameShape(info_, link->info()));
+  const std::lock_guard lock(mutex_);
+  link_ = std::move(link);
+  return {};
+}
+
+Status BrokerChip::Recover() {
+  return link() != nullptr ? Status() : Connect(Clock::now() + kAnswerTimeout);
+}
+
+Status BrokerChip::Reopen() {
+  Drop();
+  return Connect(Clock::now() + kAnswerTimeout);
+}
+
+}  // namespace atollrt
