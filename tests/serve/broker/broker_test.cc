@@ -266,17 +266,31 @@ TEST(Broker, IsReplacedUnderRequestsOfWhichNoneIsLost) {
   EXPECT_GE(device->health().reopenings, 1u);
 }
 
+// Not a test, but the other process of the next one.
+TEST(Broker, DISABLED_ServesAsAProcess) {
+  const char* const path = getenv("BROKER_TEST_SOCKET");
+  ASSERT_NE(path, nullptr);
+  const Serving broker(path);
+  for (;;) pause();
+}
+
 // A broker in a process of its own that dies in the middle: as above, but nothing is drained.
 TEST(Broker, IsKilledUnderRequestsOfWhichNoneIsLost) {
   const Folder folder;
   const auto start = [&] {
+    std::string variable = "BROKER_TEST_SOCKET=" + folder.socket();
+    std::vector<std::string> words = {"broker", "--gtest_also_run_disabled_tests",
+                                      "--gtest_filter=Broker.DISABLED_ServesAsAProcess"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    std::vector<char*> variables = {variable.data(), nullptr};
     const pid_t process = fork();
     if (process == 0) {
-      BrokerOptions options;
-      options.path = folder.socket();
-      auto broker = Broker::Create(EmulatedDevice().Open(), std::move(options));
-      if (broker.ok()) (void)(*broker)->Run();
-      _exit(0);
+      const int null = open("/dev/null", O_WRONLY);
+      dup2(null, STDOUT_FILENO);
+      execve("/proc/self/exe", arguments.data(), variables.data());
+      _exit(127);
     }
     return process;
   };
