@@ -601,7 +601,7 @@ Status Broker::Impl::Execute(const Pending& pending, Lock* lock, RequestReport* 
     (void)device_->Cancel(id);
   }
   lock->unlock();
-  const Status status = device_->Wait(id, report);
+  Status status = device_->Wait(id, report);
   lock->lock();
   return status;
 }

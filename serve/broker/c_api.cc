@@ -16,7 +16,6 @@ using atollrt::AllGiven;
 using atollrt::BrokerShare;
 using atollrt::InvalidArgument;
 using atollrt::Result;
-using atollrt::Status;
 using atollrt::ToC;
 
 struct AtollBroker {
