@@ -20,7 +20,8 @@ EMULATOR = sys.argv[7:8]
 PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
 MODEL = SOURCE / "models/fashion/fashion_int8.tflite"
 # Without end, for a terminal, or about what a test does not have.
-NOT_RUN = re.compile(r"--serve|--source|camera|\btop\b|usb|--coral|--root|seed:|sudo|replay")
+NOT_RUN = re.compile(r"--serve|--source|camera|\btop\b|usb|--coral|--root|seed:|sudo|replay"
+                     r"|\bbroker\b")
 
 
 def run(*words, **options):
