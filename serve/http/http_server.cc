@@ -1,0 +1,1100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <event2/event.h>
+#include <http_parser.h>
+#include <openssl/err.h>
+#include <openssl/x509.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "atoll/check.h"
+#include "runtime/base/monotonic.h"
+
+namespace atollserve {
+
+using atollrt::FileDescriptor;
+using atollrt::Format;
+using atollrt::InternalError;
+using atollrt::MonotonicNs;
+using atollrt::Result;
+using atollrt::Status;
+
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+constexpr size_t kScratchBytes = 256 << 10;
+// What a client may send while its request is being answered.
+constexpr size_t kPendingBytes = 64 << 10;
+constexpr size_t kHeaders = 100;
+// After a refusal: until the other side has closed, too. If we closed while bytes of its are
+// unread, TCP would reset the connection, which may cost it the answer.
+constexpr int64_t kLingerNs = 5 * kNsPerSecond;
+// After accept() found no descriptor or memory free.
+constexpr timeval kAcceptPause = {.tv_sec = 0, .tv_usec = 100'000};
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+constexpr std::array<std::pair<int, const char*>, 21> kReasons = {{
+    {200, "OK"},
+    {204, "No Content"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {411, "Length Required"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {415, "Unsupported Media Type"},
+    {417, "Expectation Failed"},
+    {421, "Misdirected Request"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
+    {505, "HTTP Version Not Supported"},
+}};
+
+int64_t Ns(std::chrono::milliseconds time) { return time.count() * kNsPerMs; }
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool EqualsIgnoringCase(std::string_view text, std::string_view lower) {
+  return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(),
+                                                   [](char a, char b) { return Lower(a) == b; });
+}
+
+// RFC 9110, section 5.6.2; of a name in small letters.
+bool IsToken(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  });
+}
+
+int HexValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (Lower(c) >= 'a' && Lower(c) <= 'f') return Lower(c) - 'a' + 10;
+  return -1;
+}
+
+}  // namespace
+
+const char* HttpReason(int status) {
+  for (const auto& [code, reason] : kReasons) {
+    if (code == status) return reason;
+  }
+  return "Unknown";
+}
+
+std::optional<std::string> DecodePercent(std::string_view text) {
+  std::string decoded;
+  decoded.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? HexValue(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? HexValue(text[i + 2]) : -1;
+    if (high < 0 || low < 0) return std::nullopt;
+    decoded += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return decoded;
+}
+
+std::string_view HttpRequest::Header(std::string_view name) const {
+  for (const auto& [key, value] : headers) {
+    if (key == name) return value;
+  }
+  return {};
+}
+
+namespace {
+
+// Answers on their way to the server's thread. Outlives the server as long as somebody may answer.
+struct Outbox {
+  struct Item {
+    uint64_t connection = 0;
+    uint64_t exchange = 0;
+    HttpAnswer answer;
+  };
+
+  void Wake() const {
+    const uint64_t one = 1;
+    // Full only if 2^64 - 2 wake-ups are still unread.
+    [[maybe_unused]] const ssize_t written = write(wake.get(), &one, sizeof(one));
+  }
+
+  FileDescriptor wake;
+  std::mutex mutex;
+  std::vector<Item> items;
+};
+
+}  // namespace
+
+struct HttpResponder::Exchange {
+  ~Exchange() {
+    if (!answered) {
+      Put({.status = 500,
+           .content_type = "text/plain; charset=utf-8",
+           .body = "The server has no answer.\n"});
+    }
+  }
+  void Put(HttpAnswer answer) const {
+    bool first = false;
+    {
+      const std::lock_guard lock(outbox->mutex);
+      first = outbox->items.empty();
+      outbox->items.push_back(
+          {.connection = connection, .exchange = number, .answer = std::move(answer)});
+    }
+    if (first) outbox->Wake();
+  }
+
+  uint64_t connection = 0;
+  uint64_t number = 0;
+  std::shared_ptr<Outbox> outbox;
+  std::mutex mutex;
+  bool answered = false;
+  bool gone = false;
+  std::function<void()> on_gone;
+};
+
+void HttpResponder::Send(HttpAnswer answer) const {
+  {
+    const std::lock_guard lock(exchange_->mutex);
+    if (exchange_->answered) return;
+    exchange_->answered = true;
+    if (exchange_->gone) return;
+  }
+  exchange_->Put(std::move(answer));
+}
+
+bool HttpResponder::gone() const {
+  const std::lock_guard lock(exchange_->mutex);
+  return exchange_->gone;
+}
+
+void HttpResponder::OnGone(std::function<void()> callback) const {
+  {
+    const std::lock_guard lock(exchange_->mutex);
+    if (exchange_->answered) return;
+    if (!exchange_->gone) {
+      exchange_->on_gone = std::move(callback);
+      return;
+    }
+  }
+  callback();
+}
+
+namespace {
+
+enum class State {
+  kIdle,       // nothing of a request has come
+  kHead,       // a part of the head has
+  kBody,       // the head has been looked at
+  kAnswering,  // the handler has it
+  kWriting,    // the client takes the answer
+  kLinger,     // answered for the last time; waiting for the other side to close
+  kClosed,
+};
+
+class Server;
+
+struct DeleteSsl {
+  void operator()(SSL* ssl) const { SSL_free(ssl); }
+};
+struct DeleteEvent {
+  void operator()(event* one) const { event_free(one); }
+};
+struct DeleteBase {
+  void operator()(event_base* base) const { event_base_free(base); }
+};
+using Event = std::unique_ptr<event, DeleteEvent>;
+
+struct Connection {
+  Server* server = nullptr;
+  uint64_t id = 0;
+  FileDescriptor socket;
+  std::unique_ptr<SSL, DeleteSsl> tls;
+  Event readable, writable, timer;
+  bool waits_for_write = false;  // TLS cannot go on reading without
+
+  State state = State::kIdle;
+  HttpPeer peer;
+  http_parser parser = {};
+  HttpRequest request;
+  size_t head_bytes = 0;
+  bool in_value = false;   // of the last header
+  bool head_done = false;  // what follows are trailers
+  size_t body_limit = 0;
+  size_t counted_bytes = 0;  // of its body, in buffered_bytes_
+  bool complete = false;
+  bool keep_alive = false;
+  bool is_head = false;               // its answer is sent without body
+  std::optional<HttpAnswer> refusal;  // that the parser's callbacks have decided on
+  std::string pending;                // arrived after the request that is being answered
+
+  uint64_t exchange_number = 0;
+  std::weak_ptr<HttpResponder::Exchange> exchange;
+
+  std::string out_head, out_body;  // on their way to the client
+  size_t out_sent = 0;
+  int64_t transfer_start_ns = 0;  // of a body, or of an answer
+  int64_t idle_since_ns = 0;
+
+  size_t out_size() const { return out_head.size() + out_body.size(); }
+};
+
+class Server : public HttpServer {
+ public:
+  Server(std::vector<Listener> listeners, HttpServerOptions options, HttpHandler handler)
+      : listeners_(std::move(listeners)),
+        options_(std::move(options)),
+        handler_(std::move(handler)),
+        outbox_(std::make_shared<Outbox>()) {
+    options_.limits.head_bytes = std::min<size_t>(options_.limits.head_bytes, 64 << 10);
+    http_parser_settings_init(&settings_);
+    settings_.on_url = [](http_parser* parser, const char* at, size_t size) {
+      return Of(parser)->server->OnUrl(Of(parser), {at, size});
+    };
+    settings_.on_header_field = [](http_parser* parser, const char* at, size_t size) {
+      return Of(parser)->server->OnHeaderName(Of(parser), {at, size});
+    };
+    settings_.on_header_value = [](http_parser* parser, const char* at, size_t size) {
+      return Of(parser)->server->OnHeaderValue(Of(parser), {at, size});
+    };
+    settings_.on_headers_complete = [](http_parser* parser) {
+      return Of(parser)->server->OnHead(Of(parser));
+    };
+    settings_.on_body = [](http_parser* parser, const char* at, size_t size) {
+      return Of(parser)->server->OnBody(Of(parser), {at, size});
+    };
+    settings_.on_message_complete = [](http_parser* parser) {
+      Of(parser)->complete = true;
+      http_parser_pause(parser, 1);
+      return 0;
+    };
+  }
+
+  ~Server() override {
+    if (thread_.joinable()) {
+      stop_ = true;
+      outbox_->Wake();
+      thread_.join();
+    }
+    for (const Listener& listener : listeners_) {
+      if (listener.is_unix && listener.socket.get() >= 0) unlink(listener.address.c_str());
+    }
+  }
+
+  Status Begin() {
+    outbox_->wake = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    base_.reset(event_base_new());
+    if (outbox_->wake.get() < 0 || base_ == nullptr) {
+      return InternalError("no descriptor for a server's events: %s", std::strerror(errno));
+    }
+    wake_.reset(event_new(
+        base_.get(), outbox_->wake.get(), EV_READ | EV_PERSIST,
+        [](evutil_socket_t, short, void* self) { static_cast<Server*>(self)->OnWake(); }, this));
+    accept_again_.reset(event_new(
+        base_.get(), -1, 0,
+        [](evutil_socket_t, short, void* self) { static_cast<Server*>(self)->ListenOrNot(true); },
+        this));
+    event_add(wake_.get(), nullptr);
+    for (Listener& listener : listeners_) {
+      auto at = std::make_unique<Accepting>(Accepting{this, &listener, nullptr});
+      at->event.reset(event_new(
+          base_.get(), listener.socket.get(), EV_READ | EV_PERSIST,
+          [](evutil_socket_t, short, void* one) {
+            auto* accepting = static_cast<Accepting*>(one);
+            accepting->server->Accept(*accepting->listener);
+          },
+          at.get()));
+      event_add(at->event.get(), nullptr);
+      accepting_.push_back(std::move(at));
+    }
+    thread_ = std::thread([this] { Run(); });
+    return {};
+  }
+
+  bool Drain(std::chrono::milliseconds timeout) override {
+    drain_ = true;
+    outbox_->Wake();
+    std::unique_lock lock(drained_mutex_);
+    return drained_.wait_for(lock, timeout, [&] { return is_drained_; });
+  }
+
+  const std::vector<Listener>& listeners() const override { return listeners_; }
+  HttpCounts counts() const override {
+    return {.connections = open_,
+            .accepted = accepted_,
+            .refused_connections = refused_connections_,
+            .requests = requests_,
+            .refused_requests = refused_requests_,
+            .timeouts = timeouts_};
+  }
+
+ private:
+  struct Accepting {
+    Server* server;
+    Listener* listener;
+    Event event;
+  };
+
+  static Connection* Of(http_parser* parser) { return static_cast<Connection*>(parser->data); }
+  const HttpLimits& limits() const { return options_.limits; }
+
+  void Run() {
+    // Signals are for others; writing to a closed socket is an error like others.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    event_base_dispatch(base_.get());
+    std::vector<Connection*> open;
+    for (const auto& [id, connection] : connections_) open.push_back(connection.get());
+    for (Connection* connection : open) Close(connection);
+    connections_.clear();
+    graves_.clear();
+  }
+
+  void OnWake() {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = read(outbox_->wake.get(), &count, sizeof(count));
+    if (stop_) {
+      event_base_loopbreak(base_.get());
+      return;
+    }
+    if (drain_ && !draining_) {
+      draining_ = true;
+      for (const auto& at : accepting_) {
+        event_del(at->event.get());
+        at->listener->socket = FileDescriptor();
+        if (at->listener->is_unix) unlink(at->listener->address.c_str());
+      }
+      event_del(accept_again_.get());
+      std::vector<Connection*> idle;
+      for (const auto& [id, one] : connections_) {
+        if (one->state == State::kIdle) idle.push_back(one.get());
+      }
+      for (Connection* connection : idle) Close(connection);
+    }
+    DeliverAll();
+    graves_.clear();
+    if (draining_ && connections_.empty()) {
+      const std::lock_guard lock(drained_mutex_);
+      is_drained_ = true;
+      drained_.notify_all();
+    }
+  }
+
+  // Answers of handlers. One that answers at once, to a request that had been waiting behind
+  // another one, adds to them.
+  void DeliverAll() {
+    while (true) {
+      std::vector<Outbox::Item> items;
+      {
+        const std::lock_guard lock(outbox_->mutex);
+        items.swap(outbox_->items);
+      }
+      if (items.empty()) return;
+      for (Outbox::Item& item : items) {
+        const auto found = connections_.find(item.connection);
+        if (found == connections_.end()) continue;
+        Connection* const connection = found->second.get();
+        if (connection->state != State::kAnswering ||
+            connection->exchange_number != item.exchange) {
+          continue;
+        }
+        connection->exchange.reset();
+        Answer(connection, std::move(item.answer));
+      }
+    }
+  }
+
+  // ---- Connections ----
+
+  void ListenOrNot(bool listens) {
+    if (draining_) return;
+    for (const auto& at : accepting_) {
+      if (listens) {
+        event_add(at->event.get(), nullptr);
+      } else {
+        event_del(at->event.get());
+      }
+    }
+    if (!listens) event_add(accept_again_.get(), &kAcceptPause);
+  }
+
+  void Accept(const Listener& listener) {
+    for (int i = 0; i < 16; ++i) {
+      sockaddr_storage address{};
+      socklen_t size = sizeof(address);
+      FileDescriptor socket(accept4(listener.socket.get(), reinterpret_cast<sockaddr*>(&address),
+                                    &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (socket.get() < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+          ListenOrNot(false);
+        }
+        return;
+      }
+      ++accepted_;
+      if (connections_.size() >= limits().connections && !CloseOldestIdle()) {
+        ++refused_connections_;
+        RefuseConnection(socket.get());
+        continue;
+      }
+      Open(std::move(socket), listener, address);
+    }
+  }
+
+  // True if there was one.
+  bool CloseOldestIdle() {
+    Connection* oldest = nullptr;
+    for (const auto& [id, one] : connections_) {
+      if (one->state == State::kIdle &&
+          (oldest == nullptr || one->idle_since_ns < oldest->idle_since_ns)) {
+        oldest = one.get();
+      }
+    }
+    if (oldest == nullptr) return false;
+    Close(oldest);
+    return true;
+  }
+
+  // Once, without waiting; a client of TLS takes it for a failure of the connection, which it is.
+  void RefuseConnection(int socket) {
+    HttpAnswer answer =
+        Refusal(503, Format("There are %zu connections, as many as may be.", limits().connections));
+    answer.headers.emplace_back("Retry-After", "1");
+    const std::string text = options_.tls == nullptr ? FormatHead(answer, false) + answer.body : "";
+    [[maybe_unused]] const ssize_t sent = send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+    shutdown(socket, SHUT_WR);
+  }
+
+  void Open(FileDescriptor socket, const Listener& listener, const sockaddr_storage& address) {
+    auto owned = std::make_unique<Connection>();
+    Connection* const connection = owned.get();
+    connection->server = this;
+    connection->id = ++last_id_;
+    connection->socket = std::move(socket);
+    connection->peer.local = listener.local;
+    DescribePeer(connection->socket.get(), address, &connection->peer);
+    if (options_.tls != nullptr && !listener.is_unix) {
+      connection->tls.reset(SSL_new(options_.tls.get()));
+      if (connection->tls == nullptr) return;
+      SSL_set_fd(connection->tls.get(), connection->socket.get());
+      SSL_set_accept_state(connection->tls.get());
+      connection->peer.tls = true;
+    }
+    const auto on_io = [](evutil_socket_t, short what, void* one) {
+      auto* self = static_cast<Connection*>(one);
+      if ((what & EV_READ) != 0 || self->waits_for_write) self->server->Read(self);
+      if (self->state == State::kWriting && (what & EV_WRITE) != 0) self->server->Write(self);
+    };
+    const int fd = connection->socket.get();
+    connection->readable.reset(event_new(base_.get(), fd, EV_READ | EV_PERSIST, on_io, connection));
+    connection->writable.reset(event_new(base_.get(), fd, EV_WRITE, on_io, connection));
+    connection->timer.reset(event_new(
+        base_.get(), -1, 0,
+        [](evutil_socket_t, short, void* one) {
+          auto* self = static_cast<Connection*>(one);
+          self->server->Expire(self);
+        },
+        connection));
+    if (!connection->readable || !connection->writable || !connection->timer) return;
+    event_add(connection->readable.get(), nullptr);
+    BeginRequest(connection);
+    SetDeadline(connection, limits().head_timeout);
+    connections_.emplace(connection->id, std::move(owned));
+    open_ = static_cast<int64_t>(connections_.size());
+    Read(connection);  // most send at once
+  }
+
+  static void DescribePeer(int fd, const sockaddr_storage& address, HttpPeer* peer) {
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    if (address.ss_family == AF_INET) {
+      const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+      inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
+      peer->port = ntohs(v4.sin_port);
+    } else if (address.ss_family == AF_INET6) {
+      const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+      inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
+      peer->port = ntohs(v6.sin6_port);
+    } else {
+      std::strcpy(text.data(), "unix");
+      ucred credentials{};
+      socklen_t size = sizeof(credentials);
+      if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
+        peer->uid = credentials.uid;
+      }
+    }
+    peer->address = text.data();
+  }
+
+  // Takes it away from its client and the handler. Its memory goes when nobody is inside it.
+  void Close(Connection* connection) {
+    if (connection->state == State::kClosed) return;
+    connection->state = State::kClosed;
+    connection->readable.reset();
+    connection->writable.reset();
+    connection->timer.reset();
+    if (connection->tls != nullptr && SSL_is_init_finished(connection->tls.get())) {
+      ERR_clear_error();
+      SSL_shutdown(connection->tls.get());
+    }
+    connection->tls.reset();
+    connection->socket = FileDescriptor();
+    buffered_bytes_ -= connection->counted_bytes;
+    connection->counted_bytes = 0;
+    if (const auto exchange = connection->exchange.lock()) {
+      std::function<void()> on_gone;
+      {
+        const std::lock_guard lock(exchange->mutex);
+        exchange->gone = true;
+        if (!exchange->answered) on_gone = std::move(exchange->on_gone);
+        exchange->on_gone = nullptr;
+      }
+      if (on_gone) on_gone();
+    }
+    const auto found = connections_.find(connection->id);
+    if (found != connections_.end()) {
+      if (graves_.empty() || draining_) outbox_->Wake();
+      graves_.push_back(std::move(found->second));
+      connections_.erase(found);
+      open_ = static_cast<int64_t>(connections_.size());
+    }
+  }
+
+  // ---- Time ----
+
+  void SetDeadline(Connection* connection, std::chrono::milliseconds timeout) {
+    SetTimer(connection, Ns(timeout));
+  }
+  static void SetTimer(Connection* connection, int64_t ns) {
+    const timeval time = {.tv_sec = ns / kNsPerSecond, .tv_usec = ns % kNsPerSecond / 1000};
+    event_add(connection->timer.get(), &time);
+  }
+  // Until the bytes that have been moved should have taken so long.
+  int64_t TransferLeftNs(const Connection& connection, size_t bytes) const {
+    const double allowed_ns =
+        static_cast<double>(Ns(limits().transfer_timeout)) +
+        static_cast<double>(bytes) /
+            static_cast<double>(std::max<size_t>(limits().transfer_bytes_per_second, 1)) *
+            static_cast<double>(kNsPerSecond);
+    return connection.transfer_start_ns + static_cast<int64_t>(allowed_ns) - MonotonicNs();
+  }
+  void Expire(Connection* connection) {
+    switch (connection->state) {
+      case State::kIdle:
+      case State::kLinger:
+        Close(connection);
+        return;
+      case State::kHead:
+        ++timeouts_;
+        Refuse(connection,
+               Refusal(408, Format("The head of the request did not come within %lld ms.",
+                                   static_cast<long long>(limits().head_timeout.count()))));
+        return;
+      case State::kBody: {
+        const int64_t left_ns = TransferLeftNs(*connection, connection->request.body.size());
+        if (left_ns > 0) return SetTimer(connection, left_ns);
+        ++timeouts_;
+        Refuse(connection, Refusal(408, Format("The body of the request comes too slowly: %zu "
+                                               "bytes so far.",
+                                               connection->request.body.size())));
+        return;
+      }
+      case State::kWriting: {
+        const int64_t left_ns = TransferLeftNs(*connection, connection->out_sent);
+        if (left_ns > 0) return SetTimer(connection, left_ns);
+        ++timeouts_;
+        Close(connection);
+        return;
+      }
+      case State::kAnswering:
+      case State::kClosed:
+        return;
+    }
+  }
+
+  // ---- Bytes in ----
+
+  // Bytes that have come; 0: none for now; -1: the other side has closed, or it is broken.
+  ssize_t Receive(Connection* connection) {
+    if (connection->tls == nullptr) {
+      const ssize_t got = recv(connection->socket.get(), scratch_.data(), scratch_.size(), 0);
+      if (got > 0) return got;
+      return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+    }
+    ERR_clear_error();
+    const int got =
+        SSL_read(connection->tls.get(), scratch_.data(), static_cast<int>(scratch_.size()));
+    connection->waits_for_write = false;
+    if (got > 0) return got;
+    switch (SSL_get_error(connection->tls.get(), got)) {
+      case SSL_ERROR_WANT_READ:
+        return 0;
+      case SSL_ERROR_WANT_WRITE:
+        connection->waits_for_write = true;
+        event_add(connection->writable.get(), nullptr);
+        return 0;
+      default:
+        return -1;
+    }
+  }
+
+  void Read(Connection* connection) {
+    // Not without end: others have their turn. TLS may have more than the socket says, though.
+    for (int i = 0; connection->state != State::kClosed; ++i) {
+      const bool has_pending = connection->tls != nullptr && SSL_pending(connection->tls.get()) > 0;
+      if (i >= 4 && !has_pending) return;
+      const bool waits =
+          connection->state == State::kAnswering || connection->state == State::kWriting;
+      if (waits && connection->pending.size() >= kPendingBytes) {
+        event_del(connection->readable.get());  // until it has been answered
+        return;
+      }
+      if (!waits && connection->state != State::kLinger && !connection->pending.empty()) {
+        const std::string earlier = std::move(connection->pending);
+        connection->pending.clear();
+        Parse(connection, earlier);
+        continue;
+      }
+      const ssize_t got = Receive(connection);
+      if (got == 0) return;
+      if (got < 0 && connection->state == State::kWriting) {
+        // It may still take its answer.
+        connection->keep_alive = false;
+        event_del(connection->readable.get());
+        return;
+      }
+      if (got < 0) return Close(connection);
+      const std::string_view bytes(scratch_.data(), static_cast<size_t>(got));
+      if (waits) {
+        connection->pending += bytes;
+      } else if (connection->state != State::kLinger) {
+        Parse(connection, bytes);
+      }
+      if (connection->tls == nullptr && bytes.size() < scratch_.size()) return;
+    }
+  }
+
+  void BeginRequest(Connection* connection) {
+    connection->state = State::kIdle;
+    connection->idle_since_ns = MonotonicNs();
+    http_parser_init(&connection->parser, HTTP_REQUEST);
+    connection->parser.data = connection;
+    connection->request = HttpRequest();
+    connection->head_bytes = 0;
+    connection->in_value = false;
+    connection->head_done = false;
+    connection->complete = false;
+    connection->body_limit = limits().body_bytes;
+    connection->refusal.reset();
+    buffered_bytes_ -= connection->counted_bytes;
+    connection->counted_bytes = 0;
+  }
+
+  // Keeps in `pending` what belongs to the next request.
+  void Parse(Connection* connection, std::string_view bytes) {
+    if (connection->state == State::kIdle) {
+      connection->state = State::kHead;
+      SetDeadline(connection, limits().head_timeout);
+    }
+    const size_t parsed =
+        http_parser_execute(&connection->parser, &settings_, bytes.data(), bytes.size());
+    if (connection->refusal) {
+      HttpAnswer answer = std::move(*connection->refusal);
+      return Refuse(connection, std::move(answer));
+    }
+    if (connection->complete) {
+      connection->pending = bytes.substr(std::min(parsed, bytes.size()));
+      return Handle(connection);
+    }
+    const auto error = static_cast<http_errno>(connection->parser.http_errno);
+    if (error != HPE_OK || connection->parser.upgrade != 0) {
+      const bool version = error == HPE_INVALID_VERSION;
+      const int status = error == HPE_HEADER_OVERFLOW  ? 431
+                         : error == HPE_INVALID_METHOD ? 501
+                         : version                     ? 505
+                                                       : 400;
+      Refuse(connection, Refusal(status, Format("This is no request of HTTP/1.1: %s.",
+                                                http_errno_description(error))));
+    }
+  }
+
+  int RefuseLater(Connection* connection, int status, std::string sentence) {
+    connection->refusal = Refusal(status, std::move(sentence));
+    return -1;
+  }
+  int CountHead(Connection* connection, size_t bytes) {
+    connection->head_bytes += bytes;
+    if (connection->head_bytes <= limits().head_bytes) return 0;
+    return RefuseLater(connection, 431,
+                       Format("A request with its headers has at most %zu bytes before its body.",
+                              limits().head_bytes));
+  }
+
+  int OnUrl(Connection* connection, std::string_view text) {
+    connection->request.path += text;
+    return CountHead(connection, text.size());
+  }
+  int OnHeaderName(Connection* connection, std::string_view text) {
+    if (const int refused = CountHead(connection, text.size() + 4); refused != 0) return refused;
+    if (connection->head_done) return 0;
+    HttpHeaders& headers = connection->request.headers;
+    if (connection->in_value || headers.empty()) {
+      if (headers.size() >= kHeaders) {
+        return RefuseLater(connection, 431, Format("A request has at most %zu headers.", kHeaders));
+      }
+      headers.emplace_back();
+    }
+    connection->in_value = false;
+    for (const char c : text) headers.back().first += Lower(c);
+    return 0;
+  }
+  int OnHeaderValue(Connection* connection, std::string_view text) {
+    if (const int refused = CountHead(connection, text.size()); refused != 0) return refused;
+    if (connection->head_done) return 0;
+    connection->in_value = true;
+    connection->request.headers.back().second += text;
+    return 0;
+  }
+
+  int OnHead(Connection* connection) {
+    connection->head_done = true;
+    HttpRequest& request = connection->request;
+    const http_parser& parser = connection->parser;
+    request.method = http_method_str(static_cast<http_method>(parser.method));
+    connection->keep_alive = http_should_keep_alive(&parser) != 0;
+    if (parser.http_major != 1) {
+      return RefuseLater(connection, 505, "This server speaks HTTP/1.1 and HTTP/1.0.");
+    }
+    if (!request.path.starts_with('/')) {
+      return RefuseLater(connection, 400,
+                         "The target of a request is a path that begins with \"/\".");
+    }
+    // http_parser lets spaces and bytes beyond ASCII pass, depending on how it was built.
+    if (!std::all_of(request.path.begin(), request.path.end(),
+                     [](char c) { return c > ' ' && c < 0x7f; })) {
+      return RefuseLater(connection, 400,
+                         "The path has characters that do not belong there; write %XX instead.");
+    }
+    if (!std::all_of(request.headers.begin(), request.headers.end(),
+                     [](const auto& header) { return IsToken(header.first); })) {
+      return RefuseLater(connection, 400, "A header is a name, a colon and a value.");
+    }
+    const size_t mark =
+        std::min({request.path.find('?'), request.path.find('#'), request.path.size()});
+    if (mark < request.path.size() && request.path[mark] == '?') {
+      request.query = request.path.substr(mark + 1);
+    }
+    request.path.resize(mark);
+    const auto hosts = std::count_if(request.headers.begin(), request.headers.end(),
+                                     [](const auto& header) { return header.first == "host"; });
+    if (hosts > 1 || (hosts == 0 && parser.http_minor > 0)) {
+      return RefuseLater(connection, 400, Format("A request has one Host header, not %td.", hosts));
+    }
+    JoinRepeated(&request.headers);
+    DescribeCertificate(connection);
+    request.peer = connection->peer;
+    const std::string_view encoding = request.Header("content-encoding");
+    if (!encoding.empty() && !EqualsIgnoringCase(encoding, "identity")) {
+      return RefuseLater(connection, 415, "This server takes no compressed bodies.");
+    }
+    if (options_.admit) {
+      size_t body_limit = connection->body_limit;
+      if (std::optional<HttpAnswer> refusal = options_.admit(request, &body_limit)) {
+        connection->refusal = std::move(refusal);
+        return -1;
+      }
+      connection->body_limit = std::min(body_limit, connection->body_limit);
+    }
+    const bool chunked = (parser.flags & F_CHUNKED) != 0;
+    const bool has_length = !chunked && parser.content_length != UINT64_MAX;
+    const uint64_t length = has_length ? parser.content_length : 0;
+    if (length > connection->body_limit) {
+      return RefuseLater(connection, 413,
+                         Format("The body has %llu bytes; at most %zu are taken here.",
+                                static_cast<unsigned long long>(length), connection->body_limit));
+    }
+    const std::string_view expect = request.Header("expect");
+    if (!expect.empty() && !EqualsIgnoringCase(expect, "100-continue")) {
+      return RefuseLater(connection, 417, "This server knows \"Expect: 100-continue\" only.");
+    }
+    if (length > 0 || chunked) {
+      connection->state = State::kBody;
+      connection->transfer_start_ns = MonotonicNs();
+      SetDeadline(connection, limits().transfer_timeout);
+      request.body.reserve(std::min<size_t>(length, 1 << 20));
+      if (!expect.empty() && parser.http_minor > 0) SendContinue(connection);
+    }
+    // An upgrade that nobody takes is an ordinary request.
+    connection->parser.upgrade = 0;
+    return 0;
+  }
+
+  // Nothing else is under way on the connection, so it fits into the socket's buffer; if it does
+  // not, clients send the body after a second.
+  static void SendContinue(Connection* connection) {
+    if (connection->tls != nullptr) {
+      ERR_clear_error();
+      SSL_write(connection->tls.get(), kContinue.data(), static_cast<int>(kContinue.size()));
+    } else {
+      [[maybe_unused]] const ssize_t sent =
+          send(connection->socket.get(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  static void JoinRepeated(HttpHeaders* headers) {
+    HttpHeaders joined;
+    for (auto& [name, value] : *headers) {
+      const auto found =
+          std::find_if(joined.begin(), joined.end(),
+                       [&, &key = name](const auto& header) { return header.first == key; });
+      if (found == joined.end()) {
+        joined.emplace_back(std::move(name), std::move(value));
+      } else {
+        found->second += ", " + value;
+      }
+    }
+    *headers = std::move(joined);
+  }
+
+  static void DescribeCertificate(Connection* connection) {
+    if (connection->tls == nullptr || !connection->peer.certificate.empty()) return;
+    X509* const certificate = SSL_get0_peer_certificate(connection->tls.get());
+    if (certificate == nullptr || SSL_get_verify_result(connection->tls.get()) != X509_V_OK) return;
+    char* const text = X509_NAME_oneline(X509_get_subject_name(certificate), nullptr, 0);
+    connection->peer.certificate = text == nullptr || *text == '\0' ? "/" : text;
+    OPENSSL_free(text);
+  }
+
+  int OnBody(Connection* connection, std::string_view bytes) {
+    std::string& body = connection->request.body;
+    if (bytes.size() > connection->body_limit - body.size()) {
+      return RefuseLater(connection, 413,
+                         Format("The body has more than %zu bytes, which is the most that is "
+                                "taken here.",
+                                connection->body_limit));
+    }
+    if (buffered_bytes_ + bytes.size() > limits().buffered_bytes) {
+      RefuseLater(connection, 503,
+                  Format("All requests together have bodies of %zu bytes, as much as is taken at "
+                         "a time.",
+                         limits().buffered_bytes));
+      connection->refusal->headers.emplace_back("Retry-After", "1");
+      return -1;
+    }
+    buffered_bytes_ += bytes.size();
+    connection->counted_bytes += bytes.size();
+    body += bytes;
+    return 0;
+  }
+
+  void Handle(Connection* connection) {
+    ++requests_;
+    connection->state = State::kAnswering;
+    event_del(connection->timer.get());
+    const auto exchange = std::make_shared<HttpResponder::Exchange>();
+    exchange->connection = connection->id;
+    exchange->number = ++connection->exchange_number;
+    exchange->outbox = outbox_;
+    connection->exchange = exchange;
+    connection->is_head = connection->request.method == "HEAD";
+    handler_(std::move(connection->request), HttpResponder(exchange));
+  }
+
+  // ---- Bytes out ----
+
+  HttpAnswer Refusal(int status, std::string sentence) const {
+    if (options_.refusal) return options_.refusal(status, sentence);
+    return {.status = status,
+            .content_type = "text/plain; charset=utf-8",
+            .body = sentence + "\n",
+            .headers = {}};
+  }
+
+  static std::string FormatHead(const HttpAnswer& answer, bool keep_alive) {
+    char date[64];
+    const std::time_t now = std::time(nullptr);
+    std::tm utc{};
+    gmtime_r(&now, &utc);
+    std::strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &utc);
+    std::string text = Format("HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Length: %zu\r\n",
+                              answer.status, HttpReason(answer.status), date, answer.body.size());
+    if (!answer.content_type.empty()) text += "Content-Type: " + answer.content_type + "\r\n";
+    for (const auto& [name, value] : answer.headers) text += name + ": " + value + "\r\n";
+    text += keep_alive ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
+    text += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\r\n";
+    return text;
+  }
+
+  // An answer in the place of the handler's, and the last one: what else comes is not looked at.
+  void Refuse(Connection* connection, HttpAnswer answer) {
+    ++refused_requests_;
+    connection->keep_alive = false;
+    connection->pending.clear();
+    connection->is_head = connection->request.method == "HEAD";
+    Answer(connection, std::move(answer));
+  }
+
+  void Answer(Connection* connection, HttpAnswer answer) {
+    if (draining_) connection->keep_alive = false;
+    connection->state = State::kWriting;
+    connection->out_head = FormatHead(answer, connection->keep_alive);
+    connection->out_body = std::move(answer.body);
+    if (connection->is_head) connection->out_body.clear();
+    connection->out_sent = 0;
+    connection->transfer_start_ns = MonotonicNs();
+    SetDeadline(connection, limits().transfer_timeout);
+    Write(connection);
+  }
+
+  // Bytes taken; 0: none for now; -1: it is broken.
+  ssize_t SendSome(Connection* connection) {
+    const std::string& head = connection->out_head;
+    const std::string& body = connection->out_body;
+    const size_t sent = connection->out_sent;
+    const size_t body_sent = sent > head.size() ? sent - head.size() : 0;
+    if (connection->tls != nullptr) {
+      const std::string_view piece = sent < head.size() ? std::string_view(head).substr(sent)
+                                                        : std::string_view(body).substr(body_sent);
+      ERR_clear_error();
+      const int wrote = SSL_write(connection->tls.get(), piece.data(),
+                                  static_cast<int>(std::min<size_t>(piece.size(), 1 << 20)));
+      if (wrote > 0) return wrote;
+      const int error = SSL_get_error(connection->tls.get(), wrote);
+      return error == SSL_ERROR_WANT_WRITE || error == SSL_ERROR_WANT_READ ? 0 : -1;
+    }
+    std::array<iovec, 2> pieces{};
+    size_t count = 0;
+    if (sent < head.size()) {
+      pieces[count++] = {.iov_base = const_cast<char*>(head.data()) + sent,
+                         .iov_len = head.size() - sent};
+    }
+    if (body_sent < body.size()) {
+      pieces[count++] = {.iov_base = const_cast<char*>(body.data()) + body_sent,
+                         .iov_len = body.size() - body_sent};
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    const ssize_t wrote = sendmsg(connection->socket.get(), &message, MSG_NOSIGNAL);
+    if (wrote >= 0) return wrote;
+    return errno == EAGAIN || errno == EINTR ? 0 : -1;
+  }
+
+  void Write(Connection* connection) {
+    while (connection->out_sent < connection->out_size()) {
+      const ssize_t wrote = SendSome(connection);
+      if (wrote < 0) return Close(connection);
+      if (wrote == 0) {
+        event_add(connection->writable.get(), nullptr);
+        return;
+      }
+      connection->out_sent += static_cast<size_t>(wrote);
+    }
+    FinishAnswer(connection);
+  }
+
+  void FinishAnswer(Connection* connection) {
+    connection->out_head.clear();
+    connection->out_body = std::string();
+    if (!connection->keep_alive || draining_) {
+      if (connection->tls == nullptr) {
+        shutdown(connection->socket.get(), SHUT_WR);
+      } else {
+        ERR_clear_error();
+        SSL_shutdown(connection->tls.get());
+      }
+      connection->state = State::kLinger;
+      connection->pending = std::string();
+      BeginLinger(connection);
+      return;
+    }
+    BeginRequest(connection);
+    SetDeadline(connection, limits().idle_timeout);
+    event_add(connection->readable.get(), nullptr);
+    // What has come meanwhile: parsed on the next round, so that a client that sends thousands of
+    // requests at once does not keep others waiting, nor fills the stack.
+    if (!connection->pending.empty() ||
+        (connection->tls != nullptr && SSL_pending(connection->tls.get()) > 0)) {
+      event_active(connection->readable.get(), EV_READ, 1);
+    }
+  }
+
+  void BeginLinger(Connection* connection) {
+    buffered_bytes_ -= connection->counted_bytes;
+    connection->counted_bytes = 0;
+    connection->request = HttpRequest();
+    event_add(connection->readable.get(), nullptr);
+    SetTimer(connection, kLingerNs);
+  }
+
+  std::vector<Listener> listeners_;
+  HttpServerOptions options_;
+  const HttpHandler handler_;
+  const std::shared_ptr<Outbox> outbox_;
+  http_parser_settings settings_ = {};
+  std::unique_ptr<event_base, DeleteBase> base_;
+  Event wake_, accept_again_;
+  std::vector<std::unique_ptr<Accepting>> accepting_;
+  std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> graves_;
+  std::array<char, kScratchBytes> scratch_;
+  uint64_t last_id_ = 0;
+  size_t buffered_bytes_ = 0;
+  bool draining_ = false;
+  std::atomic<bool> stop_ = false, drain_ = false;
+  std::atomic<int64_t> open_ = 0, accepted_ = 0, refused_connections_ = 0, requests_ = 0,
+                       refused_requests_ = 0, timeouts_ = 0;
+  std::mutex drained_mutex_;
+  std::condition_variable drained_;
+  bool is_drained_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(std::vector<Listener> listeners,
+                                                      HttpServerOptions options,
+                                                      HttpHandler handler) {
+  ATOLL_CHECK(!listeners.empty());
+  auto server =
+      std::make_unique<Server>(std::move(listeners), std::move(options), std::move(handler));
+  ATOLL_RETURN_IF_ERROR(server->Begin());
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(Listener listener, HttpServerOptions options,
+                                                      HttpHandler handler) {
+  std::vector<Listener> listeners;
+  listeners.push_back(std::move(listener));
+  return Start(std::move(listeners), std::move(options), std::move(handler));
+}
+
+}  // namespace atollserve
