@@ -500,6 +500,7 @@ class Server : public HttpServer {
     connection->server = this;
     connection->id = ++last_id_;
     connection->socket = std::move(socket);
+    connection->peer.listener = static_cast<size_t>(&listener - listeners_.data());
     connection->peer.local = listener.local;
     DescribePeer(connection->socket.get(), address, &connection->peer);
     if (options_.tls != nullptr && !listener.is_unix) {

@@ -46,7 +46,8 @@ struct HttpPeer {
   std::string address;               // numeric; "unix"
   int port = 0;                      // 0: a unix socket
   std::optional<uint32_t> uid = {};  // of a unix socket: whose process it is
-  bool local = false;                // it came in on a loopback address or a unix socket
+  size_t listener = 0;               // among HttpServer::listeners(), where it came in
+  bool local = false;                // which is a loopback address or a unix socket
   bool tls = false;
   // The subject of the client's certificate, which the client CA has signed; "": there is none.
   std::string certificate = {};

@@ -1,0 +1,824 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/oip/rest.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "serve/inference/json_text.h"
+#include "serve/inference/model_files.h"
+#include "serve/oip/infer_body.h"
+#include "serve/oip/page_files.h"
+
+namespace atollserve {
+namespace {
+
+using atollrt::InvalidArgument;
+using atollrt::Result;
+using atollrt::Status;
+using atollrt::StatusCode;
+using Json = nlohmann::json;
+
+// JSON that is longer than that is not read, and numbers that are more not written, on the thread
+// of the server or of an interpreter.
+constexpr size_t kLongJson = 64 << 10;
+// Of requests that carry no tensors and no models.
+constexpr size_t kShortBody = 64 << 10;
+constexpr const char* kLengthHeader = "Inference-Header-Content-Length";
+
+int HttpStatusOf(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return 200;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kCorruptModel:
+    case StatusCode::kCancelled:
+      return 400;
+    case StatusCode::kUnsupported:
+      return 501;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kPermissionDenied:
+      return 403;
+    case StatusCode::kDeviceBusy:
+    case StatusCode::kDeviceLost:
+    case StatusCode::kResourceExhausted:
+      return 503;
+    case StatusCode::kTimeout:
+      return 504;
+    case StatusCode::kInternal:
+      return 500;
+  }
+  return 500;
+}
+
+HttpAnswer Text(std::string json) {
+  return {
+      .status = 200, .content_type = "application/json", .body = std::move(json), .headers = {}};
+}
+HttpAnswer Text(const Json& json) { return Text(DumpJson(json)); }
+HttpAnswer Empty() { return {.status = 200, .content_type = "", .body = "", .headers = {}}; }
+
+HttpAnswer ErrorOf(const Status& status,
+                   std::optional<std::chrono::milliseconds> retry_after = {}) {
+  HttpAnswer answer = Rest::Error(HttpStatusOf(status.code()), status.message());
+  if (answer.status == 503) {
+    const int64_t ms = retry_after ? retry_after->count() : 1000;
+    answer.headers.emplace_back("Retry-After",
+                                std::to_string(std::max<int64_t>((ms + 999) / 1000, 1)));
+  }
+  return answer;
+}
+
+HttpAnswer AnswerOf(const Status& status) { return status.ok() ? Empty() : ErrorOf(status); }
+
+HttpAnswer WrongMethod(const char* allowed) {
+  HttpAnswer answer = Rest::Error(405, std::string("this path takes ") + allowed);
+  answer.headers.emplace_back("Allow", allowed);
+  return answer;
+}
+
+std::string ClientOf(const HttpPeer& peer) {
+  if (!peer.certificate.empty()) return peer.certificate + " at " + peer.address;
+  if (peer.uid) return "user " + std::to_string(*peer.uid);
+  return peer.address;
+}
+
+// RFC 4648, section 4, with or without padding; nullopt if it is something else.
+std::optional<std::string> DecodeBase64(std::string_view text) {
+  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 3);
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    uint32_t value = 0;
+    if (c >= 'A' && c <= 'Z') {
+      value = static_cast<uint32_t>(c - 'A');
+    } else if (c >= 'a' && c <= 'z') {
+      value = static_cast<uint32_t>(c - 'a' + 26);
+    } else if (c >= '0' && c <= '9') {
+      value = static_cast<uint32_t>(c - '0' + 52);
+    } else if (c == '+' || c == '/') {
+      value = c == '+' ? 62 : 63;
+    } else {
+      return std::nullopt;
+    }
+    bits = bits << 6 | value;
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes += static_cast<char>(bits >> count & 0xff);
+    }
+  }
+  if (text.size() % 4 == 1) return std::nullopt;
+  return bytes;
+}
+
+Json TensorJson(const TensorInfo& info) {
+  return {{"name", info.name}, {"datatype", DataTypeName(info.type)}, {"shape", info.shape}};
+}
+
+// All inputs and outputs have a first dimension of 1, which Triton's clients take for the batch.
+bool HasBatch(const ModelInfo& model) {
+  const auto has = [](const TensorInfo& info) {
+    return info.shape.size() >= 2 && info.shape[0] == 1;
+  };
+  return std::all_of(model.inputs.begin(), model.inputs.end(), has) &&
+         std::all_of(model.outputs.begin(), model.outputs.end(), has);
+}
+
+Json ConfigTensor(const TensorInfo& info, bool has_batch, bool is_input) {
+  const Shape dims(info.shape.begin() + (has_batch ? 1 : 0), info.shape.end());
+  const std::string type = DataTypeName(info.type);
+  Json json = {{"name", info.name}, {"data_type", "TYPE_" + type}, {"dims", dims}};
+  if (is_input) {
+    const bool picture = info.shape.size() == 4 && (info.shape[3] == 1 || info.shape[3] == 3);
+    json["format"] = picture ? "FORMAT_NHWC" : "FORMAT_NONE";
+  } else {
+    json["label_filename"] = "";
+  }
+  if (info.quantized()) {
+    json["quantization"] = {{"scale", info.quantization.scale},
+                            {"zero_point", info.quantization.zero_point}};
+  }
+  return json;
+}
+
+Json CountJson(const CountAndTime& sum) { return {{"count", sum.count}, {"ns", sum.ns}}; }
+
+Json StatisticsJson(const ModelStatistics& one) {
+  const Json none = CountJson({});
+  Json batches = Json::array();
+  if (one.execution_count > 0) {
+    batches.push_back({{"batch_size", 1},
+                       {"compute_input", CountJson(one.input)},
+                       {"compute_infer", CountJson(one.infer)},
+                       {"compute_output", CountJson(one.output)}});
+  }
+  return {{"name", one.name},
+          {"version", one.version},
+          {"last_inference", one.last_inference_ms},
+          {"inference_count", one.inference_count},
+          {"execution_count", one.execution_count},
+          {"inference_stats",
+           {{"success", CountJson(one.success)},
+            {"fail", CountJson(one.fail)},
+            {"queue", CountJson(one.queue)},
+            {"compute_input", CountJson(one.input)},
+            {"compute_infer", CountJson(one.infer)},
+            {"compute_output", CountJson(one.output)},
+            {"cache_hit", none},
+            {"cache_miss", none}}},
+          {"response_stats", Json::object()},
+          {"batch_stats", std::move(batches)},
+          {"memory_usage", Json::array()}};
+}
+
+struct PageFile {
+  std::string_view path;
+  const char* type;
+  std::string_view text;
+};
+constexpr std::array<PageFile, 3> kPageFiles = {{
+    {"/", "text/html; charset=utf-8", kIndexHtml},
+    {"/page.js", "text/javascript; charset=utf-8", kPageJs},
+    {"/style.css", "text/css; charset=utf-8", kStyleCss},
+}};
+
+const PageFile* FindPage(std::string_view path) {
+  for (const PageFile& file : kPageFiles) {
+    if (file.path == path) return &file;
+  }
+  return nullptr;
+}
+
+// "1" to "4294967295" as they are, more as that.
+uint32_t PriorityOf(uint64_t priority) {
+  return static_cast<uint32_t>(std::min<uint64_t>(priority, UINT32_MAX - 1));
+}
+
+}  // namespace
+
+// What a path means.
+struct Rest::Target {
+  enum class Kind {
+    kUnknown,
+    kServer,
+    kLive,
+    kReady,
+    kModel,
+    kModelReady,
+    kInfer,
+    kConfig,
+    kStatistics,
+    kAllStatistics,
+    kIndex,
+    kLoad,
+    kUnload,
+    kMemoryStatus,
+    kMemoryRegister,
+    kMemoryUnregister,
+    kCudaMemory,
+    kMetrics,
+    kState,
+    kPage,
+    kBadName,
+  };
+  Kind kind = Kind::kUnknown;
+  std::string model = {};
+  std::string version = {};
+  std::string region = {};
+
+  bool posts() const {
+    return kind == Kind::kInfer || kind == Kind::kIndex || kind == Kind::kLoad ||
+           kind == Kind::kUnload || kind == Kind::kMemoryRegister ||
+           kind == Kind::kMemoryUnregister;
+  }
+
+  // Split first, then decoded, so that no name has further parts.
+  static Target Of(const std::string& path) {
+    if (path == "/metrics") return {.kind = Kind::kMetrics};
+    if (path == "/state") return {.kind = Kind::kState};
+    if (FindPage(path) != nullptr) return {.kind = Kind::kPage};
+    std::vector<std::string> parts;
+    for (size_t from = 1; from <= path.size();) {
+      const size_t end = std::min(path.find('/', from), path.size());
+      const auto part = DecodePercent(std::string_view(path).substr(from, end - from));
+      if (!part) return {.kind = Kind::kBadName};
+      parts.push_back(*part);
+      if (parts.size() > 8) return {};
+      from = end + 1;
+    }
+    if (parts.size() > 1 && parts.back().empty()) parts.pop_back();  // "/v2/"
+    if (parts.empty() || parts[0] != "v2") return {};
+    const size_t count = parts.size();
+    const auto is = [&](size_t index, const char* text) {
+      return index < count && parts[index] == text;
+    };
+    if (count == 1) return {.kind = Kind::kServer};
+    if (is(1, "health") && count == 3) {
+      if (is(2, "live")) return {.kind = Kind::kLive};
+      if (is(2, "ready")) return {.kind = Kind::kReady};
+    }
+    if (is(1, "models") && is(2, "stats") && count == 3) return {.kind = Kind::kAllStatistics};
+    if (is(1, "models") && count >= 3) {
+      Target target = {.model = parts[2]};
+      if (!IsModelName(target.model)) return {.kind = Kind::kBadName};
+      size_t next = 3;
+      if (is(3, "versions") && count >= 5) {
+        target.version = parts[4];
+        if (!ParseVersion(target.version)) return {.kind = Kind::kBadName};
+        next = 5;
+      }
+      if (next == count) {
+        target.kind = Kind::kModel;
+      } else if (next + 1 == count) {
+        target.kind = is(next, "infer")    ? Kind::kInfer
+                      : is(next, "ready")  ? Kind::kModelReady
+                      : is(next, "config") ? Kind::kConfig
+                      : is(next, "stats")  ? Kind::kStatistics
+                                           : Kind::kUnknown;
+      }
+      return target;
+    }
+    if (is(1, "repository")) {
+      if (is(2, "index") && count == 3) return {.kind = Kind::kIndex};
+      if (is(2, "models") && count == 5) {
+        if (!IsModelName(parts[3])) return {.kind = Kind::kBadName};
+        if (is(4, "load")) return {.kind = Kind::kLoad, .model = parts[3]};
+        if (is(4, "unload")) return {.kind = Kind::kUnload, .model = parts[3]};
+      }
+    }
+    if (is(1, "systemsharedmemory")) {
+      Target target;
+      size_t next = 2;
+      if (is(2, "region") && count >= 4) {
+        target.region = parts[3];
+        next = 4;
+      }
+      if (next + 1 == count) {
+        const bool named = !target.region.empty();
+        target.kind = is(next, "status")              ? Kind::kMemoryStatus
+                      : is(next, "register") && named ? Kind::kMemoryRegister
+                      : is(next, "unregister")        ? Kind::kMemoryUnregister
+                                                      : Kind::kUnknown;
+      }
+      return target;
+    }
+    if (is(1, "cudasharedmemory")) return {.kind = Kind::kCudaMemory};
+    return {};
+  }
+};
+
+Rest::Rest(InferenceServer* inference, RestOptions options)
+    : inference_(inference), options_(std::move(options)), parser_(256), loader_(16) {}
+
+Rest::~Rest() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return under_way_ == 0; });
+}
+
+HttpAnswer Rest::Error(int status, const std::string& sentence) {
+  return {.status = status,
+          .content_type = "application/json",
+          .body = DumpJson({{"error", sentence}}),
+          .headers = {}};
+}
+
+HttpHandler Rest::Handler() {
+  return [this](HttpRequest request, HttpResponder responder) {
+    Handle(std::move(request), responder);
+  };
+}
+
+HttpServerOptions Rest::ServerOptions(HttpLimits limits, TlsContext tls) {
+  HttpServerOptions options;
+  limits.body_bytes = std::max(options_.body_bytes, options_.model_bytes / 3 * 4 + kShortBody);
+  limits.buffered_bytes = std::max(limits.buffered_bytes, limits.body_bytes);
+  options.limits = limits;
+  options.tls = std::move(tls);
+  options.admit = [this](const HttpRequest& head, size_t* body_bytes) {
+    return Admit(head, body_bytes);
+  };
+  options.refusal = Error;
+  return options;
+}
+
+std::optional<HttpAnswer> Rest::Admit(const HttpRequest& head, size_t* body_bytes) const {
+  const Target target = Target::Of(head.path);
+  const AccessRule& rule = options_.access;
+  const std::string_view host = head.Header("host");
+  if (!head.peer.uid && head.peer.listener < options_.hosts.size()) {
+    if (!host.empty() && !IsServedHost(host, options_.hosts[head.peer.listener])) {
+      return Error(421, "this server is not called '" + std::string(host.substr(0, 100)) +
+                            "'; --serve-name gives it a name");
+    }
+    const BrowserHeaders browser = {.host = host,
+                                    .origin = head.Header("origin"),
+                                    .fetch_site = head.Header("sec-fetch-site"),
+                                    .fetch_mode = head.Header("sec-fetch-mode"),
+                                    .fetch_dest = head.Header("sec-fetch-dest")};
+    if (IsForeign(browser, head.peer.tls ? "https" : "http")) {
+      return Error(403, "pages of others may not use this server");
+    }
+  }
+  // The page has nothing on it but what it asks for then, and probes ask without tokens.
+  const bool is_open = target.kind == Target::Kind::kPage || target.kind == Target::Kind::kLive ||
+                       target.kind == Target::Kind::kReady;
+  if (!rule.token.empty() && !head.peer.uid && !is_open && head.peer.certificate.empty() &&
+      !HasToken(head.Header("authorization"), rule.token)) {
+    HttpAnswer answer = Error(401, "this needs the server's token: Authorization: Bearer TOKEN");
+    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return answer;
+  }
+  *body_bytes = target.kind == Target::Kind::kInfer  ? options_.body_bytes
+                : target.kind == Target::Kind::kLoad ? options_.model_bytes / 3 * 4 + kShortBody
+                                                     : kShortBody;
+  return std::nullopt;
+}
+
+void Rest::Handle(HttpRequest request, const HttpResponder& responder) {
+  const Target target = Target::Of(request.path);
+  using Kind = Target::Kind;
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (target.kind == Kind::kUnknown) {
+    return responder.Send(Error(404, "there is nothing at this path"));
+  }
+  if (target.kind == Kind::kBadName) {
+    return responder.Send(Error(400, "this path has no name of a model or no version in it"));
+  }
+  if (target.kind == Kind::kCudaMemory) {
+    return responder.Send(Error(501, "there is no CUDA here"));
+  }
+  if (target.posts() && request.method != "POST") return responder.Send(WrongMethod("POST"));
+  if (!target.posts() && !reads) return responder.Send(WrongMethod("GET, HEAD"));
+  if (target.kind == Kind::kInfer) return Infer(target, std::move(request), responder);
+  if (target.kind == Kind::kLoad) {
+    const auto shared = std::make_shared<HttpRequest>(std::move(request));
+    if (!loader_.Add(
+            [this, target, shared, responder] { responder.Send(Load(target, *shared)); })) {
+      responder.Send(ErrorOf(atollrt::ResourceExhausted("too many models wait to be loaded")));
+    }
+    return;
+  }
+  responder.Send(Answer(target, &request));
+}
+
+HttpAnswer Rest::Answer(const Target& target, HttpRequest* request) {
+  using Kind = Target::Kind;
+  switch (target.kind) {
+    case Kind::kServer: {
+      Json extensions = {"binary_tensor_data", "classification",  "model_configuration",
+                         "model_repository",   "schedule_policy", "statistics"};
+      if (options_.allow_shared_memory) extensions.push_back("system_shared_memory");
+      return Text(
+          Json{{"name", options_.name}, {"version", AtollVersion()}, {"extensions", extensions}});
+    }
+    case Kind::kLive:
+      return Text(Json{{"live", true}});
+    case Kind::kReady: {
+      if (inference_->ready()) return Text(Json{{"ready", true}, {"live", true}});
+      HttpAnswer answer = Text(Json{{"ready", false}, {"live", true}});
+      answer.status = 503;
+      answer.headers.emplace_back("Retry-After", "1");
+      return answer;
+    }
+    case Kind::kModel:
+      return Metadata(target);
+    case Kind::kModelReady: {
+      if (inference_->ModelReady(target.model, target.version)) {
+        return Text(Json{{"name", target.model}, {"ready", true}});
+      }
+      HttpAnswer answer = Text(Json{{"name", target.model}, {"ready", false}});
+      answer.status = 400;
+      return answer;
+    }
+    case Kind::kConfig:
+      return Config(target);
+    case Kind::kStatistics:
+    case Kind::kAllStatistics:
+      return Statistics(target);
+    case Kind::kIndex:
+      return Index(*request);
+    case Kind::kUnload:
+      return AnswerOf(inference_->Unload(target.model));
+    case Kind::kMemoryStatus:
+    case Kind::kMemoryRegister:
+    case Kind::kMemoryUnregister:
+      return Memory(target, *request);
+    case Kind::kMetrics:
+      return {.status = 200,
+              .content_type = "text/plain; version=0.0.4; charset=utf-8",
+              .body = PrometheusText(*inference_),
+              .headers = {}};
+    case Kind::kState:
+      return State();
+    case Kind::kPage: {
+      const PageFile* const file = FindPage(request->path);
+      return {.status = 200,
+              .content_type = file->type,
+              .body = std::string(file->text),
+              .headers = {{"Content-Security-Policy",
+                           "default-src 'self'; img-src 'self' blob: data:; base-uri 'none'; "
+                           "form-action 'none'; frame-ancestors 'none'"},
+                          {"Cross-Origin-Resource-Policy", "same-origin"},
+                          {"Referrer-Policy", "no-referrer"}}};
+    }
+    case Kind::kInfer:
+    case Kind::kLoad:
+    case Kind::kUnknown:
+    case Kind::kBadName:
+    case Kind::kCudaMemory:
+      break;
+  }
+  return Error(500, "the server has no answer");
+}
+
+// ---- Inference ----
+
+void Rest::Infer(const Target& target, HttpRequest request, const HttpResponder& responder) {
+  const MonotonicTime came = std::chrono::steady_clock::now();
+  const auto body = std::make_shared<const std::string>(std::move(request.body));
+  request.body.clear();
+  const std::string_view json_bytes = request.Header("inference-header-content-length");
+  // As text, a number of up to 20 digits of which more than 4 may be long.
+  const bool is_long = json_bytes.empty() ? body->size() > kLongJson : json_bytes.size() > 4;
+  if (!is_long) return InferParsed(target, request, body, came, responder);
+  const auto shared = std::make_shared<const HttpRequest>(std::move(request));
+  if (!parser_.Add([this, target, shared, body, came, responder] {
+        InferParsed(target, *shared, body, came, responder);
+      })) {
+    responder.Send(ErrorOf(atollrt::ResourceExhausted("too many long requests wait to be read")));
+  }
+}
+
+void Rest::InferParsed(const Target& target, const HttpRequest& request,
+                       const std::shared_ptr<const std::string>& body, MonotonicTime came,
+                       const HttpResponder& responder) {
+  if (responder.gone()) return;
+  auto model = inference_->Info(target.model, target.version);
+  if (!model.ok()) return responder.Send(ErrorOf(model.status()));
+  auto read = ParseInferBody(body, request.Header("inference-header-content-length"), **model);
+  if (!read.ok()) return responder.Send(ErrorOf(read.status()));
+  const auto parsed = std::make_shared<InferBody>(*std::move(read));
+
+  bool has_regions = false;
+  for (size_t i = 0; i < parsed->inputs.size(); ++i) {
+    const auto& region = parsed->input_regions[i];
+    if (!region) continue;
+    has_regions = true;
+    if (!options_.allow_shared_memory || !request.peer.local) break;
+    InputTensor& input = parsed->inputs[i];
+    const auto info = std::find_if((*model)->inputs.begin(), (*model)->inputs.end(),
+                                   [&](const TensorInfo& one) { return one.name == input.name; });
+    // One that there is not is refused with the others.
+    if (info == (*model)->inputs.end()) continue;
+    const size_t bytes = info->elements() * DataTypeBytes(info->seen_type(parsed->real_values));
+    if (region->bytes != bytes) {
+      return responder.Send(ErrorOf(InvalidArgument(
+          "input '%s' has %zu bytes, not %llu as shared_memory_byte_size says", info->name.c_str(),
+          bytes, static_cast<unsigned long long>(region->bytes))));
+    }
+    auto copy = memory_.Read(*region);
+    if (!copy.ok()) return responder.Send(ErrorOf(copy.status()));
+    const auto owned = std::make_shared<const std::string>(*std::move(copy));
+    input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
+    input.owner = owned;
+  }
+  for (const WantedOutput& output : parsed->outputs) has_regions = has_regions || output.region;
+  if (has_regions && (!options_.allow_shared_memory || !request.peer.local)) {
+    return responder.Send(
+        Error(403,
+              "shared memory is for clients on this computer, of a server that was started with "
+              "--allow-shared-memory"));
+  }
+
+  InferRequest wanted;
+  wanted.model = target.model;
+  wanted.version = target.version;
+  wanted.inputs = std::move(parsed->inputs);
+  for (const WantedOutput& output : parsed->outputs) wanted.outputs.push_back(output.name);
+  wanted.real_values = parsed->real_values;
+  wanted.priority = PriorityOf(parsed->priority);
+  if (parsed->timeout_us > 0) {
+    // More than a day is no deadline, and does not overflow.
+    wanted.deadline = came + std::chrono::microseconds(std::min<uint64_t>(
+                                 parsed->timeout_us, uint64_t{86'400} * 1'000'000));
+  }
+  wanted.client = ClientOf(request.peer);
+
+  const auto finish = [this, parsed, model = *model, responder](const InferOutcome& outcome) {
+    for (size_t i = 0; i < parsed->outputs.size() && i < outcome.outputs.size(); ++i) {
+      const auto& region = parsed->outputs[i].region;
+      const std::string& bytes = outcome.outputs[i].bytes;
+      if (!region) continue;
+      const Status written =
+          memory_.Write(*region, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+      if (!written.ok()) return responder.Send(ErrorOf(written));
+    }
+    auto text = FormatInferAnswer(*parsed, *model, outcome);
+    if (!text.ok()) return responder.Send(ErrorOf(text.status()));
+    HttpAnswer answer = Text(std::move(text->body));
+    if (text->json_bytes) {
+      answer.content_type = "application/octet-stream";
+      answer.headers.emplace_back(kLengthHeader, std::to_string(*text->json_bytes));
+    }
+    responder.Send(std::move(answer));
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    ++under_way_;
+  }
+  // The last of its copies ends it.
+  const std::shared_ptr<void> token(nullptr, [this](void*) {
+    const std::lock_guard lock(mutex_);
+    --under_way_;
+    ended_.notify_all();
+  });
+  CancelFunction cancel = inference_->Infer(
+      std::move(wanted), [this, parsed, finish, responder, token](InferOutcome outcome) {
+        if (!outcome.status.ok()) {
+          return responder.Send(ErrorOf(outcome.status, outcome.retry_after));
+        }
+        size_t elements = 0;
+        for (const OutputTensor& output : outcome.outputs) {
+          elements += output.bytes.size() / std::max<size_t>(DataTypeBytes(output.type), 1);
+        }
+        if (elements * 4 > kLongJson && !parsed->binary) {
+          const auto shared = std::make_shared<const InferOutcome>(std::move(outcome));
+          if (parser_.Add([finish, shared, token] { finish(*shared); })) return;
+          return finish(*shared);
+        }
+        finish(outcome);
+      });
+  responder.OnGone(std::move(cancel));
+}
+
+// ---- Models ----
+
+HttpAnswer Rest::Metadata(const Target& target) const {
+  const auto model = inference_->Info(target.model, target.version);
+  if (!model.ok()) return ErrorOf(model.status());
+  Json inputs = Json::array(), outputs = Json::array();
+  for (const TensorInfo& info : (*model)->inputs) inputs.push_back(TensorJson(info));
+  for (const TensorInfo& info : (*model)->outputs) outputs.push_back(TensorJson(info));
+  return Text(Json{{"name", (*model)->name},
+                   {"versions", (*model)->versions},
+                   {"platform", "tflite"},
+                   {"inputs", std::move(inputs)},
+                   {"outputs", std::move(outputs)}});
+}
+
+HttpAnswer Rest::Config(const Target& target) const {
+  const auto found = inference_->Info(target.model, target.version);
+  if (!found.ok()) return ErrorOf(found.status());
+  const ModelInfo& model = **found;
+  Json config = Json::object();
+  if (!model.config.empty()) {
+    auto given = ParseJson(model.config);
+    if (given.ok() && given->is_object()) config = *std::move(given);
+  }
+  if (!config.contains("version_policy")) {
+    config["version_policy"] = {{"latest", {{"num_versions", 1}}}};
+  }
+  // What is so, whatever a file says.
+  const bool has_batch = HasBatch(model);
+  config["name"] = model.name;
+  config["platform"] = "tflite";
+  config["backend"] = "atoll";
+  config["default_model_filename"] = "model.tflite";
+  config["max_batch_size"] = has_batch ? 1 : 0;
+  config["input"] = Json::array();
+  config["output"] = Json::array();
+  for (const TensorInfo& info : model.inputs) {
+    config["input"].push_back(ConfigTensor(info, has_batch, /*is_input=*/true));
+  }
+  for (const TensorInfo& info : model.outputs) {
+    config["output"].push_back(ConfigTensor(info, has_batch, /*is_input=*/false));
+    if (!model.labels.empty()) config["output"].back()["label_filename"] = "labels.txt";
+  }
+  config["instance_group"] = {
+      {{"name", model.name + "_0"}, {"kind", "KIND_CPU"}, {"count", model.instances}}};
+  return Text(config);
+}
+
+HttpAnswer Rest::Statistics(const Target& target) const {
+  const auto all = inference_->Statistics(target.model, target.version);
+  if (!all.ok()) return ErrorOf(all.status());
+  Json list = Json::array();
+  for (const ModelStatistics& one : *all) list.push_back(StatisticsJson(one));
+  return Text(Json{{"model_stats", std::move(list)}});
+}
+
+HttpAnswer Rest::Index(const HttpRequest& request) const {
+  bool ready_only = false;
+  if (!request.body.empty()) {
+    const auto json = ParseJson(request.body);
+    if (!json.ok()) return ErrorOf(json.status());
+    const Json* const ready = FindMember(*json, "ready");
+    if (ready != nullptr && !ready->is_boolean()) {
+      return Error(400, "\"ready\" is not true or false");
+    }
+    ready_only = ready != nullptr && ready->get<bool>();
+  }
+  Json list = Json::array();
+  for (const ModelEntry& entry : inference_->Index()) {
+    if (ready_only && entry.state != ModelState::kReady) continue;
+    Json one = {
+        {"name", entry.name}, {"state", ModelStateName(entry.state)}, {"reason", entry.reason}};
+    if (!entry.version.empty()) one["version"] = entry.version;
+    list.push_back(std::move(one));
+  }
+  return Text(list);
+}
+
+HttpAnswer Rest::Load(const Target& target, const HttpRequest& request) {
+  ModelUpload upload;
+  if (!request.body.empty()) {
+    auto json = ParseJson(request.body);
+    if (!json.ok()) return ErrorOf(json.status());
+    const Json* const parameters = FindMember(*json, "parameters");
+    if (!json->is_object() || (parameters != nullptr && !parameters->is_object())) {
+      return Error(400, "the request is no object with an object \"parameters\"");
+    }
+    constexpr std::string_view kFile = "file:";
+    const Json none = Json::object();
+    for (const auto& [name, value] : (parameters == nullptr ? none : *parameters).items()) {
+      if (name != "config" && !name.starts_with(kFile)) {
+        return Error(400, "there is no parameter '" + name.substr(0, 100) +
+                              "'; there are config and file:VERSION/model.tflite");
+      }
+      if (!value.is_string())
+        return Error(400, "parameter '" + name.substr(0, 100) + "' is no text");
+      const std::string& text = value.get_ref<const std::string&>();
+      if (name == "config") {
+        upload.config = text;
+        continue;
+      }
+      auto bytes = DecodeBase64(text);
+      if (!bytes) return Error(400, "parameter '" + name.substr(0, 100) + "' is no base64");
+      upload.files[name.substr(kFile.size())] = *std::move(bytes);
+    }
+  }
+  return AnswerOf(inference_->Load(target.model, std::move(upload)));
+}
+
+// ---- Shared memory ----
+
+HttpAnswer Rest::Memory(const Target& target, const HttpRequest& request) {
+  using Kind = Target::Kind;
+  if (!options_.allow_shared_memory || !request.peer.local) {
+    return Error(403,
+                 "shared memory is for clients on this computer, of a server that was started with "
+                 "--allow-shared-memory");
+  }
+  if (target.kind == Kind::kMemoryUnregister) {
+    if (!target.region.empty()) return AnswerOf(memory_.Unregister(target.region));
+    memory_.UnregisterAll();
+    return Empty();
+  }
+  if (target.kind == Kind::kMemoryStatus) {
+    Json list = Json::array();
+    for (const SharedRegion& region : memory_.regions()) {
+      if (!target.region.empty() && region.name != target.region) continue;
+      list.push_back({{"name", region.name},
+                      {"key", region.key},
+                      {"offset", region.offset},
+                      {"byte_size", region.bytes}});
+    }
+    if (list.empty() && !target.region.empty()) {
+      return Error(404, "there is no region '" + target.region.substr(0, 100) + "'");
+    }
+    return Text(list);
+  }
+  const auto json = ParseJson(request.body);
+  if (!json.ok()) return ErrorOf(json.status());
+  SharedRegion region = {.name = target.region, .key = "", .offset = 0, .bytes = 0};
+  const Json* const key = FindMember(*json, "key");
+  const Json* const offset = FindMember(*json, "offset");
+  const Json* const bytes = FindMember(*json, "byte_size");
+  if (key == nullptr || !key->is_string() || bytes == nullptr || !bytes->is_number_unsigned() ||
+      (offset != nullptr && !offset->is_number_unsigned())) {
+    return Error(400, "a region has a \"key\", a \"byte_size\" and may have an \"offset\"");
+  }
+  region.key = key->get_ref<const std::string&>();
+  region.bytes = bytes->get<uint64_t>();
+  if (offset != nullptr) region.offset = offset->get<uint64_t>();
+  const Status status = memory_.Register(std::move(region));
+  // A name that is taken is the client's mistake.
+  if (status.code() == StatusCode::kDeviceBusy) return Error(400, status.message());
+  return AnswerOf(status);
+}
+
+// ---- For the page ----
+
+HttpAnswer Rest::State() const {
+  Json models = Json::array();
+  const auto statistics = inference_->Statistics("", "");
+  for (const ModelEntry& entry : inference_->Index()) {
+    Json one = {{"name", entry.name},
+                {"version", entry.version},
+                {"state", ModelStateName(entry.state)},
+                {"reason", entry.reason}};
+    const auto info = inference_->Info(entry.name, entry.version);
+    if (entry.state == ModelState::kReady && info.ok()) {
+      one["nodes"] = (*info)->nodes;
+      one["device_nodes"] = (*info)->device_nodes;
+      one["instances"] = (*info)->instances;
+      one["labels"] = !(*info)->labels.empty();
+      one["substitute"] = (*info)->substitute;
+      Json inputs = Json::array(), outputs = Json::array();
+      for (const TensorInfo& tensor : (*info)->inputs) {
+        Json input = TensorJson(tensor);
+        input["scale"] = tensor.quantization.scale;
+        input["zero_point"] = tensor.quantization.zero_point;
+        inputs.push_back(std::move(input));
+      }
+      for (const TensorInfo& tensor : (*info)->outputs) outputs.push_back(TensorJson(tensor));
+      one["inputs"] = std::move(inputs);
+      one["outputs"] = std::move(outputs);
+    }
+    if (statistics.ok()) {
+      for (const ModelStatistics& sums : *statistics) {
+        if (sums.name != entry.name || sums.version != entry.version) continue;
+        one["waiting"] = sums.waiting;
+        one["running"] = sums.running;
+        one["success"] = sums.success.count;
+        one["fail"] = sums.fail.count;
+        one["refused"] = sums.refused;
+        one["average_us"] =
+            sums.success.count == 0 ? 0 : sums.success.ns / sums.success.count / 1000;
+        one["queue_us"] = sums.queue.count == 0 ? 0 : sums.queue.ns / sums.queue.count / 1000;
+      }
+    }
+    models.push_back(std::move(one));
+  }
+  Json active = Json::array();
+  for (const ActiveRequest& request : inference_->Active()) {
+    active.push_back({{"model", request.model},
+                      {"version", request.version},
+                      {"client", request.client},
+                      {"priority", request.priority},
+                      {"running", request.running},
+                      {"since_us", request.since_ns / 1000}});
+  }
+  const AtollDeviceInfo device = inference_->device();
+  const AtollDeviceHealth health = inference_->device_health();
+  const auto text = [](const char* string) { return string == nullptr ? "" : string; };
+  return Text(Json{{"name", options_.name},
+                   {"version", AtollVersion()},
+                   {"ready", inference_->ready()},
+                   {"device",
+                    {{"name", text(device.name)},
+                     {"description", text(device.description)},
+                     {"note", text(device.note)},
+                     {"emulated", inference_->device_emulated()},
+                     {"failures", health.failures},
+                     {"fallbacks", health.fallbacks},
+                     {"losses", health.losses}}},
+                   {"models", std::move(models)},
+                   {"active", std::move(active)}});
+}
+
+}  // namespace atollserve

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// atoll-serve: models for clients on the network (docs/serving.md).
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atoll/runtime.h"
+#include "serve/access/access.h"
+#include "serve/http/http_server.h"
+#include "serve/inference/inference_server.h"
+#include "serve/oip/rest.h"
+
+namespace {
+
+using atollserve::AccessRule;
+using atollserve::HttpLimits;
+using atollserve::HttpServer;
+using atollserve::InferenceServer;
+using atollserve::InferenceServerOptions;
+using atollserve::Listener;
+using atollserve::RestOptions;
+using atollserve::TlsFiles;
+using std::chrono::milliseconds;
+
+constexpr const char* kTokenVariable = "ATOLL_SERVE_TOKEN";
+
+// As those of the `atoll` command.
+enum ExitCode { kOk = 0, kFailure = 1, kUsage = 2, kNoDevice = 3 };
+
+constexpr const char* kFooter =
+    R"(Clients speak the Open Inference Protocol, version 2, over HTTP, as those of Triton and KServe do;
+http://127.0.0.1:8000/ in a browser shows what is served and tries it. docs/serving.md has all paths.
+
+What only this computer reaches is open to whoever is on it. Any other address needs --tls-cert and
+--tls-key, and a token (--token-file, or the environment variable ATOLL_SERVE_TOKEN) or --client-ca;
+--insecure does without.
+
+Examples:
+  atoll-serve --models models
+  atoll-serve --model fashion=fashion_int8.tflite --device emu
+  curl --data-binary @picture.raw -H 'Inference-Header-Content-Length: 0' \
+       http://127.0.0.1:8000/v2/models/fashion/infer --output answer
+  atoll-serve --models models --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem \
+              --token-file token
+)";
+
+struct Options {
+  std::vector<std::string> listen = {"127.0.0.1:8000"};
+  std::string models;
+  std::vector<std::string> model;
+  std::string device = "auto";
+  int threads = 0;
+  int instances = 1;
+  std::string control = "none";
+  bool allow_shared_memory = false;
+  size_t max_body = 64 << 20;
+  size_t max_model_bytes = 64 << 20;
+  size_t max_models = 64;
+  size_t max_queue = 64;
+  size_t max_connections = 1000;
+  int idle_timeout_s = 60;
+  int drain_timeout_s = 30;
+  std::string name = "atoll";
+  std::string token_file;
+  TlsFiles tls;
+  bool insecure = false;
+  std::vector<std::string> serve_name;
+};
+
+int Fail(ExitCode code, const std::string& sentence) {
+  std::fprintf(stderr, "atoll-serve: %s.\n", sentence.c_str());
+  return code;
+}
+
+void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
+  if (severity >= ATOLL_LOG_WARNING) std::fprintf(stderr, "atoll-serve: note: %s\n", message);
+}
+
+void AddOptions(CLI::App* app, Options* options) {
+  app->add_option("--models", options->models,
+                  "folder of models: NAME/VERSION/model.tflite, with labels.txt and config.json "
+                  "beside the versions");
+  app->add_option("--model", options->model, "NAME=FILE: one model of a file; repeatable")
+      ->allow_extra_args(false);
+  app->add_option("--device", options->device, "as of 'atoll run --device'")->capture_default_str();
+  app->add_option("--threads", options->threads,
+                  "host threads of each interpreter; 0: as the machine suggests")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  app->add_option("--instances", options->instances,
+                  "interpreters of each model, which run requests side by side")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app->add_option("--listen", options->listen,
+                  "ADDRESS:PORT or unix:PATH; port 0 is any that is free; repeatable")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  app->add_option("--model-control", options->control,
+                  "explicit: clients may load, unload and upload models; none: they may not")
+      ->check(CLI::IsMember({"none", "explicit"}))
+      ->capture_default_str();
+  app->add_flag("--allow-shared-memory", options->allow_shared_memory,
+                "clients on this computer may pass tensors in POSIX shared memory");
+  app->add_option("--max-body", options->max_body, "bytes of a request to a model, at most")
+      ->check(CLI::Range(size_t{1} << 10, size_t{1} << 30))
+      ->capture_default_str();
+  app->add_option("--max-model-bytes", options->max_model_bytes, "of an uploaded file, at most")
+      ->check(CLI::Range(size_t{1} << 10, size_t{1} << 30))
+      ->capture_default_str();
+  app->add_option("--max-models", options->max_models, "loaded at a time")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app->add_option("--max-queue", options->max_queue, "requests that wait for a model, at most")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app->add_option("--max-connections", options->max_connections, "open at a time")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app->add_option("--idle-timeout", options->idle_timeout_s,
+                  "seconds for which a connection may do nothing")
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  app->add_option("--drain-timeout", options->drain_timeout_s,
+                  "seconds for the requests that are under way when it is stopped")
+      ->check(CLI::Range(0, 86'400))
+      ->capture_default_str();
+  app->add_option("--name", options->name, "what the server says that it is")
+      ->capture_default_str();
+  app->add_option("--token-file", options->token_file,
+                  "file with the token that clients must have");
+  app->add_option("--tls-cert", options->tls.certificate, "PEM file with the server's certificate");
+  app->add_option("--tls-key", options->tls.key, "PEM file with its key");
+  app->add_option("--client-ca", options->tls.client_ca,
+                  "PEM file of who signs clients' certificates, which are as good as a token");
+  app->add_flag("--insecure", options->insecure, "let everybody in who reaches the address");
+  app->add_option("--serve-name", options->serve_name,
+                  "a name by which browsers may call the server; repeatable")
+      ->allow_extra_args(false);
+}
+
+// As many descriptors as connections may need.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int ExitCodeOf(const atollrt::Status& status) {
+  switch (status.code()) {
+    case atollrt::StatusCode::kNotFound:
+    case atollrt::StatusCode::kDeviceBusy:
+    case atollrt::StatusCode::kDeviceLost:
+      return kNoDevice;
+    default:
+      return kFailure;
+  }
+}
+
+int Serve(const Options& options, const sigset_t& signals) {
+  InferenceServerOptions inference_options;
+  inference_options.device = options.device;
+  inference_options.threads = options.threads;
+  inference_options.instances = options.instances;
+  inference_options.model_folder = options.models;
+  for (const std::string& model : options.model) {
+    const size_t equals = model.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == model.size()) {
+      return Fail(kUsage, "--model '" + model + "' is not NAME=FILE; see 'atoll-serve --help'");
+    }
+    inference_options.models.emplace_back(model.substr(0, equals), model.substr(equals + 1));
+  }
+  if (options.models.empty() && options.model.empty() && options.control == "none") {
+    return Fail(kUsage, "there is nothing to serve; give --models FOLDER or --model NAME=FILE");
+  }
+  inference_options.control = options.control == "explicit" ? atollserve::ModelControl::kExplicit
+                                                            : atollserve::ModelControl::kNone;
+  inference_options.limits.models = options.max_models;
+  inference_options.limits.model_bytes = options.max_model_bytes;
+  inference_options.limits.queue = options.max_queue;
+
+  RestOptions rest_options;
+  AccessRule& access = rest_options.access;
+  auto token = atollserve::ReadToken(options.token_file, kTokenVariable);
+  if (!token.ok()) return Fail(kUsage, token.status().message());
+  access.token = *token;
+  access.client_certificates = !options.tls.client_ca.empty();
+  access.insecure = options.insecure;
+  access.names = options.serve_name;
+  const bool has_tls = !options.tls.certificate.empty();
+  if (has_tls == options.tls.key.empty() || (access.client_certificates && !has_tls)) {
+    return Fail(kUsage, "--tls-cert and --tls-key go together, and --client-ca goes with them");
+  }
+  atollserve::TlsContext tls;
+  if (has_tls) {
+    TlsFiles files = options.tls;
+    files.client_certificate = access.token.empty() ? atollserve::ClientCertificate::kRequired
+                                                    : atollserve::ClientCertificate::kOptional;
+    auto loaded = atollserve::LoadTls(files);
+    if (!loaded.ok()) return Fail(kUsage, loaded.status().message());
+    tls = *std::move(loaded);
+  }
+  std::vector<Listener> listeners;
+  for (const std::string& where : options.listen) {
+    auto listener = atollserve::ListenAt(where);
+    if (!listener.ok()) return Fail(kUsage, listener.status().message());
+    const atollserve::ListenerFacts facts = {
+        .where = listener->name, .local = listener->local, .tls = has_tls};
+    if (const auto status = CheckListener(facts, access); !status.ok()) {
+      return Fail(kUsage, status.message());
+    }
+    rest_options.hosts.push_back(
+        atollserve::HostsOf(listener->address, listener->local, options.serve_name));
+    listeners.push_back(*std::move(listener));
+  }
+
+  auto inference = InferenceServer::Create(std::move(inference_options));
+  if (!inference.ok()) {
+    Fail(kFailure, inference.status().message());
+    return ExitCodeOf(inference.status());
+  }
+  for (const auto& entry : (*inference)->Index()) {
+    if (entry.state == atollserve::ModelState::kReady) continue;
+    std::fprintf(stderr, "atoll-serve: note: model '%s' is not served: %s\n", entry.name.c_str(),
+                 entry.reason.c_str());
+  }
+  rest_options.name = options.name;
+  rest_options.allow_shared_memory = options.allow_shared_memory;
+  rest_options.body_bytes = options.max_body;
+  rest_options.model_bytes = options.max_model_bytes;
+  atollserve::Rest rest(inference->get(), std::move(rest_options));
+  HttpLimits limits;
+  limits.connections = options.max_connections;
+  limits.idle_timeout = std::chrono::seconds(options.idle_timeout_s);
+  auto server = HttpServer::Start(std::move(listeners), rest.ServerOptions(limits, std::move(tls)),
+                                  rest.Handler());
+  if (!server.ok()) return Fail(kFailure, server.status().message());
+  const AtollDeviceInfo device = (*inference)->device();
+  for (const Listener& listener : (*server)->listeners()) {
+    std::printf("%s at %s\n", device.description,
+                UrlOf(listener, has_tls && !listener.is_unix).c_str());
+  }
+  std::printf("Ctrl-C stops it\n");
+  std::fflush(stdout);
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  // A second one ends it at once.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_timeout_s);
+  (*server)->Drain(std::chrono::seconds(options.drain_timeout_s));
+  const auto left =
+      std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+  (*inference)->Drain(std::max(left, milliseconds(0)));
+  server->reset();
+  return kOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Files and sockets do not get the numbers of streams with which the program was not started.
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+  }
+  // For all threads, so that sigwait gets them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  AtollSetLogCallback(LogToStderr, nullptr);
+  RaiseDescriptorLimit();
+
+  Options options;
+  CLI::App app("Serves models to clients over HTTP, on an accelerator that they share.",
+               "atoll-serve");
+  app.set_version_flag("--version", std::string("atoll-serve ") + AtollVersion());
+  app.footer(kFooter);
+  AddOptions(&app, &options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return Fail(kUsage, std::string(error.what()) + "; see 'atoll-serve --help'");
+  }
+  return Serve(options, signals);
+}
