@@ -250,9 +250,9 @@ class Server : public InferenceServer {
     const auto found = models_.find(model);
     if (found == models_.end()) return NotFound("there is no model '%s'", Shown(model).c_str());
     if (found->second.versions.empty()) {
-      return NotFound("model '%s' is not served: %s", Shown(model).c_str(),
-                      found->second.reason.empty() ? "it is being loaded"
-                                                   : found->second.reason.c_str());
+      return NotFound(
+          "model '%s' is not served: %s", Shown(model).c_str(),
+          found->second.reason.empty() ? "it is being loaded" : found->second.reason.c_str());
     }
     const Versions& versions = found->second.versions;
     if (version.empty()) return versions.rbegin()->second;

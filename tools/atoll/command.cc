@@ -30,7 +30,7 @@ constexpr void (*kSubcommands[])(CLI::App*) = {
     AddDetectCommand,    AddSegmentCommand, AddPoseCommand,      AddCameraCommand,
     AddBenchmarkCommand, AddProfileCommand, AddResidencyCommand, AddReplayCommand,
     AddTopCommand,       AddDoctorCommand,  AddQuantizeCommand,  AddImportCommand,
-    AddEvaluateCommand,  AddBrokerCommand};
+    AddEvaluateCommand,  AddBrokerCommand,  AddServeCommand};
 
 int Say(ExitCode code, std::string sentence) {
   while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {

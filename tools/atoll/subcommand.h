@@ -118,6 +118,7 @@ void AddQuantizeCommand(CLI::App* app);
 void AddImportCommand(CLI::App* app);
 void AddEvaluateCommand(CLI::App* app);
 void AddReplayCommand(CLI::App* app);
+void AddServeCommand(CLI::App* app);
 void AddTopCommand(CLI::App* app);
 void AddDoctorCommand(CLI::App* app);
 
