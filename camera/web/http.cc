@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "camera/web/http.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -165,37 +163,13 @@ std::string_view QueryValue(std::string_view query, std::string_view name) {
   return {};
 }
 
-bool IsServedHost(std::string_view host, const ServedHosts& hosts) {
-  // An IPv6 address is in brackets, so outside of them there is one colon at most.
-  const size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
-  const std::string_view name = host.substr(0, end);
-  const std::string_view port = host.substr(name.size());
-  if (!port.empty() && (port[0] != ':' || !std::all_of(port.begin() + 1, port.end(), IsDigit))) {
-    return false;
-  }
-  const bool v6 = name.starts_with('[');
-  const std::string bare(v6 ? name.substr(1, name.size() - 2) : name);
-  if (v6 || bare.find(':') != std::string::npos) {
-    in6_addr ignored;
-    if (!v6 || inet_pton(AF_INET6, bare.c_str(), &ignored) != 1) return false;
-    return !hosts.loopback || bare == "::1" || bare == hosts.address;
-  }
-  in_addr ignored;
-  if (inet_pton(AF_INET, bare.c_str(), &ignored) == 1) {
-    return !hosts.loopback || bare == "127.0.0.1" || bare == hosts.address;
-  }
-  std::string lower = Lowercase(bare);
-  if (lower.ends_with('.')) lower.pop_back();  // the same name, spelled out
-  return lower == "localhost" ||
-         std::find(hosts.names.begin(), hosts.names.end(), lower) != hosts.names.end();
-}
-
 bool IsForeign(const HttpRequest& request) {
-  // Browsers send it with requests for other origins, and with none that our page makes.
-  if (!request.origin.empty() && request.origin != "http://" + request.host) return true;
-  const std::string& site = request.fetch_site;
-  if (site.empty() || site == "same-origin" || site == "none") return false;
-  return request.fetch_mode != "navigate" || request.fetch_dest != "document";
+  return atollserve::IsForeign({.host = request.host,
+                                .origin = request.origin,
+                                .fetch_site = request.fetch_site,
+                                .fetch_mode = request.fetch_mode,
+                                .fetch_dest = request.fetch_dest},
+                               "http");
 }
 
 std::string FormatHead(const HttpHead& head) {

@@ -10,7 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "serve/access/access.h"
+
 namespace atollrt {
+
+// Which names a server answers to is one rule for all that listens.
+using atollserve::IsServedHost;
+using atollserve::ServedHosts;
 
 // A request longer than this, up to the empty line that ends it, is refused.
 inline constexpr size_t kMaxRequestBytes = 8192;
@@ -43,18 +49,6 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
 
 // The value of `name` in a query such as "n=3&viewer=a1", not decoded; "" if it is not there.
 std::string_view QueryValue(std::string_view query, std::string_view name);
-
-// What a server may be called. Names are in small letters.
-struct ServedHosts {
-  std::string address;             // numeric, without brackets, that it is bound to
-  bool loopback = false;           // which that is
-  std::vector<std::string> names;  // beside localhost
-};
-// Whether a Host header, with or without port, is one of them: a name of the list, localhost,
-// 127.0.0.1, [::1], the address and, unless it is a loopback one, any numeric address. Others may
-// be names that somebody else lets point here, for a page of theirs to read what is here (DNS
-// rebinding); with addresses that cannot be done.
-bool IsServedHost(std::string_view host, const ServedHosts& hosts);
 
 // Whether a browser asks on behalf of a page from elsewhere, other than by following a link to
 // here.

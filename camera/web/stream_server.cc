@@ -109,19 +109,11 @@ int Remainder(const Output& output, std::array<iovec, 3>* pieces) {
   return count;
 }
 
-// What this computer calls itself, alone and in its network, and what it was told to be called.
+// What it was told to be called, and what this computer calls itself.
 ServedHosts NamesOf(const Listener& listener, const StreamServerOptions& options) {
-  ServedHosts hosts = {.address = listener.address, .loopback = listener.loopback, .names = {}};
-  for (const std::string& name : options.names) hosts.names.push_back(Lowercase(name));
-  if (listener.loopback) return hosts;
-  hosts.names.push_back(Lowercase(options.address));
-  std::array<char, HOST_NAME_MAX + 1> text = {};
-  if (gethostname(text.data(), text.size() - 1) == 0 && text[0] != '\0') {
-    const std::string name = Lowercase(text.data());
-    const std::string first = name.substr(0, name.find('.'));
-    hosts.names.insert(hosts.names.end(), {name, first, first + ".local"});
-  }
-  return hosts;
+  std::vector<std::string> names = options.names;
+  if (!listener.loopback) names.push_back(options.address);
+  return atollserve::HostsOf(listener.address, listener.loopback, names);
 }
 
 bool IsHostName(const std::string& name) {

@@ -56,7 +56,7 @@ OURS = {
                        "runtime/base/"],
     "camera/pipeline": ["camera/pipeline/", "camera/picture/", "camera/sources/", "atoll/camera",
                         "atoll/picture", "atoll/vision", "atoll/runtime.h", "runtime/base/"],
-    "camera/web": ["camera/web/", "camera/sources/http_text.h", "atoll/camera", "runtime/base/"],
+    "camera/web": ["camera/web/", "serve/access/", "camera/sources/http_text.h", "atoll/camera", "runtime/base/"],
     "examples": ["camera_program.h", "atoll/"],
     "examples/embed": [],
     "serve/broker": ["serve/broker/", "driver/", "delegate/c_api_handles.h", "runtime/base/",
