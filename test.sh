@@ -9,9 +9,9 @@ usage() {
   cat <<'TEXT'
 Usage: ./test.sh [--ci | --arm64 | --full [PORTION...]]
   (nothing)  build as users run it and run the test suite, apart from tests labelled slow, vm,
-             browser or original
-  --ci       that, with the packages for Python, and under TensorFlow Lite 2.9, which npm brings
-             (original); clang-tidy; the camera's page in a browser; a virtual machine with a real USB
+             browser, original or npm
+  --ci       that, with the packages for Python, under TensorFlow Lite 2.9 and with gRPC for Node,
+             which npm brings (original, npm); clang-tidy; the camera's page in a browser; a virtual machine with a real USB
              stack; the suite under AddressSanitizer and UndefinedBehaviorSanitizer, and what has
              threads under ThreadSanitizer, where tests look at a tenth of the random cases; a build
              with clang whose warnings are errors
@@ -137,7 +137,7 @@ echo "Atoll tests ($mode): install missing packages, build, run ctest; a first r
 echo "== packages"
 tools/install_packages.sh
 case $mode in
-  release) suite release -LE '^(slow|vm|browser|original)$' ;;
+  release) suite release -LE '^(slow|vm|browser|original|npm)$' ;;
   ci)
     more_packages
     suite release -LE '^(slow|vm|browser)$'

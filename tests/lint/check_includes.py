@@ -68,6 +68,7 @@ OURS = {
                   "runtime/base/"],
     "serve/program": ["serve/", "atoll/"],
     "serve/include": ["atoll/"],
+    "serve/kubernetes": ["serve/kubernetes/", "device_plugin.", "runtime/base/", "atoll/delegate.h"],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
     "tools/gadget": ["tools/gadget/", "driver/", "runtime/base/", "runtime/kernels/cpu_features.h"],
     "python": ["python/", "atoll/runtime.h", "atoll/delegate.h"],
@@ -104,8 +105,10 @@ LIBRARIES = {
     "OpenSSL": (r"openssl/.*", ["serve/http/*"]),
     "libzip": (r"zip\.h", ["tools/atoll/array_file.cc"]),
     "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*",
-                                  ["driver/profiles/device_profile.cc", "quantize/report.cc", "serve/inference/json_text.h", "serve/oip/*", "serve/program/*", "tools/*", "camera/*", "examples/*",
+                                  ["driver/profiles/device_profile.cc", "quantize/report.cc", "serve/inference/json_text.h", "serve/oip/*", "serve/program/*", "serve/kubernetes/main.cc", "tools/*", "camera/*", "examples/*",
                                    "tests/*", "bench/*"]),
+    "gRPC": (r"(grpcpp|grpc|google/protobuf)/.*|(inference|device_plugin)\.(grpc\.)?pb\.h",
+             ["serve/grpc/*", "serve/kubernetes/plugin.cc", "tests/serve/*"]),
     "GoogleTest, benchmark": (r"(gtest|gmock|benchmark)/.*", ["tests/*", "bench/*"]),
 }
 
