@@ -8,6 +8,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +17,7 @@
 
 #include "atoll/runtime.h"
 #include "serve/access/access.h"
+#include "serve/grpc/grpc_server.h"
 #include "serve/http/http_server.h"
 #include "serve/inference/inference_server.h"
 #include "serve/oip/rest.h"
@@ -22,6 +25,7 @@
 namespace {
 
 using atollserve::AccessRule;
+using atollserve::GrpcServer;
 using atollserve::HttpLimits;
 using atollserve::HttpServer;
 using atollserve::InferenceServer;
@@ -31,6 +35,7 @@ using atollserve::RestOptions;
 using atollserve::TlsFiles;
 using std::chrono::milliseconds;
 
+constexpr const char* kGrpcAddress = "127.0.0.1:8001";
 constexpr const char* kTokenVariable = "ATOLL_SERVE_TOKEN";
 
 // As those of the `atoll` command.
@@ -55,6 +60,7 @@ Examples:
 
 struct Options {
   std::vector<std::string> listen = {"127.0.0.1:8000"};
+  std::string grpc = kGrpcAddress;
   std::string models;
   std::vector<std::string> model;
   std::string device = "auto";
@@ -103,6 +109,9 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--listen", options->listen,
                   "ADDRESS:PORT or unix:PATH; port 0 is any that is free; repeatable")
       ->allow_extra_args(false)
+      ->capture_default_str();
+  app->add_option("--grpc", options->grpc,
+                  "where gRPC is served, ADDRESS:PORT or unix:PATH; none: nowhere")
       ->capture_default_str();
   app->add_option("--model-control", options->control,
                   "explicit: clients may load, unload and upload models; none: they may not")
@@ -166,6 +175,35 @@ int ExitCodeOf(const atollrt::Status& status) {
   }
 }
 
+// The contents of a file; "" for no file.
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+atollrt::Result<std::unique_ptr<GrpcServer>> StartGrpc(const Options& options,
+                                                       const AccessRule& access,
+                                                       InferenceServer* inference) {
+  atollserve::GrpcServerOptions grpc;
+  grpc.listen = options.grpc;
+  grpc.message_bytes = std::max(options.max_body, options.max_model_bytes) + (size_t{1} << 20);
+  grpc.name = options.name;
+  grpc.version = AtollVersion();
+  if (!options.tls.certificate.empty() && !options.grpc.starts_with("unix:")) {
+    grpc.certificate = TextOf(options.tls.certificate);
+    grpc.key = TextOf(options.tls.key);
+    grpc.client_ca = TextOf(options.tls.client_ca);
+    grpc.client_certificate_required = access.client_certificates && access.token.empty();
+  }
+  grpc.admit = [access](const atollserve::GrpcCall& call) -> atollrt::Status {
+    if (access.token.empty() || call.is_unix || !call.certificate.empty()) return {};
+    if (atollserve::HasToken(call.authorization, access.token)) return {};
+    return {atollrt::StatusCode::kPermissionDenied,
+            "this needs the server's token: authorization: Bearer TOKEN"};
+  };
+  return GrpcServer::Start(std::move(grpc), inference);
+}
+
 int Serve(const Options& options, const sigset_t& signals) {
   InferenceServerOptions inference_options;
   inference_options.device = options.device;
@@ -196,6 +234,7 @@ int Serve(const Options& options, const sigset_t& signals) {
   access.client_certificates = !options.tls.client_ca.empty();
   access.insecure = options.insecure;
   access.names = options.serve_name;
+  const AccessRule grpc_access = access;
   const bool has_tls = !options.tls.certificate.empty();
   if (has_tls == options.tls.key.empty() || (access.client_certificates && !has_tls)) {
     return Fail(kUsage, "--tls-cert and --tls-key go together, and --client-ca goes with them");
@@ -223,6 +262,16 @@ int Serve(const Options& options, const sigset_t& signals) {
     listeners.push_back(*std::move(listener));
   }
 
+  if (options.grpc != "none") {
+    const atollserve::ListenerFacts facts = {
+        .where = options.grpc,
+        .local = atollserve::IsLocalGrpcAddress(options.grpc),
+        .tls = has_tls};
+    if (const auto status = CheckListener(facts, access); !status.ok()) {
+      return Fail(kUsage, status.message());
+    }
+  }
+
   auto inference = InferenceServer::Create(std::move(inference_options));
   if (!inference.ok()) {
     Fail(kFailure, inference.status().message());
@@ -244,10 +293,27 @@ int Serve(const Options& options, const sigset_t& signals) {
   auto server = HttpServer::Start(std::move(listeners), rest.ServerOptions(limits, std::move(tls)),
                                   rest.Handler());
   if (!server.ok()) return Fail(kFailure, server.status().message());
+  std::unique_ptr<GrpcServer> grpc;
+  if (options.grpc != "none") {
+    auto started = StartGrpc(options, grpc_access, inference->get());
+    // What nobody asked for may be missing.
+    const bool is_missing = started.status().code() == atollrt::StatusCode::kUnsupported;
+    if (!started.ok() && !(is_missing && options.grpc == kGrpcAddress)) {
+      return Fail(kFailure, started.status().message());
+    }
+    if (started.ok()) grpc = *std::move(started);
+  }
   const AtollDeviceInfo device = (*inference)->device();
   for (const Listener& listener : (*server)->listeners()) {
     std::printf("%s at %s\n", device.description,
                 UrlOf(listener, has_tls && !listener.is_unix).c_str());
+  }
+  if (grpc != nullptr) {
+    const std::string where = grpc->port() == 0
+                                  ? options.grpc
+                                  : options.grpc.substr(0, options.grpc.rfind(':') + 1) +
+                                        std::to_string(grpc->port());
+    std::printf("gRPC at %s\n", where.c_str());
   }
   std::printf("Ctrl-C stops it\n");
   std::fflush(stdout);
@@ -260,10 +326,15 @@ int Serve(const Options& options, const sigset_t& signals) {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   const auto until =
       std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_timeout_s);
+  const auto left = [&] {
+    return std::max(
+        std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now()),
+        milliseconds(0));
+  };
   (*server)->Drain(std::chrono::seconds(options.drain_timeout_s));
-  const auto left =
-      std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
-  (*inference)->Drain(std::max(left, milliseconds(0)));
+  if (grpc != nullptr) grpc->Drain(left());
+  (*inference)->Drain(left());
+  grpc.reset();
   server->reset();
   return kOk;
 }
