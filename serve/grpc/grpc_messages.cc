@@ -35,6 +35,31 @@ Result<std::optional<int64_t>> WholeNumber(const Parameters& parameters, const c
   return InvalidArgument("parameter '%s' must be a whole number", name);
 }
 
+Status NoSharedMemory() {
+  return {StatusCode::kPermissionDenied,
+          "shared memory is for clients on this computer, of a server that was started with "
+          "--allow-shared-memory"};
+}
+
+// Where in shared memory a tensor is; nullopt if it is not there.
+Result<std::optional<RegionRange>> RegionOf(const Parameters& parameters,
+                                            const std::string& tensor) {
+  const auto found = parameters.find("shared_memory_region");
+  if (found == parameters.end()) return std::optional<RegionRange>();
+  ATOLL_ASSIGN_OR_RETURN(const auto offset, WholeNumber(parameters, "shared_memory_offset"));
+  ATOLL_ASSIGN_OR_RETURN(const auto bytes, WholeNumber(parameters, "shared_memory_byte_size"));
+  if (!found->second.has_string_param() || !bytes.has_value() || *bytes < 0 ||
+      offset.value_or(0) < 0) {
+    return InvalidArgument(
+        "tensor '%.100s' needs the text shared_memory_region and the number "
+        "shared_memory_byte_size",
+        tensor.c_str());
+  }
+  return std::optional<RegionRange>({.region = found->second.string_param(),
+                                     .offset = static_cast<uint64_t>(offset.value_or(0)),
+                                     .bytes = static_cast<uint64_t>(*bytes)});
+}
+
 Result<bool> Flag(const Parameters& parameters, const char* name, bool otherwise) {
   const auto found = parameters.find(name);
   if (found == parameters.end()) return otherwise;
@@ -240,7 +265,7 @@ std::optional<MonotonicTime> DeadlineOf(std::chrono::system_clock::time_point de
 
 Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
                                const std::string& client, std::optional<MonotonicTime> deadline,
-                               AnswerForm* form) {
+                               SharedMemory* memory, AnswerForm* form) {
   InferRequest request;
   request.model = message.model_name();
   request.version = message.model_version();
@@ -271,10 +296,7 @@ Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
     request.deadline = std::min(by, request.deadline.value_or(by));
   }
   const bool is_raw = message.raw_input_contents_size() > 0;
-  if (is_raw && message.raw_input_contents_size() != message.inputs_size()) {
-    return InvalidArgument("there are %d raw_input_contents for %d inputs",
-                           message.raw_input_contents_size(), message.inputs_size());
-  }
+  int next_raw = 0;
   for (int i = 0; i < message.inputs_size(); ++i) {
     const auto& from = message.inputs(i);
     InputTensor input;
@@ -286,16 +308,26 @@ Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
     }
     input.type = *type;
     input.shape.assign(from.shape().begin(), from.shape().end());
-    if (from.parameters().contains("shared_memory_region")) {
-      return atollrt::Unsupported("input '%.100s' is in shared memory, which is for REST alone",
-                                  from.name().c_str());
+    ATOLL_ASSIGN_OR_RETURN(const auto region, RegionOf(from.parameters(), from.name()));
+    if (region.has_value()) {
+      if (memory == nullptr) return NoSharedMemory();
+      ATOLL_ASSIGN_OR_RETURN(std::string bytes, memory->Read(*region));
+      const auto owned = std::make_shared<const std::string>(std::move(bytes));
+      input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
+      input.owner = owned;
+      request.inputs.push_back(std::move(input));
+      continue;
     }
     if (is_raw) {
       if (from.has_contents() && FieldsOf(from.contents()) > 0) {
         return InvalidArgument("input '%.100s' has contents beside raw_input_contents",
                                from.name().c_str());
       }
-      const std::string& bytes = message.raw_input_contents(i);
+      if (next_raw == message.raw_input_contents_size()) {
+        return InvalidArgument("there are only %d raw_input_contents for %d inputs", next_raw,
+                               message.inputs_size());
+      }
+      const std::string& bytes = message.raw_input_contents(next_raw++);
       input.bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
     } else {
       auto bytes = std::make_shared<std::vector<uint8_t>>();
@@ -305,7 +337,17 @@ Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
     }
     request.inputs.push_back(std::move(input));
   }
-  for (const auto& output : message.outputs()) request.outputs.push_back(output.name());
+  if (next_raw != message.raw_input_contents_size()) {
+    return InvalidArgument("there are %d raw_input_contents for %d inputs",
+                           message.raw_input_contents_size(), message.inputs_size());
+  }
+  for (const auto& output : message.outputs()) {
+    request.outputs.push_back(output.name());
+    ATOLL_ASSIGN_OR_RETURN(auto region, RegionOf(output.parameters(), output.name()));
+    if (region.has_value() && memory == nullptr) return NoSharedMemory();
+    form->regions.push_back(std::move(region));
+  }
+  form->memory = memory;
   return request;
 }
 
@@ -319,11 +361,23 @@ Status SetAnswer(InferOutcome outcome, const AnswerForm& form,
   if (outcome.device_cycles > 0) {
     parameters["atoll_device_cycles"].set_int64_param(outcome.device_cycles);
   }
-  for (OutputTensor& output : outcome.outputs) {
+  for (size_t i = 0; i < outcome.outputs.size(); ++i) {
+    OutputTensor& output = outcome.outputs[i];
     auto* const to = answer->add_outputs();
     to->set_name(output.name);
     to->set_datatype(DataTypeName(output.type));
     for (const int64_t size : output.shape) to->add_shape(size);
+    if (i < form.regions.size() && form.regions[i].has_value()) {
+      const RegionRange& region = *form.regions[i];
+      ATOLL_RETURN_IF_ERROR(form.memory->Write(
+          region, {reinterpret_cast<const uint8_t*>(output.bytes.data()), output.bytes.size()}));
+      auto& where = *to->mutable_parameters();
+      where["shared_memory_region"].set_string_param(region.region);
+      where["shared_memory_offset"].set_int64_param(static_cast<int64_t>(region.offset));
+      where["shared_memory_byte_size"].set_int64_param(static_cast<int64_t>(output.bytes.size()));
+      if (form.raw) answer->add_raw_output_contents();  // clients count on one for each output
+      continue;
+    }
     if (form.raw) {
       answer->add_raw_output_contents(std::move(output.bytes));
     } else if (!SetContents(output, to->mutable_contents())) {

@@ -8,10 +8,12 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "atoll/status.h"
 #include "inference.pb.h"
 #include "serve/inference/inference_server.h"
+#include "serve/oip/shared_memory.h"
 
 namespace atollserve {
 
@@ -25,14 +27,20 @@ std::optional<MonotonicTime> DeadlineOf(std::chrono::system_clock::time_point de
 struct AnswerForm {
   std::string id;
   bool raw = true;  // raw_output_contents, unless binary_data_output is false
+  // Of the outputs that are asked for, those that go into shared memory.
+  std::vector<std::optional<RegionRange>> regions;
+  SharedMemory* memory = nullptr;
 };
 
 // `message` outlives the request, whose inputs refer to its bytes. `deadline` is the call's; a
-// parameter "timeout" may make it earlier. kInvalidArgument with what is wrong.
+// parameter "timeout" may make it earlier. Inputs in shared memory are copied; `memory` is null if
+// the client may not use that. kInvalidArgument, kPermissionDenied with what is wrong.
 atollrt::Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
                                         const std::string& client,
-                                        std::optional<MonotonicTime> deadline, AnswerForm* form);
-// kInvalidArgument if an output has no contents of its type.
+                                        std::optional<MonotonicTime> deadline, SharedMemory* memory,
+                                        AnswerForm* form);
+// Also writes what goes into shared memory. kInvalidArgument if an output has no contents of its
+// type, or its region no room.
 atollrt::Status SetAnswer(InferOutcome outcome, const AnswerForm& form,
                           inference::ModelInferResponse* answer);
 

@@ -27,7 +27,10 @@ using atollrt::StatusCode;
 GrpcCall CallOf(const grpc::ServerContextBase& context) {
   GrpcCall call;
   call.peer = context.peer();
-  call.is_unix = call.peer.starts_with("unix:");
+  const auto begins = [&](std::string_view prefix) { return call.peer.starts_with(prefix); };
+  call.is_unix = begins("unix:");
+  call.is_local = call.is_unix || begins("ipv4:127.") || begins("ipv6:[::1]") ||
+                  begins("ipv6:%5B::1%5D") || begins("ipv6:[::ffff:127.");
   const auto found = context.client_metadata().find("authorization");
   if (found != context.client_metadata().end()) {
     call.authorization.assign(found->second.data(), found->second.size());
@@ -49,6 +52,9 @@ struct Shared {
   GrpcServerOptions options;
   InferenceServer* inference = nullptr;
 
+  SharedMemory* MemoryFor(const GrpcCall& call) const {
+    return call.is_local ? options.memory : nullptr;
+  }
   // UNAUTHENTICATED if it may not come.
   grpc::Status Admit(const GrpcCall& call) const {
     const Status status = options.admit ? options.admit(call) : Status();
@@ -104,7 +110,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
       return;
     }
     auto form = std::make_shared<AnswerForm>();
-    auto made = RequestOf(*request, ClientOf(call), DeadlineOf(context->deadline()), form.get());
+    auto made = RequestOf(*request, ClientOf(call), DeadlineOf(context->deadline()),
+                          shared.MemoryFor(call), form.get());
     if (!made.ok()) {
       Finish(ToGrpc(made.status()));
       return;
@@ -198,7 +205,8 @@ class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferReq
   };
 
   void Begin(const std::shared_ptr<One>& one) {
-    auto request = RequestOf(one->request, ClientOf(call_), std::nullopt, &one->form);
+    auto request = RequestOf(one->request, ClientOf(call_), std::nullopt, shared_.MemoryFor(call_),
+                             &one->form);
     if (!request.ok()) {
       InferOutcome refused;
       refused.status = request.status();
@@ -308,6 +316,7 @@ class Service final : public AsyncInfer {
            {"model_configuration", "model_repository", "schedule_policy", "statistics"}) {
         response->add_extensions(extension);
       }
+      if (shared_.options.memory != nullptr) response->add_extensions("system_shared_memory");
       return {};
     });
   }
@@ -368,6 +377,56 @@ class Service final : public AsyncInfer {
                                      inference::RepositoryModelUnloadResponse*) override {
     return Answer(context, [&] { return models().Unload(request->model_name()); });
   }
+  grpc::Status SystemSharedMemoryStatus(
+      grpc::ServerContext* context, const inference::SystemSharedMemoryStatusRequest* request,
+      inference::SystemSharedMemoryStatusResponse* response) override {
+    return WithMemory(context, [&](SharedMemory* memory) -> Status {
+      for (const SharedRegion& region : memory->regions()) {
+        if (!request->name().empty() && request->name() != region.name) continue;
+        auto& to = (*response->mutable_regions())[region.name];
+        to.set_name(region.name);
+        to.set_key(region.key);
+        to.set_offset(region.offset);
+        to.set_byte_size(region.bytes);
+      }
+      if (response->regions().empty() && !request->name().empty()) {
+        return atollrt::NotFound("there is no region '%.100s'", request->name().c_str());
+      }
+      return {};
+    });
+  }
+  grpc::Status SystemSharedMemoryRegister(
+      grpc::ServerContext* context, const inference::SystemSharedMemoryRegisterRequest* request,
+      inference::SystemSharedMemoryRegisterResponse*) override {
+    return WithMemory(context, [&](SharedMemory* memory) -> Status {
+      Status status = memory->Register({.name = request->name(),
+                                        .key = request->key(),
+                                        .offset = request->offset(),
+                                        .bytes = request->byte_size()});
+      // A name that is taken is the client's mistake.
+      if (status.code() != StatusCode::kDeviceBusy) return status;
+      return {StatusCode::kInvalidArgument, status.message()};
+    });
+  }
+  grpc::Status SystemSharedMemoryUnregister(
+      grpc::ServerContext* context, const inference::SystemSharedMemoryUnregisterRequest* request,
+      inference::SystemSharedMemoryUnregisterResponse*) override {
+    return WithMemory(context, [&](SharedMemory* memory) -> Status {
+      if (!request->name().empty()) return memory->Unregister(request->name());
+      memory->UnregisterAll();
+      return {};
+    });
+  }
+  grpc::Status CudaSharedMemoryStatus(grpc::ServerContext* context,
+                                      const inference::CudaSharedMemoryStatusRequest*,
+                                      inference::CudaSharedMemoryStatusResponse*) override {
+    return Answer(context, [] { return Status(); });
+  }
+  grpc::Status CudaSharedMemoryUnregister(grpc::ServerContext* context,
+                                          const inference::CudaSharedMemoryUnregisterRequest*,
+                                          inference::CudaSharedMemoryUnregisterResponse*) override {
+    return Answer(context, [] { return Status(); });
+  }
 
  private:
   InferenceServer& models() const { return *shared_.inference; }
@@ -375,6 +434,17 @@ class Service final : public AsyncInfer {
   grpc::Status Answer(const grpc::ServerContext* context, const Function& function) const {
     const grpc::Status admitted = shared_.Admit(CallOf(*context));
     return admitted.ok() ? ToGrpc(function()) : admitted;
+  }
+
+  template <typename Function>
+  grpc::Status WithMemory(const grpc::ServerContext* context, const Function& function) const {
+    return Answer(context, [&]() -> Status {
+      SharedMemory* const memory = shared_.MemoryFor(CallOf(*context));
+      if (memory != nullptr) return function(memory);
+      return {StatusCode::kPermissionDenied,
+              "shared memory is for clients on this computer, of a server that was started with "
+              "--allow-shared-memory"};
+    });
   }
 
   const Shared& shared_;

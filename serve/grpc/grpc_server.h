@@ -18,6 +18,7 @@
 
 #include "atoll/status.h"
 #include "serve/inference/inference_server.h"
+#include "serve/oip/shared_memory.h"
 
 namespace atollserve {
 
@@ -28,6 +29,7 @@ bool IsLocalGrpcAddress(std::string_view where);
 struct GrpcCall {
   std::string peer;  // "ipv4:127.0.0.1:40122", "unix:"
   bool is_unix = false;
+  bool is_local = false;      // of this computer
   std::string authorization;  // of its metadata: "Bearer TOKEN"; ""
   std::string certificate;    // the common name of the client's certificate; "": there is none
 };
@@ -44,6 +46,7 @@ struct GrpcServerOptions {
   // Whether a call may come; not ok, with a sentence, if it needs what it has not got:
   // UNAUTHENTICATED. null: all may. Whether the server is there and ready everybody may ask.
   std::function<atollrt::Status(const GrpcCall& call)> admit;
+  SharedMemory* memory = nullptr;  // of clients on this computer; null: there is none for them
   std::string name = "atoll";
   std::string version;
 };

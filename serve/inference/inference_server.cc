@@ -26,6 +26,11 @@ using atollrt::StatusCode;
 
 std::string Shown(std::string_view name) { return std::string(name.substr(0, 100)); }
 
+// In the words that clients of Triton look for.
+Status UnknownModel(std::string_view name) {
+  return NotFound("Request for unknown model: '%s' is not found", Shown(name).c_str());
+}
+
 class Server : public InferenceServer {
  public:
   Server(InferenceServerOptions options, atollpp::Delegate delegate, AtollDeviceInfo info)
@@ -126,7 +131,7 @@ class Server : public InferenceServer {
       for (const auto& [number, loaded] : one.versions) all.push_back(loaded->statistics());
     }
     if (!model.empty() && all.empty()) {
-      return NotFound("there is no model '%s'", Shown(model).c_str());
+      return UnknownModel(model);
     }
     return all;
   }
@@ -191,7 +196,7 @@ class Server : public InferenceServer {
       const std::unique_lock lock(mutex_);
       const auto found = models_.find(model);
       if (found == models_.end()) {
-        return NotFound("there is no model '%s' to unload", Shown(model).c_str());
+        return NotFound("Request for unknown model: '%s' is not found, nothing to unload", Shown(model).c_str());
       }
       versions = std::move(found->second.versions);
       models_.erase(found);
@@ -248,7 +253,7 @@ class Server : public InferenceServer {
                                             std::string_view version) const {
     const std::shared_lock lock(mutex_);
     const auto found = models_.find(model);
-    if (found == models_.end()) return NotFound("there is no model '%s'", Shown(model).c_str());
+    if (found == models_.end()) return UnknownModel(model);
     if (found->second.versions.empty()) {
       return NotFound(
           "model '%s' is not served: %s", Shown(model).c_str(),

@@ -46,6 +46,9 @@ class Rest {
   HttpHandler Handler();
   HttpServerOptions ServerOptions(HttpLimits limits, TlsContext tls);
 
+  // Of clients on this computer, for other protocols, too.
+  SharedMemory* memory() { return &memory_; }
+
   // An error in this protocol's form.
   static HttpAnswer Error(int status, const std::string& sentence);
 

@@ -183,10 +183,12 @@ std::string TextOf(const std::string& path) {
 
 atollrt::Result<std::unique_ptr<GrpcServer>> StartGrpc(const Options& options,
                                                        const AccessRule& access,
+                                                       atollserve::SharedMemory* memory,
                                                        InferenceServer* inference) {
   atollserve::GrpcServerOptions grpc;
   grpc.listen = options.grpc;
   grpc.message_bytes = std::max(options.max_body, options.max_model_bytes) + (size_t{1} << 20);
+  if (options.allow_shared_memory) grpc.memory = memory;
   grpc.name = options.name;
   grpc.version = AtollVersion();
   if (!options.tls.certificate.empty() && !options.grpc.starts_with("unix:")) {
@@ -263,10 +265,9 @@ int Serve(const Options& options, const sigset_t& signals) {
   }
 
   if (options.grpc != "none") {
-    const atollserve::ListenerFacts facts = {
-        .where = options.grpc,
-        .local = atollserve::IsLocalGrpcAddress(options.grpc),
-        .tls = has_tls};
+    const atollserve::ListenerFacts facts = {.where = options.grpc,
+                                             .local = atollserve::IsLocalGrpcAddress(options.grpc),
+                                             .tls = has_tls};
     if (const auto status = CheckListener(facts, access); !status.ok()) {
       return Fail(kUsage, status.message());
     }
@@ -295,7 +296,7 @@ int Serve(const Options& options, const sigset_t& signals) {
   if (!server.ok()) return Fail(kFailure, server.status().message());
   std::unique_ptr<GrpcServer> grpc;
   if (options.grpc != "none") {
-    auto started = StartGrpc(options, grpc_access, inference->get());
+    auto started = StartGrpc(options, grpc_access, rest.memory(), inference->get());
     // What nobody asked for may be missing.
     const bool is_missing = started.status().code() == atollrt::StatusCode::kUnsupported;
     if (!started.ok() && !(is_missing && options.grpc == kGrpcAddress)) {
@@ -309,10 +310,10 @@ int Serve(const Options& options, const sigset_t& signals) {
                 UrlOf(listener, has_tls && !listener.is_unix).c_str());
   }
   if (grpc != nullptr) {
-    const std::string where = grpc->port() == 0
-                                  ? options.grpc
-                                  : options.grpc.substr(0, options.grpc.rfind(':') + 1) +
-                                        std::to_string(grpc->port());
+    const std::string where =
+        grpc->port() == 0
+            ? options.grpc
+            : options.grpc.substr(0, options.grpc.rfind(':') + 1) + std::to_string(grpc->port());
     std::printf("gRPC at %s\n", where.c_str());
   }
   std::printf("Ctrl-C stops it\n");

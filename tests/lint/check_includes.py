@@ -68,7 +68,7 @@ OURS = {
                   "runtime/base/"],
     "serve/program": ["serve/", "atoll/"],
     "serve/include": ["atoll/"],
-    "serve/grpc": ["serve/grpc/", "serve/inference/", "runtime/base/", "inference.", "atoll/"],
+    "serve/grpc": ["serve/grpc/", "serve/inference/", "serve/oip/shared_memory.h", "runtime/base/", "inference.", "atoll/"],
     "serve/kubernetes": ["serve/kubernetes/", "device_plugin.", "runtime/base/", "atoll/delegate.h"],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
     "tools/gadget": ["tools/gadget/", "driver/", "runtime/base/", "runtime/kernels/cpu_features.h"],

@@ -170,7 +170,8 @@ async function errorsHaveCodes(client) {
   await client.fails('ModelInfer', changed({ raw_input_contents: [Buffer.alloc(10 << 20)] }), status.RESOURCE_EXHAUSTED);
   await client.fails('ModelMetadata', { name: '../fashion' }, status.NOT_FOUND);
   await client.fails('RepositoryModelLoad', { model_name: 'new' }, status.PERMISSION_DENIED);
-  await client.fails('SystemSharedMemoryStatus', {}, status.UNIMPLEMENTED);
+  await client.fails('SystemSharedMemoryStatus', {}, status.PERMISSION_DENIED, '--allow-shared-memory');
+  assert.deepStrictEqual((await client.call('CudaSharedMemoryStatus')).regions, {});
   assert.strictEqual((await client.call('ModelReady', { name: 'trousers' })).ready, false);
   // None of that did it any harm.
   const after = await client.call('ModelInfer', request);
