@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes as a request of gRPC's: what is made of it refers to bytes that are there, and an answer
+// of the same tensors is made of it, with contents and raw.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "atoll/check.h"
+#include "serve/grpc/grpc_messages.h"
+#include "tests/support/allocation_meter.h"
+
+using namespace atollserve;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const atollrt::MemoryLimit limit(atollrt::ProportionalBytes(size));
+  inference::ModelInferRequest message;
+  if (!message.ParseFromArray(data, static_cast<int>(size))) return 0;
+  SharedMemory memory;
+  for (SharedMemory* const allowed : {static_cast<SharedMemory*>(nullptr), &memory}) {
+    AnswerForm form;
+    auto request = RequestOf(message, "client", std::nullopt, allowed, &form);
+    if (!request.ok()) {
+      ATOLL_CHECK(!request.status().message().empty());
+      continue;
+    }
+    ATOLL_CHECK(request->inputs.size() == static_cast<size_t>(message.inputs_size()));
+    InferOutcome outcome;
+    size_t sum = 0;
+    for (const InputTensor& input : request->inputs) {
+      for (const uint8_t byte : input.bytes) sum += byte;
+      OutputTensor output;
+      output.name = input.name;
+      output.type = input.type;
+      output.shape = input.shape;
+      output.bytes.assign(input.bytes.begin(), input.bytes.end());
+      outcome.outputs.push_back(std::move(output));
+    }
+    ATOLL_CHECK(sum <= 255 * size * 8);
+    inference::ModelInferResponse answer;
+    const atollrt::Status status = SetAnswer(std::move(outcome), form, &answer);
+    ATOLL_CHECK(!status.ok() || answer.outputs_size() == message.inputs_size());
+  }
+  return 0;
+}
