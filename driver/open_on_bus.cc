@@ -484,8 +484,10 @@ Result<std::unique_ptr<Device>> OpenBroker(std::string_view which, const OpenOpt
     for (;;) {
       auto chip = BrokerChip::Open(path, origin, std::max(deadline, Clock::now() + kAnswerTimeout));
       const StatusCode code = chip.status().code();
-      const bool may_come = code == StatusCode::kNotFound || code == StatusCode::kDeviceLost;
-      if (chip.ok() || !may_come || Clock::now() + kPause >= deadline) return chip;
+      const bool is_final = code == StatusCode::kPermissionDenied ||
+                            code == StatusCode::kInvalidArgument ||
+                            code == StatusCode::kUnsupported;
+      if (chip.ok() || is_final || Clock::now() + kPause >= deadline) return chip;
       std::this_thread::sleep_for(kPause);
     }
   };

@@ -46,12 +46,14 @@ size_t Aligned(size_t bytes) { return AlignUp(bytes, kAligned); }
 // ---- BrokerLink ---------------------------------------------------------------------------------
 
 BrokerLink::BrokerLink(FileDescriptor socket, DeviceInfo info)
-    : socket_(std::move(socket)), info_(std::move(info)) {}
+    : socket_(std::move(socket)),
+      info_(std::move(info)),
+      state_(StateOf(DeviceState::kReady, {})) {}
 
 Result<std::unique_ptr<BrokerLink>> BrokerLink::Connect(const std::string& path,
                                                         const std::string& program,
                                                         Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(FileDescriptor socket, ConnectTo(path));
+  ATOLL_ASSIGN_OR_RETURN(FileDescriptor socket, ConnectTo(path, deadline));
   ATOLL_ASSIGN_OR_RETURN(const Peer peer, PeerOf(socket.get()));
   if (!IsTrusted(peer.uid)) {
     return Status(StatusCode::kPermissionDenied,
@@ -70,7 +72,8 @@ Result<std::unique_ptr<BrokerLink>> BrokerLink::Connect(const std::string& path,
   const std::string text = TextOf(welcome->tail);
   if (welcome->message.protocol < kBrokerProtocolMin ||
       welcome->message.protocol > kBrokerProtocolMax) {
-    return Unsupported("the broker at '%s' refuses: %s", path.c_str(), text.c_str());
+    return RefusalOf(welcome->message, text)
+        .WithContext(Format("the broker at '%s' refuses", path.c_str()));
   }
   ATOLL_ASSIGN_OR_RETURN(DeviceInfo info, DeviceInfoOf(welcome->message));
   info.description = text;
@@ -108,11 +111,7 @@ Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline
     lock.lock();
     is_reading_ = false;
     if (status.ok()) {
-      if (const auto done = ReadBrokerMessage<BrokerDone>(message.bytes); done.has_value()) {
-        answers_[done->message.request] = {done->message, TextOf(done->tail)};
-      } else {
-        lost_ = DeviceLost("the broker does not keep to the protocol");
-      }
+      Take(message);
     } else if (status.code() != StatusCode::kTimeout) {
       lost_ = DeviceLost("the broker is gone: %s", status.message().c_str());
     }
@@ -121,6 +120,22 @@ Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline
       return Timeout("the broker did not answer in time");
     }
   }
+}
+
+// With the mutex held.
+void BrokerLink::Take(const ReceivedMessage& message) {
+  if (const auto done = ReadBrokerMessage<BrokerDone>(message.bytes); done.has_value()) {
+    answers_[done->message.request] = {done->message, TextOf(done->tail)};
+  } else if (const auto state = ReadBrokerMessage<BrokerState>(message.bytes); state.has_value()) {
+    state_ = state->message;
+  } else {
+    lost_ = DeviceLost("the broker does not keep to the protocol");
+  }
+}
+
+BrokerState BrokerLink::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
 }
 
 void BrokerLink::Close() {
@@ -262,17 +277,17 @@ Status BrokerChip::Begin(BrokerLink* link, const Job& job) {
     ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
     flight->arena = arena.id;
   }
-  std::vector<uint64_t> offsets;
+  std::vector<BrokerBuffer> buffers;
   uint64_t offset = 0;
   for (const auto& input : job.inputs) {
     if (!input.empty()) {
       std::memcpy(flight->memory.bytes().data() + offset, input.data(), input.size());
     }
-    offsets.push_back(offset);
+    buffers.push_back({.offset = offset, .arena = flight->arena});
     offset += Aligned(input.size());
   }
   for (const auto& output : job.outputs) {
-    offsets.push_back(offset);
+    buffers.push_back({.offset = offset, .arena = flight->arena});
     offset += Aligned(output.size());
   }
   BrokerSubmit submit;
@@ -281,10 +296,10 @@ Status BrokerChip::Begin(BrokerLink* link, const Job& job) {
   submit.priority = job.priority;
   submit.timeout_ms = static_cast<uint64_t>(std::max<int64_t>(
       std::chrono::ceil<std::chrono::milliseconds>(job.deadline - Clock::now()).count(), 0));
-  submit.arena = flight->arena;
-  submit.buffers = static_cast<uint32_t>(offsets.size());
-  ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(
-      submit, {reinterpret_cast<const uint8_t*>(offsets.data()), offsets.size() * 8})));
+  submit.buffers = static_cast<uint32_t>(buffers.size());
+  ATOLL_RETURN_IF_ERROR(
+      link->Send(WriteBrokerMessage(submit, {reinterpret_cast<const uint8_t*>(buffers.data()),
+                                             buffers.size() * sizeof(BrokerBuffer)})));
   flight->request = submit.request;
   flight->request_id = job.request_id;
   return {};
@@ -322,6 +337,11 @@ Status BrokerChip::Run(const Job& job, std::span<const Job> ahead, RequestReport
 }
 
 void BrokerChip::Abandon() { Drop(); }
+
+DeviceHealth BrokerChip::health() const {
+  const std::shared_ptr<BrokerLink> link = this->link();
+  return link == nullptr ? DeviceHealth() : HealthOf(link->state());
+}
 
 void BrokerChip::Drop() {
   for (Flight& flight : flights_) {

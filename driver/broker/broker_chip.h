@@ -4,7 +4,8 @@
 // others it does not see; recovery above it connects to the broker again, loads its executables and
 // repeats what was under way, as with any device that comes back.
 //
-// Buffers of requests are copied into memory that both have, and back out of it.
+// Buffers of requests that lie in memory of AllocateShared, registered, are the broker's as they
+// are; others are copied into memory that both have, and back out of it.
 #pragma once
 
 #include <array>
@@ -48,17 +49,21 @@ class BrokerLink {
   // One call for each request. kTimeout, kDeviceLost; errors of the request are in the answer.
   Result<Answer> Await(uint32_t request, Deadline deadline);
   void Close();
+  // As the broker has said last, among answers.
+  BrokerState state() const;
 
  private:
   BrokerLink(FileDescriptor socket, DeviceInfo info);
+  void Take(const ReceivedMessage& message);
 
   const FileDescriptor socket_;
   const DeviceInfo info_;
   std::atomic<uint32_t> last_request_{0};
-  std::mutex mutex_;  // guards what follows; not held while reading
+  mutable std::mutex mutex_;  // guards what follows; not held while reading
   std::condition_variable changed_;
   bool is_reading_ = false;
   Status lost_;
+  BrokerState state_;
   std::map<uint32_t, Answer> answers_;
 };
 
@@ -79,6 +84,7 @@ class BrokerChip final : public Chip {
   Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override;
   size_t jobs_in_flight_max() const override { return kJobsInFlightMax; }
   void Abandon() override;
+  DeviceHealth health() const override;
   Status Recover() override;
   Status Reopen() override;
 

@@ -88,6 +88,9 @@ class Chip {
   }
   virtual void UnregisterMemory(std::span<uint8_t> memory) { (void)memory; }
 
+  // What went wrong below it, where others bring it back; of what its keeper counts: nothing.
+  virtual DeviceHealth health() const { return {}; }
+
   // After a run that failed while the device stayed on the bus: makes it ready again with as little
   // as that takes. (wire)
   virtual Status Recover() = 0;

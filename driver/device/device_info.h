@@ -68,6 +68,8 @@ struct DeviceHealth {
   uint64_t fallbacks = 0;   // requests that the stand-in completed
 };
 
+DeviceHealth operator+(const DeviceHealth& a, const DeviceHealth& b);
+
 // How an executable is to be kept.
 struct LoadOptions {
   // Executables of one set, if it is not 0, are used together: the use of one counts as a use of
