@@ -510,7 +510,7 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
     note += (note.empty() ? "" : "; ") + status.message();
   };
   // Where a broker is, the devices are its own.
-  if (!options.faults.has_value() && options.record.empty()) {
+  if (options.auto_takes_broker && !options.faults.has_value() && options.record.empty()) {
     auto device = OpenBroker("", options);
     if (device.ok()) return device;
     if (device.status().code() != StatusCode::kNotFound) note_why_not(device.status());
@@ -570,11 +570,21 @@ std::vector<DeviceListing> ListOnBus(const std::shared_ptr<UsbBus>& usb,
                        .is_default = available && is_atoll && !has_default});
     has_default |= devices.back().is_default;
   };
+  constexpr std::chrono::seconds kWelcomeTimeout{1};
+  const auto broker = BrokerLink::Connect(DefaultBrokerPath(), "", Clock::now() + kWelcomeTimeout);
+  if (broker.ok()) {
+    const DeviceInfo& info = (*broker)->info();
+    list("broker", info.description + ", by the broker at " + DefaultBrokerPath(), true,
+         info.family == DeviceFamily::kAtoll1);
+  } else if (broker.status().code() != StatusCode::kNotFound) {
+    list("broker", broker.status().message(), false, false);
+  }
   const auto on_usb = ListKnown(usb.get());
+  const size_t before = devices.size();
   for (const UsbDeviceInfo& info : on_usb.ok() ? *on_usb : std::vector<UsbDeviceInfo>()) {
     list(UsbName(info), DescribeUsb(info), true, info.id == kAtollUsbId);
   }
-  if (devices.empty()) {
+  if (devices.size() == before) {
     list("usb", on_usb.ok() ? "no Atoll-1 device on USB found" : on_usb.status().message(), false,
          false);
   }
