@@ -20,6 +20,7 @@
 #include "driver/device/device_info.h"
 #include "driver/isa/executable.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/host_memory.h"
 
 namespace atollrt {
 
@@ -82,7 +83,7 @@ class Chip {
   // chip that reaches host memory itself gets it ready once, instead of copying. An error says why
   // it will copy; nothing has to be taken back then. No job under way may use what is taken back.
   // The same memory may be told of several times, and is then taken back as often.
-  virtual Status RegisterMemory(std::span<uint8_t> memory) {
+  virtual Status RegisterMemory(const HostMemory& memory) {
     (void)memory;
     return {};
   }

@@ -187,7 +187,7 @@ bool ChipKeeper::IsResident(ExecutableId id) const {
 
 // Memory.
 
-Status ChipKeeper::RegisterMemory(std::span<uint8_t> memory) {
+Status ChipKeeper::RegisterMemory(const HostMemory& memory) {
   Lock lock(mutex_);
   WaitUntilRecovered(lock);
   if (state_ == DeviceState::kReady) {
@@ -201,8 +201,8 @@ Status ChipKeeper::RegisterMemory(std::span<uint8_t> memory) {
 void ChipKeeper::UnregisterMemory(std::span<uint8_t> memory) {
   Lock lock(mutex_);
   WaitUntilRecovered(lock);
-  const auto found = std::ranges::find_if(registered_, [memory](std::span<uint8_t> other) {
-    return other.data() == memory.data() && other.size() == memory.size();
+  const auto found = std::ranges::find_if(registered_, [memory](const HostMemory& other) {
+    return other.bytes.data() == memory.data() && other.bytes.size() == memory.size();
   });
   if (found == registered_.end()) return;
   registered_.erase(found);
@@ -468,7 +468,7 @@ Result<ChipKeeper::Reopened> ChipKeeper::Reopen(Deadline deadline) const {
     reopened.prepared.push_back(std::move(prepared));
   }
   // What cannot be given to the chip is copied, and the chip says so.
-  for (const std::span<uint8_t> memory : registered_) {
+  for (const HostMemory& memory : registered_) {
     (void)reopened.chip->RegisterMemory(memory).ok();
   }
   return reopened;

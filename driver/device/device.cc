@@ -280,11 +280,11 @@ Status Device::Reset() {
 
 // Memory.
 
-Status Device::RegisterMemory(std::span<uint8_t> memory) {
+Status Device::RegisterMemory(const HostMemory& memory) {
   for (size_t i = 0; i < places_.size(); ++i) {
     Status status = places_[i]->keeper->RegisterMemory(memory);
     if (status.ok()) continue;
-    while (i-- > 0) places_[i]->keeper->UnregisterMemory(memory);
+    while (i-- > 0) places_[i]->keeper->UnregisterMemory(memory.bytes);
     return status;
   }
   return {};

@@ -90,10 +90,11 @@ class Device {
   Status Reset();
 
   // Tells of memory in which buffers of requests will lie, until as many calls of UnregisterMemory
-  // say that none do any more. Chips that reach it themselves (on PCIe) then need no copies. After
+  // say that none do any more. Chips that reach it themselves (on PCIe, or
+  // behind a broker) then need no copies. After
   // an error, which says why it cannot be given to a chip and what to do, it is not registered, and
   // is copied; without such chips there is none. No request in progress may use what is taken back.
-  Status RegisterMemory(std::span<uint8_t> memory);
+  Status RegisterMemory(const HostMemory& memory);
   void UnregisterMemory(std::span<uint8_t> memory);
 
  private:

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@
 #include "driver/broker/broker_chip.h"
 #include "driver/broker/messages.h"
 #include "driver/open_device.h"
+#include "runtime/base/buffer.h"
 #include "serve/broker/client.h"
 #include "tests/serve/broker/broker_testing.h"
 #include "tests/support/emulated_device.h"
@@ -106,7 +108,9 @@ TEST(Broker, TakesThePlaceOfOneThatDied) {
 TEST(Broker, DISABLED_ServesAsAProcess) {
   const char* const path = getenv("BROKER_TEST_SOCKET");
   ASSERT_NE(path, nullptr);
-  const Serving broker(path);
+  // Its clients' timeouts are their own.
+  const Serving broker(path, {},
+                       EmulatedDevice{.request_timeout_min = std::chrono::milliseconds(0)}.Open());
   for (;;) pause();
 }
 
@@ -377,6 +381,124 @@ TEST(Broker, ResetsTheDeviceForThoseWhoMayAndTellsEverybody) {
   const auto its_id = later->Load(Table(4));
   ASSERT_TRUE(its_id.ok());
   EXPECT_EQ(later->health().resets, 1u);
+}
+
+// A request whose input and output lie in memory that can be lent.
+class LentMemory : public ::testing::Test {
+ protected:
+  static constexpr size_t kBytes = 8;
+
+  void Open(const std::string& path, OnDeviceLoss on_loss) {
+    device_ = OpenAt(path, on_loss);
+    id_ = *device_->Load(Table(5));
+    EXPECT_TRUE(device_->info().wants_shared_memory);
+  }
+  Status Run(uint8_t first, std::span<uint8_t> input, std::span<uint8_t> output,
+             RequestReport* report, int timeout_ms = 60'000) {
+    for (size_t i = 0; i < kBytes; ++i) input[i] = static_cast<uint8_t>(first + i);
+    std::fill(output.begin(), output.end(), 0xee);
+    ATOLL_ASSIGN_OR_RETURN(const RequestId id,
+                           device_->Submit({.executable = id_,
+                                            .inputs = {input},
+                                            .outputs = {output},
+                                            .timeout = std::chrono::milliseconds(timeout_ms)}));
+    ATOLL_RETURN_IF_ERROR(device_->Wait(id, report));
+    for (size_t i = 0; i < kBytes; ++i) {
+      if (output[i] != static_cast<uint8_t>(first + i + 5)) return InternalError("byte %zu", i);
+    }
+    return {};
+  }
+  Status RunLent(uint8_t first, RequestReport* report, int timeout_ms = 60'000) {
+    return Run(first, memory_.bytes().subspan(4096, kBytes), memory_.bytes().subspan(7, kBytes),
+               report, timeout_ms);
+  }
+  ino_t Inode() const {
+    struct stat status = {};
+    EXPECT_EQ(fstat(memory_.memfd(), &status), 0);
+    return status.st_ino;
+  }
+
+  const Folder folder_;
+  Buffer memory_ = *Buffer::AllocateShared(10'000);
+  std::unique_ptr<Device> device_;
+  ExecutableId id_ = 0;
+};
+
+TEST_F(LentMemory, IsNotCopied) {
+  const Serving broker(folder_.socket());
+  Open(folder_.socket(), OnDeviceLoss::kFail);
+  RequestReport report;
+  EXPECT_TRUE(RunLent(1, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 2 * kBytes);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  for (uint8_t i = 0; i < 20; ++i) {
+    EXPECT_TRUE(RunLent(i, &report).ok());
+    EXPECT_EQ(report.bytes_copied, 0u);
+  }
+  std::vector<uint8_t> elsewhere(kBytes);
+  EXPECT_TRUE(Run(9, elsewhere, memory_.bytes().last(kBytes), &report).ok());
+  EXPECT_EQ(report.bytes_copied, kBytes);
+  // Above each other, they are as copied ones.
+  EXPECT_TRUE(device_
+                  ->Wait(*device_->Submit({.executable = id_,
+                                           .inputs = {memory_.bytes().first(kBytes)},
+                                           .outputs = {memory_.bytes().subspan(1, kBytes)}}),
+                         &report)
+                  .ok());
+  EXPECT_EQ(report.bytes_copied, kBytes);
+  device_->UnregisterMemory(memory_.bytes());
+  EXPECT_TRUE(RunLent(3, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 0u);
+  device_->UnregisterMemory(memory_.bytes());
+  EXPECT_TRUE(RunLent(4, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 2 * kBytes);
+}
+
+TEST_F(LentMemory, IsCopiedWhereTheBrokerTakesNoMore) {
+  BrokerOptions options;
+  options.share_of = [](const Peer&, const std::string&) { return BrokerShare{.bytes = 9'000}; };
+  const Serving broker(folder_.socket(), options);
+  Open(folder_.socket(), OnDeviceLoss::kFail);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  RequestReport report;
+  EXPECT_TRUE(RunLent(1, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 2 * kBytes);
+  EXPECT_EQ(device_->health().failures, 0u);
+}
+
+TEST_F(LentMemory, IsLentToTheNextBroker) {
+  auto broker = std::make_unique<BrokerProcess>(folder_.socket());
+  Open(folder_.socket(), OnDeviceLoss::kReplay);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  RequestReport report;
+  for (uint8_t round = 0; round < 3; ++round) {
+    EXPECT_TRUE(RunLent(round, &report).ok());
+    EXPECT_EQ(report.bytes_copied, 0u);
+    broker.reset();
+    broker = std::make_unique<BrokerProcess>(folder_.socket());
+  }
+  EXPECT_TRUE(RunLent(99, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 0u);
+  EXPECT_GE(device_->health().resets + device_->health().reopenings, 3u);
+}
+
+// A broker that stops in the middle may go on at any time, and write what nobody wants any more.
+TEST_F(LentMemory, IsTakenFromABrokerThatDoesNotAnswer) {
+  const BrokerProcess broker(folder_.socket());
+  Open(folder_.socket(), OnDeviceLoss::kFail);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  RequestReport report;
+  EXPECT_TRUE(RunLent(1, &report).ok());
+  const ino_t before = Inode();
+  kill(broker.id(), SIGSTOP);
+  std::thread waiting([&] { EXPECT_FALSE(RunLent(50, &report, /*timeout_ms=*/100).ok()); });
+  EXPECT_TRUE(Eventually([&] { return Inode() != before; }));
+  kill(broker.id(), SIGCONT);
+  waiting.join();
+  EXPECT_EQ(memory_.data()[4096], 50);
+  EXPECT_TRUE(Eventually([&] { return RunLent(2, &report).ok(); }));
+  EXPECT_EQ(report.bytes_copied, 0u);
 }
 
 // What a hostile client gets, and that another one goes on.
