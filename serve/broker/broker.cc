@@ -428,8 +428,7 @@ Status Broker::Impl::TakeLoad(Client* client, const BrokerLoad& load, FileDescri
 Status Broker::Impl::TakeReset(Client* client, const BrokerReset& reset) {
   if (!client->share.may_reset) {
     return {StatusCode::kPermissionDenied,
-            Format("user %u may not reset the device; its broker's --config says who may",
-                   client->peer.uid)};
+            Format("user %u may not reset the device that the broker shares", client->peer.uid)};
   }
   const bool is_coming = std::any_of(client->incoming.begin(), client->incoming.end(),
                                      [](const BrokerIncoming& other) { return other.is_reset; });
