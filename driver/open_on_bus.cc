@@ -28,6 +28,7 @@
 #include "driver/recording/pcie_recording.h"
 #include "driver/recording/session_text.h"
 #include "driver/recording/usb_recording.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -67,6 +68,20 @@ struct Opener {
   CoralOptions coral;
 };
 
+// Of a device that somebody else has: who, if it is one of this user's programs, and how to share
+// it, if a broker can.
+Status WithOwner(Status status, const std::string& name, bool is_coral) {
+  if (status.code() != StatusCode::kDeviceBusy) return status;
+  std::string text = status.message();
+  for (const Activity& activity : ListActivity(ActivityDirectory(), MonotonicNs())) {
+    if (activity.device != name) continue;
+    text += Format(" (process %u: %s)", activity.pid, activity.command.c_str());
+    break;
+  }
+  if (!is_coral) text += "; 'atoll broker --device " + name + "' shares it among programs";
+  return {status.code(), std::move(text)};
+}
+
 Result<std::unique_ptr<Chip>> OpenOnce(const Opener<UsbBus>& opener, const UsbDeviceInfo& info) {
   Status status;
   if (IsCoral(info.id)) {
@@ -78,7 +93,8 @@ Result<std::unique_ptr<Chip>> OpenOnce(const Opener<UsbBus>& opener, const UsbDe
     if (transport.ok()) return Atoll1Chip::Open(*std::move(transport), opener.known);
     status = transport.status();
   }
-  return std::move(status).WithContext("device " + opener.known.name);
+  return WithOwner(std::move(status), opener.known.name, IsCoral(info.id))
+      .WithContext("device " + opener.known.name);
 }
 
 Result<std::unique_ptr<Chip>> OpenOnce(const Opener<PcieBus>& opener, const PcieDeviceInfo& info) {
@@ -92,7 +108,8 @@ Result<std::unique_ptr<Chip>> OpenOnce(const Opener<PcieBus>& opener, const Pcie
     if (function.ok()) return OpenAtoll1OnPcie(*std::move(function), opener.known);
     status = function.status();
   }
-  return std::move(status).WithContext("device " + opener.known.name);
+  return WithOwner(std::move(status), opener.known.name, IsCoral(info.id))
+      .WithContext("device " + opener.known.name);
 }
 
 template <typename Id>
@@ -406,7 +423,8 @@ Result<std::unique_ptr<Device>> OpenApexDevice(const std::string& node,
       Result<std::unique_ptr<Chip>> chip = OpenApex(node, coral);
       if (chip.ok()) return chip;
       const Deadline now = Clock::now();
-      if (now >= deadline) return Status(chip.status()).WithContext("device " + node);
+      if (now >= deadline)
+        return WithOwner(chip.status(), node, /*is_coral=*/true).WithContext("device " + node);
       std::this_thread::sleep_until(std::min(deadline, now + kLookInterval));
     }
   };

@@ -491,7 +491,7 @@ TEST_F(LentMemory, IsTakenFromABrokerThatDoesNotAnswer) {
   RequestReport report;
   EXPECT_TRUE(RunLent(1, &report).ok());
   const ino_t before = Inode();
-  kill(broker.id(), SIGSTOP);
+  ASSERT_TRUE(broker.Stop());
   std::thread waiting([&] { EXPECT_FALSE(RunLent(50, &report, /*timeout_ms=*/100).ok()); });
   EXPECT_TRUE(Eventually([&] { return Inode() != before; }));
   kill(broker.id(), SIGCONT);

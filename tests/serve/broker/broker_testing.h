@@ -240,6 +240,8 @@ class BrokerProcess {
     EXPECT_TRUE(Eventually([&] { return ConnectTo(path, Clock::now()).ok(); }));
   }
   pid_t id() const { return process_.id(); }
+  // All of its threads, until SIGCONT.
+  bool Stop() const { return kill(process_.id(), SIGSTOP) == 0 && process_.HasStopped(); }
 
  private:
   const TestProcess process_;
