@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -55,22 +54,15 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
 Result<Buffer> Buffer::AllocateShared(size_t size_bytes) {
   Buffer buffer;
   if (size_bytes == 0) return buffer;
-  const auto failed = [&](const char* what) {
-    return ResourceExhausted("out of memory: cannot share %zu bytes: %s: %s", size_bytes, what,
-                             strerror(errno));
-  };
   buffer.memfd_ = memfd_create("atoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (buffer.memfd_ < 0) return failed("memfd_create");
-  if (size_bytes > static_cast<size_t>(PTRDIFF_MAX) ||
-      ftruncate(buffer.memfd_, static_cast<off_t>(size_bytes)) != 0) {
-    return failed("ftruncate");
+  void* memory = MAP_FAILED;
+  if (ftruncate(buffer.memfd_, static_cast<off_t>(size_bytes)) == 0 &&
+      fcntl(buffer.memfd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+    memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.memfd_, 0);
   }
-  if (fcntl(buffer.memfd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return failed("F_ADD_SEALS");
+  if (memory == MAP_FAILED) {
+    return ResourceExhausted("out of memory: cannot allocate %zu bytes", size_bytes);
   }
-  void* const memory =
-      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.memfd_, 0);
-  if (memory == MAP_FAILED) return failed("mmap");
   buffer.data_ = static_cast<uint8_t*>(memory);
   buffer.size_ = buffer.mapped_bytes_ = size_bytes;
   TellListener(static_cast<int64_t>(size_bytes));
