@@ -36,6 +36,8 @@ struct OpenOptions {
   // "": not.
   std::string record = {};
   std::string record_note = {};
+  // Of a broker that is there, `auto` takes the device; a broker itself takes its own.
+  bool auto_takes_broker = true;
   // Of a Coral: its clock, and the file with its firmware ("": where FindCoralFirmware looks).
   CoralPerformance coral_performance = CoralPerformance::kMax;
   std::string coral_firmware = {};
@@ -55,9 +57,9 @@ struct DeviceListing {
   bool is_default = false;  // `auto` takes this one
 };
 
-// What is there now: real devices first, those on USB by port and those on PCIe by address, then
-// each profile of the emulator. Opens nothing: a real device that is available may still turn out
-// to be busy. `usb` and `pcie` as in OpenOptions.
+// What is there now: a broker's device, then real devices, those on USB by port and those on PCIe
+// by address, then each profile of the emulator. Opens nothing: a real device that is available may
+// still turn out to be busy. `usb` and `pcie` as in OpenOptions.
 std::vector<DeviceListing> ListDevices(const std::shared_ptr<UsbBus>& usb,
                                        const std::shared_ptr<PcieBus>& pcie = {});
 

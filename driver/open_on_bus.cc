@@ -28,6 +28,7 @@
 #include "driver/recording/pcie_recording.h"
 #include "driver/recording/session_text.h"
 #include "driver/recording/usb_recording.h"
+#include "runtime/base/monotonic.h"
 
 namespace atollrt {
 namespace {
@@ -67,6 +68,20 @@ struct Opener {
   CoralOptions coral;
 };
 
+// Of a device that somebody else has: who, if it is one of this user's programs, and how to share
+// it, if a broker can.
+Status WithOwner(Status status, const std::string& name, bool is_coral) {
+  if (status.code() != StatusCode::kDeviceBusy) return status;
+  std::string text = status.message();
+  for (const Activity& activity : ListActivity(ActivityDirectory(), MonotonicNs())) {
+    if (activity.device != name) continue;
+    text += Format(" (process %u: %s)", activity.pid, activity.command.c_str());
+    break;
+  }
+  if (!is_coral) text += "; 'atoll broker --device " + name + "' shares it among programs";
+  return {status.code(), std::move(text)};
+}
+
 Result<std::unique_ptr<Chip>> OpenOnce(const Opener<UsbBus>& opener, const UsbDeviceInfo& info) {
   Status status;
   if (IsCoral(info.id)) {
@@ -78,7 +93,8 @@ Result<std::unique_ptr<Chip>> OpenOnce(const Opener<UsbBus>& opener, const UsbDe
     if (transport.ok()) return Atoll1Chip::Open(*std::move(transport), opener.known);
     status = transport.status();
   }
-  return std::move(status).WithContext("device " + opener.known.name);
+  return WithOwner(std::move(status), opener.known.name, IsCoral(info.id))
+      .WithContext("device " + opener.known.name);
 }
 
 Result<std::unique_ptr<Chip>> OpenOnce(const Opener<PcieBus>& opener, const PcieDeviceInfo& info) {
@@ -92,7 +108,8 @@ Result<std::unique_ptr<Chip>> OpenOnce(const Opener<PcieBus>& opener, const Pcie
     if (function.ok()) return OpenAtoll1OnPcie(*std::move(function), opener.known);
     status = function.status();
   }
-  return std::move(status).WithContext("device " + opener.known.name);
+  return WithOwner(std::move(status), opener.known.name, IsCoral(info.id))
+      .WithContext("device " + opener.known.name);
 }
 
 template <typename Id>
@@ -406,7 +423,8 @@ Result<std::unique_ptr<Device>> OpenApexDevice(const std::string& node,
       Result<std::unique_ptr<Chip>> chip = OpenApex(node, coral);
       if (chip.ok()) return chip;
       const Deadline now = Clock::now();
-      if (now >= deadline) return Status(chip.status()).WithContext("device " + node);
+      if (now >= deadline)
+        return WithOwner(chip.status(), node, /*is_coral=*/true).WithContext("device " + node);
       std::this_thread::sleep_until(std::min(deadline, now + kLookInterval));
     }
   };
@@ -484,8 +502,10 @@ Result<std::unique_ptr<Device>> OpenBroker(std::string_view which, const OpenOpt
     for (;;) {
       auto chip = BrokerChip::Open(path, origin, std::max(deadline, Clock::now() + kAnswerTimeout));
       const StatusCode code = chip.status().code();
-      const bool may_come = code == StatusCode::kNotFound || code == StatusCode::kDeviceLost;
-      if (chip.ok() || !may_come || Clock::now() + kPause >= deadline) return chip;
+      const bool is_final = code == StatusCode::kPermissionDenied ||
+                            code == StatusCode::kInvalidArgument ||
+                            code == StatusCode::kUnsupported;
+      if (chip.ok() || is_final || Clock::now() + kPause >= deadline) return chip;
       std::this_thread::sleep_for(kPause);
     }
   };
@@ -508,7 +528,7 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
     note += (note.empty() ? "" : "; ") + status.message();
   };
   // Where a broker is, the devices are its own.
-  if (!options.faults.has_value() && options.record.empty()) {
+  if (options.auto_takes_broker && !options.faults.has_value() && options.record.empty()) {
     auto device = OpenBroker("", options);
     if (device.ok()) return device;
     if (device.status().code() != StatusCode::kNotFound) note_why_not(device.status());
@@ -568,11 +588,21 @@ std::vector<DeviceListing> ListOnBus(const std::shared_ptr<UsbBus>& usb,
                        .is_default = available && is_atoll && !has_default});
     has_default |= devices.back().is_default;
   };
+  constexpr std::chrono::seconds kWelcomeTimeout{1};
+  const auto broker = BrokerLink::Connect(DefaultBrokerPath(), "", Clock::now() + kWelcomeTimeout);
+  if (broker.ok()) {
+    const DeviceInfo& info = (*broker)->info();
+    list("broker", info.description + ", by the broker at " + DefaultBrokerPath(), true,
+         info.family == DeviceFamily::kAtoll1);
+  } else if (broker.status().code() != StatusCode::kNotFound) {
+    list("broker", broker.status().message(), false, false);
+  }
   const auto on_usb = ListKnown(usb.get());
+  const size_t before = devices.size();
   for (const UsbDeviceInfo& info : on_usb.ok() ? *on_usb : std::vector<UsbDeviceInfo>()) {
     list(UsbName(info), DescribeUsb(info), true, info.id == kAtollUsbId);
   }
-  if (devices.empty()) {
+  if (devices.size() == before) {
     list("usb", on_usb.ok() ? "no Atoll-1 device on USB found" : on_usb.status().message(), false,
          false);
   }

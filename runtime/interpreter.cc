@@ -27,7 +27,7 @@ Interpreter::~Interpreter() {
   }
   async_changed_.notify_all();
   if (async_thread_.joinable()) async_thread_.join();
-  for (std::span<uint8_t>& one : registered_) (void)Register({}, &one).ok();
+  for (std::span<uint8_t>& one : registered_) (void)Register({{}}, &one).ok();
 }
 
 Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const Model> model,
@@ -39,6 +39,7 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
   ATOLL_ASSIGN_OR_RETURN(StepPlan plan,
                          PlanSteps(model->graph(), model->bytes().size(), options.delegate,
                                    options.plan, features, options.keep_all_tensors));
+  plan.shares_arena = !plan.partitions.empty() && options.delegate->wants_shared_memory();
   ATOLL_ASSIGN_OR_RETURN(
       std::unique_ptr<StepWalker> walker,
       StepWalker::Create(model, std::move(plan), features, ThreadCount(options.threads)));
@@ -116,12 +117,12 @@ Status Interpreter::InvokeFallback(const Status& reason) {
 }
 
 // In the place of what was registered there.
-Status Interpreter::Register(std::span<uint8_t> bytes, std::span<uint8_t>* registered) {
+Status Interpreter::Register(const HostMemory& memory, std::span<uint8_t>* registered) {
   // First, as the same addresses may be other memory now.
   if (!registered->empty()) delegate_->UnregisterMemory(*registered);
   *registered = {};
-  Status status = bytes.empty() ? Status() : delegate_->RegisterMemory(bytes);
-  if (status.ok()) *registered = bytes;
+  Status status = memory.bytes.empty() ? Status() : delegate_->RegisterMemory(memory);
+  if (status.ok()) *registered = memory.bytes;
   return status;
 }
 

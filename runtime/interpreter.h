@@ -87,7 +87,7 @@ class Interpreter {
   Status PrepareFallback(const InterpreterOptions& options);
   void KeepInputs();
   Status InvokeFallback(const Status& reason);
-  Status Register(std::span<uint8_t> bytes, std::span<uint8_t>* registered);
+  Status Register(const HostMemory& memory, std::span<uint8_t>* registered);
   void AsyncLoop();
 
   const std::unique_ptr<StepWalker> walker_;

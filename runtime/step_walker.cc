@@ -69,7 +69,9 @@ Status StepWalker::AllocateArena(const StepWalker* parent) {
     return ResourceExhausted("the model needs %lld bytes for its intermediate tensors",
                              static_cast<long long>(layout.total_bytes));
   }
-  ATOLL_ASSIGN_OR_RETURN(arena_, Buffer::Allocate(static_cast<size_t>(layout.total_bytes)));
+  const auto arena_bytes = static_cast<size_t>(layout.total_bytes);
+  ATOLL_ASSIGN_OR_RETURN(arena_, plan_.shares_arena ? Buffer::AllocateShared(arena_bytes)
+                                                    : Buffer::Allocate(arena_bytes));
   arena_lower_bound_bytes_ = layout.lower_bound_bytes;
   arena_offsets_ = std::move(layout.tensors);
   blocks_ = std::move(layout.blocks);

@@ -18,6 +18,7 @@
 
 #include "atoll/status.h"
 #include "runtime/base/buffer.h"
+#include "runtime/base/host_memory.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/model.h"
 #include "runtime/ops/node_executor.h"
@@ -61,7 +62,7 @@ class StepWalker {
   // sizes. Between runs.
   Status SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes, std::shared_ptr<void> owner);
 
-  std::span<uint8_t> arena() { return arena_.bytes(); }
+  HostMemory arena() { return {arena_.bytes(), arena_.memfd()}; }
   int64_t arena_bytes() const { return static_cast<int64_t>(arena_.size()); }
   // What no plan of the arena can go below.
   int64_t arena_lower_bound_bytes() const { return arena_lower_bound_bytes_; }

@@ -39,8 +39,8 @@ class Atoll1Chip final : public Chip {
   Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override;
   size_t jobs_in_flight_max() const override { return session_->jobs_in_flight_max(); }
   void Abandon() override;
-  Status RegisterMemory(std::span<uint8_t> memory) override {
-    return session_->RegisterMemory(memory);
+  Status RegisterMemory(const HostMemory& memory) override {
+    return session_->RegisterMemory(memory.bytes);
   }
   void UnregisterMemory(std::span<uint8_t> memory) override { session_->UnregisterMemory(memory); }
   Status Recover() override;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/broker/broker_chip.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "driver/isa/executable.h"
 #include "driver/isa/timing.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/log.h"
 
 namespace atollrt {
 namespace {
@@ -41,17 +44,39 @@ std::string ProgramName() { return program_invocation_short_name; }
 
 size_t Aligned(size_t bytes) { return AlignUp(bytes, kAligned); }
 
+bool IsSame(std::span<const uint8_t> a, std::span<const uint8_t> b) {
+  return a.data() == b.data() && a.size() == b.size();
+}
+
+bool IsWithin(std::span<const uint8_t> bytes, std::span<const uint8_t> whole) {
+  return bytes.data() >= whole.data() && bytes.size() <= whole.size() &&
+         static_cast<size_t>(bytes.data() - whole.data()) <= whole.size() - bytes.size();
+}
+
+// Puts other memory with the same bytes in its place, which nobody else has. What was there belongs
+// to those who still map it.
+bool Replace(const HostMemory& memory) {
+  Result<SharedMemory> other = SharedMemory::Create(memory.bytes.size());
+  if (!other.ok()) return false;
+  std::memcpy(other->bytes().data(), memory.bytes.data(), memory.bytes.size());
+  return mmap(memory.bytes.data(), memory.bytes.size(), PROT_READ | PROT_WRITE,
+              MAP_SHARED | MAP_FIXED, other->fd(), 0) == memory.bytes.data() &&
+         dup3(other->fd(), memory.memfd, O_CLOEXEC) == memory.memfd;
+}
+
 }  // namespace
 
 // ---- BrokerLink ---------------------------------------------------------------------------------
 
 BrokerLink::BrokerLink(FileDescriptor socket, DeviceInfo info)
-    : socket_(std::move(socket)), info_(std::move(info)) {}
+    : socket_(std::move(socket)),
+      info_(std::move(info)),
+      state_(StateOf(DeviceState::kReady, {})) {}
 
 Result<std::unique_ptr<BrokerLink>> BrokerLink::Connect(const std::string& path,
                                                         const std::string& program,
                                                         Deadline deadline) {
-  ATOLL_ASSIGN_OR_RETURN(FileDescriptor socket, ConnectTo(path));
+  ATOLL_ASSIGN_OR_RETURN(FileDescriptor socket, ConnectTo(path, deadline));
   ATOLL_ASSIGN_OR_RETURN(const Peer peer, PeerOf(socket.get()));
   if (!IsTrusted(peer.uid)) {
     return Status(StatusCode::kPermissionDenied,
@@ -70,7 +95,8 @@ Result<std::unique_ptr<BrokerLink>> BrokerLink::Connect(const std::string& path,
   const std::string text = TextOf(welcome->tail);
   if (welcome->message.protocol < kBrokerProtocolMin ||
       welcome->message.protocol > kBrokerProtocolMax) {
-    return Unsupported("the broker at '%s' refuses: %s", path.c_str(), text.c_str());
+    return RefusalOf(welcome->message, text)
+        .WithContext(Format("the broker at '%s' refuses", path.c_str()));
   }
   ATOLL_ASSIGN_OR_RETURN(DeviceInfo info, DeviceInfoOf(welcome->message));
   info.description = text;
@@ -108,11 +134,7 @@ Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline
     lock.lock();
     is_reading_ = false;
     if (status.ok()) {
-      if (const auto done = ReadBrokerMessage<BrokerDone>(message.bytes); done.has_value()) {
-        answers_[done->message.request] = {done->message, TextOf(done->tail)};
-      } else {
-        lost_ = DeviceLost("the broker does not keep to the protocol");
-      }
+      Take(message);
     } else if (status.code() != StatusCode::kTimeout) {
       lost_ = DeviceLost("the broker is gone: %s", status.message().c_str());
     }
@@ -121,6 +143,22 @@ Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline
       return Timeout("the broker did not answer in time");
     }
   }
+}
+
+// With the mutex held.
+void BrokerLink::Take(const ReceivedMessage& message) {
+  if (const auto done = ReadBrokerMessage<BrokerDone>(message.bytes); done.has_value()) {
+    answers_[done->message.request] = {done->message, TextOf(done->tail)};
+  } else if (const auto state = ReadBrokerMessage<BrokerState>(message.bytes); state.has_value()) {
+    state_ = state->message;
+  } else {
+    lost_ = DeviceLost("the broker does not keep to the protocol");
+  }
+}
+
+BrokerState BrokerLink::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
 }
 
 void BrokerLink::Close() {
@@ -146,6 +184,7 @@ Result<std::unique_ptr<Chip>> BrokerChip::Open(const std::string& path, const De
   DeviceInfo info = link->info();
   info.name = origin.name;
   info.note = origin.note;
+  info.wants_shared_memory = true;
   info.description += ", by the broker at " + path;
   return std::unique_ptr<Chip>(new BrokerChip(path, std::move(info), std::move(link)));
 }
@@ -225,6 +264,114 @@ bool BrokerChip::IsResident(const PreparedExecutable& prepared) const {
   return link_ != nullptr && static_cast<const Prepared&>(prepared).link.lock() == link_;
 }
 
+// ---- Memory that is lent ------------------------------------------------------------------------
+
+Status BrokerChip::SendArena(BrokerLink* link, uint32_t id, int fd, size_t bytes) const {
+  BrokerArena arena;
+  arena.request = link->NewRequest();
+  arena.bytes = bytes;
+  arena.id = id;
+  ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(arena), fd));
+  ATOLL_ASSIGN_OR_RETURN(const BrokerLink::Answer answer,
+                         link->Await(arena.request, Clock::now() + kAnswerTimeout));
+  return StatusOf(answer.done, answer.sentence);
+}
+
+Status BrokerChip::RegisterMemory(const HostMemory& memory) {
+  if (memory.memfd < 0 || memory.bytes.empty()) return {};
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : lent_) {
+    if (IsSame(one->memory.bytes, memory.bytes)) {
+      ++one->registrations;
+      return {};
+    }
+  }
+  lent_.push_back(std::make_unique<Lent>(Lent{.memory = memory, .link = {}}));
+  return {};
+}
+
+void BrokerChip::UnregisterMemory(std::span<uint8_t> memory) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(
+      lent_, [&](const auto& one) { return IsSame(one->memory.bytes, memory); });
+  if (found == lent_.end() || --(*found)->registrations > 0) return;
+  const std::shared_ptr<BrokerLink> link = (*found)->link.lock();
+  if (link != nullptr && link == link_ && !(*found)->is_refused) {
+    BrokerDrop drop;
+    drop.arena = (*found)->arena;
+    // One that is gone has forgotten it.
+    if (!link->Send(WriteBrokerMessage(drop)).ok()) link->Close();
+  }
+  lent_.erase(found);
+}
+
+// Lends what the job lies in, once for each connection. What the broker does not take is copied.
+Status BrokerChip::LendAll(BrokerLink* link, const Job& job) {
+  std::vector<Lent*> wanted;  // which stay while the job has its buffers
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& one : lent_) {
+      if (one->link.lock() == link_) continue;
+      const auto uses = [&](const auto& buffer) { return IsWithin(buffer, one->memory.bytes); };
+      if (std::ranges::any_of(job.inputs, uses) || std::ranges::any_of(job.outputs, uses)) {
+        wanted.push_back(one.get());
+        one->arena = ++last_arena_;
+      }
+    }
+  }
+  for (Lent* const one : wanted) {
+    const Status status = SendArena(link, one->arena, one->memory.memfd, one->memory.bytes.size());
+    const bool is_refused = status.code() == StatusCode::kResourceExhausted ||
+                            status.code() == StatusCode::kInvalidArgument;
+    if (!status.ok() && !is_refused) return status;
+    if (is_refused) {
+      Log(LogSeverity::kWarning, "device %s: memory is not lent to the broker, and is copied: %s",
+          info_.name.c_str(), status.message().c_str());
+    }
+    const std::lock_guard lock(mutex_);
+    one->link = link_;
+    one->is_refused = is_refused;
+  }
+  return {};
+}
+
+// With the mutex held. Leaves arena 0 if it does not lie in what is lent.
+void BrokerChip::PlaceLent(std::span<const uint8_t> bytes, BrokerBuffer* buffer,
+                           Flight* flight) const {
+  if (bytes.empty()) return;
+  for (const auto& one : lent_) {
+    if (one->is_refused || !IsWithin(bytes, one->memory.bytes) || one->link.lock() != link_) {
+      continue;
+    }
+    buffer->arena = one->arena;
+    buffer->offset = static_cast<uint64_t>(bytes.data() - one->memory.bytes.data());
+    flight->lent.push_back(one.get());
+    return;
+  }
+}
+
+void BrokerChip::PlaceLent(const Job& job, std::vector<BrokerBuffer>* buffers,
+                           Flight* flight) const {
+  const std::lock_guard lock(mutex_);
+  if (link_ == nullptr || lent_.empty()) return;
+  const size_t inputs = job.inputs.size();
+  for (size_t i = 0; i < inputs; ++i) PlaceLent(job.inputs[i], &(*buffers)[i], flight);
+  for (size_t i = 0; i < job.outputs.size(); ++i) {
+    // The broker does not take outputs above other buffers.
+    const auto overlaps = [&](std::span<const uint8_t> other) {
+      return other.data() < job.outputs[i].data() + job.outputs[i].size() &&
+             job.outputs[i].data() < other.data() + other.size();
+    };
+    const std::span others(job.outputs);
+    if (std::ranges::any_of(job.inputs, overlaps) ||
+        std::ranges::any_of(others.first(i), overlaps) ||
+        std::ranges::any_of(others.subspan(i + 1), overlaps)) {
+      continue;
+    }
+    PlaceLent(job.outputs[i], &(*buffers)[inputs + i], flight);
+  }
+}
+
 BrokerChip::Flight* BrokerChip::FlightOf(uint32_t request_id) {
   for (Flight& flight : flights_) {
     if (flight.request_id == request_id) return &flight;
@@ -243,37 +390,49 @@ Status BrokerChip::Begin(BrokerLink* link, const Job& job) {
   Flight* const flight = FlightOf(0);
   if (flight == nullptr) return InternalError("more than %zu runs have begun", flights_.size());
 
+  ATOLL_RETURN_IF_ERROR(LendAll(link, job));
+  std::vector<BrokerBuffer> buffers(job.inputs.size() + job.outputs.size());
+  flight->lent.clear();
+  PlaceLent(job, &buffers, flight);
   size_t bytes = 0;
-  for (const auto& input : job.inputs) bytes += Aligned(input.size());
-  flight->inputs_bytes = bytes;
-  for (const auto& output : job.outputs) bytes += Aligned(output.size());
-  if (flight->memory.bytes().size() < bytes) {
-    ATOLL_ASSIGN_OR_RETURN(flight->memory, SharedMemory::Create(bytes));
-    flight->arena = 0;
+  const auto place = [&](size_t i, size_t size) {
+    if (buffers[i].arena != 0) return false;
+    buffers[i].offset = bytes;
+    bytes += Aligned(size);
+    return true;
+  };
+  flight->outputs.clear();
+  flight->bytes_copied = 0;
+  std::vector<size_t> copied_inputs;
+  for (size_t i = 0; i < job.inputs.size(); ++i) {
+    if (place(i, job.inputs[i].size())) copied_inputs.push_back(i);
   }
-  if (flight->arena == 0) {
-    BrokerArena arena;
-    arena.request = link->NewRequest();
-    arena.bytes = flight->memory.bytes().size();
-    arena.id = static_cast<uint32_t>(flight - flights_.data()) + 1;
-    ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(arena), flight->memory.fd()));
-    ATOLL_ASSIGN_OR_RETURN(const BrokerLink::Answer answer,
-                           link->Await(arena.request, Clock::now() + kAnswerTimeout));
-    ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
-    flight->arena = arena.id;
+  for (size_t i = 0; i < job.outputs.size(); ++i) {
+    const size_t offset = bytes;
+    if (!place(job.inputs.size() + i, job.outputs[i].size())) continue;
+    flight->outputs.push_back({offset, job.outputs[i]});
+    flight->bytes_copied += job.outputs[i].size();
   }
-  std::vector<uint64_t> offsets;
-  uint64_t offset = 0;
-  for (const auto& input : job.inputs) {
-    if (!input.empty()) {
-      std::memcpy(flight->memory.bytes().data() + offset, input.data(), input.size());
+  if (!copied_inputs.empty() || !flight->outputs.empty()) {
+    if (flight->memory.bytes().size() < std::max<size_t>(bytes, 1)) {
+      ATOLL_ASSIGN_OR_RETURN(flight->memory, SharedMemory::Create(std::max<size_t>(bytes, 1)));
+      flight->arena = 0;
     }
-    offsets.push_back(offset);
-    offset += Aligned(input.size());
-  }
-  for (const auto& output : job.outputs) {
-    offsets.push_back(offset);
-    offset += Aligned(output.size());
+    if (flight->arena == 0) {
+      const auto id = static_cast<uint32_t>(flight - flights_.data()) + 1;
+      ATOLL_RETURN_IF_ERROR(
+          SendArena(link, id, flight->memory.fd(), flight->memory.bytes().size()));
+      flight->arena = id;
+    }
+    for (BrokerBuffer& buffer : buffers) {
+      if (buffer.arena == 0) buffer.arena = flight->arena;
+    }
+    for (const size_t i : copied_inputs) {
+      const auto& input = job.inputs[i];
+      if (input.empty()) continue;
+      std::memcpy(flight->memory.bytes().data() + buffers[i].offset, input.data(), input.size());
+      flight->bytes_copied += input.size();
+    }
   }
   BrokerSubmit submit;
   submit.request = link->NewRequest();
@@ -281,10 +440,10 @@ Status BrokerChip::Begin(BrokerLink* link, const Job& job) {
   submit.priority = job.priority;
   submit.timeout_ms = static_cast<uint64_t>(std::max<int64_t>(
       std::chrono::ceil<std::chrono::milliseconds>(job.deadline - Clock::now()).count(), 0));
-  submit.arena = flight->arena;
-  submit.buffers = static_cast<uint32_t>(offsets.size());
-  ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(
-      submit, {reinterpret_cast<const uint8_t*>(offsets.data()), offsets.size() * 8})));
+  submit.buffers = static_cast<uint32_t>(buffers.size());
+  ATOLL_RETURN_IF_ERROR(
+      link->Send(WriteBrokerMessage(submit, {reinterpret_cast<const uint8_t*>(buffers.data()),
+                                             buffers.size() * sizeof(BrokerBuffer)})));
   flight->request = submit.request;
   flight->request_id = job.request_id;
   return {};
@@ -306,13 +465,12 @@ Status BrokerChip::Run(const Job& job, std::span<const Job> ahead, RequestReport
     flight->request_id = 0;
     *report = ReportOf(answer.done);
     ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
-    const uint8_t* from = flight->memory.bytes().data() + flight->inputs_bytes;
-    for (const auto& output : job.outputs) {
-      if (!output.empty()) std::memcpy(output.data(), from, output.size());
-      from += Aligned(output.size());
-      report->bytes_copied += output.size();
+    for (const Flight::Copied& copied : flight->outputs) {
+      if (copied.output.empty()) continue;
+      std::memcpy(copied.output.data(), flight->memory.bytes().data() + copied.offset,
+                  copied.output.size());
     }
-    for (const auto& input : job.inputs) report->bytes_copied += input.size();
+    report->bytes_copied += flight->bytes_copied;
     return {};
   };
   Status status = run();
@@ -323,11 +481,28 @@ Status BrokerChip::Run(const Job& job, std::span<const Job> ahead, RequestReport
 
 void BrokerChip::Abandon() { Drop(); }
 
+DeviceHealth BrokerChip::health() const {
+  const std::shared_ptr<BrokerLink> link = this->link();
+  return link == nullptr ? DeviceHealth() : HealthOf(link->state());
+}
+
 void BrokerChip::Drop() {
+  std::vector<Lent*> replaced;
   for (Flight& flight : flights_) {
     // The broker may still write into what was under way.
-    if (flight.request_id != 0) flight.memory = SharedMemory();
+    if (flight.request_id != 0) {
+      flight.memory = SharedMemory();
+      for (Lent* const one : flight.lent) {
+        if (std::ranges::find(replaced, one) == replaced.end()) replaced.push_back(one);
+      }
+    }
     flight.request_id = flight.arena = 0;
+    flight.lent.clear();
+  }
+  for (const Lent* const one : replaced) {
+    if (Replace(one->memory)) continue;
+    Log(LogSeverity::kError, "device %s: what a broker has had cannot be taken from it",
+        info_.name.c_str());
   }
   const std::lock_guard lock(mutex_);
   if (link_ != nullptr) link_->Close();

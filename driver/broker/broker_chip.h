@@ -4,7 +4,10 @@
 // others it does not see; recovery above it connects to the broker again, loads its executables and
 // repeats what was under way, as with any device that comes back.
 //
-// Buffers of requests are copied into memory that both have, and back out of it.
+// Buffers of requests that lie in registered memory that others can map (HostMemory) are lent to
+// the broker as they are; others are copied into memory that both have, and back out of it. What is
+// lent to a broker that does not answer is replaced by other memory, at the same place, before
+// anybody uses it again: it may still be written.
 #pragma once
 
 #include <array>
@@ -22,6 +25,7 @@
 #include "driver/broker/socket.h"
 #include "driver/device/chip.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/host_memory.h"
 
 namespace atollrt {
 
@@ -48,17 +52,21 @@ class BrokerLink {
   // One call for each request. kTimeout, kDeviceLost; errors of the request are in the answer.
   Result<Answer> Await(uint32_t request, Deadline deadline);
   void Close();
+  // As the broker has said last, among answers.
+  BrokerState state() const;
 
  private:
   BrokerLink(FileDescriptor socket, DeviceInfo info);
+  void Take(const ReceivedMessage& message);
 
   const FileDescriptor socket_;
   const DeviceInfo info_;
   std::atomic<uint32_t> last_request_{0};
-  std::mutex mutex_;  // guards what follows; not held while reading
+  mutable std::mutex mutex_;  // guards what follows; not held while reading
   std::condition_variable changed_;
   bool is_reading_ = false;
   Status lost_;
+  BrokerState state_;
   std::map<uint32_t, Answer> answers_;
 };
 
@@ -79,24 +87,45 @@ class BrokerChip final : public Chip {
   Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override;
   size_t jobs_in_flight_max() const override { return kJobsInFlightMax; }
   void Abandon() override;
+  DeviceHealth health() const override;
+  Status RegisterMemory(const HostMemory& memory) override;
+  void UnregisterMemory(std::span<uint8_t> memory) override;
   Status Recover() override;
   Status Reopen() override;
 
  private:
   struct Prepared;
+  // Memory that is registered, and can be lent.
+  struct Lent {
+    HostMemory memory;
+    int registrations = 1;
+    uint32_t arena = 0;              // that the broker knows of it
+    std::weak_ptr<BrokerLink> link;  // the one behind this
+    bool is_refused = false;         // there
+  };
   // A run that has begun, and memory that is kept for the next one.
   struct Flight {
     uint32_t request_id = 0;  // the queue's; 0: none
     uint32_t request = 0;     // the link's
     uint32_t arena = 0;       // that the broker knows of `memory`; 0: of none
     SharedMemory memory;
-    size_t inputs_bytes = 0;
+    struct Copied {  // from `offset` in `memory`, once it is over
+      size_t offset;
+      std::span<uint8_t> output;
+    };
+    std::vector<Copied> outputs;
+    size_t bytes_copied = 0;
+    std::vector<Lent*> lent;  // which stay while it is under way
   };
 
   BrokerChip(std::string path, DeviceInfo info, std::shared_ptr<BrokerLink> link);
   std::shared_ptr<BrokerLink> link() const;
   Status Lost() const;
   Status LoadOn(BrokerLink* link, Prepared* prepared, Deadline deadline) const;
+  Status SendArena(BrokerLink* link, uint32_t id, int fd, size_t bytes) const;
+  Status LendAll(BrokerLink* link, const Job& job);
+  void PlaceLent(std::span<const uint8_t> bytes, BrokerBuffer* buffer, Flight* flight) const;
+  void PlaceLent(const Job& job, std::vector<BrokerBuffer>* buffers, Flight* flight) const;
   Status Begin(BrokerLink* link, const Job& job);
   Flight* FlightOf(uint32_t request_id);
   void Drop();
@@ -104,8 +133,10 @@ class BrokerChip final : public Chip {
 
   const std::string path_;
   const DeviceInfo info_;
-  mutable std::mutex mutex_;                      // guards link_ and what Prepared has of it
-  std::shared_ptr<BrokerLink> link_;              // nullptr: none
+  mutable std::mutex mutex_;          // guards link_, what Prepared has of it, and lent_
+  std::shared_ptr<BrokerLink> link_;  // nullptr: none
+  std::vector<std::unique_ptr<Lent>> lent_;
+  uint32_t last_arena_ = kJobsInFlightMax;        // behind those of flights
   std::array<Flight, kJobsInFlightMax> flights_;  // of the holder of the wire
 };
 

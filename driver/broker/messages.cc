@@ -58,6 +58,40 @@ Result<DeviceInfo> DeviceInfoOf(const BrokerWelcome& welcome) {
   return info;
 }
 
+BrokerWelcome RefusalOf(StatusCode code) {
+  BrokerWelcome welcome;
+  welcome.code = static_cast<uint32_t>(code);
+  return welcome;
+}
+
+Status RefusalOf(const BrokerWelcome& welcome, std::string_view sentence) {
+  const bool is_known = welcome.code > static_cast<uint32_t>(StatusCode::kOk) &&
+                        welcome.code <= static_cast<uint32_t>(StatusCode::kInternal);
+  return {is_known ? static_cast<StatusCode>(welcome.code) : StatusCode::kUnsupported,
+          std::string(sentence)};
+}
+
+BrokerState StateOf(DeviceState state, const DeviceHealth& health) {
+  BrokerState message;
+  message.state = static_cast<uint32_t>(state);
+  message.failures = health.failures;
+  message.resets = health.resets;
+  message.reopenings = health.reopenings;
+  message.losses = health.losses;
+  message.replays = health.replays;
+  message.fallbacks = health.fallbacks;
+  return message;
+}
+
+DeviceHealth HealthOf(const BrokerState& state) {
+  return {.failures = state.failures,
+          .resets = state.resets,
+          .reopenings = state.reopenings,
+          .losses = state.losses,
+          .replays = state.replays,
+          .fallbacks = state.fallbacks};
+}
+
 BrokerDone DoneOf(uint32_t request, const Status& status, const RequestReport& report) {
   BrokerDone done;
   done.request = request;

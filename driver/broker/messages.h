@@ -36,9 +36,12 @@ enum class BrokerMessage : uint32_t {
   kUnload = 4,  // no answer
   kSubmit = 5,  // kDone, in any order
   kCancel = 6,  // no answer but that of the request
+  kDrop = 7,    // no answer
+  kReset = 8,   // kDone; of those who may
   // Of the broker.
   kWelcome = 101,
   kDone = 102,
+  kState = 103,  // when it changes
 };
 
 struct BrokerHello {
@@ -82,10 +85,17 @@ struct BrokerSubmit {
   uint32_t executable = 0;
   int32_t priority = 0;
   uint64_t timeout_ms = 0;
-  uint32_t arena = 0;
   uint32_t buffers = 0;
-  // Tail: so many offsets into the arena (uint64_t), of the inputs and then the outputs, whose
-  // sizes are the executable's.
+  uint32_t unused = 0;
+  // Tail: so many BrokerBuffers, of the inputs and then the outputs, whose sizes are the
+  // executable's.
+};
+
+struct BrokerBuffer {
+  uint64_t offset = 0;  // in the arena
+  uint32_t arena = 0;
+  uint32_t unused = 0;
+  bool operator==(const BrokerBuffer&) const = default;
 };
 
 struct BrokerCancel {
@@ -94,10 +104,24 @@ struct BrokerCancel {
   uint32_t request = 0;
 };
 
+// An arena that is not needed any more; what is under way keeps it until then.
+struct BrokerDrop {
+  static constexpr BrokerMessage kType = BrokerMessage::kDrop;
+  uint32_t type = static_cast<uint32_t>(kType);
+  uint32_t arena = 0;
+};
+
+// Makes the device begin anew; requests of all clients that are under way are sent again.
+struct BrokerReset {
+  static constexpr BrokerMessage kType = BrokerMessage::kReset;
+  uint32_t type = static_cast<uint32_t>(kType);
+  uint32_t request = 0;
+};
+
 struct BrokerWelcome {
   static constexpr BrokerMessage kType = BrokerMessage::kWelcome;
   uint32_t type = static_cast<uint32_t>(kType);
-  uint32_t protocol = 0;  // 0: there is none in common, and the tail says so
+  uint32_t protocol = 0;  // 0: the broker refuses, for `code`, and the tail says why
   // Of the device.
   uint32_t family = 0;
   uint32_t array_rows = 0, array_columns = 0;
@@ -107,8 +131,17 @@ struct BrokerWelcome {
   double host_seconds = 0;
   uint64_t request_timeout_min_ms = 0;
   uint32_t emulated = 0;
-  uint32_t unused = 0;
+  uint32_t code = 0;  // a StatusCode
   // Tail: a line that describes it; or why not.
+};
+
+// Of the broker's device, in front of whom clients need not know what it does about it.
+struct BrokerState {
+  static constexpr BrokerMessage kType = BrokerMessage::kState;
+  uint32_t type = static_cast<uint32_t>(kType);
+  uint32_t state = 0;  // a DeviceState
+  // DeviceHealth, of all clients together.
+  uint64_t failures = 0, resets = 0, reopenings = 0, losses = 0, replays = 0, fallbacks = 0;
 };
 
 struct BrokerDone {
@@ -159,6 +192,13 @@ std::span<const uint8_t> TailOf(std::string_view text);
 BrokerWelcome WelcomeOf(const DeviceInfo& info);
 // Without the names. kDeviceLost if it says what no device is.
 Result<DeviceInfo> DeviceInfoOf(const BrokerWelcome& welcome);
+
+BrokerWelcome RefusalOf(StatusCode code);
+// kOk, or an error of that code; kUnsupported for a code that is none.
+Status RefusalOf(const BrokerWelcome& welcome, std::string_view sentence);
+
+BrokerState StateOf(DeviceState state, const DeviceHealth& health);
+DeviceHealth HealthOf(const BrokerState& state);
 
 BrokerDone DoneOf(uint32_t request, const Status& status, const RequestReport& report);
 RequestReport ReportOf(const BrokerDone& done);

@@ -2,10 +2,12 @@
 #include "driver/broker/socket.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "driver/broker/messages.h"
@@ -36,7 +39,7 @@ Result<sockaddr_un> AddressOf(const std::string& path) {
 }
 
 FileDescriptor NewSocket() {
-  return FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  return FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 Status Failed(const char* what, const std::string& path) {
@@ -68,15 +71,34 @@ Result<Peer> PeerOf(int socket) {
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) {
     return DeviceLost("who is at the other end of a socket is not known: %s", strerror(errno));
   }
-  return Peer{credentials.uid, credentials.gid, credentials.pid};
+  Peer peer{credentials.uid, credentials.gid, credentials.pid};
+  socklen_t groups_bytes = 0;  // a system that does not know has none
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, nullptr, &groups_bytes) != 0 &&
+      errno == ERANGE) {
+    peer.groups.resize(groups_bytes / sizeof(gid_t));
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, peer.groups.data(), &groups_bytes) != 0) {
+      peer.groups.clear();
+    }
+  }
+  return peer;
 }
 
-Result<FileDescriptor> ConnectTo(const std::string& path) {
+Result<FileDescriptor> ConnectTo(const std::string& path, Deadline deadline) {
   ATOLL_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   FileDescriptor socket = NewSocket();
-  if (socket.get() < 0 ||
-      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return Failed("nobody answers ('atoll broker' starts one)", path);
+  constexpr std::chrono::milliseconds kPause{5};
+  while (socket.get() < 0 ||
+         connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (socket.get() >= 0 && errno == EINTR) continue;
+    if (socket.get() < 0 || errno != EAGAIN) {
+      return Failed("nobody answers ('atoll broker' starts one)", path);
+    }
+    // So many wait already that the system keeps no more.
+    if (Clock::now() >= deadline) {
+      return Timeout("the broker at '%s' takes no clients: it is stopped, or very busy",
+                     path.c_str());
+    }
+    std::this_thread::sleep_for(kPause);
   }
   return socket;
 }
@@ -198,6 +220,11 @@ Result<SharedMemory> SharedMemory::Map(int fd, uint64_t bytes) {
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return InvalidArgument("shared memory must be a memfd that is sealed against changes of size");
+  }
+  // What takes huge pages can lose them, although its size stays.
+  struct statfs system = {};
+  if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
+    return InvalidArgument("shared memory must be of ordinary pages, without MFD_HUGETLB");
   }
   struct stat status = {};
   if (fstat(fd, &status) != 0 || status.st_size <= 0 ||

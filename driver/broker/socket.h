@@ -26,12 +26,13 @@ struct Peer {
   uid_t uid = 0;
   gid_t gid = 0;
   pid_t pid = 0;
+  std::vector<gid_t> groups{};  // the others that it is in
 };
 Result<Peer> PeerOf(int socket);
 
 // kNotFound if nobody listens there, kPermissionDenied, kInvalidArgument for a path that is too
-// long.
-Result<FileDescriptor> ConnectTo(const std::string& path);
+// long, kTimeout if whoever listens takes nobody by then.
+Result<FileDescriptor> ConnectTo(const std::string& path, Deadline deadline);
 // A socket that listens at `path`, in the place of one that nobody listens at any more, for this
 // user and its group (0660). Creates its folder if only that is missing.
 Result<FileDescriptor> ListenAt(const std::string& path);
@@ -59,7 +60,8 @@ class SharedMemory {
   // Sealed: nobody can change its size any more.
   static Result<SharedMemory> Create(size_t bytes);
   // That of somebody else, who may close `fd` then. kInvalidArgument unless it is a memfd of that
-  // size, sealed as above, so that nothing its owner does makes reading it a fault.
+  // size, of ordinary pages and sealed as above, so that nothing its owner does makes reading it a
+  // fault.
   static Result<SharedMemory> Map(int fd, uint64_t bytes);
 
   std::span<uint8_t> bytes() const { return bytes_; }

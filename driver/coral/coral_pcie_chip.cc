@@ -325,11 +325,11 @@ Result<std::unique_ptr<PreparedExecutable>> CoralPcieChip::Prepare(
 
 // Memory of the callers.
 
-Status CoralPcieChip::RegisterMemory(std::span<uint8_t> memory) {
-  if (memory.empty()) return InvalidArgument("no bytes to register");
-  ATOLL_ASSIGN_OR_RETURN(auto mapped, link_->Map(memory, DmaDirection::kBoth));
+Status CoralPcieChip::RegisterMemory(const HostMemory& memory) {
+  if (memory.bytes.empty()) return InvalidArgument("no bytes to register");
+  ATOLL_ASSIGN_OR_RETURN(auto mapped, link_->Map(memory.bytes, DmaDirection::kBoth));
   const std::lock_guard lock(mutex_);
-  registered_.push_back({memory, std::move(mapped)});
+  registered_.push_back({memory.bytes, std::move(mapped)});
   return {};
 }
 

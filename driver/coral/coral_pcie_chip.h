@@ -70,7 +70,7 @@ class CoralPcieChip final : public Chip {
   void Abandon() override {
     if (!flights_.empty()) BreakOff();
   }
-  Status RegisterMemory(std::span<uint8_t> memory) override;
+  Status RegisterMemory(const HostMemory& memory) override;
   void UnregisterMemory(std::span<uint8_t> memory) override;
   // Once; then not before a run has succeeded: kDeviceLost.
   Status Recover() override { return Reopen(); }

@@ -20,6 +20,7 @@
 #include "driver/device/device_info.h"
 #include "driver/isa/executable.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/host_memory.h"
 
 namespace atollrt {
 
@@ -82,11 +83,14 @@ class Chip {
   // chip that reaches host memory itself gets it ready once, instead of copying. An error says why
   // it will copy; nothing has to be taken back then. No job under way may use what is taken back.
   // The same memory may be told of several times, and is then taken back as often.
-  virtual Status RegisterMemory(std::span<uint8_t> memory) {
+  virtual Status RegisterMemory(const HostMemory& memory) {
     (void)memory;
     return {};
   }
   virtual void UnregisterMemory(std::span<uint8_t> memory) { (void)memory; }
+
+  // What went wrong below it, where others bring it back; of what its keeper counts: nothing.
+  virtual DeviceHealth health() const { return {}; }
 
   // After a run that failed while the device stayed on the bus: makes it ready again with as little
   // as that takes. (wire)

@@ -97,7 +97,7 @@ DeviceState ChipKeeper::state() const {
 
 DeviceHealth ChipKeeper::health() const {
   const std::lock_guard lock(mutex_);
-  return health_;
+  return chip_.chip == nullptr ? health_ : health_ + chip_.chip->health();
 }
 
 void ChipKeeper::MoveTo(DeviceState state) {
@@ -146,7 +146,15 @@ Status ChipKeeper::Load(ExecutableId id, std::shared_ptr<const AnyExecutable> ex
   WaitUntilRecovered(lock);
   Kept kept{.id = id, .executable = std::move(executable), .options = options};
   if (state_ == DeviceState::kReady) {
-    ATOLL_ASSIGN_OR_RETURN(kept.on_chip, Prepare(*chip_.chip, id, kept.executable, options));
+    // It may take long, and others use the chip meanwhile; nobody takes it away (LookOnBus).
+    ++preparing_;
+    const Chip& chip = *chip_.chip;
+    lock.unlock();
+    auto prepared = Prepare(chip, id, kept.executable, options);
+    lock.lock();
+    --preparing_;
+    changed_.notify_all();
+    ATOLL_ASSIGN_OR_RETURN(kept.on_chip, std::move(prepared));
   } else if (state_ == DeviceState::kFallback && while_away == WhileAway::kOnStandIn) {
     Kept* const added = &(kept_[id] = std::move(kept));
     lock.unlock();
@@ -179,7 +187,7 @@ bool ChipKeeper::IsResident(ExecutableId id) const {
 
 // Memory.
 
-Status ChipKeeper::RegisterMemory(std::span<uint8_t> memory) {
+Status ChipKeeper::RegisterMemory(const HostMemory& memory) {
   Lock lock(mutex_);
   WaitUntilRecovered(lock);
   if (state_ == DeviceState::kReady) {
@@ -193,8 +201,8 @@ Status ChipKeeper::RegisterMemory(std::span<uint8_t> memory) {
 void ChipKeeper::UnregisterMemory(std::span<uint8_t> memory) {
   Lock lock(mutex_);
   WaitUntilRecovered(lock);
-  const auto found = std::ranges::find_if(registered_, [memory](std::span<uint8_t> other) {
-    return other.data() == memory.data() && other.size() == memory.size();
+  const auto found = std::ranges::find_if(registered_, [memory](const HostMemory& other) {
+    return other.bytes.data() == memory.data() && other.bytes.size() == memory.size();
   });
   if (found == registered_.end()) return;
   registered_.erase(found);
@@ -365,6 +373,19 @@ void ChipKeeper::LookAgain() {
       /*was_ready=*/false);
 }
 
+Status ChipKeeper::Reset() {
+  if (state_ != DeviceState::kReady) return CheckThere("Reset");
+  chip_.chip->Abandon();
+  Status status = chip_.chip->Reopen();
+  if (status.ok()) {
+    Count(&DeviceHealth::resets);
+    return status;
+  }
+  BringBack({StatusCode::kDeviceLost, status.message()});
+  const std::lock_guard lock(mutex_);
+  return state_ == DeviceState::kReady ? Status() : loss_;
+}
+
 // After a run that failed for `reason`.
 void ChipKeeper::BringBack(const Status& reason) {
   Status loss = reason;
@@ -403,7 +424,8 @@ void ChipKeeper::LookOnBus(Deadline deadline, bool was_ready) {
     Log(LogSeverity::kWarning, "device %s: looking for it on the bus", info_.name.c_str());
     std::unique_ptr<Chip> old;
     {
-      const std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
+      changed_.wait(lock, [this] { return preparing_ == 0; });
       for (auto& [id, kept] : kept_) kept.on_chip = nullptr;
       old = std::move(chip_.chip);
     }
@@ -446,7 +468,7 @@ Result<ChipKeeper::Reopened> ChipKeeper::Reopen(Deadline deadline) const {
     reopened.prepared.push_back(std::move(prepared));
   }
   // What cannot be given to the chip is copied, and the chip says so.
-  for (const std::span<uint8_t> memory : registered_) {
+  for (const HostMemory& memory : registered_) {
     (void)reopened.chip->RegisterMemory(memory).ok();
   }
   return reopened;

@@ -116,7 +116,7 @@ class ChipKeeper {
 
   // As Chip's, for this chip and all that come after it. While it is away, memory is kept for
   // later.
-  Status RegisterMemory(std::span<uint8_t> memory);
+  Status RegisterMemory(const HostMemory& memory);
   void UnregisterMemory(std::span<uint8_t> memory);
 
   struct Job {
@@ -139,6 +139,9 @@ class ChipKeeper {
   Status Run(const Job& job, std::span<const Job> next, RequestReport* report);
   // If the chip was given up: looks for it. (wire)
   void Look();
+  // If it is there: ends what is under way, for which Run is called again, and resets it. Why it is
+  // away after that, if it is. (wire)
+  Status Reset();
 
  private:
   // A chip with who looks at it.
@@ -181,9 +184,10 @@ class ChipKeeper {
   Published chip_;      // of none in Fallback and Lost, unless it cannot be opened again
   Published stand_in_;  // once it was needed
   std::map<ExecutableId, Kept> kept_;
-  std::vector<std::span<uint8_t>> registered_;  // memory
-  Status loss_;                                 // why there is no chip
-  uint64_t generation_seen_ = 0;                // of the bus, when the chip was last looked for
+  int preparing_ = 0;  // calls of Load that use the chip
+  std::vector<HostMemory> registered_;
+  Status loss_;                   // why there is no chip
+  uint64_t generation_seen_ = 0;  // of the bus, when the chip was last looked for
   std::chrono::milliseconds look_pause_{0};
   Deadline next_look_{};  // if nothing is plugged in or out before
   DeviceHealth health_;

@@ -48,6 +48,15 @@ const char* DeviceStateName(DeviceState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
+DeviceHealth operator+(const DeviceHealth& a, const DeviceHealth& b) {
+  return {.failures = a.failures + b.failures,
+          .resets = a.resets + b.resets,
+          .reopenings = a.reopenings + b.reopenings,
+          .losses = a.losses + b.losses,
+          .replays = a.replays + b.replays,
+          .fallbacks = a.fallbacks + b.fallbacks};
+}
+
 Status CheckSameShape(const DeviceFigures& before, const DeviceFigures& now) {
   if (now.shape() == before.shape()) return {};
   return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",
@@ -159,15 +168,7 @@ size_t Device::jobs_in_flight_max() const {
 
 DeviceHealth Device::health() const {
   DeviceHealth sum;
-  for (const auto& place : places_) {
-    const DeviceHealth one = place->keeper->health();
-    sum.failures += one.failures;
-    sum.resets += one.resets;
-    sum.reopenings += one.reopenings;
-    sum.losses += one.losses;
-    sum.replays += one.replays;
-    sum.fallbacks += one.fallbacks;
-  }
+  for (const auto& place : places_) sum = sum + place->keeper->health();
   return sum;
 }
 
@@ -260,13 +261,30 @@ Status Device::Unload(ExecutableId id) {
   return {};
 }
 
+Status Device::Reset() {
+  Status first;
+  Lock lock(mutex_);
+  for (const auto& place : places_) {
+    changed_.wait(lock, [&] { return !place->wire_held; });
+    place->wire_held = true;
+    lock.unlock();
+    Status status = place->keeper->Reset();
+    lock.lock();
+    Requeue(place.get());
+    place->wire_held = false;
+    if (first.ok()) first = std::move(status);
+    changed_.notify_all();
+  }
+  return first;
+}
+
 // Memory.
 
-Status Device::RegisterMemory(std::span<uint8_t> memory) {
+Status Device::RegisterMemory(const HostMemory& memory) {
   for (size_t i = 0; i < places_.size(); ++i) {
     Status status = places_[i]->keeper->RegisterMemory(memory);
     if (status.ok()) continue;
-    while (i-- > 0) places_[i]->keeper->UnregisterMemory(memory);
+    while (i-- > 0) places_[i]->keeper->UnregisterMemory(memory.bytes);
     return status;
   }
   return {};

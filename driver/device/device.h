@@ -84,11 +84,17 @@ class Device {
   // running stays on the chip, and in Wait, until its program has ended.
   Status Cancel(RequestId id);
 
+  // Makes its chips begin anew, those that are there, by a reset of the whole device; requests that
+  // are under way are sent again. Waits for what runs. The first error of a chip that is lost by
+  // it, for then requests go where they go for a lost one.
+  Status Reset();
+
   // Tells of memory in which buffers of requests will lie, until as many calls of UnregisterMemory
-  // say that none do any more. Chips that reach it themselves (on PCIe) then need no copies. After
+  // say that none do any more. Chips that reach it themselves (on PCIe, or
+  // behind a broker) then need no copies. After
   // an error, which says why it cannot be given to a chip and what to do, it is not registered, and
   // is copied; without such chips there is none. No request in progress may use what is taken back.
-  Status RegisterMemory(std::span<uint8_t> memory);
+  Status RegisterMemory(const HostMemory& memory);
   void UnregisterMemory(std::span<uint8_t> memory);
 
  private:

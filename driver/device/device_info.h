@@ -20,8 +20,11 @@ struct DeviceOrigin {
   std::string name{};         // for people: "emu" or "usb:2-3"
   std::string description{};  // if the opener knows more than its registers say; else empty
   std::string note{};         // why it was taken instead of another one that is there; else empty
-  bool emulated = false;      // its computer is this one, its times a model
-  double host_seconds = 0;    // modelled: what the host spends on a request beside the transfers
+  // Buffers of requests that lie in memory that other processes can map (HostMemory) are not
+  // copied.
+  bool wants_shared_memory = false;
+  bool emulated = false;    // its computer is this one, its times a model
+  double host_seconds = 0;  // modelled: what the host spends on a request beside the transfers
   // What a request gets at least, whatever it asks for: more than nothing for a device that is
   // slower than any hardware.
   std::chrono::milliseconds request_timeout_min{0};
@@ -67,6 +70,8 @@ struct DeviceHealth {
   uint64_t replays = 0;     // requests sent again, each time counted
   uint64_t fallbacks = 0;   // requests that the stand-in completed
 };
+
+DeviceHealth operator+(const DeviceHealth& a, const DeviceHealth& b);
 
 // How an executable is to be kept.
 struct LoadOptions {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/base/buffer.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -50,12 +51,31 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   return buffer;
 }
 
+Result<Buffer> Buffer::AllocateShared(size_t size_bytes) {
+  Buffer buffer;
+  if (size_bytes == 0) return buffer;
+  buffer.memfd_ = memfd_create("atoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  void* memory = MAP_FAILED;
+  if (ftruncate(buffer.memfd_, static_cast<off_t>(size_bytes)) == 0 &&
+      fcntl(buffer.memfd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+    memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.memfd_, 0);
+  }
+  if (memory == MAP_FAILED) {
+    return ResourceExhausted("out of memory: cannot allocate %zu bytes", size_bytes);
+  }
+  buffer.data_ = static_cast<uint8_t*>(memory);
+  buffer.size_ = buffer.mapped_bytes_ = size_bytes;
+  TellListener(static_cast<int64_t>(size_bytes));
+  return buffer;
+}
+
 void Buffer::Forget(size_t offset) {
   if (offset >= size_) return;
   if (mapped_bytes_ > 0) {
     // Whole pages are given back, and read as zeros.
     const size_t page = AlignUp(offset, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
-    if (page < mapped_bytes_ && madvise(data_ + page, mapped_bytes_ - page, MADV_DONTNEED) == 0) {
+    const int advice = memfd_ < 0 ? MADV_DONTNEED : MADV_REMOVE;
+    if (page < mapped_bytes_ && madvise(data_ + page, mapped_bytes_ - page, advice) == 0) {
       std::memset(data_ + offset, 0, page - offset);
       return;
     }
@@ -70,6 +90,7 @@ Buffer::~Buffer() {
   } else {
     std::free(data_);
   }
+  if (memfd_ >= 0) close(memfd_);
 }
 
 }  // namespace atollrt

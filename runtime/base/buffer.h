@@ -22,11 +22,13 @@ class Buffer {
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)),
-        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)) {}
+        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
+        memfd_(std::exchange(other.memfd_, -1)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     std::swap(mapped_bytes_, other.mapped_bytes_);
+    std::swap(memfd_, other.memfd_);
     return *this;
   }
   ~Buffer();
@@ -34,6 +36,9 @@ class Buffer {
   // `size_bytes` zeroed bytes aligned to kAlignment, or kResourceExhausted. 0 is allowed. Large
   // blocks take no memory before they are written.
   static Result<Buffer> Allocate(size_t size_bytes);
+  // The same in memory that other processes can map: a memfd of its own, sealed against changes of
+  // its size.
+  static Result<Buffer> AllocateShared(size_t size_bytes);
 
   // Zeroes the bytes from `offset` on, as if nobody had written them: of large blocks, they take no
   // memory again.
@@ -42,6 +47,7 @@ class Buffer {
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
+  int memfd() const { return memfd_; }  // -1: of none
   std::span<uint8_t> bytes() { return {data_, size_}; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
@@ -53,6 +59,7 @@ class Buffer {
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
   size_t mapped_bytes_ = 0;  // 0: from the heap
+  int memfd_ = -1;
 };
 
 }  // namespace atollrt

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "atoll/status.h"
+#include "runtime/base/host_memory.h"
 #include "runtime/graph/graph.h"
 #include "runtime/ops/node_executor.h"
 
@@ -49,11 +50,13 @@ class Delegate {
   // called from several threads.
   virtual Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) = 0;
 
+  // Whether it is another process that reaches memory, and only if it is shared (HostMemory).
+  virtual bool wants_shared_memory() const { return false; }
   // Tells of memory in which operands of its partitions will lie, until it is taken back. It stays
   // where it is meanwhile, so whoever reaches memory by himself gets it ready once; others copy. An
   // error says why it cannot be reached and what to do about it; then there is nothing to take
   // back. Not while one of these partitions runs. May be called from several threads.
-  virtual Status RegisterMemory(std::span<uint8_t> memory) {
+  virtual Status RegisterMemory(const HostMemory& memory) {
     (void)memory;
     return {};
   }

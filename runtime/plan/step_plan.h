@@ -41,6 +41,8 @@ struct Step {
 struct StepPlan {
   // Every tensor between steps keeps its bytes until the next run.
   bool keeps_all_tensors = false;
+  // The arena is memory that other processes can map.
+  bool shares_arena = false;
   std::vector<Step> steps;
   std::vector<Partition> partitions;      // whose executors steps borrow
   std::vector<NodePlacement> placements;  // of each node

@@ -1,147 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/broker/broker.h"
 
-#include <fcntl.h>
+#include <linux/sockios.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "driver/broker/messages.h"
-#include "driver/device/chip.h"
 #include "driver/isa/executable.h"
-#include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
+#include "serve/broker/client.h"
+#include "serve/broker/endpoint.h"
 
 namespace atollrt {
 namespace {
 
 // A client says hello within.
 constexpr std::chrono::seconds kHelloTimeout{5};
-constexpr uint64_t kTimeoutMostMs = uint64_t{24} * 3600 * 1000;
-constexpr int kSystemdSocket = 3;
-
-// The socket that systemd listens at for this process, or none.
-FileDescriptor SystemdSocket() {
-  const auto number = [](const char* name) {
-    const char* const text = getenv(name);
-    long value = -1;
-    if (text != nullptr) std::from_chars(text, text + std::strlen(text), value);
-    return value;
-  };
-  if (number("LISTEN_PID") != getpid() || number("LISTEN_FDS") != 1) return FileDescriptor();
-  fcntl(kSystemdSocket, F_SETFD, FD_CLOEXEC);
-  return FileDescriptor(kSystemdSocket);
-}
-
-// kDeviceBusy if another process has it.
-Result<FileDescriptor> LockAt(const std::string& path) {
-  if (const size_t slash = path.rfind('/'); slash != path.npos && slash > 0) {
-    mkdir(path.substr(0, slash).c_str(), 0750);  // if it is not there; what fails, open says
-  }
-  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (lock.get() < 0) {
-    return Status(errno == EACCES ? StatusCode::kPermissionDenied : StatusCode::kNotFound,
-                  Format("broker's lock '%s': %s", path.c_str(), strerror(errno)));
-  }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    std::array<char, 16> owner = {};
-    (void)!pread(lock.get(), owner.data(), owner.size() - 1, 0);
-    return Status(StatusCode::kDeviceBusy,
-                  Format("process %s is the broker at '%s' already; stop it, or choose another "
-                         "--socket",
-                         owner.data(), path.substr(0, path.rfind('.')).c_str()));
-  }
-  const std::string process = Format("%d", getpid());
-  (void)!ftruncate(lock.get(), 0);
-  (void)!pwrite(lock.get(), process.data(), process.size(), 0);
-  return lock;
-}
-
-// An executable on the device, for all clients that loaded the same bytes.
-struct Loaded {
-  Device* device = nullptr;
-  ExecutableId id = 0;
-  std::shared_ptr<const Executable> executable;
-
-  Loaded(Device* on, ExecutableId its_id, std::shared_ptr<const Executable> what)
-      : device(on), id(its_id), executable(std::move(what)) {}
-  ~Loaded() { (void)device->Unload(id); }  // no request is under way: it would own this
-  Loaded(const Loaded&) = delete;
-  Loaded& operator=(const Loaded&) = delete;
-};
-
-struct Client;
-
-struct Pending {
-  std::shared_ptr<Client> client;
-  uint32_t request = 0;
-  std::shared_ptr<const Loaded> loaded;
-  std::shared_ptr<const SharedMemory> arena;
-  std::vector<uint64_t> offsets;
-  int32_t priority = 0;
-  Deadline came, deadline;
-};
-
-// Guarded by the broker's mutex, but for what is constant.
-struct Client {
-  FileDescriptor socket;
-  Peer peer;
-  Deadline connected;
-  bool has_said_hello = false;
-  bool is_gone = false;
-  std::string name;
-  BrokerShare share;
-
-  struct Own {
-    std::shared_ptr<const Loaded> loaded;
-    uint64_t bytes = 0;  // that it was charged with
-  };
-  std::map<uint32_t, std::shared_ptr<const SharedMemory>> arenas;
-  std::map<uint32_t, Own> executables;
-  uint32_t last_executable = 0;
-  uint64_t bytes = 0;
-
-  std::deque<Pending> queue;
-  std::map<uint32_t, RequestId> running;  // 0: not submitted yet
-  std::vector<uint32_t> cancelled;        // of those
-  double used = 0;                        // time of the device over the weight
-  double device_seconds = 0;
-  uint64_t requests = 0;
-};
+// Between looks at what nobody tells of: time that has passed, and how the device is.
+constexpr std::chrono::milliseconds kLookPause{500};
+// Nobody is told how the device is who has so many bytes unread: room that its answers need.
+constexpr int kUnreadBytesMax = 32 << 10;
 
 }  // namespace
 
 class Broker::Impl {
  public:
-  Impl(std::unique_ptr<Device> device, BrokerOptions options, FileDescriptor lock,
-       FileDescriptor listener, FileDescriptor stop, FileDescriptor events)
+  Impl(std::unique_ptr<Device> device, BrokerOptions options, BrokerEndpoint endpoint,
+       FileDescriptor stop, FileDescriptor events)
       : device_(std::move(device)),
         options_(std::move(options)),
-        lock_(std::move(lock)),
-        listener_(std::move(listener)),
+        endpoint_(std::move(endpoint)),
         stop_(std::move(stop)),
-        events_(std::move(events)) {}
+        events_(std::move(events)),
+        workers_max_(device_->jobs_in_flight_max() + 1),
+        state_(StateOf(device_->state(), device_->health())) {}
 
-  const std::string& path() const { return options_.path; }
+  const std::string& path() const { return endpoint_.path; }
   const DeviceInfo& device() const { return device_->info(); }
   std::vector<BrokerClient> clients() const;
   size_t executables() const {
@@ -149,7 +59,10 @@ class Broker::Impl {
     return static_cast<size_t>(std::count_if(loaded_.begin(), loaded_.end(),
                                              [](const auto& loaded) { return !loaded.expired(); }));
   }
-  Status Watch(int fd);
+  Status WatchAll() {
+    ATOLL_RETURN_IF_ERROR(Watch(endpoint_.listener.get()));
+    return Watch(stop_.get());
+  }
   Status Run();
   void Stop() {
     const uint64_t one = 1;
@@ -158,41 +71,66 @@ class Broker::Impl {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  using Client = BrokerConnection;
   using ClientPtr = std::shared_ptr<Client>;
 
+  // Of the thread of Run.
+  Status Watch(int fd);
   void Accept();
   void TakeMessages(const ClientPtr& client);
-  // Whether the client keeps to the protocol. With the mutex held.
-  bool Take(const ClientPtr& client, ReceivedMessage* message, Lock* lock);
+  void Look();
+
+  // With the mutex held; those that take a Lock give it up in between.
+  void Refuse(int socket, StatusCode code, const std::string& why) const;
+  // Whether the client keeps to the protocol.
+  bool Take(const ClientPtr& client, ReceivedMessage* message);
   bool TakeHello(Client* client, const ReceivedMessage& message);
-  Status TakeArena(Client* client, const BrokerArena& arena, ReceivedMessage* message);
-  Result<uint32_t> TakeLoad(Client* client, const BrokerLoad& load, ReceivedMessage* message,
-                            Lock* lock);
-  Result<Pending> TakeSubmit(const ClientPtr& client, const BrokerReceived<BrokerSubmit>& submit);
+  Status TakeArena(Client* client, const BrokerArena& arena, const FileDescriptor& file);
+  Status TakeLoad(Client* client, const BrokerLoad& load, FileDescriptor file);
+  Status TakeReset(Client* client, const BrokerReset& reset);
+  Status TakeSubmit(const ClientPtr& client, const BrokerReceived<BrokerSubmit>& submit);
+  void TakeIncoming(Client* client, BrokerIncoming incoming);
   void Cancel(Client* client, uint32_t request);
   void Disconnect(const ClientPtr& client);
-  void DisconnectSilent();
+  void DisconnectGone();
   void Answer(Client* client, uint32_t request, const Status& status,
               const RequestReport& report = {}, uint32_t value = 0);
+  void TellState();
+  void Tidy();
+  bool HasToTidy() const;
 
   Client* Next();
   void Work();
-  Status Execute(const Pending& pending, Lock* lock, RequestReport* report);
+  Status Execute(const BrokerPending& pending, Lock* lock, RequestReport* report);
+
+  ClientPtr NextIncoming();
+  void TakeIn();
+  void TidyUp();
+  Result<uint32_t> TakeInExecutable(Client* client, BrokerIncoming* incoming, Lock* lock);
+  std::shared_ptr<const BrokerLoaded> FindLoaded(const AnyExecutable& executable, Lock* lock);
 
   const std::unique_ptr<Device> device_;
   const BrokerOptions options_;
-  const FileDescriptor lock_;  // held while this is the broker of its path
-  FileDescriptor listener_;
+  BrokerEndpoint endpoint_;
   const FileDescriptor stop_, events_;
   ReceivedMessage message_;  // of the thread of Run
+  uint32_t last_client_ = 0;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows, and is held during no call of the device
+                              // that may take long
   std::condition_variable changed_;
-  bool is_stopping_ = false;
+  std::condition_variable incoming_changed_;
+  std::condition_variable to_tidy_;
+  bool is_stopping_ = false, has_stopped_ = false, tidies_last_ = false;
+  BrokerLeavings leavings_;  // in front of those who leave something
+  std::vector<std::weak_ptr<const BrokerClientArena>> new_arenas_;
   std::map<int, ClientPtr> clients_;  // by socket
-  std::vector<std::weak_ptr<const Loaded>> loaded_;
+  std::vector<std::weak_ptr<const BrokerLoaded>> loaded_;
+  int last_incoming_ = -1;  // the socket of the client whose turn it was
   size_t running_ = 0;
+  size_t workers_max_;
   double used_ = 0;  // of the client whose turn was last
+  BrokerState state_;
 };
 
 // ---- Clients ------------------------------------------------------------------------------------
@@ -205,58 +143,81 @@ Status Broker::Impl::Watch(int fd) {
   return ResourceExhausted("the broker cannot watch a socket: %s", strerror(errno));
 }
 
+void Broker::Impl::Refuse(int socket, StatusCode code, const std::string& why) const {
+  (void)SendMessage(socket, WriteBrokerMessage(RefusalOf(code), TailOf(why)));
+}
+
 void Broker::Impl::Accept() {
-  FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket.get() < 0) return;
+  FileDescriptor socket(
+      accept4(endpoint_.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket.get() < 0) {
+    // There are no files left: whoever waits goes on waiting, and this thread does not spin.
+    constexpr std::chrono::milliseconds kPause{20};
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      std::this_thread::sleep_for(kPause);
+    }
+    return;
+  }
   const Result<Peer> peer = PeerOf(socket.get());
   if (!peer.ok()) return;
   const std::lock_guard lock(mutex_);
-  const auto of_user = std::count_if(clients_.begin(), clients_.end(), [&](const auto& entry) {
-    return entry.second->peer.uid == peer->uid;
-  });
   const BrokerLimits& limits = options_.limits;
-  if (clients_.size() >= limits.clients || static_cast<size_t>(of_user) >= limits.clients_of_user) {
-    BrokerWelcome refusal;
-    (void)SendMessage(
-        socket.get(),
-        WriteBrokerMessage(
-            refusal, TailOf(Format("it has %zu clients, %lld of user %u; at most %zu "
-                                   "and %zu",
-                                   clients_.size(), static_cast<long long>(of_user), peer->uid,
-                                   limits.clients, limits.clients_of_user))));
-    return;
+  int64_t of_user = 0;
+  const auto is_full = [&] {
+    of_user = std::count_if(clients_.begin(), clients_.end(),
+                            [&](const auto& entry) { return entry.second->peer.uid == peer->uid; });
+    return clients_.size() >= limits.clients ||
+           static_cast<size_t>(of_user) >= limits.clients_of_user;
+  };
+  if (is_full()) DisconnectGone();
+  if (is_full()) {
+    return Refuse(
+        socket.get(), StatusCode::kResourceExhausted,
+        Format("it has %zu clients, %lld of user %u; at most %zu and %zu", clients_.size(),
+               static_cast<long long>(of_user), peer->uid, limits.clients, limits.clients_of_user));
   }
   auto client = std::make_shared<Client>();
   client->peer = *peer;
+  client->number = ++last_client_;
   client->connected = Clock::now();
   const int fd = socket.get();
   client->socket = std::move(socket);
   if (Watch(fd).ok()) clients_[fd] = std::move(client);
 }
 
+// Those that are gone although their last messages were not taken yet.
+void Broker::Impl::DisconnectGone() {
+  std::vector<pollfd> sockets;
+  for (const auto& [fd, client] : clients_)
+    sockets.push_back({.fd = fd, .events = 0, .revents = 0});
+  if (poll(sockets.data(), sockets.size(), 0) <= 0) return;
+  for (const pollfd& socket : sockets) {
+    if ((socket.revents & POLLHUP) != 0) Disconnect(ClientPtr(clients_.at(socket.fd)));
+  }
+}
+
 void Broker::Impl::Disconnect(const ClientPtr& client) {
   client->is_gone = true;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, client->socket.get(), nullptr);
   shutdown(client->socket.get(), SHUT_RDWR);
-  for (const auto& [request, id] : client->running) Cancel(client.get(), request);
+  for (const auto& [request, running] : client->running) Cancel(client.get(), request);
   client->queue.clear();
+  client->incoming.clear();
   client->executables.clear();
   client->arenas.clear();
   clients_.erase(client->socket.get());
-  std::erase_if(loaded_, [](const auto& loaded) { return loaded.expired(); });
-  changed_.notify_all();
+  Tidy();
 }
 
-// Those that have not said hello for long.
-void Broker::Impl::DisconnectSilent() {
-  const std::lock_guard lock(mutex_);
-  std::vector<ClientPtr> silent;
-  for (const auto& [fd, client] : clients_) {
-    if (!client->has_said_hello && Clock::now() - client->connected > kHelloTimeout) {
-      silent.push_back(client);
-    }
-  }
-  for (const ClientPtr& client : silent) Disconnect(client);
+// After something may have been left, or brought.
+void Broker::Impl::Tidy() {
+  if (!HasToTidy()) return;
+  std::erase_if(loaded_, [](const auto& loaded) { return loaded.expired(); });
+  to_tidy_.notify_one();
+}
+
+bool Broker::Impl::HasToTidy() const {
+  return !leavings_.executables.empty() || !leavings_.memory.empty() || !new_arenas_.empty();
 }
 
 void Broker::Impl::Answer(Client* client, uint32_t request, const Status& status,
@@ -270,6 +231,41 @@ void Broker::Impl::Answer(Client* client, uint32_t request, const Status& status
   if (!sent.ok()) shutdown(client->socket.get(), SHUT_RDWR);
 }
 
+// To everybody who does not know yet how the device is, and reads what it is told.
+void Broker::Impl::TellState() {
+  const BrokerState now = StateOf(device_->state(), device_->health());
+  const bool has_changed = std::memcmp(&now, &state_, sizeof(now)) != 0;
+  state_ = now;
+  for (const auto& [fd, client] : clients_) {
+    if (has_changed) client->state_untold = true;
+    if (!client->state_untold || !client->has_said_hello) continue;
+    int unread = 0;
+    if (ioctl(fd, SIOCOUTQ, &unread) != 0 || unread > kUnreadBytesMax) continue;
+    client->state_untold = !SendMessage(fd, WriteBrokerMessage(state_)).ok();
+  }
+}
+
+void Broker::Impl::Look() {
+  const size_t workers_max = device_->jobs_in_flight_max() + 1;
+  const std::lock_guard lock(mutex_);
+  workers_max_ = workers_max;
+  const Deadline now = Clock::now();
+  std::vector<ClientPtr> silent;
+  for (const auto& [fd, client] : clients_) {
+    if (!client->has_said_hello && now - client->connected > kHelloTimeout) {
+      silent.push_back(client);
+    }
+    std::erase_if(client->queue, [&, its = client.get()](const BrokerPending& pending) {
+      if (now < pending.deadline) return false;
+      Answer(its, pending.request, Timeout("its time passed while it waited for its turn"));
+      return true;
+    });
+  }
+  for (const ClientPtr& client : silent) Disconnect(client);
+  TellState();
+  Tidy();
+}
+
 // ---- Messages -----------------------------------------------------------------------------------
 
 void Broker::Impl::TakeMessages(const ClientPtr& client) {
@@ -278,17 +274,16 @@ void Broker::Impl::TakeMessages(const ClientPtr& client) {
   for (int i = 0; i < kMessages; ++i) {
     const Status status = ReceiveMessage(client->socket.get(), Clock::now(), &message_);
     if (status.code() == StatusCode::kTimeout) return;
-    Lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (client->is_gone) return;
-    const bool goes_on = status.ok() && Take(client, &message_, &lock);
+    const bool goes_on = status.ok() && Take(client, &message_);
     message_.fds.clear();
     if (goes_on) continue;
-    if (!client->is_gone) Disconnect(client);
-    return;
+    return Disconnect(client);
   }
 }
 
-bool Broker::Impl::Take(const ClientPtr& client, ReceivedMessage* message, Lock* lock) {
+bool Broker::Impl::Take(const ClientPtr& client, ReceivedMessage* message) {
   uint32_t type = 0;
   if (message->bytes.size() < sizeof(type)) return false;
   std::memcpy(&type, message->bytes.data(), sizeof(type));
@@ -296,45 +291,46 @@ bool Broker::Impl::Take(const ClientPtr& client, ReceivedMessage* message, Lock*
   const auto kind = static_cast<BrokerMessage>(type);
   const bool has_file = kind == BrokerMessage::kArena || kind == BrokerMessage::kLoad;
   if (message->fds.size() != (has_file ? 1u : 0u)) return false;
+  const auto answer_error = [&](uint32_t request, const Status& status) {
+    if (!status.ok()) Answer(client.get(), request, status);
+    return true;
+  };
   switch (kind) {
     case BrokerMessage::kArena: {
       const auto arena = ReadBrokerMessage<BrokerArena>(message->bytes);
       if (!arena.has_value()) return false;
       Answer(client.get(), arena->message.request,
-             TakeArena(client.get(), arena->message, message));
+             TakeArena(client.get(), arena->message, message->fds[0]));
       return true;
     }
     case BrokerMessage::kLoad: {
       const auto load = ReadBrokerMessage<BrokerLoad>(message->bytes);
-      if (!load.has_value()) return false;
-      const Result<uint32_t> number = TakeLoad(client.get(), load->message, message, lock);
-      Answer(client.get(), load->message.request, number.status(), {}, number.ok() ? *number : 0);
-      return true;
+      return load.has_value() &&
+             answer_error(load->message.request,
+                          TakeLoad(client.get(), load->message, std::move(message->fds[0])));
     }
-    case BrokerMessage::kUnload: {
-      const auto unload = ReadBrokerMessage<BrokerUnload>(message->bytes);
-      if (!unload.has_value()) return false;
-      const auto found = client->executables.find(unload->message.executable);
-      if (found == client->executables.end()) return false;
-      client->bytes -= found->second.bytes;
-      client->executables.erase(found);
-      std::erase_if(loaded_, [](const auto& loaded) { return loaded.expired(); });
-      return true;
+    case BrokerMessage::kReset: {
+      const auto reset = ReadBrokerMessage<BrokerReset>(message->bytes);
+      return reset.has_value() &&
+             answer_error(reset->message.request, TakeReset(client.get(), reset->message));
     }
     case BrokerMessage::kSubmit: {
       const auto submit = ReadBrokerMessage<BrokerSubmit>(message->bytes);
-      if (!submit.has_value()) return false;
-      Result<Pending> pending = TakeSubmit(client, *submit);
-      if (!pending.ok()) {
-        Answer(client.get(), submit->message.request, pending.status());
-        return true;
+      return submit.has_value() &&
+             answer_error(submit->message.request, TakeSubmit(client, *submit));
+    }
+    case BrokerMessage::kUnload: {
+      const auto unload = ReadBrokerMessage<BrokerUnload>(message->bytes);
+      if (!unload.has_value() || client->executables.erase(unload->message.executable) == 0) {
+        return false;
       }
-      // One that had nothing to do does not catch up.
-      if (client->queue.empty() && client->running.empty()) {
-        client->used = std::max(client->used, used_);
-      }
-      client->queue.push_back(*std::move(pending));
-      changed_.notify_one();
+      Tidy();
+      return true;
+    }
+    case BrokerMessage::kDrop: {
+      const auto drop = ReadBrokerMessage<BrokerDrop>(message->bytes);
+      if (!drop.has_value() || client->arenas.erase(drop->message.arena) == 0) return false;
+      Tidy();
       return true;
     }
     case BrokerMessage::kCancel: {
@@ -353,187 +349,137 @@ bool Broker::Impl::TakeHello(Client* client, const ReceivedMessage& message) {
   if (!hello.has_value() || hello->message.magic != kBrokerMagic || !message.fds.empty()) {
     return false;
   }
-  const auto refuse = [&](const std::string& why) {
-    (void)SendMessage(client->socket.get(), WriteBrokerMessage(BrokerWelcome(), TailOf(why)));
-    return false;
-  };
+  const int socket = client->socket.get();
   if (hello->message.protocol_min > kBrokerProtocolMax ||
       hello->message.protocol_max < kBrokerProtocolMin) {
-    return refuse(
-        Format("it speaks protocol %u to %u, the client %u to %u; bring the older of the "
-               "two up to date",
-               kBrokerProtocolMin, kBrokerProtocolMax, hello->message.protocol_min,
-               hello->message.protocol_max));
+    Refuse(socket, StatusCode::kUnsupported,
+           Format("it speaks protocol %u to %u, the client %u to %u; bring the older of the two up "
+                  "to date",
+                  kBrokerProtocolMin, kBrokerProtocolMax, hello->message.protocol_min,
+                  hello->message.protocol_max));
+    return false;
   }
-  if (is_stopping_) return refuse("it is about to stop");
+  if (is_stopping_) {
+    Refuse(socket, StatusCode::kDeviceLost, "it is about to stop");
+    return false;
+  }
   client->has_said_hello = true;
   client->name = TextOf(hello->tail);
   if (options_.share_of) client->share = options_.share_of(client->peer, client->name);
-  return SendMessage(client->socket.get(),
-                     WriteBrokerMessage(
-                         WelcomeOf(device_->info()),
-                         TailOf(device_->info().description.empty() ? device_->info().name
-                                                                    : device_->info().description)))
-      .ok();
+  const DeviceInfo& info = device_->info();
+  if (!SendMessage(socket, WriteBrokerMessage(
+                               WelcomeOf(info),
+                               TailOf(info.description.empty() ? info.name : info.description)))
+           .ok()) {
+    return false;
+  }
+  // Whoever hears nothing more takes it for a device that is ready, and that nothing happened to.
+  const BrokerState fine = StateOf(DeviceState::kReady, {});
+  client->state_untold = std::memcmp(&state_, &fine, sizeof(fine)) != 0;
+  if (client->state_untold)
+    client->state_untold = !SendMessage(socket, WriteBrokerMessage(state_)).ok();
+  return true;
 }
 
-Status Broker::Impl::TakeArena(Client* client, const BrokerArena& arena, ReceivedMessage* message) {
-  const auto old = client->arenas.find(arena.id);
-  const uint64_t before = old == client->arenas.end() ? 0 : uint64_t{old->second->bytes().size()};
-  const uint64_t kept = client->bytes - before;
-  if (arena.bytes > options_.limits.bytes || kept + arena.bytes > options_.limits.bytes) {
+Status Broker::Impl::TakeArena(Client* client, const BrokerArena& arena,
+                               const FileDescriptor& file) {
+  // One of the same id goes first, so that the new one has its room, unless a request has it still.
+  client->arenas.erase(arena.id);
+  const BrokerShare& share = client->share;
+  if (arena.bytes > share.bytes || *client->bytes + arena.bytes > share.bytes) {
     return ResourceExhausted(
         "the broker gives each client %llu bytes; %llu and these %llu are more",
-        static_cast<unsigned long long>(options_.limits.bytes),
-        static_cast<unsigned long long>(kept), static_cast<unsigned long long>(arena.bytes));
+        static_cast<unsigned long long>(share.bytes),
+        static_cast<unsigned long long>(*client->bytes),
+        static_cast<unsigned long long>(arena.bytes));
   }
-  constexpr size_t kMostArenas = 64;
-  if (old == client->arenas.end() && client->arenas.size() >= kMostArenas) {
-    return ResourceExhausted("a client has at most %zu arenas", kMostArenas);
+  if (client->arenas.size() >= share.arenas) {
+    return ResourceExhausted("a client has at most %zu arenas", share.arenas);
   }
-  ATOLL_ASSIGN_OR_RETURN(SharedMemory memory,
-                         SharedMemory::Map(message->fds[0].get(), arena.bytes));
-  client->arenas[arena.id] = std::make_shared<const SharedMemory>(std::move(memory));
-  client->bytes = kept + arena.bytes;
+  ATOLL_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Map(file.get(), arena.bytes));
+  auto taken = std::make_shared<const BrokerClientArena>(
+      &leavings_, std::move(memory), std::make_unique<BrokerCharge>(client->bytes, arena.bytes));
+  new_arenas_.push_back(taken);
+  client->arenas[arena.id] = std::move(taken);
+  Tidy();
   return {};
 }
 
-Result<uint32_t> Broker::Impl::TakeLoad(Client* client, const BrokerLoad& load,
-                                        ReceivedMessage* message, Lock* lock) {
-  const BrokerLimits& limits = options_.limits;
-  if (client->executables.size() >= limits.executables) {
-    return ResourceExhausted("the broker keeps %zu executables for each client",
-                             limits.executables);
+Status Broker::Impl::TakeLoad(Client* client, const BrokerLoad& load, FileDescriptor file) {
+  const BrokerShare& share = client->share;
+  if (client->executables.size() + client->executables_coming >= share.executables) {
+    return ResourceExhausted("the broker keeps %zu executables for each client", share.executables);
   }
-  if (load.bytes > limits.bytes || client->bytes + load.bytes > limits.bytes) {
+  if (load.bytes > share.bytes || *client->bytes + load.bytes > share.bytes) {
     return ResourceExhausted(
         "the broker gives each client %llu bytes; %llu and an executable of %llu are more",
-        static_cast<unsigned long long>(limits.bytes),
-        static_cast<unsigned long long>(client->bytes),
+        static_cast<unsigned long long>(share.bytes),
+        static_cast<unsigned long long>(*client->bytes),
         static_cast<unsigned long long>(load.bytes));
   }
-  // Read without the mutex: it may be large. The client is watched by this thread alone.
-  lock->unlock();
-  const auto read = [&]() -> Result<std::shared_ptr<const Executable>> {
-    ATOLL_ASSIGN_OR_RETURN(const SharedMemory memory,
-                           SharedMemory::Map(message->fds[0].get(), load.bytes));
-    // What is parsed nobody may change meanwhile.
-    const std::vector<uint8_t> copy(memory.bytes().begin(), memory.bytes().end());
-    ATOLL_ASSIGN_OR_RETURN(Executable executable, ReadExecutable(copy));
-    return std::make_shared<const Executable>(std::move(executable));
-  };
-  Result<std::shared_ptr<const Executable>> executable = read();
-  lock->lock();
-  if (client->is_gone) return Status(StatusCode::kCancelled, "the client is gone");
-  if (!executable.ok()) return executable.status();
-  std::shared_ptr<const Loaded> loaded;
-  for (const auto& other : loaded_) {
-    loaded = other.lock();
-    if (loaded != nullptr && *loaded->executable == **executable) break;
-    loaded = nullptr;
-  }
-  if (loaded == nullptr) {
-    LoadOptions how;
-    ATOLL_ASSIGN_OR_RETURN(const ExecutableId id, device_->Load(*executable, how));
-    loaded = std::make_shared<const Loaded>(device_.get(), id, *executable);
-    loaded_.push_back(loaded);
-  }
-  const uint32_t number = ++client->last_executable;
-  client->executables[number] = {std::move(loaded), load.bytes};
-  client->bytes += load.bytes;
-  return number;
+  ++client->executables_coming;
+  TakeIncoming(client, {.request = load.request,
+                        .residency_set = load.residency_set,
+                        .bytes = load.bytes,
+                        .file = std::move(file)});
+  return {};
 }
 
-Result<Pending> Broker::Impl::TakeSubmit(const ClientPtr& client,
-                                         const BrokerReceived<BrokerSubmit>& submit) {
-  const BrokerSubmit& message = submit.message;
+Status Broker::Impl::TakeReset(Client* client, const BrokerReset& reset) {
+  if (!client->share.may_reset) {
+    return {StatusCode::kPermissionDenied,
+            Format("user %u may not reset the device that the broker shares", client->peer.uid)};
+  }
+  const bool is_coming = std::any_of(client->incoming.begin(), client->incoming.end(),
+                                     [](const BrokerIncoming& other) { return other.is_reset; });
+  if (is_coming) return {StatusCode::kDeviceBusy, "it is about to be reset already"};
+  TakeIncoming(client, {.is_reset = true, .request = reset.request});
+  return {};
+}
+
+void Broker::Impl::TakeIncoming(Client* client, BrokerIncoming incoming) {
+  incoming.charge = std::make_unique<BrokerCharge>(client->bytes, incoming.bytes);
+  client->incoming.push_back(std::move(incoming));
+  incoming_changed_.notify_one();
+}
+
+Status Broker::Impl::TakeSubmit(const ClientPtr& client,
+                                const BrokerReceived<BrokerSubmit>& submit) {
   // It goes elsewhere: to the next broker, once that is there.
   if (is_stopping_) return DeviceLost("the broker is about to stop");
-  const size_t under_way = client->queue.size() + client->running.size();
-  if (under_way >= options_.limits.requests) {
+  if (client->queue.size() + client->running.size() >= client->share.requests) {
     return ResourceExhausted("the broker takes %zu requests of a client at a time",
-                             options_.limits.requests);
+                             client->share.requests);
   }
-  const bool is_there =
-      client->running.contains(message.request) ||
-      std::any_of(client->queue.begin(), client->queue.end(),
-                  [&](const Pending& other) { return other.request == message.request; });
-  if (is_there) return InvalidArgument("request %u is under way already", message.request);
-  const auto executable = client->executables.find(message.executable);
-  if (executable == client->executables.end()) {
-    return InvalidArgument("there is no executable %u", message.executable);
+  ATOLL_ASSIGN_OR_RETURN(BrokerPending pending, ReadBrokerSubmit(client, submit));
+  // One that had nothing to do does not catch up.
+  if (client->queue.empty() && client->running.empty()) {
+    client->used = std::max(client->used, used_);
   }
-  const auto arena = client->arenas.find(message.arena);
-  if (arena == client->arenas.end()) return InvalidArgument("there is no arena %u", message.arena);
-  const Executable& layers = *executable->second.loaded->executable;
-  const size_t count = layers.inputs.size() + layers.outputs.size();
-  if (message.buffers != count || submit.tail.size() != count * sizeof(uint64_t)) {
-    return InvalidArgument("executable %u has %zu inputs and outputs, the request %u",
-                           message.executable, count, message.buffers);
-  }
-  Pending pending;
-  pending.offsets.resize(count);
-  if (count > 0) std::memcpy(pending.offsets.data(), submit.tail.data(), submit.tail.size());
-  struct Range {
-    uint64_t begin, end;
-    bool is_output;
-  };
-  std::vector<Range> ranges;
-  const uint64_t arena_bytes = arena->second->bytes().size();
-  for (size_t i = 0; i < count; ++i) {
-    const bool is_output = i >= layers.inputs.size();
-    const uint64_t bytes =
-        is_output ? layers.outputs[i - layers.inputs.size()].bytes : layers.inputs[i].bytes;
-    const uint64_t begin = pending.offsets[i];
-    if (begin > arena_bytes || bytes > arena_bytes - begin) {
-      return InvalidArgument("buffer %zu of %llu bytes at %llu is beyond its arena of %llu", i,
-                             static_cast<unsigned long long>(bytes),
-                             static_cast<unsigned long long>(begin),
-                             static_cast<unsigned long long>(arena_bytes));
-    }
-    if (bytes > 0) ranges.push_back({begin, begin + bytes, is_output});
-  }
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  uint64_t end = 0;
-  uint64_t outputs_end = 0;
-  for (const Range& range : ranges) {
-    if (range.begin < outputs_end || (range.is_output && range.begin < end)) {
-      return InvalidArgument("an output at %llu overlaps another buffer",
-                             static_cast<unsigned long long>(range.begin));
-    }
-    end = std::max(end, range.end);
-    if (range.is_output) outputs_end = std::max(outputs_end, range.end);
-  }
-  pending.client = client;
-  pending.request = message.request;
-  pending.loaded = executable->second.loaded;
-  pending.arena = arena->second;
-  pending.priority = std::min(message.priority, client->share.priority_max);
-  pending.came = Clock::now();
-  pending.deadline =
-      pending.came + std::chrono::milliseconds(std::min(message.timeout_ms, kTimeoutMostMs));
-  return pending;
+  client->Enqueue(std::move(pending));
+  changed_.notify_one();
+  return {};
 }
 
 void Broker::Impl::Cancel(Client* client, uint32_t request) {
-  const auto queued = std::find_if(client->queue.begin(), client->queue.end(),
-                                   [&](const Pending& one) { return one.request == request; });
+  const auto queued =
+      std::find_if(client->queue.begin(), client->queue.end(),
+                   [&](const BrokerPending& one) { return one.request == request; });
   if (queued != client->queue.end()) {
     client->queue.erase(queued);
     Answer(client, request, {StatusCode::kCancelled, "cancelled before it began"});
-    return;
+    return Tidy();
   }
   const auto running = client->running.find(request);
   if (running == client->running.end()) return;  // it has been answered
-  client->cancelled.push_back(request);
-  if (running->second != 0) (void)device_->Cancel(running->second);
+  if (std::exchange(running->second.is_cancelled, true)) return;
+  if (running->second.id != 0) (void)device_->Cancel(running->second.id);
 }
 
 // ---- Work ---------------------------------------------------------------------------------------
 
 // Whose first request is next; nullptr if there is none.
-Client* Broker::Impl::Next() {
+BrokerConnection* Broker::Impl::Next() {
   Client* next = nullptr;
   for (const auto& [fd, client] : clients_) {
     if (client->queue.empty()) continue;
@@ -551,60 +497,184 @@ void Broker::Impl::Work() {
   Lock lock(mutex_);
   for (;;) {
     Client* next = nullptr;
-    changed_.wait(lock, [&] { return (next = Next()) != nullptr || is_stopping_; });
+    changed_.wait(lock, [&] {
+      next = running_ < workers_max_ ? Next() : nullptr;
+      return next != nullptr || is_stopping_;
+    });
     if (next == nullptr) return;
-    const Pending pending = std::move(next->queue.front());
-    Client& client = *pending.client;
-    client.queue.pop_front();
-    client.running[pending.request] = 0;
-    used_ = std::max(used_, client.used);
-    ++running_;
-    RequestReport report;
-    const Clock::time_point start = Clock::now();
-    const Status status = Execute(pending, &lock, &report);
-    const int64_t busy_ns = report.link_out_ns + report.compute_ns + report.link_in_ns;
-    const double seconds = busy_ns > 0
-                               ? static_cast<double>(busy_ns) * 1e-9
-                               : std::chrono::duration<double>(Clock::now() - start).count();
-    client.used += seconds / client.share.weight;
-    client.device_seconds += seconds;
-    ++client.requests;
-    client.running.erase(pending.request);
-    std::erase(client.cancelled, pending.request);
-    --running_;
-    report.queue_ns += std::chrono::nanoseconds(start - pending.came).count();
-    Answer(&client, pending.request, status, report);
-    changed_.notify_all();
+    {
+      const BrokerPending pending = std::move(next->queue.front());
+      Client& client = *pending.client;
+      client.queue.pop_front();
+      client.running[pending.request] = {};
+      used_ = std::max(used_, client.used);
+      ++running_;
+      RequestReport report;
+      const Clock::time_point start = Clock::now();
+      const Status status = Execute(pending, &lock, &report);
+      // What was tried in vain took time, too, of which the report knows nothing.
+      const int64_t busy_ns = report.link_out_ns + report.compute_ns + report.link_in_ns;
+      const bool is_all = status.ok() && report.replays == 0 && busy_ns > 0;
+      const double seconds = is_all ? static_cast<double>(busy_ns) * 1e-9
+                                    : std::chrono::duration<double>(Clock::now() - start).count();
+      client.used += seconds / client.share.weight;
+      client.device_seconds += seconds;
+      ++client.requests;
+      client.running.erase(pending.request);
+      --running_;
+      report.queue_ns += std::chrono::nanoseconds(start - pending.came).count();
+      Answer(&client, pending.request, status, report);
+      if (!is_all) TellState();
+    }
+    Tidy();
   }
 }
 
-Status Broker::Impl::Execute(const Pending& pending, Lock* lock, RequestReport* report) {
-  const Executable& layers = *pending.loaded->executable;
-  uint8_t* const memory = pending.arena->bytes().data();
+Status Broker::Impl::Execute(const BrokerPending& pending, Lock* lock, RequestReport* report) {
+  const BrokerLoaded& loaded = *pending.executable->loaded;
+  const size_t inputs = loaded.executable->inputs.size();
   Request request;
-  request.executable = pending.loaded->id;
-  size_t i = 0;
-  for (const Layer& layer : layers.inputs) {
-    request.inputs.emplace_back(memory + pending.offsets[i++], layer.bytes);
-  }
-  for (const Layer& layer : layers.outputs) {
-    request.outputs.emplace_back(memory + pending.offsets[i++], layer.bytes);
-  }
+  request.executable = loaded.id;
+  request.inputs.assign(pending.buffers.begin(), pending.buffers.begin() + inputs);
+  request.outputs.assign(pending.buffers.begin() + inputs, pending.buffers.end());
   const auto left = pending.deadline - Clock::now();
-  if (left <= Clock::duration::zero()) return Timeout("its time passed while it waited");
+  if (left <= Clock::duration::zero()) {
+    return Timeout("its time passed while it waited for its turn");
+  }
   request.timeout = std::chrono::ceil<std::chrono::milliseconds>(left);
   request.priority = pending.priority;
-  ATOLL_ASSIGN_OR_RETURN(const RequestId id, device_->Submit(request));
-  pending.client->running[pending.request] = id;
-  if (std::find(pending.client->cancelled.begin(), pending.client->cancelled.end(),
-                pending.request) != pending.client->cancelled.end()) {
-    (void)device_->Cancel(id);
-  }
   lock->unlock();
-  Status status = device_->Wait(id, report);
+  const Result<RequestId> id = device_->Submit(request);
+  lock->lock();
+  if (!id.ok()) return id.status();
+  Client::Running& running = pending.client->running[pending.request];
+  running.id = *id;
+  if (running.is_cancelled) (void)device_->Cancel(*id);
+  lock->unlock();
+  Status status = device_->Wait(*id, report);
   lock->lock();
   return status;
 }
+
+// ---- Executables and memory ---------------------------------------------------------------------
+
+// Who comes behind the one whose turn it was, in a circle.
+std::shared_ptr<BrokerConnection> Broker::Impl::NextIncoming() {
+  ClientPtr first;
+  for (const auto& [fd, client] : clients_) {
+    if (client->incoming.empty()) continue;
+    if (fd > last_incoming_) return client;
+    if (first == nullptr) first = client;
+  }
+  return first;
+}
+
+void Broker::Impl::TakeIn() {
+  Lock lock(mutex_);
+  for (;;) {
+    ClientPtr client;
+    incoming_changed_.wait(lock, [&] {
+      client = NextIncoming();
+      return client != nullptr || has_stopped_;
+    });
+    if (client == nullptr) return;
+    last_incoming_ = client->socket.get();
+    BrokerIncoming incoming = std::move(client->incoming.front());
+    client->incoming.pop_front();
+    if (incoming.is_reset) {
+      lock.unlock();
+      const Status status = device_->Reset();
+      lock.lock();
+      Answer(client.get(), incoming.request, status);
+      TellState();
+      continue;
+    }
+    const Result<uint32_t> number = TakeInExecutable(client.get(), &incoming, &lock);
+    --client->executables_coming;
+    Answer(client.get(), incoming.request, number.status(), {}, number.ok() ? *number : 0);
+    Tidy();
+  }
+}
+
+void Broker::Impl::TidyUp() {
+  Lock lock(mutex_);
+  for (;;) {
+    to_tidy_.wait(lock, [&] { return HasToTidy() || tidies_last_; });
+    if (!HasToTidy()) return;
+    std::vector<std::shared_ptr<const BrokerClientArena>> arenas;
+    for (const auto& arena : std::exchange(new_arenas_, {})) {
+      if (auto taken = arena.lock()) arenas.push_back(std::move(taken));
+    }
+    BrokerLeavings gone = std::exchange(leavings_, {});
+    lock.unlock();
+    for (const ExecutableId id : gone.executables) (void)device_->Unload(id);
+    for (const SharedMemory& memory : gone.memory) device_->UnregisterMemory(memory.bytes());
+    gone.memory.clear();
+    // A device that reaches memory itself does so here, too; one that cannot copies.
+    for (const auto& arena : arenas) (void)device_->RegisterMemory(arena->memory.bytes()).ok();
+    lock.lock();
+    arenas.clear();
+  }
+}
+
+Result<uint32_t> Broker::Impl::TakeInExecutable(Client* client, BrokerIncoming* incoming,
+                                                Lock* lock) {
+  const auto read = [&]() -> Result<std::shared_ptr<const AnyExecutable>> {
+    std::vector<uint8_t> copy;
+    {
+      ATOLL_ASSIGN_OR_RETURN(const SharedMemory memory,
+                             SharedMemory::Map(incoming->file.get(), incoming->bytes));
+      // What is parsed nobody may change meanwhile.
+      copy.assign(memory.bytes().begin(), memory.bytes().end());
+    }
+    ATOLL_ASSIGN_OR_RETURN(Executable executable, ReadExecutable(copy));
+    return std::shared_ptr<const AnyExecutable>(
+        std::make_shared<const Executable>(std::move(executable)));
+  };
+  lock->unlock();
+  const Result<std::shared_ptr<const AnyExecutable>> executable = read();
+  lock->lock();
+  ATOLL_RETURN_IF_ERROR(executable.status());
+  std::shared_ptr<const BrokerLoaded> loaded = FindLoaded(**executable, lock);
+  if (loaded == nullptr) {
+    LoadOptions how;
+    // Sets are a client's own. Two that have the same number by chance are kept together, which
+    // only decides who makes room for whom.
+    constexpr uint32_t kSets = 64;
+    if (incoming->residency_set != 0) {
+      how.residency_set = std::max(client->number * kSets + incoming->residency_set % kSets, 1u);
+    }
+    lock->unlock();
+    const Result<ExecutableId> id = device_->Load(*executable, how);
+    lock->lock();
+    ATOLL_RETURN_IF_ERROR(id.status());
+    loaded = std::make_shared<const BrokerLoaded>(&leavings_, *id, *executable);
+    loaded_.push_back(loaded);
+  }
+  if (client->is_gone) return Status(StatusCode::kCancelled, "the client is gone");
+  const uint32_t number = ++client->last_executable;
+  client->executables[number] = std::make_shared<const BrokerClientExecutable>(
+      BrokerClientExecutable{std::move(loaded), std::move(incoming->charge)});
+  return number;
+}
+
+// The same one that somebody loaded before; nullptr if nobody did.
+std::shared_ptr<const BrokerLoaded> Broker::Impl::FindLoaded(const AnyExecutable& executable,
+                                                             Lock* lock) {
+  std::vector<std::shared_ptr<const BrokerLoaded>> others;
+  for (const auto& loaded : loaded_) {
+    if (auto other = loaded.lock()) others.push_back(std::move(other));
+  }
+  const auto& wanted = static_cast<const Executable&>(executable);
+  lock->unlock();
+  const auto found = std::find_if(others.begin(), others.end(), [&](const auto& other) {
+    return static_cast<const Executable&>(*other->executable) == wanted;
+  });
+  lock->lock();
+  return found == others.end() ? nullptr : *found;
+}
+
+// ---- The broker ---------------------------------------------------------------------------------
 
 std::vector<BrokerClient> Broker::Impl::clients() const {
   std::vector<BrokerClient> list;
@@ -613,6 +683,7 @@ std::vector<BrokerClient> Broker::Impl::clients() const {
     if (!client->has_said_hello) continue;
     list.push_back({.peer = client->peer,
                     .name = client->name,
+                    .weight = client->share.weight,
                     .requests = client->requests,
                     .device_seconds = client->device_seconds,
                     .waiting = client->queue.size() + client->running.size(),
@@ -622,21 +693,27 @@ std::vector<BrokerClient> Broker::Impl::clients() const {
 }
 
 Status Broker::Impl::Run() {
+  std::thread taking_in([this] { TakeIn(); });
+  std::thread tidying([this] { TidyUp(); });
   std::vector<std::thread> workers;
-  for (size_t i = 0; i < device_->jobs_in_flight_max() + 1; ++i)
-    workers.emplace_back([this] { Work(); });
   Status status;
   std::optional<Deadline> drained;
   const auto is_idle = [&] {
     const std::lock_guard lock(mutex_);
     return running_ == 0 && Next() == nullptr;
   };
+  Deadline next_look = Clock::now();
   while (!drained.has_value() || (Clock::now() < *drained && !is_idle())) {
+    if (Clock::now() >= next_look) {
+      Look();
+      next_look = Clock::now() + kLookPause;
+      // A device that is away has fewer requests under way than when it is there.
+      while (workers.size() < workers_max_) workers.emplace_back([this] { Work(); });
+    }
     std::array<epoll_event, 64> events;
-    constexpr int kLookMs = 1000;
     constexpr int kDrainMs = 5;
     const int count = epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()),
-                                 drained.has_value() ? kDrainMs : kLookMs);
+                                 drained.has_value() ? kDrainMs : int{kLookPause.count()});
     if (count < 0 && errno != EINTR) {
       status = InternalError("the broker cannot wait for its clients: %s", strerror(errno));
       break;
@@ -647,10 +724,10 @@ Status Broker::Impl::Run() {
         const std::lock_guard lock(mutex_);
         is_stopping_ = true;
         epoll_ctl(events_.get(), EPOLL_CTL_DEL, stop_.get(), nullptr);
-        epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+        epoll_ctl(events_.get(), EPOLL_CTL_DEL, endpoint_.listener.get(), nullptr);
         drained = Clock::now() + options_.drain_timeout;
         changed_.notify_all();
-      } else if (fd == listener_.get()) {
+      } else if (fd == endpoint_.listener.get()) {
         Accept();
       } else {
         ClientPtr client;
@@ -662,19 +739,33 @@ Status Broker::Impl::Run() {
         if (client != nullptr) TakeMessages(client);
       }
     }
-    DisconnectSilent();
   }
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
-    while (!clients_.empty()) Disconnect(ClientPtr(clients_.begin()->second));
+    for (const auto& [fd, client] : clients_) {
+      client->queue.clear();
+      for (const auto& [request, running] : client->running) Cancel(client.get(), request);
+    }
   }
   changed_.notify_all();
   for (std::thread& worker : workers) worker.join();
+  {
+    // Whoever sees the end of its connection may use its memory again.
+    const std::lock_guard lock(mutex_);
+    while (!clients_.empty()) Disconnect(ClientPtr(clients_.begin()->second));
+    has_stopped_ = true;
+  }
+  incoming_changed_.notify_one();
+  taking_in.join();
+  {
+    const std::lock_guard lock(mutex_);
+    tidies_last_ = true;
+  }
+  to_tidy_.notify_one();
+  tidying.join();
   return status;
 }
-
-// ---- Broker -------------------------------------------------------------------------------------
 
 Broker::Broker(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Broker::~Broker() = default;
@@ -685,24 +776,12 @@ Result<std::unique_ptr<Broker>> Broker::Create(std::unique_ptr<Device> device,
     return Unsupported("a broker does not share %s devices yet",
                        DeviceFamilyName(device->info().family));
   }
-  if (options.path.empty()) options.path = DefaultBrokerPath();
-  FileDescriptor lock;
-  FileDescriptor listener = SystemdSocket();
-  if (listener.get() < 0) {
-    // Who has the lock is the broker; a socket that is there without is a dead one's.
-    const std::string lock_path = options.path + ".lock";
-    ATOLL_ASSIGN_OR_RETURN(lock, LockAt(lock_path));
-    ATOLL_ASSIGN_OR_RETURN(listener, ListenAt(options.path));
-  }
+  ATOLL_ASSIGN_OR_RETURN(BrokerEndpoint endpoint, BrokerEndpoint::Open(options.path));
   FileDescriptor stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
-  fcntl(listener.get(), F_SETFL, fcntl(listener.get(), F_GETFL) | O_NONBLOCK);
-  const int listening = listener.get();
-  const int stopping = stop.get();
-  auto impl = std::make_unique<Impl>(std::move(device), std::move(options), std::move(lock),
-                                     std::move(listener), std::move(stop), std::move(events));
-  ATOLL_RETURN_IF_ERROR(impl->Watch(listening));
-  ATOLL_RETURN_IF_ERROR(impl->Watch(stopping));
+  auto impl = std::make_unique<Impl>(std::move(device), std::move(options), std::move(endpoint),
+                                     std::move(stop), std::move(events));
+  ATOLL_RETURN_IF_ERROR(impl->WatchAll());
   return std::unique_ptr<Broker>(new Broker(std::move(impl)));
 }
 

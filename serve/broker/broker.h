@@ -4,9 +4,10 @@
 // programs open it as the device "broker" (driver/broker).
 //
 // One thread, that of Run, takes messages; as many workers as the device has requests under way,
-// and one more, submit them and wait. Whose turn it is: of the clients with the most urgent request
-// the one that has had the least time of the device, divided by its weight. A client that comes
-// back after a rest does not catch up on what it did not use.
+// and one more, submit them and wait; one loads executables, which may take long, one after the
+// other, and one tidies up. Whose turn it is: of the clients with the most urgent request the one
+// that has had the least time of the device, divided by its weight. A client that comes back after
+// a rest does not catch up on what it did not use.
 //
 // Nothing that a client does touches another one: it is checked and charged when it comes, and a
 // client that breaks the protocol or does not read its answers is disconnected. A request whose
@@ -32,21 +33,22 @@ namespace atollrt {
 struct BrokerShare {
   double weight = 1;         // of its time on the device, more than 0
   int32_t priority_max = 0;  // requests of more are taken for this
+  size_t requests = 32;      // at a time
+  size_t executables = 16;
+  size_t arenas = 64;
+  uint64_t bytes = uint64_t{256} << 20;  // of arenas and of executables
+  bool may_reset = false;                // the device, for all
 };
 
 struct BrokerLimits {
   size_t clients = 256;
   size_t clients_of_user = 32;
-  // Of each client:
-  size_t requests = 32;  // at a time
-  size_t executables = 16;
-  uint64_t bytes = uint64_t{256} << 20;  // of arenas, and of executables
 };
 
 struct BrokerOptions {
   std::string path;  // of the socket; "": DefaultBrokerPath()
   BrokerLimits limits;
-  // `name` is what the client says of itself. nullptr: all are equal.
+  // `name` is what the client says of itself. nullptr: all have BrokerShare().
   std::function<BrokerShare(const Peer& peer, const std::string& name)> share_of;
   // For what is under way when it shall stop.
   std::chrono::milliseconds drain_timeout{10'000};
@@ -56,6 +58,7 @@ struct BrokerOptions {
 struct BrokerClient {
   Peer peer;
   std::string name;
+  double weight = 1;
   uint64_t requests = 0;  // that it was answered
   double device_seconds = 0;
   size_t waiting = 0;

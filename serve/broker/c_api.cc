@@ -9,6 +9,7 @@
 
 #include "atoll/broker.h"
 #include "delegate/c_api_handles.h"
+#include "driver/device_name.h"
 #include "driver/open_device.h"
 #include "serve/broker/broker.h"
 
@@ -30,9 +31,9 @@ using Shares = std::map<uid_t, BrokerShare>;
 // "1000=3,1001=1:5"
 Result<Shares> ReadShares(std::string_view text) {
   Shares shares;
-  while (!text.empty()) {
-    const std::string_view one = text.substr(0, text.find(','));
-    text.remove_prefix(one.size() + (one.size() < text.size() ? 1 : 0));
+  for (size_t begin = 0; begin <= text.size();) {
+    const std::string_view one = text.substr(begin, text.find(',', begin) - begin);
+    begin += one.size() + 1;
     uid_t user = 0;
     BrokerShare share;
     const char* const end = one.data() + one.size();
@@ -75,7 +76,15 @@ Result<AtollBroker*> CreateBroker(const AtollDelegateOptions* device,
       return found == shares.end() ? BrokerShare() : found->second;
     };
   }
-  ATOLL_ASSIGN_OR_RETURN(const atollrt::OpenOptions open, atollrt::OpenOptionsOf(device));
+  ATOLL_ASSIGN_OR_RETURN(atollrt::OpenOptions open, atollrt::OpenOptionsOf(device));
+  open.auto_takes_broker = false;
+  const auto name = atollrt::ParseDeviceName(open.device);
+  if (name.ok() && name->kind == atollrt::DeviceName::Kind::kBroker) {
+    return InvalidArgument(
+        "a broker shares a device of its own, and '%s' is another broker's; write '--device usb' "
+        "or the like",
+        open.device.c_str());
+  }
   ATOLL_ASSIGN_OR_RETURN(auto opened, atollrt::OpenDevice(open));
   auto handle = std::make_unique<AtollBroker>();
   handle->description = atollrt::DescribeDevice(opened->info());

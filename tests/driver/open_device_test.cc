@@ -3,12 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <tuple>
 #include <utility>
 
+#include "driver/device/activity.h"
 #include "driver/device_name.h"
 #include "driver/emulator/emulated_transport.h"
 #include "driver/open_emulator.h"
@@ -80,12 +83,37 @@ TEST(OpenDevice, AutoTakesARealDeviceOrSaysWhyNot) {
   ASSERT_TRUE(device.ok()) << device.status().message();
   EXPECT_EQ((*device)->info().name, "usb:2-10");
   EXPECT_EQ((*device)->info().note, "");
+  *device = nullptr;  // it would be named as the owner
 
   device = OpenDevice({.usb = std::make_shared<ListedBus>(kSomeDevices)});
   ASSERT_TRUE(device.ok()) << device.status().message();
   EXPECT_EQ((*device)->info().name, "emu");
   EXPECT_EQ((*device)->info().note,
-            "device usb:1-2.4: process 7 has it; device usb:2-10: process 7 has it");
+            "device usb:1-2.4: process 7 has it; 'atoll broker --device usb:1-2.4' shares it among "
+            "programs; device usb:2-10: process 7 has it; 'atoll broker --device usb:2-10' shares "
+            "it among programs");
+}
+
+TEST(OpenDevice, ABusyDeviceNamesItsOwner) {
+  std::string directory = testing::TempDir() + "owner_XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  setenv("ATOLL_ACTIVITY", directory.c_str(), 1);
+  DeviceInfo info;
+  info.name = "usb:1-2.4";
+  auto publisher = ActivityPublisher::Create(directory, info);
+  ASSERT_NE(publisher, nullptr);
+  const auto bus = std::make_shared<ListedBus>(kSomeDevices);
+  const auto open = [&](const char* name) {
+    return OpenDevice({.device = name, .usb = bus}).status().message();
+  };
+  const std::string owner = "(process " + std::to_string(getpid()) + ": ";
+  EXPECT_THAT(open("usb:1-2.4"), HasSubstr("process 7 has it " + owner));
+  EXPECT_THAT(open("usb:1-2.4"), HasSubstr("'atoll broker --device usb:1-2.4' shares it"));
+  EXPECT_EQ(open("usb:2-10").find(owner), std::string::npos);
+  EXPECT_EQ(open("usb:2-1").find("broker"), std::string::npos);  // it does not share Corals
+  unsetenv("ATOLL_ACTIVITY");
+  publisher = nullptr;
+  rmdir(directory.c_str());
 }
 
 // A bus with these functions, which somebody else has.

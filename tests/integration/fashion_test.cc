@@ -8,9 +8,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "atoll/broker.h"
 #include "atoll/delegate.h"
 #include "atoll/runtime.h"
 #include "tests/support/absent.h"
@@ -176,6 +180,58 @@ TEST(FashionModel, NothingIsCopiedForADeviceOnPcie) {
   AtollInterpreterDelete(on_cpu);
   AtollDelegateDelete(options.delegate);
   AtollModelDelete(model);
+}
+
+// The broker reads and writes the interpreter's memory where it is.
+TEST(Fashion, IsNotCopiedForABroker) {
+  std::string folder = testing::TempDir() + "fashion_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/broker.sock";
+  AtollDelegateOptions wishes = ATOLL_DELEGATE_OPTIONS_INIT;
+  wishes.device = "emu";
+  AtollBrokerOptions place = ATOLL_BROKER_OPTIONS_INIT;
+  place.socket_path = path.c_str();
+  AtollBroker* broker = nullptr;
+  ASSERT_EQ(AtollBrokerCreate(&wishes, &place, &broker), ATOLL_OK) << AtollLastError();
+  std::thread serving([&] { EXPECT_EQ(AtollBrokerRun(broker), ATOLL_OK) << AtollLastError(); });
+  AtollModel* model = nullptr;
+  ASSERT_EQ(AtollModelCreateFromFile(kModel, &model), ATOLL_OK) << AtollLastError();
+  AtollDelegate* delegates[2] = {};
+  AtollInterpreter* interpreters[2] = {};
+  const std::string devices[2] = {"emu", "broker:" + path};
+  for (int i = 0; i < 2; ++i) {
+    wishes.device = devices[i].c_str();
+    ASSERT_EQ(AtollDelegateCreate(&wishes, &delegates[i]), ATOLL_OK) << AtollLastError();
+    AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+    options.delegate = delegates[i];
+    ASSERT_EQ(AtollInterpreterCreate(model, &options, &interpreters[i]), ATOLL_OK)
+        << AtollLastError();
+  }
+  for (int round = 0; round < 10; ++round) {
+    std::vector<int8_t> outputs[2];
+    for (int i = 0; i < 2; ++i) {
+      auto* const input = static_cast<uint8_t*>(
+          AtollTensorData(AtollInterpreterGetInputTensor(interpreters[i], 0)));
+      for (size_t k = 0; k < kPixels; ++k) input[k] = static_cast<uint8_t>(k * k + round);
+      ASSERT_EQ(AtollInterpreterInvoke(interpreters[i]), ATOLL_OK) << AtollLastError();
+      const auto* const output = static_cast<const int8_t*>(
+          AtollTensorConstData(AtollInterpreterGetOutputTensor(interpreters[i], 0)));
+      outputs[i].assign(output, output + kClasses);
+      int64_t copied = -1;
+      EXPECT_EQ(AtollInterpreterGetCopiedBytes(interpreters[i], &copied), ATOLL_OK);
+      EXPECT_EQ(copied, 0);
+    }
+    EXPECT_EQ(outputs[0], outputs[1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    AtollInterpreterDelete(interpreters[i]);
+    AtollDelegateDelete(delegates[i]);
+  }
+  AtollModelDelete(model);
+  AtollBrokerStop(broker);
+  serving.join();
+  AtollBrokerDelete(broker);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

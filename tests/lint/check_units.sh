@@ -6,18 +6,22 @@
 # check_units.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"
-mapfile -t units < <(find tools -name '*.service' | sort)
+mapfile -t services < <(find tools -name '*.service' | sort)
+mapfile -t sockets < <(find tools -name '*.socket' | sort)
+units=("${services[@]}" "${sockets[@]}")
 bad=0
 for unit in "${units[@]}"; do
-  if grep -nvE '^(#.*|\[(Unit|Service|Install)\]|[A-Z][A-Za-z]+=.*|)$' "$unit"; then
+  if grep -nvE '^(#.*|\[(Unit|Service|Socket|Install)\]|[A-Z][A-Za-z]+=.*|)$' "$unit"; then
     echo "$unit: neither comment nor section nor Key=value"
     bad=1
   fi
-  if ! grep -q '^MemoryMax=' "$unit"; then
+  kind=Service
+  [[ $unit == *.service ]] || kind=Socket
+  if [ $kind = Service ] && ! grep -q '^MemoryMax=' "$unit"; then
     echo "$unit: has no MemoryMax"
     bad=1
   fi
-  for section in Unit Service Install; do
+  for section in Unit $kind Install; do
     [ "$(grep -cF "[$section]" "$unit")" -eq 1 ] || { echo "$unit: needs one [$section]"; bad=1; }
   done
 done
@@ -36,7 +40,7 @@ for unit in "${units[@]}"; do
     install -D /bin/true "$program"
   done < <(sed -nE 's/^Exec[A-Za-z]*=[-+!@:]*([^ ]*).*/\1/p' "$prefix/$(basename "$unit")")
 done
-said=$(systemd-analyze verify "$prefix"/*.service 2>&1 | grep -F "$prefix" || true)
+said=$(systemd-analyze verify "$prefix"/*.service "$prefix"/*.socket 2>&1 | grep -F "$prefix" || true)
 if [ -n "$said" ]; then
   echo "$said"
   exit 1

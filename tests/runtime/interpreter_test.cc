@@ -133,9 +133,9 @@ class ReachingDelegate final : public Delegate {
   Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override {
     return LostDelegate().Plan(graph, options);
   }
-  Status RegisterMemory(std::span<uint8_t> memory) override {
+  Status RegisterMemory(const HostMemory& memory) override {
     if (is_full) return ResourceExhausted("raise the limit");
-    registered.push_back(memory.data());
+    registered.push_back(memory.bytes.data());
     return {};
   }
   void UnregisterMemory(std::span<uint8_t> memory) override {

@@ -4,6 +4,7 @@
 // driver/profiles/device_profile.h has.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,6 +25,7 @@ struct EmulatedDevice {
   uint64_t program_bytes = 1 << 20;
   Face face = Face::kDirect;
   int threads = 1;
+  std::chrono::milliseconds request_timeout_min = std::chrono::minutes(10);
 
   std::unique_ptr<Device> Open() const {
     return std::make_unique<Device>(OpenChip(), ChipKeeper::Options());
@@ -44,7 +46,7 @@ struct EmulatedDevice {
     auto transport = EmulatedTransport::Create(core);
     ATOLL_CHECK(transport.ok());
     auto chip = Atoll1Chip::Open(*std::move(transport),
-                                 {.name = "emu", .request_timeout_min = std::chrono::minutes(10)});
+                                 {.name = "emu", .request_timeout_min = request_timeout_min});
     ATOLL_CHECK(chip.ok());
     return *std::move(chip);
   }

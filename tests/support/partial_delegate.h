@@ -30,7 +30,7 @@ class PartialDelegate final : public Delegate {
     }
     return delegate_.Plan(offered, options);
   }
-  Status RegisterMemory(std::span<uint8_t> memory) override {
+  Status RegisterMemory(const HostMemory& memory) override {
     return delegate_.RegisterMemory(memory);
   }
   void UnregisterMemory(std::span<uint8_t> memory) override { delegate_.UnregisterMemory(memory); }

@@ -2,6 +2,7 @@
 #include "atoll/broker.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <csignal>
 #include <cstdio>
@@ -28,15 +29,14 @@ void StopBroker(int) { AtollBrokerStop(signalled); }
 const char* TextOrNull(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 
 void RunBroker(const BrokerOptions& options) {
-  std::string shares;
-  for (const std::string& share : options.shares) shares += (shares.empty() ? "" : ",") + share;
+  const std::string shares = fmt::format("{}", fmt::join(options.shares, ","));
   AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
   device.device = options.device.c_str();
   device.num_threads = options.threads;
   device.on_device_loss = options.on_device_loss.c_str();
   AtollBrokerOptions broker_options = ATOLL_BROKER_OPTIONS_INIT;
   broker_options.socket_path = TextOrNull(options.socket);
-  broker_options.shares = TextOrNull(shares);
+  broker_options.shares = options.shares.empty() ? nullptr : shares.c_str();
   AtollBroker* created = nullptr;
   ThrowIfError(AtollBrokerCreate(&device, &broker_options, &created), Activity::kOpeningDevice,
                "no broker");

@@ -275,14 +275,14 @@ TEST_F(CoralPcieChipTest, RegisteredMemoryIsUsedWhereItIs) {
   EXPECT_TRUE(run_at(800, 1600)) << "still there after a reset";
   chip_->UnregisterMemory(bytes.subspan(800, 20000));
   EXPECT_FALSE(run_at(800, 1600));
-  EXPECT_FALSE(chip_->RegisterMemory({}).ok());
+  EXPECT_FALSE(chip_->RegisterMemory(std::span<uint8_t>()).ok());
 }
 
 TEST_F(CoralPcieChipTest, WhereNothingOfCallersCanBeMappedEverythingIsCopied) {
   state_.can_map = false;
   ASSERT_TRUE(Open().ok());
   Bytes memory(100);
-  EXPECT_EQ(chip_->RegisterMemory(memory).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(chip_->RegisterMemory(std::span(memory)).code(), StatusCode::kUnsupported);
   RunWell(Load(WithAddresses(CachingModel(7))));
   RunWell(Load(PlainModel()));
 }
@@ -424,7 +424,7 @@ TEST_F(CoralPcieChipTest, OfAChipThatCannotBeStoppedCallersMemoryIsTakenAway) {
   const auto* const plain = Load(PlainModel());
   Bytes memory(100);
   const int before = state_.mappings;
-  ASSERT_TRUE(chip_->RegisterMemory(memory).ok());
+  ASSERT_TRUE(chip_->RegisterMemory(std::span(memory)).ok());
   state_.hang_at = 1;
   state_.stuck.insert(0x486E0);
   state_.resets = false;

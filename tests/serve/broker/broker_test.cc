@@ -8,16 +8,19 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,172 +28,19 @@
 #include "driver/broker/broker_chip.h"
 #include "driver/broker/messages.h"
 #include "driver/open_device.h"
+#include "runtime/base/buffer.h"
+#include "serve/broker/client.h"
+#include "tests/serve/broker/broker_testing.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/forwarding_chip.h"
 #include "tests/support/rng.h"
-#include "tests/support/test_executables.h"
 
 namespace atollrt {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "broker_XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string socket() const { return path_ + "/broker.sock"; }
-
- private:
-  std::string path_;
-};
-
-// A broker that serves, until its end.
-class Serving {
- public:
-  explicit Serving(const std::string& path, BrokerOptions options = {}) {
-    options.path = path;
-    auto broker = Broker::Create(EmulatedDevice().Open(), std::move(options));
-    EXPECT_TRUE(broker.ok()) << broker.status().message();
-    broker_ = *std::move(broker);
-    thread_ = std::thread([this] { EXPECT_TRUE(broker_->Run().ok()); });
-  }
-  ~Serving() {
-    broker_->Stop();
-    thread_.join();
-  }
-  Broker* operator->() const { return broker_.get(); }
-
- private:
-  std::unique_ptr<Broker> broker_;
-  std::thread thread_;
-};
-
-// Looks until it is so, and no more often than lets the broker go on. False after a minute.
-template <typename Predicate>
-bool Eventually(const Predicate& is_so) {
-  const Deadline deadline = Clock::now() + std::chrono::minutes(1);
-  while (!is_so()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-std::unique_ptr<Device> OpenAt(const std::string& path,
-                               OnDeviceLoss on_loss = OnDeviceLoss::kFail) {
-  auto device = OpenDevice({.device = "broker:" + path, .on_loss = on_loss});
-  EXPECT_TRUE(device.ok()) << device.status().message();
-  return device.ok() ? *std::move(device) : nullptr;
-}
-
-std::shared_ptr<const Executable> Table(uint8_t offset, uint32_t count = 8) {
-  return std::make_shared<const Executable>(
-      MakeTableExecutable({.count = count, .offset = offset}));
-}
-
-// One request: whether its bytes are right.
-Status RunTable(Device* device, ExecutableId id, uint8_t offset, uint8_t first, size_t count = 8) {
-  std::vector<uint8_t> input(count), output(count);
-  for (size_t i = 0; i < count; ++i) input[i] = static_cast<uint8_t>(first + i);
-  Request request;
-  request.executable = id;
-  request.inputs = {input};
-  request.outputs = {output};
-  ATOLL_ASSIGN_OR_RETURN(const RequestId submitted, device->Submit(request));
-  RequestReport report;
-  ATOLL_RETURN_IF_ERROR(device->Wait(submitted, &report));
-  for (size_t i = 0; i < count; ++i) {
-    if (output[i] != static_cast<uint8_t>(input[i] + offset)) {
-      return InternalError("byte %zu is %u", i, output[i]);
-    }
-  }
-  return {};
-}
-
-// A client that says what it wants.
-class RawClient {
- public:
-  explicit RawClient(const std::string& path) : socket_(*ConnectTo(path)) {}
-  bool Send(std::span<const uint8_t> message, int fd = -1) {
-    return SendMessage(socket_.get(), message, fd).ok();
-  }
-  template <typename T>
-  requires requires { T::kType; }
-  bool Send(const T& message, int fd = -1) { return Send(WriteBrokerMessage(message), fd); }
-  // nullopt once the broker has hung up.
-  std::optional<ReceivedMessage> Receive() {
-    ReceivedMessage message;
-    const Status status =
-        ReceiveMessage(socket_.get(), Clock::now() + std::chrono::seconds(20), &message);
-    EXPECT_NE(status.code(), StatusCode::kTimeout);
-    if (!status.ok()) return std::nullopt;
-    return message;
-  }
-  // Of the next answer; kOk and kInternal are no errors of this kind.
-  Status Answered(uint32_t* value = nullptr) {
-    const auto message = Receive();
-    if (!message.has_value()) return DeviceLost("hung up");
-    const auto done = ReadBrokerMessage<BrokerDone>(message->bytes);
-    if (!done.has_value()) return InternalError("no answer");
-    if (value != nullptr) *value = done->message.value;
-    return StatusOf(done->message, TextOf(done->tail));
-  }
-  bool Hello(const std::string& name = "raw") {
-    if (!Send(WriteBrokerMessage(BrokerHello(), TailOf(name)))) return false;
-    const auto message = Receive();
-    return message.has_value() && ReadBrokerMessage<BrokerWelcome>(message->bytes).has_value();
-  }
-  // The number of the executable.
-  uint32_t Load(const Executable& executable) {
-    const std::vector<uint8_t> stored = WriteExecutable(executable);
-    const auto memory = SharedMemory::Create(stored.size());
-    std::copy(stored.begin(), stored.end(), memory->bytes().begin());
-    BrokerLoad load;
-    load.request = 1;
-    load.bytes = stored.size();
-    uint32_t number = 0;
-    EXPECT_TRUE(Send(load, memory->fd()));
-    EXPECT_TRUE(Answered(&number).ok());
-    return number;
-  }
-  Status Arena(size_t bytes) {
-    ATOLL_ASSIGN_OR_RETURN(memory_, SharedMemory::Create(bytes));
-    BrokerArena arena;
-    arena.request = 2;
-    arena.bytes = bytes;
-    arena.id = 1;
-    EXPECT_TRUE(Send(arena, memory_.fd()));
-    return Answered();
-  }
-  bool Submit(uint32_t request, uint32_t executable, std::vector<uint64_t> offsets,
-              uint32_t arena = 1) {
-    BrokerSubmit submit;
-    submit.request = request;
-    submit.executable = executable;
-    submit.timeout_ms = 60'000;
-    submit.arena = arena;
-    submit.buffers = static_cast<uint32_t>(offsets.size());
-    return Send(WriteBrokerMessage(
-        submit, {reinterpret_cast<const uint8_t*>(offsets.data()), offsets.size() * 8}));
-  }
-  int socket() const { return socket_.get(); }
-
- private:
-  FileDescriptor socket_;
-  SharedMemory memory_;
-};
-
-size_t OpenFiles() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
-    ++count;
-  }
-  return count;
-}
 
 TEST(Broker, ServesSeveralProgramsTheSameBytes) {
   const Folder folder;
@@ -254,6 +104,16 @@ TEST(Broker, TakesThePlaceOfOneThatDied) {
   EXPECT_NE(OpenAt(folder.socket()), nullptr);
 }
 
+// Not a test, but BrokerProcess.
+TEST(Broker, DISABLED_ServesAsAProcess) {
+  const char* const path = getenv("BROKER_TEST_SOCKET");
+  ASSERT_NE(path, nullptr);
+  // Its clients' timeouts are their own.
+  const Serving broker(path, {},
+                       EmulatedDevice{.request_timeout_min = std::chrono::milliseconds(0)}.Open());
+  for (;;) pause();
+}
+
 TEST(Broker, IsReplacedUnderRequestsOfWhichNoneIsLost) {
   const Folder folder;
   auto broker = std::make_unique<Serving>(folder.socket());
@@ -277,42 +137,11 @@ TEST(Broker, IsReplacedUnderRequestsOfWhichNoneIsLost) {
   EXPECT_GE(device->health().reopenings, 1u);
 }
 
-// Not a test, but the other process of the next one.
-TEST(Broker, DISABLED_ServesAsAProcess) {
-  const char* const path = getenv("BROKER_TEST_SOCKET");
-  ASSERT_NE(path, nullptr);
-  const Serving broker(path);
-  for (;;) pause();
-}
-
 // A broker in a process of its own that dies in the middle: as above, but nothing is drained.
 TEST(Broker, IsKilledUnderRequestsOfWhichNoneIsLost) {
   const Folder folder;
-  const auto start = [&] {
-    std::string variable = "BROKER_TEST_SOCKET=" + folder.socket();
-    std::vector<std::string> words = {"broker", "--gtest_also_run_disabled_tests",
-                                      "--gtest_filter=Broker.DISABLED_ServesAsAProcess"};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    std::vector<char*> variables = {variable.data(), nullptr};
-    const pid_t process = fork();
-    if (process == 0) {
-      const int null = open("/dev/null", O_WRONLY);
-      dup2(null, STDOUT_FILENO);
-      execve("/proc/self/exe", arguments.data(), variables.data());
-      _exit(127);
-    }
-    return process;
-  };
-  pid_t process = start();
-  std::unique_ptr<Device> device;
-  for (int i = 0; i < 1000 && device == nullptr; ++i) {
-    auto opened =
-        OpenDevice({.device = "broker:" + folder.socket(), .on_loss = OnDeviceLoss::kReplay});
-    if (opened.ok()) device = *std::move(opened);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  auto broker = std::make_unique<BrokerProcess>(folder.socket());
+  const auto device = OpenAt(folder.socket(), OnDeviceLoss::kReplay);
   ASSERT_NE(device, nullptr);
   const auto id = device->Load(Table(9));
   ASSERT_TRUE(id.ok());
@@ -327,16 +156,13 @@ TEST(Broker, IsKilledUnderRequestsOfWhichNoneIsLost) {
   for (int round = 0; round < 3; ++round) {
     const int before = done;
     EXPECT_TRUE(Eventually([&] { return done >= before + 20; }));
-    kill(process, SIGKILL);
-    waitpid(process, nullptr, 0);
-    process = start();
+    broker.reset();
+    broker = std::make_unique<BrokerProcess>(folder.socket());
   }
   const int before = done;
   EXPECT_TRUE(Eventually([&] { return done >= before + 20; }));
   stop = true;
   client.join();
-  kill(process, SIGKILL);
-  waitpid(process, nullptr, 0);
 }
 
 // Three to one, of requests that all wait from the beginning. How long each takes is measured, and
@@ -346,9 +172,8 @@ TEST(Broker, SharesTheDeviceByWeight) {
   constexpr uint32_t kBytes = 1 << 20;
   const Folder folder;
   BrokerOptions options;
-  options.limits.requests = kRequests;
   options.share_of = [](const Peer&, const std::string& name) {
-    return BrokerShare{.weight = name == "three" ? 3.0 : 1.0};
+    return BrokerShare{.weight = name == "three" ? 3.0 : 1.0, .requests = kRequests};
   };
   const Serving broker(folder.socket(), options);
   std::vector<std::unique_ptr<RawClient>> clients;
@@ -404,6 +229,278 @@ TEST(Broker, SharesTheDeviceByWeight) {
   RecordProperty("ratio", std::to_string(three / one));
 }
 
+// The most urgent one first, and those that are as urgent in the order in which they came.
+TEST(Broker, SortsTheRequestsOfAClient) {
+  BrokerConnection client;
+  const std::vector<int32_t> priorities = {0, 0, 2, -1, 2, 1, 0};
+  for (uint32_t request = 0; request < priorities.size(); ++request) {
+    BrokerPending pending;
+    pending.request = request;
+    pending.priority = priorities[request];
+    client.Enqueue(std::move(pending));
+  }
+  std::vector<uint32_t> order;
+  for (const BrokerPending& pending : client.queue) order.push_back(pending.request);
+  EXPECT_THAT(order, ElementsAre(2, 4, 5, 0, 1, 6, 3));
+  EXPECT_TRUE(client.IsUnderWay(6));
+  EXPECT_FALSE(client.IsUnderWay(7));
+}
+
+// Runs, and executables of some name, get no further than a gate.
+class GatedChip final : public ForwardingChip {
+ public:
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool holds_runs = false;
+    std::string holds_name;
+    int waiting = 0;
+
+    template <typename Predicate>
+    void Wait(const Predicate& is_held) {
+      std::unique_lock lock(mutex);
+      ++waiting;
+      changed.wait(lock, [&] { return !is_held(); });
+      --waiting;
+    }
+    void Hold(bool runs, std::string name) {
+      const std::lock_guard lock(mutex);
+      holds_runs = runs;
+      holds_name = std::move(name);
+      changed.notify_all();
+    }
+    bool IsInFront() {
+      const std::lock_guard lock(mutex);
+      return waiting > 0;
+    }
+  };
+  explicit GatedChip(Gate* gate) : ForwardingChip(EmulatedDevice().OpenChip()), gate_(gate) {}
+  Result<std::unique_ptr<PreparedExecutable>> Prepare(
+      std::shared_ptr<const AnyExecutable> executable) const override {
+    gate_->Wait([&] { return gate_->holds_name == executable->name; });
+    return ForwardingChip::Prepare(std::move(executable));
+  }
+  Status Run(const Job& job, std::span<const Job> ahead, RequestReport* report) override {
+    gate_->Wait([&] { return gate_->holds_runs; });
+    return ForwardingChip::Run(job, ahead, report);
+  }
+
+ private:
+  Gate* const gate_;
+};
+
+std::unique_ptr<Device> GatedDevice(GatedChip::Gate* gate) {
+  return std::make_unique<Device>(std::make_unique<GatedChip>(gate), ChipKeeper::Options());
+}
+
+TEST(Broker, AnswersWhatWaitsForTooLong) {
+  const Folder folder;
+  GatedChip::Gate gate;
+  const Serving broker(folder.socket(), {}, GatedDevice(&gate));
+  RawClient first(folder.socket());
+  RawClient second(folder.socket());
+  std::vector<uint32_t> executables;
+  for (RawClient* client : {&first, &second}) {
+    ASSERT_TRUE(client->Hello());
+    ASSERT_TRUE(client->Arena(4096).ok());
+    executables.push_back(client->Load(*Table(1)));
+  }
+  gate.Hold(true, "");
+  constexpr uint32_t kRequests = 4;
+  for (uint32_t request = 0; request < kRequests; ++request) {
+    ASSERT_TRUE(first.Submit(request, executables[0], {0, 64}));
+  }
+  EXPECT_TRUE(Eventually([&] { return gate.IsInFront(); }));
+  ASSERT_TRUE(second.Submit(1, executables[1], {0, 64}, 1, 0, /*timeout_ms=*/20));
+  EXPECT_EQ(second.Answered().code(), StatusCode::kTimeout);
+  gate.Hold(false, "");
+  for (uint32_t request = 0; request < kRequests; ++request) EXPECT_TRUE(first.Answered().ok());
+  ASSERT_TRUE(second.Submit(2, executables[1], {0, 64}));
+  EXPECT_TRUE(second.Answered().ok());
+}
+
+TEST(Broker, LetsOthersGoOnWhileSomebodyLoads) {
+  const Folder folder;
+  GatedChip::Gate gate;
+  const Serving broker(folder.socket(), {}, GatedDevice(&gate));
+  const auto device = OpenAt(folder.socket());
+  const auto id = device->Load(Table(1));
+  ASSERT_TRUE(id.ok());
+  Executable large = *Table(2);
+  large.name = "large";
+  gate.Hold(false, "large");
+  std::thread loading([&] {
+    const auto other = OpenAt(folder.socket());
+    const auto its_id = other->Load(std::make_shared<const Executable>(large));
+    ASSERT_TRUE(its_id.ok()) << its_id.status().message();
+    EXPECT_TRUE(RunTable(other.get(), *its_id, 2, 1).ok());
+  });
+  EXPECT_TRUE(Eventually([&] { return gate.IsInFront(); }));
+  for (uint8_t i = 0; i < 10; ++i) EXPECT_TRUE(RunTable(device.get(), *id, 1, i).ok());
+  EXPECT_NE(OpenAt(folder.socket()), nullptr);
+  EXPECT_TRUE(gate.IsInFront());
+  gate.Hold(false, "");
+  loading.join();
+}
+
+TEST(Broker, ResetsTheDeviceForThoseWhoMayAndTellsEverybody) {
+  const Folder folder;
+  BrokerOptions options;
+  options.share_of = [](const Peer&, const std::string& name) {
+    return BrokerShare{.may_reset = name == "operator"};
+  };
+  const Serving broker(folder.socket(), options);
+  const auto device = OpenAt(folder.socket());
+  const auto id = device->Load(Table(4));
+  ASSERT_TRUE(id.ok());
+  EXPECT_TRUE(RunTable(device.get(), *id, 4, 1).ok());
+  EXPECT_EQ(device->health().resets, 0u);
+  BrokerReset reset;
+  reset.request = 7;
+  RawClient anyone(folder.socket());
+  ASSERT_TRUE(anyone.Hello("anyone"));
+  ASSERT_TRUE(anyone.Send(reset));
+  EXPECT_EQ(anyone.Answered().code(), StatusCode::kPermissionDenied);
+  RawClient its_operator(folder.socket());
+  ASSERT_TRUE(its_operator.Hello("operator"));
+  ASSERT_TRUE(its_operator.Send(reset));
+  EXPECT_TRUE(its_operator.Answered().ok());
+  // It reads what it was told among its answers.
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE(RunTable(device.get(), *id, 4, 1).ok());
+    return device->health().resets == 1;
+  }));
+  const auto told = anyone.Receive();
+  ASSERT_TRUE(told.has_value());
+  const auto state = ReadBrokerMessage<BrokerState>(told->bytes);
+  ASSERT_TRUE(state.has_value());
+  EXPECT_EQ(state->message.state, static_cast<uint32_t>(DeviceState::kReady));
+  EXPECT_EQ(state->message.resets, 1u);
+  // Who comes later hears of it, too.
+  const auto later = OpenAt(folder.socket());
+  const auto its_id = later->Load(Table(4));
+  ASSERT_TRUE(its_id.ok());
+  EXPECT_EQ(later->health().resets, 1u);
+}
+
+// A request whose input and output lie in memory that can be lent.
+class LentMemory : public ::testing::Test {
+ protected:
+  static constexpr size_t kBytes = 8;
+
+  void Open(const std::string& path, OnDeviceLoss on_loss) {
+    device_ = OpenAt(path, on_loss);
+    id_ = *device_->Load(Table(5));
+    EXPECT_TRUE(device_->info().wants_shared_memory);
+  }
+  Status Run(uint8_t first, std::span<uint8_t> input, std::span<uint8_t> output,
+             RequestReport* report, int timeout_ms = 60'000) {
+    for (size_t i = 0; i < kBytes; ++i) input[i] = static_cast<uint8_t>(first + i);
+    std::fill(output.begin(), output.end(), 0xee);
+    ATOLL_ASSIGN_OR_RETURN(const RequestId id,
+                           device_->Submit({.executable = id_,
+                                            .inputs = {input},
+                                            .outputs = {output},
+                                            .timeout = std::chrono::milliseconds(timeout_ms)}));
+    ATOLL_RETURN_IF_ERROR(device_->Wait(id, report));
+    for (size_t i = 0; i < kBytes; ++i) {
+      if (output[i] != static_cast<uint8_t>(first + i + 5)) return InternalError("byte %zu", i);
+    }
+    return {};
+  }
+  Status RunLent(uint8_t first, RequestReport* report, int timeout_ms = 60'000) {
+    return Run(first, memory_.bytes().subspan(4096, kBytes), memory_.bytes().subspan(7, kBytes),
+               report, timeout_ms);
+  }
+  ino_t Inode() const {
+    struct stat status = {};
+    EXPECT_EQ(fstat(memory_.memfd(), &status), 0);
+    return status.st_ino;
+  }
+
+  const Folder folder_;
+  Buffer memory_ = *Buffer::AllocateShared(10'000);
+  std::unique_ptr<Device> device_;
+  ExecutableId id_ = 0;
+};
+
+TEST_F(LentMemory, IsNotCopied) {
+  const Serving broker(folder_.socket());
+  Open(folder_.socket(), OnDeviceLoss::kFail);
+  RequestReport report;
+  EXPECT_TRUE(RunLent(1, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 2 * kBytes);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  for (uint8_t i = 0; i < 20; ++i) {
+    EXPECT_TRUE(RunLent(i, &report).ok());
+    EXPECT_EQ(report.bytes_copied, 0u);
+  }
+  std::vector<uint8_t> elsewhere(kBytes);
+  EXPECT_TRUE(Run(9, elsewhere, memory_.bytes().last(kBytes), &report).ok());
+  EXPECT_EQ(report.bytes_copied, kBytes);
+  // Above each other, they are as copied ones.
+  EXPECT_TRUE(device_
+                  ->Wait(*device_->Submit({.executable = id_,
+                                           .inputs = {memory_.bytes().first(kBytes)},
+                                           .outputs = {memory_.bytes().subspan(1, kBytes)}}),
+                         &report)
+                  .ok());
+  EXPECT_EQ(report.bytes_copied, kBytes);
+  device_->UnregisterMemory(memory_.bytes());
+  EXPECT_TRUE(RunLent(3, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 0u);
+  device_->UnregisterMemory(memory_.bytes());
+  EXPECT_TRUE(RunLent(4, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 2 * kBytes);
+}
+
+TEST_F(LentMemory, IsCopiedWhereTheBrokerTakesNoMore) {
+  BrokerOptions options;
+  options.share_of = [](const Peer&, const std::string&) { return BrokerShare{.bytes = 9'000}; };
+  const Serving broker(folder_.socket(), options);
+  Open(folder_.socket(), OnDeviceLoss::kFail);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  RequestReport report;
+  EXPECT_TRUE(RunLent(1, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 2 * kBytes);
+  EXPECT_EQ(device_->health().failures, 0u);
+}
+
+TEST_F(LentMemory, IsLentToTheNextBroker) {
+  auto broker = std::make_unique<BrokerProcess>(folder_.socket());
+  Open(folder_.socket(), OnDeviceLoss::kReplay);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  RequestReport report;
+  for (uint8_t round = 0; round < 3; ++round) {
+    EXPECT_TRUE(RunLent(round, &report).ok());
+    EXPECT_EQ(report.bytes_copied, 0u);
+    broker.reset();
+    broker = std::make_unique<BrokerProcess>(folder_.socket());
+  }
+  EXPECT_TRUE(RunLent(99, &report).ok());
+  EXPECT_EQ(report.bytes_copied, 0u);
+  EXPECT_GE(device_->health().resets + device_->health().reopenings, 3u);
+}
+
+// A broker that stops in the middle may go on at any time, and write what nobody wants any more.
+TEST_F(LentMemory, IsTakenFromABrokerThatDoesNotAnswer) {
+  const BrokerProcess broker(folder_.socket());
+  Open(folder_.socket(), OnDeviceLoss::kFail);
+  ASSERT_TRUE(device_->RegisterMemory({memory_.bytes(), memory_.memfd()}).ok());
+  RequestReport report;
+  EXPECT_TRUE(RunLent(1, &report).ok());
+  const ino_t before = Inode();
+  ASSERT_TRUE(broker.Stop());
+  std::thread waiting([&] { EXPECT_FALSE(RunLent(50, &report, /*timeout_ms=*/100).ok()); });
+  EXPECT_TRUE(Eventually([&] { return Inode() != before; }));
+  kill(broker.id(), SIGCONT);
+  waiting.join();
+  EXPECT_EQ(memory_.data()[4096], 50);
+  EXPECT_TRUE(Eventually([&] { return RunLent(2, &report).ok(); }));
+  EXPECT_EQ(report.bytes_copied, 0u);
+}
+
 // What a hostile client gets, and that another one goes on.
 class HostileClient : public ::testing::Test {
  protected:
@@ -439,6 +536,7 @@ TEST_F(HostileClient, IsHungUpOnForWhatIsNoMessage) {
                                                    nothing_known,
                                                    too_long,
                                                    WriteBrokerMessage(unknown),
+                                                   WriteBrokerMessage(BrokerDrop()),
                                                    WriteBrokerMessage(BrokerHello()),
                                                    WriteBrokerMessage(BrokerArena()),
                                                    WriteBrokerMessage(BrokerWelcome())};
@@ -481,6 +579,14 @@ TEST_F(HostileClient, GetsNoMemoryThatItCouldShrink) {
   ASSERT_EQ(pipe2(pipes, O_CLOEXEC), 0);
   const FileDescriptor in(pipes[0]), out(pipes[1]);
   EXPECT_THAT(arena(in.get(), 4096), HasSubstr("sealed"));
+  // Of huge pages, which may be taken away again although the size stays.
+  constexpr size_t kHuge = 2 << 20;
+  const FileDescriptor huge(memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (huge.get() >= 0) {  // a system may have none
+    ASSERT_EQ(ftruncate(huge.get(), kHuge), 0);
+    ASSERT_EQ(fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    EXPECT_THAT(arena(huge.get(), kHuge), HasSubstr("ordinary pages"));
+  }
   const auto memory = SharedMemory::Create(4096);
   EXPECT_THAT(arena(memory->fd(), 8192), HasSubstr("of 4096 bytes, said to be of 8192"));
   EXPECT_THAT(arena(memory->fd(), uint64_t{1} << 60), HasSubstr("are more"));
@@ -511,7 +617,7 @@ TEST_F(HostileClient, GetsNoBuffersBeyondItsArenaOrAboveEachOther) {
 TEST_F(HostileClient, IsHeldToItsQuotas) {
   RawClient client(folder_.socket());
   ASSERT_TRUE(client.Hello());
-  const size_t most = BrokerLimits().executables;
+  const size_t most = BrokerShare().executables;
   for (size_t i = 0; i < most; ++i) client.Load(*Table(1));
   const auto memory = SharedMemory::Create(64);
   BrokerLoad load;
