@@ -175,13 +175,15 @@ class Server : public InferenceServer {
   Status Load(const std::string& model, ModelUpload upload) override {
     ATOLL_RETURN_IF_ERROR(CheckControl());
     if (!IsModelName(model)) return atollrt::InvalidArgument("this is no name of a model");
-    for (const auto& [name, path] : options_.models) {
-      if (name == model && upload.files.empty()) {
-        return LoadFiles(model, SingleModel(name, path));
-      }
-    }
-    return LoadFiles(model,
-                     FindModel(options_.model_folder, model, std::move(upload), options_.limits));
+    const auto single =
+        std::find_if(options_.models.begin(), options_.models.end(),
+                     [&](const auto& one) { return one.first == model && upload.files.empty(); });
+    Status status = single != options_.models.end()
+                        ? LoadFiles(model, SingleModel(model, single->second))
+                        : LoadFiles(model, FindModel(options_.model_folder, model,
+                                                     std::move(upload), options_.limits));
+    if (status.ok()) return status;
+    return std::move(status).WithContext("failed to load '" + model + "'");
   }
 
   Status Unload(const std::string& model) override {
@@ -248,7 +250,10 @@ class Server : public InferenceServer {
                                             std::string_view version) const {
     const std::shared_lock lock(mutex_);
     const auto found = models_.find(model);
-    if (found == models_.end()) return NotFound("there is no model '%s'", Shown(model).c_str());
+    // Triton's clients look for how this begins.
+    if (found == models_.end()) {
+      return NotFound("Request for unknown model: there is no model '%s'", Shown(model).c_str());
+    }
     if (found->second.versions.empty()) {
       return NotFound(
           "model '%s' is not served: %s", Shown(model).c_str(),
