@@ -58,7 +58,7 @@ bool IsServedHost(std::string_view host, const ServedHosts& hosts);
 
 // What browsers say about the page that asks; "" without such a header.
 struct BrowserHeaders {
-  std::string_view host, origin, fetch_site, fetch_mode, fetch_dest;
+  std::string_view host = {}, origin = {}, fetch_site = {}, fetch_mode = {}, fetch_dest = {};
 };
 // Whether a browser asks on behalf of a page from elsewhere, other than by following a link to
 // here. `scheme` is that of this server: "http".

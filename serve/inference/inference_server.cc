@@ -28,7 +28,7 @@ std::string Shown(std::string_view name) { return std::string(name.substr(0, 100
 
 // In the words that clients of Triton look for.
 Status UnknownModel(std::string_view name) {
-  return NotFound("Request for unknown model: '%s' is not found", Shown(name).c_str());
+  return NotFound("Request for unknown model: there is no model '%s'", Shown(name).c_str());
 }
 
 class Server : public InferenceServer {
@@ -180,13 +180,15 @@ class Server : public InferenceServer {
   Status Load(const std::string& model, ModelUpload upload) override {
     ATOLL_RETURN_IF_ERROR(CheckControl());
     if (!IsModelName(model)) return atollrt::InvalidArgument("this is no name of a model");
-    for (const auto& [name, path] : options_.models) {
-      if (name == model && upload.files.empty()) {
-        return LoadFiles(model, SingleModel(name, path));
-      }
-    }
-    return LoadFiles(model,
-                     FindModel(options_.model_folder, model, std::move(upload), options_.limits));
+    const auto single =
+        std::find_if(options_.models.begin(), options_.models.end(),
+                     [&](const auto& one) { return one.first == model && upload.files.empty(); });
+    Status status = single != options_.models.end()
+                        ? LoadFiles(model, SingleModel(model, single->second))
+                        : LoadFiles(model, FindModel(options_.model_folder, model,
+                                                     std::move(upload), options_.limits));
+    if (status.ok()) return status;
+    return std::move(status).WithContext("failed to load '" + model + "'");
   }
 
   Status Unload(const std::string& model) override {
@@ -196,7 +198,7 @@ class Server : public InferenceServer {
       const std::unique_lock lock(mutex_);
       const auto found = models_.find(model);
       if (found == models_.end()) {
-        return NotFound("Request for unknown model: '%s' is not found, nothing to unload", Shown(model).c_str());
+        return NotFound("Request for unknown model: there is no model '%s' to unload", Shown(model).c_str());
       }
       versions = std::move(found->second.versions);
       models_.erase(found);

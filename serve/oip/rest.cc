@@ -220,6 +220,8 @@ struct Rest::Target {
     kMemoryRegister,
     kMemoryUnregister,
     kCudaMemory,
+    kCudaStatus,
+    kCudaUnregister,
     kMetrics,
     kState,
     kPage,
@@ -233,7 +235,7 @@ struct Rest::Target {
   bool posts() const {
     return kind == Kind::kInfer || kind == Kind::kIndex || kind == Kind::kLoad ||
            kind == Kind::kUnload || kind == Kind::kMemoryRegister ||
-           kind == Kind::kMemoryUnregister;
+           kind == Kind::kMemoryUnregister || kind == Kind::kCudaUnregister;
   }
 
   // Split first, then decoded, so that no name has further parts.
@@ -306,7 +308,11 @@ struct Rest::Target {
       }
       return target;
     }
-    if (is(1, "cudasharedmemory")) return {.kind = Kind::kCudaMemory};
+    if (is(1, "cudasharedmemory") && count > 2) {
+      return {.kind = parts.back() == "status"       ? Kind::kCudaStatus
+                      : parts.back() == "unregister" ? Kind::kCudaUnregister
+                                                     : Kind::kCudaMemory};
+    }
     return {};
   }
 };
@@ -450,6 +456,11 @@ HttpAnswer Rest::Answer(const Target& target, HttpRequest* request) {
     case Kind::kMemoryRegister:
     case Kind::kMemoryUnregister:
       return Memory(target, *request);
+    // Clients forget all regions before they begin, of either kind.
+    case Kind::kCudaStatus:
+      return Text(Json::array());
+    case Kind::kCudaUnregister:
+      return Empty();
     case Kind::kMetrics:
       return {.status = 200,
               .content_type = "text/plain; version=0.0.4; charset=utf-8",

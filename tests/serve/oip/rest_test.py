@@ -407,8 +407,10 @@ class Protocol(RestTest):
                  ("POST", "/v2/repository/models/..%2fx/load", 400),
                  ("POST", "/v2/repository/models/nope/load", 404),
                  ("POST", "/v2/repository/models/nope/unload", 404),
-                 ("GET", "/v2/cudasharedmemory/status", 501),
+                 ("POST", "/v2/cudasharedmemory/region/r/register", 501),
                  ("POST", "/v2/systemsharedmemory/region/r/register", 403)]
+        self.assertEqual(ask("GET", "/v2/cudasharedmemory/status").json(), [])
+        self.assertEqual(ask("POST", "/v2/cudasharedmemory/unregister").status, 200)
         for method, path, status in cases:
             answer = ask(method, path, b"{}" if method == "POST" else None)
             self.check(answer, status, "error")
@@ -496,7 +498,11 @@ class Protocol(RestTest):
         self.assertEqual(server.ask("POST", "/v2/repository/models/fashion/unload").status, 200)
         self.assertEqual(index(), {("simple", "2"): "READY", ("fashion", ""): "UNAVAILABLE"})
         self.assertEqual(index(ready=True), {("simple", "2"): "READY"})
-        self.check(server.get("/v2/models/fashion"), 404, "error")
+        # Triton's clients look for how these begin.
+        self.assertRegex(self.check(server.get("/v2/models/fashion"), 404, "error")["error"],
+                         r"\ARequest for unknown model")
+        self.assertRegex(self.check(server.ask("POST", "/v2/repository/models/nope/load"), 404, "error")["error"],
+                         r"\Afailed to load 'nope'")
         upload = {"parameters": {"config": json.dumps({"max_batch_size": 7, "comment": "mine"}),
                                  "file:5/model.tflite": base64.b64encode(SIMPLE.read_bytes()).decode()}}
         self.assertEqual(server.ask("POST", "/v2/repository/models/up/load", json.dumps(upload)).status, 200)
