@@ -49,7 +49,8 @@ bool IsLoopback(const std::string& address) {
   in_addr v4 = {};
   if (inet_pton(AF_INET, address.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
   in6_addr v6 = {};
-  return inet_pton(AF_INET6, address.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+  if (inet_pton(AF_INET6, address.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
 // What libzmq binds: it knows no names of hosts.
@@ -113,7 +114,7 @@ Result<BoundSocket> BindRouter(void* context, const std::string& endpoint,
     zmq_setsockopt(socket, option, &value, sizeof(value));
   };
   set(ZMQ_LINGER, 0);
-  set(ZMQ_IPV6, 1);
+  set(ZMQ_IPV6, endpoint.find('[') != std::string::npos ? 1 : 0);
   set(ZMQ_RCVHWM, 4);  // messages, for each client
   set(ZMQ_TCP_KEEPALIVE, 1);
   const auto most = static_cast<int64_t>(max_message_bytes);
