@@ -202,7 +202,7 @@ VisionAnswer DeepstackService::Answer(const VisionRequest& request) const {
     return Refusal(413, Format("a request of %zu bytes is more than the %zu that are taken",
                                request.body.size(), kMaxBodyBytes));
   }
-  if (path == kDoodsDetect) return DetectDoods(request.body);
+  if (path == kDoodsDetect) return DetectDoods(request);
   if (path == kDetection) return DetectForm(options_.models[0], request);
   const std::string_view name = path.substr(kCustom.size());
   for (const NamedDetector& model : options_.models) {
@@ -216,7 +216,7 @@ VisionAnswer DeepstackService::DetectForm(const NamedDetector& model,
   const Clock::time_point start = Clock::now();
   const Result<std::vector<FormPart>> form = ParseForm(request.content_type, request.body);
   if (!form.ok()) return Refusal(400, form.status().message());
-  if (!options_.api_key.empty()) {
+  if (!options_.api_key.empty() && !request.authorized) {
     const FormPart* key = FindPart(*form, "api_key");
     if (key == nullptr || !SameSecret(key->value, options_.api_key)) {
       return Refusal(401, "the form's api_key is not the one of this server");
@@ -285,13 +285,14 @@ VisionAnswer DeepstackService::ListDetectors() const {
   return JsonAnswer({{"detectors", std::move(detectors)}});
 }
 
-VisionAnswer DeepstackService::DetectDoods(std::string_view body) const {
+VisionAnswer DeepstackService::DetectDoods(const VisionRequest& posted) const {
   std::string id;
   const auto refuse = [&](int status, const std::string& sentence) {
     return JsonAnswer({{"id", id}, {"error", sentence}}, status);
   };
-  const json request =
-      IsModestJson(body) ? json::parse(body, /*cb=*/nullptr, /*allow_exceptions=*/false) : json();
+  const json request = IsModestJson(posted.body)
+                           ? json::parse(posted.body, /*cb=*/nullptr, /*allow_exceptions=*/false)
+                           : json();
   if (!request.is_object()) {
     return refuse(400, "the request is no JSON object, or has too many lists and members");
   }
@@ -301,7 +302,8 @@ VisionAnswer DeepstackService::DetectDoods(std::string_view body) const {
                                                           : std::string();
   };
   id = text("id");
-  if (!options_.api_key.empty() && !SameSecret(text("api_key"), options_.api_key)) {
+  if (!options_.api_key.empty() && !posted.authorized &&
+      !SameSecret(text("api_key"), options_.api_key)) {
     return refuse(401, "this server needs an \"api_key\"");
   }
   const std::string name = text("detector_name");

@@ -48,6 +48,7 @@ struct VisionRequest {
   std::string_view path;  // without query, as it was sent
   std::string_view content_type;
   std::string_view body;
+  bool authorized = false;  // it has shown a credential already, and needs no `api_key`
 };
 
 struct VisionAnswer {
@@ -73,7 +74,7 @@ class DeepstackService {
  private:
   explicit DeepstackService(DeepstackOptions options) : options_(std::move(options)) {}
   VisionAnswer DetectForm(const NamedDetector& model, const VisionRequest& request) const;
-  VisionAnswer DetectDoods(std::string_view body) const;
+  VisionAnswer DetectDoods(const VisionRequest& posted) const;
   VisionAnswer ListDetectors() const;
   VisionAnswer ListModels() const;
 

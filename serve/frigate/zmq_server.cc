@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
@@ -22,6 +20,7 @@
 #include "runtime/base/file_descriptor.h"
 #include "serve/frigate/detector.h"
 #include "serve/frigate/exchange.h"
+#include "serve/frigate/work_queue.h"
 #include "serve/frigate/zmq_endpoint.h"
 
 namespace atollrt {
@@ -128,40 +127,6 @@ class LoadedModels {
   };
   std::mutex mutex_;
   std::list<Entry> models_;
-};
-
-// Things to do, for threads that wait for them.
-template <typename T>
-class WorkQueue {
- public:
-  void Push(T work) {
-    {
-      const std::lock_guard lock(mutex_);
-      work_.push_back(std::move(work));
-    }
-    changed_.notify_one();
-  }
-  std::optional<T> Pop() {  // nullopt: there will be nothing
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return closed_ || !work_.empty(); });
-    if (closed_) return std::nullopt;
-    T work = std::move(work_.front());
-    work_.pop_front();
-    return work;
-  }
-  void Close() {
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<T> work_;
-  bool closed_ = false;
 };
 
 constexpr uint64_t kNobody = 0;  // waits for it
