@@ -98,13 +98,21 @@ std::optional<float> ParseConfidence(const FormPart* part) {
   return value;
 }
 
-Result<PlanarImage> Decode(std::string_view bytes) {
+// Brought to the size of the model's input as `atoll detect` does it, with the same bytes.
+struct Picture {
+  int width = 0;  // as it was posted
+  int height = 0;
+  Image input;
+};
+Result<Picture> Decode(std::string_view bytes, const ObjectDetector& detector) {
   DecodeOptions options;
+  options.channels = detector.channels();
   options.max_pixels = kMaxPixels;
-  PlanarImage picture;
-  ATOLL_RETURN_IF_ERROR(DecodePlanes({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
-                                     options, &picture));
-  return picture;
+  ATOLL_ASSIGN_OR_RETURN(
+      const Image image,
+      DecodeImage({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, options));
+  ATOLL_ASSIGN_OR_RETURN(Image input, Resize(image, detector.width(), detector.height()));
+  return Picture{image.width, image.height, std::move(input)};
 }
 
 // What JSON takes in memory is many times its text: only as much structure as DOODS needs.
@@ -227,13 +235,13 @@ VisionAnswer DeepstackService::DetectForm(const NamedDetector& model,
   const FormPart* image = FindPart(*form, "image");
   if (image == nullptr) image = FindPart(*form, "image1");
   if (image == nullptr) return Refusal(400, "the form has no file 'image'");
-  const Result<PlanarImage> picture = Decode(image->value);
+  const Result<Picture> picture = Decode(image->value, *model.detector);
   if (!picture.ok()) {
     return Refusal(HttpStatusOf(picture.status()), "image: " + picture.status().message());
   }
   const Clock::time_point inference_start = Clock::now();
   const auto found =
-      model.detector->Detect(*picture, std::max(*confidence, ObjectDetector::kAnyScore),
+      model.detector->Detect((*picture).input, std::max(*confidence, ObjectDetector::kAnyScore),
                              inference_start + options_.budget);
   if (!found.ok()) return Refusal(HttpStatusOf(found.status()), found.status().message());
   const Clock::time_point end = Clock::now();
@@ -330,13 +338,13 @@ VisionAnswer DeepstackService::DetectDoods(const VisionRequest& posted) const {
   if (data.empty()) return refuse(400, "the request has no \"data\", a picture in base64");
   const Result<std::vector<uint8_t>> bytes = DecodeBase64(data);
   if (!bytes.ok()) return refuse(400, "data: " + bytes.status().message());
-  const Result<PlanarImage> picture =
-      Decode({reinterpret_cast<const char*>((*bytes).data()), (*bytes).size()});
+  const Result<Picture> picture =
+      Decode({reinterpret_cast<const char*>((*bytes).data()), (*bytes).size()}, *model->detector);
   if (!picture.ok()) {
     return refuse(HttpStatusOf(picture.status()), "data: " + picture.status().message());
   }
-  const auto found =
-      model->detector->Detect(*picture, ObjectDetector::kAnyScore, Clock::now() + options_.budget);
+  const auto found = model->detector->Detect((*picture).input, ObjectDetector::kAnyScore,
+                                             Clock::now() + options_.budget);
   if (!found.ok()) return refuse(HttpStatusOf(found.status()), found.status().message());
   json detections = json::array();
   for (const Detection& one : *found) {

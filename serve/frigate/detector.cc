@@ -54,9 +54,8 @@ Result<std::shared_ptr<ObjectDetector>> ObjectDetector::Load(const std::string& 
   return detector;
 }
 
-template <typename Write>
-Result<std::vector<Detection>> ObjectDetector::Run(float threshold, Deadline deadline,
-                                                   const Write& write) {
+Result<std::vector<Detection>> ObjectDetector::Detect(const Image& image, float threshold,
+                                                      Deadline deadline) {
   std::unique_ptr<Place> place;
   {
     std::unique_lock lock(mutex_);
@@ -69,7 +68,7 @@ Result<std::vector<Detection>> ObjectDetector::Run(float threshold, Deadline dea
     free_.pop_back();
   }
   std::vector<Detection> found;
-  Status status = write(&place->input);
+  Status status = place->input.Write(image);
   if (status.ok()) status = Translated(place->interpreter.Invoke());
   if (status.ok()) place->reader.Read(threshold, &found);
   {
@@ -79,18 +78,6 @@ Result<std::vector<Detection>> ObjectDetector::Run(float threshold, Deadline dea
   freed_.notify_one();
   if (!status.ok()) return status;
   return found;
-}
-
-Result<std::vector<Detection>> ObjectDetector::Detect(const Image& image, float threshold,
-                                                      Deadline deadline) {
-  return Run(threshold, deadline, [&](PictureInput* input) { return input->Write(image); });
-}
-
-Result<std::vector<Detection>> ObjectDetector::Detect(const PlanarImage& picture, float threshold,
-                                                      Deadline deadline) {
-  return Run(threshold, deadline, [&](PictureInput* input) {
-    return input->Write(picture, {0, 0, picture.width, picture.height});
-  });
 }
 
 }  // namespace atollrt

@@ -51,12 +51,10 @@ class ObjectDetector {
   int height() const { return height_; }
   int channels() const { return channels_; }
 
-  // What is in a picture, best first, from `threshold` upwards. An Image must have the size and the
-  // channels of the input: kInvalidArgument otherwise; planes are resized to it. kTimeout when no
-  // place was free until the deadline; errors of the device.
+  // What is in a picture, best first, from `threshold` upwards. kInvalidArgument unless it has the
+  // size and the channels of the input; kTimeout when no place was free until the deadline; errors
+  // of the device.
   Result<std::vector<Detection>> Detect(const Image& image, float threshold, Deadline deadline);
-  Result<std::vector<Detection>> Detect(const PlanarImage& picture, float threshold,
-                                        Deadline deadline);
 
  private:
   struct Place {
@@ -65,8 +63,6 @@ class ObjectDetector {
     DetectionReader reader;
   };
   ObjectDetector() = default;
-  template <typename Write>
-  Result<std::vector<Detection>> Run(float threshold, Deadline deadline, const Write& write);
 
   int width_ = 0;
   int height_ = 0;

@@ -54,9 +54,8 @@ class Deepstack : public ::testing::Test {
     picture_ = MadeUpPicture(3 * kScenesWidth, 2 * kScenesHeight, 3);
     const auto jpeg = EncodeJpeg(picture_, 95);
     jpeg_ = std::string((*jpeg).begin(), (*jpeg).end());
-    PlanarImage planes;
-    ASSERT_TRUE(DecodePlanes(*jpeg, {}, &planes).ok());
-    found_ = *detector_->Detect(planes, 0.01f,
+    const Image input = *Resize(*DecodeImage(*jpeg), kScenesWidth, kScenesHeight);
+    found_ = *detector_->Detect(input, 0.01f,
                                 std::chrono::steady_clock::now() + std::chrono::minutes(5));
     ASSERT_GT(found_.size(), 3u);
   }

@@ -62,17 +62,6 @@ TEST_P(DetectorOn, SeesWhatTheModelsOutputsSay) {
 }
 INSTANTIATE_TEST_SUITE_P(Devices, DetectorOn, ::testing::Values("cpu", "emu"));
 
-TEST(ObjectDetector, ResizesPlanes) {
-  auto detector = ObjectDetector::Load(ScenesModel(), {}, 1);
-  ASSERT_TRUE(detector.ok());
-  const Image image = MadeUpPicture(kScenesWidth, kScenesHeight, 1);
-  PlanarImage planes;
-  ToPlanes(*Resize(image, 2 * kScenesWidth, 2 * kScenesHeight), &planes);
-  const auto found = (*detector)->Detect(planes, 0.05f, Later());
-  ASSERT_TRUE(found.ok()) << found.status().message();
-  for (const Detection& one : *found) EXPECT_GE(one.score, 0.05f);
-}
-
 TEST(ObjectDetector, ServesManyAtATime) {
   constexpr int kPlaces = 2;
   constexpr int kThreads = 6;
