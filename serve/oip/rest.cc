@@ -395,9 +395,6 @@ void Rest::Handle(HttpRequest request, const HttpResponder& responder) {
     return responder.Send(Error(400, "this path has no name of a model or no version in it"));
   }
   if (target.kind == Kind::kCudaMemory) {
-    // Clients that clean up before they begin find that there was nothing.
-    if (request.path.ends_with("/unregister")) return responder.Send(Empty());
-    if (request.path.ends_with("/status")) return responder.Send(Text(Json::array()));
     return responder.Send(Error(501, "there is no CUDA here"));
   }
   if (target.posts() && request.method != "POST") return responder.Send(WrongMethod("POST"));

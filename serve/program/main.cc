@@ -21,11 +21,13 @@
 #include "serve/http/http_server.h"
 #include "serve/inference/inference_server.h"
 #include "serve/oip/rest.h"
+#include "serve/program/frigate.h"
 
 namespace {
 
 using atollserve::AccessRule;
 using atollserve::GrpcServer;
+using atollserve::FrigateFront;
 using atollserve::HttpLimits;
 using atollserve::HttpServer;
 using atollserve::InferenceServer;
@@ -49,8 +51,13 @@ What only this computer reaches is open to whoever is on it. Any other address n
 --tls-key, and a token (--token-file, or the environment variable ATOLL_SERVE_TOKEN) or --client-ca;
 --insecure does without.
 
+Frigate's detectors, --zmq and --deepstack, have the device by themselves (docs/frigate.md); beside
+--models a real one needs 'atoll broker', which shares it.
+
 Examples:
   atoll-serve --models models
+  atoll-serve --zmq ipc:///tmp/cache/zmq_detector
+  atoll-serve --deepstack 127.0.0.1:32168 --detector coco=model.tflite,labels.txt
   atoll-serve --model fashion=fashion_int8.tflite --device emu
   curl --data-binary @picture.raw -H 'Inference-Header-Content-Length: 0' \
        http://127.0.0.1:8000/v2/models/fashion/infer --output answer
@@ -80,6 +87,7 @@ struct Options {
   TlsFiles tls;
   bool insecure = false;
   std::vector<std::string> serve_name;
+  atollserve::FrigateOptions frigate;
 };
 
 int Fail(ExitCode code, const std::string& sentence) {
@@ -154,6 +162,23 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--serve-name", options->serve_name,
                   "a name by which browsers may call the server; repeatable")
       ->allow_extra_args(false);
+  app->add_option("--zmq", options->frigate.zmq,
+                  "ipc://PATH or tcp://ADDRESS:PORT: a detector for Frigate's type zmq; repeatable")
+      ->allow_extra_args(false);
+  app->add_option("--zmq-model", options->frigate.zmq_model,
+                  "file of the model for clients that neither ask for one nor send it");
+  app->add_option("--zmq-folder", options->frigate.zmq_folder,
+                  "of models that clients send; else below $STATE_DIRECTORY, $XDG_CACHE_HOME or "
+                  "~/.cache");
+  app->add_option(
+         "--deepstack", options->frigate.deepstack,
+         "ADDRESS:PORT or unix:PATH: the interface of DeepStack, CodeProject.AI and DOODS; "
+         "repeatable")
+      ->allow_extra_args(false);
+  app->add_option("--detector", options->frigate.detectors,
+                  "NAME=FILE[,LABELS]: a model for --deepstack; the first is for clients that name "
+                  "none; repeatable")
+      ->allow_extra_args(false);
 }
 
 // As many descriptors as connections may need.
@@ -164,7 +189,7 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int ExitCodeOf(const atollrt::Status& status) {
+ExitCode ExitCodeOf(const atollrt::Status& status) {
   switch (status.code()) {
     case atollrt::StatusCode::kNotFound:
     case atollrt::StatusCode::kDeviceBusy:
@@ -206,6 +231,18 @@ atollrt::Result<std::unique_ptr<GrpcServer>> StartGrpc(const Options& options,
   return GrpcServer::Start(std::move(grpc), inference);
 }
 
+// Returns when it is asked to stop.
+void AwaitSignal(const sigset_t& signals) {
+  std::printf("Ctrl-C stops it\n");
+  std::fflush(stdout);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  // A second one ends it at once.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
 int Serve(const Options& options, const sigset_t& signals) {
   InferenceServerOptions inference_options;
   inference_options.device = options.device;
@@ -219,8 +256,13 @@ int Serve(const Options& options, const sigset_t& signals) {
     }
     inference_options.models.emplace_back(model.substr(0, equals), model.substr(equals + 1));
   }
-  if (options.models.empty() && options.model.empty() && options.control == "none") {
-    return Fail(kUsage, "there is nothing to serve; give --models FOLDER or --model NAME=FILE");
+  const bool has_models =
+      !options.models.empty() || !options.model.empty() || options.control != "none";
+  if (!has_models && !options.frigate.wanted()) {
+    return Fail(
+        kUsage,
+        "there is nothing to serve; give --models FOLDER, --model NAME=FILE, --zmq ENDPOINT "
+        "or --deepstack ADDRESS:PORT");
   }
   inference_options.control = options.control == "explicit" ? atollserve::ModelControl::kExplicit
                                                             : atollserve::ModelControl::kNone;
@@ -242,13 +284,36 @@ int Serve(const Options& options, const sigset_t& signals) {
     return Fail(kUsage, "--tls-cert and --tls-key go together, and --client-ca goes with them");
   }
   atollserve::TlsContext tls;
+  TlsFiles files = options.tls;
+  files.client_certificate = access.token.empty() ? atollserve::ClientCertificate::kRequired
+                                                  : atollserve::ClientCertificate::kOptional;
   if (has_tls) {
-    TlsFiles files = options.tls;
-    files.client_certificate = access.token.empty() ? atollserve::ClientCertificate::kRequired
-                                                    : atollserve::ClientCertificate::kOptional;
     auto loaded = atollserve::LoadTls(files);
     if (!loaded.ok()) return Fail(kUsage, loaded.status().message());
     tls = *std::move(loaded);
+  }
+  std::unique_ptr<FrigateFront> frigate;
+  if (options.frigate.wanted()) {
+    // A context of its own: one belongs to one server.
+    atollserve::TlsContext frigate_tls;
+    if (has_tls) {
+      auto loaded = atollserve::LoadTls(files);
+      if (!loaded.ok()) return Fail(kUsage, loaded.status().message());
+      frigate_tls = *std::move(loaded);
+    }
+    auto started = FrigateFront::Start(options.frigate, options.device, options.threads, access,
+                                       std::move(frigate_tls));
+    if (!started.ok()) {
+      const bool usage = started.code() == atollrt::StatusCode::kInvalidArgument ||
+                         started.code() == atollrt::StatusCode::kPermissionDenied;
+      return Fail(usage ? kUsage : ExitCodeOf(started.status()), started.status().message());
+    }
+    frigate = *std::move(started);
+  }
+  if (!has_models) {
+    AwaitSignal(signals);
+    frigate->Drain(std::chrono::seconds(options.drain_timeout_s));
+    return kOk;
   }
   std::vector<Listener> listeners;
   for (const std::string& where : options.listen) {
@@ -316,15 +381,7 @@ int Serve(const Options& options, const sigset_t& signals) {
             : options.grpc.substr(0, options.grpc.rfind(':') + 1) + std::to_string(grpc->port());
     std::printf("gRPC at %s\n", where.c_str());
   }
-  std::printf("Ctrl-C stops it\n");
-  std::fflush(stdout);
-
-  int signal = 0;
-  sigwait(&signals, &signal);
-  // A second one ends it at once.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  AwaitSignal(signals);
   const auto until =
       std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_timeout_s);
   const auto left = [&] {
@@ -335,6 +392,7 @@ int Serve(const Options& options, const sigset_t& signals) {
   (*server)->Drain(std::chrono::seconds(options.drain_timeout_s));
   if (grpc != nullptr) grpc->Drain(left());
   (*inference)->Drain(left());
+  if (frigate != nullptr) frigate->Drain(left());
   grpc.reset();
   server->reset();
   return kOk;

@@ -24,6 +24,8 @@
 #include "tools/atoll/labels.h"
 #include "tools/atoll/lint.h"
 #include "tools/atoll/measure.h"
+#include "tools/atoll/mqtt.h"
+#include "tools/atoll/mqtt_messages.h"
 #include "tools/atoll/pictures.h"
 #include "tools/atoll/report.h"
 #include "tools/atoll/session.h"
@@ -54,6 +56,9 @@ struct CameraOptions {
   std::string results;
   std::string trace;
   std::string serve;
+  std::string mqtt;
+  std::string mqtt_camera = "camera";
+  std::string mqtt_password_file;
   bool quiet = false;
   atollrt::PixelScaling scaling;
   bool json = false;
@@ -165,7 +170,8 @@ void AnnounceSource(const CameraOptions& options, const atollrt::FrameSource& so
              options.source_given
                  ? ""
                  : ", which is made up; --source /dev/video0, or another, is a camera");
-  if (options.serve.empty() && options.save_dir.empty() && options.results.empty()) {
+  if (options.serve.empty() && options.save_dir.empty() && options.results.empty() &&
+      options.mqtt.empty()) {
     fmt::print(stderr,
                "atoll: nobody sees the pictures; --serve :8080 shows them in a browser, --save DIR "
                "keeps them, --results - prints what is in them\n");
@@ -213,6 +219,57 @@ std::unique_ptr<atollrt::StreamServer> StartServer(
   fmt::print(stderr, "atoll: see {}\n", (*server)->url());
   return *std::move(server);
 }
+
+// ---- MQTT --------------------------------------------------------------------------------------
+
+// What goes to the broker of --mqtt, if there is one.
+class MqttReport {
+ public:
+  MqttReport(const CameraOptions& options, const std::string& device) {
+    if (options.mqtt.empty()) {
+      if (!options.mqtt_password_file.empty()) {
+        Fail(ExitCode::kUsage, "--mqtt-password-file is for the broker of --mqtt; name one");
+      }
+      return;
+    }
+    connection_options_.address = ParseMqttAddress(options.mqtt);
+    connection_options_.password = ReadMqttPassword(options.mqtt_password_file);
+    if (connection_options_.address.user.empty() && !options.mqtt_password_file.empty()) {
+      Fail(ExitCode::kUsage, "--mqtt-password-file is of no user; name one, mqtt://USER@HOST");
+    }
+    messages_.emplace(connection_options_.address, options.mqtt_camera, device);
+    connection_options_.online = messages_->Availability(true);
+    connection_options_.offline = messages_->Availability(false);
+    quiet_ = options.quiet;
+  }
+
+  bool enabled() const { return messages_.has_value(); }
+  void Start(std::function<atollrt::PipelineStatus()> status) {
+    if (!enabled()) return;
+    connection_options_.stats = [this, status = std::move(status)] {
+      return messages_->Stats(status());
+    };
+    connection_options_.say = [quiet = quiet_](const std::string& line) {
+      if (!quiet) fmt::print(stderr, "atoll: {}\n", Printable(line));
+    };
+    connection_ = MqttConnection::Open(connection_options_);
+  }
+  void Add(const atollrt::ProcessedFrame& frame,
+           const std::vector<std::vector<std::string>>& labels, const Json& report) {
+    if (connection_ == nullptr) return;
+    for (MqttMessage& message : messages_->Of(CountLabels(frame, labels), report)) {
+      connection_->Send(std::move(message));
+    }
+  }
+  // Before what Start's function asks goes.
+  void Finish() { connection_.reset(); }
+
+ private:
+  MqttOptions connection_options_;
+  std::optional<CameraMessages> messages_;
+  bool quiet_ = false;
+  std::unique_ptr<MqttConnection> connection_;
+};
 
 // ---- The models --------------------------------------------------------------------------------
 
@@ -393,7 +450,9 @@ void RunCamera(const CameraOptions& options) {
     sessions.push_back(model.session.get());
     labels.push_back(model.labels);
   }
-  ResultLines lines(options.results, std::move(labels));
+  FrameReport report_of(std::move(labels));
+  ResultLines lines(options.results);
+  MqttReport mqtt(options, first.device_description());
   CameraTrace trace(options.trace);
   if (!options.quiet) first.AnnounceDevice();
   for (const Session* session : sessions) session->AnnounceWarnings();
@@ -416,7 +475,11 @@ void RunCamera(const CameraOptions& options) {
   };
   pipeline_options.on_frame = [&](const atollrt::ProcessedFrame& frame) {
     progress.Add(frame);
-    lines.Add(frame);
+    if (lines.enabled() || mqtt.enabled()) {
+      const Json json = report_of.Of(frame);
+      lines.Add(json);
+      mqtt.Add(frame, report_of.labels(), json);
+    }
     if (server != nullptr && !frame.jpeg.empty()) server->Publish(frame.jpeg);
     return options.save_dir.empty() ? atollrt::Status() : SaveFrame(options.save_dir, frame);
   };
@@ -428,11 +491,13 @@ void RunCamera(const CameraOptions& options) {
   }
   const atollrt::Pipeline& running = **pipeline;
   server = StartServer(options, [&] { return running.status(); });
+  mqtt.Start([&] { return running.status(); });
   AnnounceSource(options, *source);
   progress.Follow(atollrt::SourceName(options.source), source->live(),
                   [&] { return running.status(); });
   const atollrt::PipelineReport report = (*pipeline)->Run();
   server.reset();  // before what it asks
+  mqtt.Finish();
   progress.Finish();
   first.AnnounceHealth();
   trace.Write(report.status);
@@ -472,6 +537,9 @@ void AddCameraCommand(CLI::App* app) {
   command.AddRepeatable("--serve-name", command->server.names);
   command.Add("--max-viewers", command->server.max_viewers)->check(CLI::Range(1, 1024));
   AddPixelScalingOptions(&command, &command->scaling);
+  command.Add("--mqtt", command->mqtt);
+  command.Add("--mqtt-camera", command->mqtt_camera);
+  command.Add("--mqtt-password-file", command->mqtt_password_file);
   command.Flag("--quiet", command->quiet);
   command.Flag("--json", command->json);
 }

@@ -244,15 +244,11 @@ void CameraProgress::Print(const std::string& line) {
   line_open_ = in_place_;
 }
 
-ResultLines::ResultLines(const std::string& path, std::vector<std::vector<std::string>> labels)
-    : path_(path),
-      labels_(std::move(labels)),
-      to_utc_ns_(NowNs(std::chrono::system_clock()) - NowNs(std::chrono::steady_clock())) {
-  if (!path.empty()) file_.reset(OpenOutput("--results", path));
-}
+FrameReport::FrameReport(std::vector<std::vector<std::string>> labels)
+    : labels_(std::move(labels)),
+      to_utc_ns_(NowNs(std::chrono::system_clock()) - NowNs(std::chrono::steady_clock())) {}
 
-void ResultLines::Add(const ProcessedFrame& processed) {
-  if (!file_) return;
+Json FrameReport::Of(const ProcessedFrame& processed) {
   const int64_t captured_ns = processed.frame.capture_time_ns;
   if (first_ns_ == 0) first_ns_ = captured_ns;
   Json json = {{"frame", processed.frame.sequence},
@@ -268,7 +264,16 @@ void ResultLines::Add(const ProcessedFrame& processed) {
     }
     json["models"].push_back(std::move(model));
   }
-  fmt::print(file_.get(), "{}\n", JsonText(json));
+  return json;
+}
+
+ResultLines::ResultLines(const std::string& path) : path_(path) {
+  if (!path.empty()) file_.reset(OpenOutput("--results", path));
+}
+
+void ResultLines::Add(const Json& frame) {
+  if (!file_) return;
+  fmt::print(file_.get(), "{}\n", JsonText(frame));
   std::fflush(file_.get());  // whoever reads along has each frame at once
 }
 

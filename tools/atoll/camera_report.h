@@ -77,13 +77,29 @@ class CameraProgress {
   std::thread thread_;  // none if quiet
 };
 
-// One line of JSON for each frame.
+// What was seen in each frame, as JSON.
+class FrameReport {
+ public:
+  // `labels`: of each model, by class.
+  explicit FrameReport(std::vector<std::vector<std::string>> labels);
+  Json Of(const atollrt::ProcessedFrame& processed);
+  const std::vector<std::vector<std::string>>& labels() const { return labels_; }
+
+ private:
+  const std::vector<std::vector<std::string>> labels_;
+  int64_t first_ns_ = 0;     // capture of the first frame; 0 before it
+  const int64_t to_utc_ns_;  // from the steady clock to the calendar, fixed so that time never
+                             // goes back
+};
+
+// One line of it for each frame.
 class ResultLines {
  public:
-  // Into "-", the standard output, or a file; "": none. `labels`: of each model, by class. Throws
-  // CommandError if the file cannot be made.
-  ResultLines(const std::string& path, std::vector<std::vector<std::string>> labels);
-  void Add(const atollrt::ProcessedFrame& processed);
+  // Into "-", the standard output, or a file; "": none. Throws CommandError if the file cannot be
+  // made.
+  explicit ResultLines(const std::string& path);
+  bool enabled() const { return file_ != nullptr; }
+  void Add(const Json& frame);
   // Throws CommandError if something could not be written.
   void Finish();
 
@@ -92,11 +108,7 @@ class ResultLines {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   const std::string path_;
-  const std::vector<std::vector<std::string>> labels_;
   std::unique_ptr<std::FILE, Close> file_;
-  int64_t first_ns_ = 0;     // capture of the first frame; 0 before it
-  const int64_t to_utc_ns_;  // from the steady clock to the calendar, fixed so that time never
-                             // goes back
 };
 
 // Writes the frame's JPEG to frame-NNNNNN.jpg.
