@@ -17,10 +17,10 @@ packages=(
 )
 # clang's build and its checks, formatting, the comparison of the C interface with its older self, the
 # units of systemd, the browser, the packages for Python and the exams of the detector, the virtual
-# machine. (Node and npm, which bring TensorFlow Lite 2.9, come from various places: not from here.)
+# machine, load for servers. (Node and npm, which bring TensorFlow Lite 2.9, come from various places: not from here.)
 optional=(
   clang clang-format-14 clang-tidy-14 abigail-tools systemd chromium python3-dev python3-venv python3-numpy python3-pil
-  qemu-system-x86 busybox-static cpio kmod
+  qemu-system-x86 busybox-static cpio kmod libcurl4-openssl-dev
 )
 case "${1:-}" in
   "") ;;

@@ -94,6 +94,7 @@ LIBRARIES = {
                         ["camera/picture/image_codecs.cc", "camera/picture/jpeg_codec.cc",
                          "tests/camera/picture/*"]),
     "zlib": (r"zlib\.h", ["camera/sources/*.cc", "tools/atoll/labels.cc", "tools/atoll/dataset.cc", "tests/*"]),
+    "libcurl": (r"curl/.*", ["tools/atoll/oip_target.cc"]),
     "libzip": (r"zip\.h", ["tools/atoll/array_file.cc"]),
     "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*",
                                   ["driver/profiles/device_profile.cc", "quantize/report.cc", "tools/*", "camera/*", "examples/*",

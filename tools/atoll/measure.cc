@@ -131,7 +131,11 @@ void Progress::Speak() {
 std::string Progress::Line(double seconds) const {
   const int64_t done = done_.load(std::memory_order_relaxed);
   std::string line = fmt::format("atoll: {}", Printable(what_));
-  if (total_ > 0) line += fmt::format(", {} of {} {}", done, total_, unit_);
+  if (total_ > 0) {
+    line += fmt::format(", {} of {} {}", done, total_, unit_);
+  } else if (!unit_.empty()) {
+    line += fmt::format(", {} {}", done, unit_);
+  }
   return line + fmt::format(", {:.0f} s", seconds);
 }
 

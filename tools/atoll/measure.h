@@ -47,8 +47,9 @@ const std::atomic<bool>& StopOnSignals();
 
 class Progress {
  public:
-  // `what` is being done, "measuring"; in `total` steps called `unit`, if that is known. Of those
-  // that exist at a time the first one speaks. Ends with its last line gone from a terminal.
+  // `what` is being done, "measuring"; in `total` steps called `unit`, 0 if nobody knows how many.
+  // Of those that exist at a time the first one speaks. Ends with its last line gone from a
+  // terminal.
   explicit Progress(std::string what, int64_t total = 0, std::string unit = "");
   ~Progress();
   Progress(const Progress&) = delete;
