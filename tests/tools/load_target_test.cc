@@ -56,6 +56,27 @@ TEST(OipAddressTest, WhatIsNone) {
   }
 }
 
+TEST(OipAddressTest, Tls) {
+  EXPECT_TRUE(ParseOipAddress("oips://h:1/m").tls);
+  EXPECT_FALSE(ParseOipAddress("oip://h:1/m").tls);
+}
+
+TEST(OipAddressTest, TokensAreNotForTheNetwork) {
+  const OipCredentials token = {.token = "abc", .ca_file = ""};
+  for (const char* fine : {"oips://h:1", "oips://127.0.0.1:1", "oip://127.0.0.1:1",
+                           "oip://127.9.9.9:1", "oip://localhost:1", "oip://[::1]:1"}) {
+    CheckCredentials(ParseOipAddress(fine), token);
+  }
+  for (const char* open :
+       {"oip://h:1", "oip://127.0.0.1.evil:1", "oip://1270.0.0.1:1", "oip://127.0.0:1",
+        "oip://127.0.0.256:1", "oip://localhost.evil:1", "oip://[::2]:1", "oip://128.0.0.1:1"}) {
+    EXPECT_THROW(CheckCredentials(ParseOipAddress(open), token), CommandError) << open;
+    CheckCredentials(ParseOipAddress(open), {});
+  }
+  EXPECT_THROW(CheckCredentials(ParseOipAddress("oip://h:1"), {.token = "", .ca_file = "x"}),
+               CommandError);
+}
+
 OutputBytes Output(AtollType type, const void* data, size_t size) {
   return {type, {static_cast<const uint8_t*>(data), size}};
 }

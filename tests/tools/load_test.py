@@ -315,6 +315,46 @@ class Servers(CommandTest):
                                f"oip://127.0.0.1:{listener.getsockname()[1]}/m"), "cannot reach")
             thread.join()
 
+    def test_tls(self):
+        key, certificate = self.directory / "key.pem", self.directory / "certificate.pem"
+        try:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout",
+                            key, "-out", certificate, "-days", "2", "-subj", "/CN=test", "-addext",
+                            "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+        except FileNotFoundError:
+            self.skipTest("openssl is not installed")
+        with Server({"m": self.bytes_model()}, certificate=(certificate, key)) as server:
+            target = ("benchmark", "--target", server.address + "/m", "--runs", "5")
+            report = self.json(*target, "--ca-file", certificate)
+            self.assertEqual(report["runs"], 5)
+            self.fail_with(3, target, "certificate")
+            self.fail_with(3, ("benchmark", "--target", server.address.replace("oips", "oip")),
+                           "cannot")
+            self.fail_with(3, ("benchmark", "--target",
+                               server.address.replace("127.0.0.1", "localhost") + "/m",
+                               "--ca-file", certificate), "cannot reach")
+        for bad in (self.directory / "none", self.file("bad.pem", b"none")):
+            self.assertNotEqual(run(*target, "--ca-file", bad).code, 0)
+
+    def test_tokens(self):
+        token = self.file("token", b"s3cret-token\n")
+        with Server({"m": self.bytes_model()}, token="s3cret-token") as server:
+            target = ("benchmark", "--target", server.address + "/m", "--runs", "2")
+            self.json(*target, "--token-file", token)
+            self.fail_with(2, target, "HTTP status 401, 'who is there?'")
+            os.environ["ATOLL_SERVE_TOKEN"] = "s3cret-token"
+            try:
+                self.json(*target)
+                self.fail_with(2, (*target, "--token-file", self.file("other", b"other")), "401")
+                self.fail_with(2, ("benchmark", "--target", "oip://example.invalid:1/m"),
+                               "could read it")
+            finally:
+                del os.environ["ATOLL_SERVE_TOKEN"]
+            for bad in (b"", b"\n", b"a b", b"a\r\nX: y", b"x" * 5000):
+                self.fail_with(2, (*target, "--token-file", self.file("bad", bad)), "no token")
+            self.fail_with(1, (*target, "--token-file", self.directory / "none"), "none")
+        self.fail_with(2, ("benchmark", FASHION_MODEL, "--token-file", token), "--token-file")
+
     def test_pictures_need_the_model(self):
         self.file("p.pgm", b"P5 28 28 255\n" + bytes(28 * 28))
         with Server({"m": self.bytes_model()}) as server:

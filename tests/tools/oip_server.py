@@ -4,6 +4,7 @@ is told to, and keeps what it was sent. Facts: kserve/open-inference-protocol, i
 binary tensors: triton-inference-server/server, extension_binary_data.md."""
 import http.server
 import json
+import ssl
 import threading
 import urllib.parse
 
@@ -27,14 +28,17 @@ class Server:
 
     requests: (path, headers, body) of each inference; peers: the addresses that they came from;
     before: called with the number of a request before it is answered, and may return a status and
-    a body to be sent instead, or "close"; description: sent instead of a model's description.
+    a body to be sent instead, or "close"; description: sent instead of a model's description;
+    certificate: the files of a certificate and its key, for TLS; token: what a client must have.
     """
 
-    def __init__(self, models, before=None, description=None, index=None):
+    def __init__(self, models, before=None, description=None, index=None, certificate=None,
+                 token=None):
         self.models = models
         self.before = before or (lambda number: None)
         self.description = description
         self.index = index
+        self.scheme = "oips" if certificate else "oip"
         self.requests = []
         self.peers = set()
         self.lock = threading.Lock()
@@ -57,7 +61,15 @@ class Server:
                 self.wfile.write(body)
                 self.wfile.flush()
 
+            def is_stranger(self):
+                if token and self.headers.get("Authorization") != f"Bearer {token}":
+                    self.reply(401, b'{"error": "who is there?"}')
+                    return True
+                return False
+
             def do_GET(self):
+                if self.is_stranger():
+                    return
                 name = urllib.parse.unquote(self.path.removeprefix("/v2/models/"))
                 if outer.description is not None:
                     self.reply(200, outer.description)
@@ -71,6 +83,8 @@ class Server:
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.is_stranger():
+                    return
                 if self.path == "/v2/repository/index":
                     self.reply(200, outer.index if outer.index is not None else json.dumps(
                         [{"name": name, "state": "READY"} for name in outer.models]).encode())
@@ -115,12 +129,17 @@ class Server:
                 pass  # clients that end before their answer are part of the tests
 
         self.server = Threads(("127.0.0.1", 0), Handler)
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True,
+                                                     do_handshake_on_connect=False)
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={
             "poll_interval": 0.05})
 
     @property
     def address(self):
-        return f"oip://127.0.0.1:{self.server.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server.server_address[1]}"
 
     def __enter__(self):
         self.thread.start()

@@ -37,6 +37,8 @@ struct BenchmarkOptions {
   std::vector<std::string> targets;  // devices or servers
   std::vector<int> threads = {0};
   int streams = 1;
+  std::string token_file;
+  std::string ca_file;
   SessionOptions session;  // of none of them
   std::vector<std::string> inputs;
   std::string images;
@@ -142,6 +144,9 @@ void CheckOptions(const BenchmarkOptions& options) {
   if (options.scaling.given() && options.images.empty() && options.accuracy.empty()) {
     Fail(ExitCode::kUsage, "--mean and --std are for --images and --accuracy; leave them out");
   }
+  if (!options.ca_file.empty()) {
+    CheckFile("--ca-file", options.ca_file, "a PEM file of who signs the server's certificate");
+  }
   if (!options.csv.empty()) CheckOutputFile("--csv", options.csv);
   if (!options.report.empty()) CheckOutputFile("--report", options.report);
 }
@@ -194,14 +199,16 @@ void AddServer(const BenchmarkOptions& options, const std::string& text,
     Fail(ExitCode::kUsage, "'{}' names one model, but there are {} files; leave its name out", text,
          options.models.size());
   }
+  const OipCredentials credentials = {.token = ReadOipToken(options.token_file),
+                                      .ca_file = options.ca_file};
   const auto streams = static_cast<size_t>(options.streams);
   if (options.models.empty()) {
-    AddEntry(options, OpenOipTarget(address, "", streams), {}, all);
+    AddEntry(options, OpenOipTarget(address, "", credentials, streams), {}, all);
     return;
   }
   for (size_t i = 0; i < options.models.size(); ++i) {
     const std::string name = std::filesystem::path(options.models[i]).stem().string();
-    AddEntry(options, OpenOipTarget(address, name, streams),
+    AddEntry(options, OpenOipTarget(address, name, credentials, streams),
              OptionsFor(options.session, options.models, i), all);
   }
 }
@@ -214,6 +221,10 @@ std::vector<Prepared> Prepare(const BenchmarkOptions& options) {
         .push_back(target);
   }
   for (const std::string& server : servers) ParseOipAddress(server);
+  if (servers.empty() && !(options.token_file.empty() && options.ca_file.empty())) {
+    Fail(ExitCode::kUsage, "{} is for --target oips://HOST:PORT; leave it out",
+         options.token_file.empty() ? "--ca-file" : "--token-file");
+  }
   if (devices.empty() && servers.empty()) devices = {"auto"};
   if (options.models.empty() && !devices.empty()) {
     Fail(ExitCode::kUsage, "MODEL is required; see 'atoll benchmark --help'");
@@ -366,6 +377,8 @@ void AddBenchmarkCommand(CLI::App* app) {
   command.AddRepeatable("--target", command->targets);
   command.AddRepeatable("--threads", command->threads)->delimiter(',')->check(CLI::Range(0, 256));
   command.Add("--streams", command->streams)->check(CLI::Range(1, 256));
+  command.Add("--token-file", command->token_file);
+  command.Add("--ca-file", command->ca_file);
   AddInputShapeOption(&command, &command->session.input_shapes);
   AddFallbackOption(&command, &command->session.fallback_models);
   command.Add("--performance", command->session.performance)

@@ -65,20 +65,31 @@ std::unique_ptr<Target> OpenDeviceTarget(const SessionOptions& options, size_t s
 
 struct OipAddress {
   std::string text;  // all of it
+  bool tls = false;
   std::string host;  // "[::1]" with its brackets
   int port = 0;
   std::string model;  // "": not said
 };
 
-// Whether `text` begins like the address of a server.
-bool IsOipAddress(std::string_view text);
-// "oip://HOST:PORT[/MODEL]"; throws CommandError for anything else.
+// "oip://HOST:PORT[/MODEL]", or "oips://..." with TLS; throws CommandError for anything else.
 OipAddress ParseOipAddress(const std::string& text);
+
+struct OipCredentials {
+  std::string token;    // sent as "Authorization: Bearer TOKEN"; empty: none
+  std::string ca_file;  // PEM of who signs the certificates of servers; empty: the system's
+};
+
+// The token in a file, which throws CommandError unless it has one, or, of an empty path, in the
+// environment variable ATOLL_SERVE_TOKEN; empty if there is none, either.
+std::string ReadOipToken(const std::string& path);
+// Throws CommandError if these credentials cannot be used there: a token is not sent over a network
+// without TLS.
+void CheckCredentials(const OipAddress& address, const OipCredentials& credentials);
 
 // Connects and asks what the model takes; `model` counts if the address names none, and if it is
 // empty, too, the only one that the server has. Each stream is a connection. Throws CommandError,
 // also where this command was built without libcurl.
 std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::string& model,
-                                      size_t streams);
+                                      const OipCredentials& credentials, size_t streams);
 
 }  // namespace atollcmd

@@ -6,7 +6,8 @@
 
 namespace atollcmd {
 
-std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::string&, size_t) {
+std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::string&,
+                                      const OipCredentials&, size_t) {
   Fail(ExitCode::kNoDevice,
        "cannot use '{}': this command was built without libcurl; install libcurl4-openssl-dev and "
        "build it again",

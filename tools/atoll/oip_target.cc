@@ -79,8 +79,10 @@ std::string ReasonOf(const Answer& answer) {
 // One connection that is kept. One thread at a time.
 class Connection {
  public:
-  explicit Connection(const OipAddress& address)
-      : curl_(curl_easy_init()), base_(fmt::format("http://{}:{}", address.host, address.port)) {
+  Connection(const OipAddress& address, const OipCredentials& credentials)
+      : curl_(curl_easy_init()),
+        base_(fmt::format("http{}://{}:{}", address.tls ? "s" : "", address.host, address.port)),
+        token_(credentials.token) {
     if (curl_ == nullptr) Fail(ExitCode::kFailure, "out of memory; use fewer --streams");
     curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl_, CURLOPT_NOPROXY, "*");
@@ -93,6 +95,9 @@ class Connection {
     curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, &Connection::TakeHeader);
     curl_easy_setopt(curl_, CURLOPT_HEADERDATA, this);
     curl_easy_setopt(curl_, CURLOPT_ERRORBUFFER, error_);
+    if (!credentials.ca_file.empty()) {
+      curl_easy_setopt(curl_, CURLOPT_CAINFO, credentials.ca_file.c_str());
+    }
   }
   ~Connection() {
     curl_slist_free_all(headers_);
@@ -129,6 +134,9 @@ class Connection {
   void SetHeaders(const std::vector<std::string>& headers) {
     curl_slist_free_all(headers_);
     headers_ = curl_slist_append(nullptr, "Expect:");  // never wait for 100 Continue
+    if (!token_.empty()) {
+      headers_ = curl_slist_append(headers_, ("Authorization: Bearer " + token_).c_str());
+    }
     for (const std::string& header : headers) {
       headers_ = curl_slist_append(headers_, header.c_str());
     }
@@ -183,6 +191,7 @@ class Connection {
 
   CURL* const curl_;
   const std::string base_;
+  const std::string token_;
   curl_slist* headers_ = nullptr;
   std::string path_;
   Answer answer_;
@@ -249,8 +258,9 @@ std::vector<OipTensor> ReadInputs(const Json& model, const std::string& where) {
 
 class OipStream : public Stream {
  public:
-  OipStream(const OipAddress& address, const std::string& model, std::vector<OipTensor> inputs)
-      : connection_(address), inputs_(std::move(inputs)) {
+  OipStream(const OipAddress& address, const OipCredentials& credentials, const std::string& model,
+            std::vector<OipTensor> inputs)
+      : connection_(address, credentials), inputs_(std::move(inputs)) {
     path_ = "/v2/models/" + connection_.Escape(model) + "/infer";
   }
 
@@ -321,11 +331,11 @@ class OipStream : public Stream {
 
 class OipTarget : public Target {
  public:
-  OipTarget(const OipAddress& address, std::string model, std::vector<OipTensor> inputs,
-            size_t streams)
+  OipTarget(const OipAddress& address, const OipCredentials& credentials, std::string model,
+            std::vector<OipTensor> inputs, size_t streams)
       : address_(address), model_(std::move(model)), inputs_(std::move(inputs)) {
     for (size_t i = 0; i < streams; ++i) {
-      streams_.push_back(std::make_unique<OipStream>(address_, model_, inputs_));
+      streams_.push_back(std::make_unique<OipStream>(address_, credentials, model_, inputs_));
     }
   }
 
@@ -422,10 +432,11 @@ std::string FindModel(Connection* connection, const OipAddress& address) {
 }  // namespace
 
 std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::string& model,
-                                      size_t streams) {
+                                      const OipCredentials& credentials, size_t streams) {
+  CheckCredentials(address, credentials);
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (started != CURLE_OK) Fail(ExitCode::kFailure, "cannot start libcurl; install it anew");
-  Connection connection(address);
+  Connection connection(address, credentials);
   std::string name = address.model.empty() ? model : address.model;
   if (name.empty()) name = FindModel(&connection, address);
   const Answer& answer = connection.Get("/v2/models/" + connection.Escape(name));
@@ -439,8 +450,8 @@ std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::stri
          ReasonOf(answer));
   }
   const auto description = ParseJson(answer.body);
-  return std::make_unique<OipTarget>(address, name, ReadInputs(description.value_or(Json()), where),
-                                     streams);
+  return std::make_unique<OipTarget>(address, credentials, name,
+                                     ReadInputs(description.value_or(Json()), where), streams);
 }
 
 }  // namespace atollcmd
