@@ -311,6 +311,15 @@ class Tables(CommandTest):
         self.assertEqual(len(rows), 1)
         self.assertEqual(rows[0].count("|"), 7)
 
+    def test_servers_are_left_out(self):
+        report = self.json("benchmark", FASHION_MODEL, "--device", "cpu", "--device", "emu",
+                           "--runs", "5")
+        report["entries"][1].update({"device": None, "threads": None, "load_ms": None})
+        path = self.file("report.json", json.dumps(report).encode())
+        done = subprocess.run([sys.executable, "-B", SOURCE / "bench/tables.py", path],
+                              capture_output=True, check=True, text=True)
+        self.assertEqual(done.stdout.count("| fashion"), 1)
+
 
 if __name__ == "__main__":
     unittest.main()

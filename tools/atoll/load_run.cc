@@ -24,10 +24,12 @@ constexpr int kFailuresInARow = 100;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// What the threads of a team find out side by side, merged when all are done.
+// What the threads of a team find out side by side, merged when all are done. What fails once
+// `stop` is set was cut off by that, and is nobody's failure.
 class Tally {
  public:
-  Tally(Entry* entry, size_t threads) : entry_(entry), parts_(threads) {}
+  Tally(Entry* entry, const std::atomic<bool>& stop)
+      : entry_(entry), stop_(stop), parts_(entry->team->size()) {}
 
   // One inference on the stream of a thread. False: it failed.
   bool Run(size_t thread) {
@@ -38,6 +40,7 @@ class Tally {
       part.failures_in_a_row = 0;
       return true;
     }
+    if (stop_) return false;
     if (part.failure.empty()) part.failure = stream.failure();
     if (++part.failures_in_a_row == kFailuresInARow) {
       Fail(ExitCode::kDeviceLost,
@@ -50,7 +53,7 @@ class Tally {
   void AddTime(size_t thread, double start_s, double ms) {
     parts_[thread].times.push_back({start_s, ms});
   }
-  void AddFailure(size_t thread) { ++parts_[thread].failed; }
+  void AddFailure(size_t thread) { parts_[thread].failed += stop_ ? 0 : 1; }
   size_t times(size_t thread) const { return parts_[thread].times.size(); }
 
   void Merge() {
@@ -75,6 +78,7 @@ class Tally {
     std::string failure;
   };
   Entry* const entry_;
+  const std::atomic<bool>& stop_;
   std::vector<Part> parts_;
 };
 
@@ -173,7 +177,7 @@ void WarmUpEntry(const WarmUp& warm_up, const std::atomic<bool>& stop, Progress*
   const Clock::time_point begin = Clock::now();
   std::atomic<int64_t> inferences = 0;
   const End end(stop, *entry->team);
-  Tally tally(entry, entry->team->size());
+  Tally tally(entry, stop);
   entry->team->Run([&](size_t i) {
     SetInputs(entry, i, 0);
     for (int64_t n = 0; !end.is_now() &&
@@ -208,7 +212,7 @@ void MeasureInTurns(const PlainLoad& load, const std::atomic<bool>& stop, Progre
       const int64_t runs_left = std::max<int64_t>(load.runs - done[i], 0);
       const int64_t count =
           load.seconds > 0 ? kSamplesPerTurn : std::min<int64_t>(kSamplesPerTurn, runs_left);
-      Tally tally(&entry, entry.team->size());
+      Tally tally(&entry, stop);
       const End early(stop, *entry.team);
       Clock::time_point begin;
       if (!is_alone) {
@@ -263,7 +267,7 @@ class ScenarioRun {
         progress_(progress),
         entry_(entry),
         end_(stop, *entry->team),
-        tally_(entry, entry->team->size()),
+        tally_(entry, stop),
         // Another sequence than that of the arrivals.
         random_(settings.seed ^ 0x5eed0f5a3b1e5ull) {}
 
@@ -422,7 +426,7 @@ void RunAccuracy(const DataSet& data, const PictureSamples& samples, size_t limi
   entry->accuracy = Accuracy();
   entry->before = ReadMachineState();
   const End end(stop, *entry->team);
-  Tally tally(entry, entry->team->size());
+  Tally tally(entry, stop);
   entry->team->Run([&](size_t stream) {
     for (size_t i = next++; i < count && !end.is_now(); i = next++) {
       // Evenly spread: data often has its classes one after the other.

@@ -85,6 +85,8 @@ const std::atomic<bool>& StopOnSignals() {
   return g_stop;
 }
 
+bool StopWanted() { return g_stop; }
+
 Progress::Progress(std::string what, int64_t total, std::string unit)
     : what_(std::move(what)), total_(total), unit_(std::move(unit)) {
   speaks_ = !g_taken.exchange(true);

@@ -45,6 +45,9 @@ inline double Percentile(const std::vector<double>& sorted, double percent) {
 // its report; the second one ends the program.
 const std::atomic<bool>& StopOnSignals();
 
+// Whether that has happened.
+bool StopWanted();
+
 class Progress {
  public:
   // `what` is being done, "measuring"; in `total` steps called `unit`, 0 if nobody knows how many.

@@ -19,6 +19,7 @@
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/load_target.h"
+#include "tools/atoll/measure.h"
 #include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
@@ -94,6 +95,8 @@ class Connection {
     curl_easy_setopt(curl_, CURLOPT_WRITEDATA, this);
     curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, &Connection::TakeHeader);
     curl_easy_setopt(curl_, CURLOPT_HEADERDATA, this);
+    curl_easy_setopt(curl_, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, &Connection::EndIfStopped);
     curl_easy_setopt(curl_, CURLOPT_ERRORBUFFER, error_);
     if (!credentials.ca_file.empty()) {
       curl_easy_setopt(curl_, CURLOPT_CAINFO, credentials.ca_file.c_str());
@@ -162,6 +165,10 @@ class Connection {
     return answer_;
   }
 
+  // Called about once in a second, too, while a server keeps silent.
+  static int EndIfStopped(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexcept {
+    return StopWanted() ? 1 : 0;
+  }
   static size_t TakeBody(char* data, size_t, size_t size, void* self) noexcept {
     auto* connection = static_cast<Connection*>(self);
     if (size > connection->answer_max_ - connection->answer_.body.size()) {
