@@ -6,6 +6,7 @@
 
 A row for each model and device, with the median and the 90th percentile for each number of threads
 (in ms, measured on the host), the arena and the time to load. One report, one machine, one table.
+Servers, of which no threads, arena and load are known, are left out.
 """
 import json
 import pathlib
@@ -24,7 +25,7 @@ def machine_text(report):
 
 
 def table(report):
-    entries = entries_of(report)
+    entries = [entry for entry in entries_of(report) if entry["device"] is not None]
     threads = sorted({entry["threads"] for entry in entries})
     rows = {}
     for entry in entries:

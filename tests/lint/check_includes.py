@@ -108,6 +108,7 @@ LIBRARIES = {
     "libmosquitto": (r"mosquitto\.h", ["tools/atoll/mqtt.cc"]),
     "libevent, http_parser": (r"event2/.*|http_parser\.h", ["serve/http/http_server.cc"]),
     "OpenSSL": (r"openssl/.*", ["serve/http/*"]),
+    "libcurl": (r"curl/.*", ["tools/atoll/oip_target.cc"]),
     "libzip": (r"zip\.h", ["tools/atoll/array_file.cc"]),
     "fmt, CLI11, nlohmann-json": (r"(fmt|spdlog|CLI|nlohmann)/.*",
                                   ["driver/profiles/device_profile.cc", "quantize/report.cc", "serve/inference/json_text.h", "serve/oip/*", "serve/program/*", "serve/frigate/*.cc", "serve/kubernetes/main.cc", "tools/*", "camera/*", "examples/*",

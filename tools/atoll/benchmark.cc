@@ -1,477 +1,371 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `atoll benchmark`, and `atoll benchmark compare`, which takes two of its reports: for every
-// model, device and number of threads that both have, how much longer the second took, and whether
-// that is more than noise.
-//
-// Samples that follow each other are alike (the same neighbours on the machine, the same clock
-// rate), so what is resampled are blocks of samples: 2,000 times both medians are taken of
-// blocks drawn with replacement, which gives the interval that holds 95 % of the ratios. An entry
-// is better or worse if the whole interval lies more than 1 % from 1. The same files give the same
-// answer.
+// `atoll benchmark`: what is on the command line, made into targets, load and reports.
+#include "tools/atoll/benchmark.h"
+
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <memory>
-#include <numeric>
-#include <random>
-#include <stdexcept>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/files.h"
+#include "tools/atoll/labels.h"
 #include "tools/atoll/measure.h"
-#include "tools/atoll/report.h"
+#include "tools/atoll/pictures.h"
 #include "tools/atoll/session.h"
-#include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
 namespace {
 
-// How many samples `atoll benchmark` takes of an entry before it turns to the next one.
-constexpr int kSamplesPerTurn = 10;
-
-struct TimeRatio {
-  double ratio = 1;  // of the medians, second to first
-  double low = 1, high = 1;
-  std::vector<double> resampled;  // not sorted
-};
-
-constexpr int kResamples = 2000;
-constexpr double kConfidence = 0.95;
-constexpr double kSmallest = 0.01;  // differences up to this one are of no interest
-
-struct ReportEntry {
-  std::string name;  // "mobilenet.tflite, cpu, 2 threads"
-  std::vector<double> samples_ms;
-};
-
-struct Comparison {
-  std::string name;
-  double first_ms = 0, second_ms = 0;  // medians
-  TimeRatio time;
-};
-
-double Median(std::vector<double>* samples) {
-  const auto middle = samples->begin() + static_cast<std::ptrdiff_t>(samples->size() / 2);
-  std::nth_element(samples->begin(), middle, samples->end());
-  return *middle;
-}
-
-double MedianOf(std::vector<double> samples) { return Median(&samples); }
-
-// The median of as many blocks as there are, drawn with replacement.
-double ResampledMedian(const std::vector<double>& samples, std::mt19937_64* random,
-                       std::vector<double>* scratch) {
-  constexpr size_t kBlock = kSamplesPerTurn;
-  const size_t blocks = (samples.size() + kBlock - 1) / kBlock;
-  scratch->clear();
-  for (size_t i = 0; i < blocks; ++i) {
-    const size_t begin = (*random)() % blocks * kBlock;
-    const size_t end = std::min(begin + kBlock, samples.size());
-    scratch->insert(scratch->end(), samples.begin() + static_cast<std::ptrdiff_t>(begin),
-                    samples.begin() + static_cast<std::ptrdiff_t>(end));
-  }
-  return Median(scratch);
-}
-
-// Sets low and high by the ratios that have been resampled.
-void FindInterval(TimeRatio* time) {
-  std::vector<double> sorted = time->resampled;
-  std::sort(sorted.begin(), sorted.end());
-  const double outside = (1 - kConfidence) / 2 * static_cast<double>(sorted.size());
-  time->low = sorted[static_cast<size_t>(outside)];
-  time->high = sorted[sorted.size() - 1 - static_cast<size_t>(outside)];
-}
-
-std::string Verdict(const TimeRatio& time) {
-  if (time.high < 1 - kSmallest) return "better";
-  if (time.low > 1 + kSmallest) return "worse";
-  return "noise";
-}
-
-ReportEntry ReadEntry(const Json& stored) {
-  ReportEntry entry;
-  const std::string model =
-      std::filesystem::path(stored.at("model").get<std::string>()).filename().string();
-  const int threads = stored.at("threads").get<int>();
-  entry.name = fmt::format("{}, {}, {}", model, stored.at("device").at("name").get<std::string>(),
-                           threads == 0   ? "default threads"
-                           : threads == 1 ? "1 thread"
-                                          : fmt::format("{} threads", threads));
-  entry.samples_ms = stored.at("samples_ms").get<std::vector<double>>();
-  const bool all_positive = std::all_of(entry.samples_ms.begin(), entry.samples_ms.end(),
-                                        [](double ms) { return std::isfinite(ms) && ms > 0; });
-  if (entry.samples_ms.empty() || !all_positive) {
-    Fail(ExitCode::kFailure, "'{}' has samples that are no times", entry.name);
-  }
-  return entry;
-}
-
-// The entries of a report, which is one itself if it is of a single model.
-std::vector<ReportEntry> ReadReport(const std::string& path) {
-  const std::string text = ReadFile(path);
-  try {
-    const Json report = Json::parse(text);
-    if (report.at("command") != "benchmark") throw std::runtime_error("of another command");
-    std::vector<ReportEntry> entries;
-    if (!report.contains("entries")) return {ReadEntry(report)};
-    for (const Json& stored : report.at("entries")) entries.push_back(ReadEntry(stored));
-    return entries;
-  } catch (const CommandError& error) {
-    Fail(ExitCode::kFailure, "report '{}': {}", path, error.what());
-  } catch (const std::exception&) {
-    Fail(ExitCode::kFailure,
-         "'{}' is no report of 'atoll benchmark --json' with samples; make it anew", path);
-  }
-}
-
-// Of samples in the order in which they were taken; neither is empty.
-TimeRatio CompareTimes(const std::vector<double>& first, const std::vector<double>& second) {
-  TimeRatio time;
-  time.ratio = MedianOf(second) / MedianOf(first);
-  std::mt19937_64 random(1);
-  std::vector<double> scratch;
-  for (int i = 0; i < kResamples; ++i) {
-    const double first_median = ResampledMedian(first, &random, &scratch);
-    time.resampled.push_back(ResampledMedian(second, &random, &scratch) / first_median);
-  }
-  FindInterval(&time);
-  return time;
-}
-
-std::vector<Comparison> Compare(const std::vector<ReportEntry>& first,
-                                const std::vector<ReportEntry>& second) {
-  std::vector<Comparison> comparisons;
-  for (const ReportEntry& a : first) {
-    const auto b = std::find_if(second.begin(), second.end(),
-                                [&](const ReportEntry& other) { return other.name == a.name; });
-    if (b == second.end()) continue;
-    Comparison& comparison = comparisons.emplace_back();
-    comparison.name = a.name;
-    comparison.first_ms = MedianOf(a.samples_ms);
-    comparison.second_ms = MedianOf(b->samples_ms);
-    comparison.time = CompareTimes(a.samples_ms, b->samples_ms);
-  }
-  return comparisons;
-}
-
-// The geometric mean of the ratios, resampled with them.
-TimeRatio MeanOf(const std::vector<Comparison>& comparisons) {
-  TimeRatio mean;
-  const double count = static_cast<double>(comparisons.size());
-  double sum = 0;
-  std::vector<double> sums(kResamples);
-  for (const Comparison& comparison : comparisons) {
-    sum += std::log(comparison.time.ratio);
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += std::log(comparison.time.resampled[i]);
-  }
-  mean.ratio = std::exp(sum / count);
-  for (const double resampled : sums) mean.resampled.push_back(std::exp(resampled / count));
-  FindInterval(&mean);
-  return mean;
-}
-
-Json RatioJson(const TimeRatio& time) {
-  const auto rounded = [](double x) { return std::round(x * 1e4) / 1e4; };
-  return {{"ratio", rounded(time.ratio)},
-          {"low", rounded(time.low)},
-          {"high", rounded(time.high)},
-          {"verdict", Verdict(time)}};
-}
-
-struct CompareOptions {
-  std::string first, second;
-  bool json = false;
-};
-
-void RunCompare(const CompareOptions& options) {
-  const std::vector<ReportEntry> first = ReadReport(options.first);
-  const std::vector<Comparison> comparisons = Compare(first, ReadReport(options.second));
-  if (comparisons.empty()) {
-    Fail(ExitCode::kFailure, "'{}' and '{}' have no model, device and number of threads in common",
-         options.first, options.second);
-  }
-  const TimeRatio mean = MeanOf(comparisons);
-  Json report = NewReport("benchmark compare");
-  report["first"] = options.first;
-  report["second"] = options.second;
-  report["entries"] = Json::array();
-  std::string text = fmt::format("{:>10} {:>10} {:>7} {:>16}\n", "first ms", "second ms", "ratio",
-                                 "95 % interval");
-  for (const Comparison& comparison : comparisons) {
-    Json& entry =
-        report["entries"].emplace_back(Json{{"name", comparison.name},
-                                            {"first_ms", RoundedMs(comparison.first_ms)},
-                                            {"second_ms", RoundedMs(comparison.second_ms)}});
-    entry.update(RatioJson(comparison.time));
-    text += fmt::format("{:>10.3f} {:>10.3f} {:>7.3f} {:>7.3f} .. {:>5.3f}  {:<6}  {}\n",
-                        comparison.first_ms, comparison.second_ms, comparison.time.ratio,
-                        comparison.time.low, comparison.time.high, Verdict(comparison.time),
-                        Printable(comparison.name));
-  }
-  report["geometric_mean"] = RatioJson(mean);
-  text += fmt::format("{:>29.3f} {:>7.3f} .. {:>5.3f}  {:<6}  geometric mean of {}\n", mean.ratio,
-                      mean.low, mean.high, Verdict(mean), comparisons.size());
-  Print(
-      options.json, [&] { return report; }, [&] { return text; });
-}
-
-// Samples in a report; of more, every second, third ... is stored.
-constexpr size_t kMaxStoredSamples = 2000;
+constexpr int kDefaultRuns = 50;
+constexpr int kProfiledRuns = 10;
+constexpr double kMaxSeconds = 7 * 24 * 3600.0;
+constexpr double kMaxArrivals = 20e6;
 
 struct BenchmarkOptions {
   std::vector<std::string> models;
-  std::vector<std::string> devices = {"auto"};
+  std::vector<std::string> devices;
+  std::vector<std::string> targets;  // devices or servers
   std::vector<int> threads = {0};
-  std::vector<std::string> input_shapes;
-  std::vector<std::string> fallback_models;
-  int runs = 50;
+  int streams = 1;
+  std::string token_file;
+  std::string ca_file;
+  SessionOptions session;  // of none of them
+  std::vector<std::string> inputs;
+  std::string images;
+  atollrt::PixelScaling scaling;
+
+  std::optional<int> runs;
+  std::optional<double> duration_s;
   int warmup = 3;
-  bool copy = false;
+  std::optional<double> warmup_s;
+  std::vector<double> percentiles = {50, 90, 99};
+
+  std::string scenario;
+  std::optional<double> qps;
+  std::optional<double> latency_bound_ms;
+  std::optional<int> samples_per_query;
+  std::optional<double> percentile;
+  std::optional<int64_t> min_queries;
+  std::optional<uint64_t> seed;
+
+  std::string accuracy;
+  std::string labels;
+  std::optional<size_t> limit;
+
+  bool operators = false;
+  std::string csv;
+  std::string report;
   bool json = false;
 };
 
-// One model on one device with one number of threads.
-struct Entry {
-  explicit Entry(const SessionOptions& options) : session(options) {}
+// A decimal number above 0, and at most `most`.
+CLI::Validator Positive(double most) {
+  return {[most](std::string& text) {
+            const std::optional<double> number = ParseNumber<double>(text);
+            return number && *number > 0 && *number <= most
+                       ? std::string()
+                       : fmt::format("'{}' is not a number above 0 and up to {:g}", text, most);
+          },
+          "NUMBER"};
+}
 
-  Session session;
-  double first_ms = 0;
-  std::vector<double> samples_ms;  // in the order in which they were taken
-  std::vector<double> sorted_ms;
-  double mean_ms = 0;
+// ---- What goes together
+// --------------------------------------------------------------------------
+
+// The settings of the scenario, if there is one. Throws for what does not go together.
+std::optional<LoadSettings> SettingsOf(const BenchmarkOptions& options) {
+  const auto need = [](bool given, bool fits, const char* option, const char* where) {
+    if (given && !fits) Fail(ExitCode::kUsage, "{} is for {} alone; leave it out", option, where);
+  };
+  const std::optional<Scenario> scenario = ParseScenario(options.scenario);
+  const bool is_server = scenario == Scenario::kServer;
+  need(options.qps.has_value(), is_server || scenario == Scenario::kOffline, "--qps",
+       "--scenario server and offline");
+  need(options.latency_bound_ms.has_value(), is_server, "--latency-bound-ms", "--scenario server");
+  need(options.samples_per_query.has_value(), scenario == Scenario::kMultiStream,
+       "--samples-per-query", "--scenario multi-stream");
+  need(options.percentile.has_value(), scenario && scenario != Scenario::kOffline, "--percentile",
+       "--scenario single-stream, multi-stream and server");
+  need(options.min_queries.has_value(), scenario.has_value(), "--min-queries", "--scenario");
+  need(options.seed.has_value(), scenario.has_value(), "--seed", "--scenario");
+  if (!scenario) return std::nullopt;
+  if (options.runs) {
+    Fail(ExitCode::kUsage, "--runs does not go with --scenario; --min-queries says how many");
+  }
+  if (scenario == Scenario::kSingleStream && options.streams != 1) {
+    Fail(ExitCode::kUsage, "--scenario single-stream has one stream, not {}; leave --streams out",
+         options.streams);
+  }
+  if (is_server && (!options.qps || !options.latency_bound_ms)) {
+    Fail(ExitCode::kUsage,
+         "--scenario server needs --qps, the arrivals in a second, and --latency-bound-ms");
+  }
+  LoadSettings settings = DefaultsOf(*scenario);
+  settings.duration_s = options.duration_s.value_or(settings.duration_s);
+  settings.min_queries = options.min_queries.value_or(settings.min_queries);
+  settings.percentile = options.percentile.value_or(settings.percentile);
+  settings.qps = options.qps.value_or(0);
+  settings.latency_bound_ms = options.latency_bound_ms.value_or(0);
+  settings.samples_per_query = options.samples_per_query.value_or(settings.samples_per_query);
+  settings.seed = options.seed.value_or(settings.seed);
+  if (is_server && settings.qps * settings.duration_s > kMaxArrivals) {
+    Fail(ExitCode::kUsage, "--qps {:g} for {:g} s are more than {:g} queries; choose fewer",
+         settings.qps, settings.duration_s, kMaxArrivals);
+  }
+  return settings;
+}
+
+void CheckOptions(const BenchmarkOptions& options) {
+  if (!options.accuracy.empty()) {
+    if (!options.scenario.empty() || options.runs || options.duration_s) {
+      Fail(ExitCode::kUsage,
+           "--accuracy looks at each picture once; leave out --scenario, --runs and --duration");
+    }
+    if (!options.images.empty() || !options.inputs.empty()) {
+      Fail(ExitCode::kUsage, "--accuracy brings its pictures; leave out --images and --input");
+    }
+  } else if (!options.labels.empty() || options.limit) {
+    Fail(ExitCode::kUsage, "{} is for --accuracy alone; leave it out",
+         options.limit ? "--limit" : "--labels");
+  }
+  if (!options.images.empty() && !options.inputs.empty()) {
+    Fail(ExitCode::kUsage, "--images and --input both say what goes in; give one of them");
+  }
+  if (options.scaling.given() && options.images.empty() && options.accuracy.empty()) {
+    Fail(ExitCode::kUsage, "--mean and --std are for --images and --accuracy; leave them out");
+  }
+  if (!options.ca_file.empty()) {
+    CheckFile("--ca-file", options.ca_file, "a PEM file of who signs the server's certificate");
+  }
+  if (!options.csv.empty()) CheckOutputFile("--csv", options.csv);
+  if (!options.report.empty()) CheckOutputFile("--report", options.report);
+}
+
+// ---- Entries
+// -------------------------------------------------------------------------------------
+
+// An entry, with the interpreter that makes inputs of pictures, where one is needed beside its own.
+struct Prepared {
+  std::unique_ptr<Entry> entry;
+  std::unique_ptr<Session> helper;
 };
-using Entries = std::vector<std::unique_ptr<Entry>>;
 
-Entries PrepareEntries(const BenchmarkOptions& options) {
-  Entries entries;
-  SessionOptions all;
-  all.input_shapes = options.input_shapes;
-  all.fallback_models = options.fallback_models;
-  all.copy = options.copy;
-  for (size_t model = 0; model < options.models.size(); ++model) {
-    for (const std::string& device : options.devices) {
-      for (const int threads : options.threads) {
-        SessionOptions one = OptionsFor(all, options.models, model);
-        one.device = device;
-        one.threads = threads;
-        entries.push_back(std::make_unique<Entry>(one));
-        FillInputs(entries.back()->session, 1, {});
-        entries.back()->session.Lint({});
-      }
+void AddEntry(const BenchmarkOptions& options, std::unique_ptr<Target> target,
+              const SessionOptions& local, std::vector<Prepared>* all) {
+  Prepared prepared;
+  prepared.entry = std::make_unique<Entry>();
+  Entry& entry = *prepared.entry;
+  Session* session = target->session();
+  const bool has_pictures = !options.images.empty() || !options.accuracy.empty();
+  if (has_pictures) {
+    if (session != nullptr) {
+      prepared.helper = session->Twin();
+    } else if (local.model.empty()) {
+      Fail(ExitCode::kUsage,
+           "--images and --accuracy need the model's file also where a server runs it: it says how "
+           "pictures become inputs; name it first");
+    } else {
+      SessionOptions on_cpu = local;
+      on_cpu.device = "cpu";
+      prepared.helper = std::make_unique<Session>(on_cpu);
     }
   }
-  return entries;
-}
-
-// In turns, so that what happens on the machine meanwhile happens to all of them. Ends early when
-// `stop` is set.
-void TakeSamples(const Entries& entries, const BenchmarkOptions& options,
-                 const std::atomic<bool>& stop) {
-  Stopwatch stopwatch;
-  Progress progress("measuring",
-                    static_cast<int64_t>(entries.size()) * (1 + options.warmup + options.runs),
-                    "inferences");
-  for (const auto& entry : entries) {
-    if (stop) return;
-    stopwatch.LapMs();
-    entry->session.Invoke();
-    entry->first_ms = stopwatch.LapMs();
-    progress.Step();
-    for (int i = 0; i < options.warmup && !stop; ++i) {
-      entry->session.Invoke();
-      progress.Step();
-    }
-    entry->samples_ms.reserve(static_cast<size_t>(options.runs));
+  if (options.images.empty()) {
+    entry.samples = {target->MakeInputs(options.inputs)};
+  } else {
+    entry.samples = PictureSamples(*prepared.helper, options.scaling).MakeAll(options.images);
+    target->CheckInputs(entry.samples.front());
   }
-  for (int done = 0; done < options.runs; done += kSamplesPerTurn) {
-    const int count = std::min(kSamplesPerTurn, options.runs - done);
-    for (const auto& entry : entries) {
-      // Brings its data back into the caches.
-      if (entries.size() > 1) entry->session.Invoke();
-      for (int i = 0; i < count; ++i) {
-        if (stop) return;
-        stopwatch.LapMs();
-        entry->session.Invoke();
-        entry->samples_ms.push_back(stopwatch.LapMs());
-        progress.Step();
-      }
-    }
+  if (session != nullptr) session->Lint({});
+  entry.team = std::make_unique<Team>(target->stream_count());
+  entry.target = std::move(target);
+  all->push_back(std::move(prepared));
+}
+
+void AddServer(const BenchmarkOptions& options, const std::string& text,
+               std::vector<Prepared>* all) {
+  const OipAddress address = ParseOipAddress(text);
+  if (!address.model.empty() && options.models.size() > 1) {
+    Fail(ExitCode::kUsage, "'{}' names one model, but there are {} files; leave its name out", text,
+         options.models.size());
   }
-}
-
-// Those of which there is at least one sample: all, unless `stop` is set.
-Entries Measure(Entries entries, const BenchmarkOptions& options, const std::atomic<bool>& stop) {
-  TakeSamples(entries, options, stop);
-  std::erase_if(entries, [](const auto& entry) { return entry->samples_ms.empty(); });
-  for (const auto& entry : entries) {
-    entry->sorted_ms = entry->samples_ms;
-    std::sort(entry->sorted_ms.begin(), entry->sorted_ms.end());
-    entry->mean_ms = std::accumulate(entry->sorted_ms.begin(), entry->sorted_ms.end(), 0.0) /
-                     static_cast<double>(entry->sorted_ms.size());
-  }
-  return entries;
-}
-
-int64_t PeakRssBytes() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
-}
-
-double LoadMs(const Session& session) {
-  const Session::LoadTimes& load = session.load_times();
-  return load.model_ms + load.device_ms + load.prepare_ms;
-}
-
-Json StoredSamples(const std::vector<double>& samples) {
-  const size_t step = (samples.size() + kMaxStoredSamples - 1) / kMaxStoredSamples;
-  Json stored = Json::array();
-  for (size_t i = 0; i < samples.size(); i += step) stored.push_back(RoundedMs(samples[i]));
-  return stored;
-}
-
-// What is measured of one entry, added to what a report says of its session.
-void AddMeasured(const Entry& entry, const BenchmarkOptions& options, Json* report) {
-  const Session& session = entry.session;
-  const Session::LoadTimes& load = session.load_times();
-  (*report)["threads"] = session.options().threads;
-  (*report)["load_ms"] = {{"total", RoundedMs(LoadMs(session))},
-                          {"model", RoundedMs(load.model_ms)},
-                          {"open_device", RoundedMs(load.device_ms)},
-                          {"prepare", RoundedMs(load.prepare_ms)}};
-  (*report)["first_inference_ms"] = RoundedMs(entry.first_ms);
-  (*report)["warmup"] = options.warmup;
-  (*report)["runs"] = entry.samples_ms.size();
-  (*report)["latency_ms"] = {{"min", RoundedMs(entry.sorted_ms.front())},
-                             {"median", RoundedMs(Percentile(entry.sorted_ms, 50))},
-                             {"mean", RoundedMs(entry.mean_ms)},
-                             {"p90", RoundedMs(Percentile(entry.sorted_ms, 90))},
-                             {"p99", RoundedMs(Percentile(entry.sorted_ms, 99))}};
-  const AtollMemoryInfo memory = session.memory_info();
-  (*report)["arena_bytes"] = memory.arena_bytes;
-  (*report)["arena_lower_bound_bytes"] = memory.arena_lower_bound_bytes;
-  const AtollInvokeInfo device = session.invoke_info();
-  (*report)["modelled_device"] = {{"ms", RoundedMs(device.device_seconds * 1e3)},
-                                  {"cycles", device.device_cycles},
-                                  {"bytes_to_device", device.bytes_to_device},
-                                  {"bytes_from_device", device.bytes_from_device}};
-  (*report)["samples_ms"] = StoredSamples(entry.samples_ms);
-}
-
-Json ReportJson(const Entries& entries, const BenchmarkOptions& options, bool is_table) {
-  if (!is_table) {
-    Json report = NewReport("benchmark", entries[0]->session);
-    AddMeasured(*entries[0], options, &report);
-    report["peak_rss_bytes"] = PeakRssBytes();
-    report["machine"] = MachineJson();
-    return report;
-  }
-  Json report = NewReport("benchmark");
-  report["peak_rss_bytes"] = PeakRssBytes();
-  report["machine"] = MachineJson();
-  report["entries"] = Json::array();
-  for (const auto& entry : entries) {
-    Json one = NewReport("benchmark", entry->session);
-    for (const char* key : {"schema", "command", "atoll"}) one.erase(key);
-    AddMeasured(*entry, options, &one);
-    report["entries"].push_back(std::move(one));
-  }
-  return report;
-}
-
-std::string ReportText(const Entry& entry) {
-  const Session& session = entry.session;
-  const Session::LoadTimes& load = session.load_times();
-  const AtollMemoryInfo memory = session.memory_info();
-  std::string text = fmt::format(
-      "model    {}\n"
-      "device   {}: {}\n"
-      "plan     {}\n"
-      "load     {:.3f} ms: model {:.3f}, open device {:.3f}, prepare {:.3f}\n"
-      "first    {:.3f} ms\n"
-      "invoke   min {:.3f}  median {:.3f}  mean {:.3f}  p90 {:.3f}  p99 {:.3f} ms, measured on the "
-      "host, {} runs\n"
-      "memory   {} peak resident set, {} of intermediate tensors (at least {})\n",
-      session.options().model, session.device_name(), session.device_description(),
-      session.PartitionSummary(), LoadMs(session), load.model_ms, load.device_ms, load.prepare_ms,
-      entry.first_ms, entry.sorted_ms.front(), Percentile(entry.sorted_ms, 50), entry.mean_ms,
-      Percentile(entry.sorted_ms, 90), Percentile(entry.sorted_ms, 99), entry.samples_ms.size(),
-      ByteSizeText(PeakRssBytes()), ByteSizeText(memory.arena_bytes),
-      ByteSizeText(memory.arena_lower_bound_bytes));
-  if (session.on_device()) {
-    const AtollInvokeInfo device = session.invoke_info();
-    if (session.on_coral()) {  // of which there is no timing model
-      text +=
-          fmt::format("link     {} to the device, {} from it per inference\n",
-                      ByteSizeText(device.bytes_to_device), ByteSizeText(device.bytes_from_device));
-      return text;
-    }
-    text += fmt::format(
-        "modelled {:.3f} ms of device time per inference: {} cycles, {} to the device, {} from "
-        "it\n",
-        device.device_seconds * 1e3, Thousands(device.device_cycles),
-        ByteSizeText(device.bytes_to_device), ByteSizeText(device.bytes_from_device));
-  }
-  return text;
-}
-
-std::string TableText(const Entries& entries) {
-  std::string text = fmt::format(
-      "ms per inference, measured on the host, {} runs each, in turns\n"
-      "{:>9} {:>9} {:>9} {:>9} {:>9}  {:<7} {:<12} model\n",
-      entries.back()->samples_ms.size(), "load", "min", "median", "p90", "p99", "threads",
-      "device");
-  for (const auto& entry : entries) {
-    const SessionOptions& session = entry->session.options();
-    text += fmt::format("{:>9.3f} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f}  {:<7} {:<12} {}\n",
-                        LoadMs(entry->session), entry->sorted_ms.front(),
-                        Percentile(entry->sorted_ms, 50), Percentile(entry->sorted_ms, 90),
-                        Percentile(entry->sorted_ms, 99),
-                        session.threads == 0 ? "default" : fmt::format("{}", session.threads),
-                        entry->session.device_name(), Printable(session.model));
-  }
-  return text;
-}
-
-void RunBenchmark(const BenchmarkOptions& options) {
+  const OipCredentials credentials = {.token = ReadOipToken(options.token_file),
+                                      .ca_file = options.ca_file};
+  const auto streams = static_cast<size_t>(options.streams);
   if (options.models.empty()) {
+    AddEntry(options, OpenOipTarget(address, "", credentials, streams), {}, all);
+    return;
+  }
+  for (size_t i = 0; i < options.models.size(); ++i) {
+    const std::string name = std::filesystem::path(options.models[i]).stem().string();
+    AddEntry(options, OpenOipTarget(address, name, credentials, streams),
+             OptionsFor(options.session, options.models, i), all);
+  }
+}
+
+std::vector<Prepared> Prepare(const BenchmarkOptions& options) {
+  std::vector<std::string> devices = options.devices;
+  std::vector<std::string> servers;
+  for (const std::string& target : options.targets) {
+    (target.find("://") != target.npos && !target.starts_with("grpc") ? servers : devices)
+        .push_back(target);
+  }
+  for (const std::string& server : servers) ParseOipAddress(server);
+  if (servers.empty() && !(options.token_file.empty() && options.ca_file.empty())) {
+    Fail(ExitCode::kUsage, "{} is for --target oips://HOST:PORT; leave it out",
+         options.token_file.empty() ? "--ca-file" : "--token-file");
+  }
+  if (devices.empty() && servers.empty()) devices = {"auto"};
+  if (options.models.empty() && !devices.empty()) {
     Fail(ExitCode::kUsage, "MODEL is required; see 'atoll benchmark --help'");
   }
-  Entries prepared = PrepareEntries(options);
-  const size_t count = prepared.size();
-  for (const auto& entry : prepared) entry->session.Announce();
+  std::vector<Prepared> all;
+  for (size_t model = 0; model < options.models.size(); ++model) {
+    for (const std::string& device : devices) {
+      for (const int threads : options.threads) {
+        SessionOptions one = OptionsFor(options.session, options.models, model);
+        one.device = device;
+        one.threads = threads;
+        AddEntry(options, OpenDeviceTarget(one, static_cast<size_t>(options.streams)), one, &all);
+      }
+    }
+  }
+  for (const std::string& server : servers) AddServer(options, server, &all);
+  return all;
+}
+
+// ---- The run
+// -------------------------------------------------------------------------------------
+
+PlainLoad PlainLoadOf(const BenchmarkOptions& options) {
+  return {.runs = options.runs.value_or(options.duration_s ? 1 : kDefaultRuns),
+          .seconds = options.duration_s.value_or(0)};
+}
+
+// How many inferences there will be; 0: nobody knows.
+int64_t TotalOf(const BenchmarkOptions& options, size_t entries, bool has_scenario,
+                const DataSet* data) {
+  if (has_scenario || options.duration_s || options.warmup_s) return 0;
+  const auto count = static_cast<int64_t>(entries);
+  const int64_t warm = 1 + int64_t{options.warmup} * options.streams;
+  const int64_t runs =
+      data != nullptr
+          ? static_cast<int64_t>(std::min(options.limit.value_or(data->size()), data->size()))
+          : PlainLoadOf(options).runs * options.streams;
+  return count * (warm + runs);
+}
+
+std::unique_ptr<DataSet> OpenLabelled(const BenchmarkOptions& options) {
+  if (options.accuracy.empty()) return nullptr;
+  const std::vector<std::string> labels =
+      options.labels.empty() ? std::vector<std::string>() : ParseLabels(ReadFile(options.labels));
+  std::unique_ptr<DataSet> data = OpenDataSet(options.accuracy, "", labels);
+  if (data->task() != atollrt::Task::kClassify) {
+    Fail(ExitCode::kUsage, "'{}' is not for classifiers; 'atoll evaluate' knows such data",
+         options.accuracy);
+  }
+  return data;
+}
+
+void Measure(const BenchmarkOptions& options, const std::optional<LoadSettings>& settings,
+             const DataSet* data, const std::vector<Prepared>& prepared, const Entries& entries,
+             const std::atomic<bool>& stop) {
+  Progress progress("measuring", TotalOf(options, entries.size(), settings.has_value(), data),
+                    "inferences");
+  const WarmUp warm_up = {.inferences = options.warmup, .seconds = options.warmup_s.value_or(0)};
+  for (const auto& entry : entries) {
+    if (!stop) WarmUpEntry(warm_up, stop, &progress, entry.get());
+  }
+  if (!settings && data == nullptr) {
+    MeasureInTurns(PlainLoadOf(options), stop, &progress, entries);
+    return;
+  }
+  for (size_t i = 0; i < entries.size() && !stop; ++i) {
+    if (settings) {
+      RunScenario(*settings, stop, &progress, entries[i].get());
+      continue;
+    }
+    const PictureSamples samples(*prepared[i].helper, options.scaling);
+    entries[i]->target->CheckInputs(
+        {std::vector<uint8_t>(AtollTensorByteSize(prepared[i].helper->inputs().at(0)))});
+    RunAccuracy(*data, samples, options.limit.value_or(data->size()), stop, &progress,
+                entries[i].get());
+  }
+}
+
+std::vector<EntryReport> ReportsOf(const BenchmarkOptions& options, const Entries& entries,
+                                   const std::atomic<bool>& stop) {
+  std::vector<EntryReport> reports;
+  const bool is_profiled = options.operators || !options.report.empty();
+  for (const auto& entry : entries) {
+    EntryReport report{entry.get(), entry->target->Describe(), std::nullopt};
+    Session* const session = entry->target->session();
+    if (is_profiled && session != nullptr && !stop) {
+      report.profile = TakeProfile(session, kProfiledRuns);
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+void RunBenchmark(const BenchmarkOptions& given) {
+  BenchmarkOptions options = given;
+  std::sort(options.percentiles.begin(), options.percentiles.end());
+  options.percentiles.erase(std::unique(options.percentiles.begin(), options.percentiles.end()),
+                            options.percentiles.end());
+  CheckOptions(options);
+  const std::optional<LoadSettings> settings = SettingsOf(options);
+  const std::unique_ptr<DataSet> data = OpenLabelled(options);
+  std::vector<Prepared> prepared = Prepare(options);
+  Entries entries;
+  for (Prepared& one : prepared) {
+    if (Session* session = one.entry->target->session()) session->Announce();
+    entries.push_back(std::move(one.entry));
+  }
+  const bool is_table = entries.size() > 1;
   const std::atomic<bool>& stop = StopOnSignals();
-  const Entries entries = Measure(std::move(prepared), options, stop);
-  for (const auto& entry : entries) entry->session.AnnounceHealth();
-  const bool is_table = count > 1;
+  Measure(options, settings, data.get(), prepared, entries, stop);
+  std::erase_if(entries,
+                [](const auto& entry) { return entry->times.empty() && entry->failed == 0; });
+  for (const auto& entry : entries) {
+    if (Session* session = entry->target->session()) session->AnnounceHealth();
+  }
   if (entries.empty()) {
     Fail(ExitCode::kInterrupted, "interrupted before anything was measured");
   }
-  Print(
-      options.json, [&] { return ReportJson(entries, options, is_table); },
-      [&] { return is_table ? TableText(entries) : ReportText(*entries[0]); });
-  const size_t runs = entries.back()->samples_ms.size();
-  if (entries.size() < count || runs < static_cast<size_t>(options.runs)) {
-    Fail(ExitCode::kInterrupted, "interrupted after {} of {} runs; this is what they took", runs,
-         options.runs);
+  const bool is_interrupted = stop;
+  const std::vector<EntryReport> reports = ReportsOf(options, entries, stop);
+  OutputFiles files;
+  const auto write = [&](const char* option, const std::string& path, const std::string& text) {
+    files.Add(option, path, text.data(), text.size());
+  };
+  if (!options.csv.empty()) {
+    write("--csv", options.csv, BenchmarkCsv(reports, options.percentiles));
   }
-}
-
-void AddCompareCommand(CLI::App* benchmark) {
-  Subcommand<CompareOptions> command(benchmark, "benchmark compare", RunCompare);
-  command.Add("FIRST", command->first)->required();
-  command.Add("SECOND", command->second)->required();
-  command.Flag("--json", command->json);
+  if (!options.report.empty()) {
+    write("--report", options.report, BenchmarkPage(reports, options.percentiles, is_table));
+  }
+  files.Commit();
+  Print(
+      options.json, [&] { return BenchmarkJson(reports, options.percentiles, is_table); },
+      [&] { return BenchmarkText(reports, options.percentiles, is_table); });
+  if (!is_interrupted) return;
+  const size_t runs = entries.back()->times.size();
+  if (settings || data != nullptr || options.duration_s) {
+    Fail(ExitCode::kInterrupted, "interrupted after {} runs; this is what they took", runs);
+  }
+  Fail(ExitCode::kInterrupted, "interrupted after {} of {} runs; this is what they took", runs,
+       PlainLoadOf(options).runs * options.streams);
 }
 
 }  // namespace
@@ -480,12 +374,46 @@ void AddBenchmarkCommand(CLI::App* app) {
   Subcommand<BenchmarkOptions> command(app, "benchmark", RunBenchmark);
   command.Add("MODEL", command->models);
   command.AddRepeatable("--device", command->devices);
+  command.AddRepeatable("--target", command->targets);
   command.AddRepeatable("--threads", command->threads)->delimiter(',')->check(CLI::Range(0, 256));
-  AddInputShapeOption(&command, &command->input_shapes);
-  AddFallbackOption(&command, &command->fallback_models);
-  command.Flag("--copy", command->copy);
+  command.Add("--streams", command->streams)->check(CLI::Range(1, 256));
+  command.Add("--token-file", command->token_file);
+  command.Add("--ca-file", command->ca_file);
+  AddInputShapeOption(&command, &command->session.input_shapes);
+  AddFallbackOption(&command, &command->session.fallback_models);
+  command.Add("--performance", command->session.performance)
+      ->check(CLI::IsMember({"low", "medium", "high", "max"}));
+  command.Add("--firmware", command->session.firmware);
+  command.Flag("--copy", command->session.copy);
+  command.AddRepeatable("--input", command->inputs);
+  command.Add("--images", command->images);
+  AddPixelScalingOptions(&command, &command->scaling);
+
   command.Add("--runs", command->runs)->check(CLI::Range(1, 10'000'000));
+  command.Add("--duration", command->duration_s)->check(Positive(kMaxSeconds));
   command.Add("--warmup", command->warmup)->check(CLI::Range(0, 10'000'000));
+  command.Add("--warmup-time", command->warmup_s)->check(Positive(kMaxSeconds));
+  command.Add("--percentiles", command->percentiles)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(Positive(100));
+
+  command.Add("--scenario", command->scenario)
+      ->check(CLI::IsMember({"single-stream", "multi-stream", "server", "offline"}));
+  command.Add("--qps", command->qps)->check(Positive(1e6));
+  command.Add("--latency-bound-ms", command->latency_bound_ms)->check(Positive(1e7));
+  command.Add("--samples-per-query", command->samples_per_query)->check(CLI::Range(1, 10'000));
+  command.Add("--percentile", command->percentile)->check(Positive(99.99));
+  command.Add("--min-queries", command->min_queries)->check(CLI::Range(1, 10'000'000));
+  command.Add("--seed", command->seed)->check(WholeNumber());
+
+  command.Add("--accuracy", command->accuracy);
+  command.Add("--labels", command->labels);
+  command.Add("--limit", command->limit)->check(CLI::Range(1, 100'000'000));
+
+  command.Flag("--operators", command->operators);
+  command.Add("--csv", command->csv);
+  command.Add("--report", command->report);
   command.Flag("--json", command->json);
   AddCompareCommand(command.app());
 }

@@ -23,6 +23,7 @@ enum class ExitCode {
   kBadModel = 4,        // the model is invalid, unsupported, or of a kind the subcommand cannot use
   kDeviceLost = 5,      // the device went away or no longer answers
   kVerifyMismatch = 6,  // results differ from what they should be
+  kWorse = 7,           // a comparison found more than was allowed
   kInterrupted = 130,   // by Ctrl-C or SIGTERM, before the work was done; what was done is reported
 };
 

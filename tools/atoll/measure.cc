@@ -85,6 +85,8 @@ const std::atomic<bool>& StopOnSignals() {
   return g_stop;
 }
 
+bool StopWanted() { return g_stop; }
+
 Progress::Progress(std::string what, int64_t total, std::string unit)
     : what_(std::move(what)), total_(total), unit_(std::move(unit)) {
   speaks_ = !g_taken.exchange(true);
@@ -131,7 +133,11 @@ void Progress::Speak() {
 std::string Progress::Line(double seconds) const {
   const int64_t done = done_.load(std::memory_order_relaxed);
   std::string line = fmt::format("atoll: {}", Printable(what_));
-  if (total_ > 0) line += fmt::format(", {} of {} {}", done, total_, unit_);
+  if (total_ > 0) {
+    line += fmt::format(", {} of {} {}", done, total_, unit_);
+  } else if (!unit_.empty()) {
+    line += fmt::format(", {} {}", done, unit_);
+  }
   return line + fmt::format(", {:.0f} s", seconds);
 }
 

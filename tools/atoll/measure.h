@@ -45,10 +45,14 @@ inline double Percentile(const std::vector<double>& sorted, double percent) {
 // its report; the second one ends the program.
 const std::atomic<bool>& StopOnSignals();
 
+// Whether that has happened.
+bool StopWanted();
+
 class Progress {
  public:
-  // `what` is being done, "measuring"; in `total` steps called `unit`, if that is known. Of those
-  // that exist at a time the first one speaks. Ends with its last line gone from a terminal.
+  // `what` is being done, "measuring"; in `total` steps called `unit`, 0 if nobody knows how many.
+  // Of those that exist at a time the first one speaks. Ends with its last line gone from a
+  // terminal.
   explicit Progress(std::string what, int64_t total = 0, std::string unit = "");
   ~Progress();
   Progress(const Progress&) = delete;

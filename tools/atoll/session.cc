@@ -15,6 +15,7 @@
 #include "tools/atoll/files.h"
 #include "tools/atoll/measure.h"
 #include "tools/atoll/report.h"
+#include "tools/atoll/split_mix.h"
 
 namespace atollcmd {
 namespace {
@@ -129,20 +130,6 @@ std::string FindCoral() {
   return "";
 }
 
-class SplitMix64 {
- public:
-  explicit SplitMix64(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    uint64_t z = state_ += 0x9E3779B97F4A7C15;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-    return z ^ (z >> 31);
-  }
-
- private:
-  uint64_t state_;
-};
-
 struct InputFile {
   size_t index;  // of the model input
   std::string path;
@@ -165,8 +152,8 @@ InputFile ParseInputFile(const std::string& argument, size_t input_count) {
   return {*index, argument.substr(equals + 1)};
 }
 
-void ReadInto(const InputFile& input, AtollTensor* tensor) {
-  const size_t wanted = AtollTensorByteSize(tensor);
+void ReadInto(const InputFile& input, const InputSlot& slot) {
+  const size_t wanted = slot.bytes.size();
   const std::string bytes =
       ReadBeginning(input.path, wanted + 1, [&](const char* verb, const std::string& why) {
         Fail(ExitCode::kFailure, "cannot {} '{}' for input {}: {}", verb, input.path, input.index,
@@ -176,10 +163,37 @@ void ReadInto(const InputFile& input, AtollTensor* tensor) {
     Fail(ExitCode::kUsage,
          "'{}' has {} bytes, but input {} '{}' takes exactly {} ({} {}); give a file of that size",
          input.path, bytes.size() < wanted ? fmt::format("{}", bytes.size()) : "more", input.index,
-         AtollTensorName(tensor), wanted, AtollTypeName(AtollTensorType(tensor)),
-         ShapeText(tensor));
+         slot.name, wanted, AtollTypeName(slot.type), slot.shape);
   }
-  std::memcpy(AtollTensorData(tensor), bytes.data(), wanted);
+  std::memcpy(slot.bytes.data(), bytes.data(), wanted);
+}
+
+void FillFromSeed(uint64_t seed, const InputSlot& slot) {
+  SplitMix64 stream(seed);
+  uint8_t* const data = slot.bytes.data();
+  const size_t size = slot.bytes.size();
+  if (slot.type == ATOLL_FLOAT32) {
+    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
+      const double unit = static_cast<double>(stream.Next() >> 40) / 16777216.0;
+      const auto value = static_cast<float>(unit * 2.0 - 1.0);
+      std::memcpy(data + i, &value, sizeof(value));
+    }
+    return;
+  }
+  for (size_t i = 0; i < size; i += 8) {
+    const uint64_t number = stream.Next();
+    for (size_t k = i; k < size && k < i + 8; ++k) {
+      data[k] = static_cast<uint8_t>(number >> (8 * (k - i)));
+      if (slot.type == ATOLL_BOOL) data[k] &= 1;
+    }
+  }
+}
+
+InputSlot SlotOf(AtollTensor* tensor) {
+  return {.name = AtollTensorName(tensor),
+          .type = AtollTensorType(tensor),
+          .shape = ShapeText(tensor),
+          .bytes = {static_cast<uint8_t*>(AtollTensorData(tensor)), AtollTensorByteSize(tensor)}};
 }
 
 }  // namespace
@@ -229,11 +243,20 @@ SessionOptions OptionsFor(const SessionOptions& all, const std::vector<std::stri
   return one;
 }
 
-Session::Session(const SessionOptions& options, const Session* device_of) : options_(options) {
+Session::Session(const SessionOptions& options, const Session* device_of)
+    : Session(options, device_of, nullptr) {}
+
+std::unique_ptr<Session> Session::Twin() const {
+  return std::unique_ptr<Session>(new Session(options_, this, model_));
+}
+
+Session::Session(const SessionOptions& options, const Session* device_of,
+                 std::shared_ptr<AtollModel> shared)
+    : options_(options), model_(std::move(shared)) {
   const Progress progress(fmt::format("preparing '{}' for {}", options.model, options.device));
   Stopwatch stopwatch;
-  AtollModel* model = LoadModel(options, options.model);
-  model_.reset(model);
+  if (model_ == nullptr) model_ = {LoadModel(options, options.model), AtollModelDelete};
+  AtollModel* const model = model_.get();
   load_times_.model_ms = stopwatch.LapMs();
 
   const std::string fallback = FallbackOf(options);
@@ -416,44 +439,30 @@ CLI::Validator InputShapeText() {
           "[NAME=]SHAPE"};
 }
 
-void FillFromSeed(uint64_t seed, AtollTensor* tensor) {
-  SplitMix64 stream(seed);
-  auto* data = static_cast<uint8_t*>(AtollTensorData(tensor));
-  const size_t size = AtollTensorByteSize(tensor);
-  const AtollType type = AtollTensorType(tensor);
-  if (type == ATOLL_FLOAT32) {
-    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
-      const double unit = static_cast<double>(stream.Next() >> 40) / 16777216.0;
-      const auto value = static_cast<float>(unit * 2.0 - 1.0);
-      std::memcpy(data + i, &value, sizeof(value));
-    }
-    return;
-  }
-  for (size_t i = 0; i < size; i += 8) {
-    const uint64_t number = stream.Next();
-    for (size_t k = i; k < size && k < i + 8; ++k) {
-      data[k] = static_cast<uint8_t>(number >> (8 * (k - i)));
-      if (type == ATOLL_BOOL) data[k] &= 1;
-    }
-  }
-}
+void FillFromSeed(uint64_t seed, AtollTensor* tensor) { FillFromSeed(seed, SlotOf(tensor)); }
 
-void FillInputs(const Session& session, uint64_t seed, const std::vector<std::string>& files) {
-  const std::vector<AtollTensor*> tensors = session.inputs();
-  std::vector<bool> given(tensors.size(), false);
+void FillInputs(const std::vector<InputSlot>& slots, uint64_t seed,
+                const std::vector<std::string>& files) {
+  std::vector<bool> given(slots.size(), false);
   for (const std::string& argument : files) {
-    const InputFile input = ParseInputFile(argument, tensors.size());
+    const InputFile input = ParseInputFile(argument, slots.size());
     if (given[input.index]) {
       Fail(ExitCode::kUsage,
            "input {} is given twice, the second time as '{}'; give each input once", input.index,
            input.path);
     }
     given[input.index] = true;
-    ReadInto(input, tensors[input.index]);
+    ReadInto(input, slots[input.index]);
   }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!given[i]) FillFromSeed(seed, tensors[i]);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!given[i]) FillFromSeed(seed, slots[i]);
   }
+}
+
+void FillInputs(const Session& session, uint64_t seed, const std::vector<std::string>& files) {
+  std::vector<InputSlot> slots;
+  for (AtollTensor* tensor : session.inputs()) slots.push_back(SlotOf(tensor));
+  FillInputs(slots, seed, files);
 }
 
 }  // namespace atollcmd

@@ -73,6 +73,9 @@ class Session {
   // Loads the model, opens the device, unless `device_of` has it already, and prepares the
   // interpreter, in this order.
   explicit Session(const SessionOptions& options, const Session* device_of = nullptr);
+  // Another interpreter of the same model on the same device, for another thread. Its inputs are
+  // its own.
+  std::unique_ptr<Session> Twin() const;
 
   const AtollModel* model() const { return model_.get(); }
   // What runs: the model, or what takes the place of one that was compiled for a Coral.
@@ -181,8 +184,12 @@ class Session {
     }
   };
 
+  // Loads the model unless it is `shared`.
+  Session(const SessionOptions& options, const Session* device_of,
+          std::shared_ptr<AtollModel> shared);
+
   SessionOptions options_;
-  std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> model_;
+  std::shared_ptr<AtollModel> model_;
   std::unique_ptr<AtollModel, Deleter<AtollModelDelete>> substitute_;  // of substitute_path_
   std::string substitute_path_;
   std::shared_ptr<AtollDelegate> delegate_;
@@ -204,8 +211,18 @@ class Session {
 
 void FillFromSeed(uint64_t seed, AtollTensor* tensor);
 
+// An input that is to be filled, of an interpreter or of anything else.
+struct InputSlot {
+  std::string name;
+  AtollType type = ATOLL_NO_TYPE;
+  std::string shape;  // for sentences
+  std::span<uint8_t> bytes;
+};
+
 // Fills all inputs from `seed`, apart from those that `files` names ("0=image.raw": the index of
 // the input and a file of exactly its bytes).
 void FillInputs(const Session& session, uint64_t seed, const std::vector<std::string>& files);
+void FillInputs(const std::vector<InputSlot>& slots, uint64_t seed,
+                const std::vector<std::string>& files);
 
 }  // namespace atollcmd
