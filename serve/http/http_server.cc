@@ -747,8 +747,8 @@ class Server : public HttpServer {
     }
   }
 
-  int RefuseLater(Connection* connection, int status, std::string sentence) {
-    connection->refusal = Refusal(status, std::move(sentence));
+  int RefuseLater(Connection* connection, int status, const std::string& sentence) {
+    connection->refusal = Refusal(status, sentence);
     return -1;
   }
   int CountHead(Connection* connection, size_t bytes) {
@@ -931,7 +931,7 @@ class Server : public HttpServer {
 
   // ---- Bytes out ----
 
-  HttpAnswer Refusal(int status, std::string sentence) const {
+  HttpAnswer Refusal(int status, const std::string& sentence) const {
     if (options_.refusal) return options_.refusal(status, sentence);
     return {.status = status,
             .content_type = "text/plain; charset=utf-8",

@@ -46,7 +46,7 @@ class Server : public InferenceServer {
       draining_ = true;
       models.swap(models_);
     }
-    for (auto& [name, model] : models) Retire(std::move(model.versions), /*cancels=*/true);
+    for (auto& [name, model] : models) Retire(model.versions, /*cancels=*/true);
     {
       const std::lock_guard lock(reaper_mutex_);
       stop_ = true;
@@ -204,7 +204,7 @@ class Server : public InferenceServer {
       models_.erase(found);
       unloaded_.insert(model);
     }
-    Retire(std::move(versions), /*cancels=*/false);
+    Retire(versions, /*cancels=*/false);
     return {};
   }
 
@@ -274,9 +274,9 @@ class Server : public InferenceServer {
   }
 
   // Makes all versions, then puts them in the place of those that there are.
-  Status LoadFiles(const std::string& name, Result<ModelFiles> files) {
+  Status LoadFiles(const std::string& name, const Result<ModelFiles>& files) {
     const std::lock_guard loading(load_mutex_);
-    Status status = files.ok() ? Status() : std::move(files).status();
+    Status status = files.status();
     {
       const std::unique_lock lock(mutex_);
       const auto found = models_.find(name);
@@ -323,18 +323,18 @@ class Server : public InferenceServer {
         if (options_.control == ModelControl::kExplicit && started_) models_.erase(name);
       }
     }
-    Retire(std::move(versions), /*cancels=*/false);
+    Retire(versions, /*cancels=*/false);
     return status;
   }
 
-  void Retire(Versions versions, bool cancels) {
+  void Retire(const Versions& versions, bool cancels) {
     if (versions.empty()) return;
     for (const auto& [number, loaded] : versions) {
       loaded->Retire();
       if (cancels) loaded->CancelAll();
     }
     const std::lock_guard lock(reaper_mutex_);
-    for (auto& [number, loaded] : versions) dying_.push_back(std::move(loaded));
+    for (const auto& [number, loaded] : versions) dying_.push_back(loaded);
     reaper_wakes_.notify_all();
   }
 

@@ -14,7 +14,6 @@ namespace atollserve {
 namespace {
 
 using atollrt::InvalidArgument;
-using atollrt::Result;
 using atollrt::Status;
 using atollrt::StatusCode;
 using Json = nlohmann::json;
@@ -333,7 +332,7 @@ HttpAnswer Rest::Error(int status, const std::string& sentence) {
 }
 
 HttpHandler Rest::Handler() {
-  return [this](HttpRequest request, HttpResponder responder) {
+  return [this](HttpRequest request, const HttpResponder& responder) {
     Handle(std::move(request), responder);
   };
 }
