@@ -81,12 +81,21 @@ Result<std::vector<uint8_t>> WriteCompiledModel(std::span<const Graph> graphs,
   std::vector<Graph> parts;
   std::vector<std::vector<uint8_t>> options(partitions.size());
   std::vector<std::vector<uint8_t>> packed(graph.nodes.size());
+  // What lies packed in the file saves the first inference time. Tensors may share their bytes; the
+  // file need not have all of them, once for each.
+  constexpr int64_t kMostOfByte = 16, kMostOfSmallModel = int64_t{1} << 20;
+  int64_t room = kMostOfByte * ConstantBytes(graph) + kMostOfSmallModel;
+  std::vector<bool> is_packed(graph.tensors.size());
   Extract main(graph, graph.name);
   for (const size_t step : order) {
     if (step >= partitions.size()) {
       const int32_t number = steps[step].nodes[0];
       const Node& node = graph.nodes[number];
-      packed[number] = PackWeights(graph, node, features);
+      if (room > 0 && node.inputs.size() > 1 && node.inputs[1] >= 0 && !is_packed[node.inputs[1]]) {
+        packed[number] = PackWeights(graph, node, features);
+        is_packed[node.inputs[1]] = !packed[number].empty();
+        room -= static_cast<int64_t>(packed[number].size());
+      }
       main.Add(node, packed[number]);
       continue;
     }

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "delegate/compilation.h"
+#include "runtime/kernels/lookup_table.h"
+#include "runtime/kernels/recurrent.h"
 
 namespace atollrt {
 namespace {
@@ -15,6 +18,62 @@ namespace {
 // sets, cutting them is what takes a bounded number of steps.
 constexpr int32_t kRefusingRounds = 16;
 constexpr size_t kRefusingNodes = 1024;
+
+// ---- Parameters that are shared -----------------------------------------------------------------
+
+// An executable has a copy of its nodes' parameters for each of them. Nodes may share them, as many
+// as there are steps of an unrolled network, but a file of a megabyte must not ask for gigabytes.
+constexpr int64_t kMaxCopiesOfByte = 16;
+constexpr int64_t kCopiesOfSmallModel = int64_t{128} << 20;
+
+// What the lowering of a node has, about: its constants, and a record for each channel, of which
+// those of filters are the last dimension of the output, or a table.
+int64_t ParameterBytes(const Graph& graph, const Node& node) {
+  int64_t bytes = kOnChipAlignment;
+  for (const int32_t tensor : node.inputs) {
+    if (tensor >= 0 && graph.tensors[tensor].is_constant()) {
+      bytes += graph.tensors[tensor].byte_size();
+    }
+  }
+  const Shape& shape = graph.Output(node).shape;
+  const int64_t channels = shape.empty() ? 1 : shape.back();
+  switch (node.type) {
+    case OpType::kCONV_2D:
+    case OpType::kDEPTHWISE_CONV_2D:
+    case OpType::kFULLY_CONNECTED:
+    case OpType::kTRANSPOSE_CONV:
+      return bytes + channels * kChannelRecordBytes;
+    case OpType::kUNIDIRECTIONAL_SEQUENCE_LSTM:
+      return bytes + channels * 2 * kLstmGates * kChannelRecordBytes;
+    default:
+      return bytes + std::tuple_size_v<LookupTable>;
+  }
+}
+
+// Refuses the nodes of the sets, which come in the order in which they run, from the first one on
+// whose parameters are too many. True if there is one.
+bool RefuseCopies(const Graph& graph, const std::vector<std::vector<int32_t>>& sets,
+                  std::vector<std::string>* refused) {
+  const int64_t constants = ConstantBytes(graph);
+  const int64_t limit = kMaxCopiesOfByte * constants + kCopiesOfSmallModel;
+  int64_t bytes = 0;
+  bool refuses = false;
+  for (const std::vector<int32_t>& set : sets) {
+    for (const int32_t node : set) {
+      const int64_t more = ParameterBytes(graph, graph.nodes[node]);
+      if (more > limit - bytes) {
+        refuses = true;
+        (*refused)[node] = Format(
+            "operators share their constants so often that more than %lld bytes of them would be "
+            "compiled; the model has %lld",
+            static_cast<long long>(limit), static_cast<long long>(constants));
+      } else {
+        bytes += more;
+      }
+    }
+  }
+  return refuses;
+}
 
 }  // namespace
 
@@ -245,6 +304,10 @@ Result<CompiledGraph> CompileGraph(const Graph& graph, const DeviceInfo& device,
   NodeSets sets;
   for (bool all_fit = false; !all_fit; ++result.rounds) {
     sets = PartitionGraph(graph, limits, refused);
+    // Later rounds have fewer nodes.
+    if (result.rounds == 0 && RefuseCopies(graph, sets.sets, &refused)) {
+      sets = PartitionGraph(graph, limits, refused);
+    }
     all_fit = true;
     for (const std::vector<int32_t>& set : sets.sets) {
       Known& last = known[set[0]];

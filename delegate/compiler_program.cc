@@ -48,6 +48,12 @@ Executable Compilation::Assemble() {
   executable_ = Executable();
   origins_.clear();
   LayOutParameters();
+  size_t streamed = 0;
+  for (size_t step = 0; step < set_.size(); ++step) {
+    if (layout_.streamed[step])
+      streamed += AlignUp(lowered_[step]->parameters().size(), kOnChipAlignment);
+  }
+  executable_.streamed_parameters.reserve(streamed);
   executable_.name = graph_.name.empty() ? "partition" : graph_.name;
   executable_.activation_bytes = plan_.total;
   executable_.array_rows = device_.array_rows;

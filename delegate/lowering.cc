@@ -34,6 +34,11 @@ uint32_t NodeLowering::AppendAligned(std::span<const uint8_t> bytes,
                                      std::vector<uint8_t>* parameters) {
   parameters->resize(AlignUp(parameters->size(), kOnChipAlignment));
   const size_t offset = parameters->size();
+  // Records behind weights shall not make twice as much of them.
+  constexpr size_t kMostToSpare = 1 << 16;
+  if (const size_t needed = offset + bytes.size(); needed > parameters->capacity()) {
+    parameters->reserve(needed + std::min(needed, kMostToSpare));
+  }
   parameters->insert(parameters->end(), bytes.begin(), bytes.end());
   return static_cast<uint32_t>(offset);
 }

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
-  if (argc == 5) device.device = argv[4];  // else the first real one, else the emulated one
+  if (argc == 5) device.device = argv[4];  // else a broker, a real one, the emulated one
   AtollDelegate* delegate = nullptr;
   Require(AtollDelegateCreate(&device, &delegate));
   AtollModel* model = nullptr;

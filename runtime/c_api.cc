@@ -94,7 +94,11 @@ using atollrt::ToC;
 
 // The handle of a model, with what its signatures point at.
 AtollModel* MakeModel(std::shared_ptr<const atollrt::Model> model) {
-  auto* handle = new AtollModel{std::move(model), {}};
+  auto* handle = new AtollModel{std::move(model), {}, {}};
+  const size_t count = handle->model->graph().tensors.size();
+  for (size_t i = 0; i < count; ++i) {
+    handle->tensors.push_back({.index = static_cast<int32_t>(i), .model = handle->model.get()});
+  }
   for (const atollrt::Signature& signature : handle->model->extras().signatures) {
     auto& tensors = handle->signature_tensors.emplace_back();
     for (const auto* ends : {&signature.inputs, &signature.outputs}) {
@@ -102,6 +106,12 @@ AtollModel* MakeModel(std::shared_ptr<const atollrt::Model> model) {
     }
   }
   return handle;
+}
+
+const AtollTensor* TensorAt(const AtollModel& model, const char* kind,
+                            const std::vector<int32_t>& ends, int32_t index) {
+  if (!HasIndex(kind, index, ends.size())) return nullptr;
+  return &model.tensors[static_cast<size_t>(ends[static_cast<size_t>(index)])];
 }
 
 atollrt::Result<AtollModelOptions> ReadModelOptions(const AtollModelOptions* given) {
@@ -234,6 +244,33 @@ AtollStatus AtollModelGetSignature(const AtollModel* model, int32_t index,
            .outputs = tensors + signature.inputs.size(),
            .output_count = static_cast<int32_t>(signature.outputs.size())};
   return ToC(Status());
+}
+
+int32_t AtollModelGetTensorCount(const AtollModel* model) {
+  return Has(model, "model") ? static_cast<int32_t>(model->tensors.size()) : 0;
+}
+
+const AtollTensor* AtollModelGetTensor(const AtollModel* model, int32_t index) {
+  if (!Has(model, "model") || !HasIndex("tensor", index, model->tensors.size())) return nullptr;
+  return &model->tensors[static_cast<size_t>(index)];
+}
+
+int32_t AtollModelGetInputTensorCount(const AtollModel* model) {
+  return Has(model, "model") ? static_cast<int32_t>(model->model->graph().inputs.size()) : 0;
+}
+
+const AtollTensor* AtollModelGetInputTensor(const AtollModel* model, int32_t index) {
+  return Has(model, "model") ? TensorAt(*model, "input", model->model->graph().inputs, index)
+                             : nullptr;
+}
+
+int32_t AtollModelGetOutputTensorCount(const AtollModel* model) {
+  return Has(model, "model") ? static_cast<int32_t>(model->model->graph().outputs.size()) : 0;
+}
+
+const AtollTensor* AtollModelGetOutputTensor(const AtollModel* model, int32_t index) {
+  return Has(model, "model") ? TensorAt(*model, "output", model->model->graph().outputs, index)
+                             : nullptr;
 }
 
 int32_t AtollModelGetMetadataCount(const AtollModel* model) {

@@ -49,19 +49,21 @@ Status ReadOptions(const char* name, const char* macro, const void* given,
 
 }  // namespace atollrt
 
+// A tensor as callers see it: an index, and an interpreter or, before there is one, a model.
+struct AtollTensor {
+  AtollInterpreter* owner = nullptr;
+  int32_t index = 0;
+  const atollrt::Model* model = nullptr;  // only without owner
+
+  const atollrt::Tensor& tensor() const;
+};
+
 // The handle behind AtollModel.
 struct AtollModel {
   std::shared_ptr<const atollrt::Model> model;
   // The tensors of each signature, inputs first; AtollSignatureInfo points at them.
   std::vector<std::vector<AtollSignatureTensor>> signature_tensors;
-};
-
-// A tensor as callers see it: an interpreter and an index.
-struct AtollTensor {
-  AtollInterpreter* owner = nullptr;
-  int32_t index = 0;
-
-  const atollrt::Tensor& tensor() const;
+  std::vector<AtollTensor> tensors;  // all of the first graph, by index
 };
 
 // The handle behind AtollInterpreter.
@@ -82,7 +84,7 @@ struct AtollInterpreter {
 };
 
 inline const atollrt::Tensor& AtollTensor::tensor() const {
-  return owner->interpreter->graph().tensors[index];
+  return (owner != nullptr ? owner->interpreter->graph() : model->graph()).tensors[index];
 }
 
 // The handle behind AtollDelegate; delegate/c_api.cc derives its own from it.

@@ -91,7 +91,12 @@ Status CheckReady(const AtollInterpreter& interpreter) {
       "the interpreter is not ready: inputs were resized; call AtollInterpreterAllocateTensors");
 }
 
-bool IsReady(const AtollTensor& tensor) { return ToC(CheckReady(*tensor.owner)) == ATOLL_OK; }
+bool IsReady(const AtollTensor& tensor) {
+  if (tensor.owner != nullptr) return ToC(CheckReady(*tensor.owner)) == ATOLL_OK;
+  ToC(InvalidArgument("tensor '%s' is of a model; that of an interpreter has data",
+                      tensor.tensor().name.c_str()));
+  return false;
+}
 
 AtollStatus SetMemory(AtollInterpreter* interpreter, const char* kind,
                       const std::vector<int32_t>& tensors, int32_t index, const AtollBuffer* buffer,

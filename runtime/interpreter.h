@@ -49,7 +49,8 @@ class Interpreter {
   // Runs Invoke on a thread of this interpreter's; exactly one Wait follows.
   Status InvokeAsync();
   Status Wait();
-  // Makes the Invoke in progress end with kCancelled if it still can.
+  // Makes the Invoke in progress end with kCancelled if it still can: before its next step, or
+  // while it waits for a device. A step of the CPU runs to its end.
   void Cancel();
 
   const Graph& graph() const { return walker_->graph(); }

@@ -15,11 +15,12 @@ import pathlib
 import re
 import sys
 
-WINGS = ("runtime", "quantize", "models", "driver", "delegate", "serve", "camera", "examples", "python", "tools")
+WINGS = ("runtime", "quantize", "models", "driver", "delegate", "serve", "camera", "compat", "examples", "python",
+         "tools")
 EVERYWHERE = ("atoll/status.h", "atoll/check.h")
 PICTURE = "docs/images/rooms.svg"
 COLORS = {"runtime": "#dbe9f6", "models": "#ececec", "quantize": "#e0f2f1", "driver": "#fde6d0", "delegate": "#e3f1dc", "serve": "#f3e5f5",
-          "camera": "#f3e0ee", "examples": "#fbf3c7", "python": "#fbf3c7",
+          "camera": "#f3e0ee", "compat": "#fbf3c7", "examples": "#fbf3c7", "python": "#fbf3c7",
           "tools": "#fbf3c7"}
 
 
@@ -47,6 +48,14 @@ def arrows(root):
     # What is a project of its own includes nothing here and is included by nobody.
     used = set().union(*graph.values())
     return {room: targets for room, targets in graph.items() if targets or room in used}
+
+
+def unknown_wings(root):
+    """Folders with code that are in no picture: neither wings nor what looks at all of them."""
+    return sorted(folder.name for folder in root.iterdir()
+                  if folder.is_dir() and folder.name not in (*WINGS, "tests", "bench", "build")
+                  and not folder.name.startswith(".")
+                  and any(next(folder.rglob(name), None) for name in ("*.h", "*.hpp", "*.cc", "*.c")))
 
 
 def floors(graph):
@@ -131,6 +140,8 @@ def main():
     parser.add_argument("root", nargs="?", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent)
     options = parser.parse_args()
+    if unknown := unknown_wings(options.root):
+        sys.exit(f"tools/draw_rooms.py does not know {', '.join(unknown)}: add it to WINGS")
     graph = arrows(options.root)
     if options.list:
         for room in sorted(graph):

@@ -145,18 +145,22 @@ class MjpegStream : public FrameSource {
       if (*found) break;
       if (finished_) {
         if (pictures_ == 0) {
+          if (is_empty_)
+            return InvalidArgument("%s: there is nothing in it", stream_->name().c_str());
           return InvalidArgument("%s: contains no JPEG picture", stream_->name().c_str());
         }
         if (!loop_ || !stream_->Rewind()) return false;
         splitter_.Restart();
         finished_ = false;
         pictures_ = 0;
+        is_empty_ = true;
       }
       ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, stream_->Peek());
       if (stream_->stopped()) return false;
       splitter_.Append(bytes);
       stream_->Skip(bytes.size());
       finished_ = bytes.empty();
+      if (!finished_) is_empty_ = false;
       if (finished_) splitter_.Finish();
     }
     ++pictures_;
@@ -175,7 +179,9 @@ class MjpegStream : public FrameSource {
   const bool loop_;
   JpegSplitter splitter_;
   bool finished_ = false;
-  uint64_t pictures_ = 0;  // since the beginning of the file
+  // Since the beginning of the file.
+  bool is_empty_ = true;
+  uint64_t pictures_ = 0;
   uint64_t sequence_ = 0;
 };
 

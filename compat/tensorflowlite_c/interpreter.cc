@@ -97,7 +97,7 @@ std::unique_ptr<TfLiteInterpreter> TfLiteInterpreter::Create(
   std::unique_ptr<TfLiteInterpreter> made(new TfLiteInterpreter(std::move(model), options));
   made->device_ = atollcompat::ChooseDevice(options.delegates, options.reporter);
   if (!made->device_.ok || !made->MakeInterpreter(made->device_)) return nullptr;
-  if (made->interpreter_ != nullptr) made->MakeTensors();
+  made->MakeTensors();
   return made;
 }
 
@@ -128,12 +128,16 @@ bool TfLiteInterpreter::MakeInterpreter(const atollcompat::Device& device) {
 
 void TfLiteInterpreter::MakeTensors() {
   AtollInterpreter* const from = interpreter_.get();
-  const auto count = static_cast<size_t>(AtollInterpreterGetTensorCount(from));
+  const bool is_model = from == nullptr;
+  const auto count = static_cast<size_t>(is_model ? AtollModelGetTensorCount(model_.get())
+                                                  : AtollInterpreterGetTensorCount(from));
   tensors_.resize(count);
   own_data_.resize(count);
   names_.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    const AtollTensor* const tensor = AtollInterpreterGetTensor(from, static_cast<int32_t>(i));
+    const auto index = static_cast<int32_t>(i);
+    const AtollTensor* const tensor = is_model ? AtollModelGetTensor(model_.get(), index)
+                                               : AtollInterpreterGetTensor(from, index);
     names_[i] = AtollTensorName(tensor);
     const AtollQuantization whole = AtollTensorQuantization(tensor);
     const bool is_constant = AtollTensorIsConstant(tensor) != 0;
@@ -149,33 +153,51 @@ void TfLiteInterpreter::MakeTensors() {
                    .dims_signature = Signature(*tensor)};
     if (is_constant) tensors_[i].data.data = DataOf(tensor);
   }
-  for (int32_t i = 0; i < AtollInterpreterGetInputTensorCount(from); ++i) {
-    inputs_.push_back(AtollTensorIndex(AtollInterpreterGetInputTensor(from, i)));
+  const int32_t input_count = is_model ? AtollModelGetInputTensorCount(model_.get())
+                                       : AtollInterpreterGetInputTensorCount(from);
+  for (int32_t i = 0; i < input_count; ++i) {
+    inputs_.push_back(AtollTensorIndex(is_model ? AtollModelGetInputTensor(model_.get(), i)
+                                                : AtollInterpreterGetInputTensor(from, i)));
   }
-  for (int32_t i = 0; i < AtollInterpreterGetOutputTensorCount(from); ++i) {
-    outputs_.push_back(AtollTensorIndex(AtollInterpreterGetOutputTensor(from, i)));
+  const int32_t output_count = is_model ? AtollModelGetOutputTensorCount(model_.get())
+                                        : AtollInterpreterGetOutputTensorCount(from);
+  for (int32_t i = 0; i < output_count; ++i) {
+    outputs_.push_back(AtollTensorIndex(is_model ? AtollModelGetOutputTensor(model_.get(), i)
+                                                 : AtollInterpreterGetOutputTensor(from, i)));
   }
+}
+
+const AtollTensor* TfLiteInterpreter::Find(size_t index) const {
+  const AtollTensor* const tensor =
+      AtollInterpreterGetTensor(interpreter_.get(), static_cast<int32_t>(index));
+  // With another delegate another model may run, in the place of one for a Coral.
+  return tensor != nullptr && names_[index] == AtollTensorName(tensor) ? tensor : nullptr;
+}
+
+void TfLiteInterpreter::RefreshDims(size_t index, const AtollTensor& tensor) {
+  TfLiteIntArray* const dims = Dims(tensor, AtollTensorDim);
+  if (TfLiteIntArrayEqual(dims, tensors_[index].dims)) {
+    TfLiteIntArrayFree(dims);
+  } else {
+    TfLiteIntArrayFree(tensors_[index].dims);
+    tensors_[index].dims = dims;
+  }
+  tensors_[index].bytes = AtollTensorByteSize(&tensor);
 }
 
 void TfLiteInterpreter::RefreshTensors() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    const AtollTensor* const tensor =
-        AtollInterpreterGetTensor(interpreter_.get(), static_cast<int32_t>(i));
+    const AtollTensor* const tensor = Find(i);
     if (tensor == nullptr) continue;  // of the model that ran before there was another delegate
-    TfLiteIntArray* const dims = Dims(*tensor, AtollTensorDim);
-    if (TfLiteIntArrayEqual(dims, tensors_[i].dims)) {
-      TfLiteIntArrayFree(dims);
-    } else {
-      TfLiteIntArrayFree(tensors_[i].dims);
-      tensors_[i].dims = dims;
-    }
-    tensors_[i].bytes = AtollTensorByteSize(tensor);
+    RefreshDims(i, *tensor);
     if (tensors_[i].allocation_type == kTfLiteMmapRo) tensors_[i].data.data = DataOf(tensor);
   }
   const auto show = [this](const std::vector<int>& indices, bool is_input) {
     for (size_t i = 0; i < indices.size(); ++i) {
       const auto index = static_cast<size_t>(indices[i]);
-      own_data_[index] = DataOf(InputOrOutput(i, is_input));
+      const AtollTensor* const tensor = InputOrOutput(i, is_input);
+      RefreshDims(index, *tensor);
+      own_data_[index] = DataOf(tensor);
       tensors_[index].data.data = own_data_[index];
     }
   };
@@ -218,9 +240,16 @@ TfLiteStatus TfLiteInterpreter::ResizeInput(int32_t input, const int* dims, int3
     reporter().Say("there is no input %d: the model has %zu", input, inputs_.size());
     return kTfLiteError;
   }
+  if (const int* const negative = std::find_if(dims, dims + count, [](int dim) { return dim < 0; });
+      negative != dims + count) {
+    reporter().Say("size %d of input %d is to be %d", static_cast<int>(negative - dims), input,
+                   *negative);
+    return kTfLiteError;
+  }
   TfLiteTensor& tensor = tensors_[static_cast<size_t>(inputs_[static_cast<size_t>(input)])];
   if (TfLiteIntArrayEqualsArray(tensor.dims, count, dims)) return kTfLiteOk;
-  if (AtollInterpreterResizeInput(interpreter_.get(), input, dims, count) != ATOLL_OK) {
+  if (interpreter_ != nullptr &&
+      AtollInterpreterResizeInput(interpreter_.get(), input, dims, count) != ATOLL_OK) {
     reporter().SayLastError();
     return kTfLiteError;
   }
@@ -279,14 +308,10 @@ TfLiteStatus TfLiteInterpreter::ModifyGraph(TfLiteDelegate* delegate) {
   }
   std::swap(device, device_);
   if (interpreter_ == nullptr) return kTfLiteOk;  // AllocateTensors says why
-  if (tensors_.empty()) {
-    MakeTensors();
-    return kTfLiteOk;
-  }
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].allocation_type != kTfLiteMmapRo) continue;
-    tensors_[i].data.data =
-        DataOf(AtollInterpreterGetTensor(interpreter_.get(), static_cast<int32_t>(i)));
+    const AtollTensor* const tensor = Find(i);
+    tensors_[i].data.data = tensor != nullptr ? DataOf(tensor) : nullptr;
   }
   // The shapes that were asked for hold in the new one, too.
   for (size_t i = 0; i < inputs_.size(); ++i) {

@@ -60,7 +60,11 @@ struct TfLiteInterpreter {
       : model_(std::move(model)), options_(options) {}
   // False, with the reason reported and all as it was, if the model cannot run on `device`.
   bool MakeInterpreter(const atollcompat::Device& device);
+  // Those of the interpreter or, if there is none, of the model.
   void MakeTensors();
+  // The interpreter's tensor at an index in the file, if it is of the same model as ours.
+  const AtollTensor* Find(size_t index) const;
+  void RefreshDims(size_t index, const AtollTensor& tensor);
   // Shapes, sizes and addresses as they are now.
   void RefreshTensors();
   void ForgetData();
@@ -70,7 +74,7 @@ struct TfLiteInterpreter {
   TfLiteInterpreterOptions options_;
   atollcompat::Device device_;
   // Null for a model with a custom operator that nobody here knows, and `unresolved_` says so: such
-  // an interpreter has no tensors and cannot be allocated.
+  // an interpreter cannot be allocated, and its tensors have no data.
   std::unique_ptr<AtollInterpreter, atollcompat::InterpreterDelete> interpreter_;
   std::string unresolved_;
   std::vector<TfLiteTensor> tensors_;

@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: %s MODEL PICTURE.pgm [DEVICE]\n", argv[0]);
     return 2;
   }
-  if (argc == 4) device.device = argv[3]; /* else the first real one, else the emulated one */
+  if (argc == 4) device.device = argv[3]; /* else a broker, a real one, the emulated one */
   Require(AtollDelegateCreate(&device, &delegate));
   Require(AtollModelCreateFromFile(argv[1], &model));
   options.delegate = delegate;

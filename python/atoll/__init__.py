@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Atoll: quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, or on its emulator.
+"""Atoll: TensorFlow Lite models, quantized ones on an Edge-TPU-style coprocessor or its emulator.
 
     import atoll
     interpreter = atoll.Interpreter("model.tflite", device="emu")

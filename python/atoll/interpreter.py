@@ -173,7 +173,7 @@ class Interpreter:
         """
         position = self._position(self.inputs, which)
         if value is not None:
-            value = _as_tensor(value, self.inputs[position])
+            value = _in_place(value, _as_tensor(value, self.inputs[position]))
         self._native.set_input_buffer(position, value)
 
     def set_output(self, which: Which, value: Any) -> None:
@@ -184,7 +184,7 @@ class Interpreter:
             array = _as_tensor(value, self.outputs[position])
             if not np.may_share_memory(array, np.asarray(value)):
                 raise _atoll.InvalidArgumentError("an output needs a contiguous buffer")
-            value = array
+            value = _in_place(value, array)
         self._native.set_output_buffer(position, value)
 
     def resize(self, shapes: Dict[Which, Sequence[int]]) -> None:
@@ -200,7 +200,7 @@ class Interpreter:
 
     def cancel(self) -> None:
         """Ends an `invoke` in progress on another thread early, with CancelledError, if it still
-        can."""
+        can: before the next operator, or while it waits for a device."""
         self._native.cancel()
 
     @property
@@ -253,8 +253,14 @@ def _as_tensor(value: Any, tensor: Tensor) -> np.ndarray:
             value = np.from_dlpack(value)
         else:
             value = np.asarray(memoryview(value))
+        is_raw = value.dtype == np.uint8 and value.ndim == 1
+    else:
+        is_raw = False
     if value.dtype == np.uint8 and value.ndim == 1 and value.nbytes == tensor.nbytes:
         return np.ascontiguousarray(value)
+    if is_raw and value.nbytes != tensor.nbytes:
+        raise _atoll.InvalidArgumentError(
+            f"tensor '{tensor.name}' has {tensor.nbytes} bytes, not {value.nbytes}")
     if value.dtype != tensor.dtype:
         raise _atoll.InvalidArgumentError(
             f"tensor '{tensor.name}' has elements of the type {tensor.dtype}, not {value.dtype}")
@@ -263,6 +269,15 @@ def _as_tensor(value: Any, tensor: Tensor) -> np.ndarray:
         raise _atoll.InvalidArgumentError(
             f"tensor '{tensor.name}' has the shape {tensor.shape}, not {value.shape}")
     return np.ascontiguousarray(value)
+
+
+def _in_place(value: Any, array: np.ndarray) -> Any:
+    """`value` itself if its bytes are those of `array`, which was made of it, so that Python's
+    garbage collector sees whose they are: it does not look into arrays."""
+    try:
+        return value if memoryview(value).c_contiguous else array
+    except (TypeError, ValueError, BufferError):  # what knows DLPack alone
+        return array
 
 
 def _without_ones(shape: Sequence[int]) -> List[int]:

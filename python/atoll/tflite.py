@@ -11,8 +11,9 @@ import enum
 import logging
 import os
 import re
+import types
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -111,6 +112,8 @@ class Interpreter:
                 raise ValueError("type of num_threads should be int")
             if num_threads < 1:
                 raise ValueError("num_threads should >= 1")
+            if num_threads > 2**31 - 1:
+                raise ValueError(f"num_threads should < 2147483648, not {num_threads}")
         if not isinstance(experimental_op_resolver_type, OpResolverType):
             raise ValueError(
                 f"unknown experimental_op_resolver_type: {experimental_op_resolver_type}")
@@ -236,16 +239,16 @@ class Interpreter:
 
     def get_input_details(self) -> List[Dict[str, Any]]:
         """A dictionary for each input."""
-        return [self._get_tensor_details(index) for index in self._native().input_indices]
+        return [self._get_tensor_details(index) for index in self._described().input_indices]
 
     def get_output_details(self) -> List[Dict[str, Any]]:
         """A dictionary for each output."""
-        return [self._get_tensor_details(index) for index in self._native().output_indices]
+        return [self._get_tensor_details(index) for index in self._described().output_indices]
 
     def get_tensor_details(self, subgraph_index: int = 0) -> List[Dict[str, Any]]:
         """A dictionary for each tensor of the model."""
         return [self._get_tensor_details(index, subgraph_index)
-                for index in range(self._native().tensor_count)]
+                for index in range(self._described().tensor_count)]
 
     def num_subgraphs(self) -> int:
         """As many as signatures name."""
@@ -271,7 +274,11 @@ class Interpreter:
                 for signature in self._model.signatures}
 
     def _get_tensor_details(self, tensor_index: int, subgraph_index: int = 0) -> Dict[str, Any]:
-        tensor = self._tensor(tensor_index, subgraph_index)
+        tensor: Any
+        if self._interpreter is not None:
+            tensor = self._tensor(tensor_index, subgraph_index)
+        else:
+            tensor = types.SimpleNamespace(**self._model.describe_tensor(tensor_index))
         scales, zero_points, dimension = tensor.channel_quantization
         return {
             "name": tensor.name,
@@ -311,6 +318,10 @@ class Interpreter:
         if self._interpreter is None:
             raise RuntimeError(self._error)
         return self._interpreter._native
+
+    def _described(self) -> Union[_atoll.Interpreter, _atoll.Model]:
+        """What knows the tensors, also of a model that cannot run."""
+        return self._model if self._interpreter is None else self._interpreter._native
 
     def _tensor(self, index: int, subgraph: int = 0) -> _interpreter.Tensor:
         tensor = self._tensors.get(index) if subgraph == 0 else None

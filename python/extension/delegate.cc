@@ -26,7 +26,7 @@ PyObject* New(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                   &options.max_partition_nodes, &options.on_device_loss,
                                   &options.faults, &options.record, &options.record_note,
                                   &options.stages, &options.performance, &options.firmware) == 0) {
-    return nullptr;
+    return RaiseUnparsed();
   }
   AtollDelegate* delegate = nullptr;
   const AtollStatus status = WithoutGil([&] { return AtollDelegateCreate(&options, &delegate); });

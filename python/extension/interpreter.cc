@@ -90,7 +90,7 @@ PyObject* NewInterpreter(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                   &model_object, &delegate_object, &options.num_threads,
                                   &options.priority, &options.residency_set, &fallback_object,
                                   &keep_all_tensors) == 0) {
-    return nullptr;
+    return RaiseUnparsed();
   }
   AtollModel* model = nullptr;
   AtollModel* fallback = nullptr;
@@ -116,7 +116,32 @@ PyObject* NewInterpreter(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return self;
 }
 
+// The collector sees whose memory is bound, so that what refers to its interpreter is collected.
+int TraverseInterpreter(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  const State* const state = StateOf(self);
+  if (state == nullptr) return 0;  // not made yet
+  for (const State::Bound& entry : state->bound) Py_VISIT(entry.memory.object());
+  return 0;
+}
+
+// Nobody else has the interpreter; finalizers may yet call it.
+int ClearInterpreter(PyObject* self) {
+  State* const state = StateOf(self);
+  AtollInterpreter* const interpreter = state->interpreter;
+  for (int32_t i = 0; i < AtollInterpreterGetInputTensorCount(interpreter); ++i) {
+    AtollInterpreterSetInputBuffer(interpreter, i, nullptr, 0);
+  }
+  for (int32_t i = 0; i < AtollInterpreterGetOutputTensorCount(interpreter); ++i) {
+    AtollInterpreterSetOutputBuffer(interpreter, i, nullptr, 0);
+  }
+  std::vector<State::Bound> released;
+  released.swap(state->bound);
+  return 0;
+}
+
 void DeallocInterpreter(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   PyTypeObject* const type = Py_TYPE(self);
   State* const state = StateOf(self);
   if (MayDelete(state->owner)) {
@@ -493,11 +518,14 @@ PyType_Slot interpreter_slots[] = {
     {Py_tp_doc, const_cast<char*>("Runs a model: Interpreter(model, delegate=None, **options).")},
     {Py_tp_new, reinterpret_cast<void*>(NewInterpreter)},
     {Py_tp_dealloc, reinterpret_cast<void*>(DeallocInterpreter)},
+    {Py_tp_traverse, reinterpret_cast<void*>(TraverseInterpreter)},
+    {Py_tp_clear, reinterpret_cast<void*>(ClearInterpreter)},
     {Py_tp_methods, interpreter_methods},
     {Py_tp_getset, interpreter_properties},
     {0, nullptr}};
 PyType_Spec interpreter_spec = {"atoll._atoll.Interpreter", sizeof(InterpreterObject), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, interpreter_slots};
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                                interpreter_slots};
 
 // ---- Tensor
 // ---------------------------------------------------------------------------------------
@@ -534,7 +562,15 @@ PyObject* NewTensor(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return self;
 }
 
+// Whoever makes a circle of it has something else in it that lets go.
+int TraverseTensor(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(TensorOf(self).owner);
+  return 0;
+}
+
 void DeallocTensor(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   PyTypeObject* const type = Py_TYPE(self);
   Py_DECREF(TensorOf(self).owner);
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
@@ -779,13 +815,15 @@ PyType_Slot tensor_slots[] = {
     {Py_tp_doc, const_cast<char*>("A tensor of an interpreter: Tensor(interpreter, index).")},
     {Py_tp_new, reinterpret_cast<void*>(NewTensor)},
     {Py_tp_dealloc, reinterpret_cast<void*>(DeallocTensor)},
+    {Py_tp_traverse, reinterpret_cast<void*>(TraverseTensor)},
     {Py_tp_methods, tensor_methods},
     {Py_tp_getset, tensor_properties},
     {Py_bf_getbuffer, reinterpret_cast<void*>(GetBuffer)},
     {Py_bf_releasebuffer, reinterpret_cast<void*>(ReleaseBuffer)},
     {0, nullptr}};
 PyType_Spec tensor_spec = {"atoll._atoll.Tensor", sizeof(TensorObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, tensor_slots};
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                           tensor_slots};
 
 }  // namespace
 

@@ -80,6 +80,61 @@ PyObject* TensorNames(const AtollSignatureTensor* tensors, int32_t count) {
   return names.release();
 }
 
+PyObject* TensorCount(PyObject* self, void*) {
+  return PyLong_FromLong(AtollModelGetTensorCount(Handle(self)));
+}
+
+PyObject* InputIndices(PyObject* self, void*) {
+  return MakeList(AtollModelGetInputTensorCount(Handle(self)), [self](Py_ssize_t i) {
+    const auto position = static_cast<int32_t>(i);
+    return PyLong_FromLong(AtollTensorIndex(AtollModelGetInputTensor(Handle(self), position)));
+  });
+}
+
+PyObject* OutputIndices(PyObject* self, void*) {
+  return MakeList(AtollModelGetOutputTensorCount(Handle(self)), [self](Py_ssize_t i) {
+    const auto position = static_cast<int32_t>(i);
+    return PyLong_FromLong(AtollTensorIndex(AtollModelGetOutputTensor(Handle(self), position)));
+  });
+}
+
+// A tuple of what `size(tensor, dimension)` says.
+PyObject* Sizes(const AtollTensor* tensor, int32_t (*size)(const AtollTensor* tensor, int32_t)) {
+  const Ref list(MakeList(AtollTensorNumDims(tensor), [&](Py_ssize_t i) {
+    return PyLong_FromLong(size(tensor, static_cast<int32_t>(i)));
+  }));
+  return list ? PyList_AsTuple(list.get()) : nullptr;
+}
+
+PyObject* DescribeTensor(PyObject* self, PyObject* number) {
+  const long index = PyLong_AsLong(number);
+  if (index == -1 && PyErr_Occurred() != nullptr) return RaiseUnparsed();
+  const AtollTensor* const tensor =
+      index == static_cast<int32_t>(index)
+          ? AtollModelGetTensor(Handle(self), static_cast<int32_t>(index))
+          : nullptr;
+  if (tensor == nullptr) return RaiseInvalidArgument("there is no tensor of this index");
+  const AtollQuantization whole = AtollTensorQuantization(tensor);
+  AtollChannelQuantization channels = {};
+  const AtollStatus status = AtollTensorGetChannelQuantization(tensor, &channels);
+  if (status != ATOLL_OK) return Raise(status);
+  Ref scales(MakeList(channels.count, [&](Py_ssize_t i) {
+    return PyFloat_FromDouble(static_cast<double>(channels.scales[i]));
+  }));
+  Ref zero_points(IntList(channels.zero_points, channels.count));
+  if (!scales || !zero_points) return nullptr;
+  return Dict()
+      .Text("name", AtollTensorName(tensor))
+      .Text("type", AtollTypeName(AtollTensorType(tensor)))
+      .Add("shape", Sizes(tensor, AtollTensorDim))
+      .Add("shape_signature", Sizes(tensor, AtollTensorDimSignature))
+      .Add("quantization",
+           Py_BuildValue("(di)", static_cast<double>(whole.scale), whole.zero_point))
+      .Add("channel_quantization",
+           Py_BuildValue("(NNi)", scales.release(), zero_points.release(), channels.dimension))
+      .release();
+}
+
 PyObject* Signatures(PyObject* self, void*) {
   return MakeList(AtollModelGetSignatureCount(Handle(self)), [self](Py_ssize_t i) -> PyObject* {
     AtollSignatureInfo info;
@@ -132,12 +187,18 @@ PyObject* EstimateCoral(PyObject* self, PyObject* host) {
 }
 
 PyMethodDef methods[] = {{"has_operator", HasOperator, METH_O, "has_operator(name) -> bool"},
+                         {"describe_tensor", DescribeTensor, METH_O,
+                          "describe_tensor(index) -> dict\n\nAlso of a model that cannot run."},
                          {"estimate_coral", EstimateCoral, METH_O, "estimate_coral(host) -> dict"},
                          {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef properties[] = {{"signatures", Signatures, nullptr,
-                             "A list of dicts: key, subgraph, inputs, outputs.", nullptr},
-                            {"metadata", Metadata, nullptr, "A dict of bytes by name.", nullptr},
-                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef properties[] = {
+    {"signatures", Signatures, nullptr, "A list of dicts: key, subgraph, inputs, outputs.",
+     nullptr},
+    {"input_indices", InputIndices, nullptr, "Tensor indices in the file.", nullptr},
+    {"output_indices", OutputIndices, nullptr, "Tensor indices in the file.", nullptr},
+    {"tensor_count", TensorCount, nullptr, "Tensors in the file.", nullptr},
+    {"metadata", Metadata, nullptr, "A dict of bytes by name.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {
     {Py_tp_doc, const_cast<char*>("A model: Model(path=None, content=None, copy_file=False).")},
     {Py_tp_new, reinterpret_cast<void*>(New)},

@@ -101,6 +101,8 @@ class Memory {
     return PyObject_GetBuffer(object, &buffer_, flags) == 0;
   }
   void* data() const { return buffer_.buf; }
+  // Whose memory it is; nullptr if there is none.
+  PyObject* object() const { return buffer_.obj; }
   size_t size() const { return static_cast<size_t>(buffer_.len); }
 
  private:
@@ -112,6 +114,13 @@ class Memory {
 PyObject* Raise(AtollStatus status);
 // Sets InvalidArgumentError; returns nullptr.
 PyObject* RaiseInvalidArgument(const char* message);
+// For arguments that PyArg_Parse... did not take: numbers that are too large are such an error,
+// too.
+inline PyObject* RaiseUnparsed() {
+  if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) return nullptr;
+  PyErr_Clear();
+  return RaiseInvalidArgument("a number among the arguments is out of range");
+}
 
 // Add what they are about to the module; false with an exception set.
 bool AddErrors(PyObject* module);

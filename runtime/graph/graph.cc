@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/graph/graph.h"
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "runtime/base/bytes.h"
 
@@ -90,6 +92,23 @@ std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph) {
     }
   }
   return order;
+}
+
+int64_t ConstantBytes(const Graph& graph) {
+  using Range = std::pair<uintptr_t, uintptr_t>;
+  std::vector<Range> ranges;
+  for (const Tensor& tensor : graph.tensors) {
+    if (!tensor.is_constant()) continue;
+    const auto begin = reinterpret_cast<uintptr_t>(tensor.data.data());
+    ranges.emplace_back(begin, begin + tensor.data.size());
+  }
+  std::sort(ranges.begin(), ranges.end());
+  uintptr_t bytes = 0, seen = 0;
+  for (const auto& [begin, end] : ranges) {
+    if (end > seen) bytes += end - std::max(begin, seen);
+    seen = std::max(end, seen);
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 int64_t MultiplyAccumulates(const Graph& graph, const Node& node) {

@@ -303,6 +303,9 @@ std::string Describe(const Graph& graph, const Node& node);
 // the other: they touch the same variable or the same variable tensor.
 std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph);
 
+// What constants have, each byte once, though many tensors may lie in the same buffer.
+int64_t ConstantBytes(const Graph& graph);
+
 // Multiply-accumulates of a convolution, depthwise or transposed convolution, fully-connected or
 // LSTM layer; 0 for everything else.
 int64_t MultiplyAccumulates(const Graph& graph, const Node& node);

@@ -56,7 +56,7 @@ class ModelWriter {
         room.resize(room.size() + Buffer::kAlignment - kBufferAlignment);
         AddBuffer(room);
       }
-      tensors.push_back(WriteTensor(&fbb_, tensor, AddBuffer(tensor.data)));
+      tensors.push_back(WriteTensor(&fbb_, tensor, AddConstant(tensor.data)));
     }
     std::vector<Offset<tflite::Operator>> nodes;
     for (const Node& node : graph.nodes) {
@@ -136,6 +136,14 @@ class ModelWriter {
     metadata_.push_back(tflite::CreateMetadata(fbb_, stored_name, buffer));
   }
 
+  // Of a tensor: bytes of the caller's that many of them may have in common, here as there.
+  uint32_t AddConstant(std::span<const uint8_t> data) {
+    if (data.empty()) return 0;
+    const auto [entry, is_new] = constants_.insert({{data.data(), data.size()}, 0});
+    if (is_new) entry->second = AddBuffer(data);
+    return entry->second;
+  }
+
   uint32_t AddBuffer(std::span<const uint8_t> data) {
     if (data.empty()) return 0;
     fbb_.ForceVectorAlignment(data.size(), 1, kBufferAlignment);
@@ -178,6 +186,7 @@ class ModelWriter {
 
   FlatBufferBuilder fbb_;
   std::vector<Offset<tflite::Buffer>> buffers_;
+  std::map<std::pair<const uint8_t*, size_t>, uint32_t> constants_;  // and their buffers
   std::vector<Offset<tflite::OperatorCode>> codes_;
   std::map<std::tuple<int32_t, std::string, int32_t>, uint32_t> code_indices_;
   std::vector<Offset<tflite::SubGraph>> subgraphs_;

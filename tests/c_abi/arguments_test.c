@@ -116,6 +116,12 @@ static void CheckNull(const char* path) {
   EXPECT_SAYS(AtollModelCreateFromFileWithOptions("/", &model_options, &model) == ATOLL_NOT_FOUND);
   AtollModelDelete(NULL);
   EXPECT_SAYS(AtollModelHasOperator(NULL, "ADD") == 0);
+  EXPECT_SAYS(AtollModelGetTensorCount(NULL) == 0);
+  EXPECT_SAYS(AtollModelGetTensor(NULL, 0) == NULL);
+  EXPECT_SAYS(AtollModelGetInputTensorCount(NULL) == 0);
+  EXPECT_SAYS(AtollModelGetInputTensor(NULL, 0) == NULL);
+  EXPECT_SAYS(AtollModelGetOutputTensorCount(NULL) == 0);
+  EXPECT_SAYS(AtollModelGetOutputTensor(NULL, 0) == NULL);
   EXPECT_SAYS(AtollModelGetSignatureCount(NULL) == 0);
   EXPECT_INVALID(AtollModelGetSignature(NULL, 0, &signature));
   EXPECT_SAYS(AtollModelGetMetadataCount(NULL) == 0);
@@ -315,6 +321,9 @@ static void CheckIndices(const char* path) {
     EXPECT_INVALID(AtollInterpreterResizeInput(interpreter, kIndices[i], NULL, 0));
     EXPECT_INVALID(AtollInterpreterSetInputBuffer(interpreter, kIndices[i], NULL, 0));
     EXPECT_INVALID(AtollInterpreterSetOutputBuffer(interpreter, kIndices[i], NULL, 0));
+    EXPECT_SAYS(AtollModelGetTensor(model, kIndices[i]) == NULL);
+    EXPECT_SAYS(AtollModelGetInputTensor(model, kIndices[i]) == NULL);
+    EXPECT_SAYS(AtollModelGetOutputTensor(model, kIndices[i]) == NULL);
     EXPECT_INVALID(AtollModelGetSignature(model, kIndices[i], &signature));
     EXPECT_INVALID(AtollModelGetMetadata(model, kIndices[i], &name, &data, &size));
     EXPECT_INVALID(AtollInterpreterGetNodeInfo(interpreter, kIndices[i], &node));

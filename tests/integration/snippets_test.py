@@ -73,6 +73,14 @@ class Snippets(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{words}: {done.stdout}{done.stderr}")
         return done
 
+    def test_table_of_subcommands(self):
+        """docs/command.md has a line for each."""
+        names = set(re.findall(r"(?m)^@ ([a-z]\S*)", (SOURCE / "tools/atoll/help.txt").read_text()))
+        table = set(re.findall(r"(?m)^\| `atoll ([a-z]\S*?)[` ]",
+                               (SOURCE / "docs/command.md").read_text()))
+        self.assertGreater(len(table), 20)
+        self.assertEqual(names - {"atoll", "pictures"}, table)
+
     def check_program(self, program, folder):
         """Without a model, with the bundled one, and with others: a result or a sentence."""
         absent = run(*EMULATOR, program, cwd=folder, env=self.environment)

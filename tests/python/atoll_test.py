@@ -383,6 +383,16 @@ class Errors(unittest.TestCase):
         self.assertEqual(api.PyMemoryView_FromBuffer(view).nbytes, 784)
         api.PyBuffer_Release(view)
 
+    def test_sizes_of_bytes(self):
+        """What is wrong with bytes is their number, not their type."""
+        interpreter = atoll.Interpreter(FASHION)
+        for value in (bytes(783), bytearray(785), memoryview(bytes(783))):
+            with self.assertRaisesRegex(atoll.InvalidArgumentError, "has 784 bytes, not 78[35]"):
+                interpreter.set_input(0, value)
+        for make in (lambda: atoll.Interpreter(FASHION, threads=2**31),
+                     lambda: atoll.Delegate("emu", num_threads=-2**40)):
+            self.assertRaisesRegex(ValueError, "out of range", make)
+
     def test_native_objects(self):
         """What the extension itself is given wrongly is an exception, too."""
         from atoll import _atoll

@@ -4,6 +4,7 @@ ten milliseconds, and is opened 1,000 times, or with ATOLL_TEST_SCALE=10 as ofte
 import gc
 import os
 import unittest
+import weakref
 from unittest import mock
 
 import atoll
@@ -80,6 +81,25 @@ class Memory(unittest.TestCase):
                     pass
 
         self.grows_little(cycle, 2_000)
+
+    def test_circles(self):
+        """Memory that is bound to an interpreter may belong to somebody who refers to it."""
+        class Owner(bytearray):
+            interpreter = None
+
+        class Array(np.ndarray):
+            interpreter = None
+
+        for make in (lambda: Owner(784), lambda: np.zeros((1, 28, 28, 1), np.int8).view(Array)):
+            memory = make()
+            interpreter = atoll.Interpreter(FASHION, threads=1)
+            memory.interpreter = interpreter
+            interpreter.set_input(0, memory)
+            interpreter.invoke()
+            seen = weakref.ref(interpreter)
+            del memory, interpreter
+            gc.collect()
+            self.assertIsNone(seen())
 
     def test_answers(self):
         interpreter = atoll.Interpreter(FASHION, "emu", threads=1)

@@ -198,6 +198,7 @@ class Opening(Interpreters):
             self.fails(ValueError, "int", tflite.Interpreter, str(FASHION), num_threads=threads)
         for threads in (0, -1):
             self.fails(ValueError, "1", tflite.Interpreter, str(FASHION), num_threads=threads)
+        self.fails(ValueError, "2147483648", tflite.Interpreter, str(FASHION), num_threads=2**31)
 
     def test_unknown_options(self):
         self.fails(TypeError, "modle_path", tflite.Interpreter, modle_path=str(FASHION))
@@ -231,6 +232,14 @@ class Opening(Interpreters):
         text = self.fails(RuntimeError, "Encountered unresolved custom op: edgetpu-custom-op.",
                           interpreter.allocate_tensors)
         self.assertTrue(text.endswith("\nNode number 0 (edgetpu-custom-op) failed to prepare."), text)
+        # What programs ask for first is there nevertheless.
+        described, = interpreter.get_input_details()
+        known, = tflite.Interpreter(str(original)).get_input_details()
+        for key in ("name", "dtype", "quantization"):
+            self.assertEqual(described[key], known[key])
+        self.assertEqual(list(described["shape"]), list(known["shape"]))
+        self.assertEqual(len(interpreter.get_output_details()), 1)
+        self.assertGreaterEqual(len(interpreter.get_tensor_details()), 2)
         # It runs as what it was made from, where that is known.
         expected = None
         with mock.patch.dict(os.environ, {"ATOLL_MODEL_PATH": str(original.parent)}):

@@ -92,6 +92,33 @@ TEST(CApi, NamesEndsBySignatures) {
   EXPECT_EQ(AtollModelGetMetadata(model.get(), 0, &name, &data, nullptr), ATOLL_INVALID_ARGUMENT);
 }
 
+TEST(CApi, TellsOfTensorsOfModelsThatCannotRun) {
+  ModelBuilder m;
+  const int32_t input = m.Input({1, 3});
+  const int32_t output = m.Custom("nobody-knows-it", input);
+  m.Output(output);
+  m.tensor(input).name = "image";
+  const ModelHandle model = Open(m.Build());
+  AtollInterpreter* interpreter = nullptr;
+  ASSERT_EQ(AtollInterpreterCreate(model.get(), nullptr, &interpreter), ATOLL_UNSUPPORTED);
+  ASSERT_EQ(AtollModelGetInputTensorCount(model.get()), 1);
+  ASSERT_EQ(AtollModelGetOutputTensorCount(model.get()), 1);
+  EXPECT_EQ(AtollModelGetTensorCount(model.get()), static_cast<int32_t>(m.graph().tensors.size()));
+  const AtollTensor* const tensor = AtollModelGetInputTensor(model.get(), 0);
+  EXPECT_STREQ(AtollTensorName(tensor), "image");
+  EXPECT_EQ(AtollTensorIndex(tensor), input);
+  EXPECT_EQ(AtollTensorType(tensor), ATOLL_INT8);
+  EXPECT_EQ(AtollTensorNumDims(tensor), 2);
+  EXPECT_EQ(AtollTensorDim(tensor, 1), 3);
+  EXPECT_EQ(AtollTensorByteSize(tensor), 3u);
+  EXPECT_EQ(AtollTensorQuantization(tensor).zero_point, -3);
+  EXPECT_EQ(AtollTensorIndex(AtollModelGetOutputTensor(model.get(), 0)), output);
+  EXPECT_EQ(AtollModelGetTensor(model.get(), input), tensor);
+  EXPECT_EQ(AtollTensorConstData(tensor), nullptr);
+  uint8_t bytes[3] = {};
+  EXPECT_EQ(AtollTensorCopyToBuffer(tensor, bytes, sizeof(bytes)), ATOLL_INVALID_ARGUMENT);
+}
+
 TEST(CApi, RefusesSignaturesOfNothing) {
   ModelBuilder m = TwoLayers();
   const Graph* const graphs[] = {&m.graph()};

@@ -78,8 +78,8 @@ int RunCommand(int argc, char** argv) {
   AtollSetLogCallback(LogToStderr, nullptr);
   SetCommandLine(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   CLI::App app(
-      "Runs quantized TensorFlow Lite models on an Edge-TPU-style coprocessor, real or "
-      "emulated.",
+      "Runs TensorFlow Lite models: quantized ones on an Edge-TPU-style coprocessor, real or "
+      "emulated, all others on the CPU.",
       "atoll");
   SetUp(&app);
   try {

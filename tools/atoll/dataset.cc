@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -126,15 +127,23 @@ class Idx : public DataSet {
       Fail(ExitCode::kFailure, "cannot open '{}': {}; {}", path, std::strerror(errno),
            AdviseReading(errno));
     }
-    std::vector<uint8_t> bytes(header == nullptr ? 0 : header->size());
-    const auto fill = [&] {
-      return bytes.empty() ||
-             gzread(file.get(), bytes.data(), static_cast<unsigned>(bytes.size())) ==
-                 static_cast<int>(bytes.size());
+    // In pieces, as a header may say more than there is.
+    constexpr size_t kPieceMax = 1 << 20;
+    std::vector<uint8_t> bytes;
+    const auto read = [&](size_t wanted) {
+      bytes.clear();
+      while (bytes.size() < wanted) {
+        const size_t before = bytes.size();
+        const size_t piece = std::min(kPieceMax, wanted - before);
+        bytes.resize(before + piece);
+        if (gzread(file.get(), bytes.data() + before, static_cast<unsigned>(piece)) !=
+            static_cast<int>(piece)) {
+          Refuse(path, "ends too early");
+        }
+      }
     };
-    if (!fill()) Refuse(path, "ends too early");
-    bytes.assign(count, 0);
-    if (!fill()) Refuse(path, "ends too early");
+    if (header != nullptr) read(header->size());
+    read(count);
     return bytes;
   }
 
@@ -315,10 +324,22 @@ class Coco : public DataSet {
     std::vector<TrueBox> boxes;  // in pixels
   };
 
+  // A number that is whole and fits.
+  static int64_t Number(const nlohmann::json& object, const char* key) {
+    const nlohmann::json& number = object.at(key);
+    constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    if (!number.is_number_integer() ||
+        (number.is_number_unsigned() && number.get<uint64_t>() > kMost)) {
+      Fail(ExitCode::kUsage, "a {} is a {}, must be a whole number below 2^63", key,
+           number.type_name());
+    }
+    return number.get<int64_t>();
+  }
+
   void Read(const nlohmann::json& json, const std::vector<std::string>& labels) {
     std::map<int64_t, std::string> categories;
     for (const auto& category : json.at("categories")) {
-      categories[category.at("id").get<int64_t>()] = category.at("name").get<std::string>();
+      categories[Number(category, "id")] = category.at("name").get<std::string>();
     }
     std::vector<std::string> names;
     for (const auto& [id, name] : categories) names.push_back(name);
@@ -337,12 +358,12 @@ class Coco : public DataSet {
     }
     std::map<int64_t, size_t> by_id;
     for (const auto& image : json.at("images")) {
-      by_id[image.at("id").get<int64_t>()] = pictures_.size();
+      by_id[Number(image, "id")] = pictures_.size();
       pictures_.push_back({image.at("file_name").get<std::string>(), {}});
     }
     for (const auto& annotation : json.at("annotations")) {
-      const auto image = by_id.find(annotation.at("image_id").get<int64_t>());
-      const auto category = classes.find(annotation.at("category_id").get<int64_t>());
+      const auto image = by_id.find(Number(annotation, "image_id"));
+      const auto category = classes.find(Number(annotation, "category_id"));
       if (image == by_id.end() || category == classes.end()) {
         Fail(ExitCode::kUsage,
              "an annotation is of image {} and category {}, which are not both there",

@@ -52,10 +52,15 @@ const char* NextStep(AtollStatus status, ExitCode code, Activity activity) {
       return "see --help, and 'atoll devices' for what is there";
     case ExitCode::kBadModel:
       if (status == ATOLL_CORRUPT_MODEL) return "get an undamaged copy of the file";
+      if (status == ATOLL_RESOURCE_EXHAUSTED) {
+        return activity == Activity::kLoadingModel
+                   ? "take a smaller model, or give inputs smaller shapes (--input-shape)"
+                   : "take a smaller model";
+      }
       return activity == Activity::kLoadingModel
-                 ? "Atoll runs int8 and uint8 models with static shapes, which --input-shape can "
-                   "give to inputs"
-                 : "Atoll runs int8 and uint8 models with static shapes";
+                 ? "Atoll runs float32, int8 and uint8 models with static shapes, which "
+                   "--input-shape can give to inputs"
+                 : "Atoll runs float32, int8 and uint8 models with static shapes";
     case ExitCode::kDeviceLost:
       return "plug the device in again or use --device emu";
     default:

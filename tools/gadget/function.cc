@@ -157,10 +157,6 @@ void Handle(FunctionFs* function_fs, Function* function, const FunctionFs::Event
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 std::vector<uint8_t> EncodeFunctionDescriptors(const InterfaceDescription& interface) {
   std::vector<uint8_t> descriptors;
   uint32_t counts[std::size(kSpeeds)];

@@ -19,26 +19,9 @@
 
 #include "atoll/status.h"
 #include "driver/usb/usb_transport.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace atollrt {
-
-// An open file, closed with its owner.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 struct EndpointDescription {
   enum class Type : uint8_t { kBulk = 2, kInterrupt = 3 };  // bmAttributes

@@ -22,12 +22,12 @@ extern "C" {
 
 typedef struct AtollDelegateOptions {
   size_t struct_size;
-  /* "auto": the first real Atoll-1 that can be opened, else the emulator. "emu", "emu:PROFILE": the
-   * emulator; a profile is one of AtollListDevices or the path of a .json file (docs/isa.md,
-   * section 1); with "+stepped" behind it cycle by cycle, which takes far longer. "usb", "usb:N",
-   * "usb:2-3.1" (bus and ports), "pci:N": a real device. "cpu": no device; interpreters that get
-   * this delegate run everything on the CPU, as without one. NULL means "auto". All names:
-   * docs/devices.md. */
+  /* "auto": a broker that is there, else the first real Atoll-1 that can be opened, else the
+   * emulator. "emu", "emu:PROFILE": the emulator; a profile is one of AtollListDevices or the path
+   * of a .json file (docs/isa.md, section 1); with "+stepped" behind it cycle by cycle, which takes
+   * far longer. "usb", "usb:N", "usb:2-3.1" (bus and ports), "pci:N": a real device. "broker": one
+   * that programs share. "cpu": no device; interpreters that get this delegate run everything on
+   * the CPU, as without one. NULL means "auto". All names: docs/devices.md. */
   const char* device;
   /* Host threads that the emulator computes with, at most 256; 0: a sensible default. */
   int32_t num_threads;

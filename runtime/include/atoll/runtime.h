@@ -148,6 +148,17 @@ ATOLL_EXPORT int32_t AtollModelGetSignatureCount(const AtollModel* model);
 ATOLL_EXPORT AtollStatus AtollModelGetSignature(const AtollModel* model, int32_t index,
                                                 AtollSignatureInfo* info);
 
+/* The tensors of a model before there is an interpreter, also of a model that cannot run here. They
+ * are as those of an interpreter (below), with the shapes that the model has, live as long as the
+ * model and have no data. NULL if the index is out of range. */
+typedef struct AtollTensor AtollTensor;
+ATOLL_EXPORT int32_t AtollModelGetTensorCount(const AtollModel* model);
+ATOLL_EXPORT const AtollTensor* AtollModelGetTensor(const AtollModel* model, int32_t index);
+ATOLL_EXPORT int32_t AtollModelGetInputTensorCount(const AtollModel* model);
+ATOLL_EXPORT const AtollTensor* AtollModelGetInputTensor(const AtollModel* model, int32_t index);
+ATOLL_EXPORT int32_t AtollModelGetOutputTensorCount(const AtollModel* model);
+ATOLL_EXPORT const AtollTensor* AtollModelGetOutputTensor(const AtollModel* model, int32_t index);
+
 /* Bytes that came with a model under a name, where they lie in it. */
 ATOLL_EXPORT int32_t AtollModelGetMetadataCount(const AtollModel* model);
 ATOLL_EXPORT AtollStatus AtollModelGetMetadata(const AtollModel* model, int32_t index,
@@ -212,7 +223,10 @@ ATOLL_EXPORT AtollStatus AtollInterpreterInvoke(AtollInterpreter* interpreter);
  * (exactly one) only Cancel may be called on the interpreter. */
 ATOLL_EXPORT AtollStatus AtollInterpreterInvokeAsync(AtollInterpreter* interpreter);
 ATOLL_EXPORT AtollStatus AtollInterpreterWait(AtollInterpreter* interpreter);
-/* Makes the invocation in progress end early with ATOLL_CANCELLED if it still can. Any thread. */
+/* Makes the invocation in progress end early with ATOLL_CANCELLED if it still can: before the next
+ * operator (or chain of operators that runs line by line) of the CPU, or while it waits for a
+ * device. What the CPU has begun runs to its end, a single convolution of seconds, too. Any thread.
+ */
 ATOLL_EXPORT AtollStatus AtollInterpreterCancel(AtollInterpreter* interpreter);
 
 /* Another shape for an input, as in AtollInputShape. Until AtollInterpreterAllocateTensors the
@@ -230,8 +244,6 @@ ATOLL_EXPORT AtollStatus AtollInterpreterAllocateTensors(AtollInterpreter* inter
 ATOLL_EXPORT AtollStatus AtollInterpreterResetVariableTensors(AtollInterpreter* interpreter);
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
-
-typedef struct AtollTensor AtollTensor;
 
 typedef enum AtollType {
   ATOLL_NO_TYPE = -1, /* there is no tensor */

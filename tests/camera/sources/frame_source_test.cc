@@ -168,6 +168,18 @@ TEST(MjpegFile, RefusesAFileWithoutPictures) {
   }
 }
 
+// Of which the name alone says what it should be.
+TEST(MjpegFile, RefusesAnEmptyFileOfAnyKind) {
+  TemporaryDirectory directory;
+  for (const char* name : {"video.mjpeg", "video.y4m"}) {
+    const std::string path = directory.Write(name, {});
+    Result<std::unique_ptr<FrameSource>> source = OpenFrameSource(path, {});
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    Frame frame;
+    EXPECT_EQ((*source)->Next(&frame).status().message(), path + ": there is nothing in it");
+  }
+}
+
 TEST(PictureDirectory, TakesOtherFormats) {
   TemporaryDirectory directory;
   const std::string ppm = "P6 2 1 255\nabcdef";
@@ -369,7 +381,7 @@ TEST(MjpegFile, EndsALoopThatHasNothingAnyMore) {
   EXPECT_FALSE(*(*stopped)->Next(&frame));
   stop = false;
   ASSERT_EQ(truncate(path.c_str(), 0), 0);
-  EXPECT_THAT((*cut)->Next(&frame).status().message(), HasSubstr("contains no JPEG picture"));
+  EXPECT_THAT((*cut)->Next(&frame).status().message(), HasSubstr("there is nothing in it"));
 }
 
 TEST(Pipe, IsLiveAndEndsWhenAsked) {

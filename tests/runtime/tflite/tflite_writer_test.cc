@@ -197,6 +197,21 @@ TEST(TfliteWriter, NodesOfOneOperatorAndVersionShareACode) {
   EXPECT_LT(two_versions, one_version + 50 * 4 + 64);
 }
 
+TEST(TfliteWriter, StoresOnceWhatTensorsShare) {
+  ModelBuilder m;
+  const int32_t x = m.Input({1, 4096});
+  const int32_t constant = m.Constant({1, 4096});
+  m.Output(m.Add(x, constant));
+  const size_t once = m.Build().size();
+  m.graph().tensors.push_back(m.tensor(constant));
+  m.Output(m.Add(x, static_cast<int32_t>(m.graph().tensors.size()) - 1));
+  EXPECT_LT(m.Build().size(), once + 1024);
+  const std::shared_ptr<const Model> model = m.Load();
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->graph().tensors[static_cast<size_t>(constant)].data.data(),
+            model->graph().Input(model->graph().nodes[1], 1)->data.data());
+}
+
 TEST(TfliteWriter, RefusesOptionsOfAnotherOperator) {
   ModelBuilder m;
   m.Output(m.Node(OpType::kCONV_2D, {m.Input({1, 4, 4, 1})}, {1, 4, 4, 1}, SoftmaxOptions{}));
