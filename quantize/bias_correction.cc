@@ -113,7 +113,7 @@ Status CorrectBiases(const EditedGraph& edited, const Scheme& scheme, const Floa
       });
       for (size_t c = 0; c < sums.size(); ++c) {
         const double step =
-            static_cast<double>(input.scale()) * static_cast<double>(stored.quantization.scales[c]);
+            static_cast<double>(input.scale()) * static_cast<double>(ScaleOf(stored, c));
         sums[c] = (float_sums[c] - sums[c] * step) / static_cast<double>(wanted.positions);
       }
       changes->bias[level[k]] = std::move(sums);

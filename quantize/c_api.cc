@@ -77,8 +77,11 @@ Result<EndType> ToEndType(const char* name, int32_t type) {
       return EndType::kFloat;
     case ATOLL_END_UINT8:
       return EndType::kUInt8;
+    case ATOLL_END_ONE_SCALE:
+      return EndType::kOneScale;
     default:
-      return InvalidArgument("%s is %d, must be 0 (quantized), 1 (float) or 2 (uint8)", name, type);
+      return InvalidArgument(
+          "%s is %d, must be 0 (quantized), 1 (float), 2 (uint8) or 3 (one scale)", name, type);
   }
 }
 
@@ -103,6 +106,7 @@ Result<QuantizeOptions> ToOptions(const AtollQuantizeOptions* given) {
   options.activations_16 = given->activations_16 != 0;
   ATOLL_ASSIGN_OR_RETURN(options.input_type, ToEndType("input_type", given->input_type));
   ATOLL_ASSIGN_OR_RETURN(options.output_type, ToEndType("output_type", given->output_type));
+  options.per_tensor_fully_connected = given->per_tensor_fully_connected != 0;
   options.threads = given->threads;
   if (given->keep_float == nullptr && given->keep_float_count > 0) {
     return InvalidArgument("keep_float is NULL, keep_float_count %zu", given->keep_float_count);

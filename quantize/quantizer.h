@@ -39,8 +39,11 @@ enum class RangeMethod {
 };
 
 enum class EndType {
-  kQuantized,  // as the activations: int8, or int16 with activations_16
-  kFloat,      // float32, with QUANTIZE and DEQUANTIZE at the ends
+  // As the activations, int8 or int16 with activations_16; float32 for an output that joins parts
+  // whose ranges differ so much that one scale would cost the narrow ones.
+  kQuantized,
+  kOneScale,  // as the activations, whatever that costs
+  kFloat,     // float32, with QUANTIZE and DEQUANTIZE at the ends
   kUInt8,
 };
 
@@ -55,8 +58,9 @@ struct QuantizeOptions {
   RangeMethod ranges = RangeMethod::kMinMax;
   double percentile = 99.99;  // of kPercentile; above 50, at most 100
   bool bias_correction = true;
-  bool compensate_rounding = false;  // of weights, by the errors of those rounded before
-  bool activations_16 = false;       // int16 activations, int8 weights
+  bool compensate_rounding = false;         // of weights, by the errors of those rounded before
+  bool activations_16 = false;              // int16 activations, int8 weights
+  bool per_tensor_fully_connected = false;  // one scale for the weights of FULLY_CONNECTED, too
   EndType input_type = EndType::kQuantized;
   EndType output_type = EndType::kQuantized;
   // Nodes that stay float: by index (of the report's layers) or by the name of an output.

@@ -35,22 +35,27 @@ typedef enum AtollQuantizeRanges {
 } AtollQuantizeRanges;
 
 typedef enum AtollQuantizeEnd {
-  ATOLL_END_QUANTIZED = 0, /* as activations: int8, int16 with activations_16 */
+  /* As activations, int8 or int16 with activations_16; float for an output that joins parts whose
+   * ranges differ so much that one scale would cost the narrow ones, as boxes and scores. */
+  ATOLL_END_QUANTIZED = 0,
   ATOLL_END_FLOAT = 1,
-  ATOLL_END_UINT8 = 2
+  ATOLL_END_UINT8 = 2,
+  ATOLL_END_ONE_SCALE = 3 /* as activations, whatever that costs */
 } AtollQuantizeEnd;
 
 typedef struct AtollQuantizeOptions {
-  size_t struct_size;            /* sizeof(AtollQuantizeOptions) */
-  const char* name;              /* of the model, for the report; NULL: none */
-  int32_t ranges;                /* an AtollQuantizeRanges */
-  int32_t no_bias_correction;    /* 1: biases stay what they are */
-  int32_t compensate_rounding;   /* 1: weights are rounded by the errors of those before them */
-  int32_t activations_16;        /* 1: int16 activations with int8 weights */
-  int32_t input_type;            /* an AtollQuantizeEnd */
-  int32_t output_type;           /* an AtollQuantizeEnd */
-  int32_t threads;               /* 0: as many as cores, at most 4 */
-  int32_t reserved;              /* 0 */
+  size_t struct_size;          /* sizeof(AtollQuantizeOptions) */
+  const char* name;            /* of the model, for the report; NULL: none */
+  int32_t ranges;              /* an AtollQuantizeRanges */
+  int32_t no_bias_correction;  /* 1: biases stay what they are */
+  int32_t compensate_rounding; /* 1: weights are rounded by the errors of those before them */
+  int32_t activations_16;      /* 1: int16 activations with int8 weights */
+  int32_t input_type;          /* an AtollQuantizeEnd */
+  int32_t output_type;         /* an AtollQuantizeEnd */
+  int32_t threads;             /* 0: as many as cores, at most 4 */
+  /* 1: one scale for the weights of FULLY_CONNECTED, as older readers want (TensorFlow Lite 2.9).
+   */
+  int32_t per_tensor_fully_connected;
   double percentile;             /* of ATOLL_RANGES_PERCENTILE; 0: 99.99 */
   const char* const* keep_float; /* numbers or names of outputs of nodes that stay float */
   size_t keep_float_count;
