@@ -64,6 +64,15 @@ std::vector<std::vector<int32_t>> Levels(const Graph& graph, const Scheme& schem
 
 }  // namespace
 
+std::vector<double> MeanSums(const Graph& graph, const Node& node, const PatchSums& patches) {
+  const std::span<const float> weights = Floats(*graph.Input(node, kFilterWeights));
+  std::vector<double> sums = TotalSums(graph, node, patches, [&weights](size_t i, size_t) {
+    return static_cast<double>(weights[i]);
+  });
+  for (double& sum : sums) sum /= static_cast<double>(patches.positions);
+  return sums;
+}
+
 Status CorrectBiases(const EditedGraph& edited, const Scheme& scheme, const FloatMeasures& measures,
                      const QuantizeOptions& options, Samples* samples, ProgressReporter* progress,
                      FilterChanges* changes) {

@@ -165,6 +165,15 @@ AtollStatus AtollQuantize(const void* model, size_t model_size, const AtollQuant
   return ATOLL_OK;
 }
 
+AtollStatus AtollQuantizeRepair(const void* model, size_t model_size, AtollQuantized** repaired) {
+  if (model == nullptr) return atollrt::NullArgumentOf("AtollQuantizeRepair", "model");
+  if (repaired == nullptr) return atollrt::NullArgumentOf("AtollQuantizeRepair", "repaired");
+  auto result = atollrt::RepairFloatModel({static_cast<const uint8_t*>(model), model_size});
+  if (!result.ok()) return atollrt::Report(result.status());
+  *repaired = new AtollQuantized{*std::move(result), ""};
+  return ATOLL_OK;
+}
+
 const void* AtollQuantizedModel(const AtollQuantized* quantized, size_t* size) {
   if (size != nullptr) *size = quantized == nullptr ? 0 : quantized->model.size();
   return quantized == nullptr ? nullptr : quantized->model.data();

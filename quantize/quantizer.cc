@@ -149,8 +149,30 @@ bool ScalesBytesDown(const Graph& graph, int32_t input) {
   return false;
 }
 
-void WarnOfSamples(const Graph& graph, const Scheme& scheme, int64_t samples,
-                   QuantizeReport* report) {
+// How many times larger the sums of the first filters that read an input are than their biases,
+// on average over all samples; 0: nothing can be said. Where biases hold batch normalization, they
+// move the mean of the sums to about 0, and this is about 1 with the samples that the model wants.
+double SumsPerBias(const Graph& graph, const FloatMeasures& measures, int32_t input) {
+  std::vector<bool> is_input(graph.tensors.size(), false);
+  is_input[input] = true;
+  double sums = 0, biases = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.type == OpType::kPAD || node.type == OpType::kRESHAPE) {
+      is_input[node.outputs[0]] = is_input[node.outputs[0]] || is_input[node.inputs[0]];
+    }
+    const auto patches = measures.patches.find(static_cast<int32_t>(i));
+    if (patches == measures.patches.end() || !is_input[node.inputs[FilterInput(node)]]) continue;
+    const Tensor* bias = graph.Input(node, FilterBias(node));
+    if (bias == nullptr || !bias->is_constant() || bias->type != DataType::kFloat32) continue;
+    for (const double mean : MeanSums(graph, node, patches->second)) sums += mean * mean;
+    for (const float value : Floats(*bias)) biases += static_cast<double>(value * value);
+  }
+  return biases > 0 ? std::sqrt(sums / biases) : 0;
+}
+
+void WarnOfSamples(const Graph& graph, const Scheme& scheme, const FloatMeasures& measures,
+                   int64_t samples, QuantizeReport* report) {
   if (samples < kFewSamples) {
     report->warnings.push_back(
         Format("%lld samples are few: ranges and biases need about 100 that are like real ones",
@@ -172,6 +194,18 @@ void WarnOfSamples(const Graph& graph, const Scheme& scheme, int64_t samples,
           Format("input '%s' takes values from 0 to 1, as the samples: pixels of 0 to 255 must be "
                  "divided by 255 at run time, or all of them become white",
                  name));
+    }
+    constexpr double kFarOff = 75;
+    if (graph.tensors[input].shape.size() == 4 && range.low >= 0 && range.high > 128 &&
+        range.high <= 255 && !scales_down) {
+      const double ratio = SumsPerBias(graph, measures, input);
+      if (ratio > kFarOff) {
+        report->warnings.push_back(Format(
+            "samples of input '%s' range from %g to %g, but the first layer's biases are for "
+            "values about %.0f times smaller: if the model was trained with pixels from 0 "
+            "to 1 or from -1 to 1, scale them likewise",
+            name, static_cast<double>(range.low), static_cast<double>(range.high), ratio));
+      }
     }
     if (range.low == range.high) {
       report->warnings.push_back(Format("all values of input '%s' are %g in all samples", name,
@@ -382,7 +416,7 @@ class Quantizer {
       report.outputs.push_back(
           DescribeEnd(made, made.outputs[i], measures_.ranges[edited_.graph.outputs[i]]));
     }
-    WarnOfSamples(edited_.graph, scheme, report.samples, &report);
+    WarnOfSamples(edited_.graph, scheme, measures_, report.samples, &report);
     WarnOfLoss(&report);
     const Graph* const graphs[] = {&made};
     ATOLL_ASSIGN_OR_RETURN(outcome.model,
@@ -498,6 +532,18 @@ class Quantizer {
 };
 
 }  // namespace
+
+Result<std::vector<uint8_t>> RepairFloatModel(std::span<const uint8_t> float_model) {
+  EditedGraph edited;
+  ATOLL_ASSIGN_OR_RETURN(edited.source, Model::FromBuffer(float_model));
+  edited.graph = edited.source->graph();
+  ATOLL_RETURN_IF_ERROR(DequantizeWeights(&edited));
+  if (edited.values.empty() || edited.source->graphs().size() != 1) {
+    return std::vector<uint8_t>(float_model.begin(), float_model.end());
+  }
+  const Graph* const graphs[] = {&edited.graph};
+  return WriteTflite(graphs, edited.source->extras());
+}
 
 Result<Quantized> Quantize(std::span<const uint8_t> float_model, CalibrationData* data,
                            const QuantizeOptions& options) {

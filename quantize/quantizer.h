@@ -94,4 +94,7 @@ struct Quantized {
 Result<Quantized> Quantize(std::span<const uint8_t> float_model, CalibrationData* data,
                            const QuantizeOptions& options);
 
+// A float model whose weights are all float32; the bytes given if they are so already.
+Result<std::vector<uint8_t>> RepairFloatModel(std::span<const uint8_t> float_model);
+
 }  // namespace atollrt

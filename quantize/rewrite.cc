@@ -17,7 +17,8 @@ bool IsQuantizedType(DataType type) {
   return type == DataType::kInt8 || type == DataType::kUInt8 || type == DataType::kInt16;
 }
 
-// Constants of bytes with scales, in nodes that compute floats, become floats.
+}  // namespace
+
 Status DequantizeWeights(EditedGraph* edited) {
   Graph& graph = edited->graph;
   std::vector<int32_t> floats(graph.tensors.size(), -1);
@@ -68,6 +69,8 @@ Status DequantizeWeights(EditedGraph* edited) {
   RemoveNodes(std::move(marked), &graph);
   return Status();
 }
+
+namespace {
 
 Status RefuseQuantizedActivations(const Graph& graph) {
   for (const int32_t input : graph.inputs) {

@@ -815,6 +815,26 @@ TEST(Quantizer, SamplesOfAnotherScaleThanTheModelsGiveAWarning) {
   EXPECT_THAT(right->report.warnings, testing::IsEmpty());
 }
 
+// Pixels of 0 to 255 for a network that was trained with 0 to 1: its biases say so.
+TEST(Quantizer, PixelsForAModelOfSmallValuesGiveAWarning) {
+  FloatBuilder b(27);
+  const int32_t x = b.Input({1, 8, 8, 3});
+  b.Output(b.Unary(OpType::kRELU6, b.Conv(x, 8, 3)));
+  SampleList samples = b.MakeSamples(16);
+  const auto warnings = [&](float scale) {
+    for (ListedSamples::Sample& sample : samples) {
+      for (size_t i = 0; i < sample[0].size(); ++i) {
+        sample[0][i] = scale * static_cast<float>(i % 11) / 10;
+      }
+    }
+    const auto quantized = QuantizeWith(b.Build(), samples);
+    EXPECT_TRUE(quantized.ok());
+    return quantized->report.warnings;
+  };
+  EXPECT_THAT(warnings(255), testing::Contains(HasSubstr("the first layer's biases")));
+  EXPECT_THAT(warnings(2), testing::IsEmpty());
+}
+
 // The places in a zip archive behind a model count from the beginning of the file.
 TEST(Quantizer, FilesOfLabelsAreKept) {
   SampleList samples;

@@ -84,6 +84,11 @@ ATOLL_EXPORT AtollStatus AtollQuantize(const void* model, size_t model_size,
                                        const AtollQuantizeSamples* samples,
                                        const AtollQuantizeOptions* options,
                                        AtollQuantized** quantized);
+/* A float .tflite file that runs everywhere: weights of int8 or float16 between float activations
+ * (dynamic range) become float32. AtollQuantizedModel has its bytes, those given if there are no
+ * such weights; the report is empty. AtollQuantize does this itself. */
+ATOLL_EXPORT AtollStatus AtollQuantizeRepair(const void* model, size_t model_size,
+                                             AtollQuantized** repaired);
 /* The bytes of the .tflite file, as long as `quantized` lives. */
 ATOLL_EXPORT const void* AtollQuantizedModel(const AtollQuantized* quantized, size_t* size);
 /* The report as JSON. */
@@ -99,7 +104,7 @@ typedef struct AtollOnnxShape {
 
 /* Imports an ONNX file as a float .tflite file: AtollQuantizedModel has its bytes, the report is
  * empty. Inputs of four dimensions become [N, H, W, C], unless `keep_layout` is 1. `shapes` may be
- * NULL if `shape_count` is 0: symbolic dimensions are then 1. */
+ * NULL if `shape_count` is 0: a first dimension (the batch) without a number is then 1. */
 ATOLL_EXPORT AtollStatus AtollImportOnnx(const void* model, size_t model_size,
                                          const AtollOnnxShape* shapes, size_t shape_count,
                                          int keep_layout, AtollQuantized** imported);

@@ -4,7 +4,8 @@
 
 usage: make_operators.py ONNXRUNTIME [OUTPUT]
 
-Needs Debian's python3-onnx, and in the folder ONNXRUNTIME what get_onnxruntime.sh brings.
+Needs Debian's python3-onnx, and in the folder ONNXRUNTIME a copy of onnxruntime/ after
+'npm ci --ignore-scripts' there.
 The pack is zlib's, of records (numbers little-endian): uint32 length and name; uint32 length and
 the model; uint32 number of inputs, and for each uint32 rank and uint32 sizes; uint32 number of
 outputs, and for each uint32 elements, float32 scale, int16 values (value = scale * int16).
