@@ -2,7 +2,7 @@
 //
 // Float models -> int8 models with the same inputs and outputs, as TensorFlow Lite's specification
 // of quantization wants them (docs/quantizing.md): constants folded and activations fused
-// (rewrite.h), ranges measured on samples (calibration.h), scales shared where operators ask for it
+// (rewrite.h), ranges measured on samples (float_pass.h), scales shared where operators ask for it
 // (scheme.h), weights per channel, biases corrected for the mean error of each layer
 // (bias_correction.h). The result is the same for every number of threads.
 #pragma once
