@@ -206,7 +206,7 @@ def _inputs_of(content):
     """Of a float model, which may be one that does not run as it is (dynamic range)."""
     try:
         return Interpreter(content).inputs
-    except _atoll.UnsupportedError:
+    except (_atoll.UnsupportedError, _atoll.CorruptModelError):
         handle = ctypes.c_void_p()
         _raise_if_failed(_library.AtollQuantizeRepair(content, len(content), ctypes.byref(handle)))
         repaired = _Made(handle).model
