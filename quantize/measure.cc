@@ -169,10 +169,17 @@ class Measurer {
   // The concatenations that end in outputs, whose parts are looked at one by one.
   void FindParts(QuantizeReport* report) {
     const Graph& graph = edited_.graph;
-    for (size_t k = 0; k < graph.outputs.size(); ++k) {
-      Graph alone = graph;
-      alone.outputs = {graph.outputs[k]};
-      const std::vector<bool> moves = NodesThatMoveToOutputs(alone);
+    const std::vector<bool> all = NodesThatMoveTo(graph, graph.outputs);
+    size_t left = 0;  // concatenations without an output
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (all[i] && node.type == OpType::kCONCATENATION &&
+          graph.Output(node).type == DataType::kFloat32) {
+        ++left;
+      }
+    }
+    for (size_t k = 0; k < graph.outputs.size() && left > 0; ++k) {
+      const std::vector<bool> moves = NodesThatMoveTo(graph, {graph.outputs[k]});
       for (size_t i = 0; i < moves.size(); ++i) {
         const Node& node = graph.nodes[i];
         if (!moves[i] || node.type != OpType::kCONCATENATION) continue;
@@ -180,6 +187,7 @@ class Measurer {
         if (graph.Output(node).type != DataType::kFloat32 || joined_.contains(node.outputs[0])) {
           continue;
         }
+        --left;
         int32_t axis = std::get<AxisOptions>(node.options).axis;
         if (axis < 0) axis += static_cast<int32_t>(shape.size());
         Joined& joined = joined_[node.outputs[0]];

@@ -183,10 +183,10 @@ std::vector<NodeChoice> Scheme::Choose(const Graph& graph, Precision wanted) {
   return choices;
 }
 
-std::vector<bool> NodesThatMoveToOutputs(const Graph& graph) {
+std::vector<bool> NodesThatMoveTo(const Graph& graph, const std::vector<int32_t>& outputs) {
   const std::vector<int32_t> producers = Producers(graph);
   std::vector<bool> moves(graph.nodes.size(), false);
-  std::vector<int32_t> open = graph.outputs;
+  std::vector<int32_t> open = outputs;
   while (!open.empty()) {
     const int32_t node = producers[open.back()];
     open.pop_back();
@@ -221,7 +221,7 @@ std::vector<std::string> Scheme::KeepPartsApart(const Graph& graph,
                                                 const std::vector<Range>& ranges,
                                                 std::vector<NodeChoice>* choices) {
   std::vector<std::string> sentences;
-  const std::vector<bool> moves = NodesThatMoveToOutputs(graph);
+  const std::vector<bool> moves = NodesThatMoveTo(graph, graph.outputs);
   std::vector<bool> is_float(graph.tensors.size(), false);  // because of this
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];

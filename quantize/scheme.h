@@ -57,8 +57,8 @@ OpRule RuleOf(OpType type, Precision precision);
 // Of kPrescribed.
 Encoding PrescribedEncoding(OpType type, Precision precision);
 
-// Nodes that do nothing but move values, from their inputs to outputs of the graph.
-std::vector<bool> NodesThatMoveToOutputs(const Graph& graph);
+// Nodes that do nothing but move values, from their inputs to `outputs`.
+std::vector<bool> NodesThatMoveTo(const Graph& graph, const std::vector<int32_t>& outputs);
 
 // Whether any tensor of a node is float32, so that there is something to quantize.
 bool ComputesFloats(const Graph& graph, const Node& node);
