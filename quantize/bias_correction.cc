@@ -64,6 +64,15 @@ std::vector<std::vector<int32_t>> Levels(const Graph& graph, const Scheme& schem
 
 }  // namespace
 
+std::vector<double> MeanSums(const Graph& graph, const Node& node, const PatchSums& patches) {
+  const std::span<const float> weights = Floats(*graph.Input(node, kFilterWeights));
+  std::vector<double> sums = TotalSums(graph, node, patches, [&weights](size_t i, size_t) {
+    return static_cast<double>(weights[i]);
+  });
+  for (double& sum : sums) sum /= static_cast<double>(patches.positions);
+  return sums;
+}
+
 Status CorrectBiases(const EditedGraph& edited, const Scheme& scheme, const FloatMeasures& measures,
                      const QuantizeOptions& options, Samples* samples, ProgressReporter* progress,
                      FilterChanges* changes) {
@@ -113,7 +122,7 @@ Status CorrectBiases(const EditedGraph& edited, const Scheme& scheme, const Floa
       });
       for (size_t c = 0; c < sums.size(); ++c) {
         const double step =
-            static_cast<double>(input.scale()) * static_cast<double>(stored.quantization.scales[c]);
+            static_cast<double>(input.scale()) * static_cast<double>(ScaleOf(stored, c));
         sums[c] = (float_sums[c] - sums[c] * step) / static_cast<double>(wanted.positions);
       }
       changes->bias[level[k]] = std::move(sums);

@@ -18,4 +18,7 @@ Status CorrectBiases(const EditedGraph& edited, const Scheme& scheme, const Floa
                      const QuantizeOptions& options, Samples* samples, ProgressReporter* progress,
                      FilterChanges* changes);
 
+// The mean of a filter's sums over what `patches` were taken of, without biases, per channel.
+std::vector<double> MeanSums(const Graph& graph, const Node& node, const PatchSums& patches);
+
 }  // namespace atollrt

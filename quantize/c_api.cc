@@ -77,8 +77,11 @@ Result<EndType> ToEndType(const char* name, int32_t type) {
       return EndType::kFloat;
     case ATOLL_END_UINT8:
       return EndType::kUInt8;
+    case ATOLL_END_ONE_SCALE:
+      return EndType::kOneScale;
     default:
-      return InvalidArgument("%s is %d, must be 0 (quantized), 1 (float) or 2 (uint8)", name, type);
+      return InvalidArgument(
+          "%s is %d, must be 0 (quantized), 1 (float), 2 (uint8) or 3 (one scale)", name, type);
   }
 }
 
@@ -103,6 +106,7 @@ Result<QuantizeOptions> ToOptions(const AtollQuantizeOptions* given) {
   options.activations_16 = given->activations_16 != 0;
   ATOLL_ASSIGN_OR_RETURN(options.input_type, ToEndType("input_type", given->input_type));
   ATOLL_ASSIGN_OR_RETURN(options.output_type, ToEndType("output_type", given->output_type));
+  options.per_tensor_fully_connected = given->per_tensor_fully_connected != 0;
   options.threads = given->threads;
   if (given->keep_float == nullptr && given->keep_float_count > 0) {
     return InvalidArgument("keep_float is NULL, keep_float_count %zu", given->keep_float_count);
@@ -158,6 +162,15 @@ AtollStatus AtollQuantize(const void* model, size_t model_size, const AtollQuant
       atollrt::QuantizeFor({static_cast<const uint8_t*>(model), model_size}, *samples, options);
   if (!result.ok()) return atollrt::Report(result.status());
   *quantized = new AtollQuantized{std::move(result->model), ToJson(result->report)};
+  return ATOLL_OK;
+}
+
+AtollStatus AtollQuantizeRepair(const void* model, size_t model_size, AtollQuantized** repaired) {
+  if (model == nullptr) return atollrt::NullArgumentOf("AtollQuantizeRepair", "model");
+  if (repaired == nullptr) return atollrt::NullArgumentOf("AtollQuantizeRepair", "repaired");
+  auto result = atollrt::RepairFloatModel({static_cast<const uint8_t*>(model), model_size});
+  if (!result.ok()) return atollrt::Report(result.status());
+  *repaired = new AtollQuantized{*std::move(result), ""};
   return ATOLL_OK;
 }
 

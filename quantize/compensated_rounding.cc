@@ -199,9 +199,12 @@ Status CompensateRounding(const EditedGraph& edited, const EmittedGraph& emitted
     for (Moments& moments : group) {
       if (!InverseFactor(&moments)) continue;  // to nearest
       const Tensor& stored = *made.Input(made.nodes[emitted.nodes[moments.node]], kFilterWeights);
+      std::vector<float> scales;
+      for (int32_t c = 0; c < stored.shape[0]; ++c) {
+        scales.push_back(ScaleOf(stored, static_cast<size_t>(c)));
+      }
       changes->rounded_weights[moments.node] =
-          Round(Floats(*graph.Input(graph.nodes[moments.node], kFilterWeights)),
-                stored.quantization.scales, moments);
+          Round(Floats(*graph.Input(graph.nodes[moments.node], kFilterWeights)), scales, moments);
     }
   }
   return Status();

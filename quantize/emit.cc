@@ -12,7 +12,7 @@ namespace atollrt {
 namespace {
 
 // The version from which an operator of TensorFlow Lite takes these activations.
-int32_t VersionFor(const Node& node, Precision precision) {
+int32_t VersionFor(const Node& node, Precision precision, bool per_tensor) {
   const bool is_16 = precision == Precision::kInt16;
   int32_t version = 2;
   switch (node.type) {
@@ -24,6 +24,7 @@ int32_t VersionFor(const Node& node, Precision precision) {
       break;
     case OpType::kFULLY_CONNECTED:
       version = 12;  // with weights per channel
+      if (per_tensor) version = is_16 ? 7 : node.inputs.size() > 2 && node.inputs[2] >= 0 ? 4 : 6;
       break;
     case OpType::kTRANSPOSE_CONV:
       version = is_16 ? 4 : 3;
@@ -259,7 +260,7 @@ class Emitter {
       for (int32_t& output : made.outputs) {
         output = AddNative(output, scheme_.EncodingFor(output, precision));
       }
-      made.version = VersionFor(node, precision);
+      made.version = VersionFor(node, precision, changes_.per_tensor_fully_connected);
       if (auto* options = std::get_if<ElementwiseOptions>(&made.options)) {
         options->pot_scale_int16 = false;
       }
@@ -277,6 +278,11 @@ class Emitter {
     const Tensor* bias = from_.Input(node, FilterBias(node));
     std::vector<float> scales = WeightScales(from_, node, input_scale);
     const size_t channels = scales.size();
+    const bool per_tensor =
+        changes_.per_tensor_fully_connected && node.type == OpType::kFULLY_CONNECTED;
+    if (per_tensor) {
+      std::fill(scales.begin(), scales.end(), *std::max_element(scales.begin(), scales.end()));
+    }
 
     // Weights.
     Tensor stored;
@@ -284,7 +290,8 @@ class Emitter {
     stored.type = DataType::kInt8;
     stored.shape = weights.shape;
     stored.quantization.scales = scales;
-    stored.quantization.zero_points.assign(channels, 0);
+    if (per_tensor) stored.quantization.scales.resize(1);
+    stored.quantization.zero_points.assign(stored.quantization.scales.size(), 0);
     stored.quantization.dimension = ChannelDimension(node);
     ATOLL_ASSIGN_OR_RETURN(const std::span<uint8_t> bytes,
                            emitted_.edited.NewValue(static_cast<size_t>(stored.byte_size())));
@@ -310,8 +317,10 @@ class Emitter {
     sums.name = bias != nullptr ? bias->name : from_.Output(node).name + "/bias";
     sums.type = wide ? DataType::kInt64 : DataType::kInt32;
     sums.shape = {static_cast<int32_t>(channels)};
-    for (const float scale : scales) sums.quantization.scales.push_back(input_scale * scale);
-    sums.quantization.zero_points.assign(channels, 0);
+    for (const float scale : to().tensors[made->inputs[kFilterWeights]].quantization.scales) {
+      sums.quantization.scales.push_back(input_scale * scale);
+    }
+    sums.quantization.zero_points.assign(sums.quantization.scales.size(), 0);
     ATOLL_ASSIGN_OR_RETURN(const std::span<uint8_t> sum_bytes,
                            emitted_.edited.NewValue(static_cast<size_t>(sums.byte_size())));
     for (size_t c = 0; c < channels; ++c) {

@@ -20,7 +20,8 @@ namespace atollrt {
 
 // What replaces numbers of the float graph, by node.
 struct FilterChanges {
-  std::map<int32_t, std::vector<double>> bias;             // to be added, per output channel
+  bool per_tensor_fully_connected = false;      // one scale for all channels of such weights
+  std::map<int32_t, std::vector<double>> bias;  // to be added, per output channel
   std::map<int32_t, std::vector<int8_t>> rounded_weights;  // instead of rounding to nearest
 };
 
@@ -32,6 +33,11 @@ struct EmittedGraph {
 
 // The scale of each output channel's weights.
 std::vector<float> WeightScales(const Graph& graph, const Node& node, float input_scale);
+// Of a channel of stored weights, which may have one scale for all.
+inline float ScaleOf(const Tensor& weights, size_t channel) {
+  const std::vector<float>& scales = weights.quantization.scales;
+  return scales[scales.size() == 1 ? 0 : channel];
+}
 // A weight as a number of steps, within [-127, 127].
 int8_t RoundWeight(double value, float scale);
 

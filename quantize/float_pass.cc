@@ -2,10 +2,12 @@
 #include "quantize/float_pass.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "quantize/infinities.h"
 #include "runtime/ops/filter_tensors.h"
 
 namespace atollrt {
@@ -39,6 +41,22 @@ Range RangeOf(std::span<const float> values) {
     range.high = std::max(range.high, high[k]);
   }
   return range;
+}
+
+// The smallest and largest of values whose magnitude is below `limit`, and of all. Infinities count
+// as the largest numbers.
+struct SplitRange {
+  Range all, finite;
+};
+SplitRange RangesOf(std::span<const float> values, float limit) {
+  SplitRange ranges;
+  for (const float value : values) {
+    if (std::isnan(value)) return {{NAN, NAN}, {NAN, NAN}};
+    const float held = std::clamp(value, -FLT_MAX, FLT_MAX);
+    ranges.all.Include({held, held});
+    if (std::abs(held) < limit) ranges.finite.Include({held, held});
+  }
+  return ranges;
 }
 
 // Calls add(kernel position, first element of a row of channels) for every pair of a position of
@@ -222,6 +240,8 @@ Result<FloatMeasures> MeasureFloat(const EditedGraph& edited, const QuantizeOpti
   const Graph& graph = edited.graph;
   FloatMeasures measures;
   measures.ranges.resize(graph.tensors.size());
+  measures.finite_ranges.resize(graph.tensors.size());
+  measures.infinities = PossibleInfinities(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const Tensor& tensor = graph.tensors[t];
     if (tensor.type == DataType::kFloat32 && tensor.is_constant()) {
@@ -246,7 +266,9 @@ Result<FloatMeasures> MeasureFloat(const EditedGraph& edited, const QuantizeOpti
     const std::span<const uint8_t> bytes = std::as_const(*interpreter).ConstTensorBytes(t);
     const std::span<const float> values(reinterpret_cast<const float*>(bytes.data()),
                                         bytes.size() / sizeof(float));
-    const Range range = RangeOf(values);
+    const bool splits = std::isfinite(measures.infinities[t]);
+    const SplitRange split = splits ? RangesOf(values, measures.infinities[t]) : SplitRange();
+    const Range range = splits ? split.all : RangeOf(values);
     if (std::isnan(range.low)) {
       problem = InvalidArgument(
           "on sample %lld the float model computes values in %s that are not numbers or infinite",
@@ -254,6 +276,7 @@ Result<FloatMeasures> MeasureFloat(const EditedGraph& edited, const QuantizeOpti
       return;
     }
     measures.ranges[t].Include(range);
+    measures.finite_ranges[t].Include(split.finite);
     const auto found = filters.find(t);
     if (found == filters.end()) return;
     for (const int32_t node : found->second) {

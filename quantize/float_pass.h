@@ -56,9 +56,14 @@ void SetInput(std::span<const float> values, size_t position, Interpreter* inter
 void Dequantize(const Tensor& tensor, std::span<const uint8_t> bytes, std::vector<float>* values);
 
 struct FloatMeasures {
-  std::vector<Range> ranges;             // of all tensors, constants included
+  std::vector<Range> ranges;  // of all tensors, constants included
+  // Of each tensor: values of this magnitude or more stand for infinity (infinities.h), and the
+  // range of the others; INFINITY: there are none.
+  std::vector<float> infinities;
+  std::vector<Range> finite_ranges;
   std::map<int32_t, PatchSums> patches;  // by node, of those with constant weights
 };
+// Ranges are still those of all values.
 Result<FloatMeasures> MeasureFloat(const EditedGraph& edited, const QuantizeOptions& options,
                                    Samples* samples, ProgressReporter* progress);
 

@@ -15,9 +15,11 @@ constexpr size_t kWorstSamples = 8;
 struct Noise {
   double signal = 0, noise = 0;
 
-  void Add(std::span<const float> wanted, std::span<const float> computed) {
+  // Values of the magnitude of `infinity` do not count.
+  void Add(std::span<const float> wanted, std::span<const float> computed, float infinity) {
     double s = 0, n = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {
+      if (std::abs(wanted[i]) >= infinity) continue;
       const double value = static_cast<double>(wanted[i]);
       const double error = value - static_cast<double>(computed[i]);
       s += value * value;
@@ -58,6 +60,12 @@ int32_t LogitsOf(const Graph& graph, const std::vector<int32_t>& producers, int3
   return output;
 }
 
+// What a concatenation that ends in an output consists of.
+struct Joined {
+  size_t first = 0;          // of its parts, among all
+  std::vector<size_t> rows;  // how many values of each part come in turn
+};
+
 // One node of bytes, to be run on what the float model computes.
 struct Alone {
   std::unique_ptr<Interpreter> interpreter;
@@ -66,8 +74,12 @@ struct Alone {
 class Measurer {
  public:
   Measurer(const EditedGraph& edited, const Scheme& scheme, const EmittedGraph& emitted,
-           const QuantizeOptions& options)
-      : edited_(edited), scheme_(scheme), emitted_(emitted), options_(options) {}
+           const std::vector<float>& infinities, const QuantizeOptions& options)
+      : edited_(edited),
+        scheme_(scheme),
+        emitted_(emitted),
+        infinities_(infinities),
+        options_(options) {}
 
   Status Prepare(QuantizeReport* report) {
     const Graph& graph = edited_.graph;
@@ -111,6 +123,7 @@ class Measurer {
       outputs_.push_back(output);
       logits_.push_back(LogitsOf(graph, producers, output));
     }
+    FindParts(report);
     return Status();
   }
 
@@ -145,11 +158,70 @@ class Measurer {
       report->layers[i].sqnr_accumulated_db = accumulated_[i].Decibels();
       report->layers[i].sqnr_alone_db = alone_noise_[i].Decibels();
     }
+    for (size_t k = 0; k < report->parts.size(); ++k) {
+      report->parts[k].sqnr_db = part_noise_[k].Decibels();
+    }
     report->output_sqnr_db = output_noise_.Decibels();
     report->logits_sqnr_db = logits_noise_.Decibels();
   }
 
  private:
+  // The concatenations that end in outputs, whose parts are looked at one by one.
+  void FindParts(QuantizeReport* report) {
+    const Graph& graph = edited_.graph;
+    const std::vector<bool> all = NodesThatMoveTo(graph, graph.outputs);
+    size_t left = 0;  // concatenations without an output
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (all[i] && node.type == OpType::kCONCATENATION &&
+          graph.Output(node).type == DataType::kFloat32) {
+        ++left;
+      }
+    }
+    for (size_t k = 0; k < graph.outputs.size() && left > 0; ++k) {
+      const std::vector<bool> moves = NodesThatMoveTo(graph, {graph.outputs[k]});
+      for (size_t i = 0; i < moves.size(); ++i) {
+        const Node& node = graph.nodes[i];
+        if (!moves[i] || node.type != OpType::kCONCATENATION) continue;
+        const Shape& shape = graph.Output(node).shape;
+        if (graph.Output(node).type != DataType::kFloat32 || joined_.contains(node.outputs[0])) {
+          continue;
+        }
+        --left;
+        int32_t axis = std::get<AxisOptions>(node.options).axis;
+        if (axis < 0) axis += static_cast<int32_t>(shape.size());
+        Joined& joined = joined_[node.outputs[0]];
+        joined.first = report->parts.size();
+        for (const int32_t input : node.inputs) {
+          const Shape& part = graph.tensors[input].shape;
+          size_t row = 1;
+          for (size_t d = static_cast<size_t>(axis); d < part.size(); ++d) {
+            row *= static_cast<size_t>(part[d]);
+          }
+          joined.rows.push_back(row);
+          const Range& range = scheme_.range(input);
+          report->parts.push_back({k, static_cast<int32_t>(i), graph.tensors[input].name,
+                                   static_cast<double>(range.low), static_cast<double>(range.high),
+                                   kNoSqnr});
+        }
+      }
+    }
+    part_noise_.resize(report->parts.size());
+  }
+
+  void AddParts(const Joined& joined, std::span<const float> wanted,
+                std::span<const float> computed, float infinity) {
+    size_t at = 0;
+    while (at < wanted.size()) {
+      for (size_t k = 0; k < joined.rows.size(); ++k) {
+        const size_t row = joined.rows[k];
+        part_noise_[joined.first + k].Add(wanted.subspan(at, row), computed.subspan(at, row),
+                                          infinity);
+        at += row;
+      }
+    }
+  }
+
   std::span<const float> Wanted(int32_t tensor) const {
     const std::span<const uint8_t> bytes = std::as_const(*floats_).ConstTensorBytes(tensor);
     return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
@@ -165,14 +237,20 @@ class Measurer {
   void Listen(int32_t tensor, QuantizeReport* report) {
     if (edited_.graph.tensors[tensor].type != DataType::kFloat32) return;
     const std::span<const float> wanted = Wanted(tensor);
-    if (emitted_.tensors[tensor] >= 0) noise_[tensor].Add(wanted, Computed(tensor));
+    if (emitted_.tensors[tensor] >= 0) {
+      noise_[tensor].Add(wanted, Computed(tensor), infinities_[tensor]);
+      const auto joined = joined_.find(tensor);
+      if (joined != joined_.end()) {
+        AddParts(joined->second, wanted, computed_, infinities_[tensor]);
+      }
+    }
     for (const auto& [reader, position] : readers_[tensor]) {
       SetInput(wanted, position, alone_[reader].interpreter.get());
     }
     const int32_t layer = layers_[tensor];
     if (layer < 0) return;
     accumulated_[layer].Add(noise_[tensor]);
-    Count(wanted, &report->layers[layer]);
+    Count(wanted, infinities_[tensor], &report->layers[layer]);
     const auto alone = alone_.find(layer);
     if (alone == alone_.end() || !problem_.ok()) return;
     Interpreter* interpreter = alone->second.interpreter.get();
@@ -180,7 +258,7 @@ class Measurer {
     const int32_t output = interpreter->graph().outputs[0];
     Dequantize(interpreter->graph().tensors[output],
                std::as_const(*interpreter).ConstTensorBytes(output), &computed_);
-    alone_noise_[layer].Add(wanted, computed_);
+    alone_noise_[layer].Add(wanted, computed_, infinities_[tensor]);
   }
 
   Status PrepareAlone(size_t layer) {
@@ -221,26 +299,30 @@ class Measurer {
     return Status();
   }
 
-  static void Count(std::span<const float> values, QuantizeReport::Layer* layer) {
+  static void Count(std::span<const float> values, float infinity, QuantizeReport::Layer* layer) {
     const auto low = static_cast<float>(layer->low);
     const float width = static_cast<float>(layer->high) - low;
     const float bins = width > 0 ? kHistogramBins / width : 0.0f;
     for (const float value : values) {
-      const auto bin = static_cast<int>((value - low) * bins);
-      ++layer->histogram[static_cast<size_t>(std::clamp(bin, 0, kHistogramBins - 1))];
+      if (std::abs(value) >= infinity) continue;
+      const float bin = std::clamp((value - low) * bins, 0.0f, kHistogramBins - 1.0f);
+      ++layer->histogram[static_cast<size_t>(bin)];
     }
   }
 
   const EditedGraph& edited_;
   const Scheme& scheme_;
   const EmittedGraph& emitted_;
+  const std::vector<float>& infinities_;  // by tensor
   const QuantizeOptions& options_;
   std::unique_ptr<Interpreter> floats_, bytes_;
   std::map<int32_t, Alone> alone_;  // by layer
   // Of each float tensor: the layers that read it alone, and at which of their inputs.
   std::vector<std::vector<std::pair<int32_t, size_t>>> readers_;
-  std::vector<int32_t> layers_;  // whose first output a tensor is; -1: none
-  std::vector<Noise> noise_;     // of this sample, by tensor
+  std::vector<int32_t> layers_;       // whose first output a tensor is; -1: none
+  std::vector<Noise> noise_;          // of this sample, by tensor
+  std::map<int32_t, Joined> joined_;  // by the tensor of the whole
+  std::vector<Noise> part_noise_;
   Status problem_;
   std::vector<Noise> accumulated_, alone_noise_;  // by layer
   std::vector<int32_t> outputs_, logits_;
@@ -251,9 +333,10 @@ class Measurer {
 }  // namespace
 
 Status MeasureQuantized(const EditedGraph& edited, const Scheme& scheme,
-                        const EmittedGraph& emitted, const QuantizeOptions& options,
-                        Samples* samples, ProgressReporter* progress, QuantizeReport* report) {
-  Measurer measurer(edited, scheme, emitted, options);
+                        const EmittedGraph& emitted, const FloatMeasures& measures,
+                        const QuantizeOptions& options, Samples* samples,
+                        ProgressReporter* progress, QuantizeReport* report) {
+  Measurer measurer(edited, scheme, emitted, measures.infinities, options);
   ATOLL_RETURN_IF_ERROR(measurer.Prepare(report));
   progress->Begin("report", samples->count());
   ATOLL_RETURN_IF_ERROR(samples->Rewind());

@@ -14,7 +14,8 @@ namespace atollrt {
 // Fills in what depends on samples: SQNR, histograms, the worst samples; and of layers all the
 // rest.
 Status MeasureQuantized(const EditedGraph& edited, const Scheme& scheme,
-                        const EmittedGraph& emitted, const QuantizeOptions& options,
-                        Samples* samples, ProgressReporter* progress, QuantizeReport* report);
+                        const EmittedGraph& emitted, const FloatMeasures& measures,
+                        const QuantizeOptions& options, Samples* samples,
+                        ProgressReporter* progress, QuantizeReport* report);
 
 }  // namespace atollrt

@@ -12,6 +12,7 @@
 #include "quantize/edited_graph.h"
 #include "quantize/emit.h"
 #include "quantize/float_pass.h"
+#include "quantize/infinities.h"
 #include "quantize/measure.h"
 #include "quantize/range_methods.h"
 #include "quantize/rewrite.h"
@@ -90,17 +91,21 @@ bool FallBackToFloat(const EditedGraph& edited, const EmittedGraph& emitted,
 
 std::string Fixed(double value) { return Format("%g", value); }
 
-void DescribeOptions(const QuantizeOptions& options, QuantizeReport* report) {
+void DescribeOptions(const QuantizeOptions& options, RangeMethod ranges, QuantizeReport* report) {
   const auto end = [](EndType type) {
-    return type == EndType::kFloat ? "float" : type == EndType::kUInt8 ? "uint8" : "quantized";
+    return type == EndType::kFloat      ? "float"
+           : type == EndType::kUInt8    ? "uint8"
+           : type == EndType::kOneScale ? "quantized, one scale"
+                                        : "quantized";
   };
   report->options = {
-      {"ranges", options.ranges == RangeMethod::kMinMax       ? "min/max"
-                 : options.ranges == RangeMethod::kPercentile ? Fixed(options.percentile) + " %"
-                                                              : "least squares"},
+      {"ranges", ranges == RangeMethod::kMinMax       ? "min/max"
+                 : ranges == RangeMethod::kPercentile ? Fixed(options.percentile) + " %"
+                                                      : "least squares"},
       {"bias_correction", options.bias_correction ? "yes" : "no"},
       {"compensate_rounding", options.compensate_rounding ? "yes" : "no"},
       {"activations", options.activations_16 ? "int16" : "int8"},
+      {"fully_connected", options.per_tensor_fully_connected ? "per tensor" : "per channel"},
       {"input_type", end(options.input_type)},
       {"output_type", end(options.output_type)},
   };
@@ -135,7 +140,7 @@ bool ScalesBytesDown(const Graph& graph, int32_t input) {
       case OpType::kDIV:
       case OpType::kADD:
       case OpType::kSUB:
-        if (largest >= 50) return true;
+        if (largest >= 50 && largest <= 300) return true;
         break;
       default:
         break;
@@ -144,8 +149,30 @@ bool ScalesBytesDown(const Graph& graph, int32_t input) {
   return false;
 }
 
-void WarnOfSamples(const Graph& graph, const Scheme& scheme, int64_t samples,
-                   QuantizeReport* report) {
+// How many times larger the sums of the first filters that read an input are than their biases,
+// on average over all samples; 0: nothing can be said. Where biases hold batch normalization, they
+// move the mean of the sums to about 0, and this is about 1 with the samples that the model wants.
+double SumsPerBias(const Graph& graph, const FloatMeasures& measures, int32_t input) {
+  std::vector<bool> is_input(graph.tensors.size(), false);
+  is_input[input] = true;
+  double sums = 0, biases = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.type == OpType::kPAD || node.type == OpType::kRESHAPE) {
+      is_input[node.outputs[0]] = is_input[node.outputs[0]] || is_input[node.inputs[0]];
+    }
+    const auto patches = measures.patches.find(static_cast<int32_t>(i));
+    if (patches == measures.patches.end() || !is_input[node.inputs[FilterInput(node)]]) continue;
+    const Tensor* bias = graph.Input(node, FilterBias(node));
+    if (bias == nullptr || !bias->is_constant() || bias->type != DataType::kFloat32) continue;
+    for (const double mean : MeanSums(graph, node, patches->second)) sums += mean * mean;
+    for (const float value : Floats(*bias)) biases += static_cast<double>(value * value);
+  }
+  return biases > 0 ? std::sqrt(sums / biases) : 0;
+}
+
+void WarnOfSamples(const Graph& graph, const Scheme& scheme, const FloatMeasures& measures,
+                   int64_t samples, QuantizeReport* report) {
   if (samples < kFewSamples) {
     report->warnings.push_back(
         Format("%lld samples are few: ranges and biases need about 100 that are like real ones",
@@ -168,10 +195,61 @@ void WarnOfSamples(const Graph& graph, const Scheme& scheme, int64_t samples,
                  "divided by 255 at run time, or all of them become white",
                  name));
     }
+    constexpr double kFarOff = 75;
+    if (graph.tensors[input].shape.size() == 4 && range.low >= 0 && range.high > 128 &&
+        range.high <= 255 && !scales_down) {
+      const double ratio = SumsPerBias(graph, measures, input);
+      if (ratio > kFarOff) {
+        report->warnings.push_back(Format(
+            "samples of input '%s' range from %g to %g, but the first layer's biases are for "
+            "values about %.0f times smaller: if the model was trained with pixels from 0 "
+            "to 1 or from -1 to 1, scale them likewise",
+            name, static_cast<double>(range.low), static_cast<double>(range.high), ratio));
+      }
+    }
     if (range.low == range.high) {
       report->warnings.push_back(Format("all values of input '%s' are %g in all samples", name,
                                         static_cast<double>(range.low)));
     }
+  }
+}
+
+constexpr double kPoorDb = 10;
+
+// What the numbers of a finished report are too low for, with what to do.
+void WarnOfLoss(QuantizeReport* report) {
+  if (report->logits_sqnr_db < kPoorDb) {
+    report->warnings.push_back(
+        Format("the quantized model's logits have an SQNR of %.1f dB only: its answers will often "
+               "be others than the float model's; give more samples that are like real ones, or "
+               "search with a target SQNR, or quantize to 16x8",
+               report->logits_sqnr_db));
+  }
+  std::vector<const QuantizeReport::Layer*> poor;
+  for (const QuantizeReport::Layer& layer : report->layers) {
+    if (layer.sqnr_alone_db < kPoorDb) poor.push_back(&layer);
+  }
+  std::stable_sort(poor.begin(), poor.end(), [](const auto* a, const auto* b) {
+    return a->sqnr_alone_db < b->sqnr_alone_db;
+  });
+  constexpr size_t kNamed = 3;
+  for (size_t k = 0; k < std::min(poor.size(), kNamed); ++k) {
+    const QuantizeReport::Layer& layer = *poor[k];
+    report->warnings.push_back(
+        Format("%s %d '%s' alone has an SQNR of %.1f dB, with values from %g to %g: keep it float, "
+               "or every layer below %g dB",
+               layer.operation.c_str(), layer.index, layer.name.c_str(), layer.sqnr_alone_db,
+               layer.low, layer.high, kPoorDb));
+  }
+  if (poor.size() > kNamed) {
+    report->warnings.push_back(
+        Format("%zu more layers alone have an SQNR below %g dB", poor.size() - kNamed, kPoorDb));
+  }
+  for (const QuantizeReport::Part& part : report->parts) {
+    if (!(part.sqnr_db < kPoorDb)) continue;
+    report->warnings.push_back(Format(
+        "'%s', a part of output '%s', has an SQNR of %.1f dB there: keep layer %d float",
+        part.name.c_str(), report->outputs[part.output].name.c_str(), part.sqnr_db, part.layer));
   }
 }
 
@@ -279,9 +357,13 @@ class Quantizer {
     samples_.emplace(edited_.graph, data_);
     ATOLL_RETURN_IF_ERROR(data_->Rewind());
     ATOLL_ASSIGN_OR_RETURN(measures_, MeasureFloat(edited_, options_, &*samples_, &progress_));
+    SettleInfinities(edited_.graph, precision(), &measures_);
 
     Plan plan{Scheme::Choose(edited_.graph, precision()), options_.ranges};
     ATOLL_RETURN_IF_ERROR(KeepFloat(edited_.graph, options_, &plan.choices));
+    if (options_.output_type == EndType::kQuantized || options_.output_type == EndType::kFloat) {
+      apart_ = Scheme::KeepPartsApart(edited_.graph, measures_.ranges, &plan.choices);
+    }
     ATOLL_ASSIGN_OR_RETURN(Outcome outcome, Try(plan));
     if (options_.keep_float_below_db > 0) {
       ATOLL_RETURN_IF_ERROR(KeepWorstFloat(&outcome));
@@ -302,6 +384,7 @@ class Quantizer {
         const std::vector<Range> ranges,
         ChooseRanges(edited_, measures_, options_, plan.ranges, &*samples_, &progress_));
     FilterChanges changes;
+    changes.per_tensor_fully_connected = options_.per_tensor_fully_connected;
     while (true) {
       const Scheme scheme(edited_.graph, choices, ranges);
       ATOLL_ASSIGN_OR_RETURN(const EmittedGraph emitted, Emit(scheme, changes));
@@ -320,9 +403,10 @@ class Quantizer {
     ATOLL_ASSIGN_OR_RETURN(const EmittedGraph emitted, Emit(scheme, changes));
     QuantizeReport& report = outcome.report;
     report.model = options_.name;
-    DescribeOptions(options_, &report);
-    ATOLL_RETURN_IF_ERROR(
-        MeasureQuantized(edited_, scheme, emitted, options_, &*samples_, &progress_, &report));
+    report.choices = apart_;
+    DescribeOptions(options_, plan.ranges, &report);
+    ATOLL_RETURN_IF_ERROR(MeasureQuantized(edited_, scheme, emitted, measures_, options_,
+                                           &*samples_, &progress_, &report));
     const Graph& made = emitted.edited.graph;
     for (size_t i = 0; i < made.inputs.size(); ++i) {
       report.inputs.push_back(
@@ -332,7 +416,8 @@ class Quantizer {
       report.outputs.push_back(
           DescribeEnd(made, made.outputs[i], measures_.ranges[edited_.graph.outputs[i]]));
     }
-    WarnOfSamples(edited_.graph, scheme, report.samples, &report);
+    WarnOfSamples(edited_.graph, scheme, measures_, report.samples, &report);
+    WarnOfLoss(&report);
     const Graph* const graphs[] = {&made};
     ATOLL_ASSIGN_OR_RETURN(outcome.model,
                            WriteTflite(graphs, ExtrasFor(*edited_.source, edited_, emitted)));
@@ -353,7 +438,7 @@ class Quantizer {
 
   Status KeepWorstFloat(Outcome* outcome) {
     Plan plan = outcome->plan;
-    std::vector<std::string> choices;
+    std::vector<std::string> choices = apart_;
     for (const QuantizeReport::Layer& layer : outcome->report.layers) {
       if (layer.type == "float" || !(layer.sqnr_alone_db < options_.keep_float_below_db)) continue;
       plan.choices[static_cast<size_t>(layer.index)] = {
@@ -363,7 +448,7 @@ class Quantizer {
                                layer.operation.c_str(), layer.index, layer.name.c_str(),
                                layer.sqnr_alone_db));
     }
-    if (choices.empty()) return Status();
+    if (choices.size() == apart_.size()) return Status();
     ATOLL_ASSIGN_OR_RETURN(*outcome, Try(plan));
     outcome->report.choices = std::move(choices);
     return Status();
@@ -442,10 +527,23 @@ class Quantizer {
   EditedGraph edited_;
   std::optional<Samples> samples_;
   FloatMeasures measures_;
+  std::vector<std::string> apart_;  // what was said of outputs whose parts stay apart
   int tries_ = 0;
 };
 
 }  // namespace
+
+Result<std::vector<uint8_t>> RepairFloatModel(std::span<const uint8_t> float_model) {
+  EditedGraph edited;
+  ATOLL_ASSIGN_OR_RETURN(edited.source, Model::FromBuffer(float_model));
+  edited.graph = edited.source->graph();
+  ATOLL_RETURN_IF_ERROR(DequantizeWeights(&edited));
+  if (edited.values.empty() || edited.source->graphs().size() != 1) {
+    return std::vector<uint8_t>(float_model.begin(), float_model.end());
+  }
+  const Graph* const graphs[] = {&edited.graph};
+  return WriteTflite(graphs, edited.source->extras());
+}
 
 Result<Quantized> Quantize(std::span<const uint8_t> float_model, CalibrationData* data,
                            const QuantizeOptions& options) {

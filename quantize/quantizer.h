@@ -2,7 +2,7 @@
 //
 // Float models -> int8 models with the same inputs and outputs, as TensorFlow Lite's specification
 // of quantization wants them (docs/quantizing.md): constants folded and activations fused
-// (rewrite.h), ranges measured on samples (calibration.h), scales shared where operators ask for it
+// (rewrite.h), ranges measured on samples (float_pass.h), scales shared where operators ask for it
 // (scheme.h), weights per channel, biases corrected for the mean error of each layer
 // (bias_correction.h). The result is the same for every number of threads.
 #pragma once
@@ -39,8 +39,11 @@ enum class RangeMethod {
 };
 
 enum class EndType {
-  kQuantized,  // as the activations: int8, or int16 with activations_16
-  kFloat,      // float32, with QUANTIZE and DEQUANTIZE at the ends
+  // As the activations, int8 or int16 with activations_16; float32 for an output that joins parts
+  // whose ranges differ so much that one scale would cost the narrow ones.
+  kQuantized,
+  kOneScale,  // as the activations, whatever that costs
+  kFloat,     // float32, with QUANTIZE and DEQUANTIZE at the ends
   kUInt8,
 };
 
@@ -55,8 +58,9 @@ struct QuantizeOptions {
   RangeMethod ranges = RangeMethod::kMinMax;
   double percentile = 99.99;  // of kPercentile; above 50, at most 100
   bool bias_correction = true;
-  bool compensate_rounding = false;  // of weights, by the errors of those rounded before
-  bool activations_16 = false;       // int16 activations, int8 weights
+  bool compensate_rounding = false;         // of weights, by the errors of those rounded before
+  bool activations_16 = false;              // int16 activations, int8 weights
+  bool per_tensor_fully_connected = false;  // one scale for the weights of FULLY_CONNECTED, too
   EndType input_type = EndType::kQuantized;
   EndType output_type = EndType::kQuantized;
   // Nodes that stay float: by index (of the report's layers) or by the name of an output.
@@ -89,5 +93,8 @@ struct Quantized {
 // subgraph; kCancelled; and what loading and running the model gives.
 Result<Quantized> Quantize(std::span<const uint8_t> float_model, CalibrationData* data,
                            const QuantizeOptions& options);
+
+// A float model whose weights are all float32; the bytes given if they are so already.
+Result<std::vector<uint8_t>> RepairFloatModel(std::span<const uint8_t> float_model);
 
 }  // namespace atollrt

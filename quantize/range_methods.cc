@@ -23,8 +23,8 @@ struct Histogram {
   void Add(std::span<const float> values) {
     const auto bins = static_cast<float>(1.0 / width());
     for (const float value : values) {
-      const auto bin = static_cast<int>((value - range.low) * bins);
-      ++counts[static_cast<size_t>(std::clamp(bin, 0, static_cast<int>(kBins) - 1))];
+      const float bin = std::clamp((value - range.low) * bins, 0.0f, kBins - 1.0f);
+      ++counts[static_cast<size_t>(bin)];
     }
   }
 };
@@ -98,6 +98,8 @@ Result<std::vector<Range>> ChooseRanges(const EditedGraph& edited, const FloatMe
     for (const int32_t output : node.outputs) {
       const Range& range = ranges[output];
       if (!range.is_known() || range.low == range.high) continue;
+      // Where values stand for infinity, the range is as wide as they need it.
+      if (std::isfinite(measures.infinities[output])) continue;
       histograms[output] = {range, std::vector<int64_t>(kBins, 0)};
     }
   }

@@ -49,12 +49,20 @@ std::string ToJson(const QuantizeReport& report) {
   for (const QuantizeReport::Sample& sample : report.worst) {
     worst.push_back({{"sample", sample.sample}, {"sqnr_db", Decibels(sample.sqnr_db)}});
   }
+  Json outputs = List(report.outputs);
+  for (Json& output : outputs) output["parts"] = Json::array();
+  for (const QuantizeReport::Part& part : report.parts) {
+    outputs[part.output]["parts"].push_back({{"layer", part.layer},
+                                             {"name", part.name},
+                                             {"range", {part.low, part.high}},
+                                             {"sqnr_db", Decibels(part.sqnr_db)}});
+  }
   const Json json = {
       {"model", report.model},
       {"bytes_before", report.bytes_before},
       {"bytes_after", report.bytes_after},
       {"inputs", List(report.inputs)},
-      {"outputs", List(report.outputs)},
+      {"outputs", outputs},
       {"calibration", {{"samples", report.samples}, {"warnings", report.warnings}}},
       {"layers", List(report.layers)},
       {"options", options},

@@ -40,6 +40,14 @@ struct QuantizeReport {
     double sqnr_alone_db = kNoSqnr;        // as if all layers before were float
     double sqnr_accumulated_db = kNoSqnr;  // as the model computes it
   };
+  // Of a concatenation that ends in an output.
+  struct Part {
+    size_t output = 0;  // among the outputs
+    int32_t layer = 0;  // the concatenation
+    std::string name;   // of the tensor
+    double low = 0, high = 0;
+    double sqnr_db = kNoSqnr;  // as the output has it
+  };
   struct Sample {
     int64_t sample = 0;  // from 0, in the order of the calibration data
     double sqnr_db = kNoSqnr;
@@ -48,6 +56,7 @@ struct QuantizeReport {
   std::string model;  // its name, if whoever asked gave one
   int64_t bytes_before = 0, bytes_after = 0;
   std::vector<End> inputs, outputs;
+  std::vector<Part> parts;
   int64_t samples = 0;
   std::vector<std::string> warnings;  // one sentence each
   std::vector<Layer> layers;
@@ -59,7 +68,8 @@ struct QuantizeReport {
 };
 
 // As JSON, for programs: {model, bytes_before, bytes_after, inputs: [{name, range, scale,
-// zero_point, type}], outputs, calibration: {samples, warnings}, layers: [{index, operator, name,
+// zero_point, type}], outputs: the same and parts [{layer, name, range, sqnr_db}] of
+// concatenations that end there, calibration: {samples, warnings}, layers: [{index, operator, name,
 // type, reason, range, histogram, scale, zero_point, sqnr_alone_db, sqnr_accumulated_db}], options,
 // choices, logits_sqnr_db, output_sqnr_db, worst: [{sample, sqnr_db}]}. Decibels that are not
 // numbers are null.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "quantize/infinities.h"
 #include "runtime/ops/cpu_ops.h"
 #include "runtime/shapes/shape_inference.h"
 
@@ -16,7 +17,8 @@ bool IsQuantizedType(DataType type) {
   return type == DataType::kInt8 || type == DataType::kUInt8 || type == DataType::kInt16;
 }
 
-// Constants of bytes with scales, in nodes that compute floats, become floats.
+}  // namespace
+
 Status DequantizeWeights(EditedGraph* edited) {
   Graph& graph = edited->graph;
   std::vector<int32_t> floats(graph.tensors.size(), -1);
@@ -67,6 +69,8 @@ Status DequantizeWeights(EditedGraph* edited) {
   RemoveNodes(std::move(marked), &graph);
   return Status();
 }
+
+namespace {
 
 Status RefuseQuantizedActivations(const Graph& graph) {
   for (const int32_t input : graph.inputs) {
@@ -208,6 +212,30 @@ Status ApplyAffine(const Affine& affine, EditedGraph* edited, size_t layer) {
   return Status();
 }
 
+// Divisions by constants become multiplications, which have a form for bytes: what they compute
+// differs by a rounding of the float at most.
+Status MultiplyInsteadOfDividing(EditedGraph* edited) {
+  for (size_t i = 0; i < edited->graph.nodes.size(); ++i) {
+    if (edited->graph.nodes[i].type != OpType::kDIV) continue;
+    const int32_t divisor = edited->graph.nodes[i].inputs[1];
+    const Tensor stored = edited->graph.tensors[divisor];
+    if (!stored.is_constant() || stored.type != DataType::kFloat32) continue;
+    const std::span<const float> values = Floats(stored);
+    if (!std::all_of(values.begin(), values.end(),
+                     [](float v) { return std::isnormal(v) && std::isnormal(1.0f / v); })) {
+      continue;
+    }
+    ATOLL_ASSIGN_OR_RETURN(const int32_t made, edited->NewFloats(stored.name, stored.shape));
+    const std::span<float> reciprocals = edited->OwnFloats(made);
+    for (size_t k = 0; k < values.size(); ++k) reciprocals[k] = 1.0f / values[k];
+    Node& node = edited->graph.nodes[i];
+    node.type = OpType::kMUL;
+    node.version = 1;
+    node.inputs[1] = made;
+  }
+  return Status();
+}
+
 // Batch normalization, however it is written.
 Status FoldAffines(EditedGraph* edited) {
   Graph& graph = edited->graph;
@@ -234,6 +262,7 @@ Status FoldAffines(EditedGraph* edited) {
       const Tensor& operand = graph.tensors[node.inputs[1 - position]];
       const int32_t channels = OutputChannels(graph, filter);
       if (!IsPerChannel(operand, channels) ||
+          std::isfinite(SmallestInfinity(node, Floats(operand))) ||
           graph.Output(node).shape != graph.tensors[value].shape) {
         continue;
       }
@@ -419,7 +448,9 @@ Status RewriteFloatGraph(EditedGraph* edited) {
   ATOLL_RETURN_IF_ERROR(DequantizeWeights(edited));
   ATOLL_RETURN_IF_ERROR(RefuseQuantizedActivations(edited->graph));
   FoldConstants(edited);
+  ATOLL_RETURN_IF_ERROR(MakeInfinitiesFinite(edited));
   FuseHardSwish(&edited->graph);
+  ATOLL_RETURN_IF_ERROR(MultiplyInsteadOfDividing(edited));
   ATOLL_RETURN_IF_ERROR(FoldAffines(edited));
   FuseActivations(&edited->graph);
   FusePads(&edited->graph);

@@ -13,6 +13,9 @@
 
 namespace atollrt {
 
+// Constants of bytes with scales, in nodes that compute floats, become floats.
+Status DequantizeWeights(EditedGraph* edited);
+
 // The graph stays as graph.h says. kUnsupported if activations are quantized already.
 Status RewriteFloatGraph(EditedGraph* edited);
 

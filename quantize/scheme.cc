@@ -11,6 +11,8 @@ namespace {
 
 // Joint ranges that are at most this much wider than a part of them.
 constexpr float kMaxWidening = 4.0f;
+// The same where they end in an output of int8.
+constexpr float kMaxOutputWidening = 8.0f;
 
 float Width(const Range& range) { return std::max(range.high, 0.0f) - std::min(range.low, 0.0f); }
 
@@ -23,6 +25,10 @@ Range RangeOfEncoding(const Encoding& encoding) {
   const float low = encoding.type == DataType::kInt8 ? -128.0f : -32768.0f;
   const auto zero = static_cast<float>(encoding.zero_point);
   return {encoding.scale * (low - zero), encoding.scale * (-1.0f - low - zero)};
+}
+
+bool JoinsParts(const Node& node) {
+  return node.type == OpType::kCONCATENATION || node.type == OpType::kPACK;
 }
 
 }  // namespace
@@ -175,6 +181,86 @@ std::vector<NodeChoice> Scheme::Choose(const Graph& graph, Precision wanted) {
     }
   }
   return choices;
+}
+
+std::vector<bool> NodesThatMoveTo(const Graph& graph, const std::vector<int32_t>& outputs) {
+  const std::vector<int32_t> producers = Producers(graph);
+  std::vector<bool> moves(graph.nodes.size(), false);
+  std::vector<int32_t> open = outputs;
+  while (!open.empty()) {
+    const int32_t node = producers[open.back()];
+    open.pop_back();
+    if (node < 0 || moves[node]) continue;
+    switch (graph.nodes[node].type) {
+      case OpType::kRESHAPE:
+      case OpType::kSQUEEZE:
+      case OpType::kEXPAND_DIMS:
+      case OpType::kTRANSPOSE:
+      case OpType::kSLICE:
+      case OpType::kSTRIDED_SLICE:
+      case OpType::kSPLIT:
+      case OpType::kSPLIT_V:
+      case OpType::kUNPACK:
+      case OpType::kPACK:
+      case OpType::kCONCATENATION:
+      case OpType::kGATHER:
+      case OpType::kGATHER_ND:
+        break;
+      default:
+        continue;
+    }
+    moves[node] = true;
+    for (const int32_t input : graph.nodes[node].inputs) {
+      if (input >= 0) open.push_back(input);
+    }
+  }
+  return moves;
+}
+
+std::vector<std::string> Scheme::KeepPartsApart(const Graph& graph,
+                                                const std::vector<Range>& ranges,
+                                                std::vector<NodeChoice>* choices) {
+  std::vector<std::string> sentences;
+  const std::vector<bool> moves = NodesThatMoveTo(graph, graph.outputs);
+  std::vector<bool> is_float(graph.tensors.size(), false);  // because of this
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    NodeChoice& choice = (*choices)[i];
+    if (!moves[i] || choice.precision == Precision::kFloat) continue;
+    const float widest = Width(ranges[node.outputs[0]]);
+    const float most =
+        choice.precision == Precision::kInt8 ? kMaxOutputWidening : 256.0f * kMaxOutputWidening;
+    int32_t narrowest = -1;
+    bool follows = false;
+    for (const int32_t input : node.inputs) {
+      if (input < 0 || graph.tensors[input].type != DataType::kFloat32) continue;
+      follows = follows || is_float[input];
+      if (!JoinsParts(node) || graph.tensors[input].is_constant()) continue;
+      const float width = Width(ranges[input]);
+      if (!(width > 0) || widest <= most * width) continue;
+      if (narrowest < 0 || width < Width(ranges[narrowest])) narrowest = input;
+    }
+    if (narrowest < 0 && !follows) continue;
+    if (narrowest >= 0) {
+      const Range& narrow = ranges[narrowest];
+      const Range& joint = ranges[node.outputs[0]];
+      choice.reason = Format(
+          "it joins parts of very different ranges: '%s' has %g to %g, all together %g to %g, and "
+          "one scale would leave '%s' %d steps",
+          graph.tensors[narrowest].name.c_str(), static_cast<double>(narrow.low),
+          static_cast<double>(narrow.high), static_cast<double>(joint.low),
+          static_cast<double>(joint.high), graph.tensors[narrowest].name.c_str(),
+          static_cast<int>(static_cast<float>(choice.precision == Precision::kInt8 ? 255 : 65535) *
+                           Width(narrow) / widest));
+      sentences.push_back(
+          Format("%s stays float: %s", Describe(graph, node).c_str(), choice.reason.c_str()));
+    } else {
+      choice.reason = "it hands on parts of very different ranges to an output";
+    }
+    choice.precision = Precision::kFloat;
+    for (const int32_t output : node.outputs) is_float[output] = true;
+  }
+  return sentences;
 }
 
 Scheme::Scheme(const Graph& graph, std::vector<NodeChoice> choices, std::vector<Range> ranges)

@@ -57,6 +57,9 @@ OpRule RuleOf(OpType type, Precision precision);
 // Of kPrescribed.
 Encoding PrescribedEncoding(OpType type, Precision precision);
 
+// Nodes that do nothing but move values, from their inputs to `outputs`.
+std::vector<bool> NodesThatMoveTo(const Graph& graph, const std::vector<int32_t>& outputs);
+
 // Whether any tensor of a node is float32, so that there is something to quantize.
 bool ComputesFloats(const Graph& graph, const Node& node);
 
@@ -65,6 +68,13 @@ class Scheme {
   // What the operators allow at most: `wanted` for all that can have it, int8 or float for others,
   // with reasons.
   static std::vector<NodeChoice> Choose(const Graph& graph, Precision wanted);
+
+  // Concatenations that end in an output, and whose parts' ranges differ so much that one scale
+  // would cost the narrow ones their accuracy (boxes and scores), become float, and so does what
+  // lies behind them. A sentence for each of them.
+  static std::vector<std::string> KeepPartsApart(const Graph& graph,
+                                                 const std::vector<Range>& ranges,
+                                                 std::vector<NodeChoice>* choices);
 
   // `ranges` are those of all tensors, constants included.
   Scheme(const Graph& graph, std::vector<NodeChoice> choices, std::vector<Range> ranges);

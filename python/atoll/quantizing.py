@@ -24,7 +24,7 @@ _ERRORS = {
 }
 _CANCELLED = 10
 _RANGES = {"min-max": 0, "percentile": 1, "least-squares": 2}
-_ENDS = {"int8": 0, "float": 1, "uint8": 2}
+_ENDS = {None: 0, "float": 1, "uint8": 2, "int8": 3}
 
 # As atoll/quantize.h declares them.
 _Next = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p,
@@ -46,7 +46,8 @@ class _Options(ctypes.Structure):
         ("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("ranges", ctypes.c_int32),
         ("no_bias_correction", ctypes.c_int32), ("compensate_rounding", ctypes.c_int32),
         ("activations_16", ctypes.c_int32), ("input_type", ctypes.c_int32),
-        ("output_type", ctypes.c_int32), ("threads", ctypes.c_int32), ("reserved", ctypes.c_int32),
+        ("output_type", ctypes.c_int32), ("threads", ctypes.c_int32),
+        ("per_tensor_fully_connected", ctypes.c_int32),
         ("percentile", ctypes.c_double), ("keep_float", ctypes.POINTER(ctypes.c_char_p)),
         ("keep_float_count", ctypes.c_size_t), ("keep_float_below_db", ctypes.c_double),
         ("target_sqnr_db", ctypes.c_double), ("accuracy", _Accuracy),
@@ -100,6 +101,8 @@ def _load():
         library.AtollImportOnnx.argtypes = [
             ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(_Shape), ctypes.c_size_t, ctypes.c_int,
             ctypes.POINTER(ctypes.c_void_p)]
+        library.AtollQuantizeRepair.argtypes = [ctypes.c_char_p, ctypes.c_size_t,
+                                                ctypes.POINTER(ctypes.c_void_p)]
         library.AtollQuantizeCheck.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         _library = library
     return _library
@@ -199,10 +202,24 @@ def _number(choices, name, value):
     return choices[value]
 
 
+def _inputs_of(content):
+    """Of a float model, which may be one that does not run as it is (dynamic range)."""
+    try:
+        return Interpreter(content).inputs
+    except (_atoll.UnsupportedError, _atoll.CorruptModelError):
+        handle = ctypes.c_void_p()
+        _raise_if_failed(_library.AtollQuantizeRepair(content, len(content), ctypes.byref(handle)))
+        repaired = _Made(handle).model
+        if repaired == content:
+            raise
+        return Interpreter(repaired).inputs
+
+
 def quantize(model: Model, samples: Iterable[Any], output: Union[str, os.PathLike, None] = None, *,
              ranges: str = "min-max", percentile: Optional[float] = None,
              bias_correction: bool = True, compensate_rounding: bool = False,
-             activations: int = 8, input_type: str = "int8", output_type: str = "int8",
+             activations: int = 8, input_type: Optional[str] = None,
+             output_type: Optional[str] = None, per_tensor_fully_connected: bool = False,
              keep_float: Sequence[Union[str, int]] = (), keep_float_below_db: float = 0,
              target_sqnr_db: float = 0, accuracy: Optional[Callable[[bytes], float]] = None,
              target_accuracy: float = 0,
@@ -217,7 +234,9 @@ def quantize(model: Model, samples: Iterable[Any], output: Union[str, os.PathLik
 
     `ranges` of activations: "min-max", "percentile" (`percentile` says how many) or
     "least-squares". `activations=16`: int16 activations with int8 weights. `input_type` and
-    `output_type`: "int8", "uint8" or "float". `keep_float`: numbers or names of nodes that stay
+    `output_type`: "int8", "uint8" or "float"; unless given, int8 (int16), and float32 for an output
+    that joins parts of very different ranges, as boxes and scores. `per_tensor_fully_connected`:
+    one scale for the weights of fully connected layers, for older readers. `keep_float`: numbers or names of nodes that stay
     float. With `target_sqnr_db`, or `accuracy(model_bytes)` and `target_accuracy`, choices are
     tried, layer by layer. `progress(phase, done, total)` hears how far it is. Ctrl-C ends it.
     """
@@ -225,7 +244,7 @@ def quantize(model: Model, samples: Iterable[Any], output: Union[str, os.PathLik
     content = _bytes_of(model)
     if content[4:8] != b"TFL3":
         content = import_onnx(content)
-    feed = _Feed(samples, Interpreter(content).inputs)
+    feed = _Feed(samples, _inputs_of(content))
     failures: List[BaseException] = []
 
     def on_accuracy(_, data, size, value):
@@ -251,6 +270,7 @@ def quantize(model: Model, samples: Iterable[Any], output: Union[str, os.PathLik
     options = _Options(
         struct_size=ctypes.sizeof(_Options), ranges=_number(_RANGES, "ranges", ranges),
         name=None if isinstance(model, (bytes, bytearray, memoryview)) else os.fsencode(model),
+        per_tensor_fully_connected=per_tensor_fully_connected,
         no_bias_correction=not bias_correction, compensate_rounding=compensate_rounding,
         activations_16=activations == 16, input_type=_number(_ENDS, "input_type", input_type),
         output_type=_number(_ENDS, "output_type", output_type), threads=threads,

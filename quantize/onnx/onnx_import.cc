@@ -183,8 +183,11 @@ class Importer {
     for (const OnnxOptions::InputShape& shape : options_.input_shapes) {
       if (!shape.name.empty() && shape.name != info.name) continue;
       if (info.has_shape && shape.dims.size() != info.dims.size()) {
-        return InvalidArgument("the shape %s for an input of %s", DimsString(shape.dims).c_str(),
-                               DimsString(info.dims).c_str());
+        return InvalidArgument(
+            "the shape %s for an input of %s: give all %zu sizes in the order of the ONNX file "
+            "(--input-shape %.*s=...)",
+            DimsString(shape.dims).c_str(), DimsString(info.dims).c_str(), info.dims.size(),
+            static_cast<int>(info.name.size()), info.name.data());
       }
       dims = shape.dims;
       given = true;
@@ -192,8 +195,19 @@ class Importer {
     if (!info.has_shape && !given) {
       return InvalidArgument("the file does not say its shape: give it (--input-shape)");
     }
-    for (int64_t& size : dims) {
-      if (size < 1 && !given) size = 1;
+    // The batch may be 1; no other size can be guessed.
+    if (!given && !dims.empty() && dims[0] < 1) dims[0] = 1;
+    for (const int64_t size : dims) {
+      if (size < 1 && !given) {
+        std::string example;
+        for (const int64_t known : dims) {
+          example += (example.empty() ? "" : "x") + (known < 1 ? "?" : std::to_string(known));
+        }
+        return InvalidArgument(
+            "the file has names in the place of its height, width or other sizes: give numbers for "
+            "all ? in --input-shape %.*s=%s",
+            static_cast<int>(info.name.size()), info.name.data(), example.c_str());
+      }
       if (size < 1 || size > INT32_MAX) {
         return InvalidArgument("the shape is %s", DimsString(dims).c_str());
       }

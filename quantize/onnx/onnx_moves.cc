@@ -851,7 +851,11 @@ Status ImportWhere(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const Dims condition, n.IntegersAt(0, "the condition"));
   ATOLL_ASSIGN_OR_RETURN(const Dims a, n.IntegersAt(1, "an operand"));
   ATOLL_ASSIGN_OR_RETURN(const Dims b, n.IntegersAt(2, "an operand"));
-  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* shape, n.Input(a.size() >= b.size() ? 1 : 2));
+  // Those of one element go with any other shape.
+  const size_t largest = std::max({condition.size(), a.size(), b.size()});
+  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* shape, n.Input(a.size() == largest   ? 1
+                                                         : b.size() == largest ? 2
+                                                                               : 0));
   const size_t count = static_cast<size_t>(DimsCount(shape->dims));
   for (const size_t size : {condition.size(), a.size(), b.size()}) {
     if (size != count && size != 1) return Unsupported("operands of several shapes");

@@ -48,6 +48,9 @@ int main(void) {
   EXPECT(AtollImportOnnx(bytes, sizeof(bytes), NULL, 1, 0, &result) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollImportOnnx(bytes, sizeof(bytes), NULL, 0, 0, NULL) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollImportOnnx(bytes, sizeof(bytes), NULL, 0, 0, &result) == ATOLL_CORRUPT_MODEL);
+  EXPECT(AtollQuantizeRepair(NULL, 0, &result) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollQuantizeRepair(bytes, sizeof(bytes), NULL) == ATOLL_INVALID_ARGUMENT);
+  EXPECT(AtollQuantizeRepair(bytes, sizeof(bytes), &result) == ATOLL_CORRUPT_MODEL);
   EXPECT(AtollQuantizeCheck(NULL, 0) == ATOLL_INVALID_ARGUMENT);
   EXPECT(AtollQuantizeCheck(bytes, sizeof(bytes)) == ATOLL_CORRUPT_MODEL);
   EXPECT(AtollQuantizedModel(NULL, &size) == NULL && size == 0);

@@ -6,7 +6,7 @@ import unittest
 
 import atoll
 import numpy as np
-from packages import FASHION
+from packages import FASHION, SHARED
 
 CHANNELS = 3
 
@@ -99,6 +99,23 @@ class Quantize(unittest.TestCase):
         made = atoll.quantize(self.model, self.samples, target_accuracy=1,
                               accuracy=lambda model: asked.append(model) or len(asked) - 1)
         self.assertGreater(len(asked), 1)
+
+    def test_types_of_outputs_and_weights(self):
+        both = atoll.quantize(self.model, self.samples, output_type="int8")
+        self.assertEqual(both.report["options"]["output_type"], "quantized, one scale")
+        self.assertEqual(both.model, atoll.quantize(self.model, self.samples).model)
+        self.assertEqual(both.report["outputs"][0]["parts"], [])
+        old = atoll.quantize(self.model, self.samples, per_tensor_fully_connected=True)
+        self.assertEqual(old.report["options"]["fully_connected"], "per tensor")
+
+    def test_half_quantized_file(self):
+        model = SHARED / "models/float/mlperf_tiny_kws_hybrid.tflite"
+        if not model.exists():
+            self.skipTest("reference data: models/float")
+        samples = np.random.default_rng(5).uniform(-20, 20, (16, 49, 10, 1))
+        made = atoll.quantize(model, samples)
+        self.assertEqual({layer["type"] for layer in made.report["layers"]}, {"int8"})
+        atoll.check_quantization(made.model)
 
     def test_refusals(self):
         with self.assertRaisesRegex(atoll.InvalidArgumentError, r"shape \(7,\), must"):

@@ -112,6 +112,10 @@ void ExpectBetter(const std::string& name, const SampleList& calibration, const 
   ListedSamples data(calibration);
   const auto quantized = Quantize(model, &data, {});
   ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  for (const std::string& warning : quantized->report.warnings) {
+    EXPECT_EQ(warning.find("first layer's biases"), warning.npos) << warning;
+    EXPECT_EQ(warning.find("SQNR"), warning.npos) << warning;
+  }
   const Agreement found = Compare(model, quantized->model, inputs);
   std::printf("%s: logits %.2f dB, output %.2f dB, same top-1 %.3f; report %.2f dB\n", name.c_str(),
               found.logits_db, found.output_db, found.same_top1, quantized->report.logits_sqnr_db);
@@ -130,6 +134,20 @@ TEST_F(Anchors, Resnet8) {
 TEST_F(Anchors, VisualWakeWords) {
   ExpectBetter("mlperf_tiny_vww_96_float.tflite", MakeCrops(2, 96, 255, 0, 4),
                MakeCrops(1, 96, 255, 0, 5), {14.2, 0.955});
+}
+
+// Its pixels as they are, which it takes divided by 255.
+TEST_F(Anchors, VisualWakeWordsWithPixelsOfTheWrongScale) {
+  const SampleList crops = MakeCrops(2, 96, 1, 0, 1);
+  if (crops.empty()) GTEST_SKIP();
+  ListedSamples data(crops);
+  const auto quantized =
+      Quantize(ReadBytes(FloatModel("mlperf_tiny_vww_96_float.tflite")), &data, {});
+  ASSERT_TRUE(quantized.ok());
+  EXPECT_TRUE(std::any_of(quantized->report.warnings.begin(), quantized->report.warnings.end(),
+                          [](const std::string& warning) {
+                            return warning.find("first layer's biases") != warning.npos;
+                          }));
 }
 
 TEST_F(Anchors, AnomalyDetection) {

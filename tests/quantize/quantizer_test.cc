@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -136,6 +137,128 @@ class FloatBuilder {
   std::vector<std::unique_ptr<std::vector<uint8_t>>> data_;
 };
 
+Pool2DOptions Pooling(int32_t size, int32_t stride, Padding padding) {
+  Pool2DOptions options;
+  options.filter_h = options.filter_w = size;
+  options.stride_h = options.stride_w = stride;
+  options.padding = padding;
+  return options;
+}
+
+// Around height and width, with `value` as PADV2 does it.
+int32_t Padded(FloatBuilder* b, int32_t x, float value) {
+  Shape shape = b->ShapeOf(x);
+  shape[1] += 2;
+  shape[2] += 2;
+  const int32_t sizes =
+      b->Constant({4, 2}, DataType::kInt32, std::vector<int32_t>{0, 0, 1, 1, 1, 1, 0, 0});
+  return b->Node(OpType::kPADV2,
+                 {x, sizes, b->Constant({}, DataType::kFloat32, std::vector<float>{value})}, shape);
+}
+
+int32_t MaxPooled(FloatBuilder* b, int32_t x, int32_t size, int32_t stride) {
+  Shape shape = b->ShapeOf(x);
+  shape[1] = (shape[1] - size) / stride + 1;
+  shape[2] = (shape[2] - size) / stride + 1;
+  return b->Node(OpType::kMAX_POOL_2D, {x}, shape, Pooling(size, stride, Padding::kValid));
+}
+
+int32_t Leaky(FloatBuilder* b, int32_t x) {
+  return b->Node(OpType::kLEAKY_RELU, {x}, b->ShapeOf(x), LeakyReluOptions{0.1f});
+}
+
+// An operator, or an idiom of several, of those that exporters write between convolutions.
+int32_t RandomOperator(FloatBuilder* b, int32_t x) {
+  const Shape shape = b->ShapeOf(x);
+  const int32_t height = shape[1], width = shape[2], depth = shape[3];
+  const auto ints = [b](std::vector<int32_t> values) {
+    const auto count = static_cast<int32_t>(values.size());
+    return b->Constant({count}, DataType::kInt32, values);
+  };
+  switch (b->Below(19)) {
+    case 0:  // of a size that PyTorch pads on all sides
+      return MaxPooled(b, Padded(b, x, -FLT_MAX), 3, 1);
+    case 1:
+      return b->Node(OpType::kAVERAGE_POOL_2D, {x}, shape, Pooling(3, 1, Padding::kSame));
+    case 2:
+      return b->Node(OpType::kMAX_POOL_2D, {x}, shape, Pooling(2, 1, Padding::kSame));
+    case 3: {
+      if (height > 8) return x;
+      const Shape twice{1, 2 * height, 2 * width, depth};
+      return b->Node(OpType::kRESIZE_NEAREST_NEIGHBOR, {x, ints({2 * height, 2 * width})}, twice,
+                     ResizeOptions());
+    }
+    case 4: {
+      const Shape other{1, height + 1, width - 1, depth};
+      if (width < 4 || height > 12) return x;
+      ResizeOptions options;
+      options.half_pixel_centers = true;
+      return b->Node(OpType::kRESIZE_BILINEAR, {x, ints({height + 1, width - 1})}, other, options);
+    }
+    case 5:
+      return b->Node(OpType::kTRANSPOSE, {x, ints({0, 2, 1, 3})}, {1, width, height, depth});
+    case 6:
+      return b->Node(OpType::kPRELU, {x, b->Constant({1, 1, depth}, 0.9f)}, shape);
+    case 7:
+      return b->Concat(
+          b->Node(OpType::kMUL, {x, b->Constant({depth}, 3.0f)}, shape, ElementwiseOptions()), x);
+    case 8: {
+      std::vector<float> divisors(static_cast<size_t>(depth));
+      for (float& divisor : divisors) divisor = 2 + b->Value();
+      return b->Node(OpType::kDIV, {x, b->Constant({depth}, DataType::kFloat32, divisors)}, shape,
+                     ElementwiseOptions());
+    }
+    case 9:
+      return Leaky(b, x);
+    case 10:
+      return b->Unary(OpType::kHARD_SWISH, x);
+    case 11:
+      return b->Node(OpType::kMAXIMUM, {x, b->Constant({1}, 0.5f)}, shape);
+    case 12:
+      return b->Node(OpType::kMINIMUM,
+                     {x, b->Constant({1}, DataType::kFloat32, std::vector<float>{3e38f})}, shape);
+    case 13:
+      return b->Binary(OpType::kSUB, x, b->Unary(OpType::kLOGISTIC, x));
+    case 14: {
+      if (height % 2 != 0 || width % 2 != 0 || depth > 8) return x;
+      return b->Node(OpType::kSPACE_TO_DEPTH, {x}, {1, height / 2, width / 2, 4 * depth},
+                     BlockOptions{2});
+    }
+    case 15: {
+      const int32_t sizes =
+          b->Constant({4, 2}, DataType::kInt32, std::vector<int32_t>{0, 0, 0, 1, 1, 0, 0, 0});
+      return b->Node(OpType::kPAD, {x, sizes}, {1, height + 1, width + 1, depth});
+    }
+    case 16:
+      return b->Node(OpType::kSLICE, {x, ints({0, 1, 0, 0}), ints({1, height - 1, width, depth})},
+                     {1, height - 1, width, depth});
+    case 17: {  // squeeze and excite
+      ReducerOptions keep;
+      keep.keep_dims = true;
+      const int32_t mean = b->Node(OpType::kMEAN, {x, ints({1, 2})}, {1, 1, 1, depth}, keep);
+      const int32_t gate = b->Unary(OpType::kLOGISTIC, b->Conv(mean, depth, 1));
+      return b->Node(OpType::kMUL, {x, gate}, shape, ElementwiseOptions());
+    }
+    default:
+      return b->Unary(OpType::kRELU_N1_TO_1, x);
+  }
+}
+
+// Convolutions, and between them any operators that the quantizer knows.
+std::vector<uint8_t> RandomMixture(uint64_t seed, SampleList* samples) {
+  FloatBuilder b(1000 + seed);
+  int32_t x = b.Input({1, 8, 8, 3});
+  for (int layer = 0; layer < 5; ++layer) {
+    x = RandomOperator(&b, x);
+    if (b.Below(2) == 0) x = b.Conv(x, 2 + b.Below(6), b.Below(2) == 0 ? 1 : 3);
+    if (b.ShapeOf(x)[3] > 16) x = b.Conv(x, 4, 1);
+  }
+  x = b.FullyConnected(b.Flatten(x), 5);
+  b.Output(x);
+  *samples = b.MakeSamples(20);
+  return b.Build();
+}
+
 // A chain of layers with branches.
 std::vector<uint8_t> RandomNetwork(uint64_t seed, SampleList* samples) {
   FloatBuilder b(seed);
@@ -209,10 +332,17 @@ std::vector<double> ErrorBounds(const Graph& q, const std::vector<double>& large
               step(node.inputs[1]) * largest[node.inputs[0]];
     } else {
       for (const int32_t input : node.inputs) {
-        if (input < 0 || q.tensors[input].type != DataType::kInt8) continue;
+        if (input < 0 || (q.tensors[input].type != DataType::kInt8 &&
+                          q.tensors[input].type != DataType::kFloat32)) {
+          continue;
+        }
         const double own = q.tensors[input].is_constant() ? 0.5 * step(input) : bounds[input];
-        bound = node.type == OpType::kADD ? bound + own : std::max(bound, own);
+        const bool is_sum = node.type == OpType::kADD || node.type == OpType::kSUB;
+        bound = is_sum ? bound + own : std::max(bound, own);
       }
+      if (node.type == OpType::kHARD_SWISH) bound *= 1.5;  // its steepest slope
+      // Slopes are at most 1, and those that are rounded meet values.
+      if (node.type == OpType::kPRELU) bound += step(node.inputs[1]) * largest[node.inputs[0]];
     }
     bounds[output] = bound + 1.5 * step(output);
   }
@@ -221,9 +351,7 @@ std::vector<double> ErrorBounds(const Graph& q, const std::vector<double>& large
 
 class RandomNetworks : public testing::TestWithParam<int> {};
 
-TEST_P(RandomNetworks, ErrorsStayBelowTheSumOfSteps) {
-  SampleList samples;
-  const std::vector<uint8_t> model = RandomNetwork(static_cast<uint64_t>(GetParam()), &samples);
+void ExpectErrorsBelowTheSumOfSteps(const std::vector<uint8_t>& model, const SampleList& samples) {
   const auto quantized = QuantizeWith(model, samples, {.bias_correction = false});
   ASSERT_TRUE(quantized.ok()) << quantized.status().message();
   const Status check = CheckPrescriptions(quantized->model);
@@ -270,6 +398,22 @@ TEST_P(RandomNetworks, ErrorsStayBelowTheSumOfSteps) {
   }
   EXPECT_LE(error, ErrorBounds(q, largest)[q.outputs[0]]);
   EXPECT_GT(quantized->report.logits_sqnr_db, 15);
+}
+
+TEST_P(RandomNetworks, ErrorsStayBelowTheSumOfSteps) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(static_cast<uint64_t>(GetParam()), &samples);
+  ExpectErrorsBelowTheSumOfSteps(model, samples);
+}
+
+TEST_P(RandomNetworks, WithAllKindsOfOperatorsErrorsStayBelowTheSumOfSteps) {
+  for (int i = 0; i < 3; ++i) {
+    SampleList samples;
+    const uint64_t seed = static_cast<uint64_t>(3 * GetParam() + i);
+    SCOPED_TRACE(seed);
+    const std::vector<uint8_t> model = RandomMixture(seed, &samples);
+    ExpectErrorsBelowTheSumOfSteps(model, samples);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomNetworks, testing::Range(1, 25));
@@ -360,6 +504,232 @@ TEST(Quantizer, SearchReachesItsTarget) {
   EXPECT_EQ(asked, 2);
 }
 
+// What MAX_POOL is padded with is no value that a range must hold.
+TEST(Quantizer, PaddingThatStandsForInfinityStaysOutOfRanges) {
+  for (const float value : {-FLT_MAX, -INFINITY, -1e9f}) {
+    for (const bool wide : {false, true}) {
+      FloatBuilder b(41);
+      const int32_t x = Leaky(&b, b.Conv(b.Input({1, 16, 16, 3}), 8, 3));
+      b.Output(b.Conv(MaxPooled(&b, Padded(&b, x, value), 3, 2), 4, 1));
+      const SampleList samples = b.MakeSamples(16);
+      for (const RangeMethod ranges :
+           {RangeMethod::kMinMax, RangeMethod::kPercentile, RangeMethod::kLeastSquares}) {
+        const auto quantized =
+            QuantizeWith(b.Build(), samples, {.ranges = ranges, .activations_16 = wide});
+        ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+        EXPECT_TRUE(CheckPrescriptions(quantized->model).ok());
+        EXPECT_GT(quantized->report.logits_sqnr_db, 28);
+        EXPECT_LT(quantized->report.logits_sqnr_db, 60);
+        for (const QuantizeReport::Layer& layer : quantized->report.layers) {
+          EXPECT_LT(layer.scale, 0.1) << layer.operation;
+          EXPECT_GT(layer.sqnr_alone_db, 28) << layer.operation;
+          EXPECT_EQ(layer.type == "float", wide && layer.operation == "LEAKY_RELU");
+        }
+        EXPECT_THAT(quantized->report.warnings, testing::IsEmpty());
+        const Agreement found = Compare(b.Build(), quantized->model, samples);
+        EXPECT_GT(found.logits_db, 28);
+      }
+    }
+  }
+}
+
+// Nor is what hides places from SOFTMAX: they get next to nothing.
+TEST(Quantizer, MasksBeforeSoftmaxHideAsManyAsBefore) {
+  for (const float value : {-1e9f, -INFINITY}) {
+    FloatBuilder b(43);
+    std::vector<float> mask(8 * 8, 0.0f);
+    for (size_t i = 0; i < mask.size(); ++i) {
+      if (i % 8 > i / 8) mask[i] = value;
+    }
+    const int32_t scores = b.Node(OpType::kMUL, {b.Input({1, 8, 8}), b.Constant({1}, 2.0f)},
+                                  {1, 8, 8}, ElementwiseOptions());
+    const int32_t masked =
+        b.Node(OpType::kADD, {scores, b.Constant({1, 8, 8}, DataType::kFloat32, mask)}, {1, 8, 8},
+               ElementwiseOptions());
+    b.Output(b.Softmax(b.Node(
+        OpType::kRESHAPE, {masked, b.Constant({2}, DataType::kInt32, std::vector<int32_t>{8, 8})},
+        {8, 8}, ReshapeOptions{{8, 8}})));
+    const auto quantized = QuantizeWith(b.Build(), b.MakeSamples(16));
+    ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+    EXPECT_GT(quantized->report.logits_sqnr_db, 25);
+    EXPECT_LT(quantized->report.logits_sqnr_db, 60);
+    EXPECT_GT(quantized->report.output_sqnr_db, 25);
+    const auto model = Model::FromBuffer(quantized->model);
+    ASSERT_TRUE(model.ok());
+    const auto interpreter = Interpreter::Create(*model, {.threads = 1});
+    ASSERT_TRUE(interpreter.ok());
+    SetInputs(b.MakeSamples(1)[0], interpreter->get());
+    ASSERT_TRUE((*interpreter)->Invoke().ok());
+    const std::span<const uint8_t> bytes =
+        (*interpreter)->TensorBytes((*interpreter)->graph().outputs[0]);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      if (mask[i] < 0) {
+        EXPECT_LE(static_cast<int8_t>(bytes[i]), -127) << i;
+      }
+    }
+  }
+}
+
+// Values that are large, but not beyond all others, are values.
+TEST(Quantizer, LargeConstantsThatMeanSomethingStayInRanges) {
+  FloatBuilder b(45);
+  const int32_t x = b.Unary(OpType::kRELU, b.Input({1, 6, 6, 2}));
+  b.Output(Padded(&b, x, -5));
+  b.Output(
+      b.Binary(OpType::kADD, x, b.Constant({1}, DataType::kFloat32, std::vector<float>{2000})));
+  const auto quantized = QuantizeWith(b.Build(), b.MakeSamples(16));
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  EXPECT_NEAR(quantized->report.outputs[0].low, -5, 0.01);
+  EXPECT_GT(quantized->report.outputs[1].high, 1999);
+}
+
+// What YOLOv5's head (sigmoid, halves scaled, joined) and v8's (boxes beside classes) end in.
+TEST(Quantizer, ScoresBesideBoxesKeepTheirSteps) {
+  for (const bool is_v5 : {true, false}) {
+    FloatBuilder b(47);
+    const int32_t x = b.Input({1, 4, 4, 6});
+    const Shape rows{1, 16, 4};
+    const auto flat = [&](int32_t tensor) {
+      const int32_t shape = b.Constant({3}, DataType::kInt32, std::vector<int32_t>(rows));
+      return b.Node(OpType::kRESHAPE, {tensor, shape}, rows, ReshapeOptions{rows});
+    };
+    const auto pixels = [&](int32_t tensor) {
+      return b.Node(OpType::kMUL,
+                    {tensor, b.Constant({1}, DataType::kFloat32, std::vector<float>{640})},
+                    b.ShapeOf(tensor), ElementwiseOptions());
+    };
+    int32_t scores = b.Unary(OpType::kLOGISTIC, b.Conv(x, 4, 1));
+    const int32_t boxes = pixels(b.Unary(OpType::kLOGISTIC, b.Conv(x, 4, 1)));
+    int32_t joined = 0;
+    if (is_v5) {
+      joined = b.Concat(boxes, scores);
+      const int32_t shape = b.Constant({3}, DataType::kInt32, std::vector<int32_t>{1, 16, 8});
+      joined = b.Node(OpType::kRESHAPE, {joined, shape}, {1, 16, 8}, ReshapeOptions{{1, 16, 8}});
+    } else {
+      joined = b.Concat(flat(boxes), flat(scores));
+    }
+    b.Output(joined);
+    const std::vector<uint8_t> model = b.Build();
+    const SampleList samples = b.MakeSamples(16);
+    const auto quantized = QuantizeWith(model, samples);
+    ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+    EXPECT_TRUE(CheckPrescriptions(quantized->model).ok());
+    const QuantizeReport& report = quantized->report;
+    EXPECT_EQ(report.outputs[0].type, "float32");
+    ASSERT_EQ(report.choices.size(), 1u);
+    EXPECT_THAT(report.choices[0], HasSubstr("parts of very different ranges"));
+    ASSERT_EQ(report.parts.size(), 2u);
+    EXPECT_GT(report.parts[0].sqnr_db, 25);
+    EXPECT_GT(report.parts[1].sqnr_db, 25);
+
+    const auto floats = Model::FromBuffer(model), bytes = Model::FromBuffer(quantized->model);
+    ASSERT_TRUE(floats.ok() && bytes.ok());
+    const auto a = Interpreter::Create(*floats, {.threads = 1});
+    const auto q = Interpreter::Create(*bytes, {.threads = 1});
+    ASSERT_TRUE(a.ok() && q.ok());
+    float error = 0;
+    for (const ListedSamples::Sample& sample : samples) {
+      for (Interpreter* interpreter : {a->get(), q->get()}) {
+        SetInputs(sample, interpreter);
+        ASSERT_TRUE(interpreter->Invoke().ok());
+      }
+      std::vector<float> wanted, computed;
+      const int32_t from = (*a)->graph().outputs[0], to = (*q)->graph().outputs[0];
+      Dequantize((*a)->graph().tensors[from], (*a)->TensorBytes(from), &wanted);
+      Dequantize((*q)->graph().tensors[to], (*q)->TensorBytes(to), &computed);
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        if (i % 8 >= 4) error = std::max(error, std::abs(wanted[i] - computed[i]));
+      }
+    }
+    EXPECT_LT(error, 0.02f);
+
+    // Whoever insists gets one scale, and is told what it costs.
+    const auto one = QuantizeWith(model, samples, {.output_type = EndType::kOneScale});
+    ASSERT_TRUE(one.ok()) << one.status().message();
+    EXPECT_EQ(one->report.outputs[0].type, "int8");
+    EXPECT_LT(one->report.parts[1].sqnr_db, 10);
+    EXPECT_THAT(one->report.warnings, testing::Contains(HasSubstr("a part of output")));
+    EXPECT_THAT(ToJson(one->report), HasSubstr("\"parts\": [\n"));
+  }
+}
+
+TEST(Quantizer, PoorLayersAndLogitsGiveWarnings) {
+  // A value far out leaves the others no steps.
+  FloatBuilder b(49);
+  const int32_t x = b.Input({1, 8});
+  b.Output(b.Binary(OpType::kMUL, x, b.Constant({1}, 1.0f)));
+  SampleList samples = b.MakeSamples(40);
+  for (ListedSamples::Sample& sample : samples) {
+    for (float& value : sample[0]) value *= 1e-3f;
+  }
+  samples[0][0][0] = 10;
+  const auto plain = QuantizeWith(b.Build(), samples);
+  ASSERT_TRUE(plain.ok());
+  samples.resize(1);
+  samples.resize(40, {std::vector<float>(8, 0.02f)});
+  const std::vector<uint8_t> model = b.Build();
+  const auto clipped =
+      QuantizeWith(model, samples, {.ranges = RangeMethod::kPercentile, .percentile = 60});
+  ASSERT_TRUE(clipped.ok()) << clipped.status().message();
+  EXPECT_LT(clipped->report.logits_sqnr_db, 10);
+  EXPECT_THAT(clipped->report.warnings, testing::Contains(HasSubstr("logits have an SQNR of")));
+  EXPECT_THAT(clipped->report.warnings, testing::Contains(HasSubstr("alone has an SQNR of")));
+  EXPECT_THAT(plain->report.warnings, testing::Not(testing::Contains(HasSubstr("SQNR of"))));
+}
+
+TEST(Quantizer, DivisionByConstantsIsQuantized) {
+  FloatBuilder b(51);
+  const int32_t x = b.Input({1, 4, 4, 3});
+  b.Output(b.Binary(OpType::kDIV, x,
+                    b.Constant({3}, DataType::kFloat32, std::vector<float>{3, -7, 0.1f})));
+  const auto quantized = QuantizeWith(b.Build(), b.MakeSamples(16));
+  ASSERT_TRUE(quantized.ok());
+  EXPECT_EQ(quantized->report.layers[0].operation, "MUL");
+  EXPECT_EQ(quantized->report.layers[0].type, "int8");
+  EXPECT_GT(quantized->report.logits_sqnr_db, 30);
+  // What has no reciprocal stays what it is.
+  FloatBuilder none(51);
+  none.Output(none.Binary(OpType::kDIV, none.Input({1, 4, 4, 3}),
+                          none.Constant({1}, DataType::kFloat32, std::vector<float>{1e-39f})));
+  SampleList zero(16, {std::vector<float>(48, 0.0f)});
+  const auto kept = QuantizeWith(none.Build(), zero);
+  ASSERT_TRUE(kept.ok()) << kept.status().message();
+  EXPECT_EQ(kept->report.layers[0].operation, "DIV");
+}
+
+TEST(Quantizer, FullyConnectedHasOneScaleForOldReaders) {
+  FloatBuilder b(53);
+  b.Output(b.FullyConnected(b.Input({1, 16}), 8));
+  const std::vector<uint8_t> model = b.Build();
+  const SampleList samples = b.MakeSamples(16);
+  for (const bool compensate : {false, true}) {
+    const auto quantized = QuantizeWith(
+        model, samples, {.compensate_rounding = compensate, .per_tensor_fully_connected = true});
+    ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+    const Status check = CheckPrescriptions(quantized->model);
+    EXPECT_TRUE(check.ok()) << check.message();
+    const Graph graph = (*Model::FromBuffer(quantized->model))->graph();
+    EXPECT_EQ(graph.nodes[0].version, 4);
+    EXPECT_EQ(graph.Input(graph.nodes[0], 1)->quantization.scales.size(), 1u);
+    EXPECT_GT(Compare(model, quantized->model, samples).logits_db, 30);
+  }
+}
+
+TEST(Quantizer, ReportNamesTheRangesThatTheSearchChose) {
+  SampleList samples;
+  const std::vector<uint8_t> model = RandomNetwork(11, &samples);
+  const auto plain = QuantizeWith(model, samples);
+  ASSERT_TRUE(plain.ok());
+  QuantizeOptions options;
+  options.target_accuracy = 2;
+  int asked = 0;
+  options.accuracy = [&asked](std::span<const uint8_t>) -> Result<double> { return ++asked; };
+  const auto searched = QuantizeWith(model, samples, options);
+  ASSERT_TRUE(searched.ok());
+  EXPECT_THAT(ToJson(plain->report), HasSubstr("\"ranges\": \"min/max\""));
+  EXPECT_THAT(ToJson(searched->report), HasSubstr("\"ranges\": \"least squares\""));
+}
+
 TEST(Quantizer, SignaturesAndMetadataAreKept) {
   FloatBuilder b(13);
   const int32_t x = b.Input({1, 4, 4, 3});
@@ -443,6 +813,26 @@ TEST(Quantizer, SamplesOfAnotherScaleThanTheModelsGiveAWarning) {
   const auto right = QuantizeWith(b.Build(), samples);
   ASSERT_TRUE(right.ok());
   EXPECT_THAT(right->report.warnings, testing::IsEmpty());
+}
+
+// Pixels of 0 to 255 for a network that was trained with 0 to 1: its biases say so.
+TEST(Quantizer, PixelsForAModelOfSmallValuesGiveAWarning) {
+  FloatBuilder b(27);
+  const int32_t x = b.Input({1, 8, 8, 3});
+  b.Output(b.Unary(OpType::kRELU6, b.Conv(x, 8, 3)));
+  SampleList samples = b.MakeSamples(16);
+  const auto warnings = [&](float scale) {
+    for (ListedSamples::Sample& sample : samples) {
+      for (size_t i = 0; i < sample[0].size(); ++i) {
+        sample[0][i] = scale * static_cast<float>(i % 11) / 10;
+      }
+    }
+    const auto quantized = QuantizeWith(b.Build(), samples);
+    EXPECT_TRUE(quantized.ok());
+    return quantized->report.warnings;
+  };
+  EXPECT_THAT(warnings(255), testing::Contains(HasSubstr("the first layer's biases")));
+  EXPECT_THAT(warnings(2), testing::IsEmpty());
 }
 
 // The places in a zip archive behind a model count from the beginning of the file.

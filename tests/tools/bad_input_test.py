@@ -82,7 +82,7 @@ class BadModels(CommandTest):
                 self.assertEqual(result.code, BAD_MODEL)
                 self.assertIn(name, result.stderr)
                 self.assertNotIn("undamaged", result.stderr)
-        self.fail_with(BAD_MODEL, ("run", self.file("m.onnx", bytes(64)), *CPU), "convert it to")
+        self.fail_with(BAD_MODEL, ("run", self.file("m.onnx", bytes(64)), *CPU), "'atoll import'")
 
     def test_dynamic_range_quantized(self):
         """Weights of bytes for activations of float32."""
@@ -92,7 +92,7 @@ class BadModels(CommandTest):
             model = self.weighted_model(relu, tensor("x", [1, 4], float32),
                                         tensor("w", [2, 4], dtype, buffer=1),
                                         tensor("y", [1, 2], float32))
-            self.refuse(model, words, "full integer quantization")
+            self.refuse(model, words, "'atoll quantize'")
             self.assertNotIn("undamaged", run("run", model).stderr)
 
     def weighted_model(self, operator, *tensors):

@@ -18,6 +18,14 @@ def test_set(name, header):
         return file.read()[header:]
 
 
+class Refusals(CommandTest):
+    def test_file_that_is_no_coco(self):
+        for content in (b"{", b"[]", b'{"categories": 3}'):
+            command = ["evaluate", FASHION_MODEL, self.file("instances.json", content)]
+            self.fail_with(2, command, "not as COCO has instances", "give its instances_")
+            self.assertNotIn("exception", run(*command).stderr)
+
+
 class Evaluate(CommandTest):
     @classmethod
     def setUpClass(cls):

@@ -74,8 +74,7 @@ TEST(Lint, FindsFloatModels) {
   }
   const std::vector<Finding> findings = Lint(m, {});
   ASSERT_THAT(Codes(findings), ElementsAre("float_model"));
-  EXPECT_THAT(findings[0].message,
-              AllOf(HasSubstr("100 %"), HasSubstr("full integer quantization")));
+  EXPECT_THAT(findings[0].message, AllOf(HasSubstr("100 %"), HasSubstr("'atoll quantize'")));
 }
 
 TEST(Lint, FindsInputsThatAreNoPictures) {

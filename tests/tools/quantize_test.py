@@ -11,7 +11,7 @@ import time
 import unittest
 import zipfile
 
-from atoll_command import COMMAND, FLATC, SOURCE, CommandTest, run
+from atoll_command import COMMAND, FLATC, SHARED, SOURCE, CommandTest, run
 
 SIDE, CHANNELS, FILTERS = 8, 3, 4
 
@@ -42,7 +42,7 @@ def field(number, content):
 def onnx_relu(sizes, batch=None):
     """An ONNX file of one Relu from x to y."""
     def value(name):
-        dims = b"".join(field(1, field(1, size)) for size in sizes)
+        dims = b"".join(field(1, field(1 if isinstance(size, int) else 2, size)) for size in sizes)
         if batch is not None:
             dims = field(1, field(2, batch)) + dims
         return field(1, name) + field(2, field(1, field(1, 1) + field(2, dims)))
@@ -229,6 +229,36 @@ class Quantize(CommandTest):
         self.fail_with(4, ["quantize", self.file("m.onnx", b"\xff" * 40), "--calibrate", samples,
                            "-o", self.output], "m.onnx")
 
+    def test_samples_that_cannot_be_opened(self):
+        self.refused(1, [self.directory / "absent.npz"], "absent.npz")
+        self.refused(1, [self.directory / "absent.npy"], "absent.npy")
+        self.refused(2, [self.array()], "nan", "finite", options=["--mean", "nan"])
+
+    def test_accuracy_is_a_word_of_its_own(self):
+        samples = self.array()
+        measure = lambda command: ["--accuracy-command", command, "--target-accuracy", "0.5"]
+        self.refused(1, [samples], "printed no number", options=measure("echo {} model1.tflite"))
+        for printed in ("accuracy=0.9", "0.9 of {}", "top-1: 0.9,", "(0.9)", "90 %"):
+            self.quantize(samples, options=measure(f"echo '{printed}'"))
+
+    def test_half_quantized_file(self):
+        model = SHARED / "models/float/mlperf_tiny_kws_hybrid.tflite"
+        if not model.exists():
+            self.skipTest("reference data: models/float")
+        samples = self.file("s.npy", npy((16, 49, 10, 1), self.values(16 * 490)))
+        report = self.quantize(samples, model=model)
+        self.assertEqual({layer["type"] for layer in report["layers"]}, {"int8"})
+        self.assertIsNone(report["device"]["before"]["cpu_ms"])
+        self.assertIn("float32", report["device"]["before"]["reason"])
+        self.assertIn("does not run", self.succeed("quantize", model, "--calibrate", samples, "-o",
+                                                   self.output).stdout)
+        # Whoever runs it hears what helps.
+        self.fail_with(4, ["run", model, "--device", "cpu"], "atoll quantize")
+
+    def test_old_readers(self):
+        report = self.quantize(self.array(), options=["--per-tensor-fully-connected"])
+        self.assertEqual(report["options"]["fully_connected"], "per tensor")
+
     def test_inputs_are_not_overwritten(self):
         self.fail_with(2, ["quantize", self.float_model, "--calibrate", self.array(), "-o",
                            self.float_model], "float.tflite")
@@ -258,6 +288,30 @@ class Quantize(CommandTest):
         # And straight from ONNX, with samples in its own order.
         samples = self.file("s.npy", npy((4, 3, 4, 5), self.values(240)))
         self.assertEqual(self.quantize(samples, model=model)["layers"][0]["operator"], "RELU")
+
+    def test_sizes_that_no_one_knows(self):
+        sizes = lambda *dims: self.file("m.onnx", onnx_relu(dims))
+        self.json("import", sizes(b"n", 3, 4, 5), "-o", self.output)
+        self.assertIn("[1,4,5,3]", self.succeed("inspect", self.output).stdout)
+        self.output.unlink()
+        for command in (["import", sizes(b"n", 3, b"height", b"width"), "-o", self.output],
+                        ["quantize", sizes(b"n", 3, b"height", b"width"), "-o", self.output,
+                         "--calibrate", self.array()]):
+            self.fail_with(2, command, "'x'", "--input-shape x=1x3x?x?")
+        self.assertFalse(self.output.exists())
+        self.json("import", sizes(b"n", 3, b"height", b"width"), "-o", self.output, "--input-shape",
+                  "x=1x3x4x6")
+        self.assertIn("[1,4,6,3]", self.succeed("inspect", self.output).stdout)
+        self.fail_with(2, ["quantize", sizes(1, 3, 4, 5), "-o", self.output, "--calibrate",
+                           self.array(), "--input-shape", "4x5"], "all 4 sizes",
+                       "order of the ONNX file")
+
+    def test_files_that_are_no_models(self):
+        for content in (b"BM" + bytes(200), b"\x89PNG\r\n\x1a\n", b""):
+            self.fail_with(4, ["import", self.file("cat.bmp", content), "-o", self.output],
+                           "neither a .tflite nor an ONNX file")
+        onnx = self.file("m.onnx", onnx_relu([1, 3]))
+        self.fail_with(4, ["run", onnx], "'atoll import'", "'atoll quantize'")
 
     def test_import_refusals(self):
         self.fail_with(2, ["import", self.float_model, "-o", self.output], "float.tflite")

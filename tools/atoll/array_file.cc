@@ -108,6 +108,10 @@ ArrayFile::ArrayFile(const std::string& path) : path_(path) {
       zip_error_init_with_code(&reason, error);
       const std::string text = zip_error_strerror(&reason);
       zip_error_fini(&reason);
+      // As with a .npy file, what cannot be opened is no mistake in the command.
+      if (error == ZIP_ER_NOENT || error == ZIP_ER_OPEN || error == ZIP_ER_READ) {
+        Fail(ExitCode::kFailure, "cannot open '{}': {}; {}", path, text, AdviseReading(errno));
+      }
       Fail(ExitCode::kUsage, "cannot open '{}': {}; give a file that numpy.savez wrote", path,
            text);
     }

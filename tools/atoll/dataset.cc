@@ -295,7 +295,11 @@ class Coco : public DataSet {
     try {
       Read(nlohmann::json::parse(ReadFile(path)), labels);
     } catch (const nlohmann::json::exception& error) {
-      Fail(ExitCode::kUsage, "'{}' is not as COCO has instances: {}", path, error.what());
+      // Without the library's name for it, which comes first, in brackets.
+      const std::string_view what = error.what();
+      const size_t end = what.find("] ");
+      Fail(ExitCode::kUsage, "'{}' is not as COCO has instances: {}; give its instances_*.json",
+           path, end == what.npos ? what : what.substr(end + 2));
     }
     if (pictures_.empty()) Fail(ExitCode::kUsage, "'{}' names no pictures", path);
   }

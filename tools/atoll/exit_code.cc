@@ -76,12 +76,14 @@ const char* AdviseConversion(const std::string& message) {
   const auto has = [&](const char* words) { return message.find(words) != message.npos; };
   // Weights, and what they are multiplied by.
   if (has("float32") && (has("type int8") || has("is int8"))) {
-    return "the model is dynamic-range quantized: convert it with full integer quantization";
+    return "the model is dynamic-range quantized: 'atoll quantize' makes a fully quantized one of "
+           "it";
   }
   if (has("type float16")) {
     return "float16 weights run where a DEQUANTIZE makes float32 of them, as TensorFlow's "
            "converter "
-           "writes them; convert the model again, or with full integer quantization";
+           "writes them; convert the model again, or let 'atoll quantize' make an int8 model of "
+           "the float one";
   }
   return "";
 }

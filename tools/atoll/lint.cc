@@ -83,7 +83,7 @@ void LintPlacement(const AtollInterpreter* interpreter, bool lists_reasons,
   if (float_macs * 2 > macs) {
     Add(findings, "float_model",
         "the model computes {:.0f} % of its multiply-accumulates in float32, which no device does "
-        "and which is slow on the CPU; convert it with full integer quantization",
+        "and which is slow on the CPU; 'atoll quantize' makes an int8 model of it",
         100.0 * static_cast<double>(float_macs) / static_cast<double>(macs));
   } else if (refused != nullptr && AtollInterpreterGetPartitionCount(interpreter) == 0) {
     Add(findings, "nothing_on_device",

@@ -29,7 +29,7 @@
 namespace atollcmd {
 
 void AddPixelScalingOptions(Command* command, atollrt::PixelScaling* scaling) {
-  command->Add("--mean", scaling->mean);
+  command->Add("--mean", scaling->mean)->check(FiniteNumber());
   command->Add("--std", scaling->std)->check(NonzeroNumber());
 }
 

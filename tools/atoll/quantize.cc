@@ -69,10 +69,11 @@ ModelFile ImportOnnx(const std::string& path, std::string_view bytes,
   for (const std::string& text : input_shapes) {
     parsed.push_back(*ParseInputShape(text));
     if (parsed.back().index >= 0) {
-      Fail(
-          ExitCode::kUsage,
-          "--input-shape '{}' names an input by its number; inputs of ONNX files are given by name",
-          text);
+      Fail(ExitCode::kUsage,
+           "--input-shape '{}' names an input by its number; inputs of ONNX files are given by "
+           "name, "
+           "with sizes in the order of that file, for example images=1x3x320x320",
+           text);
     }
     dims.emplace_back(parsed.back().sizes.begin(), parsed.back().sizes.end());
   }
@@ -83,6 +84,13 @@ ModelFile ImportOnnx(const std::string& path, std::string_view bytes,
   AtollQuantized* imported = nullptr;
   const AtollStatus status = AtollImportOnnx(bytes.data(), bytes.size(), shapes.data(),
                                              shapes.size(), keep_layout, &imported);
+  // The version of its form comes first in files of all exporters.
+  if (status == ATOLL_CORRUPT_MODEL && !bytes.starts_with('\x08')) {
+    Fail(ExitCode::kBadModel,
+         "'{}' is neither a .tflite nor an ONNX file: it does not begin as one; give a model, for "
+         "example what torch.onnx.export writes",
+         path);
+  }
   if (status != ATOLL_OK) {
     Fail(ExitCodeOf(status, Activity::kLoadingModel), "cannot import '{}': {}", path,
          AtollQuantizeLastError());
@@ -239,6 +247,7 @@ struct Options {
   bool no_bias_correction = false;
   bool compensate_rounding = false;
   bool activations_16 = false;
+  bool per_tensor_fully_connected = false;
   bool float_io = false;
   std::string input_type;
   std::string output_type;
@@ -253,6 +262,7 @@ struct Options {
 
 int32_t EndOf(const std::string& type, bool float_io) {
   if (type == "float" || (type.empty() && float_io)) return ATOLL_END_FLOAT;
+  if (type == "int8") return ATOLL_END_ONE_SCALE;
   return type == "uint8" ? ATOLL_END_UINT8 : ATOLL_END_QUANTIZED;
 }
 
@@ -329,14 +339,26 @@ class AccuracyCommand {
   }
 
  private:
-  static std::optional<double> LastNumber(const std::string& text) {
-    size_t end = text.find_last_of("0123456789");
-    if (end == text.npos) return std::nullopt;
-    ++end;
-    size_t begin = text.find_last_not_of("0123456789+-.eE", end - 1);
-    begin = begin == text.npos ? 0 : begin + 1;
-    while (begin < end && (text[begin] == 'e' || text[begin] == 'E' || text[begin] == '+')) ++begin;
-    return ParseNumber<double>(std::string_view(text).substr(begin, end - begin));
+  // A word of its own, perhaps with a name and "=" or ":" in front and a sign behind it; digits of
+  // a path are none.
+  static std::optional<double> LastNumber(std::string_view text) {
+    constexpr std::string_view kSpace = " \t\r\n";
+    while (true) {
+      const size_t last = text.find_last_not_of(kSpace);
+      if (last == text.npos) return std::nullopt;
+      text = text.substr(0, last + 1);
+      const size_t space = text.find_last_of(kSpace);
+      std::string_view word = text.substr(space == text.npos ? 0 : space + 1);
+      text.remove_suffix(word.size());
+      if (const size_t sign = word.find_last_of("=:(["); sign != word.npos) {
+        word.remove_prefix(sign + 1);
+      }
+      if (const size_t end = word.find_last_not_of("%,;.)]}"); end != word.npos) {
+        word = word.substr(0, end + 1);
+      }
+      if (word.starts_with('+')) word.remove_prefix(1);
+      if (const auto number = ParseNumber<double>(word)) return number;
+    }
   }
 
   const std::string command_;
@@ -510,9 +532,11 @@ std::string ReportText(const Json& report) {
                       Db(report["output_sqnr_db"]));
   const Json& before = report["device"]["before"];
   const Json& after = report["device"]["after"];
-  text +=
-      fmt::format("before    0 of {} operators on the device; {:.3f} ms on this CPU (measured)\n",
-                  before["operators"].get<int>(), before["cpu_ms"].get<double>());
+  text += fmt::format(
+      "before    0 of {} operators on the device; {}\n", before["operators"].get<int>(),
+      before["cpu_ms"].is_number()
+          ? fmt::format("{:.3f} ms on this CPU (measured)", before["cpu_ms"].get<double>())
+          : Printable(before["reason"].get<std::string>()));
   text += fmt::format(
       "after     {} of {} operators on the device{}\n", after["on_device"].get<int>(),
       after["operators"].get<int>(),
@@ -524,6 +548,14 @@ std::string ReportText(const Json& report) {
     text += fmt::format("  on the CPU: {:>4} {}{}\n", node["index"].get<int>(),
                         Printable(node["operator"].get<std::string>()),
                         reason.empty() ? "" : ": " + Printable(reason));
+  }
+  for (const Json& output : report["outputs"]) {
+    for (const Json& part : output["parts"]) {
+      text += fmt::format(
+          "part      {} of output '{}', from {:g} to {:g}: {}\n",
+          Printable(part["name"].get<std::string>()), Printable(output["name"].get<std::string>()),
+          part["range"][0].get<double>(), part["range"][1].get<double>(), Db(part["sqnr_db"]));
+    }
   }
   for (const Json& choice : report["choices"]) {
     text += fmt::format("chosen    {}\n", Printable(choice.get<std::string>()));
@@ -563,6 +595,7 @@ AtollQuantizeOptions ToLibraryOptions(const Options& options, Work* work) {
   how.activations_16 = options.activations_16;
   how.input_type = EndOf(options.input_type, options.float_io);
   how.output_type = EndOf(options.output_type, options.float_io);
+  how.per_tensor_fully_connected = options.per_tensor_fully_connected;
   how.threads = options.threads;
   how.target_sqnr_db = options.target_sqnr_db.value_or(0);
   if (!options.accuracy_command.empty()) {
@@ -592,15 +625,46 @@ void CheckOptions(const Options& options) {
   }
 }
 
+// The model as it is given, or with float32 for the weights that keep it from running.
+class FloatModel {
+ public:
+  // `bytes` must outlive it. Throws CommandError.
+  FloatModel(std::string_view bytes, const Options& options) {
+    const std::string what = "'" + options.model + "'";
+    try {
+      model_.emplace(bytes, what, "cpu", options.threads);
+      return;
+    } catch (const CommandError& error) {
+      AtollQuantized* made = nullptr;
+      if (AtollQuantizeRepair(bytes.data(), bytes.size(), &made) != ATOLL_OK) throw;
+      repaired_.reset(made);
+      if (BytesOf(repaired_) == bytes) throw;
+    }
+    reason_ = "no time, as it does not run: some of its weights are bytes, which became float32";
+    model_.emplace(BytesOf(repaired_), what, "cpu", options.threads);
+  }
+
+  const LoadedModel& model() const { return *model_; }
+  AtollInterpreter* interpreter() const { return model_->interpreter(); }
+  // Why the model as it is given cannot be measured; "" if it can.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  ModelFile repaired_;
+  std::optional<LoadedModel> model_;
+  std::string reason_;
+};
+
 void RunQuantize(const Options& options) {
   CheckOptions(options);
   std::string float_bytes = ReadFile(options.model);
   if (!IsTflite(float_bytes)) {
     float_bytes = BytesOf(ImportOnnx(options.model, float_bytes, options.input_shapes, false));
   } else if (!options.input_shapes.empty()) {
-    Fail(ExitCode::kUsage, "--input-shape is for ONNX files; '{}' has its shapes", options.model);
+    Fail(ExitCode::kUsage, "--input-shape is for ONNX files; '{}' has its shapes; leave it out",
+         options.model);
   }
-  const LoadedModel before(float_bytes, "'" + options.model + "'", "cpu", options.threads);
+  const FloatModel before(float_bytes, options);
   Calibration calibration(options.calibration, before.interpreter());
 
   const AccuracyCommand accuracy(options.accuracy_command);
@@ -633,15 +697,19 @@ void RunQuantize(const Options& options) {
   Json report = NewReport("quantize");
   report.update(Json::parse(AtollQuantizedReport(quantized.get())));
   report["output"] = options.output;
-  Json device_before = DeviceUseJson(before);
+  Json device_before = DeviceUseJson(before.model());
+  device_before["cpu_ms"] = nullptr;
+  device_before["reason"] = before.reason();
   calibration.Rewind();
   Sample sample;
-  device_before["cpu_ms"] = calibration.Next(&sample) ? RoundedMs(CpuMs(before, sample)) : 0;
+  if (before.reason().empty() && calibration.Next(&sample)) {
+    device_before["cpu_ms"] = RoundedMs(CpuMs(before.model(), sample));
+  }
   report["device"] = {{"name", options.device},
                       {"before", std::move(device_before)},
                       {"after", DeviceUseJson(after)}};
   const bool page = options.report.ends_with(".html");
-  DescribeWorst(&calibration, before, after, page, &report["worst"]);
+  DescribeWorst(&calibration, before.model(), after, page, &report["worst"]);
 
   OutputFiles files;
   const std::string_view bytes = BytesOf(quantized);
@@ -680,6 +748,7 @@ void AddQuantizeCommand(CLI::App* app) {
   command.Flag("--no-bias-correction", command->no_bias_correction);
   command.Flag("--compensate-rounding", command->compensate_rounding);
   command.Flag("--16x8", command->activations_16);
+  command.Flag("--per-tensor-fully-connected", command->per_tensor_fully_connected);
   command.Flag("--float-io", command->float_io);
   command.Add("--input-type", command->input_type)
       ->check(CLI::IsMember({"int8", "uint8", "float"}));

@@ -28,12 +28,18 @@ std::string AdviseFormat(const std::string& path) {
   std::string start(8, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   const auto convert = [](const char* what) {
-    return fmt::format("this is {}; convert it to .tflite, with full integer quantization", what);
+    return fmt::format(
+        "this is {}; convert it to a float .tflite or to ONNX, of which 'atoll quantize' makes an "
+        "int8 model",
+        what);
   };
   // A message whose first fields are the version of its form and who made it, or its graph.
   const bool is_onnx = start[0] == 8 && start[1] > 0 && start[1] < 32 &&
                        (start[2] == 0x12 || start[2] == 0x1a || start[2] == 0x3a);
-  if (is_onnx || path.ends_with(".onnx")) return convert("an ONNX file");
+  if (is_onnx || path.ends_with(".onnx")) {
+    return "this is an ONNX file; 'atoll import' makes a float .tflite of it, 'atoll quantize' an "
+           "int8 one";
+  }
   if (start.starts_with("\x89HDF")) return convert("a Keras file (HDF5)");
   if (start.starts_with("PK\3\4")) return convert("an archive, as PyTorch and Keras write them");
   if (path.ends_with(".pb")) return convert("a TensorFlow graph");

@@ -99,4 +99,10 @@ CLI::Validator NonzeroNumber() {
   });
 }
 
+CLI::Validator FiniteNumber() {
+  return Number("FINITE", [](std::optional<double> number) -> std::string {
+    return number && std::isfinite(*number) ? "" : "a finite number";
+  });
+}
+
 }  // namespace atollcmd

@@ -95,6 +95,8 @@ CLI::Validator WholeNumber();
 // What a score may be held against.
 CLI::Validator Score();
 CLI::Validator NonzeroNumber();
+// Accepts numbers, but neither infinities nor NaN.
+CLI::Validator FiniteNumber();
 
 // ---- The subcommands ---------------------------------------------------------------------------
 

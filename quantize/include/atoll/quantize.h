@@ -35,22 +35,27 @@ typedef enum AtollQuantizeRanges {
 } AtollQuantizeRanges;
 
 typedef enum AtollQuantizeEnd {
-  ATOLL_END_QUANTIZED = 0, /* as activations: int8, int16 with activations_16 */
+  /* As activations, int8 or int16 with activations_16; float for an output that joins parts whose
+   * ranges differ so much that one scale would cost the narrow ones, as boxes and scores. */
+  ATOLL_END_QUANTIZED = 0,
   ATOLL_END_FLOAT = 1,
-  ATOLL_END_UINT8 = 2
+  ATOLL_END_UINT8 = 2,
+  ATOLL_END_ONE_SCALE = 3 /* as activations, whatever that costs */
 } AtollQuantizeEnd;
 
 typedef struct AtollQuantizeOptions {
-  size_t struct_size;            /* sizeof(AtollQuantizeOptions) */
-  const char* name;              /* of the model, for the report; NULL: none */
-  int32_t ranges;                /* an AtollQuantizeRanges */
-  int32_t no_bias_correction;    /* 1: biases stay what they are */
-  int32_t compensate_rounding;   /* 1: weights are rounded by the errors of those before them */
-  int32_t activations_16;        /* 1: int16 activations with int8 weights */
-  int32_t input_type;            /* an AtollQuantizeEnd */
-  int32_t output_type;           /* an AtollQuantizeEnd */
-  int32_t threads;               /* 0: as many as cores, at most 4 */
-  int32_t reserved;              /* 0 */
+  size_t struct_size;          /* sizeof(AtollQuantizeOptions) */
+  const char* name;            /* of the model, for the report; NULL: none */
+  int32_t ranges;              /* an AtollQuantizeRanges */
+  int32_t no_bias_correction;  /* 1: biases stay what they are */
+  int32_t compensate_rounding; /* 1: weights are rounded by the errors of those before them */
+  int32_t activations_16;      /* 1: int16 activations with int8 weights */
+  int32_t input_type;          /* an AtollQuantizeEnd */
+  int32_t output_type;         /* an AtollQuantizeEnd */
+  int32_t threads;             /* 0: as many as cores, at most 4 */
+  /* 1: one scale for the weights of FULLY_CONNECTED, as older readers want (TensorFlow Lite 2.9).
+   */
+  int32_t per_tensor_fully_connected;
   double percentile;             /* of ATOLL_RANGES_PERCENTILE; 0: 99.99 */
   const char* const* keep_float; /* numbers or names of outputs of nodes that stay float */
   size_t keep_float_count;
@@ -79,6 +84,11 @@ ATOLL_EXPORT AtollStatus AtollQuantize(const void* model, size_t model_size,
                                        const AtollQuantizeSamples* samples,
                                        const AtollQuantizeOptions* options,
                                        AtollQuantized** quantized);
+/* A float .tflite file that runs everywhere: weights of int8 or float16 between float activations
+ * (dynamic range) become float32. AtollQuantizedModel has its bytes, those given if there are no
+ * such weights; the report is empty. AtollQuantize does this itself. */
+ATOLL_EXPORT AtollStatus AtollQuantizeRepair(const void* model, size_t model_size,
+                                             AtollQuantized** repaired);
 /* The bytes of the .tflite file, as long as `quantized` lives. */
 ATOLL_EXPORT const void* AtollQuantizedModel(const AtollQuantized* quantized, size_t* size);
 /* The report as JSON. */
@@ -94,7 +104,7 @@ typedef struct AtollOnnxShape {
 
 /* Imports an ONNX file as a float .tflite file: AtollQuantizedModel has its bytes, the report is
  * empty. Inputs of four dimensions become [N, H, W, C], unless `keep_layout` is 1. `shapes` may be
- * NULL if `shape_count` is 0: symbolic dimensions are then 1. */
+ * NULL if `shape_count` is 0: a first dimension (the batch) without a number is then 1. */
 ATOLL_EXPORT AtollStatus AtollImportOnnx(const void* model, size_t model_size,
                                          const AtollOnnxShape* shapes, size_t shape_count,
                                          int keep_layout, AtollQuantized** imported);

@@ -4,7 +4,8 @@
 
 usage: make_operators.py ONNXRUNTIME [OUTPUT]
 
-Needs Debian's python3-onnx, and in the folder ONNXRUNTIME what get_onnxruntime.sh brings.
+Needs Debian's python3-onnx, and in the folder ONNXRUNTIME a copy of onnxruntime/ after
+'npm ci --ignore-scripts' there.
 The pack is zlib's, of records (numbers little-endian): uint32 length and name; uint32 length and
 the model; uint32 number of inputs, and for each uint32 rank and uint32 sizes; uint32 number of
 outputs, and for each uint32 elements, float32 scale, int16 values (value = scale * int16).
@@ -311,6 +312,68 @@ def resizing():
              order=["x0", "", "", "c0"], mode="nearest", nearest_mode="floor", opsets=(13,), **rest)
 
 
+def chain(name, nodes, constants=(), shape=None, opsets=(11, 13, 16, 17)):
+    """One file per opset from x0 to y0; `nodes`: (operator, inputs, output, attributes)."""
+    for opset in opsets:
+        graph = helper.make_graph(
+            [helper.make_node(op, inputs.split(), [output], **rest)
+             for op, inputs, output, rest in nodes], "g",
+            [helper.make_tensor_value_info("x0", TensorProto.FLOAT, shape or PICTURE)],
+            [helper.make_tensor_value_info("y0", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(numpy.asarray(c), f"c{i}") for i, c in enumerate(constants)])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
+                                  ir_version=7, producer_name="")
+        model = onnx.shape_inference.infer_shapes(model)
+        FILES[f"{name}_{opset}"] = (model.SerializeToString(), [shape or PICTURE])
+
+
+def computed_shapes():
+    """Operators that compute shapes, on their way to what takes one."""
+    tensor = numpy_helper.from_array
+    chain("Constant", [("Constant", "", "a", {"value": tensor(floats(4, 1, 1))}),
+                       ("Add", "x0 a", "y0", {})])
+    chain("Constant_float", [("Constant", "", "a", {"value_float": 1.5}),
+                             ("Add", "x0 a", "y0", {})], opsets=(12, 13, 16))
+    chain("Constant_ints", [("Constant", "", "a", {"value_ints": [1, 4, -1]}),
+                            ("Reshape", "x0 a", "y0", {})], opsets=(12, 13, 16))
+    chain("ConstantOfShape", [
+        ("Shape", "x0", "s", {}),
+        ("ConstantOfShape", "s", "a", {"value": tensor(numpy.array([1.5], numpy.float32))}),
+        ("Add", "x0 a", "y0", {})])
+    chain("Shape", [("Shape", "x0", "s", {}), ("Gather", "s c0", "d", {"axis": 0}),
+                    ("Concat", "d c1", "t", {"axis": 0}), ("Reshape", "x0 t", "y0", {})],
+          [integers(0, 2), integers(-1)])
+    chain("Size", [("Size", "x0", "s", {}), ("Reshape", "s c0", "t", {}),
+                   ("Reshape", "x0 t", "y0", {})], [integers(1)])
+    chain("Range", [("Shape", "x0", "s", {}), ("Gather", "s c0", "d", {"axis": 0}),
+                    ("Range", "c1 d c2", "r", {}), ("Cast", "r", "f", {"to": 1}),
+                    ("Add", "x0 f", "y0", {})],
+          [numpy.int64(3), numpy.int64(0), numpy.int64(1)])
+    # Sizes of -1 are those of the tensor, as Expand's are computed.
+    chain("Where_Equal", [("Shape", "x0", "s", {}), ("Equal", "c0 c1", "e", {}),
+                          ("Where", "e s c0", "t", {}), ("Expand", "x0 t", "y0", {})],
+          [integers(2, -1, 7, -1), integers(-1)])
+    for op in ("Less", "Greater"):
+        chain(op, [("Shape", "x0", "s", {}), (op, "s c0", "e", {}),
+                   ("Where", "e c1 c2", "t", {}), ("Tile", "x0 t", "y0", {})],
+              [integers(5), integers(2), integers(1)])
+    for op in ("Floor", "Ceil"):
+        chain(op, [("Shape", "x0", "s", {}), ("Cast", "s", "f", {"to": 1}),
+                   ("Mul", "f c0", "m", {}), (op, "m", "r", {}), ("Cast", "r", "t", {"to": 7}),
+                   ("Slice", "x0 c1 t c2", "y0", {})],
+              [numpy.array([1, .7, .7, .7], numpy.float32), integers(0, 0, 0, 0),
+               integers(0, 1, 2, 3)])
+    for keep in (0, 1):
+        chain(f"ReduceProd_{keep}", [
+            ("Shape", "x0", "s", {}), ("Slice", "s c0 c1", "d", {}),
+            ("ReduceProd", "d", "p", {"axes": [0], "keepdims": keep}),
+            ("Reshape", "p c2", "q", {}), ("Concat", "c2 q", "t", {"axis": 0}),
+            ("Reshape", "x0 t", "y0", {})], [integers(1), integers(4), integers(1)])
+    chain("Sqrt", [("Abs", "x0", "a", {}), ("Sqrt", "a", "y0", {})], opsets=(7, 9, 13, 16))
+    chain("Reciprocal", [("Add", "x0 c0", "a", {}), ("Reciprocal", "a", "y0", {})],
+          [scalar(3)], opsets=(7, 9, 13, 16))
+
+
 def record(name, model, shapes, outputs):
     name = name.encode()
     parts = [struct.pack("<I", len(name)), name, struct.pack("<I", len(model)), model,
@@ -332,7 +395,7 @@ def record(name, model, shapes, outputs):
 def main():
     onnxruntime = pathlib.Path(sys.argv[1]).resolve()
     target = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else HERE / "operators.pack")
-    for make in (windows, products, arithmetic, moves, resizing):
+    for make in (windows, products, arithmetic, moves, resizing, computed_shapes):
         make()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
