@@ -64,8 +64,8 @@ bool RefuseCopies(const Graph& graph, const std::vector<std::vector<int32_t>>& s
       if (more > limit - bytes) {
         refuses = true;
         (*refused)[node] = Format(
-            "operators share their constants so often that more than %lld bytes of them would be "
-            "compiled; the model has %lld",
+            "operators share their constants so often that they would be over %lld bytes on the "
+            "device; the model has %lld",
             static_cast<long long>(limit), static_cast<long long>(constants));
       } else {
         bytes += more;

@@ -95,9 +95,10 @@ using atollrt::ToC;
 // The handle of a model, with what its signatures point at.
 AtollModel* MakeModel(std::shared_ptr<const atollrt::Model> model) {
   auto* handle = new AtollModel{std::move(model), {}, {}};
-  const size_t count = handle->model->graph().tensors.size();
-  for (size_t i = 0; i < count; ++i) {
-    handle->tensors.push_back({.index = static_cast<int32_t>(i), .model = handle->model.get()});
+  handle->tensors.resize(handle->model->graph().tensors.size());
+  int32_t index = 0;
+  for (AtollTensor& tensor : handle->tensors) {
+    tensor = {.index = index++, .model = handle->model.get()};
   }
   for (const atollrt::Signature& signature : handle->model->extras().signatures) {
     auto& tensors = handle->signature_tensors.emplace_back();

@@ -95,20 +95,21 @@ std::vector<std::pair<int32_t, int32_t>> StateOrder(const Graph& graph) {
 }
 
 int64_t ConstantBytes(const Graph& graph) {
-  using Range = std::pair<uintptr_t, uintptr_t>;
-  std::vector<Range> ranges;
+  // Sorted; the map is that of the writer, for the library's size.
+  std::map<std::pair<const uint8_t*, size_t>, uint32_t> ranges;
   for (const Tensor& tensor : graph.tensors) {
-    if (!tensor.is_constant()) continue;
-    const auto begin = reinterpret_cast<uintptr_t>(tensor.data.data());
-    ranges.emplace_back(begin, begin + tensor.data.size());
+    if (tensor.is_constant()) ranges.insert({{tensor.data.data(), tensor.data.size()}, 0});
   }
-  std::sort(ranges.begin(), ranges.end());
-  uintptr_t bytes = 0, seen = 0;
-  for (const auto& [begin, end] : ranges) {
-    if (end > seen) bytes += end - std::max(begin, seen);
-    seen = std::max(end, seen);
+  int64_t bytes = 0;
+  const uint8_t* seen = nullptr;  // the end of what was counted
+  for (const auto& [range, unused] : ranges) {
+    const uint8_t* const begin = seen == nullptr ? range.first : std::max(range.first, seen);
+    const uint8_t* const end = range.first + range.second;
+    if (begin >= end) continue;
+    bytes += end - begin;
+    seen = end;
   }
-  return static_cast<int64_t>(bytes);
+  return bytes;
 }
 
 int64_t MultiplyAccumulates(const Graph& graph, const Node& node) {

@@ -57,16 +57,6 @@ class BadModels(CommandTest):
         unknown = {"builtin_code": 9999, "deprecated_builtin_code": 127}
         self.refuse(self.model([tensor("x", [1, 8]), tensor("y", [1, 8])], unknown), "9999")
 
-    def test_too_large(self):
-        """What helps is another one; of what type it is does not matter."""
-        float32 = 0
-        huge = self.model([tensor("x", [65536, 65536], float32), tensor("y", [65536, 65536], float32)],
-                          RELU)
-        done = run("run", huge, "--device", "cpu")
-        self.assertEqual(done.code, BAD_MODEL, done.stderr)
-        self.assertIn("smaller", done.stderr)
-        self.assertNotIn("Atoll runs", done.stderr)
-
     def test_unsupported_type(self):
         complex64 = 8
         self.refuse(self.model([tensor("wave", [1, 8], complex64), tensor("y", [1, 8], complex64)],
