@@ -14,7 +14,7 @@
 namespace atollcmd {
 namespace {
 
-constexpr std::string_view kScheme = "mqtt://";
+constexpr std::string_view kMqttScheme = "mqtt://";
 
 // Of topics that are published to; their levels are not empty.
 bool IsTopic(std::string_view topic) {
@@ -44,9 +44,9 @@ MqttAddress ParseMqttAddress(const std::string& text) {
     Fail(ExitCode::kUsage, "--mqtt {}: {}; mqtt://HOST, mqtt://USER@HOST:1883/PREFIX are addresses",
          text, why);
   };
-  if (!text.starts_with(kScheme)) fail("does not begin with mqtt://");
+  if (!text.starts_with(kMqttScheme)) fail("does not begin with mqtt://");
   MqttAddress address;
-  std::string rest = text.substr(kScheme.size());
+  std::string rest = text.substr(kMqttScheme.size());
   if (const size_t slash = rest.find('/'); slash != rest.npos) {
     address.prefix = rest.substr(slash + 1);
     rest.resize(slash);
