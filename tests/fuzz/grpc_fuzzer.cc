@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as a request of gRPC's: what is made of it refers to bytes that are there, and an answer
-// of the same tensors is made of it, with contents and raw.
+// Any bytes as a request of gRPC's: what is made of it refers to bytes that are there, and an
+// answer of the same tensors is made of it, with contents and raw.
 #include <cstddef>
 #include <cstdint>
 #include <string>
