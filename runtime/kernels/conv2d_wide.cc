@@ -74,11 +74,14 @@ void MultiplyTile(const float* patches, const float* panels, int64_t depth,
   Lanes tile[kRows][2 * kPanels] = {};
   for (int64_t k = 0; k < depth; ++k) {
     Lanes weights[2 * kPanels];
+#pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) {
       std::memcpy(weights + 2 * p, panels + (p * depth + k) * kPanel, kPanel * sizeof(float));
     }
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const float x = patches[r * depth + k];
+#pragma GCC unroll 8
       for (int i = 0; i < 2 * kPanels; ++i) tile[r][i] += x * weights[i];
     }
   }
