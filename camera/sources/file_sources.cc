@@ -145,8 +145,9 @@ class MjpegStream : public FrameSource {
       if (*found) break;
       if (finished_) {
         if (pictures_ == 0) {
-          if (is_empty_)
+          if (is_empty_) {
             return InvalidArgument("%s: there is nothing in it", stream_->name().c_str());
+          }
           return InvalidArgument("%s: contains no JPEG picture", stream_->name().c_str());
         }
         if (!loop_ || !stream_->Rewind()) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/grpc/grpc_server.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
@@ -462,6 +463,7 @@ class Server final : public GrpcServer {
 
   Status Listen() {
     const GrpcServerOptions& options = shared_.options;
+    gpr_set_log_function([](gpr_log_func_args*) {});  // errors are in what is returned
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();

@@ -26,8 +26,8 @@
 namespace {
 
 using atollserve::AccessRule;
-using atollserve::GrpcServer;
 using atollserve::FrigateFront;
+using atollserve::GrpcServer;
 using atollserve::HttpLimits;
 using atollserve::HttpServer;
 using atollserve::InferenceServer;
@@ -362,10 +362,16 @@ int Serve(const Options& options, const sigset_t& signals) {
   std::unique_ptr<GrpcServer> grpc;
   if (options.grpc != "none") {
     auto started = StartGrpc(options, grpc_access, rest.memory(), inference->get());
-    // What nobody asked for may be missing.
-    const bool is_missing = started.status().code() == atollrt::StatusCode::kUnsupported;
-    if (!started.ok() && !(is_missing && options.grpc == kGrpcAddress)) {
+    // What nobody asked for may be missing, and another server may have its place.
+    const atollrt::StatusCode code = started.status().code();
+    const bool is_missing = code == atollrt::StatusCode::kUnsupported;
+    if (!started.ok() && options.grpc != kGrpcAddress) {
       return Fail(kFailure, started.status().message());
+    }
+    if (!started.ok() && !is_missing) {
+      std::fprintf(stderr,
+                   "atoll-serve: note: without gRPC: %s; --grpc ADDRESS:PORT chooses another\n",
+                   started.status().message().c_str());
     }
     if (started.ok()) grpc = *std::move(started);
   }

@@ -324,10 +324,10 @@ class Ends(CameraTest):
                     self.assertEqual(json.loads(out)["captured"], 0)
 
     def test_streams_without_pictures(self):
-        for source in ("/dev/zero", "/dev/null"):
+        for source, why in (("/dev/zero", "no JPEG picture"), ("/dev/null", "there is nothing in it")):
             errors = self.finish_badly(*FASHION, "--source", source)
             self.assertIn(f"{source}: ", errors)
-            self.assertIn("no JPEG picture", errors)
+            self.assertIn(why, errors)
 
     def test_device_loss(self):
         """In the middle of a frame: later the same bytes, or an end that says so."""

@@ -7,6 +7,7 @@
 // the body is the only input, whose name and shape are the model's. Servers are hostile here: what
 // they say is bounded and checked.
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,6 +25,51 @@
 
 namespace atollcmd {
 namespace {
+
+// libcurl, which is loaded when a server is the target for the first time: it brings two dozen
+// libraries along, which every command would have to start with.
+struct CurlFunctions {
+  decltype(&curl_easy_init) easy_init = nullptr;
+  decltype(&curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&curl_slist_free_all) slist_free_all = nullptr;
+  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&curl_easy_escape) easy_escape = nullptr;
+  decltype(&curl_free) free = nullptr;
+  decltype(&curl_slist_append) slist_append = nullptr;
+  decltype(&curl_easy_perform) easy_perform = nullptr;
+  decltype(&curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&curl_global_init) global_init = nullptr;
+};
+const CurlFunctions& Curl() {
+  static const CurlFunctions functions = [] {
+    CurlFunctions found;
+    void* const library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      Fail(ExitCode::kFailure, "a server as a target needs libcurl ({}); install libcurl4",
+           dlerror());
+    }
+    const auto find = [&]<typename Function>(const char* name, Function* function) {
+      *function = reinterpret_cast<Function>(dlsym(library, name));
+      if (*function == nullptr) {
+        Fail(ExitCode::kFailure, "libcurl has no {}; install a newer libcurl4", name);
+      }
+    };
+    find("curl_easy_init", &found.easy_init);
+    find("curl_easy_setopt", &found.easy_setopt);
+    find("curl_slist_free_all", &found.slist_free_all);
+    find("curl_easy_cleanup", &found.easy_cleanup);
+    find("curl_easy_escape", &found.easy_escape);
+    find("curl_free", &found.free);
+    find("curl_slist_append", &found.slist_append);
+    find("curl_easy_perform", &found.easy_perform);
+    find("curl_easy_strerror", &found.easy_strerror);
+    find("curl_easy_getinfo", &found.easy_getinfo);
+    find("curl_global_init", &found.global_init);
+    return found;
+  }();
+  return functions;
+}
 
 constexpr long kConnectTimeoutMs = 5'000;
 constexpr long kTimeoutMs = 60'000;
@@ -81,53 +127,53 @@ std::string ReasonOf(const Answer& answer) {
 class Connection {
  public:
   Connection(const OipAddress& address, const OipCredentials& credentials)
-      : curl_(curl_easy_init()),
+      : curl_(Curl().easy_init()),
         base_(fmt::format("http{}://{}:{}", address.tls ? "s" : "", address.host, address.port)),
         token_(credentials.token) {
     if (curl_ == nullptr) Fail(ExitCode::kFailure, "out of memory; use fewer --streams");
-    curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl_, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(curl_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-    curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
-    curl_easy_setopt(curl_, CURLOPT_TIMEOUT_MS, kTimeoutMs);
-    curl_easy_setopt(curl_, CURLOPT_MAXCONNECTS, 1L);
-    curl_easy_setopt(curl_, CURLOPT_WRITEFUNCTION, &Connection::TakeBody);
-    curl_easy_setopt(curl_, CURLOPT_WRITEDATA, this);
-    curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, &Connection::TakeHeader);
-    curl_easy_setopt(curl_, CURLOPT_HEADERDATA, this);
-    curl_easy_setopt(curl_, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, &Connection::EndIfStopped);
-    curl_easy_setopt(curl_, CURLOPT_ERRORBUFFER, error_);
+    Curl().easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
+    Curl().easy_setopt(curl_, CURLOPT_NOPROXY, "*");
+    Curl().easy_setopt(curl_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    Curl().easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
+    Curl().easy_setopt(curl_, CURLOPT_TIMEOUT_MS, kTimeoutMs);
+    Curl().easy_setopt(curl_, CURLOPT_MAXCONNECTS, 1L);
+    Curl().easy_setopt(curl_, CURLOPT_WRITEFUNCTION, &Connection::TakeBody);
+    Curl().easy_setopt(curl_, CURLOPT_WRITEDATA, this);
+    Curl().easy_setopt(curl_, CURLOPT_HEADERFUNCTION, &Connection::TakeHeader);
+    Curl().easy_setopt(curl_, CURLOPT_HEADERDATA, this);
+    Curl().easy_setopt(curl_, CURLOPT_NOPROGRESS, 0L);
+    Curl().easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, &Connection::EndIfStopped);
+    Curl().easy_setopt(curl_, CURLOPT_ERRORBUFFER, error_);
     if (!credentials.ca_file.empty()) {
-      curl_easy_setopt(curl_, CURLOPT_CAINFO, credentials.ca_file.c_str());
+      Curl().easy_setopt(curl_, CURLOPT_CAINFO, credentials.ca_file.c_str());
     }
   }
   ~Connection() {
-    curl_slist_free_all(headers_);
-    curl_easy_cleanup(curl_);
+    Curl().slist_free_all(headers_);
+    Curl().easy_cleanup(curl_);
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   // `name` as part of a path.
   std::string Escape(const std::string& name) {
-    char* const escaped = curl_easy_escape(curl_, name.data(), static_cast<int>(name.size()));
+    char* const escaped = Curl().easy_escape(curl_, name.data(), static_cast<int>(name.size()));
     const std::string text = escaped == nullptr ? "" : escaped;
-    curl_free(escaped);
+    Curl().free(escaped);
     return text;
   }
 
   const Answer& Get(const std::string& path) {
-    curl_easy_setopt(curl_, CURLOPT_HTTPGET, 1L);
+    Curl().easy_setopt(curl_, CURLOPT_HTTPGET, 1L);
     SetHeaders({});
     return Perform(path, kMaxDescription);
   }
   // `body` must stay until the next call.
   void PreparePost(const std::string& path, const std::vector<std::string>& headers,
                    std::string_view body) {
-    curl_easy_setopt(curl_, CURLOPT_POST, 1L);
-    curl_easy_setopt(curl_, CURLOPT_POSTFIELDS, body.data());
-    curl_easy_setopt(curl_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+    Curl().easy_setopt(curl_, CURLOPT_POST, 1L);
+    Curl().easy_setopt(curl_, CURLOPT_POSTFIELDS, body.data());
+    Curl().easy_setopt(curl_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
     SetHeaders(headers);
     path_ = path;
   }
@@ -135,15 +181,15 @@ class Connection {
 
  private:
   void SetHeaders(const std::vector<std::string>& headers) {
-    curl_slist_free_all(headers_);
-    headers_ = curl_slist_append(nullptr, "Expect:");  // never wait for 100 Continue
+    Curl().slist_free_all(headers_);
+    headers_ = Curl().slist_append(nullptr, "Expect:");  // never wait for 100 Continue
     if (!token_.empty()) {
-      headers_ = curl_slist_append(headers_, ("Authorization: Bearer " + token_).c_str());
+      headers_ = Curl().slist_append(headers_, ("Authorization: Bearer " + token_).c_str());
     }
     for (const std::string& header : headers) {
-      headers_ = curl_slist_append(headers_, header.c_str());
+      headers_ = Curl().slist_append(headers_, header.c_str());
     }
-    curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers_);
+    Curl().easy_setopt(curl_, CURLOPT_HTTPHEADER, headers_);
   }
 
   const Answer& Perform(const std::string& path, size_t answer_max) {
@@ -153,15 +199,15 @@ class Connection {
     answer_.problem.clear();
     answer_.status = 0;
     error_[0] = '\0';
-    curl_easy_setopt(curl_, CURLOPT_URL, (base_ + path).c_str());
-    const CURLcode code = curl_easy_perform(curl_);
+    Curl().easy_setopt(curl_, CURLOPT_URL, (base_ + path).c_str());
+    const CURLcode code = Curl().easy_perform(curl_);
     if (code != CURLE_OK) {
       answer_.problem = too_large_
                             ? fmt::format("the answer is larger than {} bytes", answer_max)
-                            : Printable(error_[0] != '\0' ? error_ : curl_easy_strerror(code));
+                            : Printable(error_[0] != '\0' ? error_ : Curl().easy_strerror(code));
     }
     too_large_ = false;
-    curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &answer_.status);
+    Curl().easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &answer_.status);
     return answer_;
   }
 
@@ -441,7 +487,7 @@ std::string FindModel(Connection* connection, const OipAddress& address) {
 std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::string& model,
                                       const OipCredentials& credentials, size_t streams) {
   CheckCredentials(address, credentials);
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+  static const CURLcode started = Curl().global_init(CURL_GLOBAL_DEFAULT);
   if (started != CURLE_OK) Fail(ExitCode::kFailure, "cannot start libcurl; install it anew");
   Connection connection(address, credentials);
   std::string name = address.model.empty() ? model : address.model;

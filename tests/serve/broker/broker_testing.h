@@ -112,7 +112,8 @@ inline Status RunTable(Device* device, ExecutableId id, uint8_t offset, uint8_t 
 // A client that says what it wants.
 class RawClient {
  public:
-  explicit RawClient(const std::string& path) : socket_(*ConnectTo(path, Clock::now())) {}
+  explicit RawClient(const std::string& path)
+      : socket_(*ConnectTo(path, Clock::now() + std::chrono::minutes(1))) {}
   bool Send(std::span<const uint8_t> message, int fd = -1) {
     return SendMessage(socket_.get(), message, fd).ok();
   }

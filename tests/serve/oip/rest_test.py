@@ -78,7 +78,7 @@ class Server:
     def __init__(self, *options, environment=None, listen="127.0.0.1:0"):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [*SERVE, "--listen", listen, *map(str, options)], stdout=subprocess.PIPE, stderr=self.errors,
+            [*SERVE, "--listen", listen, "--grpc", "none", *map(str, options)], stdout=subprocess.PIPE, stderr=self.errors,
             env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline().decode()
         match = re.search(r" at (https?)://127\.0\.0\.1:(\d+)/$", line.strip())
