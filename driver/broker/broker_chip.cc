@@ -320,7 +320,7 @@ Status BrokerChip::LendAll(BrokerLink* link, const Job& job) {
     }
   }
   for (Lent* const one : wanted) {
-    const Status status = SendArena(link, one->arena, one->memory.memfd, one->memory.bytes.size());
+    Status status = SendArena(link, one->arena, one->memory.memfd, one->memory.bytes.size());
     const bool is_refused = status.code() == StatusCode::kResourceExhausted ||
                             status.code() == StatusCode::kInvalidArgument;
     if (!status.ok() && !is_refused) return status;

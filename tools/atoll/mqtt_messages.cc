@@ -144,7 +144,7 @@ MqttMessage CameraMessages::Availability(bool online) const {
 }
 
 MqttMessage CameraMessages::Entity(const char* component, const std::string& label,
-                                   Json more) const {
+                                   const Json& more) const {
   Json config = {{"unique_id", fmt::format("{}_{}_{}", id_, label, component)},
                  {"availability_topic", availability_topic_},
                  {"device",

@@ -65,7 +65,7 @@ class CameraMessages {
  private:
   static constexpr size_t kMaxLabels = 1000;
 
-  MqttMessage Entity(const char* component, const std::string& label, Json more) const;
+  MqttMessage Entity(const char* component, const std::string& label, const Json& more) const;
 
   const std::string prefix_;
   const std::string camera_;

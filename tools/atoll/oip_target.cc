@@ -158,7 +158,7 @@ class Connection {
   // `name` as part of a path.
   std::string Escape(const std::string& name) {
     char* const escaped = Curl().easy_escape(curl_, name.data(), static_cast<int>(name.size()));
-    const std::string text = escaped == nullptr ? "" : escaped;
+    std::string text = escaped == nullptr ? "" : escaped;
     Curl().free(escaped);
     return text;
   }
