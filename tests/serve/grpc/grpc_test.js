@@ -11,20 +11,12 @@ const fs = require('fs');
 const os = require('os');
 const path = require('path');
 
-const modules = path.join(process.env.ATOLL_NODE_MODULES, 'node_modules');
-if (!fs.existsSync(modules)) {
-  console.log('ATOLL-SKIPPED: gRPC for Node, which npm brings');
-  process.exit(0);
-}
-const grpc = require(path.join(modules, '@grpc/grpc-js'));
-const loader = require(path.join(modules, '@grpc/proto-loader'));
+const { eventually, grpc, load } = require('../testing');
 
 const SOURCE = process.env.ATOLL_SOURCE_DIR;
 const FASHION = path.join(SOURCE, 'models/fashion/fashion_int8.tflite');
-const load = (file) => grpc.loadPackageDefinition(
-  loader.loadSync(file, { keepCase: true, longs: Number, enums: String, oneofs: true,
-                          defaults: true }));
-const { inference } = load(path.join(SOURCE, 'serve/grpc/inference.proto'));
+const FORM = { keepCase: true, longs: Number, enums: String, oneofs: true, defaults: true };
+const { inference } = load(path.join(SOURCE, 'serve/grpc/inference.proto'), FORM);
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'atoll_grpc'));
 fs.writeFileSync(path.join(folder, 'health.proto'), `
   syntax = "proto3";
@@ -35,17 +27,8 @@ fs.writeFileSync(path.join(folder, 'health.proto'), `
     ServingStatus status = 1;
   }
   service Health { rpc Check(HealthCheckRequest) returns (HealthCheckResponse); }`);
-const health = load(path.join(folder, 'health.proto')).grpc.health.v1;
+const health = load(path.join(folder, 'health.proto'), FORM).grpc.health.v1;
 const running = [];
-
-async function eventually(what, name) {
-  for (let i = 0; i < 1200; ++i) {
-    const found = what();
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  throw new Error(`${name} did not happen`);
-}
 
 // A server with a port of its own for gRPC.
 async function start(words, address = '127.0.0.1:0') {

@@ -10,19 +10,12 @@ const fs = require('fs');
 const os = require('os');
 const path = require('path');
 
-const modules = path.join(process.env.ATOLL_NODE_MODULES, 'node_modules');
-if (!fs.existsSync(modules)) {
-  console.log('ATOLL-SKIPPED: gRPC for Node, which npm brings');
-  process.exit(0);
-}
-const grpc = require(path.join(modules, '@grpc/grpc-js'));
-const loader = require(path.join(modules, '@grpc/proto-loader'));
+const { eventually, grpc, load } = require('../testing');
 
 const SOURCE = process.env.ATOLL_SOURCE_DIR;
 const MODEL = path.join(SOURCE, 'models/fashion/fashion_int8.tflite');
-const { v1beta1 } = grpc.loadPackageDefinition(loader.loadSync(
-  path.join(SOURCE, 'serve/kubernetes/device_plugin.proto'),
-  { keepCase: true, longs: Number, defaults: true }));
+const { v1beta1 } = load(path.join(SOURCE, 'serve/kubernetes/device_plugin.proto'),
+                         { keepCase: true, longs: Number, defaults: true });
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'kubelet'));
 const plugins = path.join(folder, 'device-plugins');
@@ -31,16 +24,6 @@ fs.mkdirSync(plugins);
 fs.mkdirSync(brokers);
 const socket = path.join(brokers, 'broker.sock');
 const running = [];
-
-// Waits, a minute at most, until `what` gives something.
-async function eventually(what, name) {
-  for (let i = 0; i < 1200; ++i) {
-    const found = what();
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  throw new Error(`${name} did not happen`);
-}
 
 function start(program, ...words) {
   const child = spawn(program, words, { stdio: ['ignore', 'pipe', 'inherit'] });
