@@ -270,6 +270,20 @@ AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate, AtollDevic
   return ToC(Status());
 }
 
+AtollStatus AtollDelegateGetDeviceDetails(const AtollDelegate* delegate,
+                                          AtollDeviceDetails* details) {
+  if (!AllGiven({{"delegate", delegate}, {"details", details}})) return ATOLL_INVALID_ARGUMENT;
+  const auto* const handle = static_cast<const DeviceDelegateHandle*>(delegate);
+  const atollrt::DeviceInfo& info = handle->info;
+  const bool is_cpu = handle->device_delegate == nullptr;
+  *details = {.family = is_cpu ? "" : atollrt::DeviceFamilyName(info.family),
+              .isa_version = static_cast<int32_t>(info.isa_version),
+              .program_memory_bytes = static_cast<int64_t>(info.program_memory_bytes),
+              .request_timeout_min_ms = info.request_timeout_min.count(),
+              .host_seconds = info.host_seconds};
+  return ToC(Status());
+}
+
 int32_t AtollDelegateIsEmulated(const AtollDelegate* delegate) {
   if (delegate == nullptr) {
     ToC(InvalidArgument("argument 'delegate' is NULL"));

@@ -35,6 +35,9 @@ bool Consume(std::string_view* text, std::string_view prefix) {
   return true;
 }
 
+// In front of another computer.
+constexpr std::string_view kGrpcPrefix = "grpc://";
+
 // How many characters to insert, delete or replace to make `b` of `a`.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -125,7 +128,8 @@ Status NoDevice(std::string_view text) {
   const std::string meant = Suggest(text);
   return InvalidArgument(
       "'%s' is no device%s%s%s; the names are auto, cpu, emu, emu:PROFILE, usb, usb:N, "
-      "usb:BUS-PORT, pci, pci:N, pci:ADDRESS, /dev/apex_N, broker, broker:PATH and replay:FILE",
+      "usb:BUS-PORT, pci, pci:N, pci:ADDRESS, /dev/apex_N, broker, broker:PATH, grpc://HOST:PORT "
+      "and replay:FILE",
       name.c_str(), meant.empty() ? "" : " (did you mean '", meant.c_str(),
       meant.empty() ? "" : "'?)");
 }
@@ -150,6 +154,28 @@ Result<DeviceName> ParseEmulator(std::string_view text, std::string_view rest) {
   if (rest.ends_with(kSteppedSuffix)) return Misplaced(text, "+stepped belongs there once");
   name.which = rest;
   return name;
+}
+
+// HOST, HOST:PORT, [ADDRESS]:PORT or nothing.
+Result<DeviceName> ParseHost(std::string_view text, std::string_view rest) {
+  const bool is_bracketed = rest.starts_with('[');
+  const size_t end = is_bracketed ? rest.find(']') : rest.find(':');
+  std::string_view host = rest.substr(0, end);
+  std::string_view port = end == rest.npos ? "" : rest.substr(end + (is_bracketed ? 1 : 0));
+  const bool has_port = Consume(&port, ":");
+  if (is_bracketed) host.remove_prefix(1);
+  const auto is_of_host = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' ||
+           (is_bracketed && (c == ':' || c == '%'));
+  };
+  const bool is_host = std::ranges::all_of(host, is_of_host) && host.size() <= 253;
+  if (!is_host || (is_bracketed && end == rest.npos) || (host.empty() && !rest.empty()) ||
+      (has_port ? !IsNumber(port) || port.size() > 5 : !port.empty())) {
+    return Misplaced(text,
+                     "behind 'grpc://' belongs a computer, as in grpc://pi4.local:8001 or "
+                     "grpc://[fe80::1]:8001; 'grpc://' alone says which there are");
+  }
+  return DeviceName{DeviceName::Kind::kNetwork, rest};
 }
 
 Result<DeviceName> ParseGroup(std::string_view text) {
@@ -190,6 +216,7 @@ Result<DeviceName> ParseDeviceName(std::string_view text) {
                      "the path of a broker's socket belongs behind it; plain 'broker' is the "
                      "one of this user or computer");
   }
+  if (Consume(&rest, kGrpcPrefix)) return ParseHost(text, rest);
   if (Consume(&rest, "emu") && (rest.empty() || rest[0] == ':' || rest[0] == '+')) {
     return ParseEmulator(text, rest);
   }

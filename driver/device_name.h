@@ -26,12 +26,13 @@ struct DeviceName {
     kPcie,      // pci, pci:N, pci:ADDRESS
     kApex,      // /dev/apex_N: a Coral on PCIe by its kernel modules
     kBroker,    // broker, broker:PATH
+    kNetwork,   // grpc://HOST, grpc://HOST:PORT, grpc://
     kReplay,    // replay:FILE
     kGroup,     // A,B: devices of one kind as one
   };
   Kind kind = Kind::kAuto;
   // Into the string that was parsed: the profile, the number, the port, the address, the node, the
-  // socket or the file, "" if the string names none.
+  // socket, the host with its port or the file, "" if the string names none.
   std::string_view which = {};
   bool stepped = false;  // of an emulator
   // Of a group, at least two; each parses, none is the CPU.

@@ -22,6 +22,7 @@
 #include "driver/emulator/emulated_transport.h"
 #include "driver/faults/faulty_bus.h"
 #include "driver/faults/faulty_pcie_bus.h"
+#include "driver/network_module.h"
 #include "driver/open_device.h"
 #include "driver/open_emulator.h"
 #include "driver/pcie/pcie_bus.h"
@@ -41,6 +42,8 @@ constexpr std::string_view kVfioDriver = "vfio-pci";
 constexpr std::chrono::seconds kReplayTimeout{30};
 // How often a bus is looked at for a device that is not there, if it does not tell.
 constexpr std::chrono::milliseconds kLookInterval{100};
+// Behind a computer's name, where none is.
+constexpr const char* kGrpcPort = ":8001";
 // For a broker to say hello.
 constexpr std::chrono::seconds kAnswerTimeout{5};
 // For opening a device despite the faults that were asked for.
@@ -491,34 +494,77 @@ Result<std::unique_ptr<Device>> OpenEmulatorOnBus(const DeviceName& name,
              : open(Opener<UsbBus>(), std::make_shared<EmulatedBus>(devices));
 }
 
-// The device that a broker shares. `which`: its socket, "" the one of this user or computer.
-Result<std::unique_ptr<Device>> OpenBroker(std::string_view which, const OpenOptions& options) {
-  DeviceOrigin origin;
-  origin.name = which.empty() ? "broker" : "broker:" + std::string(which);
-  ATOLL_RETURN_IF_ERROR(RefuseFaults(origin.name, options));
-  const auto open = [path = which.empty() ? DefaultBrokerPath() : std::string(which),
-                     origin](Deadline deadline) -> Result<std::unique_ptr<Chip>> {
-    constexpr std::chrono::milliseconds kPause{20};
-    for (;;) {
-      auto chip = BrokerChip::Open(path, origin, std::max(deadline, Clock::now() + kAnswerTimeout));
-      const StatusCode code = chip.status().code();
-      const bool is_final = code == StatusCode::kPermissionDenied ||
-                            code == StatusCode::kInvalidArgument ||
-                            code == StatusCode::kUnsupported;
-      if (chip.ok() || is_final || Clock::now() + kPause >= deadline) return chip;
-      std::this_thread::sleep_for(kPause);
-    }
-  };
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip, open(Clock::now()));
+// Looks for a chip that `open_once` opens until `deadline`, as long as it is only not there.
+template <typename Open>
+Result<std::unique_ptr<Chip>> OpenUntil(Deadline deadline, const Open& open_once) {
+  constexpr std::chrono::milliseconds kPause{20};
+  for (;;) {
+    Result<std::unique_ptr<Chip>> chip =
+        open_once(std::max(deadline, Clock::now() + kAnswerTimeout));
+    const StatusCode code = chip.status().code();
+    const bool is_final = code == StatusCode::kPermissionDenied ||
+                          code == StatusCode::kInvalidArgument || code == StatusCode::kUnsupported;
+    if (chip.ok() || is_final || Clock::now() + kPause >= deadline) return chip;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+// A device that is not on a bus of this computer, and comes back by `reopen`.
+Result<std::unique_ptr<Device>> OpenBeyond(
+    const OpenOptions& options, bool leaves_at_once,
+    const std::function<Result<std::unique_ptr<Chip>>(Deadline)>& reopen) {
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<Chip> chip, reopen(Clock::now()));
   ChipKeeper::Options recovery = RecoveryOptions(options);
-  recovery.activity_directory = "";  // what the device does the broker publishes
+  recovery.activity_directory = "";  // what the device does its owner publishes
   if (chip->info().family == DeviceFamily::kAtoll1) {
     recovery.open_stand_in = [info = chip->info(), threads = options.threads] {
       return OpenStandIn(info, threads);
     };
   }
-  recovery.reopen = open;
+  recovery.leaves_at_once = leaves_at_once;
+  recovery.reopen = reopen;
   return std::make_unique<Device>(std::move(chip), std::move(recovery));
+}
+
+// The device of another computer. `which`: HOST:PORT; "" says which there are.
+Result<std::unique_ptr<Device>> OpenNetwork(std::string_view which, const OpenOptions& options) {
+  DeviceOrigin origin;
+  origin.name = "grpc://" + std::string(which);
+  ATOLL_RETURN_IF_ERROR(RefuseFaults(origin.name, options));
+  ATOLL_ASSIGN_OR_RETURN(const NetworkModule* const module, LoadNetworkModule());
+  if (which.empty()) {
+    constexpr std::chrono::seconds kBrowseTime{2};
+    ATOLL_ASSIGN_OR_RETURN(const auto hosts, module->browse(Clock::now() + kBrowseTime));
+    std::string text;
+    for (const NetworkHost& host : hosts) {
+      text += Format("%s grpc://%s (%s)", text.empty() ? "" : ",", host.address.c_str(),
+                     host.description.c_str());
+    }
+    if (text.empty()) {
+      return NotFound(
+          "no computer of this network announces a device; start 'atoll serve --share-device "
+          "--announce' there, or name it: grpc://HOST:PORT");
+    }
+    return InvalidArgument("choose one, or several with commas between:%s", text.c_str());
+  }
+  std::string address(which);
+  if (address.rfind(':') == address.npos || address.ends_with(']')) address += kGrpcPort;
+  return OpenBeyond(options, /*leaves_at_once=*/true, [module, address, origin](Deadline deadline) {
+    return OpenUntil(deadline,
+                     [&](Deadline until) { return module->open(address, origin, until); });
+  });
+}
+
+// The device that a broker shares. `which`: its socket, "" the one of this user or computer.
+Result<std::unique_ptr<Device>> OpenBroker(std::string_view which, const OpenOptions& options) {
+  DeviceOrigin origin;
+  origin.name = which.empty() ? "broker" : "broker:" + std::string(which);
+  ATOLL_RETURN_IF_ERROR(RefuseFaults(origin.name, options));
+  const std::string path = which.empty() ? DefaultBrokerPath() : std::string(which);
+  return OpenBeyond(options, /*leaves_at_once=*/false, [path, origin](Deadline deadline) {
+    return OpenUntil(deadline,
+                     [&](Deadline until) { return BrokerChip::Open(path, origin, until); });
+  });
 }
 
 // The first Atoll-1 that can be opened: a Coral runs models that were made for it, and no others.
@@ -570,6 +616,8 @@ Result<std::unique_ptr<Device>> OpenOnBus(const DeviceName& name, const OpenOpti
       return OpenPcie(options.device, name.which, options);
     case DeviceName::Kind::kBroker:
       return OpenBroker(name.which, options);
+    case DeviceName::Kind::kNetwork:
+      return OpenNetwork(name.which, options);
     case DeviceName::Kind::kApex:
       return OpenApexDevice(std::string(name.which), options);
     default:

@@ -23,7 +23,7 @@ packages=(
 optional=(
   clang clang-format-14 clang-tidy-14 abigail-tools systemd chromium python3-dev python3-venv python3-numpy python3-pil
   qemu-system-x86 busybox-static cpio kmod
-  libevent-dev libhttp-parser-dev libssl-dev libgrpc++-dev protobuf-compiler-grpc python3-yaml
+  libevent-dev libhttp-parser-dev libssl-dev libgrpc++-dev protobuf-compiler-grpc libavahi-client-dev avahi-daemon dbus iproute2 python3-yaml
   libzmq3-dev python3-zmq libmosquitto-dev mosquitto mosquitto-clients libcurl4-openssl-dev
 )
 case "${1:-}" in

@@ -231,6 +231,7 @@ Status ChipKeeper::Run(const Job& job, std::span<const Job> next, RequestReport*
   Kept* const kept = FindKept(job.executable);
   std::array<Kept*, kJobsInFlightMax> kept_next{};
   for (size_t i = 0; i < next.size(); ++i) kept_next[i] = FindKept(next[i].executable);
+  const bool leaves_at_once = options_.leaves_at_once && job.may_go_elsewhere;
   int failures = 0;
   int faults = 0;  // of the program, among these
   int looks = 0;   // for a chip that was given up
@@ -246,7 +247,7 @@ Status ChipKeeper::Run(const Job& job, std::span<const Job> next, RequestReport*
         LookAgain();
         continue;
       }
-      const bool goes_elsewhere = job.may_go_elsewhere && failures == 0;
+      const bool goes_elsewhere = job.may_go_elsewhere && (failures == 0 || leaves_at_once);
       if (state_ == DeviceState::kFallback && !goes_elsewhere) {
         return RunOnStandIn(kept, job, report);
       }
@@ -265,7 +266,7 @@ Status ChipKeeper::Run(const Job& job, std::span<const Job> next, RequestReport*
     ++failures;
     Count(&DeviceHealth::failures);
     if (status.code() == StatusCode::kCorruptModel) ++faults;
-    BringBack(status);
+    BringBack(status, !leaves_at_once);
     if (state_ == DeviceState::kLost) ++looks;  // it has just been looked for
     Status outcome = Outcome(status, job.request, *kept->executable);
     const bool gives_up = failures >= options_.attempts_max || IsLackOfMemory(status);
@@ -381,13 +382,13 @@ Status ChipKeeper::Reset() {
     Count(&DeviceHealth::resets);
     return status;
   }
-  BringBack({StatusCode::kDeviceLost, status.message()});
+  BringBack({StatusCode::kDeviceLost, status.message()}, /*may_wait=*/true);
   const std::lock_guard lock(mutex_);
   return state_ == DeviceState::kReady ? Status() : loss_;
 }
 
 // After a run that failed for `reason`.
-void ChipKeeper::BringBack(const Status& reason) {
+void ChipKeeper::BringBack(const Status& reason, bool may_wait) {
   Status loss = reason;
   if (!IsBrokenOff(reason)) {
     Log(LogSeverity::kWarning, "device %s: reset after %s", info_.name.c_str(),
@@ -407,7 +408,7 @@ void ChipKeeper::BringBack(const Status& reason) {
       return;
     }
   }
-  const bool may_wait = options_.on_loss != OnDeviceLoss::kFail;
+  may_wait &= options_.on_loss != OnDeviceLoss::kFail;
   const Deadline now = options_.now();
   if (chip_.chip->Reopen().ok()) {
     const std::lock_guard lock(mutex_);

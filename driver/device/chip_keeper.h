@@ -70,6 +70,8 @@ class ChipKeeper {
     std::chrono::milliseconds recovery_timeout{5000};
     // For finding it again once it was given up, before the run goes elsewhere.
     std::chrono::milliseconds lookup_timeout{1000};
+    // A run that another device can take does not wait for the chip: it looks once, and goes there.
+    bool leaves_at_once = false;
     // Between looks for a chip that was given up, when nothing is plugged in or out: at first, and
     // at most, as each look in vain doubles it. Such a look waits for nobody.
     std::chrono::milliseconds look_pause_min{5000};
@@ -167,7 +169,7 @@ class ChipKeeper {
   Status RunOnStandIn(Kept* kept, const Job& job, RequestReport* report);
   bool SeenAgain(int looks) const;
   void LookAgain();
-  void BringBack(const Status& reason);
+  void BringBack(const Status& reason, bool may_wait);
   void LookOnBus(Deadline deadline, bool was_ready);
   struct Reopened;
   Result<Reopened> Reopen(Deadline deadline) const;

@@ -394,6 +394,7 @@ void SetMetadata(const ModelInfo& info, inference::ModelMetadataResponse* metada
   metadata->set_platform(kPlatform);
   for (const TensorInfo& input : info.inputs) SetTensor(input, metadata->add_inputs());
   for (const TensorInfo& output : info.outputs) SetTensor(output, metadata->add_outputs());
+  for (const auto& [name, value] : info.properties) (*metadata->mutable_properties())[name] = value;
 }
 
 void SetConfig(const ModelInfo& info, inference::ModelConfig* config) {

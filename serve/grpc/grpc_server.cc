@@ -486,7 +486,7 @@ class Server final : public GrpcServer {
                                static_cast<int>(options.calls_of_a_connection));
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // Clients that send pings more often than this are sent away; dead ones are noticed.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);

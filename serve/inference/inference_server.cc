@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "atoll/atoll.hpp"
+#include "runtime/base/sha256.h"
 #include "serve/inference/loaded_model.h"
 #include "serve/inference/model_files.h"
 
@@ -31,12 +32,47 @@ Status UnknownModel(std::string_view name) {
   return NotFound("Request for unknown model: there is no model '%s'", Shown(name).c_str());
 }
 
+bool IsExecutable(std::string_view name) { return name.starts_with(kExecutablePrefix); }
+
+int64_t NowMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// What other programs must know to compile for the device.
+std::shared_ptr<const ModelInfo> DescribeDevice(const AtollDelegate* delegate,
+                                                const AtollDeviceInfo& device) {
+  AtollDeviceDetails details = {};
+  (void)AtollDelegateGetDeviceDetails(delegate, &details);
+  ModelInfo info;
+  info.name = kDeviceModel;
+  info.version = "1";
+  info.versions = {"1"};
+  const auto number = [](long long value) { return std::to_string(value); };
+  info.properties = {{"name", device.name},
+                     {"description", device.description},
+                     {"family", details.family},
+                     {"array_rows", number(device.array_rows)},
+                     {"array_columns", number(device.array_columns)},
+                     {"isa_version", number(details.isa_version)},
+                     {"memory_bytes", number(device.memory_bytes)},
+                     {"program_memory_bytes", number(details.program_memory_bytes)},
+                     {"clock_hz", number(device.clock_hz)},
+                     {"link_bytes_per_second", number(device.link_bytes_per_second)},
+                     {"request_timeout_min_ms", number(details.request_timeout_min_ms)},
+                     {"host_ns", number(static_cast<long long>(details.host_seconds * 1e9))},
+                     {"emulated", number(AtollDelegateIsEmulated(delegate) != 0)}};
+  return std::make_shared<const ModelInfo>(std::move(info));
+}
+
 class Server : public InferenceServer {
  public:
   Server(InferenceServerOptions options, atollpp::Delegate delegate, AtollDeviceInfo info)
       : options_(std::move(options)),
         delegate_(std::move(delegate)),
         device_(info),
+        device_model_(options_.share_device ? DescribeDevice(delegate_.get(), device_) : nullptr),
         reaper_([this] { Reap(); }) {}
 
   ~Server() override {
@@ -108,11 +144,13 @@ class Server : public InferenceServer {
     });
   }
   bool ModelReady(std::string_view model, std::string_view version) const override {
+    if (device_model_ != nullptr && model == kDeviceModel) return !draining_;
     return !draining_ && Find(model, version).ok();
   }
 
   Result<std::shared_ptr<const ModelInfo>> Info(std::string_view model,
                                                 std::string_view version) const override {
+    if (device_model_ != nullptr && model == kDeviceModel) return device_model_;
     ATOLL_ASSIGN_OR_RETURN(const std::shared_ptr<LoadedModel> loaded, Find(model, version));
     return loaded->info();
   }
@@ -178,8 +216,11 @@ class Server : public InferenceServer {
   }
 
   Status Load(const std::string& model, ModelUpload upload) override {
+    if (IsExecutable(model)) return LoadExecutable(model, std::move(upload));
     ATOLL_RETURN_IF_ERROR(CheckControl());
-    if (!IsModelName(model)) return atollrt::InvalidArgument("this is no name of a model");
+    if (!IsModelName(model) || model == kDeviceModel) {
+      return atollrt::InvalidArgument("this is no name of a model");
+    }
     const auto single =
         std::find_if(options_.models.begin(), options_.models.end(),
                      [&](const auto& one) { return one.first == model && upload.files.empty(); });
@@ -192,13 +233,16 @@ class Server : public InferenceServer {
   }
 
   Status Unload(const std::string& model) override {
+    // Others may use it, too; it makes room when that is needed.
+    if (options_.share_device && IsExecutable(model)) return {};
     ATOLL_RETURN_IF_ERROR(CheckControl());
     Versions versions;
     {
       const std::unique_lock lock(mutex_);
       const auto found = models_.find(model);
       if (found == models_.end()) {
-        return NotFound("Request for unknown model: there is no model '%s' to unload", Shown(model).c_str());
+        return NotFound("Request for unknown model: there is no model '%s' to unload",
+                        Shown(model).c_str());
       }
       versions = std::move(found->second.versions);
       models_.erase(found);
@@ -242,7 +286,59 @@ class Server : public InferenceServer {
     Versions versions;
     ModelState state = ModelState::kLoading;
     std::string reason;
+    int64_t loaded_ms = 0;
   };
+
+  // Does nothing if it is there.
+  Status LoadExecutable(const std::string& name, ModelUpload upload) {
+    if (!options_.share_device) {
+      return Status(StatusCode::kPermissionDenied,
+                    "this server does not share its device; that needs --share-device");
+    }
+    if (Find(name, "").ok()) return {};
+    const auto file = upload.files.find("1/model.tflite");
+    if (file == upload.files.end() || upload.files.size() != 1) {
+      return atollrt::InvalidArgument("an executable comes as the one file 1/model.tflite");
+    }
+    const std::string digest = atollrt::Sha256Hex(file->second.data(), file->second.size());
+    if (name.substr(kExecutablePrefix.size()) != digest) {
+      return atollrt::InvalidArgument("the file's SHA-256 is %s, not what its name '%s' says",
+                                      digest.c_str(), Shown(name).c_str());
+    }
+    upload.config.reset();
+    Status status = LoadFiles(name, FindModel("", name, std::move(upload), options_.limits));
+    if (status.ok()) return status;
+    return std::move(status).WithContext("failed to load an executable");
+  }
+
+  // Makes room for one more of its kind; with the mutex held. What is taken out is in `out`, and
+  // ends with the requests that it has.
+  Status MakeRoom(const std::string& name, Versions* out) {
+    const bool is_executable = IsExecutable(name);
+    size_t there = 0;
+    auto oldest = models_.end();
+    int64_t oldest_ms = 0;
+    for (auto one = models_.begin(); one != models_.end(); ++one) {
+      if (IsExecutable(one->first) != is_executable) continue;
+      ++there;
+      if (!is_executable || one->second.versions.empty()) continue;
+      const ModelStatistics statistics = one->second.versions.rbegin()->second->statistics();
+      const int64_t used_ms = std::max(one->second.loaded_ms, statistics.last_inference_ms);
+      if (oldest == models_.end() || used_ms < oldest_ms) {
+        oldest = one;
+        oldest_ms = used_ms;
+      }
+    }
+    const size_t most = is_executable ? options_.limits.executables : options_.limits.models;
+    if (there < most) return {};
+    if (oldest != models_.end()) {
+      *out = std::move(oldest->second.versions);
+      models_.erase(oldest);
+      return {};
+    }
+    return Status(StatusCode::kResourceExhausted,
+                  Format("%zu models are loaded, as many as may be; unload one", there));
+  }
 
   Status CheckControl() const {
     if (options_.control == ModelControl::kExplicit) return {};
@@ -277,13 +373,13 @@ class Server : public InferenceServer {
   Status LoadFiles(const std::string& name, const Result<ModelFiles>& files) {
     const std::lock_guard loading(load_mutex_);
     Status status = files.status();
+    Versions oldest;
     {
       const std::unique_lock lock(mutex_);
       const auto found = models_.find(name);
-      if (status.ok() && found == models_.end() && models_.size() >= options_.limits.models) {
-        return Status(
-            StatusCode::kResourceExhausted,
-            Format("%zu models are loaded, as many as may be; unload one", models_.size()));
+      if (found != models_.end() && IsExecutable(name)) return {};  // somebody was faster
+      if (status.ok() && found == models_.end()) {
+        ATOLL_RETURN_IF_ERROR(MakeRoom(name, &oldest));
       }
       // A name that nobody knows leaves nothing behind.
       if (status.code() == StatusCode::kNotFound && found == models_.end() &&
@@ -292,6 +388,7 @@ class Server : public InferenceServer {
       }
       if (found == models_.end()) models_.emplace(name, Model());
     }
+    Retire(oldest, /*cancels=*/false);
     Versions versions;
     for (size_t i = 0; status.ok() && i < files->versions.size(); ++i) {
       auto loaded = LoadedModel::Create({.name = name,
@@ -314,13 +411,16 @@ class Server : public InferenceServer {
       if (status.ok()) {
         model.versions.swap(versions);
         model.state = ModelState::kReady;
+        model.loaded_ms = NowMs();
         model.reason.clear();
         unloaded_.erase(name);
       } else if (model.versions.empty()) {
         model.state = ModelState::kUnavailable;
         model.reason = status.message();
         // Not to be found by clients, so that these cannot fill the index with names.
-        if (options_.control == ModelControl::kExplicit && started_) models_.erase(name);
+        const bool is_of_clients =
+            options_.control == ModelControl::kExplicit || IsExecutable(name);
+        if (is_of_clients && started_) models_.erase(name);
       }
     }
     Retire(versions, /*cancels=*/false);
@@ -355,6 +455,7 @@ class Server : public InferenceServer {
   const InferenceServerOptions options_;
   const atollpp::Delegate delegate_;
   const AtollDeviceInfo device_;
+  const std::shared_ptr<const ModelInfo> device_model_;  // nullptr: it is not shared
   std::atomic<bool> draining_ = false;
 
   std::mutex load_mutex_;  // one model is loaded at a time

@@ -64,7 +64,8 @@ enum class ModelControl {
 };
 
 struct InferenceLimits {
-  size_t models = 64;                              // names
+  size_t models = 64;                              // names, those of executables not among them
+  size_t executables = 64;                         // of programs that share the device
   size_t model_bytes = 64 << 20;                   // of an uploaded file
   size_t versions = 8;                             // of a model at a time
   size_t queue = 64;                               // requests that wait for one version of a model
@@ -79,8 +80,17 @@ struct InferenceServerOptions {
   // Single files by name: version 1 of a model each; labels beside the file as NAME.txt.
   std::vector<std::pair<std::string, std::string>> models;
   ModelControl control = ModelControl::kNone;
+  // Programs of other computers may use the device: what it is is the metadata of kDeviceModel, and
+  // they upload what they compiled for it under names that begin with kExecutablePrefix.
+  bool share_device = false;
   InferenceLimits limits;
 };
+
+// A name that only has metadata: properties.
+inline constexpr std::string_view kDeviceModel = "atoll.device";
+// Behind it: the SHA-256 of the model's file, so that a name is one executable for everybody, and
+// nobody can load another one in its place. Those that have not been used for longest make room.
+inline constexpr std::string_view kExecutablePrefix = "atoll.executable.";
 
 enum class ModelState { kUnavailable, kLoading, kReady, kUnloading };
 const char* ModelStateName(ModelState state);  // "READY"
@@ -105,6 +115,7 @@ struct ModelInfo {
   int32_t nodes = 0;
   int32_t device_nodes = 0;  // run on the device; the others on the CPU
   std::string substitute;    // of a Coral's model, what runs in its place; ""
+  std::vector<std::pair<std::string, std::string>> properties;  // of kDeviceModel
 };
 
 // What a request to load a model brings along, instead of what is in the folder.
@@ -218,7 +229,8 @@ class InferenceServer {
   virtual std::vector<ModelEntry> Index() const = 0;
   virtual std::vector<ActiveRequest> Active() const = 0;
 
-  // Blocks. kPermissionDenied without ModelControl::kExplicit. After a failure of a model that was
+  // Blocks. kPermissionDenied without ModelControl::kExplicit, or without share_device for an
+  // executable, which comes alone, as 1/model.tflite. After a failure of a model that was
   // loaded before, that goes on.
   virtual atollrt::Status Load(const std::string& model, ModelUpload upload) = 0;
   // Returns at once; requests that it has are finished.

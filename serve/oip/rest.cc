@@ -613,11 +613,13 @@ HttpAnswer Rest::Metadata(const Target& target) const {
   Json inputs = Json::array(), outputs = Json::array();
   for (const TensorInfo& info : (*model)->inputs) inputs.push_back(TensorJson(info));
   for (const TensorInfo& info : (*model)->outputs) outputs.push_back(TensorJson(info));
-  return Text(Json{{"name", (*model)->name},
+  Json metadata = {{"name", (*model)->name},
                    {"versions", (*model)->versions},
                    {"platform", "tflite"},
                    {"inputs", std::move(inputs)},
-                   {"outputs", std::move(outputs)}});
+                   {"outputs", std::move(outputs)}};
+  for (const auto& [name, value] : (*model)->properties) metadata["properties"][name] = value;
+  return Text(metadata);
 }
 
 HttpAnswer Rest::Config(const Target& target) const {

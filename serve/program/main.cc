@@ -3,6 +3,7 @@
 // atoll-serve: models for clients on the network (docs/serving.md).
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -17,6 +18,7 @@
 
 #include "atoll/runtime.h"
 #include "serve/access/access.h"
+#include "serve/dns_sd/dns_sd.h"
 #include "serve/grpc/grpc_server.h"
 #include "serve/http/http_server.h"
 #include "serve/inference/inference_server.h"
@@ -59,6 +61,7 @@ Examples:
   atoll-serve --zmq ipc:///tmp/cache/zmq_detector
   atoll-serve --deepstack 127.0.0.1:32168 --detector coco=model.tflite,labels.txt
   atoll-serve --model fashion=fashion_int8.tflite --device emu
+  atoll-serve --share-device --device usb
   curl --data-binary @picture.raw -H 'Inference-Header-Content-Length: 0' \
        http://127.0.0.1:8000/v2/models/fashion/infer --output answer
   atoll-serve --models models --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem \
@@ -74,10 +77,13 @@ struct Options {
   int threads = 0;
   int instances = 1;
   std::string control = "none";
+  bool share_device = false;
+  bool announce = false;
   bool allow_shared_memory = false;
   size_t max_body = 64 << 20;
   size_t max_model_bytes = 64 << 20;
   size_t max_models = 64;
+  size_t max_executables = 64;
   size_t max_queue = 64;
   size_t max_connections = 1000;
   int idle_timeout_s = 60;
@@ -125,6 +131,11 @@ void AddOptions(CLI::App* app, Options* options) {
                   "explicit: clients may load, unload and upload models; none: they may not")
       ->check(CLI::IsMember({"none", "explicit"}))
       ->capture_default_str();
+  app->add_flag("--share-device", options->share_device,
+                "programs on other computers may use the device, over gRPC: --device grpc://HOST "
+                "there");
+  app->add_flag("--announce", options->announce,
+                "tell the local network where gRPC is, by Avahi; --device grpc:// finds it");
   app->add_flag("--allow-shared-memory", options->allow_shared_memory,
                 "clients on this computer may pass tensors in POSIX shared memory");
   app->add_option("--max-body", options->max_body, "bytes of a request to a model, at most")
@@ -134,6 +145,10 @@ void AddOptions(CLI::App* app, Options* options) {
       ->check(CLI::Range(size_t{1} << 10, size_t{1} << 30))
       ->capture_default_str();
   app->add_option("--max-models", options->max_models, "loaded at a time")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app->add_option("--max-executables", options->max_executables,
+                  "of programs that share the device, kept at a time; the least used makes room")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   app->add_option("--max-queue", options->max_queue, "requests that wait for a model, at most")
@@ -231,6 +246,19 @@ atollrt::Result<std::unique_ptr<GrpcServer>> StartGrpc(const Options& options,
   return GrpcServer::Start(std::move(grpc), inference);
 }
 
+// Tells the local network where gRPC is.
+atollrt::Result<std::unique_ptr<atollserve::Announcement>> Announce(
+    const Options& options, const GrpcServer* grpc, const std::string& description) {
+  if (grpc == nullptr || grpc->port() == 0 || atollserve::IsLocalGrpcAddress(options.grpc)) {
+    return atollrt::InvalidArgument(
+        "--announce is of a --grpc address that other computers reach, as --grpc 0.0.0.0:8001");
+  }
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  return atollserve::Announcement::Publish(std::string("Atoll on ") + host,
+                                           static_cast<uint16_t>(grpc->port()), description);
+}
+
 // Returns when it is asked to stop.
 void AwaitSignal(const sigset_t& signals) {
   std::printf("Ctrl-C stops it\n");
@@ -256,18 +284,20 @@ int Serve(const Options& options, const sigset_t& signals) {
     }
     inference_options.models.emplace_back(model.substr(0, equals), model.substr(equals + 1));
   }
-  const bool has_models =
-      !options.models.empty() || !options.model.empty() || options.control != "none";
+  const bool has_models = !options.models.empty() || !options.model.empty() ||
+                          options.control != "none" || options.share_device;
   if (!has_models && !options.frigate.wanted()) {
     return Fail(
         kUsage,
-        "there is nothing to serve; give --models FOLDER, --model NAME=FILE, --zmq ENDPOINT "
-        "or --deepstack ADDRESS:PORT");
+        "there is nothing to serve; give --models FOLDER, --model NAME=FILE, --share-device, "
+        "--zmq ENDPOINT or --deepstack ADDRESS:PORT");
   }
   inference_options.control = options.control == "explicit" ? atollserve::ModelControl::kExplicit
                                                             : atollserve::ModelControl::kNone;
+  inference_options.share_device = options.share_device;
   inference_options.limits.models = options.max_models;
   inference_options.limits.model_bytes = options.max_model_bytes;
+  inference_options.limits.executables = options.max_executables;
   inference_options.limits.queue = options.max_queue;
 
   RestOptions rest_options;
@@ -329,6 +359,9 @@ int Serve(const Options& options, const sigset_t& signals) {
     listeners.push_back(*std::move(listener));
   }
 
+  if (options.share_device && options.grpc == "none") {
+    return Fail(kUsage, "--share-device is by gRPC, which --grpc none turns off");
+  }
   if (options.grpc != "none") {
     const atollserve::ListenerFacts facts = {.where = options.grpc,
                                              .local = atollserve::IsLocalGrpcAddress(options.grpc),
@@ -365,7 +398,7 @@ int Serve(const Options& options, const sigset_t& signals) {
     // What nobody asked for may be missing, and another server may have its place.
     const atollrt::StatusCode code = started.status().code();
     const bool is_missing = code == atollrt::StatusCode::kUnsupported;
-    if (!started.ok() && options.grpc != kGrpcAddress) {
+    if (!started.ok() && (options.grpc != kGrpcAddress || options.share_device)) {
       return Fail(kFailure, started.status().message());
     }
     if (!started.ok() && !is_missing) {
@@ -385,7 +418,14 @@ int Serve(const Options& options, const sigset_t& signals) {
         grpc->port() == 0
             ? options.grpc
             : options.grpc.substr(0, options.grpc.rfind(':') + 1) + std::to_string(grpc->port());
-    std::printf("gRPC at %s\n", where.c_str());
+    std::printf("gRPC at %s%s\n", where.c_str(),
+                options.share_device ? ", which shares the device" : "");
+  }
+  std::unique_ptr<atollserve::Announcement> announcement;
+  if (options.announce) {
+    auto published = Announce(options, grpc.get(), device.description);
+    if (!published.ok()) return Fail(kFailure, published.status().message());
+    announcement = *std::move(published);
   }
   AwaitSignal(signals);
   const auto until =

@@ -71,6 +71,10 @@ OURS = {
                       "runtime/base/sha256.h", "runtime/base/file_descriptor.h"],
     "serve/include": ["atoll/"],
     "serve/grpc": ["serve/grpc/", "serve/inference/", "serve/oip/shared_memory.h", "runtime/base/", "inference.", "atoll/"],
+    "serve/dns_sd": ["serve/dns_sd/", "runtime/base/"],
+    "serve/network": ["serve/network/", "serve/dns_sd/", "serve/inference/inference_server.h",
+                      "driver/network_module.h", "driver/device/", "driver/isa/", "runtime/base/",
+                      "runtime/graph/compiled_op.h", "inference."],
     "serve/kubernetes": ["serve/kubernetes/", "device_plugin.", "runtime/base/", "atoll/delegate.h"],
     "tools": ["tools/", "atoll/", "runtime/base/sha256.h"],
     "tools/gadget": ["tools/gadget/", "driver/", "runtime/base/", "runtime/kernels/cpu_features.h"],
@@ -96,7 +100,9 @@ INDEPENDENT = {
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
                     ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/executable.cc",
-                     "compat/tflite_delegate/model_writer.cc", "tests/*"]),
+                     "compat/tflite_delegate/model_writer.cc",
+                     "serve/network/executable_model.cc", "tests/*"]),
+    "Avahi": (r"avahi-.*", ["serve/dns_sd/dns_sd.cc"]),
     "CPython": (r"Python\.h", ["python/extension/python.h"]),
     "libusb": (r"libusb.*", ["driver/usb/libusb/*", "tests/driver/usb/coral_stub_test.cc"]),
     "Eigen": (r"(unsupported/)?Eigen/.*", ["runtime/kernels/float_products/float_products.inc"]),
@@ -114,7 +120,8 @@ LIBRARIES = {
                                   ["driver/profiles/device_profile.cc", "quantize/report.cc", "serve/inference/json_text.h", "serve/oip/*", "serve/program/*", "serve/frigate/*.cc", "serve/kubernetes/main.cc", "tools/*", "camera/*", "examples/*",
                                    "tests/*", "bench/*"]),
     "gRPC": (r"(grpcpp|grpc|google/protobuf)/.*|(inference|device_plugin)\.(grpc\.)?pb\.h",
-             ["serve/grpc/*", "serve/kubernetes/plugin.cc", "tests/serve/*"]),
+             ["serve/grpc/*", "serve/kubernetes/plugin.cc", "serve/network/oip_client.cc",
+              "tests/serve/*"]),
     "GoogleTest, benchmark": (r"(gtest|gmock|benchmark)/.*", ["tests/*", "bench/*"]),
 }
 

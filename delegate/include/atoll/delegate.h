@@ -84,6 +84,18 @@ typedef struct AtollDeviceInfo {
 ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceInfo(const AtollDelegate* delegate,
                                                     AtollDeviceInfo* info);
 
+/* What a program on another computer needs, beside AtollDeviceInfo, to compile for the device. */
+typedef struct AtollDeviceDetails {
+  const char* family;             /* "Atoll-1", "Coral"; "" for the CPU */
+  int32_t isa_version;            /* of the instructions that it takes (docs/isa.md) */
+  int64_t program_memory_bytes;   /* on chip, for instructions */
+  int64_t request_timeout_min_ms; /* what a request gets at least; not 0 for slow emulators */
+  double host_seconds;            /* modelled: that its host spends on a request beside transfers */
+} AtollDeviceDetails;
+/* Strings live as long as the program. */
+ATOLL_EXPORT AtollStatus AtollDelegateGetDeviceDetails(const AtollDelegate* delegate,
+                                                       AtollDeviceDetails* details);
+
 /* Nonzero if this computer plays the device: its times are modelled. 0 for the CPU, and for NULL.
  */
 ATOLL_EXPORT int32_t AtollDelegateIsEmulated(const AtollDelegate* delegate);
