@@ -37,7 +37,10 @@ constexpr std::string_view kUsbFolder = "/sys/bus/usb/devices/";
 constexpr std::string_view kPciPrefix = "pci:";
 constexpr std::string_view kPciFolder = "/sys/bus/pci/devices/";
 constexpr std::string_view kApexPrefix = "/dev/apex_";
-constexpr char kEmulator[] = "emu";
+constexpr std::string_view kEmulator = "emu";
+// Behind it, the number of one of several, from 1 on.
+constexpr std::string_view kEmulatorNumber = "emu#";
+constexpr size_t kMaxEmulators = 16;
 constexpr char kCpu[] = "cpu";
 // The newest packages that run; what Google's library says of itself in its version.
 constexpr int kRuntimeVersion = 14;
@@ -47,9 +50,21 @@ std::string Environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-bool IsEmulationWanted() {
+// A number beyond all that fit is a very large one.
+bool ReadNumber(std::string_view text, size_t* number) {
+  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return false;
+  if (std::from_chars(text.data(), text.data() + text.size(), *number).ec != std::errc()) {
+    *number = SIZE_MAX;
+  }
+  return true;
+}
+
+// How many emulated devices there shall be; what is no number is one.
+size_t EmulatorsWanted() {
   const std::string value = Environment("ATOLL_EDGETPU_EMULATE");
-  return !value.empty() && value != "0";
+  size_t count = value.empty() ? 0 : 1;
+  ReadNumber(value, &count);
+  return std::min(count, kMaxEmulators);
 }
 
 // Atoll's name with Google's record of it.
@@ -85,17 +100,11 @@ std::vector<ListedDevice> ListDevices() {
       listed.push_back(ListedAs(devices[i].name));
     }
   }
-  if (IsEmulationWanted()) listed.push_back(ListedAs(kEmulator));
-  return listed;
-}
-
-// A number beyond all that fit is a very large one.
-bool ReadNumber(std::string_view text, size_t* number) {
-  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return false;
-  if (std::from_chars(text.data(), text.data() + text.size(), *number).ec != std::errc()) {
-    *number = SIZE_MAX;
+  for (size_t i = 0; i < EmulatorsWanted(); ++i) {
+    listed.push_back(ListedAs(i == 0 ? std::string(kEmulator)
+                                     : std::string(kEmulatorNumber) + std::to_string(i)));
   }
-  return true;
+  return listed;
 }
 
 // "" if the values of the options that Google's library knows are right.
@@ -302,12 +311,16 @@ std::shared_ptr<Device> Manager::Open(Context::Setup* setup, std::string* error)
   atollcompat::DeviceOptions options;
   *error = ReadOptions(setup->options, &options);
   if (!error->empty()) return nullptr;
-  options.device = setup->listed.name;
+  const bool is_numbered = setup->listed.name.starts_with(kEmulatorNumber) &&
+                           std::ranges::any_of(ListDevices(), [&](const ListedDevice& listed) {
+                             return listed.name == setup->listed.name;
+                           });
+  options.device = is_numbered ? std::string(kEmulator) : setup->listed.name;
   std::shared_ptr<Device> device = Device::Open(options, error);
   if (device == nullptr) return nullptr;
   // "auto" is something by now.
   AtollDeviceInfo info = {};
-  if (IsReal(setup->listed.name) || setup->listed.name == kCpu ||
+  if (IsReal(setup->listed.name) || setup->listed.name == kCpu || is_numbered ||
       AtollDelegateGetDeviceInfo(device->handle(), &info) != ATOLL_OK) {
     return device;
   }

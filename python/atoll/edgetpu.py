@@ -4,8 +4,8 @@ them (docs/coral.md).
 
 "" is any device: what ATOLL_DEVICE says, else the first, on PCIe before USB; ":N" the N-th of all,
 "usb" and "pci" the first on that bus, "usb:N" and "pci:N" the N-th on it; others are Atoll's names.
-ATOLL_EDGETPU_EMULATE=1 says that an emulated device is there, on USB, after all real ones. Where none
-is there and ATOLL_MODEL_PATH is set, models that were compiled run on the CPU as what they were made
+ATOLL_EDGETPU_EMULATE=1 says that an emulated device is there, on USB, after all real ones; 2 to 16,
+that so many are: emu, emu#1 and so on. Where none is there and ATOLL_MODEL_PATH is set, models that were compiled run on the CPU as what they were made
 from.
 """
 import os
@@ -32,9 +32,16 @@ def _found() -> List[Dict[str, str]]:
             found.append({"type": "pci", "path": name, "name": name})
         elif bus in ("usb", "pci") and place:
             found.append({"type": bus, "path": f"/sys/bus/{bus}/devices/{place}", "name": name})
-    if os.environ.get("ATOLL_EDGETPU_EMULATE", "0") not in ("", "0"):
-        found.append({"type": "usb", "path": "emu", "name": "emu"})
+    for number in range(_emulated()):
+        name = f"emu#{number}" if number > 0 else "emu"
+        found.append({"type": "usb", "path": name, "name": name})
     return found
+
+
+def _emulated() -> int:
+    """How many there shall be; what is no number is one."""
+    wanted = os.environ.get("ATOLL_EDGETPU_EMULATE", "")
+    return min(int(wanted), 16) if wanted.isdecimal() else int(wanted != "")
 
 
 def list_edge_tpus() -> List[Dict[str, str]]:
@@ -56,7 +63,10 @@ def open_edge_tpu(options: Mapping[str, str]) -> _atoll.Delegate:
     candidates = [device] if name is None else _candidates(bus, number)
     for candidate in candidates:
         try:
-            return _atoll.Delegate(candidate, performance=(
+            is_numbered = candidate.startswith("emu#") and any(
+                device["name"] == candidate for device in _found())
+            opened = "emu" if is_numbered else candidate
+            return _atoll.Delegate(opened, performance=(
                 performance if candidate.startswith(("usb", "pci", "/dev/apex_")) else None))
         except _atoll.Error as error:
             if candidate == candidates[-1]:

@@ -314,6 +314,32 @@ TEST_F(Surroundings, TypesHaveNames) {
   EXPECT_EQ(stream.str(), "Apex (PCIe), Apex (USB), Unknown");
 }
 
+// As many as are asked for, each a device by itself.
+TEST_F(Emulated, SeveralDevices) {
+  setenv("ATOLL_EDGETPU_EMULATE", "3", 1);
+  const auto usb = DeviceType::kApexUsb;
+  EXPECT_THAT(TheManager().EnumerateEdgeTpu(),
+              ElementsAre(Record{usb, "emu"}, Record{usb, "emu#1"}, Record{usb, "emu#2"}));
+  const auto first = TheManager().OpenDevice(usb, "emu");
+  const auto second = TheManager().OpenDevice(usb, ":1");
+  const auto third = TheManager().NewEdgeTpuContext(usb, "emu#2");
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  ASSERT_NE(third, nullptr);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(second->GetDeviceEnumRecord(), (Record{usb, "emu#1"}));
+  EXPECT_EQ(TheManager().OpenDevice(usb, "emu#1"), second);
+  EXPECT_EQ(TheManager().OpenDevice(usb, ":2"), nullptr);  // it belongs to its owner
+  EXPECT_EQ(TheManager().OpenDevice(usb, ":3"), nullptr);
+  EXPECT_EQ(TheManager().OpenDevice(usb, "emu#3"), nullptr);
+  EXPECT_EQ(TheManager().OpenDevice(usb, "emu#x"), nullptr);
+  for (const auto& [value, count] :
+       {std::pair("0", 0u), {"", 0u}, {"1", 1u}, {"yes", 1u}, {"99999999999999999999", 16u}}) {
+    setenv("ATOLL_EDGETPU_EMULATE", value, 1);
+    EXPECT_EQ(TheManager().EnumerateEdgeTpu().size(), count) << value;
+  }
+}
+
 // Programs are compiled to call numbers, not names: those that were seen in Google's library.
 TEST_F(Emulated, FunctionsAreInTheirSlots) {
   static_assert(sizeof(Record) == 40);

@@ -49,6 +49,19 @@ class OnEmulator(unittest.TestCase):
 
 
 class Utils(OnEmulator):
+    def test_two_devices(self):
+        with mock.patch.dict(os.environ, {"ATOLL_EDGETPU_EMULATE": "2"}):
+            self.assertEqual([device["path"] for device in edgetpu.list_edge_tpus()[-2:]],
+                             ["emu", "emu#1"])
+            count = len(edgetpu.list_edge_tpus())
+            for number in (count - 2, count - 1):
+                interpreter = edgetpu.make_interpreter(FASHION, device=f":{number}")
+                interpreter.allocate_tensors()
+                interpreter.invoke()
+            for device in (f":{count}", "emu#2", "emu#x"):
+                with self.assertRaises(ValueError):
+                    edgetpu.make_interpreter(FASHION, device=device)
+
     def test_version(self):
         self.assertEqual(pycoral.__version__, "2.0.0")
         self.assertRegex(edgetpu.get_runtime_version(),
