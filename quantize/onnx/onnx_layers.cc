@@ -293,6 +293,66 @@ Result<OnnxValue> Dilate(OnnxNodeImport& n, const OnnxValue& weights, const Onnx
   return n.b.Floats(std::move(dims), std::move(values));
 }
 
+// What a transposed convolution makes of its window: all that the filter reaches, and of that the
+// output, between the pads.
+struct TransposedSizes {
+  int64_t full[2];
+  int64_t output[2];
+  bool is_same = true;  // the pads are those of SAME, and the operator leaves them out itself
+  const int64_t* emitted() const { return is_same ? output : full; }
+};
+
+Result<TransposedSizes> TransposedSizesOf(const OnnxWindow& window, const int64_t extra[2]) {
+  TransposedSizes sizes;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t extent = window.extent(i);
+    // With what the padding at the end takes away, and what output_padding adds.
+    sizes.full[i] = (window.input[i] - 1) * window.stride[i] + extent + extra[i];
+    sizes.output[i] = sizes.full[i] - window.before[i] - window.after[i];
+    if (sizes.output[i] < 1 || sizes.full[i] > INT32_MAX || extra[i] >= window.stride[i]) {
+      return CorruptModel("pads and output_padding that make %lld of %lld cells",
+                          static_cast<long long>(sizes.output[i]),
+                          static_cast<long long>(sizes.full[i]));
+    }
+    const WindowResult result =
+        ResolveWindow({static_cast<int32_t>(sizes.output[i]), static_cast<int32_t>(extent),
+                       static_cast<int32_t>(window.stride[i]), 1},
+                      Padding::kSame);
+    sizes.is_same &= result.output == window.input[i] && result.pad_before == window.before[i];
+  }
+  return sizes;
+}
+
+// One operator for each group, of `count` output channels, and their outputs joined.
+Result<int32_t> EmitTransposedGroups(OnnxNodeImport& n, int32_t picture, int64_t groups,
+                                     int64_t count, const Filter& filter,
+                                     const TransposedSizes& sizes, const Conv2DOptions& options) {
+  std::vector<int32_t> parts = {picture};
+  if (groups > 1) {
+    ATOLL_ASSIGN_OR_RETURN(parts, SplitChannels(n, picture, groups));
+  }
+  const int32_t batch = n.b.tensor(picture).shape[0];
+  const int64_t inputs = n.b.tensor(picture).shape[3] / groups;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    ATOLL_ASSIGN_OR_RETURN(const OnnxValue rows,
+                           FilterRows(n, filter.weights, static_cast<int64_t>(i) * inputs, inputs));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t weights, OwnTensor(n, rows, {1, 2, 3, 0}));
+    const auto first = filter.bias.begin() + static_cast<int64_t>(i) * count;
+    ATOLL_ASSIGN_OR_RETURN(const int32_t bias,
+                           n.b.FloatTensor({static_cast<int32_t>(count)}, {first, first + count}));
+    ATOLL_ASSIGN_OR_RETURN(const int32_t shape,
+                           n.b.IntTensor({4}, {batch, static_cast<int32_t>(sizes.emitted()[0]),
+                                               static_cast<int32_t>(sizes.emitted()[1]),
+                                               static_cast<int32_t>(count)}));
+    ATOLL_ASSIGN_OR_RETURN(
+        parts[i], n.b.Emit(OpType::kTRANSPOSE_CONV, {shape, weights, parts[i], bias}, options));
+  }
+  if (groups == 1) return parts[0];
+  AxisOptions axis;
+  axis.axis = 3;
+  return n.b.Emit(OpType::kCONCATENATION, parts, axis);
+}
+
 Status ImportConvTranspose(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* w, n.FloatInput(1));
@@ -321,63 +381,21 @@ Status ImportConvTranspose(OnnxNodeImport& n) {
   const int64_t count = w->dims[1];
   ATOLL_ASSIGN_OR_RETURN(Filter filter, ReadFilter(n, rank, count * groups));
   ATOLL_ASSIGN_OR_RETURN(filter.weights, Dilate(n, filter.weights, window));
-  int64_t full[2];
-  int64_t output[2];
-  bool same = true;
-  for (int i = 0; i < 2; ++i) {
-    const int64_t extent = window.extent(i);
-    // With what the padding at the end takes away, and what output_padding adds.
-    full[i] = (window.input[i] - 1) * window.stride[i] + extent + extra[i];
-    output[i] = full[i] - window.before[i] - window.after[i];
-    if (output[i] < 1 || full[i] > INT32_MAX || extra[i] >= window.stride[i]) {
-      return CorruptModel("pads and output_padding that make %lld of %lld cells",
-                          static_cast<long long>(output[i]), static_cast<long long>(full[i]));
-    }
-    const WindowResult result =
-        ResolveWindow({static_cast<int32_t>(output[i]), static_cast<int32_t>(extent),
-                       static_cast<int32_t>(window.stride[i]), 1},
-                      Padding::kSame);
-    same &= result.output == window.input[i] && result.pad_before == window.before[i];
-  }
-  const int64_t* size = same ? output : full;
-  Conv2DOptions options = ConvOptions(window, same ? Padding::kSame : Padding::kValid);
+  ATOLL_ASSIGN_OR_RETURN(const TransposedSizes sizes, TransposedSizesOf(window, extra));
+  Conv2DOptions options = ConvOptions(window, sizes.is_same ? Padding::kSame : Padding::kValid);
   options.dilation_h = options.dilation_w = 1;
   ATOLL_ASSIGN_OR_RETURN(const int32_t picture, AsPicture(n, *x));
-  std::vector<int32_t> parts = {picture};
-  if (groups > 1) {
-    ATOLL_ASSIGN_OR_RETURN(parts, SplitChannels(n, picture, groups));
-  }
-  const int32_t batch = n.b.tensor(picture).shape[0];
-  const int64_t inputs = x->dims[1] / groups;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    ATOLL_ASSIGN_OR_RETURN(const OnnxValue rows,
-                           FilterRows(n, filter.weights, static_cast<int64_t>(i) * inputs, inputs));
-    ATOLL_ASSIGN_OR_RETURN(const int32_t weights, OwnTensor(n, rows, {1, 2, 3, 0}));
-    const auto first = filter.bias.begin() + static_cast<int64_t>(i) * count;
-    ATOLL_ASSIGN_OR_RETURN(const int32_t bias,
-                           n.b.FloatTensor({static_cast<int32_t>(count)}, {first, first + count}));
-    ATOLL_ASSIGN_OR_RETURN(
-        const int32_t shape,
-        n.b.IntTensor({4}, {batch, static_cast<int32_t>(size[0]), static_cast<int32_t>(size[1]),
-                            static_cast<int32_t>(count)}));
-    ATOLL_ASSIGN_OR_RETURN(
-        parts[i], n.b.Emit(OpType::kTRANSPOSE_CONV, {shape, weights, parts[i], bias}, options));
-  }
-  int32_t tensor = parts[0];
-  if (groups > 1) {
-    AxisOptions axis;
-    axis.axis = 3;
-    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kCONCATENATION, parts, axis));
-  }
-  if (size != output && window.padded()) {
+  ATOLL_ASSIGN_OR_RETURN(int32_t tensor,
+                         EmitTransposedGroups(n, picture, groups, count, filter, sizes, options));
+  if (!sizes.is_same && window.padded()) {
     ATOLL_ASSIGN_OR_RETURN(const int32_t begin,
                            n.b.IntTensor({4}, {0, static_cast<int32_t>(window.before[0]),
                                                static_cast<int32_t>(window.before[1]), 0}));
-    ATOLL_ASSIGN_OR_RETURN(
-        const int32_t sizes,
-        n.b.IntTensor({4}, {batch, static_cast<int32_t>(output[0]), static_cast<int32_t>(output[1]),
-                            n.b.tensor(tensor).shape[3]}));
-    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kSLICE, {tensor, begin, sizes}));
+    const std::vector<int32_t>& shape = n.b.tensor(tensor).shape;
+    ATOLL_ASSIGN_OR_RETURN(const int32_t cut,
+                           n.b.IntTensor({4}, {shape[0], static_cast<int32_t>(sizes.output[0]),
+                                               static_cast<int32_t>(sizes.output[1]), shape[3]}));
+    ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kSLICE, {tensor, begin, cut}));
   }
   return SetPicture(n, tensor, rank);
 }

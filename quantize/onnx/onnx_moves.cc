@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Movement of data: shapes, slices, joins, resizing; and what constants are made with.
+// Movement of data: shapes, slices, joins; and what constants are made with.
 #include <algorithm>
 #include <cmath>
 
@@ -481,164 +481,6 @@ Status ImportPad(OnnxNodeImport& n) {
   return n.SetTensor(tensor, perm);
 }
 
-// ---- Resizing ----
-
-// Where output cell `i` of an axis comes from, in float as ONNX's runtimes compute it.
-float SourcePosition(std::string_view mode, int64_t i, int64_t in, int64_t out, float scale) {
-  const float x = static_cast<float>(i);
-  if (mode == "align_corners") {
-    return out == 1 ? 0 : x * static_cast<float>(in - 1) / static_cast<float>(out - 1);
-  }
-  if (mode == "asymmetric") return x / scale;
-  if (mode == "pytorch_half_pixel" && out <= 1) return 0;
-  return (x + 0.5f) / scale - 0.5f;
-}
-
-int64_t NearestCell(std::string_view rounding, float x, int64_t in) {
-  float cell = 0;
-  if (rounding == "floor") {
-    cell = std::floor(x);
-  } else if (rounding == "ceil") {
-    cell = std::ceil(x);
-  } else if (rounding == "round_prefer_ceil") {
-    cell = std::floor(x + 0.5f);
-  } else {
-    cell = std::ceil(x - 0.5f);
-  }
-  return std::clamp<int64_t>(static_cast<int64_t>(cell), 0, in - 1);
-}
-
-// TensorFlow Lite's own formula, in float as its kernel has it.
-int64_t NearestOfTflite(const ResizeOptions& options, int64_t i, int64_t in, int64_t out) {
-  const float scale = options.align_corners && out > 1
-                          ? static_cast<float>(in - 1) / static_cast<float>(out - 1)
-                          : static_cast<float>(in) / static_cast<float>(out);
-  const float offset = options.half_pixel_centers ? 0.5f : 0.0f;
-  const float x = (static_cast<float>(i) + offset) * scale;
-  const int64_t cell = static_cast<int64_t>(options.align_corners ? std::round(x) : std::floor(x));
-  return std::clamp<int64_t>(cell, 0, in - 1);
-}
-
-Status ImportResize(OnnxNodeImport& n) {
-  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
-  const bool upsample = n.node.op_type == "Upsample";
-  if (x->rank() != 4) {
-    return Unsupported("an input of shape %s; 4 dimensions are supported",
-                       DimsString(x->dims).c_str());
-  }
-  std::vector<float> scales = {};
-  Dims sizes;
-  if (upsample && n.opset < 9) {
-    const OnnxAttribute* attribute = n.Attribute("scales");
-    if (attribute != nullptr) scales = attribute->floats;
-  } else {
-    const size_t at = upsample || n.opset < 11 ? 1 : 2;
-    if (n.has(at)) {
-      ATOLL_ASSIGN_OR_RETURN(scales, n.FloatsAt(at, "scales"));
-    }
-    if (n.has(3)) {
-      ATOLL_ASSIGN_OR_RETURN(sizes, n.IntegersAt(3, "sizes"));
-    }
-  }
-  const bool by_size = scales.empty();
-  if ((by_size ? sizes.size() : scales.size()) != 4) {
-    return CorruptModel("%zu scales and %zu sizes for 4 dimensions", scales.size(), sizes.size());
-  }
-  int64_t out[4];
-  float scale[4];
-  for (size_t i = 0; i < 4; ++i) {
-    const float in = static_cast<float>(x->dims[i]);
-    if (!by_size && !(scales[i] > 0 && scales[i] < 65536)) {
-      return CorruptModel("a scale of %g", static_cast<double>(scales[i]));
-    }
-    out[i] = by_size ? sizes[i] : static_cast<int64_t>(std::floor(in * scales[i]));
-    scale[i] = by_size ? static_cast<float>(out[i]) / in : scales[i];
-    if (out[i] < 1 || out[i] > INT32_MAX)
-      return CorruptModel("a size of %lld", static_cast<long long>(out[i]));
-  }
-  if (out[0] != x->dims[0] || out[1] != x->dims[1]) {
-    return Unsupported(
-        "sizes that change the batch or the channels; height and width are supported");
-  }
-  const std::string_view mode = n.Text("mode", "nearest");
-  // Before opset 11 there is one way alone.
-  const bool old = upsample || n.opset < 11;
-  const std::string_view transformation =
-      old ? "asymmetric" : n.Text("coordinate_transformation_mode", "half_pixel");
-  const std::string_view rounding = old ? "floor" : n.Text("nearest_mode", "round_prefer_floor");
-  if (transformation != "asymmetric" && transformation != "align_corners" &&
-      transformation != "half_pixel" && transformation != "pytorch_half_pixel") {
-    return Unsupported(
-        "coordinate_transformation_mode '%s'; half_pixel, pytorch_half_pixel, "
-        "align_corners and asymmetric are supported",
-        std::string(transformation).c_str());
-  }
-  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, n.b.Stored(*x, ChannelsLast(4)));
-  const int64_t in[2] = {x->dims[2], x->dims[3]};
-  ATOLL_ASSIGN_OR_RETURN(const int32_t size, n.b.IntTensor({2}, {static_cast<int32_t>(out[2]),
-                                                                 static_cast<int32_t>(out[3])}));
-  if (mode == "nearest") {
-    // What the kernel would pick with each of its options; or else lists of rows and columns.
-    std::vector<int32_t> cells[2];
-    for (int axis = 0; axis < 2; ++axis) {
-      ATOLL_RETURN_IF_ERROR(n.b.Charge(out[2 + axis], sizeof(int32_t)));
-      for (int64_t i = 0; i < out[2 + axis]; ++i) {
-        const float position =
-            SourcePosition(transformation, i, in[axis], out[2 + axis], scale[2 + axis]);
-        // Opset 10 rounds up where it makes a picture smaller.
-        const std::string_view way = old && scale[2 + axis] < 1 ? "ceil" : rounding;
-        cells[axis].push_back(static_cast<int32_t>(NearestCell(way, position, in[axis])));
-      }
-    }
-    for (const ResizeOptions options :
-         {ResizeOptions{false, false}, ResizeOptions{false, true}, ResizeOptions{true, false}}) {
-      bool equal = true;
-      for (int axis = 0; axis < 2; ++axis) {
-        for (size_t i = 0; equal && i < cells[axis].size(); ++i) {
-          equal = NearestOfTflite(options, static_cast<int64_t>(i), in[axis], out[2 + axis]) ==
-                  cells[axis][i];
-        }
-      }
-      if (!equal) continue;
-      ATOLL_ASSIGN_OR_RETURN(tensor,
-                             n.b.Emit(OpType::kRESIZE_NEAREST_NEIGHBOR, {tensor, size}, options));
-      return n.SetTensor(tensor, ChannelsLast(4));
-    }
-    for (int axis = 0; axis < 2; ++axis) {
-      ATOLL_ASSIGN_OR_RETURN(
-          const int32_t list,
-          n.b.IntTensor({static_cast<int32_t>(cells[axis].size())}, cells[axis]));
-      AxisOptions options;
-      options.axis = 1 + axis;
-      ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kGATHER, {tensor, list}, options));
-    }
-    return n.SetTensor(tensor, ChannelsLast(4));
-  }
-  if (mode != "linear") {
-    return Unsupported("mode '%s'; nearest and linear are supported", std::string(mode).c_str());
-  }
-  ResizeOptions options;
-  options.align_corners = transformation == "align_corners";
-  options.half_pixel_centers =
-      transformation == "half_pixel" || transformation == "pytorch_half_pixel";
-  for (int axis = 0; axis < 2; ++axis) {
-    const double exact = static_cast<double>(out[2 + axis]) / static_cast<double>(in[axis]);
-    if (!options.align_corners && std::abs(exact - double{scale[2 + axis]}) > 1e-4 * exact &&
-        out[2 + axis] > 1) {
-      return Unsupported(
-          "a scale of %g that makes %lld of %lld cells; scales that give a whole "
-          "number are supported",
-          scale[2 + axis], static_cast<long long>(out[2 + axis]), static_cast<long long>(in[axis]));
-    }
-    if (transformation == "pytorch_half_pixel" && out[2 + axis] == 1 && in[axis] > 1) {
-      return Unsupported("pytorch_half_pixel that makes 1 of %lld cells",
-                         static_cast<long long>(in[axis]));
-    }
-  }
-  ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kRESIZE_BILINEAR, {tensor, size}, options));
-  return n.SetTensor(tensor, ChannelsLast(4));
-}
-
 Status ImportDepthToSpace(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
   const int64_t block = n.Int("blocksize", 0);
@@ -888,8 +730,6 @@ std::vector<OnnxOperatorEntry> OnnxMoveOperators() {
       {"Split", ImportSplit},
       {"Concat", ImportConcat},
       {"Pad", ImportPad},
-      {"Resize", ImportResize},
-      {"Upsample", ImportResize},
       {"DepthToSpace", ImportDepthToSpace},
       {"SpaceToDepth", ImportSpaceToDepth},
       {"Tile", ImportTile},

@@ -86,6 +86,7 @@ struct OnnxOperatorEntry {
 std::vector<OnnxOperatorEntry> OnnxLayerOperators();
 std::vector<OnnxOperatorEntry> OnnxMathOperators();
 std::vector<OnnxOperatorEntry> OnnxMoveOperators();
+std::vector<OnnxOperatorEntry> OnnxResizeOperators();
 
 // Puts an activation into the node that computes input `position`, if nothing else reads that and
 // it has none yet.
