@@ -48,6 +48,12 @@ std::string ClientOf(const GrpcCall& call) {
   return "grpc " + (call.certificate.empty() ? call.peer : call.certificate);
 }
 
+// The code of an error as ours is, for programs of ours: several of them are one of gRPC's.
+void TellCode(const Status& status, grpc::ServerContextBase* context) {
+  if (status.ok()) return;
+  context->AddTrailingMetadata(kCodeMetadata, std::to_string(static_cast<int>(status.code())));
+}
+
 // What all calls share.
 struct Shared {
   GrpcServerOptions options;
@@ -128,6 +134,7 @@ class InferCall final : public grpc::ServerUnaryReactor {
                                          std::to_string(outcome.retry_after->count()));
           }
           if (ended.ok()) ended = SetAnswer(std::move(outcome), *form, response);
+          TellCode(ended, context);
           Finish(ToGrpc(ended));
         }));
   }
@@ -432,13 +439,16 @@ class Service final : public AsyncInfer {
  private:
   InferenceServer& models() const { return *shared_.inference; }
   template <typename Function>
-  grpc::Status Answer(const grpc::ServerContext* context, const Function& function) const {
+  grpc::Status Answer(grpc::ServerContext* context, const Function& function) const {
     const grpc::Status admitted = shared_.Admit(CallOf(*context));
-    return admitted.ok() ? ToGrpc(function()) : admitted;
+    if (!admitted.ok()) return admitted;
+    const Status status = function();
+    TellCode(status, context);
+    return ToGrpc(status);
   }
 
   template <typename Function>
-  grpc::Status WithMemory(const grpc::ServerContext* context, const Function& function) const {
+  grpc::Status WithMemory(grpc::ServerContext* context, const Function& function) const {
     return Answer(context, [&]() -> Status {
       SharedMemory* const memory = shared_.MemoryFor(CallOf(*context));
       if (memory != nullptr) return function(memory);

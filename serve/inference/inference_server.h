@@ -72,6 +72,9 @@ struct InferenceLimits {
   std::chrono::milliseconds longest_wait{30'000};  // of requests without a deadline
 };
 
+// What a trailing metadata of gRPC is called that has the StatusCode of an error, as a number.
+inline constexpr char kCodeMetadata[] = "atoll-code";
+
 struct InferenceServerOptions {
   std::string device = "auto";  // as everywhere: docs/devices.md
   int32_t threads = 0;          // of each interpreter on the CPU, and of an emulator; 0: a default

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "driver/device/residency.h"
 #include "driver/isa/executable.h"
 #include "driver/isa/timing.h"
 #include "serve/inference/inference_server.h"
@@ -161,6 +162,10 @@ Result<std::unique_ptr<atollrt::PreparedExecutable>> NetworkChip::Prepare(
   auto prepared = std::make_unique<Prepared>();
   const auto& own = static_cast<const Executable&>(*executable);
   ATOLL_RETURN_IF_ERROR(ValidateExecutable(own));
+  ATOLL_RETURN_IF_ERROR(atollrt::Residency(info_.memory_bytes, info_.program_memory_bytes)
+                            .CheckFits(FootprintOf(own))
+                            .WithContext(Format("'%s' can never fit on device %s", own.name.c_str(),
+                                                info_.name.c_str())));
   for (const atollrt::Instruction& instruction : own.inference_program) {
     prepared->macs += MultiplyAccumulates(instruction);
   }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "inference.grpc.pb.h"
+#include "serve/inference/inference_server.h"
 
 namespace atollserve {
 namespace {
@@ -77,8 +78,33 @@ std::optional<std::chrono::milliseconds> PushbackOf(const grpc::ClientContext& c
   return std::clamp(std::chrono::milliseconds(ms), kRetryMin, kRetryMax);
 }
 
-Status ToStatus(const grpc::Status& status, const std::string& address, bool is_busy) {
+// What a server of ours says of its error; nullopt of others, and of what is none.
+std::optional<StatusCode> CodeOf(const grpc::ClientContext& context) {
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto found = metadata.find(kCodeMetadata);
+  if (found == metadata.end()) return std::nullopt;
+  int code = 0;
+  const char* const end = found->second.data() + found->second.size();
+  const auto read = std::from_chars(found->second.data(), end, code);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  const auto known = static_cast<StatusCode>(code);
+  switch (known) {
+    // Those that would say something about this side, or the way, are gRPC's own.
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kCorruptModel:
+    case StatusCode::kUnsupported:
+    case StatusCode::kResourceExhausted:
+    case StatusCode::kTimeout:
+      return known;
+    default:
+      return std::nullopt;
+  }
+}
+
+Status ToStatus(const grpc::Status& status, const std::string& address, bool is_busy,
+                std::optional<StatusCode> told) {
   const auto code = [&] {
+    if (told.has_value() && !is_busy) return *told;
     switch (status.error_code()) {
       case grpc::StatusCode::UNAVAILABLE:
         return is_busy ? StatusCode::kDeviceBusy : StatusCode::kDeviceLost;
@@ -140,7 +166,7 @@ class Call final : public OipCall {
     if (!status_.ok()) {
       const auto pushback = PushbackOf(context_);
       if (pushback.has_value()) retry_after_ = *pushback;
-      return ToStatus(status_, address_, pushback.has_value());
+      return ToStatus(status_, address_, pushback.has_value(), CodeOf(context_));
     }
     Answer answer;
     for (const std::string& output : response_.raw_output_contents()) {
@@ -285,7 +311,7 @@ class Client final : public OipClient {
     grpc::ClientContext context;
     Prepare(&context, deadline);
     const grpc::Status status = function(&context);
-    return ToStatus(status, address_, PushbackOf(context).has_value());
+    return ToStatus(status, address_, PushbackOf(context).has_value(), CodeOf(context));
   }
 
   const std::string address_;
