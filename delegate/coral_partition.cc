@@ -63,12 +63,14 @@ int64_t InstructionBytes(const CoralProgram& program) {
   return bytes;
 }
 
-Result<CoralExecutable> ReadCoralNode(const Graph& graph, const Node& node) {
+Result<CoralExecutable> ReadCoralNode(const Graph& graph, const Node& node,
+                                      const DeviceInfo& device) {
   ATOLL_ASSIGN_OR_RETURN(const std::span<const uint8_t> package, FindPackage(node));
   ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralPackage(package));
   ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "input", node.inputs, executable.inputs));
   ATOLL_RETURN_IF_ERROR(CheckTensors(graph, "output", node.outputs, executable.outputs));
   if (!node.outputs.empty()) executable.name = graph.Output(node).name;
+  if (device.is_elsewhere) executable.package.assign(package.begin(), package.end());
   return executable;
 }
 
@@ -95,7 +97,7 @@ PartitionReport ReportCoral(const CoralExecutable& executable, uint64_t link_byt
 }  // namespace
 
 Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
-                                                        uint64_t link_bytes_per_second,
+                                                        const DeviceInfo& device,
                                                         std::vector<std::string>* refusals) {
   std::vector<CoralPartition> partitions;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -106,11 +108,11 @@ Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
           "not compiled for the Edge TPU; a Coral runs only what edgetpu_compiler made for it";
       continue;
     }
-    Result<CoralExecutable> executable = ReadCoralNode(graph, node);
+    Result<CoralExecutable> executable = ReadCoralNode(graph, node, device);
     if (!executable.ok()) return Status(executable.status()).WithContext(Describe(graph, node));
     CoralPartition& partition = partitions.emplace_back();
     partition.node = static_cast<int32_t>(i);
-    partition.report = ReportCoral(*executable, link_bytes_per_second);
+    partition.report = ReportCoral(*executable, device.link_bytes_per_second);
     partition.executable = std::make_shared<const CoralExecutable>(*std::move(executable));
   }
   return partitions;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver/coral/executable.h"
+#include "driver/device/device_info.h"
 #include "runtime/graph/graph.h"
 #include "runtime/plan/partition_report.h"
 
@@ -21,11 +22,12 @@ struct CoralPartition {
   std::shared_ptr<const AnyExecutable> executable;
   PartitionReport report;  // what is known without running it
 };
-// All of them, in the order of the nodes, and for each node that is none the reason. Takes hostile
-// bytes. kCorruptModel if an executable is damaged or does not fit the node's tensors; kUnsupported
-// as ReadCoralPackage, and for types of tensors that the driver cannot give to the chip.
+// All of them for `device`, in the order of the nodes, and for each node that is none the reason.
+// Takes hostile bytes. kCorruptModel if an executable is damaged or does not fit the node's
+// tensors; kUnsupported as ReadCoralPackage, and for types of tensors that the driver cannot give
+// to the chip.
 Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph& graph,
-                                                        uint64_t link_bytes_per_second,
+                                                        const DeviceInfo& device,
                                                         std::vector<std::string>* refusals);
 
 }  // namespace atollrt

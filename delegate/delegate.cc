@@ -231,9 +231,8 @@ Result<LoadedPartitions> LoadPartitions(std::vector<CompiledPartition> compiled,
 Result<LoadedPartitions> LoadForCoral(const Graph& graph, Device* device, uint32_t residency_set,
                                       std::vector<std::string>* refusals) {
   LoadedPartitions partitions;
-  ATOLL_ASSIGN_OR_RETURN(
-      std::vector<CoralPartition> compiled,
-      ReadCoralPartitions(graph, device->info().link_bytes_per_second, refusals));
+  ATOLL_ASSIGN_OR_RETURN(std::vector<CoralPartition> compiled,
+                         ReadCoralPartitions(graph, device->info(), refusals));
   for (CoralPartition& part : compiled) {
     ATOLL_ASSIGN_OR_RETURN(const ExecutableId id,
                            device->Load(part.executable, {.residency_set = residency_set}));

@@ -55,7 +55,7 @@ class DeviceDelegate final : public Delegate {
   // them and their size is not limited; otherwise the graph is partitioned and compiled. As long as
   // a plan of the same graph and residency set lives, its executables serve the next one, too.
   Result<DelegatePlan> Plan(const Graph& graph, const PlanOptions& options) override;
-  bool wants_shared_memory() const override { return device_->info().wants_shared_memory; }
+  bool wants_shared_memory() const override { return device_->info().is_elsewhere; }
   Status RegisterMemory(const HostMemory& memory) override {
     return device_->RegisterMemory(memory);
   }

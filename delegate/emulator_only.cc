@@ -7,7 +7,7 @@
 
 namespace atollrt {
 
-Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph&, uint64_t,
+Result<std::vector<CoralPartition>> ReadCoralPartitions(const Graph&, const DeviceInfo&,
                                                         std::vector<std::string>*) {
   return Unsupported("this program was built without the Coral (libatoll-core)");
 }

@@ -72,8 +72,8 @@ struct Opener {
 };
 
 // Of a device that somebody else has: who, if it is one of this user's programs, and how to share
-// it, if a broker can.
-Status WithOwner(Status status, const std::string& name, bool is_coral) {
+// it.
+Status WithOwner(Status status, const std::string& name) {
   if (status.code() != StatusCode::kDeviceBusy) return status;
   std::string text = status.message();
   for (const Activity& activity : ListActivity(ActivityDirectory(), MonotonicNs())) {
@@ -81,7 +81,7 @@ Status WithOwner(Status status, const std::string& name, bool is_coral) {
     text += Format(" (process %u: %s)", activity.pid, activity.command.c_str());
     break;
   }
-  if (!is_coral) text += "; 'atoll broker --device " + name + "' shares it among programs";
+  text += "; 'atoll broker --device " + name + "' shares it among programs";
   return {status.code(), std::move(text)};
 }
 
@@ -96,8 +96,7 @@ Result<std::unique_ptr<Chip>> OpenOnce(const Opener<UsbBus>& opener, const UsbDe
     if (transport.ok()) return Atoll1Chip::Open(*std::move(transport), opener.known);
     status = transport.status();
   }
-  return WithOwner(std::move(status), opener.known.name, IsCoral(info.id))
-      .WithContext("device " + opener.known.name);
+  return WithOwner(std::move(status), opener.known.name).WithContext("device " + opener.known.name);
 }
 
 Result<std::unique_ptr<Chip>> OpenOnce(const Opener<PcieBus>& opener, const PcieDeviceInfo& info) {
@@ -111,8 +110,7 @@ Result<std::unique_ptr<Chip>> OpenOnce(const Opener<PcieBus>& opener, const Pcie
     if (function.ok()) return OpenAtoll1OnPcie(*std::move(function), opener.known);
     status = function.status();
   }
-  return WithOwner(std::move(status), opener.known.name, IsCoral(info.id))
-      .WithContext("device " + opener.known.name);
+  return WithOwner(std::move(status), opener.known.name).WithContext("device " + opener.known.name);
 }
 
 template <typename Id>
@@ -426,8 +424,7 @@ Result<std::unique_ptr<Device>> OpenApexDevice(const std::string& node,
       Result<std::unique_ptr<Chip>> chip = OpenApex(node, coral);
       if (chip.ok()) return chip;
       const Deadline now = Clock::now();
-      if (now >= deadline)
-        return WithOwner(chip.status(), node, /*is_coral=*/true).WithContext("device " + node);
+      if (now >= deadline) return WithOwner(chip.status(), node).WithContext("device " + node);
       std::this_thread::sleep_until(std::min(deadline, now + kLookInterval));
     }
   };
@@ -576,7 +573,7 @@ Result<std::unique_ptr<Device>> OpenAuto(const OpenOptions& options) {
   // Where a broker is, the devices are its own.
   if (options.auto_takes_broker && !options.faults.has_value() && options.record.empty()) {
     auto device = OpenBroker("", options);
-    if (device.ok()) return device;
+    if (device.ok() && (*device)->info().family == DeviceFamily::kAtoll1) return device;
     if (device.status().code() != StatusCode::kNotFound) note_why_not(device.status());
   }
   // Where there is no bus, there is no device on it.

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <utility>
 
+#include "driver/coral/executable.h"
+#include "driver/device/activity.h"
 #include "driver/isa/executable.h"
 #include "driver/isa/timing.h"
 #include "runtime/base/bytes.h"
@@ -40,7 +42,11 @@ bool IsTrusted(uid_t uid) {
   return parsed.ec == std::errc() && parsed.ptr == end && uid == trusted;
 }
 
-std::string ProgramName() { return program_invocation_short_name; }
+std::string ProgramName() {
+  std::array<char, sizeof(BrokerClientRow::name)> command = {};
+  ReadOwnCommand(command);
+  return command.data();
+}
 
 size_t Aligned(size_t bytes) { return AlignUp(bytes, kAligned); }
 
@@ -148,12 +154,48 @@ Result<BrokerLink::Answer> BrokerLink::Await(uint32_t request, Deadline deadline
 // With the mutex held.
 void BrokerLink::Take(const ReceivedMessage& message) {
   if (const auto done = ReadBrokerMessage<BrokerDone>(message.bytes); done.has_value()) {
-    answers_[done->message.request] = {done->message, TextOf(done->tail)};
+    answers_[done->message.request] = {done->message, {done->tail.begin(), done->tail.end()}};
   } else if (const auto state = ReadBrokerMessage<BrokerState>(message.bytes); state.has_value()) {
     state_ = state->message;
   } else {
     lost_ = DeviceLost("the broker does not keep to the protocol");
   }
+}
+
+Result<BrokerLink::Answer> BrokerLink::Ask(std::span<const uint8_t> message, uint32_t request,
+                                           Deadline deadline, int fd) {
+  ATOLL_RETURN_IF_ERROR(Send(message, fd));
+  ATOLL_ASSIGN_OR_RETURN(Answer answer, Await(request, deadline));
+  ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, TextOf(answer.tail)));
+  return answer;
+}
+
+Result<std::vector<BrokerClientRow>> BrokerLink::Clients(Deadline deadline) {
+  std::vector<BrokerClientRow> rows;
+  for (;;) {
+    BrokerList list;
+    list.request = NewRequest();
+    list.behind = rows.empty() ? 0 : rows.back().number;
+    ATOLL_ASSIGN_OR_RETURN(const Answer answer,
+                           Ask(WriteBrokerMessage(list), list.request, deadline));
+    const size_t count = answer.done.value;
+    if (count > kBrokerRowsMax || answer.tail.size() != count * sizeof(BrokerClientRow)) {
+      return DeviceLost("the broker tells of %zu clients in %zu bytes", count, answer.tail.size());
+    }
+    const size_t before = rows.size();
+    rows.resize(before + count);
+    if (count > 0) std::memcpy(&rows[before], answer.tail.data(), answer.tail.size());
+    constexpr size_t kMost = 1 << 16;
+    if (count < kBrokerRowsMax || rows.back().number <= list.behind || rows.size() >= kMost) {
+      return rows;
+    }
+  }
+}
+
+Status BrokerLink::ResetDevice(Deadline deadline) {
+  BrokerReset reset;
+  reset.request = NewRequest();
+  return Ask(WriteBrokerMessage(reset), reset.request, deadline).status();
 }
 
 BrokerState BrokerLink::state() const {
@@ -171,7 +213,8 @@ void BrokerLink::Close() {
 // ---- BrokerChip ---------------------------------------------------------------------------------
 
 struct BrokerChip::Prepared final : PreparedExecutable {
-  std::vector<uint8_t> stored;
+  std::vector<uint8_t> written;
+  std::span<const uint8_t> stored;  // that, or what is in the executable
   // Guarded by the chip's mutex.
   std::weak_ptr<BrokerLink> link;  // where it is loaded
   uint32_t number = 0;             // there
@@ -184,7 +227,7 @@ Result<std::unique_ptr<Chip>> BrokerChip::Open(const std::string& path, const De
   DeviceInfo info = link->info();
   info.name = origin.name;
   info.note = origin.note;
-  info.wants_shared_memory = true;
+  info.is_elsewhere = true;
   info.description += ", by the broker at " + path;
   return std::unique_ptr<Chip>(new BrokerChip(path, std::move(info), std::move(link)));
 }
@@ -211,19 +254,22 @@ Result<std::unique_ptr<PreparedExecutable>> BrokerChip::Prepare(
                        DeviceFamilyName(executable->family), info_.name.c_str(),
                        DeviceFamilyName(info_.family));
   }
-  if (executable->family != DeviceFamily::kAtoll1) {
-    return Unsupported(
-        "a broker does not take executables of %s devices yet; open the device by "
-        "its own name",
-        DeviceFamilyName(executable->family));
-  }
   auto prepared = std::make_unique<Prepared>();
-  const auto& own = static_cast<const Executable&>(*executable);
-  ATOLL_RETURN_IF_ERROR(ValidateExecutable(own));
-  for (const Instruction& instruction : own.inference_program) {
-    prepared->macs += MultiplyAccumulates(instruction);
+  if (executable->family == DeviceFamily::kAtoll1) {
+    const auto& own = static_cast<const Executable&>(*executable);
+    ATOLL_RETURN_IF_ERROR(ValidateExecutable(own));
+    for (const Instruction& instruction : own.inference_program) {
+      prepared->macs += MultiplyAccumulates(instruction);
+    }
+    prepared->written = WriteExecutable(own);
+    prepared->stored = prepared->written;
+  } else {
+    prepared->stored = static_cast<const CoralExecutable&>(*executable).package;
+    if (prepared->stored.empty()) {
+      return InvalidArgument("'%s' came without its package, which the broker needs",
+                             executable->name.c_str());
+    }
   }
-  prepared->stored = WriteExecutable(own);
   prepared->executable = std::move(executable);
   const std::shared_ptr<BrokerLink> link = this->link();
   if (link == nullptr) return Lost();
@@ -237,13 +283,14 @@ Result<std::unique_ptr<PreparedExecutable>> BrokerChip::Prepare(
 Status BrokerChip::LoadOn(BrokerLink* link, Prepared* prepared, Deadline deadline) const {
   ATOLL_ASSIGN_OR_RETURN(const SharedMemory memory, SharedMemory::Create(prepared->stored.size()));
   std::memcpy(memory.bytes().data(), prepared->stored.data(), prepared->stored.size());
+  const std::string& name = prepared->executable->name;
   BrokerLoad load;
   load.request = link->NewRequest();
   load.bytes = prepared->stored.size();
   load.residency_set = prepared->residency_set;
-  ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(load), memory.fd()));
-  ATOLL_ASSIGN_OR_RETURN(const BrokerLink::Answer answer, link->Await(load.request, deadline));
-  ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
+  ATOLL_ASSIGN_OR_RETURN(
+      const BrokerLink::Answer answer,
+      link->Ask(WriteBrokerMessage(load, TailOf(name)), load.request, deadline, memory.fd()));
   prepared->number = answer.done.value;
   return {};
 }
@@ -271,10 +318,8 @@ Status BrokerChip::SendArena(BrokerLink* link, uint32_t id, int fd, size_t bytes
   arena.request = link->NewRequest();
   arena.bytes = bytes;
   arena.id = id;
-  ATOLL_RETURN_IF_ERROR(link->Send(WriteBrokerMessage(arena), fd));
-  ATOLL_ASSIGN_OR_RETURN(const BrokerLink::Answer answer,
-                         link->Await(arena.request, Clock::now() + kAnswerTimeout));
-  return StatusOf(answer.done, answer.sentence);
+  return link->Ask(WriteBrokerMessage(arena), arena.request, Clock::now() + kAnswerTimeout, fd)
+      .status();
 }
 
 Status BrokerChip::RegisterMemory(const HostMemory& memory) {
@@ -464,7 +509,7 @@ Status BrokerChip::Run(const Job& job, std::span<const Job> ahead, RequestReport
                            link->Await(flight->request, job.deadline + kGrace));
     flight->request_id = 0;
     *report = ReportOf(answer.done);
-    ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, answer.sentence));
+    ATOLL_RETURN_IF_ERROR(StatusOf(answer.done, TextOf(answer.tail)));
     for (const Flight::Copied& copied : flight->outputs) {
       if (copied.output.empty()) continue;
       std::memcpy(copied.output.data(), flight->memory.bytes().data() + copied.offset,

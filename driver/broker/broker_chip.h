@@ -47,11 +47,18 @@ class BrokerLink {
   Status Send(std::span<const uint8_t> message, int fd = -1);
   struct Answer {
     BrokerDone done;
-    std::string sentence;
+    std::vector<uint8_t> tail;
   };
   // One call for each request. kTimeout, kDeviceLost; errors of the request are in the answer.
   Result<Answer> Await(uint32_t request, Deadline deadline);
   void Close();
+  // Of a message that is answered at once: its errors, and the answer's.
+  Result<Answer> Ask(std::span<const uint8_t> message, uint32_t request, Deadline deadline,
+                     int fd = -1);
+  // All whom the broker lets this one know of.
+  Result<std::vector<BrokerClientRow>> Clients(Deadline deadline);
+  // kPermissionDenied unless this one may.
+  Status ResetDevice(Deadline deadline);
   // As the broker has said last, among answers.
   BrokerState state() const;
 

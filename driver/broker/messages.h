@@ -32,12 +32,13 @@ enum class BrokerMessage : uint32_t {
   // Of a client.
   kHello = 1,   // the first one
   kArena = 2,   // with a memfd; answered by kDone
-  kLoad = 3,    // with a memfd that has the stored form of an executable; kDone
+  kLoad = 3,    // with a memfd that has the stored form of an executable, or its package; kDone
   kUnload = 4,  // no answer
   kSubmit = 5,  // kDone, in any order
   kCancel = 6,  // no answer but that of the request
   kDrop = 7,    // no answer
   kReset = 8,   // kDone; of those who may
+  kList = 9,    // kDone with a tail of BrokerClientRows
   // Of the broker.
   kWelcome = 101,
   kDone = 102,
@@ -70,6 +71,7 @@ struct BrokerLoad {
   uint64_t bytes = 0;
   uint32_t residency_set = 0;
   uint32_t unused = 0;
+  // Tail: its name for people, as the client says.
 };
 
 struct BrokerUnload {
@@ -118,6 +120,31 @@ struct BrokerReset {
   uint32_t request = 0;
 };
 
+// Whom the broker serves: not who asks, and of other users only for root and the broker's own.
+struct BrokerList {
+  static constexpr BrokerMessage kType = BrokerMessage::kList;
+  uint32_t type = static_cast<uint32_t>(kType);
+  uint32_t request = 0;
+  uint32_t behind = 0;  // those with greater numbers, kBrokerRowsMax at most
+  uint32_t unused = 0;
+};
+
+struct BrokerClientRow {
+  uint32_t number = 0;             // rises from row to row
+  uint32_t user = 0, process = 0;  // as the kernel says
+  int32_t priority_max = 0;
+  double weight = 0;
+  double device_seconds = 0;
+  double share = 0;       // of what all clients have had in the last one or two seconds
+  uint64_t requests = 0;  // that it was answered
+  uint64_t bytes = 0;     // charged
+  uint32_t running = 0, waiting = 0, executables = 0;
+  uint32_t unused = 0;
+  char name[128] = {};  // as it says; 0 behind it, if there is room
+};
+inline constexpr size_t kBrokerRowsMax = 100;  // in a message
+static_assert(kBrokerRowsMax * sizeof(BrokerClientRow) + 256 < kBrokerMessageBytes);
+
 struct BrokerWelcome {
   static constexpr BrokerMessage kType = BrokerMessage::kWelcome;
   uint32_t type = static_cast<uint32_t>(kType);
@@ -149,7 +176,7 @@ struct BrokerDone {
   uint32_t type = static_cast<uint32_t>(kType);
   uint32_t request = 0;
   uint32_t code = 0;   // a StatusCode
-  uint32_t value = 0;  // of a Load: the executable's number
+  uint32_t value = 0;  // of a Load: the executable's number; of a List: rows
   // RequestReport.
   uint64_t device_cycles = 0;
   double device_seconds = 0;
@@ -158,7 +185,7 @@ struct BrokerDone {
   uint64_t device_clock = 0;
   int32_t replays = 0;
   uint32_t on_fallback = 0;
-  // Tail: the sentence of an error.
+  // Tail: the sentence of an error; of a List, rows.
 };
 
 // A message of type T and what is behind it; nullopt if it is another one, or too short.

@@ -81,6 +81,8 @@ struct CoralExecutable : AnyExecutable {
   std::vector<CoralLayer> input_wires;   // of inputs, in order
   std::vector<CoralLayer> output_wires;  // of outputs, in order
   uint64_t estimated_cycles = 0;         // of an inference, by the compiler; 0: it does not say
+  // What it was read from, if somebody wants to hand it on; else empty.
+  std::vector<uint8_t> package;
 };
 
 // Host memory that the layers of an executable and its scratch buffer may take together.

@@ -117,15 +117,6 @@ uint64_t PidNamespace() {
   return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
-// The command line with blanks between its words.
-void ReadCommand(std::span<char> command) {
-  const File file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return;
-  const ssize_t size = read(file.get(), command.data(), command.size() - 1);
-  if (size <= 0) return;
-  std::replace(command.begin(), command.begin() + size - 1, '\0', ' ');
-}
-
 void CopyName(std::string_view name, std::span<char> to) {
   std::copy_n(name.begin(), std::min(name.size(), to.size() - 1), to.begin());
 }
@@ -315,6 +306,14 @@ std::optional<ActivityPage> ReadFile(int directory, const char* name) {
 
 }  // namespace
 
+void ReadOwnCommand(std::span<char> command) {
+  const File file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+  if (!file.ok()) return;
+  const ssize_t size = read(file.get(), command.data(), command.size() - 1);
+  if (size <= 0) return;
+  std::replace(command.begin(), command.begin() + size - 1, '\0', ' ');
+}
+
 std::string ActivityDirectory() {
   if (const char* directory = secure_getenv("ATOLL_ACTIVITY"); directory != nullptr && *directory) {
     return std::string_view(directory) == "off" ? "" : directory;
@@ -360,7 +359,7 @@ std::unique_ptr<ActivityPublisher> ActivityPublisher::Create(const std::string& 
   page->array_rows = device.array_rows;
   page->array_columns = device.array_columns;
   CopyName(device.name, page->device);
-  ReadCommand(page->command);
+  ReadOwnCommand(page->command);
   page->version = ActivityPage::kVersion;
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(page->magic, ActivityPage::kMagic, sizeof(page->magic));

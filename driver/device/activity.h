@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ namespace atollrt {
 // Where the files are: what the environment variable ATOLL_ACTIVITY says, else $XDG_RUNTIME_DIR/
 // atoll, else /tmp/atoll-UID. Empty if it says "off".
 std::string ActivityDirectory();
+
+// The command line of this process with blanks between its words, cut off where `command`, which
+// has zeros, ends; one of them stays.
+void ReadOwnCommand(std::span<char> command);
 
 struct ActivityPage;
 

@@ -20,9 +20,9 @@ struct DeviceOrigin {
   std::string name{};         // for people: "emu" or "usb:2-3"
   std::string description{};  // if the opener knows more than its registers say; else empty
   std::string note{};         // why it was taken instead of another one that is there; else empty
-  // Buffers of requests that lie in memory that other processes can map (HostMemory) are not
-  // copied.
-  bool wants_shared_memory = false;
+  // Another process has it: buffers of requests that lie in memory that others can map (HostMemory)
+  // are not copied, and executables of Corals bring their packages.
+  bool is_elsewhere = false;
   bool emulated = false;    // its computer is this one, its times a model
   double host_seconds = 0;  // modelled: what the host spends on a request beside the transfers
   // What a request gets at least, whatever it asks for: more than nothing for a device that is

@@ -22,8 +22,10 @@
 #include <utility>
 
 #include "driver/broker/messages.h"
+#include "driver/coral/executable.h"
 #include "driver/isa/executable.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/sha256.h"
 #include "serve/broker/client.h"
 #include "serve/broker/endpoint.h"
 
@@ -44,16 +46,28 @@ class Broker::Impl {
   Impl(std::unique_ptr<Device> device, BrokerOptions options, BrokerEndpoint endpoint,
        FileDescriptor stop, FileDescriptor events)
       : device_(std::move(device)),
-        options_(std::move(options)),
+        limits_(options.limits),
+        drain_timeout_(options.drain_timeout),
         endpoint_(std::move(endpoint)),
         stop_(std::move(stop)),
         events_(std::move(events)),
         workers_max_(device_->jobs_in_flight_max() + 1),
+        share_of_(std::move(options.share_of)),
         state_(StateOf(device_->state(), device_->health())) {}
 
   const std::string& path() const { return endpoint_.path; }
   const DeviceInfo& device() const { return device_->info(); }
-  std::vector<BrokerClient> clients() const;
+  std::vector<BrokerClientRow> clients() const {
+    const std::lock_guard lock(mutex_);
+    return Rows();
+  }
+  void SetShares(BrokerShares share_of) {
+    const std::lock_guard lock(mutex_);
+    share_of_ = std::move(share_of);
+    for (const auto& [fd, client] : clients_) {
+      if (client->has_said_hello) client->share = share_of_(client->peer, client->name);
+    }
+  }
   size_t executables() const {
     const std::lock_guard lock(mutex_);
     return static_cast<size_t>(std::count_if(loaded_.begin(), loaded_.end(),
@@ -86,7 +100,7 @@ class Broker::Impl {
   bool Take(const ClientPtr& client, ReceivedMessage* message);
   bool TakeHello(Client* client, const ReceivedMessage& message);
   Status TakeArena(Client* client, const BrokerArena& arena, const FileDescriptor& file);
-  Status TakeLoad(Client* client, const BrokerLoad& load, FileDescriptor file);
+  Status TakeLoad(Client* client, const BrokerReceived<BrokerLoad>& received, FileDescriptor file);
   Status TakeReset(Client* client, const BrokerReset& reset);
   Status TakeSubmit(const ClientPtr& client, const BrokerReceived<BrokerSubmit>& submit);
   void TakeIncoming(Client* client, BrokerIncoming incoming);
@@ -95,6 +109,9 @@ class Broker::Impl {
   void DisconnectGone();
   void Answer(Client* client, uint32_t request, const Status& status,
               const RequestReport& report = {}, uint32_t value = 0);
+  void AnswerList(Client* client, const BrokerList& list);
+  void Send(Client* client, const BrokerDone& done, std::span<const uint8_t> tail);
+  std::vector<BrokerClientRow> Rows() const;
   void TellState();
   void Tidy();
   bool HasToTidy() const;
@@ -107,10 +124,13 @@ class Broker::Impl {
   void TakeIn();
   void TidyUp();
   Result<uint32_t> TakeInExecutable(Client* client, BrokerIncoming* incoming, Lock* lock);
-  std::shared_ptr<const BrokerLoaded> FindLoaded(const AnyExecutable& executable, Lock* lock);
+  Result<std::shared_ptr<const AnyExecutable>> Read(std::span<const uint8_t> bytes,
+                                                    std::string name) const;
+  std::shared_ptr<const BrokerLoaded> FindLoaded(const std::string& digest) const;
 
   const std::unique_ptr<Device> device_;
-  const BrokerOptions options_;
+  const BrokerLimits limits_;
+  const std::chrono::milliseconds drain_timeout_;
   BrokerEndpoint endpoint_;
   const FileDescriptor stop_, events_;
   ReceivedMessage message_;  // of the thread of Run
@@ -129,7 +149,9 @@ class Broker::Impl {
   int last_incoming_ = -1;  // the socket of the client whose turn it was
   size_t running_ = 0;
   size_t workers_max_;
-  double used_ = 0;  // of the client whose turn was last
+  double used_ = 0;            // of the client whose turn was last
+  BrokerLately used_of_late_;  // by all clients
+  BrokerShares share_of_;
   BrokerState state_;
 };
 
@@ -161,20 +183,19 @@ void Broker::Impl::Accept() {
   const Result<Peer> peer = PeerOf(socket.get());
   if (!peer.ok()) return;
   const std::lock_guard lock(mutex_);
-  const BrokerLimits& limits = options_.limits;
   int64_t of_user = 0;
   const auto is_full = [&] {
     of_user = std::count_if(clients_.begin(), clients_.end(),
                             [&](const auto& entry) { return entry.second->peer.uid == peer->uid; });
-    return clients_.size() >= limits.clients ||
-           static_cast<size_t>(of_user) >= limits.clients_of_user;
+    return clients_.size() >= limits_.clients ||
+           static_cast<size_t>(of_user) >= limits_.clients_of_user;
   };
   if (is_full()) DisconnectGone();
   if (is_full()) {
-    return Refuse(
-        socket.get(), StatusCode::kResourceExhausted,
-        Format("it has %zu clients, %lld of user %u; at most %zu and %zu", clients_.size(),
-               static_cast<long long>(of_user), peer->uid, limits.clients, limits.clients_of_user));
+    return Refuse(socket.get(), StatusCode::kResourceExhausted,
+                  Format("it has %zu clients, %lld of user %u; at most %zu and %zu",
+                         clients_.size(), static_cast<long long>(of_user), peer->uid,
+                         limits_.clients, limits_.clients_of_user));
   }
   auto client = std::make_shared<Client>();
   client->peer = *peer;
@@ -222,13 +243,32 @@ bool Broker::Impl::HasToTidy() const {
 
 void Broker::Impl::Answer(Client* client, uint32_t request, const Status& status,
                           const RequestReport& report, uint32_t value) {
-  if (client->is_gone) return;
   BrokerDone done = DoneOf(request, status, report);
   done.value = value;
-  const Status sent =
-      SendMessage(client->socket.get(), WriteBrokerMessage(done, TailOf(status.message())));
+  Send(client, done, TailOf(status.message()));
+}
+
+void Broker::Impl::AnswerList(Client* client, const BrokerList& list) {
+  const uid_t user = client->peer.uid;
+  std::vector<BrokerClientRow> rows = Rows();
+  std::erase_if(rows, [&](const BrokerClientRow& row) {
+    return row.number <= list.behind || row.number == client->number ||
+           (user != 0 && user != geteuid() && user != row.user);
+  });
+  std::ranges::sort(rows, {}, &BrokerClientRow::number);
+  rows.resize(std::min(rows.size(), kBrokerRowsMax));
+  BrokerDone done = DoneOf(list.request, {}, {});
+  done.value = static_cast<uint32_t>(rows.size());
+  Send(client, done,
+       {reinterpret_cast<const uint8_t*>(rows.data()), rows.size() * sizeof(BrokerClientRow)});
+}
+
+void Broker::Impl::Send(Client* client, const BrokerDone& done, std::span<const uint8_t> tail) {
+  if (client->is_gone) return;
   // It does not read, or is gone: the thread that watches it sees the end, and disconnects it.
-  if (!sent.ok()) shutdown(client->socket.get(), SHUT_RDWR);
+  if (!SendMessage(client->socket.get(), WriteBrokerMessage(done, tail)).ok()) {
+    shutdown(client->socket.get(), SHUT_RDWR);
+  }
 }
 
 // To everybody who does not know yet how the device is, and reads what it is told.
@@ -307,12 +347,17 @@ bool Broker::Impl::Take(const ClientPtr& client, ReceivedMessage* message) {
       const auto load = ReadBrokerMessage<BrokerLoad>(message->bytes);
       return load.has_value() &&
              answer_error(load->message.request,
-                          TakeLoad(client.get(), load->message, std::move(message->fds[0])));
+                          TakeLoad(client.get(), *load, std::move(message->fds[0])));
     }
     case BrokerMessage::kReset: {
       const auto reset = ReadBrokerMessage<BrokerReset>(message->bytes);
       return reset.has_value() &&
              answer_error(reset->message.request, TakeReset(client.get(), reset->message));
+    }
+    case BrokerMessage::kList: {
+      const auto list = ReadBrokerMessage<BrokerList>(message->bytes);
+      if (list.has_value()) AnswerList(client.get(), list->message);
+      return list.has_value();
     }
     case BrokerMessage::kSubmit: {
       const auto submit = ReadBrokerMessage<BrokerSubmit>(message->bytes);
@@ -365,7 +410,7 @@ bool Broker::Impl::TakeHello(Client* client, const ReceivedMessage& message) {
   }
   client->has_said_hello = true;
   client->name = TextOf(hello->tail);
-  if (options_.share_of) client->share = options_.share_of(client->peer, client->name);
+  if (share_of_) client->share = share_of_(client->peer, client->name);
   const DeviceInfo& info = device_->info();
   if (!SendMessage(socket, WriteBrokerMessage(
                                WelcomeOf(info),
@@ -405,7 +450,9 @@ Status Broker::Impl::TakeArena(Client* client, const BrokerArena& arena,
   return {};
 }
 
-Status Broker::Impl::TakeLoad(Client* client, const BrokerLoad& load, FileDescriptor file) {
+Status Broker::Impl::TakeLoad(Client* client, const BrokerReceived<BrokerLoad>& received,
+                              FileDescriptor file) {
+  const BrokerLoad& load = received.message;
   const BrokerShare& share = client->share;
   if (client->executables.size() + client->executables_coming >= share.executables) {
     return ResourceExhausted("the broker keeps %zu executables for each client", share.executables);
@@ -421,7 +468,8 @@ Status Broker::Impl::TakeLoad(Client* client, const BrokerLoad& load, FileDescri
   TakeIncoming(client, {.request = load.request,
                         .residency_set = load.residency_set,
                         .bytes = load.bytes,
-                        .file = std::move(file)});
+                        .file = std::move(file),
+                        .name = TextOf(received.tail)});
   return {};
 }
 
@@ -515,10 +563,13 @@ void Broker::Impl::Work() {
       // What was tried in vain took time, too, of which the report knows nothing.
       const int64_t busy_ns = report.link_out_ns + report.compute_ns + report.link_in_ns;
       const bool is_all = status.ok() && report.replays == 0 && busy_ns > 0;
+      const Clock::time_point end = Clock::now();
       const double seconds = is_all ? static_cast<double>(busy_ns) * 1e-9
-                                    : std::chrono::duration<double>(Clock::now() - start).count();
+                                    : std::chrono::duration<double>(end - start).count();
       client.used += seconds / client.share.weight;
       client.device_seconds += seconds;
+      client.used_of_late.Add(end, seconds);
+      used_of_late_.Add(end, seconds);
       ++client.requests;
       client.running.erase(pending.request);
       --running_;
@@ -617,25 +668,37 @@ void Broker::Impl::TidyUp() {
   }
 }
 
+// Checked in full, as what comes from a file.
+Result<std::shared_ptr<const AnyExecutable>> Broker::Impl::Read(std::span<const uint8_t> bytes,
+                                                                std::string name) const {
+  if (device_->info().family == DeviceFamily::kCoral) {
+    ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralPackage(bytes));
+    executable.name = std::move(name);
+    return std::shared_ptr<const AnyExecutable>(
+        std::make_shared<const CoralExecutable>(std::move(executable)));
+  }
+  ATOLL_ASSIGN_OR_RETURN(Executable executable, ReadExecutable(bytes));
+  return std::shared_ptr<const AnyExecutable>(
+      std::make_shared<const Executable>(std::move(executable)));
+}
+
 Result<uint32_t> Broker::Impl::TakeInExecutable(Client* client, BrokerIncoming* incoming,
                                                 Lock* lock) {
-  const auto read = [&]() -> Result<std::shared_ptr<const AnyExecutable>> {
-    std::vector<uint8_t> copy;
-    {
-      ATOLL_ASSIGN_OR_RETURN(const SharedMemory memory,
-                             SharedMemory::Map(incoming->file.get(), incoming->bytes));
-      // What is parsed nobody may change meanwhile.
-      copy.assign(memory.bytes().begin(), memory.bytes().end());
-    }
-    ATOLL_ASSIGN_OR_RETURN(Executable executable, ReadExecutable(copy));
-    return std::shared_ptr<const AnyExecutable>(
-        std::make_shared<const Executable>(std::move(executable)));
-  };
   lock->unlock();
-  const Result<std::shared_ptr<const AnyExecutable>> executable = read();
+  // What is parsed nobody may change meanwhile.
+  std::vector<uint8_t> bytes;
+  std::string digest;
+  const Status copied = [&]() -> Status {
+    ATOLL_ASSIGN_OR_RETURN(const SharedMemory memory,
+                           SharedMemory::Map(incoming->file.get(), incoming->bytes));
+    bytes.assign(memory.bytes().begin(), memory.bytes().end());
+    digest = Sha256Hex(bytes.data(), bytes.size());
+    return {};
+  }();
   lock->lock();
-  ATOLL_RETURN_IF_ERROR(executable.status());
-  std::shared_ptr<const BrokerLoaded> loaded = FindLoaded(**executable, lock);
+  ATOLL_RETURN_IF_ERROR(copied);
+  // Only this thread loads.
+  std::shared_ptr<const BrokerLoaded> loaded = FindLoaded(digest);
   if (loaded == nullptr) {
     LoadOptions how;
     // Sets are a client's own. Two that have the same number by chance are kept together, which
@@ -645,10 +708,13 @@ Result<uint32_t> Broker::Impl::TakeInExecutable(Client* client, BrokerIncoming* 
       how.residency_set = std::max(client->number * kSets + incoming->residency_set % kSets, 1u);
     }
     lock->unlock();
-    const Result<ExecutableId> id = device_->Load(*executable, how);
+    auto executable = Read(bytes, std::move(incoming->name));
+    const Result<ExecutableId> id = executable.ok() ? device_->Load(*executable, how)
+                                                    : Result<ExecutableId>(executable.status());
     lock->lock();
     ATOLL_RETURN_IF_ERROR(id.status());
-    loaded = std::make_shared<const BrokerLoaded>(&leavings_, *id, *executable);
+    loaded = std::make_shared<const BrokerLoaded>(&leavings_, *id, std::move(digest),
+                                                  *std::move(executable));
     loaded_.push_back(loaded);
   }
   if (client->is_gone) return Status(StatusCode::kCancelled, "the client is gone");
@@ -658,38 +724,38 @@ Result<uint32_t> Broker::Impl::TakeInExecutable(Client* client, BrokerIncoming* 
   return number;
 }
 
-// The same one that somebody loaded before; nullptr if nobody did.
-std::shared_ptr<const BrokerLoaded> Broker::Impl::FindLoaded(const AnyExecutable& executable,
-                                                             Lock* lock) {
-  std::vector<std::shared_ptr<const BrokerLoaded>> others;
-  for (const auto& loaded : loaded_) {
-    if (auto other = loaded.lock()) others.push_back(std::move(other));
+// What somebody loaded before; nullptr if nobody did.
+std::shared_ptr<const BrokerLoaded> Broker::Impl::FindLoaded(const std::string& digest) const {
+  for (const auto& one : loaded_) {
+    if (auto loaded = one.lock(); loaded != nullptr && loaded->digest == digest) return loaded;
   }
-  const auto& wanted = static_cast<const Executable&>(executable);
-  lock->unlock();
-  const auto found = std::find_if(others.begin(), others.end(), [&](const auto& other) {
-    return static_cast<const Executable&>(*other->executable) == wanted;
-  });
-  lock->lock();
-  return found == others.end() ? nullptr : *found;
+  return nullptr;
 }
 
 // ---- The broker ---------------------------------------------------------------------------------
 
-std::vector<BrokerClient> Broker::Impl::clients() const {
-  std::vector<BrokerClient> list;
-  const std::lock_guard lock(mutex_);
+std::vector<BrokerClientRow> Broker::Impl::Rows() const {
+  const Clock::time_point now = Clock::now();
+  const double all = used_of_late_.Sum(now);
+  std::vector<BrokerClientRow> rows;
   for (const auto& [fd, client] : clients_) {
     if (!client->has_said_hello) continue;
-    list.push_back({.peer = client->peer,
-                    .name = client->name,
-                    .weight = client->share.weight,
-                    .requests = client->requests,
-                    .device_seconds = client->device_seconds,
-                    .waiting = client->queue.size() + client->running.size(),
-                    .executables = client->executables.size()});
+    BrokerClientRow& row = rows.emplace_back();
+    row.number = client->number;
+    row.user = client->peer.uid;
+    row.process = static_cast<uint32_t>(client->peer.pid);
+    row.priority_max = client->share.priority_max;
+    row.weight = client->share.weight;
+    row.device_seconds = client->device_seconds;
+    if (all > 0) row.share = client->used_of_late.Sum(now) / all;
+    row.requests = client->requests;
+    row.bytes = *client->bytes;
+    row.running = static_cast<uint32_t>(client->running.size());
+    row.waiting = static_cast<uint32_t>(client->queue.size());
+    row.executables = static_cast<uint32_t>(client->executables.size());
+    std::copy_n(client->name.begin(), std::min(client->name.size(), sizeof(row.name)), row.name);
   }
-  return list;
+  return rows;
 }
 
 Status Broker::Impl::Run() {
@@ -725,7 +791,7 @@ Status Broker::Impl::Run() {
         is_stopping_ = true;
         epoll_ctl(events_.get(), EPOLL_CTL_DEL, stop_.get(), nullptr);
         epoll_ctl(events_.get(), EPOLL_CTL_DEL, endpoint_.listener.get(), nullptr);
-        drained = Clock::now() + options_.drain_timeout;
+        drained = Clock::now() + drain_timeout_;
         changed_.notify_all();
       } else if (fd == endpoint_.listener.get()) {
         Accept();
@@ -772,10 +838,6 @@ Broker::~Broker() = default;
 
 Result<std::unique_ptr<Broker>> Broker::Create(std::unique_ptr<Device> device,
                                                BrokerOptions options) {
-  if (device->info().family != DeviceFamily::kAtoll1) {
-    return Unsupported("a broker does not share %s devices yet",
-                       DeviceFamilyName(device->info().family));
-  }
   ATOLL_ASSIGN_OR_RETURN(BrokerEndpoint endpoint, BrokerEndpoint::Open(options.path));
   FileDescriptor stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
@@ -787,7 +849,8 @@ Result<std::unique_ptr<Broker>> Broker::Create(std::unique_ptr<Device> device,
 
 const std::string& Broker::path() const { return impl_->path(); }
 const DeviceInfo& Broker::device() const { return impl_->device(); }
-std::vector<BrokerClient> Broker::clients() const { return impl_->clients(); }
+std::vector<BrokerClientRow> Broker::clients() const { return impl_->clients(); }
+void Broker::SetShares(BrokerShares share_of) { impl_->SetShares(std::move(share_of)); }
 size_t Broker::executables() const { return impl_->executables(); }
 Status Broker::Run() { return impl_->Run(); }
 void Broker::Stop() { impl_->Stop(); }

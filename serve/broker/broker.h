@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "atoll/status.h"
+#include "driver/broker/messages.h"
 #include "driver/broker/socket.h"
 #include "driver/device/device.h"
 #include "runtime/base/file_descriptor.h"
@@ -45,24 +46,15 @@ struct BrokerLimits {
   size_t clients_of_user = 32;
 };
 
+// `name` is what the client says of itself.
+using BrokerShares = std::function<BrokerShare(const Peer& peer, const std::string& name)>;
+
 struct BrokerOptions {
   std::string path;  // of the socket; "": DefaultBrokerPath()
   BrokerLimits limits;
-  // `name` is what the client says of itself. nullptr: all have BrokerShare().
-  std::function<BrokerShare(const Peer& peer, const std::string& name)> share_of;
+  BrokerShares share_of;  // nullptr: all have BrokerShare()
   // For what is under way when it shall stop.
   std::chrono::milliseconds drain_timeout{10'000};
-};
-
-// A client, for people.
-struct BrokerClient {
-  Peer peer;
-  std::string name;
-  double weight = 1;
-  uint64_t requests = 0;  // that it was answered
-  double device_seconds = 0;
-  size_t waiting = 0;
-  size_t executables = 0;
 };
 
 class Broker {
@@ -76,8 +68,11 @@ class Broker {
 
   const std::string& path() const;
   const DeviceInfo& device() const;
-  std::vector<BrokerClient> clients() const;
+  std::vector<BrokerClientRow> clients() const;
   size_t executables() const;  // that the device has, each once
+
+  // From now on, for clients that are there, too: what they have beyond it they keep.
+  void SetShares(BrokerShares share_of);
 
   // Serves until Stop, and then what is under way; once. The error of the system if it cannot.
   Status Run();

@@ -4,6 +4,7 @@
 // mutex, also where it ends.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -49,10 +50,12 @@ using BrokerChargePtr = std::unique_ptr<BrokerCharge>;
 struct BrokerLoaded {
   BrokerLeavings* const leavings;
   const ExecutableId id;
+  const std::string digest;  // of its bytes
   const std::shared_ptr<const AnyExecutable> executable;
 
-  BrokerLoaded(BrokerLeavings* to, ExecutableId its_id, std::shared_ptr<const AnyExecutable> what)
-      : leavings(to), id(its_id), executable(std::move(what)) {}
+  BrokerLoaded(BrokerLeavings* to, ExecutableId its_id, std::string its_digest,
+               std::shared_ptr<const AnyExecutable> what)
+      : leavings(to), id(its_id), digest(std::move(its_digest)), executable(std::move(what)) {}
   ~BrokerLoaded() { leavings->executables.push_back(id); }
   BrokerLoaded(const BrokerLoaded&) = delete;
   BrokerLoaded& operator=(const BrokerLoaded&) = delete;
@@ -96,7 +99,35 @@ struct BrokerIncoming {
   uint32_t residency_set = 0;
   uint64_t bytes = 0;
   FileDescriptor file{};
+  std::string name{};
   BrokerChargePtr charge{};
+};
+
+// What was had in the second that goes on and in the one before it.
+class BrokerLately {
+ public:
+  void Add(Clock::time_point now, double seconds) {
+    Move(now);
+    this_ += seconds;
+  }
+  double Sum(Clock::time_point now) const {
+    BrokerLately moved = *this;
+    moved.Move(now);
+    return moved.this_ + moved.last_;
+  }
+
+ private:
+  void Move(Clock::time_point now) {
+    const int64_t second =
+        std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+    if (second == second_) return;
+    last_ = second == second_ + 1 ? this_ : 0;
+    this_ = 0;
+    second_ = second;
+  }
+
+  int64_t second_ = 0;
+  double this_ = 0, last_ = 0;
 };
 
 struct BrokerConnection {
@@ -125,6 +156,7 @@ struct BrokerConnection {
   std::map<uint32_t, Running> running;
   double used = 0;  // time of the device over the weight
   double device_seconds = 0;
+  BrokerLately used_of_late;
   uint64_t requests = 0;
 
   bool IsUnderWay(uint32_t request) const;

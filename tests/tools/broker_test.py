@@ -2,14 +2,17 @@
 """`atoll broker` as people start it: other commands get the same bytes by it, and go on when it is
 killed, replaced or told to stop. Classes are suites."""
 import concurrent.futures
+import fcntl
 import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -316,6 +319,321 @@ class Places(BrokerTest):
         self.assertIn("of its own", run("broker", "--device", "broker").stderr)
         absent = run("run", FASHION_MODEL, "--device", self.device)
         self.assertRegex(absent.stderr, rf"{re.escape(str(self.socket))}.*atoll broker")
+
+
+# Takes the emulator two milliseconds or so.
+WORK = """
+.executable "work"
+.isa 1
+.array 64 64
+.activations 1400000
+.input "x" int8 [1, 64]
+.output "y" int8 [1, 64]
+
+.inference
+  INPUT output_address=act+0x0, bytes=64
+""" + 10 * """
+  POOL_2D input_address=act+0x0, output_address=act+0x110000, batch=1, input_h=256, input_w=256, \
+channels=16, output_h=128, output_w=128, kernel_h=2, kernel_w=2, stride_h=2, stride_w=2, \
+clamp_min=-128, clamp_max=127
+""" + """
+  OUTPUT input_address=act+0x110000, bytes=64
+  END
+"""
+
+
+class Client:
+    """Speaks the protocol itself (driver/broker/messages.h)."""
+    HELLO, ARENA, LOAD, SUBMIT, RESET = 1, 2, 3, 5, 8
+    WELCOME, DONE, STATE = 101, 102, 103
+    DONE_FORMAT = "<4IQd4Q4qQiI"
+
+    def __init__(self, path, name="client", user=None):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(60)
+        if user is not None:
+            os.seteuid(user)  # the kernel says who connected
+        try:
+            self.socket.connect(str(path))
+        finally:
+            if user is not None:
+                os.seteuid(0)
+        self.socket.send(struct.pack("<4I", self.HELLO, 0x626C7461, 1, 1) + name.encode())
+        assert struct.unpack_from("<I", self.receive())[0] == self.WELCOME
+
+    def receive(self):
+        while True:
+            message = self.socket.recv(1 << 16)
+            if not message or struct.unpack_from("<I", message)[0] != self.STATE:
+                return message
+
+    def done(self):
+        """The fields of the next answer, and its sentence."""
+        message = self.receive()
+        fields = struct.unpack_from(self.DONE_FORMAT, message)
+        assert fields[0] == self.DONE
+        return fields, message[struct.calcsize(self.DONE_FORMAT):].decode()
+
+    def ask(self, message, memory=None):
+        """The status, its sentence, and the value of the answer."""
+        memory = [] if memory is None else [memory]
+        socket.send_fds(self.socket, [message], memory)
+        fields, sentence = self.done()
+        return fields[2], sentence, fields[3]
+
+    def reset(self):
+        return self.ask(struct.pack("<2I", self.RESET, 7))
+
+    def lend(self, kind, content, last):
+        """Memory, or an executable."""
+        memory = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.write(memory, content)
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS,
+                        fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            code, sentence, value = self.ask(struct.pack("<2IQ2I", kind, 1, len(content), *last),
+                                             memory)
+            assert code == 0, sentence
+            return value
+        finally:
+            os.close(memory)
+
+    def submit(self, request, executable, offsets, arena=1, timeout_ms=60_000):
+        self.socket.send(
+            struct.pack("<3IiQ2I", self.SUBMIT, request, executable, 0, timeout_ms, len(offsets), 0)
+            + b"".join(struct.pack("<Q2I", offset, arena, 0) for offset in offsets))
+
+
+class Busy(Client):
+    """Has always requests that wait."""
+    QUEUED = 128
+
+    def __init__(self, path, user, executable):
+        super().__init__(path, user=user)
+        self.lend(self.ARENA, bytes(4096), (1, 0))
+        self.executable = self.lend(self.LOAD, executable, (0, 0))
+        for request in range(self.QUEUED):
+            self.submit(request, self.executable, (0, 64))
+        self.socket.setblocking(False)
+
+    def go_on(self):
+        """How many answers there were, and their time of the device."""
+        count, busy_ns = 0, 0
+        while True:
+            try:
+                fields, sentence = self.done()
+            except BlockingIOError:
+                return count, busy_ns
+            assert fields[2] == 0, sentence
+            count += 1
+            busy_ns += sum(fields[11:14])
+            self.submit(fields[1], self.executable, (0, 64))
+
+
+class Config(BrokerTest):
+    def setUp(self):
+        super().setUp()
+        self.config = self.directory / "broker.json"
+
+    def write(self, *shares):
+        self.config.write_text(json.dumps({"shares": shares}))
+
+    def clients(self):
+        return self.json("top", "--once")["broker"]["clients"]
+
+    def test_who_may_reset(self):
+        me = os.getuid()
+        self.write({"user": me + 1, "may_reset": True}, {"user": me, "may_reset": False})
+        broker = self.start("--config", self.config)
+        client = Client(self.socket)
+        code, sentence, _ = client.reset()
+        self.assertNotEqual(code, 0)
+        self.assertIn(f"user {me} may not reset", sentence)
+        self.fail_with(3, ("broker", "--reset"), f"user {me} may not reset")
+        # For clients that are there, too.
+        self.write({"user": me, "may_reset": True})
+        broker.send_signal(signal.SIGHUP)
+        self.assertIn("read again", broker.stderr.readline())
+        self.assertEqual(client.reset()[0], 0)
+        client.socket.close()
+        self.succeed("broker", "--reset", "--socket", self.socket)
+        self.assert_equal_bytes(FASHION_MODEL)
+        report = self.json("run", FASHION_MODEL, "--device", self.device)
+        self.assertEqual(report["device"]["health"]["resets"], 2)
+
+    def test_groups_and_what_is_first(self):
+        self.write({"group": os.getgid() + 1, "weight": 7},
+                   {"group": os.getgid(), "weight": 5, "priority_max": 2}, {"weight": 3})
+        self.start("--config", self.config)
+        client = Client(self.socket, "first\n' \x1b[31m")
+        self.assertEqual([(one["weight"], one["priority_max"]) for one in self.clients()],
+                         [(5, 2)])
+        client.socket.close()
+
+    def test_the_command_line_comes_first(self):
+        self.write({"user": os.getuid(), "weight": 3})
+        self.start("--config", self.config, "--share", f"{os.getuid()}=9:4")
+        client = Client(self.socket)
+        self.assertEqual([(one["weight"], one["priority_max"]) for one in self.clients()],
+                         [(9, 4)])
+        client.socket.close()
+
+    def test_names_of_users_and_groups(self):
+        self.write({"user": "root", "weight": 2}, {"group": "root", "weight": 4})
+        self.start("--config", self.config)
+        client = Client(self.socket)
+        if os.getuid() == 0:
+            self.assertEqual(self.clients()[0]["weight"], 2)
+        client.socket.close()
+
+    def test_quotas(self):
+        """Of executables none, of memory next to nothing: a sentence, and the broker goes on."""
+        self.write({"executables": 0})
+        broker = self.start("--config", self.config)
+        self.fail_with(4, ("run", FASHION_MODEL, "--device", self.device),
+                       "keeps 0 executables for each client")
+        self.write({"bytes": 1000})
+        broker.send_signal(signal.SIGHUP)
+        self.assertIn("read again", broker.stderr.readline())
+        self.fail_with(4, ("run", FASHION_MODEL, "--device", self.device), "1000 bytes")
+        self.write()
+        broker.send_signal(signal.SIGHUP)
+        self.assertIn("read again", broker.stderr.readline())
+        self.assert_equal_bytes(FASHION_MODEL)
+
+    def test_weights(self):
+        """3:1 for the programs of two users, as long as both have requests that wait."""
+        if os.getuid() != 0:
+            print("ATOLL-SKIPPED: only root can be somebody else")
+            return
+        text = self.file("work.s", WORK.encode())
+        self.succeed("asm", text, "-o", self.directory / "work.atx")
+        executable = (self.directory / "work.atx").read_bytes()
+        self.write({"user": 0, "weight": 3, "requests": Busy.QUEUED},
+                   {"user": 65534, "weight": 1, "requests": Busy.QUEUED})
+        self.start("--config", self.config)
+        self.directory.chmod(0o755)
+        self.socket.chmod(0o666)
+        clients = [Busy(self.socket, user, executable) for user in (0, 65534)]
+        counts, busy_ns = [0, 0], [0, 0]
+        is_dry = True  # where nobody knows whether both have waiting ones
+        deadline = time.monotonic() + 240
+        while is_dry or min(counts) < 200:
+            self.assertLess(time.monotonic(), deadline, "never had both requests that waited")
+            select.select([client.socket for client in clients], [], [], 60)
+            answers = [client.go_on() for client in clients]
+            if is_dry:
+                counts, busy_ns = [0, 0], [0, 0]
+            else:
+                counts = [counts[i] + answers[i][0] for i in range(2)]
+                busy_ns = [busy_ns[i] + answers[i][1] for i in range(2)]
+            # This process was away, and a queue may have been empty.
+            is_dry = max(count for count, _ in answers) > Busy.QUEUED - 8
+        ratio = busy_ns[0] / busy_ns[1]
+        print(f"weights 3:1 gave {ratio:.3f}:1 in {counts} requests")
+        self.assertTrue(2.85 < ratio < 3.15, f"{ratio}: {counts} requests, {busy_ns} ns")
+        for client in clients:
+            client.socket.close()
+
+    def test_reading_again_goes_wrong(self):
+        self.write({"weight": 2})
+        broker = self.start("--config", self.config)
+        client = Client(self.socket)
+        self.config.write_text("{")
+        broker.send_signal(signal.SIGHUP)
+        line = broker.stderr.readline()
+        self.assertIn("shares stay as they were", line)
+        self.assertIn("line 1", line)
+        self.assertEqual(self.clients()[0]["weight"], 2)
+        client.socket.close()
+
+    def test_wrong_files(self):
+        for text, *parts in (
+                ("", "is no JSON", "line 1"), ("{\n\n  'x'", "is no JSON", "line 3"),
+                ("[]", "'/' is []", "'shares'"), ('{"share": []}', "'/share'", "'shares'"),
+                ('{"shares": {}}', "'/shares'", "array"),
+                ('{"shares": [3]}', "'/shares/0'", "object"),
+                ('{"shares": [{}, {"wieght": 3}]}', "'/shares/1/wieght'", "priority_max"),
+                ('{"shares": [{"weight": 3, "weight": 4}]}', "'weight' twice"),
+                ('{"shares": [{"weight": 0}]}', "'/shares/0/weight' is 0", "0.001"),
+                ('{"shares": [{"weight": "3"}]}', "'/shares/0/weight'"),
+                ('{"shares": [{"weight": 1e400}]}', "a number that is none"),
+                ('{"shares": [{"requests": 0}]}', "'/shares/0/requests' is 0", "from 1 to 128"),
+                ('{"shares": [{"requests": 1.5}]}', "'/shares/0/requests'"),
+                ('{"shares": [{"bytes": -1}]}', "'/shares/0/bytes' is -1"),
+                ('{"shares": [{"priority_max": 4294967296}]}', "'/shares/0/priority_max'"),
+                ('{"shares": [{"priority_max": 18446744073709551615}]}', "'/shares/0/priority_max'"),
+                ('{"shares": [{"may_reset": 1}]}', "'/shares/0/may_reset'", "true or false"),
+                ('{"shares": [{"user": "nobody here"}]}', "'/shares/0/user'", "no user"),
+                ('{"shares": [{"group": -2}]}', "'/shares/0/group' is -2"),
+                ('{"shares": [{"group": []}]}', "'/shares/0/group'")):
+            with self.subTest(text):
+                self.config.write_text(text)
+                self.fail_with(2, ("broker", "--device", "emu", "--config", self.config), *parts)
+        self.fail_with(1, ("broker", "--device", "emu", "--config", self.directory / "none"),
+                       "none")
+
+
+class Top(BrokerTest):
+    def camera(self, **options):
+        """Uses it until the end."""
+        return self.popen("camera", FASHION_MODEL, "--device", self.device, "--source", "test",
+                          "--fps", "200", "--quiet", **options)
+
+    def test_clients(self):
+        self.assertIsNone(self.json("top", "--once")["broker"])
+        broker = self.start()
+        self.assertEqual(self.json("top", "--once")["broker"], {"failure": "", "clients": []})
+        self.assertIn("the broker has no clients", self.succeed("top", "--once").stdout)
+        load = self.camera()
+        idle = Client(self.socket, "says what it likes\x1b[2J" + "x" * 2000)
+        seen = []
+
+        def is_busy():
+            seen[:] = self.json("top", "--once")["broker"]["clients"]
+            return len(seen) == 2 and any(one["device_seconds"] > 0.01 and one["share"] == 1
+                                          for one in seen)
+        self.wait_for(is_busy, "no client is busy")
+        by_pid = {one["pid"]: one for one in seen}
+        self.assertEqual(set(by_pid), {load.pid, os.getpid()})
+        busy = by_pid[load.pid]
+        self.assertEqual(busy["uid"], os.getuid())
+        self.assertIn(f"camera {FASHION_MODEL}"[:60], busy["says"])
+        self.assertGreater(busy["requests"], 10)
+        self.assertEqual(busy["executables"], 1)
+        self.assertGreater(busy["bytes"], 1000)
+        self.assertLessEqual(busy["in_flight"] + busy["waiting"], 4)
+        self.assertEqual((busy["weight"], busy["priority_max"]), (1, 0))
+        quiet = by_pid[os.getpid()]
+        self.assertRegex(quiet["says"], r"^says what it likes\?\[2Jx+$")
+        self.assertLessEqual(len(quiet["says"]), 128)
+        self.assertEqual((quiet["requests"], quiet["device_seconds"], quiet["share"],
+                          quiet["in_flight"], quiet["waiting"]), (0, 0, 0, 0, 0))
+        text = self.succeed("top", "--once").stdout
+        self.assertRegex(text, rf"(?m)^ *{load.pid} +{os.getuid()} +\d+ .*'.*camera ")
+        self.assertRegex(text, rf"(?m)^ *{os.getpid()} .* 'says what it likes\?")
+        self.assertRegex(text, rf"(?m)^ *{broker.pid} emu")
+        idle.socket.close()
+
+    def test_other_users(self):
+        """Whoever is neither root nor the broker's user sees its own."""
+        if os.getuid() != 0:
+            print("ATOLL-SKIPPED: only root can be somebody else")
+            return
+        self.start()
+        self.directory.chmod(0o755)
+        self.socket.chmod(0o666)
+        mine = Client(self.socket, "of root")
+        nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+        other = self.camera(**nobody)
+        self.wait_for(lambda: len(self.json("top", "--once")["broker"]["clients"]) == 2, "no other")
+        # top of that user reads nothing of root's.
+        environment = {**os.environ, "ATOLL_ACTIVITY": "/tmp/atoll-nobody"}
+        top = subprocess.run([*COMMAND, "top", "--once", "--json"], capture_output=True, text=True,
+                             env=environment, check=True, **nobody)
+        clients = json.loads(top.stdout)["broker"]["clients"]
+        self.assertEqual([one["pid"] for one in clients], [other.pid])
+        mine.socket.close()
 
 
 if __name__ == "__main__":

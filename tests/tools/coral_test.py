@@ -54,36 +54,56 @@ class CoralTest(unittest.TestCase):
         # Any model without an operator for a Coral opens the device and runs on the CPU.
         self.plain_model = atoll_command.FASHION_MODEL
 
-    def run_scenario(self, scenario, *arguments, log="/dev/null", firmware=False, **environment):
-        """The ended process, and how long it took."""
-        plans = [str(WIRE / MANIFEST["models"][m]["plan"]) for m in scenario["models"]]
-        command = [*COMMAND, "run", *map(str, map(model_path, scenario["models"]))]
-        if not scenario["models"]:
-            command.append(str(self.plain_model))
-        command += ["--device", "usb", "--json", "--seed", ",".join(map(str, scenario["seeds"]))]
-        if scenario["order"]:
-            command += ["--order", ",".join(map(str, scenario["order"]))]
+    def scenario(self, name):
+        scenario = SCENARIOS[name]
+        for model in scenario["models"]:
+            need(model_path(model))
+        return scenario
+
+    def device_arguments(self, scenario, firmware):
+        """Options of the device, for whoever opens it."""
+        arguments = []
         for option in scenario["options"]:
             key, value = option.split("=")
             if key == "Performance":  # what else there is concerns how the original queues reads
-                command += ["--performance", value.lower()]
+                arguments += ["--performance", value.lower()]
         if firmware:
-            command += ["--firmware", str(self.firmware)]
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(STUB), "FAKEUSB_LOG": str(log),
-                       "FAKEUSB_MODE": scenario["mode"], "FAKEUSB_SPEED": scenario["speed"],
-                       "FAKEUSB_PLAN": ":".join(plans), "ATOLL_ACTIVITY": "off",
-                       "XDG_DATA_HOME": str(self.directory), "HOME": str(self.directory),
-                       "XDG_DATA_DIRS": "/nowhere", "ATOLL_CORAL_FIRMWARE": "", **environment}
+            arguments += ["--firmware", str(self.firmware)]
+        return arguments
+
+    def device_environment(self, scenario, log):
+        plans = [str(WIRE / MANIFEST["models"][m]["plan"]) for m in scenario["models"]]
+        return {**os.environ, "LD_LIBRARY_PATH": str(STUB), "FAKEUSB_LOG": str(log),
+                "FAKEUSB_MODE": scenario["mode"], "FAKEUSB_SPEED": scenario["speed"],
+                "FAKEUSB_PLAN": ":".join(plans), "ATOLL_ACTIVITY": "off",
+                "XDG_DATA_HOME": str(self.directory), "HOME": str(self.directory),
+                "XDG_DATA_DIRS": "/nowhere", "ATOLL_CORAL_FIRMWARE": ""}
+
+    def run_command(self, scenario, device):
+        command = [*COMMAND, "run", *map(str, map(model_path, scenario["models"]))]
+        if not scenario["models"]:
+            command.append(str(self.plain_model))
+        command += ["--device", device, "--json", "--seed", ",".join(map(str, scenario["seeds"]))]
+        if scenario["order"]:
+            command += ["--order", ",".join(map(str, scenario["order"]))]
+        return command
+
+    def run_scenario(self, scenario, *arguments, log="/dev/null", firmware=False, **environment):
+        """The ended process, and how long it took."""
+        command = self.run_command(scenario, "usb") + self.device_arguments(scenario, firmware)
+        environment = {**self.device_environment(scenario, log), **environment}
         begin = time.monotonic()
         done = subprocess.run([*command, *arguments], env=environment, capture_output=True,
                               timeout=TIMEOUT_SECONDS, check=False, text=True)
         return done, time.monotonic() - begin
 
 
-class Wire(CoralTest):
+class EveryScenario:
+    """What reaches the bus is what was recorded, and so is what comes of it. `run_on` runs it."""
+
     def check(self, scenario):
         log = self.directory / f"{scenario['name']}.log"
-        done, _ = self.run_scenario(scenario, log=log, firmware=scenario["mode"] == "rom")
+        done = self.run_on(scenario, log)
         golden = (WIRE / f"{scenario['name']}.trace").read_text()
         digest = hashlib.sha256(self.firmware.read_bytes()).hexdigest()
         trace = self.directory / "golden.trace"
@@ -118,6 +138,11 @@ class Wire(CoralTest):
                 self.check(scenario)
         self.assertLess(absent, len(MANIFEST["scenarios"]))
 
+
+class Wire(EveryScenario, CoralTest):
+    def run_on(self, scenario, log):
+        return self.run_scenario(scenario, log=log, firmware=scenario["mode"] == "rom")[0]
+
     def test_packets_and_slowness_change_nothing(self):
         scenario = SCENARIOS["movenet_lightning"]
         if not model_path(scenario["models"][0]).exists():
@@ -129,6 +154,79 @@ class Wire(CoralTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["invocations"],
                              json.loads(plain.stdout)["invocations"])
+
+
+class Broker(EveryScenario, CoralTest):
+    """The same, and a broker has the Coral: one client makes no other traffic than without."""
+
+    def start_broker(self, scenario, log, firmware=False, **environment):
+        socket = self.directory / "broker.sock"
+        broker = subprocess.Popen(
+            [*COMMAND, "broker", "--device", "usb", "--socket", str(socket),
+             *self.device_arguments(scenario, firmware)],
+            env={**self.device_environment(scenario, log), **environment}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+
+        def end():
+            broker.kill()
+            broker.communicate()
+        self.addCleanup(end)
+        self.assertIn(str(socket), broker.stdout.readline())
+        return broker, f"broker:{socket}"
+
+    def stop(self, broker):
+        broker.terminate()
+        self.assertEqual(broker.wait(TIMEOUT_SECONDS), 0)
+
+    def run_client(self, scenario, device):
+        # Where there is no USB, and nothing of the Coral's.
+        environment = {**os.environ, "ATOLL_ACTIVITY": "off", "ATOLL_MODEL_PATH": ""}
+        environment.pop("LD_LIBRARY_PATH", None)
+        return subprocess.run(self.run_command(scenario, device), env=environment,
+                              capture_output=True, timeout=TIMEOUT_SECONDS, check=False, text=True)
+
+    def run_on(self, scenario, log):
+        broker, device = self.start_broker(scenario, log, firmware=scenario["mode"] == "rom")
+        done = self.run_client(scenario, device)
+        self.stop(broker)
+        return done
+
+    def test_models_of_several_programs(self):
+        """Each gets what it would get alone, and those of one model share its parameters."""
+        scenario = self.scenario("mobilenet_v1_0.25_128")
+        broker, device = self.start_broker(scenario, "/dev/null")
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            clients = [pool.submit(self.run_client, scenario, device) for _ in range(6)]
+        runs = []
+        for client in clients:
+            done = client.result()
+            self.assertEqual(done.returncode, 0, done.stderr)
+            runs += [i["device_outputs"][0]["sha256"]
+                     for i in json.loads(done.stdout)["invocations"]]
+        self.stop(broker)
+        # The stand-in numbers its runs, whoever they are for.
+        wanted = {hashlib.sha256(splitmix64(1000 + run, 1001)).hexdigest()
+                  for run in range(1, len(runs) + 1)}
+        self.assertEqual(set(runs), wanted)
+        self.assertEqual(len(set(runs)), len(runs))
+
+    def test_faults_of_the_cable(self):
+        scenario = self.scenario("mobilenet_v1_0.25_128")
+        for fault in ("out:4:2", "in:81:3:1", "event-drop:3", "hang:4", "unplug:5:300:app",
+                      "fatal:1:10"):
+            with self.subTest(fault):
+                broker, device = self.start_broker(scenario, "/dev/null", FAKEUSB_FAULT=fault)
+                done = self.run_client(scenario, device)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.stop(broker)
+
+    def test_one_that_is_gone_for_good(self):
+        scenario = self.scenario("mobilenet_v1_0.25_128")
+        broker, device = self.start_broker(scenario, "/dev/null", FAKEUSB_FAULT="unplug:5:-1")
+        done = self.run_client(scenario, device)
+        self.assertEqual(done.returncode, DEVICE_LOST, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.stop(broker)
 
 
 class Faults(CoralTest):
@@ -185,12 +283,6 @@ class Faults(CoralTest):
         self.assertIn(done.returncode, (DEVICE_LOST, NO_DEVICE), done.stderr)
         self.assertEqual(done.stdout, "")
         self.assertRegex(done.stderr.splitlines()[-1], r"^atoll: .*2-3.*\.$")
-
-    def scenario(self, name):
-        scenario = SCENARIOS[name]
-        for model in scenario["models"]:
-            need(model_path(model))
-        return scenario
 
     def test_what_can_be_overcome_is(self):
         self.check_all(self.scenario("mobilenet_v1_0.25_128"), self.OVERCOME, self.overcome,

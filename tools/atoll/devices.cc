@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "atoll/broker.h"
 #include "atoll/camera.h"
 #include "atoll/delegate.h"
 #include "tools/atoll/exit_code.h"
@@ -340,7 +341,67 @@ Json CountsJson(const AtollActivityCounts& counts) {
           {"bytes_from_device", counts.bytes_from_device}};
 }
 
-Json ReportJson(std::span<const AtollActivity> activities) {
+// Of the broker that `broker` means. Valid until the next call.
+struct BrokerClients {
+  bool is_there = false;
+  std::string failure;  // "": none
+  std::span<const AtollBrokerClient> clients;
+};
+
+BrokerClients LookAtBroker() {
+  const AtollBrokerClient* list = nullptr;
+  int32_t count = 0;
+  const AtollStatus status = AtollListBrokerClients(nullptr, &list, &count);
+  if (status == ATOLL_NOT_FOUND) return {};
+  if (status != ATOLL_OK) return {.is_there = true, .failure = AtollLastError(), .clients = {}};
+  return {.is_there = true, .failure = "", .clients = {list, static_cast<size_t>(count)}};
+}
+
+Json BrokerJson(const BrokerClients& broker) {
+  if (!broker.is_there) return nullptr;
+  Json clients = Json::array();
+  for (const AtollBrokerClient& client : broker.clients) {
+    clients.push_back({{"uid", client.user},
+                       {"pid", client.process},
+                       {"says", client.name},
+                       {"weight", client.weight},
+                       {"priority_max", client.priority_max},
+                       {"requests", client.requests},
+                       {"device_seconds", client.device_seconds},
+                       {"share", client.share},
+                       {"in_flight", client.in_flight},
+                       {"waiting", client.waiting},
+                       {"executables", client.executables},
+                       {"bytes", client.bytes}});
+  }
+  return {{"failure", broker.failure}, {"clients", std::move(clients)}};
+}
+
+std::string BrokerText(const BrokerClients& broker, size_t width) {
+  if (!broker.is_there) return "";
+  std::string text = "\n";
+  const auto add_line = [&](const std::string& line) {
+    text += line.substr(0, width);
+    text += '\n';
+  };
+  if (!broker.failure.empty()) {
+    add_line("the broker: " + Printable(broker.failure));
+    return text;
+  }
+  add_line(fmt::format("{:>7} {:>6} {:>9} {:>11} {:>6} {:>6} {:>9} {:>7} {:>9}  {}", "PID", "UID",
+                       "REQUESTS", "DEVICE s", "SHARE", "WEIGHT", "IN FLIGHT", "WAITING",
+                       "MEMORY MB", "CLIENT OF THE BROKER, AS IT SAYS"));
+  for (const AtollBrokerClient& client : broker.clients) {
+    add_line(fmt::format("{:>7} {:>6} {:>9} {:>11.3f} {:>5.1f}% {:>6} {:>9} {:>7} {:>9.1f}  '{}'",
+                         client.process, client.user, client.requests, client.device_seconds,
+                         client.share * 100, client.weight, client.in_flight, client.waiting,
+                         static_cast<double>(client.bytes) / 1e6, client.name));
+  }
+  if (broker.clients.empty()) text += "the broker has no clients\n";
+  return text;
+}
+
+Json ReportJson(std::span<const AtollActivity> activities, const BrokerClients& broker) {
   Json report = NewReport("top");
   report["activities"] = Json::array();
   for (const AtollActivity& activity : activities) {
@@ -364,6 +425,7 @@ Json ReportJson(std::span<const AtollActivity> activities) {
                                     {"recent", CountsJson(activity.recent)},
                                     {"total", CountsJson(activity.total)}});
   }
+  report["broker"] = BrokerJson(broker);
   return report;
 }
 
@@ -410,8 +472,9 @@ std::string ReportText(std::span<const AtollActivity> activities, size_t width) 
 }
 
 // On a terminal the table stays in place.
-void Show(std::span<const AtollActivity> activities, bool in_place) {
-  const std::string text = ReportText(activities, LineWidth(in_place));
+void Show(std::span<const AtollActivity> activities, const BrokerClients& broker, bool in_place) {
+  const size_t width = LineWidth(in_place);
+  const std::string text = ReportText(activities, width) + BrokerText(broker, width);
   if (!in_place) {
     PrintText(text);
     return;
@@ -428,7 +491,8 @@ void RunTop(const TopOptions& options) {
   if (in_place) PrintText("\x1b[2J");
   for (;;) {
     const std::span<const AtollActivity> activities = Look();
-    options.json ? PrintReport(ReportJson(activities)) : Show(activities, in_place);
+    const BrokerClients broker = LookAtBroker();
+    options.json ? PrintReport(ReportJson(activities, broker)) : Show(activities, broker, in_place);
     if (options.once || stop) return;
     poll(nullptr, 0, static_cast<int>(options.interval_seconds * 1e3));  // a signal ends it
     if (stop) return;

@@ -151,7 +151,7 @@ void Run(const Options& options) {
     const auto* const bytes = reinterpret_cast<const uint8_t*>(text.data());
     const LoadedModel model = OrFail(LoadTflite({bytes, text.size()}));
     std::vector<std::string> refusals;
-    auto partitions = OrFail(ReadCoralPartitions(model.graphs[0], 1, &refusals));
+    auto partitions = OrFail(ReadCoralPartitions(model.graphs[0], DeviceInfo(), &refusals));
     if (partitions.empty()) Fail(NotFound("%s: nothing for a Coral", path.c_str()));
     prepared.push_back(OrFail(chip->Prepare(partitions[0].executable)));
   }

@@ -192,18 +192,19 @@ TEST(Broker, SharesTheDeviceByWeight) {
     }
   }
   const auto look = [&] {
-    std::vector<BrokerClient> now = broker->clients();
-    std::sort(now.begin(), now.end(), [](const auto& a, const auto& b) { return a.name > b.name; });
+    std::vector<BrokerClientRow> now = broker->clients();
+    std::ranges::sort(now, {}, [](const auto& row) { return -row.weight; });
     return now;  // "three", "one"
   };
-  std::vector<BrokerClient> begin, end;
+  std::vector<BrokerClientRow> begin, end;
   ASSERT_TRUE(Eventually([&] {
     begin = look();
-    return begin[0].waiting + begin[0].requests == kRequests &&
-           begin[1].waiting + begin[1].requests == kRequests;
+    return std::ranges::all_of(begin, [&](const auto& row) {
+      return row.running + row.waiting + row.requests == kRequests;
+    });
   }));
   ASSERT_TRUE(Eventually([&] {
-    const std::vector<BrokerClient> now = look();
+    const std::vector<BrokerClientRow> now = look();
     if (now[0].waiting <= 3 || now[1].waiting <= 3) return true;
     end = now;
     return false;
@@ -391,7 +392,7 @@ class LentMemory : public ::testing::Test {
   void Open(const std::string& path, OnDeviceLoss on_loss) {
     device_ = OpenAt(path, on_loss);
     id_ = *device_->Load(Table(5));
-    EXPECT_TRUE(device_->info().wants_shared_memory);
+    EXPECT_TRUE(device_->info().is_elsewhere);
   }
   Status Run(uint8_t first, std::span<uint8_t> input, std::span<uint8_t> output,
              RequestReport* report, int timeout_ms = 60'000) {
