@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A hostile client of a broker: messages in any order, cut and lengthened, with any files or none,
-// executables with bytes changed. The broker keeps to its protocol, and another client's request
-// gets its bytes after each input.
+// A hostile client of a broker, of an Atoll-1 or a Coral: messages in any order, cut and
+// lengthened, with any files or none, executables and packages with bytes changed. The broker keeps
+// to its protocol, and another client's request gets its bytes after each input.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -25,9 +26,12 @@
 #include "atoll/check.h"
 #include "driver/broker/messages.h"
 #include "driver/broker/socket.h"
+#include "driver/coral/executable.h"
 #include "driver/open_device.h"
 #include "serve/broker/broker.h"
 #include "tests/fuzz/requests.h"
+#include "tests/support/coral_packages.h"
+#include "tests/support/echoing_coral.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/test_executables.h"
 
@@ -43,12 +47,24 @@ std::shared_ptr<const Executable> Table() {
       MakeTableExecutable({.count = kCount, .offset = kOffset}));
 }
 
+std::shared_ptr<const CoralExecutable> Sum() {
+  CoralExecutable executable = *ReadCoralPackage(WritePackage(StandAloneModel()));
+  executable.package = WritePackage(StandAloneModel());
+  return std::make_shared<const CoralExecutable>(std::move(executable));
+}
+
 // One broker for all inputs, with a client that nobody may disturb.
 struct House {
-  House() {
-    static std::string folder = "/tmp/atoll_fuzz_XXXXXX";
+  House(std::unique_ptr<Device> device, std::shared_ptr<const AnyExecutable> its_executable)
+      : executable(std::move(its_executable)) {
+    static std::vector<std::string> folders;
+    if (folders.empty()) {
+      std::atexit([] {
+        for (const std::string& folder : folders) std::filesystem::remove_all(folder);
+      });
+    }
+    std::string& folder = folders.emplace_back("/tmp/atoll_fuzz_XXXXXX");
     ATOLL_CHECK(mkdtemp(folder.data()) != nullptr);
-    std::atexit([] { std::filesystem::remove_all(folder); });
     path = folder + "/broker.sock";
     BrokerOptions options;
     options.path = path;
@@ -60,16 +76,16 @@ struct House {
                          .bytes = 1 << 20,
                          .may_reset = name.starts_with('r')};
     };
-    auto created = Broker::Create(EmulatedDevice{.memory_bytes = 1 << 20}.Open(), options);
+    auto created = Broker::Create(std::move(device), options);
     ATOLL_CHECK(created.ok());
     broker = *std::move(created);
     std::thread([its = broker.get()] { ATOLL_CHECK(its->Run().ok()); }).detach();
     auto opened = OpenDevice({.device = "broker:" + path, .on_loss = OnDeviceLoss::kFail});
     ATOLL_CHECK(opened.ok());
     honest = *std::move(opened);
-    const auto loaded = honest->Load(Table());
+    const auto loaded = honest->Load(executable);
     ATOLL_CHECK(loaded.ok());
-    executable = *loaded;
+    id = *loaded;
   }
   ~House() = delete;
 
@@ -80,20 +96,22 @@ struct House {
   }
 
   void CheckHonest() {
-    std::vector<uint8_t> input(kCount), output(kCount);
+    const bool is_coral = executable->family == DeviceFamily::kCoral;
+    std::vector<uint8_t> input(executable->inputs[0].bytes), output(executable->outputs[0].bytes);
     for (uint8_t& byte : input) byte = next++;
-    const auto request =
-        honest->Submit({.executable = executable, .inputs = {input}, .outputs = {output}});
+    const auto request = honest->Submit({.executable = id, .inputs = {input}, .outputs = {output}});
     ATOLL_CHECK(request.ok() && honest->Wait(*request, nullptr).ok());
-    for (uint32_t i = 0; i < kCount; ++i) {
-      ATOLL_CHECK(output[i] == static_cast<uint8_t>(input[i] + kOffset));
+    const uint8_t sum = std::accumulate(input.begin(), input.end(), uint8_t{0});
+    for (size_t i = 0; i < output.size(); ++i) {
+      ATOLL_CHECK(output[i] == (is_coral ? sum : static_cast<uint8_t>(input[i] + kOffset)));
     }
   }
 
   std::string path;
   std::unique_ptr<Broker> broker;
   std::unique_ptr<Device> honest;
-  ExecutableId executable = 0;
+  const std::shared_ptr<const AnyExecutable> executable;
+  ExecutableId id = 0;
   uint8_t next = 0;
 };
 
@@ -179,7 +197,7 @@ uint64_t Number(Input* input) {
 }
 
 // What goes next, and the files that go with it.
-std::vector<uint8_t> Message(Input* input, std::vector<FileDescriptor>* files) {
+std::vector<uint8_t> Message(bool to_coral, Input* input, std::vector<FileDescriptor>* files) {
   switch (input->Byte() % 12) {
     case 0: {
       BrokerHello hello;
@@ -197,7 +215,8 @@ std::vector<uint8_t> Message(Input* input, std::vector<FileDescriptor>* files) {
     }
     case 2:
     case 3: {
-      std::vector<uint8_t> stored = WriteExecutable(*Table());
+      std::vector<uint8_t> stored =
+          to_coral ? WritePackage(StandAloneModel()) : WriteExecutable(*Table());
       for (uint8_t changes = input->Byte() % 8; changes > 0; --changes) {
         stored[input->Word() % stored.size()] = input->Byte();
       }
@@ -224,6 +243,12 @@ std::vector<uint8_t> Message(Input* input, std::vector<FileDescriptor>* files) {
       return WriteBrokerMessage(cancel);
     }
     case 7: {
+      if (input->Byte() % 2 == 0) {
+        BrokerList list;
+        list.request = static_cast<uint32_t>(Number(input));
+        list.behind = static_cast<uint32_t>(Number(input));
+        return WriteBrokerMessage(list);
+      }
       BrokerReset reset;
       reset.request = static_cast<uint32_t>(Number(input));
       return WriteBrokerMessage(reset);
@@ -254,16 +279,22 @@ std::vector<uint8_t> Message(Input* input, std::vector<FileDescriptor>* files) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static House* const house = new House;  // for good: its thread has no end
+  // For good: their threads have no end.
+  static House* const houses[] = {
+      new House(EmulatedDevice{.memory_bytes = 1 << 20}.Open(), Table()),
+      new House(EchoingCoralDevice(), Sum())};
   Input input({data, size});
+  const uint8_t first = input.Byte();
+  const bool to_coral = first >= 128;
+  House* const house = houses[to_coral ? 1 : 0];
   {
     const auto socket = house->NewSocket();
     // Most come further with a Hello.
-    if (input.Byte() % 8 != 0) Send(socket.get(), WriteBrokerMessage(BrokerHello()), {});
+    if (first % 8 != 0) Send(socket.get(), WriteBrokerMessage(BrokerHello()), {});
     ReceivedMessage answer;
     while (!input.empty()) {
       std::vector<FileDescriptor> files;
-      std::vector<uint8_t> message = Message(&input, &files);
+      std::vector<uint8_t> message = Message(to_coral, &input, &files);
       const uint8_t cut = input.Byte();
       if (cut > 240) message.resize(message.size() * (cut - 240) / 8);
       const uint8_t also = input.Byte();
