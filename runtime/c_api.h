@@ -98,5 +98,6 @@ struct AtollDelegate {
 struct AtollBuffer {
   std::shared_ptr<void> owner;  // shared with the interpreters that use it
   std::span<uint8_t> bytes;
-  bool for_device = false;  // which must reach it
+  bool for_device = false;        // which must reach it
+  atollrt::HostMemory whole{{}};  // of which it is a part, if others can map that
 };

@@ -111,8 +111,9 @@ AtollStatus SetMemory(AtollInterpreter* interpreter, const char* kind,
     return ToC(InvalidArgument("%s '%s' has %zu bytes; the buffer has %zu, from %zu on", kind,
                                t.name.c_str(), size, buffer->bytes.size(), offset));
   }
-  Status status = interpreter->interpreter->SetTensorMemory(
-      tensor, buffer->bytes.subspan(offset, size), buffer->owner, buffer->for_device);
+  Status status =
+      interpreter->interpreter->SetTensorMemory(tensor, buffer->bytes.subspan(offset, size),
+                                                buffer->owner, buffer->for_device, buffer->whole);
   return ToC(std::move(status).WithContext(Format("%s '%s'", kind, t.name.c_str())));
 }
 
@@ -208,17 +209,34 @@ AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** b
   int32_t kind = 0;  // a caller may have any number there
   static_assert(sizeof(kind) == sizeof(read.kind));
   std::memcpy(&kind, &read.kind, sizeof(kind));
-  if (kind == ATOLL_BUFFER_HEAP) {
-    auto memory = atollrt::Buffer::Allocate(read.size);
+  const bool is_shared = kind == ATOLL_BUFFER_SHARED;
+  if (kind == ATOLL_BUFFER_HEAP || is_shared) {
+    const bool is_callers = is_shared && read.fd >= 0;
+    auto memory = !is_shared   ? atollrt::Buffer::Allocate(read.size)
+                  : is_callers ? atollrt::Buffer::MapShared(read.fd)
+                               : atollrt::Buffer::AllocateShared(read.size);
     if (!memory.ok()) return ToC(memory.status());
-    auto owner = std::make_shared<atollrt::Buffer>(*std::move(memory));
-    *buffer = new AtollBuffer{owner, owner->bytes()};
+    const size_t there = (*memory).size();
+    const auto offset = is_callers ? static_cast<size_t>(read.offset) : 0;
+    if (offset > there || read.size > there - offset) {
+      return ToC(InvalidArgument("file %d has %zu bytes; %zu from %zu on are beyond it", read.fd,
+                                 there, read.size, offset));
+    }
+    const std::shared_ptr<atollrt::Buffer> owner(
+        new atollrt::Buffer(*std::move(memory)),
+        [release = is_callers ? read.release : nullptr,
+         user_data = read.user_data](atollrt::Buffer* mapped) {
+          delete mapped;
+          if (release != nullptr) release(user_data);
+        });
+    *buffer = new AtollBuffer{
+        owner, owner->bytes().subspan(offset, read.size), false, {owner->bytes(), owner->memfd()}};
+    (*buffer)->whole.may_be_replaced = !is_callers;
     return ToC(Status());
   }
   if (kind != ATOLL_BUFFER_CALLER && kind != ATOLL_BUFFER_DMA) {
     return ToC(atollrt::Unsupported(
-        "buffers of kind %d cannot be made yet; ATOLL_BUFFER_HEAP, ATOLL_BUFFER_CALLER and "
-        "ATOLL_BUFFER_DMA can",
+        "buffers of kind %d cannot be made yet; ATOLL_BUFFER_HEAP, _CALLER, _SHARED and _DMA can",
         static_cast<int>(kind)));
   }
   if (read.data == nullptr && read.size > 0) return NullArgument("AtollBufferOptions.data");

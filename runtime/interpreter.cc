@@ -118,18 +118,26 @@ Status Interpreter::InvokeFallback(const Status& reason) {
 
 // In the place of what was registered there.
 Status Interpreter::Register(const HostMemory& memory, std::span<uint8_t>* registered) {
-  // First, as the same addresses may be other memory now.
-  if (!registered->empty()) delegate_->UnregisterMemory(*registered);
-  *registered = {};
+  const std::span<uint8_t> before = std::exchange(*registered, {});
+  const auto forget = [&] {
+    if (!before.empty()) delegate_->UnregisterMemory(before);
+  };
+  // First, as the same addresses may be other memory now; but what has parts for several tensors
+  // stays with the device while one takes the place of the other.
+  const bool is_file = memory.memfd >= 0;
+  if (!is_file) forget();
   Status status = memory.bytes.empty() ? Status() : delegate_->RegisterMemory(memory);
   if (status.ok()) *registered = memory.bytes;
+  if (is_file) forget();
   return status;
 }
 
 Status Interpreter::SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes,
-                                    std::shared_ptr<void> owner, bool for_device) {
+                                    std::shared_ptr<void> owner, bool for_device,
+                                    const HostMemory& whole) {
   if (delegate_ != nullptr) {
-    Status status = Register(bytes, &registered_[static_cast<size_t>(tensor)]);
+    Status status = Register(whole.memfd >= 0 ? whole : HostMemory(bytes),
+                             &registered_[static_cast<size_t>(tensor)]);
     if (!status.ok() && for_device) {
       ATOLL_RETURN_IF_ERROR(walker_->SetTensorMemory(tensor, {}, {}));
       return status;

@@ -74,10 +74,10 @@ class Interpreter {
   const RequestCost& last_cost() const { return walker_->cost(); }
 
   // Inputs and outputs in memory of others (step_walker.h), which stays where it is until it is
-  // replaced. The delegate gets it ready; `for_device`: or else its error is given, and the tensor
-  // lies in the arena.
+  // replaced. The delegate gets it ready, all of `whole` if that is a memfd; `for_device`: or else
+  // its error is given, and the tensor lies in the arena.
   Status SetTensorMemory(int32_t tensor, std::span<uint8_t> bytes, std::shared_ptr<void> owner,
-                         bool for_device = false);
+                         bool for_device = false, const HostMemory& whole = {{}});
 
   // Listeners: step_walker.h.
   void SetTap(StepWalker::Tap tap) { walker_->SetTap(std::move(tap)); }

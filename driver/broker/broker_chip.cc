@@ -381,11 +381,13 @@ Status BrokerChip::LendAll(BrokerLink* link, const Job& job) {
 }
 
 // With the mutex held. Leaves arena 0 if it does not lie in what is lent.
-void BrokerChip::PlaceLent(std::span<const uint8_t> bytes, BrokerBuffer* buffer,
+void BrokerChip::PlaceLent(std::span<const uint8_t> bytes, bool is_output, BrokerBuffer* buffer,
                            Flight* flight) const {
   if (bytes.empty()) return;
   for (const auto& one : lent_) {
-    if (one->is_refused || !IsWithin(bytes, one->memory.bytes) || one->link.lock() != link_) {
+    const bool may = !is_output || one->memory.may_be_replaced;
+    if (one->is_refused || !may || !IsWithin(bytes, one->memory.bytes) ||
+        one->link.lock() != link_) {
       continue;
     }
     buffer->arena = one->arena;
@@ -400,7 +402,7 @@ void BrokerChip::PlaceLent(const Job& job, std::vector<BrokerBuffer>* buffers,
   const std::lock_guard lock(mutex_);
   if (link_ == nullptr || lent_.empty()) return;
   const size_t inputs = job.inputs.size();
-  for (size_t i = 0; i < inputs; ++i) PlaceLent(job.inputs[i], &(*buffers)[i], flight);
+  for (size_t i = 0; i < inputs; ++i) PlaceLent(job.inputs[i], false, &(*buffers)[i], flight);
   for (size_t i = 0; i < job.outputs.size(); ++i) {
     // The broker does not take outputs above other buffers.
     const auto overlaps = [&](std::span<const uint8_t> other) {
@@ -413,7 +415,7 @@ void BrokerChip::PlaceLent(const Job& job, std::vector<BrokerBuffer>* buffers,
         std::ranges::any_of(others.subspan(i + 1), overlaps)) {
       continue;
     }
-    PlaceLent(job.outputs[i], &(*buffers)[inputs + i], flight);
+    PlaceLent(job.outputs[i], true, &(*buffers)[inputs + i], flight);
   }
 }
 
@@ -545,7 +547,7 @@ void BrokerChip::Drop() {
     flight.lent.clear();
   }
   for (const Lent* const one : replaced) {
-    if (Replace(one->memory)) continue;
+    if (!one->memory.may_be_replaced || Replace(one->memory)) continue;
     Log(LogSeverity::kError, "device %s: what a broker has had cannot be taken from it",
         info_.name.c_str());
   }

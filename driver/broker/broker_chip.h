@@ -7,7 +7,7 @@
 // Buffers of requests that lie in registered memory that others can map (HostMemory) are lent to
 // the broker as they are; others are copied into memory that both have, and back out of it. What is
 // lent to a broker that does not answer is replaced by other memory, at the same place, before
-// anybody uses it again: it may still be written.
+// anybody uses it again: it may still be written. What cannot be replaced has inputs lent alone.
 #pragma once
 
 #include <array>
@@ -131,7 +131,8 @@ class BrokerChip final : public Chip {
   Status LoadOn(BrokerLink* link, Prepared* prepared, Deadline deadline) const;
   Status SendArena(BrokerLink* link, uint32_t id, int fd, size_t bytes) const;
   Status LendAll(BrokerLink* link, const Job& job);
-  void PlaceLent(std::span<const uint8_t> bytes, BrokerBuffer* buffer, Flight* flight) const;
+  void PlaceLent(std::span<const uint8_t> bytes, bool is_output, BrokerBuffer* buffer,
+                 Flight* flight) const;
   void PlaceLent(const Job& job, std::vector<BrokerBuffer>* buffers, Flight* flight) const;
   Status Begin(BrokerLink* link, const Job& job);
   Flight* FlightOf(uint32_t request_id);

@@ -40,6 +40,11 @@ class Buffer {
   // its size.
   static Result<Buffer> AllocateShared(size_t size_bytes);
 
+  // All of a memfd of somebody else's, who may close `file` then; seals it against changes of its
+  // size, so that nothing that others do with it makes reading it a fault. kInvalidArgument if that
+  // cannot be.
+  static Result<Buffer> MapShared(int file);
+
   // Zeroes the bytes from `offset` on, as if nobody had written them: of large blocks, they take no
   // memory again.
   void Forget(size_t offset);

@@ -17,6 +17,8 @@ struct HostMemory {
   // Whoever has lent it and does not get it back may put another memfd in the place of both, the
   // number and the mapping, with the same bytes. -1: it is not.
   int memfd = -1;
+  // Or may not, as others have it, too: then it is lent to be read alone.
+  bool may_be_replaced = true;
 };
 
 }  // namespace atollrt

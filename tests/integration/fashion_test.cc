@@ -2,13 +2,17 @@
 //
 // The bundled classifier over the whole Fashion-MNIST test set, through the public interface: it is
 // as accurate as promised, and the emulated device gives the CPU's bytes for every picture.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -180,6 +184,110 @@ TEST(FashionModel, NothingIsCopiedForADeviceOnPcie) {
   AtollInterpreterDelete(on_cpu);
   AtollDelegateDelete(options.delegate);
   AtollModelDelete(model);
+}
+
+// Buffers of Atoll's own are neither copied for a broker; of one that others have, too, outputs.
+TEST(Fashion, SharesBuffersWithABroker) {
+  std::string folder = testing::TempDir() + "fashion_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/broker.sock";
+  AtollDelegateOptions wishes = ATOLL_DELEGATE_OPTIONS_INIT;
+  wishes.device = "emu";
+  AtollBrokerOptions place = ATOLL_BROKER_OPTIONS_INIT;
+  place.socket_path = path.c_str();
+  AtollBroker* broker = nullptr;
+  ASSERT_EQ(AtollBrokerCreate(&wishes, &place, &broker), ATOLL_OK) << AtollLastError();
+  std::thread serving([&] { EXPECT_EQ(AtollBrokerRun(broker), ATOLL_OK) << AtollLastError(); });
+  AtollModel* model = nullptr;
+  ASSERT_EQ(AtollModelCreateFromFile(kModel, &model), ATOLL_OK) << AtollLastError();
+  const std::string name = "broker:" + path;
+  wishes.device = name.c_str();
+  AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
+  AtollInterpreter *interpreter = nullptr, *on_cpu = nullptr;
+  ASSERT_EQ(AtollInterpreterCreate(model, nullptr, &on_cpu), ATOLL_OK) << AtollLastError();
+  ASSERT_EQ(AtollDelegateCreate(&wishes, &options.delegate), ATOLL_OK) << AtollLastError();
+  ASSERT_EQ(AtollInterpreterCreate(model, &options, &interpreter), ATOLL_OK) << AtollLastError();
+
+  // A ring of frames with the output behind, which this test has mapped, too.
+  constexpr size_t kFrames = 3, kFrameBytes = 1024, kBytes = kFrames * kFrameBytes + 4096;
+  const int file = memfd_create("frames", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(file, kBytes), 0);
+  auto* const mine =
+      static_cast<uint8_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  ASSERT_NE(mine, MAP_FAILED);
+  int released = 0;
+  AtollBufferOptions shared = ATOLL_BUFFER_OPTIONS_INIT;
+  shared.kind = ATOLL_BUFFER_SHARED;
+  shared.fd = file;
+  shared.size = kBytes - 64;
+  shared.offset = 64;
+  shared.release = [](void* count) { ++*static_cast<int*>(count); };
+  shared.user_data = &released;
+  AtollBuffer* others = nullptr;
+  shared.size = kBytes;
+  EXPECT_EQ(AtollBufferCreate(&shared, &others), ATOLL_INVALID_ARGUMENT);  // beyond its end
+  shared.offset = -64;
+  EXPECT_EQ(AtollBufferCreate(&shared, &others), ATOLL_INVALID_ARGUMENT);
+  EXPECT_EQ(released, 0);
+  shared.offset = 64;
+  shared.size = kBytes - 64;
+  ASSERT_EQ(AtollBufferCreate(&shared, &others), ATOLL_OK) << AtollLastError();
+  EXPECT_NE(ftruncate(file, 0), 0);  // nobody makes it smaller now
+  close(file);
+  AtollBufferOptions own_options = ATOLL_BUFFER_OPTIONS_INIT;
+  own_options.kind = ATOLL_BUFFER_SHARED;
+  own_options.size = kFrameBytes;
+  AtollBuffer* own = nullptr;
+  ASSERT_EQ(AtollBufferCreate(&own_options, &own), ATOLL_OK) << AtollLastError();
+  EXPECT_EQ(AtollBufferSize(own), kFrameBytes);
+
+  for (int round = 0; round < 12; ++round) {
+    const size_t frame = static_cast<size_t>(round) % kFrames * kFrameBytes + 64;
+    std::vector<uint8_t> image(kPixels);
+    for (size_t k = 0; k < kPixels; ++k) image[k] = static_cast<uint8_t>(k * k + round);
+    std::copy(image.begin(), image.end(), mine + frame);
+    const bool to_own = round % 2 == 0;
+    const size_t output_at = to_own ? 128 : kFrames * kFrameBytes;
+    ASSERT_EQ(AtollInterpreterSetInputBuffer(interpreter, 0, others, frame - 64), ATOLL_OK)
+        << AtollLastError();
+    ASSERT_EQ(AtollInterpreterSetOutputBuffer(interpreter, 0, to_own ? own : others, output_at),
+              ATOLL_OK)
+        << AtollLastError();
+    ASSERT_EQ(AtollInterpreterInvoke(interpreter), ATOLL_OK) << AtollLastError();
+    int64_t copied = -1;
+    EXPECT_EQ(AtollInterpreterGetCopiedBytes(interpreter, &copied), ATOLL_OK);
+    EXPECT_EQ(copied, to_own ? 0 : int64_t{kClasses});
+    ASSERT_EQ(
+        AtollTensorCopyFromBuffer(AtollInterpreterGetInputTensor(on_cpu, 0), image.data(), kPixels),
+        ATOLL_OK);
+    ASSERT_EQ(AtollInterpreterInvoke(on_cpu), ATOLL_OK) << AtollLastError();
+    const uint8_t* const output = to_own ? static_cast<const uint8_t*>(AtollBufferData(own)) + 128
+                                         : mine + 64 + kFrames * kFrameBytes;
+    EXPECT_EQ(std::memcmp(AtollTensorConstData(AtollInterpreterGetOutputTensor(on_cpu, 0)), output,
+                          kClasses),
+              0);
+  }
+  AtollBufferDelete(others);
+  AtollBufferDelete(own);
+  EXPECT_EQ(released, 0);  // the interpreter has it
+  AtollInterpreterDelete(interpreter);
+  EXPECT_EQ(released, 1);
+  AtollInterpreterDelete(on_cpu);
+  AtollDelegateDelete(options.delegate);
+  AtollModelDelete(model);
+  AtollBrokerStop(broker);
+  serving.join();
+  AtollBrokerDelete(broker);
+  munmap(mine, kBytes);
+  std::filesystem::remove_all(folder);
+
+  // What is no memfd that can be sealed, and what has other seals.
+  for (const int wrong :
+       {open("/dev/null", O_RDWR | O_CLOEXEC), memfd_create("sealed", MFD_CLOEXEC), 1 << 20}) {
+    shared.fd = wrong;
+    EXPECT_EQ(AtollBufferCreate(&shared, &others), ATOLL_INVALID_ARGUMENT) << wrong;
+    if (wrong < 1 << 20) close(wrong);
+  }
 }
 
 // The broker reads and writes the interpreter's memory where it is.

@@ -316,7 +316,12 @@ typedef enum AtollBufferKind {
   /* The caller's, at `data`, which stays there until `release` says that it is not needed any more.
    */
   ATOLL_BUFFER_CALLER = 1,
-  ATOLL_BUFFER_SHARED = 2, /* a file that processes share, `fd` from `offset` on */
+  /* Memory that a broker's device (docs/broker.md) uses where it is. With `fd` -1: of Atoll's own,
+   * as ATOLL_BUFFER_HEAP. Else `size` bytes of the memfd `fd` from `offset` on, which others may
+   * map, too; Atoll seals it against changes of its size and has a descriptor of its own. A broker
+   * reads inputs from there; outputs are copied into it, as nobody could take it from a broker that
+   * hangs. */
+  ATOLL_BUFFER_SHARED = 2,
   ATOLL_BUFFER_DMABUF = 3, /* a dma-buf, `fd` */
   /* As ATOLL_BUFFER_CALLER, and on a device that reaches memory itself (PCIe) never a copy for it:
    * AtollInterpreterSetInputBuffer and AtollInterpreterSetOutputBuffer fail if it cannot be pinned,
@@ -337,8 +342,8 @@ typedef struct AtollBufferOptions {
 #define ATOLL_BUFFER_OPTIONS_INIT \
   { sizeof(AtollBufferOptions), ATOLL_BUFFER_HEAP, -1, NULL, 0, 0, NULL, NULL }
 
-/* ATOLL_UNSUPPORTED for kinds that this version only names: _SHARED and _DMABUF. After
- * a failure, `release` is not called. */
+/* ATOLL_UNSUPPORTED for the kind that this version only names, _DMABUF. After a failure, `release`
+ * is not called. */
 ATOLL_EXPORT AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** buffer);
 ATOLL_EXPORT void AtollBufferDelete(AtollBuffer* buffer);
 ATOLL_EXPORT void* AtollBufferData(const AtollBuffer* buffer);

@@ -27,10 +27,13 @@
 
 #include "driver/broker/broker_chip.h"
 #include "driver/broker/messages.h"
+#include "driver/coral/executable.h"
 #include "driver/open_device.h"
 #include "runtime/base/buffer.h"
 #include "serve/broker/client.h"
 #include "tests/serve/broker/broker_testing.h"
+#include "tests/support/coral_packages.h"
+#include "tests/support/echoing_coral.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/forwarding_chip.h"
 #include "tests/support/rng.h"
@@ -120,15 +123,17 @@ TEST(Broker, IsReplacedUnderRequestsOfWhichNoneIsLost) {
   const auto device = OpenAt(folder.socket(), OnDeviceLoss::kReplay);
   const auto id = device->Load(Table(7));
   ASSERT_TRUE(id.ok());
+  std::atomic<int> done{0};
   std::atomic<bool> stop{false};
   std::thread client([&] {
-    for (uint8_t i = 0; !stop; ++i) {
+    for (uint8_t i = 0; !stop; ++i, ++done) {
       const Status status = RunTable(device.get(), *id, 7, i);
       ASSERT_TRUE(status.ok()) << status.message();
     }
   });
   for (int round = 0; round < 5; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    const int before = done;
+    EXPECT_TRUE(Eventually([&] { return done >= before + 20; }));
     broker.reset();
     broker = std::make_unique<Serving>(folder.socket());
   }
@@ -500,6 +505,125 @@ TEST_F(LentMemory, IsTakenFromABrokerThatDoesNotAnswer) {
   EXPECT_EQ(memory_.data()[4096], 50);
   EXPECT_TRUE(Eventually([&] { return RunLent(2, &report).ok(); }));
   EXPECT_EQ(report.bytes_copied, 0u);
+}
+
+// Memory that somebody else has, too, and that therefore stays where it is.
+TEST_F(LentMemory, OfOthersIsReadAlone) {
+  const BrokerProcess broker(folder_.socket());
+  Open(folder_.socket(), OnDeviceLoss::kFail);
+  HostMemory others(memory_.bytes(), memory_.memfd());
+  others.may_be_replaced = false;
+  ASSERT_TRUE(device_->RegisterMemory(others).ok());
+  RequestReport report;
+  EXPECT_TRUE(RunLent(1, &report).ok());
+  EXPECT_EQ(report.bytes_copied, kBytes);
+  const ino_t before = Inode();
+  ASSERT_TRUE(broker.Stop());
+  std::thread waiting([&] { EXPECT_FALSE(RunLent(50, &report, /*timeout_ms=*/100).ok()); });
+  EXPECT_TRUE(Eventually([&] { return device_->health().failures > 0; }));
+  // When it goes on, it cannot write into it.
+  kill(broker.id(), SIGCONT);
+  waiting.join();
+  EXPECT_EQ(memory_.data()[7], 0xee);
+  EXPECT_TRUE(Eventually([&] { return RunLent(2, &report).ok(); }));
+  EXPECT_EQ(report.bytes_copied, kBytes);
+  EXPECT_EQ(Inode(), before);
+}
+
+// Executables of a Coral go there as their packages, and are there once.
+class CoralBroker : public ::testing::Test {
+ protected:
+  static std::shared_ptr<const CoralExecutable> Sum(const PackedModel& model = StandAloneModel()) {
+    CoralExecutable executable = *ReadCoralPackage(WritePackage(model));
+    executable.name = "sum";
+    executable.package = WritePackage(model);
+    return std::make_shared<const CoralExecutable>(std::move(executable));
+  }
+  // That every byte is the sum of the inputs'.
+  static Status Run(Device* device, ExecutableId id, const AnyExecutable& executable) {
+    std::vector<uint8_t> input(executable.inputs[0].bytes, 3), output(executable.outputs[0].bytes);
+    ATOLL_ASSIGN_OR_RETURN(
+        const RequestId request,
+        device->Submit({.executable = id, .inputs = {input}, .outputs = {output}}));
+    ATOLL_RETURN_IF_ERROR(device->Wait(request, nullptr));
+    const auto sum = static_cast<uint8_t>(3 * input.size());
+    return std::ranges::count(output, sum) == static_cast<ptrdiff_t>(output.size())
+               ? Status()
+               : InternalError("wrong bytes");
+  }
+
+  const Folder folder_;
+  const Serving broker_{folder_.socket(), {}, EchoingCoralDevice()};
+};
+
+TEST_F(CoralBroker, SharesItAmongPrograms) {
+  const auto first = OpenAt(folder_.socket());
+  const auto second = OpenAt(folder_.socket());
+  EXPECT_EQ(first->info().family, DeviceFamily::kCoral);
+  EXPECT_TRUE(first->info().is_elsewhere);
+  const auto sum = Sum();
+  const auto other = Sum(CachingModel(77));
+  const ExecutableId ids[] = {*first->Load(sum), *first->Load(other), *second->Load(sum)};
+  EXPECT_EQ(broker_->executables(), 2u);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(Run(first.get(), ids[0], *sum).ok());
+    EXPECT_TRUE(Run(second.get(), ids[2], *sum).ok());
+    EXPECT_TRUE(Run(first.get(), ids[1], *other).ok());
+  }
+}
+
+TEST_F(CoralBroker, RefusesWhatIsNoPackage) {
+  const auto device = OpenAt(folder_.socket());
+  // A program for another family, one without its package, and one whose package is damaged.
+  EXPECT_EQ(device->Load(Table(1)).status().code(), StatusCode::kUnsupported);
+  CoralExecutable changed = *Sum();
+  changed.package.clear();
+  EXPECT_EQ(device->Load(std::make_shared<const CoralExecutable>(changed)).status().code(),
+            StatusCode::kInvalidArgument);
+  changed.package.assign(100, 0xee);
+  EXPECT_EQ(device->Load(std::make_shared<const CoralExecutable>(changed)).status().code(),
+            StatusCode::kCorruptModel);
+  changed.package = WriteExecutable(*Table(1));
+  EXPECT_EQ(device->Load(std::make_shared<const CoralExecutable>(changed)).status().code(),
+            StatusCode::kCorruptModel);
+  const auto sum = Sum();
+  const auto id = device->Load(sum);
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  EXPECT_TRUE(Run(device.get(), *id, *sum).ok());
+}
+
+// `auto` takes no Coral, behind a broker neither.
+TEST_F(CoralBroker, IsNotForEverybody) {
+  ASSERT_EQ(setenv("ATOLL_BROKER", folder_.socket().c_str(), 1), 0);
+  const auto device = OpenDevice({.device = "auto"});
+  ASSERT_EQ(unsetenv("ATOLL_BROKER"), 0);
+  ASSERT_TRUE(device.ok());
+  EXPECT_EQ((*device)->info().family, DeviceFamily::kAtoll1);
+  EXPECT_FALSE((*device)->info().is_elsewhere);
+}
+
+// Whom the broker serves: more than a message has, and no client itself.
+TEST(Broker, TellsWhomItServes) {
+  const Folder folder;
+  BrokerOptions options;
+  options.limits = {.clients = 300, .clients_of_user = 300};
+  const Serving broker(folder.socket(), options);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 250; ++i) {
+    clients.push_back(std::make_unique<RawClient>(folder.socket()));
+    ASSERT_TRUE(clients.back()->Hello("client " + std::to_string(i)));
+  }
+  const auto link =
+      BrokerLink::Connect(folder.socket(), "who asks", Clock::now() + std::chrono::minutes(1));
+  ASSERT_TRUE(link.ok()) << link.status().message();
+  const auto rows = (*link)->Clients(Clock::now() + std::chrono::minutes(1));
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  ASSERT_THAT(*rows, SizeIs(250));
+  for (size_t i = 0; i < rows->size(); ++i) {
+    EXPECT_STREQ((*rows)[i].name, ("client " + std::to_string(i)).c_str());
+    EXPECT_EQ((*rows)[i].user, getuid());
+    EXPECT_EQ((*rows)[i].process, static_cast<uint32_t>(getpid()));
+  }
 }
 
 // What a hostile client gets, and that another one goes on.
