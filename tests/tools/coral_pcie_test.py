@@ -58,28 +58,36 @@ class CoralPcieTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.directory = pathlib.Path(directory.name)
 
+    def device_environment(self, way, scenario, log):
+        plans = [str(GOLDEN / f"plans/{m}.plan") for m in scenario["models"]]
+        return {**os.environ, "LD_PRELOAD": STUB, "FAKEAPEX_LOG": str(log),
+                "FAKEAPEX_PLAN": ":".join(plans), "ATOLL_ACTIVITY": "off",
+                "FAKEAPEX_VFIO": "1" if way == "vfio" else "0"}
+
     def run_over(self, way, scenario, command, log="/dev/null", **environment):
         """The ended process, and how long it took."""
-        plans = [str(GOLDEN / f"plans/{m}.plan") for m in scenario["models"]]
-        environment = {**os.environ, "LD_PRELOAD": STUB, "FAKEAPEX_LOG": str(log),
-                       "FAKEAPEX_PLAN": ":".join(plans), "ATOLL_ACTIVITY": "off",
-                       "FAKEAPEX_VFIO": "1" if way == "vfio" else "0", **environment}
+        environment = {**self.device_environment(way, scenario, log), **environment}
         begin = time.monotonic()
         done = subprocess.run([str(word) for word in command], env=environment, text=True,
                               capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
         return done, time.monotonic() - begin
 
-    def run_scenario(self, way, scenario, log="/dev/null", **environment):
+    def run_command(self, scenario, device):
         # Any model without an operator for a Coral opens the device and runs on the CPU.
         models = [model_path(m) for m in scenario["models"]] or [atoll_command.FASHION_MODEL]
-        command = [*COMMAND, "run", *models, "--device", DEVICES[way], "--json", "--seed",
+        command = [*COMMAND, "run", *map(str, models), "--device", device, "--json", "--seed",
                    ",".join(map(str, scenario["seeds"]))]
         if scenario["order"]:
             command += ["--order", ",".join(map(str, scenario["order"]))]
-        for option in scenario["options"]:
-            key, value = option.split("=")
-            if key == "Performance":
-                command += ["--performance", value.lower()]
+        return command
+
+    def device_arguments(self, scenario):
+        options = dict(option.split("=") for option in scenario["options"])
+        performance = options.get("Performance")
+        return ["--performance", performance.lower()] if performance else []
+
+    def run_scenario(self, way, scenario, log="/dev/null", **environment):
+        command = self.run_command(scenario, DEVICES[way]) + self.device_arguments(scenario)
         return self.run_over(way, scenario, command, log, **environment)
 
     def run_session(self, way, scenario, *options, log="/dev/null", **environment):
@@ -106,11 +114,13 @@ class CoralPcieTest(unittest.TestCase):
         return [[o["sha256"] for o in e["outputs"]] for e in events if e["event"] == "invoke"]
 
 
-class Recordings(CoralPcieTest):
+class EveryScenario:
+    """What the chip is told is what was recorded, and so is what comes of it. `run_on` runs it."""
+
     def check(self, way, scenario, **environment):
         log = self.directory / f"{scenario['name']}.{way}.log"
         log.unlink(missing_ok=True)
-        done, _ = self.run_scenario(way, scenario, log, **environment)
+        done = self.run_on(way, scenario, log, **environment)
         self.compare(scenario, log, done.stderr)
         wanted = self.wanted_outputs(scenario) if scenario["models"] else []
         self.assertEqual(done.returncode, BAD_MODEL if wanted is None else 0, done.stderr)
@@ -127,6 +137,11 @@ class Recordings(CoralPcieTest):
                     with self.subTest(scenario["name"], way=way):
                         self.check(way, scenario)
         self.assertLess(len(absent), len(SCENARIOS))
+
+
+class Recordings(EveryScenario, CoralPcieTest):
+    def run_on(self, way, scenario, log, **environment):
+        return self.run_scenario(way, scenario, log, **environment)[0]
 
     def test_a_session_over_vfio_is_played_back(self):
         scenario = SCENARIOS["cocompiled_pair"]
@@ -152,6 +167,28 @@ class Recordings(CoralPcieTest):
                 for environment in ({"FAKEAPEX_QUIET_MS": "0"}, {"FAKEAPEX_RETIRE": "late"}):
                     with self.subTest(name, way=way, **environment):
                         self.check(way, scenario, **environment)
+
+
+class Broker(EveryScenario, CoralPcieTest):
+    """A broker has the Coral: one client tells the chip no more than without."""
+
+    def run_on(self, way, scenario, log):
+        socket = self.directory / f"{way}.sock"
+        environment = {**os.environ, "ATOLL_ACTIVITY": "off"}
+        with subprocess.Popen(
+                [*COMMAND, "broker", "--device", DEVICES[way], "--socket", str(socket),
+                 *self.device_arguments(scenario)], stdout=subprocess.PIPE, text=True,
+                env=self.device_environment(way, scenario, log)) as broker:
+            try:
+                self.assertIn(str(socket), broker.stdout.readline())
+                done = subprocess.run(self.run_command(scenario, f"broker:{socket}"), text=True,
+                                      env=environment, capture_output=True, check=False,
+                                      timeout=TIMEOUT_SECONDS)
+                broker.terminate()
+                self.assertEqual(broker.wait(TIMEOUT_SECONDS), 0)
+            finally:
+                broker.kill()
+        return done
 
 
 class Sessions(CoralPcieTest):
