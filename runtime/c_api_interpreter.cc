@@ -15,7 +15,6 @@ using atollrt::Format;
 using atollrt::Has;
 using atollrt::HasIndex;
 using atollrt::InvalidArgument;
-using atollrt::NullArgument;
 using atollrt::Status;
 using atollrt::ToC;
 
@@ -98,23 +97,66 @@ bool IsReady(const AtollTensor& tensor) {
   return false;
 }
 
-AtollStatus SetMemory(AtollInterpreter* interpreter, const char* kind,
-                      const std::vector<int32_t>& tensors, int32_t index, const AtollBuffer* buffer,
-                      size_t offset) {
-  if (!HasIndex(kind, index, tensors.size())) return ATOLL_INVALID_ARGUMENT;
-  if (const Status status = CheckReady(*interpreter); !status.ok()) return ToC(status);
+Status SetMemory(AtollInterpreter* interpreter, const char* kind,
+                 const std::vector<int32_t>& tensors, int32_t index, const AtollBuffer* buffer,
+                 size_t offset) {
+  ATOLL_RETURN_IF_ERROR(CheckReady(*interpreter));
   const int32_t tensor = tensors[static_cast<size_t>(index)];
-  if (buffer == nullptr) return ToC(interpreter->interpreter->SetTensorMemory(tensor, {}, {}));
+  if (buffer == nullptr) return interpreter->interpreter->SetTensorMemory(tensor, {}, {});
   const atollrt::Tensor& t = interpreter->interpreter->graph().tensors[tensor];
   const auto size = static_cast<size_t>(t.byte_size());
   if (offset > buffer->bytes.size() || buffer->bytes.size() - offset < size) {
-    return ToC(InvalidArgument("%s '%s' has %zu bytes; the buffer has %zu, from %zu on", kind,
-                               t.name.c_str(), size, buffer->bytes.size(), offset));
+    return InvalidArgument("%s '%s' has %zu bytes; the buffer has %zu, from %zu on", kind,
+                           t.name.c_str(), size, buffer->bytes.size(), offset);
   }
-  Status status =
-      interpreter->interpreter->SetTensorMemory(tensor, buffer->bytes.subspan(offset, size),
-                                                buffer->owner, buffer->for_device, buffer->whole);
-  return ToC(std::move(status).WithContext(Format("%s '%s'", kind, t.name.c_str())));
+  return interpreter->interpreter
+      ->SetTensorMemory(tensor, buffer->bytes.subspan(offset, size), buffer->owner,
+                        buffer->for_device, buffer->whole)
+      .WithContext(Format("%s '%s'", kind, t.name.c_str()));
+}
+
+Status CreateBuffer(const AtollBufferOptions& given, AtollBuffer** buffer) {
+  AtollBufferOptions read = ATOLL_BUFFER_OPTIONS_INIT;
+  ATOLL_RETURN_IF_ERROR(atollrt::ReadOptions(
+      "AtollBufferOptions", "ATOLL_BUFFER_OPTIONS_INIT", &given,
+      {ATOLL_END_OF(AtollBufferOptions, kind), ATOLL_END_OF(AtollBufferOptions, fd),
+       ATOLL_END_OF(AtollBufferOptions, data), ATOLL_END_OF(AtollBufferOptions, size),
+       ATOLL_END_OF(AtollBufferOptions, offset), ATOLL_END_OF(AtollBufferOptions, release),
+       ATOLL_END_OF(AtollBufferOptions, user_data)},
+      &read, sizeof(read)));
+  int32_t kind = 0;  // a caller may have any number there
+  static_assert(sizeof(kind) == sizeof(read.kind));
+  std::memcpy(&kind, &read.kind, sizeof(kind));
+  std::shared_ptr<void> owner;
+  std::span<uint8_t> bytes(static_cast<uint8_t*>(read.data), read.size);
+  atollrt::HostMemory whole({});
+  if (kind == ATOLL_BUFFER_HEAP || kind == ATOLL_BUFFER_SHARED) {
+    const bool is_callers = kind == ATOLL_BUFFER_SHARED && read.fd >= 0;
+    auto memory = kind == ATOLL_BUFFER_HEAP ? atollrt::Buffer::Allocate(read.size)
+                  : is_callers              ? atollrt::Buffer::MapShared(read.fd)
+                                            : atollrt::Buffer::AllocateShared(read.size);
+    ATOLL_RETURN_IF_ERROR(memory.status());
+    whole = {(*memory).bytes(), (*memory).memfd()};
+    whole.may_be_replaced = !is_callers;
+    const size_t offset = is_callers ? static_cast<size_t>(read.offset) : 0;
+    if (offset > whole.bytes.size() || read.size > whole.bytes.size() - offset) {
+      return InvalidArgument("file %d has %zu bytes, %zu from %zu on are wanted", read.fd,
+                             whole.bytes.size(), read.size, offset);
+    }
+    bytes = whole.bytes.subspan(offset, read.size);
+    owner = std::make_shared<atollrt::Buffer>(*std::move(memory));
+  } else if (kind == ATOLL_BUFFER_CALLER || kind == ATOLL_BUFFER_DMA) {
+    if (read.data == nullptr && read.size > 0) {
+      return InvalidArgument("argument 'AtollBufferOptions.data' is NULL");
+    }
+    owner = {read.data, [release = read.release, user_data = read.user_data](void*) {
+               if (release != nullptr) release(user_data);
+             }};
+  } else {
+    return atollrt::Unsupported("buffers of kind %d cannot be made yet", static_cast<int>(kind));
+  }
+  *buffer = new AtollBuffer{std::move(owner), bytes, kind == ATOLL_BUFFER_DMA, whole};
+  return {};
 }
 
 }  // namespace
@@ -182,70 +224,22 @@ AtollStatus AtollInterpreterAllocateTensors(AtollInterpreter* interpreter) {
 AtollStatus AtollInterpreterSetInputBuffer(AtollInterpreter* interpreter, int32_t index,
                                            const AtollBuffer* buffer, size_t offset) {
   ATOLL_RETURN_IF_NULL(interpreter);
-  return SetMemory(interpreter, "input", interpreter->interpreter->graph().inputs, index, buffer,
-                   offset);
+  const std::vector<int32_t>& tensors = interpreter->interpreter->graph().inputs;
+  if (!HasIndex("input", index, tensors.size())) return ATOLL_INVALID_ARGUMENT;
+  return ToC(SetMemory(interpreter, "input", tensors, index, buffer, offset));
 }
 
 AtollStatus AtollInterpreterSetOutputBuffer(AtollInterpreter* interpreter, int32_t index,
                                             const AtollBuffer* buffer, size_t offset) {
   ATOLL_RETURN_IF_NULL(interpreter);
-  return SetMemory(interpreter, "output", interpreter->interpreter->graph().outputs, index, buffer,
-                   offset);
+  const std::vector<int32_t>& tensors = interpreter->interpreter->graph().outputs;
+  if (!HasIndex("output", index, tensors.size())) return ATOLL_INVALID_ARGUMENT;
+  return ToC(SetMemory(interpreter, "output", tensors, index, buffer, offset));
 }
 
 AtollStatus AtollBufferCreate(const AtollBufferOptions* options, AtollBuffer** buffer) {
   ATOLL_RETURN_IF_NULL(options, buffer);
-  AtollBufferOptions read = ATOLL_BUFFER_OPTIONS_INIT;
-  if (const Status status = atollrt::ReadOptions(
-          "AtollBufferOptions", "ATOLL_BUFFER_OPTIONS_INIT", options,
-          {ATOLL_END_OF(AtollBufferOptions, kind), ATOLL_END_OF(AtollBufferOptions, fd),
-           ATOLL_END_OF(AtollBufferOptions, data), ATOLL_END_OF(AtollBufferOptions, size),
-           ATOLL_END_OF(AtollBufferOptions, offset), ATOLL_END_OF(AtollBufferOptions, release),
-           ATOLL_END_OF(AtollBufferOptions, user_data)},
-          &read, sizeof(read));
-      !status.ok()) {
-    return ToC(status);
-  }
-  int32_t kind = 0;  // a caller may have any number there
-  static_assert(sizeof(kind) == sizeof(read.kind));
-  std::memcpy(&kind, &read.kind, sizeof(kind));
-  const bool is_shared = kind == ATOLL_BUFFER_SHARED;
-  if (kind == ATOLL_BUFFER_HEAP || is_shared) {
-    const bool is_callers = is_shared && read.fd >= 0;
-    auto memory = !is_shared   ? atollrt::Buffer::Allocate(read.size)
-                  : is_callers ? atollrt::Buffer::MapShared(read.fd)
-                               : atollrt::Buffer::AllocateShared(read.size);
-    if (!memory.ok()) return ToC(memory.status());
-    const size_t there = (*memory).size();
-    const auto offset = is_callers ? static_cast<size_t>(read.offset) : 0;
-    if (offset > there || read.size > there - offset) {
-      return ToC(InvalidArgument("file %d has %zu bytes; %zu from %zu on are beyond it", read.fd,
-                                 there, read.size, offset));
-    }
-    const std::shared_ptr<atollrt::Buffer> owner(
-        new atollrt::Buffer(*std::move(memory)),
-        [release = is_callers ? read.release : nullptr,
-         user_data = read.user_data](atollrt::Buffer* mapped) {
-          delete mapped;
-          if (release != nullptr) release(user_data);
-        });
-    *buffer = new AtollBuffer{
-        owner, owner->bytes().subspan(offset, read.size), false, {owner->bytes(), owner->memfd()}};
-    (*buffer)->whole.may_be_replaced = !is_callers;
-    return ToC(Status());
-  }
-  if (kind != ATOLL_BUFFER_CALLER && kind != ATOLL_BUFFER_DMA) {
-    return ToC(atollrt::Unsupported(
-        "buffers of kind %d cannot be made yet; ATOLL_BUFFER_HEAP, _CALLER, _SHARED and _DMA can",
-        static_cast<int>(kind)));
-  }
-  if (read.data == nullptr && read.size > 0) return NullArgument("AtollBufferOptions.data");
-  auto* const data = static_cast<uint8_t*>(read.data);
-  std::shared_ptr<void> owner(data, [release = read.release, user_data = read.user_data](void*) {
-    if (release != nullptr) release(user_data);
-  });
-  *buffer = new AtollBuffer{std::move(owner), {data, read.size}, kind == ATOLL_BUFFER_DMA};
-  return ToC(Status());
+  return ToC(CreateBuffer(*options, buffer));
 }
 
 void AtollBufferDelete(AtollBuffer* buffer) { delete buffer; }

@@ -118,17 +118,13 @@ Status Interpreter::InvokeFallback(const Status& reason) {
 
 // In the place of what was registered there.
 Status Interpreter::Register(const HostMemory& memory, std::span<uint8_t>* registered) {
-  const std::span<uint8_t> before = std::exchange(*registered, {});
-  const auto forget = [&] {
-    if (!before.empty()) delegate_->UnregisterMemory(before);
-  };
-  // First, as the same addresses may be other memory now; but what has parts for several tensors
-  // stays with the device while one takes the place of the other.
-  const bool is_file = memory.memfd >= 0;
-  if (!is_file) forget();
+  // The other parts of a file need not be told of again: its owner is still here.
+  if (memory.memfd >= 0 && memory.bytes.data() == registered->data()) return {};
+  // First, as the same addresses may be other memory now.
+  if (!registered->empty()) delegate_->UnregisterMemory(*registered);
+  *registered = {};
   Status status = memory.bytes.empty() ? Status() : delegate_->RegisterMemory(memory);
   if (status.ok()) *registered = memory.bytes;
-  if (is_file) forget();
   return status;
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/base/buffer.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -17,8 +15,6 @@ namespace {
 // From here on, pages that the kernel clears when they are first written are cheaper than clearing
 // all at once.
 constexpr size_t kMappedFrom = size_t{1} << 18;
-
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 void TellListener(int64_t bytes) {
   if (auto* const listener = Buffer::mapping_listener.load(); listener != nullptr) listener(bytes);
@@ -51,47 +47,6 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   }
   buffer.size_ = size_bytes;
   std::memset(buffer.data_, 0, rounded);
-  return buffer;
-}
-
-Result<Buffer> Buffer::AllocateShared(size_t size_bytes) {
-  Buffer buffer;
-  if (size_bytes == 0) return buffer;
-  buffer.memfd_ = memfd_create("atoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  void* memory = MAP_FAILED;
-  if (ftruncate(buffer.memfd_, static_cast<off_t>(size_bytes)) == 0 &&
-      fcntl(buffer.memfd_, F_ADD_SEALS, kSeals) == 0) {
-    memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.memfd_, 0);
-  }
-  if (memory == MAP_FAILED) {
-    return ResourceExhausted("out of memory: cannot allocate %zu bytes", size_bytes);
-  }
-  buffer.data_ = static_cast<uint8_t*>(memory);
-  buffer.size_ = buffer.mapped_bytes_ = size_bytes;
-  TellListener(static_cast<int64_t>(size_bytes));
-  return buffer;
-}
-
-Result<Buffer> Buffer::MapShared(int file) {
-  Buffer buffer;
-  buffer.memfd_ = fcntl(file, F_DUPFD_CLOEXEC, 0);
-  (void)fcntl(buffer.memfd_, F_ADD_SEALS, kSeals);  // which it may have already
-  const int seals = fcntl(buffer.memfd_, F_GET_SEALS);
-  struct stat status = {};
-  void* memory = MAP_FAILED;
-  if (seals >= 0 && (seals & kSeals) == kSeals && fstat(buffer.memfd_, &status) == 0) {
-    memory = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED,
-                  buffer.memfd_, 0);
-  }
-  if (memory == MAP_FAILED) {
-    return InvalidArgument(
-        "file %d is no memory that can be shared: a memfd is wanted, made with MFD_ALLOW_SEALING, "
-        "of its final size, open for reading and writing",
-        file);
-  }
-  buffer.data_ = static_cast<uint8_t*>(memory);
-  buffer.size_ = buffer.mapped_bytes_ = static_cast<size_t>(status.st_size);
-  TellListener(static_cast<int64_t>(buffer.size_));
   return buffer;
 }
 

@@ -61,6 +61,8 @@ class Buffer {
   static inline std::atomic<void (*)(int64_t bytes)> mapping_listener = nullptr;
 
  private:
+  bool MapFile();
+
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
   size_t mapped_bytes_ = 0;  // 0: from the heap

@@ -215,20 +215,16 @@ TEST(Fashion, SharesBuffersWithABroker) {
   auto* const mine =
       static_cast<uint8_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   ASSERT_NE(mine, MAP_FAILED);
-  int released = 0;
   AtollBufferOptions shared = ATOLL_BUFFER_OPTIONS_INIT;
   shared.kind = ATOLL_BUFFER_SHARED;
   shared.fd = file;
   shared.size = kBytes - 64;
   shared.offset = 64;
-  shared.release = [](void* count) { ++*static_cast<int*>(count); };
-  shared.user_data = &released;
   AtollBuffer* others = nullptr;
   shared.size = kBytes;
   EXPECT_EQ(AtollBufferCreate(&shared, &others), ATOLL_INVALID_ARGUMENT);  // beyond its end
   shared.offset = -64;
   EXPECT_EQ(AtollBufferCreate(&shared, &others), ATOLL_INVALID_ARGUMENT);
-  EXPECT_EQ(released, 0);
   shared.offset = 64;
   shared.size = kBytes - 64;
   ASSERT_EQ(AtollBufferCreate(&shared, &others), ATOLL_OK) << AtollLastError();
@@ -269,9 +265,7 @@ TEST(Fashion, SharesBuffersWithABroker) {
   }
   AtollBufferDelete(others);
   AtollBufferDelete(own);
-  EXPECT_EQ(released, 0);  // the interpreter has it
   AtollInterpreterDelete(interpreter);
-  EXPECT_EQ(released, 1);
   AtollInterpreterDelete(on_cpu);
   AtollDelegateDelete(options.delegate);
   AtollModelDelete(model);

@@ -318,9 +318,9 @@ typedef enum AtollBufferKind {
   ATOLL_BUFFER_CALLER = 1,
   /* Memory that a broker's device (docs/broker.md) uses where it is. With `fd` -1: of Atoll's own,
    * as ATOLL_BUFFER_HEAP. Else `size` bytes of the memfd `fd` from `offset` on, which others may
-   * map, too; Atoll seals it against changes of its size and has a descriptor of its own. A broker
-   * reads inputs from there; outputs are copied into it, as nobody could take it from a broker that
-   * hangs. */
+   * map, too; Atoll seals it against changes of its size, and keeps it open itself: `release` is
+   * not called. Brokers read inputs there; outputs are copied, as nobody could take it from one
+   * that hangs. libatoll-core has none. */
   ATOLL_BUFFER_SHARED = 2,
   ATOLL_BUFFER_DMABUF = 3, /* a dma-buf, `fd` */
   /* As ATOLL_BUFFER_CALLER, and on a device that reaches memory itself (PCIe) never a copy for it:
