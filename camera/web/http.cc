@@ -12,9 +12,10 @@
 namespace atollrt {
 namespace {
 
-constexpr std::array<std::pair<int, const char*>, 12> kReasons = {{
+constexpr std::array<std::pair<int, const char*>, 13> kReasons = {{
     {200, "OK"},
     {400, "Bad Request"},
+    {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
@@ -114,7 +115,8 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
   const std::pair<const char*, std::string*> told[] = {{"origin", &request->origin},
                                                        {"sec-fetch-site", &request->fetch_site},
                                                        {"sec-fetch-mode", &request->fetch_mode},
-                                                       {"sec-fetch-dest", &request->fetch_dest}};
+                                                       {"sec-fetch-dest", &request->fetch_dest},
+                                                       {"authorization", &request->authorization}};
   int hosts = 0;
   while (true) {
     const std::optional<std::string_view> line = TakeLine(&rest);
@@ -163,13 +165,13 @@ std::string_view QueryValue(std::string_view query, std::string_view name) {
   return {};
 }
 
-bool IsForeign(const HttpRequest& request) {
+bool IsForeign(const HttpRequest& request, std::string_view scheme) {
   return atollserve::IsForeign({.host = request.host,
                                 .origin = request.origin,
                                 .fetch_site = request.fetch_site,
                                 .fetch_mode = request.fetch_mode,
                                 .fetch_dest = request.fetch_dest},
-                               "http");
+                               scheme);
 }
 
 std::string FormatHead(const HttpHead& head) {

@@ -33,6 +33,7 @@ struct HttpRequest {
   std::string fetch_site;  // Sec-Fetch-Site
   std::string fetch_mode;
   std::string fetch_dest;
+  std::string authorization;  // of who asks; "" without
 };
 
 // What a request gets instead of what it asks for.
@@ -51,8 +52,8 @@ ParseState ParseRequest(std::string_view bytes, HttpRequest* request, HttpRefusa
 std::string_view QueryValue(std::string_view query, std::string_view name);
 
 // Whether a browser asks on behalf of a page from elsewhere, other than by following a link to
-// here.
-bool IsForeign(const HttpRequest& request);
+// here. `scheme` is that of the server: "http".
+bool IsForeign(const HttpRequest& request, std::string_view scheme);
 
 struct HttpHead {
   int status = 200;

@@ -5,6 +5,7 @@
 // stream has a deadline.
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -23,15 +24,20 @@
 #include "atoll/check.h"
 #include "camera/sources/http_text.h"
 #include "camera/web/http.h"
-#include "camera/web/listen.h"
 #include "camera/web/newest_frame.h"
 #include "camera/web/page_files.h"
 #include "camera/web/status_text.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/monotonic.h"
+#include "serve/access/listener.h"
+#include "serve/access/tls.h"
 
 namespace atollrt {
 namespace {
+
+using atollserve::Access;
+using atollserve::Listener;
+using atollserve::TlsStream;
 
 constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -42,6 +48,8 @@ constexpr int64_t kStatusAgeNs = 100 * kNsPerMs;
 constexpr int64_t kLingerNs = 1000 * kNsPerMs;
 // What a viewer may send that nobody asked it for.
 constexpr size_t kMaxIgnoredBytes = 16384;
+// In the kernel, of each viewer: enough for a fast one, and little that is old for a slow one.
+constexpr int kSendBufferBytes = 256 << 10;
 // After accept() found no descriptor or memory free.
 constexpr int64_t kAcceptPauseNs = 100 * kNsPerMs;
 
@@ -85,6 +93,7 @@ struct Output {
 
 struct Connection {
   FileDescriptor socket;
+  std::unique_ptr<TlsStream> tls;  // null: none
   State state = State::kRequest;
   int64_t deadline_ns = kNever;
   std::string request;       // what has arrived of it
@@ -112,8 +121,8 @@ int Remainder(const Output& output, std::array<iovec, 3>* pieces) {
 // What it was told to be called, and what this computer calls itself.
 ServedHosts NamesOf(const Listener& listener, const StreamServerOptions& options) {
   std::vector<std::string> names = options.names;
-  if (!listener.loopback) names.push_back(options.address);
-  return atollserve::HostsOf(listener.address, listener.loopback, names);
+  if (!listener.local) names.push_back(options.address);
+  return atollserve::HostsOf(listener.address, listener.local, names);
 }
 
 bool IsHostName(const std::string& name) {
@@ -125,8 +134,9 @@ bool IsHostName(const std::string& name) {
 
 class Server : public StreamServer {
  public:
-  Server(StreamServerOptions options, Listener listener, FileDescriptor wake)
+  Server(StreamServerOptions options, Access access, Listener listener, FileDescriptor wake)
       : options_(std::move(options)),
+        access_(std::move(access)),
         listener_(std::move(listener)),
         hosts_(NamesOf(listener_, options_)),
         wake_(std::move(wake)),
@@ -139,7 +149,7 @@ class Server : public StreamServer {
   }
 
   int port() const override { return listener_.port; }
-  std::string url() const override { return listener_.Url(); }
+  std::string url() const override { return UrlOf(listener_, access_.tls != nullptr); }
   bool wants_frames() const override { return waiting_ > 0; }
 
   void Publish(std::span<const uint8_t> jpeg) override {
@@ -167,6 +177,10 @@ class Server : public StreamServer {
   }
 
   void Run() {
+    // Signals are for others; writing to a closed socket is an error like others.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     while (!stop_) {
       const int64_t before_ns = MonotonicNs();
       const bool accepts = before_ns >= accept_after_ns_ && MakeRoom();
@@ -176,7 +190,8 @@ class Server : public StreamServer {
       polled_.push_back(
           {.fd = accepts ? listener_.socket.get() : -1, .events = POLLIN, .revents = 0});
       for (const auto& connection : connections_) {
-        const short writes = connection->output.done() ? 0 : POLLOUT;
+        const bool reads = connection->tls != nullptr && connection->tls->reads_when_writable();
+        const short writes = connection->output.done() && !reads ? 0 : POLLOUT;
         polled_.push_back({.fd = connection->socket.get(),
                            .events = static_cast<short>(POLLIN | writes),
                            .revents = 0});
@@ -192,8 +207,11 @@ class Server : public StreamServer {
       for (size_t i = 0; i < connections_.size(); ++i) {
         Connection* connection = connections_[i].get();
         const short events = polled_[i + 2].revents;
-        if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) Read(connection);
-        if ((events & POLLOUT) != 0) Write(connection);
+        const bool reads = connection->tls != nullptr && connection->tls->reads_when_writable();
+        if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 || (reads && events != 0)) {
+          Read(connection);
+        }
+        if ((events & POLLOUT) != 0 && !connection->output.done()) Write(connection);
         OfferFrame(connection);
         if (now_ns >= connection->deadline_ns) Expire(connection);
       }
@@ -240,6 +258,10 @@ class Server : public StreamServer {
     }
     auto connection = std::make_unique<Connection>();
     connection->socket = FileDescriptor(fd);
+    if (access_.tls != nullptr) {
+      connection->tls = access_.tls->Accept(fd);
+      if (connection->tls == nullptr) return;
+    }
     connection->deadline_ns = now_ns + options_.request_timeout_ms * kNsPerMs;
     connections_.push_back(std::move(connection));
   }
@@ -248,20 +270,35 @@ class Server : public StreamServer {
 
   void Read(Connection* connection) {
     if (connection->state == State::kClosed) return;
-    std::array<char, 4096> bytes;
-    const ssize_t got = recv(connection->socket.get(), bytes.data(), bytes.size(), 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    // An end where the request has been read may be that of a half-closed connection, but browsers
-    // close whole ones.
-    if (got <= 0) return Close(connection);
+    // TLS may have more than the socket tells of: of a request, a few pieces at most.
+    do {
+      std::array<char, 4096> bytes;
+      const ssize_t got = Receive(connection, bytes);
+      if (got == 0) return;
+      // An end where the request has been read may be that of a half-closed connection, but
+      // browsers close whole ones.
+      if (got < 0) return Close(connection);
+      Take(connection, {bytes.data(), static_cast<size_t>(got)});
+    } while (connection->tls != nullptr && connection->tls->has_pending());
+  }
 
+  // Bytes that have come; 0: none for now; -1: the other side has closed, or it is broken.
+  static ssize_t Receive(Connection* connection, std::span<char> bytes) {
+    if (connection->tls != nullptr) return connection->tls->Read(bytes);
+    const ssize_t got = recv(connection->socket.get(), bytes.data(), bytes.size(), 0);
+    if (got > 0) return got;
+    return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+  }
+
+  void Take(Connection* connection, std::string_view bytes) {
+    if (connection->state == State::kClosed) return;
     if (connection->state != State::kRequest) {
-      connection->ignored_bytes += static_cast<size_t>(got);
+      connection->ignored_bytes += bytes.size();
       const bool lingers = connection->state == State::kLinger;  // for as long as the deadline
       if (!lingers && connection->ignored_bytes > kMaxIgnoredBytes) Close(connection);
       return;
     }
-    connection->request.append(bytes.data(), static_cast<size_t>(got));
+    connection->request += bytes;
     HttpRequest request;
     HttpRefusal refusal;
     switch (ParseRequest(connection->request, &request, &refusal)) {
@@ -279,14 +316,21 @@ class Server : public StreamServer {
     if (!request.host.empty() && !IsServedHost(request.host, hosts_)) {
       return Refuse(
           connection, request, 421,
-          listener_.loopback
-              ? "This server is for this computer alone; ask for " + listener_.Url() + "."
+          listener_.local
+              ? "This server is for this computer alone; ask for " + url() + "."
               : "This server does not know itself by this name; ask for its address, or tell it "
                 "the name (--serve-name).");
     }
-    if (IsForeign(request)) {
+    if (IsForeign(request, access_.tls != nullptr ? "https" : "http")) {
       return Refuse(connection, request, 403,
                     "Pages from elsewhere cannot have anything from here.");
+    }
+    const std::string& token = access_.rule.token;
+    if (!token.empty() && !atollserve::HasToken(request.authorization, token) &&
+        (connection->tls == nullptr || connection->tls->Certificate().empty())) {
+      return Refuse(connection, request, 401,
+                    "This needs the server's token: as the password, whatever the name is, or as "
+                    "Authorization: Bearer TOKEN.");
     }
     for (const PageFile& file : kPageFiles) {
       if (request.path == file.path) {
@@ -360,7 +404,8 @@ class Server : public StreamServer {
 
   void Refuse(Connection* connection, const HttpRequest& request, int status,
               const std::string& sentence) {
-    const char* more = status == 405   ? "Allow: GET, HEAD\r\n"
+    const char* more = status == 401   ? "WWW-Authenticate: Basic realm=\"Atoll\"\r\n"
+                       : status == 405 ? "Allow: GET, HEAD\r\n"
                        : status == 503 ? "Retry-After: 5\r\n"
                                        : "";
     SendAnswer(connection, {.status = status, .content_type = kTextType, .more = more}, request,
@@ -415,17 +460,30 @@ class Server : public StreamServer {
     Write(connection);
   }
 
+  // Bytes taken; 0: none for now; -1: it is broken.
+  static ssize_t SendSome(Connection* connection) {
+    std::array<iovec, 3> pieces;
+    const int count = Remainder(connection->output, &pieces);
+    if (connection->tls != nullptr) {
+      return connection->tls->Write(
+          {static_cast<const char*>(pieces[0].iov_base), pieces[0].iov_len});
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = static_cast<size_t>(count);
+    while (true) {
+      const ssize_t sent = sendmsg(connection->socket.get(), &message, MSG_NOSIGNAL);
+      if (sent >= 0) return sent;
+      if (errno != EINTR) return errno == EAGAIN ? 0 : -1;
+    }
+  }
+
   void Write(Connection* connection) {
     if (connection->state == State::kClosed) return;
     Output* output = &connection->output;
     while (!output->done()) {
-      std::array<iovec, 3> pieces;
-      msghdr message{};
-      message.msg_iov = pieces.data();
-      message.msg_iovlen = static_cast<size_t>(Remainder(*output, &pieces));
-      const ssize_t sent = sendmsg(connection->socket.get(), &message, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0 && errno == EAGAIN) return;
+      const ssize_t sent = SendSome(connection);
+      if (sent == 0) return;
       if (sent < 0) return Close(connection);
       output->sent += static_cast<size_t>(sent);
       if (connection->state == State::kStream) bytes_sent_ += static_cast<uint64_t>(sent);
@@ -444,6 +502,7 @@ class Server : public StreamServer {
       connection->deadline_ns = kNever;
       return;
     }
+    if (connection->tls != nullptr) connection->tls->Close();
     shutdown(connection->socket.get(), SHUT_WR);
     connection->state = State::kLinger;
     connection->deadline_ns = MonotonicNs() + kLingerNs;
@@ -478,12 +537,14 @@ class Server : public StreamServer {
     if (connection->state == State::kStream || connection->state == State::kSnapshot) --waiting_;
     if (connection->frame != nullptr) frames_.GiveBack(std::exchange(connection->frame, nullptr));
     connection->output = {};
+    connection->tls.reset();
     connection->socket = FileDescriptor();
     connection->state = State::kClosed;
     connection->deadline_ns = kNever;
   }
 
   const StreamServerOptions options_;
+  const Access access_;
   const Listener listener_;
   const ServedHosts hosts_;
   const FileDescriptor wake_;
@@ -527,11 +588,36 @@ Result<std::unique_ptr<StreamServer>> StreamServer::Start(StreamServerOptions op
     }
   }
   if (!options.status) return InvalidArgument("the server needs a function that gives the status");
-  ATOLL_ASSIGN_OR_RETURN(Listener listener, Listen(options.address, options.port));
+  if (options.port < 0 || options.port > 65535) {
+    return InvalidArgument("port %d: ports are 0, for any that is free, to 65535", options.port);
+  }
+  if (options.address.empty()) {
+    return InvalidArgument(
+        "no address to listen on; give 127.0.0.1 for this computer alone, 0.0.0.0 for its network");
+  }
+  ATOLL_ASSIGN_OR_RETURN(
+      Access access, atollserve::OpenAccess({.token_file = options.access.token_file,
+                                             .token_variable = options.access.token_variable,
+                                             .tls = {.certificate = options.access.tls_certificate,
+                                                     .key = options.access.tls_key,
+                                                     .client_ca = options.access.client_ca},
+                                             .insecure = options.access.insecure,
+                                             .names = options.names}));
+  const bool bare_v6 =
+      options.address.find(':') != std::string::npos && !options.address.starts_with('[');
+  const std::string host = bare_v6 ? "[" + options.address + "]" : options.address;
+  ATOLL_ASSIGN_OR_RETURN(Listener listener,
+                         atollserve::ListenAt(host + ":" + std::to_string(options.port)));
+  ATOLL_RETURN_IF_ERROR(atollserve::CheckListener(
+      {.where = listener.name, .local = listener.local, .tls = access.tls != nullptr},
+      access.rule));
+  // What it accepts inherits that.
+  setsockopt(listener.socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes,
+             sizeof(kSendBufferBytes));
   FileDescriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (wake.get() < 0) return ResourceExhausted("eventfd: %s", std::strerror(errno));
   return std::unique_ptr<StreamServer>(
-      new Server(std::move(options), std::move(listener), std::move(wake)));
+      new Server(std::move(options), std::move(access), std::move(listener), std::move(wake)));
 }
 
 }  // namespace atollrt

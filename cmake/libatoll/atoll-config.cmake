@@ -4,7 +4,8 @@
 # The static ones need a project with the language CXX, and that with USB libusb-1.0's own file.
 # With COMPONENTS camera there is
 #   atoll::camera                        pictures, what models see in them, and streams of them
-# too, a static library in C++20 that needs libjpeg, libpng and zlib.
+# too, a static library in C++20 that needs libjpeg, libpng, zlib and, if it was there when this was
+# built, OpenSSL.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 include(${CMAKE_CURRENT_LIST_DIR}/atoll-targets.cmake)
@@ -13,6 +14,10 @@ foreach(component IN LISTS atoll_FIND_COMPONENTS)
     find_dependency(JPEG)
     find_dependency(PNG)
     find_dependency(ZLIB)
+    file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/atoll-camera-targets.cmake atoll_tls REGEX OpenSSL::)
+    if(atoll_tls)
+      find_dependency(OpenSSL)
+    endif()
     include(${CMAKE_CURRENT_LIST_DIR}/atoll-camera-targets.cmake)
     set(atoll_camera_FOUND TRUE)
   elseif(atoll_FIND_REQUIRED_${component})

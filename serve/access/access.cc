@@ -31,6 +31,25 @@ std::string Lowercase(std::string_view text) {
 
 }  // namespace
 
+Result<Access> OpenAccess(const AccessOptions& options) {
+  Access access;
+  ATOLL_ASSIGN_OR_RETURN(access.rule.token,
+                         ReadToken(options.token_file, options.token_variable.c_str()));
+  access.rule.client_certificates = !options.tls.client_ca.empty();
+  access.rule.insecure = options.insecure;
+  access.rule.names = options.names;
+  const bool has_tls = !options.tls.certificate.empty();
+  if (has_tls == options.tls.key.empty() || (access.rule.client_certificates && !has_tls)) {
+    return InvalidArgument("--tls-cert and --tls-key go together, and --client-ca goes with them");
+  }
+  if (!has_tls) return access;
+  TlsFiles files = options.tls;
+  files.client_certificate =
+      access.rule.token.empty() ? ClientCertificate::kRequired : ClientCertificate::kOptional;
+  ATOLL_ASSIGN_OR_RETURN(access.tls, LoadTls(files));
+  return access;
+}
+
 Result<std::string> ReadToken(const std::string& file, const char* variable) {
   std::string token, from;
   if (!file.empty()) {
@@ -44,7 +63,7 @@ Result<std::string> ReadToken(const std::string& file, const char* variable) {
     while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
     from = "token file '" + file + "'";
   } else {
-    const char* const value = std::getenv(variable);
+    const char* const value = *variable == '\0' ? nullptr : std::getenv(variable);
     if (value == nullptr) return std::string();
     token = value;
     from = std::string("the token in ") + variable;
@@ -141,12 +160,47 @@ bool IsForeign(const BrowserHeaders& headers, std::string_view scheme) {
 }
 
 bool HasToken(std::string_view authorization, std::string_view token) {
-  constexpr std::string_view kBearer = "bearer ";
-  if (token.empty() || authorization.size() <= kBearer.size() ||
-      Lowercase(authorization.substr(0, kBearer.size())) != kBearer) {
-    return false;
+  const size_t space = std::min(authorization.find(' '), authorization.size());
+  const std::string scheme = Lowercase(authorization.substr(0, space));
+  const std::string_view value = authorization.substr(std::min(space + 1, authorization.size()));
+  if (token.empty() || value.empty()) return false;
+  if (scheme == "bearer") return EqualInConstantTime(value, token);
+  if (scheme != "basic") return false;
+  const std::optional<std::string> login = DecodeBase64(value);
+  const size_t colon = login ? login->find(':') : std::string::npos;
+  return colon != std::string::npos &&
+         EqualInConstantTime(std::string_view(*login).substr(colon + 1), token);
+}
+
+// RFC 4648, section 4, with or without padding; nullopt if it is something else.
+std::optional<std::string> DecodeBase64(std::string_view text) {
+  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 3);
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    uint32_t value = 0;
+    if (c >= 'A' && c <= 'Z') {
+      value = static_cast<uint32_t>(c - 'A');
+    } else if (c >= 'a' && c <= 'z') {
+      value = static_cast<uint32_t>(c - 'a' + 26);
+    } else if (c >= '0' && c <= '9') {
+      value = static_cast<uint32_t>(c - '0' + 52);
+    } else if (c == '+' || c == '/') {
+      value = c == '+' ? 62 : 63;
+    } else {
+      return std::nullopt;
+    }
+    bits = bits << 6 | value;
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes += static_cast<char>(bits >> count & 0xff);
+    }
   }
-  return EqualInConstantTime(authorization.substr(kBearer.size()), token);
+  if (text.size() % 4 == 1) return std::nullopt;
+  return bytes;
 }
 
 }  // namespace atollserve

@@ -8,12 +8,14 @@
 // elsewhere can use them to get here (DNS rebinding), and not on behalf of other pages.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "atoll/status.h"
+#include "serve/access/tls.h"
 
 namespace atollserve {
 
@@ -29,6 +31,23 @@ struct AccessRule {
 // the variable is not set. Never from a command line, which everybody can read. kNotFound,
 // kInvalidArgument: 16 to 4096 printable characters without spaces.
 atollrt::Result<std::string> ReadToken(const std::string& file, const char* variable);
+
+// What a program is told about who may come in.
+struct AccessOptions {
+  std::string token_file = {};  // has the token that clients must show
+  std::string token_variable =
+      {};             // of the environment, which has it where there is no file; "": none
+  TlsFiles tls = {};  // whose client_certificate follows from the rest
+  bool insecure = false;
+  std::vector<std::string> names = {};
+};
+struct Access {
+  AccessRule rule;
+  std::shared_ptr<const TlsContext> tls;  // null: none
+};
+// Reads all of it. Errors of ReadToken and LoadTls; kInvalidArgument for options that do not go
+// together.
+atollrt::Result<Access> OpenAccess(const AccessOptions& options);
 
 // Whether a server may listen there. `where` is for the sentence: "0.0.0.0:8000".
 struct ListenerFacts {
@@ -64,7 +83,11 @@ struct BrowserHeaders {
 // here. `scheme` is that of this server: "http".
 bool IsForeign(const BrowserHeaders& headers, std::string_view scheme);
 
-// Whether the value of an Authorization header is "Bearer TOKEN" with this token.
+// Whether the value of an Authorization header is "Bearer TOKEN" with this token, or that of a
+// login (RFC 7617) with it as the password, whoever the user is.
 bool HasToken(std::string_view authorization, std::string_view token);
+
+// RFC 4648, section 4, with or without padding; nullopt if it is something else.
+std::optional<std::string> DecodeBase64(std::string_view text);
 
 }  // namespace atollserve

@@ -37,12 +37,12 @@ class Server : public DeepstackServer {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  Status Open(std::vector<atollserve::Listener> listeners, atollserve::TlsContext tls,
-              atollserve::HttpLimits limits, int threads) {
+  Status Open(std::vector<atollserve::Listener> listeners, atollserve::HttpLimits limits,
+              int threads) {
     atollserve::HttpServerOptions options;
     limits.body_bytes = DeepstackService::kMaxBodyBytes;
     options.limits = limits;
-    options.tls = std::move(tls);
+    options.tls = access_.tls;
     options.admit = [this](const HttpRequest& head, size_t*) { return Admit(head); };
     options.refusal = Refusal;
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -96,9 +96,10 @@ class Server : public DeepstackServer {
       asked.path = request.path;
       asked.content_type = request.Header("content-type");
       asked.body = request.body;
-      asked.authorized = request.peer.uid.has_value() || !request.peer.certificate.empty() ||
-                         (!access_.token.empty() &&
-                          atollserve::HasToken(request.Header("authorization"), access_.token));
+      asked.authorized =
+          request.peer.uid.has_value() || !request.peer.certificate.empty() ||
+          (!access_.rule.token.empty() &&
+           atollserve::HasToken(request.Header("authorization"), access_.rule.token));
       VisionAnswer answer = service_.Answer(asked);
       HttpAnswer sent;
       sent.status = answer.status;
@@ -107,7 +108,7 @@ class Server : public DeepstackServer {
     }
   }
 
-  const atollserve::AccessRule access_;
+  const atollserve::Access access_;
   const std::vector<atollserve::ServedHosts> hosts_;
   const size_t waiting_;
   const DeepstackService service_;
@@ -122,15 +123,14 @@ Result<std::unique_ptr<DeepstackServer>> DeepstackServer::Start(DeepstackServerO
   if (options.threads < 1 || options.threads > 64) {
     return InvalidArgument("%d threads are not 1 to 64", options.threads);
   }
-  options.service.api_key = options.access.token;
+  options.service.api_key = options.access.rule.token;
   ATOLL_ASSIGN_OR_RETURN(DeepstackService service,
                          DeepstackService::Create(std::move(options.service)));
   std::vector<atollserve::Listener> listeners = std::move(options.listeners);
-  atollserve::TlsContext tls = std::move(options.tls);
   const atollserve::HttpLimits limits = options.limits;
   const int threads = options.threads;
   auto server = std::make_unique<Server>(std::move(options), std::move(service));
-  ATOLL_RETURN_IF_ERROR(server->Open(std::move(listeners), std::move(tls), limits, threads));
+  ATOLL_RETURN_IF_ERROR(server->Open(std::move(listeners), limits, threads));
   return std::unique_ptr<DeepstackServer>(std::move(server));
 }
 

@@ -20,8 +20,7 @@ struct DeepstackServerOptions {
   DeepstackOptions service;                     // without a key: it is the token of `access`
   std::vector<atollserve::Listener> listeners;  // that CheckListener has let pass
   std::vector<atollserve::ServedHosts> hosts;   // of each listener
-  atollserve::TlsContext tls;                   // null: none
-  atollserve::AccessRule access;
+  atollserve::Access access;
   atollserve::HttpLimits limits;
   int threads = 2;      // requests that are looked at at a time
   size_t waiting = 16;  // requests beyond these; further ones are refused with 503

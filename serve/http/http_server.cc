@@ -4,8 +4,6 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <http_parser.h>
-#include <openssl/err.h>
-#include <openssl/x509.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -223,9 +221,6 @@ enum class State {
 
 class Server;
 
-struct DeleteSsl {
-  void operator()(SSL* ssl) const { SSL_free(ssl); }
-};
 struct DeleteEvent {
   void operator()(event* one) const { event_free(one); }
 };
@@ -238,9 +233,8 @@ struct Connection {
   Server* server = nullptr;
   uint64_t id = 0;
   FileDescriptor socket;
-  std::unique_ptr<SSL, DeleteSsl> tls;
+  std::unique_ptr<TlsStream> tls;
   Event readable, writable, timer;
-  bool waits_for_write = false;  // TLS cannot go on reading without
 
   State state = State::kIdle;
   HttpPeer peer;
@@ -504,15 +498,14 @@ class Server : public HttpServer {
     connection->peer.local = listener.local;
     DescribePeer(connection->socket.get(), address, &connection->peer);
     if (options_.tls != nullptr && !listener.is_unix) {
-      connection->tls.reset(SSL_new(options_.tls.get()));
+      connection->tls = options_.tls->Accept(connection->socket.get());
       if (connection->tls == nullptr) return;
-      SSL_set_fd(connection->tls.get(), connection->socket.get());
-      SSL_set_accept_state(connection->tls.get());
       connection->peer.tls = true;
     }
     const auto on_io = [](evutil_socket_t, short what, void* one) {
       auto* self = static_cast<Connection*>(one);
-      if ((what & EV_READ) != 0 || self->waits_for_write) self->server->Read(self);
+      const bool reads = self->tls != nullptr && self->tls->reads_when_writable();
+      if ((what & EV_READ) != 0 || reads) self->server->Read(self);
       if (self->state == State::kWriting && (what & EV_WRITE) != 0) self->server->Write(self);
     };
     const int fd = connection->socket.get();
@@ -562,10 +555,7 @@ class Server : public HttpServer {
     connection->readable.reset();
     connection->writable.reset();
     connection->timer.reset();
-    if (connection->tls != nullptr && SSL_is_init_finished(connection->tls.get())) {
-      ERR_clear_error();
-      SSL_shutdown(connection->tls.get());
-    }
+    if (connection->tls != nullptr) connection->tls->Close();
     connection->tls.reset();
     connection->socket = FileDescriptor();
     buffered_bytes_ -= connection->counted_bytes;
@@ -650,27 +640,15 @@ class Server : public HttpServer {
       if (got > 0) return got;
       return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
     }
-    ERR_clear_error();
-    const int got =
-        SSL_read(connection->tls.get(), scratch_.data(), static_cast<int>(scratch_.size()));
-    connection->waits_for_write = false;
-    if (got > 0) return got;
-    switch (SSL_get_error(connection->tls.get(), got)) {
-      case SSL_ERROR_WANT_READ:
-        return 0;
-      case SSL_ERROR_WANT_WRITE:
-        connection->waits_for_write = true;
-        event_add(connection->writable.get(), nullptr);
-        return 0;
-      default:
-        return -1;
-    }
+    const ssize_t got = connection->tls->Read(scratch_);
+    if (connection->tls->reads_when_writable()) event_add(connection->writable.get(), nullptr);
+    return got;
   }
 
   void Read(Connection* connection) {
     // Not without end: others have their turn. TLS may have more than the socket says, though.
     for (int i = 0; connection->state != State::kClosed; ++i) {
-      const bool has_pending = connection->tls != nullptr && SSL_pending(connection->tls.get()) > 0;
+      const bool has_pending = connection->tls != nullptr && connection->tls->has_pending();
       if (i >= 4 && !has_pending) return;
       const bool waits =
           connection->state == State::kAnswering || connection->state == State::kWriting;
@@ -862,8 +840,7 @@ class Server : public HttpServer {
   // not, clients send the body after a second.
   static void SendContinue(Connection* connection) {
     if (connection->tls != nullptr) {
-      ERR_clear_error();
-      SSL_write(connection->tls.get(), kContinue.data(), static_cast<int>(kContinue.size()));
+      connection->tls->Write(kContinue);
     } else {
       [[maybe_unused]] const ssize_t sent =
           send(connection->socket.get(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL);
@@ -887,11 +864,7 @@ class Server : public HttpServer {
 
   static void DescribeCertificate(Connection* connection) {
     if (connection->tls == nullptr || !connection->peer.certificate.empty()) return;
-    X509* const certificate = SSL_get0_peer_certificate(connection->tls.get());
-    if (certificate == nullptr || SSL_get_verify_result(connection->tls.get()) != X509_V_OK) return;
-    char* const text = X509_NAME_oneline(X509_get_subject_name(certificate), nullptr, 0);
-    connection->peer.certificate = text == nullptr || *text == '\0' ? "/" : text;
-    OPENSSL_free(text);
+    connection->peer.certificate = connection->tls->Certificate();
   }
 
   int OnBody(Connection* connection, std::string_view bytes) {
@@ -984,12 +957,7 @@ class Server : public HttpServer {
     if (connection->tls != nullptr) {
       const std::string_view piece = sent < head.size() ? std::string_view(head).substr(sent)
                                                         : std::string_view(body).substr(body_sent);
-      ERR_clear_error();
-      const int wrote = SSL_write(connection->tls.get(), piece.data(),
-                                  static_cast<int>(std::min<size_t>(piece.size(), 1 << 20)));
-      if (wrote > 0) return wrote;
-      const int error = SSL_get_error(connection->tls.get(), wrote);
-      return error == SSL_ERROR_WANT_WRITE || error == SSL_ERROR_WANT_READ ? 0 : -1;
+      return connection->tls->Write(piece);
     }
     std::array<iovec, 2> pieces{};
     size_t count = 0;
@@ -1029,8 +997,7 @@ class Server : public HttpServer {
       if (connection->tls == nullptr) {
         shutdown(connection->socket.get(), SHUT_WR);
       } else {
-        ERR_clear_error();
-        SSL_shutdown(connection->tls.get());
+        connection->tls->Close();
       }
       connection->state = State::kLinger;
       connection->pending = std::string();
@@ -1043,7 +1010,7 @@ class Server : public HttpServer {
     // What has come meanwhile: parsed on the next round, so that a client that sends thousands of
     // requests at once does not keep others waiting, nor fills the stack.
     if (!connection->pending.empty() ||
-        (connection->tls != nullptr && SSL_pending(connection->tls.get()) > 0)) {
+        (connection->tls != nullptr && connection->tls->has_pending())) {
       event_active(connection->readable.get(), EV_READ, 1);
     }
   }

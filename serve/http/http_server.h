@@ -34,8 +34,8 @@
 #include <vector>
 
 #include "atoll/status.h"
-#include "serve/http/listener.h"
-#include "serve/http/tls.h"
+#include "serve/access/listener.h"
+#include "serve/access/tls.h"
 
 namespace atollserve {
 
@@ -108,7 +108,7 @@ struct HttpLimits {
 
 struct HttpServerOptions {
   HttpLimits limits;
-  TlsContext tls;  // null: none
+  std::shared_ptr<const TlsContext> tls;  // null: none
   // Looks at each request when its head is there, before its body is read: who may not do what it
   // asks gets the answer, and its connection is closed. May lower the most bytes that its body may
   // have. On the server's thread; null: all may come.

@@ -83,37 +83,6 @@ std::string ClientOf(const HttpPeer& peer) {
   return peer.address;
 }
 
-// RFC 4648, section 4, with or without padding; nullopt if it is something else.
-std::optional<std::string> DecodeBase64(std::string_view text) {
-  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 3);
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    uint32_t value = 0;
-    if (c >= 'A' && c <= 'Z') {
-      value = static_cast<uint32_t>(c - 'A');
-    } else if (c >= 'a' && c <= 'z') {
-      value = static_cast<uint32_t>(c - 'a' + 26);
-    } else if (c >= '0' && c <= '9') {
-      value = static_cast<uint32_t>(c - '0' + 52);
-    } else if (c == '+' || c == '/') {
-      value = c == '+' ? 62 : 63;
-    } else {
-      return std::nullopt;
-    }
-    bits = bits << 6 | value;
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      bytes += static_cast<char>(bits >> count & 0xff);
-    }
-  }
-  if (text.size() % 4 == 1) return std::nullopt;
-  return bytes;
-}
-
 Json TensorJson(const TensorInfo& info) {
   return {{"name", info.name}, {"datatype", DataTypeName(info.type)}, {"shape", info.shape}};
 }
@@ -337,7 +306,7 @@ HttpHandler Rest::Handler() {
   };
 }
 
-HttpServerOptions Rest::ServerOptions(HttpLimits limits, TlsContext tls) {
+HttpServerOptions Rest::ServerOptions(HttpLimits limits, std::shared_ptr<const TlsContext> tls) {
   HttpServerOptions options;
   limits.body_bytes = std::max(options_.body_bytes, options_.model_bytes / 3 * 4 + kShortBody);
   limits.buffered_bytes = std::max(limits.buffered_bytes, limits.body_bytes);

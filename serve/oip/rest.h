@@ -44,7 +44,7 @@ class Rest {
 
   // For HttpServer::Start.
   HttpHandler Handler();
-  HttpServerOptions ServerOptions(HttpLimits limits, TlsContext tls);
+  HttpServerOptions ServerOptions(HttpLimits limits, std::shared_ptr<const TlsContext> tls);
 
   // Of clients on this computer, for other protocols, too.
   SharedMemory* memory() { return &memory_; }

@@ -105,27 +105,25 @@ class Front : public FrigateFront {
   }
 
   Status StartDeepstack(const FrigateOptions& options, const atollpp::Delegate& device,
-                        const AccessRule& access, TlsContext tls) {
+                        const Access& access) {
     atollrt::DeepstackServerOptions deepstack;
-    const bool has_tls = tls != nullptr;
+    const bool has_tls = access.tls != nullptr;
     for (const std::string& where : options.deepstack) {
       ATOLL_ASSIGN_OR_RETURN(Listener listener, ListenAt(where));
       const ListenerFacts facts = {.where = listener.name, .local = listener.local, .tls = has_tls};
-      ATOLL_RETURN_IF_ERROR(CheckListener(facts, access));
-      deepstack.hosts.push_back(HostsOf(listener.address, listener.local, access.names));
+      ATOLL_RETURN_IF_ERROR(CheckListener(facts, access.rule));
+      deepstack.hosts.push_back(HostsOf(listener.address, listener.local, access.rule.names));
       deepstack.listeners.push_back(std::move(listener));
     }
     for (const std::string& text : options.detectors) {
       ATOLL_ASSIGN_OR_RETURN(atollrt::NamedDetector detector, LoadDetector(text, device));
       deepstack.service.models.push_back(std::move(detector));
     }
-    deepstack.tls = std::move(tls);
     deepstack.access = access;
     deepstack.threads = kPlaces;
     ATOLL_ASSIGN_OR_RETURN(deepstack_, atollrt::DeepstackServer::Start(std::move(deepstack)));
     for (const Listener& listener : deepstack_->listeners()) {
-      std::printf("DeepStack's interface at %s\n",
-                  UrlOf(listener, has_tls && !listener.is_unix).c_str());
+      std::printf("DeepStack's interface at %s\n", UrlOf(listener, has_tls).c_str());
     }
     return Status();
   }
@@ -143,8 +141,7 @@ class Front : public FrigateFront {
 
 Result<std::unique_ptr<FrigateFront>> FrigateFront::Start(const FrigateOptions& options,
                                                           const std::string& device, int threads,
-                                                          const AccessRule& access,
-                                                          TlsContext tls) {
+                                                          const Access& access) {
   if (options.deepstack.empty() != options.detectors.empty()) {
     return InvalidArgument("--deepstack and --detector NAME=FILE go together");
   }
@@ -164,10 +161,10 @@ Result<std::unique_ptr<FrigateFront>> FrigateFront::Start(const FrigateOptions& 
   }
   auto front = std::make_unique<Front>();
   if (!options.zmq.empty()) {
-    ATOLL_RETURN_IF_ERROR(front->StartZmq(options, opened, access.insecure));
+    ATOLL_RETURN_IF_ERROR(front->StartZmq(options, opened, access.rule.insecure));
   }
   if (!options.deepstack.empty()) {
-    ATOLL_RETURN_IF_ERROR(front->StartDeepstack(options, opened, access, std::move(tls)));
+    ATOLL_RETURN_IF_ERROR(front->StartDeepstack(options, opened, access));
   }
   return std::unique_ptr<FrigateFront>(std::move(front));
 }

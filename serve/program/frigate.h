@@ -11,7 +11,6 @@
 
 #include "atoll/status.h"
 #include "serve/access/access.h"
-#include "serve/http/tls.h"
 
 namespace atollserve {
 
@@ -31,8 +30,7 @@ class FrigateFront {
   // Listens when it returns, with a line on stdout for each place. Errors of options say which.
   static atollrt::Result<std::unique_ptr<FrigateFront>> Start(const FrigateOptions& options,
                                                               const std::string& device,
-                                                              int threads, const AccessRule& access,
-                                                              TlsContext tls);
+                                                              int threads, const Access& access);
   virtual ~FrigateFront() = default;
   // Answers what has come, not longer than `timeout`.
   virtual void Drain(std::chrono::milliseconds timeout) = 0;

@@ -7,7 +7,7 @@ namespace atollserve {
 
 atollrt::Result<std::unique_ptr<FrigateFront>> FrigateFront::Start(const FrigateOptions&,
                                                                    const std::string&, int,
-                                                                   const AccessRule&, TlsContext) {
+                                                                   const Access&) {
   return atollrt::Unsupported(
       "--zmq and --deepstack need libzmq, which this atoll-serve was built without; install "
       "libzmq3-dev and build it again");

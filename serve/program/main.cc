@@ -301,38 +301,18 @@ int Serve(const Options& options, const sigset_t& signals) {
   inference_options.limits.queue = options.max_queue;
 
   RestOptions rest_options;
-  AccessRule& access = rest_options.access;
-  auto token = atollserve::ReadToken(options.token_file, kTokenVariable);
-  if (!token.ok()) return Fail(kUsage, token.status().message());
-  access.token = *token;
-  access.client_certificates = !options.tls.client_ca.empty();
-  access.insecure = options.insecure;
-  access.names = options.serve_name;
-  const AccessRule grpc_access = access;
-  const bool has_tls = !options.tls.certificate.empty();
-  if (has_tls == options.tls.key.empty() || (access.client_certificates && !has_tls)) {
-    return Fail(kUsage, "--tls-cert and --tls-key go together, and --client-ca goes with them");
-  }
-  atollserve::TlsContext tls;
-  TlsFiles files = options.tls;
-  files.client_certificate = access.token.empty() ? atollserve::ClientCertificate::kRequired
-                                                  : atollserve::ClientCertificate::kOptional;
-  if (has_tls) {
-    auto loaded = atollserve::LoadTls(files);
-    if (!loaded.ok()) return Fail(kUsage, loaded.status().message());
-    tls = *std::move(loaded);
-  }
+  auto opened = atollserve::OpenAccess({.token_file = options.token_file,
+                                        .token_variable = kTokenVariable,
+                                        .tls = options.tls,
+                                        .insecure = options.insecure,
+                                        .names = options.serve_name});
+  if (!opened.ok()) return Fail(kUsage, opened.status().message());
+  const AccessRule& access = opened->rule;
+  rest_options.access = access;
+  const bool has_tls = opened->tls != nullptr;
   std::unique_ptr<FrigateFront> frigate;
   if (options.frigate.wanted()) {
-    // A context of its own: one belongs to one server.
-    atollserve::TlsContext frigate_tls;
-    if (has_tls) {
-      auto loaded = atollserve::LoadTls(files);
-      if (!loaded.ok()) return Fail(kUsage, loaded.status().message());
-      frigate_tls = *std::move(loaded);
-    }
-    auto started = FrigateFront::Start(options.frigate, options.device, options.threads, access,
-                                       std::move(frigate_tls));
+    auto started = FrigateFront::Start(options.frigate, options.device, options.threads, *opened);
     if (!started.ok()) {
       const bool usage = started.code() == atollrt::StatusCode::kInvalidArgument ||
                          started.code() == atollrt::StatusCode::kPermissionDenied;
@@ -389,12 +369,12 @@ int Serve(const Options& options, const sigset_t& signals) {
   HttpLimits limits;
   limits.connections = options.max_connections;
   limits.idle_timeout = std::chrono::seconds(options.idle_timeout_s);
-  auto server = HttpServer::Start(std::move(listeners), rest.ServerOptions(limits, std::move(tls)),
+  auto server = HttpServer::Start(std::move(listeners), rest.ServerOptions(limits, opened->tls),
                                   rest.Handler());
   if (!server.ok()) return Fail(kFailure, server.status().message());
   std::unique_ptr<GrpcServer> grpc;
   if (options.grpc != "none") {
-    auto started = StartGrpc(options, grpc_access, rest.memory(), inference->get());
+    auto started = StartGrpc(options, access, rest.memory(), inference->get());
     // What nobody asked for may be missing, and another server may have its place.
     const atollrt::StatusCode code = started.status().code();
     const bool is_missing = code == atollrt::StatusCode::kUnsupported;
@@ -410,8 +390,7 @@ int Serve(const Options& options, const sigset_t& signals) {
   }
   const AtollDeviceInfo device = (*inference)->device();
   for (const Listener& listener : (*server)->listeners()) {
-    std::printf("%s at %s\n", device.description,
-                UrlOf(listener, has_tls && !listener.is_unix).c_str());
+    std::printf("%s at %s\n", device.description, UrlOf(listener, has_tls).c_str());
   }
   if (grpc != nullptr) {
     const std::string where =

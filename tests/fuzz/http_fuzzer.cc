@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
       if (!request.fetch_site.empty() && request.fetch_site != "none" &&
           request.fetch_site != "same-origin" && request.fetch_mode.empty()) {
-        ATOLL_CHECK(IsForeign(request));
+        ATOLL_CHECK(IsForeign(request, "http"));
       }
       if (early == state) ATOLL_CHECK(early_request.path == request.path);
       break;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`atoll camera`: every frame is accounted for, whatever happens to cameras, devices and viewers."""
+import base64
 import datetime
 import fcntl
 import http.client
@@ -9,6 +10,7 @@ import pathlib
 import re
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -60,6 +62,14 @@ class CameraTest(CommandTest):
         """The report of a camera that ends by itself or was told to."""
         out, errors = process.communicate(timeout=300)
         self.assertEqual(process.returncode, code, errors.decode())
+        report = json.loads(out)
+        self.assert_accounted(report)
+        return report
+
+    def stop(self, process):
+        process.send_signal(signal.SIGTERM)
+        out = process.stdout.read()
+        self.assertEqual(process.wait(60), 0)
         report = json.loads(out)
         self.assert_accounted(report)
         return report
@@ -357,14 +367,6 @@ class Ends(CameraTest):
 
 
 class Page(CameraTest):
-    def stop(self, process):
-        process.send_signal(signal.SIGTERM)
-        out = process.stdout.read()
-        self.assertEqual(process.wait(60), 0)
-        report = json.loads(out)
-        self.assert_accounted(report)
-        return report
-
     def test_page_status_metrics_and_picture(self):
         process, port = self.serve(*FASHION, "--fps", "50", "--policy", "every")
         code, page = self.get(port, "/")
@@ -413,6 +415,104 @@ class Page(CameraTest):
             self.fail_with(1, ("camera", *FASHION, "--serve", f":{port}"), str(port))
         for bad in ("8080x", ":", "host:port"):
             self.fail_with(2, ("camera", *FASHION, "--serve", bad), bad)
+
+
+class Access(CameraTest):
+    TOKEN = "a token for the tests of 32 bytes".replace(" ", "_")
+
+    def certificates(self):
+        folder = self.directory
+        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+
+        def openssl(*words):
+            subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test CA",
+                "-days", "2")
+        for name in ("server", "client"):
+            openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+            openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+                    "-CAcreateserial", "-out", f"{name}.pem", "-days", "2", "-extfile", "names")
+        (folder / "token").write_text(self.TOKEN + "\n")
+        return folder
+
+    def serve_elsewhere(self, *arguments):
+        """The port of a camera on all addresses of this computer."""
+        process = self.start(FASHION_MODEL, "--device", "cpu", "--fps", "50", "--size", "1280x720",
+                             "--serve", "0.0.0.0:0", *arguments)
+        line = process.stderr.readline().decode()
+        self.assertRegex(line, r"^atoll: see https://127\.0\.0\.1:\d+/\n$")
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        return process, int(re.search(r":(\d+)/", line)[1])
+
+    def ask(self, port, context, path="/api/status", headers=None):
+        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
+        self.addCleanup(connection.close)
+        connection.request("GET", path, headers=headers or {})
+        return connection.getresponse()
+
+    def test_other_addresses_need_tls_and_a_credential(self):
+        keys = self.certificates()
+        page = ("camera", FASHION_MODEL, "--device", "cpu", "--serve", "0.0.0.0:0")
+        tls = ("--tls-cert", keys / "server.pem", "--tls-key", keys / "server.key")
+        self.fail_with(2, page, "--tls-cert")
+        self.fail_with(2, (*page, "--token-file", keys / "token"), "--tls-cert")
+        self.fail_with(2, (*page, *tls), "--token-file")
+        self.fail_with(2, (*page, *tls[:2]), "--tls-key")
+        self.fail_with(2, (*page, "--tls-cert", keys / "token", "--tls-key", keys / "token"), "token")
+        self.fail_with(2, ("camera", FASHION_MODEL, "--device", "cpu", *tls), "--serve")
+        insecure = self.json("camera", FASHION_MODEL, "--device", "cpu", "--frames", "3", "--serve",
+                             "0.0.0.0:0", "--insecure")
+        self.assertEqual(insecure["processed"], 3)
+
+    def test_pictures_through_tls(self):
+        keys = self.certificates()
+        process, port = self.serve_elsewhere(
+            "--tls-cert", keys / "server.pem", "--tls-key", keys / "server.key", "--token-file",
+            keys / "token", "--client-ca", keys / "ca.pem")
+        stranger = ssl.create_default_context(cafile=keys / "ca.pem")
+        known = ssl.create_default_context(cafile=keys / "ca.pem")
+        known.load_cert_chain(keys / "client.pem", keys / "client.key")
+        answer = self.ask(port, stranger)
+        self.assertEqual(answer.status, 401)
+        self.assertIn("Basic", answer.headers["WWW-Authenticate"])
+        bearer = {"Authorization": f"Bearer {self.TOKEN}"}
+        login = {"Authorization": "Basic " + base64.b64encode(f"me:{self.TOKEN}".encode()).decode()}
+        for context, headers in ((stranger, bearer), (stranger, login), (known, None)):
+            self.assertEqual(self.ask(port, context, headers=headers).status, 200)
+            self.assertEqual(self.ask(port, context, "/metrics", headers).status, 200)
+            snapshot = self.ask(port, context, "/snapshot.jpg", headers)
+            self.assertEqual((snapshot.status, snapshot.read()[:2]), (200, b"\xff\xd8"))
+            # Ten whole pictures of a stream, of more than a record of TLS each.
+            stream = self.ask(port, context, "/stream.mjpg", headers)
+            for _ in range(10):
+                head = b""
+                while not head.endswith(b"\r\n\r\n"):
+                    head += stream.read(1)
+                size = int(re.search(rb"Content-Length: (\d+)", head)[1])
+                picture = stream.read(size)
+                self.assertEqual((picture[:2], picture[-2:]), (b"\xff\xd8", b"\xff\xd9"))
+                self.assertGreater(size, 20_000)
+                stream.read(2)
+            stream.close()
+        # Who speaks no TLS, or goes in the middle of it, harms nobody.
+        for garbage in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01\x02", b""):
+            with socket.create_connection(("127.0.0.1", port), 60) as client:
+                client.sendall(garbage)
+        self.assertEqual(self.ask(port, known).status, 200)
+        self.stop(process)
+
+    def test_certificates_alone(self):
+        keys = self.certificates()
+        process, port = self.serve_elsewhere("--tls-cert", keys / "server.pem", "--tls-key",
+                                       keys / "server.key", "--client-ca", keys / "ca.pem")
+        known = ssl.create_default_context(cafile=keys / "ca.pem")
+        known.load_cert_chain(keys / "client.pem", keys / "client.key")
+        self.assertEqual(self.ask(port, known).status, 200)
+        with self.assertRaises(OSError):
+            self.ask(port, ssl.create_default_context(cafile=keys / "ca.pem"))
+        self.assertEqual(self.ask(port, known).status, 200)
+        self.stop(process)
 
 
 class Memory(CameraTest):

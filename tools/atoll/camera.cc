@@ -194,8 +194,16 @@ void CreateSaveDirectory(const std::string& path) {
 // --serve [ADDRESS]:PORT
 std::unique_ptr<atollrt::StreamServer> StartServer(
     const CameraOptions& options, std::function<atollrt::PipelineStatus()> status) {
-  if (options.serve.empty()) return nullptr;
+  if (options.serve.empty()) {
+    if (options.server.access != atollrt::StreamServerAccess()) {
+      Fail(ExitCode::kUsage,
+           "--token-file, --tls-cert, --tls-key, --client-ca and --insecure are for the page of "
+           "--serve; name its address");
+    }
+    return nullptr;
+  }
   atollrt::StreamServerOptions server_options = options.server;
+  server_options.access.token_variable = "ATOLL_SERVE_TOKEN";
   const size_t colon = options.serve.rfind(':');
   const auto port = ParseNumber<decltype(server_options.port)>(
       colon == std::string::npos ? "" : options.serve.substr(colon + 1));
@@ -205,8 +213,8 @@ std::unique_ptr<atollrt::StreamServer> StartServer(
   }
   if (!port) {
     Fail(ExitCode::kUsage,
-         "--serve '{}' is not [ADDRESS]:PORT; for example --serve :8080, or 0.0.0.0:8080 for other "
-         "computers, too",
+         "--serve '{}' is not [ADDRESS]:PORT; for example --serve :8080, or, with TLS and a token, "
+         "0.0.0.0:8443 for other computers, too",
          options.serve);
   }
   server_options.port = *port;
@@ -214,7 +222,12 @@ std::unique_ptr<atollrt::StreamServer> StartServer(
   server_options.status = std::move(status);
   auto server = atollrt::StreamServer::Start(std::move(server_options));
   if (!server.ok()) {
-    Fail(ExitCode::kFailure, "cannot serve the page: {}", server.status().message());
+    // What it was told cannot be; or the port is taken, which may pass.
+    const bool usage = server.code() == atollrt::StatusCode::kInvalidArgument ||
+                       server.code() == atollrt::StatusCode::kPermissionDenied ||
+                       server.code() == atollrt::StatusCode::kUnsupported;
+    Fail(usage ? ExitCode::kUsage : ExitCode::kFailure, "cannot serve the page: {}",
+         server.status().message());
   }
   fmt::print(stderr, "atoll: see {}\n", (*server)->url());
   return *std::move(server);
@@ -535,6 +548,11 @@ void AddCameraCommand(CLI::App* app) {
   command.Add("--trace", command->trace);
   command.Add("--serve", command->serve);
   command.AddRepeatable("--serve-name", command->server.names);
+  command.Add("--token-file", command->server.access.token_file);
+  command.Add("--tls-cert", command->server.access.tls_certificate);
+  command.Add("--tls-key", command->server.access.tls_key);
+  command.Add("--client-ca", command->server.access.client_ca);
+  command.Flag("--insecure", command->server.access.insecure);
   command.Add("--max-viewers", command->server.max_viewers)->check(CLI::Range(1, 1024));
   AddPixelScalingOptions(&command, &command->scaling);
   command.Add("--mqtt", command->mqtt);

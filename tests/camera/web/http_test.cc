@@ -182,7 +182,7 @@ TEST(IsForeign, TellsLinksFromWhatPagesLoad) {
     EXPECT_EQ(
         ParseRequest("GET / HTTP/1.1\r\nHost: cam:80\r\n" + headers + "\r\n", &request, &refusal),
         ParseState::kComplete);
-    return IsForeign(request);
+    return IsForeign(request, "http");
   };
   EXPECT_FALSE(foreign(""));
   EXPECT_FALSE(foreign("Origin: http://cam:80\r\nSec-Fetch-Site: same-origin\r\n"));

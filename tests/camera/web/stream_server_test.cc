@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -207,6 +208,7 @@ TEST(StreamServer, AnswersOnLoopbackForItsNamesOnly) {
 TEST(StreamServer, AnswersEverywhereToItsNamesAndAddressesOnly) {
   StreamServerOptions options = FastOptions();
   options.address = "0.0.0.0";
+  options.access.insecure = true;
   options.names = {"Camera.example"};
   const auto server = StartServer(std::move(options));
   EXPECT_EQ(server->url(), "http://127.0.0.1:" + std::to_string(server->port()) + "/");
@@ -648,7 +650,7 @@ TEST(StreamServer, SaysWhyItCannotStart) {
   const Status taken = error([&](auto* options) { options->port = server->port(); });
   EXPECT_EQ(taken.code(), StatusCode::kDeviceBusy);
   EXPECT_EQ(taken.message(), "cannot listen on 127.0.0.1:" + std::to_string(server->port()) +
-                                 ": Address already in use; choose another port, or 0 for any that "
+                                 ": Address already in use; choose another one; port 0 is any that "
                                  "is free");
   EXPECT_EQ(error([](auto* options) { options->port = 65536; }).message(),
             "port 65536: ports are 0, for any that is free, to 65535");
@@ -666,6 +668,51 @@ TEST(StreamServer, SaysWhyItCannotStart) {
             StatusCode::kInvalidArgument);
   EXPECT_EQ(error([](auto* options) { options->status = nullptr; }).code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(StreamServer, ListensElsewhereWithWhatThatNeedsOnly) {
+  const auto error = [](const StreamServerAccess& access) {
+    StreamServerOptions options = FastOptions();
+    options.address = "0.0.0.0";
+    options.access = access;
+    auto server = StreamServer::Start(std::move(options));
+    return server.ok() ? Status() : server.status();
+  };
+  EXPECT_EQ(error({}).code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(error({}).message(), HasSubstr("--tls-cert"));
+  EXPECT_TRUE(error({.insecure = true}).ok());
+  const std::string file = testing::TempDir() + "stream_server_test_token";
+  std::ofstream(file) << "0123456789abcdef\n";
+  EXPECT_EQ(error({.token_file = file}).code(), StatusCode::kPermissionDenied) << "without TLS";
+  EXPECT_EQ(error({.token_file = file + ".absent"}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(error({.tls_certificate = file}).code(), StatusCode::kInvalidArgument);
+  const Status no_certificate = error({.tls_certificate = file, .tls_key = file});
+  EXPECT_THAT(no_certificate.message(), HasSubstr(file)) << "or what says that there is no TLS";
+}
+
+TEST(StreamServer, AsksForTheTokenOnLoopbackToo) {
+  const std::string file = testing::TempDir() + "stream_server_test_token";
+  std::ofstream(file) << "0123456789abcdef\n";
+  StreamServerOptions options = FastOptions();
+  options.access.token_file = file;
+  const auto server = StartServer(std::move(options));
+  const auto ask = [&](const std::string& path, const std::string& authorization) {
+    return Exchange(server->port(),
+                    "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + authorization + "\r\n");
+  };
+  for (const char* path :
+       {"/", "/page.js", "/stream.mjpg", "/snapshot.jpg", "/api/status", "/metrics", "/nothing"}) {
+    const WebAnswer answer = ask(path, "");
+    EXPECT_EQ(answer.status, 401) << path;
+    EXPECT_EQ(answer.headers.at("www-authenticate"), "Basic realm=\"Atoll\"");
+    ExpectSafeHeaders(answer);
+  }
+  EXPECT_EQ(server->viewers().served, 0u);
+  EXPECT_EQ(ask("/metrics", "Authorization: Bearer 0123456789abcdeg\r\n").status, 401);
+  EXPECT_EQ(ask("/metrics", "Authorization: Bearer 0123456789abcdef\r\n").status, 200);
+  // "me:0123456789abcdef", and with another last letter.
+  EXPECT_EQ(ask("/", "Authorization: Basic bWU6MDEyMzQ1Njc4OWFiY2RlZg==\r\n").status, 200);
+  EXPECT_EQ(ask("/", "Authorization: Basic bWU6MDEyMzQ1Njc4OWFiY2Rlaw==\r\n").status, 401);
 }
 
 TEST(StreamServer, ListensOnNamesAndOnIpv6) {

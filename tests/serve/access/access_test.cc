@@ -44,6 +44,39 @@ TEST(HasToken, TakesTheTokenAndNothingElse) {
   EXPECT_FALSE(HasToken("Bearer x", ""));
 }
 
+TEST(HasToken, TakesItAsThePasswordOfALogin) {
+  // "me:0123456789abcdef", ":0123456789abcdef", and without a user, with more, cut off, broken.
+  EXPECT_TRUE(HasToken("Basic bWU6MDEyMzQ1Njc4OWFiY2RlZg==", kToken));
+  EXPECT_TRUE(HasToken("basic OjAxMjM0NTY3ODlhYmNkZWY", kToken));
+  for (const char* const text :
+       {"Basic MDEyMzQ1Njc4OWFiY2RlZg==", "Basic bWU6MDEyMzQ1Njc4OWFiY2RlZjA=",
+        "Basic bWU6MDEyMzQ1Njc4OWFiY2Rl", "Basic bWU6MDEyMzQ1Njc4OWFiY2RlZg==!", "Basic ",
+        "Basic"}) {
+    EXPECT_FALSE(HasToken(text, kToken)) << text;
+  }
+  EXPECT_FALSE(HasToken("Basic bWU6", "")) << "an empty token is none";
+}
+
+TEST(DecodeBase64, TakesWhatIsOneOnly) {
+  EXPECT_EQ(DecodeBase64(""), "");
+  EXPECT_EQ(DecodeBase64("AA"), std::string(1, '\0'));
+  EXPECT_EQ(DecodeBase64("+/+/"), "\xfb\xff\xbf");
+  for (const char* const text : {"A", "AAAAA", "A A=", "-_-_", "AA=A", "\xff\xff"}) {
+    EXPECT_EQ(DecodeBase64(text), std::nullopt) << text;
+  }
+}
+
+TEST(OpenAccess, WantsWhatGoesTogether) {
+  const auto code = [](const TlsFiles& files) { return OpenAccess({.tls = files}).code(); };
+  EXPECT_EQ(code({}), StatusCode::kOk);
+  EXPECT_EQ(code({.certificate = "c"}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.key = "k"}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.client_ca = "a"}), StatusCode::kInvalidArgument);
+  const auto absent = OpenAccess({.tls = {.certificate = "/absent.pem", .key = "/absent.key"}});
+  ASSERT_FALSE(absent.ok());
+  EXPECT_NE(absent.status().message().find("/absent.pem"), std::string::npos);
+}
+
 TEST(EqualInConstantTime, Compares) {
   EXPECT_TRUE(EqualInConstantTime("", ""));
   EXPECT_TRUE(EqualInConstantTime("ab", "ab"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/http/listener.h"
+#include "serve/access/listener.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
