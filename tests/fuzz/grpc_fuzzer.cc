@@ -13,9 +13,15 @@
 using namespace atollserve;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const atollrt::MemoryLimit limit(atollrt::ProportionalBytes(size));
   inference::ModelInferRequest message;
-  if (!message.ParseFromArray(data, static_cast<int>(size))) return 0;
+  {
+    // For a string whose length is said, protobuf reserves that, up to so many bytes, before it
+    // finds that they are not there.
+    constexpr size_t kStringReserve = 50'000'000;
+    const atollrt::MemoryLimit limit(atollrt::ProportionalBytes(size) + kStringReserve);
+    if (!message.ParseFromArray(data, static_cast<int>(size))) return 0;
+  }
+  const atollrt::MemoryLimit limit(atollrt::ProportionalBytes(size));
   SharedMemory memory;
   for (SharedMemory* const allowed : {static_cast<SharedMemory*>(nullptr), &memory}) {
     AnswerForm form;
