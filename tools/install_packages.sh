@@ -25,7 +25,7 @@ optional=(
   qemu-system-x86 busybox-static cpio kmod
   libevent-dev libhttp-parser-dev libssl-dev libgrpc++-dev protobuf-compiler-grpc libavahi-client-dev avahi-daemon dbus iproute2 python3-yaml
   libzmq3-dev python3-zmq libmosquitto-dev mosquitto mosquitto-clients libcurl4-openssl-dev
-  prometheus haproxy
+  prometheus haproxy python3-jsonschema
 )
 case "${1:-}" in
   "") ;;
