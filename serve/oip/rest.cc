@@ -148,8 +148,9 @@ struct PageFile {
   const char* type;
   std::string_view text;
 };
-constexpr std::array<PageFile, 3> kPageFiles = {{
+constexpr std::array<PageFile, 4> kPageFiles = {{
     {"/", "text/html; charset=utf-8", kIndexHtml},
+    {"/icon.svg", "image/svg+xml", kIconSvg},
     {"/page.js", "text/javascript; charset=utf-8", kPageJs},
     {"/style.css", "text/css; charset=utf-8", kStyleCss},
 }};
