@@ -2,6 +2,7 @@
 #include "serve/frigate/detector.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace atollrt {
@@ -11,6 +12,15 @@ namespace {
 Status Translated(const atollpp::Status& status) {
   static_assert(static_cast<int>(StatusCode::kInternal) == ATOLL_INTERNAL);
   return status ? Status() : Status(static_cast<StatusCode>(status.code()), status.message());
+}
+
+// What pixels become in float inputs; quantized ones hold black to white as they are.
+PixelScaling ScalingOf(AtollInterpreter* interpreter, YoloHead head) {
+  const AtollTensor* const input =
+      AtollInterpreterGetInputTensor(interpreter, 0);
+  if (input == nullptr || AtollTensorType(input) != ATOLL_FLOAT32) return {};
+  // YOLOX takes 0 to 255, others of the family 0 to 1.
+  return {.mean = 0, .std = head == YoloHead::kYolox ? 1 : 255};
 }
 
 }  // namespace
@@ -41,10 +51,20 @@ Result<std::shared_ptr<ObjectDetector>> ObjectDetector::Load(const std::string& 
     atollpp::Result<atollpp::Interpreter> interpreter =
         atollpp::Interpreter::Create(*model, device);
     if (!interpreter) return Translated(interpreter.status());
-    Result<DetectionReader> reader = DetectionReader::Create(interpreter->get());
-    if (!reader.ok()) return std::move(reader).status();
+    Result<DetectionReader> ssd = DetectionReader::Create(interpreter->get());
     Result<PictureInput> input = PictureInput::Create(interpreter->get());
-    if (!input.ok()) return std::move(input).status();
+    if (!input.ok()) return ssd.ok() ? std::move(input).status() : std::move(ssd).status();
+    std::optional<std::variant<DetectionReader, YoloReader>> reader;
+    if (ssd.ok()) {
+      reader = *std::move(ssd);
+    } else {
+      ATOLL_ASSIGN_OR_RETURN(
+          YoloReader yolo, YoloReader::Create(interpreter->get(), input->width(), input->height()));
+      input =
+          PictureInput::Create(interpreter->get(), ScalingOf(interpreter->get(), yolo.by_shape()));
+      if (!input.ok()) return std::move(input).status();
+      reader = std::move(yolo);
+    }
     detector->width_ = input->width();
     detector->height_ = input->height();
     detector->channels_ = input->channels();
@@ -55,7 +75,7 @@ Result<std::shared_ptr<ObjectDetector>> ObjectDetector::Load(const std::string& 
 }
 
 Result<std::vector<Detection>> ObjectDetector::Detect(const Image& image, float threshold,
-                                                      Deadline deadline) {
+                                                      Deadline deadline, YoloHead head) {
   std::unique_ptr<Place> place;
   {
     std::unique_lock lock(mutex_);
@@ -70,7 +90,13 @@ Result<std::vector<Detection>> ObjectDetector::Detect(const Image& image, float 
   std::vector<Detection> found;
   Status status = place->input.Write(image);
   if (status.ok()) status = Translated(place->interpreter.Invoke());
-  if (status.ok()) place->reader.Read(threshold, &found);
+  if (status.ok()) {
+    if (auto* const ssd = std::get_if<DetectionReader>(&place->reader)) {
+      ssd->Read(threshold, &found);
+    } else {
+      status = std::get<YoloReader>(place->reader).Read(head, threshold, &found);
+    }
+  }
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(place));

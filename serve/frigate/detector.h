@@ -5,8 +5,8 @@
 // which share the model, its compilation and its residence on the device. Whoever comes while all
 // are taken waits, no longer than until a deadline.
 //
-// What ends in TFLite_Detection_PostProcess is read (atoll/vision/readers.h). Heads of YOLO and
-// others, whose boxes are decoded outside of the model, are refused with a sentence.
+// What ends in TFLite_Detection_PostProcess is read (atoll/vision/readers.h), and so are heads of
+// YOLO (yolo_reader.h). Others are refused with a sentence.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "atoll/atoll.hpp"
@@ -23,6 +24,7 @@
 #include "atoll/status.h"
 #include "atoll/vision/picture_input.h"
 #include "atoll/vision/readers.h"
+#include "serve/frigate/yolo_reader.h"
 
 namespace atollrt {
 
@@ -53,14 +55,15 @@ class ObjectDetector {
 
   // What is in a picture, best first, from `threshold` upwards. kInvalidArgument unless it has the
   // size and the channels of the input; kTimeout when no place was free until the deadline; errors
-  // of the device.
-  Result<std::vector<Detection>> Detect(const Image& image, float threshold, Deadline deadline);
+  // of the device. `head` is what the client says of a YOLO; kUnsupported if it is another one.
+  Result<std::vector<Detection>> Detect(const Image& image, float threshold, Deadline deadline,
+                                        YoloHead head = YoloHead::kByShape);
 
  private:
   struct Place {
     atollpp::Interpreter interpreter;
     PictureInput input;
-    DetectionReader reader;
+    std::variant<DetectionReader, YoloReader> reader;
   };
   ObjectDetector() = default;
 

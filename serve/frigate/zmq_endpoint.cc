@@ -10,8 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/file_descriptor.h"
 
@@ -90,7 +93,100 @@ Status BindError(const std::string& endpoint) {
                              zmq_strerror(error)));
 }
 
+constexpr size_t kZ85Characters = 40;
+constexpr size_t kMostKeys = 1024;
+
+// The keys of a file whose lines are bare or called `name`; lines of other names are left out.
+Result<std::vector<CurveKey>> ReadKeys(const std::string& path, std::string_view name) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFound("key file '%s' cannot be read", path.c_str());
+  std::vector<CurveKey> keys;
+  std::string line;
+  int number = 0;
+  while (std::getline(file, line)) {
+    ++number;
+    std::string_view text = line;
+    while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
+    while (!text.empty() && static_cast<unsigned char>(text.front()) <= ' ') text.remove_prefix(1);
+    if (text.empty() || (text.front() == '#' && text.size() != kZ85Characters)) continue;
+    if (text == "metadata" || text == "curve") continue;  // of certificates
+    if (const size_t quote = text.find('"'); quote != text.npos) {
+      if (!text.starts_with(name)) continue;
+      text = text.substr(quote + 1, text.rfind('"') - std::min(quote + 1, text.rfind('"')));
+    } else if (text.size() != kZ85Characters) {
+      return InvalidArgument("'%s': line %d has %zu characters and is no key, which has %zu",
+                             path.c_str(), number, text.size(), kZ85Characters);
+    }
+    CurveKey key;
+    if (text.size() != kZ85Characters ||
+        zmq_z85_decode(key.data(), std::string(text).c_str()) == nullptr) {
+      return InvalidArgument("'%s': line %d is no key as Z85 writes it", path.c_str(), number);
+    }
+    if (keys.size() == kMostKeys) {
+      return InvalidArgument("'%s' has more than %zu keys", path.c_str(), kMostKeys);
+    }
+    keys.push_back(key);
+  }
+  return keys;
+}
+
 }  // namespace
+
+Result<CurveKeys> ReadCurveKeys(const std::string& server_file, const std::string& clients_file) {
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<CurveKey> server, ReadKeys(server_file, "secret-key"));
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<CurveKey> clients, ReadKeys(clients_file, "public-key"));
+  if (server.size() != 1) {
+    return InvalidArgument("'%s' has %zu secret keys; one is the server's", server_file.c_str(),
+                           server.size());
+  }
+  if (clients.empty()) {
+    return InvalidArgument("'%s' has no public keys, so that nobody may come in",
+                           clients_file.c_str());
+  }
+  return CurveKeys{server[0], {clients.begin(), clients.end()}};
+}
+
+Result<void*> BindGate(void* context) {
+  void* const gate = zmq_socket(context, ZMQ_REP);
+  if (gate == nullptr || zmq_bind(gate, "inproc://zeromq.zap.01") != 0) {
+    Status status = BindError("inproc://zeromq.zap.01");
+    if (gate != nullptr) zmq_close(gate);
+    return status;
+  }
+  return gate;
+}
+
+bool AnswerAtGate(void* gate, const CurveKeys& keys) {
+  // Version, number of the question, domain, address, identity, mechanism, the client's key.
+  std::vector<std::string> parts;
+  int more = 1;
+  while (more != 0) {
+    zmq_msg_t part;
+    zmq_msg_init(&part);
+    if (zmq_msg_recv(&part, gate, ZMQ_DONTWAIT) < 0) {
+      zmq_msg_close(&part);
+      return false;
+    }
+    parts.emplace_back(static_cast<const char*>(zmq_msg_data(&part)), zmq_msg_size(&part));
+    more = zmq_msg_more(&part);
+    zmq_msg_close(&part);
+  }
+  CurveKey key = {};
+  const bool has_key = parts.size() == 7 && parts[5] == "CURVE" && parts[6].size() == key.size();
+  if (has_key) std::memcpy(key.data(), parts[6].data(), key.size());
+  const bool allowed = has_key && keys.clients.contains(key);
+  const std::string answer[] = {"1.0",
+                                parts.size() > 1 ? parts[1] : "",
+                                allowed ? "200" : "400",
+                                allowed ? "OK" : "this key is not known here",
+                                "",
+                                ""};
+  for (size_t i = 0; i < std::size(answer); ++i) {
+    zmq_send(gate, answer[i].data(), answer[i].size(),
+             ZMQ_DONTWAIT | (i + 1 < std::size(answer) ? ZMQ_SNDMORE : 0));
+  }
+  return true;
+}
 
 Result<bool> IsLocalEndpoint(const std::string& endpoint) {
   if (endpoint.starts_with(kIpc) && endpoint.size() > kIpc.size() &&
@@ -104,7 +200,7 @@ Result<bool> IsLocalEndpoint(const std::string& endpoint) {
 }
 
 Result<BoundSocket> BindRouter(void* context, const std::string& endpoint,
-                               uint64_t max_message_bytes) {
+                               uint64_t max_message_bytes, const CurveKeys* keys) {
   const std::string path =
       endpoint.starts_with(kIpc) ? endpoint.substr(kIpc.size()) : std::string();
   if (!path.empty()) ATOLL_RETURN_IF_ERROR(CheckSocketPath(path));
@@ -119,6 +215,15 @@ Result<BoundSocket> BindRouter(void* context, const std::string& endpoint,
   set(ZMQ_TCP_KEEPALIVE, 1);
   const auto most = static_cast<int64_t>(max_message_bytes);
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most));
+  if (keys != nullptr && path.empty()) {
+    set(ZMQ_CURVE_SERVER, 1);
+    if (zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->server.data(), keys->server.size()) !=
+        0) {
+      zmq_close(socket);
+      return Unsupported("libzmq was built without CURVE; install one that has it");
+    }
+    zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, "atoll", 5);
+  }
   if (zmq_bind(socket, AddressToBind(endpoint).c_str()) != 0) {
     Status status = BindError(endpoint);
     zmq_close(socket);

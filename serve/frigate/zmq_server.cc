@@ -21,7 +21,6 @@
 #include "serve/frigate/detector.h"
 #include "serve/frigate/exchange.h"
 #include "serve/frigate/work_queue.h"
-#include "serve/frigate/zmq_endpoint.h"
 
 namespace atollrt {
 namespace {
@@ -207,6 +206,7 @@ class Server : public ZmqServer {
 
   const ZmqServerOptions options_;
   void* context_ = nullptr;
+  void* gate_ = nullptr;        // as sockets_; null: no keys are asked for
   std::vector<void*> sockets_;  // once it runs, of the thread of Serve alone
   std::vector<std::string> endpoints_;
   FileDescriptor wake_;
@@ -241,6 +241,7 @@ Server::~Server() {
   if (wake_.get() >= 0) eventfd_write(wake_.get(), 1);
   for (std::thread& thread : threads_) thread.join();
   for (void* socket : sockets_) zmq_close(socket);
+  if (gate_ != nullptr) zmq_close(gate_);
   if (context_ != nullptr) zmq_ctx_term(context_);
 }
 
@@ -261,12 +262,13 @@ Status Server::Open() {
   }
   for (const std::string& endpoint : options_.endpoints) {
     ATOLL_ASSIGN_OR_RETURN(const bool local, IsLocalEndpoint(endpoint));
-    if (!local && options_.exposure == ZmqExposure::kLocalOnly) {
+    if (!local && !options_.keys && options_.exposure == ZmqExposure::kLocalOnly) {
       return Status(
           StatusCode::kPermissionDenied,
           "'" + endpoint +
-              "' can be reached from other computers, and Frigate can neither encrypt nor "
-              "identify itself; use ipc:// or tcp://127.0.0.1, or say --insecure");
+              "' can be reached from other computers, and Frigate by itself can neither encrypt "
+              "nor identify itself; use ipc:// or tcp://127.0.0.1, give keys (--zmq-key, "
+              "--zmq-clients) to clients that have some, or say --insecure");
     }
   }
   if (!options_.default_model.empty()) {
@@ -290,8 +292,12 @@ Status Server::Open() {
     return Status(StatusCode::kResourceExhausted, "no file descriptors are left for ZeroMQ");
   }
   const auto most = std::max<uint64_t>(options_.limits.bytes_per_model, uint64_t{64} << 20);
+  if (options_.keys) {
+    ATOLL_ASSIGN_OR_RETURN(gate_, BindGate(context_));
+  }
+  const CurveKeys* const keys = options_.keys ? &*options_.keys : nullptr;
   for (const std::string& endpoint : options_.endpoints) {
-    ATOLL_ASSIGN_OR_RETURN(const BoundSocket bound, BindRouter(context_, endpoint, most));
+    ATOLL_ASSIGN_OR_RETURN(const BoundSocket bound, BindRouter(context_, endpoint, most, keys));
     sockets_.push_back(bound.socket);
     endpoints_.push_back(bound.endpoint);
   }
@@ -308,6 +314,7 @@ Status Server::Open() {
 void Server::Serve() {
   std::vector<zmq_pollitem_t> items;
   for (void* socket : sockets_) items.push_back({socket, 0, ZMQ_POLLIN, 0});
+  if (gate_ != nullptr) items.push_back({gate_, 0, ZMQ_POLLIN, 0});
   items.push_back({nullptr, wake_.get(), ZMQ_POLLIN, 0});
   while (!stopping_) {
     long timeout_ms = -1;
@@ -333,6 +340,9 @@ void Server::Serve() {
     }
     for (size_t i = 0; i < sockets_.size(); ++i) {
       if (items[i].revents != 0) Take(i);
+    }
+    for (int i = 0; gate_ != nullptr && i < kMessagesAtOnce; ++i) {
+      if (!AnswerAtGate(gate_, *options_.keys)) break;
     }
     AnswerLate();
   }
@@ -617,7 +627,8 @@ void Server::Detect() {
     if (!outcome.status.ok()) {
       Complain(Reason::kWrongFrame, outcome.status.message());
     } else {
-      auto found = work->detector->Detect(image, ObjectDetector::kAnyScore, work->deadline);
+      auto found = work->detector->Detect(image, ObjectDetector::kAnyScore, work->deadline,
+                                          YoloHeadOf(work->head.model_type));
       if (found.ok()) {
         outcome.rows = RowsOf(*found);
       } else {

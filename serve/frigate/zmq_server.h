@@ -20,12 +20,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "atoll/atoll.hpp"
 #include "atoll/status.h"
 #include "serve/frigate/model_store.h"
+#include "serve/frigate/zmq_endpoint.h"
 
 namespace atollrt {
 
@@ -42,6 +44,9 @@ enum class ZmqAnswerForm {
 struct ZmqServerOptions {
   std::vector<std::string> endpoints;  // "ipc:///tmp/cache/zmq_detector", "tcp://127.0.0.1:5555"
   ZmqExposure exposure = ZmqExposure::kLocalOnly;
+  // Of tcp://, wherever it listens: clients must have one of these keys, and others than this
+  // computer's may come then.
+  std::optional<CurveKeys> keys = {};
   ZmqAnswerForm answer_form = ZmqAnswerForm::kBytes;
   atollpp::Delegate device;
   std::string default_model;  // a file; "": none

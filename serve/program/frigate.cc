@@ -88,6 +88,10 @@ class Front : public FrigateFront {
     atollrt::ZmqServerOptions zmq;
     zmq.endpoints = options.zmq;
     zmq.exposure = insecure ? atollrt::ZmqExposure::kAnyAddress : atollrt::ZmqExposure::kLocalOnly;
+    if (!options.zmq_key.empty()) {
+      ATOLL_ASSIGN_OR_RETURN(zmq.keys,
+                             atollrt::ReadCurveKeys(options.zmq_key, options.zmq_clients));
+    }
     zmq.device = device;
     zmq.default_model = options.zmq_model;
     zmq.places = kPlaces;
@@ -147,6 +151,10 @@ Result<std::unique_ptr<FrigateFront>> FrigateFront::Start(const FrigateOptions& 
   }
   if (options.zmq.empty() && !(options.zmq_model.empty() && options.zmq_folder.empty())) {
     return InvalidArgument("--zmq-model and --zmq-folder are for --zmq ENDPOINT; name one");
+  }
+  if (options.zmq_key.empty() != options.zmq_clients.empty() ||
+      (options.zmq.empty() && !options.zmq_key.empty())) {
+    return InvalidArgument("--zmq-key and --zmq-clients go together, and with --zmq ENDPOINT");
   }
   atollpp::Delegate opened;  // the CPU
   if (device != "cpu") {

@@ -18,6 +18,7 @@ struct FrigateOptions {
   std::vector<std::string> zmq;        // endpoints
   std::string zmq_model;               // for clients that ask for none; "": no such model
   std::string zmq_folder;              // of models that they send; "": DefaultZmqFolder
+  std::string zmq_key, zmq_clients;    // files of CURVE keys; "": none
   std::vector<std::string> deepstack;  // ADDRESS:PORT or unix:PATH
   // NAME=FILE[,LABELS], for DeepStack's clients, the first one for those that name none.
   std::vector<std::string> detectors;

@@ -185,6 +185,10 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--zmq-folder", options->frigate.zmq_folder,
                   "of models that clients send; else below $STATE_DIRECTORY, $XDG_CACHE_HOME or "
                   "~/.cache");
+  app->add_option("--zmq-key", options->frigate.zmq_key,
+                  "file with the server's secret key for CURVE: clients of tcp:// need a key then");
+  app->add_option("--zmq-clients", options->frigate.zmq_clients,
+                  "file with their public keys, one a line");
   app->add_option(
          "--deepstack", options->frigate.deepstack,
          "ADDRESS:PORT or unix:PATH: the interface of DeepStack, CodeProject.AI and DOODS; "

@@ -70,6 +70,7 @@ class ServePage(RestTest):
         self.assertEqual([line.split("|")[:3] for line in shown],
                          [[name, "1", "ready"] for name in ("fashion", "scenes", "simple")])
         self.assertRegex(shown[0].split("|")[3], r"^\d+ of \d+ operators$")
+        self.assertFalse(page.evaluate("document.getElementById('login').checkVisibility()"))
         self.assertIn("emulated", page.evaluate("document.getElementById('device').textContent"))
         picture = self.folder() / "boot.png"
         picture.write_bytes(png_of(BOOT.read_bytes()))
@@ -110,11 +111,11 @@ class ServePage(RestTest):
     def test_a_token(self):
         server = self.start(environment={"ATOLL_SERVE_TOKEN": TOKEN})
         page = self.open(server)
-        page.wait("document.readyState === 'complete' && !document.getElementById('login').hidden")
+        page.wait("document.readyState === 'complete' && document.getElementById('login').checkVisibility()")
         self.assertEqual(page.evaluate(table("models")), "")
         page.evaluate(f"document.getElementById('token').value = {TOKEN!r}")
         page.evaluate("document.querySelector('#login button').click()")
-        page.wait(f"document.getElementById('login').hidden && {table('models')}.includes('simple|1|ready')")
+        page.wait(f"!document.getElementById('login').checkVisibility() && {table('models')}.includes('simple|1|ready')")
 
 
 if __name__ == "__main__":

@@ -263,9 +263,68 @@ class Memory(MqttTest):
         self.assertLess(self.hang(), 5_000)
 
 
+class Tls(MqttTest):
+    def certificates(self):
+        def openssl(*words):
+            subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=self.place)
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        (self.place / "names").write_text("subjectAltName=DNS:localhost\n")
+        for ca in ("ca", "other"):
+            openssl("req", "-x509", *key, "-keyout", f"{ca}.key", "-out", f"{ca}.pem", "-subj", f"/CN={ca}",
+                    "-days", "2")
+        for name in ("server", "client"):
+            openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+            openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+                    "-CAcreateserial", "-out", f"{name}.pem", "-days", "2", "-extfile", "names")
+        return (f"allow_anonymous true\ncafile {self.place}/ca.pem\ncertfile {self.place}/server.pem\n"
+                f"keyfile {self.place}/server.key\n")
+
+    def camera(self, host, *more):
+        """A camera under way, and a file with what it says."""
+        said = self.place / f"said{len(list(self.place.glob('said*')))}"
+        with open(said, "wb") as file:
+            process = self.start(*COMMAND, *CAMERA, "--mqtt", f"mqtts://{host}:{self.port}", *more,
+                                 stdout=subprocess.DEVNULL, stderr=file)
+        return process, said
+
+    def frames(self, *more):
+        """What a subscriber gets: the topic of the next frame."""
+        done = subprocess.run(["mosquitto_sub", "-h", "localhost", "-p", str(self.port), "--cafile",
+                               self.place / "ca.pem", "-t", "atoll/camera/frame", "-C", "1", "-W", str(DEADLINE),
+                               "-F", "%t", *more], capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    def test_a_broker_whose_certificate_is_known(self):
+        self.broker(self.certificates())
+        process, said = self.camera("localhost", "--mqtt-ca", self.place / "ca.pem")
+        self.assertEqual(self.frames(), "atoll/camera/frame")
+        self.assertIn("results go to the MQTT broker", said.read_text())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(DEADLINE), 0)
+
+    def test_a_broker_whose_certificate_is_not(self):
+        self.broker(self.certificates())
+        for host, ca in (("localhost", "other.pem"), ("127.0.0.1", "ca.pem")):
+            process, said = self.camera(host, "--mqtt-ca", self.place / ca)
+            wait_for("a complaint", lambda file=said: "TLS failed" in file.read_text())
+            self.assertNotIn("results go to", said.read_text())
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(DEADLINE), 0, "frames go on all the same")
+
+    def test_a_broker_that_asks_for_a_certificate(self):
+        self.broker(self.certificates() + "require_certificate true\n")
+        ours = ("--mqtt-ca", self.place / "ca.pem")
+        _, said = self.camera("localhost", *ours)
+        wait_for("a complaint", lambda: "is not there" in said.read_text())
+        self.camera("localhost", *ours, "--mqtt-cert", self.place / "client.pem", "--mqtt-key",
+                    self.place / "client.key")
+        self.assertEqual(self.frames("--cert", self.place / "client.pem", "--key", self.place / "client.key"),
+                         "atoll/camera/frame")
+
+
 class Options(MqttTest):
     def test_addresses_that_are_none(self):
-        for address in ("", "localhost", "mqtts://x", "mqtt://", "mqtt://:1883", "mqtt://h:0",
+        for address in ("", "localhost", "mqttss://x", "mqtts://", "mqtt://", "mqtt://:1883", "mqtt://h:0",
                         "mqtt://h:65536", "mqtt://h:x", "mqtt://h/a//b", "mqtt://h/#", "mqtt://h/a+",
                         "mqtt://h/$SYS", "mqtt://@h", "mqtt://[::1", "mqtt://h/a b"):
             done = run(*CAMERA, "--frames", 1, "--mqtt", address)
@@ -276,6 +335,12 @@ class Options(MqttTest):
         self.assertEqual(done.code, 2)
         self.assertIn("--mqtt-password-file", done.stderr)
         self.assertNotIn("s3cret", done.stderr)
+        for words in (["--mqtt-ca", "/none"], ["--mqtt", "mqtt://h", "--mqtt-ca", LABELS],
+                      ["--mqtt", "mqtts://h", "--mqtt-ca", "/none"],
+                      ["--mqtt", "mqtts://h", "--mqtt-cert", LABELS]):
+            done = run(*CAMERA, *words)
+            self.assertEqual(done.code, 2, words)
+            self.assertIn("--mqtt", done.stderr)
         for words in (["--mqtt-password-file", "/none"],
                       ["--mqtt", "mqtt://h", "--mqtt-password-file", "/etc/hostname"],
                       ["--mqtt", "mqtt://u@h", "--mqtt-password-file", "/none"],

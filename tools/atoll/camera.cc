@@ -59,6 +59,7 @@ struct CameraOptions {
   std::string mqtt;
   std::string mqtt_camera = "camera";
   std::string mqtt_password_file;
+  std::string mqtt_ca, mqtt_cert, mqtt_key;
   bool quiet = false;
   atollrt::PixelScaling scaling;
   bool json = false;
@@ -243,9 +244,13 @@ class MqttReport {
       if (!options.mqtt_password_file.empty()) {
         Fail(ExitCode::kUsage, "--mqtt-password-file is for the broker of --mqtt; name one");
       }
+      if (!options.mqtt_ca.empty() || !options.mqtt_cert.empty() || !options.mqtt_key.empty()) {
+        Fail(ExitCode::kUsage, "--mqtt-ca, --mqtt-cert and --mqtt-key are for --mqtt mqtts://HOST");
+      }
       return;
     }
     connection_options_.address = ParseMqttAddress(options.mqtt);
+    UseTls(options);
     connection_options_.password = ReadMqttPassword(options.mqtt_password_file);
     if (connection_options_.address.user.empty() && !options.mqtt_password_file.empty()) {
       Fail(ExitCode::kUsage, "--mqtt-password-file is of no user; name one, mqtt://USER@HOST");
@@ -278,6 +283,27 @@ class MqttReport {
   void Finish() { connection_.reset(); }
 
  private:
+  void UseTls(const CameraOptions& options) {
+    const std::pair<const char*, const std::string*> files[] = {{"--mqtt-ca", &options.mqtt_ca},
+                                                                {"--mqtt-cert", &options.mqtt_cert},
+                                                                {"--mqtt-key", &options.mqtt_key}};
+    for (const auto& [option, path] : files) {
+      if (path->empty()) continue;
+      if (!connection_options_.address.tls) {
+        Fail(ExitCode::kUsage, "{} is for a broker with TLS; write mqtts://HOST", option);
+      }
+      ReadBeginning(*path, 1, [&](const char* verb, const std::string& why) {
+        Fail(ExitCode::kUsage, "cannot {} '{}' of {}: {}", verb, *path, option, why);
+      });
+    }
+    if (options.mqtt_cert.empty() != options.mqtt_key.empty()) {
+      Fail(ExitCode::kUsage, "--mqtt-cert and --mqtt-key go together; give both");
+    }
+    connection_options_.ca = options.mqtt_ca;
+    connection_options_.certificate = options.mqtt_cert;
+    connection_options_.key = options.mqtt_key;
+  }
+
   MqttOptions connection_options_;
   std::optional<CameraMessages> messages_;
   bool quiet_ = false;
@@ -558,6 +584,9 @@ void AddCameraCommand(CLI::App* app) {
   command.Add("--mqtt", command->mqtt);
   command.Add("--mqtt-camera", command->mqtt_camera);
   command.Add("--mqtt-password-file", command->mqtt_password_file);
+  command.Add("--mqtt-ca", command->mqtt_ca);
+  command.Add("--mqtt-cert", command->mqtt_cert);
+  command.Add("--mqtt-key", command->mqtt_key);
   command.Flag("--quiet", command->quiet);
   command.Flag("--json", command->json);
 }

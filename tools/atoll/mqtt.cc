@@ -59,6 +59,7 @@ class Connection : public MqttConnection {
           client_, options_.address.user.c_str(),
           options_.password.empty() ? nullptr : options_.password.c_str());
     }
+    if (status == MOSQ_ERR_SUCCESS && options_.address.tls) status = SetTls();
     if (status != MOSQ_ERR_SUCCESS) {
       mosquitto_destroy(client_);
       close(wake_);
@@ -89,6 +90,21 @@ class Connection : public MqttConnection {
   }
 
  private:
+  // The certificate must be for the host's name.
+  int SetTls() {
+    const auto file = [](const std::string& path) { return path.empty() ? nullptr : path.c_str(); };
+    // A key with a passphrase would ask for it on the terminal.
+    const auto no_passphrase = [](char*, int, int, void*) { return 0; };
+    if (options_.ca.empty()) {
+      const int status = mosquitto_int_option(client_, MOSQ_OPT_TLS_USE_OS_CERTS, 1);
+      if (status != MOSQ_ERR_SUCCESS) return status;
+    }
+    // Without a file of our own, the folder that OpenSSL knows.
+    const char* const folder = options_.ca.empty() ? "/etc/ssl/certs" : nullptr;
+    return mosquitto_tls_set(client_, file(options_.ca), folder, file(options_.certificate),
+                             file(options_.key), no_passphrase);
+  }
+
   void OnConnect(int code) {
     if (code != 0) {
       Complain(mosquitto_connack_string(code));
@@ -102,6 +118,17 @@ class Connection : public MqttConnection {
     const std::lock_guard lock(mutex_);
     outbox_.TakeAllAgain();
     if (!ending_) outbox_.Put(options_.online);
+  }
+
+  std::string WhatIsWrong(int status) const {
+    if (status == MOSQ_ERR_ERRNO) return std::strerror(errno);
+    if (status == MOSQ_ERR_TLS) {
+      return fmt::format(
+          "TLS failed: its certificate must be for '{}' and signed by whom {}, and it may ask for "
+          "one of ours (--mqtt-cert)",
+          options_.address.host, options_.ca.empty() ? "this system trusts" : "--mqtt-ca has");
+    }
+    return mosquitto_strerror(status);
   }
 
   // Once for each time that it is away.
@@ -126,7 +153,7 @@ class Connection : public MqttConnection {
     const int status = mosquitto_connect_async(client_, options_.address.host.c_str(),
                                                options_.address.port, kKeepAliveSeconds);
     if (status != MOSQ_ERR_SUCCESS) {
-      Complain(status == MOSQ_ERR_ERRNO ? std::strerror(errno) : mosquitto_strerror(status));
+      Complain(WhatIsWrong(status));
     }
     deadline_ = Clock::now() + kAnswerTime;
     next_attempt_ = Clock::now() + delay_;
@@ -194,7 +221,7 @@ class Connection : public MqttConnection {
     if (status != MOSQ_ERR_SUCCESS) {
       connected_ = false;
       next_attempt_ = Clock::now() + delay_;
-      Complain(status == MOSQ_ERR_ERRNO ? std::strerror(errno) : mosquitto_strerror(status));
+      Complain(WhatIsWrong(status));
     }
   }
 

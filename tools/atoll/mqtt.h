@@ -16,6 +16,9 @@ namespace atollcmd {
 struct MqttOptions {
   MqttAddress address;
   std::string password;
+  // PEM files for an address with TLS: who signs the broker's certificate ("": whom this system
+  // trusts), and what the broker may ask of a client ("": nothing).
+  std::string ca, certificate, key;
   MqttMessage online;   // whenever there is a connection
   MqttMessage offline;  // at the end, and what the broker says when the connection is lost
   // Asked for a message now and then; any thread, must not throw.

@@ -14,7 +14,7 @@
 namespace atollcmd {
 namespace {
 
-constexpr std::string_view kMqttScheme = "mqtt://";
+constexpr std::string_view kMqttScheme = "mqtt://", kMqttsScheme = "mqtts://";
 
 // Of topics that are published to; their levels are not empty.
 bool IsTopic(std::string_view topic) {
@@ -41,12 +41,16 @@ std::string Title(std::string text) {
 
 MqttAddress ParseMqttAddress(const std::string& text) {
   const auto fail = [&](const char* why) {
-    Fail(ExitCode::kUsage, "--mqtt {}: {}; mqtt://HOST, mqtt://USER@HOST:1883/PREFIX are addresses",
+    Fail(ExitCode::kUsage,
+         "--mqtt {}: {}; mqtt://HOST, mqtt://USER@HOST:1883/PREFIX and, with TLS, mqtts://HOST are "
+         "addresses",
          text, why);
   };
-  if (!text.starts_with(kMqttScheme)) fail("does not begin with mqtt://");
   MqttAddress address;
-  std::string rest = text.substr(kMqttScheme.size());
+  address.tls = text.starts_with(kMqttsScheme);
+  if (address.tls) address.port = 8883;
+  if (!address.tls && !text.starts_with(kMqttScheme)) fail("does not begin with mqtt://");
+  std::string rest = text.substr(address.tls ? kMqttsScheme.size() : kMqttScheme.size());
   if (const size_t slash = rest.find('/'); slash != rest.npos) {
     address.prefix = rest.substr(slash + 1);
     rest.resize(slash);

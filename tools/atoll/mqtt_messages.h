@@ -20,8 +20,9 @@ namespace atollcmd {
 
 // mqtt://[USER@]HOST[:PORT][/PREFIX]
 struct MqttAddress {
-  std::string host;  // without brackets
-  int port = 1883;
+  bool tls = false;
+  std::string host;              // without brackets
+  int port = 1883;               // 8883 with TLS
   std::string user;              // "": none
   std::string prefix = "atoll";  // of all topics but those for Home Assistant
 };

@@ -196,6 +196,40 @@ class Access(ServeTest):
         server = self.serve(*words, "--insecure")
         self.assertEqual(self.ask(self.connect(server), "GET", "/v1/status/ping")[0], 200)
 
+    def test_zmq_with_keys(self):
+        try:
+            import zmq
+            import zmq.auth
+        except ImportError:
+            self.skipTest("python3-zmq is not installed")
+        for name in ("server", "camera", "stranger"):
+            zmq.auth.create_certificates(self.place, name)
+        keys = ("--zmq-key", self.place / "server.key_secret", "--zmq-clients", self.place / "camera.key")
+        words = ("--zmq", "tcp://0.0.0.0:*", "--zmq-folder", self.place / "models", "--device", "cpu")
+        self.assertIn("--zmq-key", self.refused(*words))
+        self.assertIn("--zmq-clients", self.refused(*words, *keys[:2]))
+        self.assertIn("camera.key", self.refused(*words, "--zmq-key", self.place / "camera.key", *keys[2:]))
+        server = self.serve(*words, *keys)
+        port = re.search(r"Frigate's zmq at tcp://0\.0\.0\.0:(\d+)", server.said())[1]
+        context = zmq.Context()
+        self.addCleanup(context.destroy, linger=0)
+
+        def client(name):
+            one = context.socket(zmq.REQ)
+            one.curve_publickey, one.curve_secretkey = zmq.auth.load_certificate(self.place / f"{name}.key_secret")
+            one.curve_serverkey, _ = zmq.auth.load_certificate(self.place / "server.key")
+            one.setsockopt(zmq.RCVTIMEO, 1000 * DEADLINE)
+            events = one.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+            events.setsockopt(zmq.RCVTIMEO, 1000 * DEADLINE)
+            one.connect(f"tcp://127.0.0.1:{port}")
+            event = int.from_bytes(events.recv_multipart()[0][:2], "little")
+            return one, event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        camera, is_in = client("camera")
+        self.assertTrue(is_in)
+        camera.send(b'{"model_request": true, "model_name": "m.tflite"}')
+        self.assertEqual(json.loads(camera.recv()), {"model_available": False, "model_loaded": False})
+        self.assertFalse(client("stranger")[1])
+
     def test_pages_of_others_are_not(self):
         server = self.serve("--deepstack", "127.0.0.1:0", "--detector", DETECTOR, "--device", "cpu")
         connection = self.connect(server)

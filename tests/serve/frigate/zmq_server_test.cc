@@ -45,7 +45,11 @@ const std::string kZeros(480, '\0');
 class ZmqClient {
  public:
   explicit ZmqClient(const std::string& endpoint, int type = ZMQ_REQ)
+      : ZmqClient(endpoint, type, [](void*) {}) {}
+  // `prepare` is called with the socket before it connects.
+  ZmqClient(const std::string& endpoint, int type, const std::function<void(void*)>& prepare)
       : context_(zmq_ctx_new()), socket_(zmq_socket(context_, type)) {
+    prepare(socket_);
     Set(ZMQ_LINGER, 0);
     Set(ZMQ_RCVTIMEO, kPatienceMs);
     Set(ZMQ_SNDTIMEO, kPatienceMs);
@@ -77,6 +81,21 @@ class ZmqClient {
       zmq_msg_close(&part);
     }
     return parts;
+  }
+  // What libzmq says of its connection, once it has said one of these events.
+  int AwaitEvent(int events) {
+    zmq_socket_monitor(socket_, "inproc://monitor", events);
+    void* const monitor = zmq_socket(context_, ZMQ_PAIR);
+    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &kPatienceMs, sizeof(kPatienceMs));
+    zmq_connect(monitor, "inproc://monitor");
+    uint16_t event = 0;
+    char bytes[6];
+    if (zmq_recv(monitor, bytes, sizeof(bytes), 0) == sizeof(bytes)) {
+      std::memcpy(&event, bytes, sizeof(event));
+    }
+    zmq_socket_monitor(socket_, nullptr, 0);
+    zmq_close(monitor);
+    return event;
   }
   std::vector<std::string> Ask(const std::vector<std::string>& parts) {
     Send(parts);
@@ -416,6 +435,67 @@ TEST_F(FrigateZmq, ListensWhereItMay) {
     EXPECT_EQ(start(endpoint, ZmqExposure::kAnyAddress).code(), StatusCode::kInvalidArgument)
         << endpoint;
   }
+}
+
+// A pair of keys as Z85 writes them.
+struct KeyPair {
+  KeyPair() { EXPECT_EQ(zmq_curve_keypair(open, secret), 0); }
+  char open[41] = {}, secret[41] = {};
+};
+
+TEST_F(FrigateZmq, LetsClientsWithKeysInAlone) {
+  const KeyPair ours, known, cert, unknown;
+  WriteTextFile(folder_ / "server", std::string(ours.secret) + "\n");
+  // Alone, and as pyzmq's and CZMQ's certificates are.
+  WriteTextFile(folder_ / "clients", "# those of the house\n" + std::string(known.open) +
+                                         "\r\n\ncurve\n    public-key = \"" +
+                                         std::string(cert.open) + "\"\n");
+  ZmqServerOptions options = Options();
+  options.endpoints = {"tcp://0.0.0.0:*"};
+  const auto keys = ReadCurveKeys(folder_ / "server", folder_ / "clients");
+  ASSERT_TRUE(keys.ok()) << keys.status().message();
+  EXPECT_EQ(keys->clients.size(), 2u);
+  options.keys = *keys;
+  const auto server = Start(options);
+  const std::string& bound = server->endpoints()[0];
+  const std::string endpoint = "tcp://127.0.0.1" + bound.substr(bound.rfind(':'));
+  const auto client = [&](const KeyPair& pair, const char* server_key) {
+    return std::make_unique<ZmqClient>(endpoint, ZMQ_REQ, [&](void* socket) {
+      zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key, 40);
+      zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, pair.open, 40);
+      zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, pair.secret, 40);
+    });
+  };
+  for (const KeyPair* pair : {&known, &cert}) {
+    EXPECT_THAT(client(*pair, ours.open)->Ask({RequestHead("m.tflite")}), ElementsAre(kNoNo));
+  }
+  constexpr int kFailed = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_DISCONNECTED;
+  constexpr int kAny = kFailed | ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+  EXPECT_NE(client(unknown, ours.open)->AwaitEvent(kAny) & kFailed, 0) << "a key nobody knows";
+  EXPECT_NE(client(known, unknown.open)->AwaitEvent(kAny) & kFailed, 0) << "another server's key";
+  EXPECT_NE(ZmqClient(endpoint).AwaitEvent(kAny) & kFailed, 0) << "no key at all";
+  EXPECT_THAT(client(known, ours.open)->Ask({RequestHead("m.tflite")}), ElementsAre(kNoNo));
+}
+
+TEST_F(FrigateZmq, SaysWhatIsWrongWithKeys) {
+  const KeyPair one, two;
+  const auto code = [&](const std::string& server, const std::string& clients) {
+    WriteTextFile(folder_ / "server", server);
+    WriteTextFile(folder_ / "clients", clients);
+    return ReadCurveKeys(folder_ / "server", folder_ / "clients").code();
+  };
+  const std::string secret = one.secret, open = two.open;
+  EXPECT_EQ(code(secret, open), StatusCode::kOk);
+  EXPECT_EQ(code("", open), StatusCode::kInvalidArgument) << "no key";
+  EXPECT_EQ(code(secret + "\n" + secret, open), StatusCode::kInvalidArgument) << "two of them";
+  EXPECT_EQ(code(secret, "# nobody\n"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(secret, open.substr(1)), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(secret, open + "x"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(secret, std::string(40, '~')), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(secret, "public-key = \"short\""), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code("public-key = \"" + open + "\"", open), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadCurveKeys("/absent", folder_ / "clients").code(), StatusCode::kNotFound);
 }
 
 TEST_F(FrigateZmq, TakesNobodysPlace) {
