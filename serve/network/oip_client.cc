@@ -259,6 +259,23 @@ class Client final : public OipClient {
                                               response.properties().end());
   }
 
+  Result<OipModel> Describe(const std::string& model, Deadline deadline) override {
+    inference::ModelMetadataRequest request;
+    request.set_name(model);
+    inference::ModelMetadataResponse response;
+    ATOLL_RETURN_IF_ERROR(Ask(deadline, [&](grpc::ClientContext* context) {
+      return stub_->ModelMetadata(context, request, &response);
+    }));
+    const auto tensors = [](const auto& described) {
+      std::vector<OipTensor> all;
+      for (const auto& one : described) {
+        all.push_back({one.name(), one.datatype(), {one.shape().begin(), one.shape().end()}});
+      }
+      return all;
+    };
+    return OipModel{tensors(response.inputs()), tensors(response.outputs())};
+  }
+
   Result<bool> IsReady(const std::string& model, Deadline deadline) override {
     inference::ModelReadyRequest request;
     request.set_name(model);

@@ -39,6 +39,10 @@ struct OipTensor {
   std::vector<int64_t> shape;
 };
 
+struct OipModel {
+  std::vector<OipTensor> inputs, outputs;
+};
+
 // An inference that is under way.
 class OipCall {
  public:
@@ -67,6 +71,8 @@ class OipClient {
 
   virtual atollrt::Result<std::map<std::string, std::string>> Properties(const std::string& model,
                                                                          Deadline deadline) = 0;
+  // What it takes and gives, as the server says.
+  virtual atollrt::Result<OipModel> Describe(const std::string& model, Deadline deadline) = 0;
   virtual atollrt::Result<bool> IsReady(const std::string& model, Deadline deadline) = 0;
   // `file` is what the repository has as 1/model.tflite.
   virtual atollrt::Status Load(const std::string& model, std::span<const uint8_t> file,

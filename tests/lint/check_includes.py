@@ -72,7 +72,7 @@ OURS = {
     "serve/include": ["atoll/"],
     "serve/grpc": ["serve/grpc/", "serve/inference/", "serve/oip/shared_memory.h", "runtime/base/", "inference.", "atoll/"],
     "serve/dns_sd": ["serve/dns_sd/", "runtime/base/"],
-    "serve/network": ["serve/network/", "serve/dns_sd/", "serve/inference/inference_server.h",
+    "serve/network": ["atoll/oip.h", "serve/network/", "serve/dns_sd/", "serve/inference/inference_server.h",
                       "driver/network_module.h", "driver/device/", "driver/isa/", "runtime/base/",
                       "runtime/graph/compiled_op.h", "inference."],
     "serve/kubernetes": ["serve/kubernetes/", "device_plugin.", "runtime/base/", "atoll/delegate.h"],

@@ -202,13 +202,14 @@ void AddServer(const BenchmarkOptions& options, const std::string& text,
   const OipCredentials credentials = {.token = ReadOipToken(options.token_file),
                                       .ca_file = options.ca_file};
   const auto streams = static_cast<size_t>(options.streams);
+  const auto open = address.grpc ? OpenGrpcTarget : OpenOipTarget;
   if (options.models.empty()) {
-    AddEntry(options, OpenOipTarget(address, "", credentials, streams), {}, all);
+    AddEntry(options, open(address, "", credentials, streams), {}, all);
     return;
   }
   for (size_t i = 0; i < options.models.size(); ++i) {
     const std::string name = std::filesystem::path(options.models[i]).stem().string();
-    AddEntry(options, OpenOipTarget(address, name, credentials, streams),
+    AddEntry(options, open(address, name, credentials, streams),
              OptionsFor(options.session, options.models, i), all);
   }
 }
@@ -217,12 +218,11 @@ std::vector<Prepared> Prepare(const BenchmarkOptions& options) {
   std::vector<std::string> devices = options.devices;
   std::vector<std::string> servers;
   for (const std::string& target : options.targets) {
-    (target.find("://") != target.npos && !target.starts_with("grpc") ? servers : devices)
-        .push_back(target);
+    (IsOipAddress(target) ? servers : devices).push_back(target);
   }
   for (const std::string& server : servers) ParseOipAddress(server);
   if (servers.empty() && !(options.token_file.empty() && options.ca_file.empty())) {
-    Fail(ExitCode::kUsage, "{} is for --target oips://HOST:PORT; leave it out",
+    Fail(ExitCode::kUsage, "{} is for --target oips://HOST:PORT or grpcs://; leave it out",
          options.token_file.empty() ? "--ca-file" : "--token-file");
   }
   if (devices.empty() && servers.empty()) devices = {"auto"};

@@ -60,18 +60,23 @@ class Target {
 // A model on a device, with as many interpreters as streams.
 std::unique_ptr<Target> OpenDeviceTarget(const SessionOptions& options, size_t streams);
 
-// ---- Open Inference Protocol, version 2, over HTTP
+// ---- Open Inference Protocol, version 2, over HTTP and gRPC
 // -----------------------------------------------
 
 struct OipAddress {
   std::string text;  // all of it
   bool tls = false;
+  bool grpc = false;
   std::string host;  // "[::1]" with its brackets
   int port = 0;
   std::string model;  // "": not said
 };
 
-// "oip://HOST:PORT[/MODEL]", or "oips://..." with TLS; throws CommandError for anything else.
+// Whether a target is an address of a server, rather than a device: grpc://HOST:PORT alone is the
+// device of another computer.
+bool IsOipAddress(const std::string& text);
+// "oip://HOST:PORT[/MODEL]" or, over gRPC, "grpc://HOST:PORT/MODEL"; "oips://..." and "grpcs://..."
+// with TLS. Throws CommandError for anything else.
 OipAddress ParseOipAddress(const std::string& text);
 
 struct OipCredentials {
@@ -91,5 +96,8 @@ void CheckCredentials(const OipAddress& address, const OipCredentials& credentia
 // also where this command was built without libcurl.
 std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::string& model,
                                       const OipCredentials& credentials, size_t streams);
+// The same over gRPC, where one of the two names the model; CommandError without libatoll-grpc.
+std::unique_ptr<Target> OpenGrpcTarget(const OipAddress& address, const std::string& model,
+                                       const OipCredentials& credentials, size_t streams);
 
 }  // namespace atollcmd

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,14 @@
 namespace atollcmd {
 namespace {
 
-constexpr std::string_view kScheme = "oip://";
-constexpr std::string_view kTlsScheme = "oips://";
+struct Scheme {
+  std::string_view text;
+  bool tls, grpc;
+};
+constexpr Scheme kSchemes[] = {{"oip://", false, false},
+                               {"oips://", true, false},
+                               {"grpc://", false, true},
+                               {"grpcs://", true, true}};
 constexpr char kTokenVariable[] = "ATOLL_SERVE_TOKEN";
 constexpr size_t kMaxTokenBytes = 4096;
 
@@ -47,13 +54,25 @@ bool IsLoopback(std::string_view host) {
 
 }  // namespace
 
+bool IsOipAddress(const std::string& text) {
+  const size_t scheme = text.find("://");
+  if (scheme == text.npos) return false;
+  return !text.starts_with("grpc://") || text.find('/', scheme + 3) != text.npos;
+}
+
 OipAddress ParseOipAddress(const std::string& text) {
   OipAddress address;
   address.text = text;
   std::string_view rest = text;
-  address.tls = rest.starts_with(kTlsScheme);
-  const bool has_scheme = address.tls || rest.starts_with(kScheme);
-  if (has_scheme) rest.remove_prefix(address.tls ? kTlsScheme.size() : kScheme.size());
+  const auto* const scheme =
+      std::find_if(std::begin(kSchemes), std::end(kSchemes),
+                   [&](const Scheme& one) { return rest.starts_with(one.text); });
+  const bool has_scheme = scheme != std::end(kSchemes);
+  if (has_scheme) {
+    address.tls = scheme->tls;
+    address.grpc = scheme->grpc;
+    rest.remove_prefix(scheme->text.size());
+  }
   const size_t slash = rest.find('/');
   const std::string_view place = rest.substr(0, slash);
   const size_t colon = place.rfind(':');
@@ -67,7 +86,7 @@ OipAddress ParseOipAddress(const std::string& text) {
   if (!is_good) {
     Fail(ExitCode::kUsage,
          "'{}' is no address of a server; write oip://HOST:PORT or oip://HOST:PORT/MODEL, with TLS "
-         "oips://",
+         "oips://, or over gRPC grpc://HOST:PORT/MODEL, with TLS grpcs://",
          text);
   }
   address.host = place.substr(0, colon);
@@ -104,14 +123,15 @@ std::string ReadOipToken(const std::string& path) {
 
 void CheckCredentials(const OipAddress& address, const OipCredentials& credentials) {
   if (!address.tls && !credentials.ca_file.empty()) {
-    Fail(ExitCode::kUsage, "--ca-file is for oips://, not for '{}'; leave it out", address.text);
+    Fail(ExitCode::kUsage, "--ca-file is for oips:// and grpcs://, not for '{}'; leave it out",
+         address.text);
   }
   const bool is_local =
       address.host == "localhost" || address.host == "[::1]" || IsLoopback(address.host);
   if (!address.tls && !is_local && !credentials.token.empty()) {
     Fail(ExitCode::kUsage,
-         "the token is not sent to '{}', as everybody on the way could read it; write oips://",
-         address.text);
+         "the token is not sent to '{}', as everybody on the way could read it; write {}",
+         address.text, address.grpc ? "grpcs://" : "oips://");
   }
 }
 

@@ -21,6 +21,7 @@
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/load_target.h"
 #include "tools/atoll/measure.h"
+#include "tools/atoll/oip_tensors.h"
 #include "tools/atoll/subcommand.h"
 
 namespace atollcmd {
@@ -75,27 +76,8 @@ constexpr long kConnectTimeoutMs = 5'000;
 constexpr long kTimeoutMs = 60'000;
 constexpr size_t kMaxDescription = size_t{4} << 20;  // of a model or a list of models
 constexpr size_t kMaxAnswer = size_t{256} << 20;
-constexpr int64_t kMaxInput = int64_t{1} << 30;
-constexpr int kMaxTensors = 64;
 constexpr int kMaxDepth = 64;
 constexpr char kHeadLength[] = "Inference-Header-Content-Length";
-
-struct Datatype {
-  const char* name;
-  AtollType type;
-  int bytes;
-};
-constexpr Datatype kDatatypes[] = {
-    {"BOOL", ATOLL_BOOL, 1},   {"UINT8", ATOLL_UINT8, 1},  {"INT8", ATOLL_INT8, 1},
-    {"INT16", ATOLL_INT16, 2}, {"INT32", ATOLL_INT32, 4},  {"UINT32", ATOLL_UINT32, 4},
-    {"INT64", ATOLL_INT64, 8}, {"FP16", ATOLL_FLOAT16, 2}, {"FP32", ATOLL_FLOAT32, 4},
-};
-
-const Datatype* FindDatatype(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kDatatypes), std::end(kDatatypes),
-                                   [&](const Datatype& type) { return name == type.name; });
-  return found == std::end(kDatatypes) ? nullptr : found;
-}
 
 // nullopt: this is no JSON, or too deep for it.
 std::optional<Json> ParseJson(std::string_view text) {
@@ -253,62 +235,6 @@ class Connection {
   char error_[CURL_ERROR_SIZE] = {};
 };
 
-struct OipTensor {
-  std::string name;
-  const Datatype* datatype = nullptr;
-  std::vector<int64_t> shape;
-  size_t bytes = 0;
-};
-
-// Of the description of a model; sizes that may be any are 1.
-OipTensor ReadTensor(const Json& json, const std::string& where) {
-  OipTensor tensor;
-  const auto fail = [&](const std::string& what) {
-    Fail(ExitCode::kBadModel, "{}: {}; check the server with 'curl'", where, Printable(what));
-  };
-  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() ||
-      !json.contains("datatype") || !json["datatype"].is_string() || !json.contains("shape") ||
-      !json["shape"].is_array()) {
-    fail("an input is described without name, datatype and shape");
-  }
-  tensor.name = json["name"].get<std::string>();
-  const auto datatype = json["datatype"].get<std::string>();
-  tensor.datatype = FindDatatype(datatype);
-  if (tensor.datatype == nullptr) {
-    fail(fmt::format("input '{}' has datatype '{}', which cannot be made up", tensor.name,
-                     datatype));
-  }
-  int64_t bytes = tensor.datatype->bytes;
-  for (const Json& size : json["shape"]) {
-    const int64_t number = size.is_number_integer() ? size.get<int64_t>() : 0;
-    const int64_t dim = number == -1 ? 1 : number;
-    if (dim < 1 || dim > kMaxInput / bytes) {
-      fail(fmt::format("input '{}' has the shape {}, which is more than {} bytes or none",
-                       tensor.name, json["shape"].dump().substr(0, 100), kMaxInput));
-    }
-    bytes *= dim;
-    tensor.shape.push_back(dim);
-  }
-  tensor.bytes = static_cast<size_t>(bytes);
-  return tensor;
-}
-
-// A list of tensors in the description of a model; empty if it is none.
-std::vector<OipTensor> ReadInputs(const Json& model, const std::string& where) {
-  std::vector<OipTensor> tensors;
-  const bool is_good = model.is_object() && model.contains("inputs") &&
-                       model["inputs"].is_array() && !model["inputs"].empty() &&
-                       model["inputs"].size() <= kMaxTensors;
-  if (!is_good) {
-    Fail(ExitCode::kBadModel,
-         "{}: the description lists no inputs, or more than {}; check the "
-         "server with 'curl'",
-         where, kMaxTensors);
-  }
-  for (const Json& input : model["inputs"]) tensors.push_back(ReadTensor(input, where));
-  return tensors;
-}
-
 class OipStream : public Stream {
  public:
   OipStream(const OipAddress& address, const OipCredentials& credentials, const std::string& model,
@@ -367,7 +293,7 @@ class OipStream : public Stream {
         !output["parameters"]["binary_data_size"].is_number_unsigned()) {
       return fail();
     }
-    const Datatype* datatype = FindDatatype(output["datatype"].get<std::string>());
+    const OipDatatype* datatype = FindOipDatatype(output["datatype"].get<std::string>());
     const auto size = output["parameters"]["binary_data_size"].get<uint64_t>();
     if (datatype == nullptr || size > body.size() - answer_->head_bytes) return fail();
     const auto* bytes = reinterpret_cast<const uint8_t*>(body.data()) + answer_->head_bytes;
@@ -380,77 +306,6 @@ class OipStream : public Stream {
   std::string path_;
   std::string body_;
   const Answer* answer_ = nullptr;
-};
-
-class OipTarget : public Target {
- public:
-  OipTarget(const OipAddress& address, const OipCredentials& credentials, std::string model,
-            std::vector<OipTensor> inputs, size_t streams)
-      : address_(address), model_(std::move(model)), inputs_(std::move(inputs)) {
-    for (size_t i = 0; i < streams; ++i) {
-      streams_.push_back(std::make_unique<OipStream>(address_, credentials, model_, inputs_));
-    }
-  }
-
-  std::string name() const override { return address_.text; }
-  std::string model() const override { return model_; }
-  size_t stream_count() const override { return streams_.size(); }
-  Stream& stream(size_t index) override { return *streams_[index]; }
-  Session* session() override { return nullptr; }
-
-  Inputs MakeInputs(const std::vector<std::string>& files) override {
-    Inputs inputs;
-    for (const OipTensor& tensor : inputs_) inputs.emplace_back(tensor.bytes);
-    std::vector<InputSlot> slots;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      slots.push_back({.name = inputs_[i].name,
-                       .type = inputs_[i].datatype->type,
-                       .shape = ShapeText(inputs_[i]),
-                       .bytes = inputs[i]});
-    }
-    FillInputs(slots, 1, files);
-    return inputs;
-  }
-
-  void CheckInputs(const Inputs& inputs) const override {
-    if (inputs.size() != inputs_.size()) {
-      Fail(ExitCode::kUsage,
-           "'{}' at {} takes {} inputs, the model file {}; give the file that is served",
-           Printable(model_), address_.text, inputs_.size(), inputs.size());
-    }
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].size() == inputs_[i].bytes) continue;
-      Fail(ExitCode::kUsage,
-           "input '{}' of '{}' at {} takes {} bytes ({} {}), of the model file {}; give the file "
-           "that is served",
-           Printable(inputs_[i].name), Printable(model_), address_.text, inputs_[i].bytes,
-           inputs_[i].datatype->name, ShapeText(inputs_[i]), inputs[i].size());
-    }
-  }
-
-  Json Describe() const override {
-    Json json = {{"model", model_}};
-    for (const char* key : {"substitute", "input_shapes", "device", "partition_count",
-                            "nodes_on_device", "nodes_on_cpu"}) {
-      json[key] = nullptr;
-    }
-    json["warnings"] = Json::array();
-    for (const char* key :
-         {"threads", "load_ms", "arena_bytes", "arena_lower_bound_bytes", "modelled_device"}) {
-      json[key] = nullptr;
-    }
-    return json;
-  }
-
- private:
-  static std::string ShapeText(const OipTensor& tensor) {
-    return fmt::format("[{}]", fmt::join(tensor.shape, ","));
-  }
-
-  const OipAddress address_;
-  const std::string model_;
-  const std::vector<OipTensor> inputs_;
-  std::vector<std::unique_ptr<OipStream>> streams_;
 };
 
 // The name of the only model of a server.
@@ -503,8 +358,12 @@ std::unique_ptr<Target> OpenOipTarget(const OipAddress& address, const std::stri
          ReasonOf(answer));
   }
   const auto description = ParseJson(answer.body);
-  return std::make_unique<OipTarget>(address, credentials, name,
-                                     ReadInputs(description.value_or(Json()), where), streams);
+  std::vector<OipTensor> inputs = ReadOipInputs(description.value_or(Json()), where);
+  std::vector<std::unique_ptr<Stream>> all;
+  for (size_t i = 0; i < streams; ++i) {
+    all.push_back(std::make_unique<OipStream>(address, credentials, name, inputs));
+  }
+  return std::make_unique<OipTarget>(address.text, name, std::move(inputs), std::move(all));
 }
 
 }  // namespace atollcmd
