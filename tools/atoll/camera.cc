@@ -287,13 +287,15 @@ class MqttReport {
     const std::pair<const char*, const std::string*> files[] = {{"--mqtt-ca", &options.mqtt_ca},
                                                                 {"--mqtt-cert", &options.mqtt_cert},
                                                                 {"--mqtt-key", &options.mqtt_key}};
-    for (const auto& [option, path] : files) {
-      if (path->empty()) continue;
+    for (const auto& file : files) {
+      const char* const option = file.first;
+      const std::string& path = *file.second;
+      if (path.empty()) continue;
       if (!connection_options_.address.tls) {
         Fail(ExitCode::kUsage, "{} is for a broker with TLS; write mqtts://HOST", option);
       }
-      ReadBeginning(*path, 1, [&](const char* verb, const std::string& why) {
-        Fail(ExitCode::kUsage, "cannot {} '{}' of {}: {}", verb, *path, option, why);
+      ReadBeginning(path, 1, [&](const char* verb, const std::string& why) {
+        Fail(ExitCode::kUsage, "cannot {} '{}' of {}: {}", verb, path, option, why);
       });
     }
     if (options.mqtt_cert.empty() != options.mqtt_key.empty()) {
