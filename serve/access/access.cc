@@ -97,6 +97,18 @@ Status CheckListener(const ListenerFacts& listener, const AccessRule& rule) {
   return {};
 }
 
+Status CheckServer(const ServerFacts& server, bool insecure) {
+  if (server.local || insecure || (server.tls && server.credential)) return {};
+  return Status(StatusCode::kPermissionDenied,
+                atollrt::Format("%s is elsewhere and %s: give %s, or --insecure to do without",
+                                server.where.c_str(),
+                                server.tls ? "wants to know who this is" : "has to be encrypted",
+                                server.tls ? "a credential (--credentials, --nkey, --tls-cert or "
+                                             "--token-file)"
+                                           : "tls://HOST:PORT and a credential (--credentials, "
+                                             "--nkey, --tls-cert or --token-file)"));
+}
+
 bool EqualInConstantTime(std::string_view a, std::string_view b) {
   // The length of what was sent is no secret; that of the token does not matter either way.
   unsigned difference = a.size() == b.size() ? 0 : 1;

@@ -57,6 +57,16 @@ struct ListenerFacts {
 };
 atollrt::Status CheckListener(const ListenerFacts& listener, const AccessRule& rule);
 
+// The same rule for a program that connects to somebody else's server and works for whoever reaches
+// that: whether it may.
+struct ServerFacts {
+  std::string where;  // for the sentence: "nats://10.0.0.1:4222"
+  bool local = false;
+  bool tls = false;
+  bool credential = false;  // it shows who it is
+};
+atollrt::Status CheckServer(const ServerFacts& server, bool insecure);
+
 // Takes as long for texts that differ in the first byte as for equal ones of that length.
 bool EqualInConstantTime(std::string_view a, std::string_view b);
 

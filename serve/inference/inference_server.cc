@@ -475,6 +475,32 @@ class Server : public InferenceServer {
 
 }  // namespace
 
+int HttpStatusOf(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return 200;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kCorruptModel:
+    case StatusCode::kCancelled:
+      return 400;
+    case StatusCode::kUnsupported:
+      return 501;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kPermissionDenied:
+      return 403;
+    case StatusCode::kDeviceBusy:
+    case StatusCode::kDeviceLost:
+    case StatusCode::kResourceExhausted:
+      return 503;
+    case StatusCode::kTimeout:
+      return 504;
+    case StatusCode::kInternal:
+      return 500;
+  }
+  return 500;
+}
+
 const char* ModelStateName(ModelState state) {
   switch (state) {
     case ModelState::kUnavailable:

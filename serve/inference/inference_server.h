@@ -56,6 +56,9 @@
 
 namespace atollserve {
 
+// The number that HTTP, and what speaks like it, has for a code: the table above.
+int HttpStatusOf(atollrt::StatusCode code);
+
 // ---- What it serves -------------------------------------------------------------------------
 
 enum class ModelControl {

@@ -25,32 +25,6 @@ constexpr size_t kLongJson = 64 << 10;
 constexpr size_t kShortBody = 64 << 10;
 constexpr const char* kLengthHeader = "Inference-Header-Content-Length";
 
-int HttpStatusOf(StatusCode code) {
-  switch (code) {
-    case StatusCode::kOk:
-      return 200;
-    case StatusCode::kInvalidArgument:
-    case StatusCode::kCorruptModel:
-    case StatusCode::kCancelled:
-      return 400;
-    case StatusCode::kUnsupported:
-      return 501;
-    case StatusCode::kNotFound:
-      return 404;
-    case StatusCode::kPermissionDenied:
-      return 403;
-    case StatusCode::kDeviceBusy:
-    case StatusCode::kDeviceLost:
-    case StatusCode::kResourceExhausted:
-      return 503;
-    case StatusCode::kTimeout:
-      return 504;
-    case StatusCode::kInternal:
-      return 500;
-  }
-  return 500;
-}
-
 HttpAnswer Text(std::string json) {
   return {
       .status = 200, .content_type = "application/json", .body = std::move(json), .headers = {}};

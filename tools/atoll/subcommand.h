@@ -121,6 +121,8 @@ void AddImportCommand(CLI::App* app);
 void AddEvaluateCommand(CLI::App* app);
 void AddReplayCommand(CLI::App* app);
 void AddServeCommand(CLI::App* app);
+void AddWorkerCommand(CLI::App* app);
+void AddFleetCommand(CLI::App* app);
 void AddTopCommand(CLI::App* app);
 void AddDoctorCommand(CLI::App* app);
 

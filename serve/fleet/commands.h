@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the program atoll-fleet does for each of its commands. Each returns an exit code, as those of
+// the `atoll` command are, and prints to stdout and stderr.
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "serve/fleet/connection.h"
+#include "serve/fleet/streams.h"
+#include "serve/inference/inference_server.h"
+
+namespace atollserve {
+
+enum ExitCode { kOk = 0, kFailure = 1, kUsage = 2, kNoDevice = 3 };
+
+// SIGINT and SIGTERM, blocked in all threads.
+using Signals = sigset_t;
+
+struct WorkerCommand {
+  ConnectionOptions connection;
+  StreamOptions streams;
+  std::string id;  // "": made of the computer's name
+  std::string device = "auto";
+  int threads = 0;
+  std::vector<std::string> models;  // NAME=FILE
+  int places = 0;
+  std::string cache;
+  bool no_jobs = false;
+  bool no_placement = false;
+  InferenceLimits limits;
+};
+int RunWorker(const WorkerCommand& command, const Signals& signals);
+
+struct InferCommand {
+  ConnectionOptions connection;
+  std::string model;
+  std::vector<std::string> files;
+  std::string output;  // folder; "": none
+  double budget_ms = 500;
+  int in_flight = 2;
+  double fps = 0;  // 0: as fast as answers come
+  int repeat = 1;
+  bool json = false;
+};
+int RunInfer(const InferCommand& command);
+
+struct RunCommand {
+  ConnectionOptions connection;
+  StreamOptions streams;
+  std::string model;
+  std::vector<std::string> files;
+  std::string spool;   // folder; "": OUTPUT with .spool behind it
+  std::string output;  // folder, or FILE.jsonl
+  int priority = 1;
+  int window = 512;
+  double publish_again_s = 90;
+  double timeout_s = 0;  // 0: none
+  bool json = false;
+};
+int RunJobs(const RunCommand& command, const Signals& signals);
+
+struct FleetCommand {
+  ConnectionOptions connection;
+  StreamOptions streams;
+  bool json = false;
+};
+int RunStatus(const FleetCommand& command, bool watches);
+int RunDrain(const FleetCommand& command, const std::string& worker);
+int RunSweep(const FleetCommand& command, bool once, const Signals& signals);
+int RunPut(const FleetCommand& command, const std::string& model, int64_t version,
+           const std::string& file);
+int RunList(const FleetCommand& command);
+int RunPlace(const FleetCommand& command, const std::string& worker,
+             const std::vector<std::string>& models, bool clears);
+
+// "atoll-fleet: SENTENCE." on stderr.
+int Fail(ExitCode code, const std::string& sentence);
+
+}  // namespace atollserve

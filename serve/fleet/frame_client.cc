@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/fleet/frame_client.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+#include <utility>
+
+#include "serve/fleet/infer_call.h"
+#include "serve/fleet/subjects.h"
+
+namespace atollserve {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr auto kLeaveAlone = std::chrono::seconds(5);
+constexpr auto kSilence = std::chrono::seconds(6);
+constexpr size_t kMaxWorkers = 10'000;
+// Between attempts when all that were tried were busy.
+constexpr auto kPause = milliseconds(2);
+
+}  // namespace
+
+atollrt::Result<std::unique_ptr<FrameClient>> FrameClient::Create(
+    const FleetConnection* connection) {
+  std::unique_ptr<FrameClient> made(new FrameClient(connection));
+  FrameClient* const self = made.get();
+  ATOLL_ASSIGN_OR_RETURN(
+      made->subscription_,
+      Subscription::Start(connection, KeySubject(kWorkerBucket, "*"), "",
+                          [self](natsMsg* message) { self->OnWorker(message); }));
+  return made;
+}
+
+void FrameClient::OnWorker(natsMsg* message) {
+  const std::string_view subject = SubjectOf(message);
+  const std::string id(subject.substr(subject.rfind('.') + 1));
+  const auto record = ParseWorker(BodyOf(message));
+  const std::lock_guard lock(mutex_);
+  if (!record.ok() || record->worker != id) {
+    workers_.erase(id);  // it has gone
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  if (workers_.size() >= kMaxWorkers && !workers_.contains(id)) {
+    std::erase_if(workers_, [&](const auto& one) { return now - one.second.heard > kSilence; });
+    if (workers_.size() >= kMaxWorkers) return;
+  }
+  Worker& worker = workers_[id];
+  worker.free = record->free;
+  worker.draining = record->draining;
+  worker.models.clear();
+  for (const WorkerModel& model : record->models) worker.models.push_back(model.name);
+  worker.heard = now;
+}
+
+std::vector<std::string> FrameClient::Workers(const std::string& model) const {
+  const Clock::time_point now = Clock::now();
+  std::vector<std::string> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, worker] : workers_) {
+    if (worker.draining || now - worker.heard > kSilence || now < worker.left_alone_until) continue;
+    if (std::find(worker.models.begin(), worker.models.end(), model) == worker.models.end()) {
+      continue;
+    }
+    found.push_back(id);
+  }
+  return found;
+}
+
+std::string FrameClient::Choose(const std::string& model, const std::vector<std::string>& except) {
+  std::vector<std::string> workers = Workers(model);
+  std::erase_if(workers, [&](const std::string& id) {
+    return std::find(except.begin(), except.end(), id) != except.end();
+  });
+  if (workers.empty()) return "";
+  const std::lock_guard lock(mutex_);
+  std::shuffle(workers.begin(), workers.end(), random_);
+  if (workers.size() > 2) workers.resize(2);
+  // What it had free when it said so, less what it was sent since.
+  return *std::max_element(workers.begin(), workers.end(),
+                           [&](const std::string& a, const std::string& b) {
+                             return workers_[a].free < workers_[b].free;
+                           });
+}
+
+void FrameClient::LeaveAlone(const std::string& worker) {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point until = Clock::now() + kLeaveAlone;
+  by_name_until_ = until;
+  const auto found = workers_.find(worker);
+  if (found != workers_.end()) found->second.left_alone_until = until;
+}
+
+FrameAnswer FrameClient::Infer(const FrameRequest& request) {
+  const Clock::time_point until = Clock::now() + request.budget;
+  FrameAnswer answer;
+  std::vector<std::string> tried;
+  bool by_name = false;
+  {
+    const std::lock_guard lock(mutex_);
+    by_name = Clock::now() < by_name_until_;
+  }
+  while (true) {
+    const auto left = std::chrono::duration_cast<microseconds>(until - Clock::now());
+    if (left.count() <= 0) {
+      answer.end = FrameEnd::kLate;
+      if (answer.error.empty()) answer.error = "nobody answered within the budget";
+      return answer;
+    }
+    std::string worker = by_name ? Choose(request.model, tried) : "";
+    if (by_name && worker.empty() && !tried.empty()) {
+      // All have been tried: once more from the start.
+      std::this_thread::sleep_for(std::min<microseconds>(kPause, left));
+      tried.clear();
+      continue;
+    }
+    NatsHeaders headers = request.headers;
+    headers.emplace_back(kBudgetHeader, std::to_string(left.count()));
+    if (!request.number.empty()) headers.emplace_back(kFrameHeader, request.number);
+    const std::string subject =
+        worker.empty() ? InferSubject(request.model) : InferSubject(request.model, worker);
+    const auto message = MakeMessage(subject, nullptr, headers, request.body);
+    if (!message.ok()) {
+      answer.error = message.status().message();
+      return answer;
+    }
+    ++answer.attempts;
+    NatsPtr<natsMsg> reply;
+    // Whole milliseconds; the worker knows the rest.
+    const int64_t timeout_ms = std::max<int64_t>((left.count() + 999) / 1000, 1);
+    const natsStatus status = natsConnection_RequestMsg(NatsOut(&reply), connection_->get(),
+                                                        message->get(), timeout_ms);
+    if (status == NATS_NO_RESPONDERS) {
+      answer.error = worker.empty() ? "no worker has model '" + request.model + "'"
+                                    : "worker " + worker + " has gone";
+      if (!worker.empty()) {
+        LeaveAlone(worker);
+        continue;
+      }
+      // Whoever is on the list may still be there.
+      if (by_name || Workers(request.model).empty()) return answer;
+      by_name = true;
+      continue;
+    }
+    if (status == NATS_TIMEOUT) {
+      LeaveAlone(worker);
+      answer.end = FrameEnd::kLate;
+      answer.error = "nobody answered within the budget";
+      answer.worker = worker;
+      return answer;
+    }
+    if (status != NATS_OK) {
+      answer.error = NatsStatus(status, "request").message();
+      return answer;
+    }
+    answer.worker = HeaderOf(reply.get(), kWorkerHeader);
+    const std::string_view code = HeaderOf(reply.get(), kErrorCodeHeader);
+    if (code.empty()) {
+      answer.end = FrameEnd::kAnswered;
+      answer.error.clear();
+      answer.body = BodyOf(reply.get());
+      answer.json_bytes = HeaderOf(reply.get(), kLengthHeader);
+      return answer;
+    }
+    answer.code = 500;
+    (void)std::from_chars(code.data(), code.data() + code.size(), answer.code);
+    answer.error = HeaderOf(reply.get(), kErrorHeader);
+    if (answer.code == 504) {
+      answer.end = FrameEnd::kLate;
+      return answer;
+    }
+    if (answer.code != 503) return answer;
+    tried.push_back(answer.worker);
+    by_name = true;
+  }
+}
+
+}  // namespace atollserve

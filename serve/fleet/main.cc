@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// atoll-fleet: workers, frames and jobs of many computers (docs/fleet.md).
+#include <fcntl.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "atoll/runtime.h"
+#include "serve/fleet/commands.h"
+
+namespace {
+
+using atollserve::ConnectionOptions;
+using atollserve::StreamOptions;
+
+constexpr const char* kFooter = R"(
+Servers of NATS on this computer (127.0.0.1, localhost) are used as they are. Any others have to be
+tls://HOST:PORT, and this has to show who it is: --credentials, --nkey, --tls-cert, or a token in a
+file or the environment variable ATOLL_NATS_TOKEN; --insecure does without.
+
+Exit codes: 0 it went well; 1 something failed, also a frame or a job; 2 the command line; 3 the
+device.
+
+Examples:
+  nats-server -js -sd /var/lib/nats &
+  atoll worker --model fashion=fashion_int8.tflite --device emu
+  atoll fleet status
+  atoll fleet infer --model fashion ankle_boot.pgm
+  atoll fleet run --model fashion --output results pictures/
+  atoll fleet models put fashion fashion_int8.tflite
+  atoll fleet place fashion
+  atoll worker --nats tls://hub.example:4222 --tls-ca ca.pem --credentials worker.creds
+docs/fleet.md has all of it.
+)";
+
+void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
+  if (severity >= ATOLL_LOG_WARNING) std::fprintf(stderr, "atoll-fleet: note: %s\n", message);
+}
+
+void AddConnection(CLI::App* app, ConnectionOptions* options) {
+  app->add_option("--nats", options->servers,
+                  "nats://HOST:PORT or tls://HOST:PORT of a server; repeatable, for those of a "
+                  "cluster")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  app->add_option("--token-file", options->token_file, "file with the servers' token");
+  app->add_option("--credentials", options->credentials, "file with a JWT and its seed");
+  app->add_option("--nkey", options->nkey, "public key of a user, U...; with --nkey-seed");
+  app->add_option("--nkey-seed", options->nkey_seed, "file with its seed");
+  app->add_option("--tls-ca", options->tls_ca, "PEM file of who signs the servers' certificates");
+  app->add_option("--tls-cert", options->tls_cert, "PEM file with a certificate that says who this is");
+  app->add_option("--tls-key", options->tls_key, "PEM file with its key");
+  app->add_option("--tls-host", options->tls_host,
+                  "the name in the servers' certificates, if they are called otherwise");
+  app->add_option("--inbox-prefix", options->inbox_prefix,
+                  "of the subjects of answers, if this user may not listen to _INBOX.>");
+  app->add_option("--domain", options->domain, "of JetStream, as that of another site");
+  app->add_option("--connect-timeout", options->connect_timeout_ms,
+                  "milliseconds until the first connection")
+      ->check(CLI::Range(1, 3'600'000))
+      ->capture_default_str();
+  app->add_flag("--insecure", options->insecure, "use servers elsewhere as they are");
+}
+
+void AddStreams(CLI::App* app, StreamOptions* options) {
+  app->add_option("--replicas", options->replicas,
+                  "of streams that are made: 1 to 5; 0: 3, or 1 without a cluster")
+      ->check(CLI::Range(0, 5))
+      ->capture_default_str();
+  app->add_option("--ack-wait", options->ack_wait_ms,
+                  "milliseconds until a job of which its worker says nothing is another one's")
+      ->check(CLI::Range(100, 3'600'000))
+      ->capture_default_str();
+  app->add_option("--max-deliver", options->max_deliver, "times that a job is given to a worker")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app->add_option("--work-bytes", options->work_bytes,
+                  "of all jobs that wait; producers wait while there are more")
+      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 50))
+      ->capture_default_str();
+  app->add_option("--result-bytes", options->result_bytes, "of all results")
+      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 50))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Files and sockets do not get the numbers of streams with which the program was not started.
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  AtollSetLogCallback(LogToStderr, nullptr);
+
+  CLI::App app("Workers, frames and jobs of many computers, over NATS.", "atoll-fleet");
+  app.set_version_flag("--version", std::string("atoll-fleet ") + AtollVersion());
+  // What all commands have.
+  app.set_help_flag();
+  app.set_help_all_flag("-h,--help", "all commands and their options");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+
+  atollserve::WorkerCommand worker;
+  CLI::App* const work = app.add_subcommand("worker", "answer frames and do jobs with a device");
+  AddConnection(work, &worker.connection);
+  AddStreams(work, &worker.streams);
+  work->add_option("--id", worker.id,
+                   "letters, digits, '-' and '_'; else the computer's name and something random");
+  work->add_option("--model", worker.models,
+                   "NAME=FILE: a model that it has whatever its placement says; repeatable")
+      ->allow_extra_args(false);
+  work->add_option("--device", worker.device, "as of 'atoll run --device'; a comma between several")
+      ->capture_default_str();
+  work->add_option("--threads", worker.threads,
+                   "host threads of each interpreter; 0: as the machine suggests")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  work->add_option("--places", worker.places,
+                   "frames, and jobs, that it has at a time; 0: two for each device")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  work->add_option("--cache", worker.cache, "folder for models that were fetched");
+  work->add_option("--max-models", worker.limits.models, "at a time")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  work->add_option("--max-model-bytes", worker.limits.model_bytes, "of a model's file")
+      ->check(CLI::Range(size_t{1}, size_t{1} << 40))
+      ->capture_default_str();
+  work->add_flag("--no-jobs", worker.no_jobs, "frames alone");
+  work->add_flag("--no-placement", worker.no_placement, "the models of --model alone");
+
+  atollserve::InferCommand infer;
+  CLI::App* const frame = app.add_subcommand("infer", "ask about pictures, with a budget for each");
+  AddConnection(frame, &infer.connection);
+  frame->add_option("--model", infer.model, "its name")->required();
+  frame->add_option("FILES", infer.files, "pictures, or files with the bytes of the model's input")
+      ->required();
+  frame->add_option("--output", infer.output, "folder for NAME.out_K.raw");
+  frame->add_option("--budget", infer.budget_ms, "milliseconds in which an answer is worth something")
+      ->check(CLI::Range(0.1, 3'600'000.0))
+      ->capture_default_str();
+  frame->add_option("--in-flight", infer.in_flight, "frames that are under way, at most")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  frame->add_option("--fps", infer.fps,
+                    "frames in a second, of which those without a place are dropped; 0: as fast as "
+                    "answers come")
+      ->check(CLI::Range(0.0, 100'000.0))
+      ->capture_default_str();
+  frame->add_option("--repeat", infer.repeat, "all files so many times")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  frame->add_flag("--json", infer.json, "the report as JSON");
+
+  atollserve::RunCommand run;
+  CLI::App* const jobs = app.add_subcommand("run", "have jobs done, none of them lost or twice");
+  AddConnection(jobs, &run.connection);
+  AddStreams(jobs, &run.streams);
+  jobs->add_option("--model", run.model, "its name")->required();
+  jobs->add_option("FILES", run.files,
+                   "pictures, files with the bytes of the model's input, and folders of both")
+      ->required();
+  jobs->add_option("--output", run.output,
+                   "folder for results.jsonl and NAME.out_K.raw, or FILE.jsonl; what is there "
+                   "already is not done again")
+      ->required();
+  jobs->add_option("--spool", run.spool,
+                   "folder of jobs that have no result yet; else OUTPUT with .spool behind it");
+  jobs->add_option("--priority", run.priority, "0, which comes first, to 2")
+      ->check(CLI::Range(0, 2))
+      ->capture_default_str();
+  jobs->add_option("--window", run.window, "jobs that have no result yet, at most")
+      ->check(CLI::Range(64, 100'000))
+      ->capture_default_str();
+  jobs->add_option("--again-after", run.publish_again_s,
+                   "seconds until a job without a result is sent again")
+      ->check(CLI::Range(0.1, 86'400.0))
+      ->capture_default_str();
+  jobs->add_option("--timeout", run.timeout_s, "seconds for all; 0: none")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  jobs->add_flag("--json", run.json, "the report as JSON");
+
+  atollserve::FleetCommand fleet;
+  bool watches = false;
+  CLI::App* const status = app.add_subcommand("status", "who works, with what, and what waits");
+  AddConnection(status, &fleet.connection);
+  status->add_flag("--json", fleet.json, "the report as JSON");
+  status->add_flag("--watch", watches, "again every two seconds");
+
+  std::string id;
+  CLI::App* const drain = app.add_subcommand("drain", "have a worker end what it has, and go");
+  AddConnection(drain, &fleet.connection);
+  drain->add_option("WORKER", id, "its id")->required();
+
+  bool once = false;
+  CLI::App* const sweep =
+      app.add_subcommand("sweep", "give up jobs that nobody ends; one of a fleet, or several");
+  AddConnection(sweep, &fleet.connection);
+  AddStreams(sweep, &fleet.streams);
+  sweep->add_flag("--once", once, "instead of every five seconds");
+
+  CLI::App* const models = app.add_subcommand("models", "the fleet's models");
+  models->require_subcommand(1);
+  std::string name, file;
+  int64_t version = 1;
+  CLI::App* const put = models->add_subcommand("put", "store one, for workers to fetch");
+  AddConnection(put, &fleet.connection);
+  put->add_option("NAME", name, "of the model")->required();
+  put->add_option("FILE", file, "the .tflite file")->required();
+  // "--version" is the program's.
+  put->add_option("--as", version, "the number of its version")
+      ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}))
+      ->capture_default_str();
+  CLI::App* const list = models->add_subcommand("list", "which there are");
+  AddConnection(list, &fleet.connection);
+  list->add_flag("--json", fleet.json, "the report as JSON");
+
+  std::vector<std::string> placed;
+  bool clears = false;
+  CLI::App* const place = app.add_subcommand("place", "which models workers have");
+  AddConnection(place, &fleet.connection);
+  place->add_option("--worker", id, "this one alone; else all that have no placement of their own");
+  place->add_option("MODELS", placed, "NAME, the newest version, or NAME/VERSION; all that they have");
+  place->add_flag("--clear", clears, "the worker has what all others have again");
+  for (CLI::App* const one : app.get_subcommands({})) {
+    one->set_help_all_flag();
+    one->set_help_flag("-h,--help", "this");
+  }
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return atollserve::Fail(atollserve::kUsage,
+                            std::string(error.what()) + "; see 'atoll fleet --help'");
+  }
+  // For all threads, so that those who wait for them get them.
+  atollserve::Signals signals;
+  sigemptyset(&signals);
+  if (work->parsed() || jobs->parsed() || sweep->parsed()) {
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  }
+  if (work->parsed()) return RunWorker(worker, signals);
+  if (frame->parsed()) return RunInfer(infer);
+  if (jobs->parsed()) return RunJobs(run, signals);
+  if (status->parsed()) return RunStatus(fleet, watches);
+  if (drain->parsed()) return RunDrain(fleet, id);
+  if (sweep->parsed()) return RunSweep(fleet, once, signals);
+  if (put->parsed()) return RunPut(fleet, name, version, file);
+  if (list->parsed()) return RunList(fleet);
+  if (placed.empty() && !clears) {
+    return atollserve::Fail(atollserve::kUsage, "name the models that workers shall have");
+  }
+  return RunPlace(fleet, id, placed, clears);
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/fleet/streams.h"
+
+#include <chrono>
+#include <thread>
+
+#include "serve/fleet/subjects.h"
+
+namespace atollserve {
+namespace {
+
+using atollrt::Status;
+using atollrt::StatusCode;
+using std::chrono::steady_clock;
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kHour = 3600 * kSecond;
+constexpr int64_t kWorkAge = 24 * kHour;
+constexpr int64_t kResultAge = 7 * 24 * kHour;
+constexpr int64_t kDuplicateWindow = 120 * kSecond;
+constexpr int64_t kMaxAckPending = 1000;
+constexpr int64_t kWorkerAge = 10 * kSecond;
+constexpr int kRetryMs = 250;
+
+}  // namespace
+
+bool IsPassing(const Status& status) {
+  return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kTimeout;
+}
+
+Status FleetStreams::EnsureStream(jsStreamConfig* config) const {
+  const std::string what = std::string("stream ") + config->Name;
+  jsErrCode error = static_cast<jsErrCode>(0);
+  NatsPtr<jsStreamInfo> info;
+  natsStatus status =
+      js_GetStreamInfo(NatsOut(&info), connection_->jetstream(), config->Name, nullptr, &error);
+  if (status == NATS_OK) return {};
+  if (error != JSStreamNotFoundErr) return NatsStatus(status, what, error);
+  const bool chooses = options_.replicas == 0;
+  config->Replicas = chooses ? 3 : options_.replicas;
+  status = js_AddStream(NatsOut(&info), connection_->jetstream(), config, nullptr, &error);
+  if (chooses && error == JSStreamReplicasNotSupportedErr) {
+    config->Replicas = 1;
+    error = static_cast<jsErrCode>(0);
+    status = js_AddStream(NatsOut(&info), connection_->jetstream(), config, nullptr, &error);
+  }
+  // Somebody else was faster, with options of their own.
+  if (error == JSStreamNameExistErr) return {};
+  return NatsStatus(status, what, error);
+}
+
+Status FleetStreams::Ensure() const {
+  {
+    jsStreamConfig work;
+    jsStreamConfig_Init(&work);
+    const char* subjects[] = {"atoll.work.>"};
+    work.Name = kWorkStream;
+    work.Description = "jobs that wait for a worker";
+    work.Subjects = subjects;
+    work.SubjectsLen = 1;
+    work.Retention = js_WorkQueuePolicy;
+    work.Discard = js_DiscardNew;
+    work.MaxBytes = options_.work_bytes;
+    work.MaxAge = kWorkAge;
+    work.Duplicates = kDuplicateWindow;
+    work.AllowDirect = true;
+    ATOLL_RETURN_IF_ERROR(EnsureStream(&work));
+  }
+  {
+    jsStreamConfig results;
+    jsStreamConfig_Init(&results);
+    const char* subjects[] = {"atoll.result.*"};
+    results.Name = kResultStream;
+    results.Description = "one result for each job";
+    results.Subjects = subjects;
+    results.SubjectsLen = 1;
+    results.MaxBytes = options_.result_bytes;
+    results.MaxAge = kResultAge;
+    results.MaxMsgsPerSubject = 1;
+    results.Discard = js_DiscardNew;
+    results.DiscardNewPerSubject = true;
+    results.AllowDirect = true;
+    ATOLL_RETURN_IF_ERROR(EnsureStream(&results));
+  }
+  {
+    jsStreamConfig dead;
+    jsStreamConfig_Init(&dead);
+    const char* subjects[] = {"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.ATOLL_WORK.>"};
+    dead.Name = kDeadStream;
+    dead.Description = "jobs that were given to workers too often";
+    dead.Subjects = subjects;
+    dead.SubjectsLen = 1;
+    dead.MaxAge = kResultAge;
+    dead.MaxBytes = 64 << 20;
+    ATOLL_RETURN_IF_ERROR(EnsureStream(&dead));
+  }
+  // Buckets as the clients of NATS make them.
+  const auto bucket = [&](const char* name, const char* description, jsStorageType storage,
+                          int64_t age) {
+    const std::string stream = std::string("KV_") + name;
+    const std::string subject = KeySubject(name, ">");
+    const char* subjects[] = {subject.c_str()};
+    jsStreamConfig config;
+    jsStreamConfig_Init(&config);
+    config.Name = stream.c_str();
+    config.Description = description;
+    config.Subjects = subjects;
+    config.SubjectsLen = 1;
+    config.MaxMsgsPerSubject = 1;
+    config.MaxBytes = 64 << 20;
+    config.Discard = js_DiscardNew;
+    config.Storage = storage;
+    config.MaxAge = age;
+    config.AllowRollup = true;
+    config.DenyDelete = true;
+    config.AllowDirect = true;
+    config.Duplicates = std::min(kDuplicateWindow, age == 0 ? kDuplicateWindow : age);
+    return EnsureStream(&config);
+  };
+  ATOLL_RETURN_IF_ERROR(
+      bucket(kPlacementBucket, "which models workers have", js_FileStorage, 0));
+  ATOLL_RETURN_IF_ERROR(
+      bucket(kWorkerBucket, "what workers say of themselves", js_MemoryStorage, kWorkerAge));
+  jsStreamConfig models;
+  jsStreamConfig_Init(&models);
+  const std::string stream = std::string("OBJ_") + kModelBucket;
+  const std::string chunks = std::string("$O.") + kModelBucket + ".C.>";
+  const std::string metas = std::string("$O.") + kModelBucket + ".M.>";
+  const char* subjects[] = {chunks.c_str(), metas.c_str()};
+  models.Name = stream.c_str();
+  models.Description = "models";
+  models.Subjects = subjects;
+  models.SubjectsLen = 2;
+  models.Discard = js_DiscardNew;
+  models.AllowRollup = true;
+  models.AllowDirect = true;
+  return EnsureStream(&models);
+}
+
+Status FleetStreams::EnsureWithin(int64_t timeout_ms) const {
+  const auto until = steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (true) {
+    Status status = Ensure();
+    if (status.ok() || !IsPassing(status) || steady_clock::now() >= until) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(kRetryMs));
+  }
+}
+
+Status FleetStreams::EnsureConsumers(const std::string& model) const {
+  for (int priority = 0; priority < kPriorities; ++priority) {
+    const std::string name = ConsumerName(model, priority);
+    const std::string filter = WorkSubject(model, priority);
+    jsConsumerConfig config;
+    jsConsumerConfig_Init(&config);
+    config.Durable = name.c_str();
+    config.FilterSubject = filter.c_str();
+    config.AckPolicy = js_AckExplicit;
+    // Times to wait before the next attempt (BackOff) would be the times to wait for a word of a
+    // job, too: those are in Nak instead.
+    config.AckWait = options_.ack_wait_ms * 1'000'000;
+    config.MaxDeliver = options_.max_deliver;
+    config.MaxAckPending = kMaxAckPending;
+    jsErrCode error = static_cast<jsErrCode>(0);
+    NatsPtr<jsConsumerInfo> info;
+    natsStatus status = js_GetConsumerInfo(NatsOut(&info), connection_->jetstream(), kWorkStream,
+                                           name.c_str(), nullptr, &error);
+    if (status == NATS_OK) continue;
+    if (error == JSConsumerNotFoundErr) {
+      status = js_AddConsumer(NatsOut(&info), connection_->jetstream(), kWorkStream, &config,
+                              nullptr, &error);
+    }
+    if (status != NATS_OK && error != JSConsumerNameExistErr) {
+      return NatsStatus(status, "consumer " + name, error);
+    }
+  }
+  return {};
+}
+
+Status FleetStreams::EnsureDeadConsumer() const {
+  jsConsumerConfig config;
+  jsConsumerConfig_Init(&config);
+  config.Durable = kDeadConsumer;
+  config.AckPolicy = js_AckExplicit;
+  config.AckWait = 30 * kSecond;
+  jsErrCode error = static_cast<jsErrCode>(0);
+  NatsPtr<jsConsumerInfo> info;
+  const natsStatus status = js_AddConsumer(NatsOut(&info), connection_->jetstream(), kDeadStream,
+                                           &config, nullptr, &error);
+  return NatsStatus(status, "consumer of jobs that were given up", error);
+}
+
+atollrt::Result<NatsPtr<kvStore>> FleetStreams::OpenBucket(const char* name) const {
+  NatsPtr<kvStore> store;
+  ATOLL_RETURN_IF_ERROR(
+      NatsStatus(js_KeyValue(NatsOut(&store), connection_->jetstream(), name),
+                 std::string("bucket ") + name));
+  return store;
+}
+
+}  // namespace atollserve

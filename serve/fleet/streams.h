@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The streams, consumers and buckets of a fleet, which whoever needs them makes where they are
+// missing: also after the servers have lost them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "atoll/status.h"
+#include "serve/fleet/connection.h"
+
+namespace atollserve {
+
+// The same for all of a fleet: who comes first makes them so.
+struct StreamOptions {
+  int replicas = 0;                         // 0: 3, or 1 without a cluster
+  int64_t work_bytes = int64_t{1} << 30;    // of jobs that wait; more are refused
+  int64_t result_bytes = int64_t{4} << 30;  // of results
+  int64_t ack_wait_ms = 30'000;             // a job that nobody has spoken of for so long is given
+                                            // to somebody else
+  int max_deliver = 5;                      // times that a job is given to somebody
+};
+
+class FleetStreams {
+ public:
+  FleetStreams(const FleetConnection* connection, StreamOptions options)
+      : connection_(connection), options_(options) {}
+
+  const StreamOptions& options() const { return options_; }
+
+  // Once: what is there is left as it is. kNotFound and kTimeout while the servers have no leader,
+  // or no JetStream; kResourceExhausted without room.
+  atollrt::Status Ensure() const;
+  // For jobs of all priorities. After Ensure.
+  atollrt::Status EnsureConsumers(const std::string& model) const;
+  // Of the jobs that were given up.
+  atollrt::Status EnsureDeadConsumer() const;
+  // The same until it succeeds or `timeout_ms` have passed.
+  atollrt::Status EnsureWithin(int64_t timeout_ms) const;
+
+  // A bucket of keys and values, or of models, which must be there.
+  atollrt::Result<NatsPtr<kvStore>> OpenBucket(const char* name) const;
+
+ private:
+  atollrt::Status EnsureStream(jsStreamConfig* config) const;
+
+  const FleetConnection* const connection_;
+  const StreamOptions options_;
+};
+
+inline constexpr const char* kDeadConsumer = "atoll_sweeper";
+
+// Whether an error will go away by itself: no leader, no connection, an answer that did not come.
+bool IsPassing(const atollrt::Status& status);
+
+}  // namespace atollserve
