@@ -37,7 +37,7 @@ inline constexpr const char* kErrorCodeHeader = "Nats-Service-Error-Code";
 
 // As they came; "": without.
 struct CallHeaders {
-  std::string_view content_type, json_bytes, budget_us, priority, frame;
+  std::string_view content_type = {}, json_bytes = {}, budget_us = {}, priority = {}, frame = {};
 };
 
 // How long the one who asks still waits; nullopt: it does not say. kInvalidArgument.

@@ -194,7 +194,10 @@ Status ModelKeeper::Load(const PlacedModel& model) {
 bool ModelKeeper::Look() {
   const auto wanted = Wanted();
   if (!wanted.ok()) {
-    if (!IsPassing(wanted.status())) {
+    if (IsPassing(wanted.status())) {
+      // The bucket may be missing.
+      (void)streams_->Ensure();
+    } else {
       const std::lock_guard lock(mutex_);
       problems_ = {wanted.status().message()};
     }

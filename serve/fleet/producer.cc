@@ -26,6 +26,7 @@ constexpr auto kFirstPause = milliseconds(5);  // after somebody has said that t
 constexpr auto kLongestPause = milliseconds(2000);
 constexpr auto kTryAgain = milliseconds(500);
 constexpr int64_t kStreamsMs = 60'000;
+constexpr int64_t kLookMs = 1000;
 
 }  // namespace
 
@@ -208,12 +209,13 @@ void Producer::Work(const OnResult& on_result, const OnSync& on_sync) {
     lock.lock();
     const Clock::time_point then = Clock::now();
     job.is_busy = false;
-    if (!result.ok()) {
-      job.due = then + kTryAgain;
-    } else if (then >= job.publish_again) {
+    if (then >= job.publish_again) {
+      // Also if nobody could be asked: a second result is refused.
       job.is_published = false;
       job.is_hinted = false;
       job.due = then;
+    } else if (!result.ok()) {
+      job.due = std::min(then + kTryAgain, job.publish_again);
     } else {
       job.due = std::min(then + job.pause, job.publish_again);
       job.pause = std::min(job.pause * 2, kLongestPause);
@@ -250,9 +252,20 @@ Result<std::optional<JobResult>> Producer::Look(const std::string& id) const {
   jsDirectGetMsgOptions wanted;
   jsDirectGetMsgOptions_Init(&wanted);
   wanted.LastBySubject = subject.c_str();
+  jsOptions soon;
+  jsOptions_Init(&soon);
+  soon.Wait = kLookMs;
   NatsPtr<natsMsg> message;
-  const natsStatus status = js_DirectGetMsg(NatsOut(&message), connection_->jetstream(),
-                                            kResultStream, nullptr, &wanted);
+  natsStatus status = js_DirectGetMsg(NatsOut(&message), connection_->jetstream(), kResultStream,
+                                      &soon, &wanted);
+  if (status != NATS_OK && status != NATS_NOT_FOUND) {
+    // Any replica may be asked, also one that has lost its stream and will not answer. The leader
+    // will.
+    jsErrCode error = static_cast<jsErrCode>(0);
+    status = js_GetLastMsg(NatsOut(&message), connection_->jetstream(), kResultStream,
+                           subject.c_str(), &soon, &error);
+    if (error == JSNoMessageFoundErr) status = NATS_NOT_FOUND;
+  }
   if (status == NATS_NOT_FOUND) return std::optional<JobResult>();
   if (status != NATS_OK) return NatsStatus(status, "result of job " + id);
   JobResult result;

@@ -142,7 +142,10 @@ std::string DrainSubject(std::string_view worker) {
   return "atoll.worker." + std::string(worker) + ".drain";
 }
 std::string ConsumerName(std::string_view model, int priority) {
-  return EncodeToken(model) + "_" + std::to_string(priority);
+  std::string name = EncodeToken(model);
+  // Servers make formats for numbers of it, so that '%' would be one of theirs.
+  std::replace(name.begin(), name.end(), '%', '=');
+  return name + "_" + std::to_string(priority);
 }
 std::string KeySubject(std::string_view bucket, std::string_view key) {
   return "$KV." + std::string(bucket) + "." + std::string(key);

@@ -8,7 +8,7 @@
 set -eu
 folder=$1
 here=${2:-$(cd "$(dirname "$0")" && pwd)}
-what=${3:-gRPC for Node}
+what=${3:-packages for Node}
 if ! command -v npm >/dev/null; then
   echo "ATOLL-SKIPPED: npm, which brings $what, is not installed"
   exit 0

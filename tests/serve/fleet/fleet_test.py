@@ -1,0 +1,715 @@
+# SPDX-License-Identifier: Apache-2.0
+"""usage: fleet_test.py SUITE
+
+Workers, frames and jobs over real servers of NATS, as others see them: bytes, codes, what becomes of
+what nobody can do, limits, rights. The environment is that of fleet_testing.py.
+"""
+import base64
+import hashlib
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+from fleet_testing import (BOOT, FASHION_MODEL, FLEET, LENGTH, SHARED, SIMPLE, SOURCE, Client, FleetTest,
+                           eventually, fleet, job_id, pixels, run)
+
+SCENES = SOURCE / "models/scenes/scenes_int8.tflite"
+CROPS = SOURCE / "models/crops/crops_int8.tflite"
+RAW = {LENGTH: "0"}
+
+
+def binary(tensors):
+    """Body and headers of a request with (name, datatype, shape, bytes) for each input."""
+    head = json.dumps({"parameters": {"binary_data_output": True}, "inputs": [
+        {"name": name, "datatype": kind, "shape": shape,
+         "parameters": {"binary_data_size": len(data)}} for name, kind, shape, data in tensors]})
+    return head.encode() + b"".join(data for *_, data in tensors), {LENGTH: str(len(head))}
+
+
+class Frames(FleetTest):
+    def test_every_form_has_the_bytes_of_atoll_run(self):
+        server = self.server(js=False)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--model", f"two words={SIMPLE}",
+                    "--device", "emu", id="w1")
+        client = self.client(server)
+        data = pixels(1)
+        wanted, = self.expected(FASHION_MODEL, [data])
+        raw = client.request("atoll.infer.fashion", data, RAW)
+        self.assertEqual(raw.outputs(), {"probabilities": wanted})
+        self.assertEqual(raw.headers["Atoll-Worker"], "w1")
+        body, headers = binary([("image", "INT8", [1, 28, 28, 1], data)])
+        self.assertEqual(client.request("atoll.infer.fashion.w1", body, headers).outputs(),
+                         {"probabilities": wanted})
+        values = [b - 256 if b > 127 else b for b in data]
+        answer = client.request("atoll.infer.fashion", json.dumps({"id": "x", "inputs": [
+            {"name": "image", "datatype": "INT8", "shape": [1, 28, 28, 1], "data": values}]}).encode())
+        self.assertEqual(answer.json()["id"], "x")
+        self.assertEqual([b & 255 for b in answer.json()["outputs"][0]["data"]], list(wanted))
+        # A model whose name is no token, with two inputs.
+        numbers = [int(i * 7).to_bytes(4, "little") for i in range(16)]
+        body, headers = binary([("INPUT0", "INT32", [1, 16], b"".join(numbers)),
+                                ("INPUT1", "INT32", [1, 16], b"".join(numbers))])
+        answer = client.request("atoll.infer.two%20words", body, headers).outputs()
+        self.assertEqual(answer["OUTPUT1"], bytes(64))
+        self.assertEqual(answer["OUTPUT0"][4:8], (14).to_bytes(4, "little"))
+
+    def test_pictures_are_what_classify_makes_of_them(self):
+        server = self.server(js=False)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--model", f"crops={CROPS}")
+        client = self.client(server)
+        result = run("classify", FASHION_MODEL, BOOT, "--json")
+        self.assertEqual(result.code, 0, result.stderr)
+        answer = client.request("atoll.infer.fashion", BOOT.read_bytes(),
+                                {"Content-Type": "image/x-portable-anymap"})
+        got, = answer.outputs().values()
+        for entry in json.loads(result.stdout)["images"][0]["top"]:
+            level = got[entry["index"]]
+            level -= 256 if level > 127 else 0
+            self.assertAlmostEqual((level + 128) / 256, entry["score"], places=6)
+        # Of another size, in colour, as JPEG.
+        pictures = sorted((SHARED / "images").glob("*.jpg"))
+        for picture in pictures[:2]:
+            answer = client.request("atoll.infer.crops", picture.read_bytes(),
+                                    {"Content-Type": "image/jpeg"})
+            self.assertEqual(answer.code, 0, answer.body[:300])
+            self.assertTrue(answer.outputs())
+        broken = client.request("atoll.infer.fashion", b"\xff\xd8\xff" + bytes(100),
+                                {"Content-Type": "image/jpeg"})
+        self.assertEqual(broken.code, 400)
+
+    def test_nobody_is_there(self):
+        server = self.server(js=False)
+        client = self.client(server)
+        self.assertTrue(client.request("atoll.infer.fashion", b"").status.startswith("503"))
+        done = fleet("infer", "--nats", server.url, "--model", "fashion", BOOT, "--json")
+        self.assertEqual(done.returncode, 1)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["captured"], report["failed"]), (1, 1))
+        self.assertIn("no worker has model 'fashion'", report["error"])
+
+    def test_busy_and_late(self):
+        """More than it has places for is refused at once; a spent budget is not computed."""
+        server = self.server(js=False)
+        worker = self.worker(server, "--model", f"scenes={SCENES}", "--device", "cpu", "--threads",
+                             "1", "--places", "2", id="w1")
+        client = self.client(server)
+        info = self.heard(server, "w1")
+        shape = info["models"][0]["inputs"][0]["shape"]
+        size = 1
+        for n in shape:
+            size *= n
+        data = pixels(2, size)
+        # Stopped, it finds all of them at once.
+        worker.process.send_signal(signal.SIGSTOP)
+        first = client.last_reply + 1
+        for i in range(40):
+            client.publish("atoll.infer.scenes", data, RAW, f"{client.inbox}.{first + i}")
+        client.last_reply += 40
+        client.flush()
+        worker.process.send_signal(signal.SIGCONT)
+        answers = [client.next() for _ in range(40)]
+        codes = [answer.code for answer in answers]
+        self.assertEqual(set(codes), {0, 503}, codes)
+        self.assertGreaterEqual(codes.count(0), 2)
+        self.assertGreater(codes.count(503), 10)
+        busy = next(answer for answer in answers if answer.code == 503)
+        self.assertIn("as many as it takes", busy.headers["Nats-Service-Error"])
+        self.assertIn("error", busy.json())
+        late = client.request("atoll.infer.scenes", data, {**RAW, "Atoll-Budget-Us": "0"})
+        self.assertEqual(late.code, 504)
+        for budget in ("-1", "x", "1e3", "99999999999999999999"):
+            answer = client.request("atoll.infer.scenes", data, {**RAW, "Atoll-Budget-Us": budget})
+            self.assertEqual(answer.code, 400, budget)
+        info = self.heard(server, "w1")
+        self.assertEqual(info["frames"]["late"], 1)
+        self.assertEqual(info["frames"]["busy"], codes.count(503))
+
+    def test_hung_worker(self):
+        """One of three that hangs costs the frames that were sent to it, and then, for as long as
+        it is left alone, none."""
+        server = self.server(js=False)
+        workers = [self.worker(server, "--model", f"fashion={FASHION_MODEL}") for _ in range(3)]
+        workers[0].process.send_signal(signal.SIGSTOP)
+        done = fleet("infer", "--nats", server.url, "--model", "fashion", BOOT, "--repeat", "150",
+                     "--fps", "25", "--budget", "300", "--json")
+        workers[0].process.send_signal(signal.SIGCONT)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["captured"], 150)
+        self.assertEqual(report["captured"],
+                         report["processed"] + report["dropped"] + report["failed"])
+        self.assertEqual(report["failed"], 0, report)
+        # Without being left alone it would cost a third of them.
+        self.assertLess(report["late"], 15, report)
+        self.assertNotIn(workers[0].id, report["workers"])
+
+    def test_killed_worker(self):
+        server = self.server(js=False)
+        workers = [self.worker(server, "--model", f"fashion={FASHION_MODEL}") for _ in range(2)]
+        client = subprocess.Popen(
+            [*FLEET, "infer", "--nats", server.url, "--model", "fashion",
+             BOOT, "--repeat", "60", "--fps", "20", "--json"], stdout=subprocess.PIPE, text=True)
+        time.sleep(1)
+        workers[0].kill()
+        report = json.loads(client.communicate(timeout=120)[0])
+        self.assertEqual(report["captured"],
+                         report["processed"] + report["dropped"] + report["failed"])
+        # What it had at that moment, at most.
+        self.assertLessEqual(report["dropped"] + report["failed"], 4, report)
+
+    def test_drain_loses_nothing(self):
+        server = self.server(js=False)
+        workers = [self.worker(server, "--model", f"fashion={FASHION_MODEL}") for _ in range(2)]
+        client = subprocess.Popen(
+            [*FLEET, "infer", "--nats", server.url, "--model", "fashion",
+             BOOT, "--repeat", "3000", "--json"], stdout=subprocess.PIPE, text=True)
+        time.sleep(0.3)
+        self.succeed("drain", "--nats", server.url, workers[0].id)
+        self.assertEqual(workers[0].process.wait(60), 0)
+        report = json.loads(client.communicate(timeout=120)[0])
+        self.assertEqual((report["processed"], report["failed"], report["dropped"]), (3000, 0, 0))
+        done = fleet("drain", "--nats", server.url, workers[0].id)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no worker", done.stderr)
+
+    def test_answers_larger_than_a_message(self):
+        server = self.server("max_payload: 8192", js=False)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        client = self.client(server)
+        text = json.dumps({"inputs": [{"name": "image", "datatype": "INT8", "shape": [1, 28, 28, 1],
+                                       "data": [0] * 784}], "id": "x" * 4000})
+        answer = client.request("atoll.infer.fashion", text.encode())
+        self.assertEqual(answer.code, 400)
+        self.assertIn("max_payload", answer.headers["Nats-Service-Error"])
+
+
+class Hostile(FleetTest):
+    """Nothing that arrives ends a worker, and everything gets an answer."""
+
+    def test_requests(self):
+        server = self.server()
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        client = self.client(server)
+        data = pixels(3)
+        wanted, = self.expected(FASHION_MODEL, [data])
+        cases = [
+            (b"", {}), (b"", RAW), (data[:-1], RAW), (data + b"x", RAW), (b"{", {}), (b"null", {}),
+            (b"[" * 100_000, {}), (b'{"inputs": []}', {}), (data, {LENGTH: "-1"}),
+            (data, {LENGTH: "99999999999999999999999"}), (data, {LENGTH: "785"}), (data, {LENGTH: "x"}),
+            (b'{"inputs":[{"name":"image","datatype":"INT8","shape":[1,28,28,1],'
+             b'"parameters":{"shared_memory_region":"r","shared_memory_byte_size":784}}]}', {}),
+            (b'{"inputs":[{"name":"image","datatype":"INT8","shape":[1,28,28,1],'
+             b'"parameters":{"binary_data_size":18446744073709551615}}]}', {LENGTH: "106"}),
+            (b"\xff" * 1000, {"Content-Type": "image/png"}), (b"", {"Content-Type": "image/"}),
+            (data, {**RAW, "Atoll-Priority": "4294967296"}), (data, {**RAW, "Atoll-Priority": "-2"}),
+        ]
+        for body, headers in cases:
+            answer = client.request("atoll.infer.fashion", body, headers)
+            self.assertIn(answer.code, (400, 501), (body[:60], headers, answer.body[:200]))
+            self.assertTrue(answer.headers["Nats-Service-Error"])
+            self.assertTrue(answer.json()["error"])
+        # What has nobody to answer to, and what nobody may ask for.
+        client.publish("atoll.infer.fashion", data, RAW)
+        client.publish(f"atoll.worker.{worker.id}.other", b"")
+        for subject in ("$SRV.PING", "$SRV.STATS.atoll", f"$SRV.INFO.atoll.{worker.id}"):
+            client.publish(subject, b"\x00" * 100)
+        # What others say of workers.
+        for text in (b"", b"{}", b"[" * 5000, b'{"worker": "../x"}', b'{"worker": 5}',
+                     json.dumps({"worker": "liar", "free": 10**30}).encode(),
+                     json.dumps({"worker": "liar", "free": 5, "places": 5,
+                                 "models": [{"name": "fashion"}]}).encode()):
+            client.put("$KV.atoll_workers.liar", text)
+        done = fleet("status", "--nats", server.url, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = fleet("infer", "--nats", server.url, "--model", "fashion", BOOT, "--repeat", "50")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(client.request("atoll.infer.fashion", data, RAW).outputs(),
+                         {"probabilities": wanted})
+        self.assertIsNone(worker.process.poll())
+
+    def test_jobs(self):
+        server = self.server()
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        client = self.client(server)
+        data = pixels(4)
+        eventually(lambda: "error" not in client.api("STREAM.INFO.ATOLL_RESULT"), "streams are there")
+        jobs = {}
+        for body, headers in ((b"", RAW), (b"{", {}), (data[:5], RAW), (b"\xff", {"Content-Type": "image/jpeg"}),
+                              (data, {LENGTH: "7777777"})):
+            job = job_id()
+            jobs[job] = client.put("atoll.work.fashion.1", body, {**headers, "Nats-Msg-Id": job})
+        # Without an id nobody can be told.
+        for bad in ({}, {"Nats-Msg-Id": "short"}, {"Nats-Msg-Id": "*" * 22}, {"Nats-Msg-Id": "a.b" + "c" * 19}):
+            client.put("atoll.work.fashion.0", data, {**RAW, **bad})
+        good = job_id()
+        client.put("atoll.work.fashion.2", data, {**RAW, "Nats-Msg-Id": good})
+        for job in jobs:
+            result = eventually(lambda: client.result(job), "a result")
+            self.assertIn(result.code, (400, 501), result.headers)
+            self.assertTrue(result.json()["error"])
+        wanted, = self.expected(FASHION_MODEL, [data])
+        self.assertEqual(eventually(lambda: client.result(good), "a result").outputs(),
+                         {"probabilities": wanted})
+        eventually(lambda: client.api("STREAM.INFO.ATOLL_WORK")["state"]["messages"] == 0,
+                   "the queue is empty")
+        self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], len(jobs) + 1)
+        self.assertIsNone(worker.process.poll())
+        # A result cannot be replaced, by nobody.
+        answer = client.put(f"atoll.result.{good}", b"mine")
+        self.assertIn("error", answer)
+
+    def test_models_and_placements(self):
+        server = self.server()
+        worker = self.worker(server, "--max-model-bytes", "100000", id="w1")
+        client = self.client(server)
+        eventually(lambda: "error" not in client.api("STREAM.INFO.OBJ_atoll_models"), "streams are there")
+
+        def meta(name, **fields):
+            token = base64.urlsafe_b64encode(name.encode()).decode()
+            client.put(f"$O.atoll_models.M.{token}", json.dumps(
+                {"name": name, "nuid": "N", "size": 4, "chunks": 1, "digest": "SHA-256=" + "A" * 43 + "=",
+                 **fields}).encode(), {"Nats-Rollup": "sub"})
+        client.put("$O.atoll_models.C.N", b"abcd")
+        meta("wrong/1/model.tflite")
+        meta("large/1/model.tflite", size=10**12)
+        meta("nodigest/1/model.tflite", digest="MD5=x")
+        meta("absent/1/model.tflite", nuid="Q")
+        meta("evil/1/model.tflite", nuid="../../*.>")
+        digest = base64.urlsafe_b64encode(hashlib.sha256(b"abcd").digest()).decode()
+        meta("none/1/model.tflite", digest="SHA-256=" + digest)
+        for text in (b"{", b'{"a": 1}', b"[1]", b'["../x"]', b'["a", "a"]', b'["a/0"]', b"[" * 1000,
+                     json.dumps(["wrong/1", "large/1", "nodigest/1", "absent/1", "evil/1", "none/1",
+                                 "unknown"]).encode()):
+            client.put("$KV.atoll_placement.w1", text)
+            time.sleep(0.05)
+
+        def problems():
+            report = json.loads(self.succeed("status", "--nats", server.url, "--json").stdout)
+            found = report["workers"][0]["problems"] if report["workers"] else []
+            return found if len(found) == 7 else None
+        text = "\n".join(eventually(problems, "all problems are said"))
+        for words in ("SHA-256 is another one", "at most 100000", "its digest is none",
+                      "it has no chunks", "there is no model 'unknown'", "none: "):
+            self.assertIn(words, text)
+        self.assertIsNone(worker.process.poll())
+
+
+class Jobs(FleetTest):
+    def files(self, count):
+        folder = self.folder / "in"
+        folder.mkdir()
+        for i in range(count):
+            (folder / f"{i}.raw").write_bytes(pixels(i))
+        return folder
+
+    def check(self, folder, output, count):
+        lines = [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
+        self.assertEqual(len(lines), count)
+        self.assertEqual(len({line["job"] for line in lines}), count)
+        self.assertEqual({line["file"] for line in lines}, {str(p) for p in folder.iterdir()})
+        self.assertTrue(all(line["ok"] for line in lines))
+        return lines
+
+    def test_files_become_results(self):
+        server = self.server()
+        folder = self.files(60)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        self.succeed("run", "--nats", server.url, "--model", "fashion", folder, "--output",
+                     self.folder / "out")
+        self.check(folder, self.folder / "out", 60)
+        for i in (0, 17, 59):
+            wanted, = self.expected(FASHION_MODEL, [pixels(i)])
+            self.assertEqual((self.folder / "out" / f"{i}.raw.out_0.raw").read_bytes(), wanted)
+        # The same again has nothing to do; as one file it has the values inside.
+        report = json.loads(self.succeed("run", "--nats", server.url, "--model", "fashion", folder,
+                                         "--output", self.folder / "out", "--json").stdout)
+        self.assertEqual((report["submitted"], report["done"]), (0, 0))
+        self.succeed("run", "--nats", server.url, "--model", "fashion", folder, BOOT, "--output",
+                     self.folder / "all.jsonl")
+        lines = [json.loads(line) for line in (self.folder / "all.jsonl").read_text().splitlines()]
+        self.assertEqual(len(lines), 61)
+        wanted, = self.expected(FASHION_MODEL, [pixels(5)])
+        data = {line["file"]: line["outputs"][0]["data"] for line in lines}[str(folder / "5.raw")]
+        self.assertEqual(base64.urlsafe_b64decode(data), wanted)
+
+    def test_model_with_any_name(self):
+        server = self.server()
+        self.worker(server, "--model", f"a.b c%*>/é={FASHION_MODEL}".replace("/", ""))
+        self.succeed("run", "--nats", server.url, "--model", "a.b c%*>é", BOOT, "--output",
+                     self.folder / "out")
+        self.succeed("infer", "--nats", server.url, "--model", "a.b c%*>é", BOOT)
+
+    def test_what_waits_for_a_worker(self):
+        """Jobs wait; a producer that ends meanwhile goes on; each has one result."""
+        server = self.server()
+        folder = self.files(100)
+        words = ["run", "--nats", server.url, "--model", "fashion", folder, "--output",
+                 self.folder / "out", "--again-after", "3"]
+        done = fleet(*words, "--timeout", "2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("100 jobs have no result after 2 s; they stay in the spool", done.stderr)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        report = json.loads(self.succeed(*words, "--json").stdout)
+        self.assertEqual((report["resumed"], report["submitted"], report["done"]), (100, 0, 100))
+        self.check(folder, self.folder / "out", 100)
+        client = self.client(server)
+        self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], 100)
+
+    def test_urgent_ones_come_first(self):
+        server = self.server()
+        client = self.client(server)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--places", "1", id="maker").stop()
+        eventually(lambda: "error" not in client.api("STREAM.INFO.ATOLL_WORK"), "streams are there")
+        for priority in (2, 0):
+            for _ in range(60):
+                client.put(f"atoll.work.fashion.{priority}", pixels(1),
+                           {**RAW, "Nats-Msg-Id": job_id()})
+        other = self.client(server)
+        other.subscribe("atoll.result.*")
+        other.flush()
+        urgent = {}
+        stream = [client.api("STREAM.MSG.GET.ATOLL_WORK", {"seq": i + 1})["message"]
+                  for i in range(120)]
+        for message in stream:
+            head = base64.b64decode(message["hdrs"]).decode()
+            job = next(line.split(": ")[1] for line in head.split("\r\n") if line.startswith("Nats-Msg-Id"))
+            urgent[job] = message["subject"].endswith(".0")
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--places", "1")
+        order = [urgent[other.next().subject.rsplit(".", 1)[1]] for _ in range(120)]
+        # But for those that were taken before the first urgent one was.
+        self.assertGreater(sum(order[:70]), 55, order)
+
+    def test_killed_hung_and_returned(self):
+        """A job whose worker dies, or stops, is another one's; it has one result."""
+        server = self.server()
+        folder = self.files(300)
+        options = ["--model", f"fashion={FASHION_MODEL}", "--ack-wait", "1000"]
+        workers = [self.worker(server, *options) for _ in range(3)]
+        producer = subprocess.Popen(
+            [*FLEET, "run", "--nats", server.url, "--model", "fashion",
+             folder, "--output", self.folder / "out", "--again-after", "5", "--json"],
+            stdout=subprocess.PIPE, text=True)
+        client = self.client(server)
+        eventually(lambda: client.api("STREAM.INFO.ATOLL_RESULT").get("state", {}).get("messages", 0) > 20,
+                   "some are done")
+        workers[0].process.send_signal(signal.SIGSTOP)
+        workers[1].kill()
+        report = json.loads(producer.communicate(timeout=300)[0])
+        self.assertEqual((report["done"], report["failed"]), (300, 0))
+        self.check(folder, self.folder / "out", 300)
+        workers[0].process.send_signal(signal.SIGCONT)
+        # It finds that what it had is done.
+        eventually(lambda: client.api("STREAM.INFO.ATOLL_WORK")["state"]["messages"] == 0,
+                   "the queue is empty")
+        self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], 300)
+
+    def test_nobody_can_do_it(self):
+        """A job that was given out too often has an error as its result."""
+        server = self.server()
+        client = self.client(server)
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--ack-wait", "300",
+                             "--max-deliver", "2")
+        eventually(lambda: "error" not in client.api("CONSUMER.INFO.ATOLL_WORK.fashion_1"),
+                   "its consumer is there")
+        worker.stop()
+        job = job_id()
+        client.put("atoll.work.fashion.1", pixels(1), {**RAW, "Nats-Msg-Id": job})
+        for _ in range(2):
+            # It comes with its own subject.
+            client.publish("$JS.API.CONSUMER.MSG.NEXT.ATOLL_WORK.fashion_1",
+                           b'{"batch": 1, "expires": 5000000000}', None, client.inbox + ".job")
+            self.assertEqual(client.next().headers["Nats-Msg-Id"], job)
+            time.sleep(0.4)
+        # The server says so when somebody asks for more.
+        client.request("$JS.API.CONSUMER.MSG.NEXT.ATOLL_WORK.fashion_1",
+                       b'{"batch": 1, "expires": 500000000}', seconds=2)
+        eventually(lambda: client.api("STREAM.INFO.ATOLL_DEAD")["state"]["messages"] >= 1,
+                   "the server gives it up")
+        done = self.succeed("sweep", "--nats", server.url, "--once", "--max-deliver", "2")
+        self.assertIn("1 jobs given up", done.stdout)
+        result = client.result(job)
+        self.assertEqual(result.code, 500)
+        self.assertIn("none of which ended it", result.headers["Nats-Service-Error"])
+        self.assertEqual(client.api("STREAM.INFO.ATOLL_WORK")["state"]["messages"], 0)
+
+    def test_leftovers_are_taken_out(self):
+        server = self.server()
+        client = self.client(server)
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        eventually(lambda: "error" not in client.api("STREAM.INFO.ATOLL_RESULT"), "streams are there")
+        worker.stop()
+        for has_result in (True, False):
+            job = job_id()
+            client.put("atoll.work.fashion.1", pixels(1), {**RAW, "Nats-Msg-Id": job})
+            if has_result:
+                client.put(f"atoll.result.{job}", b"done")
+        time.sleep(1.2)
+        done = self.succeed("sweep", "--nats", server.url, "--once", "--ack-wait", "100")
+        self.assertIn("1 taken out", done.stdout)
+        self.assertEqual(client.api("STREAM.INFO.ATOLL_WORK")["state"]["messages"], 1)
+
+    def test_full(self):
+        """A full queue makes the producer wait, and a full disk does; nothing gets lost."""
+        server = self.server()
+        folder = self.files(200)
+        for i in range(200):
+            (folder / f"{i}.raw").write_bytes(pixels(i))
+        # A queue of 1 MiB and jobs of 100 KB: most of them do not fit.
+        large = self.folder / "large"
+        large.mkdir()
+        for i in range(30):
+            (large / f"{i}.json").write_text(json.dumps({
+                "id": "x" * 100_000, "outputs": [{"name": "probabilities", "parameters": {"binary_data": True}}],
+                "inputs": [{"name": "image", "datatype": "INT8", "shape": [1, 28, 28, 1],
+                            "data": [i] * 784}]}))
+        words = ["run", "--nats", server.url, "--model", "fashion", large, "--output",
+                 self.folder / "out", "--work-bytes", str(1 << 20), "--again-after", "3"]
+        done = fleet(*words, "--timeout", "3")
+        self.assertIn("maximum bytes exceeded; trying again", done.stderr)
+        self.assertIn("30 jobs have no result", done.stderr)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        fleet(*words)  # the files are no raw inputs: their results are errors, and each has one
+        lines = [json.loads(line) for line in (self.folder / "out/results.jsonl").read_text().splitlines()]
+        self.assertEqual(len({line["job"] for line in lines}), 30)
+        self.assertTrue(all(line["code"] == 400 for line in lines), lines[:1])
+
+    def test_disk_is_full(self):
+        """The servers have no room for streams, and then they have."""
+        server = self.server(max_file="1MB")
+        done = fleet("run", "--nats", server.url, "--model", "fashion", BOOT, "--output",
+                     self.folder / "out", "--timeout", "5")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("insufficient storage resources", done.stderr)
+        # The producer's own disk.
+        done = fleet("run", "--nats", server.url, "--model", "fashion", BOOT, "--output",
+                     self.folder / "out", "--spool", "/dev/null/x")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("spool '/dev/null/x/jobs.spool' cannot be opened", done.stderr)
+
+    def test_spool(self):
+        """What was being written when the power went is cut off; one producer has it."""
+        server = self.server()
+        folder = self.files(20)
+        words = ["run", "--nats", server.url, "--model", "fashion", folder, "--output",
+                 self.folder / "out", "--spool", self.folder / "spool", "--again-after", "3"]
+        fleet(*words, "--timeout", "1")
+        spool = self.folder / "spool/jobs.spool"
+        whole = spool.read_bytes()
+        waiting = subprocess.Popen([*FLEET, *map(str, words)],
+                                   stdout=subprocess.DEVNULL)
+        eventually(lambda: "another process's" in fleet(*words).stderr, "it is taken")
+        waiting.send_signal(signal.SIGINT)
+        self.assertEqual(waiting.wait(60), 1)
+        self.assertEqual(spool.read_bytes(), whole)
+        for cut in (len(whole) - 1, len(whole) - 500, len(whole) - 900):
+            spool.write_bytes(whole[:cut])
+            done = fleet(*words, "--timeout", "1", "--json")
+            report = json.loads(done.stdout)
+            # Those that were cut off are made again.
+            self.assertEqual(report["resumed"] + report["submitted"], 20)
+            self.assertLess(report["resumed"], 20)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        self.succeed(*words)
+        self.check(folder, self.folder / "out", 20)
+        self.assertEqual(spool.read_bytes(), b"")
+
+
+class Fleet(FleetTest):
+    """Models by content, placement, what is said of workers."""
+
+    def status(self, server):
+        return json.loads(self.succeed("status", "--nats", server.url, "--json").stdout)["workers"]
+
+    def models(self, server, worker):
+        found = [one for one in self.status(server) if one["worker"] == worker]
+        return {m["name"]: m["version"] for m in found[0]["models"]} if found else None
+
+    def test_models_are_fetched_and_replaced(self):
+        server = self.server()
+        words = ["--nats", server.url]
+        a = self.worker(server, "--cache", self.folder / "cache", id="a")
+        b = self.worker(server, "--model", f"own={SIMPLE}", id="b")
+        self.succeed("models", "put", *words, "fashion", FASHION_MODEL)
+        done = self.succeed("models", "put", *words, "fashion", FASHION_MODEL)
+        self.assertIn("there already", done.stdout)
+        done = fleet("place", *words, "other")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no model 'other' in the fleet", done.stderr)
+        self.succeed("place", *words, "fashion")
+        for worker in ("a", "b"):
+            eventually(lambda: "fashion" in (self.models(server, worker) or {}), f"{worker} has it")
+        self.assertIn("own", self.models(server, "b"))
+        client = self.client(server)
+        data = pixels(1)
+        wanted, = self.expected(FASHION_MODEL, [data])
+        for worker in ("a", "b"):
+            self.assertEqual(client.request(f"atoll.infer.fashion.{worker}", data, RAW).outputs(),
+                             {"probabilities": wanted})
+        digest = hashlib.sha256(FASHION_MODEL.read_bytes()).hexdigest()
+        self.assertEqual([p.name for p in (self.folder / "cache").iterdir()], [f"{digest}.tflite"])
+        shown = {m["name"]: m["sha256"] for one in self.status(server) for m in one["models"]}
+        self.assertEqual(shown["fashion"], digest)
+        # A version of its own for one of them; jobs for the other go on.
+        self.succeed("models", "put", *words, "crops", CROPS, "--as", "3")
+        self.succeed("place", *words, "--worker", "a", "crops/3")
+        eventually(lambda: self.models(server, "a") == {"crops": "3"}, "a has another model")
+        self.assertEqual(self.models(server, "b"), {"fashion": "1", "own": "1"})
+        self.assertTrue(client.request("atoll.infer.fashion.a", data, RAW).status.startswith("503"))
+        # Its version is replaced while requests come: none fails.
+        stop, failures, count = threading.Event(), [], [0]
+
+        def ask():
+            other = Client(server.port)
+            while not stop.is_set():
+                answer = other.request("atoll.infer.fashion.b", data, RAW)
+                count[0] += 1
+                if answer.status or answer.outputs() != {"probabilities": wanted}:
+                    failures.append(answer.headers)
+            other.close()
+        thread = threading.Thread(target=ask)
+        thread.start()
+        self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--as", "2")
+        eventually(lambda: self.models(server, "b")["fashion"] == "2", "the newest version is there")
+        stop.set()
+        thread.join()
+        self.assertEqual(failures, [])
+        self.assertGreater(count[0], 10)
+        self.succeed("place", *words, "--worker", "a", "--clear")
+        eventually(lambda: self.models(server, "a") == {"fashion": "2"}, "a has what all have")
+        listed = json.loads(self.succeed("models", "list", *words, "--json").stdout)["models"]
+        self.assertEqual([(m["name"], m["version"]) for m in listed],
+                         [("crops", 3), ("fashion", 1), ("fashion", 2)])
+        self.assertEqual((a.stop(), b.stop()), (0, 0))
+        self.assertEqual(self.status(server), [])
+
+    def test_service(self):
+        server = self.server(js=False)
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}", id="w1")
+        client = self.client(server)
+        for _ in range(3):
+            client.request("atoll.infer.fashion", pixels(1), RAW)
+        client.request("atoll.infer.fashion", b"", RAW)
+        for subject in ("$SRV.PING", "$SRV.PING.atoll", "$SRV.PING.atoll.w1"):
+            answer = client.request(subject).json()
+            self.assertEqual((answer["type"], answer["name"], answer["id"]),
+                             ("io.nats.micro.v1.ping_response", "atoll", "w1"))
+            self.assertRegex(answer["version"], r"^\d+\.\d+\.\d+$")
+        info = client.request("$SRV.INFO.atoll").json()
+        self.assertEqual(info["endpoints"][0]["subject"], "atoll.infer.fashion")
+        stats = client.request("$SRV.STATS").json()["endpoints"][0]
+        self.assertEqual((stats["num_requests"], stats["num_errors"]), (4, 1))
+        self.assertGreater(stats["processing_time"], 0)
+        self.assertIn("400", stats["last_error"])
+        self.assertEqual(worker.stop(), 0)
+
+    def test_a_silent_worker_is_no_longer_listed(self):
+        server = self.server()
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}", id="w1")
+        eventually(lambda: self.status(server), "it is listed")
+        worker.kill()
+        eventually(lambda: not self.status(server), "it is no longer", seconds=60)
+
+    def test_servers_that_come_and_go(self):
+        server = self.server()
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        client = self.client(server)
+        self.assertEqual(client.request("atoll.infer.fashion", pixels(1), RAW).code, 0)
+        server.kill()
+        server.start()
+        client = self.client(server)
+        eventually(lambda: not client.request("atoll.infer.fashion", pixels(1), RAW).status,
+                   "the worker is back")
+        self.succeed("run", "--nats", server.url, "--model", "fashion", BOOT, "--output",
+                     self.folder / "out")
+        self.assertEqual(worker.stop(), 0)
+
+    def test_mistakes(self):
+        for words, code, mention in (
+                (["worker", "--nats", "nats://10.0.0.1:4222"], 2, "has to be encrypted"),
+                (["worker", "--nats", "tls://10.0.0.1:4222"], 2, "wants to know who this is"),
+                (["worker", "--nats", "nats://a:secret@127.0.0.1:4222"], 2, "name or password"),
+                (["status", "--nats", "http://127.0.0.1:1"], 2, "is no server"),
+                (["status", "--nats", "nats://127.0.0.1:1", "--connect-timeout", "100"], 1, "no connection"),
+                (["worker", "--model", "x"], 2, "NAME=FILE"),
+                (["worker", "--id", "a.b"], 2, "id"),
+                (["run", "--model", "m", "--output", "o"], 2, "FILES"),
+                (["infer", "--model", "m", "/none"], 1, "there is no file"),
+                (["drain", "a b"], 2, "no id"),
+                (["nothing"], 2, "--help"), ([], 2, "--help"),
+                (["worker", "--nkey", "U"], 2, "go together"),
+                (["worker", "--nats", "nats://127.0.0.1:1", "--credentials", "/none",
+                  "--connect-timeout", "100"], 1, "connection")):
+            if words[:1] == ["worker"] and "--nats" not in words and "--nkey" not in words:
+                server = self.server(js=False, name=f"s{len(words)}{words[-1][:1]}")
+                words = [*words, "--nats", server.url]
+            done = fleet(*words)
+            self.assertEqual(done.returncode, code, (words, done.stderr))
+            self.assertIn(mention, done.stderr, words)
+            self.assertNotIn("secret", done.stderr)
+
+
+class Golden(FleetTest):
+    """All reference models have the bytes of `atoll run`, as frames and as jobs."""
+
+    def test_models(self):
+        folder = SHARED / "models"
+        if not folder.exists():
+            self.assertNotEqual(os.environ.get("ATOLL_REQUIRE_SHARED"), "1")
+            self.skipTest("reference data is absent")
+        files = [FASHION_MODEL, CROPS, SCENES, SIMPLE, *sorted(folder.glob("*.tflite"))]
+        server = self.server("max_payload: 8MB")
+        count = 0
+        for file in files:
+            with self.subTest(file.name):
+                name = file.stem
+                worker = self.worker(server, "--model", f"{name}={file}", "--no-placement", wait=False)
+                line = worker.process.stdout.readline().decode()
+                if not line:  # of a kind that is not served at all
+                    worker.process.wait(120)
+                    self.assertNotEqual(run("run", file).code, 0, worker.stderr())
+                    continue
+                model = self.heard(server, worker.id)["models"][0]
+                tensors = [(info["name"], info["datatype"], info["shape"], self.made_up(info, i))
+                           for i, info in enumerate(model["inputs"])]
+                wanted = dict(zip([info["name"] for info in model["outputs"]],
+                                  self.expected(file, [data for *_, data in tensors])))
+                body, headers = binary(tensors)
+                client = self.client(server)
+                token = "".join(c if c.isalnum() or c in "-_" else f"%{ord(c):02X}" for c in name)
+                answer = client.request(f"atoll.infer.{token}", body, headers)
+                room = 8 * 1024 * 1024 - 4096
+                if sum(map(len, wanted.values())) > room - 2000:
+                    self.assertEqual(answer.code, 400)
+                else:
+                    self.assertEqual(answer.code, 0, answer.headers)
+                    self.assertEqual(answer.outputs(), wanted)
+                    job = job_id()
+                    client.put(f"atoll.work.{token}.1", body, {**headers, "Nats-Msg-Id": job})
+                    self.assertEqual(eventually(lambda: client.result(job), "a result").outputs(), wanted)
+                    count += 1
+                client.close()
+                worker.stop()
+        self.assertGreater(count, 20)
+
+    @staticmethod
+    def made_up(info, seed):
+        size = {"INT8": 1, "UINT8": 1, "BOOL": 1, "INT16": 2, "INT32": 4, "UINT32": 4, "FP32": 4,
+                "INT64": 8}[info["datatype"]]
+        elements = 1
+        for n in info["shape"]:
+            elements *= n
+        if info["datatype"] == "FP32":
+            return struct.pack(f"<{elements}f", *((b - 128) / 128 for b in pixels(seed, elements)))
+        if size > 1:
+            return b"".join((b % 2).to_bytes(size, "little") for b in pixels(seed, elements))
+        return pixels(seed, elements)
+
+
+if __name__ == "__main__":
+    suite = sys.argv[1]
+    unittest.main(argv=[sys.argv[0], *(sys.argv[1:] if suite else [])])
