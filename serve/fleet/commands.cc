@@ -567,6 +567,32 @@ int RunList(const FleetCommand& command) {
   return kOk;
 }
 
+int RunCopy(const FleetCommand& command, const std::string& from) {
+  const auto connection = Connect(command.connection, "atoll fleet models copy", false);
+  if (!connection.ok()) return Fail(connection.status());
+  FleetCommand elsewhere = command;
+  elsewhere.connection.domain = from;
+  const auto source = Connect(elsewhere.connection, "atoll fleet models copy", false);
+  if (!source.ok()) return Fail(source.status());
+  const FleetStreams streams(connection->get(), command.streams);
+  if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
+  const ObjectStore there(source->get(), kModelBucket), here(connection->get(), kModelBucket);
+  const auto objects = there.List(10'000);
+  if (!objects.ok()) return Fail(objects.status());
+  for (const ObjectInfo& object : *objects) {
+    if (!ParseModelObjectName(object.name)) continue;
+    const auto known = here.Info(object.name);
+    if (known.ok() && known->sha256 == object.sha256) continue;
+    const auto bytes = there.Get(object, InferenceLimits().model_bytes);
+    if (!bytes.ok()) return Fail(bytes.status());
+    bool is_new = false;
+    const Status status = here.Put(object.name, *bytes, &is_new);
+    if (!status.ok()) return Fail(status);
+    std::printf("%s: %zu bytes\n", Printable(object.name).c_str(), (*bytes).size());
+  }
+  return kOk;
+}
+
 int RunPlace(const FleetCommand& command, const std::string& worker,
              const std::vector<std::string>& models, bool clears) {
   const std::string key = worker.empty() ? kDefaultPlacement : worker;

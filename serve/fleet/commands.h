@@ -74,6 +74,8 @@ int RunSweep(const FleetCommand& command, bool once, const Signals& signals);
 int RunPut(const FleetCommand& command, const std::string& model, int64_t version,
            const std::string& file);
 int RunList(const FleetCommand& command);
+// From the servers' JetStream of another domain.
+int RunCopy(const FleetCommand& command, const std::string& from);
 int RunPlace(const FleetCommand& command, const std::string& worker,
              const std::vector<std::string>& models, bool clears);
 

@@ -220,6 +220,10 @@ int main(int argc, char** argv) {
   CLI::App* const list = models->add_subcommand("list", "which there are");
   AddConnection(list, &fleet.connection);
   list->add_flag("--json", fleet.json, "the report as JSON");
+  std::string from;
+  CLI::App* const copy = models->add_subcommand("copy", "bring those of another site");
+  AddConnection(copy, &fleet.connection);
+  copy->add_option("--from", from, "its domain of JetStream")->required();
 
   std::vector<std::string> placed;
   bool clears = false;
@@ -256,6 +260,7 @@ int main(int argc, char** argv) {
   if (sweep->parsed()) return RunSweep(fleet, once, signals);
   if (put->parsed()) return RunPut(fleet, name, version, file);
   if (list->parsed()) return RunList(fleet);
+  if (copy->parsed()) return RunCopy(fleet, from);
   if (placed.empty() && !clears) {
     return atollserve::Fail(atollserve::kUsage, "name the models that workers shall have");
   }

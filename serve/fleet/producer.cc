@@ -49,7 +49,8 @@ ProducerCounts Producer::counts() const {
 }
 
 Status Producer::Run(const NextInput& next, const OnResult& on_result, const OnSync& on_sync) {
-  ATOLL_RETURN_IF_ERROR(streams_->EnsureWithin(kStreamsMs));
+  ATOLL_RETURN_IF_ERROR(
+      streams_->EnsureWithin(std::min(kStreamsMs, options_.timeout_ms.value_or(kStreamsMs))));
   // Hints: what is not heard is looked for.
   ATOLL_ASSIGN_OR_RETURN(
       const std::unique_ptr<Subscription> hints,

@@ -8,7 +8,9 @@ import base64
 import hashlib
 import json
 import os
+import re
 import signal
+import ssl
 import struct
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import time
 import unittest
 
 from fleet_testing import (BOOT, FASHION_MODEL, FLEET, LENGTH, SHARED, SIMPLE, SOURCE, Client, FleetTest,
-                           eventually, fleet, job_id, pixels, run)
+                           NATS_SERVER, eventually, fleet, free_ports, job_id, pixels, run)
 
 SCENES = SOURCE / "models/scenes/scenes_int8.tflite"
 CROPS = SOURCE / "models/crops/crops_int8.tflite"
@@ -339,7 +341,7 @@ class Jobs(FleetTest):
 
     def test_model_with_any_name(self):
         server = self.server()
-        self.worker(server, "--model", f"a.b c%*>/é={FASHION_MODEL}".replace("/", ""))
+        self.worker(server, "--model", f"a.b c%*>é={FASHION_MODEL}")
         self.succeed("run", "--nats", server.url, "--model", "a.b c%*>é", BOOT, "--output",
                      self.folder / "out")
         self.succeed("infer", "--nats", server.url, "--model", "a.b c%*>é", BOOT)
@@ -651,6 +653,158 @@ class Fleet(FleetTest):
             self.assertEqual(done.returncode, code, (words, done.stderr))
             self.assertIn(mention, done.stderr, words)
             self.assertNotIn("secret", done.stderr)
+
+
+class Sites(FleetTest):
+    """The configurations of docs/fleet.md: rights of users, and a site whose link is cut."""
+
+    def page(self, name):
+        text = (SOURCE / "docs/fleet.md").read_text()
+        block, = [b for b in re.findall(r"(?ms)^```\n(.*?)^```", text) if b.startswith(f"# {name}\n")]
+        return block
+
+    def certificates(self):
+        def openssl(*words):
+            done = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        at = self.folder
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                "-keyout", at / "ca.key", "-out", at / "ca.pem", "-days", "2", "-subj", "/CN=ca")
+        (at / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        for name in ("server", "admin", "worker", "producer", "camera"):
+            openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+                    at / f"{name}.key", "-out", at / "csr", "-subj", f"/CN={name}")
+            openssl("x509", "-req", "-in", at / "csr", "-CA", at / "ca.pem", "-CAkey", at / "ca.key",
+                    "-CAcreateserial", "-out", at / f"{name}.pem", "-days", "2",
+                    *(["-extfile", at / "names"] if name == "server" else []))
+
+    def write(self, name, text, **replaced):
+        """The server of a configuration, with ports and files of its own."""
+        text = text.replace("/etc/nats", str(self.folder)).replace("/var/lib/nats",
+                                                                   f"{self.folder}/{name}-store")
+        for before, after in replaced.items():
+            self.assertIn(before, text)
+        for before, after in replaced.items():
+            text = text.replace(before, after)
+        path = self.folder / f"{name}.conf"
+        path.write_text(text)
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen([NATS_SERVER, "-c", path], stdout=out, stderr=out)
+
+        def end():
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+        self.addCleanup(end)
+        eventually(lambda: "Server is ready" in log.read_text() or self.fail_if(process, log),
+                   f"{name} is ready")
+        return process
+
+    def fail_if(self, process, log):
+        if process.poll() is not None:
+            raise AssertionError(log.read_text())
+
+    def user(self, port, name):
+        at = self.folder
+        prefix = [] if name == "admin" else ["--inbox-prefix", f"_INBOX_{name}"]
+        return ["--nats", f"tls://127.0.0.1:{port}", "--tls-ca", at / "ca.pem", "--tls-cert",
+                at / f"{name}.pem", "--tls-key", at / f"{name}.key", *prefix]
+
+    def test_users_and_their_rights(self):
+        self.certificates()
+        port, http, leaf = free_ports(3)
+        text = re.sub(r"(?m)^cluster .*$", "", self.page("hub.conf"))
+        self.write("hub", text, **{"0.0.0.0:4222": f"127.0.0.1:{port}", "127.0.0.1:8222":
+                                   f"127.0.0.1:{http}", "0.0.0.0:7422": f"127.0.0.1:{leaf}"})
+        self.succeed("models", "put", *self.user(port, "admin"), "fashion", FASHION_MODEL)
+        self.succeed("place", *self.user(port, "admin"), "fashion")
+        worker = self.worker([], *self.user(port, "worker"), id="w1")
+
+        def models():
+            done = self.succeed("status", *self.user(port, "admin"), "--json")
+            workers = json.loads(done.stdout)["workers"]
+            return workers and workers[0]["models"]
+        eventually(models, "the worker has fetched the model")
+        self.succeed("infer", *self.user(port, "camera"), "--model", "fashion", BOOT, "--repeat", "20")
+        self.succeed("run", *self.user(port, "producer"), "--model", "fashion", BOOT, "--output",
+                     self.folder / "out")
+        self.assertNotIn("ermission", worker.stderr())
+        # What they may not do.
+        done = fleet("run", *self.user(port, "camera"), "--model", "fashion", BOOT, "--output",
+                     self.folder / "other", "--timeout", "2", timeout=200)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ermission", done.stderr)
+        context = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
+        context.load_cert_chain(self.folder / "camera.pem", self.folder / "camera.key")
+        camera = Client(port, context=context, inbox="_INBOX_camera.x")
+        for subject in ("atoll.result.AAAAAAAAAAAAAAAAAAAAAA", "atoll.work.fashion.1",
+                        "$KV.atoll_placement.default", "atoll.worker.w1.drain"):
+            camera.publish(subject, b"x")
+            with self.assertRaisesRegex(PermissionError, "Permissions Violation"):
+                camera.flush()
+        camera.subscribe("atoll.result.*")
+        with self.assertRaisesRegex(PermissionError, "Permissions Violation"):
+            camera.flush()
+        camera.close()
+        # Nobody without a certificate, and no other server.
+        done = fleet("status", "--nats", f"tls://127.0.0.1:{port}", "--tls-ca", self.folder / "ca.pem",
+                     "--connect-timeout", "100")
+        self.assertNotEqual(done.returncode, 0)
+        done = fleet("status", *self.user(port, "admin")[:2], "--tls-cert", self.folder / "admin.pem",
+                     "--tls-key", self.folder / "admin.key", "--connect-timeout", "100")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(worker.stop(), 0)
+
+    def test_a_site_is_cut_off_and_back(self):
+        hub_port, hub_http, leaf, site_port = free_ports(4)
+        hub_text = re.sub(r"(?ms)^(cluster|tls) .*?$|^authorization.*", "", self.page("hub.conf"))
+        hub = self.write("hub", hub_text, **{
+            "0.0.0.0:4222": f"127.0.0.1:{hub_port}", "127.0.0.1:8222": f"127.0.0.1:{hub_http}",
+            "0.0.0.0:7422": f"127.0.0.1:{leaf}"})
+        site_text = re.sub(r"(?m)^  tls .*$", "", self.page("site.conf"))
+        self.write("site", site_text, **{"127.0.0.1:4222": f"127.0.0.1:{site_port}",
+                                         "tls://10.0.0.1:7422": f"nats://127.0.0.1:{leaf}"})
+        at_hub, at_site = f"nats://127.0.0.1:{hub_port}", f"nats://127.0.0.1:{site_port}"
+        self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL)
+        eventually(lambda: fleet("status", "--nats", at_site, "--domain", "hub").returncode == 0,
+                   "the link is there")
+        done = self.succeed("models", "copy", "--nats", at_site, "--from", "hub")
+        self.assertIn("fashion/1/model.tflite", done.stdout)
+        self.assertEqual(self.succeed("models", "copy", "--nats", at_site, "--from", "hub").stdout, "")
+        self.succeed("place", "--nats", at_site, "fashion")
+        self.worker(at_site, id="site")
+        self.worker(at_hub, "--model", f"fashion={FASHION_MODEL}", id="hub")
+
+        def infer(where, *options):
+            done = fleet("infer", "--nats", where, "--model", "fashion", BOOT, "--json", *options)
+            return json.loads(done.stdout) if done.stdout else {"processed": 0}
+        # From the hub to the site, and back: each by its own worker.
+        eventually(lambda: infer(at_site)["workers"] == {"site": 1}, "the site's worker answers")
+        self.assertEqual(infer(at_site, "--repeat", "30")["workers"], {"site": 30})
+        self.assertEqual(infer(at_hub, "--repeat", "30")["workers"], {"hub": 30})
+        hub.send_signal(signal.SIGSTOP)
+        # Longer than it takes to be seen.
+        until = time.monotonic() + 8
+        while time.monotonic() < until:
+            report = infer(at_site, "--repeat", "20")
+            self.assertEqual((report["processed"], report["workers"]), (20, {"site": 20}))
+            time.sleep(0.2)
+        self.succeed("run", "--nats", at_site, "--model", "fashion", BOOT, "--output",
+                     self.folder / "out")
+        hub.send_signal(signal.SIGCONT)
+        eventually(lambda: infer(at_hub)["processed"] == 1, "the hub is back")
+        eventually(lambda: fleet("status", "--nats", at_site, "--domain", "hub").returncode == 0,
+                   "the link is back")
+        # Who has lost its own worker is answered through the link.
+        # Also the worker, which had lost it.
+        eventually(lambda: fleet("drain", "--nats", at_hub, "hub").returncode == 0,
+                   "the hub's worker goes")
+        eventually(lambda: infer(at_hub).get("workers") == {"site": 1}, "the site answers the hub")
+        # No job and no result of one is the other's.
+        client = Client(hub_port)
+        self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], 0)
+        client.close()
 
 
 class Golden(FleetTest):

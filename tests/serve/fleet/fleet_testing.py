@@ -149,14 +149,16 @@ class Message:
 class Client:
     """A connection; used by one thread."""
 
-    def __init__(self, port, timeout=LONG, **options):
+    def __init__(self, port, timeout=LONG, context=None, inbox=None, **options):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.buffer = b""
-        self.inbox = f"_INBOX.{os.urandom(8).hex()}"
+        self.inbox = inbox or f"_INBOX.{os.urandom(8).hex()}"
         self.waiting = []
         self.last_sid = 0
         self.last_reply = 0
         self.info = json.loads(self.line().split(b" ", 1)[1])
+        if context:
+            self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.send(b"CONNECT " + json.dumps({
             "verbose": False, "pedantic": False, "headers": True, "no_responders": True,
             "lang": "python", "version": "0", **options}).encode() + b"\r\n")
@@ -219,9 +221,16 @@ class Client:
 
     def flush(self):
         self.send(b"PING\r\n")
+        refused = None
         while True:
-            got = self.read()
+            try:
+                got = self.read()
+            except PermissionError as error:
+                refused = error
+                continue
             if got == "PONG":
+                if refused:
+                    raise refused
                 return
             if isinstance(got, Message):
                 self.waiting.append(got)
