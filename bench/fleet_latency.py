@@ -32,14 +32,14 @@ def model(folder):
     text = {
         "version": 3, "operator_codes": [{"deprecated_builtin_code": 17, "builtin_code": 17}],
         "subgraphs": [{
-            "tensors": [{"name": "image", "shape": [1, 224, 224, 3], "type": "UINT8", "buffer": 0,
+            "tensors": [{"name": "image", "shape": [1, 224, 224, 3], "type": 3, "buffer": 0,
                          "quantization": {"scale": [1.0], "zero_point": [0]}},
-                        {"name": "most", "shape": [1, 1, 1, 3], "type": "UINT8", "buffer": 0,
+                        {"name": "most", "shape": [1, 1, 1, 3], "type": 3, "buffer": 0,
                          "quantization": {"scale": [1.0], "zero_point": [0]}}],
             "inputs": [0], "outputs": [1],
             "operators": [{"opcode_index": 0, "inputs": [0], "outputs": [1],
                            "builtin_options_type": "Pool2DOptions",
-                           "builtin_options": {"padding": "VALID", "stride_w": 224, "stride_h": 224,
+                           "builtin_options": {"padding": "Valid", "stride_w": 224, "stride_h": 224,
                                                "filter_width": 224, "filter_height": 224}}]}],
         "buffers": [{}]}
     (folder / "pool.json").write_text(json.dumps(text))

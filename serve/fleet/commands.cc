@@ -60,10 +60,7 @@ int Fail(const Status& status) {
       status.code() == StatusCode::kDeviceBusy || status.code() == StatusCode::kDeviceLost;
   const bool is_usage = status.code() == StatusCode::kInvalidArgument ||
                         status.code() == StatusCode::kPermissionDenied;
-  return Fail(is_device  ? kNoDevice
-              : is_usage ? kUsage
-                         : kFailure,
-              status.message());
+  return Fail(is_device ? kNoDevice : is_usage ? kUsage : kFailure, status.message());
 }
 
 Result<std::unique_ptr<FleetConnection>> Connect(const ConnectionOptions& options,
@@ -140,16 +137,16 @@ void PrintStatus(const std::vector<WorkerRecord>& workers,
               "answered", "busy", "late", "jobs", "failed");
   for (const WorkerRecord& worker : workers) {
     std::vector<std::string> models;
-    for (const WorkerModel& model : worker.models) models.push_back(model.name + "/" + model.version);
-    std::printf("%-28s %-28s %2d/%-3d %-30s %9lld %6lld %6lld %8lld %6lld%s%s\n",
-                worker.worker.c_str(), Printable(worker.device).c_str(), worker.free, worker.places,
-                Printable(models.empty() ? "-" : Joined(models, ",")).c_str(),
-                static_cast<long long>(worker.frames.answered),
-                static_cast<long long>(worker.frames.busy),
-                static_cast<long long>(worker.frames.late),
-                static_cast<long long>(worker.jobs.done),
-                static_cast<long long>(worker.jobs.failed + worker.frames.failed),
-                worker.draining ? "  draining" : "", worker.device_lost ? "  device lost" : "");
+    for (const WorkerModel& model : worker.models)
+      models.push_back(model.name + "/" + model.version);
+    std::printf(
+        "%-28s %-28s %2d/%-3d %-30s %9lld %6lld %6lld %8lld %6lld%s%s\n", worker.worker.c_str(),
+        Printable(worker.device).c_str(), worker.free, worker.places,
+        Printable(models.empty() ? "-" : Joined(models, ",")).c_str(),
+        static_cast<long long>(worker.frames.answered), static_cast<long long>(worker.frames.busy),
+        static_cast<long long>(worker.frames.late), static_cast<long long>(worker.jobs.done),
+        static_cast<long long>(worker.jobs.failed + worker.frames.failed),
+        worker.draining ? "  draining" : "", worker.device_lost ? "  device lost" : "");
     for (const std::string& problem : worker.problems) {
       std::printf("  %s\n", Printable(problem).c_str());
     }
@@ -366,8 +363,7 @@ int RunJobs(const RunCommand& command, const Signals& signals) {
   if (!files.ok()) return Fail(files.status());
   auto output = JobOutput::Open(command.output, *files);
   if (!output.ok()) return Fail(output.status());
-  const auto spool =
-      Spool::Open(command.spool.empty() ? command.output + ".spool" : command.spool);
+  const auto spool = Spool::Open(command.spool.empty() ? command.output + ".spool" : command.spool);
   if (!spool.ok()) return Fail(spool.status());
   // Jobs of others, in the same spool.
   for (const SpoolJob& job : (*spool)->Waiting()) {
@@ -431,11 +427,11 @@ int RunJobs(const RunCommand& command, const Signals& signals) {
                          {"seconds", seconds}};
     std::printf("%s\n", DumpJson(report).c_str());
   } else {
-    std::printf("%lld submitted + %lld resumed = %lld done + %lld failed + %lld left\n",
-                static_cast<long long>(counts.added), static_cast<long long>(counts.resumed),
-                static_cast<long long>(counts.done), static_cast<long long>(counts.failed),
-                static_cast<long long>(counts.added + counts.resumed - counts.done -
-                                       counts.failed));
+    std::printf(
+        "%lld submitted + %lld resumed = %lld done + %lld failed + %lld left\n",
+        static_cast<long long>(counts.added), static_cast<long long>(counts.resumed),
+        static_cast<long long>(counts.done), static_cast<long long>(counts.failed),
+        static_cast<long long>(counts.added + counts.resumed - counts.done - counts.failed));
     std::printf("%.1f jobs/s; %s\n", static_cast<double>(counts.done + counts.failed) / seconds,
                 (*output)->path().c_str());
   }

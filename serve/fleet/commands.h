@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the program atoll-fleet does for each of its commands. Each returns an exit code, as those of
-// the `atoll` command are, and prints to stdout and stderr.
+// What the program atoll-fleet does for each of its commands. Each returns an exit code, as those
+// of the `atoll` command are, and prints to stdout and stderr.
 #pragma once
 
 #include <csignal>

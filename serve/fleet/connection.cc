@@ -63,8 +63,8 @@ Result<ServerAddress> ParseServerAddress(std::string_view address) {
   }
   const size_t colon = rest.rfind(':');
   const size_t bracket = rest.find(']');
-  const bool has_port = colon != std::string_view::npos &&
-                        (bracket == std::string_view::npos || colon > bracket);
+  const bool has_port =
+      colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
   parsed.host = rest.substr(0, has_port ? colon : rest.size());
   const std::string_view port = has_port ? rest.substr(colon + 1) : std::string_view("4222");
   if (parsed.host.empty() || port.empty() || port.size() > 5 ||
@@ -171,8 +171,7 @@ Result<std::unique_ptr<FleetConnection>> FleetConnection::Connect(ConnectionOpti
                                  natsOptions_SetNKeyFromSeed, options.nkey.c_str(),
                                  options.nkey_seed.c_str()));
 
-  const auto until =
-      steady_clock::now() + std::chrono::milliseconds(options.connect_timeout_ms);
+  const auto until = steady_clock::now() + std::chrono::milliseconds(options.connect_timeout_ms);
   while (true) {
     status = natsConnection_Connect(NatsOut(&made->connection_), to);
     if (status == NATS_OK) break;
@@ -210,8 +209,7 @@ Status FleetConnection::Publish(const std::string& subject, const NatsHeaders& h
 }
 
 Result<NatsPtr<natsMsg>> FleetConnection::Request(const std::string& subject,
-                                                  const NatsHeaders& headers,
-                                                  std::string_view body,
+                                                  const NatsHeaders& headers, std::string_view body,
                                                   int64_t timeout_ms) const {
   ATOLL_ASSIGN_OR_RETURN(const NatsPtr<natsMsg> message,
                          MakeMessage(subject, nullptr, headers, body));

@@ -4,8 +4,8 @@
 // lives, and the JetStream behind it.
 //
 // Who may connect where is the rule of serve/access: a server on this computer as it is, any other
-// one by TLS and with a credential, unless somebody says --insecure. Secrets come from files and the
-// environment, never from a command line or an address.
+// one by TLS and with a credential, unless somebody says --insecure. Secrets come from files and
+// the environment, never from a command line or an address.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct ConnectionOptions {
   std::string tls_ca;       // PEM files
   std::string tls_cert;
   std::string tls_key;
-  std::string tls_host;      // the name in the servers' certificates, if it is none of their addresses
+  std::string tls_host;  // the name in the servers' certificates, if it is none of their addresses
   std::string inbox_prefix;  // of answers, where a user may not listen to _INBOX.>
   std::string domain;        // of JetStream; "": that of the server
   bool insecure = false;

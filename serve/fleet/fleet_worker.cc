@@ -52,14 +52,12 @@ FleetWorker::FleetWorker(const FleetConnection* connection, FleetWorkerOptions o
 Result<std::unique_ptr<FleetWorker>> FleetWorker::Start(const FleetConnection* connection,
                                                         FleetWorkerOptions options) {
   if (!IsWorkerId(options.id)) {
-    return InvalidArgument(
-        "a worker's id is 1 to 64 letters, digits, '-' and '_', but not '%s'",
-        options.id.substr(0, 100).c_str());
+    return InvalidArgument("a worker's id is 1 to 64 letters, digits, '-' and '_', but not '%s'",
+                           options.id.substr(0, 100).c_str());
   }
   for (const auto& [name, path] : options.models) {
     if (!IsFleetModelName(name)) {
-      return InvalidArgument("'%s' is no name of a model for a fleet",
-                             name.substr(0, 100).c_str());
+      return InvalidArgument("'%s' is no name of a model for a fleet", name.substr(0, 100).c_str());
     }
   }
   const int devices =

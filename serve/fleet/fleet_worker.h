@@ -2,8 +2,8 @@
 //
 // FleetWorker: a device and models that a fleet uses: it answers frames (frames.h), does jobs
 // (jobs.h), has the models that it shall have (placement.h), is a service that tools of NATS find
-// (service.h), and says every two seconds, under its id in the bucket atoll_workers, what it has and
-// does. Without JetStream on the servers it answers frames with the models that it was given.
+// (service.h), and says every two seconds, under its id in the bucket atoll_workers, what it has
+// and does. Without JetStream on the servers it answers frames with the models that it was given.
 #pragma once
 
 #include <condition_variable>

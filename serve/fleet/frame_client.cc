@@ -131,8 +131,8 @@ FrameAnswer FrameClient::Infer(const FrameRequest& request) {
     NatsPtr<natsMsg> reply;
     // Whole milliseconds; the worker knows the rest.
     const int64_t timeout_ms = std::max<int64_t>((left.count() + 999) / 1000, 1);
-    const natsStatus status = natsConnection_RequestMsg(NatsOut(&reply), connection_->get(),
-                                                        message->get(), timeout_ms);
+    const natsStatus status =
+        natsConnection_RequestMsg(NatsOut(&reply), connection_->get(), message->get(), timeout_ms);
     if (status == NATS_NO_RESPONDERS) {
       answer.error = worker.empty() ? "no worker has model '" + request.model + "'"
                                     : "worker " + worker + " has gone";

@@ -10,8 +10,8 @@
 //      know yet: for five seconds requests go to workers by name, and one that does not answer is
 //      left alone for as long.
 //
-// The list of workers is what they say of themselves every two seconds; who has said nothing for six
-// is not on it. All functions are thread-safe.
+// The list of workers is what they say of themselves every two seconds; who has said nothing for
+// six is not on it. All functions are thread-safe.
 #pragma once
 
 #include <chrono>

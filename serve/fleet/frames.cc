@@ -155,10 +155,11 @@ void FrameService::OnMessage(const std::string& model, natsMsg* message) {
     }
   }
   if (frame->place == nullptr) {
-    return Answer(frame.get(), ErrorReply(atollrt::ResourceExhausted(
-                                         "worker %s is busy with %d requests, as many as it takes",
-                                         worker_.c_str(), places_),
-                                     std::chrono::milliseconds(1)));
+    return Answer(frame.get(),
+                  ErrorReply(atollrt::ResourceExhausted(
+                                 "worker %s is busy with %d requests, as many as it takes",
+                                 worker_.c_str(), places_),
+                             std::chrono::milliseconds(1)));
   }
   frame->content_type = HeaderOf(message, kTypeHeader);
   frame->json_bytes = HeaderOf(message, kLengthHeader);
@@ -177,8 +178,8 @@ void FrameService::Read(const std::shared_ptr<Frame>& frame) {
   if (!budget_us.ok()) return Answer(frame.get(), ErrorReply(budget_us.status()));
   if (*budget_us && steady_clock::now() >= frame->came + std::chrono::microseconds(**budget_us)) {
     return Answer(frame.get(), ErrorReply(atollrt::Timeout(
-                              "the budget of %llu us was spent before the device could start",
-                              static_cast<unsigned long long>(**budget_us))));
+                                   "the budget of %llu us was spent before the device could start",
+                                   static_cast<unsigned long long>(**budget_us))));
   }
   auto read = ReadCall(frame->headers(), frame->body, **model, frame->came);
   if (!read.ok()) return Answer(frame.get(), ErrorReply(read.status()));
@@ -186,8 +187,8 @@ void FrameService::Read(const std::shared_ptr<Frame>& frame) {
   InferRequest request = std::move(call->request);
   request.client = "frame";
   if (!request.deadline) request.deadline = frame->came + kLongestFrame;
-  request.priority = std::min(request.priority == 0 ? kFramePriority : request.priority,
-                              kFramePriority);
+  request.priority =
+      std::min(request.priority == 0 ? kFramePriority : request.priority, kFramePriority);
   inference_->Infer(std::move(request),
                     [this, frame, call, info = *model](const InferOutcome& outcome) {
                       Answer(frame.get(), ReplyOf(call->body, *info, outcome));
@@ -208,9 +209,9 @@ void FrameService::Answer(Frame* frame, InferReply reply) {
   if (frame->place != nullptr) frame->place->Free();
   (void)connection_->Publish(frame->reply, headers, reply.body);
 
-  const int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() -
-                                                                          frame->came)
-                         .count();
+  const int64_t ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() - frame->came)
+          .count();
   const std::lock_guard lock(mutex_);
   int64_t* count = &counts_.failed;
   if (reply.error.empty()) count = &counts_.answered;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FrameService: a worker's side of frames with deadlines. It listens, for each model, to the subject
-// that all workers with that model share as a queue group, and to one of its own, and answers at
-// once what it has no place for (503) or what is too late (504): nothing waits here, and nothing is
-// computed that nobody wants any more.
+// FrameService: a worker's side of frames with deadlines. It listens, for each model, to the
+// subject that all workers with that model share as a queue group, and to one of its own, and
+// answers at once what it has no place for (503) or what is too late (504): nothing waits here, and
+// nothing is computed that nobody wants any more.
 #pragma once
 
 #include <atomic>

@@ -175,8 +175,7 @@ Result<std::vector<OutputTensor>> ParseAnswer(std::string_view body, std::string
     const auto known = type != nullptr && type->is_string()
                            ? ParseDataType(type->get<std::string>())
                            : std::optional<DataType>();
-    if (name == nullptr || !name->is_string() || !known || shape == nullptr ||
-        !shape->is_array()) {
+    if (name == nullptr || !name->is_string() || !known || shape == nullptr || !shape->is_array()) {
       return InvalidArgument("the answer has an output without a name, a datatype or a shape");
     }
     OutputTensor output = {

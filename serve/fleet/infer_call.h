@@ -56,7 +56,7 @@ atollrt::Result<InferCall> ReadCall(const CallHeaders& headers,
 bool IsShortCall(const CallHeaders& headers, size_t body_bytes);
 
 struct InferReply {
-  int code = 200;  // as HTTP has them
+  int code = 200;     // as HTTP has them
   std::string error;  // "": it went well
   std::string body;
   std::vector<std::pair<const char*, std::string>> headers;

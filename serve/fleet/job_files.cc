@@ -190,8 +190,7 @@ Status JobOutput::Write(const JobResult& result) {
       }
       line["outputs"] = std::move(list);
       if (folder_ != nullptr) {
-        ATOLL_RETURN_IF_ERROR(
-            folder_->Write(result.job.name, result.body, result.json_bytes));
+        ATOLL_RETURN_IF_ERROR(folder_->Write(result.job.name, result.body, result.json_bytes));
       }
     }
   }

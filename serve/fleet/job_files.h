@@ -17,13 +17,14 @@
 
 namespace atollserve {
 
-// Files as they are, and all files of folders, by name. kNotFound, kInvalidArgument if there are none.
+// Files as they are, and all files of folders, by name. kNotFound, kInvalidArgument if there are
+// none.
 atollrt::Result<std::vector<std::string>> ExpandFiles(const std::vector<std::string>& paths);
 
 atollrt::Result<std::string> ReadWholeFile(const std::string& path, size_t most);
 
-// What a file asks for: a picture (.jpg, .jpeg, .png, .bmp, .ppm, .pgm) as one, anything else as the
-// bytes of the model's only input.
+// What a file asks for: a picture (.jpg, .jpeg, .png, .bmp, .ppm, .pgm) as one, anything else as
+// the bytes of the model's only input.
 atollrt::Result<JobInput> ReadJobFile(const std::string& path);
 
 // A folder with NAME.out_K.raw for output K of the file that is called NAME.

@@ -155,7 +155,8 @@ bool JobRunner::device_lost() const {
   return device_lost_;
 }
 
-// ---- Taking --------------------------------------------------------------------------------------
+// ---- Taking
+// --------------------------------------------------------------------------------------
 
 bool JobRunner::MayFetch(const Fetcher& fetcher) const {
   if (static_cast<int>(held_.size()) >= places_ || steady_clock::now() < device_away_until_) {
@@ -257,7 +258,8 @@ bool JobRunner::FetchOnce(Fetcher* fetcher) {
   return true;
 }
 
-// ---- Doing ---------------------------------------------------------------------------------------
+// ---- Doing
+// ---------------------------------------------------------------------------------------
 
 void JobRunner::Run() {
   while (true) {

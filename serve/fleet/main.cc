@@ -52,7 +52,8 @@ void AddConnection(CLI::App* app, ConnectionOptions* options) {
   app->add_option("--nkey", options->nkey, "public key of a user, U...; with --nkey-seed");
   app->add_option("--nkey-seed", options->nkey_seed, "file with its seed");
   app->add_option("--tls-ca", options->tls_ca, "PEM file of who signs the servers' certificates");
-  app->add_option("--tls-cert", options->tls_cert, "PEM file with a certificate that says who this is");
+  app->add_option("--tls-cert", options->tls_cert,
+                  "PEM file with a certificate that says who this is");
   app->add_option("--tls-key", options->tls_key, "PEM file with its key");
   app->add_option("--tls-host", options->tls_host,
                   "the name in the servers' certificates, if they are called otherwise");
@@ -141,15 +142,18 @@ int main(int argc, char** argv) {
   frame->add_option("FILES", infer.files, "pictures, or files with the bytes of the model's input")
       ->required();
   frame->add_option("--output", infer.output, "folder for NAME.out_K.raw");
-  frame->add_option("--budget", infer.budget_ms, "milliseconds in which an answer is worth something")
+  frame
+      ->add_option("--budget", infer.budget_ms,
+                   "milliseconds in which an answer is worth something")
       ->check(CLI::Range(0.1, 3'600'000.0))
       ->capture_default_str();
   frame->add_option("--in-flight", infer.in_flight, "frames that are under way, at most")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  frame->add_option("--fps", infer.fps,
-                    "frames in a second, of which those without a place are dropped; 0: as fast as "
-                    "answers come")
+  frame
+      ->add_option("--fps", infer.fps,
+                   "frames in a second, of which those without a place are dropped; 0: as fast as "
+                   "answers come")
       ->check(CLI::Range(0.0, 100'000.0))
       ->capture_default_str();
   frame->add_option("--repeat", infer.repeat, "all files so many times")
@@ -230,7 +234,8 @@ int main(int argc, char** argv) {
   CLI::App* const place = app.add_subcommand("place", "which models workers have");
   AddConnection(place, &fleet.connection);
   place->add_option("--worker", id, "this one alone; else all that have no placement of their own");
-  place->add_option("MODELS", placed, "NAME, the newest version, or NAME/VERSION; all that they have");
+  place->add_option("MODELS", placed,
+                    "NAME, the newest version, or NAME/VERSION; all that they have");
   place->add_flag("--clear", clears, "the worker has what all others have again");
   for (CLI::App* const one : app.get_subcommands({})) {
     one->set_help_all_flag();

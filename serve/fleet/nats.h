@@ -48,8 +48,8 @@ class NatsOut {
 };
 
 // "`what`: Timeout", with what JetStream says if `error` is one of its codes. kNotFound: no server,
-// or nobody there who would answer; kTimeout; kPermissionDenied; kInvalidArgument for what cannot be
-// sent; kResourceExhausted: there is no room for it.
+// or nobody there who would answer; kTimeout; kPermissionDenied; kInvalidArgument for what cannot
+// be sent; kResourceExhausted: there is no room for it.
 atollrt::Status NatsStatus(natsStatus status, std::string_view what,
                            jsErrCode error = static_cast<jsErrCode>(0));
 

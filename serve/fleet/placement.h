@@ -34,7 +34,7 @@ struct ModelKeeperOptions {
   std::set<std::string> others;  // models that are none of its business
   InferenceLimits limits;
   // From its thread: a model can be asked for now; it will not be there any more.
-  std::function<void(const std::string& model)> serving, stopping;
+  std::function<void(const std::string&model)> serving, stopping;
 };
 
 class ModelKeeper {

@@ -32,10 +32,7 @@ constexpr int64_t kLookMs = 1000;
 
 Producer::Producer(const FleetConnection* connection, const FleetStreams* streams, Spool* spool,
                    ProducerOptions options)
-    : connection_(connection),
-      streams_(streams),
-      spool_(spool),
-      options_(std::move(options)) {}
+    : connection_(connection), streams_(streams), spool_(spool), options_(std::move(options)) {}
 
 void Producer::Stop() {
   const std::lock_guard lock(mutex_);
@@ -98,9 +95,9 @@ Status Producer::Run(const NextInput& next, const OnResult& on_result, const OnS
     if (options_.timeout_ms) {
       const auto until = start + milliseconds(*options_.timeout_ms);
       if (!changed_.wait_until(lock, until, is_over)) {
-        failure_ = atollrt::Timeout("%zu jobs have no result after %lld s; they stay in the spool",
-                                    jobs_.size(),
-                                    static_cast<long long>(*options_.timeout_ms / 1000));
+        failure_ =
+            atollrt::Timeout("%zu jobs have no result after %lld s; they stay in the spool",
+                             jobs_.size(), static_cast<long long>(*options_.timeout_ms / 1000));
       }
     } else {
       changed_.wait(lock, is_over);
@@ -257,8 +254,8 @@ Result<std::optional<JobResult>> Producer::Look(const std::string& id) const {
   jsOptions_Init(&soon);
   soon.Wait = kLookMs;
   NatsPtr<natsMsg> message;
-  natsStatus status = js_DirectGetMsg(NatsOut(&message), connection_->jetstream(), kResultStream,
-                                      &soon, &wanted);
+  natsStatus status =
+      js_DirectGetMsg(NatsOut(&message), connection_->jetstream(), kResultStream, &soon, &wanted);
   if (status != NATS_OK && status != NATS_NOT_FOUND) {
     // Any replica may be asked, also one that has lost its stream and will not answer. The leader
     // will.
@@ -292,8 +289,7 @@ Status Producer::Forget(const OnSync& on_sync) {
   return {};
 }
 
-void Producer::HandOver(const JobResult& result, const OnResult& on_result,
-                        const OnSync& on_sync) {
+void Producer::HandOver(const JobResult& result, const OnResult& on_result, const OnSync& on_sync) {
   const std::lock_guard one_at_a_time(hand_over_);
   Status status = on_result(result);
   if (status.ok()) {

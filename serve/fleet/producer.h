@@ -45,16 +45,16 @@ struct JobResult {
 struct ProducerOptions {
   std::string model;
   int priority = 1;
-  size_t window = 512;                   // jobs that have no result yet, at most
-  int64_t publish_again_ms = 90'000;     // without a result
+  size_t window = 512;                     // jobs that have no result yet, at most
+  int64_t publish_again_ms = 90'000;       // without a result
   std::optional<int64_t> timeout_ms = {};  // for all
 };
 
 struct ProducerCounts {
-  int64_t added = 0;     // to the spool, now
-  int64_t resumed = 0;   // were in it
+  int64_t added = 0;    // to the spool, now
+  int64_t resumed = 0;  // were in it
   int64_t done = 0;
-  int64_t failed = 0;    // their result is an error
+  int64_t failed = 0;     // their result is an error
   int64_t published = 0;  // each time counted
 };
 

@@ -268,7 +268,8 @@ std::string ObjectJson(std::string_view bucket, const ObjectInfo& info, size_t c
   char time[32] = "";
   const std::time_t now = std::time(nullptr);
   std::tm utc = {};
-  if (gmtime_r(&now, &utc) != nullptr) std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  if (gmtime_r(&now, &utc) != nullptr)
+    std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
   return DumpJson({{"name", info.name},
                    {"options", {{"max_chunk_size", chunk_bytes}}},
                    {"bucket", std::string(bucket)},
@@ -295,12 +296,11 @@ Result<ObjectInfo> ParseObject(std::string_view text) {
   ATOLL_RETURN_IF_ERROR(members.status());
   if (info.name.empty()) return InvalidArgument("%s: it has no name", kWhat);
   if (info.deleted) return info;
-  const bool is_token =
-      !info.nuid.empty() && info.nuid.size() <= 64 &&
-      std::all_of(info.nuid.begin(), info.nuid.end(), [](char c) {
-        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-               c == '-' || c == '_';
-      });
+  const bool is_token = !info.nuid.empty() && info.nuid.size() <= 64 &&
+                        std::all_of(info.nuid.begin(), info.nuid.end(), [](char c) {
+                          return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                                 (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+                        });
   if (!is_token && info.size > 0) return InvalidArgument("%s: it has no chunks", kWhat);
   std::optional<std::string> sha256;
   if (digest.starts_with(kDigestPrefix)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a fleet keeps on its servers as JSON: what workers say of themselves, which models each shall
-// have, what an object is. Everybody with the rights may write these, so that reading takes nothing
-// for granted. Pure functions.
+// What a fleet keeps on its servers as JSON: what workers say of themselves, which models each
+// shall have, what an object is. Everybody with the rights may write these, so that reading takes
+// nothing for granted. Pure functions.
 #pragma once
 
 #include <cstdint>

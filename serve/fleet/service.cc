@@ -17,7 +17,8 @@ std::string Now() {
   char text[32] = "";
   const std::time_t now = std::time(nullptr);
   std::tm utc = {};
-  if (gmtime_r(&now, &utc) != nullptr) std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  if (gmtime_r(&now, &utc) != nullptr)
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
   return text;
 }
 

@@ -30,7 +30,7 @@ constexpr size_t kMaxHeaders = 16;
 
 Status FileError(const std::string& path, const char* what) {
   const int number = errno;
-  const StatusCode code = number == ENOSPC || number == EDQUOT ? StatusCode::kResourceExhausted
+  const StatusCode code = number == ENOSPC || number == EDQUOT  ? StatusCode::kResourceExhausted
                           : number == EACCES || number == EPERM ? StatusCode::kPermissionDenied
                                                                 : StatusCode::kNotFound;
   return Status(code, "spool '" + path + "' cannot be " + what + ": " + std::strerror(number));

@@ -117,8 +117,7 @@ Status FleetStreams::Ensure() const {
     config.Duplicates = std::min(kDuplicateWindow, age == 0 ? kDuplicateWindow : age);
     return EnsureStream(&config);
   };
-  ATOLL_RETURN_IF_ERROR(
-      bucket(kPlacementBucket, "which models workers have", js_FileStorage, 0));
+  ATOLL_RETURN_IF_ERROR(bucket(kPlacementBucket, "which models workers have", js_FileStorage, 0));
   ATOLL_RETURN_IF_ERROR(
       bucket(kWorkerBucket, "what workers say of themselves", js_MemoryStorage, kWorkerAge));
   jsStreamConfig models;
@@ -191,9 +190,8 @@ Status FleetStreams::EnsureDeadConsumer() const {
 
 atollrt::Result<NatsPtr<kvStore>> FleetStreams::OpenBucket(const char* name) const {
   NatsPtr<kvStore> store;
-  ATOLL_RETURN_IF_ERROR(
-      NatsStatus(js_KeyValue(NatsOut(&store), connection_->jetstream(), name),
-                 std::string("bucket ") + name));
+  ATOLL_RETURN_IF_ERROR(NatsStatus(js_KeyValue(NatsOut(&store), connection_->jetstream(), name),
+                                   std::string("bucket ") + name));
   return store;
 }
 

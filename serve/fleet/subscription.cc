@@ -22,11 +22,11 @@ Result<std::unique_ptr<Subscription>> Subscription::Start(const FleetConnection*
     if (message != nullptr) static_cast<State*>(state)->on_message(message);
   };
   natsStatus status =
-      queue.empty() ? natsConnection_Subscribe(NatsOut(&made->subscription_), connection->get(),
-                                               subject.c_str(), call, made->state_.get())
-                    : natsConnection_QueueSubscribe(NatsOut(&made->subscription_),
-                                                    connection->get(), subject.c_str(),
-                                                    queue.c_str(), call, made->state_.get());
+      queue.empty()
+          ? natsConnection_Subscribe(NatsOut(&made->subscription_), connection->get(),
+                                     subject.c_str(), call, made->state_.get())
+          : natsConnection_QueueSubscribe(NatsOut(&made->subscription_), connection->get(),
+                                          subject.c_str(), queue.c_str(), call, made->state_.get());
   if (status != NATS_OK) {
     return NatsStatus(status, "subscription to '" + subject + "'");
   }

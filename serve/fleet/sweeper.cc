@@ -45,11 +45,11 @@ Status Sweeper::GiveUp(SweepCounts* counts) const {
   options.Consumer = kDeadConsumer;
   NatsPtr<natsSubscription> subscription;
   jsErrCode error = static_cast<jsErrCode>(0);
-  ATOLL_RETURN_IF_ERROR(NatsStatus(
-      js_PullSubscribe(NatsOut(&subscription), connection_->jetstream(),
-                       "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.ATOLL_WORK.>", kDeadConsumer,
-                       nullptr, &options, &error),
-      "jobs that were given up", error));
+  ATOLL_RETURN_IF_ERROR(
+      NatsStatus(js_PullSubscribe(NatsOut(&subscription), connection_->jetstream(),
+                                  "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.ATOLL_WORK.>",
+                                  kDeadConsumer, nullptr, &options, &error),
+                 "jobs that were given up", error));
   while (true) {
     jsFetchRequest request;
     jsFetchRequest_Init(&request);
@@ -57,8 +57,7 @@ Status Sweeper::GiveUp(SweepCounts* counts) const {
     request.Expires = kFetchNs;
     request.NoWait = true;
     natsMsgList list = {};
-    const natsStatus status =
-        natsSubscription_FetchRequest(&list, subscription.get(), &request);
+    const natsStatus status = natsSubscription_FetchRequest(&list, subscription.get(), &request);
     if (status == NATS_NOT_FOUND || status == NATS_TIMEOUT) return {};
     if (status != NATS_OK) return NatsStatus(status, "jobs that were given up");
     Status failure;
@@ -71,13 +70,13 @@ Status Sweeper::GiveUp(SweepCounts* counts) const {
         const std::string id(HeaderOf(job.get(), "Nats-Msg-Id"));
         bool was_there = false;
         if (IsJobId(id)) {
-          failure = StoreResult(
-              *connection_, id,
-              ErrorReply(Status(atollrt::StatusCode::kInternal,
-                                "the job was given to " +
-                                    std::to_string(streams_->options().max_deliver) +
-                                    " workers, none of which ended it")),
-              kSweeperName, &was_there);
+          failure =
+              StoreResult(*connection_, id,
+                          ErrorReply(Status(atollrt::StatusCode::kInternal,
+                                            "the job was given to " +
+                                                std::to_string(streams_->options().max_deliver) +
+                                                " workers, none of which ended it")),
+                          kSweeperName, &was_there);
         }
         if (!failure.ok()) break;
         (void)js_DeleteMsg(connection_->jetstream(), kWorkStream, sequence, nullptr, &error);
@@ -98,8 +97,8 @@ Status Sweeper::TakeOut(SweepCounts* counts) {
     wanted.Sequence = next_;
     wanted.NextBySubject = "atoll.work.>";
     NatsPtr<natsMsg> job;
-    natsStatus status = js_DirectGetMsg(NatsOut(&job), connection_->jetstream(), kWorkStream,
-                                        nullptr, &wanted);
+    natsStatus status =
+        js_DirectGetMsg(NatsOut(&job), connection_->jetstream(), kWorkStream, nullptr, &wanted);
     if (status == NATS_NOT_FOUND) {
       next_ = 1;
       return {};

@@ -51,7 +51,8 @@ void ReadOneCall(std::string_view text) {
   const auto call = ReadCall(headers, body, Model(), {});
   if (!call.ok()) {
     const InferReply reply = ErrorReply(call.status());
-    ATOLL_CHECK(!reply.error.empty() && (reply.code == 400 || reply.code == 501 || reply.code == 503));
+    ATOLL_CHECK(!reply.error.empty() &&
+                (reply.code == 400 || reply.code == 501 || reply.code == 503));
     return;
   }
   for (const InputTensor& input : call->request.inputs) {

@@ -21,7 +21,7 @@ PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
 MODEL = SOURCE / "models/fashion/fashion_int8.tflite"
 # Without end, for a terminal, or about what a test does not have.
 NOT_RUN = re.compile(r"--serve|--source|camera|\btop\b|usb|--coral|--root|seed:|sudo|replay"
-                     r"|\bbroker\b|\bserve\b")
+                     r"|\bbroker\b|\bserve\b|\bworker\b|\bfleet\b")
 
 
 def run(*words, **options):

@@ -30,8 +30,8 @@ constexpr void (*kSubcommands[])(CLI::App*) = {
     AddDetectCommand,    AddSegmentCommand, AddPoseCommand,      AddCameraCommand,
     AddBenchmarkCommand, AddProfileCommand, AddResidencyCommand, AddReplayCommand,
     AddTopCommand,       AddDoctorCommand,  AddQuantizeCommand,  AddImportCommand,
-    AddEvaluateCommand,  AddBrokerCommand,  AddServeCommand,
-    AddWorkerCommand,    AddFleetCommand};
+    AddEvaluateCommand,  AddBrokerCommand,  AddServeCommand,     AddWorkerCommand,
+    AddFleetCommand};
 
 int Say(ExitCode code, std::string sentence) {
   while (!sentence.empty() && (sentence.back() == '.' || sentence.back() == '\n')) {

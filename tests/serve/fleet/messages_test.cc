@@ -203,10 +203,11 @@ TEST(InferCalls, PicturesTakeTheSizeOfTheInput) {
 }
 
 TEST(InferCalls, ThereIsNoSharedMemory) {
-  const auto call = ReadCall(
-      {}, Body(R"({"inputs":[{"name":"in","datatype":"INT8","shape":[1,2,2,1],"parameters":)"
-               R"({"shared_memory_region":"r","shared_memory_byte_size":4}}]})"),
-      ExampleModel(), {});
+  const auto call =
+      ReadCall({},
+               Body(R"({"inputs":[{"name":"in","datatype":"INT8","shape":[1,2,2,1],"parameters":)"
+                    R"({"shared_memory_region":"r","shared_memory_byte_size":4}}]})"),
+               ExampleModel(), {});
   EXPECT_EQ(call.code(), atollrt::StatusCode::kUnsupported);
 }
 
@@ -321,12 +322,13 @@ TEST_F(Spools, OfEveryLengthHaveWholeJobs) {
 }
 
 TEST_F(Spools, OfOthersAreRefusedOrCutOff) {
-  for (const char* line :
-       {"{}", "[]", "null", R"({"done":"x"})", R"({"job":"x","name":"n"})",
-        R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"m","priority":3,"headers":{},"bytes":1})",
-        R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"m","priority":1,"headers":{"a":1},"bytes":1})",
-        R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"","priority":1,"headers":{},"bytes":1})",
-        R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"m","priority":1,"headers":{},"bytes":99999999999})"}) {
+  for (
+      const char* line :
+      {"{}", "[]", "null", R"({"done":"x"})", R"({"job":"x","name":"n"})",
+       R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"m","priority":3,"headers":{},"bytes":1})",
+       R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"m","priority":1,"headers":{"a":1},"bytes":1})",
+       R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"","priority":1,"headers":{},"bytes":1})",
+       R"({"job":"aaaaaaaaaaaaaaaaaaaaaa","name":"n","model":"m","priority":1,"headers":{},"bytes":99999999999})"}) {
     EXPECT_FALSE(ParseSpoolLine(line).ok()) << line;
     SetBytes(std::string(line) + "\nx\n");
     auto spool = Spool::Open(folder_);
