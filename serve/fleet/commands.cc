@@ -179,6 +179,7 @@ int RunWorker(const WorkerCommand& command, const Signals& signals) {
   FleetWorkerOptions options;
   options.id = command.id.empty() ? MakeWorkerId(HostName()) : command.id;
   options.device = command.device;
+  options.on_device_loss = command.on_device_loss;
   options.threads = command.threads;
   options.places = command.places;
   options.jobs = !command.no_jobs;

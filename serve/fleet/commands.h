@@ -25,6 +25,7 @@ struct WorkerCommand {
   StreamOptions streams;
   std::string id;  // "": made of the computer's name
   std::string device = "auto";
+  std::string on_device_loss = "fallback";
   int threads = 0;
   std::vector<std::string> models;  // NAME=FILE
   int places = 0;

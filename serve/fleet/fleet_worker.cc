@@ -68,6 +68,7 @@ Result<std::unique_ptr<FleetWorker>> FleetWorker::Start(const FleetConnection* c
 
   InferenceServerOptions server;
   server.device = has.device;
+  server.on_device_loss = has.on_device_loss;
   server.threads = has.threads;
   server.instances = devices;
   server.models = has.models;

@@ -31,6 +31,7 @@ namespace atollserve {
 struct FleetWorkerOptions {
   std::string id;  // IsWorkerId
   std::string device = "auto";
+  std::string on_device_loss = "fallback";  // as of 'atoll run'
   int32_t threads = 0;
   std::vector<std::pair<std::string, std::string>> models;  // name, file
   int places = 0;  // requests at a time; 0: two for each device

@@ -117,6 +117,12 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   work->add_option("--device", worker.device, "as of 'atoll run --device'; a comma between several")
       ->capture_default_str();
+  work->add_option("--on-device-loss", worker.on_device_loss,
+                   "when a device that was lost does not come back within seconds: fallback "
+                   "computes on the emulator, with the same bytes; replay gives jobs back, for "
+                   "other workers; fail does so without waiting")
+      ->check(CLI::IsMember({"fallback", "replay", "fail"}))
+      ->capture_default_str();
   work->add_option("--threads", worker.threads,
                    "host threads of each interpreter; 0: as the machine suggests")
       ->check(CLI::Range(0, 1024))

@@ -206,7 +206,8 @@ bool ModelKeeper::Look() {
   std::vector<std::string> gone;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, digest] : digests_) {
+    for (const auto& one : digests_) {
+      const std::string& name = one.first;
       const bool stays = std::any_of((*wanted).begin(), (*wanted).end(),
                                      [&](const PlacedModel& model) { return model.name == name; });
       if (!stays) gone.push_back(name);

@@ -520,6 +520,7 @@ Result<std::unique_ptr<InferenceServer>> InferenceServer::Create(InferenceServer
   AtollDelegateOptions device = ATOLL_DELEGATE_OPTIONS_INIT;
   device.device = options.device.c_str();
   device.num_threads = options.threads;
+  device.on_device_loss = options.on_device_loss.c_str();
   auto delegate = atollpp::Delegate::Open(device);
   if (!delegate) {
     return Status(static_cast<StatusCode>(delegate.code()), delegate.message());

@@ -79,10 +79,11 @@ struct InferenceLimits {
 inline constexpr char kCodeMetadata[] = "atoll-code";
 
 struct InferenceServerOptions {
-  std::string device = "auto";  // as everywhere: docs/devices.md
-  int32_t threads = 0;          // of each interpreter on the CPU, and of an emulator; 0: a default
-  int32_t instances = 1;        // interpreters of each version of a model
-  std::string model_folder;     // M/V/model.tflite, M/labels.txt, M/config.json; "": none
+  std::string device = "auto";              // as everywhere: docs/devices.md
+  std::string on_device_loss = "fallback";  // as AtollDelegateOptions has it
+  int32_t threads = 0;       // of each interpreter on the CPU, and of an emulator; 0: a default
+  int32_t instances = 1;     // interpreters of each version of a model
+  std::string model_folder;  // M/V/model.tflite, M/labels.txt, M/config.json; "": none
   // Single files by name: version 1 of a model each; labels beside the file as NAME.txt.
   std::vector<std::pair<std::string, std::string>> models;
   ModelControl control = ModelControl::kNone;

@@ -410,6 +410,43 @@ class Jobs(FleetTest):
                    "the queue is empty")
         self.assertEqual(client.api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], 300)
 
+    def test_lost_device(self):
+        """Its jobs go back, the worker takes no more and says so; it does when the device is back."""
+        server = self.server()
+        folder = self.files(40)
+        socket = self.folder / "broker.sock"
+
+        def broker():
+            process = subprocess.Popen([os.environ["ATOLL_COMMAND"], "broker", "--device", "emu",
+                                        "--socket", socket], stdout=subprocess.PIPE)
+            self.addCleanup(process.stdout.close)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            process.stdout.readline()
+            return process
+        first = broker()
+        worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--device",
+                             f"broker:{socket}", "--on-device-loss", "fail", id="w1")
+        first.kill()
+        first.wait()
+        producer = subprocess.Popen(
+            [*FLEET, "run", "--nats", server.url, "--model", "fashion", folder, "--output",
+             self.folder / "out", "--again-after", "5", "--json"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(producer.stdout.close)
+        self.addCleanup(producer.kill)
+        record = eventually(lambda: next((r for r in [self.heard(server, "w1")] if r["device_lost"]),
+                                         None), "the worker says that its device is lost")
+        self.assertEqual(record["jobs"]["done"], 0)
+        self.assertGreater(record["jobs"]["returned"], 0)
+        # Of forty it has taken those alone for which it had places, and one each five seconds since.
+        self.assertLess(record["jobs"]["returned"], 8)
+        broker()
+        report = json.loads(producer.communicate(timeout=300)[0])
+        self.assertEqual((report["done"], report["failed"]), (40, 0))
+        self.check(folder, self.folder / "out", 40)
+        self.assertFalse(self.heard(server, "w1")["device_lost"])
+        self.assertEqual(worker.stop(), 0)
+
     def test_nobody_can_do_it(self):
         """A job that was given out too often has an error as its result."""
         server = self.server()
