@@ -191,7 +191,7 @@ TEST(YoloHeadOf, KnowsFrigatesNames) {
 }
 
 // A file of a model that says the same of every picture: int8, in steps of 1/64 from -2.
-TEST(ObjectDetector, ReadsAModelOfYolo) {
+TEST(YoloDetector, ReadsItsModel) {
   std::vector<std::vector<float>> rows(8, std::vector<float>(6));
   rows[2] = {0.5f, 0.25f, 0.25f, 0.5f, 0.125f, 0.75f};
   rows[5] = {0.75f, 0.75f, 0.125f, 0.25f, 0.5f, 0.25f};
