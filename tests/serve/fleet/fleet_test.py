@@ -541,7 +541,11 @@ class Jobs(FleetTest):
         whole = spool.read_bytes()
         waiting = subprocess.Popen([*FLEET, *map(str, words)],
                                    stdout=subprocess.DEVNULL)
-        eventually(lambda: "another process's" in fleet(*words).stderr, "it is taken")
+        # It connects when it has its spool.
+        eventually(lambda: "atoll fleet run" in server.connections(), "it is there")
+        done = fleet(*words, "--timeout", "1")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("another process's", done.stderr)
         waiting.send_signal(signal.SIGINT)
         self.assertEqual(waiting.wait(60), 1)
         self.assertEqual(spool.read_bytes(), whole)

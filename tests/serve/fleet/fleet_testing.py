@@ -101,6 +101,11 @@ ping_max: 2
         except OSError:
             return False
 
+    def connections(self):
+        """The names of those who are connected."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/connz", timeout=5) as answer:
+            return [one.get("name", "") for one in json.load(answer)["connections"]]
+
     def jsz(self):
         with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.http}/jsz?streams=true&consumers=true", timeout=5) as answer:
