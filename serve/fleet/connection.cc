@@ -83,6 +83,14 @@ void FleetConnection::OnDisconnected(natsConnection*, void* self) {
   if (!me->closing_) me->say_("the server has gone; looking for it and its others");
 }
 
+void FleetConnection::OnClosed(natsConnection*, void* self) {
+  auto* const me = static_cast<FleetConnection*>(self);
+  if (!me->closing_) me->say_("the servers do not let this user in again; the connection is over");
+  const std::lock_guard lock(me->mutex_);
+  me->is_closed_ = true;
+  me->closed_changed_.notify_all();
+}
+
 void FleetConnection::OnReconnected(natsConnection* connection, void* self) {
   char url[256] = "";
   (void)natsConnection_GetConnectedUrl(connection, url, sizeof(url));
@@ -144,6 +152,7 @@ Result<std::unique_ptr<FleetConnection>> FleetConnection::Connect(ConnectionOpti
   // computer may not go.
   set(all_local && !tls, natsOptions_SetIgnoreDiscoveredServers, true);
   set(true, natsOptions_SetDisconnectedCB, OnDisconnected, static_cast<void*>(made.get()));
+  set(true, natsOptions_SetClosedCB, OnClosed, static_cast<void*>(made.get()));
   set(true, natsOptions_SetReconnectedCB, OnReconnected, static_cast<void*>(made.get()));
   set(true, natsOptions_SetErrorHandler, OnError, static_cast<void*>(made.get()));
   set(options.pooled, natsOptions_UseGlobalMessageDelivery, true);
@@ -195,8 +204,10 @@ FleetConnection::~FleetConnection() {
   closing_ = true;
   jetstream_.reset();
   if (connection_ != nullptr) {
-    // Callbacks have ended when it returns.
     natsConnection_Close(connection_.get());
+    // Callbacks come from a thread of their own, this one last.
+    std::unique_lock lock(mutex_);
+    closed_changed_.wait(lock, [&] { return is_closed_; });
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -73,6 +74,7 @@ class FleetConnection {
  private:
   explicit FleetConnection(SayFunction say) : say_(std::move(say)) {}
   static void OnDisconnected(natsConnection* connection, void* self);
+  static void OnClosed(natsConnection* connection, void* self);
   static void OnReconnected(natsConnection* connection, void* self);
   static void OnError(natsConnection* connection, natsSubscription* subscription, natsStatus status,
                       void* self);
@@ -80,6 +82,8 @@ class FleetConnection {
   const SayFunction say_;
   std::atomic<bool> closing_ = false;
   std::mutex mutex_;
+  std::condition_variable closed_changed_;
+  bool is_closed_ = false;  // its last callback has been called
   std::string last_error_;  // that was said
   NatsPtr<natsConnection> connection_;
   NatsPtr<jsCtx> jetstream_;
