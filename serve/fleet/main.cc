@@ -31,7 +31,8 @@ Examples:
   atoll fleet status
   atoll fleet infer --model fashion ankle_boot.pgm
   atoll fleet run --model fashion --output results pictures/
-  atoll fleet models put fashion fashion_int8.tflite
+  atoll fleet models put fashion fashion_int8.tflite --as 2
+  atoll fleet models copy --from hub
   atoll fleet place fashion
   atoll worker --nats tls://hub.example:4222 --tls-ca ca.pem --credentials worker.creds
 docs/fleet.md has all of it.
