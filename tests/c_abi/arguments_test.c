@@ -77,6 +77,7 @@ static void CheckNull(const char* path) {
   AtollMemoryInfo memory;
   AtollInvokeInfo invoke;
   AtollDeviceInfo device;
+  AtollDeviceDetails details;
   AtollDeviceHealth health;
   AtollExecutableInfo executable;
   AtollInstructionInfo instruction;
@@ -192,6 +193,7 @@ static void CheckNull(const char* path) {
   EXPECT_INVALID(AtollDelegateCreate(NULL, NULL));
   AtollDelegateDelete(NULL);
   EXPECT_INVALID(AtollDelegateGetDeviceInfo(NULL, &device));
+  EXPECT_INVALID(AtollDelegateGetDeviceDetails(NULL, &details));
   EXPECT_INVALID(AtollDelegateGetDeviceHealth(NULL, &health));
   EXPECT_SAYS(AtollDelegateIsEmulated(NULL) == 0);
   EXPECT_INVALID(AtollListDevices(NULL, &count));
@@ -350,6 +352,7 @@ static void CheckIndices(const char* path) {
   EXPECT_INVALID(AtollTensorCopyToBuffer(input, bytes, (size_t)-1));
 
   EXPECT_INVALID(AtollDelegateGetDeviceInfo(delegate, NULL));
+  EXPECT_INVALID(AtollDelegateGetDeviceDetails(delegate, NULL));
   EXPECT_INVALID(AtollDelegateGetDeviceHealth(delegate, NULL));
   EXPECT_REFUSED(AtollDelegateCompileModel(delegate, NULL, Ignore, NULL));
   EXPECT_REFUSED(AtollDelegateCompileModel(delegate, model, NULL, NULL));
@@ -442,6 +445,7 @@ static void CheckCpu(const char* path) {
   AtollDelegateOptions delegate_options = ATOLL_DELEGATE_OPTIONS_INIT;
   AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
   AtollDeviceInfo info;
+  AtollDeviceDetails details;
   AtollDeviceHealth health;
   signed char scores[10];
   int32_t count = 0;
@@ -451,6 +455,8 @@ static void CheckCpu(const char* path) {
   REQUIRE(AtollDelegateGetDeviceInfo(cpu, &info) == ATOLL_OK);
   EXPECT(strcmp(info.name, "cpu") == 0 && strstr(info.description, "kernels") != NULL);
   EXPECT(info.array_rows == 0 && info.available != 0 && strcmp(info.note, "") == 0);
+  REQUIRE(AtollDelegateGetDeviceDetails(cpu, &details) == ATOLL_OK);
+  EXPECT(strcmp(details.family, "") == 0 && details.program_memory_bytes == 0);
   REQUIRE(AtollListDevices(&devices, &count) == ATOLL_OK && count > 1);
   EXPECT(strcmp(devices[count - 1].name, "cpu") == 0);
   EXPECT(strcmp(devices[count - 1].description, info.description) == 0);
