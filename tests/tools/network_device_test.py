@@ -382,9 +382,9 @@ class Names(NetworkTest):
         library = folder / "libatoll.so.0"
         shutil.copy(LIBRARY, library)
         program = shutil.which(COMMAND[0])
-        # The command looks beside itself first: the library is looked up by the loader.
+        # The loader takes this one in the place of that of the tree.
         done = subprocess.run([program, "run", str(FASHION_MODEL), "--device", "grpc://127.0.0.1:1"],
-                              env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True,
+                              env={**os.environ, "LD_LIBRARY_PATH": str(folder)}, capture_output=True,
                               text=True, timeout=LONG, check=False)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("libatoll-grpc", done.stderr)
