@@ -32,6 +32,7 @@
 #include "serve/fleet/subjects.h"
 #include "serve/fleet/sweeper.h"
 #include "serve/inference/json_text.h"
+#include "serve/inference/model_files.h"
 
 namespace atollserve {
 namespace {
@@ -188,11 +189,11 @@ int RunWorker(const WorkerCommand& command, const Signals& signals) {
   options.limits = command.limits;
   options.streams = command.streams;
   for (const std::string& model : command.models) {
-    const size_t equals = model.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == model.size()) {
+    auto named = atollserve::ParseNamedFile(model);
+    if (!named.has_value()) {
       return Fail(kUsage, "--model '" + model + "' is not NAME=FILE; see 'atoll worker --help'");
     }
-    options.models.emplace_back(model.substr(0, equals), model.substr(equals + 1));
+    options.models.push_back(*std::move(named));
   }
   if (options.models.empty() && command.no_placement) {
     return Fail(kUsage,

@@ -112,6 +112,12 @@ bool IsModelName(std::string_view name) {
          });
 }
 
+std::optional<std::pair<std::string, std::string>> ParseNamedFile(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == text.npos || equals == 0 || equals + 1 == text.size()) return std::nullopt;
+  return std::pair(std::string(text.substr(0, equals)), std::string(text.substr(equals + 1)));
+}
+
 std::optional<int64_t> ParseVersion(std::string_view text) {
   int64_t version = 0;
   if (text.empty() || text.size() > 18 || text[0] == '0') return std::nullopt;

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "atoll/status.h"
@@ -30,6 +32,8 @@ struct ModelFiles {
 // 1 to 200 bytes without '/', '\\' and control characters, UTF-8 or not, that do not begin with a
 // dot.
 bool IsModelName(std::string_view name);
+// "NAME=FILE", cut at the first '='. nullopt if either part is empty.
+std::optional<std::pair<std::string, std::string>> ParseNamedFile(std::string_view text);
 // 1 to 18 digits, the first of them not 0. nullopt if it is none.
 std::optional<int64_t> ParseVersion(std::string_view text);
 

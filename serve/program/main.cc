@@ -22,6 +22,7 @@
 #include "serve/grpc/grpc_server.h"
 #include "serve/http/http_server.h"
 #include "serve/inference/inference_server.h"
+#include "serve/inference/model_files.h"
 #include "serve/oip/rest.h"
 #include "serve/program/frigate.h"
 
@@ -282,11 +283,11 @@ int Serve(const Options& options, const sigset_t& signals) {
   inference_options.instances = options.instances;
   inference_options.model_folder = options.models;
   for (const std::string& model : options.model) {
-    const size_t equals = model.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == model.size()) {
+    auto named = atollserve::ParseNamedFile(model);
+    if (!named.has_value()) {
       return Fail(kUsage, "--model '" + model + "' is not NAME=FILE; see 'atoll-serve --help'");
     }
-    inference_options.models.emplace_back(model.substr(0, equals), model.substr(equals + 1));
+    inference_options.models.push_back(*std::move(named));
   }
   const bool has_models = !options.models.empty() || !options.model.empty() ||
                           options.control != "none" || options.share_device;

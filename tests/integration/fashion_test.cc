@@ -186,22 +186,45 @@ TEST(FashionModel, NothingIsCopiedForADeviceOnPcie) {
   AtollModelDelete(model);
 }
 
+// A broker of an emulated device, which serves until its end.
+class ServingBroker {
+ public:
+  ServingBroker() {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    const std::string path = folder_ + "/broker.sock";
+    AtollDelegateOptions wishes = ATOLL_DELEGATE_OPTIONS_INIT;
+    wishes.device = "emu";
+    AtollBrokerOptions place = ATOLL_BROKER_OPTIONS_INIT;
+    place.socket_path = path.c_str();
+    EXPECT_EQ(AtollBrokerCreate(&wishes, &place, &broker_), ATOLL_OK) << AtollLastError();
+    thread_ =
+        std::thread([this] { EXPECT_EQ(AtollBrokerRun(broker_), ATOLL_OK) << AtollLastError(); });
+    device_ = "broker:" + path;
+  }
+  ~ServingBroker() {
+    AtollBrokerStop(broker_);
+    thread_.join();
+    AtollBrokerDelete(broker_);
+    std::filesystem::remove_all(folder_);
+  }
+  ServingBroker(const ServingBroker&) = delete;
+  ServingBroker& operator=(const ServingBroker&) = delete;
+  const std::string& device() const { return device_; }  // the name of its device
+
+ private:
+  std::string folder_ = testing::TempDir() + "fashion_XXXXXX";
+  AtollBroker* broker_ = nullptr;
+  std::thread thread_;
+  std::string device_;
+};
+
 // Buffers of Atoll's own are neither copied for a broker; of one that others have, too, outputs.
 TEST(Fashion, SharesBuffersWithABroker) {
-  std::string folder = testing::TempDir() + "fashion_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/broker.sock";
-  AtollDelegateOptions wishes = ATOLL_DELEGATE_OPTIONS_INIT;
-  wishes.device = "emu";
-  AtollBrokerOptions place = ATOLL_BROKER_OPTIONS_INIT;
-  place.socket_path = path.c_str();
-  AtollBroker* broker = nullptr;
-  ASSERT_EQ(AtollBrokerCreate(&wishes, &place, &broker), ATOLL_OK) << AtollLastError();
-  std::thread serving([&] { EXPECT_EQ(AtollBrokerRun(broker), ATOLL_OK) << AtollLastError(); });
+  const ServingBroker broker;
   AtollModel* model = nullptr;
   ASSERT_EQ(AtollModelCreateFromFile(kModel, &model), ATOLL_OK) << AtollLastError();
-  const std::string name = "broker:" + path;
-  wishes.device = name.c_str();
+  AtollDelegateOptions wishes = ATOLL_DELEGATE_OPTIONS_INIT;
+  wishes.device = broker.device().c_str();
   AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
   AtollInterpreter *interpreter = nullptr, *on_cpu = nullptr;
   ASSERT_EQ(AtollInterpreterCreate(model, nullptr, &on_cpu), ATOLL_OK) << AtollLastError();
@@ -269,11 +292,7 @@ TEST(Fashion, SharesBuffersWithABroker) {
   AtollInterpreterDelete(on_cpu);
   AtollDelegateDelete(options.delegate);
   AtollModelDelete(model);
-  AtollBrokerStop(broker);
-  serving.join();
-  AtollBrokerDelete(broker);
   munmap(mine, kBytes);
-  std::filesystem::remove_all(folder);
 
   // What is no memfd that can be sealed, and what has other seals.
   for (const int wrong :
@@ -286,21 +305,13 @@ TEST(Fashion, SharesBuffersWithABroker) {
 
 // The broker reads and writes the interpreter's memory where it is.
 TEST(Fashion, IsNotCopiedForABroker) {
-  std::string folder = testing::TempDir() + "fashion_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/broker.sock";
+  const ServingBroker broker;
   AtollDelegateOptions wishes = ATOLL_DELEGATE_OPTIONS_INIT;
-  wishes.device = "emu";
-  AtollBrokerOptions place = ATOLL_BROKER_OPTIONS_INIT;
-  place.socket_path = path.c_str();
-  AtollBroker* broker = nullptr;
-  ASSERT_EQ(AtollBrokerCreate(&wishes, &place, &broker), ATOLL_OK) << AtollLastError();
-  std::thread serving([&] { EXPECT_EQ(AtollBrokerRun(broker), ATOLL_OK) << AtollLastError(); });
   AtollModel* model = nullptr;
   ASSERT_EQ(AtollModelCreateFromFile(kModel, &model), ATOLL_OK) << AtollLastError();
   AtollDelegate* delegates[2] = {};
   AtollInterpreter* interpreters[2] = {};
-  const std::string devices[2] = {"emu", "broker:" + path};
+  const std::string devices[2] = {"emu", broker.device()};
   for (int i = 0; i < 2; ++i) {
     wishes.device = devices[i].c_str();
     ASSERT_EQ(AtollDelegateCreate(&wishes, &delegates[i]), ATOLL_OK) << AtollLastError();
@@ -330,10 +341,6 @@ TEST(Fashion, IsNotCopiedForABroker) {
     AtollDelegateDelete(delegates[i]);
   }
   AtollModelDelete(model);
-  AtollBrokerStop(broker);
-  serving.join();
-  AtollBrokerDelete(broker);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
