@@ -50,62 +50,47 @@ Status FleetStreams::EnsureStream(jsStreamConfig* config) const {
 }
 
 Status FleetStreams::Ensure() const {
-  {
-    jsStreamConfig work;
-    jsStreamConfig_Init(&work);
-    const char* subjects[] = {"atoll.work.>"};
-    work.Name = kWorkStream;
-    work.Description = "jobs that wait for a worker";
-    work.Subjects = subjects;
-    work.SubjectsLen = 1;
-    work.Retention = js_WorkQueuePolicy;
-    work.Discard = js_DiscardNew;
-    work.MaxBytes = options_.work_bytes;
-    work.MaxAge = kWorkAge;
-    work.Duplicates = kDuplicateWindow;
-    work.AllowDirect = true;
-    ATOLL_RETURN_IF_ERROR(EnsureStream(&work));
-  }
-  {
-    jsStreamConfig results;
-    jsStreamConfig_Init(&results);
-    const char* subjects[] = {"atoll.result.*"};
-    results.Name = kResultStream;
-    results.Description = "one result for each job";
-    results.Subjects = subjects;
-    results.SubjectsLen = 1;
-    results.MaxBytes = options_.result_bytes;
-    results.MaxAge = kResultAge;
-    results.MaxMsgsPerSubject = 1;
-    results.Discard = js_DiscardNew;
-    results.DiscardNewPerSubject = true;
-    results.AllowDirect = true;
-    ATOLL_RETURN_IF_ERROR(EnsureStream(&results));
-  }
-  {
-    jsStreamConfig dead;
-    jsStreamConfig_Init(&dead);
-    const char* subjects[] = {"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.ATOLL_WORK.>"};
-    dead.Name = kDeadStream;
-    dead.Description = "jobs that were given to workers too often";
-    dead.Subjects = subjects;
-    dead.SubjectsLen = 1;
-    dead.MaxAge = kResultAge;
-    dead.MaxBytes = 64 << 20;
-    ATOLL_RETURN_IF_ERROR(EnsureStream(&dead));
-  }
+  // Of one subject.
+  const auto stream_of = [](const char* name, const char* description, const char** subject) {
+    jsStreamConfig config;
+    jsStreamConfig_Init(&config);
+    config.Name = name;
+    config.Description = description;
+    config.Subjects = subject;
+    config.SubjectsLen = 1;
+    return config;
+  };
+  const char* of_work = "atoll.work.>";
+  jsStreamConfig work = stream_of(kWorkStream, "jobs that wait for a worker", &of_work);
+  work.Retention = js_WorkQueuePolicy;
+  work.Discard = js_DiscardNew;
+  work.MaxBytes = options_.work_bytes;
+  work.MaxAge = kWorkAge;
+  work.Duplicates = kDuplicateWindow;
+  work.AllowDirect = true;
+  ATOLL_RETURN_IF_ERROR(EnsureStream(&work));
+  const char* of_results = "atoll.result.*";
+  jsStreamConfig results = stream_of(kResultStream, "one result for each job", &of_results);
+  results.MaxBytes = options_.result_bytes;
+  results.MaxAge = kResultAge;
+  results.MaxMsgsPerSubject = 1;
+  results.Discard = js_DiscardNew;
+  results.DiscardNewPerSubject = true;
+  results.AllowDirect = true;
+  ATOLL_RETURN_IF_ERROR(EnsureStream(&results));
+  const char* of_dead = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.ATOLL_WORK.>";
+  jsStreamConfig dead =
+      stream_of(kDeadStream, "jobs that were given to workers too often", &of_dead);
+  dead.MaxAge = kResultAge;
+  dead.MaxBytes = 64 << 20;
+  ATOLL_RETURN_IF_ERROR(EnsureStream(&dead));
   // Buckets as the clients of NATS make them.
   const auto bucket = [&](const char* name, const char* description, jsStorageType storage,
                           int64_t age) {
     const std::string stream = std::string("KV_") + name;
     const std::string subject = KeySubject(name, ">");
-    const char* subjects[] = {subject.c_str()};
-    jsStreamConfig config;
-    jsStreamConfig_Init(&config);
-    config.Name = stream.c_str();
-    config.Description = description;
-    config.Subjects = subjects;
-    config.SubjectsLen = 1;
+    const char* of_bucket = subject.c_str();
+    jsStreamConfig config = stream_of(stream.c_str(), description, &of_bucket);
     config.MaxMsgsPerSubject = 1;
     config.MaxBytes = 64 << 20;
     config.Discard = js_DiscardNew;
