@@ -2,6 +2,7 @@
 #include "driver/network_module.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <string_view>
 
@@ -26,7 +27,14 @@ Result<const NetworkModule*> Load() {
   // Beside this library first, so that one of a tree of its own gets its own.
   void* handle = nullptr;
   if (const std::string folder = OwnFolder(); !folder.empty()) {
-    handle = dlopen((folder + kFile).c_str(), RTLD_NOW | RTLD_LOCAL);
+    const std::string path = folder + kFile;
+    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // One that is there, and of no use, is not looked for elsewhere.
+    if (handle == nullptr && access(path.c_str(), F_OK) == 0) {
+      const char* const error = dlerror();
+      return Unsupported("the module for devices of other computers cannot be loaded: %s",
+                         error == nullptr ? path.c_str() : error);
+    }
   }
   if (handle == nullptr) handle = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
