@@ -4,6 +4,7 @@
 // is loaded when one is named for the first time.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "atoll/oip.h"
+#include "atoll/runtime.h"
 #include "tools/atoll/exit_code.h"
 #include "tools/atoll/files.h"
 #include "tools/atoll/load_target.h"
@@ -25,9 +27,21 @@ constexpr int32_t kGrpcConnectMs = 5'000;
 constexpr int32_t kGrpcAnswerMs = 60'000;
 constexpr size_t kMaxCaBytes = size_t{1} << 20;
 
+// The module beside libatoll, as libatoll loads it; or one where the system has its libraries.
+void* OpenModule() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&AtollVersion), &info) != 0 &&
+      info.dli_fname != nullptr) {
+    std::string path = info.dli_fname;
+    path.replace(path.rfind('/') + 1, path.npos, ATOLL_OIP_MODULE_FILE);
+    if (access(path.c_str(), F_OK) == 0) return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  return dlopen(ATOLL_OIP_MODULE_FILE, RTLD_NOW | RTLD_LOCAL);
+}
+
 const AtollOipModule& Module() {
   static const AtollOipModule* const module = [] {
-    void* const library = dlopen(ATOLL_OIP_MODULE_FILE, RTLD_NOW | RTLD_LOCAL);
+    void* const library = OpenModule();
     if (library == nullptr) {
       Fail(ExitCode::kFailure,
            "a server of gRPC as a target needs libatoll-grpc ({}); it is built where libgrpc++-dev "

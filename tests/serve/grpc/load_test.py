@@ -65,10 +65,13 @@ class GrpcTarget(CommandTest):
         server, place = self.serve()
         client = subprocess.Popen([*COMMAND, "benchmark", "--target", f"grpc://{place}/simple", "--duration", "60",
                                    "--warmup", "0", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(client.communicate)
         self.addCleanup(client.kill)
         metrics = f"{self.directory}/socket"
         done = 0
         while done == 0:  # until it is at work
+            if client.poll() is not None:
+                self.fail(f"the client ended with {client.returncode}: {client.stderr.read().decode()}")
             text = subprocess.run(["curl", "-s", "--unix-socket", metrics, "http://localhost/v2/models/simple/stats"],
                                   capture_output=True, check=True, timeout=LONG).stdout
             done = json.loads(text)["model_stats"][0]["inference_count"]
