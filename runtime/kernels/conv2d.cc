@@ -94,7 +94,7 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
 
   // One block: for each group the columns, then a pixel of padding.
   const size_t columns_bytes =
-      AlignUp(OutputColumns::Bytes(s.output_c / s.groups), Buffer::kAlignment);
+      AlignUp(OutputColumns::Bytes(s.output_c / s.groups, conv.kernel_->fit), Buffer::kAlignment);
   const size_t pad_bytes = static_cast<size_t>(group_in);
   const size_t groups = static_cast<size_t>(s.groups);
   ATOLL_ASSIGN_OR_RETURN(conv.columns_memory_,
@@ -117,7 +117,8 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
 Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packed) {
   const ConvShape& s = params.shape;
   const int32_t group_out = s.output_c / s.groups;
-  const size_t columns_bytes = AlignUp(OutputColumns::Bytes(group_out), Buffer::kAlignment);
+  const size_t columns_bytes =
+      AlignUp(OutputColumns::Bytes(group_out, kernel_->fit), Buffer::kAlignment);
   const int32_t lhs_offset =
       params.input_type == ByteType::kInt8 ? kernel_->int8_lhs_offset : kernel_->uint8_lhs_offset;
   columns_.clear();
@@ -127,7 +128,7 @@ Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packe
   for (int32_t group = 0; group < s.groups; ++group) {
     columns_.push_back(OutputColumns::In(
         columns_memory_.data() + static_cast<size_t>(group) * columns_bytes, group_out,
-        params.output.mode, params.output.zero_point, params.output.clamp));
+        params.output.mode, params.output.zero_point, params.output.clamp, kernel_->fit));
     for (int32_t c = 0; c < group_out; ++c) {
       const int32_t channel = group * group_out + c;
       columns_.back().Set(c, params.output.channels[channel],

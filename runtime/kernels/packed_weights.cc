@@ -64,7 +64,7 @@ uint32_t PackedWeightsReader::Next() {
 }
 
 WeightSums PackedWeightsReader::NextSums() {
-  const uint32_t sum = Next();
+  const int32_t sum = static_cast<int32_t>(Next());
   return {.sum = sum, .absolute = Next()};
 }
 

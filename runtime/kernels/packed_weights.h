@@ -30,7 +30,7 @@ class PackedWeightsWriter {
   void Add(std::span<const uint32_t> numbers) {
     for (const uint32_t number : numbers) Add(number);
   }
-  // Two numbers: sums matter in 32 bits, absolute ones up to 2^30.
+  // Two numbers: sums matter in 32 bits, absolute ones up to 2^31, and beyond it nothing does.
   void Add(const WeightSums& sums);
   // Zeroed; valid until the next call.
   uint8_t* AddBlock(uint64_t bytes);

@@ -47,8 +47,9 @@ const DepthwiseKernel DepthwiseAvx2 = {
     .name = "DepthwiseAvx2",
     .taps_per_cell = kTaps,
     .element_bytes = 2,
+    .fit = FitFloatColumnAvx2,
     .interleave = Interleave,
-    .run = Run<X86Products<WordSum>>,
+    .run = Run256<WordSum, 6>,
     .run_rows = nullptr,
 };
 

@@ -207,8 +207,9 @@ void Run(const DepthwiseArgs& args) {
                              c % kDepthwiseBlock * (kDepthwiseCellBytes / kDepthwiseBlock),
                              args.first_channel + c,
                              left < kWidth ? left : kWidth};
-    WithEpilogue(*args.columns, block.channel,
-                 [&]<Epilogue kEpilogue>() { RunBlock<Products, kEpilogue>(block); });
+    WithEpilogue<Products::kVectors>(*args.columns, block.channel, [&]<Epilogue kEpilogue>() {
+      RunBlock<Products, kEpilogue>(block);
+    });
   }
 }
 

@@ -160,11 +160,12 @@ Status DepthwiseConv2D::SetWeights(const DepthwiseConv2DParams& params,
   const ConvShape& s = params.shape;
   const int32_t input_offset = params.input_type == ByteType::kInt8 ? kernel_->int8_input_offset
                                                                     : kernel_->uint8_input_offset;
-  const size_t columns_bytes = AlignUp(OutputColumns::Bytes(s.output_c), Buffer::kAlignment);
+  const size_t columns_bytes =
+      AlignUp(OutputColumns::Bytes(s.output_c, kernel_->fit), Buffer::kAlignment);
   const size_t pad_bytes = static_cast<size_t>(blocks()) * kDepthwiseBlock;
   ATOLL_ASSIGN_OR_RETURN(columns_memory_, Buffer::Allocate(columns_bytes + pad_bytes));
   columns_ = OutputColumns::In(columns_memory_.data(), s.output_c, params.output.mode,
-                               params.output.zero_point, params.output.clamp);
+                               params.output.zero_point, params.output.clamp, kernel_->fit);
   uint8_t* pad_pixel = columns_memory_.data() + columns_bytes;
   std::memset(pad_pixel, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
   pad_pixel_ = pad_pixel;

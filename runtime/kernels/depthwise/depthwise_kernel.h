@@ -96,6 +96,9 @@ struct DepthwiseKernel {
   int32_t int8_input_offset = 0;
   int32_t uint8_input_offset = 0;
 
+  // What the output stage wants of columns besides; nullptr if nothing.
+  FitFloatColumn fit = nullptr;
+
   void (*interleave)(const InterleaveArgs& args);
   // Writes exactly pixels * channels bytes.
   void (*run)(const DepthwiseArgs& args);

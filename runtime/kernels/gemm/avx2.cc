@@ -45,6 +45,7 @@ const GemmKernel GemmAvx2 = {
     .panel_columns = Tiles256<WordProducts>::kColumns,
     .k_group = kGroupBytes256 / 2,
     .lhs_element_bytes = 2,
+    .fit = FitFloatColumnAvx2,
     .copy_lhs = CopyLhs,
     .run = Run<Tiles256<WordProducts>>,
 };

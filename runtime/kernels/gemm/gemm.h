@@ -93,6 +93,9 @@ struct GemmKernel {
   int32_t int8_lhs_offset = 0;
   int32_t uint8_lhs_offset = 0;
 
+  // What the output stage wants of columns besides; nullptr if nothing.
+  FitFloatColumn fit = nullptr;
+
   void (*copy_lhs)(const CopyLhsArgs& args);
   // Writes exactly lines * rows * (end_column - first_column) bytes.
   void (*run)(const GemmArgs& args);

@@ -13,7 +13,7 @@
 
 #include "runtime/kernels/gemm/gemm.h"
 #include "runtime/kernels/isa_bytes.h"
-#include "runtime/kernels/quantization/requantize.h"
+#include "runtime/kernels/quantization/store_sums.h"
 
 namespace atollrt {
 namespace {
@@ -51,57 +51,13 @@ constexpr TileFns<Tiles::kRows> kTiles = []<int... kRow>(std::integer_sequence<i
 }
 (std::make_integer_sequence<int, Tiles::kRows>());
 
-struct StoreArgs {
-  const OutputColumns* columns;
-  int32_t column;
-  int32_t width;  // columns to write
-  int32_t rows;
-  uint8_t* output;
-  int64_t output_stride;
-};
-
-// sums[rows][kLanes * kVectors] to bytes, four vectors at a time; the last rows may be done more
-// than once.
-template <Epilogue kEpilogue, int kVectors>
-void StoreRows(const StoreArgs& args, const int32_t* sums) {
-  constexpr int kRowsAtOnce = 4 / kVectors;
-  constexpr int kWidth = kLanes * kVectors;
-  Scale scale[kVectors];
-  for (int v = 0; v < kVectors; ++v) {
-    scale[v] = LoadScale<kEpilogue>(*args.columns, args.column + kLanes * v);
-  }
-  const Bytes to_bytes = LoadBytes(args.columns->zero_point, args.columns->clamp);
-  for (int32_t r = 0; r < args.rows; r += kRowsAtOnce) {
-    Vector value[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const int32_t row = r + i / kVectors < args.rows ? r + i / kVectors : args.rows - 1;
-      value[i] = Rescale<kEpilogue>(LoadVector(sums + kWidth * row + kLanes * (i % kVectors)),
-                                    scale[i % kVectors]);
-    }
-    alignas(ByteVector) uint8_t bytes[sizeof(ByteVector)];
-    StoreBytes(bytes, ToBytes(value[0], value[1], value[2], value[3], to_bytes));
-    for (int i = 0; i < kRowsAtOnce && r + i < args.rows; ++i) {
-      uint8_t* output = args.output + (r + i) * args.output_stride;
-      if (args.width == kWidth) {
-        __builtin_memcpy(output, bytes + kWidth * i, kWidth);
-      } else {
-        for (int32_t c = 0; c < args.width; ++c) output[c] = bytes[kWidth * i + c];
-      }
-    }
-  }
-}
-
-template <int kVectors>
-void Store(const StoreArgs& args, const int32_t* sums) {
-  if (args.columns->wide_vectorizable[args.column / OutputColumns::kBlock] == 0) {
-    RequantizePlain(*args.columns, {sums, kLanes * kVectors, args.rows, args.column, args.width,
-                                    args.output, args.output_stride});
-    return;
-  }
-  WithEpilogue(*args.columns, args.column,
-               [&]<Epilogue kEpilogue>() { StoreRows<kEpilogue, kVectors>(args, sums); });
-}
+// Rows whose sums wait, in a level 1 cache, to become bytes together.
+template <typename Tiles>
+#if defined(__AVX2__)
+constexpr int kHeldRows = 4 * Tiles::kRows;
+#else
+constexpr int kHeldRows = Tiles::kRows;
+#endif
 
 // One panel of one line.
 template <typename Tiles>
@@ -109,26 +65,39 @@ void RunLine(const GemmArgs& args, int32_t line, int32_t column) {
   constexpr int kHalf = Tiles::kColumns / 2;
   constexpr int kVectors = Tiles::kColumns / kLanes;
   constexpr int kHalfVectors = kVectors > 1 ? kVectors / 2 : 1;
-  alignas(Vector) int32_t sums[Tiles::kRows * Tiles::kColumns];
+  alignas(Vector) int32_t sums[kHeldRows<Tiles> * Tiles::kColumns];
   const uint8_t* const lhs = args.lhs + line * args.lhs_line_stride;
   uint8_t* const output = args.output + line * args.output_line_stride + column;
   const int32_t left = args.end_column - column;
   const int32_t width = left < Tiles::kColumns ? left : Tiles::kColumns;
   const bool is_half = width <= kHalf;
   const auto& tile_of = is_half ? kTiles<Tiles, kHalf> : kTiles<Tiles, Tiles::kColumns>;
+  const int64_t stride = kLanes * (is_half ? kHalfVectors : kVectors);
   const int32_t tiles = (args.rows + Tiles::kRows - 1) / Tiles::kRows;
   int32_t row = 0;
+  int32_t held = 0;  // rows before `row`
   for (int32_t tile = 0; tile < tiles; ++tile) {
     // Tiles of equal height, as far as possible.
     const int32_t rows = (args.rows - row + (tiles - tile) - 1) / (tiles - tile);
     tile_of.of[rows - 1]({lhs + row * args.lhs_stride, args.lhs_stride,
                           args.panels + column / Tiles::kColumns, args.columns->bias + column},
-                         sums);
-    (is_half ? Store<kHalfVectors> : Store<kVectors>)({args.columns, column, width, rows,
-                                                       output + row * args.output_stride,
-                                                       args.output_stride},
-                                                      sums);
+                         sums + held * stride);
     row += rows;
+    held += rows;
+    if (tile + 1 < tiles && held + Tiles::kRows <= kHeldRows<Tiles>) continue;
+    const RequantizeArgs store = {sums,
+                                  stride,
+                                  held,
+                                  column,
+                                  width,
+                                  output + (row - held) * args.output_stride,
+                                  args.output_stride};
+    if (is_half) {
+      StoreSums<kHalfVectors>(*args.columns, store);
+    } else {
+      StoreSums<kVectors>(*args.columns, store);
+    }
+    held = 0;
   }
 }
 

@@ -94,6 +94,7 @@ constexpr GemmKernel Vnni256Gemm(const char* name) {
           .k_group = kGroupBytes256,
           .lhs_element_bytes = 1,
           .int8_lhs_offset = 128,
+          .fit = FitFloatColumnAvx2,
           .copy_lhs = CopyBytes<ByteType::kInt8>,
           .run = Run<Tiles>};
 }

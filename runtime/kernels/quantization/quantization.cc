@@ -55,59 +55,82 @@ size_t PaddedCount(int32_t count) {
 
 }  // namespace
 
-size_t OutputColumns::Bytes(int32_t count) {
+size_t OutputColumns::Bytes(int32_t count, FitFloatColumn fit) {
   const size_t padded = PaddedCount(count);
-  return padded * (3 * sizeof(int32_t) + sizeof(double)) + 2 * AlignUp(padded / kBlock, 64);
+  const size_t bytes =
+      padded * (3 * sizeof(int32_t) + sizeof(double)) + 2 * AlignUp(padded / kBlock, 64);
+  return fit == nullptr ? bytes
+                        : bytes + padded * (2 * sizeof(float) + sizeof(int32_t)) +
+                              AlignUp(padded / kFloatBlock, 64);
 }
 
 OutputColumns OutputColumns::In(uint8_t* memory, int32_t count, RequantizeMode mode,
-                                int32_t zero_point, ClampRange clamp) {
+                                int32_t zero_point, ClampRange clamp, FitFloatColumn fit) {
   const size_t padded = PaddedCount(count);
   OutputColumns columns;
   columns.mode = mode;
   columns.zero_point = zero_point;
   columns.clamp = clamp;
   columns.count = count;
+  columns.fit = fit;
   // kPadding values of either size fill whole cache lines, so every array starts aligned.
-  columns.scale = reinterpret_cast<double*>(memory);
-  columns.bias = reinterpret_cast<int32_t*>(columns.scale + padded);
-  columns.multiplier = columns.bias + padded;
-  columns.shift = columns.multiplier + padded;
-  columns.vectorizable = reinterpret_cast<uint8_t*>(columns.shift + padded);
+  const auto take = [&]<typename T>(T** array, size_t bytes) {
+    *array = reinterpret_cast<T*>(memory);
+    memory += bytes;
+  };
+  take(&columns.scale, padded * sizeof(double));
+  take(&columns.bias, padded * sizeof(int32_t));
+  take(&columns.multiplier, padded * sizeof(int32_t));
+  take(&columns.shift, padded * sizeof(int32_t));
+  take(&columns.vectorizable, AlignUp(padded / kBlock, 64));
+  take(&columns.wide_vectorizable, AlignUp(padded / kBlock, 64));
   for (size_t column = 0; column < padded; ++column) columns.shift[column] = 1;
-  columns.wide_vectorizable = columns.vectorizable + AlignUp(padded / kBlock, 64);
   std::memset(columns.vectorizable, 1, padded / kBlock);
   std::memset(columns.wide_vectorizable, 1, padded / kBlock);
+  if (fit == nullptr) return columns;
+  take(&columns.float_scale, padded * sizeof(float));
+  take(&columns.float_offset, padded * sizeof(float));
+  take(&columns.exception, padded * sizeof(int32_t));
+  take(&columns.forms, AlignUp(padded / kFloatBlock, 64));
   return columns;
 }
 
-void OutputColumns::Set(int32_t column, const OutputChannel& channel, int32_t folded_bias,
-                        int64_t magnitude) {
-  bias[column] = folded_bias;
+void OutputColumns::Set(int32_t column, const OutputChannel& channel, const WeightSums& sums,
+                        ByteType type, int32_t input_zero_point, int32_t offset) {
+  const uint32_t moved = static_cast<uint32_t>(input_zero_point + offset);
+  bias[column] = static_cast<int32_t>(static_cast<uint32_t>(channel.bias) -
+                                      moved * static_cast<uint32_t>(sums.sum));
   if (mode == RequantizeMode::kDouble) {
     scale[column] = channel.scale;
     return;
   }
-  const bool zero = channel.multiplier.value == 0;
+  const bool is_zero = channel.multiplier.value == 0;
   multiplier[column] = channel.multiplier.value;
-  shift[column] = zero ? 1 : -channel.multiplier.exponent;
+  shift[column] = is_zero ? 1 : -channel.multiplier.exponent;
+  // The accumulators' range: positive weights with the largest activation, negative ones with the
+  // smallest, and the other way round.
+  const int64_t below = input_zero_point - ByteMin(type), above = ByteMax(type) - input_zero_point;
+  const int64_t positive = (sums.absolute + sums.sum) / 2, negative = sums.absolute - positive;
+  const int64_t largest = channel.bias + positive * above + negative * below;
+  const int64_t least = channel.bias - positive * below - negative * above;
+  const int64_t magnitude = std::max(std::abs(least), std::abs(largest));
   const bool is_negative = channel.multiplier.value < 0;
   if (is_negative || shift[column] < 1 || shift[column] > kMaxVectorShift ||
       magnitude >= int64_t{1} << 30) {
     vectorizable[column / kBlock] = 0;
   }
   if (is_negative) wide_vectorizable[column / kBlock] = 0;
-}
-
-void OutputColumns::Set(int32_t column, const OutputChannel& channel, const WeightSums& sums,
-                        ByteType type, int32_t input_zero_point, int32_t offset) {
-  const uint32_t moved = static_cast<uint32_t>(input_zero_point + offset);
-  const uint32_t folded =
-      static_cast<uint32_t>(channel.bias) - moved * static_cast<uint32_t>(sums.sum);
-  const int32_t largest =
-      std::max(input_zero_point - ByteMin(type), ByteMax(type) - input_zero_point);
-  Set(column, channel, static_cast<int32_t>(folded),
-      sums.absolute * largest + std::abs(int64_t{channel.bias}));
+  if (fit == nullptr) return;
+  const FloatColumn found = fit({.multiplier = multiplier[column],
+                                 .exponent = -shift[column],
+                                 .least = least,
+                                 .largest = largest,
+                                 .low = clamp.min - zero_point,
+                                 .high = clamp.max - zero_point});
+  float_scale[column] = found.scale;
+  float_offset[column] = found.offset;
+  exception[column] = found.exception;
+  forms[column / kFloatBlock] = std::max(forms[column / kFloatBlock], found.form);
 }
 
 void RequantizePlain(const OutputColumns& columns, const RequantizeArgs& args) {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "runtime/kernels/quantization/float_stage.h"
+
 namespace atollrt {
 
 // How the byte of an activation or weight is read.
@@ -131,6 +133,8 @@ struct OutputColumns {
   static constexpr int32_t kPadding = 32;
   // `vectorizable` has one entry per this many columns.
   static constexpr int32_t kBlock = 16;
+  // `forms` has one entry per this many.
+  static constexpr int32_t kFloatBlock = 8;
 
   RequantizeMode mode = RequantizeMode::kFixedPoint;
   int32_t zero_point = 0;
@@ -154,26 +158,33 @@ struct OutputColumns {
   // quantization.h says serves them all.
   uint8_t* wide_vectorizable = nullptr;
 
-  // Bytes of memory for `count` columns, aligned to 64.
-  static size_t Bytes(int32_t count);
+  // Of kernels that ask for it, in kFixedPoint: what float_stage.h says, and the greatest form of
+  // the columns of each kFloatBlock.
+  FitFloatColumn fit = nullptr;
+  float* float_scale = nullptr;
+  float* float_offset = nullptr;
+  int32_t* exception = nullptr;
+  FloatForm* forms = nullptr;
 
-  // Lays the arrays of `count` columns out in `memory` (64-byte aligned, Bytes(count) long,
-  // zeroed). The columns themselves are then given by Set, each once.
+  // Bytes of memory for `count` columns, aligned to 64; `fit` as below.
+  static size_t Bytes(int32_t count, FitFloatColumn fit);
+
+  // Lays the arrays of `count` columns out in `memory` (64-byte aligned, Bytes(count, fit) long,
+  // zeroed). The columns themselves are then given by Set, each once. `fit` may be nullptr.
   static OutputColumns In(uint8_t* memory, int32_t count, RequantizeMode mode, int32_t zero_point,
-                          ClampRange clamp);
+                          ClampRange clamp, FitFloatColumn fit);
 
-  // `folded_bias` replaces channel.bias. No accumulator of this column, bias included, exceeds
-  // `magnitude`.
-  void Set(int32_t column, const OutputChannel& channel, int32_t folded_bias, int64_t magnitude);
-  // The same with all folded into the bias that weights alone determine (gemm.h), for activations
-  // of `type` to which the kernel adds `offset`.
+  // With all folded into the bias that weights alone determine (gemm.h), for activations of `type`
+  // to which the kernel adds `offset`.
   void Set(int32_t column, const OutputChannel& channel, const WeightSums& sums, ByteType type,
            int32_t input_zero_point, int32_t offset);
 };
 
 // How vector code (requantize.h) goes from accumulators to bytes.
 enum class Epilogue {
-  kFixedPoint,          // where columns are vectorizable
+  kFloatPositive,       // FloatForm::kPositive; registers of 256 bits only, as the next
+  kFloat,               // FloatForm::kAny
+  kFixedPoint,          // where columns are vectorizable; not with registers of 256 bits
   kFixedPointPositive,  // likewise, with a clamp at or above the zero point; AVX-512 only
   kWide,                // wide_vectorizable: step by step as quantization.h does
   kDouble,

@@ -24,13 +24,43 @@
 namespace atollrt {
 namespace {
 
-// visit.operator()<Epilogue>() with the one that serves the columns from `column` on, if they are
-// wide_vectorizable.
-template <typename Visit>
+// Whether no part of kLanes columns needs a slower form than others.
+template <int kVectors>
+inline bool IsUniform([[maybe_unused]] const OutputColumns& columns,
+                      [[maybe_unused]] int32_t column) {
+#if defined(__AVX2__) && !defined(__AVX512BW__)
+  if (columns.mode == RequantizeMode::kDouble) return true;
+  const FloatForm* const forms = columns.forms + column / OutputColumns::kFloatBlock;
+  for (int i = 1; i < kVectors; ++i) {
+    if (forms[i] != forms[0]) return false;
+  }
+#endif
+  return true;
+}
+
+// visit.operator()<Epilogue>() with the one that serves kVectors * kLanes columns from `column` on,
+// if they are wide_vectorizable.
+template <int kVectors, typename Visit>
 inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Visit& visit) {
   if (columns.mode == RequantizeMode::kDouble) {
     visit.template operator()<Epilogue::kDouble>();
-  } else if (columns.vectorizable[column / OutputColumns::kBlock] == 0) {
+    return;
+  }
+#if defined(__AVX2__) && !defined(__AVX512BW__)
+  static_assert(kLanes == OutputColumns::kFloatBlock);
+  const FloatForm* const forms = columns.forms + column / OutputColumns::kFloatBlock;
+  FloatForm form = forms[0];
+  for (int i = 1; i < kVectors; ++i) form = forms[i] > form ? forms[i] : form;
+  switch (form) {
+    case FloatForm::kPositive:
+      return visit.template operator()<Epilogue::kFloatPositive>();
+    case FloatForm::kAny:
+      return visit.template operator()<Epilogue::kFloat>();
+    case FloatForm::kNone:
+      return visit.template operator()<Epilogue::kWide>();
+  }
+#else
+  if (columns.vectorizable[column / OutputColumns::kBlock] == 0) {
     visit.template operator()<Epilogue::kWide>();
 #if defined(__AVX512BW__)
   } else if (EpilogueOf(columns) == Epilogue::kFixedPointPositive) {
@@ -39,6 +69,7 @@ inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Vis
   } else {
     visit.template operator()<Epilogue::kFixedPoint>();
   }
+#endif
 }
 
 // ToBytes of what Rescale<kEpilogue> made.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Part of requantize.h: AVX2.
+// Part of requantize.h: AVX2 and FMA.
 //
-// The two roundings of TensorFlow Lite in one shift. With x the accumulator, q >= 0 the multiplier
+// Accumulators become bytes by one multiply-add of floats, where float_stage.h has proven it equal;
+// the rest step by step (kWide). Operands of two tensors (pairs.h) have no such proof: the two
+// roundings of TensorFlow Lite in one shift. With x the accumulator, q >= 0 the multiplier
 // and n >= 1 the shift, Requantize computes
 //   t = floor((x q + 2^30) / 2^31),   y = floor((t + 2^(n-1) - [t < 0]) / 2^n).
 // Adding integers before a floor, and dividing twice, may be merged:
@@ -37,6 +39,28 @@ struct Scale {
   __m256i shift;
   __m256d scale_low, scale_high;
   __m256i left, zero_point, low, high;  // kWide
+  __m256 float_scale, float_offset;     // kFloatPositive and kFloat
+  __m256i exception;                    // kFloat
+};
+
+// The rounding mode and the exceptions of floats that kFloatPositive and kFloat are proven with:
+// a program may have changed its own.
+class NearestRounding {
+ public:
+  NearestRounding() : own_(_mm_getcsr()) {
+    if (differs()) _mm_setcsr((own_ & ~kBits) | kMasked);
+  }
+  ~NearestRounding() {
+    if (differs()) _mm_setcsr(own_);
+  }
+  NearestRounding(const NearestRounding&) = delete;
+  NearestRounding& operator=(const NearestRounding&) = delete;
+
+ private:
+  static constexpr unsigned kBits = 0x7f80;    // rounding, masks
+  static constexpr unsigned kMasked = 0x1f80;  // to the nearest, all masked
+  bool differs() const { return (own_ & kBits) != kMasked; }
+  unsigned own_;
 };
 
 inline Scale FixedPointScale(__m256i multiplier, __m256i shift) {
@@ -59,7 +83,14 @@ inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
     s.scale_low = _mm256_loadu_pd(columns.scale + column);
     s.scale_high = _mm256_loadu_pd(columns.scale + column + 4);
     return s;
-  } else if constexpr (kEpilogue == Epilogue::kWide) {
+  } else if constexpr (kEpilogue == Epilogue::kFloatPositive || kEpilogue == Epilogue::kFloat) {
+    Scale s = {};
+    s.float_scale = _mm256_loadu_ps(columns.float_scale + column);
+    s.float_offset = _mm256_loadu_ps(columns.float_offset + column);
+    s.exception = LoadVector(columns.exception + column);
+    return s;
+  } else {
+    static_assert(kEpilogue == Epilogue::kWide);
     Scale s = {};
     s.multiplier = LoadVector(columns.multiplier + column);
     s.multiplier_odd = _mm256_srli_epi64(s.multiplier, 32);
@@ -72,9 +103,6 @@ inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
     s.low = _mm256_set1_epi32(columns.clamp.min);
     s.high = _mm256_set1_epi32(columns.clamp.max);
     return s;
-  } else {
-    return FixedPointScale(LoadVector(columns.multiplier + column),
-                           LoadVector(columns.shift + column));
   }
 }
 
@@ -111,7 +139,21 @@ inline __m256i Rescale(__m256i x, const Scale& s) {
     const __m128i high =
         round(_mm256_mul_pd(_mm256_cvtepi32_pd(_mm256_extracti128_si256(x, 1)), s.scale_high));
     return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-  } else if constexpr (kEpilogue == Epilogue::kWide) {
+  } else if constexpr (kEpilogue == Epilogue::kFloatPositive) {
+    return _mm256_cvtps_epi32(
+        _mm256_fmadd_ps(_mm256_cvtepi32_ps(x), s.float_scale, s.float_offset));
+  } else if constexpr (kEpilogue == Epilogue::kFloat) {
+    const __m256 sign = _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN)));
+    const __m256i y = _mm256_cvtps_epi32(
+        _mm256_fmadd_ps(_mm256_cvtepi32_ps(x), s.float_scale, _mm256_xor_ps(s.float_offset, sign)));
+    return _mm256_sub_epi32(y, _mm256_cmpeq_epi32(x, s.exception));
+  } else if constexpr (kEpilogue == Epilogue::kFixedPoint) {
+    const __m256i x2 = _mm256_add_epi32(x, x);
+    const __m256i high = MultiplyHigh(x2, s);
+    const __m256i sign = _mm256_srai_epi32(x2, 31);
+    return _mm256_srav_epi32(_mm256_add_epi32(high, sign), s.shift);
+  } else {
+    static_assert(kEpilogue == Epilogue::kWide);
     const __m256i half = _mm256_set1_epi64x(int64_t{1} << 30);
     x = _mm256_sllv_epi32(x, s.left);
     const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(x, s.multiplier), half);
@@ -129,11 +171,6 @@ inline __m256i Rescale(__m256i x, const Scale& s) {
     y = _mm256_add_epi32(y, s.zero_point);
     y = _mm256_min_epi32(_mm256_max_epi32(y, s.low), s.high);
     return _mm256_sub_epi32(y, s.zero_point);
-  } else {
-    const __m256i x2 = _mm256_add_epi32(x, x);
-    const __m256i high = MultiplyHigh(x2, s);
-    const __m256i sign = _mm256_srai_epi32(x2, 31);
-    return _mm256_srav_epi32(_mm256_add_epi32(high, sign), s.shift);
   }
 }
 

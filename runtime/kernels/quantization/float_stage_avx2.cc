@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <immintrin.h>
+
+#include "runtime/kernels/quantization/float_stage.h"
+
+namespace atollrt {
+namespace {
+
+constexpr int kMaxSteps = 255;
+constexpr int kMaxRight = 31;
+// Padding of the arrays below: whole vectors are loaded.
+constexpr int kLanes = 8;
+constexpr double kInfinity = __builtin_inf();
+
+// Steps of f: to value[i] at[i].
+struct Steps {
+  int count = 0;  // a multiple of kLanes: the last one is repeated
+  alignas(32) int32_t at[kMaxSteps + 1 + kLanes];
+  alignas(32) int32_t value[kMaxSteps + 1 + kLanes];
+};
+
+struct Function {
+  int64_t multiplier;
+  int left, right;  // shifts
+
+  // Of x with |x| << left below 2^31.
+  int64_t operator()(int64_t x) const {
+    const int64_t t = ((x << left) * multiplier + (int64_t{1} << 30)) >> 31;
+    const int64_t mask = (int64_t{1} << right) - 1;
+    return (t >> right) + ((t & mask) > (mask >> 1) + (t < 0 ? 1 : 0) ? 1 : 0);
+  }
+};
+
+int64_t Bounded(int64_t x, const FixedPointColumn& column) {
+  return x < column.low ? column.low : (x > column.high ? column.high : x);
+}
+
+// The least x with f(x) >= j, by integers.
+int64_t StepAt(const Function& f, int64_t j) {
+  const __int128 tau2 = f.right == 0
+                            ? 2 * static_cast<__int128>(j)
+                            : (static_cast<__int128>(2 * j - 1) << f.right) + (j <= 0 ? 2 : 0);
+  const __int128 numerator = (tau2 - 1) << 30;
+  const __int128 divisor = static_cast<__int128>(f.multiplier) << f.left;
+  const __int128 quotient = numerator / divisor;
+  return static_cast<int64_t>(quotient + (quotient * divisor < numerator ? 1 : 0));
+}
+
+// The steps to first ... last, by doubles; by integers where they lie too close to one. False if
+// one is not below 2^24.
+bool FindSteps(const Function& f, int32_t first, int32_t last, Steps* steps) {
+  constexpr double kUnsure = 1.0 / (1 << 24);
+  const double unit =
+      static_cast<double>(int64_t{1} << 30) /
+      (static_cast<double>(f.multiplier) * static_cast<double>(int64_t{1} << f.left));
+  const double power = static_cast<double>(int64_t{1} << f.right);
+  // (2 tau - 1) unit, with 2 tau = (2 j - 1) 2^right + 2 [j <= 0], or 2 j without a right shift.
+  const __m256d slope = _mm256_set1_pd(2 * power * unit);
+  const __m256d above = _mm256_set1_pd(f.right == 0 ? -unit : (-power - 1) * unit);
+  const __m256d below = _mm256_set1_pd(f.right == 0 ? -unit : (-power + 1) * unit);
+  const __m256d limit = _mm256_set1_pd(1 << 24);
+  const __m256d magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(INT64_MAX));
+  __m256d unsure = _mm256_setzero_pd();
+  __m256d beyond = _mm256_setzero_pd();
+  const __m128i offsets = _mm_setr_epi32(0, 1, 2, 3);
+  const __m128i end = _mm_set1_epi32(last);
+  const int count = (last - first + kLanes) / kLanes * kLanes;
+  for (int i = 0; i < count; i += 4) {
+    const __m128i j = _mm_min_epi32(_mm_add_epi32(_mm_set1_epi32(first + i), offsets), end);
+    const __m256d jd = _mm256_cvtepi32_pd(j);
+    const __m256d is_above = _mm256_cmp_pd(jd, _mm256_setzero_pd(), _CMP_GT_OQ);
+    const __m256d exact = _mm256_fmadd_pd(jd, slope, _mm256_blendv_pd(below, above, is_above));
+    const __m256d at = _mm256_ceil_pd(exact);
+    const __m256d rest = _mm256_sub_pd(at, exact);
+    unsure = _mm256_or_pd(unsure, _mm256_cmp_pd(rest, _mm256_set1_pd(kUnsure), _CMP_LT_OQ));
+    unsure = _mm256_or_pd(unsure, _mm256_cmp_pd(rest, _mm256_set1_pd(1 - kUnsure), _CMP_GT_OQ));
+    beyond = _mm256_or_pd(beyond, _mm256_cmp_pd(_mm256_and_pd(at, magnitude), limit, _CMP_GE_OQ));
+    _mm_store_si128(reinterpret_cast<__m128i*>(steps->at + i), _mm256_cvttpd_epi32(at));
+    _mm_store_si128(reinterpret_cast<__m128i*>(steps->value + i), j);
+  }
+  if (_mm256_movemask_pd(beyond) != 0) return false;
+  if (_mm256_movemask_pd(unsure) != 0) {
+    for (int i = 0; i < count; ++i) {
+      const int64_t at = StepAt(f, steps->value[i]);
+      if (at <= -(1 << 24) || at >= 1 << 24) return false;
+      steps->at[i] = static_cast<int32_t>(at);
+    }
+  }
+  steps->count = count;
+  return true;
+}
+
+// As the kernels do (requantize_avx2.h, Rescale).
+__m256i Evaluate(__m256i x, __m256 scale, __m256 offset, __m256i exception) {
+  const __m256 sign = _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN)));
+  const __m256i y = _mm256_cvtps_epi32(
+      _mm256_fmadd_ps(_mm256_cvtepi32_ps(x), scale, _mm256_xor_ps(offset, sign)));
+  return _mm256_sub_epi32(y, _mm256_cmpeq_epi32(x, exception));
+}
+
+// What is wrong of g.
+struct Wrong {
+  bool high = false;  // somewhere g is too large
+  // The first and last T(j) where it is too small; INT32_MAX and INT32_MIN if there is none.
+  int32_t first_low = INT32_MAX;
+  int32_t last_low = INT32_MIN;
+  bool any() const { return high || first_low <= last_low; }
+};
+
+int32_t LeastLane(__m256i v) {
+  __m128i x = _mm_min_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  x = _mm_min_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+  return _mm_cvtsi128_si32(_mm_min_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+
+Wrong Check(const Steps& steps, float scale, float offset, int32_t exception) {
+  const __m256 m = _mm256_set1_ps(scale);
+  const __m256 c = _mm256_set1_ps(offset);
+  const __m256i e = _mm256_set1_epi32(exception);
+  const __m256i all = _mm256_set1_epi32(-1);
+  __m256i high = all;  // -1 where all is well
+  __m256i first = _mm256_set1_epi32(INT32_MAX);
+  __m256i last = _mm256_set1_epi32(INT32_MIN);
+  for (int i = 0; i < steps.count; i += kLanes) {
+    const __m256i x = _mm256_load_si256(reinterpret_cast<const __m256i*>(steps.at + i));
+    const __m256i j = _mm256_load_si256(reinterpret_cast<const __m256i*>(steps.value + i));
+    const __m256i low = _mm256_cmpgt_epi32(j, Evaluate(x, m, c, e));
+    first = _mm256_min_epi32(first, _mm256_blendv_epi8(first, x, low));
+    last = _mm256_max_epi32(last, _mm256_blendv_epi8(last, x, low));
+    high =
+        _mm256_and_si256(high, _mm256_cmpgt_epi32(j, Evaluate(_mm256_add_epi32(x, all), m, c, e)));
+  }
+  return {.high = _mm256_movemask_epi8(high) != -1,
+          .first_low = LeastLane(first),
+          .last_low = ~LeastLane(_mm256_xor_si256(last, all))};
+}
+
+// What c must lie between, in real numbers, for all steps, and for all but the T(j) that binds
+// most.
+struct Bounds {
+  double low = -kInfinity, low_but_one = -kInfinity;
+  double high = kInfinity, high_but_one = kInfinity;
+};
+
+double GreatestLane(__m256d v) {
+  __m128d x = _mm_max_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+  return _mm_cvtsd_f64(_mm_max_pd(x, _mm_unpackhi_pd(x, x)));
+}
+
+// The greatest and second greatest of what was added.
+struct Greatest {
+  __m256d first = _mm256_set1_pd(-kInfinity);
+  __m256d second = _mm256_set1_pd(-kInfinity);
+  void Add(__m256d v) {
+    second = _mm256_max_pd(second, _mm256_min_pd(first, v));
+    first = _mm256_max_pd(first, v);
+  }
+  double one() const { return GreatestLane(first); }
+  // Without that one.
+  double next() const {
+    const __m256d top = _mm256_set1_pd(one());
+    const __m256d rest = _mm256_blendv_pd(first, second, _mm256_cmp_pd(first, top, _CMP_EQ_OQ));
+    return GreatestLane(rest);
+  }
+};
+
+Bounds BoundsOf(const Steps& steps, double scale) {
+  const __m256d m = _mm256_set1_pd(scale);
+  const __m256d half = _mm256_set1_pd(0.5);
+  const __m256d zero = _mm256_setzero_pd();
+  const __m256d none = _mm256_set1_pd(-kInfinity);
+  const __m256d minus = _mm256_set1_pd(-0.0);
+  // Where x >= 0, c >= v at T(j) and c < v + m at T(j) - 1, with v = j - 1/2 - T(j) m; below, -c.
+  Greatest at_right, at_left;          // v at T(j) on either side of 0
+  Greatest before_right, before_left;  // -(v + m) at T(j) - 1
+  for (int i = 0; i < steps.count; i += 4) {
+    const __m256d x =
+        _mm256_cvtepi32_pd(_mm_load_si128(reinterpret_cast<const __m128i*>(steps.at + i)));
+    const __m256d j =
+        _mm256_cvtepi32_pd(_mm_load_si128(reinterpret_cast<const __m128i*>(steps.value + i)));
+    const __m256d v = _mm256_fnmadd_pd(x, m, _mm256_sub_pd(j, half));
+    const __m256d before = _mm256_xor_pd(_mm256_add_pd(v, m), minus);
+    const __m256d is_left = _mm256_cmp_pd(x, zero, _CMP_LE_OQ);
+    at_right.Add(_mm256_blendv_pd(v, none, is_left));
+    at_left.Add(_mm256_blendv_pd(none, v, is_left));
+    before_right.Add(_mm256_blendv_pd(before, none, is_left));
+    before_left.Add(_mm256_blendv_pd(none, before, is_left));
+  }
+  const auto greater = [](double a, double b) { return a > b ? a : b; };
+  Bounds b;
+  b.low = greater(at_right.one(), before_left.one());
+  b.low_but_one = greater(at_right.next(), before_left.one());
+  b.high = -greater(at_left.one(), before_right.one());
+  b.high_but_one = -greater(at_left.next(), before_right.one());
+  return b;
+}
+
+float Moved(float x, int ulps) {
+  int32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  bits += ulps;
+  __builtin_memcpy(&x, &bits, sizeof(bits));
+  return x;
+}
+
+// The middle; 0 where there is no bound.
+float Middle(double low, double high) {
+  if (low == -kInfinity && high == kInfinity) return 0;
+  if (low == -kInfinity) return static_cast<float>(high > 0 ? 0 : 2 * high);
+  if (high == kInfinity) return static_cast<float>(low < 0 ? 0 : 2 * low);
+  return static_cast<float>((low + high) / 2);
+}
+
+bool Fits(float offset) { return offset > -0.5f && offset < 0.5f; }
+
+// g at the ends of the accumulators' range, where no step may be near.
+bool EndsAreRight(const FixedPointColumn& column, const FloatColumn& fit, int64_t at_least,
+                  int64_t at_largest) {
+  const __m256i y = Evaluate(
+      _mm256_setr_epi32(static_cast<int32_t>(column.least), static_cast<int32_t>(column.largest), 0,
+                        0, 0, 0, 0, 0),
+      _mm256_set1_ps(fit.scale), _mm256_set1_ps(fit.offset), _mm256_set1_epi32(fit.exception));
+  return Bounded(_mm256_extract_epi32(y, 0), column) == at_least &&
+         Bounded(_mm256_extract_epi32(y, 1), column) == at_largest;
+}
+
+// Scales this many steps of a float's last place from the multiplier are tried.
+constexpr int kUlps[] = {0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8};
+
+bool SearchWithout(const Steps& steps, float scale, FloatColumn* fit) {
+  fit->exception = INT32_MIN;
+  for (const int ulps : kUlps) {
+    fit->scale = Moved(scale, ulps);
+    const Bounds bounds = BoundsOf(steps, fit->scale);
+    fit->offset = Middle(bounds.low, bounds.high);
+    if (Fits(fit->offset) && !Check(steps, fit->scale, fit->offset, INT32_MIN).any()) return true;
+  }
+  return false;
+}
+
+// With one exception.
+bool SearchWith(const Steps& steps, float scale, FloatColumn* fit) {
+  for (const int ulps : kUlps) {
+    fit->scale = Moved(scale, ulps);
+    const Bounds bounds = BoundsOf(steps, fit->scale);
+    for (int side = 0; side < 2; ++side) {
+      fit->offset = side == 0 ? Middle(bounds.low_but_one, bounds.high)
+                              : Middle(bounds.low, bounds.high_but_one);
+      if (!Fits(fit->offset)) continue;
+      const Wrong wrong = Check(steps, fit->scale, fit->offset, INT32_MIN);
+      if (wrong.high || wrong.first_low != wrong.last_low) continue;
+      fit->exception = wrong.first_low;
+      if (!Check(steps, fit->scale, fit->offset, fit->exception).any()) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column) {
+  FloatColumn fit;
+  Function f = {.multiplier = column.multiplier, .left = 0, .right = 0};
+  if (column.exponent > 0) {
+    f.left = column.exponent & 31;
+  } else {
+    f.right = -column.exponent;
+  }
+  const auto lie_below = [&](int64_t bound) {
+    return column.least > -(bound >> f.left) && column.largest < bound >> f.left;
+  };
+  // Of wider ranges f may wrap.
+  if (f.multiplier < 0 || f.right > kMaxRight || column.least > column.largest ||
+      !lie_below(int64_t{1} << 31)) {
+    return fit;
+  }
+  const int64_t first = Bounded(f(column.least), column);
+  const int64_t last = Bounded(f(column.largest), column);
+  fit.form = column.low >= 0 ? FloatForm::kPositive : FloatForm::kAny;
+  fit.exception = INT32_MIN;
+  if (first == last) {  // a dead column
+    fit.offset = first == Bounded(0, column) ? 0.0f : static_cast<float>(first);
+    if (column.least < 0) fit.offset = -fit.offset;
+    return fit;
+  }
+  // With accumulators below 2^30 all products are int32.
+  Steps steps;
+  if (last - first > kMaxSteps || !lie_below(int64_t{1} << 30) ||
+      !FindSteps(f, static_cast<int32_t>(first + 1), static_cast<int32_t>(last), &steps)) {
+    return {};
+  }
+  const float scale =
+      static_cast<float>(static_cast<double>(f.multiplier) * static_cast<double>(1 << f.left) /
+                         static_cast<double>(int64_t{1} << (31 + f.right)));
+  if (!SearchWithout(steps, scale, &fit) && !SearchWith(steps, scale, &fit)) return {};
+  if (!EndsAreRight(column, fit, first, last)) return {};
+  if (fit.exception != INT32_MIN) fit.form = FloatForm::kAny;
+  return fit;
+}
+
+}  // namespace atollrt

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/kernels/quantization/float_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/quantization/quantization.h"
+#include "tests/support/rng.h"
+
+namespace atollrt {
+namespace {
+
+// What float_stage.h says of g, with the clamp.
+int32_t ByFloat(const FloatColumn& fit, FloatForm form, const FixedPointColumn& column, int32_t x) {
+  const float offset = form == FloatForm::kAny && x < 0 ? -fit.offset : fit.offset;
+  const double y = std::nearbyint(std::fmaf(static_cast<float>(x), fit.scale, offset));
+  const int32_t more = form == FloatForm::kAny && x == fit.exception ? 1 : 0;
+  return Clamp(static_cast<int32_t>(y) + more, column.low, column.high);
+}
+
+int32_t ByIntegers(const FixedPointColumn& column, int32_t x) {
+  return Clamp(MultiplyByQuantizedMultiplier(x, {column.multiplier, column.exponent}), column.low,
+               column.high);
+}
+
+// Both for x, in every form that the column may be computed in.
+void Compare(const FixedPointColumn& column, const FloatColumn& fit, int64_t x) {
+  if (x < column.least || x > column.largest) return;
+  const int32_t x32 = static_cast<int32_t>(x);
+  const int32_t expected = ByIntegers(column, x32);
+  ASSERT_EQ(ByFloat(fit, FloatForm::kAny, column, x32), expected)
+      << "x " << x << " multiplier " << column.multiplier << " exponent " << column.exponent
+      << " clamp " << column.low << " " << column.high << " range " << column.least << " "
+      << column.largest;
+  if (fit.form == FloatForm::kPositive) {
+    ASSERT_EQ(ByFloat(fit, FloatForm::kPositive, column, x32), expected) << "x " << x;
+  }
+}
+
+FixedPointColumn RandomColumn(Rng* rng) {
+  FixedPointColumn column;
+  const Multiplier m = rng->OneIn(8)
+                           ? Multiplier{1 << 30, -rng->Int32(0, 14)}
+                           : QuantizeMultiplier(std::ldexp(rng->Real() + 1, -rng->Int32(0, 16)));
+  column.multiplier = m.value;
+  column.exponent = m.exponent;
+  const int32_t zero_point = rng->Pick<int32_t>({0, 0, 128, 255, rng->Int32(0, 255)});
+  column.low = -zero_point;
+  column.high = 255 - zero_point;
+  if (rng->OneIn(4)) {
+    column.low = rng->Int32(column.low, column.high);
+    column.high = rng->Int32(column.low, column.high);
+  }
+  const int64_t wide = int64_t{1} << rng->Int32(4, 31);
+  const int64_t middle = rng->OneIn(3) ? rng->Int32(-(1 << 24), 1 << 24) : 0;
+  column.least = std::max<int64_t>(middle - wide, INT32_MIN);
+  column.largest = std::min<int64_t>(middle + wide, INT32_MAX);
+  return column;
+}
+
+// Near every step, at both ends, at 0, and anywhere.
+void CompareWhereItMatters(const FixedPointColumn& column, const FloatColumn& fit, Rng* rng) {
+  const double real = std::ldexp(column.multiplier, column.exponent - 31);
+  for (int32_t j = column.low; j <= column.high; ++j) {
+    const int64_t near = std::llround((j - 0.5) / real);
+    for (int64_t x = near - 3; x <= near + 3; ++x) Compare(column, fit, x);
+  }
+  for (int64_t i = -2; i <= 2; ++i) {
+    Compare(column, fit, i);
+    Compare(column, fit, column.least + i);
+    Compare(column, fit, column.largest + i);
+  }
+  for (int i = 0; i < 100; ++i) {
+    Compare(column, fit, rng->Int(column.least, column.largest));
+  }
+}
+
+class FloatStage : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<CpuFeatures> features = DetectCpuFeatures();
+    if (!features.ok() || !Supports(*features, kAvx2)) GTEST_SKIP() << "this CPU has no AVX2";
+  }
+  Rng rng_{TestSeed(20261127)};
+};
+
+TEST_F(FloatStage, EqualsTheFixedPointFunction) {
+  int found = 0, with_exception = 0, positive = 0, constant = 0;
+  const int count = TestCount(3000);
+  for (int i = 0; i < count && !HasFatalFailure(); ++i) {
+    const FixedPointColumn column = RandomColumn(&rng_);
+    const FloatColumn fit = FitFloatColumnAvx2(column);
+    if (fit.form == FloatForm::kNone) continue;
+    ++found;
+    if (fit.exception != INT32_MIN) ++with_exception;
+    if (fit.form == FloatForm::kPositive) ++positive;
+    if (fit.scale == 0) ++constant;
+    CompareWhereItMatters(column, fit, &rng_);
+  }
+  if (count < 200) return;
+  EXPECT_GT(found, count / 4);
+  EXPECT_GT(with_exception, 0);
+  EXPECT_GT(positive, 0);
+  EXPECT_GT(constant, 0);
+}
+
+// Every accumulator of some columns, of the size that layers have.
+TEST_F(FloatStage, EqualsItForEveryAccumulator) {
+  for (int i = 0; i < TestCount(20) && !HasFatalFailure(); ++i) {
+    FixedPointColumn column = RandomColumn(&rng_);
+    column.least = std::max<int64_t>(column.least, -(1 << 17));
+    column.largest = std::clamp<int64_t>(column.largest, column.least, 1 << 17);
+    const FloatColumn fit = FitFloatColumnAvx2(column);
+    if (fit.form == FloatForm::kNone) continue;
+    for (int64_t x = column.least; x <= column.largest; ++x) Compare(column, fit, x);
+  }
+}
+
+TEST_F(FloatStage, FindsNothingWhereAccumulatorsMayWrap) {
+  EXPECT_EQ(FitFloatColumnAvx2({.multiplier = 1 << 30,
+                                .exponent = -8,
+                                .least = -(int64_t{1} << 31) - 1,
+                                .largest = 5,
+                                .low = -128,
+                                .high = 127})
+                .form,
+            FloatForm::kNone);
+  EXPECT_EQ(
+      FitFloatColumnAvx2(
+          {.multiplier = -5, .exponent = -8, .least = -9, .largest = 9, .low = 0, .high = 255})
+          .form,
+      FloatForm::kNone);
+}
+
+// Dead channels: huge biases, or multipliers that leave nothing.
+TEST_F(FloatStage, DeadColumnsAreConstants) {
+  for (const int64_t x : {int64_t{-1} << 30, int64_t{-3}, int64_t{7}, int64_t{1} << 30}) {
+    for (const int32_t low : {-128, 0}) {
+      const FixedPointColumn column = {.multiplier = 1292672447,
+                                       .exponent = -26,
+                                       .least = x,
+                                       .largest = x,
+                                       .low = low,
+                                       .high = 127};
+      const FloatColumn fit = FitFloatColumnAvx2(column);
+      ASSERT_NE(fit.form, FloatForm::kNone);
+      EXPECT_EQ(fit.scale, 0);
+      Compare(column, fit, x);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace atollrt
