@@ -138,6 +138,8 @@ Result<std::unique_ptr<Chip>> OpenAgain(const Opener<Bus>& opener, Deadline dead
         if (!anywhere && !is_where_it_was(info)) continue;
         auto chip = OpenOnce(opener, info);
         if (chip.ok()) return chip;
+        // Another one that somebody has, perhaps this program, is no reason.
+        if (chip.code() == StatusCode::kDeviceBusy && !is_where_it_was(info)) continue;
         status = chip.status();
       }
     }

@@ -207,6 +207,7 @@ class FakeCoralFunction final : public PcieFunction {
 
   // Behind the IOMMU; nullptr if the device may not go there.
   uint8_t* Host(uint64_t iova, bool writes) {
+    if (state_.reach) return state_.reach(iova, writes);
     auto range = ranges_.upper_bound(iova);
     if (range == ranges_.begin()) return nullptr;
     --range;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -39,6 +40,9 @@ struct FakeCoralFunctionState {
   uint32_t noise = 0;          // not 0: one answer in 16 is any, by this seed
   bool retires_late = false;   // chunks, after their programs
   int mappings_max = 1 << 20;  // that the system allows
+  // Host memory at a bus address from there to the end of the page, nullptr if the device may not
+  // go there: instead of what Map and Allocate give.
+  std::function<uint8_t*(uint64_t iova, bool writes)> reach = {};
 
   // What it saw.
   std::vector<std::pair<uint32_t, uint64_t>> writes;  // but to the page table

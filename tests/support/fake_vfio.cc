@@ -79,7 +79,9 @@ void FakeRoot::Bind(const std::string& address, const std::string& driver) const
 }
 
 FakeVfio::~FakeVfio() {
-  for (const auto& [bar, file] : memory_) close(file);
+  for (const auto& [name, device] : devices_) {
+    for (const auto& [bar, file] : device.memory) close(file);
+  }
 }
 
 int FakeVfio::AddFile(File file) {
@@ -121,6 +123,14 @@ void FakeVfio::Close(int fd) {
   if (is_space) mappings_.clear();
   log_.push_back("close " + found->second.kind);
   files_.erase(found);
+}
+
+void FakeVfio::PowerUp(const std::string& device) {
+  // What was set up before is the first one's.
+  if (last_device_.empty()) devices_[device] = std::exchange(devices_[""], {});
+  last_device_ = device;
+  devices_[device].command = 0;
+  ResetDevice(device);  // as the real one does
 }
 
 // 0: go on.
@@ -169,8 +179,7 @@ int FakeVfio::Call(int fd, unsigned long request, void* argument) {
       if (const int error = Fail("get_device"); error != 0) return error;
       const auto container = files_.find(file.container);
       if (container == files_.end() || !container->second.has_iommu) return -EINVAL;
-      command_ = 0;
-      ResetDevice();  // as the real one does
+      PowerUp(name_of_device());
       log_.push_back("get " + name_of_device());
       return AddFile({"device", name_of_device()});
     }
@@ -180,8 +189,7 @@ int FakeVfio::Call(int fd, unsigned long request, void* argument) {
       if (bind.argsz != sizeof(bind) || bind.flags != 0 || !files_.contains(bind.iommufd)) {
         return -EINVAL;
       }
-      command_ = 0;
-      ResetDevice();
+      PowerUp(file.name);
       return 0;
     }
     case vfio_abi::kAttachPageTable: {
@@ -257,11 +265,11 @@ int FakeVfio::Call(int fd, unsigned long request, void* argument) {
       return 0;
     }
     case VFIO_DEVICE_SET_IRQS:
-      return SetIrqs(argument);
+      return SetIrqs(&devices_[file.name], argument);
     case VFIO_DEVICE_RESET:
       if (const int error = Fail("reset"); error != 0) return error;
       log_.push_back("reset");
-      ResetDevice();
+      ResetDevice(file.name);
       return 0;
     default:
       return -ENOTTY;
@@ -365,7 +373,7 @@ int FakeVfio::RegionInfo(void* argument) {
   return 0;
 }
 
-int FakeVfio::SetIrqs(const void* argument) {
+int FakeVfio::SetIrqs(Device* device, const void* argument) {
   const auto set = ReadAs<vfio_irq_set>(argument);
   std::vector<int> events(set.count);
   if (set.count > 0) {
@@ -374,79 +382,90 @@ int FakeVfio::SetIrqs(const void* argument) {
   }
   if (set.index == VFIO_PCI_REQ_IRQ_INDEX) {
     if (set.count != 1) return -EINVAL;
-    request_ = events[0];
+    device->request = events[0];
     return 0;
   }
   if (set.count > 0) {
     if (const int error = Fail("set_irqs"); error != 0) return error;
   }
   if (set.index != VFIO_PCI_MSIX_IRQ_INDEX || set.count > function.vectors) return -EINVAL;
-  vectors_ = events;
+  device->vectors = events;
   log_.push_back(set.count > 0 ? "irqs " + std::to_string(set.count) : "irqs off");
   return 0;
 }
 
-int FakeVfio::MemoryOf(uint64_t bar) {
-  const auto found = memory_.find(bar);
-  if (found != memory_.end()) return found->second;
+int FakeVfio::MemoryOf(Device* device, uint64_t bar) {
+  const auto found = device->memory.find(bar);
+  if (found != device->memory.end()) return found->second;
   const int file = memfd_create("bar", MFD_CLOEXEC);
   if (ftruncate(file, static_cast<off_t>(function.bar_bytes[bar])) != 0) ADD_FAILURE();
-  memory_[bar] = file;
+  device->memory[bar] = file;
   return file;
 }
 
 void* FakeVfio::MapFile(int fd, uint64_t offset, size_t bytes, bool, bool) {
   const std::lock_guard lock(mutex_);
-  if (!files_.contains(fd)) return nullptr;
+  const auto file = files_.find(fd);
+  if (file == files_.end()) return nullptr;
   const uint64_t bar = offset >> kRegionShift;
   // At most what a program can address is there to be mapped.
   if (bar > 5 || bytes > (uint64_t{1} << 40)) return nullptr;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, MemoryOf(bar),
-                      static_cast<off_t>(offset & kOffsetMask));
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+           MemoryOf(&devices_[file->second.name], bar), static_cast<off_t>(offset & kOffsetMask));
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
 ssize_t FakeVfio::Read(int fd, void* data, size_t bytes, uint64_t offset) {
   const std::lock_guard lock(mutex_);
-  if (!files_.contains(fd)) return -EBADF;
+  const auto file = files_.find(fd);
+  if (file == files_.end()) return -EBADF;
+  const std::string& name = file->second.name;
+  Device& device = devices_[name];
   const uint64_t region = offset >> kRegionShift;
   offset &= kOffsetMask;
   if (region == VFIO_PCI_CONFIG_REGION_INDEX) {
-    std::array<uint8_t, 256> config = {0x09, 0x12, 0x01, 0xa7};
-    memcpy(config.data() + PCI_COMMAND, &command_, sizeof(command_));
+    std::array<uint8_t, 256> config = {};
+    memcpy(config.data() + PCI_VENDOR_ID, &function.id.vendor, sizeof(function.id.vendor));
+    memcpy(config.data() + PCI_DEVICE_ID, &function.id.device, sizeof(function.id.device));
+    memcpy(config.data() + PCI_COMMAND, &device.command, sizeof(device.command));
     // VFIO remembers the ids of a function that is gone.
-    if (is_gone) std::fill(config.begin() + 4, config.end(), 0xff);
+    if (is_gone || gone_.contains(name)) std::fill(config.begin() + 4, config.end(), 0xff);
     memcpy(data, config.data() + offset, bytes);
     return static_cast<ssize_t>(bytes);
   }
-  if (Access(static_cast<uint32_t>(region), offset, {static_cast<uint8_t*>(data), bytes}, false)) {
+  if (Access(name, static_cast<uint32_t>(region), offset, {static_cast<uint8_t*>(data), bytes},
+             false)) {
     return static_cast<ssize_t>(bytes);
   }
   log_.push_back("read by call");
-  return pread(MemoryOf(region), data, bytes, static_cast<off_t>(offset));
+  return pread(MemoryOf(&device, region), data, bytes, static_cast<off_t>(offset));
 }
 
 ssize_t FakeVfio::Write(int fd, const void* data, size_t bytes, uint64_t offset) {
   const std::lock_guard lock(mutex_);
-  if (!files_.contains(fd)) return -EBADF;
+  const auto file = files_.find(fd);
+  if (file == files_.end()) return -EBADF;
+  const std::string& name = file->second.name;
+  Device& device = devices_[name];
   const uint64_t region = offset >> kRegionShift;
   offset &= kOffsetMask;
   if (region == VFIO_PCI_CONFIG_REGION_INDEX) {
     if (offset != PCI_COMMAND || bytes != 2) return -EINVAL;
     const auto value = ReadAs<uint16_t>(data);
-    const bool had_master = (command_ & PCI_COMMAND_MASTER) != 0;
+    const bool had_master = (device.command & PCI_COMMAND_MASTER) != 0;
     const bool has_master = (value & PCI_COMMAND_MASTER) != 0;
     if (had_master && !has_master && function.bus_master_sticks) return -EIO;
-    command_ = value;
+    device.command = value;
     if (had_master != has_master) log_.push_back(has_master ? "bus master on" : "bus master off");
     return 2;
   }
   auto* const bytes_of = static_cast<uint8_t*>(const_cast<void*>(data));
-  if (Access(static_cast<uint32_t>(region), offset, {bytes_of, bytes}, true)) {
+  if (Access(name, static_cast<uint32_t>(region), offset, {bytes_of, bytes}, true)) {
     return static_cast<ssize_t>(bytes);
   }
   log_.push_back("write by call");
-  return pwrite(MemoryOf(region), data, bytes, static_cast<off_t>(offset));
+  return pwrite(MemoryOf(&device, region), data, bytes, static_cast<off_t>(offset));
 }
 
 std::vector<std::string> FakeVfio::TakeLog() {
@@ -469,7 +488,7 @@ void FakeVfio::WaitForLog(const std::string& line) {
 
 void FakeVfio::SetRegister(uint32_t bar, uint64_t offset, uint32_t value) {
   const std::lock_guard lock(mutex_);
-  EXPECT_EQ(pwrite(MemoryOf(bar), &value, sizeof(value), static_cast<off_t>(offset)), 4);
+  EXPECT_EQ(pwrite(MemoryOf(&Find(""), bar), &value, sizeof(value), static_cast<off_t>(offset)), 4);
 }
 
 std::span<uint8_t> FakeVfio::At(uint64_t iova, char right) const {
@@ -484,16 +503,22 @@ std::span<uint8_t> FakeVfio::At(uint64_t iova, char right) const {
 
 void FakeVfio::RaiseVector(uint32_t vector) {
   const std::lock_guard lock(mutex_);
-  Signal(vector);
+  Signal("", vector);
 }
 
-void FakeVfio::Signal(uint32_t vector) {
-  if (vector < vectors_.size()) eventfd_write(vectors_[vector], 1);
+void FakeVfio::Signal(const std::string& device, uint32_t vector) {
+  const std::vector<int>& vectors = Find(device).vectors;
+  if (vector < vectors.size()) eventfd_write(vectors[vector], 1);
 }
 
-void FakeVfio::AskBack() {
+void FakeVfio::AskBack(const std::string& device) {
   const std::lock_guard lock(mutex_);
-  eventfd_write(request_, 1);
+  eventfd_write(Find(device).request, 1);
+}
+
+uint16_t FakeVfio::command() const {
+  const std::lock_guard lock(mutex_);
+  return devices_.at(last_device_).command;
 }
 
 }  // namespace atollrt

@@ -60,6 +60,7 @@ class FakeVfio : public SystemCalls {
     bool can_reset = true;
     bool has_request = true;
     bool bus_master_sticks = false;  // the command register does not take zeros
+    PcieId id = kAtollPcieId;
   };
   struct Range {
     uint64_t first, last;
@@ -78,7 +79,7 @@ class FakeVfio : public SystemCalls {
   // By what is called ("map", "set_irqs", "reset", ...): errno values to give, the first first;
   // what is negative is a positive result.
   std::map<std::string, std::vector<int>> failures;
-  bool is_gone = false;  // configuration space reads ones
+  bool is_gone = false;  // configuration spaces read ones
 
   int Open(const char* path) override;
   void Close(int fd) override;
@@ -93,23 +94,28 @@ class FakeVfio : public SystemCalls {
   // Until the log, which stays, has this line.
   void WaitForLog(const std::string& line);
   void SetRegister(uint32_t bar, uint64_t offset, uint32_t value);
-  // Of the only device, or the one that was opened last.
+  // Of the device that was opened last.
   void RaiseVector(uint32_t vector);
-  void AskBack();
-  uint16_t command() const { return command_; }
+  uint16_t command() const;
+  // Of the device of that name, its address or the end of its node's path; "": as above.
+  void AskBack(const std::string& device = "");
   size_t num_files() const { return files_.size(); }
   size_t num_mappings() const { return mappings_.size(); }
 
  protected:
-  // For a device behind it, with mutex_ held: an access by call, or false; a reset; memory at an
-  // address, as far as it is mapped in one piece, with 'r' or 'w' among its rights.
-  virtual bool Access(uint32_t bar, uint64_t offset, std::span<uint8_t> bytes, bool store) {
-    (void)bar, (void)offset, (void)bytes, (void)store;
+  // For devices behind it, with mutex_ held: an access to one by call, or false; a reset; memory at
+  // an address, as far as it is mapped in one piece, with 'r' or 'w' among its rights; an interrupt
+  // of a device ("": as above).
+  virtual bool Access(const std::string& device, uint32_t bar, uint64_t offset,
+                      std::span<uint8_t> bytes, bool store) {
+    (void)device, (void)bar, (void)offset, (void)bytes, (void)store;
     return false;
   }
-  virtual void ResetDevice() {}
+  virtual void ResetDevice(const std::string& device) { (void)device; }
   std::span<uint8_t> At(uint64_t iova, char right) const;
-  void Signal(uint32_t vector);
+  void Signal(const std::string& device, uint32_t vector);
+
+  std::set<std::string> gone_;  // devices whose configuration space reads ones
 
   mutable std::mutex mutex_;
 
@@ -119,6 +125,13 @@ class FakeVfio : public SystemCalls {
     std::string name;  // of the group or the device
     int container = -1;
     bool has_iommu = false;
+  };
+  // What the kernel knows of one.
+  struct Device {
+    std::map<uint64_t, int> memory = {};  // of BARs: files in memory
+    std::vector<int> vectors = {};
+    int request = -1;
+    uint16_t command = 0;
   };
   struct Mapped {
     uint64_t host, bytes;
@@ -131,18 +144,20 @@ class FakeVfio : public SystemCalls {
   int Unmap(uint64_t iova, uint64_t bytes);
   int RegionInfo(void* argument);
   int IommuInfo(void* argument);
-  int SetIrqs(const void* argument);
-  int MemoryOf(uint64_t bar);
+  int SetIrqs(Device* device, const void* argument);
+  int MemoryOf(Device* device, uint64_t bar);
   int AddFile(File file);
+  void PowerUp(const std::string& device);
+  Device& Find(const std::string& device) {
+    return devices_[device.empty() ? last_device_ : device];
+  }
 
   std::map<int, File> files_;
   std::map<uint64_t, Mapped> mappings_;  // by address
   std::set<std::pair<uint64_t, uint64_t>> populated_;
   std::vector<std::string> log_;
-  std::map<uint64_t, int> memory_;  // of BARs: files in memory
-  std::vector<int> vectors_;
-  int request_ = -1;
-  uint16_t command_ = 0;
+  std::map<std::string, Device> devices_ = {{"", {}}};  // by name
+  std::string last_device_;                             // that was opened
   int next_file_ = 1000;
   uint32_t next_space_ = 1;
 };

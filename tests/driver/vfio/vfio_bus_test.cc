@@ -136,9 +136,10 @@ TEST_F(VfioBusTest, FunctionsOfAProcessShareTheContainerAndTheirGroup) {
   *a = nullptr;
   EXPECT_THAT(kernel_.TakeLog(), ElementsAre("bus master off", "close device"));
   *b = nullptr;
-  EXPECT_THAT(kernel_.TakeLog(), ElementsAre("close device", "close group"));
+  EXPECT_THAT(kernel_.TakeLog(), ElementsAre("bus master off", "close device", "close group"));
   *c = nullptr;
-  EXPECT_THAT(kernel_.TakeLog(), ElementsAre("close device", "close group", "close container"));
+  EXPECT_THAT(kernel_.TakeLog(),
+              ElementsAre("bus master off", "close device", "close group", "close container"));
 }
 
 TEST_F(VfioBusTest, AGroupThatTheContainerDoesNotTakeGetsOneOfItsOwn) {

@@ -48,7 +48,8 @@ class EndpointOnVfio final : public FakeVfio, private PcieUpstream {
       std::this_thread::sleep_for(std::chrono::microseconds(has_worked ? 1 : 200));
     }
   }
-  bool Access(uint32_t bar, uint64_t offset, std::span<uint8_t> bytes, bool store) override {
+  bool Access(const std::string&, uint32_t bar, uint64_t offset, std::span<uint8_t> bytes,
+              bool store) override {
     if (bar != kRegisterBar || bytes.size() % 4 != 0) return false;
     for (size_t i = 0; i < bytes.size(); i += 4) {
       uint32_t word = 0;
@@ -62,7 +63,7 @@ class EndpointOnVfio final : public FakeVfio, private PcieUpstream {
     }
     return true;
   }
-  void ResetDevice() override { endpoint_->Reset(); }
+  void ResetDevice(const std::string&) override { endpoint_->Reset(); }
   bool Copy(uint64_t address, std::span<uint8_t> device, char right, uint64_t* fault) {
     while (!device.empty()) {
       const std::span<uint8_t> host = At(address, right);
@@ -87,7 +88,7 @@ class EndpointOnVfio final : public FakeVfio, private PcieUpstream {
   bool WriteMemory(uint64_t address, std::span<const uint8_t> source, uint64_t* fault) override {
     return Copy(address, {const_cast<uint8_t*>(source.data()), source.size()}, 'w', fault);
   }
-  void RaiseInterrupt(uint32_t vector) override { Signal(vector); }
+  void RaiseInterrupt(uint32_t vector) override { Signal("", vector); }
 
   std::unique_ptr<PcieEndpoint> endpoint_;
   std::atomic<bool> stopping_{false};
