@@ -34,6 +34,7 @@ struct FloatColumn {
   float offset = 0;       // c
   int32_t exception = 0;  // INT32_MIN, which is no accumulator, if there is none
   FloatForm form = FloatForm::kNone;
+  bool all_steps = false;  // it holds for all steps that the clamp leaves
 };
 
 // What is to be computed.
@@ -48,10 +49,17 @@ struct FixedPointColumn {
   int32_t high = 0;
 };
 
-// kNone if no (m, c) is found, or accumulators may reach 2^30. Pure, thread-safe.
-using FitFloatColumn = FloatColumn (*)(const FixedPointColumn& column);
+// A column with what was found for it; at first none.
+struct FittedColumn {
+  FixedPointColumn column;
+  FloatColumn fit;
+};
+
+// kNone if no (m, c) is found, or accumulators may reach 2^30. That of `before` is tried first: the
+// channels of a layer often have one multiplier. Pure, thread-safe.
+using FitFloatColumn = FloatColumn (*)(const FixedPointColumn& column, const FittedColumn& before);
 
 // For CPUs with AVX2 and FMA.
-FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column);
+FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column, const FittedColumn& before);
 
 }  // namespace atollrt

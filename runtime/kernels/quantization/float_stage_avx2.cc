@@ -167,12 +167,11 @@ struct Greatest {
 Bounds BoundsOf(const Steps& steps, double scale) {
   const __m256d m = _mm256_set1_pd(scale);
   const __m256d half = _mm256_set1_pd(0.5);
-  const __m256d zero = _mm256_setzero_pd();
   const __m256d none = _mm256_set1_pd(-kInfinity);
   const __m256d minus = _mm256_set1_pd(-0.0);
   // Where x >= 0, c >= v at T(j) and c < v + m at T(j) - 1, with v = j - 1/2 - T(j) m; below, -c.
-  Greatest at_right, at_left;          // v at T(j) on either side of 0
-  Greatest before_right, before_left;  // -(v + m) at T(j) - 1
+  Greatest at_right, at_left;                       // v at T(j) on either side of 0
+  __m256d before_right = none, before_left = none;  // the greatest -(v + m) at T(j) - 1
   for (int i = 0; i < steps.count; i += 4) {
     const __m256d x =
         _mm256_cvtepi32_pd(_mm_load_si128(reinterpret_cast<const __m128i*>(steps.at + i)));
@@ -180,18 +179,24 @@ Bounds BoundsOf(const Steps& steps, double scale) {
         _mm256_cvtepi32_pd(_mm_load_si128(reinterpret_cast<const __m128i*>(steps.value + i)));
     const __m256d v = _mm256_fnmadd_pd(x, m, _mm256_sub_pd(j, half));
     const __m256d before = _mm256_xor_pd(_mm256_add_pd(v, m), minus);
-    const __m256d is_left = _mm256_cmp_pd(x, zero, _CMP_LE_OQ);
+    if (steps.value[i] > 0) {
+      at_right.Add(v);
+      before_right = _mm256_max_pd(before_right, before);
+      continue;
+    }
+    const __m256d is_left = _mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_LE_OQ);
     at_right.Add(_mm256_blendv_pd(v, none, is_left));
     at_left.Add(_mm256_blendv_pd(none, v, is_left));
-    before_right.Add(_mm256_blendv_pd(before, none, is_left));
-    before_left.Add(_mm256_blendv_pd(none, before, is_left));
+    before_right = _mm256_max_pd(before_right, _mm256_blendv_pd(before, none, is_left));
+    before_left = _mm256_max_pd(before_left, _mm256_blendv_pd(none, before, is_left));
   }
   const auto greater = [](double a, double b) { return a > b ? a : b; };
+  const double low_before = GreatestLane(before_left), high_before = GreatestLane(before_right);
   Bounds b;
-  b.low = greater(at_right.one(), before_left.one());
-  b.low_but_one = greater(at_right.next(), before_left.one());
-  b.high = -greater(at_left.one(), before_right.one());
-  b.high_but_one = -greater(at_left.next(), before_right.one());
+  b.low = greater(at_right.one(), low_before);
+  b.low_but_one = greater(at_right.next(), low_before);
+  b.high = -greater(at_left.one(), high_before);
+  b.high_but_one = -greater(at_left.next(), high_before);
   return b;
 }
 
@@ -224,41 +229,68 @@ bool EndsAreRight(const FixedPointColumn& column, const FloatColumn& fit, int64_
          Bounded(_mm256_extract_epi32(y, 1), column) == at_largest;
 }
 
-// Scales this many steps of a float's last place from the multiplier are tried.
-constexpr int kUlps[] = {0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8};
+// Scales within so many steps of a float's last place from the multiplier are tried.
+constexpr int kMaxUlps = 8;
 
-bool SearchWithout(const Steps& steps, float scale, FloatColumn* fit) {
+// Whether what lies in the middle of the bounds on c serves, with no exception or, if `with_one`,
+// with one, which is found.
+bool Try(const Steps& steps, double low, double high, bool with_one, FloatColumn* fit) {
+  if (low > high) return false;
   fit->exception = INT32_MIN;
-  for (const int ulps : kUlps) {
-    fit->scale = Moved(scale, ulps);
-    const Bounds bounds = BoundsOf(steps, fit->scale);
-    fit->offset = Middle(bounds.low, bounds.high);
-    if (Fits(fit->offset) && !Check(steps, fit->scale, fit->offset, INT32_MIN).any()) return true;
-  }
-  return false;
+  fit->offset = Middle(low, high);
+  if (!Fits(fit->offset)) return false;
+  const Wrong wrong = Check(steps, fit->scale, fit->offset, INT32_MIN);
+  if (!wrong.any()) return true;
+  if (!with_one || wrong.high || wrong.first_low != wrong.last_low) return false;
+  fit->exception = wrong.first_low;
+  return !Check(steps, fit->scale, fit->offset, fit->exception).any();
 }
 
-// With one exception.
-bool SearchWith(const Steps& steps, float scale, FloatColumn* fit) {
-  for (const int ulps : kUlps) {
-    fit->scale = Moved(scale, ulps);
-    const Bounds bounds = BoundsOf(steps, fit->scale);
-    for (int side = 0; side < 2; ++side) {
-      fit->offset = side == 0 ? Middle(bounds.low_but_one, bounds.high)
-                              : Middle(bounds.low, bounds.high_but_one);
-      if (!Fits(fit->offset)) continue;
-      const Wrong wrong = Check(steps, fit->scale, fit->offset, INT32_MIN);
-      if (wrong.high || wrong.first_low != wrong.last_low) continue;
-      fit->exception = wrong.first_low;
-      if (!Check(steps, fit->scale, fit->offset, fit->exception).any()) return true;
-    }
+// Without an exception, if that can be.
+bool Search(const Steps& steps, const Function& f, float scale, FloatColumn* fit) {
+  fit->exception = INT32_MIN;
+  // What the two roundings have, for an exact m; mostly that serves.
+  fit->scale = scale;
+  fit->offset = f.right == 0 ? 0.0f : 0.5f / static_cast<float>(int64_t{1} << f.right);
+  if (!Check(steps, fit->scale, fit->offset, INT32_MIN).any()) return true;
+  // The room between the bounds is concave in m: uphill from the multiplier.
+  constexpr int kTried = kMaxUlps + 2;
+  Bounds bounds[kTried];
+  float scales[kTried];
+  int count = 0;
+  const auto room_at = [&](int ulps) {
+    scales[count] = Moved(scale, ulps);
+    bounds[count] = BoundsOf(steps, scales[count]);
+    ++count;
+    return bounds[count - 1].high - bounds[count - 1].low;
+  };
+  double room = room_at(0);
+  double next = room_at(1);
+  int step = 1;
+  if (next < room) {
+    next = room_at(-1);
+    step = -1;
+  }
+  for (int ulps = step; next > room && ulps != step * kMaxUlps; room = next) {
+    ulps += step;
+    next = room_at(ulps);
+  }
+  // The last ones have the most room.
+  for (int i = count - 1; i >= 0; --i) {
+    fit->scale = scales[i];
+    if (Try(steps, bounds[i].low, bounds[i].high, false, fit)) return true;
+  }
+  for (int i = count - 1; i >= 0; --i) {
+    fit->scale = scales[i];
+    if (Try(steps, bounds[i].low_but_one, bounds[i].high, true, fit)) return true;
+    if (Try(steps, bounds[i].low, bounds[i].high_but_one, true, fit)) return true;
   }
   return false;
 }
 
 }  // namespace
 
-FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column) {
+FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column, const FittedColumn& before) {
   FloatColumn fit;
   Function f = {.multiplier = column.multiplier, .left = 0, .right = 0};
   if (column.exponent > 0) {
@@ -284,16 +316,25 @@ FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column) {
     return fit;
   }
   // With accumulators below 2^30 all products are int32.
-  Steps steps;
-  if (last - first > kMaxSteps || !lie_below(int64_t{1} << 30) ||
-      !FindSteps(f, static_cast<int32_t>(first + 1), static_cast<int32_t>(last), &steps)) {
-    return {};
+  if (last - first > kMaxSteps || !lie_below(int64_t{1} << 30)) return {};
+  // Columns that have the multiplier and the clamp of their neighbour, and all steps, have its fit.
+  const bool all_steps = first == column.low && last == column.high;
+  if (all_steps && before.column.multiplier == column.multiplier &&
+      before.column.exponent == column.exponent && before.column.low == column.low &&
+      before.column.high == column.high && before.fit.all_steps &&
+      (before.fit.form == FloatForm::kNone || EndsAreRight(column, before.fit, first, last))) {
+    return before.fit;
   }
+  fit.all_steps = all_steps;
+  Steps steps;
   const float scale =
       static_cast<float>(static_cast<double>(f.multiplier) * static_cast<double>(1 << f.left) /
                          static_cast<double>(int64_t{1} << (31 + f.right)));
-  if (!SearchWithout(steps, scale, &fit) && !SearchWith(steps, scale, &fit)) return {};
-  if (!EndsAreRight(column, fit, first, last)) return {};
+  if (!FindSteps(f, static_cast<int32_t>(first + 1), static_cast<int32_t>(last), &steps) ||
+      !Search(steps, f, scale, &fit) || !EndsAreRight(column, fit, first, last)) {
+    fit.form = FloatForm::kNone;
+    return fit;
+  }
   if (fit.exception != INT32_MIN) fit.form = FloatForm::kAny;
   return fit;
 }

@@ -121,16 +121,17 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, const Weig
   }
   if (is_negative) wide_vectorizable[column / kBlock] = 0;
   if (fit == nullptr) return;
-  const FloatColumn found = fit({.multiplier = multiplier[column],
-                                 .exponent = -shift[column],
-                                 .least = least,
-                                 .largest = largest,
-                                 .low = clamp.min - zero_point,
-                                 .high = clamp.max - zero_point});
-  float_scale[column] = found.scale;
-  float_offset[column] = found.offset;
-  exception[column] = found.exception;
-  forms[column / kFloatBlock] = std::max(forms[column / kFloatBlock], found.form);
+  const FixedPointColumn wanted = {.multiplier = multiplier[column],
+                                   .exponent = -shift[column],
+                                   .least = least,
+                                   .largest = largest,
+                                   .low = clamp.min - zero_point,
+                                   .high = clamp.max - zero_point};
+  fitted = {wanted, fit(wanted, fitted)};
+  float_scale[column] = fitted.fit.scale;
+  float_offset[column] = fitted.fit.offset;
+  exception[column] = fitted.fit.exception;
+  forms[column / kFloatBlock] = std::max(forms[column / kFloatBlock], fitted.fit.form);
 }
 
 void RequantizePlain(const OutputColumns& columns, const RequantizeArgs& args) {

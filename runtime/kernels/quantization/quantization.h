@@ -161,6 +161,7 @@ struct OutputColumns {
   // Of kernels that ask for it, in kFixedPoint: what float_stage.h says, and the greatest form of
   // the columns of each kFloatBlock.
   FitFloatColumn fit = nullptr;
+  FittedColumn fitted;  // the last one that was set
   float* float_scale = nullptr;
   float* float_offset = nullptr;
   int32_t* exception = nullptr;

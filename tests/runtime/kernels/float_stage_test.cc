@@ -93,7 +93,7 @@ TEST_F(FloatStage, EqualsTheFixedPointFunction) {
   const int count = TestCount(3000);
   for (int i = 0; i < count && !HasFatalFailure(); ++i) {
     const FixedPointColumn column = RandomColumn(&rng_);
-    const FloatColumn fit = FitFloatColumnAvx2(column);
+    const FloatColumn fit = FitFloatColumnAvx2(column, {});
     if (fit.form == FloatForm::kNone) continue;
     ++found;
     if (fit.exception != INT32_MIN) ++with_exception;
@@ -108,13 +108,39 @@ TEST_F(FloatStage, EqualsTheFixedPointFunction) {
   EXPECT_GT(constant, 0);
 }
 
+// The fit of a neighbour is used where it holds, and only there.
+TEST_F(FloatStage, NeighboursShareAFit) {
+  int shared = 0;
+  FittedColumn before;
+  const int count = TestCount(2000);
+  for (int i = 0; i < count && !HasFatalFailure(); ++i) {
+    FixedPointColumn column = RandomColumn(&rng_);
+    if (!rng_.OneIn(4)) {
+      column.multiplier = before.column.multiplier;
+      column.exponent = before.column.exponent;
+      if (!rng_.OneIn(4)) {
+        column.low = before.column.low;
+        column.high = before.column.high;
+      }
+    }
+    const FloatColumn fit = FitFloatColumnAvx2(column, before);
+    if (fit.form != FloatForm::kNone) {
+      shared += fit.scale == before.fit.scale && fit.scale != 0 ? 1 : 0;
+      CompareWhereItMatters(column, fit, &rng_);
+    }
+    before = {column, fit};
+  }
+  if (count < 200) return;
+  EXPECT_GT(shared, 0);
+}
+
 // Every accumulator of some columns, of the size that layers have.
 TEST_F(FloatStage, EqualsItForEveryAccumulator) {
   for (int i = 0; i < TestCount(20) && !HasFatalFailure(); ++i) {
     FixedPointColumn column = RandomColumn(&rng_);
     column.least = std::max<int64_t>(column.least, -(1 << 17));
     column.largest = std::clamp<int64_t>(column.largest, column.least, 1 << 17);
-    const FloatColumn fit = FitFloatColumnAvx2(column);
+    const FloatColumn fit = FitFloatColumnAvx2(column, {});
     if (fit.form == FloatForm::kNone) continue;
     for (int64_t x = column.least; x <= column.largest; ++x) Compare(column, fit, x);
   }
@@ -126,12 +152,13 @@ TEST_F(FloatStage, FindsNothingWhereAccumulatorsMayWrap) {
                                 .least = -(int64_t{1} << 31) - 1,
                                 .largest = 5,
                                 .low = -128,
-                                .high = 127})
+                                .high = 127},
+                               {})
                 .form,
             FloatForm::kNone);
   EXPECT_EQ(
       FitFloatColumnAvx2(
-          {.multiplier = -5, .exponent = -8, .least = -9, .largest = 9, .low = 0, .high = 255})
+          {.multiplier = -5, .exponent = -8, .least = -9, .largest = 9, .low = 0, .high = 255}, {})
           .form,
       FloatForm::kNone);
 }
@@ -146,7 +173,7 @@ TEST_F(FloatStage, DeadColumnsAreConstants) {
                                        .largest = x,
                                        .low = low,
                                        .high = 127};
-      const FloatColumn fit = FitFloatColumnAvx2(column);
+      const FloatColumn fit = FitFloatColumnAvx2(column, {});
       ASSERT_NE(fit.form, FloatForm::kNone);
       EXPECT_EQ(fit.scale, 0);
       Compare(column, fit, x);
