@@ -49,24 +49,32 @@ model() {
   command=${command//"-o $object -c"/"-o - -S"}
   loop=$( (cd "$build" && eval "$command") | inner_loop "$2" "$3")
   multiplications=$(grep -cE $'^\t'"$3"$'\t' <<<"$loop")
+  instructions=$(grep -cE $'^\t[a-z]' <<<"$loop")
   cycles=$("$mca" -mtriple=aarch64 -mattr=+dotprod,+i8mm -mcpu="$5" -iterations=$iterations \
              <<<"$loop" 2>/dev/null | sed -n 's/^Total Cycles: *//p')
   awk -v kernel="$1" -v core="$6" -v n="$multiplications" -v macs="$4" -v cycles="$cycles" \
-      -v iterations=$iterations -v peak="$7" 'BEGIN {
+      -v instructions="$instructions" -v iterations=$iterations -v peak="$7" 'BEGIN {
         rate = n * macs * iterations / cycles
-        printf "| `%s` | %s | %d | %.1f | %.1f | %d | %.0f %% |\n", kernel, core, n * macs,
-               cycles / iterations, rate, peak, 100 * rate / peak }'
+        printf "| `%s` | %s | %d | %.3f | %.1f | %.3f | %.1f | %d | %.0f %% |\n", kernel, core,
+               n * macs, instructions / (n * macs), cycles / iterations, 1 / rate, rate, peak,
+               100 * rate / peak }'
 }
 
 "$mca" --version | grep -E 'LLVM version' | sed 's/^ */With /'
-echo '| kernel | core | MAC per pass | modelled cycles | MAC per cycle | peak | share |'
-echo '|---|---|---|---|---|---|---|'
+echo '| kernel | core | MAC per pass | instructions per MAC | modelled cycles | cycles per MAC | MAC per cycle | peak | share |'
+echo '|---|---|---|---|---|---|---|---|---|'
 row='4TileILi4ELi4E'
-model gemm/neon "$row" 'smull2?' 8 cortex-a72 'Cortex-A72' 8
-model gemm/neon "$row" 'smull2?' 8 neoverse-n1 'Cortex-A76' 8
+products='s(mull|mlal)2?'
+model gemm/neon "$row" "$products" 8 cortex-a53 'Cortex-A53' 8
+model gemm/neon "$row" "$products" 8 cortex-a72 'Cortex-A72' 8
+model gemm/neon "$row" "$products" 8 neoverse-n1 'Cortex-A76' 8
+model gemm/neon "$row" "$products" 8 neoverse-n2 'Cortex-A710' 16
 model gemm/neon_dotprod '4TileILi8ELi8E' sdot 16 neoverse-n1 'Cortex-A76' 32
+model gemm/neon_dotprod '4TileILi8ELi8E' sdot 16 neoverse-n2 'Cortex-A710' 32
 model gemm/neon_i8mm '4TileILi8ELi8E' smmla 32 neoverse-n2 'Cortex-A710' 64
 row='8RunBlock.*EpilogueE0E'
-model depthwise/neon "$row" 'smull2?' 8 cortex-a72 'Cortex-A72' 8
-model depthwise/neon "$row" 'smull2?' 8 neoverse-n1 'Cortex-A76' 8
+model depthwise/neon "$row" "$products" 8 cortex-a53 'Cortex-A53' 8
+model depthwise/neon "$row" "$products" 8 cortex-a72 'Cortex-A72' 8
+model depthwise/neon "$row" "$products" 8 neoverse-n1 'Cortex-A76' 8
 model depthwise/neon_dotprod "$row" sdot 16 neoverse-n1 'Cortex-A76' 32
+model depthwise/neon_dotprod "$row" sdot 16 neoverse-n2 'Cortex-A710' 32

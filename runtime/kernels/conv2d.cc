@@ -60,7 +60,8 @@ RhsWeights GroupWeights(const Conv2DParams& params, const ConvBlocks& blocks, in
 // What packed weights depend on.
 std::array<uint32_t, 10> PackedFor(const Conv2DParams& params, const GemmKernel& kernel,
                                    const ConvBlocks& blocks) {
-  return {static_cast<uint32_t>(PackedWeightsKind::kConv2D),
+  return {static_cast<uint32_t>(kernel.narrow_weights ? PackedWeightsKind::kNarrowConv2D
+                                                      : PackedWeightsKind::kConv2D),
           static_cast<uint32_t>(kernel.k_group),
           static_cast<uint32_t>(kernel.panel_columns),
           static_cast<uint32_t>(kernel.lhs_element_bytes),

@@ -20,8 +20,9 @@
 
 namespace atollrt {
 
-// Who packed them; their first number.
-enum class PackedWeightsKind : uint32_t { kConv2D = 1, kDepthwiseConv2D = 2 };
+// Who packed them; their first number. kNarrowConv2D: within [-127, 127], for kernels that would
+// overflow with -128.
+enum class PackedWeightsKind : uint32_t { kConv2D = 1, kDepthwiseConv2D = 2, kNarrowConv2D = 3 };
 
 class PackedWeightsWriter {
  public:
@@ -65,14 +66,17 @@ class PackedWeightsReader {
 // ---- Weights of more than a byte ----------------------------------------------------------------
 //
 // Weights less their zero point lie in [-255, 255], but the kernels for bytes multiply int8. What
-// does not fit is a sum of parts that do, each multiplied on its own.
+// does not fit is a sum of parts that do, each multiplied on its own. For some kernels that
+// is -128, too: they take narrow weights.
 
 // No number in [-255, 255] has more parts that are not 0; most have one.
 inline constexpr int32_t kByteParts = 3;
 
-// Part number `part` of `value`.
-constexpr int32_t BytePart(int32_t value, int32_t part) {
-  const auto nearest = [](int32_t x) { return x < -128 ? -128 : (x > 127 ? 127 : x); };
+// Part number `part` of `value`, within [smallest, 127]; `smallest` is -128 or -127.
+constexpr int32_t BytePart(int32_t value, int32_t part, int32_t smallest = -128) {
+  const auto nearest = [smallest](int32_t x) {
+    return x < smallest ? smallest : (x > 127 ? 127 : x);
+  };
   for (; part > 0; --part) value -= nearest(value);
   return nearest(value);
 }

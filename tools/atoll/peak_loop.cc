@@ -95,12 +95,22 @@ constexpr int kChains = 12;  // more than latency times throughput
 
 void LoopNeon() {
   int32x4_t sum[kChains] = {};
+  int16x8_t product[kChains];
   int8x8_t a = vdup_n_s8(1);
   for (int i = 0; i < kIterations; ++i) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {
-      asm volatile("" : "+w"(a));
-      sum[c] = vpadalq_s16(sum[c], vmull_s8(a, a));
+      product[c] = vmull_s8(a, a);
+      asm volatile("" : "+w"(product[c]), "+w"(a));
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      product[c] = vmlal_s8(product[c], a, a);
+      asm volatile("" : "+w"(product[c]), "+w"(a));
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < kChains; ++c) {
+      sum[c] = vpadalq_s16(sum[c], product[c]);
       asm volatile("" : "+w"(sum[c]));
     }
   }
@@ -128,7 +138,7 @@ double PeakMacsPerSecond([[maybe_unused]] std::string_view kernels) {
 #elif defined(__aarch64__)
   if (kernels == "neon_i8mm") return MacsPerSecond(LoopNeonI8mm, 32);
   if (kernels == "neon_dotprod") return MacsPerSecond(LoopNeonDotprod, 16);
-  if (kernels == "neon") return MacsPerSecond(LoopNeon, 8);
+  if (kernels == "neon") return MacsPerSecond(LoopNeon, 16);
 #endif
   return 0;
 }

@@ -10,7 +10,7 @@
 namespace atollcmd {
 
 // The best of a few short loops, run now, of VPDPBUSD (AVX-512 VNNI, AVX-VNNI), VPMADDWD and VPADDD
-// (AVX2), SMMLA, SDOT, or SMULL and SADALP (NEON), for what AtollCpuName says; 0 for kernels
+// (AVX2), SMMLA, SDOT, or SMULL, SMLAL and SADALP (NEON), for what AtollCpuName says; 0 for kernels
 // without such an instruction.
 double PeakMacsPerSecond(std::string_view kernels);
 

@@ -88,6 +88,9 @@ struct GemmKernel {
   // and weights are packed as [panel][k / k_group][column][k_group].
   int32_t k_group;
   int32_t lhs_element_bytes;
+  // Whether weights are packed within [-127, 127], where -128 would overflow: it is then one of
+  // those that do not fit.
+  bool narrow_weights = false;
   // Added to activations of either type by copy_lhs. Where it is 0 and elements are bytes,
   // activations can be multiplied as they are.
   int32_t int8_lhs_offset = 0;

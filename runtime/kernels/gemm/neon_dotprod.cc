@@ -84,6 +84,7 @@ struct Tiles {
 
 }  // namespace
 
-const GemmKernel GemmNeonDotprod = NeonGemm<Tiles>("GemmNeonDotprod", kGroup);
+const GemmKernel GemmNeonDotprod =
+    NeonGemm<Tiles>("GemmNeonDotprod", kGroup, /*narrow_weights=*/false);
 
 }  // namespace atollrt

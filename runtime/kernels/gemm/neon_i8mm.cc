@@ -98,6 +98,6 @@ struct Tiles {
 
 }  // namespace
 
-const GemmKernel GemmNeonI8mm = NeonGemm<Tiles>("GemmNeonI8mm", kGroup);
+const GemmKernel GemmNeonI8mm = NeonGemm<Tiles>("GemmNeonI8mm", kGroup, /*narrow_weights=*/false);
 
 }  // namespace atollrt

@@ -12,12 +12,13 @@ namespace {
 inline const int8_t* Signed(const uint8_t* bytes) { return reinterpret_cast<const int8_t*>(bytes); }
 
 template <typename Tiles>
-constexpr GemmKernel NeonGemm(const char* name, int32_t k_group) {
+constexpr GemmKernel NeonGemm(const char* name, int32_t k_group, bool narrow_weights) {
   return {.name = name,
           .tile_rows = Tiles::kRows,
           .panel_columns = Tiles::kColumns,
           .k_group = k_group,
           .lhs_element_bytes = 1,
+          .narrow_weights = narrow_weights,
           .int8_lhs_offset = 0,
           .uint8_lhs_offset = -128,
           .copy_lhs = CopyBytes<ByteType::kUInt8>,

@@ -51,6 +51,7 @@ class PanelPacker {
   PanelPacker(const GemmKernel& kernel, const RhsWeights& weights, int32_t first)
       : w_(weights),
         k_group_(kernel.k_group),
+        smallest_(kernel.narrow_weights ? -127 : -128),
         first_(first),
         width_(PanelWidth(kernel, weights.columns - first)),
         end_(std::min(weights.columns, first + width_)),
@@ -86,7 +87,7 @@ class PanelPacker {
   // Whether the first part is all of every weight of the column.
   bool Fits(int32_t column) const {
     const int32_t moved = w_.zero_point - ByteMin(w_.type);
-    if (moved == 128) return true;
+    if (moved == 128 && smallest_ == -128) return true;
     const uint8_t flip = w_.type == ByteType::kInt8 ? 0x80 : 0;
     uint8_t smallest = 255, largest = 0;
     const uint8_t* const weights = Column(column);
@@ -95,7 +96,7 @@ class PanelPacker {
       smallest = std::min(smallest, value);
       largest = std::max(largest, value);
     }
-    return smallest - moved >= -128 && largest - moved <= 127;
+    return smallest - moved >= smallest_ && largest - moved <= 127;
   }
 
   // function(segment, k, part) for each k group and part after the first that are not all zeros.
@@ -114,7 +115,7 @@ class PanelPacker {
     const int64_t end = std::min(k + k_group_, w_.segment_depth);
     for (const int32_t column : split_columns_) {
       for (int64_t i = k; i < end; ++i) {
-        if (BytePart(Value(column, segment, i), part) != 0) return true;
+        if (BytePart(Value(column, segment, i), part, smallest_) != 0) return true;
       }
     }
     return false;
@@ -126,7 +127,7 @@ class PanelPacker {
     for (const int32_t column : split_columns_) {
       uint8_t* cell = to + (column - first_) * k_group_;
       for (int64_t i = k; i < end; ++i) {
-        *cell++ = static_cast<uint8_t>(BytePart(Value(column, segment, i), part));
+        *cell++ = static_cast<uint8_t>(BytePart(Value(column, segment, i), part, smallest_));
       }
     }
     return to + width_ * k_group_;
@@ -139,7 +140,7 @@ class PanelPacker {
       for (int64_t k = 0; k < w_.segment_depth; k += k_group_, cell += width_ * k_group_) {
         const int64_t end = std::min(k + k_group_, w_.segment_depth);
         for (int64_t i = k; i < end; ++i) {
-          cell[i - k] = static_cast<uint8_t>(BytePart(Value(column, s, i), 0));
+          cell[i - k] = static_cast<uint8_t>(BytePart(Value(column, s, i), 0, smallest_));
         }
       }
     }
@@ -209,6 +210,7 @@ class PanelPacker {
 
   const RhsWeights& w_;
   const int64_t k_group_;
+  const int32_t smallest_;  // that is not split
   const int32_t first_;
   const int32_t width_;
   const int32_t end_;

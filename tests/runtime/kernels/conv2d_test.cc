@@ -114,6 +114,27 @@ TEST(Conv2D, WrapsSumsBeyond32Bits) {
   }
 }
 
+TEST(Conv2D, IsExactForWeightsAndActivationsAtTheBounds) {
+  Rng rng(TestSeed(9));
+  const auto check = [&](const ConvShape& shape, int32_t depth) {
+    Conv2DParams p;
+    p.shape = shape;
+    p.output = RandomOutputStage(&rng, shape.output_c, depth * 128.0 * 128);
+    ExpectExactAtTheBounds<Conv2D>(p, WeightBytes(shape), ReferenceConv2D);
+  };
+  // Fully connected layers, and filters of rows that kernels multiply one after the other.
+  for (const int32_t depth : {7, 8, 16, 24, 40, 129}) {
+    check({.batch = 5, .input_c = depth, .output_c = rng.Int32(1, 40)}, depth);
+  }
+  for (const int32_t channels : {3, 8}) {
+    ConvShape s = {.input_h = 5, .input_w = 6, .input_c = channels, .output_h = 5, .output_w = 6};
+    s.output_c = rng.Int32(1, 40);
+    s.kernel_h = s.kernel_w = 3;
+    s.pad_top = s.pad_left = 1;
+    check(s, 9 * channels);
+  }
+}
+
 // What is over padding in every output takes neither time nor memory.
 TEST(Conv2D, LeavesOutTapsFarFromTheImage) {
   Rng rng(TestSeed(8));

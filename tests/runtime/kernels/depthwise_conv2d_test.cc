@@ -94,6 +94,20 @@ TEST(DepthwiseConv2D, LeavesOutWhatNoWindowReaches) {
   }
 }
 
+TEST(DepthwiseConv2D, IsExactForWeightsAndActivationsAtTheBounds) {
+  Rng rng(TestSeed(9));
+  for (const int32_t kernel : {1, 3, 5}) {
+    DepthwiseConv2DParams p;
+    ConvShape& s = p.shape;
+    s = {.input_h = 6, .input_w = 7, .input_c = rng.Int32(2, 40), .output_h = 6, .output_w = 7};
+    s.output_c = s.input_c;
+    s.kernel_h = s.kernel_w = kernel;
+    s.pad_top = s.pad_left = kernel / 2;
+    p.output = RandomOutputStage(&rng, s.output_c, kernel * kernel * 128.0 * 128);
+    ExpectExactAtTheBounds<DepthwiseConv2D>(p, WeightBytes(s), ReferenceDepthwiseConv2D);
+  }
+}
+
 // What is over padding in every output takes neither time nor memory.
 TEST(DepthwiseConv2D, LeavesOutTapsFarFromTheImage) {
   Rng rng(TestSeed(8));

@@ -82,6 +82,57 @@ void ExpectEqualsReference(Rng* rng, Params p, int64_t weight_bytes, Reference r
   more(FilterRun<Conv>{conv, input, output, scratch, expected});
 }
 
+// `least` bytes of the smallest value of a type, then `most` of the largest, and so on.
+struct ExtremeRuns {
+  int64_t least = 0;
+  int64_t most = 0;
+};
+inline std::vector<uint8_t> ExtremeBytes(ByteType type, ExtremeRuns runs, int64_t count) {
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    bytes.push_back(static_cast<uint8_t>(
+        i % (runs.least + runs.most) < runs.least ? ByteMin(type) : ByteMax(type)));
+  }
+  return bytes;
+}
+
+// Weights less their zero point, and activations, of -128 and 127: products and their sums in the
+// kernels' 16 bits are largest. For every CPU level, types, and weights packed before or not.
+template <typename Conv, typename Params, typename Reference>
+void ExpectExactAtTheBounds(Params p, int64_t weight_bytes, Reference reference) {
+  constexpr ExtremeRuns kRuns[] = {{1, 0}, {0, 1}, {1, 1}, {2, 2}, {8, 8}, {1, 30}};
+  std::vector<uint8_t> expected(static_cast<size_t>(p.shape.OutputBytes()));
+  std::vector<uint8_t> actual(expected.size());
+  for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {
+    p.input_type = p.weight_type = type;
+    p.input_zero_point = p.weight_zero_point = ByteMin(type) + 128;
+    for (const ExtremeRuns weight_runs : kRuns) {
+      const std::vector<uint8_t> weights = ExtremeBytes(type, weight_runs, weight_bytes);
+      p.weights = weights.data();
+      for (const ExtremeRuns input_runs : kRuns) {
+        const std::vector<uint8_t> input = ExtremeBytes(type, input_runs, p.shape.InputBytes());
+        p.packed_weights = {};
+        reference(p, input.data(), expected.data());
+        for (const CpuFeatures features : AvailableCpuLevels()) {
+          for (const bool is_packed : {false, true}) {
+            const PackedFile packed(is_packed ? Conv::PackWeights(p, features)
+                                              : std::vector<uint8_t>());
+            p.packed_weights = packed.bytes();
+            const Result<Conv> conv = Conv::Prepare(p, features);
+            ASSERT_TRUE(conv.ok()) << conv.status().message();
+            EXPECT_EQ(conv->uses_packed_weights(), is_packed);
+            std::vector<uint8_t> scratch(conv->ScratchBytes(1));
+            conv->Run(input.data(), actual.data(), scratch.data(), nullptr);
+            EXPECT_EQ(actual, expected) << conv->kernel_name() << ", weights " << weight_runs.least
+                                        << "+" << weight_runs.most << ", input " << input_runs.least
+                                        << "+" << input_runs.most << ": " << DescribeFilter(p);
+          }
+        }
+      }
+    }
+  }
+}
+
 // What is over padding in every output takes neither time nor memory.
 template <typename Conv, typename Params>
 void ExpectLittleScratch(Params p, int64_t weight_bytes, CpuFeatures features) {

@@ -76,6 +76,20 @@ TEST(PackedWeights, HaveAnIdentifierACountAndAnAlignment) {
   EXPECT_FALSE(PackedWeightsReader(file.bytes()).ok());
 }
 
+TEST(PackedWeights, AreTheSumsOfTheirParts) {
+  for (const int32_t smallest : {-128, -127}) {
+    for (int32_t value = -255; value <= 255; ++value) {
+      int32_t sum = 0;
+      for (int32_t part = 0; part < kByteParts; ++part) {
+        const int32_t byte = BytePart(value, part, smallest);
+        EXPECT_TRUE(smallest <= byte && byte <= 127) << value << " has part " << byte;
+        sum += byte;
+      }
+      EXPECT_EQ(sum, value) << "of parts from " << smallest << " on";
+    }
+  }
+}
+
 // One with weights that need several parts.
 template <typename Params>
 Params RandomParams(Rng* rng, bool is_depthwise) {
@@ -159,10 +173,20 @@ TEST(PackedWeights, OfOthersAreNotUsed) {
       const GemmKernel& other = ChooseGemm(others);
       const bool same = other.k_group == kernel.k_group &&
                         other.panel_columns == kernel.panel_columns &&
-                        other.lhs_element_bytes == kernel.lhs_element_bytes;
+                        other.lhs_element_bytes == kernel.lhs_element_bytes &&
+                        other.narrow_weights == kernel.narrow_weights;
       EXPECT_EQ(Conv2D::Prepare(p, others)->uses_packed_weights(), same);
     }
+    // The same layout, with weights of -128 where the kernel takes none, or the other way round.
+    PackedFile other_range(Conv2D::PackWeights(p, features));
+    StoreLittleEndian(
+        &other_range.bytes()[8],
+        static_cast<uint32_t>(kernel.narrow_weights ? PackedWeightsKind::kConv2D
+                                                    : PackedWeightsKind::kNarrowConv2D));
     Conv2DParams changed = p;
+    changed.packed_weights = other_range.bytes();
+    EXPECT_FALSE(Conv2D::Prepare(changed, features)->uses_packed_weights());
+    changed = p;
     changed.weight_zero_point = 1;
     EXPECT_FALSE(Conv2D::Prepare(changed, features)->uses_packed_weights());
     changed = p;
