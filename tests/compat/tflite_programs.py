@@ -3,8 +3,9 @@
 side, and what TensorFlow Lite's reference kernels gave.
 
 Environment, set by CMakeLists.txt: ATOLL_STAND_IN (folder of our libtensorflowlite_c.so),
-ATOLL_TFLITE_DELEGATE, ATOLL_RUN_MODEL, ATOLL_ORIGINAL (npm's folder), ATOLL_EMULATOR (runs programs
-of another architecture), ATOLL_SOURCE_DIR, ATOLL_SHARED_DIR, ATOLL_REQUIRE_SHARED.
+ATOLL_TFLITE_DELEGATE, ATOLL_RUN_MODEL, ATOLL_AGAINST_TFLITE, ATOLL_CORE (libatoll-core.so),
+ATOLL_ORIGINAL (npm's folder), ATOLL_EMULATOR (runs programs of another architecture),
+ATOLL_SOURCE_DIR, ATOLL_SHARED_DIR, ATOLL_REQUIRE_SHARED.
 """
 import collections
 import hashlib
