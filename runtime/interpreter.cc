@@ -36,9 +36,11 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
     return InvalidArgument("%d threads; must be 0 (default) to 256", options.threads);
   }
   ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
-  ATOLL_ASSIGN_OR_RETURN(StepPlan plan,
-                         PlanSteps(model->graph(), model->bytes().size(), options.delegate,
-                                   options.plan, features, options.keep_all_tensors));
+  ATOLL_ASSIGN_OR_RETURN(
+      StepPlan plan,
+      PlanSteps(model->graph(), model->bytes().size(), options.delegate, options.plan, features,
+                options.keep_all_tensors,
+                [&model](std::span<const uint8_t> bytes) { model->DropPages(bytes); }));
   plan.shares_arena = !plan.partitions.empty() && options.delegate->wants_shared_memory();
   ATOLL_ASSIGN_OR_RETURN(
       std::unique_ptr<StepWalker> walker,
@@ -51,8 +53,8 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
     (void)interpreter->Register(interpreter->walker_->arena(), &interpreter->registered_.back())
         .ok();
   }
-  // Kernels and programs have packed most weights, some of which would otherwise be there twice.
-  model->DropPages();
+  // Kernels and programs have packed most weights, the last of which would else be there twice.
+  model->DropPages(model->bytes());
   ATOLL_RETURN_IF_ERROR(interpreter->PrepareFallback(options));
   return interpreter;
 }

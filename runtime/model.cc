@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/bytes.h"
 #include "runtime/ops/cpu_ops.h"
 
 namespace atollrt {
@@ -165,9 +166,21 @@ Result<std::shared_ptr<const Model>> Model::WithGraph(std::shared_ptr<const Mode
   return std::shared_ptr<const Model>(std::move(changed));
 }
 
-void Model::DropPages() const {
-  if (lender_ != nullptr) lender_->DropPages();
-  if (mapping_ != nullptr) madvise(mapping_, mapping_size_, MADV_DONTNEED);
+void Model::DropPages(std::span<const uint8_t> bytes) const {
+  if (lender_ != nullptr) return lender_->DropPages(bytes);
+  const auto mapping = reinterpret_cast<uintptr_t>(mapping_);
+  const auto first = reinterpret_cast<uintptr_t>(bytes.data());
+  if (first < mapping || first - mapping > mapping_size_ ||
+      bytes.size() > mapping_size_ - (first - mapping)) {
+    return;  // not in the file
+  }
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = AlignUp(first, page);
+  // The last page is the file's alone, too.
+  const bool is_end = first + bytes.size() == mapping + mapping_size_;
+  const uintptr_t end =
+      is_end ? AlignUp(first + bytes.size(), page) : (first + bytes.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 Model::~Model() {

@@ -53,9 +53,11 @@ class Model {
   const ModelExtras& extras() const { return contents_.extras; }
   std::span<const uint8_t> bytes() const { return bytes_; }
   const std::string& path() const { return path_; }  // as it was given; empty: not from a file
-  // Gives back the memory that holds what has been read of a mapped file; what is read again comes
-  // from the system's cache. For those who have copied what they need often. Thread-safe.
-  void DropPages() const;
+  // Gives back the memory that holds `bytes` of the model, as far as they are whole pages of a
+  // mapped file; what is read again comes from the system's cache. Anything else is left alone:
+  // constants that were computed, models that were copied. For those who have copied what they need
+  // often. Thread-safe.
+  void DropPages(std::span<const uint8_t> bytes) const;
 
  private:
   Model() = default;

@@ -107,10 +107,23 @@ int64_t UsedPackedWeightBytes(const Graph& graph, const std::vector<Step>& steps
   return bytes;
 }
 
+// Of smaller ones there are few whole pages.
+constexpr size_t kLargeBytes = 16 << 10;
+
+// Which bytes of the model a kernel has packed for itself, of those that are worth a call.
+void TellOfPacked(const Graph& graph, const Node& node, const NodeExecutor& executor,
+                  const WeightsRead& weights_read) {
+  const LineRunner* filter = executor.line_runner();
+  if (!weights_read || filter == nullptr || filter->uses_packed_weights()) return;
+  const std::span<const uint8_t> weights = graph.Input(node, 1)->data;
+  if (weights.size() >= kLargeBytes) weights_read(weights);
+}
+
 }  // namespace
 
 Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features) {
+                           const PlanOptions& options, CpuFeatures features,
+                           const WeightsRead& weights_read) {
   StepPlan plan;
   plan.placements.resize(graph.nodes.size());
   if (delegate != nullptr) {
@@ -157,6 +170,7 @@ Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* del
       step.inputs = node.inputs;
       step.outputs = node.outputs;
       step.is_small = IsSmall(graph, node);
+      TellOfPacked(graph, node, *step.executor, weights_read);
     }
     plan.steps.push_back(std::move(step));
   }
@@ -308,9 +322,10 @@ StepPlan ChainLines(const Graph& graph, StepPlan plan) {
 }
 
 Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features,
-                           bool keeps_all_tensors) {
-  ATOLL_ASSIGN_OR_RETURN(StepPlan plan, PlanNodes(graph, model_bytes, delegate, options, features));
+                           const PlanOptions& options, CpuFeatures features, bool keeps_all_tensors,
+                           const WeightsRead& weights_read) {
+  ATOLL_ASSIGN_OR_RETURN(StepPlan plan,
+                         PlanNodes(graph, model_bytes, delegate, options, features, weights_read));
   ATOLL_ASSIGN_OR_RETURN(plan, InOrder(graph, std::move(plan)));
   plan.keeps_all_tensors = keeps_all_tensors;
   if (!keeps_all_tensors) {

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,12 +52,17 @@ struct StepPlan {
   int64_t used_packed_weight_bytes = 0;
 };
 
+using WeightsRead = std::function<void(std::span<const uint8_t> bytes)>;
+
 // One step for each partition that `delegate` (nullptr: none) makes of the graph, at the place of
 // its first node, and for each other node, bound to its kernel for `features`. `graph` outlives the
 // plan; `model_bytes` is the size of its file, beside which prepared weights must not be out of
-// proportion (kResourceExhausted).
+// proportion (kResourceExhausted). `weights_read` (may be empty) hears of the bytes of large
+// constants that a kernel has prepared for itself, as soon as it has: so that a file and what is
+// made of it need not be in memory at one time. They may be read again.
 Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features);
+                           const PlanOptions& options, CpuFeatures features,
+                           const WeightsRead& weights_read = {});
 // Every step behind those that write what it reads.
 Result<StepPlan> InOrder(const Graph& graph, StepPlan plan);
 // A PAD whose only reader is a convolution becomes the padding of that.
@@ -81,6 +88,6 @@ Result<std::vector<size_t>> OrderSteps(const Graph& graph, const std::vector<Ste
 // All of them, in this order; if all tensors are kept, the first two alone.
 Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
                            const PlanOptions& options, CpuFeatures features,
-                           bool keeps_all_tensors = false);
+                           bool keeps_all_tensors = false, const WeightsRead& weights_read = {});
 
 }  // namespace atollrt

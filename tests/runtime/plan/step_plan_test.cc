@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 
 #include "tests/support/model_builder.h"
 
@@ -102,6 +103,24 @@ TEST(PlanNodes, RefusesWeightsOutOfProportion) {
   const auto model = m.Load();
   const auto plan = PlanNodes(model->graph(), 0, nullptr, {}, kFeatures);
   EXPECT_TRUE(plan.ok()) << "a small model may have copies";
+}
+
+TEST(PlanNodes, TellsOfLargeWeightsThatKernelsHavePacked) {
+  ModelBuilder m;
+  const int32_t x = m.Conv2D(m.Input({1, 8, 8, 128}), {.channels = 128});
+  const int32_t y = m.Conv2D(x, {.channels = 8});
+  m.Output(m.Add(m.Conv2D(y, {.channels = 128, .kernel = 5}), m.Constant({1, 8, 8, 128})));
+  const auto model = m.Load();
+  std::vector<size_t> sizes;
+  const auto plan = PlanNodes(model->graph(), model->bytes().size(), nullptr, {}, kFeatures,
+                              [&](std::span<const uint8_t> bytes) {
+                                EXPECT_GE(bytes.data(), model->bytes().data());
+                                EXPECT_LE(&bytes.back(), &model->bytes().back());
+                                sizes.push_back(bytes.size());
+                              });
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  // Not of few bytes, nor of what an operator reads where it is.
+  EXPECT_THAT(sizes, ElementsAre(128 * 128, 128 * 5 * 5 * 8));
 }
 
 TEST(InOrder, PutsWritersFirst) {
