@@ -10,7 +10,8 @@
 // libatoll, and any libtensorflowlite_c.so. If that one exports XNNPACK's delegate, it is asked to
 // take int8 and uint8 operators, too; it may take none of a model, or so few of its operators that
 // others do most of the work, so each line says what it took. --memory runs each side of each model
-// once more in a process of its own, and reads what the kernel says of its memory.
+// once more in a process of its own, and reads what the kernel says of its memory. Models that one
+// of them cannot run are named and left out.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -678,13 +679,21 @@ Status Run(const Options& options) {
   const char* kernels = "";
   if (atoll.AtollCpuName(&kernels) != ATOLL_OK) return Unsupported("%s", atoll.AtollLastError());
   std::vector<Row> rows;
+  Status failure;
   for (const std::string& model : options.models) {
-    ATOLL_ASSIGN_OR_RETURN(Row row, Measure(options, tflite, atoll, model));
-    rows.push_back(std::move(row));
+    Result<Row> row = Measure(options, tflite, atoll, model);
+    if (row.ok()) {
+      rows.push_back(*std::move(row));
+      continue;
+    }
+    // The others are worth their lines.
+    if (!failure.ok()) std::fprintf(stderr, "%s\n", failure.message().c_str());
+    failure = row.status();
   }
+  if (rows.empty()) return failure;
   (options.json ? PrintJson : PrintTable)(options, rows, tflite.TfLiteVersion(),
                                           atoll.AtollVersion(), kernels);
-  return Status();
+  return failure;
 }
 
 // False if it is no number in the range.

@@ -93,6 +93,14 @@ class StandIn(AgainstTest):
                 self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
                 self.assertIn(named, done.stderr)
 
+    def test_models_that_cannot_run_leave_the_others(self):
+        done = run("--json", "--runs", 1, OURS, "/nonexistent.tflite", FASHION, PROGRAM)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual([model["model"] for model in json.loads(done.stdout)["models"]],
+                         ["fashion_int8"])
+        self.assertIn("/nonexistent.tflite", done.stderr)
+        self.assertIn(PROGRAM, done.stderr)
+
     def test_usage(self):
         for arguments in ((), (OURS,), ("--threads", "0", OURS, FASHION),
                           ("--threads", "2x", OURS, FASHION), ("--runs", "0", OURS, FASHION),
