@@ -58,10 +58,13 @@ bool FindSteps(const Function& f, int32_t first, int32_t last, Steps* steps) {
   const __m256d slope = _mm256_set1_pd(2 * power * unit);
   const __m256d above = _mm256_set1_pd(f.right == 0 ? -unit : (-power - 1) * unit);
   const __m256d below = _mm256_set1_pd(f.right == 0 ? -unit : (-power + 1) * unit);
-  const __m256d limit = _mm256_set1_pd(1 << 24);
-  const __m256d magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(INT64_MAX));
-  __m256d unsure = _mm256_setzero_pd();
-  __m256d beyond = _mm256_setzero_pd();
+  // Steps rise, so the first and the last are the largest.
+  const double limit = (1 << 24) - 1 - unit;
+  if ((2 * first - 1) * power * unit < -limit || (2 * last - 1) * power * unit > limit) {
+    return false;
+  }
+  __m256d least_rest = _mm256_set1_pd(1);
+  __m256d most_rest = _mm256_setzero_pd();
   const __m128i offsets = _mm_setr_epi32(0, 1, 2, 3);
   const __m128i end = _mm_set1_epi32(last);
   const int count = (last - first + kLanes) / kLanes * kLanes;
@@ -72,14 +75,15 @@ bool FindSteps(const Function& f, int32_t first, int32_t last, Steps* steps) {
     const __m256d exact = _mm256_fmadd_pd(jd, slope, _mm256_blendv_pd(below, above, is_above));
     const __m256d at = _mm256_ceil_pd(exact);
     const __m256d rest = _mm256_sub_pd(at, exact);
-    unsure = _mm256_or_pd(unsure, _mm256_cmp_pd(rest, _mm256_set1_pd(kUnsure), _CMP_LT_OQ));
-    unsure = _mm256_or_pd(unsure, _mm256_cmp_pd(rest, _mm256_set1_pd(1 - kUnsure), _CMP_GT_OQ));
-    beyond = _mm256_or_pd(beyond, _mm256_cmp_pd(_mm256_and_pd(at, magnitude), limit, _CMP_GE_OQ));
+    least_rest = _mm256_min_pd(least_rest, rest);
+    most_rest = _mm256_max_pd(most_rest, rest);
     _mm_store_si128(reinterpret_cast<__m128i*>(steps->at + i), _mm256_cvttpd_epi32(at));
     _mm_store_si128(reinterpret_cast<__m128i*>(steps->value + i), j);
   }
-  if (_mm256_movemask_pd(beyond) != 0) return false;
-  if (_mm256_movemask_pd(unsure) != 0) {
+  const int32_t unsure = _mm256_movemask_pd(
+      _mm256_or_pd(_mm256_cmp_pd(least_rest, _mm256_set1_pd(kUnsure), _CMP_LT_OQ),
+                   _mm256_cmp_pd(most_rest, _mm256_set1_pd(1 - kUnsure), _CMP_GT_OQ)));
+  if (unsure != 0) {
     for (int i = 0; i < count; ++i) {
       const int64_t at = StepAt(f, steps->value[i]);
       if (at <= -(1 << 24) || at >= 1 << 24) return false;
@@ -147,12 +151,13 @@ double GreatestLane(__m256d v) {
   return _mm_cvtsd_f64(_mm_max_pd(x, _mm_unpackhi_pd(x, x)));
 }
 
-// The greatest and second greatest of what was added.
+// The greatest of what was added, and the second greatest if kNext.
+template <bool kNext>
 struct Greatest {
   __m256d first = _mm256_set1_pd(-kInfinity);
   __m256d second = _mm256_set1_pd(-kInfinity);
   void Add(__m256d v) {
-    second = _mm256_max_pd(second, _mm256_min_pd(first, v));
+    if constexpr (kNext) second = _mm256_max_pd(second, _mm256_min_pd(first, v));
     first = _mm256_max_pd(first, v);
   }
   double one() const { return GreatestLane(first); }
@@ -164,13 +169,15 @@ struct Greatest {
   }
 };
 
+// Those for all but one only if kNext.
+template <bool kNext>
 Bounds BoundsOf(const Steps& steps, double scale) {
   const __m256d m = _mm256_set1_pd(scale);
   const __m256d half = _mm256_set1_pd(0.5);
   const __m256d none = _mm256_set1_pd(-kInfinity);
   const __m256d minus = _mm256_set1_pd(-0.0);
   // Where x >= 0, c >= v at T(j) and c < v + m at T(j) - 1, with v = j - 1/2 - T(j) m; below, -c.
-  Greatest at_right, at_left;                       // v at T(j) on either side of 0
+  Greatest<kNext> at_right, at_left;                // v at T(j) on either side of 0
   __m256d before_right = none, before_left = none;  // the greatest -(v + m) at T(j) - 1
   for (int i = 0; i < steps.count; i += 4) {
     const __m256d x =
@@ -260,7 +267,7 @@ bool Search(const Steps& steps, const Function& f, float scale, FloatColumn* fit
   int count = 0;
   const auto room_at = [&](int ulps) {
     scales[count] = Moved(scale, ulps);
-    bounds[count] = BoundsOf(steps, scales[count]);
+    bounds[count] = BoundsOf<false>(steps, scales[count]);
     ++count;
     return bounds[count - 1].high - bounds[count - 1].low;
   };
@@ -282,8 +289,9 @@ bool Search(const Steps& steps, const Function& f, float scale, FloatColumn* fit
   }
   for (int i = count - 1; i >= 0; --i) {
     fit->scale = scales[i];
-    if (Try(steps, bounds[i].low_but_one, bounds[i].high, true, fit)) return true;
-    if (Try(steps, bounds[i].low, bounds[i].high_but_one, true, fit)) return true;
+    const Bounds b = BoundsOf<true>(steps, scales[i]);
+    if (Try(steps, b.low_but_one, b.high, true, fit)) return true;
+    if (Try(steps, b.low, b.high_but_one, true, fit)) return true;
   }
   return false;
 }
