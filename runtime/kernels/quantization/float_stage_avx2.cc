@@ -272,6 +272,8 @@ bool Search(const Steps& steps, const Function& f, float scale, FloatColumn* fit
     return bounds[count - 1].high - bounds[count - 1].low;
   };
   double room = room_at(0);
+  fit->scale = scale;
+  if (Try(steps, bounds[0].low, bounds[0].high, false, fit)) return true;
   double next = room_at(1);
   int step = 1;
   if (next < room) {
@@ -283,7 +285,7 @@ bool Search(const Steps& steps, const Function& f, float scale, FloatColumn* fit
     next = room_at(ulps);
   }
   // The last ones have the most room.
-  for (int i = count - 1; i >= 0; --i) {
+  for (int i = count - 1; i > 0; --i) {
     fit->scale = scales[i];
     if (Try(steps, bounds[i].low, bounds[i].high, false, fit)) return true;
   }

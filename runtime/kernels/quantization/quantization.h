@@ -185,7 +185,7 @@ struct OutputColumns {
 enum class Epilogue {
   kFloatPositive,       // FloatForm::kPositive; registers of 256 bits only, as the next
   kFloat,               // FloatForm::kAny
-  kFixedPoint,          // where columns are vectorizable; not with registers of 256 bits
+  kFixedPoint,          // where columns are vectorizable
   kFixedPointPositive,  // likewise, with a clamp at or above the zero point; AVX-512 only
   kWide,                // wide_vectorizable: step by step as quantization.h does
   kDouble,

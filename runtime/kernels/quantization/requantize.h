@@ -24,15 +24,27 @@
 namespace atollrt {
 namespace {
 
+#if defined(__AVX2__) && !defined(__AVX512BW__)
+// The greatest of kVectors * kLanes columns from `column` on.
+template <int kVectors>
+inline FloatForm FormOf(const OutputColumns& columns, int32_t column) {
+  static_assert(kLanes == OutputColumns::kFloatBlock);
+  const FloatForm* const forms = columns.forms + column / OutputColumns::kFloatBlock;
+  FloatForm form = forms[0];
+  for (int i = 1; i < kVectors; ++i) form = forms[i] > form ? forms[i] : form;
+  return form;
+}
+#endif
+
 // Whether no part of kLanes columns needs a slower form than others.
 template <int kVectors>
 inline bool IsUniform([[maybe_unused]] const OutputColumns& columns,
                       [[maybe_unused]] int32_t column) {
 #if defined(__AVX2__) && !defined(__AVX512BW__)
   if (columns.mode == RequantizeMode::kDouble) return true;
-  const FloatForm* const forms = columns.forms + column / OutputColumns::kFloatBlock;
-  for (int i = 1; i < kVectors; ++i) {
-    if (forms[i] != forms[0]) return false;
+  const FloatForm form = FormOf<kVectors>(columns, column);
+  for (int i = 0; i < kVectors; ++i) {
+    if (FormOf<1>(columns, column + i * kLanes) != form) return false;
   }
 #endif
   return true;
@@ -47,19 +59,10 @@ inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Vis
     return;
   }
 #if defined(__AVX2__) && !defined(__AVX512BW__)
-  static_assert(kLanes == OutputColumns::kFloatBlock);
-  const FloatForm* const forms = columns.forms + column / OutputColumns::kFloatBlock;
-  FloatForm form = forms[0];
-  for (int i = 1; i < kVectors; ++i) form = forms[i] > form ? forms[i] : form;
-  switch (form) {
-    case FloatForm::kPositive:
-      return visit.template operator()<Epilogue::kFloatPositive>();
-    case FloatForm::kAny:
-      return visit.template operator()<Epilogue::kFloat>();
-    case FloatForm::kNone:
-      return visit.template operator()<Epilogue::kWide>();
-  }
-#else
+  const FloatForm form = FormOf<kVectors>(columns, column);
+  if (form == FloatForm::kPositive) return visit.template operator()<Epilogue::kFloatPositive>();
+  if (form == FloatForm::kAny) return visit.template operator()<Epilogue::kFloat>();
+#endif
   if (columns.vectorizable[column / OutputColumns::kBlock] == 0) {
     visit.template operator()<Epilogue::kWide>();
 #if defined(__AVX512BW__)
@@ -69,7 +72,6 @@ inline void WithEpilogue(const OutputColumns& columns, int32_t column, const Vis
   } else {
     visit.template operator()<Epilogue::kFixedPoint>();
   }
-#endif
 }
 
 // ToBytes of what Rescale<kEpilogue> made.

@@ -2,10 +2,9 @@
 //
 // Part of requantize.h: AVX2 and FMA.
 //
-// Accumulators become bytes by one multiply-add of floats, where float_stage.h has proven it equal;
-// the rest step by step (kWide). Operands of two tensors (pairs.h) have no such proof: the two
-// roundings of TensorFlow Lite in one shift. With x the accumulator, q >= 0 the multiplier
-// and n >= 1 the shift, Requantize computes
+// Accumulators become bytes by one multiply-add of floats, where float_stage.h has proven it equal.
+// Else, and for operands of two tensors (pairs.h), the two roundings of TensorFlow Lite are one
+// shift. With x the accumulator, q >= 0 the multiplier and n >= 1 the shift, Requantize computes
 //   t = floor((x q + 2^30) / 2^31),   y = floor((t + 2^(n-1) - [t < 0]) / 2^n).
 // Adding integers before a floor, and dividing twice, may be merged:
 //   y = floor((2 x q + 2^31 + 2^(31+n) - 2^32 [t < 0]) / 2^(32+n)),
@@ -89,6 +88,9 @@ inline Scale LoadScale(const OutputColumns& columns, int32_t column) {
     s.float_offset = _mm256_loadu_ps(columns.float_offset + column);
     s.exception = LoadVector(columns.exception + column);
     return s;
+  } else if constexpr (kEpilogue == Epilogue::kFixedPoint) {
+    return FixedPointScale(LoadVector(columns.multiplier + column),
+                           LoadVector(columns.shift + column));
   } else {
     static_assert(kEpilogue == Epilogue::kWide);
     Scale s = {};
