@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// StoreSums256.
 #include "runtime/kernels/quantization/store_sums.h"
 
 namespace atollrt {
