@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Depthwise convolution on registers of 256 bits and of NEON, for inclusion by ISA files only,
+// Depthwise convolution on registers of 512 bits and of NEON, for inclusion by ISA files only,
 // which say how cells are multiplied. A Vector of a cell has all taps of kLanes channels.
 //
 // `Products` is a class with

@@ -67,7 +67,6 @@ void SumHalf(const DepthwiseBlock& block, const uint8_t* cells, int64_t pixel_st
 // Filters of 3x3 in kGroups groups; others in any number.
 template <typename Sum, int kGroups>
 void Run256(const DepthwiseArgs& args) {
-  constexpr int kLanes256 = 8;
   alignas(32) int32_t sums[kHeldPixels * kDepthwiseBlock];
   for (int32_t c = 0; c < args.channels; c += kDepthwiseBlock) {
     const DepthwiseBlock& block = args.blocks[c / kDepthwiseBlock];
@@ -78,12 +77,12 @@ void Run256(const DepthwiseArgs& args) {
     for (int32_t pixel = 0; pixel < args.pixels; pixel += kHeldPixels) {
       const int32_t rest = args.pixels - pixel;
       const int32_t pixels = rest < kHeldPixels ? rest : kHeldPixels;
-      for (int32_t half = 0; half * kLanes256 < channels; ++half) {
+      for (int32_t half = 0; half * kLanes < channels; ++half) {
         DepthwiseBlock part = block;
         part.weights += half * kHalfCellBytes;
         const auto sum = block.tap_groups == kGroups ? SumHalf<Sum, kGroups> : SumHalf<Sum, 0>;
         sum(part, cells + half * kHalfCellBytes, args.pixel_step,
-            args.columns->bias + channel + half * kLanes256, pixels, sums + half * kLanes256);
+            args.columns->bias + channel + half * kLanes, pixels, sums + half * kLanes);
       }
       StoreSums256(*args.columns, {.accumulators = sums,
                                    .accumulator_stride = kDepthwiseBlock,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StoreSums256.
+#include "runtime/kernels/quantization/nearest_rounding.h"
 #include "runtime/kernels/quantization/store_sums.h"
 
 namespace atollrt {

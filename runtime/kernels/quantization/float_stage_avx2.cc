@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "runtime/kernels/quantization/float_stage.h"
+#include "runtime/kernels/quantization/nearest_rounding.h"
 
 namespace atollrt {
 namespace {
@@ -301,6 +302,7 @@ bool Search(const Steps& steps, const Function& f, float scale, FloatColumn* fit
 }  // namespace
 
 FloatColumn FitFloatColumnAvx2(const FixedPointColumn& column, const FittedColumn& before) {
+  const NearestRounding nearest;
   FloatColumn fit;
   Function f = {.multiplier = column.multiplier, .left = 0, .right = 0};
   if (column.exponent > 0) {

@@ -42,26 +42,6 @@ struct Scale {
   __m256i exception;                    // kFloat
 };
 
-// The rounding mode and the exceptions of floats that kFloatPositive and kFloat are proven with:
-// a program may have changed its own.
-class NearestRounding {
- public:
-  NearestRounding() : own_(_mm_getcsr()) {
-    if (differs()) _mm_setcsr((own_ & ~kBits) | kMasked);
-  }
-  ~NearestRounding() {
-    if (differs()) _mm_setcsr(own_);
-  }
-  NearestRounding(const NearestRounding&) = delete;
-  NearestRounding& operator=(const NearestRounding&) = delete;
-
- private:
-  static constexpr unsigned kBits = 0x7f80;    // rounding, masks
-  static constexpr unsigned kMasked = 0x1f80;  // to the nearest, all masked
-  bool differs() const { return (own_ & kBits) != kMasked; }
-  unsigned own_;
-};
-
 inline Scale FixedPointScale(__m256i multiplier, __m256i shift) {
   Scale s = {};
   s.multiplier = multiplier;

@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <vector>
 
+#include "runtime/base/buffer.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/quantization/quantization.h"
+#include "runtime/kernels/quantization/store_sums256.h"
 #include "tests/support/rng.h"
 
 namespace atollrt {
@@ -161,6 +166,52 @@ TEST_F(FloatStage, FindsNothingWhereAccumulatorsMayWrap) {
           {.multiplier = -5, .exponent = -8, .least = -9, .largest = 9, .low = 0, .high = 255}, {})
           .form,
       FloatForm::kNone);
+}
+
+// A program may round otherwise: the form is the same.
+TEST_F(FloatStage, IsFoundWhateverTheProgramsRounding) {
+  for (int i = 0; i < TestCount(300); ++i) {
+    const FixedPointColumn column = RandomColumn(&rng_);
+    const FloatColumn expected = FitFloatColumnAvx2(column, {});
+    for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+      std::fesetround(mode);
+      const FloatColumn fit = FitFloatColumnAvx2(column, {});
+      EXPECT_EQ(std::fegetround(), mode);
+      std::fesetround(FE_TONEAREST);
+      EXPECT_EQ(fit.form, expected.form);
+      EXPECT_EQ(fit.scale, expected.scale);
+      EXPECT_EQ(fit.offset, expected.offset);
+      EXPECT_EQ(fit.exception, expected.exception);
+    }
+  }
+}
+
+// What the kernels make of it, too.
+TEST_F(FloatStage, GivesTheSameBytesWhateverTheProgramsRounding) {
+  constexpr int32_t kColumns = 16, kRows = 64;
+  const size_t bytes = OutputColumns::Bytes(kColumns, FitFloatColumnAvx2);
+  Result<Buffer> memory = Buffer::Allocate(bytes);
+  ASSERT_TRUE(memory.ok());
+  std::memset(memory->data(), 0, bytes);
+  OutputColumns columns = OutputColumns::In(memory->data(), kColumns, RequantizeMode::kFixedPoint,
+                                            3, {-128, 127}, FitFloatColumnAvx2);
+  for (int32_t c = 0; c < kColumns; ++c) {
+    columns.Set(c, {.bias = 100 * c, .multiplier = QuantizeMultiplier(0.001 * (c + 1)), .scale = 0},
+                {.sum = 0, .absolute = 600}, ByteType::kInt8, 0, 0);
+  }
+  std::vector<int32_t> sums(kColumns * kRows);
+  for (int32_t& sum : sums) sum = rng_.Int32(-70000, 70000);
+  std::vector<uint8_t> expected(sums.size()), actual(sums.size());
+  const auto args = [&](std::vector<uint8_t>* output) {
+    return RequantizeArgs{sums.data(), kColumns, kRows, 0, kColumns, output->data(), kColumns};
+  };
+  RequantizePlain(columns, args(&expected));
+  for (const int mode : {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(mode);
+    StoreSums256(columns, args(&actual));
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(actual, expected) << "mode " << mode;
+  }
 }
 
 // Dead channels: huge biases, or multipliers that leave nothing.
