@@ -599,7 +599,9 @@ set -e
 mount --bind "$1" /mnt
 for folder in /dev /sys /run /tmp; do mount -t tmpfs none $folder; done
 touch /dev/null /dev/urandom
-shift
+# A tree that is built below /tmp is there again; the folder that this runs in is it.
+[ -d "$2" ] || { mkdir -p "$2"; mount --no-canonicalize --bind . "$2"; cd "$2"; }
+shift 2
 exec "$@"
 """
 
@@ -614,8 +616,9 @@ class Containers(BrokerTest):
 
     def contained(self, *command, **environment):
         return {"args": ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork",
-                         "--mount-proc", "--kill-child", "sh", "-c", CONTAINER, "sh", self.folder, *COMMAND,
+                         "--mount-proc", "--kill-child", "sh", "-c", CONTAINER, "sh", self.folder, SOURCE, *COMMAND,
                          *command],
+                "cwd": SOURCE,
                 "env": {**os.environ, "ATOLL_BROKER": "/mnt/broker.sock", "ATOLL_ACTIVITY": "off",
                         **environment}}
 
