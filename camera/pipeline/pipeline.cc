@@ -251,6 +251,7 @@ class FramePipeline : public Pipeline {
     PipelineStatus status;
     status.source = source_->description();
     status.policy = QueuePolicyName(options_.policy);
+    status.queue_size = options_.queue_size;
     status.models = described_;
     status.running = running_;
     if (options_.describe_device) options_.describe_device(&status.device);

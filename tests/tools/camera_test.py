@@ -154,6 +154,12 @@ class Frames(CameraTest):
         self.assertIn("zz.jpg", report["first_failure"])
         self.assertEqual(len(list(saved.iterdir())), 3)
 
+    def test_says_what_its_queue_may_delay(self):
+        report = self.json("camera", FASHION_MODEL, "--device", "cpu", "--fps", "100", "--policy",
+                           "every", "--queue", "4", "--frames", "20")
+        self.assertEqual(report["queue_frames"], 4)
+        self.assertAlmostEqual(report["queue_delay_ms"], 4000 / report["captured_fps"], places=2)
+
     def test_pictures_of_other_formats_have_a_size(self):
         pixels = bytes(range(240)) * 2  # 16 x 10 in colour
         header = b"BM" + struct.pack("<IIIIiiHHIIIIII", 54 + 480, 0, 54, 40, 16, 10, 1, 24, 0, 480,

@@ -310,12 +310,24 @@ void DescribeDevice(const Session& session, atollrt::DeviceStatus* status) {
   status->fallbacks = health.fallbacks;
 }
 
+namespace {
+
+// How long a frame waits at most while as many as may wait are before it; 0 if nothing was captured
+// for long enough to tell.
+double QueueDelayMs(const atollrt::PipelineStatus& status) {
+  return status.captured_fps > 0 ? status.queue_size * 1e3 / status.captured_fps : 0;
+}
+
+}  // namespace
+
 Json CameraJson(const CameraRun& run) {
   const Session& first = *run.sessions.front();
   Json json = NewReport("camera", first);
   const atollrt::PipelineStatus& status = run.report.status;
   json["source"] = status.source;
   json["policy"] = status.policy;
+  json["queue_frames"] = status.queue_size;
+  json["queue_delay_ms"] = status.captured_fps > 0 ? Json(RoundedMs(QueueDelayMs(status))) : Json();
   json["frames"] = status.captured;
   json["captured"] = status.captured;
   json["processed"] = status.processed;
@@ -364,6 +376,11 @@ std::string CameraText(const CameraRun& run) {
       "rate      {:.2f} fps processed, {:.2f} fps captured\n",
       first.device_name(), first.device_description(), status.captured, status.processed,
       status.dropped, status.failed, status.processed_fps, status.captured_fps);
+  if (status.captured_fps > 0) {
+    text += fmt::format("queue     {}: up to {} wait{} to be taken, {:.1f} ms at that rate\n",
+                        status.policy == "every" ? "every frame" : "the newest frame",
+                        status.queue_size, status.queue_size == 1 ? "s" : "", QueueDelayMs(status));
+  }
   if (run.progress.labelled() > 0) {
     text += fmt::format("accuracy  {:.2f} % of {} labelled frames\n", run.progress.accuracy() * 100,
                         run.progress.labelled());

@@ -79,6 +79,7 @@ struct DeviceStatus {
 struct PipelineStatus {
   std::string source;  // "/dev/video0: MJPEG of 1280 x 720"
   std::string policy;  // "newest" or "every"
+  int queue_size = 0;  // captured frames that may wait to be taken
   int width = 0;       // of the latest frame
   int height = 0;
   double seconds = 0;  // since the first frame was captured
