@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,98 +39,140 @@ void Check(bool ok, const char* what) {
   std::exit(1);
 }
 
-// On the device "emu" or "cpu".
-void Measure(const char* name, const std::vector<uint8_t>& file, const char* device) {
-  auto model = atollrt::Model::FromBuffer(file);
-  Check(model.ok(), name);
-  AtollModel* direct_model = nullptr;
-  AtollDelegate* direct_device = nullptr;
-  AtollDelegateOptions device_options = ATOLL_DELEGATE_OPTIONS_INIT;
-  device_options.device = device;
-  device_options.num_threads = 1;
-  Check(ATOLL(AtollDelegateCreate)(&device_options, &direct_device) == ATOLL_OK, device);
-  AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
-  options.num_threads = 1;
-  options.delegate = direct_device;
-  const Plugin::DelegatePtr delegate =
-      Plugin::Get().Make({{"device", device}, {"num_threads", "1"}});
-  const auto& layout = atollrt::TfliteLayouts().back();
-
-  double shortest_creation = 1e9;
-  double shortest_taking = 1e9;
-  for (int turn = 0; turn < 5; ++turn) {
-    AtollInterpreter* created = nullptr;
-    shortest_creation = std::min(
-        shortest_creation, Microseconds([&] {
-          Check(ATOLL(AtollModelCreateFromBuffer)(file.data(), file.size(), &direct_model) ==
-                    ATOLL_OK,
-                name);
-          Check(ATOLL(AtollInterpreterCreate)(direct_model, &options, &created) == ATOLL_OK, name);
-        }));
-    ATOLL(AtollInterpreterDelete)(created);
-    ATOLL(AtollModelDelete)(direct_model);
-    MadeUpTflite runtime(*model, layout, 1);
-    runtime.shakes = false;
-    shortest_taking = std::min(shortest_taking, Microseconds([&] {
-                                 Check(runtime.ModifyGraph(delegate.get()) == kTfLiteOk,
-                                       runtime.errors().c_str());
-                               }));
-  }
-
-  MadeUpTflite runtime(*model, layout, 1);
-  Check(runtime.ModifyGraph(delegate.get()) == kTfLiteOk && runtime.AllocateTensors() == kTfLiteOk,
-        runtime.errors().c_str());
-  AtollInterpreter* direct = nullptr;
-  Check(ATOLL(AtollModelCreateFromBuffer)(file.data(), file.size(), &direct_model) == ATOLL_OK,
-        name);
-  Check(ATOLL(AtollInterpreterCreate)(direct_model, &options, &direct) == ATOLL_OK, name);
-  for (size_t i = 0; i < runtime.input_count(); ++i) {
-    const std::span<uint8_t> bytes = runtime.Input(i);
-    atollrt::FillFromSeed(1, runtime.graph().tensors[runtime.graph().inputs[i]].type, bytes);
-    AtollTensor* const input =
-        ATOLL(AtollInterpreterGetInputTensor)(direct, static_cast<int32_t>(i));
-    ATOLL(AtollTensorCopyFromBuffer)(input, bytes.data(), bytes.size());
-  }
-  auto* const invoke = ATOLL(AtollInterpreterInvoke);
-  double shortest_direct = 1e9;
-  double shortest = 1e9;
-  double shortest_moving = 1e9;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-  for (int turn = 0; turn < 20000 && std::chrono::steady_clock::now() < end; ++turn) {
-    shortest_direct =
-        std::min(shortest_direct, Microseconds([&] { Check(invoke(direct) == ATOLL_OK, name); }));
-    shortest = std::min(shortest, Microseconds([&] {
-                          Check(runtime.Invoke() == kTfLiteOk, runtime.errors().c_str());
-                        }));
-    // Another place for each input, as of a program that passes its own buffers.
-    std::vector<void*> places;
-    for (const int32_t input : runtime.graph().inputs) {
-      TfLiteTensor& tensor = runtime.tensor(input);
-      places.push_back(tensor.data.data);
-      tensor.data.data = std::aligned_alloc(64, (tensor.bytes + 63) / 64 * 64);
-      std::copy_n(static_cast<char*>(places.back()), tensor.bytes, tensor.data.raw);
-    }
-    shortest_moving = std::min(shortest_moving, Microseconds([&] {
-                                 Check(runtime.Invoke() == kTfLiteOk, runtime.errors().c_str());
-                               }));
-    for (size_t i = 0; i < places.size(); ++i) {
-      TfLiteTensor& tensor = runtime.tensor(runtime.graph().inputs[i]);
-      std::free(tensor.data.data);
-      tensor.data.data = places[i];
-    }
-  }
-  std::printf(
-      "%s on %s, %zu of %zu operators in %zu partitions\n"
-      "  invoke: direct %.2f us, delegate %.2f us: %+.2f us (%.3f); inputs moved %+.2f us\n"
-      "  create: direct %.2f ms, delegate %.2f ms (%.2f)\n",
-      name, device, runtime.claimed(), runtime.graph().nodes.size(), runtime.partitions().size(),
-      shortest_direct, shortest, shortest - shortest_direct, shortest / shortest_direct,
-      shortest_moving - shortest_direct, shortest_creation / 1e3, shortest_taking / 1e3,
-      shortest_taking / shortest_creation);
-  ATOLL(AtollInterpreterDelete)(direct);
-  ATOLL(AtollModelDelete)(direct_model);
-  ATOLL(AtollDelegateDelete)(direct_device);
+void Shorten(double* shortest, const std::function<void()>& function) {
+  *shortest = std::min(*shortest, Microseconds(function));
 }
+
+// Each input elsewhere while it lives, as of a program that passes its own buffers.
+class MovedInputs {
+ public:
+  explicit MovedInputs(MadeUpTflite* runtime) : runtime_(runtime) {
+    for (const int32_t input : runtime_->graph().inputs) {
+      TfLiteTensor& tensor = runtime_->tensor(input);
+      places_.push_back(tensor.data.data);
+      tensor.data.data = std::aligned_alloc(64, (tensor.bytes + 63) / 64 * 64);
+      std::copy_n(static_cast<char*>(places_.back()), tensor.bytes, tensor.data.raw);
+    }
+  }
+  ~MovedInputs() {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      TfLiteTensor& tensor = runtime_->tensor(runtime_->graph().inputs[i]);
+      std::free(tensor.data.data);
+      tensor.data.data = places_[i];
+    }
+  }
+  MovedInputs(const MovedInputs&) = delete;
+  MovedInputs& operator=(const MovedInputs&) = delete;
+
+ private:
+  MadeUpTflite* const runtime_;
+  std::vector<void*> places_;
+};
+
+// A model on a device, "emu" or "cpu", with and without a runtime in between.
+class Comparison {
+ public:
+  Comparison(const char* name, const std::vector<uint8_t>& file, const char* device)
+      : name_(name),
+        file_(file),
+        device_(device),
+        delegate_(Plugin::Get().Make({{"device", device}, {"num_threads", "1"}})) {
+    AtollDelegateOptions device_options = ATOLL_DELEGATE_OPTIONS_INIT;
+    device_options.device = device;
+    device_options.num_threads = 1;
+    Check(ATOLL(AtollDelegateCreate)(&device_options, &direct_device_) == ATOLL_OK, device);
+    options_.num_threads = 1;
+    options_.delegate = direct_device_;
+    auto model = atollrt::Model::FromBuffer(file);
+    Check(model.ok(), name);
+    model_ = *std::move(model);
+  }
+  ~Comparison() { ATOLL(AtollDelegateDelete)(direct_device_); }
+  Comparison(const Comparison&) = delete;
+  Comparison& operator=(const Comparison&) = delete;
+
+  void Print() {
+    const auto [creation, taking] = MeasureCreation();
+    MadeUpTflite runtime(model_, layout_, 1);
+    Check(
+        runtime.ModifyGraph(delegate_.get()) == kTfLiteOk && runtime.AllocateTensors() == kTfLiteOk,
+        runtime.errors().c_str());
+    const auto [direct, delegated, moving] = MeasureInvoke(&runtime);
+    std::printf(
+        "%s on %s, %zu of %zu operators in %zu partitions\n"
+        "  invoke: direct %.2f us, delegate %.2f us: %+.2f us (%.3f); inputs moved %+.2f us\n"
+        "  create: direct %.2f ms, delegate %.2f ms (%.2f)\n",
+        name_, device_, runtime.claimed(), runtime.graph().nodes.size(),
+        runtime.partitions().size(), direct, delegated, delegated - direct, delegated / direct,
+        moving - direct, creation / 1e3, taking / 1e3, taking / creation);
+  }
+
+ private:
+  void CreateDirect(AtollModel** model, AtollInterpreter** interpreter) const {
+    Check(ATOLL(AtollModelCreateFromBuffer)(file_.data(), file_.size(), model) == ATOLL_OK, name_);
+    Check(ATOLL(AtollInterpreterCreate)(*model, &options_, interpreter) == ATOLL_OK, name_);
+  }
+
+  struct CreationTimes {
+    double direct_us = 1e9, delegate_us = 1e9;
+  };
+  CreationTimes MeasureCreation() const {
+    CreationTimes times;
+    for (int turn = 0; turn < 5; ++turn) {
+      AtollModel* model = nullptr;
+      AtollInterpreter* created = nullptr;
+      Shorten(&times.direct_us, [&] { CreateDirect(&model, &created); });
+      ATOLL(AtollInterpreterDelete)(created);
+      ATOLL(AtollModelDelete)(model);
+      MadeUpTflite runtime(model_, layout_, 1);
+      runtime.shakes = false;
+      Shorten(&times.delegate_us, [&] {
+        Check(runtime.ModifyGraph(delegate_.get()) == kTfLiteOk, runtime.errors().c_str());
+      });
+    }
+    return times;
+  }
+
+  struct InvokeTimes {
+    double direct_us = 1e9, delegate_us = 1e9, moving_us = 1e9;
+  };
+  InvokeTimes MeasureInvoke(MadeUpTflite* runtime) const {
+    AtollModel* model = nullptr;
+    AtollInterpreter* direct = nullptr;
+    CreateDirect(&model, &direct);
+    for (size_t i = 0; i < runtime->input_count(); ++i) {
+      const std::span<uint8_t> bytes = runtime->Input(i);
+      atollrt::FillFromSeed(1, runtime->graph().tensors[runtime->graph().inputs[i]].type, bytes);
+      AtollTensor* const input =
+          ATOLL(AtollInterpreterGetInputTensor)(direct, static_cast<int32_t>(i));
+      ATOLL(AtollTensorCopyFromBuffer)(input, bytes.data(), bytes.size());
+    }
+    auto* const invoke = ATOLL(AtollInterpreterInvoke);
+    const auto delegated = [&] {
+      Check(runtime->Invoke() == kTfLiteOk, runtime->errors().c_str());
+    };
+    InvokeTimes times;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    for (int turn = 0; turn < 20000 && std::chrono::steady_clock::now() < end; ++turn) {
+      Shorten(&times.direct_us, [&] { Check(invoke(direct) == ATOLL_OK, name_); });
+      Shorten(&times.delegate_us, delegated);
+      const MovedInputs moved(runtime);
+      Shorten(&times.moving_us, delegated);
+    }
+    ATOLL(AtollInterpreterDelete)(direct);
+    ATOLL(AtollModelDelete)(model);
+    return times;
+  }
+
+  const char* const name_;
+  const std::vector<uint8_t>& file_;
+  const char* const device_;
+  const atollrt::TfliteLayout& layout_ = atollrt::TfliteLayouts().back();
+  std::shared_ptr<const atollrt::Model> model_;
+  AtollDelegate* direct_device_ = nullptr;
+  AtollInterpreterOptions options_ = ATOLL_INTERPRETER_OPTIONS_INIT;
+  Plugin::DelegatePtr delegate_;
+};
 
 std::vector<uint8_t> ReadFile(const char* path) {
   std::vector<uint8_t> bytes;
@@ -153,12 +196,13 @@ int main(int argc, char** argv) {
   deep.Output(x);
   for (const char* const device : {"cpu", "emu"}) {
     if (argc < 2) {
-      Measure("1 operator", tiny.Build(), device);
-      Measure("1,000 operators", deep.Build(), device);
-      Measure("the bundled model", ReadFile(ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite"),
-              device);
+      Comparison("1 operator", tiny.Build(), device).Print();
+      Comparison("1,000 operators", deep.Build(), device).Print();
+      Comparison("the bundled model",
+                 ReadFile(ATOLL_SOURCE_DIR "/models/fashion/fashion_int8.tflite"), device)
+          .Print();
     }
-    for (int i = 1; i < argc; ++i) Measure(argv[i], ReadFile(argv[i]), device);
+    for (int i = 1; i < argc; ++i) Comparison(argv[i], ReadFile(argv[i]), device).Print();
   }
   return 0;
 }
