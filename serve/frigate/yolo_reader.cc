@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -58,6 +59,33 @@ float Overlap(const Detection& a, const Detection& b) {
 }
 
 float Clamp(float fraction) { return std::clamp(fraction, 0.0f, 1.0f); }
+
+// From centre and size.
+void ToCorners(float place[4]) {
+  const float half_width = place[2] / 2, half_height = place[3] / 2;
+  const float x = place[0], y = place[1];
+  place[0] = x - half_width;
+  place[1] = y - half_height;
+  place[2] = x + half_width;
+  place[3] = y + half_height;
+}
+
+// `corners` of a picture of this size. Nullopt if they are not numbers, or in the wrong order.
+std::optional<Detection> DetectionAt(const float corners[4], float width, float height,
+                                     int class_index, float score) {
+  if (!std::all_of(corners, corners + 4, [](float place) { return std::isfinite(place); })) {
+    return std::nullopt;
+  }
+  Detection detection;
+  detection.left = Clamp(corners[0] / width);
+  detection.top = Clamp(corners[1] / height);
+  detection.right = Clamp(corners[2] / width);
+  detection.bottom = Clamp(corners[3] / height);
+  detection.class_index = class_index;
+  detection.score = score;
+  if (detection.left > detection.right || detection.top > detection.bottom) return std::nullopt;
+  return detection;
+}
 
 }  // namespace
 
@@ -217,29 +245,13 @@ Status YoloReader::Read(YoloHead head, float threshold, std::vector<Detection>* 
       place[2] = std::exp(place[2]) * stride;
       place[3] = std::exp(place[3]) * stride;
     }
-    const bool is_number = std::isfinite(place[0]) && std::isfinite(place[1]) &&
-                           std::isfinite(place[2]) && std::isfinite(place[3]);
-    if (!is_number || !(score >= threshold) || !(score <= 1) || !(class_number >= 0) ||
-        class_number > 65535) {
+    if (!(score >= threshold) || !(score <= 1) || !(class_number >= 0) || class_number > 65535) {
       continue;
     }
-    if (head != YoloHead::kNas) {  // centre and size
-      const float half_width = place[2] / 2, half_height = place[3] / 2;
-      const float x = place[0], y = place[1];
-      place[0] = x - half_width;
-      place[1] = y - half_height;
-      place[2] = x + half_width;
-      place[3] = y + half_height;
-    }
-    Detection detection;
-    detection.left = Clamp(place[0] / width);
-    detection.top = Clamp(place[1] / height);
-    detection.right = Clamp(place[2] / width);
-    detection.bottom = Clamp(place[3] / height);
-    detection.class_index = static_cast<int>(class_number);
-    detection.score = score;
-    if (detection.left > detection.right || detection.top > detection.bottom) continue;
-    candidates_.push_back({detection, row});
+    if (head != YoloHead::kNas) ToCorners(place);
+    const std::optional<Detection> detection =
+        DetectionAt(place, width, height, static_cast<int>(class_number), score);
+    if (detection.has_value()) candidates_.push_back({*detection, row});
   }
   Choose(detections);
   return Status();
