@@ -447,6 +447,58 @@ void Rest::Infer(const Target& target, HttpRequest request, const HttpResponder&
   }
 }
 
+Status Rest::ReadRegions(const ModelInfo& model, InferBody* body, bool may_share) const {
+  bool has_regions = false;
+  for (size_t i = 0; i < body->inputs.size(); ++i) {
+    const auto& region = body->input_regions[i];
+    if (!region) continue;
+    has_regions = true;
+    if (!may_share) break;
+    InputTensor& input = body->inputs[i];
+    const auto info = std::find_if(model.inputs.begin(), model.inputs.end(),
+                                   [&](const TensorInfo& one) { return one.name == input.name; });
+    // One that there is not is refused with the others.
+    if (info == model.inputs.end()) continue;
+    const size_t bytes = info->elements() * DataTypeBytes(info->seen_type(body->real_values));
+    if (region->bytes != bytes) {
+      return InvalidArgument("input '%s' has %zu bytes, not %llu as shared_memory_byte_size says",
+                             info->name.c_str(), bytes,
+                             static_cast<unsigned long long>(region->bytes));
+    }
+    ATOLL_ASSIGN_OR_RETURN(std::string copy, memory_.Read(*region));
+    const auto owned = std::make_shared<const std::string>(std::move(copy));
+    input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
+    input.owner = owned;
+  }
+  for (const WantedOutput& output : body->outputs) has_regions = has_regions || output.region;
+  if (has_regions && !may_share) {
+    return {StatusCode::kPermissionDenied,
+            "shared memory is for clients on this computer, of a server that was started with "
+            "--allow-shared-memory"};
+  }
+  return {};
+}
+
+HttpAnswer Rest::Outcome(const InferBody& body, const ModelInfo& model,
+                         const InferOutcome& outcome) {
+  for (size_t i = 0; i < body.outputs.size() && i < outcome.outputs.size(); ++i) {
+    const auto& region = body.outputs[i].region;
+    const std::string& bytes = outcome.outputs[i].bytes;
+    if (!region) continue;
+    const Status written =
+        memory_.Write(*region, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    if (!written.ok()) return ErrorOf(written);
+  }
+  auto text = FormatInferAnswer(body, model, outcome);
+  if (!text.ok()) return ErrorOf(text.status());
+  HttpAnswer answer = Text(std::move(text->body));
+  if (text->json_bytes) {
+    answer.content_type = "application/octet-stream";
+    answer.headers.emplace_back(kLengthHeader, std::to_string(*text->json_bytes));
+  }
+  return answer;
+}
+
 void Rest::InferParsed(const Target& target, const HttpRequest& request,
                        const std::shared_ptr<const std::string>& body, MonotonicTime came,
                        const HttpResponder& responder) {
@@ -456,36 +508,9 @@ void Rest::InferParsed(const Target& target, const HttpRequest& request,
   auto read = ParseInferBody(body, request.Header("inference-header-content-length"), **model);
   if (!read.ok()) return responder.Send(ErrorOf(read.status()));
   const auto parsed = std::make_shared<InferBody>(*std::move(read));
-
-  bool has_regions = false;
-  for (size_t i = 0; i < parsed->inputs.size(); ++i) {
-    const auto& region = parsed->input_regions[i];
-    if (!region) continue;
-    has_regions = true;
-    if (!options_.allow_shared_memory || !request.peer.local) break;
-    InputTensor& input = parsed->inputs[i];
-    const auto info = std::find_if((*model)->inputs.begin(), (*model)->inputs.end(),
-                                   [&](const TensorInfo& one) { return one.name == input.name; });
-    // One that there is not is refused with the others.
-    if (info == (*model)->inputs.end()) continue;
-    const size_t bytes = info->elements() * DataTypeBytes(info->seen_type(parsed->real_values));
-    if (region->bytes != bytes) {
-      return responder.Send(ErrorOf(InvalidArgument(
-          "input '%s' has %zu bytes, not %llu as shared_memory_byte_size says", info->name.c_str(),
-          bytes, static_cast<unsigned long long>(region->bytes))));
-    }
-    auto copy = memory_.Read(*region);
-    if (!copy.ok()) return responder.Send(ErrorOf(copy.status()));
-    const auto owned = std::make_shared<const std::string>(*std::move(copy));
-    input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
-    input.owner = owned;
-  }
-  for (const WantedOutput& output : parsed->outputs) has_regions = has_regions || output.region;
-  if (has_regions && (!options_.allow_shared_memory || !request.peer.local)) {
-    return responder.Send(
-        Error(403,
-              "shared memory is for clients on this computer, of a server that was started with "
-              "--allow-shared-memory"));
+  const bool may_share = options_.allow_shared_memory && request.peer.local;
+  if (const Status status = ReadRegions(**model, parsed.get(), may_share); !status.ok()) {
+    return responder.Send(ErrorOf(status));
   }
 
   InferRequest wanted;
@@ -502,24 +527,6 @@ void Rest::InferParsed(const Target& target, const HttpRequest& request,
   }
   wanted.client = ClientOf(request.peer);
 
-  const auto finish = [this, parsed, model = *model, responder](const InferOutcome& outcome) {
-    for (size_t i = 0; i < parsed->outputs.size() && i < outcome.outputs.size(); ++i) {
-      const auto& region = parsed->outputs[i].region;
-      const std::string& bytes = outcome.outputs[i].bytes;
-      if (!region) continue;
-      const Status written =
-          memory_.Write(*region, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-      if (!written.ok()) return responder.Send(ErrorOf(written));
-    }
-    auto text = FormatInferAnswer(*parsed, *model, outcome);
-    if (!text.ok()) return responder.Send(ErrorOf(text.status()));
-    HttpAnswer answer = Text(std::move(text->body));
-    if (text->json_bytes) {
-      answer.content_type = "application/octet-stream";
-      answer.headers.emplace_back(kLengthHeader, std::to_string(*text->json_bytes));
-    }
-    responder.Send(std::move(answer));
-  };
   {
     const std::lock_guard lock(mutex_);
     ++under_way_;
@@ -531,7 +538,7 @@ void Rest::InferParsed(const Target& target, const HttpRequest& request,
     ended_.notify_all();
   });
   CancelFunction cancel = inference_->Infer(
-      std::move(wanted), [this, parsed, finish, responder, token](InferOutcome outcome) {
+      std::move(wanted), [this, parsed, model = *model, responder, token](InferOutcome outcome) {
         if (!outcome.status.ok()) {
           return responder.Send(ErrorOf(outcome.status, outcome.retry_after));
         }
@@ -539,12 +546,12 @@ void Rest::InferParsed(const Target& target, const HttpRequest& request,
         for (const OutputTensor& output : outcome.outputs) {
           elements += output.bytes.size() / std::max<size_t>(DataTypeBytes(output.type), 1);
         }
-        if (elements * 4 > kLongJson && !parsed->binary) {
-          const auto shared = std::make_shared<const InferOutcome>(std::move(outcome));
-          if (parser_.Add([finish, shared, token] { finish(*shared); })) return;
-          return finish(*shared);
-        }
-        finish(outcome);
+        const auto shared = std::make_shared<const InferOutcome>(std::move(outcome));
+        const auto finish = [this, parsed, model, responder, shared, token] {
+          responder.Send(Outcome(*parsed, *model, *shared));
+        };
+        const bool is_long = elements * 4 > kLongJson && !parsed->binary;
+        if (!is_long || !parser_.Add(finish)) finish();
       });
   responder.OnGone(std::move(cancel));
 }

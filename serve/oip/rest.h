@@ -28,6 +28,8 @@
 
 namespace atollserve {
 
+struct InferBody;
+
 struct RestOptions {
   std::string name = "atoll";  // of the server, in its metadata
   bool allow_shared_memory = false;
@@ -61,6 +63,11 @@ class Rest {
   void InferParsed(const Target& target, const HttpRequest& request,
                    const std::shared_ptr<const std::string>& body, MonotonicTime came,
                    const HttpResponder& responder);
+  // Puts what lies in shared memory into the inputs. kPermissionDenied: a tensor lies there and the
+  // client may not share memory; kInvalidArgument and kNotFound: it does not lie there like that.
+  atollrt::Status ReadRegions(const ModelInfo& model, InferBody* body, bool may_share) const;
+  // What the client gets, outputs in shared memory written there.
+  HttpAnswer Outcome(const InferBody& body, const ModelInfo& model, const InferOutcome& outcome);
   HttpAnswer Metadata(const Target& target) const;
   HttpAnswer Config(const Target& target) const;
   HttpAnswer Statistics(const Target& target) const;
