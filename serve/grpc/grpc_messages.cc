@@ -263,26 +263,19 @@ std::optional<MonotonicTime> DeadlineOf(std::chrono::system_clock::time_point de
          std::chrono::duration_cast<MonotonicTime::duration>(left);
 }
 
-Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
-                               const std::string& client, std::optional<MonotonicTime> deadline,
-                               SharedMemory* memory, AnswerForm* form) {
-  InferRequest request;
-  request.model = message.model_name();
-  request.version = message.model_version();
-  request.client = client;
-  request.deadline = deadline;
-  form->id = message.id();
-  const Parameters& parameters = message.parameters();
+namespace {
+
+Status SetParameters(const Parameters& parameters, InferRequest* request, AnswerForm* form) {
   ATOLL_ASSIGN_OR_RETURN(form->raw, Flag(parameters, "binary_data_output", true));
   ATOLL_ASSIGN_OR_RETURN(const bool quantized, Flag(parameters, "atoll_quantized", true));
-  request.real_values = !quantized;
+  request->real_values = !quantized;
   ATOLL_ASSIGN_OR_RETURN(const auto priority, WholeNumber(parameters, "priority"));
   if (priority.has_value()) {
     if (*priority < 0 || *priority > std::numeric_limits<uint32_t>::max()) {
       return InvalidArgument("priority %lld is not from 0 to %u", static_cast<long long>(*priority),
                              std::numeric_limits<uint32_t>::max());
     }
-    request.priority = static_cast<uint32_t>(*priority);
+    request->priority = static_cast<uint32_t>(*priority);
   }
   ATOLL_ASSIGN_OR_RETURN(const auto timeout_us, WholeNumber(parameters, "timeout"));
   if (timeout_us.has_value() && *timeout_us != 0) {
@@ -293,48 +286,69 @@ Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
     }
     const MonotonicTime by = std::chrono::steady_clock::now() +
                              std::chrono::microseconds(std::min(*timeout_us, kMostUs));
-    request.deadline = std::min(by, request.deadline.value_or(by));
+    request->deadline = std::min(by, request->deadline.value_or(by));
   }
-  const bool is_raw = message.raw_input_contents_size() > 0;
+  return {};
+}
+
+// One input. `next_raw` is the next of the raw_input_contents, which those that lie in shared
+// memory have none of.
+Result<InputTensor> InputOf(const inference::ModelInferRequest& message,
+                            const inference::ModelInferRequest::InferInputTensor& from,
+                            SharedMemory* memory, int* next_raw) {
+  InputTensor input;
+  input.name = from.name();
+  const std::optional<DataType> type = ParseDataType(from.datatype());
+  if (!type.has_value()) {
+    return InvalidArgument("input '%.100s' has datatype '%.20s', which is none of the protocol",
+                           from.name().c_str(), from.datatype().c_str());
+  }
+  input.type = *type;
+  input.shape.assign(from.shape().begin(), from.shape().end());
+  ATOLL_ASSIGN_OR_RETURN(const auto region, RegionOf(from.parameters(), from.name()));
+  if (region.has_value()) {
+    if (memory == nullptr) return NoSharedMemory();
+    ATOLL_ASSIGN_OR_RETURN(std::string bytes, memory->Read(*region));
+    const auto owned = std::make_shared<const std::string>(std::move(bytes));
+    input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
+    input.owner = owned;
+    return input;
+  }
+  if (message.raw_input_contents_size() == 0) {
+    auto bytes = std::make_shared<std::vector<uint8_t>>();
+    ATOLL_RETURN_IF_ERROR(BytesOf(from.contents(), *type, from.name(), bytes.get()));
+    input.bytes = *bytes;
+    input.owner = std::move(bytes);
+    return input;
+  }
+  if (from.has_contents() && FieldsOf(from.contents()) > 0) {
+    return InvalidArgument("input '%.100s' has contents beside raw_input_contents",
+                           from.name().c_str());
+  }
+  if (*next_raw == message.raw_input_contents_size()) {
+    return InvalidArgument("there are only %d raw_input_contents for %d inputs", *next_raw,
+                           message.inputs_size());
+  }
+  const std::string& bytes = message.raw_input_contents((*next_raw)++);
+  input.bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+  return input;
+}
+
+}  // namespace
+
+Result<InferRequest> RequestOf(const inference::ModelInferRequest& message,
+                               const std::string& client, std::optional<MonotonicTime> deadline,
+                               SharedMemory* memory, AnswerForm* form) {
+  InferRequest request;
+  request.model = message.model_name();
+  request.version = message.model_version();
+  request.client = client;
+  request.deadline = deadline;
+  form->id = message.id();
+  ATOLL_RETURN_IF_ERROR(SetParameters(message.parameters(), &request, form));
   int next_raw = 0;
-  for (int i = 0; i < message.inputs_size(); ++i) {
-    const auto& from = message.inputs(i);
-    InputTensor input;
-    input.name = from.name();
-    const std::optional<DataType> type = ParseDataType(from.datatype());
-    if (!type.has_value()) {
-      return InvalidArgument("input '%.100s' has datatype '%.20s', which is none of the protocol",
-                             from.name().c_str(), from.datatype().c_str());
-    }
-    input.type = *type;
-    input.shape.assign(from.shape().begin(), from.shape().end());
-    ATOLL_ASSIGN_OR_RETURN(const auto region, RegionOf(from.parameters(), from.name()));
-    if (region.has_value()) {
-      if (memory == nullptr) return NoSharedMemory();
-      ATOLL_ASSIGN_OR_RETURN(std::string bytes, memory->Read(*region));
-      const auto owned = std::make_shared<const std::string>(std::move(bytes));
-      input.bytes = {reinterpret_cast<const uint8_t*>(owned->data()), owned->size()};
-      input.owner = owned;
-      request.inputs.push_back(std::move(input));
-      continue;
-    }
-    if (is_raw) {
-      if (from.has_contents() && FieldsOf(from.contents()) > 0) {
-        return InvalidArgument("input '%.100s' has contents beside raw_input_contents",
-                               from.name().c_str());
-      }
-      if (next_raw == message.raw_input_contents_size()) {
-        return InvalidArgument("there are only %d raw_input_contents for %d inputs", next_raw,
-                               message.inputs_size());
-      }
-      const std::string& bytes = message.raw_input_contents(next_raw++);
-      input.bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
-    } else {
-      auto bytes = std::make_shared<std::vector<uint8_t>>();
-      ATOLL_RETURN_IF_ERROR(BytesOf(from.contents(), *type, from.name(), bytes.get()));
-      input.bytes = *bytes;
-      input.owner = std::move(bytes);
-    }
+  for (const auto& from : message.inputs()) {
+    ATOLL_ASSIGN_OR_RETURN(InputTensor input, InputOf(message, from, memory, &next_raw));
     request.inputs.push_back(std::move(input));
   }
   if (next_raw != message.raw_input_contents_size()) {
