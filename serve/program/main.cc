@@ -97,7 +97,7 @@ struct Options {
   atollserve::FrigateOptions frigate;
 };
 
-int Fail(ExitCode code, const std::string& sentence) {
+ExitCode Fail(ExitCode code, const std::string& sentence) {
   std::fprintf(stderr, "atoll-serve: %s.\n", sentence.c_str());
   return code;
 }
@@ -106,7 +106,8 @@ void LogToStderr(AtollLogSeverity severity, const char* message, void*) {
   if (severity >= ATOLL_LOG_WARNING) std::fprintf(stderr, "atoll-serve: note: %s\n", message);
 }
 
-void AddOptions(CLI::App* app, Options* options) {
+// What is served.
+void AddModelOptions(CLI::App* app, Options* options) {
   app->add_option("--models", options->models,
                   "folder of models: NAME/VERSION/model.tflite, with labels.txt and config.json "
                   "beside the versions");
@@ -121,6 +122,10 @@ void AddOptions(CLI::App* app, Options* options) {
                   "interpreters of each model, which run requests side by side")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
+}
+
+// Where, and what clients may do.
+void AddDoorOptions(CLI::App* app, Options* options) {
   app->add_option("--listen", options->listen,
                   "ADDRESS:PORT or unix:PATH; port 0 is any that is free; repeatable")
       ->allow_extra_args(false)
@@ -139,6 +144,10 @@ void AddOptions(CLI::App* app, Options* options) {
                 "tell the local network where gRPC is, by Avahi; --device grpc:// finds it");
   app->add_flag("--allow-shared-memory", options->allow_shared_memory,
                 "clients on this computer may pass tensors in POSIX shared memory");
+}
+
+// How much of it, and for how long.
+void AddLimitOptions(CLI::App* app, Options* options) {
   app->add_option("--max-body", options->max_body, "bytes of a request to a model, at most")
       ->check(CLI::Range(size_t{1} << 10, size_t{1} << 30))
       ->capture_default_str();
@@ -166,6 +175,10 @@ void AddOptions(CLI::App* app, Options* options) {
                   "seconds for the requests that are under way when it is stopped")
       ->check(CLI::Range(0, 86'400))
       ->capture_default_str();
+}
+
+// Who the server is, and who may come in.
+void AddAccessOptions(CLI::App* app, Options* options) {
   app->add_option("--name", options->name, "what the server says that it is")
       ->capture_default_str();
   app->add_option("--token-file", options->token_file,
@@ -178,24 +191,26 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--serve-name", options->serve_name,
                   "a name by which browsers may call the server; repeatable")
       ->allow_extra_args(false);
-  app->add_option("--zmq", options->frigate.zmq,
+}
+
+void AddFrigateOptions(CLI::App* app, atollserve::FrigateOptions* options) {
+  app->add_option("--zmq", options->zmq,
                   "ipc://PATH or tcp://ADDRESS:PORT: a detector for Frigate's type zmq; repeatable")
       ->allow_extra_args(false);
-  app->add_option("--zmq-model", options->frigate.zmq_model,
+  app->add_option("--zmq-model", options->zmq_model,
                   "file of the model for clients that neither ask for one nor send it");
-  app->add_option("--zmq-folder", options->frigate.zmq_folder,
+  app->add_option("--zmq-folder", options->zmq_folder,
                   "of models that clients send; else below $STATE_DIRECTORY, $XDG_CACHE_HOME or "
                   "~/.cache");
-  app->add_option("--zmq-key", options->frigate.zmq_key,
+  app->add_option("--zmq-key", options->zmq_key,
                   "file with the server's secret key for CURVE: clients of tcp:// need a key then");
-  app->add_option("--zmq-clients", options->frigate.zmq_clients,
-                  "file with their public keys, one a line");
+  app->add_option("--zmq-clients", options->zmq_clients, "file with their public keys, one a line");
   app->add_option(
-         "--deepstack", options->frigate.deepstack,
+         "--deepstack", options->deepstack,
          "ADDRESS:PORT or unix:PATH: the interface of DeepStack, CodeProject.AI and DOODS; "
          "repeatable")
       ->allow_extra_args(false);
-  app->add_option("--detector", options->frigate.detectors,
+  app->add_option("--detector", options->detectors,
                   "NAME=FILE[,LABELS]: a model for --deepstack; the first is for clients that name "
                   "none; repeatable")
       ->allow_extra_args(false);
@@ -252,8 +267,9 @@ atollrt::Result<std::unique_ptr<GrpcServer>> StartGrpc(const Options& options,
 }
 
 // Tells the local network where gRPC is.
-atollrt::Result<std::unique_ptr<atollserve::Announcement>> Announce(
-    const Options& options, const GrpcServer* grpc, const std::string& description) {
+atollrt::Result<std::unique_ptr<atollserve::Announcement>> Publish(const Options& options,
+                                                                   const GrpcServer* grpc,
+                                                                   const std::string& description) {
   if (grpc == nullptr || grpc->port() == 0 || atollserve::IsLocalGrpcAddress(options.grpc)) {
     return atollrt::InvalidArgument(
         "--announce is of a --grpc address that other computers reach, as --grpc 0.0.0.0:8001");
@@ -262,6 +278,36 @@ atollrt::Result<std::unique_ptr<atollserve::Announcement>> Announce(
   gethostname(host, sizeof(host) - 1);
   return atollserve::Announcement::Publish(std::string("Atoll on ") + host,
                                            static_cast<uint16_t>(grpc->port()), description);
+}
+
+bool ServesModels(const Options& options) {
+  return !options.models.empty() || !options.model.empty() || options.control != "none" ||
+         options.share_device;
+}
+
+// kInvalidArgument: --model is not NAME=FILE.
+atollrt::Result<InferenceServerOptions> InferenceOptionsOf(const Options& options) {
+  InferenceServerOptions inference;
+  inference.device = options.device;
+  inference.threads = options.threads;
+  inference.instances = options.instances;
+  inference.model_folder = options.models;
+  for (const std::string& model : options.model) {
+    auto named = atollserve::ParseNamedFile(model);
+    if (!named.has_value()) {
+      return atollrt::InvalidArgument("--model '%s' is not NAME=FILE; see 'atoll-serve --help'",
+                                      model.c_str());
+    }
+    inference.models.push_back(*std::move(named));
+  }
+  inference.control = options.control == "explicit" ? atollserve::ModelControl::kExplicit
+                                                    : atollserve::ModelControl::kNone;
+  inference.share_device = options.share_device;
+  inference.limits.models = options.max_models;
+  inference.limits.model_bytes = options.max_model_bytes;
+  inference.limits.executables = options.max_executables;
+  inference.limits.queue = options.max_queue;
+  return inference;
 }
 
 // Returns when it is asked to stop.
@@ -276,157 +322,177 @@ void AwaitSignal(const sigset_t& signals) {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-int Serve(const Options& options, const sigset_t& signals) {
-  InferenceServerOptions inference_options;
-  inference_options.device = options.device;
-  inference_options.threads = options.threads;
-  inference_options.instances = options.instances;
-  inference_options.model_folder = options.models;
-  for (const std::string& model : options.model) {
-    auto named = atollserve::ParseNamedFile(model);
-    if (!named.has_value()) {
-      return Fail(kUsage, "--model '" + model + "' is not NAME=FILE; see 'atoll-serve --help'");
-    }
-    inference_options.models.push_back(*std::move(named));
-  }
-  const bool has_models = !options.models.empty() || !options.model.empty() ||
-                          options.control != "none" || options.share_device;
-  if (!has_models && !options.frigate.wanted()) {
-    return Fail(
-        kUsage,
-        "there is nothing to serve; give --models FOLDER, --model NAME=FILE, --share-device, "
-        "--zmq ENDPOINT or --deepstack ADDRESS:PORT");
-  }
-  inference_options.control = options.control == "explicit" ? atollserve::ModelControl::kExplicit
-                                                            : atollserve::ModelControl::kNone;
-  inference_options.share_device = options.share_device;
-  inference_options.limits.models = options.max_models;
-  inference_options.limits.model_bytes = options.max_model_bytes;
-  inference_options.limits.executables = options.max_executables;
-  inference_options.limits.queue = options.max_queue;
+// All that serves. What begins something returns kOk, or has said why it cannot.
+class Service {
+ public:
+  explicit Service(const Options& options) : options_(options) {}
 
-  RestOptions rest_options;
-  auto opened = atollserve::OpenAccess({.token_file = options.token_file,
-                                        .token_variable = kTokenVariable,
-                                        .tls = options.tls,
-                                        .insecure = options.insecure,
-                                        .names = options.serve_name});
-  if (!opened.ok()) return Fail(kUsage, opened.status().message());
-  const AccessRule& access = opened->rule;
-  rest_options.access = access;
-  const bool has_tls = opened->tls != nullptr;
-  std::unique_ptr<FrigateFront> frigate;
-  if (options.frigate.wanted()) {
-    auto started = FrigateFront::Start(options.frigate, options.device, options.threads, *opened);
+  ExitCode Run(const sigset_t& signals) {
+    auto inference = InferenceOptionsOf(options_);
+    if (!inference.ok()) return Fail(kUsage, inference.status().message());
+    const bool serves_models = ServesModels(options_);
+    if (!serves_models && !options_.frigate.wanted()) {
+      return Fail(
+          kUsage,
+          "there is nothing to serve; give --models FOLDER, --model NAME=FILE, --share-device, "
+          "--zmq ENDPOINT or --deepstack ADDRESS:PORT");
+    }
+    auto opened = atollserve::OpenAccess({.token_file = options_.token_file,
+                                          .token_variable = kTokenVariable,
+                                          .tls = options_.tls,
+                                          .insecure = options_.insecure,
+                                          .names = options_.serve_name});
+    if (!opened.ok()) return Fail(kUsage, opened.status().message());
+    access_ = *std::move(opened);
+    if (const ExitCode code = BeginFrigate(); code != kOk) return code;
+    if (serves_models) {
+      if (const ExitCode code = BeginModels(*std::move(inference)); code != kOk) return code;
+    }
+    AwaitSignal(signals);
+    Drain();
+    return kOk;
+  }
+
+ private:
+  ExitCode BeginFrigate() {
+    if (!options_.frigate.wanted()) return kOk;
+    auto started =
+        FrigateFront::Start(options_.frigate, options_.device, options_.threads, access_);
     if (!started.ok()) {
       const bool usage = started.code() == atollrt::StatusCode::kInvalidArgument ||
                          started.code() == atollrt::StatusCode::kPermissionDenied;
       return Fail(usage ? kUsage : ExitCodeOf(started.status()), started.status().message());
     }
-    frigate = *std::move(started);
-  }
-  if (!has_models) {
-    AwaitSignal(signals);
-    frigate->Drain(std::chrono::seconds(options.drain_timeout_s));
+    frigate_ = *std::move(started);
     return kOk;
   }
-  std::vector<Listener> listeners;
-  for (const std::string& where : options.listen) {
-    auto listener = atollserve::ListenAt(where);
-    if (!listener.ok()) return Fail(kUsage, listener.status().message());
-    const atollserve::ListenerFacts facts = {
-        .where = listener->name, .local = listener->local, .tls = has_tls};
-    if (const auto status = CheckListener(facts, access); !status.ok()) {
-      return Fail(kUsage, status.message());
+
+  // Takes the addresses before the models are loaded, which may take a while.
+  ExitCode BeginModels(InferenceServerOptions inference_options) {
+    std::vector<Listener> listeners;
+    RestOptions rest_options;
+    if (const ExitCode code = Listen(&listeners, &rest_options); code != kOk) return code;
+    auto inference = InferenceServer::Create(std::move(inference_options));
+    if (!inference.ok()) {
+      return Fail(ExitCodeOf(inference.status()), inference.status().message());
     }
-    rest_options.hosts.push_back(
-        atollserve::HostsOf(listener->address, listener->local, options.serve_name));
-    listeners.push_back(*std::move(listener));
+    inference_ = *std::move(inference);
+    for (const auto& entry : inference_->Index()) {
+      if (entry.state == atollserve::ModelState::kReady) continue;
+      std::fprintf(stderr, "atoll-serve: note: model '%s' is not served: %s\n", entry.name.c_str(),
+                   entry.reason.c_str());
+    }
+    rest_ = std::make_unique<atollserve::Rest>(inference_.get(), std::move(rest_options));
+    HttpLimits limits;
+    limits.connections = options_.max_connections;
+    limits.idle_timeout = std::chrono::seconds(options_.idle_timeout_s);
+    auto http = HttpServer::Start(std::move(listeners), rest_->ServerOptions(limits, access_.tls),
+                                  rest_->Handler());
+    if (!http.ok()) return Fail(kFailure, http.status().message());
+    http_ = *std::move(http);
+    if (const ExitCode code = BeginGrpc(); code != kOk) return code;
+    return Announce();
   }
 
-  if (options.share_device && options.grpc == "none") {
-    return Fail(kUsage, "--share-device is by gRPC, which --grpc none turns off");
-  }
-  if (options.grpc != "none") {
-    const atollserve::ListenerFacts facts = {.where = options.grpc,
-                                             .local = atollserve::IsLocalGrpcAddress(options.grpc),
-                                             .tls = has_tls};
-    if (const auto status = CheckListener(facts, access); !status.ok()) {
-      return Fail(kUsage, status.message());
+  ExitCode Listen(std::vector<Listener>* listeners, RestOptions* rest) const {
+    const bool has_tls = access_.tls != nullptr;
+    for (const std::string& where : options_.listen) {
+      auto listener = atollserve::ListenAt(where);
+      if (!listener.ok()) return Fail(kUsage, listener.status().message());
+      const atollserve::ListenerFacts facts = {
+          .where = listener->name, .local = listener->local, .tls = has_tls};
+      if (const auto status = CheckListener(facts, access_.rule); !status.ok()) {
+        return Fail(kUsage, status.message());
+      }
+      rest->hosts.push_back(
+          atollserve::HostsOf(listener->address, listener->local, options_.serve_name));
+      listeners->push_back(*std::move(listener));
     }
+    if (options_.share_device && options_.grpc == "none") {
+      return Fail(kUsage, "--share-device is by gRPC, which --grpc none turns off");
+    }
+    if (options_.grpc != "none") {
+      const atollserve::ListenerFacts facts = {
+          .where = options_.grpc,
+          .local = atollserve::IsLocalGrpcAddress(options_.grpc),
+          .tls = has_tls};
+      if (const auto status = CheckListener(facts, access_.rule); !status.ok()) {
+        return Fail(kUsage, status.message());
+      }
+    }
+    rest->access = access_.rule;
+    rest->name = options_.name;
+    rest->allow_shared_memory = options_.allow_shared_memory;
+    rest->body_bytes = options_.max_body;
+    rest->model_bytes = options_.max_model_bytes;
+    return kOk;
   }
 
-  auto inference = InferenceServer::Create(std::move(inference_options));
-  if (!inference.ok()) {
-    Fail(kFailure, inference.status().message());
-    return ExitCodeOf(inference.status());
-  }
-  for (const auto& entry : (*inference)->Index()) {
-    if (entry.state == atollserve::ModelState::kReady) continue;
-    std::fprintf(stderr, "atoll-serve: note: model '%s' is not served: %s\n", entry.name.c_str(),
-                 entry.reason.c_str());
-  }
-  rest_options.name = options.name;
-  rest_options.allow_shared_memory = options.allow_shared_memory;
-  rest_options.body_bytes = options.max_body;
-  rest_options.model_bytes = options.max_model_bytes;
-  atollserve::Rest rest(inference->get(), std::move(rest_options));
-  HttpLimits limits;
-  limits.connections = options.max_connections;
-  limits.idle_timeout = std::chrono::seconds(options.idle_timeout_s);
-  auto server = HttpServer::Start(std::move(listeners), rest.ServerOptions(limits, opened->tls),
-                                  rest.Handler());
-  if (!server.ok()) return Fail(kFailure, server.status().message());
-  std::unique_ptr<GrpcServer> grpc;
-  if (options.grpc != "none") {
-    auto started = StartGrpc(options, access, rest.memory(), inference->get());
+  ExitCode BeginGrpc() {
+    if (options_.grpc == "none") return kOk;
+    auto started = StartGrpc(options_, access_.rule, rest_->memory(), inference_.get());
+    if (started.ok()) {
+      grpc_ = *std::move(started);
+      return kOk;
+    }
     // What nobody asked for may be missing, and another server may have its place.
-    const atollrt::StatusCode code = started.status().code();
-    const bool is_missing = code == atollrt::StatusCode::kUnsupported;
-    if (!started.ok() && (options.grpc != kGrpcAddress || options.share_device)) {
+    if (options_.grpc != kGrpcAddress || options_.share_device) {
       return Fail(kFailure, started.status().message());
     }
-    if (!started.ok() && !is_missing) {
+    if (started.code() != atollrt::StatusCode::kUnsupported) {
       std::fprintf(stderr,
                    "atoll-serve: note: without gRPC: %s; --grpc ADDRESS:PORT chooses another\n",
                    started.status().message().c_str());
     }
-    if (started.ok()) grpc = *std::move(started);
+    return kOk;
   }
-  const AtollDeviceInfo device = (*inference)->device();
-  for (const Listener& listener : (*server)->listeners()) {
-    std::printf("%s at %s\n", device.description, UrlOf(listener, has_tls).c_str());
-  }
-  if (grpc != nullptr) {
-    const std::string where =
-        grpc->port() == 0
-            ? options.grpc
-            : options.grpc.substr(0, options.grpc.rfind(':') + 1) + std::to_string(grpc->port());
-    std::printf("gRPC at %s%s\n", where.c_str(),
-                options.share_device ? ", which shares the device" : "");
-  }
-  std::unique_ptr<atollserve::Announcement> announcement;
-  if (options.announce) {
-    auto published = Announce(options, grpc.get(), device.description);
+
+  // Says on stdout where models are served, and tells the local network if it is wanted.
+  ExitCode Announce() {
+    const AtollDeviceInfo device = inference_->device();
+    for (const Listener& listener : http_->listeners()) {
+      std::printf("%s at %s\n", device.description,
+                  UrlOf(listener, access_.tls != nullptr).c_str());
+    }
+    if (grpc_ != nullptr) {
+      const std::string where = grpc_->port() == 0
+                                    ? options_.grpc
+                                    : options_.grpc.substr(0, options_.grpc.rfind(':') + 1) +
+                                          std::to_string(grpc_->port());
+      std::printf("gRPC at %s%s\n", where.c_str(),
+                  options_.share_device ? ", which shares the device" : "");
+    }
+    if (!options_.announce) return kOk;
+    auto published = Publish(options_, grpc_.get(), device.description);
     if (!published.ok()) return Fail(kFailure, published.status().message());
-    announcement = *std::move(published);
+    announcement_ = *std::move(published);
+    return kOk;
   }
-  AwaitSignal(signals);
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_timeout_s);
-  const auto left = [&] {
-    return std::max(
-        std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now()),
-        milliseconds(0));
-  };
-  (*server)->Drain(std::chrono::seconds(options.drain_timeout_s));
-  if (grpc != nullptr) grpc->Drain(left());
-  (*inference)->Drain(left());
-  if (frigate != nullptr) frigate->Drain(left());
-  grpc.reset();
-  server->reset();
-  return kOk;
-}
+
+  // All together have as long as the options say.
+  void Drain() {
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::seconds(options_.drain_timeout_s);
+    const auto left = [&] {
+      return std::max(
+          std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now()),
+          milliseconds(0));
+    };
+    if (http_ != nullptr) http_->Drain(left());
+    if (grpc_ != nullptr) grpc_->Drain(left());
+    if (inference_ != nullptr) inference_->Drain(left());
+    if (frigate_ != nullptr) frigate_->Drain(left());
+  }
+
+  const Options& options_;
+  atollserve::Access access_;
+  std::unique_ptr<FrigateFront> frigate_;
+  std::unique_ptr<InferenceServer> inference_;
+  std::unique_ptr<atollserve::Rest> rest_;
+  std::unique_ptr<atollserve::Announcement> announcement_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<GrpcServer> grpc_;
+};
 
 }  // namespace
 
@@ -450,12 +516,16 @@ int main(int argc, char** argv) {
                "atoll-serve");
   app.set_version_flag("--version", std::string("atoll-serve ") + AtollVersion());
   app.footer(kFooter);
-  AddOptions(&app, &options);
+  AddModelOptions(&app, &options);
+  AddDoorOptions(&app, &options);
+  AddLimitOptions(&app, &options);
+  AddAccessOptions(&app, &options);
+  AddFrigateOptions(&app, &options.frigate);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return Fail(kUsage, std::string(error.what()) + "; see 'atoll-serve --help'");
   }
-  return Serve(options, signals);
+  return Service(options).Run(signals);
 }
