@@ -46,7 +46,6 @@ class OnnxNodeImport {
   Result<Dims> IntegersOf(const char* attribute, size_t position, int64_t since,
                           Dims fallback) const;
   Result<std::vector<float>> FloatsAt(size_t position, const char* what) const;
-  bool all_constant() const;
   // Whether nothing else reads input `position`, which no other name has, either.
   bool OnlyReader(size_t position) const;
 
