@@ -17,7 +17,6 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
-#include <ctime>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -49,87 +48,7 @@ constexpr int64_t kLingerNs = 5 * kNsPerSecond;
 constexpr timeval kAcceptPause = {.tv_sec = 0, .tv_usec = 100'000};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-constexpr std::array<std::pair<int, const char*>, 21> kReasons = {{
-    {200, "OK"},
-    {204, "No Content"},
-    {400, "Bad Request"},
-    {401, "Unauthorized"},
-    {403, "Forbidden"},
-    {404, "Not Found"},
-    {405, "Method Not Allowed"},
-    {408, "Request Timeout"},
-    {411, "Length Required"},
-    {413, "Content Too Large"},
-    {414, "URI Too Long"},
-    {415, "Unsupported Media Type"},
-    {417, "Expectation Failed"},
-    {421, "Misdirected Request"},
-    {429, "Too Many Requests"},
-    {431, "Request Header Fields Too Large"},
-    {500, "Internal Server Error"},
-    {501, "Not Implemented"},
-    {503, "Service Unavailable"},
-    {504, "Gateway Timeout"},
-    {505, "HTTP Version Not Supported"},
-}};
-
 int64_t Ns(std::chrono::milliseconds time) { return time.count() * kNsPerMs; }
-
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-bool EqualsIgnoringCase(std::string_view text, std::string_view lower) {
-  return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(),
-                                                   [](char a, char b) { return Lower(a) == b; });
-}
-
-// RFC 9110, section 5.6.2; of a name in small letters.
-bool IsToken(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
-  });
-}
-
-int HexValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (Lower(c) >= 'a' && Lower(c) <= 'f') return Lower(c) - 'a' + 10;
-  return -1;
-}
-
-}  // namespace
-
-const char* HttpReason(int status) {
-  for (const auto& [code, reason] : kReasons) {
-    if (code == status) return reason;
-  }
-  return "Unknown";
-}
-
-std::optional<std::string> DecodePercent(std::string_view text) {
-  std::string decoded;
-  decoded.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      decoded += text[i];
-      continue;
-    }
-    const int high = i + 2 < text.size() ? HexValue(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? HexValue(text[i + 2]) : -1;
-    if (high < 0 || low < 0) return std::nullopt;
-    decoded += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return decoded;
-}
-
-std::string_view HttpRequest::Header(std::string_view name) const {
-  for (const auto& [key, value] : headers) {
-    if (key == name) return value;
-  }
-  return {};
-}
-
-namespace {
 
 // Answers on their way to the server's thread. Outlives the server as long as somebody may answer.
 struct Outbox {
@@ -752,7 +671,7 @@ class Server : public HttpServer {
       headers.emplace_back();
     }
     connection->in_value = false;
-    for (const char c : text) headers.back().first += Lower(c);
+    for (const char c : text) headers.back().first += LowerOf(c);
     return 0;
   }
   int OnHeaderValue(Connection* connection, std::string_view text) {
@@ -772,32 +691,9 @@ class Server : public HttpServer {
     if (parser.http_major != 1) {
       return RefuseLater(connection, 505, "This server speaks HTTP/1.1 and HTTP/1.0.");
     }
-    if (!request.path.starts_with('/')) {
-      return RefuseLater(connection, 400,
-                         "The target of a request is a path that begins with \"/\".");
+    if (const Status head = CompleteHead(parser.http_minor == 0, &request); !head.ok()) {
+      return RefuseLater(connection, 400, head.message());
     }
-    // http_parser lets spaces and bytes beyond ASCII pass, depending on how it was built.
-    if (!std::all_of(request.path.begin(), request.path.end(),
-                     [](char c) { return c > ' ' && c < 0x7f; })) {
-      return RefuseLater(connection, 400,
-                         "The path has characters that do not belong there; write %XX instead.");
-    }
-    if (!std::all_of(request.headers.begin(), request.headers.end(),
-                     [](const auto& header) { return IsToken(header.first); })) {
-      return RefuseLater(connection, 400, "A header is a name, a colon and a value.");
-    }
-    const size_t mark =
-        std::min({request.path.find('?'), request.path.find('#'), request.path.size()});
-    if (mark < request.path.size() && request.path[mark] == '?') {
-      request.query = request.path.substr(mark + 1);
-    }
-    request.path.resize(mark);
-    const auto hosts = std::count_if(request.headers.begin(), request.headers.end(),
-                                     [](const auto& header) { return header.first == "host"; });
-    if (hosts > 1 || (hosts == 0 && parser.http_minor > 0)) {
-      return RefuseLater(connection, 400, Format("A request has one Host header, not %td.", hosts));
-    }
-    JoinRepeated(&request.headers);
     DescribeCertificate(connection);
     request.peer = connection->peer;
     const std::string_view encoding = request.Header("content-encoding");
@@ -845,21 +741,6 @@ class Server : public HttpServer {
       [[maybe_unused]] const ssize_t sent =
           send(connection->socket.get(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL);
     }
-  }
-
-  static void JoinRepeated(HttpHeaders* headers) {
-    HttpHeaders joined;
-    for (auto& [name, value] : *headers) {
-      const auto found =
-          std::find_if(joined.begin(), joined.end(),
-                       [&, &key = name](const auto& header) { return header.first == key; });
-      if (found == joined.end()) {
-        joined.emplace_back(std::move(name), std::move(value));
-      } else {
-        found->second += ", " + value;
-      }
-    }
-    *headers = std::move(joined);
   }
 
   static void DescribeCertificate(Connection* connection) {
@@ -910,21 +791,6 @@ class Server : public HttpServer {
             .content_type = "text/plain; charset=utf-8",
             .body = sentence + "\n",
             .headers = {}};
-  }
-
-  static std::string FormatHead(const HttpAnswer& answer, bool keep_alive) {
-    char date[64];
-    const std::time_t now = std::time(nullptr);
-    std::tm utc{};
-    gmtime_r(&now, &utc);
-    std::strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    std::string text = Format("HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Length: %zu\r\n",
-                              answer.status, HttpReason(answer.status), date, answer.body.size());
-    if (!answer.content_type.empty()) text += "Content-Type: " + answer.content_type + "\r\n";
-    for (const auto& [name, value] : answer.headers) text += name + ": " + value + "\r\n";
-    text += keep_alive ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
-    text += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\r\n";
-    return text;
   }
 
   // An answer in the place of the handler's, and the last one: what else comes is not looked at.

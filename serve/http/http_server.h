@@ -29,48 +29,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "atoll/status.h"
 #include "serve/access/listener.h"
 #include "serve/access/tls.h"
+#include "serve/http/http_message.h"
 
 namespace atollserve {
-
-using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
-
-// Who is at the other end.
-struct HttpPeer {
-  std::string address;               // numeric; "unix"
-  int port = 0;                      // 0: a unix socket
-  std::optional<uint32_t> uid = {};  // of a unix socket: whose process it is
-  size_t listener = 0;               // among HttpServer::listeners(), where it came in
-  bool local = false;                // which is a loopback address or a unix socket
-  bool tls = false;
-  // The subject of the client's certificate, which the client CA has signed; "": there is none.
-  std::string certificate = {};
-};
-
-struct HttpRequest {
-  std::string method;   // "GET"
-  std::string path;     // begins with '/'; not decoded, without '?' and what follows
-  std::string query;    // what follows '?', not decoded
-  HttpHeaders headers;  // names in small letters, each once: what came several times has commas
-  std::string body;
-  HttpPeer peer;
-
-  // The value of a header, its name in small letters; "" if it is not there.
-  std::string_view Header(std::string_view name) const;
-};
-
-struct HttpAnswer {
-  int status = 200;
-  std::string content_type = "application/json";  // "": no such header
-  std::string body = {};
-  HttpHeaders headers = {};  // further ones, as they shall be sent; no CR or LF in them
-};
 
 // The one answer to a request. Copies are the same; when the last one goes and nothing was sent,
 // the client gets 500. Any thread, also when the server has gone.
@@ -147,11 +113,5 @@ class HttpServer {
   int port() const { return listeners()[0].port; }
   virtual HttpCounts counts() const = 0;
 };
-
-// "Not Found"
-const char* HttpReason(int status);
-
-// What `text` stands for when %XX are decoded; nullopt if one is broken.
-std::optional<std::string> DecodePercent(std::string_view text);
 
 }  // namespace atollserve
