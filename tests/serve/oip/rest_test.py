@@ -599,7 +599,7 @@ class Hostile(RestTest):
             {"name": "image", "shape": [1, 28, 28, 1], "datatype": "INT8",
              "parameters": {"binary_data_size": 784}}]}).encode() + bytes(784)]
         connection = server.connect()
-        for i in range(2000 * int(os.environ.get("ATOLL_TEST_SCALE", "1"))):
+        for i in range(int(2000 * float(os.environ.get("ATOLL_TEST_SCALE", "1")))):
             text = bytearray(texts[i % 2])
             for _ in range(rng.randrange(1, 4)):
                 at = rng.randrange(len(text))
@@ -661,62 +661,93 @@ class Load(RestTest):
     def active(self, server):
         return [one["running"] for one in server.get("/state").json()["active"]]
 
+    def at_once(self, server, pool, count, ask):
+        """Futures of `count` requests that the server has at the same time. It may have answered the first before it
+        reads the last: then all are sent again."""
+        asked = []
+
+        def are_there():
+            if all(one.done() for one in asked):
+                asked[:] = [pool.submit(ask) for _ in range(count)]
+            return len(self.active(server)) == count
+        self.wait_for(are_there, f"{count} requests at once")
+        return asked
+
     def test_deadlines(self):
         server, raw, info = self.slow("--max-queue", 8)
         text = {"inputs": [{**info, "parameters": {"binary_data_size": len(raw)}}]}
+
+        def ask(timeout_us=0):
+            return server.infer("slow", {**text, "parameters": {"timeout": timeout_us}}, raw)
         begun = time.monotonic()
-        self.assertEqual(server.infer("slow", text, raw).status, 200)  # now it knows how long it takes
-        # As long as one of them takes is far too short behind six of them, and has not passed when the server reads it.
-        behind = {**text, "parameters": {"timeout": int((time.monotonic() - begun) * 1e6)}}
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            waiting = [pool.submit(server.infer, "slow", text, raw) for _ in range(6)]
-            self.wait_for(lambda: len(self.active(server)) == 6, "six requests")
-            refused = server.infer("slow", behind, raw)
-            self.check(refused, 503, "error", "busy")
-            self.assertGreaterEqual(int(refused.headers["Retry-After"]), 1)
-            self.assertEqual({one.result().status for one in waiting}, {200})
+        self.assertEqual(ask().status, 200)  # now it knows how long it takes
+        once_us = int((time.monotonic() - begun) * 1e6)
+
+        def is_refused():
+            """As long as one takes is far too short behind six, unless they are done when the server reads it."""
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                waiting = self.at_once(server, pool, 6, ask)
+                behind = ask(once_us)
+                self.assertEqual({one.result().status for one in waiting}, {200})
+            if behind.status != 503:
+                return False
+            self.check(behind, 503, "error", "busy")
+            self.assertGreaterEqual(int(behind.headers["Retry-After"]), 1)
+            return True
+        self.wait_for(is_refused, "a refusal of what cannot be in time")
         # Alone, but too short for the model: it is refused at once, or its time is over in the middle.
-        late = server.infer("slow", {**text, "parameters": {"timeout": 1}}, raw)
+        late = ask(1)
         self.assertIn(late.status, (503, 504), late.body)
-        self.assertEqual(server.infer("slow", {**text, "parameters": {"timeout": 10**9}}, raw).status, 200)
+        self.assertEqual(ask(10**9).status, 200)
 
     def test_a_full_queue(self):
         server, raw, _ = self.slow("--max-queue", 2)
 
-        def ask(_):
+        def ask(*_):
             return server.ask("POST", "/v2/models/slow/infer", raw, {LENGTH: "0"})
-        with concurrent.futures.ThreadPoolExecutor(12) as pool:
-            first = pool.submit(ask, None)
-            self.wait_for(lambda: self.active(server) == [True], "the first to run")
-            answers = [*pool.map(ask, range(11)), first.result()]
-        codes = [answer.status for answer in answers]
-        self.assertEqual(set(codes), {200, 503})
-        self.assertGreaterEqual(codes.count(200), 3)
-        for answer in answers:
-            self.assertEqual("Retry-After" in answer.headers, answer.status == 503)
+
+        def is_full():
+            """Twelve at once are too many, unless some are done before the others come."""
+            with concurrent.futures.ThreadPoolExecutor(12) as pool:
+                first = self.at_once(server, pool, 1, ask)
+                answers = [*pool.map(ask, range(11)), first[0].result()]
+            codes = [answer.status for answer in answers]
+            self.assertLessEqual(set(codes), {200, 503})
+            self.assertGreaterEqual(codes.count(200), 3)
+            for answer in answers:
+                self.assertEqual("Retry-After" in answer.headers, answer.status == 503)
+            return 503 in codes
+        self.wait_for(is_full, "a refusal by a full queue")
 
     def test_who_goes_is_not_computed_for(self):
         server, raw, _ = self.slow()
-        clients = []
-        for _ in range(4):
-            client = server.socket()
-            client.sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\n" + LENGTH.encode() +
-                           b": 0\r\nContent-Length: " + str(len(raw)).encode() + b"\r\n\r\n" + raw)
-            clients.append(client)
-        self.wait_for(lambda: len(self.active(server)) == 4, "four requests")
-        for client in clients[1:]:
-            client.close()
-        self.wait_for(lambda: self.statistics(server)["inference_stats"]["fail"]["count"] == 3, "three cancelled")
-        self.assertTrue(clients[0].recv(100).startswith(b"HTTP/1.1 200 "))
-        self.assertEqual(self.statistics(server)["inference_stats"]["success"]["count"], 1)
-        clients[0].close()
+        request = (b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\n" + LENGTH.encode() +
+                   b": 0\r\nContent-Length: " + str(len(raw)).encode() + b"\r\n\r\n" + raw)
+
+        def counts():
+            stats = self.statistics(server)["inference_stats"]
+            return stats["success"]["count"], stats["fail"]["count"]
+
+        def are_cancelled():
+            """Of four, three go; whether none of them had been computed by then."""
+            good, bad = counts()
+            clients = [server.socket() for _ in range(4)]
+            for client in clients:
+                client.sendall(request)
+            self.wait_for(lambda: len(self.active(server)) == 4 or counts() != (good, bad), "four requests")
+            for client in clients[1:]:
+                client.close()
+            self.assertTrue(clients[0].recv(100).startswith(b"HTTP/1.1 200 "))
+            clients[0].close()
+            self.wait_for(lambda: sum(counts()) >= good + bad + 4, "the end of all four")
+            return counts() == (good + 1, bad + 3)
+        self.wait_for(are_cancelled, "three requests that are not computed")
 
     def test_sigterm_finishes_what_is_under_way(self):
         server, raw, _ = self.slow()
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            waiting = [pool.submit(server.ask, "POST", "/v2/models/slow/infer", raw, {LENGTH: "0"})
-                       for _ in range(3)]
-            self.wait_for(lambda: len(self.active(server)) == 3, "three requests")
+            waiting = self.at_once(server, pool, 3, lambda: server.ask(
+                "POST", "/v2/models/slow/infer", raw, {LENGTH: "0"}))
             self.assertEqual(server.stop(), 0)
             self.assertEqual([one.result().status for one in waiting], [200] * 3)
 
