@@ -405,10 +405,14 @@ class Page(CameraTest):
             self.assertLess(time.monotonic(), deadline)
         code, sentence = self.get(port, "/stream.mjpg")
         self.assertEqual(code, 503, sentence)
-        before = json.loads(self.get(port, "/api/status")[1])["frames"]["processed"]
-        time.sleep(2)
-        after = json.loads(self.get(port, "/api/status")[1])["frames"]["processed"]
-        self.assertGreater(after, before)
+        def processed():
+            return json.loads(self.get(port, "/api/status")[1])["frames"]["processed"]
+        # More frames than the sockets of viewers who read nothing can take.
+        end = processed() + 50
+        deadline = time.monotonic() + 60
+        while processed() < end:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
         report = self.stop(process)
         self.assertLessEqual(report["dropped"], 2)  # what waited when the signal came
         self.assertEqual(report["failed"], 0)
@@ -530,7 +534,7 @@ class Memory(CameraTest):
         stream = b"".join(good[i % 10] if i % 50 else good[0][:len(good[0]) // 2]
                           for i in range(1000))
         process = self.start(*FASHION, "--source", self.file("f.mjpeg", stream), "--loop", "--fps",
-                             "0", "--policy", "every", "--frames", count, "--serve", ":0")
+                             "0", "--policy", "every", "--serve", ":0")
         port = int(re.search(r":(\d+)/", process.stderr.readline().decode())[1])
         threading.Thread(target=process.stderr.read, daemon=True).start()
         viewer = socket.create_connection(("127.0.0.1", port), 30)
@@ -546,23 +550,17 @@ class Memory(CameraTest):
 
         threading.Thread(target=watch, daemon=True).start()
         sizes = []  # by frames captured
-        while process.poll() is None:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            try:
-                connection.request("GET", "/api/status")
-                captured = json.loads(connection.getresponse().read())["frames"]["captured"]
-                status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-            except (OSError, http.client.HTTPException):
-                break
-            finally:
-                connection.close()
+        warm = []
+        while len(warm) < 10 or sizes[-1][0] < count:
+            captured = json.loads(self.get(port, "/api/status")[1])["frames"]["captured"]
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
             sizes.append((captured, int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])))
+            warm = [size for captured, size in sizes if captured >= count // 10]
             time.sleep(0.05)
-        report = json.loads(process.stdout.read())
-        self.assert_accounted(report)
-        self.assertEqual(report["failed"], count // 50)
-        warm = [size for captured, size in sizes if captured >= count // 10]
-        self.assertGreater(len(warm), 5)
+        report = self.stop(process)
+        damaged = (report["captured"] + 49) // 50
+        self.assertLessEqual(report["failed"], damaged)
+        self.assertGreaterEqual(report["failed"] + report["dropped"], damaged)
         print(f"{report['captured']} frames; RSS {warm[0]} kB, at most {max(warm)} kB, "
               f"{warm[-1]} kB in the end")
         self.assertLess(max(warm) - warm[0], 1024)

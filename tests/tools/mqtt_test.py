@@ -117,7 +117,8 @@ class MqttTest(CommandTest):
 
         def wait_for_results(size):
             end = frames.stat().st_size + size
-            wait_for(f"{size} bytes of results", lambda: frames.stat().st_size > end)
+            while (now := frames.stat().st_size) <= end:
+                wait_for("more results", lambda: frames.stat().st_size > now)
 
         broker.send_signal(signal.SIGSTOP)
         wait_for_results(2_000_000)  # what the sockets take
