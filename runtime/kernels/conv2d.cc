@@ -8,6 +8,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/conv_shape.h"
+#include "runtime/kernels/quantization/kept_fits.h"
 
 namespace atollrt {
 namespace {
@@ -79,6 +80,15 @@ std::optional<NearFilter> NearFilterOf(const Conv2DParams& params) {
 
 }  // namespace
 
+bool KeepsFits(const OutputStage& output, FitFloatColumn fit) {
+  return fit != nullptr && output.mode == RequantizeMode::kFixedPoint && !output.channels.empty();
+}
+
+FixedPointColumn ColumnOf(const Conv2DParams& params, int32_t channel, const WeightSums& sums) {
+  return ColumnOf(params.output.channels[channel], sums, params.input_type, params.input_zero_point,
+                  params.output.zero_point, params.output.clamp);
+}
+
 Conv2DParams With(const NearFilter& near, Conv2DParams params) {
   params.shape = near.shape;
   params.weights = near.weights.data();
@@ -104,18 +114,18 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
   std::memset(pad_pixel, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
   conv.blocks_ = ConvBlocks(s, params.input_type, conv.kernel_, pad_pixel);
 
-  PackedWeightsReader packed(params.packed_weights);
-  if (packed.Expect(PackedFor(params, *conv.kernel_, conv.blocks_))) {
-    ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, &packed));
-  }
+  bool has_fits = false;
+  auto wanted = PackedFor(params, *conv.kernel_, conv.blocks_);
+  auto packed = PackedWeightsReader::Open(params.packed_weights, wanted, &has_fits);
+  if (packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, &packed, has_fits));
   conv.uses_packed_weights_ = packed.ok();
-  if (!packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, nullptr));
+  if (!packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, nullptr, false));
   conv.params_.weights = nullptr;
   conv.params_.output.channels = {};
   return conv;
 }
 
-Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packed) {
+Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packed, bool has_fits) {
   const ConvShape& s = params.shape;
   const int32_t group_out = s.output_c / s.groups;
   const size_t columns_bytes =
@@ -130,6 +140,10 @@ Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packe
     columns_.push_back(OutputColumns::In(
         columns_memory_.data() + static_cast<size_t>(group) * columns_bytes, group_out,
         params.output.mode, params.output.zero_point, params.output.clamp, kernel_->fit));
+    if (has_fits) {
+      columns_.back().kept_fits =
+          packed->NextBlock(static_cast<uint64_t>(group_out) * kKeptFitBytes);
+    }
     for (int32_t c = 0; c < group_out; ++c) {
       const int32_t channel = group * group_out + c;
       columns_.back().Set(c, params.output.channels[channel],
@@ -152,12 +166,20 @@ std::vector<uint8_t> Conv2D::PackWeights(const Conv2DParams& params, CpuFeatures
   const GemmKernel& kernel = ChooseGemm(features);
   const ConvBlocks blocks(params.shape, params.input_type, &kernel, nullptr);
   const int32_t group_out = params.shape.output_c / params.shape.groups;
+  const bool has_fits = KeepsFits(params.output, kernel.fit);
   PackedWeightsWriter writer;
-  writer.Add(PackedFor(params, kernel, blocks));
+  auto packed_for = PackedFor(params, kernel, blocks);
+  if (has_fits) packed_for[0] |= kWithFits;
+  writer.Add(packed_for);
   for (int32_t group = 0; group < params.shape.groups; ++group) {
+    std::vector<FixedPointColumn> columns;
     for (int32_t c = 0; c < group_out; ++c) {
-      writer.Add(SumChannel(params, group * group_out + c));
+      const int32_t channel = group * group_out + c;
+      const WeightSums sums = SumChannel(params, channel);
+      writer.Add(sums);
+      if (has_fits) columns.push_back(ColumnOf(params, channel, sums));
     }
+    if (has_fits) writer.AddFits(kernel.fit, columns);
     PackedRhs::Save(kernel, GroupWeights(params, blocks, group), &writer);
   }
   return writer.Finish();

@@ -51,6 +51,11 @@ struct Conv2DParams {
   OutputStage output;
 };
 
+// Whether packed weights for kernels with this `fit` keep what it finds.
+bool KeepsFits(const OutputStage& output, FitFloatColumn fit);
+// For fixed-point output stages.
+FixedPointColumn ColumnOf(const Conv2DParams& params, int32_t channel, const WeightSums& sums);
+
 // With the filter that is left of theirs, which must outlive the result.
 Conv2DParams With(const NearFilter& near, Conv2DParams params);
 
@@ -88,7 +93,8 @@ class Conv2D {
  private:
   // What depends on the weights: packs them, or takes what `packed` has, if it is not nullptr; good
   // for nothing if that has failed.
-  Status SetWeights(const Conv2DParams& params, PackedWeightsReader* packed);
+  // `packed` may be nullptr; `has_fits`: these have float forms, too.
+  Status SetWeights(const Conv2DParams& params, PackedWeightsReader* packed, bool has_fits);
   // What one task computes: some output pixels of all images, of some of the columns of each group.
   struct Part {
     ConvBlocks::Input input;

@@ -5,6 +5,7 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/quantization/kept_fits.h"
 
 namespace atollrt {
 namespace {
@@ -24,6 +25,16 @@ void PackedWeightsWriter::Add(uint32_t number) {
 void PackedWeightsWriter::Add(const WeightSums& sums) {
   Add(static_cast<uint32_t>(sums.sum));
   Add(static_cast<uint32_t>(std::min<int64_t>(sums.absolute, INT32_MAX)));
+}
+
+void PackedWeightsWriter::AddFits(FitFloatColumn fit, std::span<const FixedPointColumn> columns) {
+  uint8_t* bytes = AddBlock(columns.size() * kKeptFitBytes);
+  FittedColumn fitted;
+  for (const FixedPointColumn& column : columns) {
+    fitted = {column, fit(column, fitted)};
+    KeepFit(fitted, bytes);
+    bytes += kKeptFitBytes;
+  }
 }
 
 uint8_t* PackedWeightsWriter::AddBlock(uint64_t bytes) {
@@ -51,6 +62,18 @@ PackedWeightsReader::PackedWeightsReader(std::span<const uint8_t> bytes) {
   if (!ok_) return;
   numbers_ = bytes.subspan(kHeaderBytes, end - kHeaderBytes);
   blocks_ = bytes.subspan(std::min(AlignUp(end, Buffer::kAlignment), bytes.size()));
+}
+
+PackedWeightsReader PackedWeightsReader::Open(std::span<const uint8_t> bytes,
+                                              std::span<uint32_t> wanted, bool* has_fits) {
+  const uint32_t kind = wanted[0];
+  for (const bool with_fits : {true, false}) {
+    wanted[0] = with_fits ? kind | kWithFits : kind;
+    PackedWeightsReader reader(bytes);
+    *has_fits = with_fits;
+    if (reader.Expect(wanted) || !with_fits) return reader;
+  }
+  return PackedWeightsReader({});
 }
 
 uint32_t PackedWeightsReader::Next() {

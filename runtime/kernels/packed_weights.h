@@ -24,6 +24,10 @@ namespace atollrt {
 // overflow with -128.
 enum class PackedWeightsKind : uint32_t { kConv2D = 1, kDepthwiseConv2D = 2, kNarrowConv2D = 3 };
 
+// Added to the kind where float forms of the output stage are kept, too (kept_fits.h): for each
+// group of output channels a block of them, before those of weights.
+inline constexpr uint32_t kWithFits = 0x100;
+
 class PackedWeightsWriter {
  public:
   PackedWeightsWriter();
@@ -33,6 +37,8 @@ class PackedWeightsWriter {
   }
   // Two numbers: sums matter in 32 bits, absolute ones up to 2^31, and beyond it nothing does.
   void Add(const WeightSums& sums);
+  // A block of what `fit` finds for these columns.
+  void AddFits(FitFloatColumn fit, std::span<const FixedPointColumn> columns);
   // Zeroed; valid until the next call.
   uint8_t* AddBlock(uint64_t bytes);
   // Nothing may be added afterwards.
@@ -47,6 +53,11 @@ class PackedWeightsReader {
  public:
   // No bytes, bytes of another form, or not aligned to 64: all that is read fails.
   explicit PackedWeightsReader(std::span<const uint8_t> bytes);
+
+  // Packed weights for `wanted`, whose first number is the kind without kWithFits; `*has_fits` says
+  // whether those have it. Not ok() if these are others.
+  static PackedWeightsReader Open(std::span<const uint8_t> bytes, std::span<uint32_t> wanted,
+                                  bool* has_fits);
 
   // 0 after the last number; reading then has failed.
   uint32_t Next();

@@ -8,6 +8,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/conv_shape.h"
 #include "runtime/kernels/packed_weights.h"
+#include "runtime/kernels/quantization/kept_fits.h"
 
 namespace atollrt {
 namespace {
@@ -70,10 +71,12 @@ Result<DepthwiseConv2D> DepthwiseConv2D::Prepare(const DepthwiseConv2DParams& pa
     ATOLL_ASSIGN_OR_RETURN(conv.conv_, Conv2D::Prepare(ConvParams(params, &weights), features));
     return conv;
   }
-  PackedWeightsReader packed(params.packed_weights);
-  if (packed.Expect(conv.PackedFor())) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, &packed));
+  bool has_fits = false;
+  auto wanted = conv.PackedFor();
+  auto packed = PackedWeightsReader::Open(params.packed_weights, wanted, &has_fits);
+  if (packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, &packed, has_fits));
   conv.uses_packed_weights_ = packed.ok();
-  if (!packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, nullptr));
+  if (!packed.ok()) ATOLL_RETURN_IF_ERROR(conv.SetWeights(params, nullptr, false));
   if (conv.CanRunRows()) {
     conv.by_rows_ = true;
     ATOLL_ASSIGN_OR_RETURN(conv.pad_line_, Buffer::Allocate(static_cast<size_t>(conv.RowColumns()) *
@@ -97,10 +100,17 @@ std::vector<uint8_t> DepthwiseConv2D::PackWeights(const DepthwiseConv2DParams& p
   DepthwiseConv2D conv;
   conv.SetMeasures(params, features);
   PackedWeightsWriter writer;
-  writer.Add(conv.PackedFor());
+  const bool has_fits = KeepsFits(params.output, conv.kernel_->fit);
+  auto packed_for = conv.PackedFor();
+  if (has_fits) packed_for[0] |= kWithFits;
+  writer.Add(packed_for);
+  std::vector<FixedPointColumn> columns;
   for (int32_t channel = 0; channel < params.shape.output_c; ++channel) {
-    writer.Add(conv.SumChannel(params, channel));
+    const WeightSums sums = conv.SumChannel(params, channel);
+    writer.Add(sums);
+    if (has_fits) columns.push_back(ColumnOf(params, channel, sums));
   }
+  if (has_fits) writer.AddFits(conv.kernel_->fit, columns);
   const Cells cells = conv.AllCells(params);
   size_t count = 0;
   for (const std::vector<Cell>& block : cells) {
@@ -155,8 +165,8 @@ DepthwiseConv2D::Cells DepthwiseConv2D::ReadCells(PackedWeightsReader* packed) c
   return cells;
 }
 
-Status DepthwiseConv2D::SetWeights(const DepthwiseConv2DParams& params,
-                                   PackedWeightsReader* packed) {
+Status DepthwiseConv2D::SetWeights(const DepthwiseConv2DParams& params, PackedWeightsReader* packed,
+                                   bool has_fits) {
   const ConvShape& s = params.shape;
   const int32_t input_offset = params.input_type == ByteType::kInt8 ? kernel_->int8_input_offset
                                                                     : kernel_->uint8_input_offset;
@@ -166,6 +176,9 @@ Status DepthwiseConv2D::SetWeights(const DepthwiseConv2DParams& params,
   ATOLL_ASSIGN_OR_RETURN(columns_memory_, Buffer::Allocate(columns_bytes + pad_bytes));
   columns_ = OutputColumns::In(columns_memory_.data(), s.output_c, params.output.mode,
                                params.output.zero_point, params.output.clamp, kernel_->fit);
+  if (has_fits) {
+    columns_.kept_fits = packed->NextBlock(static_cast<uint64_t>(s.output_c) * kKeptFitBytes);
+  }
   uint8_t* pad_pixel = columns_memory_.data() + columns_bytes;
   std::memset(pad_pixel, static_cast<uint8_t>(params.input_zero_point), pad_bytes);
   pad_pixel_ = pad_pixel;

@@ -58,7 +58,8 @@ class DepthwiseConv2D {
   std::array<uint32_t, 11> PackedFor() const;
   // What depends on them: packs them, or takes what `packed` has, if it is not nullptr; good for
   // nothing if that has failed.
-  Status SetWeights(const DepthwiseConv2DParams& params, PackedWeightsReader* packed);
+  Status SetWeights(const DepthwiseConv2DParams& params, PackedWeightsReader* packed,
+                    bool has_fits);
   Cells AllCells(const DepthwiseConv2DParams& params) const;
   Cells ReadCells(PackedWeightsReader* packed) const;
   void PackCells(const DepthwiseConv2DParams& params, const Cells& cells, uint8_t* to) const;

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "runtime/base/bytes.h"
+#include "runtime/kernels/quantization/kept_fits.h"
 
 namespace atollrt {
 
@@ -95,6 +97,20 @@ OutputColumns OutputColumns::In(uint8_t* memory, int32_t count, RequantizeMode m
   return columns;
 }
 
+FixedPointColumn ColumnOf(const OutputChannel& channel, const WeightSums& sums, ByteType type,
+                          int32_t input_zero_point, int32_t zero_point, ClampRange clamp) {
+  // Positive weights with the largest activation, negative ones with the smallest, and the other
+  // way round.
+  const int64_t below = input_zero_point - ByteMin(type), above = ByteMax(type) - input_zero_point;
+  const int64_t positive = (sums.absolute + sums.sum) / 2, negative = sums.absolute - positive;
+  return {.multiplier = channel.multiplier.value,
+          .exponent = channel.multiplier.value == 0 ? -1 : channel.multiplier.exponent,
+          .least = channel.bias - positive * below - negative * above,
+          .largest = channel.bias + positive * above + negative * below,
+          .low = clamp.min - zero_point,
+          .high = clamp.max - zero_point};
+}
+
 void OutputColumns::Set(int32_t column, const OutputChannel& channel, const WeightSums& sums,
                         ByteType type, int32_t input_zero_point, int32_t offset) {
   const uint32_t moved = static_cast<uint32_t>(input_zero_point + offset);
@@ -107,13 +123,9 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, const Weig
   const bool is_zero = channel.multiplier.value == 0;
   multiplier[column] = channel.multiplier.value;
   shift[column] = is_zero ? 1 : -channel.multiplier.exponent;
-  // The accumulators' range: positive weights with the largest activation, negative ones with the
-  // smallest, and the other way round.
-  const int64_t below = input_zero_point - ByteMin(type), above = ByteMax(type) - input_zero_point;
-  const int64_t positive = (sums.absolute + sums.sum) / 2, negative = sums.absolute - positive;
-  const int64_t largest = channel.bias + positive * above + negative * below;
-  const int64_t least = channel.bias - positive * below - negative * above;
-  const int64_t magnitude = std::max(std::abs(least), std::abs(largest));
+  const FixedPointColumn wanted =
+      ColumnOf(channel, sums, type, input_zero_point, zero_point, clamp);
+  const int64_t magnitude = std::max(std::abs(wanted.least), std::abs(wanted.largest));
   const bool is_negative = channel.multiplier.value < 0;
   if (is_negative || shift[column] < 1 || shift[column] > kMaxVectorShift ||
       magnitude >= int64_t{1} << 30) {
@@ -121,13 +133,11 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, const Weig
   }
   if (is_negative) wide_vectorizable[column / kBlock] = 0;
   if (fit == nullptr) return;
-  const FixedPointColumn wanted = {.multiplier = multiplier[column],
-                                   .exponent = -shift[column],
-                                   .least = least,
-                                   .largest = largest,
-                                   .low = clamp.min - zero_point,
-                                   .high = clamp.max - zero_point};
-  fitted = {wanted, fit(wanted, fitted)};
+  const std::optional<FloatColumn> found =
+      kept_fits == nullptr
+          ? std::nullopt
+          : KeptFit(wanted, kept_fits + static_cast<size_t>(column) * kKeptFitBytes);
+  fitted = {wanted, found ? *found : fit(wanted, fitted)};
   float_scale[column] = fitted.fit.scale;
   float_offset[column] = fitted.fit.offset;
   exception[column] = fitted.fit.exception;

@@ -127,6 +127,10 @@ struct WeightSums {
   int64_t absolute = 0;  // of absolute values
 };
 
+// The column that an output channel is, in kFixedPoint, of activations of `type`.
+FixedPointColumn ColumnOf(const OutputChannel& channel, const WeightSums& sums, ByteType type,
+                          int32_t input_zero_point, int32_t zero_point, ClampRange clamp);
+
 struct OutputColumns {
   // Arrays are padded to a multiple of this with columns that yield anything, and aligned to 64
   // bytes, so kernels may load whole vectors at the end.
@@ -162,6 +166,8 @@ struct OutputColumns {
   // the columns of each kFloatBlock.
   FitFloatColumn fit = nullptr;
   FittedColumn fitted;  // the last one that was set
+  // What packed weights have kept of this (kept_fits.h), for each column; nullptr: nothing.
+  const uint8_t* kept_fits = nullptr;
   float* float_scale = nullptr;
   float* float_offset = nullptr;
   int32_t* exception = nullptr;

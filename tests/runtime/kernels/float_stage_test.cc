@@ -8,10 +8,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/buffer.h"
 #include "runtime/kernels/cpu_features.h"
+#include "runtime/kernels/quantization/kept_fits.h"
 #include "runtime/kernels/quantization/quantization.h"
 #include "runtime/kernels/quantization/store_sums256.h"
 #include "tests/support/rng.h"
@@ -229,6 +231,42 @@ TEST_F(FloatStage, DeadColumnsAreConstants) {
       EXPECT_EQ(fit.scale, 0);
       Compare(column, fit, x);
     }
+  }
+}
+
+TEST(KeptFits, AreOfTheirColumn) {
+  Rng rng(TestSeed(6));
+  for (int i = 0; i < TestCount(2000); ++i) {
+    const FixedPointColumn column = RandomColumn(&rng);
+    const FloatColumn fit = {.scale = static_cast<float>(rng.Real()),
+                             .offset = static_cast<float>(-rng.Real()),
+                             .exception = rng.Int32(INT32_MIN, INT32_MAX),
+                             .form = static_cast<FloatForm>(rng.Int32(0, 2)),
+                             .all_steps = rng.OneIn(2)};
+    uint8_t bytes[kKeptFitBytes];
+    KeepFit({column, fit}, bytes);
+    const std::optional<FloatColumn> found = KeptFit(column, bytes);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->scale, fit.scale);
+    EXPECT_EQ(found->offset, fit.offset);
+    EXPECT_EQ(found->exception, fit.exception);
+    EXPECT_EQ(found->form, fit.form);
+    EXPECT_EQ(found->all_steps, fit.all_steps);
+    FixedPointColumn others[6] = {column, column, column, column, column, column};
+    ++others[0].multiplier;
+    --others[1].exponent;
+    ++others[2].least;
+    --others[3].largest;
+    ++others[4].low;
+    --others[5].high;
+    for (const FixedPointColumn& other : others) EXPECT_FALSE(KeptFit(other, bytes).has_value());
+    bytes[29] = 3;  // no form
+    EXPECT_FALSE(KeptFit(column, bytes).has_value());
+    // Wider than the bytes: not kept.
+    FixedPointColumn wide = column;
+    wide.largest = int64_t{1} << 31;
+    KeepFit({wide, fit}, bytes);
+    EXPECT_FALSE(KeptFit(wide, bytes).has_value());
   }
 }
 

@@ -6,10 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "runtime/base/bytes.h"
 #include "runtime/kernels/depthwise/depthwise_conv2d.h"
+#include "runtime/kernels/quantization/kept_fits.h"
 #include "tests/runtime/kernels/random_conv.h"
 
 namespace atollrt {
@@ -201,6 +203,69 @@ TEST(PackedWeights, OfOthersAreNotUsed) {
     EXPECT_EQ(Conv2D::Prepare(changed, features)->uses_packed_weights(), true)
         << "the same to a matrix product";
   }
+}
+
+// Float forms are kept with what they were found for: other output stages find their own.
+TEST(PackedWeights, KeepFloatFormsOfTheirOutputStageAlone) {
+  Rng rng(TestSeed(5));
+  bool uses_them = false;
+  for (int i = 0; i < TestCount(40); ++i) {
+    Conv2DParams p;
+    p.shape = {.input_h = 5, .input_w = 9, .output_h = 5, .output_w = 9};
+    p.shape.input_c = rng.Int32(1, 40);
+    p.shape.output_c = rng.Int32(1, 40);
+    p.output = RandomOutputStage(&rng, p.shape.output_c, 1e6);
+    p.output.mode = RequantizeMode::kFixedPoint;
+    Bytes weights(static_cast<size_t>(p.shape.input_c) * static_cast<size_t>(p.shape.output_c));
+    rng.Fill(weights);
+    p.weights = weights.data();
+    Bytes input(static_cast<size_t>(p.shape.InputBytes()));
+    rng.Fill(input);
+    const auto run = [&](const Conv2DParams& params, CpuFeatures features) {
+      const Result<Conv2D> conv = Conv2D::Prepare(params, features);
+      EXPECT_TRUE(conv.ok() && conv->uses_packed_weights());
+      Bytes output(static_cast<size_t>(params.shape.OutputBytes()));
+      Bytes scratch(conv->ScratchBytes(1));
+      conv->Run(input.data(), output.data(), scratch.data(), nullptr);
+      return output;
+    };
+    const auto expect_right = [&](const Conv2DParams& params, CpuFeatures features) {
+      Bytes expected(static_cast<size_t>(params.shape.OutputBytes()));
+      ReferenceConv2D(params, input.data(), expected.data());
+      EXPECT_EQ(run(params, features), expected) << CpuFeaturesName(features);
+    };
+    Conv2DParams other = p;
+    other.output = RandomOutputStage(&rng, p.shape.output_c, 1e6);
+    for (const CpuFeatures features : AvailableCpuLevels()) {
+      PackedFile file(Conv2D::PackWeights(p, features));
+      p.packed_weights = other.packed_weights = file.bytes();
+      expect_right(p, features);
+      expect_right(other, features);
+      // As files were before they kept any.
+      Conv2DParams without = p;
+      without.output.mode = RequantizeMode::kDouble;
+      const PackedFile old(Conv2D::PackWeights(without, features));
+      without.output.mode = RequantizeMode::kFixedPoint;
+      without.packed_weights = old.bytes();
+      expect_right(without, features);
+      if (ChooseGemm(features).fit == nullptr) {
+        EXPECT_EQ(file.bytes().size(), old.bytes().size());
+        continue;
+      }
+      // What a file says is used, be it wrong.
+      const size_t numbers = LoadLittleEndian<uint32_t>(&file.bytes()[4]);
+      const size_t first = AlignUp(8 + 4 * numbers, Buffer::kAlignment);
+      const Bytes right = run(p, features);
+      for (int32_t c = 0; c < p.shape.output_c; ++c) {
+        rng.Fill(file.bytes().subspan(first + static_cast<size_t>(c) * kKeptFitBytes + 12, 12));
+      }
+      uses_them = uses_them || run(p, features) != right;
+    }
+  }
+  const bool has_any = std::ranges::any_of(AvailableCpuLevels(), [](CpuFeatures features) {
+    return ChooseGemm(features).fit != nullptr;
+  });
+  EXPECT_EQ(uses_them, has_any);
 }
 
 }  // namespace
