@@ -430,6 +430,19 @@ AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter, int
   return ToC(Status());
 }
 
+AtollStatus AtollInterpreterGetNodeKernel(const AtollInterpreter* interpreter, int32_t index,
+                                          AtollNodeKernel* kernel) {
+  ATOLL_RETURN_IF_NULL(interpreter, kernel);
+  const auto& placements = interpreter->interpreter->placements();
+  if (!HasIndex("node", index, placements.size())) return ATOLL_INVALID_ARGUMENT;
+  const atollrt::NodeKernel& used = placements[index].kernel;
+  *kernel = {.name = used.name,
+             .channels = used.channels,
+             .float_channels = used.float_channels,
+             .packed_in_file = used.uses_packed_weights ? 1 : 0};
+  return ToC(Status());
+}
+
 int32_t AtollInterpreterGetPartitionCount(const AtollInterpreter* interpreter) {
   if (!Has(interpreter, "interpreter")) return 0;
   return static_cast<int32_t>(interpreter->interpreter->partitions().size());

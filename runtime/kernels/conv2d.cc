@@ -185,6 +185,12 @@ std::vector<uint8_t> Conv2D::PackWeights(const Conv2DParams& params, CpuFeatures
   return writer.Finish();
 }
 
+int32_t Conv2D::CountFloatChannels() const {
+  int32_t channels = 0;
+  for (const OutputColumns& columns : columns_) channels += columns.CountFloat();
+  return channels;
+}
+
 size_t Conv2D::WorkerScratchBytes() const {
   return AlignUp(static_cast<size_t>(blocks_.scratch_bytes()), Buffer::kAlignment);
 }

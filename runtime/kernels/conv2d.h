@@ -89,6 +89,8 @@ class Conv2D {
   const char* kernel_name() const;
   // Whether params.packed_weights are in use.
   bool uses_packed_weights() const { return uses_packed_weights_; }
+  // Output channels whose sums become bytes by a float multiply-add (quantization/float_stage.h).
+  int32_t CountFloatChannels() const;
 
  private:
   // What depends on the weights: packs them, or takes what `packed` has, if it is not nullptr; good

@@ -50,6 +50,8 @@ class LineFilterExecutor final : public FilterExecutor<Kernel>, public LineRunne
   const ConvShape& shape() const override { return this->kernel_.shape(); }
   int64_t WeightBytes() const override { return weight_bytes_; }
   bool uses_packed_weights() const override { return this->kernel_.uses_packed_weights(); }
+  const char* kernel_name() const override { return this->kernel_.kernel_name(); }
+  int32_t CountFloatChannels() const override { return this->kernel_.CountFloatChannels(); }
   size_t LineScratchBytes() const override { return this->kernel_.ScratchBytes(1); }
   void RunLines(const LineWindow& input, LineRange lines, uint8_t* output,
                 uint8_t* scratch) const override {

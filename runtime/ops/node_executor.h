@@ -45,6 +45,9 @@ class LineRunner {
   virtual int64_t WeightBytes() const = 0;
   // Whether they lie in the file as its kernel reads them (Tensor::packed_weights).
   virtual bool uses_packed_weights() const { return false; }
+  // The kernel in use, and how many output channels become bytes by its float form.
+  virtual const char* kernel_name() const = 0;
+  virtual int32_t CountFloatChannels() const { return 0; }
   // Scratch memory of RunLines, which each thread needs.
   virtual size_t LineScratchBytes() const = 0;
   // Computes lines `lines` of the output of one image, on this thread: `input` has all lines that

@@ -171,6 +171,12 @@ Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* del
       step.outputs = node.outputs;
       step.is_small = IsSmall(graph, node);
       TellOfPacked(graph, node, *step.executor, weights_read);
+      if (const LineRunner* filter = step.executor->line_runner()) {
+        plan.placements[i].kernel = {.name = filter->kernel_name(),
+                                     .channels = filter->shape().output_c,
+                                     .float_channels = filter->CountFloatChannels(),
+                                     .uses_packed_weights = filter->uses_packed_weights()};
+      }
     }
     plan.steps.push_back(std::move(step));
   }

@@ -21,9 +21,18 @@
 namespace atollrt {
 
 // Where a node runs. `partition` is -1 on the CPU.
+// Of nodes on the CPU that are products of bytes and weights.
+struct NodeKernel {
+  const char* name = "";       // "GemmAvx2"
+  int32_t channels = 0;        // of the output
+  int32_t float_channels = 0;  // of these, that become bytes by a float multiply-add
+  bool uses_packed_weights = false;
+};
+
 struct NodePlacement {
   int32_t partition = -1;
   std::string reason;  // why the delegate did not take it; empty without a delegate
+  NodeKernel kernel;
 };
 
 // One executor and the tensors that it reads and writes.

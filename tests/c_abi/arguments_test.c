@@ -73,6 +73,7 @@ static void CheckNull(const char* path) {
   const AtollSelfTestResult* results = NULL;
   AtollModelOptions model_options = ATOLL_MODEL_OPTIONS_INIT;
   AtollNodeInfo node;
+  AtollNodeKernel kernel;
   AtollPartitionInfo partition;
   AtollMemoryInfo memory;
   AtollInvokeInfo invoke;
@@ -164,6 +165,7 @@ static void CheckNull(const char* path) {
   EXPECT_SAYS(AtollInterpreterGetOutputTensor(NULL, 0) == NULL);
   EXPECT_SAYS(AtollInterpreterGetNodeCount(NULL) == 0);
   EXPECT_INVALID(AtollInterpreterGetNodeInfo(NULL, 0, &node));
+  EXPECT_INVALID(AtollInterpreterGetNodeKernel(NULL, 0, &kernel));
   EXPECT_SAYS(AtollInterpreterGetPartitionCount(NULL) == 0);
   EXPECT_INVALID(AtollInterpreterGetPartitionInfo(NULL, 0, &partition));
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(NULL, 0, &blocks, &count));
@@ -284,6 +286,7 @@ static void CheckIndices(const char* path) {
   AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
   AtollTensor* input;
   AtollNodeInfo node;
+  AtollNodeKernel kernel;
   AtollPartitionInfo partition;
   AtollExecutableInfo executable;
   AtollInstructionInfo instruction;
@@ -329,10 +332,12 @@ static void CheckIndices(const char* path) {
     EXPECT_INVALID(AtollModelGetSignature(model, kIndices[i], &signature));
     EXPECT_INVALID(AtollModelGetMetadata(model, kIndices[i], &name, &data, &size));
     EXPECT_INVALID(AtollInterpreterGetNodeInfo(interpreter, kIndices[i], &node));
+    EXPECT_INVALID(AtollInterpreterGetNodeKernel(interpreter, kIndices[i], &kernel));
     EXPECT_INVALID(AtollInterpreterGetPartitionInfo(interpreter, kIndices[i], &partition));
     EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, kIndices[i], &blocks, &count));
   }
   EXPECT_INVALID(AtollInterpreterGetNodeInfo(interpreter, 0, NULL));
+  EXPECT_INVALID(AtollInterpreterGetNodeKernel(interpreter, 0, NULL));
   EXPECT_INVALID(AtollInterpreterGetPartitionInfo(interpreter, 0, NULL));
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, 0, NULL, &count));
   EXPECT_INVALID(AtollInterpreterGetPartitionMemory(interpreter, 0, &blocks, NULL));

@@ -349,6 +349,8 @@ static void CheckInvoke(AtollInterpreter* interpreter, int has_device) {
 
 static void CheckReports(AtollInterpreter* interpreter, int has_device) {
   AtollNodeInfo node;
+  AtollNodeKernel kernel;
+  int32_t kernels = 0;
   AtollPartitionInfo partition;
   AtollMemoryInfo memory;
   const AtollMemoryBlock* blocks = NULL;
@@ -362,7 +364,17 @@ static void CheckReports(AtollInterpreter* interpreter, int has_device) {
     EXPECT(node.input_count > 0 && node.output_count > 0);
     EXPECT((node.partition == -1 && has_device) == (strlen(node.reason) > 0));
     macs += node.macs;
+    EXPECT(AtollInterpreterGetNodeKernel(interpreter, i, &kernel) == ATOLL_OK);
+    EXPECT((kernel.channels > 0) == (strlen(kernel.name) > 0));
+    EXPECT(kernel.float_channels >= 0 && kernel.float_channels <= kernel.channels);
+    EXPECT(kernel.packed_in_file == 0);
+    if (kernel.channels > 0) {
+      ++kernels;
+      EXPECT(node.partition == -1 && node.macs > 0);
+    }
   }
+  EXPECT(AtollInterpreterGetNodeKernel(interpreter, i, &kernel) == ATOLL_INVALID_ARGUMENT);
+  EXPECT((kernels > 0) == !has_device);
   EXPECT(macs > 0);
   EXPECT(AtollInterpreterGetNodeInfo(interpreter, i, &node) == ATOLL_INVALID_ARGUMENT);
   EXPECT((AtollInterpreterGetPartitionCount(interpreter) > 0) == has_device);

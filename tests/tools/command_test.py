@@ -364,6 +364,12 @@ class Compile(CommandTest):
             self.assertGreater(report["packed_weight_bytes"], 0)
             self.assertEqual(report["used_packed_weight_bytes"],
                              report["packed_weight_bytes"] if is_used else 0)
+            kernels = [node["kernel"] for node in report["nodes"] if node["kernel"]]
+            self.assertEqual(kernels != [], is_used)
+            for kernel in kernels:
+                self.assertRegex(kernel["name"], "^(Gemm|Depthwise)")
+                self.assertGreaterEqual(kernel["channels"], kernel["float_channels"])
+                self.assertTrue(kernel["packed_in_file"])
         self.assertIn("used where they lie in the file",
                       self.succeed("inspect", compiled, "--device", "cpu").stdout)
         for device in ("cpu", "emu"):

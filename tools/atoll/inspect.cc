@@ -295,6 +295,7 @@ struct InspectOptions {
 
 struct Plan {
   std::vector<AtollNodeInfo> nodes;
+  std::vector<AtollNodeKernel> kernels;  // of each
   std::vector<AtollPartitionInfo> partitions;
   std::vector<const AtollTensor*> tensors;  // by index in the file
   AtollMemoryInfo memory = {};
@@ -307,6 +308,7 @@ struct Plan {
 Plan ReadPlan(const Session& session) {
   Plan plan;
   plan.nodes = session.nodes();
+  plan.kernels = session.kernels();
   plan.partitions = session.partitions();
   for (const AtollPartitionInfo& partition : plan.partitions) {
     plan.modelled_seconds += partition.latency.total;
@@ -321,6 +323,25 @@ Plan ReadPlan(const Session& session) {
     plan.task = atollrt::IdentifyTask(session.interpreter());
   }
   return plan;
+}
+
+Json KernelJson(const AtollNodeKernel& kernel) {
+  if (kernel.channels == 0) return {};
+  return {{"name", kernel.name},
+          {"channels", kernel.channels},
+          {"float_channels", kernel.float_channels},
+          {"packed_in_file", kernel.packed_in_file != 0}};
+}
+
+// "  by GemmAvx2, 90 of 96 channels by floats, weights as packed in the file"
+std::string KernelText(const AtollNodeKernel& kernel) {
+  if (kernel.channels == 0) return "";
+  std::string text = fmt::format("  by {}", kernel.name);
+  if (kernel.float_channels > 0) {
+    text += fmt::format(", {} of {} channels by floats", kernel.float_channels, kernel.channels);
+  }
+  if (kernel.packed_in_file != 0) text += ", weights as packed in the file";
+  return text;
 }
 
 Json ReportJson(const Session& session, const Plan& plan, const std::string& coral_host) {
@@ -350,12 +371,14 @@ Json ReportJson(const Session& session, const Plan& plan, const std::string& cor
                  {"note", partition.note}});
   }
   report["nodes"] = Json::array();
-  for (const AtollNodeInfo& node : plan.nodes) {
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    const AtollNodeInfo& node = plan.nodes[i];
     report["nodes"].push_back(
         {{"op", node.op},
          {"partition", node.partition},
          {"reason", node.reason},
          {"macs", node.macs},
+         {"kernel", KernelJson(plan.kernels[i])},
          {"inputs", std::vector(node.inputs, node.inputs + node.input_count)},
          {"outputs", std::vector(node.outputs, node.outputs + node.output_count)}});
   }
@@ -443,11 +466,12 @@ std::string ReportText(const Session& session, const Plan& plan, const std::stri
     const AtollNodeInfo& node = plan.nodes[i];
     const std::string place =
         node.partition >= 0 ? fmt::format("partition {}", node.partition) : "cpu";
-    fmt::format_to(out, "  {:>4} {:<26} {:<13} {:>10.3f} MMAC  {} -> {}{}{}\n", i,
+    fmt::format_to(out, "  {:>4} {:<26} {:<13} {:>10.3f} MMAC  {} -> {}{}{}{}\n", i,
                    Printable(node.op), place, static_cast<double>(node.macs) / 1e6,
                    fmt::join(std::span(node.inputs, node.input_count), ","),
                    fmt::join(std::span(node.outputs, node.output_count), ","),
-                   node.reason[0] == '\0' ? "" : "  because ", node.reason);
+                   KernelText(plan.kernels[i]), node.reason[0] == '\0' ? "" : "  because ",
+                   node.reason);
   }
   fmt::format_to(out, "\ntensors\n");
   for (size_t i = 0; i < plan.tensors.size(); ++i) {

@@ -127,6 +127,9 @@ class Session {
   std::vector<AtollNodeInfo> nodes() const {
     return AskAll(AtollInterpreterGetNodeCount, AtollInterpreterGetNodeInfo, "an operator");
   }
+  std::vector<AtollNodeKernel> kernels() const {  // of each operator
+    return AskAll(AtollInterpreterGetNodeCount, AtollInterpreterGetNodeKernel, "an operator");
+  }
   std::vector<AtollPartitionInfo> partitions() const {
     return AskAll(AtollInterpreterGetPartitionCount, AtollInterpreterGetPartitionInfo,
                   "a partition");

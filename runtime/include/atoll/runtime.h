@@ -378,6 +378,17 @@ ATOLL_EXPORT int32_t AtollInterpreterGetNodeCount(const AtollInterpreter* interp
 ATOLL_EXPORT AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter,
                                                      int32_t index, AtollNodeInfo* info);
 
+/* How a convolution or fully connected layer of bytes runs on the CPU. */
+typedef struct AtollNodeKernel {
+  const char* name;       /* "GemmAvx2"; "" for all other nodes, and then the rest is 0 */
+  int32_t channels;       /* of the output */
+  int32_t float_channels; /* whose sums become bytes by one multiply-add of floats, proven to give
+                             the same; the others by TensorFlow Lite's steps of integers */
+  int32_t packed_in_file; /* 1: the weights are used as they lie in a compiled model */
+} AtollNodeKernel;
+ATOLL_EXPORT AtollStatus AtollInterpreterGetNodeKernel(const AtollInterpreter* interpreter,
+                                                       int32_t index, AtollNodeKernel* kernel);
+
 /* Where the modelled time of one inference on a device goes, in seconds. Link and units work side
  * by side, so the parts may add up to more than the total. */
 typedef struct AtollModelledLatency {

@@ -31,6 +31,9 @@ class DepthwiseConv2D {
   bool uses_packed_weights() const {
     return conv_ ? conv_->uses_packed_weights() : uses_packed_weights_;
   }
+  int32_t CountFloatChannels() const {
+    return conv_ ? conv_->CountFloatChannels() : columns_.CountFloat();
+  }
 
  private:
   // Some blocks of 16 channels of some neighbouring output rows: what is computed at a time.

@@ -144,6 +144,16 @@ void OutputColumns::Set(int32_t column, const OutputChannel& channel, const Weig
   forms[column / kFloatBlock] = std::max(forms[column / kFloatBlock], fitted.fit.form);
 }
 
+int32_t OutputColumns::CountFloat() const {
+  if (fit == nullptr || mode != RequantizeMode::kFixedPoint) return 0;
+  int32_t columns = 0;
+  for (int32_t first = 0; first < count; first += kFloatBlock) {
+    if (forms[first / kFloatBlock] == FloatForm::kNone) continue;
+    columns += std::min(kFloatBlock, count - first);
+  }
+  return columns;
+}
+
 void RequantizePlain(const OutputColumns& columns, const RequantizeArgs& args) {
   for (int32_t c = 0; c < args.count; ++c) {
     const int32_t column = args.first + c;

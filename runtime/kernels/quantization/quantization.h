@@ -181,6 +181,9 @@ struct OutputColumns {
   static OutputColumns In(uint8_t* memory, int32_t count, RequantizeMode mode, int32_t zero_point,
                           ClampRange clamp, FitFloatColumn fit);
 
+  // Columns of blocks that are computed by float forms, of `count`.
+  int32_t CountFloat() const;
+
   // With all folded into the bias that weights alone determine (gemm.h), for activations of `type`
   // to which the kernel adds `offset`.
   void Set(int32_t column, const OutputChannel& channel, const WeightSums& sums, ByteType type,

@@ -68,6 +68,7 @@ class Stage final : public LineRunner {
     return is_depthwise_ ? depthwise_.shape() : conv_.shape();
   }
   int64_t WeightBytes() const override { return 0; }
+  const char* kernel_name() const override { return ""; }
   size_t LineScratchBytes() const override {
     return is_depthwise_ ? depthwise_.ScratchBytes(1) : conv_.ScratchBytes(1);
   }
