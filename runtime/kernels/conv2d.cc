@@ -61,8 +61,9 @@ RhsWeights GroupWeights(const Conv2DParams& params, const ConvBlocks& blocks, in
 // What packed weights depend on.
 std::array<uint32_t, 10> PackedFor(const Conv2DParams& params, const GemmKernel& kernel,
                                    const ConvBlocks& blocks) {
-  return {static_cast<uint32_t>(kernel.narrow_weights ? PackedWeightsKind::kNarrowConv2D
-                                                      : PackedWeightsKind::kConv2D),
+  return {static_cast<uint32_t>(kernel.sums_words       ? PackedWeightsKind::kSmallConv2D
+                                : kernel.narrow_weights ? PackedWeightsKind::kNarrowConv2D
+                                                        : PackedWeightsKind::kConv2D),
           static_cast<uint32_t>(kernel.k_group),
           static_cast<uint32_t>(kernel.panel_columns),
           static_cast<uint32_t>(kernel.lhs_element_bytes),
@@ -72,6 +73,23 @@ std::array<uint32_t, 10> PackedFor(const Conv2DParams& params, const GemmKernel&
           static_cast<uint32_t>(params.shape.output_c),
           static_cast<uint32_t>(blocks.segment_depth()),
           static_cast<uint32_t>(blocks.segment_offsets().size())};
+}
+
+// Of the kernels for this CPU, the one that packed weights are for, else the one for small weights
+// if these are.
+const GemmKernel& ChooseKernel(const Conv2DParams& params, std::span<const uint8_t> packed_weights,
+                               CpuFeatures features) {
+  const GemmKernel& kernel = ChooseGemm(features);
+  if (kernel.for_small_weights == nullptr) return kernel;
+  const GemmKernel& small = *kernel.for_small_weights;
+  const ConvBlocks blocks(params.shape, params.input_type, &small, nullptr);
+  for (const GemmKernel* const one : {&small, &kernel}) {
+    bool has_fits = false;
+    auto wanted = PackedFor(params, *one, blocks);
+    if (PackedWeightsReader::Open(packed_weights, wanted, &has_fits).ok()) return *one;
+  }
+  // A layer has one kernel, and so its first group of channels speaks for all.
+  return PackedRhs::Pays(small, GroupWeights(params, blocks, 0)) ? small : kernel;
 }
 
 std::optional<NearFilter> NearFilterOf(const Conv2DParams& params) {
@@ -100,7 +118,7 @@ Result<Conv2D> Conv2D::Prepare(const Conv2DParams& params, CpuFeatures features)
   if (const auto near = NearFilterOf(params)) return Prepare(With(*near, params), features);
   Conv2D conv;
   conv.params_ = params;
-  conv.kernel_ = &ChooseGemm(features);
+  conv.kernel_ = &ChooseKernel(params, params.packed_weights, features);
   const int64_t group_in = s.input_c / s.groups;
 
   // One block: for each group the columns, then a pixel of padding.
@@ -163,7 +181,7 @@ Status Conv2D::SetWeights(const Conv2DParams& params, PackedWeightsReader* packe
 
 std::vector<uint8_t> Conv2D::PackWeights(const Conv2DParams& params, CpuFeatures features) {
   if (const auto near = NearFilterOf(params)) return PackWeights(With(*near, params), features);
-  const GemmKernel& kernel = ChooseGemm(features);
+  const GemmKernel& kernel = ChooseKernel(params, {}, features);
   const ConvBlocks blocks(params.shape, params.input_type, &kernel, nullptr);
   const int32_t group_out = params.shape.output_c / params.shape.groups;
   const bool has_fits = KeepsFits(params.output, kernel.fit);

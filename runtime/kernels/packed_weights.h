@@ -21,8 +21,13 @@
 namespace atollrt {
 
 // Who packed them; their first number. kNarrowConv2D: within [-127, 127], for kernels that would
-// overflow with -128.
-enum class PackedWeightsKind : uint32_t { kConv2D = 1, kDepthwiseConv2D = 2, kNarrowConv2D = 3 };
+// overflow with -128. kSmallConv2D: so small that sums of 16 bits hold (GemmKernel::sums_words).
+enum class PackedWeightsKind : uint32_t {
+  kConv2D = 1,
+  kDepthwiseConv2D = 2,
+  kNarrowConv2D = 3,
+  kSmallConv2D = 4
+};
 
 // Added to the kind where float forms of the output stage are kept, too (kept_fits.h): for each
 // group of output channels a block of them, before those of weights.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // GemmAvx2: VPMADDWD multiplies pairs of int16 and adds the two products: exact, as activations
-// lie within [-128, 255] and weights within [-128, 127]. (VPMADDUBSW would be twice as fast, but
-// it saturates to int16.) Activations are widened once, when copied; weights stay bytes, to keep
-// twice as many in the caches, and are widened when loaded.
+// lie within [-128, 255] and weights within [-128, 127]. Activations are widened once, when copied;
+// weights stay bytes, to keep twice as many in the caches, and are widened when loaded. Where most
+// weights are small, GemmAvx2Bytes is faster.
 #include "runtime/kernels/gemm/tiles256.h"
 
 namespace atollrt {
@@ -45,6 +45,7 @@ const GemmKernel GemmAvx2 = {
     .panel_columns = Tiles256<WordProducts>::kColumns,
     .k_group = kGroupBytes256 / 2,
     .lhs_element_bytes = 2,
+    .for_small_weights = &GemmAvx2Bytes,
     .fit = FitFloatColumnAvx2,
     .copy_lhs = CopyLhs,
     .run = Run<Tiles256<WordProducts>>,

@@ -91,6 +91,13 @@ struct GemmKernel {
   // Whether weights are packed within [-127, 127], where -128 would overflow: it is then one of
   // those that do not fit.
   bool narrow_weights = false;
+  // Whether sums of 16 bits are in between: of two neighbouring k groups of a segment, the first of
+  // them at an even place, or of the last one alone. Bytes 2 i and 2 i + 1 of both make one, whose
+  // positive weights may sum to at most 128, and its negative ones to at least -128; what is more
+  // does not fit.
+  bool sums_words = false;
+  // Faster for the same CPUs where most weights fit it; nullptr: there is none.
+  const GemmKernel* for_small_weights = nullptr;
   // Added to activations of either type by copy_lhs. Where it is 0 and elements are bytes,
   // activations can be multiplied as they are.
   int32_t int8_lhs_offset = 0;
@@ -107,6 +114,10 @@ struct GemmKernel {
 #define ATOLL_GEMM_KERNEL(name, features) extern const GemmKernel name;
 #include "runtime/kernels/gemm/kernels.inc"
 #undef ATOLL_GEMM_KERNEL
+
+#if defined(__x86_64__)
+extern const GemmKernel GemmAvx2Bytes;  // GemmAvx2's for small weights
+#endif
 
 // The fastest kernel for a CPU with `features` (a CpuFeatures).
 const GemmKernel& ChooseGemm(uint32_t features);

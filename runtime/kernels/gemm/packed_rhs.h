@@ -32,6 +32,9 @@ class PackedRhs {
  public:
   // kResourceExhausted if the packed weights do not fit memory.
   static Result<PackedRhs> Pack(const GemmKernel& kernel, const RhsWeights& weights);
+  // Whether so many of the weights fit sums of 16 bits that a kernel with such sums is faster with
+  // them than one that widens its operands.
+  static bool Pays(const GemmKernel& kernel, const RhsWeights& weights);
   // Writes what Use reads.
   static void Save(const GemmKernel& kernel, const RhsWeights& weights,
                    PackedWeightsWriter* writer);

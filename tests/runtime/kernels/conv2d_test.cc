@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -135,6 +137,59 @@ TEST(Conv2D, IsExactForWeightsAndActivationsAtTheBounds) {
   }
 }
 
+// Eight neighbouring weights meet in two sums of 16 bits, where kernels have such sums.
+TEST(Conv2D, IsExactForSmallWeightsAtTheirBounds) {
+  Rng rng(TestSeed(10));
+  constexpr int8_t kPatterns[][8] = {
+      {127, 1, 0, 0, 0, 0, 64, 64},       {32, 32, 32, 32, 32, 32, 32, 32},
+      {0, 0, -128, 0, -64, -64, 0, 0},    {-128, 127, 1, 0, 0, 0, 0, 0},
+      {-32, -96, 64, 64, 0, 0, 0, 0},     {1, 2, -3, 100, 27, 0, -100, -25},
+      {-127, 127, 127, -127, 0, 1, 0, 0}, {126, 0, 0, 126, 1, 0, 0, 1}};
+  std::set<std::string> kernels;
+  for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {
+    for (const int32_t depth : {4, 7, 8, 12, 16, 24, 37}) {
+      Conv2DParams p;
+      p.shape = {.batch = 5, .input_c = depth, .output_c = 24};
+      p.input_type = p.weight_type = type;
+      p.weight_zero_point = ByteMin(type) + 128;
+      p.output = RandomOutputStage(&rng, p.shape.output_c, depth * 32.0 * 255);
+      for (const auto& pattern : kPatterns) {
+        std::vector<uint8_t> weights(static_cast<size_t>(WeightBytes(p.shape)));
+        for (size_t i = 0; i < weights.size(); ++i) {
+          const size_t k = i % static_cast<size_t>(depth);
+          // Now and then one more than fits.
+          const int32_t weight = pattern[k % 8] + (rng.OneIn(100) ? 1 : 0);
+          weights[i] = static_cast<uint8_t>(std::min(weight, 127) + p.weight_zero_point);
+        }
+        p.weights = weights.data();
+        for (const int32_t value : {ByteMin(type), ByteMax(type)}) {
+          p.input_zero_point = rng.Int32(ByteMin(type), ByteMax(type));
+          const std::vector<uint8_t> input(static_cast<size_t>(p.shape.InputBytes()),
+                                           static_cast<uint8_t>(value));
+          std::vector<uint8_t> expected(static_cast<size_t>(p.shape.OutputBytes()));
+          std::vector<uint8_t> actual(expected.size());
+          ReferenceConv2D(p, input.data(), expected.data());
+          for (const CpuFeatures features : AvailableCpuLevels()) {
+            const Result<Conv2D> conv = Conv2D::Prepare(p, features);
+            ASSERT_TRUE(conv.ok());
+            kernels.insert(conv->kernel_name());
+            std::vector<uint8_t> scratch(conv->ScratchBytes(1));
+            conv->Run(input.data(), actual.data(), scratch.data(), nullptr);
+            EXPECT_EQ(actual, expected) << conv->kernel_name() << " depth " << depth;
+          }
+        }
+      }
+    }
+  }
+  // Both kernels of a level that has two have been tried.
+  for (const CpuFeatures features : AvailableCpuLevels()) {
+    const GemmKernel& kernel = ChooseGemm(features);
+    EXPECT_TRUE(kernels.contains(kernel.name)) << kernel.name;
+    if (kernel.for_small_weights == nullptr) continue;
+    EXPECT_TRUE(kernels.contains(kernel.for_small_weights->name));
+  }
+}
+
 // What is over padding in every output takes neither time nor memory.
 TEST(Conv2D, LeavesOutTapsFarFromTheImage) {
   Rng rng(TestSeed(8));
@@ -150,8 +205,9 @@ TEST(Conv2D, LeavesOutTapsFarFromTheImage) {
 
 TEST(Conv2D, UsesTheKernelOfTheGivenFeatures) {
   Conv2DParams p;
-  const uint8_t weight = 1;
-  p.weights = &weight;
+  const uint8_t weights[] = {127, 127};  // not small
+  p.weights = weights;
+  p.shape.input_c = 2;
   p.output.channels.resize(1);
   std::vector<std::string> used;
   for (const CpuFeatures features : AvailableCpuLevels()) {

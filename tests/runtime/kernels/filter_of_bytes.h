@@ -56,7 +56,7 @@ void ExpectEqualsReference(Rng* rng, Params p, int64_t weight_bytes, Reference r
   GuardedBuffer weights(static_cast<size_t>(weight_bytes), side());
   GuardedBuffer input(static_cast<size_t>(p.shape.InputBytes()), side());
   GuardedBuffer output(static_cast<size_t>(p.shape.OutputBytes()), side(), gap());
-  RandomBytes(rng, weights.bytes());
+  RandomWeights(rng, p.weight_type, p.weight_zero_point, weights.bytes());
   RandomBytes(rng, input.bytes());
   p.weights = weights.data();
 

@@ -146,4 +146,17 @@ inline void RandomBytes(Rng* rng, std::span<uint8_t> bytes) {
   }
 }
 
+// Random bytes, or those of real models: mostly near the zero point.
+inline void RandomWeights(Rng* rng, ByteType type, int32_t zero_point, std::span<uint8_t> weights) {
+  RandomBytes(rng, weights);
+  if (rng->OneIn(2)) return;
+  const int32_t most = rng->Pick<int32_t>({1, 10, 31, 33, 64, 100});
+  const int32_t outliers = rng->Pick<int32_t>({2, 50, 1000});
+  for (uint8_t& byte : weights) {
+    if (rng->OneIn(outliers)) continue;
+    byte = static_cast<uint8_t>(
+        std::clamp(zero_point + rng->Int32(-most, most), ByteMin(type), ByteMax(type)));
+  }
+}
+
 }  // namespace atollrt
