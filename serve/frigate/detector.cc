@@ -16,8 +16,7 @@ Status Translated(const atollpp::Status& status) {
 
 // What pixels become in float inputs; quantized ones hold black to white as they are.
 PixelScaling ScalingOf(AtollInterpreter* interpreter, YoloHead head) {
-  const AtollTensor* const input =
-      AtollInterpreterGetInputTensor(interpreter, 0);
+  const AtollTensor* const input = AtollInterpreterGetInputTensor(interpreter, 0);
   if (input == nullptr || AtollTensorType(input) != ATOLL_FLOAT32) return {};
   // YOLOX takes 0 to 255, others of the family 0 to 1.
   return {.mean = 0, .std = head == YoloHead::kYolox ? 1 : 255};

@@ -8,7 +8,7 @@ if ! command -v clang-format-14 >/dev/null; then
   echo "ATOLL-SKIPPED: clang-format-14 is not installed"
   exit 0
 fi
-folders=(runtime driver delegate examples tools python tests bench models)
+folders=(runtime driver delegate camera quantize serve compat examples tools python tests bench models)
 mapfile -d '' sources < <(find "${folders[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.hpp' \) -print0)
 # One line per violation, "path:line:column: ...".
 bad=$(clang-format-14 --dry-run "${sources[@]}" 2>&1 | sed -nE 's/^([^:]+):[0-9]+:.*/\1/p' | sort -u)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A client of the Open Inference Protocol over gRPC, for programs that put load on servers. It is in
- * the module libatoll-grpc, which few need: load that and ask it for ATOLL_OIP_MODULE_SYMBOL. Conventions as
- * in atoll/runtime.h, but that sentences are written to the caller's memory.
+ * A client of the Open Inference Protocol over gRPC, for programs that put load on servers. It is
+ * in the module libatoll-grpc, which few need: load that and ask it for ATOLL_OIP_MODULE_SYMBOL.
+ * Conventions as in atoll/runtime.h, but that sentences are written to the caller's memory.
  */
 #ifndef ATOLL_OIP_H_
 #define ATOLL_OIP_H_
