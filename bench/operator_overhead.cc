@@ -2,13 +2,12 @@
 //
 // What surrounds the kernels: nanoseconds per operator of models that are 400 times the same
 // operator on hardly any data, so that steps, calls and arguments are what takes time. With two
-// threads, too: what is that small must not be shared. `--once` invokes each once.
+// threads, too: what is that small must not be shared.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <string_view>
 
 #include "runtime/interpreter.h"
 #include "tests/support/model_builder.h"
@@ -71,7 +70,7 @@ void Check(const atollrt::Status& status) {
   std::exit(1);
 }
 
-double ShortestNs(const Kind& kind, int threads, bool keep_all_tensors, bool once) {
+double ShortestNs(const Kind& kind, int threads, bool keep_all_tensors) {
   ModelBuilder m;
   int32_t x = m.Input(kind.input);
   for (int i = 0; i < kOperators; ++i) x = kind.add(&m, x);
@@ -80,7 +79,7 @@ double ShortestNs(const Kind& kind, int threads, bool keep_all_tensors, bool onc
       Interpreter::Create(m.Load(), {.threads = threads, .keep_all_tensors = keep_all_tensors});
   Check(interpreter.status());
   double shortest = 1e18;
-  for (int i = 0; i < (once ? 1 : 3000); ++i) {
+  for (int i = 0; i < 3000; ++i) {
     const auto before = std::chrono::steady_clock::now();
     Check((*interpreter)->Invoke());
     const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - before;
@@ -91,13 +90,12 @@ double ShortestNs(const Kind& kind, int threads, bool keep_all_tensors, bool onc
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const bool once = argc > 1 && std::string_view(argv[1]) == "--once";
+int main() {
   std::printf("%-30s %9s %10s %14s   ns per operator, the shortest of many\n", "", "1 thread",
               "2 threads", "all are kept");
   for (const Kind& kind : kKinds) {
-    std::printf("%-30s %9.0f %10.0f %14.0f\n", kind.name, ShortestNs(kind, 1, false, once),
-                ShortestNs(kind, 2, false, once), ShortestNs(kind, 1, true, once));
+    std::printf("%-30s %9.0f %10.0f %14.0f\n", kind.name, ShortestNs(kind, 1, false),
+                ShortestNs(kind, 2, false), ShortestNs(kind, 1, true));
   }
   return 0;
 }

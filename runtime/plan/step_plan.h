@@ -20,8 +20,7 @@
 
 namespace atollrt {
 
-// Where a node runs. `partition` is -1 on the CPU.
-// Of nodes on the CPU that are products of bytes and weights.
+// How a node on the CPU is computed that is a product of bytes and weights.
 struct NodeKernel {
   const char* name = "";       // "GemmAvx2"
   int32_t channels = 0;        // of the output
@@ -29,6 +28,7 @@ struct NodeKernel {
   bool uses_packed_weights = false;
 };
 
+// Where a node runs. `partition` is -1 on the CPU.
 struct NodePlacement {
   int32_t partition = -1;
   std::string reason;  // why the delegate did not take it; empty without a delegate

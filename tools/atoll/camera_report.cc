@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -312,10 +313,11 @@ void DescribeDevice(const Session& session, atollrt::DeviceStatus* status) {
 
 namespace {
 
-// How long a frame waits at most while as many as may wait are before it; 0 if nothing was captured
-// for long enough to tell.
-double QueueDelayMs(const atollrt::PipelineStatus& status) {
-  return status.captured_fps > 0 ? status.queue_size * 1e3 / status.captured_fps : 0;
+// How long a frame waits at most while as many as may wait are before it; nothing if too little was
+// captured to tell.
+std::optional<double> QueueDelayMs(const atollrt::PipelineStatus& status) {
+  if (!(status.captured_fps > 0)) return std::nullopt;
+  return status.queue_size * 1e3 / status.captured_fps;
 }
 
 }  // namespace
@@ -327,7 +329,8 @@ Json CameraJson(const CameraRun& run) {
   json["source"] = status.source;
   json["policy"] = status.policy;
   json["queue_frames"] = status.queue_size;
-  json["queue_delay_ms"] = status.captured_fps > 0 ? Json(RoundedMs(QueueDelayMs(status))) : Json();
+  const std::optional<double> delay = QueueDelayMs(status);
+  json["queue_delay_ms"] = delay ? Json(RoundedMs(*delay)) : Json();
   json["frames"] = status.captured;
   json["captured"] = status.captured;
   json["processed"] = status.processed;
@@ -376,10 +379,10 @@ std::string CameraText(const CameraRun& run) {
       "rate      {:.2f} fps processed, {:.2f} fps captured\n",
       first.device_name(), first.device_description(), status.captured, status.processed,
       status.dropped, status.failed, status.processed_fps, status.captured_fps);
-  if (status.captured_fps > 0) {
+  if (const std::optional<double> delay = QueueDelayMs(status)) {
     text += fmt::format("queue     {}: up to {} wait{} to be taken, {:.1f} ms at that rate\n",
                         status.policy == "every" ? "every frame" : "the newest frame",
-                        status.queue_size, status.queue_size == 1 ? "s" : "", QueueDelayMs(status));
+                        status.queue_size, status.queue_size == 1 ? "s" : "", *delay);
   }
   if (run.progress.labelled() > 0) {
     text += fmt::format("accuracy  {:.2f} % of {} labelled frames\n", run.progress.accuracy() * 100,

@@ -378,7 +378,8 @@ ATOLL_EXPORT int32_t AtollInterpreterGetNodeCount(const AtollInterpreter* interp
 ATOLL_EXPORT AtollStatus AtollInterpreterGetNodeInfo(const AtollInterpreter* interpreter,
                                                      int32_t index, AtollNodeInfo* info);
 
-/* How a convolution or fully connected layer of bytes runs on the CPU. */
+/* How a convolution or fully connected layer of bytes runs on the CPU. Names live as long as the
+ * library. ATOLL_INVALID_ARGUMENT if there is no node `index`. */
 typedef struct AtollNodeKernel {
   const char* name;       /* "GemmAvx2"; "" for all other nodes, and then the rest is 0 */
   int32_t channels;       /* of the output */
