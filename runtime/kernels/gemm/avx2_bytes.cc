@@ -28,12 +28,8 @@ struct ByteTiles {
     const uint8_t* rhs = args.panel->weights;
     const __m256i ones = _mm256_set1_epi16(1);
 
-    __m256i c[kTileRows][kVectors];
-#pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) c[r][v] = LoadVector(args.bias + 8 * v);
-    }
+    TileSums<kTileRows, kVectors> c;
+    StartSums<kTileRows, kVectors>(args.bias, c);
     for (int64_t s = 0; s < args.panel->segment_count; ++s) {
       const RhsSegment& segment = args.panel->segments[s];
       const uint8_t* lhs[kPointers];
@@ -75,13 +71,7 @@ struct ByteTiles {
       }
       rhs += kBytes;
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        StoreVector(sums + 8 * (kVectors * r + v), c[r][v]);
-      }
-    }
+    StoreTile<kTileRows, kVectors>(c, sums);
   }
 };
 

@@ -23,6 +23,30 @@ inline __m256i Broadcast4(const uint8_t* from) {
   return _mm256_set1_epi32(four);
 }
 
+// The sums of a tile, by rows and vectors of 8 columns.
+template <int kTileRows, int kVectors>
+using TileSums = __m256i[kTileRows][kVectors];
+
+template <int kTileRows, int kVectors>
+[[gnu::always_inline]] inline void StartSums(const int32_t* bias,
+                                             TileSums<kTileRows, kVectors>& c) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) c[r][v] = LoadVector(bias + 8 * v);
+  }
+}
+
+template <int kTileRows, int kVectors>
+[[gnu::always_inline]] inline void StoreTile(const TileSums<kTileRows, kVectors>& c,
+                                             int32_t* sums) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) StoreVector(sums + 8 * (kVectors * r + v), c[r][v]);
+  }
+}
+
 template <typename Products>
 struct Tiles256 {
   static constexpr int kRows = 6;
@@ -36,12 +60,8 @@ struct Tiles256 {
     const int64_t stride = args.lhs_stride;
     const uint8_t* rhs = args.panel->weights;
 
-    __m256i c[kTileRows][kVectors];
-#pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) c[r][v] = LoadVector(args.bias + 8 * v);
-    }
+    TileSums<kTileRows, kVectors> c;
+    StartSums<kTileRows, kVectors>(args.bias, c);
     for (int64_t s = 0; s < args.panel->segment_count; ++s) {
       const RhsSegment& segment = args.panel->segments[s];
       const uint8_t* lhs[kPointers];
@@ -66,13 +86,7 @@ struct Tiles256 {
         for (int i = 0; i < kPointers; ++i) lhs[i] += kGroupBytes256;
       }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        StoreVector(sums + 8 * (kVectors * r + v), c[r][v]);
-      }
-    }
+    StoreTile<kTileRows, kVectors>(c, sums);
   }
 };
 
