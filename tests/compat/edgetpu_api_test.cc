@@ -82,7 +82,9 @@ class NothingThere : public Surroundings {
  protected:
   void SetUp() override {
     Surroundings::SetUp();
-    if (IsPluggedIn() || !TheManager().EnumerateEdgeTpu().empty()) GTEST_SKIP();
+    if (IsPluggedIn() || !TheManager().EnumerateEdgeTpu().empty()) {
+      GTEST_SKIP() << "a Coral is there, which edgetpu_api_test/on_a_coral is about";
+    }
   }
 };
 
@@ -98,7 +100,7 @@ class OnACoral : public Surroundings {
  protected:
   void SetUp() override {
     Surroundings::SetUp();
-    if (!IsPluggedIn()) GTEST_SKIP();
+    if (!IsPluggedIn()) GTEST_SKIP() << "none is plugged in; edgetpu_api_test/on_a_coral has one";
     if (TheManager().EnumerateEdgeTpu().empty()) {
       atollrt::ReportAbsent("reference data: tools/coral-stub, in place of libusb");
       GTEST_SKIP();
