@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/network/oip_client.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <condition_variable>
 #include <cstdlib>
@@ -12,6 +14,7 @@
 #include <iterator>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "inference.grpc.pb.h"
@@ -65,6 +68,38 @@ std::chrono::system_clock::time_point SystemTime(Deadline deadline) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(
              std::max(deadline - Clock::now(), Clock::duration::zero()));
 }
+
+// gRPC takes a connection down on threads of its own, after its channel was destroyed. A process
+// that ends in the meantime has OpenSSL's tables freed under a handshake: it waits for these threads
+// first, unless somebody still uses gRPC.
+class GrpcEnd {
+ public:
+  // To be called after OpenSSL was used, so that this ends before it.
+  static void AwaitAtExit() { static const GrpcEnd end; }
+
+  class Use {
+   public:
+    Use() { ++uses_; }
+    ~Use() { --uses_; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+  };
+
+  GrpcEnd(const GrpcEnd&) = delete;
+  GrpcEnd& operator=(const GrpcEnd&) = delete;
+
+ private:
+  GrpcEnd() = default;
+  ~GrpcEnd() {
+    constexpr std::chrono::milliseconds kLongest{1000}, kBetween{1};
+    const auto end = Clock::now() + kLongest;
+    while (uses_ == 0 && grpc_is_initialized() != 0 && Clock::now() < end) {
+      std::this_thread::sleep_for(kBetween);
+    }
+  }
+
+  inline static std::atomic<int> uses_ = 0;
+};
 
 // From "grpc-retry-pushback-ms"; nullopt if the server does not say.
 std::optional<std::chrono::milliseconds> PushbackOf(const grpc::ClientContext& context) {
@@ -333,6 +368,7 @@ class Client final : public OipClient {
 
   const std::string address_;
   const std::string authorization_;
+  const GrpcEnd::Use use_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
 };
@@ -376,6 +412,7 @@ Result<std::unique_ptr<OipClient>> OipClient::Connect(const std::string& address
   (void)is_quiet;
   auto client = std::make_unique<Client>(address, access);
   Status status = client->WaitForConnection(deadline);
+  GrpcEnd::AwaitAtExit();
   if (!status.ok() && access.tls) {
     return std::move(status).WithContext(
         "over TLS ($ATOLL_GRPC_CA names who signs its certificate; $ATOLL_GRPC_INSECURE=1 does "
