@@ -70,8 +70,8 @@ std::chrono::system_clock::time_point SystemTime(Deadline deadline) {
 }
 
 // gRPC takes a connection down on threads of its own, after its channel was destroyed. A process
-// that ends in the meantime has OpenSSL's tables freed under a handshake: it waits for these threads
-// first, unless somebody still uses gRPC.
+// that ends in the meantime has OpenSSL's tables freed under a handshake: it waits for these
+// threads first, unless somebody still uses gRPC.
 class GrpcEnd {
  public:
   // To be called after OpenSSL was used, so that this ends before it.
