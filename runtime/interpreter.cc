@@ -36,15 +36,17 @@ Result<std::unique_ptr<Interpreter>> Interpreter::Create(std::shared_ptr<const M
     return InvalidArgument("%d threads; must be 0 (default) to 256", options.threads);
   }
   ATOLL_ASSIGN_OR_RETURN(const CpuFeatures features, DetectCpuFeatures());
-  ATOLL_ASSIGN_OR_RETURN(
-      StepPlan plan,
-      PlanSteps(model->graph(), model->bytes().size(), options.delegate, options.plan, features,
-                options.keep_all_tensors,
-                [&model](std::span<const uint8_t> bytes) { model->DropPages(bytes); }));
+  auto pool = std::make_unique<ThreadPool>(ThreadCount(options.threads));
+  const PlanHost host = {
+      .features = features,
+      .pool = pool.get(),
+      .weights_read = [&model](std::span<const uint8_t> bytes) { model->DropPages(bytes); }};
+  ATOLL_ASSIGN_OR_RETURN(StepPlan plan,
+                         PlanSteps(model->graph(), model->bytes().size(), options.delegate,
+                                   options.plan, host, options.keep_all_tensors));
   plan.shares_arena = !plan.partitions.empty() && options.delegate->wants_shared_memory();
-  ATOLL_ASSIGN_OR_RETURN(
-      std::unique_ptr<StepWalker> walker,
-      StepWalker::Create(model, std::move(plan), features, ThreadCount(options.threads)));
+  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<StepWalker> walker,
+                         StepWalker::Create(model, std::move(plan), features, std::move(pool)));
   std::unique_ptr<Interpreter> interpreter(new Interpreter(std::move(walker)));
   if (!interpreter->walker_->plan().partitions.empty()) {
     interpreter->delegate_ = options.delegate;

@@ -10,30 +10,32 @@
 namespace atollrt {
 
 StepWalker::StepWalker(std::shared_ptr<const Model> model, const Graph& graph, StepPlan plan,
-                       int threads)
+                       std::unique_ptr<ThreadPool> pool)
     : model_(std::move(model)),
       graph_(graph),
       plan_(std::move(plan)),
-      pool_(threads),
+      pool_(std::move(pool)),
       caller_pool_(1) {}
 
 Result<std::unique_ptr<StepWalker>> StepWalker::Create(std::shared_ptr<const Model> model,
                                                        StepPlan plan, CpuFeatures features,
-                                                       int threads) {
+                                                       std::unique_ptr<ThreadPool> pool) {
   const Graph& graph = model->graph();
-  ATOLL_ASSIGN_OR_RETURN(std::unique_ptr<StepWalker> walker,
-                         CreateFor(std::move(model), graph, std::move(plan), features, threads,
-                                   /*parent=*/nullptr));
+  ATOLL_ASSIGN_OR_RETURN(
+      std::unique_ptr<StepWalker> walker,
+      CreateFor(std::move(model), graph, std::move(plan), features, std::move(pool),
+                /*parent=*/nullptr));
   walker->ResetVariables();
   return walker;
 }
 
 Result<std::unique_ptr<StepWalker>> StepWalker::CreateFor(std::shared_ptr<const Model> model,
                                                           const Graph& graph, StepPlan plan,
-                                                          CpuFeatures features, int threads,
+                                                          CpuFeatures features,
+                                                          std::unique_ptr<ThreadPool> pool,
                                                           StepWalker* parent) {
   std::unique_ptr<StepWalker> walker(
-      new StepWalker(std::move(model), graph, std::move(plan), threads));
+      new StepWalker(std::move(model), graph, std::move(plan), std::move(pool)));
   for (const Step& step : walker->plan_.steps) walker->steps_.push_back(Unbound(step));
   ATOLL_RETURN_IF_ERROR(walker->AllocateArena(parent));
   ATOLL_RETURN_IF_ERROR(walker->CreateCallees(features));
@@ -50,7 +52,7 @@ StepWalker::BoundStep StepWalker::Unbound(const Step& step) {
 
 Status StepWalker::AllocateArena(const StepWalker* parent) {
   const auto scratch_bytes = [&](const auto& self, const Step& step) -> size_t {
-    size_t bytes = step.executor->ScratchBytes(pool_.threads());
+    size_t bytes = step.executor->ScratchBytes(pool_->threads());
     for (const Step& member : step.members) bytes = std::max(bytes, self(self, member));
     return bytes;
   };
@@ -96,10 +98,11 @@ Status StepWalker::CreateCallees(CpuFeatures features) {
     if (bound.step->partition >= 0 || call == nullptr || is_called[call->subgraph]) continue;
     is_called[call->subgraph] = true;
     const Graph& graph = model_->graphs()[call->subgraph];
-    ATOLL_ASSIGN_OR_RETURN(StepPlan plan, PlanSteps(graph, model_->bytes().size(),
-                                                    /*delegate=*/nullptr, {}, features));
+    ATOLL_ASSIGN_OR_RETURN(StepPlan plan,
+                           PlanSteps(graph, model_->bytes().size(),
+                                     /*delegate=*/nullptr, {}, {.features = features}));
     ATOLL_ASSIGN_OR_RETURN(bound.callee, CreateFor(model_, graph, std::move(plan), features,
-                                                   /*threads=*/1, this));
+                                                   std::make_unique<ThreadPool>(1), this));
   }
   return Status();
 }
@@ -174,7 +177,7 @@ void StepWalker::SetTap(Tap tap) {
 void StepWalker::SetTrace(Trace trace) {
   trace_ = std::move(trace);
   if (trace_) PrepareToListen();
-  trace_ ? pool_.StartRecording() : pool_.StopRecording();
+  trace_ ? pool_->StartRecording() : pool_->StopRecording();
 }
 
 void StepWalker::ResetVariables() {
@@ -234,7 +237,7 @@ void StepWalker::TraceNode(int32_t node, int64_t start_ns) {
                    .host = {.start_ns = start_ns, .duration_ns = MonotonicNs() - start_ns}};
   trace_(event);
   event.kind = TraceKind::kWorker;
-  for (const ThreadPool::Span& span : pool_.TakeSpans()) {
+  for (const ThreadPool::Span& span : pool_->TakeSpans()) {
     if (span.worker == 0) continue;
     event.host = {.thread = span.worker,
                   .start_ns = span.start_ns,
@@ -261,7 +264,7 @@ Status StepWalker::RunStep(BoundStep* bound) {
                   .outputs = bound->outputs,
                   .state = bound->state,
                   .scratch = arena_.data() + bound->scratch_offset,
-                  .pool = step.is_small ? &caller_pool_ : &pool_,
+                  .pool = step.is_small ? &caller_pool_ : pool_.get(),
                   .cost = &cost,
                   .trace = partition_trace ? &partition_trace : nullptr};
   const int64_t start_ns = trace_ ? MonotonicNs() : 0;

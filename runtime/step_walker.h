@@ -28,10 +28,11 @@ namespace atollrt {
 
 class StepWalker {
  public:
-  // `plan` is of the model's first graph. kResourceExhausted if its tensors do not fit into memory.
+  // `plan` is of the model's first graph; it runs on `pool`. kResourceExhausted if its tensors do
+  // not fit into memory.
   static Result<std::unique_ptr<StepWalker>> Create(std::shared_ptr<const Model> model,
                                                     StepPlan plan, CpuFeatures features,
-                                                    int threads);
+                                                    std::unique_ptr<ThreadPool> pool);
   StepWalker(const StepWalker&) = delete;
   StepWalker& operator=(const StepWalker&) = delete;
 
@@ -92,11 +93,13 @@ class StepWalker {
     std::vector<BoundStep> members;
   };
 
-  StepWalker(std::shared_ptr<const Model> model, const Graph& graph, StepPlan plan, int threads);
+  StepWalker(std::shared_ptr<const Model> model, const Graph& graph, StepPlan plan,
+             std::unique_ptr<ThreadPool> pool);
   // `parent` is nullptr for the first graph of a model.
   static Result<std::unique_ptr<StepWalker>> CreateFor(std::shared_ptr<const Model> model,
                                                        const Graph& graph, StepPlan plan,
-                                                       CpuFeatures features, int threads,
+                                                       CpuFeatures features,
+                                                       std::unique_ptr<ThreadPool> pool,
                                                        StepWalker* parent);
   Status AllocateArena(const StepWalker* parent);
   Status CreateCallees(CpuFeatures features);
@@ -114,7 +117,7 @@ class StepWalker {
   const std::shared_ptr<const Model> model_;
   const Graph& graph_;  // of model_
   const StepPlan plan_;
-  ThreadPool pool_;
+  const std::unique_ptr<ThreadPool> pool_;
   ThreadPool caller_pool_;  // of one
   std::vector<BoundStep> steps_;
   Buffer arena_;

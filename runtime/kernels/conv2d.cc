@@ -61,7 +61,7 @@ RhsWeights GroupWeights(const Conv2DParams& params, const ConvBlocks& blocks, in
 // What packed weights depend on.
 std::array<uint32_t, 10> PackedFor(const Conv2DParams& params, const GemmKernel& kernel,
                                    const ConvBlocks& blocks) {
-  return {static_cast<uint32_t>(kernel.sums_words       ? PackedWeightsKind::kSmallConv2D
+  return {static_cast<uint32_t>(kernel.sums_words()     ? PackedWeightsKind::kSmallConv2D
                                 : kernel.narrow_weights ? PackedWeightsKind::kNarrowConv2D
                                                         : PackedWeightsKind::kConv2D),
           static_cast<uint32_t>(kernel.k_group),

@@ -21,7 +21,7 @@
 namespace atollrt {
 
 // Who packed them; their first number. kNarrowConv2D: within [-127, 127], for kernels that would
-// overflow with -128. kSmallConv2D: so small that sums of 16 bits hold (GemmKernel::sums_words).
+// overflow with -128. kSmallConv2D: so small that sums of 16 bits hold (GemmKernel::mark_wide).
 enum class PackedWeightsKind : uint32_t {
   kConv2D = 1,
   kDepthwiseConv2D = 2,

@@ -2,7 +2,9 @@
 #include "runtime/plan/step_plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
+#include <mutex>
 #include <queue>
 #include <utility>
 
@@ -112,18 +114,62 @@ constexpr size_t kLargeBytes = 16 << 10;
 
 // Which bytes of the model a kernel has packed for itself, of those that are worth a call.
 void TellOfPacked(const Graph& graph, const Node& node, const NodeExecutor& executor,
-                  const WeightsRead& weights_read) {
+                  const PlanHost& host) {
   const LineRunner* filter = executor.line_runner();
-  if (!weights_read || filter == nullptr || filter->uses_packed_weights()) return;
+  if (!host.weights_read || filter == nullptr || filter->uses_packed_weights()) return;
   const std::span<const uint8_t> weights = graph.Input(node, 1)->data;
-  if (weights.size() >= kLargeBytes) weights_read(weights);
+  if (weights.size() >= kLargeBytes) host.weights_read(weights);
+}
+
+Result<std::unique_ptr<NodeExecutor>> PrepareForHost(const Graph& graph, const Node& node,
+                                                     const PlanHost& host) {
+  if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
+    return Unsupported(
+        "%s: compiled for a Coral, and none is used; the model that it was made from can run here",
+        Describe(graph, node).c_str());
+  }
+  if (IsCompiledOp(node)) {
+    return Unsupported(
+        "%s: what it was compiled from is not here; it runs on a device like that which it was "
+        "compiled for, and where Atoll reads the model file, which has that, too",
+        Describe(graph, node).c_str());
+  }
+  auto executor = PrepareCpuNode(graph, node, host.features);
+  if (executor.ok()) TellOfPacked(graph, node, **executor, host);
+  return executor;
+}
+
+// By nodes; nullptr for those in partitions. Of several that cannot be, the first one says why.
+Result<std::vector<std::unique_ptr<NodeExecutor>>> PrepareNodes(
+    const Graph& graph, const std::vector<NodePlacement>& placements, const PlanHost& host) {
+  constexpr size_t kMostTasks = 1 << 24;
+  const size_t count = graph.nodes.size();
+  std::vector<std::unique_ptr<NodeExecutor>> executors(count);
+  std::atomic<size_t> first_failed = count;
+  Status failure;
+  std::mutex mutex;  // of changes to these two
+  const auto prepare = [&](size_t node) {
+    if (placements[node].partition >= 0 || node > first_failed) return;
+    auto executor = PrepareForHost(graph, graph.nodes[node], host);
+    if (executor.ok()) {
+      executors[node] = *std::move(executor);
+      return;
+    }
+    const std::lock_guard lock(mutex);
+    if (node > first_failed) return;
+    first_failed = node;
+    failure = executor.status();
+  };
+  ParallelFor(count < kMostTasks ? host.pool : nullptr, static_cast<int>(count),
+              [&](int node, int) { prepare(static_cast<size_t>(node)); });
+  ATOLL_RETURN_IF_ERROR(failure);
+  return executors;
 }
 
 }  // namespace
 
 Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features,
-                           const WeightsRead& weights_read) {
+                           const PlanOptions& options, const PlanHost& host) {
   StepPlan plan;
   plan.placements.resize(graph.nodes.size());
   if (delegate != nullptr) {
@@ -139,6 +185,7 @@ Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* del
     }
   }
   ATOLL_RETURN_IF_ERROR(CheckWeightCopies(graph, plan.placements, model_bytes));
+  ATOLL_ASSIGN_OR_RETURN(auto executors, PrepareNodes(graph, plan.placements, host));
   std::vector<bool> partition_seen(plan.partitions.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Step step;
@@ -153,24 +200,11 @@ Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* del
       step.outputs = partition.outputs;
     } else {
       const Node& node = graph.nodes[i];
-      if (node.type == OpType::kCUSTOM && node.custom_name == kEdgeTpuOperator) {
-        return Unsupported(
-            "%s: compiled for a Coral, and none is used; the model that it was made from can run "
-            "here",
-            Describe(graph, node).c_str());
-      }
-      if (IsCompiledOp(node)) {
-        return Unsupported(
-            "%s: what it was compiled from is not here; it runs on a device like that which it was "
-            "compiled for, and where Atoll reads the model file, which has that, too",
-            Describe(graph, node).c_str());
-      }
-      ATOLL_ASSIGN_OR_RETURN(step.owned, PrepareCpuNode(graph, node, features));
+      step.owned = std::move(executors[i]);
       step.executor = step.owned.get();
       step.inputs = node.inputs;
       step.outputs = node.outputs;
       step.is_small = IsSmall(graph, node);
-      TellOfPacked(graph, node, *step.executor, weights_read);
       if (const LineRunner* filter = step.executor->line_runner()) {
         plan.placements[i].kernel = {.name = filter->kernel_name(),
                                      .channels = filter->shape().output_c,
@@ -328,18 +362,17 @@ StepPlan ChainLines(const Graph& graph, StepPlan plan) {
 }
 
 Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features, bool keeps_all_tensors,
-                           const WeightsRead& weights_read) {
-  ATOLL_ASSIGN_OR_RETURN(StepPlan plan,
-                         PlanNodes(graph, model_bytes, delegate, options, features, weights_read));
+                           const PlanOptions& options, const PlanHost& host,
+                           bool keeps_all_tensors) {
+  ATOLL_ASSIGN_OR_RETURN(StepPlan plan, PlanNodes(graph, model_bytes, delegate, options, host));
   ATOLL_ASSIGN_OR_RETURN(plan, InOrder(graph, std::move(plan)));
   plan.keeps_all_tensors = keeps_all_tensors;
   if (!keeps_all_tensors) {
-    ATOLL_ASSIGN_OR_RETURN(plan, FoldPads(graph, std::move(plan), features));
+    ATOLL_ASSIGN_OR_RETURN(plan, FoldPads(graph, std::move(plan), host.features));
   }
   plan.used_packed_weight_bytes = UsedPackedWeightBytes(graph, plan.steps);
   if (keeps_all_tensors) return plan;
-  ATOLL_ASSIGN_OR_RETURN(plan, AttachTails(graph, std::move(plan), features));
+  ATOLL_ASSIGN_OR_RETURN(plan, AttachTails(graph, std::move(plan), host.features));
   return ChainLines(graph, std::move(plan));
 }
 

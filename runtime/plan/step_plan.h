@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "atoll/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/graph/graph.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/plan/delegate.h"
@@ -61,17 +62,22 @@ struct StepPlan {
   int64_t used_packed_weight_bytes = 0;
 };
 
-using WeightsRead = std::function<void(std::span<const uint8_t> bytes)>;
+// What prepares kernels, and what they are for.
+struct PlanHost {
+  CpuFeatures features = kBaseline;
+  ThreadPool* pool = nullptr;  // nullptr: the calling thread alone
+  // Hears of the bytes of large constants that a kernel has prepared for itself, as soon as it has,
+  // on any thread of the pool; may be empty. So a file and what is made of it need not be in memory
+  // at one time. They may be read again.
+  std::function<void(std::span<const uint8_t> bytes)> weights_read{};
+};
 
 // One step for each partition that `delegate` (nullptr: none) makes of the graph, at the place of
-// its first node, and for each other node, bound to its kernel for `features`. `graph` outlives the
+// its first node, and for each other node, bound to its kernel for `host`. `graph` outlives the
 // plan; `model_bytes` is the size of its file, beside which prepared weights must not be out of
-// proportion (kResourceExhausted). `weights_read` (may be empty) hears of the bytes of large
-// constants that a kernel has prepared for itself, as soon as it has: so that a file and what is
-// made of it need not be in memory at one time. They may be read again.
+// proportion (kResourceExhausted).
 Result<StepPlan> PlanNodes(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features,
-                           const WeightsRead& weights_read = {});
+                           const PlanOptions& options, const PlanHost& host);
 // Every step behind those that write what it reads.
 Result<StepPlan> InOrder(const Graph& graph, StepPlan plan);
 // A PAD whose only reader is a convolution becomes the padding of that.
@@ -96,7 +102,7 @@ Result<std::vector<size_t>> OrderSteps(const Graph& graph, const std::vector<Ste
 
 // All of them, in this order; if all tensors are kept, the first two alone.
 Result<StepPlan> PlanSteps(const Graph& graph, size_t model_bytes, Delegate* delegate,
-                           const PlanOptions& options, CpuFeatures features,
-                           bool keeps_all_tensors = false, const WeightsRead& weights_read = {});
+                           const PlanOptions& options, const PlanHost& host,
+                           bool keeps_all_tensors = false);
 
 }  // namespace atollrt

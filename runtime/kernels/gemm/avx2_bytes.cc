@@ -75,6 +75,44 @@ struct ByteTiles {
   }
 };
 
+// -1 in the 64 bits of two groups where magnitudes of one sign sum to more than `most`.
+__m256i AreWide(__m256i magnitudes, int16_t most) {
+  const __m256i words = _mm256_maddubs_epi16(magnitudes, _mm256_set1_epi8(1));
+  const __m256i sums = _mm256_add_epi16(words, _mm256_shuffle_epi32(words, 0xb1));
+  return _mm256_cmpgt_epi16(sums, _mm256_set1_epi16(most));
+}
+
+// Of 32 weights, those of four times two groups.
+void MarkWide32(__m256i weights, __m256i zero, __m256i mark, uint64_t* wide) {
+  const __m256i is_wide = _mm256_or_si256(AreWide(_mm256_subs_epu8(weights, zero), 127),
+                                          AreWide(_mm256_subs_epu8(zero, weights), 128));
+  const __m256i is_narrow = _mm256_cmpeq_epi64(is_wide, _mm256_setzero_si256());
+  __m256i* const to = reinterpret_cast<__m256i*>(wide);
+  _mm256_storeu_si256(
+      to, _mm256_or_si256(_mm256_loadu_si256(to), _mm256_andnot_si256(is_narrow, mark)));
+}
+
+void MarkWide(const uint8_t* weights, int64_t count, uint8_t flip, uint8_t zero, uint64_t mark,
+              uint64_t* wide) {
+  constexpr int64_t kWeights = 32, kPairs = 4;
+  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+  const __m256i zeros = _mm256_set1_epi8(static_cast<char>(zero));
+  const __m256i marks = _mm256_set1_epi64x(static_cast<int64_t>(mark));
+  int64_t k = 0;
+  for (; k + kWeights <= count; k += kWeights, wide += kPairs) {
+    const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + k));
+    MarkWide32(_mm256_xor_si256(w, flips), zeros, marks, wide);
+  }
+  if (k == count) return;
+  alignas(32) uint8_t last[kWeights];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(last), _mm256_xor_si256(zeros, flips));
+  __builtin_memcpy(last, weights + k, static_cast<size_t>(count - k));
+  const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(last));
+  uint64_t last_wide[kPairs] = {};
+  MarkWide32(_mm256_xor_si256(w, flips), zeros, marks, last_wide);
+  for (int64_t i = 0; 8 * i < count - k; ++i) wide[i] |= last_wide[i];
+}
+
 }  // namespace
 
 const GemmKernel GemmAvx2Bytes = {
@@ -83,7 +121,7 @@ const GemmKernel GemmAvx2Bytes = {
     .panel_columns = ByteTiles::kColumns,
     .k_group = kGroupBytes256,
     .lhs_element_bytes = 1,
-    .sums_words = true,
+    .mark_wide = MarkWide,
     .int8_lhs_offset = 128,
     .fit = FitFloatColumnAvx2,
     .copy_lhs = CopyBytes<ByteType::kInt8>,

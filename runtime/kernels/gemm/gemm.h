@@ -91,11 +91,16 @@ struct GemmKernel {
   // Whether weights are packed within [-127, 127], where -128 would overflow: it is then one of
   // those that do not fit.
   bool narrow_weights = false;
-  // Whether sums of 16 bits are in between: of two neighbouring k groups of a segment, the first of
-  // them at an even place, or of the last one alone. Bytes 2 i and 2 i + 1 of both make one, whose
-  // positive weights may sum to at most 128, and its negative ones to at least -128; what is more
-  // does not fit.
-  bool sums_words = false;
+  // Not nullptr where sums of 16 bits are in between: of two neighbouring k groups of a segment,
+  // the first of them at an even place, or of the last one alone. Bytes 2 i and 2 i + 1 of both
+  // make one, whose positive weights may sum to at most 128, and its negative ones to at least
+  // -128; what is more does not fit. Of `count` weights of a column in one segment, which are
+  // unsigned bytes after an exclusive or with `flip` and then have the zero point `zero`, this adds
+  // the bits of `mark` to wide[i] where those of the i-th two groups do not fit, or one of them is
+  // +128.
+  void (*mark_wide)(const uint8_t* weights, int64_t count, uint8_t flip, uint8_t zero,
+                    uint64_t mark, uint64_t* wide) = nullptr;
+  bool sums_words() const { return mark_wide != nullptr; }
   // Faster for the same CPUs where most weights fit it; nullptr: there is none.
   const GemmKernel* for_small_weights = nullptr;
   // Added to activations of either type by copy_lhs. Where it is 0 and elements are bytes,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <iterator>
 
@@ -47,8 +48,7 @@ struct Rest {
   int64_t k = 0;
 };
 
-// ---- Sums of 16 bits (GemmKernel::sums_words)
-// ----------------------------------------------------
+// ---- Sums of 16 bits (GemmKernel::mark_wide) ----------------------------------------------------
 
 constexpr int64_t kWordGroup = 4;          // the k group of such kernels
 constexpr int64_t kPair = 2 * kWordGroup;  // of weights whose products meet in two sums
@@ -59,56 +59,17 @@ int64_t PairsOf(const RhsWeights& w) {
          DivideRoundingUp<int64_t>(w.segment_depth, kPair);
 }
 
-// Whether weights of one sign, by their magnitudes, have more than `most` in a sum: not 0 for a
-// pair of groups, of two.
-using Bytes16 = uint8_t __attribute__((vector_size(16)));
-using Pairs = uint64_t __attribute__((vector_size(16)));
-Pairs AreWide(Bytes16 magnitudes, uint16_t most) {
-  using Words = uint16_t __attribute__((vector_size(16)));
-  const auto words = reinterpret_cast<Words>(magnitudes);
-  const Words sums = (words & 0xff) + (words >> 8);
-  const Words both = sums + __builtin_shufflevector(sums, sums, 2, 3, 0, 1, 6, 7, 4, 5);
-  return reinterpret_cast<Pairs>(both > most);
-}
-
-// Weights as they lie, without their signs, and which of them pairs of groups do not fit.
-class PairsOfWeights {
- public:
-  explicit PairsOfWeights(const RhsWeights& w)
-      : flip_(w.type == ByteType::kInt8 ? 0x80 : 0),
-        zero_(static_cast<uint8_t>(w.zero_point - ByteMin(w.type))) {}
-
-  // Of the next `count` weights, at most those of two pairs.
-  Pairs AreWideAt(const uint8_t* weights, int64_t count) const {
-    Bytes16 v;
-    if (count < 2 * kPair) {
-      std::memset(&v, zero_ ^ flip_, sizeof(v));
-      std::memcpy(&v, weights, static_cast<size_t>(count));
-    } else {
-      std::memcpy(&v, weights, sizeof(v));
-    }
-    v ^= flip_;
-    // A single weight of +128 is no byte.
-    return AreWide((v - zero_) & reinterpret_cast<Bytes16>(v > zero_), kMostOfWord - 1) |
-           AreWide((zero_ - v) & reinterpret_cast<Bytes16>(v < zero_), kMostOfWord);
-  }
-
- private:
-  const uint8_t flip_, zero_;
-};
-
-// Adds the weights of a column to `wide`: not 0 for the pairs of groups, of all segments, of which
-// some weights do not fit.
-void MarkWidePairs(const RhsWeights& w, const uint8_t* weights, uint64_t* wide) {
-  const PairsOfWeights pairs(w);
+// Adds the bits of `mark` to `wide`, by pairs of groups of all segments, where some weights of a
+// column do not fit.
+void MarkWidePairs(const GemmKernel& kernel, const RhsWeights& w, const uint8_t* weights,
+                   uint64_t mark, uint64_t* wide) {
+  const uint8_t flip = w.type == ByteType::kInt8 ? 0x80 : 0;
+  const uint8_t zero = static_cast<uint8_t>(w.zero_point - ByteMin(w.type));
+  const int64_t segment_pairs = DivideRoundingUp(w.segment_depth, kPair);
   for (size_t s = 0; s < w.segment_offsets.size(); ++s) {
-    for (int64_t k = 0; k < w.segment_depth; k += 2 * kPair) {
-      const int64_t count = std::min(w.segment_depth - k, 2 * kPair);
-      const Pairs found = pairs.AreWideAt(weights + k, count);
-      *wide++ |= found[0];
-      if (count > kPair) *wide++ |= found[1];
-    }
+    kernel.mark_wide(weights, w.segment_depth, flip, zero, mark, wide);
     weights += w.segment_depth;
+    wide += segment_pairs;
   }
 }
 
@@ -139,8 +100,8 @@ class PanelPacker {
         width_(PanelWidth(kernel, weights.columns - first)),
         end_(std::min(weights.columns, first + width_)),
         depth_(weights.segment_depth * static_cast<int64_t>(weights.segment_offsets.size())) {
-    if (kernel.sums_words) {
-      SplitWidePairs();
+    if (kernel.sums_words()) {
+      SplitWidePairs(kernel);
       return;
     }
     for (int32_t column = first_; column < end_; ++column) {
@@ -213,29 +174,33 @@ class PanelPacker {
     int8_t weights[kPair] = {};
   };
 
-  void SplitWidePairs() {
-    std::vector<uint64_t> is_wide(static_cast<size_t>(PairsOf(w_)));
+  void SplitWidePairs(const GemmKernel& kernel) {
+    ATOLL_CHECK(width_ <= 64);
+    std::vector<uint64_t> is_wide(static_cast<size_t>(PairsOf(w_)));  // a bit for each column
     for (int32_t column = first_; column < end_; ++column) {
-      MarkWidePairs(w_, Column(column), is_wide.data());
+      MarkWidePairs(kernel, w_, Column(column), uint64_t{1} << (column - first_), is_wide.data());
     }
     const int64_t segment_groups = DivideRoundingUp(w_.segment_depth, kWordGroup);
     const int64_t segment_pairs = DivideRoundingUp(segment_groups, int64_t{2});
+    std::vector<std::array<int32_t, kPair>> left;
     for (size_t i = 0; i < is_wide.size(); ++i) {
       if (is_wide[i] == 0) continue;
       const int64_t group = static_cast<int64_t>(i) % segment_pairs * 2;
+      left.clear();
       SplitWidePair(static_cast<int64_t>(i) / segment_pairs, group,
-                    std::min<int64_t>(segment_groups - group, 2));
+                    std::min<int64_t>(segment_groups - group, 2), is_wide[i], &left);
     }
   }
 
-  void SplitWidePair(int64_t segment, int64_t group, int64_t groups) {
-    const PairsOfWeights pairs(w_);
+  // Of the columns in `is_wide`; `left`, empty, is memory for what is left of their weights.
+  void SplitWidePair(int64_t segment, int64_t group, int64_t groups, uint64_t is_wide,
+                     std::vector<std::array<int32_t, kPair>>* left_weights) {
+    auto& left = *left_weights;
     const int64_t k = group * kWordGroup;
     const int64_t count = std::min(w_.segment_depth - k, kPair);
     const size_t first = wide_columns_.size();
-    std::vector<std::array<int32_t, kPair>> left;  // of these columns
-    for (int32_t column = first_; column < end_; ++column) {
-      if (pairs.AreWideAt(Column(column) + segment * w_.segment_depth + k, count)[0] == 0) continue;
+    for (; is_wide != 0; is_wide &= is_wide - 1) {
+      const int32_t column = first_ + std::countr_zero(is_wide);
       auto& of_column = left.emplace_back();
       of_column.fill(0);
       for (int64_t j = 0; j < count; ++j) {
@@ -422,16 +387,20 @@ void PackedRhs::Follow(Plan plan, const uint8_t* packed) {
 }
 
 bool PackedRhs::Pays(const GemmKernel& kernel, const RhsWeights& weights) {
-  if (!kernel.sums_words) return true;
+  if (!kernel.sums_words()) return true;
+  // Of many panels some, evenly over all, tell.
+  constexpr int32_t kPanels = 8;
+  const int32_t panels = DivideRoundingUp(weights.columns, kernel.panel_columns);
+  const int32_t step = DivideRoundingUp(panels, kPanels) * kernel.panel_columns;
   int64_t pairs = 0, wide = 0;
   std::vector<uint64_t> is_wide(static_cast<size_t>(PairsOf(weights)));
   const int64_t depth =
       weights.segment_depth * static_cast<int64_t>(weights.segment_offsets.size());
-  for (int32_t first = 0; first < weights.columns; first += kernel.panel_columns) {
+  for (int32_t first = 0; first < weights.columns; first += step) {
     std::ranges::fill(is_wide, 0);
     const int32_t end = std::min(weights.columns, first + kernel.panel_columns);
     for (int32_t column = first; column < end; ++column) {
-      MarkWidePairs(weights, weights.weights + column * depth, is_wide.data());
+      MarkWidePairs(kernel, weights, weights.weights + column * depth, 1, is_wide.data());
     }
     pairs += std::ssize(is_wide);
     wide += std::ranges::count_if(is_wide, [](uint64_t one) { return one != 0; });

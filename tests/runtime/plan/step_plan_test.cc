@@ -8,7 +8,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
 #include <span>
+#include <thread>
 
 #include "tests/support/model_builder.h"
 
@@ -22,7 +27,7 @@ using ::testing::SizeIs;
 constexpr CpuFeatures kFeatures = kBaseline;
 
 StepPlan Nodes(const Model& model, Delegate* delegate = nullptr) {
-  auto plan = PlanNodes(model.graph(), model.bytes().size(), delegate, {}, kFeatures);
+  auto plan = PlanNodes(model.graph(), model.bytes().size(), delegate, {}, {.features = kFeatures});
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return *std::move(plan);
 }
@@ -101,7 +106,7 @@ TEST(PlanNodes, RefusesWeightsOutOfProportion) {
   ModelBuilder m;
   m.Output(m.Conv2D(m.Input({1, 8, 8, 3}), {.channels = 4, .kernel = 3}));
   const auto model = m.Load();
-  const auto plan = PlanNodes(model->graph(), 0, nullptr, {}, kFeatures);
+  const auto plan = PlanNodes(model->graph(), 0, nullptr, {}, {.features = kFeatures});
   EXPECT_TRUE(plan.ok()) << "a small model may have copies";
 }
 
@@ -112,15 +117,53 @@ TEST(PlanNodes, TellsOfLargeWeightsThatKernelsHavePacked) {
   m.Output(m.Add(m.Conv2D(y, {.channels = 128, .kernel = 5}), m.Constant({1, 8, 8, 128})));
   const auto model = m.Load();
   std::vector<size_t> sizes;
-  const auto plan = PlanNodes(model->graph(), model->bytes().size(), nullptr, {}, kFeatures,
-                              [&](std::span<const uint8_t> bytes) {
-                                EXPECT_GE(bytes.data(), model->bytes().data());
-                                EXPECT_LE(&bytes.back(), &model->bytes().back());
-                                sizes.push_back(bytes.size());
-                              });
+  const auto hear = [&](std::span<const uint8_t> bytes) {
+    EXPECT_GE(bytes.data(), model->bytes().data());
+    EXPECT_LE(&bytes.back(), &model->bytes().back());
+    sizes.push_back(bytes.size());
+  };
+  const auto plan = PlanNodes(model->graph(), model->bytes().size(), nullptr, {},
+                              {.features = kFeatures, .weights_read = hear});
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   // Not of few bytes, nor of what an operator reads where it is.
   EXPECT_THAT(sizes, ElementsAre(128 * 128, 128 * 5 * 5 * 8));
+}
+
+// Kernels are prepared on all threads of a pool, and the first node that cannot be is the one that
+// is named, whichever thread finds out first.
+TEST(PlanNodes, PreparesOnAllThreads) {
+  ModelBuilder m;
+  int32_t x = m.Input({1, 8, 8, 128});
+  for (int i = 0; i < 40; ++i) x = m.Conv2D(x, {.channels = 128});
+  m.Output(x);
+  const auto model = m.Load();
+  ThreadPool pool(4);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::thread::id> threads;
+  const auto hear = [&](std::span<const uint8_t>) {
+    std::unique_lock lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::minutes(1), [&] { return threads.size() > 1; });
+  };
+  const PlanHost host = {.features = kFeatures, .pool = &pool, .weights_read = hear};
+  const auto plan = PlanNodes(model->graph(), model->bytes().size(), nullptr, {}, host);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  ASSERT_EQ(plan->steps.size(), 40u);
+  for (size_t i = 0; i < plan->steps.size(); ++i) {
+    EXPECT_EQ(plan->steps[i].node, static_cast<int32_t>(i));
+    EXPECT_NE(plan->steps[i].executor->line_runner(), nullptr);
+  }
+  EXPECT_GT(threads.size(), 1u);
+
+  Graph graph = model->graph();
+  for (const size_t node : {31u, 7u, 8u, 39u}) graph.nodes[node].version = 1000;
+  for (int turn = 0; turn < 20; ++turn) {
+    const auto none = PlanNodes(graph, model->bytes().size(), nullptr, {}, host);
+    ASSERT_FALSE(none.ok());
+    EXPECT_THAT(none.status().message(), HasSubstr("node 7")) << turn;
+  }
 }
 
 TEST(InOrder, PutsWritersFirst) {
@@ -221,7 +264,8 @@ TEST(PlanSteps, KeepsEveryStepIfAllTensorsAreKept) {
   const int32_t y = m.Conv2D(padded, {.channels = 4, .kernel = 3, .padding = Padding::kValid});
   m.Output(m.Add(y, y));
   const auto model = m.Load();
-  const auto kept = PlanSteps(model->graph(), model->bytes().size(), nullptr, {}, kFeatures, true);
+  const auto kept =
+      PlanSteps(model->graph(), model->bytes().size(), nullptr, {}, {.features = kFeatures}, true);
   ASSERT_TRUE(kept.ok());
   EXPECT_THAT(kept->steps, SizeIs(3));
   EXPECT_TRUE(kept->keeps_all_tensors);
