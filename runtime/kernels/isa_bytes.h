@@ -15,6 +15,14 @@ namespace {
 
 typedef uint8_t Bytes16 __attribute__((vector_size(16)));
 
+// 8 bytes, of which those from `count` on are not read and yield 0.
+[[gnu::noinline]] inline uint64_t LoadSome8(const uint8_t* from, int64_t count) {
+  uint64_t bytes = 0;
+#pragma GCC unroll 1
+  for (int64_t i = count < 8 ? count - 1 : 7; i >= 0; --i) bytes = bytes << 8 | from[i];
+  return bytes;
+}
+
 // 16 bytes at `from`, of which those at or past `end` are not read and yield 0.
 inline Bytes16 Load16Before(const uint8_t* from, const uint8_t* end) {
   Bytes16 bytes;
@@ -22,8 +30,7 @@ inline Bytes16 Load16Before(const uint8_t* from, const uint8_t* end) {
     __builtin_memcpy(&bytes, from, sizeof(bytes));
     return bytes;
   }
-  alignas(16) uint8_t some[16] = {};
-  for (int i = 0; i < 16 && from + i < end; ++i) some[i] = from[i];
+  const uint64_t some[2] = {LoadSome8(from, end - from), LoadSome8(from + 8, end - from - 8)};
   __builtin_memcpy(&bytes, some, sizeof(bytes));
   return bytes;
 }

@@ -281,6 +281,7 @@ const DepthwiseKernel DepthwiseAvx512Vnni = {
     .interleave = Interleave,
     .run = Run<X86Products<ByteSum>>,
     .run_rows = RunRows,
+    .rows_take_sums = true,
 };
 
 }  // namespace atollrt

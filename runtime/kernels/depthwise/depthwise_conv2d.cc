@@ -347,8 +347,9 @@ bool DepthwiseConv2D::CanRunRows() const {
   const ConvShape& s = params_.shape;
   if (kernel_->run_rows == nullptr || columns_.mode != RequantizeMode::kFixedPoint) return false;
   if (s.kernel_w != 3 || s.dilation_w != 1 || s.stride_w > 2 || s.pad_left > 2) return false;
-  if (row_groups_ != 1 || unit_lines_ > 2) return false;
+  if (row_groups_ * kernel_->taps_per_cell != kMaxTapsPerCell || unit_lines_ > 2) return false;
   for (const DepthwiseBlock& block : weights_) {
+    if (block.tap_groups > tap_groups() && !kernel_->rows_take_sums) return false;
     for (int64_t g = s.kernel_w + 1; g < block.tap_groups; ++g) {
       if (block.offsets[g] <= block.offsets[g - 1]) return false;  // a weight of three parts
     }
@@ -370,7 +371,8 @@ size_t DepthwiseConv2D::ExpandedRowBytes() const {
 }
 
 size_t DepthwiseConv2D::WorkerScratchBytes() const {
-  const size_t expanded = ExpandedRowBytes() * static_cast<size_t>(kernel_->taps_per_cell);
+  const int32_t rows = by_rows_ ? kMaxTapsPerCell : kernel_->taps_per_cell;
+  const size_t expanded = ExpandedRowBytes() * static_cast<size_t>(rows);
   return CellsBytes() + AlignUp(expanded, Buffer::kAlignment);
 }
 
@@ -446,7 +448,7 @@ void DepthwiseConv2D::RunUnitRows(const Unit& unit) const {
                             .output_stride = s.output_c,
                             .output_line_stride = int64_t{s.output_w} * s.output_c};
   const int64_t stride = depth_multiplier_ == 1 ? s.input_c : args.channels;
-  for (int32_t t = 0; t < kernel_->taps_per_cell; ++t) {
+  for (int32_t t = 0; t < kMaxTapsPerCell; ++t) {
     args.taps[t] = RowTap(unit, t, t);
     if (args.taps[t].pixels != pad_pixel_) continue;
     args.taps[t] = {pad_line_.data(), pad_line_.data() + pad_line_.size(), stride};

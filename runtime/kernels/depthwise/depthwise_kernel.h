@@ -62,12 +62,13 @@ struct DepthwiseArgs {
 };
 
 // The same in one step, cells staying in registers, for filters of three columns that touch, and
-// of at most taps_per_cell rows.
+// of so many rows that their cells have kMaxTapsPerCell taps.
 struct DepthwiseRowsArgs {
   // Column 0 of the input, `first_channel`; all of the same stride, also those outside of the
   // image.
   DepthwiseTap taps[kMaxTapsPerCell];
-  const uint8_t* padding = nullptr;  // a pixel that stands for columns outside of the input
+  // A pixel, of whole blocks of channels, that stands for columns outside of the input.
+  const uint8_t* padding = nullptr;
   int32_t input_w = 0;
   int32_t pad_left = 0;  // at most 2
   int32_t stride_w = 0;  // 1 or 2
@@ -104,6 +105,8 @@ struct DepthwiseKernel {
   void (*run)(const DepthwiseArgs& args);
   // Writes exactly lines * pixels * channels bytes; nullptr if there is no such kernel.
   void (*run_rows)(const DepthwiseRowsArgs& args);
+  // Whether run_rows takes weights that are the sum of those of several groups.
+  bool rows_take_sums = false;
 };
 
 #define ATOLL_DEPTHWISE_KERNEL(name, features) extern const DepthwiseKernel name;
