@@ -7,9 +7,11 @@ cd "$(dirname "$0")"
 
 usage() {
   cat <<'TEXT'
-Usage: ./test.sh [--ci | --arm64 | --full [PORTION...]]
+Usage: ./test.sh [--all | --ci | --arm64 | --full [PORTION...]]
   (nothing)  build as users run it and run the test suite, apart from tests labelled slow, vm,
-             browser, original or npm
+             browser, original or npm; without what serves models on networks (atoll-serve,
+             workers of a fleet, libatoll-grpc), which takes as long to build as the rest
+  --all      that, with what serves models on networks
   --ci       that, with the packages for Python, under TensorFlow Lite 2.9 and with gRPC for Node,
              which npm brings (original, npm); clang-tidy; the camera's page in a browser; a virtual machine with a real USB
              stack; the suite under AddressSanitizer and UndefinedBehaviorSanitizer, and what has
@@ -36,6 +38,7 @@ mode=release
 portions=()
 case "${1:-}" in
   "") ;;
+  --all) mode=all ;;
   --ci) mode=ci ;;
   --arm64) mode=arm64 ;;
   --full)
@@ -62,12 +65,14 @@ rows=()
 # build PRESET: configures and builds it. Warnings are errors in all builds but the one that users
 # run; the packages for Python are optional there.
 build() {
-  local preset=$1 werror=ON python=ON
+  local preset=$1 werror=ON python=ON serving=ON
   [ "$preset" != release ] || werror=OFF
-  case $mode in release | arm64) python=OFF ;; esac
+  case $mode in release | all | arm64) python=OFF ;; esac
+  [ "$mode" != release ] || serving=OFF
   echo "== $preset: build"
   cmake --preset "$preset" --log-level=WARNING -DATOLL_WERROR="$werror" \
-        -DATOLL_PYTHON="$python" -DATOLL_REQUIRE_SHARED="${ATOLL_REQUIRE_SHARED:-OFF}"
+        -DATOLL_PYTHON="$python" -DATOLL_SERVING="$serving" \
+        -DATOLL_REQUIRE_SHARED="${ATOLL_REQUIRE_SHARED:-OFF}"
   cmake --build --preset "$preset"
 }
 
@@ -137,7 +142,7 @@ echo "Atoll tests ($mode): install missing packages, build, run ctest; a first r
 echo "== packages"
 tools/install_packages.sh
 case $mode in
-  release) suite release -LE '^(slow|vm|browser|original|npm)$' ;;
+  release | all) suite release -LE '^(slow|vm|browser|original|npm)$' ;;
   ci)
     more_packages
     suite release -LE '^(slow|vm|browser)$'
@@ -186,6 +191,7 @@ case $mode in
     fi
     ;;
 esac
+[ "$mode" != release ] || echo "Without what serves models on networks, which ./test.sh --all has."
 [ ${#rows[@]} -eq 0 ] || printf '%s\n' '| portion | commit | result | minutes |' "${rows[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
   echo "FAILED: ${failed[*]}"

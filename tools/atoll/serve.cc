@@ -46,7 +46,8 @@ void Become(const Program& program, const std::vector<std::string>& words) {
   for (const std::string& place : PlacesOf(program)) execv(place.c_str(), arguments.data());
   execvp(program.name, arguments.data());
   Fail(ExitCode::kFailure,
-       "there is no {} beside this command or on PATH ({}): it is built where {} installed",
+       "there is no {} beside this command or on PATH ({}): it is built where {} installed "
+       "and ATOLL_SERVING of CMake is ON (./test.sh leaves it out, ./test.sh --all does not)",
        program.name, std::strerror(errno), program.packages);
 }
 
