@@ -14,8 +14,7 @@
 namespace atollrt {
 namespace {
 
-// ---- The table
-// ------------------------------------------------------------------------------------
+// ---- The table ----------------------------------------------------------------------------------
 
 std::vector<std::string> Split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -64,8 +63,7 @@ Result<PublishedLatency> ReadRow(const std::string& line) {
   return row;
 }
 
-// ---- Fitting
-// --------------------------------------------------------------------------------------
+// ---- Fitting ------------------------------------------------------------------------------------
 
 // What a host's CPU needs for an inference at the very least: a figure published for a Raspberry
 // Pi Compute Module 4 (google-coral/edgetpu, issue 280). Without it the fit would give some host

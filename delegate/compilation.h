@@ -59,8 +59,7 @@ void SortAndUnify(std::vector<T>* list) {
   list->erase(std::unique(list->begin(), list->end()), list->end());
 }
 
-// ---- The compiler
-// --------------------------------------------------------------------------------
+// ---- The compiler -------------------------------------------------------------------------------
 
 class Compilation {
  public:

@@ -86,8 +86,7 @@ void Detect(NetworkBuilder* b, const std::vector<int32_t>& maps, Heads heads) {
   }
 }
 
-// ---- MobileDet
-// ------------------------------------------------------------------------------------
+// ---- MobileDet ----------------------------------------------------------------------------------
 
 enum class Skip { kNone, kAdd };
 

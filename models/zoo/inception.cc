@@ -19,8 +19,7 @@ int32_t Chain(NetworkBuilder* b, int32_t x, const std::vector<Layer>& layers) {
   return x;
 }
 
-// ---- v1
-// -------------------------------------------------------------------------------------------
+// ---- v1 -----------------------------------------------------------------------------------------
 
 struct Mixed {
   int32_t one, reduce_three, three, reduce_five, five, pool;
@@ -33,8 +32,7 @@ int32_t MixedV1(NetworkBuilder* b, int32_t x, const Mixed& m) {
                     b->Conv(b->MaxPool(x, Square(3)), m.pool, Square(1))});
 }
 
-// ---- v3
-// -------------------------------------------------------------------------------------------
+// ---- v3 -----------------------------------------------------------------------------------------
 
 int32_t MixedV3A(NetworkBuilder* b, int32_t x, int32_t pool) {
   return b->Concat({b->Conv(x, 64, Square(1)), Chain(b, x, {{48, Square(1)}, {64, Square(5)}}),
@@ -61,8 +59,7 @@ int32_t MixedV3C(NetworkBuilder* b, int32_t x) {
                     b->Conv(b->AveragePool(x, Square(3)), 192, Square(1))});
 }
 
-// ---- v4
-// -------------------------------------------------------------------------------------------
+// ---- v4 -----------------------------------------------------------------------------------------
 
 int32_t StemV4(NetworkBuilder* b, int32_t x) {
   x = Chain(b, x, {{32, Square(3, 2, kValid)}, {32, Square(3, 1, kValid)}, {64, Square(3)}});
@@ -101,8 +98,7 @@ int32_t MixedV4C(NetworkBuilder* b, int32_t x) {
                     b->Conv(b->AveragePool(x, Square(3)), 256, Square(1))});
 }
 
-// ---- Inception-ResNet
-// -----------------------------------------------------------------------------
+// ---- Inception-ResNet ---------------------------------------------------------------------------
 
 // The paper scales what a block adds, so that deep ones train.
 constexpr double kSmallResidualGain = 0.2;

@@ -86,8 +86,7 @@ std::vector<uint8_t> NetworkBuilder::RandomWeights(size_t count) {
   return weights;
 }
 
-// ---- Tensors
-// --------------------------------------------------------------------------------------
+// ---- Tensors ------------------------------------------------------------------------------------
 
 std::string NetworkBuilder::LayerName(const char* kind) {
   return std::string(kind) + "_" + std::to_string(model_.graph.nodes.size());
@@ -122,8 +121,7 @@ int32_t NetworkBuilder::Input(int32_t h, int32_t w) {
   return tensor;
 }
 
-// ---- Layers
-// ---------------------------------------------------------------------------------------
+// ---- Layers -------------------------------------------------------------------------------------
 
 int32_t NetworkBuilder::AddNode(OpType type, std::vector<int32_t> inputs, Shape shape,
                                 OpOptions options, NumberFormat output) {

@@ -75,8 +75,7 @@ PyObject* None() {
 
 PyObject* NoneOr(AtollStatus status) { return status == ATOLL_OK ? None() : Raise(status); }
 
-// ---- Interpreter
-// ----------------------------------------------------------------------------------
+// ---- Interpreter --------------------------------------------------------------------------------
 
 PyObject* NewInterpreter(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   const char* const names[] = {"model",         "delegate", "num_threads",      "priority",
@@ -527,8 +526,7 @@ PyType_Spec interpreter_spec = {"atoll._atoll.Interpreter", sizeof(InterpreterOb
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
                                 interpreter_slots};
 
-// ---- Tensor
-// ---------------------------------------------------------------------------------------
+// ---- Tensor -------------------------------------------------------------------------------------
 
 struct TensorObject {
   PyObject base;

@@ -33,8 +33,7 @@ PyObject* CpuName(PyObject*, PyObject*) {
   return status == ATOLL_OK ? PyUnicode_FromString(name) : Raise(status);
 }
 
-// ---- Notes and warnings
-// ---------------------------------------------------------------------------
+// ---- Notes and warnings -------------------------------------------------------------------------
 
 // They come on any thread that is inside Atoll, without the GIL, and must not wait for it: whoever
 // has it may be waiting for Atoll. So they are kept until the main thread gets to them.

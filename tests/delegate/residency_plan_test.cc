@@ -150,8 +150,7 @@ TEST(ResidencyPlan, AnUploadIsTheProgramsAndTheCachingProgram) {
   EXPECT_EQ(UploadOf(executable, device).seconds, 0.64);
 }
 
-// ---- Against the device
-// ---------------------------------------------------------------------------
+// ---- Against the device -------------------------------------------------------------------------
 
 std::unique_ptr<DeviceDelegate> DelegateWith(const ResidencyMemory& memory) {
   const EmulatedDevice device{.memory_bytes = memory.memory_bytes,

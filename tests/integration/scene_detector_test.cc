@@ -109,8 +109,7 @@ TEST_P(SceneDetector, IsAsGoodAsPromisedAndTheSameOnTheEmulator) {
 INSTANTIATE_TEST_SUITE_P(Exams, SceneDetector, testing::ValuesIn(kExams),
                          [](const auto& exam) { return std::string(exam.param.name); });
 
-// ---- The measure itself
-// ---------------------------------------------------------------------------
+// ---- The measure itself -------------------------------------------------------------------------
 
 Detection Box(float left, float right, float score, int class_index = 0) {
   return {left, 0, right, 0.5f, class_index, score};

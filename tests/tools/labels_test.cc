@@ -56,8 +56,7 @@ TEST(Labels, AreNotNumberedUnlessAllAreAndAscend) {
   EXPECT_THAT(ParseLabels("4000000000 x\n"), ElementsAre("4000000000 x"));
 }
 
-// ---- With a model
-// --------------------------------------------------------------------------------
+// ---- With a model -------------------------------------------------------------------------------
 
 class LabelFile : public testing::Test {
  protected:

@@ -204,8 +204,7 @@ TEST(Lint, TellsPicturesFromSounds) {
   EXPECT_FALSE(seems({1, 1960}));
 }
 
-// ---- Labels
-// --------------------------------------------------------------------------------------
+// ---- Labels -------------------------------------------------------------------------------------
 
 std::string LintNames(size_t count, int offset, const ClassCount& classes) {
   std::vector<std::string> names(count, "cat");

@@ -62,8 +62,7 @@ std::pair<FileDescriptor, FileDescriptor> SocketPair() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// ---- QEMU's protocol with the function's process
-// --------------------------------------------------
+// ---- QEMU's protocol with the function's process ------------------------------------------------
 
 enum Command : int32_t {
   kSyncMemory = 0,  // the guest's memory, and a file for each region; not answered
@@ -182,8 +181,7 @@ void Serve(int socket, GuestMemory* memory, ProxiedFunction* function) {
   }
 }
 
-// ---- QEMU's monitor
-// -------------------------------------------------------------------------------
+// ---- QEMU's monitor -----------------------------------------------------------------------------
 
 class Monitor {
  public:
@@ -264,8 +262,7 @@ class Monitor {
   std::vector<json> events_;
 };
 
-// ---- The host's side
-// ------------------------------------------------------------------------------
+// ---- The host's side ----------------------------------------------------------------------------
 
 class Host {
  public:

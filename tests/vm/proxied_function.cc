@@ -79,8 +79,7 @@ ProxiedFunction::~ProxiedFunction() {
   thread_.join();
 }
 
-// ---- Configuration space
-// --------------------------------------------------------------------------
+// ---- Configuration space ------------------------------------------------------------------------
 
 bool ProxiedFunction::bit(uint32_t offset, uint32_t bit) const {
   return (configuration_[offset + bit / 8] >> (bit % 8) & 1) != 0;
@@ -169,8 +168,7 @@ void ProxiedFunction::WriteConfiguration(uint32_t offset, uint32_t bytes, uint32
   raised_ |= std::exchange(pending_, 0);
 }
 
-// ---- Registers and the MSI-X table
-// ----------------------------------------------------------------
+// ---- Registers and the MSI-X table --------------------------------------------------------------
 
 int ProxiedFunction::Decode(uint64_t address, uint64_t* offset) const {
   if (!is_present_ || !bit(kCommand, kMemoryOn)) return -1;
@@ -232,8 +230,7 @@ void ProxiedFunction::Reset() {
   PowerOn();
 }
 
-// ---- Coming and going
-// -----------------------------------------------------------------------------
+// ---- Coming and going ---------------------------------------------------------------------------
 
 void ProxiedFunction::CountEvent() {
   if (is_present_ && leaves_after_ > 0 && --leaves_after_ == 0) Leave();
@@ -288,8 +285,7 @@ bool ProxiedFunction::AwaitStray(Deadline deadline, Stray* stray) {
   return came;
 }
 
-// ---- Work
-// -----------------------------------------------------------------------------------------
+// ---- Work ---------------------------------------------------------------------------------------
 
 void ProxiedFunction::Work() {
   std::unique_lock lock(mutex_);

@@ -79,8 +79,7 @@ CLI::Validator Positive(double most) {
           "NUMBER"};
 }
 
-// ---- What goes together
-// --------------------------------------------------------------------------
+// ---- What goes together -------------------------------------------------------------------------
 
 // The settings of the scenario, if there is one. Throws for what does not go together.
 std::optional<LoadSettings> SettingsOf(const BenchmarkOptions& options) {
@@ -151,8 +150,7 @@ void CheckOptions(const BenchmarkOptions& options) {
   if (!options.report.empty()) CheckOutputFile("--report", options.report);
 }
 
-// ---- Entries
-// -------------------------------------------------------------------------------------
+// ---- Entries ------------------------------------------------------------------------------------
 
 // An entry, with the interpreter that makes inputs of pictures, where one is needed beside its own.
 struct Prepared {
@@ -244,8 +242,7 @@ std::vector<Prepared> Prepare(const BenchmarkOptions& options) {
   return all;
 }
 
-// ---- The run
-// -------------------------------------------------------------------------------------
+// ---- The run ------------------------------------------------------------------------------------
 
 PlainLoad PlainLoadOf(const BenchmarkOptions& options) {
   return {.runs = options.runs.value_or(options.duration_s ? 1 : kDefaultRuns),

@@ -24,8 +24,7 @@ constexpr size_t kBins = 80;
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(RoundedMs(*value)) : Json(); }
 
-// ---- JSON
-// ----------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 Json LatenciesJson(const std::vector<double>& sorted) {
   if (sorted.empty()) return nullptr;
@@ -125,8 +124,7 @@ Json EntryJson(const EntryReport& report, const std::vector<double>& percentiles
   return json;
 }
 
-// ---- The page
-// ------------------------------------------------------------------------------------
+// ---- The page -----------------------------------------------------------------------------------
 
 Json TimelineJson(const Entry& entry) {
   const size_t step = std::max<size_t>((entry.times.size() + kMaxPoints - 1) / kMaxPoints, 1);
@@ -182,8 +180,7 @@ Json PageLayersJson(const Profile& profile) {
   return layers;
 }
 
-// ---- CSV
-// -----------------------------------------------------------------------------------------
+// ---- CSV ----------------------------------------------------------------------------------------
 
 std::string CsvField(const Json& value) {
   if (value.is_null()) return "";

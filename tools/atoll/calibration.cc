@@ -24,8 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// ---- Pictures
-// ------------------------------------------------------------------------------------
+// ---- Pictures -----------------------------------------------------------------------------------
 
 // Writes pictures into the interpreter's input, from where their values are taken.
 class PictureScaler {
@@ -167,8 +166,7 @@ class CameraFrames : public SampleSource {
   size_t next_ = 0;
 };
 
-// ---- Arrays
-// --------------------------------------------------------------------------------------
+// ---- Arrays -------------------------------------------------------------------------------------
 
 std::string DimsText(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
@@ -292,8 +290,7 @@ class Arrays : public SampleSource {
   int64_t next_ = 0;
 };
 
-// ---- All of them
-// ---------------------------------------------------------------------------------
+// ---- All of them --------------------------------------------------------------------------------
 
 bool IsPicture(const fs::path& path) {
   std::string extension = path.extension().string();

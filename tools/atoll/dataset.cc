@@ -69,8 +69,7 @@ std::optional<std::vector<int>> ByLabels(const std::vector<std::string>& names,
   return indices;
 }
 
-// ---- Fashion-MNIST, and MNIST
-// --------------------------------------------------------------------
+// ---- Fashion-MNIST, and MNIST -------------------------------------------------------------------
 
 class Idx : public DataSet {
  public:
@@ -164,8 +163,7 @@ std::string IdxFile(const std::string& folder, const char* name) {
   return "";
 }
 
-// ---- Folders
-// -------------------------------------------------------------------------------------
+// ---- Folders ------------------------------------------------------------------------------------
 
 class ClassFolders : public DataSet {
  public:
@@ -285,8 +283,7 @@ class Masks : public DataSet {
   std::vector<std::pair<std::string, std::string>> pictures_;
 };
 
-// ---- COCO
-// ----------------------------------------------------------------------------------------
+// ---- COCO ---------------------------------------------------------------------------------------
 
 class Coco : public DataSet {
  public:

@@ -45,8 +45,7 @@ LoadSettings DefaultsOf(Scenario scenario);
 // `duration_s` or later.
 std::vector<double> PoissonArrivals(const LoadSettings& settings);
 
-// ---- Early stopping
-// ------------------------------------------------------------------------------
+// ---- Early stopping -----------------------------------------------------------------------------
 //
 // A percentile of few queries is an accident. LoadGen believes that at least `percent` % of all
 // queries stay within a bound if so few of those seen exceed it that, were the share exactly
@@ -68,8 +67,7 @@ std::optional<double> EarlyStoppingEstimate(const std::vector<double>& sorted, d
 // `sorted` is ascending and not empty.
 double LoadPercentile(const std::vector<double>& sorted, double percent);
 
-// ---- Verdicts
-// ------------------------------------------------------------------------------------
+// ---- Verdicts -----------------------------------------------------------------------------------
 
 struct LoadSeen {
   // Of those that were answered, in no order. kServer: from when a query was due. kMultiStream: of

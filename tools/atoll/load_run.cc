@@ -253,8 +253,7 @@ void MeasureInTurns(const PlainLoad& load, const std::atomic<bool>& stop, Progre
   for (const auto& entry : entries) entry->after = ReadMachineState();
 }
 
-// ---- Scenarios
-// -----------------------------------------------------------------------------------
+// ---- Scenarios ----------------------------------------------------------------------------------
 
 namespace {
 

@@ -60,8 +60,7 @@ class Target {
 // A model on a device, with as many interpreters as streams.
 std::unique_ptr<Target> OpenDeviceTarget(const SessionOptions& options, size_t streams);
 
-// ---- Open Inference Protocol, version 2, over HTTP and gRPC
-// -----------------------------------------------
+// ---- Open Inference Protocol, version 2, over HTTP and gRPC -------------------------------------
 
 struct OipAddress {
   std::string text;  // all of it

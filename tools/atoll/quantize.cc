@@ -56,8 +56,7 @@ std::string_view BytesOf(const ModelFile& file) {
   return {static_cast<const char*>(data), size};
 }
 
-// ---- ONNX
-// ----------------------------------------------------------------------------------------
+// ---- ONNX ---------------------------------------------------------------------------------------
 
 bool IsTflite(std::string_view bytes) { return bytes.substr(0, 8).ends_with("TFL3"); }
 
@@ -135,8 +134,7 @@ void RunImport(const ImportOptions& options) {
       });
 }
 
-// ---- A model from memory on a device
-// -------------------------------------------------------------
+// ---- A model from memory on a device ------------------------------------------------------------
 
 class LoadedModel {
  public:
@@ -233,8 +231,7 @@ class LoadedModel {
   std::unique_ptr<AtollInterpreter, Deleter<AtollInterpreterDelete>> interpreter_;
 };
 
-// ---- Options
-// -------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
 struct Options {
   std::string model;
@@ -407,8 +404,7 @@ class Work {
   std::exception_ptr error_;
 };
 
-// ---- The report
-// ----------------------------------------------------------------------------------
+// ---- The report ---------------------------------------------------------------------------------
 
 // What runs where, and the modelled time; the operators on the CPU with why.
 Json DeviceUseJson(const LoadedModel& model) {
@@ -579,8 +575,7 @@ std::string ReportText(const Json& report) {
   return text;
 }
 
-// ---- The work
-// ------------------------------------------------------------------------------------
+// ---- The work -----------------------------------------------------------------------------------
 
 // Without keep_float.
 AtollQuantizeOptions ToLibraryOptions(const Options& options, Work* work) {

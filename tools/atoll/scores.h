@@ -23,8 +23,7 @@ struct Interval {
 // Of `hits` among `count`, by Wilson's formula; all 0 to 1 of none.
 Interval Share(int64_t hits, int64_t count);
 
-// ---- Detection
-// -----------------------------------------------------------------------------------
+// ---- Detection ----------------------------------------------------------------------------------
 
 struct TrueBox {
   int class_index = 0;
@@ -64,8 +63,7 @@ class DetectionScore {
   std::vector<Picture> pictures_;
 };
 
-// ---- Segmentation
-// --------------------------------------------------------------------------------
+// ---- Segmentation -------------------------------------------------------------------------------
 
 // Mean intersection over union of the classes that are in the truth or the answers, over all pixels
 // of all pictures. Pixels of class 255 in the truth count for nothing. Intervals as above.

@@ -21,8 +21,7 @@ using testing::IsEmpty;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// ---- Classification
-// ------------------------------------------------------------------------------
+// ---- Classification -----------------------------------------------------------------------------
 
 std::vector<int> TopClasses(const ClassificationReader& reader, int k) {
   std::vector<ClassScore> top;
@@ -92,8 +91,7 @@ TEST(ClassificationReader, RefusesOtherOutputs) {
               HasSubstr("4 outputs"));
 }
 
-// ---- Detection
-// -----------------------------------------------------------------------------------
+// ---- Detection ----------------------------------------------------------------------------------
 
 class DetectionReaderTest : public testing::Test {
  protected:
@@ -200,8 +198,7 @@ TEST_F(DetectionReaderTest, RefusesModelsThatKeepAnOutputToThemselves) {
   EXPECT_EQ(DetectionReader::Create(other.get()).code(), StatusCode::kUnsupported);
 }
 
-// ---- Segmentation
-// --------------------------------------------------------------------------------
+// ---- Segmentation -------------------------------------------------------------------------------
 
 template <typename T>
 std::vector<uint8_t> ReadMap(DataType type, const Shape& shape, const std::vector<T>& values) {
@@ -286,8 +283,7 @@ TEST(SegmentationReader, CountsPixels) {
   EXPECT_EQ(counts[1], 0);
 }
 
-// ---- Poses
-// ---------------------------------------------------------------------------------------
+// ---- Poses --------------------------------------------------------------------------------------
 
 TEST(PoseReader, ReadsPosenetInPixelsOfTheInput) {
   const PreparedModel model(PosenetModel(3));
@@ -360,8 +356,7 @@ TEST(PoseReader, HasASkeletonOfAllKeypoints) {
   EXPECT_THAT(used, testing::Each(true));
 }
 
-// ---- Which reader
-// --------------------------------------------------------------------------------
+// ---- Which reader -------------------------------------------------------------------------------
 
 TEST(IdentifyTask, NamesTheReaderThatAccepts) {
   const auto task_of = [](const ModelBuilder& m) {

@@ -114,8 +114,7 @@ size_t ResidentBytes() {
   return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// ---- Routes
-// ---------------------------------------------------------------------------------------
+// ---- Routes -------------------------------------------------------------------------------------
 
 void ExpectSafeHeaders(const WebAnswer& answer) {
   const auto& headers = answer.headers;
@@ -267,8 +266,7 @@ TEST(StreamServer, AsksForTheStatusTenTimesPerSecondAtMost) {
   EXPECT_LE(asked, took / 100ms + 1);
 }
 
-// ---- The stream
-// -----------------------------------------------------------------------------------
+// ---- The stream ---------------------------------------------------------------------------------
 
 TEST(StreamServer, StreamsEveryFrameToAViewerThatKeepsUp) {
   const auto server = StartServer();
@@ -463,8 +461,7 @@ TEST(StreamServer, KeepsItsMemory) {
               (static_cast<double>(after) - static_cast<double>(before)) / 1e3);
 }
 
-// ---- Clients that are up to no good
-// ---------------------------------------------------------------
+// ---- Clients that are up to no good -------------------------------------------------------------
 
 TEST(StreamServer, SurvivesOversizedRequests) {
   const auto server = StartServer();
@@ -636,8 +633,7 @@ TEST(StreamServer, TakesFramesFromAnotherThread) {
   }
 }
 
-// ---- Start
-// ----------------------------------------------------------------------------------------
+// ---- Start --------------------------------------------------------------------------------------
 
 TEST(StreamServer, SaysWhyItCannotStart) {
   const auto error = [](const std::function<void(StreamServerOptions*)>& change) {

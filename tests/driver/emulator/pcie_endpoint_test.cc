@@ -377,8 +377,7 @@ TEST(PcieEndpoint, SteppedItGivesTheSameBytesAndTimes) {
   EXPECT_EQ(outputs[0], outputs[1]);
 }
 
-// ---- Time
-// -----------------------------------------------------------------------------------------
+// ---- Time ---------------------------------------------------------------------------------------
 
 // A device with a link of `link_bytes_per_second`, and programs that take a table of all their
 // bytes `passes` times.
@@ -494,8 +493,7 @@ TEST(PcieEndpoint, ASteadyStateAllocatesNothing) {
   EXPECT_EQ(host.EventAt(posted.event).sequence, 105u);
 }
 
-// ---- Stops
-// ----------------------------------------------------------------------------------------
+// ---- Stops --------------------------------------------------------------------------------------
 
 // What is told after a stop; and that nothing helps but a reset, after which all is well.
 void ExpectStop(RingHost& host, RingStatus status, uint32_t number, uint64_t address = 0) {
