@@ -2,38 +2,14 @@
 #include "camera/web/http.h"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <utility>
 
 #include "atoll/status.h"
 #include "camera/sources/http_text.h"
+#include "serve/access/http_answer.h"
 
 namespace atollrt {
 namespace {
-
-constexpr std::array<std::pair<int, const char*>, 13> kReasons = {{
-    {200, "OK"},
-    {400, "Bad Request"},
-    {401, "Unauthorized"},
-    {403, "Forbidden"},
-    {404, "Not Found"},
-    {405, "Method Not Allowed"},
-    {408, "Request Timeout"},
-    {413, "Content Too Large"},
-    {414, "URI Too Long"},
-    {421, "Misdirected Request"},
-    {431, "Request Header Fields Too Large"},
-    {503, "Service Unavailable"},
-    {505, "HTTP Version Not Supported"},
-}};
-
-const char* ReasonOf(int status) {
-  for (const auto& [code, reason] : kReasons) {
-    if (code == status) return reason;
-  }
-  return "Unknown";
-}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 // RFC 9110, section 5.6.2.
@@ -175,15 +151,9 @@ bool IsForeign(const HttpRequest& request, std::string_view scheme) {
 }
 
 std::string FormatHead(const HttpHead& head) {
-  char date[64];
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &utc);
-  std::string text =
-      Format("HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\nContent-Type: %.*s\r\n",
-             head.status, ReasonOf(head.status), date, static_cast<int>(head.content_type.size()),
-             head.content_type.data());
+  std::string text = atollserve::BeginHttpAnswer(head.status) +
+                     Format("Connection: close\r\nContent-Type: %.*s\r\n",
+                            static_cast<int>(head.content_type.size()), head.content_type.data());
   if (head.content_length) {
     text += "Content-Length: " + std::to_string(*head.content_length) + "\r\n";
   }

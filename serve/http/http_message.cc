@@ -2,8 +2,8 @@
 #include "serve/http/http_message.h"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
+
+#include "serve/access/http_answer.h"
 
 namespace atollserve {
 
@@ -12,30 +12,6 @@ using atollrt::InvalidArgument;
 using atollrt::Status;
 
 namespace {
-
-constexpr std::array<std::pair<int, const char*>, 21> kReasons = {{
-    {200, "OK"},
-    {204, "No Content"},
-    {400, "Bad Request"},
-    {401, "Unauthorized"},
-    {403, "Forbidden"},
-    {404, "Not Found"},
-    {405, "Method Not Allowed"},
-    {408, "Request Timeout"},
-    {411, "Length Required"},
-    {413, "Content Too Large"},
-    {414, "URI Too Long"},
-    {415, "Unsupported Media Type"},
-    {417, "Expectation Failed"},
-    {421, "Misdirected Request"},
-    {429, "Too Many Requests"},
-    {431, "Request Header Fields Too Large"},
-    {500, "Internal Server Error"},
-    {501, "Not Implemented"},
-    {503, "Service Unavailable"},
-    {504, "Gateway Timeout"},
-    {505, "HTTP Version Not Supported"},
-}};
 
 // RFC 9110, section 5.6.2; of a name in small letters.
 bool IsToken(std::string_view text) {
@@ -71,13 +47,6 @@ void JoinRepeated(HttpHeaders* headers) {
 bool EqualsIgnoringCase(std::string_view text, std::string_view lower) {
   return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(),
                                                    [](char a, char b) { return LowerOf(a) == b; });
-}
-
-const char* HttpReason(int status) {
-  for (const auto& [code, reason] : kReasons) {
-    if (code == status) return reason;
-  }
-  return "Unknown";
 }
 
 std::optional<std::string> DecodePercent(std::string_view text) {
@@ -133,13 +102,8 @@ Status CompleteHead(bool is_1_0, HttpRequest* request) {
 }
 
 std::string FormatHead(const HttpAnswer& answer, bool keep_alive) {
-  char date[64];
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &utc);
-  std::string text = Format("HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Length: %zu\r\n", answer.status,
-                            HttpReason(answer.status), date, answer.body.size());
+  std::string text =
+      BeginHttpAnswer(answer.status) + Format("Content-Length: %zu\r\n", answer.body.size());
   if (!answer.content_type.empty()) text += "Content-Type: " + answer.content_type + "\r\n";
   for (const auto& [name, value] : answer.headers) text += name + ": " + value + "\r\n";
   text += keep_alive ? "Connection: keep-alive\r\n" : "Connection: close\r\n";

@@ -64,9 +64,6 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view lower);
 // As an ASCII letter in small; other bytes as they are.
 inline char LowerOf(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// "Not Found"
-const char* HttpReason(int status);
-
 // What `text` stands for when %XX are decoded; nullopt if one is broken.
 std::optional<std::string> DecodePercent(std::string_view text);
 
