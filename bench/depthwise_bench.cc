@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Depthwise convolutions of real models on every kernel of depthwise/kernels.inc, one thread:
-// MAC/s, and percent of the fastest that the kernel's dot product instruction runs in this process
-// (peak_loop.h). Besides the products, each output costs a requantization: small kernels cannot
-// come near the peak.
+// Depthwise convolutions of real models on every kernel of depthwise/kernels.inc. Besides the
+// products, each output costs a requantization: small kernels cannot come near the peak.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "bench/bell_weights.h"
-#include "bench/peak_loop.h"
+#include "bench/layer_bench.h"
 #include "runtime/kernels/cpu_features.h"
 #include "runtime/kernels/depthwise/depthwise_conv2d.h"
 
@@ -22,6 +19,7 @@ struct Layer {
   const char* name;
   int32_t side;  // of the input, square
   int32_t channels, kernel, stride;
+  int64_t WeightBytes() const { return int64_t{channels} * kernel * kernel; }
 };
 
 constexpr Layer kLayers[] = {
@@ -65,44 +63,9 @@ DepthwiseConv2DParams Params(const Layer& layer, ByteType type,
   return p;
 }
 
-void MeasureDepthwise(benchmark::State& state, const Layer& layer, ByteType type,
-                      CpuFeatures features) {
-  const int64_t weight_bytes = int64_t{layer.channels} * layer.kernel * layer.kernel;
-  std::vector<uint8_t> weights(static_cast<size_t>(weight_bytes));
-  FillBellWeights(type, &weights);
-  const DepthwiseConv2DParams params = Params(layer, type, weights);
-  Result<DepthwiseConv2D> conv = DepthwiseConv2D::Prepare(params, features);
-  if (!conv.ok()) {
-    state.SkipWithError(conv.status().message().c_str());
-    return;
-  }
-  std::vector<uint8_t> input(static_cast<size_t>(params.shape.InputBytes()), 3);
-  std::vector<uint8_t> output(static_cast<size_t>(params.shape.OutputBytes()));
-  std::vector<uint8_t> scratch(conv->ScratchBytes(1));
-  for (auto _ : state) {
-    conv->Run(input.data(), output.data(), scratch.data(), nullptr);
-    benchmark::ClobberMemory();
-  }
-  const double macs =
-      static_cast<double>(weight_bytes) * params.shape.output_h * params.shape.output_w;
-  ReportMacs(state, macs, features);
-}
-
 void RegisterAll() {
-  const Result<CpuFeatures> available = DetectCpuFeatures();
-  if (!available.ok()) return;
-#define ATOLL_DEPTHWISE_KERNEL(kernel, features)                                                  \
-  if (Supports(*available, features)) {                                                           \
-    for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {                             \
-      for (const Layer& layer : kLayers) {                                                        \
-        const std::string name =                                                                  \
-            std::string(#kernel) + (type == ByteType::kInt8 ? "/int8/" : "/uint8/") + layer.name; \
-        benchmark::RegisterBenchmark(name.c_str(), MeasureDepthwise, layer, type,                 \
-                                     CpuFeatures{features})                                       \
-            ->Unit(benchmark::kMicrosecond);                                                      \
-      }                                                                                           \
-    }                                                                                             \
-  }
+#define ATOLL_DEPTHWISE_KERNEL(kernel, features) \
+  RegisterLayers<DepthwiseConv2D>(#kernel, features, kLayers, Params);
 #include "runtime/kernels/depthwise/kernels.inc"
 #undef ATOLL_DEPTHWISE_KERNEL
 }

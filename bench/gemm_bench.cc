@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions of real models on every kernel of gemm/kernels.inc, one thread: MAC/s, and percent
-// of the fastest that the kernel's dot product instruction runs in this process (peak_loop.h).
+// Convolutions of real models on every kernel of gemm/kernels.inc.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "bench/bell_weights.h"
-#include "bench/peak_loop.h"
+#include "bench/layer_bench.h"
 #include "runtime/kernels/conv2d.h"
 #include "runtime/kernels/cpu_features.h"
 
@@ -21,6 +19,7 @@ struct Layer {
   int32_t side;  // of the input, square
   int32_t input_c, output_c, kernel, stride;
   bool is_linear = false;  // not followed by a ReLU
+  int64_t WeightBytes() const { return int64_t{output_c} * kernel * kernel * input_c; }
 };
 
 constexpr Layer kLayers[] = {
@@ -62,44 +61,9 @@ Conv2DParams Params(const Layer& layer, ByteType type, const std::vector<uint8_t
   return p;
 }
 
-void MeasureConv(benchmark::State& state, const Layer& layer, ByteType type, CpuFeatures features) {
-  const int64_t weight_bytes =
-      int64_t{layer.output_c} * layer.kernel * layer.kernel * layer.input_c;
-  std::vector<uint8_t> weights(static_cast<size_t>(weight_bytes));
-  FillBellWeights(type, &weights);
-  const Conv2DParams params = Params(layer, type, weights);
-  Result<Conv2D> conv = Conv2D::Prepare(params, features);
-  if (!conv.ok()) {
-    state.SkipWithError(conv.status().message().c_str());
-    return;
-  }
-  std::vector<uint8_t> input(static_cast<size_t>(params.shape.InputBytes()), 3);
-  std::vector<uint8_t> output(static_cast<size_t>(params.shape.OutputBytes()));
-  std::vector<uint8_t> scratch(conv->ScratchBytes(1));
-  for (auto _ : state) {
-    conv->Run(input.data(), output.data(), scratch.data(), nullptr);
-    benchmark::ClobberMemory();
-  }
-  const double macs =
-      static_cast<double>(weight_bytes) * params.shape.output_h * params.shape.output_w;
-  ReportMacs(state, macs, features);
-}
-
 void RegisterAll() {
-  const Result<CpuFeatures> available = DetectCpuFeatures();
-  if (!available.ok()) return;
-#define ATOLL_GEMM_KERNEL(kernel, features)                                                       \
-  if (Supports(*available, features)) {                                                           \
-    for (const ByteType type : {ByteType::kInt8, ByteType::kUInt8}) {                             \
-      for (const Layer& layer : kLayers) {                                                        \
-        const std::string name =                                                                  \
-            std::string(#kernel) + (type == ByteType::kInt8 ? "/int8/" : "/uint8/") + layer.name; \
-        benchmark::RegisterBenchmark(name.c_str(), MeasureConv, layer, type,                      \
-                                     CpuFeatures{features})                                       \
-            ->Unit(benchmark::kMicrosecond);                                                      \
-      }                                                                                           \
-    }                                                                                             \
-  }
+#define ATOLL_GEMM_KERNEL(kernel, features) \
+  RegisterLayers<Conv2D>(#kernel, features, kLayers, Params);
 #include "runtime/kernels/gemm/kernels.inc"
 #undef ATOLL_GEMM_KERNEL
 }
