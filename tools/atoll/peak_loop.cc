@@ -69,29 +69,34 @@ constexpr int kChains = 12;  // more than latency times throughput
   }
 }
 #elif defined(__aarch64__)
-[[gnu::target("arch=armv8.2-a+i8mm")]] void LoopNeonI8mm() {
+// In assembly, as clang 14 has these intrinsics only where everything may use such instructions.
+#if defined(__clang__)
+#define ATOLL_PEAK_TARGET(extension) gnu::target(extension)
+#else
+#define ATOLL_PEAK_TARGET(extension) gnu::target("arch=armv8.2-a+" extension)
+#endif
+[[ATOLL_PEAK_TARGET("i8mm")]] void LoopNeonI8mm() {
   int32x4_t sum[kChains] = {};
   const int8x16_t a = vdupq_n_s8(1);
   for (int i = 0; i < kIterations; ++i) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {
-      sum[c] = vmmlaq_s32(sum[c], a, a);
-      asm volatile("" : "+w"(sum[c]));
+      asm volatile("smmla %0.4s, %1.16b, %1.16b" : "+w"(sum[c]) : "w"(a));
     }
   }
 }
 
-[[gnu::target("arch=armv8.2-a+dotprod")]] void LoopNeonDotprod() {
+[[ATOLL_PEAK_TARGET("dotprod")]] void LoopNeonDotprod() {
   int32x4_t sum[kChains] = {};
   const int8x16_t a = vdupq_n_s8(1);
   for (int i = 0; i < kIterations; ++i) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) {
-      sum[c] = vdotq_s32(sum[c], a, a);
-      asm volatile("" : "+w"(sum[c]));
+      asm volatile("sdot %0.4s, %1.16b, %1.16b" : "+w"(sum[c]) : "w"(a));
     }
   }
 }
+#undef ATOLL_PEAK_TARGET
 
 void LoopNeon() {
   int32x4_t sum[kChains] = {};
