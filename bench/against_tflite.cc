@@ -12,7 +12,6 @@
 // others do most of the work, so each line says what it took. --memory runs each side of each model
 // once more in a process of its own, and reads what the kernel says of its memory. Models that one
 // of them cannot run are named and left out.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -32,9 +31,8 @@
 #include <utility>
 #include <vector>
 
-#include "atoll/runtime.h"
 #include "atoll/status.h"
-#include "compat/tensorflowlite_c/c_api.h"
+#include "bench/peer_libraries.h"
 #include "runtime/base/monotonic.h"
 
 extern char** environ;
@@ -46,336 +44,6 @@ constexpr int kTurn = 10;         // inferences of one side before it is the oth
 constexpr int kMemoryRuns = 3;    // inferences before memory is looked at
 constexpr int kMaxRuns = 100000;  // inferences that are counted
 constexpr int kMaxThreads = 256;
-
-// ---- Libraries ----------------------------------------------------------------------------------
-
-// Stays open: threads of a library may outlive what they were made for.
-class Library {
- public:
-  static Result<Library> Open(const std::string& path) {
-    void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) return NotFound("cannot open library: %s", dlerror());
-    return Library(path, handle);
-  }
-  // Null if there is none.
-  template <typename Function>
-  void FindOptional(const char* name, Function** function) const {
-    *function = reinterpret_cast<Function*>(dlsym(handle_, name));
-  }
-  template <typename Function>
-  Status Find(const char* name, Function** function) const {
-    FindOptional(name, function);
-    if (*function != nullptr) return Status();
-    return NotFound("'%s' has no function %s", path_.c_str(), name);
-  }
-
- private:
-  Library(std::string path, void* handle) : path_(std::move(path)), handle_(handle) {}
-
-  std::string path_;
-  void* handle_;
-};
-
-// Functions are named once: where they are declared.
-#define AGAINST_FUNCTION(name) decltype(::name)* name = nullptr
-#define AGAINST_FIND(name) ATOLL_RETURN_IF_ERROR(library.Find(#name, &functions.name))
-
-struct AtollFunctions {
-  AGAINST_FUNCTION(AtollVersion);
-  AGAINST_FUNCTION(AtollLastError);
-  AGAINST_FUNCTION(AtollCpuName);
-  AGAINST_FUNCTION(AtollModelCreateFromFile);
-  AGAINST_FUNCTION(AtollModelDelete);
-  AGAINST_FUNCTION(AtollInterpreterCreate);
-  AGAINST_FUNCTION(AtollInterpreterDelete);
-  AGAINST_FUNCTION(AtollInterpreterInvoke);
-  AGAINST_FUNCTION(AtollInterpreterGetInputTensorCount);
-  AGAINST_FUNCTION(AtollInterpreterGetOutputTensorCount);
-  AGAINST_FUNCTION(AtollInterpreterGetInputTensor);
-  AGAINST_FUNCTION(AtollInterpreterGetOutputTensor);
-  AGAINST_FUNCTION(AtollTensorByteSize);
-  AGAINST_FUNCTION(AtollTensorData);
-  AGAINST_FUNCTION(AtollTensorConstData);
-
-  static Result<AtollFunctions> Load(const std::string& path) {
-    ATOLL_ASSIGN_OR_RETURN(const Library library, Library::Open(path));
-    AtollFunctions functions;
-    AGAINST_FIND(AtollVersion);
-    AGAINST_FIND(AtollLastError);
-    AGAINST_FIND(AtollCpuName);
-    AGAINST_FIND(AtollModelCreateFromFile);
-    AGAINST_FIND(AtollModelDelete);
-    AGAINST_FIND(AtollInterpreterCreate);
-    AGAINST_FIND(AtollInterpreterDelete);
-    AGAINST_FIND(AtollInterpreterInvoke);
-    AGAINST_FIND(AtollInterpreterGetInputTensorCount);
-    AGAINST_FIND(AtollInterpreterGetOutputTensorCount);
-    AGAINST_FIND(AtollInterpreterGetInputTensor);
-    AGAINST_FIND(AtollInterpreterGetOutputTensor);
-    AGAINST_FIND(AtollTensorByteSize);
-    AGAINST_FIND(AtollTensorData);
-    AGAINST_FIND(AtollTensorConstData);
-    return functions;
-  }
-};
-
-// TfLiteXNNPackDelegateOptions begins like this in every version. What later ones have behind it is
-// off when it is zero; asking the library for its defaults would need the size of its struct.
-struct XnnpackOptions {
-  static constexpr uint32_t kInt8 = 1;
-  static constexpr uint32_t kUint8 = 2;
-  int32_t num_threads = 0;
-  uint32_t flags = 0;
-  uint8_t later[248] = {};
-};
-
-struct TfliteFunctions {
-  AGAINST_FUNCTION(TfLiteVersion);
-  AGAINST_FUNCTION(TfLiteModelCreateFromFile);
-  AGAINST_FUNCTION(TfLiteModelDelete);
-  AGAINST_FUNCTION(TfLiteInterpreterOptionsCreate);
-  AGAINST_FUNCTION(TfLiteInterpreterOptionsDelete);
-  AGAINST_FUNCTION(TfLiteInterpreterOptionsSetNumThreads);
-  AGAINST_FUNCTION(TfLiteInterpreterOptionsSetErrorReporter);
-  AGAINST_FUNCTION(TfLiteInterpreterOptionsAddDelegate);
-  AGAINST_FUNCTION(TfLiteInterpreterCreate);
-  AGAINST_FUNCTION(TfLiteInterpreterDelete);
-  AGAINST_FUNCTION(TfLiteInterpreterAllocateTensors);
-  AGAINST_FUNCTION(TfLiteInterpreterInvoke);
-  AGAINST_FUNCTION(TfLiteInterpreterGetInputTensorCount);
-  AGAINST_FUNCTION(TfLiteInterpreterGetOutputTensorCount);
-  AGAINST_FUNCTION(TfLiteInterpreterGetInputTensor);
-  AGAINST_FUNCTION(TfLiteInterpreterGetOutputTensor);
-  AGAINST_FUNCTION(TfLiteTensorType);
-  AGAINST_FUNCTION(TfLiteTensorByteSize);
-  AGAINST_FUNCTION(TfLiteTensorData);
-  // Null where the library was built without XNNPACK.
-  TfLiteDelegate* (*xnnpack_create)(const XnnpackOptions* options) = nullptr;
-  void (*xnnpack_delete)(TfLiteDelegate* delegate) = nullptr;
-
-  static Result<TfliteFunctions> Load(const std::string& path) {
-    ATOLL_ASSIGN_OR_RETURN(const Library library, Library::Open(path));
-    TfliteFunctions functions;
-    AGAINST_FIND(TfLiteVersion);
-    AGAINST_FIND(TfLiteModelCreateFromFile);
-    AGAINST_FIND(TfLiteModelDelete);
-    AGAINST_FIND(TfLiteInterpreterOptionsCreate);
-    AGAINST_FIND(TfLiteInterpreterOptionsDelete);
-    AGAINST_FIND(TfLiteInterpreterOptionsSetNumThreads);
-    AGAINST_FIND(TfLiteInterpreterOptionsSetErrorReporter);
-    AGAINST_FIND(TfLiteInterpreterOptionsAddDelegate);
-    AGAINST_FIND(TfLiteInterpreterCreate);
-    AGAINST_FIND(TfLiteInterpreterDelete);
-    AGAINST_FIND(TfLiteInterpreterAllocateTensors);
-    AGAINST_FIND(TfLiteInterpreterInvoke);
-    AGAINST_FIND(TfLiteInterpreterGetInputTensorCount);
-    AGAINST_FIND(TfLiteInterpreterGetOutputTensorCount);
-    AGAINST_FIND(TfLiteInterpreterGetInputTensor);
-    AGAINST_FIND(TfLiteInterpreterGetOutputTensor);
-    AGAINST_FIND(TfLiteTensorType);
-    AGAINST_FIND(TfLiteTensorByteSize);
-    AGAINST_FIND(TfLiteTensorData);
-    library.FindOptional("TfLiteXNNPackDelegateCreate", &functions.xnnpack_create);
-    library.FindOptional("TfLiteXNNPackDelegateDelete", &functions.xnnpack_delete);
-    if (functions.xnnpack_delete == nullptr) functions.xnnpack_create = nullptr;
-    return functions;
-  }
-};
-
-#undef AGAINST_FUNCTION
-#undef AGAINST_FIND
-
-// ---- Sides --------------------------------------------------------------------------------------
-
-// A model on one side, ready to run.
-class Side {
- public:
-  Side() = default;
-  virtual ~Side() = default;
-  Side(const Side&) = delete;
-  Side& operator=(const Side&) = delete;
-  virtual Status Invoke() = 0;
-  const std::vector<std::span<uint8_t>>& inputs() const { return inputs_; }
-  const std::vector<std::span<const uint8_t>>& outputs() const { return outputs_; }
-
- protected:
-  std::vector<std::span<uint8_t>> inputs_;
-  std::vector<std::span<const uint8_t>> outputs_;
-};
-
-class AtollSide : public Side {
- public:
-  static Result<std::unique_ptr<AtollSide>> Create(const AtollFunctions& functions,
-                                                   const std::string& path, int threads) {
-    std::unique_ptr<AtollSide> side(new AtollSide(functions));
-    AtollInterpreterOptions options = ATOLL_INTERPRETER_OPTIONS_INIT;
-    options.num_threads = threads;
-    if (functions.AtollModelCreateFromFile(path.c_str(), &side->model_) != ATOLL_OK ||
-        functions.AtollInterpreterCreate(side->model_, &options, &side->interpreter_) != ATOLL_OK) {
-      return Unsupported("Atoll: %s", functions.AtollLastError());
-    }
-    AtollInterpreter* const interpreter = side->interpreter_;
-    for (int i = 0; i < functions.AtollInterpreterGetInputTensorCount(interpreter); ++i) {
-      AtollTensor* const tensor = functions.AtollInterpreterGetInputTensor(interpreter, i);
-      side->inputs_.emplace_back(static_cast<uint8_t*>(functions.AtollTensorData(tensor)),
-                                 functions.AtollTensorByteSize(tensor));
-    }
-    for (int i = 0; i < functions.AtollInterpreterGetOutputTensorCount(interpreter); ++i) {
-      const AtollTensor* const tensor = functions.AtollInterpreterGetOutputTensor(interpreter, i);
-      side->outputs_.emplace_back(
-          static_cast<const uint8_t*>(functions.AtollTensorConstData(tensor)),
-          functions.AtollTensorByteSize(tensor));
-    }
-    return side;
-  }
-  ~AtollSide() override {
-    functions_.AtollInterpreterDelete(interpreter_);
-    functions_.AtollModelDelete(model_);
-  }
-  Status Invoke() override {
-    if (functions_.AtollInterpreterInvoke(interpreter_) == ATOLL_OK) return Status();
-    return InternalError("Atoll: %s", functions_.AtollLastError());
-  }
-
- private:
-  explicit AtollSide(const AtollFunctions& functions) : functions_(functions) {}
-
-  const AtollFunctions& functions_;
-  AtollModel* model_ = nullptr;
-  AtollInterpreter* interpreter_ = nullptr;
-};
-
-// What a delegate took of a graph. A runtime tells only the delegate, so its Prepare is replaced by
-// one that calls it and compares the plans of execution before and after. One at a time.
-struct Taken {
-  decltype(TfLiteDelegate::Prepare) prepare = nullptr;
-  int nodes = 0;
-  int of = 0;
-};
-Taken taken;
-
-int PlanSize(TfLiteContext* context) {
-  TfLiteIntArray* plan = nullptr;
-  return context->GetExecutionPlan(context, &plan) == kTfLiteOk ? plan->size : 0;
-}
-
-TfLiteStatus PrepareAndCount(TfLiteContext* context, TfLiteDelegate* delegate) {
-  taken.of = PlanSize(context);
-  const TfLiteStatus status = taken.prepare(context, delegate);
-  TfLiteIntArray* plan = nullptr;
-  if (status != kTfLiteOk || context->GetExecutionPlan(context, &plan) != kTfLiteOk) return status;
-  // Its own nodes each stand for several.
-  int left = 0;
-  const std::vector<int> nodes(plan->data, plan->data + plan->size);
-  for (const int index : nodes) {
-    TfLiteNode* node = nullptr;
-    TfLiteRegistration* registration = nullptr;
-    if (context->GetNodeAndRegistration(context, index, &node, &registration) != kTfLiteOk ||
-        node->delegate != delegate) {
-      ++left;
-    }
-  }
-  taken.nodes = taken.of - left;
-  return status;
-}
-
-class TfliteSide : public Side {
- public:
-  static Result<std::unique_ptr<TfliteSide>> Create(const TfliteFunctions& functions,
-                                                    const std::string& path, int threads) {
-    // Some versions refuse a whole model for uint8 that they were asked to take.
-    for (const uint32_t flags :
-         {XnnpackOptions::kInt8 | XnnpackOptions::kUint8, XnnpackOptions::kInt8}) {
-      if (functions.xnnpack_create == nullptr) break;
-      Result<std::unique_ptr<TfliteSide>> side = Create(functions, path, threads, &flags);
-      if (side.ok() && (*side)->xnnpack_nodes_ > 0) return side;
-    }
-    return Create(functions, path, threads, nullptr);
-  }
-  ~TfliteSide() override {
-    if (interpreter_ != nullptr) functions_.TfLiteInterpreterDelete(interpreter_);
-    if (options_ != nullptr) functions_.TfLiteInterpreterOptionsDelete(options_);
-    if (delegate_ != nullptr) {
-      delegate_->Prepare = taken.prepare;
-      functions_.xnnpack_delete(delegate_);
-    }
-    if (model_ != nullptr) functions_.TfLiteModelDelete(model_);
-  }
-  Status Invoke() override {
-    if (functions_.TfLiteInterpreterInvoke(interpreter_) == kTfLiteOk) return Status();
-    return InternalError("TensorFlow Lite: the invocation failed: %s", said_.c_str());
-  }
-  bool has_xnnpack() const { return xnnpack_nodes_ > 0; }
-  // "XNNPACK, 65 of 66 nodes"
-  std::string Peer() const {
-    return has_xnnpack() ? Format("XNNPACK, %d of %d nodes", xnnpack_nodes_, nodes_)
-                         : "builtin kernels";
-  }
-  TfLiteType input_type(int index) const {
-    return functions_.TfLiteTensorType(
-        functions_.TfLiteInterpreterGetInputTensor(interpreter_, index));
-  }
-
- private:
-  explicit TfliteSide(const TfliteFunctions& functions) : functions_(functions) {}
-
-  // With XNNPACK if there are `xnnpack_flags`.
-  static Result<std::unique_ptr<TfliteSide>> Create(const TfliteFunctions& functions,
-                                                    const std::string& path, int threads,
-                                                    const uint32_t* xnnpack_flags) {
-    std::unique_ptr<TfliteSide> side(new TfliteSide(functions));
-    side->model_ = functions.TfLiteModelCreateFromFile(path.c_str());
-    if (side->model_ == nullptr) {
-      return CorruptModel("TensorFlow Lite cannot read model '%s'", path.c_str());
-    }
-    side->options_ = functions.TfLiteInterpreterOptionsCreate();
-    functions.TfLiteInterpreterOptionsSetNumThreads(side->options_, threads);
-    functions.TfLiteInterpreterOptionsSetErrorReporter(side->options_, Keep, &side->said_);
-    if (xnnpack_flags != nullptr) {
-      const XnnpackOptions options = {.num_threads = threads, .flags = *xnnpack_flags};
-      side->delegate_ = functions.xnnpack_create(&options);
-      if (side->delegate_ == nullptr) return Unsupported("there is no XNNPACK for this CPU");
-      taken = {.prepare = std::exchange(side->delegate_->Prepare, PrepareAndCount)};
-      functions.TfLiteInterpreterOptionsAddDelegate(side->options_, side->delegate_);
-    }
-    side->interpreter_ = functions.TfLiteInterpreterCreate(side->model_, side->options_);
-    if (side->interpreter_ == nullptr ||
-        functions.TfLiteInterpreterAllocateTensors(side->interpreter_) != kTfLiteOk) {
-      return Unsupported("TensorFlow Lite cannot run model '%s': %s", path.c_str(),
-                         side->said_.c_str());
-    }
-    if (xnnpack_flags != nullptr) {
-      side->xnnpack_nodes_ = taken.nodes;
-      side->nodes_ = taken.of;
-    }
-    TfLiteInterpreter* const interpreter = side->interpreter_;
-    for (int i = 0; i < functions.TfLiteInterpreterGetInputTensorCount(interpreter); ++i) {
-      TfLiteTensor* const tensor = functions.TfLiteInterpreterGetInputTensor(interpreter, i);
-      side->inputs_.emplace_back(static_cast<uint8_t*>(functions.TfLiteTensorData(tensor)),
-                                 functions.TfLiteTensorByteSize(tensor));
-    }
-    for (int i = 0; i < functions.TfLiteInterpreterGetOutputTensorCount(interpreter); ++i) {
-      const TfLiteTensor* const tensor = functions.TfLiteInterpreterGetOutputTensor(interpreter, i);
-      side->outputs_.emplace_back(static_cast<const uint8_t*>(functions.TfLiteTensorData(tensor)),
-                                  functions.TfLiteTensorByteSize(tensor));
-    }
-    return side;
-  }
-  static void Keep(void* user_data, const char* format, va_list args) {
-    char text[512];
-    std::vsnprintf(text, sizeof(text), format, args);
-    *static_cast<std::string*>(user_data) = text;
-  }
-
-  const TfliteFunctions& functions_;
-  TfLiteModel* model_ = nullptr;
-  TfLiteInterpreterOptions* options_ = nullptr;
-  TfLiteDelegate* delegate_ = nullptr;
-  TfLiteInterpreter* interpreter_ = nullptr;
-  std::string said_;  // what was reported last
-  int xnnpack_nodes_ = 0;
-  int nodes_ = 0;
-};
 
 // ---- Measuring ----------------------------------------------------------------------------------
 
@@ -503,14 +171,12 @@ Status RunSide(const Options& options) {
   };
   const std::string& model = options.models[0];
   if (options.side == "atoll") {
-    ATOLL_ASSIGN_OR_RETURN(const AtollFunctions functions, AtollFunctions::Load(options.atoll));
-    ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<AtollSide> side,
-                           AtollSide::Create(functions, model, options.threads));
+    ATOLL_ASSIGN_OR_RETURN(const AtollLibrary library, AtollLibrary::Open(options.atoll));
+    ATOLL_ASSIGN_OR_RETURN(const auto side, library.Load(model, options.threads));
     return run(side.get());
   }
-  ATOLL_ASSIGN_OR_RETURN(const TfliteFunctions functions, TfliteFunctions::Load(options.tflite));
-  ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<TfliteSide> side,
-                         TfliteSide::Create(functions, model, options.threads));
+  ATOLL_ASSIGN_OR_RETURN(const TfliteLibrary library, TfliteLibrary::Open(options.tflite));
+  ATOLL_ASSIGN_OR_RETURN(const auto side, library.Load(model, options.threads));
   return run(side.get());
 }
 
@@ -547,8 +213,8 @@ Result<Memory> MemoryOf(const Options& options, const char* side, const std::str
   return memory;
 }
 
-Result<Row> Measure(const Options& options, const TfliteFunctions& tflite_functions,
-                    const AtollFunctions& atoll_functions, const std::string& model) {
+Result<Row> Measure(const Options& options, const TfliteLibrary& tflite_library,
+                    const AtollLibrary& atoll_library, const std::string& model) {
   Row row;
   row.model = model.substr(model.rfind('/') + 1);
   if (row.model.ends_with(".tflite")) row.model.resize(row.model.size() - 7);
@@ -556,10 +222,8 @@ Result<Row> Measure(const Options& options, const TfliteFunctions& tflite_functi
     ATOLL_ASSIGN_OR_RETURN(row.tflite_memory, MemoryOf(options, "tflite", model));
     ATOLL_ASSIGN_OR_RETURN(row.atoll_memory, MemoryOf(options, "atoll", model));
   }
-  ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<TfliteSide> tflite,
-                         TfliteSide::Create(tflite_functions, model, options.threads));
-  ATOLL_ASSIGN_OR_RETURN(const std::unique_ptr<AtollSide> atoll,
-                         AtollSide::Create(atoll_functions, model, options.threads));
+  ATOLL_ASSIGN_OR_RETURN(const auto tflite, tflite_library.Load(model, options.threads));
+  ATOLL_ASSIGN_OR_RETURN(const auto atoll, atoll_library.Load(model, options.threads));
   row.peer = tflite->Peer();
   row.has_xnnpack = tflite->has_xnnpack();
   ATOLL_RETURN_IF_ERROR(FillInputs(*tflite, *atoll));
@@ -674,10 +338,9 @@ void PrintTable(const Options& options, const std::vector<Row>& rows, const char
 
 Status Run(const Options& options) {
   if (!options.side.empty()) return RunSide(options);
-  ATOLL_ASSIGN_OR_RETURN(const TfliteFunctions tflite, TfliteFunctions::Load(options.tflite));
-  ATOLL_ASSIGN_OR_RETURN(const AtollFunctions atoll, AtollFunctions::Load(options.atoll));
-  const char* kernels = "";
-  if (atoll.AtollCpuName(&kernels) != ATOLL_OK) return Unsupported("%s", atoll.AtollLastError());
+  ATOLL_ASSIGN_OR_RETURN(const TfliteLibrary tflite, TfliteLibrary::Open(options.tflite));
+  ATOLL_ASSIGN_OR_RETURN(const AtollLibrary atoll, AtollLibrary::Open(options.atoll));
+  ATOLL_ASSIGN_OR_RETURN(const char* const kernels, atoll.Kernels());
   std::vector<Row> rows;
   Status failure;
   for (const std::string& model : options.models) {
@@ -691,8 +354,8 @@ Status Run(const Options& options) {
     failure = row.status();
   }
   if (rows.empty()) return failure;
-  (options.json ? PrintJson : PrintTable)(options, rows, tflite.TfLiteVersion(),
-                                          atoll.AtollVersion(), kernels);
+  (options.json ? PrintJson : PrintTable)(options, rows, tflite.Version(), atoll.Version(),
+                                          kernels);
   return failure;
 }
 
