@@ -80,8 +80,7 @@ PyObject* SetLog(PyObject*, PyObject* function) {
     log_function = function;
   }
   AtollSetLogCallback(log_function != nullptr ? KeepNote : nullptr, nullptr);
-  Py_INCREF(Py_None);
-  return Py_None;
+  return None();
 }
 
 PyMethodDef functions[] = {{"set_log", SetLog, METH_O,

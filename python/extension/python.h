@@ -139,6 +139,12 @@ PyTypeObject* AddType(PyObject* module, const char* name, PyType_Spec* spec);
 bool ModelOf(PyObject* object, AtollModel** model);
 bool DelegateOf(PyObject* object, AtollDelegate** delegate);
 
+// Py_None with a reference more.
+inline PyObject* None() {
+  Py_INCREF(Py_None);
+  return Py_None;
+}
+
 // Text of Atoll's, which may quote names from files that are not UTF-8.
 inline PyObject* MakeText(const char* text) {
   return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace");
