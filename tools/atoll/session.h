@@ -68,6 +68,15 @@ void AddFallbackOption(Command* command, std::vector<std::string>* fallback_mode
 SessionOptions OptionsFor(const SessionOptions& all, const std::vector<std::string>& models,
                           size_t index);
 
+// For owners of what the C interface makes: std::unique_ptr<AtollModel, Deleter<AtollModelDelete>>.
+template <auto kDelete>
+struct Deleter {
+  template <typename T>
+  void operator()(T* object) const {
+    kDelete(object);
+  }
+};
+
 class Session {
  public:
   // Loads the model, opens the device, unless `device_of` has it already, and prepares the
@@ -178,14 +187,6 @@ class Session {
     }
     return all;
   }
-
-  template <auto kDelete>
-  struct Deleter {
-    template <typename T>
-    void operator()(T* object) const {
-      kDelete(object);
-    }
-  };
 
   // Loads the model unless it is `shared`.
   Session(const SessionOptions& options, const Session* device_of,
