@@ -62,11 +62,7 @@ Atoll1Chip::Atoll1Chip(std::unique_ptr<Atoll1Session> session, NowFunction now, 
 
 Result<std::unique_ptr<PreparedExecutable>> Atoll1Chip::Prepare(
     std::shared_ptr<const AnyExecutable> executable) const {
-  if (executable->family != info_.family) {
-    return Unsupported("'%s' is compiled for %s devices, device %s is %s", executable->name.c_str(),
-                       DeviceFamilyName(executable->family), info_.name.c_str(),
-                       DeviceFamilyName(info_.family));
-  }
+  ATOLL_RETURN_IF_ERROR(CheckFamily(*executable, info_));
   auto prepared = std::make_unique<Prepared>(session_.get());
   prepared->executable = std::move(executable);
   const Executable& own = prepared->atoll1();

@@ -249,11 +249,7 @@ Status BrokerChip::Lost() const {
 
 Result<std::unique_ptr<PreparedExecutable>> BrokerChip::Prepare(
     std::shared_ptr<const AnyExecutable> executable) const {
-  if (executable->family != info_.family) {
-    return Unsupported("'%s' is compiled for %s devices, device %s is %s", executable->name.c_str(),
-                       DeviceFamilyName(executable->family), info_.name.c_str(),
-                       DeviceFamilyName(info_.family));
-  }
+  ATOLL_RETURN_IF_ERROR(CheckFamily(*executable, info_));
   auto prepared = std::make_unique<Prepared>();
   if (executable->family == DeviceFamily::kAtoll1) {
     const auto& own = static_cast<const Executable&>(*executable);

@@ -275,11 +275,7 @@ Result<CoralPcieChip::Slot*> CoralPcieChip::TakeSlot(const Prepared& prepared) c
 
 Result<std::unique_ptr<PreparedExecutable>> CoralPcieChip::Prepare(
     std::shared_ptr<const AnyExecutable> executable) const {
-  if (executable->family != info_.family) {
-    return Unsupported("'%s' is compiled for %s devices, device %s is a %s",
-                       executable->name.c_str(), DeviceFamilyName(executable->family),
-                       info_.name.c_str(), DeviceFamilyName(info_.family));
-  }
+  ATOLL_RETURN_IF_ERROR(CheckFamily(*executable, info_));
   auto prepared = std::make_unique<Prepared>();
   prepared->executable = std::move(executable);
   const CoralExecutable& coral = prepared->coral();

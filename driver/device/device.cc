@@ -57,6 +57,14 @@ DeviceHealth operator+(const DeviceHealth& a, const DeviceHealth& b) {
           .fallbacks = a.fallbacks + b.fallbacks};
 }
 
+Status CheckFamily(const AnyExecutable& executable, const DeviceInfo& device) {
+  if (executable.family == device.family) return {};
+  return Unsupported("'%s' is compiled for %s devices, device %s is %s %s", executable.name.c_str(),
+                     DeviceFamilyName(executable.family), device.name.c_str(),
+                     device.family == DeviceFamily::kAtoll1 ? "an" : "a",
+                     DeviceFamilyName(device.family));
+}
+
 Status CheckSameShape(const DeviceFigures& before, const DeviceFigures& now) {
   if (now.shape() == before.shape()) return {};
   return DeviceLost("another device than before answers: array %ux%u, %llu bytes of memory",

@@ -38,6 +38,9 @@ struct DeviceInfo : DeviceFigures, DeviceOrigin {
 // kDeviceLost if `now`, which answers in the place of `before`, is of another shape.
 Status CheckSameShape(const DeviceFigures& before, const DeviceFigures& now);
 
+// kUnsupported if `executable` is for another family of devices.
+Status CheckFamily(const AnyExecutable& executable, const DeviceInfo& device);
+
 // From the best to the worst.
 enum class DeviceState {
   kReady,

@@ -154,11 +154,7 @@ std::shared_ptr<OipClient> NetworkChip::client() const {
 
 Result<std::unique_ptr<atollrt::PreparedExecutable>> NetworkChip::Prepare(
     std::shared_ptr<const atollrt::AnyExecutable> executable) const {
-  if (executable->family != info_.family) {
-    return atollrt::Unsupported("'%s' is compiled for %s devices, device %s is %s",
-                                executable->name.c_str(), DeviceFamilyName(executable->family),
-                                info_.name.c_str(), DeviceFamilyName(info_.family));
-  }
+  ATOLL_RETURN_IF_ERROR(CheckFamily(*executable, info_));
   auto prepared = std::make_unique<Prepared>();
   const auto& own = static_cast<const Executable&>(*executable);
   ATOLL_RETURN_IF_ERROR(ValidateExecutable(own));
