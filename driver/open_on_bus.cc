@@ -27,6 +27,7 @@
 #include "driver/open_emulator.h"
 #include "driver/pcie/pcie_bus.h"
 #include "driver/recording/pcie_recording.h"
+#include "driver/recording/pcie_replay.h"
 #include "driver/recording/session_text.h"
 #include "driver/recording/usb_recording.h"
 #include "runtime/base/monotonic.h"

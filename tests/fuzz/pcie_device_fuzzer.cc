@@ -20,7 +20,7 @@
 #include "driver/coral/coral_pcie_chip.h"
 #include "driver/coral/executable.h"
 #include "driver/emulator/emulated_pcie.h"
-#include "driver/recording/pcie_recording.h"
+#include "driver/recording/pcie_replay.h"
 #include "tests/fuzz/requests.h"
 #include "tests/support/allocation_meter.h"
 #include "tests/support/coral_packages.h"

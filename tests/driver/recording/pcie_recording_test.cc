@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/recording/pcie_replay.h"
 #include "driver/recording/session_text.h"
 #include "driver/recording/usb_recording.h"
 #include "tests/support/allocation_meter.h"
