@@ -7,6 +7,7 @@
 
 #include "delegate/layer_type.h"
 #include "driver/coral/executable.h"
+#include "driver/coral/package.h"
 #include "runtime/tflite/flexbuffer.h"
 
 namespace atollrt {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CoralExecutable: what edgetpu_compiler made of a part of a model, taken from its package ("DWN1")
-// and checked: programs that nobody but the chip understands, and for each the complete list of
-// what has to cross the cable, in order (docs/coral.md). Plain data; immutable once shared.
+// CoralExecutable: what edgetpu_compiler made of a part of a model (package.h reads it): programs
+// that nobody but the chip understands, and for each the complete list of what has to cross the
+// cable, in order (docs/coral.md). Plain data; immutable once shared.
 #pragma once
 
 #include <cstdint>
@@ -87,16 +87,6 @@ struct CoralExecutable : AnyExecutable {
 
 // Host memory that the layers of an executable and its scratch buffer may take together.
 inline constexpr uint64_t kCoralBuffersMax = 64 << 20;
-
-// The newest version of the runtime that packages may ask for.
-inline constexpr int32_t kCoralRuntimeVersion = 14;
-
-// Takes hostile bytes, at any alignment: verifies all containers, and that every number leads
-// somewhere: windows inside of their layers, address fields inside of their chunks, outputs
-// complete, tiles without overlap. The name is left empty. kCorruptModel with the thing and the
-// numbers; kUnsupported for what nobody here drives: a newer runtime, several chips, recurrent
-// state on the chip.
-Result<CoralExecutable> ReadCoralPackage(std::span<const uint8_t> bytes);
 
 // Writes its half of `address` into the field's chunk.
 void WriteCoralAddress(const CoralAddressField& field, uint64_t address, std::span<uint8_t> chunk);

@@ -23,6 +23,7 @@
 
 #include "driver/broker/messages.h"
 #include "driver/coral/executable.h"
+#include "driver/coral/package.h"
 #include "driver/isa/executable.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sha256.h"

@@ -27,6 +27,7 @@
 #include "driver/broker/messages.h"
 #include "driver/broker/socket.h"
 #include "driver/coral/executable.h"
+#include "driver/coral/package.h"
 #include "driver/open_device.h"
 #include "serve/broker/broker.h"
 #include "tests/fuzz/requests.h"

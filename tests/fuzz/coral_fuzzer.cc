@@ -13,6 +13,7 @@
 #include "driver/coral/coral_chip.h"
 #include "driver/coral/executable.h"
 #include "driver/coral/firmware.h"
+#include "driver/coral/package.h"
 #include "driver/device/device.h"
 #include "driver/usb/usb_bus.h"
 #include "tests/support/allocation_meter.h"

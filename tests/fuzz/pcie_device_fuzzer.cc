@@ -19,6 +19,7 @@
 #include "driver/atoll1/ring_session.h"
 #include "driver/coral/coral_pcie_chip.h"
 #include "driver/coral/executable.h"
+#include "driver/coral/package.h"
 #include "driver/emulator/emulated_pcie.h"
 #include "driver/recording/pcie_replay.h"
 #include "tests/fuzz/requests.h"

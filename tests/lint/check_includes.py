@@ -102,7 +102,7 @@ INDEPENDENT = {
 # Library -> (pattern of its headers, files that may include it).
 LIBRARIES = {
     "flatbuffers": (r"flatbuffers/.*|.*_generated\.h",
-                    ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/executable.cc",
+                    ["runtime/tflite/*", "driver/isa/executable.cc", "driver/coral/package.cc",
                      "compat/tflite_delegate/model_writer.cc",
                      "serve/network/executable_model.cc", "tests/*"]),
     "Avahi": (r"avahi-.*", ["serve/dns_sd/dns_sd.cc"]),

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/coral/package.h"  // reads them
+
 namespace atollrt {
 
 // Numbers of the format (driver/coral/package.fbs).

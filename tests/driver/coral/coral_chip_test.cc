@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "driver/coral/executable.h"
+#include "driver/coral/package.h"
 #include "driver/device/device.h"
 #include "tests/support/coral_packages.h"
 #include "tests/support/fake_coral.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Packages of docs/coral.md: what good ones mean, and that bad ones are refused by name.
+#include "driver/coral/package.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "driver/coral/executable.h"
+#include "driver/coral/package.h"
 #include "driver/open_device.h"
 #include "driver/vfio/vfio_bus.h"
 #include "tests/support/coral_packages.h"
