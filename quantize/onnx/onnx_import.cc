@@ -75,8 +75,8 @@ std::string NodeName(const OnnxNode& node, size_t index, int64_t opset) {
 const std::unordered_map<std::string_view, OnnxOperator>& Operators() {
   static const auto* const operators = [] {
     auto* map = new std::unordered_map<std::string_view, OnnxOperator>;
-    for (const auto& entries :
-         {OnnxLayerOperators(), OnnxMathOperators(), OnnxMoveOperators(), OnnxResizeOperators()}) {
+    for (const auto& entries : {OnnxLayerOperators(), OnnxPoolOperators(), OnnxMathOperators(),
+                                OnnxMoveOperators(), OnnxValueOperators(), OnnxResizeOperators()}) {
       for (const OnnxOperatorEntry& entry : entries) (*map)[entry.name] = entry.import;
     }
     return map;

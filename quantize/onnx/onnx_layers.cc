@@ -1,145 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions, pools, batch normalization and matrix products.
+// Convolutions, batch normalization and matrix products.
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "quantize/onnx/onnx_operators.h"
-#include "runtime/shapes/shape_inference.h"
+#include "quantize/onnx/onnx_window.h"
 
 namespace atollrt {
 namespace {
-
-constexpr int64_t kMaxWindow = 65535;
-
-// A window over h and w (a single axis counts as w, with h of 1).
-struct OnnxWindow {
-  int64_t input[2] = {1, 1}, filter[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1};
-  int64_t before[2] = {0, 0}, after[2] = {0, 0};
-  int64_t extent(int axis) const { return (filter[axis] - 1) * dilation[axis] + 1; }
-  bool padded() const { return before[0] + before[1] + after[0] + after[1] != 0; }
-};
-
-Status ReadAxes(const OnnxNodeImport& n, const char* name, size_t spatial, int64_t low,
-                int64_t* axes) {
-  const Dims values = n.Ints(name);
-  if (values.empty()) return Status();
-  if (values.size() != spatial) {
-    return CorruptModel("%s has %zu numbers for %zu axes", name, values.size(), spatial);
-  }
-  for (size_t i = 0; i < spatial; ++i) {
-    if (values[i] < low || values[i] > kMaxWindow) {
-      return CorruptModel("%s is %s", name, DimsString(values).c_str());
-    }
-    axes[2 - spatial + i] = values[i];
-  }
-  return Status();
-}
-
-// Of a value [N, C, W] or [N, C, H, W] and a filter.
-Result<OnnxWindow> ReadWindow(const OnnxNodeImport& n, const OnnxValue& x, const Dims& filter) {
-  if (x.rank() != 3 && x.rank() != 4) {
-    return Unsupported(
-        "an input of shape %s; windows over one or two axes are supported, so 3 or 4 dimensions",
-        DimsString(x.dims).c_str());
-  }
-  const size_t spatial = x.rank() - 2;
-  if (filter.size() != spatial) {
-    return CorruptModel("a filter of %s for an input of %s", DimsString(filter).c_str(),
-                        DimsString(x.dims).c_str());
-  }
-  OnnxWindow window;
-  for (size_t i = 0; i < spatial; ++i) {
-    window.input[2 - spatial + i] = x.dims[2 + i];
-    window.filter[2 - spatial + i] = filter[i];
-    if (filter[i] < 1 || filter[i] > kMaxWindow) {
-      return CorruptModel("a filter of %s", DimsString(filter).c_str());
-    }
-  }
-  ATOLL_RETURN_IF_ERROR(ReadAxes(n, "strides", spatial, 1, window.stride));
-  ATOLL_RETURN_IF_ERROR(ReadAxes(n, "dilations", spatial, 1, window.dilation));
-  const std::string_view auto_pad = n.Text("auto_pad", "NOTSET");
-  if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
-    for (int i = 0; i < 2; ++i) {
-      const int64_t output = (window.input[i] + window.stride[i] - 1) / window.stride[i];
-      const int64_t total = std::max<int64_t>(
-          0, (output - 1) * window.stride[i] + window.extent(i) - window.input[i]);
-      const int64_t less = total / 2;
-      window.before[i] = auto_pad == "SAME_UPPER" ? less : total - less;
-      window.after[i] = total - window.before[i];
-    }
-  } else if (auto_pad == "NOTSET") {
-    const Dims pads = n.Ints("pads");
-    if (!pads.empty() && pads.size() != 2 * spatial) {
-      return CorruptModel("pads has %zu numbers for %zu axes", pads.size(), spatial);
-    }
-    for (size_t i = 0; i < pads.size(); ++i) {
-      if (pads[i] < 0 || pads[i] > kMaxWindow) {
-        return Unsupported("pads of %s; negative ones are not supported", DimsString(pads).c_str());
-      }
-      int64_t* side = i < spatial ? window.before : window.after;
-      side[2 - spatial + i % spatial] = pads[i];
-    }
-  } else if (auto_pad != "VALID") {
-    return CorruptModel("auto_pad is '%s'", std::string(auto_pad).c_str());
-  }
-  return window;
-}
-
-bool IsSamePadding(const OnnxWindow& window) {
-  for (int i = 0; i < 2; ++i) {
-    const WindowResult same = ResolveWindow(
-        {static_cast<int32_t>(window.input[i]), static_cast<int32_t>(window.filter[i]),
-         static_cast<int32_t>(window.stride[i]), static_cast<int32_t>(window.dilation[i])},
-        Padding::kSame);
-    const int64_t total = std::max<int64_t>(
-        0, (int64_t{same.output} - 1) * window.stride[i] + window.extent(i) - window.input[i]);
-    const int64_t windows =
-        (window.input[i] + window.before[i] + window.after[i] - window.extent(i)) /
-            window.stride[i] +
-        1;
-    // Cells of padding behind the last window change nothing.
-    if (same.pad_before != window.before[i] || windows != same.output ||
-        window.before[i] + window.after[i] < total) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// The tensor [N, H, W, C] of a value [N, C, H, W] or [N, C, W].
-Result<int32_t> AsPicture(OnnxNodeImport& n, const OnnxValue& x) {
-  ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.Stored(x, ChannelsLast(x.rank())));
-  if (x.rank() == 4) return tensor;
-  Shape shape = n.b.tensor(tensor).shape;
-  shape.insert(shape.begin() + 1, 1);
-  return n.b.EmitReshape(tensor, shape);
-}
-
-// The value of a tensor [N, H, W, C], of `rank` dimensions.
-Status SetPicture(OnnxNodeImport& n, int32_t tensor, size_t rank) {
-  if (rank == 4) return n.SetTensor(tensor, ChannelsLast(4));
-  Shape shape = n.b.tensor(tensor).shape;
-  shape.erase(shape.begin() + 1);
-  ATOLL_ASSIGN_OR_RETURN(const int32_t line, n.b.EmitReshape(tensor, shape));
-  return n.SetTensor(line, ChannelsLast(3));
-}
-
-// PAD, or PADV2 where the padding is not 0.
-Result<int32_t> EmitPad(OnnxNodeImport& n, int32_t tensor, const OnnxWindow& window, float value) {
-  if (!window.padded()) return tensor;
-  const auto i32 = [](int64_t number) { return static_cast<int32_t>(number); };
-  ATOLL_ASSIGN_OR_RETURN(
-      const int32_t sizes,
-      n.b.IntTensor({4, 2}, {0, 0, i32(window.before[0]), i32(window.after[0]),
-                             i32(window.before[1]), i32(window.after[1]), 0, 0}));
-  if (value == 0) return n.b.Emit(OpType::kPAD, {tensor, sizes});
-  ATOLL_ASSIGN_OR_RETURN(const int32_t scalar, n.b.ScalarTensor(value));
-  return n.b.Emit(OpType::kPADV2, {tensor, sizes, scalar});
-}
 
 Conv2DOptions ConvOptions(const OnnxWindow& window, Padding padding) {
   Conv2DOptions options;
@@ -376,7 +246,7 @@ Status ImportConvTranspose(OnnxNodeImport& n) {
                         static_cast<long long>(x->dims[1]));
   }
   int64_t extra[2] = {0, 0};
-  ATOLL_RETURN_IF_ERROR(ReadAxes(n, "output_padding", x->rank() - 2, 0, extra));
+  ATOLL_RETURN_IF_ERROR(ReadWindowAxes(n, "output_padding", x->rank() - 2, 0, extra));
   const size_t rank = x->rank();
   const int64_t count = w->dims[1];
   ATOLL_ASSIGN_OR_RETURN(Filter filter, ReadFilter(n, rank, count * groups));
@@ -398,159 +268,6 @@ Status ImportConvTranspose(OnnxNodeImport& n) {
     ATOLL_ASSIGN_OR_RETURN(tensor, n.b.Emit(OpType::kSLICE, {tensor, begin, cut}));
   }
   return SetPicture(n, tensor, rank);
-}
-
-// ---- Pools ----
-
-// Windows that ceil_mode adds reach beyond the padding, but begin before its end.
-void ApplyCeilMode(const OnnxNodeImport& n, OnnxWindow* window) {
-  if (n.Int("ceil_mode", 0) == 0) return;
-  for (int i = 0; i < 2; ++i) {
-    const int64_t padded = window->input[i] + window->before[i] + window->after[i];
-    const int64_t room = padded - window->extent(i);
-    if (room < 0) continue;
-    int64_t windows = (room + window->stride[i] - 1) / window->stride[i] + 1;
-    if ((windows - 1) * window->stride[i] >= window->input[i] + window->before[i]) --windows;
-    const int64_t reach = (windows - 1) * window->stride[i] + window->extent(i);
-    if (reach > padded) window->after[i] += reach - padded;
-  }
-}
-
-// Whether no element of a tensor is below 0.
-bool IsNonNegative(OnnxNodeImport& n, int32_t tensor) {
-  for (int depth = 0; depth < 64; ++depth) {
-    const Node* node = n.b.Producer(tensor);
-    if (node == nullptr) return false;
-    Activation activation = Activation::kNone;
-    if (const auto* conv = std::get_if<Conv2DOptions>(&node->options)) {
-      activation = conv->activation;
-    } else if (const auto* elementwise = std::get_if<ElementwiseOptions>(&node->options)) {
-      activation = elementwise->activation;
-    }
-    if (activation == Activation::kRelu || activation == Activation::kRelu6) return true;
-    switch (node->type) {
-      case OpType::kRELU:
-      case OpType::kRELU6:
-      case OpType::kLOGISTIC:
-      case OpType::kSOFTMAX:
-        return true;
-      case OpType::kRESHAPE:
-      case OpType::kTRANSPOSE:
-      case OpType::kMAX_POOL_2D:
-      case OpType::kPAD:
-      case OpType::kSLICE:
-        tensor = node->inputs[0];
-        break;
-      default:
-        return false;
-    }
-  }
-  return false;
-}
-
-Pool2DOptions PoolOptions(const OnnxWindow& window, Padding padding) {
-  Pool2DOptions options;
-  options.padding = padding;
-  options.stride_h = static_cast<int32_t>(window.stride[0]);
-  options.stride_w = static_cast<int32_t>(window.stride[1]);
-  options.filter_h = static_cast<int32_t>(window.filter[0]);
-  options.filter_w = static_cast<int32_t>(window.filter[1]);
-  return options;
-}
-
-Result<OnnxWindow> ReadPool(const OnnxNodeImport& n, const OnnxValue& x) {
-  ATOLL_ASSIGN_OR_RETURN(OnnxWindow window, ReadWindow(n, x, n.Ints("kernel_shape")));
-  if (window.dilation[0] != 1 || window.dilation[1] != 1) {
-    return Unsupported("dilations of %lld x %lld; pools without holes are supported",
-                       static_cast<long long>(window.dilation[0]),
-                       static_cast<long long>(window.dilation[1]));
-  }
-  ApplyCeilMode(n, &window);
-  return window;
-}
-
-Status ImportMaxPool(OnnxNodeImport& n) {
-  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
-  if (n.node.outputs.size() > 1 && !n.node.outputs[1].empty()) {
-    return Unsupported("the output Indices; export without return_indices");
-  }
-  if (n.Int("storage_order", 0) != 0) return Unsupported("storage_order 1");
-  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window, ReadPool(n, *x));
-  const size_t rank = x->rank();
-  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, AsPicture(n, *x));
-  Padding padding = Padding::kValid;
-  if (window.padded() && IsSamePadding(window)) {
-    padding = Padding::kSame;
-  } else {
-    // Padding never wins: 0 is the least element behind a ReLU.
-    const float least = IsNonNegative(n, tensor) ? 0.0f : -FLT_MAX;
-    ATOLL_ASSIGN_OR_RETURN(tensor, EmitPad(n, tensor, window, least));
-  }
-  ATOLL_ASSIGN_OR_RETURN(tensor,
-                         n.b.Emit(OpType::kMAX_POOL_2D, {tensor}, PoolOptions(window, padding)));
-  return SetPicture(n, tensor, rank);
-}
-
-Status ImportAveragePool(OnnxNodeImport& n) {
-  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
-  ATOLL_ASSIGN_OR_RETURN(const OnnxWindow window, ReadPool(n, *x));
-  const bool include_pad = n.Int("count_include_pad", 0) != 0;
-  const size_t rank = x->rank();
-  ATOLL_ASSIGN_OR_RETURN(int32_t tensor, AsPicture(n, *x));
-  if (!window.padded() || (!include_pad && IsSamePadding(window))) {
-    const Padding padding = window.padded() ? Padding::kSame : Padding::kValid;
-    ATOLL_ASSIGN_OR_RETURN(
-        tensor, n.b.Emit(OpType::kAVERAGE_POOL_2D, {tensor}, PoolOptions(window, padding)));
-    return SetPicture(n, tensor, rank);
-  }
-  ATOLL_ASSIGN_OR_RETURN(tensor, EmitPad(n, tensor, window, 0));
-  ATOLL_ASSIGN_OR_RETURN(
-      tensor, n.b.Emit(OpType::kAVERAGE_POOL_2D, {tensor}, PoolOptions(window, Padding::kValid)));
-  // The average counts every cell of a window, and so does ONNX if it is told to count the padding.
-  if (include_pad) return SetPicture(n, tensor, rank);
-  std::vector<float> factors[2];
-  bool all_one = true;
-  const Shape shape = n.b.tensor(tensor).shape;
-  for (int i = 0; i < 2; ++i) {
-    const int64_t low = window.before[i];
-    const int64_t high = window.before[i] + window.input[i];
-    ATOLL_RETURN_IF_ERROR(n.b.Charge(shape[1 + i], sizeof(float)));
-    for (int64_t k = 0; k < shape[1 + i]; ++k) {
-      const int64_t begin = std::max(low, k * window.stride[i]);
-      const int64_t end = std::min(high, k * window.stride[i] + window.filter[i]);
-      if (end <= begin) return Unsupported("a window that lies in the padding alone");
-      factors[i].push_back(static_cast<float>(window.filter[i]) / static_cast<float>(end - begin));
-      all_one &= end - begin == window.filter[i];
-    }
-  }
-  if (!all_one) {
-    ATOLL_RETURN_IF_ERROR(n.b.Charge(int64_t{shape[1]} * shape[2], sizeof(float)));
-    std::vector<float> factor;
-    for (const float h : factors[0]) {
-      for (const float w : factors[1]) factor.push_back(h * w);
-    }
-    ATOLL_ASSIGN_OR_RETURN(const int32_t constant,
-                           n.b.FloatTensor({1, shape[1], shape[2], 1}, factor));
-    ATOLL_ASSIGN_OR_RETURN(tensor,
-                           n.b.Emit(OpType::kMUL, {tensor, constant}, ElementwiseOptions{}));
-  }
-  return SetPicture(n, tensor, rank);
-}
-
-Status ImportGlobalPool(OnnxNodeImport& n, OpType type) {
-  ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.FloatInput(0));
-  if (x->rank() < 3) return CorruptModel("an input of shape %s", DimsString(x->dims).c_str());
-  Perm perm;
-  ATOLL_ASSIGN_OR_RETURN(const int32_t tensor, n.b.AnyOrder(*x, &perm));
-  std::vector<int32_t> axes;
-  for (size_t i = 0; i < perm.size(); ++i) {
-    if (perm[i] >= 2) axes.push_back(static_cast<int32_t>(i));
-  }
-  ATOLL_ASSIGN_OR_RETURN(const int32_t constant,
-                         n.b.IntTensor({static_cast<int32_t>(axes.size())}, axes));
-  ATOLL_ASSIGN_OR_RETURN(const int32_t result,
-                         n.b.Emit(type, {tensor, constant}, ReducerOptions{true}));
-  return n.SetTensor(result, perm);
 }
 
 // ---- Batch normalization ----
@@ -735,10 +452,6 @@ std::vector<OnnxOperatorEntry> OnnxLayerOperators() {
   return {
       {"Conv", ImportConv},
       {"ConvTranspose", ImportConvTranspose},
-      {"MaxPool", ImportMaxPool},
-      {"AveragePool", ImportAveragePool},
-      {"GlobalAveragePool", [](OnnxNodeImport& n) { return ImportGlobalPool(n, OpType::kMEAN); }},
-      {"GlobalMaxPool", [](OnnxNodeImport& n) { return ImportGlobalPool(n, OpType::kREDUCE_MAX); }},
       {"BatchNormalization", ImportBatchNormalization},
       {"Gemm", ImportGemm},
       {"MatMul", ImportMatMul},

@@ -81,10 +81,13 @@ struct OnnxOperatorEntry {
   std::string_view name;
   OnnxOperator import;
 };
-// Windows and matrix products; arithmetic; movement of data.
+// Convolutions and matrix products; pools; arithmetic; movement of data; values made of nothing or
+// of others; pictures of other sizes.
 std::vector<OnnxOperatorEntry> OnnxLayerOperators();
+std::vector<OnnxOperatorEntry> OnnxPoolOperators();
 std::vector<OnnxOperatorEntry> OnnxMathOperators();
 std::vector<OnnxOperatorEntry> OnnxMoveOperators();
+std::vector<OnnxOperatorEntry> OnnxValueOperators();
 std::vector<OnnxOperatorEntry> OnnxResizeOperators();
 
 // Puts an activation into the node that computes input `position`, if nothing else reads that and
