@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "runtime/base/file_descriptor.h"
 #include "serve/frigate/detector.h"
 #include "serve/frigate/exchange.h"
+#include "serve/frigate/loaded_models.h"
 #include "serve/frigate/work_queue.h"
 
 namespace atollrt {
@@ -30,7 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMaxClients = 1024;  // whose models are remembered; the oldest are forgotten
 constexpr size_t kMaxFrames = 256;    // that wait or are looked at
 constexpr size_t kMaxLoads = 4;       // models that wait or are loaded for clients
-constexpr size_t kMaxLoaded = 4;      // models, beside the default one
 constexpr size_t kMaxParts = 8;       // of a message; Frigate's have 2, and the envelope 2
 constexpr int kMessagesAtOnce = 32;   // of a socket, before others have their turn
 constexpr std::chrono::seconds kLoadingTime{25};  // Frigate gives up after 30
@@ -88,45 +87,6 @@ enum class Reason {
   kNoEnvelope,
 };
 constexpr size_t kReasonCount = 9;
-
-// ---- Models in memory ---------------------------------------------------------------------------
-
-// By the names that clients have for them, the latest in use first.
-class LoadedModels {
- public:
-  std::shared_ptr<ObjectDetector> Find(const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    for (auto model = models_.begin(); model != models_.end(); ++model) {
-      if (model->name != name) continue;
-      models_.splice(models_.begin(), models_, model);
-      return model->detector;
-    }
-    return nullptr;
-  }
-  // The same bytes under another name, too, are the same model.
-  std::shared_ptr<ObjectDetector> FindBytes(const std::string& sha256) {
-    const std::lock_guard lock(mutex_);
-    for (const Entry& model : models_) {
-      if (model.sha256 == sha256) return model.detector;
-    }
-    return nullptr;
-  }
-  void Insert(const StoredModel& stored, std::shared_ptr<ObjectDetector> detector) {
-    const std::lock_guard lock(mutex_);
-    models_.remove_if([&](const Entry& model) { return model.name == stored.name; });
-    models_.push_front({stored.name, stored.sha256, std::move(detector)});
-    if (models_.size() > kMaxLoaded) models_.pop_back();
-  }
-
- private:
-  struct Entry {
-    std::string name;
-    std::string sha256;
-    std::shared_ptr<ObjectDetector> detector;
-  };
-  std::mutex mutex_;
-  std::list<Entry> models_;
-};
 
 constexpr uint64_t kNobody = 0;  // waits for it
 
@@ -302,7 +262,8 @@ Status Server::Open() {
     endpoints_.push_back(bound.endpoint);
   }
   // Those that were in use before, the latest one last, so that it is the last to go.
-  for (size_t i = std::min(known_models_.size(), kMaxLoaded); i-- > 0;) Reload(known_models_[i]);
+  for (size_t i = std::min(known_models_.size(), LoadedModels::kMost); i-- > 0;)
+    Reload(known_models_[i]);
   threads_.emplace_back([this] { Serve(); });
   threads_.emplace_back([this] { LoadModels(); });
   for (int i = 0; i < options_.places; ++i) threads_.emplace_back([this] { Detect(); });
