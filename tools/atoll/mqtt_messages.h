@@ -55,7 +55,6 @@ class CameraMessages {
   // `device`: what Home Assistant is told about it.
   CameraMessages(const MqttAddress& address, const std::string& camera, std::string device);
 
-  const std::string& availability_topic() const { return availability_topic_; }
   // Retained; "offline" is the last will, too.
   MqttMessage Availability(bool online) const;
   // What a frame changes: its results, counts that are other than before, and, of a label that is
