@@ -38,9 +38,12 @@ Result<Access> OpenAccess(const AccessOptions& options) {
   access.rule.client_certificates = !options.tls.client_ca.empty();
   access.rule.insecure = options.insecure;
   access.rule.names = options.names;
+  access.rule.prefix = options.prefix;
   const bool has_tls = !options.tls.certificate.empty();
   if (has_tls == options.tls.key.empty() || (access.rule.client_certificates && !has_tls)) {
-    return InvalidArgument("--tls-cert and --tls-key go together, and --client-ca goes with them");
+    const char* const prefix = options.prefix.c_str();
+    return InvalidArgument("%stls-cert and %stls-key go together, and %sclient-ca goes with them",
+                           prefix, prefix, prefix);
   }
   if (!has_tls) return access;
   TlsFiles files = options.tls;
@@ -80,19 +83,20 @@ Result<std::string> ReadToken(const std::string& file, const char* variable) {
 
 Status CheckListener(const ListenerFacts& listener, const AccessRule& rule) {
   if (listener.local || rule.insecure) return {};
+  const char* const prefix = rule.prefix.c_str();
   if (!listener.tls) {
     return Status(StatusCode::kPermissionDenied,
                   atollrt::Format("%s can be reached from elsewhere: give a certificate "
-                                  "(--tls-cert, --tls-key) and a token (--token-file), or "
-                                  "--insecure to let everybody in",
-                                  listener.where.c_str()));
+                                  "(%stls-cert, %stls-key) and a token (%stoken-file), or "
+                                  "%sinsecure to let everybody in",
+                                  listener.where.c_str(), prefix, prefix, prefix, prefix));
   }
   if (rule.token.empty() && !rule.client_certificates) {
     return Status(StatusCode::kPermissionDenied,
-                  atollrt::Format("%s can be reached from elsewhere: give a token (--token-file), "
-                                  "or who signs clients' certificates (--client-ca), or --insecure "
+                  atollrt::Format("%s can be reached from elsewhere: give a token (%stoken-file), "
+                                  "or who signs clients' certificates (%sclient-ca), or %sinsecure "
                                   "to let everybody in",
-                                  listener.where.c_str()));
+                                  listener.where.c_str(), prefix, prefix, prefix));
   }
   return {};
 }

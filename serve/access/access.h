@@ -25,6 +25,7 @@ struct AccessRule {
   bool insecure = false;
   std::vector<std::string> names;  // that the server may be called, beside localhost, addresses and
                                    // what the computer calls itself
+  std::string prefix = "--";       // of the options that sentences propose: --token-file
 };
 
 // The token in a file, without the line end, or in the environment variable; "" if both are "" or
@@ -40,6 +41,7 @@ struct AccessOptions {
   TlsFiles tls = {};  // whose client_certificate follows from the rest
   bool insecure = false;
   std::vector<std::string> names = {};
+  std::string prefix = "--";  // as of AccessRule
 };
 struct Access {
   AccessRule rule;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "serve/frigate/work_queue.h"
+#include "serve/http/admission.h"
 
 namespace atollrt {
 namespace {
@@ -70,19 +71,8 @@ class Server : public DeepstackServer {
 
   std::optional<HttpAnswer> Admit(const HttpRequest& head) const {
     if (!DeepstackService::Serves(head.path)) return Refusal(404, "there is nothing at this path");
-    if (head.peer.uid || head.peer.listener >= hosts_.size()) return std::nullopt;
-    const std::string_view host = head.Header("host");
-    if (!host.empty() && !IsServedHost(host, hosts_[head.peer.listener])) {
-      return Refusal(421, "this server is not called '" + std::string(host.substr(0, 100)) +
-                              "'; --serve-name gives it a name");
-    }
-    const atollserve::BrowserHeaders browser = {.host = host,
-                                                .origin = head.Header("origin"),
-                                                .fetch_site = head.Header("sec-fetch-site"),
-                                                .fetch_mode = head.Header("sec-fetch-mode"),
-                                                .fetch_dest = head.Header("sec-fetch-dest")};
-    if (IsForeign(browser, head.peer.tls ? "https" : "http")) {
-      return Refusal(403, "pages of others may not use this server");
+    if (const auto refusal = atollserve::RefuseForeign(head, hosts_, "--serve-name")) {
+      return Refusal(refusal->status, refusal->sentence);
     }
     return std::nullopt;
   }

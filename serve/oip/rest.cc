@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "serve/http/admission.h"
 #include "serve/inference/json_text.h"
 #include "serve/inference/model_files.h"
 #include "serve/oip/infer_body.h"
@@ -296,30 +297,21 @@ HttpServerOptions Rest::ServerOptions(HttpLimits limits, std::shared_ptr<const T
 
 std::optional<HttpAnswer> Rest::Admit(const HttpRequest& head, size_t* body_bytes) const {
   const Target target = Target::Of(head.path);
-  const AccessRule& rule = options_.access;
-  const std::string_view host = head.Header("host");
-  if (!head.peer.uid && head.peer.listener < options_.hosts.size()) {
-    if (!host.empty() && !IsServedHost(host, options_.hosts[head.peer.listener])) {
-      return Error(421, "this server is not called '" + std::string(host.substr(0, 100)) +
-                            "'; --serve-name gives it a name");
-    }
-    const BrowserHeaders browser = {.host = host,
-                                    .origin = head.Header("origin"),
-                                    .fetch_site = head.Header("sec-fetch-site"),
-                                    .fetch_mode = head.Header("sec-fetch-mode"),
-                                    .fetch_dest = head.Header("sec-fetch-dest")};
-    if (IsForeign(browser, head.peer.tls ? "https" : "http")) {
-      return Error(403, "pages of others may not use this server");
-    }
+  const auto answer_of = [](HttpRefusal refusal) {
+    HttpAnswer answer = Error(refusal.status, refusal.sentence);
+    answer.headers = std::move(refusal.headers);
+    return answer;
+  };
+  if (auto refusal = RefuseForeign(head, options_.hosts, "--serve-name")) {
+    return answer_of(*std::move(refusal));
   }
   // The page has nothing on it but what it asks for then, and probes ask without tokens.
   const bool is_open = target.kind == Target::Kind::kPage || target.kind == Target::Kind::kLive ||
                        target.kind == Target::Kind::kReady;
-  if (!rule.token.empty() && !head.peer.uid && !is_open && head.peer.certificate.empty() &&
-      !HasToken(head.Header("authorization"), rule.token)) {
-    HttpAnswer answer = Error(401, "this needs the server's token: Authorization: Bearer TOKEN");
-    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return answer;
+  if (!is_open) {
+    if (auto refusal = RefuseStranger(head, options_.access)) {
+      return answer_of(*std::move(refusal));
+    }
   }
   *body_bytes = target.kind == Target::Kind::kInfer  ? options_.body_bytes
                 : target.kind == Target::Kind::kLoad ? options_.model_bytes / 3 * 4 + kShortBody
