@@ -186,6 +186,7 @@ int RunWorker(const WorkerCommand& command, const Signals& signals) {
   options.jobs = !command.no_jobs;
   options.placement = !command.no_placement;
   options.cache = command.cache;
+  options.cache_bytes = command.cache_bytes;
   options.limits = command.limits;
   options.streams = command.streams;
   for (const std::string& model : command.models) {
@@ -204,11 +205,21 @@ int RunWorker(const WorkerCommand& command, const Signals& signals) {
   const std::string id = options.id;
   auto worker = FleetWorker::Start(connection->get(), std::move(options));
   if (!worker.ok()) return Fail(worker.status());
+  std::unique_ptr<MetricsServer> metrics;
+  if (!command.metrics.listen.empty()) {
+    auto started = MetricsServer::Start(command.metrics, [&] {
+      return PrometheusText((*worker)->inference()) +
+             WorkerPrometheusText((*worker)->Record(), (*connection)->connected());
+    });
+    if (!started.ok()) return Fail(started.status());
+    metrics = *std::move(started);
+  }
   // Ends the wait below.
   (*worker)->OnDrainRequested([] { kill(getpid(), SIGTERM); });
   const WorkerRecord record = (*worker)->Record();
   std::printf("worker %s with %s, %d places; Ctrl-C stops it\n", id.c_str(),
               record.device_description.c_str(), record.places);
+  if (metrics != nullptr) std::printf("metrics at %s\n", metrics->url().c_str());
   std::fflush(stdout);
   int signal = 0;
   sigwait(&signals, &signal);

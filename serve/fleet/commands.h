@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "serve/fleet/connection.h"
+#include "serve/fleet/metrics.h"
 #include "serve/fleet/streams.h"
 #include "serve/inference/inference_server.h"
 
@@ -30,6 +31,8 @@ struct WorkerCommand {
   std::vector<std::string> models;  // NAME=FILE
   int places = 0;
   std::string cache;
+  uint64_t cache_bytes = uint64_t{4} << 30;
+  MetricsOptions metrics;  // without `listen` none
   bool no_jobs = false;
   bool no_placement = false;
   InferenceLimits limits;

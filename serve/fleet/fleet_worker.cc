@@ -96,6 +96,7 @@ Result<std::unique_ptr<FleetWorker>> FleetWorker::Start(const FleetConnection* c
     ModelKeeperOptions keeper;
     keeper.worker = has.id;
     keeper.cache = has.cache;
+    keeper.cache_bytes = has.cache_bytes;
     keeper.limits = has.limits;
     for (const auto& [name, path] : has.models) keeper.others.insert(name);
     keeper.serving = [self](const std::string& model) { self->Serve(model); };

@@ -38,6 +38,7 @@ struct FleetWorkerOptions {
   bool jobs = true;
   bool placement = true;
   std::string cache;
+  uint64_t cache_bytes = uint64_t{4} << 30;
   InferenceLimits limits;
   StreamOptions streams;
 };

@@ -89,6 +89,25 @@ void AddStreams(CLI::App* app, StreamOptions* options) {
       ->capture_default_str();
 }
 
+void AddMetrics(CLI::App* app, atollserve::MetricsOptions* options) {
+  atollserve::AccessOptions* const access = &options->access;
+  access->prefix = "--metrics-";
+  access->token_variable = "ATOLL_METRICS_TOKEN";
+  app->add_option(
+      "--metrics", options->listen,
+      "ADDRESS:PORT, :PORT of 127.0.0.1, or unix:PATH, where Prometheus finds /metrics");
+  app->add_option("--metrics-tls-cert", access->tls.certificate,
+                  "PEM file with its certificate, without which it is on this computer alone");
+  app->add_option("--metrics-tls-key", access->tls.key, "PEM file with its key");
+  app->add_option("--metrics-token-file", access->token_file,
+                  "file with the token of who may read them; else ATOLL_METRICS_TOKEN");
+  app->add_option("--metrics-client-ca", access->tls.client_ca,
+                  "PEM file of who signs the certificates of who may read them");
+  app->add_option("--metrics-name", access->names, "what else it may be called; repeatable")
+      ->allow_extra_args(false);
+  app->add_flag("--metrics-insecure", access->insecure, "let everybody read them, from anywhere");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -133,6 +152,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   work->add_option("--cache", worker.cache, "folder for models that were fetched");
+  work->add_option("--max-cache-bytes", worker.cache_bytes,
+                   "of that folder; what was not used for longest goes first")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 50))
+      ->capture_default_str();
   work->add_option("--max-models", worker.limits.models, "at a time")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -141,6 +164,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   work->add_flag("--no-jobs", worker.no_jobs, "frames alone");
   work->add_flag("--no-placement", worker.no_placement, "the models of --model alone");
+
+  AddMetrics(work, &worker.metrics);
 
   atollserve::InferCommand infer;
   CLI::App* const frame = app.add_subcommand("infer", "ask about pictures, with a budget for each");

@@ -3,17 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
-#include "runtime/base/sha256.h"
 #include "serve/fleet/subjects.h"
 
 namespace atollserve {
 namespace {
 
-namespace fs = std::filesystem;
 using atollrt::NotFound;
 using atollrt::Result;
 using atollrt::Status;
@@ -43,7 +39,8 @@ ModelKeeper::ModelKeeper(const FleetConnection* connection, const FleetStreams* 
       streams_(streams),
       inference_(inference),
       options_(std::move(options)),
-      store_(connection, kModelBucket) {
+      store_(connection, kModelBucket),
+      cache_(options_.cache, options_.cache_bytes) {
   const auto hint = [this](natsMsg*) {
     const std::lock_guard lock(mutex_);
     hints_ = kLooksPerHint;
@@ -128,34 +125,12 @@ Result<ObjectInfo> ModelKeeper::Find(const PlacedModel& model) const {
 }
 
 Result<std::string> ModelKeeper::FetchFile(const ObjectInfo& info) const {
-  const fs::path path = fs::path(options_.cache) / (Hex(info.sha256) + ".tflite");
-  if (!options_.cache.empty()) {
-    std::error_code error;
-    const auto size = fs::file_size(path, error);
-    std::ifstream file(path, std::ios::binary);
-    if (!error && size == info.size && size <= options_.limits.model_bytes) {
-      std::string bytes(size, '\0');
-      if (file.read(bytes.data(), static_cast<std::streamsize>(size)) &&
-          atollrt::Sha256Hex(bytes.data(), bytes.size()) == Hex(info.sha256)) {
-        return bytes;
-      }
-    }
+  const std::string digest = Hex(info.sha256);
+  if (info.size <= options_.limits.model_bytes) {
+    if (auto bytes = cache_.Find(digest, info.size)) return *std::move(bytes);
   }
   ATOLL_ASSIGN_OR_RETURN(std::string bytes, store_.Get(info, options_.limits.model_bytes));
-  if (!options_.cache.empty()) {
-    // Nobody sees half of it. If there is no room, it is fetched again next time.
-    const fs::path half = path.string() + ".new";
-    std::error_code error;
-    fs::create_directories(options_.cache, error);
-    std::ofstream file(half, std::ios::binary);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    file.close();
-    if (file) {
-      fs::rename(half, path, error);
-    } else {
-      fs::remove(half, error);
-    }
-  }
+  cache_.Keep(digest, bytes);
   return bytes;
 }
 

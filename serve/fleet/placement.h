@@ -20,6 +20,7 @@
 
 #include "atoll/status.h"
 #include "serve/fleet/connection.h"
+#include "serve/fleet/model_cache.h"
 #include "serve/fleet/objects.h"
 #include "serve/fleet/records.h"
 #include "serve/fleet/streams.h"
@@ -30,7 +31,8 @@ namespace atollserve {
 
 struct ModelKeeperOptions {
   std::string worker;
-  std::string cache;             // folder, SHA256.tflite; "": none
+  std::string cache;             // folder of a ModelCache; "": none
+  uint64_t cache_bytes = 0;      // that it has at most
   std::set<std::string> others;  // models that are none of its business
   InferenceLimits limits;
   // From its thread: a model can be asked for now; it will not be there any more.
@@ -63,6 +65,7 @@ class ModelKeeper {
   InferenceServer* const inference_;
   const ModelKeeperOptions options_;
   const ObjectStore store_;
+  const ModelCache cache_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
