@@ -97,7 +97,11 @@ ping_max: 2
         try:
             # JetStream's own health waits for a leader; this is about connections.
             with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/varz", timeout=5) as answer:
-                return answer.status == 200
+                if answer.status != 200:
+                    return False
+            # Which answers before clients are let in, if the disk is slow.
+            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+            return True
         except OSError:
             return False
 
