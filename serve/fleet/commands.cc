@@ -49,8 +49,10 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr int64_t kStreamsMs = 30'000;
-constexpr int64_t kAnswerMs = 5000;
+constexpr int64_t kAnswerMs = 15'000;
+constexpr auto kRetry = milliseconds(250);
 constexpr size_t kMaxWorkers = 10'000;
+constexpr size_t kMaxObjects = 10'000;
 
 void Note(const std::string& sentence) {
   std::fprintf(stderr, "atoll-fleet: note: %s\n", sentence.c_str());
@@ -76,6 +78,24 @@ std::string HostName() {
   std::array<char, HOST_NAME_MAX + 1> host = {};
   (void)gethostname(host.data(), host.size() - 1);
   return host.data();
+}
+
+const Status& StatusOf(const Status& status) { return status; }
+template <typename T>
+const Status& StatusOf(const Result<T>& result) {
+  return result.status();
+}
+
+// What `call` gives, again while the servers choose leaders.
+template <typename Call>
+auto Patiently(const Call& call) {
+  const auto until = steady_clock::now() + milliseconds(kStreamsMs);
+  while (true) {
+    auto given = call();
+    const Status& status = StatusOf(given);
+    if (status.ok() || !IsPassing(status) || steady_clock::now() >= until) return given;
+    std::this_thread::sleep_for(kRetry);
+  }
 }
 
 // All workers of the list.
@@ -462,7 +482,7 @@ int RunStatus(const FleetCommand& command, bool watches) {
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
   while (true) {
-    const auto workers = ListWorkers(streams);
+    const auto workers = Patiently([&] { return ListWorkers(streams); });
     if (!workers.ok()) return Fail(workers.status());
     const auto waiting = ListWaiting(**connection);
     if (command.json) {
@@ -540,7 +560,8 @@ int RunPut(const FleetCommand& command, const std::string& model, int64_t versio
   const ObjectStore store(connection->get(), kModelBucket);
   bool is_new = false;
   const std::string name = ModelObjectName(model, version);
-  if (const Status status = store.Put(name, *input, &is_new); !status.ok()) return Fail(status);
+  const Status status = Patiently([&] { return store.Put(name, *input, &is_new); });
+  if (!status.ok()) return Fail(status);
   std::printf("%s: %zu bytes%s\n", name.c_str(), (*input).size(),
               is_new ? "" : ", which were there already");
   return kOk;
@@ -551,7 +572,8 @@ int RunList(const FleetCommand& command) {
   if (!connection.ok()) return Fail(connection.status());
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
-  const auto objects = ObjectStore(connection->get(), kModelBucket).List(10'000);
+  const ObjectStore store(connection->get(), kModelBucket);
+  const auto objects = Patiently([&] { return store.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   Json list = Json::array();
   for (const ObjectInfo& object : *objects) {
@@ -586,16 +608,16 @@ int RunCopy(const FleetCommand& command, const std::string& from) {
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
   const ObjectStore there(source->get(), kModelBucket), here(connection->get(), kModelBucket);
-  const auto objects = there.List(10'000);
+  const auto objects = Patiently([&] { return there.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   for (const ObjectInfo& object : *objects) {
     if (!ParseModelObjectName(object.name)) continue;
     const auto known = here.Info(object.name);
     if (known.ok() && known->sha256 == object.sha256) continue;
-    const auto bytes = there.Get(object, InferenceLimits().model_bytes);
+    const auto bytes = Patiently([&] { return there.Get(object, InferenceLimits().model_bytes); });
     if (!bytes.ok()) return Fail(bytes.status());
     bool is_new = false;
-    const Status status = here.Put(object.name, *bytes, &is_new);
+    const Status status = Patiently([&] { return here.Put(object.name, *bytes, &is_new); });
     if (!status.ok()) return Fail(status);
     std::printf("%s: %zu bytes\n", Printable(object.name).c_str(), (*bytes).size());
   }
@@ -621,7 +643,8 @@ int RunPlace(const FleetCommand& command, const std::string& worker,
   const FleetStreams streams(connection->get(), command.streams);
   if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
   // What nobody can have is said now.
-  const auto objects = ObjectStore(connection->get(), kModelBucket).List(10'000);
+  const ObjectStore store(connection->get(), kModelBucket);
+  const auto objects = Patiently([&] { return store.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   for (const PlacedModel& model : placed) {
     const bool is_there =
@@ -636,12 +659,13 @@ int RunPlace(const FleetCommand& command, const std::string& worker,
                                 "' in the fleet; 'atoll fleet models put' stores one");
     }
   }
-  const auto store = streams.OpenBucket(kPlacementBucket);
-  if (!store.ok()) return Fail(store.status());
-  const natsStatus status =
-      clears ? kvStore_Delete(store->get(), key.c_str())
-             : kvStore_PutString(nullptr, store->get(), key.c_str(), json.c_str());
-  if (status != NATS_OK) return Fail(NatsStatus(status, "placement"));
+  const Status status = Patiently([&]() -> Status {
+    ATOLL_ASSIGN_OR_RETURN(const NatsPtr<kvStore> bucket, streams.OpenBucket(kPlacementBucket));
+    return NatsStatus(clears ? kvStore_Delete(bucket.get(), key.c_str())
+                             : kvStore_PutString(nullptr, bucket.get(), key.c_str(), json.c_str()),
+                      "placement");
+  });
+  if (!status.ok()) return Fail(status);
   std::printf("%s: %s\n", key == kDefaultPlacement ? "all other workers" : key.c_str(),
               clears ? "what all others have" : json.c_str());
   return kOk;

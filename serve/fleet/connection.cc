@@ -16,7 +16,9 @@ using atollrt::Status;
 using std::chrono::steady_clock;
 
 constexpr const char* kTokenVariable = "ATOLL_NATS_TOKEN";
-constexpr int64_t kPingMs = 2000;
+// A server that has not answered two of them has gone. One with a slow disk, as an SD card is, may
+// say nothing for seconds.
+constexpr int64_t kPingMs = 5000;
 constexpr int64_t kReconnectMs = 250;
 constexpr int64_t kRequestMs = 5000;  // of JetStream's answers
 

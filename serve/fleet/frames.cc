@@ -16,6 +16,7 @@ using std::chrono::steady_clock;
 
 // Requests without a budget.
 constexpr auto kLongestFrame = std::chrono::seconds(30);
+constexpr int64_t kFlushMs = 10'000;
 // Behind requests of frames, which somebody sees, come jobs.
 constexpr uint32_t kFramePriority = 1'000'000;
 
@@ -120,7 +121,7 @@ void FrameService::Drain() {
     if (model.own != nullptr) model.own->Drain();
   }
   // The servers have heard it, and send no more.
-  connection_->Flush(2000);
+  if (connection_->connected()) connection_->Flush(kFlushMs);
   removed.clear();
   std::unique_lock lock(mutex_);
   ended_.wait_for(lock, kLongestFrame, [&] { return under_way_ == 0; });
@@ -205,20 +206,23 @@ void FrameService::Answer(Frame* frame, InferReply reply) {
   NatsHeaders headers = std::move(reply.headers);
   headers.emplace_back(kWorkerHeader, worker_);
   if (!frame->number.empty()) headers.emplace_back(kFrameHeader, frame->number);
-  // Whoever reads the answer may send the next request at once.
-  if (frame->place != nullptr) frame->place->Free();
-  (void)connection_->Publish(frame->reply, headers, reply.body);
-
   const int64_t ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() - frame->came)
           .count();
+  // Whoever reads the answer may ask at once how many there were, or send the next request.
+  Count(frame->model, reply, ns);
+  if (frame->place != nullptr) frame->place->Free();
+  (void)connection_->Publish(frame->reply, headers, reply.body);
+}
+
+void FrameService::Count(const std::string& model, const InferReply& reply, int64_t ns) {
   const std::lock_guard lock(mutex_);
   int64_t* count = &counts_.failed;
   if (reply.error.empty()) count = &counts_.answered;
   if (reply.code == HttpStatusOf(StatusCode::kResourceExhausted)) count = &counts_.busy;
   if (reply.code == HttpStatusOf(StatusCode::kTimeout)) count = &counts_.late;
   ++*count;
-  const auto found = models_.find(frame->model);
+  const auto found = models_.find(model);
   if (found == models_.end()) return;
   ServiceEndpoint& endpoint = found->second.endpoint;
   ++endpoint.requests;

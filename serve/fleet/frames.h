@@ -55,6 +55,7 @@ class FrameService {
   void OnMessage(const std::string& model, natsMsg* message);
   void Read(const std::shared_ptr<Frame>& frame);
   void Answer(Frame* frame, InferReply reply);
+  void Count(const std::string& model, const InferReply& reply, int64_t ns);
 
   const FleetConnection* const connection_;
   InferenceServer* const inference_;

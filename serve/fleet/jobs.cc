@@ -74,7 +74,8 @@ struct JobRunner::Fetcher {
   int priority = 0;
   std::shared_ptr<natsSubscription> subscription;
   bool stop = false;
-  bool has_more = false;  // more are there than there was room for
+  // More are there than there was room for, or it has not looked yet.
+  bool has_more = true;
   std::thread thread;
 };
 

@@ -8,14 +8,14 @@ namespace atollserve {
 using atollrt::Result;
 
 namespace {
-constexpr int64_t kDrainMs = 5000;
+constexpr int64_t kDrainMs = 10'000;
 }
 
 Result<std::unique_ptr<Subscription>> Subscription::Start(const FleetConnection* connection,
                                                           const std::string& subject,
                                                           const std::string& queue,
                                                           OnMessage on_message, Pending pending) {
-  std::unique_ptr<Subscription> made(new Subscription);
+  std::unique_ptr<Subscription> made(new Subscription(connection));
   made->state_->on_message = std::move(on_message);
   const auto call = [](natsConnection*, natsSubscription*, natsMsg* message, void* state) {
     const NatsPtr<natsMsg> owner(message);
@@ -61,7 +61,9 @@ Subscription::~Subscription() {
 }
 
 void Subscription::Drain() {
-  // Without a server it ends as late as that.
+  // Who has sent what waits has gone with the server.
+  if (!connection_->connected()) return;
+  // If the server goes now, it ends as late as that.
   draining_ = natsSubscription_DrainTimeout(subscription_.get(), kDrainMs) == NATS_OK;
 }
 

@@ -42,7 +42,8 @@ class Subscription {
   // No call is under way when it returns. Not from within one.
   ~Subscription();
 
-  // No more messages come; those that wait are still handed over, also if it ends.
+  // No more messages come; those that wait are still handed over, also if it ends, while there is a
+  // server.
   void Drain();
   int64_t dropped() const;
 
@@ -54,8 +55,9 @@ class Subscription {
     std::condition_variable completed;
     bool is_complete = false;
   };
-  Subscription() = default;
+  explicit Subscription(const FleetConnection* connection) : connection_(connection) {}
 
+  const FleetConnection* const connection_;
   std::shared_ptr<State> state_ = std::make_shared<State>();
   NatsPtr<natsSubscription> subscription_;
   bool draining_ = false;

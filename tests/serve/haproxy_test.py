@@ -17,7 +17,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.environ["ATOLL_SOURCE_DIR"], "tests/serve/oip"))
 from rest_test import LONG, SIMPLE, RestTest, simple_request  # noqa: E402
-from atoll_command import SOURCE, need  # noqa: E402
+from atoll_command import SOURCE, free_ports, need  # noqa: E402
 
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
 MODELS = [f"model{i}" for i in range(12)]
@@ -25,25 +25,30 @@ CLIENTS = 8
 SUMS = [i + 3 for i in range(16)]
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 class Haproxy(RestTest):
-    def start(self, listen="127.0.0.1:0"):
+    def start(self, port=None):
+        """A server; at this port as soon as nobody else has it."""
         options = [word for name in MODELS for word in ("--model", f"{name}={SIMPLE}")]
-        return self.serve(*options, "--device", "cpu", listen=listen)
+
+        def one():
+            try:
+                return self.serve(*options, "--device", "cpu",
+                                  listen=f"127.0.0.1:{port or free_ports(1)[0]}")
+            except AssertionError as error:
+                self.assertIn("Address already in use", str(error))
+                return None
+        return self.wait_for(one, "a server")
 
     def setUp(self):
         self.servers = [self.start(), self.start()]
-        self.front = free_port()
         self.log = self.folder() / "log"
-        with open(self.log, "wb") as log:
+        # HAProxy gets a socket that listens already.
+        with socket.create_server(("127.0.0.1", 0)) as front, open(self.log, "wb") as log:
+            self.front = front.getsockname()[1]
             self.proxy = subprocess.Popen(
                 [HAPROXY, "-db", "-f", SOURCE / "serve/haproxy/haproxy.cfg"], stdout=log, stderr=log,
-                env={**os.environ, "ATOLL_FRONT": f"127.0.0.1:{self.front}",
+                pass_fds=[front.fileno()],
+                env={**os.environ, "ATOLL_FRONT": f"fd@{front.fileno()}",
                      "ATOLL_SERVER_A": f"127.0.0.1:{self.servers[0].port}",
                      "ATOLL_SERVER_B": f"127.0.0.1:{self.servers[1].port}"})
         self.addCleanup(self.proxy.wait, LONG)
@@ -113,7 +118,7 @@ class Haproxy(RestTest):
             for one in clients:
                 one.result()
         # One that comes back gets its models again.
-        again = self.start(f"127.0.0.1:{self.servers[0].port}")
+        again = self.start(self.servers[0].port)
         connection = http.client.HTTPConnection("127.0.0.1", self.front, timeout=LONG)
 
         def is_back():

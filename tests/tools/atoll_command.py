@@ -9,6 +9,8 @@ import collections
 import json
 import os
 import pathlib
+import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,21 @@ FASHION_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 os.environ.pop("ATOLL_MODEL_PATH", None)  # what the user has there is no matter of tests
 
 Result = collections.namedtuple("Result", "code stdout stderr")
+
+
+def free_ports(count):
+    """Ports that nobody has now, below those that connections come from, which come and go. Another
+    one may be faster: whoever starts a server there sees whether it is."""
+    found = []
+    while len(found) < count:
+        port = random.SystemRandom().randrange(10_000, 30_000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 def need(path):

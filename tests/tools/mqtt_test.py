@@ -16,7 +16,7 @@ import time
 import unittest
 
 import atoll_command
-from atoll_command import COMMAND, SOURCE, CommandTest, run
+from atoll_command import COMMAND, SOURCE, CommandTest, free_ports, run
 
 DEADLINE = 60
 SCENES = SOURCE / "models/scenes/scenes_int8.tflite"
@@ -24,12 +24,6 @@ LABELS = SOURCE / "models/fashion/labels.txt"
 PATH = os.environ.get("PATH", "") + ":/usr/sbin"
 MOSQUITTO = shutil.which("mosquitto", path=PATH)
 CAMERA = ["camera", SCENES, "--source", "test", "--labels", LABELS, "--threshold", "0.02"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(what, condition):
@@ -48,7 +42,7 @@ class MqttTest(CommandTest):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.place = pathlib.Path(place.name)
-        self.port = free_port()
+        self.port, = free_ports(1)
         self.url = f"mqtt://127.0.0.1:{self.port}"
 
     def start(self, *words, **options):
@@ -68,14 +62,19 @@ class MqttTest(CommandTest):
         if os.geteuid() == 0:
             lines += "user root\n"  # or it would become somebody who cannot read what is here
         config.write_text(f"listener {self.port} 127.0.0.1\n{lines}")
-        broker = self.start(MOSQUITTO, "-c", config, stderr=subprocess.DEVNULL)
 
-        def answers():
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        def start():
+            """The broker, unless somebody else has its port."""
+            log = self.place / f"broker{len(list(self.place.iterdir()))}"
+            with open(log, "wb") as out:
+                broker = self.start(MOSQUITTO, "-c", config, stderr=out)
+            wait_for("the broker", lambda: broker.poll() is not None or " running" in log.read_text())
+            if broker.poll() is None:
+                return broker
+            self.assertIn("Address already in use", log.read_text())
+            return None
 
-        wait_for("the broker", answers)
-        return broker
+        return wait_for("the broker's port", start)
 
     def listen(self, *more):
         """Everything that the broker has and gets, as a list of (topic, payload) that grows."""

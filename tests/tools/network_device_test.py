@@ -343,8 +343,8 @@ class Names(NetworkTest):
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             port = unused.getsockname()[1]
-        self.fail_with(3, ("run", FASHION_MODEL, "--device", f"grpc://127.0.0.1:{port}"),
-                       f"127.0.0.1:{port}")
+            self.fail_with(3, ("run", FASHION_MODEL, "--device", f"grpc://127.0.0.1:{port}"),
+                           f"127.0.0.1:{port}")
 
     def test_somebody_else(self):
         """What listens there speaks no gRPC."""

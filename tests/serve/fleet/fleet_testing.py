@@ -22,7 +22,8 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.environ["ATOLL_SOURCE_DIR"], "tests/tools"))
-from atoll_command import EMULATOR, FASHION_MODEL, SHARED, SOURCE, need, run  # noqa: E402,F401
+from atoll_command import (EMULATOR, FASHION_MODEL, SHARED, SOURCE, free_ports, need,  # noqa: E402,F401
+                           run)
 
 NATS_SERVER = os.environ.get("ATOLL_NATS_SERVER", "")
 FLEET = [*([EMULATOR] if EMULATOR else []), os.environ["ATOLL_FLEET"]]
@@ -48,72 +49,103 @@ def eventually(what, name, seconds=LONG):
         time.sleep(0.05)
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+def memory():
+    """A folder of files in memory: what servers store there takes no time, whatever the disk does.
+    None if there is no room."""
+    folder = "/dev/shm"
+    if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 2 << 30:
+        return folder
+    return None
+
+
+class PortTaken(Exception):
+    """Somebody else had it first."""
+
+
+def start_nats(config, log):
+    """The process. Its words are behind what is in the log already."""
+    with log.open("ab") as out:
+        return subprocess.Popen([NATS_SERVER, "-c", config], stdout=out, stderr=out)
+
+
+def check_nats(process, text):
+    """Raises an error if it has ended, with its words."""
+    if process.poll() is not None:
+        raise PortTaken(text) if "address already in use" in text else AssertionError(text)
 
 
 class Server:
-    """nats-server with a configuration, whose ports stay the same when it starts again."""
+    """nats-server with a configuration, whose ports stay the same when it starts again. Nobody has
+    to answer its PINGs, unless the configuration says otherwise."""
 
-    def __init__(self, folder, name, config="", port=None, js=True, max_file="20GB", wait=True):
-        self.name = name
-        self.port = port or free_ports(1)[0]
-        self.http, = free_ports(1)
-        self.store = folder / f"{name}-store"
-        self.config = folder / f"{name}.conf"
-        self.log = folder / f"{name}.log"
+    def __init__(self, folder, name, config="", js=True, max_file="20GB", wait=True):
+        # Its own, also among those of other tests that run now.
+        self.name = f"{name}-{os.urandom(4).hex()}"
+        self.store = folder / f"{self.name}-store"
+        self.config = folder / f"{self.name}.conf"
+        self.log = folder / f"{self.name}.log"
         jetstream = (f'jetstream {{ store_dir: "{self.store}", max_mem: 256MB, '
                      f'max_file: {max_file} {config_domain(config)} }}' if js else "")
-        self.config.write_text(f"""
-server_name: {name}
+        ping = "" if "ping_interval" in config else 'ping_interval: "600s"'
+        while True:
+            self.port, self.http = free_ports(2)
+            self.config.write_text(f"""
+server_name: {self.name}
 listen: "127.0.0.1:{self.port}"
 http: "127.0.0.1:{self.http}"
-ping_interval: "2s"
-ping_max: 2
+{ping}
 {jetstream}
 {re.sub(r"(?m)^domain:.*$", "", config)}
 """)
-        self.process = None
-        self.start(wait)
+            self.launch()
+            try:
+                if wait:
+                    eventually(self.healthy, f"{self.name} is ready")
+                return
+            except PortTaken:
+                continue
 
     @property
     def url(self):
         return f"nats://127.0.0.1:{self.port}"
 
-    def start(self, wait=True):
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen([NATS_SERVER, "-c", self.config], stdout=log,
-                                            stderr=log)
-        if wait:
-            eventually(self.healthy, f"{self.name} is ready")
+    def launch(self):
+        self.said = self.log.stat().st_size if self.log.exists() else 0
+        self.process = start_nats(self.config, self.log)
+
+    def start(self):
+        """Again; whoever has got one of its ports meanwhile is waited for."""
+        def is_up():
+            try:
+                if self.process.poll() is not None:
+                    self.launch()
+                return self.healthy()
+            except PortTaken:
+                return False
+        eventually(is_up, f"{self.name} is ready")
 
     def healthy(self):
-        if self.process.poll() is not None:
-            raise AssertionError(self.log.read_text())
+        check_nats(self.process, self.log.read_bytes()[self.said:].decode())
         try:
             # JetStream's own health waits for a leader; this is about connections.
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/varz", timeout=5) as answer:
-                if answer.status != 200:
-                    return False
+            if self.monitor("varz")["server_name"] != self.name:
+                return False  # another one has the port
             # Which answers before clients are let in, if the disk is slow.
-            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-            return True
+            with socket.create_connection(("127.0.0.1", self.port), timeout=LONG) as client:
+                return f'"server_name":"{self.name}"' in client.makefile().readline()
         except OSError:
             return False
 
+    def monitor(self, what):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/{what}", timeout=LONG) as answer:
+            return json.load(answer)
+
     def connections(self):
         """The names of those who are connected."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/connz", timeout=5) as answer:
-            return [one.get("name", "") for one in json.load(answer)["connections"]]
+        return [one.get("name", "") for one in self.monitor("connz")["connections"]]
 
     def jsz(self):
-        with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.http}/jsz?streams=true&consumers=true", timeout=5) as answer:
-            return json.load(answer)
+        return self.monitor("jsz?streams=true&consumers=true")
 
     def kill(self):
         self.process.kill()
@@ -371,7 +403,7 @@ class FleetTest(unittest.TestCase):
     longMessage = True
 
     def setUp(self):
-        place = tempfile.TemporaryDirectory()
+        place = tempfile.TemporaryDirectory(dir=memory())
         self.addCleanup(place.cleanup)
         self.folder = pathlib.Path(place.name)
 
@@ -382,14 +414,20 @@ class FleetTest(unittest.TestCase):
 
     def cluster(self, count=3, prefix="n", extra="", **options):
         """Servers that are a cluster, whose JetStream has a leader."""
-        routes = free_ports(count)
-        servers = [Server(self.folder, f"{prefix}{i}",
-                          cluster_config(f"{prefix}cluster", routes[i], routes) + "\n" + extra,
-                          wait=False, **options) for i in range(count)]
-        for server in servers:
-            self.addCleanup(server.stop)
-        for server in servers:
-            eventually(server.healthy, f"{server.name} is ready")
+        while True:
+            routes = free_ports(count)
+            servers = [Server(self.folder, f"{prefix}{i}",
+                              cluster_config(f"{prefix}cluster", routes[i], routes) + "\n" + extra,
+                              wait=False, **options) for i in range(count)]
+            for server in servers:
+                self.addCleanup(server.stop)
+            try:
+                for server in servers:
+                    eventually(server.healthy, f"{server.name} is ready")
+                break
+            except PortTaken:
+                for server in servers:
+                    server.stop()
         client = self.client(servers[0])
 
         def has_leader():

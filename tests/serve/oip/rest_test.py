@@ -158,10 +158,12 @@ class RestTest(unittest.TestCase):
         return value
 
     def wait_for(self, condition, what):
+        """What `condition` gives as soon as that is something."""
         end = time.monotonic() + LONG
-        while not condition():
+        while not (value := condition()):
             self.assertLess(time.monotonic(), end, what)
             time.sleep(0.01)
+        return value
 
 
 def simple_request(**more):
