@@ -7,28 +7,17 @@
 #include <array>
 #include <chrono>
 #include <climits>
-#include <condition_variable>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <set>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "atoll/runtime.h"
 #include "serve/fleet/fleet_worker.h"
-#include "serve/fleet/frame_client.h"
-#include "serve/fleet/infer_call.h"
 #include "serve/fleet/job_files.h"
 #include "serve/fleet/objects.h"
-#include "serve/fleet/producer.h"
 #include "serve/fleet/records.h"
-#include "serve/fleet/spool.h"
 #include "serve/fleet/subjects.h"
 #include "serve/fleet/sweeper.h"
 #include "serve/inference/json_text.h"
@@ -37,14 +26,10 @@
 namespace atollserve {
 namespace {
 
-namespace fs = std::filesystem;
-using atollrt::InvalidArgument;
 using atollrt::Result;
 using atollrt::Status;
 using atollrt::StatusCode;
 using Json = nlohmann::json;
-using std::chrono::duration_cast;
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -53,26 +38,6 @@ constexpr int64_t kAnswerMs = 15'000;
 constexpr auto kRetry = milliseconds(250);
 constexpr size_t kMaxWorkers = 10'000;
 constexpr size_t kMaxObjects = 10'000;
-
-void Note(const std::string& sentence) {
-  std::fprintf(stderr, "atoll-fleet: note: %s\n", sentence.c_str());
-}
-
-int Fail(const Status& status) {
-  const bool is_device =
-      status.code() == StatusCode::kDeviceBusy || status.code() == StatusCode::kDeviceLost;
-  const bool is_usage = status.code() == StatusCode::kInvalidArgument ||
-                        status.code() == StatusCode::kPermissionDenied;
-  return Fail(is_device ? kNoDevice : is_usage ? kUsage : kFailure, status.message());
-}
-
-Result<std::unique_ptr<FleetConnection>> Connect(const ConnectionOptions& options,
-                                                 const std::string& name, bool pooled) {
-  ConnectionOptions wanted = options;
-  wanted.name = name;
-  wanted.pooled = pooled;
-  return FleetConnection::Connect(std::move(wanted), Note);
-}
 
 std::string HostName() {
   std::array<char, HOST_NAME_MAX + 1> host = {};
@@ -143,15 +108,6 @@ std::string Joined(const std::vector<std::string>& words, const char* between) {
   return text;
 }
 
-// Without what a terminal would do.
-std::string Printable(const std::string& text) {
-  std::string clean = text;
-  std::replace_if(
-      clean.begin(), clean.end(),
-      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
-  return clean;
-}
-
 void PrintStatus(const std::vector<WorkerRecord>& workers,
                  const std::map<std::string, uint64_t>& waiting) {
   std::printf("%-28s %-28s %-6s %-30s %9s %6s %6s %8s %6s\n", "worker", "device", "free", "models",
@@ -180,18 +136,41 @@ void PrintStatus(const std::vector<WorkerRecord>& workers,
   std::fflush(stdout);
 }
 
-double Percentile(std::vector<double> sorted, double part) {
-  if (sorted.empty()) return 0;
-  std::sort(sorted.begin(), sorted.end());
-  const auto last = static_cast<double>(sorted.size() - 1);
-  return sorted[static_cast<size_t>(part * last + 0.5)];
-}
-
 }  // namespace
+
+// ---- What commands share ----------------------------------------------------------------------
 
 int Fail(ExitCode code, const std::string& sentence) {
   std::fprintf(stderr, "atoll-fleet: %s.\n", sentence.c_str());
   return code;
+}
+
+int Fail(const Status& status) {
+  const bool is_device =
+      status.code() == StatusCode::kDeviceBusy || status.code() == StatusCode::kDeviceLost;
+  const bool is_usage = status.code() == StatusCode::kInvalidArgument ||
+                        status.code() == StatusCode::kPermissionDenied;
+  return Fail(is_device ? kNoDevice : is_usage ? kUsage : kFailure, status.message());
+}
+
+void Note(const std::string& sentence) {
+  std::fprintf(stderr, "atoll-fleet: note: %s\n", sentence.c_str());
+}
+
+Result<std::unique_ptr<FleetConnection>> Connect(const ConnectionOptions& options,
+                                                 const std::string& name, bool pooled) {
+  ConnectionOptions wanted = options;
+  wanted.name = name;
+  wanted.pooled = pooled;
+  return FleetConnection::Connect(std::move(wanted), Note);
+}
+
+std::string Printable(const std::string& text) {
+  std::string clean = text;
+  std::replace_if(
+      clean.begin(), clean.end(),
+      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  return clean;
 }
 
 // ---- A worker --------------------------------------------------------------------------------
@@ -249,229 +228,6 @@ int RunWorker(const WorkerCommand& command, const Signals& signals) {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   (*worker)->Drain();
   return kOk;
-}
-
-// ---- Frames ----------------------------------------------------------------------------------
-
-int RunInfer(const InferCommand& command) {
-  const auto files = ExpandFiles(command.files);
-  if (!files.ok()) return Fail(files.status());
-  std::vector<JobInput> inputs;
-  for (const std::string& file : *files) {
-    auto input = ReadJobFile(file);
-    if (!input.ok()) return Fail(input.status());
-    inputs.push_back(*std::move(input));
-  }
-  std::optional<OutputFolder> folder;
-  if (!command.output.empty()) {
-    folder.emplace(command.output);
-    if (const Status status = folder->Check(*files); !status.ok()) return Fail(status);
-  }
-  const auto connection = Connect(command.connection, "atoll fleet infer", false);
-  if (!connection.ok()) return Fail(connection.status());
-  const auto client = FrameClient::Create(connection->get());
-  if (!client.ok()) return Fail(client.status());
-
-  // Of frames: captured = processed + dropped + failed.
-  int64_t captured = 0, processed = 0, late = 0, skipped = 0, failed = 0;
-  std::vector<double> latencies_ms;
-  std::map<std::string, int64_t> by_worker;
-  std::string first_error;
-  std::mutex mutex;
-  std::condition_variable changed;
-  int running = 0;
-  std::vector<size_t> queue;  // at most one for each thread that waits
-  bool is_over = false;
-  const auto ask = [&] {
-    std::unique_lock lock(mutex);
-    while (true) {
-      changed.wait(lock, [&] { return is_over || !queue.empty(); });
-      if (queue.empty()) return;
-      const size_t frame = queue.back();
-      queue.pop_back();
-      lock.unlock();
-      const JobInput& input = inputs[frame % inputs.size()];
-      FrameRequest request;
-      request.model = command.model;
-      for (const auto& [name, value] : input.headers) {
-        request.headers.emplace_back(name.c_str(), value);
-      }
-      request.body = input.body;
-      request.budget = microseconds(static_cast<int64_t>(command.budget_ms * 1000));
-      request.number = std::to_string(frame);
-      const auto start = steady_clock::now();
-      FrameAnswer answer = (*client)->Infer(request);
-      const double ms =
-          std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
-      Status written;
-      if (answer.end == FrameEnd::kAnswered && folder && frame < inputs.size()) {
-        written = folder->Write(input.name, answer.body, answer.json_bytes);
-      }
-      lock.lock();
-      --running;
-      if (answer.end == FrameEnd::kAnswered && !written.ok()) {
-        answer.end = FrameEnd::kFailed;
-        answer.error = written.message();
-      }
-      ++(answer.end == FrameEnd::kAnswered ? processed
-         : answer.end == FrameEnd::kLate   ? late
-                                           : failed);
-      if (answer.end == FrameEnd::kAnswered) {
-        latencies_ms.push_back(ms);
-        ++by_worker[answer.worker];
-      } else if (first_error.empty()) {
-        first_error = answer.error;
-      }
-      changed.notify_all();
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < command.in_flight; ++i) threads.emplace_back(ask);
-  const size_t count = inputs.size() * static_cast<size_t>(command.repeat);
-  const auto start = steady_clock::now();
-  for (size_t frame = 0; frame < count; ++frame) {
-    if (command.fps > 0) {
-      std::this_thread::sleep_until(
-          start + duration_cast<steady_clock::duration>(
-                      std::chrono::duration<double>(static_cast<double>(frame) / command.fps)));
-    }
-    std::unique_lock lock(mutex);
-    ++captured;
-    if (command.fps > 0 && running >= command.in_flight) {
-      ++skipped;
-      continue;
-    }
-    changed.wait(lock, [&] { return running < command.in_flight; });
-    ++running;
-    queue.push_back(frame);
-    changed.notify_all();
-  }
-  {
-    std::unique_lock lock(mutex);
-    is_over = true;
-    changed.notify_all();
-  }
-  for (std::thread& thread : threads) thread.join();
-  const double seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
-  const double p50 = Percentile(latencies_ms, 0.5), p99 = Percentile(latencies_ms, 0.99);
-  if (command.json) {
-    const Json report = {{"schema", 1},
-                         {"command", "fleet infer"},
-                         {"model", command.model},
-                         {"captured", captured},
-                         {"processed", processed},
-                         {"dropped", late + skipped},
-                         {"failed", failed},
-                         {"late", late},
-                         {"skipped", skipped},
-                         {"seconds", seconds},
-                         {"latency_p50_ms", p50},
-                         {"latency_p99_ms", p99},
-                         {"workers", by_worker},
-                         {"error", first_error}};
-    std::printf("%s\n", DumpJson(report).c_str());
-  } else {
-    std::printf("%lld captured = %lld processed + %lld dropped + %lld failed\n",
-                static_cast<long long>(captured), static_cast<long long>(processed),
-                static_cast<long long>(late + skipped), static_cast<long long>(failed));
-    if (!latencies_ms.empty()) {
-      std::printf("latency  p50 %.2f ms, p99 %.2f ms, %.1f frames/s\n", p50, p99,
-                  static_cast<double>(processed) / seconds);
-    }
-    for (const auto& [worker, frames] : by_worker) {
-      std::printf("%8lld by %s\n", static_cast<long long>(frames), Printable(worker).c_str());
-    }
-    if (!first_error.empty()) std::printf("first error: %s\n", Printable(first_error).c_str());
-  }
-  return processed > 0 && failed == 0 ? kOk : kFailure;
-}
-
-// ---- Jobs ------------------------------------------------------------------------------------
-
-int RunJobs(const RunCommand& command, const Signals& signals) {
-  if (!IsFleetModelName(command.model)) {
-    return Fail(kUsage, "--model '" + command.model + "' is no name of a model");
-  }
-  const auto files = ExpandFiles(command.files);
-  if (!files.ok()) return Fail(files.status());
-  auto output = JobOutput::Open(command.output, *files);
-  if (!output.ok()) return Fail(output.status());
-  const auto spool = Spool::Open(command.spool.empty() ? command.output + ".spool" : command.spool);
-  if (!spool.ok()) return Fail(spool.status());
-  // Jobs of others, in the same spool.
-  for (const SpoolJob& job : (*spool)->Waiting()) {
-    if (job.model != command.model) {
-      return Fail(kUsage, "the spool has jobs of model '" + job.model +
-                              "'; end those first, or give another --spool");
-    }
-  }
-  const auto connection = Connect(command.connection, "atoll fleet run", true);
-  if (!connection.ok()) return Fail(connection.status());
-  const FleetStreams streams(connection->get(), command.streams);
-  ProducerOptions options;
-  options.model = command.model;
-  options.priority = command.priority;
-  options.window = static_cast<size_t>(command.window);
-  options.publish_again_ms = static_cast<int64_t>(command.publish_again_s * 1000);
-  if (command.timeout_s > 0) options.timeout_ms = static_cast<int64_t>(command.timeout_s * 1000);
-  Producer producer(connection->get(), &streams, spool->get(), std::move(options));
-
-  // Ctrl-C leaves the rest for the next time.
-  bool has_ended = false;
-  std::mutex mutex;
-  std::thread interrupter([&] {
-    while (true) {
-      const timespec tick = {.tv_sec = 0, .tv_nsec = 200'000'000};
-      if (sigtimedwait(&signals, nullptr, &tick) > 0) producer.Stop();
-      const std::lock_guard lock(mutex);
-      if (has_ended) return;
-    }
-  });
-  size_t next = 0;
-  const auto start = steady_clock::now();
-  const Status status = producer.Run(
-      [&]() -> std::optional<Result<JobInput>> {
-        while (next < (*files).size() &&
-               ((*spool)->HasName((*files)[next]) || (*output)->Has((*files)[next]))) {
-          ++next;
-        }
-        if (next == (*files).size()) return std::nullopt;
-        return ReadJobFile((*files)[next++]);
-      },
-      [&](const JobResult& result) { return (*output)->Write(result); },
-      [&] { return (*output)->Sync(); });
-  {
-    const std::lock_guard lock(mutex);
-    has_ended = true;
-  }
-  interrupter.join();
-  const ProducerCounts counts = producer.counts();
-  const double seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
-  if (command.json) {
-    const Json report = {{"schema", 1},
-                         {"command", "fleet run"},
-                         {"model", command.model},
-                         {"files", (*files).size()},
-                         {"submitted", counts.added},
-                         {"resumed", counts.resumed},
-                         {"done", counts.done},
-                         {"failed", counts.failed},
-                         {"published", counts.published},
-                         {"seconds", seconds}};
-    std::printf("%s\n", DumpJson(report).c_str());
-  } else {
-    std::printf(
-        "%lld submitted + %lld resumed = %lld done + %lld failed + %lld left\n",
-        static_cast<long long>(counts.added), static_cast<long long>(counts.resumed),
-        static_cast<long long>(counts.done), static_cast<long long>(counts.failed),
-        static_cast<long long>(counts.added + counts.resumed - counts.done - counts.failed));
-    std::printf("%.1f jobs/s; %s\n", static_cast<double>(counts.done + counts.failed) / seconds,
-                (*output)->path().c_str());
-  }
-  std::fflush(stdout);
-  if (!status.ok()) return Fail(status);
-  if (const Status cleared = (*spool)->Clear(); !cleared.ok()) return Fail(cleared);
-  return counts.failed == 0 ? kOk : kFailure;
 }
 
 // ---- The fleet -------------------------------------------------------------------------------

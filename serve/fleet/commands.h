@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -83,7 +84,20 @@ int RunCopy(const FleetCommand& command, const std::string& from);
 int RunPlace(const FleetCommand& command, const std::string& worker,
              const std::vector<std::string>& models, bool clears);
 
+// ---- What commands share ----------------------------------------------------------------------
+
 // "atoll-fleet: SENTENCE." on stderr.
 int Fail(ExitCode code, const std::string& sentence);
+// With the code that is that of the status.
+int Fail(const atollrt::Status& status);
+// "atoll-fleet: note: SENTENCE" on stderr.
+void Note(const std::string& sentence);
+
+// As somebody whom the servers know as `name`; says what happens later as notes.
+atollrt::Result<std::unique_ptr<FleetConnection>> Connect(const ConnectionOptions& options,
+                                                          const std::string& name, bool pooled);
+
+// What others said, without what a terminal would do.
+std::string Printable(const std::string& text);
 
 }  // namespace atollserve

@@ -13,12 +13,14 @@ namespace {
 using atollrt::InvalidArgument;
 using atollrt::Result;
 using atollrt::Status;
+using atollrt::StatusCode;
 using std::chrono::steady_clock;
 
 constexpr const char* kTokenVariable = "ATOLL_NATS_TOKEN";
 // A server that has not answered two of them has gone. One with a slow disk, as an SD card is, may
 // say nothing for seconds.
 constexpr int64_t kPingMs = 5000;
+constexpr int64_t kDialMs = 2000;
 constexpr int64_t kReconnectMs = 250;
 constexpr int64_t kRequestMs = 5000;  // of JetStream's answers
 
@@ -42,6 +44,44 @@ Status CheckOptions(const ConnectionOptions& options, bool has_token, bool* all_
     *all_local = *all_local && address.local;
   }
   return {};
+}
+
+natsStatus SetServers(const ConnectionOptions& options, bool all_local, natsOptions* to) {
+  std::vector<const char*> servers;
+  bool tls = !options.tls_ca.empty() || !options.tls_cert.empty();
+  for (const std::string& server : options.servers) {
+    servers.push_back(server.c_str());
+    tls = tls || server.starts_with("tls:");
+  }
+  natsStatus status = natsOptions_SetServers(to, servers.data(), static_cast<int>(servers.size()));
+  if (status == NATS_OK && tls) status = natsOptions_SetSecure(to, true);
+  // Others of a cluster may be elsewhere, where a connection that is open to whoever is on this
+  // computer may not go.
+  if (status == NATS_OK && all_local && !tls) {
+    status = natsOptions_SetIgnoreDiscoveredServers(to, true);
+  }
+  return status;
+}
+
+// Certificates, and who this is.
+Status LoadFiles(const ConnectionOptions& options, natsOptions* to) {
+  const auto load = [&](const std::string& file, const char* what, auto function,
+                        auto... arguments) -> Status {
+    if (file.empty()) return {};
+    return NatsStatus(function(to, arguments...), std::string(what) + " '" + file + "'");
+  };
+  ATOLL_RETURN_IF_ERROR(load(options.tls_ca, "file of --tls-ca",
+                             natsOptions_LoadCATrustedCertificates, options.tls_ca.c_str()));
+  ATOLL_RETURN_IF_ERROR(load(options.tls_cert, "file of --tls-cert",
+                             natsOptions_LoadCertificatesChain, options.tls_cert.c_str(),
+                             options.tls_key.c_str()));
+  ATOLL_RETURN_IF_ERROR(load(options.tls_host, "name of --tls-host",
+                             natsOptions_SetExpectedHostname, options.tls_host.c_str()));
+  ATOLL_RETURN_IF_ERROR(load(options.credentials, "file of --credentials",
+                             natsOptions_SetUserCredentialsFromFiles, options.credentials.c_str(),
+                             nullptr));
+  return load(options.nkey_seed, "file of --nkey-seed", natsOptions_SetNKeyFromSeed,
+              options.nkey.c_str(), options.nkey_seed.c_str());
 }
 
 }  // namespace
@@ -125,74 +165,17 @@ Result<std::unique_ptr<FleetConnection>> FleetConnection::Connect(ConnectionOpti
   ATOLL_ASSIGN_OR_RETURN(const std::string token, ReadToken(options.token_file, kTokenVariable));
   bool all_local = false;
   ATOLL_RETURN_IF_ERROR(CheckOptions(options, !token.empty(), &all_local));
-
   std::unique_ptr<FleetConnection> made(new FleetConnection(std::move(say)));
   NatsPtr<natsOptions> wanted;
   ATOLL_RETURN_IF_ERROR(NatsStatus(natsOptions_Create(NatsOut(&wanted)), "options"));
-  natsOptions* const to = wanted.get();
-  std::vector<const char*> servers;
-  bool tls = !options.tls_ca.empty() || !options.tls_cert.empty();
-  for (const std::string& server : options.servers) {
-    servers.push_back(server.c_str());
-    tls = tls || server.starts_with("tls:");
+  natsStatus status = SetServers(options, all_local, wanted.get());
+  if (status == NATS_OK) status = made->SetBehaviour(options, wanted.get());
+  if (status == NATS_OK && !token.empty()) {
+    status = natsOptions_SetToken(wanted.get(), token.c_str());
   }
-  natsStatus status = NATS_OK;
-  const auto set = [&](bool wants, auto function, auto... arguments) {
-    if (wants && status == NATS_OK) status = function(to, arguments...);
-  };
-  set(true, natsOptions_SetServers, servers.data(), static_cast<int>(servers.size()));
-  set(true, natsOptions_SetName, options.name.c_str());
-  set(true, natsOptions_SetTimeout, int64_t{2000});
-  set(true, natsOptions_SetPingInterval, kPingMs);
-  set(true, natsOptions_SetMaxPingsOut, 2);
-  set(true, natsOptions_SetMaxReconnect, -1);
-  set(true, natsOptions_SetReconnectWait, kReconnectMs);
-  set(true, natsOptions_SetReconnectJitter, kReconnectMs, kReconnectMs);
-  set(true, natsOptions_SetSendAsap, true);
-  set(true, natsOptions_SetFailRequestsOnDisconnect, true);
-  // Others of a cluster may be elsewhere, where a connection that is open to whoever is on this
-  // computer may not go.
-  set(all_local && !tls, natsOptions_SetIgnoreDiscoveredServers, true);
-  set(true, natsOptions_SetDisconnectedCB, OnDisconnected, static_cast<void*>(made.get()));
-  set(true, natsOptions_SetClosedCB, OnClosed, static_cast<void*>(made.get()));
-  set(true, natsOptions_SetReconnectedCB, OnReconnected, static_cast<void*>(made.get()));
-  set(true, natsOptions_SetErrorHandler, OnError, static_cast<void*>(made.get()));
-  set(options.pooled, natsOptions_UseGlobalMessageDelivery, true);
-  set(!options.inbox_prefix.empty(), natsOptions_SetCustomInboxPrefix,
-      options.inbox_prefix.c_str());
-  set(!token.empty(), natsOptions_SetToken, token.c_str());
-  set(tls, natsOptions_SetSecure, true);
   ATOLL_RETURN_IF_ERROR(NatsStatus(status, "options of the connection"));
-  const auto set_file = [&](const std::string& file, const char* what, auto function,
-                            auto... arguments) -> Status {
-    if (file.empty()) return {};
-    return NatsStatus(function(to, arguments...), std::string(what) + " '" + file + "'");
-  };
-  ATOLL_RETURN_IF_ERROR(set_file(options.tls_ca, "file of --tls-ca",
-                                 natsOptions_LoadCATrustedCertificates, options.tls_ca.c_str()));
-  ATOLL_RETURN_IF_ERROR(set_file(options.tls_cert, "file of --tls-cert",
-                                 natsOptions_LoadCertificatesChain, options.tls_cert.c_str(),
-                                 options.tls_key.c_str()));
-  ATOLL_RETURN_IF_ERROR(set_file(options.tls_host, "name of --tls-host",
-                                 natsOptions_SetExpectedHostname, options.tls_host.c_str()));
-  ATOLL_RETURN_IF_ERROR(set_file(options.credentials, "file of --credentials",
-                                 natsOptions_SetUserCredentialsFromFiles,
-                                 options.credentials.c_str(), nullptr));
-  ATOLL_RETURN_IF_ERROR(set_file(options.nkey_seed, "file of --nkey-seed",
-                                 natsOptions_SetNKeyFromSeed, options.nkey.c_str(),
-                                 options.nkey_seed.c_str()));
-
-  const auto until = steady_clock::now() + std::chrono::milliseconds(options.connect_timeout_ms);
-  while (true) {
-    status = natsConnection_Connect(NatsOut(&made->connection_), to);
-    if (status == NATS_OK) break;
-    const Status failure = NatsStatus(status, "no connection to " + options.servers[0]);
-    if (failure.code() == atollrt::StatusCode::kPermissionDenied ||
-        failure.code() == atollrt::StatusCode::kInvalidArgument || steady_clock::now() >= until) {
-      return failure;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(kReconnectMs));
-  }
+  ATOLL_RETURN_IF_ERROR(LoadFiles(options, wanted.get()));
+  ATOLL_RETURN_IF_ERROR(made->ConnectWithin(options, wanted.get()));
   jsOptions js;
   jsOptions_Init(&js);
   js.Wait = kRequestMs;
@@ -200,6 +183,45 @@ Result<std::unique_ptr<FleetConnection>> FleetConnection::Connect(ConnectionOpti
   ATOLL_RETURN_IF_ERROR(NatsStatus(
       natsConnection_JetStream(NatsOut(&made->jetstream_), made->get(), &js), "JetStream"));
   return made;
+}
+
+natsStatus FleetConnection::SetBehaviour(const ConnectionOptions& options, natsOptions* to) {
+  natsStatus status = NATS_OK;
+  const auto set = [&](bool wants, auto function, auto... arguments) {
+    if (wants && status == NATS_OK) status = function(to, arguments...);
+  };
+  void* const self = this;
+  set(true, natsOptions_SetName, options.name.c_str());
+  set(true, natsOptions_SetTimeout, kDialMs);
+  set(true, natsOptions_SetPingInterval, kPingMs);
+  set(true, natsOptions_SetMaxPingsOut, 2);
+  set(true, natsOptions_SetMaxReconnect, -1);
+  set(true, natsOptions_SetReconnectWait, kReconnectMs);
+  set(true, natsOptions_SetReconnectJitter, kReconnectMs, kReconnectMs);
+  set(true, natsOptions_SetSendAsap, true);
+  set(true, natsOptions_SetFailRequestsOnDisconnect, true);
+  set(true, natsOptions_SetDisconnectedCB, OnDisconnected, self);
+  set(true, natsOptions_SetClosedCB, OnClosed, self);
+  set(true, natsOptions_SetReconnectedCB, OnReconnected, self);
+  set(true, natsOptions_SetErrorHandler, OnError, self);
+  set(options.pooled, natsOptions_UseGlobalMessageDelivery, true);
+  set(!options.inbox_prefix.empty(), natsOptions_SetCustomInboxPrefix,
+      options.inbox_prefix.c_str());
+  return status;
+}
+
+Status FleetConnection::ConnectWithin(const ConnectionOptions& options, natsOptions* wanted) {
+  const auto until = steady_clock::now() + std::chrono::milliseconds(options.connect_timeout_ms);
+  while (true) {
+    const natsStatus status = natsConnection_Connect(NatsOut(&connection_), wanted);
+    if (status == NATS_OK) return {};
+    Status failure = NatsStatus(status, "no connection to " + options.servers[0]);
+    if (failure.code() == StatusCode::kPermissionDenied ||
+        failure.code() == StatusCode::kInvalidArgument || steady_clock::now() >= until) {
+      return failure;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kReconnectMs));
+  }
 }
 
 FleetConnection::~FleetConnection() {

@@ -73,6 +73,9 @@ class FleetConnection {
 
  private:
   explicit FleetConnection(SayFunction say) : say_(std::move(say)) {}
+  // Of Connect.
+  natsStatus SetBehaviour(const ConnectionOptions& options, natsOptions* to);
+  atollrt::Status ConnectWithin(const ConnectionOptions& options, natsOptions* wanted);
   static void OnDisconnected(natsConnection* connection, void* self);
   static void OnClosed(natsConnection* connection, void* self);
   static void OnReconnected(natsConnection* connection, void* self);

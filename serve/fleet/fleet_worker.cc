@@ -60,77 +60,88 @@ Result<std::unique_ptr<FleetWorker>> FleetWorker::Start(const FleetConnection* c
       return InvalidArgument("'%s' is no name of a model for a fleet", name.substr(0, 100).c_str());
     }
   }
-  const int devices =
-      1 + static_cast<int>(std::count(options.device.begin(), options.device.end(), ','));
-  const int places = options.places > 0 ? options.places : kPlacesPerDevice * devices;
   std::unique_ptr<FleetWorker> worker(new FleetWorker(connection, std::move(options)));
   const FleetWorkerOptions& has = worker->options_;
-
-  InferenceServerOptions server;
-  server.device = has.device;
-  server.on_device_loss = has.on_device_loss;
-  server.threads = has.threads;
-  server.instances = devices;
-  server.models = has.models;
-  server.control = ModelControl::kExplicit;
-  server.limits = has.limits;
-  server.limits.queue = std::max<size_t>(server.limits.queue, static_cast<size_t>(places) * 2);
-  ATOLL_ASSIGN_OR_RETURN(worker->inference_, InferenceServer::Create(std::move(server)));
-  for (const ModelEntry& entry : worker->inference_->Index()) {
-    if (entry.state != ModelState::kReady) {
-      return Status(atollrt::StatusCode::kCorruptModel, entry.name + ": " + entry.reason);
-    }
-  }
-  for (const auto& [name, path] : has.models) {
-    worker->own_digests_.emplace_back(name, FileDigest(path));
-  }
+  const int devices = 1 + static_cast<int>(std::count(has.device.begin(), has.device.end(), ','));
+  const int places = has.places > 0 ? has.places : kPlacesPerDevice * devices;
+  ATOLL_RETURN_IF_ERROR(worker->LoadModels(devices, places));
   worker->frames_ =
       std::make_unique<FrameService>(connection, worker->inference_.get(), has.id, places);
   if (has.jobs) {
     worker->jobs_ = std::make_unique<JobRunner>(connection, &worker->streams_,
                                                 worker->inference_.get(), has.id, places);
   }
-  FleetWorker* const self = worker.get();
-  for (const auto& [name, path] : has.models) self->Serve(name);
-  if (has.placement) {
-    ModelKeeperOptions keeper;
-    keeper.worker = has.id;
-    keeper.cache = has.cache;
-    keeper.cache_bytes = has.cache_bytes;
-    keeper.limits = has.limits;
-    for (const auto& [name, path] : has.models) keeper.others.insert(name);
-    keeper.serving = [self](const std::string& model) { self->Serve(model); };
-    keeper.stopping = [self](const std::string& model) {
-      self->frames_->Stop(model);
-      if (self->jobs_ != nullptr) self->jobs_->Stop(model);
-    };
-    worker->keeper_ = std::make_unique<ModelKeeper>(connection, &worker->streams_,
-                                                    worker->inference_.get(), std::move(keeper));
-  }
-  ATOLL_ASSIGN_OR_RETURN(
-      worker->service_,
-      Service::Start(connection, {.name = "atoll",
-                                  .id = has.id,
-                                  .version = SemanticVersion(),
-                                  .description = worker->inference_->device().description,
-                                  .endpoints = [self] { return self->frames_->endpoints(); }}));
-  ATOLL_ASSIGN_OR_RETURN(
-      worker->drain_,
-      Subscription::Start(connection, DrainSubject(has.id), "", [self](natsMsg* message) {
-        const std::string_view reply = ReplySubjectOf(message);
-        if (!reply.empty()) {
-          (void)self->connection_->Publish(std::string(reply), {}, "{\"draining\":true}");
-        }
-        std::function<void()> call;
-        {
-          const std::lock_guard lock(self->mutex_);
-          self->drain_requested_ = true;
-          call = self->on_drain_;
-        }
-        if (call) call();
-      }));
-  worker->teller_ = std::thread([self] { self->Tell(); });
+  for (const auto& [name, path] : has.models) worker->Serve(name);
+  if (has.placement) worker->KeepModels();
+  ATOLL_RETURN_IF_ERROR(worker->Listen());
+  worker->teller_ = std::thread([self = worker.get()] { self->Tell(); });
   return worker;
+}
+
+Status FleetWorker::LoadModels(int devices, int places) {
+  InferenceServerOptions server;
+  server.device = options_.device;
+  server.on_device_loss = options_.on_device_loss;
+  server.threads = options_.threads;
+  server.instances = devices;
+  server.models = options_.models;
+  server.control = ModelControl::kExplicit;
+  server.limits = options_.limits;
+  server.limits.queue = std::max<size_t>(server.limits.queue, static_cast<size_t>(places) * 2);
+  ATOLL_ASSIGN_OR_RETURN(inference_, InferenceServer::Create(std::move(server)));
+  for (const ModelEntry& entry : inference_->Index()) {
+    if (entry.state != ModelState::kReady) {
+      return Status(atollrt::StatusCode::kCorruptModel, entry.name + ": " + entry.reason);
+    }
+  }
+  for (const auto& [name, path] : options_.models) {
+    own_digests_.emplace_back(name, FileDigest(path));
+  }
+  return {};
+}
+
+void FleetWorker::KeepModels() {
+  ModelKeeperOptions keeper;
+  keeper.worker = options_.id;
+  keeper.cache = options_.cache;
+  keeper.cache_bytes = options_.cache_bytes;
+  keeper.limits = options_.limits;
+  for (const auto& [name, path] : options_.models) keeper.others.insert(name);
+  keeper.serving = [this](const std::string& model) { Serve(model); };
+  keeper.stopping = [this](const std::string& model) {
+    frames_->Stop(model);
+    if (jobs_ != nullptr) jobs_->Stop(model);
+  };
+  keeper_ =
+      std::make_unique<ModelKeeper>(connection_, &streams_, inference_.get(), std::move(keeper));
+}
+
+Status FleetWorker::Listen() {
+  ATOLL_ASSIGN_OR_RETURN(
+      service_,
+      Service::Start(connection_, {.name = "atoll",
+                                   .id = options_.id,
+                                   .version = SemanticVersion(),
+                                   .description = inference_->device().description,
+                                   .endpoints = [this] { return frames_->endpoints(); }}));
+  ATOLL_ASSIGN_OR_RETURN(drain_,
+                         Subscription::Start(connection_, DrainSubject(options_.id), "",
+                                             [this](natsMsg* message) { OnDrain(message); }));
+  return {};
+}
+
+void FleetWorker::OnDrain(const natsMsg* message) {
+  const std::string_view reply = ReplySubjectOf(message);
+  if (!reply.empty()) {
+    (void)connection_->Publish(std::string(reply), {}, "{\"draining\":true}");
+  }
+  std::function<void()> call;
+  {
+    const std::lock_guard lock(mutex_);
+    drain_requested_ = true;
+    call = on_drain_;
+  }
+  if (call) call();
 }
 
 FleetWorker::~FleetWorker() {

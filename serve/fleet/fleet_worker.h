@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -64,7 +65,13 @@ class FleetWorker {
 
  private:
   FleetWorker(const FleetConnection* connection, FleetWorkerOptions options);
+  // Of Start.
+  atollrt::Status LoadModels(int devices, int places);
+  void KeepModels();
+  atollrt::Status Listen();
+
   void Serve(const std::string& model);
+  void OnDrain(const natsMsg* message);
   void Tell();
 
   const FleetConnection* const connection_;

@@ -18,6 +18,7 @@ using std::chrono::milliseconds;
 constexpr auto kLeaveAlone = std::chrono::seconds(5);
 constexpr auto kSilence = std::chrono::seconds(6);
 constexpr size_t kMaxWorkers = 10'000;
+constexpr const char* kNobodyAnswered = "nobody answered within the budget";
 // Between attempts when all that were tried were busy.
 constexpr auto kPause = milliseconds(2);
 
@@ -98,84 +99,92 @@ FrameAnswer FrameClient::Infer(const FrameRequest& request) {
   const Clock::time_point until = Clock::now() + request.budget;
   FrameAnswer answer;
   std::vector<std::string> tried;
-  bool by_name = false;
-  {
-    const std::lock_guard lock(mutex_);
-    by_name = Clock::now() < by_name_until_;
-  }
+  bool by_name = AsksByName();
   while (true) {
     const auto left = std::chrono::duration_cast<microseconds>(until - Clock::now());
     if (left.count() <= 0) {
       answer.end = FrameEnd::kLate;
-      if (answer.error.empty()) answer.error = "nobody answered within the budget";
+      if (answer.error.empty()) answer.error = kNobodyAnswered;
       return answer;
     }
-    std::string worker = by_name ? Choose(request.model, tried) : "";
+    const std::string worker = by_name ? Choose(request.model, tried) : "";
     if (by_name && worker.empty() && !tried.empty()) {
       // All have been tried: once more from the start.
       std::this_thread::sleep_for(std::min<microseconds>(kPause, left));
       tried.clear();
       continue;
     }
-    NatsHeaders headers = request.headers;
-    headers.emplace_back(kBudgetHeader, std::to_string(left.count()));
-    if (!request.number.empty()) headers.emplace_back(kFrameHeader, request.number);
-    const std::string subject =
-        worker.empty() ? InferSubject(request.model) : InferSubject(request.model, worker);
-    const auto message = MakeMessage(subject, nullptr, headers, request.body);
-    if (!message.ok()) {
-      answer.error = message.status().message();
-      return answer;
-    }
-    ++answer.attempts;
     NatsPtr<natsMsg> reply;
-    // Whole milliseconds; the worker knows the rest.
-    const int64_t timeout_ms = std::max<int64_t>((left.count() + 999) / 1000, 1);
-    const natsStatus status =
-        natsConnection_RequestMsg(NatsOut(&reply), connection_->get(), message->get(), timeout_ms);
-    if (status == NATS_NO_RESPONDERS) {
-      answer.error = worker.empty() ? "no worker has model '" + request.model + "'"
-                                    : "worker " + worker + " has gone";
-      if (!worker.empty()) {
+    ++answer.attempts;
+    const auto status = Ask(request, worker, left, &reply);
+    if (!status.ok()) {
+      answer.error = status.status().message();
+      return answer;
+    }
+    switch (*status) {
+      case NATS_OK:
+        if (ReadReply(reply.get(), &answer)) return answer;
+        tried.push_back(answer.worker);
+        by_name = true;
+        break;
+      case NATS_NO_RESPONDERS:
+        if (!worker.empty()) {
+          answer.error = "worker " + worker + " has gone";
+          LeaveAlone(worker);
+          break;
+        }
+        answer.error = "no worker has model '" + request.model + "'";
+        // Whoever is on the list may still be there.
+        if (by_name || Workers(request.model).empty()) return answer;
+        by_name = true;
+        break;
+      case NATS_TIMEOUT:
         LeaveAlone(worker);
-        continue;
-      }
-      // Whoever is on the list may still be there.
-      if (by_name || Workers(request.model).empty()) return answer;
-      by_name = true;
-      continue;
+        answer.end = FrameEnd::kLate;
+        answer.error = kNobodyAnswered;
+        answer.worker = worker;
+        return answer;
+      default:
+        answer.error = NatsStatus(*status, "request").message();
+        return answer;
     }
-    if (status == NATS_TIMEOUT) {
-      LeaveAlone(worker);
-      answer.end = FrameEnd::kLate;
-      answer.error = "nobody answered within the budget";
-      answer.worker = worker;
-      return answer;
-    }
-    if (status != NATS_OK) {
-      answer.error = NatsStatus(status, "request").message();
-      return answer;
-    }
-    answer.worker = HeaderOf(reply.get(), kWorkerHeader);
-    const std::string_view code = HeaderOf(reply.get(), kErrorCodeHeader);
-    if (code.empty()) {
-      answer.end = FrameEnd::kAnswered;
-      answer.error.clear();
-      answer.body = BodyOf(reply.get());
-      answer.json_bytes = HeaderOf(reply.get(), kLengthHeader);
-      return answer;
-    }
-    answer.code = 500;
-    (void)std::from_chars(code.data(), code.data() + code.size(), answer.code);
-    answer.error = HeaderOf(reply.get(), kErrorHeader);
-    if (answer.code == 504) {
-      answer.end = FrameEnd::kLate;
-      return answer;
-    }
-    if (answer.code != 503) return answer;
-    tried.push_back(answer.worker);
-    by_name = true;
   }
+}
+
+bool FrameClient::AsksByName() const {
+  const std::lock_guard lock(mutex_);
+  return Clock::now() < by_name_until_;
+}
+
+atollrt::Result<natsStatus> FrameClient::Ask(const FrameRequest& request, const std::string& worker,
+                                             microseconds left, NatsPtr<natsMsg>* reply) const {
+  NatsHeaders headers = request.headers;
+  headers.emplace_back(kBudgetHeader, std::to_string(left.count()));
+  if (!request.number.empty()) headers.emplace_back(kFrameHeader, request.number);
+  const std::string subject =
+      worker.empty() ? InferSubject(request.model) : InferSubject(request.model, worker);
+  ATOLL_ASSIGN_OR_RETURN(const NatsPtr<natsMsg> message,
+                         MakeMessage(subject, nullptr, headers, request.body));
+  // Whole milliseconds; the worker knows the rest.
+  const int64_t timeout_ms = std::max<int64_t>((left.count() + 999) / 1000, 1);
+  return natsConnection_RequestMsg(NatsOut(reply), connection_->get(), message.get(), timeout_ms);
+}
+
+bool FrameClient::ReadReply(natsMsg* reply, FrameAnswer* answer) {
+  answer->worker = HeaderOf(reply, kWorkerHeader);
+  const std::string_view code = HeaderOf(reply, kErrorCodeHeader);
+  if (code.empty()) {
+    answer->end = FrameEnd::kAnswered;
+    answer->error.clear();
+    answer->body = BodyOf(reply);
+    answer->json_bytes = HeaderOf(reply, kLengthHeader);
+    return true;
+  }
+  answer->code = 500;
+  (void)std::from_chars(code.data(), code.data() + code.size(), answer->code);
+  answer->error = HeaderOf(reply, kErrorHeader);
+  if (answer->code == 504) answer->end = FrameEnd::kLate;
+  return answer->code != 503;
 }
 
 }  // namespace atollserve

@@ -79,6 +79,13 @@ class FrameClient {
   void OnWorker(natsMsg* message);
   std::string Choose(const std::string& model, const std::vector<std::string>& except);
   void LeaveAlone(const std::string& worker);
+  // Because one of a queue group hangs.
+  bool AsksByName() const;
+  // `worker`, or with "" the queue group, once.
+  atollrt::Result<natsStatus> Ask(const FrameRequest& request, const std::string& worker,
+                                  std::chrono::microseconds left, NatsPtr<natsMsg>* reply) const;
+  // False: it is busy, and another one may not be.
+  static bool ReadReply(natsMsg* reply, FrameAnswer* answer);
 
   const FleetConnection* const connection_;
   mutable std::mutex mutex_;

@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,16 @@
 namespace {
 
 using atollserve::ConnectionOptions;
+using atollserve::FleetCommand;
+using atollserve::Signals;
 using atollserve::StreamOptions;
+
+// A subcommand, whose options its function has.
+struct Command {
+  CLI::App* app;
+  std::function<int(const Signals& signals)> run;
+  bool waits_for_signals = false;
+};
 
 constexpr const char* kFooter = R"(
 Servers of NATS on this computer (127.0.0.1, localhost) are used as they are. Any others have to be
@@ -108,6 +119,229 @@ void AddMetrics(CLI::App* app, atollserve::MetricsOptions* options) {
   app->add_flag("--metrics-insecure", access->insecure, "let everybody read them, from anywhere");
 }
 
+Command AddWorker(CLI::App* app) {
+  const auto worker = std::make_shared<atollserve::WorkerCommand>();
+  CLI::App* const work = app->add_subcommand("worker", "answer frames and do jobs with a device");
+  AddConnection(work, &worker->connection);
+  AddStreams(work, &worker->streams);
+  work->add_option("--id", worker->id,
+                   "letters, digits, '-' and '_'; else the computer's name and something random");
+  work->add_option("--model", worker->models,
+                   "NAME=FILE: a model that it has whatever its placement says; repeatable")
+      ->allow_extra_args(false);
+  work->add_option("--device", worker->device,
+                   "as of 'atoll run --device'; a comma between several")
+      ->capture_default_str();
+  work->add_option("--on-device-loss", worker->on_device_loss,
+                   "when a device that was lost does not come back within seconds: fallback "
+                   "computes on the emulator, with the same bytes; replay gives jobs back, for "
+                   "other workers; fail does so without waiting")
+      ->check(CLI::IsMember({"fallback", "replay", "fail"}))
+      ->capture_default_str();
+  work->add_option("--threads", worker->threads,
+                   "host threads of each interpreter; 0: as the machine suggests")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  work->add_option("--places", worker->places,
+                   "frames, and jobs, that it has at a time; 0: two for each device")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  work->add_option("--cache", worker->cache, "folder for models that were fetched");
+  work->add_option("--max-cache-bytes", worker->cache_bytes,
+                   "of that folder; what was not used for longest goes first")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 50))
+      ->capture_default_str();
+  work->add_option("--max-models", worker->limits.models, "at a time")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  work->add_option("--max-model-bytes", worker->limits.model_bytes, "of a model's file")
+      ->check(CLI::Range(size_t{1}, size_t{1} << 40))
+      ->capture_default_str();
+  work->add_flag("--no-jobs", worker->no_jobs, "frames alone");
+  work->add_flag("--no-placement", worker->no_placement, "the models of --model alone");
+  AddMetrics(work, &worker->metrics);
+  return {work, [worker](const Signals& signals) { return RunWorker(*worker, signals); }, true};
+}
+
+Command AddInfer(CLI::App* app) {
+  const auto infer = std::make_shared<atollserve::InferCommand>();
+  CLI::App* const frame =
+      app->add_subcommand("infer", "ask about pictures, with a budget for each");
+  AddConnection(frame, &infer->connection);
+  frame->add_option("--model", infer->model, "its name")->required();
+  frame->add_option("FILES", infer->files, "pictures, or files with the bytes of the model's input")
+      ->required();
+  frame->add_option("--output", infer->output, "folder for NAME.out_K.raw");
+  frame
+      ->add_option("--budget", infer->budget_ms,
+                   "milliseconds in which an answer is worth something")
+      ->check(CLI::Range(0.1, 3'600'000.0))
+      ->capture_default_str();
+  frame->add_option("--in-flight", infer->in_flight, "frames that are under way, at most")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  frame
+      ->add_option("--fps", infer->fps,
+                   "frames in a second, of which those without a place are dropped; 0: as fast as "
+                   "answers come")
+      ->check(CLI::Range(0.0, 100'000.0))
+      ->capture_default_str();
+  frame->add_option("--repeat", infer->repeat, "all files so many times")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  frame->add_flag("--json", infer->json, "the report as JSON");
+  return {frame, [infer](const Signals&) { return RunInfer(*infer); }};
+}
+
+Command AddRun(CLI::App* app) {
+  const auto run = std::make_shared<atollserve::RunCommand>();
+  CLI::App* const jobs = app->add_subcommand("run", "have jobs done, none of them lost or twice");
+  AddConnection(jobs, &run->connection);
+  AddStreams(jobs, &run->streams);
+  jobs->add_option("--model", run->model, "its name")->required();
+  jobs->add_option("FILES", run->files,
+                   "pictures, files with the bytes of the model's input, and folders of both")
+      ->required();
+  jobs->add_option("--output", run->output,
+                   "folder for results.jsonl and NAME.out_K.raw, or FILE.jsonl; what is there "
+                   "already is not done again")
+      ->required();
+  jobs->add_option("--spool", run->spool,
+                   "folder of jobs that have no result yet; else OUTPUT with .spool behind it");
+  jobs->add_option("--priority", run->priority, "0, which comes first, to 2")
+      ->check(CLI::Range(0, 2))
+      ->capture_default_str();
+  jobs->add_option("--window", run->window, "jobs that have no result yet, at most")
+      ->check(CLI::Range(64, 100'000))
+      ->capture_default_str();
+  jobs->add_option("--again-after", run->publish_again_s,
+                   "seconds until a job without a result is sent again")
+      ->check(CLI::Range(0.1, 86'400.0))
+      ->capture_default_str();
+  jobs->add_option("--timeout", run->timeout_s, "seconds for all; 0: none")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  jobs->add_flag("--json", run->json, "the report as JSON");
+  return {jobs, [run](const Signals& signals) { return RunJobs(*run, signals); }, true};
+}
+
+Command AddStatus(CLI::App* app) {
+  const auto fleet = std::make_shared<FleetCommand>();
+  const auto watches = std::make_shared<bool>(false);
+  CLI::App* const status = app->add_subcommand("status", "who works, with what, and what waits");
+  AddConnection(status, &fleet->connection);
+  status->add_flag("--json", fleet->json, "the report as JSON");
+  status->add_flag("--watch", *watches, "again every two seconds");
+  return {status, [=](const Signals&) { return RunStatus(*fleet, *watches); }};
+}
+
+Command AddDrain(CLI::App* app) {
+  const auto fleet = std::make_shared<FleetCommand>();
+  const auto id = std::make_shared<std::string>();
+  CLI::App* const drain = app->add_subcommand("drain", "have a worker end what it has, and go");
+  AddConnection(drain, &fleet->connection);
+  drain->add_option("WORKER", *id, "its id")->required();
+  return {drain, [=](const Signals&) { return RunDrain(*fleet, *id); }};
+}
+
+Command AddSweep(CLI::App* app) {
+  const auto fleet = std::make_shared<FleetCommand>();
+  const auto once = std::make_shared<bool>(false);
+  CLI::App* const sweep =
+      app->add_subcommand("sweep", "give up jobs that nobody ends; one of a fleet, or several");
+  AddConnection(sweep, &fleet->connection);
+  AddStreams(sweep, &fleet->streams);
+  sweep->add_flag("--once", *once, "instead of every five seconds");
+  return {sweep, [=](const Signals& signals) { return RunSweep(*fleet, *once, signals); }, true};
+}
+
+Command AddPut(CLI::App* models) {
+  struct Options {
+    FleetCommand fleet;
+    std::string name, file;
+    int64_t version = 1;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* const put = models->add_subcommand("put", "store one, for workers to fetch");
+  AddConnection(put, &options->fleet.connection);
+  put->add_option("NAME", options->name, "of the model")->required();
+  put->add_option("FILE", options->file, "the .tflite file")->required();
+  // "--version" is the program's.
+  put->add_option("--as", options->version, "the number of its version")
+      ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}))
+      ->capture_default_str();
+  return {put, [options](const Signals&) {
+            return RunPut(options->fleet, options->name, options->version, options->file);
+          }};
+}
+
+Command AddList(CLI::App* models) {
+  const auto fleet = std::make_shared<FleetCommand>();
+  CLI::App* const list = models->add_subcommand("list", "which there are");
+  AddConnection(list, &fleet->connection);
+  list->add_flag("--json", fleet->json, "the report as JSON");
+  return {list, [fleet](const Signals&) { return RunList(*fleet); }};
+}
+
+Command AddCopy(CLI::App* models) {
+  const auto fleet = std::make_shared<FleetCommand>();
+  const auto from = std::make_shared<std::string>();
+  CLI::App* const copy = models->add_subcommand("copy", "bring those of another site");
+  AddConnection(copy, &fleet->connection);
+  copy->add_option("--from", *from, "its domain of JetStream")->required();
+  return {copy, [=](const Signals&) { return RunCopy(*fleet, *from); }};
+}
+
+Command AddPlace(CLI::App* app) {
+  struct Options {
+    FleetCommand fleet;
+    std::string worker;
+    std::vector<std::string> models;
+    bool clears = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* const place = app->add_subcommand("place", "which models workers have");
+  AddConnection(place, &options->fleet.connection);
+  place->add_option("--worker", options->worker,
+                    "this one alone; else all that have no placement of their own");
+  place->add_option("MODELS", options->models,
+                    "NAME, the newest version, or NAME/VERSION; all that they have");
+  place->add_flag("--clear", options->clears, "the worker has what all others have again");
+  return {place, [options](const Signals&) {
+            if (options->models.empty() && !options->clears) {
+              return atollserve::Fail(atollserve::kUsage,
+                                      "name the models that workers shall have");
+            }
+            return RunPlace(options->fleet, options->worker, options->models, options->clears);
+          }};
+}
+
+std::vector<Command> AddCommands(CLI::App* app) {
+  std::vector<Command> commands = {AddWorker(app), AddInfer(app), AddRun(app),
+                                   AddStatus(app), AddDrain(app), AddSweep(app)};
+  CLI::App* const models = app->add_subcommand("models", "the fleet's models");
+  models->require_subcommand(1);
+  for (const auto add : {AddPut, AddList, AddCopy}) commands.push_back(add(models));
+  commands.push_back(AddPlace(app));
+  return commands;
+}
+
+int RunParsed(const std::vector<Command>& commands) {
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    // For all threads, so that those who wait for them get them.
+    Signals signals;
+    sigemptyset(&signals);
+    if (command.waits_for_signals) {
+      sigaddset(&signals, SIGINT);
+      sigaddset(&signals, SIGTERM);
+      pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    }
+    return command.run(signals);
+  }
+  return atollserve::Fail(atollserve::kUsage, "give a command; see 'atoll fleet --help'");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -125,155 +359,11 @@ int main(int argc, char** argv) {
   app.set_help_all_flag("-h,--help", "all commands and their options");
   app.footer(kFooter);
   app.require_subcommand(1);
-
-  atollserve::WorkerCommand worker;
-  CLI::App* const work = app.add_subcommand("worker", "answer frames and do jobs with a device");
-  AddConnection(work, &worker.connection);
-  AddStreams(work, &worker.streams);
-  work->add_option("--id", worker.id,
-                   "letters, digits, '-' and '_'; else the computer's name and something random");
-  work->add_option("--model", worker.models,
-                   "NAME=FILE: a model that it has whatever its placement says; repeatable")
-      ->allow_extra_args(false);
-  work->add_option("--device", worker.device, "as of 'atoll run --device'; a comma between several")
-      ->capture_default_str();
-  work->add_option("--on-device-loss", worker.on_device_loss,
-                   "when a device that was lost does not come back within seconds: fallback "
-                   "computes on the emulator, with the same bytes; replay gives jobs back, for "
-                   "other workers; fail does so without waiting")
-      ->check(CLI::IsMember({"fallback", "replay", "fail"}))
-      ->capture_default_str();
-  work->add_option("--threads", worker.threads,
-                   "host threads of each interpreter; 0: as the machine suggests")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  work->add_option("--places", worker.places,
-                   "frames, and jobs, that it has at a time; 0: two for each device")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
-  work->add_option("--cache", worker.cache, "folder for models that were fetched");
-  work->add_option("--max-cache-bytes", worker.cache_bytes,
-                   "of that folder; what was not used for longest goes first")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 50))
-      ->capture_default_str();
-  work->add_option("--max-models", worker.limits.models, "at a time")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  work->add_option("--max-model-bytes", worker.limits.model_bytes, "of a model's file")
-      ->check(CLI::Range(size_t{1}, size_t{1} << 40))
-      ->capture_default_str();
-  work->add_flag("--no-jobs", worker.no_jobs, "frames alone");
-  work->add_flag("--no-placement", worker.no_placement, "the models of --model alone");
-
-  AddMetrics(work, &worker.metrics);
-
-  atollserve::InferCommand infer;
-  CLI::App* const frame = app.add_subcommand("infer", "ask about pictures, with a budget for each");
-  AddConnection(frame, &infer.connection);
-  frame->add_option("--model", infer.model, "its name")->required();
-  frame->add_option("FILES", infer.files, "pictures, or files with the bytes of the model's input")
-      ->required();
-  frame->add_option("--output", infer.output, "folder for NAME.out_K.raw");
-  frame
-      ->add_option("--budget", infer.budget_ms,
-                   "milliseconds in which an answer is worth something")
-      ->check(CLI::Range(0.1, 3'600'000.0))
-      ->capture_default_str();
-  frame->add_option("--in-flight", infer.in_flight, "frames that are under way, at most")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  frame
-      ->add_option("--fps", infer.fps,
-                   "frames in a second, of which those without a place are dropped; 0: as fast as "
-                   "answers come")
-      ->check(CLI::Range(0.0, 100'000.0))
-      ->capture_default_str();
-  frame->add_option("--repeat", infer.repeat, "all files so many times")
-      ->check(CLI::Range(1, 100'000'000))
-      ->capture_default_str();
-  frame->add_flag("--json", infer.json, "the report as JSON");
-
-  atollserve::RunCommand run;
-  CLI::App* const jobs = app.add_subcommand("run", "have jobs done, none of them lost or twice");
-  AddConnection(jobs, &run.connection);
-  AddStreams(jobs, &run.streams);
-  jobs->add_option("--model", run.model, "its name")->required();
-  jobs->add_option("FILES", run.files,
-                   "pictures, files with the bytes of the model's input, and folders of both")
-      ->required();
-  jobs->add_option("--output", run.output,
-                   "folder for results.jsonl and NAME.out_K.raw, or FILE.jsonl; what is there "
-                   "already is not done again")
-      ->required();
-  jobs->add_option("--spool", run.spool,
-                   "folder of jobs that have no result yet; else OUTPUT with .spool behind it");
-  jobs->add_option("--priority", run.priority, "0, which comes first, to 2")
-      ->check(CLI::Range(0, 2))
-      ->capture_default_str();
-  jobs->add_option("--window", run.window, "jobs that have no result yet, at most")
-      ->check(CLI::Range(64, 100'000))
-      ->capture_default_str();
-  jobs->add_option("--again-after", run.publish_again_s,
-                   "seconds until a job without a result is sent again")
-      ->check(CLI::Range(0.1, 86'400.0))
-      ->capture_default_str();
-  jobs->add_option("--timeout", run.timeout_s, "seconds for all; 0: none")
-      ->check(CLI::Range(0.0, 1e9))
-      ->capture_default_str();
-  jobs->add_flag("--json", run.json, "the report as JSON");
-
-  atollserve::FleetCommand fleet;
-  bool watches = false;
-  CLI::App* const status = app.add_subcommand("status", "who works, with what, and what waits");
-  AddConnection(status, &fleet.connection);
-  status->add_flag("--json", fleet.json, "the report as JSON");
-  status->add_flag("--watch", watches, "again every two seconds");
-
-  std::string id;
-  CLI::App* const drain = app.add_subcommand("drain", "have a worker end what it has, and go");
-  AddConnection(drain, &fleet.connection);
-  drain->add_option("WORKER", id, "its id")->required();
-
-  bool once = false;
-  CLI::App* const sweep =
-      app.add_subcommand("sweep", "give up jobs that nobody ends; one of a fleet, or several");
-  AddConnection(sweep, &fleet.connection);
-  AddStreams(sweep, &fleet.streams);
-  sweep->add_flag("--once", once, "instead of every five seconds");
-
-  CLI::App* const models = app.add_subcommand("models", "the fleet's models");
-  models->require_subcommand(1);
-  std::string name, file;
-  int64_t version = 1;
-  CLI::App* const put = models->add_subcommand("put", "store one, for workers to fetch");
-  AddConnection(put, &fleet.connection);
-  put->add_option("NAME", name, "of the model")->required();
-  put->add_option("FILE", file, "the .tflite file")->required();
-  // "--version" is the program's.
-  put->add_option("--as", version, "the number of its version")
-      ->check(CLI::Range(int64_t{1}, int64_t{999'999'999}))
-      ->capture_default_str();
-  CLI::App* const list = models->add_subcommand("list", "which there are");
-  AddConnection(list, &fleet.connection);
-  list->add_flag("--json", fleet.json, "the report as JSON");
-  std::string from;
-  CLI::App* const copy = models->add_subcommand("copy", "bring those of another site");
-  AddConnection(copy, &fleet.connection);
-  copy->add_option("--from", from, "its domain of JetStream")->required();
-
-  std::vector<std::string> placed;
-  bool clears = false;
-  CLI::App* const place = app.add_subcommand("place", "which models workers have");
-  AddConnection(place, &fleet.connection);
-  place->add_option("--worker", id, "this one alone; else all that have no placement of their own");
-  place->add_option("MODELS", placed,
-                    "NAME, the newest version, or NAME/VERSION; all that they have");
-  place->add_flag("--clear", clears, "the worker has what all others have again");
+  const std::vector<Command> commands = AddCommands(&app);
   for (CLI::App* const one : app.get_subcommands({})) {
     one->set_help_all_flag();
     one->set_help_flag("-h,--help", "this");
   }
-
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -281,25 +371,5 @@ int main(int argc, char** argv) {
     return atollserve::Fail(atollserve::kUsage,
                             std::string(error.what()) + "; see 'atoll fleet --help'");
   }
-  // For all threads, so that those who wait for them get them.
-  atollserve::Signals signals;
-  sigemptyset(&signals);
-  if (work->parsed() || jobs->parsed() || sweep->parsed()) {
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  }
-  if (work->parsed()) return RunWorker(worker, signals);
-  if (frame->parsed()) return RunInfer(infer);
-  if (jobs->parsed()) return RunJobs(run, signals);
-  if (status->parsed()) return RunStatus(fleet, watches);
-  if (drain->parsed()) return RunDrain(fleet, id);
-  if (sweep->parsed()) return RunSweep(fleet, once, signals);
-  if (put->parsed()) return RunPut(fleet, name, version, file);
-  if (list->parsed()) return RunList(fleet);
-  if (copy->parsed()) return RunCopy(fleet, from);
-  if (placed.empty() && !clears) {
-    return atollserve::Fail(atollserve::kUsage, "name the models that workers shall have");
-  }
-  return RunPlace(fleet, id, placed, clears);
+  return RunParsed(commands);
 }
