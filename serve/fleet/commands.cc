@@ -8,12 +8,11 @@
 #include <chrono>
 #include <climits>
 #include <cstdio>
-#include <map>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "atoll/runtime.h"
+#include "serve/fleet/fleet_view.h"
 #include "serve/fleet/fleet_worker.h"
 #include "serve/fleet/job_files.h"
 #include "serve/fleet/objects.h"
@@ -30,110 +29,14 @@ using atollrt::Result;
 using atollrt::Status;
 using atollrt::StatusCode;
 using Json = nlohmann::json;
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
-constexpr int64_t kStreamsMs = 30'000;
 constexpr int64_t kAnswerMs = 15'000;
-constexpr auto kRetry = milliseconds(250);
-constexpr size_t kMaxWorkers = 10'000;
 constexpr size_t kMaxObjects = 10'000;
 
 std::string HostName() {
   std::array<char, HOST_NAME_MAX + 1> host = {};
   (void)gethostname(host.data(), host.size() - 1);
   return host.data();
-}
-
-const Status& StatusOf(const Status& status) { return status; }
-template <typename T>
-const Status& StatusOf(const Result<T>& result) {
-  return result.status();
-}
-
-// What `call` gives, again while the servers choose leaders.
-template <typename Call>
-auto Patiently(const Call& call) {
-  const auto until = steady_clock::now() + milliseconds(kStreamsMs);
-  while (true) {
-    auto given = call();
-    const Status& status = StatusOf(given);
-    if (status.ok() || !IsPassing(status) || steady_clock::now() >= until) return given;
-    std::this_thread::sleep_for(kRetry);
-  }
-}
-
-// All workers of the list.
-Result<std::vector<WorkerRecord>> ListWorkers(const FleetStreams& streams) {
-  ATOLL_ASSIGN_OR_RETURN(const NatsPtr<kvStore> store, streams.OpenBucket(kWorkerBucket));
-  kvKeysList keys = {};
-  natsStatus status = kvStore_Keys(&keys, store.get(), nullptr);
-  if (status == NATS_NOT_FOUND) return std::vector<WorkerRecord>();
-  if (status != NATS_OK) return NatsStatus(status, "list of workers");
-  std::vector<WorkerRecord> workers;
-  for (int i = 0; i < keys.Count && workers.size() < kMaxWorkers; ++i) {
-    NatsPtr<kvEntry> entry;
-    // One may go meanwhile.
-    if (kvStore_Get(NatsOut(&entry), store.get(), keys.Keys[i]) != NATS_OK) continue;
-    auto record = ParseWorker({static_cast<const char*>(kvEntry_Value(entry.get())),
-                               static_cast<size_t>(kvEntry_ValueLen(entry.get()))});
-    if (record.ok() && record->worker == keys.Keys[i]) workers.push_back(*std::move(record));
-  }
-  kvKeysList_Destroy(&keys);
-  std::sort(workers.begin(), workers.end(),
-            [](const WorkerRecord& a, const WorkerRecord& b) { return a.worker < b.worker; });
-  return workers;
-}
-
-// Jobs that wait, by model.
-std::map<std::string, uint64_t> ListWaiting(const FleetConnection& connection) {
-  jsOptions options;
-  jsOptions_Init(&options);
-  options.Stream.Info.SubjectsFilter = "atoll.work.>";
-  NatsPtr<jsStreamInfo> info;
-  std::map<std::string, uint64_t> waiting;
-  const natsStatus status =
-      js_GetStreamInfo(NatsOut(&info), connection.jetstream(), kWorkStream, &options, nullptr);
-  if (status != NATS_OK || info->State.Subjects == nullptr) return waiting;
-  for (int i = 0; i < info->State.Subjects->Count; ++i) {
-    const auto& one = info->State.Subjects->List[i];
-    if (const auto address = ParseWorkSubject(one.Subject)) waiting[address->model] += one.Msgs;
-  }
-  return waiting;
-}
-
-std::string Joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
-}
-
-void PrintStatus(const std::vector<WorkerRecord>& workers,
-                 const std::map<std::string, uint64_t>& waiting) {
-  std::printf("%-28s %-28s %-6s %-30s %9s %6s %6s %8s %6s\n", "worker", "device", "free", "models",
-              "answered", "busy", "late", "jobs", "failed");
-  for (const WorkerRecord& worker : workers) {
-    std::vector<std::string> models;
-    for (const WorkerModel& model : worker.models)
-      models.push_back(model.name + "/" + model.version);
-    std::printf(
-        "%-28s %-28s %2d/%-3d %-30s %9lld %6lld %6lld %8lld %6lld%s%s\n", worker.worker.c_str(),
-        Printable(worker.device).c_str(), worker.free, worker.places,
-        Printable(models.empty() ? "-" : Joined(models, ",")).c_str(),
-        static_cast<long long>(worker.frames.answered), static_cast<long long>(worker.frames.busy),
-        static_cast<long long>(worker.frames.late), static_cast<long long>(worker.jobs.done),
-        static_cast<long long>(worker.jobs.failed + worker.frames.failed),
-        worker.draining ? "  draining" : "", worker.device_lost ? "  device lost" : "");
-    for (const std::string& problem : worker.problems) {
-      std::printf("  %s\n", Printable(problem).c_str());
-    }
-  }
-  if (workers.empty()) std::printf("no workers\n");
-  for (const auto& [model, count] : waiting) {
-    std::printf("%llu jobs of model '%s' wait\n", static_cast<unsigned long long>(count),
-                Printable(model).c_str());
-  }
-  std::fflush(stdout);
 }
 
 }  // namespace
@@ -163,14 +66,6 @@ Result<std::unique_ptr<FleetConnection>> Connect(const ConnectionOptions& option
   wanted.name = name;
   wanted.pooled = pooled;
   return FleetConnection::Connect(std::move(wanted), Note);
-}
-
-std::string Printable(const std::string& text) {
-  std::string clean = text;
-  std::replace_if(
-      clean.begin(), clean.end(),
-      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
-  return clean;
 }
 
 // ---- A worker --------------------------------------------------------------------------------
@@ -232,35 +127,6 @@ int RunWorker(const WorkerCommand& command, const Signals& signals) {
 
 // ---- The fleet -------------------------------------------------------------------------------
 
-int RunStatus(const FleetCommand& command, bool watches) {
-  const auto connection = Connect(command.connection, "atoll fleet status", false);
-  if (!connection.ok()) return Fail(connection.status());
-  const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
-  while (true) {
-    const auto workers = Patiently([&] { return ListWorkers(streams); });
-    if (!workers.ok()) return Fail(workers.status());
-    const auto waiting = ListWaiting(**connection);
-    if (command.json) {
-      Json list = Json::array();
-      for (const WorkerRecord& worker : *workers) {
-        auto json = ParseJson(WorkerJson(worker));
-        if (json.ok()) list.push_back(*std::move(json));
-      }
-      const Json report = {{"schema", 1},
-                           {"command", "fleet status"},
-                           {"workers", std::move(list)},
-                           {"waiting", waiting}};
-      std::printf("%s\n", DumpJson(report).c_str());
-      std::fflush(stdout);
-    } else {
-      PrintStatus(*workers, waiting);
-    }
-    if (!watches) return kOk;
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-  }
-}
-
 int RunDrain(const FleetCommand& command, const std::string& worker) {
   if (!IsWorkerId(worker)) return Fail(kUsage, "'" + worker + "' is no id of a worker");
   const auto connection = Connect(command.connection, "atoll fleet drain", false);
@@ -281,7 +147,8 @@ int RunSweep(const FleetCommand& command, bool once, const Signals& signals) {
   const auto connection = Connect(command.connection, "atoll fleet sweep", false);
   if (!connection.ok()) return Fail(connection.status());
   const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
+  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
+    return Fail(status);
   Sweeper sweeper(connection->get(), &streams);
   std::string problem;
   while (true) {
@@ -312,11 +179,12 @@ int RunPut(const FleetCommand& command, const std::string& model, int64_t versio
   const auto connection = Connect(command.connection, "atoll fleet models put", false);
   if (!connection.ok()) return Fail(connection.status());
   const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
+  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
+    return Fail(status);
   const ObjectStore store(connection->get(), kModelBucket);
   bool is_new = false;
   const std::string name = ModelObjectName(model, version);
-  const Status status = Patiently([&] { return store.Put(name, *input, &is_new); });
+  const Status status = TryFor(kPatience, [&] { return store.Put(name, *input, &is_new); });
   if (!status.ok()) return Fail(status);
   std::printf("%s: %zu bytes%s\n", name.c_str(), (*input).size(),
               is_new ? "" : ", which were there already");
@@ -327,9 +195,10 @@ int RunList(const FleetCommand& command) {
   const auto connection = Connect(command.connection, "atoll fleet models list", false);
   if (!connection.ok()) return Fail(connection.status());
   const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
+  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
+    return Fail(status);
   const ObjectStore store(connection->get(), kModelBucket);
-  const auto objects = Patiently([&] { return store.List(kMaxObjects); });
+  const auto objects = TryFor(kPatience, [&] { return store.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   Json list = Json::array();
   for (const ObjectInfo& object : *objects) {
@@ -362,18 +231,20 @@ int RunCopy(const FleetCommand& command, const std::string& from) {
   const auto source = Connect(elsewhere.connection, "atoll fleet models copy", false);
   if (!source.ok()) return Fail(source.status());
   const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
+  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
+    return Fail(status);
   const ObjectStore there(source->get(), kModelBucket), here(connection->get(), kModelBucket);
-  const auto objects = Patiently([&] { return there.List(kMaxObjects); });
+  const auto objects = TryFor(kPatience, [&] { return there.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   for (const ObjectInfo& object : *objects) {
     if (!ParseModelObjectName(object.name)) continue;
     const auto known = here.Info(object.name);
     if (known.ok() && known->sha256 == object.sha256) continue;
-    const auto bytes = Patiently([&] { return there.Get(object, InferenceLimits().model_bytes); });
+    const auto bytes =
+        TryFor(kPatience, [&] { return there.Get(object, InferenceLimits().model_bytes); });
     if (!bytes.ok()) return Fail(bytes.status());
     bool is_new = false;
-    const Status status = Patiently([&] { return here.Put(object.name, *bytes, &is_new); });
+    const Status status = TryFor(kPatience, [&] { return here.Put(object.name, *bytes, &is_new); });
     if (!status.ok()) return Fail(status);
     std::printf("%s: %zu bytes\n", Printable(object.name).c_str(), (*bytes).size());
   }
@@ -397,10 +268,11 @@ int RunPlace(const FleetCommand& command, const std::string& worker,
   const auto connection = Connect(command.connection, "atoll fleet place", false);
   if (!connection.ok()) return Fail(connection.status());
   const FleetStreams streams(connection->get(), command.streams);
-  if (const Status status = streams.EnsureWithin(kStreamsMs); !status.ok()) return Fail(status);
+  if (const Status status = streams.EnsureWithin(kPatience.count()); !status.ok())
+    return Fail(status);
   // What nobody can have is said now.
   const ObjectStore store(connection->get(), kModelBucket);
-  const auto objects = Patiently([&] { return store.List(kMaxObjects); });
+  const auto objects = TryFor(kPatience, [&] { return store.List(kMaxObjects); });
   if (!objects.ok()) return Fail(objects.status());
   for (const PlacedModel& model : placed) {
     const bool is_there =
@@ -415,7 +287,7 @@ int RunPlace(const FleetCommand& command, const std::string& worker,
                                 "' in the fleet; 'atoll fleet models put' stores one");
     }
   }
-  const Status status = Patiently([&]() -> Status {
+  const Status status = TryFor(kPatience, [&]() -> Status {
     ATOLL_ASSIGN_OR_RETURN(const NatsPtr<kvStore> bucket, streams.OpenBucket(kPlacementBucket));
     return NatsStatus(clears ? kvStore_Delete(bucket.get(), key.c_str())
                              : kvStore_PutString(nullptr, bucket.get(), key.c_str(), json.c_str()),

@@ -4,6 +4,7 @@
 // of the `atoll` command are, and prints to stdout and stderr.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <memory>
@@ -74,6 +75,13 @@ struct FleetCommand {
   bool json = false;
 };
 int RunStatus(const FleetCommand& command, bool watches);
+
+struct TopCommand {
+  FleetCommand fleet;
+  double interval_s = 2;
+  bool once = false;
+};
+int RunTop(const TopCommand& command);
 int RunDrain(const FleetCommand& command, const std::string& worker);
 int RunSweep(const FleetCommand& command, bool once, const Signals& signals);
 int RunPut(const FleetCommand& command, const std::string& model, int64_t version,
@@ -97,7 +105,7 @@ void Note(const std::string& sentence);
 atollrt::Result<std::unique_ptr<FleetConnection>> Connect(const ConnectionOptions& options,
                                                           const std::string& name, bool pooled);
 
-// What others said, without what a terminal would do.
-std::string Printable(const std::string& text);
+// So long commands wait for servers that choose leaders.
+inline constexpr std::chrono::milliseconds kPatience{30'000};
 
 }  // namespace atollserve

@@ -211,6 +211,7 @@ WorkerRecord FleetWorker::Record() const {
   record.places = frames_->places();
   record.free = frames_->free();
   record.frames = frames_->counts();
+  record.latencies = frames_->latencies();
   if (jobs_ != nullptr) record.jobs = jobs_->counts();
   std::map<std::string, std::string> digests(own_digests_.begin(), own_digests_.end());
   {

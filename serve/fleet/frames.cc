@@ -132,6 +132,11 @@ FrameCounts FrameService::counts() const {
   return counts_;
 }
 
+Latencies FrameService::latencies() const {
+  const std::lock_guard lock(mutex_);
+  return latencies_.At(steady_clock::now());
+}
+
 std::vector<ServiceEndpoint> FrameService::endpoints() const {
   const std::lock_guard lock(mutex_);
   std::vector<ServiceEndpoint> endpoints;
@@ -206,23 +211,25 @@ void FrameService::Answer(Frame* frame, InferReply reply) {
   NatsHeaders headers = std::move(reply.headers);
   headers.emplace_back(kWorkerHeader, worker_);
   if (!frame->number.empty()) headers.emplace_back(kFrameHeader, frame->number);
-  const int64_t ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() - frame->came)
-          .count();
   // Whoever reads the answer may ask at once how many there were, or send the next request.
-  Count(frame->model, reply, ns);
+  Count(*frame, reply);
   if (frame->place != nullptr) frame->place->Free();
   (void)connection_->Publish(frame->reply, headers, reply.body);
 }
 
-void FrameService::Count(const std::string& model, const InferReply& reply, int64_t ns) {
+void FrameService::Count(const Frame& frame, const InferReply& reply) {
+  const auto now = steady_clock::now();
+  const int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now - frame.came).count();
   const std::lock_guard lock(mutex_);
   int64_t* count = &counts_.failed;
-  if (reply.error.empty()) count = &counts_.answered;
+  if (reply.error.empty()) {
+    count = &counts_.answered;
+    latencies_.Add(now, ns / 1000);
+  }
   if (reply.code == HttpStatusOf(StatusCode::kResourceExhausted)) count = &counts_.busy;
   if (reply.code == HttpStatusOf(StatusCode::kTimeout)) count = &counts_.late;
   ++*count;
-  const auto found = models_.find(model);
+  const auto found = models_.find(frame.model);
   if (found == models_.end()) return;
   ServiceEndpoint& endpoint = found->second.endpoint;
   ++endpoint.requests;

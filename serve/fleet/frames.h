@@ -43,6 +43,7 @@ class FrameService {
   int places() const { return places_; }
   int free() const { return places_ - taken_; }
   FrameCounts counts() const;
+  Latencies latencies() const;
   std::vector<ServiceEndpoint> endpoints() const;
 
  private:
@@ -55,7 +56,7 @@ class FrameService {
   void OnMessage(const std::string& model, natsMsg* message);
   void Read(const std::shared_ptr<Frame>& frame);
   void Answer(Frame* frame, InferReply reply);
-  void Count(const std::string& model, const InferReply& reply, int64_t ns);
+  void Count(const Frame& frame, const InferReply& reply);
 
   const FleetConnection* const connection_;
   InferenceServer* const inference_;
@@ -66,6 +67,7 @@ class FrameService {
   std::condition_variable ended_;
   int under_way_ = 0;
   FrameCounts counts_;
+  LatencyWindow latencies_;
   std::map<std::string, Model> models_;
   Worker reader_;  // of pictures and long texts
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "serve/fleet/commands.h"
+#include "serve/fleet/fleet_view.h"
 #include "serve/fleet/frame_client.h"
 #include "serve/fleet/job_files.h"
 #include "serve/inference/json_text.h"

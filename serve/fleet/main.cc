@@ -40,6 +40,7 @@ Examples:
   nats-server -js -sd /var/lib/nats &
   atoll worker --model fashion=fashion_int8.tflite --device emu
   atoll fleet status
+  atoll fleet top
   atoll fleet infer --model fashion ankle_boot.pgm
   atoll fleet run --model fashion --output results pictures/
   atoll fleet models put fashion fashion_int8.tflite --as 2
@@ -235,6 +236,18 @@ Command AddStatus(CLI::App* app) {
   return {status, [=](const Signals&) { return RunStatus(*fleet, *watches); }};
 }
 
+Command AddTop(CLI::App* app) {
+  const auto command = std::make_shared<atollserve::TopCommand>();
+  CLI::App* const top = app->add_subcommand("top", "what workers do now, and what waits");
+  AddConnection(top, &command->fleet.connection);
+  top->add_flag("--once", command->once, "print one table and end");
+  top->add_option("--interval", command->interval_s, "seconds between two tables")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  top->add_flag("--json", command->fleet.json, "one line of JSON for each table");
+  return {top, [command](const Signals&) { return RunTop(*command); }};
+}
+
 Command AddDrain(CLI::App* app) {
   const auto fleet = std::make_shared<FleetCommand>();
   const auto id = std::make_shared<std::string>();
@@ -317,8 +330,8 @@ Command AddPlace(CLI::App* app) {
 }
 
 std::vector<Command> AddCommands(CLI::App* app) {
-  std::vector<Command> commands = {AddWorker(app), AddInfer(app), AddRun(app),
-                                   AddStatus(app), AddDrain(app), AddSweep(app)};
+  std::vector<Command> commands = {AddWorker(app), AddInfer(app), AddRun(app),  AddStatus(app),
+                                   AddTop(app),    AddDrain(app), AddSweep(app)};
   CLI::App* const models = app->add_subcommand("models", "the fleet's models");
   models->require_subcommand(1);
   for (const auto add : {AddPut, AddList, AddCopy}) commands.push_back(add(models));

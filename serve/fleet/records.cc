@@ -161,7 +161,11 @@ std::string WorkerJson(const WorkerRecord& record) {
                     {{"done", record.jobs.done},
                      {"repeated", record.jobs.repeated},
                      {"failed", record.jobs.failed},
-                     {"returned", record.jobs.returned}}}});
+                     {"returned", record.jobs.returned}}},
+                   {"latencies",
+                    {{"count", record.latencies.count},
+                     {"p50_us", record.latencies.p50_us},
+                     {"p99_us", record.latencies.p99_us}}}});
 }
 
 Result<WorkerRecord> ParseWorker(std::string_view text) {
@@ -218,6 +222,13 @@ Result<WorkerRecord> ParseWorker(std::string_view text) {
     counts.Read("failed", &record.jobs.failed);
     counts.Read("returned", &record.jobs.returned);
     ATOLL_RETURN_IF_ERROR(counts.status());
+  }
+  if (const Json* const latencies = members.Find("latencies")) {
+    Members times(*latencies, "latencies of a worker");
+    times.Read("count", &record.latencies.count);
+    times.Read("p50_us", &record.latencies.p50_us);
+    times.Read("p99_us", &record.latencies.p99_us);
+    ATOLL_RETURN_IF_ERROR(times.status());
   }
   ATOLL_RETURN_IF_ERROR(members.status());
   return record;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "atoll/status.h"
+#include "serve/fleet/latency_window.h"
 #include "serve/inference/inference_server.h"
 
 namespace atollserve {
@@ -57,6 +58,7 @@ struct WorkerRecord {
   std::vector<std::string> problems;  // models that it should have and has not
   FrameCounts frames;
   JobCounts jobs;
+  Latencies latencies;  // of frames that were answered, from their message to the answer's
 };
 std::string WorkerJson(const WorkerRecord& record);
 // What is missing is as in a WorkerRecord; kInvalidArgument for what has another type, too many

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/fleet/streams.h"
 
-#include <chrono>
-#include <thread>
-
 #include "serve/fleet/subjects.h"
 
 namespace atollserve {
@@ -11,7 +8,6 @@ namespace {
 
 using atollrt::Status;
 using atollrt::StatusCode;
-using std::chrono::steady_clock;
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kHour = 3600 * kSecond;
@@ -20,7 +16,6 @@ constexpr int64_t kResultAge = 7 * 24 * kHour;
 constexpr int64_t kDuplicateWindow = 120 * kSecond;
 constexpr int64_t kMaxAckPending = 1000;
 constexpr int64_t kWorkerAge = 10 * kSecond;
-constexpr int kRetryMs = 250;
 
 }  // namespace
 
@@ -122,12 +117,7 @@ Status FleetStreams::Ensure() const {
 }
 
 Status FleetStreams::EnsureWithin(int64_t timeout_ms) const {
-  const auto until = steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  while (true) {
-    Status status = Ensure();
-    if (status.ok() || !IsPassing(status) || steady_clock::now() >= until) return status;
-    std::this_thread::sleep_for(std::chrono::milliseconds(kRetryMs));
-  }
+  return TryFor(std::chrono::milliseconds(timeout_ms), [&] { return Ensure(); });
 }
 
 Status FleetStreams::EnsureConsumers(const std::string& model) const {

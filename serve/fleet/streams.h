@@ -4,8 +4,10 @@
 // missing: also after the servers have lost them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "atoll/status.h"
@@ -54,5 +56,25 @@ inline constexpr const char* kDeadConsumer = "atoll_sweeper";
 
 // Whether an error will go away by itself: no leader, no connection, an answer that did not come.
 bool IsPassing(const atollrt::Status& status);
+
+inline const atollrt::Status& StatusOf(const atollrt::Status& status) { return status; }
+template <typename T>
+const atollrt::Status& StatusOf(const atollrt::Result<T>& result) {
+  return result.status();
+}
+
+// What `call` gives, a Status or a Result; again until it is none of these errors, or for so long.
+template <typename Call>
+auto TryFor(std::chrono::milliseconds time, const Call& call) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  while (true) {
+    auto given = call();
+    const atollrt::Status& status = StatusOf(given);
+    if (status.ok() || !IsPassing(status) || std::chrono::steady_clock::now() >= until) {
+      return given;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  }
+}
 
 }  // namespace atollserve

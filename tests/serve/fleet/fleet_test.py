@@ -719,6 +719,44 @@ class Fleet(FleetTest):
         self.assertIn("400", stats["last_error"])
         self.assertEqual(worker.stop(), 0)
 
+    def test_top(self):
+        server = self.server()
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--no-jobs", id="w1")
+        client = self.client(server)
+        for i in range(20):
+            client.request("atoll.infer.fashion", pixels(i), RAW)
+        # Jobs that nobody does.
+        for _ in range(3):
+            client.put("atoll.work.fashion.1", pixels(1), {**RAW, "Nats-Msg-Id": job_id()})
+        words = ["top", "--nats", server.url, "--once"]
+
+        def seen():
+            for i in range(5):
+                client.request("atoll.infer.fashion", pixels(i), RAW)
+            report = json.loads(self.succeed(*words, "--json").stdout)
+            self.assertEqual((report["command"], report["waiting"]), ("fleet top", {"fashion": 3}))
+            found = [one for one in report["workers"] if one["per_second"] and one["latency_frames"]]
+            # Those above may have been said before its first look.
+            return found[0] if found and found[0]["per_second"]["answered"] > 0 else None
+        worker = eventually(seen, "its frames are seen")
+        self.assertEqual((worker["worker"], worker["places"], worker["models"]), ("w1", 2, ["fashion/1"]))
+        self.assertGreater(worker["latency_p50_us"], 0)
+        self.assertGreaterEqual(worker["latency_p99_us"], worker["latency_p50_us"])
+        self.assertEqual(worker["per_second"]["jobs"], 0)
+        table = self.succeed(*words, "--interval", "0.1").stdout
+        self.assertRegex(table, r"(?m)^w1 +emu +2/2 ")
+        self.assertIn("1 workers, 2 of 2 places free, ", table)
+        self.assertIn("3 jobs of model 'fashion' wait", table)
+        self.assertNotIn("\x1b", table)
+        # Until somebody ends it.
+        watching = subprocess.Popen([*FLEET, "top", "--nats", server.url, "--interval", "0.1", "--json"],
+                                    stdout=subprocess.PIPE, text=True)
+        self.addCleanup(watching.stdout.close)
+        self.addCleanup(watching.wait)
+        self.addCleanup(watching.kill)
+        for _ in range(3):
+            self.assertEqual(json.loads(watching.stdout.readline())["workers"][0]["worker"], "w1")
+
     def test_a_silent_worker_is_no_longer_listed(self):
         server = self.server()
         worker = self.worker(server, "--model", f"fashion={FASHION_MODEL}", id="w1")

@@ -88,6 +88,7 @@ WorkerRecord ExampleWorker() {
                            .inputs = {{.name = "in", .type = DataType::kInt8, .shape = {1, 3}}},
                            .outputs = {}});
   record.jobs.done = 7;
+  record.latencies = {.count = 3, .p50_us = 400, .p99_us = 900};
   record.problems = {"a: b"};
   return record;
 }
@@ -98,6 +99,7 @@ TEST(Records, WorkersSayAgainWhatTheySaid) {
   EXPECT_EQ(parsed->worker, "w-1");
   EXPECT_EQ(parsed->free, 3);
   EXPECT_EQ(parsed->jobs.done, 7);
+  EXPECT_EQ(parsed->latencies.p99_us, 900);
   EXPECT_THAT(parsed->problems, ElementsAre("a: b"));
   ASSERT_EQ(parsed->models.size(), 1u);
   EXPECT_EQ(parsed->models[0].inputs[0].shape, (Shape{1, 3}));

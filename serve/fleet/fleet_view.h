@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FleetView: what a fleet does, from what its workers say of themselves: counts that grow become
+// rates between what a worker said and what it says later, by its own clock. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "serve/fleet/records.h"
+
+namespace atollserve {
+
+// In a second.
+struct WorkerRates {
+  double answered = 0;
+  double busy = 0;
+  double late = 0;
+  double failed = 0;  // frames, and jobs
+  double jobs = 0;    // done
+};
+
+class FleetView {
+ public:
+  // What all workers say now, in their order, and the jobs that wait, by model.
+  void Look(std::vector<WorkerRecord> workers, std::map<std::string, uint64_t> waiting);
+
+  const std::vector<WorkerRecord>& workers() const { return workers_; }
+  const std::map<std::string, uint64_t>& waiting() const { return waiting_; }
+  // nullptr of one that has said something once only since it is there.
+  const WorkerRates* RatesOf(const std::string& worker) const;
+
+ private:
+  std::vector<WorkerRecord> workers_;
+  std::map<std::string, uint64_t> waiting_;
+  std::map<std::string, WorkerRates> rates_;
+};
+
+// Tables for people, without what a terminal would do: what workers have done since they are there,
+// and what they do now.
+std::string StatusTable(const std::vector<WorkerRecord>& workers,
+                        const std::map<std::string, uint64_t>& waiting);
+std::string TopTable(const FleetView& view);
+std::string TopJson(const FleetView& view);
+
+// What others said, without what a terminal would do.
+std::string Printable(const std::string& text);
+
+}  // namespace atollserve
