@@ -4,7 +4,8 @@ while jobs are done: the leader of the queue, the one of the results, any server
 stopped for a while instead, and the producer. There are as many results as jobs, none twice, each
 with the bytes of `atoll run`.
 
-Environment: as fleet_testing.py; ATOLL_TEST_SEED; ATOLL_TEST_JOBS, 400 unless it says otherwise.
+Environment: as fleet_testing.py; ATOLL_TEST_SEED; ATOLL_TEST_JOBS, 400 unless it says otherwise;
+ATOLL_TEST_KILLS=several: two servers at once, and all of them.
 """
 import base64
 import json
@@ -20,7 +21,10 @@ from fleet_testing import FASHION_MODEL, FLEET, FleetTest, Worker, eventually, p
 SEED = int(os.environ.get("ATOLL_TEST_SEED", "1"))
 JOBS = int(os.environ.get("ATOLL_TEST_JOBS", "400"))
 DISTINCT = 25  # inputs; the others have the same bytes again
-KINDS = ["work leader", "worker", "producer", "result leader", "stopped worker", "server", "worker"]
+KINDS = {"one": ["work leader", "worker", "producer", "result leader", "stopped worker", "server",
+                 "worker"],
+         "several": ["two servers", "all servers", "worker", "all servers", "two servers"]}[
+             os.environ.get("ATOLL_TEST_KILLS", "one")]
 
 
 class Kills(FleetTest):
@@ -86,6 +90,15 @@ class Kills(FleetTest):
             self.producer.kill()
             self.producer.communicate()
             self.produce()
+        elif kind in ("two servers", "all servers"):
+            servers = self.random.sample(self.servers, 2 if kind == "two servers" else 3)
+            for server in servers:
+                server.kill()
+            time.sleep(self.random.uniform(0, 1))
+            for server in servers:
+                server.launch()
+            for server in servers:
+                server.start()
         else:
             server = {"work leader": lambda: self.leader("ATOLL_WORK"),
                       "result leader": lambda: self.leader("ATOLL_RESULT"),

@@ -328,13 +328,6 @@ class Hostile(FleetTest):
 
 
 class Jobs(FleetTest):
-    def files(self, count):
-        folder = self.folder / "in"
-        folder.mkdir()
-        for i in range(count):
-            (folder / f"{i}.raw").write_bytes(pixels(i))
-        return folder
-
     def ends(self, words, seconds, *sentences):
         """After so many seconds, as soon as these are enough for it to get so far."""
         def said():
@@ -342,14 +335,6 @@ class Jobs(FleetTest):
             self.assertEqual(done.returncode, 1)
             return all(sentence in done.stderr for sentence in sentences)
         eventually(said, f"{sentences}")
-
-    def check(self, folder, output, count):
-        lines = [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
-        self.assertEqual(len(lines), count)
-        self.assertEqual(len({line["job"] for line in lines}), count)
-        self.assertEqual({line["file"] for line in lines}, {str(p) for p in folder.iterdir()})
-        self.assertTrue(all(line["ok"] for line in lines))
-        return lines
 
     def test_files_become_results(self):
         server = self.server()
@@ -619,6 +604,93 @@ class Jobs(FleetTest):
         self.succeed(*words)
         self.check(folder, self.folder / "out", 20)
         self.assertEqual(spool.read_bytes(), b"")
+
+
+class SlowConsumers(FleetTest):
+    """Whoever does not read is cut off by the server; it costs others nothing, and comes back."""
+    CONFIG = "max_payload: 65536\nmax_pending: 262144"
+
+    def flood(self, server, subject):
+        """Sends until the server has cut off one more."""
+        def cut():
+            return server.log.read_text().count("Slow Consumer Detected")
+        before = cut()
+        client = self.client(server)
+
+        def is_cut():
+            for _ in range(100):
+                client.publish(subject, bytes(60_000))
+            client.flush()
+            return cut() > before
+        eventually(is_cut, f"who listens to {subject} is cut off")
+
+    def producer(self, server, folder):
+        producer = subprocess.Popen(
+            [*FLEET, "run", "--nats", server.url, "--model", "fashion", folder, "--output",
+             self.folder / "out", "--again-after", "5", "--json"], stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(producer.stdout.close)
+        self.addCleanup(producer.wait)
+        self.addCleanup(producer.kill)
+        return producer
+
+    def ends_well(self, server, producer, folder, count):
+        report = json.loads(producer.communicate(timeout=600)[0])
+        self.assertEqual((report["done"], report["failed"]), (count, 0), report)
+        self.check(folder, self.folder / "out", count)
+        self.assertEqual(self.client(server).api("STREAM.INFO.ATOLL_RESULT")["state"]["messages"], count)
+
+    def test_worker(self):
+        server = self.server(self.CONFIG)
+        slow, other = [self.worker(server, "--model", f"fashion={FASHION_MODEL}", "--ack-wait", "1000",
+                                   "--max-deliver", "100", id=name) for name in ("slow", "other")]
+        folder = self.files(60)
+        slow.process.send_signal(signal.SIGSTOP)
+        # Frames of nobody, which it would have left alone.
+        self.flood(server, "atoll.infer.fashion.slow")
+        self.ends_well(server, self.producer(server, folder), folder, 60)
+        slow.process.send_signal(signal.SIGCONT)
+        data = pixels(1)
+        wanted, = self.expected(FASHION_MODEL, [data])
+        client = self.client(server)
+
+        def answers():
+            answer = client.request("atoll.infer.fashion.slow", data, RAW)
+            return None if answer.status else answer
+        self.assertEqual(eventually(answers, "it answers again").outputs(), {"probabilities": wanted})
+        eventually(lambda: re.search("connected to .* again", slow.stderr()), "it says so")
+        self.assertEqual((slow.stop(), other.stop()), (0, 0))
+
+    def test_listener(self):
+        server = self.server(self.CONFIG)
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        listener = self.client(server)
+        listener.subscribe(">")
+        listener.flush()
+        folder = self.files(300)
+        producer = self.producer(server, folder)
+        self.flood(server, "noise")
+        self.ends_well(server, producer, folder, 300)
+        with self.assertRaises(OSError):
+            while listener.next():
+                pass
+
+    def test_producer(self):
+        server = self.server(self.CONFIG)
+        folder = self.files(300)
+        producer = self.producer(server, folder)
+        client = self.client(server)
+
+        def waiting():
+            return client.api("STREAM.INFO.ATOLL_WORK").get("state", {}).get("messages")
+        eventually(lambda: waiting() == 300, "all jobs wait")
+        producer.send_signal(signal.SIGSTOP)
+        # It listens for jobs that are done.
+        self.flood(server, "atoll.done.x")
+        self.worker(server, "--model", f"fashion={FASHION_MODEL}")
+        eventually(lambda: waiting() == 0, "all jobs are done")
+        producer.send_signal(signal.SIGCONT)
+        self.ends_well(server, producer, folder, 300)
 
 
 class Fleet(FleetTest):

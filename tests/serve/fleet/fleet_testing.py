@@ -466,6 +466,21 @@ class FleetTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{arguments}: {done.stdout}{done.stderr}")
         return done
 
+    def files(self, count):
+        folder = self.folder / "in"
+        folder.mkdir()
+        for i in range(count):
+            (folder / f"{i}.raw").write_bytes(pixels(i))
+        return folder
+
+    def check(self, folder, output, count):
+        lines = [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
+        self.assertEqual(len(lines), count)
+        self.assertEqual(len({line["job"] for line in lines}), count)
+        self.assertEqual({line["file"] for line in lines}, {str(p) for p in folder.iterdir()})
+        self.assertTrue(all(line["ok"] for line in lines))
+        return lines
+
     def expected(self, file, inputs, device="emu"):
         """What `atoll run` gives for the bytes of each input: the outputs, in their order."""
         place = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
