@@ -63,7 +63,7 @@ class BrokerTest(CommandTest):
                          model)
 
     def wait_for(self, condition, what):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not condition():
             self.assertLess(time.monotonic(), deadline, what)
             time.sleep(0.02)

@@ -116,20 +116,23 @@ class Frames(CameraTest):
         self.assertGreater(accuracy["cpu"], 0.8)
 
     def test_newest_drops_and_counts(self):
-        """Whoever reads the results does not, until all frames are captured: no frame can be
-        processed meanwhile beyond those whose results the pipe holds."""
+        """Whoever reads the results does not, until all frames are captured: the pipe is full, so
+        that the first result waits, and no other frame can be processed meanwhile."""
         results = self.directory / "results"
         os.mkfifo(results)
         with open(os.open(results, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
             fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+            writer = os.open(results, os.O_WRONLY)
+            os.write(writer, b"\n" * 4096)
+            os.close(writer)
             process, port = self.serve(FASHION_MODEL, "--device", "cpu", "--fps", "0", "--policy",
                                        "newest", "--frames", "200", "--results", results)
             deadline = time.monotonic() + 300
             while (frames := self.status(port)["frames"])["captured"] < 200:
                 self.assertLess(time.monotonic(), deadline)
-            self.assertGreater(frames["dropped"], 100)  # a line is longer than 40 bytes
+            self.assertGreater(frames["dropped"], 100)
             os.set_blocking(reader.fileno(), True)
-            lines = [json.loads(line) for line in reader]
+            lines = [json.loads(line) for line in reader if line.strip()]
         report = json.loads(process.stdout.read())
         self.assertEqual(process.wait(60), 0)
         self.assert_accounted(report)
