@@ -22,13 +22,10 @@
 #include <utility>
 
 #include "driver/broker/messages.h"
-#include "driver/coral/executable.h"
-#include "driver/coral/package.h"
-#include "driver/isa/executable.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/sha256.h"
 #include "serve/broker/client.h"
 #include "serve/broker/endpoint.h"
+#include "serve/broker/store.h"
 
 namespace atollrt {
 namespace {
@@ -52,6 +49,7 @@ class Broker::Impl {
         endpoint_(std::move(endpoint)),
         stop_(std::move(stop)),
         events_(std::move(events)),
+        store_(device_.get()),
         workers_max_(device_->jobs_in_flight_max() + 1),
         share_of_(std::move(options.share_of)),
         state_(StateOf(device_->state(), device_->health())) {}
@@ -71,8 +69,7 @@ class Broker::Impl {
   }
   size_t executables() const {
     const std::lock_guard lock(mutex_);
-    return static_cast<size_t>(std::count_if(loaded_.begin(), loaded_.end(),
-                                             [](const auto& loaded) { return !loaded.expired(); }));
+    return store_.executables();
   }
   Status WatchAll() {
     ATOLL_RETURN_IF_ERROR(Watch(endpoint_.listener.get()));
@@ -85,7 +82,7 @@ class Broker::Impl {
   }
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = BrokerStore::Lock;
   using Client = BrokerConnection;
   using ClientPtr = std::shared_ptr<Client>;
 
@@ -115,7 +112,6 @@ class Broker::Impl {
   std::vector<BrokerClientRow> Rows() const;
   void TellState();
   void Tidy();
-  bool HasToTidy() const;
 
   Client* Next();
   void Work();
@@ -125,9 +121,6 @@ class Broker::Impl {
   void TakeIn();
   void TidyUp();
   Result<uint32_t> TakeInExecutable(Client* client, BrokerIncoming* incoming, Lock* lock);
-  Result<std::shared_ptr<const AnyExecutable>> Read(std::span<const uint8_t> bytes,
-                                                    std::string name) const;
-  std::shared_ptr<const BrokerLoaded> FindLoaded(const std::string& digest) const;
 
   const std::unique_ptr<Device> device_;
   const BrokerLimits limits_;
@@ -143,11 +136,9 @@ class Broker::Impl {
   std::condition_variable incoming_changed_;
   std::condition_variable to_tidy_;
   bool is_stopping_ = false, has_stopped_ = false, tidies_last_ = false;
-  BrokerLeavings leavings_;  // in front of those who leave something
-  std::vector<std::weak_ptr<const BrokerClientArena>> new_arenas_;
+  BrokerStore store_;                 // in front of those who have something in it
   std::map<int, ClientPtr> clients_;  // by socket
-  std::vector<std::weak_ptr<const BrokerLoaded>> loaded_;
-  int last_incoming_ = -1;  // the socket of the client whose turn it was
+  int last_incoming_ = -1;            // the socket of the client whose turn it was
   size_t running_ = 0;
   size_t workers_max_;
   double used_ = 0;            // of the client whose turn was last
@@ -233,13 +224,7 @@ void Broker::Impl::Disconnect(const ClientPtr& client) {
 
 // After something may have been left, or brought.
 void Broker::Impl::Tidy() {
-  if (!HasToTidy()) return;
-  std::erase_if(loaded_, [](const auto& loaded) { return loaded.expired(); });
-  to_tidy_.notify_one();
-}
-
-bool Broker::Impl::HasToTidy() const {
-  return !leavings_.executables.empty() || !leavings_.memory.empty() || !new_arenas_.empty();
+  if (store_.HasToTidy()) to_tidy_.notify_one();
 }
 
 void Broker::Impl::Answer(Client* client, uint32_t request, const Status& status,
@@ -443,10 +428,8 @@ Status Broker::Impl::TakeArena(Client* client, const BrokerArena& arena,
     return ResourceExhausted("a client has at most %zu arenas", share.arenas);
   }
   ATOLL_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Map(file.get(), arena.bytes));
-  auto taken = std::make_shared<const BrokerClientArena>(
-      &leavings_, std::move(memory), std::make_unique<BrokerCharge>(client->bytes, arena.bytes));
-  new_arenas_.push_back(taken);
-  client->arenas[arena.id] = std::move(taken);
+  client->arenas[arena.id] =
+      store_.Add(std::move(memory), std::make_unique<BrokerCharge>(client->bytes, arena.bytes));
   Tidy();
   return {};
 }
@@ -651,86 +634,29 @@ void Broker::Impl::TakeIn() {
 void Broker::Impl::TidyUp() {
   Lock lock(mutex_);
   for (;;) {
-    to_tidy_.wait(lock, [&] { return HasToTidy() || tidies_last_; });
-    if (!HasToTidy()) return;
-    std::vector<std::shared_ptr<const BrokerClientArena>> arenas;
-    for (const auto& arena : std::exchange(new_arenas_, {})) {
-      if (auto taken = arena.lock()) arenas.push_back(std::move(taken));
-    }
-    BrokerLeavings gone = std::exchange(leavings_, {});
-    lock.unlock();
-    for (const ExecutableId id : gone.executables) (void)device_->Unload(id);
-    for (const SharedMemory& memory : gone.memory) device_->UnregisterMemory(memory.bytes());
-    gone.memory.clear();
-    // A device that reaches memory itself does so here, too; one that cannot copies.
-    for (const auto& arena : arenas) (void)device_->RegisterMemory(arena->memory.bytes()).ok();
-    lock.lock();
-    arenas.clear();
+    to_tidy_.wait(lock, [&] { return store_.HasToTidy() || tidies_last_; });
+    if (!store_.HasToTidy()) return;
+    store_.Tidy(&lock);
   }
-}
-
-// Checked in full, as what comes from a file.
-Result<std::shared_ptr<const AnyExecutable>> Broker::Impl::Read(std::span<const uint8_t> bytes,
-                                                                std::string name) const {
-  if (device_->info().family == DeviceFamily::kCoral) {
-    ATOLL_ASSIGN_OR_RETURN(CoralExecutable executable, ReadCoralPackage(bytes));
-    executable.name = std::move(name);
-    return std::shared_ptr<const AnyExecutable>(
-        std::make_shared<const CoralExecutable>(std::move(executable)));
-  }
-  ATOLL_ASSIGN_OR_RETURN(Executable executable, ReadExecutable(bytes));
-  return std::shared_ptr<const AnyExecutable>(
-      std::make_shared<const Executable>(std::move(executable)));
 }
 
 Result<uint32_t> Broker::Impl::TakeInExecutable(Client* client, BrokerIncoming* incoming,
                                                 Lock* lock) {
-  lock->unlock();
-  // What is parsed nobody may change meanwhile.
-  std::vector<uint8_t> bytes;
-  std::string digest;
-  const Status copied = [&]() -> Status {
-    ATOLL_ASSIGN_OR_RETURN(const SharedMemory memory,
-                           SharedMemory::Map(incoming->file.get(), incoming->bytes));
-    bytes.assign(memory.bytes().begin(), memory.bytes().end());
-    digest = Sha256Hex(bytes.data(), bytes.size());
-    return {};
-  }();
-  lock->lock();
-  ATOLL_RETURN_IF_ERROR(copied);
-  // Only this thread loads.
-  std::shared_ptr<const BrokerLoaded> loaded = FindLoaded(digest);
-  if (loaded == nullptr) {
-    LoadOptions how;
-    // Sets are a client's own. Two that have the same number by chance are kept together, which
-    // only decides who makes room for whom.
-    constexpr uint32_t kSets = 64;
-    if (incoming->residency_set != 0) {
-      how.residency_set = std::max(client->number * kSets + incoming->residency_set % kSets, 1u);
-    }
-    lock->unlock();
-    auto executable = Read(bytes, std::move(incoming->name));
-    const Result<ExecutableId> id = executable.ok() ? device_->Load(*executable, how)
-                                                    : Result<ExecutableId>(executable.status());
-    lock->lock();
-    ATOLL_RETURN_IF_ERROR(id.status());
-    loaded = std::make_shared<const BrokerLoaded>(&leavings_, *id, std::move(digest),
-                                                  *std::move(executable));
-    loaded_.push_back(loaded);
+  // Sets are a client's own. Two that have the same number by chance are kept together, which
+  // only decides who makes room for whom.
+  constexpr uint32_t kSets = 64;
+  uint32_t set = 0;
+  if (incoming->residency_set != 0) {
+    set = std::max(client->number * kSets + incoming->residency_set % kSets, 1u);
   }
+  // Only this thread loads.
+  ATOLL_ASSIGN_OR_RETURN(auto loaded, store_.Load(incoming->file.get(), incoming->bytes,
+                                                  std::move(incoming->name), set, lock));
   if (client->is_gone) return Status(StatusCode::kCancelled, "the client is gone");
   const uint32_t number = ++client->last_executable;
   client->executables[number] = std::make_shared<const BrokerClientExecutable>(
       BrokerClientExecutable{std::move(loaded), std::move(incoming->charge)});
   return number;
-}
-
-// What somebody loaded before; nullptr if nobody did.
-std::shared_ptr<const BrokerLoaded> Broker::Impl::FindLoaded(const std::string& digest) const {
-  for (const auto& one : loaded_) {
-    if (auto loaded = one.lock(); loaded != nullptr && loaded->digest == digest) return loaded;
-  }
-  return nullptr;
 }
 
 // ---- The broker ---------------------------------------------------------------------------------
