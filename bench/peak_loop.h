@@ -9,7 +9,7 @@
 
 namespace atollrt {
 
-// Of the lowest level that has `features`, measured now; 0 for the baseline.
+// What the lowest level does that has `features`, measured now; 0 for the baseline.
 double PeakMacsPerSecond(CpuFeatures features);
 
 // Sets the counters "MAC/s" and "%peak" of a benchmark whose iteration does `macs`.

@@ -56,7 +56,7 @@ class AtollLibrary {
   // kNotFound if the library cannot be opened or lacks a function.
   static Result<AtollLibrary> Open(const std::string& path);
   const char* Version() const;
-  // Those of the CPU that it uses: "avx2".
+  // The level of the CPU whose kernels it uses: "avx2".
   Result<const char*> Kernels() const;
   // kUnsupported with what the library says.
   Result<std::unique_ptr<Side>> Load(const std::string& model, int threads) const;

@@ -207,7 +207,7 @@ class Compilation {
     executable_.inference_program.push_back(std::move(instruction));
     SetOrigin(origin);
   }
-  // Of all instructions that have none yet.
+  // Says where all instructions come from of which nobody has said so yet.
   void SetOrigin(const InstructionOrigin& origin) {
     origins_.resize(executable_.inference_program.size(), origin);
   }
@@ -230,7 +230,7 @@ class Compilation {
   std::vector<uint32_t> resident_offset_;  // per step, in the parameter segment
   Executable executable_;
   std::vector<InstructionOrigin> origins_;  // of executable_.inference_program
-  // Of each step, and behind all of them: where the instructions of its group begin.
+  // Where the instructions of each step's group begin, and behind all of them.
   std::vector<int32_t> group_begin_;
 };
 

@@ -124,7 +124,7 @@ class NodeLowering {
   std::vector<std::pair<size_t, uint32_t>> constant_inputs_;  // position and offset
 };
 
-// Of tensors and parameters on chip: one DMA beat.
+// Tensors and parameters on chip are aligned to one DMA beat.
 inline constexpr int64_t kOnChipAlignment = 64;
 
 using Lowering = Result<std::unique_ptr<const NodeLowering>>;

@@ -48,11 +48,11 @@ class RowBands {
 
   // The rows of a step's outputs that a band needs, kept ones first; may be none.
   RowRange Rows(int32_t band, size_t step) const { return rows_[band][step - first_]; }
-  // Those of them that it computes; may be none.
+  // The rows of the band that it computes; may be none.
   RowRange ComputedRows(int32_t band, size_t step) const {
     return computed_rows_[band][step - first_];
   }
-  // Those of them that the band before had, too.
+  // The rows of the band that the band before had, too.
   RowRange KeptRows(int32_t band, size_t step) const {
     const RowRange rows = Rows(band, step);
     const RowRange computed = ComputedRows(band, step);

@@ -35,7 +35,7 @@ struct DeviceName {
   // socket, the host with its port or the file, "" if the string names none.
   std::string_view which = {};
   bool stepped = false;  // of an emulator
-  // Of a group, at least two; each parses, none is the CPU.
+  // The devices of a group, at least two; each parses, none is the CPU.
   std::vector<std::string_view> members = {};
 };
 

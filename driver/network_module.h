@@ -33,8 +33,8 @@ struct NetworkModule {
   // kInvalidArgument if the files that environment variables name cannot be used (docs/serving.md).
   Result<std::unique_ptr<Chip>> (*open)(const std::string& address, const DeviceOrigin& origin,
                                         Deadline deadline) = nullptr;
-  // Those that announce themselves in the local network until `deadline`. kUnsupported if it was
-  // built without Avahi, kNotFound if Avahi's daemon does not run.
+  // The computers that announce themselves in the local network until `deadline`. kUnsupported if
+  // it was built without Avahi, kNotFound if Avahi's daemon does not run.
   Result<std::vector<NetworkHost>> (*browse)(Deadline deadline) = nullptr;
 };
 inline constexpr int kNetworkInterface = 1;

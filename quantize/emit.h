@@ -33,7 +33,7 @@ struct EmittedGraph {
 
 // The scale of each output channel's weights.
 std::vector<float> WeightScales(const Graph& graph, const Node& node, float input_scale);
-// Of a channel of stored weights, which may have one scale for all.
+// The scale of a channel of stored weights, which may have one for all.
 inline float ScaleOf(const Tensor& weights, size_t channel) {
   const std::vector<float>& scales = weights.quantization.scales;
   return scales[scales.size() == 1 ? 0 : channel];

@@ -29,7 +29,7 @@ struct PatchSums {
   void Add(const PatchSums& other);
 };
 PatchSums SumPatches(const Graph& graph, const Node& node, std::span<const float> input);
-// Of int8 or int16 values as numbers of steps from their zero point.
+// The same of int8 or int16 values, as numbers of steps from their zero point.
 PatchSums SumPatches(const Graph& graph, const Node& node, const Tensor& stored,
                      std::span<const uint8_t> input);
 

@@ -40,7 +40,7 @@ struct QuantizeReport {
     double sqnr_alone_db = kNoSqnr;        // as if all layers before were float
     double sqnr_accumulated_db = kNoSqnr;  // as the model computes it
   };
-  // Of a concatenation that ends in an output.
+  // A part of a concatenation that ends in an output.
   struct Part {
     size_t output = 0;  // among the outputs
     int32_t layer = 0;  // the concatenation

@@ -25,7 +25,7 @@ class Samples {
   // call. kInvalidArgument names the sample and the input whose values are wrong.
   Result<std::span<const std::vector<float>>> Next();
   Status Rewind();
-  // Of a pass that reached its end.
+  // The samples of a pass that reached its end.
   int64_t count() const { return count_; }
 
  private:

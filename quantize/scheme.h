@@ -54,7 +54,7 @@ enum class OpRule : int8_t {
   kNone,        // none of them: it stays float
 };
 OpRule RuleOf(OpType type, Precision precision);
-// Of kPrescribed.
+// The encoding of an operator whose rule is kPrescribed.
 Encoding PrescribedEncoding(OpType type, Precision precision);
 
 // Nodes that do nothing but move values, from their inputs to `outputs`.

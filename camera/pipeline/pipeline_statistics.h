@@ -104,7 +104,7 @@ class PipelineStatistics {
     double modelled_seconds = 0;
     std::vector<std::string> captions;
   };
-  // Of the stages, then of the models. mutex_ is held.
+  // The samples of the stages, then of the models. mutex_ is held.
   std::vector<LatencyRecorder::Sample> TakeSamples(size_t latest) const;
 
   mutable std::mutex mutex_;

@@ -56,7 +56,7 @@ class ATOLL_EDGETPU_EXPORT EdgeTpuManager {
   virtual std::shared_ptr<EdgeTpuContext> OpenDevice(DeviceType type, const std::string& path) = 0;
   virtual std::shared_ptr<EdgeTpuContext> OpenDevice(DeviceType type, const std::string& path,
                                                      const DeviceOptions& options) = 0;
-  // Those that are shared.
+  // The contexts that are shared.
   virtual std::vector<std::shared_ptr<EdgeTpuContext>> GetOpenedDevices() const = 0;
   // 0 to 10; anything else is kTfLiteError.
   virtual TfLiteStatus SetVerbosity(int verbosity) = 0;
@@ -71,7 +71,7 @@ class EdgeTpuContext : public TfLiteExternalContext {
  public:
   ATOLL_EDGETPU_EXPORT virtual ~EdgeTpuContext() = 0;
   virtual const EdgeTpuManager::DeviceEnumerationRecord& GetDeviceEnumRecord() const = 0;
-  // Those that it was opened with; with "IsReady" and "ExclusiveOwnership" if that is so.
+  // The options that it was opened with; with "IsReady" and "ExclusiveOwnership" if that is so.
   virtual EdgeTpuManager::DeviceOptions GetDeviceOptions() const = 0;
   virtual bool IsReady() const = 0;
 };

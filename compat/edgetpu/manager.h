@@ -97,7 +97,7 @@ class Manager final : public edgetpu::EdgeTpuManager {
   std::shared_ptr<Device> Find(const TfLiteExternalContext* external,
                                std::shared_ptr<void>* kept) const;
 
-  // Of a context that goes: lets go of its device.
+  // A context that goes lets go of its device.
   void Forget(const Context* context, std::shared_ptr<Device>* device);
 
  private:

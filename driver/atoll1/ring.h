@@ -17,7 +17,7 @@ namespace atollrt {
 inline constexpr uint32_t kRegisterBar = 0;  // registers of protocol.h and of the ring
 inline constexpr uint64_t kRegisterBarBytes = 4096;
 
-// Of kRegisterBar, 32 bits each. The enumerator's value is the register's offset.
+// Registers of kRegisterBar, 32 bits each; the enumerator's value is the offset.
 enum class RingRegister : uint32_t {
   kRingLow = 0x0200,
   kRingHigh = 0x0204,

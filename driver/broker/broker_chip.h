@@ -52,7 +52,7 @@ class BrokerLink {
   // One call for each request. kTimeout, kDeviceLost; errors of the request are in the answer.
   Result<Answer> Await(uint32_t request, Deadline deadline);
   void Close();
-  // Of a message that is answered at once: its errors, and the answer's.
+  // Sends a message that is answered at once; its errors, and the answer's.
   Result<Answer> Ask(std::span<const uint8_t> message, uint32_t request, Deadline deadline,
                      int fd = -1);
   // All whom the broker lets this one know of.

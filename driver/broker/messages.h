@@ -24,12 +24,12 @@ namespace atollrt {
 inline constexpr uint32_t kBrokerMagic = 0x62'6c'74'61;  // "atlb"
 // The protocols that this library speaks.
 inline constexpr uint32_t kBrokerProtocolMin = 1, kBrokerProtocolMax = 1;
-// Of a message, its tail included: more than a Submit of kMaxLayers buffers has.
+// The size of a message, its tail included: more than a Submit of kMaxLayers buffers has.
 inline constexpr size_t kBrokerMessageBytes = 24 << 10;
 inline constexpr size_t kBrokerTextBytes = 1024;  // of a sentence or a name
 
 enum class BrokerMessage : uint32_t {
-  // Of a client.
+  // What a client sends.
   kHello = 1,   // the first one
   kArena = 2,   // with a memfd; answered by kDone
   kLoad = 3,    // with a memfd that has the stored form of an executable, or its package; kDone
@@ -39,7 +39,7 @@ enum class BrokerMessage : uint32_t {
   kDrop = 7,    // no answer
   kReset = 8,   // kDone; of those who may
   kList = 9,    // kDone with a tail of BrokerClientRows
-  // Of the broker.
+  // What the broker sends.
   kWelcome = 101,
   kDone = 102,
   kState = 103,  // when it changes
@@ -149,7 +149,7 @@ struct BrokerWelcome {
   static constexpr BrokerMessage kType = BrokerMessage::kWelcome;
   uint32_t type = static_cast<uint32_t>(kType);
   uint32_t protocol = 0;  // 0: the broker refuses, for `code`, and the tail says why
-  // Of the device.
+  // What the device is.
   uint32_t family = 0;
   uint32_t array_rows = 0, array_columns = 0;
   uint32_t isa_version = 0;
@@ -162,7 +162,7 @@ struct BrokerWelcome {
   // Tail: a line that describes it; or why not.
 };
 
-// Of the broker's device, in front of whom clients need not know what it does about it.
+// How the broker's device is. Clients need not know what is done about it.
 struct BrokerState {
   static constexpr BrokerMessage kType = BrokerMessage::kState;
   uint32_t type = static_cast<uint32_t>(kType);

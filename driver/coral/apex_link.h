@@ -68,7 +68,7 @@ class CoralApexLink final : public CoralPcieLink {
   const std::string name_;
   const bool sees_caches_;
 
-  // Of the holder of the wire; the file is changed with the mutex held, too.
+  // These belong to the holder of the wire; the file is changed with the mutex held, too.
   std::unique_ptr<File> file_;                       // nullptr: closed
   std::array<std::unique_ptr<Pages>, 3> registers_;  // by kRegisterPages
   std::unique_ptr<Pages> queue_;

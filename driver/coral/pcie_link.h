@@ -45,7 +45,7 @@ class CoralMemory {
   const uint64_t address_;
 };
 
-// Of MSI-X, a bit for each.
+// Vectors of MSI-X, a bit for each.
 inline constexpr uint32_t kCoralVectors = 13;
 inline constexpr uint32_t kCoralQueueVector = 0;
 inline constexpr uint32_t kCoralScalarVector = 4;    // of the first of four
@@ -65,7 +65,7 @@ class CoralPcieLink {
   // DMA runs afterwards if this succeeds; Start comes before anything else then.
   virtual Status Stop(Deadline deadline) = 0;
 
-  // Of what every driver uses: 40000 to 48fff.
+  // Registers that every driver uses: 40000 to 48fff.
   virtual Result<uint64_t> Read(coral::Register64 address) = 0;
   virtual Status Write(coral::Register64 address, uint64_t value) = 0;
 

@@ -46,7 +46,7 @@ class CoralPcieSession {
   // What was queued last is the end of a run.
   void EndRun() { ++runs_; }
 
-  // Of chunks, and of runs.
+  // How many chunks, and how many runs, so far.
   uint64_t queued() const { return queued_; }
   uint64_t retired() const { return retired_; }
   uint64_t runs() const { return runs_; }

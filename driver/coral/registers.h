@@ -129,7 +129,7 @@ constexpr uint32_t With(RegisterField field, uint32_t value, uint32_t word) {
   return (word & ~field.mask) | value << field.shift;
 }
 
-// Of kGates and kPower.
+// Fields of kGates and kPower.
 inline constexpr RegisterField kResetMode{Bits(2, 3), 2};
 inline constexpr RegisterField kGateMode{Bits(18, 19), 18};
 inline constexpr RegisterField kInReset{Bits(4, 4), 4};

@@ -22,7 +22,7 @@
 
 namespace atollrt {
 
-// Of a transfer that the device does not take or give. No inference takes a Coral that long.
+// How long a transfer waits for the device to take or give it. No inference takes a Coral so long.
 inline constexpr std::chrono::milliseconds kCoralPatience{4000};
 
 class CoralUsbLink {

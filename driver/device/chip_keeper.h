@@ -87,7 +87,7 @@ class ChipKeeper {
   // No call may be in progress.
   ~ChipKeeper();
 
-  // Of the chip as it was when it was opened first.
+  // What the chip was when it was opened first.
   const DeviceInfo& info() const { return info_; }
   DeviceState state() const;
   DeviceHealth health() const;

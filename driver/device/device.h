@@ -43,7 +43,7 @@ namespace atollrt {
 
 class Device {
  public:
-  // Of one chip.
+  // A device of one chip.
   Device(std::unique_ptr<Chip> chip, ChipKeeper::Options options);
   // No call may be in progress. Requests that nobody waited for are forgotten.
   ~Device();
@@ -53,7 +53,7 @@ class Device {
   // are compiled for one kind.
   static Result<std::unique_ptr<Device>> Join(std::vector<std::unique_ptr<Device>> devices);
 
-  // Of the first chip; the name is that of all.
+  // What the first chip is; the name is that of all.
   const DeviceInfo& info() const { return info_; }
   // The best of its chips'.
   DeviceState state() const;

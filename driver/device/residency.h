@@ -57,7 +57,7 @@ class Residency {
   Placement Place(ExecutableId id, const Footprint& footprint, uint32_t set,
                   std::vector<ExecutableId>* evicted);
 
-  // Of on-chip memory: the activation region and all parameter segments.
+  // On-chip memory that is taken: the activation region and all parameter segments.
   uint64_t used_bytes() const;
 
   // Takes one executable, or all of them, off the device; absent ones are ignored.

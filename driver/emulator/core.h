@@ -161,7 +161,7 @@ class Core {
   Progress Send(uint32_t input_address, uint32_t bytes);
   Progress Complete();
 
-  // Of the running program.
+  // Where the running program has its memory, and begins.
   Segments segments() const { return {start_.parameter_base, start_.activation_base}; }
   size_t first_slot() const { return start_.program_offset / kInstructionBytes; }
 

@@ -47,7 +47,7 @@ inline int64_t Shl(int64_t x, int64_t n) {
   return Between(x * (int64_t{1} << n), kInt32Min, kInt32Max);
 }
 
-// Those of LSTM's functions.
+// Numbers of 16 bits, as LSTM's functions have them.
 inline int64_t Sat16(int64_t x) { return Between(x, -32768, 32767); }
 inline int64_t Product16(int64_t a, int64_t b) {
   return a == -32768 && b == -32768 ? 32767 : (a * b + (1 << 14)) >> 15;

@@ -58,7 +58,7 @@ class SteppedSequencer {
 
   const SteppedMachineOptions options_;
   std::vector<Entry> program_;
-  // Of the run.
+  // What belongs to one run.
   uint64_t now_ = 0;
   size_t first_running_ = 0;  // all before it are done
   size_t next_issue_ = 0;

@@ -63,7 +63,7 @@ class FaultRun {
 
   // What goes wrong in the next call of that kind, if anything does: counts it, and what happens.
   std::optional<PlannedFault> Next(const std::string& place, FaultWhere where, size_t size);
-  // Those two apart, for what has been found in the plan but happens later, or never.
+  // The two halves of Next, for what has been found in the plan but happens later, or never.
   uint64_t Count(const std::string& place, FaultWhere where);
   void Happens(const PlannedFault& fault);
   uint64_t faults() const;  // that have happened so far

@@ -50,7 +50,7 @@ struct AnyExecutable {
   bool operator==(const AnyExecutable&) const = default;
 };
 
-// Of an Atoll-1.
+// What an Atoll-1 runs.
 struct Executable : AnyExecutable {
   uint32_t isa_version = kIsaVersion;
   // Run once after upload: takes resident_parameters from the parameter stream. Empty if there

@@ -56,7 +56,7 @@ template <typename T>
 concept FilterInstruction = requires(const T& i) {
   i.output_c;
 };
-// Those of two tensors, each of which repeats along loops of its choice: ADD, MULTIPLY, ...
+// Instructions on two tensors, each of which repeats along loops of its choice: ADD, MULTIPLY, ...
 template <typename T>
 concept PairInstruction = requires(const T& i) {
   i.input2_stride3;

@@ -25,7 +25,7 @@ struct Segments {
     return uint64_t{base} + (address & ~kParameterSegment);
   }
 };
-// Of a program that does not run yet: wherever they will be, they do not overlap.
+// For a program that does not run yet: wherever its segments will be, they do not overlap.
 inline constexpr Segments kSegmentsApart{.parameter_base = kParameterSegment};
 
 struct MemoryAccess {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <span>
 
-// Of functions that look at such memory whenever they like, and can bear to see a store in part.
+// Marks functions that look at such memory at any time, and can bear to see a store in part.
 #define ATOLL_DEVICE_MEMORY __attribute__((no_sanitize("thread")))
 
 namespace atollrt {

@@ -27,10 +27,10 @@ class PciSysfs {
   PcieId Id(const std::string& address) const;
   // With id, driver and link.
   PcieDeviceInfo Info(const std::string& address) const;
-  // Those that IsKnown, in the order of addresses.
+  // The functions that IsKnown, in the order of addresses.
   std::vector<PcieDeviceInfo> Known() const;
 
-  // Of the kernel; "" for none.
+  // The kernel's driver; "" for none.
   std::string Driver(const std::string& address) const;
   // The first line of one of its files; "" if it has none.
   std::string Attribute(const std::string& address, const std::string& name) const;

@@ -20,7 +20,7 @@ namespace atollrt {
 std::string OneLine(std::string text);
 // "CODE MESSAGE"
 std::string StatusText(const Status& status);
-// Of the system's clock, for packets.
+// The time of the system's clock, for packets.
 uint64_t UnixNs();
 
 inline std::span<const uint8_t> TextBytes(std::string_view text) {

@@ -34,7 +34,7 @@ inline constexpr UsbId kCoralUsbId{0x18d1, 0x9302};
 
 inline bool IsCoral(const UsbId& id) { return id == kCoralUsbId || id == kCoralBootUsbId; }
 inline bool IsKnown(const UsbId& id) { return id == kAtollUsbId || IsCoral(id); }
-// Of a known one.
+// What a known one is called.
 inline const char* UsbProductName(const UsbId& id) {
   return id == kCoralUsbId   ? "Coral USB Accelerator"
          : id == kAtollUsbId ? "Atoll-1"

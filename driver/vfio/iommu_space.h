@@ -61,7 +61,7 @@ class IommuSpace {
   explicit IommuSpace(SystemCalls* calls)
       : calls_(calls), page_bytes_(static_cast<uint64_t>(calls->page_bytes())) {}
 
-  // Of whole pages; 0 or a negative errno value.
+  // Both take whole pages; 0 or a negative errno value.
   virtual int MapPages(uint64_t host, uint64_t iova, uint64_t bytes, bool to_device,
                        bool from_device) = 0;
   virtual int UnmapPages(uint64_t iova, uint64_t bytes) = 0;

@@ -12,7 +12,7 @@
 
 namespace atollrt::vfio_abi {
 
-// Of an opened /dev/vfio/devices/vfioN.
+// Calls of an opened /dev/vfio/devices/vfioN.
 
 struct BindIommufd {
   uint32_t argsz = sizeof(BindIommufd);
@@ -29,7 +29,7 @@ struct AttachPageTable {
 };
 inline constexpr unsigned long kAttachPageTable = _IO(VFIO_TYPE, VFIO_BASE + 19);
 
-// Of an opened /dev/iommu.
+// Calls of an opened /dev/iommu.
 
 constexpr unsigned long IommufdCall(unsigned number) { return _IO(';', 0x80 + number); }
 

@@ -100,7 +100,7 @@ class VfioFunction final : public PcieFunction {
   template <typename Word>
   Status Write(uint32_t bar, uint64_t offset, Word value);
 
-  // Of the configuration space, with fd_mutex_ held in whichever way.
+  // A word of the configuration space, with fd_mutex_ held in whichever way.
   template <typename Word>
   bool ReadConfig(uint64_t offset, Word* value);
   template <typename Word>

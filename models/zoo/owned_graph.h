@@ -55,7 +55,7 @@ struct OwnedGraph {
     tensor(index).data = constants.back();
     return index;
   }
-  // Of numbers that stand for themselves; `type` is stored as T is here.
+  // Adds a constant of numbers that stand for themselves; `type` is stored as T is here.
   template <typename T>
   int32_t AddNumbers(DataType type, Shape shape, const std::vector<T>& values,
                      std::string name = "") {

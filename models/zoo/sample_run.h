@@ -16,7 +16,7 @@
 
 namespace atollrt {
 
-// Of one channel of a tensor, over all places of all samples, as real values.
+// What one channel of a tensor has, over all places of all samples, as real values.
 struct Moments {
   double mean = 0, variance = 0;
 };

@@ -21,7 +21,7 @@ namespace atollrt {
 
 using Executor = Result<std::unique_ptr<NodeExecutor>>;
 
-// Those that operators.inc lists, as PrepareNode in cpu_ops.h.
+// What operators.inc lists, as PrepareNode in cpu_ops.h.
 #define ATOLL_OP(name, number, version, types, Infer, Prepare) \
   Executor Prepare(const Graph& graph, const Node& node, CpuFeatures features);
 #define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \

@@ -42,7 +42,7 @@ Status CheckWeights(const FilterTensors& tensors, DataType type);
 // A bias must be a constant of one of `types`.
 Status CheckBias(const FilterTensors& tensors, std::initializer_list<DataType> types);
 
-// Of a node of float32 (in filter_ops.cc). The weights are borrowed from the graph.
+// The parameters of a node of float32 (in filter_ops.cc). The weights are borrowed from the graph.
 Result<Conv2DFloatParams> MakeConv2DFloatParams(const Graph& graph, const Node& node);
 
 }  // namespace atollrt

@@ -25,7 +25,7 @@ using ShapeRule = Result<Shapes> (*)(const Graph& graph, const Node& node);
 #define ATOLL_OP_APART(name, number, version, types, Infer, Prepare) \
   ATOLL_OP(name, number, version, types, Infer, Prepare)
 #include "runtime/graph/operators.inc"
-// That of an operator that libatoll-core does not have (ops/apart_ops.h); nullptr there.
+// The rule of an operator that libatoll-core does not have (ops/apart_ops.h); nullptr there.
 ShapeRule ApartShapeRule(OpType type);
 
 // ---- What rules share -------------------------------------------------------------------------

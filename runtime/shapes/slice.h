@@ -24,8 +24,8 @@ struct ResolvedSlice {
   Shape output;                 // without dropped axes, with new ones
 };
 
-// Of a SLICE or STRIDED_SLICE node. Checks the number of inputs, their shapes and all values; what
-// TensorFlow Lite clamps is clamped. kUnsupported if an operand is not a constant.
+// What a SLICE or STRIDED_SLICE takes. Checks the number of inputs, their shapes and all values;
+// what TensorFlow Lite clamps is clamped. kUnsupported if an operand is not a constant.
 Result<ResolvedSlice> ResolveSlice(const Graph& graph, const Node& node);
 
 }  // namespace atollrt

@@ -30,7 +30,7 @@ enum class YoloHead {
   kYolox,
   kNas,
 };
-// Of Frigate's model_type: "yologeneric", "yolox", "yolonas"; kByShape for any other.
+// What Frigate's model_type stands for: "yologeneric", "yolox", "yolonas"; kByShape for any other.
 YoloHead YoloHeadOf(std::string_view model_type);
 
 // As the readers of atoll/vision/readers.h: made once for an interpreter, which outlives it.

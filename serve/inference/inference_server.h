@@ -162,7 +162,7 @@ struct InferOutcome {
   std::vector<OutputTensor> outputs;  // in the order in which they were asked for
   InferTimes times;
   int64_t device_cycles = 0;  // 0: it ran on the CPU
-  // Of one that was refused: when there will be room, as far as that can be told.
+  // If it was refused: when there will be room, as far as that can be told.
   std::optional<std::chrono::milliseconds> retry_after = {};
 };
 // Called once, on a thread of the server's or, when the request is refused at once or cancelled, on
@@ -230,7 +230,7 @@ class InferenceServer {
   // kNotFound. The newest version if `version` is "".
   virtual atollrt::Result<std::shared_ptr<const ModelInfo>> Info(
       std::string_view model, std::string_view version) const = 0;
-  // Of all models and versions that are loaded if both are "". kNotFound.
+  // What was counted; of all models and versions that are loaded if both are "". kNotFound.
   virtual atollrt::Result<std::vector<ModelStatistics>> Statistics(
       std::string_view model, std::string_view version) const = 0;
   virtual std::vector<ModelEntry> Index() const = 0;

@@ -46,7 +46,7 @@ atollrt::Result<std::vector<std::string>> ListModels(const std::string& folder);
 // large, too many).
 atollrt::Result<ModelFiles> FindModel(const std::string& folder, const std::string& name,
                                       ModelUpload upload, const InferenceLimits& limits);
-// Of one file; labels are NAME.txt or labels.txt beside it.
+// The files of a model that is one; labels are NAME.txt or labels.txt beside it.
 atollrt::Result<ModelFiles> SingleModel(const std::string& name, const std::string& path);
 
 }  // namespace atollserve

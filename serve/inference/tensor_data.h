@@ -18,7 +18,7 @@
 
 namespace atollserve {
 
-// Those of the Open Inference Protocol. Models here have no FP64, UINT16, UINT64 and BYTES.
+// The datatypes of the Open Inference Protocol. Models here have no FP64, UINT16, UINT64 and BYTES.
 enum class DataType {
   kBool,
   kUint8,

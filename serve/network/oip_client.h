@@ -54,7 +54,7 @@ class OipCall {
   };
   // Errors as OipClient's, and kTimeout at `deadline`; it is cancelled then.
   virtual atollrt::Result<Answer> Await(Deadline deadline) = 0;
-  // Of a server that was too busy, after kDeviceBusy: when it is worth to ask again.
+  // After kDeviceBusy, of a server that was too busy: when it is worth to ask again.
   virtual std::chrono::milliseconds retry_after() const = 0;
 };
 

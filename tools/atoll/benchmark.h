@@ -25,7 +25,7 @@ struct OperatorTimes {
   double cpu_ms = 0;       // measured, of an inference; of those on the CPU
   double modelled_ms = 0;  // what those on the device add to its modelled time
 };
-// Those with the most time first.
+// The operators with the most time first.
 std::vector<OperatorTimes> SumOperators(const Profile& profile);
 
 struct EntryReport {

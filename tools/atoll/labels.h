@@ -54,7 +54,7 @@ class Labels {
     const std::string& name = (*this)[class_index];
     return name.empty() ? "" : "  " + name;
   }
-  // Of the name, or a stand-in, "class 17".
+  // The name of a class, or a stand-in, "class 17".
   std::string NameOf(int class_index) const;
 
   const std::vector<Finding>& warnings() const { return warnings_; }

@@ -93,7 +93,7 @@ struct Profile {
   std::vector<int64_t> run_start_ns;
   std::vector<double> run_ms;  // measured, in the order of the runs
 
-  // Of an inference; modelled.
+  // What an inference takes; modelled.
   int64_t device_cycles = 0;
   double modelled_seconds = 0;  // with the host's part
   std::array<double, kPartCount> part_seconds{};

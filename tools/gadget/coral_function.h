@@ -36,7 +36,7 @@ class CoralFunction final : public Function {
   Wish wish() override { return leaves_ ? Wish::kEnd : Wish::kServe; }
 
  private:
-  // Of DFU 1.1, section 6.1.2: those that it can be in between requests, and their status.
+  // States of DFU 1.1, section 6.1.2, that it can be in between requests, and their status.
   enum class State : uint8_t { kIdle = 2, kDownload = 5, kUpload = 9, kError = 10 };
   enum class Error : uint8_t { kNone = 0, kAddress = 8, kNotDone = 9, kStalled = 15 };
 

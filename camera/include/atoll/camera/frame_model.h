@@ -51,7 +51,7 @@ class FrameModel {
  public:
   virtual ~FrameModel() = default;
 
-  // Of its input, in pixels; channels are 1 or 3.
+  // The size of its input, in pixels; channels are 1 or 3.
   struct InputSize {
     int width = 0;
     int height = 0;
