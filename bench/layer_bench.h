@@ -2,13 +2,18 @@
 //
 // Layers of real models on every kernel of a list that this CPU has, in int8 and in uint8, on one
 // thread: MAC/s, and percent of the fastest that the kernel's dot product instruction runs in this
-// process (peak_loop.h).
+// process (peak_loop.h). Beside them stands the kernel that the weights were given.
+//
+// ATOLL_BENCH_COPIES=N takes N operators in turns, each with weights of its own, as a model has
+// them: of how many do the caches hold the weights?
 #pragma once
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -28,16 +33,25 @@ void MeasureLayer(benchmark::State& state, const Layer& layer, ByteType type, Cp
   std::vector<uint8_t> weights(static_cast<size_t>(layer.WeightBytes()));
   FillBellWeights(type, &weights);
   const auto prepared = params(layer, type, weights);
-  Result<Operator> op = Operator::Prepare(prepared, features);
-  if (!op.ok()) {
-    state.SkipWithError(op.status().message().c_str());
-    return;
+  const char* const copies = getenv("ATOLL_BENCH_COPIES");
+  const int count = std::clamp(copies == nullptr ? 1 : atoi(copies), 1, 1000);
+  std::vector<Operator> operators;
+  for (int i = 0; i < count; ++i) {
+    Result<Operator> op = Operator::Prepare(prepared, features);
+    if (!op.ok()) {
+      state.SkipWithError(op.status().message().c_str());
+      return;
+    }
+    operators.push_back(*std::move(op));
   }
+  state.SetLabel(operators.front().kernel_name());
   std::vector<uint8_t> input(static_cast<size_t>(prepared.shape.InputBytes()), 3);
   std::vector<uint8_t> output(static_cast<size_t>(prepared.shape.OutputBytes()));
-  std::vector<uint8_t> scratch(op->ScratchBytes(1));
+  std::vector<uint8_t> scratch(operators.front().ScratchBytes(1));
+  size_t next = 0;
   for (auto _ : state) {
-    op->Run(input.data(), output.data(), scratch.data(), nullptr);
+    operators[next].Run(input.data(), output.data(), scratch.data(), nullptr);
+    next = (next + 1) % operators.size();
     benchmark::ClobberMemory();
   }
   const double macs =
