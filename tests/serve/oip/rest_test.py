@@ -75,10 +75,10 @@ class Answer:
 class Server:
     """The program with these options, on a port of its own."""
 
-    def __init__(self, *options, environment=None, listen="127.0.0.1:0"):
+    def __init__(self, *options, environment=None, listen="127.0.0.1:0", grpc="none"):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [*SERVE, "--listen", listen, "--grpc", "none", *map(str, options)], stdout=subprocess.PIPE, stderr=self.errors,
+            [*SERVE, "--listen", listen, "--grpc", grpc, *map(str, options)], stdout=subprocess.PIPE, stderr=self.errors,
             env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline().decode()
         match = re.search(r" at (https?)://127\.0\.0\.1:(\d+)/$", line.strip())
@@ -86,6 +86,9 @@ class Server:
             self.process.wait(60)
             raise AssertionError(f"no server: {line}{self.stderr()}")
         self.port = int(match[2])
+        if grpc != "none" and "gRPC at " not in self.process.stdout.readline().decode():
+            self.process.wait(60)
+            raise AssertionError(f"no gRPC: {self.stderr()}")
 
     def stderr(self):
         self.errors.seek(0)
