@@ -3,9 +3,7 @@
 
 #include <arpa/inet.h>
 #include <event2/event.h>
-#include <http_parser.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -22,7 +20,9 @@
 #include <unordered_map>
 
 #include "atoll/check.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/monotonic.h"
+#include "serve/http/request_parser.h"
 
 namespace atollserve {
 
@@ -40,7 +40,6 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr size_t kScratchBytes = 256 << 10;
 // What a client may send while its request is being answered.
 constexpr size_t kPendingBytes = 64 << 10;
-constexpr size_t kHeaders = 100;
 // After a refusal: until the other side has closed, too. If we closed while bytes of its are
 // unread, TCP would reset the connection, which may cost it the answer.
 constexpr int64_t kLingerNs = 5 * kNsPerSecond;
@@ -49,84 +48,6 @@ constexpr timeval kAcceptPause = {.tv_sec = 0, .tv_usec = 100'000};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 int64_t Ns(std::chrono::milliseconds time) { return time.count() * kNsPerMs; }
-
-// Answers on their way to the server's thread. Outlives the server as long as somebody may answer.
-struct Outbox {
-  struct Item {
-    uint64_t connection = 0;
-    uint64_t exchange = 0;
-    HttpAnswer answer;
-  };
-
-  void Wake() const {
-    const uint64_t one = 1;
-    // Full only if 2^64 - 2 wake-ups are still unread.
-    [[maybe_unused]] const ssize_t written = write(wake.get(), &one, sizeof(one));
-  }
-
-  FileDescriptor wake;
-  std::mutex mutex;
-  std::vector<Item> items;
-};
-
-}  // namespace
-
-struct HttpResponder::Exchange {
-  ~Exchange() {
-    if (!answered) {
-      Put({.status = 500,
-           .content_type = "text/plain; charset=utf-8",
-           .body = "The server has no answer.\n"});
-    }
-  }
-  void Put(HttpAnswer answer) const {
-    bool first = false;
-    {
-      const std::lock_guard lock(outbox->mutex);
-      first = outbox->items.empty();
-      outbox->items.push_back(
-          {.connection = connection, .exchange = number, .answer = std::move(answer)});
-    }
-    if (first) outbox->Wake();
-  }
-
-  uint64_t connection = 0;
-  uint64_t number = 0;
-  std::shared_ptr<Outbox> outbox;
-  std::mutex mutex;
-  bool answered = false;
-  bool gone = false;
-  std::function<void()> on_gone;
-};
-
-void HttpResponder::Send(HttpAnswer answer) const {
-  {
-    const std::lock_guard lock(exchange_->mutex);
-    if (exchange_->answered) return;
-    exchange_->answered = true;
-    if (exchange_->gone) return;
-  }
-  exchange_->Put(std::move(answer));
-}
-
-bool HttpResponder::gone() const {
-  const std::lock_guard lock(exchange_->mutex);
-  return exchange_->gone;
-}
-
-void HttpResponder::OnGone(std::function<void()> callback) const {
-  {
-    const std::lock_guard lock(exchange_->mutex);
-    if (exchange_->answered) return;
-    if (!exchange_->gone) {
-      exchange_->on_gone = std::move(callback);
-      return;
-    }
-  }
-  callback();
-}
-
-namespace {
 
 enum class State {
   kIdle,       // nothing of a request has come
@@ -148,8 +69,13 @@ struct DeleteBase {
 };
 using Event = std::unique_ptr<event, DeleteEvent>;
 
-struct Connection {
-  Server* server = nullptr;
+struct Connection : HttpRequestParser::Client {
+  explicit Connection(Server* its_server);
+  std::optional<HttpAnswer> OnHead(HttpRequest* head, size_t* body_bytes) override;
+  void OnBody(bool waits) override;
+  HttpAnswer Refusal(int status, const std::string& sentence) const override;
+
+  Server* const server;
   uint64_t id = 0;
   FileDescriptor socket;
   std::unique_ptr<TlsStream> tls;
@@ -157,21 +83,13 @@ struct Connection {
 
   State state = State::kIdle;
   HttpPeer peer;
-  http_parser parser = {};
-  HttpRequest request;
-  size_t head_bytes = 0;
-  bool in_value = false;   // of the last header
-  bool head_done = false;  // what follows are trailers
-  size_t body_limit = 0;
-  size_t counted_bytes = 0;  // of its body, in buffered_bytes_
-  bool complete = false;
+  HttpRequestParser parser;
   bool keep_alive = false;
-  bool is_head = false;               // its answer is sent without body
-  std::optional<HttpAnswer> refusal;  // that the parser's callbacks have decided on
-  std::string pending;                // arrived after the request that is being answered
+  bool is_head = false;  // its answer is sent without body
+  std::string pending;   // arrived after the request that is being answered
 
   uint64_t exchange_number = 0;
-  std::weak_ptr<HttpResponder::Exchange> exchange;
+  HttpOutbox::Waiting waiting;  // the request that the handler has
 
   std::string out_head, out_body;  // on their way to the client
   size_t out_sent = 0;
@@ -187,35 +105,14 @@ class Server : public HttpServer {
       : listeners_(std::move(listeners)),
         options_(std::move(options)),
         handler_(std::move(handler)),
-        outbox_(std::make_shared<Outbox>()) {
-    options_.limits.head_bytes = std::min<size_t>(options_.limits.head_bytes, 64 << 10);
-    http_parser_settings_init(&settings_);
-    settings_.on_url = [](http_parser* parser, const char* at, size_t size) {
-      return Of(parser)->server->OnUrl(Of(parser), {at, size});
-    };
-    settings_.on_header_field = [](http_parser* parser, const char* at, size_t size) {
-      return Of(parser)->server->OnHeaderName(Of(parser), {at, size});
-    };
-    settings_.on_header_value = [](http_parser* parser, const char* at, size_t size) {
-      return Of(parser)->server->OnHeaderValue(Of(parser), {at, size});
-    };
-    settings_.on_headers_complete = [](http_parser* parser) {
-      return Of(parser)->server->OnHead(Of(parser));
-    };
-    settings_.on_body = [](http_parser* parser, const char* at, size_t size) {
-      return Of(parser)->server->OnBody(Of(parser), {at, size});
-    };
-    settings_.on_message_complete = [](http_parser* parser) {
-      Of(parser)->complete = true;
-      http_parser_pause(parser, 1);
-      return 0;
-    };
-  }
+        request_limits_{.head_bytes = std::min<size_t>(options_.limits.head_bytes, 64 << 10),
+                        .body_bytes = options_.limits.body_bytes},
+        body_memory_{.most_bytes = options_.limits.buffered_bytes, .bytes = 0} {}
 
   ~Server() override {
     if (thread_.joinable()) {
       stop_ = true;
-      outbox_->Wake();
+      outbox_.Wake();
       thread_.join();
     }
     for (const Listener& listener : listeners_) {
@@ -224,13 +121,13 @@ class Server : public HttpServer {
   }
 
   Status Begin() {
-    outbox_->wake = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    ATOLL_RETURN_IF_ERROR(outbox_.Open());
     base_.reset(event_base_new());
-    if (outbox_->wake.get() < 0 || base_ == nullptr) {
+    if (base_ == nullptr) {
       return InternalError("no descriptor for a server's events: %s", std::strerror(errno));
     }
     wake_.reset(event_new(
-        base_.get(), outbox_->wake.get(), EV_READ | EV_PERSIST,
+        base_.get(), outbox_.descriptor(), EV_READ | EV_PERSIST,
         [](evutil_socket_t, short, void* self) { static_cast<Server*>(self)->OnWake(); }, this));
     accept_again_.reset(event_new(
         base_.get(), -1, 0,
@@ -255,7 +152,7 @@ class Server : public HttpServer {
 
   bool Drain(std::chrono::milliseconds timeout) override {
     drain_ = true;
-    outbox_->Wake();
+    outbox_.Wake();
     std::unique_lock lock(drained_mutex_);
     return drained_.wait_for(lock, timeout, [&] { return is_drained_; });
   }
@@ -271,13 +168,13 @@ class Server : public HttpServer {
   }
 
  private:
+  friend struct Connection;
   struct Accepting {
     Server* server;
     Listener* listener;
     Event event;
   };
 
-  static Connection* Of(http_parser* parser) { return static_cast<Connection*>(parser->data); }
   const HttpLimits& limits() const { return options_.limits; }
 
   void Run() {
@@ -294,8 +191,7 @@ class Server : public HttpServer {
   }
 
   void OnWake() {
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = read(outbox_->wake.get(), &count, sizeof(count));
+    outbox_.ClearWake();
     if (stop_) {
       event_base_loopbreak(base_.get());
       return;
@@ -327,13 +223,9 @@ class Server : public HttpServer {
   // another one, adds to them.
   void DeliverAll() {
     while (true) {
-      std::vector<Outbox::Item> items;
-      {
-        const std::lock_guard lock(outbox_->mutex);
-        items.swap(outbox_->items);
-      }
+      std::vector<HttpOutbox::Item> items = outbox_.Take();
       if (items.empty()) return;
-      for (Outbox::Item& item : items) {
+      for (HttpOutbox::Item& item : items) {
         const auto found = connections_.find(item.connection);
         if (found == connections_.end()) continue;
         Connection* const connection = found->second.get();
@@ -341,7 +233,7 @@ class Server : public HttpServer {
             connection->exchange_number != item.exchange) {
           continue;
         }
-        connection->exchange.reset();
+        connection->waiting.reset();
         Answer(connection, std::move(item.answer));
       }
     }
@@ -408,9 +300,8 @@ class Server : public HttpServer {
   }
 
   void Open(FileDescriptor socket, const Listener& listener, const sockaddr_storage& address) {
-    auto owned = std::make_unique<Connection>();
+    auto owned = std::make_unique<Connection>(this);
     Connection* const connection = owned.get();
-    connection->server = this;
     connection->id = ++last_id_;
     connection->socket = std::move(socket);
     connection->peer.listener = static_cast<size_t>(&listener - listeners_.data());
@@ -477,21 +368,11 @@ class Server : public HttpServer {
     if (connection->tls != nullptr) connection->tls->Close();
     connection->tls.reset();
     connection->socket = FileDescriptor();
-    buffered_bytes_ -= connection->counted_bytes;
-    connection->counted_bytes = 0;
-    if (const auto exchange = connection->exchange.lock()) {
-      std::function<void()> on_gone;
-      {
-        const std::lock_guard lock(exchange->mutex);
-        exchange->gone = true;
-        if (!exchange->answered) on_gone = std::move(exchange->on_gone);
-        exchange->on_gone = nullptr;
-      }
-      if (on_gone) on_gone();
-    }
+    connection->parser.Drop();
+    HttpOutbox::Leave(connection->waiting);
     const auto found = connections_.find(connection->id);
     if (found != connections_.end()) {
-      if (graves_.empty() || draining_) outbox_->Wake();
+      if (graves_.empty() || draining_) outbox_.Wake();
       graves_.push_back(std::move(found->second));
       connections_.erase(found);
       open_ = static_cast<int64_t>(connections_.size());
@@ -529,12 +410,12 @@ class Server : public HttpServer {
                                    static_cast<long long>(limits().head_timeout.count()))));
         return;
       case State::kBody: {
-        const int64_t left_ns = TransferLeftNs(*connection, connection->request.body.size());
+        const int64_t left_ns = TransferLeftNs(*connection, connection->parser.body_bytes());
         if (left_ns > 0) return SetTimer(connection, left_ns);
         ++timeouts_;
         Refuse(connection, Refusal(408, Format("The body of the request comes too slowly: %zu "
                                                "bytes so far.",
-                                               connection->request.body.size())));
+                                               connection->parser.body_bytes())));
         return;
       }
       case State::kWriting: {
@@ -603,17 +484,7 @@ class Server : public HttpServer {
   void BeginRequest(Connection* connection) {
     connection->state = State::kIdle;
     connection->idle_since_ns = MonotonicNs();
-    http_parser_init(&connection->parser, HTTP_REQUEST);
-    connection->parser.data = connection;
-    connection->request = HttpRequest();
-    connection->head_bytes = 0;
-    connection->in_value = false;
-    connection->head_done = false;
-    connection->complete = false;
-    connection->body_limit = limits().body_bytes;
-    connection->refusal.reset();
-    buffered_bytes_ -= connection->counted_bytes;
-    connection->counted_bytes = 0;
+    connection->parser.Begin();
   }
 
   // Keeps in `pending` what belongs to the next request.
@@ -622,114 +493,31 @@ class Server : public HttpServer {
       connection->state = State::kHead;
       SetDeadline(connection, limits().head_timeout);
     }
-    const size_t parsed =
-        http_parser_execute(&connection->parser, &settings_, bytes.data(), bytes.size());
-    if (connection->refusal) {
-      HttpAnswer answer = std::move(*connection->refusal);
-      return Refuse(connection, std::move(answer));
-    }
-    if (connection->complete) {
-      connection->pending = bytes.substr(std::min(parsed, bytes.size()));
-      return Handle(connection);
-    }
-    const auto error = static_cast<http_errno>(connection->parser.http_errno);
-    if (error != HPE_OK || connection->parser.upgrade != 0) {
-      const bool version = error == HPE_INVALID_VERSION;
-      const int status = error == HPE_HEADER_OVERFLOW  ? 431
-                         : error == HPE_INVALID_METHOD ? 501
-                         : version                     ? 505
-                                                       : 400;
-      Refuse(connection, Refusal(status, Format("This is no request of HTTP/1.1: %s.",
-                                                http_errno_description(error))));
+    size_t parsed = 0;
+    switch (connection->parser.Parse(bytes, &parsed)) {
+      case HttpRequestParser::Progress::kIncomplete:
+        return;
+      case HttpRequestParser::Progress::kComplete:
+        connection->pending = bytes.substr(parsed);
+        return Handle(connection);
+      case HttpRequestParser::Progress::kRefused:
+        return Refuse(connection, connection->parser.TakeRefusal());
     }
   }
 
-  int RefuseLater(Connection* connection, int status, const std::string& sentence) {
-    connection->refusal = Refusal(status, sentence);
-    return -1;
-  }
-  int CountHead(Connection* connection, size_t bytes) {
-    connection->head_bytes += bytes;
-    if (connection->head_bytes <= limits().head_bytes) return 0;
-    return RefuseLater(connection, 431,
-                       Format("A request with its headers has at most %zu bytes before its body.",
-                              limits().head_bytes));
-  }
-
-  int OnUrl(Connection* connection, std::string_view text) {
-    connection->request.path += text;
-    return CountHead(connection, text.size());
-  }
-  int OnHeaderName(Connection* connection, std::string_view text) {
-    if (const int refused = CountHead(connection, text.size() + 4); refused != 0) return refused;
-    if (connection->head_done) return 0;
-    HttpHeaders& headers = connection->request.headers;
-    if (connection->in_value || headers.empty()) {
-      if (headers.size() >= kHeaders) {
-        return RefuseLater(connection, 431, Format("A request has at most %zu headers.", kHeaders));
-      }
-      headers.emplace_back();
-    }
-    connection->in_value = false;
-    for (const char c : text) headers.back().first += LowerOf(c);
-    return 0;
-  }
-  int OnHeaderValue(Connection* connection, std::string_view text) {
-    if (const int refused = CountHead(connection, text.size()); refused != 0) return refused;
-    if (connection->head_done) return 0;
-    connection->in_value = true;
-    connection->request.headers.back().second += text;
-    return 0;
-  }
-
-  int OnHead(Connection* connection) {
-    connection->head_done = true;
-    HttpRequest& request = connection->request;
-    const http_parser& parser = connection->parser;
-    request.method = http_method_str(static_cast<http_method>(parser.method));
-    connection->keep_alive = http_should_keep_alive(&parser) != 0;
-    if (parser.http_major != 1) {
-      return RefuseLater(connection, 505, "This server speaks HTTP/1.1 and HTTP/1.0.");
-    }
-    if (const Status head = CompleteHead(parser.http_minor == 0, &request); !head.ok()) {
-      return RefuseLater(connection, 400, head.message());
-    }
+  std::optional<HttpAnswer> Admit(Connection* connection, HttpRequest* head,
+                                  size_t* body_bytes) const {
     DescribeCertificate(connection);
-    request.peer = connection->peer;
-    const std::string_view encoding = request.Header("content-encoding");
-    if (!encoding.empty() && !EqualsIgnoringCase(encoding, "identity")) {
-      return RefuseLater(connection, 415, "This server takes no compressed bodies.");
-    }
-    if (options_.admit) {
-      size_t body_limit = connection->body_limit;
-      if (std::optional<HttpAnswer> refusal = options_.admit(request, &body_limit)) {
-        connection->refusal = std::move(refusal);
-        return -1;
-      }
-      connection->body_limit = std::min(body_limit, connection->body_limit);
-    }
-    const bool chunked = (parser.flags & F_CHUNKED) != 0;
-    const bool has_length = !chunked && parser.content_length != UINT64_MAX;
-    const uint64_t length = has_length ? parser.content_length : 0;
-    if (length > connection->body_limit) {
-      return RefuseLater(connection, 413,
-                         Format("The body has %llu bytes; at most %zu are taken here.",
-                                static_cast<unsigned long long>(length), connection->body_limit));
-    }
-    const std::string_view expect = request.Header("expect");
-    if (!expect.empty() && !EqualsIgnoringCase(expect, "100-continue")) {
-      return RefuseLater(connection, 417, "This server knows \"Expect: 100-continue\" only.");
-    }
-    if (length > 0 || chunked) {
-      connection->state = State::kBody;
-      connection->transfer_start_ns = MonotonicNs();
-      SetDeadline(connection, limits().transfer_timeout);
-      request.body.reserve(std::min<size_t>(length, 1 << 20));
-      if (!expect.empty() && parser.http_minor > 0) SendContinue(connection);
-    }
-    // An upgrade that nobody takes is an ordinary request.
-    connection->parser.upgrade = 0;
-    return 0;
+    head->peer = connection->peer;
+    if (!options_.admit) return std::nullopt;
+    return options_.admit(*head, body_bytes);
+  }
+
+  void BeginBody(Connection* connection, bool waits) {
+    connection->state = State::kBody;
+    connection->transfer_start_ns = MonotonicNs();
+    SetDeadline(connection, limits().transfer_timeout);
+    if (waits) SendContinue(connection);
   }
 
   // Nothing else is under way on the connection, so it fits into the socket's buffer; if it does
@@ -748,39 +536,14 @@ class Server : public HttpServer {
     connection->peer.certificate = connection->tls->Certificate();
   }
 
-  int OnBody(Connection* connection, std::string_view bytes) {
-    std::string& body = connection->request.body;
-    if (bytes.size() > connection->body_limit - body.size()) {
-      return RefuseLater(connection, 413,
-                         Format("The body has more than %zu bytes, which is the most that is "
-                                "taken here.",
-                                connection->body_limit));
-    }
-    if (buffered_bytes_ + bytes.size() > limits().buffered_bytes) {
-      RefuseLater(connection, 503,
-                  Format("All requests together have bodies of %zu bytes, as much as is taken at "
-                         "a time.",
-                         limits().buffered_bytes));
-      connection->refusal->headers.emplace_back("Retry-After", "1");
-      return -1;
-    }
-    buffered_bytes_ += bytes.size();
-    connection->counted_bytes += bytes.size();
-    body += bytes;
-    return 0;
-  }
-
   void Handle(Connection* connection) {
     ++requests_;
     connection->state = State::kAnswering;
     event_del(connection->timer.get());
-    const auto exchange = std::make_shared<HttpResponder::Exchange>();
-    exchange->connection = connection->id;
-    exchange->number = ++connection->exchange_number;
-    exchange->outbox = outbox_;
-    connection->exchange = exchange;
-    connection->is_head = connection->request.method == "HEAD";
-    handler_(std::move(connection->request), HttpResponder(exchange));
+    connection->keep_alive = connection->parser.keep_alive();
+    connection->is_head = connection->parser.is_head();
+    handler_(connection->parser.Take(),
+             outbox_.Expect(connection->id, ++connection->exchange_number, &connection->waiting));
   }
 
   // ---- Bytes out ----
@@ -798,7 +561,7 @@ class Server : public HttpServer {
     ++refused_requests_;
     connection->keep_alive = false;
     connection->pending.clear();
-    connection->is_head = connection->request.method == "HEAD";
+    connection->is_head = connection->parser.is_head();
     Answer(connection, std::move(answer));
   }
 
@@ -882,9 +645,7 @@ class Server : public HttpServer {
   }
 
   void BeginLinger(Connection* connection) {
-    buffered_bytes_ -= connection->counted_bytes;
-    connection->counted_bytes = 0;
-    connection->request = HttpRequest();
+    connection->parser.Drop();
     event_add(connection->readable.get(), nullptr);
     SetTimer(connection, kLingerNs);
   }
@@ -892,8 +653,9 @@ class Server : public HttpServer {
   std::vector<Listener> listeners_;
   HttpServerOptions options_;
   const HttpHandler handler_;
-  const std::shared_ptr<Outbox> outbox_;
-  http_parser_settings settings_ = {};
+  HttpOutbox outbox_;
+  const HttpRequestParser::Limits request_limits_;
+  HttpBodyMemory body_memory_;
   std::unique_ptr<event_base, DeleteBase> base_;
   Event wake_, accept_again_;
   std::vector<std::unique_ptr<Accepting>> accepting_;
@@ -901,7 +663,6 @@ class Server : public HttpServer {
   std::vector<std::unique_ptr<Connection>> graves_;
   std::array<char, kScratchBytes> scratch_;
   uint64_t last_id_ = 0;
-  size_t buffered_bytes_ = 0;
   bool draining_ = false;
   std::atomic<bool> stop_ = false, drain_ = false;
   std::atomic<int64_t> open_ = 0, accepted_ = 0, refused_connections_ = 0, requests_ = 0,
@@ -911,6 +672,19 @@ class Server : public HttpServer {
   bool is_drained_ = false;
   std::thread thread_;
 };
+
+Connection::Connection(Server* its_server)
+    : server(its_server), parser(server->request_limits_, &server->body_memory_, this) {}
+
+std::optional<HttpAnswer> Connection::OnHead(HttpRequest* head, size_t* body_bytes) {
+  return server->Admit(this, head, body_bytes);
+}
+
+void Connection::OnBody(bool waits) { server->BeginBody(this, waits); }
+
+HttpAnswer Connection::Refusal(int status, const std::string& sentence) const {
+  return server->Refusal(status, sentence);
+}
 
 }  // namespace
 

@@ -35,27 +35,9 @@
 #include "serve/access/listener.h"
 #include "serve/access/tls.h"
 #include "serve/http/http_message.h"
+#include "serve/http/http_responder.h"
 
 namespace atollserve {
-
-// The one answer to a request. Copies are the same; when the last one goes and nothing was sent,
-// the client gets 500. Any thread, also when the server has gone.
-class HttpResponder {
- public:
-  // The first answer counts.
-  void Send(HttpAnswer answer) const;
-  // The client has closed its connection: nobody will read the answer.
-  bool gone() const;
-  // `callback` is called once, on the server's thread, when the client goes before it has been
-  // answered, or at once if it has gone. It must not block; one for each request.
-  void OnGone(std::function<void()> callback) const;
-
-  struct Exchange;
-  explicit HttpResponder(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
-
- private:
-  std::shared_ptr<Exchange> exchange_;
-};
 
 // Called on the server's thread for each request; it must not block.
 using HttpHandler = std::function<void(HttpRequest request, HttpResponder responder)>;
