@@ -2,14 +2,13 @@
 #include "serve/oip/rest.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "serve/http/admission.h"
 #include "serve/inference/json_text.h"
-#include "serve/inference/model_files.h"
+#include "serve/oip/descriptions.h"
 #include "serve/oip/infer_body.h"
-#include "serve/oip/page_files.h"
+#include "serve/oip/page.h"
+#include "serve/oip/rest_target.h"
 
 namespace atollserve {
 namespace {
@@ -58,208 +57,12 @@ std::string ClientOf(const HttpPeer& peer) {
   return peer.address;
 }
 
-Json TensorJson(const TensorInfo& info) {
-  return {{"name", info.name}, {"datatype", DataTypeName(info.type)}, {"shape", info.shape}};
-}
-
-// All inputs and outputs have a first dimension of 1, which Triton's clients take for the batch.
-bool HasBatch(const ModelInfo& model) {
-  const auto has = [](const TensorInfo& info) {
-    return info.shape.size() >= 2 && info.shape[0] == 1;
-  };
-  return std::all_of(model.inputs.begin(), model.inputs.end(), has) &&
-         std::all_of(model.outputs.begin(), model.outputs.end(), has);
-}
-
-Json ConfigTensor(const TensorInfo& info, bool has_batch, bool is_input) {
-  const Shape dims(info.shape.begin() + (has_batch ? 1 : 0), info.shape.end());
-  const std::string type = DataTypeName(info.type);
-  Json json = {{"name", info.name}, {"data_type", "TYPE_" + type}, {"dims", dims}};
-  if (is_input) {
-    const bool picture = info.shape.size() == 4 && (info.shape[3] == 1 || info.shape[3] == 3);
-    json["format"] = picture ? "FORMAT_NHWC" : "FORMAT_NONE";
-  } else {
-    json["label_filename"] = "";
-  }
-  if (info.quantized()) {
-    json["quantization"] = {{"scale", info.quantization.scale},
-                            {"zero_point", info.quantization.zero_point}};
-  }
-  return json;
-}
-
-Json CountJson(const CountAndTime& sum) { return {{"count", sum.count}, {"ns", sum.ns}}; }
-
-Json StatisticsJson(const ModelStatistics& one) {
-  const Json none = CountJson({});
-  Json batches = Json::array();
-  if (one.execution_count > 0) {
-    batches.push_back({{"batch_size", 1},
-                       {"compute_input", CountJson(one.input)},
-                       {"compute_infer", CountJson(one.infer)},
-                       {"compute_output", CountJson(one.output)}});
-  }
-  return {{"name", one.name},
-          {"version", one.version},
-          {"last_inference", one.last_inference_ms},
-          {"inference_count", one.inference_count},
-          {"execution_count", one.execution_count},
-          {"inference_stats",
-           {{"success", CountJson(one.success)},
-            {"fail", CountJson(one.fail)},
-            {"queue", CountJson(one.queue)},
-            {"compute_input", CountJson(one.input)},
-            {"compute_infer", CountJson(one.infer)},
-            {"compute_output", CountJson(one.output)},
-            {"cache_hit", none},
-            {"cache_miss", none}}},
-          {"response_stats", Json::object()},
-          {"batch_stats", std::move(batches)},
-          {"memory_usage", Json::array()}};
-}
-
-struct PageFile {
-  std::string_view path;
-  const char* type;
-  std::string_view text;
-};
-constexpr std::array<PageFile, 4> kPageFiles = {{
-    {"/", "text/html; charset=utf-8", kIndexHtml},
-    {"/icon.svg", "image/svg+xml", kIconSvg},
-    {"/page.js", "text/javascript; charset=utf-8", kPageJs},
-    {"/style.css", "text/css; charset=utf-8", kStyleCss},
-}};
-
-const PageFile* FindPage(std::string_view path) {
-  for (const PageFile& file : kPageFiles) {
-    if (file.path == path) return &file;
-  }
-  return nullptr;
-}
-
 // "1" to "4294967295" as they are, more as that.
 uint32_t PriorityOf(uint64_t priority) {
   return static_cast<uint32_t>(std::min<uint64_t>(priority, UINT32_MAX - 1));
 }
 
 }  // namespace
-
-// What a path means.
-struct Rest::Target {
-  enum class Kind {
-    kUnknown,
-    kServer,
-    kLive,
-    kReady,
-    kModel,
-    kModelReady,
-    kInfer,
-    kConfig,
-    kStatistics,
-    kAllStatistics,
-    kIndex,
-    kLoad,
-    kUnload,
-    kMemoryStatus,
-    kMemoryRegister,
-    kMemoryUnregister,
-    kCudaMemory,
-    kCudaStatus,
-    kCudaUnregister,
-    kMetrics,
-    kState,
-    kPage,
-    kBadName,
-  };
-  Kind kind = Kind::kUnknown;
-  std::string model = {};
-  std::string version = {};
-  std::string region = {};
-
-  bool posts() const {
-    return kind == Kind::kInfer || kind == Kind::kIndex || kind == Kind::kLoad ||
-           kind == Kind::kUnload || kind == Kind::kMemoryRegister ||
-           kind == Kind::kMemoryUnregister || kind == Kind::kCudaUnregister;
-  }
-
-  // Split first, then decoded, so that no name has further parts.
-  static Target Of(const std::string& path) {
-    if (path == "/metrics") return {.kind = Kind::kMetrics};
-    if (path == "/state") return {.kind = Kind::kState};
-    if (FindPage(path) != nullptr) return {.kind = Kind::kPage};
-    std::vector<std::string> parts;
-    for (size_t from = 1; from <= path.size();) {
-      const size_t end = std::min(path.find('/', from), path.size());
-      const auto part = DecodePercent(std::string_view(path).substr(from, end - from));
-      if (!part) return {.kind = Kind::kBadName};
-      parts.push_back(*part);
-      if (parts.size() > 8) return {};
-      from = end + 1;
-    }
-    if (parts.size() > 1 && parts.back().empty()) parts.pop_back();  // "/v2/"
-    if (parts.empty() || parts[0] != "v2") return {};
-    const size_t count = parts.size();
-    const auto is = [&](size_t index, const char* text) {
-      return index < count && parts[index] == text;
-    };
-    if (count == 1) return {.kind = Kind::kServer};
-    if (is(1, "health") && count == 3) {
-      if (is(2, "live")) return {.kind = Kind::kLive};
-      if (is(2, "ready")) return {.kind = Kind::kReady};
-    }
-    if (is(1, "models") && is(2, "stats") && count == 3) return {.kind = Kind::kAllStatistics};
-    if (is(1, "models") && count >= 3) {
-      Target target = {.model = parts[2]};
-      if (!IsModelName(target.model)) return {.kind = Kind::kBadName};
-      size_t next = 3;
-      if (is(3, "versions") && count >= 5) {
-        target.version = parts[4];
-        if (!ParseVersion(target.version)) return {.kind = Kind::kBadName};
-        next = 5;
-      }
-      if (next == count) {
-        target.kind = Kind::kModel;
-      } else if (next + 1 == count) {
-        target.kind = is(next, "infer")    ? Kind::kInfer
-                      : is(next, "ready")  ? Kind::kModelReady
-                      : is(next, "config") ? Kind::kConfig
-                      : is(next, "stats")  ? Kind::kStatistics
-                                           : Kind::kUnknown;
-      }
-      return target;
-    }
-    if (is(1, "repository")) {
-      if (is(2, "index") && count == 3) return {.kind = Kind::kIndex};
-      if (is(2, "models") && count == 5) {
-        if (!IsModelName(parts[3])) return {.kind = Kind::kBadName};
-        if (is(4, "load")) return {.kind = Kind::kLoad, .model = parts[3]};
-        if (is(4, "unload")) return {.kind = Kind::kUnload, .model = parts[3]};
-      }
-    }
-    if (is(1, "systemsharedmemory")) {
-      Target target;
-      size_t next = 2;
-      if (is(2, "region") && count >= 4) {
-        target.region = parts[3];
-        next = 4;
-      }
-      if (next + 1 == count) {
-        const bool named = !target.region.empty();
-        target.kind = is(next, "status")              ? Kind::kMemoryStatus
-                      : is(next, "register") && named ? Kind::kMemoryRegister
-                      : is(next, "unregister")        ? Kind::kMemoryUnregister
-                                                      : Kind::kUnknown;
-      }
-      return target;
-    }
-    if (is(1, "cudasharedmemory") && count > 2) {
-      return {.kind = parts.back() == "status"       ? Kind::kCudaStatus
-                      : parts.back() == "unregister" ? Kind::kCudaUnregister
-                                                     : Kind::kCudaMemory};
-    }
-    return {};
-  }
-};
 
 Rest::Rest(InferenceServer* inference, RestOptions options)
     : inference_(inference), options_(std::move(options)), parser_(256), loader_(16) {}
@@ -296,7 +99,7 @@ HttpServerOptions Rest::ServerOptions(HttpLimits limits, std::shared_ptr<const T
 }
 
 std::optional<HttpAnswer> Rest::Admit(const HttpRequest& head, size_t* body_bytes) const {
-  const Target target = Target::Of(head.path);
+  const RestTarget target = RestTarget::Of(head.path);
   const auto answer_of = [](HttpRefusal refusal) {
     HttpAnswer answer = Error(refusal.status, refusal.sentence);
     answer.headers = std::move(refusal.headers);
@@ -306,22 +109,23 @@ std::optional<HttpAnswer> Rest::Admit(const HttpRequest& head, size_t* body_byte
     return answer_of(*std::move(refusal));
   }
   // The page has nothing on it but what it asks for then, and probes ask without tokens.
-  const bool is_open = target.kind == Target::Kind::kPage || target.kind == Target::Kind::kLive ||
-                       target.kind == Target::Kind::kReady;
+  const bool is_open = target.kind == RestTarget::Kind::kPage ||
+                       target.kind == RestTarget::Kind::kLive ||
+                       target.kind == RestTarget::Kind::kReady;
   if (!is_open) {
     if (auto refusal = RefuseStranger(head, options_.access)) {
       return answer_of(*std::move(refusal));
     }
   }
-  *body_bytes = target.kind == Target::Kind::kInfer  ? options_.body_bytes
-                : target.kind == Target::Kind::kLoad ? options_.model_bytes / 3 * 4 + kShortBody
-                                                     : kShortBody;
+  *body_bytes = target.kind == RestTarget::Kind::kInfer  ? options_.body_bytes
+                : target.kind == RestTarget::Kind::kLoad ? options_.model_bytes / 3 * 4 + kShortBody
+                                                         : kShortBody;
   return std::nullopt;
 }
 
 void Rest::Handle(HttpRequest request, const HttpResponder& responder) {
-  const Target target = Target::Of(request.path);
-  using Kind = Target::Kind;
+  const RestTarget target = RestTarget::Of(request.path);
+  using Kind = RestTarget::Kind;
   const bool reads = request.method == "GET" || request.method == "HEAD";
   if (target.kind == Kind::kUnknown) {
     return responder.Send(Error(404, "there is nothing at this path"));
@@ -346,8 +150,8 @@ void Rest::Handle(HttpRequest request, const HttpResponder& responder) {
   responder.Send(Answer(target, &request));
 }
 
-HttpAnswer Rest::Answer(const Target& target, HttpRequest* request) {
-  using Kind = Target::Kind;
+HttpAnswer Rest::Answer(const RestTarget& target, HttpRequest* request) {
+  using Kind = RestTarget::Kind;
   switch (target.kind) {
     case Kind::kServer: {
       Json extensions = {"binary_tensor_data", "classification",  "model_configuration",
@@ -365,8 +169,10 @@ HttpAnswer Rest::Answer(const Target& target, HttpRequest* request) {
       answer.headers.emplace_back("Retry-After", "1");
       return answer;
     }
-    case Kind::kModel:
-      return Metadata(target);
+    case Kind::kModel: {
+      const auto model = inference_->Info(target.model, target.version);
+      return model.ok() ? Text(DescribeModel(**model)) : ErrorOf(model.status());
+    }
     case Kind::kModelReady: {
       if (inference_->ModelReady(target.model, target.version)) {
         return Text(Json{{"name", target.model}, {"ready", true}});
@@ -375,11 +181,15 @@ HttpAnswer Rest::Answer(const Target& target, HttpRequest* request) {
       answer.status = 400;
       return answer;
     }
-    case Kind::kConfig:
-      return Config(target);
+    case Kind::kConfig: {
+      const auto model = inference_->Info(target.model, target.version);
+      return model.ok() ? Text(DescribeConfiguration(**model)) : ErrorOf(model.status());
+    }
     case Kind::kStatistics:
-    case Kind::kAllStatistics:
-      return Statistics(target);
+    case Kind::kAllStatistics: {
+      const auto all = inference_->Statistics(target.model, target.version);
+      return all.ok() ? Text(DescribeStatistics(*all)) : ErrorOf(all.status());
+    }
     case Kind::kIndex:
       return Index(*request);
     case Kind::kUnload:
@@ -399,7 +209,7 @@ HttpAnswer Rest::Answer(const Target& target, HttpRequest* request) {
               .body = PrometheusText(*inference_),
               .headers = {}};
     case Kind::kState:
-      return State();
+      return Text(DescribeState(*inference_, options_.name));
     case Kind::kPage: {
       const PageFile* const file = FindPage(request->path);
       return {.status = 200,
@@ -423,7 +233,7 @@ HttpAnswer Rest::Answer(const Target& target, HttpRequest* request) {
 
 // ---- Inference ----
 
-void Rest::Infer(const Target& target, HttpRequest request, const HttpResponder& responder) {
+void Rest::Infer(const RestTarget& target, HttpRequest request, const HttpResponder& responder) {
   const MonotonicTime came = std::chrono::steady_clock::now();
   const auto body = std::make_shared<const std::string>(std::move(request.body));
   request.body.clear();
@@ -491,7 +301,7 @@ HttpAnswer Rest::Outcome(const InferBody& body, const ModelInfo& model,
   return answer;
 }
 
-void Rest::InferParsed(const Target& target, const HttpRequest& request,
+void Rest::InferParsed(const RestTarget& target, const HttpRequest& request,
                        const std::shared_ptr<const std::string>& body, MonotonicTime came,
                        const HttpResponder& responder) {
   if (responder.gone()) return;
@@ -550,62 +360,6 @@ void Rest::InferParsed(const Target& target, const HttpRequest& request,
 
 // ---- Models ----
 
-HttpAnswer Rest::Metadata(const Target& target) const {
-  const auto model = inference_->Info(target.model, target.version);
-  if (!model.ok()) return ErrorOf(model.status());
-  Json inputs = Json::array(), outputs = Json::array();
-  for (const TensorInfo& info : (*model)->inputs) inputs.push_back(TensorJson(info));
-  for (const TensorInfo& info : (*model)->outputs) outputs.push_back(TensorJson(info));
-  Json metadata = {{"name", (*model)->name},
-                   {"versions", (*model)->versions},
-                   {"platform", "tflite"},
-                   {"inputs", std::move(inputs)},
-                   {"outputs", std::move(outputs)}};
-  for (const auto& [name, value] : (*model)->properties) metadata["properties"][name] = value;
-  return Text(metadata);
-}
-
-HttpAnswer Rest::Config(const Target& target) const {
-  const auto found = inference_->Info(target.model, target.version);
-  if (!found.ok()) return ErrorOf(found.status());
-  const ModelInfo& model = **found;
-  Json config = Json::object();
-  if (!model.config.empty()) {
-    auto given = ParseJson(model.config);
-    if (given.ok() && given->is_object()) config = *std::move(given);
-  }
-  if (!config.contains("version_policy")) {
-    config["version_policy"] = {{"latest", {{"num_versions", 1}}}};
-  }
-  // What is so, whatever a file says.
-  const bool has_batch = HasBatch(model);
-  config["name"] = model.name;
-  config["platform"] = "tflite";
-  config["backend"] = "atoll";
-  config["default_model_filename"] = "model.tflite";
-  config["max_batch_size"] = has_batch ? 1 : 0;
-  config["input"] = Json::array();
-  config["output"] = Json::array();
-  for (const TensorInfo& info : model.inputs) {
-    config["input"].push_back(ConfigTensor(info, has_batch, /*is_input=*/true));
-  }
-  for (const TensorInfo& info : model.outputs) {
-    config["output"].push_back(ConfigTensor(info, has_batch, /*is_input=*/false));
-    if (!model.labels.empty()) config["output"].back()["label_filename"] = "labels.txt";
-  }
-  config["instance_group"] = {
-      {{"name", model.name + "_0"}, {"kind", "KIND_CPU"}, {"count", model.instances}}};
-  return Text(config);
-}
-
-HttpAnswer Rest::Statistics(const Target& target) const {
-  const auto all = inference_->Statistics(target.model, target.version);
-  if (!all.ok()) return ErrorOf(all.status());
-  Json list = Json::array();
-  for (const ModelStatistics& one : *all) list.push_back(StatisticsJson(one));
-  return Text(Json{{"model_stats", std::move(list)}});
-}
-
 HttpAnswer Rest::Index(const HttpRequest& request) const {
   bool ready_only = false;
   if (!request.body.empty()) {
@@ -617,18 +371,10 @@ HttpAnswer Rest::Index(const HttpRequest& request) const {
     }
     ready_only = ready != nullptr && ready->get<bool>();
   }
-  Json list = Json::array();
-  for (const ModelEntry& entry : inference_->Index()) {
-    if (ready_only && entry.state != ModelState::kReady) continue;
-    Json one = {
-        {"name", entry.name}, {"state", ModelStateName(entry.state)}, {"reason", entry.reason}};
-    if (!entry.version.empty()) one["version"] = entry.version;
-    list.push_back(std::move(one));
-  }
-  return Text(list);
+  return Text(DescribeIndex(inference_->Index(), ready_only));
 }
 
-HttpAnswer Rest::Load(const Target& target, const HttpRequest& request) {
+HttpAnswer Rest::Load(const RestTarget& target, const HttpRequest& request) {
   ModelUpload upload;
   if (!request.body.empty()) {
     auto json = ParseJson(request.body);
@@ -661,8 +407,8 @@ HttpAnswer Rest::Load(const Target& target, const HttpRequest& request) {
 
 // ---- Shared memory ----
 
-HttpAnswer Rest::Memory(const Target& target, const HttpRequest& request) {
-  using Kind = Target::Kind;
+HttpAnswer Rest::Memory(const RestTarget& target, const HttpRequest& request) {
+  using Kind = RestTarget::Kind;
   if (!options_.allow_shared_memory || !request.peer.local) {
     return Error(403,
                  "shared memory is for clients on this computer, of a server that was started with "
@@ -704,76 +450,6 @@ HttpAnswer Rest::Memory(const Target& target, const HttpRequest& request) {
   // A name that is taken is the client's mistake.
   if (status.code() == StatusCode::kDeviceBusy) return Error(400, status.message());
   return AnswerOf(status);
-}
-
-// ---- For the page ----
-
-HttpAnswer Rest::State() const {
-  Json models = Json::array();
-  const auto statistics = inference_->Statistics("", "");
-  for (const ModelEntry& entry : inference_->Index()) {
-    Json one = {{"name", entry.name},
-                {"version", entry.version},
-                {"state", ModelStateName(entry.state)},
-                {"reason", entry.reason}};
-    const auto info = inference_->Info(entry.name, entry.version);
-    if (entry.state == ModelState::kReady && info.ok()) {
-      one["nodes"] = (*info)->nodes;
-      one["device_nodes"] = (*info)->device_nodes;
-      one["instances"] = (*info)->instances;
-      one["labels"] = !(*info)->labels.empty();
-      one["substitute"] = (*info)->substitute;
-      Json inputs = Json::array(), outputs = Json::array();
-      for (const TensorInfo& tensor : (*info)->inputs) {
-        Json input = TensorJson(tensor);
-        input["scale"] = tensor.quantization.scale;
-        input["zero_point"] = tensor.quantization.zero_point;
-        inputs.push_back(std::move(input));
-      }
-      for (const TensorInfo& tensor : (*info)->outputs) outputs.push_back(TensorJson(tensor));
-      one["inputs"] = std::move(inputs);
-      one["outputs"] = std::move(outputs);
-    }
-    if (statistics.ok()) {
-      for (const ModelStatistics& sums : *statistics) {
-        if (sums.name != entry.name || sums.version != entry.version) continue;
-        one["waiting"] = sums.waiting;
-        one["running"] = sums.running;
-        one["success"] = sums.success.count;
-        one["fail"] = sums.fail.count;
-        one["refused"] = sums.refused;
-        one["average_us"] =
-            sums.success.count == 0 ? 0 : sums.success.ns / sums.success.count / 1000;
-        one["queue_us"] = sums.queue.count == 0 ? 0 : sums.queue.ns / sums.queue.count / 1000;
-      }
-    }
-    models.push_back(std::move(one));
-  }
-  Json active = Json::array();
-  for (const ActiveRequest& request : inference_->Active()) {
-    active.push_back({{"model", request.model},
-                      {"version", request.version},
-                      {"client", request.client},
-                      {"priority", request.priority},
-                      {"running", request.running},
-                      {"since_us", request.since_ns / 1000}});
-  }
-  const AtollDeviceInfo device = inference_->device();
-  const AtollDeviceHealth health = inference_->device_health();
-  const auto text = [](const char* string) { return string == nullptr ? "" : string; };
-  return Text(Json{{"name", options_.name},
-                   {"version", AtollVersion()},
-                   {"ready", inference_->ready()},
-                   {"device",
-                    {{"name", text(device.name)},
-                     {"description", text(device.description)},
-                     {"note", text(device.note)},
-                     {"emulated", inference_->device_emulated()},
-                     {"failures", health.failures},
-                     {"fallbacks", health.fallbacks},
-                     {"losses", health.losses}}},
-                   {"models", std::move(models)},
-                   {"active", std::move(active)}});
 }
 
 }  // namespace atollserve

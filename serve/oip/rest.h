@@ -29,6 +29,7 @@
 namespace atollserve {
 
 struct InferBody;
+struct RestTarget;
 
 struct RestOptions {
   std::string name = "atoll";  // of the server, in its metadata
@@ -55,12 +56,11 @@ class Rest {
   static HttpAnswer Error(int status, const std::string& sentence);
 
  private:
-  struct Target;
   void Handle(HttpRequest request, const HttpResponder& responder);
   std::optional<HttpAnswer> Admit(const HttpRequest& head, size_t* body_bytes) const;
-  HttpAnswer Answer(const Target& target, HttpRequest* request);
-  void Infer(const Target& target, HttpRequest request, const HttpResponder& responder);
-  void InferParsed(const Target& target, const HttpRequest& request,
+  HttpAnswer Answer(const RestTarget& target, HttpRequest* request);
+  void Infer(const RestTarget& target, HttpRequest request, const HttpResponder& responder);
+  void InferParsed(const RestTarget& target, const HttpRequest& request,
                    const std::shared_ptr<const std::string>& body, MonotonicTime came,
                    const HttpResponder& responder);
   // Puts what lies in shared memory into the inputs. kPermissionDenied: a tensor lies there and the
@@ -68,13 +68,9 @@ class Rest {
   atollrt::Status ReadRegions(const ModelInfo& model, InferBody* body, bool may_share) const;
   // What the client gets, outputs in shared memory written there.
   HttpAnswer Outcome(const InferBody& body, const ModelInfo& model, const InferOutcome& outcome);
-  HttpAnswer Metadata(const Target& target) const;
-  HttpAnswer Config(const Target& target) const;
-  HttpAnswer Statistics(const Target& target) const;
   HttpAnswer Index(const HttpRequest& request) const;
-  HttpAnswer Load(const Target& target, const HttpRequest& request);
-  HttpAnswer Memory(const Target& target, const HttpRequest& request);
-  HttpAnswer State() const;
+  HttpAnswer Load(const RestTarget& target, const HttpRequest& request);
+  HttpAnswer Memory(const RestTarget& target, const HttpRequest& request);
 
   InferenceServer* const inference_;
   const RestOptions options_;
