@@ -104,24 +104,26 @@ int HttpRequestParser::OnUrl(std::string_view text) {
 }
 
 int HttpRequestParser::OnHeaderName(std::string_view text) {
-  if (const int refused = CountHead(text.size() + 4); refused != 0) return refused;
-  if (head_done_) return 0;
   HttpHeaders& headers = request_.headers;
-  if (in_value_ || headers.empty()) {
+  const bool is_new = in_value_ || headers.empty();
+  in_value_ = false;
+  // With ": " and the end of its line, which come once, in however many pieces its name does.
+  if (const int refused = CountHead(text.size() + (is_new ? 4 : 0)); refused != 0) return refused;
+  if (head_done_) return 0;
+  if (is_new) {
     if (headers.size() >= kHeaders) {
       return Refuse(431, Format("A request has at most %zu headers.", kHeaders));
     }
     headers.emplace_back();
   }
-  in_value_ = false;
   for (const char c : text) headers.back().first += LowerOf(c);
   return 0;
 }
 
 int HttpRequestParser::OnHeaderValue(std::string_view text) {
   if (const int refused = CountHead(text.size()); refused != 0) return refused;
-  if (head_done_) return 0;
   in_value_ = true;
+  if (head_done_) return 0;
   request_.headers.back().second += text;
   return 0;
 }

@@ -92,7 +92,7 @@ class HttpRequestParser {
   http_parser parser_ = {};
   HttpRequest request_;
   size_t head_bytes_ = 0;
-  bool in_value_ = false;   // of the last header
+  bool in_value_ = false;   // of the last header, or trailer
   bool head_done_ = false;  // what follows are trailers
   size_t body_limit_ = 0;
   size_t counted_bytes_ = 0;  // of the body, in memory_

@@ -34,7 +34,7 @@ struct TestClient : HttpRequestParser::Client {
   bool has_to_continue = false;
 };
 
-constexpr HttpRequestParser::Limits kLimits = {.head_bytes = 1000, .body_bytes = 100};
+constexpr HttpRequestParser::Limits kLimits = {.head_bytes = 150, .body_bytes = 100};
 constexpr std::string_view kPost =
     "POST /a/b?c=d HTTP/1.1\r\nHost: x\r\nAccept: one\r\nExpect: 100-continue\r\nACCEPT: two\r\n"
     "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\nTrailer: t\r\n\r\n";
