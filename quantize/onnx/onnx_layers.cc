@@ -7,6 +7,7 @@
 
 #include "quantize/onnx/onnx_operators.h"
 #include "quantize/onnx/onnx_window.h"
+#include "runtime/shapes/shape_inference.h"
 
 namespace atollrt {
 namespace {

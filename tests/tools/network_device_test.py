@@ -456,11 +456,12 @@ class Found(NetworkTest):
                 done = subprocess.run([*{COMMAND!r}, "run", {str(FASHION_MODEL)!r}, *arguments],
                                       capture_output=True, text=True)
                 return done.stdout + done.stderr
-            def listed(wanted):
+            def listed(*wanted, gone=()):
                 deadline = time.monotonic() + 60
                 while time.monotonic() < deadline:
                     said = run("--device", "grpc://")
-                    if said.count("grpc://127.0.0.1:") == wanted: return said
+                    if (all("grpc://127.0.0.1:%d" % port in said for port in wanted) and
+                            not any(":%d" % port in said for port in gone)): return said
                 raise AssertionError(said)
             print(run("--device", "grpc://"))
             hosts = []
@@ -470,11 +471,11 @@ class Found(NetworkTest):
                      "127.0.0.1:0", "--grpc", "0.0.0.0:%d" % port, *words],
                     stdout=subprocess.PIPE, text=True))
                 while "Ctrl-C" not in hosts[-1].stdout.readline(): pass
-            print(listed(2))
+            print(listed(8101, 8102))
             print(run("--device", "grpc://127.0.0.1:8101,grpc://127.0.0.1:8102", "--seed", "1"))
             hosts[0].terminate()
             hosts[0].wait()
-            print(listed(1))
+            print(listed(8102, gone=(8101,)))
             """)
         lines = said.split("\n")
         self.assertIn("no computer of this network announces a device", lines[0])
