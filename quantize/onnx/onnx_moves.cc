@@ -7,6 +7,25 @@
 #include "quantize/onnx/onnx_operators.h"
 
 namespace atollrt {
+
+Result<OnnxValue> PickAlong(OnnxNodeImport& n, const OnnxValue& x, int32_t axis,
+                            const std::vector<int64_t>& positions, Dims dims) {
+  int64_t outer = 1;
+  int64_t inner = 1;
+  for (int32_t i = 0; i < axis; ++i) outer *= x.dims[i];
+  for (size_t i = axis + 1; i < x.rank(); ++i) inner *= x.dims[i];
+  const int64_t count = static_cast<int64_t>(positions.size());
+  ATOLL_RETURN_IF_ERROR(n.b.Charge(DimsCount({outer, inner, count}), sizeof(int64_t)));
+  std::vector<int64_t> indices;
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const int64_t position : positions) {
+      for (int64_t i = 0; i < inner; ++i)
+        indices.push_back((o * x.dims[axis] + position) * inner + i);
+    }
+  }
+  return n.b.Pick(x, std::move(dims), indices);
+}
+
 namespace {
 
 Status ImportIdentity(OnnxNodeImport& n) {
@@ -140,25 +159,6 @@ Status ImportSize(OnnxNodeImport& n) {
   ATOLL_ASSIGN_OR_RETURN(const OnnxValue* x, n.Input(0));
   ATOLL_ASSIGN_OR_RETURN(OnnxValue result, n.b.Integers({}, {DimsCount(x->dims)}));
   return n.Set(std::move(result));
-}
-
-// A constant's elements, by a list of positions along one axis.
-Result<OnnxValue> PickAlong(OnnxNodeImport& n, const OnnxValue& x, int32_t axis,
-                            const std::vector<int64_t>& positions, Dims dims) {
-  int64_t outer = 1;
-  int64_t inner = 1;
-  for (int32_t i = 0; i < axis; ++i) outer *= x.dims[i];
-  for (size_t i = axis + 1; i < x.rank(); ++i) inner *= x.dims[i];
-  const int64_t count = static_cast<int64_t>(positions.size());
-  ATOLL_RETURN_IF_ERROR(n.b.Charge(DimsCount({outer, inner, count}), sizeof(int64_t)));
-  std::vector<int64_t> indices;
-  for (int64_t o = 0; o < outer; ++o) {
-    for (const int64_t position : positions) {
-      for (int64_t i = 0; i < inner; ++i)
-        indices.push_back((o * x.dims[axis] + position) * inner + i);
-    }
-  }
-  return n.b.Pick(x, std::move(dims), indices);
 }
 
 Status ImportGather(OnnxNodeImport& n) {

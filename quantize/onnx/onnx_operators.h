@@ -68,6 +68,10 @@ class OnnxNodeImport {
   const Uses& uses_;
 };
 
+// A constant's elements, by a list of positions along one axis; `dims` are those of the result.
+Result<OnnxValue> PickAlong(OnnxNodeImport& n, const OnnxValue& x, int32_t axis,
+                            const std::vector<int64_t>& positions, Dims dims);
+
 // `axis` in [-rank, rank) as [0, rank).
 Result<int32_t> OnnxAxis(int64_t axis, size_t rank);
 // Where a value's axis is stored.
