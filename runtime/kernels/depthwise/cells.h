@@ -4,11 +4,14 @@
 // which say how cells are multiplied. A Vector of a cell has all taps of kLanes channels.
 //
 // `Products` is a class with
-//   kPixels                  output pixels at a time
-//   kVectors                 Vectors of channels at a time; four of them, of some pixels, make
-//   bytes kSums                    vectors of sums per Vector of channels Load(from) a Vector of a
-//   cell or of weights Start(bias, sums)        the sums before the first product Add(sums, cell,
-//   weight)  adds the products of a Vector Total(sums)              one sum per channel
+//   kPixels    output pixels at a time
+//   kVectors   Vectors of channels at a time; four of them, of some pixels, make bytes
+//   kSums      vectors of sums per Vector of channels
+//
+//   Load(from)                a Vector of a cell or of weights
+//   Start(bias, sums)         the sums before the first product
+//   Add(sums, cell, weight)   adds the products of a Vector
+//   Total(sums)               one sum per channel
 #pragma once
 
 #include "runtime/kernels/depthwise/depthwise_kernel.h"

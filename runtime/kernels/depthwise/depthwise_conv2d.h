@@ -50,7 +50,7 @@ class DepthwiseConv2D {
     int32_t first_block;
     int32_t blocks;
   };
-  // One cell of weights: those of a tap group, or a part of them (byte_parts.h).
+  // One cell of weights: those of a tap group, or a part of them (packed_weights.h).
   struct Cell {
     int32_t group;
     int32_t part;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loops over neighbouring elements, which compilers turn into vector code by themselves: their one
-// source (loops.inc and what it includes) is compiled once per instruction set, and a RowLoops
+// source (row_loops.inc and what it includes) is compiled once per instruction set, and a RowLoops
 // holds what came out. All levels give the same bytes, floats included: nothing is contracted,
 // reassociated or approximated.
 //
