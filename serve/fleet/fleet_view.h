@@ -13,13 +13,13 @@
 
 namespace atollserve {
 
-// In a second.
+// Of a worker, in a second, from its counts (records.h).
 struct WorkerRates {
-  double answered = 0;
-  double busy = 0;
-  double late = 0;
-  double failed = 0;  // frames, and jobs
-  double jobs = 0;    // done
+  double answered = 0;  // frames with a result
+  double busy = 0;      // frames refused at once, for want of a place
+  double late = 0;      // frames whose budget was spent
+  double failed = 0;    // frames and jobs
+  double jobs = 0;      // done
 };
 
 class FleetView {
