@@ -38,8 +38,15 @@ struct Noise {
 };
 
 // What enters the SOFTMAX or LOGISTIC that ends the graph at `output`, behind which little is left
-// to compare; else the output.
-int32_t LogitsOf(const Graph& graph, const std::vector<int32_t>& producers, int32_t output) {
+// to compare; else the output. Of boxes that were chosen from many, whose order may differ, that of
+// all.
+void AddLogits(const Graph& graph, const std::vector<int32_t>& producers, int32_t output,
+               std::vector<int32_t>* logits) {
+  const auto add = [logits](int32_t tensor) {
+    if (std::find(logits->begin(), logits->end(), tensor) == logits->end()) {
+      logits->push_back(tensor);
+    }
+  };
   int32_t tensor = output;
   while (producers[tensor] >= 0) {
     const Node& node = graph.nodes[producers[tensor]];
@@ -47,17 +54,22 @@ int32_t LogitsOf(const Graph& graph, const std::vector<int32_t>& producers, int3
       case OpType::kSOFTMAX:
       case OpType::kLOGISTIC:
       case OpType::kLOG_SOFTMAX:
-        return node.inputs[0];
+        return add(node.inputs[0]);
       case OpType::kRESHAPE:
       case OpType::kSQUEEZE:
       case OpType::kEXPAND_DIMS:
         tensor = node.inputs[0];
         break;
+      case OpType::kCUSTOM:
+        if (!std::holds_alternative<DetectionOptions>(node.options)) return add(output);
+        AddLogits(graph, producers, node.inputs[0], logits);
+        AddLogits(graph, producers, node.inputs[1], logits);
+        return;
       default:
-        return output;
+        return add(output);
     }
   }
-  return output;
+  add(output);
 }
 
 // What a concatenation that ends in an output consists of.
@@ -121,7 +133,7 @@ class Measurer {
     for (const int32_t output : graph.outputs) {
       if (graph.tensors[output].type != DataType::kFloat32) continue;
       outputs_.push_back(output);
-      logits_.push_back(LogitsOf(graph, producers, output));
+      AddLogits(graph, producers, output, &logits_);
     }
     FindParts(report);
     return Status();
@@ -138,10 +150,8 @@ class Measurer {
     ATOLL_RETURN_IF_ERROR(floats_->Invoke());
     ATOLL_RETURN_IF_ERROR(problem_);
     Noise sample_noise;
-    for (size_t k = 0; k < outputs_.size(); ++k) {
-      output_noise_.Add(noise_[outputs_[k]]);
-      sample_noise.Add(noise_[logits_[k]]);
-    }
+    for (const int32_t output : outputs_) output_noise_.Add(noise_[output]);
+    for (const int32_t logits : logits_) sample_noise.Add(noise_[logits]);
     logits_noise_.Add(sample_noise);
     report->worst.push_back({report->samples, sample_noise.Decibels()});
     ++report->samples;

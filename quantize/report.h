@@ -63,8 +63,10 @@ struct QuantizeReport {
   std::vector<std::pair<std::string, std::string>> options;  // what was asked for, by name
   std::vector<std::string> choices;  // what a search decided, one sentence each
   double output_sqnr_db = kNoSqnr;
-  double logits_sqnr_db = kNoSqnr;  // of what enters the last SOFTMAX or LOGISTIC, else the outputs
-  std::vector<Sample> worst;        // by the logits, the worst first; at most 8
+  // Of what enters the last SOFTMAX or LOGISTIC, of detections before suppression, else the
+  // outputs.
+  double logits_sqnr_db = kNoSqnr;
+  std::vector<Sample> worst;  // by the logits, the worst first; at most 8
 };
 
 // As JSON, for programs: {model, bytes_before, bytes_after, inputs: [{name, range, scale,

@@ -19,8 +19,12 @@ Result<Shapes> InferNode(const Graph& graph, const Node& node) {
     return Infer(graph, node);
 #include "runtime/graph/operators.inc"
     default:
-      return InternalError("%s has no shape rule", node.op_name().c_str());
+      break;
   }
+#define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
+  if (node.type == OpType::kCUSTOM && node.custom_name == (name)) return Infer(graph, node);
+#include "runtime/graph/operators.inc"
+  return InternalError("%s has no shape rule", node.op_name().c_str());
 }
 
 // The strides of a row-major array.
@@ -235,6 +239,11 @@ Result<std::vector<int32_t>> OnnxGraphBuilder::EmitMany(OpType type, std::vector
   node.type = type;
   node.inputs = std::move(inputs);
   node.options = std::move(options);
+  return EmitNode(std::move(node), outputs, output_type);
+}
+
+Result<std::vector<int32_t>> OnnxGraphBuilder::EmitNode(Node node, size_t outputs,
+                                                        DataType output_type) {
   for (size_t i = 0; i < outputs; ++i) node.outputs.push_back(AddTensor(output_type, {}));
   const std::vector<int32_t> results = node.outputs;
   ATOLL_ASSIGN_OR_RETURN(const Shapes shapes, InferNode(graph_, node));

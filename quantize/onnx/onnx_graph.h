@@ -83,6 +83,8 @@ class OnnxGraphBuilder {
                             DataType output_type);
   Result<std::vector<int32_t>> EmitMany(OpType type, std::vector<int32_t> inputs, size_t outputs,
                                         OpOptions options, DataType output_type);
+  // `node` has no outputs yet.
+  Result<std::vector<int32_t>> EmitNode(Node node, size_t outputs, DataType output_type);
   // RESHAPE, unless the shape is the same; one after another becomes one.
   Result<int32_t> EmitReshape(int32_t tensor, const Shape& shape);
   // Stored axis i of the result is axis order[i] of `tensor`; a RESHAPE if only ones move.

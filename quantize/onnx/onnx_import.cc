@@ -235,16 +235,18 @@ class Importer {
   }
 
   Status ImportNode(const OnnxNode& node) {
-    if (!node.domain.empty() && node.domain != "ai.onnx") {
+    const bool is_tflite = node.domain == "tflite";
+    if (!node.domain.empty() && node.domain != "ai.onnx" && !is_tflite) {
       return Unsupported("its domain '%s' is not ONNX's own; export without custom operators",
                          std::string(node.domain.substr(0, 80)).c_str());
     }
     const auto found = Operators().find(node.op_type);
-    if (found == Operators().end()) {
+    if (found == Operators().end() && !is_tflite) {
       return Unsupported("this operator cannot be imported: %s", Advice(node.op_type));
     }
     if (node.outputs.empty() || node.outputs[0].empty()) return CorruptModel("it has no output");
     OnnxNodeImport import(node, model_.opset, &builder_, &values_, &uses_);
+    if (is_tflite) return ImportTfliteOperator(import);
     return found->second(import);
   }
 
@@ -435,6 +437,12 @@ Status OnnxNodeImport::SetAt(size_t position, OnnxValue value) {
     const auto found = values_.find(node.inputs[i]);
     if (found == values_.end() || found->second.is_constant()) continue;
     if (found->second.tensor == value.tensor && !OnlyReader(i)) value.shared = true;
+  }
+  // What users see in reports. Inputs keep their names; of several the last one is what the tensor
+  // holds in the end, as that of an activation which became part of another node.
+  const std::vector<int32_t>& ends = b.graph().inputs;
+  if (!value.is_constant() && std::find(ends.begin(), ends.end(), value.tensor) == ends.end()) {
+    b.graph().tensors[static_cast<size_t>(value.tensor)].name = node.outputs[position];
   }
   if (!values_.emplace(node.outputs[position], std::move(value)).second) {
     return CorruptModel("output '%s' exists already",

@@ -94,6 +94,9 @@ std::vector<OnnxOperatorEntry> OnnxMoveOperators();
 std::vector<OnnxOperatorEntry> OnnxValueOperators();
 std::vector<OnnxOperatorEntry> OnnxResizeOperators();
 
+// A node of the domain "tflite".
+Status ImportTfliteOperator(OnnxNodeImport& n);
+
 // Puts an activation into the node that computes input `position`, if nothing else reads that and
 // it has none yet.
 bool FuseActivation(OnnxNodeImport& n, Activation activation);

@@ -93,9 +93,7 @@ Status ReadField(const std::vector<FlexbufferEntry>& stored,
 }
 
 template <typename Options>
-Status ReadInto(Node* node) {
-  ATOLL_ASSIGN_OR_RETURN(const std::vector<FlexbufferEntry> stored,
-                         ReadFlexbufferMap(node->custom_options));
+Status ReadInto(const std::vector<FlexbufferEntry>& stored, Node* node) {
   Options options;
   Status status;
   const auto read = [&](const auto& field) {
@@ -129,11 +127,22 @@ std::vector<uint8_t> Encode(const Options& options) {
 
 }  // namespace
 
-Status ReadCustomOptions(Node* node) {
+Status SetCustomOptions(const std::vector<FlexbufferEntry>& entries, Node* node) {
 #define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
-  if (node->custom_name == (name)) return ReadInto<Options>(node);
+  if (node->custom_name == (name)) return ReadInto<Options>(entries, node);
 #include "runtime/graph/operators.inc"
   return Status();
+}
+
+Status ReadCustomOptions(Node* node) {
+  bool known = false;
+#define ATOLL_CUSTOM_OP(name, types, Infer, Prepare, Options) \
+  known = known || node->custom_name == (name);
+#include "runtime/graph/operators.inc"
+  if (!known) return Status();
+  ATOLL_ASSIGN_OR_RETURN(const std::vector<FlexbufferEntry> stored,
+                         ReadFlexbufferMap(node->custom_options));
+  return SetCustomOptions(stored, node);
 }
 
 std::vector<uint8_t> EncodeCustomOptions(const OpOptions& options) {

@@ -9,6 +9,7 @@
 
 #include "atoll/status.h"
 #include "runtime/graph/graph.h"
+#include "runtime/tflite/flexbuffer.h"
 
 namespace atollrt {
 
@@ -16,6 +17,9 @@ namespace atollrt {
 // others keep none. kCorruptModel for bytes that are damaged, options that an operator cannot do
 // without and numbers out of range.
 Status ReadCustomOptions(Node* node);
+
+// The same of options that come from elsewhere.
+Status SetCustomOptions(const std::vector<FlexbufferEntry>& entries, Node* node);
 
 // As a FlexBuffers map; empty if they are of no custom operator.
 std::vector<uint8_t> EncodeCustomOptions(const OpOptions& options);

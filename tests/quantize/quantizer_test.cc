@@ -677,6 +677,48 @@ TEST(Quantizer, PoorLayersAndLogitsGiveWarnings) {
   EXPECT_THAT(plain->report.warnings, testing::Not(testing::Contains(HasSubstr("SQNR of"))));
 }
 
+// Of nearly equal boxes the bytes may choose others, or another order: what is compared is what all
+// are chosen from. Nothing behind the choice is quantized.
+TEST(Quantizer, DetectionsAreJudgedByWhatTheyAreChosenFrom) {
+  FloatBuilder b(52);
+  const int32_t x = b.Conv(b.Input({1, 8, 8, 3}), 8, 3);
+  const auto rows = [&b, x](int32_t columns) {
+    const Shape shape{1, 64, columns};
+    const int32_t sizes = b.Constant({3}, DataType::kInt32, std::vector<int32_t>(shape));
+    return b.Node(OpType::kRESHAPE, {b.Conv(x, columns, 1), sizes}, shape, ReshapeOptions{shape});
+  };
+  const int32_t boxes = rows(4);
+  const int32_t scores = b.Unary(OpType::kLOGISTIC, rows(2));
+  DetectionOptions options;
+  options.max_detections = 20;
+  options.max_classes_per_detection = 1;
+  options.num_classes = 2;
+  options.score_threshold = 0.1f;
+  options.iou_threshold = 0.99f;
+  options.y_scale = options.x_scale = options.h_scale = options.w_scale = 5;
+  std::vector<float> anchors(4 * 64);
+  for (float& number : anchors) number = 0.5f + 0.25f * b.Value();
+  Node node;
+  node.custom_name = "TFLite_Detection_PostProcess";
+  node.options = options;
+  node.inputs = {boxes, scores, b.Constant({64, 4}, DataType::kFloat32, anchors)};
+  node.outputs = {b.Tensor({1, 20, 4}), b.Tensor({1, 20}), b.Tensor({1, 20}), b.Tensor({1})};
+  for (const int32_t output : node.outputs) b.Output(output);
+  b.graph().nodes.push_back(node);
+  const auto quantized = QuantizeWith(b.Build(), b.MakeSamples(16));
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  EXPECT_GT(quantized->report.logits_sqnr_db, 25);
+  EXPECT_LT(quantized->report.output_sqnr_db, quantized->report.logits_sqnr_db);
+  for (const QuantizeReport::End& output : quantized->report.outputs) {
+    EXPECT_EQ(output.type, "float32");
+  }
+  const auto model = Model::FromBuffer(quantized->model);
+  ASSERT_TRUE(model.ok());
+  const Graph& made = (*model)->graph();
+  EXPECT_EQ(std::ranges::count(made.nodes, OpType::kDEQUANTIZE, &atollrt::Node::type), 2);
+  EXPECT_EQ(made.nodes.back().op_name(), "TFLite_Detection_PostProcess");
+}
+
 TEST(Quantizer, DivisionByConstantsIsQuantized) {
   FloatBuilder b(51);
   const int32_t x = b.Input({1, 4, 4, 3});

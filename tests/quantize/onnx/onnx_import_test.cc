@@ -41,6 +41,14 @@ std::string NodeProto(const std::string& op, const std::vector<std::string>& inp
 std::string IntAttribute(const std::string& name, int64_t value) {
   return Bytes(5, Bytes(1, name) + Number(3, static_cast<uint64_t>(value)));
 }
+std::string TypedAttribute(const std::string& name, int64_t value) {
+  return Bytes(5, Bytes(1, name) + Number(3, static_cast<uint64_t>(value)) + Number(20, 2));
+}
+std::string FloatAttribute(const std::string& name, float value) {
+  std::string bytes(sizeof(value), 0);
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return Bytes(5, Bytes(1, name) + Varint((2 << 3) | 5) + bytes + Number(20, 1));
+}
 std::string Value(uint32_t field, const std::string& name, const std::vector<int64_t>& dims) {
   std::string shape;
   for (const int64_t size : dims) {
@@ -118,6 +126,69 @@ TEST(OnnxImport, WhatCannotBeTakenIsNamed) {
   EXPECT_THAT(ErrorOf({}), HasSubstr("0 bytes without a graph"));
 }
 
+// Two anchors, the second of which is far from the first; the node of TensorFlow Lite behind inputs
+// of rows and columns.
+std::string DetectionNode(const std::string& attributes, const std::string& outputs) {
+  const std::string name = "TFLite_Detection_PostProcess";
+  return Bytes(1, Bytes(1, "boxes") + Bytes(1, "scores") + Bytes(1, "anchors") + outputs +
+                      Bytes(4, name) + Bytes(7, "tflite") + attributes);
+}
+const std::string& DetectionOutputs() {
+  static const std::string outputs = Bytes(2, "b") + Bytes(2, "c") + Bytes(2, "s") + Bytes(2, "n");
+  return outputs;
+}
+std::string DetectionAttributes(int64_t classes = 2) {
+  return TypedAttribute("max_detections", 3) + TypedAttribute("max_classes_per_detection", 1) +
+         TypedAttribute("num_classes", classes) + FloatAttribute("nms_score_threshold", 0.5f) +
+         FloatAttribute("nms_iou_threshold", 0.5f) + FloatAttribute("y_scale", 10) +
+         FloatAttribute("x_scale", 10) + FloatAttribute("h_scale", 5) +
+         FloatAttribute("w_scale", 5);
+}
+std::string DetectionEnds() {
+  return Initializer("scores", {1, 2, 2}, {0.25f, 0.75f, 0.875f, 0}) +
+         Initializer("anchors", {2, 4}, {0.25f, 0.25f, 0.5f, 0.5f, 0.75f, 0.75f, 0.5f, 0.5f}) +
+         Value(11, "boxes", {1, 2, 4}) + Value(12, "b", {1, 3, 4}) + Value(12, "c", {1, 3}) +
+         Value(12, "s", {1, 3}) + Value(12, "n", {1});
+}
+
+TEST(OnnxImport, DetectionsAreThoseOfTensorFlowLite) {
+  const auto imported = ImportOnnx(
+      ModelProto(DetectionNode(DetectionAttributes(), DetectionOutputs()) + DetectionEnds()));
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const std::vector<float> encodings(8, 0);
+  const std::vector<float> boxes = Outputs(*imported, encodings, 0);
+  ASSERT_EQ(boxes.size(), 12u);
+  EXPECT_THAT(std::vector(boxes.begin(), boxes.begin() + 8),
+              ::testing::ElementsAre(0.5f, 0.5f, 1, 1, 0, 0, 0.5f, 0.5f));
+  EXPECT_THAT(Outputs(*imported, encodings, 1), ::testing::ElementsAre(0, 1, ::testing::_));
+  EXPECT_THAT(Outputs(*imported, encodings, 2),
+              ::testing::ElementsAre(0.875f, 0.75f, ::testing::_));
+  EXPECT_THAT(Outputs(*imported, encodings, 3), ::testing::ElementsAre(2));
+}
+
+TEST(OnnxImport, DetectionsThatCannotBeTakenAreNamed) {
+  const auto error = [](const std::string& attributes, const std::string& outputs) {
+    return ErrorOf(ModelProto(DetectionNode(attributes, outputs) + DetectionEnds()));
+  };
+  const std::string& outputs = DetectionOutputs();
+  EXPECT_THAT(error("", outputs), HasSubstr("option max_detections is missing"));
+  EXPECT_THAT(error(DetectionAttributes(0), outputs), HasSubstr("num_classes is 0, must be 1 to"));
+  EXPECT_THAT(error(DetectionAttributes(5), outputs),
+              HasSubstr("2 columns of scores for 5 classes"));
+  EXPECT_THAT(error(DetectionAttributes() + IntAttribute("of no type", 1), outputs),
+              HasSubstr("its attribute 'of no type' is no number"));
+  EXPECT_THAT(error(DetectionAttributes(), Bytes(2, "b")),
+              HasSubstr("it has 3 inputs and 1 outputs, must have 3 and 4"));
+  const std::string other =
+      Bytes(1, Bytes(1, "x") + Bytes(2, "y") + Bytes(4, "PosenetDecoderOp") + Bytes(7, "tflite"));
+  EXPECT_THAT(ErrorOf(ModelProto(other + Value(11, "x", {1, 2}) + Value(12, "y", {1, 2}))),
+              HasSubstr("only TFLite_Detection_PostProcess can be imported"));
+  const std::string foreign =
+      Bytes(1, Bytes(1, "x") + Bytes(2, "y") + Bytes(4, "Relu") + Bytes(7, "com.example"));
+  EXPECT_THAT(ErrorOf(ModelProto(foreign + Value(11, "x", {1, 2}) + Value(12, "y", {1, 2}))),
+              HasSubstr("its domain 'com.example' is not ONNX's own"));
+}
+
 TEST(OnnxImport, SymbolsAreOneUnlessAShapeIsGiven) {
   const std::string graph =
       NodeProto("Relu", {"x"}, "y") + Value(11, "x", {-1, 3}) + Value(12, "y", {-1, 3});
@@ -139,17 +210,21 @@ TEST(OnnxImport, DamagedFilesAreRefused) {
       ModelProto(NodeProto("Conv", {"x", "w"}, "y") + NodeProto("Softmax", {"y"}, "z") +
                  Initializer("w", {2, 2, 1, 1}, {0, -1, -1, 0}) + Value(11, "x", {1, 2, 1, 2}) +
                  Value(12, "z", {1, 2, 1, 2}));
-  for (size_t size = 0; size < file.size(); ++size) {
-    (void)ImportOnnx(std::span(file).first(size));
-  }
-  for (size_t i = 0; i < file.size(); ++i) {
-    for (const int change : {0x01, 0x08, 0x40, 0x80, 0xff}) {
-      std::vector<uint8_t> damaged = file;
-      damaged[i] = static_cast<uint8_t>(damaged[i] ^ change);
-      (void)ImportOnnx(damaged);
+  const std::vector<uint8_t> detections =
+      ModelProto(DetectionNode(DetectionAttributes(), DetectionOutputs()) + DetectionEnds());
+  for (const std::vector<uint8_t>& whole : {file, detections}) {
+    for (size_t size = 0; size < whole.size(); ++size) {
+      (void)ImportOnnx(std::span(whole).first(size));
     }
+    for (size_t i = 0; i < whole.size(); ++i) {
+      for (const int change : {0x01, 0x08, 0x40, 0x80, 0xff}) {
+        std::vector<uint8_t> damaged = whole;
+        damaged[i] = static_cast<uint8_t>(damaged[i] ^ change);
+        (void)ImportOnnx(damaged);
+      }
+    }
+    EXPECT_TRUE(ImportOnnx(whole).ok());
   }
-  EXPECT_TRUE(ImportOnnx(file).ok());
 }
 
 std::vector<uint8_t> ReadFile(const std::filesystem::path& path) {
